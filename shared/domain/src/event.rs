@@ -109,10 +109,7 @@ impl FromStr for Provider {
     type Err = UnknownProvider;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        Self::ALL
-            .into_iter()
-            .find(|provider| provider.as_str() == text)
-            .ok_or_else(|| UnknownProvider(text.to_owned()))
+        Self::ALL.into_iter().find(|provider| provider.as_str() == text).ok_or_else(|| UnknownProvider(text.to_owned()))
     }
 }
 

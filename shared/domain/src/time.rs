@@ -35,19 +35,13 @@ impl Timestamp {
     /// `self + duration`, at most [`Timestamp::MAX`].
     #[must_use]
     pub fn plus(self, duration: Duration) -> Self {
-        Self(
-            self.0
-                .saturating_add(i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)),
-        )
+        Self(self.0.saturating_add(i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)))
     }
 
     /// `self - duration`, at least [`Timestamp::MIN`].
     #[must_use]
     pub fn minus(self, duration: Duration) -> Self {
-        Self(
-            self.0
-                .saturating_sub(i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)),
-        )
+        Self(self.0.saturating_sub(i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)))
     }
 
     /// Milliseconds from `earlier` to `self`; negative if `earlier` is later.
@@ -80,10 +74,7 @@ mod tests {
     fn rfc3339_is_read_to_the_millisecond() {
         let time = Timestamp::parse_rfc3339("2025-10-20T12:14:05.1239Z");
         assert_eq!(time, Some(Timestamp::from_millis(1_760_962_445_123)));
-        assert_eq!(
-            time.map(|t| t.to_string()),
-            Some("2025-10-20T12:14:05.123Z".to_owned())
-        );
+        assert_eq!(time.map(|t| t.to_string()), Some("2025-10-20T12:14:05.123Z".to_owned()));
         assert_eq!(Timestamp::parse_rfc3339("20th of October"), None);
     }
 }
