@@ -1,0 +1,65 @@
+//! Form-encoded parameters as a set.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::de::DeserializeOwned;
+use serde::de::value::{Error, MapDeserializer};
+
+/// Decoded parameters: names in byte order, the values of each in byte order and without repeats.
+///
+/// A signature over this form covers neither the order of the parameters nor how often one is repeated, so neither is kept.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Form(BTreeMap<String, BTreeSet<String>>);
+
+impl Form {
+    /// Never fails: bytes that are not UTF-8 become replacement characters.
+    pub(crate) fn parse(body: &[u8]) -> Self {
+        let mut parameters: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+        for (name, value) in form_urlencoded::parse(body) {
+            parameters.entry(name.into_owned()).or_default().insert(value.into_owned());
+        }
+        Self(parameters)
+    }
+
+    /// Every name and value, one after the other, without separators.
+    pub(crate) fn joined(&self) -> String {
+        self.0
+            .iter()
+            .flat_map(|(name, values)| values.iter().flat_map(move |value| [name, value]))
+            .map(String::as_str)
+            .collect()
+    }
+
+    /// The parameters as wire type; of several values the first in byte order counts.
+    pub(crate) fn read<T: DeserializeOwned>(self) -> Option<T> {
+        let first_values = self.0.into_iter().filter_map(|(name, values)| Some((name, values.into_iter().next()?)));
+        T::deserialize(MapDeserializer::<_, Error>::new(first_values)).ok()
+    }
+}
+
+/// The first value of a parameter of a query, unless it is blank.
+pub(crate) fn query_value(query: &str, name: &str) -> Option<String> {
+    form_urlencoded::parse(query.as_bytes())
+        .find(|(candidate, _)| candidate == name)
+        .map(|(_, value)| value.into_owned())
+        .filter(|value| !value.trim().is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn order_and_repeats_do_not_matter() {
+        let form = Form::parse(b"b=2&a=%2B1+x&b=1&b=2&=&c");
+        assert!(form == Form::parse(b"c=&=&b=1&b=2&a=%2b1%20x"));
+        assert_eq!(form.joined(), "a+1 xb1b2c");
+    }
+
+    #[test]
+    fn first_value_of_a_query_counts() {
+        assert_eq!(query_value("a=1&b=&a=2", "a"), Some("1".to_owned()));
+        assert_eq!(query_value("a=1&b=&a=2", "b"), None);
+        assert_eq!(query_value("", "a"), None);
+    }
+}

@@ -1,0 +1,51 @@
+//! What generic events mean: each exactly what it says, nothing implied.
+
+use switchhook_domain::{CallEvent, Direction, Provider, Timestamp};
+
+use super::payload::{self, Event, event_kind};
+use crate::correlation::correlate;
+use crate::ids;
+use crate::reading::{ReadError, Reading};
+use crate::report::{Facts, Report};
+use crate::webhook::VerifiedWebhook;
+use crate::wire;
+
+pub(crate) fn read(webhook: &VerifiedWebhook, received_at: Timestamp) -> Result<Reading, ReadError> {
+    let event: Event = wire::from_body(webhook.body())?;
+    let event_type = event.event_type().ok_or(ReadError::MissingEventType)?.to_owned();
+    let event_id = match &event.event_id {
+        Some(id) => ids::event_id(Provider::Generic, id),
+        None => ids::event_id_of_body(Provider::Generic, webhook.body()),
+    };
+    let (occurred_at, echo) = (event.occurred_at(), event.echo());
+    let call = event.call.unwrap_or_default();
+    let correlation = correlate(Provider::Generic, &echo, call.sid.as_deref());
+
+    let Some(kind) = event_kind(&event_type) else {
+        return Ok(Reading::Recorded {
+            event_id,
+            event_type: ids::event_type(&event_type),
+            call_id: correlation.call_id,
+        });
+    };
+    let own = CallEvent { kind, implied: false, occurred_at, sequence: None };
+    let report = Report {
+        provider: Provider::Generic,
+        event_id,
+        event_type,
+        correlation,
+        direction: call.direction.and_then(direction),
+        from: call.from,
+        to: call.to,
+        call_events: Facts::new(Some(own)).into_call_events(),
+    };
+    report.into_reading(received_at)
+}
+
+fn direction(direction: payload::Direction) -> Option<Direction> {
+    match direction {
+        payload::Direction::Inbound => Some(Direction::Inbound),
+        payload::Direction::Outbound => Some(Direction::Outbound),
+        payload::Direction::Other => None,
+    }
+}

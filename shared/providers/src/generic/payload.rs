@@ -1,0 +1,98 @@
+//! The generic provider's words, two spellings of each.
+
+use serde::Deserialize;
+use switchhook_domain::{EventKind, Timestamp};
+
+use crate::correlation::Echo;
+use crate::wire;
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Event {
+    #[serde(deserialize_with = "wire::text")]
+    pub(super) event_id: Option<String>,
+    #[serde(deserialize_with = "wire::text")]
+    event_type: Option<String>,
+    #[serde(rename = "type", deserialize_with = "wire::text")]
+    short_event_type: Option<String>,
+    #[serde(deserialize_with = "wire::text")]
+    occurred_at: Option<String>,
+    #[serde(deserialize_with = "wire::text")]
+    created_at: Option<String>,
+    #[serde(deserialize_with = "wire::text")]
+    call_id: Option<String>,
+    #[serde(deserialize_with = "wire::text")]
+    switchhook_call_id: Option<String>,
+    #[serde(deserialize_with = "wire::text")]
+    switchhook_attempt: Option<String>,
+    #[serde(deserialize_with = "wire::text")]
+    appointment_id: Option<String>,
+    #[serde(deserialize_with = "wire::object")]
+    pub(super) call: Option<Call>,
+    #[serde(deserialize_with = "wire::object")]
+    meta: Option<Echo>,
+    #[serde(deserialize_with = "wire::object")]
+    data: Option<Echo>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Call {
+    #[serde(deserialize_with = "wire::text")]
+    pub(super) sid: Option<String>,
+    #[serde(deserialize_with = "wire::text")]
+    pub(super) from: Option<String>,
+    #[serde(deserialize_with = "wire::text")]
+    pub(super) to: Option<String>,
+    #[serde(deserialize_with = "wire::word")]
+    pub(super) direction: Option<Direction>,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Direction {
+    Inbound,
+    Outbound,
+    #[serde(other)]
+    Other,
+}
+
+impl Event {
+    pub(super) fn event_type(&self) -> Option<&str> {
+        self.event_type.as_deref().or(self.short_event_type.as_deref())
+    }
+
+    /// A time that cannot be read is no time: the event still says what happened.
+    pub(super) fn occurred_at(&self) -> Option<Timestamp> {
+        [&self.occurred_at, &self.created_at].into_iter().flatten().find_map(|text| Timestamp::parse_rfc3339(text))
+    }
+
+    pub(super) fn echo(&self) -> Echo {
+        let top = Echo {
+            switchhook_call_id: self.call_id.clone().or_else(|| self.switchhook_call_id.clone()),
+            switchhook_attempt: self.switchhook_attempt.clone(),
+            appointment_id: self.appointment_id.clone(),
+        };
+        top.or(self.meta.clone().unwrap_or_default()).or(self.data.clone().unwrap_or_default())
+    }
+}
+
+/// None: a type that we do not know.
+pub(super) fn event_kind(event_type: &str) -> Option<EventKind> {
+    match event_type {
+        "call.initiated" | "CALL_STARTED" => Some(EventKind::Initiated),
+        "call.ringing" | "RINGING" => Some(EventKind::Ringing),
+        "call.in_progress" | "ANSWERED" => Some(EventKind::InProgress),
+        "call.completed" | "ENDED" => Some(EventKind::Completed),
+        "call.failed" | "FAILED" => Some(EventKind::Failed),
+        "call.busy" | "BUSY" => Some(EventKind::Busy),
+        // The provider's own ring timeout is nobody answering.
+        "call.no_answer" | "NO_ANSWER" | "TIMEOUT" => Some(EventKind::NoAnswer),
+        "call.canceled" | "CANCELED" => Some(EventKind::Canceled),
+        "voicemail.detected" | "VOICEMAIL_DETECTED" => Some(EventKind::VoicemailDetected),
+        "user.confirmed" | "USER_CONFIRMED" => Some(EventKind::UserConfirmed),
+        "user.declined" | "USER_DECLINED" => Some(EventKind::UserDeclined),
+        "retry.scheduled" | "RETRY_SCHEDULED" => Some(EventKind::RetryScheduled),
+        _ => None,
+    }
+}

@@ -1,0 +1,53 @@
+//! `x-webhook-timestamp: <unix seconds>`, `x-webhook-signature: sha256=<hex>`: HMAC-SHA256 over `{timestamp}.{body}`.
+
+use switchhook_domain::Timestamp;
+
+use crate::config::ProviderConfig;
+use crate::hmac::{HmacSha256, matching_key, tag};
+use crate::key::Key;
+use crate::webhook::{Signed, UnverifiedWebhook, VerifyError, check_window, only_header};
+
+const TIMESTAMP_HEADER: &str = "x-webhook-timestamp";
+const SIGNATURE_HEADER: &str = "x-webhook-signature";
+
+pub(crate) fn verify(
+    config: &ProviderConfig,
+    webhook: &UnverifiedWebhook<'_>,
+    now: Timestamp,
+) -> Result<usize, VerifyError> {
+    let signature =
+        only_header(webhook.headers, SIGNATURE_HEADER, VerifyError::MissingSignature, VerifyError::MalformedSignature)?;
+    let timestamp =
+        only_header(webhook.headers, TIMESTAMP_HEADER, VerifyError::MissingTimestamp, VerifyError::MalformedTimestamp)?;
+    let digest = parse_signature(signature).ok_or(VerifyError::MalformedSignature)?;
+    let signed_at = parse_timestamp(timestamp).ok_or(VerifyError::MalformedTimestamp)?;
+    let parts = [timestamp.as_bytes(), b".", webhook.body];
+    let key_index = matching_key::<HmacSha256>(config.keys(), &parts, &digest).ok_or(VerifyError::WrongSignature)?;
+    check_window(config, signed_at, now)?;
+    Ok(key_index)
+}
+
+pub(crate) fn sign(key: &Key, url: &str, body: &[u8], now: Timestamp) -> Signed {
+    let timestamp = now.as_millis().div_euclid(1000).to_string();
+    let digest = hex::encode(tag::<HmacSha256>(key, &[timestamp.as_bytes(), b".", body]));
+    Signed {
+        headers: vec![(TIMESTAMP_HEADER, timestamp), (SIGNATURE_HEADER, format!("sha256={digest}"))],
+        url: url.to_owned(),
+        content_type: "application/json",
+    }
+}
+
+fn parse_signature(header: &str) -> Option<[u8; 32]> {
+    let mut bytes = [0; 32];
+    hex::decode_to_slice(header.strip_prefix("sha256=")?, &mut bytes).ok()?;
+    Some(bytes)
+}
+
+/// Digits alone, and within 64 bits as milliseconds too.
+fn parse_timestamp(header: &str) -> Option<Timestamp> {
+    if !header.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let seconds: i64 = header.parse().ok()?;
+    Some(Timestamp::from_millis(seconds.checked_mul(1000)?))
+}

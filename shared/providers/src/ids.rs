@@ -1,0 +1,86 @@
+//! Ids made of what a provider sent: prefixed, bounded, and fit to be a key, a path segment and a log field.
+
+use sha2::{Digest, Sha256};
+use switchhook_domain::{EventId, Provider};
+
+/// No id that leaves this crate is longer, in bytes. A database key may have 1 KiB at most, and a message repeats several ids.
+pub const ID_BYTES_MAX: usize = 512;
+
+/// The provider's own name for a type of event is cut to this length: it is a label, and only foreign ones are longer.
+const EVENT_TYPE_BYTES_MAX: usize = 128;
+
+/// Hex digits of a hash that only has to tell apart the events of one call.
+const SHORT_HASH_DIGITS: usize = 16;
+
+/// `prefix` + `id`, or `prefix` + `sha256-…` of `id` if that would be too long or `id` holds control characters.
+pub(crate) fn bounded(prefix: &str, id: &str) -> String {
+    if prefix.len() + id.len() > ID_BYTES_MAX || id.chars().any(char::is_control) {
+        format!("{prefix}{}", sha256(id.as_bytes()))
+    } else {
+        format!("{prefix}{id}")
+    }
+}
+
+/// `{provider}:{own}`, bounded.
+pub(crate) fn event_id(provider: Provider, own: &str) -> EventId {
+    EventId::new(bounded(&format!("{provider}:"), own))
+}
+
+/// `{provider}:sha256-{hex}` of the body: for an event that has no id of its own, or that cannot be read.
+pub(crate) fn event_id_of_body(provider: Provider, body: &[u8]) -> EventId {
+    EventId::new(format!("{provider}:{}", sha256(body)))
+}
+
+/// The first 64 bits of SHA-256 in hex.
+pub(crate) fn short_hash(bytes: &[u8]) -> String {
+    let mut digits = hex::encode(Sha256::digest(bytes));
+    digits.truncate(SHORT_HASH_DIGITS);
+    digits
+}
+
+/// The name as it is, or its beginning; control characters become spaces.
+pub(crate) fn event_type(name: &str) -> String {
+    let mut end = name.len().min(EVENT_TYPE_BYTES_MAX);
+    while !name.is_char_boundary(end) {
+        end -= 1;
+    }
+    name.get(..end).unwrap_or_default().replace(char::is_control, " ")
+}
+
+fn sha256(bytes: &[u8]) -> String {
+    format!("sha256-{}", hex::encode(Sha256::digest(bytes)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const EMPTY_HASH: &str = "sha256-e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+
+    #[test]
+    fn ids_that_are_too_long_or_hold_control_characters_become_hashes() {
+        let fits = "a".repeat(ID_BYTES_MAX - 2);
+        assert_eq!(bounded("p:", &fits), format!("p:{fits}"));
+        let hash_form = |id: &str| {
+            let id = bounded("p:", id);
+            assert!(id.starts_with("p:sha256-") && id.len() == 73, "{id}");
+        };
+        hash_form(&format!("{fits}a"));
+        hash_form("a\nb");
+        hash_form("a\u{85}b");
+        assert_eq!(bounded("p:", ""), "p:");
+    }
+
+    #[test]
+    fn event_of_an_empty_body_has_an_id() {
+        assert_eq!(event_id_of_body(Provider::Generic, b"").as_str(), format!("generic:{EMPTY_HASH}"));
+    }
+
+    #[test]
+    fn event_types_are_cut_at_a_character() {
+        assert_eq!(event_type("call_ended"), "call_ended");
+        assert_eq!(event_type("a\tb"), "a b");
+        let cut = event_type(&format!("a{}", "é".repeat(100)));
+        assert_eq!(cut, format!("a{}", "é".repeat(63)));
+    }
+}

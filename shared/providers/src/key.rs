@@ -1,0 +1,66 @@
+//! Signing keys: never empty, never shown.
+
+use std::fmt;
+
+use thiserror::Error;
+
+/// A secret that a provider signs its webhooks with, used verbatim as UTF-8. `Debug` hides it.
+///
+/// An empty key would let anybody sign, and a key with white space around it (a pasted line end) would let nobody: both are refused.
+#[derive(Clone)]
+pub struct Key(String);
+
+impl Key {
+    /// # Errors
+    ///
+    /// The text is empty, or it begins or ends with white space. The error never contains the text.
+    pub fn new(text: impl Into<String>) -> Result<Self, KeyError> {
+        let text = text.into();
+        if text.trim().is_empty() {
+            return Err(KeyError::Empty);
+        }
+        if text.trim().len() != text.len() {
+            return Err(KeyError::SurroundingWhiteSpace);
+        }
+        Ok(Self(text))
+    }
+
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        self.0.as_bytes()
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Key(hidden)")
+    }
+}
+
+/// Why a text is no key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum KeyError {
+    #[error("the key is empty")]
+    Empty,
+    #[error("the key begins or ends with white space")]
+    SurroundingWhiteSpace,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blank_and_padded_keys_are_refused() {
+        let error = |text: &str| Key::new(text).err();
+        assert_eq!(error(""), Some(KeyError::Empty));
+        assert_eq!(error(" \t\n"), Some(KeyError::Empty));
+        assert_eq!(error("secret\n"), Some(KeyError::SurroundingWhiteSpace));
+        assert_eq!(error("a secret"), None);
+    }
+
+    #[test]
+    fn debug_hides_the_key() {
+        let key = Key::new("hunter2").unwrap();
+        assert_eq!(format!("{key:?}"), "Key(hidden)");
+    }
+}

@@ -1,0 +1,69 @@
+//! What every provider's `normalize` arrives at, and how it becomes a reading.
+
+use switchhook_domain::{
+    CallEvent, Direction, EventId, EventKind, Origin, PhoneNumber, Provider, ProviderEvent, Timestamp,
+};
+
+use crate::correlation::Correlation;
+use crate::ids;
+use crate::reading::{ReadError, Reading};
+
+/// An event of a type that we know.
+pub(crate) struct Report {
+    pub(crate) provider: Provider,
+    pub(crate) event_id: EventId,
+    pub(crate) event_type: String,
+    pub(crate) correlation: Correlation,
+    pub(crate) direction: Option<Direction>,
+    pub(crate) from: Option<String>,
+    pub(crate) to: Option<String>,
+    pub(crate) call_events: Vec<CallEvent>,
+}
+
+impl Report {
+    /// Folded, or recorded if it says nothing about the call after all; an error if it names no call.
+    pub(crate) fn into_reading(self, received_at: Timestamp) -> Result<Reading, ReadError> {
+        let Correlation { call_id, attempt, provider_call_id, appointment_id } = self.correlation;
+        let call_id = call_id.ok_or(ReadError::MissingCallId)?;
+        let event_type = ids::event_type(&self.event_type);
+        if self.call_events.is_empty() {
+            return Ok(Reading::Recorded { event_id: self.event_id, event_type, call_id: Some(call_id) });
+        }
+        Ok(Reading::Folded(ProviderEvent {
+            event_id: self.event_id,
+            origin: Origin::Provider(self.provider),
+            event_type,
+            call_id,
+            attempt,
+            provider_call_id,
+            appointment_id,
+            direction: self.direction,
+            from: self.from.map(PhoneNumber::new),
+            to: self.to.map(PhoneNumber::new),
+            received_at,
+            call_events: self.call_events,
+        }))
+    }
+}
+
+/// What one event says: the facts that follow from it, then the one it is about, if there is one. Each kind at most once.
+pub(crate) struct Facts {
+    own: Option<CallEvent>,
+    implied: Vec<CallEvent>,
+}
+
+impl Facts {
+    pub(crate) fn new(own: Option<CallEvent>) -> Self {
+        Self { own, implied: Vec::new() }
+    }
+
+    pub(crate) fn imply(&mut self, kind: EventKind, occurred_at: Option<Timestamp>, sequence: Option<u32>) {
+        if self.own.iter().chain(&self.implied).all(|fact| fact.kind != kind) {
+            self.implied.push(CallEvent { kind, implied: true, occurred_at, sequence });
+        }
+    }
+
+    pub(crate) fn into_call_events(self) -> Vec<CallEvent> {
+        self.implied.into_iter().chain(self.own).collect()
+    }
+}

@@ -1,0 +1,8 @@
+//! Retell AI.
+
+mod normalize;
+mod payload;
+mod signature;
+
+pub(crate) use normalize::read;
+pub(crate) use signature::{sign, verify};

@@ -1,0 +1,261 @@
+//! What Retell's events mean.
+//!
+//! Retell names no event id, no sequence and no time of the event, but every event repeats the whole call: `call_ended` says when
+//! the call was answered, `call_analyzed` says how it ended. What an event repeats is emitted as implied, so that each report
+//! mends the loss of those before it.
+
+use switchhook_domain::{CallEvent, Direction, EventId, EventKind, Provider, Timestamp};
+
+use super::payload::{self, Answer, Call, CallStatus, DisconnectionReason, Event};
+use crate::correlation::{Correlation, Echo, correlate};
+use crate::ids;
+use crate::reading::{ReadError, Reading};
+use crate::report::{Facts, Report};
+use crate::webhook::VerifiedWebhook;
+use crate::wire;
+
+pub(crate) fn read(webhook: &VerifiedWebhook, received_at: Timestamp) -> Result<Reading, ReadError> {
+    let payload: payload::Webhook = wire::from_body(webhook.body())?;
+    let event_type = payload.event.ok_or(ReadError::MissingEventType)?;
+    let call = payload.call.or(payload.data).unwrap_or_default();
+    let event = Event::of(&event_type);
+    let event_id = event_id(event, &event_type, &call, webhook.body());
+    let correlation = correlation(&call);
+
+    let facts = match event {
+        Event::CallStarted => started(&call),
+        Event::CallEnded => ended(&call),
+        Event::CallAnalyzed => analyzed(&call),
+        Event::Other => {
+            return Ok(Reading::Recorded {
+                event_id,
+                event_type: ids::event_type(&event_type),
+                call_id: correlation.call_id,
+            });
+        }
+    };
+    let report = Report {
+        provider: Provider::Retell,
+        event_id,
+        event_type,
+        correlation,
+        direction: direction(&call),
+        from: call.from_number,
+        to: call.to_number,
+        call_events: facts.into_call_events(),
+    };
+    report.into_reading(received_at)
+}
+
+/// Retell has no event id: a call starts and ends once, is analysed once per analysis, and may report anything else any number of
+/// times.
+fn event_id(event: Event, event_type: &str, call: &Call, body: &[u8]) -> EventId {
+    let Some(call_id) = &call.call_id else {
+        return ids::event_id_of_body(Provider::Retell, body);
+    };
+    let hash = match event {
+        Event::CallStarted | Event::CallEnded => None,
+        Event::CallAnalyzed => {
+            call.call_analysis.as_ref().map(|analysis| ids::short_hash(analysis.to_string().as_bytes()))
+        }
+        Event::Other => Some(ids::short_hash(body)),
+    };
+    let own = match hash {
+        Some(hash) => format!("{call_id}:{event_type}:{hash}"),
+        None => format!("{call_id}:{event_type}"),
+    };
+    ids::event_id(Provider::Retell, &own)
+}
+
+fn correlation(call: &Call) -> Correlation {
+    let metadata = call.metadata.clone().unwrap_or_default();
+    let variables: Echo = call.retell_llm_dynamic_variables.clone().unwrap_or_default();
+    correlate(Provider::Retell, &metadata.or(variables), call.call_id.as_deref())
+}
+
+fn direction(call: &Call) -> Option<Direction> {
+    match call.direction? {
+        payload::Direction::Inbound => Some(Direction::Inbound),
+        payload::Direction::Outbound => Some(Direction::Outbound),
+        payload::Direction::Other => None,
+    }
+}
+
+fn started(call: &Call) -> Facts {
+    let at = started_at(call);
+    let mut facts = Facts::new(Some(own(EventKind::InProgress, at)));
+    facts.imply(EventKind::Ringing, at, None);
+    facts
+}
+
+fn ended(call: &Call) -> Facts {
+    let ending = Ending::of(call);
+    let mut facts = Facts::new(Some(own(ending.kind(), ended_at(call))));
+    imply_path(&mut facts, call, ending);
+    facts
+}
+
+/// An analysis says how the call ended, and perhaps what the person answered. In a call that nobody answered nobody said anything,
+/// whatever the analysis of its empty transcript holds; and a machine cannot confirm.
+fn analyzed(call: &Call) -> Facts {
+    let ending = Ending::of(call);
+    let analysis = call.analysis();
+    let answer = analysis.custom_analysis_data.and_then(|data| data.answer());
+    let outcome = match (analysis.in_voicemail, ending, answer) {
+        (Some(true), _, _) => Some(EventKind::VoicemailDetected),
+        (_, Ending::NotAnswered { .. }, _) => None,
+        (_, Ending::Answered { .. } | Ending::Unclear, Some(Answer::Confirmed)) => Some(EventKind::UserConfirmed),
+        (_, Ending::Answered { .. } | Ending::Unclear, Some(Answer::Declined)) => Some(EventKind::UserDeclined),
+        (_, Ending::Answered { .. } | Ending::Unclear, None) => None,
+    };
+    let mut facts = Facts::new(outcome.map(|kind| own(kind, ended_at(call))));
+    imply_path(&mut facts, call, ending);
+    match ending {
+        Ending::Answered { kind, .. } | Ending::NotAnswered { kind, .. } => {
+            facts.imply(kind, ended_at(call), None);
+        }
+        Ending::Unclear => {}
+    }
+    facts
+}
+
+/// What must have come before such an ending.
+fn imply_path(facts: &mut Facts, call: &Call, ending: Ending) {
+    let began_at = started_at(call).or(ended_at(call));
+    match ending {
+        Ending::Answered { voicemail, .. } => {
+            facts.imply(EventKind::Ringing, began_at, None);
+            facts.imply(EventKind::InProgress, began_at, None);
+            if voicemail {
+                facts.imply(EventKind::VoicemailDetected, ended_at(call), None);
+            }
+        }
+        Ending::NotAnswered { rang: true, .. } => facts.imply(EventKind::Ringing, began_at, None),
+        Ending::NotAnswered { rang: false, .. } | Ending::Unclear => {}
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Ending {
+    Answered {
+        kind: EventKind,
+        voicemail: bool,
+    },
+    NotAnswered {
+        kind: EventKind,
+        rang: bool,
+    },
+    /// Over, but nothing says whether anybody answered.
+    Unclear,
+}
+
+impl Ending {
+    const COMPLETED: Self = Self::Answered { kind: EventKind::Completed, voicemail: false };
+    const VOICEMAIL: Self = Self::Answered { kind: EventKind::Completed, voicemail: true };
+    const FAILED_AFTER_ANSWER: Self = Self::Answered { kind: EventKind::Failed, voicemail: false };
+    const FAILED: Self = Self::NotAnswered { kind: EventKind::Failed, rang: false };
+    const CANCELED: Self = Self::NotAnswered { kind: EventKind::Canceled, rang: false };
+    const BUSY: Self = Self::NotAnswered { kind: EventKind::Busy, rang: true };
+    const NO_ANSWER: Self = Self::NotAnswered { kind: EventKind::NoAnswer, rang: true };
+
+    fn of(call: &Call) -> Self {
+        use DisconnectionReason as Reason;
+
+        let not_connected = call.call_status == Some(CallStatus::NotConnected);
+        let connected = call.start_timestamp.is_some() && !not_connected;
+        let Some(reason) = call.disconnection_reason else {
+            return Self::by_status(call.call_status, connected);
+        };
+        match reason {
+            Reason::UserHangup
+            | Reason::AgentHangup
+            | Reason::CallTransfer
+            | Reason::IvrReached
+            | Reason::Inactivity
+            | Reason::MaxDurationReached
+            | Reason::TransferBridged
+            | Reason::TransferCancelled
+            | Reason::CallTakeOver => {
+                if not_connected {
+                    Self::FAILED
+                } else {
+                    Self::COMPLETED
+                }
+            }
+            // Whoever stops a call that nobody has answered yet cancels it.
+            Reason::ManualStopped => {
+                if not_connected {
+                    Self::CANCELED
+                } else {
+                    Self::COMPLETED
+                }
+            }
+            Reason::VoicemailReached => Self::VOICEMAIL,
+            Reason::DialBusy | Reason::UserDeclined => Self::BUSY,
+            Reason::DialNoAnswer => Self::NO_ANSWER,
+            Reason::DialFailed
+            | Reason::InvalidDestination
+            | Reason::TelephonyProviderPermissionDenied
+            | Reason::TelephonyProviderUnavailable
+            | Reason::SipRoutingError
+            | Reason::ConcurrencyLimitReached
+            | Reason::NoConcurrencyFallback
+            | Reason::ErrorUserNotJoined
+            | Reason::RegisteredCallTimeout => Self::FAILED,
+            // These can befall a call before it is answered and after.
+            Reason::NoValidPayment
+            | Reason::ScamDetected
+            | Reason::MarkedAsSpam
+            | Reason::ErrorLlmWebsocketOpen
+            | Reason::ErrorLlmWebsocketLostConnection
+            | Reason::ErrorLlmWebsocketRuntime
+            | Reason::ErrorLlmWebsocketCorruptPayload
+            | Reason::ErrorNoAudioReceived
+            | Reason::ErrorAsr
+            | Reason::ErrorRetell
+            | Reason::ErrorUnknown => {
+                if connected {
+                    Self::FAILED_AFTER_ANSWER
+                } else {
+                    Self::FAILED
+                }
+            }
+            Reason::Other => Self::by_status(call.call_status, connected),
+        }
+    }
+
+    fn by_status(status: Option<CallStatus>, connected: bool) -> Self {
+        match (status, connected) {
+            (Some(CallStatus::NotConnected), _) | (Some(CallStatus::Error), false) => Self::FAILED,
+            (Some(CallStatus::Error), true) => Self::FAILED_AFTER_ANSWER,
+            (
+                Some(CallStatus::Ended | CallStatus::Ongoing | CallStatus::Registered | CallStatus::Other) | None,
+                true,
+            ) => Self::COMPLETED,
+            (
+                Some(CallStatus::Ended | CallStatus::Ongoing | CallStatus::Registered | CallStatus::Other) | None,
+                false,
+            ) => Self::Unclear,
+        }
+    }
+
+    /// How `call_ended` shows. An unclear one completes a call that another report says was answered, and waits for that report.
+    fn kind(self) -> EventKind {
+        match self {
+            Self::Answered { kind, .. } | Self::NotAnswered { kind, .. } => kind,
+            Self::Unclear => EventKind::Completed,
+        }
+    }
+}
+
+fn started_at(call: &Call) -> Option<Timestamp> {
+    call.start_timestamp.map(Timestamp::from_millis)
+}
+
+fn ended_at(call: &Call) -> Option<Timestamp> {
+    call.end_timestamp.map(Timestamp::from_millis)
+}
+
+fn own(kind: EventKind, occurred_at: Option<Timestamp>) -> CallEvent {
+    CallEvent { kind, implied: false, occurred_at, sequence: None }
+}

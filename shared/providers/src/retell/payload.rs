@@ -1,0 +1,172 @@
+//! Retell's words. Envelope `{"event": …, "call": {…}}`, with `data` as an older name for `call`.
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::correlation::Echo;
+use crate::wire;
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Webhook {
+    #[serde(deserialize_with = "wire::text")]
+    pub(super) event: Option<String>,
+    #[serde(deserialize_with = "wire::object")]
+    pub(super) call: Option<Call>,
+    #[serde(deserialize_with = "wire::object")]
+    pub(super) data: Option<Call>,
+}
+
+/// The events that say something about a call's state.
+#[derive(Clone, Copy)]
+pub(super) enum Event {
+    CallStarted,
+    CallEnded,
+    CallAnalyzed,
+    /// `transcript_updated`, `transfer_…`, chat events, and what Retell adds next.
+    Other,
+}
+
+impl Event {
+    pub(super) fn of(name: &str) -> Self {
+        match name {
+            "call_started" => Self::CallStarted,
+            "call_ended" => Self::CallEnded,
+            "call_analyzed" => Self::CallAnalyzed,
+            _ => Self::Other,
+        }
+    }
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Call {
+    #[serde(deserialize_with = "wire::text")]
+    pub(super) call_id: Option<String>,
+    #[serde(deserialize_with = "wire::word")]
+    pub(super) call_status: Option<CallStatus>,
+    #[serde(deserialize_with = "wire::word")]
+    pub(super) direction: Option<Direction>,
+    #[serde(deserialize_with = "wire::text")]
+    pub(super) from_number: Option<String>,
+    #[serde(deserialize_with = "wire::text")]
+    pub(super) to_number: Option<String>,
+    #[serde(deserialize_with = "wire::millis")]
+    pub(super) start_timestamp: Option<i64>,
+    #[serde(deserialize_with = "wire::millis")]
+    pub(super) end_timestamp: Option<i64>,
+    #[serde(deserialize_with = "wire::word")]
+    pub(super) disconnection_reason: Option<DisconnectionReason>,
+    #[serde(deserialize_with = "wire::object")]
+    pub(super) metadata: Option<Echo>,
+    /// What whoever placed the call put in. (`collected_dynamic_variables` is what the agent heard: nothing to go by.)
+    #[serde(deserialize_with = "wire::object")]
+    pub(super) retell_llm_dynamic_variables: Option<Echo>,
+    /// Kept whole: its hash tells one analysis from its re-run.
+    pub(super) call_analysis: Option<Value>,
+}
+
+impl Call {
+    pub(super) fn analysis(&self) -> CallAnalysis {
+        self.call_analysis.clone().and_then(|analysis| wire::object(analysis).ok().flatten()).unwrap_or_default()
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum CallStatus {
+    Registered,
+    NotConnected,
+    Ongoing,
+    Ended,
+    Error,
+    #[serde(other)]
+    Other,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Direction {
+    Inbound,
+    Outbound,
+    #[serde(other)]
+    Other,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum DisconnectionReason {
+    UserHangup,
+    AgentHangup,
+    CallTransfer,
+    VoicemailReached,
+    IvrReached,
+    Inactivity,
+    MaxDurationReached,
+    ConcurrencyLimitReached,
+    NoConcurrencyFallback,
+    NoValidPayment,
+    ScamDetected,
+    DialBusy,
+    DialFailed,
+    DialNoAnswer,
+    InvalidDestination,
+    TelephonyProviderPermissionDenied,
+    TelephonyProviderUnavailable,
+    SipRoutingError,
+    MarkedAsSpam,
+    UserDeclined,
+    ErrorLlmWebsocketOpen,
+    ErrorLlmWebsocketLostConnection,
+    ErrorLlmWebsocketRuntime,
+    ErrorLlmWebsocketCorruptPayload,
+    ErrorNoAudioReceived,
+    ErrorAsr,
+    ErrorRetell,
+    ErrorUnknown,
+    ErrorUserNotJoined,
+    RegisteredCallTimeout,
+    TransferBridged,
+    TransferCancelled,
+    ManualStopped,
+    CallTakeOver,
+    #[serde(other)]
+    Other,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(super) struct CallAnalysis {
+    #[serde(deserialize_with = "wire::flag")]
+    pub(super) in_voicemail: Option<bool>,
+    #[serde(deserialize_with = "wire::object")]
+    pub(super) custom_analysis_data: Option<CustomAnalysisData>,
+}
+
+/// Of the team's own making. These two names are the ones that we document.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(super) struct CustomAnalysisData {
+    #[serde(deserialize_with = "wire::text")]
+    outcome: Option<String>,
+    #[serde(deserialize_with = "wire::flag")]
+    appointment_confirmed: Option<bool>,
+}
+
+pub(super) enum Answer {
+    Confirmed,
+    Declined,
+}
+
+impl CustomAnalysisData {
+    pub(super) fn answer(&self) -> Option<Answer> {
+        let outcome = self.outcome.as_deref().map(|outcome| outcome.trim().to_ascii_lowercase());
+        match (outcome.as_deref(), self.appointment_confirmed) {
+            (Some("confirmed"), _) => Some(Answer::Confirmed),
+            (Some("declined"), _) => Some(Answer::Declined),
+            (_, Some(true)) => Some(Answer::Confirmed),
+            (_, Some(false)) => Some(Answer::Declined),
+            (_, None) => None,
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! `x-retell-signature: v=<unix ms>,d=<hex>`, where `d` is HMAC-SHA256 over body ‖ decimal ms. After Retell's own SDKs
+//! (`webhook_auth.ts`, `webhook_auth.py`): the form is exact, the digest may be in either case, the window is inclusive.
+
+use switchhook_domain::Timestamp;
+
+use crate::config::ProviderConfig;
+use crate::hmac::{HmacSha256, matching_key, tag};
+use crate::key::Key;
+use crate::webhook::{Signed, UnverifiedWebhook, VerifyError, check_window, only_header};
+
+const HEADER: &str = "x-retell-signature";
+
+pub(crate) fn verify(
+    config: &ProviderConfig,
+    webhook: &UnverifiedWebhook<'_>,
+    now: Timestamp,
+) -> Result<usize, VerifyError> {
+    let header = only_header(webhook.headers, HEADER, VerifyError::MissingSignature, VerifyError::MalformedSignature)?;
+    let (millis, digest) = parse(header).ok_or(VerifyError::MalformedSignature)?;
+    let decimal = millis.to_string();
+    let parts = [webhook.body, decimal.as_bytes()];
+    let key_index = matching_key::<HmacSha256>(config.keys(), &parts, &digest).ok_or(VerifyError::WrongSignature)?;
+    check_window(config, Timestamp::from_millis(millis), now)?;
+    Ok(key_index)
+}
+
+pub(crate) fn sign(key: &Key, url: &str, body: &[u8], now: Timestamp) -> Signed {
+    let millis = now.as_millis();
+    let digest = hex::encode(tag::<HmacSha256>(key, &[body, millis.to_string().as_bytes()]));
+    Signed {
+        headers: vec![(HEADER, format!("v={millis},d={digest}"))],
+        url: url.to_owned(),
+        content_type: "application/json",
+    }
+}
+
+/// `^v=(\d+),d=([0-9a-fA-F]{64})$`, the number within 64 bits.
+fn parse(header: &str) -> Option<(i64, [u8; 32])> {
+    let (millis, digest) = header.strip_prefix("v=")?.split_once(",d=")?;
+    if !millis.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let mut bytes = [0; 32];
+    hex::decode_to_slice(digest, &mut bytes).ok()?;
+    Some((millis.parse().ok()?, bytes))
+}

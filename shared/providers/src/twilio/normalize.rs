@@ -1,0 +1,158 @@
+//! What Twilio's callbacks mean.
+//!
+//! Twilio says `completed` only of calls that were answered, and a team that subscribes to nothing hears nothing else, so what must
+//! have come before is implied, by the time of the report at the latest. The SIP response code is never looked at: a busy call has
+//! been seen with that of a canceled one.
+
+use switchhook_domain::{CallEvent, Direction, EventId, EventKind, Provider, Timestamp};
+
+use super::payload::{AnsweredBy, CallStatus, Callback};
+use super::signature::is_json;
+use crate::correlation::{Echo, correlate};
+use crate::form::Form;
+use crate::ids;
+use crate::reading::{ReadError, Reading};
+use crate::report::{Facts, Report};
+use crate::webhook::VerifiedWebhook;
+use crate::wire;
+
+/// What a callback of answering-machine detection is called, which has no status.
+const AMD: &str = "amd";
+
+/// The callback source that needs no mention: status callbacks.
+const CALL_PROGRESS: &str = "call-progress-events";
+
+pub(crate) fn read(webhook: &VerifiedWebhook, received_at: Timestamp) -> Result<Reading, ReadError> {
+    let callback: Callback = if is_json(webhook.query()) {
+        wire::from_body(webhook.body())?
+    } else {
+        Form::parse(webhook.body()).read().unwrap_or_default()
+    };
+    let kind = Kind::of(&callback);
+    let event_type = event_type(&callback);
+    let event_id = event_id(&callback, &kind, event_type, webhook.body());
+    // Another leg is filed with the call that it is a leg of, and says nothing about it.
+    let call_sid = callback.parent_call_sid.as_deref().or(callback.call_sid.as_deref());
+    let correlation = correlate(Provider::Twilio, &Echo::from_query(webhook.query()), call_sid);
+
+    let facts = match kind {
+        Kind::Status(own) => facts(&callback, Some(own)),
+        Kind::AnsweringMachineDetection => facts(&callback, None),
+        Kind::OtherLeg | Kind::Other => {
+            return Ok(Reading::Recorded {
+                event_id,
+                event_type: ids::event_type(event_type),
+                call_id: correlation.call_id,
+            });
+        }
+    };
+    let report = Report {
+        provider: Provider::Twilio,
+        event_id,
+        event_type: event_type.to_owned(),
+        correlation,
+        direction: direction(&callback),
+        from: callback.from.clone(),
+        to: callback.to.clone(),
+        call_events: facts.into_call_events(),
+    };
+    report.into_reading(received_at)
+}
+
+enum Kind {
+    Status(EventKind),
+    AnsweringMachineDetection,
+    OtherLeg,
+    /// A status that we do not know, or a callback about something else: a recording, a conference.
+    Other,
+}
+
+impl Kind {
+    fn of(callback: &Callback) -> Self {
+        if callback.parent_call_sid.is_some() {
+            return Self::OtherLeg;
+        }
+        let Some(status) = &callback.call_status else {
+            return match callback.answered_by {
+                Some(_) => Self::AnsweringMachineDetection,
+                None => Self::Other,
+            };
+        };
+        match CallStatus::of(status) {
+            CallStatus::Queued | CallStatus::Initiated => Self::Status(EventKind::Initiated),
+            CallStatus::Ringing => Self::Status(EventKind::Ringing),
+            CallStatus::InProgress => Self::Status(EventKind::InProgress),
+            CallStatus::Completed => Self::Status(EventKind::Completed),
+            CallStatus::Busy => Self::Status(EventKind::Busy),
+            CallStatus::NoAnswer => Self::Status(EventKind::NoAnswer),
+            CallStatus::Failed => Self::Status(EventKind::Failed),
+            CallStatus::Canceled => Self::Status(EventKind::Canceled),
+            CallStatus::Other => Self::Other,
+        }
+    }
+}
+
+fn event_type(callback: &Callback) -> &str {
+    match (&callback.call_status, &callback.answered_by) {
+        (Some(status), _) => status,
+        (None, Some(_)) => AMD,
+        (None, None) => callback.callback_source.as_deref().unwrap_or("unknown"),
+    }
+}
+
+/// Status callbacks are numbered per call. What is not numbered (a TwiML request, of which a call may make many with one status)
+/// is told apart by its body.
+fn event_id(callback: &Callback, kind: &Kind, event_type: &str, body: &[u8]) -> EventId {
+    let Some(call_sid) = &callback.call_sid else {
+        return ids::event_id_of_body(Provider::Twilio, body);
+    };
+    let own = match (kind, &callback.sequence_number, &callback.answered_by) {
+        (Kind::AnsweringMachineDetection, _, Some(answered_by)) => {
+            format!("{call_sid}:{AMD}:{answered_by}")
+        }
+        (Kind::Status(_) | Kind::OtherLeg, Some(sequence), _) => match callback.callback_source.as_deref() {
+            None | Some(CALL_PROGRESS) => format!("{call_sid}:{event_type}:{sequence}"),
+            Some(source) => format!("{call_sid}:{event_type}:{sequence}:{source}"),
+        },
+        (Kind::Status(_) | Kind::OtherLeg | Kind::AnsweringMachineDetection | Kind::Other, _, _) => {
+            format!("{call_sid}:{event_type}:-:{}", ids::short_hash(body))
+        }
+    };
+    ids::event_id(Provider::Twilio, &own)
+}
+
+fn direction(callback: &Callback) -> Option<Direction> {
+    match callback.direction.as_deref()? {
+        "inbound" => Some(Direction::Inbound),
+        outbound if outbound.starts_with("outbound") => Some(Direction::Outbound),
+        _ => None,
+    }
+}
+
+/// What a callback says, by its status if it has one, and by who answered if it says so: then somebody did.
+fn facts(callback: &Callback, status: Option<EventKind>) -> Facts {
+    let (occurred_at, sequence) = (callback.occurred_at(), callback.sequence());
+    let machine = match callback.answered_by.as_deref().map(AnsweredBy::of) {
+        Some(AnsweredBy::Machine) => true,
+        Some(AnsweredBy::Human | AnsweredBy::Unknown) | None => false,
+    };
+    let own = match status {
+        Some(kind) => Some(kind),
+        None if machine => Some(EventKind::VoicemailDetected),
+        None => None,
+    };
+    let answered = callback.answered_by.is_some() || matches!(own, Some(EventKind::InProgress | EventKind::Completed));
+    let rang = answered || matches!(own, Some(EventKind::Busy | EventKind::NoAnswer));
+
+    let mut facts = Facts::new(own.map(|kind| CallEvent { kind, implied: false, occurred_at, sequence }));
+    if rang {
+        facts.imply(EventKind::Ringing, occurred_at, sequence);
+    }
+    if answered {
+        facts.imply(EventKind::InProgress, occurred_at, sequence);
+    }
+    if machine {
+        facts.imply(EventKind::VoicemailDetected, occurred_at, sequence);
+    }
+    facts
+}

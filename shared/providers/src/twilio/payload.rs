@@ -1,0 +1,95 @@
+//! Twilio's words: parameters of a status callback, of an answering-machine callback, or of a TwiML request. All texts, in a form
+//! or in a flat JSON object; the list is open.
+
+use jiff::fmt::rfc2822::DateTimeParser;
+use serde::Deserialize;
+use switchhook_domain::Timestamp;
+
+use crate::wire;
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "PascalCase")]
+pub(super) struct Callback {
+    #[serde(deserialize_with = "wire::text")]
+    pub(super) call_sid: Option<String>,
+    #[serde(deserialize_with = "wire::text")]
+    pub(super) parent_call_sid: Option<String>,
+    #[serde(deserialize_with = "wire::text")]
+    pub(super) call_status: Option<String>,
+    #[serde(deserialize_with = "wire::text")]
+    pub(super) callback_source: Option<String>,
+    #[serde(deserialize_with = "wire::text")]
+    pub(super) sequence_number: Option<String>,
+    #[serde(deserialize_with = "wire::text")]
+    pub(super) answered_by: Option<String>,
+    #[serde(deserialize_with = "wire::text")]
+    pub(super) direction: Option<String>,
+    #[serde(deserialize_with = "wire::text")]
+    pub(super) from: Option<String>,
+    #[serde(deserialize_with = "wire::text")]
+    pub(super) to: Option<String>,
+    #[serde(deserialize_with = "wire::text")]
+    timestamp: Option<String>,
+}
+
+impl Callback {
+    /// RFC 2822, for example `Sat, 07 May 2022 14:30:10 +0000`, to the second.
+    pub(super) fn occurred_at(&self) -> Option<Timestamp> {
+        const PARSER: DateTimeParser = DateTimeParser::new().relaxed_weekday(true);
+        PARSER.parse_timestamp(self.timestamp.as_deref()?).ok().map(Timestamp::from)
+    }
+
+    pub(super) fn sequence(&self) -> Option<u32> {
+        self.sequence_number.as_deref()?.parse().ok()
+    }
+}
+
+pub(super) enum CallStatus {
+    Queued,
+    Initiated,
+    Ringing,
+    InProgress,
+    Completed,
+    Busy,
+    NoAnswer,
+    Failed,
+    Canceled,
+    Other,
+}
+
+impl CallStatus {
+    pub(super) fn of(name: &str) -> Self {
+        match name {
+            "queued" => Self::Queued,
+            "initiated" => Self::Initiated,
+            "ringing" => Self::Ringing,
+            "in-progress" | "answered" => Self::InProgress,
+            "completed" => Self::Completed,
+            "busy" => Self::Busy,
+            "no-answer" => Self::NoAnswer,
+            "failed" => Self::Failed,
+            "canceled" => Self::Canceled,
+            _ => Self::Other,
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+pub(super) enum AnsweredBy {
+    Human,
+    /// A machine at any stage of its greeting, or a fax.
+    Machine,
+    /// `unknown`, and what Twilio adds next: answered, but by whom is not said.
+    Unknown,
+}
+
+impl AnsweredBy {
+    pub(super) fn of(name: &str) -> Self {
+        match name {
+            "human" => Self::Human,
+            "fax" => Self::Machine,
+            _ if name.starts_with("machine") => Self::Machine,
+            _ => Self::Unknown,
+        }
+    }
+}
