@@ -2,7 +2,7 @@
 
 import json
 import os
-import shutil
+import platform
 import signal
 import socket
 import subprocess
@@ -14,17 +14,22 @@ import zipfile
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import quote
 
 import boto3
 from botocore.config import Config
+from sign import sign
 
 ROOT = Path(__file__).resolve().parents[2]
-TEMPLATE = ROOT / "template.yaml"
 FUNCTIONS = ["ingress", "consumer", "relay", "reconciler", "api"]
 REGION = "us-east-1"
 
-# Where `make test` leaves the release binaries; SWITCHHOOK_E2E_BINARIES names another folder with one file per function.
-BINARIES = Path(os.environ.get("SWITCHHOOK_E2E_BINARIES", ROOT / "target" / "x86_64-unknown-linux-gnu" / "release"))
+# What `sam build` made for this machine (`make functions`): the real template with the code's folders filled in, nothing else.
+BUILT = Path(os.environ.get("SWITCHHOOK_E2E_BUILD", ROOT / ".aws-sam" / "local"))
+ARCHITECTURE = {"x86_64": "x86_64", "aarch64": "arm64", "arm64": "arm64"}[platform.machine()]
+
+# The tests' own keys, the same as in the sample events.
+PROVIDERS = json.loads((ROOT / "events" / "keys.json").read_text())
 
 # Emulators check no credentials, but the SDKs do not start without some.
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_DEFAULT_REGION": REGION, "AWS_REGION": REGION}
@@ -91,6 +96,9 @@ def ministack(folder: Path):
     environment = base_environment() | {
         "GATEWAY_PORT": str(port),
         "BIND_HOST": "127.0.0.1",
+        # Servers that it would start on every interface, and that nothing here asks.
+        "SFTP_ENABLED": "0",
+        "IOT_MTLS_ENABLED": "0",
         # It unpacks the functions into its temporary folder, and leaves them there.
         "TMPDIR": str(scratch),
         "STATE_DIR": str(scratch / "state"),
@@ -111,31 +119,11 @@ def ministack(folder: Path):
         yield endpoint
 
 
-def function_resources(template: dict) -> dict:
-    return {name: each for name, each in template["Resources"].items() if each["Type"] == "AWS::Serverless::Function"}
-
-
-def load_template() -> dict:
-    from samcli.yamlhelper import yaml_parse
-
-    return yaml_parse(TEMPLATE.read_text())
-
-
-def deployable(folder: Path) -> Path:
-    """The real template with one thing changed: each function's code is the folder of its built binary, so nothing is built."""
-    template = load_template()
-    del template["Globals"]["Function"]["CodeUri"]
-    for resource in function_resources(template).values():
-        binary = resource.pop("Metadata")["BuildProperties"]["Binary"]
-        built = BINARIES / binary
-        if not built.is_file():
-            raise FileNotFoundError(f"{built} is missing; build it with: make functions")
-        code = folder / binary
-        code.mkdir(parents=True)
-        shutil.copy2(built, code / "bootstrap")
-        resource["Properties"]["CodeUri"] = f"./{binary}"
-    path = folder / "template.json"
-    path.write_text(json.dumps(template, indent=1, default=str))
+def bootstrap(function: str) -> Path:
+    """The built binary of a function."""
+    path = BUILT / f"{function.capitalize()}Function" / "bootstrap"
+    if not path.is_file():
+        raise FileNotFoundError(f"{path} is missing; build it with: make functions")
     return path
 
 
@@ -201,33 +189,64 @@ class Stack:
         found = self.cloud.client("sqs").get_queue_attributes(QueueUrl=url, AttributeNames=names)["Attributes"]
         return sum(int(found.get(name, 0)) for name in names)
 
-    def take_messages(self, url: str) -> list:
-        """Receives and deletes what is in a queue now, at most ten messages."""
-        sqs = self.cloud.client("sqs")
-        found = sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10, WaitTimeSeconds=1, AttributeNames=["All"]).get("Messages", [])
-        for message in found:
-            sqs.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
-        return found
+    def post(self, provider: str, body: bytes, headers: dict, query: str = "") -> Answer:
+        return self.http("POST", f"/webhooks/{provider}{query}", body, headers)
+
+    def post_signed(self, provider: str, body, query: str = "", content_type: str = "application/json") -> Answer:
+        """Posts a webhook as its provider does; a dict is sent as JSON."""
+        raw = body if isinstance(body, bytes) else json.dumps(body).encode()
+        headers = sign(provider, PROVIDERS, f"/webhooks/{provider}{query}", raw)
+        return self.post(provider, raw, headers | {"content-type": content_type}, query)
+
+    def call(self, call_id: str) -> Answer:
+        return self.http("GET", f"/calls/{quote(call_id, safe='')}")
+
+    def call_events(self, call_id: str) -> Answer:
+        return self.http("GET", f"/calls/{quote(call_id, safe='')}/events")
+
+    def event_status(self, event_id: str) -> Answer:
+        return self.http("GET", f"/events/{quote(event_id, safe='')}/status")
+
+
+class Mailbox:
+    """Everything that ever arrived in a queue; receiving deletes, so that nothing is seen twice or gets in the way."""
+
+    def __init__(self, cloud: Cloud, url: str):
+        self.sqs = cloud.client("sqs")
+        self.url = url
+        self.bodies = []
+
+    def matching(self, predicate) -> list:
+        while found := self.sqs.receive_message(QueueUrl=self.url, MaxNumberOfMessages=10).get("Messages"):
+            for message in found:
+                self.bodies.append(message["Body"])
+                self.sqs.delete_message(QueueUrl=self.url, ReceiptHandle=message["ReceiptHandle"])
+        return [body for body in self.bodies if predicate(body)]
+
+    def expect(self, what: str, predicate, seconds: float = 60) -> list:
+        return wait_for(what, lambda: self.matching(predicate), seconds)
 
 
 @contextmanager
-def deployed(cloud: Cloud, folder: Path, parameters: dict):
-    """Deploys the template as a user would, with `sam deploy`; deletes the stack, and the tables it retains, afterwards."""
-    name = "switchhook-e2e"
-    template = deployable(folder)
+def deployed(cloud: Cloud, parameters: dict):
+    """Deploys what was built as a user would, with `sam deploy`; deletes the stack, and the tables it retains, afterwards."""
+    name = f"switchhook-e2e-{os.getpid()}"
     overrides = [f"{key}={value}" for key, value in parameters.items()]
-    sam = [str(Path(sys.executable).parent / "sam")]
     # fmt: off
-    run(sam + ["deploy", "--template-file", template.name, "--stack-name", name, "--region", REGION, "--resolve-s3",
-               "--capabilities", "CAPABILITY_IAM", "--no-confirm-changeset", "--no-progressbar", "--parameter-overrides"] + overrides,
-        cloud.environment, folder, seconds=240)
+    run([str(Path(sys.executable).parent / "sam"), "deploy", "--template-file", str(BUILT / "template.yaml"),
+         "--config-file", str(ROOT / "samconfig.toml"), "--stack-name", name, "--region", REGION,
+         "--no-confirm-changeset", "--no-progressbar", "--parameter-overrides", *overrides],
+        cloud.environment, BUILT, seconds=240)
     # fmt: on
-    described = cloud.client("cloudformation").describe_stacks(StackName=name)["Stacks"][0]
+    cloudformation = cloud.client("cloudformation")
+    described = cloudformation.describe_stacks(StackName=name)["Stacks"][0]
     stack = Stack(cloud, name, {each["OutputKey"]: each["OutputValue"] for each in described["Outputs"]})
     try:
         yield stack
     finally:
-        run(sam + ["delete", "--stack-name", name, "--region", REGION, "--no-prompts"], cloud.environment, folder, seconds=120)
+        # Not `sam delete`: it reads a field of the stack that MiniStack does not fill in.
+        cloudformation.delete_stack(StackName=name)
+        cloudformation.get_waiter("stack_delete_complete").wait(StackName=name, WaiterConfig={"Delay": 1, "MaxAttempts": 120})
         delete_retained_tables(cloud, stack)
 
 
@@ -242,7 +261,7 @@ def delete_retained_tables(cloud: Cloud, stack: Stack):
 
 
 def zipped_size(path: Path, scratch: Path) -> int:
-    archive = scratch / "code.zip"
+    archive = scratch / f"{path.parent.name}.zip"
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as code:
-        code.write(path, "bootstrap")
+        code.write(path, path.name)
     return archive.stat().st_size

@@ -1,0 +1,108 @@
+# What the project can do, one target each; `make` alone lists them.
+#
+# Needed beforehand: Rust (rustup), Python 3.11 or newer with venv, make, a C compiler. Everything else is installed into
+# .venv/ and .make/ of this folder, the first time a target needs it.
+
+PYTHON ?= python3
+VENV := .venv
+IN_VENV := PATH="$(CURDIR)/$(VENV)/bin:$$PATH"
+
+# What runs on this machine: the local AWS endpoint executes the functions natively.
+MACHINE := $(shell uname -m)
+HOST_ARCHITECTURE := $(if $(filter aarch64 arm64,$(MACHINE)),arm64,x86_64)
+HOST_BUILD := .aws-sam/local
+FUNCTIONS := ingress consumer relay reconciler api
+
+CARGO_DENY_VERSION := 0.20.2
+CARGO_DENY := .make/cargo-deny-$(CARGO_DENY_VERSION)/bin/cargo-deny
+
+# Without it the first TLS handshake of a process waits about 70 ms of processor time for entropy that the kernel has.
+export AWS_LC_SYS_NO_JITTER_ENTROPY := 1
+export SAM_CLI_TELEMETRY := 0
+
+.PHONY: help demo test check package sign clean
+.PHONY: need-rust need-python need-linux format clippy doc deny template test-rust functions test-deployed
+
+help: ## this list
+	@awk -F ' ## ' '/^[a-z]+:.* ## / { sub(/:.*/, "", $$1); printf "  make %-9s %s\n", $$1, $$2 }' Makefile
+
+demo: need-rust ## play some hundred calls through the whole system on this machine, and check every result
+	@cargo run --locked -p switchhook-cli -- demo
+
+test: test-rust test-deployed ## run every test: Rust, then the real template with the real functions on a local AWS endpoint
+	@echo "make test: all passed"
+
+check: format clippy doc deny template ## format, lints, documentation, licences, template
+	@echo "make check: all passed"
+
+package: need-rust $(VENV)/installed ## build the functions for deployment (arm64): then `sam deploy`
+	$(IN_VENV) sam build
+
+sign: need-python ## give the webhooks in events/ fresh timestamps and signatures
+	@$(PYTHON) tools/sign.py events
+
+clean: ## remove everything that was built or installed here
+	rm -rf target .aws-sam .make $(VENV)
+
+# --- parts of `make check` -------------------------------------------------------------------------------------------
+
+format: need-rust
+	cargo fmt --all --check
+
+clippy: need-rust
+	cargo clippy --locked --workspace --all-targets -- -D warnings
+
+doc: need-rust
+	RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps --document-private-items
+
+# Only what deny.toml says; the advisory database would need a network host that CI has no way to.
+deny: $(CARGO_DENY)
+	$(CARGO_DENY) --locked check --hide-inclusion-graph bans licenses sources
+
+template: $(VENV)/installed
+	$(IN_VENV) sam validate --lint
+	@mkdir -p .make
+	$(IN_VENV) python tools/expand_template.py template.yaml > .make/expanded.json
+	$(IN_VENV) cfn-lint --template .make/expanded.json
+
+# --- parts of `make test` --------------------------------------------------------------------------------------------
+
+test-rust: need-rust
+	cargo test --locked --workspace
+
+# One release tree: cargo-lambda compiles all functions in one go, `sam build` finds each of them done and packs it.
+functions: need-rust need-linux $(VENV)/installed
+	$(IN_VENV) cargo lambda build --release --locked $(if $(filter arm64,$(HOST_ARCHITECTURE)),--arm64) $(addprefix --bin ,$(FUNCTIONS))
+	$(IN_VENV) sam build --build-dir $(HOST_BUILD) --parameter-overrides Architecture=$(HOST_ARCHITECTURE)
+
+test-deployed: functions
+	$(IN_VENV) python -m pytest tests/e2e
+
+# --- what is installed on the way ------------------------------------------------------------------------------------
+
+$(VENV)/installed: tools/requirements.txt tools/constraints.txt | need-python
+	@echo "installing the Python tools into $(VENV) (a minute or two, 800 MB) ..."
+	@$(PYTHON) -m venv --clear $(VENV)
+	@$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -r tools/requirements.txt -c tools/constraints.txt
+	@touch $@
+
+# A checker's own speed does not matter, the time to compile it does: no optimisation, no debug information, no LTO.
+$(CARGO_DENY): | need-rust
+	@echo "compiling cargo-deny $(CARGO_DENY_VERSION) into .make (about a minute) ..."
+	@CARGO_TARGET_DIR=.make/cargo-deny-target CARGO_PROFILE_RELEASE_OPT_LEVEL=0 CARGO_PROFILE_RELEASE_DEBUG=false CARGO_PROFILE_RELEASE_LTO=false \
+		cargo install --quiet --locked --version $(CARGO_DENY_VERSION) --root .make/cargo-deny-$(CARGO_DENY_VERSION) cargo-deny
+	@rm -rf .make/cargo-deny-target
+
+# --- what must be there beforehand -----------------------------------------------------------------------------------
+
+need-rust:
+	@command -v cargo >/dev/null || { echo "Rust is missing: install it with rustup (https://rustup.rs)." >&2; exit 1; }
+	@command -v cc >/dev/null || { echo "A C compiler is missing: on Debian and Ubuntu, apt install gcc." >&2; exit 1; }
+
+need-python:
+	@command -v $(PYTHON) >/dev/null || { echo "Python is missing: install Python 3.11 or newer." >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "$$($(PYTHON) --version) is too old: 3.11 or newer is needed (make PYTHON=python3.12 ... picks another)." >&2; exit 1; }
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { echo "Python cannot make virtual environments: on Debian and Ubuntu, apt install python3-venv." >&2; exit 1; }
+
+need-linux:
+	@[ "$$(uname -s)" = Linux ] || { echo "The deployed tests execute the functions natively, which takes Linux; make test-rust runs the others." >&2; exit 1; }
