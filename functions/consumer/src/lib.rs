@@ -1,0 +1,255 @@
+//! The queue's consumer: folds the events of each call into its state and writes it once.
+//!
+//! **Order within a call is kept by failing together.** When an event of a call cannot be folded now, that message and every
+//! later one of its group go back to the queue, invisible for a while that grows with full jitter; other groups go on. What
+//! can never be folded (a claim on another provider's call, more than a call holds) is noted and acknowledged, so the
+//! dead-letter queue holds only what nobody expected.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use aws_lambda_events::event::sqs::{BatchItemFailure, SqsBatchResponse, SqsEvent, SqsMessage};
+use futures_util::future::join_all;
+use switchhook_aws::Error;
+use switchhook_aws::calls::{Calls, Written};
+use switchhook_aws::config::{Environment, EnvironmentError};
+use switchhook_aws::inbox::{Inbox, Note};
+use switchhook_aws::queue::{Message, Queue, backoff};
+use switchhook_aws::sdk::Clock;
+use switchhook_aws::telemetry::Decision;
+use switchhook_domain::{Call, Disposition, EventId, Policy, ProviderEvent, Taken, fold};
+
+/// How often a lost race is read and folded again before the queue is asked to wait.
+const RACES_MAX: u32 = 5;
+
+/// What the function reads from its environment.
+#[derive(Debug)]
+pub struct Config {
+    pub inbox_table: String,
+    pub inbox_retention: Duration,
+    pub calls_table: String,
+    pub call_retention: Duration,
+    pub queue_url: String,
+    pub patience: Duration,
+    pub receives_max: u32,
+}
+
+impl Config {
+    /// # Errors
+    /// Names every variable that is missing or bad.
+    pub fn from_environment(
+        mut environment: Environment<impl Fn(&str) -> Option<String>>,
+    ) -> Result<Self, EnvironmentError> {
+        let config = Self {
+            inbox_table: environment.text("INBOX_TABLE"),
+            inbox_retention: environment.days("INBOX_RETENTION_DAYS"),
+            calls_table: environment.text("CALLS_TABLE"),
+            call_retention: environment.days("CALL_RETENTION_DAYS"),
+            queue_url: environment.text("QUEUE_URL"),
+            patience: environment.seconds("PATIENCE_SECONDS"),
+            receives_max: environment.number("RECEIVES_MAX"),
+        };
+        environment.check(config)
+    }
+}
+
+/// The handler and what it works with.
+#[derive(Debug)]
+pub struct Consumer {
+    pub inbox: Inbox,
+    pub calls: Calls,
+    pub call_retention: Duration,
+    pub queue: Queue,
+    pub policy: Policy,
+    /// The queue's maxReceiveCount: a message that fails at this receive goes to the dead-letter queue.
+    pub receives_max: u32,
+    pub clock: Clock,
+}
+
+/// A group of messages from one that failed on.
+#[derive(Debug)]
+struct FailedTail<'a> {
+    messages: &'a [SqsMessage],
+    error: Error,
+}
+
+impl Consumer {
+    /// Folds a batch. Reports the messages that are to be delivered again.
+    pub async fn handle(&self, batch: SqsEvent) -> SqsBatchResponse {
+        let mut groups: BTreeMap<&str, Vec<SqsMessage>> = BTreeMap::new();
+        for message in &batch.records {
+            let group = message.attributes.get("MessageGroupId").map_or("", String::as_str);
+            groups.entry(group).or_default().push(message.clone());
+        }
+        let failed = join_all(groups.values().map(|messages| self.fold_group(messages))).await;
+        let mut response = SqsBatchResponse::default();
+        for tail in failed.iter().flatten() {
+            for message in tail.messages {
+                let mut failure = BatchItemFailure::default();
+                failure.item_identifier = message.message_id.clone().unwrap_or_default();
+                response.batch_item_failures.push(failure);
+            }
+        }
+        join_all(failed.into_iter().flatten().map(|tail| self.retry_later(tail))).await;
+        response
+    }
+
+    /// Folds the messages of one group, in order. The first that fails takes the rest with it.
+    async fn fold_group<'a>(&self, messages: &'a [SqsMessage]) -> Option<FailedTail<'a>> {
+        let mut readable: Vec<Message> = Vec::new();
+        let mut unreadable = None;
+        for message in messages {
+            match Message::decode(message.body.as_deref().unwrap_or_default()) {
+                Ok(decoded) => readable.push(decoded),
+                Err(error) => {
+                    unreadable = Some(error);
+                    break;
+                }
+            }
+        }
+        let count = readable.len();
+        // One group is one call, but for two calls whose hashed ids collide, and for what others send to the queue.
+        let mut done = 0;
+        for same_call in readable.chunk_by(|a, b| a.event.call_id == b.event.call_id) {
+            if let Err(error) = self.fold_call(same_call).await {
+                return messages.get(done..).map(|messages| FailedTail { messages, error });
+            }
+            done += same_call.len();
+        }
+        unreadable.and_then(|error| messages.get(count..).map(|messages| FailedTail { messages, error }))
+    }
+
+    /// Folds events of one call: one read and one conditional write, again if another writer came first.
+    async fn fold_call(&self, messages: &[Message]) -> Result<(), Error> {
+        let Some(first) = messages.first() else { return Ok(()) };
+        let call_id = &first.event.call_id;
+        let events: Vec<ProviderEvent> = messages.iter().map(|message| message.event.clone()).collect();
+        let started = self.clock.now();
+        for race in 0..RACES_MAX {
+            let now = self.clock.now();
+            let call = self.calls.load(call_id).await?;
+            let folded = fold(call.as_ref(), &events, &self.policy, now);
+            if let Some(after) = &folded.call {
+                match self.calls.store(after, folded.announced, self.call_retention).await? {
+                    Written::Written => {}
+                    Written::LostRace => {
+                        tokio::time::sleep(Duration::from_millis(fastrand::u64(1..=(20 << race)))).await;
+                        continue;
+                    }
+                }
+            }
+            self.note_unfolded(&events, &folded.taken, now).await?;
+            let duration_ms = self.clock.now().millis_since(started);
+            self.log(messages, folded.call.as_ref().or(call.as_ref()), &folded.taken, duration_ms);
+            return Ok(());
+        }
+        Err(Error::Contended(RACES_MAX))
+    }
+
+    async fn note_unfolded(
+        &self,
+        events: &[ProviderEvent],
+        taken: &[Taken],
+        now: switchhook_domain::Timestamp,
+    ) -> Result<(), Error> {
+        for (event, taken) in events.iter().zip(taken) {
+            let (disposition, error) = match taken {
+                Taken::Folded | Taken::Duplicate => continue,
+                Taken::Refused => (Disposition::Refused, "the call belongs to another provider"),
+                Taken::Quarantined => (Disposition::Quarantined, "the call holds as many events as it can"),
+            };
+            let note = Note { disposition: Some(disposition), error: Some(error.to_owned()), ..Note::default() };
+            self.inbox.put_note(&event.event_id, &note, now).await?;
+        }
+        Ok(())
+    }
+
+    /// Makes a failed tail invisible for a while, and notes the failure beside the events.
+    async fn retry_later(&self, tail: FailedTail<'_>) {
+        let now = self.clock.now();
+        let receives = tail.messages.iter().map(receives_of).max().unwrap_or(1);
+        let delay = backoff(receives);
+        let receipts: Vec<(String, Duration)> =
+            tail.messages.iter().filter_map(|message| Some((message.receipt_handle.clone()?, delay))).collect();
+        let delayed = self.queue.delay(&receipts).await;
+        let error = tail.error.chain();
+        for message in tail.messages {
+            let decoded = Message::decode(message.body.as_deref().unwrap_or_default()).ok();
+            let dead = receives_of(message) >= self.receives_max;
+            if let Some(decoded) = &decoded {
+                let note = Note {
+                    attempts: receives_of(message),
+                    error: Some(tail.error.to_string()),
+                    next_retry_at: (!dead).then(|| now.plus(delay)),
+                    dead_lettered_at: dead.then_some(now),
+                    disposition: None,
+                };
+                // Best effort: what keeps the event from being folded may keep the note from being written.
+                drop(self.inbox.put_note(&decoded.event.event_id, &note, now).await);
+            }
+            let decision = Decision {
+                stage: "consumer",
+                message: "event not folded",
+                action_taken: if dead { "dead_lettered" } else { "retried" },
+                event_id: decoded.as_ref().map(|message| message.event.event_id.as_str()),
+                call_id: decoded.as_ref().map(|message| message.event.call_id.as_str()),
+                cause: Some(tail.error.operation()),
+                error: Some(&error),
+                retry_count: Some(receives_of(message)),
+                trace_id: decoded.as_ref().map(|message| message.trace_id.as_str()),
+                ..Decision::default()
+            };
+            decision.log(now, true);
+        }
+        if let Err(error) = delayed {
+            let chain = error.chain();
+            let decision = Decision {
+                stage: "consumer",
+                message: "messages come back when the queue's own timeout ends",
+                action_taken: "backoff_failed",
+                error: Some(&chain),
+                ..Decision::default()
+            };
+            decision.log(now, true);
+        }
+    }
+
+    fn log(&self, messages: &[Message], call: Option<&Call>, taken: &[Taken], duration_ms: i64) {
+        let now = self.clock.now();
+        for (message, taken) in messages.iter().zip(taken) {
+            let event = &message.event;
+            let own = |call: &Call| disposition_of(call, &event.event_id);
+            let action_taken = match taken {
+                Taken::Folded => call.and_then(own).map_or("folded", Disposition::as_str),
+                Taken::Duplicate => Disposition::Duplicate.as_str(),
+                Taken::Refused => "claim_refused",
+                Taken::Quarantined => Disposition::Quarantined.as_str(),
+            };
+            let decision = Decision {
+                stage: "consumer",
+                message: "event folded",
+                action_taken,
+                provider: Some(event.origin.as_str()),
+                event_id: Some(event.event_id.as_str()),
+                call_id: Some(event.call_id.as_str()),
+                appointment_id: event.appointment_id.as_deref(),
+                attempt: event.attempt.as_ref().map(switchhook_domain::AttemptKey::as_str),
+                duration_ms: Some(duration_ms),
+                trace_id: Some(&message.trace_id),
+                counts: vec![("received", 1)],
+                ..Decision::default()
+            };
+            decision.log(now, matches!(taken, Taken::Quarantined));
+        }
+    }
+}
+
+/// What became of the event itself, or, where it says only what it implies, of the first thing implied.
+fn disposition_of(call: &Call, event_id: &EventId) -> Option<Disposition> {
+    let of_event = || call.history.iter().filter(|entry| entry.source == *event_id);
+    of_event().find(|entry| !entry.event.implied).or_else(|| of_event().next()).map(|entry| entry.disposition)
+}
+
+fn receives_of(message: &SqsMessage) -> u32 {
+    message.attributes.get("ApproximateReceiveCount").and_then(|count| count.parse().ok()).unwrap_or(1)
+}

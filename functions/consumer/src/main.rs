@@ -1,1 +1,33 @@
-fn main() {}
+//! Wiring of the consumer function: configuration, clients, run.
+
+use aws_lambda_events::event::sqs::SqsEvent;
+use lambda_runtime::{Error, LambdaEvent, run, service_fn};
+use switchhook_aws::calls::Calls;
+use switchhook_aws::inbox::Inbox;
+use switchhook_aws::queue::Queue;
+use switchhook_aws::{config, sdk, telemetry};
+use switchhook_consumer::{Config, Consumer};
+use switchhook_domain::Policy;
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Error> {
+    telemetry::init();
+    let config = Config::from_environment(config::environment())?;
+    let aws = sdk::from_environment().await;
+    let dynamodb = sdk::dynamodb(&aws);
+    let consumer = Consumer {
+        inbox: Inbox::new(dynamodb.clone(), config.inbox_table, config.inbox_retention),
+        calls: Calls::new(dynamodb, config.calls_table),
+        call_retention: config.call_retention,
+        queue: Queue::new(sdk::sqs(&aws), config.queue_url),
+        policy: Policy { patience: config.patience },
+        receives_max: config.receives_max,
+        clock: sdk::Clock::of(&aws),
+    };
+    tokio::join!(consumer.calls.warm(), consumer.queue.warm());
+    let consumer = &consumer;
+    run(service_fn(
+        move |event: LambdaEvent<SqsEvent>| async move { Ok::<_, Error>(consumer.handle(event.payload).await) },
+    ))
+    .await
+}

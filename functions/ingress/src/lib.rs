@@ -1,0 +1,326 @@
+//! `POST /webhooks/{provider}`: verify, store, queue, answer.
+//!
+//! **2xx means stored and queued** (or stored for good, where there is nothing to fold). The order is fixed: who, from
+//! where, how large, signed by whom, and only then what it says; so a request that is refused costs no AWS call.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use http::StatusCode;
+use http::header::CONTENT_TYPE;
+use lambda_http::request::RequestContext;
+use lambda_http::{Body, Request, RequestExt, Response};
+use serde_json::json;
+use switchhook_aws::Error;
+use switchhook_aws::config::{Environment, EnvironmentError};
+use switchhook_aws::inbox::{Arrival, BODY_BYTES_MAX, Inbox, Kept, submit};
+use switchhook_aws::queue::Queue;
+use switchhook_aws::sdk::Clock;
+use switchhook_aws::telemetry::Decision;
+use switchhook_domain::{CallId, Disposition, EventId, Origin, Provider, Timestamp};
+use switchhook_providers::{Providers, Reading, UnverifiedWebhook, VerifiedWebhook, read, verify};
+
+/// Headers that are kept with an event, for debugging: none of them is a secret.
+const HEADERS_KEPT: [&str; 4] = ["content-type", "user-agent", "x-event-id", "i-twilio-idempotency-token"];
+const HEADER_CHARS_MAX: usize = 120;
+
+/// What the function reads from its environment.
+#[derive(Debug)]
+pub struct Config {
+    pub inbox_table: String,
+    pub queue_url: String,
+    pub dlq_url: String,
+    pub providers_secret_id: String,
+    pub inbox_retention: Duration,
+}
+
+impl Config {
+    /// # Errors
+    /// Names every variable that is missing or bad.
+    pub fn from_environment(
+        mut environment: Environment<impl Fn(&str) -> Option<String>>,
+    ) -> Result<Self, EnvironmentError> {
+        let config = Self {
+            inbox_table: environment.text("INBOX_TABLE"),
+            queue_url: environment.text("QUEUE_URL"),
+            dlq_url: environment.text("DLQ_URL"),
+            providers_secret_id: environment.text("PROVIDERS_SECRET_ID"),
+            inbox_retention: environment.days("INBOX_RETENTION_DAYS"),
+        };
+        environment.check(config)
+    }
+}
+
+/// The handler and what it works with.
+#[derive(Debug)]
+pub struct Ingress {
+    pub providers: Providers,
+    pub inbox: Inbox,
+    pub queue: Queue,
+    pub dlq: Queue,
+    pub clock: Clock,
+}
+
+/// How a request ended. HTTP status and client text are chosen from it, in [`Answer::respond`] alone.
+#[derive(Debug)]
+enum Answer {
+    Accepted(EventId),
+    AlreadyProcessed { event_id: EventId, conflict: bool },
+    Quarantined(EventId, String),
+    Recorded(EventId),
+    UnknownProvider,
+    Forbidden,
+    TooLarge,
+    InvalidSignature(&'static str, String),
+    StorageFailure(Error),
+}
+
+impl Ingress {
+    /// Answers one request, whatever it holds.
+    pub async fn handle(&self, request: Request) -> Response<Body> {
+        let now = self.clock.now();
+        let context = Context::of(&request);
+        let answer = match self.receive(request, &context, now).await {
+            Ok(answer) => answer,
+            Err(error) => Answer::StorageFailure(error),
+        };
+        self.log(&answer, &context, now);
+        answer.respond()
+    }
+
+    async fn receive(&self, request: Request, context: &Context, now: Timestamp) -> Result<Answer, Error> {
+        let configured = context.provider.and_then(|provider| Some((provider, self.providers.config(provider)?)));
+        let Some((provider, config)) = configured else { return Ok(Answer::UnknownProvider) };
+        // Without an address nothing can be said to be allowed.
+        let allowed = match context.source {
+            Some(source) => config.allows(source),
+            None => config.allowed_sources().is_empty(),
+        };
+        if !allowed {
+            return Ok(Answer::Forbidden);
+        }
+        let (parts, body) = request.into_parts();
+        if body.len() > BODY_BYTES_MAX {
+            return Ok(Answer::TooLarge);
+        }
+        let webhook = UnverifiedWebhook {
+            headers: &parts.headers,
+            path: &context.path,
+            query: parts.uri.query().unwrap_or_default(),
+            body: &body,
+        };
+        let webhook = match verify(provider, config, &webhook, now) {
+            Ok(webhook) => webhook,
+            Err(error) => return Ok(Answer::InvalidSignature(error.cause(), error.to_string())),
+        };
+        let headers = kept_headers(&parts.headers);
+        match read(&webhook, now) {
+            Reading::Folded(event) => {
+                let mut arrival = self.arrival(&webhook, now, context, headers);
+                arrival.event_id = event.event_id.clone();
+                arrival.call_id = Some(event.call_id.clone());
+                arrival.event_type.clone_from(&event.event_type);
+                arrival.occurred_at = event.call_events.iter().find(|e| !e.implied).and_then(|e| e.occurred_at);
+                let kept = submit(&self.inbox, &self.queue, &arrival, &event).await?;
+                self.answer_kept(kept, &arrival, Answer::Accepted(event.event_id)).await
+            }
+            Reading::Recorded { event_id, event_type, call_id } => {
+                let arrival = Arrival {
+                    event_id: event_id.clone(),
+                    event_type,
+                    call_id,
+                    disposition: Some(Disposition::Recorded),
+                    ..self.arrival(&webhook, now, context, headers)
+                };
+                let kept = self.inbox.put(&arrival).await?;
+                self.answer_kept(kept, &arrival, Answer::Recorded(event_id)).await
+            }
+            Reading::Quarantined { event_id, error } => {
+                let arrival = Arrival {
+                    event_id: event_id.clone(),
+                    disposition: Some(Disposition::Quarantined),
+                    ..self.arrival(&webhook, now, context, headers)
+                };
+                let kept = self.inbox.put(&arrival).await?;
+                let reason = error.to_string();
+                // Before the answer, also for a duplicate: whoever stored it may have died before this. SQS drops the second.
+                self.dlq.send_notice(&event_id, &reason, &context.trace_id).await?;
+                self.answer_kept(kept, &arrival, Answer::Quarantined(event_id, reason)).await
+            }
+        }
+    }
+
+    async fn answer_kept(&self, kept: Kept, arrival: &Arrival, new: Answer) -> Result<Answer, Error> {
+        match kept {
+            Kept::New => Ok(new),
+            Kept::Duplicate { same_body: true, .. } => {
+                Ok(Answer::AlreadyProcessed { event_id: arrival.event_id.clone(), conflict: false })
+            }
+            Kept::Duplicate { same_body: false, .. } => {
+                self.inbox.keep_conflict(arrival).await?;
+                Ok(Answer::AlreadyProcessed { event_id: arrival.event_id.clone(), conflict: true })
+            }
+        }
+    }
+
+    fn arrival(
+        &self,
+        webhook: &VerifiedWebhook,
+        now: Timestamp,
+        context: &Context,
+        headers: BTreeMap<String, String>,
+    ) -> Arrival {
+        Arrival {
+            event_id: EventId::new(""),
+            call_id: None::<CallId>,
+            origin: Origin::Provider(webhook.provider()),
+            event_type: String::new(),
+            occurred_at: None,
+            received_at: now,
+            query: webhook.query().to_owned(),
+            key_index: webhook.key_index(),
+            body: webhook.body().to_vec(),
+            headers,
+            disposition: None,
+            trace_id: context.trace_id.clone(),
+        }
+    }
+
+    fn log(&self, answer: &Answer, context: &Context, started: Timestamp) {
+        let now = self.clock.now();
+        let event_id = match answer {
+            Answer::Accepted(id)
+            | Answer::AlreadyProcessed { event_id: id, .. }
+            | Answer::Quarantined(id, _)
+            | Answer::Recorded(id) => Some(id.as_str()),
+            Answer::UnknownProvider
+            | Answer::Forbidden
+            | Answer::TooLarge
+            | Answer::InvalidSignature(..)
+            | Answer::StorageFailure(_) => None,
+        };
+        let error = match answer {
+            Answer::StorageFailure(error) => Some(error.chain()),
+            Answer::InvalidSignature(_, reason) | Answer::Quarantined(_, reason) => Some(reason.clone()),
+            Answer::Accepted(_)
+            | Answer::AlreadyProcessed { .. }
+            | Answer::Recorded(_)
+            | Answer::UnknownProvider
+            | Answer::Forbidden
+            | Answer::TooLarge => None,
+        };
+        let (action_taken, cause) = match answer {
+            Answer::Accepted(_) => ("accepted", None),
+            Answer::AlreadyProcessed { conflict: false, .. } => ("duplicate", None),
+            Answer::AlreadyProcessed { conflict: true, .. } => ("duplicate", Some("conflicting_body")),
+            Answer::Quarantined(..) => ("quarantined", None),
+            Answer::Recorded(_) => ("recorded", None),
+            Answer::UnknownProvider => ("rejected", Some("unknown_provider")),
+            Answer::Forbidden => ("rejected", Some("forbidden_source")),
+            Answer::TooLarge => ("rejected", Some("too_large")),
+            Answer::InvalidSignature(cause, _) => ("rejected", Some(*cause)),
+            Answer::StorageFailure(error) => ("storage_failure", Some(error.operation())),
+        };
+        let counts = match answer {
+            Answer::AlreadyProcessed { conflict: true, .. } => vec![("conflicting_body", 1)],
+            Answer::Accepted(_)
+            | Answer::AlreadyProcessed { conflict: false, .. }
+            | Answer::Quarantined(..)
+            | Answer::Recorded(_)
+            | Answer::UnknownProvider
+            | Answer::Forbidden
+            | Answer::TooLarge
+            | Answer::InvalidSignature(..)
+            | Answer::StorageFailure(_) => Vec::new(),
+        };
+        let decision = Decision {
+            stage: "ingress",
+            message: "webhook answered",
+            action_taken,
+            provider: context.provider.map(Provider::as_str),
+            event_id,
+            cause,
+            error: error.as_deref(),
+            duration_ms: Some(now.millis_since(started)),
+            trace_id: Some(&context.trace_id),
+            counts,
+            ..Decision::default()
+        };
+        decision.log(now, matches!(answer, Answer::StorageFailure(_)));
+    }
+}
+
+impl Answer {
+    fn respond(&self) -> Response<Body> {
+        let ok = |status: &str, id: &EventId| (StatusCode::OK, json!({"status": status, "event_id": id}));
+        let refuse = |code: StatusCode, error: &str, message: &str| (code, json!({"error": error, "message": message}));
+        let (code, body) = match self {
+            Self::Accepted(id) => ok("accepted", id),
+            Self::AlreadyProcessed { event_id, .. } => ok("already_processed", event_id),
+            Self::Quarantined(id, _) => ok("quarantined", id),
+            Self::Recorded(id) => ok("recorded", id),
+            Self::UnknownProvider => refuse(
+                StatusCode::NOT_FOUND,
+                "unknown_provider",
+                "no provider of this name is configured; add it to the secret of the stack",
+            ),
+            Self::Forbidden => {
+                refuse(StatusCode::FORBIDDEN, "forbidden", "this address is not on the provider's allow-list")
+            }
+            Self::TooLarge => refuse(
+                StatusCode::PAYLOAD_TOO_LARGE,
+                "payload_too_large",
+                &format!("the body is larger than {BODY_BYTES_MAX} bytes"),
+            ),
+            Self::InvalidSignature(..) => refuse(
+                StatusCode::UNAUTHORIZED,
+                "invalid_signature",
+                "the request is not signed with a key of this provider, or not within its window of time",
+            ),
+            Self::StorageFailure(_) => refuse(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "storage_failure",
+                "the event could not be kept; send it again, that is safe",
+            ),
+        };
+        let mut response = Response::new(Body::Text(body.to_string()));
+        *response.status_mut() = code;
+        response.headers_mut().insert(CONTENT_TYPE, http::HeaderValue::from_static("application/json"));
+        response
+    }
+}
+
+/// What is known of a request before its body is looked at.
+#[derive(Debug)]
+struct Context {
+    provider: Option<Provider>,
+    path: String,
+    source: Option<IpAddr>,
+    trace_id: String,
+}
+
+impl Context {
+    fn of(request: &Request) -> Self {
+        let path = request.raw_http_path().to_owned();
+        let name = path.strip_prefix("/webhooks/").unwrap_or_default();
+        let (source, trace_id) = match request.request_context_ref() {
+            Some(RequestContext::ApiGatewayV2(context)) => (
+                context.http.source_ip.as_deref().and_then(|ip| ip.parse().ok()),
+                context.request_id.clone().unwrap_or_default(),
+            ),
+            Some(_) | None => (None, String::new()),
+        };
+        Self { provider: name.parse().ok(), path, source, trace_id }
+    }
+}
+
+fn kept_headers(headers: &http::HeaderMap) -> BTreeMap<String, String> {
+    HEADERS_KEPT
+        .iter()
+        .filter_map(|name| {
+            let value = headers.get(*name)?.to_str().ok()?;
+            Some(((*name).to_owned(), value.chars().take(HEADER_CHARS_MAX).collect()))
+        })
+        .collect()
+}

@@ -1,0 +1,13 @@
+//! DynamoDB, SQS, EventBridge, configuration, telemetry: the only place that knows the SDK.
+
+pub mod bus;
+pub mod calls;
+pub mod config;
+pub mod error;
+pub mod inbox;
+pub mod queue;
+pub mod sdk;
+pub mod secret;
+pub mod telemetry;
+
+pub use error::Error;

@@ -46,7 +46,7 @@ impl Report {
     }
 }
 
-/// What one event says: the facts that follow from it, then the one it is about, if there is one. Each kind at most once.
+/// What one event says: the fact that it is about, if there is one, and those that follow from it. Each kind at most once.
 pub(crate) struct Facts {
     own: Option<CallEvent>,
     implied: Vec<CallEvent>,
@@ -63,7 +63,10 @@ impl Facts {
         }
     }
 
+    /// In the order in which they can only have happened.
     pub(crate) fn into_call_events(self) -> Vec<CallEvent> {
-        self.implied.into_iter().chain(self.own).collect()
+        let mut facts: Vec<CallEvent> = self.implied.into_iter().chain(self.own).collect();
+        facts.sort_by_key(|fact| fact.kind);
+        facts
     }
 }

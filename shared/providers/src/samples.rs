@@ -1,4 +1,83 @@
 //! Bodies as the providers send them.
-pub fn samples() -> &'static [(&'static str, &'static str)] {
-    &[]
+
+macro_rules! sample {
+    ($name:literal, $extension:literal) => {
+        ($name, include_str!(concat!("../fixtures/", $name, ".", $extension)))
+    };
+}
+
+const SAMPLES: &[(&str, &str)] = &[
+    sample!("retell/call_started", "json"),
+    sample!("retell/call_ended", "json"),
+    sample!("retell/call_analyzed", "json"),
+    sample!("retell/call_analyzed_declined", "json"),
+    sample!("retell/call_ended_voicemail", "json"),
+    sample!("retell/call_analyzed_voicemail", "json"),
+    sample!("retell/call_ended_no_answer", "json"),
+    sample!("retell/call_analyzed_no_answer", "json"),
+    sample!("retell/call_ended_busy", "json"),
+    sample!("retell/call_ended_failed", "json"),
+    sample!("retell/transcript_updated", "json"),
+    sample!("retell/transfer_started", "json"),
+    sample!("twilio/initiated", "form"),
+    sample!("twilio/ringing", "form"),
+    sample!("twilio/in_progress", "form"),
+    sample!("twilio/completed", "form"),
+    sample!("twilio/completed_json", "json"),
+    sample!("twilio/completed_voicemail", "form"),
+    sample!("twilio/busy", "form"),
+    sample!("twilio/no_answer", "form"),
+    sample!("twilio/failed", "form"),
+    sample!("twilio/canceled", "form"),
+    sample!("twilio/amd_human", "form"),
+    sample!("twilio/amd_machine", "form"),
+    sample!("twilio/child_leg", "form"),
+    sample!("twilio/inbound_request", "form"),
+    sample!("twilio/recording", "form"),
+    sample!("generic/call_initiated", "json"),
+    sample!("generic/ringing", "json"),
+    sample!("generic/in_progress", "json"),
+    sample!("generic/user_confirmed", "json"),
+    sample!("generic/user_declined", "json"),
+    sample!("generic/voicemail_detected", "json"),
+    sample!("generic/completed", "json"),
+    sample!("generic/failed", "json"),
+    sample!("generic/busy", "json"),
+    sample!("generic/no_answer", "json"),
+    sample!("generic/canceled", "json"),
+    sample!("generic/retry_scheduled", "json"),
+    sample!("generic/unknown_type", "json"),
+];
+
+/// A realistic body per type of event, by name (`retell/call_ended`), grouped by provider and in the order of a call.
+///
+/// A Twilio body is a form, except `twilio/completed_json`. Numbers, names and ids are made up; each group tells of a call that is
+/// confirmed and, under other ids, of the other ways in which a call can go.
+#[must_use]
+pub const fn samples() -> &'static [(&'static str, &'static str)] {
+    SAMPLES
+}
+
+#[cfg(test)]
+mod tests {
+    use switchhook_domain::Provider;
+
+    use super::*;
+
+    #[test]
+    fn every_sample_is_named_after_its_provider() {
+        for (name, body) in samples() {
+            let (provider, _) = name.split_once('/').unwrap();
+            assert!(provider.parse::<Provider>().is_ok(), "{name}");
+            assert!(!body.is_empty(), "{name}");
+        }
+    }
+
+    #[test]
+    fn forms_end_without_a_line_end() {
+        // It would belong to the last value.
+        for (name, body) in samples() {
+            assert!(body.starts_with('{') || !body.ends_with('\n'), "{name}");
+        }
+    }
 }

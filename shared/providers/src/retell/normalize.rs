@@ -55,9 +55,7 @@ fn event_id(event: Event, event_type: &str, call: &Call, body: &[u8]) -> EventId
     };
     let hash = match event {
         Event::CallStarted | Event::CallEnded => None,
-        Event::CallAnalyzed => {
-            call.call_analysis.as_ref().map(|analysis| ids::short_hash(analysis.to_string().as_bytes()))
-        }
+        Event::CallAnalyzed => call.canonical_analysis().map(|analysis| ids::short_hash(analysis.as_bytes())),
         Event::Other => Some(ids::short_hash(body)),
     };
     let own = match hash {

@@ -67,6 +67,13 @@ pub(super) struct Call {
 }
 
 impl Call {
+    /// The analysis as text, the same for the same content whatever the order of its fields.
+    pub(super) fn canonical_analysis(&self) -> Option<String> {
+        let mut analysis = self.call_analysis.clone()?;
+        analysis.sort_all_objects();
+        Some(analysis.to_string())
+    }
+
     pub(super) fn analysis(&self) -> CallAnalysis {
         self.call_analysis.clone().and_then(|analysis| wire::object(analysis).ok().flatten()).unwrap_or_default()
     }

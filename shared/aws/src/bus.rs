@@ -1,0 +1,59 @@
+//! The event bus that subscribers' rules hang on.
+
+use aws_sdk_eventbridge::Client;
+use aws_sdk_eventbridge::primitives::DateTime;
+use aws_sdk_eventbridge::types::PutEventsRequestEntry;
+use switchhook_domain::{DomainEvent, Timestamp};
+
+use crate::error::Error;
+
+/// Events per request.
+pub const BATCH_MAX: usize = 10;
+/// The source that subscribers' rules match.
+pub const SOURCE: &str = "switchhook";
+
+/// An event bus, by its name.
+#[derive(Clone, Debug)]
+pub struct Bus {
+    client: Client,
+    name: String,
+}
+
+impl Bus {
+    #[must_use]
+    pub const fn new(client: Client, name: String) -> Self {
+        Self { client, name }
+    }
+
+    /// Opens the connection, so that the first event does not wait for it.
+    pub async fn warm(&self) {
+        drop(self.client.describe_event_bus().name(&self.name).send().await);
+    }
+
+    /// Publishes up to [`BATCH_MAX`] events in one request. Returns those that the bus refused: index and reason.
+    ///
+    /// # Errors
+    /// [`Error::Publish`] if the whole request failed.
+    pub async fn publish<'a>(
+        &self,
+        events: impl IntoIterator<Item = &'a DomainEvent>,
+    ) -> Result<Vec<(usize, String)>, Error> {
+        let mut request = self.client.put_events();
+        for event in events {
+            let detail = serde_json::to_string(event).map_err(|error| Error::Publish(Box::new(error)))?;
+            let time = Timestamp::parse_rfc3339(&event.occurred_at);
+            request = request.entries(
+                PutEventsRequestEntry::builder()
+                    .event_bus_name(&self.name)
+                    .source(SOURCE)
+                    .detail_type(&event.event_type)
+                    .set_time(time.map(|time| DateTime::from_millis(time.as_millis())))
+                    .detail(detail)
+                    .build(),
+            );
+        }
+        let answer = request.send().await.map_err(|error| Error::Publish(Box::new(error)))?;
+        let entries = answer.entries.unwrap_or_default().into_iter().enumerate();
+        Ok(entries.filter_map(|(index, entry)| entry.error_code.map(|code| (index, code))).collect())
+    }
+}

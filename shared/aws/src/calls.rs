@@ -1,0 +1,450 @@
+//! The calls table: one row per call.
+//!
+//! **Every write is conditional on the version that was read**, so a lost race is seen and never overwrites. One write
+//! carries dedupe, state, job and what to announce together: `outbox` names the first announcement that this very write
+//! added to the log, and the relay publishes from there.
+
+use std::collections::HashMap;
+use std::hash::Hasher;
+use std::time::Duration;
+
+use aws_sdk_dynamodb::Client;
+use aws_sdk_dynamodb::types::AttributeValue;
+use serde::{Deserialize, Serialize};
+use switchhook_domain::{
+    Announcement, AppointmentStatus, AttemptKey, Call, CallEvent, CallId, Direction, Disposition, EventId, EventKind,
+    HistoryEntry, Job, Lifecycle, News, PhoneNumber, Provider, Slot, State, Timestamp,
+};
+
+use crate::error::Error;
+
+/// Of a row. A row of a later version is left to the later program.
+pub const CALL_SCHEMA: u32 = 1;
+/// Index by which calls wake up: `wake_key` and `wake_at`, sparse, keys only.
+pub const BY_WAKE: &str = "by_wake";
+/// Partitions of `by_wake` per kind of work: each takes 1,000 writes a second.
+pub const WAKE_SHARDS: u64 = 4;
+
+/// What is stored of a call. Serialised by its field names, which are the attributes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CallRow {
+    pub call_id: CallId,
+    schema_version: u32,
+    pub version: u64,
+    provider: Provider,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    direction: Option<Direction>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    from: Option<PhoneNumber>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    to: Option<PhoneNumber>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    appointment_id: Option<String>,
+    job: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    due_at: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    claim_token: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    lease_ends_at: Option<Timestamp>,
+    /// In the order in which the attempts were first heard of.
+    slots: Vec<SlotRow>,
+    /// See [`encode_entry`].
+    history: Vec<String>,
+    /// See [`encode_announcement`].
+    log: Vec<String>,
+    /// Sequence of the first announcement that the last write of the state added; none if it added none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outbox: Option<usize>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    wake_key: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    wake_at: Option<Timestamp>,
+    created_at: Timestamp,
+    updated_at: Timestamp,
+    /// Unix seconds: DynamoDB removes the row some time after.
+    expires_at: i64,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct SlotRow {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    key: Option<AttemptKey>,
+    /// Left out where it is the key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    call: Option<String>,
+}
+
+/// The end of a conditional write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Written {
+    Written,
+    /// Another writer came first: read again.
+    LostRace,
+}
+
+/// The calls table.
+#[derive(Clone, Debug)]
+pub struct Calls {
+    client: Client,
+    table: String,
+}
+
+impl Calls {
+    #[must_use]
+    pub const fn new(client: Client, table: String) -> Self {
+        Self { client, table }
+    }
+
+    /// Opens the connection, so that the first event does not wait for it.
+    pub async fn warm(&self) {
+        drop(self.load(&CallId::new("warm")).await);
+    }
+
+    /// Reads the latest state of a call. One read of its row's size.
+    ///
+    /// # Errors
+    /// [`Error::ReadCall`], [`Error::DecodeCall`], [`Error::NewerSchema`].
+    pub async fn load(&self, call_id: &CallId) -> Result<Option<Call>, Error> {
+        self.read(call_id, true).await
+    }
+
+    /// Reads a state of a call that may be some hundred milliseconds old, at half the price.
+    ///
+    /// # Errors
+    /// As [`Calls::load`].
+    pub async fn glance(&self, call_id: &CallId) -> Result<Option<Call>, Error> {
+        self.read(call_id, false).await
+    }
+
+    /// Writes a folded call. Its version is one higher than what the fold started from. `announced` is how many
+    /// announcements at the end of its log are new; the row is kept for `retention`.
+    ///
+    /// # Errors
+    /// [`Error::WriteCall`], [`Error::EncodeCall`].
+    pub async fn store(&self, call: &Call, announced: usize, retention: Duration) -> Result<Written, Error> {
+        let row = CallRow::encode(call, announced, retention);
+        let item: HashMap<String, AttributeValue> =
+            serde_dynamo::to_item(row).map_err(|error| Error::EncodeCall(Box::new(error)))?;
+        let request = self.client.put_item().table_name(&self.table).set_item(Some(item));
+        let request = if call.version == 1 {
+            request.condition_expression("attribute_not_exists(call_id)")
+        } else {
+            request
+                .condition_expression("version = :read")
+                .expression_attribute_values(":read", number(call.version - 1))
+        };
+        match request.send().await {
+            Ok(_) => Ok(Written::Written),
+            Err(error) if error.as_service_error().is_some_and(|e| e.is_conditional_check_failed_exception()) => {
+                Ok(Written::LostRace)
+            }
+            Err(error) => Err(Error::WriteCall(Box::new(error))),
+        }
+    }
+
+    /// Moves on when a call wakes up, or lets it sleep for good. The only write of a call's row besides [`Calls::store`];
+    /// it changes no state and leaves `outbox` as it is, by which the relay knows it.
+    ///
+    /// # Errors
+    /// [`Error::WriteCall`].
+    pub async fn move_wake(&self, call: &Call, wake_at: Option<Timestamp>) -> Result<Written, Error> {
+        let request = self
+            .client
+            .update_item()
+            .table_name(&self.table)
+            .key("call_id", AttributeValue::S(call.call_id.to_string()))
+            .condition_expression("version = :read")
+            .expression_attribute_values(":read", number(call.version))
+            .expression_attribute_values(":next", number(call.version + 1));
+        let request = match wake_at {
+            Some(at) => request
+                .update_expression("SET version = :next, wake_at = :at")
+                .expression_attribute_values(":at", AttributeValue::N(at.as_millis().to_string())),
+            None => request.update_expression("SET version = :next REMOVE wake_at, wake_key"),
+        };
+        match request.send().await {
+            Ok(_) => Ok(Written::Written),
+            Err(error) if error.as_service_error().is_some_and(|e| e.is_conditional_check_failed_exception()) => {
+                Ok(Written::LostRace)
+            }
+            Err(error) => Err(Error::WriteCall(Box::new(error))),
+        }
+    }
+
+    /// One page of the calls of one shard whose patience ended by `now`, and where the next page starts.
+    ///
+    /// # Errors
+    /// [`Error::ListDue`].
+    pub async fn due(
+        &self,
+        shard: u64,
+        now: Timestamp,
+        start: Option<Key>,
+    ) -> Result<(Vec<CallId>, Option<Key>), Error> {
+        let page = self
+            .client
+            .query()
+            .table_name(&self.table)
+            .index_name(BY_WAKE)
+            .key_condition_expression("wake_key = :key AND wake_at <= :now")
+            .expression_attribute_values(":key", AttributeValue::S(format!("settle#{shard}")))
+            .expression_attribute_values(":now", AttributeValue::N(now.as_millis().to_string()))
+            .set_exclusive_start_key(start)
+            .send()
+            .await
+            .map_err(|error| Error::ListDue(Box::new(error)))?;
+        let ids = page.items.unwrap_or_default().into_iter().filter_map(|mut item| match item.remove("call_id") {
+            Some(AttributeValue::S(id)) => Some(CallId::new(id)),
+            _ => None,
+        });
+        Ok((ids.collect(), page.last_evaluated_key))
+    }
+
+    async fn read(&self, call_id: &CallId, consistent: bool) -> Result<Option<Call>, Error> {
+        let answer = self
+            .client
+            .get_item()
+            .table_name(&self.table)
+            .key("call_id", AttributeValue::S(call_id.to_string()))
+            .consistent_read(consistent)
+            .send()
+            .await
+            .map_err(|error| Error::ReadCall(Box::new(error)))?;
+        let Some(item) = answer.item else { return Ok(None) };
+        CallRow::parse(item.into())?.decode().map(Some)
+    }
+}
+
+/// Where a page of a query starts.
+pub type Key = HashMap<String, AttributeValue>;
+
+impl CallRow {
+    /// Reads a row, from the table or from its stream.
+    ///
+    /// # Errors
+    /// [`Error::NewerSchema`], [`Error::DecodeCall`].
+    pub fn parse(item: serde_dynamo::Item) -> Result<Self, Error> {
+        match item.get("schema_version") {
+            Some(serde_dynamo::AttributeValue::N(text)) if text.parse().is_ok_and(|v: u32| v > CALL_SCHEMA) => {
+                return Err(Error::NewerSchema(text.parse().unwrap_or(u32::MAX)));
+            }
+            _ => {}
+        }
+        serde_dynamo::from_item(item).map_err(|error| Error::DecodeCall(error.to_string()))
+    }
+
+    fn encode(call: &Call, announced: usize, retention: Duration) -> Self {
+        let (job, due_at, claim_token, lease_ends_at) = match &call.job {
+            Job::Pending { due_at } => (&call.job, Some(*due_at), None, None),
+            Job::Claimed { token, lease_ends_at } => (&call.job, None, Some(token.clone()), Some(*lease_ends_at)),
+            Job::InProgress | Job::Completed | Job::Failed | Job::Canceled => (&call.job, None, None, None),
+        };
+        let before = |index: usize| index.checked_sub(1).and_then(|index| call.history.get(index));
+        let history = call.history.iter().enumerate().map(|(index, entry)| encode_entry(entry, before(index)));
+        Self {
+            call_id: call.call_id.clone(),
+            schema_version: CALL_SCHEMA,
+            version: call.version,
+            provider: call.provider,
+            direction: call.direction,
+            from: call.from.clone(),
+            to: call.to.clone(),
+            appointment_id: call.appointment_id.clone(),
+            job: job.as_str().to_owned(),
+            due_at,
+            claim_token,
+            lease_ends_at,
+            slots: call.slots.iter().map(SlotRow::encode).collect(),
+            history: history.collect(),
+            log: call.log.iter().map(encode_announcement).collect(),
+            outbox: (announced > 0).then_some(call.log.len() + 1 - announced),
+            wake_key: call.wake_at.map(|_| wake_key(call)),
+            wake_at: call.wake_at,
+            created_at: call.created_at,
+            updated_at: call.updated_at,
+            expires_at: call.updated_at.plus(retention).as_millis() / 1_000,
+        }
+    }
+
+    /// The call that the row holds.
+    ///
+    /// # Errors
+    /// [`Error::DecodeCall`], naming what is garbled.
+    pub fn decode(self) -> Result<Call, Error> {
+        let garbled = |what: &str| Error::DecodeCall(what.to_owned());
+        let job = match (self.job.as_str(), self.due_at, self.claim_token, self.lease_ends_at) {
+            ("PENDING", Some(due_at), None, None) => Job::Pending { due_at },
+            ("CLAIMED", None, Some(token), Some(lease_ends_at)) => Job::Claimed { token, lease_ends_at },
+            ("IN_PROGRESS", None, None, None) => Job::InProgress,
+            ("COMPLETED", None, None, None) => Job::Completed,
+            ("FAILED", None, None, None) => Job::Failed,
+            ("CANCELED", None, None, None) => Job::Canceled,
+            (_, _, _, _) => return Err(garbled("job")),
+        };
+        let mut history: Vec<HistoryEntry> = Vec::with_capacity(self.history.len());
+        for (index, text) in self.history.iter().enumerate() {
+            let entry = decode_entry(text, history.last()).ok_or_else(|| garbled(&format!("history[{index}]")))?;
+            history.push(entry);
+        }
+        let log: Option<Vec<Announcement>> = self.log.iter().map(|text| decode_announcement(text)).collect();
+        Ok(Call {
+            call_id: self.call_id,
+            provider: self.provider,
+            direction: self.direction,
+            from: self.from,
+            to: self.to,
+            appointment_id: self.appointment_id,
+            job,
+            slots: self.slots.into_iter().map(SlotRow::decode).collect(),
+            history,
+            log: log.ok_or_else(|| garbled("log"))?,
+            wake_at: self.wake_at,
+            version: self.version,
+            created_at: self.created_at,
+            updated_at: self.updated_at,
+        })
+    }
+}
+
+impl SlotRow {
+    fn encode(slot: &Slot) -> Self {
+        let same = slot.key.as_ref().map(AttemptKey::as_str) == slot.provider_call_id.as_deref();
+        let call = if same { None } else { Some(slot.provider_call_id.clone().unwrap_or_default()) };
+        Self { key: slot.key.clone(), call }
+    }
+
+    fn decode(self) -> Slot {
+        let provider_call_id = match self.call {
+            None => self.key.as_ref().map(|key| key.as_str().to_owned()),
+            Some(call) => Some(call).filter(|call| !call.is_empty()),
+        };
+        Slot { key: self.key, provider_call_id }
+    }
+}
+
+fn wake_key(call: &Call) -> String {
+    let kind = match call.job {
+        Job::Pending { .. } => "dial",
+        Job::Claimed { .. } | Job::InProgress | Job::Completed | Job::Failed | Job::Canceled => "settle",
+    };
+    format!("{kind}#{}", shard_of(call.call_id.as_str(), WAKE_SHARDS))
+}
+
+/// Which of `shards` partitions an id falls into: FNV-1a, the same in every version and on every machine.
+#[must_use]
+pub fn shard_of(id: &str, shards: u64) -> u64 {
+    let mut hasher = fnv::FnvHasher::default();
+    hasher.write(id.as_bytes());
+    hasher.finish() % shards
+}
+
+fn number(value: u64) -> AttributeValue {
+    AttributeValue::N(value.to_string())
+}
+
+/// `{slot} {kind} {occurred_at} {sequence} {received_at} {folded_at - received_at} {disposition} {source}`: `-` for none,
+/// `~` before an implied kind, `=` for the source and the times of the entry before, times in Unix milliseconds.
+fn encode_entry(entry: &HistoryEntry, before: Option<&HistoryEntry>) -> String {
+    let or_dash = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
+    let event = &entry.event;
+    let head = format!(
+        "{} {}{} {} {}",
+        or_dash(entry.slot.map(|slot| slot.to_string())),
+        if event.implied { "~" } else { "" },
+        event.kind,
+        or_dash(event.occurred_at.map(|at| at.as_millis().to_string())),
+        or_dash(event.sequence.map(|sequence| sequence.to_string())),
+    );
+    let disposition = entry.disposition.as_str();
+    let same = |other: &&HistoryEntry| {
+        (&other.source, other.received_at, other.folded_at) == (&entry.source, entry.received_at, entry.folded_at)
+    };
+    if before.as_ref().is_some_and(same) {
+        format!("{head} {disposition} =")
+    } else {
+        let folded = entry.folded_at.millis_since(entry.received_at);
+        format!("{head} {disposition} {} {folded} {}", entry.received_at.as_millis(), entry.source)
+    }
+}
+
+fn decode_entry(text: &str, before: Option<&HistoryEntry>) -> Option<HistoryEntry> {
+    fn optional<T: std::str::FromStr>(text: &str) -> Option<Option<T>> {
+        if text == "-" { Some(None) } else { text.parse().ok().map(Some) }
+    }
+    let mut parts = text.splitn(6, ' ');
+    let slot = optional(parts.next()?)?;
+    let kind = parts.next()?;
+    let (implied, kind) = kind.strip_prefix('~').map_or((false, kind), |kind| (true, kind));
+    let kind = EventKind::ALL.into_iter().find(|known| known.as_str() == kind)?;
+    let occurred_at = optional(parts.next()?)?.map(Timestamp::from_millis);
+    let sequence = optional(parts.next()?)?;
+    let disposition = parts.next()?;
+    let disposition = Disposition::ALL.into_iter().find(|known| known.as_str() == disposition)?;
+    let (received_at, folded_at, source) = match parts.next()? {
+        "=" => before.map(|entry| (entry.received_at, entry.folded_at, entry.source.clone()))?,
+        tail => {
+            let mut tail = tail.splitn(3, ' ');
+            let received_at: i64 = tail.next()?.parse().ok()?;
+            let folded: i64 = tail.next()?.parse().ok()?;
+            let folded_at = Timestamp::from_millis(received_at.saturating_add(folded));
+            (Timestamp::from_millis(received_at), folded_at, EventId::new(tail.next()?))
+        }
+    };
+    let event = CallEvent { kind, implied, occurred_at, sequence };
+    Some(HistoryEntry { source, event, received_at, folded_at, slot, disposition })
+}
+
+/// `{call|appointment} {status} {slot} {attempt number} {index of the source} {what was known: p, a}`.
+fn encode_announcement(said: &Announcement) -> String {
+    let (subject, status) = match said.news {
+        News::Lifecycle(state) => ("call", lifecycle_name(state)),
+        News::Inconclusive => ("call", switchhook_domain::INCONCLUSIVE),
+        News::Appointment(status) => ("appointment", status.as_str()),
+    };
+    let provider_call = if said.knows_provider_call { "p" } else { "" };
+    let appointment = if said.knows_appointment { "a" } else { "" };
+    format!("{subject} {status} {} {} {} {provider_call}{appointment}", said.slot, said.number, said.source)
+}
+
+fn decode_announcement(text: &str) -> Option<Announcement> {
+    let mut parts = text.splitn(6, ' ');
+    let subject = parts.next()?;
+    let status = parts.next()?;
+    let news = match subject {
+        "call" if status == switchhook_domain::INCONCLUSIVE => News::Inconclusive,
+        "call" => News::Lifecycle(*Lifecycle::ALL.iter().find(|state| lifecycle_name(**state) == status)?),
+        "appointment" => News::Appointment(AppointmentStatus::ALL.into_iter().find(|known| known.as_str() == status)?),
+        _ => return None,
+    };
+    let slot = parts.next()?.parse().ok()?;
+    let number = parts.next()?.parse().ok()?;
+    let source = parts.next()?.parse().ok()?;
+    let known = parts.next()?;
+    Some(Announcement {
+        news,
+        slot,
+        number,
+        source,
+        knows_provider_call: known.contains('p'),
+        knows_appointment: known.contains('a'),
+    })
+}
+
+/// One name for each state, unlike the shown ones.
+const fn lifecycle_name(state: Lifecycle) -> &'static str {
+    match state {
+        Lifecycle::Initiated => "initiated",
+        Lifecycle::Ringing => "ringing",
+        Lifecycle::CompletedBelieved => "completed_believed",
+        Lifecycle::NoAnswer => "no_answer",
+        Lifecycle::Canceled => "canceled",
+        Lifecycle::Busy => "busy",
+        Lifecycle::Failed => "failed",
+        Lifecycle::InProgress => "in_progress",
+        Lifecycle::BusyAfterAnswer => "busy_after_answer",
+        Lifecycle::FailedAfterAnswer => "failed_after_answer",
+        Lifecycle::Completed => "completed",
+    }
+}

@@ -1,0 +1,91 @@
+//! What can go wrong at the edges. Duplicates and lost races are values, never errors.
+
+use std::error::Error as StdError;
+
+use thiserror::Error;
+
+type Source = Box<dyn StdError + Send + Sync>;
+
+/// One variant for each operation that can fail.
+#[derive(Debug, Error)]
+pub enum Error {
+    #[error("could not write the event to the inbox")]
+    WriteInbox(#[source] Source),
+    #[error("could not read the event from the inbox")]
+    ReadInbox(#[source] Source),
+    #[error("the inbox item lacks or garbles {0}")]
+    DecodeInbox(&'static str),
+    #[error("could not list what the inbox received")]
+    ListInbox(#[source] Source),
+    #[error("could not send the event to the queue")]
+    Send(#[source] Source),
+    #[error("could not set when the queue delivers the message again")]
+    ChangeVisibility(#[source] Source),
+    #[error("could not ask the queue how much waits")]
+    AskQueue(#[source] Source),
+    #[error("the queue message is not one of ours: {0}")]
+    DecodeMessage(String),
+    #[error("could not read the call")]
+    ReadCall(#[source] Source),
+    #[error("could not write the call")]
+    WriteCall(#[source] Source),
+    #[error("could not list the calls that are due")]
+    ListDue(#[source] Source),
+    #[error("the call's row lacks or garbles {0}")]
+    DecodeCall(String),
+    #[error("could not encode the call's row")]
+    EncodeCall(#[source] Source),
+    #[error("other writers changed the call {0} times while this one tried")]
+    Contended(u32),
+    #[error("could not publish domain events")]
+    Publish(#[source] Source),
+    #[error("the event bus refused a domain event: {0}")]
+    PublishRefused(String),
+    #[error("schema version {0} is newer than this program: it waits for the newer one")]
+    NewerSchema(u32),
+    #[error("could not read the secret with the providers' keys")]
+    ReadSecret(#[source] Source),
+    #[error("the secret with the providers' keys is not right")]
+    Secret(#[source] switchhook_providers::ConfigError),
+}
+
+impl Error {
+    /// The operation, as a metric dimension and for the status of an event.
+    #[must_use]
+    pub const fn operation(&self) -> &'static str {
+        match self {
+            Self::WriteInbox(_) => "write_inbox",
+            Self::ReadInbox(_) => "read_inbox",
+            Self::DecodeInbox(_) => "decode_inbox",
+            Self::ListInbox(_) => "list_inbox",
+            Self::Send(_) => "send",
+            Self::ChangeVisibility(_) => "change_visibility",
+            Self::AskQueue(_) => "ask_queue",
+            Self::DecodeMessage(_) => "decode_message",
+            Self::ReadCall(_) => "read_call",
+            Self::WriteCall(_) => "write_call",
+            Self::ListDue(_) => "list_due",
+            Self::DecodeCall(_) => "decode_call",
+            Self::EncodeCall(_) => "encode_call",
+            Self::Contended(_) => "contended",
+            Self::Publish(_) => "publish",
+            Self::PublishRefused(_) => "publish_refused",
+            Self::NewerSchema(_) => "newer_schema",
+            Self::ReadSecret(_) => "read_secret",
+            Self::Secret(_) => "secret",
+        }
+    }
+
+    /// The error with the chain of its causes, for a log.
+    #[must_use]
+    pub fn chain(&self) -> String {
+        let mut text = self.to_string();
+        let mut cause = self.source();
+        while let Some(error) = cause {
+            text.push_str(": ");
+            text.push_str(&error.to_string());
+            cause = error.source();
+        }
+        text
+    }
+}

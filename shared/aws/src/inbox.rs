@@ -1,0 +1,548 @@
+//! The inbox: an append-only table of every authentic provider event.
+//!
+//! **An event is acknowledged only when it is both stored and queued, and what is queued is always what is stored.** The
+//! write has the condition that the id is free. If it is not, the item that stands there comes back with the refusal, and
+//! the event is queued again from it, never from the request: whoever died between storing and queueing, the retry of the
+//! provider or the sweep of the reconciler finishes the work, and both do it by [`submit`].
+//!
+//! Beside the events the table holds their companions, under keys that no event id can have: chunks of bodies that do not
+//! fit into one item (written before the event's item, so that an item is never without its body), one conflicting body
+//! per event, a note of what the consumer could not fold, and the cursor of the sweep.
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
+
+use aws_sdk_dynamodb::Client;
+use aws_sdk_dynamodb::operation::put_item::PutItemError;
+use aws_sdk_dynamodb::primitives::Blob;
+use aws_sdk_dynamodb::types::{AttributeValue, ReturnValuesOnConditionCheckFailure};
+use sha2::{Digest, Sha256};
+use switchhook_domain::{CallId, Disposition, EventId, Origin, Provider, ProviderEvent, Timestamp};
+use switchhook_providers::{Reading, VerifiedWebhook};
+
+use crate::calls::{Key, shard_of};
+use crate::error::Error;
+use crate::queue::Queue;
+
+/// The largest body that is accepted, in bytes: Lambda's 6 MB include the envelope and base64.
+pub const BODY_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Of an event's item.
+const INBOX_SCHEMA: u32 = 1;
+/// A compressed body up to this size goes into the event's item; an item may have 400 KB. Larger ones go into chunks.
+const INLINE_BYTES_MAX: usize = 300_000;
+/// Index of what was received when: `received_bucket` and `received_at`.
+pub const BY_RECEIVED: &str = "by_received";
+/// Partitions of one minute of `by_received`: each takes 1,000 writes a second.
+pub const RECEIVED_SHARDS: u64 = 4;
+const MINUTE_MS: i64 = 60_000;
+const COMPRESSION_LEVEL: i32 = 6;
+const SWEEP_CURSOR: &str = "sweep:cursor";
+
+/// An authentic event on its way into the inbox.
+#[derive(Clone, Debug)]
+pub struct Arrival {
+    pub event_id: EventId,
+    pub call_id: Option<CallId>,
+    pub origin: Origin,
+    pub event_type: String,
+    pub occurred_at: Option<Timestamp>,
+    pub received_at: Timestamp,
+    /// The query that was signed with it.
+    pub query: String,
+    /// Exactly as signed.
+    pub body: Vec<u8>,
+    /// Which of the provider's keys verified it.
+    pub key_index: usize,
+    /// For debugging; never a signature or an authorisation.
+    pub headers: BTreeMap<String, String>,
+    /// Where it is decided already: recorded or quarantined.
+    pub disposition: Option<Disposition>,
+    pub trace_id: String,
+}
+
+/// An event as the inbox holds it.
+#[derive(Clone, Debug)]
+pub struct StoredEvent {
+    pub event_id: EventId,
+    pub call_id: Option<CallId>,
+    pub origin: Origin,
+    pub event_type: String,
+    pub received_at: Timestamp,
+    pub disposition: Option<Disposition>,
+    pub trace_id: String,
+    query: String,
+    key_index: usize,
+    body: StoredBody,
+    body_hash: String,
+}
+
+#[derive(Clone, Debug)]
+enum StoredBody {
+    Inline(Blob),
+    Chunks(u32),
+}
+
+/// What storing an event found.
+#[derive(Debug)]
+#[must_use]
+pub enum Kept {
+    New,
+    /// The id was taken. `same_body` is false if what stands there differs from what came.
+    Duplicate {
+        stored: Box<StoredEvent>,
+        same_body: bool,
+    },
+}
+
+/// What is known of an event besides its item: why it was not folded, or how often that failed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Note {
+    /// How often the consumer tried and failed.
+    pub attempts: u32,
+    pub error: Option<String>,
+    pub next_retry_at: Option<Timestamp>,
+    pub dead_lettered_at: Option<Timestamp>,
+    /// Where the consumer decided against folding it: refused or quarantined.
+    pub disposition: Option<Disposition>,
+}
+
+/// One line of the index of what was received.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Received {
+    pub event_id: EventId,
+    pub call_id: Option<CallId>,
+    pub decided: bool,
+}
+
+/// The inbox table.
+#[derive(Clone, Debug)]
+pub struct Inbox {
+    client: Client,
+    table: String,
+    retention: Duration,
+}
+
+/// Stores an event and queues it, both or an error. An event that was there is queued again from the inbox.
+///
+/// # Errors
+/// Whatever kept the event from being stored or queued; doing it again is safe.
+pub async fn submit(inbox: &Inbox, queue: &Queue, arrival: &Arrival, event: &ProviderEvent) -> Result<Kept, Error> {
+    let kept = inbox.put(arrival).await?;
+    match &kept {
+        Kept::New => queue.send(event, &arrival.trace_id).await?,
+        Kept::Duplicate { stored, .. } => resend(inbox, queue, stored).await?,
+    }
+    Ok(kept)
+}
+
+/// Queues an event again from what the inbox holds of it. One that was decided at ingress has nothing to queue.
+///
+/// # Errors
+/// [`Error::ReadInbox`], [`Error::DecodeInbox`], [`Error::Send`].
+pub async fn resend(inbox: &Inbox, queue: &Queue, stored: &StoredEvent) -> Result<(), Error> {
+    match inbox.read_again(stored).await? {
+        Some(event) => queue.send(&event, &stored.trace_id).await,
+        None => Ok(()),
+    }
+}
+
+/// What the reconciler learned, as an arrival whose body is the event itself.
+///
+/// # Errors
+/// [`Error::WriteInbox`] if it cannot be written as JSON.
+pub fn arrival_of(event: &ProviderEvent, trace_id: &str) -> Result<Arrival, Error> {
+    Ok(Arrival {
+        event_id: event.event_id.clone(),
+        call_id: Some(event.call_id.clone()),
+        origin: event.origin,
+        event_type: event.event_type.clone(),
+        occurred_at: event.call_events.first().and_then(|e| e.occurred_at),
+        received_at: event.received_at,
+        query: String::new(),
+        body: serde_json::to_vec(event).map_err(|error| Error::WriteInbox(Box::new(error)))?,
+        key_index: 0,
+        headers: BTreeMap::new(),
+        disposition: None,
+        trace_id: trace_id.to_owned(),
+    })
+}
+
+/// The minute of a time, in which the index files what was received.
+#[must_use]
+pub const fn minute_of(time: Timestamp) -> i64 {
+    time.as_millis().div_euclid(MINUTE_MS)
+}
+
+impl Inbox {
+    #[must_use]
+    pub const fn new(client: Client, table: String, retention: Duration) -> Self {
+        Self { client, table, retention }
+    }
+
+    /// Opens the connection, so that the first event does not wait for it.
+    pub async fn warm(&self) {
+        drop(self.get("warm").await);
+    }
+
+    /// Stores an event under its id if that is free. One write; a body that does not fit adds one for each chunk.
+    ///
+    /// # Errors
+    /// [`Error::WriteInbox`]; [`Error::DecodeInbox`] if the item that holds the id is not readable.
+    pub async fn put(&self, arrival: &Arrival) -> Result<Kept, Error> {
+        let hash = body_hash(&arrival.body);
+        let compressed = compress(&arrival.body)?;
+        let bucket =
+            format!("{}#{}", minute_of(arrival.received_at), shard_of(arrival.event_id.as_str(), RECEIVED_SHARDS));
+        let mut item: Key = self.companion(arrival.event_id.as_str(), arrival.received_at);
+        let mut set = |name: &str, value: AttributeValue| item.insert(name.to_owned(), value);
+        set("schema_version", number(i64::from(INBOX_SCHEMA)));
+        set("origin", text(arrival.origin.as_str()));
+        set("type", text(&arrival.event_type));
+        set("received_at", number(arrival.received_at.as_millis()));
+        set("received_bucket", text(&bucket));
+        set("key_index", number(i64::try_from(arrival.key_index).unwrap_or(i64::MAX)));
+        set("body_hash", text(&hash));
+        set("trace_id", text(&arrival.trace_id));
+        if let Some(call_id) = &arrival.call_id {
+            set("call_id", text(call_id.as_str()));
+        }
+        if let Some(at) = arrival.occurred_at {
+            set("occurred_at", number(at.as_millis()));
+        }
+        if !arrival.query.is_empty() {
+            set("query", text(&arrival.query));
+        }
+        if !arrival.headers.is_empty() {
+            let headers = arrival.headers.iter().map(|(name, value)| (name.clone(), text(value)));
+            set("headers", AttributeValue::M(headers.collect()));
+        }
+        if let Some(disposition) = arrival.disposition {
+            set("disposition", text(disposition.as_str()));
+        }
+        if compressed.len() > INLINE_BYTES_MAX {
+            let chunks = self.put_chunks(&arrival.event_id, &hash, &compressed, arrival.received_at).await?;
+            set("body_chunks", number(i64::from(chunks)));
+        } else {
+            set("body", AttributeValue::B(Blob::new(compressed)));
+        }
+        let answer = self
+            .client
+            .put_item()
+            .table_name(&self.table)
+            .set_item(Some(item))
+            .condition_expression("attribute_not_exists(event_id)")
+            .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld)
+            .send()
+            .await;
+        let error = match answer {
+            Ok(_) => return Ok(Kept::New),
+            Err(error) => error,
+        };
+        let there = match error.as_service_error() {
+            Some(PutItemError::ConditionalCheckFailedException(refusal)) => refusal.item.clone(),
+            Some(_) | None => None,
+        };
+        match there {
+            Some(item) => {
+                let stored = Box::new(StoredEvent::decode(item)?);
+                let same_body = stored.body_hash == hash;
+                Ok(Kept::Duplicate { stored, same_body })
+            }
+            None => Err(Error::WriteInbox(Box::new(error))),
+        }
+    }
+
+    /// Keeps one body that came under the id of another event beside it. True if it is the first to be kept.
+    ///
+    /// # Errors
+    /// [`Error::WriteInbox`].
+    pub async fn keep_conflict(&self, arrival: &Arrival) -> Result<bool, Error> {
+        let hash = body_hash(&arrival.body);
+        let compressed = compress(&arrival.body)?;
+        let mut item = self.companion(&format!("conflict:{}", arrival.event_id), arrival.received_at);
+        item.insert("received_at".to_owned(), number(arrival.received_at.as_millis()));
+        item.insert("body_hash".to_owned(), text(&hash));
+        if compressed.len() > INLINE_BYTES_MAX {
+            let chunks = self.put_chunks(&arrival.event_id, &hash, &compressed, arrival.received_at).await?;
+            item.insert("body_chunks".to_owned(), number(i64::from(chunks)));
+        } else {
+            item.insert("body".to_owned(), AttributeValue::B(Blob::new(compressed)));
+        }
+        let answer = self
+            .client
+            .put_item()
+            .table_name(&self.table)
+            .set_item(Some(item))
+            .condition_expression("attribute_not_exists(event_id)")
+            .send()
+            .await;
+        match answer {
+            Ok(_) => Ok(true),
+            Err(error) if error.as_service_error().is_some_and(|e| e.is_conditional_check_failed_exception()) => {
+                Ok(false)
+            }
+            Err(error) => Err(Error::WriteInbox(Box::new(error))),
+        }
+    }
+
+    /// The event under this id.
+    ///
+    /// # Errors
+    /// [`Error::ReadInbox`], [`Error::DecodeInbox`].
+    pub async fn load(&self, event_id: &EventId) -> Result<Option<StoredEvent>, Error> {
+        self.get(event_id.as_str()).await?.map(StoredEvent::decode).transpose()
+    }
+
+    /// Reads a stored event as its provider's `normalize` does today; none if it is not one to fold.
+    ///
+    /// # Errors
+    /// [`Error::ReadInbox`], [`Error::DecodeInbox`].
+    pub async fn read_again(&self, stored: &StoredEvent) -> Result<Option<ProviderEvent>, Error> {
+        if stored.disposition.is_some() {
+            return Ok(None);
+        }
+        let body = self.body(stored).await?;
+        match stored.origin {
+            Origin::Switchhook(_) => {
+                serde_json::from_slice(&body).map(Some).map_err(|_| Error::DecodeInbox("its body"))
+            }
+            Origin::Provider(provider) => {
+                let webhook = VerifiedWebhook::from_inbox(provider, stored.query.clone(), body, stored.key_index);
+                match switchhook_providers::read(&webhook, stored.received_at) {
+                    Reading::Folded(event) => Ok(Some(event)),
+                    Reading::Recorded { .. } | Reading::Quarantined { .. } => Ok(None),
+                }
+            }
+        }
+    }
+
+    /// The exact bytes that were signed.
+    ///
+    /// # Errors
+    /// [`Error::ReadInbox`], [`Error::DecodeInbox`].
+    pub async fn body(&self, stored: &StoredEvent) -> Result<Vec<u8>, Error> {
+        let compressed = match &stored.body {
+            StoredBody::Inline(blob) => blob.clone().into_inner(),
+            StoredBody::Chunks(count) => {
+                let mut all = Vec::new();
+                for index in 0..*count {
+                    let id = chunk_id(&stored.event_id, &stored.body_hash, index);
+                    match self.get(&id).await?.and_then(|mut item| item.remove("body")) {
+                        Some(AttributeValue::B(blob)) => all.extend(blob.into_inner()),
+                        _ => return Err(Error::DecodeInbox("a chunk of its body")),
+                    }
+                }
+                all
+            }
+        };
+        zstd::bulk::decompress(&compressed, BODY_BYTES_MAX).map_err(|_| Error::DecodeInbox("its body"))
+    }
+
+    /// Notes what became of an event that was not folded.
+    ///
+    /// # Errors
+    /// [`Error::WriteInbox`].
+    pub async fn put_note(&self, event_id: &EventId, note: &Note, now: Timestamp) -> Result<(), Error> {
+        let mut item = self.companion(&note_id(event_id), now);
+        item.insert("attempts".to_owned(), number(note.attempts.into()));
+        if let Some(error) = &note.error {
+            item.insert("error".to_owned(), text(error));
+        }
+        for (name, time) in [("next_retry_at", note.next_retry_at), ("dead_lettered_at", note.dead_lettered_at)] {
+            if let Some(time) = time {
+                item.insert(name.to_owned(), number(time.as_millis()));
+            }
+        }
+        if let Some(disposition) = note.disposition {
+            item.insert("disposition".to_owned(), text(disposition.as_str()));
+        }
+        let request = self.client.put_item().table_name(&self.table).set_item(Some(item));
+        request.send().await.map_err(|error| Error::WriteInbox(Box::new(error)))?;
+        Ok(())
+    }
+
+    /// What was noted of an event.
+    ///
+    /// # Errors
+    /// [`Error::ReadInbox`].
+    pub async fn note(&self, event_id: &EventId) -> Result<Option<Note>, Error> {
+        let Some(item) = self.get(&note_id(event_id)).await? else { return Ok(None) };
+        let time = |name: &str| integer(&item, name).map(Timestamp::from_millis);
+        Ok(Some(Note {
+            attempts: integer(&item, "attempts").and_then(|n| u32::try_from(n).ok()).unwrap_or(0),
+            error: string(&item, "error"),
+            next_retry_at: time("next_retry_at"),
+            dead_lettered_at: time("dead_lettered_at"),
+            disposition: disposition(&item),
+        }))
+    }
+
+    /// One page of what one shard received in one minute, and where the next page starts.
+    ///
+    /// # Errors
+    /// [`Error::ListInbox`].
+    pub async fn received_in(
+        &self,
+        minute: i64,
+        shard: u64,
+        start: Option<Key>,
+    ) -> Result<(Vec<Received>, Option<Key>), Error> {
+        let page = self
+            .client
+            .query()
+            .table_name(&self.table)
+            .index_name(BY_RECEIVED)
+            .key_condition_expression("received_bucket = :bucket")
+            .expression_attribute_values(":bucket", text(&format!("{minute}#{shard}")))
+            .set_exclusive_start_key(start)
+            .send()
+            .await
+            .map_err(|error| Error::ListInbox(Box::new(error)))?;
+        let received = page.items.unwrap_or_default().into_iter().filter_map(|item| {
+            Some(Received {
+                event_id: EventId::new(string(&item, "event_id")?),
+                call_id: string(&item, "call_id").map(CallId::new),
+                decided: item.contains_key("disposition"),
+            })
+        });
+        Ok((received.collect(), page.last_evaluated_key))
+    }
+
+    /// The minute that the sweep looked at last.
+    ///
+    /// # Errors
+    /// [`Error::ReadInbox`].
+    pub async fn sweep_cursor(&self) -> Result<Option<i64>, Error> {
+        Ok(self.get(SWEEP_CURSOR).await?.and_then(|item| integer(&item, "minute")))
+    }
+
+    /// Moves the cursor of the sweep on, if no other sweep did. False if one did.
+    ///
+    /// # Errors
+    /// [`Error::WriteInbox`].
+    pub async fn move_sweep_cursor(&self, from: Option<i64>, to: i64) -> Result<bool, Error> {
+        let item = HashMap::from([("event_id".to_owned(), text(SWEEP_CURSOR)), ("minute".to_owned(), number(to))]);
+        let request = self.client.put_item().table_name(&self.table).set_item(Some(item));
+        let request = match from {
+            Some(from) => request
+                .condition_expression("#minute = :from")
+                .expression_attribute_names("#minute", "minute")
+                .expression_attribute_values(":from", number(from)),
+            None => request.condition_expression("attribute_not_exists(event_id)"),
+        };
+        match request.send().await {
+            Ok(_) => Ok(true),
+            Err(error) if error.as_service_error().is_some_and(|e| e.is_conditional_check_failed_exception()) => {
+                Ok(false)
+            }
+            Err(error) => Err(Error::WriteInbox(Box::new(error))),
+        }
+    }
+
+    async fn put_chunks(&self, event_id: &EventId, hash: &str, bytes: &[u8], now: Timestamp) -> Result<u32, Error> {
+        let mut count = 0;
+        for chunk in bytes.chunks(INLINE_BYTES_MAX) {
+            let mut item = self.companion(&chunk_id(event_id, hash, count), now);
+            item.insert("body".to_owned(), AttributeValue::B(Blob::new(chunk)));
+            let request = self.client.put_item().table_name(&self.table).set_item(Some(item));
+            request.send().await.map_err(|error| Error::WriteInbox(Box::new(error)))?;
+            count += 1;
+        }
+        Ok(count)
+    }
+
+    async fn get(&self, id: &str) -> Result<Option<Key>, Error> {
+        let answer = self
+            .client
+            .get_item()
+            .table_name(&self.table)
+            .key("event_id", text(id))
+            .consistent_read(true)
+            .send()
+            .await
+            .map_err(|error| Error::ReadInbox(Box::new(error)))?;
+        Ok(answer.item)
+    }
+
+    /// The attributes that every item has: its key, and when DynamoDB may remove it.
+    fn companion(&self, id: &str, now: Timestamp) -> Key {
+        let expires_at = now.plus(self.retention).as_millis() / 1_000;
+        HashMap::from([("event_id".to_owned(), text(id)), ("expires_at".to_owned(), number(expires_at))])
+    }
+}
+
+impl StoredEvent {
+    fn decode(mut item: Key) -> Result<Self, Error> {
+        match integer(&item, "schema_version").and_then(|version| u32::try_from(version).ok()) {
+            Some(version) if version > INBOX_SCHEMA => return Err(Error::NewerSchema(version)),
+            Some(_) => {}
+            None => return Err(Error::DecodeInbox("schema_version")),
+        }
+        let body = match (item.remove("body"), integer(&item, "body_chunks")) {
+            (Some(AttributeValue::B(blob)), None) => StoredBody::Inline(blob),
+            (None, Some(count)) => StoredBody::Chunks(u32::try_from(count).unwrap_or(0)),
+            (_, _) => return Err(Error::DecodeInbox("body")),
+        };
+        let origin = string(&item, "origin").ok_or(Error::DecodeInbox("origin"))?;
+        let origin = if origin == Origin::SWITCHHOOK.as_str() {
+            Origin::SWITCHHOOK
+        } else {
+            Origin::Provider(origin.parse::<Provider>().map_err(|_| Error::DecodeInbox("origin"))?)
+        };
+        Ok(Self {
+            event_id: string(&item, "event_id").map(EventId::new).ok_or(Error::DecodeInbox("event_id"))?,
+            call_id: string(&item, "call_id").map(CallId::new),
+            origin,
+            event_type: string(&item, "type").ok_or(Error::DecodeInbox("type"))?,
+            received_at: integer(&item, "received_at")
+                .map(Timestamp::from_millis)
+                .ok_or(Error::DecodeInbox("received_at"))?,
+            disposition: disposition(&item),
+            trace_id: string(&item, "trace_id").unwrap_or_default(),
+            query: string(&item, "query").unwrap_or_default(),
+            key_index: integer(&item, "key_index").and_then(|n| usize::try_from(n).ok()).unwrap_or(0),
+            body,
+            body_hash: string(&item, "body_hash").ok_or(Error::DecodeInbox("body_hash"))?,
+        })
+    }
+}
+
+fn compress(body: &[u8]) -> Result<Vec<u8>, Error> {
+    zstd::bulk::compress(body, COMPRESSION_LEVEL).map_err(|error| Error::WriteInbox(Box::new(error)))
+}
+
+/// 128 bits are enough: whoever could find a collision holds the provider's key.
+fn body_hash(body: &[u8]) -> String {
+    let mut hash = hex::encode(Sha256::digest(body));
+    hash.truncate(32);
+    hash
+}
+
+fn chunk_id(event_id: &EventId, hash: &str, index: u32) -> String {
+    format!("chunk:{index}:{hash}:{event_id}")
+}
+
+fn note_id(event_id: &EventId) -> String {
+    format!("note:{event_id}")
+}
+
+fn text(value: &str) -> AttributeValue {
+    AttributeValue::S(value.to_owned())
+}
+
+fn number(value: i64) -> AttributeValue {
+    AttributeValue::N(value.to_string())
+}
+
+fn string(item: &Key, name: &str) -> Option<String> {
+    item.get(name).and_then(|value| value.as_s().ok()).cloned()
+}
+
+fn integer(item: &Key, name: &str) -> Option<i64> {
+    item.get(name).and_then(|value| value.as_n().ok()).and_then(|number| number.parse().ok())
+}
+
+fn disposition(item: &Key) -> Option<Disposition> {
+    let name = string(item, "disposition")?;
+    Disposition::ALL.into_iter().find(|known| known.as_str() == name)
+}

@@ -1,0 +1,239 @@
+//! The FIFO queue between ingress and consumer.
+//!
+//! **Group = call, deduplication = event.** SQS takes only plain ASCII of up to 128 characters for both, so a foreign id
+//! that is not is hashed; the ids themselves travel in the body, which a dead-letter queue does not replace. A message
+//! carries what `normalize` read and no body: the consumer never reads the inbox.
+
+use std::time::Duration;
+
+use aws_sdk_sqs::Client;
+use aws_sdk_sqs::types::{ChangeMessageVisibilityBatchRequestEntry, QueueAttributeName};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use switchhook_domain::{CallId, EventId, ProviderEvent};
+
+use crate::error::Error;
+
+/// Of a message's body.
+pub const MESSAGE_SCHEMA: u32 = 1;
+/// The longest group or deduplication id that SQS takes.
+const FIFO_ID_MAX: usize = 128;
+
+const BACKOFF_BASE: Duration = Duration::from_secs(2);
+const BACKOFF_MAX: Duration = Duration::from_secs(15 * 60);
+
+/// The body of a message on the queue.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Message {
+    pub schema_version: u32,
+    /// Of the request that brought the event, so that its log lines can be found.
+    pub trace_id: String,
+    pub event: ProviderEvent,
+}
+
+/// The body of a message on the dead-letter queue that ingress put there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QuarantineNotice {
+    pub schema_version: u32,
+    pub trace_id: String,
+    pub quarantined: EventId,
+    pub reason: String,
+}
+
+/// A queue, by its URL.
+#[derive(Clone, Debug)]
+pub struct Queue {
+    client: Client,
+    url: String,
+}
+
+impl Queue {
+    #[must_use]
+    pub const fn new(client: Client, url: String) -> Self {
+        Self { client, url }
+    }
+
+    /// Sends an event to be folded into its call. Sending it again within 5 minutes is free.
+    ///
+    /// # Errors
+    /// [`Error::Send`] if SQS did not take it.
+    pub async fn send(&self, event: &ProviderEvent, trace_id: &str) -> Result<(), Error> {
+        let message = Message { schema_version: MESSAGE_SCHEMA, trace_id: trace_id.to_owned(), event: event.clone() };
+        self.send_body(event.call_id.as_str(), event.event_id.as_str(), &message).await
+    }
+
+    /// Puts word of an event that could not be read on this (dead-letter) queue.
+    ///
+    /// # Errors
+    /// [`Error::Send`] if SQS did not take it.
+    pub async fn send_notice(&self, event_id: &EventId, reason: &str, trace_id: &str) -> Result<(), Error> {
+        let notice = QuarantineNotice {
+            schema_version: MESSAGE_SCHEMA,
+            trace_id: trace_id.to_owned(),
+            quarantined: event_id.clone(),
+            reason: reason.to_owned(),
+        };
+        self.send_body(event_id.as_str(), event_id.as_str(), &notice).await
+    }
+
+    /// Opens the connection, so that the first event does not wait for it.
+    pub async fn warm(&self) {
+        let asked = self.client.get_queue_attributes().queue_url(&self.url).send().await;
+        drop(asked);
+    }
+
+    /// How many messages wait to be received, about.
+    ///
+    /// # Errors
+    /// [`Error::AskQueue`].
+    pub async fn waiting(&self) -> Result<u64, Error> {
+        let name = QueueAttributeName::ApproximateNumberOfMessages;
+        let answer = self
+            .client
+            .get_queue_attributes()
+            .queue_url(&self.url)
+            .attribute_names(name.clone())
+            .send()
+            .await
+            .map_err(|error| Error::AskQueue(Box::new(error)))?;
+        let count = answer.attributes.and_then(|all| all.get(&name).and_then(|text| text.parse().ok()));
+        Ok(count.unwrap_or(0))
+    }
+
+    /// Lets the queue deliver messages again only after a while. `receipts` pairs each receipt handle with its delay.
+    ///
+    /// # Errors
+    /// [`Error::ChangeVisibility`]; the messages then come back when the queue's own visibility timeout ends.
+    pub async fn delay(&self, receipts: &[(String, Duration)]) -> Result<(), Error> {
+        for ten in receipts.chunks(10) {
+            let mut request = self.client.change_message_visibility_batch().queue_url(&self.url);
+            for (index, (receipt, delay)) in ten.iter().enumerate() {
+                let entry = ChangeMessageVisibilityBatchRequestEntry::builder()
+                    .id(index.to_string())
+                    .receipt_handle(receipt)
+                    .visibility_timeout(i32::try_from(delay.as_secs()).unwrap_or(i32::MAX))
+                    .build()
+                    .map_err(|error| Error::ChangeVisibility(Box::new(error)))?;
+                request = request.entries(entry);
+            }
+            request.send().await.map_err(|error| Error::ChangeVisibility(Box::new(error)))?;
+        }
+        Ok(())
+    }
+
+    async fn send_body(&self, group: &str, dedup: &str, body: &impl Serialize) -> Result<(), Error> {
+        let body = ascii_json(body).map_err(|error| Error::Send(Box::new(error)))?;
+        self.client
+            .send_message()
+            .queue_url(&self.url)
+            .message_group_id(fifo_id(group))
+            .message_deduplication_id(fifo_id(dedup))
+            .message_body(body)
+            .send()
+            .await
+            .map_err(|error| Error::Send(Box::new(error)))?;
+        Ok(())
+    }
+}
+
+impl Message {
+    /// Reads the body of a message from the queue.
+    ///
+    /// # Errors
+    /// [`Error::NewerSchema`] if a later version sent it, [`Error::DecodeMessage`] if nobody of ours did.
+    pub fn decode(body: &str) -> Result<Self, Error> {
+        #[derive(Deserialize)]
+        struct Version {
+            schema_version: u32,
+        }
+        // Of a parse error only the position is told: what surrounds it may be a phone number.
+        let garbled = |error: serde_json::Error| {
+            Error::DecodeMessage(format!("unreadable at line {} column {}", error.line(), error.column()))
+        };
+        let Version { schema_version } = serde_json::from_str(body).map_err(garbled)?;
+        if schema_version > MESSAGE_SCHEMA {
+            return Err(Error::NewerSchema(schema_version));
+        }
+        serde_json::from_str(body).map_err(garbled)
+    }
+}
+
+/// The message group of a call.
+#[must_use]
+pub fn group_of(call_id: &CallId) -> String {
+    fifo_id(call_id.as_str())
+}
+
+/// How long to wait before the `receives`-th delivery is tried again: full jitter under an exponential cap.
+#[must_use]
+pub fn backoff(receives: u32) -> Duration {
+    let cap = BACKOFF_BASE.saturating_mul(1 << receives.saturating_sub(1).min(16)).min(BACKOFF_MAX);
+    Duration::from_secs(fastrand::u64(1..=cap.as_secs()))
+}
+
+fn fifo_id(id: &str) -> String {
+    if id.len() <= FIFO_ID_MAX && !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_graphic()) {
+        id.to_owned()
+    } else {
+        format!("sha256-{}", hex::encode(Sha256::digest(id)))
+    }
+}
+
+/// JSON in ASCII: SQS refuses some characters that JSON allows.
+fn ascii_json(value: &impl Serialize) -> serde_json::Result<String> {
+    let text = serde_json::to_string(value)?;
+    if text.is_ascii() {
+        return Ok(text);
+    }
+    // Outside of strings JSON is ASCII, so what is not can only be inside one, where it may be escaped.
+    let mut ascii = String::with_capacity(text.len() * 2);
+    for char in text.chars() {
+        if char.is_ascii() {
+            ascii.push(char);
+        } else {
+            for unit in char.encode_utf16(&mut [0; 2]) {
+                ascii.push_str(&format!("\\u{unit:04x}"));
+            }
+        }
+    }
+    Ok(ascii)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn foreign_ids_are_hashed_when_sqs_would_refuse_them() {
+        assert_eq!(fifo_id("retell:call_1"), "retell:call_1");
+        assert_eq!(fifo_id("appointment:Zoë").len(), "sha256-".len() + 64);
+        assert_eq!(fifo_id("two words").len(), "sha256-".len() + 64);
+        assert_eq!(fifo_id(&"a".repeat(129)).len(), "sha256-".len() + 64);
+    }
+
+    #[test]
+    fn backoff_stays_between_a_second_and_its_cap() {
+        for receives in 0..40 {
+            let cap = if receives < 2 { 2 } else { (2u64 << (receives - 1).min(30)).min(900) };
+            for _ in 0..50 {
+                let delay = backoff(receives).as_secs();
+                assert!((1..=cap).contains(&delay), "{delay} s after {receives} receives, cap {cap}");
+            }
+        }
+    }
+
+    #[test]
+    fn body_is_ascii_and_reads_back() {
+        let text = "Zoë \u{1F4DE} \u{FFFE} \u{0}";
+        let ascii = ascii_json(&text).unwrap();
+        assert!(ascii.bytes().all(|byte| (0x20..0x7f).contains(&byte)));
+        assert_eq!(serde_json::from_str::<String>(&ascii).unwrap(), text);
+    }
+
+    #[test]
+    fn newer_message_waits_and_a_garbled_one_does_not_leak() {
+        assert!(matches!(Message::decode("{\"schema_version\":2,\"x\":1}"), Err(Error::NewerSchema(2))));
+        let error = Message::decode("{\"schema_version\":1,\"to\":\"+15550100\"}").unwrap_err().to_string();
+        assert!(!error.contains("+15550100"), "{error}");
+    }
+}

@@ -1,0 +1,75 @@
+//! How the SDK clients are set up: the same way in Lambda and in the local cloud.
+
+use std::time::Duration;
+
+use aws_config::retry::RetryConfig;
+use aws_config::timeout::TimeoutConfig;
+use aws_config::{BehaviorVersion, SdkConfig};
+use aws_smithy_async::time::SharedTimeSource;
+use switchhook_domain::Timestamp;
+
+/// All attempts of one operation together. Three of them must fit into the consumer's 10 s: read, write, back off.
+const OPERATION_TIMEOUT: Duration = Duration::from_millis(2_500);
+const ATTEMPT_TIMEOUT: Duration = Duration::from_millis(1_000);
+const CONNECT_TIMEOUT: Duration = Duration::from_millis(1_000);
+/// The SDK's own first backoff is a whole second, an eternity to a provider that waits for its answer.
+const BACKOFF_FIRST: Duration = Duration::from_millis(50);
+const ATTEMPTS_MAX: u32 = 3;
+
+/// The SDK's defaults of one date: an update of the SDK changes none of them.
+#[must_use]
+pub fn behavior_version() -> BehaviorVersion {
+    BehaviorVersion::v2026_01_12()
+}
+
+/// The configuration of a Lambda function: region, credentials and endpoint from its environment.
+pub async fn from_environment() -> SdkConfig {
+    tuned(&aws_config::defaults(behavior_version()).load().await)
+}
+
+/// The same configuration with our timeouts and retries.
+#[must_use]
+pub fn tuned(config: &SdkConfig) -> SdkConfig {
+    let timeouts = TimeoutConfig::builder()
+        .operation_timeout(OPERATION_TIMEOUT)
+        .operation_attempt_timeout(ATTEMPT_TIMEOUT)
+        .connect_timeout(CONNECT_TIMEOUT)
+        .build();
+    let retries = RetryConfig::standard().with_max_attempts(ATTEMPTS_MAX).with_initial_backoff(BACKOFF_FIRST);
+    config.to_builder().timeout_config(timeouts).retry_config(retries).build()
+}
+
+/// The clock of the SDK, which is ours too: one time source decides everything, so that a test can.
+#[derive(Clone, Debug)]
+pub struct Clock(SharedTimeSource);
+
+impl Clock {
+    #[must_use]
+    pub fn of(config: &SdkConfig) -> Self {
+        Self(config.time_source().unwrap_or_default())
+    }
+
+    #[must_use]
+    pub fn now(&self) -> Timestamp {
+        let since = self.0.now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+        Timestamp::from_millis(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+    }
+}
+
+/// A DynamoDB client.
+#[must_use]
+pub fn dynamodb(config: &SdkConfig) -> aws_sdk_dynamodb::Client {
+    aws_sdk_dynamodb::Client::new(config)
+}
+
+/// An SQS client.
+#[must_use]
+pub fn sqs(config: &SdkConfig) -> aws_sdk_sqs::Client {
+    aws_sdk_sqs::Client::new(config)
+}
+
+/// An EventBridge client.
+#[must_use]
+pub fn eventbridge(config: &SdkConfig) -> aws_sdk_eventbridge::Client {
+    aws_sdk_eventbridge::Client::new(config)
+}

@@ -1,0 +1,169 @@
+//! One JSON line where something is decided, with its metric in the same line (CloudWatch's embedded metric format).
+//!
+//! **No line carries a phone number, a body, a signature or a key**: only the fields of [`Decision`] can be logged, and none
+//! of them holds one. Lines go through `tracing`, so that a test can read them and the local cloud can be quiet.
+
+use std::fmt;
+use std::io::Write;
+use std::sync::Mutex;
+
+use serde::Serialize;
+use serde_json::json;
+use switchhook_domain::Timestamp;
+use tracing::field::{Field, Visit};
+use tracing::{Event, Subscriber};
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
+
+/// CloudWatch namespace of every metric.
+pub const NAMESPACE: &str = "Switchhook";
+
+/// Something that was decided, and on what.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Decision<'a> {
+    /// ingress, consumer, relay, reconciler, api.
+    pub stage: &'static str,
+    /// Constant text.
+    pub message: &'static str,
+    /// What was done: also the name of the metric that is counted.
+    pub action_taken: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub provider: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub event_id: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub call_id: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub appointment_id: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub attempt: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cause: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub duration_ms: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retry_count: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trace_id: Option<&'a str>,
+    /// Further counts: metric name and value.
+    #[serde(skip)]
+    pub counts: Vec<(&'static str, u64)>,
+}
+
+impl Decision<'_> {
+    /// Writes the line. `failed` makes it an error, which the level filter never drops.
+    pub fn log(&self, now: Timestamp, failed: bool) {
+        let line = self.line(now, if failed { "ERROR" } else { "INFO" });
+        if failed {
+            tracing::error!(target: "switchhook", line);
+        } else {
+            tracing::info!(target: "switchhook", line);
+        }
+    }
+
+    fn line(&self, now: Timestamp, level: &str) -> String {
+        let own = (self.action_taken, 1);
+        let counts: Vec<(&str, u64)> =
+            std::iter::once(own).filter(|(name, _)| !name.is_empty()).chain(self.counts.iter().copied()).collect();
+        let mut dimensions = vec!["stage"];
+        dimensions.extend(self.provider.map(|_| "provider"));
+        dimensions.extend(self.cause.map(|_| "cause"));
+        let metrics: Vec<_> = counts.iter().map(|(name, _)| json!({"Name": name, "Unit": "Count"})).collect();
+        let mut line = serde_json::to_value(self).unwrap_or_default();
+        if let Some(fields) = line.as_object_mut() {
+            fields.insert("level".to_owned(), json!(level));
+            fields.insert("timestamp".to_owned(), json!(now.to_string()));
+            for (name, count) in counts {
+                fields.insert(name.to_owned(), json!(count));
+            }
+            if !metrics.is_empty() {
+                fields.insert(
+                    "_aws".to_owned(),
+                    json!({
+                        "Timestamp": now.as_millis(),
+                        "CloudWatchMetrics":
+                            [{"Namespace": NAMESPACE, "Dimensions": [dimensions, ["stage"]], "Metrics": metrics}],
+                    }),
+                );
+            }
+        }
+        line.to_string()
+    }
+}
+
+/// Sends every line to standard output, as CloudWatch reads it. Once, at the start of `main`.
+pub fn init() {
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    let subscriber = tracing_subscriber::registry().with(filter).with(JsonLines::new(std::io::stdout()));
+    // Only a second call could fail, and the first one's lines are the same.
+    drop(tracing::subscriber::set_global_default(subscriber));
+}
+
+/// Writes each tracing event as one line of JSON: our own lines as they are, those of libraries with level and target.
+#[derive(Debug)]
+pub struct JsonLines<W>(Mutex<W>);
+
+impl<W> JsonLines<W> {
+    pub const fn new(writer: W) -> Self {
+        Self(Mutex::new(writer))
+    }
+}
+
+impl<S: Subscriber, W: Write + 'static> Layer<S> for JsonLines<W> {
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        let mut fields = Fields::default();
+        event.record(&mut fields);
+        let line = fields.line.unwrap_or_else(|| {
+            let (level, target) = (event.metadata().level().as_str(), event.metadata().target());
+            json!({"level": level, "target": target, "message": fields.message}).to_string()
+        });
+        if let Ok(mut writer) = self.0.lock() {
+            // A log that cannot be written cannot be complained about.
+            drop(writeln!(writer, "{line}"));
+        }
+    }
+}
+
+#[derive(Default)]
+struct Fields {
+    line: Option<String>,
+    message: String,
+}
+
+impl Visit for Fields {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        if field.name() == "line" {
+            self.line = Some(value.to_owned());
+        }
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        if field.name() == "message" {
+            self.message = format!("{value:?}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn line_carries_its_metric() {
+        let decision = Decision {
+            stage: "ingress",
+            message: "webhook answered",
+            action_taken: "accepted",
+            provider: Some("retell"),
+            ..Decision::default()
+        };
+        let line: serde_json::Value = serde_json::from_str(&decision.line(Timestamp::from_millis(0), "INFO")).unwrap();
+        assert_eq!(line["accepted"], 1);
+        assert_eq!(line["timestamp"], "1970-01-01T00:00:00.000Z");
+        let metrics = &line["_aws"]["CloudWatchMetrics"][0];
+        assert_eq!(metrics["Metrics"], json!([{"Name": "accepted", "Unit": "Count"}]));
+        assert_eq!(metrics["Dimensions"], json!([["stage", "provider"], ["stage"]]));
+    }
+}

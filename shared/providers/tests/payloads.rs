@@ -1,0 +1,400 @@
+//! What each recorded body says, as call events.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on fails")]
+
+use std::fmt::Write;
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+use insta::assert_snapshot;
+use switchhook_domain::{CallEvent, Provider, ProviderEvent, Timestamp};
+use switchhook_providers::{Key, Providers, Reading, UnverifiedWebhook, VerifiedWebhook, read, samples, sign, verify};
+
+const NOW: Timestamp = Timestamp::from_millis(1_760_962_600_000);
+
+#[test]
+fn retell_bodies_say() {
+    assert_snapshot!(said("retell/call_started"), @r"
+    folded retell:call_5d0b8f6e2c3a4f7d9e1b0a6c8d2f4e70:call_started
+    call_started
+    appointment:appt_201
+    call_5d0b8f6e2c3a4f7d9e1b0a6c8d2f4e70 call_5d0b8f6e2c3a4f7d9e1b0a6c8d2f4e70 appt_201 Outbound +442079460018 +447700900000
+    ringing implied 2025-10-20T12:13:57.211Z
+    in_progress 2025-10-20T12:13:57.211Z
+    ");
+    assert_snapshot!(said("retell/call_ended"), @r"
+    folded retell:call_5d0b8f6e2c3a4f7d9e1b0a6c8d2f4e70:call_ended
+    call_ended
+    appointment:appt_201
+    call_5d0b8f6e2c3a4f7d9e1b0a6c8d2f4e70 call_5d0b8f6e2c3a4f7d9e1b0a6c8d2f4e70 appt_201 Outbound +442079460018 +447700900000
+    ringing implied 2025-10-20T12:13:57.211Z
+    in_progress implied 2025-10-20T12:13:57.211Z
+    completed 2025-10-20T12:15:21.846Z
+    ");
+    assert_snapshot!(said("retell/call_analyzed"), @r"
+    folded retell:call_5d0b8f6e2c3a4f7d9e1b0a6c8d2f4e70:call_analyzed:845ceb549a05fa95
+    call_analyzed
+    appointment:appt_201
+    call_5d0b8f6e2c3a4f7d9e1b0a6c8d2f4e70 call_5d0b8f6e2c3a4f7d9e1b0a6c8d2f4e70 appt_201 Outbound +442079460018 +447700900000
+    ringing implied 2025-10-20T12:13:57.211Z
+    in_progress implied 2025-10-20T12:13:57.211Z
+    user_confirmed 2025-10-20T12:15:21.846Z
+    completed implied 2025-10-20T12:15:21.846Z
+    ");
+    assert_snapshot!(said("retell/call_analyzed_declined"), @r"
+    folded retell:call_a94c1e0f7b6d4c2e8f3a5b7d9c1e0f24:call_analyzed:6ac5da499d426392
+    call_analyzed
+    appointment:appt_202
+    call_a94c1e0f7b6d4c2e8f3a5b7d9c1e0f24 call_a94c1e0f7b6d4c2e8f3a5b7d9c1e0f24 appt_202 Outbound +442079460018 +447700900000
+    ringing implied 2025-10-20T12:13:57.211Z
+    in_progress implied 2025-10-20T12:13:57.211Z
+    user_declined 2025-10-20T12:15:21.846Z
+    completed implied 2025-10-20T12:15:21.846Z
+    ");
+    assert_snapshot!(said("retell/call_ended_voicemail"), @r"
+    folded retell:call_c77e1f50a2b34c6d8e9f0a1b2c3d4e5f:call_ended
+    call_ended
+    appointment:appt_203
+    call_c77e1f50a2b34c6d8e9f0a1b2c3d4e5f call_c77e1f50a2b34c6d8e9f0a1b2c3d4e5f appt_203 Outbound +442079460018 +447700900000
+    ringing implied 2025-10-20T12:13:57.211Z
+    in_progress implied 2025-10-20T12:13:57.211Z
+    voicemail_detected implied 2025-10-20T12:14:17.085Z
+    completed 2025-10-20T12:14:17.085Z
+    ");
+    assert_snapshot!(said("retell/call_analyzed_voicemail"), @r"
+    folded retell:call_c77e1f50a2b34c6d8e9f0a1b2c3d4e5f:call_analyzed:5a64aa4a43994d70
+    call_analyzed
+    appointment:appt_203
+    call_c77e1f50a2b34c6d8e9f0a1b2c3d4e5f call_c77e1f50a2b34c6d8e9f0a1b2c3d4e5f appt_203 Outbound +442079460018 +447700900000
+    ringing implied 2025-10-20T12:13:57.211Z
+    in_progress implied 2025-10-20T12:13:57.211Z
+    voicemail_detected 2025-10-20T12:14:17.085Z
+    completed implied 2025-10-20T12:14:17.085Z
+    ");
+    assert_snapshot!(said("retell/call_ended_no_answer"), @r"
+    folded retell:call_1b9d6bcd4e5f4a3b8c7d0e9f8a7b6c5d:call_ended
+    call_ended
+    appointment:appt_204
+    call_1b9d6bcd4e5f4a3b8c7d0e9f8a7b6c5d call_1b9d6bcd4e5f4a3b8c7d0e9f8a7b6c5d appt_204 Outbound +442079460018 +447700900000
+    ringing implied 2025-10-20T12:14:28.211Z
+    no_answer 2025-10-20T12:14:28.211Z
+    ");
+    assert_snapshot!(said("retell/call_analyzed_no_answer"), @r"
+    folded retell:call_1b9d6bcd4e5f4a3b8c7d0e9f8a7b6c5d:call_analyzed:8c31ea18c9c11e4c
+    call_analyzed
+    appointment:appt_204
+    call_1b9d6bcd4e5f4a3b8c7d0e9f8a7b6c5d call_1b9d6bcd4e5f4a3b8c7d0e9f8a7b6c5d appt_204 Outbound +442079460018 +447700900000
+    ringing implied 2025-10-20T12:14:28.211Z
+    no_answer implied 2025-10-20T12:14:28.211Z
+    ");
+    assert_snapshot!(said("retell/call_ended_busy"), @r"
+    folded retell:call_7c9e6679f0a14b2c9d3e5f6a7b8c9d0e:call_ended
+    call_ended
+    appointment:appt_205
+    call_7c9e6679f0a14b2c9d3e5f6a7b8c9d0e call_7c9e6679f0a14b2c9d3e5f6a7b8c9d0e appt_205 Outbound +442079460018 +447700900000
+    ringing implied 2025-10-20T12:14:28.211Z
+    busy 2025-10-20T12:14:28.211Z
+    ");
+    assert_snapshot!(said("retell/call_ended_failed"), @r"
+    folded retell:call_9f8e7d6c5b4a43928170f1e2d3c4b5a6:call_ended
+    call_ended
+    appointment:appt_206
+    call_9f8e7d6c5b4a43928170f1e2d3c4b5a6 call_9f8e7d6c5b4a43928170f1e2d3c4b5a6 appt_206 Outbound +442079460018 +447700900000
+    failed 2025-10-20T12:14:28.211Z
+    ");
+    assert_snapshot!(said("retell/transcript_updated"), @r"
+    recorded retell:call_5d0b8f6e2c3a4f7d9e1b0a6c8d2f4e70:transcript_updated:0195aaac95f6a5fe
+    transcript_updated
+    appointment:appt_201
+    ");
+    assert_snapshot!(said("retell/transfer_started"), @r"
+    recorded retell:call_5d0b8f6e2c3a4f7d9e1b0a6c8d2f4e70:transfer_started:ca7fad59a974e486
+    transfer_started
+    appointment:appt_201
+    ");
+}
+
+#[test]
+fn twilio_bodies_say() {
+    assert_snapshot!(said("twilio/initiated"), @r"
+    folded twilio:CA00000000000000000000000000000001:initiated:0
+    initiated
+    appointment:7
+    CA00000000000000000000000000000001 CA00000000000000000000000000000001 7 Outbound +442079460018 +447700900000
+    initiated 2025-10-20T12:13:55.000Z #0
+    ");
+    assert_snapshot!(said("twilio/ringing"), @r"
+    folded twilio:CA00000000000000000000000000000001:ringing:1
+    ringing
+    appointment:7
+    CA00000000000000000000000000000001 CA00000000000000000000000000000001 7 Outbound +442079460018 +447700900000
+    ringing 2025-10-20T12:13:56.000Z #1
+    ");
+    assert_snapshot!(said("twilio/in_progress"), @r"
+    folded twilio:CA00000000000000000000000000000001:in-progress:2
+    in-progress
+    appointment:7
+    CA00000000000000000000000000000001 CA00000000000000000000000000000001 7 Outbound +442079460018 +447700900000
+    ringing implied 2025-10-20T12:14:05.000Z #2
+    in_progress 2025-10-20T12:14:05.000Z #2
+    ");
+    assert_snapshot!(said("twilio/completed"), @r"
+    folded twilio:CA00000000000000000000000000000001:completed:3
+    completed
+    appointment:7
+    CA00000000000000000000000000000001 CA00000000000000000000000000000001 7 Outbound +442079460018 +447700900000
+    ringing implied 2025-10-20T12:14:47.000Z #3
+    in_progress implied 2025-10-20T12:14:47.000Z #3
+    completed 2025-10-20T12:14:47.000Z #3
+    ");
+    assert_snapshot!(said("twilio/completed_json"), @r"
+    folded twilio:CA00000000000000000000000000000009:completed:3
+    completed
+    appointment:7
+    CA00000000000000000000000000000009 CA00000000000000000000000000000009 7 Outbound +442079460018 +447700900000
+    ringing implied 2025-10-20T12:14:47.000Z #3
+    in_progress implied 2025-10-20T12:14:47.000Z #3
+    completed 2025-10-20T12:14:47.000Z #3
+    ");
+    assert_snapshot!(said("twilio/completed_voicemail"), @r"
+    folded twilio:CA00000000000000000000000000000002:completed:3
+    completed
+    appointment:7
+    CA00000000000000000000000000000002 CA00000000000000000000000000000002 7 Outbound +442079460018 +447700900000
+    ringing implied 2025-10-20T12:14:31.000Z #3
+    in_progress implied 2025-10-20T12:14:31.000Z #3
+    voicemail_detected implied 2025-10-20T12:14:31.000Z #3
+    completed 2025-10-20T12:14:31.000Z #3
+    ");
+    assert_snapshot!(said("twilio/busy"), @r"
+    folded twilio:CA00000000000000000000000000000003:busy:2
+    busy
+    appointment:7
+    CA00000000000000000000000000000003 CA00000000000000000000000000000003 7 Outbound +442079460018 +447700900000
+    ringing implied 2025-10-20T12:14:01.000Z #2
+    busy 2025-10-20T12:14:01.000Z #2
+    ");
+    assert_snapshot!(said("twilio/no_answer"), @r"
+    folded twilio:CA00000000000000000000000000000004:no-answer:2
+    no-answer
+    appointment:7
+    CA00000000000000000000000000000004 CA00000000000000000000000000000004 7 Outbound +442079460018 +447700900000
+    ringing implied 2025-10-20T12:14:56.000Z #2
+    no_answer 2025-10-20T12:14:56.000Z #2
+    ");
+    assert_snapshot!(said("twilio/failed"), @r"
+    folded twilio:CA00000000000000000000000000000005:failed:1
+    failed
+    appointment:7
+    CA00000000000000000000000000000005 CA00000000000000000000000000000005 7 Outbound +442079460018 +447700900000
+    failed 2025-10-20T12:13:57.000Z #1
+    ");
+    assert_snapshot!(said("twilio/canceled"), @r"
+    folded twilio:CA00000000000000000000000000000006:canceled:2
+    canceled
+    appointment:7
+    CA00000000000000000000000000000006 CA00000000000000000000000000000006 7 Outbound +442079460018 +447700900000
+    canceled 2025-10-20T12:14:02.000Z #2
+    ");
+    assert_snapshot!(said("twilio/amd_human"), @r"
+    folded twilio:CA00000000000000000000000000000001:amd:human
+    amd
+    appointment:7
+    CA00000000000000000000000000000001 CA00000000000000000000000000000001 7 - - -
+    ringing implied
+    in_progress implied
+    ");
+    assert_snapshot!(said("twilio/amd_machine"), @r"
+    folded twilio:CA00000000000000000000000000000002:amd:machine_end_beep
+    amd
+    appointment:7
+    CA00000000000000000000000000000002 CA00000000000000000000000000000002 7 - - -
+    ringing implied
+    in_progress implied
+    voicemail_detected
+    ");
+    assert_snapshot!(said("twilio/child_leg"), @r"
+    recorded twilio:CA00000000000000000000000000000007:completed:2
+    completed
+    appointment:7
+    ");
+    assert_snapshot!(said("twilio/inbound_request"), @r"
+    folded twilio:CA00000000000000000000000000000008:ringing:-:7559885324a87d10
+    ringing
+    appointment:7
+    CA00000000000000000000000000000008 CA00000000000000000000000000000008 7 Inbound +447700900000 +442079460018
+    ringing
+    ");
+    assert_snapshot!(said("twilio/recording"), @r"
+    recorded twilio:CA00000000000000000000000000000001:unknown:-:879088cb14b828c3
+    unknown
+    appointment:7
+    ");
+}
+
+#[test]
+fn generic_bodies_say() {
+    assert_snapshot!(said("generic/call_initiated"), @r"
+    folded generic:evt_8f1a20
+    call.initiated
+    appointment:appt_123
+    CAxxxx CAxxxx appt_123 Outbound +442079460018 +447700900000
+    initiated 2025-10-20T12:13:55.000Z
+    ");
+    assert_snapshot!(said("generic/ringing"), @r"
+    folded generic:evt_8f1a21
+    call.ringing
+    appointment:appt_123
+    CAxxxx CAxxxx appt_123 Outbound +442079460018 +447700900000
+    ringing 2025-10-20T12:13:56.000Z
+    ");
+    assert_snapshot!(said("generic/in_progress"), @r"
+    folded generic:evt_8f1a22
+    call.in_progress
+    appointment:appt_123
+    CAxxxx CAxxxx appt_123 Outbound +442079460018 +447700900000
+    in_progress 2025-10-20T12:14:01.000Z
+    ");
+    assert_snapshot!(said("generic/user_confirmed"), @r"
+    folded generic:evt_8f1a2c
+    USER_CONFIRMED
+    appointment:appt_123
+    CAxxxx CAxxxx appt_123 - +4420xxxxxxx +447700900000
+    user_confirmed 2025-10-20T12:14:05.000Z
+    ");
+    assert_snapshot!(said("generic/user_declined"), @r"
+    folded generic:evt_8f1a2d
+    user.declined
+    appointment:appt_124
+    CAxxx2 CAxxx2 appt_124 Outbound +442079460018 +447700900000
+    user_declined 2025-10-20T12:14:05.000Z
+    ");
+    assert_snapshot!(said("generic/voicemail_detected"), @r"
+    folded generic:evt_8f1a2e
+    voicemail.detected
+    appointment:appt_125
+    CAxxx3 CAxxx3 appt_125 Outbound +442079460018 +447700900000
+    voicemail_detected 2025-10-20T12:14:03.000Z
+    ");
+    assert_snapshot!(said("generic/completed"), @r"
+    folded generic:evt_8f1a2f
+    call.completed
+    appointment:appt_123
+    CAxxxx CAxxxx appt_123 Outbound +442079460018 +447700900000
+    completed 2025-10-20T12:14:47.000Z
+    ");
+    assert_snapshot!(said("generic/failed"), @r"
+    folded generic:evt_8f1a30
+    call.failed
+    appointment:appt_126
+    CAxxx4 CAxxx4 appt_126 Outbound +442079460018 +447700900000
+    failed 2025-10-20T12:13:57.000Z
+    ");
+    assert_snapshot!(said("generic/busy"), @r"
+    folded generic:evt_8f1a31
+    call.busy
+    appointment:appt_127
+    CAxxx5 CAxxx5 appt_127 Outbound +442079460018 +447700900000
+    busy 2025-10-20T12:14:01.000Z
+    ");
+    assert_snapshot!(said("generic/no_answer"), @r"
+    folded generic:evt_8f1a32
+    TIMEOUT
+    appointment:appt_128
+    CAxxx6 CAxxx6 appt_128 Outbound +442079460018 +447700900000
+    no_answer 2025-10-20T12:14:56.000Z
+    ");
+    assert_snapshot!(said("generic/canceled"), @r"
+    folded generic:evt_8f1a33
+    call.canceled
+    appointment:appt_129
+    CAxxx7 CAxxx7 appt_129 Outbound +442079460018 +447700900000
+    canceled 2025-10-20T12:14:02.000Z
+    ");
+    assert_snapshot!(said("generic/retry_scheduled"), @r"
+    folded generic:evt_8f1a34
+    RETRY_SCHEDULED
+    appointment:appt_130
+    CAxxx8 CAxxx8 appt_130 Outbound +442079460018 +447700900000
+    retry_scheduled 2025-10-20T12:15:00.000Z
+    ");
+    assert_snapshot!(said("generic/unknown_type"), @r"
+    recorded generic:sha256-4d0a2d8b13b14ac45f071f4ffcbe916816c2fe76869b2a3739711d984929a752
+    payment_intent.succeeded
+    -
+    ");
+}
+
+#[test]
+fn bodies_read_alike_from_the_wire_and_from_the_inbox() {
+    for (name, _) in samples() {
+        let webhook = verified(name);
+        let again = VerifiedWebhook::from_inbox(
+            webhook.provider(),
+            webhook.query().to_owned(),
+            webhook.body().to_vec(),
+            webhook.key_index(),
+        );
+        assert_eq!(read(&webhook, NOW), read(&again, NOW), "{name}");
+    }
+}
+
+#[test]
+fn event_ids_of_bodies_are_distinct_and_fit_a_path() {
+    let mut ids: Vec<String> =
+        samples().iter().map(|(name, _)| read(&verified(name), NOW).event_id().to_string()).collect();
+    assert!(ids.iter().all(|id| !id.contains(['/', '#', '?'])), "{ids:?}");
+    let count = ids.len();
+    ids.sort();
+    ids.dedup();
+    assert_eq!(ids.len(), count);
+}
+
+/// The body as the provider would deliver it, to a callback URL that names an appointment.
+fn verified(name: &str) -> VerifiedWebhook {
+    let (_, body) = samples().iter().find(|(candidate, _)| *candidate == name).unwrap();
+    let provider: Provider = name.split_once('/').unwrap().0.parse().unwrap();
+    let url = "https://example.com/webhooks?appointment_id=7";
+    let signed = sign(provider, &Key::new("key").unwrap(), url, body.as_bytes(), NOW);
+    let headers: HeaderMap = signed
+        .headers
+        .iter()
+        .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_str(value).unwrap()))
+        .collect();
+    let query = signed.url.split_once('?').unwrap().1;
+    let webhook = UnverifiedWebhook { headers: &headers, path: "/webhooks", query, body: body.as_bytes() };
+    let providers = Providers::from_json(
+        r#"{"retell":{"keys":["key"]},"twilio":{"keys":["key"],"public_url":"https://example.com"},"generic":{"keys":["key"]}}"#,
+    )
+    .unwrap();
+    verify(provider, providers.config(provider).unwrap(), &webhook, NOW).unwrap()
+}
+
+/// The reading of a sample in lines: the event, its type, its call, who it is about, then the call events.
+fn said(name: &str) -> String {
+    match read(&verified(name), NOW) {
+        Reading::Folded(event) => folded(&event),
+        Reading::Recorded { event_id, event_type, call_id } => {
+            let call_id = call_id.map_or("-".to_owned(), |id| id.to_string());
+            format!("recorded {event_id}\n{event_type}\n{call_id}")
+        }
+        Reading::Quarantined { event_id, error } => panic!("{event_id}: {error}"),
+    }
+}
+
+fn folded(event: &ProviderEvent) -> String {
+    let mut lines = format!("folded {}\n{}\n{}", event.event_id, event.event_type, event.call_id);
+    let attempt = event.attempt.as_ref().map_or("-", |key| key.as_str());
+    let direction = event.direction.map_or("-".to_owned(), |direction| format!("{direction:?}"));
+    let provider_call_id = event.provider_call_id.as_deref().unwrap_or("-");
+    let appointment_id = event.appointment_id.as_deref().unwrap_or("-");
+    let from = event.from.as_ref().map_or("-", |number| number.as_str());
+    let to = event.to.as_ref().map_or("-", |number| number.as_str());
+    write!(lines, "\n{attempt} {provider_call_id} {appointment_id} {direction} {from} {to}").unwrap();
+    for CallEvent { kind, implied, occurred_at, sequence } in &event.call_events {
+        let implied = if *implied { " implied" } else { "" };
+        let at = occurred_at.map_or(String::new(), |at| format!(" {at}"));
+        let sequence = sequence.map_or(String::new(), |sequence| format!(" #{sequence}"));
+        write!(lines, "\n{kind}{implied}{at}{sequence}").unwrap();
+    }
+    lines
+}

@@ -1,0 +1,456 @@
+//! Every scheme against the vendors' own vectors (`fixtures/vectors.json` names their sources), and against what must be refused.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on fails")]
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+use serde_json::{Value, json};
+use switchhook_domain::{Provider, Timestamp};
+use switchhook_providers::{
+    Key, ProviderConfig, Providers, Signed, UnverifiedWebhook, VerifiedWebhook, VerifyError, sign, verify,
+};
+
+const NOW: Timestamp = Timestamp::from_millis(1_760_962_445_000);
+const MINUTE_MS: i64 = 60_000;
+
+const RETELL_BODY: &[u8] = br#"{"event":"call_ended","call":{"call_id":"c"}}"#;
+const TWILIO_BODY: &[u8] = b"CallSid=CA1&CallStatus=completed&Tag=b&Tag=a&Tag=b&Name=%201+x";
+const GENERIC_BODY: &[u8] = br#"{"event_id":"evt_1","type":"RINGING","call_id":"c"}"#;
+const JSON_BODY: &[u8] = br#"{"CallSid":"CA1","CallStatus":"completed"}"#;
+
+/// A request that can be spoilt one part at a time.
+#[derive(Clone)]
+struct Request {
+    provider: Provider,
+    keys: Vec<&'static str>,
+    public_url: String,
+    headers: Vec<(&'static str, String)>,
+    path: String,
+    query: String,
+    body: Vec<u8>,
+    now: Timestamp,
+}
+
+impl Request {
+    /// What the provider would send now, signed with `key`.
+    fn signed(provider: Provider, body: &[u8]) -> Self {
+        let url = "https://example.com/webhooks?appointment_id=7";
+        let Signed { headers, url, .. } = sign(provider, &Key::new("key").unwrap(), url, body, NOW);
+        let (_, query) = url.split_once('?').unwrap();
+        Self {
+            provider,
+            keys: vec!["key"],
+            public_url: "https://example.com".to_owned(),
+            headers,
+            path: "/webhooks".to_owned(),
+            query: query.to_owned(),
+            body: body.to_vec(),
+            now: NOW,
+        }
+    }
+
+    fn verify(&self) -> Result<VerifiedWebhook, VerifyError> {
+        let mut headers = HeaderMap::new();
+        for (name, value) in &self.headers {
+            headers.append(HeaderName::from_static(name), HeaderValue::from_str(value).unwrap());
+        }
+        let webhook = UnverifiedWebhook { headers: &headers, path: &self.path, query: &self.query, body: &self.body };
+        verify(self.provider, &self.config(), &webhook, self.now)
+    }
+
+    fn config(&self) -> ProviderConfig {
+        let document = match self.provider {
+            Provider::Twilio => json!({"twilio": {"keys": self.keys, "public_url": self.public_url}}),
+            Provider::Retell | Provider::Generic => json!({self.provider.as_str(): {"keys": self.keys}}),
+        };
+        Providers::from_json(&document.to_string()).unwrap().config(self.provider).cloned().unwrap()
+    }
+
+    fn error(&self) -> Option<VerifyError> {
+        self.verify().err()
+    }
+
+    fn with(&self, spoil: impl FnOnce(&mut Self)) -> Self {
+        let mut request = self.clone();
+        spoil(&mut request);
+        request
+    }
+
+    fn set(&self, header: &'static str, value: &str) -> Self {
+        self.with(|request| {
+            request.headers.retain(|(name, _)| *name != header);
+            request.headers.push((header, value.to_owned()));
+        })
+    }
+
+    fn without(&self, header: &'static str) -> Self {
+        self.with(|request| request.headers.retain(|(name, _)| *name != header))
+    }
+
+    fn header(&self, name: &str) -> String {
+        self.headers.iter().find(|(candidate, _)| *candidate == name).unwrap().1.clone()
+    }
+}
+
+fn requests() -> [Request; 4] {
+    [
+        Request::signed(Provider::Retell, RETELL_BODY),
+        Request::signed(Provider::Twilio, TWILIO_BODY),
+        Request::signed(Provider::Twilio, JSON_BODY),
+        Request::signed(Provider::Generic, GENERIC_BODY),
+    ]
+}
+
+fn signature_header(provider: Provider) -> &'static str {
+    match provider {
+        Provider::Retell => "x-retell-signature",
+        Provider::Twilio => "x-twilio-signature",
+        Provider::Generic => "x-webhook-signature",
+    }
+}
+
+#[test]
+fn what_we_sign_we_verify() {
+    for request in requests() {
+        let webhook = request.verify().unwrap();
+        assert_eq!(webhook.provider(), request.provider);
+        assert_eq!(webhook.body(), request.body);
+        assert_eq!(webhook.key_index(), 0);
+    }
+}
+
+#[test]
+fn only_a_signed_query_survives() {
+    let queries = requests().map(|request| request.verify().unwrap().query().to_owned());
+    assert_eq!(
+        queries,
+        [
+            "",
+            "appointment_id=7",
+            "appointment_id=7&bodySHA256=a0a5adcb584e9811c4ee5f334feef749f008b3b108d62d5addee051f9731b526",
+            "",
+        ]
+    );
+    let webhook = VerifiedWebhook::from_inbox(Provider::Retell, "appointment_id=8".to_owned(), Vec::new(), 0);
+    assert_eq!(webhook.query(), "");
+}
+
+#[test]
+fn every_key_is_tried_and_the_one_that_matched_is_told() {
+    for request in requests() {
+        let rotated = request.with(|request| request.keys = vec!["newer", "key", "oldest"]);
+        assert_eq!(rotated.verify().unwrap().key_index(), 1);
+    }
+}
+
+#[test]
+fn wrong_key_is_refused() {
+    for request in requests() {
+        let other = request.with(|request| request.keys = vec!["other", "keys"]);
+        assert_eq!(other.error(), Some(VerifyError::WrongSignature));
+    }
+}
+
+#[test]
+fn one_flipped_bit_in_the_body_is_refused() {
+    for request in requests() {
+        for bit in 0..request.body.len() * 8 {
+            let error = request.with(|request| request.body[bit / 8] ^= 1 << (bit % 8)).error();
+            let expected =
+                if request.body == JSON_BODY { VerifyError::WrongBodyHash } else { VerifyError::WrongSignature };
+            assert_eq!(error, Some(expected), "{bit}");
+        }
+    }
+}
+
+#[test]
+fn one_flipped_bit_in_the_signature_is_refused() {
+    for request in requests() {
+        let name = signature_header(request.provider);
+        let signature = request.header(name);
+        for index in 0..signature.len() {
+            for bit in 0..7 {
+                let mut bytes = signature.clone().into_bytes();
+                bytes[index] ^= 1 << bit;
+                let Ok(flipped) = String::from_utf8(bytes) else { continue };
+                if HeaderValue::from_str(&flipped).is_err() || flipped.eq_ignore_ascii_case(&signature) {
+                    continue;
+                }
+                let error = request.set(name, &flipped).error();
+                assert!(
+                    matches!(error, Some(VerifyError::WrongSignature | VerifyError::MalformedSignature)),
+                    "{flipped}: {error:?}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn missing_signature_is_refused() {
+    for request in requests() {
+        let name = signature_header(request.provider);
+        assert_eq!(request.without(name).error(), Some(VerifyError::MissingSignature));
+        assert_eq!(request.set(name, "").error(), Some(VerifyError::MissingSignature));
+    }
+    let generic = Request::signed(Provider::Generic, GENERIC_BODY);
+    assert_eq!(generic.without("x-webhook-timestamp").error(), Some(VerifyError::MissingTimestamp));
+}
+
+#[test]
+fn malformed_signature_is_refused() {
+    for request in requests() {
+        let name = signature_header(request.provider);
+        let good = request.header(name);
+        for bad in [
+            "v=",
+            "v=1,d=",
+            "sha256=",
+            "sha1=00",
+            "WRONG_SIGNATURE",
+            &format!(" {good}"),
+            &format!("{good} "),
+            &format!("{good},{good}"),
+            &good[1..],
+            &good[..good.len() - 2],
+        ] {
+            let malformed = request.with(|request| {
+                request.headers.retain(|(candidate, _)| *candidate != name);
+                request.headers.push((name, bad.to_owned()));
+            });
+            assert_eq!(malformed.error(), Some(VerifyError::MalformedSignature), "{bad}");
+        }
+        let twice = request.with(|request| request.headers.push((name, good)));
+        assert_eq!(twice.error(), Some(VerifyError::MalformedSignature));
+    }
+}
+
+#[test]
+fn malformed_timestamp_is_refused() {
+    let generic = Request::signed(Provider::Generic, GENERIC_BODY);
+    for bad in ["now", "-1760962445", "+1760962445", "1760962445.0", "9223372036854775807", "99999999999999999999"] {
+        let error = generic.set("x-webhook-timestamp", bad).error();
+        assert_eq!(error, Some(VerifyError::MalformedTimestamp), "{bad}");
+    }
+}
+
+#[test]
+fn window_is_inclusive_both_ways_and_staleness_is_told_from_forgery() {
+    for request in [Request::signed(Provider::Retell, RETELL_BODY), Request::signed(Provider::Generic, GENERIC_BODY)] {
+        let at = |skew_ms: i64| request.with(|request| request.now = Timestamp::from_millis(NOW.as_millis() + skew_ms));
+        let window_ms = 5 * MINUTE_MS;
+        for skew_ms in [-window_ms, 0, window_ms] {
+            assert_eq!(at(skew_ms).error(), None);
+        }
+        for skew_ms in [-window_ms - 1, window_ms + 1] {
+            let error = at(skew_ms).error().unwrap();
+            assert_eq!(error, VerifyError::StaleTimestamp { skew_ms });
+            assert_eq!(error.cause(), "stale_timestamp");
+        }
+        let forged = at(window_ms + 1).with(|request| request.keys = vec!["other"]);
+        assert_eq!(forged.error(), Some(VerifyError::WrongSignature));
+        assert_eq!(forged.error().unwrap().cause(), "bad_signature");
+    }
+}
+
+#[test]
+fn changed_timestamp_is_refused() {
+    let retell = Request::signed(Provider::Retell, RETELL_BODY);
+    let later = retell.header("x-retell-signature").replace("v=1760962445000", "v=1760962445001");
+    assert_eq!(retell.set("x-retell-signature", &later).error(), Some(VerifyError::WrongSignature));
+
+    let generic = Request::signed(Provider::Generic, GENERIC_BODY);
+    let later = generic.set("x-webhook-timestamp", "1760962446");
+    assert_eq!(later.error(), Some(VerifyError::WrongSignature));
+}
+
+#[test]
+fn upper_case_hex_is_accepted() {
+    let retell = Request::signed(Provider::Retell, RETELL_BODY);
+    let (millis, digest) =
+        retell.header("x-retell-signature").split_once(",d=").map(|(a, b)| (a.to_owned(), b.to_uppercase())).unwrap();
+    assert_eq!(retell.set("x-retell-signature", &format!("{millis},d={digest}")).error(), None);
+
+    let generic = Request::signed(Provider::Generic, GENERIC_BODY);
+    let digest = generic.header("x-webhook-signature")["sha256=".len()..].to_uppercase();
+    assert_eq!(generic.set("x-webhook-signature", &format!("sha256={digest}")).error(), None);
+}
+
+#[test]
+fn twilio_signs_path_and_query() {
+    let twilio = Request::signed(Provider::Twilio, TWILIO_BODY);
+    for spoilt in [
+        twilio.with(|request| request.path = "/webhooks/".to_owned()),
+        twilio.with(|request| request.query = "appointment_id=8".to_owned()),
+        twilio.with(|request| request.query.clear()),
+        twilio.with(|request| request.public_url = "https://example.org".to_owned()),
+        twilio.with(|request| request.public_url = "http://example.com".to_owned()),
+    ] {
+        assert_eq!(spoilt.error(), Some(VerifyError::WrongSignature));
+    }
+}
+
+#[test]
+fn twilio_port_may_be_left_out_or_put_in() {
+    let key = Key::new("key").unwrap();
+    for (public_url, signed_url) in [
+        ("https://example.com", "https://example.com:443/webhooks"),
+        ("https://example.com:443", "https://example.com/webhooks"),
+        ("http://user:pass@example.com", "http://user:pass@example.com:80/webhooks"),
+        ("https://example.com:8443/prod", "https://example.com/prod/webhooks"),
+        ("https://example.com:8443/prod/", "https://example.com:8443/prod/webhooks"),
+        ("https://[::1]:443", "https://[::1]/webhooks"),
+    ] {
+        let request = Request {
+            provider: Provider::Twilio,
+            keys: vec!["key"],
+            public_url: public_url.to_owned(),
+            headers: sign(Provider::Twilio, &key, signed_url, TWILIO_BODY, NOW).headers,
+            path: "/webhooks".to_owned(),
+            query: String::new(),
+            body: TWILIO_BODY.to_vec(),
+            now: NOW,
+        };
+        assert_eq!(request.error(), None, "{public_url} {signed_url}");
+    }
+}
+
+#[test]
+fn twilio_query_may_be_encoded_otherwise() {
+    let key = Key::new("key").unwrap();
+    for (query, signed_query) in
+        [("a=It's+here&b=%2B", "a=It%27s+here&b=%2B"), ("a=It%27s+here&b=", "a=It's%20here&b=")]
+    {
+        let url = format!("https://example.com/webhooks?{signed_query}");
+        let mut request = Request::signed(Provider::Twilio, TWILIO_BODY);
+        request.headers = sign(Provider::Twilio, &key, &url, TWILIO_BODY, NOW).headers;
+        request.query = query.to_owned();
+        assert_eq!(request.error(), None, "{query}");
+    }
+}
+
+#[test]
+fn twilio_takes_the_kind_of_body_from_the_query_alone() {
+    let json = Request::signed(Provider::Twilio, JSON_BODY);
+    let as_form = json.set("content-type", "application/x-www-form-urlencoded");
+    assert_eq!(as_form.error(), None);
+
+    let form = Request::signed(Provider::Twilio, TWILIO_BODY);
+    assert_eq!(form.set("content-type", "application/json").error(), None);
+
+    // Whoever takes the hash out of the query, or puts another beside it, has changed what is signed.
+    let without = json.with(|request| request.query = "appointment_id=7".to_owned());
+    assert_eq!(without.error(), Some(VerifyError::WrongSignature));
+    let twice = json.with(|request| request.query.push_str("&bodySHA256=00"));
+    assert_eq!(twice.error(), Some(VerifyError::MalformedSignature));
+}
+
+#[test]
+fn twilio_order_of_parameters_is_not_signed() {
+    let twilio = Request::signed(Provider::Twilio, TWILIO_BODY);
+    let shuffled =
+        twilio.with(|request| request.body = b"Tag=a&Name=+1%20x&CallStatus=completed&Tag=b&CallSid=CA1".to_vec());
+    assert_eq!(shuffled.error(), None);
+}
+
+#[test]
+fn twilio_url_is_signed_without_fragment_and_with_one_hash() {
+    let url = "https://example.com/webhooks?bodySHA256=00&a=1#rc=5&rp=all";
+    let signed = sign(Provider::Twilio, &Key::new("key").unwrap(), url, TWILIO_BODY, NOW);
+    assert_eq!(signed.url, "https://example.com/webhooks?a=1");
+    assert_eq!(signed.content_type, "application/x-www-form-urlencoded");
+
+    let signed = sign(Provider::Twilio, &Key::new("key").unwrap(), url, b"{}", NOW);
+    assert_eq!(
+        signed.url,
+        "https://example.com/webhooks?a=1&bodySHA256=44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a"
+    );
+    assert_eq!(signed.content_type, "application/json");
+}
+
+#[test]
+fn twilio_without_a_public_url_is_never_accepted() {
+    let mut request = Request::signed(Provider::Twilio, TWILIO_BODY);
+    let config = Providers::from_json(r#"{"retell":{"keys":["key"]}}"#).unwrap();
+    let mut headers = HeaderMap::new();
+    for (name, value) in request.headers.drain(..) {
+        headers.insert(name, HeaderValue::from_str(&value).unwrap());
+    }
+    let webhook = UnverifiedWebhook { headers: &headers, path: "/webhooks", query: "", body: TWILIO_BODY };
+    let error = verify(Provider::Twilio, config.config(Provider::Retell).unwrap(), &webhook, NOW).err();
+    assert_eq!(error, Some(VerifyError::MissingPublicUrl));
+}
+
+#[test]
+fn nothing_secret_is_shown() {
+    for request in requests() {
+        let signature = request.header(signature_header(request.provider));
+        let signed = sign(request.provider, &Key::new("key").unwrap(), "https://example.com/", &request.body, NOW);
+        let headers = HeaderMap::new();
+        let unverified = UnverifiedWebhook { headers: &headers, path: "/", query: "secret", body: &request.body };
+        let shown = format!("{:?} {signed:?} {unverified:?}", request.verify().unwrap());
+        for secret in [signature.as_str(), "CallSid", "call_id", "secret"] {
+            assert!(!shown.contains(secret), "{shown}");
+        }
+    }
+}
+
+#[test]
+fn published_vectors_verify() {
+    let vectors: Vec<Value> = serde_json::from_str(include_str!("../fixtures/vectors.json")).unwrap();
+    let mut checked = 0;
+    for vector in &vectors {
+        let name = vector["name"].as_str().unwrap();
+        let request = vector_request(vector);
+        assert_eq!(request.verify().is_ok(), vector["valid"].as_bool().unwrap(), "{name}");
+        if vector["expected"].is_string() {
+            assert_eq!(signed_like(&request, vector), vector["expected"].as_str().unwrap(), "{name}");
+        }
+        checked += 1;
+    }
+    assert_eq!(checked, 36);
+}
+
+fn vector_request(vector: &Value) -> Request {
+    let text = |field: &str| vector[field].as_str().map(str::to_owned);
+    let key: &'static str = text("key").unwrap().leak();
+    let signature = text("header").or_else(|| text("expected"));
+    let now = Timestamp::from_millis(vector["now_ms"].as_i64().unwrap_or_default());
+    let (provider, header) = match vector["scheme"].as_str().unwrap() {
+        "retell" => (Provider::Retell, "x-retell-signature"),
+        "twilio" | "signalwire-cxml" => (Provider::Twilio, "x-twilio-signature"),
+        "generic" => (Provider::Generic, "x-webhook-signature"),
+        other => panic!("{other}"),
+    };
+    let mut headers: Vec<(&'static str, String)> = signature.map(|value| (header, value)).into_iter().collect();
+    headers.extend(text("timestamp").map(|value| ("x-webhook-timestamp", value)));
+    let url = text("signed_url").unwrap_or("https://example.com/".to_owned());
+    let (base, query) = url.split_once('?').unwrap_or((&url, ""));
+    let path_at = base.find("://").unwrap() + 3;
+    let (origin, path) = base.split_at(path_at + base[path_at..].find('/').unwrap());
+    Request {
+        provider,
+        keys: vec![key],
+        public_url: origin.to_owned(),
+        headers,
+        path: path.to_owned(),
+        query: query.to_owned(),
+        body: text("body").map_or_else(|| form(vector), String::into_bytes),
+        now,
+    }
+}
+
+fn form(vector: &Value) -> Vec<u8> {
+    let pairs = vector["params"].as_array().unwrap();
+    form_urlencoded::Serializer::new(String::new())
+        .extend_pairs(pairs.iter().map(|pair| (pair[0].as_str().unwrap(), pair[1].as_str().unwrap())))
+        .finish()
+        .into_bytes()
+}
+
+fn signed_like(request: &Request, vector: &Value) -> String {
+    let url = vector["signed_url"].as_str().unwrap_or("https://example.com/");
+    let key = Key::new(request.keys[0]).unwrap();
+    let signed = sign(request.provider, &key, url, &request.body, request.now);
+    let mut headers = signed.headers.into_iter();
+    headers.find(|(name, _)| *name == signature_header(request.provider)).unwrap().1
+}
