@@ -484,7 +484,8 @@ impl Call {
         let held = self
             .history
             .iter()
-            .filter(|entry| entry.slot == slot && entry.event.kind != EventKind::DeadlinePassed)
+            .filter(|entry| entry.slot == slot && named.is_some() == slot.is_some())
+            .filter(|entry| entry.event.kind != EventKind::DeadlinePassed)
             .count();
         let within = held + event.call_events.len() <= ATTEMPT_EVENTS_MAX
             && !(needs_slot && self.slots.len() == CALL_ATTEMPTS_MAX);
@@ -495,10 +496,10 @@ impl Call {
         if needs_slot {
             self.slots.push(Slot { key: None, provider_call_id: None });
         }
-        let slot = event.attempt.as_ref().map(|_| slot.unwrap_or(self.slots.len() - 1));
+        let slot = named.map(|_| slot.unwrap_or(self.slots.len() - 1));
         if let Some(slot) = slot.and_then(|index| self.slots.get_mut(index)) {
             if slot.key.is_none() {
-                slot.key.clone_from(&event.attempt);
+                slot.key = named.cloned();
             }
             if slot.provider_call_id.is_none() {
                 slot.provider_call_id.clone_from(&event.provider_call_id);
@@ -597,13 +598,11 @@ impl Call {
             .map(|(index, _)| index)
     }
 
-    /// When the attempt started: its first event's time, of those that name it if any do.
+    /// When the attempt started: the time of its first event, of those that name it if any do.
     fn started_at(&self, slot: usize) -> Timestamp {
         let earliest = |named: Option<usize>| {
             let entries = self.history.iter().filter(|entry| entry.slot == named);
-            let entries: Vec<&HistoryEntry> = entries.filter(|e| e.event.kind != EventKind::DeadlinePassed).collect();
-            let told = entries.iter().filter_map(|entry| entry.event.occurred_at).min();
-            told.or_else(|| entries.iter().map(|entry| entry.received_at).min())
+            entries.filter(|e| e.event.kind != EventKind::DeadlinePassed).map(HistoryEntry::happened_at).min()
         };
         earliest(Some(slot)).or_else(|| earliest(None)).unwrap_or(self.created_at)
     }

@@ -1,0 +1,352 @@
+//! Properties of whole calls: several attempts, lost times, deadlines, repetitions, any order and any batching.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use proptest::prelude::*;
+use proptest::test_runner::FileFailurePersistence;
+use switchhook_domain::{
+    ATTEMPT_EVENTS_MAX, AttemptKey, CALL_ATTEMPTS_MAX, Call, CallEvent, CallId, DomainEvent, EventId, EventKind, News,
+    Origin, Policy, Provider, ProviderEvent, Taken, Timestamp, fold,
+};
+
+/// What once failed is tried first, for ever.
+const REGRESSIONS: FileFailurePersistence = FileFailurePersistence::Direct("tests/call.proptest-regressions");
+const POLICY: Policy = Policy { patience: Duration::from_secs(900) };
+
+fn at(seconds: i64) -> Timestamp {
+    Timestamp::from_millis(seconds * 1_000)
+}
+
+/// A provider event of the call `generic:c` that says `kind`.
+fn event(id: &str, attempt: Option<&str>, kind: EventKind, occurred: Option<i64>, received: i64) -> ProviderEvent {
+    ProviderEvent {
+        event_id: EventId::new(format!("generic:{id}")),
+        origin: Origin::Provider(Provider::Generic),
+        event_type: kind.to_string(),
+        call_id: CallId::new("generic:c"),
+        attempt: attempt.map(AttemptKey::new),
+        provider_call_id: attempt.map(str::to_owned),
+        appointment_id: None,
+        direction: None,
+        from: None,
+        to: None,
+        received_at: at(received),
+        call_events: vec![CallEvent { kind, implied: false, occurred_at: occurred.map(at), sequence: None }],
+    }
+}
+
+/// Folds events one batch after the other.
+fn deliver(batches: &[Vec<ProviderEvent>]) -> Option<Call> {
+    batches.iter().fold(None, |call, batch| fold(call.as_ref(), batch, &POLICY, at(10_000)).call.or(call))
+}
+
+fn one_by_one(events: &[ProviderEvent]) -> Option<Call> {
+    deliver(&events.iter().map(|event| vec![event.clone()]).collect::<Vec<_>>())
+}
+
+/// Everything about a call that must not depend on how it was delivered.
+fn essence(call: &Call) -> impl PartialEq + std::fmt::Debug + use<> {
+    let attempts: Vec<_> = call
+        .attempts()
+        .iter()
+        .map(|attempt| {
+            let key = call.slots[attempt.slot].key.clone();
+            (
+                key,
+                attempt.number,
+                attempt.lifecycle,
+                attempt.outcome,
+                attempt.silent,
+                attempt.started_at,
+                attempt.ended_at,
+            )
+        })
+        .collect();
+    let dispositions: BTreeMap<EventId, _> = call.history.iter().map(|entry| (entry.id(), entry.disposition)).collect();
+    let timeline: Vec<EventId> = call.timeline().iter().map(|entry| entry.id()).collect();
+    let due = call.next_due(&POLICY);
+    (attempts, dispositions, timeline, call.job.clone(), call.appointment_status(), call.is_settled(), due)
+}
+
+fn a_kind() -> impl Strategy<Value = EventKind> {
+    prop::sample::select(EventKind::ALL.to_vec())
+}
+
+/// Up to eight events of up to two named attempts, or of none, at few enough times that ties happen.
+fn some_events() -> impl Strategy<Value = Vec<ProviderEvent>> {
+    let one = (a_kind(), prop::option::of(prop::sample::select(vec!["a", "b"])), prop::option::of(0..6_i64), 0..9_i64);
+    prop::collection::vec(one, 1..8).prop_map(|all| {
+        all.into_iter()
+            .enumerate()
+            .map(|(n, (kind, attempt, occurred, received))| {
+                let mut event = event(&format!("e{n}"), attempt, kind, occurred, 100 + received);
+                if kind == EventKind::DeadlinePassed {
+                    event.origin = Origin::SWITCHHOOK;
+                    event.call_events[0].occurred_at = Some(at(100 + received));
+                }
+                event
+            })
+            .collect()
+    })
+}
+
+/// The same events, shuffled, some of them twice, in batches.
+fn deliveries() -> impl Strategy<Value = (Vec<ProviderEvent>, Vec<Vec<ProviderEvent>>)> {
+    some_events().prop_flat_map(|events| {
+        let mut twice = events.clone();
+        twice.extend(events.iter().step_by(2).cloned());
+        let sizes = prop::collection::vec(1..4_usize, twice.len());
+        (Just(events), Just(twice).prop_shuffle(), sizes).prop_map(|(events, shuffled, sizes)| {
+            let mut rest = shuffled.as_slice();
+            let mut batches = Vec::new();
+            for size in sizes {
+                let (batch, more) = rest.split_at(size.min(rest.len()));
+                batches.push(batch.to_vec());
+                rest = more;
+            }
+            (events, batches)
+        })
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2_000, failure_persistence: Some(Box::new(REGRESSIONS)), ..ProptestConfig::default() })]
+
+    #[test]
+    fn invariant_state_is_a_function_of_the_set((events, batches) in deliveries()) {
+        // A deadline cannot open a call, so that the first event must be a provider's in both deliveries.
+        let opener = event("opener", None, EventKind::Initiated, Some(0), 100);
+        let mut plain = vec![opener.clone()];
+        plain.extend(events);
+        let mut mixed = vec![vec![opener]];
+        mixed.extend(batches);
+        let (plain, mixed) = (one_by_one(&plain), deliver(&mixed));
+        prop_assert_eq!(plain.as_ref().map(essence), mixed.as_ref().map(essence));
+    }
+
+    #[test]
+    fn invariant_precedence_never_falls_within_a_named_attempt(events in some_events()) {
+        let mut call: Option<Call> = None;
+        let named = |event: &ProviderEvent| event.attempt.is_some();
+        for event in events.iter().filter(|event| named(event)) {
+            let Some(after) = fold(call.as_ref(), std::slice::from_ref(event), &POLICY, at(10_000)).call else { continue };
+            for before in call.iter().flat_map(Call::attempts) {
+                let now = after.attempts().into_iter().find(|attempt| attempt.slot == before.slot).unwrap();
+                prop_assert!(now.lifecycle >= before.lifecycle);
+                prop_assert!(now.outcome >= before.outcome);
+            }
+            call = Some(after);
+        }
+    }
+
+    #[test]
+    fn invariant_announcements_rise_and_never_change((_, batches) in deliveries()) {
+        let mut call: Option<Call> = None;
+        let mut published: Vec<DomainEvent> = Vec::new();
+        for batch in &batches {
+            let folded = fold(call.as_ref(), batch, &POLICY, at(10_000));
+            let Some(after) = folded.call else { continue };
+            let first_new = after.log.len() + 1 - folded.announced;
+            published.extend(after.domain_events_from(first_new));
+            // Whatever was published before is published again word for word.
+            prop_assert_eq!(&published, &after.domain_events_from(1));
+            call = Some(after);
+        }
+        let ids: BTreeSet<&str> = published.iter().map(|event| event.id.as_str()).collect();
+        prop_assert_eq!(ids.len(), published.len());
+        if let Some(call) = call {
+            for slot in 0..call.slots.len() {
+                let states: Vec<_> = call.log.iter().filter(|said| said.slot == slot).filter_map(|said| match said.news {
+                    News::Lifecycle(state) => Some(state),
+                    News::Inconclusive | News::Appointment(_) => None,
+                }).collect();
+                prop_assert!(states.windows(2).all(|pair| pair[0] < pair[1]), "{states:?}");
+                // The last word about each attempt is its state.
+                let attempt = call.attempts().into_iter().find(|attempt| attempt.slot == slot).unwrap();
+                prop_assert_eq!(states.last().max(Some(&attempt.lifecycle)), states.last());
+            }
+        }
+    }
+
+    #[test]
+    fn invariant_an_unsettled_call_wakes_up((_, batches) in deliveries()) {
+        let Some(call) = deliver(&batches) else { return Ok(()) };
+        prop_assert_eq!(call.wake_at.is_none(), call.is_settled());
+        if let (Some(wake), Some(due)) = (call.wake_at, call.next_due(&POLICY)) {
+            prop_assert!(wake <= due);
+            // Whoever waits long enough and folds what the reconciler then says has a settled call.
+            let late = due.plus(Duration::from_secs(1_000_000));
+            let deadlines = call.deadlines_passed(&POLICY, late);
+            prop_assert!(!deadlines.is_empty());
+            let settled = fold(Some(&call), &deadlines, &POLICY, late).call.unwrap();
+            prop_assert!(settled.is_settled(), "{:?}", settled.attempts());
+            prop_assert_eq!(settled.deadlines_passed(&POLICY, late), vec![]);
+        }
+    }
+}
+
+fn types(call: &Call) -> Vec<String> {
+    call.domain_events_from(1).into_iter().map(|event| event.event_type).collect()
+}
+
+#[test]
+fn late_answer_unparks_completion_and_both_are_announced() {
+    use EventKind::{Completed, InProgress, Ringing};
+    let early = [event("1", Some("a"), Ringing, Some(1), 1), event("3", Some("a"), Completed, Some(9), 2)];
+    let call = one_by_one(&early).unwrap();
+    assert_eq!(call.attempts()[0].lifecycle_shown(), "ringing");
+    assert_eq!(types(&call), ["call.initiated", "call.ringing", "appointment.dialing"]);
+    let late = event("2", Some("a"), InProgress, Some(4), 3);
+    let folded = fold(Some(&call), &[late], &POLICY, at(3));
+    let call = folded.call.unwrap();
+    assert_eq!(folded.announced, 3);
+    assert_eq!(types(&call)[3..], ["call.in_progress", "call.completed", "appointment.connected"]);
+    assert_eq!(call.attempts()[0].lifecycle_shown(), "completed");
+}
+
+#[test]
+fn silence_is_inconclusive_until_something_is_heard() {
+    use EventKind::{Completed, InProgress, Ringing};
+    let call = one_by_one(&[event("1", Some("a"), Ringing, Some(1), 1)]).unwrap();
+    assert_eq!(call.deadlines_passed(&POLICY, at(900)), vec![]);
+    let deadlines = call.deadlines_passed(&POLICY, at(901));
+    assert_eq!(deadlines[0].event_id.as_str(), "switchhook:generic:c/a/deadline/1000");
+    let call = fold(Some(&call), &deadlines, &POLICY, at(901)).call.unwrap();
+    assert_eq!(call.attempts()[0].lifecycle_shown(), "inconclusive");
+    assert_eq!(call.appointment_status().as_str(), "Inconclusive");
+    assert!(call.is_settled());
+    assert_eq!(call.wake_at, None);
+
+    // An ending stands as a correction; the ending before it was the silence.
+    let answered = event("2", Some("a"), InProgress, Some(5), 1_000);
+    let call = fold(Some(&call), &[answered], &POLICY, at(1_000)).call.unwrap();
+    assert_eq!(call.attempts()[0].lifecycle_shown(), "in_progress");
+    assert_eq!(call.wake_at, Some(at(1_900)));
+    let ended = event("3", Some("a"), Completed, Some(9), 1_001);
+    let call = fold(Some(&call), &[ended], &POLICY, at(1_001)).call.unwrap();
+    let events = call.domain_events_from(1);
+    let inconclusive = events.iter().find(|event| event.event_type == "call.inconclusive").unwrap();
+    let completed = events.iter().find(|event| event.event_type == "call.completed").unwrap();
+    assert_eq!(completed.corrects.as_ref(), Some(&inconclusive.id));
+    assert_eq!(completed.previous, Some("in_progress"));
+}
+
+#[test]
+fn ending_that_waited_for_a_lost_link_is_believed_when_patience_ends() {
+    use EventKind::{Completed, Initiated, UserConfirmed};
+    let early = [
+        event("1", Some("a"), Initiated, Some(1), 1),
+        event("2", Some("a"), Completed, Some(8), 2),
+        event("3", Some("a"), UserConfirmed, Some(6), 3),
+    ];
+    let call = one_by_one(&early).unwrap();
+    assert_eq!((call.attempts()[0].lifecycle_shown(), call.attempts()[0].outcome_shown()), ("initiated", "dialing"));
+    let call = fold(Some(&call), &call.deadlines_passed(&POLICY, at(2_000)), &POLICY, at(2_000)).call.unwrap();
+    assert_eq!((call.attempts()[0].lifecycle_shown(), call.attempts()[0].outcome_shown()), ("completed", "confirmed"));
+    assert_eq!(call.job.as_str(), "COMPLETED");
+    assert!(call.is_settled());
+}
+
+#[test]
+fn outcome_that_never_came_is_inconclusive_after_patience() {
+    use EventKind::{Completed, InProgress, Ringing};
+    let all = [
+        event("1", Some("a"), Ringing, Some(1), 1),
+        event("2", Some("a"), InProgress, Some(2), 2),
+        event("3", Some("a"), Completed, Some(3), 3),
+    ];
+    let call = one_by_one(&all).unwrap();
+    assert!(!call.is_settled());
+    let call = fold(Some(&call), &call.deadlines_passed(&POLICY, at(903)), &POLICY, at(903)).call.unwrap();
+    assert_eq!(
+        (call.attempts()[0].lifecycle_shown(), call.attempts()[0].outcome_shown()),
+        ("completed", "inconclusive")
+    );
+    assert_eq!(types(&call).last().map(String::as_str), Some("appointment.inconclusive"));
+}
+
+#[test]
+fn scheduled_retry_shows_until_a_later_attempt_starts() {
+    use EventKind::{Initiated, NoAnswer, RetryScheduled, Ringing};
+    let first = [
+        event("1", Some("a"), Ringing, Some(1), 1),
+        event("2", Some("a"), NoAnswer, Some(30), 30),
+        event("3", Some("a"), RetryScheduled, Some(31), 31),
+    ];
+    let call = one_by_one(&first).unwrap();
+    assert_eq!(call.appointment_status().as_str(), "Retrying");
+    let call = fold(Some(&call), &[event("4", Some("b"), Initiated, Some(60), 60)], &POLICY, at(60)).call.unwrap();
+    assert_eq!(call.appointment_status().as_str(), "Dialing");
+    assert_eq!(
+        types(&call)[3..],
+        ["call.no_answer", "appointment.no_answer", "appointment.retrying", "call.initiated", "appointment.dialing"]
+    );
+}
+
+#[test]
+fn confirmation_of_an_earlier_attempt_wins() {
+    use EventKind::{InProgress, Initiated, UserConfirmed};
+    let all = [
+        event("1", Some("a"), InProgress, Some(1), 1),
+        event("2", Some("b"), Initiated, Some(60), 60),
+        event("3", Some("a"), UserConfirmed, Some(40), 61),
+    ];
+    let call = one_by_one(&all).unwrap();
+    assert_eq!(call.appointment_status().as_str(), "Confirmed");
+    assert_eq!(call.job.as_str(), "COMPLETED");
+}
+
+#[test]
+fn event_that_names_no_attempt_belongs_to_those_that_had_started() {
+    use EventKind::{InProgress, Initiated, UserConfirmed};
+    let all = [
+        event("1", Some("a"), InProgress, Some(10), 10),
+        event("2", Some("b"), Initiated, Some(60), 60),
+        event("3", None, UserConfirmed, Some(40), 61),
+    ];
+    let call = one_by_one(&all).unwrap();
+    let outcomes: Vec<_> = call.attempts().iter().map(|attempt| attempt.outcome_shown()).collect();
+    assert_eq!(outcomes, ["confirmed", "dialing"]);
+}
+
+#[test]
+fn claim_of_another_provider_is_refused() {
+    let call = one_by_one(&[event("1", Some("a"), EventKind::Ringing, Some(1), 1)]).unwrap();
+    let mut foreign = event("2", Some("a"), EventKind::Completed, Some(2), 2);
+    foreign.origin = Origin::Provider(Provider::Retell);
+    let folded = fold(Some(&call), &[foreign], &POLICY, at(2));
+    assert_eq!((folded.call, folded.taken), (None, vec![Taken::Refused]));
+}
+
+#[test]
+fn deadline_of_an_unknown_call_opens_none() {
+    let mut deadline = event("1", Some("a"), EventKind::DeadlinePassed, Some(1), 1);
+    deadline.origin = Origin::SWITCHHOOK;
+    assert_eq!(fold(None, &[deadline], &POLICY, at(2)).taken, [Taken::Refused]);
+}
+
+#[test]
+fn full_call_takes_no_more_and_still_settles() {
+    let mut events: Vec<ProviderEvent> =
+        (0..=ATTEMPT_EVENTS_MAX).map(|n| event(&n.to_string(), Some("a"), EventKind::Ringing, Some(1), 1)).collect();
+    let folded = fold(None, &events, &POLICY, at(2));
+    assert_eq!(folded.taken.last(), Some(&Taken::Quarantined));
+    let call = folded.call.unwrap();
+    assert_eq!(call.history.len(), ATTEMPT_EVENTS_MAX);
+    let deadlines = call.deadlines_passed(&POLICY, at(5_000));
+    assert!(fold(Some(&call), &deadlines, &POLICY, at(5_000)).call.unwrap().is_settled());
+
+    events = (0..=CALL_ATTEMPTS_MAX)
+        .map(|n| event(&n.to_string(), Some(&format!("attempt {n}")), EventKind::Ringing, Some(1), 1))
+        .collect();
+    assert_eq!(fold(None, &events, &POLICY, at(2)).taken.last(), Some(&Taken::Quarantined));
+}
+
+#[test]
+fn nothing_new_writes_nothing() {
+    let ringing = event("1", Some("a"), EventKind::Ringing, Some(1), 1);
+    let call = one_by_one(std::slice::from_ref(&ringing)).unwrap();
+    let folded = fold(Some(&call), &[ringing], &POLICY, at(2));
+    assert_eq!((folded.call, folded.taken), (None, vec![Taken::Duplicate]));
+}
