@@ -449,7 +449,7 @@ fn form(vector: &Value) -> Vec<u8> {
 
 fn signed_like(request: &Request, vector: &Value) -> String {
     let url = vector["signed_url"].as_str().unwrap_or("https://example.com/");
-    let key = Key::new(request.keys[0]).unwrap();
+    let key = Key::new(*request.keys.first().unwrap()).unwrap();
     let signed = sign(request.provider, &key, url, &request.body, request.now);
     let mut headers = signed.headers.into_iter();
     headers.find(|(name, _)| *name == signature_header(request.provider)).unwrap().1

@@ -1,0 +1,150 @@
+//! Whatever comes in: no panic, and nothing is accepted that was not signed with a configured key.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+use proptest::prelude::*;
+use switchhook_domain::{Provider, Timestamp};
+use switchhook_providers::{
+    ID_BYTES_MAX, Key, Providers, Reading, UnverifiedWebhook, VerifiedWebhook, read, samples, sign, verify,
+};
+
+const NOW: Timestamp = Timestamp::from_millis(1_760_962_445_000);
+
+fn providers() -> Providers {
+    Providers::from_json(
+        r#"{"retell":{"keys":["the key"]},
+            "twilio":{"keys":["the key"],"public_url":"https://example.com"},
+            "generic":{"keys":["the key"]}}"#,
+    )
+    .unwrap()
+}
+
+fn accepted(provider: Provider, headers: &HeaderMap, path: &str, query: &str, body: &[u8]) -> bool {
+    let webhook = UnverifiedWebhook { headers, path, query, body };
+    verify(provider, providers().config(provider).unwrap(), &webhook, NOW).is_ok()
+}
+
+/// Limits that hold of every reading.
+fn check(reading: &Reading) {
+    assert!(reading.event_id().as_str().len() <= ID_BYTES_MAX);
+    assert!(!reading.event_id().as_str().contains(char::is_control));
+    if let Some(call_id) = reading.call_id() {
+        assert!(!call_id.as_str().is_empty() && !call_id.as_str().contains(char::is_control));
+    }
+    if let Reading::Folded(event) = reading {
+        assert!(!event.call_events.is_empty());
+        assert!(event.call_events.iter().filter(|event| !event.implied).count() <= 1);
+        let mut kinds: Vec<_> = event.call_events.iter().map(|event| event.kind).collect();
+        kinds.dedup();
+        assert_eq!(kinds.len(), event.call_events.len());
+    }
+}
+
+fn provider() -> impl Strategy<Value = Provider> {
+    prop::sample::select(Provider::ALL.as_slice())
+}
+
+fn headers() -> impl Strategy<Value = HeaderMap> {
+    let name = prop::sample::select(vec![
+        "x-retell-signature",
+        "x-twilio-signature",
+        "x-webhook-signature",
+        "x-webhook-timestamp",
+    ]);
+    let value = prop_oneof![
+        prop::collection::vec(any::<u8>(), 0..80),
+        "v=[0-9]{1,20},d=[0-9a-fA-F]{62,66}".prop_map(String::into_bytes),
+        "sha256=[0-9a-fA-F]{64}".prop_map(String::into_bytes),
+        "[0-9]{1,20}".prop_map(String::into_bytes),
+        "[A-Za-z0-9+/]{27}=".prop_map(String::into_bytes),
+    ];
+    prop::collection::vec((name, value), 0..6).prop_map(|pairs| {
+        let mut headers = HeaderMap::new();
+        for (name, value) in pairs {
+            if let Ok(value) = HeaderValue::from_bytes(&value) {
+                headers.append(HeaderName::from_static(name), value);
+            }
+        }
+        headers
+    })
+}
+
+/// Real bodies, cut and spoilt, are read further into than noise is.
+fn body() -> impl Strategy<Value = Vec<u8>> {
+    let sample = prop::sample::select(samples());
+    let spoilt = (sample, prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4), any::<bool>())
+        .prop_map(|((_, body), changes, cut)| {
+            let mut body = body.as_bytes().to_vec();
+            for (index, byte) in changes {
+                let index = index.index(body.len());
+                if cut {
+                    body.truncate(index + 1);
+                }
+                if let Some(place) = body.get_mut(index) {
+                    *place = byte;
+                }
+            }
+            body
+        });
+    prop_oneof![prop::collection::vec(any::<u8>(), 0..200), spoilt]
+}
+
+proptest! {
+    #[test]
+    fn read_never_panics(provider in provider(), query in any::<String>(), body in body()) {
+        for query in [query.as_str(), "bodySHA256=00", ""] {
+            let webhook = VerifiedWebhook::from_inbox(provider, query.to_owned(), body.clone(), 0);
+            check(&read(&webhook, NOW));
+        }
+    }
+
+    #[test]
+    fn foreign_texts_never_break_an_id(event in any::<String>(), id in any::<String>(), status in any::<String>()) {
+        let retell = serde_json::json!({"event": event, "call": {"call_id": id, "call_status": status}});
+        let generic = serde_json::json!({"event_id": id, "type": "RINGING", "call_id": event, "call": {"sid": status}});
+        let twilio = serde_json::json!({"CallSid": id, "CallStatus": event, "SequenceNumber": status});
+        for (provider, body) in [(Provider::Retell, retell), (Provider::Generic, generic), (Provider::Twilio, twilio)] {
+            let query = "bodySHA256=00".to_owned();
+            check(&read(&VerifiedWebhook::from_inbox(provider, query, body.to_string().into_bytes(), 0), NOW));
+        }
+    }
+
+    #[test]
+    fn nothing_is_accepted_without_the_key(
+        provider in provider(),
+        headers in headers(),
+        path in any::<String>(),
+        query in any::<String>(),
+        body in body(),
+    ) {
+        prop_assert!(!accepted(provider, &headers, &path, &query, &body));
+    }
+
+    #[test]
+    fn only_the_key_opens(provider in provider(), key in "[!-~]{1,80}", body in body(), query in "[a-z0-9=&%+']{0,20}") {
+        let url = format!("https://example.com/webhooks?{query}");
+        let signed = sign(provider, &Key::new(key.as_str()).unwrap(), &url, &body, NOW);
+        let (_, query) = signed.url.split_once('?').unwrap_or((&signed.url, ""));
+        let headers: HeaderMap = signed
+            .headers
+            .iter()
+            .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_str(value).unwrap()))
+            .collect();
+        prop_assert!(!accepted(provider, &headers, "/webhooks", query, &body));
+
+        let signed = sign(provider, &Key::new("the key").unwrap(), &url, &body, NOW);
+        let headers: HeaderMap = signed
+            .headers
+            .iter()
+            .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_str(value).unwrap()))
+            .collect();
+        prop_assert!(accepted(provider, &headers, "/webhooks", query, &body));
+    }
+
+    #[test]
+    fn configuration_never_panics(text in any::<String>()) {
+        // An error, or no provider at all.
+        prop_assert!(Providers::from_json(&text).map_or(true, |providers| providers.configured().next().is_none()));
+    }
+}
