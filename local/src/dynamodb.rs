@@ -1,0 +1,470 @@
+//! The embedded DynamoDB behind the JSON that the SDK speaks, with a ledger of what was asked of it.
+//!
+//! Which operations there are is the first half of a rule: the handlers use no other. `Scan` and `ListTables` are here
+//! for tests and tools.
+//!
+//! The ledger counts what AWS would bill. The database is always asked for `INDEXES` and the answer cut down to what
+//! the caller asked for. A refused conditional write is billed too, by the larger of the row that refused it and the row
+//! it would have put; the database does not say that, so it is computed here.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use dynoxide::actions::batch_get_item::BatchGetItemRequest;
+use dynoxide::actions::create_table::CreateTableRequest;
+use dynoxide::actions::delete_item::DeleteItemRequest;
+use dynoxide::actions::describe_table::DescribeTableRequest;
+use dynoxide::actions::get_item::GetItemRequest;
+use dynoxide::actions::list_tables::ListTablesRequest;
+use dynoxide::actions::put_item::PutItemRequest;
+use dynoxide::actions::query::QueryRequest;
+use dynoxide::actions::scan::ScanRequest;
+use dynoxide::actions::transact_write_items::{TransactWriteItem, TransactWriteItemsRequest};
+use dynoxide::actions::update_item::UpdateItemRequest;
+use dynoxide::actions::update_time_to_live::UpdateTimeToLiveRequest;
+use dynoxide::types::{ConsumedCapacity, item_size, write_capacity_units};
+use dynoxide::{Database, DynoxideError, Item};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::json;
+
+use crate::clock::Clock;
+use crate::error::LocalError;
+use crate::journal::{self, Journal, create_table};
+use crate::stream::Stream;
+use crate::sync::lock;
+use crate::wire::Answer;
+
+/// A transactional write costs twice.
+const TRANSACTION_FACTOR: f64 = 2.0;
+
+/// What was asked of one operation so far.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Count {
+    pub requests: u64,
+    pub read_units: f64,
+    /// Of the table alone.
+    pub write_units: f64,
+    /// Of all its indexes together.
+    pub index_write_units: f64,
+}
+
+pub struct DynamoDb {
+    database: Database,
+    calls: Stream,
+    counts: Mutex<BTreeMap<&'static str, Count>>,
+    keys: Mutex<BTreeMap<String, Arc<[String]>>>,
+}
+
+impl DynamoDb {
+    pub(crate) fn open(
+        database: Database,
+        inbox_table: &str,
+        calls_table: &str,
+        journal: Option<Journal>,
+        clock: Clock,
+    ) -> Result<Self, LocalError> {
+        create_tables(&database, inbox_table, calls_table)?;
+        let calls = Stream::open(&database, calls_table, journal, clock)?;
+        Ok(Self { database, calls, counts: Mutex::default(), keys: Mutex::default() })
+    }
+
+    /// The stream of the calls table.
+    pub fn stream(&self) -> &Stream {
+        &self.calls
+    }
+
+    /// Requests and capacity units by operation, since the start or the last reset.
+    pub fn counts(&self) -> BTreeMap<&'static str, Count> {
+        lock(&self.counts).clone()
+    }
+
+    pub fn reset_counts(&self) {
+        lock(&self.counts).clear();
+    }
+
+    pub(crate) fn answer(&self, operation: &str, body: &[u8]) -> Answer {
+        let Some(operation) = Operation::parse(operation) else {
+            return Answer::unknown_operation(operation);
+        };
+        lock(&self.counts).entry(operation.name()).or_default().requests += 1;
+        match self.perform(operation, body) {
+            Ok(answer) => answer,
+            Err(error) => Answer { status: error.status_code(), body: error.to_json(), query_error: None },
+        }
+    }
+
+    fn perform(&self, operation: Operation, body: &[u8]) -> Result<Answer, DynoxideError> {
+        match operation {
+            Operation::CreateTable => {
+                let request: CreateTableRequest = read(body)?;
+                answer(&self.database.create_table(request)?)
+            }
+            Operation::DescribeTable => {
+                let request: DescribeTableRequest = read(body)?;
+                answer(&self.database.describe_table(request)?)
+            }
+            Operation::UpdateTimeToLive => {
+                let request: UpdateTimeToLiveRequest = read(body)?;
+                answer(&self.database.update_time_to_live(request)?)
+            }
+            Operation::ListTables => {
+                let request: ListTablesRequest = read(body)?;
+                let mut response = self.database.list_tables(request)?;
+                response.table_names.retain(|name| !name.starts_with(journal::PREFIX));
+                answer(&response)
+            }
+            Operation::GetItem => {
+                let mut request: GetItemRequest = read(body)?;
+                let asked = ask_for_indexes(&mut request.return_consumed_capacity);
+                let mut response = self.database.get_item(request)?;
+                self.charge_read(operation, &response.consumed_capacity);
+                cut_down(&mut response.consumed_capacity, &asked);
+                answer(&response)
+            }
+            Operation::BatchGetItem => {
+                let mut request: BatchGetItemRequest = read(body)?;
+                let asked = ask_for_indexes(&mut request.return_consumed_capacity);
+                let mut response = self.database.batch_get_item(request)?;
+                self.charge_read(operation, response.consumed_capacity.iter().flatten());
+                cut_all_down(&mut response.consumed_capacity, &asked);
+                answer(&response)
+            }
+            Operation::Query => {
+                let mut request: QueryRequest = read(body)?;
+                let asked = ask_for_indexes(&mut request.return_consumed_capacity);
+                let mut response = self.database.query(request)?;
+                self.charge_read(operation, &response.consumed_capacity);
+                cut_down(&mut response.consumed_capacity, &asked);
+                answer(&response)
+            }
+            Operation::Scan => {
+                let mut request: ScanRequest = read(body)?;
+                let asked = ask_for_indexes(&mut request.return_consumed_capacity);
+                let mut response = self.database.scan(request)?;
+                self.charge_read(operation, &response.consumed_capacity);
+                cut_down(&mut response.consumed_capacity, &asked);
+                answer(&response)
+            }
+            Operation::PutItem => {
+                let mut request: PutItemRequest = read(body)?;
+                let asked = ask_for_indexes(&mut request.return_consumed_capacity);
+                let row = self.row_of_item(&request.table_name, &request.item);
+                let mut response = self.write(operation, row, || self.database.put_item(request))?;
+                self.charge_write(operation, &response.consumed_capacity);
+                cut_down(&mut response.consumed_capacity, &asked);
+                answer(&response)
+            }
+            Operation::UpdateItem => {
+                let mut request: UpdateItemRequest = read(body)?;
+                let asked = ask_for_indexes(&mut request.return_consumed_capacity);
+                let row = Row::of_key(&request.table_name, &request.key);
+                let mut response = self.write(operation, row, || self.database.update_item(request))?;
+                self.charge_write(operation, &response.consumed_capacity);
+                cut_down(&mut response.consumed_capacity, &asked);
+                answer(&response)
+            }
+            Operation::DeleteItem => {
+                let mut request: DeleteItemRequest = read(body)?;
+                let asked = ask_for_indexes(&mut request.return_consumed_capacity);
+                let row = Row::of_key(&request.table_name, &request.key);
+                let mut response = self.write(operation, row, || self.database.delete_item(request))?;
+                self.charge_write(operation, &response.consumed_capacity);
+                cut_down(&mut response.consumed_capacity, &asked);
+                answer(&response)
+            }
+            Operation::TransactWriteItems => {
+                let mut request: TransactWriteItemsRequest = read(body)?;
+                let asked = ask_for_indexes(&mut request.return_consumed_capacity);
+                let rows: Vec<Row> =
+                    request.transact_items.iter().filter_map(|action| self.row_of_action(action)).collect();
+                let keys = rows.iter().filter_map(|row| self.streamed_key(row)).collect();
+                let written = self.calls.around(keys, || self.database.transact_write_items(request));
+                if let Err(DynoxideError::TransactionCanceledException(..)) = &written {
+                    for row in &rows {
+                        self.charge_refused(operation, row, TRANSACTION_FACTOR);
+                    }
+                }
+                let mut response = written?;
+                self.charge_write(operation, response.consumed_capacity.iter().flatten());
+                cut_all_down(&mut response.consumed_capacity, &asked);
+                answer(&response)
+            }
+        }
+    }
+
+    /// Does a write of one row: through the stream where it is a call's, and charged where its condition refuses it.
+    fn write<T>(
+        &self,
+        operation: Operation,
+        row: Row,
+        write: impl FnOnce() -> Result<T, DynoxideError>,
+    ) -> Result<T, DynoxideError> {
+        let written = match self.streamed_key(&row) {
+            Some(key) => self.calls.around(vec![key], write),
+            None => write(),
+        };
+        if let Err(DynoxideError::ConditionalCheckFailedException(..)) = &written {
+            self.charge_refused(operation, &row, 1.0);
+        }
+        written
+    }
+
+    fn streamed_key(&self, row: &Row) -> Option<Item> {
+        if row.table == self.calls.table() { row.key.clone() } else { None }
+    }
+
+    fn charge_read<'a>(&self, operation: Operation, consumed: impl IntoIterator<Item = &'a ConsumedCapacity>) {
+        let mut counts = lock(&self.counts);
+        let count = counts.entry(operation.name()).or_default();
+        for consumed in consumed {
+            count.read_units += consumed.capacity_units;
+        }
+    }
+
+    fn charge_write<'a>(&self, operation: Operation, consumed: impl IntoIterator<Item = &'a ConsumedCapacity>) {
+        let mut counts = lock(&self.counts);
+        let count = counts.entry(operation.name()).or_default();
+        for consumed in consumed {
+            if let Some(read_units) = consumed.read_capacity_units {
+                // A transaction that was done before under the same token.
+                count.read_units += read_units;
+                continue;
+            }
+            let indexes = consumed.global_secondary_indexes.iter().flat_map(|indexes| indexes.values());
+            let index_units: f64 = indexes.map(|index| index.capacity_units).sum();
+            count.index_write_units += index_units;
+            count.write_units += consumed.capacity_units - index_units;
+        }
+    }
+
+    fn charge_refused(&self, operation: Operation, row: &Row, factor: f64) {
+        let stored = self.stored(row).as_ref().map_or(0, item_size);
+        let units = write_capacity_units(stored.max(row.item_bytes)) * factor;
+        lock(&self.counts).entry(operation.name()).or_default().write_units += units;
+    }
+
+    fn stored(&self, row: &Row) -> Option<Item> {
+        let request = GetItemRequest {
+            table_name: row.table.clone(),
+            key: row.key.clone()?,
+            consistent_read: Some(true),
+            ..Default::default()
+        };
+        self.database.get_item(request).ok()?.item
+    }
+
+    fn row_of_item(&self, table: &str, item: &Item) -> Row {
+        let key = self.key_names(table).and_then(|names| {
+            let attribute = |name: &String| Some((name.clone(), item.get(name)?.clone()));
+            names.iter().map(attribute).collect()
+        });
+        Row { table: table.to_owned(), key, item_bytes: item_size(item) }
+    }
+
+    fn row_of_action(&self, action: &TransactWriteItem) -> Option<Row> {
+        if let Some(put) = &action.put {
+            return Some(self.row_of_item(&put.table_name, &put.item));
+        }
+        if let Some(update) = &action.update {
+            return Some(Row::of_key(&update.table_name, &update.key));
+        }
+        if let Some(delete) = &action.delete {
+            return Some(Row::of_key(&delete.table_name, &delete.key));
+        }
+        action.condition_check.as_ref().map(|check| Row::of_key(&check.table_name, &check.key))
+    }
+
+    fn key_names(&self, table: &str) -> Option<Arc<[String]>> {
+        let mut keys = lock(&self.keys);
+        if let Some(names) = keys.get(table) {
+            return Some(names.clone());
+        }
+        let description = self.database.describe_table(DescribeTableRequest { table_name: table.to_owned() }).ok()?;
+        let names: Arc<[String]> = description.table.key_schema.into_iter().map(|key| key.attribute_name).collect();
+        keys.insert(table.to_owned(), names.clone());
+        Some(names)
+    }
+}
+
+impl std::fmt::Debug for DynamoDb {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("DynamoDb").field("counts", &self.counts).finish_non_exhaustive()
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Operation {
+    CreateTable,
+    DescribeTable,
+    UpdateTimeToLive,
+    ListTables,
+    GetItem,
+    BatchGetItem,
+    Query,
+    Scan,
+    PutItem,
+    UpdateItem,
+    DeleteItem,
+    TransactWriteItems,
+}
+
+impl Operation {
+    const ALL: [Self; 12] = [
+        Self::CreateTable,
+        Self::DescribeTable,
+        Self::UpdateTimeToLive,
+        Self::ListTables,
+        Self::GetItem,
+        Self::BatchGetItem,
+        Self::Query,
+        Self::Scan,
+        Self::PutItem,
+        Self::UpdateItem,
+        Self::DeleteItem,
+        Self::TransactWriteItems,
+    ];
+
+    fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|operation| operation.name() == name)
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::CreateTable => "CreateTable",
+            Self::DescribeTable => "DescribeTable",
+            Self::UpdateTimeToLive => "UpdateTimeToLive",
+            Self::ListTables => "ListTables",
+            Self::GetItem => "GetItem",
+            Self::BatchGetItem => "BatchGetItem",
+            Self::Query => "Query",
+            Self::Scan => "Scan",
+            Self::PutItem => "PutItem",
+            Self::UpdateItem => "UpdateItem",
+            Self::DeleteItem => "DeleteItem",
+            Self::TransactWriteItems => "TransactWriteItems",
+        }
+    }
+}
+
+/// The row that a write touches.
+struct Row {
+    table: String,
+    /// None where the item to be put has no key: the database will refuse it.
+    key: Option<Item>,
+    /// Bytes of the item to be put; 0 where the write carries no item.
+    item_bytes: usize,
+}
+
+impl Row {
+    fn of_key(table: &str, key: &Item) -> Self {
+        Self { table: table.to_owned(), key: Some(key.clone()), item_bytes: 0 }
+    }
+}
+
+/// Creates the two tables of the application; those that are there stay as they are.
+pub(crate) fn create_tables(database: &Database, inbox: &str, calls: &str) -> Result<(), LocalError> {
+    create_table(
+        database,
+        inbox,
+        json!({
+            "TableName": inbox,
+            "BillingMode": "PAY_PER_REQUEST",
+            "AttributeDefinitions": [
+                {"AttributeName": "event_id", "AttributeType": "S"},
+                {"AttributeName": "received_bucket", "AttributeType": "S"},
+                {"AttributeName": "received_at", "AttributeType": "N"},
+            ],
+            "KeySchema": [{"AttributeName": "event_id", "KeyType": "HASH"}],
+            "GlobalSecondaryIndexes": [{
+                "IndexName": "by_received",
+                "KeySchema": [
+                    {"AttributeName": "received_bucket", "KeyType": "HASH"},
+                    {"AttributeName": "received_at", "KeyType": "RANGE"},
+                ],
+                "Projection": {"ProjectionType": "INCLUDE", "NonKeyAttributes": ["call_id", "disposition"]},
+            }],
+        }),
+    )?;
+    create_table(
+        database,
+        calls,
+        json!({
+            "TableName": calls,
+            "BillingMode": "PAY_PER_REQUEST",
+            "AttributeDefinitions": [
+                {"AttributeName": "call_id", "AttributeType": "S"},
+                {"AttributeName": "wake_key", "AttributeType": "S"},
+                {"AttributeName": "wake_at", "AttributeType": "N"},
+                {"AttributeName": "appointment_id", "AttributeType": "S"},
+            ],
+            "KeySchema": [{"AttributeName": "call_id", "KeyType": "HASH"}],
+            "GlobalSecondaryIndexes": [
+                {
+                    "IndexName": "by_wake",
+                    "KeySchema": [
+                        {"AttributeName": "wake_key", "KeyType": "HASH"},
+                        {"AttributeName": "wake_at", "KeyType": "RANGE"},
+                    ],
+                    "Projection": {"ProjectionType": "KEYS_ONLY"},
+                },
+                {
+                    "IndexName": "by_appointment",
+                    "KeySchema": [{"AttributeName": "appointment_id", "KeyType": "HASH"}],
+                    "Projection": {"ProjectionType": "KEYS_ONLY"},
+                },
+            ],
+        }),
+    )
+}
+
+/// A refusal that the database's own reading of a request carries is marked by how it begins; anything else that does
+/// not read is a malformed request.
+fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, DynoxideError> {
+    serde_json::from_slice(body).map_err(|error| {
+        let text = error.to_string();
+        match text.strip_prefix("VALIDATION:").or_else(|| text.strip_prefix("VALIDATION_REQUEST:")) {
+            Some(message) => {
+                let message = message.split(" at line ").next().unwrap_or(message);
+                DynoxideError::ValidationException(message.to_owned())
+            }
+            None => DynoxideError::SerializationException(text),
+        }
+    })
+}
+
+fn answer(response: &impl Serialize) -> Result<Answer, DynoxideError> {
+    Ok(Answer::ok(response))
+}
+
+/// Returns what was asked for before.
+fn ask_for_indexes(return_consumed_capacity: &mut Option<String>) -> Option<String> {
+    return_consumed_capacity.replace("INDEXES".to_owned())
+}
+
+fn cut_down(consumed: &mut Option<ConsumedCapacity>, asked: &Option<String>) {
+    match asked.as_deref() {
+        Some("INDEXES") => {}
+        Some("TOTAL") => {
+            if let Some(consumed) = consumed {
+                consumed.table = None;
+                consumed.global_secondary_indexes = None;
+                consumed.local_secondary_indexes = None;
+            }
+        }
+        _ => *consumed = None,
+    }
+}
+
+fn cut_all_down(consumed: &mut Option<Vec<ConsumedCapacity>>, asked: &Option<String>) {
+    let Some(all) = consumed.take() else { return };
+    let cut: Vec<ConsumedCapacity> = all
+        .into_iter()
+        .filter_map(|one| {
+            let mut one = Some(one);
+            cut_down(&mut one, asked);
+            one
+        })
+        .collect();
+    *consumed = (!cut.is_empty()).then_some(cut);
+}

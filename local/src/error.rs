@@ -1,0 +1,70 @@
+use std::path::PathBuf;
+
+use dynoxide::DynoxideError;
+
+/// Why the local cloud could not do something for itself. What a service refuses is an answer of that service, never
+/// one of these.
+#[derive(Debug, thiserror::Error)]
+pub enum LocalError {
+    #[error("could not create the data directory {path}")]
+    CreateDataDir {
+        path: PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
+    #[error("could not lock the data directory {path}")]
+    LockDataDir {
+        path: PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
+    #[error("the data directory {path} is in use by another process")]
+    DataDirInUse { path: PathBuf },
+    #[error("could not open the database")]
+    OpenDatabase {
+        #[source]
+        source: DynoxideError,
+    },
+    #[error("could not describe table {table}")]
+    DescribeTable {
+        table: String,
+        #[source]
+        source: serde_json::Error,
+    },
+    #[error("could not create table {table}")]
+    CreateTable {
+        table: String,
+        #[source]
+        source: DynoxideError,
+    },
+    #[error("could not read a row of table {table}")]
+    ReadRow {
+        table: String,
+        #[source]
+        source: DynoxideError,
+    },
+    #[error("could not read table {table}")]
+    ReadJournal {
+        table: &'static str,
+        #[source]
+        source: DynoxideError,
+    },
+    #[error("could not write to table {table}")]
+    WriteJournal {
+        table: &'static str,
+        #[source]
+        source: DynoxideError,
+    },
+    #[error("could not encode an entry of table {table}")]
+    EncodeEntry {
+        table: &'static str,
+        #[source]
+        source: serde_json::Error,
+    },
+    #[error("could not decode an entry of table {table}")]
+    DecodeEntry {
+        table: &'static str,
+        #[source]
+        source: serde_json::Error,
+    },
+}
