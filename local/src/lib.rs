@@ -11,6 +11,7 @@
 
 pub mod bus;
 pub mod clock;
+mod cloud;
 pub mod connector;
 pub mod dynamodb;
 mod error;
@@ -42,6 +43,7 @@ use crate::journal::Journal;
 use crate::queue::{QueueSettings, Redrive};
 use crate::sqs::Sqs;
 
+pub use crate::cloud::{Cloud, CloudError, CloudOptions};
 pub use crate::error::LocalError;
 pub use crate::sync::Watch;
 

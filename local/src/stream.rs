@@ -15,6 +15,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Mutex;
+use std::time::Duration;
 
 use dynoxide::actions::get_item::GetItemRequest;
 use dynoxide::types::item_size;
@@ -179,6 +180,11 @@ impl StreamRecord {
     /// The number by which records are ordered and trimmed; what `SequenceNumber` of the event says.
     pub fn sequence(&self) -> u64 {
         self.sequence
+    }
+
+    /// How long ago it was made.
+    pub fn age(&self, now_ms: u64) -> Duration {
+        Duration::from_millis(now_ms.saturating_sub(self.at_ms))
     }
 
     pub fn event_name(&self) -> EventName {

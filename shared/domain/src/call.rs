@@ -91,8 +91,8 @@ impl HistoryEntry {
         self.event.occurred_at.unwrap_or(self.received_at)
     }
 
-    /// Canonical order: time, the provider's sequence, rank of the kind, event id, all of which belong to the event
-    /// alone. Without a time of the provider's it sorts by kind: beginnings first, all else last.
+    /// Canonical order: time, the provider's sequence, rank of the kind, what is said before what is only implied, event
+    /// id, all of which belong to the event alone. Without a time of the provider's it sorts by kind: beginnings first, all else last.
     fn canonical(&self, other: &Self) -> Ordering {
         let key = |entry: &Self| match entry.event.occurred_at {
             Some(at) => (at, entry.event.sequence),
@@ -102,8 +102,8 @@ impl HistoryEntry {
         key(self)
             .cmp(&key(other))
             .then_with(|| self.event.kind.cmp(&other.event.kind))
-            .then_with(|| self.source.cmp(&other.source))
             .then_with(|| self.event.implied.cmp(&other.event.implied))
+            .then_with(|| self.source.cmp(&other.source))
     }
 }
 

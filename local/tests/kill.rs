@@ -1,0 +1,102 @@
+//! A data directory after a kill -9, again and again, wherever it hits.
+#![expect(clippy::unwrap_used, reason = "allow-unwrap-in-tests does not cover the helpers of a test")]
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use aws_sdk_dynamodb::types::AttributeValue;
+use serde_json::{Value, json};
+use switchhook_local::clock::Clock;
+use switchhook_local::sqs::queue_url;
+use switchhook_local::{CALLS_TABLE, EVENTS_QUEUE, Options, Services};
+
+const DATA_DIR: &str = "SWITCHHOOK_LOCAL_TEST_DATA_DIR";
+const ROUNDS: usize = 12;
+const ROWS: usize = 3;
+
+#[tokio::test]
+async fn killed_process_loses_nothing_it_acknowledged() {
+    let dir = std::env::temp_dir().join(format!("switchhook-local-{}-kill", std::process::id()));
+    drop(std::fs::remove_dir_all(&dir));
+
+    let mut acknowledged = 0;
+    for round in 0..ROUNDS {
+        // A few steps more each round, so that the kill hits each time at another place of another step.
+        acknowledged = run_and_kill(&dir, acknowledged + 5 + round);
+        let services = Services::open(Options::new(Clock::real()).data_dir(&dir)).unwrap();
+        check(&services, acknowledged).await;
+    }
+    std::fs::remove_dir_all(&dir).unwrap();
+}
+
+/// The process that is killed: step `n` writes version `n / ROWS` of row `n % ROWS`, sends message `n`, and says so.
+#[tokio::test]
+#[ignore = "runs as the child of the other test"]
+async fn writer() {
+    let Ok(dir) = std::env::var(DATA_DIR) else { return };
+    let services = Services::open(Options::new(Clock::real()).data_dir(dir)).unwrap();
+    let dynamodb = aws_sdk_dynamodb::Client::new(&services.sdk_config());
+    let sqs = aws_sdk_sqs::Client::new(&services.sdk_config());
+    let done = services.sqs().messages(EVENTS_QUEUE).unwrap().len();
+    for step in done.. {
+        let (row, version) = (step % ROWS, step / ROWS);
+        let put = dynamodb.put_item().table_name(CALLS_TABLE).item("call_id", AttributeValue::S(row.to_string()));
+        put.item("version", AttributeValue::N(version.to_string())).send().await.unwrap();
+        let send = sqs.send_message().queue_url(queue_url(EVENTS_QUEUE)).message_body(step.to_string());
+        send.message_group_id(row.to_string()).message_deduplication_id(step.to_string()).send().await.unwrap();
+        println!("step {step}");
+    }
+}
+
+/// Returns how many steps the process said it had done.
+fn run_and_kill(dir: &Path, steps: usize) -> usize {
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "writer", "--ignored", "--nocapture"])
+        .env(DATA_DIR, dir)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let mut done = 0;
+    for line in lines {
+        let Some(step) = line.strip_prefix("step ") else { continue };
+        done = step.parse::<usize>().unwrap() + 1;
+        if done == steps {
+            // What it wrote to the pipe until it is dead is still read.
+            child.kill().unwrap();
+        }
+    }
+    child.wait().unwrap();
+    assert!(done >= steps, "the writer stopped by itself after {done} steps");
+    done
+}
+
+async fn check(services: &Services, acknowledged: usize) {
+    let bodies: Vec<String> =
+        services.sqs().messages(EVENTS_QUEUE).unwrap().into_iter().map(|message| message.body).collect();
+    let expected: Vec<String> = (0..bodies.len()).map(|step| step.to_string()).collect();
+    assert_eq!(bodies, expected);
+    assert!((acknowledged..=acknowledged + 1).contains(&bodies.len()), "{} of {acknowledged}", bodies.len());
+
+    let records: Vec<Value> =
+        services.dynamodb().stream().next_batch(usize::MAX).iter().map(|record| record.to_event_record()).collect();
+    let dynamodb = aws_sdk_dynamodb::Client::new(&services.sdk_config());
+    for row in 0..ROWS {
+        let key = AttributeValue::S(row.to_string());
+        let found = dynamodb.get_item().table_name(CALLS_TABLE).key("call_id", key).send().await.unwrap();
+        let version = found.item().unwrap()["version"].as_n().unwrap().clone();
+
+        let mut image = Value::Null;
+        for record in
+            records.iter().filter(|record| record["dynamodb"]["Keys"]["call_id"]["S"] == json!(row.to_string()))
+        {
+            assert_eq!(record["dynamodb"]["OldImage"], image);
+            image = record["dynamodb"]["NewImage"].clone();
+        }
+        assert_eq!(image["version"]["N"], json!(version), "row {row}: the last record is the row");
+        let changes =
+            records.iter().filter(|record| record["dynamodb"]["Keys"]["call_id"]["S"] == json!(row.to_string()));
+        assert_eq!(changes.count(), version.parse::<usize>().unwrap() + 1, "row {row}: one record for each version");
+    }
+}
