@@ -1,0 +1,3 @@
+//! Whole flows: signed HTTP in, domain events out, through the handlers, the real SDK clients and the local cloud.
+
+mod flow;
