@@ -37,6 +37,8 @@ def stack(cloud):
         "AwsEndpointUrl": os.environ.get("SWITCHHOOK_E2E_FUNCTION_ENDPOINT", cloud.endpoint),
         # Twenty receives with backoff take hours.
         "ReceivesMax": "2",
+        # Long enough for every test that is not about silence.
+        "PatienceSeconds": "15",
     }
     with deployed(cloud, parameters) as stack:
         cloud.client("secretsmanager").put_secret_value(SecretId=stack.outputs["SecretArn"], SecretString=json.dumps(PROVIDERS))

@@ -242,12 +242,27 @@ def deployed(cloud: Cloud, parameters: dict):
     described = cloudformation.describe_stacks(StackName=name)["Stacks"][0]
     stack = Stack(cloud, name, {each["OutputKey"]: each["OutputValue"] for each in described["Outputs"]})
     try:
+        set_dropped_redrive(cloud, stack, parameters["ReceivesMax"])
         yield stack
     finally:
         # Not `sam delete`: it reads a field of the stack that MiniStack does not fill in.
         cloudformation.delete_stack(StackName=name)
         cloudformation.get_waiter("stack_delete_complete").wait(StackName=name, WaiterConfig={"Delay": 1, "MaxAttempts": 120})
         delete_retained_tables(cloud, stack)
+
+
+def set_dropped_redrive(cloud: Cloud, stack: Stack, receives_max: str):
+    """MiniStack's CloudFormation drops the redrive policy of a queue, though its SQS knows them: sets what the template says.
+
+    That the template says it is what test_template.py holds.
+    """
+    sqs = cloud.client("sqs")
+    url = stack.outputs["QueueUrl"]
+    if "RedrivePolicy" in sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])["Attributes"]:
+        return
+    dlq = sqs.get_queue_attributes(QueueUrl=stack.outputs["DlqUrl"], AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+    policy = {"deadLetterTargetArn": dlq, "maxReceiveCount": receives_max}
+    sqs.set_queue_attributes(QueueUrl=url, Attributes={"RedrivePolicy": json.dumps(policy)})
 
 
 def delete_retained_tables(cloud: Cloud, stack: Stack):

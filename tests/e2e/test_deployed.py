@@ -185,3 +185,17 @@ def test_the_reconciler_is_scheduled_and_runs_by_hand(cloud, stack):
 
     answer = cloud.client("lambda").invoke(FunctionName=function, Payload=b"{}")
     assert "FunctionError" not in answer, answer["Payload"].read()
+
+
+def test_a_call_that_falls_silent_is_settled_as_inconclusive(cloud, stack, subscriber):
+    call_id = new_call_id()
+    assert stack.post_signed("generic", webhook("call.ringing", 1, call_id)).json()["status"] == "accepted"
+    wait_for("the call is ringing", lambda: lifecycle_of(stack, call_id) == "ringing", seconds=60)
+
+    def settled():
+        # As the schedule does every minute; a run before the patience ends finds nothing to do.
+        cloud.client("lambda").invoke(FunctionName=stack.outputs["ReconcilerFunctionName"], Payload=b"{}")
+        return lifecycle_of(stack, call_id) == "inconclusive"
+
+    wait_for("the call is inconclusive", settled, seconds=90, every=3)
+    subscriber.expect("call.inconclusive is on the bus", lambda body: call_id in body and "call.inconclusive" in body)

@@ -88,6 +88,15 @@ def test_ingress_refuses_the_sample_webhook_when_its_body_was_touched(cloud, sta
     assert (answer["statusCode"], json.loads(answer["body"])["error"]) == (401, "invalid_signature")
 
 
+def test_consumer_folds_the_sample_batch_once(cloud, stack, tmp_path):
+    with emulated(cloud, stack, "consumer", tmp_path) as invoke:
+        answers = [invoke(sample("consumer-batch")) for _ in range(2)]
+    assert answers == [{"batchItemFailures": []}] * 2
+    found = stack.call_events("call_sample_batch").json()["events"]
+    ours = [(event["event_id"], event["disposition"]) for event in found if event["event_id"].startswith("generic:")]
+    assert ours == [("generic:evt_batch_ringing", "applied"), ("generic:evt_batch_in_progress", "applied")]
+
+
 def test_consumer_gives_back_what_it_cannot_decode(cloud, stack, tmp_path):
     event = sample("consumer-undecodable")
     with emulated(cloud, stack, "consumer", tmp_path) as invoke:
