@@ -1,7 +1,7 @@
 //! The queue's consumer: folds the events of each call into its state and writes it once.
 //!
 //! **Order within a call is kept by failing together.** When an event of a call cannot be folded now, that message and every
-//! later one of its group go back to the queue, invisible for a while that grows with full jitter; other groups go on. What
+//! later one of its group go back to the queue, invisible for a while that grows and is drawn at random; other groups go on. What
 //! can never be folded (a claim on another provider's call, more than a call holds) is noted and acknowledged, so the
 //! dead-letter queue holds only what nobody expected.
 

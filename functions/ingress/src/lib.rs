@@ -17,9 +17,10 @@ use switchhook_aws::config::{Environment, EnvironmentError};
 use switchhook_aws::inbox::{Arrival, BODY_BYTES_MAX, Inbox, Kept, submit};
 use switchhook_aws::queue::Queue;
 use switchhook_aws::sdk::Clock;
+use switchhook_aws::secret::Keys;
 use switchhook_aws::telemetry::Decision;
 use switchhook_domain::{CallId, Disposition, EventId, Origin, Provider, Timestamp};
-use switchhook_providers::{Providers, Reading, UnverifiedWebhook, VerifiedWebhook, read, verify};
+use switchhook_providers::{Reading, UnverifiedWebhook, VerifiedWebhook, read, verify};
 
 /// Headers that are kept with an event, for debugging: none of them is a secret.
 const HEADERS_KEPT: [&str; 4] = ["content-type", "user-agent", "x-event-id", "i-twilio-idempotency-token"];
@@ -55,7 +56,7 @@ impl Config {
 /// The handler and what it works with.
 #[derive(Debug)]
 pub struct Ingress {
-    pub providers: Providers,
+    pub keys: Keys,
     pub inbox: Inbox,
     pub queue: Queue,
     pub dlq: Queue,
@@ -90,7 +91,8 @@ impl Ingress {
     }
 
     async fn receive(&self, request: Request, context: &Context, now: Timestamp) -> Result<Answer, Error> {
-        let configured = context.provider.and_then(|provider| Some((provider, self.providers.config(provider)?)));
+        let providers = self.keys.current(now).await;
+        let configured = context.provider.and_then(|provider| Some((provider, providers.config(provider)?)));
         let Some((provider, config)) = configured else { return Ok(Answer::UnknownProvider) };
         // Without an address nothing can be said to be allowed.
         let allowed = match context.source {

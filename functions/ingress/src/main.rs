@@ -3,7 +3,8 @@
 use lambda_http::{Error, run, service_fn};
 use switchhook_aws::inbox::Inbox;
 use switchhook_aws::queue::Queue;
-use switchhook_aws::{config, sdk, secret, telemetry};
+use switchhook_aws::secret::Keys;
+use switchhook_aws::{config, sdk, telemetry};
 use switchhook_ingress::{Config, Ingress};
 
 #[tokio::main(flavor = "current_thread")]
@@ -13,12 +14,13 @@ async fn main() -> Result<(), Error> {
     let aws = sdk::from_environment().await;
     let dynamodb = sdk::dynamodb(&aws);
     let sqs = sdk::sqs(&aws);
+    let clock = sdk::Clock::of(&aws);
     let ingress = Ingress {
-        providers: secret::providers(&aws, &config.providers_secret_id).await?,
+        keys: Keys::load(&aws, config.providers_secret_id, clock.now()).await?,
         inbox: Inbox::new(dynamodb, config.inbox_table, config.inbox_retention),
         queue: Queue::new(sqs.clone(), config.queue_url),
         dlq: Queue::new(sqs, config.dlq_url),
-        clock: sdk::Clock::of(&aws),
+        clock,
     };
     tokio::join!(ingress.inbox.warm(), ingress.queue.warm());
     let ingress = &ingress;

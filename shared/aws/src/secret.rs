@@ -1,17 +1,81 @@
-//! The secret that holds the providers' keys.
+//! The providers' keys, from the secret that holds them.
+//!
+//! **A rotation needs no restart and refuses nothing**: the secret is read at cold start and again every few minutes. Add the
+//! new key to a provider's list, let that time pass, change the key at the provider, and take the old one out.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use aws_config::SdkConfig;
 use aws_sdk_secretsmanager::Client;
+use switchhook_domain::Timestamp;
 use switchhook_providers::Providers;
 
 use crate::error::Error;
+use crate::telemetry::Decision;
 
-/// Reads the providers' keys. Once, at cold start: after a rotation the functions are started again.
-///
-/// # Errors
-/// [`Error::ReadSecret`]; [`Error::Secret`] names everything that is wrong with it, and never a key.
-pub async fn providers(config: &SdkConfig, secret_id: &str) -> Result<Providers, Error> {
-    let answer = Client::new(config)
+/// For how long keys are used before they are read again.
+pub const KEYS_AGE_MAX: Duration = Duration::from_secs(5 * 60);
+
+/// The providers and their keys, as last read.
+#[derive(Debug)]
+pub struct Keys {
+    secret: Option<(Client, String)>,
+    held: Mutex<(Arc<Providers>, Timestamp)>,
+}
+
+impl Keys {
+    /// Keys that never change, for a stack that has no secret.
+    #[must_use]
+    pub fn fixed(providers: Providers) -> Self {
+        Self { secret: None, held: Mutex::new((Arc::new(providers), Timestamp::MAX)) }
+    }
+
+    /// Reads the keys from a secret.
+    ///
+    /// # Errors
+    /// [`Error::ReadSecret`]; [`Error::Secret`] names everything that is wrong with it, and never a key.
+    pub async fn load(config: &SdkConfig, secret_id: String, now: Timestamp) -> Result<Self, Error> {
+        let client = Client::new(config);
+        let providers = read(&client, &secret_id).await?;
+        Ok(Self { secret: Some((client, secret_id)), held: Mutex::new((Arc::new(providers), now)) })
+    }
+
+    /// The keys, read again if they are old. If that fails the old ones are used on: a bad edit of the secret, or a fault of
+    /// its store, stops no webhook.
+    pub async fn current(&self, now: Timestamp) -> Arc<Providers> {
+        let (held, read_at) = self.held();
+        let Some((client, secret_id)) = &self.secret else { return held };
+        if now < read_at.plus(KEYS_AGE_MAX) {
+            return held;
+        }
+        let providers = match read(client, secret_id).await {
+            Ok(providers) => Arc::new(providers),
+            Err(error) => {
+                let chain = error.chain();
+                let decision = Decision {
+                    stage: "ingress",
+                    message: "the providers' keys could not be read again; the old ones are used on",
+                    action_taken: "keys_not_refreshed",
+                    cause: Some(error.operation()),
+                    error: Some(&chain),
+                    ..Decision::default()
+                };
+                decision.log(now, true);
+                held
+            }
+        };
+        *self.held.lock().unwrap_or_else(PoisonError::into_inner) = (providers.clone(), now);
+        providers
+    }
+
+    fn held(&self) -> (Arc<Providers>, Timestamp) {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+async fn read(client: &Client, secret_id: &str) -> Result<Providers, Error> {
+    let answer = client
         .get_secret_value()
         .secret_id(secret_id)
         .send()
