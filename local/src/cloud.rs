@@ -23,6 +23,7 @@ use switchhook_aws::calls::Calls;
 use switchhook_aws::inbox::Inbox;
 use switchhook_aws::queue::Queue as QueueClient;
 use switchhook_aws::sdk;
+use switchhook_aws::secret::Keys;
 use switchhook_consumer::Consumer;
 use switchhook_domain::Policy;
 use switchhook_ingress::Ingress;
@@ -114,7 +115,7 @@ impl Cloud {
         let policy = Policy { patience };
         Ok(Self(Arc::new(Stack {
             ingress: Arc::new(Ingress {
-                providers,
+                keys: Keys::fixed(providers),
                 inbox: inbox(INBOX_RETENTION),
                 queue: queue(EVENTS_QUEUE),
                 dlq: queue(EVENTS_DEAD_LETTER_QUEUE),

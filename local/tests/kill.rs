@@ -4,6 +4,7 @@
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use serde_json::{Value, json};
@@ -12,7 +13,9 @@ use switchhook_local::sqs::queue_url;
 use switchhook_local::{CALLS_TABLE, EVENTS_QUEUE, Options, Services};
 
 const DATA_DIR: &str = "SWITCHHOOK_LOCAL_TEST_DATA_DIR";
-const ROUNDS: usize = 12;
+const ROUNDS: usize = 40;
+/// Between a step's end and the kill, from round to round: the time of about one step is covered evenly.
+const KILL_DELAY_US_STEP: u64 = 20;
 const ROWS: usize = 3;
 
 #[tokio::test]
@@ -22,8 +25,8 @@ async fn killed_process_loses_nothing_it_acknowledged() {
 
     let mut acknowledged = 0;
     for round in 0..ROUNDS {
-        // A few steps more each round, so that the kill hits each time at another place of another step.
-        acknowledged = run_and_kill(&dir, acknowledged + 5 + round);
+        let delay = Duration::from_micros(round as u64 * KILL_DELAY_US_STEP);
+        acknowledged = run_and_kill(&dir, acknowledged + 3, delay);
         let services = Services::open(Options::new(Clock::real()).data_dir(&dir)).unwrap();
         check(&services, acknowledged).await;
     }
@@ -50,7 +53,7 @@ async fn writer() {
 }
 
 /// Returns how many steps the process said it had done.
-fn run_and_kill(dir: &Path, steps: usize) -> usize {
+fn run_and_kill(dir: &Path, steps: usize, delay: Duration) -> usize {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "writer", "--ignored", "--nocapture"])
         .env(DATA_DIR, dir)
@@ -63,6 +66,8 @@ fn run_and_kill(dir: &Path, steps: usize) -> usize {
         let Some(step) = line.strip_prefix("step ") else { continue };
         done = step.parse::<usize>().unwrap() + 1;
         if done == steps {
+            let read = Instant::now();
+            while read.elapsed() < delay {}
             // What it wrote to the pipe until it is dead is still read.
             child.kill().unwrap();
         }
