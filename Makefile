@@ -21,7 +21,7 @@ export AWS_LC_SYS_NO_JITTER_ENTROPY := 1
 export SAM_CLI_TELEMETRY := 0
 
 .PHONY: help demo test check package sign clean
-.PHONY: need-rust need-python need-linux format clippy doc deny template test-rust functions test-deployed
+.PHONY: need-rust need-python need-venv need-linux format clippy doc deny template test-rust functions test-deployed
 
 help: ## this list
 	@awk -F ' ## ' '/^[a-z]+:.* ## / { sub(/:.*/, "", $$1); printf "  make %-9s %s\n", $$1, $$2 }' Makefile
@@ -80,7 +80,7 @@ test-deployed: functions
 
 # --- what is installed on the way ------------------------------------------------------------------------------------
 
-$(VENV)/installed: tools/requirements.txt tools/constraints.txt | need-python
+$(VENV)/installed: tools/requirements.txt tools/constraints.txt | need-venv
 	@echo "installing the Python tools into $(VENV) (a minute or two, 800 MB) ..."
 	@$(PYTHON) -m venv --clear $(VENV)
 	@$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -r tools/requirements.txt -c tools/constraints.txt
@@ -102,6 +102,8 @@ need-rust:
 need-python:
 	@command -v $(PYTHON) >/dev/null || { echo "Python is missing: install Python 3.11 or newer." >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "$$($(PYTHON) --version) is too old: 3.11 or newer is needed (make PYTHON=python3.12 ... picks another)." >&2; exit 1; }
+
+need-venv: need-python
 	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { echo "Python cannot make virtual environments: on Debian and Ubuntu, apt install python3-venv." >&2; exit 1; }
 
 need-linux:
