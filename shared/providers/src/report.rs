@@ -8,6 +8,9 @@ use crate::correlation::Correlation;
 use crate::ids;
 use crate::reading::{ReadError, Reading};
 
+/// The longest thing taken for a phone number or SIP address. Whatever is longer is neither, and has no place in a queue message.
+const NUMBER_BYTES_MAX: usize = 256;
+
 /// An event of a type that we know.
 pub(crate) struct Report {
     pub(crate) provider: Provider,
@@ -38,12 +41,17 @@ impl Report {
             provider_call_id,
             appointment_id,
             direction: self.direction,
-            from: self.from.map(PhoneNumber::new),
-            to: self.to.map(PhoneNumber::new),
+            from: number(self.from),
+            to: number(self.to),
             received_at,
             call_events: self.call_events,
         }))
     }
+}
+
+/// A phone number or address, if it can be one.
+fn number(text: Option<String>) -> Option<PhoneNumber> {
+    text.filter(|text| text.len() <= NUMBER_BYTES_MAX).map(PhoneNumber::new)
 }
 
 /// What one event says: the fact that it is about, if there is one, and those that follow from it. Each kind at most once.
