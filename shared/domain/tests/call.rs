@@ -1,6 +1,6 @@
 //! Properties of whole calls: several attempts, lost times, deadlines, repetitions, any order and any batching.
 
-#![expect(clippy::indexing_slicing, clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
+#![expect(clippy::indexing_slicing, reason = "a test that panics has failed, which is what it is for")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
