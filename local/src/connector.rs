@@ -44,7 +44,8 @@ pub struct CallInfo<'a> {
     pub operation: &'a str,
     /// Counts the requests of this connector from 0.
     pub number: u64,
-    /// JSON.
+    /// JSON. The clients keep maps in no order, so equal requests may differ in the order of their members: what is to
+    /// repeat with a seed must not be drawn from these bytes.
     pub body: &'a [u8],
 }
 

@@ -20,6 +20,8 @@ pub enum LocalError {
     },
     #[error("the data directory {path} is in use by another process")]
     DataDirInUse { path: PathBuf },
+    #[error("queue {queue} has a dead-letter queue that does not exist")]
+    NoDeadLetterQueue { queue: String },
     #[error("could not open the database")]
     OpenDatabase {
         #[source]

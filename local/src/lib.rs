@@ -65,6 +65,8 @@ const ENDPOINT: &str = "http://switchhook.local.invalid";
 
 /// Six times the ten seconds that the consumer may take.
 const VISIBILITY_TIMEOUT_MS: u64 = 60_000;
+/// Of a queue that does not say.
+const DEFAULT_VISIBILITY_TIMEOUT_MS: u64 = 30_000;
 const RECEIVE_COUNT_MAX: u32 = 20;
 
 #[derive(Debug)]
@@ -88,18 +90,18 @@ impl Options {
 
 /// The queues as template.yaml declares them.
 pub fn stack_queues() -> Vec<QueueSettings> {
-    let queue = |name: &str, fifo, redrive| QueueSettings {
+    let queue = |name: &str, fifo, visibility_timeout_ms, redrive| QueueSettings {
         name: name.to_owned(),
         fifo,
-        visibility_timeout_ms: VISIBILITY_TIMEOUT_MS,
+        visibility_timeout_ms,
         redrive,
     };
     let redrive =
         Redrive { dead_letter_queue: EVENTS_DEAD_LETTER_QUEUE.to_owned(), max_receive_count: RECEIVE_COUNT_MAX };
     vec![
-        queue(EVENTS_QUEUE, true, Some(redrive)),
-        queue(EVENTS_DEAD_LETTER_QUEUE, true, None),
-        queue(RELAY_FAILURES_QUEUE, false, None),
+        queue(EVENTS_QUEUE, true, VISIBILITY_TIMEOUT_MS, Some(redrive)),
+        queue(EVENTS_DEAD_LETTER_QUEUE, true, DEFAULT_VISIBILITY_TIMEOUT_MS, None),
+        queue(RELAY_FAILURES_QUEUE, false, DEFAULT_VISIBILITY_TIMEOUT_MS, None),
     ]
 }
 

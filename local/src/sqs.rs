@@ -58,6 +58,13 @@ impl Sqs {
         let signals = settings.iter().map(|queue| (queue.name.clone(), Signal::default())).collect();
         let mut queues: BTreeMap<String, Queue> =
             settings.into_iter().map(|settings| (settings.name.clone(), Queue::new(settings))).collect();
+        let has_no_target = |queue: &&Queue| {
+            let redrive = queue.settings().redrive.as_ref();
+            redrive.is_some_and(|redrive| !queues.contains_key(&redrive.dead_letter_queue))
+        };
+        if let Some(queue) = queues.values().find(has_no_target) {
+            return Err(LocalError::NoDeadLetterQueue { queue: queue.settings().name.clone() });
+        }
         // Later than every number that an earlier process gave out, whether or not its message is still there.
         let mut next_number = clock.now_ms() << 20;
         if let Some(journal) = &journal {
@@ -181,8 +188,8 @@ impl Sqs {
         let mut moved = 0;
         let mut targets = BTreeSet::new();
         for message in state.queue(dead_letter_queue)?.take_visible(now_ms) {
-            let target = destination.map(str::to_owned).or_else(|| message.dead_letter_source.clone());
-            let Some(target) = target else {
+            let source = message.dead_letter_source.clone().filter(|source| state.queues.contains_key(source));
+            let Some(target) = destination.map(str::to_owned).or(source) else {
                 // It was sent here directly, so there is nowhere to move it to.
                 state.queue(dead_letter_queue)?.place(message);
                 continue;

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use aws_sdk_dynamodb::types::AttributeValue;
-use serde_json::{Value, json};
+use serde_json::json;
 use switchhook_local::clock::Clock;
 use switchhook_local::sqs::queue_url;
 use switchhook_local::{CALLS_TABLE, EVENTS_QUEUE, Options, Services};
@@ -84,24 +84,27 @@ async fn check(services: &Services, acknowledged: usize) {
     assert_eq!(bodies, expected);
     assert!((acknowledged..=acknowledged + 1).contains(&bodies.len()), "{} of {acknowledged}", bodies.len());
 
-    let records: Vec<Value> =
-        services.dynamodb().stream().next_batch(usize::MAX).iter().map(|record| record.to_event_record()).collect();
     let dynamodb = aws_sdk_dynamodb::Client::new(&services.sdk_config());
     for row in 0..ROWS {
-        let key = AttributeValue::S(row.to_string());
+        let row = row.to_string();
+        let key = AttributeValue::S(row.clone());
         let found = dynamodb.get_item().table_name(CALLS_TABLE).key("call_id", key).send().await.unwrap();
-        let version = found.item().unwrap()["version"].as_n().unwrap().clone();
+        let version = found.item().unwrap().get("version").unwrap().as_n().unwrap().clone();
 
-        let mut image = Value::Null;
-        for record in
-            records.iter().filter(|record| record["dynamodb"]["Keys"]["call_id"]["S"] == json!(row.to_string()))
-        {
-            assert_eq!(record["dynamodb"]["OldImage"], image);
-            image = record["dynamodb"]["NewImage"].clone();
+        let mut image = None;
+        let mut changes = 0;
+        for record in services.dynamodb().stream().next_batch(usize::MAX) {
+            let record = record.to_event_record();
+            let change = |pointer: &str| record.pointer(pointer).cloned();
+            if change("/dynamodb/Keys/call_id/S") != Some(json!(row)) {
+                continue;
+            }
+            assert_eq!(change("/dynamodb/OldImage"), image, "row {row}: a record begins where the last one ended");
+            image = change("/dynamodb/NewImage");
+            changes += 1;
         }
-        assert_eq!(image["version"]["N"], json!(version), "row {row}: the last record is the row");
-        let changes =
-            records.iter().filter(|record| record["dynamodb"]["Keys"]["call_id"]["S"] == json!(row.to_string()));
-        assert_eq!(changes.count(), version.parse::<usize>().unwrap() + 1, "row {row}: one record for each version");
+        let last = image.as_ref().and_then(|image| image.pointer("/version/N"));
+        assert_eq!(last, Some(&json!(version)), "row {row}: the last record is the row");
+        assert_eq!(version.parse(), Ok(changes - 1), "row {row}: one record for each version");
     }
 }

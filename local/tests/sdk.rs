@@ -8,7 +8,9 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use aws_sdk_dynamodb::error::SdkError;
 use aws_sdk_dynamodb::operation::put_item::PutItemError;
-use aws_sdk_dynamodb::types::{AttributeValue, Put, ReturnConsumedCapacity, TransactWriteItem, Update};
+use aws_sdk_dynamodb::types::{
+    AttributeValue, KeysAndAttributes, Put, ReturnConsumedCapacity, TimeToLiveSpecification, TransactWriteItem, Update,
+};
 use aws_sdk_eventbridge::types::PutEventsRequestEntry;
 use aws_sdk_sqs::operation::delete_message::DeleteMessageError;
 use aws_sdk_sqs::operation::send_message::SendMessageError;
@@ -295,6 +297,68 @@ async fn tables_of_the_application_are_the_only_ones_listed() {
     assert_eq!(tables.table_names(), [CALLS_TABLE, INBOX_TABLE]);
     let scan = dynamodb.scan().table_name(CALLS_TABLE).send().await.unwrap();
     assert_eq!(scan.count(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn table_can_be_described_and_given_a_time_to_live() {
+    let world = world();
+    let described = world.dynamodb.describe_table().table_name(CALLS_TABLE).send().await.unwrap().table.unwrap();
+    let mut indexes: Vec<&str> =
+        described.global_secondary_indexes().iter().filter_map(|index| index.index_name()).collect();
+    indexes.sort_unstable();
+    assert_eq!(indexes, ["by_appointment", "by_wake"]);
+    assert_eq!(described.latest_stream_arn(), None, "the stream is ours");
+
+    let lifetime = TimeToLiveSpecification::builder().attribute_name("expires_at").enabled(true).build().unwrap();
+    let update = world.dynamodb.update_time_to_live().table_name(INBOX_TABLE).time_to_live_specification(lifetime);
+    update.send().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn batch_of_gets_is_one_request() {
+    let world = world();
+    for event_id in ["e1", "e2"] {
+        let put = world.dynamodb.put_item().table_name(INBOX_TABLE).set_item(Some(event(event_id, 10)));
+        put.send().await.unwrap();
+    }
+    let keys = ["e1", "e2"].map(|event_id| item([("event_id", s(event_id))]));
+    let keys = KeysAndAttributes::builder().set_keys(Some(keys.to_vec())).consistent_read(true).build().unwrap();
+    let got = world.dynamodb.batch_get_item().request_items(INBOX_TABLE, keys).send().await.unwrap();
+
+    assert_eq!(got.responses.unwrap()[INBOX_TABLE].len(), 2);
+    assert_eq!(world.count("BatchGetItem"), Count { requests: 1, read_units: 2.0, ..Count::default() });
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn concurrent_writers_lose_no_update_and_no_record() {
+    const WRITERS: u64 = 8;
+    const UPDATES: u64 = 25;
+    let world = Arc::new(world());
+    let writers: Vec<_> = (0..WRITERS)
+        .map(|_| {
+            let world = world.clone();
+            tokio::spawn(async move {
+                for _ in 0..UPDATES {
+                    let update = world.dynamodb.update_item().table_name(CALLS_TABLE).key("call_id", s("c1"));
+                    let update = update.update_expression("ADD version :one").expression_attribute_values(":one", n(1));
+                    update.send().await.unwrap();
+                }
+            })
+        })
+        .collect();
+    for writer in writers {
+        writer.await.unwrap();
+    }
+
+    assert_eq!(world.call_row("c1").await.unwrap()["version"], n(WRITERS * UPDATES));
+    let records = world.services.dynamodb().stream().next_batch(usize::MAX);
+    let versions: Vec<u64> = records
+        .iter()
+        .map(|record| {
+            record.to_event_record()["dynamodb"]["NewImage"]["version"]["N"].as_str().unwrap().parse().unwrap()
+        })
+        .collect();
+    assert_eq!(versions, (1..=WRITERS * UPDATES).collect::<Vec<_>>());
 }
 
 fn send(
