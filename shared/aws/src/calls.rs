@@ -232,7 +232,8 @@ impl CallRow {
             }
             _ => {}
         }
-        serde_dynamo::from_item(item).map_err(|error| Error::DecodeCall(error.to_string()))
+        // What serde says of a wrong attribute may quote its value, which may be a phone number.
+        serde_dynamo::from_item(item).map_err(|_| Error::DecodeCall("an attribute".to_owned()))
     }
 
     fn encode(call: &Call, announced: usize, retention: Duration) -> Self {
