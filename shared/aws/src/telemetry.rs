@@ -11,8 +11,8 @@ use serde::Serialize;
 use serde_json::json;
 use switchhook_domain::Timestamp;
 use tracing::field::{Field, Visit};
-use tracing::{Event, Subscriber};
-use tracing_subscriber::EnvFilter;
+use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 
 /// CloudWatch namespace of every metric.
@@ -95,7 +95,8 @@ impl Decision<'_> {
 
 /// Sends every line to standard output, as CloudWatch reads it. Once, at the start of `main`.
 pub fn init() {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    let set = std::env::var("RUST_LOG").ok().and_then(|text| text.parse::<Targets>().ok());
+    let filter = set.unwrap_or_else(|| Targets::new().with_default(Level::INFO));
     let subscriber = tracing_subscriber::registry().with(filter).with(JsonLines::new(std::io::stdout()));
     // Only a second call could fail, and the first one's lines are the same.
     drop(tracing::subscriber::set_global_default(subscriber));
