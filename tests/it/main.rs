@@ -1,3 +1,5 @@
 //! Whole flows: signed HTTP in, domain events out, through the handlers, the real SDK clients and the local cloud.
 
+mod answers;
 mod flow;
+mod windows;

@@ -1,13 +1,37 @@
-//! A local stack in virtual time, and a sender that signs.
+//! A local stack in virtual time, a sender that signs, and what a test wants to know of both.
 
+#![expect(clippy::panic, clippy::indexing_slicing, reason = "a test that cannot go on fails")]
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, UNIX_EPOCH};
 
+use aws_lambda_events::event::dynamodb::Event as StreamEvent;
+use aws_lambda_events::event::sqs::SqsEvent;
 use bytes::Bytes;
 use http::{Request, StatusCode};
-use serde_json::Value;
-use switchhook_domain::{Provider, Timestamp};
-use switchhook_local::{Cloud, CloudOptions};
-use switchhook_providers::{Key, Providers, sign};
+use serde_dynamo::AttributeValue;
+use serde_json::{Value, json};
+use switchhook_aws::bus::Bus as BusClient;
+use switchhook_aws::calls::Calls;
+use switchhook_aws::inbox::Inbox;
+use switchhook_aws::queue::Queue;
+use switchhook_aws::sdk;
+use switchhook_aws::telemetry::JsonLines;
+use switchhook_consumer::Consumer;
+use switchhook_domain::{Call, CallId, EventId, Policy, Provider, Timestamp};
+use switchhook_local::connector::{CallInfo, Fault, Service};
+use switchhook_local::dynamodb::Count;
+use switchhook_local::queue::Received;
+use switchhook_local::sqs::{queue_url, to_event_record};
+use switchhook_local::{CALLS_TABLE, Cloud, CloudOptions, EVENTS_DEAD_LETTER_QUEUE, EVENTS_QUEUE, INBOX_TABLE};
+use switchhook_providers::{Key, Providers, samples, sign};
+use switchhook_reconciler::Reconciler;
+use switchhook_relay::Relay;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::SubscriberExt;
 
 pub const KEY: &str = "a key of the tests";
 pub const OLD_KEY: &str = "the key before";
@@ -15,89 +39,119 @@ pub const PUBLIC_URL: &str = "https://hooks.example.com";
 pub const PATIENCE: Duration = Duration::from_secs(900);
 /// 2026-01-01T00:00:00Z.
 pub const START_S: u64 = 1_767_225_600;
+pub const MINUTE: Duration = Duration::from_secs(60);
+/// The queue's maxReceiveCount.
+pub const RECEIVES_MAX: u32 = 20;
+pub const INBOX_RETENTION: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+pub const CALL_RETENTION: Duration = Duration::from_secs(400 * 24 * 60 * 60);
 
-/// A stack whose pumps and schedule run until it is dropped. Make it in a runtime with paused time.
+/// A stack, and handlers of the test's own over the same services. Make it in a runtime with paused time and one thread.
 #[derive(Debug)]
 pub struct World {
     pub cloud: Cloud,
-    running: tokio::task::JoinHandle<()>,
+    pub inbox: Inbox,
+    pub calls: Calls,
+    pub queue: Queue,
+    pub consumer: Arc<Consumer>,
+    pub relay: Arc<Relay>,
+    pub reconciler: Arc<Reconciler>,
+    running: Option<tokio::task::JoinHandle<()>>,
+    lines: Lines,
+    _subscriber: tracing::subscriber::DefaultGuard,
 }
 
+/// An item of a table.
+pub type Item = BTreeMap<String, AttributeValue>;
+
 impl World {
-    /// A stack with all three providers.
+    /// A stack with all three providers, whose pumps and schedule run until it is dropped.
     #[must_use]
     pub fn new() -> Self {
-        let secret = serde_json::json!({
-            "retell": {"keys": [KEY, OLD_KEY]},
-            "twilio": {"keys": [KEY], "public_url": PUBLIC_URL},
-            "generic": {"keys": [KEY]},
-        });
-        Self::with(&secret)
+        Self::with(&all_providers())
     }
 
-    /// A stack with these providers.
-    ///
-    /// # Panics
-    /// If the secret is not right.
+    /// A running stack with these providers.
     #[must_use]
     pub fn with(secret: &Value) -> Self {
+        let mut world = Self::open(secret);
+        world.start();
+        world
+    }
+
+    /// A stack whose pumps and schedule stand still: the test moves what is to move.
+    #[must_use]
+    pub fn still() -> Self {
+        Self::open(&all_providers())
+    }
+
+    /// Starts the pumps and the schedule.
+    pub fn start(&mut self) {
+        let cloud = self.cloud.clone();
+        self.running = Some(tokio::spawn(async move { panic!("the stack stopped: {}", cloud.run().await) }));
+    }
+
+    /// Stops the pumps and the schedule, wherever they are.
+    pub fn stop(&mut self) {
+        if let Some(running) = self.running.take() {
+            running.abort();
+        }
+    }
+
+    fn open(secret: &Value) -> Self {
+        let lines = Lines::default();
+        let subscriber = tracing_subscriber::registry()
+            .with(Targets::new().with_default(tracing::Level::INFO))
+            .with(JsonLines::new(lines.clone()));
+        let subscriber = tracing::subscriber::set_default(subscriber);
         let options = CloudOptions {
             providers: Providers::from_json(&secret.to_string()).unwrap_or_else(|error| panic!("{error}")),
             patience: PATIENCE,
-            tick: Duration::from_secs(60),
+            tick: MINUTE,
             data_dir: None,
             start: UNIX_EPOCH + Duration::from_secs(START_S),
         };
         let cloud = Cloud::open(options).unwrap_or_else(|error| panic!("{error}"));
-        let run = cloud.clone();
-        let running = tokio::spawn(async move { panic!("the stack stopped: {}", run.run().await) });
-        Self { cloud, running }
+        let aws = sdk::tuned(&cloud.services().sdk_config());
+        let inbox = Inbox::new(sdk::dynamodb(&aws), INBOX_TABLE.to_owned(), INBOX_RETENTION);
+        let calls = Calls::new(sdk::dynamodb(&aws), CALLS_TABLE.to_owned());
+        let queue = Queue::new(sdk::sqs(&aws), queue_url(EVENTS_QUEUE));
+        let clock = || sdk::Clock::of(&aws);
+        let policy = Policy { patience: PATIENCE };
+        Self {
+            consumer: Arc::new(Consumer {
+                inbox: inbox.clone(),
+                calls: calls.clone(),
+                call_retention: CALL_RETENTION,
+                queue: queue.clone(),
+                policy,
+                receives_max: RECEIVES_MAX,
+                clock: clock(),
+            }),
+            relay: Arc::new(Relay {
+                bus: BusClient::new(sdk::eventbridge(&aws), "switchhook".to_owned()),
+                clock: clock(),
+            }),
+            reconciler: Arc::new(Reconciler {
+                inbox: inbox.clone(),
+                calls: calls.clone(),
+                queue: queue.clone(),
+                policy,
+                clock: clock(),
+            }),
+            cloud,
+            inbox,
+            calls,
+            queue,
+            running: None,
+            lines,
+            _subscriber: subscriber,
+        }
     }
 
     /// What the stack's clock reads.
     #[must_use]
     pub fn now(&self) -> Timestamp {
         Timestamp::from_millis(i64::try_from(self.cloud.clock().now_ms()).unwrap_or(i64::MAX))
-    }
-
-    /// Posts a body, signed with [`KEY`].
-    pub async fn post(&self, provider: Provider, body: &str) -> (StatusCode, Value) {
-        self.post_signed(provider, KEY, "", body.as_bytes()).await
-    }
-
-    /// Posts a body, signed with a key, with a query (without `?`).
-    ///
-    /// # Panics
-    /// If the key is empty.
-    pub async fn post_signed(&self, provider: Provider, key: &str, query: &str, body: &[u8]) -> (StatusCode, Value) {
-        let mut url = format!("{PUBLIC_URL}/webhooks/{provider}");
-        if !query.is_empty() {
-            url = format!("{url}?{query}");
-        }
-        let key = Key::new(key).unwrap_or_else(|error| panic!("{error}"));
-        let signed = sign(provider, &key, &url, body, self.now());
-        let path = signed.url.strip_prefix(PUBLIC_URL).unwrap_or_default();
-        let mut request = Request::post(path).header("content-type", signed.content_type);
-        for (name, value) in &signed.headers {
-            request = request.header(*name, value);
-        }
-        self.send(request.body(Bytes::copy_from_slice(body))).await
-    }
-
-    /// Asks for a path.
-    pub async fn get(&self, path: &str) -> (StatusCode, Value) {
-        self.send(Request::get(path).body(Bytes::new())).await
-    }
-
-    /// Sends a request as it is.
-    ///
-    /// # Panics
-    /// If it is not a request.
-    pub async fn send(&self, request: http::Result<Request<Bytes>>) -> (StatusCode, Value) {
-        let request = request.unwrap_or_else(|error| panic!("{error}"));
-        let response = self.cloud.request(request).await;
-        let body = serde_json::from_slice(response.body()).unwrap_or(Value::Null);
-        (response.status(), body)
     }
 
     /// Lets virtual time pass.
@@ -108,6 +162,198 @@ impl World {
     /// Lets what is on its way arrive.
     pub async fn settle(&self) {
         self.wait(Duration::from_secs(2)).await;
+    }
+
+    /// Posts a body, signed with [`KEY`].
+    pub async fn post(&self, provider: Provider, body: &str) -> (StatusCode, Value) {
+        self.post_signed(provider, KEY, "", body.as_bytes()).await
+    }
+
+    /// Posts a body, signed with a key, with a query (without `?`).
+    pub async fn post_signed(&self, provider: Provider, key: &str, query: &str, body: &[u8]) -> (StatusCode, Value) {
+        self.send(self.signed(provider, key, query, body, self.now())).await
+    }
+
+    /// Posts a body and expects an answer: its code, its status, its event's id.
+    ///
+    /// # Panics
+    /// If the answer is another.
+    pub async fn accept(&self, provider: Provider, body: &str) -> EventId {
+        let (code, answer) = self.post(provider, body).await;
+        assert_eq!((code, &answer["status"]), (StatusCode::OK, &json!("accepted")), "{answer}");
+        EventId::new(text(&answer["event_id"]))
+    }
+
+    /// The request that a provider would make of a body.
+    ///
+    /// # Panics
+    /// If the key is empty or the query is none.
+    #[must_use]
+    pub fn signed(&self, provider: Provider, key: &str, query: &str, body: &[u8], at: Timestamp) -> Request<Bytes> {
+        let mut url = format!("{PUBLIC_URL}/webhooks/{provider}");
+        if !query.is_empty() {
+            url = format!("{url}?{query}");
+        }
+        let key = Key::new(key).unwrap_or_else(|error| panic!("{error}"));
+        let signed = sign(provider, &key, &url, body, at);
+        let path = signed.url.strip_prefix(PUBLIC_URL).unwrap_or_default();
+        let mut request = Request::post(path).header("content-type", signed.content_type);
+        for (name, value) in &signed.headers {
+            request = request.header(*name, value);
+        }
+        request.body(Bytes::copy_from_slice(body)).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// Sends a request as it is.
+    pub async fn send(&self, request: Request<Bytes>) -> (StatusCode, Value) {
+        let response = self.cloud.request(request).await;
+        let body = serde_json::from_slice(response.body()).unwrap_or(Value::Null);
+        (response.status(), body)
+    }
+
+    /// Asks for a path.
+    ///
+    /// # Panics
+    /// If it is not a path.
+    pub async fn get(&self, path: &str) -> (StatusCode, Value) {
+        let request = Request::get(path).body(Bytes::new()).unwrap_or_else(|error| panic!("{error}"));
+        self.send(request).await
+    }
+
+    /// What `GET /events/{event_id}/status` answers.
+    ///
+    /// # Panics
+    /// If the event is unknown.
+    pub async fn status(&self, event_id: &EventId) -> Value {
+        let (code, answer) = self.get(&format!("/events/{event_id}/status")).await;
+        assert_eq!(code, StatusCode::OK, "{answer}");
+        answer
+    }
+
+    /// The stored call.
+    ///
+    /// # Panics
+    /// If there is none.
+    pub async fn call(&self, call_id: &str) -> Call {
+        let call = self.calls.load(&CallId::new(call_id)).await.unwrap_or_else(|error| panic!("{}", error.chain()));
+        call.unwrap_or_else(|| panic!("there is no call {call_id}"))
+    }
+
+    /// One invocation of a consumer with these messages; then what it did not report as failed is deleted.
+    ///
+    /// # Panics
+    /// If the handler panics.
+    pub async fn consume(&self, received: &[Received]) -> usize {
+        let done = self.fold(received).await;
+        for message in &done {
+            let deleted = self.cloud.services().sqs().delete(EVENTS_QUEUE, &message.receipt_handle);
+            deleted.unwrap_or_else(|error| panic!("{error}"));
+        }
+        done.len()
+    }
+
+    /// One invocation of a consumer that dies before its messages are deleted. Returns those that could have been.
+    ///
+    /// # Panics
+    /// If the handler panics.
+    pub async fn fold(&self, received: &[Received]) -> Vec<Received> {
+        let records: Vec<Value> = received.iter().map(|one| to_event_record(EVENTS_QUEUE, one)).collect();
+        let batch: SqsEvent =
+            serde_json::from_value(json!({"Records": records})).unwrap_or_else(|error| panic!("{error}"));
+        let response = self.consumer.handle(batch).await;
+        let failed: Vec<String> = response.batch_item_failures.into_iter().map(|one| one.item_identifier).collect();
+        received.iter().filter(|one| !failed.contains(&one.message.id())).cloned().collect()
+    }
+
+    /// Takes up to ten messages from the queue.
+    ///
+    /// # Panics
+    /// Never: the queue is there.
+    #[must_use]
+    pub fn receive(&self) -> Vec<Received> {
+        let received = self.cloud.services().sqs().receive(EVENTS_QUEUE, 10, None);
+        received.unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// One invocation of a relay with everything in the stream, which is then trimmed as far as it got.
+    ///
+    /// # Panics
+    /// Never: the stream can be read and trimmed.
+    pub async fn relay(&self) {
+        let stream = self.cloud.services().dynamodb().stream();
+        let batch = stream.next_batch(100);
+        let Some(last) = batch.last() else { return };
+        let records: Vec<Value> = batch.iter().map(|record| record.to_event_record()).collect();
+        let event: StreamEvent =
+            serde_json::from_value(json!({"Records": records})).unwrap_or_else(|error| panic!("{error}"));
+        let response = self.relay.handle(event).await;
+        let failed = response.batch_item_failures.iter().filter_map(|one| one.item_identifier.as_ref()?.parse().ok());
+        let done = failed.min().map_or(last.sequence(), |failed: u64| failed - 1);
+        stream.trim(done).unwrap_or_else(|error| panic!("{error}"));
+    }
+
+    /// Lets `fault` happen to the first `times` requests of an operation on something (a table or a queue, by name).
+    pub fn fault(&self, operation: &'static str, on: &'static str, times: u64, fault: Fault) {
+        let left = AtomicU64::new(times);
+        self.hook(move |call| {
+            let hit = call.operation == operation && on_this(call, on);
+            let more = left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(u64::from(hit)));
+            (hit && more.is_ok()).then(|| fault.clone())
+        });
+    }
+
+    /// Decides about every request from now on.
+    pub fn hook(&self, hook: impl Fn(&CallInfo<'_>) -> Option<Fault> + Send + Sync + 'static) {
+        self.cloud.services().connector().set_fault_hook(Some(Arc::new(hook)));
+    }
+
+    /// The function dies when it is about to make such a request.
+    pub fn die_at(&self, operation: &'static str, on: &'static str) {
+        self.hook(move |call| {
+            assert!(!(call.operation == operation && on_this(call, on)), "the function dies here, by intent");
+            None
+        });
+    }
+
+    /// Ends all faults.
+    pub fn heal(&self) {
+        self.cloud.services().connector().set_fault_hook(None);
+        self.cloud.bus().fail_entries(None);
+    }
+
+    /// What was asked of AWS since the last time this was asked, by operation.
+    #[must_use]
+    pub fn requests(&self) -> BTreeMap<String, u64> {
+        let connector = self.cloud.services().connector();
+        let requests = connector.requests();
+        connector.reset_requests();
+        requests.into_iter().map(|((_, operation), count)| (operation, count)).collect()
+    }
+
+    /// Requests to and capacity units of the database since the last time this was asked, by operation.
+    #[must_use]
+    pub fn capacity(&self) -> BTreeMap<&'static str, Count> {
+        let dynamodb = self.cloud.services().dynamodb();
+        let counts = dynamodb.counts();
+        dynamodb.reset_counts();
+        counts
+    }
+
+    /// The bodies of what lies in the dead-letter queue.
+    #[must_use]
+    pub fn dead_letters(&self) -> Vec<Value> {
+        self.bodies(EVENTS_DEAD_LETTER_QUEUE)
+    }
+
+    /// The bodies of what lies in the queue, in flight or not.
+    #[must_use]
+    pub fn queued(&self) -> Vec<Value> {
+        self.bodies(EVENTS_QUEUE)
+    }
+
+    fn bodies(&self, queue: &str) -> Vec<Value> {
+        let messages = self.cloud.services().sqs().messages(queue).unwrap_or_default().into_iter();
+        messages.map(|message| serde_json::from_str(&message.body).unwrap_or(Value::String(message.body))).collect()
     }
 
     /// The types of the domain events of a call, in order.
@@ -123,6 +369,63 @@ impl World {
         let events = self.cloud.bus().events_since(0).into_iter();
         events.map(|event| serde_json::from_str(&event.detail).unwrap_or(Value::Null)).collect()
     }
+
+    /// Every item of a table, in no order, as it is stored.
+    ///
+    /// # Panics
+    /// If there is no such table.
+    pub async fn items(&self, table: &str) -> Vec<Item> {
+        let aws = sdk::tuned(&self.cloud.services().sdk_config());
+        let mut items = Vec::new();
+        let mut start = None;
+        loop {
+            let page = sdk::dynamodb(&aws).scan().table_name(table).set_exclusive_start_key(start).send().await;
+            let page = page.unwrap_or_else(|error| panic!("{error:?}"));
+            for item in page.items.unwrap_or_default() {
+                let item: serde_dynamo::Item = item.into();
+                items.push(item.into_inner().into_iter().collect());
+            }
+            start = page.last_evaluated_key;
+            if start.is_none() {
+                return items;
+            }
+        }
+    }
+
+    /// The item of a table under this key.
+    ///
+    /// # Panics
+    /// If there is none.
+    pub async fn item(&self, table: &str, key: &str) -> Item {
+        let name = if table == CALLS_TABLE { "call_id" } else { "event_id" };
+        let is_it = |item: &Item| item.get(name) == Some(&AttributeValue::S(key.to_owned()));
+        self.items(table).await.into_iter().find(is_it).unwrap_or_else(|| panic!("no {key} in {table}"))
+    }
+
+    /// Puts an item as it is.
+    ///
+    /// # Panics
+    /// If the database refuses it.
+    pub async fn put_item(&self, table: &str, item: Item) {
+        let aws = sdk::tuned(&self.cloud.services().sdk_config());
+        let item = serde_dynamo::Item::from(item.into_iter().collect::<std::collections::HashMap<_, _>>());
+        let put = sdk::dynamodb(&aws).put_item().table_name(table).set_item(Some(item.into())).send().await;
+        put.unwrap_or_else(|error| panic!("{error:?}"));
+    }
+
+    /// The log, as it was written.
+    #[must_use]
+    pub fn log_text(&self) -> String {
+        self.lines.text()
+    }
+
+    /// The lines of the log in which this was decided.
+    #[must_use]
+    pub fn logged(&self, action_taken: &str) -> Vec<Value> {
+        let lines = self.log_text();
+        let lines = lines.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        lines.filter(|line| line["action_taken"] == action_taken).collect()
+    }
 }
 
 impl Default for World {
@@ -133,12 +436,80 @@ impl Default for World {
 
 impl Drop for World {
     fn drop(&mut self) {
-        self.running.abort();
+        self.stop();
     }
+}
+
+/// All three providers, Retell in the middle of a rotation.
+#[must_use]
+pub fn all_providers() -> Value {
+    json!({
+        "retell": {"keys": [KEY, OLD_KEY]},
+        "twilio": {"keys": [KEY], "public_url": PUBLIC_URL},
+        "generic": {"keys": [KEY]},
+    })
 }
 
 /// A JSON string as text.
 #[must_use]
 pub fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
+}
+
+/// A realistic body by its name.
+///
+/// # Panics
+/// If there is none of that name.
+#[must_use]
+pub fn sample(name: &str) -> &'static str {
+    let found = samples().iter().find(|(known, _)| *known == name);
+    found.map_or_else(|| panic!("there is no sample {name}"), |(_, body)| body)
+}
+
+/// A generic event of a call, which says only what it says. `second` is when it happened, from the start of the test.
+#[must_use]
+pub fn generic(call_id: &str, event_id: &str, event_type: &str, second: u64) -> String {
+    let at = i64::try_from((START_S + second) * 1_000).unwrap_or(i64::MAX);
+    json!({
+        "event_id": event_id, "type": event_type, "call_id": call_id,
+        "occurred_at": Timestamp::from_millis(at).to_string(), "call": {"sid": format!("sid-{call_id}")},
+    })
+    .to_string()
+}
+
+/// The database is not there for any request.
+#[must_use]
+pub fn database_down(call: &CallInfo<'_>) -> Option<Fault> {
+    (call.service == Service::DynamoDb).then_some(Fault::NotSent)
+}
+
+/// True if the request is to this table or queue. Event buses have no names here.
+#[must_use]
+pub fn on_this(call: &CallInfo<'_>, name: &str) -> bool {
+    let body: Value = serde_json::from_slice(call.body).unwrap_or_default();
+    match call.service {
+        Service::DynamoDb => body["TableName"] == name,
+        Service::Sqs => text(&body["QueueUrl"]).ends_with(&format!("/{name}")),
+        Service::EventBridge => true,
+    }
+}
+
+#[derive(Clone, Debug, Default)]
+struct Lines(Arc<Mutex<Vec<u8>>>);
+
+impl Lines {
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&self.0.lock().unwrap_or_else(PoisonError::into_inner)).into_owned()
+    }
+}
+
+impl Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
 }
