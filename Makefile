@@ -27,7 +27,8 @@ help: ## this list
 	@awk -F ' ## ' '/^[a-z]+:.* ## / { sub(/:.*/, "", $$1); printf "  make %-9s %s\n", $$1, $$2 }' Makefile
 
 demo: need-rust ## play some hundred calls through the whole system on this machine, and check every result
-	@cargo run --locked -p switchhook-cli -- demo
+	@cargo build --locked --workspace --bin switchhook
+	@target/debug/switchhook demo
 
 test: test-rust test-deployed ## run every test: Rust, then the real template with the real functions on a local AWS endpoint
 	@echo "make test: all passed"
