@@ -1,0 +1,326 @@
+//! Plays the traffic against the local cloud in virtual time, and collects everything that can be seen of it from outside.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, UNIX_EPOCH};
+
+use bytes::Bytes;
+use http::{Method, Request, StatusCode};
+use serde_json::Value;
+use switchhook_domain::{Provider, Timestamp};
+use switchhook_local::dynamodb::Count;
+use switchhook_local::queue::Depth;
+use switchhook_local::{Cloud, CloudOptions, EVENTS_DEAD_LETTER_QUEUE, EVENTS_QUEUE, LocalError, RELAY_FAILURES_QUEUE};
+use switchhook_providers::{ConfigError, Key, KeyError, Providers, sign};
+use tokio::time::{Instant, sleep_until};
+use tracing::{Event, Subscriber};
+use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
+
+use super::script::{Millis, START, Vendor};
+use super::traffic::{Delivered, Delivery, Forgery, PATIENCE, TICK, Traffic};
+use crate::paths::encoded;
+
+const PUBLIC_URL: &str = "https://hooks.example.com";
+const WRONG_KEY: &str = "a key that nobody configured";
+
+/// What was answered to one delivery.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Answer {
+    pub(crate) code: u16,
+    /// `accepted`, `already_processed`, …; of a refusal its error.
+    pub(crate) status: String,
+    pub(crate) event_id: Option<String>,
+}
+
+/// What the system shows of one call.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Shown {
+    /// None: there is no such call.
+    pub(crate) call: Option<Value>,
+    pub(crate) timeline: Vec<Value>,
+    /// Its domain events in the order of publication, each once.
+    pub(crate) announced: Vec<Value>,
+    /// When each of them was published, by our clock.
+    pub(crate) published_at: Vec<Millis>,
+}
+
+/// Everything that was seen.
+#[derive(Debug, Default)]
+pub(crate) struct Played {
+    /// One for each delivery.
+    pub(crate) answers: Vec<Answer>,
+    /// One for each script.
+    pub(crate) calls: Vec<Shown>,
+    /// What `GET /events/{id}/status` tells of the claims of other providers.
+    pub(crate) claims: Vec<Value>,
+    /// Domain events of calls that nobody made.
+    pub(crate) strangers: Vec<Value>,
+    /// Ids of domain events that were published with two contents.
+    pub(crate) two_faced: Vec<String>,
+    /// Refused requests by the cause that the log names.
+    pub(crate) causes: BTreeMap<String, u64>,
+    /// Lines of the log that tell of a failure.
+    pub(crate) failures: Vec<String>,
+    pub(crate) waiting: Depth,
+    pub(crate) dead_letters: Depth,
+    pub(crate) relay_failures: Depth,
+    /// Up to the last delivery and what came of it; the questions asked afterwards are not in it.
+    pub(crate) database: BTreeMap<&'static str, Count>,
+    pub(crate) took: Duration,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum PlayError {
+    #[error("the demo's own keys were refused")]
+    Keys(#[source] KeyError),
+    #[error("the demo's own provider configuration was refused")]
+    Providers(#[source] ConfigError),
+    #[error("the local cloud did not open")]
+    Open(#[source] LocalError),
+    #[error("{0} is no vendor that can sign")]
+    Vendor(&'static str),
+    #[error("a request could not be made")]
+    Request(#[source] http::Error),
+    #[error("the local cloud stopped")]
+    Stopped,
+    #[error("the demo's runtime did not start")]
+    Runtime(#[source] std::io::Error),
+}
+
+/// Plays all of it, on this thread. `progress` is told of every delivery, with the time by our clock.
+pub(crate) fn play(traffic: &Traffic, seed: u64, progress: impl Fn(Millis)) -> Result<Played, PlayError> {
+    let log = Log::default();
+    let subscriber = tracing_subscriber::registry().with(LevelFilter::INFO).with(log.clone());
+    let _guard = tracing::subscriber::set_default(subscriber);
+    switchhook_local::clock::seed(seed);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .map_err(PlayError::Runtime)?;
+    let started = std::time::Instant::now();
+    let mut played = runtime.block_on(run(traffic, progress))?;
+    played.took = started.elapsed();
+    let mut log = log.0.lock().unwrap_or_else(PoisonError::into_inner);
+    played.causes = std::mem::take(&mut log.causes);
+    played.failures = std::mem::take(&mut log.failures);
+    Ok(played)
+}
+
+async fn run(traffic: &Traffic, progress: impl Fn(Millis)) -> Result<Played, PlayError> {
+    let keys = Keys::new()?;
+    let start = UNIX_EPOCH + Duration::from_millis(START.unsigned_abs());
+    let cloud = Cloud::open(CloudOptions {
+        providers: keys.providers()?,
+        patience: Duration::from_millis(PATIENCE.unsigned_abs()),
+        tick: Duration::from_millis(TICK.unsigned_abs()),
+        data_dir: None,
+        start,
+    })
+    .map_err(PlayError::Open)?;
+    let running = tokio::spawn({
+        let cloud = cloud.clone();
+        async move { cloud.run().await }
+    });
+    let began = Instant::now();
+    let instant_of = |at: Millis| began + Duration::from_millis((at - START).unsigned_abs());
+
+    let mut announced = Announced::default();
+    let mut requests = Vec::with_capacity(traffic.deliveries.len());
+    for delivery in &traffic.deliveries {
+        sleep_until(instant_of(delivery.at)).await;
+        progress(delivery.at);
+        announced.hear(&cloud);
+        let request = keys.request(delivery)?;
+        let cloud = cloud.clone();
+        requests.push(tokio::spawn(async move { answer_of(cloud.request(request).await) }));
+    }
+    // Nothing more can come of it when the patience with the last word is over, found by a run, and folded.
+    let last = traffic.deliveries.iter().map(|delivery| delivery.at).max().unwrap_or(START);
+    sleep_until(instant_of(last + PATIENCE + 3 * TICK)).await;
+
+    let mut played = Played::default();
+    for request in requests {
+        played.answers.push(request.await.map_err(|_| PlayError::Stopped)?);
+    }
+    played.database = cloud.services().dynamodb().counts();
+    let depth = |queue| cloud.services().sqs().depth(queue).map_err(|_| PlayError::Stopped);
+    played.waiting = depth(EVENTS_QUEUE)?;
+    played.dead_letters = depth(EVENTS_DEAD_LETTER_QUEUE)?;
+    played.relay_failures = depth(RELAY_FAILURES_QUEUE)?;
+    if running.is_finished() {
+        return Err(PlayError::Stopped);
+    }
+    announced.hear(&cloud);
+
+    for script in &traffic.scripts {
+        let path = format!("/calls/{}", encoded(&script.call_id));
+        let call = ask(&cloud, &path).await?;
+        let timeline = ask(&cloud, &format!("{path}/events")).await?;
+        let events = timeline.as_ref().and_then(|timeline| timeline.get("events")).and_then(Value::as_array);
+        let (published_at, announced) = announced.by_call.remove(&script.call_id).unwrap_or_default();
+        played.calls.push(Shown { call, timeline: events.cloned().unwrap_or_default(), announced, published_at });
+    }
+    played.strangers = announced.by_call.into_values().flat_map(|(_, events)| events).collect();
+    played.two_faced = announced.two_faced;
+    for (delivery, answer) in traffic.deliveries.iter().zip(&played.answers) {
+        if let (Delivered::Claimed, Some(event_id)) = (delivery.how, &answer.event_id) {
+            let status = ask(&cloud, &format!("/events/{}/status", encoded(event_id))).await?;
+            played.claims.push(status.unwrap_or_default());
+        }
+    }
+    running.abort();
+    Ok(played)
+}
+
+/// Domain events by call, each once.
+#[derive(Default)]
+struct Announced {
+    heard: u64,
+    by_id: BTreeMap<String, Value>,
+    by_call: BTreeMap<String, (Vec<Millis>, Vec<Value>)>,
+    two_faced: Vec<String>,
+}
+
+impl Announced {
+    /// Takes what was published since. Often, because the bus does not keep everything.
+    fn hear(&mut self, cloud: &Cloud) {
+        for event in cloud.bus().events_since(self.heard) {
+            self.heard = event.index + 1;
+            self.take(&event.detail, event.received_at_ms.cast_signed());
+        }
+    }
+
+    fn take(&mut self, detail: &str, at: Millis) {
+        let event: Value = serde_json::from_str(detail).unwrap_or_default();
+        let text = |name: &str| event.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let (id, call_id) = (text("id"), text("call_id"));
+        match self.by_id.get(&id) {
+            Some(before) if *before == event => {}
+            Some(_) => self.two_faced.push(id),
+            None => {
+                self.by_id.insert(id, event.clone());
+                let (published_at, events) = self.by_call.entry(call_id).or_default();
+                published_at.push(at);
+                events.push(event);
+            }
+        }
+    }
+}
+
+async fn ask(cloud: &Cloud, path: &str) -> Result<Option<Value>, PlayError> {
+    let request = Request::builder().uri(path).body(Bytes::new()).map_err(PlayError::Request)?;
+    let response = cloud.request(request).await;
+    let found = response.status() == StatusCode::OK;
+    Ok(found.then(|| serde_json::from_slice(response.body()).unwrap_or_default()))
+}
+
+fn answer_of(response: http::Response<Bytes>) -> Answer {
+    let body: Value = serde_json::from_slice(response.body()).unwrap_or_default();
+    let text = |name: &str| body.get(name).and_then(Value::as_str).map(str::to_owned);
+    Answer {
+        code: response.status().as_u16(),
+        status: text("status").or_else(|| text("error")).unwrap_or_default(),
+        event_id: text("event_id"),
+    }
+}
+
+/// The vendors' keys: a new one, and an old one that is still good. The same in every run, and good for nothing else.
+struct Keys {
+    wrong: Key,
+    of: BTreeMap<&'static str, [(Key, String); 2]>,
+}
+
+impl Keys {
+    fn new() -> Result<Self, PlayError> {
+        let key = |text: &str| Key::new(text).map_err(PlayError::Keys);
+        let mut of = BTreeMap::new();
+        for vendor in [Vendor::Retell, Vendor::Twilio, Vendor::Generic] {
+            let (new, old) = (format!("demo-{}-new", vendor.name()), format!("demo-{}-old", vendor.name()));
+            of.insert(vendor.name(), [(key(&new)?, new), (key(&old)?, old)]);
+        }
+        Ok(Self { wrong: key(WRONG_KEY)?, of })
+    }
+
+    fn providers(&self) -> Result<Providers, PlayError> {
+        let mut document = serde_json::Map::new();
+        for (vendor, keys) in &self.of {
+            let texts: Vec<&str> = keys.iter().map(|(_, text)| text.as_str()).collect();
+            document.insert((*vendor).to_owned(), serde_json::json!({"keys": texts, "public_url": PUBLIC_URL}));
+        }
+        Providers::from_json(&Value::Object(document).to_string()).map_err(PlayError::Providers)
+    }
+
+    fn request(&self, delivery: &Delivery) -> Result<Request<Bytes>, PlayError> {
+        let vendor = delivery.vendor.name();
+        let provider: Provider = vendor.parse().map_err(|_| PlayError::Vendor(vendor))?;
+        let [new, old] = self.of.get(vendor).ok_or(PlayError::Vendor(vendor))?;
+        let key = match (delivery.how, delivery.old_key) {
+            (Delivered::Forged(Forgery::WrongKey), _) => &self.wrong,
+            (_, true) => &old.0,
+            (_, false) => &new.0,
+        };
+        let query = if delivery.query.is_empty() { String::new() } else { format!("?{}", delivery.query) };
+        let url = format!("{PUBLIC_URL}/webhooks/{vendor}{query}");
+        let signed = sign(provider, key, &url, &delivery.body, Timestamp::from_millis(delivery.signed_at));
+        let path = signed.url.strip_prefix(PUBLIC_URL).unwrap_or(&signed.url);
+        let mut request = Request::builder().method(Method::POST).uri(path).header("content-type", signed.content_type);
+        if delivery.how != Delivered::Forged(Forgery::NoSignature) {
+            for (name, value) in &signed.headers {
+                request = request.header(*name, value);
+            }
+        }
+        let mut body = delivery.body.clone();
+        if let Some(bit) = delivery.flipped_bit
+            && let Some(byte) = body.get_mut(bit / 8)
+        {
+            *byte ^= 1 << (bit % 8);
+        }
+        request.body(Bytes::from(body)).map_err(PlayError::Request)
+    }
+}
+
+/// What the functions log of refusals and failures.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Lines>>);
+
+#[derive(Default)]
+struct Lines {
+    causes: BTreeMap<String, u64>,
+    failures: Vec<String>,
+}
+
+impl<S: Subscriber> Layer<S> for Log {
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        let mut line = Line(None);
+        event.record(&mut line);
+        let failed = *event.metadata().level() == tracing::Level::ERROR;
+        let Some(line) = line.0 else { return };
+        let rejected = line.contains("\"action_taken\":\"rejected\"");
+        if !failed && !rejected {
+            return;
+        }
+        let fields: Value = serde_json::from_str(&line).unwrap_or_default();
+        let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if rejected {
+            let cause = fields.get("cause").and_then(Value::as_str).unwrap_or("unnamed");
+            *lines.causes.entry(cause.to_owned()).or_default() += 1;
+        }
+        if failed {
+            lines.failures.push(line);
+        }
+    }
+}
+
+struct Line(Option<String>);
+
+impl tracing::field::Visit for Line {
+    fn record_str(&mut self, field: &tracing::field::Field, value: &str) {
+        if field.name() == "line" {
+            self.0 = Some(value.to_owned());
+        }
+    }
+
+    fn record_debug(&mut self, _: &tracing::field::Field, _: &dyn std::fmt::Debug) {}
+}

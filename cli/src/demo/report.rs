@@ -1,0 +1,320 @@
+//! What the demo tells of itself: figures for people and programs, and three calls in full.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+use serde::Serialize;
+use serde_json::Value;
+
+use super::oracle::Finding;
+use super::play::{Played, Shown};
+use super::script::{Millis, SECOND, Script};
+use super::traffic::{Delivered, Delivery, Traffic, Troubles};
+
+/// With fewer calls some trouble may be missing by chance.
+const CALLS_WITH_EVERY_TROUBLE: usize = 200;
+/// Findings that are printed.
+const FINDINGS_SHOWN: usize = 20;
+
+/// The figures. The same seed gives the same.
+#[derive(Debug, Serialize)]
+pub(crate) struct Summary {
+    seed: u64,
+    calls: usize,
+    deliveries: usize,
+    accepted: u64,
+    duplicates: u64,
+    rejected: u64,
+    /// Authentic, and of a type that is not folded.
+    recorded: u64,
+    /// Authentic, and unreadable.
+    quarantined: u64,
+    applied: u64,
+    stale: u64,
+    parked: u64,
+    refused: u64,
+    /// Calls of which nobody told the ending.
+    inconclusive: u64,
+    /// Silences that the reconciler found out.
+    deadlines: u64,
+    domain_events: usize,
+    /// Calls that are not as they must be, and what else is wrong.
+    wrong: usize,
+    rejected_by_cause: BTreeMap<String, u64>,
+    lifecycles: BTreeMap<String, u64>,
+    outcomes: BTreeMap<String, u64>,
+    appointments: BTreeMap<String, u64>,
+    jobs: BTreeMap<String, u64>,
+    troubles: Troubles,
+    /// What an accepted event cost at the database: its share of everything, duplicates and schedules included.
+    database_per_accepted: PerAccepted,
+    findings: Vec<String>,
+    missing_troubles: Vec<&'static str>,
+}
+
+#[derive(Debug, Serialize)]
+struct PerAccepted {
+    requests: f64,
+    read_units: f64,
+    write_units: f64,
+    index_write_units: f64,
+}
+
+impl Summary {
+    pub(crate) fn new(seed: u64, traffic: &Traffic, played: &Played, findings: &[Finding]) -> Self {
+        let answered = |status: &str| played.answers.iter().filter(|answer| answer.status == status).count() as u64;
+        let shown = |pointer: &str| {
+            let mut counts = BTreeMap::new();
+            for call in played.calls.iter().filter_map(|shown| shown.call.as_ref()) {
+                let state = call.pointer(pointer).and_then(Value::as_str).unwrap_or("unknown");
+                *counts.entry(state.to_owned()).or_default() += 1;
+            }
+            counts
+        };
+        let mut dispositions: BTreeMap<String, u64> = BTreeMap::new();
+        let mut deadlines = 0;
+        for shown in &played.calls {
+            for (event_id, disposition) in dispositions_of(&shown.timeline) {
+                if event_id.starts_with("switchhook:") {
+                    deadlines += 1;
+                } else {
+                    *dispositions.entry(disposition).or_default() += 1;
+                }
+            }
+        }
+        for claim in &played.claims {
+            *dispositions.entry(text(claim, "disposition").to_owned()).or_default() += 1;
+        }
+        let disposed = |name: &str| dispositions.get(name).copied().unwrap_or_default();
+        let lifecycles: BTreeMap<String, u64> = shown("/lifecycle");
+        let accepted = answered("accepted");
+        let mut wrong: Vec<usize> = findings.iter().filter_map(|finding| finding.call).collect();
+        wrong.dedup();
+        let missing_troubles = if traffic.scripts.len() >= CALLS_WITH_EVERY_TROUBLE {
+            traffic.troubles.all().into_iter().filter(|(_, count)| *count == 0).map(|(name, _)| name).collect()
+        } else {
+            Vec::new()
+        };
+        Self {
+            seed,
+            calls: traffic.scripts.len(),
+            deliveries: traffic.deliveries.len(),
+            accepted,
+            duplicates: answered("already_processed"),
+            rejected: played.answers.iter().filter(|answer| (400..500).contains(&answer.code)).count() as u64,
+            recorded: answered("recorded"),
+            quarantined: answered("quarantined"),
+            applied: disposed("applied"),
+            stale: disposed("stale"),
+            parked: disposed("parked"),
+            refused: disposed("refused"),
+            inconclusive: lifecycles.get("inconclusive").copied().unwrap_or_default(),
+            deadlines,
+            domain_events: played.calls.iter().map(|shown| shown.announced.len()).sum(),
+            wrong: wrong.len() + findings.iter().filter(|finding| finding.call.is_none()).count(),
+            rejected_by_cause: played.causes.clone(),
+            lifecycles,
+            outcomes: shown("/outcome"),
+            appointments: shown("/appointment_status"),
+            jobs: shown("/job/state"),
+            troubles: traffic.troubles,
+            database_per_accepted: PerAccepted::of(played, accepted),
+            findings: findings.iter().take(FINDINGS_SHOWN).map(|finding| sentence(traffic, finding)).collect(),
+            missing_troubles,
+        }
+    }
+
+    /// True if nothing is wrong, and nothing that had to be tried was left out.
+    pub(crate) fn is_right(&self) -> bool {
+        self.wrong == 0 && self.missing_troubles.is_empty()
+    }
+
+    pub(crate) fn print_json(&self, out: &mut impl Write) -> io::Result<()> {
+        writeln!(out, "{}", serde_json::to_string_pretty(self)?)
+    }
+
+    /// For people.
+    pub(crate) fn print(&self, played: &Played, out: &mut impl Write) -> io::Result<()> {
+        let Self { seed, calls, deliveries, .. } = self;
+        writeln!(out, "{calls} calls, {deliveries} deliveries, seed {seed}\n")?;
+        let list = |counts: &BTreeMap<String, u64>| {
+            let mut counts: Vec<(&String, &u64)> = counts.iter().collect();
+            counts.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
+            counts.iter().map(|(name, count)| format!("{name} {count}")).collect::<Vec<_>>().join(", ")
+        };
+        writeln!(out, "calls by state       {}", list(&self.lifecycles))?;
+        writeln!(out, "calls by outcome     {}", list(&self.outcomes))?;
+        writeln!(out, "appointments         {}", list(&self.appointments))?;
+        writeln!(out, "jobs                 {}", list(&self.jobs))?;
+        writeln!(
+            out,
+            "webhooks             accepted {}, duplicates {}, recorded {}, quarantined {}, refused {}",
+            self.accepted, self.duplicates, self.recorded, self.quarantined, self.rejected,
+        )?;
+        writeln!(out, "refused webhooks     {}", list(&self.rejected_by_cause))?;
+        writeln!(
+            out,
+            "dispositions         applied {}, stale {}, parked {}, refused {}",
+            self.applied, self.stale, self.parked, self.refused,
+        )?;
+        writeln!(out, "deadlines passed     {}", self.deadlines)?;
+        writeln!(out, "domain events        {}, each announced once under its id", self.domain_events)?;
+        let PerAccepted { requests, read_units, write_units, index_write_units } = &self.database_per_accepted;
+        writeln!(
+            out,
+            "per accepted event   {requests} requests to the database, {read_units} read units, \
+             {write_units} + {index_write_units} (indexes) write units",
+        )?;
+        writeln!(out, "\ntroubles made")?;
+        for (name, count) in self.troubles.all() {
+            writeln!(out, "  {count:>6}  {name}")?;
+        }
+        writeln!(out, "\nwall time            {:.1} s", played.took.as_secs_f64())?;
+        writeln!(out, "wrong states: {}", self.wrong)?;
+        for finding in &self.findings {
+            writeln!(out, "  {finding}")?;
+        }
+        for name in &self.missing_troubles {
+            writeln!(out, "  this trouble was never made: {name}")?;
+        }
+        Ok(())
+    }
+}
+
+impl PerAccepted {
+    fn of(played: &Played, accepted: u64) -> Self {
+        let mut all = switchhook_local::dynamodb::Count::default();
+        for count in played.database.values() {
+            all.requests += count.requests;
+            all.read_units += count.read_units;
+            all.write_units += count.write_units;
+            all.index_write_units += count.index_write_units;
+        }
+        let share = |total: f64| (total / accepted.max(1) as f64 * 100.0).round() / 100.0;
+        Self {
+            requests: share(all.requests as f64),
+            read_units: share(all.read_units),
+            write_units: share(all.write_units),
+            index_write_units: share(all.index_write_units),
+        }
+    }
+}
+
+/// What became of each event of a timeline: what it says itself comes before what it implies.
+fn dispositions_of(timeline: &[Value]) -> BTreeMap<String, String> {
+    let mut own: BTreeMap<String, (bool, String)> = BTreeMap::new();
+    for entry in timeline {
+        let implied = entry.get("implied").and_then(Value::as_bool).unwrap_or_default();
+        let id = text(entry, "event_id");
+        let suffix = format!("~{}", text(entry, "kind"));
+        let event_id = if implied { id.strip_suffix(&suffix).unwrap_or(id) } else { id };
+        let disposition = (implied, text(entry, "disposition").to_owned());
+        let known = own.entry(event_id.to_owned()).or_insert_with(|| disposition.clone());
+        if known.0 && !implied {
+            *known = disposition;
+        }
+    }
+    own.into_iter().map(|(id, (_, disposition))| (id, disposition)).collect()
+}
+
+fn sentence(traffic: &Traffic, finding: &Finding) -> String {
+    match finding.call.and_then(|call| traffic.scripts.get(call)) {
+        Some(script) => format!("{}: {}", script.call_id, finding.what),
+        None => finding.what.clone(),
+    }
+}
+
+/// Three calls in full: one whose reports came out of order, one that lost some, one that was lied about.
+pub(crate) fn print_timelines(traffic: &Traffic, played: &Played, out: &mut impl Write) -> io::Result<()> {
+    let of_call = |call: usize| traffic.deliveries.iter().filter(move |delivery| delivery.call == call);
+    let once = |call: usize| of_call(call).filter(|delivery| delivery.how == Delivered::Once);
+    let reordered = |call: usize| once(call).filter_map(|delivery| delivery.report).is_sorted();
+    let lost = |call: usize, script: &Script| script.reports.len() > once(call).count();
+    let forged = |call: usize| of_call(call).any(|delivery| matches!(delivery.how, Delivered::Forged(_)));
+    type Wanted<'a> = (&'a str, Box<dyn Fn(usize, &Script) -> bool + 'a>);
+    let wanted: [Wanted<'_>; 3] = [
+        ("Reports out of order", Box::new(|call, script| !reordered(call) && !lost(call, script) && !forged(call))),
+        ("Reports that never came", Box::new(|call, script| lost(call, script) && reordered(call))),
+        ("Reports that nobody should believe", Box::new(|call, script| forged(call) && !lost(call, script))),
+    ];
+    for (title, fits) in &wanted {
+        let calls = || traffic.scripts.iter().enumerate().filter(|(call, script)| fits(*call, script));
+        let telling = calls().find(|(_, script)| script.reports.len() > 2).or_else(|| calls().next());
+        if let Some((call, script)) = telling
+            && let Some(shown) = played.calls.get(call)
+        {
+            print_timeline(title, script, shown, &lines(traffic, played, call), out)?;
+        }
+    }
+    Ok(())
+}
+
+fn print_timeline(
+    title: &str,
+    script: &Script,
+    shown: &Shown,
+    lines: &[(Millis, String)],
+    out: &mut impl Write,
+) -> io::Result<()> {
+    let truth: Vec<&str> = script.attempts.iter().map(|attempt| attempt.story.plot.name()).collect();
+    writeln!(out, "\n{title}: {}", script.call_id)?;
+    writeln!(out, "  what truly happened: {}", truth.join("; then "))?;
+    for (at, line) in lines {
+        writeln!(out, "  {}  {line}", clock(*at))?;
+    }
+    let state = |pointer: &str| shown.call.as_ref().and_then(|call| call.pointer(pointer)?.as_str()).unwrap_or("-");
+    writeln!(
+        out,
+        "  what is shown: {}, outcome {}, appointment {}, job {}",
+        state("/lifecycle"),
+        state("/outcome"),
+        state("/appointment_status"),
+        state("/job/state"),
+    )
+}
+
+/// What came and what was announced, in the order of time.
+fn lines(traffic: &Traffic, played: &Played, call: usize) -> Vec<(Millis, String)> {
+    let mut lines: Vec<(Millis, String)> = Vec::new();
+    let (Some(script), Some(shown)) = (traffic.scripts.get(call), played.calls.get(call)) else { return lines };
+    let of_call = || traffic.deliveries.iter().zip(&played.answers).filter(|(delivery, _)| delivery.call == call);
+    for (index, report) in script.reports.iter().enumerate() {
+        if !of_call().any(|(delivery, _)| delivery.report == Some(index)) {
+            lines.push((report.emitted_at, format!("✗ {:<22} lost on its way", report.name)));
+        }
+    }
+    for (delivery, answer) in of_call() {
+        let line = format!("→ {:<22} {}{}", delivery.name, remark(script, delivery), answer.status);
+        lines.push((delivery.at, line));
+    }
+    for (at, event) in shown.published_at.iter().zip(&shown.announced) {
+        let corrects = event.get("corrects").and_then(Value::as_str);
+        let corrects =
+            corrects.and_then(|id| id.rsplit_once('/')).map(|(_, sequence)| format!(", corrects #{sequence}"));
+        let sequence = event.get("sequence").and_then(Value::as_u64).unwrap_or_default();
+        lines.push((*at, format!("    #{sequence} {}{}", text(event, "type"), corrects.unwrap_or_default())));
+    }
+    lines.sort_by_key(|(at, _)| *at);
+    lines
+}
+
+fn remark(script: &Script, delivery: &Delivery) -> String {
+    let made_at = delivery.report.and_then(|report| script.reports.get(report)).map(|report| report.emitted_at);
+    let late = made_at.map_or(0, |made_at| (delivery.at - made_at) / SECOND);
+    match delivery.how {
+        Delivered::Once if late > 0 => format!("{late} s late: "),
+        Delivered::Once => String::new(),
+        Delivered::Again | Delivered::Reworded => "again: ".to_owned(),
+        Delivered::Claimed => "claimed by another provider: ".to_owned(),
+        Delivered::Unreadable => "unreadable: ".to_owned(),
+        Delivered::Forged(forgery) => format!("forged, {}: ", forgery.name()),
+    }
+}
+
+fn clock(at: Millis) -> String {
+    jiff::Timestamp::from_millisecond(at).map(|time| time.strftime("%H:%M:%S%.3f").to_string()).unwrap_or_default()
+}
+
+fn text<'a>(value: &'a Value, name: &str) -> &'a str {
+    value.get(name).and_then(Value::as_str).unwrap_or_default()
+}

@@ -1,0 +1,22 @@
+//! Ids in the paths of URLs.
+
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+
+/// What an id may hold unencoded.
+const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b':');
+
+/// An id as a segment of a path.
+pub(crate) fn encoded(id: &str) -> String {
+    utf8_percent_encode(id, PLAIN).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slashes_and_spaces_do_not_end_a_segment() {
+        assert_eq!(encoded("appointment:a/b c?"), "appointment:a%2Fb%20c%3F");
+        assert_eq!(encoded("retell:call_1"), "retell:call_1");
+    }
+}
