@@ -71,8 +71,11 @@ impl Api {
                 StatusCode::NOT_FOUND,
                 json!({
                     "error": "not_found",
-                    "message": "there is GET /calls/{call_id}, /calls/{call_id}/events and /events/{event_id}/status; \
-                        an id with other characters than letters, digits and -._~: must be percent-encoded",
+                    "message": if route.is_some() {
+                        "nothing is known under this id; one with characters that a path cannot hold must be percent-encoded"
+                    } else {
+                        "there is GET /calls/{call_id}, /calls/{call_id}/events and /events/{event_id}/status"
+                    },
                 }),
             ),
             Err(_) => (
