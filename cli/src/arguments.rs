@@ -8,9 +8,22 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::demo::Demo;
+use crate::dev::Dev;
+use crate::send::Send;
+use crate::show::Show;
 
+const EXAMPLES: &str = "\
+Examples:
+  switchhook demo                 see the whole system at work, in seconds
+  switchhook dev                  run it, and send it webhooks
+  switchhook send --provider retell --key KEY --sample retell/call_ended --to http://127.0.0.1:8787
+  switchhook show appointment:appt_201 --to http://127.0.0.1:8787
+
+Exit status: 0 if all is as it should be, 1 if it is not, 2 if it could not be tried.";
+
+/// Switchhook on your own machine: webhooks of telephony providers, and one correct state per call
 #[derive(Debug, Parser)]
-#[command(name = "switchhook", version, about)]
+#[command(name = "switchhook", version, after_help = EXAMPLES)]
 struct Switchhook {
     #[command(subcommand)]
     verb: Verb,
@@ -18,11 +31,17 @@ struct Switchhook {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Play calls with known endings through the whole system, and check every result
+    /// Run the whole stack on this machine
+    Dev(Dev),
+    /// Play calls with known endings through the whole stack, badly delivered, and check every result
     Demo(Demo),
+    /// Sign one webhook and post it
+    Send(Send),
+    /// Show the state and the timeline of a call
+    Show(Show),
 }
 
-/// Exit status: everything is as it should be.
+/// Everything is as it should be.
 const RIGHT: u8 = 0;
 /// Something is not as it should be.
 const WRONG: u8 = 1;
@@ -36,16 +55,23 @@ pub(crate) fn run(
 ) -> ExitCode {
     let switchhook = match Switchhook::try_parse_from(arguments) {
         Ok(switchhook) => switchhook,
-        Err(error) => error.exit(),
+        Err(error) => {
+            let text = error.render();
+            // There is nowhere left to say that it could not be said.
+            drop(if error.use_stderr() { write!(errors, "{text}") } else { write!(out, "{text}") });
+            return ExitCode::from(if error.use_stderr() { NOT_TRIED } else { RIGHT });
+        }
     };
     let done: Result<bool, Box<dyn Error>> = match switchhook.verb {
+        Verb::Dev(dev) => dev.run(out, errors).map_err(Into::into),
         Verb::Demo(demo) => demo.run(out).map_err(Into::into),
+        Verb::Send(send) => send.run(out).map_err(Into::into),
+        Verb::Show(show) => show.run(out, errors).map_err(Into::into),
     };
     ExitCode::from(match done {
         Ok(true) => RIGHT,
         Ok(false) => WRONG,
         Err(error) => {
-            // There is nowhere left to say that it could not be said.
             drop(writeln!(errors, "switchhook: {}", chain(error.as_ref())));
             NOT_TRIED
         }

@@ -1,11 +1,16 @@
 //! `switchhook`: Switchhook on one's own machine.
 
 mod arguments;
+mod client;
 mod demo;
+mod dev;
+mod duration;
 mod paths;
+mod send;
+mod show;
 
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    arguments::run(std::env::args_os(), &mut std::io::stdout().lock(), &mut std::io::stderr().lock())
+    arguments::run(std::env::args_os(), &mut std::io::stdout(), &mut std::io::stderr())
 }

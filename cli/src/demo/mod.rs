@@ -20,7 +20,19 @@ use traffic::Traffic;
 /// What one run can hold in memory.
 const CALLS_MAX: u64 = 100_000;
 
+const EXAMPLES: &str = "\
+Examples:
+  switchhook demo
+  switchhook demo --calls 2000 --seed 42
+  switchhook demo --json
+
+The calls are of Retell, Twilio and a generic sender. Their webhooks are repeated, delayed, lost, reordered and forged; the
+stack runs on a clock of its own, so that hours pass in seconds. Every call is then compared with how it truly went.
+
+Exit status: 0 if nothing is wrong, 1 if something is, 2 if it could not be played.";
+
 #[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct Demo {
     /// How many calls to play
     #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u64).range(1..=CALLS_MAX))]

@@ -8,6 +8,8 @@
 mod announced;
 mod choices;
 mod known;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeSet;
 

@@ -133,7 +133,7 @@ pub(crate) struct Script {
     pub(crate) attempts: Vec<Attempt>,
     pub(crate) reports: Vec<Report>,
     /// What decided how the reports look.
-    seed: u64,
+    pub(crate) seed: u64,
 }
 
 impl Script {

@@ -1,0 +1,90 @@
+//! One HTTP request at a time, to a stack here or in the cloud.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{Request, Uri};
+use ureq::Agent;
+use ureq::tls::{Certificate, RootCerts, TlsConfig};
+
+/// A stack answers in milliseconds; a slow network takes longer.
+const TIMEOUT: Duration = Duration::from_secs(30);
+/// Of an answer. The timeline of a full call has about 300 KB.
+const ANSWER_BYTES_MAX: u64 = 8 * 1024 * 1024;
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ClientError {
+    #[error("{0:?} is no URL of a stack: it must look like http://127.0.0.1:8787 or https://example.com")]
+    BadUrl(String),
+    #[error("a request to {url} cannot be made")]
+    Request {
+        url: String,
+        #[source]
+        source: http::Error,
+    },
+    #[error("no answer from {url}: is the stack running, and is the address right?")]
+    Send {
+        url: String,
+        #[source]
+        source: Box<ureq::Error>,
+    },
+}
+
+/// What was answered.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) code: u16,
+    pub(crate) body: String,
+}
+
+/// The base URL of a stack, without a slash at the end.
+pub(crate) fn base_url(text: &str) -> Result<Uri, ClientError> {
+    let bad = || ClientError::BadUrl(text.to_owned());
+    let uri: Uri = text.trim_end_matches('/').parse().map_err(|_| bad())?;
+    let is_web = uri.scheme_str().is_some_and(|scheme| scheme == "http" || scheme == "https");
+    if is_web && uri.host().is_some_and(|host| !host.is_empty()) { Ok(uri) } else { Err(bad()) }
+}
+
+/// Sends the request and waits for the answer, whatever its status.
+pub(crate) fn send(request: Request<Vec<u8>>) -> Result<Answer, ClientError> {
+    let url = request.uri().to_string();
+    let failed = |source| ClientError::Send { url: url.clone(), source: Box::new(source) };
+    let agent = agent_for(request.uri());
+    let mut response = agent.run(request).map_err(failed)?;
+    let code = response.status().as_u16();
+    let body = response.body_mut().with_config().limit(ANSWER_BYTES_MAX).lossy_utf8(true).read_to_string();
+    Ok(Answer { code, body: body.map_err(failed)? })
+}
+
+fn agent_for(uri: &Uri) -> Agent {
+    let mut config = Agent::config_builder().timeout_global(Some(TIMEOUT)).http_status_as_error(false).max_redirects(0);
+    if uri.scheme_str() == Some("https") {
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let found = rustls_native_certs::load_native_certs().certs;
+        let roots: Vec<Certificate<'static>> =
+            found.iter().map(|certificate| Certificate::from_der(certificate).to_owned()).collect();
+        let tls = TlsConfig::builder()
+            .root_certs(RootCerts::Specific(Arc::new(roots)))
+            .unversioned_rustls_crypto_provider(provider);
+        config = config.tls_config(tls.build());
+    }
+    // What listens on this machine is not reached by way of another.
+    if matches!(uri.host(), Some("localhost" | "127.0.0.1" | "[::1]")) {
+        config = config.proxy(None);
+    }
+    config.build().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_web_addresses_are_taken() {
+        assert_eq!(base_url("http://127.0.0.1:8787/").unwrap().to_string(), "http://127.0.0.1:8787/");
+        assert!(base_url("https://example.com/prod").is_ok());
+        for bad in ["", "127.0.0.1:8787", "ftp://example.com", "http://", "/calls", "http://a b"] {
+            assert!(base_url(bad).is_err(), "{bad}");
+        }
+    }
+}

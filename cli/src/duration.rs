@@ -1,0 +1,41 @@
+//! Durations as people write them: `15m`, `1h 30m`, `PT15M`.
+
+use std::time::Duration;
+
+use jiff::SignedDuration;
+
+/// Longer than anybody can wait for a call.
+const LONGEST: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+/// Below this a reconciler would do nothing else.
+const SHORTEST: Duration = Duration::from_millis(100);
+
+pub(crate) fn parse(text: &str) -> Result<Duration, String> {
+    let parsed: SignedDuration = text.parse().map_err(|_| "not a time such as 15m, 90s or 1h 30m".to_owned())?;
+    let duration = Duration::try_from(parsed).map_err(|_| "a time cannot be negative".to_owned())?;
+    if (SHORTEST..=LONGEST).contains(&duration) {
+        Ok(duration)
+    } else {
+        Err("not between 100ms and 30 days".to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_read_as_people_write_them() {
+        let seconds = |text| parse(text).map(|duration| duration.as_secs());
+        assert_eq!(seconds("15m"), Ok(900));
+        assert_eq!(seconds("1h 30m"), Ok(5_400));
+        assert_eq!(seconds("PT15M"), Ok(900));
+        assert_eq!(parse("1500ms"), Ok(Duration::from_millis(1_500)));
+    }
+
+    #[test]
+    fn times_that_make_no_sense_are_refused() {
+        for text in ["", "soon", "15", "0s", "-5m", "1ms", "1000000h"] {
+            assert!(parse(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! `switchhook show`: what happened to a call.
+
+use std::io::{self, Write};
+
+use clap::Args;
+use http::Request;
+use serde_json::{Value, json};
+
+use crate::client::{self, Answer, ClientError};
+use crate::paths::encoded;
+
+const EXAMPLES: &str = "\
+Examples:
+  switchhook show appointment:appt_201 --to http://127.0.0.1:8787
+  switchhook show retell:call_5d0b8f6e --to http://127.0.0.1:8787 --json
+
+Exit status: 0 if the call was found, 1 if it was not, 2 if nobody could be asked.";
+
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Show {
+    /// The id of the call: your own, appointment:{appointment id} or {provider}:{provider's call id}
+    #[arg(value_name = "CALL")]
+    call: String,
+    /// Where the stack is
+    #[arg(long, value_name = "URL")]
+    to: String,
+    /// Print one JSON object: {"call": …, "events": […]}
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ShowError {
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    #[error("{url} was answered {code}, which says nothing of a call: {body}")]
+    Unexpected { url: String, code: u16, body: String },
+    #[error("the call could not be printed")]
+    Print(#[source] io::Error),
+}
+
+impl Show {
+    /// True if the call was found.
+    pub(crate) fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<bool, ShowError> {
+        client::base_url(&self.to)?;
+        let url = format!("{}/calls/{}", self.to.trim_end_matches('/'), encoded(&self.call));
+        let (Some(call), Some(timeline)) = (get(&url)?, get(&format!("{url}/events"))?) else {
+            let Self { call, to, .. } = self;
+            writeln!(
+                errors,
+                "switchhook: there is no call {call:?} at {to}. A call is named by your own id, by appointment:{{appointment \
+                 id}} or by {{provider}}:{{provider's call id}}; the answer to a webhook carries an event_id, and \
+                 GET /events/{{event_id}}/status tells the call of that event.",
+            )
+            .map_err(ShowError::Print)?;
+            return Ok(false);
+        };
+        let events = timeline.get("events").cloned().unwrap_or_default();
+        let printed = if self.json {
+            writeln!(out, "{:#}", json!({"call": call, "events": events}))
+        } else {
+            print(&call, events.as_array().map_or(&[], Vec::as_slice), out)
+        };
+        printed.map_err(ShowError::Print)?;
+        Ok(true)
+    }
+}
+
+/// None: 404.
+fn get(url: &str) -> Result<Option<Value>, ShowError> {
+    let request = Request::builder().uri(url).body(Vec::new());
+    let request = request.map_err(|source| ClientError::Request { url: url.to_owned(), source })?;
+    let Answer { code, body } = client::send(request)?;
+    match (code, serde_json::from_str(&body)) {
+        (200, Ok(found)) => Ok(Some(found)),
+        (404, _) => Ok(None),
+        (_, _) => Err(ShowError::Unexpected { url: url.to_owned(), code, body }),
+    }
+}
+
+fn print(call: &Value, events: &[Value], out: &mut impl Write) -> io::Result<()> {
+    let settled = call.get("settled").and_then(Value::as_bool).unwrap_or_default();
+    writeln!(out, "{}", text(call, "/call_id"))?;
+    writeln!(out, "  provider     {}, {}", text(call, "/provider"), text(call, "/direction"))?;
+    writeln!(out, "  state        {}, outcome {}", text(call, "/lifecycle"), text(call, "/outcome"))?;
+    writeln!(out, "  appointment  {}, {}", text(call, "/appointment_id"), text(call, "/appointment_status"))?;
+    let settled = if settled { "settled" } else { "more may come" };
+    writeln!(out, "  job          {}, {settled}", text(call, "/job/state"))?;
+    for attempt in call.get("attempts").and_then(Value::as_array).into_iter().flatten() {
+        writeln!(
+            out,
+            "  attempt {}    {}, outcome {}, {} to {}, {}",
+            text(attempt, "/number"),
+            text(attempt, "/lifecycle"),
+            text(attempt, "/outcome"),
+            text(attempt, "/started_at"),
+            text(attempt, "/ended_at"),
+            text(attempt, "/provider_call_id"),
+        )?;
+    }
+    writeln!(out, "\n  {:<24}  {:>7}  {:<18}  {:<11}  event", "time", "attempt", "kind", "disposition")?;
+    for event in events {
+        let (time, remark) = match event.get("occurred_at").and_then(Value::as_str) {
+            Some(time) => (time.to_owned(), ""),
+            None => (text(event, "/received_at"), " (when it was received)"),
+        };
+        let implied = if event.get("implied") == Some(&Value::Bool(true)) { " (implied)" } else { "" };
+        writeln!(
+            out,
+            "  {time:<24}  {:>7}  {:<18}  {:<11}  {}{implied}{remark}",
+            text(event, "/attempt"),
+            text(event, "/kind"),
+            text(event, "/disposition"),
+            text(event, "/event_id"),
+        )?;
+    }
+    Ok(())
+}
+
+/// A field as people read it; a dash where there is none.
+fn text(value: &Value, pointer: &str) -> String {
+    match value.pointer(pointer) {
+        Some(Value::String(text)) => text.clone(),
+        None | Some(Value::Null) => "-".to_owned(),
+        Some(other @ (Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_))) => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn timeline_is_readable() {
+        let call = json!({
+            "call_id": "appointment:appt_1", "provider": "retell", "direction": "outbound", "appointment_id": "appt_1",
+            "appointment_status": "Confirmed", "job": {"state": "COMPLETED"}, "lifecycle": "completed",
+            "outcome": "confirmed", "settled": true, "version": 3,
+            "attempts": [{"number": 1, "provider_call_id": "call_1", "lifecycle": "completed", "outcome": "confirmed",
+                "started_at": "2025-10-20T12:13:57.211Z", "ended_at": "2025-10-20T12:15:21.846Z"}],
+        });
+        let events = [
+            json!({"event_id": "retell:call_1:call_ended~ringing", "kind": "ringing", "implied": true,
+                "occurred_at": "2025-10-20T12:13:57.211Z", "received_at": "2025-10-20T12:15:22.000Z",
+                "disposition": "applied", "attempt": 1}),
+            json!({"event_id": "retell:call_1:call_ended", "kind": "completed", "implied": false, "occurred_at": null,
+                "received_at": "2025-10-20T12:15:22.000Z", "disposition": "applied", "attempt": null}),
+        ];
+        let mut out = Vec::new();
+        print(&call, &events, &mut out).unwrap();
+        insta::assert_snapshot!(String::from_utf8(out).unwrap());
+    }
+}

@@ -1,0 +1,177 @@
+//! `switchhook dev`, and `send` and `show` with it.
+
+use std::io::Read;
+
+use serde_json::Value;
+
+use crate::stack::{KEY, Scratch, Stack, agent, switchhook, text};
+
+fn send(stack: &Stack, sample: &str, key: &str) -> (Option<i32>, String) {
+    let provider = sample.split('/').next().expect("a provider");
+    let output = switchhook(&["send", "--provider", provider, "--key", key, "--sample", sample, "--to", &stack.url]);
+    (output.status.code(), text(&output.stdout))
+}
+
+fn with_known_keys() -> (Scratch, Stack) {
+    let scratch = Scratch::new();
+    let providers = scratch.providers();
+    let stack = Stack::start(&["--providers", providers.to_str().expect("UTF-8")]);
+    (scratch, stack)
+}
+
+/// Until the call is shown as it is to be; then the answer. A webhook is answered before it is folded.
+fn shown(stack: &Stack, call: &str, lifecycle: &str) -> Value {
+    for _ in 0..100 {
+        let shown = stack.get(&format!("/calls/{call}"));
+        if let Some(shown) = shown.filter(|shown| shown["lifecycle"] == lifecycle) {
+            return shown;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    panic!("{call} is not {lifecycle}: {:?}", stack.get(&format!("/calls/{call}")));
+}
+
+#[test]
+fn ctrl_c_and_sigterm_stop_it_cleanly() {
+    for signal in ["-INT", "-TERM"] {
+        let stack = Stack::start(&[]);
+        // A subscriber that never goes does not keep it.
+        let mut subscriber = std::net::TcpStream::connect(stack.url.trim_start_matches("http://")).expect("it listens");
+        std::io::Write::write_all(&mut subscriber, b"GET /domain-events HTTP/1.1\r\nhost: x\r\n\r\n")
+            .expect("it reads");
+        subscriber.read_exact(&mut [0; 12]).expect("an answer");
+
+        let (status, out, errors) = stack.stop(signal);
+        assert_eq!(status.code(), Some(0), "{errors}");
+        assert_eq!(out, "", "one line alone is printed, the ready line");
+    }
+}
+
+#[test]
+fn without_providers_keys_are_made_and_printed_with_commands() {
+    let stack = Stack::start(&[]);
+    let url = stack.url.clone();
+    let (_, _, errors) = stack.stop("-TERM");
+    let commands: Vec<&str> = errors.lines().filter_map(|line| line.trim().strip_prefix("switchhook send ")).collect();
+    assert_eq!(commands.len(), 3, "{errors}");
+    assert!(commands.iter().all(|command| command.ends_with(&format!(" --to {url}"))), "{errors}");
+}
+
+#[test]
+fn printed_command_can_be_pasted() {
+    let mut stack = Stack::start(&[]);
+    for _ in 0..3 {
+        let line = stack.error_line("switchhook send ");
+        let output = switchhook(&line.split_whitespace().skip(1).collect::<Vec<_>>());
+        assert_eq!(output.status.code(), Some(0), "{line}: {}", text(&output.stdout));
+    }
+}
+
+#[test]
+fn webhook_becomes_a_call_and_a_stream_of_domain_events() {
+    let (_scratch, stack) = with_known_keys();
+
+    let (code, answer) = send(&stack, "retell/call_analyzed", "a retell key");
+    assert_eq!(code, Some(0), "{answer}");
+    assert!(answer.starts_with("200 {") && answer.contains("accepted"), "{answer}");
+    assert_eq!(shown(&stack, "appointment:appt_201", "completed")["appointment_status"], "Confirmed");
+
+    let events = stack.domain_events(None);
+    let types: Vec<&str> = events.iter().map(|(_, event_type, _)| event_type.as_str()).collect();
+    assert_eq!(
+        types,
+        [
+            "call.initiated",
+            "call.ringing",
+            "call.in_progress",
+            "call.completed",
+            "appointment.dialing",
+            "appointment.connected",
+            "appointment.confirmed",
+        ]
+    );
+    assert!(events.iter().all(|(id, event_type, event)| event["id"] == **id && event["type"] == **event_type));
+    let rest = stack.domain_events(Some("appointment:appt_201/5"));
+    assert_eq!(rest, events[5..]);
+}
+
+#[test]
+fn show_prints_the_timeline_of_a_call() {
+    let (_scratch, stack) = with_known_keys();
+    send(&stack, "retell/call_ended", "a retell key");
+    shown(&stack, "appointment:appt_201", "completed");
+
+    let output = switchhook(&["show", "appointment:appt_201", "--to", &stack.url]);
+    assert_eq!(output.status.code(), Some(0));
+    let printed = text(&output.stdout);
+    for part in ["retell, outbound", "completed, outcome connected", "in_progress", "applied", "(implied)"] {
+        assert!(printed.contains(part), "{part} is not in\n{printed}");
+    }
+
+    let output = switchhook(&["show", "appointment:appt_201", "--to", &format!("{}/", stack.url), "--json"]);
+    let both: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
+    assert_eq!(both["call"]["lifecycle"], "completed");
+    assert_eq!(both["events"].as_array().map(Vec::len), Some(3));
+
+    let output = switchhook(&["show", "appointment:a/b", "--to", &stack.url]);
+    assert_eq!((output.status.code(), text(&output.stdout)), (Some(1), String::new()));
+    assert!(text(&output.stderr).contains("there is no call \"appointment:a/b\""));
+}
+
+#[test]
+fn wrong_key_is_answered_401_and_exit_status_1() {
+    let (_scratch, stack) = with_known_keys();
+    let (code, answer) = send(&stack, "generic/user_confirmed", "another key");
+    assert_eq!(code, Some(1));
+    assert!(answer.starts_with("401 "), "{answer}");
+    let (code, _) = send(&stack, "generic/user_confirmed", KEY);
+    assert_eq!(code, Some(0));
+}
+
+#[test]
+fn url_with_a_path_is_posted_to_as_it_is() {
+    let (_scratch, stack) = with_known_keys();
+    for to in [format!("{}/webhooks/generic", stack.url), format!("{}/webhooks/generic/?a=1", stack.url)] {
+        let output =
+            switchhook(&["send", "--provider", "generic", "--key", KEY, "--sample", "generic/busy", "--to", &to]);
+        let answer = text(&output.stdout);
+        assert!(answer.starts_with("200 "), "{to}: {answer}");
+    }
+}
+
+#[test]
+fn body_larger_than_the_gateway_takes_is_refused() {
+    let (_scratch, stack) = with_known_keys();
+    let code = |bytes: usize| {
+        let answer = agent().post(format!("{}/webhooks/generic", stack.url)).send(&vec![b'x'; bytes]);
+        answer.expect("an answer").status().as_u16()
+    };
+    assert_eq!(code(10 * 1024 * 1024 + 1), 413);
+    assert_eq!(code(4 * 1024 * 1024 + 1), 413);
+    assert_eq!(code(4 * 1024 * 1024), 401);
+}
+
+#[test]
+fn what_keeps_it_from_starting_is_said_in_one_line() {
+    let (scratch, stack) = with_known_keys();
+    let port = stack.url.rsplit(':').next().expect("a port");
+    let bad = scratch.0.join("bad.json");
+    std::fs::write(&bad, r#"{"retell":{"keys":[]},"vapi":{}}"#).expect("the file is written");
+    let file = scratch.providers();
+    let path = |path: &std::path::Path| path.to_str().expect("UTF-8").to_owned();
+    for (arguments, parts) in [
+        (vec!["--port".to_owned(), port.to_owned()], vec!["could not listen", port, "--port"]),
+        (vec!["--port".into(), "0".into(), "--providers".into(), "none.json".into()], vec!["none.json", "--providers"]),
+        (vec!["--port".into(), "0".into(), "--providers".into(), path(&bad)], vec!["bad.json", "retell.keys", "vapi"]),
+        (vec!["--port".into(), "0".into(), "--data".into(), path(&file)], vec!["providers.json", "--data"]),
+    ] {
+        let arguments: Vec<&str> = std::iter::once("dev").chain(arguments.iter().map(String::as_str)).collect();
+        let output = switchhook(&arguments);
+        let errors = text(&output.stderr);
+        assert_eq!((output.status.code(), text(&output.stdout)), (Some(2), String::new()), "{errors}");
+        let complaint = errors.lines().last().expect("a complaint");
+        for part in parts {
+            assert!(complaint.contains(part), "{part} is not in: {complaint}");
+        }
+    }
+}

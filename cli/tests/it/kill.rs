@@ -1,0 +1,105 @@
+//! **What was acknowledged is there after a kill, and applied.**
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use switchhook_domain::{Provider, Timestamp};
+use switchhook_providers::{Key, sign};
+
+use crate::stack::{KEY, Scratch, Stack, agent};
+
+const SENDERS: u64 = 4;
+const KILLS: usize = 3;
+const LOAD: Duration = Duration::from_millis(700);
+const TICK: Duration = Duration::from_secs(1);
+
+/// The events of one call, in an order that makes some of them wait for others.
+const STORY: [(&str, i64); 5] = [
+    ("call.ringing", 2),
+    ("call.completed", 30),
+    ("user.confirmed", 20),
+    ("call.initiated", 1),
+    ("call.in_progress", 10),
+];
+
+#[test]
+fn nothing_acknowledged_is_lost_by_kill_9() {
+    let scratch = Scratch::new();
+    let (data, providers) = (scratch.0.join("data"), scratch.providers());
+    let calls = AtomicU64::new(0);
+    let mut acknowledged: Vec<String> = Vec::new();
+    let mut stack = Stack::with_data(&data, &providers);
+    for _ in 0..KILLS {
+        let url = stack.url.clone();
+        acknowledged.extend(std::thread::scope(|scope| {
+            let senders: Vec<_> =
+                (0..SENDERS).map(|_| scope.spawn(|| send_until_nobody_answers(&url, &calls))).collect();
+            std::thread::sleep(LOAD);
+            stack.kill();
+            senders.into_iter().flat_map(|sender| sender.join().expect("the sender ends")).collect::<Vec<_>>()
+        }));
+        stack = Stack::with_data(&data, &providers);
+    }
+    std::thread::sleep(2 * TICK);
+
+    let published = stack.domain_events(None);
+    assert!(acknowledged.len() > KILLS * 20, "only {} events were acknowledged", acknowledged.len());
+    let mut caused: BTreeSet<(String, String)> = BTreeSet::new();
+    let mut by_call: BTreeMap<String, BTreeSet<u64>> = BTreeMap::new();
+    let mut contents: BTreeMap<&str, &Value> = BTreeMap::new();
+    for (id, event_type, event) in &published {
+        assert_eq!(event["id"], *id);
+        assert_eq!(*contents.entry(id).or_insert(event), event, "one id, one content");
+        let text = |name: &str| event[name].as_str().expect("a text").to_owned();
+        caused.insert((text("source_event_id"), event_type.clone()));
+        by_call.entry(text("call_id")).or_default().insert(event["sequence"].as_u64().expect("a number"));
+    }
+    for (call, sequences) in by_call {
+        let all: BTreeSet<u64> = (1..=sequences.len() as u64).collect();
+        assert_eq!(sequences, all, "{call}");
+    }
+    for id in &acknowledged {
+        let status = stack.get(&format!("/events/{id}/status")).unwrap_or_else(|| panic!("{id} is gone"));
+        assert_eq!(status["status"], "processed", "{status}");
+        for event_type in status["action"].as_array().expect("a list") {
+            let event_type = event_type.as_str().expect("a text").to_owned();
+            assert!(
+                caused.contains(&(id.clone(), event_type.clone())),
+                "{id} caused {event_type}, which is not published"
+            );
+        }
+    }
+}
+
+/// Sends call after call, several at once with the other senders. Returns the ids of what was acknowledged.
+fn send_until_nobody_answers(url: &str, calls: &AtomicU64) -> Vec<String> {
+    let (agent, key) = (agent(), Key::new(KEY).expect("a key"));
+    let mut acknowledged = Vec::new();
+    loop {
+        let call = calls.fetch_add(1, Ordering::Relaxed);
+        for (event_type, seconds) in STORY {
+            let now = Timestamp::from_millis(jiff::Timestamp::now().as_millisecond());
+            let body = json!({
+                "event_id": format!("{call}-{event_type}"),
+                "event_type": event_type,
+                "occurred_at": Timestamp::from_millis(1_760_961_600_000 + seconds * 1_000).to_string(),
+                "call_id": format!("call-{call}"),
+                "call": {"sid": format!("line-{call}")},
+            });
+            let body = body.to_string().into_bytes();
+            let signed = sign(Provider::Generic, &key, &format!("{url}/webhooks/generic"), &body, now);
+            let mut request = agent.post(&signed.url).content_type(signed.content_type);
+            for (name, value) in &signed.headers {
+                request = request.header(*name, value);
+            }
+            let Ok(mut answer) = request.send(&body) else { return acknowledged };
+            let status = answer.status();
+            let Ok(answer) = answer.body_mut().read_to_string() else { return acknowledged };
+            assert_eq!(status, 200, "{answer}");
+            let answer: Value = serde_json::from_str(&answer).expect("JSON");
+            acknowledged.push(answer["event_id"].as_str().expect("an id").to_owned());
+        }
+    }
+}

@@ -1,0 +1,13 @@
+//! The binary as people and scripts use it.
+#![expect(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "a test that cannot go on fails; the allowances for tests do not cover their helpers"
+)]
+
+mod demo;
+mod dev;
+mod help;
+mod kill;
+mod stack;

@@ -1,0 +1,156 @@
+//! A `switchhook dev` of one's own, and what one does with it.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStderr, Command, ExitStatus, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use serde_json::Value;
+
+pub(crate) const KEY: &str = "the generic key";
+
+pub(crate) fn switchhook(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_switchhook"));
+    command.args(arguments).env_remove("RUST_LOG").output().expect("the binary starts")
+}
+
+pub(crate) fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).expect("UTF-8")
+}
+
+/// A directory that is gone when this is.
+pub(crate) struct Scratch(pub(crate) PathBuf);
+
+impl Scratch {
+    pub(crate) fn new() -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("switchhook-cli-{}-{count}", std::process::id()));
+        std::fs::create_dir_all(&path).expect("a directory for the test");
+        Self(path)
+    }
+
+    /// A file of providers with known keys.
+    pub(crate) fn providers(&self) -> PathBuf {
+        let path = self.0.join("providers.json");
+        let document = format!(r#"{{"generic":{{"keys":["{KEY}"]}},"retell":{{"keys":["a retell key"]}}}}"#);
+        std::fs::write(&path, document).expect("the file is written");
+        path
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        drop(std::fs::remove_dir_all(&self.0));
+    }
+}
+
+/// A running stack. It is killed when this goes.
+pub(crate) struct Stack {
+    child: Child,
+    errors: Option<BufReader<ChildStderr>>,
+    /// For example `http://127.0.0.1:40123`.
+    pub(crate) url: String,
+}
+
+impl Stack {
+    /// Starts it and waits until it listens.
+    pub(crate) fn start(arguments: &[&str]) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_switchhook"))
+            .args(["dev", "--port", "0"])
+            .args(arguments)
+            .env_remove("RUST_LOG")
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the binary starts");
+        let mut line = String::new();
+        let out = child.stdout.as_mut().expect("standard output");
+        BufReader::new(out).read_line(&mut line).expect("a ready line");
+        let url = line.strip_prefix("listening on ").expect("a ready line").trim_end().to_owned();
+        let errors = child.stderr.take().map(BufReader::new);
+        Self { child, errors, url }
+    }
+
+    pub(crate) fn with_data(data: &Path, providers: &Path) -> Self {
+        let path = |path: &Path| path.to_str().expect("UTF-8").to_owned();
+        Self::start(&["--data", &path(data), "--providers", &path(providers), "--tick", "1s"])
+    }
+
+    /// The next line of standard error that has this in it.
+    pub(crate) fn error_line(&mut self, part: &str) -> String {
+        let errors = self.errors.as_mut().expect("standard error");
+        loop {
+            let mut line = String::new();
+            assert!(errors.read_line(&mut line).expect("UTF-8") > 0, "it ended without {part}");
+            if line.contains(part) {
+                return line;
+            }
+        }
+    }
+
+    /// As `kill -9` does.
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().expect("it is running");
+        self.child.wait().expect("it ends");
+    }
+
+    /// Asks it to stop. Returns how it did, and what it had printed.
+    pub(crate) fn stop(mut self, signal: &str) -> (ExitStatus, String, String) {
+        let process = self.child.id().to_string();
+        let sent = Command::new("kill").args([signal, &process]).status().expect("kill starts");
+        assert!(sent.success());
+        let status = self.child.wait().expect("it ends");
+        let (mut out, mut errors) = (String::new(), String::new());
+        self.child.stdout.take().expect("standard output").read_to_string(&mut out).expect("UTF-8");
+        self.errors.take().expect("standard error").read_to_string(&mut errors).expect("UTF-8");
+        (status, out, errors)
+    }
+
+    pub(crate) fn get(&self, path: &str) -> Option<Value> {
+        let mut answer = agent().get(format!("{}{path}", self.url)).call().expect("an answer");
+        let body = answer.body_mut().read_to_string().expect("a body");
+        (answer.status() == 200).then(|| serde_json::from_str(&body).expect("JSON"))
+    }
+
+    /// The domain events that are there by now, each as its id, its type and its content.
+    pub(crate) fn domain_events(&self, after: Option<&str>) -> Vec<(String, String, Value)> {
+        let mut stream = TcpStream::connect(self.url.trim_start_matches("http://")).expect("it listens");
+        stream.set_read_timeout(Some(Duration::from_millis(300))).expect("a timeout");
+        let after = after.map_or(String::new(), |id| format!("Last-Event-ID: {id}\r\n"));
+        // HTTP/1.0, so that the body comes as it is.
+        write!(stream, "GET /domain-events HTTP/1.0\r\n{after}\r\n").expect("it reads");
+        let mut bytes = Vec::new();
+        // Nothing for a while says that all is told that there is.
+        drop(stream.read_to_end(&mut bytes));
+        let answer = text(&bytes);
+        let (head, events) = answer.split_once("\r\n\r\n").expect("a head");
+        assert!(head.contains("text/event-stream"), "{head}");
+        events.split("\n\n").filter(|event| event.contains("data: ")).map(parse_event).collect()
+    }
+}
+
+impl Drop for Stack {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+fn parse_event(event: &str) -> (String, String, Value) {
+    let field = |name: &str| {
+        event.lines().find_map(|line| line.strip_prefix(name)).expect("every event has id, event and data").to_owned()
+    };
+    (field("id: "), field("event: "), serde_json::from_str(&field("data: ")).expect("JSON"))
+}
+
+pub(crate) fn agent() -> ureq::Agent {
+    ureq::Agent::config_builder()
+        .http_status_as_error(false)
+        .proxy(None)
+        .timeout_global(Some(Duration::from_secs(20)))
+        .build()
+        .into()
+}
