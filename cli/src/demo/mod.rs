@@ -70,9 +70,7 @@ impl Demo {
         let printed = if self.json {
             summary.print_json(out)
         } else {
-            report::print_timelines(&traffic, &played, out)
-                .and_then(|()| writeln!(out))
-                .and_then(|()| summary.print(&played, out))
+            summary.print(&played, out).and_then(|()| report::print_timelines(&traffic, &played, out))
         };
         printed.map_err(DemoError::Print)?;
         Ok(summary.is_right())

@@ -1,6 +1,6 @@
 //! What the demo tells of itself: figures for people and programs, and three calls in full.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 
 use serde::Serialize;
@@ -88,8 +88,7 @@ impl Summary {
         let disposed = |name: &str| dispositions.get(name).copied().unwrap_or_default();
         let lifecycles: BTreeMap<String, u64> = shown("/lifecycle");
         let accepted = answered("accepted");
-        let mut wrong: Vec<usize> = findings.iter().filter_map(|finding| finding.call).collect();
-        wrong.dedup();
+        let wrong: BTreeSet<usize> = findings.iter().filter_map(|finding| finding.call).collect();
         let missing_troubles = if traffic.scripts.len() >= CALLS_WITH_EVERY_TROUBLE {
             traffic.troubles.all().into_iter().filter(|(_, count)| *count == 0).map(|(name, _)| name).collect()
         } else {

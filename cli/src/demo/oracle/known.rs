@@ -1,6 +1,6 @@
 //! What can be known of a call: what its script says, less what was lost or has not come yet.
 
-use super::Receipt;
+use super::{Receipt, found_out};
 use crate::demo::script::{Ending, Fact, Millis, Report, Said, Script, Story};
 
 /// A silence that was found out.
@@ -285,6 +285,17 @@ impl<'a> KnownAttempt<'a> {
 
     pub(super) fn has_ended(&self) -> bool {
         self.lifecycle().last().is_some_and(|stage| stage.is_ending)
+    }
+
+    /// True of the time that the ending's report gives; or, where nobody told the ending, of when that was found out.
+    pub(super) fn may_have_ended_at(&self, at: Millis) -> bool {
+        match self.ending() {
+            Some(ending) => self.sources(Some(Fact::Ended(ending))).iter().any(|(_, time)| *time == at),
+            None => {
+                let (earliest, latest) = found_out(self.heard_at);
+                (earliest..=latest).contains(&at)
+            }
+        }
     }
 
     pub(super) fn has_outcome(&self) -> bool {

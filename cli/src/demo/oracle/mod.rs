@@ -147,6 +147,13 @@ fn state_findings(script: &Script, known: &Known<'_>, call: &Value, findings: &m
             check(&format!("/attempts/{place}/outcome"), known::true_outcome(story).into());
         }
     }
+    for (place, attempt) in attempts.iter().enumerate() {
+        let ended_at = call.pointer(&format!("/attempts/{place}/ended_at")).and_then(Value::as_str).unwrap_or_default();
+        let at = ended_at.parse::<jiff::Timestamp>().map(jiff::Timestamp::as_millisecond).unwrap_or_default();
+        if !attempt.may_have_ended_at(at) {
+            findings.push(format!("/attempts/{place}/ended_at is {ended_at}, which nobody said"));
+        }
+    }
     let direction = call.pointer("/direction").and_then(Value::as_str);
     let true_direction = if script.inbound { "inbound" } else { "outbound" };
     if direction.is_some_and(|direction| direction != true_direction)

@@ -71,6 +71,7 @@ fn shown(
     announced: Vec<Value>,
     came: &[(usize, Millis)],
 ) -> Shown {
+    let ended_at = if lifecycle == "inconclusive" { at(10) + PATIENCE } else { at(30) };
     let timeline = came.iter().map(|(report, _)| json!({"event_id": format!("generic:e{report}"), "kind": "x"}));
     Shown {
         call: Some(json!({
@@ -83,7 +84,13 @@ fn shown(
             "lifecycle": lifecycle,
             "outcome": outcome,
             "settled": true,
-            "attempts": [{"number": 1, "provider_call_id": "line-1", "lifecycle": lifecycle, "outcome": outcome}],
+            "attempts": [{
+                "number": 1,
+                "provider_call_id": "line-1",
+                "lifecycle": lifecycle,
+                "outcome": outcome,
+                "ended_at": rfc3339(ended_at),
+            }],
         })),
         timeline: timeline.collect(),
         published_at: vec![START; announced.len()],
@@ -113,7 +120,7 @@ fn event(
         "previous": previous,
         "status": event_type.split('.').next_back(),
         "source_event_id": source,
-        "occurred_at": jiff::Timestamp::from_millisecond(at).unwrap().to_string(),
+        "occurred_at": rfc3339(at),
     });
     if corrects > 0 {
         event["corrects"] = json!(format!("{ID}/{corrects}"));
@@ -123,6 +130,10 @@ fn event(
 
 fn at(seconds: Millis) -> Millis {
     START + seconds * SECOND
+}
+
+fn rfc3339(at: Millis) -> String {
+    jiff::Timestamp::from_millisecond(at).unwrap().to_string()
 }
 
 fn announced_in_order() -> Vec<Value> {
@@ -174,6 +185,7 @@ fn wrong_state_is_found() {
     complains("/provider", |shown| call(shown)["provider"] = json!("retell"));
     complains("/direction", |shown| call(shown)["direction"] = json!("inbound"));
     complains("/attempts/0/lifecycle", |shown| call(shown)["attempts"][0]["lifecycle"] = json!("failed"));
+    complains("/attempts/0/ended_at", |shown| call(shown)["attempts"][0]["ended_at"] = json!(rfc3339(at(31))));
     complains("/attempts/1", |shown| {
         let attempt = call(shown)["attempts"][0].clone();
         call(shown)["attempts"].as_array_mut().unwrap().push(attempt);
@@ -244,7 +256,7 @@ fn lost_ending_must_be_inconclusive() {
     assert_ne!(world("completed", "confirmed", "Confirmed", &announced), [""; 0]);
     assert_ne!(world("in_progress", "connected", "Connected", &announced), [""; 0]);
     assert_ne!(world("inconclusive", "inconclusive", "Inconclusive", &announced[..5]), [""; 0]);
-    announced[5]["occurred_at"] = json!(jiff::Timestamp::from_millisecond(at(11)).unwrap().to_string());
+    announced[5]["occurred_at"] = json!(rfc3339(at(11)));
     assert_ne!(world("inconclusive", "inconclusive", "Inconclusive", &announced), [""; 0]);
 }
 
