@@ -14,7 +14,9 @@ use switchhook_aws::inbox::BODY_BYTES_MAX;
 use switchhook_domain::{EventId, Provider};
 use switchhook_local::connector::Fault;
 use switchhook_local::{CALLS_TABLE, EVENTS_DEAD_LETTER_QUEUE, EVENTS_QUEUE, INBOX_TABLE};
-use switchhook_tests::{KEY, OLD_KEY, PUBLIC_URL, World, database_down, generic, sample};
+use switchhook_tests::{KEY, OLD_KEY, PUBLIC_URL, World, database_down, down, generic, sample};
+
+use crate::traffic::noise;
 
 const OK: StatusCode = StatusCode::OK;
 
@@ -492,19 +494,6 @@ async fn source_that_is_not_on_the_allow_list_is_forbidden_before_anything_is_lo
     assert_eq!(world.post(Provider::Generic, &body).await, answer("accepted", "generic:e1"));
 }
 
-/// Text that does not compress to less than three quarters of itself, the same every time.
-fn noise(bytes: usize) -> String {
-    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-    let mut state = 0x2545_f491_4f6c_dd1d_u64;
-    let mut next = || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        LETTERS[usize::try_from(state >> 58).unwrap()] as char
-    };
-    (0..bytes).map(|_| next()).collect()
-}
-
 /// A generic event of exactly so many bytes.
 fn large(bytes: usize) -> String {
     let frame = json!({"event_id": "large", "type": "ANSWERED", "call_id": "c1", "noise": ""}).to_string();
@@ -650,7 +639,7 @@ async fn while_the_store_is_down_nothing_is_acknowledged() {
 async fn while_the_queue_is_down_nothing_is_acknowledged_and_the_retry_is_folded() {
     for (name, ..) in FOLDED {
         let world = World::new();
-        world.fault("SendMessage", EVENTS_QUEUE, u64::MAX, Fault::NotSent);
+        world.fault("SendMessage", EVENTS_QUEUE, u64::MAX, down());
         assert_eq!(post_sample(&world, name).await, storage_failure(), "{name}");
         assert_eq!(post_sample(&world, name).await, storage_failure(), "{name}: a retry is not believed either");
         world.settle().await;

@@ -477,10 +477,17 @@ pub fn generic(call_id: &str, event_id: &str, event_type: &str, second: u64) -> 
     .to_string()
 }
 
-/// The database is not there for any request.
+/// A service that is down. The SDK does not try such an answer again by itself: its quota of tries is one for the whole
+/// process, and a test with a long outage would use up that of the others.
+#[must_use]
+pub fn down() -> Fault {
+    Fault::ErrorBefore { status: 400, code: "AccessDeniedException".to_owned() }
+}
+
+/// The database is down for any request.
 #[must_use]
 pub fn database_down(call: &CallInfo<'_>) -> Option<Fault> {
-    (call.service == Service::DynamoDb).then_some(Fault::NotSent)
+    (call.service == Service::DynamoDb).then(down)
 }
 
 /// True if the request is to this table or queue. Event buses have no names here.
