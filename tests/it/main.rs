@@ -3,6 +3,8 @@
 mod answers;
 mod budget;
 mod flow;
+mod layout;
+mod logs;
 mod store;
 mod traffic;
 mod windows;

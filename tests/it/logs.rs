@@ -1,0 +1,225 @@
+//! What the log says of a run with every kind of traffic and trouble, and what it must never say.
+
+#![expect(clippy::panic, clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that cannot go on fails")]
+
+use std::collections::BTreeSet;
+
+use http::StatusCode;
+use serde_dynamo::AttributeValue;
+use serde_json::{Value, json};
+use switchhook_domain::Provider;
+use switchhook_local::connector::Service;
+use switchhook_local::queue::NewMessage;
+use switchhook_local::{CALLS_TABLE, EVENTS_QUEUE};
+use switchhook_tests::{KEY, MINUTE, OLD_KEY, PATIENCE, World, database_down, down, sample, text};
+
+use crate::traffic::{retell_call, twilio_call};
+
+const NUMBERS: [&str; 2] = ["+15550107001", "+15550107002"];
+const SPOKEN: &str = "my card ends in four three two one";
+
+/// Whatever was sent that no line may hold.
+#[derive(Debug, Default)]
+struct Secrets(BTreeSet<String>);
+
+impl Secrets {
+    fn add(&mut self, secret: impl Into<String>) {
+        self.0.insert(secret.into());
+    }
+
+    /// Posts a webhook and remembers its signature, and the body if that is more than a few words.
+    async fn post(&mut self, world: &World, provider: Provider, key: &str, query: &str, body: &[u8]) -> StatusCode {
+        let request = world.signed(provider, key, query, body, world.now());
+        for (name, value) in request.headers() {
+            if name.as_str().contains("signature") {
+                let value = value.to_str().unwrap();
+                self.add(value);
+                // Also without its time or prefix.
+                self.add(value.rsplit(['=', ',']).find(|part| part.len() >= 20).unwrap_or(value));
+            }
+        }
+        if body.len() > 20 {
+            self.add(String::from_utf8_lossy(body));
+        }
+        world.send(request).await.0
+    }
+}
+
+fn generic(event_id: &str, event_type: &str) -> Vec<u8> {
+    json!({
+        "event_id": event_id, "type": event_type, "call_id": "c1", "occurred_at": "2026-01-01T00:00:01Z",
+        "call": {"sid": "s1", "from": NUMBERS[0], "to": NUMBERS[1]}, "data": {"said": SPOKEN},
+    })
+    .to_string()
+    .into_bytes()
+}
+
+/// A run with every kind of traffic and trouble. Returns what was secret of it.
+async fn run(world: &mut World) -> Secrets {
+    let mut secrets = Secrets::default();
+    for secret in [KEY, OLD_KEY, SPOKEN, "Lovelace", "+442079460018", "442079460018", "+44770090"] {
+        secrets.add(secret);
+    }
+    NUMBERS.iter().for_each(|number| secrets.add(*number));
+
+    // All is well.
+    for webhook in retell_call(1, 8, 3).into_iter().chain(twilio_call(1, true)) {
+        let body = webhook.body.as_bytes();
+        secrets.post(world, webhook.provider, KEY, &webhook.query, body).await;
+        secrets.post(world, webhook.provider, KEY, &webhook.query, body).await;
+        world.settle().await;
+    }
+    secrets.post(world, Provider::Retell, OLD_KEY, "", sample("retell/call_ended").as_bytes()).await;
+    secrets.post(world, Provider::Generic, KEY, "", &generic("e1", "RINGING")).await;
+    world.settle().await;
+    // Refused, unreadable, unknown, contradicted.
+    for provider in Provider::ALL {
+        secrets.post(world, provider, "another key", "", &generic("e2", "ANSWERED")).await;
+        secrets.post(world, provider, KEY, "", format!("{{\"to\":\"{}\", {SPOKEN}", NUMBERS[0]).as_bytes()).await;
+    }
+    secrets.post(world, Provider::Generic, KEY, "", &generic("e1", "BUSY")).await;
+    secrets.post(world, Provider::Generic, KEY, "", &generic("e3", "SOMETHING_ELSE")).await;
+    secrets.post(world, Provider::Generic, KEY, "", &vec![b'x'; 5_000_000]).await;
+    let mut elsewhere = world.signed(Provider::Generic, KEY, "", &generic("e4", "RINGING"), world.now());
+    *elsewhere.uri_mut() = format!("/webhooks/{}", NUMBERS[0]).parse().unwrap();
+    world.send(elsewhere).await;
+    // Another provider's claim, and a call that is full.
+    let claim = json!({"event_id": "e5", "type": "BUSY", "appointment_id": "appt_1", "call": {"to": NUMBERS[0]}});
+    secrets.post(world, Provider::Generic, KEY, "", claim.to_string().as_bytes()).await;
+    for number in 0..66 {
+        secrets.post(world, Provider::Generic, KEY, "", &generic(&format!("full{number}"), "ANSWERED")).await;
+    }
+    world.wait(MINUTE).await;
+    // Every service down, one after the other, and a queue message and a row of somebody else's.
+    world.hook(database_down);
+    secrets.post(world, Provider::Generic, KEY, "", &generic("e6", "RINGING")).await;
+    world.get("/calls/c1").await;
+    world.wait(MINUTE * 2).await;
+    world.hook(|call| (call.service == Service::Sqs).then(down));
+    secrets.post(world, Provider::Generic, KEY, "", &generic("e7", "RINGING")).await;
+    world.heal();
+    world.hook(|call| (call.service == Service::EventBridge).then(down));
+    secrets.post(world, Provider::Generic, KEY, "", &generic_of("c2", "e8")).await;
+    world.wait(MINUTE).await;
+    world.hook(|call| (call.operation == "GetItem" || call.operation.starts_with("Change")).then(down));
+    secrets.post(world, Provider::Generic, KEY, "", &generic_of("c3", "e9")).await;
+    world.wait(MINUTE).await;
+    world.heal();
+    let poison = json!({"schema_version": 1, "trace_id": "t", "event": format!("{} {SPOKEN}", NUMBERS[0])}).to_string();
+    secrets.add(poison.clone());
+    let poison = NewMessage {
+        body: poison,
+        group: Some("g".to_owned()),
+        deduplication_id: Some("d".to_owned()),
+        ..NewMessage::default()
+    };
+    world.cloud.services().sqs().send(EVENTS_QUEUE, poison).unwrap();
+    for (call_id, attribute, value) in [
+        ("c2", "version", AttributeValue::S(NUMBERS[0].to_owned())),
+        ("c3", "history", AttributeValue::L(vec![AttributeValue::S(format!("0 {} {SPOKEN}", NUMBERS[1]))])),
+        ("appointment:appt_1", "provider", AttributeValue::S(NUMBERS[0].to_owned())),
+    ] {
+        let mut row = world.item(CALLS_TABLE, call_id).await;
+        row.insert(attribute.to_owned(), value);
+        world.put_item(CALLS_TABLE, row).await;
+        secrets.post(world, Provider::Generic, KEY, "", &generic_of(call_id, &format!("{call_id}-again"))).await;
+        world.get(&format!("/calls/{call_id}")).await;
+    }
+    world.get("/calls/c1/events").await;
+    world.get("/calls/none").await;
+    world.get("/events/generic:e1/status").await;
+    world.wait(PATIENCE + MINUTE * 5).await;
+    world.wait(MINUTE * 300).await;
+    secrets
+}
+
+fn generic_of(call_id: &str, event_id: &str) -> Vec<u8> {
+    let event = json!({"event_id": event_id, "type": "RINGING", "call_id": call_id, "call": {"to": NUMBERS[1]}});
+    event.to_string().into_bytes()
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_line_says_what_was_decided_and_none_says_what_was_sent() {
+    let mut world = World::new();
+    let secrets = run(&mut world).await;
+    let log = world.log_text();
+
+    let mut decisions = BTreeSet::new();
+    for line in log.lines() {
+        let line: Value = serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
+        let (stage, action) = (text(&line["stage"]), text(&line["action_taken"]));
+        assert!(!stage.is_empty() && !action.is_empty(), "{line}");
+        check_metrics(&line);
+        decisions.insert(format!("{stage} {action} {}", text(&line["cause"])).trim_end().to_owned());
+    }
+    // It all happened.
+    let seen: Vec<&str> = decisions.iter().map(String::as_str).collect();
+    assert_eq!(
+        seen,
+        [
+            "api not_found",
+            "api shown",
+            "api storage_failure",
+            "consumer applied",
+            "consumer backoff_failed",
+            "consumer claim_refused",
+            "consumer dead_lettered decode_call",
+            "consumer dead_lettered decode_message",
+            "consumer quarantined",
+            "consumer retried decode_call",
+            "consumer retried decode_message",
+            "consumer retried read_call",
+            "consumer stale",
+            "ingress accepted",
+            "ingress duplicate",
+            "ingress duplicate conflicting_body",
+            "ingress quarantined",
+            "ingress recorded",
+            "ingress rejected bad_signature",
+            "ingress rejected too_large",
+            "ingress rejected unknown_provider",
+            "ingress storage_failure send",
+            "ingress storage_failure write_inbox",
+            "reconciler reconcile_failed decode_call",
+            "reconciler reconcile_failed list_due",
+            "reconciler reconcile_failed read_inbox",
+            "reconciler reconciled",
+            "relay relay_failed publish",
+            "relay relayed",
+        ]
+    );
+    for secret in &secrets.0 {
+        assert!(!log.contains(secret.as_str()), "the log holds {secret:?}");
+        // Nor as JSON holds it.
+        let escaped = json!(secret).to_string();
+        assert!(!log.contains(escaped.trim_matches('"')), "the log holds {escaped}");
+    }
+}
+
+/// What CloudWatch takes for metrics: <https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/CloudWatch_Embedded_Metric_Format_Specification.html>.
+fn check_metrics(line: &Value) {
+    let directives = line["_aws"]["CloudWatchMetrics"].as_array();
+    let directives = directives.unwrap_or_else(|| panic!("no metric in {line}"));
+    assert!(line["_aws"]["Timestamp"].is_u64(), "{line}");
+    for directive in directives {
+        assert_eq!(directive["Namespace"], "Switchhook", "{line}");
+        let dimensions = directive["Dimensions"].as_array().unwrap();
+        assert!(!dimensions.is_empty(), "{line}");
+        for set in dimensions {
+            let set = set.as_array().unwrap();
+            assert!(set.len() <= 30, "{line}");
+            for name in set {
+                let value = line[text(name)].as_str().unwrap_or_default();
+                assert!(!value.is_empty() && value.len() <= 1_024 && value.is_ascii(), "dimension {name} in {line}");
+            }
+        }
+        let metrics = directive["Metrics"].as_array().unwrap();
+        assert!((1..=100).contains(&metrics.len()), "{line}");
+        let names: BTreeSet<String> = metrics.iter().map(|metric| text(&metric["Name"])).collect();
+        assert_eq!(names.len(), metrics.len(), "each once: {line}");
+        for metric in metrics {
+            assert_eq!(metric["Unit"], "Count", "{line}");
+            assert!(line[text(&metric["Name"])].is_u64(), "{metric} in {line}");
+        }
+    }
+}
