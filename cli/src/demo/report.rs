@@ -46,6 +46,8 @@ pub(crate) struct Summary {
     appointments: BTreeMap<String, u64>,
     jobs: BTreeMap<String, u64>,
     troubles: Troubles,
+    /// Requests to the database by operation.
+    database_requests: BTreeMap<&'static str, u64>,
     /// What an accepted event cost at the database: its share of everything, duplicates and schedules included.
     database_per_accepted: PerAccepted,
     findings: Vec<String>,
@@ -117,6 +119,7 @@ impl Summary {
             appointments: shown("/appointment_status"),
             jobs: shown("/job/state"),
             troubles: traffic.troubles,
+            database_requests: played.database.iter().map(|(name, count)| (*name, count.requests)).collect(),
             database_per_accepted: PerAccepted::of(played, accepted),
             findings: findings.iter().take(FINDINGS_SHOWN).map(|finding| sentence(traffic, finding)).collect(),
             missing_troubles,
