@@ -228,8 +228,10 @@ impl Cloud {
                 continue;
             }
             for done in self.consume(received).await {
-                if let Err(error) = sqs.delete(EVENTS_QUEUE, &done.receipt_handle) {
-                    return CloudError::Queue(error);
+                match sqs.delete(EVENTS_QUEUE, &done.receipt_handle) {
+                    // With a handle that has expired meanwhile, the message comes again.
+                    Ok(_) | Err(QueueError::Handle(_)) => {}
+                    Err(error) => return CloudError::Queue(error),
                 }
             }
         }

@@ -181,7 +181,6 @@ async fn every_line_says_what_was_decided_and_none_says_what_was_sent() {
             "ingress storage_failure send",
             "ingress storage_failure write_inbox",
             "reconciler reconcile_failed decode_call",
-            "reconciler reconcile_failed list_due",
             "reconciler reconcile_failed read_inbox",
             "reconciler reconciled",
             "relay relay_failed publish",

@@ -17,10 +17,12 @@ use switchhook_aws::inbox::{Inbox, Note};
 use switchhook_aws::queue::{Message, Queue, backoff};
 use switchhook_aws::sdk::Clock;
 use switchhook_aws::telemetry::Decision;
-use switchhook_domain::{Call, Disposition, EventId, Policy, ProviderEvent, Taken, fold};
+use switchhook_domain::{Call, Disposition, EventId, Policy, ProviderEvent, Taken, Timestamp, fold};
 
 /// How often a lost race is read and folded again before the queue is asked to wait.
 const RACES_MAX: u32 = 5;
+/// No further try at a call after this: what is left of the function's 10 s is for the failure's own path.
+const FOLD_MS_MAX: i64 = 3_000;
 
 /// What the function reads from its environment.
 #[derive(Debug)]
@@ -127,6 +129,9 @@ impl Consumer {
         let started = self.clock.now();
         for race in 0..RACES_MAX {
             let now = self.clock.now();
+            if now.millis_since(started) > FOLD_MS_MAX {
+                return Err(Error::Contended(race));
+            }
             let call = self.calls.load(call_id).await?;
             let folded = fold(call.as_ref(), &events, &self.policy, now);
             if let Some(after) = &folded.call {
@@ -146,12 +151,7 @@ impl Consumer {
         Err(Error::Contended(RACES_MAX))
     }
 
-    async fn note_unfolded(
-        &self,
-        events: &[ProviderEvent],
-        taken: &[Taken],
-        now: switchhook_domain::Timestamp,
-    ) -> Result<(), Error> {
+    async fn note_unfolded(&self, events: &[ProviderEvent], taken: &[Taken], now: Timestamp) -> Result<(), Error> {
         for (event, taken) in events.iter().zip(taken) {
             let (disposition, error) = match taken {
                 Taken::Folded | Taken::Duplicate => continue,
@@ -172,35 +172,8 @@ impl Consumer {
         let receipts: Vec<(String, Duration)> =
             tail.messages.iter().filter_map(|message| Some((message.receipt_handle.clone()?, delay))).collect();
         let delayed = self.queue.delay(&receipts).await;
-        let error = tail.error.chain();
-        for message in tail.messages {
-            let decoded = Message::decode(message.body.as_deref().unwrap_or_default()).ok();
-            let dead = receives_of(message) >= self.receives_max;
-            if let Some(decoded) = &decoded {
-                let note = Note {
-                    attempts: receives_of(message),
-                    error: Some(tail.error.to_string()),
-                    next_retry_at: (!dead).then(|| now.plus(delay)),
-                    dead_lettered_at: dead.then_some(now),
-                    disposition: None,
-                };
-                // Best effort: what keeps the event from being folded may keep the note from being written.
-                drop(self.inbox.put_note(&decoded.event.event_id, &note, now).await);
-            }
-            let decision = Decision {
-                stage: "consumer",
-                message: "event not folded",
-                action_taken: if dead { "dead_lettered" } else { "retried" },
-                event_id: decoded.as_ref().map(|message| message.event.event_id.as_str()),
-                call_id: decoded.as_ref().map(|message| message.event.call_id.as_str()),
-                cause: Some(tail.error.operation()),
-                error: Some(&error),
-                retry_count: Some(receives_of(message)),
-                trace_id: decoded.as_ref().map(|message| message.trace_id.as_str()),
-                ..Decision::default()
-            };
-            decision.log(now, true);
-        }
+        // All at once, so that together they take no longer than one.
+        join_all(tail.messages.iter().map(|message| self.note_failure(message, &tail.error, delay, now))).await;
         if let Err(error) = delayed {
             let chain = error.chain();
             let decision = Decision {
@@ -212,6 +185,36 @@ impl Consumer {
             };
             decision.log(now, true);
         }
+    }
+
+    async fn note_failure(&self, message: &SqsMessage, error: &Error, delay: Duration, now: Timestamp) {
+        let decoded = Message::decode(message.body.as_deref().unwrap_or_default()).ok();
+        let dead = receives_of(message) >= self.receives_max;
+        if let Some(decoded) = &decoded {
+            let note = Note {
+                attempts: receives_of(message),
+                error: Some(error.to_string()),
+                next_retry_at: (!dead).then(|| now.plus(delay)),
+                dead_lettered_at: dead.then_some(now),
+                disposition: None,
+            };
+            // Best effort: what keeps the event from being folded may keep the note from being written.
+            drop(self.inbox.put_note(&decoded.event.event_id, &note, now).await);
+        }
+        let chain = error.chain();
+        let decision = Decision {
+            stage: "consumer",
+            message: "event not folded",
+            action_taken: if dead { "dead_lettered" } else { "retried" },
+            event_id: decoded.as_ref().map(|message| message.event.event_id.as_str()),
+            call_id: decoded.as_ref().map(|message| message.event.call_id.as_str()),
+            cause: Some(error.operation()),
+            error: Some(&chain),
+            retry_count: Some(receives_of(message)),
+            trace_id: decoded.as_ref().map(|message| message.trace_id.as_str()),
+            ..Decision::default()
+        };
+        decision.log(now, true);
     }
 
     fn log(&self, messages: &[Message], call: Option<&Call>, taken: &[Taken], duration_ms: i64) {

@@ -11,7 +11,7 @@ use futures_util::stream::{self, StreamExt};
 use switchhook_aws::Error;
 use switchhook_aws::calls::{Calls, WAKE_SHARDS, Written};
 use switchhook_aws::config::{Environment, EnvironmentError};
-use switchhook_aws::inbox::{Inbox, RECEIVED_SHARDS, Received, arrival_of, minute_of, resend, submit};
+use switchhook_aws::inbox::{Inbox, Kept, RECEIVED_SHARDS, Received, arrival_of, minute_of, resend, submit};
 use switchhook_aws::queue::Queue;
 use switchhook_aws::sdk::Clock;
 use switchhook_aws::telemetry::Decision;
@@ -21,6 +21,8 @@ use switchhook_domain::{CallId, EventId, Policy, Timestamp};
 const RUN_MAX: Duration = Duration::from_secs(40);
 /// Calls or events that are worked on at once.
 const CONCURRENCY: usize = 16;
+/// When a deadline that was found before is not folded yet, its call is looked at again after this.
+const UNFOLDED_PAUSE: Duration = Duration::from_secs(5 * 60);
 /// The sweep looks at a minute when it has been over for a minute: by then what is on its way has arrived.
 const SWEEP_BEHIND_MINUTES: i64 = 2;
 /// Minutes that one run catches up at most.
@@ -100,11 +102,12 @@ impl Reconciler {
         let stop_at = started.plus(RUN_MAX);
         let mut report = Report::default();
         let mut first_error = None;
-        if let Err(error) = self.wake(&mut report, stop_at, trace_id).await {
+        // Neither starves the other: the sweep has the first half of the time, and what it leaves of it goes to the calls.
+        if let Err(error) = self.sweep(&mut report, started.plus(RUN_MAX / 2)).await {
+            report.failed += 1;
             first_error = Some(error);
         }
-        if let Err(error) = self.sweep(&mut report, stop_at).await {
-            report.failed += 1;
+        if let Err(error) = self.wake(&mut report, stop_at, trace_id).await {
             first_error.get_or_insert(error);
         }
         let now = self.clock.now();
@@ -133,7 +136,9 @@ impl Reconciler {
 
     async fn wake(&self, report: &mut Report, stop_at: Timestamp, trace_id: &str) -> Result<(), Error> {
         let mut first_error = None;
-        for shard in 0..WAKE_SHARDS {
+        // Each run starts with another shard, so that none is always the last.
+        let first = minute_of(self.clock.now()).unsigned_abs();
+        for shard in (first..first + WAKE_SHARDS).map(|shard| shard % WAKE_SHARDS) {
             let now = self.clock.now();
             let mut start = None;
             while self.clock.now() < stop_at {
@@ -186,9 +191,18 @@ impl Reconciler {
                 Written::LostRace => Ok(Woken::Nothing),
             };
         }
+        let mut new = false;
         for event in &deadlines {
             // Whether it is new or was found before, it is queued now; the fold takes it once.
-            drop(submit(&self.inbox, &self.queue, &arrival_of(event, trace_id)?, event).await?);
+            let kept = submit(&self.inbox, &self.queue, &arrival_of(event, trace_id)?, event).await?;
+            new |= matches!(kept, Kept::New);
+        }
+        if !new {
+            // An earlier run said the same, and it is still not folded: the queue is behind, and asking each minute would
+            // only add to it. Whoever changed the row meanwhile has decided when it wakes.
+            match self.calls.move_wake(&call, Some(now.plus(UNFOLDED_PAUSE))).await? {
+                Written::Written | Written::LostRace => {}
+            }
         }
         Ok(Woken::Deadlines(deadlines.len() as u64))
     }
@@ -249,11 +263,35 @@ impl Reconciler {
             if call.as_ref().is_some_and(|call| call.holds(event_id)) {
                 continue;
             }
-            if let Some(stored) = self.inbox.load(event_id).await? {
-                resend(&self.inbox, &self.queue, &stored).await?;
-                requeued += 1;
+            match self.requeue(event_id).await {
+                Ok(true) => requeued += 1,
+                Ok(false) => {}
+                // What can never be read must not keep the sweep from what comes after it.
+                Err(error @ Error::DecodeInbox(_)) => self.log_unreadable(event_id, call_id, &error),
+                Err(error) => return Err(error),
             }
         }
         Ok(requeued)
+    }
+
+    async fn requeue(&self, event_id: &EventId) -> Result<bool, Error> {
+        let Some(stored) = self.inbox.load(event_id).await? else { return Ok(false) };
+        resend(&self.inbox, &self.queue, &stored).await?;
+        Ok(true)
+    }
+
+    fn log_unreadable(&self, event_id: &EventId, call_id: &CallId, error: &Error) {
+        let chain = error.chain();
+        let decision = Decision {
+            stage: "reconciler",
+            message: "stored event cannot be read",
+            action_taken: "not_requeued",
+            event_id: Some(event_id.as_str()),
+            call_id: Some(call_id.as_str()),
+            cause: Some(error.operation()),
+            error: Some(&chain),
+            ..Decision::default()
+        };
+        decision.log(self.clock.now(), true);
     }
 }

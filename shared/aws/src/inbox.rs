@@ -10,6 +10,7 @@
 //! per event, a note of what the consumer could not fold, and the cursor of the sweep.
 
 use std::collections::{BTreeMap, HashMap};
+use std::fmt;
 use std::time::Duration;
 
 use aws_sdk_dynamodb::Client;
@@ -38,8 +39,8 @@ const MINUTE_MS: i64 = 60_000;
 const COMPRESSION_LEVEL: i32 = 6;
 const SWEEP_CURSOR: &str = "sweep:cursor";
 
-/// An authentic event on its way into the inbox.
-#[derive(Clone, Debug)]
+/// An authentic event on its way into the inbox. `Debug` shows its id alone: a body never reaches a log.
+#[derive(Clone)]
 pub struct Arrival {
     pub event_id: EventId,
     pub call_id: Option<CallId>,
@@ -60,8 +61,8 @@ pub struct Arrival {
     pub trace_id: String,
 }
 
-/// An event as the inbox holds it.
-#[derive(Clone, Debug)]
+/// An event as the inbox holds it. `Debug` shows its id alone: a body never reaches a log.
+#[derive(Clone)]
 pub struct StoredEvent {
     pub event_id: EventId,
     pub call_id: Option<CallId>,
@@ -76,10 +77,22 @@ pub struct StoredEvent {
     body_hash: String,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 enum StoredBody {
     Inline(Blob),
     Chunks(u32),
+}
+
+impl fmt::Debug for Arrival {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Arrival").field("event_id", &self.event_id).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for StoredEvent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StoredEvent").field("event_id", &self.event_id).finish_non_exhaustive()
+    }
 }
 
 /// What storing an event found.

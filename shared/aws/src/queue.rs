@@ -82,22 +82,25 @@ impl Queue {
         drop(asked);
     }
 
-    /// How many messages wait to be received, about.
+    /// How many messages are in the queue, about: those that wait, and those that are being worked on or tried again later.
     ///
     /// # Errors
     /// [`Error::AskQueue`].
     pub async fn waiting(&self) -> Result<u64, Error> {
-        let name = QueueAttributeName::ApproximateNumberOfMessages;
+        let names = [
+            QueueAttributeName::ApproximateNumberOfMessages,
+            QueueAttributeName::ApproximateNumberOfMessagesNotVisible,
+        ];
         let answer = self
             .client
             .get_queue_attributes()
             .queue_url(&self.url)
-            .attribute_names(name.clone())
+            .set_attribute_names(Some(names.to_vec()))
             .send()
             .await
             .map_err(|error| Error::AskQueue(Box::new(error)))?;
-        let count = answer.attributes.and_then(|all| all.get(&name).and_then(|text| text.parse().ok()));
-        Ok(count.unwrap_or(0))
+        let all = answer.attributes.unwrap_or_default();
+        Ok(names.iter().filter_map(|name| all.get(name)?.parse::<u64>().ok()).sum())
     }
 
     /// Lets the queue deliver messages again only after a while. `receipts` pairs each receipt handle with its delay.

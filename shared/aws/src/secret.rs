@@ -41,8 +41,8 @@ impl Keys {
         Ok(Self { secret: Some((client, secret_id)), held: Mutex::new((Arc::new(providers), now)) })
     }
 
-    /// The keys, read again if they are old. If that fails the old ones are used on: a bad edit of the secret, or a fault of
-    /// its store, stops no webhook.
+    /// The keys, read again if they are old. If that fails the old ones are used on, as long as this process lives: a function
+    /// that starts needs a secret that is right.
     pub async fn current(&self, now: Timestamp) -> Arc<Providers> {
         let (held, read_at) = self.held();
         let Some((client, secret_id)) = &self.secret else { return held };

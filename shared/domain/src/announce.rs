@@ -163,7 +163,9 @@ impl Call {
             status: said.news.status(),
             source_event_id: source.source.to_string(),
             occurred_at: match said.news {
-                News::Inconclusive => source.received_at.to_string(),
+                News::Inconclusive | News::Appointment(AppointmentStatus::Inconclusive) => {
+                    source.received_at.to_string()
+                }
                 News::Lifecycle(_) | News::Appointment(_) => source.happened_at().to_string(),
             },
             corrects: corrected.map(|sequence| format!("{}/{sequence}", self.call_id)),
@@ -205,8 +207,10 @@ fn appointment_news(call: &Call, attempts: &[Attempt]) -> Vec<Announcement> {
     let highest = log_of(call, subject).filter_map(News::outcome).max();
     let begun = (Outcome::Dialing, subject.first);
     let run = std::iter::once(begun).chain(subject.outcome_run.iter().copied());
+    // What another attempt decided is not taken back by one that only rings.
+    let decided = call.log.iter().any(|said| said.slot != subject.slot && said.news.outcome().is_some_and(decides));
     let mut news: Vec<Announcement> = run
-        .filter(|(outcome, _)| Some(*outcome) > highest)
+        .filter(|(outcome, _)| Some(*outcome) > highest && (!decided || decides(*outcome)))
         .map(|(outcome, source)| (News::Appointment(AppointmentStatus::of(outcome)), source))
         .map(|(news, source)| said(call, subject, news, source))
         .collect();
@@ -223,6 +227,13 @@ fn appointment_news(call: &Call, attempts: &[Attempt]) -> Vec<Announcement> {
         news.push(said(call, latest, present, source));
     }
     news
+}
+
+const fn decides(outcome: Outcome) -> bool {
+    match outcome {
+        Outcome::Confirmed | Outcome::Declined => true,
+        Outcome::Dialing | Outcome::NoAnswer | Outcome::Connected | Outcome::Voicemail => false,
+    }
 }
 
 fn log_of(call: &Call, attempt: &Attempt) -> impl Iterator<Item = News> {

@@ -593,7 +593,10 @@ impl Call {
             .iter()
             .enumerate()
             .filter(|(_, entry)| entry.event.kind == EventKind::RetryScheduled)
-            .filter(|(_, entry)| entry.happened_at() >= started)
+            // In the same instant as its start, a retry of several attempts belongs to the one before.
+            .filter(|(_, entry)| {
+                entry.happened_at() > started || (attempts.len() < 2 && entry.happened_at() == started)
+            })
             .max_by(|(_, a), (_, b)| a.canonical(b))
             .map(|(index, _)| index)
     }

@@ -300,6 +300,25 @@ fn confirmation_of_an_earlier_attempt_wins() {
 }
 
 #[test]
+fn second_attempt_that_decides_otherwise_announces_its_decision_alone() {
+    use EventKind::{InProgress, Ringing, UserConfirmed, UserDeclined};
+    let all = [
+        event("1", Some("a"), InProgress, Some(1), 1),
+        event("2", Some("a"), UserConfirmed, Some(2), 2),
+        event("3", Some("b"), Ringing, Some(60), 60),
+        event("4", Some("b"), InProgress, Some(61), 61),
+        event("5", Some("b"), UserDeclined, Some(62), 62),
+    ];
+    let call = one_by_one(&all).unwrap();
+    assert_eq!(call.appointment_status().as_str(), "Declined");
+    let of_appointment: Vec<String> = types(&call).into_iter().filter(|kind| kind.starts_with("appointment")).collect();
+    assert_eq!(
+        of_appointment,
+        ["appointment.dialing", "appointment.connected", "appointment.confirmed", "appointment.declined"]
+    );
+}
+
+#[test]
 fn event_that_names_no_attempt_belongs_to_those_that_had_started() {
     use EventKind::{InProgress, Initiated, UserConfirmed};
     let all = [

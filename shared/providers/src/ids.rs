@@ -4,7 +4,7 @@ use sha2::{Digest, Sha256};
 use switchhook_domain::{EventId, Provider};
 
 /// No id that leaves this crate is longer, in bytes: the row of a full call holds a thousand of them, in an item of 400 KB at most.
-pub const ID_BYTES_MAX: usize = 256;
+pub const ID_BYTES_MAX: usize = 128;
 
 /// The provider's own name for a type of event is cut to this length: it is a label, and only foreign ones are longer.
 const EVENT_TYPE_BYTES_MAX: usize = 128;

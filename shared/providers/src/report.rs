@@ -11,6 +11,9 @@ use crate::reading::{ReadError, Reading};
 /// The longest thing taken for a phone number or SIP address. Whatever is longer is neither, and has no place in a queue message.
 const NUMBER_BYTES_MAX: usize = 256;
 
+/// From the year 2000 to 2100. A time outside of it is a mistake of its sender, and would be one in every domain event.
+const TIMES_PLAUSIBLE_MS: std::ops::Range<i64> = 946_684_800_000..4_102_444_800_000;
+
 /// An event of a type that we know.
 pub(crate) struct Report {
     pub(crate) provider: Provider,
@@ -44,9 +47,15 @@ impl Report {
             from: number(self.from),
             to: number(self.to),
             received_at,
-            call_events: self.call_events,
+            call_events: self.call_events.into_iter().map(with_plausible_time).collect(),
         }))
     }
+}
+
+/// The event without its time, if that cannot be one: microseconds for milliseconds, say.
+fn with_plausible_time(event: CallEvent) -> CallEvent {
+    let occurred_at = event.occurred_at.filter(|at| TIMES_PLAUSIBLE_MS.contains(&at.as_millis()));
+    CallEvent { occurred_at, ..event }
 }
 
 /// A phone number or address, if it can be one.

@@ -119,7 +119,11 @@ fn analyzed(call: &Call) -> Facts {
 
 /// What must have come before such an ending.
 fn imply_path(facts: &mut Facts, call: &Call, ending: Ending) {
-    let began_at = started_at(call).or(ended_at(call));
+    // A clock that runs backwards must not put the answer after the end.
+    let began_at = match (started_at(call), ended_at(call)) {
+        (Some(started), Some(ended)) => Some(started.min(ended)),
+        (started, ended) => started.or(ended),
+    };
     match ending {
         Ending::Answered { voicemail, .. } => {
             facts.imply(EventKind::Ringing, began_at, None);
