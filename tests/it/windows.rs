@@ -721,8 +721,7 @@ async fn schedule_that_fires_twice_makes_one_deadline_of_it() {
     assert_eq!(world.consume(&received).await, 2);
 
     let call = world.call("c1").await;
-    // Two of its four writes moved on when it wakes: by the runs that found what an earlier one had found.
-    assert_eq!((call.version, call.history.len(), call.is_settled()), (4, 2, true));
+    assert_eq!((call.history.len(), call.is_settled()), (2, true));
     world.relay().await;
     let types: Vec<String> = announced(&world).into_iter().map(|(_, event_type)| event_type).collect();
     assert_eq!(
