@@ -297,8 +297,6 @@ impl<'a> Expected<'a> {
             }
             Source::Silence(since) => {
                 let (earliest, latest) = found_out(*since);
-                // Of the appointment it may be said from when on nothing was heard, too.
-                let earliest = if self.subject == Subject::Appointment { *since } else { earliest };
                 let own = source.starts_with(&format!("switchhook:{}/", script.call_id));
                 (!own || at < earliest || at > latest)
                     .then(|| format!("{source} at {occurred_at} is no finding of silence"))
