@@ -257,7 +257,12 @@ impl Reconciler {
 
     /// Queues those events again that are not in their call's history.
     async fn requeue_missing(&self, call_id: &CallId, events: &[EventId]) -> Result<u64, Error> {
-        let call = self.calls.glance(call_id).await?;
+        let call = match self.calls.glance(call_id).await {
+            Ok(call) => call,
+            // A row that cannot be read is taken to hold nothing: the consumer will say so of each event, and try again.
+            Err(Error::DecodeCall(_) | Error::NewerSchema(_)) => None,
+            Err(error) => return Err(error),
+        };
         let mut requeued = 0;
         for event_id in events {
             if call.as_ref().is_some_and(|call| call.holds(event_id)) {
@@ -267,7 +272,9 @@ impl Reconciler {
                 Ok(true) => requeued += 1,
                 Ok(false) => {}
                 // What can never be read must not keep the sweep from what comes after it.
-                Err(error @ Error::DecodeInbox(_)) => self.log_unreadable(event_id, call_id, &error),
+                Err(error @ (Error::DecodeInbox(_) | Error::NewerSchema(_))) => {
+                    self.log_unreadable(event_id, call_id, &error)
+                }
                 Err(error) => return Err(error),
             }
         }
