@@ -15,8 +15,10 @@ pub(crate) struct Webhook {
     pub(crate) body: String,
 }
 
-/// Sentences of a call, for as long as anybody wants to talk.
-const SENTENCES: [&str; 24] = [
+/// What is said in two calls, for as long as anybody wants to talk. The compressor's dictionary knows none of it.
+pub(crate) const CONVERSATIONS: [[&str; 24]; 2] = [REMINDER, CHANGE];
+
+const REMINDER: [&str; 24] = [
     "Hello, this is Grace from the Riverside dental clinic, am I speaking with Mr. Lovelace?",
     "Yes, speaking. Who is this again, sorry?",
     "I am calling about the cleaning that you booked with Dr. Babbage for next Tuesday at half past ten.",
@@ -43,6 +45,33 @@ const SENTENCES: [&str; 24] = [
     "You too, goodbye.",
 ];
 
+const CHANGE: [&str; 24] = [
+    "Good afternoon, this is Theo, the assistant of Maple Street Physiotherapy. Do I have Ms. Hopper on the line?",
+    "You do, but I am just about to get on the bus, is it something quick?",
+    "It is only about your session with Frank on Friday the ninth, at a quarter past four.",
+    "Hm, Friday. My shift got moved to the evening, so that one is going to be tight.",
+    "I understand. Frank also has a free hour on Thursday morning, or on Monday at noon.",
+    "Thursday is out, I am flying to Lisbon. What was the other one again?",
+    "Monday the twelfth, at noon. It would be the same room, and it takes fifty minutes.",
+    "Monday works, but could we make it half an hour later? I finish at twelve.",
+    "Let me see. Yes, 12:30 is still open, and I have put your name on it.",
+    "Lovely. Does my doctor have to write me a new referral, or is the old one still good?",
+    "The referral covers six sessions, and this will be your fourth, so there is nothing to do.",
+    "And the shoulder, should I keep on doing those stretches until then?",
+    "I am not able to give medical advice, but I can ask Frank to send you a short note.",
+    "Yes, that would help, because it still hurts when I lift my arm above my head.",
+    "Of course. Is the number that I am calling the best one for the note?",
+    "It is, but he can write to my work e-mail too, whichever is easier for him.",
+    "Then I will pass that on. Shall I remind you on Sunday evening with a short message?",
+    "Please do, otherwise I am going to miss it, knowing me.",
+    "Done. Your session on Friday is canceled, and the new one is on Monday at 12:30.",
+    "And there is no fee for changing it this late, is there?",
+    "No, there is none, since it is more than two days away.",
+    "Brilliant, you saved me a trip. The bus is here, I really have to run.",
+    "Safe travels to Lisbon, Ms. Hopper, and get well soon.",
+    "Thanks, bye!",
+];
+
 /// Numbers that follow from the last: the same every time, and no two calls alike.
 #[derive(Debug)]
 struct Draw(u64);
@@ -64,15 +93,16 @@ fn draw(number: u64) -> Draw {
     Draw((number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15))
 }
 
-/// What is said in `turns` turns: as one text, and word by word.
-fn transcript(draw: &mut Draw, turns: usize) -> (String, Value) {
+/// What is said in `turns` turns of one of the conversations, which starts anywhere and begins anew when it is over: as one
+/// text, and word by word.
+fn transcript(draw: &mut Draw, conversation: &[&str], turns: usize) -> (String, Value) {
     let first = usize::try_from(draw.below(24)).unwrap_or(0);
     let mut text = Vec::new();
     let mut turns_said = Vec::new();
     let mut ms = 600 + draw.below(900);
     for turn in 0..turns {
         let (role, name) = if turn % 2 == 0 { ("agent", "Agent") } else { ("user", "User") };
-        let sentence = SENTENCES.iter().cycle().nth(first + turn).copied().unwrap_or_default();
+        let sentence = conversation.iter().cycle().nth(first + turn).copied().unwrap_or_default();
         text.push(format!("{name}: {sentence}"));
         let mut words = Vec::new();
         for word in sentence.split(' ') {
@@ -99,6 +129,10 @@ fn latency(draw: &mut Draw) -> Value {
 /// What Retell posts about a call that is confirmed: started, ended, analysed. `detail` is how much of the transcript it
 /// repeats: 0 none, 1 as text, 2 also word by word, 3 also with tool calls.
 pub(crate) fn retell_call(number: u64, turns: usize, detail: u8) -> Vec<Webhook> {
+    retell_call_about(&CONVERSATIONS[usize::from(number % 2 == 1)], number, turns, detail)
+}
+
+fn retell_call_about(conversation: &[&str], number: u64, turns: usize, detail: u8) -> Vec<Webhook> {
     let mut draw = draw(number);
     let call_id = format!("call_{}", draw.hex());
     let start = (START_S * 1_000) + draw.below(1_000_000);
@@ -111,7 +145,7 @@ pub(crate) fn retell_call(number: u64, turns: usize, detail: u8) -> Vec<Webhook>
         "retell_llm_dynamic_variables": {"customer_name": "Mr. Lovelace", "appointment_time": "Tuesday at 10:30"},
         "opt_out_sensitive_data_storage": false, "start_timestamp": start,
     });
-    let (text, words) = transcript(&mut draw, turns);
+    let (text, words) = transcript(&mut draw, conversation, turns);
     let mut ended = started.clone();
     let spoken_ms = 20_000 + draw.below(90_000);
     let recording = draw.hex();
@@ -164,7 +198,16 @@ pub(crate) fn retell_call(number: u64, turns: usize, detail: u8) -> Vec<Webhook>
 
 /// `call_ended` with as many turns as fill a body of so many bytes.
 pub(crate) fn retell_ended(number: u64, bytes: usize, detail: u8) -> Webhook {
-    let ended = |turns| retell_call(number, turns, detail).swap_remove(1);
+    filled(bytes, |turns| retell_call(number, turns, detail).swap_remove(1))
+}
+
+/// The same with the transcript as text alone, in which no sentence comes twice.
+pub(crate) fn retell_ended_unrepeated(number: u64, bytes: usize) -> Webhook {
+    let both = CONVERSATIONS.concat();
+    filled(bytes, |turns| retell_call_about(&both, number, turns, 1).swap_remove(1))
+}
+
+fn filled(bytes: usize, ended: impl Fn(usize) -> Webhook) -> Webhook {
     let mut webhook = ended(0);
     for turns in 1.. {
         let longer = ended(turns);

@@ -22,6 +22,7 @@ use switchhook_domain::{CallId, Disposition, EventId, Origin, Provider, Provider
 use switchhook_providers::{Reading, VerifiedWebhook};
 
 use crate::calls::{Key, shard_of};
+use crate::compression::{self, Compressed};
 use crate::error::Error;
 use crate::queue::Queue;
 
@@ -36,7 +37,6 @@ pub const BY_RECEIVED: &str = "by_received";
 /// Partitions of one minute of `by_received`: each takes 1,000 writes a second.
 pub const RECEIVED_SHARDS: u64 = 4;
 const MINUTE_MS: i64 = 60_000;
-const COMPRESSION_LEVEL: i32 = 6;
 const SWEEP_CURSOR: &str = "sweep:cursor";
 
 /// An authentic event on its way into the inbox. `Debug` shows its id alone: a body never reaches a log.
@@ -74,6 +74,8 @@ pub struct StoredEvent {
     query: String,
     key_index: usize,
     body: StoredBody,
+    /// With which the body was compressed.
+    dictionary: Option<u32>,
     body_hash: String,
 }
 
@@ -192,8 +194,9 @@ impl Inbox {
         Self { client, table, retention }
     }
 
-    /// Opens the connection, so that the first event does not wait for it.
+    /// Opens the connection and prepares what compresses, so that the first event waits for neither.
     pub async fn warm(&self) {
+        compression::warm();
         drop(self.get("warm").await);
     }
 
@@ -203,7 +206,7 @@ impl Inbox {
     /// [`Error::WriteInbox`]; [`Error::DecodeInbox`] if the item that holds the id is not readable.
     pub async fn put(&self, arrival: &Arrival) -> Result<Kept, Error> {
         let hash = body_hash(&arrival.body);
-        let compressed = compress(&arrival.body)?;
+        let Compressed { bytes: compressed, dictionary } = compress(&arrival.body)?;
         let bucket =
             format!("{}#{}", minute_of(arrival.received_at), shard_of(arrival.event_id.as_str(), RECEIVED_SHARDS));
         let mut item: Key = self.companion(arrival.event_id.as_str(), arrival.received_at);
@@ -215,6 +218,7 @@ impl Inbox {
         set("received_bucket", text(&bucket));
         set("key_index", number(i64::try_from(arrival.key_index).unwrap_or(i64::MAX)));
         set("body_hash", text(&hash));
+        set("dictionary", number(dictionary.into()));
         set("trace_id", text(&arrival.trace_id));
         if let Some(call_id) = &arrival.call_id {
             set("call_id", text(call_id.as_str()));
@@ -271,10 +275,11 @@ impl Inbox {
     /// [`Error::WriteInbox`].
     pub async fn keep_conflict(&self, arrival: &Arrival) -> Result<bool, Error> {
         let hash = body_hash(&arrival.body);
-        let compressed = compress(&arrival.body)?;
+        let Compressed { bytes: compressed, dictionary } = compress(&arrival.body)?;
         let mut item = self.companion(&format!("conflict:{}", arrival.event_id), arrival.received_at);
         item.insert("received_at".to_owned(), number(arrival.received_at.as_millis()));
         item.insert("body_hash".to_owned(), text(&hash));
+        item.insert("dictionary".to_owned(), number(dictionary.into()));
         if compressed.len() > INLINE_BYTES_MAX {
             let chunks = self.put_chunks(&arrival.event_id, &hash, &compressed, arrival.received_at).await?;
             item.insert("body_chunks".to_owned(), number(i64::from(chunks)));
@@ -348,7 +353,7 @@ impl Inbox {
                 all
             }
         };
-        zstd::bulk::decompress(&compressed, BODY_BYTES_MAX).map_err(|_| Error::DecodeInbox("its body"))
+        compression::decompress(&compressed, stored.dictionary, BODY_BYTES_MAX)
     }
 
     /// Notes what became of an event that was not folded.
@@ -515,13 +520,15 @@ impl StoredEvent {
             query: string(&item, "query").unwrap_or_default(),
             key_index: integer(&item, "key_index").and_then(|n| usize::try_from(n).ok()).unwrap_or(0),
             body,
+            // A number that is none is no dictionary that this program has.
+            dictionary: integer(&item, "dictionary").map(|n| u32::try_from(n).unwrap_or(u32::MAX)),
             body_hash: string(&item, "body_hash").ok_or(Error::DecodeInbox("body_hash"))?,
         })
     }
 }
 
-fn compress(body: &[u8]) -> Result<Vec<u8>, Error> {
-    zstd::bulk::compress(body, COMPRESSION_LEVEL).map_err(|error| Error::WriteInbox(Box::new(error)))
+fn compress(body: &[u8]) -> Result<Compressed, Error> {
+    compression::compress(body).map_err(|error| Error::WriteInbox(Box::new(error)))
 }
 
 /// 128 bits are enough: whoever could find a collision holds the provider's key.

@@ -2,6 +2,7 @@
 
 pub mod bus;
 pub mod calls;
+mod compression;
 pub mod config;
 pub mod error;
 pub mod inbox;
