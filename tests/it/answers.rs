@@ -536,6 +536,27 @@ async fn body_of_the_largest_size_is_kept_byte_for_byte_and_folded() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn duplicate_of_a_large_body_writes_nothing() {
+    let world = World::still();
+    let post = async |body: &str| {
+        drop(world.requests());
+        let (code, answered) = world.post(Provider::Generic, body).await;
+        assert_eq!(code, OK, "{answered}");
+        (answered["status"].as_str().unwrap().to_owned(), world.requests())
+    };
+    let counted = |counts: &[(&str, u64)]| counts.iter().map(|(name, n)| ((*name).to_owned(), *n)).collect();
+    let (first, other) = (large(1_000_000), large(1_000_001));
+    let taken = || "already_processed".to_owned();
+    let new: BTreeMap<String, u64> = counted(&[("GetItem", 1), ("PutItem", 1 + 3), ("SendMessage", 1)]);
+    assert_eq!(post(&first).await, ("accepted".to_owned(), new), "a look at the id, three chunks, the event");
+    let again = counted(&[("GetItem", 1 + 3), ("SendMessage", 1)]);
+    assert_eq!(post(&first).await, (taken(), again), "what is queued is read from the chunks");
+    // The first conflict is kept, with its chunks; the next one is not.
+    assert_eq!(post(&other).await.1["PutItem"], 1 + 3);
+    assert!(!post(&other).await.1.contains_key("PutItem"));
+}
+
+#[tokio::test(start_paused = true)]
 async fn bytes_of_the_largest_size_that_are_no_text_are_kept_too() {
     let world = World::new();
     let mut body: Vec<u8> = noise(BODY_BYTES_MAX).into_bytes();

@@ -109,6 +109,14 @@ pub enum Kept {
     },
 }
 
+impl Kept {
+    fn duplicate(item: Key, hash: &str) -> Result<Self, Error> {
+        let stored = Box::new(StoredEvent::decode(item)?);
+        let same_body = stored.body_hash == hash;
+        Ok(Self::Duplicate { stored, same_body })
+    }
+}
+
 /// What is known of an event besides its item: why it was not folded, or how often that failed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Note {
@@ -200,13 +208,19 @@ impl Inbox {
         drop(self.get("warm").await);
     }
 
-    /// Stores an event under its id if that is free. One write; a body that does not fit adds one for each chunk.
+    /// Stores an event under its id if that is free. One write; for a body that does not fit, a read before it, so that a
+    /// duplicate writes no chunks, and a write for each chunk.
     ///
     /// # Errors
-    /// [`Error::WriteInbox`]; [`Error::DecodeInbox`] if the item that holds the id is not readable.
+    /// [`Error::WriteInbox`]; [`Error::ReadInbox`]; [`Error::DecodeInbox`] if the item that holds the id is not readable.
     pub async fn put(&self, arrival: &Arrival) -> Result<Kept, Error> {
         let hash = body_hash(&arrival.body);
         let Compressed { bytes: compressed, dictionary } = compress(&arrival.body)?;
+        if compressed.len() > INLINE_BYTES_MAX
+            && let Some(item) = self.get(arrival.event_id.as_str()).await?
+        {
+            return Kept::duplicate(item, &hash);
+        }
         let bucket =
             format!("{}#{}", minute_of(arrival.received_at), shard_of(arrival.event_id.as_str(), RECEIVED_SHARDS));
         let mut item: Key = self.companion(arrival.event_id.as_str(), arrival.received_at);
@@ -260,11 +274,7 @@ impl Inbox {
             Some(_) | None => None,
         };
         match there {
-            Some(item) => {
-                let stored = Box::new(StoredEvent::decode(item)?);
-                let same_body = stored.body_hash == hash;
-                Ok(Kept::Duplicate { stored, same_body })
-            }
+            Some(item) => Kept::duplicate(item, &hash),
             None => Err(Error::WriteInbox(Box::new(error))),
         }
     }
@@ -272,11 +282,15 @@ impl Inbox {
     /// Keeps one body that came under the id of another event beside it. True if it is the first to be kept.
     ///
     /// # Errors
-    /// [`Error::WriteInbox`].
+    /// [`Error::WriteInbox`]; [`Error::ReadInbox`].
     pub async fn keep_conflict(&self, arrival: &Arrival) -> Result<bool, Error> {
+        let id = format!("conflict:{}", arrival.event_id);
         let hash = body_hash(&arrival.body);
         let Compressed { bytes: compressed, dictionary } = compress(&arrival.body)?;
-        let mut item = self.companion(&format!("conflict:{}", arrival.event_id), arrival.received_at);
+        if compressed.len() > INLINE_BYTES_MAX && self.get(&id).await?.is_some() {
+            return Ok(false);
+        }
+        let mut item = self.companion(&id, arrival.received_at);
         item.insert("received_at".to_owned(), number(arrival.received_at.as_millis()));
         item.insert("body_hash".to_owned(), text(&hash));
         item.insert("dictionary".to_owned(), number(dictionary.into()));
