@@ -175,6 +175,38 @@ async fn other_body_under_a_known_id_is_kept_beside_the_first_and_counted() {
     assert_eq!(world.get("/calls/c2").await.0, StatusCode::NOT_FOUND);
 }
 
+#[tokio::test(start_paused = true)]
+async fn same_report_in_other_bytes_is_no_conflict() {
+    let json = "{\"CallSid\":\"CA1\",\"CallStatus\":\"ringing\",\"SequenceNumber\":\"1\"}";
+    let cases = [
+        (Provider::Generic, sample("generic/ringing").to_owned(), compact(sample("generic/ringing"))),
+        (Provider::Retell, sample("retell/call_ended").to_owned(), compact(sample("retell/call_ended"))),
+        (Provider::Generic, large(1_000_000), format!("{}\n", large(1_000_000))),
+        (Provider::Twilio, json.to_owned(), format!(" {json}")),
+        (
+            Provider::Twilio,
+            "CallSid=CA1&CallStatus=ringing&SequenceNumber=1".to_owned(),
+            "SequenceNumber=1&CallStatus=ringing&CallSid=CA1".to_owned(),
+        ),
+    ];
+    for (provider, first, anew) in cases {
+        assert_ne!(first, anew);
+        let world = World::new();
+        let (_, answered) = world.post(provider, &first).await;
+        let items = world.items(INBOX_TABLE).await.len();
+        assert_eq!(world.post(provider, &anew).await, answer("already_processed", &id_of(&answered)), "{provider}");
+        assert_eq!(world.items(INBOX_TABLE).await.len(), items, "{provider}: nothing is kept beside it");
+        assert_eq!(world.logged("duplicate")[0]["cause"], Value::Null, "{provider}");
+        let stored = world.inbox.load(&EventId::new(id_of(&answered))).await.unwrap().unwrap();
+        assert!(world.inbox.body(&stored).await.unwrap() == first.as_bytes(), "{provider}: the first bytes stand");
+    }
+}
+
+/// The same JSON without the spaces.
+fn compact(json: &str) -> String {
+    serde_json::from_str::<Value>(json).unwrap().to_string()
+}
+
 /// A body as the inbox keeps it.
 async fn compressed(body: &str) -> Vec<u8> {
     let world = World::new();

@@ -156,10 +156,10 @@ impl Ingress {
     async fn answer_kept(&self, kept: Kept, arrival: &Arrival, new: Answer) -> Result<Answer, Error> {
         match kept {
             Kept::New => Ok(new),
-            Kept::Duplicate { same_body: true, .. } => {
+            Kept::Duplicate { same_content: true, .. } => {
                 Ok(Answer::AlreadyProcessed { event_id: arrival.event_id.clone(), conflict: false })
             }
-            Kept::Duplicate { same_body: false, .. } => {
+            Kept::Duplicate { same_content: false, .. } => {
                 self.inbox.keep_conflict(arrival).await?;
                 Ok(Answer::AlreadyProcessed { event_id: arrival.event_id.clone(), conflict: true })
             }

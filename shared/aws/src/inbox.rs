@@ -19,7 +19,7 @@ use aws_sdk_dynamodb::primitives::Blob;
 use aws_sdk_dynamodb::types::{AttributeValue, ReturnValuesOnConditionCheckFailure};
 use sha2::{Digest, Sha256};
 use switchhook_domain::{CallId, Disposition, EventId, Origin, Provider, ProviderEvent, Timestamp};
-use switchhook_providers::{Reading, VerifiedWebhook};
+use switchhook_providers::{Reading, VerifiedWebhook, content_hash};
 
 use crate::calls::{Key, shard_of};
 use crate::compression::{self, Compressed};
@@ -102,19 +102,11 @@ impl fmt::Debug for StoredEvent {
 #[must_use]
 pub enum Kept {
     New,
-    /// The id was taken. `same_body` is false if what stands there differs from what came.
+    /// The id was taken. `same_content` is false if what stands there says something else than what came.
     Duplicate {
         stored: Box<StoredEvent>,
-        same_body: bool,
+        same_content: bool,
     },
-}
-
-impl Kept {
-    fn duplicate(item: Key, hash: &str) -> Result<Self, Error> {
-        let stored = Box::new(StoredEvent::decode(item)?);
-        let same_body = stored.body_hash == hash;
-        Ok(Self::Duplicate { stored, same_body })
-    }
 }
 
 /// What is known of an event besides its item: why it was not folded, or how often that failed.
@@ -212,14 +204,15 @@ impl Inbox {
     /// duplicate writes no chunks, and a write for each chunk.
     ///
     /// # Errors
-    /// [`Error::WriteInbox`]; [`Error::ReadInbox`]; [`Error::DecodeInbox`] if the item that holds the id is not readable.
+    /// [`Error::WriteInbox`]; [`Error::ReadInbox`]; [`Error::DecodeInbox`] or [`Error::NewerSchema`] if the item that holds the id
+    /// is not readable.
     pub async fn put(&self, arrival: &Arrival) -> Result<Kept, Error> {
         let hash = body_hash(&arrival.body);
         let Compressed { bytes: compressed, dictionary } = compress(&arrival.body)?;
         if compressed.len() > INLINE_BYTES_MAX
             && let Some(item) = self.get(arrival.event_id.as_str()).await?
         {
-            return Kept::duplicate(item, &hash);
+            return self.duplicate(item, arrival, &hash).await;
         }
         let bucket =
             format!("{}#{}", minute_of(arrival.received_at), shard_of(arrival.event_id.as_str(), RECEIVED_SHARDS));
@@ -274,9 +267,24 @@ impl Inbox {
             Some(_) | None => None,
         };
         match there {
-            Some(item) => Kept::duplicate(item, &hash),
+            Some(item) => self.duplicate(item, arrival, &hash).await,
             None => Err(Error::WriteInbox(Box::new(error))),
         }
+    }
+
+    /// What came under an id that is taken. Only if its bytes differ, what they say is compared: a provider may write anew what
+    /// it sends again.
+    async fn duplicate(&self, item: Key, arrival: &Arrival, hash: &str) -> Result<Kept, Error> {
+        let stored = Box::new(StoredEvent::decode(item)?);
+        let same_content = stored.body_hash == hash
+            || match arrival.origin {
+                Origin::Switchhook(_) => false,
+                Origin::Provider(provider) => {
+                    let before = self.body(&stored).await?;
+                    content_hash(provider, &before) == content_hash(provider, &arrival.body)
+                }
+            };
+        Ok(Kept::Duplicate { stored, same_content })
     }
 
     /// Keeps one body that came under the id of another event beside it. True if it is the first to be kept.

@@ -6,6 +6,7 @@
 //! mean. What several providers share stands beside the folders.
 
 mod config;
+mod content;
 mod correlation;
 mod form;
 mod generic;
@@ -21,6 +22,7 @@ mod webhook;
 mod wire;
 
 pub use config::{ConfigError, DEDUPE_RETENTION, ProviderConfig, Providers, WINDOW_MAX};
+pub use content::content_hash;
 pub use ids::ID_BYTES_MAX;
 pub use key::{Key, KeyError};
 pub use reading::{ReadError, Reading, read};

@@ -1,0 +1,89 @@
+//! What a body says, apart from how it is written.
+
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+use switchhook_domain::Provider;
+
+/// SHA-256 of what identifies the event in a body: bodies under one event id with the same hash are one report, sent again; with
+/// different ones they contradict each other. Comparable within one version of this crate only: compute it, do not store it.
+///
+/// Neither spaces, the order of fields or parameters, escapes, nor how a number is written count. A body that cannot be read counts
+/// byte for byte. A provider that changes part of a body from retry to retry is one whose arm leaves that part out.
+#[must_use]
+pub fn content_hash(provider: Provider, body: &[u8]) -> [u8; 32] {
+    let content = match provider {
+        Provider::Retell | Provider::Generic => canonical_json(body),
+        // A callback is one or the other; which one stands in its query. No form begins like an object.
+        Provider::Twilio => Some(canonical_json(body).unwrap_or_else(|| canonical_form(body))),
+    };
+    match content {
+        Some(content) => Sha256::digest(content).into(),
+        None => Sha256::digest(body).into(),
+    }
+}
+
+/// The object of a body, its fields in order; none if it is no object.
+fn canonical_json(body: &[u8]) -> Option<String> {
+    let mut value: Value = serde_json::from_slice(body).ok()?;
+    value.sort_all_objects();
+    value.is_object().then(|| value.to_string())
+}
+
+/// The parameters of a form in order, each once: more than that no signature covers.
+fn canonical_form(body: &[u8]) -> String {
+    let mut parameters: Vec<_> = form_urlencoded::parse(body).collect();
+    parameters.sort();
+    parameters.dedup();
+    form_urlencoded::Serializer::new(String::new()).extend_pairs(parameters).finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn same(provider: Provider, one: &str, other: &str) -> bool {
+        content_hash(provider, one.as_bytes()) == content_hash(provider, other.as_bytes())
+    }
+
+    #[test]
+    fn json_that_was_written_anew_says_the_same() {
+        for provider in [Provider::Retell, Provider::Generic, Provider::Twilio] {
+            let one = r#"{"a":{"x":1,"y":[1,2]},"b":"é/","c":1.50}"#;
+            assert!(
+                same(provider, one, "{ \"c\": 1.5, \"b\": \"\\u00e9\\/\",\n \"a\": {\"y\":[1, 2],\"x\":1} }"),
+                "{provider}"
+            );
+            for other in [
+                r#"{"a":{"x":1,"y":[2,1]},"b":"é/","c":1.50}"#,
+                r#"{"a":{"x":"1","y":[1,2]},"b":"é/","c":1.50}"#,
+                r#"{"a":{"x":1,"y":[1,2]},"b":"É/","c":1.50}"#,
+                r#"{"a":{"x":1,"y":[1,2]},"b":"é/","c":1.50,"d":null}"#,
+                r#"{"a":{"x":1,"y":[1,2]},"b":"é/"}"#,
+            ] {
+                assert!(!same(provider, one, other), "{provider}: {other}");
+            }
+        }
+    }
+
+    #[test]
+    fn form_that_was_written_anew_says_the_same() {
+        let one = "CallSid=CA1&To=%2B44&Note=a+b";
+        assert!(same(Provider::Twilio, one, "Note=a%20b&To=%2b44&CallSid=CA1&To=%2B44"));
+        for other in ["CallSid=CA1&To=%2B44&Note=ab", "CallSid=CA1&To=%2B44", "CallSid=CA1To&=%2B44&Note=a+b"] {
+            assert!(!same(Provider::Twilio, one, other), "{other}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_read_counts_byte_for_byte() {
+        for (provider, one, other) in [
+            (Provider::Generic, "{\"a\":1", "{\"a\":1 "),
+            (Provider::Retell, "[1]", "[1 ]"),
+            (Provider::Generic, "", " "),
+            (Provider::Generic, "a=1&b=2", "b=2&a=1"),
+        ] {
+            assert!(same(provider, one, one) && !same(provider, one, other), "{provider}: {one}");
+        }
+        assert_ne!(content_hash(Provider::Generic, b"\xff"), content_hash(Provider::Generic, b"\xfe"));
+    }
+}
