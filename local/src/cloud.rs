@@ -16,10 +16,12 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use lambda_http::request::LambdaRequest;
+use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value, json};
 use switchhook_api::{Api, NO_RETENTION};
 use switchhook_aws::bus::Bus as BusClient;
 use switchhook_aws::calls::Calls;
+use switchhook_aws::http::request_of;
 use switchhook_aws::inbox::Inbox;
 use switchhook_aws::queue::Queue as QueueClient;
 use switchhook_aws::sdk;
@@ -180,7 +182,7 @@ impl Cloud {
         };
         let (ingress, api) = (self.0.ingress.clone(), self.0.api.clone());
         let answered = tokio::spawn(async move {
-            let request = lambda_http::Request::from(event);
+            let request = request_of(event);
             if to_ingress { ingress.handle(request).await } else { api.handle(request).await }
         });
         match answered.await {
@@ -310,7 +312,10 @@ impl Cloud {
 
 /// The request as an event of an HTTP API, payload format 2.0.
 fn gateway_event(request: &Request<Bytes>, id: u64) -> Value {
-    let (path, query) = (request.uri().path(), request.uri().query().unwrap_or_default());
+    let query = request.uri().query().unwrap_or_default();
+    // An HTTP API decodes the path, and cuts it where a question mark comes to light.
+    let path = percent_decode_str(request.uri().path()).decode_utf8_lossy();
+    let path = path.split('?').next().unwrap_or_default();
     let header = |name| request.headers().get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let content_type = header(http::header::CONTENT_TYPE);
     // A gateway hands on text as it is and anything else in base64.

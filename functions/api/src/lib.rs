@@ -1,16 +1,18 @@
 //! What happened to a call, and to an event. Reads only; what cannot be found is 404.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use http::header::CONTENT_TYPE;
 use http::{Method, StatusCode};
-use lambda_http::{Body, Request, RequestExt, Response};
+use lambda_http::{Body, Request, Response};
 use percent_encoding::percent_decode_str;
 use serde::Serialize;
 use serde_json::{Value, json};
 use switchhook_aws::Error;
-use switchhook_aws::calls::Calls;
+use switchhook_aws::calls::{Calls, KEY_BYTES_MAX};
 use switchhook_aws::config::{Environment, EnvironmentError};
+use switchhook_aws::http::path_of;
 use switchhook_aws::inbox::{Inbox, Note, StoredEvent};
 use switchhook_aws::sdk::Clock;
 use switchhook_aws::telemetry::Decision;
@@ -58,13 +60,13 @@ impl Api {
     /// Answers one request, whatever it holds.
     pub async fn handle(&self, request: Request) -> Response<Body> {
         let started = self.clock.now();
-        let route = if request.method() == Method::GET { Route::parse(request.raw_http_path()) } else { None };
-        let found = match &route {
-            Some(Route::Call(id)) => self.call(id).await,
-            Some(Route::CallEvents(id)) => self.call_events(id).await,
-            Some(Route::EventStatus(id)) => self.event_status(id).await,
-            None => Ok(None),
-        };
+        let mut route = if request.method() == Method::GET { Route::parse(&path_of(&request)) } else { None };
+        let mut found = self.find(route.as_ref()).await;
+        // An HTTP API has decoded the path, other front doors have not: an id is taken as it stands, then as it decodes.
+        if let (Ok(None), Some(decoded)) = (&found, route.as_ref().and_then(Route::decoded)) {
+            route = Some(decoded);
+            found = self.find(route.as_ref()).await;
+        }
         let (code, body) = match &found {
             Ok(Some(body)) => (StatusCode::OK, body.clone()),
             Ok(None) => (
@@ -88,6 +90,15 @@ impl Api {
         *response.status_mut() = code;
         response.headers_mut().insert(CONTENT_TYPE, http::HeaderValue::from_static("application/json"));
         response
+    }
+
+    async fn find(&self, route: Option<&Route>) -> Result<Option<Value>, Error> {
+        match route {
+            Some(Route::Call(id)) => self.call(id).await,
+            Some(Route::CallEvents(id)) => self.call_events(id).await,
+            Some(Route::EventStatus(id)) => self.event_status(id).await,
+            None => Ok(None),
+        }
     }
 
     async fn call(&self, id: &CallId) -> Result<Option<Value>, Error> {
@@ -138,18 +149,27 @@ impl Api {
 }
 
 impl Route {
-    /// Reads a raw path. An id may hold slashes, so it is what stands between the fixed words.
+    /// Reads a path. An id may hold slashes, so it is what stands between the fixed words.
     fn parse(path: &str) -> Option<Self> {
-        let decode = |text: &str| {
-            percent_decode_str(text).decode_utf8().ok().map(|text| text.into_owned()).filter(|text| !text.is_empty())
-        };
+        let filled = |id: &str| Some(id.to_owned()).filter(|id| !id.is_empty() && id.len() <= KEY_BYTES_MAX);
         if let Some(rest) = path.strip_prefix("/events/") {
-            return rest.strip_suffix("/status").and_then(decode).map(|id| Self::EventStatus(EventId::new(id)));
+            return rest.strip_suffix("/status").and_then(filled).map(|id| Self::EventStatus(EventId::new(id)));
         }
         let rest = path.strip_prefix("/calls/")?;
         match rest.strip_suffix("/events") {
-            Some(id) => decode(id).map(|id| Self::CallEvents(CallId::new(id))),
-            None => decode(rest).map(|id| Self::Call(CallId::new(id))),
+            Some(id) => filled(id).map(|id| Self::CallEvents(CallId::new(id))),
+            None => filled(rest).map(|id| Self::Call(CallId::new(id))),
+        }
+    }
+
+    /// The same with its id decoded; none if it is decoded.
+    fn decoded(&self) -> Option<Self> {
+        let decode =
+            |id: &str| percent_decode_str(id).decode_utf8().ok().filter(|text| text != id).map(Cow::into_owned);
+        match self {
+            Self::Call(id) => decode(id.as_str()).map(|id| Self::Call(CallId::new(id))),
+            Self::CallEvents(id) => decode(id.as_str()).map(|id| Self::CallEvents(CallId::new(id))),
+            Self::EventStatus(id) => decode(id.as_str()).map(|id| Self::EventStatus(EventId::new(id))),
         }
     }
 }
@@ -307,10 +327,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_may_hold_slashes_plain_or_encoded() {
+    fn ids_may_hold_slashes() {
         let check = |path: &str, route: Option<Route>| assert_eq!(Route::parse(path), route, "{path}");
         check("/calls/retell:c1", Some(Route::Call(CallId::new("retell:c1"))));
-        check("/calls/appointment%3Aa%2Fb/events", Some(Route::CallEvents(CallId::new("appointment:a/b"))));
+        check("/calls/appointment:a/b/events", Some(Route::CallEvents(CallId::new("appointment:a/b"))));
         check(
             "/events/switchhook:retell:c1/c1/deadline/5/status",
             Some(Route::EventStatus(EventId::new("switchhook:retell:c1/c1/deadline/5"))),
@@ -318,5 +338,14 @@ mod tests {
         check("/calls/", None);
         check("/events//status", None);
         check("/elsewhere", None);
+    }
+
+    #[test]
+    fn encoded_id_is_decoded_once() {
+        let call = Route::Call(CallId::new("appointment%3Aa%252F"));
+        let decoded = call.decoded();
+        assert_eq!(decoded, Some(Route::Call(CallId::new("appointment:a%2F"))));
+        assert_eq!(Route::EventStatus(EventId::new("retell:c1")).decoded(), None);
+        assert_eq!(Route::CallEvents(CallId::new("%ff")).decoded(), None, "no text");
     }
 }

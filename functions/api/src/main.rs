@@ -1,10 +1,10 @@
 //! Wiring of the api function: configuration, clients, run.
 
-use lambda_http::{Error, run, service_fn};
+use lambda_http::Error;
 use switchhook_api::{Api, Config, NO_RETENTION};
 use switchhook_aws::calls::Calls;
 use switchhook_aws::inbox::Inbox;
-use switchhook_aws::{config, sdk, telemetry};
+use switchhook_aws::{config, http, sdk, telemetry};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Error> {
@@ -19,5 +19,5 @@ async fn main() -> Result<(), Error> {
     };
     api.calls.warm().await;
     let api = &api;
-    run(service_fn(move |request| async move { Ok::<_, Error>(api.handle(request).await) })).await
+    http::serve(move |request| api.handle(request)).await
 }

@@ -14,6 +14,7 @@ use lambda_http::{Body, Request, RequestExt, Response};
 use serde_json::json;
 use switchhook_aws::Error;
 use switchhook_aws::config::{Environment, EnvironmentError};
+use switchhook_aws::http::path_of;
 use switchhook_aws::inbox::{Arrival, BODY_BYTES_MAX, Inbox, Kept, submit};
 use switchhook_aws::queue::Queue;
 use switchhook_aws::sdk::Clock;
@@ -304,7 +305,7 @@ struct Context {
 
 impl Context {
     fn of(request: &Request) -> Self {
-        let path = request.raw_http_path().to_owned();
+        let path = path_of(request);
         let name = path.strip_prefix("/webhooks/").unwrap_or_default();
         let (source, trace_id) = match request.request_context_ref() {
             Some(RequestContext::ApiGatewayV2(context)) => (

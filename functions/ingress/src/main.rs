@@ -1,10 +1,10 @@
 //! Wiring of the ingress function: configuration, clients, run.
 
-use lambda_http::{Error, run, service_fn};
+use lambda_http::Error;
 use switchhook_aws::inbox::Inbox;
 use switchhook_aws::queue::Queue;
 use switchhook_aws::secret::Keys;
-use switchhook_aws::{config, sdk, telemetry};
+use switchhook_aws::{config, http, sdk, telemetry};
 use switchhook_ingress::{Config, Ingress};
 
 #[tokio::main(flavor = "current_thread")]
@@ -24,5 +24,5 @@ async fn main() -> Result<(), Error> {
     };
     tokio::join!(ingress.inbox.warm(), ingress.queue.warm());
     let ingress = &ingress;
-    run(service_fn(move |request| async move { Ok::<_, Error>(ingress.handle(request).await) })).await
+    http::serve(move |request| ingress.handle(request)).await
 }

@@ -217,6 +217,9 @@ impl Calls {
     }
 }
 
+/// What DynamoDB takes as a key: it refuses to look for a longer one. No id of ours comes near it.
+pub const KEY_BYTES_MAX: usize = 2_048;
+
 /// Where a page of a query starts.
 pub type Key = HashMap<String, AttributeValue>;
 

@@ -38,6 +38,8 @@ pub const BY_RECEIVED: &str = "by_received";
 pub const RECEIVED_SHARDS: u64 = 4;
 const MINUTE_MS: i64 = 60_000;
 const SWEEP_CURSOR: &str = "sweep:cursor";
+/// How the keys of what is no event begin; those of events begin with a provider or with `switchhook`.
+const COMPANIONS: [&str; 4] = ["chunk:", "conflict:", "note:", "sweep:"];
 
 /// An authentic event on its way into the inbox. `Debug` shows its id alone: a body never reaches a log.
 #[derive(Clone)]
@@ -325,11 +327,14 @@ impl Inbox {
         }
     }
 
-    /// The event under this id.
+    /// The event under this id. A companion is none.
     ///
     /// # Errors
     /// [`Error::ReadInbox`], [`Error::DecodeInbox`].
     pub async fn load(&self, event_id: &EventId) -> Result<Option<StoredEvent>, Error> {
+        if COMPANIONS.iter().any(|prefix| event_id.as_str().starts_with(prefix)) {
+            return Ok(None);
+        }
         self.get(event_id.as_str()).await?.map(StoredEvent::decode).transpose()
     }
 

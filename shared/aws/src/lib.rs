@@ -5,6 +5,7 @@ pub mod calls;
 mod compression;
 pub mod config;
 pub mod error;
+pub mod http;
 pub mod inbox;
 pub mod queue;
 pub mod sdk;

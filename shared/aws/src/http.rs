@@ -1,0 +1,143 @@
+//! Between API Gateway's event and the request that a handler sees.
+//!
+//! An HTTP API gives `rawPath` decoded, a function URL gives it as it was sent, and `lambda_http` builds a URI of it, with the
+//! `Host` header in front and the query behind, and panics if that is none. **So what the URI is made of is encoded before**: a
+//! path cannot cost an invocation, and [`path_of`] gives back exactly what the event held.
+
+use aws_lambda_events::event::apigw::ApiGatewayV2httpRequest;
+use lambda_http::request::LambdaRequest;
+use lambda_http::tower::ServiceBuilder;
+use lambda_http::{Adapter, Body, Error, LambdaEvent, Request, RequestExt, Response, service_fn};
+use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
+
+/// What does not stand in a path as itself. The percent sign is one of them, so that every path can be given back.
+const NOT_IN_PATH: &AsciiSet = &CONTROLS
+    .add(b' ')
+    .add(b'"')
+    .add(b'#')
+    .add(b'%')
+    .add(b'<')
+    .add(b'>')
+    .add(b'?')
+    .add(b'[')
+    .add(b'\\')
+    .add(b']')
+    .add(b'^')
+    .add(b'`')
+    .add(b'{')
+    .add(b'|')
+    .add(b'}');
+/// What cannot stand in a query, beside what is not ASCII. A query is encoded already, and what was signed must stay as it is.
+const NOT_IN_QUERY: &AsciiSet = &CONTROLS.add(b' ').add(b'"').add(b'#').add(b'<').add(b'>');
+
+/// Answers requests of API Gateway until Lambda ends the process.
+///
+/// # Errors
+/// Those of the runtime.
+pub async fn serve<F, A>(handle: F) -> Result<(), Error>
+where
+    F: Fn(Request) -> A,
+    A: Future<Output = Response<Body>> + Send,
+{
+    let handler = service_fn(move |request| {
+        let answer = handle(request);
+        async move { Ok::<_, Error>(answer.await) }
+    });
+    let encode = |event: LambdaEvent<LambdaRequest>| LambdaEvent { payload: encoded(event.payload), ..event };
+    let service = ServiceBuilder::new().map_request(encode).service(Adapter::from(handler));
+    lambda_http::lambda_runtime::run(service).await
+}
+
+/// The request that an event is.
+#[must_use]
+pub fn request_of(event: LambdaRequest) -> Request {
+    encoded(event).into()
+}
+
+/// The path as the event held it: decoded or not, as the gateway gives it.
+#[must_use]
+pub fn path_of(request: &Request) -> String {
+    percent_decode_str(request.raw_http_path()).decode_utf8_lossy().into_owned()
+}
+
+fn encoded(event: LambdaRequest) -> LambdaRequest {
+    match event {
+        LambdaRequest::ApiGatewayV2(event) => LambdaRequest::ApiGatewayV2(encode(event)),
+        // Other kinds of events are not compiled in.
+        other => other,
+    }
+}
+
+fn encode(mut event: ApiGatewayV2httpRequest) -> ApiGatewayV2httpRequest {
+    let path = event.raw_path.unwrap_or_default();
+    let encoded = utf8_percent_encode(path.strip_prefix('/').unwrap_or(&path), NOT_IN_PATH);
+    event.raw_path = Some(format!("/{encoded}"));
+    event.raw_query_string = event.raw_query_string.map(|query| utf8_percent_encode(&query, NOT_IN_QUERY).to_string());
+    // No handler asks where a request was sent: without a host the URI is the path alone.
+    event.headers.remove(http::header::HOST);
+    event.request_context.domain_name = None;
+    event
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn request(path: &str, query: &str, host: &str) -> Request {
+        let event = json!({
+            "version": "2.0", "routeKey": "$default", "rawPath": path, "rawQueryString": query,
+            "headers": {"host": host}, "isBase64Encoded": false,
+            "requestContext": {
+                "accountId": "1", "apiId": "a", "domainName": host, "requestId": "r", "routeKey": "$default",
+                "stage": "$default", "timeEpoch": 0, "time": "",
+                "http": {"method": "GET", "path": path, "protocol": "HTTP/1.1", "sourceIp": "127.0.0.1", "userAgent": ""},
+            },
+        });
+        request_of(serde_json::from_value(event).unwrap())
+    }
+
+    #[test]
+    fn every_path_comes_through_as_it_was() {
+        let all: String = (0..=0x17f).filter_map(char::from_u32).collect();
+        let paths = [
+            "/",
+            "/calls/a b",
+            "/webhooks/\0",
+            "/events/ä/status",
+            "//",
+            "/calls/%2F%zz%",
+            "/a?b#c",
+            "/../x",
+            "/:99999",
+        ];
+        for path in paths.into_iter().chain([format!("/{all}").as_str()]) {
+            let request = request(path, "", "example.com");
+            assert_eq!(path_of(&request), path);
+            assert_eq!(request.uri().query(), None, "{path}");
+        }
+        for path in ["", "calls"] {
+            assert_eq!(path_of(&request(path, "", "example.com")), format!("/{path}"), "a path begins with a slash");
+        }
+    }
+
+    #[test]
+    fn query_is_handed_on_as_it_was_sent() {
+        for query in ["a=1&b=%20+x", "a=%2F%zz%", "x={a:[1]}|^`", "?"] {
+            assert_eq!(request("/a", query, "example.com").uri().query(), Some(query));
+        }
+        assert_eq!(
+            request("/a", "a=b c\té#<>\"", "example.com").uri().query(),
+            Some("a=b%20c%09%C3%A9%23%3C%3E%22"),
+            "no query holds these"
+        );
+    }
+
+    #[test]
+    fn host_decides_nothing() {
+        for host in ["", "a b", "[", "example.com:99999", "x/y?z#"] {
+            assert_eq!(path_of(&request("/calls/c1", "a=1", host)), "/calls/c1", "{host}");
+        }
+    }
+}
