@@ -674,6 +674,43 @@ async fn domain_event_that_the_bus_refuses_by_itself_is_sent_again() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn row_that_can_never_be_read_holds_up_no_other() {
+    let world = World::new();
+    world.accept(Provider::Generic, &generic("c1", "e1", "RINGING", 0)).await;
+    world.settle().await;
+    let published = world.published("c1");
+    let mut garbled = world.item(CALLS_TABLE, "c1").await;
+    garbled.insert("job".to_owned(), AttributeValue::S("GARBLED".to_owned()));
+    garbled.insert("outbox".to_owned(), AttributeValue::N("2".to_owned()));
+    world.put_item(CALLS_TABLE, garbled).await;
+    world.accept(Provider::Generic, &generic("c2", "e2", "RINGING", 0)).await;
+    world.settle().await;
+    assert_eq!(world.published("c2").len(), 3, "at once");
+    assert_eq!(world.published("c1"), published);
+    let skipped = world.logged("record_skipped");
+    let said = json!([skipped[0]["call_id"], skipped[0]["cause"], skipped[0]["level"], skipped.len()]);
+    assert_eq!(said, json!(["c1", "decode_call", "ERROR", 1]));
+    assert_eq!(world.logged("relay_failed"), NOTHING);
+}
+
+#[tokio::test(start_paused = true)]
+async fn row_of_a_later_version_is_published_by_the_later_program() {
+    let world = World::new();
+    world.accept(Provider::Generic, &generic("c1", "e1", "RINGING", 0)).await;
+    world.settle().await;
+    let ours = world.item(CALLS_TABLE, "c1").await;
+    let mut later = ours.clone();
+    later.insert("schema_version".to_owned(), AttributeValue::N("2".to_owned()));
+    later.insert("outbox".to_owned(), AttributeValue::N("2".to_owned()));
+    world.put_item(CALLS_TABLE, later).await;
+    world.accept(Provider::Generic, &generic("c2", "e2", "RINGING", 0)).await;
+    world.wait(MINUTE).await;
+    assert_eq!(world.published("c2"), [""; 0], "it waits");
+    assert!(world.logged("relay_failed").len() > 1 && world.logged("record_skipped").is_empty());
+    assert_eq!(world.logged("relay_failed")[0]["cause"], "newer_schema");
+}
+
+#[tokio::test(start_paused = true)]
 async fn write_that_announces_nothing_publishes_nothing_again() {
     let world = World::still();
     for body in facts("c1") {

@@ -2,7 +2,8 @@
 //!
 //! **It decides nothing.** A row says in `outbox` where the announcements of its last write begin; a record whose write left
 //! that unchanged carries none. Publishing is at least once: when a batch fails half-way the stream delivers it again from
-//! the first record that failed, and the events have the same ids and content.
+//! the first record that failed, and the events have the same ids and content. A record whose row can never be read is
+//! skipped and alarmed; one of a later version waits for the later program.
 
 use std::time::Duration;
 
@@ -55,6 +56,8 @@ impl Relay {
         for (index, record) in batch.records.iter().enumerate() {
             match carried(record) {
                 Ok(more) => events.extend(more.into_iter().map(|event| (index, event))),
+                // It will never be one, and what comes after it must not wait until the stream forgets it.
+                Err(error @ Error::DecodeCall(_)) => self.log_skipped(record, &error),
                 Err(error) => {
                     failed = Some((index, error));
                     break;
@@ -93,6 +96,24 @@ impl Relay {
             Some((at, reason)) => Err((again.get(at).map_or(0, |(index, _)| *index), Error::PublishRefused(reason))),
             None => Ok(()),
         }
+    }
+
+    fn log_skipped(&self, record: &EventRecord, error: &Error) {
+        let chain = error.chain();
+        let call_id = match record.change.keys.get("call_id") {
+            Some(serde_dynamo::AttributeValue::S(id)) => Some(id.as_str()),
+            Some(_) | None => None,
+        };
+        let decision = Decision {
+            stage: "relay",
+            message: "row of a stream record cannot be read",
+            action_taken: "record_skipped",
+            call_id,
+            cause: Some(error.operation()),
+            error: Some(&chain),
+            ..Decision::default()
+        };
+        decision.log(self.clock.now(), true);
     }
 
     fn log(&self, batch: &Event, published: usize, failed: Option<&(usize, Error)>, duration_ms: i64) {
