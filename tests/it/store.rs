@@ -116,6 +116,21 @@ async fn failure_of_the_database_is_no_lost_race() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn outage_of_one_stack_takes_no_retries_from_another() {
+    let (down, up) = (World::still(), World::still());
+    let call = folded(None, &[provider_event("c1", "e1", EventKind::Ringing, 0)], 1);
+    let fault = || Fault::ErrorBefore { status: 500, code: "InternalServerError".to_owned() };
+    down.fault("PutItem", CALLS_TABLE, u64::MAX, fault());
+    for _ in 0..200 {
+        assert!(down.calls.store(&call, 0, CALL_RETENTION).await.is_err());
+    }
+    let asked = down.requests()["PutItem"];
+    assert!(asked < 3 * 200, "its own quota is used up: {asked}");
+    up.fault("PutItem", CALLS_TABLE, 2, fault());
+    assert_eq!(store(&up, &call).await, Written::Written, "at the third try");
+}
+
+#[tokio::test(start_paused = true)]
 async fn database_that_is_throttled_for_a_moment_is_asked_again() {
     let world = World::still();
     let call = folded(None, &[provider_event("c1", "e1", EventKind::Ringing, 0)], 1);

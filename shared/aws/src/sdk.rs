@@ -56,20 +56,33 @@ impl Clock {
     }
 }
 
+// Retries are paid for from a quota, and what is not given one of its own shares one with every client of the service in
+// the process: the outage of one local stack would take the retries of another. The clones of a client share theirs.
+const RETRY_PARTITION: &str = "switchhook";
+
 /// A DynamoDB client.
 #[must_use]
 pub fn dynamodb(config: &SdkConfig) -> aws_sdk_dynamodb::Client {
-    aws_sdk_dynamodb::Client::new(config)
+    use aws_sdk_dynamodb::config::retry::RetryPartition;
+    let partition = RetryPartition::custom(RETRY_PARTITION).build();
+    let config = aws_sdk_dynamodb::config::Builder::from(config).retry_partition(partition).build();
+    aws_sdk_dynamodb::Client::from_conf(config)
 }
 
 /// An SQS client.
 #[must_use]
 pub fn sqs(config: &SdkConfig) -> aws_sdk_sqs::Client {
-    aws_sdk_sqs::Client::new(config)
+    use aws_sdk_sqs::config::retry::RetryPartition;
+    let partition = RetryPartition::custom(RETRY_PARTITION).build();
+    let config = aws_sdk_sqs::config::Builder::from(config).retry_partition(partition).build();
+    aws_sdk_sqs::Client::from_conf(config)
 }
 
 /// An EventBridge client.
 #[must_use]
 pub fn eventbridge(config: &SdkConfig) -> aws_sdk_eventbridge::Client {
-    aws_sdk_eventbridge::Client::new(config)
+    use aws_sdk_eventbridge::config::retry::RetryPartition;
+    let partition = RetryPartition::custom(RETRY_PARTITION).build();
+    let config = aws_sdk_eventbridge::config::Builder::from(config).retry_partition(partition).build();
+    aws_sdk_eventbridge::Client::from_conf(config)
 }
