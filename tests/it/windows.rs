@@ -146,14 +146,32 @@ async fn sweep_looks_at_each_minute_once_and_queues_nothing_that_arrived() {
         seen.push(minutes);
         world.wait(MINUTE).await;
     }
-    assert_eq!(seen, [[last_minute], [last_minute + 1], [last_minute + 2], [last_minute + 3]]);
+    let first: Vec<i64> = (last_minute - 59..=last_minute).collect();
+    assert_eq!(seen, [first, vec![last_minute + 1], vec![last_minute + 2], vec![last_minute + 3]]);
     let requeued: Vec<(u64, u64)> = reports.iter().map(|report| (report.minutes, report.requeued)).collect();
-    assert_eq!(requeued, [(1, 0); 4]);
+    assert_eq!(requeued, [(60, 0), (1, 0), (1, 0), (1, 0)]);
     assert_eq!(world.queued(), NOTHING);
 
     // A second run in the same minute finds nothing to look at.
     assert_eq!(world.reconciler.run("test").await.unwrap().minutes, 1);
     assert_eq!(world.reconciler.run("test").await.unwrap().minutes, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn first_sweep_of_all_looks_an_hour_back() {
+    let world = World::still();
+    for number in 0..2 {
+        world.die_at("SendMessage", EVENTS_QUEUE);
+        let body = generic(&format!("c{number}"), &format!("e{number}"), "RINGING", 0);
+        assert_eq!(world.post(Provider::Generic, &body).await.0, DIED);
+        world.heal();
+        world.wait(MINUTE * 2).await;
+    }
+    // The first came 62 minutes before, and the sweep stays two minutes behind.
+    world.wait(MINUTE * 58).await;
+    let report = world.reconciler.run("test").await.unwrap();
+    assert_eq!((report.minutes, report.requeued), (60, 1));
+    assert_eq!(world.queued()[0]["event"]["event_id"], "generic:e1");
 }
 
 #[tokio::test(start_paused = true)]

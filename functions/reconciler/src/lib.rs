@@ -25,7 +25,7 @@ const CONCURRENCY: usize = 16;
 const UNFOLDED_PAUSE: Duration = Duration::from_secs(5 * 60);
 /// The sweep looks at a minute when it has been over for a minute: by then what is on its way has arrived.
 const SWEEP_BEHIND_MINUTES: i64 = 2;
-/// Minutes that one run catches up at most.
+/// Minutes that one run catches up at most; and how far back the first sweep of all looks.
 const SWEEP_MINUTES_MAX: i64 = 60;
 /// With more than this waiting, the queue is behind and the sweep would only add to it. (SQS itself does not tell the age of
 /// its oldest message, CloudWatch does, minutes later; the number that waits is one request.)
@@ -211,7 +211,7 @@ impl Reconciler {
     async fn sweep(&self, report: &mut Report, stop_at: Timestamp) -> Result<(), Error> {
         let last = minute_of(self.clock.now()) - SWEEP_BEHIND_MINUTES;
         let mut cursor = self.inbox.sweep_cursor().await?;
-        let first = cursor.map_or(last, |minute| minute + 1);
+        let first = cursor.map_or(last + 1 - SWEEP_MINUTES_MAX, |minute| minute + 1);
         for minute in first..=last.min(first + SWEEP_MINUTES_MAX - 1) {
             if self.clock.now() >= stop_at || self.queue.waiting().await? > SWEEP_WAITING_MAX {
                 return Ok(());

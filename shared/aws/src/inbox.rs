@@ -216,8 +216,9 @@ impl Inbox {
         {
             return self.duplicate(item, arrival, &hash).await;
         }
-        let bucket =
-            format!("{}#{}", minute_of(arrival.received_at), shard_of(arrival.event_id.as_str(), RECEIVED_SHARDS));
+        // By the call, so that the sweep finds what a minute brought of it in one place.
+        let sharded_by = arrival.call_id.as_ref().map_or(arrival.event_id.as_str(), CallId::as_str);
+        let bucket = format!("{}#{}", minute_of(arrival.received_at), shard_of(sharded_by, RECEIVED_SHARDS));
         let mut item: Key = self.companion(arrival.event_id.as_str(), arrival.received_at);
         let mut set = |name: &str, value: AttributeValue| item.insert(name.to_owned(), value);
         set("schema_version", number(i64::from(INBOX_SCHEMA)));
