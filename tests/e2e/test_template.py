@@ -133,7 +133,7 @@ ENVIRONMENT = {
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_a_function_is_told_what_its_configuration_reads(function):
     variables = properties(name_of(function))["Environment"]["Variables"]
-    assert sorted(variables) == sorted([*ENVIRONMENT[function], "RUST_LOG", "AWS_ENDPOINT_URL"])
+    assert sorted(variables) == sorted([*ENVIRONMENT[function], "RUST_LOG", "STACK_NAME", "AWS_ENDPOINT_URL"])
     source = (ROOT / "functions" / function / "src" / "lib.rs").read_text()
     assert sorted(set(re.findall(r'environment\.\w+\("([A-Z_]+)"\)', source))) == sorted(ENVIRONMENT[function])
     # Absent on AWS, where the SDK knows better.
@@ -231,6 +231,7 @@ def test_alarms_on_our_own_metrics_name_metrics_that_are_counted():
     for each in ours:
         assert f'"{each["MetricName"]}"' in words
         assert f'stage: "{each["Dimensions"][0]["Value"]}"' in words
+        assert each["Dimensions"][1] == {"Name": "stack", "Value": ref("AWS::StackName")}
 
 
 def test_the_reconciler_runs_every_minute_and_ends_within_it():

@@ -5,7 +5,7 @@
 
 use std::fmt;
 use std::io::Write;
-use std::sync::Mutex;
+use std::sync::{Mutex, OnceLock};
 
 use serde::Serialize;
 use serde_json::json;
@@ -17,6 +17,11 @@ use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 
 /// CloudWatch namespace of every metric.
 pub const NAMESPACE: &str = "Switchhook";
+
+/// Which stack this is, a dimension of every metric: two stacks of one account must not trip each other's alarms.
+static STACK: OnceLock<String> = OnceLock::new();
+/// Where nothing names the stack.
+const STACK_UNNAMED: &str = "local";
 
 /// Something that was decided, and on what.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -67,7 +72,7 @@ impl Decision<'_> {
         let own = (self.action_taken, 1);
         let counts: Vec<(&str, u64)> =
             std::iter::once(own).filter(|(name, _)| !name.is_empty()).chain(self.counts.iter().copied()).collect();
-        let mut dimensions = vec!["stage"];
+        let mut dimensions = vec!["stack", "stage"];
         dimensions.extend(self.provider.map(|_| "provider"));
         dimensions.extend(self.cause.map(|_| "cause"));
         let metrics: Vec<_> = counts.iter().map(|(name, _)| json!({"Name": name, "Unit": "Count"})).collect();
@@ -75,6 +80,7 @@ impl Decision<'_> {
         if let Some(fields) = line.as_object_mut() {
             fields.insert("level".to_owned(), json!(level));
             fields.insert("timestamp".to_owned(), json!(now.to_string()));
+            fields.insert("stack".to_owned(), json!(STACK.get().map_or(STACK_UNNAMED, String::as_str)));
             for (name, count) in counts {
                 fields.insert(name.to_owned(), json!(count));
             }
@@ -84,7 +90,7 @@ impl Decision<'_> {
                     json!({
                         "Timestamp": now.as_millis(),
                         "CloudWatchMetrics":
-                            [{"Namespace": NAMESPACE, "Dimensions": [dimensions, ["stage"]], "Metrics": metrics}],
+                            [{"Namespace": NAMESPACE, "Dimensions": [dimensions, ["stack", "stage"]], "Metrics": metrics}],
                     }),
                 );
             }
@@ -95,6 +101,9 @@ impl Decision<'_> {
 
 /// Sends every line to standard output, as CloudWatch reads it. Once, at the start of `main`.
 pub fn init() {
+    if let Some(name) = std::env::var("STACK_NAME").ok().filter(|name| !name.is_empty()) {
+        STACK.get_or_init(|| name);
+    }
     let set = std::env::var("RUST_LOG").ok().and_then(|text| text.parse::<Targets>().ok());
     let filter = set.unwrap_or_else(|| Targets::new().with_default(Level::INFO));
     let subscriber = tracing_subscriber::registry().with(filter).with(JsonLines::new(std::io::stdout()));
@@ -162,9 +171,10 @@ mod tests {
         };
         let line: serde_json::Value = serde_json::from_str(&decision.line(Timestamp::from_millis(0), "INFO")).unwrap();
         assert_eq!(line["accepted"], 1);
+        assert_eq!(line["stack"], "local");
         assert_eq!(line["timestamp"], "1970-01-01T00:00:00.000Z");
         let metrics = &line["_aws"]["CloudWatchMetrics"][0];
         assert_eq!(metrics["Metrics"], json!([{"Name": "accepted", "Unit": "Count"}]));
-        assert_eq!(metrics["Dimensions"], json!([["stage", "provider"], ["stage"]]));
+        assert_eq!(metrics["Dimensions"], json!([["stack", "stage", "provider"], ["stack", "stage"]]));
     }
 }
