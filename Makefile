@@ -82,7 +82,7 @@ test-deployed: functions
 # --- what is installed on the way ------------------------------------------------------------------------------------
 
 $(VENV)/installed: tools/requirements.txt tools/constraints.txt | need-venv
-	@echo "installing the Python tools into $(VENV) (a minute or two, 800 MB) ..."
+	@echo "installing the Python tools into $(VENV) (a minute or two, 900 MB) ..."
 	@$(PYTHON) -m venv --clear $(VENV)
 	@$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -r tools/requirements.txt -c tools/constraints.txt
 	@touch $@
