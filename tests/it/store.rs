@@ -176,6 +176,32 @@ async fn event_is_kept_once_and_what_stands_there_comes_back() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn event_of_before_there_was_a_dictionary_is_read_and_one_of_a_later_dictionary_waits() {
+    let world = World::still();
+    let body = r#"{"event_id":"e1","type":"RINGING","call_id":"c1"}"#;
+    let event = arrival("generic:e1", body);
+    assert!(matches!(world.inbox.put(&event).await.unwrap(), Kept::New));
+    let mut item = world.item(INBOX_TABLE, "generic:e1").await;
+    assert_eq!(
+        item.insert("dictionary".to_owned(), AttributeValue::N("2".to_owned())),
+        Some(AttributeValue::N("1".to_owned()))
+    );
+    world.put_item(INBOX_TABLE, item.clone()).await;
+    let later = world.inbox.load(&event.event_id).await.unwrap().unwrap();
+    assert!(matches!(world.inbox.body(&later).await, Err(Error::NewerSchema(2))));
+
+    let frame = "28b52ffd20318901007b226576656e745f6964223a226531222c2274797065223a2252494e47494e47222c2263616c6c5f6964223a226331227d";
+    let bytes = (0..frame.len()).step_by(2).map(|at| u8::from_str_radix(&frame[at..at + 2], 16).unwrap());
+    item.insert("body".to_owned(), AttributeValue::B(bytes.collect()));
+    item.remove("dictionary");
+    world.put_item(INBOX_TABLE, item).await;
+    let before = world.inbox.load(&event.event_id).await.unwrap().unwrap();
+    assert_eq!(world.inbox.body(&before).await.unwrap(), body.as_bytes());
+    let Kept::Duplicate { same_content, .. } = world.inbox.put(&event).await.unwrap() else { panic!("kept twice") };
+    assert!(same_content);
+}
+
+#[tokio::test(start_paused = true)]
 async fn one_conflicting_body_is_kept() {
     let world = World::still();
     assert!(world.inbox.keep_conflict(&arrival("generic:e1", "second")).await.unwrap());

@@ -14,7 +14,7 @@ use zstd::dict::{DecoderDictionary, EncoderDictionary};
 
 use crate::error::Error;
 
-/// About 70 µs for a body of 5 KB; a higher level takes twice as long for 2 % less.
+/// About 90 µs for a body of 5 KB, no more than without a dictionary; a higher level takes twice as long for 2 % less.
 const LEVEL: i32 = 6;
 /// What is written now is written with this one.
 const NEWEST: u32 = 1;
@@ -30,7 +30,7 @@ pub(crate) struct Compressed {
     pub(crate) dictionary: u32,
 }
 
-/// Prepares the dictionary for writing, which takes longer than to compress a body.
+/// Prepares the dictionary for writing, which takes as long as to compress a few bodies.
 pub(crate) fn warm() {
     LazyLock::force(&ENCODER);
 }
