@@ -11,7 +11,7 @@ IN_VENV := PATH="$(CURDIR)/$(VENV)/bin:$$PATH"
 MACHINE := $(shell uname -m)
 HOST_ARCHITECTURE := $(if $(filter aarch64 arm64,$(MACHINE)),arm64,x86_64)
 HOST_BUILD := .aws-sam/local
-FUNCTIONS := ingress consumer relay reconciler api
+FUNCTIONS := ingress consumer relay scheduler dialer reconciler api
 
 CARGO_DENY_VERSION := 0.20.2
 CARGO_DENY := .make/cargo-deny-$(CARGO_DENY_VERSION)/bin/cargo-deny
@@ -21,7 +21,7 @@ export AWS_LC_SYS_NO_JITTER_ENTROPY := 1
 export SAM_CLI_TELEMETRY := 0
 
 .PHONY: help demo test check package sign clean
-.PHONY: need-rust need-python need-venv need-linux format clippy doc deny template test-rust functions test-deployed
+.PHONY: need-rust need-python need-venv need-linux format clippy doc deny template test-rust provider functions test-deployed
 
 help: ## this list
 	@awk -F ' ## ' '/^[a-z]+:.* ## / { sub(/:.*/, "", $$1); printf "  make %-9s %s\n", $$1, $$2 }' Makefile
@@ -71,18 +71,23 @@ template: $(VENV)/installed
 test-rust: need-rust
 	cargo test --locked --workspace
 
+# What the deployed tests place calls with: a debug binary, as `make demo` uses it.
+provider: need-rust
+	@cargo build --locked --workspace --bin switchhook
+
 # One release tree: cargo-lambda compiles all functions in one go, `sam build` finds each of them done and packs it.
 functions: need-rust need-linux $(VENV)/installed
 	$(IN_VENV) cargo lambda build --release --locked $(if $(filter arm64,$(HOST_ARCHITECTURE)),--arm64) $(addprefix --bin ,$(FUNCTIONS))
 	$(IN_VENV) sam build --build-dir $(HOST_BUILD) --parameter-overrides Architecture=$(HOST_ARCHITECTURE)
 
-test-deployed: functions
+test-deployed: functions provider
 	$(IN_VENV) python -m pytest tests/e2e
 
 # --- what is installed on the way ------------------------------------------------------------------------------------
 
 $(VENV)/installed: tools/requirements.txt tools/constraints.txt | need-venv
 	@echo "installing the Python tools into $(VENV) (a minute or two, 900 MB) ..."
+	@[ ! -L $(VENV) ] || { echo "$(VENV) is a link, and what it leads to is out of date: make it new where it is." >&2; exit 1; }
 	@$(PYTHON) -m venv --clear $(VENV)
 	@$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -r tools/requirements.txt -c tools/constraints.txt
 	@touch $@

@@ -7,8 +7,11 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+use crate::call::Call;
 use crate::demo::Demo;
 use crate::dev::Dev;
+use crate::fake::Fake;
+use crate::republish::Republish;
 use crate::send::Send;
 use crate::show::Show;
 
@@ -18,6 +21,7 @@ Examples:
   switchhook dev                  run it, and send it webhooks
   switchhook send --provider retell --key KEY --sample retell/call_ended --to http://127.0.0.1:8787
   switchhook show appointment:appt_201 --to http://127.0.0.1:8787
+  switchhook call create --provider retell --from-number +442079460018 --to-number +447700900120 --to http://127.0.0.1:8787
 
 Exit status: 0 if all is as it should be, 1 if it is not, 2 if it could not be tried.";
 
@@ -33,8 +37,14 @@ struct Switchhook {
 enum Verb {
     /// Run the whole stack on this machine
     Dev(Dev),
+    /// Have calls placed, and look after them
+    Call(Call),
     /// Play calls with known endings through the whole stack, badly delivered, and check every result
     Demo(Demo),
+    /// Play a provider that places calls and dials nobody
+    Fake(Fake),
+    /// Publish the domain events of calls again
+    Republish(Republish),
     /// Sign one webhook and post it
     Send(Send),
     /// Show the state and the timeline of a call
@@ -64,7 +74,10 @@ pub(crate) fn run(
     };
     let done: Result<bool, Box<dyn Error>> = match switchhook.verb {
         Verb::Dev(dev) => dev.run(out, errors).map_err(Into::into),
+        Verb::Call(call) => call.run(out, errors).map_err(Into::into),
         Verb::Demo(demo) => demo.run(out).map_err(Into::into),
+        Verb::Fake(fake) => fake.run(out, errors).map_err(Into::into),
+        Verb::Republish(republish) => republish.run(out, errors).map_err(Into::into),
         Verb::Send(send) => send.run(out).map_err(Into::into),
         Verb::Show(show) => show.run(out, errors).map_err(Into::into),
     };

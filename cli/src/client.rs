@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::{Request, Uri};
+use serde_json::Value;
+use switchhook_aws::sign::{self, SignError};
 use ureq::Agent;
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
 
@@ -28,6 +30,8 @@ pub(crate) enum ClientError {
         #[source]
         source: Box<ureq::Error>,
     },
+    #[error(transparent)]
+    Sign(#[from] SignError),
 }
 
 /// What was answered.
@@ -43,6 +47,40 @@ pub(crate) fn base_url(text: &str) -> Result<Uri, ClientError> {
     let uri: Uri = text.trim_end_matches('/').parse().map_err(|_| bad())?;
     let is_web = uri.scheme_str().is_some_and(|scheme| scheme == "http" || scheme == "https");
     if is_web && uri.host().is_some_and(|host| !host.is_empty()) { Ok(uri) } else { Err(bad()) }
+}
+
+/// Sends a request to the API of a stack. What does not listen on this machine wants it signed.
+pub(crate) fn ask(mut request: Request<Vec<u8>>) -> Result<Answer, ClientError> {
+    if !is_loopback(request.uri()) {
+        sign::sign(&mut request)?;
+    }
+    send(request)
+}
+
+impl Answer {
+    /// The body, where it is JSON.
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap_or_default()
+    }
+
+    /// What a refusal says of itself, for people: its detail, then every field that is wrong.
+    pub(crate) fn complaint(&self) -> String {
+        let problem = self.json();
+        let text = |value: &Value, name: &str| value.get(name).and_then(Value::as_str).map(str::to_owned);
+        let told = text(&problem, "detail").or_else(|| text(&problem, "message")).unwrap_or_else(|| self.body.clone());
+        let title = text(&problem, "title").map(|title| format!(" {title}:")).unwrap_or_default();
+        let mut complaint = format!("{}{title} {told}", self.code);
+        for error in problem.get("errors").and_then(Value::as_array).into_iter().flatten() {
+            let (field, message) = (text(error, "field"), text(error, "message"));
+            complaint.push_str(&format!("\n  {}: {}", field.unwrap_or_default(), message.unwrap_or_default()));
+        }
+        complaint
+    }
+}
+
+/// True of what listens on this machine.
+pub(crate) fn is_loopback(uri: &Uri) -> bool {
+    matches!(uri.host(), Some("localhost" | "127.0.0.1" | "[::1]"))
 }
 
 /// Sends the request and waits for the answer, whatever its status.
@@ -69,7 +107,7 @@ fn agent_for(uri: &Uri) -> Agent {
         config = config.tls_config(tls.build());
     }
     // What listens on this machine is not reached by way of another.
-    if matches!(uri.host(), Some("localhost" | "127.0.0.1" | "[::1]")) {
+    if is_loopback(uri) {
         config = config.proxy(None);
     }
     config.build().into()
@@ -78,6 +116,19 @@ fn agent_for(uri: &Uri) -> Agent {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn refusal_tells_every_field_that_is_wrong() {
+        let body = r#"{"type":"urn:x","title":"The request is not valid","status":400,"detail":"2 fields are not valid",
+            "errors":[{"field":"to","message":"is missing"},{"field":"retry.attempts_max","message":"is no number"}]}"#;
+        let complaint = |code, body: &str| Answer { code, body: body.to_owned() }.complaint();
+        assert_eq!(
+            complaint(400, body),
+            "400 The request is not valid: 2 fields are not valid\n  to: is missing\n  retry.attempts_max: is no number"
+        );
+        assert_eq!(complaint(403, r#"{"message":"Forbidden"}"#), "403 Forbidden");
+        assert_eq!(complaint(502, "<html>"), "502 <html>");
+    }
 
     #[test]
     fn only_web_addresses_are_taken() {

@@ -16,13 +16,14 @@ use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use axum::routing::{get, post};
 use clap::Args;
 use futures_util::stream::{Stream, StreamExt, iter, unfold};
 use serde_json::{Value, json};
 use switchhook_aws::telemetry::JsonLines;
+use switchhook_domain::{CallId, Timestamp};
 use switchhook_local::bus::BusEvent;
-use switchhook_local::{Cloud, CloudError, CloudOptions, LocalError};
+use switchhook_local::{Cloud, CloudError, CloudOptions, LocalError, RETRY_DEFAULT};
 use switchhook_providers::{ConfigError, Providers};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -31,24 +32,38 @@ use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt;
 
 use crate::duration;
+use crate::fake::HowBad;
 
 const EXAMPLES: &str = "\
 Examples:
   switchhook dev
   switchhook dev --port 9000 --data ./calls --patience 2m --tick 5s
-  switchhook dev --providers providers.json
+  switchhook dev --providers providers.json --badness none --seed 7
 
 FILE has the shape of the deployed secret:
-  {\"retell\": {\"keys\": [\"new\", \"old\"]},
+  {\"retell\": {\"keys\": [\"new\", \"old\"], \"dial\": {\"api_key\": \"…\", \"per_second\": 5}},
    \"twilio\": {\"keys\": [\"…\"], \"public_url\": \"https://example.com\"},
-   \"generic\": {\"keys\": [\"…\"]}}
+   \"vapi\": {\"keys\": [\"…\"]}, \"telnyx\": {\"keys\": [\"…\"]}, \"generic\": {\"keys\": [\"…\"]}}
 
 It answers
   POST /webhooks/{provider}          a provider's webhook
+  GET  /calls                        calls; ?job=, lifecycle=, stuck_for=, limit=, cursor=
+  POST /calls                        have a call placed
   GET  /calls/{call_id}              the state of a call
   GET  /calls/{call_id}/events       its timeline
+  POST /calls/{call_id}/trigger      place it now, whenever it is due
+  POST /calls/{call_id}/cancel       cancel it, if it waits to be placed
+  GET  /appointments/{id}            the calls of an appointment
   GET  /events/{event_id}/status     what became of an event
+  PUT, DELETE /do-not-call/{number}  a number that may not be called
   GET  /domain-events                every domain event, as server-sent events
+  POST /republish                    {\"call_id\": …} or {\"since\": …}: publish domain events again; here alone
+
+It dials nobody, whatever FILE says: where it is to ask a provider, a fake one in the same process answers, as Retell does. Calls
+of Retell can be placed then, if FILE has a dial for it; the keys that are made have one. What the person at the other end does
+says the metadata of the call, a word for each attempt, {\"fake\": \"busy,confirms\"}, or else the last digit of the number:
+  0 confirms      1 declines        2 voicemail   3 busy          4 no_answer   5 fails
+  6 hangs         7 answer_lost     8 silent      9 rate_limited                - invalid
 
 Log lines go to standard error, at the level of RUST_LOG (warn).
 Exit status: 0 after Ctrl-C or SIGTERM, 2 if it cannot start or go on.";
@@ -59,6 +74,8 @@ const BODY_BYTES_MAX: usize = 10 * 1024 * 1024;
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// Of a key made for one run: 192 bits.
 const KEY_BYTES: usize = 24;
+/// Calls that the fake provider lets be placed in a second.
+const DIALS_PER_SECOND: f64 = 5.0;
 /// How long requests that are being answered may take at the end.
 const FAREWELL: Duration = Duration::from_secs(5);
 
@@ -74,12 +91,18 @@ pub(crate) struct Dev {
     /// How long to wait for a call that went silent
     #[arg(long, value_name = "TIME", default_value = "15m", value_parser = duration::parse)]
     patience: Duration,
-    /// Time between two runs of the reconciler
+    /// Time between two runs of the scheduler, and of the reconciler
     #[arg(long, value_name = "TIME", default_value = "1m", value_parser = duration::parse)]
     tick: Duration,
     /// Keep everything in this directory, and go on from there; without it everything is forgotten
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
+    /// How badly the fake provider sends webhooks
+    #[arg(long, value_name = "HOW", default_value = "usual")]
+    badness: HowBad,
+    /// Of the fake provider's dice: the same seed and the same calls give the same endings; without it any
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -185,6 +208,9 @@ impl Dev {
             tick: self.tick,
             data_dir: self.data.clone(),
             start: SystemTime::now(),
+            retry: RETRY_DEFAULT,
+            seed: self.seed.unwrap_or_else(|| fastrand::u64(..)),
+            badness: self.badness.into(),
         };
         Cloud::open(options).map_err(|source| match &self.data {
             Some(path) => DevError::OpenIn { path: path.clone(), source: Box::new(source) },
@@ -210,6 +236,8 @@ fn read_providers(path: &Path) -> Result<Providers, DevError> {
 /// Keys for one run.
 struct MadeKeys {
     retell: String,
+    /// Of the fake provider's API.
+    retell_api: String,
     twilio: String,
     generic: String,
 }
@@ -220,12 +248,15 @@ impl MadeKeys {
             let mut bytes = [0; KEY_BYTES];
             getrandom::fill(&mut bytes).map(|()| hex::encode(bytes)).map_err(DevError::Random)
         };
-        Ok(Self { retell: key()?, twilio: key()?, generic: key()? })
+        Ok(Self { retell: key()?, retell_api: key()?, twilio: key()?, generic: key()? })
     }
 
     fn providers(&self, base_url: &str) -> Result<Providers, DevError> {
         let document = json!({
-            "retell": {"keys": [self.retell]},
+            "retell": {
+                "keys": [self.retell],
+                "dial": {"api_key": self.retell_api, "per_second": DIALS_PER_SECOND},
+            },
             "twilio": {"keys": [self.twilio], "public_url": base_url},
             "generic": {"keys": [self.generic]},
         });
@@ -242,6 +273,11 @@ impl MadeKeys {
             writeln!(errors, "  switchhook send --provider {provider} --key {key} --sample {sample} --to {base_url}")?;
         }
         writeln!(errors, "  switchhook show appointment:appt_201 --to {base_url}")?;
+        writeln!(
+            errors,
+            "  switchhook call create --provider retell --from-number +442079460018 --to-number +447700900120 \
+             --to {base_url}",
+        )?;
         writeln!(errors, "  curl -N {base_url}/domain-events")
     }
 }
@@ -270,7 +306,32 @@ struct Front {
 }
 
 fn app(cloud: Cloud, stopped: watch::Receiver<bool>) -> Router {
-    Router::new().route("/domain-events", get(domain_events)).fallback(forward).with_state(Front { cloud, stopped })
+    Router::new()
+        .route("/domain-events", get(domain_events))
+        .route("/republish", post(republish))
+        .fallback(forward)
+        .with_state(Front { cloud, stopped })
+}
+
+/// What an operator does to a deployed stack with their own credentials. It is no part of the stack's API.
+async fn republish(State(front): State<Front>, body: String) -> Response {
+    let asked: Value = serde_json::from_str(&body).unwrap_or_default();
+    let text = |name: &str| asked.get(name).and_then(Value::as_str);
+    let done = match (text("call_id"), text("since").map(Timestamp::parse_rfc3339)) {
+        (Some(call_id), None) => front.cloud.republish(&CallId::new(call_id)).await,
+        (None, Some(Some(since))) => front.cloud.republish_since(since).await,
+        (Some(_) | None, Some(_) | None) => {
+            return json_answer(StatusCode::BAD_REQUEST, &json!({"message": "either a call_id or since, in RFC 3339"}));
+        }
+    };
+    match done {
+        Ok(done) => json_answer(StatusCode::OK, &json!({"calls": done.calls, "events": done.events})),
+        Err(error) => json_answer(StatusCode::INTERNAL_SERVER_ERROR, &json!({"message": error.to_string()})),
+    }
+}
+
+fn json_answer(code: StatusCode, body: &Value) -> Response {
+    (code, [(CONTENT_TYPE, "application/json")], body.to_string()).into_response()
 }
 
 /// Everything but the stream goes to the stack as it came.
@@ -278,10 +339,7 @@ async fn forward(State(front): State<Front>, request: Request) -> Response {
     let (parts, body) = request.into_parts();
     match to_bytes(body, BODY_BYTES_MAX).await {
         Ok(body) => front.cloud.request(Request::from_parts(parts, body)).await.map(Body::from),
-        Err(_) => {
-            let too_large = json!({"message": "Request Entity Too Large"}).to_string();
-            (StatusCode::PAYLOAD_TOO_LARGE, [(CONTENT_TYPE, "application/json")], too_large).into_response()
-        }
+        Err(_) => json_answer(StatusCode::PAYLOAD_TOO_LARGE, &json!({"message": "Request Entity Too Large"})),
     }
 }
 

@@ -1,11 +1,14 @@
 //! `switchhook`: Switchhook on one's own machine.
 
 mod arguments;
+mod call;
 mod client;
 mod demo;
 mod dev;
 mod duration;
+mod fake;
 mod paths;
+mod republish;
 mod send;
 mod show;
 

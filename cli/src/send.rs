@@ -22,7 +22,7 @@ Exit status: 0 if the answer is 2xx, 1 if it is not, 2 if nothing could be sent.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Send {
-    /// Whose webhook it is: retell, twilio or generic
+    /// Whose webhook it is: retell, twilio, vapi, telnyx or generic
     #[arg(long, value_name = "P")]
     provider: Provider,
     /// The key that it is signed with, one of those that the stack has for the provider

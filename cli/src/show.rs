@@ -14,6 +14,8 @@ Examples:
   switchhook show appointment:appt_201 --to http://127.0.0.1:8787
   switchhook show retell:call_5d0b8f6e --to http://127.0.0.1:8787 --json
 
+Requests to a host other than this machine are signed with your AWS credentials, as the API of a deployed stack wants them.
+
 Exit status: 0 if the call was found, 1 if it was not, 2 if nobody could be asked.";
 
 #[derive(Debug, Args)]
@@ -71,7 +73,7 @@ impl Show {
 fn get(url: &str) -> Result<Option<Value>, ShowError> {
     let request = Request::builder().uri(url).body(Vec::new());
     let request = request.map_err(|source| ClientError::Request { url: url.to_owned(), source })?;
-    let Answer { code, body } = client::send(request)?;
+    let Answer { code, body } = client::ask(request)?;
     match (code, serde_json::from_str(&body)) {
         (200, Ok(found)) => Ok(Some(found)),
         (404, _) => Ok(None),
@@ -80,13 +82,27 @@ fn get(url: &str) -> Result<Option<Value>, ShowError> {
 }
 
 fn print(call: &Value, events: &[Value], out: &mut impl Write) -> io::Result<()> {
+    print_call(call, out)?;
+    print_timeline(events, out)
+}
+
+/// The call itself: job, attempts, appointment.
+pub(crate) fn print_call(call: &Value, out: &mut impl Write) -> io::Result<()> {
     let settled = call.get("settled").and_then(Value::as_bool).unwrap_or_default();
     writeln!(out, "{}", text(call, "/call_id"))?;
     writeln!(out, "  provider     {}, {}", text(call, "/provider"), text(call, "/direction"))?;
     writeln!(out, "  state        {}, outcome {}", text(call, "/lifecycle"), text(call, "/outcome"))?;
     writeln!(out, "  appointment  {}, {}", text(call, "/appointment_id"), text(call, "/appointment_status"))?;
     let settled = if settled { "settled" } else { "more may come" };
-    writeln!(out, "  job          {}, {settled}", text(call, "/job/state"))?;
+    let because = ["due_at", "lease_ends_at", "stopped"].into_iter().filter_map(|name| {
+        let value = call.pointer(&format!("/job/{name}"))?.as_str()?;
+        Some(match name {
+            "due_at" => format!(", due {value}"),
+            "lease_ends_at" => format!(", until {value}"),
+            _ => format!(", {value}"),
+        })
+    });
+    writeln!(out, "  job          {}{}, {settled}", text(call, "/job/state"), because.collect::<String>())?;
     for attempt in call.get("attempts").and_then(Value::as_array).into_iter().flatten() {
         writeln!(
             out,
@@ -99,6 +115,10 @@ fn print(call: &Value, events: &[Value], out: &mut impl Write) -> io::Result<()>
             text(attempt, "/provider_call_id"),
         )?;
     }
+    Ok(())
+}
+
+fn print_timeline(events: &[Value], out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "\n  {:<24}  {:>7}  {:<18}  {:<11}  event", "time", "attempt", "kind", "disposition")?;
     for event in events {
         let (time, remark) = match event.get("occurred_at").and_then(Value::as_str) {
@@ -119,7 +139,7 @@ fn print(call: &Value, events: &[Value], out: &mut impl Write) -> io::Result<()>
 }
 
 /// A field as people read it; a dash where there is none.
-fn text(value: &Value, pointer: &str) -> String {
+pub(crate) fn text(value: &Value, pointer: &str) -> String {
     match value.pointer(pointer) {
         Some(Value::String(text)) => text.clone(),
         None | Some(Value::Null) => "-".to_owned(),

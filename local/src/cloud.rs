@@ -11,36 +11,43 @@ use std::time::{Duration, SystemTime};
 
 use aws_lambda_events::event::dynamodb::Event as StreamEvent;
 use aws_lambda_events::event::sqs::SqsEvent;
+use aws_smithy_runtime_api::client::http::SharedHttpConnector;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use bytes::Bytes;
+use futures_util::stream::{FuturesUnordered, StreamExt};
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use lambda_http::request::LambdaRequest;
 use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value, json};
-use switchhook_api::{Api, NO_RETENTION};
+use switchhook_api::Api;
 use switchhook_aws::bus::Bus as BusClient;
 use switchhook_aws::calls::Calls;
 use switchhook_aws::http::request_of;
 use switchhook_aws::inbox::Inbox;
+use switchhook_aws::provider::{ApiUrls, ProviderApi};
 use switchhook_aws::queue::Queue as QueueClient;
 use switchhook_aws::sdk;
 use switchhook_aws::secret::Keys;
 use switchhook_consumer::Consumer;
-use switchhook_domain::Policy;
+use switchhook_dialer::Dialer;
+use switchhook_domain::{CallId, Policy, Provider, RetryPolicy, Timestamp};
 use switchhook_ingress::Ingress;
-use switchhook_providers::Providers;
+use switchhook_providers::{Key, Providers, sign};
 use switchhook_reconciler::Reconciler;
-use switchhook_relay::Relay;
+use switchhook_relay::{Relay, Republished, calls_since, republish_call};
+use switchhook_scheduler::Scheduler;
 use tokio::task::JoinError;
 
 use crate::bus::Bus;
 use crate::clock::Clock;
+use crate::connector::ToFake;
+use crate::fake::{Badness, Delivery, FakeProvider};
 use crate::queue::{NewMessage, Received};
 use crate::sqs::{QueueError, queue_url, to_event_record};
 use crate::{
-    CALLS_TABLE, EVENTS_DEAD_LETTER_QUEUE, EVENTS_QUEUE, INBOX_TABLE, LocalError, Options, RECEIVE_COUNT_MAX,
-    RELAY_FAILURES_QUEUE, Services, VISIBILITY_TIMEOUT_MS,
+    CALLS_TABLE, DIAL_QUEUE, DIAL_VISIBILITY_TIMEOUT_MS, EVENTS_DEAD_LETTER_QUEUE, EVENTS_QUEUE, INBOX_TABLE,
+    LocalError, Options, RECEIVE_COUNT_MAX, RELAY_FAILURES_QUEUE, Services, VISIBILITY_TIMEOUT_MS,
 };
 
 /// Retentions of the stack's defaults; nothing lives that long here.
@@ -52,6 +59,16 @@ const CONSUMERS: usize = 4;
 const QUEUE_BATCH: usize = 10;
 /// Records per invocation of the relay.
 const STREAM_BATCH: usize = 100;
+/// Dialers that run at once.
+const DIALERS: usize = 5;
+/// Messages per invocation of the dialer: it waits for its turn, and must not take others with it.
+const DIAL_BATCH: usize = 1;
+/// Calls of one provider that are placed at once.
+const DIAL_LANES: u32 = 5;
+/// Runs of the reconciler from one drift run to the next: an hour, at a run a minute.
+const TICKS_PER_DRIFT: u32 = 60;
+/// Where the fake provider posts its webhooks.
+const FAKE_WEBHOOKS: &str = "/webhooks/retell";
 /// How long a poll for messages waits.
 const POLL_MS: u64 = 20_000;
 /// Between two tries at the same stream record.
@@ -72,6 +89,12 @@ pub struct CloudOptions {
     pub data_dir: Option<PathBuf>,
     /// What the clock reads when the stack is opened.
     pub start: SystemTime,
+    /// What a call is retried by that does not say.
+    pub retry: RetryPolicy,
+    /// Of the fake provider's dice.
+    pub seed: u64,
+    /// How badly the fake provider sends webhooks.
+    pub badness: Badness,
 }
 
 /// The stack. Clones share everything.
@@ -85,8 +108,16 @@ struct Stack {
     ingress: Arc<Ingress>,
     consumer: Arc<Consumer>,
     relay: Arc<Relay>,
+    bus: BusClient,
+    calls: Calls,
+    inbox: Inbox,
+    scheduler: Arc<Scheduler>,
+    dialer: Arc<Dialer>,
     reconciler: Arc<Reconciler>,
     api: Arc<Api>,
+    fake: Arc<FakeProvider>,
+    /// What the fake provider signs with; none if Retell is not configured.
+    fake_key: Option<Key>,
     requests: AtomicU64,
     runs: AtomicU64,
 }
@@ -106,7 +137,7 @@ impl Cloud {
     /// # Errors
     /// Whatever keeps the data directory from being opened.
     pub fn open(options: CloudOptions) -> Result<Self, LocalError> {
-        let CloudOptions { providers, patience, tick, data_dir, start } = options;
+        let CloudOptions { providers, patience, tick, data_dir, start, retry, seed, badness } = options;
         let services = Services::open(Options { data_dir, ..Options::new(Clock::starting_at(start)) })?;
         let aws = sdk::tuned(&services.sdk_config());
         let dynamodb = sdk::dynamodb(&aws);
@@ -115,35 +146,75 @@ impl Cloud {
         let queue = |name| QueueClient::new(sdk::sqs(&aws), queue_url(name));
         let clock = || sdk::Clock::of(&aws);
         let policy = Policy { patience };
+        let fake = Arc::new(FakeProvider::new(services.clock(), seed, badness));
+        let fake_key = providers.config(Provider::Retell).and_then(|config| config.keys().first()).cloned();
+        let keys = || Keys::fixed(providers.clone());
+        let connector = SharedHttpConnector::new(ToFake(fake.clone()));
+        let provider_api = || ProviderApi::over(connector.clone(), ApiUrls::default());
+        let bus = || BusClient::new(sdk::eventbridge(&aws), "switchhook".to_owned());
         Ok(Self(Arc::new(Stack {
             ingress: Arc::new(Ingress {
-                keys: Keys::fixed(providers),
+                keys: keys(),
                 inbox: inbox(INBOX_RETENTION),
                 queue: queue(EVENTS_QUEUE),
                 dlq: queue(EVENTS_DEAD_LETTER_QUEUE),
+                bus: bus(),
                 clock: clock(),
             }),
             consumer: Arc::new(Consumer {
                 inbox: inbox(INBOX_RETENTION),
+                inbox_retention: INBOX_RETENTION,
                 calls: calls(),
                 call_retention: CALL_RETENTION,
                 queue: queue(EVENTS_QUEUE),
+                bus: bus(),
                 policy,
                 receives_max: RECEIVE_COUNT_MAX,
                 clock: clock(),
             }),
-            relay: Arc::new(Relay {
-                bus: BusClient::new(sdk::eventbridge(&aws), "switchhook".to_owned()),
+            relay: Arc::new(Relay { bus: bus(), clock: clock() }),
+            bus: bus(),
+            calls: calls(),
+            inbox: inbox(INBOX_RETENTION),
+            scheduler: Arc::new(Scheduler {
+                calls: calls(),
+                call_retention: CALL_RETENTION,
+                queue: queue(DIAL_QUEUE),
+                keys: keys(),
+                policy,
+                lanes: DIAL_LANES,
+                clock: clock(),
+            }),
+            dialer: Arc::new(Dialer {
+                inbox: inbox(INBOX_RETENTION),
+                calls: calls(),
+                call_retention: CALL_RETENTION,
+                queue: queue(EVENTS_QUEUE),
+                keys: keys(),
+                api: provider_api(),
+                policy,
+                lanes: DIAL_LANES,
                 clock: clock(),
             }),
             reconciler: Arc::new(Reconciler {
                 inbox: inbox(INBOX_RETENTION),
                 calls: calls(),
                 queue: queue(EVENTS_QUEUE),
+                keys: keys(),
+                api: provider_api(),
                 policy,
                 clock: clock(),
             }),
-            api: Arc::new(Api { inbox: inbox(NO_RETENTION), calls: calls(), clock: clock() }),
+            api: Arc::new(Api {
+                inbox: inbox(INBOX_RETENTION),
+                calls: calls(),
+                call_retention: CALL_RETENTION,
+                policy,
+                retry,
+                clock: clock(),
+            }),
+            fake,
+            fake_key,
             services,
             tick,
             requests: AtomicU64::new(1),
@@ -155,35 +226,39 @@ impl Cloud {
     pub async fn run(&self) -> CloudError {
         let consumers = std::array::from_fn::<_, CONSUMERS, _>(|_| Box::pin(self.pump_queue()));
         let [first, second, third, fourth] = consumers;
+        let dialers = std::array::from_fn::<_, DIALERS, _>(|_| Box::pin(self.pump_dials()));
+        let mut dialers = FuturesUnordered::from_iter(dialers);
         tokio::select! {
             biased;
             error = first => error,
             error = second => error,
             error = third => error,
             error = fourth => error,
+            Some(error) = dialers.next() => error,
             error = self.pump_stream() => error,
             never = self.tick() => match never {},
+            never = self.deliver() => match never {},
         }
     }
 
     /// Answers a request as API Gateway and the function behind its route would.
     pub async fn request(&self, request: Request<Bytes>) -> Response<Bytes> {
         let id = self.0.requests.fetch_add(1, Ordering::Relaxed);
-        let path = request.uri().path();
-        let to_ingress = request.method() == Method::POST && is_one_segment(path.strip_prefix("/webhooks/"));
-        let to_api = request.method() == Method::GET
-            && (path.starts_with("/calls/") || (path.starts_with("/events/") && path.ends_with("/status")));
-        if !to_ingress && !to_api {
+        let Some(route) = Route::of(request.method(), request.uri().path()) else {
             return refused(StatusCode::NOT_FOUND, "Not Found");
-        }
+        };
         let event = match serde_json::from_value::<LambdaRequest>(gateway_event(&request, id)) {
             Ok(event) => event,
             Err(_) => return refused(StatusCode::INTERNAL_SERVER_ERROR, "Internal Server Error"),
         };
-        let (ingress, api) = (self.0.ingress.clone(), self.0.api.clone());
+        let stack = self.0.clone();
         let answered = tokio::spawn(async move {
             let request = request_of(event);
-            if to_ingress { ingress.handle(request).await } else { api.handle(request).await }
+            match route {
+                Route::Ingress => stack.ingress.handle(request).await,
+                Route::Scheduler => stack.scheduler.handle(request).await,
+                Route::Api => stack.api.handle(request).await,
+            }
         });
         match answered.await {
             Ok(response) => response.map(|body| Bytes::from(body.to_vec())),
@@ -199,6 +274,83 @@ impl Cloud {
         let reconciler = self.0.reconciler.clone();
         let run = self.0.runs.fetch_add(1, Ordering::Relaxed);
         tokio::spawn(async move { reconciler.run(&format!("reconcile-{run}")).await }).await
+    }
+
+    /// Runs the scheduler once, as its schedule does.
+    ///
+    /// # Errors
+    /// Those of the scheduler; or that it panicked.
+    pub async fn schedule(&self) -> Result<Result<switchhook_scheduler::Report, switchhook_aws::Error>, JoinError> {
+        let scheduler = self.0.scheduler.clone();
+        let run = self.0.runs.fetch_add(1, Ordering::Relaxed);
+        tokio::spawn(async move { scheduler.run(&format!("schedule-{run}")).await }).await
+    }
+
+    /// Looks for drift once, as its schedule does.
+    ///
+    /// # Errors
+    /// Those of the reconciler; or that it panicked.
+    pub async fn look_for_drift(
+        &self,
+    ) -> Result<Result<switchhook_reconciler::DriftReport, switchhook_aws::Error>, JoinError> {
+        let reconciler = self.0.reconciler.clone();
+        let run = self.0.runs.fetch_add(1, Ordering::Relaxed);
+        tokio::spawn(async move { reconciler.drift(&format!("drift-{run}")).await }).await
+    }
+
+    /// Publishes the domain events of a call again; of no call if there is none under this id.
+    ///
+    /// # Errors
+    /// Those of the table and the bus.
+    pub async fn republish(&self, call_id: &CallId) -> Result<Republished, switchhook_aws::Error> {
+        republish_call(&self.0.calls, &self.0.bus, call_id).await
+    }
+
+    /// The same of every call of which something was received, or that was settled, since then.
+    ///
+    /// # Errors
+    /// Those of the tables and the bus.
+    pub async fn republish_since(&self, since: Timestamp) -> Result<Republished, switchhook_aws::Error> {
+        let now = Timestamp::from_millis(i64::try_from(self.clock().now_ms()).unwrap_or(i64::MAX));
+        let mut all = Republished::default();
+        for call_id in calls_since(&self.0.inbox, &self.0.calls, since, now, |_, _| {}).await? {
+            let Republished { calls, events } = self.republish(&call_id).await?;
+            all.calls += calls;
+            all.events += events;
+        }
+        Ok(all)
+    }
+
+    /// The handlers, for whoever wants to invoke one by itself.
+    #[must_use]
+    pub fn consumer(&self) -> Arc<Consumer> {
+        self.0.consumer.clone()
+    }
+
+    #[must_use]
+    pub fn relay(&self) -> Arc<Relay> {
+        self.0.relay.clone()
+    }
+
+    #[must_use]
+    pub fn scheduler(&self) -> Arc<Scheduler> {
+        self.0.scheduler.clone()
+    }
+
+    #[must_use]
+    pub fn dialer(&self) -> Arc<Dialer> {
+        self.0.dialer.clone()
+    }
+
+    #[must_use]
+    pub fn reconciler(&self) -> Arc<Reconciler> {
+        self.0.reconciler.clone()
+    }
+
+    /// The provider that answers when this stack places a call or asks about one.
+    #[must_use]
+    pub fn fake(&self) -> &FakeProvider {
+        &self.0.fake
     }
 
     /// The domain events that were published.
@@ -248,6 +400,48 @@ impl Cloud {
         let failed: Vec<String> =
             response.batch_item_failures.into_iter().map(|failure| failure.item_identifier).collect();
         received.into_iter().filter(|one| !failed.contains(&one.message.id())).collect()
+    }
+
+    /// The event source mapping of the dialer.
+    async fn pump_dials(&self) -> CloudError {
+        let sqs = self.0.services.sqs();
+        loop {
+            let received =
+                match sqs.receive_waiting(DIAL_QUEUE, DIAL_BATCH, Some(DIAL_VISIBILITY_TIMEOUT_MS), POLL_MS).await {
+                    Ok(received) => received,
+                    Err(error) => return CloudError::Queue(error),
+                };
+            let records: Vec<Value> = received.iter().map(|one| to_event_record(DIAL_QUEUE, one)).collect();
+            let Ok(batch) = serde_json::from_value::<SqsEvent>(json!({"Records": records})) else { continue };
+            let dialer = self.0.dialer.clone();
+            let Ok(response) = tokio::spawn(async move { dialer.handle(batch).await }).await else { continue };
+            let failed: Vec<String> =
+                response.batch_item_failures.into_iter().map(|failure| failure.item_identifier).collect();
+            for done in received.into_iter().filter(|one| !failed.contains(&one.message.id())) {
+                match sqs.delete(DIAL_QUEUE, &done.receipt_handle) {
+                    Ok(_) | Err(QueueError::Handle(_)) => {}
+                    Err(error) => return CloudError::Queue(error),
+                }
+            }
+        }
+    }
+
+    /// Brings the fake provider's webhooks to the front, signed at the moment at which they are sent.
+    async fn deliver(&self) -> Infallible {
+        loop {
+            let delivery: Delivery = self.0.fake.next_delivery().await;
+            let Some(key) = &self.0.fake_key else { continue };
+            let now = Timestamp::from_millis(i64::try_from(self.clock().now_ms()).unwrap_or(i64::MAX));
+            let signed = sign(Provider::Retell, key, FAKE_WEBHOOKS, delivery.body().as_bytes(), now);
+            let mut request = Request::post(FAKE_WEBHOOKS).header(http::header::CONTENT_TYPE, signed.content_type);
+            for (name, value) in &signed.headers {
+                request = request.header(*name, value);
+            }
+            let Ok(request) = request.body(Bytes::from(delivery.body().to_owned())) else { continue };
+            if !self.request(request).await.status().is_success() {
+                self.0.fake.not_delivered(delivery);
+            }
+        }
     }
 
     /// The event source mapping of the relay: from the oldest record on; what fails is tried again, and everything after it
@@ -301,12 +495,41 @@ impl Cloud {
         }
     }
 
-    /// The schedule of the reconciler. A run that fails is logged by itself, and the next one does its work.
+    /// The schedules. A run that fails is logged by itself, and the next one does its work.
     async fn tick(&self) -> Infallible {
-        loop {
+        for ticks in (1..=TICKS_PER_DRIFT).cycle() {
             tokio::time::sleep(self.0.tick).await;
+            drop(self.schedule().await);
             drop(self.reconcile().await);
+            if ticks == TICKS_PER_DRIFT {
+                drop(self.look_for_drift().await);
+            }
         }
+        std::future::pending().await
+    }
+}
+
+/// Which function stands behind a route.
+#[derive(Clone, Copy)]
+enum Route {
+    Ingress,
+    Scheduler,
+    Api,
+}
+
+impl Route {
+    fn of(method: &Method, path: &str) -> Option<Self> {
+        if let Some(rest) = path.strip_prefix("/webhooks/") {
+            let provider = rest.strip_suffix("/inbound").unwrap_or(rest);
+            let is_hook = method == Method::POST && !provider.is_empty() && !provider.contains('/');
+            return is_hook.then_some(Self::Ingress);
+        }
+        if method == Method::POST && path.starts_with("/calls/") && path.ends_with("/trigger") {
+            return Some(Self::Scheduler);
+        }
+        let of_api = path == "/calls"
+            || ["/calls/", "/appointments/", "/events/", "/do-not-call/"].iter().any(|start| path.starts_with(start));
+        of_api.then_some(Self::Api)
     }
 }
 
@@ -365,10 +588,6 @@ fn joined(headers: &HeaderMap) -> Map<String, Value> {
             (name.as_str().to_owned(), Value::String(values.join(",")))
         })
         .collect()
-}
-
-fn is_one_segment(path: Option<&str>) -> bool {
-    path.is_some_and(|segment| !segment.is_empty() && !segment.contains('/'))
 }
 
 /// What a gateway itself answers.

@@ -22,6 +22,7 @@ use aws_smithy_types::byte_stream::ByteStream;
 
 use crate::bus::Bus;
 use crate::dynamodb::DynamoDb;
+use crate::fake::FakeProvider;
 use crate::sqs::Sqs;
 use crate::sync::lock;
 use crate::wire::Answer;
@@ -209,4 +210,26 @@ fn http_response(answer: Answer) -> Result<HttpResponse, ConnectorError> {
             .map_err(|error| ConnectorError::user(error.into()))?;
     }
     Ok(response)
+}
+
+/// The way from the functions to the fake provider's API: every provider's requests end there.
+#[derive(Debug, Clone)]
+pub(crate) struct ToFake(pub(crate) Arc<FakeProvider>);
+
+impl HttpConnector for ToFake {
+    fn call(&self, mut request: HttpRequest) -> HttpConnectorFuture {
+        let fake = self.0.clone();
+        HttpConnectorFuture::new(async move {
+            let body = ByteStream::new(request.take_body()).collect().await;
+            let body = body.map_err(|error| ConnectorError::user(error.into()))?.into_bytes();
+            let uri: http::Uri = request.uri().parse().map_err(|_| ConnectorError::user("not a URL".into()))?;
+            let path = uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
+            let answer = fake.answer(request.method(), path, request.headers().get("authorization"), &body);
+            if answer.lost {
+                return Err(ConnectorError::io("the connection broke before the answer came".into()));
+            }
+            let status = StatusCode::try_from(answer.status).map_err(|error| ConnectorError::user(error.into()))?;
+            Ok(HttpResponse::new(status, SdkBody::from(answer.body)))
+        })
+    }
 }

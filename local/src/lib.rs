@@ -15,6 +15,7 @@ mod cloud;
 pub mod connector;
 pub mod dynamodb;
 mod error;
+pub mod fake;
 mod journal;
 pub mod queue;
 pub mod sqs;
@@ -34,6 +35,7 @@ use aws_smithy_runtime_api::client::behavior_version::BehaviorVersion;
 use aws_types::SdkConfig;
 use aws_types::region::Region;
 use dynoxide::Database;
+use switchhook_domain::RetryPolicy;
 
 use crate::bus::Bus;
 use crate::clock::Clock;
@@ -55,16 +57,24 @@ pub const CALLS_TABLE: &str = "switchhook-calls";
 
 /// FIFO: what the ingress queues for the consumer.
 pub const EVENTS_QUEUE: &str = "switchhook-events.fifo";
+/// FIFO: what the scheduler claimed, for the dialer.
+pub const DIAL_QUEUE: &str = "switchhook-dial.fifo";
 /// FIFO: what the consumer could not process.
 pub const EVENTS_DEAD_LETTER_QUEUE: &str = "switchhook-events-dlq.fifo";
 /// Standard: where the relay's event source puts what it gave up on.
 pub const RELAY_FAILURES_QUEUE: &str = "switchhook-relay-failures";
+
+/// How a call is tried again that does not say, as template.yaml has it.
+pub const RETRY_DEFAULT: RetryPolicy =
+    RetryPolicy { attempts_max: 3, delay_seconds: 300, delay_max_seconds: 3_600, voicemail: false };
 
 /// Where a client that is not given the connector would go: nowhere.
 const ENDPOINT: &str = "http://switchhook.local.invalid";
 
 /// Six times the ten seconds that the consumer may take.
 const VISIBILITY_TIMEOUT_MS: u64 = 60_000;
+/// Six times the half minute that the dialer may take.
+const DIAL_VISIBILITY_TIMEOUT_MS: u64 = 180_000;
 /// Of a queue that does not say.
 const DEFAULT_VISIBILITY_TIMEOUT_MS: u64 = 30_000;
 const RECEIVE_COUNT_MAX: u32 = 20;
@@ -100,6 +110,7 @@ pub fn stack_queues() -> Vec<QueueSettings> {
         Redrive { dead_letter_queue: EVENTS_DEAD_LETTER_QUEUE.to_owned(), max_receive_count: RECEIVE_COUNT_MAX };
     vec![
         queue(EVENTS_QUEUE, true, VISIBILITY_TIMEOUT_MS, Some(redrive)),
+        queue(DIAL_QUEUE, true, DIAL_VISIBILITY_TIMEOUT_MS, None),
         queue(EVENTS_DEAD_LETTER_QUEUE, true, DEFAULT_VISIBILITY_TIMEOUT_MS, None),
         queue(RELAY_FAILURES_QUEUE, false, DEFAULT_VISIBILITY_TIMEOUT_MS, None),
     ]

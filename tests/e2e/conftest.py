@@ -10,7 +10,7 @@ import signal
 
 import pytest
 
-from harness import ARCHITECTURE, PROVIDERS, Cloud, Mailbox, deployed, ministack
+from harness import ARCHITECTURE, PROVIDERS, Cloud, Mailbox, deployed, fake_provider, free_port, ministack
 
 
 def pytest_sessionstart():
@@ -29,8 +29,13 @@ def cloud(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def stack(cloud):
-    """The deployed stack, with the keys of all providers in its secret."""
+def provider_port():
+    return free_port()
+
+
+@pytest.fixture(scope="session")
+def stack(cloud, provider_port):
+    """The deployed stack, with the keys of all providers in its secret, and Retell where `provider` will listen."""
     parameters = {
         "Architecture": ARCHITECTURE,
         # Functions in containers may have to reach the endpoint by another name.
@@ -39,10 +44,21 @@ def stack(cloud):
         "ReceivesMax": "2",
         # Long enough for every test that is not about silence.
         "PatienceSeconds": "15",
+        "RetellApiUrl": f"http://127.0.0.1:{provider_port}",
     }
+    dial = {"api_key": "test-api-key", "agent_id": "agent_fake", "per_second": 10}
+    providers = PROVIDERS | {"retell": PROVIDERS["retell"] | {"dial": dial}}
     with deployed(cloud, parameters) as stack:
-        cloud.client("secretsmanager").put_secret_value(SecretId=stack.outputs["SecretArn"], SecretString=json.dumps(PROVIDERS))
+        cloud.client("secretsmanager").put_secret_value(SecretId=stack.outputs["SecretArn"], SecretString=json.dumps(providers))
         yield stack
+
+
+@pytest.fixture(scope="session")
+def provider(stack, provider_port, tmp_path_factory):
+    if os.environ.get("SWITCHHOOK_E2E_FUNCTION_ENDPOINT"):
+        pytest.skip("functions that reach the endpoint by another name do not reach this machine's loopback, where the provider is")
+    with fake_provider(stack, provider_port, tmp_path_factory.mktemp("provider")) as provider:
+        yield provider
 
 
 @pytest.fixture(scope="session")
@@ -52,7 +68,7 @@ def dlq(cloud, stack):
 
 @pytest.fixture(scope="session")
 def subscriber(cloud, stack):
-    """A queue behind a rule on the bus, as a team would set it up, that sees every domain event of a call."""
+    """A queue behind a rule on the bus, as a team would set it up, that sees every domain event."""
     name = f"{stack.name}-subscriber"
     sqs, events = cloud.client("sqs"), cloud.client("events")
     url = sqs.create_queue(QueueName=name)["QueueUrl"]
@@ -63,7 +79,7 @@ def subscriber(cloud, stack):
     }
     sqs.set_queue_attributes(QueueUrl=url, Attributes={"Policy": json.dumps(policy)})
     bus = stack.outputs["EventBusName"]
-    events.put_rule(Name=name, EventBusName=bus, EventPattern=json.dumps({"detail-type": [{"prefix": "call."}]}))
+    events.put_rule(Name=name, EventBusName=bus, EventPattern=json.dumps({"source": ["switchhook"]}))
     events.put_targets(Rule=name, EventBusName=bus, Targets=[{"Id": "queue", "Arn": arn}])
     yield Mailbox(cloud, url)
     events.remove_targets(Rule=name, EventBusName=bus, Ids=["queue"])

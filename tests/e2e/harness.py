@@ -21,7 +21,7 @@ from botocore.config import Config
 from sign import sign
 
 ROOT = Path(__file__).resolve().parents[2]
-FUNCTIONS = ["ingress", "consumer", "relay", "reconciler", "api"]
+FUNCTIONS = ["ingress", "consumer", "relay", "scheduler", "dialer", "reconciler", "api"]
 REGION = "us-east-1"
 
 # What `sam build` made for this machine (`make functions`): the real template with the code's folders filled in, nothing else.
@@ -30,6 +30,9 @@ ARCHITECTURE = {"x86_64": "x86_64", "aarch64": "arm64", "arm64": "arm64"}[platfo
 
 # The tests' own keys, the same as in the sample events.
 PROVIDERS = json.loads((ROOT / "events" / "keys.json").read_text())
+
+# What the tool is run from (`make provider`): it plays the provider that places calls.
+TOOL = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "debug" / "switchhook"
 
 # Emulators check no credentials, but the SDKs do not start without some.
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_DEFAULT_REGION": REGION, "AWS_REGION": REGION}
@@ -174,6 +177,8 @@ class Stack:
         # Emulators serve every API on one port and tell them apart by host; LocalStack's is execute-api.localhost.localstack.cloud.
         domain = os.environ.get("SWITCHHOOK_E2E_API_DOMAIN", "execute-api.localhost")
         self.host = f"{api_id}.{domain}:{cloud.endpoint.rsplit(':', 1)[1]}"
+        # The same API for a client that can neither resolve that name nor say it: both emulators know this path.
+        self.url = f"{cloud.endpoint}/_aws/execute-api/{api_id}/$default"
 
     def http(self, method: str, path: str, body: bytes | None = None, headers: dict | None = None) -> Answer:
         request = urllib.request.Request(self.cloud.endpoint + path, data=body, method=method, headers=(headers or {}) | {"Host": self.host})
@@ -197,6 +202,19 @@ class Stack:
         raw = body if isinstance(body, bytes) else json.dumps(body).encode()
         headers = sign(provider, PROVIDERS, f"/webhooks/{provider}{query}", raw)
         return self.post(provider, raw, headers | {"content-type": content_type}, query)
+
+    def create(self, order: dict, key: str | None = None) -> Answer:
+        headers = {"content-type": "application/json"} | ({"idempotency-key": key} if key else {})
+        return self.http("POST", "/calls", json.dumps(order).encode(), headers)
+
+    def do(self, what: str, call_id: str) -> Answer:
+        return self.http("POST", f"/calls/{quote(call_id, safe='')}/{what}")
+
+    def invoke(self, output: str, payload: dict | None = None):
+        """Runs a function by hand, as its schedule does."""
+        answer = self.cloud.client("lambda").invoke(FunctionName=self.outputs[output], Payload=json.dumps(payload or {}).encode())
+        said = answer["Payload"].read()
+        assert "FunctionError" not in answer, said
 
     def call(self, call_id: str) -> Answer:
         return self.http("GET", f"/calls/{quote(call_id, safe='')}")
@@ -225,6 +243,42 @@ class Mailbox:
 
     def expect(self, what: str, predicate, seconds: float = 60) -> list:
         return wait_for(what, lambda: self.matching(predicate), seconds)
+
+
+class Provider:
+    """The provider that places calls: `switchhook fake`, where the stack asks it in Retell's stead."""
+
+    def __init__(self, url: str):
+        self.url = url
+
+    def asked(self) -> dict:
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        with opener.open(f"{self.url}/dials", timeout=10) as answer:
+            return json.load(answer)
+
+    def dials(self, call_id: str) -> list:
+        """Every phone that rang for a call."""
+        return [dial for dial in self.asked()["dials"] if dial["call_id"] == call_id]
+
+
+@contextmanager
+def fake_provider(stack: Stack, port: int, folder: Path):
+    if not TOOL.is_file():
+        raise FileNotFoundError(f"{TOOL} is missing; build it with: make provider")
+    log = folder / "provider.log"
+    # fmt: off
+    command = [str(TOOL), "fake", "--port", str(port), "--key", PROVIDERS["retell"]["keys"][0],
+               "--webhooks-to", f"{stack.url}/webhooks/retell", "--badness", "none", "--seed", "7"]
+    # fmt: on
+    with child_process(command, log, base_environment(), folder) as process:
+
+        def listening():
+            if process.poll() is not None:
+                raise RuntimeError(f"the provider ended with {process.returncode}:\n{tail(log)}")
+            return "listening on" in log.read_text()
+
+        wait_for("the provider listens", listening)
+        yield Provider(f"http://127.0.0.1:{port}")
 
 
 @contextmanager

@@ -112,9 +112,31 @@ def test_api_does_not_know_a_call_that_nobody_reported(cloud, stack, tmp_path):
         assert invoke(event)["statusCode"] == 404
 
 
-def test_reconciler_runs_on_an_empty_event(cloud, stack, tmp_path):
+def test_api_creates_the_sample_call_once(cloud, stack, tmp_path):
+    with emulated(cloud, stack, "api", tmp_path) as invoke:
+        first, again = (invoke(sample("api-create-call")) for _ in range(2))
+    assert [first["statusCode"], again["statusCode"]] == [201, 200], (first, again)
+    assert first["body"] == again["body"]
+    call_id = json.loads(first["body"])["call_id"]
+    canceled = stack.do("cancel", call_id)
+    assert (canceled.status, canceled.json()["job"]["state"]) == (200, "CANCELED"), canceled
+
+
+def test_scheduler_runs_on_an_empty_event(cloud, stack, tmp_path):
+    with emulated(cloud, stack, "scheduler", tmp_path) as invoke:
+        assert invoke(sample("scheduler-tick")) is None
+
+
+def test_dialer_takes_claims_that_nobody_made_off_the_queue_and_dials_nobody(cloud, stack, tmp_path):
+    with emulated(cloud, stack, "dialer", tmp_path) as invoke:
+        assert invoke(sample("dialer-batch")) == {"batchItemFailures": []}
+    assert stack.call("call_sample_claimed").status == 404
+
+
+@pytest.mark.parametrize("event", ["reconciler-tick", "reconciler-drift"])
+def test_reconciler_runs_on_what_its_schedules_say(cloud, stack, tmp_path, event):
     with emulated(cloud, stack, "reconciler", tmp_path) as invoke:
-        invoke(sample("reconciler-tick"))
+        invoke(sample(event))
 
 
 def test_relay_runs_on_an_empty_batch(cloud, stack, tmp_path):

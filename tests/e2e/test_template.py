@@ -1,9 +1,11 @@
 """What template.yaml promises, read from what CloudFormation will see. Emulators enforce none of it."""
 
+import itertools
 import json
 import re
 
 import pytest
+import yaml
 from expand_template import expand
 
 from harness import FUNCTIONS, ROOT
@@ -43,38 +45,68 @@ def as_list(value) -> list:
 # --- who may do what -------------------------------------------------------------------------------------------------
 
 INBOX, CALLS = get_att("InboxTable", "Arn"), get_att("CallsTable", "Arn")
-QUEUE, DLQ = get_att("EventsQueue", "Arn"), get_att("EventsDlq", "Arn")
+QUEUE, DLQ, DIALS = get_att("EventsQueue", "Arn"), get_att("EventsDlq", "Arn"), get_att("DialQueue", "Arn")
+BUS, SECRET = get_att("EventBus", "Arn"), ref("ProvidersSecret")
+
+
+def index(table: str, name: str) -> dict:
+    return {"Fn::Sub": f"${{{table}.Arn}}/index/{name}"}
+
+
 
 # Every action on every resource that a function may touch, besides its own log group. A wider policy is a change here.
 GRANTS = {
     "ingress": [
         (["dynamodb:PutItem", "dynamodb:GetItem"], [INBOX]),
         (["sqs:SendMessage"], [QUEUE, DLQ]),
+        (["events:PutEvents"], [BUS]),
         (["sqs:GetQueueAttributes"], [QUEUE]),
-        (["secretsmanager:GetSecretValue"], [ref("ProvidersSecret")]),
+        (["secretsmanager:GetSecretValue"], [SECRET]),
     ],
     "consumer": [
         (["sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes", "sqs:ChangeMessageVisibility"], [QUEUE]),
         (["dynamodb:GetItem", "dynamodb:PutItem"], [CALLS]),
-        (["dynamodb:PutItem"], [INBOX]),
+        (["dynamodb:GetItem", "dynamodb:PutItem"], [INBOX]),
+        (["dynamodb:Query"], [index("InboxTable", "by_received")]),
+        (["events:PutEvents"], [BUS]),
     ],
     "relay": [
         (["dynamodb:DescribeStream", "dynamodb:GetRecords", "dynamodb:GetShardIterator"], [get_att("CallsTable", "StreamArn")]),
         (["dynamodb:ListStreams"], [{"Fn::Sub": "${CallsTable.Arn}/stream/*"}]),
-        (["events:PutEvents"], [get_att("EventBus", "Arn")]),
-        (["events:DescribeEventBus"], [get_att("EventBus", "Arn")]),
+        (["events:PutEvents"], [BUS]),
+        (["events:DescribeEventBus"], [BUS]),
         (["sqs:SendMessage"], [get_att("RelayFailuresQueue", "Arn")]),
     ],
+    "scheduler": [
+        (["dynamodb:Query"], [index("CallsTable", "by_wake")]),
+        (["dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem"], [CALLS]),
+        (["sqs:SendMessage", "sqs:GetQueueAttributes"], [DIALS]),
+        (["secretsmanager:GetSecretValue"], [SECRET]),
+    ],
+    "dialer": [
+        (["sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes"], [DIALS]),
+        (["dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem"], [CALLS]),
+        (["dynamodb:GetItem", "dynamodb:PutItem"], [INBOX]),
+        (["sqs:SendMessage", "sqs:GetQueueAttributes"], [QUEUE]),
+        (["secretsmanager:GetSecretValue"], [SECRET]),
+    ],
     "reconciler": [
-        (["dynamodb:Query"], [{"Fn::Sub": "${CallsTable.Arn}/index/by_wake"}, {"Fn::Sub": "${InboxTable.Arn}/index/by_received"}]),
+        (["dynamodb:Query"], [index("CallsTable", "by_wake"), index("InboxTable", "by_received")]),
         (["dynamodb:GetItem", "dynamodb:PutItem"], [INBOX]),
         (["dynamodb:GetItem", "dynamodb:UpdateItem"], [CALLS]),
         (["sqs:SendMessage", "sqs:GetQueueAttributes"], [QUEUE]),
+        (["secretsmanager:GetSecretValue"], [SECRET]),
     ],
     "api": [
-        (["dynamodb:GetItem"], [CALLS, INBOX]),
+        (["dynamodb:GetItem", "dynamodb:PutItem"], [CALLS]),
+        (["dynamodb:Query"], [index("CallsTable", "by_wake"), index("CallsTable", "by_appointment")]),
+        (["dynamodb:DeleteItem"], [CALLS]),
+        (["dynamodb:GetItem"], [INBOX]),
     ],
 }
+
+# What is granted under a condition, and which: a number goes off the do-not-call list, a call never goes.
+CONDITIONS = {("api", "dynamodb:DeleteItem"): {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": ["do-not-call:*"]}}}
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)
@@ -83,6 +115,16 @@ def test_a_function_may_do_what_it_needs_and_nothing_else(function):
     found = [(as_list(each["Action"]), as_list(each["Resource"])) for each in statements(properties(f"{function.capitalize()}Role"))]
     own_log = (["logs:CreateLogStream", "logs:PutLogEvents"], [get_att(f"{function.capitalize()}LogGroup", "Arn")])
     assert found == [own_log, *GRANTS[function]]
+    for statement in statements(properties(f"{function.capitalize()}Role")):
+        for action in as_list(statement["Action"]):
+            assert statement.get("Condition") == CONDITIONS.get((function, action)), action
+
+
+def test_what_a_schedule_may_do_is_to_invoke_its_own_function():
+    for schedule in of_type("AWS::Scheduler::Schedule").values():
+        role = properties(schedule["Target"]["RoleArn"]["Fn::GetAtt"][0])
+        (statement,) = statements(role)
+        assert (statement["Action"], statement["Resource"]) == ("lambda:InvokeFunction", schedule["Target"]["Arn"])
 
 
 def test_no_role_is_wider_than_its_statements():
@@ -91,18 +133,55 @@ def test_no_role_is_wider_than_its_statements():
         for statement in statements(role):
             assert statement["Effect"] == "Allow" and "NotAction" not in statement and "NotResource" not in statement, name
             assert not [action for action in as_list(statement["Action"]) if "*" in action], name
-            assert "*" not in as_list(statement["Resource"]), name
+            # Of what an ARN ends with a function knows one thing alone: which stream of a table there is, it asks for.
+            resources = [json.dumps(each) for each in as_list(statement["Resource"])]
+            assert not [each for each in resources if "*" in each and each != '{"Fn::Sub": "${CallsTable.Arn}/stream/*"}'], name
     assert not of_type("AWS::IAM::Policy") and not of_type("AWS::IAM::ManagedPolicy")
+
+
+ROUTES = {
+    "POST /webhooks/{provider}": "ingress",
+    "POST /webhooks/{provider}/inbound": "ingress",
+    "POST /calls": "api",
+    "GET /calls": "api",
+    "GET /calls/{call_id}": "api",
+    "GET /calls/{call_id}/events": "api",
+    "POST /calls/{call_id}/cancel": "api",
+    "POST /calls/{call_id}/trigger": "scheduler",
+    "GET /appointments/{appointment_id}": "api",
+    "GET /events/{event_id}/status": "api",
+    "PUT /do-not-call/{number}": "api",
+    "DELETE /do-not-call/{number}": "api",
+}
 
 
 def test_only_webhooks_are_open_to_the_world():
     routes = {route["RouteKey"]: route["AuthorizationType"] for route in of_type("AWS::ApiGatewayV2::Route").values()}
-    assert routes == {
-        "POST /webhooks/{provider}": "NONE",
-        "GET /calls/{call_id}": "AWS_IAM",
-        "GET /calls/{call_id}/events": "AWS_IAM",
-        "GET /events/{event_id}/status": "AWS_IAM",
-    }
+    assert routes == {key: "NONE" if key.startswith("POST /webhooks/") else "AWS_IAM" for key in ROUTES}
+
+
+def test_no_request_fits_two_routes():
+    """HTTP APIs prefer the more specific one; that two never fit leaves nothing to prefer."""
+    keys = [route["RouteKey"] for route in of_type("AWS::ApiGatewayV2::Route").values()]
+    assert "$default" not in keys and not [key for key in keys if "+}" in key]
+
+    def fits_both(one: str, other: str) -> bool:
+        parts = [key.replace(" ", "").split("/") for key in (one, other)]
+        return len(parts[0]) == len(parts[1]) and all(a == b or "{" in a or "{" in b for a, b in zip(*parts))
+
+    assert not [pair for pair in itertools.combinations(keys, 2) if fits_both(*pair)]
+
+
+def test_the_api_knows_the_routes_that_lead_to_it():
+    source = (ROOT / "functions" / "api" / "src" / "route.rs").read_text()
+    known = {f"{method} {path}" for method, path in re.findall(r'\("([A-Z]+)", "(/[^"]+)"(?:, Operation|\)\])', source)}
+    assert known == {key for key, function in ROUTES.items() if function != "ingress"}
+
+
+def test_the_document_of_the_api_has_the_routes_that_want_a_signature():
+    paths = yaml.safe_load((ROOT / "infra" / "openapi.yaml").read_text())["paths"]
+    written = {f"{method.upper()} {path}" for path, item in paths.items() for method in item if method in ("get", "post", "put", "delete")}
+    assert written == {key for key, function in ROUTES.items() if function != "ingress"}
 
 
 def test_every_route_has_a_throttle_and_leads_to_a_function_that_it_may_invoke():
@@ -115,18 +194,39 @@ def test_every_route_has_a_throttle_and_leads_to_a_function_that_it_may_invoke()
         assert route["RouteKey"] in stage["RouteSettings"]
         integration = re.fullmatch(r"integrations/\$\{(\w+)\}", route["Target"]["Fn::Sub"])[1]
         function = properties(integration)["IntegrationUri"]["Fn::GetAtt"][0]
+        assert function == name_of(ROUTES[route["RouteKey"]])
         assert (function, route["RouteKey"].replace(" ", "")) in permitted
+    assert len(permitted) == len(stage["RouteSettings"]) == len(ROUTES)
+    for key, throttle in stage["RouteSettings"].items():
+        kind = "Webhook" if ROUTES[key] == "ingress" else "Api"
+        assert throttle == {"ThrottlingRateLimit": ref(f"{kind}RatePerSecond"), "ThrottlingBurstLimit": ref(f"{kind}Burst")}
+
+
+def test_the_stage_comes_after_every_route_that_it_throttles():
+    (name,) = [name for name, resource in RESOURCES.items() if resource["Type"] == "AWS::ApiGatewayV2::Stage"]
+    assert sorted(RESOURCES[name]["DependsOn"]) == sorted(of_type("AWS::ApiGatewayV2::Route"))
 
 
 # --- what the code is told -------------------------------------------------------------------------------------------
 
 # README's table of variables says the same; nothing else reaches a function.
+API_URLS = ["RETELL_API_URL", "TWILIO_API_URL", "VAPI_API_URL", "TELNYX_API_URL"]
 ENVIRONMENT = {
-    "ingress": ["INBOX_TABLE", "QUEUE_URL", "DLQ_URL", "PROVIDERS_SECRET_ID", "INBOX_RETENTION_DAYS"],
-    "consumer": ["INBOX_TABLE", "CALLS_TABLE", "QUEUE_URL", "PATIENCE_SECONDS", "CALL_RETENTION_DAYS", "INBOX_RETENTION_DAYS", "RECEIVES_MAX"],
+    "ingress": ["INBOX_TABLE", "QUEUE_URL", "DLQ_URL", "EVENT_BUS", "PROVIDERS_SECRET_ID", "INBOX_RETENTION_DAYS"],
+    "consumer": [
+        "INBOX_TABLE", "CALLS_TABLE", "QUEUE_URL", "EVENT_BUS", "PATIENCE_SECONDS", "CALL_RETENTION_DAYS", "INBOX_RETENTION_DAYS", "RECEIVES_MAX"
+    ],
     "relay": ["EVENT_BUS"],
-    "reconciler": ["INBOX_TABLE", "CALLS_TABLE", "QUEUE_URL", "PATIENCE_SECONDS", "INBOX_RETENTION_DAYS"],
-    "api": ["INBOX_TABLE", "CALLS_TABLE"],
+    "scheduler": ["CALLS_TABLE", "DIAL_QUEUE_URL", "PROVIDERS_SECRET_ID", "PATIENCE_SECONDS", "DIAL_LANES", "CALL_RETENTION_DAYS"],
+    "dialer": [
+        "INBOX_TABLE", "CALLS_TABLE", "QUEUE_URL", "PROVIDERS_SECRET_ID", "PATIENCE_SECONDS", "DIAL_LANES", "INBOX_RETENTION_DAYS",
+        "CALL_RETENTION_DAYS", *API_URLS
+    ],
+    "reconciler": ["INBOX_TABLE", "CALLS_TABLE", "QUEUE_URL", "PROVIDERS_SECRET_ID", "PATIENCE_SECONDS", "INBOX_RETENTION_DAYS", *API_URLS],
+    "api": [
+        "INBOX_TABLE", "CALLS_TABLE", "PATIENCE_SECONDS", "CALL_RETENTION_DAYS", "RETRY_ATTEMPTS_MAX", "RETRY_DELAY_SECONDS",
+        "RETRY_DELAY_MAX_SECONDS"
+    ],
 }
 
 
@@ -135,7 +235,10 @@ def test_a_function_is_told_what_its_configuration_reads(function):
     variables = properties(name_of(function))["Environment"]["Variables"]
     assert sorted(variables) == sorted([*ENVIRONMENT[function], "RUST_LOG", "STACK_NAME", "AWS_ENDPOINT_URL"])
     source = (ROOT / "functions" / function / "src" / "lib.rs").read_text()
-    assert sorted(set(re.findall(r'environment\.\w+\("([A-Z_]+)"\)', source))) == sorted(ENVIRONMENT[function])
+    read = set(re.findall(r'environment\.\w+\("([A-Z_]+)"\)', source))
+    if "ApiUrls::from_environment" in source:
+        read |= set(API_URLS)
+    assert sorted(read) == sorted(ENVIRONMENT[function])
     # Absent on AWS, where the SDK knows better.
     assert variables["AWS_ENDPOINT_URL"] == {"Fn::If": ["HasEndpointUrl", ref("AwsEndpointUrl"), ref("AWS::NoValue")]}
 
@@ -143,8 +246,18 @@ def test_a_function_is_told_what_its_configuration_reads(function):
 # --- queues and mappings ---------------------------------------------------------------------------------------------
 
 
-def test_a_message_stays_hidden_for_six_times_the_time_a_consumer_has():
-    assert properties("EventsQueue")["VisibilityTimeout"] >= 6 * properties("ConsumerFunction")["Timeout"]
+def test_whoever_places_calls_or_asks_about_them_does_so_at_the_same_address():
+    for function in ("dialer", "reconciler"):
+        variables = properties(name_of(function))["Environment"]["Variables"]
+        for provider in ("Retell", "Twilio", "Vapi", "Telnyx"):
+            assert variables[f"{provider.upper()}_API_URL"] == ref(f"{provider}ApiUrl")
+            # Where nothing is said, at the provider itself.
+            assert TEMPLATE["Parameters"][f"{provider}ApiUrl"]["Default"] == ""
+
+
+@pytest.mark.parametrize(("queue", "function"), [("EventsQueue", "consumer"), ("DialQueue", "dialer")])
+def test_a_message_stays_hidden_for_six_times_the_time_that_its_function_has(queue, function):
+    assert properties(queue)["VisibilityTimeout"] >= 6 * properties(name_of(function))["Timeout"]
 
 
 def test_the_queue_is_fifo_in_high_throughput_mode_and_gives_up_into_a_fifo_queue():
@@ -163,6 +276,27 @@ def test_the_consumer_reports_failures_one_by_one_and_its_concurrency_is_bounded
     assert mapping["BatchSize"] == 10
     assert mapping["FunctionResponseTypes"] == ["ReportBatchItemFailures"]
     assert mapping["ScalingConfig"] == {"MaximumConcurrency": ref("ConsumerMaxConcurrency")}
+
+
+def test_claims_go_through_a_fifo_queue_that_keeps_them_no_longer_than_they_are_good_for():
+    queue = properties("DialQueue")
+    assert queue["QueueName"] == {"Fn::Sub": "${AWS::StackName}-dial.fifo"}
+    assert (queue["FifoQueue"], queue["DeduplicationScope"], queue["FifoThroughputLimit"]) == (True, "messageGroup", "perMessageGroupId")
+    assert queue["SqsManagedSseEnabled"] is True
+    # A claim lasts five minutes, and the reconciler takes it back: there is nothing to keep in a dead-letter queue.
+    assert 5 * 60 < queue["MessageRetentionPeriod"] <= 3600
+    assert "RedrivePolicy" not in queue
+
+
+def test_the_dialer_takes_one_claim_at_a_time_and_its_concurrency_is_bounded():
+    mapping = properties("DialerMapping")
+    assert mapping["EventSourceArn"] == DIALS
+    assert mapping["BatchSize"] == 1
+    assert mapping["FunctionResponseTypes"] == ["ReportBatchItemFailures"]
+    assert mapping["ScalingConfig"] == {"MaximumConcurrency": ref("DialerMaxConcurrency")}
+    assert TEMPLATE["Parameters"]["DialerMaxConcurrency"]["Default"] == 20
+    for function in ("scheduler", "dialer"):
+        assert properties(name_of(function))["Environment"]["Variables"]["DIAL_LANES"] == ref("DialLanes")
 
 
 def test_the_relay_gives_up_before_the_stream_forgets_and_says_so():
@@ -194,6 +328,12 @@ def test_a_table_survives_the_stack_and_can_be_restored(table):
     assert found["SSESpecification"] == {"SSEEnabled": True}
 
 
+def test_the_indexes_of_the_calls_hold_keys_alone():
+    """They are read by whoever lists, and a number or a name would be copied with every write."""
+    indexes = {index["IndexName"]: index["Projection"] for index in properties("CallsTable")["GlobalSecondaryIndexes"]}
+    assert indexes == {"by_wake": {"ProjectionType": "KEYS_ONLY"}, "by_appointment": {"ProjectionType": "KEYS_ONLY"}}
+
+
 def test_the_secret_starts_without_a_single_key():
     assert json.loads(properties("ProvidersSecret")["SecretString"]) == {}
 
@@ -210,6 +350,9 @@ def test_logs_go_to_a_group_that_forgets(function):
         ("ApproximateNumberOfMessagesVisible", get_att("EventsDlq", "QueueName")),
         ("ApproximateNumberOfMessagesVisible", get_att("RelayFailuresQueue", "QueueName")),
         ("ApproximateAgeOfOldestMessage", get_att("EventsQueue", "QueueName")),
+        ("ApproximateAgeOfOldestMessage", get_att("DialQueue", "QueueName")),
+        ("Invocations", ref("SchedulerFunction")),
+        ("Invocations", ref("ReconcilerFunction")),
         ("IteratorAge", ref("RelayFunction")),
         ("5xx", ref("HttpApi")),
         *[("Errors", ref(name_of(function))) for function in FUNCTIONS],
@@ -225,7 +368,9 @@ def test_somebody_is_woken(metric, value):
 def test_alarms_on_our_own_metrics_name_metrics_that_are_counted():
     """A metric that the code renames would leave its alarm silent for ever."""
     ours = [each for each in of_type("AWS::CloudWatch::Alarm").values() if each["Namespace"] == "Switchhook"]
-    assert sorted(each["MetricName"] for each in ours) == ["conflicting_body", "quarantined", "record_skipped"]
+    assert sorted(each["MetricName"] for each in ours) == [
+        "conflicting_body", "dial_failed", "dial_in_doubt", "dial_withdrawn", "drift_run", "drifted", "quarantined", "record_skipped"
+    ]
     words = "".join(path.read_text() for folder in ("functions", "shared") for path in sorted((ROOT / folder).rglob("*.rs")))
     assert 'NAMESPACE: &str = "Switchhook"' in words
     for each in ours:
@@ -234,8 +379,34 @@ def test_alarms_on_our_own_metrics_name_metrics_that_are_counted():
         assert each["Dimensions"][1] == {"Name": "stack", "Value": ref("AWS::StackName")}
 
 
-def test_the_reconciler_runs_every_minute_and_ends_within_it():
-    (schedule,) = of_type("AWS::Scheduler::Schedule").values()
+@pytest.mark.parametrize("function", ["scheduler", "reconciler"])
+def test_what_runs_every_minute_ends_within_it_and_is_not_repeated(function):
+    schedule = properties(f"{function.capitalize()}Schedule")
     assert schedule["ScheduleExpression"] == "rate(1 minute)"
+    assert schedule["Target"]["Arn"] == get_att(name_of(function), "Arn")
+    assert schedule["Target"]["Input"] == "{}"
+    assert schedule["Target"]["RetryPolicy"]["MaximumRetryAttempts"] == 0
+    assert properties(name_of(function))["Timeout"] < 60
+
+
+def test_drift_is_looked_for_every_hour():
+    schedule = properties("DriftSchedule")
+    assert schedule["ScheduleExpression"] == "rate(1 hour)"
     assert schedule["Target"]["Arn"] == get_att("ReconcilerFunction", "Arn")
-    assert properties("ReconcilerFunction")["Timeout"] < 60
+    # The word that the function takes for it.
+    assert json.loads(schedule["Target"]["Input"]) == {"run": "drift"}
+    assert 'get("run").and_then(Value::as_str) == Some("drift")' in (ROOT / "functions" / "reconciler" / "src" / "main.rs").read_text()
+    assert len(of_type("AWS::Scheduler::Schedule")) == 3
+
+
+def test_nothing_that_is_not_there_sets_off_an_alarm_but_a_silent_schedule():
+    breaching = [name for name, alarm in of_type("AWS::CloudWatch::Alarm").items() if alarm["TreatMissingData"] == "breaching"]
+    assert sorted(breaching) == ["DriftSilentAlarm", "ReconcilerSilentAlarm", "SchedulerSilentAlarm"]
+    for name in breaching:
+        assert properties(name)["ComparisonOperator"] == "LessThanThreshold"
+
+
+def test_every_alarm_is_in_the_runbook():
+    runbook = (ROOT / "infra" / "runbook.md").read_text()
+    headings = " ".join(line for line in runbook.splitlines() if line.startswith("## "))
+    assert [name for name in of_type("AWS::CloudWatch::Alarm") if name not in headings] == []

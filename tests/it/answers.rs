@@ -61,7 +61,7 @@ const FOLDED: [(&str, &str, &str); 6] = [
 fn query_of(provider: Provider) -> &'static str {
     match provider {
         Provider::Twilio => "appointment_id=apt_7",
-        Provider::Retell | Provider::Generic => "",
+        Provider::Retell | Provider::Vapi | Provider::Telnyx | Provider::Generic => "",
     }
 }
 
@@ -97,6 +97,10 @@ async fn every_sample_is_accepted_or_recorded() {
         "retell/transfer_started",
         "twilio/child_leg",
         "twilio/recording",
+        "vapi/transcript",
+        "vapi/assistant_request",
+        "telnyx/bridged",
+        "telnyx/recording_saved",
         "generic/unknown_type",
     ];
     for (name, _) in switchhook_providers::samples() {
@@ -420,6 +424,8 @@ async fn request_that_is_not_authentic_is_refused_alike_whatever_was_wrong_and_c
     for (provider, what, spoil, cause) in cases {
         let body = match provider {
             Provider::Retell => sample("retell/call_ended"),
+            Provider::Vapi => sample("vapi/end_of_call_report"),
+            Provider::Telnyx => sample("telnyx/hangup"),
             Provider::Twilio => sample("twilio/completed"),
             Provider::Generic => sample("generic/user_confirmed"),
         };

@@ -9,7 +9,11 @@ use std::process::Command;
 
 use serde_json::Value;
 use switchhook_aws::config::Environment;
-use switchhook_local::{EVENTS_DEAD_LETTER_QUEUE, EVENTS_QUEUE, RELAY_FAILURES_QUEUE, stack_queues};
+use switchhook_domain::Provider;
+use switchhook_local::{
+    DIAL_QUEUE, EVENTS_DEAD_LETTER_QUEUE, EVENTS_QUEUE, RELAY_FAILURES_QUEUE, RETRY_DEFAULT, stack_queues,
+};
+use switchhook_providers::api_url;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
@@ -72,7 +76,7 @@ fn dependencies_point_one_way() {
 fn core_is_pure() {
     let dependencies = dependencies();
     let of = |package: &str| dependencies[package].iter().map(String::as_str).collect::<Vec<_>>();
-    assert_eq!(of("switchhook-domain"), ["jiff", "serde", "thiserror"]);
+    assert_eq!(of("switchhook-domain"), ["jiff", "serde", "sha2", "thiserror"]);
     let io = ["aws", "tokio", "lambda", "hyper", "tracing", "reqwest", "ureq", "getrandom", "rand", "fastrand"];
     for name in of("switchhook-providers") {
         assert!(!io.iter().any(|io| name.starts_with(io)), "providers is pure, and {name} is not");
@@ -106,12 +110,19 @@ fn variables_read() -> BTreeMap<&'static str, BTreeSet<String>> {
         ($name:literal, $config:path) => {
             let read = RefCell::default();
             <$config>::from_environment(recording(&read)).unwrap();
-            all.insert($name, read.into_inner());
+            let mut read = read.into_inner();
+            // Where a provider without an API has it is asked, and means nothing: it is never dialled.
+            for provider in Provider::ALL.into_iter().filter(|provider| api_url(*provider).is_none()) {
+                read.remove(&format!("{}_API_URL", provider.as_str().to_uppercase()));
+            }
+            all.insert($name, read);
         };
     }
     function!("ingress", switchhook_ingress::Config);
     function!("consumer", switchhook_consumer::Config);
     function!("relay", switchhook_relay::Config);
+    function!("scheduler", switchhook_scheduler::Config);
+    function!("dialer", switchhook_dialer::Config);
     function!("reconciler", switchhook_reconciler::Config);
     function!("api", switchhook_api::Config);
     all
@@ -202,6 +213,7 @@ fn local_queues_are_those_of_the_template() {
             EVENTS_QUEUE => "EventsQueue:",
             EVENTS_DEAD_LETTER_QUEUE => "EventsDlq:",
             RELAY_FAILURES_QUEUE => "RelayFailuresQueue:",
+            DIAL_QUEUE => "DialQueue:",
             other => panic!("the template has no {other}"),
         };
         let resource = block(&template, resource);
@@ -232,6 +244,8 @@ fn local_batches_and_retentions_are_those_of_the_template() {
     let cloud = "local/src/cloud.rs";
     assert_eq!(constant(cloud, "QUEUE_BATCH"), of("ConsumerMapping:", "BatchSize"));
     assert_eq!(constant(cloud, "STREAM_BATCH"), of("RelayMapping:", "BatchSize"));
+    assert_eq!(constant(cloud, "DIAL_BATCH"), of("DialerMapping:", "BatchSize"));
+    assert_eq!(constant(cloud, "DIAL_LANES"), of("DialLanes:", "Default"));
     let seconds = |hours: &str| hours.parse::<u32>().unwrap() * 3_600;
     let age = constant(cloud, "RECORD_AGE_MAX");
     let hours = age.strip_prefix("Duration::fromsecs(").and_then(|rest| rest.split(' ').next()).unwrap();
@@ -244,12 +258,45 @@ fn local_batches_and_retentions_are_those_of_the_template() {
 }
 
 #[test]
-fn consumer_has_a_sixth_of_the_visibility_timeout() {
+fn local_calls_are_tried_again_as_the_template_says() {
     let template = read("template.yaml");
-    let timeout: u32 = value(&block(&template, "ConsumerFunction:"), "Timeout").parse().unwrap();
-    let visibility: u32 = value(&block(&template, "EventsQueue:"), "VisibilityTimeout").parse().unwrap();
-    assert!(visibility >= 6 * timeout, "{visibility} s of {timeout} s");
-    assert!(timeout <= 10);
+    let default = |parameter: &str| value(&block(&template, parameter), "Default").parse::<u32>().unwrap();
+    assert_eq!(u32::from(RETRY_DEFAULT.attempts_max), default("RetryAttemptsMax:"));
+    assert_eq!(RETRY_DEFAULT.delay_seconds, default("RetryDelaySeconds:"));
+    assert_eq!(RETRY_DEFAULT.delay_max_seconds, default("RetryDelayMaxSeconds:"));
+    const { assert!(!RETRY_DEFAULT.voicemail) };
+}
+
+#[test]
+fn whoever_takes_messages_has_a_sixth_of_their_visibility_timeout() {
+    let template = read("template.yaml");
+    for (function, timeout_max, queue) in
+        [("ConsumerFunction:", 10, "EventsQueue:"), ("DialerFunction:", 30, "DialQueue:")]
+    {
+        let timeout: u32 = value(&block(&template, function), "Timeout").parse().unwrap();
+        let visibility: u32 = value(&block(&template, queue), "VisibilityTimeout").parse().unwrap();
+        assert!(visibility >= 6 * timeout, "{queue} {visibility} s of {timeout} s");
+        assert!(timeout <= timeout_max, "{function}");
+    }
+}
+
+#[test]
+fn dialer_outlives_the_wait_for_an_answer_and_for_its_turn() {
+    let template = read("template.yaml");
+    let timeout: f64 = value(&block(&template, "DialerFunction:"), "Timeout").parse().unwrap();
+    let answer = constant("shared/aws/src/provider.rs", "REQUEST_TIMEOUT");
+    let answer: f64 = answer.trim_start_matches("Duration::fromsecs(").trim_end_matches(')').parse().unwrap();
+    let slowest = constant("shared/providers/src/config.rs", "PER_SECOND_MIN");
+    // At that rate one lane is left, and both waits run side by side.
+    let turn = 1.0 / slowest.parse::<f64>().unwrap();
+    assert!(2.0 * answer.max(turn) < timeout, "{answer} s and {turn} s in {timeout} s");
+}
+
+#[test]
+fn dial_queue_forgets_no_claim_before_it_expires() {
+    let template = read("template.yaml");
+    let retention: u64 = value(&block(&template, "DialQueue:"), "MessageRetentionPeriod").parse().unwrap();
+    assert!(retention > switchhook_scheduler::LEASE.as_secs());
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,10 +1,15 @@
 //! Whole flows: signed HTTP in, domain events out, through the handlers, the real SDK clients and the local cloud.
 
 mod answers;
+mod api;
+mod api_flow;
 mod budget;
 mod flow;
 mod layout;
 mod logs;
+mod outbound;
+mod outbound_budget;
+mod schemas;
 mod store;
 mod traffic;
 mod windows;

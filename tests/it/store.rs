@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use serde_dynamo::AttributeValue;
 use switchhook_aws::Error;
-use switchhook_aws::calls::{WAKE_SHARDS, Written};
+use switchhook_aws::calls::{Found, Shelf, Span, WAKE_SHARDS, Written};
 use switchhook_aws::inbox::{Arrival, Kept, Note};
 use switchhook_domain::{
     ATTEMPT_EVENTS_MAX, AttemptKey, CALL_ATTEMPTS_MAX, Call, CallEvent, CallId, Direction, Disposition, EventId,
@@ -38,7 +38,13 @@ fn provider_event(call_id: &str, event_id: &str, kind: EventKind, second: u64) -
         from: None,
         to: None,
         received_at: at(second),
-        call_events: vec![CallEvent { kind, implied: false, occurred_at: Some(at(second)), sequence: None }],
+        call_events: vec![CallEvent {
+            kind,
+            implied: false,
+            occurred_at: Some(at(second)),
+            sequence: None,
+            lasting: false,
+        }],
     }
 }
 
@@ -89,16 +95,16 @@ fn theirs_events(call: &Call) -> Vec<ProviderEvent> {
 async fn waking_time_of_a_call_moves_under_the_version_that_was_read() {
     let world = World::still();
     let call = folded(None, &[provider_event("c1", "e1", EventKind::Ringing, 0)], 1);
-    assert_eq!(world.calls.move_wake(&call, None).await.unwrap(), Written::LostRace, "no row is made of nothing");
+    assert_eq!(world.calls.move_wake(&call, at(98)).await.unwrap(), Written::LostRace, "no row is made of nothing");
     assert_eq!(world.items(CALLS_TABLE).await, []);
 
     assert_eq!(store(&world, &call).await, Written::Written);
-    assert_eq!(world.calls.move_wake(&call, Some(at(99))).await.unwrap(), Written::Written);
+    assert_eq!(world.calls.move_wake(&call, at(99)).await.unwrap(), Written::Written);
     let moved = Call { version: 2, wake_at: Some(at(99)), ..call.clone() };
     assert_eq!(world.call("c1").await, moved, "and nothing else changes");
-    assert_eq!(world.calls.move_wake(&call, Some(at(100))).await.unwrap(), Written::LostRace);
-    assert_eq!(world.calls.move_wake(&moved, None).await.unwrap(), Written::Written);
-    assert_eq!(world.call("c1").await, Call { version: 3, wake_at: None, ..call });
+    assert_eq!(world.calls.move_wake(&call, at(100)).await.unwrap(), Written::LostRace);
+    assert_eq!(world.calls.move_wake(&moved, at(101)).await.unwrap(), Written::Written);
+    assert_eq!(world.call("c1").await, Call { version: 3, wake_at: Some(at(101)), ..call });
 }
 
 #[tokio::test(start_paused = true)]
@@ -273,8 +279,9 @@ prop_compose! {
         implied in any::<bool>(),
         occurred_at in proptest::option::of(-2_000_000_000_000_i64..4_000_000_000_000),
         sequence in proptest::option::of(any::<u32>()),
+        lasting in any::<bool>(),
     ) -> CallEvent {
-        CallEvent { kind, implied, occurred_at: occurred_at.map(Timestamp::from_millis), sequence }
+        CallEvent { kind, implied, occurred_at: occurred_at.map(Timestamp::from_millis), sequence, lasting }
     }
 }
 
@@ -366,7 +373,7 @@ fn any_call_reads_back_as_it_was_stored() {
     let (_, _, calls) = for_any(300, any_call(), async |world, call| {
         assert_eq!(store(world, call).await, Written::Written);
         assert_eq!(world.call(call.call_id.as_str()).await, *call);
-        assert_eq!(world.calls.glance(&call.call_id).await.unwrap().as_ref(), Some(call));
+        assert_eq!(world.calls.glance(&call.call_id).await.unwrap(), Found::Call(Box::new(call.clone())));
     });
     // What was drawn is worth the name.
     assert!(calls.iter().any(|call| call.slots.len() > 3) && calls.iter().any(|call| call.log.len() > 5));
@@ -388,10 +395,12 @@ fn domain_events_of_a_stored_call_are_those_of_the_folded_one() {
 /// The calls that the index has, and those that it should have.
 async fn waking(world: &World, calls: &[CallId]) -> (BTreeSet<CallId>, BTreeSet<CallId>) {
     let mut indexed = BTreeSet::new();
-    for shard in 0..WAKE_SHARDS {
+    let shelves = Shelf::ALL.into_iter().filter(|shelf| *shelf != Shelf::Settled);
+    for (shelf, shard) in shelves.flat_map(|shelf| (0..WAKE_SHARDS).map(move |shard| (shelf, shard))) {
         let mut start = None;
         loop {
-            let (page, next) = world.calls.due(shard, Timestamp::from_millis(1 << 50), start).await.unwrap();
+            let span = Span::UpTo(Timestamp::from_millis(1 << 50));
+            let (page, next) = world.calls.shelved(shelf, shard, span, None, start).await.unwrap();
             indexed.extend(page);
             start = next;
             if start.is_none() {
@@ -499,7 +508,7 @@ fn full_call(id_bytes: usize, deadlines: bool) -> Call {
     let attempts = (0..CALL_ATTEMPTS_MAX).map(Some).chain([None]);
     for attempt in attempts {
         for number in 0..ATTEMPT_EVENTS_MAX {
-            let kind = EventKind::ALL[number % (EventKind::ALL.len() - 2)];
+            let kind = EventKind::ALL[number % (EventKind::ALL.len() - 5)];
             let key = attempt.map(|attempt| long(format!("attempt-{attempt:02}-")));
             let mut event = provider_event(&call_id, &long(format!("generic:{attempt:?}-{number:02}-")), kind, second);
             event.provider_call_id = key.as_ref().map(|_| long(format!("provider-call-{attempt:?}-")));

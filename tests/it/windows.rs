@@ -741,7 +741,7 @@ async fn write_that_announces_nothing_publishes_nothing_again() {
     // A move of the waking time leaves the outbox as the announcing write left it; an older event, which is stale, empties
     // it. Both write the row.
     let call = world.call("c1").await;
-    assert_eq!(world.calls.move_wake(&call, Some(world.now())).await.unwrap(), Written::Written);
+    assert_eq!(world.calls.move_wake(&call, world.now()).await.unwrap(), Written::Written);
     world.accept(Provider::Generic, &generic("c1", "late", "RINGING", 2)).await;
     let received = world.receive();
     world.consume(&received).await;
@@ -840,7 +840,12 @@ async fn ending_that_comes_after_the_deadline_corrects_it() {
         .filter(|event| event.get("corrects").is_some())
         .map(|event| json!([event["type"], event["corrects"]]))
         .collect();
-    assert_eq!(corrections, [json!(["call.no_answer", "c1/4"]), json!(["appointment.no_answer", "c1/5"])]);
+    let expected = [
+        json!(["call.no_answer", "c1/4"]),
+        json!(["call.corrected", "c1/4"]),
+        json!(["appointment.no_answer", "c1/5"]),
+    ];
+    assert_eq!(corrections, expected);
 }
 
 #[tokio::test(start_paused = true)]
@@ -853,7 +858,7 @@ async fn waking_time_moves_only_if_the_call_has_not_changed() {
     world.accept(Provider::Generic, &generic("c1", "e2", "ANSWERED", 3)).await;
     let received = world.receive();
     world.consume(&received).await;
-    assert_eq!(world.calls.move_wake(&read, None).await.unwrap(), Written::LostRace);
+    assert_eq!(world.calls.move_wake(&read, world.now()).await.unwrap(), Written::LostRace);
     assert!(world.call("c1").await.wake_at.is_some());
 }
 

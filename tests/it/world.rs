@@ -2,6 +2,8 @@
 
 #![expect(clippy::panic, clippy::indexing_slicing, reason = "a test that cannot go on fails")]
 
+pub mod contract;
+
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,20 +16,22 @@ use bytes::Bytes;
 use http::{Request, StatusCode};
 use serde_dynamo::AttributeValue;
 use serde_json::{Value, json};
-use switchhook_aws::bus::Bus as BusClient;
 use switchhook_aws::calls::Calls;
 use switchhook_aws::inbox::Inbox;
 use switchhook_aws::queue::Queue;
 use switchhook_aws::sdk;
 use switchhook_aws::telemetry::JsonLines;
 use switchhook_consumer::Consumer;
-use switchhook_domain::{Call, CallId, EventId, Policy, Provider, Timestamp};
+use switchhook_domain::{Call, CallId, EventId, Provider, Timestamp};
 use switchhook_local::connector::{CallInfo, Fault, Service};
 use switchhook_local::dynamodb::Count;
+use switchhook_local::fake::Badness;
 use switchhook_local::queue::Received;
 use switchhook_local::sqs::{queue_url, to_event_record};
-use switchhook_local::{CALLS_TABLE, Cloud, CloudOptions, EVENTS_DEAD_LETTER_QUEUE, EVENTS_QUEUE, INBOX_TABLE};
-use switchhook_providers::{Key, Providers, samples, sign};
+use switchhook_local::{
+    CALLS_TABLE, Cloud, CloudOptions, DIAL_QUEUE, EVENTS_DEAD_LETTER_QUEUE, EVENTS_QUEUE, INBOX_TABLE, RETRY_DEFAULT,
+};
+use switchhook_providers::{Key, Providers, samples, sign, verifying_key};
 use switchhook_reconciler::Reconciler;
 use switchhook_relay::Relay;
 use tracing_subscriber::filter::Targets;
@@ -64,7 +68,7 @@ pub struct World {
 pub type Item = BTreeMap<String, AttributeValue>;
 
 impl World {
-    /// A stack with all three providers, whose pumps and schedule run until it is dropped.
+    /// A stack with all providers, whose pumps and schedule run until it is dropped.
     #[must_use]
     pub fn new() -> Self {
         Self::with(&all_providers())
@@ -109,35 +113,19 @@ impl World {
             tick: MINUTE,
             data_dir: None,
             start: UNIX_EPOCH + Duration::from_secs(START_S),
+            retry: RETRY_DEFAULT,
+            seed: 1,
+            badness: Badness::NONE,
         };
         let cloud = Cloud::open(options).unwrap_or_else(|error| panic!("{error}"));
         let aws = sdk::tuned(&cloud.services().sdk_config());
         let inbox = Inbox::new(sdk::dynamodb(&aws), INBOX_TABLE.to_owned(), INBOX_RETENTION);
         let calls = Calls::new(sdk::dynamodb(&aws), CALLS_TABLE.to_owned());
         let queue = Queue::new(sdk::sqs(&aws), queue_url(EVENTS_QUEUE));
-        let clock = || sdk::Clock::of(&aws);
-        let policy = Policy { patience: PATIENCE };
         Self {
-            consumer: Arc::new(Consumer {
-                inbox: inbox.clone(),
-                calls: calls.clone(),
-                call_retention: CALL_RETENTION,
-                queue: queue.clone(),
-                policy,
-                receives_max: RECEIVES_MAX,
-                clock: clock(),
-            }),
-            relay: Arc::new(Relay {
-                bus: BusClient::new(sdk::eventbridge(&aws), "switchhook".to_owned()),
-                clock: clock(),
-            }),
-            reconciler: Arc::new(Reconciler {
-                inbox: inbox.clone(),
-                calls: calls.clone(),
-                queue: queue.clone(),
-                policy,
-                clock: clock(),
-            }),
+            consumer: cloud.consumer(),
+            relay: cloud.relay(),
+            reconciler: cloud.reconciler(),
             cloud,
             inbox,
             calls,
@@ -237,6 +225,72 @@ impl World {
     pub async fn call(&self, call_id: &str) -> Call {
         let call = self.calls.load(&CallId::new(call_id)).await.unwrap_or_else(|error| panic!("{}", error.chain()));
         call.unwrap_or_else(|| panic!("there is no call {call_id}"))
+    }
+
+    /// A call, if it is there.
+    ///
+    /// # Panics
+    /// If it cannot be read.
+    pub async fn load(&self, call_id: &str) -> Option<Call> {
+        self.calls.load(&CallId::new(call_id)).await.unwrap_or_else(|error| panic!("{}", error.chain()))
+    }
+
+    /// Takes what waits for the dialer off its queue, as its event.
+    ///
+    /// # Panics
+    /// Never: a queue can be received from.
+    #[must_use]
+    pub fn claims(&self) -> SqsEvent {
+        let received = self.cloud.services().sqs().receive(DIAL_QUEUE, 10, None);
+        let received = received.unwrap_or_else(|error| panic!("{error}"));
+        let records: Vec<Value> = received.iter().map(|one| to_event_record(DIAL_QUEUE, one)).collect();
+        for message in &received {
+            let deleted = self.cloud.services().sqs().delete(DIAL_QUEUE, &message.receipt_handle);
+            deleted.unwrap_or_else(|error| panic!("{error}"));
+        }
+        serde_json::from_value(json!({"Records": records})).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// Sets a text of a call's row, as somebody does who has a console and no patience.
+    ///
+    /// # Panics
+    /// If there is no such call.
+    pub async fn alter_text(&self, call_id: &str, name: &str, value: &str) {
+        self.alter(call_id, name, AttributeValue::S(value.to_owned())).await;
+    }
+
+    /// Changes the history of a call's row by hand.
+    ///
+    /// # Panics
+    /// If there is no such call.
+    pub async fn alter_history(&self, call_id: &str, change: impl FnOnce(&mut Vec<String>)) {
+        let item = self
+            .items(CALLS_TABLE)
+            .await
+            .into_iter()
+            .find(|item| item["call_id"] == AttributeValue::S(call_id.to_owned()));
+        let mut history: Vec<String> = match item.as_ref().and_then(|item| item.get("history")) {
+            Some(AttributeValue::L(entries)) => entries
+                .iter()
+                .map(|entry| if let AttributeValue::S(text) = entry { text.clone() } else { panic!("{entry:?}") })
+                .collect(),
+            other => panic!("{other:?}"),
+        };
+        change(&mut history);
+        self.alter(call_id, "history", AttributeValue::L(history.into_iter().map(AttributeValue::S).collect())).await;
+    }
+
+    async fn alter(&self, call_id: &str, name: &str, value: AttributeValue) {
+        let aws = sdk::tuned(&self.cloud.services().sdk_config());
+        let request = sdk::dynamodb(&aws)
+            .update_item()
+            .table_name(CALLS_TABLE)
+            .key("call_id", AttributeValue::S(call_id.to_owned()).into())
+            .condition_expression("attribute_exists(call_id)")
+            .update_expression("SET #name = :value")
+            .expression_attribute_names("#name", name)
+            .expression_attribute_values(":value", value.into());
+        request.send().await.unwrap_or_else(|error| panic!("{error:?}"));
     }
 
     /// One invocation of a consumer with these messages; then what it did not report as failed is deleted.
@@ -437,15 +491,27 @@ impl Default for World {
 impl Drop for World {
     fn drop(&mut self) {
         self.stop();
+        if std::thread::panicking() {
+            return;
+        }
+        // Whatever a test is about, what it published is as subscribers were promised.
+        for event in self.cloud.bus().events_since(0) {
+            if let Some(breach) = contract::breach_on_bus(&event) {
+                panic!("{}: {breach}", event.detail);
+            }
+        }
     }
 }
 
-/// All three providers, Retell in the middle of a rotation.
+/// All providers, Retell in the middle of a rotation.
 #[must_use]
 pub fn all_providers() -> Value {
+    let telnyx = Key::new(KEY).map(|key| verifying_key(Provider::Telnyx, &key)).unwrap_or_default();
     json!({
-        "retell": {"keys": [KEY, OLD_KEY]},
+        "retell": {"keys": [KEY, OLD_KEY], "dial": {"api_key": "an API key of the tests", "per_second": 100.0}},
         "twilio": {"keys": [KEY], "public_url": PUBLIC_URL},
+        "vapi": {"keys": [KEY]},
+        "telnyx": {"keys": [telnyx]},
         "generic": {"keys": [KEY]},
     })
 }

@@ -2,6 +2,7 @@
 //! result.
 
 mod oracle;
+mod placed;
 mod play;
 mod report;
 mod script;
@@ -26,8 +27,11 @@ Examples:
   switchhook demo --calls 2000 --seed 42
   switchhook demo --json
 
-The calls are of Retell, Twilio and a generic sender. Their webhooks are repeated, delayed, lost, reordered and forged; the
-stack runs on a clock of its own, so that hours pass in seconds. Every call is then compared with how it truly went.
+Half of the calls are placed by others: Retell, Twilio and a generic sender post of them, and the webhooks are repeated,
+delayed, lost, reordered and forged. The other half the stack places itself: they are asked for over the API, become due, are
+claimed, dialled at a fake provider that dials nobody, and retried; some are triggered by hand, some canceled, and for ten
+minutes the provider is down. The stack runs on a clock of its own, so that hours pass in seconds. Every call is then compared
+with how it truly went.
 
 Exit status: 0 if nothing is wrong, 1 if something is, 2 if it could not be played.";
 
@@ -81,8 +85,8 @@ impl Demo {
         if self.json {
             return ProgressBar::hidden();
         }
-        let bar = ProgressBar::new(traffic.deliveries.len() as u64);
-        match ProgressStyle::with_template("{bar:40} {pos}/{len} deliveries, {msg}") {
+        let bar = ProgressBar::new((traffic.deliveries.len() + traffic.requests.len()) as u64);
+        match ProgressStyle::with_template("{bar:40} {pos}/{len} requests, {msg}") {
             Ok(style) => bar.with_style(style),
             Err(_) => bar,
         }

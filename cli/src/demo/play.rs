@@ -1,6 +1,6 @@
 //! Plays the traffic against the local cloud in virtual time, and collects everything that can be seen of it from outside.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -9,20 +9,33 @@ use http::{Method, Request, StatusCode};
 use serde_json::Value;
 use switchhook_domain::{Provider, Timestamp};
 use switchhook_local::dynamodb::Count;
+use switchhook_local::fake::Badness;
 use switchhook_local::queue::Depth;
-use switchhook_local::{Cloud, CloudOptions, EVENTS_DEAD_LETTER_QUEUE, EVENTS_QUEUE, LocalError, RELAY_FAILURES_QUEUE};
+use switchhook_local::{
+    Cloud, CloudOptions, DIAL_QUEUE, EVENTS_DEAD_LETTER_QUEUE, EVENTS_QUEUE, LocalError, RELAY_FAILURES_QUEUE,
+    RETRY_DEFAULT,
+};
 use switchhook_providers::{ConfigError, Key, KeyError, Providers, sign};
 use tokio::time::{Instant, sleep_until};
 use tracing::{Event, Subscriber};
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 
-use super::script::{Millis, START, Vendor};
+use super::placed::{DOWN_FROM, DOWN_UNTIL, Demand, Order, Request as Asked};
+use super::script::{HOUR, MINUTE, Millis, START, Vendor};
 use super::traffic::{Delivered, Delivery, Forgery, PATIENCE, TICK, Traffic};
 use crate::paths::encoded;
 
 const PUBLIC_URL: &str = "https://hooks.example.com";
 const WRONG_KEY: &str = "a key that nobody configured";
+/// Calls that the fake provider lets be placed in a second.
+const DIALS_PER_SECOND: f64 = 20.0;
+/// Between two looks at whether everything is settled.
+const LOOK_EVERY: Millis = 5 * MINUTE;
+/// So many in a row must find it so.
+const LOOKS: u32 = 2;
+/// By then it must be.
+const SETTLED_WITHIN: Millis = 24 * HOUR;
 
 /// What was answered to one delivery.
 #[derive(Clone, Debug, Default)]
@@ -45,6 +58,43 @@ pub(crate) struct Shown {
     pub(crate) published_at: Vec<Millis>,
 }
 
+/// The answer to one request to the API.
+#[derive(Clone, Debug)]
+pub(super) struct Reply {
+    pub(super) request: Asked,
+    pub(super) code: u16,
+    pub(super) body: Value,
+}
+
+/// A phone that rang, as the provider knows it.
+#[derive(Clone, Debug)]
+pub(super) struct Rang {
+    pub(super) provider_call_id: String,
+    /// As the dial named it.
+    pub(super) attempt: String,
+    pub(super) behaviour: &'static str,
+    pub(super) began: Millis,
+    pub(super) ended: Millis,
+}
+
+/// The provider's id of a call, and when a webhook of it was sent.
+pub(super) type Webhook = (String, Millis);
+
+/// What was seen of one call that Switchhook was asked to place.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Placed {
+    /// As the answer to its creation names it.
+    pub(super) call_id: String,
+    /// In the order of time.
+    pub(super) replies: Vec<Reply>,
+    pub(super) rang: Vec<Rang>,
+    /// The webhooks that were sent of it: when, and the provider's word.
+    pub(super) sent: Vec<(Millis, &'static str)>,
+    pub(super) shown: Shown,
+    /// How often the log says that the provider disagreed.
+    pub(super) drifts: usize,
+}
+
 /// Everything that was seen.
 #[derive(Debug, Default)]
 pub(crate) struct Played {
@@ -52,10 +102,21 @@ pub(crate) struct Played {
     pub(crate) answers: Vec<Answer>,
     /// One for each script.
     pub(crate) calls: Vec<Shown>,
+    /// One for each order.
+    pub(super) placed: Vec<Placed>,
+    /// Every webhook that the fake provider sent.
+    pub(super) sent: BTreeSet<Webhook>,
+    pub(crate) phones_rung_twice: usize,
+    /// What workers decided, and how often.
+    pub(crate) decided: BTreeMap<String, u64>,
+    /// Calls whose provider disagreed.
+    pub(crate) drifts: Vec<String>,
     /// What `GET /events/{id}/status` tells of the claims of other providers.
     pub(crate) claims: Vec<Value>,
     /// Domain events of calls that nobody made.
     pub(crate) strangers: Vec<Value>,
+    /// What was published of webhooks that cannot be used, each once.
+    pub(crate) quarantined: Vec<Value>,
     /// Ids of domain events that were published with two contents.
     pub(crate) two_faced: Vec<String>,
     /// Refused requests by the cause that the log names.
@@ -63,6 +124,7 @@ pub(crate) struct Played {
     /// Lines of the log that tell of a failure.
     pub(crate) failures: Vec<String>,
     pub(crate) waiting: Depth,
+    pub(crate) dials_waiting: Depth,
     pub(crate) dead_letters: Depth,
     pub(crate) relay_failures: Depth,
     /// Up to the last delivery and what came of it; the questions asked afterwards are not in it.
@@ -88,7 +150,7 @@ pub(crate) enum PlayError {
     Runtime(#[source] std::io::Error),
 }
 
-/// Plays all of it, on this thread. `progress` is told of every delivery, with the time by our clock.
+/// Plays all of it, on this thread. `progress` is told of every delivery and every request, with the time by our clock.
 pub(crate) fn play(traffic: &Traffic, seed: u64, progress: impl Fn(Millis)) -> Result<Played, PlayError> {
     let log = Log::default();
     let subscriber = tracing_subscriber::registry().with(LevelFilter::INFO).with(log.clone());
@@ -105,6 +167,11 @@ pub(crate) fn play(traffic: &Traffic, seed: u64, progress: impl Fn(Millis)) -> R
     let mut log = log.0.lock().unwrap_or_else(PoisonError::into_inner);
     played.causes = std::mem::take(&mut log.causes);
     played.failures = std::mem::take(&mut log.failures);
+    played.decided = std::mem::take(&mut log.decided);
+    played.drifts = std::mem::take(&mut log.drifts);
+    for placed in &mut played.placed {
+        placed.drifts = played.drifts.iter().filter(|call_id| **call_id == placed.call_id).count();
+    }
     Ok(played)
 }
 
@@ -117,6 +184,9 @@ async fn run(traffic: &Traffic, progress: impl Fn(Millis)) -> Result<Played, Pla
         tick: Duration::from_millis(TICK.unsigned_abs()),
         data_dir: None,
         start,
+        retry: RETRY_DEFAULT,
+        seed: traffic.seed,
+        badness: Badness::USUAL,
     })
     .map_err(PlayError::Open)?;
     let running = tokio::spawn({
@@ -126,19 +196,42 @@ async fn run(traffic: &Traffic, progress: impl Fn(Millis)) -> Result<Played, Pla
     let began = Instant::now();
     let instant_of = |at: Millis| began + Duration::from_millis((at - START).unsigned_abs());
 
+    cloud.fake().remember_sent();
     let mut announced = Announced::default();
     let mut requests = Vec::with_capacity(traffic.deliveries.len());
-    for delivery in &traffic.deliveries {
-        sleep_until(instant_of(delivery.at)).await;
-        progress(delivery.at);
+    let mut placed = vec![Placed::default(); traffic.orders.len()];
+    for (at, step) in steps(traffic) {
+        sleep_until(instant_of(at)).await;
         announced.hear(&cloud);
-        let request = keys.request(delivery)?;
-        let cloud = cloud.clone();
-        requests.push(tokio::spawn(async move { answer_of(cloud.request(request).await) }));
+        match step {
+            Step::Deliver(delivery) => {
+                progress(at);
+                let request = keys.request(delivery)?;
+                let cloud = cloud.clone();
+                requests.push(tokio::spawn(async move { answer_of(cloud.request(request).await) }));
+            }
+            Step::Ask(asked) => {
+                progress(at);
+                if let (Some(order), Some(placed)) = (traffic.orders.get(asked.order), placed.get_mut(asked.order)) {
+                    placed.ask(asked, &cloud, order).await?;
+                }
+            }
+            Step::Down(down) => cloud.fake().set_down(down),
+        }
     }
-    // Nothing more can come of it when the patience with the last word is over, found by a run, and folded.
+    // Nothing more can come of the deliveries when the patience with the last word is over, found by a run, and folded.
     let last = traffic.deliveries.iter().map(|delivery| delivery.at).max().unwrap_or(START);
-    sleep_until(instant_of(last + PATIENCE + 3 * TICK)).await;
+    let mut now = (last + PATIENCE + 3 * TICK).max(if placed.is_empty() { START } else { DOWN_UNTIL });
+    sleep_until(instant_of(now)).await;
+    announced.hear(&cloud);
+    // What changed a moment ago does not look as if it stood still: once is not enough.
+    let mut looks = if placed.is_empty() { LOOKS } else { 0 };
+    while now < START + SETTLED_WITHIN && looks < LOOKS {
+        looks = if is_settled(&cloud).await? { looks + 1 } else { 0 };
+        now += LOOK_EVERY;
+        sleep_until(instant_of(now)).await;
+        announced.hear(&cloud);
+    }
 
     let mut played = Played::default();
     for request in requests {
@@ -147,6 +240,7 @@ async fn run(traffic: &Traffic, progress: impl Fn(Millis)) -> Result<Played, Pla
     played.database = cloud.services().dynamodb().counts();
     let depth = |queue| cloud.services().sqs().depth(queue).map_err(|_| PlayError::Stopped);
     played.waiting = depth(EVENTS_QUEUE)?;
+    played.dials_waiting = depth(DIAL_QUEUE)?;
     played.dead_letters = depth(EVENTS_DEAD_LETTER_QUEUE)?;
     played.relay_failures = depth(RELAY_FAILURES_QUEUE)?;
     if running.is_finished() {
@@ -155,15 +249,17 @@ async fn run(traffic: &Traffic, progress: impl Fn(Millis)) -> Result<Played, Pla
     announced.hear(&cloud);
 
     for script in &traffic.scripts {
-        let path = format!("/calls/{}", encoded(&script.call_id));
-        let call = ask(&cloud, &path).await?;
-        let timeline = ask(&cloud, &format!("{path}/events")).await?;
-        let events = timeline.as_ref().and_then(|timeline| timeline.get("events")).and_then(Value::as_array);
-        let (published_at, announced) = announced.by_call.remove(&script.call_id).unwrap_or_default();
-        played.calls.push(Shown { call, timeline: events.cloned().unwrap_or_default(), announced, published_at });
+        played.calls.push(announced.shown(&cloud, &script.call_id).await?);
     }
-    played.strangers = announced.by_call.into_values().flat_map(|(_, events)| events).collect();
+    played.see_phones(&cloud, &mut placed);
+    for mut placed in placed {
+        placed.shown = announced.shown(&cloud, &placed.call_id).await?;
+        played.placed.push(placed);
+    }
+    let strangers = announced.by_call.into_values().flat_map(|(_, events)| events);
+    played.strangers.extend(strangers);
     played.two_faced = announced.two_faced;
+    played.quarantined = announced.quarantined;
     for (delivery, answer) in traffic.deliveries.iter().zip(&played.answers) {
         if let (Delivered::Claimed, Some(event_id)) = (delivery.how, &answer.event_id) {
             let status = ask(&cloud, &format!("/events/{}/status", encoded(event_id))).await?;
@@ -181,9 +277,20 @@ struct Announced {
     by_id: BTreeMap<String, Value>,
     by_call: BTreeMap<String, (Vec<Millis>, Vec<Value>)>,
     two_faced: Vec<String>,
+    quarantined: Vec<Value>,
 }
 
 impl Announced {
+    /// Everything that can be seen of a call.
+    async fn shown(&mut self, cloud: &Cloud, call_id: &str) -> Result<Shown, PlayError> {
+        let path = format!("/calls/{}", encoded(call_id));
+        let call = ask(cloud, &path).await?;
+        let timeline = ask(cloud, &format!("{path}/events")).await?;
+        let events = timeline.as_ref().and_then(|timeline| timeline.get("events")).and_then(Value::as_array);
+        let (published_at, announced) = self.by_call.remove(call_id).unwrap_or_default();
+        Ok(Shown { call, timeline: events.cloned().unwrap_or_default(), announced, published_at })
+    }
+
     /// Takes what was published since. Often, because the bus does not keep everything.
     fn hear(&mut self, cloud: &Cloud) {
         for event in cloud.bus().events_since(self.heard) {
@@ -199,12 +306,106 @@ impl Announced {
         match self.by_id.get(&id) {
             Some(before) if *before == event => {}
             Some(_) => self.two_faced.push(id),
+            None if text("type") == "webhook.quarantined" => {
+                self.by_id.insert(id, event.clone());
+                self.quarantined.push(event);
+            }
             None => {
                 self.by_id.insert(id, event.clone());
                 let (published_at, events) = self.by_call.entry(call_id).or_default();
                 published_at.push(at);
                 events.push(event);
             }
+        }
+    }
+}
+
+/// What is done at one moment.
+enum Step<'a> {
+    Deliver(&'a Delivery),
+    Ask(Asked),
+    /// The fake provider's API goes down, or comes back.
+    Down(bool),
+}
+
+/// All of it, in the order of time.
+fn steps(traffic: &Traffic) -> Vec<(Millis, Step<'_>)> {
+    let mut steps: Vec<(Millis, Step<'_>)> =
+        traffic.deliveries.iter().map(|delivery| (delivery.at, Step::Deliver(delivery))).collect();
+    steps.extend(traffic.requests.iter().map(|request| (request.at, Step::Ask(*request))));
+    if !traffic.orders.is_empty() {
+        steps.extend([(DOWN_FROM, Step::Down(true)), (DOWN_UNTIL, Step::Down(false))]);
+    }
+    steps.sort_by_key(|(at, _)| *at);
+    steps
+}
+
+/// True if no call waits to be placed, and none that is not settled has stood still.
+async fn is_settled(cloud: &Cloud) -> Result<bool, PlayError> {
+    for question in ["/calls?job=PENDING&limit=1", "/calls?job=CLAIMED&limit=1", "/calls?stuck_for=1s&limit=1"] {
+        let page = ask(cloud, question).await?.unwrap_or_default();
+        let none = page.get("calls").and_then(Value::as_array).is_some_and(Vec::is_empty);
+        if !none || page.get("cursor").is_some() {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+impl Placed {
+    /// One request to the API, and its answer.
+    async fn ask(&mut self, asked: Asked, cloud: &Cloud, order: &Order) -> Result<(), PlayError> {
+        let path = match asked.demand {
+            Demand::Create | Demand::CreateAgain | Demand::CreateOther => "/calls".to_owned(),
+            Demand::Trigger | Demand::TriggerCanceled => format!("/calls/{}/trigger", encoded(&self.call_id)),
+            Demand::Cancel => format!("/calls/{}/cancel", encoded(&self.call_id)),
+        };
+        let body = match asked.demand {
+            Demand::Create | Demand::CreateAgain => order.body(false).to_string(),
+            Demand::CreateOther => order.body(true).to_string(),
+            Demand::Trigger | Demand::TriggerCanceled | Demand::Cancel => String::new(),
+        };
+        let request = Request::post(path)
+            .header("content-type", "application/json")
+            .header("idempotency-key", &order.key)
+            .body(Bytes::from(body))
+            .map_err(PlayError::Request)?;
+        let response = cloud.request(request).await;
+        let body: Value = serde_json::from_slice(response.body()).unwrap_or_default();
+        if asked.demand == Demand::Create {
+            self.call_id = body.get("call_id").and_then(Value::as_str).unwrap_or_default().to_owned();
+        }
+        self.replies.push(Reply { request: asked, code: response.status().as_u16(), body });
+        Ok(())
+    }
+}
+
+impl Played {
+    /// What the fake provider knows: the phones that rang, and the webhooks that it sent.
+    fn see_phones(&mut self, cloud: &Cloud, placed: &mut [Placed]) {
+        self.phones_rung_twice = cloud.fake().rung_twice();
+        let mut of_call: BTreeMap<String, &mut Placed> =
+            placed.iter_mut().map(|placed| (placed.call_id.clone(), placed)).collect();
+        let mut call_of: BTreeMap<String, String> = BTreeMap::new();
+        for dial in cloud.fake().dials() {
+            call_of.insert(dial.provider_call_id.clone(), dial.call_id.clone());
+            match of_call.get_mut(&dial.call_id) {
+                Some(placed) => placed.rang.push(Rang {
+                    provider_call_id: dial.provider_call_id,
+                    attempt: dial.attempt,
+                    behaviour: dial.behaviour.as_str(),
+                    began: dial.began_ms,
+                    ended: dial.ended_ms,
+                }),
+                None => self.strangers.push(Value::String(format!("a phone rang for {}", dial.call_id))),
+            }
+        }
+        for sent in cloud.fake().sent() {
+            let placed = call_of.get(&sent.provider_call_id).and_then(|call_id| of_call.get_mut(call_id));
+            if let Some(placed) = placed {
+                placed.sent.push((sent.at_ms, sent.event));
+            }
+            self.sent.insert((sent.provider_call_id, sent.at_ms));
         }
     }
 }
@@ -249,6 +450,9 @@ impl Keys {
             let texts: Vec<&str> = keys.iter().map(|(_, text)| text.as_str()).collect();
             document.insert((*vendor).to_owned(), serde_json::json!({"keys": texts, "public_url": PUBLIC_URL}));
         }
+        if let Some(retell) = document.get_mut(Vendor::Retell.name()) {
+            retell["dial"] = serde_json::json!({"api_key": "the demo's own", "per_second": DIALS_PER_SECOND});
+        }
         Providers::from_json(&Value::Object(document).to_string()).map_err(PlayError::Providers)
     }
 
@@ -289,6 +493,8 @@ struct Log(Arc<Mutex<Lines>>);
 struct Lines {
     causes: BTreeMap<String, u64>,
     failures: Vec<String>,
+    decided: BTreeMap<String, u64>,
+    drifts: Vec<String>,
 }
 
 impl<S: Subscriber> Layer<S> for Log {
@@ -298,16 +504,25 @@ impl<S: Subscriber> Layer<S> for Log {
         let failed = *event.metadata().level() == tracing::Level::ERROR;
         let Some(line) = line.0 else { return };
         let rejected = line.contains("\"action_taken\":\"rejected\"");
-        if !failed && !rejected {
+        let of_worker = ["scheduler", "dialer"].iter().any(|stage| line.contains(&format!("\"stage\":\"{stage}\"")));
+        if !failed && !rejected && !of_worker {
             return;
         }
         let fields: Value = serde_json::from_str(&line).unwrap_or_default();
+        let text = |name: &str| fields.get(name).and_then(Value::as_str).unwrap_or_default();
         let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if rejected {
             let cause = fields.get("cause").and_then(Value::as_str).unwrap_or("unnamed");
             *lines.causes.entry(cause.to_owned()).or_default() += 1;
         }
-        if failed {
+        if of_worker {
+            *lines.decided.entry(text("action_taken").to_owned()).or_default() += 1;
+            let claimed = fields.get("claimed").and_then(Value::as_u64).unwrap_or_default();
+            *lines.decided.entry("claimed".to_owned()).or_default() += claimed;
+        }
+        if failed && text("action_taken") == "drift_found" {
+            lines.drifts.push(text("call_id").to_owned());
+        } else if failed {
             lines.failures.push(line);
         }
     }

@@ -1,4 +1,4 @@
-//! What the demo tells of itself: figures for people and programs, and three calls in full.
+//! What the demo tells of itself: figures for people and programs, and four calls in full.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
@@ -7,7 +7,8 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::oracle::Finding;
-use super::play::{Played, Shown};
+use super::placed::{Course, Demand, LearnedBy, Order, learned_by};
+use super::play::{Placed, Played, Shown};
 use super::script::{Millis, SECOND, Script};
 use super::traffic::{Delivered, Delivery, Traffic, Troubles};
 
@@ -33,6 +34,28 @@ pub(crate) struct Summary {
     stale: u64,
     parked: u64,
     refused: u64,
+    /// Calls that Switchhook was asked to place.
+    placed: usize,
+    /// Phones that rang.
+    dialled: usize,
+    phones_rung_twice: usize,
+    /// Attempts after the first of their calls.
+    retried: usize,
+    claimed: u64,
+    /// Dials of which the provider did not say whether it took them.
+    in_doubt: u64,
+    /// Dials that the provider would not take at that time.
+    withdrawn: u64,
+    /// Claims given back because the person may not be called at that hour.
+    postponed: u64,
+    /// Calls whose ending was learned by asking the provider.
+    reconciled: usize,
+    triggered: usize,
+    canceled: usize,
+    /// Requests that were made before, and created nothing.
+    repeated_requests: usize,
+    /// Calls about which the provider disagreed, and that were folded again.
+    drifts: usize,
     /// Calls of which nobody told the ending.
     inconclusive: u64,
     /// Silences that the reconciler found out.
@@ -67,19 +90,17 @@ impl Summary {
         let answered = |status: &str| played.answers.iter().filter(|answer| answer.status == status).count() as u64;
         let shown = |pointer: &str| {
             let mut counts = BTreeMap::new();
-            for call in played.calls.iter().filter_map(|shown| shown.call.as_ref()) {
-                let state = call.pointer(pointer).and_then(Value::as_str).unwrap_or("unknown");
+            let placed = played.placed.iter().map(|placed| &placed.shown);
+            for call in played.calls.iter().chain(placed).filter_map(|shown| shown.call.as_ref()) {
+                let state = call.pointer(pointer).and_then(Value::as_str).unwrap_or("none");
                 *counts.entry(state.to_owned()).or_default() += 1;
             }
             counts
         };
         let mut dispositions: BTreeMap<String, u64> = BTreeMap::new();
-        let mut deadlines = 0;
         for shown in &played.calls {
             for (event_id, disposition) in dispositions_of(&shown.timeline) {
-                if event_id.starts_with("switchhook:") {
-                    deadlines += 1;
-                } else {
+                if !event_id.starts_with("switchhook:") {
                     *dispositions.entry(disposition).or_default() += 1;
                 }
             }
@@ -87,18 +108,41 @@ impl Summary {
         for claim in &played.claims {
             *dispositions.entry(text(claim, "disposition").to_owned()).or_default() += 1;
         }
+        let all = || played.calls.iter().chain(played.placed.iter().map(|placed| &placed.shown));
+        let is_deadline = |entry: &&Value| text(entry, "kind") == "deadline_passed";
+        let deadlines = all().flat_map(|shown| &shown.timeline).filter(is_deadline).count() as u64;
+        let decided = |name: &str| played.decided.get(name).copied().unwrap_or_default();
+        let replies = |demand: Demand| {
+            let all = played.placed.iter().flat_map(|placed| &placed.replies);
+            all.filter(|reply| reply.request.demand == demand && reply.code < 300).count()
+        };
         let disposed = |name: &str| dispositions.get(name).copied().unwrap_or_default();
         let lifecycles: BTreeMap<String, u64> = shown("/lifecycle");
         let accepted = answered("accepted");
         let wrong: BTreeSet<usize> = findings.iter().filter_map(|finding| finding.call).collect();
-        let missing_troubles = if traffic.scripts.len() >= CALLS_WITH_EVERY_TROUBLE {
-            traffic.troubles.all().into_iter().filter(|(_, count)| *count == 0).map(|(name, _)| name).collect()
+        let retried = played.placed.iter().map(|placed| attempts(&placed.shown).saturating_sub(1)).sum();
+        let learned = played.placed.iter().map(|placed| learned_by(placed, &played.sent));
+        let reconciled = learned.filter(|learned| *learned == LearnedBy::Asking).count();
+        let (triggered, canceled) = (replies(Demand::Trigger), replies(Demand::Cancel));
+        let (in_doubt, withdrawn, postponed) =
+            (decided("dial_in_doubt"), decided("dial_withdrawn"), decided("window_closed"));
+        let of_placed = [
+            ("calls retried", retried as u64),
+            ("dials in doubt", in_doubt),
+            ("claims out of hours", postponed),
+            ("endings learned by asking", reconciled as u64),
+            ("calls triggered by hand", triggered as u64),
+            ("calls canceled", canceled as u64),
+        ];
+        let missing_troubles = if traffic.scripts.len() + traffic.orders.len() >= CALLS_WITH_EVERY_TROUBLE {
+            let all = traffic.troubles.all().into_iter().chain(of_placed);
+            all.filter(|(_, count)| *count == 0).map(|(name, _)| name).collect()
         } else {
             Vec::new()
         };
         Self {
             seed,
-            calls: traffic.scripts.len(),
+            calls: traffic.scripts.len() + traffic.orders.len(),
             deliveries: traffic.deliveries.len(),
             accepted,
             duplicates: answered("already_processed"),
@@ -109,9 +153,22 @@ impl Summary {
             stale: disposed("stale"),
             parked: disposed("parked"),
             refused: disposed("refused"),
+            placed: traffic.orders.len(),
+            dialled: played.placed.iter().map(|placed| placed.rang.len()).sum(),
+            phones_rung_twice: played.phones_rung_twice,
+            retried,
+            claimed: decided("claimed") + decided("triggered"),
+            in_doubt,
+            withdrawn,
+            postponed,
+            reconciled,
+            triggered,
+            canceled,
+            repeated_requests: replies(Demand::CreateAgain),
+            drifts: played.drifts.len(),
             inconclusive: lifecycles.get("inconclusive").copied().unwrap_or_default(),
             deadlines,
-            domain_events: played.calls.iter().map(|shown| shown.announced.len()).sum(),
+            domain_events: all().map(|shown| shown.announced.len()).sum(),
             wrong: wrong.len() + findings.iter().filter(|finding| finding.call.is_none()).count(),
             rejected_by_cause: played.causes.clone(),
             lifecycles,
@@ -128,7 +185,7 @@ impl Summary {
 
     /// True if nothing is wrong, and nothing that had to be tried was left out.
     pub(crate) fn is_right(&self) -> bool {
-        self.wrong == 0 && self.missing_troubles.is_empty()
+        self.wrong == 0 && self.phones_rung_twice == 0 && self.missing_troubles.is_empty()
     }
 
     pub(crate) fn print_json(&self, out: &mut impl Write) -> io::Result<()> {
@@ -159,6 +216,17 @@ impl Summary {
             "dispositions         applied {}, stale {}, parked {}, refused {}",
             self.applied, self.stale, self.parked, self.refused,
         )?;
+        writeln!(
+            out,
+            "calls placed         {}: claimed {}, phones rung {}, retried {}, canceled {}, triggered by hand {}",
+            self.placed, self.claimed, self.dialled, self.retried, self.canceled, self.triggered,
+        )?;
+        writeln!(
+            out,
+            "                     dials in doubt {}, not taken {}, out of hours {}, endings learned by asking {}",
+            self.in_doubt, self.withdrawn, self.postponed, self.reconciled,
+        )?;
+        writeln!(out, "phones rung twice    {}", self.phones_rung_twice)?;
         writeln!(out, "deadlines passed     {}", self.deadlines)?;
         writeln!(out, "domain events        {}, each announced once under its id", self.domain_events)?;
         let PerAccepted { requests, read_units, write_units, index_write_units } = &self.database_per_accepted;
@@ -220,13 +288,17 @@ fn dispositions_of(timeline: &[Value]) -> BTreeMap<String, String> {
 }
 
 fn sentence(traffic: &Traffic, finding: &Finding) -> String {
-    match finding.call.and_then(|call| traffic.scripts.get(call)) {
-        Some(script) => format!("{}: {}", script.call_id, finding.what),
-        None => finding.what.clone(),
+    let script = finding.call.and_then(|call| traffic.scripts.get(call));
+    let order = finding.call.and_then(|call| traffic.orders.get(call.checked_sub(traffic.scripts.len())?));
+    match (script, order) {
+        (Some(script), _) => format!("{}: {}", script.call_id, finding.what),
+        (None, Some(order)) => format!("{} ({:?}): {}", order.key, order.course, finding.what),
+        (None, None) => finding.what.clone(),
     }
 }
 
-/// Three calls in full: one whose reports came out of order, one that lost some, one that was lied about.
+/// Four calls in full: one whose reports came out of order, one that lost some, one that was lied about, and one that
+/// Switchhook placed and had to place again.
 pub(crate) fn print_timelines(traffic: &Traffic, played: &Played, out: &mut impl Write) -> io::Result<()> {
     let of_call = |call: usize| traffic.deliveries.iter().filter(move |delivery| delivery.call == call);
     let once = |call: usize| of_call(call).filter(|delivery| delivery.how == Delivered::Once);
@@ -245,21 +317,52 @@ pub(crate) fn print_timelines(traffic: &Traffic, played: &Played, out: &mut impl
         if let Some((call, script)) = telling
             && let Some(shown) = played.calls.get(call)
         {
-            print_timeline(title, script, shown, &lines(traffic, played, call), out)?;
+            let truth: Vec<&str> = script.attempts.iter().map(|attempt| attempt.story.plot.name()).collect();
+            print_timeline(title, &script.call_id, &truth, shown, &lines(traffic, played, call), out)?;
         }
+    }
+    let retried = || traffic.orders.iter().zip(&played.placed).filter(|(_, placed)| attempts(&placed.shown) > 1);
+    let doubtful = |(order, placed): &(&Order, &Placed)| {
+        matches!(order.course, Course::WhileDown | Course::Repeated) && placed.rang.len() > 1
+    };
+    if let Some((order, placed)) = retried().find(doubtful).or_else(|| retried().next()) {
+        let truth: Vec<&str> = lived(order, placed).collect();
+        print_timeline(
+            "Placed, and placed again",
+            &placed.call_id,
+            &truth,
+            &placed.shown,
+            &lines_of_placed(placed),
+            out,
+        )?;
     }
     Ok(())
 }
 
+/// What truly happened in each attempt of a call that Switchhook placed.
+fn lived(order: &Order, placed: &Placed) -> impl Iterator<Item = &'static str> {
+    let dialled = placed.shown.call.as_ref().and_then(|call| call.get("attempts")?.as_array());
+    let dialled: Vec<Millis> =
+        dialled.into_iter().flatten().filter_map(|attempt| time(attempt, "dialled_at")).collect();
+    let (lived, _) = order.life(|number| dialled.get(number).copied());
+    lived.into_iter().map(super::placed::Person::name)
+}
+
+/// How many there were.
+fn attempts(shown: &Shown) -> usize {
+    let attempts = shown.call.as_ref().and_then(|call| call.get("attempts")?.as_array());
+    attempts.map_or(0, Vec::len)
+}
+
 fn print_timeline(
     title: &str,
-    script: &Script,
+    call_id: &str,
+    truth: &[&str],
     shown: &Shown,
     lines: &[(Millis, String)],
     out: &mut impl Write,
 ) -> io::Result<()> {
-    let truth: Vec<&str> = script.attempts.iter().map(|attempt| attempt.story.plot.name()).collect();
-    writeln!(out, "\n{title}: {}", script.call_id)?;
+    writeln!(out, "\n{title}: {call_id}")?;
     writeln!(out, "  what truly happened: {}", truth.join("; then "))?;
     for (at, line) in lines {
         writeln!(out, "  {}  {line}", clock(*at))?;
@@ -289,15 +392,40 @@ fn lines(traffic: &Traffic, played: &Played, call: usize) -> Vec<(Millis, String
         let line = format!("→ {:<22} {}{}", delivery.name, remark(script, delivery), answer.status);
         lines.push((delivery.at, line));
     }
-    for (at, event) in shown.published_at.iter().zip(&shown.announced) {
+    lines.extend(announced(shown));
+    lines.sort_by_key(|(at, _)| *at);
+    lines
+}
+
+/// The same of a call that Switchhook placed: what was asked, phones, webhooks and what was announced.
+fn lines_of_placed(placed: &Placed) -> Vec<(Millis, String)> {
+    let mut lines: Vec<(Millis, String)> = Vec::new();
+    for reply in &placed.replies {
+        let answer = match reply.body.get("title").and_then(Value::as_str) {
+            Some(title) => format!("{} {title}", reply.code),
+            None => reply.code.to_string(),
+        };
+        lines.push((reply.request.at, format!("← {:<22} {answer}", reply.request.demand.name())));
+    }
+    for rang in &placed.rang {
+        lines.push((rang.began, format!("☎ the phone rings         attempt {}: {}", rang.attempt, rang.behaviour)));
+    }
+    lines.extend(placed.sent.iter().map(|(at, event)| (*at, format!("→ {event}"))));
+    lines.extend(announced(&placed.shown));
+    lines.sort_by_key(|(at, _)| *at);
+    lines
+}
+
+fn announced(shown: &Shown) -> impl Iterator<Item = (Millis, String)> {
+    shown.published_at.iter().zip(&shown.announced).map(|(at, event)| {
         let corrects = event.get("corrects").and_then(Value::as_str);
         let corrects =
             corrects.and_then(|id| id.rsplit_once('/')).map(|(_, sequence)| format!(", corrects #{sequence}"));
+        let due = time(event, "due_at").map(|at| format!(", due {}", clock(at)));
         let sequence = event.get("sequence").and_then(Value::as_u64).unwrap_or_default();
-        lines.push((*at, format!("    #{sequence} {}{}", text(event, "type"), corrects.unwrap_or_default())));
-    }
-    lines.sort_by_key(|(at, _)| *at);
-    lines
+        let rest = corrects.or(due).unwrap_or_default();
+        (*at, format!("    #{sequence} {}{rest}", text(event, "type")))
+    })
 }
 
 fn remark(script: &Script, delivery: &Delivery) -> String {
@@ -319,4 +447,8 @@ fn clock(at: Millis) -> String {
 
 fn text<'a>(value: &'a Value, name: &str) -> &'a str {
     value.get(name).and_then(Value::as_str).unwrap_or_default()
+}
+
+fn time(value: &Value, name: &str) -> Option<Millis> {
+    text(value, name).parse::<jiff::Timestamp>().ok().map(jiff::Timestamp::as_millisecond)
 }

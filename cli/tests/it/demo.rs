@@ -21,6 +21,11 @@ fn figures_add_up() {
     let disposed = ["applied", "stale", "parked", "refused"].map(figure);
     assert_eq!(figure("accepted"), disposed.iter().sum::<u64>());
     assert!(figure("inconclusive") <= 20 && figure("domain_events") > 20);
+    let at_least = ["dialled", "retried", "in_doubt", "claimed"];
+    assert!(at_least.into_iter().all(|name| figure(name) > 0), "{summary}");
+    assert_eq!((figure("placed"), figure("phones_rung_twice")), (10, 0));
+    // Every phone that rang was claimed for.
+    assert!(figure("claimed") >= figure("dialled") && figure("dialled") + figure("canceled") >= 9, "{summary}");
     for states in ["lifecycles", "outcomes", "appointments", "jobs"] {
         let counts = summary[states].as_object().expect("counts");
         assert_eq!(counts.values().filter_map(Value::as_u64).sum::<u64>(), 20, "{states}");
@@ -39,8 +44,13 @@ fn two_hundred_calls_come_out_right() {
     let printed = text(&output.stdout);
     assert_eq!(output.status.code(), Some(0), "{printed}");
     assert!(printed.lines().any(|line| line == "wrong states: 0"), "{printed}");
-    for title in ["Reports out of order", "Reports that never came", "Reports that nobody should believe", "wall time"]
-    {
+    for title in [
+        "Reports out of order",
+        "Reports that never came",
+        "Reports that nobody should believe",
+        "Placed, and placed again",
+        "wall time",
+    ] {
         assert!(printed.contains(title), "{title} is not in\n{printed}");
     }
 }

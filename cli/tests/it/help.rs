@@ -2,6 +2,8 @@
 
 use crate::stack::{switchhook, text};
 
+const CREATE: [&str; 8] = ["call", "create", "--from-number", "+1", "--to-number", "+1", "--to", "http://127.0.0.1:1"];
+
 fn help(arguments: &[&str]) -> String {
     let output = switchhook(arguments);
     assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), String::new()));
@@ -24,6 +26,11 @@ fn help_of_demo() {
 }
 
 #[test]
+fn help_of_fake() {
+    insta::assert_snapshot!(help(&["fake", "--help"]));
+}
+
+#[test]
 fn help_of_send() {
     insta::assert_snapshot!(help(&["send", "--help"]));
 }
@@ -31,6 +38,41 @@ fn help_of_send() {
 #[test]
 fn help_of_show() {
     insta::assert_snapshot!(help(&["show", "--help"]));
+}
+
+#[test]
+fn help_of_call() {
+    insta::assert_snapshot!(help(&["call", "--help"]));
+}
+
+#[test]
+fn help_of_call_create() {
+    insta::assert_snapshot!(help(&["call", "create", "--help"]));
+}
+
+#[test]
+fn help_of_call_show() {
+    insta::assert_snapshot!(help(&["call", "show", "--help"]));
+}
+
+#[test]
+fn help_of_call_trigger() {
+    insta::assert_snapshot!(help(&["call", "trigger", "--help"]));
+}
+
+#[test]
+fn help_of_call_cancel() {
+    insta::assert_snapshot!(help(&["call", "cancel", "--help"]));
+}
+
+#[test]
+fn help_of_call_list() {
+    insta::assert_snapshot!(help(&["call", "list", "--help"]));
+}
+
+#[test]
+fn help_of_republish() {
+    insta::assert_snapshot!(help(&["republish", "--help"]));
 }
 
 #[test]
@@ -43,14 +85,35 @@ fn arguments_that_make_no_sense_are_refused() {
         (&["dev", "--port", "70000"], "--port"),
         (&["dev", "--tick", "soon"], "not a time such as"),
         (&["dev", "--patience", "0s"], "not between"),
+        (&["fake", "--webhooks-to", "http://h"], "--key"),
+        (&["fake", "--webhooks-to", "http://h", "--key", "k", "--badness", "worse"], "deaf"),
+        (&["fake", "--webhooks-to", "http://h", "--key", " "], "the key is empty"),
+        (&["fake", "--webhooks-to", "h", "--key", "k"], "no URL"),
         (&["send", "--provider", "retell", "--key", "k", "--to", "http://127.0.0.1:1"], "--sample"),
-        (&["send", "--provider", "vapi", "--key", "k", "--sample", "x", "--to", "x"], "unknown provider \"vapi\""),
+        (&["send", "--provider", "vonage", "--key", "k", "--sample", "x", "--to", "x"], "unknown provider \"vonage\""),
         (&["send", "--provider", "retell", "--key", " ", "--sample", "x", "--to", "x"], "the key is empty"),
         (&["send", "--provider", "retell", "--key", "k", "--sample", "x", "--to", "x"], "retell/call_analyzed"),
         (&["send", "--provider", "retell", "--key", "k", "--sample", "twilio/busy", "--to", "x"], "not of retell"),
         (&["send", "--provider", "retell", "--key", "k", "--sample", "retell/call_ended", "--to", "x"], "no URL"),
         (&["send", "--provider", "retell", "--key", "k", "--file", "none.json", "--to", "http://h"], "none.json"),
         (&["show", "call", "--to", "ftp://h"], "no URL"),
+        (&["dev", "--badness", "some"], "some"),
+        (&["dev", "--seed", "x"], "--seed"),
+        (&["call"], "Usage"),
+        (&["call", "show", "c"], "--to"),
+        (&["call", "show", "c", "--to", "h"], "no URL"),
+        (&["call", "list", "--limit", "many", "--to", "http://h"], "--limit"),
+        (&["call", "create", "--provider", "retell", "--to", "http://h"], "--from-number"),
+        (&[&CREATE[..], &["--provider", "vonage"]].concat(), "unknown provider"),
+        (&[&CREATE[..], &["--provider", "retell", "--window", "London"]].concat(), "not a window such as"),
+        (&[&CREATE[..], &["--provider", "retell", "--metadata", "fake"]].concat(), "not NAME=VALUE"),
+        (&[&CREATE[..], &["--provider", "retell", "--delay", "soon"]].concat(), "not a time such as"),
+        (&["republish", "--to", "http://h"], "--call"),
+        (&["republish", "--call", "c"], "--to"),
+        (&["republish", "--call", "c", "--since", "1h", "--to", "http://h"], "--since"),
+        (&["republish", "--since", "soon", "--to", "http://h"], "not a time ago"),
+        (&["republish", "--call", "c", "--calls-table", "t"], "--event-bus"),
+        (&["republish", "--call", "c", "--to", "http://127.0.0.1:1"], "no answer from"),
         (&["show", "call", "--to", "http://127.0.0.1:1"], "no answer from http://127.0.0.1:1/calls/call"),
     ] {
         let output = switchhook(arguments);
@@ -63,6 +126,9 @@ fn arguments_that_make_no_sense_are_refused() {
 #[test]
 fn key_is_in_no_complaint() {
     let output = switchhook(&["send", "--provider", "retell", "--key", "hunter2 ", "--sample", "x", "--to", "x"]);
+    let errors = text(&output.stderr);
+    assert!(errors.contains("white space") && !errors.contains("hunter2"), "{errors}");
+    let output = switchhook(&["fake", "--key", "hunter2 ", "--webhooks-to", "http://h"]);
     let errors = text(&output.stderr);
     assert!(errors.contains("white space") && !errors.contains("hunter2"), "{errors}");
 }

@@ -6,8 +6,10 @@
     reason = "a test that cannot go on fails; the allowances for tests do not cover their helpers"
 )]
 
+mod call;
 mod demo;
 mod dev;
+mod fake;
 mod help;
 mod kill;
 mod stack;

@@ -35,7 +35,8 @@ impl Scratch {
     /// A file of providers with known keys.
     pub(crate) fn providers(&self) -> PathBuf {
         let path = self.0.join("providers.json");
-        let document = format!(r#"{{"generic":{{"keys":["{KEY}"]}},"retell":{{"keys":["a retell key"]}}}}"#);
+        let retell = r#"{"keys":["a retell key"],"dial":{"api_key":"an API key","per_second":5}}"#;
+        let document = format!(r#"{{"generic":{{"keys":["{KEY}"]}},"retell":{retell}}}"#);
         std::fs::write(&path, document).expect("the file is written");
         path
     }

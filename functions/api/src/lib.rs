@@ -1,28 +1,56 @@
-//! What happened to a call, and to an event. Reads only; what cannot be found is 404.
+//! Calls over HTTP: created, canceled and shown; what happened to an event; the numbers that may not be called.
+//!
+//! **Whatever is written is written under a condition, and a request that is sent again changes nothing.** The id of a
+//! call that is created under an idempotency key is made of the key, so that the table itself knows a repetition; the
+//! answer holds only what never changes of a call, so that a repetition is answered alike.
 
-use std::borrow::Cow;
+#[cfg(test)]
+mod document;
+mod list;
+mod request;
+mod route;
+mod view;
+
 use std::time::Duration;
 
-use http::header::CONTENT_TYPE;
-use http::{Method, StatusCode};
+use http::header::{ALLOW, CONTENT_TYPE, HeaderName, LOCATION};
+use http::{HeaderMap, HeaderValue, StatusCode};
 use lambda_http::{Body, Request, Response};
 use percent_encoding::percent_decode_str;
-use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use switchhook_aws::Error;
-use switchhook_aws::calls::{Calls, KEY_BYTES_MAX};
+use switchhook_aws::calls::{Alias, Calls, Found, Written};
 use switchhook_aws::config::{Environment, EnvironmentError};
 use switchhook_aws::http::path_of;
-use switchhook_aws::inbox::{Inbox, Note, StoredEvent};
+use switchhook_aws::inbox::Inbox;
+use switchhook_aws::problem::{FieldError, Problem, ProblemKind};
 use switchhook_aws::sdk::Clock;
 use switchhook_aws::telemetry::Decision;
-use switchhook_domain::{Attempt, Call, CallId, Direction, Disposition, EventId, HistoryEntry, Timestamp};
+use switchhook_domain::{CALL_ATTEMPTS_MAX, Call, CallId, EventId, Job, PhoneNumber, Policy, RetryPolicy, Timestamp};
+
+use crate::list::ListQuery;
+pub use crate::request::BODY_BYTES_MAX;
+use crate::request::CallRequest;
+pub use crate::route::{ELSEWHERE, Operation, ROUTES};
+use crate::route::{Route, Unrouted};
+use crate::view::{CallView, EventView, StatusView};
+
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+const IDEMPOTENT_REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
+/// Calls shown of one appointment.
+const APPOINTMENT_CALLS_MAX: i32 = 50;
+/// Other writers that a request may lose to before it gives up.
+const RACES_MAX: u32 = 5;
 
 /// What the function reads from its environment.
 #[derive(Debug)]
 pub struct Config {
     pub inbox_table: String,
     pub calls_table: String,
+    pub call_retention: Duration,
+    pub policy: Policy,
+    /// Of calls that ask for nothing else.
+    pub retry: RetryPolicy,
 }
 
 impl Config {
@@ -31,8 +59,20 @@ impl Config {
     pub fn from_environment(
         mut environment: Environment<impl Fn(&str) -> Option<String>>,
     ) -> Result<Self, EnvironmentError> {
-        let config =
-            Self { inbox_table: environment.text("INBOX_TABLE"), calls_table: environment.text("CALLS_TABLE") };
+        let attempts_max = environment.number("RETRY_ATTEMPTS_MAX");
+        let config = Self {
+            inbox_table: environment.text("INBOX_TABLE"),
+            calls_table: environment.text("CALLS_TABLE"),
+            call_retention: environment.days("CALL_RETENTION_DAYS"),
+            policy: Policy { patience: environment.seconds("PATIENCE_SECONDS") },
+            retry: RetryPolicy {
+                // A call holds no more attempts, whatever is asked for.
+                attempts_max: u8::try_from(attempts_max).unwrap_or(u8::MAX).min(CALL_ATTEMPTS_MAX as u8),
+                delay_seconds: environment.number("RETRY_DELAY_SECONDS"),
+                delay_max_seconds: environment.number("RETRY_DELAY_MAX_SECONDS"),
+                voicemail: false,
+            },
+        };
         environment.check(config)
     }
 }
@@ -45,307 +85,482 @@ pub const NO_RETENTION: Duration = Duration::ZERO;
 pub struct Api {
     pub inbox: Inbox,
     pub calls: Calls,
+    pub call_retention: Duration,
+    pub policy: Policy,
+    /// Of calls that ask for nothing else.
+    pub retry: RetryPolicy,
     pub clock: Clock,
 }
 
-/// What was asked for.
-#[derive(Debug, PartialEq, Eq)]
-enum Route {
-    Call(CallId),
-    CallEvents(CallId),
-    EventStatus(EventId),
+/// What a request was answered, and what is told of it in the log.
+#[derive(Debug)]
+struct Answer {
+    status: StatusCode,
+    /// None: the status says it all.
+    body: Option<Value>,
+    headers: Vec<(HeaderName, String)>,
+    action_taken: &'static str,
+    /// Ids are logged where something was found under them: before, they are whatever somebody wrote into a path.
+    call_id: Option<CallId>,
+    event_id: Option<EventId>,
+}
+
+/// Why a request was not answered as it was meant to be.
+#[derive(Debug)]
+enum Refusal {
+    Problem(Problem),
+    Methods(String),
+    Storage(Error),
+    /// The system has no random number.
+    NoId(getrandom::Error),
+    /// What was asked for cannot be written as JSON.
+    NoHash(serde_json::Error),
 }
 
 impl Api {
     /// Answers one request, whatever it holds.
     pub async fn handle(&self, request: Request) -> Response<Body> {
         let started = self.clock.now();
-        let mut route = if request.method() == Method::GET { Route::parse(&path_of(&request)) } else { None };
-        let mut found = self.find(route.as_ref()).await;
-        // An HTTP API has decoded the path, other front doors have not: an id is taken as it stands, then as it decodes.
-        if let (Ok(None), Some(decoded)) = (&found, route.as_ref().and_then(Route::decoded)) {
-            route = Some(decoded);
-            found = self.find(route.as_ref()).await;
+        let answered = self.answer(&request).await;
+        self.log(answered.as_ref(), started);
+        match answered {
+            Ok(answer) => answer.into_response(),
+            Err(refusal) => refusal.into_response(),
         }
-        let (code, body) = match &found {
-            Ok(Some(body)) => (StatusCode::OK, body.clone()),
-            Ok(None) => (
-                StatusCode::NOT_FOUND,
-                json!({
-                    "error": "not_found",
-                    "message": if route.is_some() {
-                        "nothing is known under this id; one with characters that a path cannot hold must be percent-encoded"
-                    } else {
-                        "there is GET /calls/{call_id}, /calls/{call_id}/events and /events/{event_id}/status"
-                    },
-                }),
-            ),
-            Err(_) => (
-                StatusCode::INTERNAL_SERVER_ERROR,
-                json!({"error": "storage_failure", "message": "the tables could not be read; ask again"}),
-            ),
+    }
+
+    async fn answer(&self, request: &Request) -> Result<Answer, Refusal> {
+        let route = Route::parse(request.method(), &path_of(request)).map_err(|unrouted| match unrouted {
+            Unrouted::NoSuchPath => Refusal::not_found("there is nothing under this path"),
+            Unrouted::MethodNotAllowed(methods) => Refusal::Methods(methods),
+        })?;
+        match (self.carry_out(&route, request).await, route.decoded()) {
+            // An HTTP API has decoded the path, other front doors have not: an id is taken as it stands, then as it
+            // decodes.
+            (Err(Refusal::Problem(Problem { kind: ProblemKind::NotFound, .. })), Some(decoded)) => {
+                self.carry_out(&decoded, request).await
+            }
+            (answered, _) => answered,
+        }
+    }
+
+    async fn carry_out(&self, Route { operation, id }: &Route, request: &Request) -> Result<Answer, Refusal> {
+        match operation {
+            Operation::ListCalls => self.list(request.uri().query().unwrap_or_default()).await,
+            Operation::CreateCall => self.create(request.headers(), request.body()).await,
+            Operation::ShowCall => self.show(&CallId::new(id)).await,
+            Operation::ShowCallEvents => self.show_events(&CallId::new(id)).await,
+            Operation::CancelCall => self.cancel(&CallId::new(id)).await,
+            Operation::ShowAppointment => self.show_appointment(id).await,
+            Operation::ShowEventStatus => self.show_status(&EventId::new(id)).await,
+            Operation::ForbidNumber => self.set_do_not_call(id, true).await,
+            Operation::PermitNumber => self.set_do_not_call(id, false).await,
+        }
+    }
+
+    async fn list(&self, query: &str) -> Result<Answer, Refusal> {
+        let now = self.clock.now();
+        let query = ListQuery::parse(query, now).map_err(|errors| Refusal::Problem(Problem::invalid(errors)))?;
+        let page = query.run(&self.calls, now).await?;
+        let mut body = Map::new();
+        body.insert("calls".to_owned(), page.calls.iter().map(|call| json!(CallView::of(call))).collect());
+        if !page.unreadable.is_empty() {
+            body.insert("unreadable".to_owned(), json!(page.unreadable));
+        }
+        if let Some(cursor) = page.cursor {
+            body.insert("cursor".to_owned(), Value::String(cursor));
+        }
+        Ok(Answer::ok("listed", Value::Object(body)))
+    }
+
+    /// Creates a call, or finds that the same request created it before.
+    async fn create(&self, headers: &HeaderMap, body: &[u8]) -> Result<Answer, Refusal> {
+        let now = self.clock.now();
+        let (key, errors) = match idempotency_key(headers) {
+            Ok(key) => (key, Vec::new()),
+            Err(error) => (None, vec![error]),
         };
-        self.log(route.as_ref(), found.as_ref(), started);
-        let mut response = Response::new(Body::Text(body.to_string()));
-        *response.status_mut() = code;
-        response.headers_mut().insert(CONTENT_TYPE, http::HeaderValue::from_static("application/json"));
-        response
-    }
-
-    async fn find(&self, route: Option<&Route>) -> Result<Option<Value>, Error> {
-        match route {
-            Some(Route::Call(id)) => self.call(id).await,
-            Some(Route::CallEvents(id)) => self.call_events(id).await,
-            Some(Route::EventStatus(id)) => self.event_status(id).await,
-            None => Ok(None),
+        let mut request = CallRequest::read(body, errors, now).map_err(Refusal::Problem)?;
+        let call_id = match key {
+            Some(key) => keyed_call_id(key),
+            None => random_call_id().map_err(Refusal::NoId)?,
+        };
+        let hash = request.hash().map_err(Refusal::NoHash)?;
+        if let Some(error) = request.untimely.take() {
+            // It may have been timely when it was sent first.
+            let first = match key {
+                Some(_) => self.calls.load(&call_id).await?,
+                None => None,
+            };
+            return match first.filter(|call| is_made_by(call, &hash)) {
+                Some(first) => Ok(created(&first, request.appointment_id.as_deref(), true)),
+                None => Err(Refusal::Problem(Problem::invalid(vec![error]))),
+            };
         }
+        let appointment_id = request.appointment_id.clone();
+        let call = request.into_call(call_id.clone(), hash.clone(), self.retry, now);
+        let placed = Call::placed(call, &self.policy, now);
+        for _ in 0..RACES_MAX {
+            match self.calls.store_moved(&placed, self.call_retention).await? {
+                Written::Written => return Ok(created(&placed.call, appointment_id.as_deref(), false)),
+                Written::LostRace => {}
+            }
+            match self.calls.load(&call_id).await? {
+                // A row of this very moment is our own, whose answer was lost on its way from the table.
+                Some(first) if is_made_by(&first, &hash) => {
+                    let repeated = first.created_at != placed.call.created_at;
+                    return Ok(created(&first, appointment_id.as_deref(), repeated));
+                }
+                Some(_) => {
+                    let detail = "another request was made under this key; a new call needs a new key";
+                    return Err(Refusal::Problem(Problem::new(ProblemKind::IdempotencyKeyReused, detail)));
+                }
+                // It expired in between.
+                None => {}
+            }
+        }
+        Err(Refusal::Storage(Error::Contended(RACES_MAX)))
     }
 
-    async fn call(&self, id: &CallId) -> Result<Option<Value>, Error> {
-        Ok(self.calls.load(id).await?.map(|call| json!(CallView::of(&call))))
+    async fn show(&self, id: &CallId) -> Result<Answer, Refusal> {
+        Ok(Answer::of_call("shown", &self.call(id).await?))
     }
 
-    async fn call_events(&self, id: &CallId) -> Result<Option<Value>, Error> {
-        let Some(call) = self.calls.load(id).await? else { return Ok(None) };
+    async fn show_events(&self, id: &CallId) -> Result<Answer, Refusal> {
+        let call = self.call(id).await?;
         let attempts = call.attempts();
         let events: Vec<EventView> = call.timeline().into_iter().map(|entry| EventView::of(entry, &attempts)).collect();
-        Ok(Some(json!({"call_id": call.call_id, "events": events})))
+        let body = json!({"call_id": call.call_id, "events": events});
+        Ok(Answer { call_id: Some(call.call_id), ..Answer::ok("shown", body) })
     }
 
-    async fn event_status(&self, id: &EventId) -> Result<Option<Value>, Error> {
-        let Some(stored) = self.inbox.load(id).await? else { return Ok(None) };
+    async fn cancel(&self, id: &CallId) -> Result<Answer, Refusal> {
+        for _ in 0..RACES_MAX {
+            let call = self.call(id).await?;
+            let Some(canceled) = call.canceled(&self.policy, self.clock.now()) else { return cannot_cancel(&call) };
+            match self.calls.store_moved(&canceled, self.call_retention).await? {
+                Written::Written => return Ok(Answer::of_call("canceled", &canceled.call)),
+                Written::LostRace => {}
+            }
+        }
+        Err(Refusal::Storage(Error::Contended(RACES_MAX)))
+    }
+
+    async fn show_appointment(&self, id: &str) -> Result<Answer, Refusal> {
+        let ids = self.calls.of_appointment(id, APPOINTMENT_CALLS_MAX).await?;
+        let loaded = list::load(&self.calls, ids).await?;
+        // Without one of its calls, what is said of an appointment may be wrong.
+        if let Some((_, error)) = loaded.unreadable.into_iter().next() {
+            return Err(Refusal::Storage(error));
+        }
+        let mut calls = loaded.calls;
+        calls.sort_by(|a, b| (b.created_at, &b.call_id).cmp(&(a.created_at, &a.call_id)));
+        let Some(latest) = calls.first() else {
+            return Err(Refusal::not_found("there is no call for this appointment"));
+        };
+        let body = json!({
+            "appointment_id": latest.appointment_id,
+            "status": latest.appointment_status().as_str(),
+            "calls": calls.iter().map(CallView::of).collect::<Vec<_>>(),
+        });
+        Ok(Answer::ok("shown", body))
+    }
+
+    async fn show_status(&self, id: &EventId) -> Result<Answer, Refusal> {
+        let Some(stored) = self.inbox.load(id).await? else { return Err(Refusal::unknown_id()) };
         let note = self.inbox.note(id).await?;
         let call = match &stored.call_id {
-            Some(call_id) => self.calls.load(call_id).await?,
+            Some(call_id) => self.find(call_id).await?,
             None => None,
         };
-        Ok(Some(json!(StatusView::of(&stored, note, call.as_ref()))))
+        let body = json!(StatusView::of(&stored, note, call.as_ref()));
+        Ok(Answer { event_id: Some(stored.event_id), ..Answer::ok("shown", body) })
     }
 
-    fn log(&self, route: Option<&Route>, found: Result<&Option<Value>, &Error>, started: Timestamp) {
+    async fn set_do_not_call(&self, text: &str, listed: bool) -> Result<Answer, Refusal> {
+        let numbers = numbers_in_path(text);
+        if numbers.is_empty() {
+            let error = FieldError::new("number", request::NO_NUMBER);
+            return Err(Refusal::Problem(Problem::invalid(vec![error])));
+        }
+        for number in numbers {
+            self.calls.set_do_not_call(&number, listed).await?;
+        }
+        Ok(Answer::empty(if listed { "number_forbidden" } else { "number_permitted" }))
+    }
+
+    async fn call(&self, id: &CallId) -> Result<Call, Refusal> {
+        self.find(id).await?.ok_or_else(Refusal::unknown_id)
+    }
+
+    /// The call under this id, or the one whose attempt its provider calls so.
+    async fn find(&self, id: &CallId) -> Result<Option<Call>, Error> {
+        match self.calls.find(id).await? {
+            Found::Call(call) => Ok(Some(*call)),
+            Found::Alias(Alias { call_id, .. }) => self.calls.load(&call_id).await,
+            Found::Nothing => Ok(None),
+        }
+    }
+
+    fn log(&self, answered: Result<&Answer, &Refusal>, started: Timestamp) {
         let now = self.clock.now();
-        let chain = found.err().map(Error::chain);
-        let (call_id, event_id) = match route {
-            Some(Route::Call(id) | Route::CallEvents(id)) => (Some(id.as_str()), None),
-            Some(Route::EventStatus(id)) => (None, Some(id.as_str())),
-            None => (None, None),
+        let (action_taken, error, failed) = match answered {
+            Ok(answer) => (answer.action_taken, None, false),
+            Err(refusal) => (refusal.kind().word(), refusal.cause(), refusal.kind().status().is_server_error()),
         };
+        let answer = answered.ok();
         let decision = Decision {
             stage: "api",
             message: "question answered",
-            action_taken: match found {
-                Ok(Some(_)) => "shown",
-                Ok(None) => "not_found",
-                Err(_) => "storage_failure",
-            },
-            call_id,
-            event_id,
-            error: chain.as_deref(),
+            action_taken,
+            call_id: answer.and_then(|answer| answer.call_id.as_ref()).map(CallId::as_str),
+            event_id: answer.and_then(|answer| answer.event_id.as_ref()).map(EventId::as_str),
+            error: error.as_deref(),
             duration_ms: Some(now.millis_since(started)),
             ..Decision::default()
         };
-        decision.log(now, found.is_err());
+        decision.log(now, failed);
     }
 }
 
-impl Route {
-    /// Reads a path. An id may hold slashes, so it is what stands between the fixed words.
-    fn parse(path: &str) -> Option<Self> {
-        let filled = |id: &str| Some(id.to_owned()).filter(|id| !id.is_empty() && id.len() <= KEY_BYTES_MAX);
-        if let Some(rest) = path.strip_prefix("/events/") {
-            return rest.strip_suffix("/status").and_then(filled).map(|id| Self::EventStatus(EventId::new(id)));
+/// The answer to a request that created a call, now or before. It says nothing that changes: what may be in an event
+/// decides nothing here.
+fn created(call: &Call, appointment_id: Option<&str>, repeated: bool) -> Answer {
+    let body = json!({
+        "call_id": call.call_id,
+        "provider": call.provider.as_str(),
+        "appointment_id": appointment_id,
+        "due_at": call.plan.as_ref().map(|plan| plan.due_at.to_string()),
+        "created_at": call.created_at.to_string(),
+    });
+    let mut headers = vec![(LOCATION, format!("/calls/{}", call.call_id))];
+    if repeated {
+        headers.push((IDEMPOTENT_REPLAYED, "true".to_owned()));
+    }
+    let (status, action_taken) = if repeated { (StatusCode::OK, "repeated") } else { (StatusCode::CREATED, "created") };
+    Answer { status, headers, call_id: Some(call.call_id.clone()), ..Answer::ok(action_taken, body) }
+}
+
+fn is_made_by(call: &Call, hash: &str) -> bool {
+    call.plan.as_ref().is_some_and(|plan| plan.request_hash.as_deref() == Some(hash))
+}
+
+fn cannot_cancel(call: &Call) -> Result<Answer, Refusal> {
+    if call.plan.is_none() {
+        let detail = "Switchhook did not place the call and cannot cancel it";
+        return Err(Refusal::Problem(Problem::new(ProblemKind::NotOurs, detail)));
+    }
+    match &call.job {
+        Job::Canceled => Ok(Answer::of_call("shown", call)),
+        Job::Pending { .. } | Job::Claimed { .. } | Job::InProgress | Job::Completed | Job::Failed => {
+            let detail = format!("the call is {}; only one that is PENDING can be canceled", call.job.as_str());
+            Err(Refusal::Problem(Problem::new(ProblemKind::NotPending, detail)))
         }
-        let rest = path.strip_prefix("/calls/")?;
-        match rest.strip_suffix("/events") {
-            Some(id) => filled(id).map(|id| Self::CallEvents(CallId::new(id))),
-            None => filled(rest).map(|id| Self::Call(CallId::new(id))),
+    }
+}
+
+/// The key under which a repetition is known; none if it is not to be.
+fn idempotency_key(headers: &HeaderMap) -> Result<Option<&[u8]>, FieldError> {
+    let mut values = headers.get_all(IDEMPOTENCY_KEY).iter().map(HeaderValue::as_bytes);
+    match (values.next(), values.next()) {
+        (None, _) => Ok(None),
+        (Some(key), None)
+            if (1..=request::KEY_LENGTH_MAX).contains(&key.len()) && key.iter().all(u8::is_ascii_graphic) =>
+        {
+            Ok(Some(key))
+        }
+        (Some(_), _) => {
+            let max = request::KEY_LENGTH_MAX;
+            let message = format!("must be given once, with 1 to {max} visible ASCII characters");
+            Err(FieldError::new("Idempotency-Key", message))
+        }
+    }
+}
+
+fn keyed_call_id(key: &[u8]) -> CallId {
+    CallId::new(format!("call-{}", request::short_hash(key)))
+}
+
+fn random_call_id() -> Result<CallId, getrandom::Error> {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes)?;
+    Ok(CallId::new(format!("call-{}", hex::encode(bytes))))
+}
+
+/// The number in the path. A SIP address with a percent sign may have been decoded by the gateway or not: both that it
+/// may be.
+fn numbers_in_path(text: &str) -> Vec<PhoneNumber> {
+    let decoded = percent_decode_str(text).decode_utf8().ok().filter(|decoded| *decoded != text);
+    let texts = [Some(text), decoded.as_deref()];
+    texts.into_iter().flatten().filter_map(request::phone_number).collect()
+}
+
+impl Answer {
+    fn ok(action_taken: &'static str, body: Value) -> Self {
+        Self {
+            status: StatusCode::OK,
+            body: Some(body),
+            headers: Vec::new(),
+            action_taken,
+            call_id: None,
+            event_id: None,
         }
     }
 
-    /// The same with its id decoded; none if it is decoded.
-    fn decoded(&self) -> Option<Self> {
-        let decode =
-            |id: &str| percent_decode_str(id).decode_utf8().ok().filter(|text| text != id).map(Cow::into_owned);
+    fn empty(action_taken: &'static str) -> Self {
+        Self { status: StatusCode::NO_CONTENT, body: None, ..Self::ok(action_taken, Value::Null) }
+    }
+
+    fn of_call(action_taken: &'static str, call: &Call) -> Self {
+        Self { call_id: Some(call.call_id.clone()), ..Self::ok(action_taken, json!(CallView::of(call))) }
+    }
+
+    fn into_response(self) -> Response<Body> {
+        let body = self.body.as_ref().map_or(Body::Empty, |body| Body::Text(body.to_string()));
+        let mut response = Response::new(body);
+        *response.status_mut() = self.status;
+        if self.body.is_some() {
+            response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        }
+        insert(response.headers_mut(), self.headers);
+        response
+    }
+}
+
+impl Refusal {
+    fn not_found(detail: &str) -> Self {
+        Self::Problem(Problem::new(ProblemKind::NotFound, detail))
+    }
+
+    fn unknown_id() -> Self {
+        Self::not_found(
+            "nothing is known under this id; one with characters that a path cannot hold must be percent-encoded",
+        )
+    }
+
+    const fn kind(&self) -> ProblemKind {
         match self {
-            Self::Call(id) => decode(id.as_str()).map(|id| Self::Call(CallId::new(id))),
-            Self::CallEvents(id) => decode(id.as_str()).map(|id| Self::CallEvents(CallId::new(id))),
-            Self::EventStatus(id) => decode(id.as_str()).map(|id| Self::EventStatus(EventId::new(id))),
+            Self::Problem(problem) => problem.kind,
+            Self::Methods(_) => ProblemKind::MethodNotAllowed,
+            Self::Storage(_) => ProblemKind::StorageFailure,
+            Self::NoId(_) | Self::NoHash(_) => ProblemKind::InternalError,
         }
     }
-}
 
-#[derive(Debug, Serialize)]
-struct CallView<'a> {
-    call_id: &'a CallId,
-    provider: &'static str,
-    direction: Option<Direction>,
-    appointment_id: Option<&'a str>,
-    appointment_status: &'static str,
-    job: Value,
-    lifecycle: Option<&'static str>,
-    outcome: Option<&'static str>,
-    settled: bool,
-    attempts: Vec<AttemptView<'a>>,
-    version: u64,
-    created_at: String,
-    updated_at: String,
-}
-
-impl<'a> CallView<'a> {
-    fn of(call: &'a Call) -> Self {
-        let attempts = call.attempts();
-        let latest = attempts.last();
-        Self {
-            call_id: &call.call_id,
-            provider: call.provider.as_str(),
-            direction: call.direction,
-            appointment_id: call.appointment_id.as_deref(),
-            appointment_status: call.appointment_status().as_str(),
-            job: json!({"state": call.job.as_str()}),
-            lifecycle: latest.map(Attempt::lifecycle_shown),
-            outcome: latest.map(Attempt::outcome_shown),
-            settled: call.is_settled(),
-            attempts: attempts.iter().map(|attempt| AttemptView::of(call, attempt)).collect(),
-            version: call.version,
-            created_at: call.created_at.to_string(),
-            updated_at: call.updated_at.to_string(),
+    /// For the log alone.
+    fn cause(&self) -> Option<String> {
+        match self {
+            Self::Problem(_) | Self::Methods(_) => None,
+            Self::Storage(error) => Some(error.chain()),
+            Self::NoId(error) => Some(error.to_string()),
+            Self::NoHash(error) => Some(error.to_string()),
         }
     }
-}
 
-#[derive(Debug, Serialize)]
-struct AttemptView<'a> {
-    number: u8,
-    provider_call_id: Option<&'a str>,
-    lifecycle: &'static str,
-    outcome: &'static str,
-    started_at: String,
-    ended_at: Option<String>,
-}
-
-impl<'a> AttemptView<'a> {
-    fn of(call: &'a Call, attempt: &Attempt) -> Self {
-        Self {
-            number: attempt.number,
-            provider_call_id: call.slots.get(attempt.slot).and_then(|slot| slot.provider_call_id.as_deref()),
-            lifecycle: attempt.lifecycle_shown(),
-            outcome: attempt.outcome_shown(),
-            started_at: attempt.started_at.to_string(),
-            ended_at: attempt.ended_at.map(|at| at.to_string()),
-        }
-    }
-}
-
-#[derive(Debug, Serialize)]
-struct EventView {
-    event_id: EventId,
-    kind: &'static str,
-    implied: bool,
-    occurred_at: Option<String>,
-    received_at: String,
-    disposition: &'static str,
-    /// None: it names no attempt.
-    attempt: Option<u8>,
-}
-
-impl EventView {
-    fn of(entry: &HistoryEntry, attempts: &[Attempt]) -> Self {
-        let attempt = attempts.iter().find(|attempt| Some(attempt.slot) == entry.slot);
-        Self {
-            event_id: entry.id(),
-            kind: entry.event.kind.as_str(),
-            implied: entry.event.implied,
-            occurred_at: entry.event.occurred_at.map(|at| at.to_string()),
-            received_at: entry.received_at.to_string(),
-            disposition: entry.disposition.as_str(),
-            attempt: attempt.map(|attempt| attempt.number),
-        }
-    }
-}
-
-#[derive(Debug, Serialize)]
-struct StatusView<'a> {
-    event_id: &'a EventId,
-    call_id: Option<&'a CallId>,
-    provider: &'static str,
-    #[serde(rename = "type")]
-    event_type: &'a str,
-    status: &'static str,
-    disposition: Option<&'static str>,
-    received_at: String,
-    processed_at: Option<String>,
-    duration_ms: Option<i64>,
-    attempts: u32,
-    error: Option<String>,
-    next_retry_at: Option<String>,
-    /// The domain events that it brought about.
-    action: Vec<String>,
-}
-
-impl<'a> StatusView<'a> {
-    fn of(stored: &'a StoredEvent, note: Option<Note>, call: Option<&Call>) -> Self {
-        let note = note.unwrap_or_default();
-        let entries = call.map(|call| call.history.iter().filter(|entry| entry.source == stored.event_id));
-        let mut entries: Vec<&HistoryEntry> = entries.map(Iterator::collect).unwrap_or_default();
-        // What the event says itself comes before what it implies.
-        entries.sort_by_key(|entry| entry.event.implied);
-        let folded = entries.first();
-        let decided = stored.disposition.or(note.disposition);
-        let (status, disposition) = match (decided, folded) {
-            (_, Some(entry)) => ("processed", Some(entry.disposition)),
-            (Some(Disposition::Refused), None) => ("processed", decided),
-            (Some(disposition), None) => (disposition.as_str(), Some(disposition)),
-            (None, None) if note.dead_lettered_at.is_some() => ("dead_lettered", None),
-            (None, None) if note.attempts > 0 => ("retrying", None),
-            (None, None) => ("queued", None),
+    fn into_response(self) -> Response<Body> {
+        let (problem, headers) = match self {
+            Self::Problem(problem) => (problem, Vec::new()),
+            Self::Methods(methods) => {
+                let detail = format!("the path has {methods}");
+                (Problem::new(ProblemKind::MethodNotAllowed, detail), vec![(ALLOW, methods)])
+            }
+            Self::Storage(_) => (Problem::storage_failure(), Vec::new()),
+            Self::NoId(_) | Self::NoHash(_) => {
+                (Problem::new(ProblemKind::InternalError, "nothing was written; ask again"), Vec::new())
+            }
         };
-        let action = call.map_or_else(Vec::new, |call| {
-            let caused = |event: &switchhook_domain::DomainEvent| event.source_event_id == stored.event_id.as_str();
-            call.domain_events_from(1).into_iter().filter(caused).map(|event| event.event_type).collect()
-        });
-        let retries = note.attempts;
-        Self {
-            event_id: &stored.event_id,
-            call_id: stored.call_id.as_ref(),
-            provider: stored.origin.as_str(),
-            event_type: &stored.event_type,
-            status,
-            disposition: disposition.map(Disposition::as_str),
-            received_at: stored.received_at.to_string(),
-            processed_at: folded.map(|entry| entry.folded_at.to_string()),
-            duration_ms: folded.map(|entry| entry.folded_at.millis_since(entry.received_at)),
-            attempts: if folded.is_some() { retries + 1 } else { retries },
-            error: note.error,
-            next_retry_at: note.next_retry_at.filter(|_| folded.is_none()).map(|at| at.to_string()),
-            action,
-        }
+        let mut response = problem.into_response().map(Body::Text);
+        insert(response.headers_mut(), headers);
+        response
     }
+}
+
+impl From<Error> for Refusal {
+    fn from(error: Error) -> Self {
+        Self::Storage(error)
+    }
+}
+
+fn insert(headers: &mut HeaderMap, more: Vec<(HeaderName, String)>) {
+    // Ids and methods of ours are all ASCII; a header that is not would be left out.
+    headers.extend(more.into_iter().filter_map(|(name, value)| Some((name, HeaderValue::try_from(value).ok()?))));
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn ids_may_hold_slashes() {
-        let check = |path: &str, route: Option<Route>| assert_eq!(Route::parse(path), route, "{path}");
-        check("/calls/retell:c1", Some(Route::Call(CallId::new("retell:c1"))));
-        check("/calls/appointment:a/b/events", Some(Route::CallEvents(CallId::new("appointment:a/b"))));
-        check(
-            "/events/switchhook:retell:c1/c1/deadline/5/status",
-            Some(Route::EventStatus(EventId::new("switchhook:retell:c1/c1/deadline/5"))),
-        );
-        check("/calls/", None);
-        check("/events//status", None);
-        check("/elsewhere", None);
+    fn headers(keys: &[&[u8]]) -> HeaderMap {
+        keys.iter().map(|key| (IDEMPOTENCY_KEY, HeaderValue::from_bytes(key).unwrap())).collect()
     }
 
     #[test]
-    fn encoded_id_is_decoded_once() {
-        let call = Route::Call(CallId::new("appointment%3Aa%252F"));
-        let decoded = call.decoded();
-        assert_eq!(decoded, Some(Route::Call(CallId::new("appointment:a%2F"))));
-        assert_eq!(Route::EventStatus(EventId::new("retell:c1")).decoded(), None);
-        assert_eq!(Route::CallEvents(CallId::new("%ff")).decoded(), None, "no text");
+    fn idempotency_key_is_given_once_in_visible_ascii() {
+        let longest = [b'k'; request::KEY_LENGTH_MAX];
+        assert_eq!(idempotency_key(&headers(&[])), Ok(None));
+        assert_eq!(idempotency_key(&headers(&[b"a-1\"~"])), Ok(Some(&b"a-1\"~"[..])));
+        assert_eq!(idempotency_key(&headers(&[&longest])), Ok(Some(&longest[..])));
+        let too_long = [b'k'; request::KEY_LENGTH_MAX + 1];
+        for wrong in
+            [headers(&[b""]), headers(&[b"a b"]), headers(&[b"\xe9"]), headers(&[&too_long]), headers(&[b"a", b"a"])]
+        {
+            assert_eq!(idempotency_key(&wrong).unwrap_err().field, "Idempotency-Key");
+        }
+    }
+
+    #[test]
+    fn id_of_a_call_is_made_of_the_key_or_of_nothing() {
+        assert_eq!(keyed_call_id(b"order-7").as_str(), "call-df8cf80227ec3237922df0ecd88385c5");
+        let ids = [random_call_id().unwrap(), random_call_id().unwrap()];
+        assert_ne!(ids[0], ids[1]);
+        for id in ids {
+            let digits = id.as_str().strip_prefix("call-").unwrap();
+            assert!(digits.len() == 32 && digits.bytes().all(|byte| byte.is_ascii_hexdigit()), "{id}");
+        }
+    }
+
+    #[test]
+    fn number_in_a_path_may_be_encoded() {
+        let check = |text: &str, numbers: &[&str]| {
+            let found = numbers_in_path(text);
+            assert_eq!(found.iter().map(PhoneNumber::as_str).collect::<Vec<_>>(), numbers, "{text}");
+        };
+        check("+14155550123", &["+14155550123"]);
+        check("%2B14155550123", &["+14155550123"]);
+        check("sip%3Adesk%40example.com", &["sip:desk@example.com"]);
+        check("sip:desk%40example.com", &["sip:desk%40example.com", "sip:desk@example.com"]);
+        check("14155550123", &[]);
+        check("%252B14155550123", &[]);
+        check("%ff", &[]);
+    }
+
+    #[test]
+    fn default_retry_policy_stays_within_what_a_call_holds() {
+        let config = |attempts: &'static str| {
+            let environment = Environment::new(move |name| match name {
+                "RETRY_ATTEMPTS_MAX" => Some(attempts.to_owned()),
+                _ => Some("7".to_owned()),
+            });
+            Config::from_environment(environment).unwrap()
+        };
+        assert_eq!(config("3").retry.attempts_max, 3);
+        assert_eq!(usize::from(config("300").retry.attempts_max), CALL_ATTEMPTS_MAX);
+        let expected = RetryPolicy { attempts_max: 3, delay_seconds: 7, delay_max_seconds: 7, voicemail: false };
+        assert_eq!(config("3").retry, expected);
+    }
+
+    #[test]
+    fn method_that_is_not_allowed_is_told_with_those_that_are() {
+        let response = Refusal::Methods("PUT, DELETE".to_owned()).into_response();
+        assert_eq!(response.status(), StatusCode::METHOD_NOT_ALLOWED);
+        assert_eq!(response.headers()[ALLOW], "PUT, DELETE");
+        assert_eq!(response.headers()[CONTENT_TYPE], "application/problem+json");
+    }
+
+    #[test]
+    fn empty_answer_claims_no_type() {
+        let response = Answer::empty("number_forbidden").into_response();
+        assert_eq!((response.status(), response.body().is_empty()), (StatusCode::NO_CONTENT, true));
+        assert!(response.headers().is_empty());
     }
 }

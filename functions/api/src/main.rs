@@ -15,6 +15,9 @@ async fn main() -> Result<(), Error> {
     let api = Api {
         inbox: Inbox::new(dynamodb.clone(), config.inbox_table, NO_RETENTION),
         calls: Calls::new(dynamodb, config.calls_table),
+        call_retention: config.call_retention,
+        policy: config.policy,
+        retry: config.retry,
         clock: sdk::Clock::of(&aws),
     };
     api.calls.warm().await;

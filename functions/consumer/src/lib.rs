@@ -4,25 +4,40 @@
 //! later one of its group go back to the queue, invisible for a while that grows and is drawn at random; other groups go on. What
 //! can never be folded (a claim on another provider's call, more than a call holds) is noted and acknowledged, so the
 //! dead-letter queue holds only what nobody expected.
+//!
+//! **An alias is followed here, and a call is folded again here**, because both decide what is written: an event that knows only
+//! what the provider calls an attempt finds its call, and a row that disagrees with its events is made from the inbox anew.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use aws_lambda_events::event::sqs::{BatchItemFailure, SqsBatchResponse, SqsEvent, SqsMessage};
 use futures_util::future::join_all;
 use switchhook_aws::Error;
-use switchhook_aws::calls::{Calls, Written};
+use switchhook_aws::bus::Bus;
+use switchhook_aws::calls::{Calls, Found, Written};
 use switchhook_aws::config::{Environment, EnvironmentError};
-use switchhook_aws::inbox::{Inbox, Note};
+use switchhook_aws::inbox::{Inbox, Note, minute_of};
 use switchhook_aws::queue::{Message, Queue, backoff};
 use switchhook_aws::sdk::Clock;
 use switchhook_aws::telemetry::Decision;
-use switchhook_domain::{Call, Disposition, EventId, Policy, ProviderEvent, Taken, Timestamp, fold};
+use switchhook_domain::{
+    Call, CallEvent, Disposition, EventId, EventKind, Fold, Origin, Policy, ProviderEvent, Taken, Timestamp,
+    WebhookQuarantined, fold, refold,
+};
 
 /// How often a lost race is read and folded again before the queue is asked to wait.
 const RACES_MAX: u32 = 5;
 /// No further try at a call after this: what is left of the function's 10 s is for the failure's own path.
 const FOLD_MS_MAX: i64 = 3_000;
+
+/// Minutes around the attempts of a call in which its events are looked for when it is folded again.
+const REFOLD_BEFORE_MINUTES: i64 = 2;
+const REFOLD_AFTER_MINUTES: i64 = 15;
+/// And no more than this many: it is one request for each, and the function has 10 s.
+const REFOLD_MINUTES_MAX: usize = 120;
+/// What is younger than the inbox's retention by less than this may have been removed there already.
+const REFOLD_SLACK: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// What the function reads from its environment.
 #[derive(Debug)]
@@ -32,6 +47,7 @@ pub struct Config {
     pub calls_table: String,
     pub call_retention: Duration,
     pub queue_url: String,
+    pub event_bus: String,
     pub patience: Duration,
     pub receives_max: u32,
 }
@@ -48,6 +64,7 @@ impl Config {
             calls_table: environment.text("CALLS_TABLE"),
             call_retention: environment.days("CALL_RETENTION_DAYS"),
             queue_url: environment.text("QUEUE_URL"),
+            event_bus: environment.text("EVENT_BUS"),
             patience: environment.seconds("PATIENCE_SECONDS"),
             receives_max: environment.number("RECEIVES_MAX"),
         };
@@ -59,9 +76,11 @@ impl Config {
 #[derive(Debug)]
 pub struct Consumer {
     pub inbox: Inbox,
+    pub inbox_retention: Duration,
     pub calls: Calls,
     pub call_retention: Duration,
     pub queue: Queue,
+    pub bus: Bus,
     pub policy: Policy,
     /// The queue's maxReceiveCount: a message that fails at this receive goes to the dead-letter queue.
     pub receives_max: u32,
@@ -112,7 +131,8 @@ impl Consumer {
         let count = readable.len();
         // One group is one call, but for two calls whose hashed ids collide, and for what others send to the queue.
         let mut done = 0;
-        for same_call in readable.chunk_by(|a, b| a.event.call_id == b.event.call_id) {
+        let together = |a: &Message, b: &Message| a.event.call_id == b.event.call_id && !is_drift(a) && !is_drift(b);
+        for same_call in readable.chunk_by(together) {
             if let Err(error) = self.fold_call(same_call).await {
                 return messages.get(done..).map(|messages| FailedTail { messages, error });
             }
@@ -124,16 +144,32 @@ impl Consumer {
     /// Folds events of one call: one read and one conditional write, again if another writer came first.
     async fn fold_call(&self, messages: &[Message]) -> Result<(), Error> {
         let Some(first) = messages.first() else { return Ok(()) };
-        let call_id = &first.event.call_id;
-        let events: Vec<ProviderEvent> = messages.iter().map(|message| message.event.clone()).collect();
+        let mut call_id = first.event.call_id.clone();
+        let mut events: Vec<ProviderEvent> = messages.iter().map(|message| message.event.clone()).collect();
         let started = self.clock.now();
         for race in 0..RACES_MAX {
             let now = self.clock.now();
             if now.millis_since(started) > FOLD_MS_MAX {
                 return Err(Error::Contended(race));
             }
-            let call = self.calls.load(call_id).await?;
-            let folded = fold(call.as_ref(), &events, &self.policy, now);
+            let call = match self.calls.find(&call_id).await? {
+                Found::Call(call) => Some(*call),
+                Found::Nothing => None,
+                Found::Alias(alias) => {
+                    for event in events.iter_mut().filter(|event| event.call_id != alias.call_id) {
+                        event.call_id = alias.call_id.clone();
+                        if event.origin != Origin::SWITCHHOOK {
+                            event.attempt = Some(alias.attempt.clone());
+                        }
+                    }
+                    call_id = alias.call_id;
+                    self.calls.load(&call_id).await?
+                }
+            };
+            let folded = match (&call, messages) {
+                (Some(call), [only]) if is_drift(only) => self.fold_again(call, &only.event, now).await?,
+                (_, _) => fold(call.as_ref(), &events, &self.policy, now),
+            };
             if let Some(after) = &folded.call {
                 match self.calls.store(after, folded.announced, self.call_retention).await? {
                     Written::Written => {}
@@ -151,6 +187,28 @@ impl Consumer {
         Err(Error::Contended(RACES_MAX))
     }
 
+    /// Folds a call from what the inbox holds of it.
+    async fn fold_again(&self, call: &Call, drift: &ProviderEvent, now: Timestamp) -> Result<Fold, Error> {
+        let known: BTreeSet<EventId> = call.history.iter().map(|entry| entry.source.clone()).collect();
+        let mut minutes = BTreeSet::new();
+        for attempt in call.attempts().iter().rev() {
+            let first = minute_of(attempt.started_at) - REFOLD_BEFORE_MINUTES;
+            let last = minute_of(attempt.heard_at).min(minute_of(now)) + REFOLD_AFTER_MINUTES;
+            minutes.extend((first..=last).take(REFOLD_MINUTES_MAX.saturating_sub(minutes.len())));
+        }
+        let mut events = self.inbox.events_of(&call.call_id, known, &minutes).await?;
+        events.retain(|event| event.event_id != drift.event_id && !event.call_events.iter().all(is_drift_event));
+        let held_until = now.minus(self.inbox_retention).plus(REFOLD_SLACK);
+        Ok(refold(
+            call,
+            &events,
+            |entry| entry.received_at < held_until || entry.event.kind == EventKind::DriftFound,
+            drift,
+            &self.policy,
+            now,
+        ))
+    }
+
     async fn note_unfolded(&self, events: &[ProviderEvent], taken: &[Taken], now: Timestamp) -> Result<(), Error> {
         for (event, taken) in events.iter().zip(taken) {
             let (disposition, error) = match taken {
@@ -160,6 +218,12 @@ impl Consumer {
             };
             let note = Note { disposition: Some(disposition), error: Some(error.to_owned()), ..Note::default() };
             self.inbox.put_note(&event.event_id, &note, now).await?;
+            if *taken == Taken::Quarantined {
+                let reason = note.error.as_deref().unwrap_or_default();
+                let ProviderEvent { event_id, origin, call_id, received_at, .. } = event;
+                let news = WebhookQuarantined::new(event_id, *origin, Some(call_id), reason, *received_at);
+                self.bus.publish_quarantined(&news).await?;
+            }
         }
         Ok(())
     }
@@ -245,6 +309,14 @@ impl Consumer {
             decision.log(now, matches!(taken, Taken::Quarantined));
         }
     }
+}
+
+fn is_drift(message: &Message) -> bool {
+    message.event.call_events.iter().all(is_drift_event)
+}
+
+fn is_drift_event(event: &CallEvent) -> bool {
+    event.kind == EventKind::DriftFound
 }
 
 /// What became of the event itself, or, where it says only what it implies, of the first thing implied.

@@ -2,6 +2,7 @@
 
 use aws_lambda_events::event::sqs::SqsEvent;
 use lambda_runtime::{Error, LambdaEvent, run, service_fn};
+use switchhook_aws::bus::Bus;
 use switchhook_aws::calls::Calls;
 use switchhook_aws::inbox::Inbox;
 use switchhook_aws::queue::Queue;
@@ -17,9 +18,11 @@ async fn main() -> Result<(), Error> {
     let dynamodb = sdk::dynamodb(&aws);
     let consumer = Consumer {
         inbox: Inbox::new(dynamodb.clone(), config.inbox_table, config.inbox_retention),
+        inbox_retention: config.inbox_retention,
         calls: Calls::new(dynamodb, config.calls_table),
         call_retention: config.call_retention,
         queue: Queue::new(sdk::sqs(&aws), config.queue_url),
+        bus: Bus::new(sdk::eventbridge(&aws), config.event_bus),
         policy: Policy { patience: config.patience },
         receives_max: config.receives_max,
         clock: sdk::Clock::of(&aws),

@@ -13,6 +13,7 @@ use lambda_http::request::RequestContext;
 use lambda_http::{Body, Request, RequestExt, Response};
 use serde_json::json;
 use switchhook_aws::Error;
+use switchhook_aws::bus::Bus;
 use switchhook_aws::config::{Environment, EnvironmentError};
 use switchhook_aws::http::path_of;
 use switchhook_aws::inbox::{Arrival, BODY_BYTES_MAX, Inbox, Kept, submit};
@@ -20,7 +21,7 @@ use switchhook_aws::queue::Queue;
 use switchhook_aws::sdk::Clock;
 use switchhook_aws::secret::Keys;
 use switchhook_aws::telemetry::Decision;
-use switchhook_domain::{CallId, Disposition, EventId, Origin, Provider, Timestamp};
+use switchhook_domain::{CallId, Disposition, EventId, Origin, Provider, Timestamp, WebhookQuarantined};
 use switchhook_providers::{Reading, UnverifiedWebhook, VerifiedWebhook, read, verify};
 
 /// Headers that are kept with an event, for debugging: none of them is a secret.
@@ -33,6 +34,7 @@ pub struct Config {
     pub inbox_table: String,
     pub queue_url: String,
     pub dlq_url: String,
+    pub event_bus: String,
     pub providers_secret_id: String,
     pub inbox_retention: Duration,
 }
@@ -47,6 +49,7 @@ impl Config {
             inbox_table: environment.text("INBOX_TABLE"),
             queue_url: environment.text("QUEUE_URL"),
             dlq_url: environment.text("DLQ_URL"),
+            event_bus: environment.text("EVENT_BUS"),
             providers_secret_id: environment.text("PROVIDERS_SECRET_ID"),
             inbox_retention: environment.days("INBOX_RETENTION_DAYS"),
         };
@@ -61,6 +64,7 @@ pub struct Ingress {
     pub inbox: Inbox,
     pub queue: Queue,
     pub dlq: Queue,
+    pub bus: Bus,
     pub clock: Clock,
 }
 
@@ -149,6 +153,13 @@ impl Ingress {
                 let reason = error.to_string();
                 // Before the answer, also for a duplicate: whoever stored it may have died before this. SQS drops the second.
                 self.dlq.send_notice(&event_id, &reason, &context.trace_id).await?;
+                // What was received first stands, and so does its time: the same event under the same id.
+                let received_at = match &kept {
+                    Kept::New => now,
+                    Kept::Duplicate { stored, .. } => stored.received_at,
+                };
+                let news = WebhookQuarantined::new(&event_id, arrival.origin, None, &reason, received_at);
+                self.bus.publish_quarantined(&news).await?;
                 self.answer_kept(kept, &arrival, Answer::Quarantined(event_id, reason)).await
             }
         }
@@ -307,6 +318,8 @@ impl Context {
     fn of(request: &Request) -> Self {
         let path = path_of(request);
         let name = path.strip_prefix("/webhooks/").unwrap_or_default();
+        // Where a provider posts what concerns inbound calls to an address of its own, that one is told apart by the path alone.
+        let name = name.strip_suffix("/inbound").unwrap_or(name);
         let (source, trace_id) = match request.request_context_ref() {
             Some(RequestContext::ApiGatewayV2(context)) => (
                 context.http.source_ip.as_deref().and_then(|ip| ip.parse().ok()),

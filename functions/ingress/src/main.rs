@@ -1,6 +1,7 @@
 //! Wiring of the ingress function: configuration, clients, run.
 
 use lambda_http::Error;
+use switchhook_aws::bus::Bus;
 use switchhook_aws::inbox::Inbox;
 use switchhook_aws::queue::Queue;
 use switchhook_aws::secret::Keys;
@@ -20,6 +21,7 @@ async fn main() -> Result<(), Error> {
         inbox: Inbox::new(dynamodb, config.inbox_table, config.inbox_retention),
         queue: Queue::new(sqs.clone(), config.queue_url),
         dlq: Queue::new(sqs, config.dlq_url),
+        bus: Bus::new(sdk::eventbridge(&aws), config.event_bus),
         clock,
     };
     tokio::join!(ingress.inbox.warm(), ingress.queue.warm());

@@ -1,26 +1,44 @@
-//! The reconciler: wakes calls whose time has come, and queues events that never reached the queue.
+//! The reconciler: wakes calls whose time has come, asks their providers what is true, and queues events that never reached the
+//! queue.
 //!
 //! It takes no input and keeps no plan: each run finds what is due in an index and repairs it by the one path there is.
 //! **It never writes a call's state.** What it learns becomes an event in the inbox, under an id that says what was learned,
-//! so that two runs at once, or one that died in the middle, make one event of it.
+//! so that two runs at once, or one that died in the middle, make one event of it. What a provider says goes the way of its
+//! webhooks: same inbox, same normaliser, same id where the webhook's own can be known.
+//!
+//! **What is asked is bounded**: so many requests per run, none to a provider that fails again and again in this run, and of
+//! one call less and less often.
+
+mod ask;
+mod drift;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures_util::stream::{self, StreamExt};
 use switchhook_aws::Error;
-use switchhook_aws::calls::{Calls, WAKE_SHARDS, Written};
+use switchhook_aws::calls::{Alias, Calls, Found, Shelf, Span, WAKE_SHARDS, Written};
 use switchhook_aws::config::{Environment, EnvironmentError};
-use switchhook_aws::inbox::{Inbox, Kept, RECEIVED_SHARDS, Received, arrival_of, minute_of, resend, submit};
+use switchhook_aws::inbox::{Inbox, Kept, RECEIVED_SHARDS, Received, adopt, arrival_of, minute_of, resend, submit};
+use switchhook_aws::provider::{ApiUrls, ProviderApi};
 use switchhook_aws::queue::Queue;
 use switchhook_aws::sdk::Clock;
+use switchhook_aws::secret::Keys;
 use switchhook_aws::telemetry::Decision;
-use switchhook_domain::{CallId, EventId, Policy, Timestamp};
+use switchhook_domain::{Attempt, AttemptKey, Call, CallId, EventId, Policy, ProviderEvent, Timestamp};
+use switchhook_providers::provider_call_key;
+
+use crate::ask::{Asker, Said};
+pub use crate::drift::DriftReport;
 
 /// A run starts nothing new after this: the function's timeout is 50 s.
 const RUN_MAX: Duration = Duration::from_secs(40);
 /// Calls or events that are worked on at once.
 const CONCURRENCY: usize = 16;
+/// A dial whose answer was lost is asked about after this, then after twice the time, and so on until its deadline.
+const DOUBT_PAUSE: Duration = Duration::from_secs(60);
+/// A provider that says that a call lives is believed for this long since it started.
+const ALIVE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 /// When a deadline that was found before is not folded yet, its call is looked at again after this.
 const UNFOLDED_PAUSE: Duration = Duration::from_secs(5 * 60);
 /// The sweep looks at a minute when it has been over for a minute: by then what is on its way has arrived.
@@ -39,6 +57,8 @@ pub struct Config {
     pub calls_table: String,
     pub queue_url: String,
     pub patience: Duration,
+    pub providers_secret_id: String,
+    pub api_urls: ApiUrls,
 }
 
 impl Config {
@@ -53,6 +73,8 @@ impl Config {
             calls_table: environment.text("CALLS_TABLE"),
             queue_url: environment.text("QUEUE_URL"),
             patience: environment.seconds("PATIENCE_SECONDS"),
+            providers_secret_id: environment.text("PROVIDERS_SECRET_ID"),
+            api_urls: ApiUrls::from_environment(&mut environment),
         };
         environment.check(config)
     }
@@ -64,6 +86,8 @@ pub struct Reconciler {
     pub inbox: Inbox,
     pub calls: Calls,
     pub queue: Queue,
+    pub keys: Keys,
+    pub api: ProviderApi,
     pub policy: Policy,
     pub clock: Clock,
 }
@@ -75,6 +99,12 @@ pub struct Report {
     pub woken: u64,
     /// `deadline passed` events that were put into the inbox.
     pub deadlines: u64,
+    /// Requests that went to providers.
+    pub asked: u64,
+    /// What they said that the call did not know, put into the inbox.
+    pub learned: u64,
+    /// Claims whose lease had ended.
+    pub expired: u64,
     /// Calls that had been heard of since, and wake up later.
     pub moved: u64,
     /// Minutes of the inbox that were looked at.
@@ -85,11 +115,22 @@ pub struct Report {
     pub failed: u64,
 }
 
+/// What becomes of an attempt whose patience has ended.
+enum Settled {
+    /// The provider said something; true if the inbox did not have it.
+    Learned(bool),
+    Deadline,
+    /// The provider is to be asked again.
+    Later(Timestamp),
+}
+
 /// What became of one call that was due.
-enum Woken {
-    Deadlines(u64),
-    Moved,
-    Nothing,
+#[derive(Default)]
+struct Woken {
+    deadlines: u64,
+    learned: u64,
+    expired: u64,
+    moved: bool,
 }
 
 impl Reconciler {
@@ -123,6 +164,9 @@ impl Reconciler {
             counts: vec![
                 ("woken", report.woken),
                 ("deadlines", report.deadlines),
+                ("asked", report.asked),
+                ("learned", report.learned),
+                ("claims_expired", report.expired),
                 ("moved", report.moved),
                 ("swept_minutes", report.minutes),
                 ("requeued", report.requeued),
@@ -136,13 +180,16 @@ impl Reconciler {
 
     async fn wake(&self, report: &mut Report, stop_at: Timestamp, trace_id: &str) -> Result<(), Error> {
         let mut first_error = None;
+        let keys = self.keys.current(self.clock.now()).await;
+        let asker = Asker::new(&self.api, &keys);
+        let asker = &asker;
         // Each run starts with another shard, so that none is always the last.
         let first = minute_of(self.clock.now()).unsigned_abs();
         for shard in (first..first + WAKE_SHARDS).map(|shard| shard % WAKE_SHARDS) {
             let now = self.clock.now();
             let mut start = None;
             while self.clock.now() < stop_at {
-                let (due, next) = match self.calls.due(shard, now, start).await {
+                let (due, next) = match self.calls.shelved(Shelf::Settle, shard, Span::UpTo(now), None, start).await {
                     Ok(page) => page,
                     Err(error) => {
                         report.failed += 1;
@@ -151,16 +198,19 @@ impl Reconciler {
                     }
                 };
                 let woken: Vec<Result<Woken, Error>> = stream::iter(due)
-                    .map(|call_id| async move { self.wake_call(&call_id, trace_id).await })
+                    .map(|call_id| async move { self.wake_call(&call_id, asker, trace_id).await })
                     .buffered(CONCURRENCY)
                     .collect()
                     .await;
                 for woken in woken {
                     report.woken += 1;
                     match woken {
-                        Ok(Woken::Deadlines(count)) => report.deadlines += count,
-                        Ok(Woken::Moved) => report.moved += 1,
-                        Ok(Woken::Nothing) => {}
+                        Ok(woken) => {
+                            report.deadlines += woken.deadlines;
+                            report.learned += woken.learned;
+                            report.expired += woken.expired;
+                            report.moved += u64::from(woken.moved);
+                        }
                         Err(error) => {
                             report.failed += 1;
                             first_error.get_or_insert(error);
@@ -173,38 +223,149 @@ impl Reconciler {
                 }
             }
         }
+        report.asked += asker.asked();
         first_error.map_or(Ok(()), Err)
     }
 
-    /// A call that is due by the index: its deadlines become events, or it has been heard of since and wakes up later.
-    async fn wake_call(&self, call_id: &CallId, trace_id: &str) -> Result<Woken, Error> {
+    /// A call that is due by the index: what its provider says and which deadlines have passed become events; or it has been
+    /// heard of since, and wakes up later.
+    async fn wake_call(&self, call_id: &CallId, asker: &Asker<'_>, trace_id: &str) -> Result<Woken, Error> {
         let now = self.clock.now();
+        let mut woken = Woken::default();
         // The index may be behind the row, and the row may have been removed.
-        let Some(call) = self.calls.load(call_id).await? else { return Ok(Woken::Nothing) };
-        if call.wake_at.is_none_or(|at| at > now) {
-            return Ok(Woken::Nothing);
-        }
-        let deadlines = call.deadlines_passed(&self.policy, now);
-        if deadlines.is_empty() {
-            return match self.calls.move_wake(&call, call.next_due(&self.policy)).await? {
-                Written::Written => Ok(Woken::Moved),
-                Written::LostRace => Ok(Woken::Nothing),
-            };
+        let Some(call) = self.calls.load(call_id).await? else { return Ok(woken) };
+        if call.wake_at.is_none_or(|at| at > now) || call.is_to_be_placed() {
+            return Ok(woken);
         }
         let mut new = false;
-        for event in &deadlines {
-            // Whether it is new or was found before, it is queued now; the fold takes it once.
-            let kept = submit(&self.inbox, &self.queue, &arrival_of(event, trace_id)?, event).await?;
-            new |= matches!(kept, Kept::New);
+        let mut found = false;
+        // When to look again at what nothing could be said of.
+        let mut look_at: Option<Timestamp> = None;
+        if let Some(expired) = call.claim_expired(now) {
+            new |= self.submit(&expired, trace_id).await?;
+            found = true;
+            woken.expired += 1;
         }
-        if !new {
-            // An earlier run said the same, and it is still not folded: the queue is behind, and asking each minute would
-            // only add to it. Whoever changed the row meanwhile has decided when it wakes.
-            match self.calls.move_wake(&call, Some(now.plus(UNFOLDED_PAUSE))).await? {
-                Written::Written | Written::LostRace => {}
+        let overdue = call.overdue(&self.policy, now);
+        for attempt in &overdue {
+            match self.settle(&call, attempt, asker, now, trace_id).await? {
+                Settled::Learned(is_new) => {
+                    new |= is_new;
+                    found = true;
+                    woken.learned += 1;
+                }
+                Settled::Deadline => {
+                    new |= self.submit(&call.deadline_of(attempt, now), trace_id).await?;
+                    found = true;
+                    woken.deadlines += 1;
+                }
+                Settled::Later(at) => look_at = Some(look_at.map_or(at, |set| set.min(at))),
             }
         }
-        Ok(Woken::Deadlines(deadlines.len() as u64))
+        for slot in call.in_doubt() {
+            let (Some(key), Some(dialled_at)) = (&slot.key, slot.dialled_at) else { continue };
+            if overdue.iter().any(|attempt| call.slots.get(attempt.slot) == Some(slot)) {
+                continue;
+            }
+            if now < dialled_at.plus(DOUBT_PAUSE) {
+                look_at = Some(dialled_at.plus(DOUBT_PAUSE));
+                continue;
+            }
+            match asker.ask(&call, key, None, Some(dialled_at), now).await {
+                said @ (Said::Ended(..) | Said::Alive(_)) => {
+                    new |= self.learn(&call, key, said, now, trace_id).await?;
+                    found = true;
+                    woken.learned += 1;
+                }
+                // That it is not found counts only at the deadline: it may be on its way into the provider's books.
+                Said::NotFound | Said::CannotSay | Said::Later => {
+                    let elapsed = Duration::from_millis(now.millis_since(dialled_at).unsigned_abs());
+                    look_at = Some(now.plus(elapsed).min(dialled_at.plus(self.policy.patience)));
+                }
+            }
+        }
+        // Whoever changes the row meanwhile decides when it wakes. What was said before and is still not folded waits in the queue:
+        // saying it every minute would only add to it.
+        let next = if found && !new { Some(now.plus(UNFOLDED_PAUSE)) } else { look_at };
+        let next = if found { next } else { next.or_else(|| self.next_due(&call, now)) };
+        if let Some(next) = next {
+            woken.moved = self.calls.move_wake(&call, next).await? == Written::Written;
+        }
+        Ok(woken)
+    }
+
+    /// When a call that has been heard of since wakes up: a dial in doubt before its patience ends.
+    fn next_due(&self, call: &Call, now: Timestamp) -> Option<Timestamp> {
+        call.next_due(&self.policy).map(|next| next.max(now.plus(DOUBT_PAUSE)))
+    }
+
+    /// What becomes of an attempt whose patience has ended.
+    async fn settle(
+        &self,
+        call: &Call,
+        attempt: &Attempt,
+        asker: &Asker<'_>,
+        now: Timestamp,
+        trace_id: &str,
+    ) -> Result<Settled, Error> {
+        let Some(slot) = call.slots.get(attempt.slot) else { return Ok(Settled::Deadline) };
+        let Some(key) = &slot.key else { return Ok(Settled::Deadline) };
+        let overdue_since = attempt.heard_at.plus(self.policy.patience);
+        match asker.ask(call, key, slot.provider_call_id.as_deref(), slot.dialled_at, now).await {
+            // It has said so before, and that was not enough.
+            Said::Ended(event, _) if call.holds(&event.event_id) => Ok(Settled::Deadline),
+            Said::Alive(_) if attempt.started_at.plus(ALIVE_MAX) <= now => Ok(Settled::Deadline),
+            said @ (Said::Ended(..) | Said::Alive(_)) => {
+                let mut new = false;
+                if matches!(said, Said::Alive(_)) {
+                    new |= self.submit(&call.alive(attempt, now), trace_id).await?;
+                }
+                if slot.provider_call_id.is_none() || matches!(said, Said::Ended(..)) {
+                    new |= self.learn(call, key, said, now, trace_id).await?;
+                }
+                Ok(Settled::Learned(new))
+            }
+            Said::NotFound | Said::CannotSay => Ok(Settled::Deadline),
+            // A provider that is down for an hour ends no call; one that is down for as long again as patience does.
+            Said::Later if now < overdue_since.plus(self.policy.patience) => {
+                let elapsed = Duration::from_millis(now.millis_since(overdue_since).unsigned_abs());
+                Ok(Settled::Later(now.plus(elapsed.max(DOUBT_PAUSE))))
+            }
+            Said::Later => Ok(Settled::Deadline),
+        }
+    }
+
+    /// Puts what a provider said into the inbox. True if it is new there.
+    async fn learn(
+        &self,
+        call: &Call,
+        attempt: &AttemptKey,
+        said: Said,
+        now: Timestamp,
+        trace_id: &str,
+    ) -> Result<bool, Error> {
+        match said {
+            Said::Ended(event, arrival) => {
+                let arrival = arrival.into_arrival(&event, trace_id);
+                let kept = submit(&self.inbox, &self.queue, &arrival, &event).await?;
+                Ok(matches!(kept, Kept::New))
+            }
+            Said::Alive(provider_call_id) => {
+                let from = CallId::new(provider_call_key(call.provider, &provider_call_id));
+                let alias = Alias { call_id: call.call_id.clone(), attempt: attempt.clone() };
+                let stray = self.calls.put_alias(&from, &alias, now).await?;
+                adopt(&self.inbox, &self.queue, stray, &alias).await?;
+                self.submit(&call.dial_accepted(attempt, &provider_call_id, now), trace_id).await
+            }
+            Said::NotFound | Said::CannotSay | Said::Later => Ok(false),
+        }
+    }
+
+    /// Puts what Switchhook itself found out into the inbox. True if it is new there. Whether it is or was found before, it is
+    /// queued now; the fold takes it once.
+    async fn submit(&self, event: &ProviderEvent, trace_id: &str) -> Result<bool, Error> {
+        let kept = submit(&self.inbox, &self.queue, &arrival_of(event, trace_id)?, event).await?;
+        Ok(matches!(kept, Kept::New))
     }
 
     /// Looks once at each minute of the inbox, two minutes behind.
@@ -257,10 +418,10 @@ impl Reconciler {
 
     /// Queues those events again that are not in their call's history.
     async fn requeue_missing(&self, call_id: &CallId, events: &[EventId]) -> Result<u64, Error> {
-        let call = match self.calls.glance(call_id).await {
-            Ok(call) => call,
+        let (call, alias) = match self.follow(call_id).await {
+            Ok(found) => found,
             // A row that cannot be read is taken to hold nothing: the consumer will say so of each event, and try again.
-            Err(Error::DecodeCall(_) | Error::NewerSchema(_)) => None,
+            Err(Error::DecodeCall(_) | Error::NewerSchema(_)) => (None, None),
             Err(error) => return Err(error),
         };
         let mut requeued = 0;
@@ -268,7 +429,7 @@ impl Reconciler {
             if call.as_ref().is_some_and(|call| call.holds(event_id)) {
                 continue;
             }
-            match self.requeue(event_id).await {
+            match self.requeue(event_id, alias.as_ref()).await {
                 Ok(true) => requeued += 1,
                 Ok(false) => {}
                 // What can never be read must not keep the sweep from what comes after it.
@@ -281,9 +442,24 @@ impl Reconciler {
         Ok(requeued)
     }
 
-    async fn requeue(&self, event_id: &EventId) -> Result<bool, Error> {
+    /// The call under an id, or the one that its alias leads to.
+    async fn follow(&self, call_id: &CallId) -> Result<(Option<Call>, Option<Alias>), Error> {
+        match self.calls.glance(call_id).await? {
+            Found::Call(call) => Ok((Some(*call), None)),
+            Found::Nothing => Ok((None, None)),
+            Found::Alias(alias) => match self.calls.glance(&alias.call_id).await? {
+                Found::Call(call) => Ok((Some(*call), Some(alias))),
+                Found::Alias(_) | Found::Nothing => Ok((None, Some(alias))),
+            },
+        }
+    }
+
+    async fn requeue(&self, event_id: &EventId, alias: Option<&Alias>) -> Result<bool, Error> {
         let Some(stored) = self.inbox.load(event_id).await? else { return Ok(false) };
-        resend(&self.inbox, &self.queue, &stored).await?;
+        match alias {
+            Some(alias) => adopt(&self.inbox, &self.queue, [event_id.clone()], alias).await?,
+            None => resend(&self.inbox, &self.queue, &stored).await?,
+        }
         Ok(true)
     }
 

@@ -4,7 +4,9 @@ use lambda_runtime::{Error, LambdaEvent, run, service_fn};
 use serde_json::Value;
 use switchhook_aws::calls::Calls;
 use switchhook_aws::inbox::Inbox;
+use switchhook_aws::provider::ProviderApi;
 use switchhook_aws::queue::Queue;
+use switchhook_aws::secret::Keys;
 use switchhook_aws::{config, sdk, telemetry};
 use switchhook_domain::Policy;
 use switchhook_reconciler::{Config, Reconciler};
@@ -15,18 +17,25 @@ async fn main() -> Result<(), Error> {
     let config = Config::from_environment(config::environment())?;
     let aws = sdk::from_environment().await;
     let dynamodb = sdk::dynamodb(&aws);
+    let clock = sdk::Clock::of(&aws);
     let reconciler = Reconciler {
         inbox: Inbox::new(dynamodb.clone(), config.inbox_table, config.inbox_retention),
         calls: Calls::new(dynamodb, config.calls_table),
         queue: Queue::new(sdk::sqs(&aws), config.queue_url),
+        keys: Keys::load(&aws, config.providers_secret_id, clock.now()).await?,
+        api: ProviderApi::new(config.api_urls),
         policy: Policy { patience: config.patience },
-        clock: sdk::Clock::of(&aws),
+        clock,
     };
     tokio::join!(reconciler.calls.warm(), reconciler.queue.warm());
     let reconciler = &reconciler;
-    // It takes no input: the schedule, a test and an operator start the same run.
+    // Which of its two runs, and no more: the schedules, a test and an operator start the same.
     run(service_fn(move |event: LambdaEvent<Value>| async move {
-        reconciler.run(&event.context.request_id).await.map(|_| ()).map_err(Error::from)
+        let trace_id = &event.context.request_id;
+        if event.payload.get("run").and_then(Value::as_str) == Some("drift") {
+            return reconciler.drift(trace_id).await.map(drop).map_err(Error::from);
+        }
+        reconciler.run(trace_id).await.map(drop).map_err(Error::from)
     }))
     .await
 }

@@ -5,6 +5,8 @@
 //! the first record that failed, and the events have the same ids and content. A record whose row can never be read is
 //! skipped and alarmed; one of a later version waits for the later program.
 
+mod republish;
+
 use std::time::Duration;
 
 use aws_lambda_events::event::dynamodb::{Event, EventRecord};
@@ -16,6 +18,8 @@ use switchhook_aws::config::{Environment, EnvironmentError};
 use switchhook_aws::sdk::Clock;
 use switchhook_aws::telemetry::Decision;
 use switchhook_domain::DomainEvent;
+
+pub use republish::{Republished, calls_since, republish_call};
 
 /// A pause before what the bus refused for being too fast is sent once more.
 const REFUSED_PAUSE: Duration = Duration::from_millis(200);

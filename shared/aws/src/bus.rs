@@ -3,7 +3,8 @@
 use aws_sdk_eventbridge::Client;
 use aws_sdk_eventbridge::primitives::DateTime;
 use aws_sdk_eventbridge::types::PutEventsRequestEntry;
-use switchhook_domain::{DomainEvent, Timestamp};
+use serde::Serialize;
+use switchhook_domain::{DomainEvent, Timestamp, WebhookQuarantined};
 
 use crate::error::Error;
 
@@ -40,20 +41,40 @@ impl Bus {
     ) -> Result<Vec<(usize, String)>, Error> {
         let mut request = self.client.put_events();
         for event in events {
-            let detail = serde_json::to_string(event).map_err(|error| Error::Publish(Box::new(error)))?;
-            let time = Timestamp::parse_rfc3339(&event.occurred_at);
-            request = request.entries(
-                PutEventsRequestEntry::builder()
-                    .event_bus_name(&self.name)
-                    .source(SOURCE)
-                    .detail_type(&event.event_type)
-                    .set_time(time.map(|time| DateTime::from_millis(time.as_millis())))
-                    .detail(detail)
-                    .build(),
-            );
+            request = request.entries(self.entry(&event.event_type, &event.occurred_at, event)?);
         }
         let answer = request.send().await.map_err(|error| Error::Publish(Box::new(error)))?;
         let entries = answer.entries.unwrap_or_default().into_iter().enumerate();
         Ok(entries.filter_map(|(index, entry)| entry.error_code.map(|code| (index, code))).collect())
+    }
+    /// Publishes word of a webhook that cannot be used.
+    ///
+    /// # Errors
+    /// [`Error::Publish`], [`Error::PublishRefused`].
+    pub async fn publish_quarantined(&self, event: &WebhookQuarantined) -> Result<(), Error> {
+        let entry = self.entry(event.event_type, &event.occurred_at, event)?;
+        let answer = self.client.put_events().entries(entry).send().await;
+        let answer = answer.map_err(|error| Error::Publish(Box::new(error)))?;
+        match answer.entries.unwrap_or_default().into_iter().find_map(|entry| entry.error_code) {
+            Some(code) => Err(Error::PublishRefused(code)),
+            None => Ok(()),
+        }
+    }
+
+    fn entry(
+        &self,
+        event_type: &str,
+        occurred_at: &str,
+        event: &impl Serialize,
+    ) -> Result<PutEventsRequestEntry, Error> {
+        let detail = serde_json::to_string(event).map_err(|error| Error::Publish(Box::new(error)))?;
+        let time = Timestamp::parse_rfc3339(occurred_at);
+        Ok(PutEventsRequestEntry::builder()
+            .event_bus_name(&self.name)
+            .source(SOURCE)
+            .detail_type(event_type)
+            .set_time(time.map(|time| DateTime::from_millis(time.as_millis())))
+            .detail(detail)
+            .build())
     }
 }

@@ -3,25 +3,34 @@
 //! **Every write is conditional on the version that was read**, so a lost race is seen and never overwrites. One write
 //! carries dedupe, state, job and what to announce together: `outbox` names the first announcement that this very write
 //! added to the log, and the relay publishes from there.
+//!
+//! Beside the calls the table holds, under keys of their own: aliases, which lead from what a provider calls an attempt to the
+//! call that it belongs to, and the numbers that may not be called.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
+use std::fmt;
 use std::hash::Hasher;
 use std::time::Duration;
 
 use aws_sdk_dynamodb::Client;
-use aws_sdk_dynamodb::types::AttributeValue;
+use aws_sdk_dynamodb::types::{AttributeValue, ReturnValue};
 use serde::{Deserialize, Serialize};
 use switchhook_domain::{
     Announcement, AppointmentStatus, AttemptKey, Call, CallEvent, CallId, Direction, Disposition, EventId, EventKind,
-    HistoryEntry, Job, Lifecycle, News, PhoneNumber, Provider, Slot, State, Timestamp,
+    HistoryEntry, INCONCLUSIVE, Job, Lifecycle, Moved, NOT_PLACED, News, PhoneNumber, Plan, Provider, Slot, Source,
+    State, Stopped, Timestamp,
 };
 
 use crate::error::Error;
 
 /// Of a row. A row of a later version is left to the later program.
 pub const CALL_SCHEMA: u32 = 1;
-/// Index by which calls wake up: `wake_key` and `wake_at`, sparse, keys only.
+/// Index by which calls wake up and are listed: `wake_key` and `wake_at`, keys only.
 pub const BY_WAKE: &str = "by_wake";
+/// Index of the calls of an appointment: `appointment_id`, keys only.
+pub const BY_APPOINTMENT: &str = "by_appointment";
+/// The longest that an alias is followed: longer than any call lives, and than any webhook is late.
+const ALIAS_RETENTION: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 /// Partitions of `by_wake` per kind of work: each takes 1,000 writes a second.
 pub const WAKE_SHARDS: u64 = 4;
 
@@ -40,6 +49,14 @@ pub struct CallRow {
     to: Option<PhoneNumber>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     appointment_id: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    plan: Option<Plan>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    not_before: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    stopped: Option<Stopped>,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    refusals: u32,
     job: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     due_at: Option<Timestamp>,
@@ -73,6 +90,83 @@ struct SlotRow {
     /// Left out where it is the key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     call: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    dialled_at: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    dial_key: Option<String>,
+}
+
+const fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
+/// Where in `by_wake` a call stands: with others that the same worker looks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Shelf {
+    /// Waits to be placed by this provider: for the scheduler. By when it is due.
+    Dial(Provider),
+    /// Waits for an ending, or for a claim to be used: for the reconciler. By when it wakes.
+    Settle,
+    /// Waits for nothing: for the drift run and for lists. By since when.
+    Settled,
+}
+
+impl Shelf {
+    pub const ALL: [Self; 7] = [
+        Self::Dial(Provider::Retell),
+        Self::Dial(Provider::Twilio),
+        Self::Dial(Provider::Vapi),
+        Self::Dial(Provider::Telnyx),
+        Self::Dial(Provider::Generic),
+        Self::Settle,
+        Self::Settled,
+    ];
+
+    fn of(call: &Call) -> Self {
+        if call.wake_at.is_none() {
+            Self::Settled
+        } else if call.is_to_be_placed() {
+            Self::Dial(call.provider)
+        } else {
+            Self::Settle
+        }
+    }
+}
+
+/// The name in `wake_key`. A slow provider's calls starve nobody else's.
+impl fmt::Display for Shelf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Dial(provider) => write!(f, "dial.{provider}"),
+            Self::Settle => f.write_str("settle"),
+            Self::Settled => f.write_str("settled"),
+        }
+    }
+}
+
+/// Which part of a shelf is asked for.
+#[derive(Clone, Copy, Debug)]
+pub enum Span {
+    /// Everything up to then, the earliest first.
+    UpTo(Timestamp),
+    /// Everything since then, the latest first.
+    Since(Timestamp),
+}
+
+/// What stands under a key of the table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Found {
+    Call(Box<Call>),
+    /// What a provider calls an attempt of another call.
+    Alias(Alias),
+    Nothing,
+}
+
+/// Leads from what a provider calls an attempt to the attempt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Alias {
+    pub call_id: CallId,
+    pub attempt: AttemptKey,
 }
 
 /// The end of a conditional write.
@@ -107,15 +201,117 @@ impl Calls {
     /// # Errors
     /// [`Error::ReadCall`], [`Error::DecodeCall`], [`Error::NewerSchema`].
     pub async fn load(&self, call_id: &CallId) -> Result<Option<Call>, Error> {
-        self.read(call_id, true).await
+        Ok(match self.find(call_id).await? {
+            Found::Call(call) => Some(*call),
+            Found::Alias(_) | Found::Nothing => None,
+        })
     }
 
-    /// Reads a state of a call that may be some hundred milliseconds old, at half the price.
+    /// As [`Calls::find`], of what may be some hundred milliseconds old, at half the price.
     ///
     /// # Errors
     /// As [`Calls::load`].
-    pub async fn glance(&self, call_id: &CallId) -> Result<Option<Call>, Error> {
-        self.read(call_id, false).await
+    pub async fn glance(&self, call_id: &CallId) -> Result<Found, Error> {
+        self.look(call_id, false).await
+    }
+
+    /// What stands under an id: a call, or the alias of one.
+    ///
+    /// # Errors
+    /// As [`Calls::load`].
+    pub async fn find(&self, call_id: &CallId) -> Result<Found, Error> {
+        self.look(call_id, true).await
+    }
+
+    /// Leads from what the provider calls an attempt to the attempt. If a call stands under that key already, its first event
+    /// having come without our ids, it stays and leads there from now on; the ids of its events are returned, to be
+    /// [adopted](crate::inbox::adopt).
+    ///
+    /// # Errors
+    /// [`Error::WriteCall`].
+    pub async fn put_alias(&self, from: &CallId, alias: &Alias, now: Timestamp) -> Result<BTreeSet<EventId>, Error> {
+        let expires_at = now.plus(ALIAS_RETENTION).as_millis() / 1_000;
+        let request = self
+            .client
+            .update_item()
+            .table_name(&self.table)
+            .key("call_id", AttributeValue::S(from.to_string()))
+            .update_expression(
+                "SET alias_of = :call, alias_attempt = :attempt, version = if_not_exists(version, :none) + :one, \
+                 expires_at = if_not_exists(expires_at, :end) REMOVE wake_key, wake_at",
+            )
+            .expression_attribute_values(":none", number(0))
+            .expression_attribute_values(":one", number(1))
+            .expression_attribute_values(":call", AttributeValue::S(alias.call_id.to_string()))
+            .expression_attribute_values(":attempt", AttributeValue::S(alias.attempt.to_string()))
+            .expression_attribute_values(":end", AttributeValue::N(expires_at.to_string()))
+            .return_values(ReturnValue::AllOld);
+        let answer = request.send().await.map_err(|error| Error::WriteCall(Box::new(error)))?;
+        let Some(item) = answer.attributes.filter(|item| item.contains_key("history")) else {
+            return Ok(BTreeSet::new());
+        };
+        let call = CallRow::parse(item.into())?.decode()?;
+        Ok(call.history.into_iter().map(|entry| entry.source).collect())
+    }
+
+    /// True if the number may not be called.
+    ///
+    /// # Errors
+    /// [`Error::ReadCall`].
+    pub async fn may_not_call(&self, number: &PhoneNumber) -> Result<bool, Error> {
+        let answer = self
+            .client
+            .get_item()
+            .table_name(&self.table)
+            .key("call_id", do_not_call_key(number))
+            .consistent_read(true)
+            .send()
+            .await
+            .map_err(|error| Error::ReadCall(Box::new(error)))?;
+        Ok(answer.item.is_some())
+    }
+
+    /// Puts a number on the do-not-call list, or takes it off.
+    ///
+    /// # Errors
+    /// [`Error::WriteCall`].
+    pub async fn set_do_not_call(&self, number: &PhoneNumber, listed: bool) -> Result<(), Error> {
+        let key = do_not_call_key(number);
+        if listed {
+            let request = self.client.put_item().table_name(&self.table).item("call_id", key);
+            request.send().await.map_err(|error| Error::WriteCall(Box::new(error)))?;
+        } else {
+            let request = self.client.delete_item().table_name(&self.table).key("call_id", key);
+            request.send().await.map_err(|error| Error::WriteCall(Box::new(error)))?;
+        }
+        Ok(())
+    }
+
+    /// The calls of an appointment, at most `limit`.
+    ///
+    /// # Errors
+    /// [`Error::ListDue`].
+    pub async fn of_appointment(&self, appointment_id: &str, limit: i32) -> Result<Vec<CallId>, Error> {
+        let page = self
+            .client
+            .query()
+            .table_name(&self.table)
+            .index_name(BY_APPOINTMENT)
+            .key_condition_expression("appointment_id = :id")
+            .expression_attribute_values(":id", AttributeValue::S(appointment_id.to_owned()))
+            .limit(limit)
+            .send()
+            .await
+            .map_err(|error| Error::ListDue(Box::new(error)))?;
+        Ok(call_ids(page.items))
+    }
+
+    /// Writes what a worker's move made of a call.
+    ///
+    /// # Errors
+    /// As [`Calls::store`].
+    pub async fn store_moved(&self, moved: &Moved, retention: Duration) -> Result<Written, Error> {
+        self.store(&moved.call, moved.announced, retention).await
     }
 
     /// Writes a folded call. Its version is one higher than what the fold started from. `announced` is how many
@@ -144,26 +340,22 @@ impl Calls {
         }
     }
 
-    /// Moves on when a call wakes up, or lets it sleep for good. The only write of a call's row besides [`Calls::store`];
+    /// Moves on when a call wakes up. The only write of a call's row besides [`Calls::store`];
     /// it changes no state and leaves `outbox` as it is, by which the relay knows it.
     ///
     /// # Errors
     /// [`Error::WriteCall`].
-    pub async fn move_wake(&self, call: &Call, wake_at: Option<Timestamp>) -> Result<Written, Error> {
+    pub async fn move_wake(&self, call: &Call, wake_at: Timestamp) -> Result<Written, Error> {
         let request = self
             .client
             .update_item()
             .table_name(&self.table)
             .key("call_id", AttributeValue::S(call.call_id.to_string()))
             .condition_expression("version = :read")
+            .update_expression("SET version = :next, wake_at = :at")
             .expression_attribute_values(":read", number(call.version))
-            .expression_attribute_values(":next", number(call.version + 1));
-        let request = match wake_at {
-            Some(at) => request
-                .update_expression("SET version = :next, wake_at = :at")
-                .expression_attribute_values(":at", AttributeValue::N(at.as_millis().to_string())),
-            None => request.update_expression("SET version = :next REMOVE wake_at, wake_key"),
-        };
+            .expression_attribute_values(":next", number(call.version + 1))
+            .expression_attribute_values(":at", AttributeValue::N(wake_at.as_millis().to_string()));
         match request.send().await {
             Ok(_) => Ok(Written::Written),
             Err(error) if error.as_service_error().is_some_and(|e| e.is_conditional_check_failed_exception()) => {
@@ -173,36 +365,40 @@ impl Calls {
         }
     }
 
-    /// One page of the calls of one shard whose patience ended by `now`, and where the next page starts.
+    /// One page of one shard of a shelf, and where the next page starts.
     ///
     /// # Errors
     /// [`Error::ListDue`].
-    pub async fn due(
+    pub async fn shelved(
         &self,
+        shelf: Shelf,
         shard: u64,
-        now: Timestamp,
+        span: Span,
+        limit: Option<i32>,
         start: Option<Key>,
     ) -> Result<(Vec<CallId>, Option<Key>), Error> {
+        let (condition, time, forward) = match span {
+            Span::UpTo(time) => ("wake_key = :key AND wake_at <= :time", time, true),
+            Span::Since(time) => ("wake_key = :key AND wake_at >= :time", time, false),
+        };
         let page = self
             .client
             .query()
             .table_name(&self.table)
             .index_name(BY_WAKE)
-            .key_condition_expression("wake_key = :key AND wake_at <= :now")
-            .expression_attribute_values(":key", AttributeValue::S(format!("settle#{shard}")))
-            .expression_attribute_values(":now", AttributeValue::N(now.as_millis().to_string()))
+            .key_condition_expression(condition)
+            .expression_attribute_values(":key", AttributeValue::S(format!("{shelf}#{shard}")))
+            .expression_attribute_values(":time", AttributeValue::N(time.as_millis().to_string()))
+            .scan_index_forward(forward)
+            .set_limit(limit)
             .set_exclusive_start_key(start)
             .send()
             .await
             .map_err(|error| Error::ListDue(Box::new(error)))?;
-        let ids = page.items.unwrap_or_default().into_iter().filter_map(|mut item| match item.remove("call_id") {
-            Some(AttributeValue::S(id)) => Some(CallId::new(id)),
-            _ => None,
-        });
-        Ok((ids.collect(), page.last_evaluated_key))
+        Ok((call_ids(page.items), page.last_evaluated_key))
     }
 
-    async fn read(&self, call_id: &CallId, consistent: bool) -> Result<Option<Call>, Error> {
+    async fn look(&self, call_id: &CallId, consistent: bool) -> Result<Found, Error> {
         let answer = self
             .client
             .get_item()
@@ -212,9 +408,30 @@ impl Calls {
             .send()
             .await
             .map_err(|error| Error::ReadCall(Box::new(error)))?;
-        let Some(item) = answer.item else { return Ok(None) };
-        CallRow::parse(item.into())?.decode().map(Some)
+        let Some(item) = answer.item else { return Ok(Found::Nothing) };
+        if let (Some(AttributeValue::S(of)), Some(AttributeValue::S(attempt))) =
+            (item.get("alias_of"), item.get("alias_attempt"))
+        {
+            return Ok(Found::Alias(Alias { call_id: CallId::new(of), attempt: AttemptKey::new(attempt) }));
+        }
+        // A number on the do-not-call list is no call.
+        if !item.contains_key("schema_version") && item.len() == 1 {
+            return Ok(Found::Nothing);
+        }
+        CallRow::parse(item.into())?.decode().map(|call| Found::Call(Box::new(call)))
     }
+}
+
+fn call_ids(items: Option<Vec<Key>>) -> Vec<CallId> {
+    let ids = items.unwrap_or_default().into_iter().filter_map(|mut item| match item.remove("call_id") {
+        Some(AttributeValue::S(id)) => Some(CallId::new(id)),
+        _ => None,
+    });
+    ids.collect()
+}
+
+fn do_not_call_key(number: &PhoneNumber) -> AttributeValue {
+    AttributeValue::S(format!("do-not-call:{}", number.as_str()))
 }
 
 /// What DynamoDB takes as a key: it refuses to look for a longer one. No id of ours comes near it.
@@ -256,6 +473,10 @@ impl CallRow {
             from: call.from.clone(),
             to: call.to.clone(),
             appointment_id: call.appointment_id.clone(),
+            plan: call.plan.clone(),
+            not_before: call.not_before,
+            stopped: call.stopped,
+            refusals: call.refusals,
             job: job.as_str().to_owned(),
             due_at,
             claim_token,
@@ -264,8 +485,8 @@ impl CallRow {
             history: history.collect(),
             log: call.log.iter().map(encode_announcement).collect(),
             outbox: (announced > 0).then_some(call.log.len() + 1 - announced),
-            wake_key: call.wake_at.map(|_| wake_key(call)),
-            wake_at: call.wake_at,
+            wake_key: Some(wake_key(call)),
+            wake_at: call.wake_at.or(call.settled_at),
             created_at: call.created_at,
             updated_at: call.updated_at,
             expires_at: call.updated_at.plus(retention).as_millis() / 1_000,
@@ -292,6 +513,7 @@ impl CallRow {
             let entry = decode_entry(text, history.last()).ok_or_else(|| garbled(&format!("history[{index}]")))?;
             history.push(entry);
         }
+        let settled = self.wake_key.as_deref().is_none_or(|key| key.starts_with("settled#"));
         let log: Option<Vec<Announcement>> = self.log.iter().map(|text| decode_announcement(text)).collect();
         Ok(Call {
             call_id: self.call_id,
@@ -300,11 +522,16 @@ impl CallRow {
             from: self.from,
             to: self.to,
             appointment_id: self.appointment_id,
+            plan: self.plan,
             job,
+            not_before: self.not_before,
+            stopped: self.stopped,
+            refusals: self.refusals,
             slots: self.slots.into_iter().map(SlotRow::decode).collect(),
             history,
             log: log.ok_or_else(|| garbled("log"))?,
-            wake_at: self.wake_at,
+            wake_at: self.wake_at.filter(|_| !settled),
+            settled_at: self.wake_at.filter(|_| settled),
             version: self.version,
             created_at: self.created_at,
             updated_at: self.updated_at,
@@ -316,7 +543,7 @@ impl SlotRow {
     fn encode(slot: &Slot) -> Self {
         let same = slot.key.as_ref().map(AttemptKey::as_str) == slot.provider_call_id.as_deref();
         let call = if same { None } else { Some(slot.provider_call_id.clone().unwrap_or_default()) };
-        Self { key: slot.key.clone(), call }
+        Self { key: slot.key.clone(), call, dialled_at: slot.dialled_at, dial_key: slot.dial_key.clone() }
     }
 
     fn decode(self) -> Slot {
@@ -324,16 +551,12 @@ impl SlotRow {
             None => self.key.as_ref().map(|key| key.as_str().to_owned()),
             Some(call) => Some(call).filter(|call| !call.is_empty()),
         };
-        Slot { key: self.key, provider_call_id }
+        Slot { key: self.key, provider_call_id, dialled_at: self.dialled_at, dial_key: self.dial_key }
     }
 }
 
 fn wake_key(call: &Call) -> String {
-    let kind = match call.job {
-        Job::Pending { .. } => "dial",
-        Job::Claimed { .. } | Job::InProgress | Job::Completed | Job::Failed | Job::Canceled => "settle",
-    };
-    format!("{kind}#{}", shard_of(call.call_id.as_str(), WAKE_SHARDS))
+    format!("{}#{}", Shelf::of(call), shard_of(call.call_id.as_str(), WAKE_SHARDS))
 }
 
 /// Which of `shards` partitions an id falls into: FNV-1a, the same in every version and on every machine.
@@ -349,15 +572,16 @@ fn number(value: u64) -> AttributeValue {
 }
 
 /// `{slot} {kind} {occurred_at} {sequence} {received_at} {folded_at - received_at} {disposition} {source}`: `-` for none,
-/// `~` before an implied kind, `=` for the source and the times of the entry before, times in Unix milliseconds.
+/// `~` before an implied kind, `!` after one that is lasting, `=` for the source and the times of the entry before, times in Unix milliseconds.
 fn encode_entry(entry: &HistoryEntry, before: Option<&HistoryEntry>) -> String {
     let or_dash = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
     let event = &entry.event;
     let head = format!(
-        "{} {}{} {} {}",
+        "{} {}{}{} {} {}",
         or_dash(entry.slot.map(|slot| slot.to_string())),
         if event.implied { "~" } else { "" },
         event.kind,
+        if event.lasting { "!" } else { "" },
         or_dash(event.occurred_at.map(|at| at.as_millis().to_string())),
         or_dash(event.sequence.map(|sequence| sequence.to_string())),
     );
@@ -381,6 +605,7 @@ fn decode_entry(text: &str, before: Option<&HistoryEntry>) -> Option<HistoryEntr
     let slot = optional(parts.next()?)?;
     let kind = parts.next()?;
     let (implied, kind) = kind.strip_prefix('~').map_or((false, kind), |kind| (true, kind));
+    let (lasting, kind) = kind.strip_suffix('!').map_or((false, kind), |kind| (true, kind));
     let kind = EventKind::ALL.into_iter().find(|known| known.as_str() == kind)?;
     let occurred_at = optional(parts.next()?)?.map(Timestamp::from_millis);
     let sequence = optional(parts.next()?)?;
@@ -396,35 +621,72 @@ fn decode_entry(text: &str, before: Option<&HistoryEntry>) -> Option<HistoryEntr
             (Timestamp::from_millis(received_at), folded_at, EventId::new(tail.next()?))
         }
     };
-    let event = CallEvent { kind, implied, occurred_at, sequence };
+    let event = CallEvent { kind, implied, occurred_at, sequence, lasting };
     Some(HistoryEntry { source, event, received_at, folded_at, slot, disposition })
 }
 
-/// `{call|appointment} {status} {slot} {attempt number} {index of the source} {what was known: p, a}`.
+/// `{call|appointment} {status}[={detail}] {slot} {attempt number} {source} {what was known: p, a}`: `-` for no slot, the source as an
+/// index into the history or `@` and the time of a move.
 fn encode_announcement(said: &Announcement) -> String {
     let (subject, status) = match said.news {
-        News::Lifecycle(state) => ("call", lifecycle_name(state)),
-        News::Inconclusive => ("call", switchhook_domain::INCONCLUSIVE),
-        News::Appointment(status) => ("appointment", status.as_str()),
+        News::Lifecycle(state) => ("call", lifecycle_name(state).to_owned()),
+        News::Inconclusive => ("call", INCONCLUSIVE.to_owned()),
+        News::Corrected(state, ending) => ("call", format!("corrected={}={ending}", lifecycle_name(state))),
+        News::RetryScheduled(due_at) => ("call", format!("retry_scheduled={}", due_at.as_millis())),
+        News::Exhausted => ("call", "exhausted".to_owned()),
+        News::CanceledByUser => ("call", "canceled_by_user".to_owned()),
+        News::DriftRepaired { ours, theirs } => ("call", format!("drift_repaired={ours}={theirs}")),
+        News::Appointment(status) => ("appointment", status.as_str().to_owned()),
+    };
+    let slot = said.slot.map_or_else(|| "-".to_owned(), |slot| slot.to_string());
+    let source = match said.source {
+        Source::Event(index) => index.to_string(),
+        Source::Move(at) => format!("@{}", at.as_millis()),
     };
     let provider_call = if said.knows_provider_call { "p" } else { "" };
     let appointment = if said.knows_appointment { "a" } else { "" };
-    format!("{subject} {status} {} {} {} {provider_call}{appointment}", said.slot, said.number, said.source)
+    format!("{subject} {status} {slot} {} {source} {provider_call}{appointment}", said.number)
 }
 
 fn decode_announcement(text: &str) -> Option<Announcement> {
     let mut parts = text.splitn(6, ' ');
     let subject = parts.next()?;
     let status = parts.next()?;
-    let news = match subject {
-        "call" if status == switchhook_domain::INCONCLUSIVE => News::Inconclusive,
-        "call" => News::Lifecycle(*Lifecycle::ALL.iter().find(|state| lifecycle_name(**state) == status)?),
-        "appointment" => News::Appointment(AppointmentStatus::ALL.into_iter().find(|known| known.as_str() == status)?),
-        _ => return None,
+    let lifecycle = |name: &str| Lifecycle::ALL.iter().find(|state| lifecycle_name(**state) == name).copied();
+    let shown = |name: &str| {
+        let states = Lifecycle::ALL.iter().map(|state| state.shown());
+        states.chain([INCONCLUSIVE, NOT_PLACED]).find(|known| *known == name)
     };
-    let slot = parts.next()?.parse().ok()?;
+    let (word, detail) = status.split_once('=').unwrap_or((status, ""));
+    let news = match (subject, word) {
+        ("call", INCONCLUSIVE) => News::Inconclusive,
+        ("call", "corrected") => {
+            let (state, ending) = detail.split_once('=')?;
+            News::Corrected(lifecycle(state)?, ending.parse().ok()?)
+        }
+        ("call", "retry_scheduled") => News::RetryScheduled(Timestamp::from_millis(detail.parse().ok()?)),
+        ("call", "exhausted") => News::Exhausted,
+        ("call", "canceled_by_user") => News::CanceledByUser,
+        ("call", "drift_repaired") => {
+            let (ours, theirs) = detail.split_once('=')?;
+            News::DriftRepaired { ours: shown(ours)?, theirs: shown(theirs)? }
+        }
+        ("call", state) => News::Lifecycle(lifecycle(state)?),
+        ("appointment", _) => {
+            News::Appointment(AppointmentStatus::ALL.into_iter().find(|known| known.as_str() == status)?)
+        }
+        (_, _) => return None,
+    };
+    let slot = match parts.next()? {
+        "-" => None,
+        slot => Some(slot.parse().ok()?),
+    };
     let number = parts.next()?.parse().ok()?;
-    let source = parts.next()?.parse().ok()?;
+    let source = parts.next()?;
+    let source = match source.strip_prefix('@') {
+        Some(at) => Source::Move(Timestamp::from_millis(at.parse().ok()?)),
+        None => Source::Event(source.parse().ok()?),
+    };
     let known = parts.next()?;
     Some(Announcement {
         news,

@@ -39,6 +39,11 @@ impl<G: Fn(&str) -> Option<String>> Environment<G> {
         })
     }
 
+    /// A text that may be missing; an empty one counts as missing.
+    pub fn optional(&mut self, name: &str) -> Option<String> {
+        (self.lookup)(name).filter(|value| !value.is_empty())
+    }
+
     /// A whole number of at least 1.
     pub fn number(&mut self, name: &str) -> u32 {
         let text = self.text(name);

@@ -37,6 +37,8 @@ pub enum Error {
     EncodeCall(#[source] Source),
     #[error("other writers changed the call {0} times while this one tried")]
     Contended(u32),
+    #[error("the system gave no random bytes")]
+    Random(#[source] Source),
     #[error("could not publish domain events")]
     Publish(#[source] Source),
     #[error("the event bus refused a domain event: {0}")]
@@ -68,6 +70,7 @@ impl Error {
             Self::DecodeCall(_) => "decode_call",
             Self::EncodeCall(_) => "encode_call",
             Self::Contended(_) => "contended",
+            Self::Random(_) => "random",
             Self::Publish(_) => "publish",
             Self::PublishRefused(_) => "publish_refused",
             Self::NewerSchema(_) => "newer_schema",

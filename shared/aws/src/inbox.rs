@@ -9,7 +9,7 @@
 //! fit into one item (written before the event's item, so that an item is never without its body), one conflicting body
 //! per event, a note of what the consumer could not fold, and the cursor of the sweep.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ use sha2::{Digest, Sha256};
 use switchhook_domain::{CallId, Disposition, EventId, Origin, Provider, ProviderEvent, Timestamp};
 use switchhook_providers::{Reading, VerifiedWebhook, content_hash};
 
-use crate::calls::{Key, shard_of};
+use crate::calls::{Alias, Key, shard_of};
 use crate::compression::{self, Compressed};
 use crate::error::Error;
 use crate::queue::Queue;
@@ -37,6 +37,8 @@ pub const BY_RECEIVED: &str = "by_received";
 /// Partitions of one minute of `by_received`: each takes 1,000 writes a second.
 pub const RECEIVED_SHARDS: u64 = 4;
 const MINUTE_MS: i64 = 60_000;
+/// A header that no webhook has: it marks what a provider answered when it was asked.
+pub const ASKED: &str = "switchhook-source";
 const SWEEP_CURSOR: &str = "sweep:cursor";
 /// How the keys of what is no event begin; those of events begin with a provider or with `switchhook`.
 const COMPANIONS: [&str; 4] = ["chunk:", "conflict:", "note:", "sweep:"];
@@ -73,6 +75,8 @@ pub struct StoredEvent {
     pub received_at: Timestamp,
     pub disposition: Option<Disposition>,
     pub trace_id: String,
+    /// It is what the provider answered when it was asked, not what it posted.
+    asked: bool,
     query: String,
     key_index: usize,
     body: StoredBody,
@@ -161,6 +165,31 @@ pub async fn resend(inbox: &Inbox, queue: &Queue, stored: &StoredEvent) -> Resul
         Some(event) => queue.send(&event, &stored.trace_id).await,
         None => Ok(()),
     }
+}
+
+/// Queues stored events of a provider for the call and the attempt that an alias leads to, whatever call they name themselves. They
+/// are of another group there, so that the queue does not take them for a repetition.
+///
+/// # Errors
+/// As [`resend`].
+pub async fn adopt(
+    inbox: &Inbox,
+    queue: &Queue,
+    events: impl IntoIterator<Item = EventId>,
+    alias: &Alias,
+) -> Result<(), Error> {
+    for id in events {
+        let Some(stored) = inbox.load(&id).await? else { continue };
+        let Some(mut event) = inbox.read_again(&stored).await? else { continue };
+        // What Switchhook found out about the other call is not about this one.
+        if event.origin == Origin::SWITCHHOOK {
+            continue;
+        }
+        event.call_id = alias.call_id.clone();
+        event.attempt = Some(alias.attempt.clone());
+        queue.send(&event, &stored.trace_id).await?;
+    }
+    Ok(())
 }
 
 /// What the reconciler learned, as an arrival whose body is the event itself.
@@ -279,7 +308,9 @@ impl Inbox {
     /// it sends again.
     async fn duplicate(&self, item: Key, arrival: &Arrival, hash: &str) -> Result<Kept, Error> {
         let stored = Box::new(StoredEvent::decode(item)?);
-        let same_content = stored.body_hash == hash
+        // What a provider says when it is asked and what it posts are written differently, and are no contradiction.
+        let same_content = stored.asked
+            || stored.body_hash == hash
             || match arrival.origin {
                 Origin::Switchhook(_) => false,
                 Origin::Provider(provider) => {
@@ -360,6 +391,39 @@ impl Inbox {
                 }
             }
         }
+    }
+
+    /// Every event of a call that is to be folded: those under `known` ids, and those that came for it in `minutes`.
+    ///
+    /// # Errors
+    /// [`Error::ListInbox`], [`Error::ReadInbox`], [`Error::DecodeInbox`].
+    pub async fn events_of(
+        &self,
+        call_id: &CallId,
+        known: BTreeSet<EventId>,
+        minutes: &BTreeSet<i64>,
+    ) -> Result<Vec<ProviderEvent>, Error> {
+        let mut ids = known;
+        // What a minute brought of a call stands in one shard.
+        let shard = shard_of(call_id.as_str(), RECEIVED_SHARDS);
+        for minute in minutes {
+            let mut start = None;
+            loop {
+                let (received, next) = self.received_in(*minute, shard, start).await?;
+                let own = received.into_iter().filter(|one| one.call_id.as_ref() == Some(call_id) && !one.decided);
+                ids.extend(own.map(|one| one.event_id));
+                start = next;
+                if start.is_none() {
+                    break;
+                }
+            }
+        }
+        let mut events = Vec::new();
+        for id in ids {
+            let Some(stored) = self.load(&id).await? else { continue };
+            events.extend(self.read_again(&stored).await?);
+        }
+        Ok(events)
     }
 
     /// The exact bytes that were signed.
@@ -545,6 +609,7 @@ impl StoredEvent {
                 .ok_or(Error::DecodeInbox("received_at"))?,
             disposition: disposition(&item),
             trace_id: string(&item, "trace_id").unwrap_or_default(),
+            asked: matches!(item.get("headers"), Some(AttributeValue::M(headers)) if headers.contains_key(ASKED)),
             query: string(&item, "query").unwrap_or_default(),
             key_index: integer(&item, "key_index").and_then(|n| usize::try_from(n).ok()).unwrap_or(0),
             body,

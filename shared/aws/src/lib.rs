@@ -7,9 +7,12 @@ pub mod config;
 pub mod error;
 pub mod http;
 pub mod inbox;
+pub mod problem;
+pub mod provider;
 pub mod queue;
 pub mod sdk;
 pub mod secret;
+pub mod sign;
 pub mod telemetry;
 
 pub use error::Error;

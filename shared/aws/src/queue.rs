@@ -31,6 +31,16 @@ pub struct Message {
     pub event: ProviderEvent,
 }
 
+/// The body of a message on the queue of claimed calls.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClaimMessage {
+    pub schema_version: u32,
+    pub trace_id: String,
+    pub call_id: CallId,
+    /// Who brings it back may dial, once.
+    pub token: String,
+}
+
 /// The body of a message on the dead-letter queue that ingress put there.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QuarantineNotice {
@@ -60,6 +70,20 @@ impl Queue {
     pub async fn send(&self, event: &ProviderEvent, trace_id: &str) -> Result<(), Error> {
         let message = Message { schema_version: MESSAGE_SCHEMA, trace_id: trace_id.to_owned(), event: event.clone() };
         self.send_body(event.call_id.as_str(), event.event_id.as_str(), &message).await
+    }
+
+    /// Hands a claimed call to the dialer, in a lane of its provider: a lane is worked on by one dialer at a time.
+    ///
+    /// # Errors
+    /// [`Error::Send`] if SQS did not take it; the claim then expires.
+    pub async fn send_claim(&self, call_id: &CallId, token: &str, lane: &str, trace_id: &str) -> Result<(), Error> {
+        let message = ClaimMessage {
+            schema_version: MESSAGE_SCHEMA,
+            trace_id: trace_id.to_owned(),
+            call_id: call_id.clone(),
+            token: token.to_owned(),
+        };
+        self.send_body(lane, token, &message).await
     }
 
     /// Puts word of an event that could not be read on this (dead-letter) queue.
@@ -145,20 +169,34 @@ impl Message {
     /// # Errors
     /// [`Error::NewerSchema`] if a later version sent it, [`Error::DecodeMessage`] if nobody of ours did.
     pub fn decode(body: &str) -> Result<Self, Error> {
-        #[derive(Deserialize)]
-        struct Version {
-            schema_version: u32,
-        }
-        // Of a parse error only the position is told: what surrounds it may be a phone number.
-        let garbled = |error: serde_json::Error| {
-            Error::DecodeMessage(format!("unreadable at line {} column {}", error.line(), error.column()))
-        };
-        let Version { schema_version } = serde_json::from_str(body).map_err(garbled)?;
-        if schema_version > MESSAGE_SCHEMA {
-            return Err(Error::NewerSchema(schema_version));
-        }
-        serde_json::from_str(body).map_err(garbled)
+        decode(body)
     }
+}
+
+impl ClaimMessage {
+    /// Reads the body of a message from the queue of claimed calls.
+    ///
+    /// # Errors
+    /// As [`Message::decode`].
+    pub fn decode(body: &str) -> Result<Self, Error> {
+        decode(body)
+    }
+}
+
+fn decode<T: serde::de::DeserializeOwned>(body: &str) -> Result<T, Error> {
+    #[derive(Deserialize)]
+    struct Version {
+        schema_version: u32,
+    }
+    // Of a parse error only the position is told: what surrounds it may be a phone number.
+    let garbled = |error: serde_json::Error| {
+        Error::DecodeMessage(format!("unreadable at line {} column {}", error.line(), error.column()))
+    };
+    let Version { schema_version } = serde_json::from_str(body).map_err(garbled)?;
+    if schema_version > MESSAGE_SCHEMA {
+        return Err(Error::NewerSchema(schema_version));
+    }
+    serde_json::from_str(body).map_err(garbled)
 }
 
 /// The message group of a call.

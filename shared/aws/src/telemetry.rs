@@ -75,7 +75,7 @@ impl Decision<'_> {
         let mut dimensions = vec!["stack", "stage"];
         dimensions.extend(self.provider.map(|_| "provider"));
         dimensions.extend(self.cause.map(|_| "cause"));
-        let metrics: Vec<_> = counts.iter().map(|(name, _)| json!({"Name": name, "Unit": "Count"})).collect();
+        let metrics: Vec<_> = counts.iter().map(|(name, _)| json!({"Name": name})).collect();
         let mut line = serde_json::to_value(self).unwrap_or_default();
         if let Some(fields) = line.as_object_mut() {
             fields.insert("level".to_owned(), json!(level));
@@ -174,7 +174,7 @@ mod tests {
         assert_eq!(line["stack"], "local");
         assert_eq!(line["timestamp"], "1970-01-01T00:00:00.000Z");
         let metrics = &line["_aws"]["CloudWatchMetrics"][0];
-        assert_eq!(metrics["Metrics"], json!([{"Name": "accepted", "Unit": "Count"}]));
+        assert_eq!(metrics["Metrics"], json!([{"Name": "accepted"}]));
         assert_eq!(metrics["Dimensions"], json!([["stack", "stage", "provider"], ["stack", "stage"]]));
     }
 }

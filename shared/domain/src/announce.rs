@@ -6,12 +6,17 @@
 
 use serde::Serialize;
 
-use crate::call::{AppointmentStatus, Attempt, Call};
+use crate::call::{AppointmentStatus, Attempt, Call, Job};
+use crate::event::{CallId, EventId, Origin};
 use crate::lifecycle::{INCONCLUSIVE, Lifecycle, Outcome};
 use crate::machine::State;
+use crate::time::Timestamp;
 
 /// Of the content of domain events. A subscriber that does not know it must not guess.
 pub const DOMAIN_EVENT_SCHEMA: u32 = 1;
+
+/// How a call without an attempt is shown where a state of an attempt is expected.
+pub const NOT_PLACED: &str = "not_placed";
 
 /// What is announced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +24,20 @@ pub enum News {
     Lifecycle(Lifecycle),
     /// The attempt went silent without an ending.
     Inconclusive,
+    /// What was announced of the attempt as its ending was not the last word; it stands like this now. With the sequence of that
+    /// announcement.
+    Corrected(Lifecycle, usize),
+    /// Another attempt will be made, not before this.
+    RetryScheduled(Timestamp),
+    /// No further attempt will be made, and none succeeded.
+    Exhausted,
+    /// The user wanted no further attempt.
+    CanceledByUser,
+    /// The row was not what the call's events make it: how it showed the latest attempt, and what it shows now.
+    DriftRepaired {
+        ours: &'static str,
+        theirs: &'static str,
+    },
     Appointment(AppointmentStatus),
 }
 
@@ -28,6 +47,11 @@ impl News {
         match self {
             Self::Lifecycle(state) => state.is_ending(),
             Self::Inconclusive => true,
+            Self::Corrected(..)
+            | Self::RetryScheduled(_)
+            | Self::Exhausted
+            | Self::CanceledByUser
+            | Self::DriftRepaired { .. } => false,
             Self::Appointment(status) => match status {
                 AppointmentStatus::Confirmed
                 | AppointmentStatus::Declined
@@ -44,15 +68,55 @@ impl News {
 
     const fn is_of_appointment(self) -> bool {
         match self {
-            Self::Lifecycle(_) | Self::Inconclusive => false,
             Self::Appointment(_) => true,
+            Self::Lifecycle(_)
+            | Self::Inconclusive
+            | Self::Corrected(..)
+            | Self::RetryScheduled(_)
+            | Self::Exhausted
+            | Self::CanceledByUser
+            | Self::DriftRepaired { .. } => false,
+        }
+    }
+
+    /// True if it tells the state of an attempt: neither what is made of it, nor the appointment's.
+    const fn is_of_lifecycle(self) -> bool {
+        match self {
+            Self::Lifecycle(_) | Self::Inconclusive => true,
+            Self::Corrected(..)
+            | Self::RetryScheduled(_)
+            | Self::Exhausted
+            | Self::CanceledByUser
+            | Self::DriftRepaired { .. }
+            | Self::Appointment(_) => false,
+        }
+    }
+
+    /// True if it reports that a row was repaired.
+    #[must_use]
+    pub const fn is_drift(self) -> bool {
+        match self {
+            Self::DriftRepaired { .. } => true,
+            Self::Lifecycle(_)
+            | Self::Inconclusive
+            | Self::Corrected(..)
+            | Self::RetryScheduled(_)
+            | Self::Exhausted
+            | Self::CanceledByUser
+            | Self::Appointment(_) => false,
         }
     }
 
     const fn lifecycle(self) -> Option<Lifecycle> {
         match self {
             Self::Lifecycle(state) => Some(state),
-            Self::Inconclusive | Self::Appointment(_) => None,
+            Self::Inconclusive
+            | Self::Corrected(..)
+            | Self::RetryScheduled(_)
+            | Self::Exhausted
+            | Self::CanceledByUser
+            | Self::DriftRepaired { .. }
+            | Self::Appointment(_) => None,
         }
     }
 
@@ -61,10 +125,15 @@ impl News {
         Outcome::ALL.iter().find(of).copied()
     }
 
+    /// What the subject is from now on.
     const fn status(self) -> &'static str {
         match self {
-            Self::Lifecycle(state) => state.shown(),
+            Self::Lifecycle(state) | Self::Corrected(state, _) => state.shown(),
             Self::Inconclusive => INCONCLUSIVE,
+            Self::RetryScheduled(_) => "retry_scheduled",
+            Self::Exhausted => "exhausted",
+            Self::CanceledByUser => Lifecycle::Canceled.shown(),
+            Self::DriftRepaired { theirs, .. } => theirs,
             Self::Appointment(status) => match status {
                 AppointmentStatus::Pending => "pending",
                 AppointmentStatus::Dialing => "dialing",
@@ -78,22 +147,44 @@ impl News {
             },
         }
     }
+
+    /// The type of the domain event.
+    fn event_type(self) -> String {
+        match self {
+            Self::Corrected(..) => "call.corrected".to_owned(),
+            Self::DriftRepaired { .. } => "call.drift_repaired".to_owned(),
+            Self::Appointment(_) => format!("appointment.{}", self.status()),
+            Self::Lifecycle(_)
+            | Self::Inconclusive
+            | Self::RetryScheduled(_)
+            | Self::Exhausted
+            | Self::CanceledByUser => format!("call.{}", self.status()),
+        }
+    }
 }
 
 /// One line of a call's log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Announcement {
     pub news: News,
-    /// Index into [`Call::slots`].
-    pub slot: usize,
-    /// The attempt's number when it was announced.
+    /// Index into [`Call::slots`]; none if it is of no attempt.
+    pub slot: Option<usize>,
+    /// The attempt's number when it was announced; 0 if it is of no attempt.
     pub number: u8,
-    /// Index into [`Call::history`]: the event that brought it about.
-    pub source: usize,
+    pub source: Source,
     /// Whether the provider's call id was known then.
     pub knows_provider_call: bool,
     /// Whether the appointment was known then.
     pub knows_appointment: bool,
+}
+
+/// What brought an announcement about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// An event: index into [`Call::history`].
+    Event(usize),
+    /// A worker's move, at this time.
+    Move(Timestamp),
 }
 
 /// What Switchhook publishes.
@@ -111,18 +202,62 @@ pub struct DomainEvent {
     pub provider: &'static str,
     pub provider_call_id: Option<String>,
     pub appointment_id: Option<String>,
-    /// The attempt's number.
-    pub attempt: u8,
+    /// The attempt's number; none if it is of no attempt.
+    pub attempt: Option<u8>,
     /// The status announced before: of the attempt for `call.*`, of the call for `appointment.*`.
     pub previous: Option<&'static str>,
     pub status: &'static str,
-    /// The provider event that brought it about.
-    pub source_event_id: String,
+    /// The event that brought it about; none if it was a request to Switchhook.
+    pub source_event_id: Option<String>,
     /// By the provider's clock where it names a time, else when it was received. RFC 3339.
     pub occurred_at: String,
     /// The id of the ending announced before, which this one corrects.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub corrects: Option<String>,
+    /// Of `call.retry_scheduled`: when the next attempt is due. RFC 3339.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub due_at: Option<String>,
+}
+
+/// What Switchhook publishes of an authentic webhook that it cannot use: unreadable, or beyond what its call holds. Published when
+/// it happens and whenever the webhook comes again, under the same id.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct WebhookQuarantined {
+    pub schema_version: u32,
+    /// `{event_id}/quarantined`.
+    pub id: String,
+    /// `webhook.quarantined`.
+    #[serde(rename = "type")]
+    pub event_type: &'static str,
+    pub provider: &'static str,
+    pub event_id: String,
+    /// None if it names no call that could be read.
+    pub call_id: Option<String>,
+    pub reason: String,
+    /// When it was received. RFC 3339.
+    pub occurred_at: String,
+}
+
+impl WebhookQuarantined {
+    #[must_use]
+    pub fn new(
+        event_id: &EventId,
+        origin: Origin,
+        call_id: Option<&CallId>,
+        reason: &str,
+        received_at: Timestamp,
+    ) -> Self {
+        Self {
+            schema_version: DOMAIN_EVENT_SCHEMA,
+            id: format!("{event_id}/quarantined"),
+            event_type: "webhook.quarantined",
+            provider: origin.as_str(),
+            event_id: event_id.to_string(),
+            call_id: call_id.map(CallId::to_string),
+            reason: reason.to_owned(),
+            occurred_at: received_at.to_string(),
+        }
+    }
 }
 
 impl Call {
@@ -134,61 +269,105 @@ impl Call {
 
     fn domain_event(&self, sequence: usize) -> Option<DomainEvent> {
         let (said, before) = self.log.get(..sequence)?.split_last()?;
-        let source = self.history.get(said.source)?;
-        let slot = self.slots.get(said.slot)?;
+        let source = match said.source {
+            Source::Event(index) => Some(self.history.get(index)?),
+            Source::Move(_) => None,
+        };
+        let slot = said.slot.and_then(|index| self.slots.get(index));
         let of_appointment = said.news.is_of_appointment();
         let same_subject = |other: &&Announcement| {
             other.news.is_of_appointment() == of_appointment && (of_appointment || other.slot == said.slot)
         };
-        let previous = before.iter().rev().find(same_subject).map(|other| other.news.status());
+        let is_state = |other: &&Announcement| of_appointment || other.news.is_of_lifecycle();
+        let previous = match said.news {
+            News::DriftRepaired { ours, .. } => Some(ours),
+            News::Corrected(_, sequence) => Some(self.log.get(sequence.checked_sub(1)?)?.news.status()),
+            News::Lifecycle(_)
+            | News::Inconclusive
+            | News::RetryScheduled(_)
+            | News::Exhausted
+            | News::CanceledByUser
+            | News::Appointment(_) => {
+                before.iter().rev().find(|o| same_subject(o) && is_state(o)).map(|o| o.news.status())
+            }
+        };
         // A retry, or the next attempt, moves the appointment on: only the same attempt can correct itself.
         let corrected = match said.news {
-            News::Appointment(AppointmentStatus::Retrying) => None,
+            News::Appointment(AppointmentStatus::Retrying)
+            | News::RetryScheduled(_)
+            | News::Exhausted
+            | News::CanceledByUser
+            | News::DriftRepaired { .. } => None,
+            News::Corrected(_, sequence) => Some(sequence),
             News::Lifecycle(_) | News::Inconclusive | News::Appointment(_) => before
                 .iter()
                 .rposition(|other| same_subject(&other) && other.slot == said.slot && other.news.is_ending())
                 .map(|at| at + 1),
         };
+        let occurred_at = match (source, said.source) {
+            (Some(source), _) => match said.news {
+                News::Inconclusive | News::Appointment(AppointmentStatus::Inconclusive) => source.received_at,
+                News::Lifecycle(_)
+                | News::Corrected(..)
+                | News::RetryScheduled(_)
+                | News::Exhausted
+                | News::CanceledByUser
+                | News::DriftRepaired { .. }
+                | News::Appointment(_) => source.happened_at(),
+            },
+            (None, Source::Move(at)) => at,
+            (None, Source::Event(_)) => return None,
+        };
         Some(DomainEvent {
             schema_version: DOMAIN_EVENT_SCHEMA,
             id: format!("{}/{sequence}", self.call_id),
-            event_type: format!("{}.{}", if of_appointment { "appointment" } else { "call" }, said.news.status()),
+            event_type: said.news.event_type(),
             call_id: self.call_id.to_string(),
             sequence,
             provider: self.provider.as_str(),
-            provider_call_id: slot.provider_call_id.clone().filter(|_| said.knows_provider_call),
+            provider_call_id: slot.and_then(|slot| slot.provider_call_id.clone()).filter(|_| said.knows_provider_call),
             appointment_id: self.appointment_id.clone().filter(|_| said.knows_appointment),
-            attempt: said.number,
+            attempt: (said.number > 0).then_some(said.number),
             previous,
             status: said.news.status(),
-            source_event_id: source.source.to_string(),
-            occurred_at: match said.news {
-                News::Inconclusive | News::Appointment(AppointmentStatus::Inconclusive) => {
-                    source.received_at.to_string()
-                }
-                News::Lifecycle(_) | News::Appointment(_) => source.happened_at().to_string(),
-            },
+            source_event_id: source.map(|source| source.source.to_string()),
+            occurred_at: occurred_at.to_string(),
             corrects: corrected.map(|sequence| format!("{}/{sequence}", self.call_id)),
+            due_at: match said.news {
+                News::RetryScheduled(due_at) => Some(due_at.to_string()),
+                News::Lifecycle(_)
+                | News::Inconclusive
+                | News::Corrected(..)
+                | News::Exhausted
+                | News::CanceledByUser
+                | News::DriftRepaired { .. }
+                | News::Appointment(_) => None,
+            },
         })
     }
 }
 
-/// What is to be announced of a call whose history was just folded into `attempts`.
-pub(crate) fn news(call: &Call, attempts: &[Attempt]) -> Vec<Announcement> {
+/// What is to be announced of a call whose history was just folded into `attempts`, and whose job was derived from them.
+pub(crate) fn news(call: &Call, attempts: &[Attempt], now: Timestamp) -> Vec<Announcement> {
     let mut news: Vec<Announcement> = attempts.iter().flat_map(|attempt| lifecycle_news(call, attempt)).collect();
+    news.extend(job_news(call, attempts, now));
     news.extend(appointment_news(call, attempts));
     news
 }
 
 fn lifecycle_news(call: &Call, attempt: &Attempt) -> Vec<Announcement> {
-    let log: Vec<News> = log_of(call, attempt).filter(|news| !news.is_of_appointment()).collect();
+    let log: Vec<News> = log_of(call, attempt).filter(|news| news.is_of_lifecycle()).collect();
     let highest = log.iter().filter_map(|news| news.lifecycle()).max();
-    let begun = (Lifecycle::Initiated, attempt.first);
-    let run = std::iter::once(begun).chain(attempt.lifecycle_run.iter().copied());
-    let mut news: Vec<Announcement> = run
-        .filter(|(state, _)| Some(*state) > highest)
-        .map(|(state, source)| said(call, attempt, News::Lifecycle(state), source))
-        .collect();
+    let begun = attempt.first.map(|first| (Lifecycle::Initiated, first));
+    let run = begun.into_iter().chain(attempt.lifecycle_run.iter().copied());
+    let higher: Vec<(Lifecycle, usize)> = run.filter(|(state, _)| Some(*state) > highest).collect();
+    let mut news: Vec<Announcement> =
+        higher.iter().map(|(state, source)| said(call, attempt, News::Lifecycle(*state), *source)).collect();
+    let is_ending = |said: &Announcement| said.slot == Some(attempt.slot) && said.news.is_ending();
+    let ending = call.log.iter().rposition(|said| is_ending(said) && said.news.is_of_lifecycle());
+    if let (Some((state, source)), Some(ending)) = (higher.last(), ending) {
+        news.push(said(call, attempt, News::Corrected(*state, ending + 1), *source));
+    }
     if let Some(deadline) = attempt.deadline
         && attempt.is_inconclusive()
         && (!news.is_empty() || log.last() != Some(&News::Inconclusive))
@@ -198,6 +377,36 @@ fn lifecycle_news(call: &Call, attempt: &Attempt) -> Vec<Announcement> {
     news
 }
 
+/// What becomes of a call that Switchhook places, once for each attempt after which it comes to that.
+fn job_news(call: &Call, attempts: &[Attempt], now: Timestamp) -> Option<Announcement> {
+    call.plan.as_ref()?;
+    let latest = attempts.last();
+    let (news, is_same): (News, fn(News) -> bool) = match (&call.job, latest) {
+        (Job::Pending { due_at }, Some(_)) => (News::RetryScheduled(*due_at), |n| matches!(n, News::RetryScheduled(_))),
+        (Job::Failed, _) => (News::Exhausted, |n| n == News::Exhausted),
+        (Job::Canceled, _) => (News::CanceledByUser, |n| n == News::CanceledByUser),
+        (Job::Pending { .. } | Job::Claimed { .. } | Job::InProgress | Job::Completed, _) => return None,
+    };
+    let slot = latest.map(|attempt| attempt.slot);
+    if call.log.iter().any(|said| said.slot == slot && is_same(said.news)) {
+        return None;
+    }
+    let source = latest.filter(|_| call.stopped.is_none()).and_then(Attempt::ended_by);
+    Some(Announcement { slot, number: latest.map_or(0, |attempt| attempt.number), ..of_call(call, news, source, now) })
+}
+
+/// News of the call itself, brought about by an event or by a worker's move now.
+pub(crate) fn of_call(call: &Call, news: News, source: Option<usize>, now: Timestamp) -> Announcement {
+    Announcement {
+        news,
+        slot: None,
+        number: 0,
+        source: source.map_or(Source::Move(now), Source::Event),
+        knows_provider_call: false,
+        knows_appointment: call.appointment_id.is_some(),
+    }
+}
+
 /// The appointment runs through what the outcome of one attempt runs through: of the one that decided it, else the latest.
 fn appointment_news(call: &Call, attempts: &[Attempt]) -> Vec<Announcement> {
     let Some(latest) = attempts.last() else {
@@ -205,10 +414,11 @@ fn appointment_news(call: &Call, attempts: &[Attempt]) -> Vec<Announcement> {
     };
     let subject = attempts.iter().rfind(|attempt| attempt.decided().is_some()).unwrap_or(latest);
     let highest = log_of(call, subject).filter_map(News::outcome).max();
-    let begun = (Outcome::Dialing, subject.first);
-    let run = std::iter::once(begun).chain(subject.outcome_run.iter().copied());
+    let begun = subject.first.map(|first| (Outcome::Dialing, first));
+    let run = begun.into_iter().chain(subject.outcome_run.iter().copied());
     // What another attempt decided is not taken back by one that only rings.
-    let decided = call.log.iter().any(|said| said.slot != subject.slot && said.news.outcome().is_some_and(decides));
+    let decided =
+        call.log.iter().any(|said| said.slot != Some(subject.slot) && said.news.outcome().is_some_and(decides));
     let mut news: Vec<Announcement> = run
         .filter(|(outcome, _)| Some(*outcome) > highest && (!decided || decides(*outcome)))
         .map(|(outcome, source)| (News::Appointment(AppointmentStatus::of(outcome)), source))
@@ -216,9 +426,16 @@ fn appointment_news(call: &Call, attempts: &[Attempt]) -> Vec<Announcement> {
         .collect();
     let present = News::Appointment(call.appointment_given(attempts));
     let source = match present {
-        News::Appointment(AppointmentStatus::Retrying) => call.retry_scheduled(attempts),
+        News::Appointment(AppointmentStatus::Retrying) => call.retry_scheduled(attempts).or_else(|| latest.ended_by()),
         News::Appointment(AppointmentStatus::Inconclusive) => latest.deadline,
-        News::Lifecycle(_) | News::Inconclusive | News::Appointment(_) => None,
+        News::Lifecycle(_)
+        | News::Inconclusive
+        | News::Corrected(..)
+        | News::RetryScheduled(_)
+        | News::Exhausted
+        | News::CanceledByUser
+        | News::DriftRepaired { .. }
+        | News::Appointment(_) => None,
     };
     let mut log = call.log.iter().map(|said| said.news).filter(|news| news.is_of_appointment());
     if let Some(source) = source
@@ -237,16 +454,16 @@ const fn decides(outcome: Outcome) -> bool {
 }
 
 fn log_of(call: &Call, attempt: &Attempt) -> impl Iterator<Item = News> {
-    call.log.iter().filter(|said| said.slot == attempt.slot).map(|said| said.news)
+    call.log.iter().filter(|said| said.slot == Some(attempt.slot)).map(|said| said.news)
 }
 
 fn said(call: &Call, attempt: &Attempt, news: News, source: usize) -> Announcement {
     let slot = call.slots.get(attempt.slot);
     Announcement {
         news,
-        slot: attempt.slot,
+        slot: Some(attempt.slot),
         number: attempt.number,
-        source,
+        source: Source::Event(source),
         knows_provider_call: slot.is_some_and(|slot| slot.provider_call_id.is_some()),
         knows_appointment: call.appointment_id.is_some(),
     }

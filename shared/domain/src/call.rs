@@ -8,12 +8,13 @@
 use std::cmp::Ordering;
 use std::time::Duration;
 
-use crate::announce::{self, Announcement};
+use crate::announce::{self, Announcement, NOT_PLACED, News, Source};
 use crate::event::{
     AttemptKey, CallEvent, CallId, Direction, EventId, EventKind, Origin, PhoneNumber, Provider, ProviderEvent,
 };
 use crate::lifecycle::{INCONCLUSIVE, LIFECYCLE, Lifecycle, OUTCOME, Outcome};
 use crate::machine::{Folded, Verdict};
+use crate::plan::{Plan, Stopped};
 use crate::time::Timestamp;
 
 /// Call events per attempt, and per call for those that name no attempt; deadlines not counted. What is beyond is kept in
@@ -113,6 +114,10 @@ pub struct Slot {
     /// None while no event has named the attempt.
     pub key: Option<AttemptKey>,
     pub provider_call_id: Option<String>,
+    /// When Switchhook asked the provider to place it; none if others did.
+    pub dialled_at: Option<Timestamp>,
+    /// Which dial it was: by this a dialer whose write was done, and the answer to it lost, knows it for its own.
+    pub dial_key: Option<String>,
 }
 
 /// Who owns the call now.
@@ -147,7 +152,7 @@ impl Job {
         }
     }
 
-    const fn is_final(&self) -> bool {
+    pub(crate) const fn is_final(&self) -> bool {
         match self {
             Self::Pending { .. } | Self::Claimed { .. } | Self::InProgress => false,
             Self::Completed | Self::Failed | Self::Canceled => true,
@@ -220,7 +225,15 @@ pub struct Call {
     pub from: Option<PhoneNumber>,
     pub to: Option<PhoneNumber>,
     pub appointment_id: Option<String>,
+    /// What was asked of it; none if Switchhook does not place it.
+    pub plan: Option<Plan>,
     pub job: Job,
+    /// The next attempt is not made before this, whenever it is due.
+    pub not_before: Option<Timestamp>,
+    /// No further attempt is made.
+    pub stopped: Option<Stopped>,
+    /// How often in a row the provider would not take an attempt.
+    pub refusals: u32,
     pub slots: Vec<Slot>,
     /// In the order of arrival.
     pub history: Vec<HistoryEntry>,
@@ -228,6 +241,8 @@ pub struct Call {
     pub log: Vec<Announcement>,
     /// Not later than the next thing that time alone brings about; none if the call is settled.
     pub wake_at: Option<Timestamp>,
+    /// Since when it is settled; none if it is not.
+    pub settled_at: Option<Timestamp>,
     /// Grows by one with every write.
     pub version: u64,
     pub created_at: Timestamp,
@@ -284,6 +299,70 @@ pub fn fold(call: Option<&Call>, events: &[ProviderEvent], policy: &Policy, now:
     Fold { call: after, announced, taken }
 }
 
+/// Folds a call again from what the inbox holds of it, whatever its row says: for a row that is not what its events make it.
+///
+/// `events` are the call's provider events, `drift` is why this is done. An entry of the history that is not among them goes,
+/// unless it is `kept`: too old for the inbox to hold it still. What Switchhook decided itself (the plan, what was dialled,
+/// what was announced) stands; an announcement whose event is gone names `drift` as its source.
+#[must_use]
+pub fn refold(
+    call: &Call,
+    events: &[ProviderEvent],
+    kept: impl Fn(&HistoryEntry) -> bool,
+    drift: &ProviderEvent,
+    policy: &Policy,
+    now: Timestamp,
+) -> Fold {
+    if call.holds(&drift.event_id) {
+        return Fold { call: None, announced: 0, taken: vec![Taken::Duplicate] };
+    }
+    let mut after = Call { history: Vec::new(), ..call.clone() };
+    let position = |id: &EventId| call.history.iter().position(|entry| entry.source == *id);
+    let mut known: Vec<(Option<usize>, &ProviderEvent)> =
+        events.iter().map(|event| (position(&event.event_id), event)).collect();
+    // What the row knew comes first and in its order, so that as much as possible stays where it was.
+    known.sort_by_key(|(at, event)| (at.is_none(), *at, event.received_at));
+    let known: Vec<&ProviderEvent> = known.into_iter().map(|(_, event)| event).collect();
+    for event in &known {
+        after.take(event, now);
+    }
+    let is_known = |entry: &HistoryEntry| known.iter().any(|event| event.event_id == entry.source);
+    after.history.extend(call.history.iter().filter(|entry| !is_known(entry) && kept(entry)).cloned());
+    for entry in &mut after.history {
+        let before = call.history.iter().find(|old| old.source == entry.source);
+        entry.folded_at = before.map_or(now, |old| old.folded_at);
+    }
+    let shown = |call: &Call| call.attempts().last().map_or(NOT_PLACED, Attempt::lifecycle_shown);
+    let ours = shown(call);
+    after.take(drift, now);
+    let drift_at = after.history.len() - 1;
+    let moved = |index: usize| match call.history.get(index) {
+        Some(old) => after.history.iter().position(|e| (&e.source, e.event.kind) == (&old.source, old.event.kind)),
+        // It was cut off; what took its place was taken in the same order.
+        None => Some(index).filter(|index| *index < drift_at),
+    };
+    let log: Vec<Announcement> = after
+        .log
+        .iter()
+        .map(|said| Announcement {
+            source: match said.source {
+                Source::Event(index) => Source::Event(moved(index).unwrap_or(drift_at)),
+                Source::Move(at) => Source::Move(at),
+            },
+            ..said.clone()
+        })
+        .collect();
+    after.log = log;
+    let before = after.log.len();
+    after.settle(policy, now);
+    let repaired = (ours, &call.job) != (shown(&after), &after.job) || call.history.len() + 1 != after.history.len();
+    if repaired {
+        let theirs = shown(&after);
+        after.log.push(announce::of_call(&after, News::DriftRepaired { ours, theirs }, Some(drift_at), now));
+    }
+    Fold { announced: after.log.len() - before, call: Some(after), taken: vec![Taken::Folded] }
+}
+
 /// One attempt, as the history tells it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attempt {
@@ -298,9 +377,13 @@ pub struct Attempt {
     pub started_at: Timestamp,
     pub ended_at: Option<Timestamp>,
     /// When the last event was received that grants patience.
-    pub(crate) heard_at: Timestamp,
-    /// Index into the history of its first event.
-    pub(crate) first: usize,
+    pub heard_at: Timestamp,
+    /// By our clock, when what ended it was received, or its patience.
+    pub(crate) closed_at: Timestamp,
+    /// The ending that it has will not be another one next time.
+    pub(crate) lasting: bool,
+    /// Index into the history of its first event; none if it was dialled and never heard of.
+    pub(crate) first: Option<usize>,
     /// The states that the fold ran through, with the index into the history of what made each.
     pub(crate) lifecycle_run: Vec<(Lifecycle, usize)>,
     pub(crate) outcome_run: Vec<(Outcome, usize)>,
@@ -333,12 +416,20 @@ impl Attempt {
         self.silent && !self.outcome.is_ending()
     }
 
-    const fn has_ended(&self) -> bool {
+    /// True if nothing more will happen in it, as far as anyone knows.
+    #[must_use]
+    pub const fn has_ended(&self) -> bool {
         self.lifecycle.is_ending() || self.silent
     }
 
     const fn is_settled(&self) -> bool {
         self.silent || (self.lifecycle.is_ending() && self.outcome.is_ending())
+    }
+
+    /// Index into the history of what ended it: its ending, or the end of patience.
+    pub(crate) fn ended_by(&self) -> Option<usize> {
+        let ending = self.lifecycle_run.last().filter(|(state, _)| state.is_ending());
+        ending.map(|(_, index)| *index).or(self.deadline)
     }
 
     pub(crate) const fn decided(&self) -> Option<AppointmentStatus> {
@@ -353,21 +444,30 @@ impl Attempt {
 impl Call {
     /// A call that Switchhook did not start, at its first event, which is still to be folded.
     fn opened_by(event: &ProviderEvent, provider: Provider) -> Self {
+        Self::empty(event.call_id.clone(), provider, Job::InProgress, event.received_at)
+    }
+
+    pub(crate) fn empty(call_id: CallId, provider: Provider, job: Job, created_at: Timestamp) -> Self {
         Self {
-            call_id: event.call_id.clone(),
+            call_id,
             provider,
             direction: None,
             from: None,
             to: None,
             appointment_id: None,
-            job: Job::InProgress,
+            plan: None,
+            job,
+            not_before: None,
+            stopped: None,
+            refusals: 0,
             slots: Vec::new(),
             history: Vec::new(),
             log: Vec::new(),
             wake_at: None,
+            settled_at: None,
             version: 0,
-            created_at: event.received_at,
-            updated_at: event.received_at,
+            created_at,
+            updated_at: created_at,
         }
     }
 
@@ -429,39 +529,130 @@ impl Call {
         patience.chain(job).min()
     }
 
-    /// The deadlines that have passed by `now`: one event for each attempt whose patience has ended. Its id says which
-    /// silence it speaks of, so that finding it twice is one event.
+    /// True if it waits for its time to be placed: the scheduler wakes it, otherwise the reconciler.
+    #[must_use]
+    pub const fn is_to_be_placed(&self) -> bool {
+        match self.job {
+            Job::Pending { .. } => true,
+            Job::Claimed { .. } | Job::InProgress | Job::Completed | Job::Failed | Job::Canceled => false,
+        }
+    }
+
+    /// The attempts whose patience has ended by `now`.
+    #[must_use]
+    pub fn overdue(&self, policy: &Policy, now: Timestamp) -> Vec<Attempt> {
+        let mut attempts = self.attempts();
+        attempts.retain(|attempt| !attempt.is_settled() && attempt.heard_at.plus(policy.patience) <= now);
+        attempts
+    }
+
+    /// The deadlines that have passed by `now`: one event for each attempt whose patience has ended.
     #[must_use]
     pub fn deadlines_passed(&self, policy: &Policy, now: Timestamp) -> Vec<ProviderEvent> {
-        self.attempts()
-            .into_iter()
-            .filter(|attempt| !attempt.is_settled())
-            .filter(|attempt| attempt.heard_at.plus(policy.patience) <= now)
-            .map(|attempt| {
-                let key = self.slots.get(attempt.slot).and_then(|slot| slot.key.clone());
-                let name = key.as_ref().map_or("-", AttemptKey::as_str);
-                let since = attempt.heard_at.as_millis();
-                ProviderEvent {
-                    event_id: EventId::new(format!("switchhook:{}/{name}/deadline/{since}", self.call_id)),
-                    origin: Origin::SWITCHHOOK,
-                    event_type: EventKind::DeadlinePassed.as_str().to_owned(),
-                    call_id: self.call_id.clone(),
-                    attempt: key,
-                    provider_call_id: None,
-                    appointment_id: None,
-                    direction: None,
-                    from: None,
-                    to: None,
-                    received_at: now,
-                    call_events: vec![CallEvent {
-                        kind: EventKind::DeadlinePassed,
-                        implied: false,
-                        occurred_at: Some(attempt.heard_at),
-                        sequence: None,
-                    }],
-                }
-            })
-            .collect()
+        self.overdue(policy, now).iter().map(|attempt| self.deadline_of(attempt, now)).collect()
+    }
+
+    /// The patience of an attempt has ended. The event's id says which silence it speaks of, so that finding it twice is one
+    /// event.
+    #[must_use]
+    pub fn deadline_of(&self, attempt: &Attempt, now: Timestamp) -> ProviderEvent {
+        let key = self.key_of(attempt);
+        let name = format!("{}/deadline/{}", key_or_dash(key), attempt.heard_at.as_millis());
+        self.own_event(EventKind::DeadlinePassed, &name, key.cloned(), Some(attempt.heard_at), now)
+    }
+
+    /// The provider was asked about an attempt whose patience had ended, and says that it lives.
+    #[must_use]
+    pub fn alive(&self, attempt: &Attempt, now: Timestamp) -> ProviderEvent {
+        let key = self.key_of(attempt);
+        let name = format!("{}/alive/{}", key_or_dash(key), attempt.heard_at.as_millis());
+        self.own_event(EventKind::Alive, &name, key.cloned(), None, now)
+    }
+
+    /// The lease of the claim has ended; none if there is no claim, or its lease is alive.
+    #[must_use]
+    pub fn claim_expired(&self, now: Timestamp) -> Option<ProviderEvent> {
+        match &self.job {
+            Job::Claimed { lease_ends_at, .. } if *lease_ends_at <= now => {
+                let name = format!("claim/{}", lease_ends_at.as_millis());
+                Some(self.own_event(EventKind::ClaimExpired, &name, None, Some(*lease_ends_at), now))
+            }
+            Job::Claimed { .. }
+            | Job::Pending { .. }
+            | Job::InProgress
+            | Job::Completed
+            | Job::Failed
+            | Job::Canceled => None,
+        }
+    }
+
+    /// The row disagrees with what the provider says, or with itself. `what` names the disagreement, so that finding it twice
+    /// is one event.
+    #[must_use]
+    pub fn drift_found(&self, what: &str, now: Timestamp) -> ProviderEvent {
+        self.own_event(EventKind::DriftFound, &format!("drift/{what}"), None, None, now)
+    }
+
+    /// True if what the row says of its job and its dispositions is what its history makes of them.
+    #[must_use]
+    pub fn is_as_derived(&self) -> bool {
+        let mut derived = self.clone();
+        let attempts = derived.attempts();
+        derived.job = derived.derived_job(&attempts);
+        derived.relabel(&attempts);
+        derived.job == self.job && derived.history == self.history
+    }
+
+    /// The provider took an attempt, or was found to have taken it, and calls it by this id.
+    #[must_use]
+    pub fn dial_accepted(&self, attempt: &AttemptKey, provider_call_id: &str, now: Timestamp) -> ProviderEvent {
+        let name = format!("{attempt}/dial_accepted");
+        let event = self.own_event(EventKind::Initiated, &name, Some(attempt.clone()), None, now);
+        ProviderEvent {
+            event_type: "dial_accepted".to_owned(),
+            provider_call_id: Some(provider_call_id.to_owned()),
+            ..event
+        }
+    }
+
+    /// The provider says that this attempt can never be placed.
+    #[must_use]
+    pub fn dial_refused(&self, attempt: &AttemptKey, now: Timestamp) -> ProviderEvent {
+        let name = format!("{attempt}/dial_refused");
+        let mut event = self.own_event(EventKind::Failed, &name, Some(attempt.clone()), None, now);
+        event.event_type = "dial_refused".to_owned();
+        for call_event in &mut event.call_events {
+            call_event.lasting = true;
+        }
+        event
+    }
+
+    fn own_event(
+        &self,
+        kind: EventKind,
+        name: &str,
+        attempt: Option<AttemptKey>,
+        occurred_at: Option<Timestamp>,
+        now: Timestamp,
+    ) -> ProviderEvent {
+        ProviderEvent {
+            event_id: EventId::new(format!("switchhook:{}/{name}", self.call_id)),
+            origin: Origin::SWITCHHOOK,
+            event_type: kind.as_str().to_owned(),
+            call_id: self.call_id.clone(),
+            attempt,
+            provider_call_id: None,
+            appointment_id: None,
+            direction: None,
+            from: None,
+            to: None,
+            received_at: now,
+            call_events: vec![CallEvent { kind, implied: false, occurred_at, sequence: None, lasting: false }],
+        }
+    }
+
+    fn key_of(&self, attempt: &Attempt) -> Option<&AttemptKey> {
+        self.slots.get(attempt.slot).and_then(|slot| slot.key.as_ref())
     }
 
     fn take(&mut self, event: &ProviderEvent, now: Timestamp) -> Taken {
@@ -472,29 +663,37 @@ impl Call {
         if self.holds(&event.event_id) {
             return Taken::Duplicate;
         }
-        // A scheduled retry is of the call, whatever attempt it names.
-        let of_call = |e: &CallEvent| e.kind == EventKind::RetryScheduled;
-        let named = event.attempt.as_ref().filter(|_| !event.call_events.iter().all(of_call));
+        let of_call = event.call_events.iter().all(|e| e.kind.is_of_call());
+        let named = event.attempt.as_ref().filter(|_| !of_call);
+        let of_key = |key: &AttemptKey| self.slots.iter().position(|slot| slot.key.as_ref() == Some(key));
+        let of_provider_call = || {
+            let id = event.provider_call_id.as_ref()?;
+            self.slots.iter().position(|slot| slot.provider_call_id.as_ref() == Some(id))
+        };
         // The first attempt may have been heard of before anything named it.
-        let slot = named.and_then(|key| {
-            let known = self.slots.iter().position(|slot| slot.key.as_ref() == Some(key));
-            known.or_else(|| self.slots.iter().position(|slot| slot.key.is_none()))
-        });
-        let needs_slot = self.slots.is_empty() || (named.is_some() && slot.is_none());
+        let unnamed = || self.slots.iter().position(|slot| slot.key.is_none());
+        let slot = named.and_then(|key| of_key(key).or_else(of_provider_call).or_else(unnamed));
+        if named.is_some() == slot.is_some()
+            && let Some(taken) = self.take_latest(event, slot, now)
+        {
+            return taken;
+        }
+        let ours = event.origin == Origin::SWITCHHOOK;
+        let needs_slot = if named.is_some() { slot.is_none() } else { self.slots.is_empty() && !ours };
         let held = self
             .history
             .iter()
             .filter(|entry| entry.slot == slot && named.is_some() == slot.is_some())
-            .filter(|entry| entry.event.kind != EventKind::DeadlinePassed)
+            .filter(|entry| entry.event.kind.is_evidence())
             .count();
         let within = held + event.call_events.len() <= ATTEMPT_EVENTS_MAX
             && !(needs_slot && self.slots.len() == CALL_ATTEMPTS_MAX);
-        // A deadline always fits: there is at most one for each event that fitted.
-        if !within && event.origin != Origin::SWITCHHOOK {
+        // What Switchhook itself found out always fits: there is at most one for each event that fitted.
+        if !within && !ours {
             return Taken::Quarantined;
         }
         if needs_slot {
-            self.slots.push(Slot { key: None, provider_call_id: None });
+            self.slots.push(Slot { key: None, provider_call_id: None, dialled_at: None, dial_key: None });
         }
         let slot = named.map(|_| slot.unwrap_or(self.slots.len() - 1));
         if let Some(slot) = slot.and_then(|index| self.slots.get_mut(index)) {
@@ -503,6 +702,10 @@ impl Call {
             }
             if slot.provider_call_id.is_none() {
                 slot.provider_call_id.clone_from(&event.provider_call_id);
+            }
+            // Whatever is heard of an attempt, the provider took it.
+            if slot.dialled_at.is_some() && event.call_events.iter().any(|e| e.kind.is_evidence()) {
+                self.refusals = 0;
             }
         }
         self.direction = self.direction.or(event.direction);
@@ -514,31 +717,43 @@ impl Call {
         if self.appointment_id.is_none() {
             self.appointment_id.clone_from(&event.appointment_id);
         }
-        self.history.extend(event.call_events.iter().map(|call_event| HistoryEntry {
-            source: event.event_id.clone(),
-            event: call_event.clone(),
-            received_at: event.received_at,
-            folded_at: now,
-            slot,
-            disposition: Disposition::Parked,
-        }));
+        self.history.extend(event.call_events.iter().map(|call_event| entry_of(event, call_event, slot, now)));
         Taken::Folded
     }
 
+    /// Takes an event of which the call keeps the last alone, so that a call that lives for days does not fill up; none if it
+    /// is not such an event, or the first.
+    fn take_latest(&mut self, event: &ProviderEvent, slot: Option<usize>, now: Timestamp) -> Option<Taken> {
+        let [call_event] = event.call_events.as_slice() else { return None };
+        if !matches!(call_event.kind, EventKind::Alive | EventKind::ClaimExpired) {
+            return None;
+        }
+        let held = self.history.iter_mut().find(|entry| entry.event.kind == call_event.kind && entry.slot == slot)?;
+        if (held.received_at, &held.source) >= (event.received_at, &event.event_id) {
+            return Some(Taken::Duplicate);
+        }
+        *held = entry_of(event, call_event, slot, now);
+        Some(Taken::Folded)
+    }
+
     /// Derives everything from the history again, and announces what is new. Returns how much.
-    fn settle(&mut self, policy: &Policy, now: Timestamp) -> usize {
+    pub(crate) fn settle(&mut self, policy: &Policy, now: Timestamp) -> usize {
         let attempts = self.attempts();
+        let was_to_be_placed = self.is_to_be_placed();
         self.job = self.derived_job(&attempts);
         self.relabel(&attempts);
-        let news = announce::news(self, &attempts);
+        let news = announce::news(self, &attempts, now);
         let announced = news.len();
         self.log.extend(news);
-        // The index is written only when it must be: an earlier wake-up finds nothing due and is moved on.
-        self.wake_at = match (self.wake_at, self.next_due(policy)) {
+        // The index is written only when it must be: an earlier wake-up finds nothing due and is moved on. Who waits to be
+        // placed stands elsewhere in it than who waits to be settled.
+        let set = self.wake_at.filter(|_| was_to_be_placed == self.is_to_be_placed());
+        self.wake_at = match (set, self.next_due(policy)) {
             (Some(set), Some(due)) => Some(set.min(due)),
             (None, due) => due,
             (Some(_), None) => None,
         };
+        self.settled_at = if self.wake_at.is_none() { self.settled_at.or(Some(now)) } else { None };
         self.version += 1;
         self.updated_at = now;
         announced
@@ -546,25 +761,16 @@ impl Call {
 
     /// The first that matches. Calls that Switchhook did not place are never dialled by it: without success they failed.
     fn derived_job(&self, attempts: &[Attempt]) -> Job {
-        if attempts.is_empty() {
-            self.job.clone()
-        } else if attempts.iter().any(|attempt| attempt.decided().is_some()) {
+        if attempts.iter().any(|attempt| attempt.decided().is_some()) {
             Job::Completed
         } else if attempts.iter().any(|attempt| !attempt.has_ended()) {
             Job::InProgress
-        } else if attempts.iter().any(|attempt| match attempt.lifecycle {
-            Lifecycle::Completed | Lifecycle::CompletedBelieved => true,
-            Lifecycle::Initiated
-            | Lifecycle::Ringing
-            | Lifecycle::NoAnswer
-            | Lifecycle::Canceled
-            | Lifecycle::Busy
-            | Lifecycle::Failed
-            | Lifecycle::InProgress
-            | Lifecycle::BusyAfterAnswer
-            | Lifecycle::FailedAfterAnswer => false,
-        }) {
+        } else if attempts.iter().any(|attempt| self.is_done_by(attempt)) {
             Job::Completed
+        } else if let Some(plan) = &self.plan {
+            self.job_by_policy(plan, attempts)
+        } else if attempts.is_empty() {
+            self.job.clone()
         } else {
             Job::Failed
         }
@@ -601,13 +807,14 @@ impl Call {
             .map(|(index, _)| index)
     }
 
-    /// When the attempt started: the time of its first event, of those that name it if any do.
+    /// When the attempt started: when we dialled it, else the time of its first event, of those that name it if any do.
     fn started_at(&self, slot: usize) -> Timestamp {
         let earliest = |named: Option<usize>| {
             let entries = self.history.iter().filter(|entry| entry.slot == named);
-            entries.filter(|e| e.event.kind != EventKind::DeadlinePassed).map(HistoryEntry::happened_at).min()
+            entries.filter(|e| e.event.kind.is_evidence()).map(HistoryEntry::happened_at).min()
         };
-        earliest(Some(slot)).or_else(|| earliest(None)).unwrap_or(self.created_at)
+        let dialled_at = self.slots.get(slot).and_then(|slot| slot.dialled_at);
+        dialled_at.or_else(|| earliest(Some(slot))).or_else(|| earliest(None)).unwrap_or(self.created_at)
     }
 
     fn attempt(&self, slot: usize, number: u8, started_at: Timestamp, first: bool) -> Attempt {
@@ -625,11 +832,13 @@ impl Call {
         let is_deadline = |entry: &HistoryEntry| entry.event.kind == EventKind::DeadlinePassed;
         let heard_at = members
             .iter()
-            .filter(|(_, entry)| !is_deadline(entry))
+            .filter(|(_, entry)| entry.event.kind.grants_patience())
             .map(|(_, entry)| entry.received_at)
             .max()
             .unwrap_or(started_at);
-        let first_event = members.iter().find(|(_, entry)| !is_deadline(entry)).map_or(0, |(index, _)| *index);
+        // What was dialled and never heard of begins, for others, with its deadline.
+        let evidence = members.iter().find(|(_, entry)| entry.event.kind.is_evidence());
+        let first_event = evidence.or_else(|| members.iter().find(|(_, e)| is_deadline(e))).map(|(index, _)| *index);
         let believing = members.iter().any(|(_, entry)| is_deadline(entry));
         let deadline = members
             .iter()
@@ -651,7 +860,9 @@ impl Call {
                 let own = match entry.event.kind {
                     EventKind::Initiated if origin == Some(at) => Verdict::Applied,
                     EventKind::DeadlinePassed if deadline == Some(*index) || belief_matters => Verdict::Applied,
+                    EventKind::Alive => Verdict::Applied,
                     EventKind::Initiated | EventKind::DeadlinePassed => Verdict::Stale,
+                    EventKind::ClaimExpired | EventKind::DriftFound => Verdict::Foreign,
                     EventKind::Ringing
                     | EventKind::InProgress
                     | EventKind::VoicemailDetected
@@ -669,6 +880,8 @@ impl Call {
             .collect();
         let at = |index: usize| members.get(index).map_or(0, |(entry, _)| *entry);
         let made = lifecycle.run.last().and_then(|(_, index)| members.get(*index));
+        let closed_by = made.map(|(_, entry)| entry.received_at).filter(|_| lifecycle.state.is_ending());
+        let closed_by = closed_by.or_else(|| Some(self.history.get(deadline?)?.received_at));
         let ended_at = if lifecycle.state.is_ending() {
             made.map(|(_, entry)| entry.happened_at())
         } else {
@@ -683,6 +896,8 @@ impl Call {
             started_at,
             ended_at,
             heard_at,
+            closed_at: closed_by.unwrap_or(heard_at),
+            lasting: made.is_some_and(|(_, entry)| entry.event.lasting),
             first: first_event,
             lifecycle_run: lifecycle.run.iter().map(|(state, index)| (*state, at(*index))).collect(),
             outcome_run: outcome.run.iter().map(|(state, index)| (*state, at(*index))).collect(),
@@ -699,7 +914,9 @@ impl Call {
                 .flat_map(|attempt| &attempt.verdicts)
                 .filter(|(at, _)| *at == index)
                 .fold(Verdict::Foreign, |best, (_, verdict)| better(best, *verdict));
+            let of_ours = matches!(entry.event.kind, EventKind::ClaimExpired | EventKind::DriftFound);
             entry.disposition = match best {
+                Verdict::Foreign if of_ours => Disposition::Applied,
                 Verdict::Applied => Disposition::Applied,
                 Verdict::Refused => Disposition::Refused,
                 Verdict::Stale => Disposition::Stale,
@@ -708,6 +925,21 @@ impl Call {
                 Verdict::Foreign => Disposition::Stale,
             };
         }
+    }
+}
+
+fn key_or_dash(key: Option<&AttemptKey>) -> &str {
+    key.map_or("-", AttemptKey::as_str)
+}
+
+fn entry_of(event: &ProviderEvent, call_event: &CallEvent, slot: Option<usize>, now: Timestamp) -> HistoryEntry {
+    HistoryEntry {
+        source: event.event_id.clone(),
+        event: call_event.clone(),
+        received_at: event.received_at,
+        folded_at: now,
+        slot,
+        disposition: Disposition::Parked,
     }
 }
 

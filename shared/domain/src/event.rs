@@ -77,11 +77,13 @@ impl fmt::Debug for PhoneNumber {
 pub enum Provider {
     Retell,
     Twilio,
+    Vapi,
+    Telnyx,
     Generic,
 }
 
 impl Provider {
-    pub const ALL: [Self; 3] = [Self::Retell, Self::Twilio, Self::Generic];
+    pub const ALL: [Self; 5] = [Self::Retell, Self::Twilio, Self::Vapi, Self::Telnyx, Self::Generic];
 
     /// The name in the URL, in the secret and in every id.
     #[must_use]
@@ -89,6 +91,8 @@ impl Provider {
         match self {
             Self::Retell => "retell",
             Self::Twilio => "twilio",
+            Self::Vapi => "vapi",
+            Self::Telnyx => "telnyx",
             Self::Generic => "generic",
         }
     }
@@ -102,7 +106,7 @@ impl fmt::Display for Provider {
 
 /// No provider of that name is known.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("unknown provider {0:?}: known are retell, twilio, generic")]
+#[error("unknown provider {0:?}: known are retell, twilio, vapi, telnyx, generic")]
 pub struct UnknownProvider(pub String);
 
 impl FromStr for Provider {
@@ -141,12 +145,18 @@ pub enum EventKind {
     Completed,
     /// Another system, which orchestrates this call, will try again. Of the call, not of an attempt.
     RetryScheduled,
+    /// The provider was asked and says that the call lives: grants patience anew. Of several, the call keeps the last.
+    Alive,
+    /// The lease of a claim ended without a dial. Of the call; of several, the call keeps the last. Only the reconciler says so.
+    ClaimExpired,
+    /// What the provider was asked disagrees with what the call's row says. Of the call. Only the reconciler says so.
+    DriftFound,
     /// Nothing was heard of the attempt for the whole of its patience. Only the reconciler says so.
     DeadlinePassed,
 }
 
 impl EventKind {
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 16] = [
         Self::Initiated,
         Self::Ringing,
         Self::InProgress,
@@ -159,6 +169,9 @@ impl EventKind {
         Self::Failed,
         Self::Completed,
         Self::RetryScheduled,
+        Self::Alive,
+        Self::ClaimExpired,
+        Self::DriftFound,
         Self::DeadlinePassed,
     ];
 
@@ -178,6 +191,9 @@ impl EventKind {
             Self::Failed => "failed",
             Self::Completed => "completed",
             Self::RetryScheduled => "retry_scheduled",
+            Self::Alive => "alive",
+            Self::ClaimExpired => "claim_expired",
+            Self::DriftFound => "drift_found",
             Self::DeadlinePassed => "deadline_passed",
         }
     }
@@ -196,8 +212,55 @@ impl EventKind {
             | Self::Failed
             | Self::Completed
             | Self::RetryScheduled
+            | Self::Alive
+            | Self::ClaimExpired
+            | Self::DriftFound
             | Self::DeadlinePassed => false,
         }
+    }
+
+    /// True if it is of the call, whatever attempt it names.
+    pub(crate) const fn is_of_call(self) -> bool {
+        match self {
+            Self::RetryScheduled | Self::ClaimExpired | Self::DriftFound => true,
+            Self::Initiated
+            | Self::Ringing
+            | Self::InProgress
+            | Self::VoicemailDetected
+            | Self::UserDeclined
+            | Self::UserConfirmed
+            | Self::NoAnswer
+            | Self::Canceled
+            | Self::Busy
+            | Self::Failed
+            | Self::Completed
+            | Self::Alive
+            | Self::DeadlinePassed => false,
+        }
+    }
+
+    /// True if it tells something about an attempt: what Switchhook only finds out by its own clock does not.
+    pub(crate) const fn is_evidence(self) -> bool {
+        match self {
+            Self::Alive | Self::ClaimExpired | Self::DriftFound | Self::DeadlinePassed => false,
+            Self::Initiated
+            | Self::Ringing
+            | Self::InProgress
+            | Self::VoicemailDetected
+            | Self::UserDeclined
+            | Self::UserConfirmed
+            | Self::NoAnswer
+            | Self::Canceled
+            | Self::Busy
+            | Self::Failed
+            | Self::Completed
+            | Self::RetryScheduled => true,
+        }
+    }
+
+    /// True if an attempt has its whole patience again from then on.
+    pub(crate) fn grants_patience(self) -> bool {
+        self == Self::Alive || self.is_evidence()
     }
 }
 
@@ -221,6 +284,9 @@ pub struct CallEvent {
     /// The provider's own counter, where it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sequence: Option<u32>,
+    /// Of a `failed` that nobody answered: trying again cannot help (an invalid destination, a number that may not be called).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub lasting: bool,
 }
 
 /// Where a provider event came from.

@@ -1,4 +1,4 @@
-//! How each provider is verified: read once, from one secret, and refused with every problem at once.
+//! How each provider is verified and dialled: read once, from one secret, and refused with every problem at once.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,6 +12,10 @@ use switchhook_domain::Provider;
 use thiserror::Error;
 
 use crate::key::Key;
+use crate::retell::RetellAccount;
+use crate::telnyx::{self, TelnyxAccount};
+use crate::twilio::TwilioAccount;
+use crate::vapi::VapiAccount;
 
 /// How long the inbox remembers an event id, at least.
 pub const DEDUPE_RETENTION: Duration = Duration::from_secs(30 * 24 * 60 * 60);
@@ -23,11 +27,21 @@ pub const WINDOW_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 // webhook be replayed as a new event once its id is forgotten. Twice, because a timestamp may lie in the future too.
 const _: () = assert!(2 * WINDOW_MAX.as_secs() <= DEDUPE_RETENTION.as_secs());
 
-/// Five minutes either way, inclusive: Retell's own SDK, and our generic scheme.
+/// Five minutes either way, inclusive: Retell's own SDK and Telnyx's, and our generic scheme; Vapi names none.
 const WINDOW_DEFAULT: Duration = Duration::from_secs(300);
 
 /// Each key costs one MAC over the body of every webhook that is refused; a rotation needs two.
 const KEYS_MAX: usize = 8;
+
+/// What every provider lets a new account do.
+const PER_SECOND_DEFAULT: f64 = 1.0;
+
+/// More is a mistake: no provider takes a hundred calls in a second from one account.
+const PER_SECOND_MAX: f64 = 100.0;
+/// Slower than that and a dialer would have to wait longer for its turn than it may live.
+const PER_SECOND_MIN: f64 = 0.1;
+/// A lane places a call every so many seconds at least; a provider takes about one to answer.
+const LANE_SECONDS: f64 = 5.0;
 
 /// The providers that are configured.
 #[derive(Clone, Debug)]
@@ -36,6 +50,11 @@ pub struct Providers(BTreeMap<Provider, ProviderConfig>);
 impl Providers {
     /// Reads `{"retell":{"keys":["new","old"]},"twilio":{"keys":["…"],"public_url":"https://example.com"},
     /// "generic":{"keys":["…"],"window_seconds":300,"allowed_sources":["10.0.0.0/8"]}}`.
+    ///
+    /// What is to place calls has a `dial` too: of Retell `{"api_key":"…","agent_id":"…"}`, of Twilio `{"account_sid":"…",
+    /// "auth_token":"…","twiml_url":"https://…","machine_detection":true}` with `api_key_sid` and `api_key_secret` instead of the token
+    /// if that is preferred, of Vapi `{"api_key":"…","assistant_id":"…","phone_number_id":"…"}`, of Telnyx `{"api_key":"…",
+    /// "connection_id":"…"}`; in each, `"per_second":1.0`. The `keys` of Telnyx are the account's public keys.
     ///
     /// # Errors
     ///
@@ -76,13 +95,60 @@ impl Providers {
     }
 }
 
-/// How one provider is verified.
+/// How one provider is verified, and dialled if it is.
 #[derive(Clone)]
 pub struct ProviderConfig {
     keys: Vec<Key>,
     public_url: Option<String>,
     window: Option<Duration>,
     allowed_sources: Vec<IpNet>,
+    dial: Option<Dial>,
+}
+
+/// With whose account, and how fast, calls are placed. `Debug` hides the account.
+#[derive(Clone)]
+pub struct Dial {
+    per_second: f64,
+    account: Account,
+}
+
+impl Dial {
+    /// How many calls may be placed per second: 0.1 to 100.
+    #[must_use]
+    pub fn per_second(&self) -> f64 {
+        self.per_second
+    }
+
+    /// How many calls are placed at once, of at most `lanes_max`: at a low rate fewer, so that none waits long for its turn.
+    #[must_use]
+    pub fn lanes(&self, lanes_max: u32) -> u32 {
+        let wanted = (1..lanes_max).find(|lanes| f64::from(*lanes) >= self.per_second * LANE_SECONDS);
+        wanted.unwrap_or(lanes_max).max(1)
+    }
+
+    /// From one call to the next in one of [`Dial::lanes`]: all of them together keep the rate.
+    #[must_use]
+    pub fn pause(&self, lanes_max: u32) -> Duration {
+        Duration::from_secs(1).mul_f64(f64::from(self.lanes(lanes_max)) / self.per_second)
+    }
+
+    pub(crate) fn account(&self) -> &Account {
+        &self.account
+    }
+}
+
+impl fmt::Debug for Dial {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Dial").field("per_second", &self.per_second).finish_non_exhaustive()
+    }
+}
+
+#[derive(Clone)]
+pub(crate) enum Account {
+    Retell(RetellAccount),
+    Twilio(TwilioAccount),
+    Vapi(VapiAccount),
+    Telnyx(TelnyxAccount),
 }
 
 impl ProviderConfig {
@@ -111,6 +177,12 @@ impl ProviderConfig {
         &self.allowed_sources
     }
 
+    /// None: this provider places no calls and cannot be asked about any.
+    #[must_use]
+    pub fn dial(&self) -> Option<&Dial> {
+        self.dial.as_ref()
+    }
+
     /// True if no allow-list is set or the address is on it. An IPv4 address in IPv6 clothes counts as the IPv4 address.
     #[must_use]
     pub fn allows(&self, source: IpAddr) -> bool {
@@ -126,6 +198,7 @@ impl fmt::Debug for ProviderConfig {
             .field("keys", &self.keys)
             .field("window", &self.window)
             .field("allowed_sources", &self.allowed_sources)
+            .field("dial", &self.dial)
             .finish_non_exhaustive()
     }
 }
@@ -167,6 +240,7 @@ impl Reader<'_> {
             public_url: self.public_url(fields.remove("public_url")),
             window: self.window(fields.remove("window_seconds")),
             allowed_sources: self.allowed_sources(fields.remove("allowed_sources")),
+            dial: self.dial(fields.remove("dial")),
         };
         self.unknown(&fields);
         (self.problems.len() == problems_before).then_some(config)
@@ -187,6 +261,9 @@ impl Reader<'_> {
             let field = format!("keys[{index}]");
             match text {
                 Value::String(text) => match Key::new(text) {
+                    Ok(key) if self.provider == Provider::Telnyx && !telnyx::is_public_key(&key) => {
+                        self.problem(&field, "not the base64 of an Ed25519 public key")
+                    }
                     Ok(key) => keys.push(key),
                     Err(error) => self.problem(&field, &error.to_string()),
                 },
@@ -213,16 +290,16 @@ impl Reader<'_> {
                 "public_url",
                 "missing: twilio signs the URL that it posts to, for example https://example.com",
             ),
-            (None, Provider::Retell | Provider::Generic) => None,
+            (None, Provider::Retell | Provider::Vapi | Provider::Telnyx | Provider::Generic) => None,
         }
     }
 
     fn window(&mut self, value: Option<Value>) -> Option<Duration> {
         match (value, self.provider) {
-            (None, Provider::Retell | Provider::Generic) => Some(WINDOW_DEFAULT),
+            (None, Provider::Retell | Provider::Vapi | Provider::Telnyx | Provider::Generic) => Some(WINDOW_DEFAULT),
             (None, Provider::Twilio) => None,
             (Some(_), Provider::Twilio) => self.problem("window_seconds", "not for twilio, which signs no timestamp"),
-            (Some(value), Provider::Retell | Provider::Generic) => {
+            (Some(value), Provider::Retell | Provider::Vapi | Provider::Telnyx | Provider::Generic) => {
                 let seconds_max = WINDOW_MAX.as_secs();
                 match value.as_u64() {
                     Some(seconds) if (1..=seconds_max).contains(&seconds) => Some(Duration::from_secs(seconds)),
@@ -257,11 +334,36 @@ impl Reader<'_> {
         nets
     }
 
+    fn dial(&mut self, value: Option<Value>) -> Option<Dial> {
+        let mut object = match value? {
+            Value::Object(object) => object,
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
+                return self.problem("dial", "not an object");
+            }
+        };
+        if self.provider == Provider::Generic {
+            return self.problem("dial", "not for generic, which has no API");
+        }
+        let mut fields = Fields { reader: self, object: &mut object };
+        let per_second = fields.per_second();
+        let (account, known) = match fields.reader.provider {
+            Provider::Retell => (RetellAccount::read(&mut fields).map(Account::Retell), RetellAccount::FIELDS),
+            Provider::Twilio => (TwilioAccount::read(&mut fields).map(Account::Twilio), TwilioAccount::FIELDS),
+            Provider::Vapi => (VapiAccount::read(&mut fields).map(Account::Vapi), VapiAccount::FIELDS),
+            Provider::Telnyx => (TelnyxAccount::read(&mut fields).map(Account::Telnyx), TelnyxAccount::FIELDS),
+            Provider::Generic => (None, ""),
+        };
+        for name in object.keys() {
+            self.problem(&format!("dial.{name:?}"), &format!("unknown field: known are {known}, per_second"))
+        }
+        Some(Dial { per_second, account: account? })
+    }
+
     fn unknown(&mut self, fields: &Map<String, Value>) {
         for name in fields.keys() {
             self.problem(
                 &format!("{name:?}"),
-                "unknown field: known are keys, public_url, window_seconds, allowed_sources",
+                "unknown field: known are keys, public_url, window_seconds, allowed_sources, dial",
             )
         }
     }
@@ -270,6 +372,83 @@ impl Reader<'_> {
     fn problem<T: Default>(&mut self, field: &str, message: &str) -> T {
         self.problems.push(format!("{}.{field}: {message}", self.provider));
         T::default()
+    }
+}
+
+/// The fields of one provider's `dial`, each taken out as it is read; what is left over is unknown.
+pub(crate) struct Fields<'a, 'b> {
+    reader: &'a mut Reader<'b>,
+    object: &'a mut Map<String, Value>,
+}
+
+impl Fields<'_, '_> {
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.object.contains_key(name)
+    }
+
+    pub(crate) fn text(&mut self, name: &str) -> Option<String> {
+        if !self.has(name) {
+            self.problem(name, "missing");
+        }
+        self.optional_text(name)
+    }
+
+    pub(crate) fn optional_text(&mut self, name: &str) -> Option<String> {
+        let value = self.object.remove(name)?;
+        match value.as_str() {
+            Some(text) if text.trim() == text && !text.is_empty() => return Some(text.to_owned()),
+            Some(_) => self.problem(name, "empty, or with white space around it"),
+            None => self.problem(name, "not a text"),
+        }
+        None
+    }
+
+    pub(crate) fn key(&mut self, name: &str) -> Option<Key> {
+        match self.object.remove(name) {
+            Some(Value::String(text)) => match Key::new(text) {
+                Ok(key) => return Some(key),
+                Err(error) => self.problem(name, &error.to_string()),
+            },
+            Some(_) => self.problem(name, "not a text"),
+            None => self.problem(name, "missing"),
+        }
+        None
+    }
+
+    /// With a query, perhaps; without a fragment.
+    pub(crate) fn url(&mut self, name: &str) -> Option<String> {
+        let url = self.text(name)?;
+        if url.contains('#') || !is_base_url(url.split_once('?').map_or(url.as_str(), |(base, _)| base)) {
+            self.problem(name, "not an http or https URL without fragment");
+            return None;
+        }
+        Some(url)
+    }
+
+    pub(crate) fn flag(&mut self, name: &str) -> Option<bool> {
+        let value = self.object.remove(name)?;
+        if value.as_bool().is_none() {
+            self.problem(name, "neither true nor false");
+        }
+        value.as_bool()
+    }
+
+    pub(crate) fn problem(&mut self, name: &str, message: &str) {
+        self.object.remove(name);
+        self.reader.problem(&format!("dial.{name}"), message)
+    }
+
+    fn per_second(&mut self) -> f64 {
+        match self.object.remove("per_second") {
+            None => PER_SECOND_DEFAULT,
+            Some(value) => match value.as_f64() {
+                Some(number) if (PER_SECOND_MIN..=PER_SECOND_MAX).contains(&number) => number,
+                Some(_) | None => {
+                    self.problem("per_second", &format!("not a number from {PER_SECOND_MIN} to {PER_SECOND_MAX}"));
+                    PER_SECOND_DEFAULT
+                }
+            },
+        }
     }
 }
 
@@ -300,6 +479,9 @@ mod tests {
         let providers = Providers::from_json(
             r#"{"retell":{"keys":["new","old"]},
                 "twilio":{"keys":["t"],"public_url":"https://user:pass@example.com:8443/prod/"},
+                "vapi":{"keys":["v"]},
+                "telnyx":{"keys":["11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo="],
+                          "dial":{"api_key":"KEY0","connection_id":"281"}},
                 "generic":{"keys":["g"],"window_seconds":60,"allowed_sources":["10.0.0.0/8","::1","192.0.2.7"]}}"#,
         )
         .unwrap();
@@ -316,6 +498,10 @@ mod tests {
         let generic = providers.config(Provider::Generic).unwrap();
         assert_eq!(generic.window(), Some(Duration::from_secs(60)));
         assert_eq!(generic.allowed_sources().len(), 3);
+
+        let telnyx = providers.config(Provider::Telnyx).unwrap();
+        assert_eq!(telnyx.window(), Some(Duration::from_secs(300)));
+        assert_eq!(telnyx.dial().map(Dial::per_second), Some(1.0));
 
         assert_eq!(providers.configured().collect::<Vec<_>>(), Provider::ALL);
     }
@@ -342,8 +528,8 @@ mod tests {
                 "generic.keys[3]: not a text",
                 "generic.window_seconds: not a whole number from 1 to 86400",
                 "generic.allowed_sources[0]: not an address block such as 10.0.0.0/8, nor an address",
-                "generic.\"key\": unknown field: known are keys, public_url, window_seconds, allowed_sources",
-                "unknown provider \"plivo\": known are retell, twilio, generic",
+                "generic.\"key\": unknown field: known are keys, public_url, window_seconds, allowed_sources, dial",
+                "unknown provider \"plivo\": known are retell, twilio, vapi, telnyx, generic",
                 "retell.keys: the list is empty",
                 "retell.window_seconds: not a whole number from 1 to 86400",
                 "retell.allowed_sources: the list is empty; leave it out to allow every source",
@@ -354,6 +540,92 @@ mod tests {
         );
         let error = Providers::from_json(json).expect_err("refused");
         assert!(!format!("{error} {error:?}").contains("SECRET"));
+    }
+
+    #[test]
+    fn telnyx_keys_must_be_public_keys() {
+        let telnyx = |key: &str| format!(r#"{{"telnyx":{{"keys":["{key}"]}}}}"#);
+        // Short, long, not base64, not on the curve, and the neutral element, for which anybody can sign.
+        for key in [
+            "key",
+            "11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo",
+            "11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURoA",
+            "AgAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=",
+            "AQAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=",
+        ] {
+            assert_eq!(problems(&telnyx(key)), ["telnyx.keys[0]: not the base64 of an Ed25519 public key"], "{key}");
+        }
+        assert!(Providers::from_json(&telnyx("11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo=")).is_ok());
+    }
+
+    #[test]
+    fn dialling_is_configured_per_provider() {
+        let dial = |provider: &str, dial: &str| {
+            let key = "11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo=";
+            let url = "https://example.com";
+            let json = format!(r#"{{"{provider}":{{"keys":["{key}"],"public_url":"{url}","dial":{dial}}}}}"#);
+            Providers::from_json(&json).map(|providers| {
+                let config = providers.config(provider.parse().unwrap()).cloned().unwrap();
+                config.dial().unwrap().per_second()
+            })
+        };
+        for (provider, good) in [
+            ("retell", r#"{"api_key":"SECRET","per_second":0.5}"#),
+            ("retell", r#"{"api_key":"SECRET","agent_id":"agent_1","per_second":0.5}"#),
+            (
+                "twilio",
+                r#"{"account_sid":"AC1","auth_token":"SECRET","twiml_url":"https://x.example/t?a=1","per_second":0.5}"#,
+            ),
+            (
+                "twilio",
+                r#"{"account_sid":"AC1","api_key_sid":"SK1","api_key_secret":"SECRET","twiml_url":"https://x.example",
+                    "machine_detection":true,"per_second":0.5}"#,
+            ),
+            ("vapi", r#"{"api_key":"SECRET","assistant_id":"a","phone_number_id":"p","per_second":0.5}"#),
+            ("telnyx", r#"{"api_key":"SECRET","connection_id":"c","per_second":0.5}"#),
+        ] {
+            assert_eq!(dial(provider, good), Ok(0.5), "{good}");
+        }
+        let problems =
+            |provider: &str, json: &str| dial(provider, json).map_err(|error| error.problems).expect_err("refused");
+        assert_eq!(
+            problems("retell", r#"{"api_key":"SECRET ","agent_id":7,"per_second":0,"agent":"SECRET"}"#),
+            [
+                "retell.dial.per_second: not a number from 0.1 to 100",
+                "retell.dial.api_key: the key begins or ends with white space",
+                "retell.dial.agent_id: not a text",
+                "retell.dial.\"agent\": unknown field: known are api_key, agent_id, per_second",
+            ]
+        );
+        assert_eq!(
+            problems(
+                "twilio",
+                r#"{"auth_token":"SECRET","api_key_sid":"SK1","application_sid":"AP1","twiml_url":"https://x.example/#a",
+                    "machine_detection":"yes"}"#
+            ),
+            [
+                "twilio.dial.account_sid: missing",
+                "twilio.dial.auth_token: not beside api_key_sid and api_key_secret",
+                "twilio.dial.api_key_secret: missing",
+                "twilio.dial.application_sid: not supported: Twilio then ignores the callback URL that carries our ids",
+                "twilio.dial.twiml_url: not an http or https URL without fragment",
+                "twilio.dial.machine_detection: neither true nor false",
+            ]
+        );
+        assert_eq!(
+            problems("vapi", "{}"),
+            ["vapi.dial.api_key: missing", "vapi.dial.assistant_id: missing", "vapi.dial.phone_number_id: missing",]
+        );
+        assert_eq!(
+            problems("telnyx", r#"{"connection_id":"","per_second":1000}"#),
+            [
+                "telnyx.dial.per_second: not a number from 0.1 to 100",
+                "telnyx.dial.api_key: missing",
+                "telnyx.dial.connection_id: empty, or with white space around it",
+            ]
+        );
+        assert_eq!(problems("telnyx", r#""SECRET""#), ["telnyx.dial: not an object"]);
+        assert_eq!(problems("generic", "{}"), ["generic.dial: not for generic, which has no API"]);
     }
 
     #[test]
@@ -389,6 +661,19 @@ mod tests {
     }
 
     #[test]
+    fn lanes_together_keep_the_rate_and_no_turn_is_far_off() {
+        let config = |per_second: f64| {
+            let json = format!(r#"{{"retell":{{"keys":["k"],"dial":{{"api_key":"a","per_second":{per_second}}}}}}}"#);
+            Providers::from_json(&json).unwrap().config(Provider::Retell).unwrap().dial().unwrap().clone()
+        };
+        let lanes_and_pause = |per_second: f64| (config(per_second).lanes(5), config(per_second).pause(5).as_millis());
+        assert_eq!(lanes_and_pause(0.1), (1, 10_000));
+        assert_eq!(lanes_and_pause(0.5), (3, 6_000));
+        assert_eq!(lanes_and_pause(1.0), (5, 5_000));
+        assert_eq!(lanes_and_pause(100.0), (5, 50));
+    }
+
+    #[test]
     fn sources_are_allowed_by_address_block() {
         let config = |json: &str| {
             Providers::from_json(&format!(r#"{{"generic":{json}}}"#))
@@ -412,9 +697,12 @@ mod tests {
 
     #[test]
     fn debug_hides_keys_and_the_password_of_the_url() {
-        let providers =
-            Providers::from_json(r#"{"twilio":{"keys":["SECRET"],"public_url":"https://user:SECRET@example.com"}}"#)
-                .unwrap();
+        let providers = Providers::from_json(
+            r#"{"twilio":{"keys":["SECRET"],"public_url":"https://user:SECRET@example.com",
+                    "dial":{"account_sid":"SECRET","auth_token":"SECRET","twiml_url":"https://SECRET.example"}},
+                    "retell":{"keys":["SECRET"],"dial":{"api_key":"SECRET"}}}"#,
+        )
+        .unwrap();
         assert!(!format!("{providers:?}").contains("SECRET"));
     }
 }

@@ -12,7 +12,9 @@ use switchhook_domain::Provider;
 #[must_use]
 pub fn content_hash(provider: Provider, body: &[u8]) -> [u8; 32] {
     let content = match provider {
-        Provider::Retell | Provider::Generic => canonical_json(body),
+        Provider::Retell | Provider::Vapi | Provider::Generic => canonical_json(body),
+        // `meta` tells of the delivery: its attempt, its address.
+        Provider::Telnyx => canonical_json(body).map(|whole| data_of(body).unwrap_or(whole)),
         // A callback is one or the other; which one stands in its query. No form begins like an object.
         Provider::Twilio => Some(canonical_json(body).unwrap_or_else(|| canonical_form(body))),
     };
@@ -27,6 +29,14 @@ fn canonical_json(body: &[u8]) -> Option<String> {
     let mut value: Value = serde_json::from_slice(body).ok()?;
     value.sort_all_objects();
     value.is_object().then(|| value.to_string())
+}
+
+/// The `data` of a body; none if it has none.
+fn data_of(body: &[u8]) -> Option<String> {
+    let mut value: Value = serde_json::from_slice(body).ok()?;
+    let data = value.get_mut("data")?;
+    data.sort_all_objects();
+    Some(data.to_string())
 }
 
 /// The parameters of a form in order, each once: more than that no signature covers.
@@ -63,6 +73,13 @@ mod tests {
                 assert!(!same(provider, one, other), "{provider}: {other}");
             }
         }
+    }
+
+    #[test]
+    fn telnyx_tells_of_its_delivery_beside_the_event() {
+        let one = r#"{"data":{"id":"1"},"meta":{"attempt":1}}"#;
+        assert!(same(Provider::Telnyx, one, r#"{"data":{"id":"1"},"meta":{"attempt":2}}"#));
+        assert!(!same(Provider::Telnyx, one, r#"{"data":{"id":"2"},"meta":{"attempt":1}}"#));
     }
 
     #[test]

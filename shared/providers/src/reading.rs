@@ -4,7 +4,7 @@ use switchhook_domain::{CallId, EventId, Provider, ProviderEvent, Timestamp};
 use thiserror::Error;
 
 use crate::webhook::VerifiedWebhook;
-use crate::{generic, ids, retell, twilio};
+use crate::{generic, ids, retell, telnyx, twilio, vapi};
 
 /// What an authentic webhook says. Every reading has an event id, so every authentic webhook can be stored once.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,6 +63,8 @@ pub fn read(webhook: &VerifiedWebhook, received_at: Timestamp) -> Reading {
     let reading = match webhook.provider() {
         Provider::Retell => retell::read(webhook, received_at),
         Provider::Twilio => twilio::read(webhook, received_at),
+        Provider::Vapi => vapi::read(webhook, received_at),
+        Provider::Telnyx => telnyx::read(webhook, received_at),
         Provider::Generic => generic::read(webhook, received_at),
     };
     reading.unwrap_or_else(|error| Reading::Quarantined {

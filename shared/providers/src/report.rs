@@ -76,7 +76,14 @@ impl Facts {
 
     pub(crate) fn imply(&mut self, kind: EventKind, occurred_at: Option<Timestamp>, sequence: Option<u32>) {
         if self.own.iter().chain(&self.implied).all(|fact| fact.kind != kind) {
-            self.implied.push(CallEvent { kind, implied: true, occurred_at, sequence });
+            self.implied.push(CallEvent { kind, implied: true, occurred_at, sequence, lasting: false });
+        }
+    }
+
+    /// Marks `failed`, implied or not, as one that trying again cannot mend.
+    pub(crate) fn set_lasting(&mut self) {
+        for fact in self.own.iter_mut().chain(&mut self.implied).filter(|fact| fact.kind == EventKind::Failed) {
+            fact.lasting = true;
         }
     }
 

@@ -8,7 +8,7 @@ use thiserror::Error;
 
 use crate::config::ProviderConfig;
 use crate::key::Key;
-use crate::{generic, retell, twilio};
+use crate::{generic, retell, telnyx, twilio, vapi};
 
 /// A request as it came in. Nothing in it can be believed.
 #[derive(Clone, Copy)]
@@ -48,10 +48,15 @@ impl VerifiedWebhook {
         Self::signed(provider, &query, body, key_index)
     }
 
+    /// What a provider answered when we asked it, over a connection on which only it answers: as good as signed.
+    pub(crate) fn from_answer(provider: Provider, query: &str, body: Vec<u8>) -> Self {
+        Self::signed(provider, query, body, 0)
+    }
+
     fn signed(provider: Provider, query: &str, body: Vec<u8>, key_index: usize) -> Self {
         let query = match provider {
             Provider::Twilio => query.to_owned(),
-            Provider::Retell | Provider::Generic => String::new(),
+            Provider::Retell | Provider::Vapi | Provider::Telnyx | Provider::Generic => String::new(),
         };
         Self { provider, query, body, key_index }
     }
@@ -61,7 +66,7 @@ impl VerifiedWebhook {
         self.provider
     }
 
-    /// The raw query as far as it is signed: always empty for Retell and generic, which sign the body alone.
+    /// The raw query as far as it is signed: always empty but for Twilio, because the others sign the body alone.
     #[must_use]
     pub fn query(&self) -> &str {
         &self.query
@@ -105,6 +110,8 @@ pub fn verify(
     let key_index = match provider {
         Provider::Retell => retell::verify(config, webhook, now),
         Provider::Twilio => twilio::verify(config, webhook),
+        Provider::Vapi => vapi::verify(config, webhook, now),
+        Provider::Telnyx => telnyx::verify(config, webhook, now),
         Provider::Generic => generic::verify(config, webhook, now),
     }?;
     let body = webhook.body.to_vec();
@@ -175,13 +182,26 @@ impl fmt::Debug for Signed {
 /// Signs as the provider would, for tests, the simulator and `switchhook send`.
 ///
 /// `url` is the full public URL, query included; only Twilio signs it, without its fragment. For Twilio a JSON object or array is
-/// signed as such, and any other body as a form.
+/// signed as such, and any other body as a form. For Telnyx the key is base64 of the 32 bytes of a private Ed25519 seed (any other text
+/// stands for the seed that is its SHA-256), and [`verifying_key`] is what its webhooks are verified with.
 #[must_use]
 pub fn sign(provider: Provider, key: &Key, url: &str, body: &[u8], now: Timestamp) -> Signed {
     match provider {
         Provider::Retell => retell::sign(key, url, body, now),
         Provider::Twilio => twilio::sign(key, url, body),
+        Provider::Vapi => vapi::sign(key, url, body, now),
+        Provider::Telnyx => telnyx::sign(key, url, body, now),
         Provider::Generic => generic::sign(key, url, body, now),
+    }
+}
+
+/// What to put into `keys` of the configuration to verify what [`sign`] makes with this key: for Telnyx the public key, for all others
+/// the key itself, which is as secret.
+#[must_use]
+pub fn verifying_key(provider: Provider, key: &Key) -> String {
+    match provider {
+        Provider::Telnyx => telnyx::public_key(key),
+        Provider::Retell | Provider::Twilio | Provider::Vapi | Provider::Generic => key.as_str().to_owned(),
     }
 }
 

@@ -4,20 +4,23 @@
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use proptest::prelude::*;
-use switchhook_domain::{Provider, Timestamp};
+use switchhook_domain::{AttemptKey, CallId, Provider, Timestamp};
 use switchhook_providers::{
-    ID_BYTES_MAX, Key, Providers, Reading, UnverifiedWebhook, VerifiedWebhook, read, samples, sign, verify,
+    ID_BYTES_MAX, Inquiry, Key, Placed, Providers, Reading, Told, UnverifiedWebhook, VerifiedWebhook, read,
+    read_placed, read_told, samples, sign, verify, verifying_key,
 };
 
 const NOW: Timestamp = Timestamp::from_millis(1_760_962_445_000);
 
 fn providers() -> Providers {
-    Providers::from_json(
-        r#"{"retell":{"keys":["the key"]},
-            "twilio":{"keys":["the key"],"public_url":"https://example.com"},
-            "generic":{"keys":["the key"]}}"#,
-    )
-    .unwrap()
+    let document: serde_json::Map<String, serde_json::Value> = Provider::ALL
+        .into_iter()
+        .map(|provider| {
+            let key = verifying_key(provider, &Key::new("the key").unwrap());
+            (provider.to_string(), serde_json::json!({"keys": [key], "public_url": "https://example.com"}))
+        })
+        .collect();
+    Providers::from_json(&serde_json::Value::from(document).to_string()).unwrap()
 }
 
 fn accepted(provider: Provider, headers: &HeaderMap, path: &str, query: &str, body: &[u8]) -> bool {
@@ -51,11 +54,17 @@ fn headers() -> impl Strategy<Value = HeaderMap> {
         "x-twilio-signature",
         "x-webhook-signature",
         "x-webhook-timestamp",
+        "x-signature",
+        "x-timestamp",
+        "telnyx-signature-ed25519",
+        "telnyx-timestamp",
     ]);
     let value = prop_oneof![
         prop::collection::vec(any::<u8>(), 0..80),
         "v=[0-9]{1,20},d=[0-9a-fA-F]{62,66}".prop_map(String::into_bytes),
         "sha256=[0-9a-fA-F]{64}".prop_map(String::into_bytes),
+        "[0-9a-fA-F]{64}".prop_map(String::into_bytes),
+        "[A-Za-z0-9+/]{85}A==".prop_map(String::into_bytes),
         "[0-9]{1,20}".prop_map(String::into_bytes),
         "[A-Za-z0-9+/]{27}=".prop_map(String::into_bytes),
     ];
@@ -104,9 +113,43 @@ proptest! {
         let retell = serde_json::json!({"event": event, "call": {"call_id": id, "call_status": status}});
         let generic = serde_json::json!({"event_id": id, "type": "RINGING", "call_id": event, "call": {"sid": status}});
         let twilio = serde_json::json!({"CallSid": id, "CallStatus": event, "SequenceNumber": status});
-        for (provider, body) in [(Provider::Retell, retell), (Provider::Generic, generic), (Provider::Twilio, twilio)] {
+        let vapi = serde_json::json!({"message": {"type": event, "status": status, "call": {"id": id}}});
+        let telnyx = serde_json::json!({"data": {"id": id, "event_type": event, "payload": {"call_control_id": status}}});
+        for (provider, body) in [
+            (Provider::Retell, retell),
+            (Provider::Generic, generic),
+            (Provider::Twilio, twilio),
+            (Provider::Vapi, vapi),
+            (Provider::Telnyx, telnyx),
+        ] {
             let query = "bodySHA256=00".to_owned();
             check(&read(&VerifiedWebhook::from_inbox(provider, query, body.to_string().into_bytes(), 0), NOW));
+        }
+    }
+
+    #[test]
+    fn answers_of_an_api_never_panic(provider in provider(), status in any::<u16>(), id in any::<String>(), body in body()) {
+        let (call_id, attempt) = (CallId::new(id.as_str()), AttemptKey::new(id.as_str()));
+        let known = Inquiry { call_id: &call_id, attempt: &attempt, provider_call_id: Some(&id), dialled_at: Some(NOW) };
+        let unknown = Inquiry { provider_call_id: None, ..known };
+        // As it is, as the call in question, and as the only one of a list.
+        let ended = serde_json::json!({
+            "call_id": id, "call_status": "ended", "id": id, "sid": id, "status": "ended", "endedReason": id,
+            "disconnection_reason": id, "end_time": id, "answered_by": id,
+            "metadata": {"switchhook_call_id": id, "switchhook_attempt": id},
+            "data": {"call_control_id": id, "is_alive": false, "end_time": "2025-10-20T12:14:47Z", "client_state": id},
+        });
+        let bodies = [body, ended.to_string().into_bytes(), serde_json::json!({"items": [ended]}).to_string().into_bytes()];
+        for body in bodies {
+            if let Placed::Accepted { provider_call_id } = read_placed(provider, status, Some(&id), &body) {
+                prop_assert!((200..300).contains(&status) && provider_call_id.len() <= ID_BYTES_MAX);
+            }
+            for (status, inquiry) in [(status, known), (200, known), (200, unknown)] {
+                if let Told::Webhook { webhook, event } = read_told(provider, &inquiry, status, &body, NOW) {
+                    check(&Reading::Folded(*event.clone()));
+                    prop_assert_eq!(read(&webhook, NOW), Reading::Folded(*event));
+                }
+            }
         }
     }
 

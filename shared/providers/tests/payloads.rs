@@ -6,8 +6,11 @@ use std::fmt::Write;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use insta::assert_snapshot;
+use serde_json::json;
 use switchhook_domain::{CallEvent, Provider, ProviderEvent, Timestamp};
-use switchhook_providers::{Key, Providers, Reading, UnverifiedWebhook, VerifiedWebhook, read, samples, sign, verify};
+use switchhook_providers::{
+    Key, Providers, Reading, UnverifiedWebhook, VerifiedWebhook, read, samples, sign, verify, verifying_key,
+};
 
 const NOW: Timestamp = Timestamp::from_millis(1_760_962_600_000);
 
@@ -232,6 +235,244 @@ fn twilio_bodies_say() {
 }
 
 #[test]
+fn vapi_bodies_say() {
+    assert_snapshot!(said("vapi/status_queued"), @r"
+    folded vapi:019a0c1e-4b7a-7d2e-9c3f-000000000001:status-update:queued
+    status-update:queued
+    appointment:appt_301
+    019a0c1e-4b7a-7d2e-9c3f-000000000001 019a0c1e-4b7a-7d2e-9c3f-000000000001 appt_301 Outbound +442079460018 +447700900000
+    initiated 2025-10-20T12:13:55.310Z
+    ");
+    assert_snapshot!(said("vapi/status_ringing"), @r"
+    folded vapi:019a0c1e-4b7a-7d2e-9c3f-000000000001:status-update:ringing
+    status-update:ringing
+    appointment:appt_301
+    019a0c1e-4b7a-7d2e-9c3f-000000000001 019a0c1e-4b7a-7d2e-9c3f-000000000001 appt_301 Outbound +442079460018 +447700900000
+    ringing 2025-10-20T12:13:56.710Z
+    ");
+    assert_snapshot!(said("vapi/status_in_progress"), @r"
+    folded vapi:019a0c1e-4b7a-7d2e-9c3f-000000000001:status-update:in-progress
+    status-update:in-progress
+    appointment:appt_301
+    019a0c1e-4b7a-7d2e-9c3f-000000000001 019a0c1e-4b7a-7d2e-9c3f-000000000001 appt_301 Outbound +442079460018 +447700900000
+    ringing implied 2025-10-20T12:14:04.430Z
+    in_progress 2025-10-20T12:14:04.430Z
+    ");
+    assert_snapshot!(said("vapi/transcript"), @r"
+    recorded vapi:019a0c1e-4b7a-7d2e-9c3f-000000000001:transcript:181a21364016d80e
+    transcript
+    appointment:appt_301
+    ");
+    assert_snapshot!(said("vapi/status_forwarding"), @r"
+    folded vapi:019a0c1e-4b7a-7d2e-9c3f-000000000001:status-update:forwarding
+    status-update:forwarding
+    appointment:appt_301
+    019a0c1e-4b7a-7d2e-9c3f-000000000001 019a0c1e-4b7a-7d2e-9c3f-000000000001 appt_301 Outbound +442079460018 +447700900000
+    ringing implied 2025-10-20T12:14:35.310Z
+    in_progress implied 2025-10-20T12:14:35.310Z
+    ");
+    assert_snapshot!(said("vapi/status_ended"), @r"
+    folded vapi:019a0c1e-4b7a-7d2e-9c3f-000000000001:status-update:ended
+    status-update:ended
+    appointment:appt_301
+    019a0c1e-4b7a-7d2e-9c3f-000000000001 019a0c1e-4b7a-7d2e-9c3f-000000000001 appt_301 Outbound +442079460018 +447700900000
+    ringing implied 2025-10-20T12:14:47.610Z
+    in_progress implied 2025-10-20T12:14:47.610Z
+    completed 2025-10-20T12:14:47.610Z
+    ");
+    assert_snapshot!(said("vapi/end_of_call_report"), @r"
+    folded vapi:019a0c1e-4b7a-7d2e-9c3f-000000000001:end-of-call-report
+    end-of-call-report
+    appointment:appt_301
+    019a0c1e-4b7a-7d2e-9c3f-000000000001 019a0c1e-4b7a-7d2e-9c3f-000000000001 appt_301 Outbound +442079460018 +447700900000
+    ringing implied 2025-10-20T12:14:04.430Z
+    in_progress implied 2025-10-20T12:14:04.430Z
+    user_confirmed 2025-10-20T12:14:47.610Z
+    completed implied 2025-10-20T12:14:47.610Z
+    ");
+    assert_snapshot!(said("vapi/end_of_call_report_declined"), @r"
+    folded vapi:019a0c1e-4b7a-7d2e-9c3f-000000000002:end-of-call-report
+    end-of-call-report
+    appointment:appt_302
+    019a0c1e-4b7a-7d2e-9c3f-000000000002 019a0c1e-4b7a-7d2e-9c3f-000000000002 appt_302 Outbound +442079460018 +447700900000
+    ringing implied 2025-10-20T12:14:04.430Z
+    in_progress implied 2025-10-20T12:14:04.430Z
+    user_declined 2025-10-20T12:14:47.610Z
+    completed implied 2025-10-20T12:14:47.610Z
+    ");
+    assert_snapshot!(said("vapi/end_of_call_report_voicemail"), @r"
+    folded vapi:019a0c1e-4b7a-7d2e-9c3f-000000000003:end-of-call-report
+    end-of-call-report
+    appointment:appt_303
+    019a0c1e-4b7a-7d2e-9c3f-000000000003 019a0c1e-4b7a-7d2e-9c3f-000000000003 appt_303 Outbound +442079460018 +447700900000
+    ringing implied 2025-10-20T12:14:04.430Z
+    in_progress implied 2025-10-20T12:14:04.430Z
+    voicemail_detected implied 2025-10-20T12:14:19.200Z
+    completed 2025-10-20T12:14:19.200Z
+    ");
+    assert_snapshot!(said("vapi/end_of_call_report_no_answer"), @r"
+    folded vapi:019a0c1e-4b7a-7d2e-9c3f-000000000004:end-of-call-report
+    end-of-call-report
+    appointment:appt_304
+    019a0c1e-4b7a-7d2e-9c3f-000000000004 019a0c1e-4b7a-7d2e-9c3f-000000000004 appt_304 Outbound +442079460018 +447700900000
+    ringing implied 2025-10-20T12:14:35.000Z
+    no_answer 2025-10-20T12:14:35.000Z
+    ");
+    assert_snapshot!(said("vapi/end_of_call_report_busy"), @r"
+    folded vapi:019a0c1e-4b7a-7d2e-9c3f-000000000005:end-of-call-report
+    end-of-call-report
+    appointment:appt_305
+    019a0c1e-4b7a-7d2e-9c3f-000000000005 019a0c1e-4b7a-7d2e-9c3f-000000000005 appt_305 Outbound +442079460018 +447700900000
+    ringing implied 2025-10-20T12:14:35.000Z
+    busy 2025-10-20T12:14:35.000Z
+    ");
+    assert_snapshot!(said("vapi/end_of_call_report_misdialed"), @r"
+    folded vapi:019a0c1e-4b7a-7d2e-9c3f-000000000006:end-of-call-report
+    end-of-call-report
+    appointment:appt_306
+    019a0c1e-4b7a-7d2e-9c3f-000000000006 019a0c1e-4b7a-7d2e-9c3f-000000000006 appt_306 Outbound +442079460018 +447700900000
+    failed 2025-10-20T12:14:35.000Z lasting
+    ");
+    assert_snapshot!(said("vapi/end_of_call_report_fault"), @r"
+    folded vapi:019a0c1e-4b7a-7d2e-9c3f-000000000007:end-of-call-report
+    end-of-call-report
+    appointment:appt_307
+    019a0c1e-4b7a-7d2e-9c3f-000000000007 019a0c1e-4b7a-7d2e-9c3f-000000000007 appt_307 Outbound +442079460018 +447700900000
+    ringing implied 2025-10-20T12:14:04.430Z
+    in_progress implied 2025-10-20T12:14:04.430Z
+    failed 2025-10-20T12:14:47.610Z
+    ");
+    assert_snapshot!(said("vapi/end_of_call_report_inbound"), @r"
+    folded vapi:019a0c1e-4b7a-7d2e-9c3f-000000000008:end-of-call-report
+    end-of-call-report
+    appointment:appt_308
+    019a0c1e-4b7a-7d2e-9c3f-000000000008 019a0c1e-4b7a-7d2e-9c3f-000000000008 appt_308 Inbound +447700900000 +442079460018
+    ringing implied 2025-10-20T12:14:04.430Z
+    in_progress implied 2025-10-20T12:14:04.430Z
+    completed 2025-10-20T12:14:47.610Z
+    ");
+    assert_snapshot!(said("vapi/assistant_request"), @r"
+    recorded vapi:019a0c1e-4b7a-7d2e-9c3f-000000000009:assistant-request:7434adeb34b4ebd0
+    assistant-request
+    appointment:appt_309
+    ");
+}
+
+#[test]
+fn telnyx_bodies_say() {
+    assert_snapshot!(said("telnyx/initiated"), @r"
+    folded telnyx:0ccc7b54-4df3-4bca-a65a-3da1ec010001
+    call.initiated
+    appointment:appt_401
+    v3:MdI91X4lWFEs7IgbBEOT9M4AigoY08M0WWZFISt1Yw2axZ_IiE4p01 v3:MdI91X4lWFEs7IgbBEOT9M4AigoY08M0WWZFISt1Yw2axZ_IiE4p01 appt_401 Outbound +442079460018 +447700900000
+    initiated 2025-10-20T12:13:55.127Z
+    ");
+    assert_snapshot!(said("telnyx/answered"), @r"
+    folded telnyx:0ccc7b54-4df3-4bca-a65a-3da1ec010002
+    call.answered
+    appointment:appt_401
+    v3:MdI91X4lWFEs7IgbBEOT9M4AigoY08M0WWZFISt1Yw2axZ_IiE4p01 v3:MdI91X4lWFEs7IgbBEOT9M4AigoY08M0WWZFISt1Yw2axZ_IiE4p01 appt_401 - +442079460018 +447700900000
+    ringing implied 2025-10-20T12:14:05.502Z
+    in_progress 2025-10-20T12:14:05.502Z
+    ");
+    assert_snapshot!(said("telnyx/detection_human"), @r"
+    folded telnyx:0ccc7b54-4df3-4bca-a65a-3da1ec010003
+    call.machine.detection.ended
+    appointment:appt_401
+    v3:MdI91X4lWFEs7IgbBEOT9M4AigoY08M0WWZFISt1Yw2axZ_IiE4p01 v3:MdI91X4lWFEs7IgbBEOT9M4AigoY08M0WWZFISt1Yw2axZ_IiE4p01 appt_401 - +442079460018 +447700900000
+    ringing implied 2025-10-20T12:14:07.000Z
+    in_progress implied 2025-10-20T12:14:07.000Z
+    ");
+    assert_snapshot!(said("telnyx/bridged"), @r"
+    recorded telnyx:0ccc7b54-4df3-4bca-a65a-3da1ec010004
+    call.bridged
+    appointment:appt_401
+    ");
+    assert_snapshot!(said("telnyx/hangup"), @r"
+    folded telnyx:0ccc7b54-4df3-4bca-a65a-3da1ec010009
+    call.hangup
+    appointment:appt_401
+    v3:MdI91X4lWFEs7IgbBEOT9M4AigoY08M0WWZFISt1Yw2axZ_IiE4p01 v3:MdI91X4lWFEs7IgbBEOT9M4AigoY08M0WWZFISt1Yw2axZ_IiE4p01 appt_401 - +442079460018 +447700900000
+    completed 2025-10-20T12:14:47.224Z
+    ");
+    assert_snapshot!(said("telnyx/recording_saved"), @r"
+    recorded telnyx:0ccc7b54-4df3-4bca-a65a-3da1ec010005
+    call.recording.saved
+    appointment:appt_401
+    ");
+    assert_snapshot!(said("telnyx/detection_machine"), @r"
+    folded telnyx:0ccc7b54-4df3-4bca-a65a-3da1ec020003
+    call.machine.premium.detection.ended
+    appointment:appt_402
+    v3:MdI91X4lWFEs7IgbBEOT9M4AigoY08M0WWZFISt1Yw2axZ_IiE4p02 v3:MdI91X4lWFEs7IgbBEOT9M4AigoY08M0WWZFISt1Yw2axZ_IiE4p02 appt_402 - +442079460018 +447700900000
+    ringing implied 2025-10-20T12:14:08.120Z
+    in_progress implied 2025-10-20T12:14:08.120Z
+    voicemail_detected 2025-10-20T12:14:08.120Z
+    ");
+    assert_snapshot!(said("telnyx/greeting_beep"), @r"
+    folded telnyx:0ccc7b54-4df3-4bca-a65a-3da1ec020004
+    call.machine.premium.greeting.ended
+    appointment:appt_402
+    v3:MdI91X4lWFEs7IgbBEOT9M4AigoY08M0WWZFISt1Yw2axZ_IiE4p02 v3:MdI91X4lWFEs7IgbBEOT9M4AigoY08M0WWZFISt1Yw2axZ_IiE4p02 appt_402 - +442079460018 +447700900000
+    ringing implied 2025-10-20T12:14:15.500Z
+    in_progress implied 2025-10-20T12:14:15.500Z
+    voicemail_detected 2025-10-20T12:14:15.500Z
+    ");
+    assert_snapshot!(said("telnyx/hangup_busy"), @r"
+    folded telnyx:0ccc7b54-4df3-4bca-a65a-3da1ec030009
+    call.hangup
+    appointment:appt_403
+    v3:MdI91X4lWFEs7IgbBEOT9M4AigoY08M0WWZFISt1Yw2axZ_IiE4p03 v3:MdI91X4lWFEs7IgbBEOT9M4AigoY08M0WWZFISt1Yw2axZ_IiE4p03 appt_403 - +442079460018 +447700900000
+    ringing implied 2025-10-20T12:13:55.127Z
+    busy 2025-10-20T12:14:01.000Z
+    ");
+    assert_snapshot!(said("telnyx/hangup_rejected"), @r"
+    folded telnyx:0ccc7b54-4df3-4bca-a65a-3da1ec040009
+    call.hangup
+    appointment:appt_404
+    v3:MdI91X4lWFEs7IgbBEOT9M4AigoY08M0WWZFISt1Yw2axZ_IiE4p04 v3:MdI91X4lWFEs7IgbBEOT9M4AigoY08M0WWZFISt1Yw2axZ_IiE4p04 appt_404 - +442079460018 +447700900000
+    ringing implied 2025-10-20T12:13:55.127Z
+    busy 2025-10-20T12:14:03.000Z
+    ");
+    assert_snapshot!(said("telnyx/hangup_timeout"), @r"
+    folded telnyx:0ccc7b54-4df3-4bca-a65a-3da1ec050009
+    call.hangup
+    appointment:appt_405
+    v3:MdI91X4lWFEs7IgbBEOT9M4AigoY08M0WWZFISt1Yw2axZ_IiE4p05 v3:MdI91X4lWFEs7IgbBEOT9M4AigoY08M0WWZFISt1Yw2axZ_IiE4p05 appt_405 - +442079460018 +447700900000
+    ringing implied 2025-10-20T12:13:55.127Z
+    no_answer 2025-10-20T12:14:25.000Z
+    ");
+    assert_snapshot!(said("telnyx/hangup_canceled"), @r"
+    folded telnyx:0ccc7b54-4df3-4bca-a65a-3da1ec060009
+    call.hangup
+    appointment:appt_406
+    v3:MdI91X4lWFEs7IgbBEOT9M4AigoY08M0WWZFISt1Yw2axZ_IiE4p06 v3:MdI91X4lWFEs7IgbBEOT9M4AigoY08M0WWZFISt1Yw2axZ_IiE4p06 appt_406 - +442079460018 +447700900000
+    canceled 2025-10-20T12:14:02.000Z
+    ");
+    assert_snapshot!(said("telnyx/hangup_not_found"), @r"
+    folded telnyx:0ccc7b54-4df3-4bca-a65a-3da1ec070009
+    call.hangup
+    appointment:appt_407
+    v3:MdI91X4lWFEs7IgbBEOT9M4AigoY08M0WWZFISt1Yw2axZ_IiE4p07 v3:MdI91X4lWFEs7IgbBEOT9M4AigoY08M0WWZFISt1Yw2axZ_IiE4p07 appt_407 - +442079460018 +447700900000
+    failed 2025-10-20T12:13:57.000Z lasting
+    ");
+    assert_snapshot!(said("telnyx/hangup_unspecified"), @r"
+    folded telnyx:0ccc7b54-4df3-4bca-a65a-3da1ec080009
+    call.hangup
+    appointment:appt_408
+    v3:MdI91X4lWFEs7IgbBEOT9M4AigoY08M0WWZFISt1Yw2axZ_IiE4p08 v3:MdI91X4lWFEs7IgbBEOT9M4AigoY08M0WWZFISt1Yw2axZ_IiE4p08 appt_408 - +442079460018 +447700900000
+    failed 2025-10-20T12:13:57.000Z
+    ");
+    assert_snapshot!(said("telnyx/initiated_incoming"), @r"
+    folded telnyx:0ccc7b54-4df3-4bca-a65a-3da1ec090001
+    call.initiated
+    telnyx:v3:MdI91X4lWFEs7IgbBEOT9M4AigoY08M0WWZFISt1Yw2axZ_IiE4p09
+    v3:MdI91X4lWFEs7IgbBEOT9M4AigoY08M0WWZFISt1Yw2axZ_IiE4p09 v3:MdI91X4lWFEs7IgbBEOT9M4AigoY08M0WWZFISt1Yw2axZ_IiE4p09 - Inbound +447700900000 +442079460018
+    initiated 2025-10-20T12:13:55.127Z
+    ");
+}
+
+#[test]
 fn generic_bodies_say() {
     assert_snapshot!(said("generic/call_initiated"), @r"
     folded generic:evt_8f1a20
@@ -362,10 +603,11 @@ fn verified(name: &str) -> VerifiedWebhook {
         .collect();
     let query = signed.url.split_once('?').unwrap().1;
     let webhook = UnverifiedWebhook { headers: &headers, path: "/webhooks", query, body: body.as_bytes() };
-    let providers = Providers::from_json(
-        r#"{"retell":{"keys":["key"]},"twilio":{"keys":["key"],"public_url":"https://example.com"},"generic":{"keys":["key"]}}"#,
-    )
-    .unwrap();
+    let document = json!({provider.as_str(): {
+        "keys": [verifying_key(provider, &Key::new("key").unwrap())],
+        "public_url": "https://example.com",
+    }});
+    let providers = Providers::from_json(&document.to_string()).unwrap();
     verify(provider, providers.config(provider).unwrap(), &webhook, NOW).unwrap()
 }
 
@@ -390,11 +632,12 @@ fn folded(event: &ProviderEvent) -> String {
     let from = event.from.as_ref().map_or("-", |number| number.as_str());
     let to = event.to.as_ref().map_or("-", |number| number.as_str());
     write!(lines, "\n{attempt} {provider_call_id} {appointment_id} {direction} {from} {to}").unwrap();
-    for CallEvent { kind, implied, occurred_at, sequence } in &event.call_events {
+    for CallEvent { kind, implied, occurred_at, sequence, lasting } in &event.call_events {
         let implied = if *implied { " implied" } else { "" };
         let at = occurred_at.map_or(String::new(), |at| format!(" {at}"));
         let sequence = sequence.map_or(String::new(), |sequence| format!(" #{sequence}"));
-        write!(lines, "\n{kind}{implied}{at}{sequence}").unwrap();
+        let lasting = if *lasting { " lasting" } else { "" };
+        write!(lines, "\n{kind}{implied}{at}{sequence}{lasting}").unwrap();
     }
     lines
 }

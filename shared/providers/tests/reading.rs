@@ -35,14 +35,18 @@ fn folded(reading: Reading) -> ProviderEvent {
     }
 }
 
-/// The kinds in order, implied ones marked by `~`; or what became of the event instead.
+/// The kinds in order, implied ones marked by `~`, a failure that lasts by `!`; or what became of the event instead.
 fn kinds(reading: &Reading) -> String {
     match reading {
         Reading::Folded(event) => {
             let kinds: Vec<String> = event
                 .call_events
                 .iter()
-                .map(|event| format!("{}{}", if event.implied { "~" } else { "" }, event.kind))
+                .map(|event| {
+                    let implied = if event.implied { "~" } else { "" };
+                    let lasting = if event.lasting { "!" } else { "" };
+                    format!("{implied}{}{lasting}", event.kind)
+                })
                 .collect();
             kinds.join(" ")
         }
@@ -135,8 +139,8 @@ fn retell_call_ended_by_reason() {
     dial_busy: ~ringing busy | ~ringing busy | ~ringing busy
     dial_failed: failed | failed | failed
     dial_no_answer: ~ringing no_answer | ~ringing no_answer | ~ringing no_answer
-    invalid_destination: failed | failed | failed
-    telephony_provider_permission_denied: failed | failed | failed
+    invalid_destination: failed! | failed! | failed!
+    telephony_provider_permission_denied: failed! | failed! | failed!
     telephony_provider_unavailable: failed | failed | failed
     sip_routing_error: failed | failed | failed
     marked_as_spam: ~ringing ~in_progress failed | failed | failed
@@ -216,6 +220,7 @@ fn retell_times_are_those_of_the_call() {
         implied,
         occurred_at: Some(Timestamp::from_millis(millis)),
         sequence: None,
+        lasting: false,
     };
     assert_eq!(
         folded(retell("call_ended", call)).call_events,
@@ -554,6 +559,7 @@ fn generic_tutorial_event_is_read() {
                 implied: false,
                 occurred_at: Some(Timestamp::from_millis(1_760_962_445_000)),
                 sequence: None,
+                lasting: false,
             }],
         })
     );
@@ -655,5 +661,309 @@ fn reading_shows_no_phone_number() {
     for body in [broken.as_slice(), repeated, b"\"+4420SECRET\""] {
         let reading = read_body(Provider::Retell, "", body);
         assert!(!format!("{reading:?} {}", kinds(&reading)).contains("SECRET"));
+    }
+}
+
+fn vapi(message: Value) -> Reading {
+    read_body(Provider::Vapi, "", json!({"message": message}).to_string().as_bytes())
+}
+
+fn vapi_ended(reason: &str, started: bool) -> String {
+    let started_at = started.then_some("2025-10-20T12:14:00Z");
+    let call = json!({"id": "c", "startedAt": started_at, "endedAt": "2025-10-20T12:15:00Z"});
+    kinds(&vapi(json!({"type": "end-of-call-report", "endedReason": reason, "call": call})))
+}
+
+/// Every reason that Vapi's own types name, by what a report of it says with a start time and without.
+#[test]
+fn vapi_reasons_come_to_few_endings() {
+    let mut counts = std::collections::BTreeMap::<String, u32>::new();
+    for reason in include_str!("../fixtures/vapi/ended_reasons.txt").lines() {
+        *counts.entry(format!("{} | {}", vapi_ended(reason, true), vapi_ended(reason, false))).or_default() += 1;
+    }
+    assert_eq!(counts.values().sum::<u32>(), 571);
+    let lines: Vec<String> = counts.iter().map(|(said, count)| format!("{count}: {said}")).collect();
+    assert_snapshot!(lines.join("\n"), @r"
+    1: canceled | canceled
+    5: completed | completed
+    31: failed | failed
+    2: failed! | failed!
+    2: ~ringing busy | ~ringing busy
+    1: ~ringing no_answer | ~ringing no_answer
+    3: ~ringing ~in_progress completed | canceled
+    16: ~ringing ~in_progress completed | ~ringing ~in_progress completed
+    509: ~ringing ~in_progress failed | failed
+    1: ~ringing ~in_progress ~voicemail_detected completed | ~ringing ~in_progress ~voicemail_detected completed
+    ");
+}
+
+#[test]
+fn vapi_reasons_that_are_not_faults_say() {
+    let reasons = include_str!("../fixtures/vapi/ended_reasons.txt").lines().chain(["a-reason-of-next-year", ""]);
+    let lines: Vec<String> = reasons
+        .filter(|reason| !reason.starts_with("pipeline-error-") && !reason.starts_with("call.in-progress.error-"))
+        .map(|reason| format!("{reason}: {} | {}", vapi_ended(reason, true), vapi_ended(reason, false)))
+        .collect();
+    assert_snapshot!(lines.join("\n"), @r"
+    assistant-ended-call: ~ringing ~in_progress completed | ~ringing ~in_progress completed
+    assistant-ended-call-after-message-spoken: ~ringing ~in_progress completed | ~ringing ~in_progress completed
+    assistant-ended-call-with-hangup-task: ~ringing ~in_progress completed | ~ringing ~in_progress completed
+    assistant-forwarded-call: ~ringing ~in_progress completed | ~ringing ~in_progress completed
+    assistant-join-timed-out: ~ringing ~in_progress failed | failed
+    assistant-not-found: ~ringing ~in_progress failed | failed
+    assistant-not-valid: ~ringing ~in_progress failed | failed
+    assistant-request-failed: ~ringing ~in_progress failed | failed
+    assistant-request-returned-error: ~ringing ~in_progress failed | failed
+    assistant-request-returned-forwarding-phone-number: completed | completed
+    assistant-request-returned-invalid-assistant: ~ringing ~in_progress failed | failed
+    assistant-request-returned-no-assistant: ~ringing ~in_progress failed | failed
+    assistant-request-returned-unspeakable-error: ~ringing ~in_progress failed | failed
+    assistant-said-end-call-phrase: ~ringing ~in_progress completed | ~ringing ~in_progress completed
+    call-deleted: ~ringing ~in_progress completed | canceled
+    call-start-error-neither-assistant-nor-server-set: failed | failed
+    call.ending.hook-executed-say: ~ringing ~in_progress completed | ~ringing ~in_progress completed
+    call.ending.hook-executed-transfer: ~ringing ~in_progress completed | ~ringing ~in_progress completed
+    call.forwarding.operator-busy: ~ringing ~in_progress completed | ~ringing ~in_progress completed
+    call.in-progress.sip-completed-call: ~ringing ~in_progress completed | ~ringing ~in_progress completed
+    call.in-progress.twilio-completed-call: ~ringing ~in_progress completed | ~ringing ~in_progress completed
+    call.ringing.error-sip-inbound-call-failed-to-connect: failed | failed
+    call.ringing.hook-executed-say: completed | completed
+    call.ringing.hook-executed-transfer: completed | completed
+    call.ringing.sip-inbound-caller-hungup-before-call-connect: canceled | canceled
+    call.start.error-enterprise-feature-not-available-recording-consent: failed | failed
+    call.start.error-fraud-check-failed: failed | failed
+    call.start.error-get-assistant: failed | failed
+    call.start.error-get-customer: failed | failed
+    call.start.error-get-phone-number: failed | failed
+    call.start.error-get-resources-validation: failed | failed
+    call.start.error-get-transport: failed | failed
+    call.start.error-subscription-concurrency-limit-reached: failed | failed
+    call.start.error-subscription-frozen: failed | failed
+    call.start.error-subscription-insufficient-credits: failed | failed
+    call.start.error-subscription-upgrade-failed: failed | failed
+    call.start.error-subscription-wallet-does-not-exist: failed | failed
+    call.start.error-vapi-number-international: failed! | failed!
+    call.start.error-vapi-number-outbound-daily-limit: failed | failed
+    call.start.error-vapifault-database-error: failed | failed
+    call.start.error-vapifault-get-org: failed | failed
+    call.start.error-vapifault-get-subscription: failed | failed
+    customer-busy: ~ringing busy | ~ringing busy
+    customer-did-not-answer: ~ringing no_answer | ~ringing no_answer
+    customer-did-not-give-microphone-permission: failed | failed
+    customer-ended-call: ~ringing ~in_progress completed | ~ringing ~in_progress completed
+    customer-ended-call-after-warm-transfer-attempt: ~ringing ~in_progress completed | ~ringing ~in_progress completed
+    customer-ended-call-before-warm-transfer: ~ringing ~in_progress completed | ~ringing ~in_progress completed
+    customer-ended-call-during-transfer: ~ringing ~in_progress completed | ~ringing ~in_progress completed
+    exceeded-max-duration: ~ringing ~in_progress completed | ~ringing ~in_progress completed
+    manually-canceled: ~ringing ~in_progress completed | canceled
+    phone-call-provider-bypass-enabled-but-no-call-received: failed | failed
+    phone-call-provider-closed-websocket: ~ringing ~in_progress failed | failed
+    scheduled-call-deleted: ~ringing ~in_progress completed | canceled
+    silence-timed-out: ~ringing ~in_progress completed | ~ringing ~in_progress completed
+    twilio-failed-to-connect-call: failed | failed
+    twilio-reported-customer-misdialed: failed! | failed!
+    voicemail: ~ringing ~in_progress ~voicemail_detected completed | ~ringing ~in_progress ~voicemail_detected completed
+    vonage-completed: completed | completed
+    vonage-disconnected: completed | completed
+    vonage-failed-to-connect-call: failed | failed
+    vonage-rejected: ~ringing busy | ~ringing busy
+    worker-shutdown: ~ringing ~in_progress failed | failed
+    a-reason-of-next-year: completed | completed
+    : completed | completed
+    ");
+}
+
+#[test]
+fn vapi_statuses_say() {
+    let said = |status: &str| kinds(&vapi(json!({"type": "status-update", "status": status, "call": {"id": "c"}})));
+    for (status, expected) in [
+        ("scheduled", "recorded"),
+        ("queued", "initiated"),
+        ("ringing", "ringing"),
+        ("in-progress", "~ringing in_progress"),
+        ("forwarding", "~ringing ~in_progress"),
+        // Over, but answered or not: for another report to say.
+        ("ended", "completed"),
+        ("not-found", "recorded"),
+        ("a status of next year", "recorded"),
+        ("", "recorded"),
+    ] {
+        assert_eq!(said(status), expected, "{status}");
+    }
+    assert_eq!(
+        kinds(&vapi(
+            json!({"type": "status-update", "status": "ended", "endedReason": "customer-busy", "call": {"id": "c"}})
+        )),
+        "~ringing busy"
+    );
+    assert_eq!(kinds(&vapi(json!({"type": "end-of-call-report", "call": {"id": "c"}}))), "completed");
+}
+
+#[test]
+fn vapi_analysis_tells_the_outcome() {
+    let said = |reason: &str, data: Value| {
+        let analysis = json!({"structuredData": data});
+        kinds(&vapi(
+            json!({"type": "end-of-call-report", "endedReason": reason, "analysis": analysis, "call": {"id": "c"}}),
+        ))
+    };
+    let outcome = |outcome: &str| json!({"outcome": outcome});
+    assert_eq!(said("customer-ended-call", outcome("confirmed")), "~ringing ~in_progress user_confirmed ~completed");
+    assert_eq!(
+        said("customer-ended-call", json!({"appointment_confirmed": false})),
+        "~ringing ~in_progress user_declined ~completed"
+    );
+    assert_eq!(said("customer-ended-call", outcome("call back")), "~ringing ~in_progress completed");
+    assert_eq!(said("customer-ended-call", json!(["confirmed"])), "~ringing ~in_progress completed");
+    // A machine cannot confirm, and nobody declines in a call that nobody answered.
+    assert_eq!(said("voicemail", outcome("confirmed")), "~ringing ~in_progress ~voicemail_detected completed");
+    assert_eq!(said("customer-did-not-answer", json!({"appointment_confirmed": false})), "~ringing no_answer");
+    assert_eq!(said("a-reason-of-next-year", outcome("confirmed")), "user_confirmed ~completed");
+}
+
+#[test]
+fn vapi_belongs_to_the_call_in_its_metadata() {
+    let of = |call: Value, assistant: Value| {
+        ids(vapi(json!({"type": "status-update", "status": "ringing", "call": call, "assistant": assistant})))
+    };
+    let some = |text: &str| Some(text.to_owned());
+    let ours = json!({"switchhook_call_id": "x", "switchhook_attempt": "2", "appointment_id": "a"});
+    let expected = ("x".to_owned(), some("2"), some("a"));
+    assert_eq!(of(json!({"id": "c"}), json!(null)), ("vapi:c".to_owned(), some("c"), None));
+    assert_eq!(of(json!({"id": "c", "assistantOverrides": {"metadata": ours}}), json!(null)), expected);
+    assert_eq!(of(json!({"id": "c", "assistantOverrides": {"variableValues": ours}}), json!(null)), expected);
+    assert_eq!(of(json!({"id": "c", "metadata": ours}), json!({"metadata": {"switchhook_call_id": "y"}})), expected);
+    assert_eq!(of(json!({"id": "c"}), json!({"metadata": ours})), expected);
+}
+
+#[test]
+fn vapi_event_ids_repeat_only_for_the_same_event() {
+    let id = |message: Value| vapi(message).event_id().to_string();
+    let update = |status: &str, at: i64| {
+        id(json!({"type": "status-update", "status": status, "timestamp": at, "call": {"id": "c"}}))
+    };
+    assert_eq!(update("ringing", 1), "vapi:c:status-update:ringing");
+    assert_eq!(update("ringing", 1), update("ringing", 2));
+    assert_eq!(id(json!({"type": "end-of-call-report", "call": {"id": "c"}})), "vapi:c:end-of-call-report");
+    let transcript = |text: &str| id(json!({"type": "transcript", "transcript": text, "call": {"id": "c"}}));
+    assert_ne!(transcript("Hello"), transcript("Hello you"));
+    assert_eq!(transcript("Hello"), transcript("Hello"));
+    assert!(id(json!({"type": "status-update", "status": "ringing"})).starts_with("vapi:sha256-"));
+}
+
+#[test]
+fn vapi_messages_that_name_no_type_or_call_are_quarantined() {
+    for (message, expected) in [
+        (json!({}), ReadError::MissingEventType),
+        (json!(["status-update"]), ReadError::MissingEventType),
+        (json!({"type": "end-of-call-report"}), ReadError::MissingCallId),
+        (json!({"type": "status-update", "status": "ringing", "call": {"id": ""}}), ReadError::MissingCallId),
+    ] {
+        let Reading::Quarantined { error, .. } = vapi(message.clone()) else { panic!("{message}") };
+        assert_eq!(error, expected, "{message}");
+    }
+}
+
+fn telnyx(event_type: &str, payload: Value) -> Reading {
+    let body = json!({"data": {"event_type": event_type, "id": "e1", "payload": payload}, "meta": {"attempt": 1}});
+    read_body(Provider::Telnyx, "", body.to_string().as_bytes())
+}
+
+#[test]
+fn telnyx_hangup_causes_say() {
+    let said = |cause: &str, sip: &str| {
+        let call = json!({"call_control_id": "v3:c", "hangup_cause": cause, "sip_hangup_cause": sip});
+        kinds(&telnyx("call.hangup", call))
+    };
+    for (cause, expected) in [
+        ("call_rejected", "~ringing busy"),
+        ("user_busy", "~ringing busy"),
+        ("timeout", "~ringing no_answer"),
+        ("no_answer", "~ringing no_answer"),
+        ("originator_cancel", "canceled"),
+        ("not_found", "failed!"),
+        // Over, but answered or not: for `call.answered` to say.
+        ("normal_clearing", "completed"),
+        ("time_limit", "completed"),
+        ("unspecified", "completed"),
+        ("a_cause_of_next_year", "completed"),
+        ("", "completed"),
+    ] {
+        assert_eq!(said(cause, "unspecified"), expected, "{cause}");
+    }
+    // Who refuses a call with a SIP status has not answered it.
+    for (sip, expected) in
+        [("503", "failed"), ("400", "failed"), ("699", "failed"), ("200", "completed"), ("700", "completed")]
+    {
+        assert_eq!(said("unspecified", sip), expected, "{sip}");
+        assert_eq!(said("user_busy", sip), "~ringing busy");
+        assert_eq!(said("normal_clearing", sip), "completed");
+    }
+}
+
+#[test]
+fn telnyx_detections_say() {
+    let said = |event_type: &str, result: &str| {
+        kinds(&telnyx(event_type, json!({"call_control_id": "v3:c", "result": result})))
+    };
+    let (answered, machine) = ("~ringing ~in_progress", "~ringing ~in_progress voicemail_detected");
+    for (event_type, result, expected) in [
+        ("call.machine.detection.ended", "human", answered),
+        ("call.machine.detection.ended", "machine", machine),
+        ("call.machine.detection.ended", "not_sure", answered),
+        ("call.machine.greeting.ended", "beep_detected", machine),
+        ("call.machine.greeting.ended", "ended", machine),
+        ("call.machine.greeting.ended", "not_sure", answered),
+        ("call.machine.premium.detection.ended", "human_residence", answered),
+        ("call.machine.premium.detection.ended", "human_business", answered),
+        ("call.machine.premium.detection.ended", "machine", machine),
+        ("call.machine.premium.detection.ended", "silence", answered),
+        ("call.machine.premium.detection.ended", "fax_detected", machine),
+        ("call.machine.premium.greeting.ended", "beep_detected", machine),
+        ("call.machine.premium.greeting.ended", "no_beep_detected", answered),
+        ("call.dtmf.received", "", "recorded"),
+    ] {
+        assert_eq!(said(event_type, result), expected, "{event_type} {result}");
+    }
+}
+
+#[test]
+fn telnyx_delivery_is_not_the_event() {
+    let id = |attempt: u32| {
+        let body = json!({
+            "data": {"event_type": "call.answered", "id": "e1", "payload": {"call_control_id": "v3:c"}},
+            "meta": {"attempt": attempt},
+        });
+        read_body(Provider::Telnyx, "", body.to_string().as_bytes()).event_id().to_string()
+    };
+    assert_eq!((id(1).as_str(), id(2).as_str()), ("telnyx:e1", "telnyx:e1"));
+}
+
+#[test]
+fn telnyx_belongs_to_the_call_in_its_client_state() {
+    let of = |state: &str| {
+        let event = folded(telnyx("call.answered", json!({"call_control_id": "v3:c", "client_state": state})));
+        (event.call_id.to_string(), event.attempt.unwrap().to_string(), event.provider_call_id.unwrap())
+    };
+    let theirs = ("telnyx:v3:c".to_owned(), "v3:c".to_owned(), "v3:c".to_owned());
+    // {"switchhook_call_id":"x","switchhook_attempt":"2"}
+    let ours = "eyJzd2l0Y2hob29rX2NhbGxfaWQiOiJ4Iiwic3dpdGNoaG9va19hdHRlbXB0IjoiMiJ9";
+    assert_eq!(of(ours), ("x".to_owned(), "2".to_owned(), "v3:c".to_owned()));
+    // Nothing, not base64, and base64 of what is no object.
+    for state in ["", "{}", "aGF2ZSBhIG5pY2UgZGF5ID1d", "WyJ4Il0="] {
+        assert_eq!(of(state), theirs, "{state}");
+    }
+}
+
+#[test]
+fn telnyx_events_that_name_no_type_or_call_are_quarantined() {
+    for (data, expected) in [
+        (json!({"id": "e1"}), ReadError::MissingEventType),
+        (json!(null), ReadError::MissingEventType),
+        (json!({"id": "e1", "event_type": "call.hangup"}), ReadError::MissingCallId),
+    ] {
+        let reading = read_body(Provider::Telnyx, "", json!({"data": data}).to_string().as_bytes());
+        let Reading::Quarantined { error, .. } = reading else { panic!("{data}") };
+        assert_eq!(error, expected, "{data}");
     }
 }

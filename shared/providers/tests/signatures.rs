@@ -2,11 +2,14 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on fails")]
 
+use hmac::{Hmac, Mac};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::{Value, json};
+use sha2::Sha256;
 use switchhook_domain::{Provider, Timestamp};
 use switchhook_providers::{
     Key, ProviderConfig, Providers, Signed, UnverifiedWebhook, VerifiedWebhook, VerifyError, sign, verify,
+    verifying_key,
 };
 
 const NOW: Timestamp = Timestamp::from_millis(1_760_962_445_000);
@@ -14,6 +17,8 @@ const MINUTE_MS: i64 = 60_000;
 
 const RETELL_BODY: &[u8] = br#"{"event":"call_ended","call":{"call_id":"c"}}"#;
 const TWILIO_BODY: &[u8] = b"CallSid=CA1&CallStatus=completed&Tag=b&Tag=a&Tag=b&Name=%201+x";
+const VAPI_BODY: &[u8] = br#"{"message":{"type":"hang","call":{"id":"c"}}}"#;
+const TELNYX_BODY: &[u8] = br#"{"data":{"id":"e","event_type":"call.cost"}}"#;
 const GENERIC_BODY: &[u8] = br#"{"event_id":"evt_1","type":"RINGING","call_id":"c"}"#;
 const JSON_BODY: &[u8] = br#"{"CallSid":"CA1","CallStatus":"completed"}"#;
 
@@ -21,7 +26,8 @@ const JSON_BODY: &[u8] = br#"{"CallSid":"CA1","CallStatus":"completed"}"#;
 #[derive(Clone)]
 struct Request {
     provider: Provider,
-    keys: Vec<&'static str>,
+    /// As configured.
+    keys: Vec<String>,
     public_url: String,
     headers: Vec<(&'static str, String)>,
     path: String,
@@ -38,7 +44,7 @@ impl Request {
         let (_, query) = url.split_once('?').unwrap();
         Self {
             provider,
-            keys: vec!["key"],
+            keys: configured(provider, &["key"]),
             public_url: "https://example.com".to_owned(),
             headers,
             path: "/webhooks".to_owned(),
@@ -60,7 +66,9 @@ impl Request {
     fn config(&self) -> ProviderConfig {
         let document = match self.provider {
             Provider::Twilio => json!({"twilio": {"keys": self.keys, "public_url": self.public_url}}),
-            Provider::Retell | Provider::Generic => json!({self.provider.as_str(): {"keys": self.keys}}),
+            Provider::Retell | Provider::Vapi | Provider::Telnyx | Provider::Generic => {
+                json!({self.provider.as_str(): {"keys": self.keys}})
+            }
         };
         Providers::from_json(&document.to_string()).unwrap().config(self.provider).cloned().unwrap()
     }
@@ -73,6 +81,10 @@ impl Request {
         let mut request = self.clone();
         spoil(&mut request);
         request
+    }
+
+    fn with_keys(&self, keys: &[&str]) -> Self {
+        self.with(|request| request.keys = configured(request.provider, keys))
     }
 
     fn set(&self, header: &'static str, value: &str) -> Self {
@@ -91,19 +103,47 @@ impl Request {
     }
 }
 
-fn requests() -> [Request; 4] {
+/// What to configure for webhooks that are signed with these.
+fn configured(provider: Provider, keys: &[&str]) -> Vec<String> {
+    keys.iter().map(|key| verifying_key(provider, &Key::new(*key).unwrap())).collect()
+}
+
+fn requests() -> [Request; 6] {
     [
         Request::signed(Provider::Retell, RETELL_BODY),
         Request::signed(Provider::Twilio, TWILIO_BODY),
         Request::signed(Provider::Twilio, JSON_BODY),
+        Request::signed(Provider::Vapi, VAPI_BODY),
+        Request::signed(Provider::Telnyx, TELNYX_BODY),
         Request::signed(Provider::Generic, GENERIC_BODY),
     ]
+}
+
+/// The header of the timestamp, where it has one of its own.
+fn timestamp_header(provider: Provider) -> Option<&'static str> {
+    match provider {
+        Provider::Retell | Provider::Twilio => None,
+        Provider::Vapi => Some("x-timestamp"),
+        Provider::Telnyx => Some("telnyx-timestamp"),
+        Provider::Generic => Some("x-webhook-timestamp"),
+    }
+}
+
+/// One request each of the providers whose timestamp has a header of its own.
+fn stamped() -> Vec<(Request, &'static str)> {
+    requests()
+        .into_iter()
+        .filter_map(|request| Some((timestamp_header(request.provider)?, request)))
+        .map(|(a, b)| (b, a))
+        .collect()
 }
 
 fn signature_header(provider: Provider) -> &'static str {
     match provider {
         Provider::Retell => "x-retell-signature",
         Provider::Twilio => "x-twilio-signature",
+        Provider::Vapi => "x-signature",
+        Provider::Telnyx => "telnyx-signature-ed25519",
         Provider::Generic => "x-webhook-signature",
     }
 }
@@ -128,6 +168,8 @@ fn only_a_signed_query_survives() {
             "appointment_id=7",
             "appointment_id=7&bodySHA256=a0a5adcb584e9811c4ee5f334feef749f008b3b108d62d5addee051f9731b526",
             "",
+            "",
+            "",
         ]
     );
     let webhook = VerifiedWebhook::from_inbox(Provider::Retell, "appointment_id=8".to_owned(), Vec::new(), 0);
@@ -137,7 +179,7 @@ fn only_a_signed_query_survives() {
 #[test]
 fn every_key_is_tried_and_the_one_that_matched_is_told() {
     for request in requests() {
-        let rotated = request.with(|request| request.keys = vec!["newer", "key", "oldest"]);
+        let rotated = request.with_keys(&["newer", "key", "oldest"]);
         assert_eq!(rotated.verify().unwrap().key_index(), 1);
     }
 }
@@ -145,7 +187,7 @@ fn every_key_is_tried_and_the_one_that_matched_is_told() {
 #[test]
 fn wrong_key_is_refused() {
     for request in requests() {
-        let other = request.with(|request| request.keys = vec!["other", "keys"]);
+        let other = request.with_keys(&["other", "keys"]);
         assert_eq!(other.error(), Some(VerifyError::WrongSignature));
     }
 }
@@ -192,8 +234,10 @@ fn missing_signature_is_refused() {
         assert_eq!(request.without(name).error(), Some(VerifyError::MissingSignature));
         assert_eq!(request.set(name, "").error(), Some(VerifyError::MissingSignature));
     }
-    let generic = Request::signed(Provider::Generic, GENERIC_BODY);
-    assert_eq!(generic.without("x-webhook-timestamp").error(), Some(VerifyError::MissingTimestamp));
+    for (request, name) in stamped() {
+        assert_eq!(request.without(name).error(), Some(VerifyError::MissingTimestamp));
+        assert_eq!(request.set(name, "").error(), Some(VerifyError::MissingTimestamp));
+    }
 }
 
 #[test]
@@ -226,16 +270,27 @@ fn malformed_signature_is_refused() {
 
 #[test]
 fn malformed_timestamp_is_refused() {
-    let generic = Request::signed(Provider::Generic, GENERIC_BODY);
-    for bad in ["now", "-1760962445", "+1760962445", "1760962445.0", "9223372036854775807", "99999999999999999999"] {
-        let error = generic.set("x-webhook-timestamp", bad).error();
-        assert_eq!(error, Some(VerifyError::MalformedTimestamp), "{bad}");
+    for (request, name) in stamped() {
+        for bad in ["now", "-1760962445", "+1760962445", "1760962445.0", "99999999999999999999"] {
+            assert_eq!(request.set(name, bad).error(), Some(VerifyError::MalformedTimestamp), "{bad}");
+        }
+        let twice = request.with(|request| request.headers.push((name, "1760962445".to_owned())));
+        assert_eq!(twice.error(), Some(VerifyError::MalformedTimestamp));
+    }
+    // As seconds it would be beyond 64 bits of milliseconds.
+    for provider in [Provider::Generic, Provider::Telnyx] {
+        let request = Request::signed(provider, GENERIC_BODY);
+        let error = request.set(timestamp_header(provider).unwrap(), "9223372036854775807").error();
+        assert_eq!(error, Some(VerifyError::MalformedTimestamp));
     }
 }
 
 #[test]
 fn window_is_inclusive_both_ways_and_staleness_is_told_from_forgery() {
-    for request in [Request::signed(Provider::Retell, RETELL_BODY), Request::signed(Provider::Generic, GENERIC_BODY)] {
+    for request in requests() {
+        if request.provider == Provider::Twilio {
+            continue;
+        }
         let at = |skew_ms: i64| request.with(|request| request.now = Timestamp::from_millis(NOW.as_millis() + skew_ms));
         let window_ms = 5 * MINUTE_MS;
         for skew_ms in [-window_ms, 0, window_ms] {
@@ -246,7 +301,7 @@ fn window_is_inclusive_both_ways_and_staleness_is_told_from_forgery() {
             assert_eq!(error, VerifyError::StaleTimestamp { skew_ms });
             assert_eq!(error.cause(), "stale_timestamp");
         }
-        let forged = at(window_ms + 1).with(|request| request.keys = vec!["other"]);
+        let forged = at(window_ms + 1).with_keys(&["other"]);
         assert_eq!(forged.error(), Some(VerifyError::WrongSignature));
         assert_eq!(forged.error().unwrap().cause(), "bad_signature");
     }
@@ -258,9 +313,11 @@ fn changed_timestamp_is_refused() {
     let later = retell.header("x-retell-signature").replace("v=1760962445000", "v=1760962445001");
     assert_eq!(retell.set("x-retell-signature", &later).error(), Some(VerifyError::WrongSignature));
 
-    let generic = Request::signed(Provider::Generic, GENERIC_BODY);
-    let later = generic.set("x-webhook-timestamp", "1760962446");
-    assert_eq!(later.error(), Some(VerifyError::WrongSignature));
+    for (request, name) in stamped() {
+        assert_eq!(request.set(name, "1760962446").error(), Some(VerifyError::WrongSignature));
+        // The same number, but not the same bytes.
+        assert_eq!(request.set(name, "01760962445").error(), Some(VerifyError::WrongSignature));
+    }
 }
 
 #[test]
@@ -269,6 +326,9 @@ fn upper_case_hex_is_accepted() {
     let (millis, digest) =
         retell.header("x-retell-signature").split_once(",d=").map(|(a, b)| (a.to_owned(), b.to_uppercase())).unwrap();
     assert_eq!(retell.set("x-retell-signature", &format!("{millis},d={digest}")).error(), None);
+
+    let vapi = Request::signed(Provider::Vapi, VAPI_BODY);
+    assert_eq!(vapi.set("x-signature", &vapi.header("x-signature").to_uppercase()).error(), None);
 
     let generic = Request::signed(Provider::Generic, GENERIC_BODY);
     let digest = generic.header("x-webhook-signature")["sha256=".len()..].to_uppercase();
@@ -302,7 +362,7 @@ fn twilio_port_may_be_left_out_or_put_in() {
     ] {
         let request = Request {
             provider: Provider::Twilio,
-            keys: vec!["key"],
+            keys: configured(Provider::Twilio, &["key"]),
             public_url: public_url.to_owned(),
             headers: sign(Provider::Twilio, &key, signed_url, TWILIO_BODY, NOW).headers,
             path: "/webhooks".to_owned(),
@@ -381,6 +441,50 @@ fn twilio_without_a_public_url_is_never_accepted() {
 }
 
 #[test]
+fn vapi_timestamp_is_in_seconds_or_milliseconds() {
+    // What Vapi would send in milliseconds.
+    let key = Key::new("key").unwrap();
+    let stamped = [b"1760962445123.", VAPI_BODY].concat();
+    let mut mac: Hmac<Sha256> = Mac::new_from_slice(b"key").unwrap();
+    mac.update(&stamped);
+    let signature = hex::encode(mac.finalize().into_bytes());
+    let in_millis =
+        Request::signed(Provider::Vapi, VAPI_BODY).set("x-timestamp", "1760962445123").set("x-signature", &signature);
+    assert_eq!(in_millis.error(), None);
+    let late = in_millis.with(|request| request.now = Timestamp::from_millis(1_760_962_445_123 + 5 * MINUTE_MS + 1));
+    assert_eq!(late.error(), Some(VerifyError::StaleTimestamp { skew_ms: 5 * MINUTE_MS + 1 }));
+
+    let signed = sign(Provider::Vapi, &key, "https://example.com/", VAPI_BODY, NOW);
+    assert_eq!(signed.headers.first(), Some(&("x-timestamp", "1760962445".to_owned())));
+}
+
+#[test]
+fn telnyx_verifies_with_the_public_key_alone() {
+    // RFC 8032, section 7.1, test 1: the seed, and the key that belongs to it.
+    let seed = Key::new("nWGxne/9WmC6hEr0kuwsxERJxWl7MmkZcDusAxyuf2A=").unwrap();
+    let public_key = "11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo=";
+    assert_eq!(verifying_key(Provider::Telnyx, &seed), public_key);
+
+    let signed = sign(Provider::Telnyx, &seed, "https://example.com/", TELNYX_BODY, NOW);
+    let mut request = Request::signed(Provider::Telnyx, TELNYX_BODY);
+    request.headers = signed.headers;
+    request.keys = vec![public_key.to_owned()];
+    assert_eq!(request.error(), None);
+    // Who knows the public key cannot sign with it.
+    let forged = sign(Provider::Telnyx, &Key::new(public_key).unwrap(), "https://example.com/", TELNYX_BODY, NOW);
+    request.headers = forged.headers;
+    assert_eq!(request.error(), Some(VerifyError::WrongSignature));
+}
+
+#[test]
+fn only_telnyx_has_another_key_to_verify_with() {
+    for provider in Provider::ALL {
+        let key = verifying_key(provider, &Key::new("key").unwrap());
+        assert_eq!(key == "key", provider != Provider::Telnyx);
+    }
+}
+
+#[test]
 fn nothing_secret_is_shown() {
     for request in requests() {
         let signature = request.header(signature_header(request.provider));
@@ -388,7 +492,7 @@ fn nothing_secret_is_shown() {
         let headers = HeaderMap::new();
         let unverified = UnverifiedWebhook { headers: &headers, path: "/", query: "secret", body: &request.body };
         let shown = format!("{:?} {signed:?} {unverified:?}", request.verify().unwrap());
-        for secret in [signature.as_str(), "CallSid", "call_id", "secret"] {
+        for secret in [signature.as_str(), "CallSid", "call_id", "call.cost", "hang", "secret"] {
             assert!(!shown.contains(secret), "{shown}");
         }
     }
@@ -407,22 +511,25 @@ fn published_vectors_verify() {
         }
         checked += 1;
     }
-    assert_eq!(checked, 36);
+    assert_eq!(checked, 38);
 }
 
 fn vector_request(vector: &Value) -> Request {
     let text = |field: &str| vector[field].as_str().map(str::to_owned);
-    let key: &'static str = text("key").unwrap().leak();
+    // For Telnyx, `key` is the private half.
+    let key = text("public_key").or_else(|| text("key")).unwrap();
     let signature = text("header").or_else(|| text("expected"));
     let now = Timestamp::from_millis(vector["now_ms"].as_i64().unwrap_or_default());
     let (provider, header) = match vector["scheme"].as_str().unwrap() {
         "retell" => (Provider::Retell, "x-retell-signature"),
         "twilio" | "signalwire-cxml" => (Provider::Twilio, "x-twilio-signature"),
+        "vapi" => (Provider::Vapi, "x-signature"),
+        "telnyx" => (Provider::Telnyx, "telnyx-signature-ed25519"),
         "generic" => (Provider::Generic, "x-webhook-signature"),
         other => panic!("{other}"),
     };
     let mut headers: Vec<(&'static str, String)> = signature.map(|value| (header, value)).into_iter().collect();
-    headers.extend(text("timestamp").map(|value| ("x-webhook-timestamp", value)));
+    headers.extend(timestamp_header(provider).zip(text("timestamp")));
     let url = text("signed_url").unwrap_or("https://example.com/".to_owned());
     let (base, query) = url.split_once('?').unwrap_or((&url, ""));
     let path_at = base.find("://").unwrap() + 3;
@@ -449,7 +556,7 @@ fn form(vector: &Value) -> Vec<u8> {
 
 fn signed_like(request: &Request, vector: &Value) -> String {
     let url = vector["signed_url"].as_str().unwrap_or("https://example.com/");
-    let key = Key::new(*request.keys.first().unwrap()).unwrap();
+    let key = Key::new(vector["key"].as_str().unwrap()).unwrap();
     let signed = sign(request.provider, &key, url, &request.body, request.now);
     let mut headers = signed.headers.into_iter();
     headers.find(|(name, _)| *name == signature_header(request.provider)).unwrap().1

@@ -33,6 +33,8 @@ pub(super) struct Expected<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Subject {
     Call,
+    /// That what was announced of an attempt as its ending, there in the log, was not the last word.
+    Correction(usize),
     Appointment,
 }
 
@@ -138,8 +140,14 @@ fn announce<'a>(known: &Known<'a>, log: &mut Log<'a, '_>) -> Result<(), String> 
         let expect = |news| Expected::of(Subject::Call, known, attempt, place + 1, news);
         let of_attempt = |said: &&Expected<'_>| said.subject == Subject::Call && said.attempt == attempt.index;
         let announced = log.expected.iter().filter(of_attempt).filter_map(|said| said.news.rank).max();
-        for stage in attempt.lifecycle().iter().filter(|stage| Some(stage.rank) > announced) {
+        let ended = log.expected.iter().rposition(|said| of_attempt(&said) && said.news.is_ending);
+        let stages = attempt.lifecycle();
+        let new: Vec<&Stage> = stages.iter().filter(|stage| Some(stage.rank) > announced).collect();
+        for stage in &new {
             log.expect(expect(News::of(stage, attempt)))?;
+        }
+        if let (Some(stage), Some(ended)) = (new.last(), ended) {
+            log.expect(Expected { subject: Subject::Correction(ended), ..expect(News::of(stage, attempt)) })?;
         }
         let last = log.expected.iter().rfind(of_attempt).map(|said| said.news.status);
         if attempt.silent && !attempt.has_ended() && last != Some(INCONCLUSIVE) {
@@ -237,11 +245,11 @@ impl<'a> Expected<'a> {
     }
 
     fn event_type(&self) -> String {
-        let subject = match self.subject {
-            Subject::Call => "call",
-            Subject::Appointment => "appointment",
-        };
-        format!("{subject}.{}", self.news.status)
+        match self.subject {
+            Subject::Call => format!("call.{}", self.news.status),
+            Subject::Correction(_) => "call.corrected".to_owned(),
+            Subject::Appointment => format!("appointment.{}", self.news.status),
+        }
     }
 
     /// The first field that is not as it must be. `before` is what must have been announced before it.
@@ -250,14 +258,20 @@ impl<'a> Expected<'a> {
         let same_subject = |other: &&Self| {
             other.subject == self.subject && (self.subject == Subject::Appointment || other.attempt == self.attempt)
         };
-        let previous = before.iter().rfind(same_subject).map(|other| other.news.status);
         // A plan to retry corrects nothing, it goes on from there.
-        let corrected = before.iter().rposition(|other| {
-            other.subject == self.subject
+        let is_corrected = |other: &Self| {
+            same_subject(&other)
                 && other.attempt == self.attempt
                 && other.news.is_ending
                 && self.news.status != RETRYING
-        });
+        };
+        let (previous, corrected) = match self.subject {
+            Subject::Call | Subject::Appointment => {
+                (before.iter().rfind(same_subject), before.iter().rposition(is_corrected))
+            }
+            Subject::Correction(place) => (before.get(place), Some(place)),
+        };
+        let previous = previous.map(|other| other.news.status);
         let corrects = corrected.map(|place| format!("{}/{}", script.call_id, place + 1));
         let fields: [(&str, Value); 11] = [
             ("type", self.event_type().into()),

@@ -13,9 +13,10 @@ mod tests;
 
 use std::collections::BTreeSet;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use super::play::{Answer, Played, Shown};
+use super::placed;
+use super::play::{Answer, Placed, Played, Shown};
 use super::script::{Millis, Script, Vendor};
 use super::traffic::{Delivered, Delivery, PATIENCE, TICK, Traffic};
 use known::Known;
@@ -33,7 +34,7 @@ pub(crate) struct Receipt {
 /// Something that is not as it must be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Finding {
-    /// None: of no one call.
+    /// The scripts first, then the orders; none: of no one call.
     pub(crate) call: Option<usize>,
     pub(crate) what: String,
 }
@@ -47,6 +48,12 @@ pub(crate) fn findings(traffic: &Traffic, played: &Played) -> Vec<Finding> {
         let (receipts, shown) = (receipts.get(call).map_or(&[][..], Vec::as_slice), played.calls.get(call));
         for what in call_findings(script, receipts, shown.unwrap_or(&Shown::default())) {
             found(Some(call), what);
+        }
+    }
+    for (index, order) in traffic.orders.iter().enumerate() {
+        let nothing = Placed::default();
+        for what in placed::findings(order, played.placed.get(index).unwrap_or(&nothing)) {
+            found(Some(traffic.scripts.len() + index), what);
         }
     }
     whole_findings(traffic, played, &mut |what| found(None, what));
@@ -201,6 +208,13 @@ fn whole_findings(traffic: &Traffic, played: &Played, found: &mut impl FnMut(Str
             found(format!("the claim of another provider is {disposition:?}, must be refused: {status}"));
         }
     }
+    quarantine_findings(traffic, played, found);
+    // Of the calls that others placed the provider that can be asked knows nothing.
+    for call_id in &played.drifts {
+        if !played.placed.iter().any(|placed| placed.call_id == *call_id) {
+            found(format!("the provider disagrees about {call_id}, which it never had"));
+        }
+    }
     let mut check = |what: &str, actual: u64, expected: u64| {
         if actual != expected {
             found(format!("{what}: {actual}, must be {expected}"));
@@ -213,10 +227,51 @@ fn whole_findings(traffic: &Traffic, played: &Played, found: &mut impl FnMut(Str
     check("requests refused for their age", cause("stale_timestamp"), troubles.stale_timestamp);
     check("requests refused for any cause", played.causes.values().sum(), bad + troubles.stale_timestamp);
     check("messages still in the queue", (played.waiting.visible + played.waiting.in_flight) as u64, 0);
+    check("claims still in the queue", (played.dials_waiting.visible + played.dials_waiting.in_flight) as u64, 0);
+    check("phones that rang twice", played.phones_rung_twice as u64, 0);
     let dead = played.dead_letters.visible + played.dead_letters.in_flight;
     check("messages in the dead-letter queue", dead as u64, troubles.unreadable);
     let unrelayed = played.relay_failures.visible + played.relay_failures.in_flight;
     check("records that the relay gave up on", unrelayed as u64, 0);
+}
+
+/// Each webhook that could not be read is announced once, and nothing else is announced so.
+fn quarantine_findings(traffic: &Traffic, played: &Played, found: &mut impl FnMut(String)) {
+    let deliveries = traffic.deliveries.iter().zip(&played.answers);
+    let expected: Vec<Value> = deliveries
+        .filter(|(delivery, _)| delivery.how == Delivered::Unreadable)
+        .map(|(delivery, answer)| {
+            let event_id = answer.event_id.clone().unwrap_or_default();
+            json!({
+                "id": format!("{event_id}/quarantined"),
+                "event_id": event_id,
+                "provider": delivery.vendor.name(),
+                "call_id": null,
+                "at": delivery.at,
+            })
+        })
+        .collect();
+    let actual: Vec<Value> = played
+        .quarantined
+        .iter()
+        .map(|event| {
+            let field = |name: &str| event.get(name).cloned().unwrap_or_default();
+            let at = field("occurred_at").as_str().and_then(|at| at.parse::<jiff::Timestamp>().ok());
+            json!({
+                "id": field("id"),
+                "event_id": field("event_id"),
+                "provider": field("provider"),
+                "call_id": field("call_id"),
+                "at": at.map(jiff::Timestamp::as_millisecond),
+            })
+        })
+        .collect();
+    for missing in expected.iter().filter(|event| !actual.contains(event)) {
+        found(format!("it is not announced that a webhook cannot be read: {missing}"));
+    }
+    for extra in actual.iter().filter(|event| !expected.contains(event)) {
+        found(format!("it is announced that a webhook cannot be read, and none such came: {extra}"));
+    }
 }
 
 /// Between these two moments silence since `heard_at` is found out.

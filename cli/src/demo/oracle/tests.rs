@@ -269,10 +269,18 @@ fn late_ending_must_correct_what_was_announced() {
     let found_out = at(20) + PATIENCE;
     announced[6] = event(7, "call.inconclusive", Some("in_progress"), &own, found_out, 0);
     announced.push(event(8, "call.completed", Some("inconclusive"), "generic:e4", at(30), 7));
+    announced.push(event(9, "call.corrected", Some("inconclusive"), "generic:e4", at(30), 7));
+    announced[8]["status"] = json!("completed");
     let world = |announced: &[Value]| {
         findings(&came, &shown("completed", "confirmed", "Confirmed", "COMPLETED", announced.to_vec(), &came))
     };
     assert_eq!(world(&announced), [""; 0]);
+    for (field, wrong) in [("status", json!("failed")), ("previous", json!("ringing")), ("corrects", Value::Null)] {
+        let mut changed = announced.clone();
+        changed[8][field] = wrong;
+        assert_ne!(world(&changed), [""; 0], "{field}");
+    }
+    assert_ne!(world(&announced[..8]), [""; 0], "nobody is told that it is corrected");
     announced[7].as_object_mut().unwrap().remove("corrects");
     assert_ne!(world(&announced), [""; 0]);
     assert_ne!(world(&announced_in_order()), [""; 0]);
@@ -329,6 +337,8 @@ fn oracle_uses_nothing_of_switchhooks_own() {
         include_str!("known.rs"),
         include_str!("announced.rs"),
         include_str!("choices.rs"),
+        include_str!("../placed/mod.rs"),
+        include_str!("../placed/check.rs"),
         include_str!("../script/mod.rs"),
         include_str!("../script/story.rs"),
         include_str!("../script/retell.rs"),

@@ -18,6 +18,7 @@ pub(crate) type Millis = i64;
 
 pub(crate) const SECOND: Millis = 1_000;
 pub(crate) const MINUTE: Millis = 60 * SECOND;
+pub(crate) const HOUR: Millis = 60 * MINUTE;
 
 /// When the demo begins, by our clock: 2025-10-20T12:00:00Z.
 pub(crate) const START: Millis = 1_760_961_600_000;

@@ -8,6 +8,7 @@ mod plan;
 use fastrand::Rng;
 use serde::Serialize;
 
+use super::placed::{Order, Request};
 use super::script::{MINUTE, Millis, Script, Vendor};
 use plan::{Theme, deliver};
 
@@ -126,19 +127,25 @@ impl Troubles {
 /// Everything that the demo plays.
 #[derive(Debug)]
 pub(crate) struct Traffic {
+    pub(crate) seed: u64,
     pub(crate) scripts: Vec<Script>,
     /// In the order of time.
     pub(crate) deliveries: Vec<Delivery>,
+    /// The calls that Switchhook is to place.
+    pub(super) orders: Vec<Order>,
+    /// In the order of time.
+    pub(super) requests: Vec<Request>,
     pub(crate) troubles: Troubles,
 }
 
 impl Traffic {
+    /// Of these calls others place one half, and Switchhook the other.
     pub(crate) fn draw(calls: usize, seed: u64) -> Self {
         let mut rng = Rng::with_seed(seed);
         let mut troubles = Troubles::default();
         let mut scripts = Vec::new();
         let mut deliveries = Vec::new();
-        for call in 0..calls {
+        for call in 0..calls - calls / 2 {
             let theme = Theme::of(call);
             let mut rng = rng.fork();
             let script = Script::draw(call, theme.vendors(), &mut rng);
@@ -146,7 +153,15 @@ impl Traffic {
             scripts.push(script);
         }
         deliveries.sort_by_key(|delivery| delivery.at);
-        Self { scripts, deliveries, troubles }
+        let mut orders = Vec::new();
+        let mut requests = Vec::new();
+        for index in 0..calls / 2 {
+            let (order, asked) = Order::draw(index, &mut rng.fork());
+            orders.push(order);
+            requests.extend(asked);
+        }
+        requests.sort_by_key(|request| request.at);
+        Self { seed, scripts, deliveries, orders, requests, troubles }
     }
 }
 

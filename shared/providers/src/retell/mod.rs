@@ -1,8 +1,10 @@
 //! Retell AI.
 
+mod client;
 mod normalize;
 mod payload;
 mod signature;
 
+pub(crate) use client::{RetellAccount, inquire, place, placed_id, told};
 pub(crate) use normalize::read;
 pub(crate) use signature::{sign, verify};

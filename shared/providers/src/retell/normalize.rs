@@ -6,8 +6,10 @@
 
 use switchhook_domain::{CallEvent, Direction, EventId, EventKind, Provider, Timestamp};
 
-use super::payload::{self, Answer, Call, CallStatus, DisconnectionReason, Event};
+use super::payload::{self, Call, CallStatus, DisconnectionReason, Event};
+use crate::analysis::Answer;
 use crate::correlation::{Correlation, Echo, correlate};
+use crate::ending::{Ending, Span};
 use crate::ids;
 use crate::reading::{ReadError, Reading};
 use crate::report::{Facts, Report};
@@ -87,167 +89,105 @@ fn started(call: &Call) -> Facts {
 }
 
 fn ended(call: &Call) -> Facts {
-    let ending = Ending::of(call);
-    let mut facts = Facts::new(Some(own(ending.kind(), ended_at(call))));
-    imply_path(&mut facts, call, ending);
-    facts
+    ending(call).reported(span(call))
 }
 
 /// An analysis says how the call ended, and perhaps what the person answered. In a call that nobody answered nobody said anything,
 /// whatever the analysis of its empty transcript holds; and a machine cannot confirm.
 fn analyzed(call: &Call) -> Facts {
-    let ending = Ending::of(call);
+    let ending = ending(call);
     let analysis = call.analysis();
     let answer = analysis.custom_analysis_data.and_then(|data| data.answer());
     let outcome = match (analysis.in_voicemail, ending, answer) {
         (Some(true), _, _) => Some(EventKind::VoicemailDetected),
         (_, Ending::NotAnswered { .. }, _) => None,
-        (_, Ending::Answered { .. } | Ending::Unclear, Some(Answer::Confirmed)) => Some(EventKind::UserConfirmed),
-        (_, Ending::Answered { .. } | Ending::Unclear, Some(Answer::Declined)) => Some(EventKind::UserDeclined),
-        (_, Ending::Answered { .. } | Ending::Unclear, None) => None,
+        (_, Ending::Answered { .. } | Ending::Unclear, answer) => answer.map(Answer::kind),
     };
-    let mut facts = Facts::new(outcome.map(|kind| own(kind, ended_at(call))));
-    imply_path(&mut facts, call, ending);
-    match ending {
-        Ending::Answered { kind, .. } | Ending::NotAnswered { kind, .. } => {
-            facts.imply(kind, ended_at(call), None);
-        }
-        Ending::Unclear => {}
-    }
-    facts
+    ending.implied_by(outcome, span(call))
 }
 
-/// What must have come before such an ending.
-fn imply_path(facts: &mut Facts, call: &Call, ending: Ending) {
-    // A clock that runs backwards must not put the answer after the end.
-    let began_at = match (started_at(call), ended_at(call)) {
-        (Some(started), Some(ended)) => Some(started.min(ended)),
-        (started, ended) => started.or(ended),
+fn ending(call: &Call) -> Ending {
+    use DisconnectionReason as Reason;
+
+    let not_connected = call.call_status == Some(CallStatus::NotConnected);
+    let connected = call.start_timestamp.is_some() && !not_connected;
+    let Some(reason) = call.disconnection_reason else {
+        return by_status(call.call_status, connected);
     };
-    match ending {
-        Ending::Answered { voicemail, .. } => {
-            facts.imply(EventKind::Ringing, began_at, None);
-            facts.imply(EventKind::InProgress, began_at, None);
-            if voicemail {
-                facts.imply(EventKind::VoicemailDetected, ended_at(call), None);
+    match reason {
+        Reason::UserHangup
+        | Reason::AgentHangup
+        | Reason::CallTransfer
+        | Reason::IvrReached
+        | Reason::Inactivity
+        | Reason::MaxDurationReached
+        | Reason::TransferBridged
+        | Reason::TransferCancelled
+        | Reason::CallTakeOver => {
+            if not_connected {
+                Ending::FAILED
+            } else {
+                Ending::COMPLETED
             }
         }
-        Ending::NotAnswered { rang: true, .. } => facts.imply(EventKind::Ringing, began_at, None),
-        Ending::NotAnswered { rang: false, .. } | Ending::Unclear => {}
+        // Whoever stops a call that nobody has answered yet cancels it.
+        Reason::ManualStopped => {
+            if not_connected {
+                Ending::CANCELED
+            } else {
+                Ending::COMPLETED
+            }
+        }
+        Reason::VoicemailReached => Ending::VOICEMAIL,
+        Reason::DialBusy | Reason::UserDeclined => Ending::BUSY,
+        Reason::DialNoAnswer => Ending::NO_ANSWER,
+        Reason::DialFailed
+        | Reason::TelephonyProviderUnavailable
+        | Reason::SipRoutingError
+        | Reason::ConcurrencyLimitReached
+        | Reason::NoConcurrencyFallback
+        | Reason::ErrorUserNotJoined
+        | Reason::RegisteredCallTimeout => Ending::FAILED,
+        // The number itself is why: it does not exist, or may not be called. What is about the account (no payment, taken for a scam)
+        // passes.
+        Reason::InvalidDestination | Reason::TelephonyProviderPermissionDenied => Ending::FAILED_FOR_GOOD,
+        // These can befall a call before it is answered and after.
+        Reason::NoValidPayment
+        | Reason::ScamDetected
+        | Reason::MarkedAsSpam
+        | Reason::ErrorLlmWebsocketOpen
+        | Reason::ErrorLlmWebsocketLostConnection
+        | Reason::ErrorLlmWebsocketRuntime
+        | Reason::ErrorLlmWebsocketCorruptPayload
+        | Reason::ErrorNoAudioReceived
+        | Reason::ErrorAsr
+        | Reason::ErrorRetell
+        | Reason::ErrorUnknown => {
+            if connected {
+                Ending::FAILED_AFTER_ANSWER
+            } else {
+                Ending::FAILED
+            }
+        }
+        Reason::Other => by_status(call.call_status, connected),
     }
 }
 
-#[derive(Clone, Copy)]
-enum Ending {
-    Answered {
-        kind: EventKind,
-        voicemail: bool,
-    },
-    NotAnswered {
-        kind: EventKind,
-        rang: bool,
-    },
-    /// Over, but nothing says whether anybody answered.
-    Unclear,
+fn by_status(status: Option<CallStatus>, connected: bool) -> Ending {
+    match (status, connected) {
+        (Some(CallStatus::NotConnected), _) | (Some(CallStatus::Error), false) => Ending::FAILED,
+        (Some(CallStatus::Error), true) => Ending::FAILED_AFTER_ANSWER,
+        (Some(CallStatus::Ended | CallStatus::Ongoing | CallStatus::Registered | CallStatus::Other) | None, true) => {
+            Ending::COMPLETED
+        }
+        (Some(CallStatus::Ended | CallStatus::Ongoing | CallStatus::Registered | CallStatus::Other) | None, false) => {
+            Ending::Unclear
+        }
+    }
 }
 
-impl Ending {
-    const COMPLETED: Self = Self::Answered { kind: EventKind::Completed, voicemail: false };
-    const VOICEMAIL: Self = Self::Answered { kind: EventKind::Completed, voicemail: true };
-    const FAILED_AFTER_ANSWER: Self = Self::Answered { kind: EventKind::Failed, voicemail: false };
-    const FAILED: Self = Self::NotAnswered { kind: EventKind::Failed, rang: false };
-    const CANCELED: Self = Self::NotAnswered { kind: EventKind::Canceled, rang: false };
-    const BUSY: Self = Self::NotAnswered { kind: EventKind::Busy, rang: true };
-    const NO_ANSWER: Self = Self::NotAnswered { kind: EventKind::NoAnswer, rang: true };
-
-    fn of(call: &Call) -> Self {
-        use DisconnectionReason as Reason;
-
-        let not_connected = call.call_status == Some(CallStatus::NotConnected);
-        let connected = call.start_timestamp.is_some() && !not_connected;
-        let Some(reason) = call.disconnection_reason else {
-            return Self::by_status(call.call_status, connected);
-        };
-        match reason {
-            Reason::UserHangup
-            | Reason::AgentHangup
-            | Reason::CallTransfer
-            | Reason::IvrReached
-            | Reason::Inactivity
-            | Reason::MaxDurationReached
-            | Reason::TransferBridged
-            | Reason::TransferCancelled
-            | Reason::CallTakeOver => {
-                if not_connected {
-                    Self::FAILED
-                } else {
-                    Self::COMPLETED
-                }
-            }
-            // Whoever stops a call that nobody has answered yet cancels it.
-            Reason::ManualStopped => {
-                if not_connected {
-                    Self::CANCELED
-                } else {
-                    Self::COMPLETED
-                }
-            }
-            Reason::VoicemailReached => Self::VOICEMAIL,
-            Reason::DialBusy | Reason::UserDeclined => Self::BUSY,
-            Reason::DialNoAnswer => Self::NO_ANSWER,
-            Reason::DialFailed
-            | Reason::InvalidDestination
-            | Reason::TelephonyProviderPermissionDenied
-            | Reason::TelephonyProviderUnavailable
-            | Reason::SipRoutingError
-            | Reason::ConcurrencyLimitReached
-            | Reason::NoConcurrencyFallback
-            | Reason::ErrorUserNotJoined
-            | Reason::RegisteredCallTimeout => Self::FAILED,
-            // These can befall a call before it is answered and after.
-            Reason::NoValidPayment
-            | Reason::ScamDetected
-            | Reason::MarkedAsSpam
-            | Reason::ErrorLlmWebsocketOpen
-            | Reason::ErrorLlmWebsocketLostConnection
-            | Reason::ErrorLlmWebsocketRuntime
-            | Reason::ErrorLlmWebsocketCorruptPayload
-            | Reason::ErrorNoAudioReceived
-            | Reason::ErrorAsr
-            | Reason::ErrorRetell
-            | Reason::ErrorUnknown => {
-                if connected {
-                    Self::FAILED_AFTER_ANSWER
-                } else {
-                    Self::FAILED
-                }
-            }
-            Reason::Other => Self::by_status(call.call_status, connected),
-        }
-    }
-
-    fn by_status(status: Option<CallStatus>, connected: bool) -> Self {
-        match (status, connected) {
-            (Some(CallStatus::NotConnected), _) | (Some(CallStatus::Error), false) => Self::FAILED,
-            (Some(CallStatus::Error), true) => Self::FAILED_AFTER_ANSWER,
-            (
-                Some(CallStatus::Ended | CallStatus::Ongoing | CallStatus::Registered | CallStatus::Other) | None,
-                true,
-            ) => Self::COMPLETED,
-            (
-                Some(CallStatus::Ended | CallStatus::Ongoing | CallStatus::Registered | CallStatus::Other) | None,
-                false,
-            ) => Self::Unclear,
-        }
-    }
-
-    /// How `call_ended` shows. An unclear one completes a call that another report says was answered, and waits for that report.
-    fn kind(self) -> EventKind {
-        match self {
-            Self::Answered { kind, .. } | Self::NotAnswered { kind, .. } => kind,
-            Self::Unclear => EventKind::Completed,
-        }
-    }
+fn span(call: &Call) -> Span {
+    Span { started_at: started_at(call), ended_at: ended_at(call) }
 }
 
 fn started_at(call: &Call) -> Option<Timestamp> {
@@ -259,5 +199,5 @@ fn ended_at(call: &Call) -> Option<Timestamp> {
 }
 
 fn own(kind: EventKind, occurred_at: Option<Timestamp>) -> CallEvent {
-    CallEvent { kind, implied: false, occurred_at, sequence: None }
+    CallEvent { kind, implied: false, occurred_at, sequence: None, lasting: false }
 }

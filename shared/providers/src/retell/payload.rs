@@ -3,6 +3,7 @@
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::analysis::CustomData;
 use crate::correlation::Echo;
 use crate::wire;
 
@@ -147,33 +148,5 @@ pub(super) struct CallAnalysis {
     #[serde(deserialize_with = "wire::flag")]
     pub(super) in_voicemail: Option<bool>,
     #[serde(deserialize_with = "wire::object")]
-    pub(super) custom_analysis_data: Option<CustomAnalysisData>,
-}
-
-/// Of the team's own making. These two names are the ones that we document.
-#[derive(Default, Deserialize)]
-#[serde(default)]
-pub(super) struct CustomAnalysisData {
-    #[serde(deserialize_with = "wire::text")]
-    outcome: Option<String>,
-    #[serde(deserialize_with = "wire::flag")]
-    appointment_confirmed: Option<bool>,
-}
-
-pub(super) enum Answer {
-    Confirmed,
-    Declined,
-}
-
-impl CustomAnalysisData {
-    pub(super) fn answer(&self) -> Option<Answer> {
-        let outcome = self.outcome.as_deref().map(|outcome| outcome.trim().to_ascii_lowercase());
-        match (outcome.as_deref(), self.appointment_confirmed) {
-            (Some("confirmed"), _) => Some(Answer::Confirmed),
-            (Some("declined"), _) => Some(Answer::Declined),
-            (_, Some(true)) => Some(Answer::Confirmed),
-            (_, Some(false)) => Some(Answer::Declined),
-            (_, None) => None,
-        }
-    }
+    pub(super) custom_analysis_data: Option<CustomData>,
 }

@@ -144,7 +144,8 @@ fn facts(callback: &Callback, status: Option<EventKind>) -> Facts {
     let answered = callback.answered_by.is_some() || matches!(own, Some(EventKind::InProgress | EventKind::Completed));
     let rang = answered || matches!(own, Some(EventKind::Busy | EventKind::NoAnswer));
 
-    let mut facts = Facts::new(own.map(|kind| CallEvent { kind, implied: false, occurred_at, sequence }));
+    let mut facts =
+        Facts::new(own.map(|kind| CallEvent { kind, implied: false, occurred_at, sequence, lasting: false }));
     if rang {
         facts.imply(EventKind::Ringing, occurred_at, sequence);
     }

@@ -29,7 +29,7 @@ use crate::key::Key;
 use crate::webhook::{Signed, UnverifiedWebhook, VerifyError, only_header};
 
 const HEADER: &str = "x-twilio-signature";
-const BODY_HASH: &str = "bodySHA256";
+pub(crate) const BODY_HASH: &str = "bodySHA256";
 const TAG_BYTES: usize = 20;
 /// A form is taken apart before its signature can be checked, so whoever posts decides how much work that is: Twilio's own
 /// callbacks have some dozens of parameters in a few kilobytes.

@@ -1,0 +1,212 @@
+//! `switchhook republish`: the domain events of calls once more, under the same ids.
+
+use std::io::{self, Write};
+use std::time::Duration;
+
+use clap::Args;
+use http::Request;
+use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::{Value, json};
+use switchhook_aws::bus::Bus;
+use switchhook_aws::calls::Calls;
+use switchhook_aws::inbox::Inbox;
+use switchhook_aws::sdk;
+use switchhook_domain::{CallId, Timestamp};
+use switchhook_relay::{Republished, calls_since, republish_call};
+
+use crate::client::{self, ClientError};
+use crate::duration;
+
+const EXAMPLES: &str = "\
+Examples:
+  switchhook republish --call appointment:appt_201 --to http://127.0.0.1:8787
+  switchhook republish --since 2h --calls-table CALLS --inbox-table INBOX --event-bus BUS
+  switchhook republish --since 2026-11-20T09:00:00Z --calls-table CALLS --inbox-table INBOX --event-bus BUS --json
+
+A call's events are derived again from its row, with the ids and the content that they had: a subscriber that has had them
+knows them. Nothing is written, and it can be done again. --since takes the calls of which anything was received since then,
+or that were settled since then.
+
+--to is a `switchhook dev`. At a deployed stack the tables and the bus are read and written with your own AWS credentials; the
+names are among the stack's outputs.
+
+Exit status: 0 if it was done, 1 if there is no such call, 2 if not all of it could be done.";
+
+/// The inbox is only read.
+const NO_RETENTION: Duration = Duration::ZERO;
+
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Republish {
+    #[command(flatten)]
+    which: Which,
+    /// A `switchhook dev`
+    #[arg(long, value_name = "URL", required_unless_present = "calls_table")]
+    to: Option<String>,
+    /// The table of calls of a deployed stack
+    #[arg(long, value_name = "TABLE", conflicts_with = "to", requires_all = ["inbox_table", "event_bus"])]
+    calls_table: Option<String>,
+    /// Its table of events
+    #[arg(long, value_name = "TABLE", requires = "calls_table")]
+    inbox_table: Option<String>,
+    /// Its event bus
+    #[arg(long, value_name = "NAME", requires = "calls_table")]
+    event_bus: Option<String>,
+    /// Print one JSON object: {"calls": …, "events": …}
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+#[group(required = true, multiple = false)]
+struct Which {
+    /// One call
+    #[arg(long, value_name = "CALL")]
+    call: Option<String>,
+    /// The calls since then: a time ago, such as 2h, or RFC 3339
+    #[arg(long, value_name = "TIME", value_parser = since)]
+    since: Option<Since>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Since {
+    Ago(Duration),
+    At(Timestamp),
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum RepublishError {
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    #[error("{url} was answered {complaint}")]
+    Refused { url: String, complaint: String },
+    #[error("not everything could be published; it can be done again")]
+    Failed(#[source] switchhook_aws::Error),
+    #[error("could not start")]
+    Start(#[source] io::Error),
+    #[error("the result could not be printed")]
+    Print(#[source] io::Error),
+}
+
+impl Republish {
+    /// True unless the call is unknown.
+    pub(crate) fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<bool, RepublishError> {
+        let now = now();
+        let since = self.which.since.map(|since| match since {
+            Since::Ago(ago) => now.minus(ago),
+            Since::At(at) => at,
+        });
+        let Republished { calls, events } = match (&self.to, &self.calls_table, &self.inbox_table, &self.event_bus) {
+            (None, Some(calls), Some(inbox), Some(bus)) => self.at_stack(calls, inbox, bus, since, now)?,
+            // The arguments are refused without one or the other.
+            (to, _, _, _) => self.at_dev(to.as_deref().unwrap_or_default(), since)?,
+        };
+        if let (Some(call), 0) = (&self.which.call, calls) {
+            writeln!(errors, "switchhook: there is no call {call:?}").map_err(RepublishError::Print)?;
+            return Ok(false);
+        }
+        let printed = if self.json {
+            writeln!(out, "{}", json!({"calls": calls, "events": events}))
+        } else {
+            writeln!(out, "published again: {events} domain events of {calls} calls")
+        };
+        printed.map_err(RepublishError::Print)?;
+        Ok(true)
+    }
+
+    fn at_dev(&self, to: &str, since: Option<Timestamp>) -> Result<Republished, RepublishError> {
+        client::base_url(to)?;
+        let url = format!("{}/republish", to.trim_end_matches('/'));
+        let body = json!({"call_id": self.which.call, "since": since.map(|since| since.to_string())});
+        let request = Request::post(&url).header("content-type", "application/json");
+        let request = request.body(body.to_string().into_bytes());
+        let request = request.map_err(|source| ClientError::Request { url: url.clone(), source })?;
+        let answer = client::send(request)?;
+        let body = answer.json();
+        let count = |name: &str| body.get(name).and_then(Value::as_u64);
+        match (answer.code, count("calls"), count("events")) {
+            (200, Some(calls), Some(events)) => Ok(Republished { calls, events }),
+            (_, _, _) => Err(RepublishError::Refused { url, complaint: answer.complaint() }),
+        }
+    }
+
+    fn at_stack(
+        &self,
+        calls: &str,
+        inbox: &str,
+        bus: &str,
+        since: Option<Timestamp>,
+        now: Timestamp,
+    ) -> Result<Republished, RepublishError> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        runtime.map_err(RepublishError::Start)?.block_on(async {
+            let aws = sdk::from_environment().await;
+            let dynamodb = sdk::dynamodb(&aws);
+            let table = Calls::new(dynamodb.clone(), calls.to_owned());
+            let bus = Bus::new(sdk::eventbridge(&aws), bus.to_owned());
+            if let Some(call) = &self.which.call {
+                return republish_call(&table, &bus, &CallId::new(call)).await.map_err(RepublishError::Failed);
+            }
+            let inbox = Inbox::new(dynamodb, inbox.to_owned(), NO_RETENTION);
+            let bar = self.progress();
+            let looked = calls_since(&inbox, &table, since.unwrap_or(now), now, |done, all| {
+                bar.set_length(all);
+                bar.set_position(done);
+            });
+            let found = looked.await.map_err(RepublishError::Failed)?;
+            bar.set_message("calls");
+            bar.set_length(found.len() as u64);
+            bar.set_position(0);
+            let mut all = Republished::default();
+            for call_id in &found {
+                let Republished { calls, events } =
+                    republish_call(&table, &bus, call_id).await.map_err(RepublishError::Failed)?;
+                all.calls += calls;
+                all.events += events;
+                bar.inc(1);
+            }
+            bar.finish_and_clear();
+            Ok(all)
+        })
+    }
+
+    /// On standard error, and only for people.
+    fn progress(&self) -> ProgressBar {
+        if self.json {
+            return ProgressBar::hidden();
+        }
+        let bar = ProgressBar::new(0).with_message("minutes");
+        match ProgressStyle::with_template("{bar:40} {pos}/{len} {msg}") {
+            Ok(style) => bar.with_style(style),
+            Err(_) => bar,
+        }
+    }
+}
+
+fn since(text: &str) -> Result<Since, String> {
+    match (Timestamp::parse_rfc3339(text), duration::parse(text)) {
+        (Some(at), _) => Ok(Since::At(at)),
+        (None, Ok(ago)) => Ok(Since::Ago(ago)),
+        (None, Err(_)) => {
+            Err("not a time ago such as 2h, up to 30 days, and not a time such as 2026-11-20T09:00:00Z".to_owned())
+        }
+    }
+}
+
+fn now() -> Timestamp {
+    Timestamp::from_millis(jiff::Timestamp::now().as_millisecond())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn since_is_a_time_or_a_time_ago() {
+        assert_eq!(since("2h"), Ok(Since::Ago(Duration::from_secs(7_200))));
+        assert_eq!(since("1970-01-01T00:00:01Z"), Ok(Since::At(Timestamp::from_millis(1_000))));
+        for text in ["", "yesterday", "90d"] {
+            assert!(since(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! `switchhook call` and `switchhook republish` with a `switchhook dev` that places calls.
+
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::stack::{Scratch, Stack, switchhook, text};
+
+fn placing(more: &[&str]) -> (Scratch, Stack) {
+    let scratch = Scratch::new();
+    let providers = scratch.providers();
+    let mut arguments = vec!["--providers", providers.to_str().expect("UTF-8"), "--tick", "1s", "--badness", "none"];
+    arguments.extend(more);
+    let stack = Stack::start(&arguments);
+    (scratch, stack)
+}
+
+/// The exit status, standard output and standard error of a verb of `call`.
+fn call(stack: &Stack, arguments: &[&str]) -> (Option<i32>, String, String) {
+    let all: Vec<&str> = ["call"].iter().chain(arguments).copied().chain(["--to", stack.url.as_str()]).collect();
+    let output = switchhook(&all);
+    (output.status.code(), text(&output.stdout), text(&output.stderr))
+}
+
+fn create(stack: &Stack, more: &[&str]) -> Value {
+    let numbers = ["create", "--provider", "retell", "--from-number", "+442079460018", "--to-number", "+447700900123"];
+    let all: Vec<&str> = numbers.iter().chain(more).copied().chain(["--json"]).collect();
+    let (code, out, errors) = call(stack, &all);
+    assert_eq!((code, errors), (Some(0), String::new()), "{out}");
+    serde_json::from_str(&out).expect("one JSON object")
+}
+
+fn id(created: &Value) -> String {
+    created["call_id"].as_str().expect("an id").to_owned()
+}
+
+/// Until the job of the call is this.
+fn stands(stack: &Stack, call_id: &str, job: &str) -> Value {
+    let began = Instant::now();
+    loop {
+        let shown = stack.get(&format!("/calls/{call_id}")).expect("the call is known");
+        if shown["job"]["state"] == job {
+            return shown;
+        }
+        assert!(began.elapsed() < Duration::from_secs(60), "not {job}: {shown}");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+fn lifecycles(shown: &Value) -> Vec<&str> {
+    let attempts = shown["attempts"].as_array().expect("attempts");
+    attempts.iter().map(|attempt| attempt["lifecycle"].as_str().expect("a state")).collect()
+}
+
+#[test]
+fn call_is_created_once_and_placed() {
+    let (_scratch, stack) = placing(&[]);
+    let order = ["--appointment", "appt_7", "--metadata", "fake=invalid", "--idempotency-key", "order-7"];
+    let created = create(&stack, &order);
+    assert_eq!(id(&created), "call-df8cf80227ec3237922df0ecd88385c5");
+    assert_eq!(create(&stack, &order), created, "the same request creates nothing");
+    let shown = stands(&stack, &id(&created), "FAILED");
+    assert_eq!((lifecycles(&shown), &shown["appointment_status"]), (vec!["failed"], &Value::from("NoAnswer")));
+
+    let (code, out, _) = call(&stack, &["show", &id(&created)]);
+    assert_eq!(code, Some(0));
+    for part in [id(&created).as_str(), "retell, outbound", "failed, outcome no_answer", "appt_7, NoAnswer", "FAILED"] {
+        assert!(out.contains(part), "{part} is not in\n{out}");
+    }
+    let whole = switchhook(&["show", &id(&created), "--to", &stack.url]);
+    assert!(text(&whole.stdout).starts_with(&out), "both show the call alike");
+}
+
+#[test]
+fn everything_asked_for_reaches_the_stack() {
+    let (_scratch, stack) = placing(&[]);
+    let due = in_a_day();
+    let order = ["--window", "Europe/London 09:00-18:00 mon,tue", "--attempts", "2", "--delay", "10m"];
+    let created =
+        create(&stack, &[&order[..], &["--due", &due, "--metadata", "a=b=c", "--idempotency-key", "k"]].concat());
+    let shown = stack.get(&format!("/calls/{}", id(&created))).expect("it is known");
+    assert_eq!(shown["metadata"]["a"], "b=c");
+    let time = |text: &str| text.parse::<jiff::Timestamp>().expect("a time").as_millisecond();
+    assert_eq!(time(created["due_at"].as_str().expect("a time")), time(&due));
+    // Under one key every field decides: another window, number of attempts or delay is another request.
+    for (place, other) in [(1, "Europe/London 09:00-18:00 mon"), (3, "3"), (5, "11m")] {
+        let mut changed = order;
+        changed[place] = other;
+        let numbers =
+            ["create", "--provider", "retell", "--from-number", "+442079460018", "--to-number", "+447700900123"];
+        let rest = ["--due", &due, "--metadata", "a=b=c", "--idempotency-key", "k"];
+        let (code, _, errors) = call(&stack, &[&numbers[..], &changed, &rest].concat());
+        assert_eq!(code, Some(1), "{other}");
+        assert!(errors.contains("409 The idempotency key is taken"), "{errors}");
+    }
+}
+
+#[test]
+fn waiting_call_is_listed_triggered_and_canceled() {
+    let (_scratch, stack) = placing(&[]);
+    let due = in_a_day();
+    let (one, two) =
+        (id(&create(&stack, &["--due", &due, "--metadata", "fake=invalid"])), id(&create(&stack, &["--due", &due])));
+    let (code, out, _) = call(&stack, &["list", "--job", "PENDING"]);
+    assert_eq!(code, Some(0));
+    assert!(out.contains(&one) && out.contains(&two) && out.starts_with("call "), "{out}");
+    let (_, out, _) = call(&stack, &["list", "--limit", "1"]);
+    let cursor = out.lines().last().and_then(|line| line.split_once("--cursor ")).expect("a cursor").1.to_owned();
+    let (code, rest, _) = call(&stack, &["list", "--cursor", &cursor]);
+    assert_eq!(code, Some(0));
+    assert_ne!(out.contains(&one), rest.contains(&one), "each is on one page\n{out}\n{rest}");
+
+    let (code, out, _) = call(&stack, &["trigger", &one]);
+    assert_eq!((code, out), (Some(0), format!("{one} is CLAIMED\n")));
+    stands(&stack, &one, "FAILED");
+    let (code, out, _) = call(&stack, &["cancel", &two, "--json"]);
+    let canceled: Value = serde_json::from_str(&out).expect("one JSON object");
+    assert_eq!((code, &canceled["job"]["state"]), (Some(0), &Value::from("CANCELED")));
+    let (code, out, errors) = call(&stack, &["trigger", &two]);
+    assert_eq!((code, out), (Some(1), String::new()));
+    assert!(errors.contains("409") && errors.contains("the call is CANCELED"), "{errors}");
+}
+
+#[test]
+fn refusal_is_told_with_every_field() {
+    let (_scratch, stack) = placing(&[]);
+    let numbers = ["create", "--provider", "generic", "--from-number", "12", "--to-number", "sip:desk@example.com"];
+    let (code, out, errors) = call(&stack, &[&numbers[..], &["--window", "Europe/Atlantis 18:00-09:00"]].concat());
+    assert_eq!((code, out), (Some(1), String::new()));
+    for part in ["400 The request is not valid: ", "\n  provider: ", "\n  from: ", "\n  window.time_zone: "] {
+        assert!(errors.contains(part), "{part} is not in {errors}");
+    }
+    let (code, _, errors) = call(&stack, &["show", "nobody"]);
+    assert_eq!(code, Some(1));
+    assert!(errors.contains("404 Not found: nothing is known under this id"), "{errors}");
+}
+
+#[test]
+fn domain_events_are_published_again_under_their_ids() {
+    let (_scratch, stack) = placing(&[]);
+    let failed = id(&create(&stack, &["--metadata", "fake=invalid"]));
+    let canceled = id(&create(&stack, &["--due", &in_a_day()]));
+    call(&stack, &["cancel", &canceled]);
+    stands(&stack, &failed, "FAILED");
+    let first = settled_events(&stack);
+    let republish = |which: &[&str]| {
+        let output = switchhook(&[&["republish"], which, &["--to", &stack.url]].concat());
+        (output.status.code(), text(&output.stdout), text(&output.stderr))
+    };
+    let (code, out, _) = republish(&["--call", &canceled]);
+    assert_eq!((code, out.as_str()), (Some(0), "published again: 1 domain events of 1 calls\n"));
+    let (code, out, _) = republish(&["--since", "10m", "--json"]);
+    let counts: Value = serde_json::from_str(&out).expect("one JSON object");
+    assert_eq!((code, &counts["calls"], &counts["events"]), (Some(0), &Value::from(2), &Value::from(first.len())));
+    let again = stack.domain_events(None);
+    assert_eq!(again.len(), 2 * first.len() + 1);
+    assert!(again.iter().all(|event| first.contains(event)), "the same events, with the same content");
+    let (code, _, errors) = republish(&["--call", "nobody"]);
+    assert_eq!((code, errors.as_str()), (Some(1), "switchhook: there is no call \"nobody\"\n"));
+}
+
+#[test]
+fn placed_call_survives_kill_9_and_ends() {
+    let scratch = Scratch::new();
+    let (data, providers) = (scratch.0.join("data"), scratch.providers());
+    let start = || {
+        let path = |path: &std::path::Path| path.to_str().expect("UTF-8").to_owned();
+        Stack::start(&[
+            "--data",
+            &path(&data),
+            "--providers",
+            &path(&providers),
+            "--tick",
+            "1s",
+            "--patience",
+            "4s",
+            "--badness",
+            "none",
+        ])
+    };
+    let mut stack = start();
+    let rung = id(&create(&stack, &["--metadata", "fake=no_answer,busy", "--attempts", "2", "--delay", "1s"]));
+    let began = Instant::now();
+    while stack.get(&format!("/calls/{rung}")).expect("it is known")["attempts"].as_array().is_none_or(Vec::is_empty) {
+        assert!(began.elapsed() < Duration::from_secs(20), "it is dialled");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    // One that rings, of which the provider that dies with the stack will know nothing, and one that waits.
+    let waiting = id(&create(&stack, &["--metadata", "fake=busy", "--attempts", "1"]));
+    stack.kill();
+    let stack = start();
+    let shown = stands(&stack, &rung, "FAILED");
+    assert_eq!(lifecycles(&shown), ["inconclusive", "busy"], "{shown}");
+    let shown = stands(&stack, &waiting, "FAILED");
+    assert_eq!(lifecycles(&shown), ["busy"], "{shown}");
+    let events = stack.domain_events(None);
+    for call_id in [&rung, &waiting] {
+        let of_call: Vec<u64> = events
+            .iter()
+            .filter(|(_, _, event)| event["call_id"] == **call_id)
+            .map(|(_, _, event)| event["sequence"].as_u64().expect("a number"))
+            .collect();
+        let mut once = of_call.clone();
+        once.sort_unstable();
+        once.dedup();
+        assert_eq!(once, (1..=once.len() as u64).collect::<Vec<_>>(), "{call_id}");
+        assert!(once.len() > 3, "{call_id}: {once:?}");
+    }
+}
+
+/// The domain events, once nothing more comes.
+fn settled_events(stack: &Stack) -> Vec<(String, String, Value)> {
+    let mut events = stack.domain_events(None);
+    loop {
+        std::thread::sleep(Duration::from_millis(500));
+        let more = stack.domain_events(None);
+        if more.len() == events.len() {
+            return events;
+        }
+        events = more;
+    }
+}
+
+fn in_a_day() -> String {
+    let now = jiff::Timestamp::now();
+    now.checked_add(jiff::SignedDuration::from_hours(24)).expect("a day from now").to_string()
+}

@@ -1,0 +1,124 @@
+//! `switchhook fake`, asked as a dialer asks a provider, and posting to a stack.
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::stack::{Scratch, Stack, agent, switchhook, text};
+
+/// A running provider. It is killed when this goes.
+struct Fake {
+    child: Child,
+    url: String,
+}
+
+impl Fake {
+    fn start(webhooks_to: &str) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_switchhook"))
+            .args(["fake", "--port", "0", "--key", "a retell key", "--badness", "none", "--seed", "1"])
+            .args(["--webhooks-to", webhooks_to])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("the binary starts");
+        let mut line = String::new();
+        let out = child.stdout.as_mut().expect("standard output");
+        BufReader::new(out).read_line(&mut line).expect("a ready line");
+        let url = line.strip_prefix("listening on ").expect("a ready line").trim_end().to_owned();
+        Self { child, url }
+    }
+
+    /// Places a call whose person does this. Returns the status of the answer, and the answer.
+    fn dial(&self, call_id: &str, behaviour: &str) -> (u16, Value) {
+        let order = json!({
+            "from_number": "+15550100",
+            "to_number": "+15550190",
+            "metadata": {"switchhook_call_id": call_id, "switchhook_attempt": "1", "fake": behaviour},
+        });
+        let request = agent().post(format!("{}/v2/create-phone-call", self.url)).header("authorization", "Bearer k");
+        let mut answer = request.send(order.to_string()).expect("an answer");
+        let body = answer.body_mut().read_to_string().expect("a body");
+        (answer.status().as_u16(), serde_json::from_str(&body).unwrap_or_default())
+    }
+
+    fn get(&self, path: &str) -> Value {
+        let request = agent().get(format!("{}{path}", self.url)).header("authorization", "Bearer k");
+        let body = request.call().expect("an answer").body_mut().read_to_string().expect("a body");
+        serde_json::from_str(&body).expect("JSON")
+    }
+}
+
+impl Drop for Fake {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+#[test]
+fn call_that_is_placed_reaches_a_stack_by_signed_webhooks() {
+    let scratch = Scratch::new();
+    let stack = Stack::start(&["--providers", scratch.providers().to_str().expect("UTF-8")]);
+    let fake = Fake::start(&format!("{}/webhooks/retell", stack.url));
+
+    let (status, placed) = fake.dial("call-1", "busy");
+    assert_eq!(status, 201, "{placed}");
+    let id = placed["call_id"].as_str().expect("an id");
+    assert_eq!(fake.get(&format!("/v2/get-call/{id}"))["call_id"], id);
+
+    let begun = Instant::now();
+    while stack.get("/calls/call-1").is_none_or(|call| call["lifecycle"] != "busy") {
+        assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", stack.get("/calls/call-1"));
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    let dials = fake.get("/dials");
+    assert_eq!((&dials["rung_twice"], dials["dials"].as_array().map(Vec::len)), (&json!(0), Some(1)));
+    assert_eq!(dials["dials"][0]["call_id"], "call-1");
+}
+
+#[test]
+fn answer_that_is_lost_leaves_the_call_placed() {
+    let fake = Fake::start("http://127.0.0.1:1/webhooks/retell");
+    assert_eq!(fake.dial("call-1", "answer_lost"), (504, Value::Null));
+    assert_eq!(fake.get("/dials")["dials"][0]["behaviour"], "answer_lost");
+    assert_eq!(fake.dial("call-2", "invalid").0, 422);
+    assert_eq!(fake.get("/dials")["dials"].as_array().map(Vec::len), Some(1));
+}
+
+#[test]
+fn who_brings_no_key_is_refused() {
+    let fake = Fake::start("http://127.0.0.1:1/webhooks/retell");
+    let answer = agent().get(format!("{}/v2/get-call/x", fake.url)).call().expect("an answer");
+    assert_eq!(answer.status().as_u16(), 401);
+}
+
+#[test]
+fn sigterm_stops_it_cleanly_though_a_webhook_waits_for_its_answer() {
+    // It takes connections, and answers nobody.
+    let deaf = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = deaf.local_addr().expect("an address");
+    let mut fake = Fake::start(&format!("http://{address}/webhooks/retell"));
+    fake.dial("call-1", "busy");
+    let (_waiting, _) = deaf.accept().expect("a webhook");
+
+    let process = fake.child.id().to_string();
+    assert!(Command::new("kill").args(["-TERM", &process]).status().expect("kill starts").success());
+    let begun = Instant::now();
+    assert_eq!(fake.child.wait().expect("it ends").code(), Some(0));
+    assert!(begun.elapsed() < Duration::from_secs(10));
+    let mut rest = String::new();
+    fake.child.stdout.take().expect("standard output").read_to_string(&mut rest).expect("UTF-8");
+    assert_eq!(rest, "", "one line alone is printed, the ready line");
+}
+
+#[test]
+fn port_that_is_taken_is_said_in_one_line() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = taken.local_addr().expect("an address").port().to_string();
+    let output = switchhook(&["fake", "--port", &port, "--key", "k", "--webhooks-to", "http://127.0.0.1:1"]);
+    let errors = text(&output.stderr);
+    assert_eq!((output.status.code(), text(&output.stdout)), (Some(2), String::new()), "{errors}");
+    assert!(errors.contains("could not listen") && errors.contains(&port), "{errors}");
+}

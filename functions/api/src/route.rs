@@ -1,0 +1,155 @@
+//! Which operation a method and a path ask for.
+//!
+//! An id may hold slashes, so it is whatever stands between the fixed parts of a path, and the longest path that fits
+//! is meant.
+
+use std::borrow::Cow;
+
+use http::Method;
+use percent_encoding::percent_decode_str;
+use switchhook_aws::calls::KEY_BYTES_MAX;
+
+/// What the function can be asked to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    ListCalls,
+    CreateCall,
+    ShowCall,
+    ShowCallEvents,
+    CancelCall,
+    ShowAppointment,
+    ShowEventStatus,
+    ForbidNumber,
+    PermitNumber,
+}
+
+/// Every operation: its method, its path, itself.
+pub const ROUTES: [(&str, &str, Operation); 9] = [
+    ("GET", "/calls", Operation::ListCalls),
+    ("POST", "/calls", Operation::CreateCall),
+    ("GET", "/calls/{call_id}", Operation::ShowCall),
+    ("GET", "/calls/{call_id}/events", Operation::ShowCallEvents),
+    ("POST", "/calls/{call_id}/cancel", Operation::CancelCall),
+    ("GET", "/appointments/{appointment_id}", Operation::ShowAppointment),
+    ("GET", "/events/{event_id}/status", Operation::ShowEventStatus),
+    ("PUT", "/do-not-call/{number}", Operation::ForbidNumber),
+    ("DELETE", "/do-not-call/{number}", Operation::PermitNumber),
+];
+
+/// Operations of the same API that another function answers, so that their paths are not taken for ids here.
+pub const ELSEWHERE: [(&str, &str); 1] = [("POST", "/calls/{call_id}/trigger")];
+
+/// What was asked for, and of what.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Route {
+    pub(crate) operation: Operation,
+    /// What stands in the path where it has a parameter; empty if it has none.
+    pub(crate) id: String,
+}
+
+/// Why there is nothing to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Unrouted {
+    NoSuchPath,
+    /// The methods that the path does have, as in the header `Allow`.
+    MethodNotAllowed(String),
+}
+
+impl Route {
+    pub(crate) fn parse(method: &Method, path: &str) -> Result<Self, Unrouted> {
+        let here = ROUTES.iter().map(|(method, path, operation)| (*method, *path, Some(*operation)));
+        let elsewhere = ELSEWHERE.iter().map(|(method, path)| (*method, *path, None));
+        let fitting: Vec<_> = here
+            .chain(elsewhere)
+            .filter_map(|(method, template, operation)| Some((method, template, operation, id_in(template, path)?)))
+            .collect();
+        let longest = fitting.iter().map(|(_, template, _, _)| template.len()).max();
+        let mut meant = fitting.into_iter().filter(|(_, template, _, _)| Some(template.len()) == longest).peekable();
+        if meant.peek().is_none() {
+            return Err(Unrouted::NoSuchPath);
+        }
+        let mut allowed = Vec::new();
+        for (name, _, operation, id) in meant {
+            match operation {
+                Some(operation) if name == method.as_str() => return Ok(Self { operation, id: id.to_owned() }),
+                None if name == method.as_str() => return Err(Unrouted::NoSuchPath),
+                Some(_) | None => allowed.push(name),
+            }
+        }
+        Err(Unrouted::MethodNotAllowed(allowed.join(", ")))
+    }
+
+    /// The same with its id decoded; none if it is decoded.
+    pub(crate) fn decoded(&self) -> Option<Self> {
+        let id = percent_decode_str(&self.id).decode_utf8().ok().map(Cow::into_owned)?;
+        (id != self.id).then_some(Self { operation: self.operation, id })
+    }
+}
+
+/// What stands in the path where the template has its parameter.
+fn id_in<'a>(template: &str, path: &'a str) -> Option<&'a str> {
+    match template.split_once('{') {
+        None => (path == template).then_some(""),
+        Some((before, parameter)) => {
+            let (_, after) = parameter.split_once('}')?;
+            let id = path.strip_prefix(before)?.strip_suffix(after)?;
+            Some(id).filter(|id| !id.is_empty() && id.len() <= KEY_BYTES_MAX)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(method: Method, path: &str, operation: Operation, id: &str) {
+        assert_eq!(Route::parse(&method, path), Ok(Route { operation, id: id.to_owned() }), "{method} {path}");
+    }
+
+    #[test]
+    fn ids_may_hold_slashes() {
+        check(Method::GET, "/calls/retell:c1", Operation::ShowCall, "retell:c1");
+        check(Method::GET, "/calls/appointment:a/b/events", Operation::ShowCallEvents, "appointment:a/b");
+        check(Method::POST, "/calls/appointment:a/b/cancel", Operation::CancelCall, "appointment:a/b");
+        check(Method::GET, "/appointments/2026/7", Operation::ShowAppointment, "2026/7");
+        let id = "switchhook:retell:c1/c1/deadline/5";
+        check(Method::GET, &format!("/events/{id}/status"), Operation::ShowEventStatus, id);
+    }
+
+    #[test]
+    fn every_route_leads_to_its_operation() {
+        for (method, path, operation) in ROUTES {
+            let start = path.find('{').unwrap_or(path.len());
+            let id = if start == path.len() { "" } else { "x1" };
+            let end = path.find('}').map_or(path.len(), |end| end + 1);
+            let path = format!("{}{id}{}", &path[..start], &path[end..]);
+            check(method.parse().unwrap(), &path, operation, id);
+        }
+    }
+
+    #[test]
+    fn encoded_id_is_decoded_once() {
+        let route = |id: &str| Route { operation: Operation::ShowCall, id: id.to_owned() };
+        assert_eq!(route("appointment%3Aa%252F").decoded(), Some(route("appointment:a%2F")));
+        assert_eq!(route("retell:c1").decoded(), None);
+        assert_eq!(route("%ff").decoded(), None, "no text");
+    }
+
+    #[test]
+    fn method_that_a_path_does_not_have_is_told_from_a_path_that_is_none() {
+        let check = |method: Method, path: &str, unrouted: Unrouted| {
+            assert_eq!(Route::parse(&method, path), Err(unrouted), "{method} {path}");
+        };
+        let allowed = |methods: &str| Unrouted::MethodNotAllowed(methods.to_owned());
+        check(Method::DELETE, "/calls", allowed("GET, POST"));
+        check(Method::PUT, "/calls/c1", allowed("GET"));
+        check(Method::GET, "/calls/c1/cancel", allowed("POST"));
+        check(Method::GET, "/calls/c1/trigger", allowed("POST"));
+        check(Method::GET, "/do-not-call/+15550100", allowed("PUT, DELETE"));
+        check(Method::POST, "/calls/c1/trigger", Unrouted::NoSuchPath);
+        for path in ["/", "/calls/", "/events/e1", "/events//status", "/do-not-call/", "/elsewhere"] {
+            check(Method::GET, path, Unrouted::NoSuchPath);
+        }
+        check(Method::GET, &format!("/calls/{}", "a".repeat(KEY_BYTES_MAX + 1)), Unrouted::NoSuchPath);
+    }
+}

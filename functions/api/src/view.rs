@@ -1,0 +1,201 @@
+//! Calls, attempts and events as the API shows them. No number and no claim's token is among what is shown.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use switchhook_aws::inbox::{Note, StoredEvent};
+use switchhook_domain::{
+    Attempt, Call, CallId, Direction, Disposition, EventId, HistoryEntry, Job, Stopped, Timestamp,
+};
+
+#[derive(Debug, Serialize)]
+pub(crate) struct CallView<'a> {
+    call_id: &'a CallId,
+    provider: &'static str,
+    direction: Option<Direction>,
+    appointment_id: Option<&'a str>,
+    appointment_status: &'static str,
+    job: JobView,
+    lifecycle: Option<&'static str>,
+    outcome: Option<&'static str>,
+    settled: bool,
+    attempts: Vec<AttemptView<'a>>,
+    /// None: Switchhook does not place the call.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    metadata: Option<&'a BTreeMap<String, String>>,
+    version: u64,
+    created_at: String,
+    updated_at: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    settled_at: Option<String>,
+}
+
+impl<'a> CallView<'a> {
+    pub(crate) fn of(call: &'a Call) -> Self {
+        let attempts = call.attempts();
+        let latest = attempts.last();
+        Self {
+            call_id: &call.call_id,
+            provider: call.provider.as_str(),
+            direction: call.direction,
+            appointment_id: call.appointment_id.as_deref(),
+            appointment_status: call.appointment_status().as_str(),
+            job: JobView::of(call),
+            lifecycle: latest.map(Attempt::lifecycle_shown),
+            outcome: latest.map(Attempt::outcome_shown),
+            settled: call.is_settled(),
+            attempts: attempts.iter().map(|attempt| AttemptView::of(call, attempt)).collect(),
+            metadata: call.plan.as_ref().map(|plan| &plan.metadata),
+            version: call.version,
+            created_at: call.created_at.to_string(),
+            updated_at: call.updated_at.to_string(),
+            settled_at: call.settled_at.map(|at| at.to_string()),
+        }
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct JobView {
+    state: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    due_at: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lease_ends_at: Option<String>,
+    /// Why no further attempt is made, whatever policy says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stopped: Option<&'static str>,
+}
+
+impl JobView {
+    fn of(call: &Call) -> Self {
+        let (due_at, lease_ends_at) = match &call.job {
+            Job::Pending { due_at } => (Some(*due_at), None),
+            Job::Claimed { token: _, lease_ends_at } => (None, Some(*lease_ends_at)),
+            Job::InProgress | Job::Completed | Job::Failed | Job::Canceled => (None, None),
+        };
+        let shown = |time: Option<Timestamp>| time.map(|time| time.to_string());
+        Self {
+            state: call.job.as_str(),
+            due_at: shown(due_at),
+            lease_ends_at: shown(lease_ends_at),
+            stopped: call.stopped.map(Stopped::as_str),
+        }
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct AttemptView<'a> {
+    number: u8,
+    provider_call_id: Option<&'a str>,
+    lifecycle: &'static str,
+    outcome: &'static str,
+    /// None: Switchhook did not dial it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dialled_at: Option<String>,
+    started_at: String,
+    ended_at: Option<String>,
+}
+
+impl<'a> AttemptView<'a> {
+    fn of(call: &'a Call, attempt: &Attempt) -> Self {
+        let slot = call.slots.get(attempt.slot);
+        Self {
+            number: attempt.number,
+            provider_call_id: slot.and_then(|slot| slot.provider_call_id.as_deref()),
+            lifecycle: attempt.lifecycle_shown(),
+            outcome: attempt.outcome_shown(),
+            dialled_at: slot.and_then(|slot| slot.dialled_at).map(|at| at.to_string()),
+            started_at: attempt.started_at.to_string(),
+            ended_at: attempt.ended_at.map(|at| at.to_string()),
+        }
+    }
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct EventView {
+    event_id: EventId,
+    kind: &'static str,
+    implied: bool,
+    occurred_at: Option<String>,
+    received_at: String,
+    disposition: &'static str,
+    /// None: it names no attempt.
+    attempt: Option<u8>,
+}
+
+impl EventView {
+    pub(crate) fn of(entry: &HistoryEntry, attempts: &[Attempt]) -> Self {
+        let attempt = attempts.iter().find(|attempt| Some(attempt.slot) == entry.slot);
+        Self {
+            event_id: entry.id(),
+            kind: entry.event.kind.as_str(),
+            implied: entry.event.implied,
+            occurred_at: entry.event.occurred_at.map(|at| at.to_string()),
+            received_at: entry.received_at.to_string(),
+            disposition: entry.disposition.as_str(),
+            attempt: attempt.map(|attempt| attempt.number),
+        }
+    }
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct StatusView<'a> {
+    event_id: &'a EventId,
+    /// The call that the event is in: where the event names it by what its provider calls it, not what the event names.
+    call_id: Option<&'a CallId>,
+    provider: &'static str,
+    #[serde(rename = "type")]
+    event_type: &'a str,
+    status: &'static str,
+    disposition: Option<&'static str>,
+    received_at: String,
+    processed_at: Option<String>,
+    duration_ms: Option<i64>,
+    attempts: u32,
+    error: Option<String>,
+    next_retry_at: Option<String>,
+    /// The domain events that it brought about.
+    action: Vec<String>,
+}
+
+impl<'a> StatusView<'a> {
+    pub(crate) fn of(stored: &'a StoredEvent, note: Option<Note>, call: Option<&'a Call>) -> Self {
+        let note = note.unwrap_or_default();
+        let entries = call.map(|call| call.history.iter().filter(|entry| entry.source == stored.event_id));
+        let mut entries: Vec<&HistoryEntry> = entries.map(Iterator::collect).unwrap_or_default();
+        // What the event says itself comes before what it implies.
+        entries.sort_by_key(|entry| entry.event.implied);
+        let folded = entries.first();
+        let decided = stored.disposition.or(note.disposition);
+        let (status, disposition) = match (decided, folded) {
+            (_, Some(entry)) => ("processed", Some(entry.disposition)),
+            (Some(Disposition::Refused), None) => ("processed", decided),
+            (Some(disposition), None) => (disposition.as_str(), Some(disposition)),
+            (None, None) if note.dead_lettered_at.is_some() => ("dead_lettered", None),
+            (None, None) if note.attempts > 0 => ("retrying", None),
+            (None, None) => ("queued", None),
+        };
+        let action = call.map_or_else(Vec::new, |call| {
+            let caused = |event: &switchhook_domain::DomainEvent| {
+                event.source_event_id.as_deref() == Some(stored.event_id.as_str())
+            };
+            call.domain_events_from(1).into_iter().filter(caused).map(|event| event.event_type).collect()
+        });
+        let retries = note.attempts;
+        Self {
+            event_id: &stored.event_id,
+            call_id: call.map(|call| &call.call_id).or(stored.call_id.as_ref()),
+            provider: stored.origin.as_str(),
+            event_type: &stored.event_type,
+            status,
+            disposition: disposition.map(Disposition::as_str),
+            received_at: stored.received_at.to_string(),
+            processed_at: folded.map(|entry| entry.folded_at.to_string()),
+            duration_ms: folded.map(|entry| entry.folded_at.millis_since(entry.received_at)),
+            attempts: if folded.is_some() { retries + 1 } else { retries },
+            error: note.error,
+            next_retry_at: note.next_retry_at.filter(|_| folded.is_none()).map(|at| at.to_string()),
+            action,
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! Asking providers, within bounds.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::sync::PoisonError;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use switchhook_aws::inbox::{ASKED, Arrival};
+use switchhook_aws::provider::ProviderApi;
+use switchhook_domain::{AttemptKey, Call, Origin, Provider, ProviderEvent, Timestamp};
+use switchhook_providers::{Inquiry, Providers, Told, VerifiedWebhook, inquire, read_told};
+
+/// Requests of one run. What is left over is asked by the next.
+pub(crate) const ASKS_MAX: u64 = 300;
+/// After this many failures in a row, a provider is not asked any more in this run.
+const FAILURES_MAX: u32 = 5;
+
+/// What a provider said of an attempt.
+pub(crate) enum Said {
+    /// How it ended, as an event of the provider's.
+    Ended(Box<ProviderEvent>, Answered),
+    /// It lives; the provider calls it by this id.
+    Alive(String),
+    /// The provider has no call of ours with our ids.
+    NotFound,
+    /// There is nobody to ask, or nothing to ask by.
+    CannotSay,
+    /// Not now.
+    Later,
+}
+
+/// The answer, in the words of a webhook.
+pub(crate) struct Answered(VerifiedWebhook);
+
+impl Answered {
+    /// As it goes into the inbox.
+    pub(crate) fn into_arrival(self, event: &ProviderEvent, trace_id: &str) -> Arrival {
+        Arrival {
+            event_id: event.event_id.clone(),
+            call_id: Some(event.call_id.clone()),
+            origin: Origin::Provider(self.0.provider()),
+            event_type: event.event_type.clone(),
+            occurred_at: event.call_events.iter().find(|e| !e.implied).and_then(|e| e.occurred_at),
+            received_at: event.received_at,
+            query: self.0.query().to_owned(),
+            body: self.0.body().to_vec(),
+            key_index: 0,
+            headers: BTreeMap::from([(ASKED.to_owned(), "asked".to_owned())]),
+            disposition: None,
+            trace_id: trace_id.to_owned(),
+        }
+    }
+}
+
+/// Asks for one run.
+pub(crate) struct Asker<'a> {
+    api: &'a ProviderApi,
+    providers: &'a Providers,
+    asked: AtomicU64,
+    /// In a row, by provider.
+    failures: Mutex<BTreeMap<Provider, u32>>,
+}
+
+impl<'a> Asker<'a> {
+    pub(crate) fn new(api: &'a ProviderApi, providers: &'a Providers) -> Self {
+        Self { api, providers, asked: AtomicU64::new(0), failures: Mutex::default() }
+    }
+
+    /// Requests that were sent.
+    pub(crate) fn asked(&self) -> u64 {
+        self.asked.load(Ordering::Relaxed).min(ASKS_MAX)
+    }
+
+    pub(crate) async fn ask(
+        &self,
+        call: &Call,
+        attempt: &AttemptKey,
+        provider_call_id: Option<&str>,
+        dialled_at: Option<Timestamp>,
+        now: Timestamp,
+    ) -> Said {
+        let provider = call.provider;
+        let inquiry = Inquiry { call_id: &call.call_id, attempt, provider_call_id, dialled_at };
+        let request = self.providers.config(provider).and_then(|config| inquire(provider, config, &inquiry).ok());
+        let Some(request) = request else { return Said::CannotSay };
+        if self.is_down(provider) || self.asked.fetch_add(1, Ordering::Relaxed) >= ASKS_MAX {
+            return Said::Later;
+        }
+        let told = match self.api.send(provider, request).await {
+            Ok(answer) => read_told(provider, &inquiry, answer.status, &answer.body, now),
+            Err(_) => Told::Later { reason: "no_answer" },
+        };
+        match told {
+            Told::Webhook { webhook, event } => {
+                self.note(provider, true);
+                // It is about this attempt, whatever ids the provider echoes.
+                let event = Box::new(ProviderEvent { call_id: call.call_id.clone(), ..*event });
+                Said::Ended(event, Answered(webhook))
+            }
+            Told::Alive { provider_call_id } => {
+                self.note(provider, true);
+                Said::Alive(provider_call_id)
+            }
+            Told::NotFound => {
+                self.note(provider, true);
+                Said::NotFound
+            }
+            // The provider knows the call no more.
+            Told::Later { reason: "gone" } => {
+                self.note(provider, true);
+                Said::CannotSay
+            }
+            Told::Later { .. } => {
+                self.note(provider, false);
+                Said::Later
+            }
+        }
+    }
+
+    fn is_down(&self, provider: Provider) -> bool {
+        let failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
+        failures.get(&provider).is_some_and(|count| *count >= FAILURES_MAX)
+    }
+
+    fn note(&self, provider: Provider, answered: bool) {
+        let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = failures.entry(provider).or_default();
+        *count = if answered { 0 } else { *count + 1 };
+    }
+}

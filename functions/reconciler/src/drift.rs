@@ -1,0 +1,202 @@
+//! The drift run: asks providers about calls that seem to be in order, and says where they disagree.
+//!
+//! **It repairs by the same path as everything else.** What a provider says and the call does not know becomes an event; what
+//! the call knows and shows otherwise makes the consumer fold it again from the inbox. The report of it is an announcement of
+//! the call, `call.drift_repaired`, and a metric.
+
+use std::time::Duration;
+
+use futures_util::stream::{self, StreamExt};
+use sha2::{Digest, Sha256};
+use switchhook_aws::Error;
+use switchhook_aws::calls::{Shelf, Span, WAKE_SHARDS};
+use switchhook_aws::inbox::minute_of;
+use switchhook_aws::telemetry::Decision;
+use switchhook_domain::{Attempt, AttemptKey, Call, CallId, Policy, ProviderEvent, Timestamp, fold};
+
+use crate::Reconciler;
+use crate::ask::{Asker, Said};
+
+/// Calls that were settled within this time are asked about.
+const SETTLED_FOR: Duration = Duration::from_secs(6 * 60 * 60);
+/// What a provider says of a time that is nearer is not drift yet: its webhook may be on the way.
+const SLACK: Duration = Duration::from_secs(10 * 60);
+/// Calls of each shelf and shard that one run looks at.
+const CALLS_PER_SHARD: i32 = 25;
+/// Attempts of a call that are asked about: the latest ones.
+const ATTEMPTS_MAX: usize = 3;
+const CONCURRENCY: usize = 8;
+
+/// What one drift run did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DriftReport {
+    /// Calls that were looked at.
+    pub checked: u64,
+    /// Requests that went to providers.
+    pub asked: u64,
+    /// Attempts of which the provider said otherwise.
+    pub drifted: u64,
+    /// Calls that must be looked at by the next run.
+    pub failed: u64,
+}
+
+impl Reconciler {
+    /// One drift run, over calls that are not settled and calls that lately were.
+    ///
+    /// # Errors
+    /// The first error met, after everything that could be done was done.
+    pub async fn drift(&self, trace_id: &str) -> Result<DriftReport, Error> {
+        let started = self.clock.now();
+        let keys = self.keys.current(started).await;
+        let asker = &Asker::new(&self.api, &keys);
+        let mut report = DriftReport::default();
+        let mut first_error = None;
+        let first = minute_of(started).unsigned_abs() / 60;
+        for shard in (first..first + WAKE_SHARDS).map(|shard| shard % WAKE_SHARDS) {
+            let since = started.minus(SETTLED_FOR);
+            // The whole shelf of what is not settled wakes within its patience; a day from now is later than all of it.
+            let soon = started.plus(Duration::from_secs(24 * 60 * 60));
+            for (shelf, span) in [(Shelf::Settled, Span::Since(since)), (Shelf::Settle, Span::UpTo(soon))] {
+                let page = self.calls.shelved(shelf, shard, span, Some(CALLS_PER_SHARD), None).await;
+                let calls = match page {
+                    Ok((calls, _)) => calls,
+                    Err(error) => {
+                        report.failed += 1;
+                        first_error.get_or_insert(error);
+                        continue;
+                    }
+                };
+                let checked: Vec<Result<u64, Error>> = stream::iter(calls)
+                    .map(|id| async move { self.check(&id, asker, trace_id).await })
+                    .buffered(CONCURRENCY)
+                    .collect()
+                    .await;
+                for drifted in checked {
+                    report.checked += 1;
+                    match drifted {
+                        Ok(count) => report.drifted += count,
+                        Err(error) => {
+                            report.failed += 1;
+                            first_error.get_or_insert(error);
+                        }
+                    }
+                }
+            }
+        }
+        report.asked = asker.asked();
+        self.log_drift(&report, first_error.as_ref(), started, trace_id);
+        first_error.map_or(Ok(report), Err)
+    }
+
+    async fn check(&self, call_id: &CallId, asker: &Asker<'_>, trace_id: &str) -> Result<u64, Error> {
+        let now = self.clock.now();
+        let Some(call) = self.calls.load(call_id).await? else { return Ok(0) };
+        let mut drifted = 0;
+        for attempt in call.attempts().iter().rev().take(ATTEMPTS_MAX) {
+            let Some(slot) = call.slots.get(attempt.slot) else { continue };
+            let (Some(key), Some(provider_call_id)) = (&slot.key, &slot.provider_call_id) else { continue };
+            let said = asker.ask(&call, key, Some(provider_call_id), slot.dialled_at, now).await;
+            let theirs = match &said {
+                Said::Ended(event, _) if happened_at(event).is_some_and(|at| at.plus(SLACK) > now) => continue,
+                Said::Ended(event, _) => lifecycle_of(event, &self.policy),
+                // A call that ended a moment ago may still be told to live.
+                Said::Alive(_) if attempt.has_ended() && attempt.heard_at.plus(SLACK) < now => Some("alive"),
+                Said::Alive(_) | Said::NotFound | Said::CannotSay | Said::Later => continue,
+            };
+            let Some(theirs) = theirs.filter(|theirs| *theirs != attempt.lifecycle_shown()) else { continue };
+            if self.report_drift(&call, attempt, key, said, theirs, now, trace_id).await? {
+                drifted += 1;
+            }
+        }
+        if !call.is_as_derived() && self.report(&call, &fingerprint(&call, "itself"), now, trace_id).await? {
+            drifted += 1;
+        }
+        Ok(drifted)
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "all of it is about one disagreement, told nowhere else")]
+    async fn report_drift(
+        &self,
+        call: &Call,
+        attempt: &Attempt,
+        key: &AttemptKey,
+        said: Said,
+        theirs: &'static str,
+        now: Timestamp,
+        trace_id: &str,
+    ) -> Result<bool, Error> {
+        // First what they say, then why the call is folded again: it may be all that was missing.
+        self.learn(call, key, said, now, trace_id).await?;
+        if !self.report(call, &fingerprint(call, theirs), now, trace_id).await? {
+            return Ok(false);
+        }
+        let decision = Decision {
+            stage: "reconciler",
+            message: "the provider says otherwise",
+            action_taken: "drift_found",
+            provider: Some(call.provider.as_str()),
+            call_id: Some(call.call_id.as_str()),
+            attempt: Some(key.as_str()),
+            cause: Some(attempt.lifecycle_shown()),
+            trace_id: Some(trace_id),
+            ..Decision::default()
+        };
+        decision.log(now, true);
+        Ok(true)
+    }
+
+    /// Has the call folded again from the inbox, once for each way in which it disagrees.
+    async fn report(&self, call: &Call, what: &str, now: Timestamp, trace_id: &str) -> Result<bool, Error> {
+        let event = call.drift_found(what, now);
+        if call.holds(&event.event_id) {
+            return Ok(false);
+        }
+        self.submit(&event, trace_id).await?;
+        Ok(true)
+    }
+
+    fn log_drift(&self, report: &DriftReport, error: Option<&Error>, started: Timestamp, trace_id: &str) {
+        let now = self.clock.now();
+        let chain = error.map(Error::chain);
+        let decision = Decision {
+            stage: "reconciler",
+            message: "looked for drift",
+            action_taken: if error.is_some() { "drift_run_failed" } else { "drift_run" },
+            cause: error.map(Error::operation),
+            error: chain.as_deref(),
+            duration_ms: Some(now.millis_since(started)),
+            trace_id: Some(trace_id),
+            counts: vec![
+                ("drift_checked", report.checked),
+                ("drift_asked", report.asked),
+                ("drifted", report.drifted),
+                ("failed", report.failed),
+            ],
+            ..Decision::default()
+        };
+        decision.log(now, error.is_some());
+    }
+}
+
+/// How the provider's answer alone shows the attempt.
+fn lifecycle_of(event: &ProviderEvent, policy: &Policy) -> Option<&'static str> {
+    let alone = fold(None, std::slice::from_ref(event), policy, event.received_at).call?;
+    alone.attempts().last().map(Attempt::lifecycle_shown)
+}
+
+fn happened_at(event: &ProviderEvent) -> Option<Timestamp> {
+    event.call_events.iter().filter_map(|e| e.occurred_at).max()
+}
+
+/// Of how a row disagrees with what: by it the same disagreement, found again, is known, and one after a repair is another.
+fn fingerprint(call: &Call, theirs: &str) -> String {
+    let mut hasher = Sha256::new();
+    for entry in call.history.iter().filter(|entry| !entry.source.as_str().contains("/drift/")) {
+        hasher.update(format!("{} {} {:?}\n", entry.source, entry.event.kind, entry.event.occurred_at));
+    }
+    let repaired = call.log.iter().filter(|said| said.news.is_drift()).count();
+    hasher.update(format!("{} {repaired} {theirs}", call.job.as_str()));
+    let mut digits = hex::encode(hasher.finalize());
+    digits.truncate(16);
+    digits
+}

@@ -1,0 +1,209 @@
+//! Requests to the providers' APIs.
+//!
+//! **Whether a dial may have happened is never guessed.** A request counts as not sent only if no connection was ever made;
+//! whatever goes wrong after that leaves it in doubt. Nothing is sent twice from here.
+//!
+//! The HTTP client is the SDK's own: the same connections and TLS as everything else, and the same place for a test to stand in.
+
+use std::collections::BTreeMap;
+use std::error::Error as StdError;
+use std::fmt;
+use std::time::Duration;
+
+use aws_smithy_http_client::tls::Provider as TlsProvider;
+use aws_smithy_http_client::tls::rustls_provider::CryptoMode;
+use aws_smithy_runtime_api::client::http::{HttpConnector, SharedHttpConnector};
+use aws_smithy_runtime_api::client::orchestrator::HttpRequest;
+use aws_smithy_types::body::SdkBody;
+use aws_smithy_types::byte_stream::ByteStream;
+use switchhook_domain::Provider;
+use switchhook_providers::{ApiRequest, api_url};
+use thiserror::Error;
+
+use crate::config::Environment;
+
+/// For a connection.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+/// For the whole of a request: a provider that places a call answers in a second or two.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(8);
+/// A longer answer is not read: a call with its transcript has some hundred KB.
+const ANSWER_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// What a provider's API answered. `Debug` hides the body.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ApiAnswer {
+    pub status: u16,
+    /// The header of that name.
+    pub retry_after: Option<String>,
+    pub body: Vec<u8>,
+}
+
+impl fmt::Debug for ApiAnswer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ApiAnswer").field("status", &self.status).finish_non_exhaustive()
+    }
+}
+
+/// Why there is no answer. The texts name no URL: it may carry a number.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum SendError {
+    /// The provider never had the request.
+    #[error("no connection to the provider: {0}")]
+    NotSent(&'static str),
+    /// The provider may have acted on it.
+    #[error("no answer from the provider: {0}")]
+    NoAnswer(&'static str),
+}
+
+/// A connector's error may carry this as its source, to say that there was never a connection.
+#[derive(Clone, Copy, Debug, Error)]
+#[error("never connected")]
+pub struct NeverConnected;
+
+/// Where each provider's API is: its own, unless the environment names another.
+#[derive(Clone, Debug, Default)]
+pub struct ApiUrls(BTreeMap<Provider, String>);
+
+impl ApiUrls {
+    /// From `RETELL_API_URL` and so on; a variable that is missing or empty stands for the provider's own.
+    pub fn from_environment(environment: &mut Environment<impl Fn(&str) -> Option<String>>) -> Self {
+        let with_api = Provider::ALL.into_iter().filter(|provider| api_url(*provider).is_some());
+        let named = with_api.filter_map(|provider| {
+            let name = format!("{}_API_URL", provider.as_str().to_uppercase());
+            Some((provider, environment.optional(&name)?.trim_end_matches('/').to_owned()))
+        });
+        Self(named.collect())
+    }
+
+    /// The same URL for a provider whatever it is elsewhere.
+    #[must_use]
+    pub fn with(mut self, provider: Provider, url: &str) -> Self {
+        self.0.insert(provider, url.trim_end_matches('/').to_owned());
+        self
+    }
+
+    fn of(&self, provider: Provider) -> Option<&str> {
+        self.0.get(&provider).map(String::as_str).or_else(|| api_url(provider))
+    }
+}
+
+/// The way to the providers' APIs.
+#[derive(Clone, Debug)]
+pub struct ProviderApi {
+    connector: SharedHttpConnector,
+    urls: ApiUrls,
+}
+
+impl ProviderApi {
+    /// Over the network.
+    #[must_use]
+    pub fn new(urls: ApiUrls) -> Self {
+        let connector = aws_smithy_http_client::Connector::builder()
+            .connector_settings(
+                aws_smithy_runtime_api::client::http::HttpConnectorSettings::builder()
+                    .connect_timeout(CONNECT_TIMEOUT)
+                    .build(),
+            )
+            .sleep_impl(aws_smithy_async::rt::sleep::TokioSleep::new())
+            .tls_provider(TlsProvider::Rustls(CryptoMode::AwsLc))
+            .build();
+        Self::over(SharedHttpConnector::new(connector), urls)
+    }
+
+    /// Over whatever this connector leads to.
+    #[must_use]
+    pub const fn over(connector: SharedHttpConnector, urls: ApiUrls) -> Self {
+        Self { connector, urls }
+    }
+
+    /// Sends a request, once.
+    ///
+    /// # Errors
+    /// See [`SendError`].
+    pub async fn send(&self, provider: Provider, request: ApiRequest) -> Result<ApiAnswer, SendError> {
+        let Some(url) = self.urls.of(provider) else { return Err(SendError::NotSent("it has no API")) };
+        let http = http_request(url, request)?;
+        // One limit for all of it: what the connector keeps to itself is the limit for a connection.
+        match tokio::time::timeout(REQUEST_TIMEOUT, self.exchange(http)).await {
+            Ok(answer) => answer,
+            Err(_) => Err(SendError::NoAnswer("timed out")),
+        }
+    }
+
+    async fn exchange(&self, request: HttpRequest) -> Result<ApiAnswer, SendError> {
+        let response = match self.connector.call(request).await {
+            Ok(response) => response,
+            Err(error) if never_connected(&error) => return Err(SendError::NotSent("never connected")),
+            Err(error) if error.is_timeout() => return Err(SendError::NoAnswer("timed out")),
+            Err(_) => return Err(SendError::NoAnswer("connection lost")),
+        };
+        let status = response.status().as_u16();
+        let retry_after = response.headers().get("retry-after").map(str::to_owned);
+        let body = ByteStream::new(response.into_body()).collect().await;
+        let body = body.map_err(|_| SendError::NoAnswer("connection lost"))?.to_vec();
+        if body.len() > ANSWER_BYTES_MAX {
+            return Err(SendError::NoAnswer("answer too large"));
+        }
+        Ok(ApiAnswer { status, retry_after, body })
+    }
+}
+
+fn http_request(url: &str, request: ApiRequest) -> Result<HttpRequest, SendError> {
+    let malformed = |_| SendError::NotSent("the request is malformed");
+    let mut http = HttpRequest::new(SdkBody::from(request.body));
+    http.set_method(request.method.as_str()).map_err(|_| SendError::NotSent("the request is malformed"))?;
+    http.set_uri(format!("{url}{}", request.path)).map_err(malformed)?;
+    for (name, value) in request.headers {
+        http.headers_mut().try_insert(name, value).map_err(|_| SendError::NotSent("the request is malformed"))?;
+    }
+    Ok(http)
+}
+
+/// True if the error, or what caused it, says that there was never a connection.
+fn never_connected(error: &(dyn StdError + 'static)) -> bool {
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        let connecting = error.downcast_ref::<hyper_util::client::legacy::Error>().is_some_and(|e| e.is_connect());
+        if connecting || error.is::<NeverConnected>() {
+            return true;
+        }
+        cause = error.source();
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request() -> ApiRequest {
+        ApiRequest { method: http::Method::GET, path: "/v2/x".to_owned(), headers: Vec::new(), body: Vec::new() }
+    }
+
+    #[tokio::test]
+    async fn refused_connection_is_known_not_to_have_sent_anything() {
+        // A port that was free a moment ago and is not listened on.
+        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let api = ProviderApi::new(ApiUrls::default().with(Provider::Retell, &format!("http://127.0.0.1:{port}")));
+        let answer = api.send(Provider::Retell, request()).await;
+        assert_eq!(answer, Err(SendError::NotSent("never connected")));
+    }
+
+    #[tokio::test]
+    async fn connection_that_breaks_leaves_it_in_doubt() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let api = ProviderApi::new(ApiUrls::default().with(Provider::Retell, &format!("http://127.0.0.1:{port}/")));
+        let (answer, ()) = tokio::join!(api.send(Provider::Retell, request()), async {
+            drop(listener.accept().await.unwrap());
+            drop(listener);
+        });
+        assert!(matches!(answer, Err(SendError::NoAnswer(_))), "{answer:?}");
+    }
+
+    #[test]
+    fn provider_without_an_api_is_sent_nothing() {
+        assert_eq!(ApiUrls::default().of(Provider::Generic), None);
+        assert_eq!(ApiUrls::default().of(Provider::Retell), Some("https://api.retellai.com"));
+    }
+}

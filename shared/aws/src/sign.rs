@@ -1,0 +1,120 @@
+//! Signatures of the operator's own AWS credentials, which the API of a deployed stack wants to see.
+
+use std::time::SystemTime;
+
+use aws_credential_types::provider::ProvideCredentials;
+use aws_credential_types::provider::error::CredentialsError;
+use aws_sigv4::http_request::{SignableBody, SignableRequest, SigningError, SigningParams, SigningSettings};
+use aws_sigv4::sign::v4;
+use aws_smithy_runtime_api::client::identity::Identity;
+use http::Request;
+
+use crate::sdk;
+
+/// The service that an HTTP API is.
+const SERVICE: &str = "execute-api";
+
+/// Why a request could not be signed.
+#[derive(Debug, thiserror::Error)]
+pub enum SignError {
+    #[error(
+        "no AWS credentials: requests to {host} are signed, set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY or AWS_PROFILE"
+    )]
+    NoCredentials {
+        host: String,
+        #[source]
+        source: Option<CredentialsError>,
+    },
+    #[error("no AWS region: {0} does not tell it, set AWS_REGION")]
+    NoRegion(String),
+    #[error("the request could not be signed")]
+    Sign(#[source] SigningError),
+    #[error("the request could not be signed")]
+    Parameters(#[source] v4::signing_params::BuildError),
+    #[error("the credentials could not be asked for")]
+    Runtime(#[source] std::io::Error),
+}
+
+/// Signs a request with the credentials that the AWS tools would use. Waits for them: not for inside of an async runtime.
+///
+/// # Errors
+/// See [`SignError`].
+pub fn sign(request: &mut Request<Vec<u8>>) -> Result<(), SignError> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(SignError::Runtime)?;
+    let config = runtime.block_on(aws_config::defaults(sdk::behavior_version()).load());
+    let host = request.uri().host().unwrap_or_default().to_owned();
+    let missing = |source| SignError::NoCredentials { host: host.clone(), source };
+    let provider = config.credentials_provider().ok_or_else(|| missing(None))?;
+    let credentials = runtime.block_on(provider.provide_credentials()).map_err(|source| missing(Some(source)))?;
+    let region = region_of(&host).map(str::to_owned).or_else(|| Some(config.region()?.to_string()));
+    let region = region.ok_or_else(|| SignError::NoRegion(host.clone()))?;
+    sign_with(request, &credentials.into(), &region, SystemTime::now())
+}
+
+fn sign_with(
+    request: &mut Request<Vec<u8>>,
+    identity: &Identity,
+    region: &str,
+    now: SystemTime,
+) -> Result<(), SignError> {
+    let parameters: SigningParams<'_> = v4::SigningParams::builder()
+        .identity(identity)
+        .region(region)
+        .name(SERVICE)
+        .time(now)
+        .settings(SigningSettings::default())
+        .build()
+        .map_err(SignError::Parameters)?
+        .into();
+    let uri = request.uri().to_string();
+    let headers = request.headers().iter().filter_map(|(name, value)| Some((name.as_str(), value.to_str().ok()?)));
+    let signable =
+        SignableRequest::new(request.method().as_str(), uri.as_str(), headers, SignableBody::Bytes(request.body()))
+            .map_err(SignError::Sign)?;
+    let (instructions, _) = aws_sigv4::http_request::sign(signable, &parameters).map_err(SignError::Sign)?.into_parts();
+    instructions.apply_to_request_http1x(request);
+    Ok(())
+}
+
+/// The region in the name of an HTTP API's own host; another name does not tell it.
+fn region_of(host: &str) -> Option<&str> {
+    let (_, rest) = host.split_once(".execute-api.")?;
+    rest.split_once(".amazonaws.com").map(|(region, _)| region)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, UNIX_EPOCH};
+
+    use aws_credential_types::Credentials;
+
+    use super::*;
+
+    #[test]
+    fn region_is_in_the_name_of_the_host() {
+        assert_eq!(region_of("abc.execute-api.eu-west-1.amazonaws.com"), Some("eu-west-1"));
+        assert_eq!(region_of("calls.example.com"), None);
+    }
+
+    #[test]
+    fn signature_names_the_service_and_covers_the_body() {
+        let identity: Identity =
+            Credentials::new("AKIDEXAMPLE", "a secret", Some("a session".to_owned()), None, "test").into();
+        let now = UNIX_EPOCH + Duration::from_secs(1_760_961_600);
+        let signed = |body: &[u8]| {
+            let mut request =
+                Request::post("https://abc.execute-api.eu-west-1.amazonaws.com/calls").body(body.to_vec()).unwrap();
+            sign_with(&mut request, &identity, "eu-west-1", now).unwrap();
+            let header = |name: &str| request.headers()[name].to_str().unwrap().to_owned();
+            assert_eq!(header("x-amz-security-token"), "a session");
+            header("authorization")
+        };
+        let one = signed(b"{}");
+        assert!(
+            one.starts_with("AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/20251020/eu-west-1/execute-api/aws4_request"),
+            "{one}"
+        );
+        assert_eq!(one, signed(b"{}"));
+        assert_ne!(one, signed(b"{ }"));
+    }
+}

@@ -1,0 +1,395 @@
+//! Calls that Switchhook places: each move has one owner, and policy decides what follows an ending.
+
+#![expect(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::wildcard_enum_match_arm,
+    reason = "a test that panics has failed, which is what it is for"
+)]
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use proptest::prelude::*;
+use switchhook_domain::{
+    AttemptKey, Call, CallEvent, CallId, EventId, EventKind, Job, Lifecycle, NewCall, Origin, PhoneNumber, Plan,
+    Policy, Provider, ProviderEvent, RetryPolicy, Stopped, Taken, Timestamp, fold, refold,
+};
+
+const POLICY: Policy = Policy { patience: Duration::from_secs(900) };
+const LEASE: Duration = Duration::from_secs(300);
+const RETRY: RetryPolicy = RetryPolicy { attempts_max: 3, delay_seconds: 60, delay_max_seconds: 600, voicemail: false };
+
+fn at(seconds: i64) -> Timestamp {
+    Timestamp::from_millis(seconds * 1_000)
+}
+
+fn call_with(retry: RetryPolicy) -> Call {
+    let plan = Plan { due_at: at(10), window: None, retry, metadata: BTreeMap::new(), request_hash: None };
+    let new = NewCall {
+        call_id: CallId::new("call-1"),
+        provider: Provider::Retell,
+        from: PhoneNumber::new("+15550100"),
+        to: PhoneNumber::new("+15550101"),
+        appointment_id: Some("apt".to_owned()),
+        plan,
+    };
+    Call::placed(new, &POLICY, at(0)).call
+}
+
+fn claimed(call: &Call, now: i64) -> Call {
+    call.claimed("token", LEASE, false, &POLICY, at(now)).expect("pending and due").call
+}
+
+fn dialled(call: &Call, now: i64) -> Call {
+    claimed(call, now).dialled("token", "dial", &POLICY, at(now)).expect("claimed").moved.call
+}
+
+/// What the provider says of an attempt.
+fn says(id: &str, attempt: &str, kind: EventKind, now: i64) -> ProviderEvent {
+    let ringing = CallEvent {
+        kind: EventKind::Ringing,
+        implied: true,
+        occurred_at: Some(at(now)),
+        sequence: None,
+        lasting: false,
+    };
+    let own = CallEvent { kind, implied: false, ..ringing.clone() };
+    let answered = CallEvent { kind: EventKind::InProgress, ..ringing.clone() };
+    let call_events = match kind {
+        EventKind::Completed | EventKind::UserConfirmed | EventKind::VoicemailDetected => vec![ringing, answered, own],
+        EventKind::NoAnswer | EventKind::Busy | EventKind::InProgress => vec![ringing, own],
+        _ => vec![own],
+    };
+    ProviderEvent {
+        event_id: EventId::new(format!("retell:{id}")),
+        origin: Origin::Provider(Provider::Retell),
+        event_type: kind.to_string(),
+        call_id: CallId::new("call-1"),
+        attempt: Some(AttemptKey::new(attempt)),
+        provider_call_id: Some(format!("p{attempt}")),
+        appointment_id: None,
+        direction: None,
+        from: None,
+        to: None,
+        received_at: at(now),
+        call_events,
+    }
+}
+
+fn folded(call: &Call, event: &ProviderEvent) -> Call {
+    let now = event.received_at;
+    fold(Some(call), std::slice::from_ref(event), &POLICY, now).call.expect("news")
+}
+
+fn due_at(call: &Call) -> Timestamp {
+    match call.job {
+        Job::Pending { due_at } => due_at,
+        _ => panic!("{:?}", call.job),
+    }
+}
+
+fn types(call: &Call) -> Vec<String> {
+    call.domain_events_from(1).into_iter().map(|event| event.event_type).collect()
+}
+
+#[test]
+fn call_is_claimed_when_due_and_once() {
+    let call = call_with(RETRY);
+    assert_eq!((call.job.as_str(), call.wake_at, call.version), ("PENDING", Some(at(10)), 1));
+    assert_eq!(call.claimed("t", LEASE, false, &POLICY, at(9)), None);
+    // The manual trigger waives the due time alone.
+    let early = call.claimed("t", LEASE, true, &POLICY, at(9)).unwrap().call;
+    assert_eq!((early.job.as_str(), early.wake_at), ("CLAIMED", Some(at(309))));
+    assert_eq!(early.claimed("u", LEASE, true, &POLICY, at(9)), None);
+}
+
+#[test]
+fn dialer_needs_the_token_and_a_live_lease() {
+    let call = claimed(&call_with(RETRY), 10);
+    assert_eq!(call.dialled("other", "dial", &POLICY, at(11)), None);
+    assert_eq!(call.dialled("token", "dial", &POLICY, at(310)), None);
+    let dialled = call.dialled("token", "dial", &POLICY, at(309)).unwrap();
+    assert_eq!((dialled.attempt.as_str(), dialled.last_attempt), ("1", false));
+    let call = dialled.moved.call;
+    assert_eq!((call.job.as_str(), call.attempts()[0].lifecycle), ("IN_PROGRESS", Lifecycle::Initiated));
+    assert_eq!(call.in_doubt().len(), 1);
+    assert_eq!(call.dialled_by("dial"), Some((AttemptKey::new("1"), false)));
+    assert_eq!(call.dialled_by("another"), None);
+    // The claim is used up, so its message may come as often as it likes.
+    assert_eq!(call.dialled("token", "dial", &POLICY, at(309)), None);
+}
+
+#[test]
+fn expired_claim_returns_to_pending_and_a_live_one_stands() {
+    let call = claimed(&call_with(RETRY), 10);
+    assert_eq!(call.claim_expired(at(309)), None);
+    let expired = call.claim_expired(at(310)).unwrap();
+    let pending = folded(&call, &expired);
+    assert_eq!((pending.job.as_str(), pending.wake_at), ("PENDING", Some(at(10))));
+    // The next claim is not touched by what ended the one before, nor by its repetition.
+    let again = claimed(&pending, 400);
+    let repeated = fold(Some(&again), std::slice::from_ref(&expired), &POLICY, at(401));
+    assert_eq!(repeated.taken, [Taken::Duplicate]);
+    let second = folded(&again, &again.claim_expired(at(700)).unwrap());
+    assert_eq!(second.job.as_str(), "PENDING");
+    // Of all the claims that ended so, the history keeps the last.
+    assert_eq!(second.history.len(), 1);
+    let late = fold(Some(&second), &[expired], &POLICY, at(701));
+    assert_eq!(late.taken, [Taken::Duplicate]);
+}
+
+#[test]
+fn withdrawn_attempt_does_not_count() {
+    let call = dialled(&call_with(RETRY), 10);
+    let key = AttemptKey::new("1");
+    let back = call.withdrawn(&key, at(60), 100, &POLICY, at(11)).unwrap().call;
+    assert_eq!((due_at(&back), back.attempts().len(), back.refusals), (at(60), 0, 1));
+    assert_eq!(types(&back), Vec::<String>::new());
+    // Once anything is heard of it, it was dialled.
+    let heard = folded(&call, &says("1", "1", EventKind::Ringing, 11));
+    assert_eq!(heard.withdrawn(&key, at(60), 100, &POLICY, at(12)), None);
+    // And not for ever.
+    let last = call.withdrawn(&key, at(60), 1, &POLICY, at(11)).unwrap().call;
+    assert_eq!((last.job.as_str(), last.stopped), ("FAILED", Some(Stopped::ProviderRefused)));
+    assert_eq!(types(&last), ["call.exhausted"]);
+}
+
+#[test]
+fn no_answer_is_retried_with_its_delay_until_attempts_are_used_up() {
+    let mut call = call_with(RETRY);
+    let mut now = 10;
+    for attempt in ["1", "2", "3"] {
+        call = dialled(&call, now);
+        call = folded(&call, &says(attempt, attempt, EventKind::NoAnswer, now + 30));
+        if attempt != "3" {
+            let due = due_at(&call);
+            assert!(at(now + 30) <= due && due <= at(now + 30 + 120), "{due:?}");
+            assert_eq!((call.appointment_status().as_str(), call.wake_at), ("Retrying", Some(due)));
+            now = due.as_millis() / 1_000 + 1;
+        }
+    }
+    assert_eq!((call.job.as_str(), call.appointment_status().as_str()), ("FAILED", "NoAnswer"));
+    assert!(call.is_settled() && call.wake_at.is_none() && call.settled_at.is_some());
+    let kinds = types(&call);
+    assert_eq!(kinds.iter().filter(|kind| *kind == "call.retry_scheduled").count(), 2);
+    assert_eq!(kinds.iter().filter(|kind| *kind == "call.exhausted").count(), 1);
+    let scheduled = call.domain_events_from(1).into_iter().find(|e| e.event_type == "call.retry_scheduled").unwrap();
+    assert!(scheduled.due_at.is_some());
+    assert_eq!((scheduled.attempt, scheduled.previous), (Some(1), Some("no_answer")));
+}
+
+#[test]
+fn late_truth_cancels_a_retry_that_is_no_longer_needed() {
+    let call = dialled(&call_with(RETRY), 10);
+    let call = folded(&call, &says("1", "1", EventKind::NoAnswer, 40));
+    assert_eq!(call.job.as_str(), "PENDING");
+    let confirmed = folded(&call, &says("2", "1", EventKind::UserConfirmed, 41));
+    assert_eq!((confirmed.job.as_str(), confirmed.appointment_status().as_str()), ("COMPLETED", "Confirmed"));
+    // Even from the hands of a dialer.
+    let claimed = call.claimed("token", LEASE, true, &POLICY, at(41)).unwrap().call;
+    let confirmed = folded(&claimed, &says("2", "1", EventKind::UserConfirmed, 42));
+    assert_eq!(confirmed.dialled("token", "dial", &POLICY, at(43)), None);
+    // The person is on the phone: nobody dials.
+    let answered = folded(&claimed, &says("3", "1", EventKind::InProgress, 42));
+    assert_eq!(answered.job.as_str(), "IN_PROGRESS");
+    assert_eq!(answered.dialled("token", "dial", &POLICY, at(43)), None);
+}
+
+#[test]
+fn valid_claim_stands_through_an_event_that_changes_nothing() {
+    let call = dialled(&call_with(RETRY), 10);
+    let call = folded(&call, &says("1", "1", EventKind::NoAnswer, 40));
+    let claimed = call.claimed("token", LEASE, true, &POLICY, at(41)).unwrap().call;
+    let stale = folded(&claimed, &says("2", "1", EventKind::Ringing, 42));
+    assert!(stale.is_claimed_by("token", at(43)));
+    assert_eq!(stale.wake_at, claimed.wake_at);
+}
+
+#[test]
+fn policy_goes_by_the_ending() {
+    let check = |retry: RetryPolicy, kind: EventKind, lasting: bool, job: &str| {
+        let mut event = says("1", "1", kind, 40);
+        for call_event in &mut event.call_events {
+            call_event.lasting = lasting;
+        }
+        let call = folded(&dialled(&call_with(retry), 10), &event);
+        assert_eq!(call.job.as_str(), job, "{kind} lasting {lasting}");
+    };
+    check(RETRY, EventKind::NoAnswer, false, "PENDING");
+    check(RETRY, EventKind::Busy, false, "PENDING");
+    check(RETRY, EventKind::Failed, false, "PENDING");
+    check(RETRY, EventKind::Failed, true, "FAILED");
+    check(RETRY, EventKind::Canceled, false, "FAILED");
+    check(RETRY, EventKind::Completed, false, "COMPLETED");
+    check(RetryPolicy { attempts_max: 1, ..RETRY }, EventKind::NoAnswer, false, "FAILED");
+
+    let voicemail = |retry| {
+        let call = dialled(&call_with(retry), 10);
+        let call = folded(&call, &says("1", "1", EventKind::VoicemailDetected, 40));
+        folded(&call, &says("2", "1", EventKind::Completed, 41))
+    };
+    assert_eq!(voicemail(RETRY).job.as_str(), "COMPLETED");
+    assert_eq!(voicemail(RetryPolicy { voicemail: true, ..RETRY }).job.as_str(), "PENDING");
+}
+
+#[test]
+fn passing_failure_is_retried_once() {
+    let call = folded(&dialled(&call_with(RETRY), 10), &says("1", "1", EventKind::Failed, 40));
+    let call = folded(&dialled(&call, 10_000), &says("2", "2", EventKind::Failed, 10_001));
+    assert_eq!(call.job.as_str(), "FAILED");
+}
+
+#[test]
+fn silent_attempt_is_retried_if_nobody_answered_it() {
+    let call = dialled(&call_with(RETRY), 10);
+    let deadlines = call.deadlines_passed(&POLICY, at(910));
+    assert_eq!(deadlines[0].event_id.as_str(), "switchhook:call-1/1/deadline/10000");
+    let silent = folded(&call, &deadlines[0]);
+    assert_eq!((silent.job.as_str(), silent.attempts()[0].lifecycle_shown()), ("PENDING", "inconclusive"));
+
+    let answered = folded(&call, &says("1", "1", EventKind::InProgress, 20));
+    let silent = folded(&answered, &answered.deadlines_passed(&POLICY, at(920))[0]);
+    assert_eq!(silent.job.as_str(), "FAILED");
+}
+
+#[test]
+fn provider_that_says_alive_grants_patience_and_leaves_one_entry() {
+    let mut call = folded(&dialled(&call_with(RETRY), 10), &says("1", "1", EventKind::InProgress, 20));
+    for now in [920, 1_900, 2_900] {
+        let overdue = call.overdue(&POLICY, at(now));
+        assert_eq!(overdue.len(), 1, "{now}");
+        let alive = call.alive(&overdue[0], at(now));
+        call = folded(&call, &alive);
+        assert_eq!(call.next_due(&POLICY), Some(at(now + 900)));
+    }
+    assert_eq!(call.history.len(), 3);
+}
+
+#[test]
+fn cancel_needs_a_pending_call_and_holds() {
+    let call = call_with(RETRY);
+    let canceled = call.canceled(&POLICY, at(5)).unwrap().call;
+    assert_eq!((canceled.job.as_str(), types(&canceled)), ("CANCELED", vec!["call.canceled".to_owned()]));
+    assert_eq!(canceled.claimed("t", LEASE, true, &POLICY, at(20)), None);
+    assert_eq!(claimed(&call, 10).canceled(&POLICY, at(11)), None);
+
+    // Between two attempts; what is heard later of the first changes nothing but an outcome.
+    let call = folded(&dialled(&call, 10), &says("1", "1", EventKind::NoAnswer, 40));
+    let canceled = call.canceled(&POLICY, at(41)).unwrap().call;
+    let late = folded(&canceled, &says("2", "1", EventKind::Ringing, 42));
+    assert_eq!(late.job.as_str(), "CANCELED");
+}
+
+#[test]
+fn number_that_may_not_be_called_fails_for_good() {
+    let call = folded(&dialled(&call_with(RETRY), 10), &says("1", "1", EventKind::NoAnswer, 40));
+    let claimed = call.claimed("token", LEASE, true, &POLICY, at(41)).unwrap().call;
+    let stopped = claimed.given_up("token", Stopped::DoNotCall, &POLICY, at(42)).unwrap().call;
+    assert_eq!(stopped.job.as_str(), "FAILED");
+    assert_eq!(folded(&stopped, &says("2", "1", EventKind::Ringing, 43)).job.as_str(), "FAILED");
+}
+
+#[test]
+fn closed_window_postpones_whatever_policy_draws() {
+    let call = claimed(&call_with(RETRY), 10);
+    let postponed = call.postponed("token", at(5_000), &POLICY, at(11)).unwrap().call;
+    assert_eq!(due_at(&postponed), at(5_000));
+    assert_eq!(call.postponed("other", at(5_000), &POLICY, at(11)), None);
+}
+
+#[test]
+fn answer_to_the_dial_names_the_providers_call() {
+    let call = dialled(&call_with(RETRY), 10);
+    let accepted = call.dial_accepted(&AttemptKey::new("1"), "p1", at(11));
+    let call = folded(&call, &accepted);
+    assert_eq!((call.in_doubt().len(), call.slots[0].provider_call_id.as_deref()), (0, Some("p1")));
+    // An event that knows the provider's id alone finds the attempt.
+    let mut event = says("1", "p1", EventKind::Ringing, 12);
+    event.provider_call_id = Some("p1".to_owned());
+    let call = folded(&call, &event);
+    assert_eq!((call.attempts().len(), call.attempts()[0].lifecycle), (1, Lifecycle::Ringing));
+
+    let refused = dialled(&call_with(RETRY), 10);
+    let refused = folded(&refused, &refused.dial_refused(&AttemptKey::new("1"), at(11)));
+    assert_eq!((refused.job.as_str(), refused.attempts()[0].lifecycle_shown()), ("FAILED", "failed"));
+}
+
+#[test]
+fn refold_repairs_a_row_that_was_altered_by_hand() {
+    let events = [says("1", "1", EventKind::InProgress, 20), says("2", "1", EventKind::Completed, 30)];
+    let call = events.iter().fold(dialled(&call_with(RETRY), 10), |call, event| folded(&call, event));
+    let published = call.domain_events_from(1);
+
+    let mut altered = call.clone();
+    altered.history.truncate(2);
+    altered.job = Job::Failed;
+    let drift = altered.drift_found("x", at(40));
+    let repaired = refold(&altered, &events, |_| false, &drift, &POLICY, at(40));
+    let after = repaired.call.unwrap();
+    assert_eq!((after.job.as_str(), after.attempts()[0].lifecycle_shown()), ("COMPLETED", "completed"));
+    let events_now = after.domain_events_from(1);
+    assert_eq!(&events_now[..published.len()], &published[..]);
+    let report = events_now.last().unwrap();
+    assert_eq!(
+        (report.event_type.as_str(), report.previous, report.status),
+        ("call.drift_repaired", Some("in_progress"), "completed")
+    );
+    // Once is enough.
+    assert_eq!(refold(&after, &events, |_| false, &drift, &POLICY, at(41)).taken, [Taken::Duplicate]);
+
+    // What nobody sent goes.
+    let mut forged = call.clone();
+    forged.history.push(call.history[0].clone());
+    forged.history[4].source = EventId::new("retell:forged");
+    forged.history[4].event.kind = EventKind::UserConfirmed;
+    let after = refold(&forged, &events, |_| false, &forged.drift_found("x", at(40)), &POLICY, at(40)).call.unwrap();
+    assert!(!after.holds(&EventId::new("retell:forged")));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1_000, ..ProptestConfig::default() })]
+
+    /// Whatever the workers do and the provider says, in any order: never two live attempts, never more than policy allows,
+    /// and an unsettled call wakes up.
+    #[test]
+    fn invariant_one_live_attempt_at_a_time(steps in prop::collection::vec((0..9_u8, 0..4_u8, 1..400_i64), 1..40)) {
+        let mut call = call_with(RETRY);
+        let mut now = 0;
+        for (n, (step, which, pause)) in steps.into_iter().enumerate() {
+            now += pause;
+            let time = at(now);
+            let live = |call: &Call| call.attempts().iter().filter(|a| !a.has_ended()).count();
+            let kind = [EventKind::Ringing, EventKind::InProgress, EventKind::NoAnswer, EventKind::Completed][usize::from(which)];
+            let latest = call.slots.last().and_then(|slot| slot.key.clone());
+            let next = match step {
+                0 => call.claimed("token", LEASE, false, &POLICY, time).map(|m| m.call),
+                1 => call.claimed("token", LEASE, true, &POLICY, time).map(|m| m.call),
+                2 | 3 => {
+                    let before = live(&call);
+                    let dialled = call.dialled("token", "dial", &POLICY, time).map(|d| d.moved.call);
+                    if dialled.is_some() {
+                        prop_assert_eq!(before, 0);
+                    }
+                    dialled
+                }
+                4 => call.postponed("token", at(now + 50), &POLICY, time).map(|m| m.call),
+                5 => latest.and_then(|key| call.withdrawn(&key, at(now + 5), 100, &POLICY, time)).map(|m| m.call),
+                6 => call.claim_expired(time).and_then(|e| fold(Some(&call), &[e], &POLICY, time).call),
+                7 => fold(Some(&call), &call.deadlines_passed(&POLICY, time), &POLICY, time).call,
+                _ => latest.and_then(|key| {
+                    let event = says(&n.to_string(), key.as_str(), kind, now);
+                    fold(Some(&call), &[event], &POLICY, time).call
+                }),
+            };
+            if let Some(next) = next {
+                prop_assert_eq!(next.version, call.version + 1);
+                prop_assert!(next.attempts().len() <= 3);
+                prop_assert_eq!(next.wake_at.is_none(), next.is_settled());
+                let (before, after) = (call.domain_events_from(1), next.domain_events_from(1));
+                prop_assert_eq!(&after[..before.len()], &before[..]);
+                call = next;
+            }
+        }
+    }
+}

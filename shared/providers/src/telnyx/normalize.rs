@@ -1,0 +1,105 @@
+//! What Telnyx's events mean.
+//!
+//! There is no event of ringing, so whatever comes after it implies it. A hangup does not say whether the call was answered, and its
+//! start time is that of the dial: an orderly end waits for the event that says so.
+
+use switchhook_domain::{CallEvent, Direction, EventId, EventKind, Provider, Timestamp};
+
+use super::payload::{self, EventType, HangupCause, Payload};
+use crate::correlation::correlate;
+use crate::ending::{Ending, Span};
+use crate::ids;
+use crate::reading::{ReadError, Reading};
+use crate::report::{Facts, Report};
+use crate::webhook::VerifiedWebhook;
+use crate::wire;
+
+pub(crate) fn read(webhook: &VerifiedWebhook, received_at: Timestamp) -> Result<Reading, ReadError> {
+    let webhook_payload: payload::Webhook = wire::from_body(webhook.body())?;
+    let event = webhook_payload.data.unwrap_or_default();
+    let name = event.event_type.clone().ok_or(ReadError::MissingEventType)?;
+    let event_type = EventType::of(&name);
+    let occurred_at = event.occurred_at();
+    let event_own_id = event.id.clone();
+    let call = event.payload.unwrap_or_default();
+    let event_id = event_id(event_own_id.as_deref(), event_type, &name, &call, webhook.body());
+    let correlation = correlate(Provider::Telnyx, &call.echo(), call.call_control_id.as_deref());
+
+    let facts = match event_type {
+        EventType::Initiated => Facts::new(Some(own(EventKind::Initiated, occurred_at))),
+        EventType::Answered => answered(Some(EventKind::InProgress), occurred_at),
+        EventType::MachineDetection => {
+            answered(call.met_a_machine().then_some(EventKind::VoicemailDetected), occurred_at)
+        }
+        EventType::Hangup => {
+            ending(&call).reported(Span { started_at: call.started_at(), ended_at: call.ended_at().or(occurred_at) })
+        }
+        EventType::Other => {
+            return Ok(Reading::Recorded {
+                event_id,
+                event_type: ids::event_type(&name),
+                call_id: correlation.call_id,
+            });
+        }
+    };
+    let report = Report {
+        provider: Provider::Telnyx,
+        event_id,
+        event_type: name,
+        correlation,
+        direction: call.direction.and_then(direction),
+        from: call.from,
+        to: call.to,
+        call_events: facts.into_call_events(),
+    };
+    report.into_reading(received_at)
+}
+
+/// Telnyx gives each event an id, the same in every delivery. What we learn by asking has none: a call is begun, answered and hung up
+/// once.
+fn event_id(id: Option<&str>, event_type: EventType, name: &str, call: &Payload, body: &[u8]) -> EventId {
+    if let Some(id) = id {
+        return ids::event_id(Provider::Telnyx, id);
+    }
+    let Some(call_id) = &call.call_control_id else {
+        return ids::event_id_of_body(Provider::Telnyx, body);
+    };
+    let own = match event_type {
+        EventType::Initiated | EventType::Answered | EventType::Hangup => format!("{call_id}:{name}"),
+        EventType::MachineDetection | EventType::Other => format!("{call_id}:{name}:{}", ids::short_hash(body)),
+    };
+    ids::event_id(Provider::Telnyx, &own)
+}
+
+fn direction(direction: payload::Direction) -> Option<Direction> {
+    match direction {
+        payload::Direction::Incoming => Some(Direction::Inbound),
+        payload::Direction::Outgoing => Some(Direction::Outbound),
+        payload::Direction::Other => None,
+    }
+}
+
+/// Somebody or something answered.
+fn answered(kind: Option<EventKind>, occurred_at: Option<Timestamp>) -> Facts {
+    let mut facts = Facts::new(kind.map(|kind| own(kind, occurred_at)));
+    facts.imply(EventKind::Ringing, occurred_at, None);
+    facts.imply(EventKind::InProgress, occurred_at, None);
+    facts
+}
+
+fn ending(call: &Payload) -> Ending {
+    match call.hangup_cause {
+        // Somebody who refuses to pick up.
+        Some(HangupCause::CallRejected | HangupCause::UserBusy) => Ending::BUSY,
+        Some(HangupCause::Timeout | HangupCause::NoAnswer) => Ending::NO_ANSWER,
+        Some(HangupCause::OriginatorCancel) => Ending::CANCELED,
+        Some(HangupCause::NotFound) => Ending::FAILED_FOR_GOOD,
+        Some(HangupCause::NormalClearing | HangupCause::TimeLimit) => Ending::Unclear,
+        Some(HangupCause::Other) if call.was_refused() => Ending::FAILED,
+        Some(HangupCause::Other) | None => Ending::Unclear,
+    }
+}
+
+fn own(kind: EventKind, occurred_at: Option<Timestamp>) -> CallEvent {
+    CallEvent { kind, implied: false, occurred_at, sequence: None, lasting: false }
+}

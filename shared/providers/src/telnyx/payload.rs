@@ -1,0 +1,146 @@
+//! Telnyx's words. Envelope `{"data": {"event_type": …, "id": …, "occurred_at": …, "payload": {…}}, "meta": {…}}`; `meta` tells one
+//! delivery from the next and is not looked at.
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use serde::Deserialize;
+use switchhook_domain::Timestamp;
+
+use crate::correlation::Echo;
+use crate::wire;
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Webhook {
+    #[serde(deserialize_with = "wire::object")]
+    pub(super) data: Option<Event>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Event {
+    #[serde(deserialize_with = "wire::text")]
+    pub(super) id: Option<String>,
+    #[serde(deserialize_with = "wire::text")]
+    pub(super) event_type: Option<String>,
+    #[serde(deserialize_with = "wire::text")]
+    occurred_at: Option<String>,
+    #[serde(deserialize_with = "wire::text")]
+    created_at: Option<String>,
+    #[serde(deserialize_with = "wire::object")]
+    pub(super) payload: Option<Payload>,
+}
+
+impl Event {
+    pub(super) fn occurred_at(&self) -> Option<Timestamp> {
+        time(&self.occurred_at).or_else(|| time(&self.created_at))
+    }
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Payload {
+    #[serde(deserialize_with = "wire::text")]
+    pub(super) call_control_id: Option<String>,
+    #[serde(deserialize_with = "wire::text")]
+    client_state: Option<String>,
+    #[serde(deserialize_with = "wire::word")]
+    pub(super) direction: Option<Direction>,
+    #[serde(deserialize_with = "wire::text")]
+    pub(super) from: Option<String>,
+    #[serde(deserialize_with = "wire::text")]
+    pub(super) to: Option<String>,
+    #[serde(deserialize_with = "wire::text")]
+    start_time: Option<String>,
+    #[serde(deserialize_with = "wire::text")]
+    end_time: Option<String>,
+    #[serde(deserialize_with = "wire::word")]
+    pub(super) hangup_cause: Option<HangupCause>,
+    #[serde(deserialize_with = "wire::text")]
+    sip_hangup_cause: Option<String>,
+    /// Of a detection of a machine, or of its greeting.
+    #[serde(deserialize_with = "wire::text")]
+    result: Option<String>,
+}
+
+impl Payload {
+    /// What we, or whoever placed the call, put in: base64 of a JSON object. Any other state is somebody else's business.
+    pub(super) fn echo(&self) -> Echo {
+        let decoded = self.client_state.as_deref().and_then(|state| BASE64_STANDARD.decode(state).ok());
+        decoded.and_then(|json| wire::from_body(&json).ok()).unwrap_or_default()
+    }
+
+    pub(super) fn started_at(&self) -> Option<Timestamp> {
+        time(&self.start_time)
+    }
+
+    pub(super) fn ended_at(&self) -> Option<Timestamp> {
+        time(&self.end_time)
+    }
+
+    /// True if the other side refused the call with a SIP status: then nobody answered it.
+    pub(super) fn was_refused(&self) -> bool {
+        let status = self.sip_hangup_cause.as_deref().and_then(|text| text.parse::<u16>().ok());
+        status.is_some_and(|status| (400..700).contains(&status))
+    }
+
+    pub(super) fn met_a_machine(&self) -> bool {
+        matches!(self.result.as_deref(), Some("machine" | "fax_detected" | "beep_detected" | "ended"))
+    }
+}
+
+fn time(text: &Option<String>) -> Option<Timestamp> {
+    Timestamp::parse_rfc3339(text.as_deref()?)
+}
+
+/// The events that say something about a call's state. There is none of ringing.
+#[derive(Clone, Copy)]
+pub(super) enum EventType {
+    Initiated,
+    Answered,
+    Hangup,
+    /// Who answered, or how the greeting of a machine ended.
+    MachineDetection,
+    /// `call.bridged`, `call.recording.saved`, `call.cost`, `streaming.…`, and what Telnyx adds next.
+    Other,
+}
+
+impl EventType {
+    pub(super) fn of(name: &str) -> Self {
+        match name {
+            "call.initiated" => Self::Initiated,
+            "call.answered" => Self::Answered,
+            "call.hangup" => Self::Hangup,
+            "call.machine.detection.ended"
+            | "call.machine.greeting.ended"
+            | "call.machine.premium.detection.ended"
+            | "call.machine.premium.greeting.ended" => Self::MachineDetection,
+            _ => Self::Other,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Direction {
+    Incoming,
+    Outgoing,
+    #[serde(other)]
+    Other,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum HangupCause {
+    CallRejected,
+    NormalClearing,
+    OriginatorCancel,
+    Timeout,
+    TimeLimit,
+    UserBusy,
+    NotFound,
+    NoAnswer,
+    /// `unspecified`, and what Telnyx adds next.
+    #[serde(other)]
+    Other,
+}

@@ -1,0 +1,260 @@
+//! Vapi's words. Envelope `{"message": {"type": …, "call": {…}, …}}`; what the message does not say, its call may.
+
+use serde::Deserialize;
+use switchhook_domain::Timestamp;
+
+use crate::analysis::CustomData;
+use crate::correlation::Echo;
+use crate::wire;
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Webhook {
+    #[serde(deserialize_with = "wire::object")]
+    pub(super) message: Option<Message>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(super) struct Message {
+    #[serde(rename = "type", deserialize_with = "wire::text")]
+    pub(super) event_type: Option<String>,
+    #[serde(deserialize_with = "wire::text")]
+    pub(super) status: Option<String>,
+    #[serde(deserialize_with = "wire::millis")]
+    timestamp: Option<i64>,
+    #[serde(deserialize_with = "wire::text")]
+    ended_reason: Option<String>,
+    #[serde(deserialize_with = "wire::text")]
+    started_at: Option<String>,
+    #[serde(deserialize_with = "wire::text")]
+    ended_at: Option<String>,
+    #[serde(deserialize_with = "wire::object")]
+    analysis: Option<Analysis>,
+    #[serde(deserialize_with = "wire::object")]
+    pub(super) call: Option<Call>,
+    #[serde(deserialize_with = "wire::object")]
+    assistant: Option<Assistant>,
+    #[serde(deserialize_with = "wire::object")]
+    customer: Option<Party>,
+    #[serde(deserialize_with = "wire::object")]
+    phone_number: Option<Party>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(super) struct Call {
+    #[serde(deserialize_with = "wire::text")]
+    pub(super) id: Option<String>,
+    #[serde(rename = "type", deserialize_with = "wire::word")]
+    pub(super) call_type: Option<CallType>,
+    #[serde(deserialize_with = "wire::text")]
+    ended_reason: Option<String>,
+    #[serde(deserialize_with = "wire::text")]
+    started_at: Option<String>,
+    #[serde(deserialize_with = "wire::text")]
+    ended_at: Option<String>,
+    #[serde(deserialize_with = "wire::object")]
+    analysis: Option<Analysis>,
+    #[serde(deserialize_with = "wire::object")]
+    metadata: Option<Echo>,
+    #[serde(deserialize_with = "wire::object")]
+    assistant_overrides: Option<Assistant>,
+    #[serde(deserialize_with = "wire::object")]
+    assistant: Option<Assistant>,
+    #[serde(deserialize_with = "wire::object")]
+    customer: Option<Party>,
+    #[serde(deserialize_with = "wire::object")]
+    phone_number: Option<Party>,
+}
+
+/// An assistant, or what overrides it for one call.
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(super) struct Assistant {
+    #[serde(deserialize_with = "wire::object")]
+    metadata: Option<Echo>,
+    #[serde(deserialize_with = "wire::object")]
+    variable_values: Option<Echo>,
+}
+
+impl Assistant {
+    fn echo(&self) -> Echo {
+        self.metadata.clone().unwrap_or_default().or(self.variable_values.clone().unwrap_or_default())
+    }
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Party {
+    #[serde(deserialize_with = "wire::text")]
+    number: Option<String>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(super) struct Analysis {
+    #[serde(deserialize_with = "wire::object")]
+    pub(super) structured_data: Option<CustomData>,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) enum CallType {
+    InboundPhoneCall,
+    OutboundPhoneCall,
+    #[serde(other)]
+    Other,
+}
+
+impl Message {
+    /// When the message was made.
+    pub(super) fn occurred_at(&self) -> Option<Timestamp> {
+        self.timestamp.map(Timestamp::from_millis)
+    }
+
+    pub(super) fn ended_reason(&self) -> Option<&str> {
+        self.ended_reason.as_deref().or(self.call.as_ref()?.ended_reason.as_deref())
+    }
+
+    pub(super) fn started_at(&self) -> Option<Timestamp> {
+        time(&self.started_at).or_else(|| time(&self.call.as_ref()?.started_at))
+    }
+
+    pub(super) fn ended_at(&self) -> Option<Timestamp> {
+        time(&self.ended_at).or_else(|| time(&self.call.as_ref()?.ended_at))
+    }
+
+    pub(super) fn analysis(&self) -> Option<&Analysis> {
+        self.analysis.as_ref().or(self.call.as_ref()?.analysis.as_ref())
+    }
+
+    /// Of the call first. What an assistant carries in general comes last: it is of every call.
+    pub(super) fn echo(&self) -> Echo {
+        let mut echo = Echo::default();
+        if let Some(call) = &self.call {
+            echo = echo.or(call.metadata.clone().unwrap_or_default());
+            for assistant in [&call.assistant_overrides, &call.assistant].into_iter().flatten() {
+                echo = echo.or(assistant.echo());
+            }
+        }
+        match &self.assistant {
+            Some(assistant) => echo.or(assistant.echo()),
+            None => echo,
+        }
+    }
+
+    pub(super) fn customer_number(&self) -> Option<String> {
+        let of_call = || self.call.as_ref()?.customer.as_ref();
+        self.customer.as_ref().or_else(of_call)?.number.clone()
+    }
+
+    pub(super) fn our_number(&self) -> Option<String> {
+        let of_call = || self.call.as_ref()?.phone_number.as_ref();
+        self.phone_number.as_ref().or_else(of_call)?.number.clone()
+    }
+}
+
+fn time(text: &Option<String>) -> Option<Timestamp> {
+    Timestamp::parse_rfc3339(text.as_deref()?)
+}
+
+/// A call's status, in a `status-update` and in an answer of the API.
+#[derive(Clone, Copy)]
+pub(super) enum CallStatus {
+    /// Planned for later: nothing has begun.
+    Scheduled,
+    Queued,
+    Ringing,
+    InProgress,
+    Forwarding,
+    Ended,
+    /// `not-found`, `deletion-failed`, and what Vapi adds next.
+    Other,
+}
+
+impl CallStatus {
+    pub(super) fn of(name: &str) -> Self {
+        match name {
+            "scheduled" => Self::Scheduled,
+            "queued" => Self::Queued,
+            "ringing" => Self::Ringing,
+            "in-progress" => Self::InProgress,
+            "forwarding" => Self::Forwarding,
+            "ended" => Self::Ended,
+            _ => Self::Other,
+        }
+    }
+}
+
+/// What the hundreds of reasons for which a call ends come to. The list grows, so what is not named goes by how it begins.
+#[derive(Clone, Copy)]
+pub(super) enum EndedReason {
+    /// Somebody was on the line.
+    Conversation,
+    Voicemail,
+    Busy,
+    NoAnswer,
+    /// The caller hung up before anybody answered.
+    GivenUp,
+    /// By whoever placed the call, before the answer or after.
+    Stopped,
+    /// The call never got to the person.
+    NeverConnected,
+    /// Nor will it ever: there is no such number, or this account may not call it.
+    WrongNumber,
+    /// A fault that can befall a call before it is answered and after.
+    Fault,
+    /// Over. Whether anybody answered is not said, or said in a word that we do not know.
+    Unclear,
+}
+
+impl EndedReason {
+    pub(super) fn of(reason: &str) -> Self {
+        match reason {
+            "assistant-forwarded-call"
+            | "assistant-said-end-call-phrase"
+            | "call.forwarding.operator-busy"
+            | "call.in-progress.sip-completed-call"
+            | "call.in-progress.twilio-completed-call"
+            | "exceeded-max-duration"
+            | "silence-timed-out" => Self::Conversation,
+            "voicemail" => Self::Voicemail,
+            // Vonage rejects for a person who refuses to pick up.
+            "customer-busy" | "vonage-rejected" => Self::Busy,
+            "customer-did-not-answer" => Self::NoAnswer,
+            "call.ringing.sip-inbound-caller-hungup-before-call-connect" => Self::GivenUp,
+            "manually-canceled" | "call-deleted" | "scheduled-call-deleted" => Self::Stopped,
+            "customer-did-not-give-microphone-permission"
+            | "phone-call-provider-bypass-enabled-but-no-call-received"
+            | "twilio-failed-to-connect-call"
+            | "vonage-failed-to-connect-call" => Self::NeverConnected,
+            "twilio-reported-customer-misdialed" | "call.start.error-vapi-number-international" => Self::WrongNumber,
+            "assistant-join-timed-out"
+            | "assistant-not-found"
+            | "assistant-not-valid"
+            | "phone-call-provider-closed-websocket"
+            | "worker-shutdown" => Self::Fault,
+            // Instead of an assistant, somebody else was to take the call.
+            "assistant-request-returned-forwarding-phone-number" => Self::Unclear,
+            _ => Self::by_beginning(reason),
+        }
+    }
+
+    fn by_beginning(reason: &str) -> Self {
+        let begins = |beginnings: &[&str]| beginnings.iter().any(|beginning| reason.starts_with(beginning));
+        if begins(&["assistant-ended-call", "customer-ended-call", "call.ending.hook-executed-"]) {
+            Self::Conversation
+        } else if begins(&["call.start.error-", "call-start-error-", "call.ringing.error-"])
+            || reason.contains("-outbound-sip-")
+            || reason.ends_with("-transport-never-connected")
+            || reason.ends_with("bound-call-failed-to-connect")
+        {
+            Self::NeverConnected
+        } else if begins(&["assistant-request-", "call.in-progress.error-", "pipeline-error-"]) {
+            Self::Fault
+        } else {
+            Self::Unclear
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! `x-timestamp: <unix seconds or milliseconds>`, `x-signature: <hex>`: HMAC-SHA256 over `{timestamp}.{body}`.
+//!
+//! What a server's credential of the kind "HMAC" does in Vapi unless its fields say otherwise (`HmacAuthenticationPlan` in Vapi's own
+//! SDK); leave them as they are, and the secret not base64. The unit of the timestamp is not documented, so its magnitude decides.
+//! The other credentials (`X-Vapi-Secret`, a bearer token) sign nothing and are not accepted.
+
+use switchhook_domain::Timestamp;
+
+use crate::config::ProviderConfig;
+use crate::hmac::{HmacSha256, matching_key, tag};
+use crate::key::Key;
+use crate::webhook::{Signed, UnverifiedWebhook, VerifyError, check_window, only_header};
+
+const TIMESTAMP_HEADER: &str = "x-timestamp";
+const SIGNATURE_HEADER: &str = "x-signature";
+
+/// As seconds, the year 5138; as milliseconds, 1973.
+const MILLIS_FROM: i64 = 100_000_000_000;
+
+pub(crate) fn verify(
+    config: &ProviderConfig,
+    webhook: &UnverifiedWebhook<'_>,
+    now: Timestamp,
+) -> Result<usize, VerifyError> {
+    let signature =
+        only_header(webhook.headers, SIGNATURE_HEADER, VerifyError::MissingSignature, VerifyError::MalformedSignature)?;
+    let timestamp =
+        only_header(webhook.headers, TIMESTAMP_HEADER, VerifyError::MissingTimestamp, VerifyError::MalformedTimestamp)?;
+    let mut digest = [0; 32];
+    hex::decode_to_slice(signature, &mut digest).map_err(|_| VerifyError::MalformedSignature)?;
+    let signed_at = parse_timestamp(timestamp).ok_or(VerifyError::MalformedTimestamp)?;
+    let parts = [timestamp.as_bytes(), b".", webhook.body];
+    let key_index = matching_key::<HmacSha256>(config.keys(), &parts, &digest).ok_or(VerifyError::WrongSignature)?;
+    check_window(config, signed_at, now)?;
+    Ok(key_index)
+}
+
+pub(crate) fn sign(key: &Key, url: &str, body: &[u8], now: Timestamp) -> Signed {
+    let timestamp = now.as_millis().div_euclid(1000).to_string();
+    let digest = hex::encode(tag::<HmacSha256>(key, &[timestamp.as_bytes(), b".", body]));
+    Signed {
+        headers: vec![(TIMESTAMP_HEADER, timestamp), (SIGNATURE_HEADER, digest)],
+        url: url.to_owned(),
+        content_type: "application/json",
+    }
+}
+
+/// Digits alone, and within 64 bits.
+fn parse_timestamp(header: &str) -> Option<Timestamp> {
+    if !header.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let number: i64 = header.parse().ok()?;
+    let millis = if number < MILLIS_FROM { number * 1000 } else { number };
+    Some(Timestamp::from_millis(millis))
+}

@@ -1,0 +1,164 @@
+"""The API is as infra/openapi.yaml describes it: what schemathesis makes up, and what a real call leaves behind.
+
+Against `switchhook dev`, which needs no deployed stack: the same handlers, on loopback.
+"""
+
+import json
+import re
+import subprocess
+import sys
+import urllib.parse
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+import requests
+import schemathesis
+from sign import sign
+
+from harness import PROVIDERS, ROOT, TOOL, base_environment, child_process, tail, wait_for
+
+DOCUMENT = ROOT / "infra" / "openapi.yaml"
+SETTINGS = ROOT / "infra" / "schemathesis.toml"
+SECONDS_MAX = 60
+# What it makes up follows from this, and from the version that requirements.txt pins.
+SEED = 20260101
+EXAMPLES = 60
+# Fewer would show little: a run that reached nothing must not pass.
+CASES_MIN = 500
+
+
+@contextmanager
+def dev_stack(folder: Path):
+    """A local stack on a port that is free, with the tests' own keys, a fake provider and an impatient schedule."""
+    if not TOOL.is_file():
+        raise FileNotFoundError(f"{TOOL} is missing; build it with: make provider")
+    providers = PROVIDERS | {"retell": PROVIDERS["retell"] | {"dial": {"api_key": "key_e2e", "per_second": 20}}}
+    keys = folder / "providers.json"
+    keys.write_text(json.dumps(providers))
+    log = folder / "dev.log"
+    command = [str(TOOL), "dev", "--port", "0", "--tick", "1s", "--badness", "none", "--seed", "7", "--providers", str(keys)]
+    with child_process(command, log, base_environment(), folder) as process:
+
+        def address():
+            if process.poll() is not None:
+                raise RuntimeError(f"the local stack ended with {process.returncode}:\n{tail(log)}")
+            return re.search(r"listening on (http://127\.0\.0\.1:\d+)", log.read_text())
+
+        yield wait_for("the local stack listens", address)[1]
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory):
+    with dev_stack(tmp_path_factory.mktemp("dev")) as url:
+        yield url
+
+
+def test_nothing_that_schemathesis_makes_up_is_answered_otherwise_than_described(url, tmp_path):
+    report = tmp_path / "report.json"
+    # fmt: off
+    command = [str(Path(sys.executable).parent / "schemathesis"), "--config-file", str(SETTINGS),
+               "run", str(DOCUMENT), "--url", url, "--mode", "all",
+               "--phases", "examples,coverage,fuzzing,stateful", "--max-examples", str(EXAMPLES), "--seed", str(SEED),
+               "--continue-on-failure", "--no-color", "--report", "json", "--report-json-path", str(report)]
+    # fmt: on
+    done = subprocess.run(
+        command, env=base_environment(), cwd=tmp_path, timeout=SECONDS_MAX, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    assert done.returncode == 0, done.stdout[-20_000:]
+    told = json.loads(report.read_text())
+    assert told["operations"]["tested"] == told["operations"]["total"] == 10
+    assert {phase["status"] for phase in told["phases"].values()} == {"success"} and len(told["phases"]) == 4
+    assert told["test_cases"]["generated"] >= CASES_MIN, told["test_cases"]
+    assert told["test_cases"]["with_failures"] == told["test_cases"]["errored"] == 0
+
+
+class Client:
+    """Asks the API, and holds every answer against the document."""
+
+    def __init__(self, url: str):
+        self.url = url
+        self.document = schemathesis.openapi.from_path(DOCUMENT)
+        self.session = requests.Session()
+        self.session.trust_env = False
+
+    def ask(self, method: str, path: str, status: int, body=None, key: str | None = None, query: dict | None = None, **ids):
+        filled = path.format(**{name: urllib.parse.quote(value, safe="") for name, value in ids.items()})
+        headers = {"Idempotency-Key": key} if key else {}
+        answer = self.session.request(method, self.url + filled, json=body, headers=headers, params=query, timeout=10)
+        assert answer.status_code == status, answer.text
+        self.document[path][method].validate_response(answer)
+        return answer.json() if answer.content else None
+
+    def call(self, call_id: str):
+        return self.ask("GET", "/calls/{call_id}", 200, call_id=call_id)
+
+
+@pytest.fixture
+def client(url):
+    return Client(url)
+
+
+def order(behaviour: str, **more) -> dict:
+    return {"provider": "retell", "from": "+15550100", "to": "+15550190", "metadata": {"fake": behaviour}} | more
+
+
+def in_a_day() -> str:
+    return (datetime.now(UTC) + timedelta(days=1)).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def test_answers_about_a_call_that_was_placed_are_as_described(client):
+    body = order("busy", appointment_id="apt openapi/1", retry={"attempts_max": 2, "delay_seconds": 0})
+    created = client.ask("POST", "/calls", 201, body, key="openapi-1")
+    assert client.ask("POST", "/calls", 200, body, key="openapi-1") == created
+    client.ask("POST", "/calls", 409, body | {"to": "+15550191"}, key="openapi-1")
+    call_id = created["call_id"]
+
+    wait_for("the call is settled", lambda: client.call(call_id)["settled"], seconds=60, every=1)
+    call = client.call(call_id)
+    assert (call["job"]["state"], [attempt["lifecycle"] for attempt in call["attempts"]]) == ("FAILED", ["busy", "busy"])
+    assert client.ask("GET", "/appointments/{appointment_id}", 200, appointment_id="apt openapi/1")["calls"] == [call]
+    assert call in client.ask("GET", "/calls", 200, query={"job": "FAILED", "lifecycle": "busy", "limit": "100"})["calls"]
+    events = client.ask("GET", "/calls/{call_id}/events", 200, call_id=call_id)["events"]
+    assert {"initiated", "ringing", "busy"} <= {event["kind"] for event in events}
+    for event in events:
+        # An implied event is of the one that implies it.
+        if not event["implied"]:
+            status = client.ask("GET", "/events/{event_id}/status", 200, event_id=event["event_id"])
+            assert (status["status"], status["call_id"]) == ("processed", call_id)
+    client.ask("POST", "/calls/{call_id}/cancel", 409, call_id=call_id)
+    client.ask("POST", "/calls/{call_id}/trigger", 409, call_id=call_id)
+
+
+def test_answers_about_a_call_that_waits_are_as_described(client):
+    window = {"time_zone": "Europe/London", "opens": "09:00", "closes": "18:00", "days": ["mon", "fri"]}
+    far = client.ask("POST", "/calls", 201, order("confirms", window=window, due_at=in_a_day()))["call_id"]
+    assert client.call(far)["job"]["state"] == "PENDING"
+    canceled = client.ask("POST", "/calls/{call_id}/cancel", 200, call_id=far)
+    assert (canceled["job"], canceled["settled"]) == ({"state": "CANCELED", "stopped": "canceled"}, True)
+
+    near = client.ask("POST", "/calls", 201, order("hangs", due_at=in_a_day()))["call_id"]
+    client.ask("POST", "/calls/{call_id}/trigger", 200, call_id=near)
+    wait_for("it is dialled", lambda: client.call(near)["job"]["state"] == "IN_PROGRESS", seconds=20, every=0.2)
+    assert client.call(near)["attempts"][0]["ended_at"] is None
+
+    client.ask("PUT", "/do-not-call/{number}", 204, number="+15550177")
+    barred = client.ask("POST", "/calls", 201, order("confirms", to="+15550177"))["call_id"]
+    wait_for("it is given up", lambda: client.call(barred)["settled"], seconds=20, every=0.2)
+    assert client.call(barred)["job"] == {"state": "FAILED", "stopped": "do_not_call"}
+    client.ask("DELETE", "/do-not-call/{number}", 204, number="+15550177")
+
+
+def test_answers_about_events_that_no_call_has_are_as_described(client):
+    def post(body: bytes) -> str:
+        headers = sign("generic", PROVIDERS, "/webhooks/generic", body) | {"content-type": "application/json"}
+        answer = client.session.post(f"{client.url}/webhooks/generic", data=body, headers=headers, timeout=10)
+        assert answer.status_code == 200, answer.text
+        return answer.json()["event_id"]
+
+    def status(event_id: str) -> str:
+        return client.ask("GET", "/events/{event_id}/status", 200, event_id=event_id)["status"]
+
+    assert status(post(b"{")) == "quarantined"
+    assert status(post(b'{"event_id": "openapi-2", "event_type": "SOMETHING_ELSE", "call_id": "c"}')) == "recorded"

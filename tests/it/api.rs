@@ -1,0 +1,357 @@
+//! The API as a client sees it: what is answered, what is then in the tables, and what is not in the log.
+
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that cannot go on fails")]
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{ALLOW, CONTENT_TYPE, LOCATION};
+use http::{Request, Response, StatusCode};
+use serde_dynamo::AttributeValue;
+use serde_json::{Value, json};
+use switchhook_domain::Provider;
+use switchhook_local::CALLS_TABLE;
+use switchhook_local::connector::Fault;
+use switchhook_tests::{MINUTE, World, database_down, generic};
+
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+async fn ask(world: &World, method: &str, path: &str, key: Option<&str>, body: &str) -> Response<Bytes> {
+    let mut request = Request::builder().method(method).uri(path).header(CONTENT_TYPE, "application/json");
+    if let Some(key) = key {
+        request = request.header("idempotency-key", key);
+    }
+    world.cloud.request(request.body(Bytes::copy_from_slice(body.as_bytes())).unwrap()).await
+}
+
+fn body(response: &Response<Bytes>) -> Value {
+    serde_json::from_slice(response.body()).unwrap()
+}
+
+/// Status and kind of a problem, which says so in its type.
+fn problem(response: &Response<Bytes>) -> (u16, String) {
+    assert_eq!(response.headers()[CONTENT_TYPE], "application/problem+json");
+    let body = body(response);
+    assert_eq!(body["status"], response.status().as_u16(), "{body}");
+    let word = body["type"].as_str().unwrap().strip_prefix("urn:switchhook:problem:").unwrap();
+    (response.status().as_u16(), word.to_owned())
+}
+
+fn order(change: &Value) -> String {
+    let mut order = json!({"provider": "retell", "from": "+14155550100", "to": "+14155550123"});
+    order.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
+    order.to_string()
+}
+
+async fn create(world: &World, change: Value) -> String {
+    let response = ask(world, "POST", "/calls", None, &order(&change)).await;
+    assert_eq!(response.status(), StatusCode::CREATED, "{response:?}");
+    body(&response)["call_id"].as_str().unwrap().to_owned()
+}
+
+/// Every call of a list, page after page, and how many pages there were.
+async fn listed(world: &World, query: &str) -> (Vec<String>, usize) {
+    let (mut ids, mut pages, mut path) = (Vec::new(), 0, format!("/calls?{query}"));
+    loop {
+        let response = ask(world, "GET", &path, None, "").await;
+        assert_eq!(response.status(), StatusCode::OK, "{path}");
+        let page = body(&response);
+        ids.extend(page["calls"].as_array().unwrap().iter().map(|call| call["call_id"].as_str().unwrap().to_owned()));
+        pages += 1;
+        match page["cursor"].as_str() {
+            Some(cursor) => path = format!("/calls?{query}&cursor={cursor}"),
+            None => return (ids, pages),
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn created_call_is_shown_where_its_answer_says() {
+    let world = World::still();
+    let change =
+        json!({"appointment_id": "apt/7 é", "metadata": {"name": "Zoë"}, "due_at": "2026-01-01T10:00:00+02:00"});
+    let created = ask(&world, "POST", "/calls", None, &order(&change)).await;
+    assert_eq!(created.status(), StatusCode::CREATED);
+    let location = created.headers()[LOCATION].to_str().unwrap().to_owned();
+    let answer = body(&created);
+    assert_eq!(location, format!("/calls/{}", answer["call_id"].as_str().unwrap()));
+    let (code, call) = world.get(&location).await;
+    let expected = json!({
+        "call_id": answer["call_id"],
+        "provider": "retell",
+        "direction": "outbound",
+        "appointment_id": "apt/7 é",
+        "appointment_status": "Pending",
+        "job": {"state": "PENDING", "due_at": "2026-01-01T08:00:00.000Z"},
+        "lifecycle": null,
+        "outcome": null,
+        "settled": false,
+        "attempts": [],
+        "metadata": {"name": "Zoë"},
+        "version": 1,
+        "created_at": answer["created_at"],
+        "updated_at": answer["created_at"],
+    });
+    assert_eq!((code, &call), (StatusCode::OK, &expected));
+    let appointment = world.get("/appointments/apt%2F7%20%C3%A9").await;
+    let expected = json!({"appointment_id": "apt/7 é", "status": "Pending", "calls": [expected]});
+    assert_eq!(appointment, (StatusCode::OK, expected));
+    assert!(!world.log_text().contains("415555"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn repeat_is_answered_with_the_same_bytes_however_it_is_written() {
+    let world = World::still();
+    let first = ask(&world, "POST", "/calls", Some("k1"), &order(&json!({}))).await;
+    assert_eq!((first.status(), first.headers().get("idempotent-replayed")), (StatusCode::CREATED, None));
+    world.wait(MINUTE).await;
+    // An event may say more of the call than the request did; the answer does not change with it.
+    let id = body(&first)["call_id"].as_str().unwrap().to_owned();
+    assert_eq!(ask(&world, "POST", &format!("/calls/{id}/cancel"), None, "").await.status(), StatusCode::OK);
+    let spaced = " {\"to\": \"\\u002b14155550123\", \"from\": \"+14155550100\",\n \"provider\": \"retell\"}";
+    let again = ask(&world, "POST", "/calls", Some("k1"), spaced).await;
+    assert_eq!((again.status(), &again.headers()["idempotent-replayed"]), (StatusCode::OK, &"true".parse().unwrap()));
+    assert_eq!((again.body(), &again.headers()[LOCATION]), (first.body(), &first.headers()[LOCATION]));
+    let other = ask(&world, "POST", "/calls", Some("k1"), &order(&json!({"appointment_id": "apt"}))).await;
+    assert_eq!(problem(&other), (409, "idempotency_key_reused".to_owned()));
+    assert_eq!(world.items(CALLS_TABLE).await.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn same_request_twice_at_once_creates_one_call() {
+    let world = World::still();
+    let order = order(&json!({}));
+    let ask = || ask(&world, "POST", "/calls", Some("k1"), &order);
+    let (one, two, three) = tokio::join!(ask(), ask(), ask());
+    assert_eq!((one.body(), two.body()), (two.body(), three.body()));
+    assert_eq!(world.items(CALLS_TABLE).await.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn call_whose_write_was_not_answered_is_created_once() {
+    for key in [None, Some("k1")] {
+        let world = World::still();
+        world.fault("PutItem", CALLS_TABLE, 1, Fault::AnswerLost);
+        let created = ask(&world, "POST", "/calls", key, &order(&json!({}))).await;
+        assert_eq!(created.status(), StatusCode::CREATED, "its own write is no repeat");
+        world.heal();
+        assert_eq!(world.items(CALLS_TABLE).await.len(), 1, "{key:?}");
+        let (code, _) = world.get(created.headers()[LOCATION].to_str().unwrap()).await;
+        assert_eq!(code, StatusCode::OK);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn repeat_is_known_after_its_due_time_is_long_past() {
+    let world = World::still();
+    let order = order(&json!({"due_at": "2026-01-01T00:00:00Z"}));
+    let first = ask(&world, "POST", "/calls", Some("k1"), &order).await;
+    assert_eq!(first.status(), StatusCode::CREATED);
+    world.wait(DAY * 3).await;
+    let again = ask(&world, "POST", "/calls", Some("k1"), &order).await;
+    assert_eq!((again.status(), again.body()), (StatusCode::OK, first.body()));
+    for key in [None, Some("k2")] {
+        let late = ask(&world, "POST", "/calls", key, &order).await;
+        assert_eq!(problem(&late), (400, "invalid_request".to_owned()));
+        assert_eq!(body(&late)["errors"][0]["field"], "due_at");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn key_whose_call_somebody_else_made_is_taken() {
+    let world = World::still();
+    // The id that the key k1 makes.
+    let probe = World::still();
+    let made = body(&ask(&probe, "POST", "/calls", Some("k1"), &order(&json!({}))).await);
+    let event = generic(made["call_id"].as_str().unwrap(), "e1", "call.ringing", 0);
+    world.accept(Provider::Generic, &event).await;
+    world.fold(&world.receive()).await;
+    let response = ask(&world, "POST", "/calls", Some("k1"), &order(&json!({}))).await;
+    assert_eq!(problem(&response), (409, "idempotency_key_reused".to_owned()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_a_pending_call_of_ours_can_be_canceled() {
+    let world = World::still();
+    let cancel = async |id: &str| ask(&world, "POST", &format!("/calls/{id}/cancel"), None, "").await;
+    let id = create(&world, json!({"due_at": "2026-01-02T00:00:00Z"})).await;
+    let canceled = cancel(&id).await;
+    let job = json!({"state": "CANCELED", "stopped": "canceled"});
+    assert_eq!((canceled.status(), &body(&canceled)["job"]), (StatusCode::OK, &job));
+    assert!(body(&canceled)["settled_at"].is_string());
+    world.wait(MINUTE).await;
+    let again = cancel(&id).await;
+    assert_eq!((again.status(), body(&again)), (StatusCode::OK, body(&canceled)), "and it is not written again");
+
+    let claimed = create(&world, json!({})).await;
+    assert_eq!(ask(&world, "POST", &format!("/calls/{claimed}/trigger"), None, "").await.status(), StatusCode::OK);
+    let refused = cancel(&claimed).await;
+    assert_eq!(problem(&refused), (409, "not_pending".to_owned()));
+    assert!(body(&refused)["detail"].as_str().unwrap().contains("CLAIMED"));
+    let (_, shown) = world.get(&format!("/calls/{claimed}")).await;
+    assert_eq!(shown["job"]["state"], "CLAIMED");
+    assert!(shown["job"]["lease_ends_at"].is_string() && shown["job"].get("due_at").is_none());
+    let AttributeValue::S(token) = world.item(CALLS_TABLE, &claimed).await["claim_token"].clone() else {
+        panic!("there is no token");
+    };
+    assert!(!shown.to_string().contains(&token));
+
+    world.accept(Provider::Generic, &generic("theirs", "e1", "call.ringing", 0)).await;
+    world.fold(&world.receive()).await;
+    assert_eq!(problem(&cancel("theirs").await), (409, "not_ours".to_owned()));
+    assert_eq!(problem(&cancel("nobody").await), (404, "not_found".to_owned()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn cancellation_that_was_written_and_not_answered_is_one() {
+    let world = World::still();
+    let id = create(&world, json!({})).await;
+    world.fault("PutItem", CALLS_TABLE, 1, Fault::AnswerLost);
+    let canceled = ask(&world, "POST", &format!("/calls/{id}/cancel"), None, "").await;
+    assert_eq!((canceled.status(), &body(&canceled)["job"]["state"]), (StatusCode::OK, &json!("CANCELED")));
+    assert_eq!(body(&canceled)["version"], 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn list_has_every_call_once_whatever_the_size_of_its_pages() {
+    let world = World::still();
+    let mut pending = BTreeSet::new();
+    let mut canceled = BTreeSet::new();
+    for n in 0..60 {
+        let id = create(&world, json!({"provider": if n % 3 == 0 { "twilio" } else { "retell" }})).await;
+        if n % 4 == 0 {
+            ask(&world, "POST", &format!("/calls/{id}/cancel"), None, "").await;
+            canceled.insert(id);
+        } else {
+            pending.insert(id);
+        }
+    }
+    let all: BTreeSet<String> = pending.union(&canceled).cloned().collect();
+    drop(world.requests());
+    for limit in [1, 7, 20, 100] {
+        for (filter, expected) in [("", &all), ("&job=PENDING", &pending), ("&job=CANCELED", &canceled)] {
+            let (ids, pages) = listed(&world, &format!("limit={limit}{filter}")).await;
+            assert_eq!(ids.len(), expected.len(), "none twice");
+            assert_eq!(&ids.into_iter().collect::<BTreeSet<_>>(), expected, "limit={limit}{filter}");
+            assert!(pages <= expected.len() / limit + 2, "{pages} pages of {limit}{filter}");
+        }
+    }
+    assert_eq!(listed(&world, "job=CLAIMED").await, (vec![], 1));
+    assert!(!world.requests().contains_key("Scan"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn list_tells_what_is_stuck_from_what_waits() {
+    let world = World::still();
+    let forgotten = create(&world, json!({})).await;
+    let planned = create(&world, json!({"due_at": "2026-01-01T00:20:00Z"})).await;
+    let canceled = create(&world, json!({})).await;
+    ask(&world, "POST", &format!("/calls/{canceled}/cancel"), None, "").await;
+    world.accept(Provider::Generic, &generic("silent", "e1", "call.ringing", 0)).await;
+    world.fold(&world.receive()).await;
+    world.wait(MINUTE * 15).await;
+    let stuck = async |query: &str| listed(&world, query).await.0;
+    assert_eq!(stuck("stuck_for=10m").await, [forgotten.clone(), "silent".to_owned()]);
+    assert_eq!(stuck("stuck_for=10m&lifecycle=ringing").await, ["silent"]);
+    assert_eq!(stuck("stuck_for=10m&job=IN_PROGRESS").await, ["silent"]);
+    assert_eq!(stuck("stuck_for=20m").await, Vec::<String>::new());
+    world.wait(MINUTE * 16).await;
+    let all: BTreeSet<String> = stuck("stuck_for=10m").await.into_iter().collect();
+    assert_eq!(all, [forgotten, planned, "silent".to_owned()].into(), "due for more than ten minutes");
+}
+
+#[tokio::test(start_paused = true)]
+async fn row_that_cannot_be_read_is_named_and_hides_no_other() {
+    let world = World::still();
+    let (broken, whole) = (create(&world, json!({})).await, create(&world, json!({})).await);
+    world.alter_text(&broken, "job", "LOST").await;
+    let page = body(&ask(&world, "GET", "/calls", None, "").await);
+    assert_eq!(
+        page["calls"].as_array().unwrap().iter().map(|call| &call["call_id"]).collect::<Vec<_>>(),
+        [&json!(whole)]
+    );
+    assert_eq!(page["unreadable"], json!([broken]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn appointment_stands_as_its_latest_call_does() {
+    let world = World::still();
+    let change = || json!({"appointment_id": "apt", "due_at": "2026-01-02T00:00:00Z"});
+    let first = create(&world, change()).await;
+    world.wait(MINUTE).await;
+    let second = create(&world, change()).await;
+    create(&world, json!({"appointment_id": "another"})).await;
+    let (code, appointment) = world.get("/appointments/apt").await;
+    assert_eq!((code, &appointment["status"]), (StatusCode::OK, &json!("Pending")));
+    let ids: Vec<&Value> = appointment["calls"].as_array().unwrap().iter().map(|call| &call["call_id"]).collect();
+    assert_eq!(ids, [&json!(second), &json!(first)]);
+    assert_eq!(problem(&ask(&world, "GET", "/appointments/none", None, "").await), (404, "not_found".to_owned()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn number_is_listed_and_taken_off_and_never_logged() {
+    let world = World::still();
+    for (method, items) in [("PUT", 1), ("PUT", 1), ("DELETE", 0), ("DELETE", 0)] {
+        for number in ["+14155550123", "%2B14155550123"] {
+            let response = ask(&world, method, &format!("/do-not-call/{number}"), None, "").await;
+            assert_eq!((response.status(), response.body().len()), (StatusCode::NO_CONTENT, 0));
+            assert_eq!(world.items(CALLS_TABLE).await.len(), items);
+        }
+    }
+    let wrong = ask(&world, "PUT", "/do-not-call/14155550123", None, "").await;
+    assert_eq!(problem(&wrong), (400, "invalid_request".to_owned()));
+    // A number is no call, and who asks for one does not bring it into the log.
+    ask(&world, "PUT", "/do-not-call/+14155550123", None, "").await;
+    for path in ["/calls/do-not-call:+14155550123", "/calls/+14155550123", "/events/+14155550123/status"] {
+        assert_eq!(problem(&ask(&world, "GET", path, None, "").await), (404, "not_found".to_owned()));
+    }
+    assert!(!world.log_text().contains("415555"), "{}", world.log_text());
+}
+
+#[tokio::test(start_paused = true)]
+async fn refusals_are_problems_and_leave_nothing() {
+    let world = World::still();
+    let check = async |method: &str, path: &str, key: Option<&str>, body: &str, expected: (u16, &str)| {
+        let response = ask(&world, method, path, key, body).await;
+        assert_eq!(problem(&response), (expected.0, expected.1.to_owned()), "{method} {path}");
+        response
+    };
+    check("POST", "/calls", None, "{", (400, "invalid_json")).await;
+    check("POST", "/calls", None, "[]", (400, "invalid_request")).await;
+    check("POST", "/calls", Some("a b"), &order(&json!({})), (400, "invalid_request")).await;
+    check("POST", "/calls", None, &" ".repeat(16 * 1024 + 1), (413, "payload_too_large")).await;
+    check("GET", "/calls?cursor=e30", None, "", (400, "invalid_request")).await;
+    check("GET", "/calls?job=pending&limit=0", None, "", (400, "invalid_request")).await;
+    check("GET", "/calls/none", None, "", (404, "not_found")).await;
+    check("GET", "/calls/none/events", None, "", (404, "not_found")).await;
+    check("GET", "/events/none/status", None, "", (404, "not_found")).await;
+    let response = check("PATCH", "/calls", None, "", (405, "method_not_allowed")).await;
+    assert_eq!(response.headers()[ALLOW], "GET, POST");
+    let response = check("GET", "/calls/c1/cancel", None, "", (405, "method_not_allowed")).await;
+    assert_eq!(response.headers()[ALLOW], "POST");
+    assert_eq!(world.items(CALLS_TABLE).await, []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn database_that_is_down_is_a_problem_of_ours() {
+    let world = World::still();
+    world.hook(database_down);
+    let paths = [
+        ("POST", "/calls"),
+        ("GET", "/calls"),
+        ("GET", "/calls/c1"),
+        ("GET", "/calls/c1/events"),
+        ("POST", "/calls/c1/cancel"),
+        ("GET", "/appointments/a1"),
+        ("GET", "/events/e1/status"),
+        ("PUT", "/do-not-call/+14155550123"),
+        ("DELETE", "/do-not-call/+14155550123"),
+    ];
+    for (method, path) in paths {
+        let response = ask(&world, method, path, None, &order(&json!({}))).await;
+        assert_eq!(problem(&response), (500, "storage_failure".to_owned()), "{method} {path}");
+    }
+    assert_eq!(world.logged("storage_failure").len(), paths.len(), "each is logged once");
+    assert!(!world.log_text().contains("415555"));
+}

@@ -1,0 +1,299 @@
+//! Calls over the API and the real tables from their creation to their end: listed on every shelf, found by whatever names them, and
+//! never by a scan.
+
+#![expect(clippy::indexing_slicing, reason = "a test that cannot go on fails")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+use http::header::ALLOW;
+use http::{Request, StatusCode};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use serde_json::{Value, json};
+use switchhook_domain::Provider;
+use switchhook_tests::{MINUTE, World, generic, text};
+
+use crate::outbound::{create, event_types, order, send, stand, stood};
+
+/// How many calls of each kind are listed.
+const EACH: usize = 30;
+/// 2026-01-01T00:00:00Z is when a world begins; this is when the calls that wait are due.
+const DUE: &str = "2026-01-01T00:30:00Z";
+
+async fn get(world: &World, path: &str) -> (StatusCode, Value) {
+    send(world, "GET", path, None, &Value::Null).await
+}
+
+fn encoded(text: &str) -> String {
+    utf8_percent_encode(text, NON_ALPHANUMERIC).to_string()
+}
+
+fn ids(page: &Value) -> Vec<String> {
+    page["calls"].as_array().unwrap().iter().map(|call| text(&call["call_id"])).collect()
+}
+
+/// Every page of a list, one after the other, and what each cost.
+async fn pages(world: &World, query: &str) -> Vec<(Value, BTreeMap<String, u64>)> {
+    let mut pages = Vec::new();
+    let mut cursor = String::new();
+    loop {
+        drop(world.requests());
+        let (code, page) = get(world, &format!("/calls?{query}{cursor}")).await;
+        assert_eq!(code, StatusCode::OK, "{query}{cursor}: {page}");
+        cursor = page["cursor"].as_str().map(|cursor| format!("&cursor={cursor}")).unwrap_or_default();
+        pages.push((page, world.requests()));
+        if cursor.is_empty() {
+            return pages;
+        }
+        assert!(pages.len() < 1_000, "{query}: it never ends");
+    }
+}
+
+/// The ids of a list's calls. None of them comes twice.
+async fn listed(world: &World, query: &str) -> BTreeSet<String> {
+    let all: Vec<String> = pages(world, query).await.iter().flat_map(|(page, _)| ids(page)).collect();
+    let set: BTreeSet<String> = all.iter().cloned().collect();
+    assert_eq!(set.len(), all.len(), "{query}");
+    set
+}
+
+async fn consume_all(world: &World) {
+    while !world.queued().is_empty() {
+        world.consume(&world.receive()).await;
+        world.wait(std::time::Duration::from_secs(1)).await;
+    }
+}
+
+/// A stack with calls on every shelf: those that wait to be placed, by provider; those under way; those that are settled.
+async fn shelves(world: &World) -> BTreeMap<&'static str, BTreeSet<String>> {
+    let mut shelves: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
+    for provider in ["retell", "twilio", "vapi", "telnyx"] {
+        for number in 0..EACH {
+            let mut later = order("confirms");
+            later["provider"] = json!(provider);
+            later["due_at"] = json!(DUE);
+            later["appointment_id"] = json!(format!("{provider}-{number}"));
+            shelves.entry(provider).or_default().insert(create(world, &later).await);
+        }
+    }
+    for (kind, event_types) in
+        [("under way", &["CALL_STARTED", "RINGING"][..]), ("settled", &["CALL_STARTED", "RINGING", "BUSY"])]
+    {
+        for number in 0..EACH {
+            let call_id = format!("{kind} {number}");
+            for event_type in event_types {
+                world
+                    .accept(Provider::Generic, &generic(&call_id, &format!("{call_id} {event_type}"), event_type, 0))
+                    .await;
+            }
+            shelves.entry(kind).or_default().insert(call_id);
+        }
+    }
+    consume_all(world).await;
+    shelves
+}
+
+#[tokio::test(start_paused = true)]
+async fn list_shows_every_call_once_whatever_the_size_of_a_page_and_never_scans() {
+    let world = World::still();
+    let shelves = shelves(&world).await;
+    let everything: BTreeSet<String> = shelves.values().flatten().cloned().collect();
+    for limit in [1, 7, 100] {
+        let pages = pages(&world, &format!("limit={limit}")).await;
+        let mut all: Vec<String> = pages.iter().flat_map(|(page, _)| ids(page)).collect();
+        all.sort();
+        assert_eq!(all, everything.iter().cloned().collect::<Vec<_>>(), "limit {limit}");
+        for (page, requests) in &pages {
+            let of_page = ids(page).len();
+            assert!(of_page <= limit);
+            assert!(requests.keys().all(|operation| operation == "Query" || operation == "GetItem"), "{requests:?}");
+            // What is read is what is shown.
+            assert_eq!(requests.get("GetItem").copied().unwrap_or(0), of_page as u64);
+        }
+        let queries: u64 = pages.iter().filter_map(|(_, requests)| requests.get("Query")).sum();
+        let shards = 7 * switchhook_aws::calls::WAKE_SHARDS;
+        assert!(queries <= shards + pages.len() as u64, "{queries} queries for {} pages", pages.len());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn list_is_narrowed_by_job_lifecycle_and_how_long_nothing_changed() {
+    let world = World::still();
+    let shelves = shelves(&world).await;
+    let of = |kinds: &[&str]| kinds.iter().flat_map(|kind| shelves[kind].clone()).collect::<BTreeSet<String>>();
+    let waiting = of(&["retell", "twilio", "vapi", "telnyx"]);
+    let check = async |query: &str, expected: &BTreeSet<String>| {
+        for limit in ["", "&limit=11"] {
+            assert_eq!(listed(&world, &format!("{query}{limit}")).await, *expected, "{query}{limit}");
+        }
+    };
+    let none = BTreeSet::new();
+    check("job=PENDING", &waiting).await;
+    check("job=IN_PROGRESS", &of(&["under way"])).await;
+    check("job=FAILED", &of(&["settled"])).await;
+    check("job=CLAIMED", &none).await;
+    check("job=COMPLETED", &none).await;
+    check("lifecycle=ringing", &of(&["under way"])).await;
+    check("lifecycle=busy", &of(&["settled"])).await;
+    check("lifecycle=busy&job=PENDING", &none).await;
+    check("stuck_for=10m", &none).await;
+    world.wait(MINUTE * 20).await;
+    check("stuck_for=10m", &of(&["under way"])).await;
+    check("stuck_for=30m", &none).await;
+    // Nobody claims them, and by now they have been due for ten minutes.
+    world.wait(MINUTE * 20).await;
+    check("stuck_for=9m", &of(&["under way", "retell", "twilio", "vapi", "telnyx"])).await;
+    check("stuck_for=9m&job=PENDING", &waiting).await;
+    check("stuck_for=20m", &of(&["under way"])).await;
+    check("stuck_for=20m&lifecycle=busy", &none).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn cursor_is_good_for_its_own_question_alone() {
+    let world = World::still();
+    shelves(&world).await;
+    let (_, page) = get(&world, "/calls?job=PENDING&limit=3").await;
+    let pending = text(&page["cursor"]);
+    let (_, page) = get(&world, "/calls?job=FAILED&limit=3").await;
+    let failed = text(&page["cursor"]);
+    let check = async |query: &str, status: StatusCode| {
+        let (code, body) = get(&world, &format!("/calls?{query}")).await;
+        assert_eq!(code, status, "{query}: {body}");
+        if status == StatusCode::BAD_REQUEST {
+            assert_eq!(body["type"], "urn:switchhook:problem:invalid_request");
+            assert_eq!((&body["errors"][0]["field"], &body["errors"][1]), (&json!("cursor"), &Value::Null));
+        }
+    };
+    check(&format!("job=PENDING&cursor={pending}"), StatusCode::OK).await;
+    check(&format!("cursor={pending}"), StatusCode::OK).await;
+    check(&format!("job=FAILED&cursor={pending}"), StatusCode::BAD_REQUEST).await;
+    check(&format!("job=PENDING&cursor={failed}"), StatusCode::BAD_REQUEST).await;
+    check("cursor=bm90aGluZw", StatusCode::BAD_REQUEST).await;
+    check("cursor=%20", StatusCode::BAD_REQUEST).await;
+    check("cursor=", StatusCode::BAD_REQUEST).await;
+    check(&format!("cursor={}", &pending[..pending.len() - 2]), StatusCode::BAD_REQUEST).await;
+    check(&format!("cursor={}", "A".repeat(5_000)), StatusCode::BAD_REQUEST).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn created_call_is_shown_listed_and_found_by_its_appointment() {
+    let world = World::new();
+    let asked = json!({
+        "provider": "retell", "from": "+15550100", "to": "+15550199", "appointment_id": "apt 7/b",
+        "metadata": {"fake": "busy,confirms"}, "due_at": "2026-01-01T00:10:00Z",
+        "retry": {"attempts_max": 2, "delay_seconds": 60},
+    });
+    let (code, created) = send(&world, "POST", "/calls", None, &asked).await;
+    assert_eq!((code, &created["due_at"]), (StatusCode::CREATED, &json!("2026-01-01T00:10:00.000Z")));
+    let call_id = text(&created["call_id"]);
+    let (_, shown) = get(&world, &format!("/calls/{call_id}")).await;
+    assert_eq!(
+        (&shown["job"], &shown["attempts"], &shown["version"]),
+        (&json!({"state": "PENDING", "due_at": "2026-01-01T00:10:00.000Z"}), &json!([]), &json!(1))
+    );
+    assert!(!shown.to_string().contains("+1555"), "{shown}");
+    let (_, appointment) = get(&world, "/appointments/apt%207%2Fb").await;
+    assert_eq!(appointment, json!({"appointment_id": "apt 7/b", "status": "Pending", "calls": [shown]}));
+    assert_eq!(get(&world, "/calls?job=PENDING").await.1["calls"], json!([shown]));
+
+    world.wait(MINUTE * 30).await;
+    let (_, shown) = get(&world, &format!("/calls/{call_id}")).await;
+    assert_eq!(stand(&world, &call_id).await, stood("COMPLETED", "Confirmed", &["busy", "completed"]));
+    assert_eq!(get(&world, "/calls?job=COMPLETED&lifecycle=completed").await.1["calls"], json!([shown]));
+    assert_eq!(get(&world, "/calls?job=PENDING").await.1, json!({"calls": []}));
+    // By what its provider calls an attempt, too.
+    let attempt = text(&shown["attempts"][0]["provider_call_id"]);
+    assert_eq!(get(&world, &format!("/calls/retell:{attempt}")).await.1, shown);
+    let (_, timeline) = get(&world, &format!("/calls/{call_id}/events")).await;
+    let event_id = text(&timeline["events"][0]["event_id"]);
+    let (code, _) = get(&world, &format!("/events/{}/status", encoded(&event_id))).await;
+    assert_eq!(code, StatusCode::OK, "{event_id}");
+
+    // The latest call speaks for the appointment.
+    world.wait(MINUTE).await;
+    let mut again = asked;
+    again["due_at"] = json!("2026-01-02T00:00:00Z");
+    let second = create(&world, &again).await;
+    world.settle().await;
+    let (_, appointment) = get(&world, "/appointments/apt%207%2Fb").await;
+    assert_eq!(appointment["status"], "Pending");
+    assert_eq!(ids(&appointment), [second, call_id]);
+    assert_eq!(get(&world, "/appointments/apt%207").await.0, StatusCode::NOT_FOUND);
+}
+
+#[tokio::test(start_paused = true)]
+async fn method_that_a_path_does_not_have_is_told_with_those_that_it_has() {
+    let world = World::still();
+    for (method, path, allowed) in [
+        ("DELETE", "/calls", "GET, POST"),
+        ("PUT", "/calls/c1", "GET"),
+        ("POST", "/calls/c1/events", "GET"),
+        ("GET", "/calls/c1/cancel", "POST"),
+        ("GET", "/calls/c1/trigger", "POST"),
+        ("POST", "/appointments/a", "GET"),
+        ("DELETE", "/events/e1/status", "GET"),
+        ("GET", "/do-not-call/+15550100", "PUT, DELETE"),
+    ] {
+        let request = Request::builder().method(method).uri(path).body(Bytes::new()).unwrap();
+        let response = world.cloud.request(request).await;
+        assert_eq!(response.status(), StatusCode::METHOD_NOT_ALLOWED, "{method} {path}");
+        assert_eq!(response.headers()[ALLOW], allowed, "{method} {path}");
+        assert_eq!(response.headers()["content-type"], "application/problem+json");
+    }
+    assert_eq!(world.requests(), BTreeMap::new(), "nothing was asked of the tables");
+}
+
+#[tokio::test(start_paused = true)]
+async fn ids_may_hold_blanks_slashes_and_percent_signs() {
+    let world = World::new();
+    for call_id in ["a b", "a/b", "2026/01/01 09:00", "50%", "50%25", "events/x", "ä ü/ß", "a#b&c=d", "a?b"] {
+        let event_id = format!("of {call_id}");
+        let stored = world.accept(Provider::Generic, &generic(call_id, &event_id, "RINGING", 0)).await;
+        world.settle().await;
+        // A gateway decodes a path, and cuts it where a question mark comes to light: that one is encoded twice.
+        let encoded = |id: &str| if id.contains('?') { encoded(&encoded(id)) } else { encoded(id) };
+        let path = format!("/calls/{}", encoded(call_id));
+        let (code, call) = get(&world, &path).await;
+        assert_eq!((code, &call["call_id"]), (StatusCode::OK, &json!(call_id)), "{path}");
+        let (code, timeline) = get(&world, &format!("{path}/events")).await;
+        assert_eq!((code, &timeline["call_id"]), (StatusCode::OK, &json!(call_id)), "{path}");
+        let (code, status) = get(&world, &format!("/events/{}/status", encoded(stored.as_str()))).await;
+        assert_eq!((code, &status["call_id"]), (StatusCode::OK, &json!(call_id)), "{stored}");
+        let (code, _) = send(&world, "POST", &format!("{path}/cancel"), None, &Value::Null).await;
+        assert_eq!(code, StatusCode::CONFLICT, "{path}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn number_that_may_not_be_called_is_not_called_until_it_may_be() {
+    let world = World::new();
+    let put = async |method: &str, number: &str| {
+        send(&world, method, &format!("/do-not-call/{number}"), None, &Value::Null).await
+    };
+    // Twice is as good as once.
+    for _ in 0..2 {
+        assert_eq!(put("PUT", "%2B15550199").await, (StatusCode::NO_CONTENT, Value::Null));
+    }
+    let call_id = create(&world, &order("confirms")).await;
+    world.wait(MINUTE * 5).await;
+    assert_eq!(stand(&world, &call_id).await, stood("FAILED", "Pending", &[]));
+    assert_eq!(get(&world, &format!("/calls/{call_id}")).await.1["job"]["stopped"], "do_not_call");
+    assert_eq!(
+        (event_types(&world, &call_id), world.cloud.fake().dials().len()),
+        (vec!["call.exhausted".to_owned()], 0)
+    );
+
+    for _ in 0..2 {
+        assert_eq!(put("DELETE", "+15550199").await, (StatusCode::NO_CONTENT, Value::Null));
+    }
+    let call_id = create(&world, &order("confirms")).await;
+    world.wait(MINUTE * 5).await;
+    assert_eq!(stand(&world, &call_id).await.0, "COMPLETED");
+    let (code, problem) = put("PUT", "15550199").await;
+    assert_eq!((code, &problem["errors"][0]["field"]), (StatusCode::BAD_REQUEST, &json!("number")));
+    // A number is no call, whatever it is stored beside.
+    for path in ["/calls/do-not-call:%2B15550199", "/calls/%2B15550199"] {
+        assert_eq!(get(&world, path).await.0, StatusCode::NOT_FOUND);
+    }
+}

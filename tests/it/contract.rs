@@ -1,0 +1,77 @@
+//! What subscribers are promised of domain events: the JSON Schemas in `infra/events`.
+
+use std::collections::BTreeSet;
+use std::sync::LazyLock;
+
+use boon::{Compiler, SchemaIndex, Schemas};
+use serde_json::Value;
+use switchhook_aws::bus::SOURCE;
+use switchhook_local::bus::BusEvent;
+
+use crate::text;
+
+const SOURCES: [&str; 3] = [
+    include_str!("../../infra/events/appointment.json"),
+    include_str!("../../infra/events/call.json"),
+    include_str!("../../infra/events/webhook.json"),
+];
+
+static CONTRACT: LazyLock<Contract> = LazyLock::new(Contract::read);
+
+struct Contract {
+    schemas: Schemas,
+    /// Each with the types of events that it describes.
+    of_types: Vec<(BTreeSet<String>, SchemaIndex)>,
+}
+
+/// The schemas, as they are published.
+///
+/// # Panics
+/// If one is not JSON.
+#[must_use]
+pub fn documents() -> Vec<Value> {
+    SOURCES.iter().map(|text| serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}"))).collect()
+}
+
+/// The types of domain events that a schema describes.
+#[must_use]
+pub fn types_of(schema: &Value) -> BTreeSet<String> {
+    let described = &schema["properties"]["type"];
+    let many = described["enum"].as_array().into_iter().flatten();
+    many.chain(described.get("const")).map(text).collect()
+}
+
+/// What is wrong with a domain event; none if it is as promised.
+#[must_use]
+pub fn breach(event: &Value) -> Option<String> {
+    let contract = &*CONTRACT;
+    let known = contract.of_types.iter().find(|(types, _)| types.contains(&text(&event["type"])));
+    match known {
+        Some((_, index)) => contract.schemas.validate(event, *index).err().map(|error| format!("{error:#}")),
+        None => Some("no schema describes this type".to_owned()),
+    }
+}
+
+/// Like [`breach`], of what came over the bus.
+pub(crate) fn breach_on_bus(event: &BusEvent) -> Option<String> {
+    let detail: Value = serde_json::from_str(&event.detail).unwrap_or_default();
+    if event.source != SOURCE || event.detail_type != detail["type"] {
+        return Some(format!("{} from {}", event.detail_type, event.source));
+    }
+    breach(&detail)
+}
+
+impl Contract {
+    fn read() -> Self {
+        let mut compiler = Compiler::new();
+        compiler.enable_format_assertions();
+        let mut schemas = Schemas::new();
+        let compiled = documents().into_iter().map(|schema| {
+            let (id, types) = (text(&schema["$id"]), types_of(&schema));
+            compiler.add_resource(&id, schema).unwrap_or_else(|error| panic!("{error}"));
+            (types, compiler.compile(&id, &mut schemas).unwrap_or_else(|error| panic!("{error:#}")))
+        });
+        let of_types = compiled.collect();
+        Self { schemas, of_types }
+    }
+}

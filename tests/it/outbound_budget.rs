@@ -1,0 +1,271 @@
+//! What a placed call may cost, as a gate: requests are counted by the services, for each of the steps and for whole calls.
+
+#![expect(clippy::indexing_slicing, reason = "a test that cannot go on fails")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use http::StatusCode;
+use serde_json::{Value, json};
+use switchhook_domain::{CallId, Provider};
+use switchhook_local::CALLS_TABLE;
+use switchhook_local::connector::CallInfo;
+use switchhook_local::fake::Badness;
+use switchhook_tests::{MINUTE, World};
+
+use crate::budget::{counted, index_writes, price, reset};
+use crate::outbound::{create, order, shown};
+
+/// Changes of where a call stands in `by_wake`, for each of its attempts.
+const WAKE_CHANGES_MAX: usize = 4;
+/// Dollars for a thousand placed calls of one attempt, all included but what the provider charges.
+const DOLLARS_MAX: f64 = 0.06;
+
+/// Without an appointment, so that its index stays out of the count.
+fn plain(behaviour: &str) -> Value {
+    let mut order = order(behaviour);
+    order.as_object_mut().unwrap().remove("appointment_id");
+    order
+}
+
+#[tokio::test(start_paused = true)]
+async fn creating_a_call_costs_one_write() {
+    let world = World::still();
+    reset(&world);
+    create(&world, &plain("confirms")).await;
+    assert_eq!(world.requests(), counted(&[("PutItem", 1)]));
+    let put = world.capacity()["PutItem"];
+    assert_eq!((put.write_units, put.index_write_units, put.read_units), (1.0, 1.0, 0.0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn claiming_a_call_costs_one_read_one_write_and_one_message() {
+    let world = World::still();
+    let call_id = CallId::new(create(&world, &plain("confirms")).await);
+    reset(&world);
+    world.cloud.scheduler().trigger(&call_id, "test").await.unwrap();
+    assert_eq!(world.requests(), counted(&[("GetItem", 1), ("PutItem", 1), ("SendMessage", 1)]));
+    assert_eq!(index_writes(&world), 2.0, "out of its old place and into the new one");
+
+    // Whatever a run finds, it pays for the pages of the one provider that places calls, and for what is due.
+    for _ in 0..7 {
+        create(&world, &plain("confirms")).await;
+    }
+    reset(&world);
+    let report = world.cloud.schedule().await.unwrap().unwrap();
+    assert_eq!((report.due, report.claimed), (7, 7));
+    let pages = switchhook_aws::calls::WAKE_SHARDS;
+    assert_eq!(world.requests(), counted(&[("GetItem", 7), ("PutItem", 7), ("Query", pages), ("SendMessage", 7)]));
+    reset(&world);
+    world.cloud.schedule().await.unwrap().unwrap();
+    assert_eq!(world.requests(), counted(&[("Query", pages)]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn dialling_costs_two_reads_three_writes_and_one_message() {
+    let world = World::still();
+    let call_id = CallId::new(create(&world, &plain("confirms")).await);
+    world.cloud.scheduler().trigger(&call_id, "test").await.unwrap();
+    let claims = world.claims();
+    reset(&world);
+    world.cloud.dialer().handle(claims.clone()).await;
+    // It reads the call and whether the number may be called; it writes that it dials, what the provider calls the attempt, and
+    // that it was taken, which goes the way of every event.
+    let dial = [("GetItem", 2), ("PutItem", 2), ("SendMessage", 1), ("UpdateItem", 1)];
+    assert_eq!(world.requests(), counted(&dial));
+    let units = world.capacity();
+    println!("a dial: {units:?}");
+    assert_eq!(units["PutItem"].index_write_units, 1.0, "of the inbox: the call stays where it is in its own");
+    assert_eq!(world.cloud.fake().requests(), 1);
+
+    // The same claim again costs the look at the row.
+    reset(&world);
+    world.cloud.dialer().handle(claims).await;
+    assert_eq!(world.requests(), counted(&[("GetItem", 1)]));
+    assert_eq!(world.cloud.fake().requests(), 1);
+}
+
+/// What became of one call, minute by minute, and what all of it cost.
+#[derive(Debug, Default)]
+struct Life {
+    attempts: usize,
+    requests: BTreeMap<String, u64>,
+    write_units: f64,
+    index_write_units: f64,
+    read_units: f64,
+    /// How often its place in `by_wake` changed, and what the index was written for it.
+    wake_changes: usize,
+    wake_writes: usize,
+    webhooks: usize,
+    messages: u64,
+    events: usize,
+    invocations: usize,
+}
+
+/// Lives through one placed call in a stack whose schedule is this loop: nothing but it costs anything, and the stream keeps every
+/// write of its row.
+async fn live(behaviour: &str, badness: Badness, hours: u32) -> Life {
+    let world = World::still();
+    world.cloud.fake().set_badness(badness);
+    let mut life = Life { invocations: 1, ..Life::default() };
+    reset(&world);
+    let call_id = create(&world, &plain(behaviour)).await;
+    spend(&world, &mut life);
+    for _ in 0..hours * 60 {
+        deliver_for_a_minute(&world, &mut life).await;
+        for run in ["schedule", "reconcile"] {
+            // A run that finds nothing is not this call's.
+            reset(&world);
+            let found = match run {
+                "schedule" => world.cloud.schedule().await.unwrap().unwrap().due > 0,
+                _ => world.cloud.reconcile().await.unwrap().unwrap().woken > 0,
+            };
+            if found {
+                life.invocations += 1;
+                spend(&world, &mut life);
+            }
+        }
+        let claims = world.claims();
+        if !claims.records.is_empty() {
+            reset(&world);
+            world.cloud.dialer().handle(claims).await;
+            life.invocations += 1;
+            spend(&world, &mut life);
+        }
+        consume(&world, &mut life).await;
+    }
+    let call = shown(&world, &call_id).await;
+    assert_eq!(call["settled"], true, "{call}");
+    life.attempts = call["attempts"].as_array().unwrap().len();
+    life.events = world.load(&call_id).await.unwrap().log.len();
+    count_wake_writes(&world, &mut life);
+    life
+}
+
+fn spend(world: &World, life: &mut Life) {
+    for count in world.capacity().values() {
+        life.write_units += count.write_units;
+        life.index_write_units += count.index_write_units;
+        life.read_units += count.read_units;
+    }
+    for (operation, count) in world.requests() {
+        if operation == "SendMessage" {
+            // And it is received, and deleted.
+            life.messages += 3 * count;
+        }
+        *life.requests.entry(operation).or_default() += count;
+    }
+}
+
+async fn deliver_for_a_minute(world: &World, life: &mut Life) {
+    let end = tokio::time::Instant::now() + MINUTE;
+    while let Ok(delivery) = tokio::time::timeout_at(end, world.cloud.fake().next_delivery()).await {
+        reset(world);
+        let (code, answer) = world.post(Provider::Retell, delivery.body()).await;
+        assert_eq!(code, StatusCode::OK, "{answer}");
+        life.webhooks += 1;
+        life.invocations += 1;
+        spend(world, life);
+        consume(world, life).await;
+    }
+}
+
+async fn consume(world: &World, life: &mut Life) {
+    while !world.queued().is_empty() {
+        reset(world);
+        world.consume(&world.receive()).await;
+        // The consumer, and the relay after its write.
+        life.invocations += 2;
+        spend(world, life);
+        world.wait(Duration::from_millis(10)).await;
+    }
+}
+
+/// Looks at every write of the table whether it changed the keys of `by_wake`.
+fn count_wake_writes(world: &World, life: &mut Life) {
+    for record in world.cloud.services().dynamodb().stream().next_batch(usize::MAX) {
+        let record = record.to_event_record();
+        let place = |image: &str| {
+            let image = &record["dynamodb"][image];
+            let key = image["wake_key"]["S"].as_str()?;
+            Some((key.to_owned(), image["wake_at"]["N"].to_string()))
+        };
+        let (old, new) = (place("OldImage"), place("NewImage"));
+        if old != new {
+            life.wake_changes += 1;
+            life.wake_writes += usize::from(old.is_some()) + usize::from(new.is_some());
+        }
+    }
+}
+
+impl Life {
+    /// Dollars, by what they are for.
+    fn dollars(&self) -> Vec<(&'static str, f64)> {
+        let webhooks = self.webhooks as f64;
+        vec![
+            ("HTTP API", (webhooks + 1.0) * price::HTTP_API),
+            ("functions", self.invocations as f64 * price::invocation()),
+            ("tables, written", self.write_units * price::WRITE_UNIT),
+            ("indexes, written", self.index_write_units * price::WRITE_UNIT),
+            ("tables, read", self.read_units * price::READ_UNIT),
+            ("queues", self.messages as f64 * price::SQS_FIFO),
+            ("domain events", self.events as f64 * price::EVENT),
+        ]
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn whole_placed_call_keeps_to_its_budget() {
+    let lives = [
+        ("confirms", Badness::NONE, 1),
+        ("declines", Badness::NONE, 1),
+        ("busy,confirms", Badness::NONE, 3),
+        ("no_answer", Badness::NONE, 6),
+        ("voicemail", Badness::NONE, 1),
+        ("hangs,confirms", Badness::NONE, 6),
+        ("answer_lost", Badness::DEAF, 2),
+        ("confirms", Badness::DEAF, 2),
+        ("no_answer", Badness::DEAF, 8),
+    ];
+    for (behaviour, badness, hours) in lives {
+        let life = live(behaviour, badness, hours).await;
+        let deaf = if badness == Badness::DEAF { ", no webhook" } else { "" };
+        let dollars: f64 = life.dollars().iter().map(|(_, dollars)| dollars * 1_000.0).sum();
+        println!(
+            "{behaviour}{deaf}: {} attempts, {} webhooks, {} domain events, {} changes and {} writes of by_wake, {:?}, \
+             ${dollars:.3} a thousand",
+            life.attempts, life.webhooks, life.events, life.wake_changes, life.wake_writes, life.requests
+        );
+        for (what, dollars) in life.dollars() {
+            println!("    {what}: ${:.4}", dollars * 1_000.0);
+        }
+        assert!(life.attempts > 0);
+        assert!(life.wake_changes <= WAKE_CHANGES_MAX * life.attempts, "{behaviour}: {life:?}");
+        assert!(dollars <= DOLLARS_MAX * life.attempts as f64, "{behaviour}: {life:?}");
+        assert!(!life.requests.contains_key("Scan"));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn call_under_way_is_not_moved_in_the_index_by_its_events() {
+    let world = World::still();
+    world.cloud.fake().set_badness(Badness::NONE);
+    let call_id = CallId::new(create(&world, &plain("confirms")).await);
+    world.cloud.scheduler().trigger(&call_id, "test").await.unwrap();
+    world.cloud.dialer().handle(world.claims()).await;
+    let place = async || {
+        let item = world.item(CALLS_TABLE, call_id.as_str()).await;
+        json!([item.get("wake_key"), item.get("wake_at")])
+    };
+    let claimed = place().await;
+    let moved = std::sync::Arc::new(std::sync::atomic::AtomicU64::new(0));
+    let seen = moved.clone();
+    world.hook(move |call: &CallInfo<'_>| {
+        seen.fetch_add(u64::from(call.operation == "UpdateItem"), std::sync::atomic::Ordering::Relaxed);
+        None
+    });
+    consume(&world, &mut Life::default()).await;
+    assert_eq!(place().await, claimed);
+    assert_eq!(moved.load(std::sync::atomic::Ordering::Relaxed), 0);
+}

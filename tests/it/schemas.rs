@@ -1,0 +1,274 @@
+//! The schemas of `infra/events` say exactly what is published. That every event that any flow publishes is as they say is
+//! checked where its world ends; here: that they leave out nothing, promise nothing that never comes, and refuse what is wrong.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use proptest::prelude::*;
+use proptest::test_runner::TestRunner;
+use serde_json::{Value, json};
+use switchhook_domain::{
+    AttemptKey, Call, CallEvent, CallId, EventId, EventKind, NewCall, Origin, PhoneNumber, Plan, Policy, Provider,
+    ProviderEvent, RetryPolicy, Stopped, Timestamp, fold, refold,
+};
+use switchhook_local::fake::Badness;
+use switchhook_tests::contract::{breach, documents, types_of};
+use switchhook_tests::{MINUTE, World, generic, text};
+
+use crate::outbound::{HOUR, create, order, send};
+
+fn described() -> BTreeSet<String> {
+    documents().iter().flat_map(types_of).collect()
+}
+
+fn examples() -> Vec<Value> {
+    documents().iter().flat_map(|schema| schema["examples"].as_array().cloned().unwrap_or_default()).collect()
+}
+
+#[test]
+fn each_type_has_an_example_that_is_as_described() {
+    let shown: Vec<String> = examples().iter().map(|example| text(&example["type"])).collect();
+    assert_eq!(shown.iter().cloned().collect::<BTreeSet<_>>(), described());
+    assert_eq!(shown.len(), described().len());
+    for example in examples() {
+        assert_eq!(breach(&example), None, "{example}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_type_is_published_and_no_other() {
+    let world = World::new();
+    // A row was altered by hand.
+    world.cloud.fake().set_badness(Badness::NONE);
+    let altered = create(&world, &order("declines")).await;
+    world.wait(MINUTE * 20).await;
+    world.alter_history(&altered, |history| history.retain(|entry| !entry.contains("completed"))).await;
+    world.cloud.look_for_drift().await.unwrap().unwrap();
+
+    world.cloud.fake().set_badness(Badness::USUAL);
+    for behaviour in ["confirms", "voicemail", "busy,confirms", "no_answer", "fails", "hangs"] {
+        create(&world, &order(behaviour)).await;
+    }
+    let mut later = order("confirms");
+    later["due_at"] = json!("2026-01-02T00:00:00Z");
+    let canceled = create(&world, &later).await;
+    send(&world, "POST", &format!("/calls/{canceled}/cancel"), None, &Value::Null).await;
+    world.wait(HOUR * 12).await;
+
+    // Nothing of a call was heard for long, and then how it ended.
+    world.accept(Provider::Generic, &generic("late", "e1", "RINGING", 0)).await;
+    world.wait(HOUR).await;
+    world.accept(Provider::Generic, &generic("late", "e2", "BUSY", 5)).await;
+    // And what cannot be read.
+    let (_, answer) = world.post(Provider::Generic, "{").await;
+    assert_eq!(answer["status"], "quarantined");
+    world.settle().await;
+
+    let seen: BTreeSet<String> = world.domain_events().iter().map(|event| text(&event["type"])).collect();
+    assert_eq!(seen, described());
+}
+
+#[test]
+fn spoiled_event_is_refused() {
+    for example in examples() {
+        let spoiled = |name: &str, value: Value| {
+            let mut event = example.clone();
+            event[name] = value;
+            assert!(breach(&event).is_some(), "{name} of {event}");
+        };
+        for (name, value) in example.as_object().unwrap() {
+            let mut event = example.clone();
+            event.as_object_mut().unwrap().remove(name);
+            assert!(breach(&event).is_some(), "without {name}: {event}");
+            spoiled(name, json!([]));
+            if !value.is_number() && name != "attempt" {
+                spoiled(name, json!(1));
+            }
+        }
+        spoiled("surprise", json!("to"));
+        spoiled("schema_version", json!(2));
+        spoiled("type", json!("appointment.pending"));
+        spoiled("occurred_at", json!("2026-02-30T09:00:00.000Z"));
+        spoiled("occurred_at", json!("2026-01-01T09:00:00Z"));
+        spoiled("id", json!("1"));
+        let event_type = text(&example["type"]);
+        if event_type == "webhook.quarantined" {
+            continue;
+        }
+        spoiled("sequence", json!(0));
+        spoiled("attempt", json!(0));
+        spoiled("provider", json!("switchhook"));
+        spoiled("status", json!("pending"));
+        if event_type != "call.retry_scheduled" {
+            spoiled("due_at", json!("2026-01-01T09:00:00.000Z"));
+        }
+        if !["call.corrected", "call.drift_repaired"].contains(&event_type.as_str()) {
+            let other = if event_type.ends_with(".inconclusive") { "no_answer" } else { "inconclusive" };
+            spoiled("status", json!(other));
+        }
+        if !["call.canceled", "call.exhausted", "call.drift_repaired"].contains(&event_type.as_str()) {
+            spoiled("attempt", Value::Null);
+        }
+        if !["call.canceled", "call.exhausted"].contains(&event_type.as_str()) {
+            spoiled("source_event_id", Value::Null);
+        }
+    }
+}
+
+const POLICY: Policy = Policy { patience: Duration::from_secs(900) };
+const LEASE: Duration = Duration::from_secs(300);
+
+/// What may happen to a call, one after the other.
+#[derive(Clone, Debug)]
+enum Step {
+    Wait(i64),
+    Dial,
+    /// The provider would not take it.
+    Withdraw,
+    GiveUp,
+    Cancel,
+    Find,
+    /// Which attempt, what, when by the provider's clock, and whether trying again is of no use.
+    Report(Option<u8>, EventKind, Option<i64>, bool),
+    /// The row loses an event, and is folded again.
+    Drift(usize),
+}
+
+fn a_step() -> impl Strategy<Value = Step> {
+    let kinds: Vec<EventKind> = EventKind::ALL
+        .into_iter()
+        .filter(|kind| {
+            use EventKind::{Alive, ClaimExpired, DeadlinePassed, DriftFound};
+            ![Alive, ClaimExpired, DeadlinePassed, DriftFound].contains(kind)
+        })
+        .collect();
+    let report = (prop::option::weighted(0.9, 1..4_u8), prop::sample::select(kinds), prop::option::of(0..4_000_i64));
+    prop_oneof![
+        3 => (1..2_000_i64).prop_map(Step::Wait),
+        3 => Just(Step::Dial),
+        1 => Just(Step::Withdraw),
+        1 => Just(Step::GiveUp),
+        1 => Just(Step::Cancel),
+        3 => Just(Step::Find),
+        8 => (report, any::<bool>()).prop_map(|((attempt, kind, at), lasting)| Step::Report(attempt, kind, at, lasting)),
+        1 => (0..8_usize).prop_map(Step::Drift),
+    ]
+}
+
+fn planned() -> Call {
+    let retry = RetryPolicy { attempts_max: 3, delay_seconds: 60, delay_max_seconds: 600, voicemail: true };
+    let plan =
+        Plan { due_at: Timestamp::from_millis(0), window: None, retry, metadata: BTreeMap::new(), request_hash: None };
+    let new = NewCall {
+        call_id: CallId::new("call-1"),
+        provider: Provider::Retell,
+        from: PhoneNumber::new("+15550100"),
+        to: PhoneNumber::new("+15550101"),
+        appointment_id: None,
+        plan,
+    };
+    Call::placed(new, &POLICY, Timestamp::from_millis(0)).call
+}
+
+/// A report of the provider.
+fn report(
+    number: usize,
+    attempt: Option<u8>,
+    kind: EventKind,
+    at: Option<i64>,
+    lasting: bool,
+    now: Timestamp,
+) -> ProviderEvent {
+    let occurred_at = at.map(|seconds| Timestamp::from_millis(seconds * 1_000));
+    ProviderEvent {
+        event_id: EventId::new(format!("retell:e{number}")),
+        origin: Origin::Provider(Provider::Retell),
+        event_type: kind.to_string(),
+        call_id: CallId::new("call-1"),
+        attempt: attempt.map(|attempt| AttemptKey::new(attempt.to_string())),
+        provider_call_id: attempt.map(|attempt| format!("p{attempt}")),
+        appointment_id: number.is_multiple_of(3).then(|| "apt".to_owned()),
+        direction: None,
+        from: None,
+        to: None,
+        received_at: now,
+        call_events: vec![CallEvent { kind, implied: false, occurred_at, sequence: None, lasting }],
+    }
+}
+
+/// Lives through the steps, and returns every call that there was on the way.
+fn live(mut call: Option<Call>, steps: &[Step]) -> Vec<Call> {
+    let mut now = Timestamp::from_millis(1_000);
+    let mut events: Vec<ProviderEvent> = Vec::new();
+    let mut lives = Vec::new();
+    for (number, step) in steps.iter().enumerate() {
+        now = now.plus(Duration::from_secs(1));
+        let claimed = |call: &Call| Some(call.claimed("token", LEASE, true, &POLICY, now)?.call);
+        let next = match (step, &call) {
+            (Step::Wait(seconds), _) => {
+                now = now.plus(Duration::from_secs(seconds.unsigned_abs()));
+                None
+            }
+            (Step::Dial, Some(call)) => claimed(call)
+                .and_then(|call| call.dialled("token", &format!("d{number}"), &POLICY, now))
+                .map(|dialled| dialled.moved.call),
+            (Step::Withdraw, Some(call)) => {
+                let key = call.slots.last().and_then(|slot| slot.key.clone());
+                key.and_then(|key| call.withdrawn(&key, now, 3, &POLICY, now)).map(|moved| moved.call)
+            }
+            (Step::GiveUp, Some(call)) => claimed(call)
+                .and_then(|call| call.given_up("token", Stopped::DoNotCall, &POLICY, now))
+                .map(|moved| moved.call),
+            (Step::Cancel, Some(call)) => call.canceled(&POLICY, now).map(|moved| moved.call),
+            (Step::Find, Some(call)) => {
+                let found = call.deadlines_passed(&POLICY, now);
+                events.extend(found.iter().cloned());
+                fold(Some(call), &found, &POLICY, now).call
+            }
+            (Step::Report(attempt, kind, at, lasting), call) => {
+                let event = report(number, *attempt, *kind, *at, *lasting, now);
+                events.push(event.clone());
+                fold(call.as_ref(), &[event], &POLICY, now).call
+            }
+            (Step::Drift(lost), Some(call)) => {
+                let mut altered = call.clone();
+                if *lost < altered.history.len() {
+                    let gone = altered.history.remove(*lost).source;
+                    altered.history.retain(|entry| entry.source != gone);
+                    altered.log.clear();
+                }
+                let drift = altered.drift_found(&number.to_string(), now);
+                refold(&altered, &events, |_| false, &drift, &POLICY, now).call
+            }
+            (Step::Dial | Step::Withdraw | Step::GiveUp | Step::Cancel | Step::Find | Step::Drift(_), None) => None,
+        };
+        if let Some(next) = next {
+            lives.push(next.clone());
+            call = Some(next);
+        }
+    }
+    lives
+}
+
+#[test]
+fn invariant_every_life_of_a_call_is_told_as_described() {
+    let seen = RefCell::new(BTreeSet::new());
+    let config = ProptestConfig { cases: 2_000, failure_persistence: None, ..ProptestConfig::default() };
+    let lives = (any::<bool>(), prop::collection::vec(a_step(), 1..16));
+    let told = TestRunner::new(config).run(&lives, |(ours, steps)| {
+        for call in live(ours.then(planned), &steps) {
+            for event in call.domain_events_from(1) {
+                let event = json!(event);
+                prop_assert_eq!(breach(&event), None, "{}", event);
+                seen.borrow_mut().insert(text(&event["type"]));
+            }
+        }
+        Ok(())
+    });
+    told.unwrap_or_else(|error| panic!("{error}"));
+    // Or it shows little.
+    let mut of_calls = described();
+    of_calls.remove("webhook.quarantined");
+    assert_eq!(seen.into_inner(), of_calls);
+}
