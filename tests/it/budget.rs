@@ -45,9 +45,9 @@ const DOLLARS_MAX: f64 = 8.00;
 const MEMORY_GB: f64 = 0.25;
 const INVOCATION_S: f64 = 0.020;
 /// A line of the HTTP API's access log.
-const ACCESS_LOG_BYTES: f64 = 230.0;
+pub(crate) const ACCESS_LOG_BYTES: f64 = 230.0;
 /// What CloudWatch adds to each line.
-const LOG_LINE_BYTES: f64 = 26.0;
+pub(crate) const LOG_LINE_BYTES: f64 = 26.0;
 
 pub(crate) fn counted(requests: &[(&str, u64)]) -> BTreeMap<String, u64> {
     requests.iter().map(|(operation, count)| ((*operation).to_owned(), *count)).collect()

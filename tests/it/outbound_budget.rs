@@ -14,13 +14,13 @@ use switchhook_local::connector::CallInfo;
 use switchhook_local::fake::Badness;
 use switchhook_tests::{MINUTE, World};
 
-use crate::budget::{counted, index_writes, price, reset};
+use crate::budget::{ACCESS_LOG_BYTES, LOG_LINE_BYTES, counted, index_writes, price, reset};
 use crate::outbound::{create, order, shown};
 
 /// Changes of where a call stands in `by_wake`, for each of its attempts.
 const WAKE_CHANGES_MAX: usize = 4;
-/// Dollars for a thousand placed calls of one attempt, all included but what the provider charges.
-const DOLLARS_MAX: f64 = 0.06;
+/// Dollars for a thousand attempts of placed calls, all included but storage and what the provider charges.
+const DOLLARS_MAX: f64 = 0.05;
 
 /// Without an appointment, so that its index stays out of the count.
 fn plain(behaviour: &str) -> Value {
@@ -101,6 +101,9 @@ struct Life {
     messages: u64,
     events: usize,
     invocations: usize,
+    log_bytes: f64,
+    /// How long the log was when what is counted now began.
+    log_before: usize,
 }
 
 /// Lives through one placed call in a stack whose schedule is this loop: nothing but it costs anything, and the stream keeps every
@@ -109,14 +112,14 @@ async fn live(behaviour: &str, badness: Badness, hours: u32) -> Life {
     let world = World::still();
     world.cloud.fake().set_badness(badness);
     let mut life = Life { invocations: 1, ..Life::default() };
-    reset(&world);
+    begin(&world, &mut life);
     let call_id = create(&world, &plain(behaviour)).await;
     spend(&world, &mut life);
     for _ in 0..hours * 60 {
         deliver_for_a_minute(&world, &mut life).await;
         for run in ["schedule", "reconcile"] {
             // A run that finds nothing is not this call's.
-            reset(&world);
+            begin(&world, &mut life);
             let found = match run {
                 "schedule" => world.cloud.schedule().await.unwrap().unwrap().due > 0,
                 _ => world.cloud.reconcile().await.unwrap().unwrap().woken > 0,
@@ -128,7 +131,7 @@ async fn live(behaviour: &str, badness: Badness, hours: u32) -> Life {
         }
         let claims = world.claims();
         if !claims.records.is_empty() {
-            reset(&world);
+            begin(&world, &mut life);
             world.cloud.dialer().handle(claims).await;
             life.invocations += 1;
             spend(&world, &mut life);
@@ -143,7 +146,15 @@ async fn live(behaviour: &str, badness: Badness, hours: u32) -> Life {
     life
 }
 
+fn begin(world: &World, life: &mut Life) {
+    reset(world);
+    life.log_before = world.log_text().len();
+}
+
 fn spend(world: &World, life: &mut Life) {
+    let log = world.log_text();
+    let lines = &log[life.log_before..];
+    life.log_bytes += lines.len() as f64 + lines.lines().count() as f64 * LOG_LINE_BYTES;
     for count in world.capacity().values() {
         life.write_units += count.write_units;
         life.index_write_units += count.index_write_units;
@@ -161,7 +172,7 @@ fn spend(world: &World, life: &mut Life) {
 async fn deliver_for_a_minute(world: &World, life: &mut Life) {
     let end = tokio::time::Instant::now() + MINUTE;
     while let Ok(delivery) = tokio::time::timeout_at(end, world.cloud.fake().next_delivery()).await {
-        reset(world);
+        begin(world, life);
         let (code, answer) = world.post(Provider::Retell, delivery.body()).await;
         assert_eq!(code, StatusCode::OK, "{answer}");
         life.webhooks += 1;
@@ -173,7 +184,7 @@ async fn deliver_for_a_minute(world: &World, life: &mut Life) {
 
 async fn consume(world: &World, life: &mut Life) {
     while !world.queued().is_empty() {
-        reset(world);
+        begin(world, life);
         world.consume(&world.receive()).await;
         // The consumer, and the relay after its write.
         life.invocations += 2;
@@ -211,6 +222,7 @@ impl Life {
             ("tables, read", self.read_units * price::READ_UNIT),
             ("queues", self.messages as f64 * price::SQS_FIFO),
             ("domain events", self.events as f64 * price::EVENT),
+            ("logs", (self.log_bytes + (webhooks + 1.0) * ACCESS_LOG_BYTES) / 1e9 * price::LOG_GB),
         ]
     }
 }
