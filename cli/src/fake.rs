@@ -21,10 +21,10 @@ use switchhook_local::clock::Clock;
 use switchhook_local::fake::{Badness, Delivery, FakeProvider};
 use switchhook_providers::{Key, KeyError, sign};
 use tokio::net::TcpListener;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::{JoinError, JoinSet};
 
 use crate::client::{self, ClientError};
+use crate::dev::stop_signal;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -146,18 +146,6 @@ impl From<HowBad> for Badness {
             HowBad::Deaf => Self::DEAF,
         }
     }
-}
-
-/// Resolves when somebody wants it to stop.
-fn stop_signal() -> io::Result<impl Future<Output = ()>> {
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut terminate = signal(SignalKind::terminate())?;
-    Ok(async move {
-        tokio::select! {
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
-        }
-    })
 }
 
 async fn answer(State(provider): State<Arc<FakeProvider>>, request: Request) -> Response {

@@ -22,7 +22,7 @@ use aws_smithy_types::byte_stream::ByteStream;
 
 use crate::bus::Bus;
 use crate::dynamodb::DynamoDb;
-use crate::fake::FakeProvider;
+use crate::fake::{Death, FakeProvider};
 use crate::sqs::Sqs;
 use crate::sync::lock;
 use crate::wire::Answer;
@@ -224,7 +224,9 @@ impl HttpConnector for ToFake {
             let body = body.map_err(|error| ConnectorError::user(error.into()))?.into_bytes();
             let uri: http::Uri = request.uri().parse().map_err(|_| ConnectorError::user("not a URL".into()))?;
             let path = uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
+            assert!(!fake.kills(Death::BeforeRequest), "the function dies here, by intent");
             let answer = fake.answer(request.method(), path, request.headers().get("authorization"), &body);
+            assert!(!fake.kills(Death::BeforeAnswer), "the function dies here, by intent");
             if answer.lost {
                 return Err(ConnectorError::io("the connection broke before the answer came".into()));
             }

@@ -129,6 +129,15 @@ impl Badness {
     pub const DEAF: Self = Self { twice: 0, late: 0, never: 100 };
 }
 
+/// Where the function that makes the next request dies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Death {
+    /// Before the provider has the request.
+    BeforeRequest,
+    /// After the provider did what was asked, before its answer is there.
+    BeforeAnswer,
+}
+
 /// One phone that rang.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dial {
@@ -184,6 +193,7 @@ struct State {
     rng: fastrand::Rng,
     badness: Badness,
     down: bool,
+    death: Option<Death>,
     calls: BTreeMap<String, FakeCall>,
     /// By the time at which each is sent, and a counter.
     outbox: BTreeMap<(i64, u64), Delivery>,
@@ -220,6 +230,7 @@ impl FakeProvider {
             rng: fastrand::Rng::with_seed(seed),
             badness,
             down: false,
+            death: None,
             calls: BTreeMap::new(),
             outbox: BTreeMap::new(),
             counter: 0,
@@ -238,6 +249,21 @@ impl FakeProvider {
     /// Its API answers nothing but errors; calls go on, and so do their webhooks.
     pub fn set_down(&self, down: bool) {
         lock(&self.state).down = down;
+    }
+
+    /// The next function that makes a request of its API dies there.
+    pub fn kill_next(&self, death: Death) {
+        lock(&self.state).death = Some(death);
+    }
+
+    /// True, once, if a function is to die here.
+    pub(crate) fn kills(&self, at: Death) -> bool {
+        let mut state = lock(&self.state);
+        let now = state.death == Some(at);
+        if now {
+            state.death = None;
+        }
+        now
     }
 
     /// Every phone that rang.

@@ -10,13 +10,14 @@ use bytes::Bytes;
 use http::{Request, StatusCode};
 use serde_json::{Value, json};
 use switchhook_domain::{CallId, EventKind, PhoneNumber};
-use switchhook_local::CALLS_TABLE;
 use switchhook_local::connector::Fault;
-use switchhook_local::fake::{Badness, Behaviour};
+use switchhook_local::fake::{Badness, Behaviour, Death};
+use switchhook_local::{CALLS_TABLE, Cloud};
 use switchhook_relay::{calls_since, republish_call};
 use switchhook_scheduler::Claim;
 
 use switchhook_tests::{MINUTE, PATIENCE, World};
+use tokio::task::JoinError;
 
 pub(crate) const HOUR: Duration = Duration::from_secs(60 * 60);
 
@@ -148,32 +149,28 @@ async fn schedulers_dialers_and_triggers_at_once_make_one_claim_and_one_dial() {
 
 #[tokio::test(start_paused = true)]
 async fn dialer_killed_between_its_write_and_the_answer_does_not_ring_twice() {
-    let mut world = World::still();
-    let call_id = create(&world, &order("confirms")).await;
-    world.cloud.schedule().await.unwrap().unwrap();
-    let batch = world.claims();
-    // It dies right after the row says that it dials: at the request to the provider, which it never sends.
-    let dialer = world.cloud.dialer();
-    let dialling = tokio::spawn({
-        let batch = batch.clone();
-        async move { dialer.handle(batch).await }
-    });
-    while world.load(&call_id).await.is_some_and(|call| call.slots.is_empty()) {
-        tokio::task::yield_now().await;
+    for (death, rang, attempts) in
+        [(Death::BeforeRequest, 0, vec!["inconclusive", "completed"]), (Death::BeforeAnswer, 1, vec!["completed"])]
+    {
+        let mut world = World::still();
+        let call_id = create(&world, &order("confirms")).await;
+        world.cloud.schedule().await.unwrap().unwrap();
+        let batch = world.claims();
+        world.cloud.fake().kill_next(death);
+        let (dialer, first) = (world.cloud.dialer(), batch.clone());
+        assert!(tokio::spawn(async move { dialer.handle(first).await }).await.is_err(), "{death:?}");
+        let call = world.load(&call_id).await.unwrap();
+        assert_eq!((call.job.as_str(), call.in_doubt().len()), ("IN_PROGRESS", 1), "{death:?}");
+        // The message comes again, and again.
+        world.cloud.dialer().handle(batch.clone()).await;
+        world.cloud.dialer().handle(batch).await;
+        assert_eq!(world.cloud.fake().dials().len(), rang, "{death:?}");
+        // What became of it is found out, and the call goes on.
+        world.start();
+        world.wait(HOUR * 6).await;
+        assert_eq!(stand(&world, &call_id).await, stood("COMPLETED", "Confirmed", &attempts), "{death:?}");
+        assert_eq!(world.cloud.fake().rung_twice(), 0, "{death:?}");
     }
-    dialling.abort();
-    drop(dialling.await);
-    let rang = world.cloud.fake().dials().len();
-    // The message comes again, and again.
-    world.cloud.dialer().handle(batch.clone()).await;
-    world.cloud.dialer().handle(batch).await;
-    assert_eq!(world.cloud.fake().dials().len(), rang);
-    // What became of it is found out, and the call goes on.
-    world.start();
-    world.wait(HOUR * 6).await;
-    let (job, appointment, _) = stand(&world, &call_id).await;
-    assert_eq!((job.as_str(), appointment.as_str()), ("COMPLETED", "Confirmed"));
-    assert_eq!(world.cloud.fake().rung_twice(), 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -510,6 +507,18 @@ async fn unreadable_webhook_is_announced() {
 
 #[tokio::test(start_paused = true)]
 async fn reconciler_that_dies_anywhere_leaves_nothing_that_two_others_do_not_finish() {
+    let waking = async |cloud: &Cloud| cloud.reconcile().await.map(|run| run.is_ok());
+    finishes_whoever_dies(PATIENCE + MINUTE, waking).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn drift_run_that_dies_anywhere_leaves_nothing_that_two_others_do_not_finish() {
+    let drift = async |cloud: &Cloud| cloud.look_for_drift().await.map(|run| run.is_ok());
+    finishes_whoever_dies(MINUTE * 13, drift).await;
+}
+
+/// Lets a run die at each of its requests in turn, when the call was dialled so long ago; then two run at once.
+async fn finishes_whoever_dies(after: Duration, run: impl AsyncFn(&Cloud) -> Result<bool, JoinError>) {
     let mut deaths = 0;
     loop {
         let world = World::still();
@@ -519,7 +528,7 @@ async fn reconciler_that_dies_anywhere_leaves_nothing_that_two_others_do_not_fin
         world.cloud.dialer().handle(world.claims()).await;
         let accepted = world.receive();
         world.consume(&accepted).await;
-        world.wait(PATIENCE + MINUTE).await;
+        world.wait(after).await;
 
         let left = std::sync::atomic::AtomicU64::new(deaths);
         world.hook(move |_| {
@@ -527,10 +536,10 @@ async fn reconciler_that_dies_anywhere_leaves_nothing_that_two_others_do_not_fin
             assert!(more.is_ok(), "the function dies here, by intent");
             None
         });
-        let lived = world.cloud.reconcile().await.is_ok();
+        let lived = run(&world.cloud).await.is_ok();
         world.heal();
-        let (one, two) = tokio::join!(world.cloud.reconcile(), world.cloud.reconcile());
-        assert!(one.is_ok_and(|run| run.is_ok()) && two.is_ok_and(|run| run.is_ok()));
+        let (one, two) = tokio::join!(run(&world.cloud), run(&world.cloud));
+        assert!(one.is_ok_and(|well| well) && two.is_ok_and(|well| well));
         let learned = world.receive();
         world.consume(&learned).await;
         let standing = stand(&world, &call_id).await;

@@ -54,7 +54,7 @@ impl Keys {
             Err(error) => {
                 let chain = error.chain();
                 let decision = Decision {
-                    stage: "ingress",
+                    stage: "keys",
                     message: "the providers' keys could not be read again; the old ones are used on",
                     action_taken: "keys_not_refreshed",
                     cause: Some(error.operation()),

@@ -26,7 +26,7 @@ const STACK_UNNAMED: &str = "local";
 /// Something that was decided, and on what.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Decision<'a> {
-    /// ingress, consumer, relay, reconciler, api.
+    /// The function: ingress, consumer, relay, scheduler, dialer, reconciler, api; or `keys`, for what any of them does with the secret.
     pub stage: &'static str,
     /// Constant text.
     pub message: &'static str,
