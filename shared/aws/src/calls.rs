@@ -18,8 +18,9 @@ use serde::{Deserialize, Serialize};
 use switchhook_domain::{
     Announcement, AppointmentStatus, AttemptKey, Call, CallEvent, CallId, Direction, Disposition, EventId, EventKind,
     HistoryEntry, INCONCLUSIVE, Job, Lifecycle, Moved, NOT_PLACED, News, PhoneNumber, Plan, Provider, Slot, Source,
-    State, Stopped, Timestamp,
+    State, Stopped, Timestamp, Triggered,
 };
+use switchhook_providers::DO_NOT_CALL_PREFIX;
 
 use crate::error::Error;
 
@@ -53,6 +54,8 @@ pub struct CallRow {
     plan: Option<Plan>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     not_before: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    triggered: Option<Triggered>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     stopped: Option<Stopped>,
     #[serde(default, skip_serializing_if = "is_zero")]
@@ -431,7 +434,7 @@ fn call_ids(items: Option<Vec<Key>>) -> Vec<CallId> {
 }
 
 fn do_not_call_key(number: &PhoneNumber) -> AttributeValue {
-    AttributeValue::S(format!("do-not-call:{}", number.as_str()))
+    AttributeValue::S(format!("{DO_NOT_CALL_PREFIX}{}", number.as_str()))
 }
 
 /// What DynamoDB takes as a key: it refuses to look for a longer one. No id of ours comes near it.
@@ -475,6 +478,7 @@ impl CallRow {
             appointment_id: call.appointment_id.clone(),
             plan: call.plan.clone(),
             not_before: call.not_before,
+            triggered: call.triggered,
             stopped: call.stopped,
             refusals: call.refusals,
             job: job.as_str().to_owned(),
@@ -489,7 +493,9 @@ impl CallRow {
             wake_at: call.wake_at.or(call.settled_at),
             created_at: call.created_at,
             updated_at: call.updated_at,
-            expires_at: call.updated_at.plus(retention).as_millis() / 1_000,
+            // A call that waits for its day is kept as long after it.
+            expires_at: call.updated_at.max(call.wake_at.unwrap_or(call.updated_at)).plus(retention).as_millis()
+                / 1_000,
         }
     }
 
@@ -525,6 +531,7 @@ impl CallRow {
             plan: self.plan,
             job,
             not_before: self.not_before,
+            triggered: self.triggered,
             stopped: self.stopped,
             refusals: self.refusals,
             slots: self.slots.into_iter().map(SlotRow::decode).collect(),

@@ -302,6 +302,8 @@ impl Call {
             News::Lifecycle(_) | News::Inconclusive | News::Appointment(_) => before
                 .iter()
                 .rposition(|other| same_subject(&other) && other.slot == said.slot && other.news.is_ending())
+                // What only says it again, after a retry was called off, takes nothing back.
+                .filter(|at| before.get(*at).is_some_and(|other| other.news != said.news))
                 .map(|at| at + 1),
         };
         let occurred_at = match (source, said.source) {
@@ -351,7 +353,7 @@ impl Call {
 pub(crate) fn news(call: &Call, attempts: &[Attempt], now: Timestamp) -> Vec<Announcement> {
     let mut news: Vec<Announcement> = attempts.iter().flat_map(|attempt| lifecycle_news(call, attempt)).collect();
     news.extend(job_news(call, attempts, now));
-    news.extend(appointment_news(call, attempts));
+    news.extend(appointment_news(call, attempts, now));
     news
 }
 
@@ -408,7 +410,7 @@ pub(crate) fn of_call(call: &Call, news: News, source: Option<usize>, now: Times
 }
 
 /// The appointment runs through what the outcome of one attempt runs through: of the one that decided it, else the latest.
-fn appointment_news(call: &Call, attempts: &[Attempt]) -> Vec<Announcement> {
+fn appointment_news(call: &Call, attempts: &[Attempt], now: Timestamp) -> Vec<Announcement> {
     let Some(latest) = attempts.last() else {
         return Vec::new();
     };
@@ -437,11 +439,25 @@ fn appointment_news(call: &Call, attempts: &[Attempt]) -> Vec<Announcement> {
         | News::DriftRepaired { .. }
         | News::Appointment(_) => None,
     };
-    let mut log = call.log.iter().map(|said| said.news).filter(|news| news.is_of_appointment());
+    let last = call.log.iter().map(|said| said.news).rfind(|news| news.is_of_appointment());
     if let Some(source) = source
-        && (!news.is_empty() || log.next_back() != Some(present))
+        && (!news.is_empty() || last != Some(present))
     {
         news.push(said(call, latest, present, source));
+    }
+    // A retry that was announced and will not be made, because the user or the policy says so now, is not the last word.
+    let is_over = match call.job {
+        Job::Completed | Job::Failed | Job::Canceled => true,
+        Job::Pending { .. } | Job::Claimed { .. } | Job::InProgress => false,
+    };
+    if is_over
+        && news.is_empty()
+        && last == Some(News::Appointment(AppointmentStatus::Retrying))
+        && last != Some(present)
+    {
+        let source = latest.ended_by().filter(|_| call.stopped.is_none());
+        let source = source.map_or(Source::Move(now), Source::Event);
+        news.push(Announcement { source, ..said(call, latest, present, 0) });
     }
     news
 }

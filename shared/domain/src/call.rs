@@ -2,8 +2,9 @@
 //!
 //! **Whatever is shown, announced or settled is computed from the history**, never kept beside it and mended: attempts,
 //! their states, the job of a call that others placed, the appointment and the dispositions are functions of the set of
-//! call events. Only three things depend on the order of arrival, and they are bounded and kept: which provider owns the
-//! call (its first event's), which events a full call no longer takes, and the log of what was announced.
+//! call events. What depends on the order of arrival is bounded and kept: which provider owns the call (its first event's),
+//! which events a full call no longer takes, the log of what was announced, and what only describes (numbers, direction,
+//! appointment, the provider's id of an attempt: as the first event said that said it).
 
 use std::cmp::Ordering;
 use std::time::Duration;
@@ -14,7 +15,7 @@ use crate::event::{
 };
 use crate::lifecycle::{INCONCLUSIVE, LIFECYCLE, Lifecycle, OUTCOME, Outcome};
 use crate::machine::{Folded, Verdict};
-use crate::plan::{Plan, Stopped};
+use crate::plan::{Plan, Stopped, Triggered};
 use crate::time::Timestamp;
 
 /// Call events per attempt, and per call for those that name no attempt; deadlines not counted. What is beyond is kept in
@@ -230,6 +231,8 @@ pub struct Call {
     pub job: Job,
     /// The next attempt is not made before this, whenever it is due.
     pub not_before: Option<Timestamp>,
+    /// The last manual trigger that found the call waiting.
+    pub triggered: Option<Triggered>,
     /// No further attempt is made.
     pub stopped: Option<Stopped>,
     /// How often in a row the provider would not take an attempt.
@@ -458,6 +461,7 @@ impl Call {
             plan: None,
             job,
             not_before: None,
+            triggered: None,
             stopped: None,
             refusals: 0,
             slots: Vec::new(),
@@ -666,9 +670,12 @@ impl Call {
         let of_call = event.call_events.iter().all(|e| e.kind.is_of_call());
         let named = event.attempt.as_ref().filter(|_| !of_call);
         let of_key = |key: &AttemptKey| self.slots.iter().position(|slot| slot.key.as_ref() == Some(key));
+        // What we dialled has a key of ours, and the provider's own id may be all that an event knows of it. Any other attempt
+        // goes by its key alone: two keys under one id are two attempts, whichever came first.
         let of_provider_call = || {
             let id = event.provider_call_id.as_ref()?;
-            self.slots.iter().position(|slot| slot.provider_call_id.as_ref() == Some(id))
+            let dialled = |slot: &Slot| slot.dialled_at.is_some() && slot.provider_call_id.as_ref() == Some(id);
+            self.slots.iter().position(dialled)
         };
         // The first attempt may have been heard of before anything named it.
         let unnamed = || self.slots.iter().position(|slot| slot.key.is_none());

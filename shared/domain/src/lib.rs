@@ -19,5 +19,5 @@ pub use event::{
 };
 pub use lifecycle::{INCONCLUSIVE, LIFECYCLE, Lifecycle, OUTCOME, Outcome};
 pub use machine::{Folded, Machine, Row, State, Verdict};
-pub use plan::{CallingWindow, Day, Dialled, Moved, NewCall, Plan, RetryPolicy, Stopped, WindowError};
+pub use plan::{CallingWindow, Day, Dialled, Moved, NewCall, Plan, RetryPolicy, Stopped, Triggered, WindowError};
 pub use time::Timestamp;

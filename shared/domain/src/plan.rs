@@ -188,6 +188,15 @@ impl Stopped {
     }
 }
 
+/// The due time of one attempt, waived by the manual trigger. It stays waived until that attempt was made: a provider that
+/// will not take it now, or a dialer that dies, does not send it back to a due time that somebody waived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Triggered {
+    /// Attempts made before the one that was triggered.
+    pub after_attempts: usize,
+    pub at: Timestamp,
+}
+
 /// Who is to be called, and from where.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewCall {
@@ -251,6 +260,9 @@ impl Call {
             | Job::Canceled => return None,
         }
         let mut call = self.clone();
+        if forced {
+            call.triggered = Some(Triggered { after_attempts: self.slots.len(), at: now });
+        }
         call.job = Job::Claimed { token: token.to_owned(), lease_ends_at: now.plus(lease) };
         Some(call.moved(policy, now))
     }
@@ -376,6 +388,8 @@ impl Call {
             None => Some(plan.due_at),
             Some(latest) => self.retry_at(plan, attempts, latest),
         };
+        let triggered = self.triggered.filter(|triggered| triggered.after_attempts == self.slots.len());
+        let due_at = due_at.map(|due_at| triggered.map_or(due_at, |triggered| due_at.min(triggered.at)));
         match (self.stopped, due_at, &self.job) {
             (Some(Stopped::Canceled), _, _) => Job::Canceled,
             (Some(Stopped::DoNotCall | Stopped::UnknownTimeZone | Stopped::ProviderRefused), _, _) => Job::Failed,

@@ -1,6 +1,10 @@
 //! Properties of whole calls: several attempts, lost times, deadlines, repetitions, any order and any batching.
 
-#![expect(clippy::indexing_slicing, reason = "a test that panics has failed, which is what it is for")]
+#![expect(
+    clippy::indexing_slicing,
+    clippy::unwrap_used,
+    reason = "a test that panics has failed, which is what it is for"
+)]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -8,8 +12,8 @@ use std::time::Duration;
 use proptest::prelude::*;
 use proptest::test_runner::FileFailurePersistence;
 use switchhook_domain::{
-    ATTEMPT_EVENTS_MAX, AttemptKey, CALL_ATTEMPTS_MAX, Call, CallEvent, CallId, DomainEvent, EventId, EventKind, News,
-    Origin, Policy, Provider, ProviderEvent, Taken, Timestamp, fold,
+    ATTEMPT_EVENTS_MAX, AttemptKey, CALL_ATTEMPTS_MAX, Call, CallEvent, CallId, Disposition, DomainEvent, EventId,
+    EventKind, News, Origin, Policy, Provider, ProviderEvent, Taken, Timestamp, fold,
 };
 
 /// What once failed is tried first, for ever.
@@ -87,12 +91,14 @@ fn a_kind() -> impl Strategy<Value = EventKind> {
 
 /// Up to eight events of up to two named attempts, or of none, at few enough times that ties happen.
 fn some_events() -> impl Strategy<Value = Vec<ProviderEvent>> {
-    let one = (a_kind(), prop::option::of(prop::sample::select(vec!["a", "b"])), prop::option::of(0..6_i64), 0..9_i64);
+    let id = || prop::option::of(prop::sample::select(vec!["a", "b"]));
+    let one = (a_kind(), id(), id(), prop::option::of(0..6_i64), 0..9_i64);
     prop::collection::vec(one, 1..8).prop_map(|all| {
         all.into_iter()
             .enumerate()
-            .map(|(n, (kind, attempt, occurred, received))| {
+            .map(|(n, (kind, attempt, provider_call, occurred, received))| {
                 let mut event = event(&format!("e{n}"), attempt, kind, occurred, 100 + received);
+                event.provider_call_id = provider_call.map(str::to_owned);
                 if OURS.contains(&kind) {
                     event.origin = Origin::SWITCHHOOK;
                     event.call_events[0].occurred_at = Some(at(100 + received));
@@ -202,6 +208,76 @@ proptest! {
             prop_assert!(settled.is_settled(), "{:?}", settled.attempts());
             prop_assert_eq!(settled.deadlines_passed(&POLICY, late), vec![]);
         }
+    }
+}
+
+/// Every call that comes of these events, one by one, in whatever order they come.
+fn in_every_order(call: Option<&Call>, left: &[ProviderEvent], check: &mut impl FnMut(&Call)) {
+    for at in 0..left.len() {
+        let mut rest = left.to_vec();
+        let event = rest.remove(at);
+        let folded = fold(call, &[event], &POLICY, self::at(10_000)).call.unwrap();
+        if rest.is_empty() {
+            check(&folded);
+        } else {
+            in_every_order(Some(&folded), &rest, check);
+        }
+    }
+}
+
+/// Histories of one attempt, a second between any two events, and the calls that come of them in that order.
+fn histories(
+    kinds: &[EventKind],
+    length_max: usize,
+    goes_on: impl Fn(&Call) -> bool,
+) -> Vec<(Vec<ProviderEvent>, Call)> {
+    let mut all = Vec::new();
+    let mut open = vec![Vec::new()];
+    while let Some(history) = open.pop() {
+        for kind in kinds {
+            let second = i64::try_from(history.len()).unwrap();
+            let mut longer: Vec<ProviderEvent> = history.clone();
+            longer.push(event(&second.to_string(), Some("a"), *kind, Some(second), 100));
+            let call = one_by_one(&longer).unwrap();
+            if goes_on(&call) {
+                if longer.len() < length_max {
+                    open.push(longer.clone());
+                }
+                all.push((longer, call));
+            }
+        }
+    }
+    all
+}
+
+/// Property 1 of the design, of both machines at once, for every history in which each event is legal after the one before.
+#[test]
+fn invariant_every_legal_history_is_the_same_in_every_order() {
+    let is_legal = |call: &Call| call.history.iter().all(|entry| entry.disposition == Disposition::Applied);
+    // All that stand in the machines' tables.
+    let kinds: Vec<EventKind> = EventKind::ALL
+        .into_iter()
+        .filter(|kind| *kind > EventKind::Initiated && *kind < EventKind::RetryScheduled)
+        .collect();
+    let mut orders = 0;
+    for (events, call) in histories(&kinds, 6, is_legal) {
+        let truth = essence(&call);
+        in_every_order(None, &events, &mut |found| {
+            orders += 1;
+            assert_eq!(essence(found), truth, "{events:?}");
+        });
+    }
+    println!("{orders} orders");
+    assert!(orders > 1_000, "{orders}");
+}
+
+/// The same for any history at all, shorter.
+#[test]
+fn invariant_every_history_is_the_same_in_every_order() {
+    let kinds: Vec<EventKind> = EventKind::ALL.into_iter().filter(|kind| !OURS.contains(kind)).collect();
+    for (events, call) in histories(&kinds, 3, |_| true) {
+        let truth = essence(&call);
+        in_every_order(None, &events, &mut |found| assert_eq!(essence(found), truth, "{events:?}"));
     }
 }
 

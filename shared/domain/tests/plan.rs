@@ -7,15 +7,19 @@
     reason = "a test that panics has failed, which is what it is for"
 )]
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use proptest::prelude::*;
+use proptest::test_runner::{FileFailurePersistence, TestRunner};
 use switchhook_domain::{
     AttemptKey, Call, CallEvent, CallId, EventId, EventKind, Job, Lifecycle, NewCall, Origin, PhoneNumber, Plan,
     Policy, Provider, ProviderEvent, RetryPolicy, Stopped, Taken, Timestamp, fold, refold,
 };
 
+/// What once failed is tried first, for ever.
+const REGRESSIONS: FileFailurePersistence = FileFailurePersistence::Direct("tests/plan.proptest-regressions");
 const POLICY: Policy = Policy { patience: Duration::from_secs(900) };
 const LEASE: Duration = Duration::from_secs(300);
 const RETRY: RetryPolicy = RetryPolicy { attempts_max: 3, delay_seconds: 60, delay_max_seconds: 600, voicemail: false };
@@ -156,6 +160,29 @@ fn withdrawn_attempt_does_not_count() {
 }
 
 #[test]
+fn trigger_waives_the_due_time_until_its_attempt_was_made() {
+    let mut call = call_with(RETRY);
+    let forced = |call: &Call, now| call.claimed("token", LEASE, true, &POLICY, at(now)).unwrap().call;
+    // A claim whose lease ends goes back to when it was triggered, not to when it would have been due.
+    call = forced(&call, 2);
+    call = folded(&call, &call.claim_expired(at(302)).unwrap());
+    assert_eq!(due_at(&call), at(2));
+    // A provider that would not take it is asked again after its backoff.
+    call = dialled(&call, 303);
+    call = call.withdrawn(&AttemptKey::new("1"), at(360), 100, &POLICY, at(304)).unwrap().call;
+    assert_eq!(due_at(&call), at(360));
+    // The attempt after it is due by policy.
+    call = dialled(&call, 400);
+    call = folded(&call, &says("1", "1", EventKind::Busy, 430));
+    let by_policy = due_at(&call);
+    assert!(by_policy > at(431), "{by_policy:?}");
+    // A closed window is waited for, and no longer than that.
+    let early = forced(&call, 430);
+    let postponed = early.postponed("token", at(431), &POLICY, at(430)).unwrap().call;
+    assert_eq!(due_at(&postponed), at(431));
+}
+
+#[test]
 fn no_answer_is_retried_with_its_delay_until_attempts_are_used_up() {
     let mut call = call_with(RETRY);
     let mut now = 10;
@@ -282,6 +309,23 @@ fn cancel_needs_a_pending_call_and_holds() {
 }
 
 #[test]
+fn retry_that_is_called_off_is_not_the_last_word_on_the_appointment() {
+    let call = folded(&dialled(&call_with(RETRY), 10), &says("1", "1", EventKind::NoAnswer, 40));
+    let last_of_appointment = |call: &Call| {
+        let events = call.domain_events_from(1);
+        events.into_iter().rfind(|event| event.event_type.starts_with("appointment.")).expect("an attempt was made")
+    };
+    assert_eq!(last_of_appointment(&call).status, "retrying");
+    let canceled = call.canceled(&POLICY, at(41)).unwrap().call;
+    let event = last_of_appointment(&canceled);
+    assert_eq!((event.status, event.previous, event.corrects.as_ref()), ("no_answer", Some("retrying"), None));
+    assert_eq!((event.source_event_id.as_ref(), event.occurred_at.as_str()), (None, "1970-01-01T00:00:41.000Z"));
+    // Once, whatever is still heard.
+    let late = folded(&canceled, &says("2", "1", EventKind::Ringing, 42));
+    assert_eq!(last_of_appointment(&late), event);
+}
+
+#[test]
 fn number_that_may_not_be_called_fails_for_good() {
     let call = folded(&dialled(&call_with(RETRY), 10), &says("1", "1", EventKind::NoAnswer, 40));
     let claimed = call.claimed("token", LEASE, true, &POLICY, at(41)).unwrap().call;
@@ -347,40 +391,64 @@ fn refold_repairs_a_row_that_was_altered_by_hand() {
     assert!(!after.holds(&EventId::new("retell:forged")));
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 1_000, ..ProptestConfig::default() })]
-
-    /// Whatever the workers do and the provider says, in any order: never two live attempts, never more than policy allows,
-    /// and an unsettled call wakes up.
-    #[test]
-    fn invariant_one_live_attempt_at_a_time(steps in prop::collection::vec((0..9_u8, 0..4_u8, 1..400_i64), 1..40)) {
+/// Whatever the workers do and the provider says, in any order: nobody is dialled while an attempt is alive, nor more often than
+/// policy allows, and an unsettled call wakes up.
+#[test]
+fn invariant_nobody_is_dialled_while_an_attempt_is_alive() {
+    const KINDS: [EventKind; 10] = [
+        EventKind::Ringing,
+        EventKind::InProgress,
+        EventKind::NoAnswer,
+        EventKind::Busy,
+        EventKind::Failed,
+        EventKind::Canceled,
+        EventKind::Completed,
+        EventKind::VoicemailDetected,
+        EventKind::UserConfirmed,
+        EventKind::UserDeclined,
+    ];
+    let (dials, retries, withdrawn) = (Cell::new(0), Cell::new(0), Cell::new(0));
+    let count = |counter: &Cell<u32>| counter.set(counter.get() + 1);
+    let config =
+        ProptestConfig { cases: 2_000, failure_persistence: Some(Box::new(REGRESSIONS)), ..ProptestConfig::default() };
+    let step = (0..12_u8, prop::sample::select(KINDS.to_vec()), 0..3_usize, 1..400_i64);
+    let ran = TestRunner::new(config).run(&prop::collection::vec(step, 1..40), |steps| {
         let mut call = call_with(RETRY);
         let mut now = 0;
-        for (n, (step, which, pause)) in steps.into_iter().enumerate() {
+        for (n, (step, kind, which, pause)) in steps.into_iter().enumerate() {
             now += pause;
             let time = at(now);
-            let live = |call: &Call| call.attempts().iter().filter(|a| !a.has_ended()).count();
-            let kind = [EventKind::Ringing, EventKind::InProgress, EventKind::NoAnswer, EventKind::Completed][usize::from(which)];
-            let latest = call.slots.last().and_then(|slot| slot.key.clone());
+            let folded = |event: ProviderEvent| fold(Some(&call), &[event], &POLICY, time).call;
+            let slot = call.slots.len().checked_sub(1).and_then(|last| call.slots.get(which.min(last)));
+            let key = slot.and_then(|slot| slot.key.clone());
             let next = match step {
-                0 => call.claimed("token", LEASE, false, &POLICY, time).map(|m| m.call),
-                1 => call.claimed("token", LEASE, true, &POLICY, time).map(|m| m.call),
-                2 | 3 => {
-                    let before = live(&call);
-                    let dialled = call.dialled("token", "dial", &POLICY, time).map(|d| d.moved.call);
+                0 => call.claimed("token", LEASE, false, &POLICY, time).map(|moved| moved.call),
+                1 => call.claimed("token", LEASE, true, &POLICY, time).map(|moved| moved.call),
+                2..=4 => {
+                    let alive = call.attempts().iter().filter(|attempt| !attempt.has_ended()).count();
+                    let dialled = call.dialled("token", "dial", &POLICY, time).map(|dialled| dialled.moved.call);
                     if dialled.is_some() {
-                        prop_assert_eq!(before, 0);
+                        prop_assert_eq!(alive, 0);
+                        count(&dials);
+                        if !call.slots.is_empty() {
+                            count(&retries);
+                        }
                     }
                     dialled
                 }
-                4 => call.postponed("token", at(now + 50), &POLICY, time).map(|m| m.call),
-                5 => latest.and_then(|key| call.withdrawn(&key, at(now + 5), 100, &POLICY, time)).map(|m| m.call),
-                6 => call.claim_expired(time).and_then(|e| fold(Some(&call), &[e], &POLICY, time).call),
-                7 => fold(Some(&call), &call.deadlines_passed(&POLICY, time), &POLICY, time).call,
-                _ => latest.and_then(|key| {
-                    let event = says(&n.to_string(), key.as_str(), kind, now);
-                    fold(Some(&call), &[event], &POLICY, time).call
-                }),
+                5 => call.postponed("token", at(now + 50), &POLICY, time).map(|moved| moved.call),
+                6 => {
+                    let moved = key.and_then(|key| call.withdrawn(&key, at(now + 5), 100, &POLICY, time));
+                    moved.map(|moved| {
+                        count(&withdrawn);
+                        moved.call
+                    })
+                }
+                7 => call.claim_expired(time).and_then(folded),
+                8 => fold(Some(&call), &call.deadlines_passed(&POLICY, time), &POLICY, time).call,
+                9 => key.and_then(|key| folded(call.dial_accepted(&key, &format!("p{key}"), time))),
+                10 => call.overdue(&POLICY, time).first().and_then(|due| folded(call.alive(due, time))),
+                _ => key.and_then(|key| folded(says(&n.to_string(), key.as_str(), kind, now))),
             };
             if let Some(next) = next {
                 prop_assert_eq!(next.version, call.version + 1);
@@ -391,5 +459,9 @@ proptest! {
                 call = next;
             }
         }
-    }
+        Ok(())
+    });
+    ran.unwrap_or_else(|failure| panic!("{failure}"));
+    let seen = [dials.get(), retries.get(), withdrawn.get()];
+    assert!(seen.iter().all(|count| *count > 5), "dials, retries and withdrawals: {seen:?}");
 }

@@ -6,15 +6,19 @@ use switchhook_domain::{EventId, Provider};
 /// No id that leaves this crate is longer, in bytes: the row of a full call holds a thousand of them, in an item of 400 KB at most.
 pub const ID_BYTES_MAX: usize = 128;
 
+/// No id begins like this: the rows of the do-not-call list lie among the calls under keys that do.
+pub const DO_NOT_CALL_PREFIX: &str = "do-not-call:";
+
 /// The provider's own name for a type of event is cut to this length: it is a label, and only foreign ones are longer.
 const EVENT_TYPE_BYTES_MAX: usize = 128;
 
 /// Hex digits of a hash that only has to tell apart the events of one call.
 const SHORT_HASH_DIGITS: usize = 16;
 
-/// `prefix` + `id`, or `prefix` + `sha256-…` of `id` if that would be too long or `id` holds control characters.
+/// `prefix` + `id`, or `prefix` + `sha256-…` of `id` if that would be too long, reserved, or `id` holds control characters.
 pub(crate) fn bounded(prefix: &str, id: &str) -> String {
-    if prefix.len() + id.len() > ID_BYTES_MAX || id.chars().any(char::is_control) {
+    let reserved = prefix.is_empty() && id.starts_with(DO_NOT_CALL_PREFIX);
+    if prefix.len() + id.len() > ID_BYTES_MAX || id.chars().any(char::is_control) || reserved {
         format!("{prefix}{}", sha256(id.as_bytes()))
     } else {
         format!("{prefix}{id}")
@@ -69,6 +73,9 @@ mod tests {
         hash_form("a\nb");
         hash_form("a\u{85}b");
         assert_eq!(bounded("p:", ""), "p:");
+        // Nobody's call takes the place of a number that may not be called.
+        assert!(bounded("", "do-not-call:+15550100").starts_with("sha256-"));
+        assert_eq!(bounded("p:", "do-not-call:+15550100"), "p:do-not-call:+15550100");
     }
 
     #[test]

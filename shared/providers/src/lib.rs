@@ -33,7 +33,7 @@ pub use client::{
 };
 pub use config::{ConfigError, DEDUPE_RETENTION, Dial, ProviderConfig, Providers, WINDOW_MAX};
 pub use content::content_hash;
-pub use ids::ID_BYTES_MAX;
+pub use ids::{DO_NOT_CALL_PREFIX, ID_BYTES_MAX};
 pub use key::{Key, KeyError};
 pub use reading::{ReadError, Reading, read};
 pub use samples::samples;
