@@ -22,7 +22,7 @@ use switchhook_aws::sdk::Clock;
 use switchhook_aws::secret::Keys;
 use switchhook_aws::telemetry::Decision;
 use switchhook_domain::{CallId, Disposition, EventId, Origin, Provider, Timestamp, WebhookQuarantined};
-use switchhook_providers::{Reading, UnverifiedWebhook, VerifiedWebhook, read, verify};
+use switchhook_providers::{DEDUPE_RETENTION, Reading, UnverifiedWebhook, VerifiedWebhook, read, verify};
 
 /// Headers that are kept with an event, for debugging: none of them is a secret.
 const HEADERS_KEPT: [&str; 4] = ["content-type", "user-agent", "x-event-id", "i-twilio-idempotency-token"];
@@ -51,7 +51,8 @@ impl Config {
             dlq_url: environment.text("DLQ_URL"),
             event_bus: environment.text("EVENT_BUS"),
             providers_secret_id: environment.text("PROVIDERS_SECRET_ID"),
-            inbox_retention: environment.days("INBOX_RETENTION_DAYS"),
+            // A webhook whose timestamp is still taken must still be known.
+            inbox_retention: environment.days_at_least("INBOX_RETENTION_DAYS", DEDUPE_RETENTION),
         };
         environment.check(config)
     }

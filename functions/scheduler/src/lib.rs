@@ -20,7 +20,8 @@ use switchhook_aws::queue::Queue;
 use switchhook_aws::sdk::Clock;
 use switchhook_aws::secret::Keys;
 use switchhook_aws::telemetry::Decision;
-use switchhook_domain::{Call, CallId, Policy, Timestamp};
+use switchhook_domain::{Call, CallId, Policy, Provider, Timestamp};
+use switchhook_providers::api_url;
 
 /// A run starts nothing new after this: the function's timeout is 50 s.
 const RUN_MAX: Duration = Duration::from_secs(40);
@@ -28,7 +29,7 @@ const RUN_MAX: Duration = Duration::from_secs(40);
 const CONCURRENCY: usize = 16;
 /// How long a claim stands.
 pub const LEASE: Duration = Duration::from_secs(5 * 60);
-/// A run claims what a provider's dialers place in this time, so that what is claimed within a lease can be placed within it.
+/// A run claims what a provider's lanes place in this time, so that what is claimed within a lease can be placed within it.
 const RUN_EVERY: Duration = Duration::from_secs(60);
 /// How often a trigger reads a call again that others keep changing.
 const RACES_MAX: u32 = 5;
@@ -86,6 +87,8 @@ pub struct Report {
     pub lost: u64,
     /// Calls that must be tried again by the next run.
     pub failed: u64,
+    /// Providers without a `dial` in the secret for which calls are due, as far as one shard a run shows it.
+    pub unconfigured: u64,
 }
 
 /// What became of one call.
@@ -122,6 +125,7 @@ impl Scheduler {
                 ("claimed", report.claimed),
                 ("lost_races", report.lost),
                 ("failed", report.failed),
+                ("unconfigured", report.unconfigured),
             ],
             ..Decision::default()
         };
@@ -184,7 +188,8 @@ impl Scheduler {
                 Ok(Claim::Unknown) => "not_found",
                 Err(_) => "storage_failure",
             },
-            call_id: Some(call_id.as_str()),
+            // What is no call of ours may be anything, a phone number for one.
+            call_id: Some(call_id.as_str()).filter(|_| !matches!(claim, Ok(Claim::Unknown))),
             cause: claim.as_ref().err().map(Error::operation),
             error: chain.as_deref(),
             duration_ms: Some(now.millis_since(started)),
@@ -202,9 +207,16 @@ impl Scheduler {
         // Each run starts with another shard, so that none is always the last.
         let first = minute_of(started).unsigned_abs();
         let shards = || (first..first + WAKE_SHARDS).map(|shard| shard % WAKE_SHARDS);
-        let dialling = providers.configured().filter_map(|p| Some((p, providers.config(p)?.dial()?.per_second())));
-        for (provider, per_second) in dialling {
-            let mut left = claims_of_one_run(per_second);
+        for provider in Provider::ALL.into_iter().filter(|provider| api_url(*provider).is_some()) {
+            let Some(dial) = providers.config(provider).and_then(|config| config.dial()) else {
+                // Whoever takes `dial` out of the secret wants these calls to wait; whoever never put it there is told.
+                let shard = first % WAKE_SHARDS;
+                let span = Span::UpTo(started);
+                let (waiting, _) = self.calls.shelved(Shelf::Dial(provider), shard, span, Some(1), None).await?;
+                report.unconfigured += u64::from(!waiting.is_empty());
+                continue;
+            };
+            let mut left = claims_of_one_run(dial.throughput(self.lanes));
             for shard in shards() {
                 let mut start = None;
                 while left > 0 && self.clock.now() < stop_at {

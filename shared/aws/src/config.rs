@@ -65,6 +65,16 @@ impl<G: Fn(&str) -> Option<String>> Environment<G> {
         DAY * self.number(name)
     }
 
+    /// A number of days that must not be shorter than this.
+    pub fn days_at_least(&mut self, name: &str, min: Duration) -> Duration {
+        let problems = self.problems.len();
+        let days = self.days(name);
+        if days < min && self.problems.len() == problems {
+            self.problems.push(format!("{name} must be at least {}", min.as_secs() / DAY.as_secs()));
+        }
+        days
+    }
+
     /// `config`, if nothing was wrong with what it was made of.
     ///
     /// # Errors

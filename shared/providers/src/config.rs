@@ -17,8 +17,8 @@ use crate::telnyx::{self, TelnyxAccount};
 use crate::twilio::TwilioAccount;
 use crate::vapi::VapiAccount;
 
-/// How long the inbox remembers an event id, at least.
-pub const DEDUPE_RETENTION: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+/// How long the inbox remembers an event id, at least: the least that ingress and the parameter `InboxRetentionDays` take.
+pub const DEDUPE_RETENTION: Duration = Duration::from_secs(3 * 24 * 60 * 60);
 
 /// The longest signature window that can be configured, either way.
 pub const WINDOW_MAX: Duration = Duration::from_secs(24 * 60 * 60);
@@ -40,8 +40,10 @@ const PER_SECOND_DEFAULT: f64 = 1.0;
 const PER_SECOND_MAX: f64 = 100.0;
 /// Slower than that and a dialer would have to wait longer for its turn than it may live.
 const PER_SECOND_MIN: f64 = 0.1;
-/// A lane places a call every so many seconds at least; a provider takes about one to answer.
+/// A lane places a call every so many seconds at least.
 const LANE_SECONDS: f64 = 5.0;
+/// How long a provider takes to answer a request to place a call, one time with another.
+const ANSWER_SECONDS: f64 = 2.0;
 
 /// The providers that are configured.
 #[derive(Clone, Debug)]
@@ -88,11 +90,6 @@ impl Providers {
     pub fn config(&self, provider: Provider) -> Option<&ProviderConfig> {
         self.0.get(&provider)
     }
-
-    /// The providers that are configured, in the order of [`Provider::ALL`].
-    pub fn configured(&self) -> impl Iterator<Item = Provider> + '_ {
-        self.0.keys().copied()
-    }
 }
 
 /// How one provider is verified, and dialled if it is.
@@ -130,6 +127,12 @@ impl Dial {
     #[must_use]
     pub fn pause(&self, lanes_max: u32) -> Duration {
         Duration::from_secs(1).mul_f64(f64::from(self.lanes(lanes_max)) / self.per_second)
+    }
+
+    /// Calls that all lanes together place in a second: no more than the rate, nor than the provider's answers let them.
+    #[must_use]
+    pub fn throughput(&self, lanes_max: u32) -> f64 {
+        self.per_second.min(f64::from(self.lanes(lanes_max)) / ANSWER_SECONDS)
     }
 
     pub(crate) fn account(&self) -> &Account {
@@ -503,7 +506,7 @@ mod tests {
         assert_eq!(telnyx.window(), Some(Duration::from_secs(300)));
         assert_eq!(telnyx.dial().map(Dial::per_second), Some(1.0));
 
-        assert_eq!(providers.configured().collect::<Vec<_>>(), Provider::ALL);
+        assert!(Provider::ALL.into_iter().all(|provider| providers.config(provider).is_some()));
     }
 
     #[test]
@@ -671,6 +674,9 @@ mod tests {
         assert_eq!(lanes_and_pause(0.5), (3, 6_000));
         assert_eq!(lanes_and_pause(1.0), (5, 5_000));
         assert_eq!(lanes_and_pause(100.0), (5, 50));
+        let throughput = |per_second: f64, lanes_max| config(per_second).throughput(lanes_max);
+        assert_eq!((throughput(0.1, 5), throughput(1.0, 5), throughput(100.0, 5)), (0.1, 1.0, 2.5));
+        assert_eq!(throughput(100.0, 200), 100.0);
     }
 
     #[test]

@@ -133,8 +133,8 @@ pub enum VerifyError {
     WrongSignature,
     #[error("the body is not the one whose hash is signed")]
     WrongBodyHash,
-    #[error("the form is larger than any that its provider sends")]
-    FormTooLarge,
+    #[error("the form has more parameters than any that its provider sends")]
+    TooManyParameters,
     #[error("the signature is {} ms away from now", skew_ms)]
     StaleTimestamp {
         /// Now less the signed timestamp: positive if the webhook is old, negative if it comes from the future.
@@ -155,7 +155,7 @@ impl VerifyError {
             | Self::MalformedTimestamp
             | Self::WrongSignature
             | Self::WrongBodyHash
-            | Self::FormTooLarge => "bad_signature",
+            | Self::TooManyParameters => "bad_signature",
             Self::StaleTimestamp { .. } => "stale_timestamp",
             Self::MissingPublicUrl => "misconfigured",
         }

@@ -214,7 +214,10 @@ fn one_flipped_bit_in_the_signature_is_refused() {
                 let mut bytes = signature.clone().into_bytes();
                 bytes[index] ^= 1 << bit;
                 let Ok(flipped) = String::from_utf8(bytes) else { continue };
-                if HeaderValue::from_str(&flipped).is_err() || flipped.eq_ignore_ascii_case(&signature) {
+                // The same digits of a number in hex; in base64 they are others.
+                let in_base64 = matches!(request.provider, Provider::Twilio | Provider::Telnyx);
+                let same = !in_base64 && flipped.eq_ignore_ascii_case(&signature);
+                if HeaderValue::from_str(&flipped).is_err() || same {
                     continue;
                 }
                 let error = request.set(name, &flipped).error();
