@@ -140,7 +140,7 @@ impl Republish {
     ) -> Result<Republished, RepublishError> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         runtime.map_err(RepublishError::Start)?.block_on(async {
-            let aws = sdk::from_environment().await;
+            let aws = sdk::from_profile().await;
             let dynamodb = sdk::dynamodb(&aws);
             let table = Calls::new(dynamodb.clone(), calls.to_owned());
             let bus = Bus::new(sdk::eventbridge(&aws), bus.to_owned());

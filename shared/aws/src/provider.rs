@@ -139,10 +139,13 @@ impl ProviderApi {
         };
         let status = response.status().as_u16();
         let retry_after = response.headers().get("retry-after").map(str::to_owned);
-        let body = ByteStream::new(response.into_body()).collect().await;
-        let body = body.map_err(|_| SendError::NoAnswer("connection lost"))?.to_vec();
-        if body.len() > ANSWER_BYTES_MAX {
-            return Err(SendError::NoAnswer("answer too large"));
+        let mut frames = ByteStream::new(response.into_body());
+        let mut body = Vec::new();
+        while let Some(frame) = frames.next().await {
+            body.extend_from_slice(&frame.map_err(|_| SendError::NoAnswer("connection lost"))?);
+            if body.len() > ANSWER_BYTES_MAX {
+                return Err(SendError::NoAnswer("answer too large"));
+            }
         }
         Ok(ApiAnswer { status, retry_after, body })
     }

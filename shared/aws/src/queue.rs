@@ -143,7 +143,10 @@ impl Queue {
                     .map_err(|error| Error::ChangeVisibility(Box::new(error)))?;
                 request = request.entries(entry);
             }
-            request.send().await.map_err(|error| Error::ChangeVisibility(Box::new(error)))?;
+            let answer = request.send().await.map_err(|error| Error::ChangeVisibility(Box::new(error)))?;
+            if let Some(failed) = answer.failed.first() {
+                return Err(Error::ChangeVisibility(failed.code().into()));
+            }
         }
         Ok(())
     }

@@ -1,10 +1,14 @@
 //! How the SDK clients are set up: the same way in Lambda and in the local cloud.
 
+use std::env;
 use std::time::Duration;
 
+use aws_config::environment::{EnvironmentVariableCredentialsProvider, EnvironmentVariableRegionProvider};
+use aws_config::meta::region::ProvideRegion;
 use aws_config::retry::RetryConfig;
 use aws_config::timeout::TimeoutConfig;
 use aws_config::{BehaviorVersion, SdkConfig};
+use aws_credential_types::provider::SharedCredentialsProvider;
 use aws_smithy_async::time::SharedTimeSource;
 use switchhook_domain::Timestamp;
 
@@ -22,8 +26,24 @@ pub fn behavior_version() -> BehaviorVersion {
     BehaviorVersion::v2026_01_12()
 }
 
-/// The configuration of a Lambda function: region, credentials and endpoint from its environment.
+/// The configuration of a Lambda function: region, credentials and endpoint from its environment, and nowhere else.
+///
+/// What the SDK would look through by default (profiles, roles of a container or a machine, single sign-on) does not exist
+/// in a function, and is a tenth of its binary.
 pub async fn from_environment() -> SdkConfig {
+    let mut config = SdkConfig::builder()
+        .behavior_version(behavior_version())
+        .region(EnvironmentVariableRegionProvider::new().region().await)
+        .credentials_provider(SharedCredentialsProvider::new(EnvironmentVariableCredentialsProvider::new()));
+    // The runtimes that stand in for Lambda set it, some of them to nothing.
+    if let Some(url) = env::var("AWS_ENDPOINT_URL").ok().filter(|url| !url.is_empty()) {
+        config = config.endpoint_url(url);
+    }
+    tuned(&config.build())
+}
+
+/// The configuration of an operator's tool: what the AWS tools on the same machine would use.
+pub async fn from_profile() -> SdkConfig {
     tuned(&aws_config::defaults(behavior_version()).load().await)
 }
 

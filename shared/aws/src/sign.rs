@@ -41,7 +41,7 @@ pub enum SignError {
 /// See [`SignError`].
 pub fn sign(request: &mut Request<Vec<u8>>) -> Result<(), SignError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(SignError::Runtime)?;
-    let config = runtime.block_on(aws_config::defaults(sdk::behavior_version()).load());
+    let config = runtime.block_on(sdk::from_profile());
     let host = request.uri().host().unwrap_or_default().to_owned();
     let missing = |source| SignError::NoCredentials { host: host.clone(), source };
     let provider = config.credentials_provider().ok_or_else(|| missing(None))?;
