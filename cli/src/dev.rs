@@ -7,7 +7,7 @@ use std::convert::Infallible;
 use std::io::{self, Write};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::{Body, to_bytes};
@@ -23,7 +23,8 @@ use serde_json::{Value, json};
 use switchhook_aws::telemetry::JsonLines;
 use switchhook_domain::{CallId, Timestamp};
 use switchhook_local::bus::BusEvent;
-use switchhook_local::{Cloud, CloudError, CloudOptions, LocalError, RETRY_DEFAULT};
+use switchhook_local::clock::Clock;
+use switchhook_local::{Cloud, CloudError, CloudOptions, DIAL_LANES, LocalError, RETRY_DEFAULT};
 use switchhook_providers::{ConfigError, Providers};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -207,7 +208,8 @@ impl Dev {
             patience: self.patience,
             tick: self.tick,
             data_dir: self.data.clone(),
-            start: SystemTime::now(),
+            clock: Clock::machine(),
+            lanes: DIAL_LANES,
             retry: RETRY_DEFAULT,
             seed: self.seed.unwrap_or_else(|| fastrand::u64(..)),
             badness: self.badness.into(),

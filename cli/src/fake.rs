@@ -123,7 +123,7 @@ impl Fake {
         let address = listener.local_addr().map_err(FakeError::Start)?;
         let stop = stop_signal().map_err(FakeError::Start)?;
         let seed = self.seed.unwrap_or_else(|| fastrand::u64(..));
-        let provider = Arc::new(FakeProvider::new(Clock::real(), seed, self.badness.into()));
+        let provider = Arc::new(FakeProvider::new(Clock::machine(), seed, self.badness.into()));
         let webhooks = Arc::new(Webhooks { key, url: self.webhooks_to.clone() });
         let delivering = tokio::spawn(deliver(provider.clone(), webhooks));
         let app = Router::new().route("/dials", get(dials)).fallback(answer).with_state(provider);

@@ -1,32 +1,39 @@
 //! The one source of time of the local cloud.
 //!
-//! **Every moment that anything here reads, the SDK clients and the handlers included, is derived from tokio's clock.**
-//! Where tokio's clock is paused (`demo`, the simulator, most tests) time is virtual: it stands still while anything can
-//! run and jumps to the next timer when nothing can. Where it is not (`dev`) it is real. Nothing else changes between
-//! the two, so what is true in the one is true in the other.
+//! **Every moment that anything here reads, the SDK clients and the handlers included, is this clock's.** In `demo`, the
+//! simulator and most tests time is virtual: it is tokio's paused clock, stands still while anything can run and jumps to the
+//! next timer when nothing can. In `dev` it is the machine's: a computer that slept must not go on with the time at which it
+//! fell asleep, or every signed timestamp would be of the future.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use aws_smithy_async::time::TimeSource;
 use tokio::time::Instant;
 
-/// `start` plus what tokio's clock has counted since the clock was made.
+/// What time it is.
 #[derive(Debug, Clone, Copy)]
-pub struct Clock {
-    start: SystemTime,
-    started: Instant,
+pub struct Clock(Kind);
+
+#[derive(Debug, Clone, Copy)]
+enum Kind {
+    /// `start` plus what tokio's clock has counted since the clock was made.
+    Counted {
+        start: SystemTime,
+        started: Instant,
+    },
+    Machine,
 }
 
 impl Clock {
     /// A clock that reads `start` now. Make it inside the runtime whose time it is to follow: outside one, tokio's clock
     /// is the machine's.
     pub fn starting_at(start: SystemTime) -> Self {
-        Self { start, started: Instant::now() }
+        Self(Kind::Counted { start, started: Instant::now() })
     }
 
-    /// A clock that reads what the machine's clock reads now.
-    pub fn real() -> Self {
-        Self::starting_at(SystemTime::now())
+    /// A clock that reads what the machine's clock reads, whatever happens to that.
+    pub const fn machine() -> Self {
+        Self(Kind::Machine)
     }
 
     /// Milliseconds since the Unix epoch.
@@ -42,7 +49,10 @@ impl Clock {
 
 impl TimeSource for Clock {
     fn now(&self) -> SystemTime {
-        self.start + self.started.elapsed()
+        match self.0 {
+            Kind::Counted { start, started } => start + started.elapsed(),
+            Kind::Machine => SystemTime::now(),
+        }
     }
 }
 

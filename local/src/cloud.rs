@@ -7,10 +7,10 @@ use std::convert::Infallible;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use aws_lambda_events::event::dynamodb::Event as StreamEvent;
-use aws_lambda_events::event::sqs::SqsEvent;
+use aws_lambda_events::event::sqs::{SqsBatchResponse, SqsEvent};
 use aws_smithy_runtime_api::client::http::SharedHttpConnector;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -45,6 +45,7 @@ use crate::connector::ToFake;
 use crate::fake::{Badness, Delivery, FakeProvider};
 use crate::queue::{NewMessage, Received};
 use crate::sqs::{QueueError, queue_url, to_event_record};
+use crate::stream::StreamRecord;
 use crate::{
     CALLS_TABLE, DIAL_QUEUE, DIAL_VISIBILITY_TIMEOUT_MS, EVENTS_DEAD_LETTER_QUEUE, EVENTS_QUEUE, INBOX_TABLE,
     LocalError, Options, RECEIVE_COUNT_MAX, RELAY_FAILURES_QUEUE, Services, VISIBILITY_TIMEOUT_MS,
@@ -59,12 +60,10 @@ const CONSUMERS: usize = 4;
 const QUEUE_BATCH: usize = 10;
 /// Records per invocation of the relay.
 const STREAM_BATCH: usize = 100;
-/// Dialers that run at once.
-const DIALERS: usize = 5;
 /// Messages per invocation of the dialer: it waits for its turn, and must not take others with it.
 const DIAL_BATCH: usize = 1;
-/// Calls of one provider that are placed at once.
-const DIAL_LANES: u32 = 5;
+/// Calls of one provider that are placed at once, if nobody says otherwise.
+pub const DIAL_LANES: u32 = 5;
 /// Runs of the reconciler from one drift run to the next: an hour, at a run a minute.
 const TICKS_PER_DRIFT: u32 = 60;
 /// Where the fake provider posts its webhooks.
@@ -87,10 +86,11 @@ pub struct CloudOptions {
     pub tick: Duration,
     /// Where everything is kept; none keeps it in memory.
     pub data_dir: Option<PathBuf>,
-    /// What the clock reads when the stack is opened.
-    pub start: SystemTime,
+    pub clock: Clock,
     /// What a call is retried by that does not say.
     pub retry: RetryPolicy,
+    /// Calls of one provider that are placed at once, and dialers that are at work.
+    pub lanes: u32,
     /// Of the fake provider's dice.
     pub seed: u64,
     /// How badly the fake provider sends webhooks.
@@ -137,8 +137,8 @@ impl Cloud {
     /// # Errors
     /// Whatever keeps the data directory from being opened.
     pub fn open(options: CloudOptions) -> Result<Self, LocalError> {
-        let CloudOptions { providers, patience, tick, data_dir, start, retry, seed, badness } = options;
-        let services = Services::open(Options { data_dir, ..Options::new(Clock::starting_at(start)) })?;
+        let CloudOptions { providers, patience, tick, data_dir, clock, retry, lanes, seed, badness } = options;
+        let services = Services::open(Options { data_dir, ..Options::new(clock) })?;
         let aws = sdk::tuned(&services.sdk_config());
         let dynamodb = sdk::dynamodb(&aws);
         let inbox = |retention| Inbox::new(dynamodb.clone(), INBOX_TABLE.to_owned(), retention);
@@ -182,7 +182,7 @@ impl Cloud {
                 queue: queue(DIAL_QUEUE),
                 keys: keys(),
                 policy,
-                lanes: DIAL_LANES,
+                lanes,
                 clock: clock(),
             }),
             dialer: Arc::new(Dialer {
@@ -193,7 +193,7 @@ impl Cloud {
                 keys: keys(),
                 api: provider_api(),
                 policy,
-                lanes: DIAL_LANES,
+                lanes,
                 clock: clock(),
             }),
             reconciler: Arc::new(Reconciler {
@@ -226,8 +226,7 @@ impl Cloud {
     pub async fn run(&self) -> CloudError {
         let consumers = std::array::from_fn::<_, CONSUMERS, _>(|_| Box::pin(self.pump_queue()));
         let [first, second, third, fourth] = consumers;
-        let dialers = std::array::from_fn::<_, DIALERS, _>(|_| Box::pin(self.pump_dials()));
-        let mut dialers = FuturesUnordered::from_iter(dialers);
+        let mut dialers: FuturesUnordered<_> = (0..self.0.dialer.lanes).map(|_| Box::pin(self.pump_dials())).collect();
         tokio::select! {
             biased;
             error = first => error,
@@ -397,9 +396,7 @@ impl Cloud {
         let Ok(batch) = serde_json::from_value::<SqsEvent>(json!({"Records": records})) else { return Vec::new() };
         let consumer = self.0.consumer.clone();
         let Ok(response) = tokio::spawn(async move { consumer.handle(batch).await }).await else { return Vec::new() };
-        let failed: Vec<String> =
-            response.batch_item_failures.into_iter().map(|failure| failure.item_identifier).collect();
-        received.into_iter().filter(|one| !failed.contains(&one.message.id())).collect()
+        done(received, response)
     }
 
     /// The event source mapping of the dialer.
@@ -415,9 +412,7 @@ impl Cloud {
             let Ok(batch) = serde_json::from_value::<SqsEvent>(json!({"Records": records})) else { continue };
             let dialer = self.0.dialer.clone();
             let Ok(response) = tokio::spawn(async move { dialer.handle(batch).await }).await else { continue };
-            let failed: Vec<String> =
-                response.batch_item_failures.into_iter().map(|failure| failure.item_identifier).collect();
-            for done in received.into_iter().filter(|one| !failed.contains(&one.message.id())) {
+            for done in done(received, response) {
                 match sqs.delete(DIAL_QUEUE, &done.receipt_handle) {
                     Ok(_) | Err(QueueError::Handle(_)) => {}
                     Err(error) => return CloudError::Queue(error),
@@ -456,7 +451,7 @@ impl Cloud {
                 watch.changed().await;
                 continue;
             };
-            let records: Vec<Value> = batch.iter().map(crate::stream::StreamRecord::to_event_record).collect();
+            let records: Vec<Value> = batch.iter().map(StreamRecord::to_event_record).collect();
             let relayed = match serde_json::from_value::<StreamEvent>(json!({"Records": records})) {
                 Ok(event) => {
                     let relay = self.0.relay.clone();
@@ -466,7 +461,12 @@ impl Cloud {
             };
             let failed_at = match relayed {
                 Some(response) => {
-                    response.batch_item_failures.iter().filter_map(|f| f.item_identifier.as_ref()?.parse().ok()).min()
+                    let known = |id: Option<String>| batch.iter().find(|one| Some(one.sequence().to_string()) == id);
+                    let failures = response.batch_item_failures.into_iter();
+                    // A number that is none of the batch's fails all of it.
+                    failures
+                        .map(|one| known(one.item_identifier).map_or(first.sequence(), StreamRecord::sequence))
+                        .min()
                 }
                 None => Some(first.sequence()),
             };
@@ -507,6 +507,16 @@ impl Cloud {
         }
         std::future::pending().await
     }
+}
+
+/// What of a batch may be deleted: what its handler did not report as failed. A report that names what was not in the batch
+/// fails all of it, as it does in Lambda.
+fn done(received: Vec<Received>, response: SqsBatchResponse) -> Vec<Received> {
+    let failed: Vec<String> = response.batch_item_failures.into_iter().map(|one| one.item_identifier).collect();
+    if failed.iter().any(|id| received.iter().all(|one| one.message.id() != *id)) {
+        return Vec::new();
+    }
+    received.into_iter().filter(|one| !failed.contains(&one.message.id())).collect()
 }
 
 /// Which function stands behind a route.

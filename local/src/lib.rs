@@ -24,6 +24,7 @@ mod sync;
 mod wire;
 
 use std::fs::{File, TryLockError};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -45,7 +46,7 @@ use crate::journal::Journal;
 use crate::queue::{QueueSettings, Redrive};
 use crate::sqs::Sqs;
 
-pub use crate::cloud::{Cloud, CloudError, CloudOptions};
+pub use crate::cloud::{Cloud, CloudError, CloudOptions, DIAL_LANES};
 pub use crate::error::LocalError;
 pub use crate::sync::Watch;
 
@@ -210,9 +211,30 @@ impl DataDir {
     }
 }
 
+/// **A database under its own name has all its tables.** To create one takes several transactions, so the file gets its name
+/// when it has them; a first start that was killed before leaves a file that the next one throws away.
 fn open_file(data_dir: &DataDir) -> Result<Database, LocalError> {
     let path = data_dir.path.join("switchhook.sqlite");
     let open = |source| LocalError::OpenDatabase { source };
+    if !path.exists() {
+        let unfinished = data_dir.path.join("unfinished.sqlite");
+        let create = |source| LocalError::CreateDataDir { path: data_dir.path.clone(), source };
+        for file in ["unfinished.sqlite", "unfinished.sqlite-wal", "unfinished.sqlite-shm"] {
+            match std::fs::remove_file(data_dir.path.join(file)) {
+                Ok(()) => {}
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                Err(error) => return Err(create(error)),
+            }
+        }
+        let database = Database::new(&unfinished.to_string_lossy()).map_err(open)?;
+        dynamodb::create_tables(&database, INBOX_TABLE, CALLS_TABLE)?;
+        for table in [sqs::JOURNAL, bus::JOURNAL, stream::JOURNAL] {
+            Journal::open(&database, table)?;
+        }
+        // Closing it moves what its log holds into the file itself.
+        drop(database);
+        std::fs::rename(unfinished, &path).map_err(create)?;
+    }
     let database = Database::new(&path.to_string_lossy()).map_err(open)?;
     // This leaves SQLite's `synchronous` at NORMAL, which no other call can reach: a commit then costs no fsync. With the
     // write-ahead log a killed process loses nothing by it; a power cut may lose the last writes, but breaks nothing.

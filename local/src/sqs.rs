@@ -65,8 +65,8 @@ impl Sqs {
         if let Some(queue) = queues.values().find(has_no_target) {
             return Err(LocalError::NoDeadLetterQueue { queue: queue.settings().name.clone() });
         }
-        // Later than every number that an earlier process gave out, whether or not its message is still there.
-        let mut next_number = clock.now_ms() << 20;
+        // Later than every number that an earlier process gave out, whether or not its message is still there; none is 0.
+        let mut next_number = (clock.now_ms() << 20) + 1;
         if let Some(journal) = &journal {
             for kept in restore(journal)? {
                 next_number = next_number.max(kept.message.sequence + 1);
@@ -179,6 +179,8 @@ impl Sqs {
 
     /// Moves what is visible in a dead-letter queue back to the queues that gave up on it, or to `destination`, and says
     /// how many messages were moved. They are new messages there: new id, received never, behind what is already queued.
+    /// Without a destination it ends at a message that was sent to the dead-letter queue itself: SQS cannot tell where that
+    /// came from, and the task fails (`CouldNotDetermineMessageSource`).
     pub fn redrive(&self, dead_letter_queue: &str, destination: Option<&str>) -> Result<usize, QueueError> {
         let now_ms = self.clock.now_ms();
         let mut state = lock(&self.state);
@@ -187,12 +189,14 @@ impl Sqs {
         }
         let mut moved = 0;
         let mut targets = BTreeSet::new();
-        for message in state.queue(dead_letter_queue)?.take_visible(now_ms) {
+        let mut messages = state.queue(dead_letter_queue)?.take_visible(now_ms).into_iter();
+        while let Some(message) = messages.next() {
             let source = message.dead_letter_source.clone().filter(|source| state.queues.contains_key(source));
             let Some(target) = destination.map(str::to_owned).or(source) else {
-                // It was sent here directly, so there is nowhere to move it to.
-                state.queue(dead_letter_queue)?.place(message);
-                continue;
+                for message in std::iter::once(message).chain(messages) {
+                    state.queue(dead_letter_queue)?.place(message);
+                }
+                break;
             };
             let message = Message {
                 number: state.next_number,
@@ -247,17 +251,22 @@ impl Sqs {
         let old = message.sequence;
         let moved = Message { sequence: state.next_number, ..message };
         state.next_number += 1;
-        self.keep(queue, &moved)?;
+        self.keep_instead(queue, &moved, Some(old))?;
         self.forget(old)?;
         state.queue(queue)?.place(moved);
         Ok(())
     }
 
     fn keep(&self, queue: &str, message: &Message) -> Result<(), QueueError> {
+        self.keep_instead(queue, message, None)
+    }
+
+    fn keep_instead(&self, queue: &str, message: &Message, instead_of: Option<u64>) -> Result<(), QueueError> {
         match &self.journal {
-            Some(journal) => journal
-                .write(&ordered_key(message.sequence), &Kept { queue: queue.to_owned(), message: message.clone() })
-                .map_err(QueueError::Keep),
+            Some(journal) => {
+                let kept = Kept { queue: queue.to_owned(), message: message.clone(), instead_of };
+                journal.write(&ordered_key(message.sequence), &kept).map_err(QueueError::Keep)
+            }
             None => Ok(()),
         }
     }
@@ -287,20 +296,23 @@ impl State {
 struct Kept {
     queue: String,
     message: Message,
+    /// The entry of the place where the message lay before, which a kill may have left behind.
+    #[serde(default)]
+    instead_of: Option<u64>,
 }
 
 fn restore(journal: &Journal) -> Result<Vec<Kept>, LocalError> {
-    let mut later: BTreeMap<u64, u64> = BTreeMap::new();
     let mut kept: BTreeMap<u64, Kept> = BTreeMap::new();
     for (_, mut entry) in journal.read::<Kept>()? {
         entry.message.receive_count = 0;
         entry.message.first_received_at_ms = None;
-        let sequence = entry.message.sequence;
-        if let Some(earlier) = later.insert(entry.message.number, sequence) {
-            journal.erase(&ordered_key(earlier))?;
-            kept.remove(&earlier);
+        kept.insert(entry.message.sequence, entry);
+    }
+    let left_behind: Vec<u64> = kept.values().filter_map(|entry| entry.instead_of).collect();
+    for sequence in left_behind {
+        if kept.remove(&sequence).is_some() {
+            journal.erase(&ordered_key(sequence))?;
         }
-        kept.insert(sequence, entry);
     }
     Ok(kept.into_values().collect())
 }
@@ -475,6 +487,16 @@ mod tests {
         assert_eq!(bodies(&sqs, DEAD), ["direct"]);
         assert_eq!(bodies(&open(&database), QUEUE), ["2", "1"]);
         assert_eq!(sqs.messages(QUEUE).unwrap()[1].receive_count, 0);
+
+        // What was sent to the dead-letter queue itself keeps what lies behind it.
+        let two = sqs.receive(QUEUE, 10, None).unwrap();
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        sqs.receive(QUEUE, 10, None).unwrap();
+        assert_eq!((two.len(), bodies(&sqs, DEAD)), (2, vec!["direct".to_owned(), "2".to_owned(), "1".to_owned()]));
+        assert_eq!(sqs.redrive(DEAD, None).unwrap(), 0);
+        let direct = sqs.receive(DEAD, 1, None).unwrap().remove(0);
+        sqs.delete(DEAD, &direct.receipt_handle).unwrap();
+        assert_eq!(sqs.redrive(DEAD, None).unwrap(), 2);
     }
 
     #[test]
@@ -483,8 +505,9 @@ mod tests {
         let sqs = open(&database);
         sqs.send(QUEUE, message("1")).unwrap();
         let found = sqs.messages(QUEUE).unwrap().remove(0);
-        // What a kill inside a move leaves behind.
-        sqs.keep(DEAD, &Message { sequence: found.sequence + 1, ..found }).unwrap();
+        // What a kill inside a move leaves behind, also of a redrive, which makes a new message of it.
+        let moved = Message { sequence: found.sequence + 1, number: found.number + 1, ..found.clone() };
+        sqs.keep_instead(DEAD, &moved, Some(found.sequence)).unwrap();
 
         for _ in 0..2 {
             let sqs = open(&database);

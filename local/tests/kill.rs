@@ -3,7 +3,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use aws_sdk_dynamodb::types::AttributeValue;
@@ -17,19 +17,53 @@ const ROUNDS: usize = 40;
 /// Between a step's end and the kill, from round to round: the time of about one step is covered evenly.
 const KILL_DELAY_US_STEP: u64 = 20;
 const ROWS: usize = 3;
+/// First starts that are killed, each a little later than the one before.
+const FIRST_STARTS: u64 = 30;
+const FIRST_START_STEP: Duration = Duration::from_millis(1);
+
+/// A child of one test that is being started holds, for a moment, whatever directory another test has open.
+static ONE_AT_A_TIME: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 
 #[tokio::test]
 async fn killed_process_loses_nothing_it_acknowledged() {
     let dir = std::env::temp_dir().join(format!("switchhook-local-{}-kill", std::process::id()));
     drop(std::fs::remove_dir_all(&dir));
+    let _alone = ONE_AT_A_TIME.lock().await;
 
     let mut acknowledged = 0;
     for round in 0..ROUNDS {
         let delay = Duration::from_micros(round as u64 * KILL_DELAY_US_STEP);
         acknowledged = run_and_kill(&dir, acknowledged + 3, delay);
-        let services = Services::open(Options::new(Clock::real()).data_dir(&dir)).unwrap();
+        let services = Services::open(Options::new(Clock::machine()).data_dir(&dir)).unwrap();
         check(&services, acknowledged).await;
     }
+    std::fs::remove_dir_all(&dir).unwrap();
+}
+
+#[tokio::test]
+async fn killed_first_start_leaves_a_directory_that_opens() {
+    let dir = std::env::temp_dir().join(format!("switchhook-local-{}-first", std::process::id()));
+    let _alone = ONE_AT_A_TIME.lock().await;
+    let mut unfinished = 0;
+    for start in 0..FIRST_STARTS {
+        drop(std::fs::remove_dir_all(&dir));
+        let mut child = writer_in(&dir);
+        // From the moment at which there is a file.
+        while !dir.join("unfinished.sqlite").exists() && !dir.join("switchhook.sqlite").exists() {
+            std::thread::yield_now();
+        }
+        std::thread::sleep(FIRST_START_STEP * u32::try_from(start).unwrap());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        unfinished += u32::from(dir.join("unfinished.sqlite").exists());
+
+        let services = Services::open(Options::new(Clock::machine()).data_dir(&dir)).unwrap();
+        let dynamodb = aws_sdk_dynamodb::Client::new(&services.sdk_config());
+        let put = dynamodb.put_item().table_name(CALLS_TABLE).item("call_id", AttributeValue::S("c".to_owned()));
+        put.send().await.unwrap();
+        assert!(!services.dynamodb().stream().next_batch(usize::MAX).is_empty());
+    }
+    assert!(unfinished > 0, "none was killed in the middle");
     std::fs::remove_dir_all(&dir).unwrap();
 }
 
@@ -38,7 +72,7 @@ async fn killed_process_loses_nothing_it_acknowledged() {
 #[ignore = "runs as the child of the other test"]
 async fn writer() {
     let Ok(dir) = std::env::var(DATA_DIR) else { return };
-    let services = Services::open(Options::new(Clock::real()).data_dir(dir)).unwrap();
+    let services = Services::open(Options::new(Clock::machine()).data_dir(dir)).unwrap();
     let dynamodb = aws_sdk_dynamodb::Client::new(&services.sdk_config());
     let sqs = aws_sdk_sqs::Client::new(&services.sdk_config());
     let done = services.sqs().messages(EVENTS_QUEUE).unwrap().len();
@@ -52,14 +86,15 @@ async fn writer() {
     }
 }
 
+fn writer_in(dir: &Path) -> Child {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "writer", "--ignored", "--nocapture"]).env(DATA_DIR, dir).stdout(Stdio::piped());
+    command.spawn().unwrap()
+}
+
 /// Returns how many steps the process said it had done.
 fn run_and_kill(dir: &Path, steps: usize, delay: Duration) -> usize {
-    let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "writer", "--ignored", "--nocapture"])
-        .env(DATA_DIR, dir)
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut child = writer_in(dir);
     let lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
     let mut done = 0;
     for line in lines {

@@ -290,7 +290,7 @@ async fn unknown_operation_is_named() {
 #[tokio::test(start_paused = true)]
 async fn tables_of_the_application_are_the_only_ones_listed() {
     let dir = TempDir::new("tables");
-    let services = Services::open(Options::new(Clock::real()).data_dir(&dir.0)).unwrap();
+    let services = Services::open(Options::new(Clock::machine()).data_dir(&dir.0)).unwrap();
     let dynamodb = aws_sdk_dynamodb::Client::new(&services.sdk_config());
 
     let tables = dynamodb.list_tables().send().await.unwrap();
@@ -658,7 +658,7 @@ async fn rate_of_requests_through_the_client() {
     const REQUESTS: u32 = 10_000;
     let dir = TempDir::new("rate");
     for data_dir in [None, Some(&dir.0)] {
-        let mut options = Options::new(Clock::real());
+        let mut options = Options::new(Clock::machine());
         options.data_dir = data_dir.cloned();
         let services = Services::open(options).unwrap();
         let dynamodb = aws_sdk_dynamodb::Client::new(&services.sdk_config());

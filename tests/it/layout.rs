@@ -13,7 +13,7 @@ use switchhook_domain::Provider;
 use switchhook_local::{
     DIAL_QUEUE, EVENTS_DEAD_LETTER_QUEUE, EVENTS_QUEUE, RELAY_FAILURES_QUEUE, RETRY_DEFAULT, stack_queues,
 };
-use switchhook_providers::api_url;
+use switchhook_providers::{DEDUPE_RETENTION, api_url};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
@@ -43,6 +43,35 @@ fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
             (package["name"].as_str().unwrap().to_owned(), names.collect())
         })
         .collect()
+}
+
+/// Features that only tests ask for would have everything above them built twice, once for `make test` and once for `make demo`.
+#[test]
+fn tests_and_demo_are_built_of_the_same_crates() {
+    let tree = |edges: &str| {
+        let tree = Command::new(env!("CARGO"))
+            .args([
+                "tree",
+                "--workspace",
+                "--locked",
+                "--offline",
+                "--prefix",
+                "none",
+                "--format",
+                "{p} {f}",
+                "--edges",
+                edges,
+            ])
+            .current_dir(root())
+            .output()
+            .unwrap();
+        assert!(tree.status.success(), "{}", String::from_utf8_lossy(&tree.stderr));
+        let lines = String::from_utf8(tree.stdout).unwrap();
+        lines.lines().map(|line| line.trim_end_matches(" (*)").to_owned()).collect::<BTreeSet<String>>()
+    };
+    let (demo, tests) = (tree("no-dev,features"), tree("features"));
+    let otherwise: Vec<&String> = demo.difference(&tests).collect();
+    assert!(otherwise.is_empty(), "give these the features that tests give them, in tests/Cargo.toml: {otherwise:?}");
 }
 
 /// Where a package stands: it may use those on lower floors.
@@ -102,7 +131,7 @@ fn variables_read() -> BTreeMap<&'static str, BTreeSet<String>> {
     fn recording(read: &RefCell<BTreeSet<String>>) -> Environment<impl Fn(&str) -> Option<String>> {
         Environment::new(|name| {
             read.borrow_mut().insert(name.to_owned());
-            Some("1".to_owned())
+            Some("30".to_owned())
         })
     }
     let mut all = BTreeMap::new();
@@ -193,6 +222,22 @@ fn missing_variables_are_reported_all_at_once() {
     for name in &variables_read()["ingress"] {
         assert!(error.contains(name.as_str()), "{error}");
     }
+}
+
+#[test]
+fn retention_is_never_shorter_than_what_signatures_need() {
+    let least = DEDUPE_RETENTION.as_secs() / (24 * 60 * 60);
+    assert_eq!(value(&block(&read("template.yaml"), "InboxRetentionDays:"), "MinValue"), least.to_string());
+    let config = |days: u64| {
+        let days = days.to_string();
+        let text =
+            move |name: &str| Some(if name == "INBOX_RETENTION_DAYS" { days.clone() } else { "text".to_owned() });
+        switchhook_ingress::Config::from_environment(Environment::new(text))
+            .map(drop)
+            .map_err(|error| error.to_string())
+    };
+    assert_eq!(config(least), Ok(()));
+    assert_eq!(config(least - 1), Err(format!("bad configuration: INBOX_RETENTION_DAYS must be at least {least}")));
 }
 
 // The local cloud

@@ -11,8 +11,9 @@ use switchhook_domain::Provider;
 use switchhook_local::connector::Service;
 use switchhook_local::queue::NewMessage;
 use switchhook_local::{CALLS_TABLE, EVENTS_QUEUE};
-use switchhook_tests::{KEY, MINUTE, OLD_KEY, PATIENCE, World, database_down, down, sample, text};
+use switchhook_tests::{KEY, MINUTE, OLD_KEY, PATIENCE, World, database_down, down, on_this, sample, text};
 
+use crate::outbound::{create, send};
 use crate::traffic::{retell_call, twilio_call};
 
 const NUMBERS: [&str; 2] = ["+15550107001", "+15550107002"];
@@ -142,17 +143,6 @@ fn generic_of(call_id: &str, event_id: &str) -> Vec<u8> {
 async fn every_line_says_what_was_decided_and_none_says_what_was_sent() {
     let mut world = World::new();
     let secrets = run(&mut world).await;
-    let log = world.log_text();
-
-    let mut decisions = BTreeSet::new();
-    for line in log.lines() {
-        let line: Value = serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
-        let (stage, action) = (text(&line["stage"]), text(&line["action_taken"]));
-        assert!(!stage.is_empty() && !action.is_empty(), "{line}");
-        check_metrics(&line);
-        decisions.insert(format!("{stage} {action} {}", text(&line["cause"])).trim_end().to_owned());
-    }
-    // It all happened.
     let expected = [
         "api not_found",
         "api shown",
@@ -183,8 +173,85 @@ async fn every_line_says_what_was_decided_and_none_says_what_was_sent() {
         "relay relay_failed publish",
         "relay relayed",
     ];
-    let missing: Vec<&str> = expected.into_iter().filter(|decision| !decisions.contains(*decision)).collect();
-    assert_eq!(missing, [""; 0], "of {decisions:?}");
+    check_log(&world.log_text(), &expected, &secrets);
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_line_about_a_placed_call_says_who_was_called() {
+    let world = World::new();
+    let mut secrets = Secrets::default();
+    // However a number is written.
+    for secret in ["5550107001", "5550107002", "an API key of the tests", "Lovelace"] {
+        secrets.add(secret);
+    }
+    let order = |behaviour: &str| {
+        let metadata = json!({"fake": behaviour, "name": "Ada Lovelace"});
+        json!({"provider": "retell", "from": NUMBERS[0], "to": NUMBERS[1], "metadata": metadata})
+    };
+    for behaviour in ["confirms", "busy,invalid", "answer_lost", "hangs", "rate_limited", "silent"] {
+        create(&world, &order(behaviour)).await;
+    }
+    let mut later = order("confirms");
+    later["due_at"] = json!("2026-01-02T00:00:00Z");
+    let (triggered, canceled) = (create(&world, &later).await, create(&world, &later).await);
+    for path in [format!("/calls/{triggered}/trigger"), format!("/calls/{canceled}/cancel")] {
+        send(&world, "POST", &path, None, &Value::Null).await;
+    }
+    // What somebody takes for the id of a call.
+    for (method, path) in [
+        ("POST", "/calls/%2B15550107002/trigger"),
+        ("POST", "/calls/%2B15550107002/cancel"),
+        ("GET", "/calls/%2B15550107002"),
+    ] {
+        send(&world, method, path, None, &Value::Null).await;
+    }
+    send(&world, "POST", "/calls", None, &json!({"provider": "retell", "from": "Lovelace", "to": NUMBERS[1]})).await;
+    world.wait(MINUTE * 60).await;
+    world.cloud.fake().set_down(true);
+    create(&world, &order("confirms")).await;
+    world.wait(MINUTE * 5).await;
+    world.cloud.fake().set_down(false);
+    create(&world, &order("confirms")).await;
+    world.hook(|call| (call.operation == "PutItem" && on_this(call, CALLS_TABLE)).then(down));
+    world.wait(MINUTE * 5).await;
+    world.heal();
+    send(&world, "PUT", "/do-not-call/%2B15550107002", None, &Value::Null).await;
+    create(&world, &order("confirms")).await;
+    world.wait(MINUTE * 60 * 26).await;
+
+    let expected = [
+        "api canceled",
+        "api created",
+        "api number_forbidden",
+        "dialer dial_in_doubt no_answer",
+        "dialer dial_refused",
+        "dialer dial_stopped do_not_call",
+        "dialer dial_withdrawn no_connection",
+        "dialer dial_withdrawn rate_limited",
+        "dialer dialled",
+        "reconciler drift_run",
+        "reconciler reconciled",
+        "scheduler not_found",
+        "scheduler schedule_failed write_call",
+        "scheduler scheduled",
+        "scheduler triggered",
+    ];
+    check_log(&world.log_text(), &expected, &secrets);
+}
+
+/// Every line is a decision with its metrics, all of these were made, and nothing secret is said.
+fn check_log(log: &str, expected: &[&str], secrets: &Secrets) {
+    let mut decisions = BTreeSet::new();
+    for line in log.lines() {
+        let line: Value = serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
+        let (stage, action) = (text(&line["stage"]), text(&line["action_taken"]));
+        assert!(!stage.is_empty() && !action.is_empty(), "{line}");
+        check_metrics(&line);
+        decisions.insert(format!("{stage} {action} {}", text(&line["cause"])).trim_end().to_owned());
+    }
+    // It all happened.
+    let missing: Vec<&&str> = expected.iter().filter(|decision| !decisions.contains(**decision)).collect();
+    assert!(missing.is_empty(), "{missing:?} of {decisions:?}");
     for secret in &secrets.0 {
         assert!(!log.contains(secret.as_str()), "the log holds {secret:?}");
         // Nor as JSON holds it.

@@ -297,7 +297,7 @@ async fn trigger_waives_the_due_time_alone() {
 
 #[tokio::test(start_paused = true)]
 async fn ten_thousand_due_calls_at_once_are_each_dialled_once() {
-    let world = World::new();
+    let world = World::with_lanes(200);
     // What is heard of them is another matter.
     world.cloud.fake().set_badness(Badness::DEAF);
     let mut once = order("busy");

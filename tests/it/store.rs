@@ -269,6 +269,11 @@ async fn everything_stored_knows_when_it_may_be_removed() {
     assert!(inbox.len() > 5, "events, chunks, a conflict, a note");
     assert!(inbox.iter().all(|item| days(item) == 30));
     assert!(world.items(CALLS_TABLE).await.iter().all(|item| days(item) == 400));
+
+    // A call that is due in a year is not removed before it.
+    let order = serde_json::json!({"provider": "retell", "from": "+15550100", "to": "+15550199", "due_at": "2026-12-31T00:00:00Z"});
+    let call_id = crate::outbound::create(&world, &order).await;
+    assert_eq!(days(&world.item(CALLS_TABLE, &call_id).await), 364 + 400);
 }
 
 // Rows

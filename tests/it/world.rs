@@ -23,13 +23,15 @@ use switchhook_aws::sdk;
 use switchhook_aws::telemetry::JsonLines;
 use switchhook_consumer::Consumer;
 use switchhook_domain::{Call, CallId, EventId, Provider, Timestamp};
+use switchhook_local::clock::Clock;
 use switchhook_local::connector::{CallInfo, Fault, Service};
 use switchhook_local::dynamodb::Count;
 use switchhook_local::fake::Badness;
 use switchhook_local::queue::Received;
 use switchhook_local::sqs::{queue_url, to_event_record};
 use switchhook_local::{
-    CALLS_TABLE, Cloud, CloudOptions, DIAL_QUEUE, EVENTS_DEAD_LETTER_QUEUE, EVENTS_QUEUE, INBOX_TABLE, RETRY_DEFAULT,
+    CALLS_TABLE, Cloud, CloudOptions, DIAL_LANES, DIAL_QUEUE, EVENTS_DEAD_LETTER_QUEUE, EVENTS_QUEUE, INBOX_TABLE,
+    RETRY_DEFAULT,
 };
 use switchhook_providers::{Key, Providers, samples, sign, verifying_key};
 use switchhook_reconciler::Reconciler;
@@ -77,7 +79,15 @@ impl World {
     /// A running stack with these providers.
     #[must_use]
     pub fn with(secret: &Value) -> Self {
-        let mut world = Self::open(secret);
+        let mut world = Self::open(secret, DIAL_LANES);
+        world.start();
+        world
+    }
+
+    /// A running stack that places so many calls at once.
+    #[must_use]
+    pub fn with_lanes(lanes: u32) -> Self {
+        let mut world = Self::open(&all_providers(), lanes);
         world.start();
         world
     }
@@ -85,7 +95,7 @@ impl World {
     /// A stack whose pumps and schedule stand still: the test moves what is to move.
     #[must_use]
     pub fn still() -> Self {
-        Self::open(&all_providers())
+        Self::open(&all_providers(), DIAL_LANES)
     }
 
     /// Starts the pumps and the schedule.
@@ -101,7 +111,7 @@ impl World {
         }
     }
 
-    fn open(secret: &Value) -> Self {
+    fn open(secret: &Value, lanes: u32) -> Self {
         let lines = Lines::default();
         let subscriber = tracing_subscriber::registry()
             .with(Targets::new().with_default(tracing::Level::INFO))
@@ -112,8 +122,9 @@ impl World {
             patience: PATIENCE,
             tick: MINUTE,
             data_dir: None,
-            start: UNIX_EPOCH + Duration::from_secs(START_S),
+            clock: Clock::starting_at(UNIX_EPOCH + Duration::from_secs(START_S)),
             retry: RETRY_DEFAULT,
+            lanes,
             seed: 1,
             badness: Badness::NONE,
         };

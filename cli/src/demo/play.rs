@@ -8,12 +8,13 @@ use bytes::Bytes;
 use http::{Method, Request, StatusCode};
 use serde_json::Value;
 use switchhook_domain::{Provider, Timestamp};
+use switchhook_local::clock::Clock;
 use switchhook_local::dynamodb::Count;
 use switchhook_local::fake::Badness;
 use switchhook_local::queue::Depth;
 use switchhook_local::{
-    Cloud, CloudOptions, DIAL_QUEUE, EVENTS_DEAD_LETTER_QUEUE, EVENTS_QUEUE, LocalError, RELAY_FAILURES_QUEUE,
-    RETRY_DEFAULT,
+    Cloud, CloudOptions, DIAL_LANES, DIAL_QUEUE, EVENTS_DEAD_LETTER_QUEUE, EVENTS_QUEUE, LocalError,
+    RELAY_FAILURES_QUEUE, RETRY_DEFAULT,
 };
 use switchhook_providers::{ConfigError, Key, KeyError, Providers, sign};
 use tokio::time::{Instant, sleep_until};
@@ -183,8 +184,9 @@ async fn run(traffic: &Traffic, progress: impl Fn(Millis)) -> Result<Played, Pla
         patience: Duration::from_millis(PATIENCE.unsigned_abs()),
         tick: Duration::from_millis(TICK.unsigned_abs()),
         data_dir: None,
-        start,
+        clock: Clock::starting_at(start),
         retry: RETRY_DEFAULT,
+        lanes: DIAL_LANES,
         seed: traffic.seed,
         badness: Badness::USUAL,
     })
