@@ -11,6 +11,8 @@ IN_VENV := PATH="$(CURDIR)/$(VENV)/bin:$$PATH"
 MACHINE := $(shell uname -m)
 HOST_ARCHITECTURE := $(if $(filter aarch64 arm64,$(MACHINE)),arm64,x86_64)
 HOST_BUILD := .aws-sam/local
+# What `make package` builds for: the default of the template.
+ARCHITECTURE := arm64
 FUNCTIONS := ingress consumer relay scheduler dialer reconciler api
 
 RUST_VERSION := $(shell sed -n 's/^channel = "\(.*\)"/\1/p' rust-toolchain.toml)
@@ -38,8 +40,8 @@ test: need-rust need-venv need-linux test-rust test-deployed ## run every test: 
 check: need-rust need-venv format clippy doc deny template ## format, lints, documentation, licences, template
 	@echo "make check: all passed"
 
-package: need-rust $(VENV)/installed ## build the functions for deployment (arm64): then `sam deploy`
-	$(IN_VENV) sam build
+package: need-rust $(VENV)/installed ## build the functions for deployment (ARCHITECTURE=x86_64 instead of arm64): then `sam deploy`
+	$(IN_VENV) sam build --parameter-overrides Architecture=$(ARCHITECTURE)
 
 sign: need-python ## give the webhooks in events/ fresh timestamps and signatures
 	@$(PYTHON) tools/sign.py events
