@@ -1,7 +1,7 @@
 # What the project can do, one target each; `make` alone lists them.
 #
-# Needed beforehand: Rust (rustup), Python 3.11 or newer with venv, make, a C compiler. Everything else is installed into
-# .venv/ and .make/ of this folder, the first time a target needs it.
+# Needed beforehand: Rust (rustup, or a cargo that is new enough), Python 3.11 or newer with venv, make, a C compiler. Everything
+# else is installed into .venv/ and .make/ of this folder, the first time a target needs it.
 
 PYTHON ?= python3
 VENV := .venv
@@ -11,8 +11,11 @@ IN_VENV := PATH="$(CURDIR)/$(VENV)/bin:$$PATH"
 MACHINE := $(shell uname -m)
 HOST_ARCHITECTURE := $(if $(filter aarch64 arm64,$(MACHINE)),arm64,x86_64)
 HOST_BUILD := .aws-sam/local
+# What `make package` builds for: the default of the template.
+ARCHITECTURE := arm64
 FUNCTIONS := ingress consumer relay scheduler dialer reconciler api
 
+RUST_VERSION := $(shell sed -n 's/^channel = "\(.*\)"/\1/p' rust-toolchain.toml)
 CARGO_DENY_VERSION := 0.20.2
 CARGO_DENY := .make/cargo-deny-$(CARGO_DENY_VERSION)/bin/cargo-deny
 
@@ -30,14 +33,15 @@ demo: need-rust ## play some hundred calls through the whole system on this mach
 	@cargo build --locked --workspace --bin switchhook
 	@target/debug/switchhook demo
 
-test: test-rust test-deployed ## run every test: Rust, then the real template with the real functions on a local AWS endpoint
+# What is missing is told before anything is compiled.
+test: need-rust need-venv need-linux test-rust test-deployed ## run every test: Rust, then the real template with the real functions on a local AWS endpoint
 	@echo "make test: all passed"
 
-check: format clippy doc deny template ## format, lints, documentation, licences, template
+check: need-rust need-venv format clippy doc deny template ## format, lints, documentation, licences, template
 	@echo "make check: all passed"
 
-package: need-rust $(VENV)/installed ## build the functions for deployment (arm64): then `sam deploy`
-	$(IN_VENV) sam build
+package: need-rust $(VENV)/installed ## build the functions for deployment (ARCHITECTURE=x86_64 instead of arm64): then `sam deploy`
+	$(IN_VENV) sam build --parameter-overrides Architecture=$(ARCHITECTURE)
 
 sign: need-python ## give the webhooks in events/ fresh timestamps and signatures
 	@$(PYTHON) tools/sign.py events
@@ -104,6 +108,9 @@ $(CARGO_DENY): | need-rust
 need-rust:
 	@command -v cargo >/dev/null || { echo "Rust is missing: install it with rustup (https://rustup.rs)." >&2; exit 1; }
 	@command -v cc >/dev/null || { echo "A C compiler is missing: on Debian and Ubuntu, apt install gcc." >&2; exit 1; }
+	@found=$$(cargo --version | cut -d ' ' -f 2) && [ -n "$$found" ] || { echo "cargo does not start: see above." >&2; exit 1; }; \
+	oldest=$$(printf '%s\n' "$(RUST_VERSION)" "$$found" | sort -t . -k 1,1n -k 2,2n -k 3,3n | head -n 1); \
+	[ "$$oldest" = "$(RUST_VERSION)" ] || { echo "cargo $$found is too old: $(RUST_VERSION) or newer is needed (rustup, https://rustup.rs, brings it by itself)." >&2; exit 1; }
 
 need-python:
 	@command -v $(PYTHON) >/dev/null || { echo "Python is missing: install Python 3.11 or newer." >&2; exit 1; }

@@ -175,7 +175,7 @@ impl Dev {
         // Before the ready line: a signal that comes right after it must find its handler.
         let stop = stop_signal().map_err(DevError::Start)?;
         if let Some(made) = made {
-            made.print(&base_url, errors).map_err(DevError::Print)?;
+            made.print(&program(), &base_url, errors).map_err(DevError::Print)?;
         }
         writeln!(out, "listening on {base_url}").and_then(|()| out.flush()).map_err(DevError::Print)?;
 
@@ -265,22 +265,37 @@ impl MadeKeys {
         Providers::from_json(&document.to_string()).map_err(DevError::MadeProviders)
     }
 
-    fn print(&self, base_url: &str, errors: &mut impl Write) -> io::Result<()> {
+    /// Commands to paste: they call the program as it was called.
+    fn print(&self, program: &str, base_url: &str, errors: &mut impl Write) -> io::Result<()> {
         writeln!(errors, "Keys for this run, and how to use them:")?;
         for (provider, key, sample) in [
             ("retell", &self.retell, "retell/call_ended"),
             ("twilio", &self.twilio, "twilio/completed"),
             ("generic", &self.generic, "generic/user_confirmed"),
         ] {
-            writeln!(errors, "  switchhook send --provider {provider} --key {key} --sample {sample} --to {base_url}")?;
+            writeln!(errors, "  {program} send --provider {provider} --key {key} --sample {sample} --to {base_url}")?;
         }
-        writeln!(errors, "  switchhook show appointment:appt_201 --to {base_url}")?;
+        writeln!(errors, "  {program} show appointment:appt_201 --to {base_url}")?;
         writeln!(
             errors,
-            "  switchhook call create --provider retell --from-number +442079460018 --to-number +447700900120 \
+            "  {program} call create --provider retell --from-number +442079460018 --to-number +447700900120 \
              --to {base_url}",
         )?;
         writeln!(errors, "  curl -N {base_url}/domain-events")
+    }
+}
+
+/// How this program was called, as a word of a shell command.
+fn program() -> String {
+    let called = std::env::args_os().next().filter(|called| !called.is_empty());
+    called.map_or_else(|| "switchhook".to_owned(), |called| shell_word(&called.to_string_lossy()))
+}
+
+fn shell_word(text: &str) -> String {
+    if text.chars().all(|c| c.is_alphanumeric() || "/._-+".contains(c)) {
+        text.to_owned()
+    } else {
+        format!("'{}'", text.replace('\'', r"'\''"))
     }
 }
 
@@ -382,4 +397,21 @@ fn sse_event(event: &BusEvent) -> Event {
 fn id_of(event: &BusEvent) -> Option<String> {
     let detail: Value = serde_json::from_str(&event.detail).ok()?;
     detail.get("id").and_then(Value::as_str).map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn program_is_named_as_a_shell_takes_it() {
+        for (called, word) in [
+            ("switchhook", "switchhook"),
+            ("target/debug/switchhook", "target/debug/switchhook"),
+            ("/my tools/switchhook", "'/my tools/switchhook'"),
+            ("it's", r"'it'\''s'"),
+        ] {
+            assert_eq!(shell_word(called), word);
+        }
+    }
 }

@@ -215,6 +215,36 @@ fn readme_lists_exactly_what_each_function_reads() {
     assert_eq!(listed, read);
 }
 
+/// The default of each parameter of the template. (A group of parameters is called `Parameters` too, and is indented.)
+fn parameters() -> BTreeMap<String, String> {
+    let template = read("template.yaml");
+    let (_, after) = template.split_once("\nParameters:\n").unwrap();
+    let mut defaults = BTreeMap::new();
+    let mut name = String::new();
+    for line in after.lines().take_while(|line| line.is_empty() || line.starts_with(' ')) {
+        let indent = line.len() - line.trim_start().len();
+        if indent == 2 {
+            name = line.trim().trim_end_matches(':').to_owned();
+        } else if let Some(default) = line.strip_prefix("    Default: ") {
+            defaults.insert(name.clone(), default.trim_matches('\'').to_owned());
+        }
+    }
+    defaults
+}
+
+#[test]
+fn readme_lists_every_parameter_with_its_default() {
+    let readme = read("README.md");
+    let (_, after) = readme.split_once("\n| parameter | default | what |\n").unwrap();
+    let mut listed = BTreeMap::new();
+    for row in after.lines().take_while(|line| line.starts_with('|')).skip(1) {
+        let cells: Vec<&str> = row.split('|').map(|cell| cell.trim().trim_matches('`')).collect();
+        assert!(!cells[3].is_empty(), "what is {row}");
+        assert_eq!(listed.insert(cells[1].to_owned(), cells[2].to_owned()), None, "{row} is there twice");
+    }
+    assert_eq!(listed, parameters());
+}
+
 #[test]
 fn missing_variables_are_reported_all_at_once() {
     let nothing = Environment::new(|_| None);

@@ -4,7 +4,7 @@ use std::io::Read;
 
 use serde_json::Value;
 
-use crate::stack::{KEY, Scratch, Stack, agent, switchhook, text};
+use crate::stack::{KEY, PROGRAM, Scratch, Stack, agent, pasted, switchhook, text};
 
 fn send(stack: &Stack, sample: &str, key: &str) -> (Option<i32>, String) {
     let provider = sample.split('/').next().expect("a provider");
@@ -52,7 +52,7 @@ fn without_providers_keys_are_made_and_printed_with_commands() {
     let stack = Stack::start(&[]);
     let url = stack.url.clone();
     let (_, _, errors) = stack.stop("-TERM");
-    let commands: Vec<&str> = errors.lines().filter_map(|line| line.trim().strip_prefix("switchhook send ")).collect();
+    let commands: Vec<&str> = errors.lines().filter(|line| line.contains(" send --provider ")).collect();
     assert_eq!(commands.len(), 3, "{errors}");
     assert!(commands.iter().all(|command| command.ends_with(&format!(" --to {url}"))), "{errors}");
 }
@@ -60,10 +60,12 @@ fn without_providers_keys_are_made_and_printed_with_commands() {
 #[test]
 fn printed_command_can_be_pasted() {
     let mut stack = Stack::start(&[]);
-    for _ in 0..3 {
-        let line = stack.error_line("switchhook send ");
-        let output = switchhook(&line.split_whitespace().skip(1).collect::<Vec<_>>());
-        assert_eq!(output.status.code(), Some(0), "{line}: {}", text(&output.stdout));
+    let send = " send --provider ";
+    for part in [send, send, send, " call create "] {
+        let line = stack.error_line(part);
+        assert!(line.contains(PROGRAM), "it names no program that is there: {line}");
+        let output = pasted(&line);
+        assert_eq!(output.status.code(), Some(0), "{line}: {} {}", text(&output.stdout), text(&output.stderr));
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::stack::{Scratch, Stack, agent, switchhook, text};
+use crate::stack::{Scratch, Stack, agent, signal, switchhook, text};
 
 /// A running provider. It is killed when this goes.
 struct Fake {
@@ -103,8 +103,7 @@ fn sigterm_stops_it_cleanly_though_a_webhook_waits_for_its_answer() {
     fake.dial("call-1", "busy");
     let (_waiting, _) = deaf.accept().expect("a webhook");
 
-    let process = fake.child.id().to_string();
-    assert!(Command::new("kill").args(["-TERM", &process]).status().expect("kill starts").success());
+    signal("-TERM", fake.child.id());
     let begun = Instant::now();
     assert_eq!(fake.child.wait().expect("it ends").code(), Some(0));
     assert!(begun.elapsed() < Duration::from_secs(10));

@@ -10,10 +10,24 @@ use std::time::Duration;
 use serde_json::Value;
 
 pub(crate) const KEY: &str = "the generic key";
+/// What every test calls it by.
+pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_switchhook");
 
 pub(crate) fn switchhook(arguments: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_switchhook"));
+    let mut command = Command::new(PROGRAM);
     command.args(arguments).env_remove("RUST_LOG").output().expect("the binary starts")
+}
+
+/// A line that was printed, as it stands, in a shell.
+pub(crate) fn pasted(line: &str) -> Output {
+    let mut command = Command::new("sh");
+    command.args(["-c", line]).env_remove("RUST_LOG").output().expect("a shell starts")
+}
+
+/// Sends a signal to a process. The shell's own `kill` does it: a machine may have no other.
+pub(crate) fn signal(signal: &str, process: u32) {
+    let sent = Command::new("sh").args(["-c", &format!("kill {signal} {process}")]).status().expect("a shell starts");
+    assert!(sent.success(), "{signal} to {process}");
 }
 
 pub(crate) fn text(bytes: &[u8]) -> String {
@@ -59,7 +73,7 @@ pub(crate) struct Stack {
 impl Stack {
     /// Starts it and waits until it listens.
     pub(crate) fn start(arguments: &[&str]) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_switchhook"))
+        let mut child = Command::new(PROGRAM)
             .args(["dev", "--port", "0"])
             .args(arguments)
             .env_remove("RUST_LOG")
@@ -99,10 +113,8 @@ impl Stack {
     }
 
     /// Asks it to stop. Returns how it did, and what it had printed.
-    pub(crate) fn stop(mut self, signal: &str) -> (ExitStatus, String, String) {
-        let process = self.child.id().to_string();
-        let sent = Command::new("kill").args([signal, &process]).status().expect("kill starts");
-        assert!(sent.success());
+    pub(crate) fn stop(mut self, how: &str) -> (ExitStatus, String, String) {
+        signal(how, self.child.id());
         let status = self.child.wait().expect("it ends");
         let (mut out, mut errors) = (String::new(), String::new());
         self.child.stdout.take().expect("standard output").read_to_string(&mut out).expect("UTF-8");

@@ -4,7 +4,7 @@
 //! [`Reading`]. **What decides what an event is, which call it belongs to and whether it was seen before is read from signed bytes
 //! only.** [`place`] and [`inquire`] make the requests that place a call and ask about one, [`read_placed`] and [`read_told`] read what
 //! comes back. Each provider is one folder: `signature.rs` knows the scheme, `payload.rs` the vendor's words, `normalize.rs` what they
-//! mean, `client.rs` the API. What several providers share stands beside the folders.
+//! mean, `client.rs` the API (generic has none). What several providers share stands beside the folders.
 
 mod analysis;
 mod client;
