@@ -105,12 +105,11 @@ impl<'a> Asker<'a> {
                 self.note(provider, true);
                 Said::NotFound
             }
-            // The provider knows the call no more.
-            Told::Later { reason: "gone" } => {
+            Told::Gone => {
                 self.note(provider, true);
                 Said::CannotSay
             }
-            Told::Later { .. } => {
+            Told::Later { reason: _ } => {
                 self.note(provider, false);
                 Said::Later
             }
