@@ -1,16 +1,25 @@
 //! What the reconciler finds out, and how far it goes for it: whatever it is told, no call is lost to it; whatever there is to do,
 //! its runs end by themselves.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+#![expect(clippy::indexing_slicing, clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use switchhook_aws::calls::Alias;
-use switchhook_domain::{AttemptKey, CallId, EventId, Provider, Timestamp};
+use switchhook_domain::{AttemptKey, CallId, EventId, Job, Provider, Timestamp};
+use switchhook_local::connector::{CallInfo, Fault};
+use switchhook_local::{CALLS_TABLE, INBOX_TABLE};
+use switchhook_tests::{MINUTE, World, generic, on_this};
 
-use switchhook_local::CALLS_TABLE;
-use switchhook_tests::World;
+use crate::budget::{counted, reset};
+use crate::outbound::{HOUR, create, order};
 
-use crate::outbound::{create, order};
+/// The consumer's timeout.
+const CONSUMER_TIMEOUT_MS: i64 = 10_000;
+
+/// As slow as an answer may be that the SDK still waits for.
+const SLOW: Duration = Duration::from_millis(950);
 
 fn started(provider_call_id: &str, metadata: &Value, at: Timestamp) -> String {
     let call = json!({
@@ -36,6 +45,14 @@ async fn consume_all(world: &World) -> usize {
     }
 }
 
+/// Every request of an operation on something is answered as late as can be.
+fn slow(world: &World, operations: &'static [(&'static str, &'static str)]) {
+    world.hook(move |call: &CallInfo<'_>| {
+        let hit = operations.iter().any(|(operation, on)| call.operation == *operation && on_this(call, on));
+        hit.then_some(Fault::Delay(SLOW))
+    });
+}
+
 // A provider that says that a call lives
 
 #[tokio::test(start_paused = true)]
@@ -58,4 +75,58 @@ async fn no_call_becomes_an_alias_of_itself_and_none_of_ours_becomes_one() {
         assert_eq!(stray.len(), 1);
         assert!(world.load("retell:p1").await.is_none());
     }
+}
+
+// Folding again
+
+/// A call whose row says another job than its events do, and which a drift run has found. It was heard of for so many minutes.
+async fn altered_call(world: &World, minutes: u64) {
+    for minute in 0..=minutes {
+        let body = generic("c1", &format!("e{minute}"), "RINGING", minute * 60);
+        world.accept(Provider::Generic, &body).await;
+        consume_all(world).await;
+        if minute < minutes {
+            world.wait(MINUTE).await;
+        }
+    }
+    world.alter_text("c1", "job", "FAILED").await;
+    assert_eq!(world.reconciler.drift("test").await.unwrap().drifted, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn refold_that_would_take_too_long_leaves_the_row_to_the_next_drift_run() {
+    let world = World::still();
+    altered_call(&world, 40).await;
+    let before = world.item(CALLS_TABLE, "c1").await;
+    slow(&world, &[("Query", INBOX_TABLE)]);
+    let began = world.now();
+    let received = world.receive();
+    assert_eq!((received.len(), world.consume(&received).await), (1, 1), "it is done with");
+    assert!(world.now().millis_since(began) <= CONSUMER_TIMEOUT_MS / 2, "{:?}", world.now());
+    assert_eq!(world.item(CALLS_TABLE, "c1").await, before);
+    let lines = world.logged("refold_too_long");
+    assert_eq!(lines.len(), 1);
+    assert_eq!(json!([lines[0]["stage"], lines[0]["call_id"]]), json!(["consumer", "c1"]));
+
+    world.heal();
+    world.wait(HOUR).await;
+    assert_eq!(world.reconciler.drift("again").await.unwrap().drifted, 1);
+    consume_all(&world).await;
+    assert_eq!(world.call("c1").await.job, Job::InProgress);
+    assert_eq!(world.reconciler.drift("again").await.unwrap().drifted, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn refold_costs_a_read_for_each_event_and_a_page_for_each_minute_around_the_call() {
+    let world = World::still();
+    altered_call(&world, 2).await;
+    reset(&world);
+    let received = world.receive();
+    world.consume(&received).await;
+    // The call; its three events by the keys that its row names. Two minutes before it, three of its own, fifteen after.
+    let minutes = 2 + 3 + 15;
+    assert_eq!(world.requests(), counted(&[("GetItem", 1 + 3), ("PutItem", 1), ("Query", minutes)]));
+    let capacity = world.capacity();
+    assert_eq!(capacity["GetItem"].read_units, 4.0);
+    assert!(capacity["Query"].read_units <= minutes as f64 * 0.5, "{capacity:?}");
 }

@@ -9,7 +9,7 @@
 //! fit into one item (written before the event's item, so that an item is never without its body), one conflicting body
 //! per event, a note of what the consumer could not fold, and the cursor of the sweep.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::time::Duration;
 
@@ -393,37 +393,15 @@ impl Inbox {
         }
     }
 
-    /// Every event of a call that is to be folded: those under `known` ids, and those that came for it in `minutes`.
+    /// The event under this id as it is to be folded; none if there is none.
     ///
     /// # Errors
-    /// [`Error::ListInbox`], [`Error::ReadInbox`], [`Error::DecodeInbox`].
-    pub async fn events_of(
-        &self,
-        call_id: &CallId,
-        known: BTreeSet<EventId>,
-        minutes: &BTreeSet<i64>,
-    ) -> Result<Vec<ProviderEvent>, Error> {
-        let mut ids = known;
-        // What a minute brought of a call stands in one shard.
-        let shard = shard_of(call_id.as_str(), RECEIVED_SHARDS);
-        for minute in minutes {
-            let mut start = None;
-            loop {
-                let (received, next) = self.received_in(*minute, shard, start).await?;
-                let own = received.into_iter().filter(|one| one.call_id.as_ref() == Some(call_id) && !one.decided);
-                ids.extend(own.map(|one| one.event_id));
-                start = next;
-                if start.is_none() {
-                    break;
-                }
-            }
+    /// As [`Inbox::load`] and [`Inbox::read_again`].
+    pub async fn event(&self, event_id: &EventId) -> Result<Option<ProviderEvent>, Error> {
+        match self.load(event_id).await? {
+            Some(stored) => self.read_again(&stored).await,
+            None => Ok(None),
         }
-        let mut events = Vec::new();
-        for id in ids {
-            let Some(stored) = self.load(&id).await? else { continue };
-            events.extend(self.read_again(&stored).await?);
-        }
-        Ok(events)
     }
 
     /// The exact bytes that were signed.
