@@ -9,8 +9,9 @@ use serde_json::{Value, json};
 use switchhook_aws::calls::Alias;
 use switchhook_domain::{AttemptKey, CallId, EventId, Job, Provider, Timestamp};
 use switchhook_local::connector::{CallInfo, Fault};
+use switchhook_local::fake::Badness;
 use switchhook_local::{CALLS_TABLE, INBOX_TABLE};
-use switchhook_tests::{MINUTE, World, generic, on_this};
+use switchhook_tests::{MINUTE, PATIENCE, World, generic, on_this, text};
 
 use crate::budget::{counted, reset};
 use crate::outbound::{HOUR, create, order};
@@ -75,6 +76,40 @@ async fn no_call_becomes_an_alias_of_itself_and_none_of_ours_becomes_one() {
         assert_eq!(stray.len(), 1);
         assert!(world.load("retell:p1").await.is_none());
     }
+}
+
+// An ending that stands under another call
+
+#[tokio::test(start_paused = true)]
+async fn what_switchhook_found_out_about_a_stray_call_is_refused_by_the_call_that_it_became_part_of() {
+    let world = World::still();
+    world.cloud.fake().set_badness(Badness::DEAF);
+    let ours = create(&world, &order("hangs")).await;
+    world.cloud.schedule().await.unwrap().unwrap();
+    world.cloud.dialer().handle(world.claims()).await;
+    post(&world, &started("p1", &Value::Null, world.now())).await;
+    consume_all(&world).await;
+    world.wait(PATIENCE).await;
+    // Its deadline is on the way, and an event of its own, when it becomes an attempt of ours.
+    assert!(world.reconciler.run("test").await.unwrap().deadlines > 0);
+    let ended = json!({"event": "call_ended", "call": {
+        "call_id": "p1", "call_status": "not_connected", "disconnection_reason": "dial_busy",
+    }});
+    let ended = post(&world, &ended.to_string()).await;
+    let deadline = world.queued().iter().map(|message| text(&message["event"]["event_id"])).collect::<Vec<_>>();
+    let deadline = EventId::new(deadline.iter().find(|id| id.starts_with("switchhook:retell:p1/")).unwrap());
+    let alias = Alias { call_id: CallId::new(&ours), attempt: AttemptKey::new("1") };
+    world.calls.put_alias(&CallId::new("retell:p1"), &alias, world.now()).await.unwrap();
+    consume_all(&world).await;
+
+    let call = world.call(&ours).await;
+    assert_eq!(call.slots.len(), 1, "{:?}", call.slots);
+    assert!(call.holds(&ended) && !call.holds(&deadline), "{:?}", call.history);
+    let refused = world.logged("claim_refused");
+    assert_eq!(refused.iter().map(|line| text(&line["event_id"])).collect::<Vec<_>>(), [deadline.as_str()]);
+    let note = world.inbox.note(&deadline).await.unwrap().unwrap();
+    assert_eq!(note.disposition.map(|disposition| disposition.as_str()), Some("refused"));
+    assert_eq!(world.dead_letters(), [] as [Value; 0]);
 }
 
 // Folding again

@@ -140,6 +140,9 @@ impl Consumer {
     async fn fold_call(&self, messages: &[Message], began: Timestamp) -> Result<(), Error> {
         let Some(first) = messages.first() else { return Ok(()) };
         let mut call_id = first.event.call_id.clone();
+        let mut folding: Vec<&Message> = messages.iter().collect();
+        // What Switchhook found out about a call that has become part of another: it is not about that one.
+        let mut refused: Vec<&Message> = Vec::new();
         let mut events: Vec<ProviderEvent> = messages.iter().map(|message| message.event.clone()).collect();
         let started = self.clock.now();
         for race in 0..RACES_MAX {
@@ -151,11 +154,11 @@ impl Consumer {
                 Found::Call(call) => Some(*call),
                 Found::Nothing => None,
                 Found::Alias(alias) => {
-                    for event in events.iter_mut().filter(|event| event.call_id != alias.call_id) {
+                    refused.extend(folding.extract_if(.., |message| message.event.origin == Origin::SWITCHHOOK));
+                    events.retain(|event| event.origin != Origin::SWITCHHOOK);
+                    for event in &mut events {
                         event.call_id = alias.call_id.clone();
-                        if event.origin != Origin::SWITCHHOOK {
-                            event.attempt = Some(alias.attempt.clone());
-                        }
+                        event.attempt = Some(alias.attempt.clone());
                     }
                     call_id = alias.call_id;
                     self.calls.load(&call_id).await?
@@ -180,20 +183,26 @@ impl Consumer {
                     }
                 }
             }
-            self.note_unfolded(&events, &folded.taken, now).await?;
+            let mut taken: Vec<(&ProviderEvent, Taken)> = events.iter().zip(folded.taken).collect();
+            taken.extend(refused.iter().map(|message| (&message.event, Taken::Refused)));
+            self.note_unfolded(&taken, now).await?;
             let duration_ms = self.clock.now().millis_since(started);
-            self.log(messages, folded.call.as_ref().or(call.as_ref()), &folded.taken, duration_ms);
+            let taken = folding.into_iter().chain(refused).zip(taken.into_iter().map(|(_, taken)| taken));
+            self.log(taken, folded.call.as_ref().or(call.as_ref()), duration_ms);
             return Ok(());
         }
         Err(Error::Contended(RACES_MAX))
     }
 
-    async fn note_unfolded(&self, events: &[ProviderEvent], taken: &[Taken], now: Timestamp) -> Result<(), Error> {
-        for (event, taken) in events.iter().zip(taken) {
-            let (disposition, error) = match taken {
-                Taken::Folded | Taken::Duplicate => continue,
-                Taken::Refused => (Disposition::Refused, "the call belongs to another provider"),
-                Taken::Quarantined => (Disposition::Quarantined, "the call holds as many events as it can"),
+    async fn note_unfolded(&self, taken: &[(&ProviderEvent, Taken)], now: Timestamp) -> Result<(), Error> {
+        for (event, taken) in taken {
+            let (disposition, error) = match (taken, event.origin) {
+                (Taken::Folded | Taken::Duplicate, _) => continue,
+                (Taken::Refused, Origin::Provider(_)) => (Disposition::Refused, "the call belongs to another provider"),
+                (Taken::Refused, Origin::Switchhook(_)) => {
+                    (Disposition::Refused, "the call that it is about is not there, or has become part of another")
+                }
+                (Taken::Quarantined, _) => (Disposition::Quarantined, "the call holds as many events as it can"),
             };
             let note = Note { disposition: Some(disposition), error: Some(error.to_owned()), ..Note::default() };
             self.inbox.put_note(&event.event_id, &note, now).await?;
@@ -260,9 +269,9 @@ impl Consumer {
         decision.log(now, true);
     }
 
-    fn log(&self, messages: &[Message], call: Option<&Call>, taken: &[Taken], duration_ms: i64) {
+    fn log<'a>(&self, taken: impl Iterator<Item = (&'a Message, Taken)>, call: Option<&Call>, duration_ms: i64) {
         let now = self.clock.now();
-        for (message, taken) in messages.iter().zip(taken) {
+        for (message, taken) in taken {
             let event = &message.event;
             let own = |call: &Call| disposition_of(call, &event.event_id);
             let action_taken = match taken {
