@@ -7,20 +7,33 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use switchhook_aws::calls::Alias;
-use switchhook_domain::{AttemptKey, CallId, EventId, Job, Provider, Timestamp};
+use switchhook_domain::{AttemptKey, CallId, EventId, EventKind, Job, Provider, Timestamp};
 use switchhook_local::connector::{CallInfo, Fault};
 use switchhook_local::fake::Badness;
 use switchhook_local::{CALLS_TABLE, INBOX_TABLE};
 use switchhook_tests::{MINUTE, PATIENCE, World, generic, on_this, text};
 
 use crate::budget::{counted, reset};
-use crate::outbound::{HOUR, create, order};
+use crate::outbound::{HOUR, create, order, shown, stand, stood};
 
 /// The consumer's timeout.
 const CONSUMER_TIMEOUT_MS: i64 = 10_000;
 
 /// As slow as an answer may be that the SDK still waits for.
 const SLOW: Duration = Duration::from_millis(950);
+
+/// Has the provider place a call that is none of ours. Returns what the provider calls it.
+fn placed_by_others(world: &World, behaviour: &str) -> String {
+    let order = json!({"from_number": "+15550100", "to_number": "+15550199", "metadata": {"fake": behaviour}});
+    let fake = world.cloud.fake();
+    let answer = fake.answer("POST", "/v2/create-phone-call", Some("Bearer key"), order.to_string().as_bytes());
+    text(&serde_json::from_str::<Value>(&answer.body).unwrap()["call_id"])
+}
+
+/// What the provider calls the first call that it is to place: its dice are the same in every world.
+fn first_provider_call_id() -> String {
+    placed_by_others(&World::still(), "confirms")
+}
 
 fn started(provider_call_id: &str, metadata: &Value, at: Timestamp) -> String {
     let call = json!({
@@ -55,6 +68,51 @@ fn slow(world: &World, operations: &'static [(&'static str, &'static str)]) {
 }
 
 // A provider that says that a call lives
+
+#[tokio::test(start_paused = true)]
+async fn call_that_others_placed_and_that_is_told_to_live_gets_its_patience_anew_and_no_alias() {
+    let id = first_provider_call_id();
+    let world = World::new();
+    world.cloud.fake().set_badness(Badness::DEAF);
+    let call_id = format!("retell:{id}");
+    post(&world, &started(&id, &Value::Null, world.now())).await;
+    world.wait(PATIENCE + MINUTE * 2).await;
+    assert_eq!(shown(&world, &call_id).await["lifecycle"], "inconclusive", "the provider does not know it yet");
+
+    assert_eq!(placed_by_others(&world, "confirms"), id);
+    let report = world.cloud.look_for_drift().await.unwrap().unwrap();
+    assert_eq!((report.asked, report.drifted), (1, 1));
+    world.settle().await;
+    let call = shown(&world, &call_id).await;
+    assert_eq!(json!([call["lifecycle"], call["settled"]]), json!(["in_progress", false]));
+    let call = world.call(&call_id).await;
+    assert!(call.history.iter().any(|entry| entry.event.kind == EventKind::Alive), "{:?}", call.history);
+    assert!(!call.history.iter().any(|entry| entry.event.kind == EventKind::Initiated), "it was not dialled by us");
+    assert_eq!(world.cloud.look_for_drift().await.unwrap().unwrap().drifted, 0, "they agree");
+
+    world.wait(PATIENCE + MINUTE * 3).await;
+    assert_eq!(stand(&world, &call_id).await, stood("COMPLETED", "Confirmed", &["completed"]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn call_that_ended_and_is_told_to_live_is_repaired_once() {
+    let id = first_provider_call_id();
+    let world = World::new();
+    world.cloud.fake().set_badness(Badness::DEAF);
+    let ended = json!({"event": "call_ended", "call": {
+        "call_id": id, "call_status": "not_connected", "disconnection_reason": "dial_busy",
+    }});
+    post(&world, &ended.to_string()).await;
+    world.wait(MINUTE * 12).await;
+    assert_eq!(placed_by_others(&world, "confirms"), id);
+    let mut drifted = Vec::new();
+    for _ in 0..3 {
+        drifted.push(world.cloud.look_for_drift().await.unwrap().unwrap().drifted);
+        world.settle().await;
+    }
+    assert_eq!(drifted, [1, 0, 0]);
+    assert_eq!(stand(&world, &format!("retell:{id}")).await, stood("FAILED", "NoAnswer", &["busy"]));
+}
 
 #[tokio::test(start_paused = true)]
 async fn no_call_becomes_an_alias_of_itself_and_none_of_ours_becomes_one() {

@@ -25,10 +25,10 @@ use switchhook_aws::queue::Queue;
 use switchhook_aws::sdk::Clock;
 use switchhook_aws::secret::Keys;
 use switchhook_aws::telemetry::Decision;
-use switchhook_domain::{Attempt, AttemptKey, Call, CallId, EventId, Policy, ProviderEvent, Timestamp};
+use switchhook_domain::{Attempt, Call, CallId, EventId, Policy, ProviderEvent, Slot, Timestamp};
 use switchhook_providers::provider_call_key;
 
-use crate::ask::{Asker, Said};
+use crate::ask::{Answered, Asker, Said};
 pub use crate::drift::DriftReport;
 
 /// A run starts nothing new after this: the function's timeout is 50 s.
@@ -272,8 +272,13 @@ impl Reconciler {
                 continue;
             }
             match asker.ask(&call, key, None, Some(dialled_at), now).await {
-                said @ (Said::Ended(..) | Said::Alive(_)) => {
-                    new |= self.learn(&call, key, said, now, trace_id).await?;
+                Said::Ended(event, answered) => {
+                    new |= self.learn_ending(&event, answered, trace_id).await?;
+                    found = true;
+                    woken.learned += 1;
+                }
+                Said::Alive(provider_call_id) => {
+                    new |= self.learn_id(&call, slot, &provider_call_id, now, trace_id).await?;
                     found = true;
                     woken.learned += 1;
                 }
@@ -314,16 +319,12 @@ impl Reconciler {
         match asker.ask(call, key, slot.provider_call_id.as_deref(), slot.dialled_at, now).await {
             // It has said so before, and that was not enough.
             Said::Ended(event, _) if call.holds(&event.event_id) => Ok(Settled::Deadline),
+            Said::Ended(event, answered) => Ok(Settled::Learned(self.learn_ending(&event, answered, trace_id).await?)),
             Said::Alive(_) if attempt.started_at.plus(ALIVE_MAX) <= now => Ok(Settled::Deadline),
-            said @ (Said::Ended(..) | Said::Alive(_)) => {
-                let mut new = false;
-                if matches!(said, Said::Alive(_)) {
-                    new |= self.submit(&call.alive(attempt, now), trace_id).await?;
-                }
-                if slot.provider_call_id.is_none() || matches!(said, Said::Ended(..)) {
-                    new |= self.learn(call, key, said, now, trace_id).await?;
-                }
-                Ok(Settled::Learned(new))
+            Said::Alive(provider_call_id) => {
+                let alive = self.submit(&call.alive(attempt, now), trace_id).await?;
+                let id = self.learn_id(call, slot, &provider_call_id, now, trace_id).await?;
+                Ok(Settled::Learned(alive || id))
             }
             Said::NotFound | Said::CannotSay => Ok(Settled::Deadline),
             // A provider that is down for an hour ends no call; one that is down for as long again as patience does.
@@ -335,30 +336,29 @@ impl Reconciler {
         }
     }
 
-    /// Puts what a provider said into the inbox. True if it is new there.
-    async fn learn(
+    /// Puts the ending that a provider told of an attempt into the inbox. True if it is new there.
+    async fn learn_ending(&self, event: &ProviderEvent, answered: Answered, trace_id: &str) -> Result<bool, Error> {
+        let kept = submit(&self.inbox, &self.queue, &answered.into_arrival(event, trace_id), event).await?;
+        Ok(matches!(kept, Kept::New))
+    }
+
+    /// What a provider calls an attempt that it took, and whose answer to the dial was lost, goes into the inbox. True if it is new
+    /// there; nothing is learned of an attempt that was not dialled, or whose id is known. Of an attempt that others placed there is
+    /// no alias: its call may be the very one that the provider's id makes.
+    async fn learn_id(
         &self,
         call: &Call,
-        attempt: &AttemptKey,
-        said: Said,
+        slot: &Slot,
+        provider_call_id: &str,
         now: Timestamp,
         trace_id: &str,
     ) -> Result<bool, Error> {
-        match said {
-            Said::Ended(event, arrival) => {
-                let arrival = arrival.into_arrival(&event, trace_id);
-                let kept = submit(&self.inbox, &self.queue, &arrival, &event).await?;
-                Ok(matches!(kept, Kept::New))
-            }
-            Said::Alive(provider_call_id) => {
-                let from = CallId::new(provider_call_key(call.provider, &provider_call_id));
-                let alias = Alias { call_id: call.call_id.clone(), attempt: attempt.clone() };
-                let stray = self.calls.put_alias(&from, &alias, now).await?;
-                adopt(&self.inbox, &self.queue, stray, &alias).await?;
-                self.submit(&call.dial_accepted(attempt, &provider_call_id, now), trace_id).await
-            }
-            Said::NotFound | Said::CannotSay | Said::Later => Ok(false),
-        }
+        let (Some(key), Some(_), None) = (&slot.key, slot.dialled_at, &slot.provider_call_id) else { return Ok(false) };
+        let from = CallId::new(provider_call_key(call.provider, provider_call_id));
+        let alias = Alias { call_id: call.call_id.clone(), attempt: key.clone() };
+        let stray = self.calls.put_alias(&from, &alias, now).await?;
+        adopt(&self.inbox, &self.queue, stray, &alias).await?;
+        self.submit(&call.dial_accepted(key, provider_call_id, now), trace_id).await
     }
 
     /// Puts what Switchhook itself found out into the inbox. True if it is new there. Whether it is or was found before, it is
