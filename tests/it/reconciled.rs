@@ -10,7 +10,7 @@ use switchhook_aws::calls::Alias;
 use switchhook_domain::{AttemptKey, CallId, EventId, EventKind, Job, Provider, Timestamp};
 use switchhook_local::connector::{CallInfo, Fault};
 use switchhook_local::fake::Badness;
-use switchhook_local::{CALLS_TABLE, INBOX_TABLE};
+use switchhook_local::{CALLS_TABLE, EVENTS_QUEUE, INBOX_TABLE};
 use switchhook_tests::{MINUTE, PATIENCE, World, generic, on_this, text};
 
 use crate::budget::{counted, reset};
@@ -30,6 +30,14 @@ fn placed_by_others(world: &World, behaviour: &str) -> String {
     text(&serde_json::from_str::<Value>(&answer.body).unwrap()["call_id"])
 }
 
+/// What the provider says of a call when it is asked.
+fn provider_says(world: &World, provider_call_id: &str) -> Value {
+    let path = format!("/v2/get-call/{provider_call_id}");
+    let answer = world.cloud.fake().answer("GET", &path, Some("Bearer key"), b"");
+    assert_eq!(answer.status, 200, "{}", answer.body);
+    serde_json::from_str(&answer.body).unwrap()
+}
+
 /// What the provider calls the first call that it is to place: its dice are the same in every world.
 fn first_provider_call_id() -> String {
     placed_by_others(&World::still(), "confirms")
@@ -40,6 +48,14 @@ fn started(provider_call_id: &str, metadata: &Value, at: Timestamp) -> String {
         "call_id": provider_call_id, "call_status": "ongoing", "start_timestamp": at.as_millis(), "metadata": metadata,
     });
     json!({"event": "call_started", "call": call}).to_string()
+}
+
+/// The webhook of a call that is over, without whatever was given to the provider to echo.
+fn ended_without_our_ids(world: &World, provider_call_id: &str) -> String {
+    let mut call = provider_says(world, provider_call_id);
+    assert!(call["call_analysis"].is_object(), "{call}");
+    call.as_object_mut().unwrap().remove("metadata");
+    json!({"event": "call_analyzed", "call": call}).to_string()
 }
 
 async fn post(world: &World, body: &str) -> EventId {
@@ -137,6 +153,74 @@ async fn no_call_becomes_an_alias_of_itself_and_none_of_ours_becomes_one() {
 }
 
 // An ending that stands under another call
+
+#[tokio::test(start_paused = true)]
+async fn call_in_doubt_whose_ending_made_another_call_takes_it_over() {
+    let world = World::new();
+    let fake = world.cloud.fake();
+    fake.set_badness(Badness::DEAF);
+    let call_id = create(&world, &order("answer_lost")).await;
+    world.wait(MINUTE * 4).await;
+    assert_eq!(world.call(&call_id).await.in_doubt().len(), 1);
+    let id = fake.dials()[0].provider_call_id.clone();
+    let stray = format!("retell:{id}");
+    let event_id = post(&world, &ended_without_our_ids(&world, &id)).await;
+    world.settle().await;
+    assert_eq!(stand(&world, &stray).await, stood("COMPLETED", "Confirmed", &["completed"]), "a call of its own");
+
+    world.wait(MINUTE * 15).await;
+    assert_eq!(stand(&world, &call_id).await, stood("COMPLETED", "Confirmed", &["completed"]));
+    let call = world.call(&call_id).await;
+    assert!(call.is_settled() && call.holds(&event_id), "{call:?}");
+    assert_eq!(call.slots[0].provider_call_id.as_deref(), Some(id.as_str()));
+    assert!(world.load(&stray).await.is_none(), "it leads to ours");
+    let asked = fake.requests();
+    world.wait(HOUR / 2).await;
+    assert_eq!((fake.requests(), fake.rung_twice()), (asked, 0), "nothing is left to ask");
+}
+
+#[tokio::test(start_paused = true)]
+async fn ending_that_stays_with_another_call_leads_to_the_deadline() {
+    let world = World::new();
+    let fake = world.cloud.fake();
+    fake.set_badness(Badness::DEAF);
+    let id = placed_by_others(&world, "confirms");
+    // Others placed it, for an appointment which the provider names in one webhook and not in the other.
+    post(&world, &started(&id, &json!({"appointment_id": "apt"}), world.now())).await;
+    world.wait(MINUTE * 3).await;
+    post(&world, &ended_without_our_ids(&world, &id)).await;
+    world.wait(PATIENCE + MINUTE).await;
+    let call = world.call("appointment:apt").await;
+    assert!(!call.is_settled(), "the ending may be on its way");
+
+    world.wait(MINUTE * 7).await;
+    assert_eq!(stand(&world, "appointment:apt").await, stood("FAILED", "Inconclusive", &["inconclusive"]));
+    assert_eq!(stand(&world, &format!("retell:{id}")).await, stood("COMPLETED", "Confirmed", &["completed"]));
+    let asked = fake.requests();
+    world.wait(HOUR / 4).await;
+    assert_eq!(fake.requests(), asked, "it is settled, and nobody is asked for ever");
+}
+
+#[tokio::test(start_paused = true)]
+async fn answer_that_was_stored_but_not_queued_is_swept_to_the_call_that_was_asked_about() {
+    let world = World::still();
+    world.cloud.fake().set_badness(Badness::DEAF);
+    let id = placed_by_others(&world, "confirms");
+    // The provider's answer names no appointment.
+    post(&world, &started(&id, &json!({"appointment_id": "apt"}), world.now())).await;
+    consume_all(&world).await;
+    world.wait(PATIENCE).await;
+    world.fault("SendMessage", EVENTS_QUEUE, 3, Fault::NotSent);
+    assert!(world.reconciler.run("one").await.is_err());
+    world.heal();
+    assert_eq!(world.queued(), [] as [Value; 0], "stored, and no more");
+
+    world.wait(MINUTE * 3).await;
+    assert_eq!(world.reconciler.run("two").await.unwrap().requeued, 1);
+    consume_all(&world).await;
+    assert_eq!(stand(&world, "appointment:apt").await, stood("COMPLETED", "Confirmed", &["completed"]));
+    assert!(world.load(&format!("retell:{id}")).await.is_none(), "no other call was made of it");
+}
 
 #[tokio::test(start_paused = true)]
 async fn what_switchhook_found_out_about_a_stray_call_is_refused_by_the_call_that_it_became_part_of() {

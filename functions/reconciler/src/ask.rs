@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use switchhook_aws::inbox::{ASKED, Arrival};
+use switchhook_aws::inbox::{ASKED, ASKED_ABOUT, Arrival};
 use switchhook_aws::provider::ProviderApi;
 use switchhook_domain::{AttemptKey, Call, Origin, Provider, ProviderEvent, Timestamp};
 use switchhook_providers::{Inquiry, Providers, Told, VerifiedWebhook, inquire, read_told};
@@ -35,6 +35,8 @@ pub(crate) struct Answered(VerifiedWebhook);
 impl Answered {
     /// As it goes into the inbox.
     pub(crate) fn into_arrival(self, event: &ProviderEvent, trace_id: &str) -> Arrival {
+        let mut headers = BTreeMap::from([(ASKED.to_owned(), "asked".to_owned())]);
+        headers.extend(event.attempt.as_ref().map(|attempt| (ASKED_ABOUT.to_owned(), attempt.to_string())));
         Arrival {
             event_id: event.event_id.clone(),
             call_id: Some(event.call_id.clone()),
@@ -45,7 +47,7 @@ impl Answered {
             query: self.0.query().to_owned(),
             body: self.0.body().to_vec(),
             key_index: 0,
-            headers: BTreeMap::from([(ASKED.to_owned(), "asked".to_owned())]),
+            headers,
             disposition: None,
             trace_id: trace_id.to_owned(),
         }
@@ -94,8 +96,8 @@ impl<'a> Asker<'a> {
             Told::Webhook { webhook, event } => {
                 self.note(provider, true);
                 // It is about this attempt, whatever ids the provider echoes.
-                let event = Box::new(ProviderEvent { call_id: call.call_id.clone(), ..*event });
-                Said::Ended(event, Answered(webhook))
+                let (call_id, attempt) = (call.call_id.clone(), Some(attempt.clone()));
+                Said::Ended(Box::new(ProviderEvent { call_id, attempt, ..*event }), Answered(webhook))
             }
             Told::Alive { provider_call_id } => {
                 self.note(provider, true);

@@ -150,7 +150,7 @@ impl Reconciler {
         // First what they say, then why the call is folded again: it may be all that was missing.
         match drift {
             Drift::Ended(event, answered, _) => {
-                self.learn_ending(&event, answered, trace_id).await?;
+                self.learn_ending(call, slot, &event, answered, now, trace_id).await?;
             }
             // Its patience was given up too early: it has it anew.
             Drift::Alive => {

@@ -124,6 +124,15 @@ enum Settled {
     Later(Timestamp),
 }
 
+/// What became of an ending that a provider told.
+enum Learned {
+    New,
+    /// The inbox had it since then, under this call or under another.
+    Known {
+        since: Timestamp,
+    },
+}
+
 /// What became of one call that was due.
 #[derive(Default)]
 struct Woken {
@@ -273,7 +282,8 @@ impl Reconciler {
             }
             match asker.ask(&call, key, None, Some(dialled_at), now).await {
                 Said::Ended(event, answered) => {
-                    new |= self.learn_ending(&event, answered, trace_id).await?;
+                    let learned = self.learn_ending(&call, slot, &event, answered, now, trace_id).await?;
+                    new |= matches!(learned, Learned::New);
                     found = true;
                     woken.learned += 1;
                 }
@@ -319,7 +329,17 @@ impl Reconciler {
         match asker.ask(call, key, slot.provider_call_id.as_deref(), slot.dialled_at, now).await {
             // It has said so before, and that was not enough.
             Said::Ended(event, _) if call.holds(&event.event_id) => Ok(Settled::Deadline),
-            Said::Ended(event, answered) => Ok(Settled::Learned(self.learn_ending(&event, answered, trace_id).await?)),
+            Said::Ended(event, answered) => {
+                match self.learn_ending(call, slot, &event, answered, now, trace_id).await? {
+                    Learned::New => Ok(Settled::Learned(true)),
+                    // It had its time to be folded, and is not: it belongs to another call, or does not fit. It is queued before the
+                    // deadline once more, and if it is folded after all, it stands.
+                    Learned::Known { since } if since.max(overdue_since).plus(UNFOLDED_PAUSE) <= now => {
+                        Ok(Settled::Deadline)
+                    }
+                    Learned::Known { .. } => Ok(Settled::Learned(false)),
+                }
+            }
             Said::Alive(_) if attempt.started_at.plus(ALIVE_MAX) <= now => Ok(Settled::Deadline),
             Said::Alive(provider_call_id) => {
                 let alive = self.submit(&call.alive(attempt, now), trace_id).await?;
@@ -336,15 +356,31 @@ impl Reconciler {
         }
     }
 
-    /// Puts the ending that a provider told of an attempt into the inbox. True if it is new there.
-    async fn learn_ending(&self, event: &ProviderEvent, answered: Answered, trace_id: &str) -> Result<bool, Error> {
+    /// Puts the ending that a provider told of an attempt into the inbox.
+    async fn learn_ending(
+        &self,
+        call: &Call,
+        slot: &Slot,
+        event: &ProviderEvent,
+        answered: Answered,
+        now: Timestamp,
+        trace_id: &str,
+    ) -> Result<Learned, Error> {
+        let provider_call_id = event.provider_call_id.as_deref();
+        if let Some(provider_call_id) = provider_call_id.filter(|_| slot.provider_call_id.is_none()) {
+            self.lead_here(call, slot, provider_call_id, None, now).await?;
+        }
         let kept = submit(&self.inbox, &self.queue, &answered.into_arrival(event, trace_id), event).await?;
-        Ok(matches!(kept, Kept::New))
+        let Kept::Duplicate { stored, .. } = kept else { return Ok(Learned::New) };
+        // Its webhook came without our ids. What was queued again went to the call that it made.
+        if let Some(provider_call_id) = provider_call_id.filter(|_| stored.call_id.as_ref() != Some(&call.call_id)) {
+            self.lead_here(call, slot, provider_call_id, Some(&event.event_id), now).await?;
+        }
+        Ok(Learned::Known { since: stored.received_at })
     }
 
     /// What a provider calls an attempt that it took, and whose answer to the dial was lost, goes into the inbox. True if it is new
-    /// there; nothing is learned of an attempt that was not dialled, or whose id is known. Of an attempt that others placed there is
-    /// no alias: its call may be the very one that the provider's id makes.
+    /// there; nothing is learned of an attempt that was not dialled, or whose id is known.
     async fn learn_id(
         &self,
         call: &Call,
@@ -354,11 +390,26 @@ impl Reconciler {
         trace_id: &str,
     ) -> Result<bool, Error> {
         let (Some(key), Some(_), None) = (&slot.key, slot.dialled_at, &slot.provider_call_id) else { return Ok(false) };
+        self.lead_here(call, slot, provider_call_id, None, now).await?;
+        self.submit(&call.dial_accepted(key, provider_call_id, now), trace_id).await
+    }
+
+    /// Writes the alias of an attempt that we dialled. What came for it before goes to its call now, and with it this `event`. Of an
+    /// attempt that others placed there is none: its call may be the very one that the provider's id makes.
+    async fn lead_here(
+        &self,
+        call: &Call,
+        slot: &Slot,
+        provider_call_id: &str,
+        event: Option<&EventId>,
+        now: Timestamp,
+    ) -> Result<(), Error> {
+        let (Some(key), Some(_)) = (&slot.key, slot.dialled_at) else { return Ok(()) };
         let from = CallId::new(provider_call_key(call.provider, provider_call_id));
         let alias = Alias { call_id: call.call_id.clone(), attempt: key.clone() };
-        let stray = self.calls.put_alias(&from, &alias, now).await?;
-        adopt(&self.inbox, &self.queue, stray, &alias).await?;
-        self.submit(&call.dial_accepted(key, provider_call_id, now), trace_id).await
+        let mut stray = self.calls.put_alias(&from, &alias, now).await?;
+        stray.extend(event.cloned());
+        adopt(&self.inbox, &self.queue, stray, &alias).await
     }
 
     /// Puts what Switchhook itself found out into the inbox. True if it is new there. Whether it is or was found before, it is

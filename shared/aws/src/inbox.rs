@@ -18,7 +18,7 @@ use aws_sdk_dynamodb::operation::put_item::PutItemError;
 use aws_sdk_dynamodb::primitives::Blob;
 use aws_sdk_dynamodb::types::{AttributeValue, ReturnValuesOnConditionCheckFailure};
 use sha2::{Digest, Sha256};
-use switchhook_domain::{CallId, Disposition, EventId, Origin, Provider, ProviderEvent, Timestamp};
+use switchhook_domain::{AttemptKey, CallId, Disposition, EventId, Origin, Provider, ProviderEvent, Timestamp};
 use switchhook_providers::{Reading, VerifiedWebhook, content_hash};
 
 use crate::calls::{Alias, Key, shard_of};
@@ -39,6 +39,8 @@ pub const RECEIVED_SHARDS: u64 = 4;
 const MINUTE_MS: i64 = 60_000;
 /// A header that no webhook has: it marks what a provider answered when it was asked.
 pub const ASKED: &str = "switchhook-source";
+/// Another: the attempt that it was asked about. An answer need not name it, nor its call.
+pub const ASKED_ABOUT: &str = "switchhook-attempt";
 const SWEEP_CURSOR: &str = "sweep:cursor";
 /// How the keys of what is no event begin; those of events begin with a provider or with `switchhook`.
 const COMPANIONS: [&str; 4] = ["chunk:", "conflict:", "note:", "sweep:"];
@@ -77,6 +79,7 @@ pub struct StoredEvent {
     pub trace_id: String,
     /// It is what the provider answered when it was asked, not what it posted.
     asked: bool,
+    asked_about: Option<AttemptKey>,
     query: String,
     key_index: usize,
     body: StoredBody,
@@ -386,6 +389,12 @@ impl Inbox {
             Origin::Provider(provider) => {
                 let webhook = VerifiedWebhook::from_inbox(provider, stored.query.clone(), body, stored.key_index);
                 match switchhook_providers::read(&webhook, stored.received_at) {
+                    // An answer is about what was asked, whatever ids the provider echoes.
+                    Reading::Folded(event) if stored.asked => Ok(Some(ProviderEvent {
+                        call_id: stored.call_id.clone().unwrap_or(event.call_id),
+                        attempt: stored.asked_about.clone().or(event.attempt),
+                        ..event
+                    })),
                     Reading::Folded(event) => Ok(Some(event)),
                     Reading::Recorded { .. } | Reading::Quarantined { .. } => Ok(None),
                 }
@@ -587,7 +596,8 @@ impl StoredEvent {
                 .ok_or(Error::DecodeInbox("received_at"))?,
             disposition: disposition(&item),
             trace_id: string(&item, "trace_id").unwrap_or_default(),
-            asked: matches!(item.get("headers"), Some(AttributeValue::M(headers)) if headers.contains_key(ASKED)),
+            asked: header(&item, ASKED).is_some(),
+            asked_about: header(&item, ASKED_ABOUT).map(AttemptKey::new),
             query: string(&item, "query").unwrap_or_default(),
             key_index: integer(&item, "key_index").and_then(|n| usize::try_from(n).ok()).unwrap_or(0),
             body,
@@ -627,6 +637,10 @@ fn number(value: i64) -> AttributeValue {
 
 fn string(item: &Key, name: &str) -> Option<String> {
     item.get(name).and_then(|value| value.as_s().ok()).cloned()
+}
+
+fn header(item: &Key, name: &str) -> Option<String> {
+    item.get("headers").and_then(|headers| headers.as_m().ok()).and_then(|headers| string(headers, name))
 }
 
 fn integer(item: &Key, name: &str) -> Option<i64> {
