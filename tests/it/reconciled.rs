@@ -5,16 +5,20 @@
 
 use std::time::Duration;
 
+use http::StatusCode;
 use serde_json::{Value, json};
-use switchhook_aws::calls::Alias;
-use switchhook_domain::{AttemptKey, CallId, EventId, EventKind, Job, Provider, Timestamp};
+use switchhook_aws::calls::{Alias, Written};
+use switchhook_domain::{AttemptKey, Call, CallId, EventId, EventKind, Job, Provider, Timestamp};
 use switchhook_local::connector::{CallInfo, Fault};
 use switchhook_local::fake::Badness;
 use switchhook_local::{CALLS_TABLE, EVENTS_QUEUE, INBOX_TABLE};
-use switchhook_tests::{MINUTE, PATIENCE, World, generic, on_this, text};
+use switchhook_tests::{CALL_RETENTION, MINUTE, PATIENCE, World, generic, on_this, text};
 
 use crate::budget::{counted, reset};
 use crate::outbound::{HOUR, create, order, shown, stand, stood};
+
+/// The reconciler's timeout.
+const RECONCILER_TIMEOUT_MS: i64 = 50_000;
 
 /// The consumer's timeout.
 const CONSUMER_TIMEOUT_MS: i64 = 10_000;
@@ -81,6 +85,14 @@ fn slow(world: &World, operations: &'static [(&'static str, &'static str)]) {
         let hit = operations.iter().any(|(operation, on)| call.operation == *operation && on_this(call, on));
         hit.then_some(Fault::Delay(SLOW))
     });
+}
+
+/// Stores so many calls like this one.
+async fn multiply(world: &World, call: &Call, name: &str, count: usize) {
+    for number in 0..count {
+        let call = Call { call_id: CallId::new(format!("{name}{number}")), version: 1, ..call.clone() };
+        assert_eq!(world.calls.store(&call, 0, CALL_RETENTION).await.unwrap(), Written::Written);
+    }
 }
 
 // A provider that says that a call lives
@@ -306,4 +318,110 @@ async fn refold_costs_a_read_for_each_event_and_a_page_for_each_minute_around_th
     let capacity = world.capacity();
     assert_eq!(capacity["GetItem"].read_units, 4.0);
     assert!(capacity["Query"].read_units <= minutes as f64 * 0.5, "{capacity:?}");
+}
+
+// Runs that end by themselves
+
+#[tokio::test(start_paused = true)]
+async fn minute_that_is_too_much_for_one_sweep_is_swept_by_several_and_keeps_no_call_from_waking() {
+    const LOST: usize = 900;
+    let world = World::still();
+    world.accept(Provider::Generic, &generic("silent", "silent", "RINGING", 0)).await;
+    consume_all(&world).await;
+    world.wait(PATIENCE).await;
+    world.reconciler.run("before").await.unwrap();
+    consume_all(&world).await;
+    world.accept(Provider::Generic, &generic("later", "later", "RINGING", 0)).await;
+    consume_all(&world).await;
+    world.wait(PATIENCE - MINUTE * 3).await;
+    world.reconciler.run("before").await.unwrap();
+    world.die_at("SendMessage", EVENTS_QUEUE);
+    for number in 0..LOST {
+        let body = generic(&format!("c{number}"), &format!("e{number}"), "RINGING", 0);
+        assert_eq!(world.post(Provider::Generic, &body).await.0, StatusCode::INTERNAL_SERVER_ERROR);
+    }
+    world.wait(MINUTE * 3).await;
+
+    slow(&world, &[("GetItem", CALLS_TABLE)]);
+    let mut runs = Vec::new();
+    while runs.len() < 9 {
+        let began = world.now();
+        let report = world.reconciler.run("test").await.unwrap();
+        let took = world.now().millis_since(began);
+        assert!(took < RECONCILER_TIMEOUT_MS, "{took} ms: {report:?}");
+        runs.push(report);
+        if report.minutes > 0 && runs.len() > 1 {
+            break;
+        }
+        world.wait(MINUTE).await;
+    }
+    assert_eq!(runs[0].deadlines, 1, "the sweep does not keep a call from waking: {:?}", runs[0]);
+    assert!(runs.len() > 1 && runs.iter().all(|run| run.requeued > 0), "each does a part: {runs:?}");
+    let lost = world.queued().iter().filter(|message| text(&message["event"]["event_id"]).contains(":e")).count();
+    assert_eq!(lost, LOST);
+    assert_eq!(world.logged("reconciled").len(), runs.len() + 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn more_due_calls_than_there_is_time_for_are_left_to_the_next_run() {
+    const DUE: usize = 1_200;
+    let world = World::still();
+    world.accept(Provider::Generic, &generic("c", "e", "RINGING", 0)).await;
+    consume_all(&world).await;
+    multiply(&world, &world.call("c").await, "c", DUE - 1).await;
+    world.wait(PATIENCE).await;
+    slow(&world, &[("GetItem", CALLS_TABLE)]);
+    let mut woken = 0;
+    let mut runs = 0;
+    while woken < DUE as u64 && runs < 9 {
+        let began = world.now();
+        let report = world.reconciler.run("test").await.unwrap();
+        let took = world.now().millis_since(began);
+        assert!(took < RECONCILER_TIMEOUT_MS, "{took} ms: {report:?}");
+        assert_eq!((report.woken, report.failed), (report.deadlines, 0));
+        woken += report.woken;
+        runs += 1;
+        assert_eq!(world.logged("reconciled").len(), runs);
+        // What was found is folded, and the rest stays due.
+        world.heal();
+        consume_all(&world).await;
+        slow(&world, &[("GetItem", CALLS_TABLE)]);
+    }
+    assert!(woken == DUE as u64 && runs > 1, "{woken} in {runs} runs");
+}
+
+#[tokio::test(start_paused = true)]
+async fn call_whose_provider_was_not_asked_for_want_of_requests_has_no_deadline() {
+    let world = World::still();
+    post(&world, &started("p", &Value::Null, world.now())).await;
+    consume_all(&world).await;
+    multiply(&world, &world.call("retell:p").await, "retell:p", 309).await;
+    // So late that a provider that could not answer would be waited for no longer.
+    world.wait(PATIENCE * 3).await;
+    let first = world.reconciler.run("one").await.unwrap();
+    assert_eq!((first.asked, first.deadlines), (300, 300));
+    consume_all(&world).await;
+    let second = world.reconciler.run("two").await.unwrap();
+    assert_eq!((second.asked, second.deadlines), (10, 10));
+}
+
+#[tokio::test(start_paused = true)]
+async fn drift_run_stops_in_time_and_says_what_it_did() {
+    let world = World::still();
+    world.accept(Provider::Generic, &generic("c", "e", "RINGING", 0)).await;
+    consume_all(&world).await;
+    // All of them say another job than their events do.
+    let altered = Call { job: Job::Failed, ..world.call("c").await };
+    multiply(&world, &altered, "awake", 250).await;
+    let settled = Call { wake_at: None, settled_at: Some(world.now()), ..altered };
+    multiply(&world, &settled, "settled", 250).await;
+    slow(&world, &[("GetItem", CALLS_TABLE), ("PutItem", INBOX_TABLE), ("SendMessage", EVENTS_QUEUE)]);
+    let began = world.now();
+    let report = world.reconciler.drift("test").await.unwrap();
+    let took = world.now().millis_since(began);
+    assert!(took < RECONCILER_TIMEOUT_MS, "{took} ms: {report:?}");
+    assert!(report.checked > 0 && report.checked < 200 && report.drifted > 0, "{report:?}");
+    let lines = world.logged("drift_run");
+    assert_eq!(lines.len(), 1);
+    assert_eq!(lines[0]["drift_checked"], report.checked);
 }

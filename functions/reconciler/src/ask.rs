@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use switchhook_aws::inbox::{ASKED, ASKED_ABOUT, Arrival};
 use switchhook_aws::provider::ProviderApi;
+use switchhook_aws::sdk::Clock;
 use switchhook_domain::{AttemptKey, Call, Origin, Provider, ProviderEvent, Timestamp};
 use switchhook_providers::{Inquiry, Providers, Told, VerifiedWebhook, inquire, read_told};
 
@@ -27,6 +28,8 @@ pub(crate) enum Said {
     CannotSay,
     /// Not now.
     Later,
+    /// This run asks no more: for the next.
+    NotAsked,
 }
 
 /// The answer, in the words of a webhook.
@@ -58,14 +61,16 @@ impl Answered {
 pub(crate) struct Asker<'a> {
     api: &'a ProviderApi,
     providers: &'a Providers,
+    clock: &'a Clock,
+    stop_at: Timestamp,
     asked: AtomicU64,
     /// In a row, by provider.
     failures: Mutex<BTreeMap<Provider, u32>>,
 }
 
 impl<'a> Asker<'a> {
-    pub(crate) fn new(api: &'a ProviderApi, providers: &'a Providers) -> Self {
-        Self { api, providers, asked: AtomicU64::new(0), failures: Mutex::default() }
+    pub(crate) fn new(api: &'a ProviderApi, providers: &'a Providers, clock: &'a Clock, stop_at: Timestamp) -> Self {
+        Self { api, providers, clock, stop_at, asked: AtomicU64::new(0), failures: Mutex::default() }
     }
 
     /// Requests that were sent.
@@ -85,8 +90,11 @@ impl<'a> Asker<'a> {
         let inquiry = Inquiry { call_id: &call.call_id, attempt, provider_call_id, dialled_at };
         let request = self.providers.config(provider).and_then(|config| inquire(provider, config, &inquiry).ok());
         let Some(request) = request else { return Said::CannotSay };
-        if self.is_down(provider) || self.asked.fetch_add(1, Ordering::Relaxed) >= ASKS_MAX {
+        if self.is_down(provider) {
             return Said::Later;
+        }
+        if self.clock.now() >= self.stop_at || self.asked.fetch_add(1, Ordering::Relaxed) >= ASKS_MAX {
+            return Said::NotAsked;
         }
         let told = match self.api.send(provider, request).await {
             Ok(answer) => read_told(provider, &inquiry, answer.status, &answer.body, now),

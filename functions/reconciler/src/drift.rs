@@ -15,7 +15,7 @@ use switchhook_aws::telemetry::Decision;
 use switchhook_domain::{Attempt, AttemptKey, Call, CallId, EventKind, Policy, ProviderEvent, Slot, Timestamp, fold};
 
 use crate::ask::{Answered, Asker, Said};
-use crate::{ALIVE_MAX, Reconciler};
+use crate::{ALIVE_MAX, RUN_MAX, Reconciler};
 
 /// Calls that were settled within this time are asked about.
 const SETTLED_FOR: Duration = Duration::from_secs(6 * 60 * 60);
@@ -58,14 +58,15 @@ impl Drift {
 }
 
 impl Reconciler {
-    /// One drift run, over calls that are not settled and calls that lately were.
+    /// One drift run, over calls that are not settled and calls that lately were; over as many as there is time for.
     ///
     /// # Errors
     /// The first error met, after everything that could be done was done.
     pub async fn drift(&self, trace_id: &str) -> Result<DriftReport, Error> {
         let started = self.clock.now();
         let keys = self.keys.current(started).await;
-        let asker = &Asker::new(&self.api, &keys);
+        let stop_at = started.plus(RUN_MAX);
+        let asker = &Asker::new(&self.api, &keys, &self.clock, stop_at);
         let mut report = DriftReport::default();
         let mut first_error = None;
         let first = minute_of(started).unsigned_abs() / 60;
@@ -74,6 +75,9 @@ impl Reconciler {
             // The whole shelf of what is not settled wakes within its patience; a day from now is later than all of it.
             let soon = started.plus(Duration::from_secs(24 * 60 * 60));
             for (shelf, span) in [(Shelf::Settled, Span::Since(since)), (Shelf::Settle, Span::UpTo(soon))] {
+                if self.is_over(stop_at) {
+                    break;
+                }
                 let page = self.calls.shelved(shelf, shard, span, Some(CALLS_PER_SHARD), None).await;
                 let calls = match page {
                     Ok((calls, _)) => calls,
@@ -83,12 +87,14 @@ impl Reconciler {
                         continue;
                     }
                 };
-                let checked: Vec<Result<u64, Error>> = stream::iter(calls)
-                    .map(|id| async move { self.check(&id, asker, trace_id).await })
+                let checked: Vec<Option<Result<u64, Error>>> = stream::iter(calls)
+                    .map(|id| async move {
+                        if self.is_over(stop_at) { None } else { Some(self.check(&id, asker, trace_id).await) }
+                    })
                     .buffered(CONCURRENCY)
                     .collect()
                     .await;
-                for drifted in checked {
+                for drifted in checked.into_iter().flatten() {
                     report.checked += 1;
                     match drifted {
                         Ok(count) => report.drifted += count,
@@ -123,6 +129,7 @@ impl Reconciler {
                 Said::Alive(_) if attempt.started_at.plus(ALIVE_MAX) <= now => continue,
                 Said::Alive(_) => Drift::Alive,
                 Said::NotFound | Said::CannotSay | Said::Later => continue,
+                Said::NotAsked => break,
             };
             if self.report_drift(&call, attempt, slot, drift, now, trace_id).await? {
                 drifted += 1;

@@ -135,7 +135,25 @@ pub struct Note {
 pub struct Received {
     pub event_id: EventId,
     pub call_id: Option<CallId>,
+    pub received_at: Timestamp,
     pub decided: bool,
+}
+
+/// How far the sweep got.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SweepCursor {
+    /// The last minute that was looked at to its end.
+    pub minute: i64,
+    /// Where in the minute after it to go on; none: at its beginning.
+    pub within: Option<SweepPlace>,
+}
+
+/// A place within a minute of the inbox.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SweepPlace {
+    pub shard: u64,
+    /// Where the next page starts; none: with the first.
+    pub start: Option<Key>,
 }
 
 /// The inbox table.
@@ -222,6 +240,18 @@ pub const fn minute_of(time: Timestamp) -> i64 {
     time.as_millis().div_euclid(MINUTE_MS)
 }
 
+impl Received {
+    /// Where a page of the index starts that is to begin after this line.
+    #[must_use]
+    pub fn after(&self, minute: i64, shard: u64) -> Key {
+        HashMap::from([
+            ("event_id".to_owned(), text(self.event_id.as_str())),
+            ("received_bucket".to_owned(), text(&bucket_of(minute, shard))),
+            ("received_at".to_owned(), number(self.received_at.as_millis())),
+        ])
+    }
+}
+
 impl Inbox {
     #[must_use]
     pub const fn new(client: Client, table: String, retention: Duration) -> Self {
@@ -250,7 +280,7 @@ impl Inbox {
         }
         // By the call, so that the sweep finds what a minute brought of it in one place.
         let sharded_by = arrival.call_id.as_ref().map_or(arrival.event_id.as_str(), CallId::as_str);
-        let bucket = format!("{}#{}", minute_of(arrival.received_at), shard_of(sharded_by, RECEIVED_SHARDS));
+        let bucket = bucket_of(minute_of(arrival.received_at), shard_of(sharded_by, RECEIVED_SHARDS));
         let mut item: Key = self.companion(arrival.event_id.as_str(), arrival.received_at);
         let mut set = |name: &str, value: AttributeValue| item.insert(name.to_owned(), value);
         set("schema_version", number(i64::from(INBOX_SCHEMA)));
@@ -490,7 +520,7 @@ impl Inbox {
             .table_name(&self.table)
             .index_name(BY_RECEIVED)
             .key_condition_expression("received_bucket = :bucket")
-            .expression_attribute_values(":bucket", text(&format!("{minute}#{shard}")))
+            .expression_attribute_values(":bucket", text(&bucket_of(minute, shard)))
             .set_exclusive_start_key(start)
             .send()
             .await
@@ -499,26 +529,41 @@ impl Inbox {
             Some(Received {
                 event_id: EventId::new(string(&item, "event_id")?),
                 call_id: string(&item, "call_id").map(CallId::new),
+                received_at: Timestamp::from_millis(integer(&item, "received_at")?),
                 decided: item.contains_key("disposition"),
             })
         });
         Ok((received.collect(), page.last_evaluated_key))
     }
 
-    /// The minute that the sweep looked at last.
+    /// How far the sweep got; none: there was none yet.
     ///
     /// # Errors
     /// [`Error::ReadInbox`].
-    pub async fn sweep_cursor(&self) -> Result<Option<i64>, Error> {
-        Ok(self.get(SWEEP_CURSOR).await?.and_then(|item| integer(&item, "minute")))
+    pub async fn sweep_cursor(&self) -> Result<Option<SweepCursor>, Error> {
+        let Some(mut item) = self.get(SWEEP_CURSOR).await? else { return Ok(None) };
+        let Some(minute) = integer(&item, "minute") else { return Ok(None) };
+        let start = match item.remove("start") {
+            Some(AttributeValue::M(start)) => Some(start),
+            _ => None,
+        };
+        let shard = integer(&item, "shard").and_then(|shard| u64::try_from(shard).ok());
+        Ok(Some(SweepCursor { minute, within: shard.map(|shard| SweepPlace { shard, start }) }))
     }
 
-    /// Moves the cursor of the sweep on, if no other sweep did. False if one did.
+    /// Moves the cursor of the sweep on, if no other sweep finished a minute since `from` was. False if one did.
     ///
     /// # Errors
     /// [`Error::WriteInbox`].
-    pub async fn move_sweep_cursor(&self, from: Option<i64>, to: i64) -> Result<bool, Error> {
-        let item = HashMap::from([("event_id".to_owned(), text(SWEEP_CURSOR)), ("minute".to_owned(), number(to))]);
+    pub async fn move_sweep_cursor(&self, from: Option<i64>, to: &SweepCursor) -> Result<bool, Error> {
+        let mut item =
+            HashMap::from([("event_id".to_owned(), text(SWEEP_CURSOR)), ("minute".to_owned(), number(to.minute))]);
+        if let Some(SweepPlace { shard, start }) = &to.within {
+            item.insert("shard".to_owned(), number(i64::try_from(*shard).unwrap_or(0)));
+            if let Some(start) = start {
+                item.insert("start".to_owned(), AttributeValue::M(start.clone()));
+            }
+        }
         let request = self.client.put_item().table_name(&self.table).set_item(Some(item));
         let request = match from {
             Some(from) => request
@@ -617,6 +662,10 @@ fn body_hash(body: &[u8]) -> String {
     let mut hash = hex::encode(Sha256::digest(body));
     hash.truncate(32);
     hash
+}
+
+fn bucket_of(minute: i64, shard: u64) -> String {
+    format!("{minute}#{shard}")
 }
 
 fn chunk_id(event_id: &EventId, hash: &str, index: u32) -> String {
