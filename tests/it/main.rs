@@ -9,6 +9,7 @@ mod layout;
 mod logs;
 mod outbound;
 mod outbound_budget;
+mod reconciled;
 mod schemas;
 mod store;
 mod traffic;

@@ -9,7 +9,7 @@ use proptest::test_runner::{Config, TestRunner};
 use serde_dynamo::AttributeValue;
 use switchhook_aws::Error;
 use switchhook_aws::calls::{Found, Shelf, Span, WAKE_SHARDS, Written};
-use switchhook_aws::inbox::{Arrival, Kept, Note};
+use switchhook_aws::inbox::{Arrival, Kept, Note, SweepCursor};
 use switchhook_domain::{
     ATTEMPT_EVENTS_MAX, AttemptKey, CALL_ATTEMPTS_MAX, Call, CallEvent, CallId, Direction, Disposition, EventId,
     EventKind, Job, Origin, PhoneNumber, Policy, Provider, ProviderEvent, Timestamp, fold,
@@ -220,12 +220,13 @@ async fn cursor_of_the_sweep_moves_from_where_it_was_read() {
     let world = World::still();
     let inbox = &world.inbox;
     assert_eq!(inbox.sweep_cursor().await.unwrap(), None);
-    assert!(!inbox.move_sweep_cursor(Some(4), 5).await.unwrap(), "there is none to move");
-    assert!(inbox.move_sweep_cursor(None, 5).await.unwrap());
-    assert!(!inbox.move_sweep_cursor(None, 6).await.unwrap(), "another sweep began");
-    assert!(!inbox.move_sweep_cursor(Some(4), 6).await.unwrap(), "another sweep went on");
-    assert!(inbox.move_sweep_cursor(Some(5), 6).await.unwrap());
-    assert_eq!(inbox.sweep_cursor().await.unwrap(), Some(6));
+    let at = |minute| SweepCursor { minute, within: None };
+    assert!(!inbox.move_sweep_cursor(Some(4), &at(5)).await.unwrap(), "there is none to move");
+    assert!(inbox.move_sweep_cursor(None, &at(5)).await.unwrap());
+    assert!(!inbox.move_sweep_cursor(None, &at(6)).await.unwrap(), "another sweep began");
+    assert!(!inbox.move_sweep_cursor(Some(4), &at(6)).await.unwrap(), "another sweep went on");
+    assert!(inbox.move_sweep_cursor(Some(5), &at(6)).await.unwrap());
+    assert_eq!(inbox.sweep_cursor().await.unwrap(), Some(at(6)));
 }
 
 #[tokio::test(start_paused = true)]

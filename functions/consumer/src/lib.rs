@@ -8,7 +8,9 @@
 //! **An alias is followed here, and a call is folded again here**, because both decide what is written: an event that knows only
 //! what the provider calls an attempt finds its call, and a row that disagrees with its events is made from the inbox anew.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod refold;
+
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use aws_lambda_events::event::sqs::{BatchItemFailure, SqsBatchResponse, SqsEvent, SqsMessage};
@@ -17,27 +19,18 @@ use switchhook_aws::Error;
 use switchhook_aws::bus::Bus;
 use switchhook_aws::calls::{Calls, Found, Written};
 use switchhook_aws::config::{Environment, EnvironmentError};
-use switchhook_aws::inbox::{Inbox, Note, minute_of};
+use switchhook_aws::inbox::{Inbox, Note};
 use switchhook_aws::queue::{Message, Queue, backoff};
 use switchhook_aws::sdk::Clock;
 use switchhook_aws::telemetry::Decision;
 use switchhook_domain::{
-    Call, CallEvent, Disposition, EventId, EventKind, Fold, Origin, Policy, ProviderEvent, Taken, Timestamp,
-    WebhookQuarantined, fold, refold,
+    Call, Disposition, EventId, EventKind, Origin, Policy, ProviderEvent, Taken, Timestamp, WebhookQuarantined, fold,
 };
 
 /// How often a lost race is read and folded again before the queue is asked to wait.
 const RACES_MAX: u32 = 5;
 /// No further try at a call after this: what is left of the function's 10 s is for the failure's own path.
 const FOLD_MS_MAX: i64 = 3_000;
-
-/// Minutes around the attempts of a call in which its events are looked for when it is folded again.
-const REFOLD_BEFORE_MINUTES: i64 = 2;
-const REFOLD_AFTER_MINUTES: i64 = 15;
-/// And no more than this many: it is one request for each, and the function has 10 s.
-const REFOLD_MINUTES_MAX: usize = 120;
-/// What is younger than the inbox's retention by less than this may have been removed there already.
-const REFOLD_SLACK: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// What the function reads from its environment.
 #[derive(Debug)]
@@ -102,7 +95,8 @@ impl Consumer {
             let group = message.attributes.get("MessageGroupId").map_or("", String::as_str);
             groups.entry(group).or_default().push(message.clone());
         }
-        let failed = join_all(groups.values().map(|messages| self.fold_group(messages))).await;
+        let began = self.clock.now();
+        let failed = join_all(groups.values().map(|messages| self.fold_group(messages, began))).await;
         let mut response = SqsBatchResponse::default();
         for tail in failed.iter().flatten() {
             for message in tail.messages {
@@ -116,7 +110,7 @@ impl Consumer {
     }
 
     /// Folds the messages of one group, in order. The first that fails takes the rest with it.
-    async fn fold_group<'a>(&self, messages: &'a [SqsMessage]) -> Option<FailedTail<'a>> {
+    async fn fold_group<'a>(&self, messages: &'a [SqsMessage], began: Timestamp) -> Option<FailedTail<'a>> {
         let mut readable: Vec<Message> = Vec::new();
         let mut unreadable = None;
         for message in messages {
@@ -131,9 +125,10 @@ impl Consumer {
         let count = readable.len();
         // One group is one call, but for two calls whose hashed ids collide, and for what others send to the queue.
         let mut done = 0;
-        let together = |a: &Message, b: &Message| a.event.call_id == b.event.call_id && !is_drift(a) && !is_drift(b);
+        let together =
+            |a: &Message, b: &Message| a.event.call_id == b.event.call_id && !is_drift(&a.event) && !is_drift(&b.event);
         for same_call in readable.chunk_by(together) {
-            if let Err(error) = self.fold_call(same_call).await {
+            if let Err(error) = self.fold_call(same_call, began).await {
                 return messages.get(done..).map(|messages| FailedTail { messages, error });
             }
             done += same_call.len();
@@ -142,9 +137,12 @@ impl Consumer {
     }
 
     /// Folds events of one call: one read and one conditional write, again if another writer came first.
-    async fn fold_call(&self, messages: &[Message]) -> Result<(), Error> {
+    async fn fold_call(&self, messages: &[Message], began: Timestamp) -> Result<(), Error> {
         let Some(first) = messages.first() else { return Ok(()) };
         let mut call_id = first.event.call_id.clone();
+        let mut folding: Vec<&Message> = messages.iter().collect();
+        // What Switchhook found out about a call that has become part of another: it is not about that one.
+        let mut refused: Vec<&Message> = Vec::new();
         let mut events: Vec<ProviderEvent> = messages.iter().map(|message| message.event.clone()).collect();
         let started = self.clock.now();
         for race in 0..RACES_MAX {
@@ -156,18 +154,24 @@ impl Consumer {
                 Found::Call(call) => Some(*call),
                 Found::Nothing => None,
                 Found::Alias(alias) => {
-                    for event in events.iter_mut().filter(|event| event.call_id != alias.call_id) {
+                    refused.extend(folding.extract_if(.., |message| message.event.origin == Origin::SWITCHHOOK));
+                    events.retain(|event| event.origin != Origin::SWITCHHOOK);
+                    for event in &mut events {
                         event.call_id = alias.call_id.clone();
-                        if event.origin != Origin::SWITCHHOOK {
-                            event.attempt = Some(alias.attempt.clone());
-                        }
+                        event.attempt = Some(alias.attempt.clone());
                     }
                     call_id = alias.call_id;
                     self.calls.load(&call_id).await?
                 }
             };
-            let folded = match (&call, messages) {
-                (Some(call), [only]) if is_drift(only) => self.fold_again(call, &only.event, now).await?,
+            let folded = match (&call, events.as_slice()) {
+                (Some(call), [drift]) if is_drift(drift) => match self.fold_again(call, drift, began, now).await? {
+                    Some(folded) => folded,
+                    None => {
+                        self.log_too_long(first, started);
+                        return Ok(());
+                    }
+                },
                 (_, _) => fold(call.as_ref(), &events, &self.policy, now),
             };
             if let Some(after) = &folded.call {
@@ -179,42 +183,26 @@ impl Consumer {
                     }
                 }
             }
-            self.note_unfolded(&events, &folded.taken, now).await?;
+            let mut taken: Vec<(&ProviderEvent, Taken)> = events.iter().zip(folded.taken).collect();
+            taken.extend(refused.iter().map(|message| (&message.event, Taken::Refused)));
+            self.note_unfolded(&taken, now).await?;
             let duration_ms = self.clock.now().millis_since(started);
-            self.log(messages, folded.call.as_ref().or(call.as_ref()), &folded.taken, duration_ms);
+            let taken = folding.into_iter().chain(refused).zip(taken.into_iter().map(|(_, taken)| taken));
+            self.log(taken, folded.call.as_ref().or(call.as_ref()), duration_ms);
             return Ok(());
         }
         Err(Error::Contended(RACES_MAX))
     }
 
-    /// Folds a call from what the inbox holds of it.
-    async fn fold_again(&self, call: &Call, drift: &ProviderEvent, now: Timestamp) -> Result<Fold, Error> {
-        let known: BTreeSet<EventId> = call.history.iter().map(|entry| entry.source.clone()).collect();
-        let mut minutes = BTreeSet::new();
-        for attempt in call.attempts().iter().rev() {
-            let first = minute_of(attempt.started_at) - REFOLD_BEFORE_MINUTES;
-            let last = minute_of(attempt.heard_at).min(minute_of(now)) + REFOLD_AFTER_MINUTES;
-            minutes.extend((first..=last).take(REFOLD_MINUTES_MAX.saturating_sub(minutes.len())));
-        }
-        let mut events = self.inbox.events_of(&call.call_id, known, &minutes).await?;
-        events.retain(|event| event.event_id != drift.event_id && !event.call_events.iter().all(is_drift_event));
-        let held_until = now.minus(self.inbox_retention).plus(REFOLD_SLACK);
-        Ok(refold(
-            call,
-            &events,
-            |entry| entry.received_at < held_until || entry.event.kind == EventKind::DriftFound,
-            drift,
-            &self.policy,
-            now,
-        ))
-    }
-
-    async fn note_unfolded(&self, events: &[ProviderEvent], taken: &[Taken], now: Timestamp) -> Result<(), Error> {
-        for (event, taken) in events.iter().zip(taken) {
-            let (disposition, error) = match taken {
-                Taken::Folded | Taken::Duplicate => continue,
-                Taken::Refused => (Disposition::Refused, "the call belongs to another provider"),
-                Taken::Quarantined => (Disposition::Quarantined, "the call holds as many events as it can"),
+    async fn note_unfolded(&self, taken: &[(&ProviderEvent, Taken)], now: Timestamp) -> Result<(), Error> {
+        for (event, taken) in taken {
+            let (disposition, error) = match (taken, event.origin) {
+                (Taken::Folded | Taken::Duplicate, _) => continue,
+                (Taken::Refused, Origin::Provider(_)) => (Disposition::Refused, "the call belongs to another provider"),
+                (Taken::Refused, Origin::Switchhook(_)) => {
+                    (Disposition::Refused, "the call that it is about is not there, or has become part of another")
+                }
+                (Taken::Quarantined, _) => (Disposition::Quarantined, "the call holds as many events as it can"),
             };
             let note = Note { disposition: Some(disposition), error: Some(error.to_owned()), ..Note::default() };
             self.inbox.put_note(&event.event_id, &note, now).await?;
@@ -281,9 +269,9 @@ impl Consumer {
         decision.log(now, true);
     }
 
-    fn log(&self, messages: &[Message], call: Option<&Call>, taken: &[Taken], duration_ms: i64) {
+    fn log<'a>(&self, taken: impl Iterator<Item = (&'a Message, Taken)>, call: Option<&Call>, duration_ms: i64) {
         let now = self.clock.now();
-        for (message, taken) in messages.iter().zip(taken) {
+        for (message, taken) in taken {
             let event = &message.event;
             let own = |call: &Call| disposition_of(call, &event.event_id);
             let action_taken = match taken {
@@ -311,12 +299,8 @@ impl Consumer {
     }
 }
 
-fn is_drift(message: &Message) -> bool {
-    message.event.call_events.iter().all(is_drift_event)
-}
-
-fn is_drift_event(event: &CallEvent) -> bool {
-    event.kind == EventKind::DriftFound
+fn is_drift(event: &ProviderEvent) -> bool {
+    event.call_events.iter().all(|event| event.kind == EventKind::DriftFound)
 }
 
 /// What became of the event itself, or, where it says only what it implies, of the first thing implied.

@@ -5,8 +5,9 @@ use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use switchhook_aws::inbox::{ASKED, Arrival};
+use switchhook_aws::inbox::{ASKED, ASKED_ABOUT, Arrival};
 use switchhook_aws::provider::ProviderApi;
+use switchhook_aws::sdk::Clock;
 use switchhook_domain::{AttemptKey, Call, Origin, Provider, ProviderEvent, Timestamp};
 use switchhook_providers::{Inquiry, Providers, Told, VerifiedWebhook, inquire, read_told};
 
@@ -27,6 +28,8 @@ pub(crate) enum Said {
     CannotSay,
     /// Not now.
     Later,
+    /// This run asks no more: for the next.
+    NotAsked,
 }
 
 /// The answer, in the words of a webhook.
@@ -35,6 +38,8 @@ pub(crate) struct Answered(VerifiedWebhook);
 impl Answered {
     /// As it goes into the inbox.
     pub(crate) fn into_arrival(self, event: &ProviderEvent, trace_id: &str) -> Arrival {
+        let mut headers = BTreeMap::from([(ASKED.to_owned(), "asked".to_owned())]);
+        headers.extend(event.attempt.as_ref().map(|attempt| (ASKED_ABOUT.to_owned(), attempt.to_string())));
         Arrival {
             event_id: event.event_id.clone(),
             call_id: Some(event.call_id.clone()),
@@ -45,7 +50,7 @@ impl Answered {
             query: self.0.query().to_owned(),
             body: self.0.body().to_vec(),
             key_index: 0,
-            headers: BTreeMap::from([(ASKED.to_owned(), "asked".to_owned())]),
+            headers,
             disposition: None,
             trace_id: trace_id.to_owned(),
         }
@@ -56,14 +61,16 @@ impl Answered {
 pub(crate) struct Asker<'a> {
     api: &'a ProviderApi,
     providers: &'a Providers,
+    clock: &'a Clock,
+    stop_at: Timestamp,
     asked: AtomicU64,
     /// In a row, by provider.
     failures: Mutex<BTreeMap<Provider, u32>>,
 }
 
 impl<'a> Asker<'a> {
-    pub(crate) fn new(api: &'a ProviderApi, providers: &'a Providers) -> Self {
-        Self { api, providers, asked: AtomicU64::new(0), failures: Mutex::default() }
+    pub(crate) fn new(api: &'a ProviderApi, providers: &'a Providers, clock: &'a Clock, stop_at: Timestamp) -> Self {
+        Self { api, providers, clock, stop_at, asked: AtomicU64::new(0), failures: Mutex::default() }
     }
 
     /// Requests that were sent.
@@ -83,8 +90,11 @@ impl<'a> Asker<'a> {
         let inquiry = Inquiry { call_id: &call.call_id, attempt, provider_call_id, dialled_at };
         let request = self.providers.config(provider).and_then(|config| inquire(provider, config, &inquiry).ok());
         let Some(request) = request else { return Said::CannotSay };
-        if self.is_down(provider) || self.asked.fetch_add(1, Ordering::Relaxed) >= ASKS_MAX {
+        if self.is_down(provider) {
             return Said::Later;
+        }
+        if self.clock.now() >= self.stop_at || self.asked.fetch_add(1, Ordering::Relaxed) >= ASKS_MAX {
+            return Said::NotAsked;
         }
         let told = match self.api.send(provider, request).await {
             Ok(answer) => read_told(provider, &inquiry, answer.status, &answer.body, now),
@@ -94,8 +104,8 @@ impl<'a> Asker<'a> {
             Told::Webhook { webhook, event } => {
                 self.note(provider, true);
                 // It is about this attempt, whatever ids the provider echoes.
-                let event = Box::new(ProviderEvent { call_id: call.call_id.clone(), ..*event });
-                Said::Ended(event, Answered(webhook))
+                let (call_id, attempt) = (call.call_id.clone(), Some(attempt.clone()));
+                Said::Ended(Box::new(ProviderEvent { call_id, attempt, ..*event }), Answered(webhook))
             }
             Told::Alive { provider_call_id } => {
                 self.note(provider, true);
@@ -105,12 +115,11 @@ impl<'a> Asker<'a> {
                 self.note(provider, true);
                 Said::NotFound
             }
-            // The provider knows the call no more.
-            Told::Later { reason: "gone" } => {
+            Told::Gone => {
                 self.note(provider, true);
                 Said::CannotSay
             }
-            Told::Later { .. } => {
+            Told::Later { reason: _ } => {
                 self.note(provider, false);
                 Said::Later
             }

@@ -12,10 +12,10 @@ use switchhook_aws::Error;
 use switchhook_aws::calls::{Shelf, Span, WAKE_SHARDS};
 use switchhook_aws::inbox::minute_of;
 use switchhook_aws::telemetry::Decision;
-use switchhook_domain::{Attempt, AttemptKey, Call, CallId, Policy, ProviderEvent, Timestamp, fold};
+use switchhook_domain::{Attempt, AttemptKey, Call, CallId, EventKind, Policy, ProviderEvent, Slot, Timestamp, fold};
 
-use crate::Reconciler;
-use crate::ask::{Asker, Said};
+use crate::ask::{Answered, Asker, Said};
+use crate::{ALIVE_MAX, RUN_MAX, Reconciler};
 
 /// Calls that were settled within this time are asked about.
 const SETTLED_FOR: Duration = Duration::from_secs(6 * 60 * 60);
@@ -40,15 +40,33 @@ pub struct DriftReport {
     pub failed: u64,
 }
 
+/// How a provider disagrees with a call about one of its attempts.
+enum Drift {
+    /// It ended, in another way than the call says; and how the answer alone shows it.
+    Ended(Box<ProviderEvent>, Answered, &'static str),
+    /// It lives, and the call says that it ended.
+    Alive,
+}
+
+impl Drift {
+    const fn theirs(&self) -> &'static str {
+        match self {
+            Self::Ended(_, _, theirs) => theirs,
+            Self::Alive => "alive",
+        }
+    }
+}
+
 impl Reconciler {
-    /// One drift run, over calls that are not settled and calls that lately were.
+    /// One drift run, over calls that are not settled and calls that lately were; over as many as there is time for.
     ///
     /// # Errors
     /// The first error met, after everything that could be done was done.
     pub async fn drift(&self, trace_id: &str) -> Result<DriftReport, Error> {
         let started = self.clock.now();
         let keys = self.keys.current(started).await;
-        let asker = &Asker::new(&self.api, &keys);
+        let stop_at = started.plus(RUN_MAX);
+        let asker = &Asker::new(&self.api, &keys, &self.clock, stop_at);
         let mut report = DriftReport::default();
         let mut first_error = None;
         let first = minute_of(started).unsigned_abs() / 60;
@@ -57,6 +75,9 @@ impl Reconciler {
             // The whole shelf of what is not settled wakes within its patience; a day from now is later than all of it.
             let soon = started.plus(Duration::from_secs(24 * 60 * 60));
             for (shelf, span) in [(Shelf::Settled, Span::Since(since)), (Shelf::Settle, Span::UpTo(soon))] {
+                if self.is_over(stop_at) {
+                    break;
+                }
                 let page = self.calls.shelved(shelf, shard, span, Some(CALLS_PER_SHARD), None).await;
                 let calls = match page {
                     Ok((calls, _)) => calls,
@@ -66,12 +87,14 @@ impl Reconciler {
                         continue;
                     }
                 };
-                let checked: Vec<Result<u64, Error>> = stream::iter(calls)
-                    .map(|id| async move { self.check(&id, asker, trace_id).await })
+                let checked: Vec<Option<Result<u64, Error>>> = stream::iter(calls)
+                    .map(|id| async move {
+                        if self.is_over(stop_at) { None } else { Some(self.check(&id, asker, trace_id).await) }
+                    })
                     .buffered(CONCURRENCY)
                     .collect()
                     .await;
-                for drifted in checked {
+                for drifted in checked.into_iter().flatten() {
                     report.checked += 1;
                     match drifted {
                         Ok(count) => report.drifted += count,
@@ -95,16 +118,20 @@ impl Reconciler {
         for attempt in call.attempts().iter().rev().take(ATTEMPTS_MAX) {
             let Some(slot) = call.slots.get(attempt.slot) else { continue };
             let (Some(key), Some(provider_call_id)) = (&slot.key, &slot.provider_call_id) else { continue };
-            let said = asker.ask(&call, key, Some(provider_call_id), slot.dialled_at, now).await;
-            let theirs = match &said {
-                Said::Ended(event, _) if happened_at(event).is_some_and(|at| at.plus(SLACK) > now) => continue,
-                Said::Ended(event, _) => lifecycle_of(event, &self.policy),
-                // A call that ended a moment ago may still be told to live.
-                Said::Alive(_) if attempt.has_ended() && attempt.heard_at.plus(SLACK) < now => Some("alive"),
-                Said::Alive(_) | Said::NotFound | Said::CannotSay | Said::Later => continue,
+            let drift = match asker.ask(&call, key, Some(provider_call_id), slot.dialled_at, now).await {
+                Said::Ended(event, _) if happened_at(&event).is_some_and(|at| at.plus(SLACK) > now) => continue,
+                Said::Ended(event, answered) => match lifecycle_of(&event, &self.policy) {
+                    Some(theirs) if theirs != attempt.lifecycle_shown() => Drift::Ended(event, answered, theirs),
+                    Some(_) | None => continue,
+                },
+                // A call that ended a moment ago may still be told to live, and one that is told so for ever does not.
+                Said::Alive(_) if !attempt.has_ended() || attempt.heard_at.plus(SLACK) >= now => continue,
+                Said::Alive(_) if attempt.started_at.plus(ALIVE_MAX) <= now => continue,
+                Said::Alive(_) => Drift::Alive,
+                Said::NotFound | Said::CannotSay | Said::Later => continue,
+                Said::NotAsked => break,
             };
-            let Some(theirs) = theirs.filter(|theirs| *theirs != attempt.lifecycle_shown()) else { continue };
-            if self.report_drift(&call, attempt, key, said, theirs, now, trace_id).await? {
+            if self.report_drift(&call, attempt, slot, drift, now, trace_id).await? {
                 drifted += 1;
             }
         }
@@ -114,29 +141,37 @@ impl Reconciler {
         Ok(drifted)
     }
 
-    #[expect(clippy::too_many_arguments, reason = "all of it is about one disagreement, told nowhere else")]
     async fn report_drift(
         &self,
         call: &Call,
         attempt: &Attempt,
-        key: &AttemptKey,
-        said: Said,
-        theirs: &'static str,
+        slot: &Slot,
+        drift: Drift,
         now: Timestamp,
         trace_id: &str,
     ) -> Result<bool, Error> {
-        // First what they say, then why the call is folded again: it may be all that was missing.
-        self.learn(call, key, said, now, trace_id).await?;
-        if !self.report(call, &fingerprint(call, theirs), now, trace_id).await? {
+        let disagreement = fingerprint(call, drift.theirs());
+        if call.holds(&call.drift_found(&disagreement, now).event_id) {
             return Ok(false);
         }
+        // First what they say, then why the call is folded again: it may be all that was missing.
+        match drift {
+            Drift::Ended(event, answered, _) => {
+                self.learn_ending(call, slot, &event, answered, now, trace_id).await?;
+            }
+            // Its patience was given up too early: it has it anew.
+            Drift::Alive => {
+                self.submit(&call.alive(attempt, now), trace_id).await?;
+            }
+        }
+        self.report(call, &disagreement, now, trace_id).await?;
         let decision = Decision {
             stage: "reconciler",
             message: "the provider says otherwise",
             action_taken: "drift_found",
             provider: Some(call.provider.as_str()),
             call_id: Some(call.call_id.as_str()),
-            attempt: Some(key.as_str()),
+            attempt: slot.key.as_ref().map(AttemptKey::as_str),
             cause: Some(attempt.lifecycle_shown()),
             trace_id: Some(trace_id),
             ..Decision::default()
@@ -191,7 +226,9 @@ fn happened_at(event: &ProviderEvent) -> Option<Timestamp> {
 /// Of how a row disagrees with what: by it the same disagreement, found again, is known, and one after a repair is another.
 fn fingerprint(call: &Call, theirs: &str) -> String {
     let mut hasher = Sha256::new();
-    for entry in call.history.iter().filter(|entry| !entry.source.as_str().contains("/drift/")) {
+    // What says that the patience goes on is of how often they were asked, and no other disagreement.
+    let is_said = |kind: EventKind| kind != EventKind::DriftFound && kind != EventKind::Alive;
+    for entry in call.history.iter().filter(|entry| is_said(entry.event.kind)) {
         hasher.update(format!("{} {} {:?}\n", entry.source, entry.event.kind, entry.event.occurred_at));
     }
     let repaired = call.log.iter().filter(|said| said.news.is_drift()).count();

@@ -7,7 +7,8 @@
 //! webhooks: same inbox, same normaliser, same id where the webhook's own can be known.
 //!
 //! **What is asked is bounded**: so many requests per run, none to a provider that fails again and again in this run, and of
-//! one call less and less often.
+//! one call less and less often. **A run ends by itself**: it looks at the clock before each call and each request, leaves what it
+//! has no time for where the next run finds it, and says what it did.
 
 mod ask;
 mod drift;
@@ -19,20 +20,22 @@ use futures_util::stream::{self, StreamExt};
 use switchhook_aws::Error;
 use switchhook_aws::calls::{Alias, Calls, Found, Shelf, Span, WAKE_SHARDS, Written};
 use switchhook_aws::config::{Environment, EnvironmentError};
-use switchhook_aws::inbox::{Inbox, Kept, RECEIVED_SHARDS, Received, adopt, arrival_of, minute_of, resend, submit};
+use switchhook_aws::inbox::{
+    Inbox, Kept, RECEIVED_SHARDS, Received, SweepCursor, SweepPlace, adopt, arrival_of, minute_of, resend, submit,
+};
 use switchhook_aws::provider::{ApiUrls, ProviderApi};
 use switchhook_aws::queue::Queue;
 use switchhook_aws::sdk::Clock;
 use switchhook_aws::secret::Keys;
 use switchhook_aws::telemetry::Decision;
-use switchhook_domain::{Attempt, AttemptKey, Call, CallId, EventId, Policy, ProviderEvent, Timestamp};
+use switchhook_domain::{Attempt, Call, CallId, EventId, Policy, ProviderEvent, Slot, Timestamp};
 use switchhook_providers::provider_call_key;
 
-use crate::ask::{Asker, Said};
+use crate::ask::{Answered, Asker, Said};
 pub use crate::drift::DriftReport;
 
-/// A run starts nothing new after this: the function's timeout is 50 s.
-const RUN_MAX: Duration = Duration::from_secs(40);
+/// A run starts nothing new after this. The function's timeout is 50 s, and a provider that was asked has 8 s to answer.
+const RUN_MAX: Duration = Duration::from_secs(36);
 /// Calls or events that are worked on at once.
 const CONCURRENCY: usize = 16;
 /// A dial whose answer was lost is asked about after this, then after twice the time, and so on until its deadline.
@@ -122,6 +125,25 @@ enum Settled {
     Deadline,
     /// The provider is to be asked again.
     Later(Timestamp),
+    /// The provider was not asked: there was no time, or it was enough for one run.
+    NotAsked,
+}
+
+/// What became of an ending that a provider told.
+enum Learned {
+    New,
+    /// The inbox had it since then, under this call or under another.
+    Known {
+        since: Timestamp,
+    },
+}
+
+/// What became of the missing events of one call.
+#[derive(Default)]
+struct Requeued {
+    events: u64,
+    /// There was no time for all of them.
+    left: bool,
 }
 
 /// What became of one call that was due.
@@ -140,7 +162,6 @@ impl Reconciler {
     /// The first error met, after everything that could be done was done.
     pub async fn run(&self, trace_id: &str) -> Result<Report, Error> {
         let started = self.clock.now();
-        let stop_at = started.plus(RUN_MAX);
         let mut report = Report::default();
         let mut first_error = None;
         // Neither starves the other: the sweep has the first half of the time, and what it leaves of it goes to the calls.
@@ -148,7 +169,7 @@ impl Reconciler {
             report.failed += 1;
             first_error = Some(error);
         }
-        if let Err(error) = self.wake(&mut report, stop_at, trace_id).await {
+        if let Err(error) = self.wake(&mut report, started.plus(RUN_MAX), trace_id).await {
             first_error.get_or_insert(error);
         }
         let now = self.clock.now();
@@ -178,17 +199,20 @@ impl Reconciler {
         first_error.map_or(Ok(report), Err)
     }
 
+    fn is_over(&self, stop_at: Timestamp) -> bool {
+        self.clock.now() >= stop_at
+    }
+
     async fn wake(&self, report: &mut Report, stop_at: Timestamp, trace_id: &str) -> Result<(), Error> {
         let mut first_error = None;
         let keys = self.keys.current(self.clock.now()).await;
-        let asker = Asker::new(&self.api, &keys);
-        let asker = &asker;
+        let asker = &Asker::new(&self.api, &keys, &self.clock, stop_at);
         // Each run starts with another shard, so that none is always the last.
         let first = minute_of(self.clock.now()).unsigned_abs();
         for shard in (first..first + WAKE_SHARDS).map(|shard| shard % WAKE_SHARDS) {
             let now = self.clock.now();
             let mut start = None;
-            while self.clock.now() < stop_at {
+            while !self.is_over(stop_at) {
                 let (due, next) = match self.calls.shelved(Shelf::Settle, shard, Span::UpTo(now), None, start).await {
                     Ok(page) => page,
                     Err(error) => {
@@ -197,12 +221,14 @@ impl Reconciler {
                         break;
                     }
                 };
-                let woken: Vec<Result<Woken, Error>> = stream::iter(due)
-                    .map(|call_id| async move { self.wake_call(&call_id, asker, trace_id).await })
+                let woken: Vec<Option<Result<Woken, Error>>> = stream::iter(due)
+                    .map(|id| async move {
+                        if self.is_over(stop_at) { None } else { Some(self.wake_call(&id, asker, trace_id).await) }
+                    })
                     .buffered(CONCURRENCY)
                     .collect()
                     .await;
-                for woken in woken {
+                for woken in woken.into_iter().flatten() {
                     report.woken += 1;
                     match woken {
                         Ok(woken) => {
@@ -260,6 +286,8 @@ impl Reconciler {
                     woken.deadlines += 1;
                 }
                 Settled::Later(at) => look_at = Some(look_at.map_or(at, |set| set.min(at))),
+                // It stays the next that is due.
+                Settled::NotAsked => return Ok(woken),
             }
         }
         for slot in call.in_doubt() {
@@ -272,11 +300,18 @@ impl Reconciler {
                 continue;
             }
             match asker.ask(&call, key, None, Some(dialled_at), now).await {
-                said @ (Said::Ended(..) | Said::Alive(_)) => {
-                    new |= self.learn(&call, key, said, now, trace_id).await?;
+                Said::Ended(event, answered) => {
+                    let learned = self.learn_ending(&call, slot, &event, answered, now, trace_id).await?;
+                    new |= matches!(learned, Learned::New);
                     found = true;
                     woken.learned += 1;
                 }
+                Said::Alive(provider_call_id) => {
+                    new |= self.learn_id(&call, slot, &provider_call_id, now, trace_id).await?;
+                    found = true;
+                    woken.learned += 1;
+                }
+                Said::NotAsked => return Ok(woken),
                 // That it is not found counts only at the deadline: it may be on its way into the provider's books.
                 Said::NotFound | Said::CannotSay | Said::Later => {
                     let elapsed = Duration::from_millis(now.millis_since(dialled_at).unsigned_abs());
@@ -314,17 +349,24 @@ impl Reconciler {
         match asker.ask(call, key, slot.provider_call_id.as_deref(), slot.dialled_at, now).await {
             // It has said so before, and that was not enough.
             Said::Ended(event, _) if call.holds(&event.event_id) => Ok(Settled::Deadline),
-            Said::Alive(_) if attempt.started_at.plus(ALIVE_MAX) <= now => Ok(Settled::Deadline),
-            said @ (Said::Ended(..) | Said::Alive(_)) => {
-                let mut new = false;
-                if matches!(said, Said::Alive(_)) {
-                    new |= self.submit(&call.alive(attempt, now), trace_id).await?;
+            Said::Ended(event, answered) => {
+                match self.learn_ending(call, slot, &event, answered, now, trace_id).await? {
+                    Learned::New => Ok(Settled::Learned(true)),
+                    // It had its time to be folded, and is not: it belongs to another call, or does not fit. It is queued before the
+                    // deadline once more, and if it is folded after all, it stands.
+                    Learned::Known { since } if since.max(overdue_since).plus(UNFOLDED_PAUSE) <= now => {
+                        Ok(Settled::Deadline)
+                    }
+                    Learned::Known { .. } => Ok(Settled::Learned(false)),
                 }
-                if slot.provider_call_id.is_none() || matches!(said, Said::Ended(..)) {
-                    new |= self.learn(call, key, said, now, trace_id).await?;
-                }
-                Ok(Settled::Learned(new))
             }
+            Said::Alive(_) if attempt.started_at.plus(ALIVE_MAX) <= now => Ok(Settled::Deadline),
+            Said::Alive(provider_call_id) => {
+                let alive = self.submit(&call.alive(attempt, now), trace_id).await?;
+                let id = self.learn_id(call, slot, &provider_call_id, now, trace_id).await?;
+                Ok(Settled::Learned(alive || id))
+            }
+            Said::NotAsked => Ok(Settled::NotAsked),
             Said::NotFound | Said::CannotSay => Ok(Settled::Deadline),
             // A provider that is down for an hour ends no call; one that is down for as long again as patience does.
             Said::Later if now < overdue_since.plus(self.policy.patience) => {
@@ -335,30 +377,60 @@ impl Reconciler {
         }
     }
 
-    /// Puts what a provider said into the inbox. True if it is new there.
-    async fn learn(
+    /// Puts the ending that a provider told of an attempt into the inbox.
+    async fn learn_ending(
         &self,
         call: &Call,
-        attempt: &AttemptKey,
-        said: Said,
+        slot: &Slot,
+        event: &ProviderEvent,
+        answered: Answered,
+        now: Timestamp,
+        trace_id: &str,
+    ) -> Result<Learned, Error> {
+        let provider_call_id = event.provider_call_id.as_deref();
+        if let Some(provider_call_id) = provider_call_id.filter(|_| slot.provider_call_id.is_none()) {
+            self.lead_here(call, slot, provider_call_id, None, now).await?;
+        }
+        let kept = submit(&self.inbox, &self.queue, &answered.into_arrival(event, trace_id), event).await?;
+        let Kept::Duplicate { stored, .. } = kept else { return Ok(Learned::New) };
+        // Its webhook came without our ids. What was queued again went to the call that it made.
+        if let Some(provider_call_id) = provider_call_id.filter(|_| stored.call_id.as_ref() != Some(&call.call_id)) {
+            self.lead_here(call, slot, provider_call_id, Some(&event.event_id), now).await?;
+        }
+        Ok(Learned::Known { since: stored.received_at })
+    }
+
+    /// What a provider calls an attempt that it took, and whose answer to the dial was lost, goes into the inbox. True if it is new
+    /// there; nothing is learned of an attempt that was not dialled, or whose id is known.
+    async fn learn_id(
+        &self,
+        call: &Call,
+        slot: &Slot,
+        provider_call_id: &str,
         now: Timestamp,
         trace_id: &str,
     ) -> Result<bool, Error> {
-        match said {
-            Said::Ended(event, arrival) => {
-                let arrival = arrival.into_arrival(&event, trace_id);
-                let kept = submit(&self.inbox, &self.queue, &arrival, &event).await?;
-                Ok(matches!(kept, Kept::New))
-            }
-            Said::Alive(provider_call_id) => {
-                let from = CallId::new(provider_call_key(call.provider, &provider_call_id));
-                let alias = Alias { call_id: call.call_id.clone(), attempt: attempt.clone() };
-                let stray = self.calls.put_alias(&from, &alias, now).await?;
-                adopt(&self.inbox, &self.queue, stray, &alias).await?;
-                self.submit(&call.dial_accepted(attempt, &provider_call_id, now), trace_id).await
-            }
-            Said::NotFound | Said::CannotSay | Said::Later => Ok(false),
-        }
+        let (Some(key), Some(_), None) = (&slot.key, slot.dialled_at, &slot.provider_call_id) else { return Ok(false) };
+        self.lead_here(call, slot, provider_call_id, None, now).await?;
+        self.submit(&call.dial_accepted(key, provider_call_id, now), trace_id).await
+    }
+
+    /// Writes the alias of an attempt that we dialled. What came for it before goes to its call now, and with it this `event`. Of an
+    /// attempt that others placed there is none: its call may be the very one that the provider's id makes.
+    async fn lead_here(
+        &self,
+        call: &Call,
+        slot: &Slot,
+        provider_call_id: &str,
+        event: Option<&EventId>,
+        now: Timestamp,
+    ) -> Result<(), Error> {
+        let (Some(key), Some(_)) = (&slot.key, slot.dialled_at) else { return Ok(()) };
+        let from = CallId::new(provider_call_key(call.provider, provider_call_id));
+        let alias = Alias { call_id: call.call_id.clone(), attempt: key.clone() };
+        let mut stray = self.calls.put_alias(&from, &alias, now).await?;
+        stray.extend(event.cloned());
+        adopt(&self.inbox, &self.queue, stray, &alias).await
     }
 
     /// Puts what Switchhook itself found out into the inbox. True if it is new there. Whether it is or was found before, it is
@@ -371,41 +443,49 @@ impl Reconciler {
     /// Looks once at each minute of the inbox, two minutes behind.
     async fn sweep(&self, report: &mut Report, stop_at: Timestamp) -> Result<(), Error> {
         let last = minute_of(self.clock.now()) - SWEEP_BEHIND_MINUTES;
-        let mut cursor = self.inbox.sweep_cursor().await?;
-        let first = cursor.map_or(last + 1 - SWEEP_MINUTES_MAX, |minute| minute + 1);
+        let cursor = self.inbox.sweep_cursor().await?;
+        let mut done = cursor.as_ref().map(|cursor| cursor.minute);
+        let mut place = cursor.and_then(|cursor| cursor.within).unwrap_or_default();
+        let first = done.map_or(last + 1 - SWEEP_MINUTES_MAX, |minute| minute + 1);
         for minute in first..=last.min(first + SWEEP_MINUTES_MAX - 1) {
-            if self.clock.now() >= stop_at || self.queue.waiting().await? > SWEEP_WAITING_MAX {
+            if self.is_over(stop_at) || self.queue.waiting().await? > SWEEP_WAITING_MAX {
                 return Ok(());
             }
-            self.sweep_minute(minute, report).await?;
-            if !self.inbox.move_sweep_cursor(cursor, minute).await? {
-                // Another run is at it.
+            let left = self.sweep_minute(minute, std::mem::take(&mut place), report, stop_at).await?;
+            let swept = match left {
+                None => SweepCursor { minute, within: None },
+                Some(place) => SweepCursor { minute: minute - 1, within: Some(place) },
+            };
+            if !self.inbox.move_sweep_cursor(done, &swept).await? || swept.within.is_some() {
+                // Another run is at it, or the next one goes on.
                 return Ok(());
             }
-            cursor = Some(minute);
+            done = Some(minute);
             report.minutes += 1;
         }
         Ok(())
     }
 
-    async fn sweep_minute(&self, minute: i64, report: &mut Report) -> Result<(), Error> {
-        for shard in 0..RECEIVED_SHARDS {
-            let mut start = None;
+    /// Looks at a minute from a place in it on. Where there is no time for all of it, returns the place to go on from: it is further
+    /// on than the one before by what was looked at.
+    async fn sweep_minute(
+        &self,
+        minute: i64,
+        place: SweepPlace,
+        report: &mut Report,
+        stop_at: Timestamp,
+    ) -> Result<Option<SweepPlace>, Error> {
+        let mut start = place.start;
+        for shard in place.shard..RECEIVED_SHARDS {
             loop {
-                let (received, next) = self.inbox.received_in(minute, shard, start).await?;
-                let mut by_call: BTreeMap<CallId, Vec<EventId>> = BTreeMap::new();
-                for Received { event_id, call_id, decided } in received {
-                    if let Some(call_id) = call_id.filter(|_| !decided) {
-                        by_call.entry(call_id).or_default().push(event_id);
-                    }
+                if self.is_over(stop_at) {
+                    return Ok(Some(SweepPlace { shard, start }));
                 }
-                let requeued: Vec<Result<u64, Error>> = stream::iter(by_call)
-                    .map(|(call_id, events)| async move { self.requeue_missing(&call_id, &events).await })
-                    .buffered(CONCURRENCY)
-                    .collect()
-                    .await;
-                for count in requeued {
-                    report.requeued += count?;
+                let (received, next) = self.inbox.received_in(minute, shard, start.clone()).await?;
+                if let Some(looked_at) = self.sweep_page(&received, report, stop_at).await? {
+                    let last = looked_at.checked_sub(1).and_then(|index| received.get(index));
+                    let start = last.map(|last| last.after(minute, shard)).or(start);
+                    return Ok(Some(SweepPlace { shard, start }));
                 }
                 start = next;
                 if start.is_none() {
@@ -413,24 +493,70 @@ impl Reconciler {
                 }
             }
         }
-        Ok(())
+        Ok(None)
+    }
+
+    /// Queues again what a page names and no call has. Where there is no time for all of it, returns how many lines from the first on
+    /// were looked at.
+    async fn sweep_page(
+        &self,
+        received: &[Received],
+        report: &mut Report,
+        stop_at: Timestamp,
+    ) -> Result<Option<usize>, Error> {
+        // In the order in which they are first named, each with the line that does.
+        let mut calls: Vec<(usize, CallId, Vec<EventId>)> = Vec::new();
+        let mut by_id: BTreeMap<&CallId, usize> = BTreeMap::new();
+        for (line, Received { event_id, call_id, decided, .. }) in received.iter().enumerate() {
+            let Some(call_id) = call_id.as_ref().filter(|_| !decided) else { continue };
+            let index = *by_id.entry(call_id).or_insert(calls.len());
+            match calls.get_mut(index) {
+                Some((_, _, events)) => events.push(event_id.clone()),
+                None => calls.push((line, call_id.clone(), vec![event_id.clone()])),
+            }
+        }
+        let lines: Vec<usize> = calls.iter().map(|(line, _, _)| *line).collect();
+        let requeued: Vec<Result<Requeued, Error>> = stream::iter(calls)
+            .map(|(_, call_id, events)| async move { self.requeue_missing(&call_id, &events, stop_at).await })
+            .buffered(CONCURRENCY)
+            .collect()
+            .await;
+        let mut looked_at = None;
+        for (line, requeued) in lines.into_iter().zip(requeued) {
+            let Requeued { events, left } = requeued?;
+            report.requeued += events;
+            looked_at = looked_at.or(left.then_some(line));
+        }
+        Ok(looked_at)
     }
 
     /// Queues those events again that are not in their call's history.
-    async fn requeue_missing(&self, call_id: &CallId, events: &[EventId]) -> Result<u64, Error> {
+    async fn requeue_missing(
+        &self,
+        call_id: &CallId,
+        events: &[EventId],
+        stop_at: Timestamp,
+    ) -> Result<Requeued, Error> {
+        let mut requeued = Requeued { events: 0, left: self.is_over(stop_at) };
+        if requeued.left {
+            return Ok(requeued);
+        }
         let (call, alias) = match self.follow(call_id).await {
             Ok(found) => found,
             // A row that cannot be read is taken to hold nothing: the consumer will say so of each event, and try again.
             Err(Error::DecodeCall(_) | Error::NewerSchema(_)) => (None, None),
             Err(error) => return Err(error),
         };
-        let mut requeued = 0;
         for event_id in events {
             if call.as_ref().is_some_and(|call| call.holds(event_id)) {
                 continue;
             }
+            if self.is_over(stop_at) {
+                requeued.left = true;
+                break;
+            }
             match self.requeue(event_id, alias.as_ref()).await {
-                Ok(true) => requeued += 1,
+                Ok(true) => requeued.events += 1,
                 Ok(false) => {}
                 // What can never be read must not keep the sweep from what comes after it.
                 Err(error @ (Error::DecodeInbox(_) | Error::NewerSchema(_))) => {

@@ -1,8 +1,11 @@
 //! The calls table: one row per call.
 //!
-//! **Every write is conditional on the version that was read**, so a lost race is seen and never overwrites. One write
-//! carries dedupe, state, job and what to announce together: `outbox` names the first announcement that this very write
-//! added to the log, and the relay publishes from there.
+//! **A call's state is written by [`Calls::store`] alone, on the condition of the version that was read**, so a lost race is
+//! seen and never overwrites. One write carries dedupe, state, job and what to announce together: `outbox` names the first
+//! announcement that this very write added to the log, and the relay publishes from there. Two writes more touch a call's row,
+//! change no state and raise its version, so that whoever read it before loses the race: [`Calls::move_wake`], on the same
+//! condition, and [`Calls::put_alias`], which makes an alias of a call that nobody placed, whatever its version, and on the
+//! condition that Switchhook did not place it.
 //!
 //! Beside the calls the table holds, under keys of their own: aliases, which lead from what a provider calls an attempt to the
 //! call that it belongs to, and the numbers that may not be called.
@@ -230,26 +233,40 @@ impl Calls {
     /// having come without our ids, it stays and leads there from now on; the ids of its events are returned, to be
     /// [adopted](crate::inbox::adopt).
     ///
+    /// **No call becomes an alias of itself, and none that Switchhook placed becomes one at all**: then nothing is written, and
+    /// there is nothing to adopt.
+    ///
     /// # Errors
     /// [`Error::WriteCall`].
     pub async fn put_alias(&self, from: &CallId, alias: &Alias, now: Timestamp) -> Result<BTreeSet<EventId>, Error> {
+        if *from == alias.call_id {
+            return Ok(BTreeSet::new());
+        }
         let expires_at = now.plus(ALIAS_RETENTION).as_millis() / 1_000;
         let request = self
             .client
             .update_item()
             .table_name(&self.table)
             .key("call_id", AttributeValue::S(from.to_string()))
+            .condition_expression("attribute_not_exists(#plan)")
             .update_expression(
                 "SET alias_of = :call, alias_attempt = :attempt, version = if_not_exists(version, :none) + :one, \
                  expires_at = if_not_exists(expires_at, :end) REMOVE wake_key, wake_at",
             )
+            .expression_attribute_names("#plan", "plan")
             .expression_attribute_values(":none", number(0))
             .expression_attribute_values(":one", number(1))
             .expression_attribute_values(":call", AttributeValue::S(alias.call_id.to_string()))
             .expression_attribute_values(":attempt", AttributeValue::S(alias.attempt.to_string()))
             .expression_attribute_values(":end", AttributeValue::N(expires_at.to_string()))
             .return_values(ReturnValue::AllOld);
-        let answer = request.send().await.map_err(|error| Error::WriteCall(Box::new(error)))?;
+        let answer = match request.send().await {
+            Ok(answer) => answer,
+            Err(error) if error.as_service_error().is_some_and(|e| e.is_conditional_check_failed_exception()) => {
+                return Ok(BTreeSet::new());
+            }
+            Err(error) => return Err(Error::WriteCall(Box::new(error))),
+        };
         let Some(item) = answer.attributes.filter(|item| item.contains_key("history")) else {
             return Ok(BTreeSet::new());
         };
@@ -343,8 +360,7 @@ impl Calls {
         }
     }
 
-    /// Moves on when a call wakes up. The only write of a call's row besides [`Calls::store`];
-    /// it changes no state and leaves `outbox` as it is, by which the relay knows it.
+    /// Moves on when a call wakes up. It changes no state and leaves `outbox` as it is, by which the relay knows it.
     ///
     /// # Errors
     /// [`Error::WriteCall`].

@@ -9,7 +9,7 @@
 //! fit into one item (written before the event's item, so that an item is never without its body), one conflicting body
 //! per event, a note of what the consumer could not fold, and the cursor of the sweep.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use aws_sdk_dynamodb::operation::put_item::PutItemError;
 use aws_sdk_dynamodb::primitives::Blob;
 use aws_sdk_dynamodb::types::{AttributeValue, ReturnValuesOnConditionCheckFailure};
 use sha2::{Digest, Sha256};
-use switchhook_domain::{CallId, Disposition, EventId, Origin, Provider, ProviderEvent, Timestamp};
+use switchhook_domain::{AttemptKey, CallId, Disposition, EventId, Origin, Provider, ProviderEvent, Timestamp};
 use switchhook_providers::{Reading, VerifiedWebhook, content_hash};
 
 use crate::calls::{Alias, Key, shard_of};
@@ -39,6 +39,8 @@ pub const RECEIVED_SHARDS: u64 = 4;
 const MINUTE_MS: i64 = 60_000;
 /// A header that no webhook has: it marks what a provider answered when it was asked.
 pub const ASKED: &str = "switchhook-source";
+/// Another: the attempt that it was asked about. An answer need not name it, nor its call.
+pub const ASKED_ABOUT: &str = "switchhook-attempt";
 const SWEEP_CURSOR: &str = "sweep:cursor";
 /// How the keys of what is no event begin; those of events begin with a provider or with `switchhook`.
 const COMPANIONS: [&str; 4] = ["chunk:", "conflict:", "note:", "sweep:"];
@@ -77,6 +79,7 @@ pub struct StoredEvent {
     pub trace_id: String,
     /// It is what the provider answered when it was asked, not what it posted.
     asked: bool,
+    asked_about: Option<AttemptKey>,
     query: String,
     key_index: usize,
     body: StoredBody,
@@ -132,7 +135,25 @@ pub struct Note {
 pub struct Received {
     pub event_id: EventId,
     pub call_id: Option<CallId>,
+    pub received_at: Timestamp,
     pub decided: bool,
+}
+
+/// How far the sweep got.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SweepCursor {
+    /// The last minute that was looked at to its end.
+    pub minute: i64,
+    /// Where in the minute after it to go on; none: at its beginning.
+    pub within: Option<SweepPlace>,
+}
+
+/// A place within a minute of the inbox.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SweepPlace {
+    pub shard: u64,
+    /// Where the next page starts; none: with the first.
+    pub start: Option<Key>,
 }
 
 /// The inbox table.
@@ -219,6 +240,18 @@ pub const fn minute_of(time: Timestamp) -> i64 {
     time.as_millis().div_euclid(MINUTE_MS)
 }
 
+impl Received {
+    /// Where a page of the index starts that is to begin after this line.
+    #[must_use]
+    pub fn after(&self, minute: i64, shard: u64) -> Key {
+        HashMap::from([
+            ("event_id".to_owned(), text(self.event_id.as_str())),
+            ("received_bucket".to_owned(), text(&bucket_of(minute, shard))),
+            ("received_at".to_owned(), number(self.received_at.as_millis())),
+        ])
+    }
+}
+
 impl Inbox {
     #[must_use]
     pub const fn new(client: Client, table: String, retention: Duration) -> Self {
@@ -247,7 +280,7 @@ impl Inbox {
         }
         // By the call, so that the sweep finds what a minute brought of it in one place.
         let sharded_by = arrival.call_id.as_ref().map_or(arrival.event_id.as_str(), CallId::as_str);
-        let bucket = format!("{}#{}", minute_of(arrival.received_at), shard_of(sharded_by, RECEIVED_SHARDS));
+        let bucket = bucket_of(minute_of(arrival.received_at), shard_of(sharded_by, RECEIVED_SHARDS));
         let mut item: Key = self.companion(arrival.event_id.as_str(), arrival.received_at);
         let mut set = |name: &str, value: AttributeValue| item.insert(name.to_owned(), value);
         set("schema_version", number(i64::from(INBOX_SCHEMA)));
@@ -386,6 +419,12 @@ impl Inbox {
             Origin::Provider(provider) => {
                 let webhook = VerifiedWebhook::from_inbox(provider, stored.query.clone(), body, stored.key_index);
                 match switchhook_providers::read(&webhook, stored.received_at) {
+                    // An answer is about what was asked, whatever ids the provider echoes.
+                    Reading::Folded(event) if stored.asked => Ok(Some(ProviderEvent {
+                        call_id: stored.call_id.clone().unwrap_or(event.call_id),
+                        attempt: stored.asked_about.clone().or(event.attempt),
+                        ..event
+                    })),
                     Reading::Folded(event) => Ok(Some(event)),
                     Reading::Recorded { .. } | Reading::Quarantined { .. } => Ok(None),
                 }
@@ -393,37 +432,15 @@ impl Inbox {
         }
     }
 
-    /// Every event of a call that is to be folded: those under `known` ids, and those that came for it in `minutes`.
+    /// The event under this id as it is to be folded; none if there is none.
     ///
     /// # Errors
-    /// [`Error::ListInbox`], [`Error::ReadInbox`], [`Error::DecodeInbox`].
-    pub async fn events_of(
-        &self,
-        call_id: &CallId,
-        known: BTreeSet<EventId>,
-        minutes: &BTreeSet<i64>,
-    ) -> Result<Vec<ProviderEvent>, Error> {
-        let mut ids = known;
-        // What a minute brought of a call stands in one shard.
-        let shard = shard_of(call_id.as_str(), RECEIVED_SHARDS);
-        for minute in minutes {
-            let mut start = None;
-            loop {
-                let (received, next) = self.received_in(*minute, shard, start).await?;
-                let own = received.into_iter().filter(|one| one.call_id.as_ref() == Some(call_id) && !one.decided);
-                ids.extend(own.map(|one| one.event_id));
-                start = next;
-                if start.is_none() {
-                    break;
-                }
-            }
+    /// As [`Inbox::load`] and [`Inbox::read_again`].
+    pub async fn event(&self, event_id: &EventId) -> Result<Option<ProviderEvent>, Error> {
+        match self.load(event_id).await? {
+            Some(stored) => self.read_again(&stored).await,
+            None => Ok(None),
         }
-        let mut events = Vec::new();
-        for id in ids {
-            let Some(stored) = self.load(&id).await? else { continue };
-            events.extend(self.read_again(&stored).await?);
-        }
-        Ok(events)
     }
 
     /// The exact bytes that were signed.
@@ -503,7 +520,7 @@ impl Inbox {
             .table_name(&self.table)
             .index_name(BY_RECEIVED)
             .key_condition_expression("received_bucket = :bucket")
-            .expression_attribute_values(":bucket", text(&format!("{minute}#{shard}")))
+            .expression_attribute_values(":bucket", text(&bucket_of(minute, shard)))
             .set_exclusive_start_key(start)
             .send()
             .await
@@ -512,26 +529,41 @@ impl Inbox {
             Some(Received {
                 event_id: EventId::new(string(&item, "event_id")?),
                 call_id: string(&item, "call_id").map(CallId::new),
+                received_at: Timestamp::from_millis(integer(&item, "received_at")?),
                 decided: item.contains_key("disposition"),
             })
         });
         Ok((received.collect(), page.last_evaluated_key))
     }
 
-    /// The minute that the sweep looked at last.
+    /// How far the sweep got; none: there was none yet.
     ///
     /// # Errors
     /// [`Error::ReadInbox`].
-    pub async fn sweep_cursor(&self) -> Result<Option<i64>, Error> {
-        Ok(self.get(SWEEP_CURSOR).await?.and_then(|item| integer(&item, "minute")))
+    pub async fn sweep_cursor(&self) -> Result<Option<SweepCursor>, Error> {
+        let Some(mut item) = self.get(SWEEP_CURSOR).await? else { return Ok(None) };
+        let Some(minute) = integer(&item, "minute") else { return Ok(None) };
+        let start = match item.remove("start") {
+            Some(AttributeValue::M(start)) => Some(start),
+            _ => None,
+        };
+        let shard = integer(&item, "shard").and_then(|shard| u64::try_from(shard).ok());
+        Ok(Some(SweepCursor { minute, within: shard.map(|shard| SweepPlace { shard, start }) }))
     }
 
-    /// Moves the cursor of the sweep on, if no other sweep did. False if one did.
+    /// Moves the cursor of the sweep on, if no other sweep finished a minute since `from` was. False if one did.
     ///
     /// # Errors
     /// [`Error::WriteInbox`].
-    pub async fn move_sweep_cursor(&self, from: Option<i64>, to: i64) -> Result<bool, Error> {
-        let item = HashMap::from([("event_id".to_owned(), text(SWEEP_CURSOR)), ("minute".to_owned(), number(to))]);
+    pub async fn move_sweep_cursor(&self, from: Option<i64>, to: &SweepCursor) -> Result<bool, Error> {
+        let mut item =
+            HashMap::from([("event_id".to_owned(), text(SWEEP_CURSOR)), ("minute".to_owned(), number(to.minute))]);
+        if let Some(SweepPlace { shard, start }) = &to.within {
+            item.insert("shard".to_owned(), number(i64::try_from(*shard).unwrap_or(0)));
+            if let Some(start) = start {
+                item.insert("start".to_owned(), AttributeValue::M(start.clone()));
+            }
+        }
         let request = self.client.put_item().table_name(&self.table).set_item(Some(item));
         let request = match from {
             Some(from) => request
@@ -609,7 +641,8 @@ impl StoredEvent {
                 .ok_or(Error::DecodeInbox("received_at"))?,
             disposition: disposition(&item),
             trace_id: string(&item, "trace_id").unwrap_or_default(),
-            asked: matches!(item.get("headers"), Some(AttributeValue::M(headers)) if headers.contains_key(ASKED)),
+            asked: header(&item, ASKED).is_some(),
+            asked_about: header(&item, ASKED_ABOUT).map(AttemptKey::new),
             query: string(&item, "query").unwrap_or_default(),
             key_index: integer(&item, "key_index").and_then(|n| usize::try_from(n).ok()).unwrap_or(0),
             body,
@@ -631,6 +664,10 @@ fn body_hash(body: &[u8]) -> String {
     hash
 }
 
+fn bucket_of(minute: i64, shard: u64) -> String {
+    format!("{minute}#{shard}")
+}
+
 fn chunk_id(event_id: &EventId, hash: &str, index: u32) -> String {
     format!("chunk:{index}:{hash}:{event_id}")
 }
@@ -649,6 +686,10 @@ fn number(value: i64) -> AttributeValue {
 
 fn string(item: &Key, name: &str) -> Option<String> {
     item.get(name).and_then(|value| value.as_s().ok()).cloned()
+}
+
+fn header(item: &Key, name: &str) -> Option<String> {
+    item.get("headers").and_then(|headers| headers.as_m().ok()).and_then(|headers| string(headers, name))
 }
 
 fn integer(item: &Key, name: &str) -> Option<i64> {

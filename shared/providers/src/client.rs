@@ -272,6 +272,8 @@ pub enum Told {
     /// No call bears our ids. Only said of an attempt whose provider call id is unknown: a call that was placed and is no longer
     /// known (Telnyx forgets after ten minutes) has not become one that never was.
     NotFound,
+    /// The provider knows no call under the id that we asked by: it was placed, and is forgotten by now.
+    Gone,
     /// The answer says nothing: ask again later.
     Later { reason: &'static str },
 }
@@ -281,7 +283,7 @@ pub enum Told {
 pub fn read_told(provider: Provider, inquiry: &Inquiry<'_>, status: u16, body: &[u8], received_at: Timestamp) -> Told {
     match StatusCode::from_u16(status) {
         Ok(status) if status.is_success() => {}
-        Ok(StatusCode::NOT_FOUND) => return Told::Later { reason: "gone" },
+        Ok(StatusCode::NOT_FOUND) => return Told::Gone,
         Ok(StatusCode::TOO_MANY_REQUESTS) => return Told::Later { reason: "rate_limited" },
         Ok(StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) => return Told::Later { reason: "unauthorized" },
         Ok(_) | Err(_) => return Told::Later { reason: "failed" },

@@ -587,7 +587,7 @@ fn a_call_is_not_found_only_where_all_of_them_were_seen() {
     // What was placed and is gone has not become what never was.
     for provider in DIALLED {
         let said = read_told(provider, &job().inquiry(Some("c1")), 404, b"{}", NOW);
-        assert_eq!(said, Told::Later { reason: "gone" });
+        assert_eq!(said, Told::Gone);
     }
 }
 
