@@ -226,14 +226,13 @@ impl Cloud {
     pub async fn run(&self) -> CloudError {
         let consumers = std::array::from_fn::<_, CONSUMERS, _>(|_| Box::pin(self.pump_queue()));
         let [first, second, third, fourth] = consumers;
-        let mut dialers: FuturesUnordered<_> = (0..self.0.dialer.lanes).map(|_| Box::pin(self.pump_dials())).collect();
         tokio::select! {
             biased;
             error = first => error,
             error = second => error,
             error = third => error,
             error = fourth => error,
-            Some(error) = dialers.next() => error,
+            error = self.pump_dials() => error,
             error = self.pump_stream() => error,
             never = self.tick() => match never {},
             never = self.deliver() => match never {},
@@ -399,26 +398,42 @@ impl Cloud {
         done(received, response)
     }
 
-    /// The event source mapping of the dialer.
+    /// The event source mapping of the dialer: one poller, and as many dialers at work as there are lanes.
     async fn pump_dials(&self) -> CloudError {
         let sqs = self.0.services.sqs();
+        let lanes = usize::try_from(self.0.dialer.lanes).unwrap_or(usize::MAX);
+        let mut at_work = FuturesUnordered::new();
         loop {
-            let received =
-                match sqs.receive_waiting(DIAL_QUEUE, DIAL_BATCH, Some(DIAL_VISIBILITY_TIMEOUT_MS), POLL_MS).await {
-                    Ok(received) => received,
-                    Err(error) => return CloudError::Queue(error),
-                };
-            let records: Vec<Value> = received.iter().map(|one| to_event_record(DIAL_QUEUE, one)).collect();
-            let Ok(batch) = serde_json::from_value::<SqsEvent>(json!({"Records": records})) else { continue };
-            let dialer = self.0.dialer.clone();
-            let Ok(response) = tokio::spawn(async move { dialer.handle(batch).await }).await else { continue };
-            for done in done(received, response) {
-                match sqs.delete(DIAL_QUEUE, &done.receipt_handle) {
-                    Ok(_) | Err(QueueError::Handle(_)) => {}
-                    Err(error) => return CloudError::Queue(error),
+            let receive = sqs.receive_waiting(DIAL_QUEUE, DIAL_BATCH, Some(DIAL_VISIBILITY_TIMEOUT_MS), POLL_MS);
+            tokio::select! {
+                biased;
+                Some(dialled) = at_work.next() => {
+                    if let Err(error) = dialled {
+                        return CloudError::Queue(error);
+                    }
                 }
+                received = receive, if at_work.len() < lanes => match received {
+                    Ok(received) if received.is_empty() => {}
+                    Ok(received) => at_work.push(self.dial(received)),
+                    Err(error) => return CloudError::Queue(error),
+                },
             }
         }
+    }
+
+    /// One invocation of the dialer.
+    async fn dial(&self, received: Vec<Received>) -> Result<(), QueueError> {
+        let records: Vec<Value> = received.iter().map(|one| to_event_record(DIAL_QUEUE, one)).collect();
+        let Ok(batch) = serde_json::from_value::<SqsEvent>(json!({"Records": records})) else { return Ok(()) };
+        let dialer = self.0.dialer.clone();
+        let Ok(response) = tokio::spawn(async move { dialer.handle(batch).await }).await else { return Ok(()) };
+        for done in done(received, response) {
+            match self.0.services.sqs().delete(DIAL_QUEUE, &done.receipt_handle) {
+                Ok(_) | Err(QueueError::Handle(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
     }
 
     /// Brings the fake provider's webhooks to the front, signed at the moment at which they are sent.
