@@ -102,21 +102,20 @@ impl World {
     }
 
     fn open(secret: &Value) -> Self {
+        Self::opened(options(secret))
+    }
+
+    /// A stack whose pumps and schedule stand still, with options of the test's own.
+    ///
+    /// # Panics
+    /// If it cannot be opened.
+    #[must_use]
+    pub fn opened(options: CloudOptions) -> Self {
         let lines = Lines::default();
         let subscriber = tracing_subscriber::registry()
             .with(Targets::new().with_default(tracing::Level::INFO))
             .with(JsonLines::new(lines.clone()));
         let subscriber = tracing::subscriber::set_default(subscriber);
-        let options = CloudOptions {
-            providers: Providers::from_json(&secret.to_string()).unwrap_or_else(|error| panic!("{error}")),
-            patience: PATIENCE,
-            tick: MINUTE,
-            data_dir: None,
-            start: UNIX_EPOCH + Duration::from_secs(START_S),
-            retry: RETRY_DEFAULT,
-            seed: 1,
-            badness: Badness::NONE,
-        };
         let cloud = Cloud::open(options).unwrap_or_else(|error| panic!("{error}"));
         let aws = sdk::tuned(&cloud.services().sdk_config());
         let inbox = Inbox::new(sdk::dynamodb(&aws), INBOX_TABLE.to_owned(), INBOX_RETENTION);
@@ -500,6 +499,24 @@ impl Drop for World {
                 panic!("{}: {breach}", event.detail);
             }
         }
+    }
+}
+
+/// What most tests open a stack with.
+///
+/// # Panics
+/// If the secret is none.
+#[must_use]
+pub fn options(secret: &Value) -> CloudOptions {
+    CloudOptions {
+        providers: Providers::from_json(&secret.to_string()).unwrap_or_else(|error| panic!("{error}")),
+        patience: PATIENCE,
+        tick: MINUTE,
+        data_dir: None,
+        start: UNIX_EPOCH + Duration::from_secs(START_S),
+        retry: RETRY_DEFAULT,
+        seed: 1,
+        badness: Badness::NONE,
     }
 }
 
