@@ -23,7 +23,7 @@ CARGO_DENY := .make/cargo-deny-$(CARGO_DENY_VERSION)/bin/cargo-deny
 export AWS_LC_SYS_NO_JITTER_ENTROPY := 1
 export SAM_CLI_TELEMETRY := 0
 
-.PHONY: help demo test check package sign clean
+.PHONY: help demo test soak check package sign clean
 .PHONY: need-rust need-python need-venv need-linux format clippy doc deny template test-rust provider functions test-deployed
 
 help: ## this list
@@ -36,6 +36,13 @@ demo: need-rust ## play some hundred calls through the whole system on this mach
 # What is missing is told before anything is compiled.
 test: need-rust need-venv need-linux test-rust test-deployed ## run every test: Rust, then the real template with the real functions on a local AWS endpoint
 	@echo "make test: all passed"
+
+# So many seeds at a time.
+SOAK_SEEDS := 2000
+
+soak: need-rust ## simulate with ever new seeds, until stopped or something breaks
+	@from=$$(date +%s); while true; do to=$$((from + $(SOAK_SEEDS))); echo "seeds $$from..$$to"; \
+		SWITCHHOOK_SIM_SEEDS=$$from..$$to cargo test --quiet --locked --workspace --test sim share || exit 1; from=$$to; done
 
 check: need-rust need-venv format clippy doc deny template ## format, lints, documentation, licences, template
 	@echo "make check: all passed"

@@ -53,7 +53,8 @@ pub fn breach(event: &Value) -> Option<String> {
 }
 
 /// Like [`breach`], of what came over the bus.
-pub(crate) fn breach_on_bus(event: &BusEvent) -> Option<String> {
+#[must_use]
+pub fn breach_on_bus(event: &BusEvent) -> Option<String> {
     let detail: Value = serde_json::from_str(&event.detail).unwrap_or_default();
     if event.source != SOURCE || event.detail_type != detail["type"] {
         return Some(format!("{} from {}", event.detail_type, event.source));

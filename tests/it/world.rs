@@ -79,7 +79,7 @@ impl World {
     /// A running stack with these providers.
     #[must_use]
     pub fn with(secret: &Value) -> Self {
-        let mut world = Self::open(secret, DIAL_LANES);
+        let mut world = Self::open(secret);
         world.start();
         world
     }
@@ -87,7 +87,7 @@ impl World {
     /// A running stack that places so many calls at once.
     #[must_use]
     pub fn with_lanes(lanes: u32) -> Self {
-        let mut world = Self::open(&all_providers(), lanes);
+        let mut world = Self::opened(CloudOptions { lanes, ..options(&all_providers()) });
         world.start();
         world
     }
@@ -95,7 +95,7 @@ impl World {
     /// A stack whose pumps and schedule stand still: the test moves what is to move.
     #[must_use]
     pub fn still() -> Self {
-        Self::open(&all_providers(), DIAL_LANES)
+        Self::open(&all_providers())
     }
 
     /// Starts the pumps and the schedule.
@@ -111,23 +111,21 @@ impl World {
         }
     }
 
-    fn open(secret: &Value, lanes: u32) -> Self {
+    fn open(secret: &Value) -> Self {
+        Self::opened(options(secret))
+    }
+
+    /// A stack whose pumps and schedule stand still, with options of the test's own.
+    ///
+    /// # Panics
+    /// If it cannot be opened.
+    #[must_use]
+    pub fn opened(options: CloudOptions) -> Self {
         let lines = Lines::default();
         let subscriber = tracing_subscriber::registry()
             .with(Targets::new().with_default(tracing::Level::INFO))
             .with(JsonLines::new(lines.clone()));
         let subscriber = tracing::subscriber::set_default(subscriber);
-        let options = CloudOptions {
-            providers: Providers::from_json(&secret.to_string()).unwrap_or_else(|error| panic!("{error}")),
-            patience: PATIENCE,
-            tick: MINUTE,
-            data_dir: None,
-            clock: Clock::starting_at(UNIX_EPOCH + Duration::from_secs(START_S)),
-            retry: RETRY_DEFAULT,
-            lanes,
-            seed: 1,
-            badness: Badness::NONE,
-        };
         let cloud = Cloud::open(options).unwrap_or_else(|error| panic!("{error}"));
         let aws = sdk::tuned(&cloud.services().sdk_config());
         let inbox = Inbox::new(sdk::dynamodb(&aws), INBOX_TABLE.to_owned(), INBOX_RETENTION);
@@ -511,6 +509,25 @@ impl Drop for World {
                 panic!("{}: {breach}", event.detail);
             }
         }
+    }
+}
+
+/// What most tests open a stack with.
+///
+/// # Panics
+/// If the secret is none.
+#[must_use]
+pub fn options(secret: &Value) -> CloudOptions {
+    CloudOptions {
+        providers: Providers::from_json(&secret.to_string()).unwrap_or_else(|error| panic!("{error}")),
+        patience: PATIENCE,
+        tick: MINUTE,
+        data_dir: None,
+        clock: Clock::starting_at(UNIX_EPOCH + Duration::from_secs(START_S)),
+        retry: RETRY_DEFAULT,
+        lanes: DIAL_LANES,
+        seed: 1,
+        badness: Badness::NONE,
     }
 }
 

@@ -1,0 +1,277 @@
+//! What truly happens: calls that others place, each with its true ending and everything that its provider posts of it, and
+//! calls that Switchhook is asked to place. **Nothing of Switchhook's own is used here.**
+
+use fastrand::Rng;
+use serde_json::{Value, json};
+
+/// The truth generator of `switchhook demo`: Retell, Twilio and a sender of its own kind.
+#[path = "../../cli/src/demo/script/mod.rs"]
+#[expect(dead_code, reason = "the demo asks more of it")]
+mod script;
+
+use script::{Ending, Fact, Plot, SECOND, Script, Story, Vendor};
+pub(crate) use script::{MINUTE, Millis, START};
+
+/// How an attempt ends, in the words of the API.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Truth {
+    pub(crate) lifecycle: &'static str,
+    pub(crate) outcome: &'static str,
+}
+
+/// A call that somebody else places.
+#[derive(Clone, Debug)]
+pub(crate) struct Made {
+    pub(crate) provider: &'static str,
+    pub(crate) call_id: String,
+    pub(crate) attempts: Vec<Truth>,
+    pub(crate) reports: Vec<Report>,
+}
+
+/// A webhook of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Report {
+    pub(crate) name: String,
+    pub(crate) at: Millis,
+    pub(crate) query: String,
+    pub(crate) body: Vec<u8>,
+    /// It is about the state of the call.
+    pub(crate) is_folded: bool,
+    /// The endings that it tells of.
+    pub(crate) endings: Vec<&'static str>,
+    /// The provider contradicts itself with it: it is posted where a plan has [`Kind::TwoEndings`](crate::plan::Kind) alone.
+    pub(crate) is_lie: bool,
+}
+
+impl Made {
+    pub(crate) fn draw(index: usize, rng: &mut Rng) -> Self {
+        let vendor = match rng.u8(..6) {
+            0 => return Self::of_telnyx(index, rng),
+            1 => return Self::of_vapi(index, rng),
+            2 => Vendor::Twilio,
+            3 => Vendor::Generic,
+            _ => Vendor::Retell,
+        };
+        let script = Script::draw(index, &[vendor], rng);
+        let mut reports: Vec<Report> = script.reports.iter().map(|report| Report::of(report, false)).collect();
+        let lie = script.lies(rng).into_iter().find(script::Report::says_ending);
+        reports.extend(lie.map(|lie| Report { at: lie.emitted_at + SECOND, ..Report::of(&lie, true) }));
+        Self {
+            provider: vendor.name(),
+            call_id: script.call_id.clone(),
+            attempts: script.attempts.iter().map(|attempt| truth(&attempt.story)).collect(),
+            reports,
+        }
+    }
+
+    /// Telnyx says that it begins, that it is answered, what answered, and why it ends; never that it rings.
+    fn of_telnyx(index: usize, rng: &mut Rng) -> Self {
+        let story = draw_story(&[Plot::Talked, Plot::Voicemail, Plot::NoAnswer, Plot::Busy, Plot::Canceled], rng);
+        let id = format!("v3:sim-{index}");
+        let event = |name: &str, at: Millis, more: Value| {
+            let mut payload = json!({
+                "call_control_id": id, "from": "+442079460018", "to": "+447700900000", "direction": "outgoing",
+                "start_time": rfc3339(story.placed_at),
+            });
+            merge(&mut payload, more);
+            json!({"data": {
+                "record_type": "event", "event_type": name, "id": format!("{index}-{name}"), "occurred_at": rfc3339(at),
+                "payload": payload,
+            }})
+        };
+        let cause = match story.ending {
+            Ending::Completed => "normal_clearing",
+            Ending::NoAnswer => "timeout",
+            Ending::Busy => "user_busy",
+            Ending::Failed => "not_found",
+            Ending::Canceled => "originator_cancel",
+        };
+        let mut told = vec![(story.placed_at, event("call.initiated", story.placed_at, json!({})))];
+        told.extend(story.answered_at.map(|at| (at, event("call.answered", at, json!({})))));
+        if let Some((Fact::Voicemail, at)) = story.word {
+            told.push((at, event("call.machine.detection.ended", at, json!({"result": "machine"}))));
+        }
+        let end = json!({"hangup_cause": cause, "end_time": rfc3339(story.ended_at)});
+        told.push((story.ended_at, event("call.hangup", story.ended_at, end)));
+        Self::told("telnyx", format!("telnyx:{id}"), &story, told)
+    }
+
+    /// Vapi says each status, and reports at the end what was said.
+    fn of_vapi(index: usize, rng: &mut Rng) -> Self {
+        let plots = [Plot::Confirmed, Plot::Declined, Plot::Talked, Plot::Voicemail, Plot::NoAnswer, Plot::Busy];
+        let story = draw_story(&plots, rng);
+        let id = format!("sim-{index}");
+        let message = |name: &str, at: Millis, more: Value| {
+            let mut message = json!({
+                "type": name, "timestamp": at, "customer": {"number": "+447700900000"},
+                "call": {"id": id, "type": "outboundPhoneCall"},
+            });
+            merge(&mut message, more);
+            json!({"message": message})
+        };
+        let status = |status: &str, at| (at, message("status-update", at, json!({"status": status})));
+        let (reason, outcome) = match story.plot {
+            Plot::Confirmed => ("customer-ended-call", json!({"outcome": "confirmed"})),
+            Plot::Declined => ("customer-ended-call", json!({"outcome": "declined"})),
+            Plot::Voicemail => ("voicemail", json!({})),
+            Plot::NoAnswer => ("customer-did-not-answer", json!({})),
+            Plot::Busy => ("customer-busy", json!({})),
+            Plot::Talked | Plot::Failed | Plot::Canceled | Plot::CutOff => ("customer-ended-call", json!({})),
+        };
+        let mut told: Vec<(Millis, Value)> = story.rang_at.into_iter().map(|at| status("ringing", at)).collect();
+        told.extend(story.answered_at.map(|at| status("in-progress", at)));
+        let end = json!({
+            "endedReason": reason, "analysis": {"structuredData": outcome},
+            "startedAt": rfc3339(story.answered_at.unwrap_or(story.ended_at)), "endedAt": rfc3339(story.ended_at),
+        });
+        told.push((story.ended_at, message("end-of-call-report", story.ended_at, end)));
+        Self::told("vapi", format!("vapi:{id}"), &story, told)
+    }
+
+    fn told(provider: &'static str, call_id: String, story: &Story, told: Vec<(Millis, Value)>) -> Self {
+        let last = told.len() - 1;
+        let reports = told.into_iter().enumerate().map(|(place, (at, body))| Report {
+            name: body.pointer("/data/event_type").or(body.pointer("/message/type")).map(Value::to_string).unwrap(),
+            at: at + 100,
+            query: String::new(),
+            body: body.to_string().into_bytes(),
+            is_folded: true,
+            endings: if place == last { vec![story.ending.status()] } else { Vec::new() },
+            is_lie: false,
+        });
+        Self { provider, call_id, attempts: vec![truth(story)], reports: reports.collect() }
+    }
+}
+
+impl Report {
+    fn of(report: &script::Report, is_lie: bool) -> Self {
+        let endings = report.says.iter().filter_map(|said| match said.fact {
+            Fact::Ended(ending) => Some(ending.status()),
+            Fact::Begun
+            | Fact::Rang
+            | Fact::Answered
+            | Fact::Voicemail
+            | Fact::Declined
+            | Fact::Confirmed
+            | Fact::RetryPlanned => None,
+        });
+        Self {
+            name: report.name.clone(),
+            at: report.emitted_at,
+            query: report.query.clone(),
+            body: report.body.clone(),
+            is_folded: report.is_folded(),
+            endings: endings.collect(),
+            is_lie,
+        }
+    }
+}
+
+fn draw_story(plots: &[Plot], rng: &mut Rng) -> Story {
+    let plot = *rng.choice(plots).unwrap();
+    Story::draw(plot, START + rng.i64(0..30 * MINUTE), rng)
+}
+
+fn truth(story: &Story) -> Truth {
+    let outcome = match (story.word, story.answered_at) {
+        (Some((Fact::Confirmed, _)), _) => "confirmed",
+        (Some((Fact::Declined, _)), _) => "declined",
+        (Some((Fact::Voicemail, _)), _) => "voicemail",
+        // Somebody answered, and nobody ever says what came of it.
+        (_, Some(_)) => "inconclusive",
+        (_, None) => "no_answer",
+    };
+    Truth { lifecycle: story.ending.status(), outcome }
+}
+
+fn rfc3339(at: Millis) -> String {
+    jiff::Timestamp::from_millisecond(at).unwrap().to_string()
+}
+
+fn merge(into: &mut Value, more: Value) {
+    if let (Value::Object(into), Value::Object(more)) = (into, more) {
+        into.extend(more);
+    }
+}
+
+/// A call that Switchhook is asked to place.
+#[derive(Clone, Debug)]
+pub(crate) struct Order {
+    pub(crate) key: String,
+    pub(crate) course: Course,
+    pub(crate) at: Millis,
+    /// What the person does in each attempt, the last in all that follow: the fake provider's words.
+    pub(crate) people: Vec<&'static str>,
+}
+
+/// What is special about the asking.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Course {
+    AtOnce,
+    /// Asked for twice at the same time.
+    Repeated,
+    /// Due later, and triggered by hand before.
+    Triggered,
+    /// Due later, and canceled before.
+    Canceled,
+}
+
+/// As the stack's default has it.
+pub(crate) const ATTEMPTS_MAX: usize = 3;
+
+const LIVES: [&[&str]; 14] = [
+    &["confirms"],
+    &["declines"],
+    &["voicemail"],
+    &["busy", "confirms"],
+    &["no_answer"],
+    &["no_answer", "declines"],
+    &["fails", "confirms"],
+    &["fails"],
+    &["hangs", "declines"],
+    &["answer_lost"],
+    &["busy", "answer_lost"],
+    &["silent"],
+    &["rate_limited"],
+    &["invalid"],
+];
+
+impl Order {
+    pub(crate) fn draw(index: usize, rng: &mut Rng) -> Self {
+        let course = match rng.u8(..8) {
+            0 => Course::Repeated,
+            1 => Course::Triggered,
+            2 => Course::Canceled,
+            _ => Course::AtOnce,
+        };
+        let people = rng.choice(LIVES).unwrap().to_vec();
+        Self { key: format!("order-{index}"), course, at: START + rng.i64(0..20 * MINUTE), people }
+    }
+
+    /// The body of the request for it.
+    pub(crate) fn body(&self) -> Value {
+        let mut body = json!({
+            "provider": "retell", "from": "+442079460018", "to": "+447700900123", "appointment_id": self.key,
+            "metadata": {"fake": self.people.join(",")}, "retry": {"delay_seconds": 60, "delay_max_seconds": 120},
+        });
+        if matches!(self.course, Course::Triggered | Course::Canceled) {
+            merge(&mut body, json!({"due_at": rfc3339(self.at + 20 * MINUTE)}));
+        }
+        body
+    }
+}
+
+/// How an attempt truly ends in which this person's phone rang.
+pub(crate) fn truth_of(person: &str) -> Truth {
+    let (lifecycle, outcome) = match person {
+        "confirms" | "answer_lost" | "silent" | "rate_limited" => ("completed", "confirmed"),
+        "declines" => ("completed", "declined"),
+        "voicemail" => ("completed", "voicemail"),
+        "busy" => ("busy", "no_answer"),
+        "no_answer" => ("no_answer", "no_answer"),
+        "fails" | "invalid" => ("failed", "no_answer"),
+        "hangs" => ("inconclusive", "inconclusive"),
+        other => panic!("who is {other}?"),
+    };
+    Truth { lifecycle, outcome }
+}

@@ -1,0 +1,618 @@
+//! One run: a plan carried out against the production handlers, on one thread, in virtual time.
+//!
+//! Here stands what AWS does around the handlers (event sources, schedules, timeouts), done badly where the plan says so; and
+//! the senders of webhooks and askers of the API, who try again until they are answered, as theirs do.
+//!
+//! **Every die is thrown from the plan's seed**, in the order of events, so that one plan is one run.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::future::Future;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, UNIX_EPOCH};
+
+use aws_lambda_events::event::dynamodb::Event as StreamEvent;
+use aws_lambda_events::event::sqs::SqsEvent;
+use bytes::Bytes;
+use fastrand::Rng;
+use http::Request;
+use serde_json::{Value, json};
+use switchhook_domain::Provider;
+use switchhook_local::bus::BusEvent;
+use switchhook_local::clock::Clock;
+use switchhook_local::connector::{CallInfo, Fault, Service};
+use switchhook_local::fake::{Badness, Death};
+use switchhook_local::queue::{NewMessage, Received};
+use switchhook_local::sqs::to_event_record;
+use switchhook_local::{CALLS_TABLE, CloudOptions, DIAL_QUEUE, EVENTS_QUEUE, INBOX_TABLE};
+use switchhook_providers::{Key, verifying_key};
+use switchhook_tests::{KEY, MINUTE, OLD_KEY, PUBLIC_URL, World, options, text};
+use tokio::task::{JoinHandle, LocalSet, spawn_local};
+use tokio::time::{Instant, sleep, sleep_until};
+
+use crate::calls::{Course, Millis, Order, START};
+use crate::laws::{Breach, Law, Seen};
+use crate::mutants::Part;
+use crate::plan::{Kind, Plan, TROUBLES_END};
+
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10 * 60);
+/// By then everything must be over: poison alone is tried for hours.
+const SETTLED_WITHIN: Duration = Duration::from_secs(12 * 60 * 60);
+pub(crate) const API_KEY: &str = "an API key of the simulator";
+/// Between two runs of the schedules. It is a minute there; what happens in between is much the same.
+const TICK: Duration = Duration::from_secs(2 * 60);
+const CONSUMERS: usize = 3;
+const DIALERS: usize = 2;
+/// As template.yaml has them, in seconds.
+const CONSUMER_TIMEOUT: u64 = 10;
+const DIALER_TIMEOUT: u64 = 30;
+const RELAY_TIMEOUT: u64 = 30;
+
+tokio::task_local! {
+    /// What the simulator itself asks of the services suffers no fault.
+    static LOOKING: ();
+}
+
+/// What became of a run.
+#[derive(Debug, Default)]
+pub(crate) struct Outcome {
+    /// The first law that was broken.
+    pub(crate) broken: Option<Breach>,
+    /// What happened, in order.
+    pub(crate) trace: Vec<String>,
+    /// How often each kind of trouble was made.
+    pub(crate) made: BTreeMap<Kind, u64>,
+    /// Calls whose true ending was learned.
+    pub(crate) learned: usize,
+}
+
+/// What the requests of the functions and the senders have in common.
+pub(crate) struct State {
+    clock: Clock,
+    rng: Rng,
+    plan: Plan,
+    without: Option<Part>,
+    pub(crate) outcome: Outcome,
+    /// Rows of calls that were written since they were last looked at.
+    pub(crate) written: BTreeSet<String>,
+    /// Every event that was put into the inbox, and how often.
+    pub(crate) inbox: BTreeMap<String, u32>,
+    /// When a claim was handed on: by call and trace.
+    pub(crate) claims: BTreeMap<(String, String), u64>,
+}
+
+/// A webhook that was answered with a success.
+pub(crate) struct Acknowledged {
+    /// Index of the call, and of its report.
+    pub(crate) report: (usize, usize),
+    pub(crate) event_id: String,
+}
+
+/// What was answered to who asked for a call.
+#[derive(Clone, Default)]
+pub(crate) struct Asked {
+    pub(crate) call_id: String,
+    pub(crate) canceled: bool,
+}
+
+pub(crate) struct Sim {
+    pub(crate) world: World,
+    pub(crate) plan: Plan,
+    pub(crate) state: Arc<Mutex<State>>,
+    pub(crate) acknowledged: RefCell<Vec<Acknowledged>>,
+    pub(crate) asked: RefCell<Vec<Asked>>,
+    pub(crate) seen: RefCell<Seen>,
+    began: Instant,
+}
+
+/// Carries out a plan, without one part of the program if a mutant is to be tried.
+pub(crate) fn run(plan: &Plan, without: Option<Part>) -> Outcome {
+    switchhook_local::clock::seed(plan.seed);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    let plan = plan.clone();
+    LocalSet::new().block_on(&runtime, async move {
+        let sim = Rc::new(Sim::new(plan, without));
+        sim.carry_out().await
+    })
+}
+
+impl State {
+    /// Seconds since the start.
+    fn now(&self) -> u64 {
+        self.clock.now_ms().saturating_sub(START.unsigned_abs()) / 1_000
+    }
+
+    pub(crate) fn say(&mut self, what: &str) {
+        let ms = self.clock.now_ms().saturating_sub(START.unsigned_abs());
+        self.outcome.trace.push(format!("{:>4}:{:06.3} {what}", ms / 60_000, (ms % 60_000) as f64 / 1_000.0));
+    }
+
+    pub(crate) fn break_law(&mut self, law: Law, what: String) {
+        self.say(&format!("BROKEN {law:?}: {what}"));
+        self.outcome.broken.get_or_insert(Breach { law, what });
+    }
+
+    /// True if trouble of this kind happens now.
+    fn hit(&mut self, kind: Kind) -> bool {
+        let now = self.now();
+        let lasts = self.plan.troubles.iter().find(|it| it.kind == kind && (it.from..it.until).contains(&now));
+        let hit = lasts.is_some_and(|trouble| self.rng.u8(..100) < trouble.percent);
+        if hit {
+            *self.outcome.made.entry(kind).or_default() += 1;
+        }
+        hit
+    }
+
+    /// What happens to a request of a function.
+    fn fault(&mut self, call: &CallInfo<'_>) -> Option<Fault> {
+        let body: Value = serde_json::from_slice(call.body).unwrap();
+        self.note(call, &body);
+        if let Some(fault) = self.without.and_then(|part| part.cut(call, &body, &self.inbox)) {
+            return Some(fault);
+        }
+        let conflict = match call.service {
+            Service::DynamoDb => "TransactionConflictException",
+            Service::Sqs => "OverLimit",
+            Service::EventBridge => "ConcurrentModificationException",
+        };
+        let refused = |status, code: &str| Fault::ErrorBefore { status, code: code.to_owned() };
+        let (heads, delay) = (self.rng.bool(), Duration::from_millis(self.rng.u64(1..900)));
+        let slow = if heads { Fault::Delay(delay) } else { Fault::AnswerDelay(delay) };
+        let faults = [
+            (Kind::Throttled, refused(400, "ThrottlingException")),
+            (Kind::Conflict, refused(400, conflict)),
+            (Kind::ServerError, refused(503, "ServiceUnavailable")),
+            (Kind::DoneButError, Fault::ErrorAfter { status: 500, code: "InternalServerError".to_owned() }),
+            (Kind::NotSent, Fault::NotSent),
+            (Kind::AnswerLost, Fault::AnswerLost),
+            (Kind::NoAnswer, Fault::Timeout),
+            (Kind::Death, Fault::Death(if heads { Death::BeforeRequest } else { Death::BeforeAnswer })),
+            (Kind::Slow, slow.clone()),
+            // Where two are at the same work, they are not equally fast.
+            (Kind::Overlap, slow.clone()),
+            (Kind::ClaimTwice, slow.clone()),
+        ];
+        let (kind, fault) = faults.into_iter().find(|(kind, _)| self.hit(*kind))?;
+        if fault != slow {
+            self.say(&format!("{kind:?} at {}", call.operation));
+        }
+        Some(fault)
+    }
+
+    /// Remembers what a request asks for, whatever comes of it.
+    fn note(&mut self, call: &CallInfo<'_>, body: &Value) {
+        let of_table = |table: &str| body["TableName"] == table;
+        let message = || serde_json::from_str::<Value>(&text(&body["MessageBody"])).unwrap_or_default();
+        match call.operation {
+            "PutItem" | "UpdateItem" if of_table(CALLS_TABLE) => {
+                let id = body.pointer("/Item/call_id/S").or_else(|| body.pointer("/Key/call_id/S"));
+                self.written.extend(id.map(text));
+            }
+            "PutItem" if of_table(INBOX_TABLE) && !body["Item"]["received_bucket"].is_null() => {
+                *self.inbox.entry(text(&body["Item"]["event_id"]["S"])).or_default() += 1;
+            }
+            "SendMessage" if text(&body["QueueUrl"]).ends_with(DIAL_QUEUE) => {
+                let message = message();
+                let claim = (text(&message["call_id"]), text(&message["trace_id"]));
+                self.claims.entry(claim).or_insert(self.clock.now_ms());
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Sim {
+    fn new(plan: Plan, without: Option<Part>) -> Self {
+        let start = UNIX_EPOCH + Duration::from_millis(START.unsigned_abs());
+        let badness = Badness::NONE;
+        let options = CloudOptions {
+            clock: Clock::starting_at(start),
+            seed: plan.seed,
+            patience: PATIENCE,
+            badness,
+            ..options(&secret())
+        };
+        let world = World::opened(options);
+        let state = Arc::new(Mutex::new(State {
+            clock: world.cloud.clock(),
+            rng: Rng::with_seed(plan.seed),
+            plan: plan.clone(),
+            without,
+            outcome: Outcome::default(),
+            written: BTreeSet::new(),
+            inbox: BTreeMap::new(),
+            claims: BTreeMap::new(),
+        }));
+        let asked = RefCell::new(plan.orders.iter().map(|_| Asked::default()).collect());
+        Self {
+            world,
+            plan,
+            state,
+            acknowledged: RefCell::default(),
+            asked,
+            seen: RefCell::default(),
+            began: Instant::now(),
+        }
+    }
+
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap()
+    }
+
+    fn hit(&self, kind: Kind) -> bool {
+        self.state().hit(kind)
+    }
+
+    fn say(&self, what: &str) {
+        self.state().say(what);
+    }
+
+    fn random(&self, range: std::ops::Range<u64>) -> u64 {
+        self.state().rng.u64(range)
+    }
+
+    async fn until(&self, at: Millis) {
+        sleep_until(self.began + Duration::from_millis((at - START).unsigned_abs())).await;
+    }
+
+    /// Asks something of the services that is no part of the run.
+    pub(crate) async fn look<T>(&self, future: impl Future<Output = T>) -> T {
+        LOOKING.scope((), future).await
+    }
+
+    async fn carry_out(self: &Rc<Self>) -> Outcome {
+        let state = self.state.clone();
+        self.world.hook(move |call| match LOOKING.try_with(|()| ()) {
+            Ok(()) => None,
+            Err(_) => state.lock().unwrap().fault(call),
+        });
+        let state = self.state.clone();
+        let refuses =
+            move |_: &BusEvent| state.lock().unwrap().hit(Kind::BusRefuses).then(|| "InternalFailure".to_owned());
+        self.world.cloud.bus().fail_entries(Some(Arc::new(refuses)));
+
+        let mut pumps = vec![spawn_local(self.clone().relay()), spawn_local(self.clone().tick())];
+        pumps.extend((0..CONSUMERS).map(|_| spawn_local(self.clone().consume())));
+        pumps.extend((0..DIALERS).map(|_| spawn_local(self.clone().take_claims())));
+        pumps.extend([spawn_local(self.clone().fake_sends()), spawn_local(self.clone().fake_goes_down())]);
+        pumps.push(spawn_local(self.clone().watch()));
+        let mut senders = vec![spawn_local(self.clone().poison())];
+        for (index, call) in self.plan.made.iter().enumerate() {
+            senders.extend((0..call.reports.len()).map(|report| spawn_local(self.clone().deliver(index, report))));
+        }
+        senders.extend((0..self.plan.orders.len()).map(|index| spawn_local(self.clone().ask(index))));
+
+        let is_broken = || self.state().outcome.broken.is_some();
+        let troubles_end = self.began + Duration::from_secs(TROUBLES_END);
+        while !is_broken() && (Instant::now() < troubles_end || !senders.iter().all(JoinHandle::is_finished)) {
+            sleep(MINUTE).await;
+        }
+        if self.state().outcome.made.contains_key(&Kind::RelayDown) {
+            let start = switchhook_domain::Timestamp::from_millis(START);
+            self.world.cloud.republish_since(start).await.unwrap();
+        }
+        while !is_broken() && self.began.elapsed() < SETTLED_WITHIN && !self.is_over() {
+            sleep(5 * MINUTE).await;
+        }
+        if !is_broken() {
+            self.judge().await;
+        }
+        for task in pumps.into_iter().chain(senders) {
+            task.abort();
+            // A task of ours that panics must not go unnoticed.
+            assert!(!task.await.is_err_and(|error| error.is_panic()), "see above");
+        }
+        std::mem::take(&mut self.state().outcome)
+    }
+
+    /// One invocation of a function. None if it died.
+    async fn invoke<T: Send + 'static>(
+        &self,
+        timeout_s: u64,
+        handler: impl Future<Output = T> + Send + 'static,
+    ) -> Option<T> {
+        let invocation = tokio::spawn(tokio::time::timeout(Duration::from_secs(timeout_s), handler));
+        invocation.await.ok().and_then(Result::ok)
+    }
+
+    /// The event source of a consumer.
+    async fn consume(self: Rc<Self>) {
+        let sqs = self.world.cloud.services().sqs();
+        loop {
+            let visible_again_ms = if self.hit(Kind::Overlap) { 300 } else { 60_000 };
+            let received = sqs.receive_waiting(EVENTS_QUEUE, 10, Some(visible_again_ms), 20_000).await.unwrap();
+            if received.is_empty() {
+                continue;
+            }
+            let (consumer, batch) = (self.world.consumer.clone(), batch_of(EVENTS_QUEUE, &received));
+            let Some(response) = self.invoke(CONSUMER_TIMEOUT, async move { consumer.handle(batch).await }).await
+            else {
+                continue;
+            };
+            let failed: BTreeSet<String> =
+                response.batch_item_failures.into_iter().map(|failure| failure.item_identifier).collect();
+            let mut groups = BTreeSet::new();
+            let mut is_done = |one: &Received| {
+                let mut is_tail = || !groups.insert(one.message.group.clone());
+                !failed.contains(&one.message.id()) || self.is_without(Part::Tail) && is_tail()
+            };
+            let done: Vec<&Received> = received.iter().filter(|one| is_done(one)).collect();
+            if self.hit(Kind::NotDeleted) {
+                continue;
+            }
+            for done in done {
+                // With a handle that has expired meanwhile, the message comes again.
+                drop(sqs.delete(EVENTS_QUEUE, &done.receipt_handle));
+            }
+        }
+    }
+
+    /// The event source of a dialer.
+    async fn take_claims(self: Rc<Self>) {
+        let sqs = self.world.cloud.services().sqs();
+        loop {
+            for one in sqs.receive_waiting(DIAL_QUEUE, 1, None, 20_000).await.unwrap() {
+                let batch = batch_of(DIAL_QUEUE, std::slice::from_ref(&one));
+                if self.hit(Kind::ClaimLate) {
+                    drop(sqs.delete(DIAL_QUEUE, &one.receipt_handle));
+                    let (sim, late) = (self.clone(), Duration::from_secs(self.random(240..600)));
+                    spawn_local(async move {
+                        sleep(late).await;
+                        sim.dial(batch).await
+                    });
+                    continue;
+                }
+                let done = if self.hit(Kind::ClaimTwice) {
+                    tokio::join!(self.dial(batch.clone()), self.dial(batch)).0
+                } else {
+                    self.dial(batch).await
+                };
+                if done {
+                    drop(sqs.delete(DIAL_QUEUE, &one.receipt_handle));
+                }
+            }
+        }
+    }
+
+    /// One invocation of a dialer. True if the message is done with.
+    async fn dial(&self, batch: SqsEvent) -> bool {
+        if self.hit(Kind::DialDeath) {
+            let death = if self.random(0..2) == 0 { Death::BeforeRequest } else { Death::BeforeAnswer };
+            self.world.cloud.fake().kill_next(death);
+        }
+        let dialer = self.world.cloud.dialer();
+        let response = self.invoke(DIALER_TIMEOUT, async move { dialer.handle(batch).await }).await;
+        response.is_some_and(|response| response.batch_item_failures.is_empty())
+    }
+
+    /// The event source of the relay.
+    async fn relay(self: Rc<Self>) {
+        let stream = self.world.cloud.services().dynamodb().stream();
+        let mut pause = Duration::from_millis(500);
+        loop {
+            if self.hit(Kind::RelayDown) {
+                sleep(Duration::from_secs(30)).await;
+                stream.next_batch(usize::MAX).last().inspect(|last| stream.trim(last.sequence()).unwrap());
+                continue;
+            }
+            let mut watch = stream.watch();
+            let batch = stream.next_batch(100);
+            let (Some(first), Some(last)) = (batch.first(), batch.last()) else {
+                watch.changed().await;
+                continue;
+            };
+            let records: Vec<Value> = batch.iter().map(|record| record.to_event_record()).collect();
+            let event: StreamEvent = serde_json::from_value(json!({"Records": records})).unwrap();
+            let relay = self.world.relay.clone();
+            let failed_at = match self.invoke(RELAY_TIMEOUT, async move { relay.handle(event).await }).await {
+                Some(response) => {
+                    response.batch_item_failures.iter().filter_map(|f| f.item_identifier.as_ref()?.parse().ok()).min()
+                }
+                None => Some(first.sequence()),
+            };
+            let failed_at = failed_at.filter(|_| !self.is_without(Part::RelayRetry));
+            stream.trim(failed_at.map_or(last.sequence(), |failed: u64| failed - 1)).unwrap();
+            if failed_at.is_none() {
+                pause = Duration::from_millis(500);
+                continue;
+            }
+            sleep(pause).await;
+            pause = (pause * 2).min(MINUTE);
+        }
+    }
+
+    /// The schedules.
+    async fn tick(self: Rc<Self>) {
+        let cloud = &self.world.cloud;
+        for ticks in 1.. {
+            sleep(TICK).await;
+            if self.hit(Kind::ScheduleNever) {
+                continue;
+            }
+            if self.hit(Kind::ScheduleTwice) {
+                drop(tokio::join!(cloud.schedule(), cloud.schedule(), cloud.reconcile(), cloud.reconcile()));
+                continue;
+            }
+            drop(cloud.schedule().await);
+            drop(cloud.reconcile().await);
+            if ticks % 30 == 0 {
+                drop(cloud.look_for_drift().await);
+            }
+        }
+    }
+
+    fn is_without(&self, part: Part) -> bool {
+        self.state().without == Some(part)
+    }
+
+    /// A report on its way, as well or as badly as its provider sends it.
+    async fn deliver(self: Rc<Self>, call: usize, report: usize) {
+        let told = &self.plan.made[call].reports[report];
+        self.until(told.at).await;
+        if told.is_lie && !self.hit(Kind::TwoEndings) || !self.arrives().await {
+            return;
+        }
+        if self.hit(Kind::Twice) {
+            let again = async {
+                sleep(Duration::from_millis(self.random(0..400_000))).await;
+                self.post(call, report).await;
+            };
+            tokio::join!(self.post(call, report), again);
+        } else {
+            self.post(call, report).await;
+        }
+    }
+
+    /// The way of a webhook. False if it never arrives.
+    async fn arrives(&self) -> bool {
+        if self.hit(Kind::Never) {
+            return false;
+        }
+        if self.hit(Kind::Late) {
+            sleep(Duration::from_secs(self.random(60..900))).await;
+        }
+        if self.hit(Kind::Shuffled) {
+            // Held back, and let go together with others in any order.
+            let now = self.began.elapsed().as_millis();
+            let held_ms = 120_000 - u64::try_from(now % 120_000).unwrap();
+            sleep(Duration::from_millis(held_ms + self.random(0..1_500))).await;
+        }
+        true
+    }
+
+    /// Posts a report until it is taken, or the provider gives up.
+    async fn post(&self, call: usize, report: usize) {
+        let made = &self.plan.made[call];
+        let told = &made.reports[report];
+        let provider: Provider = made.provider.parse().unwrap();
+        for pause_s in [5, 10, 20, 40, 80, 160, 300, 300] {
+            let request = self.world.signed(provider, self.key(), &told.query, &told.body, self.world.now());
+            let (code, answer) = self.world.send(request).await;
+            let (event_id, status) = (text(&answer["event_id"]), text(&answer["status"]));
+            self.say(&format!("{} of {} is answered {code} {status} {event_id}", told.name, made.call_id));
+            match code.as_u16() {
+                200 => return self.acknowledge((call, report), event_id, &status).await,
+                500.. => sleep(Duration::from_secs(pause_s)).await,
+                _ => {
+                    return self.state().break_law(Law::Answered, format!("{} of {}: {code}", told.name, made.call_id));
+                }
+            }
+        }
+    }
+
+    /// The key that providers sign with at this time.
+    fn key(&self) -> &'static str {
+        let mut state = self.state();
+        if state.now() < TROUBLES_END / 2 && state.hit(Kind::Rotation) { OLD_KEY } else { KEY }
+    }
+
+    /// Asks for a call, and for what else its course is about, until there is an answer.
+    async fn ask(self: Rc<Self>, index: usize) {
+        let order = &self.plan.orders[index];
+        self.until(order.at).await;
+        let body = order.body();
+        let created = if order.course == Course::Repeated {
+            let both = tokio::join!(self.api(order, "/calls", &body), self.api(order, "/calls", &body));
+            if both.0.1["call_id"] != both.1.1["call_id"] {
+                self.state().break_law(Law::Answered, format!("one key, two calls: {both:?}"));
+            }
+            both.0
+        } else {
+            self.api(order, "/calls", &body).await
+        };
+        let call_id = text(&created.1["call_id"]);
+        if call_id.is_empty() {
+            return self.state().break_law(Law::Answered, format!("{}: {created:?}", order.key));
+        }
+        self.asked.borrow_mut()[index].call_id.clone_from(&call_id);
+        sleep(Duration::from_secs(self.random(1..600))).await;
+        match order.course {
+            Course::AtOnce | Course::Repeated => {}
+            Course::Triggered => drop(self.api(order, &format!("/calls/{call_id}/trigger"), &Value::Null).await),
+            Course::Canceled => {
+                let (code, _) = self.api(order, &format!("/calls/{call_id}/cancel"), &Value::Null).await;
+                self.asked.borrow_mut()[index].canceled = code == 200;
+            }
+        }
+    }
+
+    async fn api(&self, order: &Order, path: &str, body: &Value) -> (u16, Value) {
+        loop {
+            let request = Request::post(path).header("content-type", "application/json");
+            let request = request.header("idempotency-key", &order.key);
+            let body = if body.is_null() { Bytes::new() } else { Bytes::from(body.to_string()) };
+            let (code, answer) = self.world.send(request.body(body).unwrap()).await;
+            self.say(&format!("POST {path} of {} is answered {code}", order.key));
+            if !code.is_server_error() {
+                return (code.as_u16(), answer);
+            }
+            sleep(Duration::from_secs(5)).await;
+        }
+    }
+
+    /// The fake provider's webhooks.
+    async fn fake_sends(self: Rc<Self>) {
+        loop {
+            let delivery = self.world.cloud.fake().next_delivery().await;
+            let sim = self.clone();
+            spawn_local(async move {
+                if !sim.arrives().await {
+                    return;
+                }
+                let copies = if sim.hit(Kind::Twice) { 2 } else { 1 };
+                for _ in 0..copies {
+                    let (body, now) = (delivery.body().as_bytes(), sim.world.now());
+                    let request = sim.world.signed(Provider::Retell, sim.key(), "", body, now);
+                    let (code, answer) = sim.world.send(request).await;
+                    sim.say(&format!("a placed call's webhook is answered {code} {}", text(&answer["event_id"])));
+                    if !code.is_success() {
+                        sim.world.cloud.fake().not_delivered(delivery.clone());
+                    }
+                }
+            });
+        }
+    }
+
+    async fn fake_goes_down(self: Rc<Self>) {
+        loop {
+            self.world.cloud.fake().set_down(self.hit(Kind::ProviderDown));
+            sleep(Duration::from_secs(10)).await;
+        }
+    }
+
+    async fn poison(self: Rc<Self>) {
+        sleep(Duration::from_secs(20 * 60)).await;
+        if !self.hit(Kind::Poison) {
+            return;
+        }
+        let message = NewMessage {
+            body: "{\"schema_version\":1,\"nonsense\":true}".to_owned(),
+            group: Some("poison".to_owned()),
+            deduplication_id: Some("poison".to_owned()),
+            ..NewMessage::default()
+        };
+        self.world.cloud.services().sqs().send(EVENTS_QUEUE, message).unwrap();
+        while !self.world.post(Provider::Generic, "{\"nonsense\":true}").await.0.is_success() {
+            sleep(Duration::from_secs(5)).await;
+        }
+    }
+}
+
+/// Every provider has its key of before still, Telnyx those to verify with.
+fn secret() -> Value {
+    let telnyx = [KEY, OLD_KEY].map(|key| verifying_key(Provider::Telnyx, &Key::new(key).unwrap()));
+    let keys = [KEY, OLD_KEY];
+    json!({
+        "retell": {"keys": keys, "dial": {"api_key": API_KEY, "per_second": 100.0}},
+        "twilio": {"keys": keys, "public_url": PUBLIC_URL},
+        "vapi": {"keys": keys},
+        "telnyx": {"keys": telnyx},
+        "generic": {"keys": keys},
+    })
+}
+
+fn batch_of(queue: &str, received: &[Received]) -> SqsEvent {
+    let records: Vec<Value> = received.iter().map(|one| to_event_record(queue, one)).collect();
+    serde_json::from_value(json!({"Records": records})).unwrap()
+}
