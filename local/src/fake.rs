@@ -20,6 +20,8 @@ use crate::sync::{Signal, lock};
 /// A webhook that is not taken is sent again so often, as Retell does.
 const RETRIES_MAX: u32 = 3;
 const RETRY_PAUSE: Duration = Duration::from_secs(10);
+/// The request that places a call.
+const DIAL: (&str, &str) = ("POST", "/v2/create-phone-call");
 
 /// What the person at the other end does, or what goes wrong on the way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -149,6 +151,8 @@ pub struct Dial {
     pub behaviour: Behaviour,
     /// From the dial to the end of the call, in Unix milliseconds.
     pub began_ms: i64,
+    /// None: nobody answered.
+    pub answered_ms: Option<i64>,
     pub ended_ms: i64,
 }
 
@@ -160,6 +164,37 @@ pub struct Sent {
     pub event: &'static str,
     /// In Unix milliseconds.
     pub at_ms: i64,
+}
+
+/// What the API answered to one dial, or to one question about an attempt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Told {
+    /// Our ids, as the request or the call's metadata names them.
+    pub call_id: String,
+    pub attempt: String,
+    /// In Unix milliseconds.
+    pub at_ms: i64,
+    pub tale: Tale,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Tale {
+    /// To a dial: the phone rings.
+    Taken,
+    /// To a dial: not now.
+    NotNow,
+    /// To a dial: never.
+    Refused,
+    /// To a dial: nothing that says whether it was taken. It was not.
+    Down,
+    /// There is no such call.
+    Unknown,
+    /// The call is not over.
+    Lives,
+    /// How the call ended.
+    Ended,
+    /// The same, and what came of it.
+    Analysed,
 }
 
 /// An answer of the API.
@@ -200,8 +235,14 @@ struct State {
     counter: u64,
     dials: Vec<Dial>,
     /// None: nobody wants to know.
-    sent: Option<Vec<Sent>>,
+    record: Option<Record>,
     requests: u64,
+}
+
+#[derive(Debug, Default)]
+struct Record {
+    sent: Vec<Sent>,
+    told: Vec<Told>,
 }
 
 #[derive(Debug)]
@@ -235,7 +276,7 @@ impl FakeProvider {
             outbox: BTreeMap::new(),
             counter: 0,
             dials: Vec::new(),
-            sent: None,
+            record: None,
             requests: 0,
         };
         Self { clock, state: Mutex::new(state), changed: Signal::default() }
@@ -278,15 +319,22 @@ impl FakeProvider {
         lock(&self.state).requests
     }
 
-    /// Keeps from now on what is sent, for [`Self::sent`].
-    pub fn remember_sent(&self) {
-        lock(&self.state).sent.get_or_insert_default();
+    /// Keeps from now on what is sent and answered, for [`Self::sent`] and [`Self::told`].
+    pub fn remember(&self) {
+        lock(&self.state).record.get_or_insert_default();
     }
 
-    /// Every webhook that was sent since [`Self::remember_sent`], in the order of time.
+    /// Every webhook that was sent since [`Self::remember`], in the order of time.
     #[must_use]
     pub fn sent(&self) -> Vec<Sent> {
-        lock(&self.state).sent.clone().unwrap_or_default()
+        lock(&self.state).record.as_ref().map(|record| record.sent.clone()).unwrap_or_default()
+    }
+
+    /// Every dial and every question that was answered since [`Self::remember`], in the order of time. Of questions those that
+    /// found the provider up.
+    #[must_use]
+    pub fn told(&self) -> Vec<Told> {
+        lock(&self.state).record.as_ref().map(|record| record.told.clone()).unwrap_or_default()
     }
 
     /// Dials that rang a phone while another dial for the same call still lived, or for an attempt that had been dialled.
@@ -310,15 +358,18 @@ impl FakeProvider {
         let now = self.now_ms();
         let mut state = lock(&self.state);
         state.requests += 1;
+        let body: Value = serde_json::from_slice(body).unwrap_or_default();
         if state.down {
+            if (method, path) == DIAL {
+                state.tell(body.get("metadata").unwrap_or(&Value::Null), now, Tale::Down);
+            }
             return respond(503, &json!({"status": "error", "message": "the service is unavailable"}));
         }
         if !authorization.is_some_and(|value| value.starts_with("Bearer ") && value.len() > "Bearer ".len()) {
             return respond(401, &json!({"status": "error", "message": "no API key"}));
         }
-        let body: Value = serde_json::from_slice(body).unwrap_or_default();
         let answer = match (method, path) {
-            ("POST", "/v2/create-phone-call") => state.create(&body, now),
+            DIAL => state.create(&body, now),
             ("POST", "/v3/list-calls") => state.list(&body, now),
             ("GET", _) => match path.strip_prefix("/v2/get-call/") {
                 Some(id) => state.get(id, now),
@@ -343,8 +394,8 @@ impl FakeProvider {
                     let mut state = lock(&self.state);
                     if let Some((_, delivery)) = state.outbox.pop_first() {
                         let Delivery { provider_call_id, event, .. } = &delivery;
-                        if let Some(sent) = &mut state.sent {
-                            sent.push(Sent { provider_call_id: provider_call_id.clone(), event, at_ms });
+                        if let Some(record) = &mut state.record {
+                            record.sent.push(Sent { provider_call_id: provider_call_id.clone(), event, at_ms });
                         }
                         return delivery;
                     }
@@ -387,9 +438,11 @@ impl State {
         let text = |name: &str| metadata.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
         let (call_id, attempt) = (text("switchhook_call_id"), text("switchhook_attempt"));
         if behaviour == Behaviour::RateLimited && self.rng.bool() {
+            self.tell(&metadata, now, Tale::NotNow);
             return respond(429, &json!({"status": "error", "message": "too many requests"}));
         }
         if behaviour == Behaviour::Invalid {
+            self.tell(&metadata, now, Tale::Refused);
             return respond(422, &json!({"status": "error", "message": "to_number is not valid"}));
         }
         let id = format!("call_{:032x}", self.rng.u128(..));
@@ -407,8 +460,10 @@ impl State {
             | Behaviour::RateLimited => now + rings + self.rng.i64(20_000..90_000),
         };
         let analysed_ms = ended_ms + self.rng.i64(1_000..6_000);
+        self.tell(&metadata, now, Tale::Taken);
         let call = FakeCall { behaviour, from, to, metadata, answered_ms, ended_ms, analysed_ms };
-        self.dials.push(Dial { provider_call_id: id.clone(), call_id, attempt, behaviour, began_ms: now, ended_ms });
+        let provider_call_id = id.clone();
+        self.dials.push(Dial { provider_call_id, call_id, attempt, behaviour, began_ms: now, answered_ms, ended_ms });
         self.schedule(&id, &call);
         let answer = call.shown(&id, now);
         self.calls.insert(id, call);
@@ -446,23 +501,52 @@ impl State {
         self.outbox.insert((at, self.counter), delivery);
     }
 
-    fn get(&self, id: &str, now: i64) -> ApiResponse {
-        match self.calls.get(id).filter(|call| call.behaviour != Behaviour::Hangs) {
-            Some(call) => respond(200, &call.shown(id, now)),
-            None => respond(404, &json!({"status": "error", "message": "no such call"})),
-        }
+    fn get(&mut self, id: &str, now: i64) -> ApiResponse {
+        let unknown = respond(404, &json!({"status": "error", "message": "no such call"}));
+        let Some(call) = self.calls.get(id) else { return unknown };
+        let (metadata, tale) = (call.metadata.clone(), call.tale(now));
+        let answer = if tale == Tale::Unknown { unknown } else { respond(200, &call.shown(id, now)) };
+        self.tell(&metadata, now, tale);
+        answer
     }
 
-    fn list(&self, body: &Value, now: i64) -> ApiResponse {
+    fn list(&mut self, body: &Value, now: i64) -> ApiResponse {
         let filters = body.pointer("/filter_criteria/metadata").and_then(Value::as_array).cloned().unwrap_or_default();
         let matches = |call: &FakeCall| filters.iter().all(|filter| is_met(filter, &call.metadata));
-        let known = self.calls.iter().filter(|(_, call)| call.behaviour != Behaviour::Hangs && matches(call));
+        let known = self.calls.iter().filter(|(_, call)| call.tale(now) != Tale::Unknown && matches(call));
+        let tales: Vec<Tale> = known.clone().map(|(_, call)| call.tale(now)).collect();
         let items: Vec<Value> = known.map(|(id, call)| call.shown(id, now)).collect();
+        let asked: Map<String, Value> = filters
+            .iter()
+            .filter_map(|filter| Some((filter["key"].as_str()?.to_owned(), filter["value"].clone())))
+            .collect();
+        self.tell(&Value::Object(asked), now, tales.first().copied().unwrap_or(Tale::Unknown));
         respond(200, &json!({"items": items, "has_more": false}))
+    }
+
+    /// Keeps what is answered about the attempt that `named` names, if anybody wants to know.
+    fn tell(&mut self, named: &Value, at_ms: i64, tale: Tale) {
+        let Some(record) = &mut self.record else { return };
+        let text = |name: &str| named.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let (call_id, attempt) = (text("switchhook_call_id"), text("switchhook_attempt"));
+        record.told.push(Told { call_id, attempt, at_ms, tale });
     }
 }
 
 impl FakeCall {
+    /// What there is to tell of the call at this time.
+    fn tale(&self, now: i64) -> Tale {
+        if self.behaviour == Behaviour::Hangs {
+            Tale::Unknown
+        } else if self.analysed_ms <= now {
+            Tale::Analysed
+        } else if self.ended_ms <= now {
+            Tale::Ended
+        } else {
+            Tale::Lives
+        }
+    }
+
     /// The call as Retell shows one at this time.
     fn shown(&self, id: &str, now: i64) -> Value {
         let mut call = Map::new();

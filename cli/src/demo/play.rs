@@ -11,6 +11,7 @@ use switchhook_domain::{Provider, Timestamp};
 use switchhook_local::clock::Clock;
 use switchhook_local::dynamodb::Count;
 use switchhook_local::fake::Badness;
+pub(super) use switchhook_local::fake::Tale;
 use switchhook_local::queue::Depth;
 use switchhook_local::{
     Cloud, CloudOptions, DIAL_LANES, DIAL_QUEUE, EVENTS_DEAD_LETTER_QUEUE, EVENTS_QUEUE, LocalError,
@@ -75,7 +76,26 @@ pub(super) struct Rang {
     pub(super) attempt: String,
     pub(super) behaviour: &'static str,
     pub(super) began: Millis,
+    pub(super) answered: Option<Millis>,
     pub(super) ended: Millis,
+}
+
+/// A webhook that the provider sent.
+#[derive(Clone, Debug)]
+pub(super) struct Sent {
+    pub(super) provider_call_id: String,
+    pub(super) at: Millis,
+    /// The provider's word for what it tells.
+    pub(super) event: &'static str,
+}
+
+/// What the provider answered to a dial, or to a question about an attempt.
+#[derive(Clone, Debug)]
+pub(super) struct Told {
+    /// As the dial named it.
+    pub(super) attempt: String,
+    pub(super) at: Millis,
+    pub(super) tale: Tale,
 }
 
 /// The provider's id of a call, and when a webhook of it was sent.
@@ -89,11 +109,11 @@ pub(super) struct Placed {
     /// In the order of time.
     pub(super) replies: Vec<Reply>,
     pub(super) rang: Vec<Rang>,
-    /// The webhooks that were sent of it: when, and the provider's word.
-    pub(super) sent: Vec<(Millis, &'static str)>,
+    /// In the order of time.
+    pub(super) sent: Vec<Sent>,
+    /// In the order of time.
+    pub(super) told: Vec<Told>,
     pub(super) shown: Shown,
-    /// How often the log says that the provider disagreed.
-    pub(super) drifts: usize,
 }
 
 /// Everything that was seen.
@@ -170,9 +190,6 @@ pub(crate) fn play(traffic: &Traffic, seed: u64, progress: impl Fn(Millis)) -> R
     played.failures = std::mem::take(&mut log.failures);
     played.decided = std::mem::take(&mut log.decided);
     played.drifts = std::mem::take(&mut log.drifts);
-    for placed in &mut played.placed {
-        placed.drifts = played.drifts.iter().filter(|call_id| **call_id == placed.call_id).count();
-    }
     Ok(played)
 }
 
@@ -198,7 +215,7 @@ async fn run(traffic: &Traffic, progress: impl Fn(Millis)) -> Result<Played, Pla
     let began = Instant::now();
     let instant_of = |at: Millis| began + Duration::from_millis((at - START).unsigned_abs());
 
-    cloud.fake().remember_sent();
+    cloud.fake().remember();
     let mut announced = Announced::default();
     let mut requests = Vec::with_capacity(traffic.deliveries.len());
     let mut placed = vec![Placed::default(); traffic.orders.len()];
@@ -383,7 +400,7 @@ impl Placed {
 }
 
 impl Played {
-    /// What the fake provider knows: the phones that rang, and the webhooks that it sent.
+    /// What the fake provider knows: the phones that rang, the webhooks that it sent, and what it answered.
     fn see_phones(&mut self, cloud: &Cloud, placed: &mut [Placed]) {
         self.phones_rung_twice = cloud.fake().rung_twice();
         let mut of_call: BTreeMap<String, &mut Placed> =
@@ -397,6 +414,7 @@ impl Played {
                     attempt: dial.attempt,
                     behaviour: dial.behaviour.as_str(),
                     began: dial.began_ms,
+                    answered: dial.answered_ms,
                     ended: dial.ended_ms,
                 }),
                 None => self.strangers.push(Value::String(format!("a phone rang for {}", dial.call_id))),
@@ -405,9 +423,15 @@ impl Played {
         for sent in cloud.fake().sent() {
             let placed = call_of.get(&sent.provider_call_id).and_then(|call_id| of_call.get_mut(call_id));
             if let Some(placed) = placed {
-                placed.sent.push((sent.at_ms, sent.event));
+                let provider_call_id = sent.provider_call_id.clone();
+                placed.sent.push(Sent { provider_call_id, at: sent.at_ms, event: sent.event });
             }
             self.sent.insert((sent.provider_call_id, sent.at_ms));
+        }
+        for told in cloud.fake().told() {
+            if let Some(placed) = of_call.get_mut(&told.call_id) {
+                placed.told.push(Told { attempt: told.attempt, at: told.at_ms, tale: told.tale });
+            }
         }
     }
 }

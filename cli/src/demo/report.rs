@@ -341,10 +341,7 @@ pub(crate) fn print_timelines(traffic: &Traffic, played: &Played, out: &mut impl
 
 /// What truly happened in each attempt of a call that Switchhook placed.
 fn lived(order: &Order, placed: &Placed) -> impl Iterator<Item = &'static str> {
-    let dialled = placed.shown.call.as_ref().and_then(|call| call.get("attempts")?.as_array());
-    let dialled: Vec<Millis> =
-        dialled.into_iter().flatten().filter_map(|attempt| time(attempt, "dialled_at")).collect();
-    let (lived, _) = order.life(|number| dialled.get(number).copied());
+    let (lived, _) = order.life(|number| placed.found_down(number));
     lived.into_iter().map(super::placed::Person::name)
 }
 
@@ -410,7 +407,7 @@ fn lines_of_placed(placed: &Placed) -> Vec<(Millis, String)> {
     for rang in &placed.rang {
         lines.push((rang.began, format!("☎ the phone rings         attempt {}: {}", rang.attempt, rang.behaviour)));
     }
-    lines.extend(placed.sent.iter().map(|(at, event)| (*at, format!("→ {event}"))));
+    lines.extend(placed.sent.iter().map(|sent| (sent.at, format!("→ {}", sent.event))));
     lines.extend(announced(&placed.shown));
     lines.sort_by_key(|(at, _)| *at);
     lines

@@ -303,7 +303,10 @@ impl Call {
                 .iter()
                 .rposition(|other| same_subject(&other) && other.slot == said.slot && other.news.is_ending())
                 // What only says it again, after a retry was called off, takes nothing back.
-                .filter(|at| before.get(*at).is_some_and(|other| other.news != said.news))
+                .filter(|at| {
+                    let retrying = News::Appointment(AppointmentStatus::Retrying).status();
+                    previous != Some(retrying) || before.get(*at).is_some_and(|other| other.news != said.news)
+                })
                 .map(|at| at + 1),
         };
         let occurred_at = match (source, said.source) {

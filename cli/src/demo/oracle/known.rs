@@ -1,21 +1,27 @@
-//! What can be known of a call: what its script says, less what was lost or has not come yet.
+//! What can be known of a call: what its reports say, less what was lost or has not come yet.
 
-use super::{Receipt, found_out};
-use crate::demo::script::{Ending, Fact, Millis, Report, Said, Script, Story};
+use super::{Moment, Receipt, Subject, found_out};
+use crate::demo::script::{Ending, Fact, MINUTE, Millis, Report, Said, Story};
+use crate::demo::traffic::PATIENCE;
+
+/// What a provider says of a call that has been over for less is no reason to doubt: its webhook may be on the way.
+const DRIFT_SLACK: Millis = 10 * MINUTE;
 
 /// A silence that was found out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Silence {
-    /// Index into the script's attempts.
+    /// Index into the subject's attempts.
     pub(super) attempt: usize,
-    /// When the attempt was last heard of.
+    /// When the attempt was last heard of; of one never heard of, when it was dialled.
     pub(super) since: Millis,
+    /// Between these two moments, both included.
+    pub(super) found_out: (Millis, Millis),
 }
 
 /// What was heard of a call up to some moment.
 #[derive(Clone, Debug)]
 pub(super) struct Known<'a> {
-    script: &'a Script,
+    pub(super) subject: &'a Subject<'a>,
     heard: Vec<(&'a Report, &'a Receipt)>,
     silences: Vec<Silence>,
 }
@@ -32,25 +38,63 @@ pub(super) struct Stage {
 }
 
 impl<'a> Known<'a> {
-    pub(super) const fn nothing(script: &'a Script) -> Self {
-        Self { script, heard: Vec::new(), silences: Vec::new() }
+    pub(super) const fn nothing(subject: &'a Subject<'a>) -> Self {
+        Self { subject, heard: Vec::new(), silences: Vec::new() }
     }
 
     /// When everything has come that will, and all patience is over.
-    pub(super) fn in_the_end(script: &'a Script, receipts: &'a [Receipt]) -> Self {
-        let mut known = Self::nothing(script);
-        for receipt in receipts {
-            known.hear(receipt);
+    pub(super) fn in_the_end(subject: &'a Subject<'a>, moments: &'a [Moment]) -> Self {
+        let mut known = Self::nothing(subject);
+        for moment in moments {
+            known.learn(moment);
         }
         for attempt in known.attempts().iter().filter(|attempt| !attempt.is_settled()) {
-            known.silences.push(Silence { attempt: attempt.index, since: attempt.heard_at });
+            let (attempt, since) = (attempt.index, attempt.heard_at);
+            known.silences.push(Silence { attempt, since, found_out: found_out(since) });
         }
         known
     }
 
-    pub(super) fn hear(&mut self, receipt: &'a Receipt) {
-        if let Some(report) = self.script.reports.get(receipt.report) {
+    pub(super) fn learn(&mut self, moment: &'a Moment) {
+        match moment {
+            Moment::Came(receipt) => self.hear(receipt),
+            Moment::Asked(receipt) if self.is_wanted(receipt) => self.hear(receipt),
+            Moment::Asked(_) => {}
+            Moment::Unknown { attempt, at } => self.despair(*attempt, *at),
+        }
+    }
+
+    /// Of a report that comes again nothing is new.
+    fn hear(&mut self, receipt: &'a Receipt) {
+        let is_new = self.heard.iter().all(|(_, heard)| heard.report != receipt.report);
+        if let Some(report) = self.subject.reports.get(receipt.report).filter(|_| is_new) {
             self.heard.push((report, receipt));
+        }
+    }
+
+    /// Whether an answer is made use of. Switchhook asks about a dial of which it has heard nothing, and about an attempt that was
+    /// silent for the whole of its patience; of what it asks besides, once an hour, it takes only the end of a call that it does
+    /// not know to be over.
+    fn is_wanted(&self, receipt: &Receipt) -> bool {
+        let Some(report) = self.subject.reports.get(receipt.report) else { return false };
+        let attempts = self.attempts();
+        let Some(attempt) = attempts.iter().find(|attempt| attempt.index == report.attempt) else { return true };
+        let mut endings = report.says.iter().filter(|said| matches!(said.fact, Fact::Ended(_)));
+        let over_for_long = endings.any(|said| said.at.is_some_and(|at| at + DRIFT_SLACK <= receipt.at));
+        !attempt.is_settled() && (receipt.at >= attempt.heard_at + PATIENCE || (!attempt.has_ended() && over_for_long))
+    }
+
+    /// That the provider has no such call counts at the end of patience alone: before that it may still be on the way there.
+    fn despair(&mut self, attempt: usize, at: Millis) {
+        let known = self.attempts().into_iter().find(|known| known.index == attempt);
+        let dialled_at = self.subject.plan.as_ref().and_then(|plan| plan.dialled_at.get(attempt)).copied();
+        let since = match known {
+            Some(known) if known.is_settled() => return,
+            Some(known) => known.heard_at,
+            None => dialled_at.unwrap_or(at),
+        };
+        if at >= since + PATIENCE {
+            self.pass(Silence { attempt, since, found_out: (at, at) });
         }
     }
 
@@ -60,11 +104,7 @@ impl<'a> Known<'a> {
 
     /// True if of every report at least one delivery came.
     pub(super) fn is_whole(&self) -> bool {
-        self.heard.len() == self.script.reports.iter().filter(|report| report.is_folded()).count()
-    }
-
-    pub(super) fn appointment_id(&self) -> Option<&'a str> {
-        self.script.appointment_id.as_deref().filter(|_| !self.heard.is_empty())
+        self.heard.len() == self.subject.reports.iter().filter(|report| report.is_folded()).count()
     }
 
     /// The attempts that were heard of, in the order in which they started as far as that is known.
@@ -74,12 +114,20 @@ impl<'a> Known<'a> {
             let place = match attempts.iter().position(|attempt| attempt.index == report.attempt) {
                 Some(place) => place,
                 None => {
-                    attempts.push(KnownAttempt::new(self.script, report.attempt));
+                    attempts.push(KnownAttempt::new(self.subject, report.attempt));
                     attempts.len() - 1
                 }
             };
             if let Some(attempt) = attempts.get_mut(place) {
                 attempt.hear(report, receipt);
+            }
+        }
+        // What was dialled and never heard of begins, for others, with the end of patience.
+        for silence in &self.silences {
+            if attempts.iter().all(|attempt| attempt.index != silence.attempt) {
+                let Silence { attempt, since, .. } = *silence;
+                let unheard = KnownAttempt::new(self.subject, attempt);
+                attempts.push(KnownAttempt { started_at: since, heard_at: since, ..unheard });
             }
         }
         attempts.sort_by_key(|attempt| attempt.started_at);
@@ -95,7 +143,7 @@ impl<'a> Known<'a> {
         for attempt in &mut attempts {
             let mut silences = self.silences.iter().filter(|silence| silence.attempt == attempt.index).peekable();
             attempt.believed = silences.peek().is_some();
-            attempt.silent = silences.any(|silence| silence.since >= attempt.heard_at);
+            attempt.silence = silences.find(|silence| silence.since >= attempt.heard_at).copied();
         }
         attempts
     }
@@ -140,28 +188,28 @@ impl<'a> Known<'a> {
 /// What was heard of one attempt.
 #[derive(Clone, Debug)]
 pub(super) struct KnownAttempt<'a> {
-    /// Index into the script's attempts.
+    /// Index into the subject's attempts.
     pub(super) index: usize,
     pub(super) started_at: Millis,
     pub(super) heard_at: Millis,
     /// A silence was found out at some time: what waited for a lost report is believed from then on.
     believed: bool,
-    /// Nothing was heard since a silence was found out.
-    pub(super) silent: bool,
-    script: &'a Script,
+    /// The silence that was found out, and since which nothing was heard.
+    pub(super) silence: Option<Silence>,
+    subject: &'a Subject<'a>,
     named: bool,
     said: Vec<(Said, &'a Receipt)>,
 }
 
 impl<'a> KnownAttempt<'a> {
-    const fn new(script: &'a Script, index: usize) -> Self {
+    const fn new(subject: &'a Subject<'a>, index: usize) -> Self {
         Self {
             index,
             started_at: Millis::MAX,
             heard_at: Millis::MIN,
             believed: false,
-            silent: false,
-            script,
+            silence: None,
+            subject,
             named: false,
             said: Vec::new(),
         }
@@ -176,12 +224,11 @@ impl<'a> KnownAttempt<'a> {
 
     /// The vendor's id of it, if a report has named it.
     pub(super) fn vendor_call_id(&self) -> Option<&'a str> {
-        self.script.attempts.get(self.index)?.vendor_call_id.as_deref().filter(|_| self.named)
+        self.subject.vendor_call_ids.get(self.index).copied().flatten().filter(|_| self.named)
     }
 
-    /// How it truly went.
-    pub(super) fn story(&self) -> Option<&'a Story> {
-        self.script.attempts.get(self.index).map(|attempt| &attempt.story)
+    pub(super) fn is_unheard(&self) -> bool {
+        self.said.is_empty()
     }
 
     fn knows(&self, fact: Fact) -> bool {
@@ -189,7 +236,7 @@ impl<'a> KnownAttempt<'a> {
     }
 
     /// How it ended. Some senders say `completed` of every call in the end, so any other word for it says more.
-    fn ending(&self) -> Option<Ending> {
+    pub(super) fn ending(&self) -> Option<Ending> {
         let endings = self.said.iter().filter_map(|(said, _)| match said.fact {
             Fact::Ended(ending) => Some(ending),
             Fact::Begun
@@ -265,9 +312,9 @@ impl<'a> KnownAttempt<'a> {
         stages
     }
 
-    /// The reports that a stage may name as its source, each with the time of it: those that date it first. Of beginnings
-    /// without a time nothing is earlier, of all else without a time nothing is later.
-    pub(super) fn sources(&self, fact: Option<Fact>) -> Vec<(&'a str, Millis)> {
+    /// The reports that a stage may name as its source, each with the time that it gives: those that date it first. Of
+    /// beginnings without a time nothing is earlier, of all else without a time nothing is later.
+    pub(super) fn sources(&self, fact: Option<Fact>) -> Vec<(&'a Receipt, Millis)> {
         let dated = |said: &Said| match (said.at, said.fact) {
             (Some(at), _) => at,
             (None, Fact::Begun | Fact::Rang | Fact::Answered) => Millis::MIN,
@@ -279,7 +326,7 @@ impl<'a> KnownAttempt<'a> {
         let first = saying().map(|(said, _)| dated(said)).min();
         saying()
             .filter(|(said, _)| Some(dated(said)) == first)
-            .map(|(said, receipt)| (receipt.event_id.as_str(), said.at.unwrap_or(receipt.at)))
+            .map(|(said, receipt)| (*receipt, said.at.unwrap_or(receipt.at)))
             .collect()
     }
 
@@ -291,10 +338,7 @@ impl<'a> KnownAttempt<'a> {
     pub(super) fn may_have_ended_at(&self, at: Millis) -> bool {
         match self.ending() {
             Some(ending) => self.sources(Some(Fact::Ended(ending))).iter().any(|(_, time)| *time == at),
-            None => {
-                let (earliest, latest) = found_out(self.heard_at);
-                (earliest..=latest).contains(&at)
-            }
+            None => self.silence.is_some_and(|silence| (silence.found_out.0..=silence.found_out.1).contains(&at)),
         }
     }
 
@@ -309,7 +353,7 @@ impl<'a> KnownAttempt<'a> {
 
     /// Nothing more is waited for.
     pub(super) fn is_settled(&self) -> bool {
-        self.silent || (self.has_ended() && self.has_outcome())
+        self.silence.is_some() || (self.has_ended() && self.has_outcome())
     }
 
     pub(super) fn final_lifecycle(&self) -> &'static str {

@@ -17,9 +17,11 @@ use serde_json::{Value, json};
 
 use super::placed;
 use super::play::{Answer, Placed, Played, Shown};
-use super::script::{Millis, Script, Vendor};
+use super::script::{Millis, Report, Script, Vendor};
 use super::traffic::{Delivered, Delivery, PATIENCE, TICK, Traffic};
 use known::Known;
+
+pub(super) use announced::findings as announced_findings;
 
 /// A report that got through: the one delivery of it that was believed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,12 +33,97 @@ pub(crate) struct Receipt {
     pub(crate) at: Millis,
 }
 
+/// A call as the oracle follows it, whoever placed it.
+#[derive(Debug)]
+pub(crate) struct Subject<'a> {
+    pub(crate) call_id: &'a str,
+    pub(crate) vendor: Vendor,
+    pub(crate) appointment_id: Option<&'a str>,
+    /// One for each attempt.
+    pub(crate) vendor_call_ids: Vec<Option<&'a str>>,
+    pub(crate) reports: &'a [Report],
+    /// None: others place it.
+    pub(crate) plan: Option<Plan>,
+}
+
+/// What Switchhook has to make of a call that it places.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Plan {
+    /// When each attempt was dialled.
+    pub(crate) dialled_at: Vec<Millis>,
+    /// One for each attempt that has to be followed by another.
+    pub(crate) retries: Vec<Retry>,
+    /// After the last attempt nobody has been reached.
+    pub(crate) fails: bool,
+    /// When the user wanted no call any more.
+    pub(crate) canceled_at: Option<Millis>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Retry {
+    /// From the end of the attempt before it, as far as that is known, to when it is due.
+    pub(crate) delay_max: Millis,
+    /// When the provider was asked for it.
+    pub(crate) asked_at: Millis,
+}
+
+/// Something of which a call can be known.
+#[derive(Clone, Debug)]
+pub(crate) enum Moment {
+    /// A report came.
+    Came(Receipt),
+    /// The provider was asked, and answered what this report says.
+    Asked(Receipt),
+    /// The provider was asked, and has no such call.
+    Unknown {
+        /// Index into the subject's attempts.
+        attempt: usize,
+        at: Millis,
+    },
+}
+
 /// Something that is not as it must be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Finding {
     /// The scripts first, then the orders; none: of no one call.
     pub(crate) call: Option<usize>,
     pub(crate) what: String,
+}
+
+impl<'a> Subject<'a> {
+    fn of(script: &'a Script) -> Self {
+        Self {
+            call_id: &script.call_id,
+            vendor: script.vendor,
+            appointment_id: script.appointment_id.as_deref(),
+            vendor_call_ids: script.attempts.iter().map(|attempt| attempt.vendor_call_id.as_deref()).collect(),
+            reports: &script.reports,
+            plan: None,
+        }
+    }
+}
+
+impl Plan {
+    /// True if this attempt is followed by another.
+    fn retries(&self, attempt: usize) -> bool {
+        attempt < self.retries.len()
+    }
+
+    /// Between which moments the next attempt is due, if the end of this one became known between these; none if there is no next
+    /// one.
+    fn retried_between(&self, attempt: usize, (earliest, latest): (Millis, Millis)) -> Option<(Millis, Millis)> {
+        let Retry { delay_max, asked_at } = *self.retries.get(attempt)?;
+        Some((earliest, asked_at.min(latest + delay_max)))
+    }
+}
+
+impl Moment {
+    pub(crate) const fn at(&self) -> Millis {
+        match self {
+            Self::Came(receipt) | Self::Asked(receipt) => receipt.at,
+            Self::Unknown { at, .. } => *at,
+        }
+    }
 }
 
 /// Everything that is wrong.
@@ -115,10 +202,12 @@ pub(crate) fn call_findings(script: &Script, receipts: &[Receipt], shown: &Shown
         findings.push(format!("{} is not known at all", script.call_id));
         return findings;
     };
-    let known = Known::in_the_end(script, receipts);
+    let subject = Subject::of(script);
+    let moments: Vec<Moment> = receipts.iter().cloned().map(Moment::Came).collect();
+    let known = Known::in_the_end(&subject, &moments);
     state_findings(script, &known, call, &mut findings);
-    timeline_findings(script, receipts, &shown.timeline, &mut findings);
-    findings.extend(announced::findings(script, receipts, &shown.announced));
+    timeline_findings(&script.call_id, &moments, &shown.timeline, &mut findings);
+    findings.extend(announced_findings(&subject, &moments, &shown.announced));
     findings
 }
 
@@ -149,7 +238,7 @@ fn state_findings(script: &Script, known: &Known<'_>, call: &Value, findings: &m
     // Where nothing was lost, what is shown is simply what happened.
     if known.is_whole() {
         for (place, attempt) in attempts.iter().enumerate() {
-            let Some(story) = attempt.story() else { continue };
+            let Some(story) = script.attempts.get(attempt.index).map(|attempt| &attempt.story) else { continue };
             check(&format!("/attempts/{place}/lifecycle"), story.ending.status().into());
             check(&format!("/attempts/{place}/outcome"), known::true_outcome(story).into());
         }
@@ -170,17 +259,25 @@ fn state_findings(script: &Script, known: &Known<'_>, call: &Value, findings: &m
     }
 }
 
-/// The timeline holds what was acknowledged, all of it and nothing else.
-fn timeline_findings(script: &Script, receipts: &[Receipt], timeline: &[Value], findings: &mut Vec<String>) {
-    let heard: BTreeSet<&str> = receipts.iter().map(|receipt| receipt.event_id.as_str()).collect();
-    let own = format!("switchhook:{}/", script.call_id);
+/// The timeline holds what was acknowledged, all of it and nothing else but what the provider answered.
+pub(crate) fn timeline_findings(call_id: &str, moments: &[Moment], timeline: &[Value], findings: &mut Vec<String>) {
+    let mut heard: BTreeSet<&str> = BTreeSet::new();
+    let mut answered: BTreeSet<&str> = BTreeSet::new();
+    for moment in moments {
+        match moment {
+            Moment::Came(receipt) => drop(heard.insert(&receipt.event_id)),
+            Moment::Asked(receipt) => drop(answered.insert(&receipt.event_id)),
+            Moment::Unknown { .. } => {}
+        }
+    }
+    let own = format!("switchhook:{call_id}/");
     let mut told: BTreeSet<&str> = BTreeSet::new();
     for entry in timeline {
         let text = |name: &str| entry.get(name).and_then(Value::as_str).unwrap_or_default();
         let id = text("event_id");
         let implied = entry.get("implied").and_then(Value::as_bool).unwrap_or_default();
         let event_id = if implied { id.strip_suffix(&format!("~{}", text("kind"))).unwrap_or(id) } else { id };
-        if !heard.contains(event_id) && !event_id.starts_with(&own) {
+        if !heard.contains(event_id) && !answered.contains(event_id) && !event_id.starts_with(&own) {
             findings.push(format!("the timeline holds {event_id}, which nobody sent"));
         }
         told.insert(event_id);
@@ -275,6 +372,6 @@ fn quarantine_findings(traffic: &Traffic, played: &Played, found: &mut impl FnMu
 }
 
 /// Between these two moments silence since `heard_at` is found out.
-const fn found_out(heard_at: Millis) -> (Millis, Millis) {
+pub(crate) const fn found_out(heard_at: Millis) -> (Millis, Millis) {
     (heard_at + PATIENCE, heard_at + PATIENCE + 2 * TICK)
 }

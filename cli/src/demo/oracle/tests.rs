@@ -298,7 +298,7 @@ fn completion_must_wait_for_a_lost_answer_and_then_be_believed() {
             5,
             "appointment.inconclusive",
             Some("dialing"),
-            "switchhook:call-1/line-1/deadline/1",
+            "switchhook:call-1/line-1/deadline/1760961630000",
             at(30) + PATIENCE,
             0,
         ),
@@ -339,12 +339,14 @@ fn oracle_uses_nothing_of_switchhooks_own() {
         include_str!("choices.rs"),
         include_str!("../placed/mod.rs"),
         include_str!("../placed/check.rs"),
+        include_str!("../placed/learned.rs"),
         include_str!("../script/mod.rs"),
         include_str!("../script/story.rs"),
         include_str!("../script/retell.rs"),
         include_str!("../script/twilio.rs"),
         include_str!("../script/generic.rs"),
     ] {
-        assert!(!source.contains("switchhook_domain") && !source.contains("switchhook_providers"));
+        assert!(!source.contains("use switchhook_") && !source.contains("switchhook_domain"));
+        assert!(!source.contains("switchhook_providers") && !source.contains("switchhook_local"));
     }
 }

@@ -1,19 +1,19 @@
 //! Whether the calls that Switchhook placed came to what they had to: answers, states, phones and domain events, each held
 //! against the order's truth.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::BTreeSet;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use super::{Course, Demand, Job, Millis, Order, Person};
-use crate::demo::play::{Placed, Rang, Webhook};
-use crate::demo::script::MINUTE;
+use super::learned::Learned;
+use super::{Course, DOWN_FROM, DOWN_UNTIL, Demand, Job, Millis, Order, Person};
+use crate::demo::oracle::{announced_findings, found_out, timeline_findings};
+use crate::demo::play::{Placed, Rang, Tale, Webhook};
 
-/// From the moment at which an attempt is written down to that at which the phone rings.
-const RINGS_WITHIN: Millis = MINUTE;
 const ENDINGS: [&str; 6] = ["completed", "failed", "busy", "no_answer", "canceled", "inconclusive"];
-const LIFECYCLES: [&str; 9] =
-    ["initiated", "ringing", "in_progress", "completed", "failed", "busy", "no_answer", "canceled", "inconclusive"];
 
 /// How the ending of a call was learned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,8 +32,6 @@ pub(in crate::demo) fn findings(order: &Order, placed: &Placed) -> Vec<String> {
         found(format!("{} is not known at all", placed.call_id));
         return findings;
     };
-    let dialled: Vec<Millis> =
-        list(call, "attempts").iter().filter_map(|attempt| time(attempt, "dialled_at")).collect();
     let (lived, job) = match order.course {
         Course::Canceled => (Vec::new(), None),
         Course::AtOnce
@@ -43,13 +41,18 @@ pub(in crate::demo) fn findings(order: &Order, placed: &Placed) -> Vec<String> {
         | Course::Windowed
         | Course::WhileDown
         | Course::Patient => {
-            let (lived, job) = order.life(|number| dialled.get(number).copied());
+            let (lived, job) = order.life(|number| placed.found_down(number));
             (lived, Some(job))
         }
     };
     state_findings(order, placed, call, &lived, job, &mut found);
-    phone_findings(order, &placed.rang, &dialled, &lived, &mut found);
-    announced_findings(order, placed, &dialled, &lived, job, &mut found);
+    dial_findings(order, placed, &lived, &mut found);
+    phone_findings(&placed.rang, &lived, &mut found);
+    silence_findings(placed, &lived, &mut found);
+    let learned = Learned::of(order, placed, &lived, job);
+    let (subject, moments) = (learned.subject(), learned.moments(&lived));
+    timeline_findings(&placed.call_id, &moments, &placed.shown.timeline, &mut findings);
+    findings.extend(announced_findings(&subject, &moments, &placed.shown.announced));
     findings
 }
 
@@ -100,10 +103,62 @@ fn state_findings(
         check(&format!("/attempts/{place}/provider_call_id"), rang.map(|rang| rang.provider_call_id.as_str()).into());
     }
     check(&format!("/attempts/{}", lived.len()), Value::Null);
+    for (place, person) in lived.iter().enumerate() {
+        let mut check = |name: &str, expected: Option<Millis>| {
+            let actual = call.pointer(&format!("/attempts/{place}")).and_then(|attempt| time(attempt, name));
+            if actual != expected {
+                found(format!("/attempts/{place}/{name} is {actual:?}, must be {expected:?}"));
+            }
+        };
+        check("dialled_at", placed.dialled_at(place + 1));
+        // When a silence was found out is told by what is announced of it.
+        if person.truth().lifecycle != "inconclusive" {
+            let ended_at = placed.rang_for(place + 1).map(|rang| rang.ended);
+            check("ended_at", ended_at.or(placed.dialled_at(place + 1)));
+        }
+    }
 }
 
-/// The phones themselves: one for each attempt that reaches one, in its time, and none while another still rings.
-fn phone_findings(order: &Order, rang: &[Rang], dialled: &[Millis], lived: &[Person], found: &mut impl FnMut(String)) {
+/// What the provider was asked for: each attempt once, but for those that it would not take at that time, and each in its time.
+fn dial_findings(order: &Order, placed: &Placed, lived: &[Person], found: &mut impl FnMut(String)) {
+    for (person, number) in lived.iter().zip(1..) {
+        let tales: Vec<Tale> = placed.dials_of(number).map(|told| told.tale).collect();
+        let answer = match person {
+            Person::Invalid => Tale::Refused,
+            Person::Down => Tale::Down,
+            Person::Confirms
+            | Person::Declines
+            | Person::Voicemail
+            | Person::Busy
+            | Person::NoAnswer
+            | Person::Fails
+            | Person::Hangs
+            | Person::AnswerLost
+            | Person::Silent
+            | Person::RateLimited => Tale::Taken,
+        };
+        // Who would not take it at first may be down when it is asked again.
+        let refuses = [*person, order.person(number)].contains(&Person::RateLimited);
+        let refused = if refuses { tales.len().saturating_sub(1) } else { 0 };
+        let expected: Vec<Tale> = std::iter::repeat_n(Tale::NotNow, refused).chain([answer]).collect();
+        if tales != expected {
+            found(format!("dials of attempt {number} were answered {tales:?}, must be {expected:?}"));
+        }
+    }
+    for told in &placed.told {
+        if !(1..=lived.len()).any(|number| told.attempt == number.to_string()) {
+            found(format!("the provider was asked for attempt {}, and there were to be {}", told.attempt, lived.len()));
+        }
+    }
+    for told in (1..=lived.len()).flat_map(|number| placed.dials_of(number)) {
+        if !(order.not_before()..=order.not_after()).contains(&told.at) {
+            found(format!("attempt {} was dialled at {}, when it must not", told.attempt, told.at));
+        }
+    }
+}
+
+/// The phones themselves: one for each attempt that reaches one, and none while another still rings.
+fn phone_findings(rang: &[Rang], lived: &[Person], found: &mut impl FnMut(String)) {
     let expected: Vec<(String, Option<&str>)> = lived
         .iter()
         .zip(1..)
@@ -115,127 +170,26 @@ fn phone_findings(order: &Order, rang: &[Rang], dialled: &[Millis], lived: &[Per
     if expected != actual {
         found(format!("phones rang for {actual:?}, must have rung for {expected:?}"));
     }
-    for rang in rang {
-        let number: usize = rang.attempt.parse().unwrap_or_default();
-        let at = number.checked_sub(1).and_then(|place| dialled.get(place)).copied();
-        if !at.is_some_and(|at| (at..=at + RINGS_WITHIN).contains(&rang.began)) {
-            found(format!("a phone rang at {}, and attempt {number} was dialled at {at:?}", rang.began));
-        }
-        if !(order.not_before()..=order.not_after()).contains(&rang.began) {
-            found(format!("a phone rang at {}, when it must not", rang.began));
-        }
-    }
     if rang.iter().zip(rang.iter().skip(1)).any(|(before, after)| before.ended > after.began) {
         found("a phone rang while the one before was not over".to_owned());
     }
 }
 
-fn announced_findings(
-    order: &Order,
-    placed: &Placed,
-    dialled: &[Millis],
-    lived: &[Person],
-    job: Option<Job>,
-    found: &mut impl FnMut(String),
-) {
-    let events = &placed.shown.announced;
-    for (event, sequence) in events.iter().zip(1_usize..) {
-        let expected = [
-            ("id", json!(format!("{}/{sequence}", placed.call_id))),
-            ("sequence", json!(sequence)),
-            ("call_id", json!(placed.call_id)),
-            ("provider", json!("retell")),
-            ("appointment_id", json!(order.appointment_id)),
-        ];
-        for (name, expected) in expected {
-            let actual = event.get(name).unwrap_or(&Value::Null);
-            if *actual != expected {
-                found(format!("domain event {sequence}: {name} is {actual}, must be {expected}"));
-            }
+/// That nothing will be heard of an attempt is found out when its patience ends; while the provider is down, when it is up again.
+fn silence_findings(placed: &Placed, lived: &[Person], found: &mut impl FnMut(String)) {
+    for (person, number) in lived.iter().zip(1..) {
+        // Of these the answer to the dial is the last that is heard.
+        let Some(since) = placed.dialled_at(number).filter(|_| person.truth().lifecycle == "inconclusive") else {
+            continue;
+        };
+        let (earliest, latest) = found_out(since);
+        let down = earliest < DOWN_UNTIL && DOWN_FROM < latest;
+        let found_at = placed.found_unknown(number).find(|at| *at >= earliest);
+        if !down && found_at.is_none_or(|at| at > latest) {
+            found(format!(
+                "silence of attempt {number} since {since} was found out at {found_at:?}, must be by {latest}"
+            ));
         }
-    }
-    for (person, number) in lived.iter().zip(1_usize..) {
-        attempt_findings(events, number, *person, found);
-    }
-    let of_type = |name: &str| events.iter().filter(|event| text(event, "type") == name).collect::<Vec<_>>();
-    let retries = of_type("call.retry_scheduled");
-    let expected: Vec<usize> = (1..lived.len()).collect();
-    let actual: Vec<usize> = retries.iter().map(|event| number(event)).collect();
-    if actual != expected {
-        found(format!("call.retry_scheduled is announced after attempts {actual:?}, must be after {expected:?}"));
-    }
-    for event in retries {
-        let due_at = time(event, "due_at");
-        let next = dialled.get(number(event)).copied();
-        if due_at.is_none() || due_at > next {
-            found(format!("the next attempt was due at {due_at:?} and dialled at {next:?}"));
-        }
-    }
-    let mut count = |name: &str, expected: usize| {
-        let actual = of_type(name).len();
-        if actual != expected {
-            found(format!("{name} is announced {actual} times, must be {expected}"));
-        }
-    };
-    count("call.exhausted", usize::from(job == Some(Job::Failed)));
-    count("call.drift_repaired", of_type("call.drift_repaired").len().min(placed.drifts));
-    if order.course == Course::Canceled {
-        let types: Vec<&str> = events.iter().map(|event| text(event, "type")).collect();
-        if types != ["call.canceled"] {
-            found(format!("a canceled call announces {types:?}"));
-        }
-        return;
-    }
-    let appointment: Vec<&str> =
-        events.iter().map(|event| text(event, "type")).filter_map(|name| name.strip_prefix("appointment.")).collect();
-    let expected = snake(Order::appointment(lived));
-    if appointment.last() != Some(&expected.as_str()) {
-        found(format!("the appointment is announced as {appointment:?}, must end as {expected}"));
-    }
-    if appointment.iter().filter(|status| **status == "retrying").count() != lived.len().saturating_sub(1) {
-        found(format!("the appointment is announced as {appointment:?}, and there were {} attempts", lived.len()));
-    }
-}
-
-/// Of each attempt every state is announced once, from the first to the true ending; what supersedes an ending corrects it.
-fn attempt_findings(events: &[Value], attempt: usize, person: Person, found: &mut impl FnMut(String)) {
-    let of_attempt: Vec<&Value> = events.iter().filter(|event| number(event) == attempt).collect();
-    let states: Vec<(&Value, &str)> = of_attempt
-        .iter()
-        .filter_map(|event| Some((*event, text(event, "type").strip_prefix("call.")?)))
-        .filter(|(_, status)| LIFECYCLES.contains(status))
-        .collect();
-    let names: Vec<&str> = states.iter().map(|(_, status)| *status).collect();
-    let truth = person.truth().lifecycle;
-    let distinct: BTreeSet<&str> = names.iter().copied().collect();
-    if names.first() != Some(&"initiated") || names.last() != Some(&truth) || distinct.len() != names.len() {
-        found(format!("attempt {attempt} is announced as {names:?}, must go from initiated to {truth}"));
-    }
-    let mut previous: Option<&str> = None;
-    let mut ended: Option<&str> = None;
-    let mut corrected: Vec<Option<&str>> = Vec::new();
-    for (event, status) in states {
-        let (said, corrects) = (event.get("previous").and_then(Value::as_str), event.get("corrects"));
-        if said != previous {
-            found(format!("{status} of attempt {attempt} follows {said:?}, must follow {previous:?}"));
-        }
-        if corrects.and_then(Value::as_str) != ended {
-            found(format!("{status} of attempt {attempt} corrects {corrects:?}, must correct {ended:?}"));
-        }
-        corrected.extend(ended.map(Some));
-        previous = Some(status);
-        if ENDINGS.contains(&status) {
-            ended = Some(text(event, "id"));
-        }
-    }
-    let corrections: Vec<Option<&str>> = of_attempt
-        .iter()
-        .filter(|event| text(event, "type") == "call.corrected")
-        .map(|event| event.get("corrects").and_then(Value::as_str))
-        .collect();
-    // What came at once is corrected at once.
-    if !corrections.iter().all(|ending| corrected.contains(ending)) || corrections.is_empty() != corrected.is_empty() {
-        found(format!("attempt {attempt} corrects {corrections:?}, must correct of {corrected:?}"));
     }
 }
 
@@ -264,18 +218,6 @@ const fn job_name(job: Option<Job>) -> &'static str {
     }
 }
 
-/// `NoAnswer` as `no_answer`.
-fn snake(name: &str) -> String {
-    let mut snake = String::new();
-    for (place, letter) in name.char_indices() {
-        if letter.is_ascii_uppercase() && place > 0 {
-            snake.push('_');
-        }
-        snake.push(letter.to_ascii_lowercase());
-    }
-    snake
-}
-
 fn number(event: &Value) -> usize {
     let number = event.get("attempt").and_then(Value::as_u64);
     number.and_then(|number| usize::try_from(number).ok()).unwrap_or_default()
@@ -287,8 +229,4 @@ fn text<'a>(value: &'a Value, name: &str) -> &'a str {
 
 fn time(value: &Value, name: &str) -> Option<Millis> {
     text(value, name).parse::<jiff::Timestamp>().ok().map(jiff::Timestamp::as_millisecond)
-}
-
-fn list<'a>(value: &'a Value, name: &str) -> &'a [Value] {
-    value.get(name).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }

@@ -4,6 +4,7 @@
 //! metadata; what must come of it is written down here, and nothing of Switchhook's own is used for it.
 
 mod check;
+mod learned;
 
 use fastrand::Rng;
 use serde_json::{Map, Value, json};
@@ -23,6 +24,9 @@ const WINDOW_CLOSES: Millis = START + 11 * HOUR - MINUTE;
 /// The stack's own retry policy, and that of who asks for more.
 const ATTEMPTS_MAX: usize = 3;
 const ATTEMPTS_MAX_OF_PATIENT: usize = 5;
+/// The longest delay before the second attempt, which doubles with every attempt, and the longest before any.
+const RETRY_DELAY: Millis = 5 * MINUTE;
+const RETRY_DELAY_MAX: Millis = HOUR;
 
 /// What happens in one attempt: who is at the other end, or what goes wrong on the way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -313,21 +317,23 @@ impl Order {
         Value::Object(body)
     }
 
-    /// What happens in the attempts, each dialled at such a time, up to the one that is the last, and what the call comes to.
-    /// Where a time is missing, the attempt was not made, and should have been.
-    pub(super) fn life(&self, dialled_at: impl Fn(usize) -> Option<Millis>) -> (Vec<Person>, Job) {
+    /// What happens in the attempts, some of which found the provider down, up to the one that is the last, and what the call
+    /// comes to. The first has number 1.
+    pub(super) fn life(&self, found_down: impl Fn(usize) -> bool) -> (Vec<Person>, Job) {
         let mut lived = Vec::new();
         loop {
-            let number = lived.len();
-            let down = dialled_at(number).is_some_and(|at| (DOWN_FROM..DOWN_UNTIL).contains(&at));
-            let person =
-                if down { Some(Person::Down) } else { self.people.get(number).or(self.people.last()).copied() };
-            lived.push(person.unwrap_or(Person::Confirms));
+            let place = lived.len();
+            lived.push(if found_down(place + 1) { Person::Down } else { self.person(place + 1) });
             match self.job(&lived) {
                 Job::Retried => {}
                 job @ (Job::Completed | Job::Failed) => return (lived, job),
             }
         }
+    }
+
+    /// Who would be at the other end of this attempt. The first has number 1.
+    pub(super) fn person(&self, number: usize) -> Person {
+        self.people.get(number - 1).or(self.people.last()).copied().unwrap_or(Person::Confirms)
     }
 
     /// What policy makes of the attempts so far.
@@ -400,7 +406,7 @@ mod tests {
     }
 
     fn life(people: &[Person], course: Course) -> (usize, Job) {
-        let (lived, job) = order(people, course).life(|_| Some(START));
+        let (lived, job) = order(people, course).life(|_| false);
         (lived.len(), job)
     }
 
@@ -423,8 +429,7 @@ mod tests {
 
     #[test]
     fn attempt_at_a_provider_that_is_down_reaches_nobody() {
-        let (lived, job) = order(&[Person::Busy, Person::Confirms], Course::AtOnce)
-            .life(|number| Some(if number == 0 { DOWN_FROM } else { DOWN_UNTIL }));
+        let (lived, job) = order(&[Person::Busy, Person::Confirms], Course::AtOnce).life(|number| number == 1);
         assert_eq!((lived, job), (vec![Person::Down, Person::Confirms], Job::Completed));
     }
 }
