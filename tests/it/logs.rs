@@ -228,7 +228,6 @@ async fn no_line_about_a_placed_call_says_who_was_called() {
         "dialer dial_in_doubt unclear_answer",
         "dialer dial_refused unprocessable",
         "dialer dial_stopped do_not_call",
-        "dialer dial_withdrawn rate_limited",
         "dialer dialled",
         "reconciler drift_run",
         "reconciler reconciled",
