@@ -235,7 +235,7 @@ def test_a_function_is_told_what_its_configuration_reads(function):
     variables = properties(name_of(function))["Environment"]["Variables"]
     assert sorted(variables) == sorted([*ENVIRONMENT[function], "RUST_LOG", "STACK_NAME", "AWS_ENDPOINT_URL"])
     source = (ROOT / "functions" / function / "src" / "lib.rs").read_text()
-    read = set(re.findall(r'environment\.\w+\("([A-Z_]+)"\)', source))
+    read = set(re.findall(r'environment\.\w+\("([A-Z_]+)"[,)]', source))
     if "ApiUrls::from_environment" in source:
         read |= set(API_URLS)
     assert sorted(read) == sorted(ENVIRONMENT[function])
