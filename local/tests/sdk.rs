@@ -650,56 +650,6 @@ async fn data_dir_keeps_everything_and_belongs_to_one_process() {
     assert_eq!(services.bus().events_since(0).len(), 1);
 }
 
-/// How many PutItem requests a second go through the real client, the connector and the database:
-/// `cargo test -p switchhook-local --test sdk -- --ignored --nocapture rate`.
-#[tokio::test(start_paused = true)]
-#[ignore = "a measurement, not a check"]
-async fn rate_of_requests_through_the_client() {
-    const REQUESTS: u32 = 10_000;
-    let dir = TempDir::new("rate");
-    for data_dir in [None, Some(&dir.0)] {
-        let mut options = Options::new(Clock::machine());
-        options.data_dir = data_dir.cloned();
-        let services = Services::open(options).unwrap();
-        let dynamodb = aws_sdk_dynamodb::Client::new(&services.sdk_config());
-        let sqs = aws_sdk_sqs::Client::new(&services.sdk_config());
-        let place = if data_dir.is_some() { "data dir" } else { "memory" };
-        let report = |what: &str, started: std::time::Instant| {
-            let rate = f64::from(REQUESTS) / started.elapsed().as_secs_f64();
-            println!("{place:>8} {what:<32} {rate:>8.0} / s");
-        };
-
-        for (what, table, key, body_bytes) in [
-            ("PutItem inbox, 2 KB", INBOX_TABLE, "event_id", 2_000),
-            ("PutItem calls, 2 KB, streamed", CALLS_TABLE, "call_id", 2_000),
-        ] {
-            let started = std::time::Instant::now();
-            for number in 0..REQUESTS {
-                let mut item = event("e", body_bytes);
-                item.insert(key.to_owned(), s(&format!("row-{number}")));
-                let put = dynamodb.put_item().table_name(table).set_item(Some(item));
-                put.condition_expression(format!("attribute_not_exists({key})")).send().await.unwrap();
-            }
-            report(what, started);
-        }
-
-        let started = std::time::Instant::now();
-        for number in 0..REQUESTS {
-            let get = dynamodb.get_item().table_name(CALLS_TABLE).key("call_id", s(&format!("row-{number}")));
-            get.send().await.unwrap();
-        }
-        report("GetItem, 2 KB", started);
-
-        let started = std::time::Instant::now();
-        for number in 0..REQUESTS {
-            let id = format!("m-{number}");
-            let send = sqs.send_message().queue_url(queue_url(EVENTS_QUEUE)).message_body("x".repeat(500));
-            send.message_group_id(&id).message_deduplication_id(&id).send().await.unwrap();
-        }
-        report("SendMessage, 500 B", started);
-    }
-}
-
 /// A directory of this test alone, removed at its end.
 struct TempDir(std::path::PathBuf);
 
