@@ -145,16 +145,7 @@ impl Made {
 
 impl Report {
     fn of(report: &script::Report, is_lie: bool) -> Self {
-        let endings = report.says.iter().filter_map(|said| match said.fact {
-            Fact::Ended(ending) => Some(ending.status()),
-            Fact::Begun
-            | Fact::Rang
-            | Fact::Answered
-            | Fact::Voicemail
-            | Fact::Declined
-            | Fact::Confirmed
-            | Fact::RetryPlanned => None,
-        });
+        let endings = report.says.iter().filter_map(|said| said.fact.ending()).map(Ending::status);
         Self {
             name: report.name.clone(),
             at: report.emitted_at,

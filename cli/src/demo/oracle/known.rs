@@ -237,16 +237,7 @@ impl<'a> KnownAttempt<'a> {
 
     /// How it ended. Some senders say `completed` of every call in the end, so any other word for it says more.
     pub(super) fn ending(&self) -> Option<Ending> {
-        let endings = self.said.iter().filter_map(|(said, _)| match said.fact {
-            Fact::Ended(ending) => Some(ending),
-            Fact::Begun
-            | Fact::Rang
-            | Fact::Answered
-            | Fact::Voicemail
-            | Fact::Declined
-            | Fact::Confirmed
-            | Fact::RetryPlanned => None,
-        });
+        let endings = self.said.iter().filter_map(|(said, _)| said.fact.ending());
         endings.max_by_key(|ending| *ending != Ending::Completed)
     }
 

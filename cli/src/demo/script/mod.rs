@@ -65,6 +65,22 @@ pub(crate) enum Fact {
     RetryPlanned,
 }
 
+impl Fact {
+    /// How the attempt ended, if that is what the fact is.
+    pub(crate) const fn ending(self) -> Option<Ending> {
+        match self {
+            Self::Ended(ending) => Some(ending),
+            Self::Begun
+            | Self::Rang
+            | Self::Answered
+            | Self::Voicemail
+            | Self::Declined
+            | Self::Confirmed
+            | Self::RetryPlanned => None,
+        }
+    }
+}
+
 /// A fact as a report tells it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Said {
