@@ -19,8 +19,6 @@ RUST_VERSION := $(shell sed -n 's/^channel = "\(.*\)"/\1/p' rust-toolchain.toml)
 CARGO_DENY_VERSION := 0.20.2
 CARGO_DENY := .make/cargo-deny-$(CARGO_DENY_VERSION)/bin/cargo-deny
 
-# Without it the first TLS handshake of a process waits about 70 ms of processor time for entropy that the kernel has.
-export AWS_LC_SYS_NO_JITTER_ENTROPY := 1
 export SAM_CLI_TELEMETRY := 0
 
 .PHONY: help demo test soak check package sign clean

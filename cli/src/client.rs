@@ -97,7 +97,7 @@ pub(crate) fn send(request: Request<Vec<u8>>) -> Result<Answer, ClientError> {
 fn agent_for(uri: &Uri) -> Agent {
     let mut config = Agent::config_builder().timeout_global(Some(TIMEOUT)).http_status_as_error(false).max_redirects(0);
     if uri.scheme_str() == Some("https") {
-        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
         let found = rustls_native_certs::load_native_certs().certs;
         let roots: Vec<Certificate<'static>> =
             found.iter().map(|certificate| Certificate::from_der(certificate).to_owned()).collect();

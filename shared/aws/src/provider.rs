@@ -10,8 +10,6 @@ use std::error::Error as StdError;
 use std::fmt;
 use std::time::Duration;
 
-use aws_smithy_http_client::tls::Provider as TlsProvider;
-use aws_smithy_http_client::tls::rustls_provider::CryptoMode;
 use aws_smithy_runtime_api::client::http::{HttpConnector, SharedHttpConnector};
 use aws_smithy_runtime_api::client::orchestrator::HttpRequest;
 use aws_smithy_types::body::SdkBody;
@@ -21,6 +19,7 @@ use switchhook_providers::{ApiRequest, api_url};
 use thiserror::Error;
 
 use crate::config::Environment;
+use crate::sdk::TLS_PROVIDER;
 
 /// For a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -105,7 +104,7 @@ impl ProviderApi {
                     .build(),
             )
             .sleep_impl(aws_smithy_async::rt::sleep::TokioSleep::new())
-            .tls_provider(TlsProvider::Rustls(CryptoMode::AwsLc))
+            .tls_provider(TLS_PROVIDER)
             .build();
         Self::over(SharedHttpConnector::new(connector), urls)
     }

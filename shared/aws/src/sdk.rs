@@ -10,6 +10,9 @@ use aws_config::timeout::TimeoutConfig;
 use aws_config::{BehaviorVersion, SdkConfig};
 use aws_credential_types::provider::SharedCredentialsProvider;
 use aws_smithy_async::time::SharedTimeSource;
+use aws_smithy_http_client::tls::Provider as TlsProvider;
+use aws_smithy_http_client::tls::rustls_provider::CryptoMode;
+use aws_smithy_runtime_api::client::http::SharedHttpClient;
 use switchhook_domain::Timestamp;
 
 /// All attempts of one operation together. Three of them must fit into the consumer's 10 s: read, write, back off.
@@ -19,6 +22,8 @@ const CONNECT_TIMEOUT: Duration = Duration::from_millis(1_000);
 /// The SDK's own first backoff is a whole second, an eternity to a provider that waits for its answer.
 const BACKOFF_FIRST: Duration = Duration::from_millis(50);
 const ATTEMPTS_MAX: u32 = 3;
+/// TLS for the SDK and for providers' APIs.
+pub(crate) const TLS_PROVIDER: TlsProvider = TlsProvider::Rustls(CryptoMode::Ring);
 
 /// The SDK's defaults of one date: an update of the SDK changes none of them.
 #[must_use]
@@ -33,6 +38,7 @@ pub fn behavior_version() -> BehaviorVersion {
 pub async fn from_environment() -> SdkConfig {
     let mut config = SdkConfig::builder()
         .behavior_version(behavior_version())
+        .http_client(https_client())
         .region(EnvironmentVariableRegionProvider::new().region().await)
         .credentials_provider(SharedCredentialsProvider::new(EnvironmentVariableCredentialsProvider::new()));
     // The runtimes that stand in for Lambda set it, some of them to nothing.
@@ -44,7 +50,12 @@ pub async fn from_environment() -> SdkConfig {
 
 /// The configuration of an operator's tool: what the AWS tools on the same machine would use.
 pub async fn from_profile() -> SdkConfig {
-    tuned(&aws_config::defaults(behavior_version()).load().await)
+    tuned(&aws_config::defaults(behavior_version()).http_client(https_client()).load().await)
+}
+
+/// The HTTP client of the SDK, with the TLS provider that [`crate::provider`] uses for providers' APIs.
+fn https_client() -> SharedHttpClient {
+    aws_smithy_http_client::Builder::new().tls_provider(TLS_PROVIDER).build_https()
 }
 
 /// The same configuration with our timeouts and retries.
