@@ -24,7 +24,7 @@ use switchhook_aws::telemetry::JsonLines;
 use switchhook_domain::{CallId, Timestamp};
 use switchhook_local::bus::BusEvent;
 use switchhook_local::clock::Clock;
-use switchhook_local::{Cloud, CloudError, CloudOptions, DIAL_LANES, LocalError, RETRY_DEFAULT};
+use switchhook_local::{CONCURRENT_DIALS_PER_PROVIDER, Cloud, CloudError, CloudOptions, LocalError, RETRY_DEFAULT};
 use switchhook_providers::{ConfigError, Providers};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -209,7 +209,7 @@ impl Dev {
             tick: self.tick,
             data_dir: self.data.clone(),
             clock: Clock::machine(),
-            lanes: DIAL_LANES,
+            lanes: CONCURRENT_DIALS_PER_PROVIDER,
             retry: RETRY_DEFAULT,
             seed: self.seed.unwrap_or_else(|| fastrand::u64(..)),
             badness: self.badness.into(),

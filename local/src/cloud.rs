@@ -48,7 +48,7 @@ use crate::sqs::{QueueError, queue_url, to_event_record};
 use crate::stream::StreamRecord;
 use crate::{
     CALLS_TABLE, DIAL_QUEUE, DIAL_VISIBILITY_TIMEOUT_MS, EVENTS_DEAD_LETTER_QUEUE, EVENTS_QUEUE, INBOX_TABLE,
-    LocalError, Options, RECEIVE_COUNT_MAX, RELAY_FAILURES_QUEUE, Services, VISIBILITY_TIMEOUT_MS,
+    LocalError, MAX_RECEIVE_COUNT, Options, RELAY_FAILURES_QUEUE, Services, VISIBILITY_TIMEOUT_MS,
 };
 
 /// Retentions of the stack's defaults; nothing lives that long here.
@@ -63,7 +63,7 @@ const STREAM_BATCH: usize = 100;
 /// Messages per invocation of the dialer: it waits for its turn, and must not take others with it.
 const DIAL_BATCH: usize = 1;
 /// Calls of one provider that are placed at once, if nobody says otherwise.
-pub const DIAL_LANES: u32 = 5;
+pub const CONCURRENT_DIALS_PER_PROVIDER: u32 = 5;
 /// Runs of the reconciler from one drift run to the next: an hour, at a run a minute.
 const TICKS_PER_DRIFT: u32 = 60;
 /// Where the fake provider posts its webhooks.
@@ -169,7 +169,7 @@ impl Cloud {
                 queue: queue(EVENTS_QUEUE),
                 bus: bus(),
                 policy,
-                receives_max: RECEIVE_COUNT_MAX,
+                max_receive_count: MAX_RECEIVE_COUNT,
                 clock: clock(),
             }),
             relay: Arc::new(Relay { bus: bus(), clock: clock() }),

@@ -46,7 +46,7 @@ use crate::journal::Journal;
 use crate::queue::{QueueSettings, Redrive};
 use crate::sqs::Sqs;
 
-pub use crate::cloud::{Cloud, CloudError, CloudOptions, DIAL_LANES};
+pub use crate::cloud::{CONCURRENT_DIALS_PER_PROVIDER, Cloud, CloudError, CloudOptions};
 pub use crate::error::LocalError;
 pub use crate::sync::Watch;
 
@@ -78,7 +78,7 @@ const VISIBILITY_TIMEOUT_MS: u64 = 60_000;
 const DIAL_VISIBILITY_TIMEOUT_MS: u64 = 180_000;
 /// Of a queue that does not say.
 const DEFAULT_VISIBILITY_TIMEOUT_MS: u64 = 30_000;
-const RECEIVE_COUNT_MAX: u32 = 20;
+const MAX_RECEIVE_COUNT: u32 = 20;
 
 #[derive(Debug)]
 pub struct Options {
@@ -108,7 +108,7 @@ pub fn stack_queues() -> Vec<QueueSettings> {
         redrive,
     };
     let redrive =
-        Redrive { dead_letter_queue: EVENTS_DEAD_LETTER_QUEUE.to_owned(), max_receive_count: RECEIVE_COUNT_MAX };
+        Redrive { dead_letter_queue: EVENTS_DEAD_LETTER_QUEUE.to_owned(), max_receive_count: MAX_RECEIVE_COUNT };
     vec![
         queue(EVENTS_QUEUE, true, VISIBILITY_TIMEOUT_MS, Some(redrive)),
         queue(DIAL_QUEUE, true, DIAL_VISIBILITY_TIMEOUT_MS, None),

@@ -41,9 +41,9 @@ def stack(cloud, provider_port):
         # Functions in containers may have to reach the endpoint by another name.
         "AwsEndpointUrl": os.environ.get("SWITCHHOOK_E2E_FUNCTION_ENDPOINT", cloud.endpoint),
         # Twenty receives with backoff take hours.
-        "ReceivesMax": "2",
+        "MaxReceiveCount": "2",
         # Long enough for every test that is not about silence.
-        "PatienceSeconds": "15",
+        "InactivityTimeoutSeconds": "15",
         "RetellApiUrl": f"http://127.0.0.1:{provider_port}",
     }
     dial = {"api_key": "test-api-key", "agent_id": "agent_fake", "per_second": 10}
@@ -63,7 +63,7 @@ def provider(stack, provider_port, tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def dlq(cloud, stack):
-    return Mailbox(cloud, stack.outputs["DlqUrl"])
+    return Mailbox(cloud, stack.outputs["EventsDlqUrl"])
 
 
 @pytest.fixture(scope="session")

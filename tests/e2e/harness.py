@@ -296,7 +296,7 @@ def deployed(cloud: Cloud, parameters: dict):
     described = cloudformation.describe_stacks(StackName=name)["Stacks"][0]
     stack = Stack(cloud, name, {each["OutputKey"]: each["OutputValue"] for each in described["Outputs"]})
     try:
-        set_dropped_redrive(cloud, stack, parameters["ReceivesMax"])
+        set_dropped_redrive(cloud, stack, parameters["MaxReceiveCount"])
         yield stack
     finally:
         # Not `sam delete`: it reads a field of the stack that MiniStack does not fill in.
@@ -305,17 +305,17 @@ def deployed(cloud: Cloud, parameters: dict):
         delete_retained_tables(cloud, stack)
 
 
-def set_dropped_redrive(cloud: Cloud, stack: Stack, receives_max: str):
+def set_dropped_redrive(cloud: Cloud, stack: Stack, max_receive_count: str):
     """MiniStack's CloudFormation drops the redrive policy of a queue, though its SQS knows them: sets what the template says.
 
     That the template says it is what test_template.py holds.
     """
     sqs = cloud.client("sqs")
-    url = stack.outputs["QueueUrl"]
+    url = stack.outputs["EventsQueueUrl"]
     if "RedrivePolicy" in sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])["Attributes"]:
         return
-    dlq = sqs.get_queue_attributes(QueueUrl=stack.outputs["DlqUrl"], AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
-    policy = {"deadLetterTargetArn": dlq, "maxReceiveCount": receives_max}
+    dlq = sqs.get_queue_attributes(QueueUrl=stack.outputs["EventsDlqUrl"], AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+    policy = {"deadLetterTargetArn": dlq, "maxReceiveCount": max_receive_count}
     sqs.set_queue_attributes(QueueUrl=url, Attributes={"RedrivePolicy": json.dumps(policy)})
 
 

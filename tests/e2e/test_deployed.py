@@ -180,7 +180,7 @@ def test_a_webhook_that_cannot_be_read_is_kept_and_reported_once(stack, dlq, sub
 def test_a_message_that_cannot_be_decoded_is_moved_to_the_dead_letter_queue(cloud, stack, dlq):
     marker = f"not a message of ours {uuid.uuid4()}"
     cloud.client("sqs").send_message(
-        QueueUrl=stack.outputs["QueueUrl"], MessageBody=marker, MessageGroupId="poison", MessageDeduplicationId=str(uuid.uuid4())
+        QueueUrl=stack.outputs["EventsQueueUrl"], MessageBody=marker, MessageGroupId="poison", MessageDeduplicationId=str(uuid.uuid4())
     )
     dlq.expect("the message was received twice and moved", lambda message: marker in message, seconds=150)
 

@@ -214,17 +214,17 @@ API_URLS = ["RETELL_API_URL", "TWILIO_API_URL", "VAPI_API_URL", "TELNYX_API_URL"
 ENVIRONMENT = {
     "ingress": ["INBOX_TABLE", "QUEUE_URL", "DLQ_URL", "EVENT_BUS", "PROVIDERS_SECRET_ID", "INBOX_RETENTION_DAYS"],
     "consumer": [
-        "INBOX_TABLE", "CALLS_TABLE", "QUEUE_URL", "EVENT_BUS", "PATIENCE_SECONDS", "CALL_RETENTION_DAYS", "INBOX_RETENTION_DAYS", "RECEIVES_MAX"
+        "INBOX_TABLE", "CALLS_TABLE", "QUEUE_URL", "EVENT_BUS", "INACTIVITY_TIMEOUT_SECONDS", "CALL_RETENTION_DAYS", "INBOX_RETENTION_DAYS", "MAX_RECEIVE_COUNT"
     ],
     "relay": ["EVENT_BUS"],
-    "scheduler": ["CALLS_TABLE", "DIAL_QUEUE_URL", "PROVIDERS_SECRET_ID", "PATIENCE_SECONDS", "DIAL_LANES", "CALL_RETENTION_DAYS"],
+    "scheduler": ["CALLS_TABLE", "DIAL_QUEUE_URL", "PROVIDERS_SECRET_ID", "INACTIVITY_TIMEOUT_SECONDS", "CONCURRENT_DIALS_PER_PROVIDER", "CALL_RETENTION_DAYS"],
     "dialer": [
-        "INBOX_TABLE", "CALLS_TABLE", "QUEUE_URL", "PROVIDERS_SECRET_ID", "PATIENCE_SECONDS", "DIAL_LANES", "INBOX_RETENTION_DAYS",
+        "INBOX_TABLE", "CALLS_TABLE", "QUEUE_URL", "PROVIDERS_SECRET_ID", "INACTIVITY_TIMEOUT_SECONDS", "CONCURRENT_DIALS_PER_PROVIDER", "INBOX_RETENTION_DAYS",
         "CALL_RETENTION_DAYS", *API_URLS
     ],
-    "reconciler": ["INBOX_TABLE", "CALLS_TABLE", "QUEUE_URL", "PROVIDERS_SECRET_ID", "PATIENCE_SECONDS", "INBOX_RETENTION_DAYS", *API_URLS],
+    "reconciler": ["INBOX_TABLE", "CALLS_TABLE", "QUEUE_URL", "PROVIDERS_SECRET_ID", "INACTIVITY_TIMEOUT_SECONDS", "INBOX_RETENTION_DAYS", *API_URLS],
     "api": [
-        "INBOX_TABLE", "CALLS_TABLE", "PATIENCE_SECONDS", "CALL_RETENTION_DAYS", "RETRY_ATTEMPTS_MAX", "RETRY_DELAY_SECONDS",
+        "INBOX_TABLE", "CALLS_TABLE", "INACTIVITY_TIMEOUT_SECONDS", "CALL_RETENTION_DAYS", "RETRY_ATTEMPTS_MAX", "RETRY_DELAY_SECONDS",
         "RETRY_DELAY_MAX_SECONDS"
     ],
 }
@@ -265,9 +265,9 @@ def test_the_queue_is_fifo_in_high_throughput_mode_and_gives_up_into_a_fifo_queu
     for each in (queue, dlq):
         assert (each["FifoQueue"], each["DeduplicationScope"], each["FifoThroughputLimit"]) == (True, "messageGroup", "perMessageGroupId")
         assert each["MessageRetentionPeriod"] == 14 * 24 * 3600
-    assert queue["RedrivePolicy"] == {"deadLetterTargetArn": DLQ, "maxReceiveCount": ref("ReceivesMax")}
-    assert properties("ConsumerFunction")["Environment"]["Variables"]["RECEIVES_MAX"] == ref("ReceivesMax")
-    assert TEMPLATE["Parameters"]["ReceivesMax"]["Default"] == 20
+    assert queue["RedrivePolicy"] == {"deadLetterTargetArn": DLQ, "maxReceiveCount": ref("MaxReceiveCount")}
+    assert properties("ConsumerFunction")["Environment"]["Variables"]["MAX_RECEIVE_COUNT"] == ref("MaxReceiveCount")
+    assert TEMPLATE["Parameters"]["MaxReceiveCount"]["Default"] == 20
 
 
 def test_the_consumer_reports_failures_one_by_one_and_its_concurrency_is_bounded():
@@ -296,7 +296,7 @@ def test_the_dialer_takes_one_claim_at_a_time_and_its_concurrency_is_bounded():
     assert mapping["ScalingConfig"] == {"MaximumConcurrency": ref("DialerMaxConcurrency")}
     assert TEMPLATE["Parameters"]["DialerMaxConcurrency"]["Default"] == 20
     for function in ("scheduler", "dialer"):
-        assert properties(name_of(function))["Environment"]["Variables"]["DIAL_LANES"] == ref("DialLanes")
+        assert properties(name_of(function))["Environment"]["Variables"]["CONCURRENT_DIALS_PER_PROVIDER"] == ref("ConcurrentDialsPerProvider")
 
 
 def test_the_relay_gives_up_before_the_stream_forgets_and_says_so():
@@ -369,7 +369,7 @@ def test_alarms_on_our_own_metrics_name_metrics_that_are_counted():
     """A metric that the code renames would leave its alarm silent for ever."""
     ours = [each for each in of_type("AWS::CloudWatch::Alarm").values() if each["Namespace"] == "Switchhook"]
     assert sorted(each["MetricName"] for each in ours) == [
-        "conflicting_body", "dial_failed", "dial_in_doubt", "dial_withdrawn", "drift_run", "drifted", "keys_not_refreshed",
+        "conflicting_body", "dial_failed", "dial_in_doubt", "dial_withdrawn", "drift_run", "drifted", "secret_refresh_failed",
         "quarantined", "record_skipped", "rejected", "unconfigured",
     ]
     words = "".join(path.read_text() for folder in ("functions", "shared") for path in sorted((ROOT / folder).rglob("*.rs")))
@@ -402,7 +402,7 @@ def test_drift_is_looked_for_every_hour():
 
 def test_nothing_that_is_not_there_sets_off_an_alarm_but_a_silent_schedule():
     breaching = [name for name, alarm in of_type("AWS::CloudWatch::Alarm").items() if alarm["TreatMissingData"] == "breaching"]
-    assert sorted(breaching) == ["DriftSilentAlarm", "ReconcilerSilentAlarm", "SchedulerSilentAlarm"]
+    assert sorted(breaching) == ["DriftCheckNotRunningAlarm", "ReconcilerNotRunningAlarm", "SchedulerNotRunningAlarm"]
     for name in breaching:
         assert properties(name)["ComparisonOperator"] == "LessThanThreshold"
 

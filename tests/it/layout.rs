@@ -282,7 +282,7 @@ fn constant(path: &str, name: &str) -> String {
 #[test]
 fn local_queues_are_those_of_the_template() {
     let template = read("template.yaml");
-    let receives_max = value(&block(&template, "ReceivesMax:"), "Default");
+    let max_receive_count = value(&block(&template, "MaxReceiveCount:"), "Default");
     for queue in stack_queues() {
         let resource = match queue.name.as_str() {
             EVENTS_QUEUE => "EventsQueue:",
@@ -302,14 +302,14 @@ fn local_queues_are_those_of_the_template() {
         assert_eq!((queue.visibility_timeout_ms / 1_000).to_string(), timeout, "{}", queue.name);
         match queue.redrive {
             Some(redrive) => {
-                assert_eq!(value(&resource, "maxReceiveCount"), "!Ref ReceivesMax");
-                assert_eq!(redrive.max_receive_count.to_string(), receives_max);
+                assert_eq!(value(&resource, "maxReceiveCount"), "!Ref MaxReceiveCount");
+                assert_eq!(redrive.max_receive_count.to_string(), max_receive_count);
                 assert_eq!(redrive.dead_letter_queue, EVENTS_DEAD_LETTER_QUEUE);
             }
             None => assert!(!resource.contains("RedrivePolicy"), "{}", queue.name),
         }
     }
-    assert_eq!(receives_max, switchhook_tests::RECEIVES_MAX.to_string());
+    assert_eq!(max_receive_count, switchhook_tests::MAX_RECEIVE_COUNT.to_string());
 }
 
 #[test]
@@ -320,7 +320,7 @@ fn local_batches_and_retentions_are_those_of_the_template() {
     assert_eq!(constant(cloud, "QUEUE_BATCH"), of("ConsumerMapping:", "BatchSize"));
     assert_eq!(constant(cloud, "STREAM_BATCH"), of("RelayMapping:", "BatchSize"));
     assert_eq!(constant(cloud, "DIAL_BATCH"), of("DialerMapping:", "BatchSize"));
-    assert_eq!(constant(cloud, "DIAL_LANES"), of("DialLanes:", "Default"));
+    assert_eq!(constant(cloud, "CONCURRENT_DIALS_PER_PROVIDER"), of("ConcurrentDialsPerProvider:", "Default"));
     let seconds = |hours: &str| hours.parse::<u32>().unwrap() * 3_600;
     let age = constant(cloud, "RECORD_AGE_MAX");
     let hours = age.strip_prefix("Duration::fromsecs(").and_then(|rest| rest.split(' ').next()).unwrap();

@@ -15,7 +15,9 @@ use switchhook_domain::{ATTEMPT_EVENTS_MAX, EventId, EventKind, Policy, Provider
 use switchhook_local::connector::{Fault, Service};
 use switchhook_local::queue::{NewMessage, Received};
 use switchhook_local::{CALLS_TABLE, EVENTS_DEAD_LETTER_QUEUE, EVENTS_QUEUE, INBOX_TABLE};
-use switchhook_tests::{MINUTE, PATIENCE, RECEIVES_MAX, World, database_down, down, generic, on_this, sample, text};
+use switchhook_tests::{
+    MAX_RECEIVE_COUNT, MINUTE, PATIENCE, World, database_down, down, generic, on_this, sample, text,
+};
 
 use crate::traffic::noise;
 
@@ -471,7 +473,7 @@ async fn poison_is_tried_with_growing_pauses_and_then_put_aside_while_other_call
     assert_eq!(world.dead_letters(), [json!({"schema_version": 1, "nonsense": true})]);
     let tries: Vec<Value> = world.logged("retried");
     let counts: Vec<u64> = tries.iter().map(|line| line["retry_count"].as_u64().unwrap()).collect();
-    let all: Vec<u64> = (1..u64::from(RECEIVES_MAX)).collect();
+    let all: Vec<u64> = (1..u64::from(MAX_RECEIVE_COUNT)).collect();
     assert_eq!(counts, all, "each receive is a try");
     let last = world.logged("dead_lettered");
     assert_eq!(
@@ -1035,14 +1037,14 @@ async fn status_of_a_dead_letter_says_so_until_it_is_redriven() {
     assert_eq!(world.dead_letters().len(), 1);
     assert_eq!(
         status(&world, &id, &["status", "disposition", "attempts", "error", "next_retry_at"]).await,
-        json!(["dead_lettered", null, RECEIVES_MAX, "could not write the call", null])
+        json!(["dead_lettered", null, MAX_RECEIVE_COUNT, "could not write the call", null])
     );
     world.heal();
     assert_eq!(world.cloud.services().sqs().redrive(EVENTS_DEAD_LETTER_QUEUE, None).unwrap(), 1);
     world.settle().await;
     assert_eq!(
         status(&world, &id, &["status", "disposition", "attempts"]).await,
-        json!(["processed", "applied", RECEIVES_MAX + 1])
+        json!(["processed", "applied", MAX_RECEIVE_COUNT + 1])
     );
 }
 

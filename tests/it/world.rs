@@ -30,8 +30,8 @@ use switchhook_local::fake::Badness;
 use switchhook_local::queue::Received;
 use switchhook_local::sqs::{queue_url, to_event_record};
 use switchhook_local::{
-    CALLS_TABLE, Cloud, CloudOptions, DIAL_LANES, DIAL_QUEUE, EVENTS_DEAD_LETTER_QUEUE, EVENTS_QUEUE, INBOX_TABLE,
-    RETRY_DEFAULT,
+    CALLS_TABLE, CONCURRENT_DIALS_PER_PROVIDER, Cloud, CloudOptions, DIAL_QUEUE, EVENTS_DEAD_LETTER_QUEUE,
+    EVENTS_QUEUE, INBOX_TABLE, RETRY_DEFAULT,
 };
 use switchhook_providers::{Key, Providers, samples, sign, verifying_key};
 use switchhook_reconciler::Reconciler;
@@ -47,7 +47,7 @@ pub const PATIENCE: Duration = Duration::from_secs(900);
 pub const START_S: u64 = 1_767_225_600;
 pub const MINUTE: Duration = Duration::from_secs(60);
 /// The queue's maxReceiveCount.
-pub const RECEIVES_MAX: u32 = 20;
+pub const MAX_RECEIVE_COUNT: u32 = 20;
 pub const INBOX_RETENTION: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 pub const CALL_RETENTION: Duration = Duration::from_secs(400 * 24 * 60 * 60);
 
@@ -525,7 +525,7 @@ pub fn options(secret: &Value) -> CloudOptions {
         data_dir: None,
         clock: Clock::starting_at(UNIX_EPOCH + Duration::from_secs(START_S)),
         retry: RETRY_DEFAULT,
-        lanes: DIAL_LANES,
+        lanes: CONCURRENT_DIALS_PER_PROVIDER,
         seed: 1,
         badness: Badness::NONE,
     }

@@ -14,7 +14,7 @@ use switchhook_local::fake::Badness;
 pub(super) use switchhook_local::fake::Tale;
 use switchhook_local::queue::Depth;
 use switchhook_local::{
-    Cloud, CloudOptions, DIAL_LANES, DIAL_QUEUE, EVENTS_DEAD_LETTER_QUEUE, EVENTS_QUEUE, LocalError,
+    CONCURRENT_DIALS_PER_PROVIDER, Cloud, CloudOptions, DIAL_QUEUE, EVENTS_DEAD_LETTER_QUEUE, EVENTS_QUEUE, LocalError,
     RELAY_FAILURES_QUEUE, RETRY_DEFAULT,
 };
 use switchhook_providers::{ConfigError, Key, KeyError, Providers, sign};
@@ -203,7 +203,7 @@ async fn run(traffic: &Traffic, progress: impl Fn(Millis)) -> Result<Played, Pla
         data_dir: None,
         clock: Clock::starting_at(start),
         retry: RETRY_DEFAULT,
-        lanes: DIAL_LANES,
+        lanes: CONCURRENT_DIALS_PER_PROVIDER,
         seed: traffic.seed,
         badness: Badness::USUAL,
     })

@@ -64,7 +64,7 @@ impl Config {
             inbox_table: environment.text("INBOX_TABLE"),
             calls_table: environment.text("CALLS_TABLE"),
             call_retention: environment.days("CALL_RETENTION_DAYS"),
-            policy: Policy { patience: environment.seconds("PATIENCE_SECONDS") },
+            policy: Policy { patience: environment.seconds("INACTIVITY_TIMEOUT_SECONDS") },
             retry: RetryPolicy {
                 // A call holds no more attempts, whatever is asked for.
                 attempts_max: u8::try_from(attempts_max).unwrap_or(u8::MAX).min(CALL_ATTEMPTS_MAX as u8),

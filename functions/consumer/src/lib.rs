@@ -42,7 +42,7 @@ pub struct Config {
     pub queue_url: String,
     pub event_bus: String,
     pub patience: Duration,
-    pub receives_max: u32,
+    pub max_receive_count: u32,
 }
 
 impl Config {
@@ -58,8 +58,8 @@ impl Config {
             call_retention: environment.days("CALL_RETENTION_DAYS"),
             queue_url: environment.text("QUEUE_URL"),
             event_bus: environment.text("EVENT_BUS"),
-            patience: environment.seconds("PATIENCE_SECONDS"),
-            receives_max: environment.number("RECEIVES_MAX"),
+            patience: environment.seconds("INACTIVITY_TIMEOUT_SECONDS"),
+            max_receive_count: environment.number("MAX_RECEIVE_COUNT"),
         };
         environment.check(config)
     }
@@ -76,7 +76,7 @@ pub struct Consumer {
     pub bus: Bus,
     pub policy: Policy,
     /// The queue's maxReceiveCount: a message that fails at this receive goes to the dead-letter queue.
-    pub receives_max: u32,
+    pub max_receive_count: u32,
     pub clock: Clock,
 }
 
@@ -241,7 +241,7 @@ impl Consumer {
 
     async fn note_failure(&self, message: &SqsMessage, error: &Error, delay: Duration, now: Timestamp) {
         let decoded = Message::decode(message.body.as_deref().unwrap_or_default()).ok();
-        let dead = receives_of(message) >= self.receives_max;
+        let dead = receives_of(message) >= self.max_receive_count;
         if let Some(decoded) = &decoded {
             let note = Note {
                 attempts: receives_of(message),

@@ -24,7 +24,7 @@ async fn main() -> Result<(), Error> {
         queue: Queue::new(sdk::sqs(&aws), config.queue_url),
         bus: Bus::new(sdk::eventbridge(&aws), config.event_bus),
         policy: Policy { patience: config.patience },
-        receives_max: config.receives_max,
+        max_receive_count: config.max_receive_count,
         clock: sdk::Clock::of(&aws),
     };
     tokio::join!(consumer.calls.warm(), consumer.queue.warm());

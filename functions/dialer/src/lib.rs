@@ -61,8 +61,8 @@ impl Config {
             call_retention: environment.days("CALL_RETENTION_DAYS"),
             queue_url: environment.text("QUEUE_URL"),
             providers_secret_id: environment.text("PROVIDERS_SECRET_ID"),
-            patience: environment.seconds("PATIENCE_SECONDS"),
-            lanes: environment.number("DIAL_LANES"),
+            patience: environment.seconds("INACTIVITY_TIMEOUT_SECONDS"),
+            lanes: environment.number("CONCURRENT_DIALS_PER_PROVIDER"),
             api_urls: ApiUrls::from_environment(&mut environment),
         };
         environment.check(config)

@@ -75,7 +75,7 @@ impl Config {
             inbox_retention: environment.days("INBOX_RETENTION_DAYS"),
             calls_table: environment.text("CALLS_TABLE"),
             queue_url: environment.text("QUEUE_URL"),
-            patience: environment.seconds("PATIENCE_SECONDS"),
+            patience: environment.seconds("INACTIVITY_TIMEOUT_SECONDS"),
             providers_secret_id: environment.text("PROVIDERS_SECRET_ID"),
             api_urls: ApiUrls::from_environment(&mut environment),
         };

@@ -56,8 +56,8 @@ impl Config {
             call_retention: environment.days("CALL_RETENTION_DAYS"),
             dial_queue_url: environment.text("DIAL_QUEUE_URL"),
             providers_secret_id: environment.text("PROVIDERS_SECRET_ID"),
-            patience: environment.seconds("PATIENCE_SECONDS"),
-            lanes: environment.number("DIAL_LANES"),
+            patience: environment.seconds("INACTIVITY_TIMEOUT_SECONDS"),
+            lanes: environment.number("CONCURRENT_DIALS_PER_PROVIDER"),
         };
         environment.check(config)
     }

@@ -277,8 +277,8 @@ mod tests {
 
     #[test]
     fn backoff_outlives_an_outage_of_an_hour() {
-        let receives_max = 20;
-        let shortest: Duration = (1..receives_max).map(|receives| backoff_cap(receives) / 2).sum();
+        let max_receive_count = 20;
+        let shortest: Duration = (1..max_receive_count).map(|receives| backoff_cap(receives) / 2).sum();
         assert!(shortest > Duration::from_secs(60 * 60), "{shortest:?}");
     }
 

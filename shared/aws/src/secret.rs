@@ -54,9 +54,9 @@ impl Keys {
             Err(error) => {
                 let chain = error.chain();
                 let decision = Decision {
-                    stage: "keys",
+                    stage: "secret",
                     message: "the providers' keys could not be read again; the old ones are used on",
-                    action_taken: "keys_not_refreshed",
+                    action_taken: "secret_refresh_failed",
                     cause: Some(error.operation()),
                     error: Some(&chain),
                     ..Decision::default()
