@@ -12,7 +12,7 @@ use switchhook_aws::calls::Calls;
 use switchhook_aws::inbox::Inbox;
 use switchhook_aws::sdk;
 use switchhook_domain::{CallId, Timestamp};
-use switchhook_relay::{Republished, calls_since, republish_call};
+use switchhook_relay::{RepublishReport, calls_since, republish_call};
 
 use crate::client::{self, ClientError};
 use crate::duration;
@@ -96,7 +96,8 @@ impl Republish {
             Since::Ago(ago) => now.minus(ago),
             Since::At(at) => at,
         });
-        let Republished { calls, events } = match (&self.to, &self.calls_table, &self.inbox_table, &self.event_bus) {
+        let RepublishReport { calls, events } = match (&self.to, &self.calls_table, &self.inbox_table, &self.event_bus)
+        {
             (None, Some(calls), Some(inbox), Some(bus)) => self.at_stack(calls, inbox, bus, since, now)?,
             // The arguments are refused without one or the other.
             (to, _, _, _) => self.at_dev(to.as_deref().unwrap_or_default(), since)?,
@@ -114,7 +115,7 @@ impl Republish {
         Ok(true)
     }
 
-    fn at_dev(&self, to: &str, since: Option<Timestamp>) -> Result<Republished, RepublishError> {
+    fn at_dev(&self, to: &str, since: Option<Timestamp>) -> Result<RepublishReport, RepublishError> {
         client::base_url(to)?;
         let url = format!("{}/republish", to.trim_end_matches('/'));
         let body = json!({"call_id": self.which.call, "since": since.map(|since| since.to_string())});
@@ -125,7 +126,7 @@ impl Republish {
         let body = answer.json();
         let count = |name: &str| body.get(name).and_then(Value::as_u64);
         match (answer.code, count("calls"), count("events")) {
-            (200, Some(calls), Some(events)) => Ok(Republished { calls, events }),
+            (200, Some(calls), Some(events)) => Ok(RepublishReport { calls, events }),
             (_, _, _) => Err(RepublishError::Refused { url, complaint: answer.complaint() }),
         }
     }
@@ -137,7 +138,7 @@ impl Republish {
         bus: &str,
         since: Option<Timestamp>,
         now: Timestamp,
-    ) -> Result<Republished, RepublishError> {
+    ) -> Result<RepublishReport, RepublishError> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         runtime.map_err(RepublishError::Start)?.block_on(async {
             let aws = sdk::from_profile().await;
@@ -157,9 +158,9 @@ impl Republish {
             bar.set_message("calls");
             bar.set_length(found.len() as u64);
             bar.set_position(0);
-            let mut all = Republished::default();
+            let mut all = RepublishReport::default();
             for call_id in &found {
-                let Republished { calls, events } =
+                let RepublishReport { calls, events } =
                     republish_call(&table, &bus, call_id).await.map_err(RepublishError::Failed)?;
                 all.calls += calls;
                 all.events += events;

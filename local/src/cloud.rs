@@ -35,7 +35,7 @@ use switchhook_domain::{CallId, Policy, Provider, RetryPolicy, Timestamp};
 use switchhook_ingress::Ingress;
 use switchhook_providers::{Key, Providers, sign};
 use switchhook_reconciler::Reconciler;
-use switchhook_relay::{Relay, Republished, calls_since, republish_call};
+use switchhook_relay::{Relay, RepublishReport, calls_since, republish_call};
 use switchhook_scheduler::Scheduler;
 use tokio::task::JoinError;
 
@@ -300,7 +300,7 @@ impl Cloud {
     ///
     /// # Errors
     /// Those of the table and the bus.
-    pub async fn republish(&self, call_id: &CallId) -> Result<Republished, switchhook_aws::Error> {
+    pub async fn republish(&self, call_id: &CallId) -> Result<RepublishReport, switchhook_aws::Error> {
         republish_call(&self.0.calls, &self.0.bus, call_id).await
     }
 
@@ -308,11 +308,11 @@ impl Cloud {
     ///
     /// # Errors
     /// Those of the tables and the bus.
-    pub async fn republish_since(&self, since: Timestamp) -> Result<Republished, switchhook_aws::Error> {
+    pub async fn republish_since(&self, since: Timestamp) -> Result<RepublishReport, switchhook_aws::Error> {
         let now = Timestamp::from_millis(i64::try_from(self.clock().now_ms()).unwrap_or(i64::MAX));
-        let mut all = Republished::default();
+        let mut all = RepublishReport::default();
         for call_id in calls_since(&self.0.inbox, &self.0.calls, since, now, |_, _| {}).await? {
-            let Republished { calls, events } = self.republish(&call_id).await?;
+            let RepublishReport { calls, events } = self.republish(&call_id).await?;
             all.calls += calls;
             all.events += events;
         }

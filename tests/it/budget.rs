@@ -262,11 +262,11 @@ async fn wake_index_is_written_when_a_call_begins_and_when_it_is_settled_and_not
     world.wait(PATIENCE - Duration::from_secs(45)).await;
     reset(&world);
     let first = world.reconciler.run("test").await.unwrap();
-    assert_eq!((first.moved, first.deadlines), (1, 0));
+    assert_eq!((first.rescheduled, first.deadlines_passed), (1, 0));
     assert_eq!(index_writes(&world), 2.0, "out of its old place and into the new one");
     world.wait(MINUTE).await;
     let second = world.reconciler.run("test").await.unwrap();
-    assert_eq!((second.moved, second.deadlines), (0, 1));
+    assert_eq!((second.rescheduled, second.deadlines_passed), (0, 1));
     assert_eq!(index_writes(&world), 1.0, "of the inbox");
     consume(&world).await;
     assert_eq!(index_writes(&world), 2.0, "to those that are settled: three changes in all");
@@ -314,7 +314,7 @@ async fn sweep_costs_a_page_for_each_shard_and_a_read_for_each_call() {
     let minutes = 2;
     reset(&world);
     let report = world.reconciler.run("test").await.unwrap();
-    assert_eq!((report.minutes, report.requeued), (minutes, 0));
+    assert_eq!((report.swept_minutes, report.requeued), (minutes, 0));
     let pages = WAKE_SHARDS + minutes * RECEIVED_SHARDS;
     let requests = world.requests();
     let sweep = [("GetItem", 1 + 7), ("GetQueueAttributes", minutes), ("PutItem", minutes), ("Query", pages)];

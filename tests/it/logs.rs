@@ -149,7 +149,7 @@ async fn every_line_says_what_was_decided_and_none_says_what_was_sent() {
         "api storage_failure",
         "consumer applied",
         "consumer backoff_failed",
-        "consumer claim_refused",
+        "consumer fold_refused",
         "consumer dead_lettered decode_call",
         "consumer dead_lettered decode_message",
         "consumer quarantined",
@@ -222,7 +222,7 @@ async fn no_line_about_a_placed_call_says_who_was_called() {
     let expected = [
         "api canceled",
         "api created",
-        "api number_forbidden",
+        "api number_blocked",
         "consumer retried write_call",
         "dialer dial_in_doubt no_answer",
         "dialer dial_in_doubt unclear_answer",

@@ -14,7 +14,7 @@ use switchhook_local::connector::Fault;
 use switchhook_local::fake::{Badness, Behaviour, Death};
 use switchhook_local::{CALLS_TABLE, Cloud};
 use switchhook_relay::{calls_since, republish_call};
-use switchhook_scheduler::Claim;
+use switchhook_scheduler::ClaimOutcome;
 
 use switchhook_tests::{MINUTE, PATIENCE, World};
 use tokio::task::JoinError;
@@ -135,7 +135,8 @@ async fn schedulers_dialers_and_triggers_at_once_make_one_claim_and_one_dial() {
         let (first, second) = (world.cloud.scheduler(), world.cloud.scheduler());
         let trigger = world.cloud.scheduler();
         let (one, two, three) = tokio::join!(first.run("one"), second.run("two"), trigger.trigger(&call_id, "by hand"));
-        let claimed = one.unwrap().claimed + two.unwrap().claimed + u64::from(matches!(three.unwrap(), Claim::Claimed));
+        let claimed =
+            one.unwrap().claimed + two.unwrap().claimed + u64::from(matches!(three.unwrap(), ClaimOutcome::Claimed));
         assert_eq!(claimed, 1, "round {round}");
         // The message comes to two dialers, and once more to each.
         let batch = world.claims();
@@ -366,7 +367,7 @@ async fn drift_run_repairs_a_row_that_was_altered_by_hand() {
     world.alter_text(&call_id, "job", "FAILED").await;
     assert_ne!(shown(&world, &call_id).await["lifecycle"], "completed");
     let report = world.cloud.look_for_drift().await.unwrap().unwrap();
-    assert!(report.drifted >= 1 && report.asked >= 1, "{report:?}");
+    assert!(report.drifted >= 1 && report.lookups >= 1, "{report:?}");
     world.settle().await;
     let after = shown(&world, &call_id).await;
     assert_eq!(
@@ -599,7 +600,7 @@ async fn claim_whose_write_was_done_and_answered_late_is_handed_on() {
     let world = World::still();
     let call_id = CallId::new(create(&world, &order("confirms")).await);
     world.fault("PutItem", CALLS_TABLE, 1, Fault::AnswerLost);
-    assert!(matches!(world.cloud.scheduler().trigger(&call_id, "by hand").await, Ok(Claim::Claimed)));
+    assert!(matches!(world.cloud.scheduler().trigger(&call_id, "by hand").await, Ok(ClaimOutcome::Claimed)));
     world.heal();
     world.cloud.dialer().handle(world.claims()).await;
     assert_eq!(world.cloud.fake().dials().len(), 1);

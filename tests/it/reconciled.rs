@@ -109,7 +109,7 @@ async fn call_that_others_placed_and_that_is_told_to_live_gets_its_patience_anew
 
     assert_eq!(placed_by_others(&world, "confirms"), id);
     let report = world.cloud.look_for_drift().await.unwrap().unwrap();
-    assert_eq!((report.asked, report.drifted), (1, 1));
+    assert_eq!((report.lookups, report.drifted), (1, 1));
     world.settle().await;
     let call = shown(&world, &call_id).await;
     assert_eq!(json!([call["lifecycle"], call["settled"]]), json!(["in_progress", false]));
@@ -245,7 +245,7 @@ async fn what_switchhook_found_out_about_a_stray_call_is_refused_by_the_call_tha
     consume_all(&world).await;
     world.wait(PATIENCE).await;
     // Its deadline is on the way, and an event of its own, when it becomes an attempt of ours.
-    assert!(world.reconciler.run("test").await.unwrap().deadlines > 0);
+    assert!(world.reconciler.run("test").await.unwrap().deadlines_passed > 0);
     let ended = json!({"event": "call_ended", "call": {
         "call_id": "p1", "call_status": "not_connected", "disconnection_reason": "dial_busy",
     }});
@@ -259,7 +259,7 @@ async fn what_switchhook_found_out_about_a_stray_call_is_refused_by_the_call_tha
     let call = world.call(&ours).await;
     assert_eq!(call.slots.len(), 1, "{:?}", call.slots);
     assert!(call.holds(&ended) && !call.holds(&deadline), "{:?}", call.history);
-    let refused = world.logged("claim_refused");
+    let refused = world.logged("fold_refused");
     assert_eq!(refused.iter().map(|line| text(&line["event_id"])).collect::<Vec<_>>(), [deadline.as_str()]);
     let note = world.inbox.note(&deadline).await.unwrap().unwrap();
     assert_eq!(note.disposition.map(|disposition| disposition.as_str()), Some("refused"));
@@ -350,12 +350,12 @@ async fn minute_that_is_too_much_for_one_sweep_is_swept_by_several_and_keeps_no_
         let took = world.now().millis_since(began);
         assert!(took < RECONCILER_TIMEOUT_MS, "{took} ms: {report:?}");
         runs.push(report);
-        if report.minutes > 0 && runs.len() > 1 {
+        if report.swept_minutes > 0 && runs.len() > 1 {
             break;
         }
         world.wait(MINUTE).await;
     }
-    assert_eq!(runs[0].deadlines, 1, "the sweep does not keep a call from waking: {:?}", runs[0]);
+    assert_eq!(runs[0].deadlines_passed, 1, "the sweep does not keep a call from waking: {:?}", runs[0]);
     assert!(runs.len() > 1 && runs.iter().all(|run| run.requeued > 0), "each does a part: {runs:?}");
     let lost = world.queued().iter().filter(|message| text(&message["event"]["event_id"]).contains(":e")).count();
     assert_eq!(lost, LOST);
@@ -378,7 +378,7 @@ async fn more_due_calls_than_there_is_time_for_are_left_to_the_next_run() {
         let report = world.reconciler.run("test").await.unwrap();
         let took = world.now().millis_since(began);
         assert!(took < RECONCILER_TIMEOUT_MS, "{took} ms: {report:?}");
-        assert_eq!((report.woken, report.failed), (report.deadlines, 0));
+        assert_eq!((report.woken, report.failed), (report.deadlines_passed, 0));
         woken += report.woken;
         runs += 1;
         assert_eq!(world.logged("reconciled").len(), runs);
@@ -399,10 +399,10 @@ async fn call_whose_provider_was_not_asked_for_want_of_requests_has_no_deadline(
     // So late that a provider that could not answer would be waited for no longer.
     world.wait(PATIENCE * 3).await;
     let first = world.reconciler.run("one").await.unwrap();
-    assert_eq!((first.asked, first.deadlines), (300, 300));
+    assert_eq!((first.lookups, first.deadlines_passed), (300, 300));
     consume_all(&world).await;
     let second = world.reconciler.run("two").await.unwrap();
-    assert_eq!((second.asked, second.deadlines), (10, 10));
+    assert_eq!((second.lookups, second.deadlines_passed), (10, 10));
 }
 
 #[tokio::test(start_paused = true)]

@@ -150,13 +150,13 @@ async fn sweep_looks_at_each_minute_once_and_queues_nothing_that_arrived() {
     }
     let first: Vec<i64> = (last_minute - 59..=last_minute).collect();
     assert_eq!(seen, [first, vec![last_minute + 1], vec![last_minute + 2], vec![last_minute + 3]]);
-    let requeued: Vec<(u64, u64)> = reports.iter().map(|report| (report.minutes, report.requeued)).collect();
+    let requeued: Vec<(u64, u64)> = reports.iter().map(|report| (report.swept_minutes, report.requeued)).collect();
     assert_eq!(requeued, [(60, 0), (1, 0), (1, 0), (1, 0)]);
     assert_eq!(world.queued(), NOTHING);
 
     // A second run in the same minute finds nothing to look at.
-    assert_eq!(world.reconciler.run("test").await.unwrap().minutes, 1);
-    assert_eq!(world.reconciler.run("test").await.unwrap().minutes, 0);
+    assert_eq!(world.reconciler.run("test").await.unwrap().swept_minutes, 1);
+    assert_eq!(world.reconciler.run("test").await.unwrap().swept_minutes, 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -172,7 +172,7 @@ async fn first_sweep_of_all_looks_an_hour_back() {
     // The first came 62 minutes before, and the sweep stays two minutes behind.
     world.wait(MINUTE * 58).await;
     let report = world.reconciler.run("test").await.unwrap();
-    assert_eq!((report.minutes, report.requeued), (60, 1));
+    assert_eq!((report.swept_minutes, report.requeued), (60, 1));
     assert_eq!(world.queued()[0]["event"]["event_id"], "generic:e1");
 }
 
@@ -190,7 +190,7 @@ async fn sweep_catches_up_every_minute_that_it_missed() {
     world.wait(MINUTE * 2).await;
     let first = world.reconciler.run("test").await.unwrap();
     let second = world.reconciler.run("test").await.unwrap();
-    assert_eq!((first.minutes, second.minutes), (60, 92 - 60));
+    assert_eq!((first.swept_minutes, second.swept_minutes), (60, 92 - 60));
     assert_eq!(first.requeued + second.requeued, 90);
     assert_eq!(world.queued().len(), 90);
 }
@@ -210,7 +210,7 @@ async fn sweep_that_fails_in_a_minute_looks_at_it_again() {
 
     world.heal();
     let report = world.reconciler.run("test").await.unwrap();
-    assert_eq!((report.minutes, report.requeued, world.queued().len()), (1, 1, 1));
+    assert_eq!((report.swept_minutes, report.requeued, world.queued().len()), (1, 1, 1));
 }
 
 #[tokio::test(start_paused = true)]
@@ -225,7 +225,7 @@ async fn sweep_pauses_while_too_much_waits() {
     }
     world.wait(MINUTE * 3).await;
     let report = world.reconciler.run("test").await.unwrap();
-    assert_eq!((report.minutes, report.requeued, world.queued().len()), (0, 0, 1_001), "it would only add to it");
+    assert_eq!((report.swept_minutes, report.requeued, world.queued().len()), (0, 0, 1_001), "it would only add to it");
 
     world.start();
     world.wait(MINUTE * 3).await;
@@ -767,11 +767,11 @@ async fn schedule_that_fires_twice_makes_one_deadline_of_it() {
     let world = World::still();
     silent_call(&world).await;
     let (one, two) = tokio::join!(world.reconciler.run("one"), world.reconciler.run("two"));
-    assert_eq!((one.unwrap().deadlines, two.unwrap().deadlines), (1, 1), "both find it");
+    assert_eq!((one.unwrap().deadlines_passed, two.unwrap().deadlines_passed), (1, 1), "both find it");
     assert_eq!(world.queued().len(), 1, "and queue one");
     // Also when SQS has forgotten the first.
     world.wait(Duration::from_secs(301)).await;
-    assert_eq!(world.reconciler.run("three").await.unwrap().deadlines, 1);
+    assert_eq!(world.reconciler.run("three").await.unwrap().deadlines_passed, 1);
     assert_eq!(world.queued().len(), 2);
     let received = world.receive();
     assert_eq!(world.consume(&received).await, 2);
@@ -801,7 +801,7 @@ async fn deadline_that_was_stored_but_not_queued_is_finished_by_the_next_run() {
 
     world.wait(MINUTE).await;
     let report = world.reconciler.run("two").await.unwrap();
-    assert_eq!((report.woken, report.deadlines, report.failed), (1, 1, 0));
+    assert_eq!((report.woken, report.deadlines_passed, report.failed), (1, 1, 0));
     let received = world.receive();
     assert_eq!(world.consume(&received).await, 1);
     assert!(world.call("c1").await.is_settled());
@@ -820,10 +820,10 @@ async fn call_that_is_heard_of_again_gets_its_patience_anew() {
     world.wait(PATIENCE / 2).await;
 
     let report = world.reconciler.run("one").await.unwrap();
-    assert_eq!((report.woken, report.deadlines, report.moved), (1, 0, 1));
+    assert_eq!((report.woken, report.deadlines_passed, report.rescheduled), (1, 0, 1));
     assert_eq!(world.call("c1").await.wake_at, Some(world.now().plus(PATIENCE / 2)));
     world.wait(PATIENCE / 2).await;
-    assert_eq!(world.reconciler.run("two").await.unwrap().deadlines, 1);
+    assert_eq!(world.reconciler.run("two").await.unwrap().deadlines_passed, 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -911,7 +911,7 @@ async fn claim_of_another_provider_is_refused_and_noted() {
         status(&world, &id, &["status", "disposition", "error", "action"]).await,
         json!(["processed", "refused", "the call belongs to another provider", []])
     );
-    assert_eq!(world.logged("claim_refused").len(), 1);
+    assert_eq!(world.logged("fold_refused").len(), 1);
     // The sweep finds it in no history; that changes nothing, and ends.
     world.wait(MINUTE * 10).await;
     assert_eq!((world.queued(), world.dead_letters()), (vec![], vec![]));

@@ -10,8 +10,8 @@ use switchhook_domain::{
     Stopped,
 };
 
-use crate::request::can_be_dialled;
-use crate::{ELSEWHERE, ROUTES, list};
+use crate::request::can_place_calls;
+use crate::{OTHER_ROUTES, ROUTES, list};
 
 const DOCUMENT: &str = include_str!("../../../infra/openapi.yaml");
 
@@ -57,7 +57,7 @@ fn document_has_every_operation_and_no_other() {
         }
     }
     let here = ROUTES.iter().map(|(method, path, _)| (*method, *path));
-    let served = here.chain(ELSEWHERE).map(|(method, path)| (method.to_owned(), path.to_owned())).collect();
+    let served = here.chain(OTHER_ROUTES).map(|(method, path)| (method.to_owned(), path.to_owned())).collect();
     assert_eq!(found, served);
 }
 
@@ -71,12 +71,12 @@ fn document_names_what_the_code_names() {
     assert_eq!(values("Disposition"), names(Disposition::ALL.map(Disposition::as_str)));
     assert_eq!(values("JobState"), names(list::job_names()));
     assert_eq!(values("Provider"), names(Provider::ALL.map(Provider::as_str)));
-    let dialled = Provider::ALL.into_iter().filter(|provider| can_be_dialled(*provider));
-    assert_eq!(values("DialledProvider"), names(dialled.map(Provider::as_str)));
+    let dialled = Provider::ALL.into_iter().filter(|provider| can_place_calls(*provider));
+    assert_eq!(values("DialingProvider"), names(dialled.map(Provider::as_str)));
     let problems = ProblemKind::ALL.map(|kind| format!("urn:switchhook:problem:{}", kind.word()));
     assert_eq!(values("ProblemType"), names(problems));
     let stopped = [Stopped::Canceled, Stopped::DoNotCall, Stopped::UnknownTimeZone, Stopped::ProviderRefused];
-    assert_eq!(values("Stopped"), names(stopped.map(Stopped::as_str)));
+    assert_eq!(values("StopReason"), names(stopped.map(Stopped::as_str)));
 }
 
 /// Reads the number behind `name:` in the lines of a field.
@@ -99,7 +99,7 @@ fn document_has_the_limits_of_the_code() {
     assert_eq!(limit("NewCall", "metadata", "maxProperties"), METADATA_ENTRIES_MAX);
     assert_eq!(limit("NewCall", "metadata", "maxLength"), METADATA_NAME_BYTES_MAX);
     assert_eq!(limit("CallingWindow", "time_zone", "maxLength"), TIME_ZONE_BYTES_MAX);
-    assert_eq!(limit("RetryWish", "attempts_max", "maximum"), CALL_ATTEMPTS_MAX);
-    assert_eq!(limit("RetryWish", "delay_seconds", "maximum"), DELAY_SECONDS_MAX as usize);
-    assert_eq!(limit("RetryWish", "delay_max_seconds", "maximum"), DELAY_MAX_SECONDS_MAX as usize);
+    assert_eq!(limit("RetryOptions", "attempts_max", "maximum"), CALL_ATTEMPTS_MAX);
+    assert_eq!(limit("RetryOptions", "delay_seconds", "maximum"), DELAY_SECONDS_MAX as usize);
+    assert_eq!(limit("RetryOptions", "delay_max_seconds", "maximum"), DELAY_MAX_SECONDS_MAX as usize);
 }

@@ -31,8 +31,8 @@ use switchhook_domain::{CALL_ATTEMPTS_MAX, Call, CallId, EventId, Job, PhoneNumb
 use crate::list::ListQuery;
 pub use crate::request::BODY_BYTES_MAX;
 use crate::request::CallRequest;
-pub use crate::route::{ELSEWHERE, Operation, ROUTES};
-use crate::route::{Route, Unrouted};
+pub use crate::route::{OTHER_ROUTES, Operation, ROUTES};
+use crate::route::{Route, RouteError};
 use crate::view::{CallView, EventView, StatusView};
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
@@ -130,9 +130,9 @@ impl Api {
     }
 
     async fn answer(&self, request: &Request) -> Result<Answer, Refusal> {
-        let route = Route::parse(request.method(), &path_of(request)).map_err(|unrouted| match unrouted {
-            Unrouted::NoSuchPath => Refusal::not_found("there is nothing under this path"),
-            Unrouted::MethodNotAllowed(methods) => Refusal::Methods(methods),
+        let route = Route::parse(request.method(), &path_of(request)).map_err(|error| match error {
+            RouteError::NoSuchPath => Refusal::not_found("there is nothing under this path"),
+            RouteError::MethodNotAllowed(methods) => Refusal::Methods(methods),
         })?;
         match (self.carry_out(&route, request).await, route.decoded()) {
             // An HTTP API has decoded the path, other front doors have not: an id is taken as it stands, then as it
@@ -153,8 +153,8 @@ impl Api {
             Operation::CancelCall => self.cancel(&CallId::new(id)).await,
             Operation::ShowAppointment => self.show_appointment(id).await,
             Operation::ShowEventStatus => self.show_status(&EventId::new(id)).await,
-            Operation::ForbidNumber => self.set_do_not_call(id, true).await,
-            Operation::PermitNumber => self.set_do_not_call(id, false).await,
+            Operation::BlockNumber => self.set_do_not_call(id, true).await,
+            Operation::UnblockNumber => self.set_do_not_call(id, false).await,
         }
     }
 
@@ -186,7 +186,7 @@ impl Api {
             None => random_call_id().map_err(Refusal::NoId)?,
         };
         let hash = request.hash().map_err(Refusal::NoHash)?;
-        if let Some(error) = request.untimely.take() {
+        if let Some(error) = request.due_at_error.take() {
             // It may have been timely when it was sent first.
             let first = match key {
                 Some(_) => self.calls.load(&call_id).await?,
@@ -286,7 +286,7 @@ impl Api {
         for number in numbers {
             self.calls.set_do_not_call(&number, listed).await?;
         }
-        Ok(Answer::empty(if listed { "number_forbidden" } else { "number_permitted" }))
+        Ok(Answer::empty(if listed { "number_blocked" } else { "number_unblocked" }))
     }
 
     async fn call(&self, id: &CallId) -> Result<Call, Refusal> {
@@ -348,7 +348,7 @@ fn is_made_by(call: &Call, hash: &str) -> bool {
 fn cannot_cancel(call: &Call) -> Result<Answer, Refusal> {
     if call.plan.is_none() {
         let detail = "Switchhook did not place the call and cannot cancel it";
-        return Err(Refusal::Problem(Problem::new(ProblemKind::NotOurs, detail)));
+        return Err(Refusal::Problem(Problem::new(ProblemKind::NotPlacedBySwitchhook, detail)));
     }
     match &call.job {
         Job::Canceled => Ok(Answer::of_call("shown", call)),
@@ -559,7 +559,7 @@ mod tests {
 
     #[test]
     fn empty_answer_claims_no_type() {
-        let response = Answer::empty("number_forbidden").into_response();
+        let response = Answer::empty("number_blocked").into_response();
         assert_eq!((response.status(), response.body().is_empty()), (StatusCode::NO_CONTENT, true));
         assert!(response.headers().is_empty());
     }

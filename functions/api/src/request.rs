@@ -65,15 +65,15 @@ pub(crate) struct CallRequest {
     #[serde(skip_serializing_if = "Option::is_none")]
     window: Option<CallingWindow>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    retry: Option<RetryWish>,
+    retry: Option<RetryOptions>,
     /// Wrong by the clock alone: a repetition of a request that was right in its time is still one.
     #[serde(skip)]
-    pub(crate) untimely: Option<FieldError>,
+    pub(crate) due_at_error: Option<FieldError>,
 }
 
 /// What a request says of retries; the rest is the stack's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-struct RetryWish {
+struct RetryOptions {
     #[serde(skip_serializing_if = "Option::is_none")]
     attempts_max: Option<u8>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -105,9 +105,11 @@ impl CallRequest {
         let Value::Object(body) = body else {
             return Err(Problem::new(ProblemKind::InvalidRequest, "the body must be a JSON object"));
         };
-        let mut reader = Reader { errors, untimely: None };
+        let mut reader = Reader { errors, due_at_error: None };
         match reader.request(&body, now) {
-            Some(request) if reader.errors.is_empty() => Ok(CallRequest { untimely: reader.untimely, ..request }),
+            Some(request) if reader.errors.is_empty() => {
+                Ok(CallRequest { due_at_error: reader.due_at_error, ..request })
+            }
             Some(_) | None => Err(reader.problem()),
         }
     }
@@ -136,7 +138,7 @@ impl CallRequest {
     }
 }
 
-impl RetryWish {
+impl RetryOptions {
     /// What is asked for wins; the stack's delays give way to it.
     fn over(self, default: RetryPolicy) -> RetryPolicy {
         let (delay_seconds, delay_max_seconds) = match (self.delay_seconds, self.delay_max_seconds) {
@@ -155,7 +157,7 @@ impl RetryWish {
 }
 
 /// True if Switchhook can place a call at the provider. Whether the provider is configured the dialer finds out.
-pub(crate) const fn can_be_dialled(provider: Provider) -> bool {
+pub(crate) const fn can_place_calls(provider: Provider) -> bool {
     match provider {
         Provider::Retell | Provider::Twilio | Provider::Vapi | Provider::Telnyx => true,
         Provider::Generic => false,
@@ -187,8 +189,8 @@ pub(crate) fn short_hash(bytes: &[u8]) -> String {
 /// Reads field after field and remembers what was wrong.
 struct Reader {
     errors: Vec<FieldError>,
-    /// See [`CallRequest::untimely`].
-    untimely: Option<FieldError>,
+    /// See [`CallRequest::due_at_error`].
+    due_at_error: Option<FieldError>,
 }
 
 impl Reader {
@@ -203,7 +205,7 @@ impl Reader {
         let due_at = self.text("", body, "due_at", false).and_then(|text| self.time(text));
         let window = self.object(body, "window").and_then(|object| self.window(object));
         let retry = self.object(body, "retry").map(|object| self.retry(object));
-        self.untimely = due_at.and_then(|due_at| untimely(due_at, now));
+        self.due_at_error = due_at.and_then(|due_at| due_at_error(due_at, now));
         Some(CallRequest {
             provider: provider?,
             from: from?,
@@ -213,12 +215,12 @@ impl Reader {
             due_at,
             window,
             retry,
-            untimely: None,
+            due_at_error: None,
         })
     }
 
     fn problem(mut self) -> Problem {
-        self.errors.extend(self.untimely);
+        self.errors.extend(self.due_at_error);
         self.errors.truncate(ERRORS_MAX);
         Problem::invalid(self.errors)
     }
@@ -270,7 +272,7 @@ impl Reader {
     }
 
     fn provider(&mut self, name: &str) -> Option<Provider> {
-        let mut dialled = Provider::ALL.into_iter().filter(|provider| can_be_dialled(*provider));
+        let mut dialled = Provider::ALL.into_iter().filter(|provider| can_place_calls(*provider));
         let provider = dialled.clone().find(|provider| provider.as_str() == name);
         if provider.is_none() {
             let names: Vec<&str> = dialled.by_ref().map(Provider::as_str).collect();
@@ -380,11 +382,11 @@ impl Reader {
         days.map(|days| DAYS.iter().map(|(_, day)| *day).filter(|day| days.contains(day)).collect())
     }
 
-    fn retry(&mut self, object: &Map<String, Value>) -> RetryWish {
+    fn retry(&mut self, object: &Map<String, Value>) -> RetryOptions {
         let path = "retry.";
         self.no_others(path, object, &RETRY_FIELDS);
         let attempts_max = u32::try_from(CALL_ATTEMPTS_MAX).unwrap_or(u32::MAX);
-        let wish = RetryWish {
+        let options = RetryOptions {
             attempts_max: self
                 .whole(path, object, "attempts_max", 1..=attempts_max)
                 .and_then(|number| u8::try_from(number).ok()),
@@ -392,19 +394,19 @@ impl Reader {
             delay_max_seconds: self.whole(path, object, "delay_max_seconds", 0..=DELAY_MAX_SECONDS_MAX),
             voicemail: object.get("voicemail").and_then(Value::as_bool),
         };
-        if object.contains_key("voicemail") && wish.voicemail.is_none() {
+        if object.contains_key("voicemail") && options.voicemail.is_none() {
             self.wrong("retry.voicemail", "must be true or false");
         }
-        if let (Some(delay), Some(max)) = (wish.delay_seconds, wish.delay_max_seconds)
+        if let (Some(delay), Some(max)) = (options.delay_seconds, options.delay_max_seconds)
             && max < delay
         {
             self.wrong("retry.delay_max_seconds", "must be at least delay_seconds");
         }
-        wish
+        options
     }
 }
 
-fn untimely(due_at: Timestamp, now: Timestamp) -> Option<FieldError> {
+fn due_at_error(due_at: Timestamp, now: Timestamp) -> Option<FieldError> {
     let message = if due_at < now.minus(DUE_PAST_MAX) {
         "must not be more than a day ago"
     } else if due_at > now.plus(DUE_AHEAD_MAX) {
@@ -486,8 +488,8 @@ mod tests {
         let body = with(field, value);
         match read(&body) {
             Ok(request) => {
-                let untimely: Vec<String> = request.untimely.into_iter().map(|error| error.field).collect();
-                assert_eq!(untimely, if is_right { vec![] } else { vec![field.to_owned()] }, "{body}");
+                let due_at_error: Vec<String> = request.due_at_error.into_iter().map(|error| error.field).collect();
+                assert_eq!(due_at_error, if is_right { vec![] } else { vec![field.to_owned()] }, "{body}");
             }
             Err(problem) => {
                 let fields: Vec<&str> = problem.errors.iter().map(|error| error.field.as_str()).collect();
@@ -539,7 +541,7 @@ mod tests {
     #[test]
     fn delays_of_the_stack_give_way_to_those_that_are_asked_for() {
         let delays = |delay_seconds, delay_max_seconds| {
-            let policy = RetryWish { delay_seconds, delay_max_seconds, ..RetryWish::default() }.over(DEFAULT);
+            let policy = RetryOptions { delay_seconds, delay_max_seconds, ..RetryOptions::default() }.over(DEFAULT);
             (policy.delay_seconds, policy.delay_max_seconds)
         };
         assert_eq!(delays(Some(60), None), (60, 7_200));
@@ -600,7 +602,7 @@ mod tests {
     #[test]
     fn untimely_is_told_with_the_rest_and_stands_alone_otherwise() {
         let mut body = with("due_at", json!("2025-01-01T00:00:00Z"));
-        assert_eq!(read(&body).unwrap().untimely.unwrap().field, "due_at");
+        assert_eq!(read(&body).unwrap().due_at_error.unwrap().field, "due_at");
         body["to"] = json!("");
         assert_eq!(wrong(&body), ["to", "due_at"]);
     }

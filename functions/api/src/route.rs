@@ -19,8 +19,8 @@ pub enum Operation {
     CancelCall,
     ShowAppointment,
     ShowEventStatus,
-    ForbidNumber,
-    PermitNumber,
+    BlockNumber,
+    UnblockNumber,
 }
 
 /// Every operation: its method, its path, itself.
@@ -32,12 +32,12 @@ pub const ROUTES: [(&str, &str, Operation); 9] = [
     ("POST", "/calls/{call_id}/cancel", Operation::CancelCall),
     ("GET", "/appointments/{appointment_id}", Operation::ShowAppointment),
     ("GET", "/events/{event_id}/status", Operation::ShowEventStatus),
-    ("PUT", "/do-not-call/{number}", Operation::ForbidNumber),
-    ("DELETE", "/do-not-call/{number}", Operation::PermitNumber),
+    ("PUT", "/do-not-call/{number}", Operation::BlockNumber),
+    ("DELETE", "/do-not-call/{number}", Operation::UnblockNumber),
 ];
 
 /// Operations of the same API that another function answers, so that their paths are not taken for ids here.
-pub const ELSEWHERE: [(&str, &str); 1] = [("POST", "/calls/{call_id}/trigger")];
+pub const OTHER_ROUTES: [(&str, &str); 1] = [("POST", "/calls/{call_id}/trigger")];
 
 /// What was asked for, and of what.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,16 +49,16 @@ pub(crate) struct Route {
 
 /// Why there is nothing to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Unrouted {
+pub(crate) enum RouteError {
     NoSuchPath,
     /// The methods that the path does have, as in the header `Allow`.
     MethodNotAllowed(String),
 }
 
 impl Route {
-    pub(crate) fn parse(method: &Method, path: &str) -> Result<Self, Unrouted> {
+    pub(crate) fn parse(method: &Method, path: &str) -> Result<Self, RouteError> {
         let here = ROUTES.iter().map(|(method, path, operation)| (*method, *path, Some(*operation)));
-        let elsewhere = ELSEWHERE.iter().map(|(method, path)| (*method, *path, None));
+        let elsewhere = OTHER_ROUTES.iter().map(|(method, path)| (*method, *path, None));
         let fitting: Vec<_> = here
             .chain(elsewhere)
             .filter_map(|(method, template, operation)| Some((method, template, operation, id_in(template, path)?)))
@@ -66,17 +66,17 @@ impl Route {
         let longest = fitting.iter().map(|(_, template, _, _)| template.len()).max();
         let mut meant = fitting.into_iter().filter(|(_, template, _, _)| Some(template.len()) == longest).peekable();
         if meant.peek().is_none() {
-            return Err(Unrouted::NoSuchPath);
+            return Err(RouteError::NoSuchPath);
         }
         let mut allowed = Vec::new();
         for (name, _, operation, id) in meant {
             match operation {
                 Some(operation) if name == method.as_str() => return Ok(Self { operation, id: id.to_owned() }),
-                None if name == method.as_str() => return Err(Unrouted::NoSuchPath),
+                None if name == method.as_str() => return Err(RouteError::NoSuchPath),
                 Some(_) | None => allowed.push(name),
             }
         }
-        Err(Unrouted::MethodNotAllowed(allowed.join(", ")))
+        Err(RouteError::MethodNotAllowed(allowed.join(", ")))
     }
 
     /// The same with its id decoded; none if it is decoded.
@@ -137,19 +137,19 @@ mod tests {
 
     #[test]
     fn method_that_a_path_does_not_have_is_told_from_a_path_that_is_none() {
-        let check = |method: Method, path: &str, unrouted: Unrouted| {
-            assert_eq!(Route::parse(&method, path), Err(unrouted), "{method} {path}");
+        let check = |method: Method, path: &str, error: RouteError| {
+            assert_eq!(Route::parse(&method, path), Err(error), "{method} {path}");
         };
-        let allowed = |methods: &str| Unrouted::MethodNotAllowed(methods.to_owned());
+        let allowed = |methods: &str| RouteError::MethodNotAllowed(methods.to_owned());
         check(Method::DELETE, "/calls", allowed("GET, POST"));
         check(Method::PUT, "/calls/c1", allowed("GET"));
         check(Method::GET, "/calls/c1/cancel", allowed("POST"));
         check(Method::GET, "/calls/c1/trigger", allowed("POST"));
         check(Method::GET, "/do-not-call/+15550100", allowed("PUT, DELETE"));
-        check(Method::POST, "/calls/c1/trigger", Unrouted::NoSuchPath);
+        check(Method::POST, "/calls/c1/trigger", RouteError::NoSuchPath);
         for path in ["/", "/calls/", "/events/e1", "/events//status", "/do-not-call/", "/elsewhere"] {
-            check(Method::GET, path, Unrouted::NoSuchPath);
+            check(Method::GET, path, RouteError::NoSuchPath);
         }
-        check(Method::GET, &format!("/calls/{}", "a".repeat(KEY_BYTES_MAX + 1)), Unrouted::NoSuchPath);
+        check(Method::GET, &format!("/calls/{}", "a".repeat(KEY_BYTES_MAX + 1)), RouteError::NoSuchPath);
     }
 }

@@ -63,7 +63,7 @@ struct JobView {
     lease_ends_at: Option<String>,
     /// Why no further attempt is made, whatever policy says.
     #[serde(skip_serializing_if = "Option::is_none")]
-    stopped: Option<&'static str>,
+    stop_reason: Option<&'static str>,
 }
 
 impl JobView {
@@ -78,7 +78,7 @@ impl JobView {
             state: call.job.as_str(),
             due_at: shown(due_at),
             lease_ends_at: shown(lease_ends_at),
-            stopped: call.stopped.map(Stopped::as_str),
+            stop_reason: call.stopped.map(Stopped::as_str),
         }
     }
 }

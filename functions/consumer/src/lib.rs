@@ -165,10 +165,10 @@ impl Consumer {
                 }
             };
             let folded = match (&call, events.as_slice()) {
-                (Some(call), [drift]) if is_drift(drift) => match self.fold_again(call, drift, began, now).await? {
+                (Some(call), [drift]) if is_drift(drift) => match self.refold_call(call, drift, began, now).await? {
                     Some(folded) => folded,
                     None => {
-                        self.log_too_long(first, started);
+                        self.log_refold_too_long(first, started);
                         return Ok(());
                     }
                 },
@@ -277,7 +277,7 @@ impl Consumer {
             let action_taken = match taken {
                 Taken::Folded => call.and_then(own).map_or("folded", Disposition::as_str),
                 Taken::Duplicate => Disposition::Duplicate.as_str(),
-                Taken::Refused => "claim_refused",
+                Taken::Refused => "fold_refused",
                 Taken::Quarantined => Disposition::Quarantined.as_str(),
             };
             let decision = Decision {

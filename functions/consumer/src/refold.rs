@@ -35,7 +35,7 @@ const SLACK: Duration = Duration::from_secs(24 * 60 * 60);
 
 impl Consumer {
     /// Folds a call from what the inbox holds of it; none if that is too much to be read by now.
-    pub(crate) async fn fold_again(
+    pub(crate) async fn refold_call(
         &self,
         call: &Call,
         drift: &ProviderEvent,
@@ -118,7 +118,7 @@ impl Consumer {
         read.into_iter().filter_map(Result::transpose).collect()
     }
 
-    pub(crate) fn log_too_long(&self, message: &Message, started: Timestamp) {
+    pub(crate) fn log_refold_too_long(&self, message: &Message, started: Timestamp) {
         let now = self.clock.now();
         let event = &message.event;
         let decision = Decision {

@@ -87,9 +87,9 @@ pub struct Dialer {
 
 /// What became of one claim.
 #[derive(Debug, PartialEq, Eq)]
-enum Dial {
+enum DialOutcome {
     /// The claim is used up, expired, or another's: nothing was dialled.
-    NotMine,
+    ClaimLost,
     Accepted,
     /// The person may not be called now.
     WindowClosed,
@@ -103,10 +103,10 @@ enum Dial {
     InDoubt(&'static str),
 }
 
-impl Dial {
+impl DialOutcome {
     const fn as_str(&self) -> &'static str {
         match self {
-            Self::NotMine => "claim_refused",
+            Self::ClaimLost => "claim_lost",
             Self::Accepted => "dialled",
             Self::WindowClosed => "window_closed",
             Self::Stopped(_) => "dial_stopped",
@@ -118,16 +118,16 @@ impl Dial {
 
     const fn cause(&self) -> Option<&'static str> {
         match self {
-            Self::NotMine | Self::Accepted | Self::WindowClosed => None,
+            Self::ClaimLost | Self::Accepted | Self::WindowClosed => None,
             Self::Stopped(why) => Some(why.as_str()),
             Self::Withdrawn(reason) | Self::Refused(reason) | Self::InDoubt(reason) => Some(reason),
         }
     }
 
     /// True if a request went to the provider: the next one waits its turn.
-    const fn used_the_line(&self) -> bool {
+    const fn sent_a_request(&self) -> bool {
         match self {
-            Self::NotMine | Self::WindowClosed | Self::Stopped(_) => false,
+            Self::ClaimLost | Self::WindowClosed | Self::Stopped(_) => false,
             Self::Accepted | Self::Withdrawn(_) | Self::Refused(_) | Self::InDoubt(_) => true,
         }
     }
@@ -165,7 +165,7 @@ impl Dialer {
             };
             self.log(decoded.as_ref().ok(), &dialled, started);
             // All lanes of a provider together keep its rate. What failed may have used the line.
-            if dialled.as_ref().map_or(true, Dial::used_the_line) {
+            if dialled.as_ref().map_or(true, DialOutcome::sent_a_request) {
                 let spent = Duration::from_millis(self.clock.now().millis_since(started).unsigned_abs());
                 tokio::time::sleep(self.pause_of(message).await.saturating_sub(spent)).await;
             }
@@ -182,18 +182,18 @@ impl Dialer {
         dial.map_or(Duration::ZERO, |dial| dial.pause(self.lanes))
     }
 
-    async fn dial(&self, claim: &ClaimMessage) -> Result<Dial, Error> {
+    async fn dial(&self, claim: &ClaimMessage) -> Result<DialOutcome, Error> {
         let dial_key = new_dial_key()?;
         let mut last_error = None;
         for _ in 0..RACES_MAX {
-            let Some(call) = self.calls.load(&claim.call_id).await? else { return Ok(Dial::NotMine) };
+            let Some(call) = self.calls.load(&claim.call_id).await? else { return Ok(DialOutcome::ClaimLost) };
             // The write before was done, and its answer lost: no other dial has this key.
             if let Some((attempt, last_attempt)) = call.dialled_by(&dial_key) {
                 return self.place(&call, &attempt, last_attempt, &dial_key, claim).await;
             }
             let now = self.clock.now();
             if !call.is_claimed_by(&claim.token, now) {
-                return Ok(Dial::NotMine);
+                return Ok(DialOutcome::ClaimLost);
             }
             let (moved, dial) = self.decide(&call, &claim.token, &dial_key, now).await?;
             match self.calls.store_moved(&moved, self.call_retention).await {
@@ -219,11 +219,11 @@ impl Dialer {
         token: &str,
         dial_key: &str,
         now: Timestamp,
-    ) -> Result<(Moved, Result<(AttemptKey, bool), Dial>), Error> {
+    ) -> Result<(Moved, Result<(AttemptKey, bool), DialOutcome>), Error> {
         let lost = || Error::Contended(0);
         let stop = |why: Stopped| {
             let moved = call.given_up(token, why, &self.policy, now).ok_or_else(lost)?;
-            Ok((moved, Err(Dial::Stopped(why))))
+            Ok((moved, Err(DialOutcome::Stopped(why))))
         };
         if let Some(to) = &call.to
             && self.calls.may_not_call(to).await?
@@ -235,7 +235,7 @@ impl Dialer {
             None | Some(Ok(None)) => {}
             Some(Ok(Some(opening))) => {
                 let moved = call.postponed(token, opening, &self.policy, now).ok_or_else(lost)?;
-                return Ok((moved, Err(Dial::WindowClosed)));
+                return Ok((moved, Err(DialOutcome::WindowClosed)));
             }
             // Nobody knows whether the person sleeps.
             Some(Err(_)) => return stop(Stopped::UnknownTimeZone),
@@ -253,9 +253,11 @@ impl Dialer {
         last_attempt: bool,
         dial_key: &str,
         claim: &ClaimMessage,
-    ) -> Result<Dial, Error> {
+    ) -> Result<DialOutcome, Error> {
         let keys = self.keys.current(self.clock.now()).await;
-        let (Some(plan), Some(from), Some(to)) = (&call.plan, &call.from, &call.to) else { return Ok(Dial::NotMine) };
+        let (Some(plan), Some(from), Some(to)) = (&call.plan, &call.from, &call.to) else {
+            return Ok(DialOutcome::ClaimLost);
+        };
         let order = DialOrder {
             call_id: &call.call_id,
             attempt,
@@ -271,7 +273,7 @@ impl Dialer {
         let answer = match self.api.send(call.provider, request).await {
             Ok(answer) => answer,
             Err(SendError::NotSent(_)) => return self.withdraw(call, attempt, "no_connection", None).await,
-            Err(SendError::NoAnswer(_)) => return Ok(Dial::InDoubt("no_answer")),
+            Err(SendError::NoAnswer(_)) => return Ok(DialOutcome::InDoubt("no_answer")),
         };
         match read_placed(call.provider, answer.status, answer.retry_after.as_deref(), &answer.body) {
             Placed::Accepted { provider_call_id } => {
@@ -281,14 +283,14 @@ impl Dialer {
                 let stray = self.calls.put_alias(&from, &alias, now).await?;
                 adopt(&self.inbox, &self.queue, stray, &alias).await?;
                 self.submit(&call.dial_accepted(attempt, &provider_call_id, now), claim).await?;
-                Ok(Dial::Accepted)
+                Ok(DialOutcome::Accepted)
             }
             Placed::NotNow { reason, retry_after } => self.withdraw(call, attempt, reason, retry_after).await,
             Placed::Refused { reason } => {
                 self.submit(&call.dial_refused(attempt, self.clock.now()), claim).await?;
-                Ok(Dial::Refused(reason))
+                Ok(DialOutcome::Refused(reason))
             }
-            Placed::Unclear => Ok(Dial::InDoubt("unclear_answer")),
+            Placed::Unclear => Ok(DialOutcome::InDoubt("unclear_answer")),
         }
     }
 
@@ -299,7 +301,7 @@ impl Dialer {
         attempt: &AttemptKey,
         reason: &'static str,
         retry_after: Option<Duration>,
-    ) -> Result<Dial, Error> {
+    ) -> Result<DialOutcome, Error> {
         let mut call = call.clone();
         for _ in 0..RACES_MAX {
             let now = self.clock.now();
@@ -307,14 +309,14 @@ impl Dialer {
             let cap = u64::try_from(cap).unwrap_or(u64::MAX);
             let pause = Duration::from_millis(fastrand::u64(cap / 2..=cap)).max(retry_after.unwrap_or_default());
             let moved = call.withdrawn(attempt, now.plus(pause), REFUSALS_MAX, &self.policy, now);
-            let Some(moved) = moved else { return Ok(Dial::InDoubt("heard_of")) };
+            let Some(moved) = moved else { return Ok(DialOutcome::InDoubt("heard_of")) };
             match self.calls.store_moved(&moved, self.call_retention).await? {
-                Written::Written => return Ok(Dial::Withdrawn(reason)),
+                Written::Written => return Ok(DialOutcome::Withdrawn(reason)),
                 Written::LostRace => {}
             }
             match self.calls.load(&call.call_id).await? {
                 Some(read) => call = read,
-                None => return Ok(Dial::NotMine),
+                None => return Ok(DialOutcome::ClaimLost),
             }
         }
         Err(Error::Contended(RACES_MAX))
@@ -324,13 +326,13 @@ impl Dialer {
         submit(&self.inbox, &self.queue, &arrival_of(event, &claim.trace_id)?, event).await.map(drop)
     }
 
-    fn log(&self, claim: Option<&ClaimMessage>, dialled: &Result<Dial, Error>, started: Timestamp) {
+    fn log(&self, claim: Option<&ClaimMessage>, dialled: &Result<DialOutcome, Error>, started: Timestamp) {
         let now = self.clock.now();
         let chain = dialled.as_ref().err().map(Error::chain);
         let decision = Decision {
             stage: "dialer",
             message: "claim used",
-            action_taken: dialled.as_ref().map_or("dial_failed", Dial::as_str),
+            action_taken: dialled.as_ref().map_or("dial_failed", DialOutcome::as_str),
             call_id: claim.map(|claim| claim.call_id.as_str()),
             cause: match dialled {
                 Ok(dial) => dial.cause(),

@@ -14,7 +14,7 @@ use switchhook_aws::inbox::minute_of;
 use switchhook_aws::telemetry::Decision;
 use switchhook_domain::{Attempt, AttemptKey, Call, CallId, EventKind, Policy, ProviderEvent, Slot, Timestamp, fold};
 
-use crate::ask::{Answered, Asker, Said};
+use crate::lookup::{Answered, LookupOutcome, Lookups};
 use crate::{ALIVE_MAX, RUN_MAX, Reconciler};
 
 /// Calls that were settled within this time are asked about.
@@ -33,7 +33,7 @@ pub struct DriftReport {
     /// Calls that were looked at.
     pub checked: u64,
     /// Requests that went to providers.
-    pub asked: u64,
+    pub lookups: u64,
     /// Attempts of which the provider said otherwise.
     pub drifted: u64,
     /// Calls that must be looked at by the next run.
@@ -66,7 +66,7 @@ impl Reconciler {
         let started = self.clock.now();
         let keys = self.keys.current(started).await;
         let stop_at = started.plus(RUN_MAX);
-        let asker = &Asker::new(&self.api, &keys, &self.clock, stop_at);
+        let lookups = &Lookups::new(&self.api, &keys, &self.clock, stop_at);
         let mut report = DriftReport::default();
         let mut first_error = None;
         let first = minute_of(started).unsigned_abs() / 60;
@@ -89,7 +89,7 @@ impl Reconciler {
                 };
                 let checked: Vec<Option<Result<u64, Error>>> = stream::iter(calls)
                     .map(|id| async move {
-                        if self.is_over(stop_at) { None } else { Some(self.check(&id, asker, trace_id).await) }
+                        if self.is_over(stop_at) { None } else { Some(self.check(&id, lookups, trace_id).await) }
                     })
                     .buffered(CONCURRENCY)
                     .collect()
@@ -106,30 +106,32 @@ impl Reconciler {
                 }
             }
         }
-        report.asked = asker.asked();
+        report.lookups = lookups.sent();
         self.log_drift(&report, first_error.as_ref(), started, trace_id);
         first_error.map_or(Ok(report), Err)
     }
 
-    async fn check(&self, call_id: &CallId, asker: &Asker<'_>, trace_id: &str) -> Result<u64, Error> {
+    async fn check(&self, call_id: &CallId, lookups: &Lookups<'_>, trace_id: &str) -> Result<u64, Error> {
         let now = self.clock.now();
         let Some(call) = self.calls.load(call_id).await? else { return Ok(0) };
         let mut drifted = 0;
         for attempt in call.attempts().iter().rev().take(ATTEMPTS_MAX) {
             let Some(slot) = call.slots.get(attempt.slot) else { continue };
             let (Some(key), Some(provider_call_id)) = (&slot.key, &slot.provider_call_id) else { continue };
-            let drift = match asker.ask(&call, key, Some(provider_call_id), slot.dialled_at, now).await {
-                Said::Ended(event, _) if happened_at(&event).is_some_and(|at| at.plus(SLACK) > now) => continue,
-                Said::Ended(event, answered) => match lifecycle_of(&event, &self.policy) {
+            let drift = match lookups.look_up(&call, key, Some(provider_call_id), slot.dialled_at, now).await {
+                LookupOutcome::Ended(event, _) if happened_at(&event).is_some_and(|at| at.plus(SLACK) > now) => {
+                    continue;
+                }
+                LookupOutcome::Ended(event, answered) => match lifecycle_of(&event, &self.policy) {
                     Some(theirs) if theirs != attempt.lifecycle_shown() => Drift::Ended(event, answered, theirs),
                     Some(_) | None => continue,
                 },
                 // A call that ended a moment ago may still be told to live, and one that is told so for ever does not.
-                Said::Alive(_) if !attempt.has_ended() || attempt.heard_at.plus(SLACK) >= now => continue,
-                Said::Alive(_) if attempt.started_at.plus(ALIVE_MAX) <= now => continue,
-                Said::Alive(_) => Drift::Alive,
-                Said::NotFound | Said::CannotSay | Said::Later => continue,
-                Said::NotAsked => break,
+                LookupOutcome::Alive(_) if !attempt.has_ended() || attempt.heard_at.plus(SLACK) >= now => continue,
+                LookupOutcome::Alive(_) if attempt.started_at.plus(ALIVE_MAX) <= now => continue,
+                LookupOutcome::Alive(_) => Drift::Alive,
+                LookupOutcome::NotFound | LookupOutcome::Unavailable | LookupOutcome::RetryLater => continue,
+                LookupOutcome::OverBudget => break,
             };
             if self.report_drift(&call, attempt, slot, drift, now, trace_id).await? {
                 drifted += 1;
@@ -157,7 +159,7 @@ impl Reconciler {
         // First what they say, then why the call is folded again: it may be all that was missing.
         match drift {
             Drift::Ended(event, answered, _) => {
-                self.learn_ending(call, slot, &event, answered, now, trace_id).await?;
+                self.store_ending(call, slot, &event, answered, now, trace_id).await?;
             }
             // Its patience was given up too early: it has it anew.
             Drift::Alive => {
@@ -203,7 +205,7 @@ impl Reconciler {
             trace_id: Some(trace_id),
             counts: vec![
                 ("drift_checked", report.checked),
-                ("drift_asked", report.asked),
+                ("drift_lookups", report.lookups),
                 ("drifted", report.drifted),
                 ("failed", report.failed),
             ],

@@ -10,8 +10,8 @@
 //! one call less and less often. **A run ends by itself**: it looks at the clock before each call and each request, leaves what it
 //! has no time for where the next run finds it, and says what it did.
 
-mod ask;
 mod drift;
+mod lookup;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -31,8 +31,8 @@ use switchhook_aws::telemetry::Decision;
 use switchhook_domain::{Attempt, Call, CallId, EventId, Policy, ProviderEvent, Slot, Timestamp};
 use switchhook_providers::provider_call_key;
 
-use crate::ask::{Answered, Asker, Said};
 pub use crate::drift::DriftReport;
+use crate::lookup::{Answered, LookupOutcome, Lookups};
 
 /// A run starts nothing new after this. The function's timeout is 50 s, and a provider that was asked has 8 s to answer.
 const RUN_MAX: Duration = Duration::from_secs(36);
@@ -101,17 +101,17 @@ pub struct Report {
     /// Calls that were due in the index.
     pub woken: u64,
     /// `deadline passed` events that were put into the inbox.
-    pub deadlines: u64,
+    pub deadlines_passed: u64,
     /// Requests that went to providers.
-    pub asked: u64,
+    pub lookups: u64,
     /// What they said that the call did not know, put into the inbox.
-    pub learned: u64,
+    pub lookup_events: u64,
     /// Claims whose lease had ended.
-    pub expired: u64,
+    pub claims_expired: u64,
     /// Calls that had been heard of since, and wake up later.
-    pub moved: u64,
+    pub rescheduled: u64,
     /// Minutes of the inbox that were looked at.
-    pub minutes: u64,
+    pub swept_minutes: u64,
     /// Events that had never reached their call and were queued again.
     pub requeued: u64,
     /// Calls, minutes or events that must be tried again by the next run.
@@ -119,18 +119,18 @@ pub struct Report {
 }
 
 /// What becomes of an attempt whose patience has ended.
-enum Settled {
+enum Resolution {
     /// The provider said something; true if the inbox did not have it.
-    Learned(bool),
-    Deadline,
+    Stored(bool),
+    DeadlinePassed,
     /// The provider is to be asked again.
-    Later(Timestamp),
+    RetryAt(Timestamp),
     /// The provider was not asked: there was no time, or it was enough for one run.
-    NotAsked,
+    OverBudget,
 }
 
 /// What became of an ending that a provider told.
-enum Learned {
+enum StoredEnding {
     New,
     /// The inbox had it since then, under this call or under another.
     Known {
@@ -148,11 +148,11 @@ struct Requeued {
 
 /// What became of one call that was due.
 #[derive(Default)]
-struct Woken {
-    deadlines: u64,
-    learned: u64,
-    expired: u64,
-    moved: bool,
+struct WakeReport {
+    deadlines_passed: u64,
+    lookup_events: u64,
+    claims_expired: u64,
+    rescheduled: bool,
 }
 
 impl Reconciler {
@@ -184,12 +184,12 @@ impl Reconciler {
             trace_id: Some(trace_id),
             counts: vec![
                 ("woken", report.woken),
-                ("deadlines", report.deadlines),
-                ("asked", report.asked),
-                ("learned", report.learned),
-                ("claims_expired", report.expired),
-                ("moved", report.moved),
-                ("swept_minutes", report.minutes),
+                ("deadlines_passed", report.deadlines_passed),
+                ("lookups", report.lookups),
+                ("lookup_events", report.lookup_events),
+                ("claims_expired", report.claims_expired),
+                ("rescheduled", report.rescheduled),
+                ("swept_minutes", report.swept_minutes),
                 ("requeued", report.requeued),
                 ("failed", report.failed),
             ],
@@ -206,7 +206,7 @@ impl Reconciler {
     async fn wake(&self, report: &mut Report, stop_at: Timestamp, trace_id: &str) -> Result<(), Error> {
         let mut first_error = None;
         let keys = self.keys.current(self.clock.now()).await;
-        let asker = &Asker::new(&self.api, &keys, &self.clock, stop_at);
+        let lookups = &Lookups::new(&self.api, &keys, &self.clock, stop_at);
         // Each run starts with another shard, so that none is always the last.
         let first = minute_of(self.clock.now()).unsigned_abs();
         for shard in (first..first + WAKE_SHARDS).map(|shard| shard % WAKE_SHARDS) {
@@ -221,9 +221,9 @@ impl Reconciler {
                         break;
                     }
                 };
-                let woken: Vec<Option<Result<Woken, Error>>> = stream::iter(due)
+                let woken: Vec<Option<Result<WakeReport, Error>>> = stream::iter(due)
                     .map(|id| async move {
-                        if self.is_over(stop_at) { None } else { Some(self.wake_call(&id, asker, trace_id).await) }
+                        if self.is_over(stop_at) { None } else { Some(self.wake_call(&id, lookups, trace_id).await) }
                     })
                     .buffered(CONCURRENCY)
                     .collect()
@@ -232,10 +232,10 @@ impl Reconciler {
                     report.woken += 1;
                     match woken {
                         Ok(woken) => {
-                            report.deadlines += woken.deadlines;
-                            report.learned += woken.learned;
-                            report.expired += woken.expired;
-                            report.moved += u64::from(woken.moved);
+                            report.deadlines_passed += woken.deadlines_passed;
+                            report.lookup_events += woken.lookup_events;
+                            report.claims_expired += woken.claims_expired;
+                            report.rescheduled += u64::from(woken.rescheduled);
                         }
                         Err(error) => {
                             report.failed += 1;
@@ -249,15 +249,15 @@ impl Reconciler {
                 }
             }
         }
-        report.asked += asker.asked();
+        report.lookups += lookups.sent();
         first_error.map_or(Ok(()), Err)
     }
 
     /// A call that is due by the index: what its provider says and which deadlines have passed become events; or it has been
     /// heard of since, and wakes up later.
-    async fn wake_call(&self, call_id: &CallId, asker: &Asker<'_>, trace_id: &str) -> Result<Woken, Error> {
+    async fn wake_call(&self, call_id: &CallId, lookups: &Lookups<'_>, trace_id: &str) -> Result<WakeReport, Error> {
         let now = self.clock.now();
-        let mut woken = Woken::default();
+        let mut woken = WakeReport::default();
         // The index may be behind the row, and the row may have been removed.
         let Some(call) = self.calls.load(call_id).await? else { return Ok(woken) };
         if call.wake_at.is_none_or(|at| at > now) || call.is_to_be_placed() {
@@ -270,24 +270,24 @@ impl Reconciler {
         if let Some(expired) = call.claim_expired(now) {
             new |= self.submit(&expired, trace_id).await?;
             found = true;
-            woken.expired += 1;
+            woken.claims_expired += 1;
         }
         let overdue = call.overdue(&self.policy, now);
         for attempt in &overdue {
-            match self.settle(&call, attempt, asker, now, trace_id).await? {
-                Settled::Learned(is_new) => {
+            match self.settle(&call, attempt, lookups, now, trace_id).await? {
+                Resolution::Stored(is_new) => {
                     new |= is_new;
                     found = true;
-                    woken.learned += 1;
+                    woken.lookup_events += 1;
                 }
-                Settled::Deadline => {
+                Resolution::DeadlinePassed => {
                     new |= self.submit(&call.deadline_of(attempt, now), trace_id).await?;
                     found = true;
-                    woken.deadlines += 1;
+                    woken.deadlines_passed += 1;
                 }
-                Settled::Later(at) => look_at = Some(look_at.map_or(at, |set| set.min(at))),
+                Resolution::RetryAt(at) => look_at = Some(look_at.map_or(at, |set| set.min(at))),
                 // It stays the next that is due.
-                Settled::NotAsked => return Ok(woken),
+                Resolution::OverBudget => return Ok(woken),
             }
         }
         for slot in call.in_doubt() {
@@ -299,21 +299,21 @@ impl Reconciler {
                 look_at = Some(dialled_at.plus(DOUBT_PAUSE));
                 continue;
             }
-            match asker.ask(&call, key, None, Some(dialled_at), now).await {
-                Said::Ended(event, answered) => {
-                    let learned = self.learn_ending(&call, slot, &event, answered, now, trace_id).await?;
-                    new |= matches!(learned, Learned::New);
+            match lookups.look_up(&call, key, None, Some(dialled_at), now).await {
+                LookupOutcome::Ended(event, answered) => {
+                    let learned = self.store_ending(&call, slot, &event, answered, now, trace_id).await?;
+                    new |= matches!(learned, StoredEnding::New);
                     found = true;
-                    woken.learned += 1;
+                    woken.lookup_events += 1;
                 }
-                Said::Alive(provider_call_id) => {
-                    new |= self.learn_id(&call, slot, &provider_call_id, now, trace_id).await?;
+                LookupOutcome::Alive(provider_call_id) => {
+                    new |= self.store_provider_call_id(&call, slot, &provider_call_id, now, trace_id).await?;
                     found = true;
-                    woken.learned += 1;
+                    woken.lookup_events += 1;
                 }
-                Said::NotAsked => return Ok(woken),
+                LookupOutcome::OverBudget => return Ok(woken),
                 // That it is not found counts only at the deadline: it may be on its way into the provider's books.
-                Said::NotFound | Said::CannotSay | Said::Later => {
+                LookupOutcome::NotFound | LookupOutcome::Unavailable | LookupOutcome::RetryLater => {
                     let elapsed = Duration::from_millis(now.millis_since(dialled_at).unsigned_abs());
                     look_at = Some(now.plus(elapsed).min(dialled_at.plus(self.policy.patience)));
                 }
@@ -324,7 +324,7 @@ impl Reconciler {
         let next = if found && !new { Some(now.plus(UNFOLDED_PAUSE)) } else { look_at };
         let next = if found { next } else { next.or_else(|| self.next_due(&call, now)) };
         if let Some(next) = next {
-            woken.moved = self.calls.move_wake(&call, next).await? == Written::Written;
+            woken.rescheduled = self.calls.move_wake(&call, next).await? == Written::Written;
         }
         Ok(woken)
     }
@@ -339,46 +339,46 @@ impl Reconciler {
         &self,
         call: &Call,
         attempt: &Attempt,
-        asker: &Asker<'_>,
+        lookups: &Lookups<'_>,
         now: Timestamp,
         trace_id: &str,
-    ) -> Result<Settled, Error> {
-        let Some(slot) = call.slots.get(attempt.slot) else { return Ok(Settled::Deadline) };
-        let Some(key) = &slot.key else { return Ok(Settled::Deadline) };
+    ) -> Result<Resolution, Error> {
+        let Some(slot) = call.slots.get(attempt.slot) else { return Ok(Resolution::DeadlinePassed) };
+        let Some(key) = &slot.key else { return Ok(Resolution::DeadlinePassed) };
         let overdue_since = attempt.heard_at.plus(self.policy.patience);
-        match asker.ask(call, key, slot.provider_call_id.as_deref(), slot.dialled_at, now).await {
+        match lookups.look_up(call, key, slot.provider_call_id.as_deref(), slot.dialled_at, now).await {
             // It has said so before, and that was not enough.
-            Said::Ended(event, _) if call.holds(&event.event_id) => Ok(Settled::Deadline),
-            Said::Ended(event, answered) => {
-                match self.learn_ending(call, slot, &event, answered, now, trace_id).await? {
-                    Learned::New => Ok(Settled::Learned(true)),
+            LookupOutcome::Ended(event, _) if call.holds(&event.event_id) => Ok(Resolution::DeadlinePassed),
+            LookupOutcome::Ended(event, answered) => {
+                match self.store_ending(call, slot, &event, answered, now, trace_id).await? {
+                    StoredEnding::New => Ok(Resolution::Stored(true)),
                     // It had its time to be folded, and is not: it belongs to another call, or does not fit. It is queued before the
                     // deadline once more, and if it is folded after all, it stands.
-                    Learned::Known { since } if since.max(overdue_since).plus(UNFOLDED_PAUSE) <= now => {
-                        Ok(Settled::Deadline)
+                    StoredEnding::Known { since } if since.max(overdue_since).plus(UNFOLDED_PAUSE) <= now => {
+                        Ok(Resolution::DeadlinePassed)
                     }
-                    Learned::Known { .. } => Ok(Settled::Learned(false)),
+                    StoredEnding::Known { .. } => Ok(Resolution::Stored(false)),
                 }
             }
-            Said::Alive(_) if attempt.started_at.plus(ALIVE_MAX) <= now => Ok(Settled::Deadline),
-            Said::Alive(provider_call_id) => {
+            LookupOutcome::Alive(_) if attempt.started_at.plus(ALIVE_MAX) <= now => Ok(Resolution::DeadlinePassed),
+            LookupOutcome::Alive(provider_call_id) => {
                 let alive = self.submit(&call.alive(attempt, now), trace_id).await?;
-                let id = self.learn_id(call, slot, &provider_call_id, now, trace_id).await?;
-                Ok(Settled::Learned(alive || id))
+                let id = self.store_provider_call_id(call, slot, &provider_call_id, now, trace_id).await?;
+                Ok(Resolution::Stored(alive || id))
             }
-            Said::NotAsked => Ok(Settled::NotAsked),
-            Said::NotFound | Said::CannotSay => Ok(Settled::Deadline),
+            LookupOutcome::OverBudget => Ok(Resolution::OverBudget),
+            LookupOutcome::NotFound | LookupOutcome::Unavailable => Ok(Resolution::DeadlinePassed),
             // A provider that is down for an hour ends no call; one that is down for as long again as patience does.
-            Said::Later if now < overdue_since.plus(self.policy.patience) => {
+            LookupOutcome::RetryLater if now < overdue_since.plus(self.policy.patience) => {
                 let elapsed = Duration::from_millis(now.millis_since(overdue_since).unsigned_abs());
-                Ok(Settled::Later(now.plus(elapsed.max(DOUBT_PAUSE))))
+                Ok(Resolution::RetryAt(now.plus(elapsed.max(DOUBT_PAUSE))))
             }
-            Said::Later => Ok(Settled::Deadline),
+            LookupOutcome::RetryLater => Ok(Resolution::DeadlinePassed),
         }
     }
 
     /// Puts the ending that a provider told of an attempt into the inbox.
-    async fn learn_ending(
+    async fn store_ending(
         &self,
         call: &Call,
         slot: &Slot,
@@ -386,23 +386,23 @@ impl Reconciler {
         answered: Answered,
         now: Timestamp,
         trace_id: &str,
-    ) -> Result<Learned, Error> {
+    ) -> Result<StoredEnding, Error> {
         let provider_call_id = event.provider_call_id.as_deref();
         if let Some(provider_call_id) = provider_call_id.filter(|_| slot.provider_call_id.is_none()) {
             self.lead_here(call, slot, provider_call_id, None, now).await?;
         }
         let kept = submit(&self.inbox, &self.queue, &answered.into_arrival(event, trace_id), event).await?;
-        let Kept::Duplicate { stored, .. } = kept else { return Ok(Learned::New) };
+        let Kept::Duplicate { stored, .. } = kept else { return Ok(StoredEnding::New) };
         // Its webhook came without our ids. What was queued again went to the call that it made.
         if let Some(provider_call_id) = provider_call_id.filter(|_| stored.call_id.as_ref() != Some(&call.call_id)) {
             self.lead_here(call, slot, provider_call_id, Some(&event.event_id), now).await?;
         }
-        Ok(Learned::Known { since: stored.received_at })
+        Ok(StoredEnding::Known { since: stored.received_at })
     }
 
     /// What a provider calls an attempt that it took, and whose answer to the dial was lost, goes into the inbox. True if it is new
     /// there; nothing is learned of an attempt that was not dialled, or whose id is known.
-    async fn learn_id(
+    async fn store_provider_call_id(
         &self,
         call: &Call,
         slot: &Slot,
@@ -461,7 +461,7 @@ impl Reconciler {
                 return Ok(());
             }
             done = Some(minute);
-            report.minutes += 1;
+            report.swept_minutes += 1;
         }
         Ok(())
     }

@@ -19,7 +19,7 @@ use switchhook_aws::sdk::Clock;
 use switchhook_aws::telemetry::Decision;
 use switchhook_domain::DomainEvent;
 
-pub use republish::{Republished, calls_since, republish_call};
+pub use republish::{RepublishReport, calls_since, republish_call};
 
 /// A pause before what the bus refused for being too fast is sent once more.
 const REFUSED_PAUSE: Duration = Duration::from_millis(200);

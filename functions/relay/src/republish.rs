@@ -14,7 +14,7 @@ use switchhook_domain::{Call, CallId, DomainEvent, Timestamp};
 
 /// What was published again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Republished {
+pub struct RepublishReport {
     pub calls: u64,
     pub events: u64,
 }
@@ -23,10 +23,10 @@ pub struct Republished {
 ///
 /// # Errors
 /// Those of the table and the bus; doing it again is safe.
-pub async fn republish_call(calls: &Calls, bus: &Bus, call_id: &CallId) -> Result<Republished, Error> {
+pub async fn republish_call(calls: &Calls, bus: &Bus, call_id: &CallId) -> Result<RepublishReport, Error> {
     match follow(calls, call_id).await? {
-        Some(call) => Ok(Republished { calls: 1, events: publish(bus, &call).await? }),
-        None => Ok(Republished::default()),
+        Some(call) => Ok(RepublishReport { calls: 1, events: publish(bus, &call).await? }),
+        None => Ok(RepublishReport::default()),
     }
 }
 

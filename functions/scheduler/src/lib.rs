@@ -84,7 +84,7 @@ pub struct Report {
     pub due: u64,
     pub claimed: u64,
     /// Calls that another worker had moved meanwhile.
-    pub lost: u64,
+    pub lost_races: u64,
     /// Calls that must be tried again by the next run.
     pub failed: u64,
     /// Providers without a `dial` in the secret for which calls are due, as far as one shard a run shows it.
@@ -93,12 +93,14 @@ pub struct Report {
 
 /// What became of one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Claim {
+pub enum ClaimOutcome {
     Claimed,
-    /// It is not pending, or not due, or another worker was faster.
-    NotMine(&'static str),
+    /// The job is in this state, or is not due.
+    NotPending(&'static str),
+    /// Another worker changed the call meanwhile.
+    LostRace,
     /// Nothing of ours is known under this id.
-    Unknown,
+    NotFound,
 }
 
 impl Scheduler {
@@ -123,7 +125,7 @@ impl Scheduler {
             counts: vec![
                 ("due", report.due),
                 ("claimed", report.claimed),
-                ("lost_races", report.lost),
+                ("lost_races", report.lost_races),
                 ("failed", report.failed),
                 ("unconfigured", report.unconfigured),
             ],
@@ -144,7 +146,7 @@ impl Scheduler {
         let id = CallId::new(id);
         let trace_id = format!("trigger-{}", minute_of(self.clock.now()));
         match self.trigger(&id, &trace_id).await {
-            Ok(Claim::Claimed) => {
+            Ok(ClaimOutcome::Claimed) => {
                 let mut response =
                     Response::new(Body::Text(json!({"call_id": id, "job": {"state": "CLAIMED"}}).to_string()));
                 response
@@ -152,11 +154,17 @@ impl Scheduler {
                     .insert(http::header::CONTENT_TYPE, http::HeaderValue::from_static("application/json"));
                 response
             }
-            Ok(Claim::NotMine(state)) => respond(Problem::new(
+            Ok(ClaimOutcome::NotPending(state)) => respond(Problem::new(
                 ProblemKind::NotPending,
                 format!("the call is {state}; only a call that is PENDING can be triggered"),
             )),
-            Ok(Claim::Unknown) => respond(Problem::new(ProblemKind::NotFound, "no call is known under this id")),
+            Ok(ClaimOutcome::LostRace) => respond(Problem::new(
+                ProblemKind::NotPending,
+                "the call is changing; only a call that is PENDING can be triggered",
+            )),
+            Ok(ClaimOutcome::NotFound) => {
+                respond(Problem::new(ProblemKind::NotFound, "no call is known under this id"))
+            }
             Err(_) => respond(Problem::new(
                 ProblemKind::StorageFailure,
                 "the call may be claimed or not; ask again, that is safe",
@@ -168,12 +176,12 @@ impl Scheduler {
     ///
     /// # Errors
     /// Those of the tables and the queue. After an error the call may be claimed: the claim then expires.
-    pub async fn trigger(&self, call_id: &CallId, trace_id: &str) -> Result<Claim, Error> {
+    pub async fn trigger(&self, call_id: &CallId, trace_id: &str) -> Result<ClaimOutcome, Error> {
         let started = self.clock.now();
-        let mut claim = Ok(Claim::NotMine("changing"));
+        let mut claim = Ok(ClaimOutcome::LostRace);
         for _ in 0..RACES_MAX {
             claim = self.claim(call_id, true, trace_id).await;
-            if !matches!(claim, Ok(Claim::NotMine("changing"))) {
+            if !matches!(claim, Ok(ClaimOutcome::LostRace)) {
                 break;
             }
         }
@@ -183,13 +191,13 @@ impl Scheduler {
             stage: "scheduler",
             message: "call triggered",
             action_taken: match &claim {
-                Ok(Claim::Claimed) => "triggered",
-                Ok(Claim::NotMine(_)) => "not_pending",
-                Ok(Claim::Unknown) => "not_found",
+                Ok(ClaimOutcome::Claimed) => "triggered",
+                Ok(ClaimOutcome::NotPending(_) | ClaimOutcome::LostRace) => "not_pending",
+                Ok(ClaimOutcome::NotFound) => "not_found",
                 Err(_) => "storage_failure",
             },
             // What is no call of ours may be anything, a phone number for one.
-            call_id: Some(call_id.as_str()).filter(|_| !matches!(claim, Ok(Claim::Unknown))),
+            call_id: Some(call_id.as_str()).filter(|_| !matches!(claim, Ok(ClaimOutcome::NotFound))),
             cause: claim.as_ref().err().map(Error::operation),
             error: chain.as_deref(),
             duration_ms: Some(now.millis_since(started)),
@@ -224,7 +232,7 @@ impl Scheduler {
                     let span = Span::UpTo(self.clock.now());
                     let (due, next) =
                         self.calls.shelved(Shelf::Dial(provider), shard, span, Some(limit), start).await?;
-                    let claims: Vec<Result<Claim, Error>> = stream::iter(due)
+                    let claims: Vec<Result<ClaimOutcome, Error>> = stream::iter(due)
                         .map(|call_id| async move { self.claim(&call_id, false, trace_id).await })
                         .buffered(CONCURRENCY)
                         .collect()
@@ -232,11 +240,13 @@ impl Scheduler {
                     for claim in claims {
                         report.due += 1;
                         match claim {
-                            Ok(Claim::Claimed) => {
+                            Ok(ClaimOutcome::Claimed) => {
                                 report.claimed += 1;
                                 left = left.saturating_sub(1);
                             }
-                            Ok(Claim::NotMine(_) | Claim::Unknown) => report.lost += 1,
+                            Ok(ClaimOutcome::NotPending(_) | ClaimOutcome::LostRace | ClaimOutcome::NotFound) => {
+                                report.lost_races += 1
+                            }
                             Err(error) => {
                                 report.failed += 1;
                                 first_error.get_or_insert(error);
@@ -254,12 +264,12 @@ impl Scheduler {
     }
 
     /// PENDING → CLAIMED, and on to the dialer.
-    async fn claim(&self, call_id: &CallId, forced: bool, trace_id: &str) -> Result<Claim, Error> {
+    async fn claim(&self, call_id: &CallId, forced: bool, trace_id: &str) -> Result<ClaimOutcome, Error> {
         let token = new_token()?;
         let mut lost = None;
         for _ in 0..2 {
             let now = self.clock.now();
-            let Some(call) = self.calls.load(call_id).await? else { return Ok(Claim::Unknown) };
+            let Some(call) = self.calls.load(call_id).await? else { return Ok(ClaimOutcome::NotFound) };
             // The write before was done, and its answer lost: nobody else has this token.
             if call.is_claimed_by(&token, now) {
                 return self.hand_on(&call, &token, trace_id).await;
@@ -272,30 +282,30 @@ impl Scheduler {
             };
             lost = match self.calls.store_moved(&moved, self.call_retention).await {
                 Ok(Written::Written) => return self.hand_on(&moved.call, &token, trace_id).await,
-                Ok(Written::LostRace) => Some(Ok(Claim::NotMine("changing"))),
+                Ok(Written::LostRace) => Some(Ok(ClaimOutcome::LostRace)),
                 Err(error) => Some(Err(error)),
             };
         }
-        Ok(Claim::NotMine("changing"))
+        Ok(ClaimOutcome::LostRace)
     }
 
-    async fn hand_on(&self, call: &Call, token: &str, trace_id: &str) -> Result<Claim, Error> {
+    async fn hand_on(&self, call: &Call, token: &str, trace_id: &str) -> Result<ClaimOutcome, Error> {
         let keys = self.keys.current(self.clock.now()).await;
         let lanes = keys.config(call.provider).and_then(|config| Some(config.dial()?.lanes(self.lanes)));
         let lane = shard_of(call.call_id.as_str(), lanes.unwrap_or(1).into());
         self.queue.send_claim(&call.call_id, token, &format!("{}-{lane}", call.provider), trace_id).await?;
-        Ok(Claim::Claimed)
+        Ok(ClaimOutcome::Claimed)
     }
 
     /// A call may wake too early; then it is moved on, or it would wake every minute.
-    async fn not_claimed(&self, call: &Call, forced: bool, now: Timestamp) -> Result<Claim, Error> {
+    async fn not_claimed(&self, call: &Call, forced: bool, now: Timestamp) -> Result<ClaimOutcome, Error> {
         let next = call.next_due(&self.policy).filter(|next| *next > now);
         if let (false, true, Some(next)) = (forced, call.is_to_be_placed(), next) {
             match self.calls.move_wake(call, next).await? {
                 Written::Written | Written::LostRace => {}
             }
         }
-        Ok(Claim::NotMine(call.job.as_str()))
+        Ok(ClaimOutcome::NotPending(call.job.as_str()))
     }
 }
 

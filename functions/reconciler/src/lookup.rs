@@ -12,12 +12,12 @@ use switchhook_domain::{AttemptKey, Call, Origin, Provider, ProviderEvent, Times
 use switchhook_providers::{Inquiry, Providers, Told, VerifiedWebhook, inquire, read_told};
 
 /// Requests of one run. What is left over is asked by the next.
-pub(crate) const ASKS_MAX: u64 = 300;
+pub(crate) const LOOKUPS_MAX: u64 = 300;
 /// After this many failures in a row, a provider is not asked any more in this run.
 const FAILURES_MAX: u32 = 5;
 
 /// What a provider said of an attempt.
-pub(crate) enum Said {
+pub(crate) enum LookupOutcome {
     /// How it ended, as an event of the provider's.
     Ended(Box<ProviderEvent>, Answered),
     /// It lives; the provider calls it by this id.
@@ -25,11 +25,11 @@ pub(crate) enum Said {
     /// The provider has no call of ours with our ids.
     NotFound,
     /// There is nobody to ask, or nothing to ask by.
-    CannotSay,
+    Unavailable,
     /// Not now.
-    Later,
+    RetryLater,
     /// This run asks no more: for the next.
-    NotAsked,
+    OverBudget,
 }
 
 /// The answer, in the words of a webhook.
@@ -58,43 +58,43 @@ impl Answered {
 }
 
 /// Asks for one run.
-pub(crate) struct Asker<'a> {
+pub(crate) struct Lookups<'a> {
     api: &'a ProviderApi,
     providers: &'a Providers,
     clock: &'a Clock,
     stop_at: Timestamp,
-    asked: AtomicU64,
+    sent: AtomicU64,
     /// In a row, by provider.
     failures: Mutex<BTreeMap<Provider, u32>>,
 }
 
-impl<'a> Asker<'a> {
+impl<'a> Lookups<'a> {
     pub(crate) fn new(api: &'a ProviderApi, providers: &'a Providers, clock: &'a Clock, stop_at: Timestamp) -> Self {
-        Self { api, providers, clock, stop_at, asked: AtomicU64::new(0), failures: Mutex::default() }
+        Self { api, providers, clock, stop_at, sent: AtomicU64::new(0), failures: Mutex::default() }
     }
 
     /// Requests that were sent.
-    pub(crate) fn asked(&self) -> u64 {
-        self.asked.load(Ordering::Relaxed).min(ASKS_MAX)
+    pub(crate) fn sent(&self) -> u64 {
+        self.sent.load(Ordering::Relaxed).min(LOOKUPS_MAX)
     }
 
-    pub(crate) async fn ask(
+    pub(crate) async fn look_up(
         &self,
         call: &Call,
         attempt: &AttemptKey,
         provider_call_id: Option<&str>,
         dialled_at: Option<Timestamp>,
         now: Timestamp,
-    ) -> Said {
+    ) -> LookupOutcome {
         let provider = call.provider;
         let inquiry = Inquiry { call_id: &call.call_id, attempt, provider_call_id, dialled_at };
         let request = self.providers.config(provider).and_then(|config| inquire(provider, config, &inquiry).ok());
-        let Some(request) = request else { return Said::CannotSay };
+        let Some(request) = request else { return LookupOutcome::Unavailable };
         if self.is_down(provider) {
-            return Said::Later;
+            return LookupOutcome::RetryLater;
         }
-        if self.clock.now() >= self.stop_at || self.asked.fetch_add(1, Ordering::Relaxed) >= ASKS_MAX {
-            return Said::NotAsked;
+        if self.clock.now() >= self.stop_at || self.sent.fetch_add(1, Ordering::Relaxed) >= LOOKUPS_MAX {
+            return LookupOutcome::OverBudget;
         }
         let told = match self.api.send(provider, request).await {
             Ok(answer) => read_told(provider, &inquiry, answer.status, &answer.body, now),
@@ -105,23 +105,23 @@ impl<'a> Asker<'a> {
                 self.note(provider, true);
                 // It is about this attempt, whatever ids the provider echoes.
                 let (call_id, attempt) = (call.call_id.clone(), Some(attempt.clone()));
-                Said::Ended(Box::new(ProviderEvent { call_id, attempt, ..*event }), Answered(webhook))
+                LookupOutcome::Ended(Box::new(ProviderEvent { call_id, attempt, ..*event }), Answered(webhook))
             }
             Told::Alive { provider_call_id } => {
                 self.note(provider, true);
-                Said::Alive(provider_call_id)
+                LookupOutcome::Alive(provider_call_id)
             }
             Told::NotFound => {
                 self.note(provider, true);
-                Said::NotFound
+                LookupOutcome::NotFound
             }
             Told::Gone => {
                 self.note(provider, true);
-                Said::CannotSay
+                LookupOutcome::Unavailable
             }
             Told::Later { reason: _ } => {
                 self.note(provider, false);
-                Said::Later
+                LookupOutcome::RetryLater
             }
         }
     }
