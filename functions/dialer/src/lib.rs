@@ -24,7 +24,7 @@ use switchhook_aws::telemetry::Decision;
 use switchhook_domain::{
     AttemptKey, Call, CallId, Dialled, Moved, Policy, Provider, ProviderEvent, Stopped, Timestamp,
 };
-use switchhook_providers::{DialOrder, Placed, place, provider_call_key, read_placed};
+use switchhook_providers::{DialAnswer, DialRequest, derived_call_id, dial_api_request, read_dial_answer};
 
 /// How often a write that lost its race is tried again.
 const RACES_MAX: u32 = 5;
@@ -179,7 +179,7 @@ impl Dialer {
         let provider = lane.and_then(|(provider, _)| provider.parse::<Provider>().ok());
         let keys = self.keys.current(self.clock.now()).await;
         let dial = provider.and_then(|provider| keys.config(provider)?.dial());
-        dial.map_or(Duration::ZERO, |dial| dial.pause(self.lanes))
+        dial.map_or(Duration::ZERO, |dial| dial.lane_interval(self.lanes))
     }
 
     async fn dial(&self, claim: &ClaimMessage) -> Result<DialOutcome, Error> {
@@ -258,7 +258,7 @@ impl Dialer {
         let (Some(plan), Some(from), Some(to)) = (&call.plan, &call.from, &call.to) else {
             return Ok(DialOutcome::ClaimLost);
         };
-        let order = DialOrder {
+        let order = DialRequest {
             call_id: &call.call_id,
             attempt,
             last_attempt,
@@ -268,29 +268,30 @@ impl Dialer {
             metadata: &plan.metadata,
             dial_key,
         };
-        let request = keys.config(call.provider).and_then(|config| place(call.provider, config, &order).ok());
+        let request =
+            keys.config(call.provider).and_then(|config| dial_api_request(call.provider, config, &order).ok());
         let Some(request) = request else { return self.withdraw(call, attempt, "not_configured", None).await };
         let answer = match self.api.send(call.provider, request).await {
             Ok(answer) => answer,
             Err(SendError::NotSent(_)) => return self.withdraw(call, attempt, "no_connection", None).await,
             Err(SendError::NoAnswer(_)) => return Ok(DialOutcome::InDoubt("no_answer")),
         };
-        match read_placed(call.provider, answer.status, answer.retry_after.as_deref(), &answer.body) {
-            Placed::Accepted { provider_call_id } => {
+        match read_dial_answer(call.provider, answer.status, answer.retry_after.as_deref(), &answer.body) {
+            DialAnswer::Accepted { provider_call_id } => {
                 let now = self.clock.now();
                 let alias = Alias { call_id: call.call_id.clone(), attempt: attempt.clone() };
-                let from = CallId::new(provider_call_key(call.provider, &provider_call_id));
+                let from = CallId::new(derived_call_id(call.provider, &provider_call_id));
                 let stray = self.calls.put_alias(&from, &alias, now).await?;
                 adopt(&self.inbox, &self.queue, stray, &alias).await?;
                 self.submit(&call.dial_accepted(attempt, &provider_call_id, now), claim).await?;
                 Ok(DialOutcome::Accepted)
             }
-            Placed::NotNow { reason, retry_after } => self.withdraw(call, attempt, reason, retry_after).await,
-            Placed::Refused { reason } => {
+            DialAnswer::RetryLater { reason, retry_after } => self.withdraw(call, attempt, reason, retry_after).await,
+            DialAnswer::Rejected { reason } => {
                 self.submit(&call.dial_refused(attempt, self.clock.now()), claim).await?;
                 Ok(DialOutcome::Refused(reason))
             }
-            Placed::Unclear => Ok(DialOutcome::InDoubt("unclear_answer")),
+            DialAnswer::InDoubt => Ok(DialOutcome::InDoubt("unclear_answer")),
         }
     }
 

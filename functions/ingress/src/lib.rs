@@ -124,7 +124,7 @@ impl Ingress {
         };
         let headers = kept_headers(&parts.headers);
         match read(&webhook, now) {
-            Reading::Folded(event) => {
+            Reading::Event(event) => {
                 let mut arrival = self.arrival(&webhook, now, context, headers);
                 arrival.event_id = event.event_id.clone();
                 arrival.call_id = Some(event.call_id.clone());

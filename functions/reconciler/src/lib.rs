@@ -29,7 +29,7 @@ use switchhook_aws::sdk::Clock;
 use switchhook_aws::secret::Keys;
 use switchhook_aws::telemetry::Decision;
 use switchhook_domain::{Attempt, Call, CallId, EventId, Policy, ProviderEvent, Slot, Timestamp};
-use switchhook_providers::provider_call_key;
+use switchhook_providers::derived_call_id;
 
 pub use crate::drift::DriftReport;
 use crate::lookup::{Answered, LookupOutcome, Lookups};
@@ -426,7 +426,7 @@ impl Reconciler {
         now: Timestamp,
     ) -> Result<(), Error> {
         let (Some(key), Some(_)) = (&slot.key, slot.dialled_at) else { return Ok(()) };
-        let from = CallId::new(provider_call_key(call.provider, provider_call_id));
+        let from = CallId::new(derived_call_id(call.provider, provider_call_id));
         let alias = Alias { call_id: call.call_id.clone(), attempt: key.clone() };
         let mut stray = self.calls.put_alias(&from, &alias, now).await?;
         stray.extend(event.cloned());

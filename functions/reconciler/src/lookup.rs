@@ -9,7 +9,7 @@ use switchhook_aws::inbox::{ASKED, ASKED_ABOUT, Arrival};
 use switchhook_aws::provider::ProviderApi;
 use switchhook_aws::sdk::Clock;
 use switchhook_domain::{AttemptKey, Call, Origin, Provider, ProviderEvent, Timestamp};
-use switchhook_providers::{Inquiry, Providers, Told, VerifiedWebhook, inquire, read_told};
+use switchhook_providers::{Lookup, LookupAnswer, Providers, VerifiedWebhook, lookup_api_request, read_lookup_answer};
 
 /// Requests of one run. What is left over is asked by the next.
 pub(crate) const LOOKUPS_MAX: u64 = 300;
@@ -87,8 +87,9 @@ impl<'a> Lookups<'a> {
         now: Timestamp,
     ) -> LookupOutcome {
         let provider = call.provider;
-        let inquiry = Inquiry { call_id: &call.call_id, attempt, provider_call_id, dialled_at };
-        let request = self.providers.config(provider).and_then(|config| inquire(provider, config, &inquiry).ok());
+        let lookup = Lookup { call_id: &call.call_id, attempt, provider_call_id, dialled_at };
+        let request =
+            self.providers.config(provider).and_then(|config| lookup_api_request(provider, config, &lookup).ok());
         let Some(request) = request else { return LookupOutcome::Unavailable };
         if self.is_down(provider) {
             return LookupOutcome::RetryLater;
@@ -97,29 +98,29 @@ impl<'a> Lookups<'a> {
             return LookupOutcome::OverBudget;
         }
         let told = match self.api.send(provider, request).await {
-            Ok(answer) => read_told(provider, &inquiry, answer.status, &answer.body, now),
-            Err(_) => Told::Later { reason: "no_answer" },
+            Ok(answer) => read_lookup_answer(provider, &lookup, answer.status, &answer.body, now),
+            Err(_) => LookupAnswer::RetryLater { reason: "no_answer" },
         };
         match told {
-            Told::Webhook { webhook, event } => {
+            LookupAnswer::Ended { webhook, event } => {
                 self.note(provider, true);
                 // It is about this attempt, whatever ids the provider echoes.
                 let (call_id, attempt) = (call.call_id.clone(), Some(attempt.clone()));
                 LookupOutcome::Ended(Box::new(ProviderEvent { call_id, attempt, ..*event }), Answered(webhook))
             }
-            Told::Alive { provider_call_id } => {
+            LookupAnswer::Alive { provider_call_id } => {
                 self.note(provider, true);
                 LookupOutcome::Alive(provider_call_id)
             }
-            Told::NotFound => {
+            LookupAnswer::NotFound => {
                 self.note(provider, true);
                 LookupOutcome::NotFound
             }
-            Told::Gone => {
+            LookupAnswer::Gone => {
                 self.note(provider, true);
                 LookupOutcome::Unavailable
             }
-            Told::Later { reason: _ } => {
+            LookupAnswer::RetryLater { reason: _ } => {
                 self.note(provider, false);
                 LookupOutcome::RetryLater
             }

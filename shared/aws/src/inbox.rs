@@ -420,12 +420,12 @@ impl Inbox {
                 let webhook = VerifiedWebhook::from_inbox(provider, stored.query.clone(), body, stored.key_index);
                 match switchhook_providers::read(&webhook, stored.received_at) {
                     // An answer is about what was asked, whatever ids the provider echoes.
-                    Reading::Folded(event) if stored.asked => Ok(Some(ProviderEvent {
+                    Reading::Event(event) if stored.asked => Ok(Some(ProviderEvent {
                         call_id: stored.call_id.clone().unwrap_or(event.call_id),
                         attempt: stored.asked_about.clone().or(event.attempt),
                         ..event
                     })),
-                    Reading::Folded(event) => Ok(Some(event)),
+                    Reading::Event(event) => Ok(Some(event)),
                     Reading::Recorded { .. } | Reading::Quarantined { .. } => Ok(None),
                 }
             }

@@ -1,7 +1,7 @@
 //! What a provider is asked and told over its API, as data: requests to send, and what the answers say. Whoever carries them out has
 //! the connection, the clock and the limits.
 //!
-//! **What is asked about comes back as a webhook.** The answer to an inquiry is put into the words of the same provider's webhook, so
+//! **What is asked about comes back as a webhook.** The answer to a lookup is put into the words of the same provider's webhook, so
 //! that it is stored, read and replayed as every other event. Nothing is put in that the answer does not say, and the event's id is
 //! made of what it says: asking twice gives one event, and where the webhook's own id can be known (Retell, Vapi), that very id.
 
@@ -18,7 +18,7 @@ use switchhook_domain::{AttemptKey, CallId, PhoneNumber, Provider, ProviderEvent
 use thiserror::Error;
 
 use crate::config::ProviderConfig;
-use crate::correlation::Echo;
+use crate::correlation::EchoedIds;
 use crate::ids::bounded;
 use crate::key::Key;
 use crate::reading::{Reading, read};
@@ -38,7 +38,7 @@ const RESERVED_PREFIX: &str = "switchhook_";
 
 /// Everything that a provider is told when it places a call. `Debug` hides the numbers and the metadata.
 #[derive(Clone, Copy)]
-pub struct DialOrder<'a> {
+pub struct DialRequest<'a> {
     pub call_id: &'a CallId,
     pub attempt: &'a AttemptKey,
     /// Policy allows no attempt after this one, whatever becomes of it: the agent may want to say so.
@@ -53,9 +53,9 @@ pub struct DialOrder<'a> {
     pub dial_key: &'a str,
 }
 
-impl fmt::Debug for DialOrder<'_> {
+impl fmt::Debug for DialRequest<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DialOrder")
+        f.debug_struct("DialRequest")
             .field("call_id", &self.call_id)
             .field("attempt", &self.attempt)
             .field("last_attempt", &self.last_attempt)
@@ -63,9 +63,9 @@ impl fmt::Debug for DialOrder<'_> {
     }
 }
 
-impl DialOrder<'_> {
+impl DialRequest<'_> {
     /// What the provider is to echo, and to tell its agent: the metadata, with our own names put in last.
-    pub(crate) fn echo(&self) -> BTreeMap<&str, &str> {
+    pub(crate) fn metadata_to_echo(&self) -> BTreeMap<&str, &str> {
         let metadata = self.metadata.iter().map(|(name, value)| (name.as_str(), value.as_str()));
         let mut echo: BTreeMap<&str, &str> = metadata.filter(|(name, _)| !is_reserved(name)).collect();
         echo.insert("switchhook_call_id", self.call_id.as_str());
@@ -128,10 +128,10 @@ impl fmt::Debug for ApiRequest {
 pub enum ClientError {
     /// The provider has no `dial` in its configuration, or no API (generic).
     #[error("the provider is not configured to place calls")]
-    CannotPlace,
+    DialUnsupported,
     /// There is no way to ask: no API, no `dial` in the configuration, or nothing to find the call by.
     #[error("the provider cannot be asked about this call")]
-    CannotBeAsked,
+    LookupUnsupported,
 }
 
 /// Where the provider's API is. None: it has none.
@@ -150,64 +150,68 @@ pub const fn api_url(provider: Provider) -> Option<&'static str> {
 ///
 /// # Errors
 ///
-/// [`ClientError::CannotPlace`].
-pub fn place(provider: Provider, config: &ProviderConfig, order: &DialOrder<'_>) -> Result<ApiRequest, ClientError> {
+/// [`ClientError::DialUnsupported`].
+pub fn dial_api_request(
+    provider: Provider,
+    config: &ProviderConfig,
+    request: &DialRequest<'_>,
+) -> Result<ApiRequest, ClientError> {
     let request = match provider {
-        Provider::Retell => retell::place(config, order),
-        Provider::Twilio => twilio::place(config, order),
-        Provider::Vapi => vapi::place(config, order),
-        Provider::Telnyx => telnyx::place(config, order),
+        Provider::Retell => retell::dial_api_request(config, request),
+        Provider::Twilio => twilio::dial_api_request(config, request),
+        Provider::Vapi => vapi::dial_api_request(config, request),
+        Provider::Telnyx => telnyx::dial_api_request(config, request),
         Provider::Generic => None,
     };
-    request.ok_or(ClientError::CannotPlace)
+    request.ok_or(ClientError::DialUnsupported)
 }
 
 /// What the provider's answer to a dial says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Placed {
+pub enum DialAnswer {
     Accepted {
         provider_call_id: String,
     },
     /// Nothing was dialled, and later may help: it was too much at once, or an operator must mend the account.
-    NotNow {
+    RetryLater {
         reason: &'static str,
         /// As the provider asks, an hour at most.
         retry_after: Option<Duration>,
     },
     /// Nothing was dialled, and the same request never will be: it is itself wrong.
-    Refused {
+    Rejected {
         reason: &'static str,
     },
     /// It may have been dialled.
-    Unclear,
+    InDoubt,
 }
 
 /// What the provider's answer to a dial says. `retry_after` is the header of that name; a date in it is not read.
 ///
 /// Only what says for certain that nothing was dialled counts as that. No provider documents a server error as such, so all of them
-/// are [`Placed::Unclear`].
+/// are [`DialAnswer::InDoubt`].
 #[must_use]
-pub fn read_placed(provider: Provider, status: u16, retry_after: Option<&str>, body: &[u8]) -> Placed {
-    let not_now = |reason| Placed::NotNow { reason, retry_after: retry_after.and_then(parse_retry_after) };
+pub fn read_dial_answer(provider: Provider, status: u16, retry_after: Option<&str>, body: &[u8]) -> DialAnswer {
+    let not_now = |reason| DialAnswer::RetryLater { reason, retry_after: retry_after.and_then(parse_retry_after) };
     match status {
         200..=299 => {
             let provider_call_id = match provider {
-                Provider::Retell => retell::placed_id(body),
-                Provider::Twilio => twilio::placed_id(body),
-                Provider::Vapi => vapi::placed_id(body),
-                Provider::Telnyx => telnyx::placed_id(body),
+                Provider::Retell => retell::dialled_call_id(body),
+                Provider::Twilio => twilio::dialled_call_id(body),
+                Provider::Vapi => vapi::dialled_call_id(body),
+                Provider::Telnyx => telnyx::dialled_call_id(body),
                 Provider::Generic => None,
             };
-            provider_call_id.map_or(Placed::Unclear, |provider_call_id| Placed::Accepted { provider_call_id })
+            provider_call_id.map_or(DialAnswer::InDoubt, |provider_call_id| DialAnswer::Accepted { provider_call_id })
         }
-        400 => Placed::Refused { reason: "bad_request" },
+        400 => DialAnswer::Rejected { reason: "bad_request" },
         401 => not_now("unauthorized"),
         402 => not_now("payment_required"),
         403 => not_now("forbidden"),
         404 => not_now("not_found"),
-        422 => Placed::Refused { reason: "unprocessable" },
+        422 => DialAnswer::Rejected { reason: "unprocessable" },
         429 => not_now("rate_limited"),
-        _ => Placed::Unclear,
+        _ => DialAnswer::InDoubt,
     }
 }
 
@@ -218,13 +222,13 @@ fn parse_retry_after(header: &str) -> Option<Duration> {
 
 /// The id of the call that an attempt's events make where they carry none of ours: under it the alias of the attempt stands.
 #[must_use]
-pub fn provider_call_key(provider: Provider, provider_call_id: &str) -> String {
+pub fn derived_call_id(provider: Provider, provider_call_id: &str) -> String {
     bounded(&format!("{provider}:"), provider_call_id)
 }
 
 /// Of which attempt we ask.
 #[derive(Clone, Copy, Debug)]
-pub struct Inquiry<'a> {
+pub struct Lookup<'a> {
     pub call_id: &'a CallId,
     pub attempt: &'a AttemptKey,
     /// None: the provider's answer to the dial was lost, and all there is to find the call by are our ids.
@@ -233,9 +237,9 @@ pub struct Inquiry<'a> {
     pub dialled_at: Option<Timestamp>,
 }
 
-impl Inquiry<'_> {
+impl Lookup<'_> {
     /// True if the provider echoes our ids of this very attempt.
-    pub(crate) fn is_about(&self, echo: &Echo) -> bool {
+    pub(crate) fn is_about(&self, echo: &EchoedIds) -> bool {
         echo.switchhook_call_id.as_deref() == Some(self.call_id.as_str())
             && echo.switchhook_attempt.as_deref() == Some(self.attempt.as_str())
     }
@@ -245,24 +249,28 @@ impl Inquiry<'_> {
 ///
 /// # Errors
 ///
-/// [`ClientError::CannotBeAsked`]: generic; Twilio and Telnyx without the provider's call id; Vapi without that and without the time
+/// [`ClientError::LookupUnsupported`]: generic; Twilio and Telnyx without the provider's call id; Vapi without that and without the time
 /// of the dial.
-pub fn inquire(provider: Provider, config: &ProviderConfig, inquiry: &Inquiry<'_>) -> Result<ApiRequest, ClientError> {
+pub fn lookup_api_request(
+    provider: Provider,
+    config: &ProviderConfig,
+    lookup: &Lookup<'_>,
+) -> Result<ApiRequest, ClientError> {
     let request = match provider {
-        Provider::Retell => retell::inquire(config, inquiry),
-        Provider::Twilio => twilio::inquire(config, inquiry),
-        Provider::Vapi => vapi::inquire(config, inquiry),
-        Provider::Telnyx => telnyx::inquire(config, inquiry),
+        Provider::Retell => retell::lookup_api_request(config, lookup),
+        Provider::Twilio => twilio::lookup_api_request(config, lookup),
+        Provider::Vapi => vapi::lookup_api_request(config, lookup),
+        Provider::Telnyx => telnyx::lookup_api_request(config, lookup),
         Provider::Generic => None,
     };
-    request.ok_or(ClientError::CannotBeAsked)
+    request.ok_or(ClientError::LookupUnsupported)
 }
 
-/// What the provider's answer to an inquiry says.
+/// What the provider's answer to a lookup says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Told {
+pub enum LookupAnswer {
     /// How the call ended, in the words of a webhook: to be stored (query, body) and folded.
-    Webhook {
+    Ended {
         webhook: VerifiedWebhook,
         /// What [`read`] makes of it, now and from the inbox.
         event: Box<ProviderEvent>,
@@ -275,43 +283,53 @@ pub enum Told {
     /// The provider knows no call under the id that we asked by: it was placed, and is forgotten by now.
     Gone,
     /// The answer says nothing: ask again later.
-    Later { reason: &'static str },
+    RetryLater { reason: &'static str },
 }
 
-/// What the provider's answer to an inquiry says. `received_at` is ours, of now.
+/// What the provider's answer to a lookup says. `received_at` is ours, of now.
 #[must_use]
-pub fn read_told(provider: Provider, inquiry: &Inquiry<'_>, status: u16, body: &[u8], received_at: Timestamp) -> Told {
+pub fn read_lookup_answer(
+    provider: Provider,
+    lookup: &Lookup<'_>,
+    status: u16,
+    body: &[u8],
+    received_at: Timestamp,
+) -> LookupAnswer {
     match StatusCode::from_u16(status) {
         Ok(status) if status.is_success() => {}
-        Ok(StatusCode::NOT_FOUND) => return Told::Gone,
-        Ok(StatusCode::TOO_MANY_REQUESTS) => return Told::Later { reason: "rate_limited" },
-        Ok(StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) => return Told::Later { reason: "unauthorized" },
-        Ok(_) | Err(_) => return Told::Later { reason: "failed" },
+        Ok(StatusCode::NOT_FOUND) => return LookupAnswer::Gone,
+        Ok(StatusCode::TOO_MANY_REQUESTS) => return LookupAnswer::RetryLater { reason: "rate_limited" },
+        Ok(StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) => {
+            return LookupAnswer::RetryLater { reason: "unauthorized" };
+        }
+        Ok(_) | Err(_) => return LookupAnswer::RetryLater { reason: "failed" },
     }
     let answer = match provider {
-        Provider::Retell => retell::told(inquiry, body),
-        Provider::Twilio => twilio::told(inquiry, body),
-        Provider::Vapi => vapi::told(inquiry, body),
-        Provider::Telnyx => telnyx::told(inquiry, body),
-        Provider::Generic => Answer::Unreadable,
+        Provider::Retell => retell::parse_lookup_answer(lookup, body),
+        Provider::Twilio => twilio::parse_lookup_answer(lookup, body),
+        Provider::Vapi => vapi::parse_lookup_answer(lookup, body),
+        Provider::Telnyx => telnyx::parse_lookup_answer(lookup, body),
+        Provider::Generic => ParsedAnswer::Unreadable,
     };
     match answer {
-        Answer::Ended { query, body } => {
-            let webhook = VerifiedWebhook::from_answer(provider, &query, body);
+        ParsedAnswer::Ended { query, body } => {
+            let webhook = VerifiedWebhook::from_lookup_answer(provider, &query, body);
             match read(&webhook, received_at) {
-                Reading::Folded(event) => Told::Webhook { webhook, event: Box::new(event) },
-                Reading::Recorded { .. } | Reading::Quarantined { .. } => Told::Later { reason: "unreadable" },
+                Reading::Event(event) => LookupAnswer::Ended { webhook, event: Box::new(event) },
+                Reading::Recorded { .. } | Reading::Quarantined { .. } => {
+                    LookupAnswer::RetryLater { reason: "unreadable" }
+                }
             }
         }
-        Answer::Alive { provider_call_id } => Told::Alive { provider_call_id },
-        Answer::NotFound => Told::NotFound,
-        Answer::TooMany => Told::Later { reason: "too_many" },
-        Answer::Unreadable => Told::Later { reason: "unreadable" },
+        ParsedAnswer::Alive { provider_call_id } => LookupAnswer::Alive { provider_call_id },
+        ParsedAnswer::NotFound => LookupAnswer::NotFound,
+        ParsedAnswer::NotOnFirstPage => LookupAnswer::RetryLater { reason: "too_many" },
+        ParsedAnswer::Unreadable => LookupAnswer::RetryLater { reason: "unreadable" },
     }
 }
 
 /// What a provider's answer says, before it is read as a webhook.
-pub(crate) enum Answer {
+pub(crate) enum ParsedAnswer {
     Ended {
         query: String,
         body: Vec<u8>,
@@ -321,7 +339,7 @@ pub(crate) enum Answer {
     },
     NotFound,
     /// None of those on the first page, and there are more.
-    TooMany,
+    NotOnFirstPage,
     Unreadable,
 }
 
@@ -363,7 +381,7 @@ pub(crate) fn json_object(pairs: &BTreeMap<&str, &str>) -> Value {
 }
 
 /// What an object of an answer echoes.
-pub(crate) fn echo_of(value: Option<&Value>) -> Echo {
+pub(crate) fn echoed_ids(value: Option<&Value>) -> EchoedIds {
     value
         .filter(|value| value.is_object())
         .and_then(|value| serde_json::from_value(value.clone()).ok())

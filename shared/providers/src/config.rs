@@ -74,7 +74,7 @@ impl Providers {
         for (name, fields) in document {
             match name.parse::<Provider>() {
                 Ok(provider) => {
-                    let mut reader = Reader { provider, problems: &mut problems };
+                    let mut reader = ProviderReader { provider, problems: &mut problems };
                     if let Some(config) = reader.config(fields) {
                         providers.insert(provider, config);
                     }
@@ -99,17 +99,17 @@ pub struct ProviderConfig {
     public_url: Option<String>,
     window: Option<Duration>,
     allowed_sources: Vec<IpNet>,
-    dial: Option<Dial>,
+    dial: Option<DialConfig>,
 }
 
 /// With whose account, and how fast, calls are placed. `Debug` hides the account.
 #[derive(Clone)]
-pub struct Dial {
+pub struct DialConfig {
     per_second: f64,
     account: Account,
 }
 
-impl Dial {
+impl DialConfig {
     /// How many calls may be placed per second: 0.1 to 100.
     #[must_use]
     pub fn per_second(&self) -> f64 {
@@ -123,9 +123,9 @@ impl Dial {
         wanted.unwrap_or(lanes_max).max(1)
     }
 
-    /// From one call to the next in one of [`Dial::lanes`]: all of them together keep the rate.
+    /// From one call to the next in one of [`DialConfig::lanes`]: all of them together keep the rate.
     #[must_use]
-    pub fn pause(&self, lanes_max: u32) -> Duration {
+    pub fn lane_interval(&self, lanes_max: u32) -> Duration {
         Duration::from_secs(1).mul_f64(f64::from(self.lanes(lanes_max)) / self.per_second)
     }
 
@@ -140,9 +140,9 @@ impl Dial {
     }
 }
 
-impl fmt::Debug for Dial {
+impl fmt::Debug for DialConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Dial").field("per_second", &self.per_second).finish_non_exhaustive()
+        f.debug_struct("DialConfig").field("per_second", &self.per_second).finish_non_exhaustive()
     }
 }
 
@@ -182,7 +182,7 @@ impl ProviderConfig {
 
     /// None: this provider places no calls and cannot be asked about any.
     #[must_use]
-    pub fn dial(&self) -> Option<&Dial> {
+    pub fn dial(&self) -> Option<&DialConfig> {
         self.dial.as_ref()
     }
 
@@ -226,12 +226,12 @@ impl ConfigError {
 }
 
 /// Reads the fields of one provider and collects what is wrong with them.
-struct Reader<'a> {
+struct ProviderReader<'a> {
     provider: Provider,
     problems: &'a mut Vec<String>,
 }
 
-impl Reader<'_> {
+impl ProviderReader<'_> {
     fn config(&mut self, fields: Value) -> Option<ProviderConfig> {
         let Value::Object(mut fields) = fields else {
             self.problems.push(format!("{}: not an object", self.provider));
@@ -337,7 +337,7 @@ impl Reader<'_> {
         nets
     }
 
-    fn dial(&mut self, value: Option<Value>) -> Option<Dial> {
+    fn dial(&mut self, value: Option<Value>) -> Option<DialConfig> {
         let mut object = match value? {
             Value::Object(object) => object,
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
@@ -347,7 +347,7 @@ impl Reader<'_> {
         if self.provider == Provider::Generic {
             return self.problem("dial", "not for generic, which has no API");
         }
-        let mut fields = Fields { reader: self, object: &mut object };
+        let mut fields = DialFields { reader: self, object: &mut object };
         let per_second = fields.per_second();
         let (account, known) = match fields.reader.provider {
             Provider::Retell => (RetellAccount::read(&mut fields).map(Account::Retell), RetellAccount::FIELDS),
@@ -359,7 +359,7 @@ impl Reader<'_> {
         for name in object.keys() {
             self.problem(&format!("dial.{name:?}"), &format!("unknown field: known are {known}, per_second"))
         }
-        Some(Dial { per_second, account: account? })
+        Some(DialConfig { per_second, account: account? })
     }
 
     fn unknown(&mut self, fields: &Map<String, Value>) {
@@ -379,12 +379,12 @@ impl Reader<'_> {
 }
 
 /// The fields of one provider's `dial`, each taken out as it is read; what is left over is unknown.
-pub(crate) struct Fields<'a, 'b> {
-    reader: &'a mut Reader<'b>,
+pub(crate) struct DialFields<'a, 'b> {
+    reader: &'a mut ProviderReader<'b>,
     object: &'a mut Map<String, Value>,
 }
 
-impl Fields<'_, '_> {
+impl DialFields<'_, '_> {
     pub(crate) fn has(&self, name: &str) -> bool {
         self.object.contains_key(name)
     }
@@ -504,7 +504,7 @@ mod tests {
 
         let telnyx = providers.config(Provider::Telnyx).unwrap();
         assert_eq!(telnyx.window(), Some(Duration::from_secs(300)));
-        assert_eq!(telnyx.dial().map(Dial::per_second), Some(1.0));
+        assert_eq!(telnyx.dial().map(DialConfig::per_second), Some(1.0));
 
         assert!(Provider::ALL.into_iter().all(|provider| providers.config(provider).is_some()));
     }
@@ -669,11 +669,12 @@ mod tests {
             let json = format!(r#"{{"retell":{{"keys":["k"],"dial":{{"api_key":"a","per_second":{per_second}}}}}}}"#);
             Providers::from_json(&json).unwrap().config(Provider::Retell).unwrap().dial().unwrap().clone()
         };
-        let lanes_and_pause = |per_second: f64| (config(per_second).lanes(5), config(per_second).pause(5).as_millis());
-        assert_eq!(lanes_and_pause(0.1), (1, 10_000));
-        assert_eq!(lanes_and_pause(0.5), (3, 6_000));
-        assert_eq!(lanes_and_pause(1.0), (5, 5_000));
-        assert_eq!(lanes_and_pause(100.0), (5, 50));
+        let lanes_and_interval =
+            |per_second: f64| (config(per_second).lanes(5), config(per_second).lane_interval(5).as_millis());
+        assert_eq!(lanes_and_interval(0.1), (1, 10_000));
+        assert_eq!(lanes_and_interval(0.5), (3, 6_000));
+        assert_eq!(lanes_and_interval(1.0), (5, 5_000));
+        assert_eq!(lanes_and_interval(100.0), (5, 50));
         let throughput = |per_second: f64, lanes_max| config(per_second).throughput(lanes_max);
         assert_eq!((throughput(0.1, 5), throughput(1.0, 5), throughput(100.0, 5)), (0.1, 1.0, 2.5));
         assert_eq!(throughput(100.0, 200), 100.0);

@@ -5,21 +5,21 @@ use switchhook_domain::{AttemptKey, CallId, Provider};
 
 use crate::form::query_value;
 use crate::ids::bounded;
-use crate::wire;
+use crate::lenient;
 
 /// What we, or the team that placed the call, gave the provider to echo.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
-pub(crate) struct Echo {
-    #[serde(deserialize_with = "wire::text")]
+pub(crate) struct EchoedIds {
+    #[serde(deserialize_with = "lenient::text")]
     pub(crate) switchhook_call_id: Option<String>,
-    #[serde(deserialize_with = "wire::text")]
+    #[serde(deserialize_with = "lenient::text")]
     pub(crate) switchhook_attempt: Option<String>,
-    #[serde(deserialize_with = "wire::text")]
+    #[serde(deserialize_with = "lenient::text")]
     pub(crate) appointment_id: Option<String>,
 }
 
-impl Echo {
+impl EchoedIds {
     /// From a callback URL. Only for a provider whose signature covers the query.
     pub(crate) fn from_query(query: &str) -> Self {
         Self {
@@ -50,8 +50,8 @@ pub(crate) struct Correlation {
 
 /// The call is our own id, else `appointment:{appointment id}`, else `{provider}:{provider call id}`; the attempt is our own key,
 /// else the provider's call id.
-pub(crate) fn correlate(provider: Provider, echo: &Echo, provider_call_id: Option<&str>) -> Correlation {
-    let Echo { switchhook_call_id, switchhook_attempt, appointment_id } = echo;
+pub(crate) fn correlate(provider: Provider, echo: &EchoedIds, provider_call_id: Option<&str>) -> Correlation {
+    let EchoedIds { switchhook_call_id, switchhook_attempt, appointment_id } = echo;
     let call_id = if let Some(id) = switchhook_call_id {
         Some(bounded("", id))
     } else if let Some(id) = appointment_id {
@@ -72,8 +72,8 @@ pub(crate) fn correlate(provider: Provider, echo: &Echo, provider_call_id: Optio
 mod tests {
     use super::*;
 
-    fn echo(call_id: Option<&str>, attempt: Option<&str>, appointment_id: Option<&str>) -> Echo {
-        Echo {
+    fn echo(call_id: Option<&str>, attempt: Option<&str>, appointment_id: Option<&str>) -> EchoedIds {
+        EchoedIds {
             switchhook_call_id: call_id.map(str::to_owned),
             switchhook_attempt: attempt.map(str::to_owned),
             appointment_id: appointment_id.map(str::to_owned),
@@ -109,7 +109,7 @@ mod tests {
     #[test]
     fn without_an_echo_the_providers_id_is_the_call() {
         assert_eq!(
-            correlate(Provider::Twilio, &Echo::default(), Some("CA1")),
+            correlate(Provider::Twilio, &EchoedIds::default(), Some("CA1")),
             Correlation {
                 call_id: Some(CallId::new("twilio:CA1")),
                 attempt: Some(AttemptKey::new("CA1")),
@@ -118,7 +118,7 @@ mod tests {
             }
         );
         assert_eq!(
-            correlate(Provider::Generic, &Echo::default(), None),
+            correlate(Provider::Generic, &EchoedIds::default(), None),
             Correlation { call_id: None, attempt: None, provider_call_id: None, appointment_id: None }
         );
     }
@@ -126,7 +126,7 @@ mod tests {
     #[test]
     fn echo_is_read_from_a_query() {
         assert_eq!(
-            Echo::from_query("switchhook_call_id=call%201&switchhook_attempt=&appointment_id=7"),
+            EchoedIds::from_query("switchhook_call_id=call%201&switchhook_attempt=&appointment_id=7"),
             echo(Some("call 1"), None, Some("7"))
         );
     }

@@ -3,7 +3,7 @@
 
 use switchhook_domain::{CallEvent, EventKind, Timestamp};
 
-use crate::report::Facts;
+use crate::normalized::CallEventSet;
 
 #[derive(Clone, Copy)]
 pub(crate) enum Ending {
@@ -15,7 +15,7 @@ pub(crate) enum Ending {
         kind: EventKind,
         rang: bool,
         /// Trying again cannot help.
-        lasting: bool,
+        permanent: bool,
     },
     /// Over, but nothing says whether anybody answered.
     Unclear,
@@ -25,11 +25,12 @@ impl Ending {
     pub(crate) const COMPLETED: Self = Self::Answered { kind: EventKind::Completed, voicemail: false };
     pub(crate) const VOICEMAIL: Self = Self::Answered { kind: EventKind::Completed, voicemail: true };
     pub(crate) const FAILED_AFTER_ANSWER: Self = Self::Answered { kind: EventKind::Failed, voicemail: false };
-    pub(crate) const FAILED: Self = Self::NotAnswered { kind: EventKind::Failed, rang: false, lasting: false };
-    pub(crate) const FAILED_FOR_GOOD: Self = Self::NotAnswered { kind: EventKind::Failed, rang: false, lasting: true };
-    pub(crate) const CANCELED: Self = Self::NotAnswered { kind: EventKind::Canceled, rang: false, lasting: false };
-    pub(crate) const BUSY: Self = Self::NotAnswered { kind: EventKind::Busy, rang: true, lasting: false };
-    pub(crate) const NO_ANSWER: Self = Self::NotAnswered { kind: EventKind::NoAnswer, rang: true, lasting: false };
+    pub(crate) const FAILED: Self = Self::NotAnswered { kind: EventKind::Failed, rang: false, permanent: false };
+    pub(crate) const FAILED_PERMANENTLY: Self =
+        Self::NotAnswered { kind: EventKind::Failed, rang: false, permanent: true };
+    pub(crate) const CANCELED: Self = Self::NotAnswered { kind: EventKind::Canceled, rang: false, permanent: false };
+    pub(crate) const BUSY: Self = Self::NotAnswered { kind: EventKind::Busy, rang: true, permanent: false };
+    pub(crate) const NO_ANSWER: Self = Self::NotAnswered { kind: EventKind::NoAnswer, rang: true, permanent: false };
 
     /// How a report of the end shows. An unclear one completes a call that another report says was answered, and waits for that
     /// report.
@@ -40,52 +41,54 @@ impl Ending {
         }
     }
 
-    fn is_lasting(self) -> bool {
+    fn is_permanent(self) -> bool {
         match self {
-            Self::NotAnswered { lasting, .. } => lasting,
+            Self::NotAnswered { permanent, .. } => permanent,
             Self::Answered { .. } | Self::Unclear => false,
         }
     }
 
     /// What the report of such an end says.
-    pub(crate) fn reported(self, span: Span) -> Facts {
-        let mut facts = Facts::new(Some(self.event(self.kind(), span.ended_at)));
-        self.imply_path(&mut facts, span);
-        facts
+    pub(crate) fn into_call_events(self, times: CallTimes) -> CallEventSet {
+        let mut call_events = CallEventSet::new(Some(self.event(self.kind(), times.ended_at)));
+        self.imply_earlier_events(&mut call_events, times);
+        call_events
     }
 
     /// What a report says that knows of such an end, and whose own matter is the outcome. An unclear end is not implied: the call may
     /// not be over.
-    pub(crate) fn implied_by(self, outcome: Option<EventKind>, span: Span) -> Facts {
-        let mut facts = Facts::new(outcome.map(|kind| self.event(kind, span.ended_at)));
-        self.imply_path(&mut facts, span);
+    pub(crate) fn with_outcome(self, outcome: Option<EventKind>, times: CallTimes) -> CallEventSet {
+        let mut call_events = CallEventSet::new(outcome.map(|kind| self.event(kind, times.ended_at)));
+        self.imply_earlier_events(&mut call_events, times);
         match self {
-            Self::Answered { kind, .. } | Self::NotAnswered { kind, .. } => facts.imply(kind, span.ended_at, None),
+            Self::Answered { kind, .. } | Self::NotAnswered { kind, .. } => {
+                call_events.imply(kind, times.ended_at, None)
+            }
             Self::Unclear => {}
         }
-        if self.is_lasting() {
-            facts.set_lasting();
+        if self.is_permanent() {
+            call_events.mark_permanent();
         }
-        facts
+        call_events
     }
 
     fn event(self, kind: EventKind, occurred_at: Option<Timestamp>) -> CallEvent {
-        let lasting = kind == EventKind::Failed && self.is_lasting();
-        CallEvent { kind, implied: false, occurred_at, sequence: None, lasting }
+        let permanent = kind == EventKind::Failed && self.is_permanent();
+        CallEvent { kind, implied: false, occurred_at, sequence: None, lasting: permanent }
     }
 
     /// What must have come before.
-    fn imply_path(self, facts: &mut Facts, span: Span) {
-        let began_at = span.began_at();
+    fn imply_earlier_events(self, call_events: &mut CallEventSet, times: CallTimes) {
+        let began_at = times.began_at();
         match self {
             Self::Answered { voicemail, .. } => {
-                facts.imply(EventKind::Ringing, began_at, None);
-                facts.imply(EventKind::InProgress, began_at, None);
+                call_events.imply(EventKind::Ringing, began_at, None);
+                call_events.imply(EventKind::InProgress, began_at, None);
                 if voicemail {
-                    facts.imply(EventKind::VoicemailDetected, span.ended_at, None);
+                    call_events.imply(EventKind::VoicemailDetected, times.ended_at, None);
                 }
             }
-            Self::NotAnswered { rang: true, .. } => facts.imply(EventKind::Ringing, began_at, None),
+            Self::NotAnswered { rang: true, .. } => call_events.imply(EventKind::Ringing, began_at, None),
             Self::NotAnswered { rang: false, .. } | Self::Unclear => {}
         }
     }
@@ -93,12 +96,12 @@ impl Ending {
 
 /// From when to when a call was, as far as its provider says.
 #[derive(Clone, Copy)]
-pub(crate) struct Span {
+pub(crate) struct CallTimes {
     pub(crate) started_at: Option<Timestamp>,
     pub(crate) ended_at: Option<Timestamp>,
 }
 
-impl Span {
+impl CallTimes {
     /// A clock that runs backwards must not put the answer after the end.
     fn began_at(self) -> Option<Timestamp> {
         match (self.started_at, self.ended_at) {

@@ -10,7 +10,7 @@ use crate::{generic, ids, retell, telnyx, twilio, vapi};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reading {
     /// It says something about a call: at least one call event.
-    Folded(ProviderEvent),
+    Event(ProviderEvent),
     /// It is of a type that we do not fold, or says nothing that changes a call.
     Recorded { event_id: EventId, event_type: String, call_id: Option<CallId> },
     /// It cannot be read, and no retry will mend that.
@@ -21,7 +21,7 @@ impl Reading {
     #[must_use]
     pub fn event_id(&self) -> &EventId {
         match self {
-            Self::Folded(event) => &event.event_id,
+            Self::Event(event) => &event.event_id,
             Self::Recorded { event_id, .. } | Self::Quarantined { event_id, .. } => event_id,
         }
     }
@@ -30,7 +30,7 @@ impl Reading {
     #[must_use]
     pub fn call_id(&self) -> Option<&CallId> {
         match self {
-            Self::Folded(event) => Some(&event.call_id),
+            Self::Event(event) => Some(&event.call_id),
             Self::Recorded { call_id, .. } => call_id.as_ref(),
             Self::Quarantined { .. } => None,
         }

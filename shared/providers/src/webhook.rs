@@ -49,7 +49,7 @@ impl VerifiedWebhook {
     }
 
     /// What a provider answered when we asked it, over a connection on which only it answers: as good as signed.
-    pub(crate) fn from_answer(provider: Provider, query: &str, body: Vec<u8>) -> Self {
+    pub(crate) fn from_lookup_answer(provider: Provider, query: &str, body: Vec<u8>) -> Self {
         Self::signed(provider, query, body, 0)
     }
 
@@ -164,7 +164,7 @@ impl VerifyError {
 
 /// A webhook signed as its provider would.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Signed {
+pub struct SignedWebhook {
     /// To be sent with the request; names in lower case.
     pub headers: Vec<(&'static str, String)>,
     /// Where to post to. Not always the URL that was given: Twilio adds the hash of a JSON body to the query.
@@ -173,9 +173,9 @@ pub struct Signed {
     pub content_type: &'static str,
 }
 
-impl fmt::Debug for Signed {
+impl fmt::Debug for SignedWebhook {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Signed").field("content_type", &self.content_type).finish_non_exhaustive()
+        f.debug_struct("SignedWebhook").field("content_type", &self.content_type).finish_non_exhaustive()
     }
 }
 
@@ -185,7 +185,7 @@ impl fmt::Debug for Signed {
 /// signed as such, and any other body as a form. For Telnyx the key is base64 of the 32 bytes of a private Ed25519 seed (any other text
 /// stands for the seed that is its SHA-256), and [`verifying_key`] is what its webhooks are verified with.
 #[must_use]
-pub fn sign(provider: Provider, key: &Key, url: &str, body: &[u8], now: Timestamp) -> Signed {
+pub fn sign(provider: Provider, key: &Key, url: &str, body: &[u8], now: Timestamp) -> SignedWebhook {
     match provider {
         Provider::Retell => retell::sign(key, url, body, now),
         Provider::Twilio => twilio::sign(key, url, body),
@@ -206,7 +206,7 @@ pub fn verifying_key(provider: Provider, key: &Key) -> String {
 }
 
 /// The value of a header that may be there once.
-pub(crate) fn only_header<'a>(
+pub(crate) fn single_header<'a>(
     headers: &'a HeaderMap,
     name: &str,
     missing: VerifyError,

@@ -6,8 +6,8 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use proptest::prelude::*;
 use switchhook_domain::{AttemptKey, CallId, Provider, Timestamp};
 use switchhook_providers::{
-    ID_BYTES_MAX, Inquiry, Key, Placed, Providers, Reading, Told, UnverifiedWebhook, VerifiedWebhook, read,
-    read_placed, read_told, samples, sign, verify, verifying_key,
+    DialAnswer, ID_BYTES_MAX, Key, Lookup, LookupAnswer, Providers, Reading, UnverifiedWebhook, VerifiedWebhook, read,
+    read_dial_answer, read_lookup_answer, samples, sign, verify, verifying_key,
 };
 
 const NOW: Timestamp = Timestamp::from_millis(1_760_962_445_000);
@@ -35,7 +35,7 @@ fn check(reading: &Reading) {
     if let Some(call_id) = reading.call_id() {
         assert!(!call_id.as_str().is_empty() && !call_id.as_str().contains(char::is_control));
     }
-    if let Reading::Folded(event) = reading {
+    if let Reading::Event(event) = reading {
         assert!(!event.call_events.is_empty());
         assert!(event.call_events.iter().filter(|event| !event.implied).count() <= 1);
         let mut kinds: Vec<_> = event.call_events.iter().map(|event| event.kind).collect();
@@ -130,8 +130,8 @@ proptest! {
     #[test]
     fn answers_of_an_api_never_panic(provider in provider(), status in any::<u16>(), id in any::<String>(), body in body()) {
         let (call_id, attempt) = (CallId::new(id.as_str()), AttemptKey::new(id.as_str()));
-        let known = Inquiry { call_id: &call_id, attempt: &attempt, provider_call_id: Some(&id), dialled_at: Some(NOW) };
-        let unknown = Inquiry { provider_call_id: None, ..known };
+        let known = Lookup { call_id: &call_id, attempt: &attempt, provider_call_id: Some(&id), dialled_at: Some(NOW) };
+        let unknown = Lookup { provider_call_id: None, ..known };
         // As it is, as the call in question, and as the only one of a list.
         let ended = serde_json::json!({
             "call_id": id, "call_status": "ended", "id": id, "sid": id, "status": "ended", "endedReason": id,
@@ -141,13 +141,13 @@ proptest! {
         });
         let bodies = [body, ended.to_string().into_bytes(), serde_json::json!({"items": [ended]}).to_string().into_bytes()];
         for body in bodies {
-            if let Placed::Accepted { provider_call_id } = read_placed(provider, status, Some(&id), &body) {
+            if let DialAnswer::Accepted { provider_call_id } = read_dial_answer(provider, status, Some(&id), &body) {
                 prop_assert!((200..300).contains(&status) && provider_call_id.len() <= ID_BYTES_MAX);
             }
-            for (status, inquiry) in [(status, known), (200, known), (200, unknown)] {
-                if let Told::Webhook { webhook, event } = read_told(provider, &inquiry, status, &body, NOW) {
-                    check(&Reading::Folded(*event.clone()));
-                    prop_assert_eq!(read(&webhook, NOW), Reading::Folded(*event));
+            for (status, lookup) in [(status, known), (200, known), (200, unknown)] {
+                if let LookupAnswer::Ended { webhook, event } = read_lookup_answer(provider, &lookup, status, &body, NOW) {
+                    check(&Reading::Event(*event.clone()));
+                    prop_assert_eq!(read(&webhook, NOW), Reading::Event(*event));
                 }
             }
         }

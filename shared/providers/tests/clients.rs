@@ -12,8 +12,8 @@ use insta::assert_snapshot;
 use serde_json::{Value, json};
 use switchhook_domain::{AttemptKey, CallId, PhoneNumber, Provider, ProviderEvent, Timestamp};
 use switchhook_providers::{
-    ApiRequest, ClientError, DialOrder, Inquiry, Placed, ProviderConfig, Providers, Reading, Told, VerifiedWebhook,
-    api_url, inquire, place, read, read_placed, read_told,
+    ApiRequest, ClientError, DialAnswer, DialRequest, Lookup, LookupAnswer, ProviderConfig, Providers, Reading,
+    VerifiedWebhook, api_url, dial_api_request, lookup_api_request, read, read_dial_answer, read_lookup_answer,
 };
 
 const NOW: Timestamp = Timestamp::from_millis(1_760_962_600_000);
@@ -61,8 +61,8 @@ impl Job {
         }
     }
 
-    fn order(&self) -> DialOrder<'_> {
-        DialOrder {
+    fn order(&self) -> DialRequest<'_> {
+        DialRequest {
             call_id: &self.call_id,
             attempt: &self.attempt,
             last_attempt: true,
@@ -74,8 +74,8 @@ impl Job {
         }
     }
 
-    fn inquiry<'a>(&'a self, provider_call_id: Option<&'a str>) -> Inquiry<'a> {
-        Inquiry { call_id: &self.call_id, attempt: &self.attempt, provider_call_id, dialled_at: Some(DIALLED_AT) }
+    fn lookup<'a>(&'a self, provider_call_id: Option<&'a str>) -> Lookup<'a> {
+        Lookup { call_id: &self.call_id, attempt: &self.attempt, provider_call_id, dialled_at: Some(DIALLED_AT) }
     }
 }
 
@@ -84,11 +84,11 @@ fn job() -> Job {
 }
 
 fn placed(provider: Provider) -> ApiRequest {
-    place(provider, &config(provider), &job().order()).unwrap()
+    dial_api_request(provider, &config(provider), &job().order()).unwrap()
 }
 
 fn inquired(provider: Provider, provider_call_id: Option<&str>) -> Result<ApiRequest, ClientError> {
-    inquire(provider, &config(provider), &job().inquiry(provider_call_id))
+    lookup_api_request(provider, &config(provider), &job().lookup(provider_call_id))
 }
 
 /// The request in lines; of the authorisation only what it begins with, and a form one parameter a line.
@@ -275,12 +275,15 @@ fn retell_and_vapi_are_asked_by_our_ids() {
     accept: application/json
     ");
     for provider in [Provider::Twilio, Provider::Telnyx] {
-        assert_eq!(inquired(provider, None), Err(ClientError::CannotBeAsked));
+        assert_eq!(inquired(provider, None), Err(ClientError::LookupUnsupported));
     }
     // Vapi's calls are looked through from when we dialled.
     let job = job();
-    let undated = Inquiry { dialled_at: None, ..job.inquiry(None) };
-    assert_eq!(inquire(Provider::Vapi, &config(Provider::Vapi), &undated), Err(ClientError::CannotBeAsked));
+    let undated = Lookup { dialled_at: None, ..job.lookup(None) };
+    assert_eq!(
+        lookup_api_request(Provider::Vapi, &config(Provider::Vapi), &undated),
+        Err(ClientError::LookupUnsupported)
+    );
 }
 
 #[test]
@@ -288,13 +291,13 @@ fn who_is_not_configured_to_dial_places_no_calls() {
     let job = job();
     for provider in Provider::ALL {
         let config = without_dial(provider);
-        assert_eq!(place(provider, &config, &job.order()), Err(ClientError::CannotPlace));
-        assert_eq!(inquire(provider, &config, &job.inquiry(Some("id"))), Err(ClientError::CannotBeAsked));
+        assert_eq!(dial_api_request(provider, &config, &job.order()), Err(ClientError::DialUnsupported));
+        assert_eq!(lookup_api_request(provider, &config, &job.lookup(Some("id"))), Err(ClientError::LookupUnsupported));
     }
     // The account of one provider is of no use at another.
     let retell = config(Provider::Retell);
     for provider in Provider::ALL {
-        assert_eq!(place(provider, &retell, &job.order()).is_ok(), provider == Provider::Retell);
+        assert_eq!(dial_api_request(provider, &retell, &job.order()).is_ok(), provider == Provider::Retell);
     }
     assert_eq!(api_url(Provider::Generic), None);
     assert!(DIALLED.iter().all(|provider| api_url(*provider).unwrap().starts_with("https://api.")));
@@ -307,7 +310,8 @@ fn twilio_account_logs_in_with_its_token() {
             {"account_sid": "AC1", "auth_token": "token", "twiml_url": "https://app.example.com/twiml"}}}"#,
     )
     .unwrap();
-    let request = place(Provider::Twilio, providers.config(Provider::Twilio).unwrap(), &job().order()).unwrap();
+    let request =
+        dial_api_request(Provider::Twilio, providers.config(Provider::Twilio).unwrap(), &job().order()).unwrap();
     let login = format!("Basic {}", BASE64_STANDARD.encode("AC1:token"));
     assert!(request.headers.contains(&("authorization", login)));
     let form = String::from_utf8(request.body).unwrap();
@@ -343,48 +347,51 @@ fn accepted(provider: Provider) -> Value {
 fn only_a_certain_no_is_a_no() {
     for provider in DIALLED {
         let body = accepted(provider).to_string();
-        let said = |status: u16| read_placed(provider, status, Some("7"), body.as_bytes());
-        let not_now = |reason| Placed::NotNow { reason, retry_after: Some(Duration::from_secs(7)) };
+        let said = |status: u16| read_dial_answer(provider, status, Some("7"), body.as_bytes());
+        let not_now = |reason| DialAnswer::RetryLater { reason, retry_after: Some(Duration::from_secs(7)) };
         for status in [200, 201, 202] {
-            assert_eq!(said(status), Placed::Accepted { provider_call_id: "c1".to_owned() });
+            assert_eq!(said(status), DialAnswer::Accepted { provider_call_id: "c1".to_owned() });
         }
-        assert_eq!(said(400), Placed::Refused { reason: "bad_request" });
-        assert_eq!(said(422), Placed::Refused { reason: "unprocessable" });
+        assert_eq!(said(400), DialAnswer::Rejected { reason: "bad_request" });
+        assert_eq!(said(422), DialAnswer::Rejected { reason: "unprocessable" });
         assert_eq!(said(401), not_now("unauthorized"));
         assert_eq!(said(402), not_now("payment_required"));
         assert_eq!(said(403), not_now("forbidden"));
         assert_eq!(said(404), not_now("not_found"));
         assert_eq!(said(429), not_now("rate_limited"));
         for status in [0, 100, 302, 408, 409, 499, 500, 502, 503, 504, 599, 65535] {
-            assert_eq!(said(status), Placed::Unclear, "{status}");
+            assert_eq!(said(status), DialAnswer::InDoubt, "{status}");
         }
-        assert_eq!(read_placed(provider, 429, None, b""), Placed::NotNow { reason: "rate_limited", retry_after: None });
+        assert_eq!(
+            read_dial_answer(provider, 429, None, b""),
+            DialAnswer::RetryLater { reason: "rate_limited", retry_after: None }
+        );
         for body in
             ["", "null", "[]", "{}", "\"c1\"", "<html>", "{\"data\":[]}", "{\"id\":7,\"sid\":{},\"call_id\":\" \"}"]
         {
-            assert_eq!(read_placed(provider, 201, None, body.as_bytes()), Placed::Unclear, "{body}");
+            assert_eq!(read_dial_answer(provider, 201, None, body.as_bytes()), DialAnswer::InDoubt, "{body}");
         }
     }
     assert_eq!(
-        read_placed(Provider::Generic, 201, None, accepted(Provider::Generic).to_string().as_bytes()),
-        Placed::Unclear
+        read_dial_answer(Provider::Generic, 201, None, accepted(Provider::Generic).to_string().as_bytes()),
+        DialAnswer::InDoubt
     );
 }
 
-fn told(provider: Provider, provider_call_id: Option<&str>, answer: &Value) -> Told {
-    read_told(provider, &job().inquiry(provider_call_id), 200, answer.to_string().as_bytes(), NOW)
+fn told(provider: Provider, provider_call_id: Option<&str>, answer: &Value) -> LookupAnswer {
+    read_lookup_answer(provider, &job().lookup(provider_call_id), 200, answer.to_string().as_bytes(), NOW)
 }
 
 /// The event that was told, after a look whether the inbox would tell the same.
-fn event(told: Told) -> ProviderEvent {
-    let Told::Webhook { webhook, event } = told else { panic!("{told:?}") };
+fn event(told: LookupAnswer) -> ProviderEvent {
+    let LookupAnswer::Ended { webhook, event } = told else { panic!("{told:?}") };
     let (query, body) = (webhook.query().to_owned(), webhook.body().to_vec());
     let from_inbox = VerifiedWebhook::from_inbox(webhook.provider(), query, body, webhook.key_index());
-    assert_eq!(read(&from_inbox, NOW), Reading::Folded((*event).clone()));
+    assert_eq!(read(&from_inbox, NOW), Reading::Event((*event).clone()));
     *event
 }
 
-fn said(told: Told) -> String {
+fn said(told: LookupAnswer) -> String {
     let event = event(told);
     let attempt = event.attempt.as_ref().map_or("-", AttemptKey::as_str);
     let mut lines = format!("{} {}\n{} {attempt}", event.event_id, event.event_type, event.call_id);
@@ -473,7 +480,7 @@ fn retell_is_told_like_its_own_webhook() {
     let call = retell_call("ended");
     let webhook = json!({"event": "call_ended", "call": call}).to_string().into_bytes();
     let posted = read(&VerifiedWebhook::from_inbox(Provider::Retell, String::new(), webhook, 0), NOW);
-    assert_eq!(posted, Reading::Folded(event(told(Provider::Retell, Some("c1"), &call))));
+    assert_eq!(posted, Reading::Event(event(told(Provider::Retell, Some("c1"), &call))));
 }
 
 #[test]
@@ -559,7 +566,7 @@ fn telnyx_tells_that_a_call_ended() {
 
 #[test]
 fn calls_that_are_not_over_are_alive() {
-    let alive = |id: &str| Told::Alive { provider_call_id: id.to_owned() };
+    let alive = |id: &str| LookupAnswer::Alive { provider_call_id: id.to_owned() };
     for status in ["registered", "ongoing"] {
         assert_eq!(told(Provider::Retell, Some("c1"), &retell_call(status)), alive("c1"));
         assert_eq!(told(Provider::Retell, None, &json!({"items": [retell_call(status)]})), alive("c1"));
@@ -576,28 +583,28 @@ fn calls_that_are_not_over_are_alive() {
 
 #[test]
 fn a_call_is_not_found_only_where_all_of_them_were_seen() {
-    let too_many = Told::Later { reason: "too_many" };
-    assert_eq!(told(Provider::Retell, None, &json!({"items": [], "has_more": false})), Told::NotFound);
-    assert_eq!(told(Provider::Retell, None, &json!({"items": []})), Told::NotFound);
+    let too_many = LookupAnswer::RetryLater { reason: "too_many" };
+    assert_eq!(told(Provider::Retell, None, &json!({"items": [], "has_more": false})), LookupAnswer::NotFound);
+    assert_eq!(told(Provider::Retell, None, &json!({"items": []})), LookupAnswer::NotFound);
     assert_eq!(told(Provider::Retell, None, &json!({"items": [{"call_id": "x"}], "has_more": true})), too_many);
-    assert_eq!(told(Provider::Vapi, None, &json!([])), Told::NotFound);
+    assert_eq!(told(Provider::Vapi, None, &json!([])), LookupAnswer::NotFound);
     let calls = |count: usize| Value::from(vec![json!({"id": "x", "status": "ended"}); count]);
-    assert_eq!(told(Provider::Vapi, None, &calls(99)), Told::NotFound);
+    assert_eq!(told(Provider::Vapi, None, &calls(99)), LookupAnswer::NotFound);
     assert_eq!(told(Provider::Vapi, None, &calls(100)), too_many);
     // What was placed and is gone has not become what never was.
     for provider in DIALLED {
-        let said = read_told(provider, &job().inquiry(Some("c1")), 404, b"{}", NOW);
-        assert_eq!(said, Told::Gone);
+        let said = read_lookup_answer(provider, &job().lookup(Some("c1")), 404, b"{}", NOW);
+        assert_eq!(said, LookupAnswer::Gone);
     }
 }
 
 #[test]
 fn what_cannot_be_read_is_asked_for_again() {
-    let unreadable = Told::Later { reason: "unreadable" };
+    let unreadable = LookupAnswer::RetryLater { reason: "unreadable" };
     for provider in Provider::ALL {
         for id in [Some("c1"), None] {
             for body in ["", "null", "{}", "7", "<html>", "{\"items\":{}}", "{\"data\":{}}", "{\"status\":\"ended\"}"] {
-                let said = read_told(provider, &job().inquiry(id), 200, body.as_bytes(), NOW);
+                let said = read_lookup_answer(provider, &job().lookup(id), 200, body.as_bytes(), NOW);
                 assert_eq!(said, unreadable, "{provider} {body}");
             }
         }
@@ -609,8 +616,8 @@ fn what_cannot_be_read_is_asked_for_again() {
             (500, "failed"),
             (0, "failed"),
         ] {
-            let said = read_told(provider, &job().inquiry(Some("c1")), status, b"{}", NOW);
-            assert_eq!(said, Told::Later { reason });
+            let said = read_lookup_answer(provider, &job().lookup(Some("c1")), status, b"{}", NOW);
+            assert_eq!(said, LookupAnswer::RetryLater { reason });
         }
     }
     // Another call than the one that we asked about, and statuses that nobody knows yet.
@@ -658,7 +665,7 @@ fn echoed(provider: Provider, request: &ApiRequest) -> VerifiedWebhook {
 #[test]
 fn what_is_echoed_finds_its_call_again() {
     for provider in DIALLED {
-        let Reading::Folded(event) = read(&echoed(provider, &placed(provider)), NOW) else { panic!("{provider}") };
+        let Reading::Event(event) = read(&echoed(provider, &placed(provider)), NOW) else { panic!("{provider}") };
         assert_eq!(event.call_id, CallId::new("call 1/ä"));
         assert_eq!(event.attempt, Some(AttemptKey::new("2")));
         assert_eq!(event.appointment_id.as_deref(), Some("appt_7"));
@@ -678,10 +685,10 @@ fn metadata_never_passes_for_ours() {
         ("x&switchhook_call_id=theirs", "1"),
         ("note", "a\"b&switchhook_attempt=9#rc=0"),
     ]);
-    let order = DialOrder { appointment_id: None, ..job.order() };
+    let order = DialRequest { appointment_id: None, ..job.order() };
     for provider in DIALLED {
-        let request = place(provider, &config(provider), &order).unwrap();
-        let Reading::Folded(event) = read(&echoed(provider, &request), NOW) else { panic!("{provider}") };
+        let request = dial_api_request(provider, &config(provider), &order).unwrap();
+        let Reading::Event(event) = read(&echoed(provider, &request), NOW) else { panic!("{provider}") };
         assert_eq!(event.call_id, CallId::new("call 1/ä"));
         assert_eq!(event.attempt, Some(AttemptKey::new("2")));
         assert_eq!(event.appointment_id, None);

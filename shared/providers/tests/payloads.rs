@@ -614,7 +614,7 @@ fn verified(name: &str) -> VerifiedWebhook {
 /// The reading of a sample in lines: the event, its type, its call, who it is about, then the call events.
 fn said(name: &str) -> String {
     match read(&verified(name), NOW) {
-        Reading::Folded(event) => folded(&event),
+        Reading::Event(event) => folded(&event),
         Reading::Recorded { event_id, event_type, call_id } => {
             let call_id = call_id.map_or("-".to_owned(), |id| id.to_string());
             format!("recorded {event_id}\n{event_type}\n{call_id}")

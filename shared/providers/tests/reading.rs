@@ -30,7 +30,7 @@ fn generic(body: Value) -> Reading {
 
 fn folded(reading: Reading) -> ProviderEvent {
     match reading {
-        Reading::Folded(event) => event,
+        Reading::Event(event) => event,
         Reading::Recorded { .. } | Reading::Quarantined { .. } => panic!("{reading:?}"),
     }
 }
@@ -38,7 +38,7 @@ fn folded(reading: Reading) -> ProviderEvent {
 /// The kinds in order, implied ones marked by `~`, a failure that lasts by `!`; or what became of the event instead.
 fn kinds(reading: &Reading) -> String {
     match reading {
-        Reading::Folded(event) => {
+        Reading::Event(event) => {
             let kinds: Vec<String> = event
                 .call_events
                 .iter()
@@ -542,7 +542,7 @@ fn generic_tutorial_event_is_read() {
     let body = r#"{"event_id":"evt_8f1a2c","appointment_id":"appt_123","type":"USER_CONFIRMED","occurred_at":"2025-10-20T12:14:05Z","call":{"sid":"CAxxxx","to":"+447700900000","from":"+4420xxxxxxx"},"meta":{"attempt":2}}"#;
     assert_eq!(
         read_body(Provider::Generic, "", body.as_bytes()),
-        Reading::Folded(ProviderEvent {
+        Reading::Event(ProviderEvent {
             event_id: EventId::new("generic:evt_8f1a2c"),
             origin: Origin::Provider(Provider::Generic),
             event_type: "USER_CONFIRMED".to_owned(),

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use sha2::Sha256;
 use switchhook_domain::{Provider, Timestamp};
 use switchhook_providers::{
-    Key, ProviderConfig, Providers, Signed, UnverifiedWebhook, VerifiedWebhook, VerifyError, sign, verify,
+    Key, ProviderConfig, Providers, SignedWebhook, UnverifiedWebhook, VerifiedWebhook, VerifyError, sign, verify,
     verifying_key,
 };
 
@@ -40,7 +40,7 @@ impl Request {
     /// What the provider would send now, signed with `key`.
     fn signed(provider: Provider, body: &[u8]) -> Self {
         let url = "https://example.com/webhooks?appointment_id=7";
-        let Signed { headers, url, .. } = sign(provider, &Key::new("key").unwrap(), url, body, NOW);
+        let SignedWebhook { headers, url, .. } = sign(provider, &Key::new("key").unwrap(), url, body, NOW);
         let (_, query) = url.split_once('?').unwrap();
         Self {
             provider,

@@ -5,13 +5,13 @@ use switchhook_domain::{CallEvent, Direction, Provider, Timestamp};
 use super::payload::{self, Event, event_kind};
 use crate::correlation::correlate;
 use crate::ids;
+use crate::lenient;
+use crate::normalized::{CallEventSet, NormalizedEvent};
 use crate::reading::{ReadError, Reading};
-use crate::report::{Facts, Report};
 use crate::webhook::VerifiedWebhook;
-use crate::wire;
 
 pub(crate) fn read(webhook: &VerifiedWebhook, received_at: Timestamp) -> Result<Reading, ReadError> {
-    let event: Event = wire::from_body(webhook.body())?;
+    let event: Event = lenient::from_body(webhook.body())?;
     let event_type = event.event_type().ok_or(ReadError::MissingEventType)?.to_owned();
     let event_id = match &event.event_id {
         Some(id) => ids::event_id(Provider::Generic, id),
@@ -29,7 +29,7 @@ pub(crate) fn read(webhook: &VerifiedWebhook, received_at: Timestamp) -> Result<
         });
     };
     let own = CallEvent { kind, implied: false, occurred_at, sequence: None, lasting: false };
-    let report = Report {
+    let report = NormalizedEvent {
         provider: Provider::Generic,
         event_id,
         event_type,
@@ -37,7 +37,7 @@ pub(crate) fn read(webhook: &VerifiedWebhook, received_at: Timestamp) -> Result<
         direction: call.direction.and_then(direction),
         from: call.from,
         to: call.to,
-        call_events: Facts::new(Some(own)).into_call_events(),
+        call_events: CallEventSet::new(Some(own)).into_sorted(),
     };
     report.into_reading(received_at)
 }

@@ -3,48 +3,48 @@
 use serde::Deserialize;
 use switchhook_domain::{EventKind, Timestamp};
 
-use crate::correlation::Echo;
-use crate::wire;
+use crate::correlation::EchoedIds;
+use crate::lenient;
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Event {
-    #[serde(deserialize_with = "wire::text")]
+    #[serde(deserialize_with = "lenient::text")]
     pub(super) event_id: Option<String>,
-    #[serde(deserialize_with = "wire::text")]
+    #[serde(deserialize_with = "lenient::text")]
     event_type: Option<String>,
-    #[serde(rename = "type", deserialize_with = "wire::text")]
+    #[serde(rename = "type", deserialize_with = "lenient::text")]
     short_event_type: Option<String>,
-    #[serde(deserialize_with = "wire::text")]
+    #[serde(deserialize_with = "lenient::text")]
     occurred_at: Option<String>,
-    #[serde(deserialize_with = "wire::text")]
+    #[serde(deserialize_with = "lenient::text")]
     created_at: Option<String>,
-    #[serde(deserialize_with = "wire::text")]
+    #[serde(deserialize_with = "lenient::text")]
     call_id: Option<String>,
-    #[serde(deserialize_with = "wire::text")]
+    #[serde(deserialize_with = "lenient::text")]
     switchhook_call_id: Option<String>,
-    #[serde(deserialize_with = "wire::text")]
+    #[serde(deserialize_with = "lenient::text")]
     switchhook_attempt: Option<String>,
-    #[serde(deserialize_with = "wire::text")]
+    #[serde(deserialize_with = "lenient::text")]
     appointment_id: Option<String>,
-    #[serde(deserialize_with = "wire::object")]
+    #[serde(deserialize_with = "lenient::object")]
     pub(super) call: Option<Call>,
-    #[serde(deserialize_with = "wire::object")]
-    meta: Option<Echo>,
-    #[serde(deserialize_with = "wire::object")]
-    data: Option<Echo>,
+    #[serde(deserialize_with = "lenient::object")]
+    meta: Option<EchoedIds>,
+    #[serde(deserialize_with = "lenient::object")]
+    data: Option<EchoedIds>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Call {
-    #[serde(deserialize_with = "wire::text")]
+    #[serde(deserialize_with = "lenient::text")]
     pub(super) sid: Option<String>,
-    #[serde(deserialize_with = "wire::text")]
+    #[serde(deserialize_with = "lenient::text")]
     pub(super) from: Option<String>,
-    #[serde(deserialize_with = "wire::text")]
+    #[serde(deserialize_with = "lenient::text")]
     pub(super) to: Option<String>,
-    #[serde(deserialize_with = "wire::word")]
+    #[serde(deserialize_with = "lenient::word")]
     pub(super) direction: Option<Direction>,
 }
 
@@ -67,8 +67,8 @@ impl Event {
         [&self.occurred_at, &self.created_at].into_iter().flatten().find_map(|text| Timestamp::parse_rfc3339(text))
     }
 
-    pub(super) fn echo(&self) -> Echo {
-        let top = Echo {
+    pub(super) fn echo(&self) -> EchoedIds {
+        let top = EchoedIds {
             switchhook_call_id: self.call_id.clone().or_else(|| self.switchhook_call_id.clone()),
             switchhook_attempt: self.switchhook_attempt.clone(),
             appointment_id: self.appointment_id.clone(),

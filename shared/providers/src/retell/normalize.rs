@@ -7,24 +7,24 @@
 use switchhook_domain::{CallEvent, Direction, EventId, EventKind, Provider, Timestamp};
 
 use super::payload::{self, Call, CallStatus, DisconnectionReason, Event};
-use crate::analysis::Answer;
-use crate::correlation::{Correlation, Echo, correlate};
-use crate::ending::{Ending, Span};
+use crate::correlation::{Correlation, EchoedIds, correlate};
+use crate::ending::{CallTimes, Ending};
 use crate::ids;
+use crate::lenient;
+use crate::normalized::{CallEventSet, NormalizedEvent};
 use crate::reading::{ReadError, Reading};
-use crate::report::{Facts, Report};
+use crate::user_decision::UserDecision;
 use crate::webhook::VerifiedWebhook;
-use crate::wire;
 
 pub(crate) fn read(webhook: &VerifiedWebhook, received_at: Timestamp) -> Result<Reading, ReadError> {
-    let payload: payload::Webhook = wire::from_body(webhook.body())?;
+    let payload: payload::Webhook = lenient::from_body(webhook.body())?;
     let event_type = payload.event.ok_or(ReadError::MissingEventType)?;
     let call = payload.call.or(payload.data).unwrap_or_default();
-    let event = Event::of(&event_type);
+    let event = Event::from_name(&event_type);
     let event_id = event_id(event, &event_type, &call, webhook.body());
     let correlation = correlation(&call);
 
-    let facts = match event {
+    let call_events = match event {
         Event::CallStarted => started(&call),
         Event::CallEnded => ended(&call),
         Event::CallAnalyzed => analyzed(&call),
@@ -36,7 +36,7 @@ pub(crate) fn read(webhook: &VerifiedWebhook, received_at: Timestamp) -> Result<
             });
         }
     };
-    let report = Report {
+    let report = NormalizedEvent {
         provider: Provider::Retell,
         event_id,
         event_type,
@@ -44,7 +44,7 @@ pub(crate) fn read(webhook: &VerifiedWebhook, received_at: Timestamp) -> Result<
         direction: direction(&call),
         from: call.from_number,
         to: call.to_number,
-        call_events: facts.into_call_events(),
+        call_events: call_events.into_sorted(),
     };
     report.into_reading(received_at)
 }
@@ -69,7 +69,7 @@ fn event_id(event: Event, event_type: &str, call: &Call, body: &[u8]) -> EventId
 
 fn correlation(call: &Call) -> Correlation {
     let metadata = call.metadata.clone().unwrap_or_default();
-    let variables: Echo = call.retell_llm_dynamic_variables.clone().unwrap_or_default();
+    let variables: EchoedIds = call.retell_llm_dynamic_variables.clone().unwrap_or_default();
     correlate(Provider::Retell, &metadata.or(variables), call.call_id.as_deref())
 }
 
@@ -81,29 +81,29 @@ fn direction(call: &Call) -> Option<Direction> {
     }
 }
 
-fn started(call: &Call) -> Facts {
+fn started(call: &Call) -> CallEventSet {
     let at = started_at(call);
-    let mut facts = Facts::new(Some(own(EventKind::InProgress, at)));
-    facts.imply(EventKind::Ringing, at, None);
-    facts
+    let mut call_events = CallEventSet::new(Some(main_event(EventKind::InProgress, at)));
+    call_events.imply(EventKind::Ringing, at, None);
+    call_events
 }
 
-fn ended(call: &Call) -> Facts {
-    ending(call).reported(span(call))
+fn ended(call: &Call) -> CallEventSet {
+    ending(call).into_call_events(call_times(call))
 }
 
 /// An analysis says how the call ended, and perhaps what the person answered. In a call that nobody answered nobody said anything,
 /// whatever the analysis of its empty transcript holds; and a machine cannot confirm.
-fn analyzed(call: &Call) -> Facts {
+fn analyzed(call: &Call) -> CallEventSet {
     let ending = ending(call);
     let analysis = call.analysis();
-    let answer = analysis.custom_analysis_data.and_then(|data| data.answer());
+    let answer = analysis.custom_analysis_data.and_then(|data| data.decision());
     let outcome = match (analysis.in_voicemail, ending, answer) {
         (Some(true), _, _) => Some(EventKind::VoicemailDetected),
         (_, Ending::NotAnswered { .. }, _) => None,
-        (_, Ending::Answered { .. } | Ending::Unclear, answer) => answer.map(Answer::kind),
+        (_, Ending::Answered { .. } | Ending::Unclear, answer) => answer.map(UserDecision::event_kind),
     };
-    ending.implied_by(outcome, span(call))
+    ending.with_outcome(outcome, call_times(call))
 }
 
 fn ending(call: &Call) -> Ending {
@@ -150,7 +150,7 @@ fn ending(call: &Call) -> Ending {
         | Reason::RegisteredCallTimeout => Ending::FAILED,
         // The number itself is why: it does not exist, or may not be called. What is about the account (no payment, taken for a scam)
         // passes.
-        Reason::InvalidDestination | Reason::TelephonyProviderPermissionDenied => Ending::FAILED_FOR_GOOD,
+        Reason::InvalidDestination | Reason::TelephonyProviderPermissionDenied => Ending::FAILED_PERMANENTLY,
         // These can befall a call before it is answered and after.
         Reason::NoValidPayment
         | Reason::ScamDetected
@@ -186,8 +186,8 @@ fn by_status(status: Option<CallStatus>, connected: bool) -> Ending {
     }
 }
 
-fn span(call: &Call) -> Span {
-    Span { started_at: started_at(call), ended_at: ended_at(call) }
+fn call_times(call: &Call) -> CallTimes {
+    CallTimes { started_at: started_at(call), ended_at: ended_at(call) }
 }
 
 fn started_at(call: &Call) -> Option<Timestamp> {
@@ -198,6 +198,6 @@ fn ended_at(call: &Call) -> Option<Timestamp> {
     call.end_timestamp.map(Timestamp::from_millis)
 }
 
-fn own(kind: EventKind, occurred_at: Option<Timestamp>) -> CallEvent {
+fn main_event(kind: EventKind, occurred_at: Option<Timestamp>) -> CallEvent {
     CallEvent { kind, implied: false, occurred_at, sequence: None, lasting: false }
 }

@@ -3,18 +3,18 @@
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::analysis::CustomData;
-use crate::correlation::Echo;
-use crate::wire;
+use crate::correlation::EchoedIds;
+use crate::lenient;
+use crate::user_decision::CustomData;
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Webhook {
-    #[serde(deserialize_with = "wire::text")]
+    #[serde(deserialize_with = "lenient::text")]
     pub(super) event: Option<String>,
-    #[serde(deserialize_with = "wire::object")]
+    #[serde(deserialize_with = "lenient::object")]
     pub(super) call: Option<Call>,
-    #[serde(deserialize_with = "wire::object")]
+    #[serde(deserialize_with = "lenient::object")]
     pub(super) data: Option<Call>,
 }
 
@@ -29,7 +29,7 @@ pub(super) enum Event {
 }
 
 impl Event {
-    pub(super) fn of(name: &str) -> Self {
+    pub(super) fn from_name(name: &str) -> Self {
         match name {
             "call_started" => Self::CallStarted,
             "call_ended" => Self::CallEnded,
@@ -42,27 +42,27 @@ impl Event {
 #[derive(Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Call {
-    #[serde(deserialize_with = "wire::text")]
+    #[serde(deserialize_with = "lenient::text")]
     pub(super) call_id: Option<String>,
-    #[serde(deserialize_with = "wire::word")]
+    #[serde(deserialize_with = "lenient::word")]
     pub(super) call_status: Option<CallStatus>,
-    #[serde(deserialize_with = "wire::word")]
+    #[serde(deserialize_with = "lenient::word")]
     pub(super) direction: Option<Direction>,
-    #[serde(deserialize_with = "wire::text")]
+    #[serde(deserialize_with = "lenient::text")]
     pub(super) from_number: Option<String>,
-    #[serde(deserialize_with = "wire::text")]
+    #[serde(deserialize_with = "lenient::text")]
     pub(super) to_number: Option<String>,
-    #[serde(deserialize_with = "wire::millis")]
+    #[serde(deserialize_with = "lenient::millis")]
     pub(super) start_timestamp: Option<i64>,
-    #[serde(deserialize_with = "wire::millis")]
+    #[serde(deserialize_with = "lenient::millis")]
     pub(super) end_timestamp: Option<i64>,
-    #[serde(deserialize_with = "wire::word")]
+    #[serde(deserialize_with = "lenient::word")]
     pub(super) disconnection_reason: Option<DisconnectionReason>,
-    #[serde(deserialize_with = "wire::object")]
-    pub(super) metadata: Option<Echo>,
+    #[serde(deserialize_with = "lenient::object")]
+    pub(super) metadata: Option<EchoedIds>,
     /// What whoever placed the call put in. (`collected_dynamic_variables` is what the agent heard: nothing to go by.)
-    #[serde(deserialize_with = "wire::object")]
-    pub(super) retell_llm_dynamic_variables: Option<Echo>,
+    #[serde(deserialize_with = "lenient::object")]
+    pub(super) retell_llm_dynamic_variables: Option<EchoedIds>,
     /// Kept whole: its hash tells one analysis from its re-run.
     pub(super) call_analysis: Option<Value>,
 }
@@ -76,7 +76,7 @@ impl Call {
     }
 
     pub(super) fn analysis(&self) -> CallAnalysis {
-        self.call_analysis.clone().and_then(|analysis| wire::object(analysis).ok().flatten()).unwrap_or_default()
+        self.call_analysis.clone().and_then(|analysis| lenient::object(analysis).ok().flatten()).unwrap_or_default()
     }
 }
 
@@ -145,8 +145,8 @@ pub(super) enum DisconnectionReason {
 #[derive(Default, Deserialize)]
 #[serde(default)]
 pub(super) struct CallAnalysis {
-    #[serde(deserialize_with = "wire::flag")]
+    #[serde(deserialize_with = "lenient::flag")]
     pub(super) in_voicemail: Option<bool>,
-    #[serde(deserialize_with = "wire::object")]
+    #[serde(deserialize_with = "lenient::object")]
     pub(super) custom_analysis_data: Option<CustomData>,
 }

@@ -6,7 +6,7 @@ use switchhook_domain::Timestamp;
 use crate::config::ProviderConfig;
 use crate::hmac::{HmacSha256, matching_key, tag};
 use crate::key::Key;
-use crate::webhook::{Signed, UnverifiedWebhook, VerifyError, check_window, only_header};
+use crate::webhook::{SignedWebhook, UnverifiedWebhook, VerifyError, check_window, single_header};
 
 const HEADER: &str = "x-retell-signature";
 
@@ -15,7 +15,8 @@ pub(crate) fn verify(
     webhook: &UnverifiedWebhook<'_>,
     now: Timestamp,
 ) -> Result<usize, VerifyError> {
-    let header = only_header(webhook.headers, HEADER, VerifyError::MissingSignature, VerifyError::MalformedSignature)?;
+    let header =
+        single_header(webhook.headers, HEADER, VerifyError::MissingSignature, VerifyError::MalformedSignature)?;
     let (millis, digest) = parse(header).ok_or(VerifyError::MalformedSignature)?;
     let decimal = millis.to_string();
     let parts = [webhook.body, decimal.as_bytes()];
@@ -24,10 +25,10 @@ pub(crate) fn verify(
     Ok(key_index)
 }
 
-pub(crate) fn sign(key: &Key, url: &str, body: &[u8], now: Timestamp) -> Signed {
+pub(crate) fn sign(key: &Key, url: &str, body: &[u8], now: Timestamp) -> SignedWebhook {
     let millis = now.as_millis();
     let digest = hex::encode(tag::<HmacSha256>(key, &[body, millis.to_string().as_bytes()]));
-    Signed {
+    SignedWebhook {
         headers: vec![(HEADER, format!("v={millis},d={digest}"))],
         url: url.to_owned(),
         content_type: "application/json",

@@ -7,33 +7,32 @@ use switchhook_domain::{CallEvent, Direction, EventId, EventKind, Provider, Time
 
 use super::payload::{self, EventType, HangupCause, Payload};
 use crate::correlation::correlate;
-use crate::ending::{Ending, Span};
+use crate::ending::{CallTimes, Ending};
 use crate::ids;
+use crate::lenient;
+use crate::normalized::{CallEventSet, NormalizedEvent};
 use crate::reading::{ReadError, Reading};
-use crate::report::{Facts, Report};
 use crate::webhook::VerifiedWebhook;
-use crate::wire;
 
 pub(crate) fn read(webhook: &VerifiedWebhook, received_at: Timestamp) -> Result<Reading, ReadError> {
-    let webhook_payload: payload::Webhook = wire::from_body(webhook.body())?;
+    let webhook_payload: payload::Webhook = lenient::from_body(webhook.body())?;
     let event = webhook_payload.data.unwrap_or_default();
     let name = event.event_type.clone().ok_or(ReadError::MissingEventType)?;
-    let event_type = EventType::of(&name);
+    let event_type = EventType::from_name(&name);
     let occurred_at = event.occurred_at();
     let event_own_id = event.id.clone();
     let call = event.payload.unwrap_or_default();
     let event_id = event_id(event_own_id.as_deref(), event_type, &name, &call, webhook.body());
     let correlation = correlate(Provider::Telnyx, &call.echo(), call.call_control_id.as_deref());
 
-    let facts = match event_type {
-        EventType::Initiated => Facts::new(Some(own(EventKind::Initiated, occurred_at))),
+    let call_events = match event_type {
+        EventType::Initiated => CallEventSet::new(Some(main_event(EventKind::Initiated, occurred_at))),
         EventType::Answered => answered(Some(EventKind::InProgress), occurred_at),
         EventType::MachineDetection => {
-            answered(call.met_a_machine().then_some(EventKind::VoicemailDetected), occurred_at)
+            answered(call.detected_machine().then_some(EventKind::VoicemailDetected), occurred_at)
         }
-        EventType::Hangup => {
-            ending(&call).reported(Span { started_at: call.started_at(), ended_at: call.ended_at().or(occurred_at) })
-        }
+        EventType::Hangup => ending(&call)
+            .into_call_events(CallTimes { started_at: call.started_at(), ended_at: call.ended_at().or(occurred_at) }),
         EventType::Other => {
             return Ok(Reading::Recorded {
                 event_id,
@@ -42,7 +41,7 @@ pub(crate) fn read(webhook: &VerifiedWebhook, received_at: Timestamp) -> Result<
             });
         }
     };
-    let report = Report {
+    let report = NormalizedEvent {
         provider: Provider::Telnyx,
         event_id,
         event_type: name,
@@ -50,7 +49,7 @@ pub(crate) fn read(webhook: &VerifiedWebhook, received_at: Timestamp) -> Result<
         direction: call.direction.and_then(direction),
         from: call.from,
         to: call.to,
-        call_events: facts.into_call_events(),
+        call_events: call_events.into_sorted(),
     };
     report.into_reading(received_at)
 }
@@ -80,11 +79,11 @@ fn direction(direction: payload::Direction) -> Option<Direction> {
 }
 
 /// Somebody or something answered.
-fn answered(kind: Option<EventKind>, occurred_at: Option<Timestamp>) -> Facts {
-    let mut facts = Facts::new(kind.map(|kind| own(kind, occurred_at)));
-    facts.imply(EventKind::Ringing, occurred_at, None);
-    facts.imply(EventKind::InProgress, occurred_at, None);
-    facts
+fn answered(kind: Option<EventKind>, occurred_at: Option<Timestamp>) -> CallEventSet {
+    let mut call_events = CallEventSet::new(kind.map(|kind| main_event(kind, occurred_at)));
+    call_events.imply(EventKind::Ringing, occurred_at, None);
+    call_events.imply(EventKind::InProgress, occurred_at, None);
+    call_events
 }
 
 fn ending(call: &Payload) -> Ending {
@@ -93,13 +92,13 @@ fn ending(call: &Payload) -> Ending {
         Some(HangupCause::CallRejected | HangupCause::UserBusy) => Ending::BUSY,
         Some(HangupCause::Timeout | HangupCause::NoAnswer) => Ending::NO_ANSWER,
         Some(HangupCause::OriginatorCancel) => Ending::CANCELED,
-        Some(HangupCause::NotFound) => Ending::FAILED_FOR_GOOD,
+        Some(HangupCause::NotFound) => Ending::FAILED_PERMANENTLY,
         Some(HangupCause::NormalClearing | HangupCause::TimeLimit) => Ending::Unclear,
-        Some(HangupCause::Other) if call.was_refused() => Ending::FAILED,
+        Some(HangupCause::Other) if call.was_rejected() => Ending::FAILED,
         Some(HangupCause::Other) | None => Ending::Unclear,
     }
 }
 
-fn own(kind: EventKind, occurred_at: Option<Timestamp>) -> CallEvent {
+fn main_event(kind: EventKind, occurred_at: Option<Timestamp>) -> CallEvent {
     CallEvent { kind, implied: false, occurred_at, sequence: None, lasting: false }
 }

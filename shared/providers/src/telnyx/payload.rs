@@ -6,28 +6,28 @@ use base64::prelude::BASE64_STANDARD;
 use serde::Deserialize;
 use switchhook_domain::Timestamp;
 
-use crate::correlation::Echo;
-use crate::wire;
+use crate::correlation::EchoedIds;
+use crate::lenient;
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Webhook {
-    #[serde(deserialize_with = "wire::object")]
+    #[serde(deserialize_with = "lenient::object")]
     pub(super) data: Option<Event>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Event {
-    #[serde(deserialize_with = "wire::text")]
+    #[serde(deserialize_with = "lenient::text")]
     pub(super) id: Option<String>,
-    #[serde(deserialize_with = "wire::text")]
+    #[serde(deserialize_with = "lenient::text")]
     pub(super) event_type: Option<String>,
-    #[serde(deserialize_with = "wire::text")]
+    #[serde(deserialize_with = "lenient::text")]
     occurred_at: Option<String>,
-    #[serde(deserialize_with = "wire::text")]
+    #[serde(deserialize_with = "lenient::text")]
     created_at: Option<String>,
-    #[serde(deserialize_with = "wire::object")]
+    #[serde(deserialize_with = "lenient::object")]
     pub(super) payload: Option<Payload>,
 }
 
@@ -40,34 +40,34 @@ impl Event {
 #[derive(Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Payload {
-    #[serde(deserialize_with = "wire::text")]
+    #[serde(deserialize_with = "lenient::text")]
     pub(super) call_control_id: Option<String>,
-    #[serde(deserialize_with = "wire::text")]
+    #[serde(deserialize_with = "lenient::text")]
     client_state: Option<String>,
-    #[serde(deserialize_with = "wire::word")]
+    #[serde(deserialize_with = "lenient::word")]
     pub(super) direction: Option<Direction>,
-    #[serde(deserialize_with = "wire::text")]
+    #[serde(deserialize_with = "lenient::text")]
     pub(super) from: Option<String>,
-    #[serde(deserialize_with = "wire::text")]
+    #[serde(deserialize_with = "lenient::text")]
     pub(super) to: Option<String>,
-    #[serde(deserialize_with = "wire::text")]
+    #[serde(deserialize_with = "lenient::text")]
     start_time: Option<String>,
-    #[serde(deserialize_with = "wire::text")]
+    #[serde(deserialize_with = "lenient::text")]
     end_time: Option<String>,
-    #[serde(deserialize_with = "wire::word")]
+    #[serde(deserialize_with = "lenient::word")]
     pub(super) hangup_cause: Option<HangupCause>,
-    #[serde(deserialize_with = "wire::text")]
+    #[serde(deserialize_with = "lenient::text")]
     sip_hangup_cause: Option<String>,
     /// Of a detection of a machine, or of its greeting.
-    #[serde(deserialize_with = "wire::text")]
+    #[serde(deserialize_with = "lenient::text")]
     result: Option<String>,
 }
 
 impl Payload {
     /// What we, or whoever placed the call, put in: base64 of a JSON object. Any other state is somebody else's business.
-    pub(super) fn echo(&self) -> Echo {
+    pub(super) fn echo(&self) -> EchoedIds {
         let decoded = self.client_state.as_deref().and_then(|state| BASE64_STANDARD.decode(state).ok());
-        decoded.and_then(|json| wire::from_body(&json).ok()).unwrap_or_default()
+        decoded.and_then(|json| lenient::from_body(&json).ok()).unwrap_or_default()
     }
 
     pub(super) fn started_at(&self) -> Option<Timestamp> {
@@ -79,12 +79,12 @@ impl Payload {
     }
 
     /// True if the other side refused the call with a SIP status: then nobody answered it.
-    pub(super) fn was_refused(&self) -> bool {
+    pub(super) fn was_rejected(&self) -> bool {
         let status = self.sip_hangup_cause.as_deref().and_then(|text| text.parse::<u16>().ok());
         status.is_some_and(|status| (400..700).contains(&status))
     }
 
-    pub(super) fn met_a_machine(&self) -> bool {
+    pub(super) fn detected_machine(&self) -> bool {
         matches!(self.result.as_deref(), Some("machine" | "fax_detected" | "beep_detected" | "ended"))
     }
 }
@@ -106,7 +106,7 @@ pub(super) enum EventType {
 }
 
 impl EventType {
-    pub(super) fn of(name: &str) -> Self {
+    pub(super) fn from_name(name: &str) -> Self {
         match name {
             "call.initiated" => Self::Initiated,
             "call.answered" => Self::Answered,

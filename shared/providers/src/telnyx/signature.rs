@@ -12,7 +12,7 @@ use switchhook_domain::Timestamp;
 
 use crate::config::ProviderConfig;
 use crate::key::Key;
-use crate::webhook::{Signed, UnverifiedWebhook, VerifyError, check_window, only_header};
+use crate::webhook::{SignedWebhook, UnverifiedWebhook, VerifyError, check_window, single_header};
 
 const TIMESTAMP_HEADER: &str = "telnyx-timestamp";
 const SIGNATURE_HEADER: &str = "telnyx-signature-ed25519";
@@ -22,10 +22,18 @@ pub(crate) fn verify(
     webhook: &UnverifiedWebhook<'_>,
     now: Timestamp,
 ) -> Result<usize, VerifyError> {
-    let signature =
-        only_header(webhook.headers, SIGNATURE_HEADER, VerifyError::MissingSignature, VerifyError::MalformedSignature)?;
-    let timestamp =
-        only_header(webhook.headers, TIMESTAMP_HEADER, VerifyError::MissingTimestamp, VerifyError::MalformedTimestamp)?;
+    let signature = single_header(
+        webhook.headers,
+        SIGNATURE_HEADER,
+        VerifyError::MissingSignature,
+        VerifyError::MalformedSignature,
+    )?;
+    let timestamp = single_header(
+        webhook.headers,
+        TIMESTAMP_HEADER,
+        VerifyError::MissingTimestamp,
+        VerifyError::MalformedTimestamp,
+    )?;
     let signature = parse_signature(signature).ok_or(VerifyError::MalformedSignature)?;
     let signed_at = parse_timestamp(timestamp).ok_or(VerifyError::MalformedTimestamp)?;
     let message = message(timestamp, webhook.body);
@@ -37,10 +45,10 @@ pub(crate) fn verify(
     Ok(key_index)
 }
 
-pub(crate) fn sign(key: &Key, url: &str, body: &[u8], now: Timestamp) -> Signed {
+pub(crate) fn sign(key: &Key, url: &str, body: &[u8], now: Timestamp) -> SignedWebhook {
     let timestamp = now.as_millis().div_euclid(1000).to_string();
     let signature = signing_key(key).sign(&message(&timestamp, body));
-    Signed {
+    SignedWebhook {
         headers: vec![(SIGNATURE_HEADER, BASE64_STANDARD.encode(signature.to_bytes())), (TIMESTAMP_HEADER, timestamp)],
         url: url.to_owned(),
         content_type: "application/json",

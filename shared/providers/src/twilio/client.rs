@@ -7,8 +7,8 @@ use jiff::fmt::rfc2822::DateTimeParser;
 use serde_json::{Map, Value};
 
 use super::payload::CallStatus;
-use crate::client::{Answer, ApiRequest, DialOrder, Inquiry, basic, encoded, object, query, text};
-use crate::config::{Account, Fields, ProviderConfig};
+use crate::client::{ApiRequest, DialRequest, Lookup, ParsedAnswer, basic, encoded, object, query, text};
+use crate::config::{Account, DialFields, ProviderConfig};
 use crate::ids::bounded;
 use crate::key::Key;
 
@@ -31,7 +31,7 @@ impl TwilioAccount {
     pub(crate) const FIELDS: &str =
         "account_sid, auth_token (or api_key_sid and api_key_secret), twiml_url, machine_detection";
 
-    pub(crate) fn read(fields: &mut Fields<'_, '_>) -> Option<Self> {
+    pub(crate) fn read(fields: &mut DialFields<'_, '_>) -> Option<Self> {
         let account_sid = fields.text("account_sid");
         let login = if fields.has("api_key_sid") || fields.has("api_key_secret") {
             if fields.has("auth_token") {
@@ -59,17 +59,17 @@ impl TwilioAccount {
     }
 }
 
-pub(crate) fn place(config: &ProviderConfig, order: &DialOrder<'_>) -> Option<ApiRequest> {
+pub(crate) fn dial_api_request(config: &ProviderConfig, request: &DialRequest<'_>) -> Option<ApiRequest> {
     let account = account(config)?;
-    let echo = query(order.echo());
+    let echo = query(request.metadata_to_echo());
     let callback = format!("{}{CALLBACK_PATH}?{echo}#{CALLBACK_RETRIES}", config.public_url()?);
     // What the agent is told elsewhere, the application that answers with TwiML is told here.
     let separator = if account.twiml_url.contains('?') { '&' } else { '?' };
     let twiml_url = format!("{}{separator}{echo}", account.twiml_url);
 
     let mut form = form_urlencoded::Serializer::new(String::new());
-    form.append_pair("To", order.to.as_str());
-    form.append_pair("From", order.from.as_str());
+    form.append_pair("To", request.to.as_str());
+    form.append_pair("From", request.from.as_str());
     form.append_pair("Url", &twiml_url);
     form.append_pair("StatusCallback", &callback);
     form.append_pair("StatusCallbackMethod", "POST");
@@ -91,40 +91,40 @@ pub(crate) fn place(config: &ProviderConfig, order: &DialOrder<'_>) -> Option<Ap
     ))
 }
 
-pub(crate) fn placed_id(body: &[u8]) -> Option<String> {
+pub(crate) fn dialled_call_id(body: &[u8]) -> Option<String> {
     text(&object(body)?, "sid").map(|id| bounded("", id))
 }
 
-pub(crate) fn inquire(config: &ProviderConfig, inquiry: &Inquiry<'_>) -> Option<ApiRequest> {
+pub(crate) fn lookup_api_request(config: &ProviderConfig, lookup: &Lookup<'_>) -> Option<ApiRequest> {
     let account = account(config)?;
-    let call_sid = encoded(inquiry.provider_call_id?);
+    let call_sid = encoded(lookup.provider_call_id?);
     let path = format!("/2010-04-01/Accounts/{}/Calls/{call_sid}.json", encoded(&account.account_sid));
     Some(ApiRequest::get(path, basic(&account.user, &account.password)))
 }
 
-pub(crate) fn told(inquiry: &Inquiry<'_>, body: &[u8]) -> Answer {
+pub(crate) fn parse_lookup_answer(lookup: &Lookup<'_>, body: &[u8]) -> ParsedAnswer {
     let Some(call) = object(body) else {
-        return Answer::Unreadable;
+        return ParsedAnswer::Unreadable;
     };
     let (Some(call_sid), Some(status)) = (text(&call, "sid"), text(&call, "status")) else {
-        return Answer::Unreadable;
+        return ParsedAnswer::Unreadable;
     };
-    if inquiry.provider_call_id != Some(call_sid) {
-        return Answer::Unreadable;
+    if lookup.provider_call_id != Some(call_sid) {
+        return ParsedAnswer::Unreadable;
     }
-    match CallStatus::of(status) {
+    match CallStatus::from_name(status) {
         CallStatus::Queued | CallStatus::Initiated | CallStatus::Ringing | CallStatus::InProgress => {
-            Answer::Alive { provider_call_id: bounded("", call_sid) }
+            ParsedAnswer::Alive { provider_call_id: bounded("", call_sid) }
         }
         CallStatus::Completed | CallStatus::Busy | CallStatus::NoAnswer | CallStatus::Failed | CallStatus::Canceled => {
-            Answer::Ended { query: our_ids(inquiry), body: callback(&call).into_bytes() }
+            ParsedAnswer::Ended { query: lookup_ids(lookup), body: callback(&call).into_bytes() }
         }
-        CallStatus::Other => Answer::Unreadable,
+        CallStatus::Other => ParsedAnswer::Unreadable,
     }
 }
 
-fn our_ids(inquiry: &Inquiry<'_>) -> String {
-    query([("switchhook_call_id", inquiry.call_id.as_str()), ("switchhook_attempt", inquiry.attempt.as_str())])
+fn lookup_ids(lookup: &Lookup<'_>) -> String {
+    query([("switchhook_call_id", lookup.call_id.as_str()), ("switchhook_attempt", lookup.attempt.as_str())])
 }
 
 /// The status callback that says the same. Only what a call that is over keeps for ever is in it, because the event's id is made of

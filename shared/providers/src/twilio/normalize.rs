@@ -8,13 +8,13 @@ use switchhook_domain::{CallEvent, Direction, EventId, EventKind, Provider, Time
 
 use super::payload::{AnsweredBy, CallStatus, Callback};
 use super::signature::is_json;
-use crate::correlation::{Echo, correlate};
+use crate::correlation::{EchoedIds, correlate};
 use crate::form::Form;
 use crate::ids;
+use crate::lenient;
+use crate::normalized::{CallEventSet, NormalizedEvent};
 use crate::reading::{ReadError, Reading};
-use crate::report::{Facts, Report};
 use crate::webhook::VerifiedWebhook;
-use crate::wire;
 
 /// What a callback of answering-machine detection is called, which has no status.
 const AMD: &str = "amd";
@@ -24,7 +24,7 @@ const CALL_PROGRESS: &str = "call-progress-events";
 
 pub(crate) fn read(webhook: &VerifiedWebhook, received_at: Timestamp) -> Result<Reading, ReadError> {
     let callback: Callback = if is_json(webhook.query()) {
-        wire::from_body(webhook.body())?
+        lenient::from_body(webhook.body())?
     } else {
         Form::parse(webhook.body()).read().unwrap_or_default()
     };
@@ -33,12 +33,12 @@ pub(crate) fn read(webhook: &VerifiedWebhook, received_at: Timestamp) -> Result<
     let event_id = event_id(&callback, &kind, event_type, webhook.body());
     // Another leg is filed with the call that it is a leg of, and says nothing about it.
     let call_sid = callback.parent_call_sid.as_deref().or(callback.call_sid.as_deref());
-    let correlation = correlate(Provider::Twilio, &Echo::from_query(webhook.query()), call_sid);
+    let correlation = correlate(Provider::Twilio, &EchoedIds::from_query(webhook.query()), call_sid);
 
-    let facts = match kind {
-        Kind::Status(own) => facts(&callback, Some(own)),
-        Kind::AnsweringMachineDetection => facts(&callback, None),
-        Kind::OtherLeg | Kind::Other => {
+    let call_events = match kind {
+        Kind::Status(own) => status_events(&callback, Some(own)),
+        Kind::AnsweringMachineDetection => status_events(&callback, None),
+        Kind::ChildLeg | Kind::Other => {
             return Ok(Reading::Recorded {
                 event_id,
                 event_type: ids::event_type(event_type),
@@ -46,7 +46,7 @@ pub(crate) fn read(webhook: &VerifiedWebhook, received_at: Timestamp) -> Result<
             });
         }
     };
-    let report = Report {
+    let report = NormalizedEvent {
         provider: Provider::Twilio,
         event_id,
         event_type: event_type.to_owned(),
@@ -54,7 +54,7 @@ pub(crate) fn read(webhook: &VerifiedWebhook, received_at: Timestamp) -> Result<
         direction: direction(&callback),
         from: callback.from.clone(),
         to: callback.to.clone(),
-        call_events: facts.into_call_events(),
+        call_events: call_events.into_sorted(),
     };
     report.into_reading(received_at)
 }
@@ -62,7 +62,7 @@ pub(crate) fn read(webhook: &VerifiedWebhook, received_at: Timestamp) -> Result<
 enum Kind {
     Status(EventKind),
     AnsweringMachineDetection,
-    OtherLeg,
+    ChildLeg,
     /// A status that we do not know, or a callback about something else: a recording, a conference.
     Other,
 }
@@ -70,7 +70,7 @@ enum Kind {
 impl Kind {
     fn of(callback: &Callback) -> Self {
         if callback.parent_call_sid.is_some() {
-            return Self::OtherLeg;
+            return Self::ChildLeg;
         }
         let Some(status) = &callback.call_status else {
             return match callback.answered_by {
@@ -78,7 +78,7 @@ impl Kind {
                 None => Self::Other,
             };
         };
-        match CallStatus::of(status) {
+        match CallStatus::from_name(status) {
             CallStatus::Queued | CallStatus::Initiated => Self::Status(EventKind::Initiated),
             CallStatus::Ringing => Self::Status(EventKind::Ringing),
             CallStatus::InProgress => Self::Status(EventKind::InProgress),
@@ -110,11 +110,11 @@ fn event_id(callback: &Callback, kind: &Kind, event_type: &str, body: &[u8]) -> 
         (Kind::AnsweringMachineDetection, _, Some(answered_by)) => {
             format!("{call_sid}:{AMD}:{answered_by}")
         }
-        (Kind::Status(_) | Kind::OtherLeg, Some(sequence), _) => match callback.callback_source.as_deref() {
+        (Kind::Status(_) | Kind::ChildLeg, Some(sequence), _) => match callback.callback_source.as_deref() {
             None | Some(CALL_PROGRESS) => format!("{call_sid}:{event_type}:{sequence}"),
             Some(source) => format!("{call_sid}:{event_type}:{sequence}:{source}"),
         },
-        (Kind::Status(_) | Kind::OtherLeg | Kind::AnsweringMachineDetection | Kind::Other, _, _) => {
+        (Kind::Status(_) | Kind::ChildLeg | Kind::AnsweringMachineDetection | Kind::Other, _, _) => {
             format!("{call_sid}:{event_type}:-:{}", ids::short_hash(body))
         }
     };
@@ -130,9 +130,9 @@ fn direction(callback: &Callback) -> Option<Direction> {
 }
 
 /// What a callback says, by its status if it has one, and by who answered if it says so: then somebody did.
-fn facts(callback: &Callback, status: Option<EventKind>) -> Facts {
+fn status_events(callback: &Callback, status: Option<EventKind>) -> CallEventSet {
     let (occurred_at, sequence) = (callback.occurred_at(), callback.sequence());
-    let machine = match callback.answered_by.as_deref().map(AnsweredBy::of) {
+    let machine = match callback.answered_by.as_deref().map(AnsweredBy::from_name) {
         Some(AnsweredBy::Machine) => true,
         Some(AnsweredBy::Human | AnsweredBy::Unknown) | None => false,
     };
@@ -144,16 +144,16 @@ fn facts(callback: &Callback, status: Option<EventKind>) -> Facts {
     let answered = callback.answered_by.is_some() || matches!(own, Some(EventKind::InProgress | EventKind::Completed));
     let rang = answered || matches!(own, Some(EventKind::Busy | EventKind::NoAnswer));
 
-    let mut facts =
-        Facts::new(own.map(|kind| CallEvent { kind, implied: false, occurred_at, sequence, lasting: false }));
+    let mut call_events =
+        CallEventSet::new(own.map(|kind| CallEvent { kind, implied: false, occurred_at, sequence, lasting: false }));
     if rang {
-        facts.imply(EventKind::Ringing, occurred_at, sequence);
+        call_events.imply(EventKind::Ringing, occurred_at, sequence);
     }
     if answered {
-        facts.imply(EventKind::InProgress, occurred_at, sequence);
+        call_events.imply(EventKind::InProgress, occurred_at, sequence);
     }
     if machine {
-        facts.imply(EventKind::VoicemailDetected, occurred_at, sequence);
+        call_events.imply(EventKind::VoicemailDetected, occurred_at, sequence);
     }
-    facts
+    call_events
 }

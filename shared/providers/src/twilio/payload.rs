@@ -5,30 +5,30 @@ use jiff::fmt::rfc2822::DateTimeParser;
 use serde::Deserialize;
 use switchhook_domain::Timestamp;
 
-use crate::wire;
+use crate::lenient;
 
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
 pub(super) struct Callback {
-    #[serde(deserialize_with = "wire::text")]
+    #[serde(deserialize_with = "lenient::text")]
     pub(super) call_sid: Option<String>,
-    #[serde(deserialize_with = "wire::text")]
+    #[serde(deserialize_with = "lenient::text")]
     pub(super) parent_call_sid: Option<String>,
-    #[serde(deserialize_with = "wire::text")]
+    #[serde(deserialize_with = "lenient::text")]
     pub(super) call_status: Option<String>,
-    #[serde(deserialize_with = "wire::text")]
+    #[serde(deserialize_with = "lenient::text")]
     pub(super) callback_source: Option<String>,
-    #[serde(deserialize_with = "wire::text")]
+    #[serde(deserialize_with = "lenient::text")]
     pub(super) sequence_number: Option<String>,
-    #[serde(deserialize_with = "wire::text")]
+    #[serde(deserialize_with = "lenient::text")]
     pub(super) answered_by: Option<String>,
-    #[serde(deserialize_with = "wire::text")]
+    #[serde(deserialize_with = "lenient::text")]
     pub(super) direction: Option<String>,
-    #[serde(deserialize_with = "wire::text")]
+    #[serde(deserialize_with = "lenient::text")]
     pub(super) from: Option<String>,
-    #[serde(deserialize_with = "wire::text")]
+    #[serde(deserialize_with = "lenient::text")]
     pub(super) to: Option<String>,
-    #[serde(deserialize_with = "wire::text")]
+    #[serde(deserialize_with = "lenient::text")]
     timestamp: Option<String>,
 }
 
@@ -58,7 +58,7 @@ pub(super) enum CallStatus {
 }
 
 impl CallStatus {
-    pub(super) fn of(name: &str) -> Self {
+    pub(super) fn from_name(name: &str) -> Self {
         match name {
             "queued" => Self::Queued,
             "initiated" => Self::Initiated,
@@ -84,7 +84,7 @@ pub(super) enum AnsweredBy {
 }
 
 impl AnsweredBy {
-    pub(super) fn of(name: &str) -> Self {
+    pub(super) fn from_name(name: &str) -> Self {
         match name {
             "human" => Self::Human,
             "fax" => Self::Machine,

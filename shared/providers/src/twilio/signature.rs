@@ -26,7 +26,7 @@ use crate::config::ProviderConfig;
 use crate::form::Form;
 use crate::hmac::{HmacSha1, matching_key, tag};
 use crate::key::Key;
-use crate::webhook::{Signed, UnverifiedWebhook, VerifyError, only_header};
+use crate::webhook::{SignedWebhook, UnverifiedWebhook, VerifyError, single_header};
 
 const HEADER: &str = "x-twilio-signature";
 pub(crate) const BODY_HASH: &str = "bodySHA256";
@@ -51,7 +51,8 @@ const QUERYSTRING: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b')');
 
 pub(crate) fn verify(config: &ProviderConfig, webhook: &UnverifiedWebhook<'_>) -> Result<usize, VerifyError> {
-    let header = only_header(webhook.headers, HEADER, VerifyError::MissingSignature, VerifyError::MalformedSignature)?;
+    let header =
+        single_header(webhook.headers, HEADER, VerifyError::MissingSignature, VerifyError::MalformedSignature)?;
     let signature = BASE64_STANDARD
         .decode(header)
         .ok()
@@ -85,7 +86,7 @@ pub(crate) fn verify(config: &ProviderConfig, webhook: &UnverifiedWebhook<'_>) -
     Ok(key_index)
 }
 
-pub(crate) fn sign(key: &Key, url: &str, body: &[u8]) -> Signed {
+pub(crate) fn sign(key: &Key, url: &str, body: &[u8]) -> SignedWebhook {
     let url = url.split_once('#').map_or(url, |(url, _fragment)| url);
     let (base, query) = url.split_once('?').unwrap_or((url, ""));
     let mut query: Vec<Cow<'_, str>> =
@@ -101,7 +102,7 @@ pub(crate) fn sign(key: &Key, url: &str, body: &[u8]) -> Signed {
     };
     let url = with_query(base, &query.join("&"));
     let tag = tag::<HmacSha1>(key, &[url.as_bytes(), parameters.as_bytes()]);
-    Signed { headers: vec![(HEADER, BASE64_STANDARD.encode(tag))], url, content_type }
+    SignedWebhook { headers: vec![(HEADER, BASE64_STANDARD.encode(tag))], url, content_type }
 }
 
 /// True if the signed query says that the body is JSON; otherwise it is a form.

@@ -6,9 +6,9 @@ use switchhook_domain::Timestamp;
 
 use super::payload::CallStatus;
 use crate::client::{
-    Answer, ApiRequest, DialOrder, Inquiry, bearer, echo_of, encoded, json_object, object, query, text,
+    ApiRequest, DialRequest, Lookup, ParsedAnswer, bearer, echoed_ids, encoded, json_object, object, query, text,
 };
-use crate::config::{Account, Fields, ProviderConfig};
+use crate::config::{Account, DialFields, ProviderConfig};
 use crate::ids::bounded;
 use crate::key::Key;
 
@@ -30,36 +30,36 @@ pub(crate) struct VapiAccount {
 impl VapiAccount {
     pub(crate) const FIELDS: &str = "api_key, assistant_id, phone_number_id";
 
-    pub(crate) fn read(fields: &mut Fields<'_, '_>) -> Option<Self> {
+    pub(crate) fn read(fields: &mut DialFields<'_, '_>) -> Option<Self> {
         let api_key = fields.key("api_key");
         let (assistant_id, phone_number_id) = (fields.text("assistant_id"), fields.text("phone_number_id"));
         Some(Self { api_key: api_key?, assistant_id: assistant_id?, phone_number_id: phone_number_id? })
     }
 }
 
-pub(crate) fn place(config: &ProviderConfig, order: &DialOrder<'_>) -> Option<ApiRequest> {
+pub(crate) fn dial_api_request(config: &ProviderConfig, request: &DialRequest<'_>) -> Option<ApiRequest> {
     let account = account(config)?;
-    let echo = json_object(&order.echo());
+    let echo = json_object(&request.metadata_to_echo());
     // Metadata is for whoever reads the events, the variables are for the assistant.
     let body = json!({
         "assistantId": account.assistant_id,
         "phoneNumberId": account.phone_number_id,
-        "customer": {"number": order.to.as_str()},
+        "customer": {"number": request.to.as_str()},
         "assistantOverrides": {"metadata": echo, "variableValues": echo},
     });
     Some(ApiRequest::post_json("/call".to_owned(), bearer(&account.api_key), &body))
 }
 
-pub(crate) fn placed_id(body: &[u8]) -> Option<String> {
+pub(crate) fn dialled_call_id(body: &[u8]) -> Option<String> {
     text(&object(body)?, "id").map(|id| bounded("", id))
 }
 
-pub(crate) fn inquire(config: &ProviderConfig, inquiry: &Inquiry<'_>) -> Option<ApiRequest> {
+pub(crate) fn lookup_api_request(config: &ProviderConfig, lookup: &Lookup<'_>) -> Option<ApiRequest> {
     let authorization = bearer(&account(config)?.api_key);
-    if let Some(id) = inquiry.provider_call_id {
+    if let Some(id) = lookup.provider_call_id {
         return Some(ApiRequest::get(format!("/call/{}", encoded(id)), authorization));
     }
-    let dialled_ms = inquiry.dialled_at?.as_millis();
+    let dialled_ms = lookup.dialled_at?.as_millis();
     let from = Timestamp::from_millis(dialled_ms.saturating_sub(CREATED_BEFORE_MS)).to_string();
     let to = Timestamp::from_millis(dialled_ms.saturating_add(CREATED_AFTER_MS)).to_string();
     let limit = LISTED_MAX.to_string();
@@ -67,25 +67,25 @@ pub(crate) fn inquire(config: &ProviderConfig, inquiry: &Inquiry<'_>) -> Option<
     Some(ApiRequest::get(format!("/call?{window}"), authorization))
 }
 
-pub(crate) fn told(inquiry: &Inquiry<'_>, body: &[u8]) -> Answer {
-    if let Some(id) = inquiry.provider_call_id {
+pub(crate) fn parse_lookup_answer(lookup: &Lookup<'_>, body: &[u8]) -> ParsedAnswer {
+    if let Some(id) = lookup.provider_call_id {
         return match object(body) {
-            Some(call) if text(&call, "id") == Some(id) => told_of(call),
-            Some(_) | None => Answer::Unreadable,
+            Some(call) if text(&call, "id") == Some(id) => parse_call(call),
+            Some(_) | None => ParsedAnswer::Unreadable,
         };
     }
     let Ok(Value::Array(calls)) = serde_json::from_slice(body) else {
-        return Answer::Unreadable;
+        return ParsedAnswer::Unreadable;
     };
     let page_is_full = calls.len() >= LISTED_MAX;
     let ours = calls.into_iter().find_map(|call| match call {
-        Value::Object(call) => Some(call).filter(|call| inquiry.is_about(&echo_of(metadata(call)))),
+        Value::Object(call) => Some(call).filter(|call| lookup.is_about(&echoed_ids(metadata(call)))),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => None,
     });
     match (ours, page_is_full) {
-        (Some(call), _) => told_of(call),
-        (None, true) => Answer::TooMany,
-        (None, false) => Answer::NotFound,
+        (Some(call), _) => parse_call(call),
+        (None, true) => ParsedAnswer::NotOnFirstPage,
+        (None, false) => ParsedAnswer::NotFound,
     }
 }
 
@@ -95,18 +95,18 @@ fn metadata(call: &Map<String, Value>) -> Option<&Value> {
 
 /// A call that is over is what `status-update` says of its end, and once its analysis is in it, what `end-of-call-report` says: one
 /// that is stored without would stand in for the webhook that brings the analysis, because it has the same id.
-fn told_of(call: Map<String, Value>) -> Answer {
+fn parse_call(call: Map<String, Value>) -> ParsedAnswer {
     let Some(id) = text(&call, "id") else {
-        return Answer::Unreadable;
+        return ParsedAnswer::Unreadable;
     };
-    match text(&call, "status").map(CallStatus::of) {
+    match text(&call, "status").map(CallStatus::from_name) {
         Some(
             CallStatus::Scheduled
             | CallStatus::Queued
             | CallStatus::Ringing
             | CallStatus::InProgress
             | CallStatus::Forwarding,
-        ) => Answer::Alive { provider_call_id: bounded("", id) },
+        ) => ParsedAnswer::Alive { provider_call_id: bounded("", id) },
         Some(CallStatus::Ended) => {
             let analysed = call.get("analysis").and_then(Value::as_object).is_some_and(|data| !data.is_empty());
             let message = if analysed {
@@ -114,9 +114,9 @@ fn told_of(call: Map<String, Value>) -> Answer {
             } else {
                 json!({"type": "status-update", "status": "ended", "call": call})
             };
-            Answer::Ended { query: String::new(), body: json!({"message": message}).to_string().into_bytes() }
+            ParsedAnswer::Ended { query: String::new(), body: json!({"message": message}).to_string().into_bytes() }
         }
-        Some(CallStatus::Other) | None => Answer::Unreadable,
+        Some(CallStatus::Other) | None => ParsedAnswer::Unreadable,
     }
 }
 

@@ -7,17 +7,17 @@
 use switchhook_domain::{CallEvent, Direction, EventId, EventKind, Provider, Timestamp};
 
 use super::payload::{self, CallStatus, CallType, EndedReason, Message};
-use crate::analysis::Answer;
 use crate::correlation::correlate;
-use crate::ending::{Ending, Span};
+use crate::ending::{CallTimes, Ending};
 use crate::ids;
+use crate::lenient;
+use crate::normalized::{CallEventSet, NormalizedEvent};
 use crate::reading::{ReadError, Reading};
-use crate::report::{Facts, Report};
+use crate::user_decision::UserDecision;
 use crate::webhook::VerifiedWebhook;
-use crate::wire;
 
 pub(crate) fn read(webhook: &VerifiedWebhook, received_at: Timestamp) -> Result<Reading, ReadError> {
-    let payload: payload::Webhook = wire::from_body(webhook.body())?;
+    let payload: payload::Webhook = lenient::from_body(webhook.body())?;
     let message = payload.message.unwrap_or_default();
     let message_type = message.event_type.as_deref().ok_or(ReadError::MissingEventType)?;
     let kind = Kind::of(message_type, message.status.as_deref());
@@ -29,10 +29,10 @@ pub(crate) fn read(webhook: &VerifiedWebhook, received_at: Timestamp) -> Result<
         (name, _) => name.to_owned(),
     };
 
-    let facts = match kind {
+    let call_events = match kind {
         Kind::Status(own) => status(own, message.occurred_at()),
         Kind::Forwarding => forwarding(message.occurred_at()),
-        Kind::Ended => ending(&message).reported(span(&message)),
+        Kind::Ended => ending(&message).into_call_events(call_times(&message)),
         Kind::Report => report(&message),
         Kind::Other => {
             return Ok(Reading::Recorded {
@@ -48,7 +48,7 @@ pub(crate) fn read(webhook: &VerifiedWebhook, received_at: Timestamp) -> Result<
         Some(Direction::Outbound) => (message.our_number(), message.customer_number()),
         None => (None, None),
     };
-    let report = Report {
+    let report = NormalizedEvent {
         provider: Provider::Vapi,
         event_id,
         event_type,
@@ -56,7 +56,7 @@ pub(crate) fn read(webhook: &VerifiedWebhook, received_at: Timestamp) -> Result<
         direction,
         from,
         to,
-        call_events: facts.into_call_events(),
+        call_events: call_events.into_sorted(),
     };
     report.into_reading(received_at)
 }
@@ -73,7 +73,7 @@ enum Kind {
 
 impl Kind {
     fn of(message_type: &str, status: Option<&str>) -> Self {
-        match (message_type, status.map(CallStatus::of)) {
+        match (message_type, status.map(CallStatus::from_name)) {
             ("end-of-call-report", _) => Self::Report,
             ("status-update", Some(CallStatus::Queued)) => Self::Status(EventKind::Initiated),
             ("status-update", Some(CallStatus::Ringing)) => Self::Status(EventKind::Ringing),
@@ -110,41 +110,41 @@ fn direction(call_type: CallType) -> Option<Direction> {
     }
 }
 
-fn status(kind: EventKind, occurred_at: Option<Timestamp>) -> Facts {
+fn status(kind: EventKind, occurred_at: Option<Timestamp>) -> CallEventSet {
     let own = CallEvent { kind, implied: false, occurred_at, sequence: None, lasting: false };
-    let mut facts = Facts::new(Some(own));
+    let mut call_events = CallEventSet::new(Some(own));
     if kind == EventKind::InProgress {
-        facts.imply(EventKind::Ringing, occurred_at, None);
+        call_events.imply(EventKind::Ringing, occurred_at, None);
     }
-    facts
+    call_events
 }
 
 /// Only a call that was answered is forwarded.
-fn forwarding(occurred_at: Option<Timestamp>) -> Facts {
-    let mut facts = Facts::new(None);
-    facts.imply(EventKind::Ringing, occurred_at, None);
-    facts.imply(EventKind::InProgress, occurred_at, None);
-    facts
+fn forwarding(occurred_at: Option<Timestamp>) -> CallEventSet {
+    let mut call_events = CallEventSet::new(None);
+    call_events.imply(EventKind::Ringing, occurred_at, None);
+    call_events.imply(EventKind::InProgress, occurred_at, None);
+    call_events
 }
 
 /// How the call ended, and perhaps what the person answered. In a call that nobody answered nobody said anything, whatever the
 /// analysis of its empty transcript holds; and a machine cannot confirm.
-fn report(message: &Message) -> Facts {
+fn report(message: &Message) -> CallEventSet {
     let ending = ending(message);
-    let said = || message.analysis()?.structured_data.as_ref()?.answer();
+    let said = || message.analysis()?.structured_data.as_ref()?.decision();
     let answer = match ending {
         Ending::NotAnswered { .. } | Ending::Answered { voicemail: true, .. } => None,
         Ending::Answered { voicemail: false, .. } | Ending::Unclear => said(),
     };
     let Some(answer) = answer else {
-        return ending.reported(span(message));
+        return ending.into_call_events(call_times(message));
     };
-    let mut facts = ending.implied_by(Some(Answer::kind(answer)), span(message));
+    let mut call_events = ending.with_outcome(Some(UserDecision::event_kind(answer)), call_times(message));
     if matches!(ending, Ending::Unclear) {
         // Over it is.
-        facts.imply(EventKind::Completed, span(message).ended_at, None);
+        call_events.imply(EventKind::Completed, call_times(message).ended_at, None);
     }
-    facts
+    call_events
 }
 
 fn ending(message: &Message) -> Ending {
@@ -152,16 +152,16 @@ fn ending(message: &Message) -> Ending {
     let Some(reason) = message.ended_reason() else {
         return Ending::Unclear;
     };
-    match (EndedReason::of(reason), started) {
+    match (EndedReason::from_name(reason), started) {
         (EndedReason::Conversation, _) => Ending::COMPLETED,
         (EndedReason::Voicemail, _) => Ending::VOICEMAIL,
         (EndedReason::Busy, _) => Ending::BUSY,
         (EndedReason::NoAnswer, _) => Ending::NO_ANSWER,
-        (EndedReason::GivenUp, _) => Ending::CANCELED,
+        (EndedReason::CallerHungUp, _) => Ending::CANCELED,
         (EndedReason::Stopped, true) => Ending::COMPLETED,
         (EndedReason::Stopped, false) => Ending::CANCELED,
         (EndedReason::NeverConnected, _) => Ending::FAILED,
-        (EndedReason::WrongNumber, _) => Ending::FAILED_FOR_GOOD,
+        (EndedReason::WrongNumber, _) => Ending::FAILED_PERMANENTLY,
         (EndedReason::Fault, true) => Ending::FAILED_AFTER_ANSWER,
         (EndedReason::Fault, false) => Ending::FAILED,
         (EndedReason::Unclear, _) => Ending::Unclear,
@@ -169,6 +169,6 @@ fn ending(message: &Message) -> Ending {
 }
 
 /// A status update that says nothing of the end was made at the end.
-fn span(message: &Message) -> Span {
-    Span { started_at: message.started_at(), ended_at: message.ended_at().or_else(|| message.occurred_at()) }
+fn call_times(message: &Message) -> CallTimes {
+    CallTimes { started_at: message.started_at(), ended_at: message.ended_at().or_else(|| message.occurred_at()) }
 }

@@ -3,68 +3,68 @@
 use serde::Deserialize;
 use switchhook_domain::Timestamp;
 
-use crate::analysis::CustomData;
-use crate::correlation::Echo;
-use crate::wire;
+use crate::correlation::EchoedIds;
+use crate::lenient;
+use crate::user_decision::CustomData;
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Webhook {
-    #[serde(deserialize_with = "wire::object")]
+    #[serde(deserialize_with = "lenient::object")]
     pub(super) message: Option<Message>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(super) struct Message {
-    #[serde(rename = "type", deserialize_with = "wire::text")]
+    #[serde(rename = "type", deserialize_with = "lenient::text")]
     pub(super) event_type: Option<String>,
-    #[serde(deserialize_with = "wire::text")]
+    #[serde(deserialize_with = "lenient::text")]
     pub(super) status: Option<String>,
-    #[serde(deserialize_with = "wire::millis")]
+    #[serde(deserialize_with = "lenient::millis")]
     timestamp: Option<i64>,
-    #[serde(deserialize_with = "wire::text")]
+    #[serde(deserialize_with = "lenient::text")]
     ended_reason: Option<String>,
-    #[serde(deserialize_with = "wire::text")]
+    #[serde(deserialize_with = "lenient::text")]
     started_at: Option<String>,
-    #[serde(deserialize_with = "wire::text")]
+    #[serde(deserialize_with = "lenient::text")]
     ended_at: Option<String>,
-    #[serde(deserialize_with = "wire::object")]
+    #[serde(deserialize_with = "lenient::object")]
     analysis: Option<Analysis>,
-    #[serde(deserialize_with = "wire::object")]
+    #[serde(deserialize_with = "lenient::object")]
     pub(super) call: Option<Call>,
-    #[serde(deserialize_with = "wire::object")]
+    #[serde(deserialize_with = "lenient::object")]
     assistant: Option<Assistant>,
-    #[serde(deserialize_with = "wire::object")]
+    #[serde(deserialize_with = "lenient::object")]
     customer: Option<Party>,
-    #[serde(deserialize_with = "wire::object")]
+    #[serde(deserialize_with = "lenient::object")]
     phone_number: Option<Party>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(super) struct Call {
-    #[serde(deserialize_with = "wire::text")]
+    #[serde(deserialize_with = "lenient::text")]
     pub(super) id: Option<String>,
-    #[serde(rename = "type", deserialize_with = "wire::word")]
+    #[serde(rename = "type", deserialize_with = "lenient::word")]
     pub(super) call_type: Option<CallType>,
-    #[serde(deserialize_with = "wire::text")]
+    #[serde(deserialize_with = "lenient::text")]
     ended_reason: Option<String>,
-    #[serde(deserialize_with = "wire::text")]
+    #[serde(deserialize_with = "lenient::text")]
     started_at: Option<String>,
-    #[serde(deserialize_with = "wire::text")]
+    #[serde(deserialize_with = "lenient::text")]
     ended_at: Option<String>,
-    #[serde(deserialize_with = "wire::object")]
+    #[serde(deserialize_with = "lenient::object")]
     analysis: Option<Analysis>,
-    #[serde(deserialize_with = "wire::object")]
-    metadata: Option<Echo>,
-    #[serde(deserialize_with = "wire::object")]
+    #[serde(deserialize_with = "lenient::object")]
+    metadata: Option<EchoedIds>,
+    #[serde(deserialize_with = "lenient::object")]
     assistant_overrides: Option<Assistant>,
-    #[serde(deserialize_with = "wire::object")]
+    #[serde(deserialize_with = "lenient::object")]
     assistant: Option<Assistant>,
-    #[serde(deserialize_with = "wire::object")]
+    #[serde(deserialize_with = "lenient::object")]
     customer: Option<Party>,
-    #[serde(deserialize_with = "wire::object")]
+    #[serde(deserialize_with = "lenient::object")]
     phone_number: Option<Party>,
 }
 
@@ -72,14 +72,14 @@ pub(super) struct Call {
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(super) struct Assistant {
-    #[serde(deserialize_with = "wire::object")]
-    metadata: Option<Echo>,
-    #[serde(deserialize_with = "wire::object")]
-    variable_values: Option<Echo>,
+    #[serde(deserialize_with = "lenient::object")]
+    metadata: Option<EchoedIds>,
+    #[serde(deserialize_with = "lenient::object")]
+    variable_values: Option<EchoedIds>,
 }
 
 impl Assistant {
-    fn echo(&self) -> Echo {
+    fn echo(&self) -> EchoedIds {
         self.metadata.clone().unwrap_or_default().or(self.variable_values.clone().unwrap_or_default())
     }
 }
@@ -87,14 +87,14 @@ impl Assistant {
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Party {
-    #[serde(deserialize_with = "wire::text")]
+    #[serde(deserialize_with = "lenient::text")]
     number: Option<String>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(super) struct Analysis {
-    #[serde(deserialize_with = "wire::object")]
+    #[serde(deserialize_with = "lenient::object")]
     pub(super) structured_data: Option<CustomData>,
 }
 
@@ -130,8 +130,8 @@ impl Message {
     }
 
     /// Of the call first. What an assistant carries in general comes last: it is of every call.
-    pub(super) fn echo(&self) -> Echo {
-        let mut echo = Echo::default();
+    pub(super) fn echo(&self) -> EchoedIds {
+        let mut echo = EchoedIds::default();
         if let Some(call) = &self.call {
             echo = echo.or(call.metadata.clone().unwrap_or_default());
             for assistant in [&call.assistant_overrides, &call.assistant].into_iter().flatten() {
@@ -174,7 +174,7 @@ pub(super) enum CallStatus {
 }
 
 impl CallStatus {
-    pub(super) fn of(name: &str) -> Self {
+    pub(super) fn from_name(name: &str) -> Self {
         match name {
             "scheduled" => Self::Scheduled,
             "queued" => Self::Queued,
@@ -196,7 +196,7 @@ pub(super) enum EndedReason {
     Busy,
     NoAnswer,
     /// The caller hung up before anybody answered.
-    GivenUp,
+    CallerHungUp,
     /// By whoever placed the call, before the answer or after.
     Stopped,
     /// The call never got to the person.
@@ -210,7 +210,7 @@ pub(super) enum EndedReason {
 }
 
 impl EndedReason {
-    pub(super) fn of(reason: &str) -> Self {
+    pub(super) fn from_name(reason: &str) -> Self {
         match reason {
             "assistant-forwarded-call"
             | "assistant-said-end-call-phrase"
@@ -223,7 +223,7 @@ impl EndedReason {
             // Vonage rejects for a person who refuses to pick up.
             "customer-busy" | "vonage-rejected" => Self::Busy,
             "customer-did-not-answer" => Self::NoAnswer,
-            "call.ringing.sip-inbound-caller-hungup-before-call-connect" => Self::GivenUp,
+            "call.ringing.sip-inbound-caller-hungup-before-call-connect" => Self::CallerHungUp,
             "manually-canceled" | "call-deleted" | "scheduled-call-deleted" => Self::Stopped,
             "customer-did-not-give-microphone-permission"
             | "phone-call-provider-bypass-enabled-but-no-call-received"
@@ -237,11 +237,11 @@ impl EndedReason {
             | "worker-shutdown" => Self::Fault,
             // Instead of an assistant, somebody else was to take the call.
             "assistant-request-returned-forwarding-phone-number" => Self::Unclear,
-            _ => Self::by_beginning(reason),
+            _ => Self::by_prefix(reason),
         }
     }
 
-    fn by_beginning(reason: &str) -> Self {
+    fn by_prefix(reason: &str) -> Self {
         let begins = |beginnings: &[&str]| beginnings.iter().any(|beginning| reason.starts_with(beginning));
         if begins(&["assistant-ended-call", "customer-ended-call", "call.ending.hook-executed-"]) {
             Self::Conversation

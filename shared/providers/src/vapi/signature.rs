@@ -9,7 +9,7 @@ use switchhook_domain::Timestamp;
 use crate::config::ProviderConfig;
 use crate::hmac::{HmacSha256, matching_key, tag};
 use crate::key::Key;
-use crate::webhook::{Signed, UnverifiedWebhook, VerifyError, check_window, only_header};
+use crate::webhook::{SignedWebhook, UnverifiedWebhook, VerifyError, check_window, single_header};
 
 const TIMESTAMP_HEADER: &str = "x-timestamp";
 const SIGNATURE_HEADER: &str = "x-signature";
@@ -22,10 +22,18 @@ pub(crate) fn verify(
     webhook: &UnverifiedWebhook<'_>,
     now: Timestamp,
 ) -> Result<usize, VerifyError> {
-    let signature =
-        only_header(webhook.headers, SIGNATURE_HEADER, VerifyError::MissingSignature, VerifyError::MalformedSignature)?;
-    let timestamp =
-        only_header(webhook.headers, TIMESTAMP_HEADER, VerifyError::MissingTimestamp, VerifyError::MalformedTimestamp)?;
+    let signature = single_header(
+        webhook.headers,
+        SIGNATURE_HEADER,
+        VerifyError::MissingSignature,
+        VerifyError::MalformedSignature,
+    )?;
+    let timestamp = single_header(
+        webhook.headers,
+        TIMESTAMP_HEADER,
+        VerifyError::MissingTimestamp,
+        VerifyError::MalformedTimestamp,
+    )?;
     let mut digest = [0; 32];
     hex::decode_to_slice(signature, &mut digest).map_err(|_| VerifyError::MalformedSignature)?;
     let signed_at = parse_timestamp(timestamp).ok_or(VerifyError::MalformedTimestamp)?;
@@ -35,10 +43,10 @@ pub(crate) fn verify(
     Ok(key_index)
 }
 
-pub(crate) fn sign(key: &Key, url: &str, body: &[u8], now: Timestamp) -> Signed {
+pub(crate) fn sign(key: &Key, url: &str, body: &[u8], now: Timestamp) -> SignedWebhook {
     let timestamp = now.as_millis().div_euclid(1000).to_string();
     let digest = hex::encode(tag::<HmacSha256>(key, &[timestamp.as_bytes(), b".", body]));
-    Signed {
+    SignedWebhook {
         headers: vec![(TIMESTAMP_HEADER, timestamp), (SIGNATURE_HEADER, digest)],
         url: url.to_owned(),
         content_type: "application/json",

@@ -15,7 +15,7 @@ const NUMBER_BYTES_MAX: usize = 256;
 const TIMES_PLAUSIBLE_MS: std::ops::Range<i64> = 946_684_800_000..4_102_444_800_000;
 
 /// An event of a type that we know.
-pub(crate) struct Report {
+pub(crate) struct NormalizedEvent {
     pub(crate) provider: Provider,
     pub(crate) event_id: EventId,
     pub(crate) event_type: String,
@@ -26,7 +26,7 @@ pub(crate) struct Report {
     pub(crate) call_events: Vec<CallEvent>,
 }
 
-impl Report {
+impl NormalizedEvent {
     /// Folded, or recorded if it says nothing about the call after all; an error if it names no call.
     pub(crate) fn into_reading(self, received_at: Timestamp) -> Result<Reading, ReadError> {
         let Correlation { call_id, attempt, provider_call_id, appointment_id } = self.correlation;
@@ -35,7 +35,7 @@ impl Report {
         if self.call_events.is_empty() {
             return Ok(Reading::Recorded { event_id: self.event_id, event_type, call_id: Some(call_id) });
         }
-        Ok(Reading::Folded(ProviderEvent {
+        Ok(Reading::Event(ProviderEvent {
             event_id: self.event_id,
             origin: Origin::Provider(self.provider),
             event_type,
@@ -64,12 +64,12 @@ fn number(text: Option<String>) -> Option<PhoneNumber> {
 }
 
 /// What one event says: the fact that it is about, if there is one, and those that follow from it. Each kind at most once.
-pub(crate) struct Facts {
+pub(crate) struct CallEventSet {
     own: Option<CallEvent>,
     implied: Vec<CallEvent>,
 }
 
-impl Facts {
+impl CallEventSet {
     pub(crate) fn new(own: Option<CallEvent>) -> Self {
         Self { own, implied: Vec::new() }
     }
@@ -81,16 +81,16 @@ impl Facts {
     }
 
     /// Marks `failed`, implied or not, as one that trying again cannot mend.
-    pub(crate) fn set_lasting(&mut self) {
+    pub(crate) fn mark_permanent(&mut self) {
         for fact in self.own.iter_mut().chain(&mut self.implied).filter(|fact| fact.kind == EventKind::Failed) {
             fact.lasting = true;
         }
     }
 
     /// In the order in which they can only have happened.
-    pub(crate) fn into_call_events(self) -> Vec<CallEvent> {
-        let mut facts: Vec<CallEvent> = self.implied.into_iter().chain(self.own).collect();
-        facts.sort_by_key(|fact| fact.kind);
-        facts
+    pub(crate) fn into_sorted(self) -> Vec<CallEvent> {
+        let mut call_events: Vec<CallEvent> = self.implied.into_iter().chain(self.own).collect();
+        call_events.sort_by_key(|fact| fact.kind);
+        call_events
     }
 }

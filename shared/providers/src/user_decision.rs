@@ -3,39 +3,39 @@
 use serde::Deserialize;
 use switchhook_domain::EventKind;
 
-use crate::wire;
+use crate::lenient;
 
 /// Data of the team's own making. These two names are the ones that we document.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct CustomData {
-    #[serde(deserialize_with = "wire::text")]
+    #[serde(deserialize_with = "lenient::text")]
     outcome: Option<String>,
-    #[serde(deserialize_with = "wire::flag")]
+    #[serde(deserialize_with = "lenient::flag")]
     appointment_confirmed: Option<bool>,
 }
 
 #[derive(Clone, Copy)]
-pub(crate) enum Answer {
+pub(crate) enum UserDecision {
     Confirmed,
     Declined,
 }
 
 impl CustomData {
-    pub(crate) fn answer(&self) -> Option<Answer> {
+    pub(crate) fn decision(&self) -> Option<UserDecision> {
         let outcome = self.outcome.as_deref().map(|outcome| outcome.trim().to_ascii_lowercase());
         match (outcome.as_deref(), self.appointment_confirmed) {
-            (Some("confirmed"), _) => Some(Answer::Confirmed),
-            (Some("declined"), _) => Some(Answer::Declined),
-            (_, Some(true)) => Some(Answer::Confirmed),
-            (_, Some(false)) => Some(Answer::Declined),
+            (Some("confirmed"), _) => Some(UserDecision::Confirmed),
+            (Some("declined"), _) => Some(UserDecision::Declined),
+            (_, Some(true)) => Some(UserDecision::Confirmed),
+            (_, Some(false)) => Some(UserDecision::Declined),
             (_, None) => None,
         }
     }
 }
 
-impl Answer {
-    pub(crate) fn kind(self) -> EventKind {
+impl UserDecision {
+    pub(crate) fn event_kind(self) -> EventKind {
         match self {
             Self::Confirmed => EventKind::UserConfirmed,
             Self::Declined => EventKind::UserDeclined,
