@@ -48,7 +48,7 @@ fn id_of(answered: &Value) -> String {
 }
 
 /// One of each provider, and of each form in which Twilio posts.
-const FOLDED: [(&str, &str, &str); 6] = [
+const FOLDED_SAMPLES: [(&str, &str, &str); 6] = [
     ("retell/call_started", "retell:call_5d0b8f6e2c3a4f7d9e1b0a6c8d2f4e70:call_started", "appointment:appt_201"),
     ("twilio/ringing", "twilio:CA00000000000000000000000000000001:ringing:1", "appointment:apt_7"),
     ("twilio/completed_json", "twilio:CA00000000000000000000000000000009:completed:3", "appointment:apt_7"),
@@ -72,15 +72,15 @@ async fn post_sample(world: &World, name: &str) -> (StatusCode, Value) {
 
 #[tokio::test(start_paused = true)]
 async fn new_event_is_accepted_stored_queued_and_folded() {
-    for (name, event_id, call_id) in FOLDED {
-        let mut world = World::still();
+    for (name, event_id, call_id) in FOLDED_SAMPLES {
+        let mut world = World::stopped();
         let (code, body) = post_sample(&world, name).await;
         let event_id = if event_id.is_empty() { body["event_id"].as_str().unwrap() } else { event_id };
         assert_eq!((code, body.clone()), answer("accepted", event_id), "{name}");
         assert_eq!(world.queued().len(), 1, "{name}");
 
         world.start();
-        world.settle().await;
+        world.quiesce().await;
         let status = world.status(&EventId::new(event_id)).await;
         assert_eq!((&status["status"], &status["attempts"]), (&json!("processed"), &json!(1)), "{name}: {status}");
         if !call_id.is_empty() {
@@ -113,10 +113,10 @@ async fn every_sample_is_accepted_or_recorded() {
 
 #[tokio::test(start_paused = true)]
 async fn event_seen_before_changes_nothing() {
-    for (name, ..) in FOLDED {
+    for (name, ..) in FOLDED_SAMPLES {
         let world = World::new();
         let (_, first) = post_sample(&world, name).await;
-        world.settle().await;
+        world.quiesce().await;
         let before =
             (world.items(CALLS_TABLE).await, world.domain_events(), world.item(INBOX_TABLE, &id_of(&first)).await);
 
@@ -124,7 +124,7 @@ async fn event_seen_before_changes_nothing() {
         for pause in [1, 301] {
             world.wait(Duration::from_secs(pause)).await;
             assert_eq!(post_sample(&world, name).await, answer("already_processed", &id_of(&first)), "{name}");
-            world.settle().await;
+            world.quiesce().await;
             let after =
                 (world.items(CALLS_TABLE).await, world.domain_events(), world.item(INBOX_TABLE, &id_of(&first)).await);
             assert_eq!(after, before, "{name} after {pause} s");
@@ -141,13 +141,13 @@ async fn other_body_under_a_known_id_is_kept_beside_the_first_and_counted() {
     let second = generic("c1", "e1", "FAILED", 0);
     let third = generic("c1", "e1", "BUSY", 0);
     assert_eq!(world.post(Provider::Generic, &first).await, answer("accepted", id));
-    world.settle().await;
+    world.quiesce().await;
     let stored = world.item(INBOX_TABLE, id).await;
     let call = world.call("c1").await;
 
     for other in [&second, &second, &third] {
         assert_eq!(world.post(Provider::Generic, other).await, answer("already_processed", id));
-        world.settle().await;
+        world.quiesce().await;
     }
 
     assert_eq!(world.item(INBOX_TABLE, id).await, stored, "the first body stands");
@@ -175,7 +175,7 @@ async fn other_body_under_a_known_id_is_kept_beside_the_first_and_counted() {
     // It moves no call: also not a call that the other body names.
     let elsewhere = generic("c2", "e1", "ANSWERED", 0);
     assert_eq!(world.post(Provider::Generic, &elsewhere).await, answer("already_processed", id));
-    world.settle().await;
+    world.quiesce().await;
     assert_eq!(world.get("/calls/c2").await.0, StatusCode::NOT_FOUND);
 }
 
@@ -185,7 +185,7 @@ async fn same_report_in_other_bytes_is_no_conflict() {
     let cases = [
         (Provider::Generic, sample("generic/ringing").to_owned(), compact(sample("generic/ringing"))),
         (Provider::Retell, sample("retell/call_ended").to_owned(), compact(sample("retell/call_ended"))),
-        (Provider::Generic, large(1_000_000), format!("{}\n", large(1_000_000))),
+        (Provider::Generic, event_of_size(1_000_000), format!("{}\n", event_of_size(1_000_000))),
         (Provider::Twilio, json.to_owned(), format!(" {json}")),
         (
             Provider::Twilio,
@@ -313,7 +313,7 @@ async fn confirmation_that_tutorials_show_is_folded_and_believed_when_patience_e
     );
     let world = World::new();
     assert_eq!(world.post(Provider::Generic, body).await, answer("accepted", "generic:evt_8f1a2c"));
-    world.settle().await;
+    world.quiesce().await;
 
     let shown = |call: &Value| json!([call["appointment_status"], call["outcome"], call["lifecycle"], call["settled"]]);
     let (_, call) = world.get("/calls/appointment:appt_123").await;
@@ -326,12 +326,12 @@ async fn confirmation_that_tutorials_show_is_folded_and_believed_when_patience_e
     let (_, call) = world.get("/calls/appointment:appt_123").await;
     assert_eq!(shown(&call), json!(["Confirmed", "confirmed", "inconclusive", true]));
     assert_eq!(call["job"]["state"], "COMPLETED");
-    assert!(world.published("appointment:appt_123").contains(&"appointment.confirmed".to_owned()));
+    assert!(world.published_types("appointment:appt_123").contains(&"appointment.confirmed".to_owned()));
     let status = world.status(&EventId::new("generic:evt_8f1a2c")).await;
     assert_eq!(json!([status["status"], status["disposition"]]), json!(["processed", "applied"]));
 }
 
-type Spoil = fn(&World, Request<Bytes>) -> Request<Bytes>;
+type Tamper = fn(&World, Request<Bytes>) -> Request<Bytes>;
 
 fn with_header(mut request: Request<Bytes>, name: &'static str, value: &str) -> Request<Bytes> {
     request.headers_mut().insert(HeaderName::from_static(name), HeaderValue::from_str(value).unwrap());
@@ -359,7 +359,7 @@ fn signed_at(world: &World, request: &Request<Bytes>, provider: Provider, second
 
 #[tokio::test(start_paused = true)]
 async fn request_that_is_not_authentic_is_refused_alike_whatever_was_wrong_and_costs_nothing() {
-    let cases: [(Provider, &str, Spoil, &str); 26] = [
+    let cases: [(Provider, &str, Tamper, &str); 26] = [
         (Provider::Retell, "missing", |_, r| without_header(r, "x-retell-signature"), "bad_signature"),
         (Provider::Retell, "empty", |_, r| with_header(r, "x-retell-signature", ""), "bad_signature"),
         (Provider::Retell, "garbage", |_, r| with_header(r, "x-retell-signature", "garbage"), "bad_signature"),
@@ -420,8 +420,8 @@ async fn request_that_is_not_authentic_is_refused_alike_whatever_was_wrong_and_c
         (Provider::Generic, "old", |w, r| signed_at(w, &r, Provider::Generic, -301), "stale_timestamp"),
         (Provider::Generic, "of the future", |w, r| signed_at(w, &r, Provider::Generic, 301), "stale_timestamp"),
     ];
-    let world = World::still();
-    for (provider, what, spoil, cause) in cases {
+    let world = World::stopped();
+    for (provider, what, tamper, cause) in cases {
         let body = match provider {
             Provider::Retell => sample("retell/call_ended"),
             Provider::Vapi => sample("vapi/end_of_call_report"),
@@ -430,8 +430,8 @@ async fn request_that_is_not_authentic_is_refused_alike_whatever_was_wrong_and_c
             Provider::Generic => sample("generic/user_confirmed"),
         };
         let request = world.signed(provider, KEY, "", body.as_bytes(), world.now());
-        let spoilt = spoil(&world, request);
-        assert_eq!(world.send(spoilt).await, invalid_signature(), "{provider}, {what}");
+        let tampered = tamper(&world, request);
+        assert_eq!(world.send(tampered).await, invalid_signature(), "{provider}, {what}");
         let lines = world.logged("rejected");
         let line = lines.last().unwrap();
         assert_eq!(
@@ -459,7 +459,7 @@ fn with_uri(mut request: Request<Bytes>, uri: &str) -> Request<Bytes> {
 
 #[tokio::test(start_paused = true)]
 async fn no_bit_of_a_body_can_be_flipped() {
-    let world = World::still();
+    let world = World::stopped();
     for name in ["retell/call_ended_no_answer", "twilio/completed", "twilio/completed_json", "generic/user_confirmed"] {
         let request = world.signed(provider_of(name), KEY, "", sample(name).as_bytes(), world.now());
         for index in 0..request.body().len() {
@@ -504,7 +504,7 @@ async fn second_key_is_good_too_and_which_one_it_was_is_kept() {
 
 #[tokio::test(start_paused = true)]
 async fn provider_that_is_unknown_or_not_configured_is_not_found() {
-    let world = World::with(&json!({"retell": {"keys": [KEY]}}));
+    let world = World::with_secret(&json!({"retell": {"keys": [KEY]}}));
     let body = sample("twilio/completed");
     for path in ["/webhooks/twilio", "/webhooks/generic", "/webhooks/vapi", "/webhooks/Retell"] {
         let request = with_uri(world.signed(Provider::Twilio, KEY, "", body.as_bytes(), world.now()), path);
@@ -520,7 +520,7 @@ async fn source_that_is_not_on_the_allow_list_is_forbidden_before_anything_is_lo
     let secret = |net: &str| json!({"generic": {"keys": [KEY], "allowed_sources": [net]}});
     let body = generic("c1", "e1", "ANSWERED", 0);
 
-    let world = World::with(&secret("10.0.0.0/8"));
+    let world = World::with_secret(&secret("10.0.0.0/8"));
     let message = "this address is not on the provider's allow-list";
     let forbidden = (StatusCode::FORBIDDEN, json!({"error": "forbidden", "message": message}));
     assert_eq!(world.post(Provider::Generic, &body).await, forbidden);
@@ -528,22 +528,22 @@ async fn source_that_is_not_on_the_allow_list_is_forbidden_before_anything_is_lo
     assert_eq!(world.requests(), BTreeMap::new());
     assert_eq!(world.logged("rejected")[0]["cause"], "forbidden_source");
 
-    let world = World::with(&secret("127.0.0.0/8"));
+    let world = World::with_secret(&secret("127.0.0.0/8"));
     assert_eq!(world.post(Provider::Generic, &body).await, answer("accepted", "generic:e1"));
 }
 
 /// A generic event of exactly so many bytes.
-fn large(bytes: usize) -> String {
+fn event_of_size(bytes: usize) -> String {
     let frame = json!({"event_id": "large", "type": "ANSWERED", "call_id": "c1", "noise": ""}).to_string();
     frame.replace("\"noise\":\"\"", &format!("\"noise\":\"{}\"", noise(bytes - frame.len())))
 }
 
 #[tokio::test(start_paused = true)]
 async fn body_over_the_limit_is_refused_unread() {
-    let world = World::still();
+    let world = World::stopped();
     let message = "the body is larger than 4194304 bytes";
     let too_large = (StatusCode::PAYLOAD_TOO_LARGE, json!({"error": "payload_too_large", "message": message}));
-    let body = large(BODY_BYTES_MAX + 1);
+    let body = event_of_size(BODY_BYTES_MAX + 1);
     assert_eq!(world.post(Provider::Generic, &body).await, too_large);
     assert_eq!(world.post_signed(Provider::Generic, "other", "", body.as_bytes()).await, too_large);
     let text_plain = with_header(
@@ -559,11 +559,11 @@ async fn body_over_the_limit_is_refused_unread() {
 #[tokio::test(start_paused = true)]
 async fn body_of_the_largest_size_is_kept_byte_for_byte_and_folded() {
     let world = World::new();
-    let body = large(BODY_BYTES_MAX);
+    let body = event_of_size(BODY_BYTES_MAX);
     assert_eq!(body.len(), BODY_BYTES_MAX);
     let id = EventId::new("generic:large");
     assert_eq!(world.post(Provider::Generic, &body).await, answer("accepted", id.as_str()));
-    world.settle().await;
+    world.quiesce().await;
 
     let item = world.item(INBOX_TABLE, id.as_str()).await;
     assert_eq!(item.get("body_chunks"), Some(&AttributeValue::N("11".to_owned())), "in chunks");
@@ -575,7 +575,7 @@ async fn body_of_the_largest_size_is_kept_byte_for_byte_and_folded() {
 
 #[tokio::test(start_paused = true)]
 async fn duplicate_of_a_large_body_writes_nothing() {
-    let world = World::still();
+    let world = World::stopped();
     let post = async |body: &str| {
         drop(world.requests());
         let (code, answered) = world.post(Provider::Generic, body).await;
@@ -583,7 +583,7 @@ async fn duplicate_of_a_large_body_writes_nothing() {
         (answered["status"].as_str().unwrap().to_owned(), world.requests())
     };
     let counted = |counts: &[(&str, u64)]| counts.iter().map(|(name, n)| ((*name).to_owned(), *n)).collect();
-    let (first, other) = (large(1_000_000), large(1_000_001));
+    let (first, other) = (event_of_size(1_000_000), event_of_size(1_000_001));
     let taken = || "already_processed".to_owned();
     let new: BTreeMap<String, u64> = counted(&[("GetItem", 1), ("PutItem", 1 + 3), ("SendMessage", 1)]);
     assert_eq!(post(&first).await, ("accepted".to_owned(), new), "a look at the id, three chunks, the event");
@@ -613,15 +613,15 @@ async fn bytes_of_the_largest_size_that_are_no_text_are_kept_too() {
 #[tokio::test(start_paused = true)]
 async fn chunked_event_that_never_reached_the_queue_is_queued_from_its_chunks() {
     let world = World::new();
-    let body = large(2_000_000);
-    world.fault("SendMessage", EVENTS_QUEUE, 3, Fault::NotSent);
+    let body = event_of_size(2_000_000);
+    world.inject_fault("SendMessage", EVENTS_QUEUE, 3, Fault::NotSent);
     assert_eq!(world.post(Provider::Generic, &body).await, storage_failure());
     assert_eq!(world.queued(), [] as [Value; 0]);
 
     assert_eq!(world.post(Provider::Generic, &body).await, answer("already_processed", "generic:large"));
-    world.settle().await;
+    world.quiesce().await;
     assert_eq!(world.status(&EventId::new("generic:large")).await["status"], "processed");
-    assert_eq!(world.published("c1"), ["call.initiated", "appointment.dialing", "appointment.connected"]);
+    assert_eq!(world.published_types("c1"), ["call.initiated", "appointment.dialing", "appointment.connected"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -631,7 +631,7 @@ async fn odd_paths_are_answered_and_cost_no_invocation() {
         let event = json!({"event_id": id, "call_id": id, "type": "RINGING"});
         world.accept(Provider::Generic, &event.to_string()).await;
     }
-    world.settle().await;
+    world.quiesce().await;
     for id in ["a/b", "a%2Fb", "a%20b", "%C3%A4", "a%252Fb", "100%25", "100%", "a%23b", "a%22%3C%3E%5C%5E%60%7B%7C%7Db"]
     {
         for path in [format!("/calls/{id}"), format!("/calls/{id}/events"), format!("/events/generic:{id}/status")] {
@@ -725,24 +725,24 @@ async fn twilio_says_in_its_query_what_a_body_is() {
     assert_eq!(world.send(with_body(request.clone(), &other)).await, invalid_signature());
     let (code, answered) = world.send(request).await;
     assert_eq!((code, &answered["status"]), (OK, &json!("accepted")));
-    world.settle().await;
+    world.quiesce().await;
     assert_eq!(world.status(&EventId::new(id_of(&answered))).await["call_id"], "appointment:7");
     assert!(PUBLIC_URL.starts_with("https://"));
 }
 
 #[tokio::test(start_paused = true)]
 async fn while_the_store_is_down_nothing_is_acknowledged() {
-    for (name, ..) in FOLDED {
+    for (name, ..) in FOLDED_SAMPLES {
         let world = World::new();
-        world.hook(database_down);
+        world.set_fault_hook(database_down);
         assert_eq!(post_sample(&world, name).await, storage_failure(), "{name}");
         assert_eq!(world.queued(), [] as [Value; 0], "{name}");
-        world.heal();
+        world.clear_faults();
         assert_eq!(world.items(INBOX_TABLE).await, [], "{name}");
 
         let (code, answered) = post_sample(&world, name).await;
         assert_eq!((code, &answered["status"]), (OK, &json!("accepted")), "{name}");
-        world.settle().await;
+        world.quiesce().await;
         let status = world.status(&EventId::new(id_of(&answered))).await;
         assert_eq!(status["status"], "processed", "{name}");
     }
@@ -750,18 +750,18 @@ async fn while_the_store_is_down_nothing_is_acknowledged() {
 
 #[tokio::test(start_paused = true)]
 async fn while_the_queue_is_down_nothing_is_acknowledged_and_the_retry_is_folded() {
-    for (name, ..) in FOLDED {
+    for (name, ..) in FOLDED_SAMPLES {
         let world = World::new();
-        world.fault("SendMessage", EVENTS_QUEUE, u64::MAX, down());
+        world.inject_fault("SendMessage", EVENTS_QUEUE, u64::MAX, down());
         assert_eq!(post_sample(&world, name).await, storage_failure(), "{name}");
         assert_eq!(post_sample(&world, name).await, storage_failure(), "{name}: a retry is not believed either");
-        world.settle().await;
+        world.quiesce().await;
         assert_eq!(world.items(CALLS_TABLE).await, [], "{name}");
 
-        world.heal();
+        world.clear_faults();
         let (code, answered) = post_sample(&world, name).await;
         assert_eq!((code, &answered["status"]), (OK, &json!("already_processed")), "{name}");
-        world.settle().await;
+        world.quiesce().await;
         let status = world.status(&EventId::new(id_of(&answered))).await;
         assert_eq!(status["status"], "processed", "{name}");
     }
@@ -770,7 +770,7 @@ async fn while_the_queue_is_down_nothing_is_acknowledged_and_the_retry_is_folded
 #[tokio::test(start_paused = true)]
 async fn what_cannot_be_read_is_not_acknowledged_before_it_was_reported() {
     let world = World::new();
-    world.fault("SendMessage", EVENTS_DEAD_LETTER_QUEUE, 3, Fault::NotSent);
+    world.inject_fault("SendMessage", EVENTS_DEAD_LETTER_QUEUE, 3, Fault::NotSent);
     assert_eq!(world.post(Provider::Generic, "hello").await, storage_failure());
     assert_eq!(world.dead_letters(), [] as [Value; 0]);
     let (code, answered) = world.post(Provider::Generic, "hello").await;
@@ -785,7 +785,7 @@ async fn conflict_is_not_acknowledged_before_it_was_kept() {
     let other = generic("c1", "e1", "FAILED", 0);
     let refused_first = std::sync::atomic::AtomicU64::new(0);
     // The second write of the request is the one that keeps the conflict.
-    world.hook(move |call| {
+    world.set_fault_hook(move |call| {
         let puts = call.operation == "PutItem"
             && call.body.windows(9).any(|bytes| bytes == b"conflict:")
             && refused_first.fetch_add(1, std::sync::atomic::Ordering::Relaxed) < 3;

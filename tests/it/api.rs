@@ -17,7 +17,7 @@ use switchhook_tests::{MINUTE, World, database_down, generic};
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-async fn ask(world: &World, method: &str, path: &str, key: Option<&str>, body: &str) -> Response<Bytes> {
+async fn send(world: &World, method: &str, path: &str, key: Option<&str>, body: &str) -> Response<Bytes> {
     let mut request = Request::builder().method(method).uri(path).header(CONTENT_TYPE, "application/json");
     if let Some(key) = key {
         request = request.header("idempotency-key", key);
@@ -38,14 +38,14 @@ fn problem(response: &Response<Bytes>) -> (u16, String) {
     (response.status().as_u16(), word.to_owned())
 }
 
-fn order(change: &Value) -> String {
+fn request_body(change: &Value) -> String {
     let mut order = json!({"provider": "retell", "from": "+14155550100", "to": "+14155550123"});
     order.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
     order.to_string()
 }
 
 async fn create(world: &World, change: Value) -> String {
-    let response = ask(world, "POST", "/calls", None, &order(&change)).await;
+    let response = send(world, "POST", "/calls", None, &request_body(&change)).await;
     assert_eq!(response.status(), StatusCode::CREATED, "{response:?}");
     body(&response)["call_id"].as_str().unwrap().to_owned()
 }
@@ -54,7 +54,7 @@ async fn create(world: &World, change: Value) -> String {
 async fn listed(world: &World, query: &str) -> (Vec<String>, usize) {
     let (mut ids, mut pages, mut path) = (Vec::new(), 0, format!("/calls?{query}"));
     loop {
-        let response = ask(world, "GET", &path, None, "").await;
+        let response = send(world, "GET", &path, None, "").await;
         assert_eq!(response.status(), StatusCode::OK, "{path}");
         let page = body(&response);
         ids.extend(page["calls"].as_array().unwrap().iter().map(|call| call["call_id"].as_str().unwrap().to_owned()));
@@ -68,10 +68,10 @@ async fn listed(world: &World, query: &str) -> (Vec<String>, usize) {
 
 #[tokio::test(start_paused = true)]
 async fn created_call_is_shown_where_its_answer_says() {
-    let world = World::still();
+    let world = World::stopped();
     let change =
         json!({"appointment_id": "apt/7 é", "metadata": {"name": "Zoë"}, "due_at": "2026-01-01T10:00:00+02:00"});
-    let created = ask(&world, "POST", "/calls", None, &order(&change)).await;
+    let created = send(&world, "POST", "/calls", None, &request_body(&change)).await;
     assert_eq!(created.status(), StatusCode::CREATED);
     let location = created.headers()[LOCATION].to_str().unwrap().to_owned();
     let answer = body(&created);
@@ -102,28 +102,28 @@ async fn created_call_is_shown_where_its_answer_says() {
 
 #[tokio::test(start_paused = true)]
 async fn repeat_is_answered_with_the_same_bytes_however_it_is_written() {
-    let world = World::still();
-    let first = ask(&world, "POST", "/calls", Some("k1"), &order(&json!({}))).await;
+    let world = World::stopped();
+    let first = send(&world, "POST", "/calls", Some("k1"), &request_body(&json!({}))).await;
     assert_eq!((first.status(), first.headers().get("idempotent-replayed")), (StatusCode::CREATED, None));
     world.wait(MINUTE).await;
     // An event may say more of the call than the request did; the answer does not change with it.
     let id = body(&first)["call_id"].as_str().unwrap().to_owned();
-    assert_eq!(ask(&world, "POST", &format!("/calls/{id}/cancel"), None, "").await.status(), StatusCode::OK);
+    assert_eq!(send(&world, "POST", &format!("/calls/{id}/cancel"), None, "").await.status(), StatusCode::OK);
     let spaced = " {\"to\": \"\\u002b14155550123\", \"from\": \"+14155550100\",\n \"provider\": \"retell\"}";
-    let again = ask(&world, "POST", "/calls", Some("k1"), spaced).await;
+    let again = send(&world, "POST", "/calls", Some("k1"), spaced).await;
     assert_eq!((again.status(), &again.headers()["idempotent-replayed"]), (StatusCode::OK, &"true".parse().unwrap()));
     assert_eq!((again.body(), &again.headers()[LOCATION]), (first.body(), &first.headers()[LOCATION]));
-    let other = ask(&world, "POST", "/calls", Some("k1"), &order(&json!({"appointment_id": "apt"}))).await;
+    let other = send(&world, "POST", "/calls", Some("k1"), &request_body(&json!({"appointment_id": "apt"}))).await;
     assert_eq!(problem(&other), (409, "idempotency_key_reused".to_owned()));
     assert_eq!(world.items(CALLS_TABLE).await.len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn same_request_twice_at_once_creates_one_call() {
-    let world = World::still();
-    let order = order(&json!({}));
-    let ask = || ask(&world, "POST", "/calls", Some("k1"), &order);
-    let (one, two, three) = tokio::join!(ask(), ask(), ask());
+    let world = World::stopped();
+    let request = request_body(&json!({}));
+    let create = || send(&world, "POST", "/calls", Some("k1"), &request);
+    let (one, two, three) = tokio::join!(create(), create(), create());
     assert_eq!((one.body(), two.body()), (two.body(), three.body()));
     assert_eq!(world.items(CALLS_TABLE).await.len(), 1);
 }
@@ -131,11 +131,11 @@ async fn same_request_twice_at_once_creates_one_call() {
 #[tokio::test(start_paused = true)]
 async fn call_whose_write_was_not_answered_is_created_once() {
     for key in [None, Some("k1")] {
-        let world = World::still();
-        world.fault("PutItem", CALLS_TABLE, 1, Fault::AnswerLost);
-        let created = ask(&world, "POST", "/calls", key, &order(&json!({}))).await;
+        let world = World::stopped();
+        world.inject_fault("PutItem", CALLS_TABLE, 1, Fault::AnswerLost);
+        let created = send(&world, "POST", "/calls", key, &request_body(&json!({}))).await;
         assert_eq!(created.status(), StatusCode::CREATED, "its own write is no repeat");
-        world.heal();
+        world.clear_faults();
         assert_eq!(world.items(CALLS_TABLE).await.len(), 1, "{key:?}");
         let (code, _) = world.get(created.headers()[LOCATION].to_str().unwrap()).await;
         assert_eq!(code, StatusCode::OK);
@@ -144,15 +144,15 @@ async fn call_whose_write_was_not_answered_is_created_once() {
 
 #[tokio::test(start_paused = true)]
 async fn repeat_is_known_after_its_due_time_is_long_past() {
-    let world = World::still();
-    let order = order(&json!({"due_at": "2026-01-01T00:00:00Z"}));
-    let first = ask(&world, "POST", "/calls", Some("k1"), &order).await;
+    let world = World::stopped();
+    let request = request_body(&json!({"due_at": "2026-01-01T00:00:00Z"}));
+    let first = send(&world, "POST", "/calls", Some("k1"), &request).await;
     assert_eq!(first.status(), StatusCode::CREATED);
     world.wait(DAY * 3).await;
-    let again = ask(&world, "POST", "/calls", Some("k1"), &order).await;
+    let again = send(&world, "POST", "/calls", Some("k1"), &request).await;
     assert_eq!((again.status(), again.body()), (StatusCode::OK, first.body()));
     for key in [None, Some("k2")] {
-        let late = ask(&world, "POST", "/calls", key, &order).await;
+        let late = send(&world, "POST", "/calls", key, &request).await;
         assert_eq!(problem(&late), (400, "invalid_request".to_owned()));
         assert_eq!(body(&late)["errors"][0]["field"], "due_at");
     }
@@ -160,21 +160,21 @@ async fn repeat_is_known_after_its_due_time_is_long_past() {
 
 #[tokio::test(start_paused = true)]
 async fn key_whose_call_somebody_else_made_is_taken() {
-    let world = World::still();
+    let world = World::stopped();
     // The id that the key k1 makes.
-    let probe = World::still();
-    let made = body(&ask(&probe, "POST", "/calls", Some("k1"), &order(&json!({}))).await);
+    let probe = World::stopped();
+    let made = body(&send(&probe, "POST", "/calls", Some("k1"), &request_body(&json!({}))).await);
     let event = generic(made["call_id"].as_str().unwrap(), "e1", "call.ringing", 0);
     world.accept(Provider::Generic, &event).await;
-    world.fold(&world.receive()).await;
-    let response = ask(&world, "POST", "/calls", Some("k1"), &order(&json!({}))).await;
+    world.invoke_consumer(&world.receive()).await;
+    let response = send(&world, "POST", "/calls", Some("k1"), &request_body(&json!({}))).await;
     assert_eq!(problem(&response), (409, "idempotency_key_reused".to_owned()));
 }
 
 #[tokio::test(start_paused = true)]
 async fn only_a_pending_call_of_ours_can_be_canceled() {
-    let world = World::still();
-    let cancel = async |id: &str| ask(&world, "POST", &format!("/calls/{id}/cancel"), None, "").await;
+    let world = World::stopped();
+    let cancel = async |id: &str| send(&world, "POST", &format!("/calls/{id}/cancel"), None, "").await;
     let id = create(&world, json!({"due_at": "2026-01-02T00:00:00Z"})).await;
     let canceled = cancel(&id).await;
     let job = json!({"state": "CANCELED", "stopped": "canceled"});
@@ -185,7 +185,7 @@ async fn only_a_pending_call_of_ours_can_be_canceled() {
     assert_eq!((again.status(), body(&again)), (StatusCode::OK, body(&canceled)), "and it is not written again");
 
     let claimed = create(&world, json!({})).await;
-    assert_eq!(ask(&world, "POST", &format!("/calls/{claimed}/trigger"), None, "").await.status(), StatusCode::OK);
+    assert_eq!(send(&world, "POST", &format!("/calls/{claimed}/trigger"), None, "").await.status(), StatusCode::OK);
     let refused = cancel(&claimed).await;
     assert_eq!(problem(&refused), (409, "not_pending".to_owned()));
     assert!(body(&refused)["detail"].as_str().unwrap().contains("CLAIMED"));
@@ -198,30 +198,30 @@ async fn only_a_pending_call_of_ours_can_be_canceled() {
     assert!(!shown.to_string().contains(&token));
 
     world.accept(Provider::Generic, &generic("theirs", "e1", "call.ringing", 0)).await;
-    world.fold(&world.receive()).await;
+    world.invoke_consumer(&world.receive()).await;
     assert_eq!(problem(&cancel("theirs").await), (409, "not_ours".to_owned()));
     assert_eq!(problem(&cancel("nobody").await), (404, "not_found".to_owned()));
 }
 
 #[tokio::test(start_paused = true)]
 async fn cancellation_that_was_written_and_not_answered_is_one() {
-    let world = World::still();
+    let world = World::stopped();
     let id = create(&world, json!({})).await;
-    world.fault("PutItem", CALLS_TABLE, 1, Fault::AnswerLost);
-    let canceled = ask(&world, "POST", &format!("/calls/{id}/cancel"), None, "").await;
+    world.inject_fault("PutItem", CALLS_TABLE, 1, Fault::AnswerLost);
+    let canceled = send(&world, "POST", &format!("/calls/{id}/cancel"), None, "").await;
     assert_eq!((canceled.status(), &body(&canceled)["job"]["state"]), (StatusCode::OK, &json!("CANCELED")));
     assert_eq!(body(&canceled)["version"], 2);
 }
 
 #[tokio::test(start_paused = true)]
 async fn list_has_every_call_once_whatever_the_size_of_its_pages() {
-    let world = World::still();
+    let world = World::stopped();
     let mut pending = BTreeSet::new();
     let mut canceled = BTreeSet::new();
     for n in 0..60 {
         let id = create(&world, json!({"provider": if n % 3 == 0 { "twilio" } else { "retell" }})).await;
         if n % 4 == 0 {
-            ask(&world, "POST", &format!("/calls/{id}/cancel"), None, "").await;
+            send(&world, "POST", &format!("/calls/{id}/cancel"), None, "").await;
             canceled.insert(id);
         } else {
             pending.insert(id);
@@ -243,13 +243,13 @@ async fn list_has_every_call_once_whatever_the_size_of_its_pages() {
 
 #[tokio::test(start_paused = true)]
 async fn list_tells_what_is_stuck_from_what_waits() {
-    let world = World::still();
+    let world = World::stopped();
     let forgotten = create(&world, json!({})).await;
     let planned = create(&world, json!({"due_at": "2026-01-01T00:20:00Z"})).await;
     let canceled = create(&world, json!({})).await;
-    ask(&world, "POST", &format!("/calls/{canceled}/cancel"), None, "").await;
+    send(&world, "POST", &format!("/calls/{canceled}/cancel"), None, "").await;
     world.accept(Provider::Generic, &generic("silent", "e1", "call.ringing", 0)).await;
-    world.fold(&world.receive()).await;
+    world.invoke_consumer(&world.receive()).await;
     world.wait(MINUTE * 15).await;
     let stuck = async |query: &str| listed(&world, query).await.0;
     assert_eq!(stuck("stuck_for=10m").await, [forgotten.clone(), "silent".to_owned()]);
@@ -263,10 +263,10 @@ async fn list_tells_what_is_stuck_from_what_waits() {
 
 #[tokio::test(start_paused = true)]
 async fn row_that_cannot_be_read_is_named_and_hides_no_other() {
-    let world = World::still();
+    let world = World::stopped();
     let (broken, whole) = (create(&world, json!({})).await, create(&world, json!({})).await);
     world.alter_text(&broken, "job", "LOST").await;
-    let page = body(&ask(&world, "GET", "/calls", None, "").await);
+    let page = body(&send(&world, "GET", "/calls", None, "").await);
     assert_eq!(
         page["calls"].as_array().unwrap().iter().map(|call| &call["call_id"]).collect::<Vec<_>>(),
         [&json!(whole)]
@@ -276,7 +276,7 @@ async fn row_that_cannot_be_read_is_named_and_hides_no_other() {
 
 #[tokio::test(start_paused = true)]
 async fn appointment_stands_as_its_latest_call_does() {
-    let world = World::still();
+    let world = World::stopped();
     let change = || json!({"appointment_id": "apt", "due_at": "2026-01-02T00:00:00Z"});
     let first = create(&world, change()).await;
     world.wait(MINUTE).await;
@@ -286,40 +286,40 @@ async fn appointment_stands_as_its_latest_call_does() {
     assert_eq!((code, &appointment["status"]), (StatusCode::OK, &json!("Pending")));
     let ids: Vec<&Value> = appointment["calls"].as_array().unwrap().iter().map(|call| &call["call_id"]).collect();
     assert_eq!(ids, [&json!(second), &json!(first)]);
-    assert_eq!(problem(&ask(&world, "GET", "/appointments/none", None, "").await), (404, "not_found".to_owned()));
+    assert_eq!(problem(&send(&world, "GET", "/appointments/none", None, "").await), (404, "not_found".to_owned()));
 }
 
 #[tokio::test(start_paused = true)]
 async fn number_is_listed_and_taken_off_and_never_logged() {
-    let world = World::still();
+    let world = World::stopped();
     for (method, items) in [("PUT", 1), ("PUT", 1), ("DELETE", 0), ("DELETE", 0)] {
         for number in ["+14155550123", "%2B14155550123"] {
-            let response = ask(&world, method, &format!("/do-not-call/{number}"), None, "").await;
+            let response = send(&world, method, &format!("/do-not-call/{number}"), None, "").await;
             assert_eq!((response.status(), response.body().len()), (StatusCode::NO_CONTENT, 0));
             assert_eq!(world.items(CALLS_TABLE).await.len(), items);
         }
     }
-    let wrong = ask(&world, "PUT", "/do-not-call/14155550123", None, "").await;
+    let wrong = send(&world, "PUT", "/do-not-call/14155550123", None, "").await;
     assert_eq!(problem(&wrong), (400, "invalid_request".to_owned()));
     // A number is no call, and who asks for one does not bring it into the log.
-    ask(&world, "PUT", "/do-not-call/+14155550123", None, "").await;
+    send(&world, "PUT", "/do-not-call/+14155550123", None, "").await;
     for path in ["/calls/do-not-call:+14155550123", "/calls/+14155550123", "/events/+14155550123/status"] {
-        assert_eq!(problem(&ask(&world, "GET", path, None, "").await), (404, "not_found".to_owned()));
+        assert_eq!(problem(&send(&world, "GET", path, None, "").await), (404, "not_found".to_owned()));
     }
     assert!(!world.log_text().contains("415555"), "{}", world.log_text());
 }
 
 #[tokio::test(start_paused = true)]
 async fn refusals_are_problems_and_leave_nothing() {
-    let world = World::still();
+    let world = World::stopped();
     let check = async |method: &str, path: &str, key: Option<&str>, body: &str, expected: (u16, &str)| {
-        let response = ask(&world, method, path, key, body).await;
+        let response = send(&world, method, path, key, body).await;
         assert_eq!(problem(&response), (expected.0, expected.1.to_owned()), "{method} {path}");
         response
     };
     check("POST", "/calls", None, "{", (400, "invalid_json")).await;
     check("POST", "/calls", None, "[]", (400, "invalid_request")).await;
-    check("POST", "/calls", Some("a b"), &order(&json!({})), (400, "invalid_request")).await;
+    check("POST", "/calls", Some("a b"), &request_body(&json!({})), (400, "invalid_request")).await;
     check("POST", "/calls", None, &" ".repeat(16 * 1024 + 1), (413, "payload_too_large")).await;
     check("GET", "/calls?cursor=e30", None, "", (400, "invalid_request")).await;
     check("GET", "/calls?job=pending&limit=0", None, "", (400, "invalid_request")).await;
@@ -335,8 +335,8 @@ async fn refusals_are_problems_and_leave_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn database_that_is_down_is_a_problem_of_ours() {
-    let world = World::still();
-    world.hook(database_down);
+    let world = World::stopped();
+    world.set_fault_hook(database_down);
     let paths = [
         ("POST", "/calls"),
         ("GET", "/calls"),
@@ -349,7 +349,7 @@ async fn database_that_is_down_is_a_problem_of_ours() {
         ("DELETE", "/do-not-call/+14155550123"),
     ];
     for (method, path) in paths {
-        let response = ask(&world, method, path, None, &order(&json!({}))).await;
+        let response = send(&world, method, path, None, &request_body(&json!({}))).await;
         assert_eq!(problem(&response), (500, "storage_failure".to_owned()), "{method} {path}");
     }
     assert_eq!(world.logged("storage_failure").len(), paths.len(), "each is logged once");

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use switchhook_domain::Provider;
 use switchhook_tests::{MINUTE, World, generic, text};
 
-use crate::outbound::{create, event_types, order, send, stand, stood};
+use crate::outbound::{call_request, call_state, create, expected_state, send};
 
 /// How many calls of each kind are listed.
 const EACH: usize = 30;
@@ -66,15 +66,15 @@ async fn consume_all(world: &World) {
 }
 
 /// A stack with calls on every shelf: those that wait to be placed, by provider; those under way; those that are settled.
-async fn shelves(world: &World) -> BTreeMap<&'static str, BTreeSet<String>> {
-    let mut shelves: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
+async fn by_state(world: &World) -> BTreeMap<&'static str, BTreeSet<String>> {
+    let mut by_state: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
     for provider in ["retell", "twilio", "vapi", "telnyx"] {
         for number in 0..EACH {
-            let mut later = order("confirms");
+            let mut later = call_request("confirms");
             later["provider"] = json!(provider);
             later["due_at"] = json!(DUE);
             later["appointment_id"] = json!(format!("{provider}-{number}"));
-            shelves.entry(provider).or_default().insert(create(world, &later).await);
+            by_state.entry(provider).or_default().insert(create(world, &later).await);
         }
     }
     for (kind, event_types) in
@@ -87,18 +87,18 @@ async fn shelves(world: &World) -> BTreeMap<&'static str, BTreeSet<String>> {
                     .accept(Provider::Generic, &generic(&call_id, &format!("{call_id} {event_type}"), event_type, 0))
                     .await;
             }
-            shelves.entry(kind).or_default().insert(call_id);
+            by_state.entry(kind).or_default().insert(call_id);
         }
     }
     consume_all(world).await;
-    shelves
+    by_state
 }
 
 #[tokio::test(start_paused = true)]
 async fn list_shows_every_call_once_whatever_the_size_of_a_page_and_never_scans() {
-    let world = World::still();
-    let shelves = shelves(&world).await;
-    let everything: BTreeSet<String> = shelves.values().flatten().cloned().collect();
+    let world = World::stopped();
+    let by_state = by_state(&world).await;
+    let everything: BTreeSet<String> = by_state.values().flatten().cloned().collect();
     for limit in [1, 7, 100] {
         let pages = pages(&world, &format!("limit={limit}")).await;
         let mut all: Vec<String> = pages.iter().flat_map(|(page, _)| ids(page)).collect();
@@ -119,9 +119,9 @@ async fn list_shows_every_call_once_whatever_the_size_of_a_page_and_never_scans(
 
 #[tokio::test(start_paused = true)]
 async fn list_is_narrowed_by_job_lifecycle_and_how_long_nothing_changed() {
-    let world = World::still();
-    let shelves = shelves(&world).await;
-    let of = |kinds: &[&str]| kinds.iter().flat_map(|kind| shelves[kind].clone()).collect::<BTreeSet<String>>();
+    let world = World::stopped();
+    let by_state = by_state(&world).await;
+    let of = |kinds: &[&str]| kinds.iter().flat_map(|kind| by_state[kind].clone()).collect::<BTreeSet<String>>();
     let waiting = of(&["retell", "twilio", "vapi", "telnyx"]);
     let check = async |query: &str, expected: &BTreeSet<String>| {
         for limit in ["", "&limit=11"] {
@@ -151,8 +151,8 @@ async fn list_is_narrowed_by_job_lifecycle_and_how_long_nothing_changed() {
 
 #[tokio::test(start_paused = true)]
 async fn cursor_is_good_for_its_own_question_alone() {
-    let world = World::still();
-    shelves(&world).await;
+    let world = World::stopped();
+    by_state(&world).await;
     let (_, page) = get(&world, "/calls?job=PENDING&limit=3").await;
     let pending = text(&page["cursor"]);
     let (_, page) = get(&world, "/calls?job=FAILED&limit=3").await;
@@ -199,7 +199,7 @@ async fn created_call_is_shown_listed_and_found_by_its_appointment() {
 
     world.wait(MINUTE * 30).await;
     let (_, shown) = get(&world, &format!("/calls/{call_id}")).await;
-    assert_eq!(stand(&world, &call_id).await, stood("COMPLETED", "Confirmed", &["busy", "completed"]));
+    assert_eq!(call_state(&world, &call_id).await, expected_state("COMPLETED", "Confirmed", &["busy", "completed"]));
     assert_eq!(get(&world, "/calls?job=COMPLETED&lifecycle=completed").await.1["calls"], json!([shown]));
     assert_eq!(get(&world, "/calls?job=PENDING").await.1, json!({"calls": []}));
     // By what its provider calls an attempt, too.
@@ -215,7 +215,7 @@ async fn created_call_is_shown_listed_and_found_by_its_appointment() {
     let mut again = asked;
     again["due_at"] = json!("2026-01-02T00:00:00Z");
     let second = create(&world, &again).await;
-    world.settle().await;
+    world.quiesce().await;
     let (_, appointment) = get(&world, "/appointments/apt%207%2Fb").await;
     assert_eq!(appointment["status"], "Pending");
     assert_eq!(ids(&appointment), [second, call_id]);
@@ -224,7 +224,7 @@ async fn created_call_is_shown_listed_and_found_by_its_appointment() {
 
 #[tokio::test(start_paused = true)]
 async fn method_that_a_path_does_not_have_is_told_with_those_that_it_has() {
-    let world = World::still();
+    let world = World::stopped();
     for (method, path, allowed) in [
         ("DELETE", "/calls", "GET, POST"),
         ("PUT", "/calls/c1", "GET"),
@@ -250,7 +250,7 @@ async fn ids_may_hold_blanks_slashes_and_percent_signs() {
     for call_id in ["a b", "a/b", "2026/01/01 09:00", "50%", "50%25", "events/x", "ä ü/ß", "a#b&c=d", "a?b"] {
         let event_id = format!("of {call_id}");
         let stored = world.accept(Provider::Generic, &generic(call_id, &event_id, "RINGING", 0)).await;
-        world.settle().await;
+        world.quiesce().await;
         // A gateway decodes a path, and cuts it where a question mark comes to light: that one is encoded twice.
         let encoded = |id: &str| if id.contains('?') { encoded(&encoded(id)) } else { encoded(id) };
         let path = format!("/calls/{}", encoded(call_id));
@@ -275,21 +275,21 @@ async fn number_that_may_not_be_called_is_not_called_until_it_may_be() {
     for _ in 0..2 {
         assert_eq!(put("PUT", "%2B15550199").await, (StatusCode::NO_CONTENT, Value::Null));
     }
-    let call_id = create(&world, &order("confirms")).await;
+    let call_id = create(&world, &call_request("confirms")).await;
     world.wait(MINUTE * 5).await;
-    assert_eq!(stand(&world, &call_id).await, stood("FAILED", "Pending", &[]));
+    assert_eq!(call_state(&world, &call_id).await, expected_state("FAILED", "Pending", &[]));
     assert_eq!(get(&world, &format!("/calls/{call_id}")).await.1["job"]["stopped"], "do_not_call");
     assert_eq!(
-        (event_types(&world, &call_id), world.cloud.fake().dials().len()),
+        (world.published_types(&call_id), world.cloud.fake().dials().len()),
         (vec!["call.exhausted".to_owned()], 0)
     );
 
     for _ in 0..2 {
         assert_eq!(put("DELETE", "+15550199").await, (StatusCode::NO_CONTENT, Value::Null));
     }
-    let call_id = create(&world, &order("confirms")).await;
+    let call_id = create(&world, &call_request("confirms")).await;
     world.wait(MINUTE * 5).await;
-    assert_eq!(stand(&world, &call_id).await.0, "COMPLETED");
+    assert_eq!(call_state(&world, &call_id).await.0, "COMPLETED");
     let (code, problem) = put("PUT", "15550199").await;
     assert_eq!((code, &problem["errors"][0]["field"]), (StatusCode::BAD_REQUEST, &json!("number")));
     // A number is no call, whatever it is stored beside.

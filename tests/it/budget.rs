@@ -11,7 +11,7 @@ use switchhook_aws::calls::WAKE_SHARDS;
 use switchhook_aws::inbox::RECEIVED_SHARDS;
 use switchhook_domain::Provider;
 use switchhook_local::dynamodb::Count;
-use switchhook_tests::{KEY, MINUTE, PATIENCE, World, generic};
+use switchhook_tests::{INACTIVITY_TIMEOUT, KEY, MINUTE, World, generic};
 
 use crate::traffic::{
     CONVERSATIONS, Webhook, dense_body, retell_call, retell_ended, retell_ended_unrepeated, twilio_call,
@@ -49,19 +49,19 @@ pub(crate) const ACCESS_LOG_BYTES: f64 = 230.0;
 /// What CloudWatch adds to each line.
 pub(crate) const LOG_LINE_BYTES: f64 = 26.0;
 
-pub(crate) fn counted(requests: &[(&str, u64)]) -> BTreeMap<String, u64> {
+pub(crate) fn request_counts(requests: &[(&str, u64)]) -> BTreeMap<String, u64> {
     requests.iter().map(|(operation, count)| ((*operation).to_owned(), *count)).collect()
 }
 
 /// Forgets what was counted so far.
-pub(crate) fn reset(world: &World) {
+pub(crate) fn reset_counters(world: &World) {
     drop((world.requests(), world.capacity()));
 }
 
 async fn post(world: &World, webhook: &Webhook) -> String {
     let body = webhook.body.as_bytes();
     let (code, answer) = world.post_signed(webhook.provider, KEY, &webhook.query, body).await;
-    assert_eq!(code, StatusCode::OK, "{}: {answer}", webhook.what);
+    assert_eq!(code, StatusCode::OK, "{}: {answer}", webhook.name);
     switchhook_tests::text(&answer["status"])
 }
 
@@ -73,7 +73,7 @@ async fn consume(world: &World) {
 
 fn generic_webhook(call_id: &str, event_id: &str, event_type: &str) -> Webhook {
     Webhook {
-        what: format!("generic/{event_type}"),
+        name: format!("generic/{event_type}"),
         provider: Provider::Generic,
         query: String::new(),
         body: generic(call_id, event_id, event_type, 0),
@@ -86,12 +86,12 @@ fn kilobytes(bytes: usize) -> f64 {
 
 /// Write units of the table and of its indexes for each of these webhooks, each the first of its call.
 async fn ingress_units(webhooks: &[Webhook]) -> Vec<(f64, f64)> {
-    let world = World::still();
+    let world = World::stopped();
     let mut units = Vec::new();
     for webhook in webhooks {
-        reset(&world);
-        assert_eq!(post(&world, webhook).await, "accepted", "{}", webhook.what);
-        assert_eq!(world.requests(), counted(&[("PutItem", 1), ("SendMessage", 1)]), "{}", webhook.what);
+        reset_counters(&world);
+        assert_eq!(post(&world, webhook).await, "accepted", "{}", webhook.name);
+        assert_eq!(world.requests(), request_counts(&[("PutItem", 1), ("SendMessage", 1)]), "{}", webhook.name);
         let put = world.capacity()["PutItem"];
         units.push((put.write_units, put.index_write_units));
     }
@@ -150,14 +150,14 @@ fn conversations_of_the_tests_are_none_that_the_dictionary_learned_from() {
 
 #[tokio::test(start_paused = true)]
 async fn duplicate_costs_one_refused_write_and_one_message() {
-    let world = World::still();
+    let world = World::stopped();
     let twice = retell_ended(1, 5_120, 2);
     post(&world, &twice).await;
     for pause in [1, 400] {
         world.wait(Duration::from_secs(pause)).await;
-        reset(&world);
+        reset_counters(&world);
         assert_eq!(post(&world, &twice).await, "already_processed");
-        assert_eq!(world.requests(), counted(&[("PutItem", 1), ("SendMessage", 1)]));
+        assert_eq!(world.requests(), request_counts(&[("PutItem", 1), ("SendMessage", 1)]));
         let put = world.capacity()["PutItem"];
         assert!(put.write_units <= 2.0, "{put:?}");
         assert_eq!((put.index_write_units, put.read_units), (0.0, 0.0));
@@ -165,21 +165,21 @@ async fn duplicate_costs_one_refused_write_and_one_message() {
     // What is never folded is never queued again.
     let recorded = generic_webhook("c1", "e1", "SOMETHING_ELSE");
     assert_eq!(post(&world, &recorded).await, "recorded");
-    reset(&world);
+    reset_counters(&world);
     assert_eq!(post(&world, &recorded).await, "already_processed");
-    assert_eq!(world.requests(), counted(&[("PutItem", 1)]));
+    assert_eq!(world.requests(), request_counts(&[("PutItem", 1)]));
 }
 
 #[tokio::test(start_paused = true)]
 async fn recorded_event_costs_one_write() {
-    let world = World::still();
+    let world = World::stopped();
     assert_eq!(post(&world, &generic_webhook("c1", "e1", "SOMETHING_ELSE")).await, "recorded");
-    assert_eq!(world.requests(), counted(&[("PutItem", 1)]));
+    assert_eq!(world.requests(), request_counts(&[("PutItem", 1)]));
 }
 
 #[tokio::test(start_paused = true)]
 async fn refused_request_costs_nothing() {
-    let world = World::still();
+    let world = World::stopped();
     let webhook = retell_ended(1, 5_120, 2);
     let (code, _) = world.post_signed(Provider::Retell, "other", "", webhook.body.as_bytes()).await;
     assert_eq!(code, StatusCode::UNAUTHORIZED);
@@ -188,34 +188,34 @@ async fn refused_request_costs_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn batch_costs_one_read_and_one_write_for_each_of_its_calls() {
-    let world = World::still();
+    let world = World::stopped();
     // Ten messages of three calls.
     for (number, count) in [(1, 5), (2, 3), (3, 2)] {
         for webhook in twilio_call(number, true).into_iter().take(count) {
             post(&world, &webhook).await;
         }
     }
-    reset(&world);
+    reset_counters(&world);
     let received = world.receive();
     assert_eq!(received.len(), 10);
-    assert_eq!(world.fold(&received).await.len(), 10);
-    assert_eq!(world.requests(), counted(&[("GetItem", 3), ("PutItem", 3)]));
+    assert_eq!(world.invoke_consumer(&received).await.len(), 10);
+    assert_eq!(world.requests(), request_counts(&[("GetItem", 3), ("PutItem", 3)]));
 
     world.wait(MINUTE).await;
     let again = world.receive();
     assert_eq!(world.consume(&again).await, 10);
-    assert_eq!(world.requests(), counted(&[("GetItem", 3)]), "nothing is written of duplicates");
+    assert_eq!(world.requests(), request_counts(&[("GetItem", 3)]), "nothing is written of duplicates");
 }
 
 /// What the consumer's writes along a call cost, one batch for each event: units of the table, and of its indexes.
 async fn writes_along(webhooks: &[Webhook]) -> Vec<(f64, f64)> {
-    let world = World::still();
+    let world = World::stopped();
     let mut writes = Vec::new();
     for webhook in webhooks {
         assert_eq!(post(&world, webhook).await, "accepted");
-        reset(&world);
+        reset_counters(&world);
         consume(&world).await;
-        assert_eq!(world.requests(), counted(&[("GetItem", 1), ("PutItem", 1)]), "{}", webhook.what);
+        assert_eq!(world.requests(), request_counts(&[("GetItem", 1), ("PutItem", 1)]), "{}", webhook.name);
         let capacity = world.capacity();
         assert!(capacity["GetItem"].read_units <= 1.0, "a consistent read of up to 4 KB: {capacity:?}");
         writes.push((capacity["PutItem"].write_units, capacity["PutItem"].index_write_units));
@@ -247,11 +247,11 @@ pub(crate) fn index_writes(world: &World) -> f64 {
 async fn wake_index_is_written_when_a_call_begins_and_when_it_is_settled_and_not_for_its_events() {
     // Twilio says nothing of an outcome beyond the answer, so this call waits for the end of its patience. No appointment,
     // so that the index of appointments stays out of it.
-    let world = World::still();
+    let world = World::stopped();
     let mut of_events = Vec::new();
     for webhook in twilio_call(1, false) {
         post(&world, &webhook).await;
-        reset(&world);
+        reset_counters(&world);
         consume(&world).await;
         of_events.push(world.capacity()["PutItem"].index_write_units);
         world.wait(Duration::from_secs(10)).await;
@@ -259,8 +259,8 @@ async fn wake_index_is_written_when_a_call_begins_and_when_it_is_settled_and_not
     assert_eq!(of_events, [1.0, 0.0, 0.0, 0.0, 0.0], "once, with the call");
 
     // Its index entry still says when it was first to be woken: it was heard of since, so the first run moves it on.
-    world.wait(PATIENCE - Duration::from_secs(45)).await;
-    reset(&world);
+    world.wait(INACTIVITY_TIMEOUT - Duration::from_secs(45)).await;
+    reset_counters(&world);
     let first = world.reconciler.run("test").await.unwrap();
     assert_eq!((first.rescheduled, first.deadlines_passed), (1, 0));
     assert_eq!(index_writes(&world), 2.0, "out of its old place and into the new one");
@@ -283,23 +283,23 @@ async fn wake_index_is_written_when_a_call_begins_and_when_it_is_settled_and_not
 
 #[tokio::test(start_paused = true)]
 async fn relay_sends_ten_domain_events_at_a_time() {
-    let world = World::still();
+    let world = World::stopped();
     for number in 0..12 {
         post(&world, &generic_webhook(&format!("c{number}"), &format!("e{number}"), "RINGING")).await;
     }
     consume(&world).await;
     consume(&world).await;
-    reset(&world);
+    reset_counters(&world);
     world.relay().await;
     assert_eq!(world.domain_events().len(), 36);
-    assert_eq!(world.requests(), counted(&[("PutEvents", 4)]));
+    assert_eq!(world.requests(), request_counts(&[("PutEvents", 4)]));
     world.relay().await;
     assert_eq!(world.requests(), BTreeMap::new());
 }
 
 #[tokio::test(start_paused = true)]
 async fn sweep_costs_a_page_for_each_shard_and_a_read_for_each_call() {
-    let world = World::still();
+    let world = World::stopped();
     world.reconciler.run("test").await.unwrap();
     for number in 0..7 {
         for webhook in twilio_call(number, true) {
@@ -312,13 +312,13 @@ async fn sweep_costs_a_page_for_each_shard_and_a_read_for_each_call() {
     world.wait(MINUTE * 2).await;
     // Two minutes to look at; the second holds all seven calls.
     let minutes = 2;
-    reset(&world);
+    reset_counters(&world);
     let report = world.reconciler.run("test").await.unwrap();
     assert_eq!((report.swept_minutes, report.requeued), (minutes, 0));
     let pages = WAKE_SHARDS + minutes * RECEIVED_SHARDS;
     let requests = world.requests();
     let sweep = [("GetItem", 1 + 7), ("GetQueueAttributes", minutes), ("PutItem", minutes), ("Query", pages)];
-    assert_eq!(requests, counted(&sweep));
+    assert_eq!(requests, request_counts(&sweep));
     let capacity = world.capacity();
     let read_units = 1.0 + 7.0 * 0.5;
     assert_eq!(capacity["GetItem"].read_units, read_units, "of the cursor, and half a unit for each look at a call");
@@ -328,7 +328,7 @@ async fn sweep_costs_a_page_for_each_shard_and_a_read_for_each_call() {
 
 /// Requests of one run of the reconciler.
 async fn run_costs(world: &World) -> BTreeMap<String, u64> {
-    reset(world);
+    reset_counters(world);
     world.reconciler.run("test").await.unwrap();
     world.requests()
 }
@@ -337,7 +337,7 @@ async fn run_costs(world: &World) -> BTreeMap<String, u64> {
 async fn reconciler_reads_what_is_due_and_not_what_is_stored() {
     let mut costs = Vec::new();
     for settled in [0, 200] {
-        let world = World::still();
+        let world = World::stopped();
         world.reconciler.run("test").await.unwrap();
         for number in 0..settled {
             let call_id = format!("settled{number}");
@@ -352,7 +352,7 @@ async fn reconciler_reads_what_is_due_and_not_what_is_stored() {
             post(&world, &generic_webhook(&format!("c{number}"), &format!("e{number}"), "RINGING")).await;
         }
         consume(&world).await;
-        world.wait(PATIENCE - MINUTE).await;
+        world.wait(INACTIVITY_TIMEOUT - MINUTE).await;
         world.reconciler.run("test").await.unwrap();
         world.wait(MINUTE).await;
         let due = run_costs(&world).await;
@@ -372,7 +372,7 @@ async fn reconciler_reads_what_is_due_and_not_what_is_stored() {
         ("SendMessage", 3),
     ];
     let idle = [("GetItem", 1), ("GetQueueAttributes", minute), ("PutItem", minute), ("Query", pages)];
-    assert_eq!(costs[0], (counted(&due), counted(&idle)));
+    assert_eq!(costs[0], (request_counts(&due), request_counts(&idle)));
 }
 
 /// Everything that a month of traffic is made of, counted on some hundred webhooks, per webhook.
@@ -436,7 +436,7 @@ fn dollars_of(capacity: &BTreeMap<&'static str, Count>) -> f64 {
 /// Plays calls of a provider, three at a time so that each batch of the consumer holds three messages of three calls. What
 /// they cost, and what a run of the reconciler costs that finds nothing.
 async fn play(calls: Vec<Vec<Webhook>>) -> (Ledger, f64) {
-    let world = World::still();
+    let world = World::stopped();
     world.reconciler.run("test").await.unwrap();
     let mut ledger = Ledger::default();
     let lines_before = world.log_text().len();
@@ -445,7 +445,7 @@ async fn play(calls: Vec<Vec<Webhook>>) -> (Ledger, f64) {
         let longest = three.iter().map(Vec::len).max().unwrap_or(0);
         for event in 0..longest {
             let now: Vec<&Webhook> = three.iter().filter_map(|call| call.get(event)).collect();
-            reset(&world);
+            reset_counters(&world);
             for webhook in &now {
                 assert_eq!(post(&world, webhook).await, "accepted");
             }
@@ -470,7 +470,7 @@ async fn play(calls: Vec<Vec<Webhook>>) -> (Ledger, f64) {
     let mut runs = Vec::new();
     for _ in 0..32 {
         world.wait(MINUTE).await;
-        reset(&world);
+        reset_counters(&world);
         world.reconciler.run("test").await.unwrap();
         while !world.queued().is_empty() {
             consume(&world).await;

@@ -21,7 +21,7 @@ static CONTRACT: LazyLock<Contract> = LazyLock::new(Contract::read);
 struct Contract {
     schemas: Schemas,
     /// Each with the types of events that it describes.
-    of_types: Vec<(BTreeSet<String>, SchemaIndex)>,
+    schemas_by_types: Vec<(BTreeSet<String>, SchemaIndex)>,
 }
 
 /// The schemas, as they are published.
@@ -29,13 +29,13 @@ struct Contract {
 /// # Panics
 /// If one is not JSON.
 #[must_use]
-pub fn documents() -> Vec<Value> {
+pub fn schema_documents() -> Vec<Value> {
     SOURCES.iter().map(|text| serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}"))).collect()
 }
 
 /// The types of domain events that a schema describes.
 #[must_use]
-pub fn types_of(schema: &Value) -> BTreeSet<String> {
+pub fn described_types(schema: &Value) -> BTreeSet<String> {
     let described = &schema["properties"]["type"];
     let many = described["enum"].as_array().into_iter().flatten();
     many.chain(described.get("const")).map(text).collect()
@@ -43,23 +43,23 @@ pub fn types_of(schema: &Value) -> BTreeSet<String> {
 
 /// What is wrong with a domain event; none if it is as promised.
 #[must_use]
-pub fn breach(event: &Value) -> Option<String> {
+pub fn schema_violation(event: &Value) -> Option<String> {
     let contract = &*CONTRACT;
-    let known = contract.of_types.iter().find(|(types, _)| types.contains(&text(&event["type"])));
+    let known = contract.schemas_by_types.iter().find(|(types, _)| types.contains(&text(&event["type"])));
     match known {
         Some((_, index)) => contract.schemas.validate(event, *index).err().map(|error| format!("{error:#}")),
         None => Some("no schema describes this type".to_owned()),
     }
 }
 
-/// Like [`breach`], of what came over the bus.
+/// Like [`schema_violation`], of what came over the bus.
 #[must_use]
-pub fn breach_on_bus(event: &BusEvent) -> Option<String> {
+pub fn bus_event_violation(event: &BusEvent) -> Option<String> {
     let detail: Value = serde_json::from_str(&event.detail).unwrap_or_default();
     if event.source != SOURCE || event.detail_type != detail["type"] {
         return Some(format!("{} from {}", event.detail_type, event.source));
     }
-    breach(&detail)
+    schema_violation(&detail)
 }
 
 impl Contract {
@@ -67,12 +67,12 @@ impl Contract {
         let mut compiler = Compiler::new();
         compiler.enable_format_assertions();
         let mut schemas = Schemas::new();
-        let compiled = documents().into_iter().map(|schema| {
-            let (id, types) = (text(&schema["$id"]), types_of(&schema));
+        let compiled = schema_documents().into_iter().map(|schema| {
+            let (id, types) = (text(&schema["$id"]), described_types(&schema));
             compiler.add_resource(&id, schema).unwrap_or_else(|error| panic!("{error}"));
             (types, compiler.compile(&id, &mut schemas).unwrap_or_else(|error| panic!("{error:#}")))
         });
-        let of_types = compiled.collect();
-        Self { schemas, of_types }
+        let schemas_by_types = compiled.collect();
+        Self { schemas, schemas_by_types }
     }
 }

@@ -30,7 +30,7 @@ async fn retell_call_becomes_a_settled_call() {
     ] {
         let (code, answer) = world.post(Provider::Retell, &body).await;
         assert_eq!((code, &answer["status"]), (StatusCode::OK, &json!(status)), "{answer}");
-        world.settle().await;
+        world.quiesce().await;
     }
 
     let (code, call) = world.get("/calls/appointment:apt_1").await;
@@ -41,7 +41,7 @@ async fn retell_call_becomes_a_settled_call() {
     assert_eq!(call["job"]["state"], "COMPLETED");
     assert_eq!(call["settled"], true);
     assert_eq!(
-        world.published("appointment:apt_1"),
+        world.published_types("appointment:apt_1"),
         [
             "call.initiated",
             "call.ringing",

@@ -11,7 +11,9 @@ use switchhook_domain::Provider;
 use switchhook_local::connector::Service;
 use switchhook_local::queue::NewMessage;
 use switchhook_local::{CALLS_TABLE, EVENTS_QUEUE};
-use switchhook_tests::{KEY, MINUTE, OLD_KEY, PATIENCE, World, database_down, down, on_this, sample, text};
+use switchhook_tests::{
+    INACTIVITY_TIMEOUT, KEY, MINUTE, OLD_KEY, World, database_down, down, is_request_to, sample, text,
+};
 
 use crate::outbound::{create, send};
 use crate::traffic::{retell_call, twilio_call};
@@ -68,11 +70,11 @@ async fn run(world: &mut World) -> Secrets {
         let body = webhook.body.as_bytes();
         secrets.post(world, webhook.provider, KEY, &webhook.query, body).await;
         secrets.post(world, webhook.provider, KEY, &webhook.query, body).await;
-        world.settle().await;
+        world.quiesce().await;
     }
     secrets.post(world, Provider::Retell, OLD_KEY, "", sample("retell/call_ended").as_bytes()).await;
     secrets.post(world, Provider::Generic, KEY, "", &generic("e1", "RINGING")).await;
-    world.settle().await;
+    world.quiesce().await;
     // Refused, unreadable, unknown, contradicted.
     for provider in Provider::ALL {
         secrets.post(world, provider, "another key", "", &generic("e2", "ANSWERED")).await;
@@ -92,20 +94,20 @@ async fn run(world: &mut World) -> Secrets {
     }
     world.wait(MINUTE).await;
     // Every service down, one after the other, and a queue message and a row of somebody else's.
-    world.hook(database_down);
+    world.set_fault_hook(database_down);
     secrets.post(world, Provider::Generic, KEY, "", &generic("e6", "RINGING")).await;
     world.get("/calls/c1").await;
     world.wait(MINUTE * 2).await;
-    world.hook(|call| (call.service == Service::Sqs).then(down));
+    world.set_fault_hook(|call| (call.service == Service::Sqs).then(down));
     secrets.post(world, Provider::Generic, KEY, "", &generic("e7", "RINGING")).await;
-    world.heal();
-    world.hook(|call| (call.service == Service::EventBridge).then(down));
+    world.clear_faults();
+    world.set_fault_hook(|call| (call.service == Service::EventBridge).then(down));
     secrets.post(world, Provider::Generic, KEY, "", &generic_of("c2", "e8")).await;
     world.wait(MINUTE).await;
-    world.hook(|call| (call.operation == "GetItem" || call.operation.starts_with("Change")).then(down));
+    world.set_fault_hook(|call| (call.operation == "GetItem" || call.operation.starts_with("Change")).then(down));
     secrets.post(world, Provider::Generic, KEY, "", &generic_of("c3", "e9")).await;
     world.wait(MINUTE).await;
-    world.heal();
+    world.clear_faults();
     let poison = json!({"schema_version": 1, "trace_id": "t", "event": format!("{} {SPOKEN}", NUMBERS[0])}).to_string();
     secrets.add(poison.clone());
     let poison = NewMessage {
@@ -129,7 +131,7 @@ async fn run(world: &mut World) -> Secrets {
     world.get("/calls/c1/events").await;
     world.get("/calls/none").await;
     world.get("/events/generic:e1/status").await;
-    world.wait(PATIENCE + MINUTE * 5).await;
+    world.wait(INACTIVITY_TIMEOUT + MINUTE * 5).await;
     world.wait(MINUTE * 300).await;
     secrets
 }
@@ -212,9 +214,9 @@ async fn no_line_about_a_placed_call_says_who_was_called() {
     world.wait(MINUTE * 5).await;
     world.cloud.fake().set_down(false);
     create(&world, &order("confirms")).await;
-    world.hook(|call| (call.operation == "PutItem" && on_this(call, CALLS_TABLE)).then(down));
+    world.set_fault_hook(|call| (call.operation == "PutItem" && is_request_to(call, CALLS_TABLE)).then(down));
     world.wait(MINUTE * 5).await;
-    world.heal();
+    world.clear_faults();
     send(&world, "PUT", "/do-not-call/%2B15550107002", None, &Value::Null).await;
     create(&world, &order("confirms")).await;
     world.wait(MINUTE * 60 * 26).await;

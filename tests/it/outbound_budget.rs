@@ -14,8 +14,8 @@ use switchhook_local::connector::CallInfo;
 use switchhook_local::fake::Badness;
 use switchhook_tests::{MINUTE, World};
 
-use crate::budget::{ACCESS_LOG_BYTES, LOG_LINE_BYTES, counted, index_writes, price, reset};
-use crate::outbound::{create, order, shown};
+use crate::budget::{ACCESS_LOG_BYTES, LOG_LINE_BYTES, index_writes, price, request_counts, reset_counters};
+use crate::outbound::{call_request, create, get_call};
 
 /// Changes of where a call stands in `by_wake`, for each of its attempts.
 const WAKE_CHANGES_MAX: usize = 4;
@@ -23,73 +23,76 @@ const WAKE_CHANGES_MAX: usize = 4;
 const DOLLARS_MAX: f64 = 0.05;
 
 /// Without an appointment, so that its index stays out of the count.
-fn plain(behaviour: &str) -> Value {
-    let mut order = order(behaviour);
+fn without_appointment(behaviour: &str) -> Value {
+    let mut order = call_request(behaviour);
     order.as_object_mut().unwrap().remove("appointment_id");
     order
 }
 
 #[tokio::test(start_paused = true)]
 async fn creating_a_call_costs_one_write() {
-    let world = World::still();
-    reset(&world);
-    create(&world, &plain("confirms")).await;
-    assert_eq!(world.requests(), counted(&[("PutItem", 1)]));
+    let world = World::stopped();
+    reset_counters(&world);
+    create(&world, &without_appointment("confirms")).await;
+    assert_eq!(world.requests(), request_counts(&[("PutItem", 1)]));
     let put = world.capacity()["PutItem"];
     assert_eq!((put.write_units, put.index_write_units, put.read_units), (1.0, 1.0, 0.0));
 }
 
 #[tokio::test(start_paused = true)]
 async fn claiming_a_call_costs_one_read_one_write_and_one_message() {
-    let world = World::still();
-    let call_id = CallId::new(create(&world, &plain("confirms")).await);
-    reset(&world);
+    let world = World::stopped();
+    let call_id = CallId::new(create(&world, &without_appointment("confirms")).await);
+    reset_counters(&world);
     world.cloud.scheduler().trigger(&call_id, "test").await.unwrap();
-    assert_eq!(world.requests(), counted(&[("GetItem", 1), ("PutItem", 1), ("SendMessage", 1)]));
+    assert_eq!(world.requests(), request_counts(&[("GetItem", 1), ("PutItem", 1), ("SendMessage", 1)]));
     assert_eq!(index_writes(&world), 2.0, "out of its old place and into the new one");
 
     // Whatever a run finds, it pays for the pages of the one provider that places calls, for a look at each of the three that
     // do not, and for what is due.
     for _ in 0..7 {
-        create(&world, &plain("confirms")).await;
+        create(&world, &without_appointment("confirms")).await;
     }
-    reset(&world);
+    reset_counters(&world);
     let report = world.cloud.schedule().await.unwrap().unwrap();
     assert_eq!((report.due, report.claimed), (7, 7));
     let pages = switchhook_aws::calls::WAKE_SHARDS;
-    assert_eq!(world.requests(), counted(&[("GetItem", 7), ("PutItem", 7), ("Query", pages + 3), ("SendMessage", 7)]));
-    reset(&world);
+    assert_eq!(
+        world.requests(),
+        request_counts(&[("GetItem", 7), ("PutItem", 7), ("Query", pages + 3), ("SendMessage", 7)])
+    );
+    reset_counters(&world);
     world.cloud.schedule().await.unwrap().unwrap();
-    assert_eq!(world.requests(), counted(&[("Query", pages + 3)]));
+    assert_eq!(world.requests(), request_counts(&[("Query", pages + 3)]));
 }
 
 #[tokio::test(start_paused = true)]
 async fn dialling_costs_two_reads_three_writes_and_one_message() {
-    let world = World::still();
-    let call_id = CallId::new(create(&world, &plain("confirms")).await);
+    let world = World::stopped();
+    let call_id = CallId::new(create(&world, &without_appointment("confirms")).await);
     world.cloud.scheduler().trigger(&call_id, "test").await.unwrap();
-    let claims = world.claims();
-    reset(&world);
+    let claims = world.take_claims();
+    reset_counters(&world);
     world.cloud.dialer().handle(claims.clone()).await;
     // It reads the call and whether the number may be called; it writes that it dials, what the provider calls the attempt, and
     // that it was taken, which goes the way of every event.
     let dial = [("GetItem", 2), ("PutItem", 2), ("SendMessage", 1), ("UpdateItem", 1)];
-    assert_eq!(world.requests(), counted(&dial));
+    assert_eq!(world.requests(), request_counts(&dial));
     let units = world.capacity();
     println!("a dial: {units:?}");
     assert_eq!(units["PutItem"].index_write_units, 1.0, "of the inbox: the call stays where it is in its own");
     assert_eq!(world.cloud.fake().requests(), 1);
 
     // The same claim again costs the look at the row.
-    reset(&world);
+    reset_counters(&world);
     world.cloud.dialer().handle(claims).await;
-    assert_eq!(world.requests(), counted(&[("GetItem", 1)]));
+    assert_eq!(world.requests(), request_counts(&[("GetItem", 1)]));
     assert_eq!(world.cloud.fake().requests(), 1);
 }
 
 /// What became of one call, minute by minute, and what all of it cost.
 #[derive(Debug, Default)]
-struct Life {
+struct CallCost {
     attempts: usize,
     requests: BTreeMap<String, u64>,
     write_units: f64,
@@ -109,93 +112,93 @@ struct Life {
 
 /// Lives through one placed call in a stack whose schedule is this loop: nothing but it costs anything, and the stream keeps every
 /// write of its row.
-async fn live(behaviour: &str, badness: Badness, hours: u32) -> Life {
-    let world = World::still();
+async fn play_call(behaviour: &str, badness: Badness, hours: u32) -> CallCost {
+    let world = World::stopped();
     world.cloud.fake().set_badness(badness);
-    let mut life = Life { invocations: 1, ..Life::default() };
-    begin(&world, &mut life);
-    let call_id = create(&world, &plain(behaviour)).await;
-    spend(&world, &mut life);
+    let mut cost = CallCost { invocations: 1, ..CallCost::default() };
+    start_metering(&world, &mut cost);
+    let call_id = create(&world, &without_appointment(behaviour)).await;
+    add_usage(&world, &mut cost);
     for _ in 0..hours * 60 {
-        deliver_for_a_minute(&world, &mut life).await;
+        deliver_for_a_minute(&world, &mut cost).await;
         for run in ["schedule", "reconcile"] {
             // A run that finds nothing is not this call's.
-            begin(&world, &mut life);
+            start_metering(&world, &mut cost);
             let found = match run {
                 "schedule" => world.cloud.schedule().await.unwrap().unwrap().due > 0,
                 _ => world.cloud.reconcile().await.unwrap().unwrap().woken > 0,
             };
             if found {
-                life.invocations += 1;
-                spend(&world, &mut life);
+                cost.invocations += 1;
+                add_usage(&world, &mut cost);
             }
         }
-        let claims = world.claims();
+        let claims = world.take_claims();
         if !claims.records.is_empty() {
-            begin(&world, &mut life);
+            start_metering(&world, &mut cost);
             world.cloud.dialer().handle(claims).await;
-            life.invocations += 1;
-            spend(&world, &mut life);
+            cost.invocations += 1;
+            add_usage(&world, &mut cost);
         }
-        consume(&world, &mut life).await;
+        consume(&world, &mut cost).await;
     }
-    let call = shown(&world, &call_id).await;
+    let call = get_call(&world, &call_id).await;
     assert_eq!(call["settled"], true, "{call}");
-    life.attempts = call["attempts"].as_array().unwrap().len();
-    life.events = world.load(&call_id).await.unwrap().log.len();
-    count_wake_writes(&world, &mut life);
-    life
+    cost.attempts = call["attempts"].as_array().unwrap().len();
+    cost.events = world.load(&call_id).await.unwrap().log.len();
+    count_wake_writes(&world, &mut cost);
+    cost
 }
 
-fn begin(world: &World, life: &mut Life) {
-    reset(world);
-    life.log_before = world.log_text().len();
+fn start_metering(world: &World, cost: &mut CallCost) {
+    reset_counters(world);
+    cost.log_before = world.log_text().len();
 }
 
-fn spend(world: &World, life: &mut Life) {
+fn add_usage(world: &World, cost: &mut CallCost) {
     let log = world.log_text();
-    let lines = &log[life.log_before..];
-    life.log_bytes += lines.len() as f64 + lines.lines().count() as f64 * LOG_LINE_BYTES;
+    let lines = &log[cost.log_before..];
+    cost.log_bytes += lines.len() as f64 + lines.lines().count() as f64 * LOG_LINE_BYTES;
     for count in world.capacity().values() {
-        life.write_units += count.write_units;
-        life.index_write_units += count.index_write_units;
-        life.read_units += count.read_units;
+        cost.write_units += count.write_units;
+        cost.index_write_units += count.index_write_units;
+        cost.read_units += count.read_units;
     }
     for (operation, count) in world.requests() {
         if operation == "SendMessage" {
             // And it is received, and deleted.
-            life.messages += 3 * count;
+            cost.messages += 3 * count;
         }
-        *life.requests.entry(operation).or_default() += count;
+        *cost.requests.entry(operation).or_default() += count;
     }
 }
 
-async fn deliver_for_a_minute(world: &World, life: &mut Life) {
+async fn deliver_for_a_minute(world: &World, cost: &mut CallCost) {
     let end = tokio::time::Instant::now() + MINUTE;
     while let Ok(delivery) = tokio::time::timeout_at(end, world.cloud.fake().next_delivery()).await {
-        begin(world, life);
+        start_metering(world, cost);
         let (code, answer) = world.post(Provider::Retell, delivery.body()).await;
         assert_eq!(code, StatusCode::OK, "{answer}");
-        life.webhooks += 1;
-        life.invocations += 1;
-        spend(world, life);
-        consume(world, life).await;
+        cost.webhooks += 1;
+        cost.invocations += 1;
+        add_usage(world, cost);
+        consume(world, cost).await;
     }
 }
 
-async fn consume(world: &World, life: &mut Life) {
+async fn consume(world: &World, cost: &mut CallCost) {
     while !world.queued().is_empty() {
-        begin(world, life);
+        start_metering(world, cost);
         world.consume(&world.receive()).await;
         // The consumer, and the relay after its write.
-        life.invocations += 2;
-        spend(world, life);
+        cost.invocations += 2;
+        add_usage(world, cost);
         world.wait(Duration::from_millis(10)).await;
     }
 }
 
 /// Looks at every write of the table whether it changed the keys of `by_wake`.
-fn count_wake_writes(world: &World, life: &mut Life) {
+fn count_wake_writes(world: &World, cost: &mut CallCost) {
     for record in world.cloud.services().dynamodb().stream().next_batch(usize::MAX) {
         let record = record.to_event_record();
         let place = |image: &str| {
@@ -205,13 +208,13 @@ fn count_wake_writes(world: &World, life: &mut Life) {
         };
         let (old, new) = (place("OldImage"), place("NewImage"));
         if old != new {
-            life.wake_changes += 1;
-            life.wake_writes += usize::from(old.is_some()) + usize::from(new.is_some());
+            cost.wake_changes += 1;
+            cost.wake_writes += usize::from(old.is_some()) + usize::from(new.is_some());
         }
     }
 }
 
-impl Life {
+impl CallCost {
     /// Dollars, by what they are for.
     fn dollars(&self) -> Vec<(&'static str, f64)> {
         let webhooks = self.webhooks as f64;
@@ -230,7 +233,7 @@ impl Life {
 
 #[tokio::test(start_paused = true)]
 async fn whole_placed_call_keeps_to_its_budget() {
-    let lives = [
+    let cases = [
         ("confirms", Badness::NONE, 1),
         ("declines", Badness::NONE, 1),
         ("busy,confirms", Badness::NONE, 3),
@@ -241,32 +244,32 @@ async fn whole_placed_call_keeps_to_its_budget() {
         ("confirms", Badness::DEAF, 2),
         ("no_answer", Badness::DEAF, 8),
     ];
-    for (behaviour, badness, hours) in lives {
-        let life = live(behaviour, badness, hours).await;
+    for (behaviour, badness, hours) in cases {
+        let cost = play_call(behaviour, badness, hours).await;
         let deaf = if badness == Badness::DEAF { ", no webhook" } else { "" };
-        let dollars: f64 = life.dollars().iter().map(|(_, dollars)| dollars * 1_000.0).sum();
+        let dollars: f64 = cost.dollars().iter().map(|(_, dollars)| dollars * 1_000.0).sum();
         println!(
             "{behaviour}{deaf}: {} attempts, {} webhooks, {} domain events, {} changes and {} writes of by_wake, {:?}, \
              ${dollars:.3} a thousand",
-            life.attempts, life.webhooks, life.events, life.wake_changes, life.wake_writes, life.requests
+            cost.attempts, cost.webhooks, cost.events, cost.wake_changes, cost.wake_writes, cost.requests
         );
-        for (what, dollars) in life.dollars() {
+        for (what, dollars) in cost.dollars() {
             println!("    {what}: ${:.4}", dollars * 1_000.0);
         }
-        assert!(life.attempts > 0);
-        assert!(life.wake_changes <= WAKE_CHANGES_MAX * life.attempts, "{behaviour}: {life:?}");
-        assert!(dollars <= DOLLARS_MAX * life.attempts as f64, "{behaviour}: {life:?}");
-        assert!(!life.requests.contains_key("Scan"));
+        assert!(cost.attempts > 0);
+        assert!(cost.wake_changes <= WAKE_CHANGES_MAX * cost.attempts, "{behaviour}: {cost:?}");
+        assert!(dollars <= DOLLARS_MAX * cost.attempts as f64, "{behaviour}: {cost:?}");
+        assert!(!cost.requests.contains_key("Scan"));
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn call_under_way_is_not_moved_in_the_index_by_its_events() {
-    let world = World::still();
+    let world = World::stopped();
     world.cloud.fake().set_badness(Badness::NONE);
-    let call_id = CallId::new(create(&world, &plain("confirms")).await);
+    let call_id = CallId::new(create(&world, &without_appointment("confirms")).await);
     world.cloud.scheduler().trigger(&call_id, "test").await.unwrap();
-    world.cloud.dialer().handle(world.claims()).await;
+    world.cloud.dialer().handle(world.take_claims()).await;
     let place = async || {
         let item = world.item(CALLS_TABLE, call_id.as_str()).await;
         json!([item.get("wake_key"), item.get("wake_at")])
@@ -274,11 +277,11 @@ async fn call_under_way_is_not_moved_in_the_index_by_its_events() {
     let claimed = place().await;
     let moved = std::sync::Arc::new(std::sync::atomic::AtomicU64::new(0));
     let seen = moved.clone();
-    world.hook(move |call: &CallInfo<'_>| {
+    world.set_fault_hook(move |call: &CallInfo<'_>| {
         seen.fetch_add(u64::from(call.operation == "UpdateItem"), std::sync::atomic::Ordering::Relaxed);
         None
     });
-    consume(&world, &mut Life::default()).await;
+    consume(&world, &mut CallCost::default()).await;
     assert_eq!(place().await, claimed);
     assert_eq!(moved.load(std::sync::atomic::Ordering::Relaxed), 0);
 }

@@ -12,10 +12,10 @@ use switchhook_domain::{AttemptKey, Call, CallId, EventId, EventKind, Job, Provi
 use switchhook_local::connector::{CallInfo, Fault};
 use switchhook_local::fake::Badness;
 use switchhook_local::{CALLS_TABLE, EVENTS_QUEUE, INBOX_TABLE};
-use switchhook_tests::{CALL_RETENTION, MINUTE, PATIENCE, World, generic, on_this, text};
+use switchhook_tests::{CALL_RETENTION, INACTIVITY_TIMEOUT, MINUTE, World, generic, is_request_to, text};
 
-use crate::budget::{counted, reset};
-use crate::outbound::{HOUR, create, order, shown, stand, stood};
+use crate::budget::{request_counts, reset_counters};
+use crate::outbound::{HOUR, call_request, call_state, create, expected_state, get_call};
 
 /// The reconciler's timeout.
 const RECONCILER_TIMEOUT_MS: i64 = 50_000;
@@ -27,7 +27,7 @@ const CONSUMER_TIMEOUT_MS: i64 = 10_000;
 const SLOW: Duration = Duration::from_millis(950);
 
 /// Has the provider place a call that is none of ours. Returns what the provider calls it.
-fn placed_by_others(world: &World, behaviour: &str) -> String {
+fn place_outside(world: &World, behaviour: &str) -> String {
     let order = json!({"from_number": "+15550100", "to_number": "+15550199", "metadata": {"fake": behaviour}});
     let fake = world.cloud.fake();
     let answer = fake.answer("POST", "/v2/create-phone-call", Some("Bearer key"), order.to_string().as_bytes());
@@ -35,7 +35,7 @@ fn placed_by_others(world: &World, behaviour: &str) -> String {
 }
 
 /// What the provider says of a call when it is asked.
-fn provider_says(world: &World, provider_call_id: &str) -> Value {
+fn look_up_at_provider(world: &World, provider_call_id: &str) -> Value {
     let path = format!("/v2/get-call/{provider_call_id}");
     let answer = world.cloud.fake().answer("GET", &path, Some("Bearer key"), b"");
     assert_eq!(answer.status, 200, "{}", answer.body);
@@ -44,7 +44,7 @@ fn provider_says(world: &World, provider_call_id: &str) -> Value {
 
 /// What the provider calls the first call that it is to place: its dice are the same in every world.
 fn first_provider_call_id() -> String {
-    placed_by_others(&World::still(), "confirms")
+    place_outside(&World::stopped(), "confirms")
 }
 
 fn started(provider_call_id: &str, metadata: &Value, at: Timestamp) -> String {
@@ -56,7 +56,7 @@ fn started(provider_call_id: &str, metadata: &Value, at: Timestamp) -> String {
 
 /// The webhook of a call that is over, without whatever was given to the provider to echo.
 fn ended_without_our_ids(world: &World, provider_call_id: &str) -> String {
-    let mut call = provider_says(world, provider_call_id);
+    let mut call = look_up_at_provider(world, provider_call_id);
     assert!(call["call_analysis"].is_object(), "{call}");
     call.as_object_mut().unwrap().remove("metadata");
     json!({"event": "call_analyzed", "call": call}).to_string()
@@ -80,15 +80,15 @@ async fn consume_all(world: &World) -> usize {
 }
 
 /// Every request of an operation on something is answered as late as can be.
-fn slow(world: &World, operations: &'static [(&'static str, &'static str)]) {
-    world.hook(move |call: &CallInfo<'_>| {
-        let hit = operations.iter().any(|(operation, on)| call.operation == *operation && on_this(call, on));
+fn delay_requests(world: &World, operations: &'static [(&'static str, &'static str)]) {
+    world.set_fault_hook(move |call: &CallInfo<'_>| {
+        let hit = operations.iter().any(|(operation, on)| call.operation == *operation && is_request_to(call, on));
         hit.then_some(Fault::Delay(SLOW))
     });
 }
 
 /// Stores so many calls like this one.
-async fn multiply(world: &World, call: &Call, name: &str, count: usize) {
+async fn store_copies(world: &World, call: &Call, name: &str, count: usize) {
     for number in 0..count {
         let call = Call { call_id: CallId::new(format!("{name}{number}")), version: 1, ..call.clone() };
         assert_eq!(world.calls.store(&call, 0, CALL_RETENTION).await.unwrap(), Written::Written);
@@ -104,22 +104,22 @@ async fn call_that_others_placed_and_that_is_told_to_live_gets_its_patience_anew
     world.cloud.fake().set_badness(Badness::DEAF);
     let call_id = format!("retell:{id}");
     post(&world, &started(&id, &Value::Null, world.now())).await;
-    world.wait(PATIENCE + MINUTE * 2).await;
-    assert_eq!(shown(&world, &call_id).await["lifecycle"], "inconclusive", "the provider does not know it yet");
+    world.wait(INACTIVITY_TIMEOUT + MINUTE * 2).await;
+    assert_eq!(get_call(&world, &call_id).await["lifecycle"], "inconclusive", "the provider does not know it yet");
 
-    assert_eq!(placed_by_others(&world, "confirms"), id);
+    assert_eq!(place_outside(&world, "confirms"), id);
     let report = world.cloud.look_for_drift().await.unwrap().unwrap();
     assert_eq!((report.lookups, report.drifted), (1, 1));
-    world.settle().await;
-    let call = shown(&world, &call_id).await;
+    world.quiesce().await;
+    let call = get_call(&world, &call_id).await;
     assert_eq!(json!([call["lifecycle"], call["settled"]]), json!(["in_progress", false]));
     let call = world.call(&call_id).await;
     assert!(call.history.iter().any(|entry| entry.event.kind == EventKind::Alive), "{:?}", call.history);
     assert!(!call.history.iter().any(|entry| entry.event.kind == EventKind::Initiated), "it was not dialled by us");
     assert_eq!(world.cloud.look_for_drift().await.unwrap().unwrap().drifted, 0, "they agree");
 
-    world.wait(PATIENCE + MINUTE * 3).await;
-    assert_eq!(stand(&world, &call_id).await, stood("COMPLETED", "Confirmed", &["completed"]));
+    world.wait(INACTIVITY_TIMEOUT + MINUTE * 3).await;
+    assert_eq!(call_state(&world, &call_id).await, expected_state("COMPLETED", "Confirmed", &["completed"]));
 }
 
 #[tokio::test(start_paused = true)]
@@ -132,22 +132,22 @@ async fn call_that_ended_and_is_told_to_live_is_repaired_once() {
     }});
     post(&world, &ended.to_string()).await;
     world.wait(MINUTE * 12).await;
-    assert_eq!(placed_by_others(&world, "confirms"), id);
+    assert_eq!(place_outside(&world, "confirms"), id);
     let mut drifted = Vec::new();
     for _ in 0..3 {
         drifted.push(world.cloud.look_for_drift().await.unwrap().unwrap().drifted);
-        world.settle().await;
+        world.quiesce().await;
     }
     assert_eq!(drifted, [1, 0, 0]);
-    assert_eq!(stand(&world, &format!("retell:{id}")).await, stood("FAILED", "NoAnswer", &["busy"]));
+    assert_eq!(call_state(&world, &format!("retell:{id}")).await, expected_state("FAILED", "NoAnswer", &["busy"]));
 }
 
 #[tokio::test(start_paused = true)]
 async fn no_call_becomes_an_alias_of_itself_and_none_of_ours_becomes_one() {
-    let world = World::still();
+    let world = World::stopped();
     post(&world, &started("p1", &Value::Null, world.now())).await;
     consume_all(&world).await;
-    let ours = create(&world, &order("confirms")).await;
+    let ours = create(&world, &call_request("confirms")).await;
     for (from, to) in [("retell:p1", "retell:p1"), (ours.as_str(), "retell:p1")] {
         let before = world.item(CALLS_TABLE, from).await;
         let alias = Alias { call_id: CallId::new(to), attempt: AttemptKey::new("1") };
@@ -171,17 +171,21 @@ async fn call_in_doubt_whose_ending_made_another_call_takes_it_over() {
     let world = World::new();
     let fake = world.cloud.fake();
     fake.set_badness(Badness::DEAF);
-    let call_id = create(&world, &order("answer_lost")).await;
+    let call_id = create(&world, &call_request("answer_lost")).await;
     world.wait(MINUTE * 4).await;
     assert_eq!(world.call(&call_id).await.in_doubt().len(), 1);
     let id = fake.dials()[0].provider_call_id.clone();
     let stray = format!("retell:{id}");
     let event_id = post(&world, &ended_without_our_ids(&world, &id)).await;
-    world.settle().await;
-    assert_eq!(stand(&world, &stray).await, stood("COMPLETED", "Confirmed", &["completed"]), "a call of its own");
+    world.quiesce().await;
+    assert_eq!(
+        call_state(&world, &stray).await,
+        expected_state("COMPLETED", "Confirmed", &["completed"]),
+        "a call of its own"
+    );
 
     world.wait(MINUTE * 15).await;
-    assert_eq!(stand(&world, &call_id).await, stood("COMPLETED", "Confirmed", &["completed"]));
+    assert_eq!(call_state(&world, &call_id).await, expected_state("COMPLETED", "Confirmed", &["completed"]));
     let call = world.call(&call_id).await;
     assert!(call.is_settled() && call.holds(&event_id), "{call:?}");
     assert_eq!(call.slots[0].provider_call_id.as_deref(), Some(id.as_str()));
@@ -196,18 +200,24 @@ async fn ending_that_stays_with_another_call_leads_to_the_deadline() {
     let world = World::new();
     let fake = world.cloud.fake();
     fake.set_badness(Badness::DEAF);
-    let id = placed_by_others(&world, "confirms");
+    let id = place_outside(&world, "confirms");
     // Others placed it, for an appointment which the provider names in one webhook and not in the other.
     post(&world, &started(&id, &json!({"appointment_id": "apt"}), world.now())).await;
     world.wait(MINUTE * 3).await;
     post(&world, &ended_without_our_ids(&world, &id)).await;
-    world.wait(PATIENCE + MINUTE).await;
+    world.wait(INACTIVITY_TIMEOUT + MINUTE).await;
     let call = world.call("appointment:apt").await;
     assert!(!call.is_settled(), "the ending may be on its way");
 
     world.wait(MINUTE * 7).await;
-    assert_eq!(stand(&world, "appointment:apt").await, stood("FAILED", "Inconclusive", &["inconclusive"]));
-    assert_eq!(stand(&world, &format!("retell:{id}")).await, stood("COMPLETED", "Confirmed", &["completed"]));
+    assert_eq!(
+        call_state(&world, "appointment:apt").await,
+        expected_state("FAILED", "Inconclusive", &["inconclusive"])
+    );
+    assert_eq!(
+        call_state(&world, &format!("retell:{id}")).await,
+        expected_state("COMPLETED", "Confirmed", &["completed"])
+    );
     let asked = fake.requests();
     world.wait(HOUR / 4).await;
     assert_eq!(fake.requests(), asked, "it is settled, and nobody is asked for ever");
@@ -215,35 +225,35 @@ async fn ending_that_stays_with_another_call_leads_to_the_deadline() {
 
 #[tokio::test(start_paused = true)]
 async fn answer_that_was_stored_but_not_queued_is_swept_to_the_call_that_was_asked_about() {
-    let world = World::still();
+    let world = World::stopped();
     world.cloud.fake().set_badness(Badness::DEAF);
-    let id = placed_by_others(&world, "confirms");
+    let id = place_outside(&world, "confirms");
     // The provider's answer names no appointment.
     post(&world, &started(&id, &json!({"appointment_id": "apt"}), world.now())).await;
     consume_all(&world).await;
-    world.wait(PATIENCE).await;
-    world.fault("SendMessage", EVENTS_QUEUE, 3, Fault::NotSent);
+    world.wait(INACTIVITY_TIMEOUT).await;
+    world.inject_fault("SendMessage", EVENTS_QUEUE, 3, Fault::NotSent);
     assert!(world.reconciler.run("one").await.is_err());
-    world.heal();
+    world.clear_faults();
     assert_eq!(world.queued(), [] as [Value; 0], "stored, and no more");
 
     world.wait(MINUTE * 3).await;
     assert_eq!(world.reconciler.run("two").await.unwrap().requeued, 1);
     consume_all(&world).await;
-    assert_eq!(stand(&world, "appointment:apt").await, stood("COMPLETED", "Confirmed", &["completed"]));
+    assert_eq!(call_state(&world, "appointment:apt").await, expected_state("COMPLETED", "Confirmed", &["completed"]));
     assert!(world.load(&format!("retell:{id}")).await.is_none(), "no other call was made of it");
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_switchhook_found_out_about_a_stray_call_is_refused_by_the_call_that_it_became_part_of() {
-    let world = World::still();
+    let world = World::stopped();
     world.cloud.fake().set_badness(Badness::DEAF);
-    let ours = create(&world, &order("hangs")).await;
+    let ours = create(&world, &call_request("hangs")).await;
     world.cloud.schedule().await.unwrap().unwrap();
-    world.cloud.dialer().handle(world.claims()).await;
+    world.cloud.dialer().handle(world.take_claims()).await;
     post(&world, &started("p1", &Value::Null, world.now())).await;
     consume_all(&world).await;
-    world.wait(PATIENCE).await;
+    world.wait(INACTIVITY_TIMEOUT).await;
     // Its deadline is on the way, and an event of its own, when it becomes an attempt of ours.
     assert!(world.reconciler.run("test").await.unwrap().deadlines_passed > 0);
     let ended = json!({"event": "call_ended", "call": {
@@ -284,10 +294,10 @@ async fn altered_call(world: &World, minutes: u64) {
 
 #[tokio::test(start_paused = true)]
 async fn refold_that_would_take_too_long_leaves_the_row_to_the_next_drift_run() {
-    let world = World::still();
+    let world = World::stopped();
     altered_call(&world, 40).await;
     let before = world.item(CALLS_TABLE, "c1").await;
-    slow(&world, &[("Query", INBOX_TABLE)]);
+    delay_requests(&world, &[("Query", INBOX_TABLE)]);
     let began = world.now();
     let received = world.receive();
     assert_eq!((received.len(), world.consume(&received).await), (1, 1), "it is done with");
@@ -297,7 +307,7 @@ async fn refold_that_would_take_too_long_leaves_the_row_to_the_next_drift_run() 
     assert_eq!(lines.len(), 1);
     assert_eq!(json!([lines[0]["stage"], lines[0]["call_id"]]), json!(["consumer", "c1"]));
 
-    world.heal();
+    world.clear_faults();
     world.wait(HOUR).await;
     assert_eq!(world.reconciler.drift("again").await.unwrap().drifted, 1);
     consume_all(&world).await;
@@ -307,14 +317,14 @@ async fn refold_that_would_take_too_long_leaves_the_row_to_the_next_drift_run() 
 
 #[tokio::test(start_paused = true)]
 async fn refold_costs_a_read_for_each_event_and_a_page_for_each_minute_around_the_call() {
-    let world = World::still();
+    let world = World::stopped();
     altered_call(&world, 2).await;
-    reset(&world);
+    reset_counters(&world);
     let received = world.receive();
     world.consume(&received).await;
     // The call; its three events by the keys that its row names. Two minutes before it, three of its own, fifteen after.
     let minutes = 2 + 3 + 15;
-    assert_eq!(world.requests(), counted(&[("GetItem", 1 + 3), ("PutItem", 1), ("Query", minutes)]));
+    assert_eq!(world.requests(), request_counts(&[("GetItem", 1 + 3), ("PutItem", 1), ("Query", minutes)]));
     let capacity = world.capacity();
     assert_eq!(capacity["GetItem"].read_units, 4.0);
     assert!(capacity["Query"].read_units <= minutes as f64 * 0.5, "{capacity:?}");
@@ -325,15 +335,15 @@ async fn refold_costs_a_read_for_each_event_and_a_page_for_each_minute_around_th
 #[tokio::test(start_paused = true)]
 async fn minute_that_is_too_much_for_one_sweep_is_swept_by_several_and_keeps_no_call_from_waking() {
     const LOST: usize = 900;
-    let world = World::still();
+    let world = World::stopped();
     world.accept(Provider::Generic, &generic("silent", "silent", "RINGING", 0)).await;
     consume_all(&world).await;
-    world.wait(PATIENCE).await;
+    world.wait(INACTIVITY_TIMEOUT).await;
     world.reconciler.run("before").await.unwrap();
     consume_all(&world).await;
     world.accept(Provider::Generic, &generic("later", "later", "RINGING", 0)).await;
     consume_all(&world).await;
-    world.wait(PATIENCE - MINUTE * 3).await;
+    world.wait(INACTIVITY_TIMEOUT - MINUTE * 3).await;
     world.reconciler.run("before").await.unwrap();
     world.die_at("SendMessage", EVENTS_QUEUE);
     for number in 0..LOST {
@@ -342,7 +352,7 @@ async fn minute_that_is_too_much_for_one_sweep_is_swept_by_several_and_keeps_no_
     }
     world.wait(MINUTE * 3).await;
 
-    slow(&world, &[("GetItem", CALLS_TABLE)]);
+    delay_requests(&world, &[("GetItem", CALLS_TABLE)]);
     let mut runs = Vec::new();
     while runs.len() < 9 {
         let began = world.now();
@@ -365,12 +375,12 @@ async fn minute_that_is_too_much_for_one_sweep_is_swept_by_several_and_keeps_no_
 #[tokio::test(start_paused = true)]
 async fn more_due_calls_than_there_is_time_for_are_left_to_the_next_run() {
     const DUE: usize = 1_200;
-    let world = World::still();
+    let world = World::stopped();
     world.accept(Provider::Generic, &generic("c", "e", "RINGING", 0)).await;
     consume_all(&world).await;
-    multiply(&world, &world.call("c").await, "c", DUE - 1).await;
-    world.wait(PATIENCE).await;
-    slow(&world, &[("GetItem", CALLS_TABLE)]);
+    store_copies(&world, &world.call("c").await, "c", DUE - 1).await;
+    world.wait(INACTIVITY_TIMEOUT).await;
+    delay_requests(&world, &[("GetItem", CALLS_TABLE)]);
     let mut woken = 0;
     let mut runs = 0;
     while woken < DUE as u64 && runs < 9 {
@@ -383,21 +393,21 @@ async fn more_due_calls_than_there_is_time_for_are_left_to_the_next_run() {
         runs += 1;
         assert_eq!(world.logged("reconciled").len(), runs);
         // What was found is folded, and the rest stays due.
-        world.heal();
+        world.clear_faults();
         consume_all(&world).await;
-        slow(&world, &[("GetItem", CALLS_TABLE)]);
+        delay_requests(&world, &[("GetItem", CALLS_TABLE)]);
     }
     assert!(woken == DUE as u64 && runs > 1, "{woken} in {runs} runs");
 }
 
 #[tokio::test(start_paused = true)]
 async fn call_whose_provider_was_not_asked_for_want_of_requests_has_no_deadline() {
-    let world = World::still();
+    let world = World::stopped();
     post(&world, &started("p", &Value::Null, world.now())).await;
     consume_all(&world).await;
-    multiply(&world, &world.call("retell:p").await, "retell:p", 309).await;
+    store_copies(&world, &world.call("retell:p").await, "retell:p", 309).await;
     // So late that a provider that could not answer would be waited for no longer.
-    world.wait(PATIENCE * 3).await;
+    world.wait(INACTIVITY_TIMEOUT * 3).await;
     let first = world.reconciler.run("one").await.unwrap();
     assert_eq!((first.lookups, first.deadlines_passed), (300, 300));
     consume_all(&world).await;
@@ -407,15 +417,15 @@ async fn call_whose_provider_was_not_asked_for_want_of_requests_has_no_deadline(
 
 #[tokio::test(start_paused = true)]
 async fn drift_run_stops_in_time_and_says_what_it_did() {
-    let world = World::still();
+    let world = World::stopped();
     world.accept(Provider::Generic, &generic("c", "e", "RINGING", 0)).await;
     consume_all(&world).await;
     // All of them say another job than their events do.
     let altered = Call { job: Job::Failed, ..world.call("c").await };
-    multiply(&world, &altered, "awake", 250).await;
+    store_copies(&world, &altered, "awake", 250).await;
     let settled = Call { wake_at: None, settled_at: Some(world.now()), ..altered };
-    multiply(&world, &settled, "settled", 250).await;
-    slow(&world, &[("GetItem", CALLS_TABLE), ("PutItem", INBOX_TABLE), ("SendMessage", EVENTS_QUEUE)]);
+    store_copies(&world, &settled, "settled", 250).await;
+    delay_requests(&world, &[("GetItem", CALLS_TABLE), ("PutItem", INBOX_TABLE), ("SendMessage", EVENTS_QUEUE)]);
     let began = world.now();
     let report = world.reconciler.drift("test").await.unwrap();
     let took = world.now().millis_since(began);

@@ -13,17 +13,17 @@ use switchhook_domain::{
     ProviderEvent, RetryPolicy, Stopped, Timestamp, fold, refold,
 };
 use switchhook_local::fake::Badness;
-use switchhook_tests::contract::{breach, documents, types_of};
+use switchhook_tests::contract::{described_types, schema_documents, schema_violation};
 use switchhook_tests::{MINUTE, World, generic, text};
 
-use crate::outbound::{HOUR, create, order, send};
+use crate::outbound::{HOUR, call_request, create, send};
 
 fn described() -> BTreeSet<String> {
-    documents().iter().flat_map(types_of).collect()
+    schema_documents().iter().flat_map(described_types).collect()
 }
 
 fn examples() -> Vec<Value> {
-    documents().iter().flat_map(|schema| schema["examples"].as_array().cloned().unwrap_or_default()).collect()
+    schema_documents().iter().flat_map(|schema| schema["examples"].as_array().cloned().unwrap_or_default()).collect()
 }
 
 #[test]
@@ -32,7 +32,7 @@ fn each_type_has_an_example_that_is_as_described() {
     assert_eq!(shown.iter().cloned().collect::<BTreeSet<_>>(), described());
     assert_eq!(shown.len(), described().len());
     for example in examples() {
-        assert_eq!(breach(&example), None, "{example}");
+        assert_eq!(schema_violation(&example), None, "{example}");
     }
 }
 
@@ -41,16 +41,16 @@ async fn every_type_is_published_and_no_other() {
     let world = World::new();
     // A row was altered by hand.
     world.cloud.fake().set_badness(Badness::NONE);
-    let altered = create(&world, &order("declines")).await;
+    let altered = create(&world, &call_request("declines")).await;
     world.wait(MINUTE * 20).await;
     world.alter_history(&altered, |history| history.retain(|entry| !entry.contains("completed"))).await;
     world.cloud.look_for_drift().await.unwrap().unwrap();
 
     world.cloud.fake().set_badness(Badness::USUAL);
     for behaviour in ["confirms", "voicemail", "busy,confirms", "no_answer", "fails", "hangs"] {
-        create(&world, &order(behaviour)).await;
+        create(&world, &call_request(behaviour)).await;
     }
-    let mut later = order("confirms");
+    let mut later = call_request("confirms");
     later["due_at"] = json!("2026-01-02T00:00:00Z");
     let canceled = create(&world, &later).await;
     send(&world, "POST", &format!("/calls/{canceled}/cancel"), None, &Value::Null).await;
@@ -63,7 +63,7 @@ async fn every_type_is_published_and_no_other() {
     // And what cannot be read.
     let (_, answer) = world.post(Provider::Generic, "{").await;
     assert_eq!(answer["status"], "quarantined");
-    world.settle().await;
+    world.quiesce().await;
 
     let seen: BTreeSet<String> = world.domain_events().iter().map(|event| text(&event["type"])).collect();
     assert_eq!(seen, described());
@@ -75,12 +75,12 @@ fn spoiled_event_is_refused() {
         let spoiled = |name: &str, value: Value| {
             let mut event = example.clone();
             event[name] = value;
-            assert!(breach(&event).is_some(), "{name} of {event}");
+            assert!(schema_violation(&event).is_some(), "{name} of {event}");
         };
         for (name, value) in example.as_object().unwrap() {
             let mut event = example.clone();
             event.as_object_mut().unwrap().remove(name);
-            assert!(breach(&event).is_some(), "without {name}: {event}");
+            assert!(schema_violation(&event).is_some(), "without {name}: {event}");
             spoiled(name, json!([]));
             if !value.is_number() && name != "attempt" {
                 spoiled(name, json!(1));
@@ -260,7 +260,7 @@ fn invariant_every_life_of_a_call_is_told_as_described() {
         for call in live(ours.then(planned), &steps) {
             for event in call.domain_events_from(1) {
                 let event = json!(event);
-                prop_assert_eq!(breach(&event), None, "{}", event);
+                prop_assert_eq!(schema_violation(&event), None, "{}", event);
                 seen.borrow_mut().insert(text(&event["type"]));
             }
         }

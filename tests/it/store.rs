@@ -17,11 +17,11 @@ use switchhook_domain::{
 use switchhook_local::connector::Fault;
 use switchhook_local::{CALLS_TABLE, INBOX_TABLE};
 use switchhook_providers::ID_BYTES_MAX;
-use switchhook_tests::{CALL_RETENTION, Item, KEY, MINUTE, PATIENCE, World, generic};
+use switchhook_tests::{CALL_RETENTION, INACTIVITY_TIMEOUT, Item, KEY, MINUTE, World, generic};
 
 use crate::traffic::{at, noise, retell_call, twilio_call};
 
-const POLICY: Policy = Policy { patience: PATIENCE };
+const POLICY: Policy = Policy { patience: INACTIVITY_TIMEOUT };
 /// What DynamoDB takes: 400 KB.
 const ITEM_BYTES_MAX: usize = 400 * 1_024;
 
@@ -60,7 +60,7 @@ async fn store(world: &World, call: &Call) -> Written {
 
 #[tokio::test(start_paused = true)]
 async fn first_write_of_a_call_needs_its_place_to_be_free() {
-    let world = World::still();
+    let world = World::stopped();
     let ours = folded(None, &[provider_event("c1", "e1", EventKind::Ringing, 0)], 1);
     let theirs = folded(None, &[provider_event("c1", "e2", EventKind::InProgress, 0)], 1);
     assert_eq!(store(&world, &ours).await, Written::Written);
@@ -71,7 +71,7 @@ async fn first_write_of_a_call_needs_its_place_to_be_free() {
 
 #[tokio::test(start_paused = true)]
 async fn further_write_needs_the_version_that_was_read() {
-    let world = World::still();
+    let world = World::stopped();
     let first = folded(None, &[provider_event("c1", "e1", EventKind::Ringing, 0)], 1);
     let ours = folded(Some(&first), &[provider_event("c1", "e2", EventKind::InProgress, 2)], 3);
     let theirs = folded(Some(&first), &[provider_event("c1", "e3", EventKind::Busy, 2)], 3);
@@ -93,7 +93,7 @@ fn theirs_events(call: &Call) -> Vec<ProviderEvent> {
 
 #[tokio::test(start_paused = true)]
 async fn waking_time_of_a_call_moves_under_the_version_that_was_read() {
-    let world = World::still();
+    let world = World::stopped();
     let call = folded(None, &[provider_event("c1", "e1", EventKind::Ringing, 0)], 1);
     assert_eq!(world.calls.move_wake(&call, at(98)).await.unwrap(), Written::LostRace, "no row is made of nothing");
     assert_eq!(world.items(CALLS_TABLE).await, []);
@@ -109,39 +109,39 @@ async fn waking_time_of_a_call_moves_under_the_version_that_was_read() {
 
 #[tokio::test(start_paused = true)]
 async fn failure_of_the_database_is_no_lost_race() {
-    let world = World::still();
+    let world = World::stopped();
     let call = folded(None, &[provider_event("c1", "e1", EventKind::Ringing, 0)], 1);
     for code in ["ThrottlingException", "InternalServerError", "TransactionConflictException", "ValidationException"] {
         let fault = Fault::ErrorBefore { status: 400, code: code.to_owned() };
-        world.fault("PutItem", CALLS_TABLE, 3, fault);
+        world.inject_fault("PutItem", CALLS_TABLE, 3, fault);
         let written = world.calls.store(&call, 0, CALL_RETENTION).await;
         assert!(matches!(written, Err(Error::WriteCall(_))), "{code}: {written:?}");
     }
-    world.heal();
+    world.clear_faults();
     assert_eq!(world.items(CALLS_TABLE).await, []);
 }
 
 #[tokio::test(start_paused = true)]
 async fn outage_of_one_stack_takes_no_retries_from_another() {
-    let (down, up) = (World::still(), World::still());
+    let (down, up) = (World::stopped(), World::stopped());
     let call = folded(None, &[provider_event("c1", "e1", EventKind::Ringing, 0)], 1);
     let fault = || Fault::ErrorBefore { status: 500, code: "InternalServerError".to_owned() };
-    down.fault("PutItem", CALLS_TABLE, u64::MAX, fault());
+    down.inject_fault("PutItem", CALLS_TABLE, u64::MAX, fault());
     for _ in 0..200 {
         assert!(down.calls.store(&call, 0, CALL_RETENTION).await.is_err());
     }
     let asked = down.requests()["PutItem"];
     assert!(asked < 3 * 200, "its own quota is used up: {asked}");
-    up.fault("PutItem", CALLS_TABLE, 2, fault());
+    up.inject_fault("PutItem", CALLS_TABLE, 2, fault());
     assert_eq!(store(&up, &call).await, Written::Written, "at the third try");
 }
 
 #[tokio::test(start_paused = true)]
 async fn database_that_is_throttled_for_a_moment_is_asked_again() {
-    let world = World::still();
+    let world = World::stopped();
     let call = folded(None, &[provider_event("c1", "e1", EventKind::Ringing, 0)], 1);
     let fault = Fault::ErrorBefore { status: 400, code: "ThrottlingException".to_owned() };
-    world.fault("PutItem", CALLS_TABLE, 2, fault);
+    world.inject_fault("PutItem", CALLS_TABLE, 2, fault);
     let before = world.now();
     assert_eq!(store(&world, &call).await, Written::Written);
     assert!(world.now().millis_since(before) < 500, "and soon");
@@ -166,7 +166,7 @@ fn arrival(event_id: &str, body: &str) -> Arrival {
 
 #[tokio::test(start_paused = true)]
 async fn event_is_kept_once_and_what_stands_there_comes_back() {
-    let world = World::still();
+    let world = World::stopped();
     let first = arrival("generic:e1", "{\"first\":true}");
     assert!(matches!(world.inbox.put(&first).await.unwrap(), Kept::New));
     let item = world.item(INBOX_TABLE, "generic:e1").await;
@@ -183,7 +183,7 @@ async fn event_is_kept_once_and_what_stands_there_comes_back() {
 
 #[tokio::test(start_paused = true)]
 async fn event_of_before_there_was_a_dictionary_is_read_and_one_of_a_later_dictionary_waits() {
-    let world = World::still();
+    let world = World::stopped();
     let body = r#"{"event_id":"e1","type":"RINGING","call_id":"c1"}"#;
     let event = arrival("generic:e1", body);
     assert!(matches!(world.inbox.put(&event).await.unwrap(), Kept::New));
@@ -209,7 +209,7 @@ async fn event_of_before_there_was_a_dictionary_is_read_and_one_of_a_later_dicti
 
 #[tokio::test(start_paused = true)]
 async fn one_conflicting_body_is_kept() {
-    let world = World::still();
+    let world = World::stopped();
     assert!(world.inbox.keep_conflict(&arrival("generic:e1", "second")).await.unwrap());
     assert!(!world.inbox.keep_conflict(&arrival("generic:e1", "third")).await.unwrap());
     assert!(world.inbox.keep_conflict(&arrival("generic:e2", "other")).await.unwrap());
@@ -217,7 +217,7 @@ async fn one_conflicting_body_is_kept() {
 
 #[tokio::test(start_paused = true)]
 async fn cursor_of_the_sweep_moves_from_where_it_was_read() {
-    let world = World::still();
+    let world = World::stopped();
     let inbox = &world.inbox;
     assert_eq!(inbox.sweep_cursor().await.unwrap(), None);
     let at = |minute| SweepCursor { minute, within: None };
@@ -231,7 +231,7 @@ async fn cursor_of_the_sweep_moves_from_where_it_was_read() {
 
 #[tokio::test(start_paused = true)]
 async fn note_reads_back_as_it_was_written_and_the_last_one_stands() {
-    let world = World::still();
+    let world = World::stopped();
     let id = EventId::new("generic:e1");
     assert_eq!(world.inbox.note(&id).await.unwrap(), None);
     let notes = [
@@ -259,7 +259,7 @@ async fn everything_stored_knows_when_it_may_be_removed() {
     world.accept(Provider::Generic, &large).await;
     world.accept(Provider::Generic, &generic("c1", "e1", "RINGING", 0)).await;
     drop(world.post(Provider::Generic, &generic("c1", "e1", "BUSY", 0)).await);
-    world.settle().await;
+    world.quiesce().await;
     world.inbox.put_note(&EventId::new("generic:e1"), &Note::default(), world.now()).await.unwrap();
 
     let days = |item: &Item| match item.get("expires_at") {
@@ -361,7 +361,7 @@ fn for_any(
     check: impl AsyncFn(&World, &Call),
 ) -> (tokio::runtime::Runtime, World, Vec<Call>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
-    let world = runtime.block_on(async { World::still() });
+    let world = runtime.block_on(async { World::stopped() });
     let calls = std::cell::RefCell::new(Vec::new());
     let mut runner = TestRunner::new(Config { cases, failure_persistence: None, ..Config::default() });
     let outcome = runner.run(&strategy, |call| {
@@ -444,7 +444,7 @@ async fn call_is_in_the_index_from_its_first_event_until_it_is_settled() {
         for webhook in calls.iter().filter_map(|call| call.get(event)) {
             let body = webhook.body.as_bytes();
             let (_, answer) = world.post_signed(webhook.provider, KEY, &webhook.query, body).await;
-            world.settle().await;
+            world.quiesce().await;
             let status = world.status(&EventId::new(switchhook_tests::text(&answer["event_id"]))).await;
             ids.insert(CallId::new(switchhook_tests::text(&status["call_id"])));
         }
@@ -454,7 +454,7 @@ async fn call_is_in_the_index_from_its_first_event_until_it_is_settled() {
         seen.insert(indexed.len());
     }
     assert!(seen.contains(&12) && seen.contains(&6), "all began, those of Retell are settled: {seen:?}");
-    world.wait(PATIENCE + MINUTE * 3).await;
+    world.wait(INACTIVITY_TIMEOUT + MINUTE * 3).await;
     let ids: Vec<CallId> = ids.into_iter().collect();
     assert_eq!(waking(&world, &ids).await, (BTreeSet::new(), BTreeSet::new()), "time settles the rest");
 }
@@ -489,9 +489,9 @@ async fn row_of_a_typical_call_has_at_most_two_kilobytes() {
         for webhook in &webhooks {
             let body = webhook.body.as_bytes();
             drop(world.post_signed(webhook.provider, KEY, &webhook.query, body).await);
-            world.settle().await;
+            world.quiesce().await;
         }
-        world.wait(PATIENCE + MINUTE * 3).await;
+        world.wait(INACTIVITY_TIMEOUT + MINUTE * 3).await;
         let rows = world.items(CALLS_TABLE).await;
         assert_eq!(rows.len(), 1);
         println!(
@@ -541,7 +541,7 @@ async fn row_of_a_full_call_fits_into_an_item() {
         ("ids of Twilio's length, silent after every event", 52, true),
         ("ids as long as they can be", ID_BYTES_MAX, false),
     ] {
-        let world = World::still();
+        let world = World::stopped();
         let call = full_call(id_bytes, deadlines);
         let told = call.history.iter().filter(|entry| entry.event.kind != EventKind::DeadlinePassed).count();
         assert_eq!(told, held, "{what}");

@@ -9,7 +9,7 @@ use switchhook_tests::START_S;
 /// A webhook before it is signed.
 #[derive(Clone, Debug)]
 pub(crate) struct Webhook {
-    pub(crate) what: String,
+    pub(crate) name: String,
     pub(crate) provider: Provider,
     pub(crate) query: String,
     pub(crate) body: String,
@@ -74,9 +74,9 @@ const CHANGE: [&str; 24] = [
 
 /// Numbers that follow from the last: the same every time, and no two calls alike.
 #[derive(Debug)]
-struct Draw(u64);
+struct Xorshift(u64);
 
-impl Draw {
+impl Xorshift {
     fn below(&mut self, end: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -89,13 +89,13 @@ impl Draw {
     }
 }
 
-fn draw(number: u64) -> Draw {
-    Draw((number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15))
+fn draw(number: u64) -> Xorshift {
+    Xorshift((number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15))
 }
 
 /// What is said in `turns` turns of one of the conversations, which starts anywhere and begins anew when it is over: as one
 /// text, and word by word.
-fn transcript(draw: &mut Draw, conversation: &[&str], turns: usize) -> (String, Value) {
+fn transcript(draw: &mut Xorshift, conversation: &[&str], turns: usize) -> (String, Value) {
     let first = usize::try_from(draw.below(24)).unwrap_or(0);
     let mut text = Vec::new();
     let mut turns_said = Vec::new();
@@ -120,7 +120,7 @@ fn seconds(ms: u64) -> Value {
     serde_json::from_str(&format!("{}.{:03}", ms / 1_000, ms % 1_000)).unwrap_or_default()
 }
 
-fn latency(draw: &mut Draw) -> Value {
+fn latency(draw: &mut Xorshift) -> Value {
     let values: Vec<u64> = (0..4).map(|_| 400 + draw.below(900)).collect();
     json!({"p50": draw.below(900), "p90": draw.below(1_400), "p95": draw.below(1_500), "p99": draw.below(1_600),
         "max": draw.below(1_700), "min": draw.below(400), "num": 4, "values": values})
@@ -188,7 +188,7 @@ fn retell_call_about(conversation: &[&str], number: u64, turns: usize, detail: u
     [("call_started", started), ("call_ended", ended), ("call_analyzed", analyzed)]
         .into_iter()
         .map(|(event, call)| Webhook {
-            what: format!("retell/{event}"),
+            name: format!("retell/{event}"),
             provider: Provider::Retell,
             query: String::new(),
             body: json!({"event": event, "call": call}).to_string(),
@@ -245,7 +245,7 @@ pub(crate) fn twilio_call(number: u64, appointment: bool) -> Vec<Webhook> {
         status("completed", 3, 51, "&Duration=1&CallDuration=42&SipResponseCode=200"),
     ]
     .into_iter()
-    .map(|(what, body)| Webhook { what, provider: Provider::Twilio, query: query.clone(), body })
+    .map(|(name, body)| Webhook { name, provider: Provider::Twilio, query: query.clone(), body })
     .collect()
 }
 

@@ -16,7 +16,7 @@ use switchhook_local::connector::{Fault, Service};
 use switchhook_local::queue::{NewMessage, Received};
 use switchhook_local::{CALLS_TABLE, EVENTS_DEAD_LETTER_QUEUE, EVENTS_QUEUE, INBOX_TABLE};
 use switchhook_tests::{
-    MAX_RECEIVE_COUNT, MINUTE, PATIENCE, World, database_down, down, generic, on_this, sample, text,
+    INACTIVITY_TIMEOUT, MAX_RECEIVE_COUNT, MINUTE, World, database_down, down, generic, is_request_to, sample, text,
 };
 
 use crate::traffic::noise;
@@ -32,7 +32,7 @@ async fn status(world: &World, event_id: &EventId, fields: &[&str]) -> Value {
 }
 
 /// The ids and types of what was published, in order.
-fn announced(world: &World) -> Vec<(String, String)> {
+fn published_pairs(world: &World) -> Vec<(String, String)> {
     world.domain_events().iter().map(|event| (text(&event["id"]), text(&event["type"]))).collect()
 }
 
@@ -41,7 +41,7 @@ fn pair(id: &str, event_type: &str) -> (String, String) {
 }
 
 /// The four facts of a call that is confirmed, in order.
-fn facts(call_id: &str) -> Vec<String> {
+fn call_events(call_id: &str) -> Vec<String> {
     [("CALL_STARTED", 0), ("RINGING", 1), ("ANSWERED", 3), ("ENDED", 60)]
         .into_iter()
         .map(|(kind, second)| generic(call_id, &format!("{call_id}-{kind}"), kind, second))
@@ -56,15 +56,15 @@ async fn event_that_was_stored_but_not_queued_is_queued_by_the_providers_retry()
     let body = generic("c1", "e1", "RINGING", 0);
     world.die_at("SendMessage", EVENTS_QUEUE);
     assert_eq!(world.post(Provider::Generic, &body).await.0, DIED);
-    world.heal();
-    world.settle().await;
+    world.clear_faults();
+    world.quiesce().await;
     let id = EventId::new("generic:e1");
     assert_eq!(status(&world, &id, &["status", "attempts"]).await, json!(["queued", 0]), "stored");
     assert_eq!((world.queued(), world.get("/calls/c1").await.0), (vec![], StatusCode::NOT_FOUND), "and no more");
 
     let answered = world.post(Provider::Generic, &body).await;
     assert_eq!(answered, (StatusCode::OK, json!({"status": "already_processed", "event_id": id})));
-    world.settle().await;
+    world.quiesce().await;
     assert_eq!(status(&world, &id, &["status", "disposition", "attempts"]).await, json!(["processed", "applied", 1]));
     assert_eq!(world.call("c1").await.version, 1);
 }
@@ -74,13 +74,13 @@ async fn what_is_queued_again_is_what_was_stored_and_not_what_came() {
     let world = World::new();
     world.die_at("SendMessage", EVENTS_QUEUE);
     assert_eq!(world.post(Provider::Generic, &generic("c1", "e1", "RINGING", 0)).await.0, DIED);
-    world.heal();
+    world.clear_faults();
 
     let other = generic("c2", "e1", "ANSWERED", 0);
     assert_eq!(world.post(Provider::Generic, &other).await.1["status"], "already_processed");
-    world.settle().await;
-    assert_eq!(world.published("c1"), ["call.initiated", "call.ringing", "appointment.dialing"]);
-    assert_eq!(world.published("c2"), [] as [String; 0]);
+    world.quiesce().await;
+    assert_eq!(world.published_types("c1"), ["call.initiated", "call.ringing", "appointment.dialing"]);
+    assert_eq!(world.published_types("c2"), [] as [String; 0]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -93,7 +93,7 @@ async fn event_that_was_stored_but_not_queued_is_found_by_the_sweep() {
         let (call_id, event_id) = (format!("c{number}"), format!("e{number}"));
         world.die_at("SendMessage", EVENTS_QUEUE);
         assert_eq!(world.post(Provider::Generic, &generic(&call_id, &event_id, "RINGING", 0)).await.0, DIED);
-        world.heal();
+        world.clear_faults();
         let died_at = world.now();
 
         let id = EventId::new(format!("generic:{event_id}"));
@@ -101,7 +101,7 @@ async fn event_that_was_stored_but_not_queued_is_found_by_the_sweep() {
             world.wait(Duration::from_secs(1)).await;
             assert!(world.now().millis_since(died_at) <= 185_000, "{second} s into its minute: not found yet");
         }
-        assert_eq!(world.published(&call_id), ["call.initiated", "call.ringing", "appointment.dialing"]);
+        assert_eq!(world.published_types(&call_id), ["call.initiated", "call.ringing", "appointment.dialing"]);
     }
 }
 
@@ -111,7 +111,7 @@ async fn large_event_that_was_stored_but_not_queued_is_found_by_the_sweep() {
     let body = json!({"event_id": "e1", "type": "RINGING", "call_id": "c1", "noise": noise(600_000)}).to_string();
     world.die_at("SendMessage", EVENTS_QUEUE);
     assert_eq!(world.post(Provider::Generic, &body).await.0, DIED);
-    world.heal();
+    world.clear_faults();
     assert!(world.item(INBOX_TABLE, "generic:e1").await.contains_key("body_chunks"));
     world.wait(MINUTE * 4).await;
     assert_eq!(status(&world, &EventId::new("generic:e1"), &["status"]).await, json!(["processed"]));
@@ -119,7 +119,7 @@ async fn large_event_that_was_stored_but_not_queued_is_found_by_the_sweep() {
 
 #[tokio::test(start_paused = true)]
 async fn sweep_looks_at_each_minute_once_and_queues_nothing_that_arrived() {
-    let world = World::still();
+    let world = World::stopped();
     for second in 0..10_u64 {
         world.accept(Provider::Generic, &generic("c1", &format!("e{second}"), "RINGING", second)).await;
         let received = world.receive();
@@ -134,7 +134,7 @@ async fn sweep_looks_at_each_minute_once_and_queues_nothing_that_arrived() {
     for _ in 0..4 {
         let minutes = Arc::new(std::sync::Mutex::new(Vec::new()));
         let hook = minutes.clone();
-        world.hook(move |call| {
+        world.set_fault_hook(move |call| {
             let body: Value = serde_json::from_slice(call.body).unwrap();
             if call.operation == "Query" && body["IndexName"] == "by_received" {
                 let bucket = text(&body["ExpressionAttributeValues"][":bucket"]["S"]);
@@ -161,12 +161,12 @@ async fn sweep_looks_at_each_minute_once_and_queues_nothing_that_arrived() {
 
 #[tokio::test(start_paused = true)]
 async fn first_sweep_of_all_looks_an_hour_back() {
-    let world = World::still();
+    let world = World::stopped();
     for number in 0..2 {
         world.die_at("SendMessage", EVENTS_QUEUE);
         let body = generic(&format!("c{number}"), &format!("e{number}"), "RINGING", 0);
         assert_eq!(world.post(Provider::Generic, &body).await.0, DIED);
-        world.heal();
+        world.clear_faults();
         world.wait(MINUTE * 2).await;
     }
     // The first came 62 minutes before, and the sweep stays two minutes behind.
@@ -178,7 +178,7 @@ async fn first_sweep_of_all_looks_an_hour_back() {
 
 #[tokio::test(start_paused = true)]
 async fn sweep_catches_up_every_minute_that_it_missed() {
-    let world = World::still();
+    let world = World::stopped();
     world.reconciler.run("test").await.unwrap();
     world.die_at("SendMessage", EVENTS_QUEUE);
     for minute in 0..90_u64 {
@@ -186,7 +186,7 @@ async fn sweep_catches_up_every_minute_that_it_missed() {
         assert_eq!(world.post(Provider::Generic, &body).await.0, DIED);
         world.wait(MINUTE).await;
     }
-    world.heal();
+    world.clear_faults();
     world.wait(MINUTE * 2).await;
     let first = world.reconciler.run("test").await.unwrap();
     let second = world.reconciler.run("test").await.unwrap();
@@ -197,29 +197,29 @@ async fn sweep_catches_up_every_minute_that_it_missed() {
 
 #[tokio::test(start_paused = true)]
 async fn sweep_that_fails_in_a_minute_looks_at_it_again() {
-    let world = World::still();
+    let world = World::stopped();
     world.reconciler.run("test").await.unwrap();
     world.die_at("SendMessage", EVENTS_QUEUE);
     assert_eq!(world.post(Provider::Generic, &generic("c1", "e1", "RINGING", 0)).await.0, DIED);
     world.wait(MINUTE * 2).await;
 
-    world.fault("SendMessage", EVENTS_QUEUE, u64::MAX, down());
+    world.inject_fault("SendMessage", EVENTS_QUEUE, u64::MAX, down());
     assert!(world.reconciler.run("test").await.is_err());
     assert_eq!(world.logged("reconcile_failed")[0]["cause"], "send");
     assert_eq!(world.queued(), NOTHING);
 
-    world.heal();
+    world.clear_faults();
     let report = world.reconciler.run("test").await.unwrap();
     assert_eq!((report.swept_minutes, report.requeued, world.queued().len()), (1, 1, 1));
 }
 
 #[tokio::test(start_paused = true)]
 async fn sweep_pauses_while_too_much_waits() {
-    let mut world = World::still();
+    let mut world = World::stopped();
     world.reconciler.run("test").await.unwrap();
     world.die_at("SendMessage", EVENTS_QUEUE);
     assert_eq!(world.post(Provider::Generic, &generic("lost", "lost", "RINGING", 0)).await.0, DIED);
-    world.heal();
+    world.clear_faults();
     for number in 0..1_001 {
         world.accept(Provider::Generic, &generic(&format!("c{number}"), &format!("e{number}"), "RINGING", 0)).await;
     }
@@ -234,11 +234,11 @@ async fn sweep_pauses_while_too_much_waits() {
 
 #[tokio::test(start_paused = true)]
 async fn two_sweeps_at_once_queue_an_event_once() {
-    let world = World::still();
+    let world = World::stopped();
     world.reconciler.run("test").await.unwrap();
     world.die_at("SendMessage", EVENTS_QUEUE);
     assert_eq!(world.post(Provider::Generic, &generic("c1", "e1", "RINGING", 0)).await.0, DIED);
-    world.heal();
+    world.clear_faults();
     world.wait(MINUTE * 3).await;
     let (one, two) = tokio::join!(world.reconciler.run("one"), world.reconciler.run("two"));
     assert!(one.is_ok() && two.is_ok());
@@ -247,7 +247,7 @@ async fn two_sweeps_at_once_queue_an_event_once() {
 
 #[tokio::test(start_paused = true)]
 async fn call_that_cannot_be_read_does_not_keep_the_sweep_from_others() {
-    let world = World::still();
+    let world = World::stopped();
     world.reconciler.run("test").await.unwrap();
     world.accept(Provider::Generic, &generic("later", "e1", "RINGING", 0)).await;
     let received = world.receive();
@@ -258,7 +258,7 @@ async fn call_that_cannot_be_read_does_not_keep_the_sweep_from_others() {
     world.wait(MINUTE).await;
     world.die_at("SendMessage", EVENTS_QUEUE);
     assert_eq!(world.post(Provider::Generic, &generic("lost", "e2", "RINGING", 0)).await.0, DIED);
-    world.heal();
+    world.clear_faults();
 
     for _ in 0..10 {
         world.wait(MINUTE).await;
@@ -273,15 +273,15 @@ async fn call_that_cannot_be_read_does_not_keep_the_sweep_from_others() {
 #[tokio::test(start_paused = true)]
 async fn queued_event_whose_answer_was_lost_is_folded_once() {
     let world = World::new();
-    world.fault("SendMessage", EVENTS_QUEUE, u64::MAX, Fault::AnswerLost);
+    world.inject_fault("SendMessage", EVENTS_QUEUE, u64::MAX, Fault::AnswerLost);
     let body = generic("c1", "e1", "RINGING", 0);
     assert_eq!(world.post(Provider::Generic, &body).await.0, StatusCode::INTERNAL_SERVER_ERROR);
-    world.heal();
+    world.clear_faults();
     assert_eq!(world.post(Provider::Generic, &body).await.1["status"], "already_processed");
-    world.settle().await;
+    world.quiesce().await;
     assert_eq!(world.call("c1").await.version, 1);
     assert_eq!(
-        announced(&world),
+        published_pairs(&world),
         [pair("c1/1", "call.initiated"), pair("c1/2", "call.ringing"), pair("c1/3", "appointment.dialing"),]
     );
 }
@@ -289,11 +289,11 @@ async fn queued_event_whose_answer_was_lost_is_folded_once() {
 #[tokio::test(start_paused = true)]
 async fn stored_event_whose_answer_was_lost_is_accepted_and_folded_once() {
     let world = World::new();
-    world.fault("PutItem", INBOX_TABLE, 1, Fault::AnswerLost);
+    world.inject_fault("PutItem", INBOX_TABLE, 1, Fault::AnswerLost);
     let (code, answered) = world.post(Provider::Generic, &generic("c1", "e1", "RINGING", 0)).await;
     // The client tries again by itself and finds its own write, which it cannot tell from somebody else's.
     assert_eq!((code, &answered["status"]), (StatusCode::OK, &json!("already_processed")));
-    world.settle().await;
+    world.quiesce().await;
     assert_eq!(world.call("c1").await.version, 1);
     assert_eq!(world.logged("duplicate").len(), 1, "ingress says so, and the consumer saw it once");
 }
@@ -302,12 +302,12 @@ async fn stored_event_whose_answer_was_lost_is_accepted_and_folded_once() {
 
 #[tokio::test(start_paused = true)]
 async fn consumer_that_died_after_its_write_writes_nothing_when_the_messages_come_again() {
-    let world = World::still();
-    for body in facts("c1") {
+    let world = World::stopped();
+    for body in call_events("c1") {
         world.accept(Provider::Generic, &body).await;
     }
     let received = world.receive();
-    assert_eq!(world.fold(&received).await.len(), 4, "all could be deleted, and none is");
+    assert_eq!(world.invoke_consumer(&received).await.len(), 4, "all could be deleted, and none is");
     let written = world.call("c1").await;
 
     world.wait(MINUTE).await;
@@ -320,15 +320,15 @@ async fn consumer_that_died_after_its_write_writes_nothing_when_the_messages_com
     assert_eq!(world.logged("duplicate").len(), 4);
 
     world.relay().await;
-    let ids: Vec<String> = announced(&world).into_iter().map(|(id, _)| id).collect();
+    let ids: Vec<String> = published_pairs(&world).into_iter().map(|(id, _)| id).collect();
     let expected: Vec<String> = (1..=6).map(|n| format!("c1/{n}")).collect();
     assert_eq!(ids, expected, "each once");
 }
 
 #[tokio::test(start_paused = true)]
 async fn of_two_consumers_on_one_call_the_loser_folds_again() {
-    let world = World::still();
-    let bodies = facts("c1");
+    let world = World::stopped();
+    let bodies = call_events("c1");
     // The visibility of the first two ends while their consumer is still at work: both hold messages of one call.
     world.accept(Provider::Generic, &bodies[0]).await;
     world.accept(Provider::Generic, &bodies[1]).await;
@@ -340,9 +340,9 @@ async fn of_two_consumers_on_one_call_the_loser_folds_again() {
     assert_eq!((first.len(), second.len()), (2, 4));
 
     // Both read before either writes.
-    world.fault("PutItem", CALLS_TABLE, 1, Fault::Delay(Duration::from_millis(300)));
+    world.inject_fault("PutItem", CALLS_TABLE, 1, Fault::Delay(Duration::from_millis(300)));
     drop(world.requests());
-    let (slow, fast) = tokio::join!(world.fold(&first), world.fold(&second));
+    let (slow, fast) = tokio::join!(world.invoke_consumer(&first), world.invoke_consumer(&second));
     assert_eq!((slow.len(), fast.len()), (2, 4));
     assert_eq!(
         world.requests(),
@@ -356,29 +356,29 @@ async fn of_two_consumers_on_one_call_the_loser_folds_again() {
 #[tokio::test(start_paused = true)]
 async fn of_two_consumers_with_different_events_of_one_call_neither_overwrites_the_other() {
     for exists in [false, true] {
-        let world = World::still();
+        let world = World::stopped();
         if exists {
             world.accept(Provider::Generic, &generic("c1", "before", "CALL_STARTED", 0)).await;
             let received = world.receive();
             world.consume(&received).await;
         }
-        for body in facts("c1") {
+        for body in call_events("c1") {
             world.accept(Provider::Generic, &body).await;
         }
         let all = world.receive();
         let (first, second) = all.split_at(2);
         // Both read before either writes.
-        world.fault("PutItem", CALLS_TABLE, 1, Fault::Delay(Duration::from_millis(300)));
-        let (slow, fast) = tokio::join!(world.fold(first), world.fold(second));
+        world.inject_fault("PutItem", CALLS_TABLE, 1, Fault::Delay(Duration::from_millis(300)));
+        let (slow, fast) = tokio::join!(world.invoke_consumer(first), world.invoke_consumer(second));
         assert_eq!((slow.len(), fast.len()), (2, 2), "exists: {exists}");
-        world.heal();
+        world.clear_faults();
 
         let call = world.call("c1").await;
         let before = u64::from(exists);
         assert_eq!((call.version, call.history.len()), (2 + before, 4 + usize::from(exists)), "exists: {exists}");
         assert_eq!(call.attempts()[0].lifecycle_shown(), "completed");
         world.relay().await;
-        let ids: Vec<String> = announced(&world).into_iter().map(|(id, _)| id).collect();
+        let ids: Vec<String> = published_pairs(&world).into_iter().map(|(id, _)| id).collect();
         let expected: Vec<String> = (1..=call.log.len()).map(|n| format!("c1/{n}")).collect();
         assert_eq!(ids, expected, "each domain event once, in order; exists: {exists}");
     }
@@ -386,16 +386,16 @@ async fn of_two_consumers_with_different_events_of_one_call_neither_overwrites_t
 
 #[tokio::test(start_paused = true)]
 async fn call_that_others_keep_changing_is_left_to_the_queue() {
-    let world = World::still();
+    let world = World::stopped();
     world.accept(Provider::Generic, &generic("c1", "e1", "RINGING", 0)).await;
-    world.fault(
+    world.inject_fault(
         "PutItem",
         CALLS_TABLE,
         u64::MAX,
         Fault::ErrorBefore { status: 400, code: "ConditionalCheckFailedException".to_owned() },
     );
     let received = world.receive();
-    assert_eq!(world.fold(&received).await, []);
+    assert_eq!(world.invoke_consumer(&received).await, []);
     assert_eq!(world.logged("retried")[0]["cause"], "contended");
     let id = EventId::new("generic:e1");
     assert_eq!(
@@ -408,23 +408,23 @@ async fn call_that_others_keep_changing_is_left_to_the_queue() {
 async fn write_whose_answer_was_lost_is_found_and_published_once() {
     for lost in [Fault::AnswerLost, Fault::ErrorAfter { status: 500, code: "InternalServerError".to_owned() }] {
         let world = World::new();
-        for body in facts("c1").iter().take(3) {
+        for body in call_events("c1").iter().take(3) {
             world.accept(Provider::Generic, body).await;
-            world.settle().await;
+            world.quiesce().await;
         }
         let before = world.call("c1").await;
-        let published = announced(&world);
+        let published = published_pairs(&world);
 
-        world.fault("PutItem", CALLS_TABLE, 1, lost.clone());
+        world.inject_fault("PutItem", CALLS_TABLE, 1, lost.clone());
         drop(world.requests());
-        world.accept(Provider::Generic, &facts("c1")[3]).await;
-        world.settle().await;
+        world.accept(Provider::Generic, &call_events("c1")[3]).await;
+        world.quiesce().await;
 
         let call = world.call("c1").await;
         assert_eq!(call.version, before.version + 1, "{lost:?}: written once");
         let requests = world.requests();
         assert_eq!(requests["PutItem"], 1 + 2, "{lost:?}: the inbox's, the lost one, and the client's own retry");
-        let news: Vec<(String, String)> = announced(&world).split_off(published.len());
+        let news: Vec<(String, String)> = published_pairs(&world).split_off(published.len());
         assert_eq!(news, [pair(&format!("c1/{}", published.len() + 1), "call.completed")], "{lost:?}");
         assert_eq!(world.logged("retried"), NOTHING, "{lost:?}: a success");
         assert_eq!((world.queued(), world.dead_letters()), (vec![], vec![]));
@@ -434,12 +434,12 @@ async fn write_whose_answer_was_lost_is_found_and_published_once() {
 #[tokio::test(start_paused = true)]
 async fn write_whose_every_answer_was_lost_is_found_by_the_redelivery() {
     let world = World::new();
-    world.fault("PutItem", CALLS_TABLE, 3, Fault::AnswerLost);
+    world.inject_fault("PutItem", CALLS_TABLE, 3, Fault::AnswerLost);
     world.accept(Provider::Generic, &generic("c1", "e1", "RINGING", 0)).await;
     world.wait(MINUTE).await;
     let call = world.call("c1").await;
     assert_eq!((call.version, call.history.len()), (1, 1));
-    assert_eq!(announced(&world).len(), 3);
+    assert_eq!(published_pairs(&world).len(), 3);
     assert_eq!((world.queued(), world.dead_letters()), (vec![], vec![]));
 }
 
@@ -463,7 +463,7 @@ async fn poison_is_tried_with_growing_pauses_and_then_put_aside_while_other_call
     for number in 0..30 {
         world.accept(Provider::Generic, &generic(&format!("other{number}"), &format!("e{number}"), "RINGING", 0)).await;
     }
-    world.settle().await;
+    world.quiesce().await;
     for number in 0..30 {
         assert_eq!(world.call(&format!("other{number}")).await.version, 1);
     }
@@ -506,14 +506,14 @@ async fn pauses_are_not_the_same_for_all() {
 
 #[tokio::test(start_paused = true)]
 async fn tail_of_a_call_waits_with_a_message_that_fails_and_keeps_its_order() {
-    let world = World::still();
-    let bodies = facts("c1");
+    let world = World::stopped();
+    let bodies = call_events("c1");
     for body in &bodies {
         world.accept(Provider::Generic, body).await;
     }
     world.accept(Provider::Generic, &generic("c2", "other", "RINGING", 0)).await;
     // The database fails for this call alone.
-    world.hook(|call| {
+    world.set_fault_hook(|call| {
         let of_c1 = String::from_utf8_lossy(call.body).contains("\"call_id\":{\"S\":\"c1\"}");
         (call.service == Service::DynamoDb && call.operation == "GetItem" && of_c1).then(down)
     });
@@ -522,7 +522,7 @@ async fn tail_of_a_call_waits_with_a_message_that_fails_and_keeps_its_order() {
     assert_eq!(world.consume(&received).await, 1, "the other call's");
     assert_eq!(world.call("c2").await.version, 1);
 
-    world.heal();
+    world.clear_faults();
     let failed = world.logged("retried");
     let ids: Vec<String> = failed.iter().map(|line| text(&line["event_id"])).collect();
     assert_eq!(ids, ["generic:c1-CALL_STARTED", "generic:c1-RINGING", "generic:c1-ANSWERED", "generic:c1-ENDED"]);
@@ -544,8 +544,8 @@ fn message_event(received: &Received) -> String {
 
 #[tokio::test(start_paused = true)]
 async fn events_before_poison_of_the_same_call_are_folded_and_those_behind_wait() {
-    let world = World::still();
-    let bodies = facts("c1");
+    let world = World::stopped();
+    let bodies = call_events("c1");
     world.accept(Provider::Generic, &bodies[0]).await;
     world.accept(Provider::Generic, &bodies[1]).await;
     poison(&world, "c1");
@@ -567,7 +567,7 @@ async fn panic_costs_one_invocation_and_no_event() {
     world.die_at("GetItem", CALLS_TABLE);
     world.accept(Provider::Generic, &generic("c1", "e1", "RINGING", 0)).await;
     world.wait(Duration::from_secs(10)).await;
-    world.heal();
+    world.clear_faults();
     assert_eq!(world.queued().len(), 1);
     world.wait(MINUTE).await;
     assert_eq!(world.call("c1").await.version, 1);
@@ -576,13 +576,13 @@ async fn panic_costs_one_invocation_and_no_event() {
 #[tokio::test(start_paused = true)]
 async fn messages_whose_pause_could_not_be_set_come_back_when_the_queues_own_timeout_ends() {
     let world = World::new();
-    world.hook(|call| {
-        let read = call.operation == "GetItem" && on_this(call, CALLS_TABLE);
+    world.set_fault_hook(|call| {
+        let read = call.operation == "GetItem" && is_request_to(call, CALLS_TABLE);
         (read || call.operation == "ChangeMessageVisibilityBatch").then(down)
     });
     world.accept(Provider::Generic, &generic("c1", "e1", "RINGING", 0)).await;
     world.wait(Duration::from_secs(10)).await;
-    world.heal();
+    world.clear_faults();
     assert_eq!(world.logged("backoff_failed").len(), 1);
     world.wait(MINUTE).await;
     assert_eq!(world.call("c1").await.version, 1);
@@ -592,18 +592,18 @@ async fn messages_whose_pause_could_not_be_set_come_back_when_the_queues_own_tim
 
 /// A stack whose database was down for an hour while the events of so many calls waited.
 async fn hour_without_database(calls: u32) -> World {
-    let mut world = World::still();
+    let mut world = World::stopped();
     // Not the first minute of the stack: the sweep has begun.
     world.reconciler.run("test").await.unwrap();
     for number in 0..calls {
-        for body in facts(&format!("c{number}")) {
+        for body in call_events(&format!("c{number}")) {
             world.accept(Provider::Generic, &body).await;
         }
     }
-    world.hook(database_down);
+    world.set_fault_hook(database_down);
     world.start();
     world.wait(HOUR).await;
-    world.heal();
+    world.clear_faults();
     world.wait(HOUR).await;
     world
 }
@@ -618,7 +618,7 @@ async fn database_that_is_down_for_an_hour_costs_no_event() {
         let told = call.history.iter().filter(|entry| entry.event.kind != EventKind::DeadlinePassed).count();
         assert_eq!((told, call.attempts()[0].lifecycle_shown()), (4, "completed"), "{call_id}");
         let of_lifecycle = |event: &String| event.starts_with("call.") && event != "call.inconclusive";
-        let lifecycle: Vec<String> = world.published(&call_id).into_iter().filter(of_lifecycle).collect();
+        let lifecycle: Vec<String> = world.published_types(&call_id).into_iter().filter(of_lifecycle).collect();
         assert_eq!(lifecycle, ["call.initiated", "call.ringing", "call.in_progress", "call.completed"]);
     }
 }
@@ -633,21 +633,21 @@ async fn database_that_is_down_for_an_hour_leaves_the_dead_letter_queue_empty() 
 #[tokio::test(start_paused = true)]
 async fn bus_that_is_down_for_an_hour_costs_no_domain_event_and_no_order() {
     let world = World::new();
-    world.hook(|call| (call.service == Service::EventBridge).then(down));
+    world.set_fault_hook(|call| (call.service == Service::EventBridge).then(down));
     for number in 0..40 {
-        for body in facts(&format!("c{number}")) {
+        for body in call_events(&format!("c{number}")) {
             world.accept(Provider::Generic, &body).await;
         }
         world.wait(MINUTE).await;
     }
     assert_eq!(world.domain_events(), NOTHING);
     world.wait(MINUTE * 20).await;
-    world.heal();
+    world.clear_faults();
     world.wait(MINUTE * 3).await;
 
     for number in 0..40 {
         let call_id = format!("c{number}");
-        let ids: Vec<String> = announced(&world)
+        let ids: Vec<String> = published_pairs(&world)
             .into_iter()
             .map(|(id, _)| id)
             .filter(|id| id.starts_with(&format!("{call_id}/")))
@@ -674,7 +674,7 @@ async fn domain_event_that_the_bus_refuses_by_itself_is_sent_again() {
         let hit = event.detail_type == "call.ringing" && count.fetch_add(1, Ordering::Relaxed) < 5;
         hit.then(|| "ThrottlingException".to_owned())
     })));
-    for body in facts("c1") {
+    for body in call_events("c1") {
         world.accept(Provider::Generic, &body).await;
     }
     world.wait(MINUTE).await;
@@ -697,16 +697,16 @@ async fn domain_event_that_the_bus_refuses_by_itself_is_sent_again() {
 async fn row_that_can_never_be_read_holds_up_no_other() {
     let world = World::new();
     world.accept(Provider::Generic, &generic("c1", "e1", "RINGING", 0)).await;
-    world.settle().await;
-    let published = world.published("c1");
+    world.quiesce().await;
+    let published = world.published_types("c1");
     let mut garbled = world.item(CALLS_TABLE, "c1").await;
     garbled.insert("job".to_owned(), AttributeValue::S("GARBLED".to_owned()));
     garbled.insert("outbox".to_owned(), AttributeValue::N("2".to_owned()));
     world.put_item(CALLS_TABLE, garbled).await;
     world.accept(Provider::Generic, &generic("c2", "e2", "RINGING", 0)).await;
-    world.settle().await;
-    assert_eq!(world.published("c2").len(), 3, "at once");
-    assert_eq!(world.published("c1"), published);
+    world.quiesce().await;
+    assert_eq!(world.published_types("c2").len(), 3, "at once");
+    assert_eq!(world.published_types("c1"), published);
     let skipped = world.logged("record_skipped");
     let said = json!([skipped[0]["call_id"], skipped[0]["cause"], skipped[0]["level"], skipped.len()]);
     assert_eq!(said, json!(["c1", "decode_call", "ERROR", 1]));
@@ -717,7 +717,7 @@ async fn row_that_can_never_be_read_holds_up_no_other() {
 async fn row_of_a_later_version_is_published_by_the_later_program() {
     let world = World::new();
     world.accept(Provider::Generic, &generic("c1", "e1", "RINGING", 0)).await;
-    world.settle().await;
+    world.quiesce().await;
     let ours = world.item(CALLS_TABLE, "c1").await;
     let mut later = ours.clone();
     later.insert("schema_version".to_owned(), AttributeValue::N("2".to_owned()));
@@ -725,21 +725,21 @@ async fn row_of_a_later_version_is_published_by_the_later_program() {
     world.put_item(CALLS_TABLE, later).await;
     world.accept(Provider::Generic, &generic("c2", "e2", "RINGING", 0)).await;
     world.wait(MINUTE).await;
-    assert_eq!(world.published("c2"), [""; 0], "it waits");
+    assert_eq!(world.published_types("c2"), [""; 0], "it waits");
     assert!(world.logged("relay_failed").len() > 1 && world.logged("record_skipped").is_empty());
     assert_eq!(world.logged("relay_failed")[0]["cause"], "newer_schema");
 }
 
 #[tokio::test(start_paused = true)]
 async fn write_that_announces_nothing_publishes_nothing_again() {
-    let world = World::still();
-    for body in facts("c1") {
+    let world = World::stopped();
+    for body in call_events("c1") {
         world.accept(Provider::Generic, &body).await;
         let received = world.receive();
         world.consume(&received).await;
         world.relay().await;
     }
-    let published = announced(&world);
+    let published = published_pairs(&world);
     // A move of the waking time leaves the outbox as the announcing write left it; an older event, which is stale, empties
     // it. Both write the row.
     let call = world.call("c1").await;
@@ -749,7 +749,7 @@ async fn write_that_announces_nothing_publishes_nothing_again() {
     world.consume(&received).await;
     assert_eq!(world.cloud.services().dynamodb().stream().len(), 2);
     world.relay().await;
-    assert_eq!(announced(&world), published);
+    assert_eq!(published_pairs(&world), published);
 }
 
 // Deadlines
@@ -758,13 +758,13 @@ async fn silent_call(world: &World) -> EventId {
     let id = world.accept(Provider::Generic, &generic("c1", "e1", "RINGING", 0)).await;
     let received = world.receive();
     world.consume(&received).await;
-    world.wait(PATIENCE).await;
+    world.wait(INACTIVITY_TIMEOUT).await;
     id
 }
 
 #[tokio::test(start_paused = true)]
 async fn schedule_that_fires_twice_makes_one_deadline_of_it() {
-    let world = World::still();
+    let world = World::stopped();
     silent_call(&world).await;
     let (one, two) = tokio::join!(world.reconciler.run("one"), world.reconciler.run("two"));
     assert_eq!((one.unwrap().deadlines_passed, two.unwrap().deadlines_passed), (1, 1), "both find it");
@@ -779,7 +779,7 @@ async fn schedule_that_fires_twice_makes_one_deadline_of_it() {
     let call = world.call("c1").await;
     assert_eq!((call.history.len(), call.is_settled()), (2, true));
     world.relay().await;
-    let types: Vec<String> = announced(&world).into_iter().map(|(_, event_type)| event_type).collect();
+    let types: Vec<String> = published_pairs(&world).into_iter().map(|(_, event_type)| event_type).collect();
     assert_eq!(
         types,
         ["call.initiated", "call.ringing", "appointment.dialing", "call.inconclusive", "appointment.inconclusive"]
@@ -789,9 +789,9 @@ async fn schedule_that_fires_twice_makes_one_deadline_of_it() {
 
 #[tokio::test(start_paused = true)]
 async fn deadline_that_was_stored_but_not_queued_is_finished_by_the_next_run() {
-    let world = World::still();
+    let world = World::stopped();
     silent_call(&world).await;
-    world.fault("SendMessage", EVENTS_QUEUE, 3, Fault::NotSent);
+    world.inject_fault("SendMessage", EVENTS_QUEUE, 3, Fault::NotSent);
     assert!(world.reconciler.run("one").await.is_err());
     assert_eq!(world.queued(), NOTHING);
     let stored = world.items(INBOX_TABLE).await;
@@ -809,20 +809,20 @@ async fn deadline_that_was_stored_but_not_queued_is_finished_by_the_next_run() {
 
 #[tokio::test(start_paused = true)]
 async fn call_that_is_heard_of_again_gets_its_patience_anew() {
-    let world = World::still();
+    let world = World::stopped();
     world.accept(Provider::Generic, &generic("c1", "e1", "RINGING", 0)).await;
     let received = world.receive();
     world.consume(&received).await;
-    world.wait(PATIENCE / 2).await;
+    world.wait(INACTIVITY_TIMEOUT / 2).await;
     world.accept(Provider::Generic, &generic("c1", "e2", "ANSWERED", 3)).await;
     let received = world.receive();
     world.consume(&received).await;
-    world.wait(PATIENCE / 2).await;
+    world.wait(INACTIVITY_TIMEOUT / 2).await;
 
     let report = world.reconciler.run("one").await.unwrap();
     assert_eq!((report.woken, report.deadlines_passed, report.rescheduled), (1, 0, 1));
-    assert_eq!(world.call("c1").await.wake_at, Some(world.now().plus(PATIENCE / 2)));
-    world.wait(PATIENCE / 2).await;
+    assert_eq!(world.call("c1").await.wake_at, Some(world.now().plus(INACTIVITY_TIMEOUT / 2)));
+    world.wait(INACTIVITY_TIMEOUT / 2).await;
     assert_eq!(world.reconciler.run("two").await.unwrap().deadlines_passed, 1);
 }
 
@@ -830,10 +830,10 @@ async fn call_that_is_heard_of_again_gets_its_patience_anew() {
 async fn ending_that_comes_after_the_deadline_corrects_it() {
     let world = World::new();
     world.accept(Provider::Generic, &generic("c1", "e1", "RINGING", 0)).await;
-    world.wait(PATIENCE + MINUTE * 2).await;
+    world.wait(INACTIVITY_TIMEOUT + MINUTE * 2).await;
     assert_eq!(world.get("/calls/c1").await.1["lifecycle"], "inconclusive");
     world.accept(Provider::Generic, &generic("c1", "e2", "NO_ANSWER", 30)).await;
-    world.settle().await;
+    world.quiesce().await;
     let (_, call) = world.get("/calls/c1").await;
     assert_eq!(json!([call["lifecycle"], call["outcome"], call["settled"]]), json!(["no_answer", "no_answer", true]));
     let corrections: Vec<Value> = world
@@ -852,7 +852,7 @@ async fn ending_that_comes_after_the_deadline_corrects_it() {
 
 #[tokio::test(start_paused = true)]
 async fn waking_time_moves_only_if_the_call_has_not_changed() {
-    let world = World::still();
+    let world = World::stopped();
     world.accept(Provider::Generic, &generic("c1", "e1", "RINGING", 0)).await;
     let received = world.receive();
     world.consume(&received).await;
@@ -873,7 +873,7 @@ async fn call_takes_as_many_events_as_it_holds_and_still_settles() {
     for number in 0..most + 3 {
         let body = generic("c1", &format!("e{number}"), "RINGING", number);
         world.accept(Provider::Generic, &body).await;
-        world.settle().await;
+        world.quiesce().await;
     }
     let call = world.call("c1").await;
     assert_eq!(call.history.len(), ATTEMPT_EVENTS_MAX);
@@ -889,7 +889,7 @@ async fn call_takes_as_many_events_as_it_holds_and_still_settles() {
     }
     assert_eq!((world.queued(), world.dead_letters()), (vec![], vec![]));
 
-    world.wait(PATIENCE + MINUTE * 3).await;
+    world.wait(INACTIVITY_TIMEOUT + MINUTE * 3).await;
     let (_, shown) = world.get("/calls/c1").await;
     assert_eq!(json!([shown["lifecycle"], shown["settled"]]), json!(["inconclusive", true]));
     assert_eq!(world.call("c1").await.history.len(), ATTEMPT_EVENTS_MAX + 1, "and the deadline");
@@ -899,13 +899,13 @@ async fn call_takes_as_many_events_as_it_holds_and_still_settles() {
 async fn claim_of_another_provider_is_refused_and_noted() {
     let world = World::new();
     world.accept(Provider::Retell, sample("retell/call_started")).await;
-    world.settle().await;
+    world.quiesce().await;
     let before = world.call("appointment:appt_201").await;
     assert_eq!(before.provider, Provider::Retell);
 
     let claim = json!({"event_id": "e1", "type": "FAILED", "appointment_id": "appt_201"}).to_string();
     let id = world.accept(Provider::Generic, &claim).await;
-    world.settle().await;
+    world.quiesce().await;
     assert_eq!(world.call("appointment:appt_201").await, before);
     assert_eq!(
         status(&world, &id, &["status", "disposition", "error", "action"]).await,
@@ -944,7 +944,7 @@ async fn message_of_a_later_version_is_tried_again_and_not_dropped() {
 async fn row_of_a_later_version_is_left_to_the_later_program() {
     let world = World::new();
     world.accept(Provider::Generic, &generic("c1", "e1", "RINGING", 0)).await;
-    world.settle().await;
+    world.quiesce().await;
     let ours = world.item(CALLS_TABLE, "c1").await;
     let mut later = ours.clone();
     later.insert("schema_version".to_owned(), AttributeValue::N("2".to_owned()));
@@ -987,7 +987,7 @@ async fn inbox_item_of_a_later_version_is_not_acknowledged_by_this_one() {
 
 #[tokio::test(start_paused = true)]
 async fn status_of_an_event_tells_where_it_is() {
-    let mut world = World::still();
+    let mut world = World::stopped();
     let id = world.accept(Provider::Generic, &generic("c1", "e1", "RINGING", 0)).await;
     let received_at = world.now();
     let queued = json!({
@@ -997,7 +997,7 @@ async fn status_of_an_event_tells_where_it_is() {
     });
     assert_eq!(world.status(&id).await, queued);
 
-    world.fault("PutItem", CALLS_TABLE, 2, down());
+    world.inject_fault("PutItem", CALLS_TABLE, 2, down());
     for attempts in 1..=2 {
         let received = world.receive();
         assert_eq!(world.consume(&received).await, 0);
@@ -1016,7 +1016,7 @@ async fn status_of_an_event_tells_where_it_is() {
     }
 
     world.start();
-    world.settle().await;
+    world.quiesce().await;
     let status = world.status(&id).await;
     let processed_at = Timestamp::parse_rfc3339(status["processed_at"].as_str().unwrap()).unwrap();
     let processed = json!({
@@ -1031,7 +1031,7 @@ async fn status_of_an_event_tells_where_it_is() {
 #[tokio::test(start_paused = true)]
 async fn status_of_a_dead_letter_says_so_until_it_is_redriven() {
     let world = World::new();
-    world.fault("PutItem", CALLS_TABLE, u64::MAX, down());
+    world.inject_fault("PutItem", CALLS_TABLE, u64::MAX, down());
     let id = world.accept(Provider::Generic, &generic("c1", "e1", "RINGING", 0)).await;
     world.wait(HOUR * 6).await;
     assert_eq!(world.dead_letters().len(), 1);
@@ -1039,9 +1039,9 @@ async fn status_of_a_dead_letter_says_so_until_it_is_redriven() {
         status(&world, &id, &["status", "disposition", "attempts", "error", "next_retry_at"]).await,
         json!(["dead_lettered", null, MAX_RECEIVE_COUNT, "could not write the call", null])
     );
-    world.heal();
+    world.clear_faults();
     assert_eq!(world.cloud.services().sqs().redrive(EVENTS_DEAD_LETTER_QUEUE, None).unwrap(), 1);
-    world.settle().await;
+    world.quiesce().await;
     assert_eq!(
         status(&world, &id, &["status", "disposition", "attempts"]).await,
         json!(["processed", "applied", MAX_RECEIVE_COUNT + 1])
@@ -1060,7 +1060,7 @@ async fn unknown_event_and_unknown_call_are_not_found() {
 async fn status_of_what_the_reconciler_learned_can_be_asked_for() {
     let world = World::new();
     world.accept(Provider::Generic, &generic("c1", "e1", "RINGING", 0)).await;
-    world.wait(PATIENCE + MINUTE * 2).await;
+    world.wait(INACTIVITY_TIMEOUT + MINUTE * 2).await;
     let call = world.call("c1").await;
     let deadline = call.history.last().unwrap();
     assert_eq!(
@@ -1074,7 +1074,7 @@ async fn status_of_what_the_reconciler_learned_can_be_asked_for() {
         ])
     );
     // It is an event like any other: stored, and found by the sweep if it had been lost.
-    let policy = Policy { patience: PATIENCE };
+    let policy = Policy { patience: INACTIVITY_TIMEOUT };
     assert!(call.deadlines_passed(&policy, world.now()).is_empty(), "once");
     let event = deadline_event(&world.calls, "c1").await;
     assert!(arrival_of(&event, "t").is_ok());

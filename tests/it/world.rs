@@ -42,7 +42,7 @@ use tracing_subscriber::layer::SubscriberExt;
 pub const KEY: &str = "a key of the tests";
 pub const OLD_KEY: &str = "the key before";
 pub const PUBLIC_URL: &str = "https://hooks.example.com";
-pub const PATIENCE: Duration = Duration::from_secs(900);
+pub const INACTIVITY_TIMEOUT: Duration = Duration::from_secs(900);
 /// 2026-01-01T00:00:00Z.
 pub const START_S: u64 = 1_767_225_600;
 pub const MINUTE: Duration = Duration::from_secs(60);
@@ -62,7 +62,7 @@ pub struct World {
     pub relay: Arc<Relay>,
     pub reconciler: Arc<Reconciler>,
     running: Option<tokio::task::JoinHandle<()>>,
-    lines: Lines,
+    lines: LogBuffer,
     _subscriber: tracing::subscriber::DefaultGuard,
 }
 
@@ -73,12 +73,12 @@ impl World {
     /// A stack with all providers, whose pumps and schedule run until it is dropped.
     #[must_use]
     pub fn new() -> Self {
-        Self::with(&all_providers())
+        Self::with_secret(&all_providers())
     }
 
     /// A running stack with these providers.
     #[must_use]
-    pub fn with(secret: &Value) -> Self {
+    pub fn with_secret(secret: &Value) -> Self {
         let mut world = Self::open(secret);
         world.start();
         world
@@ -87,14 +87,14 @@ impl World {
     /// A running stack that places so many calls at once.
     #[must_use]
     pub fn with_lanes(lanes: u32) -> Self {
-        let mut world = Self::opened(CloudOptions { lanes, ..options(&all_providers()) });
+        let mut world = Self::with_options(CloudOptions { lanes, ..options(&all_providers()) });
         world.start();
         world
     }
 
     /// A stack whose pumps and schedule stand still: the test moves what is to move.
     #[must_use]
-    pub fn still() -> Self {
+    pub fn stopped() -> Self {
         Self::open(&all_providers())
     }
 
@@ -112,7 +112,7 @@ impl World {
     }
 
     fn open(secret: &Value) -> Self {
-        Self::opened(options(secret))
+        Self::with_options(options(secret))
     }
 
     /// A stack whose pumps and schedule stand still, with options of the test's own.
@@ -120,8 +120,8 @@ impl World {
     /// # Panics
     /// If it cannot be opened.
     #[must_use]
-    pub fn opened(options: CloudOptions) -> Self {
-        let lines = Lines::default();
+    pub fn with_options(options: CloudOptions) -> Self {
+        let lines = LogBuffer::default();
         let subscriber = tracing_subscriber::registry()
             .with(Targets::new().with_default(tracing::Level::INFO))
             .with(JsonLines::new(lines.clone()));
@@ -157,7 +157,7 @@ impl World {
     }
 
     /// Lets what is on its way arrive.
-    pub async fn settle(&self) {
+    pub async fn quiesce(&self) {
         self.wait(Duration::from_secs(2)).await;
     }
 
@@ -249,7 +249,7 @@ impl World {
     /// # Panics
     /// Never: a queue can be received from.
     #[must_use]
-    pub fn claims(&self) -> SqsEvent {
+    pub fn take_claims(&self) -> SqsEvent {
         let received = self.cloud.services().sqs().receive(DIAL_QUEUE, 10, None);
         let received = received.unwrap_or_else(|error| panic!("{error}"));
         let records: Vec<Value> = received.iter().map(|one| to_event_record(DIAL_QUEUE, one)).collect();
@@ -307,7 +307,7 @@ impl World {
     /// # Panics
     /// If the handler panics.
     pub async fn consume(&self, received: &[Received]) -> usize {
-        let done = self.fold(received).await;
+        let done = self.invoke_consumer(received).await;
         for message in &done {
             let deleted = self.cloud.services().sqs().delete(EVENTS_QUEUE, &message.receipt_handle);
             deleted.unwrap_or_else(|error| panic!("{error}"));
@@ -319,7 +319,7 @@ impl World {
     ///
     /// # Panics
     /// If the handler panics.
-    pub async fn fold(&self, received: &[Received]) -> Vec<Received> {
+    pub async fn invoke_consumer(&self, received: &[Received]) -> Vec<Received> {
         let records: Vec<Value> = received.iter().map(|one| to_event_record(EVENTS_QUEUE, one)).collect();
         let batch: SqsEvent =
             serde_json::from_value(json!({"Records": records})).unwrap_or_else(|error| panic!("{error}"));
@@ -356,30 +356,30 @@ impl World {
     }
 
     /// Lets `fault` happen to the first `times` requests of an operation on something (a table or a queue, by name).
-    pub fn fault(&self, operation: &'static str, on: &'static str, times: u64, fault: Fault) {
+    pub fn inject_fault(&self, operation: &'static str, on: &'static str, times: u64, fault: Fault) {
         let left = AtomicU64::new(times);
-        self.hook(move |call| {
-            let hit = call.operation == operation && on_this(call, on);
+        self.set_fault_hook(move |call| {
+            let hit = call.operation == operation && is_request_to(call, on);
             let more = left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(u64::from(hit)));
             (hit && more.is_ok()).then(|| fault.clone())
         });
     }
 
     /// Decides about every request from now on.
-    pub fn hook(&self, hook: impl Fn(&CallInfo<'_>) -> Option<Fault> + Send + Sync + 'static) {
+    pub fn set_fault_hook(&self, hook: impl Fn(&CallInfo<'_>) -> Option<Fault> + Send + Sync + 'static) {
         self.cloud.services().connector().set_fault_hook(Some(Arc::new(hook)));
     }
 
     /// The function dies when it is about to make such a request.
     pub fn die_at(&self, operation: &'static str, on: &'static str) {
-        self.hook(move |call| {
-            assert!(!(call.operation == operation && on_this(call, on)), "the function dies here, by intent");
+        self.set_fault_hook(move |call| {
+            assert!(!(call.operation == operation && is_request_to(call, on)), "the function dies here, by intent");
             None
         });
     }
 
     /// Ends all faults.
-    pub fn heal(&self) {
+    pub fn clear_faults(&self) {
         self.cloud.services().connector().set_fault_hook(None);
         self.cloud.bus().fail_entries(None);
     }
@@ -421,7 +421,7 @@ impl World {
 
     /// The types of the domain events of a call, in order.
     #[must_use]
-    pub fn published(&self, call_id: &str) -> Vec<String> {
+    pub fn published_types(&self, call_id: &str) -> Vec<String> {
         let of_call = |event: &Value| event["call_id"] == call_id;
         self.domain_events().into_iter().filter(of_call).map(|event| text(&event["type"])).collect()
     }
@@ -505,7 +505,7 @@ impl Drop for World {
         }
         // Whatever a test is about, what it published is as subscribers were promised.
         for event in self.cloud.bus().events_since(0) {
-            if let Some(breach) = contract::breach_on_bus(&event) {
+            if let Some(breach) = contract::bus_event_violation(&event) {
                 panic!("{}: {breach}", event.detail);
             }
         }
@@ -520,7 +520,7 @@ impl Drop for World {
 pub fn options(secret: &Value) -> CloudOptions {
     CloudOptions {
         providers: Providers::from_json(&secret.to_string()).unwrap_or_else(|error| panic!("{error}")),
-        patience: PATIENCE,
+        patience: INACTIVITY_TIMEOUT,
         tick: MINUTE,
         data_dir: None,
         clock: Clock::starting_at(UNIX_EPOCH + Duration::from_secs(START_S)),
@@ -586,7 +586,7 @@ pub fn database_down(call: &CallInfo<'_>) -> Option<Fault> {
 
 /// True if the request is to this table or queue. Event buses have no names here.
 #[must_use]
-pub fn on_this(call: &CallInfo<'_>, name: &str) -> bool {
+pub fn is_request_to(call: &CallInfo<'_>, name: &str) -> bool {
     let body: Value = serde_json::from_slice(call.body).unwrap_or_default();
     match call.service {
         Service::DynamoDb => body["TableName"] == name,
@@ -596,15 +596,15 @@ pub fn on_this(call: &CallInfo<'_>, name: &str) -> bool {
 }
 
 #[derive(Clone, Debug, Default)]
-struct Lines(Arc<Mutex<Vec<u8>>>);
+struct LogBuffer(Arc<Mutex<Vec<u8>>>);
 
-impl Lines {
+impl LogBuffer {
     fn text(&self) -> String {
         String::from_utf8_lossy(&self.0.lock().unwrap_or_else(PoisonError::into_inner)).into_owned()
     }
 }
 
-impl Write for Lines {
+impl Write for LogBuffer {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(bytes);
         Ok(bytes.len())

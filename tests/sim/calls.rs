@@ -21,16 +21,16 @@ pub(crate) struct Truth {
 
 /// A call that somebody else places.
 #[derive(Clone, Debug)]
-pub(crate) struct Made {
+pub(crate) struct ExternalCall {
     pub(crate) provider: &'static str,
     pub(crate) call_id: String,
     pub(crate) attempts: Vec<Truth>,
-    pub(crate) reports: Vec<Report>,
+    pub(crate) webhooks: Vec<Webhook>,
 }
 
 /// A webhook of it.
 #[derive(Clone, Debug)]
-pub(crate) struct Report {
+pub(crate) struct Webhook {
     pub(crate) name: String,
     pub(crate) at: Millis,
     pub(crate) query: String,
@@ -39,11 +39,11 @@ pub(crate) struct Report {
     pub(crate) is_folded: bool,
     /// The endings that it tells of.
     pub(crate) endings: Vec<&'static str>,
-    /// The provider contradicts itself with it: it is posted where a plan has [`Kind::TwoEndings`](crate::plan::Kind) alone.
-    pub(crate) is_lie: bool,
+    /// The provider contradicts itself with it: it is posted where a plan has [`FaultKind::TwoEndings`](crate::plan::FaultKind) alone.
+    pub(crate) is_contradiction: bool,
 }
 
-impl Made {
+impl ExternalCall {
     pub(crate) fn draw(index: usize, rng: &mut Rng) -> Self {
         let vendor = match rng.u8(..6) {
             0 => return Self::of_telnyx(index, rng),
@@ -53,14 +53,14 @@ impl Made {
             _ => Vendor::Retell,
         };
         let script = Script::draw(index, &[vendor], rng);
-        let mut reports: Vec<Report> = script.reports.iter().map(|report| Report::of(report, false)).collect();
+        let mut webhooks: Vec<Webhook> = script.reports.iter().map(|report| Webhook::of(report, false)).collect();
         let lie = script.lies(rng).into_iter().find(script::Report::says_ending);
-        reports.extend(lie.map(|lie| Report { at: lie.emitted_at + SECOND, ..Report::of(&lie, true) }));
+        webhooks.extend(lie.map(|lie| Webhook { at: lie.emitted_at + SECOND, ..Webhook::of(&lie, true) }));
         Self {
             provider: vendor.name(),
             call_id: script.call_id.clone(),
             attempts: script.attempts.iter().map(|attempt| truth(&attempt.story)).collect(),
-            reports,
+            webhooks,
         }
     }
 
@@ -93,7 +93,7 @@ impl Made {
         }
         let end = json!({"hangup_cause": cause, "end_time": rfc3339(story.ended_at)});
         told.push((story.ended_at, event("call.hangup", story.ended_at, end)));
-        Self::told("telnyx", format!("telnyx:{id}"), &story, told)
+        Self::from_bodies("telnyx", format!("telnyx:{id}"), &story, told)
     }
 
     /// Vapi says each status, and reports at the end what was said.
@@ -125,26 +125,26 @@ impl Made {
             "startedAt": rfc3339(story.answered_at.unwrap_or(story.ended_at)), "endedAt": rfc3339(story.ended_at),
         });
         told.push((story.ended_at, message("end-of-call-report", story.ended_at, end)));
-        Self::told("vapi", format!("vapi:{id}"), &story, told)
+        Self::from_bodies("vapi", format!("vapi:{id}"), &story, told)
     }
 
-    fn told(provider: &'static str, call_id: String, story: &Story, told: Vec<(Millis, Value)>) -> Self {
+    fn from_bodies(provider: &'static str, call_id: String, story: &Story, told: Vec<(Millis, Value)>) -> Self {
         let last = told.len() - 1;
-        let reports = told.into_iter().enumerate().map(|(place, (at, body))| Report {
+        let webhooks = told.into_iter().enumerate().map(|(place, (at, body))| Webhook {
             name: body.pointer("/data/event_type").or(body.pointer("/message/type")).map(Value::to_string).unwrap(),
             at: at + 100,
             query: String::new(),
             body: body.to_string().into_bytes(),
             is_folded: true,
             endings: if place == last { vec![story.ending.status()] } else { Vec::new() },
-            is_lie: false,
+            is_contradiction: false,
         });
-        Self { provider, call_id, attempts: vec![truth(story)], reports: reports.collect() }
+        Self { provider, call_id, attempts: vec![truth(story)], webhooks: webhooks.collect() }
     }
 }
 
-impl Report {
-    fn of(report: &script::Report, is_lie: bool) -> Self {
+impl Webhook {
+    fn of(report: &script::Report, is_contradiction: bool) -> Self {
         let endings = report.says.iter().filter_map(|said| said.fact.ending()).map(Ending::status);
         Self {
             name: report.name.clone(),
@@ -153,7 +153,7 @@ impl Report {
             body: report.body.clone(),
             is_folded: report.is_folded(),
             endings: endings.collect(),
-            is_lie,
+            is_contradiction,
         }
     }
 }
@@ -187,20 +187,20 @@ fn merge(into: &mut Value, more: Value) {
 
 /// A call that Switchhook is asked to place.
 #[derive(Clone, Debug)]
-pub(crate) struct Order {
+pub(crate) struct CallRequest {
     pub(crate) key: String,
-    pub(crate) course: Course,
+    pub(crate) pattern: RequestPattern,
     pub(crate) at: Millis,
     /// What the person does in each attempt, the last in all that follow: the fake provider's words.
-    pub(crate) people: Vec<&'static str>,
+    pub(crate) behaviours: Vec<&'static str>,
 }
 
 /// What is special about the asking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Course {
-    AtOnce,
-    /// Asked for twice at the same time.
-    Repeated,
+pub(crate) enum RequestPattern {
+    Plain,
+    /// Requested twice at the same time.
+    SentTwice,
     /// Due later, and triggered by hand before.
     Triggered,
     /// Due later, and canceled before.
@@ -210,7 +210,7 @@ pub(crate) enum Course {
 /// As the stack's default has it.
 pub(crate) const ATTEMPTS_MAX: usize = 3;
 
-const LIVES: [&[&str]; 14] = [
+const BEHAVIOURS: [&[&str]; 14] = [
     &["confirms"],
     &["declines"],
     &["voicemail"],
@@ -227,25 +227,25 @@ const LIVES: [&[&str]; 14] = [
     &["invalid"],
 ];
 
-impl Order {
+impl CallRequest {
     pub(crate) fn draw(index: usize, rng: &mut Rng) -> Self {
-        let course = match rng.u8(..8) {
-            0 => Course::Repeated,
-            1 => Course::Triggered,
-            2 => Course::Canceled,
-            _ => Course::AtOnce,
+        let pattern = match rng.u8(..8) {
+            0 => RequestPattern::SentTwice,
+            1 => RequestPattern::Triggered,
+            2 => RequestPattern::Canceled,
+            _ => RequestPattern::Plain,
         };
-        let people = rng.choice(LIVES).unwrap().to_vec();
-        Self { key: format!("order-{index}"), course, at: START + rng.i64(0..20 * MINUTE), people }
+        let behaviours = rng.choice(BEHAVIOURS).unwrap().to_vec();
+        Self { key: format!("order-{index}"), pattern, at: START + rng.i64(0..20 * MINUTE), behaviours }
     }
 
     /// The body of the request for it.
     pub(crate) fn body(&self) -> Value {
         let mut body = json!({
             "provider": "retell", "from": "+442079460018", "to": "+447700900123", "appointment_id": self.key,
-            "metadata": {"fake": self.people.join(",")}, "retry": {"delay_seconds": 60, "delay_max_seconds": 120},
+            "metadata": {"fake": self.behaviours.join(",")}, "retry": {"delay_seconds": 60, "delay_max_seconds": 120},
         });
-        if matches!(self.course, Course::Triggered | Course::Canceled) {
+        if matches!(self.pattern, RequestPattern::Triggered | RequestPattern::Canceled) {
             merge(&mut body, json!({"due_at": rfc3339(self.at + 20 * MINUTE)}));
         }
         body
@@ -253,8 +253,8 @@ impl Order {
 }
 
 /// How an attempt truly ends in which this person's phone rang.
-pub(crate) fn truth_of(person: &str) -> Truth {
-    let (lifecycle, outcome) = match person {
+pub(crate) fn truth_of(behaviour: &str) -> Truth {
+    let (lifecycle, outcome) = match behaviour {
         "confirms" | "answer_lost" | "silent" | "rate_limited" => ("completed", "confirmed"),
         "declines" => ("completed", "declined"),
         "voicemail" => ("completed", "voicemail"),

@@ -12,16 +12,16 @@ use switchhook_local::{DIAL_QUEUE, EVENTS_QUEUE};
 use switchhook_tests::{KEY, OLD_KEY, contract, text};
 use tokio::time::sleep;
 
-use crate::calls::{ATTEMPTS_MAX, Made, Order, Truth, truth_of};
-use crate::run::{API_KEY, Acknowledged, Asked, PATIENCE, Sim};
+use crate::calls::{ATTEMPTS_MAX, CallRequest, ExternalCall, Truth, truth_of};
+use crate::run::{API_KEY, Acknowledged, INACTIVITY_TIMEOUT, RequestedCall, Sim};
 
 /// Shown where nobody knows: it stands nowhere.
 const INCONCLUSIVE: &str = "inconclusive";
 
 #[derive(Clone, Debug)]
-pub(crate) struct Breach {
+pub(crate) struct Violation {
     pub(crate) law: Law,
-    pub(crate) what: String,
+    pub(crate) detail: String,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,15 +30,15 @@ pub(crate) enum Law {
     /// Whoever signs well and asks well is answered so.
     Answered,
     /// What was acknowledged is in the inbox.
-    Kept,
+    Stored,
     /// An event is accepted once; after that it is known.
     AcceptedOnce,
     /// What is stored of a call is the fold of its events.
     IsFold,
     /// Within an attempt precedence never falls.
-    NeverBack,
+    NeverRegresses,
     /// A call's version grows with every change of its row.
-    Grows,
+    VersionGrows,
     /// No phone rings while another one of the same call does, or again for an attempt.
     OnePhone,
     /// A domain event has one content, however often it is published, and that is as subscribers were promised.
@@ -51,11 +51,11 @@ pub(crate) enum Law {
     /// Every committed domain event is published.
     Published,
     /// The dead-letter queue holds what nobody can read, and nothing else.
-    DeadIsPoison,
+    DeadLettersAreUnreadable,
     /// Nobody dials on a claim whose lease is over.
     ClaimInTime,
     /// No log line holds a secret or a phone number.
-    Silent,
+    NothingLeaks,
     /// What is shown of a call is what truly happened, less what was never told.
     Truth,
 }
@@ -87,8 +87,8 @@ fn rank_of_outcome(outcome: &str) -> u8 {
 
 /// What the watch has seen so far.
 #[derive(Default)]
-pub(crate) struct Seen {
-    looked_at: BTreeSet<String>,
+pub(crate) struct Observed {
+    written_before: BTreeSet<String>,
     calls: BTreeMap<CallId, Call>,
     /// The least that an attempt's lifecycle and outcome may stand for, by its key.
     ranks: BTreeMap<(CallId, String), (u8, u8)>,
@@ -96,12 +96,12 @@ pub(crate) struct Seen {
     published: BTreeMap<String, Value>,
 }
 
-impl Seen {
+impl Observed {
     /// What is wrong with a call that has changed, held against what was read of it before.
-    fn take(&mut self, call: Call) -> Option<(Law, String)> {
+    fn check_call(&mut self, call: Call) -> Option<(Law, String)> {
         let before = self.calls.insert(call.call_id.clone(), call.clone());
         if let Some(before) = before.filter(|before| before.version >= call.version) {
-            return Some((Law::Grows, format!("{} after {}", call.version, before.version)));
+            return Some((Law::VersionGrows, format!("{} after {}", call.version, before.version)));
         }
         if !call.is_as_derived() {
             return Some((Law::IsFold, "the row is not what its own history makes of it".to_owned()));
@@ -111,14 +111,14 @@ impl Seen {
             let rank = self.ranks.entry((call.call_id.clone(), key_of(&call, &attempt))).or_default();
             if lifecycle != INCONCLUSIVE {
                 let Some(now) = ranks(lifecycle).iter().find(|now| **now >= rank.0) else {
-                    return Some((Law::NeverBack, format!("{lifecycle} after rank {}", rank.0)));
+                    return Some((Law::NeverRegresses, format!("{lifecycle} after rank {}", rank.0)));
                 };
                 rank.0 = *now;
             }
             if outcome != INCONCLUSIVE {
                 let now = rank_of_outcome(outcome);
                 if now < rank.1 {
-                    return Some((Law::NeverBack, format!("{outcome} after rank {}", rank.1)));
+                    return Some((Law::NeverRegresses, format!("{outcome} after rank {}", rank.1)));
                 }
                 rank.1 = now;
             }
@@ -136,57 +136,57 @@ impl Sim {
     /// Looks every second at everything that changed.
     pub(crate) async fn watch(self: Rc<Self>) {
         loop {
-            self.look_at_changes().await;
+            self.check_changes().await;
             sleep(Duration::from_secs(1)).await;
         }
     }
 
-    async fn look_at_changes(&self) {
+    async fn check_changes(&self) {
         let written = std::mem::take(&mut self.state().written);
         // What was asked for a second ago may have been slow to be done.
-        let before = std::mem::replace(&mut self.seen.borrow_mut().looked_at, written.clone());
+        let before = std::mem::replace(&mut self.observed.borrow_mut().written_before, written.clone());
         for id in written.union(&before) {
             let call_id = CallId::new(id.as_str());
-            let call = self.look(self.world.calls.load(&call_id)).await.unwrap();
+            let call = self.without_faults(self.world.calls.load(&call_id)).await.unwrap();
             // There is none where the write was refused, and another where it was an alias.
             let Some(call) = call.filter(|call| call.call_id == call_id) else { continue };
-            if self.seen.borrow().calls.get(&call_id) == Some(&call) {
+            if self.observed.borrow().calls.get(&call_id) == Some(&call) {
                 continue;
             }
             let attempts = call.attempts();
             let shown: Vec<_> = attempts.iter().map(|it| (it.lifecycle_shown(), it.outcome_shown())).collect();
-            self.state().say(&format!("{id} version {}: {} {shown:?}", call.version, call.job.as_str()));
-            if let Some((law, what)) = self.seen.borrow_mut().take(call) {
-                self.state().break_law(law, format!("{id}: {what}"));
+            self.state().trace(&format!("{id} version {}: {} {shown:?}", call.version, call.job.as_str()));
+            if let Some((law, what)) = self.observed.borrow_mut().check_call(call) {
+                self.state().report_violation(law, format!("{id}: {what}"));
             }
         }
-        let seen = &mut *self.seen.borrow_mut();
-        for event in self.world.cloud.bus().events_since(seen.bus) {
-            seen.bus = event.index + 1;
+        let observed = &mut *self.observed.borrow_mut();
+        for event in self.world.cloud.bus().events_since(observed.bus) {
+            observed.bus = event.index + 1;
             let detail: Value = serde_json::from_str(&event.detail).unwrap();
             let id = text(&detail["id"]);
-            let before = seen.published.insert(id.clone(), detail.clone());
+            let before = observed.published.insert(id.clone(), detail.clone());
             if before.as_ref().is_some_and(|before| *before != detail) {
-                self.state().break_law(Law::OneContent, format!("{id}: {before:?}, then {detail}"));
+                self.state().report_violation(Law::OneContent, format!("{id}: {before:?}, then {detail}"));
             }
-            if let Some(breach) = contract::breach_on_bus(&event) {
-                self.state().break_law(Law::OneContent, format!("{id}: {breach}"));
+            if let Some(violation) = contract::bus_event_violation(&event) {
+                self.state().report_violation(Law::OneContent, format!("{id}: {violation}"));
             }
         }
         let rung_twice = self.world.cloud.fake().rung_twice();
         if rung_twice > 0 {
-            self.state().break_law(Law::OnePhone, format!("{rung_twice} phones"));
+            self.state().report_violation(Law::OnePhone, format!("{rung_twice} phones"));
         }
     }
 
     /// A webhook was answered with a success.
     pub(crate) async fn acknowledge(&self, report: (usize, usize), event_id: String, status: &str) {
-        if self.look(self.world.inbox.load(&EventId::new(event_id.as_str()))).await.unwrap().is_none() {
-            self.state().break_law(Law::Kept, format!("{event_id} is {status}, and not in the inbox"));
+        if self.without_faults(self.world.inbox.load(&EventId::new(event_id.as_str()))).await.unwrap().is_none() {
+            self.state().report_violation(Law::Stored, format!("{event_id} is {status}, and not in the inbox"));
         }
         let mut all = self.acknowledged.borrow_mut();
         if status == "accepted" && all.iter().any(|known| known.event_id == event_id) {
-            self.state().break_law(Law::AcceptedOnce, event_id.clone());
+            self.state().report_violation(Law::AcceptedOnce, event_id.clone());
         }
         all.push(Acknowledged { report, event_id });
     }
@@ -195,51 +195,51 @@ impl Sim {
     pub(crate) fn is_over(&self) -> bool {
         let cloud = &self.world.cloud;
         let empty = |queue| cloud.services().sqs().depth(queue).unwrap().total() == 0;
-        let settled = self.seen.borrow().calls.values().all(|call| call.settled_at.is_some());
+        let settled = self.observed.borrow().calls.values().all(|call| call.settled_at.is_some());
         empty(EVENTS_QUEUE) && empty(DIAL_QUEUE) && cloud.services().dynamodb().stream().is_empty() && settled
     }
 
     /// Holds everything against everything, when all trouble is over.
-    pub(crate) async fn judge(&self) {
-        self.look_at_changes().await;
-        let broken = |law, what: String| self.state().break_law(law, what);
+    pub(crate) async fn check_final_state(&self) {
+        self.check_changes().await;
+        let violated = |law, what: String| self.state().report_violation(law, what);
         if !self.is_over() {
             let queued = self.world.queued().len();
-            let calls: Vec<String> = (self.seen.borrow().calls.values())
+            let calls: Vec<String> = (self.observed.borrow().calls.values())
                 .filter(|call| call.settled_at.is_none())
                 .map(|call| call.call_id.to_string())
                 .collect();
-            return broken(Law::Settles, format!("{queued} messages wait, and {calls:?} are not settled"));
+            return violated(Law::Settles, format!("{queued} messages wait, and {calls:?} are not settled"));
         }
         for body in self.world.dead_letters() {
             if body["nonsense"] != true && body["quarantined"].is_null() {
-                broken(Law::DeadIsPoison, body.to_string());
+                violated(Law::DeadLettersAreUnreadable, body.to_string());
             }
         }
         for secret in [KEY, OLD_KEY, API_KEY, "+44"] {
             if let Some(line) = self.world.log_text().lines().find(|line| line.contains(secret)) {
-                broken(Law::Silent, line.to_owned());
+                violated(Law::NothingLeaks, line.to_owned());
             }
         }
         let ids: BTreeSet<String> = self.acknowledged.borrow().iter().map(|it| it.event_id.clone()).collect();
         for id in ids {
             let status = self.world.status(&EventId::new(id.as_str())).await;
             if !["processed", "recorded"].contains(&text(&status["status"]).as_str()) {
-                broken(Law::Accounted, status.to_string());
+                violated(Law::Accounted, status.to_string());
             }
         }
-        self.judge_claims();
-        self.judge_folds().await;
-        for (index, made) in self.plan.made.iter().enumerate() {
-            self.judge_made(index, made).await;
+        self.check_claims();
+        self.check_folds().await;
+        for (index, call) in self.plan.external_calls.iter().enumerate() {
+            self.check_external_call(index, call).await;
         }
-        let asked = self.asked.borrow().clone();
-        for (order, asked) in self.plan.orders.iter().zip(&asked) {
-            self.judge_placed(order, asked).await;
+        let requested = self.requested.borrow().clone();
+        for (request, requested) in self.plan.call_requests.iter().zip(&requested) {
+            self.check_placed_call(request, requested).await;
         }
     }
 
-    fn judge_claims(&self) {
+    fn check_claims(&self) {
         for line in self.world.log_text().lines().filter(|line| line.contains("\"stage\":\"dialer\"")) {
             let line: Value = serde_json::from_str(line).unwrap();
             let used = ["dialled", "dial_in_doubt", "dial_withdrawn", "dial_refused"];
@@ -248,27 +248,28 @@ impl Sim {
             let logged_at = Timestamp::parse_rfc3339(&text(&line["timestamp"])).unwrap().as_millis().unsigned_abs();
             let age_ms = logged_at - claimed_at - line["duration_ms"].as_u64().unwrap_or_default();
             if used.contains(&text(&line["action_taken"]).as_str()) && age_ms > LEASE_MS + LEASE_SLACK_MS {
-                self.state().break_law(Law::ClaimInTime, format!("{claim:?} is used after {} s", age_ms / 1_000));
+                self.state()
+                    .report_violation(Law::ClaimInTime, format!("{claim:?} is used after {} s", age_ms / 1_000));
             }
         }
     }
 
     /// Folds every call again from what the inbox holds, and looks whether it was published.
-    async fn judge_folds(&self) {
+    async fn check_folds(&self) {
         let mut events: BTreeMap<CallId, Vec<ProviderEvent>> = BTreeMap::new();
         let inbox = self.state().inbox.keys().cloned().collect::<Vec<_>>();
         for id in inbox {
-            let stored = self.look(self.world.inbox.load(&EventId::new(id))).await.unwrap();
+            let stored = self.without_faults(self.world.inbox.load(&EventId::new(id))).await.unwrap();
             let Some(stored) = stored else { continue };
-            if let Some(event) = self.look(self.world.inbox.read_again(&stored)).await.unwrap() {
+            if let Some(event) = self.without_faults(self.world.inbox.read_again(&stored)).await.unwrap() {
                 events.entry(event.call_id.clone()).or_default().push(event);
             }
         }
-        let seen = self.seen.borrow();
-        for (id, call) in &seen.calls {
+        let observed = self.observed.borrow();
+        for (id, call) in &observed.calls {
             let (events, now) = (events.remove(id).unwrap_or_default(), self.world.now());
             let drift = call.drift_found("nothing", now);
-            let policy = Policy { patience: PATIENCE };
+            let policy = Policy { patience: INACTIVITY_TIMEOUT };
             let again = refold(call, &events, |_| false, &drift, &policy, now).call.unwrap();
             let entries = |call: &Call| -> BTreeSet<String> {
                 let entries = call.history.iter().filter(|entry| entry.source != drift.event_id);
@@ -279,82 +280,84 @@ impl Sim {
             };
             if (&call.job, shown(call), entries(call)) != (&again.job, shown(&again), entries(&again)) {
                 let [stored, again] = [call, &again].map(|call| format!("{:?} {:?}", shown(call), entries(call)));
-                self.state().break_law(Law::IsFold, format!("{id}: {stored}, folded again {again}"));
+                self.state().report_violation(Law::IsFold, format!("{id}: {stored}, folded again {again}"));
             }
             for number in 1..=call.log.len() {
-                if !seen.published.contains_key(&format!("{id}/{number}")) {
-                    self.state().break_law(Law::Published, format!("{id}/{number} is not published"));
+                if !observed.published.contains_key(&format!("{id}/{number}")) {
+                    self.state().report_violation(Law::Published, format!("{id}/{number} is not published"));
                 }
             }
         }
     }
 
     /// A call that others placed: what happened, or, where something was not told or told otherwise, what was told.
-    async fn judge_made(&self, index: usize, made: &Made) {
+    async fn check_external_call(&self, index: usize, call: &ExternalCall) {
         let told: BTreeSet<usize> = (self.acknowledged.borrow().iter())
-            .filter(|it| it.report.0 == index && made.reports[it.report.1].is_folded)
+            .filter(|it| it.report.0 == index && call.webhooks[it.report.1].is_folded)
             .map(|it| it.report.1)
             .collect();
         if told.is_empty() {
             return;
         }
-        let shown = self.shown(&made.call_id).await;
+        let shown = self.shown(&call.call_id).await;
         let attempts = attempts_of(&shown);
-        let whole = made
-            .reports
+        let whole = call
+            .webhooks
             .iter()
             .enumerate()
-            .all(|(place, report)| told.contains(&place) != (report.is_lie || !report.is_folded));
+            .all(|(place, report)| told.contains(&place) != (report.is_contradiction || !report.is_folded));
         let right = if whole {
-            self.state().outcome.learned += 1;
-            attempts == made.attempts
+            self.state().result.verified_calls += 1;
+            attempts == call.attempts
         } else {
             let endings: BTreeSet<&str> =
-                told.iter().flat_map(|place| made.reports[*place].endings.iter().copied()).collect();
+                told.iter().flat_map(|place| call.webhooks[*place].endings.iter().copied()).collect();
             attempts.iter().all(|it| endings.contains(it.lifecycle) || it.lifecycle == INCONCLUSIVE)
         };
         if !right {
             let what =
-                format!("{}: {attempts:?} is shown, {:?} is true, all told: {whole}", made.call_id, made.attempts);
-            self.state().break_law(Law::Truth, what);
+                format!("{}: {attempts:?} is shown, {:?} is true, all told: {whole}", call.call_id, call.attempts);
+            self.state().report_violation(Law::Truth, what);
         }
     }
 
     /// A call that Switchhook placed: what the provider knows of every phone that rang, and no more attempts than policy has.
-    async fn judge_placed(&self, order: &Order, asked: &Asked) {
-        let shown = self.shown(&asked.call_id).await;
+    async fn check_placed_call(&self, request: &CallRequest, requested: &RequestedCall) {
+        let shown = self.shown(&requested.call_id).await;
         let attempts = attempts_of(&shown);
         let dials: Vec<_> =
-            (self.world.cloud.fake().dials().into_iter()).filter(|dial| dial.call_id == asked.call_id).collect();
+            (self.world.cloud.fake().dials().into_iter()).filter(|dial| dial.call_id == requested.call_id).collect();
         let truth: Vec<Truth> = (0..attempts.len().max(dials.len()))
             .map(|place| {
-                let person = order.people.get(place).or(order.people.last()).unwrap();
+                let behaviour = request.behaviours.get(place).or(request.behaviours.last()).unwrap();
                 let rang = dials.iter().any(|dial| dial.attempt == (place + 1).to_string());
                 // Nobody was reached: the number is none, or the dialer died and nobody knows whether it had dialled.
-                let refused = *person == "invalid" && attempts.get(place).is_some_and(|it| it.lifecycle == "failed");
-                if rang || refused { truth_of(person) } else { truth_of("hangs") }
+                let refused = *behaviour == "invalid" && attempts.get(place).is_some_and(|it| it.lifecycle == "failed");
+                if rang || refused { truth_of(behaviour) } else { truth_of("hangs") }
             })
             .collect();
         let ended = |lifecycle: &str| truth.iter().filter(|it| it.lifecycle == lifecycle).count();
-        let job = match (asked.canceled, ended("completed")) {
+        let job = match (requested.canceled, ended("completed")) {
             (true, _) => "CANCELED",
             (false, 1..) => "COMPLETED",
             (false, 0) => "FAILED",
         };
         let gave_up_early = job == "FAILED" && truth.len() < ATTEMPTS_MAX && ended("failed") == 0;
-        let too_many = truth.len() > ATTEMPTS_MAX || asked.canceled && !truth.is_empty();
+        let too_many = truth.len() > ATTEMPTS_MAX || requested.canceled && !truth.is_empty();
         if attempts != truth || shown["job"]["state"] != job || gave_up_early || too_many {
-            let what =
-                format!("{} {order:?}: {} {attempts:?} is shown, {job} {truth:?} is true", asked.call_id, shown["job"]);
-            return self.state().break_law(Law::Truth, what);
+            let what = format!(
+                "{} {request:?}: {} {attempts:?} is shown, {job} {truth:?} is true",
+                requested.call_id, shown["job"]
+            );
+            return self.state().report_violation(Law::Truth, what);
         }
-        self.state().outcome.learned += 1;
+        self.state().result.verified_calls += 1;
     }
 
     async fn shown(&self, call_id: &str) -> Value {
         let (code, shown) = self.world.get(&format!("/calls/{call_id}")).await;
         if code != StatusCode::OK || shown["settled"] != true {
-            self.state().break_law(Law::Settles, format!("{call_id}: {code} {shown}"));
+            self.state().report_violation(Law::Settles, format!("{call_id}: {code} {shown}"));
         }
         shown
     }

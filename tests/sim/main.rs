@@ -23,8 +23,8 @@ mod run;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use plan::{KINDS, Kind, Plan};
-use run::{Outcome, run};
+use plan::{FAULT_KINDS, FaultKind, Plan};
+use run::{RunResult, run};
 
 /// What every run of the tests goes through: each kind of trouble has several of these seeds to itself.
 const SEEDS: Range<u64> = 0..160;
@@ -79,9 +79,9 @@ fn one_seed_in_full() {
     let Some(seed) = std::env::var("SWITCHHOOK_SIM_SEED").ok() else { return };
     let plan = Plan::draw(seed.parse().unwrap());
     println!("{plan:#?}");
-    let outcome = run(&plan, None);
-    println!("{}\n{:?}", outcome.trace.join("\n"), outcome.made);
-    assert!(outcome.broken.is_none(), "{:?}", outcome.broken);
+    let result = run(&plan, None);
+    println!("{}\n{:?}", result.trace.join("\n"), result.injected);
+    assert!(result.violation.is_none(), "{:?}", result.violation);
 }
 
 /// A share of the seeds, all of which hold every law; and each trouble of each plan was made.
@@ -91,52 +91,53 @@ fn check_share(share: u64) {
         from.parse().unwrap()..to.parse().unwrap()
     });
     let seeds = asked_for.clone().unwrap_or(SEEDS);
-    let mut made: BTreeMap<Kind, u64> = BTreeMap::new();
+    let mut injected: BTreeMap<FaultKind, u64> = BTreeMap::new();
     for seed in seeds.filter(|seed| seed % SHARES == share) {
         let plan = Plan::draw(seed);
-        let outcome = run(&plan, None);
-        if outcome.broken.is_some() {
-            fail(plan, outcome);
+        let result = run(&plan, None);
+        if result.violation.is_some() {
+            fail(plan, result);
         }
-        assert!(outcome.learned > 0, "seed {seed}: no call came to its true ending");
-        for (kind, count) in outcome.made {
-            *made.entry(kind).or_default() += count;
+        assert!(result.verified_calls > 0, "seed {seed}: no call came to its true ending");
+        for (kind, count) in result.injected {
+            *injected.entry(kind).or_default() += count;
         }
     }
-    println!("share {share}: {made:?}");
+    println!("share {share}: {injected:?}");
     if asked_for.is_none() {
         // Those that have seeds of this share to themselves.
-        let own = KINDS.into_iter().zip((0..SHARES).cycle()).filter(|(_, of)| *of == share);
-        let missing: Vec<Kind> = own.map(|((kind, _), _)| kind).filter(|kind| !made.contains_key(kind)).collect();
-        assert!(missing.is_empty(), "never made: {missing:?}");
+        let own = FAULT_KINDS.into_iter().zip((0..SHARES).cycle()).filter(|(_, of)| *of == share);
+        let missing: Vec<FaultKind> =
+            own.map(|((kind, _), _)| kind).filter(|kind| !injected.contains_key(kind)).collect();
+        assert!(missing.is_empty(), "never injected: {missing:?}");
     }
 }
 
 /// Makes a plan that breaks a law smaller, as far as it still breaks the same one, and fails with it.
-fn fail(mut plan: Plan, mut outcome: Outcome) -> ! {
-    println!("seed {} breaks {:?}; now it is made smaller", plan.seed, outcome.broken);
-    let law = |outcome: &Outcome| outcome.broken.as_ref().map(|breach| breach.law);
-    let broken = law(&outcome);
+fn fail(mut plan: Plan, mut result: RunResult) -> ! {
+    println!("seed {} breaks {:?}; now it is made smaller", plan.seed, result.violation);
+    let law = |result: &RunResult| result.violation.as_ref().map(|violation| violation.law);
+    let broken = law(&result);
     let mut runs = 0;
     'smaller: while runs < SHRINKS_MAX {
         for less in plan.smaller() {
             runs += 1;
             let again = run(&less, None);
             if law(&again) == broken {
-                (plan, outcome) = (less, again);
+                (plan, result) = (less, again);
                 continue 'smaller;
             }
         }
         break;
     }
-    let from = outcome.trace.len().saturating_sub(LINES_SHOWN);
+    let from = result.trace.len().saturating_sub(LINES_SHOWN);
     panic!(
         "SWITCHHOOK_SIM_SEED={} breaks {:?}\nwith {} calls of others, {:#?} and {:#?} (after {runs} smaller runs):\n{}",
         plan.seed,
-        outcome.broken,
-        plan.made.len(),
-        plan.orders,
-        plan.troubles,
-        outcome.trace[from..].join("\n"),
+        result.violation,
+        plan.external_calls.len(),
+        plan.call_requests,
+        plan.faults,
+        result.trace[from..].join("\n"),
     );
 }

@@ -11,67 +11,72 @@ use switchhook_local::{CALLS_TABLE, DIAL_QUEUE, EVENTS_QUEUE, INBOX_TABLE};
 use switchhook_tests::text;
 
 use crate::laws::Law;
-use crate::plan::{Kind, Plan};
+use crate::plan::{FaultKind, Plan};
 use crate::run::run;
 
 /// A part of the program that can be taken out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Part {
+pub(crate) enum Mutation {
     /// The condition under which a call's row is written: that nobody else wrote it meanwhile.
-    VersionCondition,
+    NoVersionCondition,
     /// That an event which is there already is queued again.
-    ResendOnDuplicate,
+    NoResendOnDuplicate,
     /// That what comes after a failed message of a call fails with it.
-    Tail,
+    TailNotFailed,
     /// What tells one claim from another.
-    ClaimToken,
+    SharedClaimToken,
     /// The condition under which a claim is used.
-    ClaimCondition,
+    NoClaimCondition,
     /// That the relay reports what it could not publish.
-    RelayRetry,
+    NoRelayRetry,
     /// The condition under which an event is put into the inbox.
-    InboxCondition,
+    NoInboxCondition,
     /// When a call that is not settled is to be looked at.
-    WakeAt,
+    NeverWakes,
 }
 
 struct Mutant {
-    without: Part,
+    mutation: Mutation,
     /// What must go wrong for the part to be missed.
-    troubles: &'static [Kind],
+    faults: &'static [FaultKind],
     /// The laws of which one must be broken first.
     caught_by: &'static [Law],
     /// The sweep, which heals what is lost on the way to the queue, is off too.
     sweep_off: bool,
 }
 
-const fn mutant(without: Part, troubles: &'static [Kind], caught_by: &'static [Law], sweep_off: bool) -> Mutant {
-    Mutant { without, troubles, caught_by, sweep_off }
+const fn mutant(
+    mutation: Mutation,
+    faults: &'static [FaultKind],
+    caught_by: &'static [Law],
+    sweep_off: bool,
+) -> Mutant {
+    Mutant { mutation, faults, caught_by, sweep_off }
 }
 
 const MUTANTS: [Mutant; 8] = [
     mutant(
-        Part::VersionCondition,
-        &[Kind::Overlap, Kind::Shuffled],
-        &[Law::OneContent, Law::Grows, Law::IsFold, Law::Accounted],
+        Mutation::NoVersionCondition,
+        &[FaultKind::VisibilityOverlap, FaultKind::ReorderedWebhooks],
+        &[Law::OneContent, Law::VersionGrows, Law::IsFold, Law::Accounted],
         true,
     ),
-    mutant(Part::ResendOnDuplicate, &[Kind::Death], &[Law::Accounted], true),
-    mutant(Part::Tail, &[Kind::Conflict, Kind::Shuffled], &[Law::Accounted], true),
-    mutant(Part::ClaimToken, &[Kind::ClaimLate], &[Law::ClaimInTime], false),
-    mutant(Part::ClaimCondition, &[Kind::ClaimTwice], &[Law::OnePhone], false),
-    mutant(Part::RelayRetry, &[Kind::BusRefuses], &[Law::Published], false),
-    mutant(Part::InboxCondition, &[Kind::Twice], &[Law::AcceptedOnce], false),
-    mutant(Part::WakeAt, &[Kind::Never], &[Law::Settles], false),
+    mutant(Mutation::NoResendOnDuplicate, &[FaultKind::FunctionCrash], &[Law::Accounted], true),
+    mutant(Mutation::TailNotFailed, &[FaultKind::Conflict, FaultKind::ReorderedWebhooks], &[Law::Accounted], true),
+    mutant(Mutation::SharedClaimToken, &[FaultKind::LateClaim], &[Law::ClaimInTime], false),
+    mutant(Mutation::NoClaimCondition, &[FaultKind::DuplicateClaim], &[Law::OnePhone], false),
+    mutant(Mutation::NoRelayRetry, &[FaultKind::BusRefusal], &[Law::Published], false),
+    mutant(Mutation::NoInboxCondition, &[FaultKind::DuplicateWebhook], &[Law::AcceptedOnce], false),
+    mutant(Mutation::NeverWakes, &[FaultKind::LostWebhook], &[Law::Settles], false),
 ];
 
 /// A mutant that lives through so many seeds is not caught.
 const SEEDS: std::ops::Range<u64> = 0..40;
 
-impl Part {
+impl Mutation {
     /// What happens, in place of what was asked for, to a request of the program without this part.
-    pub(crate) fn cut(self, call: &CallInfo<'_>, body: &Value, inbox: &BTreeMap<String, u32>) -> Option<Fault> {
-        let sweep_off = MUTANTS.iter().any(|mutant| mutant.without == self && mutant.sweep_off);
+    pub(crate) fn apply(self, call: &CallInfo<'_>, body: &Value, inbox: &BTreeMap<String, u32>) -> Option<Fault> {
+        let sweep_off = MUTANTS.iter().any(|mutant| mutant.mutation == self && mutant.sweep_off);
         let of_table = |table: &str| body["TableName"] == table;
         let to_queue = |queue: &str| text(&body["QueueUrl"]).ends_with(queue);
         let unconditional = || {
@@ -88,26 +93,28 @@ impl Part {
         };
         match (self, call.operation) {
             (_, "Query") if sweep_off && of_table(INBOX_TABLE) => pretended(&json!({"Items": [], "Count": 0})),
-            (Self::VersionCondition, "PutItem") if of_table(CALLS_TABLE) => unconditional(),
+            (Self::NoVersionCondition, "PutItem") if of_table(CALLS_TABLE) => unconditional(),
             // Of the rows of calls that are in progress only one that was just dialled has no history.
-            (Self::ClaimCondition, "PutItem") if of_table(CALLS_TABLE) => {
+            (Self::NoClaimCondition, "PutItem") if of_table(CALLS_TABLE) => {
                 let item = &body["Item"];
                 let dialled = item["job"]["S"] == "IN_PROGRESS" && item["history"]["L"] == json!([]);
                 dialled.then(unconditional).flatten()
             }
-            (Self::InboxCondition, "PutItem") if of_table(INBOX_TABLE) => unconditional(),
-            (Self::ResendOnDuplicate, "SendMessage") if to_queue(EVENTS_QUEUE) => {
+            (Self::NoInboxCondition, "PutItem") if of_table(INBOX_TABLE) => unconditional(),
+            (Self::NoResendOnDuplicate, "SendMessage") if to_queue(EVENTS_QUEUE) => {
                 let message: Value = serde_json::from_str(&text(&body["MessageBody"])).unwrap_or_default();
                 let puts = inbox.get(&text(&message["event"]["event_id"])).copied().unwrap_or_default();
                 (puts > 1).then(|| pretended(&json!({"MessageId": "never", "MD5OfMessageBody": ""}))).flatten()
             }
-            (Self::ClaimToken, "PutItem") if of_table(CALLS_TABLE) => with("/Item/claim_token/S", "one for all".into()),
-            (Self::ClaimToken, "SendMessage") if to_queue(DIAL_QUEUE) => {
+            (Self::SharedClaimToken, "PutItem") if of_table(CALLS_TABLE) => {
+                with("/Item/claim_token/S", "one for all".into())
+            }
+            (Self::SharedClaimToken, "SendMessage") if to_queue(DIAL_QUEUE) => {
                 let mut message: Value = serde_json::from_str(&text(&body["MessageBody"])).unwrap_or_default();
                 message["token"] = "one for all".into();
                 with("/MessageBody", message.to_string().into())
             }
-            (Self::WakeAt, "PutItem") if of_table(CALLS_TABLE) => {
+            (Self::NeverWakes, "PutItem") if of_table(CALLS_TABLE) => {
                 let key = text(&body["Item"]["wake_key"]["S"]);
                 let never = key.starts_with("settle#").then(|| json!("9999999999999"));
                 never.and_then(|never| with("/Item/wake_at/N", never))
@@ -124,16 +131,16 @@ fn pretended(answer: &Value) -> Option<Fault> {
 /// The rows of the table whose number is even, or odd: two threads.
 pub(crate) fn check(half: usize) {
     for mutant in MUTANTS.iter().skip(half).step_by(2) {
-        let plans = SEEDS.map(|seed| Plan::with_troubles(seed, mutant.troubles));
-        let broken = plans.filter_map(|plan| Some((plan.seed, run(&plan, Some(mutant.without)).broken?)));
+        let plans = SEEDS.map(|seed| Plan::with_faults(seed, mutant.faults));
+        let violations = plans.filter_map(|plan| Some((plan.seed, run(&plan, Some(mutant.mutation)).violation?)));
         let mut others = Vec::new();
-        let caught = broken.into_iter().find(|(seed, breach)| {
-            others.push(format!("{seed}: {breach:?}"));
-            mutant.caught_by.contains(&breach.law)
+        let caught = violations.into_iter().find(|(seed, violation)| {
+            others.push(format!("{seed}: {violation:?}"));
+            mutant.caught_by.contains(&violation.law)
         });
-        let Some((seed, breach)) = caught else {
-            panic!("without {:?} none of {:?} is broken: {others:#?}", mutant.without, mutant.caught_by);
+        let Some((seed, violation)) = caught else {
+            panic!("with {:?} none of {:?} is broken: {others:#?}", mutant.mutation, mutant.caught_by);
         };
-        println!("without {:?} seed {seed} breaks {:?}: {:.200}", mutant.without, breach.law, breach.what);
+        println!("with {:?} seed {seed} breaks {:?}: {:.200}", mutant.mutation, violation.law, violation.detail);
     }
 }

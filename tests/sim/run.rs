@@ -31,12 +31,12 @@ use switchhook_tests::{KEY, MINUTE, OLD_KEY, PUBLIC_URL, World, options, text};
 use tokio::task::{JoinHandle, LocalSet, spawn_local};
 use tokio::time::{Instant, sleep, sleep_until};
 
-use crate::calls::{Course, Millis, Order, START};
-use crate::laws::{Breach, Law, Seen};
-use crate::mutants::Part;
-use crate::plan::{Kind, Plan, TROUBLES_END};
+use crate::calls::{CallRequest, Millis, RequestPattern, START};
+use crate::laws::{Law, Observed, Violation};
+use crate::mutants::Mutation;
+use crate::plan::{FAULTS_END, FaultKind, Plan};
 
-pub(crate) const PATIENCE: Duration = Duration::from_secs(10 * 60);
+pub(crate) const INACTIVITY_TIMEOUT: Duration = Duration::from_secs(10 * 60);
 /// By then everything must be over: poison alone is tried for hours.
 const SETTLED_WITHIN: Duration = Duration::from_secs(12 * 60 * 60);
 pub(crate) const API_KEY: &str = "an API key of the simulator";
@@ -51,20 +51,20 @@ const RELAY_TIMEOUT: u64 = 30;
 
 tokio::task_local! {
     /// What the simulator itself asks of the services suffers no fault.
-    static LOOKING: ();
+    static NO_FAULTS: ();
 }
 
 /// What became of a run.
 #[derive(Debug, Default)]
-pub(crate) struct Outcome {
+pub(crate) struct RunResult {
     /// The first law that was broken.
-    pub(crate) broken: Option<Breach>,
+    pub(crate) violation: Option<Violation>,
     /// What happened, in order.
     pub(crate) trace: Vec<String>,
     /// How often each kind of trouble was made.
-    pub(crate) made: BTreeMap<Kind, u64>,
+    pub(crate) injected: BTreeMap<FaultKind, u64>,
     /// Calls whose true ending was learned.
-    pub(crate) learned: usize,
+    pub(crate) verified_calls: usize,
 }
 
 /// What the requests of the functions and the senders have in common.
@@ -72,8 +72,8 @@ pub(crate) struct State {
     clock: Clock,
     rng: Rng,
     plan: Plan,
-    without: Option<Part>,
-    pub(crate) outcome: Outcome,
+    mutation: Option<Mutation>,
+    pub(crate) result: RunResult,
     /// Rows of calls that were written since they were last looked at.
     pub(crate) written: BTreeSet<String>,
     /// Every event that was put into the inbox, and how often.
@@ -91,7 +91,7 @@ pub(crate) struct Acknowledged {
 
 /// What was answered to who asked for a call.
 #[derive(Clone, Default)]
-pub(crate) struct Asked {
+pub(crate) struct RequestedCall {
     pub(crate) call_id: String,
     pub(crate) canceled: bool,
 }
@@ -101,18 +101,18 @@ pub(crate) struct Sim {
     pub(crate) plan: Plan,
     pub(crate) state: Arc<Mutex<State>>,
     pub(crate) acknowledged: RefCell<Vec<Acknowledged>>,
-    pub(crate) asked: RefCell<Vec<Asked>>,
-    pub(crate) seen: RefCell<Seen>,
+    pub(crate) requested: RefCell<Vec<RequestedCall>>,
+    pub(crate) observed: RefCell<Observed>,
     began: Instant,
 }
 
-/// Carries out a plan, without one part of the program if a mutant is to be tried.
-pub(crate) fn run(plan: &Plan, without: Option<Part>) -> Outcome {
+/// Carries out a plan, with one mutation of the program if a mutant is to be tried.
+pub(crate) fn run(plan: &Plan, mutation: Option<Mutation>) -> RunResult {
     switchhook_local::clock::seed(plan.seed);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     let plan = plan.clone();
     LocalSet::new().block_on(&runtime, async move {
-        let sim = Rc::new(Sim::new(plan, without));
+        let sim = Rc::new(Sim::new(plan, mutation));
         sim.carry_out().await
     })
 }
@@ -123,23 +123,23 @@ impl State {
         self.clock.now_ms().saturating_sub(START.unsigned_abs()) / 1_000
     }
 
-    pub(crate) fn say(&mut self, what: &str) {
+    pub(crate) fn trace(&mut self, what: &str) {
         let ms = self.clock.now_ms().saturating_sub(START.unsigned_abs());
-        self.outcome.trace.push(format!("{:>4}:{:06.3} {what}", ms / 60_000, (ms % 60_000) as f64 / 1_000.0));
+        self.result.trace.push(format!("{:>4}:{:06.3} {what}", ms / 60_000, (ms % 60_000) as f64 / 1_000.0));
     }
 
-    pub(crate) fn break_law(&mut self, law: Law, what: String) {
-        self.say(&format!("BROKEN {law:?}: {what}"));
-        self.outcome.broken.get_or_insert(Breach { law, what });
+    pub(crate) fn report_violation(&mut self, law: Law, detail: String) {
+        self.trace(&format!("BROKEN {law:?}: {detail}"));
+        self.result.violation.get_or_insert(Violation { law, detail });
     }
 
     /// True if trouble of this kind happens now.
-    fn hit(&mut self, kind: Kind) -> bool {
+    fn hit(&mut self, kind: FaultKind) -> bool {
         let now = self.now();
-        let lasts = self.plan.troubles.iter().find(|it| it.kind == kind && (it.from..it.until).contains(&now));
-        let hit = lasts.is_some_and(|trouble| self.rng.u8(..100) < trouble.percent);
+        let lasts = self.plan.faults.iter().find(|it| it.kind == kind && (it.from..it.until).contains(&now));
+        let hit = lasts.is_some_and(|planned| self.rng.u8(..100) < planned.percent);
         if hit {
-            *self.outcome.made.entry(kind).or_default() += 1;
+            *self.result.injected.entry(kind).or_default() += 1;
         }
         hit
     }
@@ -148,7 +148,7 @@ impl State {
     fn fault(&mut self, call: &CallInfo<'_>) -> Option<Fault> {
         let body: Value = serde_json::from_slice(call.body).unwrap();
         self.note(call, &body);
-        if let Some(fault) = self.without.and_then(|part| part.cut(call, &body, &self.inbox)) {
+        if let Some(fault) = self.mutation.and_then(|mutation| mutation.apply(call, &body, &self.inbox)) {
             return Some(fault);
         }
         let conflict = match call.service {
@@ -160,22 +160,22 @@ impl State {
         let (heads, delay) = (self.rng.bool(), Duration::from_millis(self.rng.u64(1..900)));
         let slow = if heads { Fault::Delay(delay) } else { Fault::AnswerDelay(delay) };
         let faults = [
-            (Kind::Throttled, refused(400, "ThrottlingException")),
-            (Kind::Conflict, refused(400, conflict)),
-            (Kind::ServerError, refused(503, "ServiceUnavailable")),
-            (Kind::DoneButError, Fault::ErrorAfter { status: 500, code: "InternalServerError".to_owned() }),
-            (Kind::NotSent, Fault::NotSent),
-            (Kind::AnswerLost, Fault::AnswerLost),
-            (Kind::NoAnswer, Fault::Timeout),
-            (Kind::Death, Fault::Death(if heads { Death::BeforeRequest } else { Death::BeforeAnswer })),
-            (Kind::Slow, slow.clone()),
+            (FaultKind::Throttled, refused(400, "ThrottlingException")),
+            (FaultKind::Conflict, refused(400, conflict)),
+            (FaultKind::ServerError, refused(503, "ServiceUnavailable")),
+            (FaultKind::ErrorAfterEffect, Fault::ErrorAfter { status: 500, code: "InternalServerError".to_owned() }),
+            (FaultKind::NotSent, Fault::NotSent),
+            (FaultKind::ResponseLost, Fault::AnswerLost),
+            (FaultKind::Timeout, Fault::Timeout),
+            (FaultKind::FunctionCrash, Fault::Death(if heads { Death::BeforeRequest } else { Death::BeforeAnswer })),
+            (FaultKind::Slow, slow.clone()),
             // Where two are at the same work, they are not equally fast.
-            (Kind::Overlap, slow.clone()),
-            (Kind::ClaimTwice, slow.clone()),
+            (FaultKind::VisibilityOverlap, slow.clone()),
+            (FaultKind::DuplicateClaim, slow.clone()),
         ];
         let (kind, fault) = faults.into_iter().find(|(kind, _)| self.hit(*kind))?;
         if fault != slow {
-            self.say(&format!("{kind:?} at {}", call.operation));
+            self.trace(&format!("{kind:?} at {}", call.operation));
         }
         Some(fault)
     }
@@ -203,35 +203,35 @@ impl State {
 }
 
 impl Sim {
-    fn new(plan: Plan, without: Option<Part>) -> Self {
+    fn new(plan: Plan, mutation: Option<Mutation>) -> Self {
         let start = UNIX_EPOCH + Duration::from_millis(START.unsigned_abs());
         let badness = Badness::NONE;
         let options = CloudOptions {
             clock: Clock::starting_at(start),
             seed: plan.seed,
-            patience: PATIENCE,
+            patience: INACTIVITY_TIMEOUT,
             badness,
             ..options(&secret())
         };
-        let world = World::opened(options);
+        let world = World::with_options(options);
         let state = Arc::new(Mutex::new(State {
             clock: world.cloud.clock(),
             rng: Rng::with_seed(plan.seed),
             plan: plan.clone(),
-            without,
-            outcome: Outcome::default(),
+            mutation,
+            result: RunResult::default(),
             written: BTreeSet::new(),
             inbox: BTreeMap::new(),
             claims: BTreeMap::new(),
         }));
-        let asked = RefCell::new(plan.orders.iter().map(|_| Asked::default()).collect());
+        let requested = RefCell::new(plan.call_requests.iter().map(|_| RequestedCall::default()).collect());
         Self {
             world,
             plan,
             state,
             acknowledged: RefCell::default(),
-            asked,
-            seen: RefCell::default(),
+            requested,
+            observed: RefCell::default(),
             began: Instant::now(),
         }
     }
@@ -240,55 +240,58 @@ impl Sim {
         self.state.lock().unwrap()
     }
 
-    fn hit(&self, kind: Kind) -> bool {
+    fn hit(&self, kind: FaultKind) -> bool {
         self.state().hit(kind)
     }
 
-    fn say(&self, what: &str) {
-        self.state().say(what);
+    fn trace(&self, what: &str) {
+        self.state().trace(what);
     }
 
     fn random(&self, range: std::ops::Range<u64>) -> u64 {
         self.state().rng.u64(range)
     }
 
-    async fn until(&self, at: Millis) {
+    async fn sleep_to(&self, at: Millis) {
         sleep_until(self.began + Duration::from_millis((at - START).unsigned_abs())).await;
     }
 
     /// Asks something of the services that is no part of the run.
-    pub(crate) async fn look<T>(&self, future: impl Future<Output = T>) -> T {
-        LOOKING.scope((), future).await
+    pub(crate) async fn without_faults<T>(&self, future: impl Future<Output = T>) -> T {
+        NO_FAULTS.scope((), future).await
     }
 
-    async fn carry_out(self: &Rc<Self>) -> Outcome {
+    async fn carry_out(self: &Rc<Self>) -> RunResult {
         let state = self.state.clone();
-        self.world.hook(move |call| match LOOKING.try_with(|()| ()) {
+        self.world.set_fault_hook(move |call| match NO_FAULTS.try_with(|()| ()) {
             Ok(()) => None,
             Err(_) => state.lock().unwrap().fault(call),
         });
         let state = self.state.clone();
         let refuses =
-            move |_: &BusEvent| state.lock().unwrap().hit(Kind::BusRefuses).then(|| "InternalFailure".to_owned());
+            move |_: &BusEvent| state.lock().unwrap().hit(FaultKind::BusRefusal).then(|| "InternalFailure".to_owned());
         self.world.cloud.bus().fail_entries(Some(Arc::new(refuses)));
 
-        let mut pumps = vec![spawn_local(self.clone().relay()), spawn_local(self.clone().tick())];
-        pumps.extend((0..CONSUMERS).map(|_| spawn_local(self.clone().consume())));
-        pumps.extend((0..DIALERS).map(|_| spawn_local(self.clone().take_claims())));
-        pumps.extend([spawn_local(self.clone().fake_sends()), spawn_local(self.clone().fake_goes_down())]);
+        let mut pumps = vec![spawn_local(self.clone().poll_stream()), spawn_local(self.clone().run_schedules())];
+        pumps.extend((0..CONSUMERS).map(|_| spawn_local(self.clone().poll_events_queue())));
+        pumps.extend((0..DIALERS).map(|_| spawn_local(self.clone().poll_dial_queue())));
+        pumps.extend([
+            spawn_local(self.clone().deliver_fake_webhooks()),
+            spawn_local(self.clone().toggle_fake_outage()),
+        ]);
         pumps.push(spawn_local(self.clone().watch()));
         let mut senders = vec![spawn_local(self.clone().poison())];
-        for (index, call) in self.plan.made.iter().enumerate() {
-            senders.extend((0..call.reports.len()).map(|report| spawn_local(self.clone().deliver(index, report))));
+        for (index, call) in self.plan.external_calls.iter().enumerate() {
+            senders.extend((0..call.webhooks.len()).map(|webhook| spawn_local(self.clone().deliver(index, webhook))));
         }
-        senders.extend((0..self.plan.orders.len()).map(|index| spawn_local(self.clone().ask(index))));
+        senders.extend((0..self.plan.call_requests.len()).map(|index| spawn_local(self.clone().request_call(index))));
 
-        let is_broken = || self.state().outcome.broken.is_some();
-        let troubles_end = self.began + Duration::from_secs(TROUBLES_END);
-        while !is_broken() && (Instant::now() < troubles_end || !senders.iter().all(JoinHandle::is_finished)) {
+        let is_broken = || self.state().result.violation.is_some();
+        let faults_end = self.began + Duration::from_secs(FAULTS_END);
+        while !is_broken() && (Instant::now() < faults_end || !senders.iter().all(JoinHandle::is_finished)) {
             sleep(MINUTE).await;
         }
-        if self.state().outcome.made.contains_key(&Kind::RelayDown) {
+        if self.state().result.injected.contains_key(&FaultKind::RelayDown) {
             let start = switchhook_domain::Timestamp::from_millis(START);
             self.world.cloud.republish_since(start).await.unwrap();
         }
@@ -296,14 +299,14 @@ impl Sim {
             sleep(5 * MINUTE).await;
         }
         if !is_broken() {
-            self.judge().await;
+            self.check_final_state().await;
         }
         for task in pumps.into_iter().chain(senders) {
             task.abort();
             // A task of ours that panics must not go unnoticed.
             assert!(!task.await.is_err_and(|error| error.is_panic()), "see above");
         }
-        std::mem::take(&mut self.state().outcome)
+        std::mem::take(&mut self.state().result)
     }
 
     /// One invocation of a function. None if it died.
@@ -317,10 +320,10 @@ impl Sim {
     }
 
     /// The event source of a consumer.
-    async fn consume(self: Rc<Self>) {
+    async fn poll_events_queue(self: Rc<Self>) {
         let sqs = self.world.cloud.services().sqs();
         loop {
-            let visible_again_ms = if self.hit(Kind::Overlap) { 300 } else { 60_000 };
+            let visible_again_ms = if self.hit(FaultKind::VisibilityOverlap) { 300 } else { 60_000 };
             let received = sqs.receive_waiting(EVENTS_QUEUE, 10, Some(visible_again_ms), 20_000).await.unwrap();
             if received.is_empty() {
                 continue;
@@ -335,10 +338,10 @@ impl Sim {
             let mut groups = BTreeSet::new();
             let mut is_done = |one: &Received| {
                 let mut is_tail = || !groups.insert(one.message.group.clone());
-                !failed.contains(&one.message.id()) || self.is_without(Part::Tail) && is_tail()
+                !failed.contains(&one.message.id()) || self.has_mutation(Mutation::TailNotFailed) && is_tail()
             };
             let done: Vec<&Received> = received.iter().filter(|one| is_done(one)).collect();
-            if self.hit(Kind::NotDeleted) {
+            if self.hit(FaultKind::NotDeleted) {
                 continue;
             }
             for done in done {
@@ -349,12 +352,12 @@ impl Sim {
     }
 
     /// The event source of a dialer.
-    async fn take_claims(self: Rc<Self>) {
+    async fn poll_dial_queue(self: Rc<Self>) {
         let sqs = self.world.cloud.services().sqs();
         loop {
             for one in sqs.receive_waiting(DIAL_QUEUE, 1, None, 20_000).await.unwrap() {
                 let batch = batch_of(DIAL_QUEUE, std::slice::from_ref(&one));
-                if self.hit(Kind::ClaimLate) {
+                if self.hit(FaultKind::LateClaim) {
                     drop(sqs.delete(DIAL_QUEUE, &one.receipt_handle));
                     let (sim, late) = (self.clone(), Duration::from_secs(self.random(240..600)));
                     spawn_local(async move {
@@ -363,7 +366,7 @@ impl Sim {
                     });
                     continue;
                 }
-                let done = if self.hit(Kind::ClaimTwice) {
+                let done = if self.hit(FaultKind::DuplicateClaim) {
                     tokio::join!(self.dial(batch.clone()), self.dial(batch)).0
                 } else {
                     self.dial(batch).await
@@ -377,7 +380,7 @@ impl Sim {
 
     /// One invocation of a dialer. True if the message is done with.
     async fn dial(&self, batch: SqsEvent) -> bool {
-        if self.hit(Kind::DialDeath) {
+        if self.hit(FaultKind::DialerCrash) {
             let death = if self.random(0..2) == 0 { Death::BeforeRequest } else { Death::BeforeAnswer };
             self.world.cloud.fake().kill_next(death);
         }
@@ -387,11 +390,11 @@ impl Sim {
     }
 
     /// The event source of the relay.
-    async fn relay(self: Rc<Self>) {
+    async fn poll_stream(self: Rc<Self>) {
         let stream = self.world.cloud.services().dynamodb().stream();
         let mut pause = Duration::from_millis(500);
         loop {
-            if self.hit(Kind::RelayDown) {
+            if self.hit(FaultKind::RelayDown) {
                 sleep(Duration::from_secs(30)).await;
                 stream.next_batch(usize::MAX).last().inspect(|last| stream.trim(last.sequence()).unwrap());
                 continue;
@@ -411,7 +414,7 @@ impl Sim {
                 }
                 None => Some(first.sequence()),
             };
-            let failed_at = failed_at.filter(|_| !self.is_without(Part::RelayRetry));
+            let failed_at = failed_at.filter(|_| !self.has_mutation(Mutation::NoRelayRetry));
             stream.trim(failed_at.map_or(last.sequence(), |failed: u64| failed - 1)).unwrap();
             if failed_at.is_none() {
                 pause = Duration::from_millis(500);
@@ -423,14 +426,14 @@ impl Sim {
     }
 
     /// The schedules.
-    async fn tick(self: Rc<Self>) {
+    async fn run_schedules(self: Rc<Self>) {
         let cloud = &self.world.cloud;
         for ticks in 1.. {
             sleep(TICK).await;
-            if self.hit(Kind::ScheduleNever) {
+            if self.hit(FaultKind::MissedSchedule) {
                 continue;
             }
-            if self.hit(Kind::ScheduleTwice) {
+            if self.hit(FaultKind::DuplicateSchedule) {
                 drop(tokio::join!(cloud.schedule(), cloud.schedule(), cloud.reconcile(), cloud.reconcile()));
                 continue;
             }
@@ -442,37 +445,37 @@ impl Sim {
         }
     }
 
-    fn is_without(&self, part: Part) -> bool {
-        self.state().without == Some(part)
+    fn has_mutation(&self, mutation: Mutation) -> bool {
+        self.state().mutation == Some(mutation)
     }
 
     /// A report on its way, as well or as badly as its provider sends it.
-    async fn deliver(self: Rc<Self>, call: usize, report: usize) {
-        let told = &self.plan.made[call].reports[report];
-        self.until(told.at).await;
-        if told.is_lie && !self.hit(Kind::TwoEndings) || !self.arrives().await {
+    async fn deliver(self: Rc<Self>, call: usize, index: usize) {
+        let webhook = &self.plan.external_calls[call].webhooks[index];
+        self.sleep_to(webhook.at).await;
+        if webhook.is_contradiction && !self.hit(FaultKind::TwoEndings) || !self.arrives().await {
             return;
         }
-        if self.hit(Kind::Twice) {
+        if self.hit(FaultKind::DuplicateWebhook) {
             let again = async {
                 sleep(Duration::from_millis(self.random(0..400_000))).await;
-                self.post(call, report).await;
+                self.post(call, index).await;
             };
-            tokio::join!(self.post(call, report), again);
+            tokio::join!(self.post(call, index), again);
         } else {
-            self.post(call, report).await;
+            self.post(call, index).await;
         }
     }
 
     /// The way of a webhook. False if it never arrives.
     async fn arrives(&self) -> bool {
-        if self.hit(Kind::Never) {
+        if self.hit(FaultKind::LostWebhook) {
             return false;
         }
-        if self.hit(Kind::Late) {
+        if self.hit(FaultKind::DelayedWebhook) {
             sleep(Duration::from_secs(self.random(60..900))).await;
         }
-        if self.hit(Kind::Shuffled) {
+        if self.hit(FaultKind::ReorderedWebhooks) {
             // Held back, and let go together with others in any order.
             let now = self.began.elapsed().as_millis();
             let held_ms = 120_000 - u64::try_from(now % 120_000).unwrap();
@@ -482,20 +485,22 @@ impl Sim {
     }
 
     /// Posts a report until it is taken, or the provider gives up.
-    async fn post(&self, call: usize, report: usize) {
-        let made = &self.plan.made[call];
-        let told = &made.reports[report];
-        let provider: Provider = made.provider.parse().unwrap();
+    async fn post(&self, call_index: usize, webhook_index: usize) {
+        let call = &self.plan.external_calls[call_index];
+        let webhook = &call.webhooks[webhook_index];
+        let provider: Provider = call.provider.parse().unwrap();
         for pause_s in [5, 10, 20, 40, 80, 160, 300, 300] {
-            let request = self.world.signed(provider, self.key(), &told.query, &told.body, self.world.now());
+            let request = self.world.signed(provider, self.key(), &webhook.query, &webhook.body, self.world.now());
             let (code, answer) = self.world.send(request).await;
             let (event_id, status) = (text(&answer["event_id"]), text(&answer["status"]));
-            self.say(&format!("{} of {} is answered {code} {status} {event_id}", told.name, made.call_id));
+            self.trace(&format!("{} of {} is answered {code} {status} {event_id}", webhook.name, call.call_id));
             match code.as_u16() {
-                200 => return self.acknowledge((call, report), event_id, &status).await,
+                200 => return self.acknowledge((call_index, webhook_index), event_id, &status).await,
                 500.. => sleep(Duration::from_secs(pause_s)).await,
                 _ => {
-                    return self.state().break_law(Law::Answered, format!("{} of {}: {code}", told.name, made.call_id));
+                    return self
+                        .state()
+                        .report_violation(Law::Answered, format!("{} of {}: {code}", webhook.name, call.call_id));
                 }
             }
         }
@@ -504,46 +509,48 @@ impl Sim {
     /// The key that providers sign with at this time.
     fn key(&self) -> &'static str {
         let mut state = self.state();
-        if state.now() < TROUBLES_END / 2 && state.hit(Kind::Rotation) { OLD_KEY } else { KEY }
+        if state.now() < FAULTS_END / 2 && state.hit(FaultKind::KeyRotation) { OLD_KEY } else { KEY }
     }
 
     /// Asks for a call, and for what else its course is about, until there is an answer.
-    async fn ask(self: Rc<Self>, index: usize) {
-        let order = &self.plan.orders[index];
-        self.until(order.at).await;
-        let body = order.body();
-        let created = if order.course == Course::Repeated {
-            let both = tokio::join!(self.api(order, "/calls", &body), self.api(order, "/calls", &body));
+    async fn request_call(self: Rc<Self>, index: usize) {
+        let request = &self.plan.call_requests[index];
+        self.sleep_to(request.at).await;
+        let body = request.body();
+        let created = if request.pattern == RequestPattern::SentTwice {
+            let both = tokio::join!(self.api(request, "/calls", &body), self.api(request, "/calls", &body));
             if both.0.1["call_id"] != both.1.1["call_id"] {
-                self.state().break_law(Law::Answered, format!("one key, two calls: {both:?}"));
+                self.state().report_violation(Law::Answered, format!("one key, two calls: {both:?}"));
             }
             both.0
         } else {
-            self.api(order, "/calls", &body).await
+            self.api(request, "/calls", &body).await
         };
         let call_id = text(&created.1["call_id"]);
         if call_id.is_empty() {
-            return self.state().break_law(Law::Answered, format!("{}: {created:?}", order.key));
+            return self.state().report_violation(Law::Answered, format!("{}: {created:?}", request.key));
         }
-        self.asked.borrow_mut()[index].call_id.clone_from(&call_id);
+        self.requested.borrow_mut()[index].call_id.clone_from(&call_id);
         sleep(Duration::from_secs(self.random(1..600))).await;
-        match order.course {
-            Course::AtOnce | Course::Repeated => {}
-            Course::Triggered => drop(self.api(order, &format!("/calls/{call_id}/trigger"), &Value::Null).await),
-            Course::Canceled => {
-                let (code, _) = self.api(order, &format!("/calls/{call_id}/cancel"), &Value::Null).await;
-                self.asked.borrow_mut()[index].canceled = code == 200;
+        match request.pattern {
+            RequestPattern::Plain | RequestPattern::SentTwice => {}
+            RequestPattern::Triggered => {
+                drop(self.api(request, &format!("/calls/{call_id}/trigger"), &Value::Null).await)
+            }
+            RequestPattern::Canceled => {
+                let (code, _) = self.api(request, &format!("/calls/{call_id}/cancel"), &Value::Null).await;
+                self.requested.borrow_mut()[index].canceled = code == 200;
             }
         }
     }
 
-    async fn api(&self, order: &Order, path: &str, body: &Value) -> (u16, Value) {
+    async fn api(&self, request: &CallRequest, path: &str, body: &Value) -> (u16, Value) {
         loop {
-            let request = Request::post(path).header("content-type", "application/json");
-            let request = request.header("idempotency-key", &order.key);
+            let http = Request::post(path).header("content-type", "application/json");
+            let http = http.header("idempotency-key", &request.key);
             let body = if body.is_null() { Bytes::new() } else { Bytes::from(body.to_string()) };
-            let (code, answer) = self.world.send(request.body(body).unwrap()).await;
-            self.say(&format!("POST {path} of {} is answered {code}", order.key));
+            let (code, answer) = self.world.send(http.body(body).unwrap()).await;
+            self.trace(&format!("POST {path} of {} is answered {code}", request.key));
             if !code.is_server_error() {
                 return (code.as_u16(), answer);
             }
@@ -552,7 +559,7 @@ impl Sim {
     }
 
     /// The fake provider's webhooks.
-    async fn fake_sends(self: Rc<Self>) {
+    async fn deliver_fake_webhooks(self: Rc<Self>) {
         loop {
             let delivery = self.world.cloud.fake().next_delivery().await;
             let sim = self.clone();
@@ -560,12 +567,12 @@ impl Sim {
                 if !sim.arrives().await {
                     return;
                 }
-                let copies = if sim.hit(Kind::Twice) { 2 } else { 1 };
+                let copies = if sim.hit(FaultKind::DuplicateWebhook) { 2 } else { 1 };
                 for _ in 0..copies {
                     let (body, now) = (delivery.body().as_bytes(), sim.world.now());
                     let request = sim.world.signed(Provider::Retell, sim.key(), "", body, now);
                     let (code, answer) = sim.world.send(request).await;
-                    sim.say(&format!("a placed call's webhook is answered {code} {}", text(&answer["event_id"])));
+                    sim.trace(&format!("a placed call's webhook is answered {code} {}", text(&answer["event_id"])));
                     if !code.is_success() {
                         sim.world.cloud.fake().not_delivered(delivery.clone());
                     }
@@ -574,16 +581,16 @@ impl Sim {
         }
     }
 
-    async fn fake_goes_down(self: Rc<Self>) {
+    async fn toggle_fake_outage(self: Rc<Self>) {
         loop {
-            self.world.cloud.fake().set_down(self.hit(Kind::ProviderDown));
+            self.world.cloud.fake().set_down(self.hit(FaultKind::ProviderDown));
             sleep(Duration::from_secs(10)).await;
         }
     }
 
     async fn poison(self: Rc<Self>) {
         sleep(Duration::from_secs(20 * 60)).await;
-        if !self.hit(Kind::Poison) {
+        if !self.hit(FaultKind::Poison) {
             return;
         }
         let message = NewMessage {
