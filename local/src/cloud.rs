@@ -23,12 +23,12 @@ use serde_json::{Map, Value, json};
 use switchhook_api::Api;
 use switchhook_aws::bus::Bus as BusClient;
 use switchhook_aws::calls::Calls;
-use switchhook_aws::http::request_of;
+use switchhook_aws::http::request_from_event;
 use switchhook_aws::inbox::Inbox;
 use switchhook_aws::provider::{ApiUrls, ProviderApi};
 use switchhook_aws::queue::Queue as QueueClient;
 use switchhook_aws::sdk;
-use switchhook_aws::secret::Keys;
+use switchhook_aws::secret::ProviderSecrets;
 use switchhook_consumer::Consumer;
 use switchhook_dialer::Dialer;
 use switchhook_domain::{CallId, Policy, Provider, RetryPolicy, Timestamp};
@@ -139,22 +139,22 @@ impl Cloud {
     pub fn open(options: CloudOptions) -> Result<Self, LocalError> {
         let CloudOptions { providers, patience, tick, data_dir, clock, retry, lanes, seed, badness } = options;
         let services = Services::open(Options { data_dir, ..Options::new(clock) })?;
-        let aws = sdk::tuned(&services.sdk_config());
+        let aws = sdk::with_timeouts_and_retries(&services.sdk_config());
         let dynamodb = sdk::dynamodb(&aws);
         let inbox = |retention| Inbox::new(dynamodb.clone(), INBOX_TABLE.to_owned(), retention);
         let calls = || Calls::new(dynamodb.clone(), CALLS_TABLE.to_owned());
         let queue = |name| QueueClient::new(sdk::sqs(&aws), queue_url(name));
-        let clock = || sdk::Clock::of(&aws);
+        let clock = || sdk::Clock::from_config(&aws);
         let policy = Policy { patience };
         let fake = Arc::new(FakeProvider::new(services.clock(), seed, badness));
         let fake_key = providers.config(Provider::Retell).and_then(|config| config.keys().first()).cloned();
-        let keys = || Keys::fixed(providers.clone());
+        let secrets = || ProviderSecrets::fixed(providers.clone());
         let connector = SharedHttpConnector::new(ToFake(fake.clone()));
-        let provider_api = || ProviderApi::over(connector.clone(), ApiUrls::default());
+        let provider_api = || ProviderApi::with_connector(connector.clone(), ApiUrls::default());
         let bus = || BusClient::new(sdk::eventbridge(&aws), "switchhook".to_owned());
         Ok(Self(Arc::new(Stack {
             ingress: Arc::new(Ingress {
-                keys: keys(),
+                secrets: secrets(),
                 inbox: inbox(INBOX_RETENTION),
                 queue: queue(EVENTS_QUEUE),
                 dlq: queue(EVENTS_DEAD_LETTER_QUEUE),
@@ -180,7 +180,7 @@ impl Cloud {
                 calls: calls(),
                 call_retention: CALL_RETENTION,
                 queue: queue(DIAL_QUEUE),
-                keys: keys(),
+                secrets: secrets(),
                 policy,
                 lanes,
                 clock: clock(),
@@ -190,7 +190,7 @@ impl Cloud {
                 calls: calls(),
                 call_retention: CALL_RETENTION,
                 queue: queue(EVENTS_QUEUE),
-                keys: keys(),
+                secrets: secrets(),
                 api: provider_api(),
                 policy,
                 lanes,
@@ -200,7 +200,7 @@ impl Cloud {
                 inbox: inbox(INBOX_RETENTION),
                 calls: calls(),
                 queue: queue(EVENTS_QUEUE),
-                keys: keys(),
+                secrets: secrets(),
                 api: provider_api(),
                 policy,
                 clock: clock(),
@@ -251,7 +251,7 @@ impl Cloud {
         };
         let stack = self.0.clone();
         let answered = tokio::spawn(async move {
-            let request = request_of(event);
+            let request = request_from_event(event);
             match route {
                 Route::Ingress => stack.ingress.handle(request).await,
                 Route::Scheduler => stack.scheduler.handle(request).await,

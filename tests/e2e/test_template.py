@@ -312,7 +312,7 @@ def test_the_relay_gives_up_before_the_stream_forgets_and_says_so():
 
 def test_the_relay_is_invoked_only_for_writes_that_commit_domain_events():
     (pattern,) = properties("RelayMapping")["FilterCriteria"]["Filters"]
-    assert json.loads(pattern["Pattern"]) == {"dynamodb": {"NewImage": {"outbox": {"N": [{"exists": True}]}}}}
+    assert json.loads(pattern["Pattern"]) == {"dynamodb": {"NewImage": {"outbox_start": {"N": [{"exists": True}]}}}}
 
 
 # --- what is kept, and what wakes people -----------------------------------------------------------------------------

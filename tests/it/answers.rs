@@ -152,8 +152,8 @@ async fn other_body_under_a_known_id_is_kept_beside_the_first_and_counted() {
 
     assert_eq!(world.item(INBOX_TABLE, id).await, stored, "the first body stands");
     assert_eq!(world.call("c1").await, call);
-    let event = world.inbox.load(&EventId::new(id)).await.unwrap().unwrap();
-    assert_eq!(world.inbox.body(&event).await.unwrap(), first.as_bytes());
+    let event = world.inbox.get(&EventId::new(id)).await.unwrap().unwrap();
+    assert_eq!(world.inbox.read_body(&event).await.unwrap(), first.as_bytes());
 
     let mut beside = Vec::new();
     for item in world.items(INBOX_TABLE).await {
@@ -201,8 +201,8 @@ async fn same_report_in_other_bytes_is_no_conflict() {
         assert_eq!(world.post(provider, &anew).await, answer("already_processed", &id_of(&answered)), "{provider}");
         assert_eq!(world.items(INBOX_TABLE).await.len(), items, "{provider}: nothing is kept beside it");
         assert_eq!(world.logged("duplicate")[0]["cause"], Value::Null, "{provider}");
-        let stored = world.inbox.load(&EventId::new(id_of(&answered))).await.unwrap().unwrap();
-        assert!(world.inbox.body(&stored).await.unwrap() == first.as_bytes(), "{provider}: the first bytes stand");
+        let stored = world.inbox.get(&EventId::new(id_of(&answered))).await.unwrap().unwrap();
+        assert!(world.inbox.read_body(&stored).await.unwrap() == first.as_bytes(), "{provider}: the first bytes stand");
     }
 }
 
@@ -246,8 +246,8 @@ async fn what_cannot_be_read_is_kept_and_reported_once() {
         assert_eq!(notices.len(), 1, "{case}");
         let said = json!([notices[0]["quarantined"], notices[0]["reason"], notices[0]["schema_version"]]);
         assert_eq!(said, json!([id, reason, 1]), "{case}");
-        let stored = world.inbox.load(&id).await.unwrap().unwrap();
-        assert_eq!(world.inbox.body(&stored).await.unwrap(), body, "{case}: raw");
+        let stored = world.inbox.get(&id).await.unwrap().unwrap();
+        assert_eq!(world.inbox.read_body(&stored).await.unwrap(), body, "{case}: raw");
         assert_eq!(world.queued(), [] as [Value; 0], "{case}");
 
         let again = world.post_signed(provider, KEY, "", body).await;
@@ -296,8 +296,8 @@ async fn event_of_an_unknown_type_is_recorded_even_without_a_call() {
             json!(["recorded", "recorded", 0]),
             "{body}"
         );
-        let stored = world.inbox.load(&id).await.unwrap().unwrap();
-        assert_eq!(world.inbox.body(&stored).await.unwrap(), body.as_bytes());
+        let stored = world.inbox.get(&id).await.unwrap().unwrap();
+        assert_eq!(world.inbox.read_body(&stored).await.unwrap(), body.as_bytes());
         assert_eq!((world.queued(), world.dead_letters()), (vec![], vec![]), "{body}");
         assert_eq!(world.items(CALLS_TABLE).await, [], "{body}");
         assert_eq!(world.logged("recorded").len(), 1, "{body}: counted");
@@ -567,8 +567,8 @@ async fn body_of_the_largest_size_is_kept_byte_for_byte_and_folded() {
 
     let item = world.item(INBOX_TABLE, id.as_str()).await;
     assert_eq!(item.get("body_chunks"), Some(&AttributeValue::N("11".to_owned())), "in chunks");
-    let stored = world.inbox.load(&id).await.unwrap().unwrap();
-    assert!(world.inbox.body(&stored).await.unwrap() == body.as_bytes(), "byte for byte");
+    let stored = world.inbox.get(&id).await.unwrap().unwrap();
+    assert!(world.inbox.read_body(&stored).await.unwrap() == body.as_bytes(), "byte for byte");
     assert_eq!(world.status(&id).await["status"], "processed");
     assert_eq!(world.post(Provider::Generic, &body).await, answer("already_processed", id.as_str()));
 }
@@ -605,8 +605,8 @@ async fn bytes_of_the_largest_size_that_are_no_text_are_kept_too() {
     }
     let (code, answered) = world.post_signed(Provider::Generic, KEY, "", &body).await;
     assert_eq!((code, &answered["status"]), (OK, &json!("quarantined")));
-    let stored = world.inbox.load(&EventId::new(id_of(&answered))).await.unwrap().unwrap();
-    assert!(world.inbox.body(&stored).await.unwrap() == body, "byte for byte");
+    let stored = world.inbox.get(&EventId::new(id_of(&answered))).await.unwrap().unwrap();
+    assert!(world.inbox.read_body(&stored).await.unwrap() == body, "byte for byte");
     assert_eq!(world.dead_letters().len(), 1);
 }
 
@@ -702,8 +702,8 @@ async fn content_type_decides_nothing() {
             }
             let (code, answered) = world.send(request).await;
             assert_eq!((code, &answered["status"]), (OK, &json!("accepted")), "{name} as {content_type:?}");
-            let stored = world.inbox.load(&EventId::new(id_of(&answered))).await.unwrap();
-            let body = world.inbox.body(&stored.unwrap()).await.unwrap();
+            let stored = world.inbox.get(&EventId::new(id_of(&answered))).await.unwrap();
+            let body = world.inbox.read_body(&stored.unwrap()).await.unwrap();
             assert_eq!(String::from_utf8(body).unwrap(), sample(name), "{name} as {content_type:?}");
             answers.push(answered);
         }

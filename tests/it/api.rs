@@ -199,7 +199,7 @@ async fn only_a_pending_call_of_ours_can_be_canceled() {
 
     world.accept(Provider::Generic, &generic("theirs", "e1", "call.ringing", 0)).await;
     world.invoke_consumer(&world.receive()).await;
-    assert_eq!(problem(&cancel("theirs").await), (409, "not_ours".to_owned()));
+    assert_eq!(problem(&cancel("theirs").await), (409, "not_placed_by_switchhook".to_owned()));
     assert_eq!(problem(&cancel("nobody").await), (404, "not_found".to_owned()));
 }
 

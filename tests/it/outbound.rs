@@ -345,8 +345,8 @@ async fn events_that_came_before_their_alias_are_adopted() {
         attempt: switchhook_domain::AttemptKey::new("1"),
     };
     // Who learned it dies right after: the sweep does the rest.
-    let stray = world.calls.put_alias(&CallId::new("retell:p1"), &alias, world.now()).await.unwrap();
-    assert_eq!(stray.len(), 1);
+    let orphaned_events = world.calls.write_alias(&CallId::new("retell:p1"), &alias, world.now()).await.unwrap();
+    assert_eq!(orphaned_events.len(), 1);
     world.wait(MINUTE * 5).await;
     let call = world.load(&call_id).await.unwrap();
     assert!(call.history.iter().any(|entry| entry.event.kind == EventKind::InProgress), "{:?}", call.history);
@@ -564,7 +564,9 @@ async fn republish_derives_the_same_events_with_the_same_ids() {
     world.wait(HOUR * 2).await;
 
     let bus = switchhook_aws::bus::Bus::new(
-        switchhook_aws::sdk::eventbridge(&switchhook_aws::sdk::tuned(&world.cloud.services().sdk_config())),
+        switchhook_aws::sdk::eventbridge(&switchhook_aws::sdk::with_timeouts_and_retries(
+            &world.cloud.services().sdk_config(),
+        )),
         "switchhook".to_owned(),
     );
     let first: Vec<String> = world.cloud.bus().events_since(0).into_iter().map(|event| event.detail).collect();

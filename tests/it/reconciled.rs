@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use http::StatusCode;
 use serde_json::{Value, json};
-use switchhook_aws::calls::{Alias, Written};
+use switchhook_aws::calls::{Alias, StoreOutcome};
 use switchhook_domain::{AttemptKey, Call, CallId, EventId, EventKind, Job, Provider, Timestamp};
 use switchhook_local::connector::{CallInfo, Fault};
 use switchhook_local::fake::Badness;
@@ -91,7 +91,7 @@ fn delay_requests(world: &World, operations: &'static [(&'static str, &'static s
 async fn store_copies(world: &World, call: &Call, name: &str, count: usize) {
     for number in 0..count {
         let call = Call { call_id: CallId::new(format!("{name}{number}")), version: 1, ..call.clone() };
-        assert_eq!(world.calls.store(&call, 0, CALL_RETENTION).await.unwrap(), Written::Written);
+        assert_eq!(world.calls.store(&call, 0, CALL_RETENTION).await.unwrap(), StoreOutcome::Committed);
     }
 }
 
@@ -151,15 +151,15 @@ async fn no_call_becomes_an_alias_of_itself_and_none_of_ours_becomes_one() {
     for (from, to) in [("retell:p1", "retell:p1"), (ours.as_str(), "retell:p1")] {
         let before = world.item(CALLS_TABLE, from).await;
         let alias = Alias { call_id: CallId::new(to), attempt: AttemptKey::new("1") };
-        let stray = world.calls.put_alias(&CallId::new(from), &alias, world.now()).await.unwrap();
-        assert_eq!((stray.len(), world.item(CALLS_TABLE, from).await), (0, before), "{from} to {to}");
+        let orphaned_events = world.calls.write_alias(&CallId::new(from), &alias, world.now()).await.unwrap();
+        assert_eq!((orphaned_events.len(), world.item(CALLS_TABLE, from).await), (0, before), "{from} to {to}");
         assert!(world.load(from).await.is_some(), "{from} to {to}");
     }
     // What an alias is for: a call that nobody of us placed becomes part of one that we did. Again and again.
     for _ in 0..2 {
         let alias = Alias { call_id: CallId::new(&ours), attempt: AttemptKey::new("1") };
-        let stray = world.calls.put_alias(&CallId::new("retell:p1"), &alias, world.now()).await.unwrap();
-        assert_eq!(stray.len(), 1);
+        let orphaned_events = world.calls.write_alias(&CallId::new("retell:p1"), &alias, world.now()).await.unwrap();
+        assert_eq!(orphaned_events.len(), 1);
         assert!(world.load("retell:p1").await.is_none());
     }
 }
@@ -175,11 +175,11 @@ async fn call_in_doubt_whose_ending_made_another_call_takes_it_over() {
     world.wait(MINUTE * 4).await;
     assert_eq!(world.call(&call_id).await.in_doubt().len(), 1);
     let id = fake.dials()[0].provider_call_id.clone();
-    let stray = format!("retell:{id}");
+    let orphaned_events = format!("retell:{id}");
     let event_id = post(&world, &ended_without_our_ids(&world, &id)).await;
     world.quiesce().await;
     assert_eq!(
-        call_state(&world, &stray).await,
+        call_state(&world, &orphaned_events).await,
         expected_state("COMPLETED", "Confirmed", &["completed"]),
         "a call of its own"
     );
@@ -189,7 +189,7 @@ async fn call_in_doubt_whose_ending_made_another_call_takes_it_over() {
     let call = world.call(&call_id).await;
     assert!(call.is_settled() && call.holds(&event_id), "{call:?}");
     assert_eq!(call.slots[0].provider_call_id.as_deref(), Some(id.as_str()));
-    assert!(world.load(&stray).await.is_none(), "it leads to ours");
+    assert!(world.load(&orphaned_events).await.is_none(), "it leads to ours");
     let asked = fake.requests();
     world.wait(HOUR / 2).await;
     assert_eq!((fake.requests(), fake.rung_twice()), (asked, 0), "nothing is left to ask");
@@ -263,7 +263,7 @@ async fn what_switchhook_found_out_about_a_stray_call_is_refused_by_the_call_tha
     let deadline = world.queued().iter().map(|message| text(&message["event"]["event_id"])).collect::<Vec<_>>();
     let deadline = EventId::new(deadline.iter().find(|id| id.starts_with("switchhook:retell:p1/")).unwrap());
     let alias = Alias { call_id: CallId::new(&ours), attempt: AttemptKey::new("1") };
-    world.calls.put_alias(&CallId::new("retell:p1"), &alias, world.now()).await.unwrap();
+    world.calls.write_alias(&CallId::new("retell:p1"), &alias, world.now()).await.unwrap();
     consume_all(&world).await;
 
     let call = world.call(&ours).await;
@@ -271,7 +271,7 @@ async fn what_switchhook_found_out_about_a_stray_call_is_refused_by_the_call_tha
     assert!(call.holds(&ended) && !call.holds(&deadline), "{:?}", call.history);
     let refused = world.logged("fold_refused");
     assert_eq!(refused.iter().map(|line| text(&line["event_id"])).collect::<Vec<_>>(), [deadline.as_str()]);
-    let note = world.inbox.note(&deadline).await.unwrap().unwrap();
+    let note = world.inbox.get_note(&deadline).await.unwrap().unwrap();
     assert_eq!(note.disposition.map(|disposition| disposition.as_str()), Some("refused"));
     assert_eq!(world.dead_letters(), [] as [Value; 0]);
 }

@@ -8,8 +8,8 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use serde_dynamo::AttributeValue;
 use switchhook_aws::Error;
-use switchhook_aws::calls::{Found, Shelf, Span, WAKE_SHARDS, Written};
-use switchhook_aws::inbox::{Arrival, Kept, Note, SweepCursor};
+use switchhook_aws::calls::{Found, StoreOutcome, TimeRange, WAKE_SHARDS, WakeQueue};
+use switchhook_aws::inbox::{NewEvent, Note, PutOutcome, SweepCursor};
 use switchhook_domain::{
     ATTEMPT_EVENTS_MAX, AttemptKey, CALL_ATTEMPTS_MAX, Call, CallEvent, CallId, Direction, Disposition, EventId,
     EventKind, Job, Origin, PhoneNumber, Policy, Provider, ProviderEvent, Timestamp, fold,
@@ -52,7 +52,7 @@ fn folded(call: Option<&Call>, events: &[ProviderEvent], second: u64) -> Call {
     fold(call, events, &POLICY, at(second)).call.unwrap()
 }
 
-async fn store(world: &World, call: &Call) -> Written {
+async fn store(world: &World, call: &Call) -> StoreOutcome {
     world.calls.store(call, 0, CALL_RETENTION).await.unwrap()
 }
 
@@ -63,9 +63,9 @@ async fn first_write_of_a_call_needs_its_place_to_be_free() {
     let world = World::stopped();
     let ours = folded(None, &[provider_event("c1", "e1", EventKind::Ringing, 0)], 1);
     let theirs = folded(None, &[provider_event("c1", "e2", EventKind::InProgress, 0)], 1);
-    assert_eq!(store(&world, &ours).await, Written::Written);
-    assert_eq!(store(&world, &theirs).await, Written::LostRace);
-    assert_eq!(store(&world, &ours).await, Written::LostRace, "also to oneself");
+    assert_eq!(store(&world, &ours).await, StoreOutcome::Committed);
+    assert_eq!(store(&world, &theirs).await, StoreOutcome::LostRace);
+    assert_eq!(store(&world, &ours).await, StoreOutcome::LostRace, "also to oneself");
     assert_eq!(world.call("c1").await, ours);
 }
 
@@ -75,14 +75,14 @@ async fn further_write_needs_the_version_that_was_read() {
     let first = folded(None, &[provider_event("c1", "e1", EventKind::Ringing, 0)], 1);
     let ours = folded(Some(&first), &[provider_event("c1", "e2", EventKind::InProgress, 2)], 3);
     let theirs = folded(Some(&first), &[provider_event("c1", "e3", EventKind::Busy, 2)], 3);
-    assert_eq!(store(&world, &ours).await, Written::LostRace, "no row yet");
+    assert_eq!(store(&world, &ours).await, StoreOutcome::LostRace, "no row yet");
     assert_eq!(world.items(CALLS_TABLE).await, []);
-    assert_eq!(store(&world, &first).await, Written::Written);
-    assert_eq!(store(&world, &ours).await, Written::Written);
-    assert_eq!(store(&world, &theirs).await, Written::LostRace);
+    assert_eq!(store(&world, &first).await, StoreOutcome::Committed);
+    assert_eq!(store(&world, &ours).await, StoreOutcome::Committed);
+    assert_eq!(store(&world, &theirs).await, StoreOutcome::LostRace);
     assert_eq!(world.call("c1").await, ours);
     let again = folded(Some(&ours), &theirs_events(&theirs), 4);
-    assert_eq!(store(&world, &again).await, Written::Written, "after it was read again");
+    assert_eq!(store(&world, &again).await, StoreOutcome::Committed, "after it was read again");
     assert_eq!(world.call("c1").await.version, 3);
 }
 
@@ -95,15 +95,19 @@ fn theirs_events(call: &Call) -> Vec<ProviderEvent> {
 async fn waking_time_of_a_call_moves_under_the_version_that_was_read() {
     let world = World::stopped();
     let call = folded(None, &[provider_event("c1", "e1", EventKind::Ringing, 0)], 1);
-    assert_eq!(world.calls.move_wake(&call, at(98)).await.unwrap(), Written::LostRace, "no row is made of nothing");
+    assert_eq!(
+        world.calls.set_wake_at(&call, at(98)).await.unwrap(),
+        StoreOutcome::LostRace,
+        "no row is made of nothing"
+    );
     assert_eq!(world.items(CALLS_TABLE).await, []);
 
-    assert_eq!(store(&world, &call).await, Written::Written);
-    assert_eq!(world.calls.move_wake(&call, at(99)).await.unwrap(), Written::Written);
+    assert_eq!(store(&world, &call).await, StoreOutcome::Committed);
+    assert_eq!(world.calls.set_wake_at(&call, at(99)).await.unwrap(), StoreOutcome::Committed);
     let moved = Call { version: 2, wake_at: Some(at(99)), ..call.clone() };
     assert_eq!(world.call("c1").await, moved, "and nothing else changes");
-    assert_eq!(world.calls.move_wake(&call, at(100)).await.unwrap(), Written::LostRace);
-    assert_eq!(world.calls.move_wake(&moved, at(101)).await.unwrap(), Written::Written);
+    assert_eq!(world.calls.set_wake_at(&call, at(100)).await.unwrap(), StoreOutcome::LostRace);
+    assert_eq!(world.calls.set_wake_at(&moved, at(101)).await.unwrap(), StoreOutcome::Committed);
     assert_eq!(world.call("c1").await, Call { version: 3, wake_at: Some(at(101)), ..call });
 }
 
@@ -133,7 +137,7 @@ async fn outage_of_one_stack_takes_no_retries_from_another() {
     let asked = down.requests()["PutItem"];
     assert!(asked < 3 * 200, "its own quota is used up: {asked}");
     up.inject_fault("PutItem", CALLS_TABLE, 2, fault());
-    assert_eq!(store(&up, &call).await, Written::Written, "at the third try");
+    assert_eq!(store(&up, &call).await, StoreOutcome::Committed, "at the third try");
 }
 
 #[tokio::test(start_paused = true)]
@@ -143,12 +147,12 @@ async fn database_that_is_throttled_for_a_moment_is_asked_again() {
     let fault = Fault::ErrorBefore { status: 400, code: "ThrottlingException".to_owned() };
     world.inject_fault("PutItem", CALLS_TABLE, 2, fault);
     let before = world.now();
-    assert_eq!(store(&world, &call).await, Written::Written);
+    assert_eq!(store(&world, &call).await, StoreOutcome::Committed);
     assert!(world.now().millis_since(before) < 500, "and soon");
 }
 
-fn arrival(event_id: &str, body: &str) -> Arrival {
-    Arrival {
+fn new_event(event_id: &str, body: &str) -> NewEvent {
+    NewEvent {
         event_id: EventId::new(event_id),
         call_id: Some(CallId::new("c1")),
         origin: Origin::Provider(Provider::Generic),
@@ -167,16 +171,16 @@ fn arrival(event_id: &str, body: &str) -> Arrival {
 #[tokio::test(start_paused = true)]
 async fn event_is_kept_once_and_what_stands_there_comes_back() {
     let world = World::stopped();
-    let first = arrival("generic:e1", "{\"first\":true}");
-    assert!(matches!(world.inbox.put(&first).await.unwrap(), Kept::New));
+    let first = new_event("generic:e1", "{\"first\":true}");
+    assert!(matches!(world.inbox.put(&first).await.unwrap(), PutOutcome::Stored));
     let item = world.item(INBOX_TABLE, "generic:e1").await;
     for (body, same) in [("{\"first\":true}", true), ("{ \"first\" : true }", true), ("{\"first\":false}", false)] {
-        let again = Arrival { received_at: at(99), trace_id: "u".to_owned(), ..arrival("generic:e1", body) };
-        let Kept::Duplicate { stored, same_content } = world.inbox.put(&again).await.unwrap() else {
+        let again = NewEvent { received_at: at(99), trace_id: "u".to_owned(), ..new_event("generic:e1", body) };
+        let PutOutcome::Duplicate { stored, same_content } = world.inbox.put(&again).await.unwrap() else {
             panic!("kept twice");
         };
         assert_eq!((same_content, stored.received_at, stored.trace_id.as_str()), (same, at(0), "t"));
-        assert_eq!(world.inbox.body(&stored).await.unwrap(), first.body);
+        assert_eq!(world.inbox.read_body(&stored).await.unwrap(), first.body);
         assert_eq!(world.item(INBOX_TABLE, "generic:e1").await, item);
     }
 }
@@ -185,34 +189,36 @@ async fn event_is_kept_once_and_what_stands_there_comes_back() {
 async fn event_of_before_there_was_a_dictionary_is_read_and_one_of_a_later_dictionary_waits() {
     let world = World::stopped();
     let body = r#"{"event_id":"e1","type":"RINGING","call_id":"c1"}"#;
-    let event = arrival("generic:e1", body);
-    assert!(matches!(world.inbox.put(&event).await.unwrap(), Kept::New));
+    let event = new_event("generic:e1", body);
+    assert!(matches!(world.inbox.put(&event).await.unwrap(), PutOutcome::Stored));
     let mut item = world.item(INBOX_TABLE, "generic:e1").await;
     assert_eq!(
         item.insert("dictionary".to_owned(), AttributeValue::N("2".to_owned())),
         Some(AttributeValue::N("1".to_owned()))
     );
     world.put_item(INBOX_TABLE, item.clone()).await;
-    let later = world.inbox.load(&event.event_id).await.unwrap().unwrap();
-    assert!(matches!(world.inbox.body(&later).await, Err(Error::NewerSchema(2))));
+    let later = world.inbox.get(&event.event_id).await.unwrap().unwrap();
+    assert!(matches!(world.inbox.read_body(&later).await, Err(Error::NewerSchema(2))));
 
     let frame = "28b52ffd20318901007b226576656e745f6964223a226531222c2274797065223a2252494e47494e47222c2263616c6c5f6964223a226331227d";
     let bytes = (0..frame.len()).step_by(2).map(|at| u8::from_str_radix(&frame[at..at + 2], 16).unwrap());
     item.insert("body".to_owned(), AttributeValue::B(bytes.collect()));
     item.remove("dictionary");
     world.put_item(INBOX_TABLE, item).await;
-    let before = world.inbox.load(&event.event_id).await.unwrap().unwrap();
-    assert_eq!(world.inbox.body(&before).await.unwrap(), body.as_bytes());
-    let Kept::Duplicate { same_content, .. } = world.inbox.put(&event).await.unwrap() else { panic!("kept twice") };
+    let before = world.inbox.get(&event.event_id).await.unwrap().unwrap();
+    assert_eq!(world.inbox.read_body(&before).await.unwrap(), body.as_bytes());
+    let PutOutcome::Duplicate { same_content, .. } = world.inbox.put(&event).await.unwrap() else {
+        panic!("kept twice")
+    };
     assert!(same_content);
 }
 
 #[tokio::test(start_paused = true)]
 async fn one_conflicting_body_is_kept() {
     let world = World::stopped();
-    assert!(world.inbox.keep_conflict(&arrival("generic:e1", "second")).await.unwrap());
-    assert!(!world.inbox.keep_conflict(&arrival("generic:e1", "third")).await.unwrap());
-    assert!(world.inbox.keep_conflict(&arrival("generic:e2", "other")).await.unwrap());
+    assert!(world.inbox.put_conflict(&new_event("generic:e1", "second")).await.unwrap());
+    assert!(!world.inbox.put_conflict(&new_event("generic:e1", "third")).await.unwrap());
+    assert!(world.inbox.put_conflict(&new_event("generic:e2", "other")).await.unwrap());
 }
 
 #[tokio::test(start_paused = true)]
@@ -220,12 +226,12 @@ async fn cursor_of_the_sweep_moves_from_where_it_was_read() {
     let world = World::stopped();
     let inbox = &world.inbox;
     assert_eq!(inbox.sweep_cursor().await.unwrap(), None);
-    let at = |minute| SweepCursor { minute, within: None };
-    assert!(!inbox.move_sweep_cursor(Some(4), &at(5)).await.unwrap(), "there is none to move");
-    assert!(inbox.move_sweep_cursor(None, &at(5)).await.unwrap());
-    assert!(!inbox.move_sweep_cursor(None, &at(6)).await.unwrap(), "another sweep began");
-    assert!(!inbox.move_sweep_cursor(Some(4), &at(6)).await.unwrap(), "another sweep went on");
-    assert!(inbox.move_sweep_cursor(Some(5), &at(6)).await.unwrap());
+    let at = |minute| SweepCursor { minute, position: None };
+    assert!(!inbox.advance_sweep_cursor(Some(4), &at(5)).await.unwrap(), "there is none to move");
+    assert!(inbox.advance_sweep_cursor(None, &at(5)).await.unwrap());
+    assert!(!inbox.advance_sweep_cursor(None, &at(6)).await.unwrap(), "another sweep began");
+    assert!(!inbox.advance_sweep_cursor(Some(4), &at(6)).await.unwrap(), "another sweep went on");
+    assert!(inbox.advance_sweep_cursor(Some(5), &at(6)).await.unwrap());
     assert_eq!(inbox.sweep_cursor().await.unwrap(), Some(at(6)));
 }
 
@@ -233,7 +239,7 @@ async fn cursor_of_the_sweep_moves_from_where_it_was_read() {
 async fn note_reads_back_as_it_was_written_and_the_last_one_stands() {
     let world = World::stopped();
     let id = EventId::new("generic:e1");
-    assert_eq!(world.inbox.note(&id).await.unwrap(), None);
+    assert_eq!(world.inbox.get_note(&id).await.unwrap(), None);
     let notes = [
         Note {
             attempts: 3,
@@ -247,7 +253,7 @@ async fn note_reads_back_as_it_was_written_and_the_last_one_stands() {
     ];
     for note in notes {
         world.inbox.put_note(&id, &note, at(0)).await.unwrap();
-        assert_eq!(world.inbox.note(&id).await.unwrap(), Some(note));
+        assert_eq!(world.inbox.get_note(&id).await.unwrap(), Some(note));
     }
 }
 
@@ -377,9 +383,9 @@ fn for_any(
 #[test]
 fn any_call_reads_back_as_it_was_stored() {
     let (_, _, calls) = for_any(300, any_call(), async |world, call| {
-        assert_eq!(store(world, call).await, Written::Written);
+        assert_eq!(store(world, call).await, StoreOutcome::Committed);
         assert_eq!(world.call(call.call_id.as_str()).await, *call);
-        assert_eq!(world.calls.glance(&call.call_id).await.unwrap(), Found::Call(Box::new(call.clone())));
+        assert_eq!(world.calls.get_eventual(&call.call_id).await.unwrap(), Found::Call(Box::new(call.clone())));
     });
     // What was drawn is worth the name.
     assert!(calls.iter().any(|call| call.slots.len() > 3) && calls.iter().any(|call| call.log.len() > 5));
@@ -390,7 +396,7 @@ fn any_call_reads_back_as_it_was_stored() {
 #[test]
 fn domain_events_of_a_stored_call_are_those_of_the_folded_one() {
     let (..) = for_any(100, any_call(), async |world, call| {
-        assert_eq!(store(world, call).await, Written::Written);
+        assert_eq!(store(world, call).await, StoreOutcome::Committed);
         let stored = world.call(call.call_id.as_str()).await;
         assert_eq!(stored.domain_events_from(1), call.domain_events_from(1));
     });
@@ -401,12 +407,12 @@ fn domain_events_of_a_stored_call_are_those_of_the_folded_one() {
 /// The calls that the index has, and those that it should have.
 async fn waking(world: &World, calls: &[CallId]) -> (BTreeSet<CallId>, BTreeSet<CallId>) {
     let mut indexed = BTreeSet::new();
-    let shelves = Shelf::ALL.into_iter().filter(|shelf| *shelf != Shelf::Settled);
-    for (shelf, shard) in shelves.flat_map(|shelf| (0..WAKE_SHARDS).map(move |shard| (shelf, shard))) {
+    let queues = WakeQueue::ALL.into_iter().filter(|queue| *queue != WakeQueue::Settled);
+    for (queue, shard) in queues.flat_map(|queue| (0..WAKE_SHARDS).map(move |shard| (queue, shard))) {
         let mut start = None;
         loop {
-            let span = Span::UpTo(Timestamp::from_millis(1 << 50));
-            let (page, next) = world.calls.shelved(shelf, shard, span, None, start).await.unwrap();
+            let range = TimeRange::UpTo(Timestamp::from_millis(1 << 50));
+            let (page, next) = world.calls.wake_queue_page(queue, shard, range, None, start).await.unwrap();
             indexed.extend(page);
             start = next;
             if start.is_none() {
@@ -416,7 +422,7 @@ async fn waking(world: &World, calls: &[CallId]) -> (BTreeSet<CallId>, BTreeSet<
     }
     let mut unsettled = BTreeSet::new();
     for call_id in calls {
-        if world.calls.load(call_id).await.unwrap().is_some_and(|call| !call.is_settled()) {
+        if world.calls.get_call(call_id).await.unwrap().is_some_and(|call| !call.is_settled()) {
             unsettled.insert(call_id.clone());
         }
     }
@@ -426,7 +432,7 @@ async fn waking(world: &World, calls: &[CallId]) -> (BTreeSet<CallId>, BTreeSet<
 #[test]
 fn index_of_waking_calls_holds_exactly_those_that_are_not_settled() {
     let (runtime, world, calls) = for_any(300, any_folded_call(), async |world, call| {
-        assert_eq!(store(world, call).await, Written::Written);
+        assert_eq!(store(world, call).await, StoreOutcome::Committed);
     });
     let ids: Vec<CallId> = calls.into_iter().map(|call| call.call_id).collect();
     let (indexed, unsettled) = runtime.block_on(waking(&world, &ids));
@@ -545,7 +551,7 @@ async fn row_of_a_full_call_fits_into_an_item() {
         let call = full_call(id_bytes, deadlines);
         let told = call.history.iter().filter(|entry| entry.event.kind != EventKind::DeadlinePassed).count();
         assert_eq!(told, held, "{what}");
-        assert_eq!(store(&world, &call).await, Written::Written, "{what}");
+        assert_eq!(store(&world, &call).await, StoreOutcome::Committed, "{what}");
         assert_eq!(world.call(call.call_id.as_str()).await, call, "{what}");
         let bytes = bytes_of(&world.items(CALLS_TABLE).await[0]);
         println!("full call, {what}: {bytes} bytes, {} deadlines", call.history.len() - told);

@@ -9,8 +9,8 @@ use std::time::Duration;
 use http::StatusCode;
 use serde_dynamo::AttributeValue;
 use serde_json::{Value, json};
-use switchhook_aws::calls::{Calls, Written};
-use switchhook_aws::inbox::{arrival_of, minute_of};
+use switchhook_aws::calls::{Calls, StoreOutcome};
+use switchhook_aws::inbox::{NewEvent, minute_of};
 use switchhook_domain::{ATTEMPT_EVENTS_MAX, EventId, EventKind, Policy, Provider, Timestamp};
 use switchhook_local::connector::{Fault, Service};
 use switchhook_local::queue::{NewMessage, Received};
@@ -701,7 +701,7 @@ async fn row_that_can_never_be_read_holds_up_no_other() {
     let published = world.published_types("c1");
     let mut garbled = world.item(CALLS_TABLE, "c1").await;
     garbled.insert("job".to_owned(), AttributeValue::S("GARBLED".to_owned()));
-    garbled.insert("outbox".to_owned(), AttributeValue::N("2".to_owned()));
+    garbled.insert("outbox_start".to_owned(), AttributeValue::N("2".to_owned()));
     world.put_item(CALLS_TABLE, garbled).await;
     world.accept(Provider::Generic, &generic("c2", "e2", "RINGING", 0)).await;
     world.quiesce().await;
@@ -721,7 +721,7 @@ async fn row_of_a_later_version_is_published_by_the_later_program() {
     let ours = world.item(CALLS_TABLE, "c1").await;
     let mut later = ours.clone();
     later.insert("schema_version".to_owned(), AttributeValue::N("2".to_owned()));
-    later.insert("outbox".to_owned(), AttributeValue::N("2".to_owned()));
+    later.insert("outbox_start".to_owned(), AttributeValue::N("2".to_owned()));
     world.put_item(CALLS_TABLE, later).await;
     world.accept(Provider::Generic, &generic("c2", "e2", "RINGING", 0)).await;
     world.wait(MINUTE).await;
@@ -743,7 +743,7 @@ async fn write_that_announces_nothing_publishes_nothing_again() {
     // A move of the waking time leaves the outbox as the announcing write left it; an older event, which is stale, empties
     // it. Both write the row.
     let call = world.call("c1").await;
-    assert_eq!(world.calls.move_wake(&call, world.now()).await.unwrap(), Written::Written);
+    assert_eq!(world.calls.set_wake_at(&call, world.now()).await.unwrap(), StoreOutcome::Committed);
     world.accept(Provider::Generic, &generic("c1", "late", "RINGING", 2)).await;
     let received = world.receive();
     world.consume(&received).await;
@@ -860,7 +860,7 @@ async fn waking_time_moves_only_if_the_call_has_not_changed() {
     world.accept(Provider::Generic, &generic("c1", "e2", "ANSWERED", 3)).await;
     let received = world.receive();
     world.consume(&received).await;
-    assert_eq!(world.calls.move_wake(&read, world.now()).await.unwrap(), Written::LostRace);
+    assert_eq!(world.calls.set_wake_at(&read, world.now()).await.unwrap(), StoreOutcome::LostRace);
     assert!(world.call("c1").await.wake_at.is_some());
 }
 
@@ -966,8 +966,8 @@ async fn row_of_a_later_version_is_left_to_the_later_program() {
 
 /// What is noted of an event whose call cannot be read.
 async fn status_without_call(world: &World, id: &EventId) -> Value {
-    let stored = world.inbox.load(id).await.unwrap().unwrap();
-    let note = world.inbox.note(id).await.unwrap().unwrap();
+    let stored = world.inbox.get(id).await.unwrap().unwrap();
+    let note = world.inbox.get_note(id).await.unwrap().unwrap();
     json!([stored.call_id, note.error])
 }
 
@@ -1077,11 +1077,11 @@ async fn status_of_what_the_reconciler_learned_can_be_asked_for() {
     let policy = Policy { patience: INACTIVITY_TIMEOUT };
     assert!(call.deadlines_passed(&policy, world.now()).is_empty(), "once");
     let event = deadline_event(&world.calls, "c1").await;
-    assert!(arrival_of(&event, "t").is_ok());
+    assert!(NewEvent::from_switchhook(&event, "t").is_ok());
 }
 
 async fn deadline_event(calls: &Calls, call_id: &str) -> switchhook_domain::ProviderEvent {
-    let mut call = calls.load(&switchhook_domain::CallId::new(call_id)).await.unwrap().unwrap();
+    let mut call = calls.get_call(&switchhook_domain::CallId::new(call_id)).await.unwrap().unwrap();
     call.history.pop();
     let policy = Policy { patience: Duration::ZERO };
     call.deadlines_passed(&policy, Timestamp::MAX).remove(0)

@@ -127,7 +127,7 @@ impl World {
             .with(JsonLines::new(lines.clone()));
         let subscriber = tracing::subscriber::set_default(subscriber);
         let cloud = Cloud::open(options).unwrap_or_else(|error| panic!("{error}"));
-        let aws = sdk::tuned(&cloud.services().sdk_config());
+        let aws = sdk::with_timeouts_and_retries(&cloud.services().sdk_config());
         let inbox = Inbox::new(sdk::dynamodb(&aws), INBOX_TABLE.to_owned(), INBOX_RETENTION);
         let calls = Calls::new(sdk::dynamodb(&aws), CALLS_TABLE.to_owned());
         let queue = Queue::new(sdk::sqs(&aws), queue_url(EVENTS_QUEUE));
@@ -232,7 +232,7 @@ impl World {
     /// # Panics
     /// If there is none.
     pub async fn call(&self, call_id: &str) -> Call {
-        let call = self.calls.load(&CallId::new(call_id)).await.unwrap_or_else(|error| panic!("{}", error.chain()));
+        let call = self.calls.get_call(&CallId::new(call_id)).await.unwrap_or_else(|error| panic!("{}", error.chain()));
         call.unwrap_or_else(|| panic!("there is no call {call_id}"))
     }
 
@@ -241,7 +241,7 @@ impl World {
     /// # Panics
     /// If it cannot be read.
     pub async fn load(&self, call_id: &str) -> Option<Call> {
-        self.calls.load(&CallId::new(call_id)).await.unwrap_or_else(|error| panic!("{}", error.chain()))
+        self.calls.get_call(&CallId::new(call_id)).await.unwrap_or_else(|error| panic!("{}", error.chain()))
     }
 
     /// Takes what waits for the dialer off its queue, as its event.
@@ -290,7 +290,7 @@ impl World {
     }
 
     async fn alter(&self, call_id: &str, name: &str, value: AttributeValue) {
-        let aws = sdk::tuned(&self.cloud.services().sdk_config());
+        let aws = sdk::with_timeouts_and_retries(&self.cloud.services().sdk_config());
         let request = sdk::dynamodb(&aws)
             .update_item()
             .table_name(CALLS_TABLE)
@@ -438,7 +438,7 @@ impl World {
     /// # Panics
     /// If there is no such table.
     pub async fn items(&self, table: &str) -> Vec<Item> {
-        let aws = sdk::tuned(&self.cloud.services().sdk_config());
+        let aws = sdk::with_timeouts_and_retries(&self.cloud.services().sdk_config());
         let mut items = Vec::new();
         let mut start = None;
         loop {
@@ -470,7 +470,7 @@ impl World {
     /// # Panics
     /// If the database refuses it.
     pub async fn put_item(&self, table: &str, item: Item) {
-        let aws = sdk::tuned(&self.cloud.services().sdk_config());
+        let aws = sdk::with_timeouts_and_retries(&self.cloud.services().sdk_config());
         let item = serde_dynamo::Item::from(item.into_iter().collect::<std::collections::HashMap<_, _>>());
         let put = sdk::dynamodb(&aws).put_item().table_name(table).set_item(Some(item.into())).send().await;
         put.unwrap_or_else(|error| panic!("{error:?}"));

@@ -147,7 +147,7 @@ impl Sim {
         let before = std::mem::replace(&mut self.observed.borrow_mut().written_before, written.clone());
         for id in written.union(&before) {
             let call_id = CallId::new(id.as_str());
-            let call = self.without_faults(self.world.calls.load(&call_id)).await.unwrap();
+            let call = self.without_faults(self.world.calls.get_call(&call_id)).await.unwrap();
             // There is none where the write was refused, and another where it was an alias.
             let Some(call) = call.filter(|call| call.call_id == call_id) else { continue };
             if self.observed.borrow().calls.get(&call_id) == Some(&call) {
@@ -181,7 +181,7 @@ impl Sim {
 
     /// A webhook was answered with a success.
     pub(crate) async fn acknowledge(&self, report: (usize, usize), event_id: String, status: &str) {
-        if self.without_faults(self.world.inbox.load(&EventId::new(event_id.as_str()))).await.unwrap().is_none() {
+        if self.without_faults(self.world.inbox.get(&EventId::new(event_id.as_str()))).await.unwrap().is_none() {
             self.state().report_violation(Law::Stored, format!("{event_id} is {status}, and not in the inbox"));
         }
         let mut all = self.acknowledged.borrow_mut();
@@ -259,9 +259,9 @@ impl Sim {
         let mut events: BTreeMap<CallId, Vec<ProviderEvent>> = BTreeMap::new();
         let inbox = self.state().inbox.keys().cloned().collect::<Vec<_>>();
         for id in inbox {
-            let stored = self.without_faults(self.world.inbox.load(&EventId::new(id))).await.unwrap();
+            let stored = self.without_faults(self.world.inbox.get(&EventId::new(id))).await.unwrap();
             let Some(stored) = stored else { continue };
-            if let Some(event) = self.without_faults(self.world.inbox.read_again(&stored)).await.unwrap() {
+            if let Some(event) = self.without_faults(self.world.inbox.renormalize(&stored)).await.unwrap() {
                 events.entry(event.call_id.clone()).or_default().push(event);
             }
         }

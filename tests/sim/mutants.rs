@@ -116,7 +116,7 @@ impl Mutation {
             }
             (Self::NeverWakes, "PutItem") if of_table(CALLS_TABLE) => {
                 let key = text(&body["Item"]["wake_key"]["S"]);
-                let never = key.starts_with("settle#").then(|| json!("9999999999999"));
+                let never = key.starts_with("reconcile#").then(|| json!("9999999999999"));
                 never.and_then(|never| with("/Item/wake_at/N", never))
             }
             (_, _) => None,

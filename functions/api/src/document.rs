@@ -73,7 +73,7 @@ fn document_names_what_the_code_names() {
     assert_eq!(values("Provider"), names(Provider::ALL.map(Provider::as_str)));
     let dialled = Provider::ALL.into_iter().filter(|provider| can_place_calls(*provider));
     assert_eq!(values("DialingProvider"), names(dialled.map(Provider::as_str)));
-    let problems = ProblemKind::ALL.map(|kind| format!("urn:switchhook:problem:{}", kind.word()));
+    let problems = ProblemKind::ALL.map(|kind| format!("urn:switchhook:problem:{}", kind.code()));
     assert_eq!(values("ProblemType"), names(problems));
     let stopped = [Stopped::Canceled, Stopped::DoNotCall, Stopped::UnknownTimeZone, Stopped::ProviderRefused];
     assert_eq!(values("StopReason"), names(stopped.map(Stopped::as_str)));

@@ -19,7 +19,7 @@ use lambda_http::{Body, Request, Response};
 use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value, json};
 use switchhook_aws::Error;
-use switchhook_aws::calls::{Alias, Calls, Found, Written};
+use switchhook_aws::calls::{Alias, Calls, Found, StoreOutcome};
 use switchhook_aws::config::{Environment, EnvironmentError};
 use switchhook_aws::http::path_of;
 use switchhook_aws::inbox::Inbox;
@@ -189,7 +189,7 @@ impl Api {
         if let Some(error) = request.due_at_error.take() {
             // It may have been timely when it was sent first.
             let first = match key {
-                Some(_) => self.calls.load(&call_id).await?,
+                Some(_) => self.calls.get_call(&call_id).await?,
                 None => None,
             };
             return match first.filter(|call| is_made_by(call, &hash)) {
@@ -202,10 +202,10 @@ impl Api {
         let placed = Call::placed(call, &self.policy, now);
         for _ in 0..RACES_MAX {
             match self.calls.store_moved(&placed, self.call_retention).await? {
-                Written::Written => return Ok(created(&placed.call, appointment_id.as_deref(), false)),
-                Written::LostRace => {}
+                StoreOutcome::Committed => return Ok(created(&placed.call, appointment_id.as_deref(), false)),
+                StoreOutcome::LostRace => {}
             }
-            match self.calls.load(&call_id).await? {
+            match self.calls.get_call(&call_id).await? {
                 // A row of this very moment is our own, whose answer was lost on its way from the table.
                 Some(first) if is_made_by(&first, &hash) => {
                     let repeated = first.created_at != placed.call.created_at;
@@ -239,15 +239,15 @@ impl Api {
             let call = self.call(id).await?;
             let Some(canceled) = call.canceled(&self.policy, self.clock.now()) else { return cannot_cancel(&call) };
             match self.calls.store_moved(&canceled, self.call_retention).await? {
-                Written::Written => return Ok(Answer::of_call("canceled", &canceled.call)),
-                Written::LostRace => {}
+                StoreOutcome::Committed => return Ok(Answer::of_call("canceled", &canceled.call)),
+                StoreOutcome::LostRace => {}
             }
         }
         Err(Refusal::Storage(Error::Contended(RACES_MAX)))
     }
 
     async fn show_appointment(&self, id: &str) -> Result<Answer, Refusal> {
-        let ids = self.calls.of_appointment(id, APPOINTMENT_CALLS_MAX).await?;
+        let ids = self.calls.calls_of_appointment(id, APPOINTMENT_CALLS_MAX).await?;
         let loaded = list::load(&self.calls, ids).await?;
         // Without one of its calls, what is said of an appointment may be wrong.
         if let Some((_, error)) = loaded.unreadable.into_iter().next() {
@@ -267,8 +267,8 @@ impl Api {
     }
 
     async fn show_status(&self, id: &EventId) -> Result<Answer, Refusal> {
-        let Some(stored) = self.inbox.load(id).await? else { return Err(Refusal::unknown_id()) };
-        let note = self.inbox.note(id).await?;
+        let Some(stored) = self.inbox.get(id).await? else { return Err(Refusal::unknown_id()) };
+        let note = self.inbox.get_note(id).await?;
         let call = match &stored.call_id {
             Some(call_id) => self.find(call_id).await?,
             None => None,
@@ -295,9 +295,9 @@ impl Api {
 
     /// The call under this id, or the one whose attempt its provider calls so.
     async fn find(&self, id: &CallId) -> Result<Option<Call>, Error> {
-        match self.calls.find(id).await? {
+        match self.calls.get(id).await? {
             Found::Call(call) => Ok(Some(*call)),
-            Found::Alias(Alias { call_id, .. }) => self.calls.load(&call_id).await,
+            Found::Alias(Alias { call_id, .. }) => self.calls.get_call(&call_id).await,
             Found::Nothing => Ok(None),
         }
     }
@@ -306,7 +306,7 @@ impl Api {
         let now = self.clock.now();
         let (action_taken, error, failed) = match answered {
             Ok(answer) => (answer.action_taken, None, false),
-            Err(refusal) => (refusal.kind().word(), refusal.cause(), refusal.kind().status().is_server_error()),
+            Err(refusal) => (refusal.kind().code(), refusal.cause(), refusal.kind().status().is_server_error()),
         };
         let answer = answered.ok();
         let decision = Decision {

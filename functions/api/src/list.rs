@@ -1,6 +1,6 @@
 //! `GET /calls`: by the index by which calls wake, never by scanning.
 //!
-//! Calls stand on shelves of some shards each, and the pages of one shard follow those of another. The index holds keys
+//! Calls stand on queues of some shards each, and the pages of one shard follow those of another. The index holds keys
 //! alone, so the rows are read and what does not fit is left out. **A request reads a bounded number of rows, so a page
 //! may hold fewer calls than were asked for, or none, and still have a successor.** A page of the index never holds
 //! more than still fits into the answer: what follows it is exactly where the next request starts.
@@ -12,7 +12,7 @@ use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use futures_util::StreamExt;
 use serde::{Deserialize, Serialize};
 use switchhook_aws::Error;
-use switchhook_aws::calls::{Calls, Found, KEY_BYTES_MAX, Key, Shelf, Span, WAKE_SHARDS};
+use switchhook_aws::calls::{Calls, Found, Item, KEY_BYTES_MAX, TimeRange, WAKE_SHARDS, WakeQueue};
 use switchhook_aws::problem::FieldError;
 use switchhook_domain::{Call, CallId, INCONCLUSIVE, Job, Lifecycle, Provider, State, Timestamp};
 
@@ -20,8 +20,8 @@ pub(crate) const LIMIT_DEFAULT: usize = 20;
 pub(crate) const LIMIT_MAX: usize = 100;
 /// Rows read for one answer: a page of 100 calls out of twice as many.
 const ROWS_MAX: usize = 200;
-/// Pages of the index asked for one answer, one after the other: all shards of all shelves, and as many again.
-const PAGES_MAX: usize = 2 * Shelf::ALL.len() * WAKE_SHARDS as usize;
+/// Pages of the index asked for one answer, one after the other: all shards of all queues, and as many again.
+const PAGES_MAX: usize = 2 * WakeQueue::ALL.len() * WAKE_SHARDS as usize;
 /// Rows read at once.
 pub(crate) const READS_AT_ONCE: usize = 16;
 /// Of the number in `stuck_for`: as many days are longer than any call is kept.
@@ -53,7 +53,7 @@ enum JobName {
 /// Where a list goes on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Position {
-    shelf: Shelf,
+    queue: WakeQueue,
     shard: u64,
     /// What was looked at last; none: nothing of this shard yet.
     after: Option<After>,
@@ -69,7 +69,7 @@ struct After {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Cursor {
-    shelf: String,
+    queue: String,
     shard: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     call_id: Option<String>,
@@ -170,10 +170,10 @@ impl ListQuery {
             }
             let limit = i32::try_from(room).ok();
             let key = at.key()?;
-            let (ids, last) = calls.shelved(at.shelf, at.shard, self.span(at.shelf, now), limit, key).await?;
+            let (ids, last) = calls.wake_queue_page(at.queue, at.shard, self.range(at.queue, now), limit, key).await?;
             rows += ids.len();
             pages += 1;
-            // A call that changes shelves while it is listed may be seen on both.
+            // A call that changes queues while it is listed may be seen on both.
             let new = ids.into_iter().filter(|id| page.calls.iter().all(|call| call.call_id != *id)).collect();
             let loaded = load(calls, new).await?;
             page.calls.extend(loaded.calls.into_iter().filter(|call| self.is_met_by(call, now)));
@@ -187,47 +187,49 @@ impl ListQuery {
     }
 
     /// Where calls of the kind asked for stand.
-    fn shelves(&self) -> Vec<Shelf> {
-        let shelves = match self.job {
-            Some(JobName::Pending) => Provider::ALL.map(Shelf::Dial).to_vec(),
-            Some(JobName::Claimed | JobName::InProgress) => vec![Shelf::Settle],
+    fn queues(&self) -> Vec<WakeQueue> {
+        let queues = match self.job {
+            Some(JobName::Pending) => Provider::ALL.map(WakeQueue::Dial).to_vec(),
+            Some(JobName::Claimed | JobName::InProgress) => vec![WakeQueue::Reconcile],
             // A call that is over waits until its attempts have ended and their outcomes are known.
-            Some(JobName::Completed | JobName::Failed | JobName::Canceled) => vec![Shelf::Settled, Shelf::Settle],
-            None => Shelf::ALL.to_vec(),
+            Some(JobName::Completed | JobName::Failed | JobName::Canceled) => {
+                vec![WakeQueue::Settled, WakeQueue::Reconcile]
+            }
+            None => WakeQueue::ALL.to_vec(),
         };
         // What is settled is not stuck.
-        shelves.into_iter().filter(|shelf| self.stuck_for.is_none() || *shelf != Shelf::Settled).collect()
+        queues.into_iter().filter(|queue| self.stuck_for.is_none() || *queue != WakeQueue::Settled).collect()
     }
 
     /// True if the list comes by there: DynamoDB refuses to start elsewhere.
     fn holds(&self, at: &Position, now: Timestamp) -> bool {
         let wake_at = at.after.as_ref().map(|after| Timestamp::from_millis(after.wake_at));
-        let within = wake_at.is_none_or(|wake_at| match self.span(at.shelf, now) {
-            Span::UpTo(end) => wake_at <= end,
-            Span::Since(start) => wake_at >= start,
+        let within = wake_at.is_none_or(|wake_at| match self.range(at.queue, now) {
+            TimeRange::UpTo(end) => wake_at <= end,
+            TimeRange::Since(start) => wake_at >= start,
         });
-        within && self.shelves().contains(&at.shelf)
+        within && self.queues().contains(&at.queue)
     }
 
     fn first(&self) -> Option<Position> {
-        self.shelves().first().map(|shelf| Position { shelf: *shelf, shard: 0, after: None })
+        self.queues().first().map(|queue| Position { queue: *queue, shard: 0, after: None })
     }
 
     fn following(&self, at: &Position) -> Option<Position> {
         if at.shard + 1 < WAKE_SHARDS {
-            return Some(Position { shelf: at.shelf, shard: at.shard + 1, after: None });
+            return Some(Position { queue: at.queue, shard: at.shard + 1, after: None });
         }
-        let mut left = self.shelves().into_iter().skip_while(|shelf| *shelf != at.shelf).skip(1);
-        left.next().map(|shelf| Position { shelf, shard: 0, after: None })
+        let mut left = self.queues().into_iter().skip_while(|queue| *queue != at.queue).skip(1);
+        left.next().map(|queue| Position { queue, shard: 0, after: None })
     }
 
     /// What waits comes with the longest waiting first, what is settled with the latest first.
-    fn span(&self, shelf: Shelf, now: Timestamp) -> Span {
-        match (shelf, self.stuck_for) {
+    fn range(&self, queue: WakeQueue, now: Timestamp) -> TimeRange {
+        match (queue, self.stuck_for) {
             // Nothing that is due later than that is stuck.
-            (Shelf::Dial(_), Some(stuck_for)) => Span::UpTo(now.minus(stuck_for)),
-            (Shelf::Dial(_), None) | (Shelf::Settle, _) => Span::UpTo(Timestamp::MAX),
-            (Shelf::Settled, _) => Span::Since(Timestamp::MIN),
+            (WakeQueue::Dial(_), Some(stuck_for)) => TimeRange::UpTo(now.minus(stuck_for)),
+            (WakeQueue::Dial(_), None) | (WakeQueue::Reconcile, _) => TimeRange::UpTo(Timestamp::MAX),
+            (WakeQueue::Settled, _) => TimeRange::Since(Timestamp::MIN),
         }
     }
 
@@ -244,7 +246,7 @@ impl ListQuery {
 /// apart.
 pub(crate) async fn load(calls: &Calls, ids: Vec<CallId>) -> Result<Loaded, Error> {
     let reads = ids.into_iter().map(|id| async move {
-        let read = calls.glance(&id).await;
+        let read = calls.get_eventual(&id).await;
         (id, read)
     });
     let reads: Vec<_> = futures_util::stream::iter(reads).buffered(READS_AT_ONCE).collect().await;
@@ -334,7 +336,7 @@ impl Position {
     fn parse(text: &str) -> Option<Self> {
         let bytes = BASE64_URL_SAFE_NO_PAD.decode(Some(text).filter(|text| text.len() <= CURSOR_BYTES_MAX)?).ok()?;
         let cursor: Cursor = serde_json::from_slice(&bytes).ok()?;
-        let shelf = Shelf::ALL.into_iter().find(|shelf| shelf.to_string() == cursor.shelf)?;
+        let queue = WakeQueue::ALL.into_iter().find(|queue| queue.to_string() == cursor.queue)?;
         let after = match (cursor.call_id, cursor.wake_at) {
             (Some(call_id), Some(wake_at)) if (1..=KEY_BYTES_MAX).contains(&call_id.len()) => {
                 Some(After { call_id, wake_at })
@@ -342,31 +344,31 @@ impl Position {
             (None, None) => None,
             (Some(_), Some(_)) | (Some(_), None) | (None, Some(_)) => return None,
         };
-        Some(Self { shelf, shard: cursor.shard, after }).filter(|at| at.shard < WAKE_SHARDS)
+        Some(Self { queue, shard: cursor.shard, after }).filter(|at| at.shard < WAKE_SHARDS)
     }
 
     fn to_text(&self) -> Result<String, Error> {
         let cursor = Cursor {
-            shelf: self.shelf.to_string(),
+            queue: self.queue.to_string(),
             shard: self.shard,
             call_id: self.after.as_ref().map(|after| after.call_id.clone()),
             wake_at: self.after.as_ref().map(|after| after.wake_at),
         };
-        let json = serde_json::to_vec(&cursor).map_err(|error| Error::ListDue(Box::new(error)))?;
+        let json = serde_json::to_vec(&cursor).map_err(|error| Error::ListCalls(Box::new(error)))?;
         Ok(BASE64_URL_SAFE_NO_PAD.encode(json))
     }
 
-    fn key(&self) -> Result<Option<Key>, Error> {
+    fn key(&self) -> Result<Option<Item>, Error> {
         let Some(After { call_id, wake_at }) = self.after.clone() else { return Ok(None) };
-        let wake_key = format!("{}#{}", self.shelf, self.shard);
+        let wake_key = format!("{}#{}", self.queue, self.shard);
         let key = serde_dynamo::to_item(IndexKey { call_id, wake_key, wake_at });
-        key.map(Some).map_err(|error| Error::ListDue(Box::new(error)))
+        key.map(Some).map_err(|error| Error::ListCalls(Box::new(error)))
     }
 }
 
 impl After {
-    fn of(key: Key) -> Result<Self, Error> {
-        let key: IndexKey = serde_dynamo::from_item(key).map_err(|error| Error::ListDue(Box::new(error)))?;
+    fn of(key: Item) -> Result<Self, Error> {
+        let key: IndexKey = serde_dynamo::from_item(key).map_err(|error| Error::ListCalls(Box::new(error)))?;
         Ok(Self { call_id: key.call_id, wake_at: key.wake_at })
     }
 }
@@ -386,16 +388,16 @@ mod tests {
         ListQuery::parse(query, NOW).map_err(fields)
     }
 
-    fn position(shelf: Shelf, shard: u64, after: Option<(&str, i64)>) -> Position {
+    fn position(queue: WakeQueue, shard: u64, after: Option<(&str, i64)>) -> Position {
         let after = after.map(|(call_id, wake_at)| After { call_id: call_id.to_owned(), wake_at });
-        Position { shelf, shard, after }
+        Position { queue, shard, after }
     }
 
     #[test]
     fn query_is_read_whole() {
         let plain = ListQuery { job: None, lifecycle: None, stuck_for: None, limit: 20, start: None };
         assert_eq!(parse(""), Ok(plain.clone()));
-        let at = position(Shelf::Settle, 3, Some(("call-\u{eb}", 5)));
+        let at = position(WakeQueue::Reconcile, 3, Some(("call-\u{eb}", 5)));
         let query =
             format!("limit=100&job=IN_PROGRESS&stuck_for=10m&lifecycle=in%5Fprogress&cursor={}", at.to_text().unwrap());
         let expected = ListQuery {
@@ -503,22 +505,22 @@ mod tests {
         let mut next = query.first();
         while let Some(at) = next {
             next = query.following(&at);
-            seen.push((at.shelf, at.shard));
+            seen.push((at.queue, at.shard));
         }
-        let shards = |shelf| (0..WAKE_SHARDS).map(move |shard| (shelf, shard));
-        assert_eq!(seen, Shelf::ALL.into_iter().flat_map(shards).collect::<Vec<_>>());
+        let shards = |queue| (0..WAKE_SHARDS).map(move |shard| (queue, shard));
+        assert_eq!(seen, WakeQueue::ALL.into_iter().flat_map(shards).collect::<Vec<_>>());
         assert!(PAGES_MAX >= seen.len(), "one request sees a small stack whole");
     }
 
     #[test]
     fn only_shelves_with_such_calls_are_looked_at() {
-        let shelves = |query: &str| parse(query).unwrap().shelves();
-        let dial = Provider::ALL.map(Shelf::Dial);
-        assert_eq!(shelves("job=PENDING"), dial);
-        assert_eq!(shelves("job=CLAIMED"), [Shelf::Settle]);
-        assert_eq!(shelves("job=CANCELED"), [Shelf::Settled, Shelf::Settle]);
-        assert_eq!(shelves("job=FAILED&stuck_for=1h"), [Shelf::Settle]);
-        assert_eq!(shelves("stuck_for=1h"), [dial.as_slice(), &[Shelf::Settle]].concat());
+        let queues = |query: &str| parse(query).unwrap().queues();
+        let dial = Provider::ALL.map(WakeQueue::Dial);
+        assert_eq!(queues("job=PENDING"), dial);
+        assert_eq!(queues("job=CLAIMED"), [WakeQueue::Reconcile]);
+        assert_eq!(queues("job=CANCELED"), [WakeQueue::Settled, WakeQueue::Reconcile]);
+        assert_eq!(queues("job=FAILED&stuck_for=1h"), [WakeQueue::Reconcile]);
+        assert_eq!(queues("stuck_for=1h"), [dial.as_slice(), &[WakeQueue::Reconcile]].concat());
     }
 
     #[test]
@@ -530,15 +532,15 @@ mod tests {
             "a".repeat(CURSOR_BYTES_MAX + 4),
             BASE64_URL_SAFE_NO_PAD.encode("{"),
             text(json!([])),
-            text(json!({"shelf": "dial.retell"})),
-            text(json!({"shelf": "attic", "shard": 0})),
-            text(json!({"shelf": "dial.retell", "shard": WAKE_SHARDS})),
-            text(json!({"shelf": "dial.retell", "shard": -1})),
-            text(json!({"shelf": "dial.retell", "shard": 0, "call_id": "c1"})),
-            text(json!({"shelf": "dial.retell", "shard": 0, "wake_at": 1})),
-            text(json!({"shelf": "dial.retell", "shard": 0, "call_id": "", "wake_at": 1})),
-            text(json!({"shelf": "dial.retell", "shard": 0, "call_id": "a".repeat(KEY_BYTES_MAX + 1), "wake_at": 1})),
-            text(json!({"shelf": "dial.retell", "shard": 0, "wake_key": "settle#0"})),
+            text(json!({"queue": "dial.retell"})),
+            text(json!({"queue": "attic", "shard": 0})),
+            text(json!({"queue": "dial.retell", "shard": WAKE_SHARDS})),
+            text(json!({"queue": "dial.retell", "shard": -1})),
+            text(json!({"queue": "dial.retell", "shard": 0, "call_id": "c1"})),
+            text(json!({"queue": "dial.retell", "shard": 0, "wake_at": 1})),
+            text(json!({"queue": "dial.retell", "shard": 0, "call_id": "", "wake_at": 1})),
+            text(json!({"queue": "dial.retell", "shard": 0, "call_id": "a".repeat(KEY_BYTES_MAX + 1), "wake_at": 1})),
+            text(json!({"queue": "dial.retell", "shard": 0, "wake_key": "reconcile#0"})),
         ];
         for cursor in refused {
             let cursor: String = form_urlencoded::byte_serialize(cursor.as_bytes()).collect();
@@ -548,21 +550,21 @@ mod tests {
 
     #[test]
     fn cursor_of_another_question_is_refused() {
-        let cursor = |shelf, wake_at| position(shelf, 0, Some(("c1", wake_at))).to_text().unwrap();
-        let settled = cursor(Shelf::Settled, 1);
+        let cursor = |queue, wake_at| position(queue, 0, Some(("c1", wake_at))).to_text().unwrap();
+        let settled = cursor(WakeQueue::Settled, 1);
         assert!(parse(&format!("job=FAILED&cursor={settled}")).is_ok());
         assert_eq!(parse(&format!("job=PENDING&cursor={settled}")).unwrap_err(), ["cursor"]);
-        let late = cursor(Shelf::Dial(Provider::Retell), NOW.as_millis());
+        let late = cursor(WakeQueue::Dial(Provider::Retell), NOW.as_millis());
         assert!(parse(&format!("job=PENDING&cursor={late}")).is_ok());
         assert_eq!(parse(&format!("job=PENDING&stuck_for=1m&cursor={late}")).unwrap_err(), ["cursor"]);
     }
 
     #[test]
     fn key_of_the_index_comes_back_from_its_cursor() {
-        let at = position(Shelf::Settled, 2, Some(("retell:c1", -7)));
+        let at = position(WakeQueue::Settled, 2, Some(("retell:c1", -7)));
         let key = at.key().unwrap().unwrap();
         assert_eq!(After::of(key).unwrap(), at.after.clone().unwrap());
         assert_eq!(Position::parse(&at.to_text().unwrap()), Some(at));
-        assert_eq!(position(Shelf::Dial(Provider::Twilio), 0, None).key().unwrap(), None);
+        assert_eq!(position(WakeQueue::Dial(Provider::Twilio), 0, None).key().unwrap(), None);
     }
 }

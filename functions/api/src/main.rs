@@ -18,9 +18,9 @@ async fn main() -> Result<(), Error> {
         call_retention: config.call_retention,
         policy: config.policy,
         retry: config.retry,
-        clock: sdk::Clock::of(&aws),
+        clock: sdk::Clock::from_config(&aws),
     };
-    api.calls.warm().await;
+    api.calls.warm_up().await;
     let api = &api;
     http::serve(move |request| api.handle(request)).await
 }

@@ -17,7 +17,7 @@ use aws_lambda_events::event::sqs::{BatchItemFailure, SqsBatchResponse, SqsEvent
 use futures_util::future::join_all;
 use switchhook_aws::Error;
 use switchhook_aws::bus::Bus;
-use switchhook_aws::calls::{Calls, Found, Written};
+use switchhook_aws::calls::{Calls, Found, StoreOutcome};
 use switchhook_aws::config::{Environment, EnvironmentError};
 use switchhook_aws::inbox::{Inbox, Note};
 use switchhook_aws::queue::{Message, Queue, backoff};
@@ -150,7 +150,7 @@ impl Consumer {
             if now.millis_since(started) > FOLD_MS_MAX {
                 return Err(Error::Contended(race));
             }
-            let call = match self.calls.find(&call_id).await? {
+            let call = match self.calls.get(&call_id).await? {
                 Found::Call(call) => Some(*call),
                 Found::Nothing => None,
                 Found::Alias(alias) => {
@@ -161,7 +161,7 @@ impl Consumer {
                         event.attempt = Some(alias.attempt.clone());
                     }
                     call_id = alias.call_id;
-                    self.calls.load(&call_id).await?
+                    self.calls.get_call(&call_id).await?
                 }
             };
             let folded = match (&call, events.as_slice()) {
@@ -176,8 +176,8 @@ impl Consumer {
             };
             if let Some(after) = &folded.call {
                 match self.calls.store(after, folded.announced, self.call_retention).await? {
-                    Written::Written => {}
-                    Written::LostRace => {
+                    StoreOutcome::Committed => {}
+                    StoreOutcome::LostRace => {
                         tokio::time::sleep(Duration::from_millis(fastrand::u64(1..=(20 << race)))).await;
                         continue;
                     }

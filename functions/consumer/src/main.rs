@@ -25,9 +25,9 @@ async fn main() -> Result<(), Error> {
         bus: Bus::new(sdk::eventbridge(&aws), config.event_bus),
         policy: Policy { patience: config.patience },
         max_receive_count: config.max_receive_count,
-        clock: sdk::Clock::of(&aws),
+        clock: sdk::Clock::from_config(&aws),
     };
-    tokio::join!(consumer.calls.warm(), consumer.queue.warm());
+    tokio::join!(consumer.calls.warm_up(), consumer.queue.warm_up());
     let consumer = &consumer;
     run(service_fn(
         move |event: LambdaEvent<SqsEvent>| async move { Ok::<_, Error>(consumer.handle(event.payload).await) },

@@ -99,7 +99,7 @@ impl Consumer {
             if pages.fetch_add(1, Ordering::Relaxed) >= PAGES_MAX {
                 return Ok(None);
             }
-            let (received, next) = self.inbox.received_in(minute, shard, start).await?;
+            let (received, next) = self.inbox.received_page(minute, shard, start).await?;
             let own = received.into_iter().filter(|one| one.call_id.as_ref() == Some(&call.call_id) && !one.decided);
             ids.extend(own.map(|one| one.event_id));
             start = next;
@@ -111,7 +111,7 @@ impl Consumer {
 
     async fn read(&self, ids: BTreeSet<EventId>) -> Result<Vec<ProviderEvent>, Error> {
         let read: Vec<Result<Option<ProviderEvent>, Error>> = stream::iter(ids)
-            .map(|id| async move { self.inbox.event(&id).await })
+            .map(|id| async move { self.inbox.get_normalized(&id).await })
             .buffered(CONCURRENCY)
             .collect()
             .await;

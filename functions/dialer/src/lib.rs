@@ -13,13 +13,13 @@ use std::time::Duration;
 use aws_lambda_events::event::sqs::{BatchItemFailure, SqsBatchResponse, SqsEvent, SqsMessage};
 use futures_util::future::join_all;
 use switchhook_aws::Error;
-use switchhook_aws::calls::{Alias, Calls, Written};
+use switchhook_aws::calls::{Alias, Calls, StoreOutcome};
 use switchhook_aws::config::{Environment, EnvironmentError};
-use switchhook_aws::inbox::{Inbox, adopt, arrival_of, submit};
+use switchhook_aws::inbox::{Inbox, NewEvent, adopt, submit};
 use switchhook_aws::provider::{ApiUrls, ProviderApi, SendError};
 use switchhook_aws::queue::{ClaimMessage, Queue};
 use switchhook_aws::sdk::Clock;
-use switchhook_aws::secret::Keys;
+use switchhook_aws::secret::ProviderSecrets;
 use switchhook_aws::telemetry::Decision;
 use switchhook_domain::{
     AttemptKey, Call, CallId, Dialled, Moved, Policy, Provider, ProviderEvent, Stopped, Timestamp,
@@ -77,7 +77,7 @@ pub struct Dialer {
     pub call_retention: Duration,
     /// Of events.
     pub queue: Queue,
-    pub keys: Keys,
+    pub secrets: ProviderSecrets,
     pub api: ProviderApi,
     pub policy: Policy,
     /// Calls of one provider that are placed at once, at most.
@@ -177,8 +177,8 @@ impl Dialer {
     async fn pause_of(&self, message: &SqsMessage) -> Duration {
         let lane = message.attributes.get("MessageGroupId").and_then(|lane| lane.split_once('-'));
         let provider = lane.and_then(|(provider, _)| provider.parse::<Provider>().ok());
-        let keys = self.keys.current(self.clock.now()).await;
-        let dial = provider.and_then(|provider| keys.config(provider)?.dial());
+        let providers = self.secrets.current(self.clock.now()).await;
+        let dial = provider.and_then(|provider| providers.config(provider)?.dial());
         dial.map_or(Duration::ZERO, |dial| dial.lane_interval(self.lanes))
     }
 
@@ -186,7 +186,7 @@ impl Dialer {
         let dial_key = new_dial_key()?;
         let mut last_error = None;
         for _ in 0..RACES_MAX {
-            let Some(call) = self.calls.load(&claim.call_id).await? else { return Ok(DialOutcome::ClaimLost) };
+            let Some(call) = self.calls.get_call(&claim.call_id).await? else { return Ok(DialOutcome::ClaimLost) };
             // The write before was done, and its answer lost: no other dial has this key.
             if let Some((attempt, last_attempt)) = call.dialled_by(&dial_key) {
                 return self.place(&call, &attempt, last_attempt, &dial_key, claim).await;
@@ -197,8 +197,8 @@ impl Dialer {
             }
             let (moved, dial) = self.decide(&call, &claim.token, &dial_key, now).await?;
             match self.calls.store_moved(&moved, self.call_retention).await {
-                Ok(Written::Written) => {}
-                Ok(Written::LostRace) => continue,
+                Ok(StoreOutcome::Committed) => {}
+                Ok(StoreOutcome::LostRace) => continue,
                 Err(error) => {
                     last_error = Some(error);
                     continue;
@@ -226,7 +226,7 @@ impl Dialer {
             Ok((moved, Err(DialOutcome::Stopped(why))))
         };
         if let Some(to) = &call.to
-            && self.calls.may_not_call(to).await?
+            && self.calls.is_on_do_not_call_list(to).await?
         {
             return stop(Stopped::DoNotCall);
         }
@@ -254,7 +254,7 @@ impl Dialer {
         dial_key: &str,
         claim: &ClaimMessage,
     ) -> Result<DialOutcome, Error> {
-        let keys = self.keys.current(self.clock.now()).await;
+        let providers = self.secrets.current(self.clock.now()).await;
         let (Some(plan), Some(from), Some(to)) = (&call.plan, &call.from, &call.to) else {
             return Ok(DialOutcome::ClaimLost);
         };
@@ -269,20 +269,20 @@ impl Dialer {
             dial_key,
         };
         let request =
-            keys.config(call.provider).and_then(|config| dial_api_request(call.provider, config, &order).ok());
+            providers.config(call.provider).and_then(|config| dial_api_request(call.provider, config, &order).ok());
         let Some(request) = request else { return self.withdraw(call, attempt, "not_configured", None).await };
         let answer = match self.api.send(call.provider, request).await {
             Ok(answer) => answer,
             Err(SendError::NotSent(_)) => return self.withdraw(call, attempt, "no_connection", None).await,
-            Err(SendError::NoAnswer(_)) => return Ok(DialOutcome::InDoubt("no_answer")),
+            Err(SendError::NoResponse(_)) => return Ok(DialOutcome::InDoubt("no_response")),
         };
         match read_dial_answer(call.provider, answer.status, answer.retry_after.as_deref(), &answer.body) {
             DialAnswer::Accepted { provider_call_id } => {
                 let now = self.clock.now();
                 let alias = Alias { call_id: call.call_id.clone(), attempt: attempt.clone() };
                 let from = CallId::new(derived_call_id(call.provider, &provider_call_id));
-                let stray = self.calls.put_alias(&from, &alias, now).await?;
-                adopt(&self.inbox, &self.queue, stray, &alias).await?;
+                let orphaned_events = self.calls.write_alias(&from, &alias, now).await?;
+                adopt(&self.inbox, &self.queue, orphaned_events, &alias).await?;
                 self.submit(&call.dial_accepted(attempt, &provider_call_id, now), claim).await?;
                 Ok(DialOutcome::Accepted)
             }
@@ -312,10 +312,10 @@ impl Dialer {
             let moved = call.withdrawn(attempt, now.plus(pause), REFUSALS_MAX, &self.policy, now);
             let Some(moved) = moved else { return Ok(DialOutcome::InDoubt("heard_of")) };
             match self.calls.store_moved(&moved, self.call_retention).await? {
-                Written::Written => return Ok(DialOutcome::Withdrawn(reason)),
-                Written::LostRace => {}
+                StoreOutcome::Committed => return Ok(DialOutcome::Withdrawn(reason)),
+                StoreOutcome::LostRace => {}
             }
-            match self.calls.load(&call.call_id).await? {
+            match self.calls.get_call(&call.call_id).await? {
                 Some(read) => call = read,
                 None => return Ok(DialOutcome::ClaimLost),
             }
@@ -324,7 +324,7 @@ impl Dialer {
     }
 
     async fn submit(&self, event: &ProviderEvent, claim: &ClaimMessage) -> Result<(), Error> {
-        submit(&self.inbox, &self.queue, &arrival_of(event, &claim.trace_id)?, event).await.map(drop)
+        submit(&self.inbox, &self.queue, &NewEvent::from_switchhook(event, &claim.trace_id)?, event).await.map(drop)
     }
 
     fn log(&self, claim: Option<&ClaimMessage>, dialled: &Result<DialOutcome, Error>, started: Timestamp) {

@@ -6,7 +6,7 @@ use switchhook_aws::calls::Calls;
 use switchhook_aws::inbox::Inbox;
 use switchhook_aws::provider::ProviderApi;
 use switchhook_aws::queue::Queue;
-use switchhook_aws::secret::Keys;
+use switchhook_aws::secret::ProviderSecrets;
 use switchhook_aws::{config, sdk, telemetry};
 use switchhook_dialer::{Config, Dialer};
 use switchhook_domain::Policy;
@@ -17,19 +17,19 @@ async fn main() -> Result<(), Error> {
     let config = Config::from_environment(config::environment())?;
     let aws = sdk::from_environment().await;
     let dynamodb = sdk::dynamodb(&aws);
-    let clock = sdk::Clock::of(&aws);
+    let clock = sdk::Clock::from_config(&aws);
     let dialer = Dialer {
         inbox: Inbox::new(dynamodb.clone(), config.inbox_table, config.inbox_retention),
         calls: Calls::new(dynamodb, config.calls_table),
         call_retention: config.call_retention,
         queue: Queue::new(sdk::sqs(&aws), config.queue_url),
-        keys: Keys::load(&aws, config.providers_secret_id, clock.now()).await?,
+        secrets: ProviderSecrets::load(&aws, config.providers_secret_id, clock.now()).await?,
         api: ProviderApi::new(config.api_urls),
         policy: Policy { patience: config.patience },
         lanes: config.lanes,
         clock,
     };
-    tokio::join!(dialer.calls.warm(), dialer.queue.warm());
+    tokio::join!(dialer.calls.warm_up(), dialer.queue.warm_up());
     let dialer = &dialer;
     run(service_fn(
         move |event: LambdaEvent<SqsEvent>| async move { Ok::<_, Error>(dialer.handle(event.payload).await) },

@@ -16,10 +16,10 @@ use switchhook_aws::Error;
 use switchhook_aws::bus::Bus;
 use switchhook_aws::config::{Environment, EnvironmentError};
 use switchhook_aws::http::path_of;
-use switchhook_aws::inbox::{Arrival, BODY_BYTES_MAX, Inbox, Kept, submit};
+use switchhook_aws::inbox::{BODY_BYTES_MAX, Inbox, NewEvent, PutOutcome, submit};
 use switchhook_aws::queue::Queue;
 use switchhook_aws::sdk::Clock;
-use switchhook_aws::secret::Keys;
+use switchhook_aws::secret::ProviderSecrets;
 use switchhook_aws::telemetry::Decision;
 use switchhook_domain::{CallId, Disposition, EventId, Origin, Provider, Timestamp, WebhookQuarantined};
 use switchhook_providers::{DEDUPE_RETENTION, Reading, UnverifiedWebhook, VerifiedWebhook, read, verify};
@@ -61,7 +61,7 @@ impl Config {
 /// The handler and what it works with.
 #[derive(Debug)]
 pub struct Ingress {
-    pub keys: Keys,
+    pub secrets: ProviderSecrets,
     pub inbox: Inbox,
     pub queue: Queue,
     pub dlq: Queue,
@@ -97,7 +97,7 @@ impl Ingress {
     }
 
     async fn receive(&self, request: Request, context: &Context, now: Timestamp) -> Result<Answer, Error> {
-        let providers = self.keys.current(now).await;
+        let providers = self.secrets.current(now).await;
         let configured = context.provider.and_then(|provider| Some((provider, providers.config(provider)?)));
         let Some((provider, config)) = configured else { return Ok(Answer::UnknownProvider) };
         // Without an address nothing can be said to be allowed.
@@ -125,68 +125,68 @@ impl Ingress {
         let headers = kept_headers(&parts.headers);
         match read(&webhook, now) {
             Reading::Event(event) => {
-                let mut arrival = self.arrival(&webhook, now, context, headers);
-                arrival.event_id = event.event_id.clone();
-                arrival.call_id = Some(event.call_id.clone());
-                arrival.event_type.clone_from(&event.event_type);
-                arrival.occurred_at = event.call_events.iter().find(|e| !e.implied).and_then(|e| e.occurred_at);
-                let kept = submit(&self.inbox, &self.queue, &arrival, &event).await?;
-                self.answer_kept(kept, &arrival, Answer::Accepted(event.event_id)).await
+                let mut new_event = self.new_event(&webhook, now, context, headers);
+                new_event.event_id = event.event_id.clone();
+                new_event.call_id = Some(event.call_id.clone());
+                new_event.event_type.clone_from(&event.event_type);
+                new_event.occurred_at = event.call_events.iter().find(|e| !e.implied).and_then(|e| e.occurred_at);
+                let outcome = submit(&self.inbox, &self.queue, &new_event, &event).await?;
+                self.answer_outcome(outcome, &new_event, Answer::Accepted(event.event_id)).await
             }
             Reading::Recorded { event_id, event_type, call_id } => {
-                let arrival = Arrival {
+                let new_event = NewEvent {
                     event_id: event_id.clone(),
                     event_type,
                     call_id,
                     disposition: Some(Disposition::Recorded),
-                    ..self.arrival(&webhook, now, context, headers)
+                    ..self.new_event(&webhook, now, context, headers)
                 };
-                let kept = self.inbox.put(&arrival).await?;
-                self.answer_kept(kept, &arrival, Answer::Recorded(event_id)).await
+                let outcome = self.inbox.put(&new_event).await?;
+                self.answer_outcome(outcome, &new_event, Answer::Recorded(event_id)).await
             }
             Reading::Quarantined { event_id, error } => {
-                let arrival = Arrival {
+                let new_event = NewEvent {
                     event_id: event_id.clone(),
                     disposition: Some(Disposition::Quarantined),
-                    ..self.arrival(&webhook, now, context, headers)
+                    ..self.new_event(&webhook, now, context, headers)
                 };
-                let kept = self.inbox.put(&arrival).await?;
+                let outcome = self.inbox.put(&new_event).await?;
                 let reason = error.to_string();
                 // Before the answer, also for a duplicate: whoever stored it may have died before this. SQS drops the second.
-                self.dlq.send_notice(&event_id, &reason, &context.trace_id).await?;
+                self.dlq.send_quarantine_notice(&event_id, &reason, &context.trace_id).await?;
                 // What was received first stands, and so does its time: the same event under the same id.
-                let received_at = match &kept {
-                    Kept::New => now,
-                    Kept::Duplicate { stored, .. } => stored.received_at,
+                let received_at = match &outcome {
+                    PutOutcome::Stored => now,
+                    PutOutcome::Duplicate { stored, .. } => stored.received_at,
                 };
-                let news = WebhookQuarantined::new(&event_id, arrival.origin, None, &reason, received_at);
+                let news = WebhookQuarantined::new(&event_id, new_event.origin, None, &reason, received_at);
                 self.bus.publish_quarantined(&news).await?;
-                self.answer_kept(kept, &arrival, Answer::Quarantined(event_id, reason)).await
+                self.answer_outcome(outcome, &new_event, Answer::Quarantined(event_id, reason)).await
             }
         }
     }
 
-    async fn answer_kept(&self, kept: Kept, arrival: &Arrival, new: Answer) -> Result<Answer, Error> {
-        match kept {
-            Kept::New => Ok(new),
-            Kept::Duplicate { same_content: true, .. } => {
-                Ok(Answer::AlreadyProcessed { event_id: arrival.event_id.clone(), conflict: false })
+    async fn answer_outcome(&self, outcome: PutOutcome, new_event: &NewEvent, new: Answer) -> Result<Answer, Error> {
+        match outcome {
+            PutOutcome::Stored => Ok(new),
+            PutOutcome::Duplicate { same_content: true, .. } => {
+                Ok(Answer::AlreadyProcessed { event_id: new_event.event_id.clone(), conflict: false })
             }
-            Kept::Duplicate { same_content: false, .. } => {
-                self.inbox.keep_conflict(arrival).await?;
-                Ok(Answer::AlreadyProcessed { event_id: arrival.event_id.clone(), conflict: true })
+            PutOutcome::Duplicate { same_content: false, .. } => {
+                self.inbox.put_conflict(new_event).await?;
+                Ok(Answer::AlreadyProcessed { event_id: new_event.event_id.clone(), conflict: true })
             }
         }
     }
 
-    fn arrival(
+    fn new_event(
         &self,
         webhook: &VerifiedWebhook,
         now: Timestamp,
         context: &Context,
         headers: BTreeMap<String, String>,
-    ) -> Arrival {
-        Arrival {
+    ) -> NewEvent {
+        NewEvent {
             event_id: EventId::new(""),
             call_id: None::<CallId>,
             origin: Origin::Provider(webhook.provider()),

@@ -9,7 +9,7 @@ use std::time::Duration;
 use futures_util::stream::{self, StreamExt};
 use sha2::{Digest, Sha256};
 use switchhook_aws::Error;
-use switchhook_aws::calls::{Shelf, Span, WAKE_SHARDS};
+use switchhook_aws::calls::{TimeRange, WAKE_SHARDS, WakeQueue};
 use switchhook_aws::inbox::minute_of;
 use switchhook_aws::telemetry::Decision;
 use switchhook_domain::{Attempt, AttemptKey, Call, CallId, EventKind, Policy, ProviderEvent, Slot, Timestamp, fold};
@@ -21,7 +21,7 @@ use crate::{ALIVE_MAX, RUN_MAX, Reconciler};
 const SETTLED_FOR: Duration = Duration::from_secs(6 * 60 * 60);
 /// What a provider says of a time that is nearer is not drift yet: its webhook may be on the way.
 const SLACK: Duration = Duration::from_secs(10 * 60);
-/// Calls of each shelf and shard that one run looks at.
+/// Calls of each queue and shard that one run looks at.
 const CALLS_PER_SHARD: i32 = 25;
 /// Attempts of a call that are asked about: the latest ones.
 const ATTEMPTS_MAX: usize = 3;
@@ -64,21 +64,23 @@ impl Reconciler {
     /// The first error met, after everything that could be done was done.
     pub async fn drift(&self, trace_id: &str) -> Result<DriftReport, Error> {
         let started = self.clock.now();
-        let keys = self.keys.current(started).await;
+        let providers = self.secrets.current(started).await;
         let stop_at = started.plus(RUN_MAX);
-        let lookups = &Lookups::new(&self.api, &keys, &self.clock, stop_at);
+        let lookups = &Lookups::new(&self.api, &providers, &self.clock, stop_at);
         let mut report = DriftReport::default();
         let mut first_error = None;
         let first = minute_of(started).unsigned_abs() / 60;
         for shard in (first..first + WAKE_SHARDS).map(|shard| shard % WAKE_SHARDS) {
             let since = started.minus(SETTLED_FOR);
-            // The whole shelf of what is not settled wakes within its patience; a day from now is later than all of it.
+            // The whole queue of what is not settled wakes within its patience; a day from now is later than all of it.
             let soon = started.plus(Duration::from_secs(24 * 60 * 60));
-            for (shelf, span) in [(Shelf::Settled, Span::Since(since)), (Shelf::Settle, Span::UpTo(soon))] {
+            for (queue, range) in
+                [(WakeQueue::Settled, TimeRange::Since(since)), (WakeQueue::Reconcile, TimeRange::UpTo(soon))]
+            {
                 if self.is_over(stop_at) {
                     break;
                 }
-                let page = self.calls.shelved(shelf, shard, span, Some(CALLS_PER_SHARD), None).await;
+                let page = self.calls.wake_queue_page(queue, shard, range, Some(CALLS_PER_SHARD), None).await;
                 let calls = match page {
                     Ok((calls, _)) => calls,
                     Err(error) => {
@@ -113,7 +115,7 @@ impl Reconciler {
 
     async fn check(&self, call_id: &CallId, lookups: &Lookups<'_>, trace_id: &str) -> Result<u64, Error> {
         let now = self.clock.now();
-        let Some(call) = self.calls.load(call_id).await? else { return Ok(0) };
+        let Some(call) = self.calls.get_call(call_id).await? else { return Ok(0) };
         let mut drifted = 0;
         for attempt in call.attempts().iter().rev().take(ATTEMPTS_MAX) {
             let Some(slot) = call.slots.get(attempt.slot) else { continue };

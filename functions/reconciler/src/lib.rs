@@ -18,15 +18,16 @@ use std::time::Duration;
 
 use futures_util::stream::{self, StreamExt};
 use switchhook_aws::Error;
-use switchhook_aws::calls::{Alias, Calls, Found, Shelf, Span, WAKE_SHARDS, Written};
+use switchhook_aws::calls::{Alias, Calls, Found, StoreOutcome, TimeRange, WAKE_SHARDS, WakeQueue};
 use switchhook_aws::config::{Environment, EnvironmentError};
 use switchhook_aws::inbox::{
-    Inbox, Kept, RECEIVED_SHARDS, Received, SweepCursor, SweepPlace, adopt, arrival_of, minute_of, resend, submit,
+    Inbox, NewEvent, PutOutcome, RECEIVED_SHARDS, ReceivedEvent, SweepCursor, SweepPosition, adopt, minute_of, resend,
+    submit,
 };
 use switchhook_aws::provider::{ApiUrls, ProviderApi};
 use switchhook_aws::queue::Queue;
 use switchhook_aws::sdk::Clock;
-use switchhook_aws::secret::Keys;
+use switchhook_aws::secret::ProviderSecrets;
 use switchhook_aws::telemetry::Decision;
 use switchhook_domain::{Attempt, Call, CallId, EventId, Policy, ProviderEvent, Slot, Timestamp};
 use switchhook_providers::derived_call_id;
@@ -89,7 +90,7 @@ pub struct Reconciler {
     pub inbox: Inbox,
     pub calls: Calls,
     pub queue: Queue,
-    pub keys: Keys,
+    pub secrets: ProviderSecrets,
     pub api: ProviderApi,
     pub policy: Policy,
     pub clock: Clock,
@@ -205,15 +206,19 @@ impl Reconciler {
 
     async fn wake(&self, report: &mut Report, stop_at: Timestamp, trace_id: &str) -> Result<(), Error> {
         let mut first_error = None;
-        let keys = self.keys.current(self.clock.now()).await;
-        let lookups = &Lookups::new(&self.api, &keys, &self.clock, stop_at);
+        let providers = self.secrets.current(self.clock.now()).await;
+        let lookups = &Lookups::new(&self.api, &providers, &self.clock, stop_at);
         // Each run starts with another shard, so that none is always the last.
         let first = minute_of(self.clock.now()).unsigned_abs();
         for shard in (first..first + WAKE_SHARDS).map(|shard| shard % WAKE_SHARDS) {
             let now = self.clock.now();
             let mut start = None;
             while !self.is_over(stop_at) {
-                let (due, next) = match self.calls.shelved(Shelf::Settle, shard, Span::UpTo(now), None, start).await {
+                let (due, next) = match self
+                    .calls
+                    .wake_queue_page(WakeQueue::Reconcile, shard, TimeRange::UpTo(now), None, start)
+                    .await
+                {
                     Ok(page) => page,
                     Err(error) => {
                         report.failed += 1;
@@ -259,7 +264,7 @@ impl Reconciler {
         let now = self.clock.now();
         let mut woken = WakeReport::default();
         // The index may be behind the row, and the row may have been removed.
-        let Some(call) = self.calls.load(call_id).await? else { return Ok(woken) };
+        let Some(call) = self.calls.get_call(call_id).await? else { return Ok(woken) };
         if call.wake_at.is_none_or(|at| at > now) || call.is_to_be_placed() {
             return Ok(woken);
         }
@@ -324,7 +329,7 @@ impl Reconciler {
         let next = if found && !new { Some(now.plus(UNFOLDED_PAUSE)) } else { look_at };
         let next = if found { next } else { next.or_else(|| self.next_due(&call, now)) };
         if let Some(next) = next {
-            woken.rescheduled = self.calls.move_wake(&call, next).await? == Written::Written;
+            woken.rescheduled = self.calls.set_wake_at(&call, next).await? == StoreOutcome::Committed;
         }
         Ok(woken)
     }
@@ -389,13 +394,13 @@ impl Reconciler {
     ) -> Result<StoredEnding, Error> {
         let provider_call_id = event.provider_call_id.as_deref();
         if let Some(provider_call_id) = provider_call_id.filter(|_| slot.provider_call_id.is_none()) {
-            self.lead_here(call, slot, provider_call_id, None, now).await?;
+            self.write_alias(call, slot, provider_call_id, None, now).await?;
         }
-        let kept = submit(&self.inbox, &self.queue, &answered.into_arrival(event, trace_id), event).await?;
-        let Kept::Duplicate { stored, .. } = kept else { return Ok(StoredEnding::New) };
+        let outcome = submit(&self.inbox, &self.queue, &answered.into_new_event(event, trace_id), event).await?;
+        let PutOutcome::Duplicate { stored, .. } = outcome else { return Ok(StoredEnding::New) };
         // Its webhook came without our ids. What was queued again went to the call that it made.
         if let Some(provider_call_id) = provider_call_id.filter(|_| stored.call_id.as_ref() != Some(&call.call_id)) {
-            self.lead_here(call, slot, provider_call_id, Some(&event.event_id), now).await?;
+            self.write_alias(call, slot, provider_call_id, Some(&event.event_id), now).await?;
         }
         Ok(StoredEnding::Known { since: stored.received_at })
     }
@@ -411,13 +416,13 @@ impl Reconciler {
         trace_id: &str,
     ) -> Result<bool, Error> {
         let (Some(key), Some(_), None) = (&slot.key, slot.dialled_at, &slot.provider_call_id) else { return Ok(false) };
-        self.lead_here(call, slot, provider_call_id, None, now).await?;
+        self.write_alias(call, slot, provider_call_id, None, now).await?;
         self.submit(&call.dial_accepted(key, provider_call_id, now), trace_id).await
     }
 
     /// Writes the alias of an attempt that we dialled. What came for it before goes to its call now, and with it this `event`. Of an
     /// attempt that others placed there is none: its call may be the very one that the provider's id makes.
-    async fn lead_here(
+    async fn write_alias(
         &self,
         call: &Call,
         slot: &Slot,
@@ -428,16 +433,16 @@ impl Reconciler {
         let (Some(key), Some(_)) = (&slot.key, slot.dialled_at) else { return Ok(()) };
         let from = CallId::new(derived_call_id(call.provider, provider_call_id));
         let alias = Alias { call_id: call.call_id.clone(), attempt: key.clone() };
-        let mut stray = self.calls.put_alias(&from, &alias, now).await?;
-        stray.extend(event.cloned());
-        adopt(&self.inbox, &self.queue, stray, &alias).await
+        let mut orphaned_events = self.calls.write_alias(&from, &alias, now).await?;
+        orphaned_events.extend(event.cloned());
+        adopt(&self.inbox, &self.queue, orphaned_events, &alias).await
     }
 
     /// Puts what Switchhook itself found out into the inbox. True if it is new there. Whether it is or was found before, it is
     /// queued now; the fold takes it once.
     async fn submit(&self, event: &ProviderEvent, trace_id: &str) -> Result<bool, Error> {
-        let kept = submit(&self.inbox, &self.queue, &arrival_of(event, trace_id)?, event).await?;
-        Ok(matches!(kept, Kept::New))
+        let outcome = submit(&self.inbox, &self.queue, &NewEvent::from_switchhook(event, trace_id)?, event).await?;
+        Ok(matches!(outcome, PutOutcome::Stored))
     }
 
     /// Looks once at each minute of the inbox, two minutes behind.
@@ -445,18 +450,18 @@ impl Reconciler {
         let last = minute_of(self.clock.now()) - SWEEP_BEHIND_MINUTES;
         let cursor = self.inbox.sweep_cursor().await?;
         let mut done = cursor.as_ref().map(|cursor| cursor.minute);
-        let mut place = cursor.and_then(|cursor| cursor.within).unwrap_or_default();
+        let mut position = cursor.and_then(|cursor| cursor.position).unwrap_or_default();
         let first = done.map_or(last + 1 - SWEEP_MINUTES_MAX, |minute| minute + 1);
         for minute in first..=last.min(first + SWEEP_MINUTES_MAX - 1) {
-            if self.is_over(stop_at) || self.queue.waiting().await? > SWEEP_WAITING_MAX {
+            if self.is_over(stop_at) || self.queue.depth().await? > SWEEP_WAITING_MAX {
                 return Ok(());
             }
-            let left = self.sweep_minute(minute, std::mem::take(&mut place), report, stop_at).await?;
+            let left = self.sweep_minute(minute, std::mem::take(&mut position), report, stop_at).await?;
             let swept = match left {
-                None => SweepCursor { minute, within: None },
-                Some(place) => SweepCursor { minute: minute - 1, within: Some(place) },
+                None => SweepCursor { minute, position: None },
+                Some(position) => SweepCursor { minute: minute - 1, position: Some(position) },
             };
-            if !self.inbox.move_sweep_cursor(done, &swept).await? || swept.within.is_some() {
+            if !self.inbox.advance_sweep_cursor(done, &swept).await? || swept.position.is_some() {
                 // Another run is at it, or the next one goes on.
                 return Ok(());
             }
@@ -471,21 +476,21 @@ impl Reconciler {
     async fn sweep_minute(
         &self,
         minute: i64,
-        place: SweepPlace,
+        position: SweepPosition,
         report: &mut Report,
         stop_at: Timestamp,
-    ) -> Result<Option<SweepPlace>, Error> {
-        let mut start = place.start;
-        for shard in place.shard..RECEIVED_SHARDS {
+    ) -> Result<Option<SweepPosition>, Error> {
+        let mut start = position.start;
+        for shard in position.shard..RECEIVED_SHARDS {
             loop {
                 if self.is_over(stop_at) {
-                    return Ok(Some(SweepPlace { shard, start }));
+                    return Ok(Some(SweepPosition { shard, start }));
                 }
-                let (received, next) = self.inbox.received_in(minute, shard, start.clone()).await?;
+                let (received, next) = self.inbox.received_page(minute, shard, start.clone()).await?;
                 if let Some(looked_at) = self.sweep_page(&received, report, stop_at).await? {
                     let last = looked_at.checked_sub(1).and_then(|index| received.get(index));
-                    let start = last.map(|last| last.after(minute, shard)).or(start);
-                    return Ok(Some(SweepPlace { shard, start }));
+                    let start = last.map(|last| last.start_key_after(minute, shard)).or(start);
+                    return Ok(Some(SweepPosition { shard, start }));
                 }
                 start = next;
                 if start.is_none() {
@@ -500,14 +505,14 @@ impl Reconciler {
     /// were looked at.
     async fn sweep_page(
         &self,
-        received: &[Received],
+        received: &[ReceivedEvent],
         report: &mut Report,
         stop_at: Timestamp,
     ) -> Result<Option<usize>, Error> {
         // In the order in which they are first named, each with the line that does.
         let mut calls: Vec<(usize, CallId, Vec<EventId>)> = Vec::new();
         let mut by_id: BTreeMap<&CallId, usize> = BTreeMap::new();
-        for (line, Received { event_id, call_id, decided, .. }) in received.iter().enumerate() {
+        for (line, ReceivedEvent { event_id, call_id, decided, .. }) in received.iter().enumerate() {
             let Some(call_id) = call_id.as_ref().filter(|_| !decided) else { continue };
             let index = *by_id.entry(call_id).or_insert(calls.len());
             match calls.get_mut(index) {
@@ -570,10 +575,10 @@ impl Reconciler {
 
     /// The call under an id, or the one that its alias leads to.
     async fn follow(&self, call_id: &CallId) -> Result<(Option<Call>, Option<Alias>), Error> {
-        match self.calls.glance(call_id).await? {
+        match self.calls.get_eventual(call_id).await? {
             Found::Call(call) => Ok((Some(*call), None)),
             Found::Nothing => Ok((None, None)),
-            Found::Alias(alias) => match self.calls.glance(&alias.call_id).await? {
+            Found::Alias(alias) => match self.calls.get_eventual(&alias.call_id).await? {
                 Found::Call(call) => Ok((Some(*call), Some(alias))),
                 Found::Alias(_) | Found::Nothing => Ok((None, Some(alias))),
             },
@@ -581,7 +586,7 @@ impl Reconciler {
     }
 
     async fn requeue(&self, event_id: &EventId, alias: Option<&Alias>) -> Result<bool, Error> {
-        let Some(stored) = self.inbox.load(event_id).await? else { return Ok(false) };
+        let Some(stored) = self.inbox.get(event_id).await? else { return Ok(false) };
         match alias {
             Some(alias) => adopt(&self.inbox, &self.queue, [event_id.clone()], alias).await?,
             None => resend(&self.inbox, &self.queue, &stored).await?,

@@ -5,10 +5,10 @@ use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use switchhook_aws::inbox::{ASKED, ASKED_ABOUT, Arrival};
+use switchhook_aws::inbox::NewEvent;
 use switchhook_aws::provider::ProviderApi;
 use switchhook_aws::sdk::Clock;
-use switchhook_domain::{AttemptKey, Call, Origin, Provider, ProviderEvent, Timestamp};
+use switchhook_domain::{AttemptKey, Call, Provider, ProviderEvent, Timestamp};
 use switchhook_providers::{Lookup, LookupAnswer, Providers, VerifiedWebhook, lookup_api_request, read_lookup_answer};
 
 /// Requests of one run. What is left over is asked by the next.
@@ -37,23 +37,8 @@ pub(crate) struct Answered(VerifiedWebhook);
 
 impl Answered {
     /// As it goes into the inbox.
-    pub(crate) fn into_arrival(self, event: &ProviderEvent, trace_id: &str) -> Arrival {
-        let mut headers = BTreeMap::from([(ASKED.to_owned(), "asked".to_owned())]);
-        headers.extend(event.attempt.as_ref().map(|attempt| (ASKED_ABOUT.to_owned(), attempt.to_string())));
-        Arrival {
-            event_id: event.event_id.clone(),
-            call_id: Some(event.call_id.clone()),
-            origin: Origin::Provider(self.0.provider()),
-            event_type: event.event_type.clone(),
-            occurred_at: event.call_events.iter().find(|e| !e.implied).and_then(|e| e.occurred_at),
-            received_at: event.received_at,
-            query: self.0.query().to_owned(),
-            body: self.0.body().to_vec(),
-            key_index: 0,
-            headers,
-            disposition: None,
-            trace_id: trace_id.to_owned(),
-        }
+    pub(crate) fn into_new_event(self, event: &ProviderEvent, trace_id: &str) -> NewEvent {
+        NewEvent::from_lookup(&self.0, event, trace_id)
     }
 }
 

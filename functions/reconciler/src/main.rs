@@ -6,7 +6,7 @@ use switchhook_aws::calls::Calls;
 use switchhook_aws::inbox::Inbox;
 use switchhook_aws::provider::ProviderApi;
 use switchhook_aws::queue::Queue;
-use switchhook_aws::secret::Keys;
+use switchhook_aws::secret::ProviderSecrets;
 use switchhook_aws::{config, sdk, telemetry};
 use switchhook_domain::Policy;
 use switchhook_reconciler::{Config, Reconciler};
@@ -17,17 +17,17 @@ async fn main() -> Result<(), Error> {
     let config = Config::from_environment(config::environment())?;
     let aws = sdk::from_environment().await;
     let dynamodb = sdk::dynamodb(&aws);
-    let clock = sdk::Clock::of(&aws);
+    let clock = sdk::Clock::from_config(&aws);
     let reconciler = Reconciler {
         inbox: Inbox::new(dynamodb.clone(), config.inbox_table, config.inbox_retention),
         calls: Calls::new(dynamodb, config.calls_table),
         queue: Queue::new(sdk::sqs(&aws), config.queue_url),
-        keys: Keys::load(&aws, config.providers_secret_id, clock.now()).await?,
+        secrets: ProviderSecrets::load(&aws, config.providers_secret_id, clock.now()).await?,
         api: ProviderApi::new(config.api_urls),
         policy: Policy { patience: config.patience },
         clock,
     };
-    tokio::join!(reconciler.calls.warm(), reconciler.queue.warm());
+    tokio::join!(reconciler.calls.warm_up(), reconciler.queue.warm_up());
     let reconciler = &reconciler;
     // Which of its two runs, and no more: the schedules, a test and an operator start the same.
     run(service_fn(move |event: LambdaEvent<Value>| async move {

@@ -1,6 +1,6 @@
 //! The relay: publishes the domain events that a committed write of a call carries.
 //!
-//! **It decides nothing.** A row says in `outbox` where the announcements of its last write begin; a record whose write left
+//! **It decides nothing.** A row says in `outbox_start` where the announcements of its last write begin; a record whose write left
 //! that unchanged carries none. Publishing is at least once: when a batch fails half-way the stream delivers it again from
 //! the first record that failed, and the events have the same ids and content. A record whose row can never be read is
 //! skipped and alarmed; one of a later version waits for the later program.
@@ -138,13 +138,13 @@ impl Relay {
 
 /// The domain events of one record: none if it is a removal, or if the write left the outbox as it was.
 fn carried(record: &EventRecord) -> Result<Vec<DomainEvent>, Error> {
-    let outbox = |image: &serde_dynamo::Item| image.get("outbox").cloned();
+    let outbox_start = |image: &serde_dynamo::Item| image.get("outbox_start").cloned();
     let (new, old) = (&record.change.new_image, &record.change.old_image);
-    if new.is_empty() || outbox(new).is_none() || outbox(new) == outbox(old) {
+    if new.is_empty() || outbox_start(new).is_none() || outbox_start(new) == outbox_start(old) {
         return Ok(Vec::new());
     }
     let row = CallRow::parse(new.clone())?;
-    let from = row.outbox;
+    let from = row.outbox_start;
     let call = row.decode()?;
     Ok(from.map_or_else(Vec::new, |sequence| call.domain_events_from(sequence)))
 }

@@ -11,8 +11,8 @@ async fn main() -> Result<(), Error> {
     telemetry::init();
     let config = Config::from_environment(config::environment())?;
     let aws = sdk::from_environment().await;
-    let relay = Relay { bus: Bus::new(sdk::eventbridge(&aws), config.event_bus), clock: sdk::Clock::of(&aws) };
-    relay.bus.warm().await;
+    let relay = Relay { bus: Bus::new(sdk::eventbridge(&aws), config.event_bus), clock: sdk::Clock::from_config(&aws) };
+    relay.bus.warm_up().await;
     let relay = &relay;
     run(service_fn(move |event: LambdaEvent<Event>| async move { Ok::<_, Error>(relay.handle(event.payload).await) }))
         .await

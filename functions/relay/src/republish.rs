@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use switchhook_aws::Error;
 use switchhook_aws::bus::{BATCH_MAX, Bus};
-use switchhook_aws::calls::{Calls, Found, Shelf, Span, WAKE_SHARDS};
+use switchhook_aws::calls::{Calls, Found, TimeRange, WAKE_SHARDS, WakeQueue};
 use switchhook_aws::inbox::{Inbox, RECEIVED_SHARDS, minute_of};
 use switchhook_domain::{Call, CallId, DomainEvent, Timestamp};
 
@@ -49,7 +49,8 @@ pub async fn calls_since(
     for shard in 0..WAKE_SHARDS {
         let mut start = None;
         loop {
-            let (settled, next) = table.shelved(Shelf::Settled, shard, Span::Since(since), None, start).await?;
+            let (settled, next) =
+                table.wake_queue_page(WakeQueue::Settled, shard, TimeRange::Since(since), None, start).await?;
             calls.extend(settled);
             start = next;
             if start.is_none() {
@@ -61,7 +62,7 @@ pub async fn calls_since(
         for shard in 0..RECEIVED_SHARDS {
             let mut start = None;
             loop {
-                let (received, next) = inbox.received_in(minute, shard, start).await?;
+                let (received, next) = inbox.received_page(minute, shard, start).await?;
                 calls.extend(received.into_iter().filter_map(|one| one.call_id));
                 start = next;
                 if start.is_none() {
@@ -75,9 +76,9 @@ pub async fn calls_since(
 }
 
 async fn follow(calls: &Calls, call_id: &CallId) -> Result<Option<Call>, Error> {
-    Ok(match calls.find(call_id).await? {
+    Ok(match calls.get(call_id).await? {
         Found::Call(call) => Some(*call),
-        Found::Alias(alias) => calls.load(&alias.call_id).await?,
+        Found::Alias(alias) => calls.get_call(&alias.call_id).await?,
         Found::Nothing => None,
     })
 }

@@ -11,14 +11,14 @@ use futures_util::stream::{self, StreamExt};
 use lambda_http::{Body, Request, Response};
 use serde_json::json;
 use switchhook_aws::Error;
-use switchhook_aws::calls::{Calls, KEY_BYTES_MAX, Shelf, Span, WAKE_SHARDS, Written, shard_of};
+use switchhook_aws::calls::{Calls, KEY_BYTES_MAX, StoreOutcome, TimeRange, WAKE_SHARDS, WakeQueue, shard_of};
 use switchhook_aws::config::{Environment, EnvironmentError};
 use switchhook_aws::http::path_of;
 use switchhook_aws::inbox::minute_of;
 use switchhook_aws::problem::{Problem, ProblemKind};
 use switchhook_aws::queue::Queue;
 use switchhook_aws::sdk::Clock;
-use switchhook_aws::secret::Keys;
+use switchhook_aws::secret::ProviderSecrets;
 use switchhook_aws::telemetry::Decision;
 use switchhook_domain::{Call, CallId, Policy, Provider, Timestamp};
 use switchhook_providers::api_url;
@@ -70,7 +70,7 @@ pub struct Scheduler {
     pub call_retention: Duration,
     pub queue: Queue,
     /// For the rate of each provider.
-    pub keys: Keys,
+    pub secrets: ProviderSecrets,
     pub policy: Policy,
     /// Calls of one provider that are placed at once, at most.
     pub lanes: u32,
@@ -211,7 +211,7 @@ impl Scheduler {
     async fn claim_due(&self, report: &mut Report, started: Timestamp, trace_id: &str) -> Result<(), Error> {
         let stop_at = started.plus(RUN_MAX);
         let mut first_error = None;
-        let providers = self.keys.current(started).await;
+        let providers = self.secrets.current(started).await;
         // Each run starts with another shard, so that none is always the last.
         let first = minute_of(started).unsigned_abs();
         let shards = || (first..first + WAKE_SHARDS).map(|shard| shard % WAKE_SHARDS);
@@ -219,8 +219,9 @@ impl Scheduler {
             let Some(dial) = providers.config(provider).and_then(|config| config.dial()) else {
                 // Whoever takes `dial` out of the secret wants these calls to wait; whoever never put it there is told.
                 let shard = first % WAKE_SHARDS;
-                let span = Span::UpTo(started);
-                let (waiting, _) = self.calls.shelved(Shelf::Dial(provider), shard, span, Some(1), None).await?;
+                let range = TimeRange::UpTo(started);
+                let (waiting, _) =
+                    self.calls.wake_queue_page(WakeQueue::Dial(provider), shard, range, Some(1), None).await?;
                 report.unconfigured += u64::from(!waiting.is_empty());
                 continue;
             };
@@ -229,9 +230,9 @@ impl Scheduler {
                 let mut start = None;
                 while left > 0 && self.clock.now() < stop_at {
                     let limit = i32::try_from(left).unwrap_or(i32::MAX).min(1_000);
-                    let span = Span::UpTo(self.clock.now());
+                    let range = TimeRange::UpTo(self.clock.now());
                     let (due, next) =
-                        self.calls.shelved(Shelf::Dial(provider), shard, span, Some(limit), start).await?;
+                        self.calls.wake_queue_page(WakeQueue::Dial(provider), shard, range, Some(limit), start).await?;
                     let claims: Vec<Result<ClaimOutcome, Error>> = stream::iter(due)
                         .map(|call_id| async move { self.claim(&call_id, false, trace_id).await })
                         .buffered(CONCURRENCY)
@@ -269,7 +270,7 @@ impl Scheduler {
         let mut lost = None;
         for _ in 0..2 {
             let now = self.clock.now();
-            let Some(call) = self.calls.load(call_id).await? else { return Ok(ClaimOutcome::NotFound) };
+            let Some(call) = self.calls.get_call(call_id).await? else { return Ok(ClaimOutcome::NotFound) };
             // The write before was done, and its answer lost: nobody else has this token.
             if call.is_claimed_by(&token, now) {
                 return self.hand_on(&call, &token, trace_id).await;
@@ -281,8 +282,8 @@ impl Scheduler {
                 return self.not_claimed(&call, forced, now).await;
             };
             lost = match self.calls.store_moved(&moved, self.call_retention).await {
-                Ok(Written::Written) => return self.hand_on(&moved.call, &token, trace_id).await,
-                Ok(Written::LostRace) => Some(Ok(ClaimOutcome::LostRace)),
+                Ok(StoreOutcome::Committed) => return self.hand_on(&moved.call, &token, trace_id).await,
+                Ok(StoreOutcome::LostRace) => Some(Ok(ClaimOutcome::LostRace)),
                 Err(error) => Some(Err(error)),
             };
         }
@@ -290,8 +291,8 @@ impl Scheduler {
     }
 
     async fn hand_on(&self, call: &Call, token: &str, trace_id: &str) -> Result<ClaimOutcome, Error> {
-        let keys = self.keys.current(self.clock.now()).await;
-        let lanes = keys.config(call.provider).and_then(|config| Some(config.dial()?.lanes(self.lanes)));
+        let providers = self.secrets.current(self.clock.now()).await;
+        let lanes = providers.config(call.provider).and_then(|config| Some(config.dial()?.lanes(self.lanes)));
         let lane = shard_of(call.call_id.as_str(), lanes.unwrap_or(1).into());
         self.queue.send_claim(&call.call_id, token, &format!("{}-{lane}", call.provider), trace_id).await?;
         Ok(ClaimOutcome::Claimed)
@@ -301,8 +302,8 @@ impl Scheduler {
     async fn not_claimed(&self, call: &Call, forced: bool, now: Timestamp) -> Result<ClaimOutcome, Error> {
         let next = call.next_due(&self.policy).filter(|next| *next > now);
         if let (false, true, Some(next)) = (forced, call.is_to_be_placed(), next) {
-            match self.calls.move_wake(call, next).await? {
-                Written::Written | Written::LostRace => {}
+            match self.calls.set_wake_at(call, next).await? {
+                StoreOutcome::Committed | StoreOutcome::LostRace => {}
             }
         }
         Ok(ClaimOutcome::NotPending(call.job.as_str()))

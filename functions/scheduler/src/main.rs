@@ -4,9 +4,9 @@ use lambda_http::request::LambdaRequest;
 use lambda_runtime::{Error, LambdaEvent, run, service_fn};
 use serde_json::{Value, json};
 use switchhook_aws::calls::Calls;
-use switchhook_aws::http::request_of;
+use switchhook_aws::http::request_from_event;
 use switchhook_aws::queue::Queue;
-use switchhook_aws::secret::Keys;
+use switchhook_aws::secret::ProviderSecrets;
 use switchhook_aws::{config, sdk, telemetry};
 use switchhook_domain::Policy;
 use switchhook_scheduler::{Config, Scheduler};
@@ -16,17 +16,17 @@ async fn main() -> Result<(), Error> {
     telemetry::init();
     let config = Config::from_environment(config::environment())?;
     let aws = sdk::from_environment().await;
-    let clock = sdk::Clock::of(&aws);
+    let clock = sdk::Clock::from_config(&aws);
     let scheduler = Scheduler {
         calls: Calls::new(sdk::dynamodb(&aws), config.calls_table),
         call_retention: config.call_retention,
         queue: Queue::new(sdk::sqs(&aws), config.dial_queue_url),
         policy: Policy { patience: config.patience },
-        keys: Keys::load(&aws, config.providers_secret_id, clock.now()).await?,
+        secrets: ProviderSecrets::load(&aws, config.providers_secret_id, clock.now()).await?,
         lanes: config.lanes,
         clock,
     };
-    tokio::join!(scheduler.calls.warm(), scheduler.queue.warm());
+    tokio::join!(scheduler.calls.warm_up(), scheduler.queue.warm_up());
     let scheduler = &scheduler;
     run(service_fn(move |event: LambdaEvent<Value>| async move {
         // The schedule has no route; the manual trigger comes from API Gateway.
@@ -34,7 +34,7 @@ async fn main() -> Result<(), Error> {
             return scheduler.run(&event.context.request_id).await.map(|_| Value::Null).map_err(Error::from);
         }
         let request = serde_json::from_value::<LambdaRequest>(event.payload)?;
-        let response = scheduler.handle(request_of(request)).await;
+        let response = scheduler.handle(request_from_event(request)).await;
         let content_type = response.headers().get("content-type").and_then(|value| value.to_str().ok());
         Ok(json!({
             "statusCode": response.status().as_u16(),

@@ -27,7 +27,7 @@ impl Bus {
     }
 
     /// Opens the connection, so that the first event does not wait for it.
-    pub async fn warm(&self) {
+    pub async fn warm_up(&self) {
         drop(self.client.describe_event_bus().name(&self.name).send().await);
     }
 

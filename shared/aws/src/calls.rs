@@ -1,10 +1,10 @@
 //! The calls table: one row per call.
 //!
 //! **A call's state is written by [`Calls::store`] alone, on the condition of the version that was read**, so a lost race is
-//! seen and never overwrites. One write carries dedupe, state, job and what to announce together: `outbox` names the first
+//! seen and never overwrites. One write carries dedupe, state, job and what to announce together: `outbox_start` names the first
 //! announcement that this very write added to the log, and the relay publishes from there. Two writes more touch a call's row,
-//! change no state and raise its version, so that whoever read it before loses the race: [`Calls::move_wake`], on the same
-//! condition, and [`Calls::put_alias`], which makes an alias of a call that nobody placed, whatever its version, and on the
+//! change no state and raise its version, so that whoever read it before loses the race: [`Calls::set_wake_at`], on the same
+//! condition, and [`Calls::write_alias`], which makes an alias of a call that nobody placed, whatever its version, and on the
 //! condition that Switchhook did not place it.
 //!
 //! Beside the calls the table holds, under keys of their own: aliases, which lead from what a provider calls an attempt to the
@@ -78,7 +78,7 @@ pub struct CallRow {
     log: Vec<String>,
     /// Sequence of the first announcement that the last write of the state added; none if it added none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub outbox: Option<usize>,
+    pub outbox_start: Option<usize>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     wake_key: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -108,23 +108,23 @@ const fn is_zero(number: &u32) -> bool {
 
 /// Where in `by_wake` a call stands: with others that the same worker looks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Shelf {
+pub enum WakeQueue {
     /// Waits to be placed by this provider: for the scheduler. By when it is due.
     Dial(Provider),
     /// Waits for an ending, or for a claim to be used: for the reconciler. By when it wakes.
-    Settle,
+    Reconcile,
     /// Waits for nothing: for the drift run and for lists. By since when.
     Settled,
 }
 
-impl Shelf {
+impl WakeQueue {
     pub const ALL: [Self; 7] = [
         Self::Dial(Provider::Retell),
         Self::Dial(Provider::Twilio),
         Self::Dial(Provider::Vapi),
         Self::Dial(Provider::Telnyx),
         Self::Dial(Provider::Generic),
-        Self::Settle,
+        Self::Reconcile,
         Self::Settled,
     ];
 
@@ -134,25 +134,25 @@ impl Shelf {
         } else if call.is_to_be_placed() {
             Self::Dial(call.provider)
         } else {
-            Self::Settle
+            Self::Reconcile
         }
     }
 }
 
 /// The name in `wake_key`. A slow provider's calls starve nobody else's.
-impl fmt::Display for Shelf {
+impl fmt::Display for WakeQueue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Dial(provider) => write!(f, "dial.{provider}"),
-            Self::Settle => f.write_str("settle"),
+            Self::Reconcile => f.write_str("reconcile"),
             Self::Settled => f.write_str("settled"),
         }
     }
 }
 
-/// Which part of a shelf is asked for.
+/// Which part of a queue is asked for.
 #[derive(Clone, Copy, Debug)]
-pub enum Span {
+pub enum TimeRange {
     /// Everything up to then, the earliest first.
     UpTo(Timestamp),
     /// Everything since then, the latest first.
@@ -178,8 +178,8 @@ pub struct Alias {
 /// The end of a conditional write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
-pub enum Written {
-    Written,
+pub enum StoreOutcome {
+    Committed,
     /// Another writer came first: read again.
     LostRace,
 }
@@ -198,35 +198,35 @@ impl Calls {
     }
 
     /// Opens the connection, so that the first event does not wait for it.
-    pub async fn warm(&self) {
-        drop(self.load(&CallId::new("warm")).await);
+    pub async fn warm_up(&self) {
+        drop(self.get_call(&CallId::new("warm")).await);
     }
 
     /// Reads the latest state of a call. One read of its row's size.
     ///
     /// # Errors
     /// [`Error::ReadCall`], [`Error::DecodeCall`], [`Error::NewerSchema`].
-    pub async fn load(&self, call_id: &CallId) -> Result<Option<Call>, Error> {
-        Ok(match self.find(call_id).await? {
+    pub async fn get_call(&self, call_id: &CallId) -> Result<Option<Call>, Error> {
+        Ok(match self.get(call_id).await? {
             Found::Call(call) => Some(*call),
             Found::Alias(_) | Found::Nothing => None,
         })
     }
 
-    /// As [`Calls::find`], of what may be some hundred milliseconds old, at half the price.
+    /// As [`Calls::get`], of what may be some hundred milliseconds old, at half the price.
     ///
     /// # Errors
-    /// As [`Calls::load`].
-    pub async fn glance(&self, call_id: &CallId) -> Result<Found, Error> {
-        self.look(call_id, false).await
+    /// As [`Calls::get_call`].
+    pub async fn get_eventual(&self, call_id: &CallId) -> Result<Found, Error> {
+        self.get_row(call_id, false).await
     }
 
     /// What stands under an id: a call, or the alias of one.
     ///
     /// # Errors
-    /// As [`Calls::load`].
-    pub async fn find(&self, call_id: &CallId) -> Result<Found, Error> {
-        self.look(call_id, true).await
+    /// As [`Calls::get_call`].
+    pub async fn get(&self, call_id: &CallId) -> Result<Found, Error> {
+        self.get_row(call_id, true).await
     }
 
     /// Leads from what the provider calls an attempt to the attempt. If a call stands under that key already, its first event
@@ -238,7 +238,7 @@ impl Calls {
     ///
     /// # Errors
     /// [`Error::WriteCall`].
-    pub async fn put_alias(&self, from: &CallId, alias: &Alias, now: Timestamp) -> Result<BTreeSet<EventId>, Error> {
+    pub async fn write_alias(&self, from: &CallId, alias: &Alias, now: Timestamp) -> Result<BTreeSet<EventId>, Error> {
         if *from == alias.call_id {
             return Ok(BTreeSet::new());
         }
@@ -278,7 +278,7 @@ impl Calls {
     ///
     /// # Errors
     /// [`Error::ReadCall`].
-    pub async fn may_not_call(&self, number: &PhoneNumber) -> Result<bool, Error> {
+    pub async fn is_on_do_not_call_list(&self, number: &PhoneNumber) -> Result<bool, Error> {
         let answer = self
             .client
             .get_item()
@@ -310,8 +310,8 @@ impl Calls {
     /// The calls of an appointment, at most `limit`.
     ///
     /// # Errors
-    /// [`Error::ListDue`].
-    pub async fn of_appointment(&self, appointment_id: &str, limit: i32) -> Result<Vec<CallId>, Error> {
+    /// [`Error::ListCalls`].
+    pub async fn calls_of_appointment(&self, appointment_id: &str, limit: i32) -> Result<Vec<CallId>, Error> {
         let page = self
             .client
             .query()
@@ -322,7 +322,7 @@ impl Calls {
             .limit(limit)
             .send()
             .await
-            .map_err(|error| Error::ListDue(Box::new(error)))?;
+            .map_err(|error| Error::ListCalls(Box::new(error)))?;
         Ok(call_ids(page.items))
     }
 
@@ -330,7 +330,7 @@ impl Calls {
     ///
     /// # Errors
     /// As [`Calls::store`].
-    pub async fn store_moved(&self, moved: &Moved, retention: Duration) -> Result<Written, Error> {
+    pub async fn store_moved(&self, moved: &Moved, retention: Duration) -> Result<StoreOutcome, Error> {
         self.store(&moved.call, moved.announced, retention).await
     }
 
@@ -339,7 +339,7 @@ impl Calls {
     ///
     /// # Errors
     /// [`Error::WriteCall`], [`Error::EncodeCall`].
-    pub async fn store(&self, call: &Call, announced: usize, retention: Duration) -> Result<Written, Error> {
+    pub async fn store(&self, call: &Call, announced: usize, retention: Duration) -> Result<StoreOutcome, Error> {
         let row = CallRow::encode(call, announced, retention);
         let item: HashMap<String, AttributeValue> =
             serde_dynamo::to_item(row).map_err(|error| Error::EncodeCall(Box::new(error)))?;
@@ -352,19 +352,19 @@ impl Calls {
                 .expression_attribute_values(":read", number(call.version - 1))
         };
         match request.send().await {
-            Ok(_) => Ok(Written::Written),
+            Ok(_) => Ok(StoreOutcome::Committed),
             Err(error) if error.as_service_error().is_some_and(|e| e.is_conditional_check_failed_exception()) => {
-                Ok(Written::LostRace)
+                Ok(StoreOutcome::LostRace)
             }
             Err(error) => Err(Error::WriteCall(Box::new(error))),
         }
     }
 
-    /// Moves on when a call wakes up. It changes no state and leaves `outbox` as it is, by which the relay knows it.
+    /// Moves on when a call wakes up. It changes no state and leaves `outbox_start` as it is, by which the relay knows it.
     ///
     /// # Errors
     /// [`Error::WriteCall`].
-    pub async fn move_wake(&self, call: &Call, wake_at: Timestamp) -> Result<Written, Error> {
+    pub async fn set_wake_at(&self, call: &Call, wake_at: Timestamp) -> Result<StoreOutcome, Error> {
         let request = self
             .client
             .update_item()
@@ -376,29 +376,29 @@ impl Calls {
             .expression_attribute_values(":next", number(call.version + 1))
             .expression_attribute_values(":at", AttributeValue::N(wake_at.as_millis().to_string()));
         match request.send().await {
-            Ok(_) => Ok(Written::Written),
+            Ok(_) => Ok(StoreOutcome::Committed),
             Err(error) if error.as_service_error().is_some_and(|e| e.is_conditional_check_failed_exception()) => {
-                Ok(Written::LostRace)
+                Ok(StoreOutcome::LostRace)
             }
             Err(error) => Err(Error::WriteCall(Box::new(error))),
         }
     }
 
-    /// One page of one shard of a shelf, and where the next page starts.
+    /// One page of one shard of a queue, and where the next page starts.
     ///
     /// # Errors
-    /// [`Error::ListDue`].
-    pub async fn shelved(
+    /// [`Error::ListCalls`].
+    pub async fn wake_queue_page(
         &self,
-        shelf: Shelf,
+        queue: WakeQueue,
         shard: u64,
-        span: Span,
+        range: TimeRange,
         limit: Option<i32>,
-        start: Option<Key>,
-    ) -> Result<(Vec<CallId>, Option<Key>), Error> {
-        let (condition, time, forward) = match span {
-            Span::UpTo(time) => ("wake_key = :key AND wake_at <= :time", time, true),
-            Span::Since(time) => ("wake_key = :key AND wake_at >= :time", time, false),
+        start: Option<Item>,
+    ) -> Result<(Vec<CallId>, Option<Item>), Error> {
+        let (condition, time, forward) = match range {
+            TimeRange::UpTo(time) => ("wake_key = :key AND wake_at <= :time", time, true),
+            TimeRange::Since(time) => ("wake_key = :key AND wake_at >= :time", time, false),
         };
         let page = self
             .client
@@ -406,18 +406,18 @@ impl Calls {
             .table_name(&self.table)
             .index_name(BY_WAKE)
             .key_condition_expression(condition)
-            .expression_attribute_values(":key", AttributeValue::S(format!("{shelf}#{shard}")))
+            .expression_attribute_values(":key", AttributeValue::S(format!("{queue}#{shard}")))
             .expression_attribute_values(":time", AttributeValue::N(time.as_millis().to_string()))
             .scan_index_forward(forward)
             .set_limit(limit)
             .set_exclusive_start_key(start)
             .send()
             .await
-            .map_err(|error| Error::ListDue(Box::new(error)))?;
+            .map_err(|error| Error::ListCalls(Box::new(error)))?;
         Ok((call_ids(page.items), page.last_evaluated_key))
     }
 
-    async fn look(&self, call_id: &CallId, consistent: bool) -> Result<Found, Error> {
+    async fn get_row(&self, call_id: &CallId, consistent: bool) -> Result<Found, Error> {
         let answer = self
             .client
             .get_item()
@@ -441,7 +441,7 @@ impl Calls {
     }
 }
 
-fn call_ids(items: Option<Vec<Key>>) -> Vec<CallId> {
+fn call_ids(items: Option<Vec<Item>>) -> Vec<CallId> {
     let ids = items.unwrap_or_default().into_iter().filter_map(|mut item| match item.remove("call_id") {
         Some(AttributeValue::S(id)) => Some(CallId::new(id)),
         _ => None,
@@ -457,7 +457,7 @@ fn do_not_call_key(number: &PhoneNumber) -> AttributeValue {
 pub const KEY_BYTES_MAX: usize = 2_048;
 
 /// Where a page of a query starts.
-pub type Key = HashMap<String, AttributeValue>;
+pub type Item = HashMap<String, AttributeValue>;
 
 impl CallRow {
     /// Reads a row, from the table or from its stream.
@@ -504,7 +504,7 @@ impl CallRow {
             slots: call.slots.iter().map(SlotRow::encode).collect(),
             history: history.collect(),
             log: call.log.iter().map(encode_announcement).collect(),
-            outbox: (announced > 0).then_some(call.log.len() + 1 - announced),
+            outbox_start: (announced > 0).then_some(call.log.len() + 1 - announced),
             wake_key: Some(wake_key(call)),
             wake_at: call.wake_at.or(call.settled_at),
             created_at: call.created_at,
@@ -579,7 +579,7 @@ impl SlotRow {
 }
 
 fn wake_key(call: &Call) -> String {
-    format!("{}#{}", Shelf::of(call), shard_of(call.call_id.as_str(), WAKE_SHARDS))
+    format!("{}#{}", WakeQueue::of(call), shard_of(call.call_id.as_str(), WAKE_SHARDS))
 }
 
 /// Which of `shards` partitions an id falls into: FNV-1a, the same in every version and on every machine.

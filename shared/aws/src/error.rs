@@ -22,7 +22,7 @@ pub enum Error {
     #[error("could not set when the queue delivers the message again")]
     ChangeVisibility(#[source] Source),
     #[error("could not ask the queue how much waits")]
-    AskQueue(#[source] Source),
+    ReadQueueDepth(#[source] Source),
     #[error("the queue message is not one of ours: {0}")]
     DecodeMessage(String),
     #[error("could not read the call")]
@@ -30,7 +30,7 @@ pub enum Error {
     #[error("could not write the call")]
     WriteCall(#[source] Source),
     #[error("could not list the calls that are due")]
-    ListDue(#[source] Source),
+    ListCalls(#[source] Source),
     #[error("the call's row lacks or garbles {0}")]
     DecodeCall(String),
     #[error("could not encode the call's row")]
@@ -62,11 +62,11 @@ impl Error {
             Self::ListInbox(_) => "list_inbox",
             Self::Send(_) => "send",
             Self::ChangeVisibility(_) => "change_visibility",
-            Self::AskQueue(_) => "ask_queue",
+            Self::ReadQueueDepth(_) => "read_queue_depth",
             Self::DecodeMessage(_) => "decode_message",
             Self::ReadCall(_) => "read_call",
             Self::WriteCall(_) => "write_call",
-            Self::ListDue(_) => "list_due",
+            Self::ListCalls(_) => "list_calls",
             Self::DecodeCall(_) => "decode_call",
             Self::EncodeCall(_) => "encode_call",
             Self::Contended(_) => "contended",

@@ -50,7 +50,7 @@ where
 
 /// The request that an event is.
 #[must_use]
-pub fn request_of(event: LambdaRequest) -> Request {
+pub fn request_from_event(event: LambdaRequest) -> Request {
     encoded(event).into()
 }
 
@@ -95,7 +95,7 @@ mod tests {
                 "http": {"method": "GET", "path": path, "protocol": "HTTP/1.1", "sourceIp": "127.0.0.1", "userAgent": ""},
             },
         });
-        request_of(serde_json::from_value(event).unwrap())
+        request_from_event(serde_json::from_value(event).unwrap())
     }
 
     #[test]

@@ -21,7 +21,7 @@ use sha2::{Digest, Sha256};
 use switchhook_domain::{AttemptKey, CallId, Disposition, EventId, Origin, Provider, ProviderEvent, Timestamp};
 use switchhook_providers::{Reading, VerifiedWebhook, content_hash};
 
-use crate::calls::{Alias, Key, shard_of};
+use crate::calls::{Alias, Item, shard_of};
 use crate::compression::{self, Compressed};
 use crate::error::Error;
 use crate::queue::Queue;
@@ -37,17 +37,17 @@ pub const BY_RECEIVED: &str = "by_received";
 /// Partitions of one minute of `by_received`: each takes 1,000 writes a second.
 pub const RECEIVED_SHARDS: u64 = 4;
 const MINUTE_MS: i64 = 60_000;
-/// A header that no webhook has: it marks what a provider answered when it was asked.
-pub const ASKED: &str = "switchhook-source";
+/// Header that no webhook has. It marks a provider's answer to a lookup.
+const SOURCE_HEADER: &str = "switchhook-source";
 /// Another: the attempt that it was asked about. An answer need not name it, nor its call.
-pub const ASKED_ABOUT: &str = "switchhook-attempt";
+const ATTEMPT_HEADER: &str = "switchhook-attempt";
 const SWEEP_CURSOR: &str = "sweep:cursor";
 /// How the keys of what is no event begin; those of events begin with a provider or with `switchhook`.
 const COMPANIONS: [&str; 4] = ["chunk:", "conflict:", "note:", "sweep:"];
 
 /// An authentic event on its way into the inbox. `Debug` shows its id alone: a body never reaches a log.
 #[derive(Clone)]
-pub struct Arrival {
+pub struct NewEvent {
     pub event_id: EventId,
     pub call_id: Option<CallId>,
     pub origin: Origin,
@@ -77,9 +77,9 @@ pub struct StoredEvent {
     pub received_at: Timestamp,
     pub disposition: Option<Disposition>,
     pub trace_id: String,
-    /// It is what the provider answered when it was asked, not what it posted.
-    asked: bool,
-    asked_about: Option<AttemptKey>,
+    /// True if the event is a provider's answer to a lookup, not a webhook.
+    from_lookup: bool,
+    lookup_attempt: Option<AttemptKey>,
     query: String,
     key_index: usize,
     body: StoredBody,
@@ -94,9 +94,9 @@ enum StoredBody {
     Chunks(u32),
 }
 
-impl fmt::Debug for Arrival {
+impl fmt::Debug for NewEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Arrival").field("event_id", &self.event_id).finish_non_exhaustive()
+        f.debug_struct("NewEvent").field("event_id", &self.event_id).finish_non_exhaustive()
     }
 }
 
@@ -109,8 +109,8 @@ impl fmt::Debug for StoredEvent {
 /// What storing an event found.
 #[derive(Debug)]
 #[must_use]
-pub enum Kept {
-    New,
+pub enum PutOutcome {
+    Stored,
     /// The id was taken. `same_content` is false if what stands there says something else than what came.
     Duplicate {
         stored: Box<StoredEvent>,
@@ -132,7 +132,7 @@ pub struct Note {
 
 /// One line of the index of what was received.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Received {
+pub struct ReceivedEvent {
     pub event_id: EventId,
     pub call_id: Option<CallId>,
     pub received_at: Timestamp,
@@ -145,15 +145,15 @@ pub struct SweepCursor {
     /// The last minute that was looked at to its end.
     pub minute: i64,
     /// Where in the minute after it to go on; none: at its beginning.
-    pub within: Option<SweepPlace>,
+    pub position: Option<SweepPosition>,
 }
 
 /// A place within a minute of the inbox.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct SweepPlace {
+pub struct SweepPosition {
     pub shard: u64,
     /// Where the next page starts; none: with the first.
-    pub start: Option<Key>,
+    pub start: Option<Item>,
 }
 
 /// The inbox table.
@@ -168,13 +168,18 @@ pub struct Inbox {
 ///
 /// # Errors
 /// Whatever kept the event from being stored or queued; doing it again is safe.
-pub async fn submit(inbox: &Inbox, queue: &Queue, arrival: &Arrival, event: &ProviderEvent) -> Result<Kept, Error> {
-    let kept = inbox.put(arrival).await?;
-    match &kept {
-        Kept::New => queue.send(event, &arrival.trace_id).await?,
-        Kept::Duplicate { stored, .. } => resend(inbox, queue, stored).await?,
+pub async fn submit(
+    inbox: &Inbox,
+    queue: &Queue,
+    new_event: &NewEvent,
+    event: &ProviderEvent,
+) -> Result<PutOutcome, Error> {
+    let outcome = inbox.put(new_event).await?;
+    match &outcome {
+        PutOutcome::Stored => queue.send(event, &new_event.trace_id).await?,
+        PutOutcome::Duplicate { stored, .. } => resend(inbox, queue, stored).await?,
     }
-    Ok(kept)
+    Ok(outcome)
 }
 
 /// Queues an event again from what the inbox holds of it. One that was decided at ingress has nothing to queue.
@@ -182,7 +187,7 @@ pub async fn submit(inbox: &Inbox, queue: &Queue, arrival: &Arrival, event: &Pro
 /// # Errors
 /// [`Error::ReadInbox`], [`Error::DecodeInbox`], [`Error::Send`].
 pub async fn resend(inbox: &Inbox, queue: &Queue, stored: &StoredEvent) -> Result<(), Error> {
-    match inbox.read_again(stored).await? {
+    match inbox.renormalize(stored).await? {
         Some(event) => queue.send(&event, &stored.trace_id).await,
         None => Ok(()),
     }
@@ -200,8 +205,8 @@ pub async fn adopt(
     alias: &Alias,
 ) -> Result<(), Error> {
     for id in events {
-        let Some(stored) = inbox.load(&id).await? else { continue };
-        let Some(mut event) = inbox.read_again(&stored).await? else { continue };
+        let Some(stored) = inbox.get(&id).await? else { continue };
+        let Some(mut event) = inbox.renormalize(&stored).await? else { continue };
         // What Switchhook found out about the other call is not about this one.
         if event.origin == Origin::SWITCHHOOK {
             continue;
@@ -213,37 +218,60 @@ pub async fn adopt(
     Ok(())
 }
 
-/// What the reconciler learned, as an arrival whose body is the event itself.
-///
-/// # Errors
-/// [`Error::WriteInbox`] if it cannot be written as JSON.
-pub fn arrival_of(event: &ProviderEvent, trace_id: &str) -> Result<Arrival, Error> {
-    Ok(Arrival {
-        event_id: event.event_id.clone(),
-        call_id: Some(event.call_id.clone()),
-        origin: event.origin,
-        event_type: event.event_type.clone(),
-        occurred_at: event.call_events.first().and_then(|e| e.occurred_at),
-        received_at: event.received_at,
-        query: String::new(),
-        body: serde_json::to_vec(event).map_err(|error| Error::WriteInbox(Box::new(error)))?,
-        key_index: 0,
-        headers: BTreeMap::new(),
-        disposition: None,
-        trace_id: trace_id.to_owned(),
-    })
-}
-
 /// The minute of a time, in which the index files what was received.
 #[must_use]
 pub const fn minute_of(time: Timestamp) -> i64 {
     time.as_millis().div_euclid(MINUTE_MS)
 }
 
-impl Received {
+impl NewEvent {
+    /// Event that Switchhook itself made. Its body is the event as JSON.
+    ///
+    /// # Errors
+    /// [`Error::WriteInbox`] if the event cannot be written as JSON.
+    pub fn from_switchhook(event: &ProviderEvent, trace_id: &str) -> Result<Self, Error> {
+        Ok(Self {
+            event_id: event.event_id.clone(),
+            call_id: Some(event.call_id.clone()),
+            origin: event.origin,
+            event_type: event.event_type.clone(),
+            occurred_at: event.call_events.first().and_then(|e| e.occurred_at),
+            received_at: event.received_at,
+            query: String::new(),
+            body: serde_json::to_vec(event).map_err(|error| Error::WriteInbox(Box::new(error)))?,
+            key_index: 0,
+            headers: BTreeMap::new(),
+            disposition: None,
+            trace_id: trace_id.to_owned(),
+        })
+    }
+
+    /// Event that Switchhook read from a provider's answer to a lookup. `answer` is that answer in the form of a webhook.
+    #[must_use]
+    pub fn from_lookup(answer: &VerifiedWebhook, event: &ProviderEvent, trace_id: &str) -> Self {
+        let mut headers = BTreeMap::from([(SOURCE_HEADER.to_owned(), "lookup".to_owned())]);
+        headers.extend(event.attempt.as_ref().map(|attempt| (ATTEMPT_HEADER.to_owned(), attempt.to_string())));
+        Self {
+            event_id: event.event_id.clone(),
+            call_id: Some(event.call_id.clone()),
+            origin: Origin::Provider(answer.provider()),
+            event_type: event.event_type.clone(),
+            occurred_at: event.call_events.iter().find(|e| !e.implied).and_then(|e| e.occurred_at),
+            received_at: event.received_at,
+            query: answer.query().to_owned(),
+            body: answer.body().to_vec(),
+            key_index: 0,
+            headers,
+            disposition: None,
+            trace_id: trace_id.to_owned(),
+        }
+    }
+}
+
+impl ReceivedEvent {
     /// Where a page of the index starts that is to begin after this line.
     #[must_use]
-    pub fn after(&self, minute: i64, shard: u64) -> Key {
+    pub fn start_key_after(&self, minute: i64, shard: u64) -> Item {
         HashMap::from([
             ("event_id".to_owned(), text(self.event_id.as_str())),
             ("received_bucket".to_owned(), text(&bucket_of(minute, shard))),
@@ -259,9 +287,9 @@ impl Inbox {
     }
 
     /// Opens the connection and prepares what compresses, so that the first event waits for neither.
-    pub async fn warm(&self) {
+    pub async fn warm_up(&self) {
         compression::warm();
-        drop(self.get("warm").await);
+        drop(self.get_item("warm").await);
     }
 
     /// Stores an event under its id if that is free. One write; for a body that does not fit, a read before it, so that a
@@ -270,46 +298,46 @@ impl Inbox {
     /// # Errors
     /// [`Error::WriteInbox`]; [`Error::ReadInbox`]; [`Error::DecodeInbox`] or [`Error::NewerSchema`] if the item that holds the id
     /// is not readable.
-    pub async fn put(&self, arrival: &Arrival) -> Result<Kept, Error> {
-        let hash = body_hash(&arrival.body);
-        let Compressed { bytes: compressed, dictionary } = compress(&arrival.body)?;
+    pub async fn put(&self, event: &NewEvent) -> Result<PutOutcome, Error> {
+        let hash = body_hash(&event.body);
+        let Compressed { bytes: compressed, dictionary } = compress(&event.body)?;
         if compressed.len() > INLINE_BYTES_MAX
-            && let Some(item) = self.get(arrival.event_id.as_str()).await?
+            && let Some(item) = self.get_item(event.event_id.as_str()).await?
         {
-            return self.duplicate(item, arrival, &hash).await;
+            return self.duplicate(item, event, &hash).await;
         }
         // By the call, so that the sweep finds what a minute brought of it in one place.
-        let sharded_by = arrival.call_id.as_ref().map_or(arrival.event_id.as_str(), CallId::as_str);
-        let bucket = bucket_of(minute_of(arrival.received_at), shard_of(sharded_by, RECEIVED_SHARDS));
-        let mut item: Key = self.companion(arrival.event_id.as_str(), arrival.received_at);
+        let sharded_by = event.call_id.as_ref().map_or(event.event_id.as_str(), CallId::as_str);
+        let bucket = bucket_of(minute_of(event.received_at), shard_of(sharded_by, RECEIVED_SHARDS));
+        let mut item: Item = self.companion(event.event_id.as_str(), event.received_at);
         let mut set = |name: &str, value: AttributeValue| item.insert(name.to_owned(), value);
         set("schema_version", number(i64::from(INBOX_SCHEMA)));
-        set("origin", text(arrival.origin.as_str()));
-        set("type", text(&arrival.event_type));
-        set("received_at", number(arrival.received_at.as_millis()));
+        set("origin", text(event.origin.as_str()));
+        set("type", text(&event.event_type));
+        set("received_at", number(event.received_at.as_millis()));
         set("received_bucket", text(&bucket));
-        set("key_index", number(i64::try_from(arrival.key_index).unwrap_or(i64::MAX)));
+        set("key_index", number(i64::try_from(event.key_index).unwrap_or(i64::MAX)));
         set("body_hash", text(&hash));
         set("dictionary", number(dictionary.into()));
-        set("trace_id", text(&arrival.trace_id));
-        if let Some(call_id) = &arrival.call_id {
+        set("trace_id", text(&event.trace_id));
+        if let Some(call_id) = &event.call_id {
             set("call_id", text(call_id.as_str()));
         }
-        if let Some(at) = arrival.occurred_at {
+        if let Some(at) = event.occurred_at {
             set("occurred_at", number(at.as_millis()));
         }
-        if !arrival.query.is_empty() {
-            set("query", text(&arrival.query));
+        if !event.query.is_empty() {
+            set("query", text(&event.query));
         }
-        if !arrival.headers.is_empty() {
-            let headers = arrival.headers.iter().map(|(name, value)| (name.clone(), text(value)));
+        if !event.headers.is_empty() {
+            let headers = event.headers.iter().map(|(name, value)| (name.clone(), text(value)));
             set("headers", AttributeValue::M(headers.collect()));
         }
-        if let Some(disposition) = arrival.disposition {
+        if let Some(disposition) = event.disposition {
             set("disposition", text(disposition.as_str()));
         }
         if compressed.len() > INLINE_BYTES_MAX {
-            let chunks = self.put_chunks(&arrival.event_id, &hash, &compressed, arrival.received_at).await?;
+            let chunks = self.put_chunks(&event.event_id, &hash, &compressed, event.received_at).await?;
             set("body_chunks", number(i64::from(chunks)));
         } else {
             set("body", AttributeValue::B(Blob::new(compressed)));
@@ -324,7 +352,7 @@ impl Inbox {
             .send()
             .await;
         let error = match answer {
-            Ok(_) => return Ok(Kept::New),
+            Ok(_) => return Ok(PutOutcome::Stored),
             Err(error) => error,
         };
         let there = match error.as_service_error() {
@@ -332,45 +360,45 @@ impl Inbox {
             Some(_) | None => None,
         };
         match there {
-            Some(item) => self.duplicate(item, arrival, &hash).await,
+            Some(item) => self.duplicate(item, event, &hash).await,
             None => Err(Error::WriteInbox(Box::new(error))),
         }
     }
 
     /// What came under an id that is taken. Only if its bytes differ, what they say is compared: a provider may write anew what
     /// it sends again.
-    async fn duplicate(&self, item: Key, arrival: &Arrival, hash: &str) -> Result<Kept, Error> {
+    async fn duplicate(&self, item: Item, event: &NewEvent, hash: &str) -> Result<PutOutcome, Error> {
         let stored = Box::new(StoredEvent::decode(item)?);
         // What a provider says when it is asked and what it posts are written differently, and are no contradiction.
-        let same_content = stored.asked
+        let same_content = stored.from_lookup
             || stored.body_hash == hash
-            || match arrival.origin {
+            || match event.origin {
                 Origin::Switchhook(_) => false,
                 Origin::Provider(provider) => {
-                    let before = self.body(&stored).await?;
-                    content_hash(provider, &before) == content_hash(provider, &arrival.body)
+                    let before = self.read_body(&stored).await?;
+                    content_hash(provider, &before) == content_hash(provider, &event.body)
                 }
             };
-        Ok(Kept::Duplicate { stored, same_content })
+        Ok(PutOutcome::Duplicate { stored, same_content })
     }
 
     /// Keeps one body that came under the id of another event beside it. True if it is the first to be kept.
     ///
     /// # Errors
     /// [`Error::WriteInbox`]; [`Error::ReadInbox`].
-    pub async fn keep_conflict(&self, arrival: &Arrival) -> Result<bool, Error> {
-        let id = format!("conflict:{}", arrival.event_id);
-        let hash = body_hash(&arrival.body);
-        let Compressed { bytes: compressed, dictionary } = compress(&arrival.body)?;
-        if compressed.len() > INLINE_BYTES_MAX && self.get(&id).await?.is_some() {
+    pub async fn put_conflict(&self, event: &NewEvent) -> Result<bool, Error> {
+        let id = format!("conflict:{}", event.event_id);
+        let hash = body_hash(&event.body);
+        let Compressed { bytes: compressed, dictionary } = compress(&event.body)?;
+        if compressed.len() > INLINE_BYTES_MAX && self.get_item(&id).await?.is_some() {
             return Ok(false);
         }
-        let mut item = self.companion(&id, arrival.received_at);
-        item.insert("received_at".to_owned(), number(arrival.received_at.as_millis()));
+        let mut item = self.companion(&id, event.received_at);
+        item.insert("received_at".to_owned(), number(event.received_at.as_millis()));
         item.insert("body_hash".to_owned(), text(&hash));
         item.insert("dictionary".to_owned(), number(dictionary.into()));
         if compressed.len() > INLINE_BYTES_MAX {
-            let chunks = self.put_chunks(&arrival.event_id, &hash, &compressed, arrival.received_at).await?;
+            let chunks = self.put_chunks(&event.event_id, &hash, &compressed, event.received_at).await?;
             item.insert("body_chunks".to_owned(), number(i64::from(chunks)));
         } else {
             item.insert("body".to_owned(), AttributeValue::B(Blob::new(compressed)));
@@ -396,22 +424,22 @@ impl Inbox {
     ///
     /// # Errors
     /// [`Error::ReadInbox`], [`Error::DecodeInbox`].
-    pub async fn load(&self, event_id: &EventId) -> Result<Option<StoredEvent>, Error> {
+    pub async fn get(&self, event_id: &EventId) -> Result<Option<StoredEvent>, Error> {
         if COMPANIONS.iter().any(|prefix| event_id.as_str().starts_with(prefix)) {
             return Ok(None);
         }
-        self.get(event_id.as_str()).await?.map(StoredEvent::decode).transpose()
+        self.get_item(event_id.as_str()).await?.map(StoredEvent::decode).transpose()
     }
 
     /// Reads a stored event as its provider's `normalize` does today; none if it is not one to fold.
     ///
     /// # Errors
     /// [`Error::ReadInbox`], [`Error::DecodeInbox`].
-    pub async fn read_again(&self, stored: &StoredEvent) -> Result<Option<ProviderEvent>, Error> {
+    pub async fn renormalize(&self, stored: &StoredEvent) -> Result<Option<ProviderEvent>, Error> {
         if stored.disposition.is_some() {
             return Ok(None);
         }
-        let body = self.body(stored).await?;
+        let body = self.read_body(stored).await?;
         match stored.origin {
             Origin::Switchhook(_) => {
                 serde_json::from_slice(&body).map(Some).map_err(|_| Error::DecodeInbox("its body"))
@@ -419,10 +447,10 @@ impl Inbox {
             Origin::Provider(provider) => {
                 let webhook = VerifiedWebhook::from_inbox(provider, stored.query.clone(), body, stored.key_index);
                 match switchhook_providers::read(&webhook, stored.received_at) {
-                    // An answer is about what was asked, whatever ids the provider echoes.
-                    Reading::Event(event) if stored.asked => Ok(Some(ProviderEvent {
+                    // The answer to a lookup is about the attempt that was looked up, whatever ids the provider echoes.
+                    Reading::Event(event) if stored.from_lookup => Ok(Some(ProviderEvent {
                         call_id: stored.call_id.clone().unwrap_or(event.call_id),
-                        attempt: stored.asked_about.clone().or(event.attempt),
+                        attempt: stored.lookup_attempt.clone().or(event.attempt),
                         ..event
                     })),
                     Reading::Event(event) => Ok(Some(event)),
@@ -435,10 +463,10 @@ impl Inbox {
     /// The event under this id as it is to be folded; none if there is none.
     ///
     /// # Errors
-    /// As [`Inbox::load`] and [`Inbox::read_again`].
-    pub async fn event(&self, event_id: &EventId) -> Result<Option<ProviderEvent>, Error> {
-        match self.load(event_id).await? {
-            Some(stored) => self.read_again(&stored).await,
+    /// As [`Inbox::get`] and [`Inbox::renormalize`].
+    pub async fn get_normalized(&self, event_id: &EventId) -> Result<Option<ProviderEvent>, Error> {
+        match self.get(event_id).await? {
+            Some(stored) => self.renormalize(&stored).await,
             None => Ok(None),
         }
     }
@@ -447,14 +475,14 @@ impl Inbox {
     ///
     /// # Errors
     /// [`Error::ReadInbox`], [`Error::DecodeInbox`].
-    pub async fn body(&self, stored: &StoredEvent) -> Result<Vec<u8>, Error> {
+    pub async fn read_body(&self, stored: &StoredEvent) -> Result<Vec<u8>, Error> {
         let compressed = match &stored.body {
             StoredBody::Inline(blob) => blob.clone().into_inner(),
             StoredBody::Chunks(count) => {
                 let mut all = Vec::new();
                 for index in 0..*count {
                     let id = chunk_id(&stored.event_id, &stored.body_hash, index);
-                    match self.get(&id).await?.and_then(|mut item| item.remove("body")) {
+                    match self.get_item(&id).await?.and_then(|mut item| item.remove("body")) {
                         Some(AttributeValue::B(blob)) => all.extend(blob.into_inner()),
                         _ => return Err(Error::DecodeInbox("a chunk of its body")),
                     }
@@ -492,8 +520,8 @@ impl Inbox {
     ///
     /// # Errors
     /// [`Error::ReadInbox`].
-    pub async fn note(&self, event_id: &EventId) -> Result<Option<Note>, Error> {
-        let Some(item) = self.get(&note_id(event_id)).await? else { return Ok(None) };
+    pub async fn get_note(&self, event_id: &EventId) -> Result<Option<Note>, Error> {
+        let Some(item) = self.get_item(&note_id(event_id)).await? else { return Ok(None) };
         let time = |name: &str| integer(&item, name).map(Timestamp::from_millis);
         Ok(Some(Note {
             attempts: integer(&item, "attempts").and_then(|n| u32::try_from(n).ok()).unwrap_or(0),
@@ -508,12 +536,12 @@ impl Inbox {
     ///
     /// # Errors
     /// [`Error::ListInbox`].
-    pub async fn received_in(
+    pub async fn received_page(
         &self,
         minute: i64,
         shard: u64,
-        start: Option<Key>,
-    ) -> Result<(Vec<Received>, Option<Key>), Error> {
+        start: Option<Item>,
+    ) -> Result<(Vec<ReceivedEvent>, Option<Item>), Error> {
         let page = self
             .client
             .query()
@@ -526,7 +554,7 @@ impl Inbox {
             .await
             .map_err(|error| Error::ListInbox(Box::new(error)))?;
         let received = page.items.unwrap_or_default().into_iter().filter_map(|item| {
-            Some(Received {
+            Some(ReceivedEvent {
                 event_id: EventId::new(string(&item, "event_id")?),
                 call_id: string(&item, "call_id").map(CallId::new),
                 received_at: Timestamp::from_millis(integer(&item, "received_at")?),
@@ -541,24 +569,24 @@ impl Inbox {
     /// # Errors
     /// [`Error::ReadInbox`].
     pub async fn sweep_cursor(&self) -> Result<Option<SweepCursor>, Error> {
-        let Some(mut item) = self.get(SWEEP_CURSOR).await? else { return Ok(None) };
+        let Some(mut item) = self.get_item(SWEEP_CURSOR).await? else { return Ok(None) };
         let Some(minute) = integer(&item, "minute") else { return Ok(None) };
         let start = match item.remove("start") {
             Some(AttributeValue::M(start)) => Some(start),
             _ => None,
         };
         let shard = integer(&item, "shard").and_then(|shard| u64::try_from(shard).ok());
-        Ok(Some(SweepCursor { minute, within: shard.map(|shard| SweepPlace { shard, start }) }))
+        Ok(Some(SweepCursor { minute, position: shard.map(|shard| SweepPosition { shard, start }) }))
     }
 
     /// Moves the cursor of the sweep on, if no other sweep finished a minute since `from` was. False if one did.
     ///
     /// # Errors
     /// [`Error::WriteInbox`].
-    pub async fn move_sweep_cursor(&self, from: Option<i64>, to: &SweepCursor) -> Result<bool, Error> {
+    pub async fn advance_sweep_cursor(&self, from: Option<i64>, to: &SweepCursor) -> Result<bool, Error> {
         let mut item =
             HashMap::from([("event_id".to_owned(), text(SWEEP_CURSOR)), ("minute".to_owned(), number(to.minute))]);
-        if let Some(SweepPlace { shard, start }) = &to.within {
+        if let Some(SweepPosition { shard, start }) = &to.position {
             item.insert("shard".to_owned(), number(i64::try_from(*shard).unwrap_or(0)));
             if let Some(start) = start {
                 item.insert("start".to_owned(), AttributeValue::M(start.clone()));
@@ -593,7 +621,7 @@ impl Inbox {
         Ok(count)
     }
 
-    async fn get(&self, id: &str) -> Result<Option<Key>, Error> {
+    async fn get_item(&self, id: &str) -> Result<Option<Item>, Error> {
         let answer = self
             .client
             .get_item()
@@ -607,14 +635,14 @@ impl Inbox {
     }
 
     /// The attributes that every item has: its key, and when DynamoDB may remove it.
-    fn companion(&self, id: &str, now: Timestamp) -> Key {
+    fn companion(&self, id: &str, now: Timestamp) -> Item {
         let expires_at = now.plus(self.retention).as_millis() / 1_000;
         HashMap::from([("event_id".to_owned(), text(id)), ("expires_at".to_owned(), number(expires_at))])
     }
 }
 
 impl StoredEvent {
-    fn decode(mut item: Key) -> Result<Self, Error> {
+    fn decode(mut item: Item) -> Result<Self, Error> {
         match integer(&item, "schema_version").and_then(|version| u32::try_from(version).ok()) {
             Some(version) if version > INBOX_SCHEMA => return Err(Error::NewerSchema(version)),
             Some(_) => {}
@@ -641,8 +669,8 @@ impl StoredEvent {
                 .ok_or(Error::DecodeInbox("received_at"))?,
             disposition: disposition(&item),
             trace_id: string(&item, "trace_id").unwrap_or_default(),
-            asked: header(&item, ASKED).is_some(),
-            asked_about: header(&item, ASKED_ABOUT).map(AttemptKey::new),
+            from_lookup: header(&item, SOURCE_HEADER).is_some(),
+            lookup_attempt: header(&item, ATTEMPT_HEADER).map(AttemptKey::new),
             query: string(&item, "query").unwrap_or_default(),
             key_index: integer(&item, "key_index").and_then(|n| usize::try_from(n).ok()).unwrap_or(0),
             body,
@@ -684,19 +712,19 @@ fn number(value: i64) -> AttributeValue {
     AttributeValue::N(value.to_string())
 }
 
-fn string(item: &Key, name: &str) -> Option<String> {
+fn string(item: &Item, name: &str) -> Option<String> {
     item.get(name).and_then(|value| value.as_s().ok()).cloned()
 }
 
-fn header(item: &Key, name: &str) -> Option<String> {
+fn header(item: &Item, name: &str) -> Option<String> {
     item.get("headers").and_then(|headers| headers.as_m().ok()).and_then(|headers| string(headers, name))
 }
 
-fn integer(item: &Key, name: &str) -> Option<i64> {
+fn integer(item: &Item, name: &str) -> Option<i64> {
     item.get(name).and_then(|value| value.as_n().ok()).and_then(|number| number.parse().ok())
 }
 
-fn disposition(item: &Key) -> Option<Disposition> {
+fn disposition(item: &Item) -> Option<Disposition> {
     let name = string(item, "disposition")?;
     Disposition::ALL.into_iter().find(|known| known.as_str() == name)
 }

@@ -44,7 +44,7 @@ impl ProblemKind {
 
     /// The last part of the `type`, and what is counted.
     #[must_use]
-    pub const fn word(self) -> &'static str {
+    pub const fn code(self) -> &'static str {
         match self {
             Self::InvalidJson => "invalid_json",
             Self::InvalidRequest => "invalid_request",
@@ -137,7 +137,7 @@ impl Problem {
     #[must_use]
     pub fn to_json(&self) -> serde_json::Value {
         let mut body = serde_json::json!({
-            "type": format!("{TYPE_PREFIX}{}", self.kind.word()),
+            "type": format!("{TYPE_PREFIX}{}", self.kind.code()),
             "title": self.kind.title(),
             "status": self.kind.status().as_u16(),
             "detail": self.detail,
@@ -193,7 +193,7 @@ mod tests {
 
     #[test]
     fn kinds_differ_in_their_words() {
-        let words: std::collections::BTreeSet<&str> = ProblemKind::ALL.iter().map(|kind| kind.word()).collect();
+        let words: std::collections::BTreeSet<&str> = ProblemKind::ALL.iter().map(|kind| kind.code()).collect();
         assert_eq!(words.len(), ProblemKind::ALL.len());
     }
 }

@@ -26,20 +26,20 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// For the whole of a request: a provider that places a call answers in a second or two.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(8);
 /// A longer answer is not read: a call with its transcript has some hundred KB.
-const ANSWER_BYTES_MAX: usize = 4 * 1024 * 1024;
+const RESPONSE_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// What a provider's API answered. `Debug` hides the body.
 #[derive(Clone, PartialEq, Eq)]
-pub struct ApiAnswer {
+pub struct ApiResponse {
     pub status: u16,
     /// The header of that name.
     pub retry_after: Option<String>,
     pub body: Vec<u8>,
 }
 
-impl fmt::Debug for ApiAnswer {
+impl fmt::Debug for ApiResponse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ApiAnswer").field("status", &self.status).finish_non_exhaustive()
+        f.debug_struct("ApiResponse").field("status", &self.status).finish_non_exhaustive()
     }
 }
 
@@ -51,7 +51,7 @@ pub enum SendError {
     NotSent(&'static str),
     /// The provider may have acted on it.
     #[error("no answer from the provider: {0}")]
-    NoAnswer(&'static str),
+    NoResponse(&'static str),
 }
 
 /// A connector's error may carry this as its source, to say that there was never a connection.
@@ -106,12 +106,12 @@ impl ProviderApi {
             .sleep_impl(aws_smithy_async::rt::sleep::TokioSleep::new())
             .tls_provider(TLS_PROVIDER)
             .build();
-        Self::over(SharedHttpConnector::new(connector), urls)
+        Self::with_connector(SharedHttpConnector::new(connector), urls)
     }
 
     /// Over whatever this connector leads to.
     #[must_use]
-    pub const fn over(connector: SharedHttpConnector, urls: ApiUrls) -> Self {
+    pub const fn with_connector(connector: SharedHttpConnector, urls: ApiUrls) -> Self {
         Self { connector, urls }
     }
 
@@ -119,34 +119,34 @@ impl ProviderApi {
     ///
     /// # Errors
     /// See [`SendError`].
-    pub async fn send(&self, provider: Provider, request: ApiRequest) -> Result<ApiAnswer, SendError> {
+    pub async fn send(&self, provider: Provider, request: ApiRequest) -> Result<ApiResponse, SendError> {
         let Some(url) = self.urls.of(provider) else { return Err(SendError::NotSent("it has no API")) };
         let http = http_request(url, request)?;
         // One limit for all of it: what the connector keeps to itself is the limit for a connection.
         match tokio::time::timeout(REQUEST_TIMEOUT, self.exchange(http)).await {
             Ok(answer) => answer,
-            Err(_) => Err(SendError::NoAnswer("timed out")),
+            Err(_) => Err(SendError::NoResponse("timed out")),
         }
     }
 
-    async fn exchange(&self, request: HttpRequest) -> Result<ApiAnswer, SendError> {
+    async fn exchange(&self, request: HttpRequest) -> Result<ApiResponse, SendError> {
         let response = match self.connector.call(request).await {
             Ok(response) => response,
             Err(error) if never_connected(&error) => return Err(SendError::NotSent("never connected")),
-            Err(error) if error.is_timeout() => return Err(SendError::NoAnswer("timed out")),
-            Err(_) => return Err(SendError::NoAnswer("connection lost")),
+            Err(error) if error.is_timeout() => return Err(SendError::NoResponse("timed out")),
+            Err(_) => return Err(SendError::NoResponse("connection lost")),
         };
         let status = response.status().as_u16();
         let retry_after = response.headers().get("retry-after").map(str::to_owned);
         let mut frames = ByteStream::new(response.into_body());
         let mut body = Vec::new();
         while let Some(frame) = frames.next().await {
-            body.extend_from_slice(&frame.map_err(|_| SendError::NoAnswer("connection lost"))?);
-            if body.len() > ANSWER_BYTES_MAX {
-                return Err(SendError::NoAnswer("answer too large"));
+            body.extend_from_slice(&frame.map_err(|_| SendError::NoResponse("connection lost"))?);
+            if body.len() > RESPONSE_BYTES_MAX {
+                return Err(SendError::NoResponse("answer too large"));
             }
         }
-        Ok(ApiAnswer { status, retry_after, body })
+        Ok(ApiResponse { status, retry_after, body })
     }
 }
 
@@ -200,7 +200,7 @@ mod tests {
             drop(listener.accept().await.unwrap());
             drop(listener);
         });
-        assert!(matches!(answer, Err(SendError::NoAnswer(_))), "{answer:?}");
+        assert!(matches!(answer, Err(SendError::NoResponse(_))), "{answer:?}");
     }
 
     #[test]

@@ -90,7 +90,7 @@ impl Queue {
     ///
     /// # Errors
     /// [`Error::Send`] if SQS did not take it.
-    pub async fn send_notice(&self, event_id: &EventId, reason: &str, trace_id: &str) -> Result<(), Error> {
+    pub async fn send_quarantine_notice(&self, event_id: &EventId, reason: &str, trace_id: &str) -> Result<(), Error> {
         let notice = QuarantineNotice {
             schema_version: MESSAGE_SCHEMA,
             trace_id: trace_id.to_owned(),
@@ -101,7 +101,7 @@ impl Queue {
     }
 
     /// Opens the connection, so that the first event does not wait for it.
-    pub async fn warm(&self) {
+    pub async fn warm_up(&self) {
         let asked = self.client.get_queue_attributes().queue_url(&self.url).send().await;
         drop(asked);
     }
@@ -109,8 +109,8 @@ impl Queue {
     /// How many messages are in the queue, about: those that wait, and those that are being worked on or tried again later.
     ///
     /// # Errors
-    /// [`Error::AskQueue`].
-    pub async fn waiting(&self) -> Result<u64, Error> {
+    /// [`Error::ReadQueueDepth`].
+    pub async fn depth(&self) -> Result<u64, Error> {
         let names = [
             QueueAttributeName::ApproximateNumberOfMessages,
             QueueAttributeName::ApproximateNumberOfMessagesNotVisible,
@@ -122,7 +122,7 @@ impl Queue {
             .set_attribute_names(Some(names.to_vec()))
             .send()
             .await
-            .map_err(|error| Error::AskQueue(Box::new(error)))?;
+            .map_err(|error| Error::ReadQueueDepth(Box::new(error)))?;
         let all = answer.attributes.unwrap_or_default();
         Ok(names.iter().filter_map(|name| all.get(name)?.parse::<u64>().ok()).sum())
     }

@@ -45,12 +45,12 @@ pub async fn from_environment() -> SdkConfig {
     if let Some(url) = env::var("AWS_ENDPOINT_URL").ok().filter(|url| !url.is_empty()) {
         config = config.endpoint_url(url);
     }
-    tuned(&config.build())
+    with_timeouts_and_retries(&config.build())
 }
 
 /// The configuration of an operator's tool: what the AWS tools on the same machine would use.
 pub async fn from_profile() -> SdkConfig {
-    tuned(&aws_config::defaults(behavior_version()).http_client(https_client()).load().await)
+    with_timeouts_and_retries(&aws_config::defaults(behavior_version()).http_client(https_client()).load().await)
 }
 
 /// The HTTP client of the SDK, with the TLS provider that [`crate::provider`] uses for providers' APIs.
@@ -60,7 +60,7 @@ fn https_client() -> SharedHttpClient {
 
 /// The same configuration with our timeouts and retries.
 #[must_use]
-pub fn tuned(config: &SdkConfig) -> SdkConfig {
+pub fn with_timeouts_and_retries(config: &SdkConfig) -> SdkConfig {
     let timeouts = TimeoutConfig::builder()
         .operation_timeout(OPERATION_TIMEOUT)
         .operation_attempt_timeout(ATTEMPT_TIMEOUT)
@@ -76,7 +76,7 @@ pub struct Clock(SharedTimeSource);
 
 impl Clock {
     #[must_use]
-    pub fn of(config: &SdkConfig) -> Self {
+    pub fn from_config(config: &SdkConfig) -> Self {
         Self(config.time_source().unwrap_or_default())
     }
 

@@ -15,17 +15,17 @@ use crate::error::Error;
 use crate::telemetry::Decision;
 
 /// For how long keys are used before they are read again.
-pub const KEYS_AGE_MAX: Duration = Duration::from_secs(5 * 60);
+pub const SECRETS_AGE_MAX: Duration = Duration::from_secs(5 * 60);
 
 /// The providers and their keys, as last read.
 #[derive(Debug)]
-pub struct Keys {
+pub struct ProviderSecrets {
     secret: Option<(Client, String)>,
     held: Mutex<(Arc<Providers>, Timestamp)>,
 }
 
-impl Keys {
-    /// Keys that never change, for a stack that has no secret.
+impl ProviderSecrets {
+    /// ProviderSecrets that never change, for a stack that has no secret.
     #[must_use]
     pub fn fixed(providers: Providers) -> Self {
         Self { secret: None, held: Mutex::new((Arc::new(providers), Timestamp::MAX)) }
@@ -46,7 +46,7 @@ impl Keys {
     pub async fn current(&self, now: Timestamp) -> Arc<Providers> {
         let (held, read_at) = self.held();
         let Some((client, secret_id)) = &self.secret else { return held };
-        if now < read_at.plus(KEYS_AGE_MAX) {
+        if now < read_at.plus(SECRETS_AGE_MAX) {
             return held;
         }
         let providers = match read(client, secret_id).await {
