@@ -52,11 +52,11 @@ enum Verb {
 }
 
 /// Everything is as it should be.
-const RIGHT: u8 = 0;
+const EXIT_SUCCESS: u8 = 0;
 /// Something is not as it should be.
-const WRONG: u8 = 1;
+const EXIT_FAILURE: u8 = 1;
 /// It could not be tried.
-const NOT_TRIED: u8 = 2;
+const EXIT_ERROR: u8 = 2;
 
 pub(crate) fn run(
     arguments: impl Iterator<Item = OsString>,
@@ -69,7 +69,7 @@ pub(crate) fn run(
             let text = error.render();
             // There is nowhere left to say that it could not be said.
             drop(if error.use_stderr() { write!(errors, "{text}") } else { write!(out, "{text}") });
-            return ExitCode::from(if error.use_stderr() { NOT_TRIED } else { RIGHT });
+            return ExitCode::from(if error.use_stderr() { EXIT_ERROR } else { EXIT_SUCCESS });
         }
     };
     let done: Result<bool, Box<dyn Error>> = match switchhook.verb {
@@ -82,17 +82,17 @@ pub(crate) fn run(
         Verb::Show(show) => show.run(out, errors).map_err(Into::into),
     };
     ExitCode::from(match done {
-        Ok(true) => RIGHT,
-        Ok(false) => WRONG,
+        Ok(true) => EXIT_SUCCESS,
+        Ok(false) => EXIT_FAILURE,
         Err(error) => {
-            drop(writeln!(errors, "switchhook: {}", chain(error.as_ref())));
-            NOT_TRIED
+            drop(writeln!(errors, "switchhook: {}", with_causes(error.as_ref())));
+            EXIT_ERROR
         }
     })
 }
 
 /// An error and what caused it.
-fn chain(error: &dyn Error) -> String {
+fn with_causes(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {

@@ -8,7 +8,7 @@ use http::{Method, Request};
 use serde_json::{Map, Value, json};
 use switchhook_domain::Provider;
 
-use crate::client::{self, Answer, ClientError};
+use crate::client::{self, ClientError, Response};
 use crate::duration;
 use crate::paths::encoded;
 use crate::show::{print_call, text};
@@ -50,17 +50,17 @@ enum Verb {
     /// Have a call placed
     Create(Create),
     /// Show the state of a call
-    Show(OfCall),
+    Show(CallArguments),
     /// Place a call now, whenever it is due
-    Trigger(OfCall),
+    Trigger(CallArguments),
     /// Cancel a call that waits to be placed
-    Cancel(OfCall),
+    Cancel(CallArguments),
     /// List calls, the longest waiting first
     List(List),
 }
 
 #[derive(Debug, Args)]
-struct Stack {
+struct Target {
     /// Where the stack is
     #[arg(long, value_name = "URL")]
     to: String,
@@ -70,12 +70,12 @@ struct Stack {
 }
 
 #[derive(Debug, Args)]
-struct OfCall {
+struct CallArguments {
     /// The id of the call
     #[arg(value_name = "CALL")]
     call: String,
     #[command(flatten)]
-    stack: Stack,
+    target: Target,
 }
 
 #[derive(Debug, Args)]
@@ -112,7 +112,7 @@ struct Create {
     #[arg(long, value_name = "KEY")]
     idempotency_key: Option<String>,
     #[command(flatten)]
-    stack: Stack,
+    target: Target,
 }
 
 #[derive(Debug, Args)]
@@ -133,7 +133,7 @@ struct List {
     #[arg(long, value_name = "CURSOR")]
     cursor: Option<String>,
     #[command(flatten)]
-    stack: Stack,
+    target: Target,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -149,9 +149,9 @@ impl Call {
     pub(crate) fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<bool, CallError> {
         match &self.verb {
             Verb::Create(create) => create.run(out, errors),
-            Verb::Show(of) => of.run(Method::GET, "", out, errors),
-            Verb::Trigger(of) => of.run(Method::POST, "/trigger", out, errors),
-            Verb::Cancel(of) => of.run(Method::POST, "/cancel", out, errors),
+            Verb::Show(call) => call.run(Method::GET, "", out, errors),
+            Verb::Trigger(call) => call.run(Method::POST, "/trigger", out, errors),
+            Verb::Cancel(call) => call.run(Method::POST, "/cancel", out, errors),
             Verb::List(list) => list.run(out, errors),
         }
     }
@@ -161,9 +161,9 @@ impl Create {
     fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<bool, CallError> {
         let body = self.body().to_string().into_bytes();
         let headers = self.idempotency_key.iter().map(|key| ("idempotency-key", key.as_str()));
-        let answer = self.stack.ask(Method::POST, "/calls", headers, body)?;
-        self.stack.print(&answer, out, errors, |call, out| {
-            let created = if answer.code == 201 { "created" } else { "was created before" };
+        let answer = self.target.send(Method::POST, "/calls", headers, body)?;
+        self.target.print(&answer, out, errors, |call, out| {
+            let created = if answer.status == 201 { "created" } else { "was created before" };
             writeln!(out, "{} {created}, due {}", text(call, "/call_id"), text(call, "/due_at"))
         })
     }
@@ -190,7 +190,7 @@ impl Create {
     }
 }
 
-impl OfCall {
+impl CallArguments {
     fn run(
         &self,
         method: Method,
@@ -199,8 +199,8 @@ impl OfCall {
         errors: &mut impl Write,
     ) -> Result<bool, CallError> {
         let path = format!("/calls/{}{what}", encoded(&self.call));
-        let answer = self.stack.ask(method, &path, [], Vec::new())?;
-        self.stack.print(&answer, out, errors, |call, out| match call.get("provider") {
+        let answer = self.target.send(method, &path, [], Vec::new())?;
+        self.target.print(&answer, out, errors, |call, out| match call.get("provider") {
             Some(_) => print_call(call, out),
             // Of a call that was triggered the answer says no more.
             None => writeln!(out, "{} is {}", text(call, "/call_id"), text(call, "/job/state")),
@@ -225,8 +225,8 @@ impl List {
         }
         let query = query.finish();
         let path = if query.is_empty() { "/calls".to_owned() } else { format!("/calls?{query}") };
-        let answer = self.stack.ask(Method::GET, &path, [], Vec::new())?;
-        self.stack.print(&answer, out, errors, |page, out| {
+        let answer = self.target.send(Method::GET, &path, [], Vec::new())?;
+        self.target.print(&answer, out, errors, |page, out| {
             let calls = page.get("calls").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
             print_list(calls, out)?;
             for id in page.get("unreadable").and_then(Value::as_array).into_iter().flatten() {
@@ -240,14 +240,14 @@ impl List {
     }
 }
 
-impl Stack {
-    fn ask<'a>(
+impl Target {
+    fn send<'a>(
         &self,
         method: Method,
         path: &str,
         headers: impl IntoIterator<Item = (&'a str, &'a str)>,
         body: Vec<u8>,
-    ) -> Result<Answer, CallError> {
+    ) -> Result<Response, CallError> {
         client::base_url(&self.to)?;
         let url = format!("{}{path}", self.to.trim_end_matches('/'));
         let mut request = Request::builder().method(method).uri(&url);
@@ -258,22 +258,22 @@ impl Stack {
             request = request.header(name, value);
         }
         let request = request.body(body).map_err(|source| ClientError::Request { url, source })?;
-        Ok(client::ask(request)?)
+        Ok(client::send_to_api(request)?)
     }
 
     /// True if it was done.
     fn print<O: Write>(
         &self,
-        answer: &Answer,
+        answer: &Response,
         out: &mut O,
         errors: &mut impl Write,
-        people: impl FnOnce(&Value, &mut O) -> io::Result<()>,
+        print_result: impl FnOnce(&Value, &mut O) -> io::Result<()>,
     ) -> Result<bool, CallError> {
-        let done = (200..300).contains(&answer.code);
+        let done = (200..300).contains(&answer.status);
         let printed = match (done, self.json) {
             (_, true) => writeln!(out, "{}", answer.body),
-            (true, false) => people(&answer.json(), out),
-            (false, false) => writeln!(errors, "switchhook: {}", answer.complaint()),
+            (true, false) => print_result(&answer.json(), out),
+            (false, false) => writeln!(errors, "switchhook: {}", answer.error_text()),
         };
         printed.map_err(CallError::Print)?;
         Ok(done)

@@ -12,7 +12,7 @@ use ureq::tls::{Certificate, RootCerts, TlsConfig};
 /// A stack answers in milliseconds; a slow network takes longer.
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// Of an answer. The timeline of a full call has about 300 KB.
-const ANSWER_BYTES_MAX: u64 = 8 * 1024 * 1024;
+const RESPONSE_BYTES_MAX: u64 = 8 * 1024 * 1024;
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ClientError {
@@ -36,8 +36,8 @@ pub(crate) enum ClientError {
 
 /// What was answered.
 #[derive(Debug)]
-pub(crate) struct Answer {
-    pub(crate) code: u16,
+pub(crate) struct Response {
+    pub(crate) status: u16,
     pub(crate) body: String,
 }
 
@@ -50,31 +50,32 @@ pub(crate) fn base_url(text: &str) -> Result<Uri, ClientError> {
 }
 
 /// Sends a request to the API of a stack. What does not listen on this machine wants it signed.
-pub(crate) fn ask(mut request: Request<Vec<u8>>) -> Result<Answer, ClientError> {
+pub(crate) fn send_to_api(mut request: Request<Vec<u8>>) -> Result<Response, ClientError> {
     if !is_loopback(request.uri()) {
         sign::sign(&mut request)?;
     }
     send(request)
 }
 
-impl Answer {
+impl Response {
     /// The body, where it is JSON.
     pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.body).unwrap_or_default()
     }
 
     /// What a refusal says of itself, for people: its detail, then every field that is wrong.
-    pub(crate) fn complaint(&self) -> String {
+    pub(crate) fn error_text(&self) -> String {
         let problem = self.json();
-        let text = |value: &Value, name: &str| value.get(name).and_then(Value::as_str).map(str::to_owned);
-        let told = text(&problem, "detail").or_else(|| text(&problem, "message")).unwrap_or_else(|| self.body.clone());
-        let title = text(&problem, "title").map(|title| format!(" {title}:")).unwrap_or_default();
-        let mut complaint = format!("{}{title} {told}", self.code);
+        let field = |value: &Value, name: &str| value.get(name).and_then(Value::as_str).map(str::to_owned);
+        let detail =
+            field(&problem, "detail").or_else(|| field(&problem, "message")).unwrap_or_else(|| self.body.clone());
+        let title = field(&problem, "title").map(|title| format!(" {title}:")).unwrap_or_default();
+        let mut text = format!("{}{title} {detail}", self.status);
         for error in problem.get("errors").and_then(Value::as_array).into_iter().flatten() {
-            let (field, message) = (text(error, "field"), text(error, "message"));
-            complaint.push_str(&format!("\n  {}: {}", field.unwrap_or_default(), message.unwrap_or_default()));
+            let (name, message) = (field(error, "field"), field(error, "message"));
+            text.push_str(&format!("\n  {}: {}", name.unwrap_or_default(), message.unwrap_or_default()));
         }
-        complaint
+        text
     }
 }
 
@@ -84,14 +85,14 @@ pub(crate) fn is_loopback(uri: &Uri) -> bool {
 }
 
 /// Sends the request and waits for the answer, whatever its status.
-pub(crate) fn send(request: Request<Vec<u8>>) -> Result<Answer, ClientError> {
+pub(crate) fn send(request: Request<Vec<u8>>) -> Result<Response, ClientError> {
     let url = request.uri().to_string();
     let failed = |source| ClientError::Send { url: url.clone(), source: Box::new(source) };
     let agent = agent_for(request.uri());
     let mut response = agent.run(request).map_err(failed)?;
-    let code = response.status().as_u16();
-    let body = response.body_mut().with_config().limit(ANSWER_BYTES_MAX).lossy_utf8(true).read_to_string();
-    Ok(Answer { code, body: body.map_err(failed)? })
+    let status = response.status().as_u16();
+    let body = response.body_mut().with_config().limit(RESPONSE_BYTES_MAX).lossy_utf8(true).read_to_string();
+    Ok(Response { status, body: body.map_err(failed)? })
 }
 
 fn agent_for(uri: &Uri) -> Agent {
@@ -121,13 +122,13 @@ mod tests {
     fn refusal_tells_every_field_that_is_wrong() {
         let body = r#"{"type":"urn:x","title":"The request is not valid","status":400,"detail":"2 fields are not valid",
             "errors":[{"field":"to","message":"is missing"},{"field":"retry.attempts_max","message":"is no number"}]}"#;
-        let complaint = |code, body: &str| Answer { code, body: body.to_owned() }.complaint();
+        let error_text = |status, body: &str| Response { status, body: body.to_owned() }.error_text();
         assert_eq!(
-            complaint(400, body),
+            error_text(400, body),
             "400 The request is not valid: 2 fields are not valid\n  to: is missing\n  retry.attempts_max: is no number"
         );
-        assert_eq!(complaint(403, r#"{"message":"Forbidden"}"#), "403 Forbidden");
-        assert_eq!(complaint(502, "<html>"), "502 <html>");
+        assert_eq!(error_text(403, r#"{"message":"Forbidden"}"#), "403 Forbidden");
+        assert_eq!(error_text(502, "<html>"), "502 <html>");
     }
 
     #[test]

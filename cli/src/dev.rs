@@ -24,7 +24,9 @@ use switchhook_aws::telemetry::JsonLines;
 use switchhook_domain::{CallId, Timestamp};
 use switchhook_local::bus::BusEvent;
 use switchhook_local::clock::Clock;
-use switchhook_local::{CONCURRENT_DIALS_PER_PROVIDER, Cloud, CloudError, CloudOptions, LocalError, RETRY_DEFAULT};
+use switchhook_local::{
+    CONCURRENT_DIALS_PER_PROVIDER, Cloud, CloudError, CloudOptions, DEFAULT_RETRY_POLICY, LocalError,
+};
 use switchhook_providers::{ConfigError, Providers};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -33,13 +35,13 @@ use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt;
 
 use crate::duration;
-use crate::fake::HowBad;
+use crate::fake::FaultLevel;
 
 const EXAMPLES: &str = "\
 Examples:
   switchhook dev
-  switchhook dev --port 9000 --data ./calls --patience 2m --tick 5s
-  switchhook dev --providers providers.json --badness none --seed 7
+  switchhook dev --port 9000 --data ./calls --inactivity-timeout 2m --tick 5s
+  switchhook dev --providers providers.json --delivery-faults none --seed 7
 
 FILE has the shape of the deployed secret:
   {\"retell\": {\"keys\": [\"new\", \"old\"], \"dial\": {\"api_key\": \"…\", \"per_second\": 5}},
@@ -64,7 +66,7 @@ It dials nobody, whatever FILE says: where it is to ask a provider, a fake one i
 of Retell can be placed then, if FILE has a dial for it; the keys that are made have one. What the person at the other end does
 says the metadata of the call, a word for each attempt, {\"fake\": \"busy,confirms\"}, or else the last digit of the number:
   0 confirms      1 declines        2 voicemail   3 busy          4 no_answer   5 fails
-  6 hangs         7 answer_lost     8 silent      9 rate_limited                - invalid
+  6 forgotten     7 response_lost   8 silent      9 rate_limited                - invalid
 
 Log lines go to standard error, at the level of RUST_LOG (warn).
 Exit status: 0 after Ctrl-C or SIGTERM, 2 if it cannot start or go on.";
@@ -78,7 +80,7 @@ const KEY_BYTES: usize = 24;
 /// Calls that the fake provider lets be placed in a second.
 const DIALS_PER_SECOND: f64 = 5.0;
 /// How long requests that are being answered may take at the end.
-const FAREWELL: Duration = Duration::from_secs(5);
+const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
@@ -91,7 +93,7 @@ pub(crate) struct Dev {
     providers: Option<PathBuf>,
     /// How long to wait for a call that went silent
     #[arg(long, value_name = "TIME", default_value = "15m", value_parser = duration::parse)]
-    patience: Duration,
+    inactivity_timeout: Duration,
     /// Time between two runs of the scheduler, and of the reconciler
     #[arg(long, value_name = "TIME", default_value = "1m", value_parser = duration::parse)]
     tick: Duration,
@@ -100,7 +102,7 @@ pub(crate) struct Dev {
     data: Option<PathBuf>,
     /// How badly the fake provider sends webhooks
     #[arg(long, value_name = "HOW", default_value = "usual")]
-    badness: HowBad,
+    delivery_faults: FaultLevel,
     /// Of the fake provider's dice: the same seed and the same calls give the same endings; without it any
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
@@ -131,7 +133,7 @@ pub(crate) enum DevError {
     #[error("no random keys could be made")]
     Random(#[source] getrandom::Error),
     #[error("the keys that were made were refused")]
-    MadeProviders(#[source] ConfigError),
+    GeneratedProviders(#[source] ConfigError),
     #[error("could not open the stack in {}: check --data", path.display())]
     OpenIn {
         path: PathBuf,
@@ -143,7 +145,7 @@ pub(crate) enum DevError {
     #[error("could not start")]
     Start(#[source] io::Error),
     #[error("could not go on")]
-    Broke(#[source] Box<CloudError>),
+    Run(#[source] Box<CloudError>),
     #[error("could not serve")]
     Serve(#[source] io::Error),
     #[error("could not say where it listens")]
@@ -164,18 +166,18 @@ impl Dev {
         let listen = |source| DevError::Listen { address, source };
         let listener = TcpListener::bind(address).await.map_err(listen)?;
         let base_url = format!("http://{}", listener.local_addr().map_err(listen)?);
-        let (providers, made) = match &self.providers {
+        let (providers, generated) = match &self.providers {
             Some(path) => (read_providers(path)?, None),
             None => {
-                let made = MadeKeys::draw()?;
-                (made.providers(&base_url)?, Some(made))
+                let generated = GeneratedKeys::draw()?;
+                (generated.providers(&base_url)?, Some(generated))
             }
         };
         let cloud = self.open(providers)?;
         // Before the ready line: a signal that comes right after it must find its handler.
         let stop = stop_signal().map_err(DevError::Start)?;
-        if let Some(made) = made {
-            made.print(&program(), &base_url, errors).map_err(DevError::Print)?;
+        if let Some(generated) = generated {
+            generated.print(&program(), &base_url, errors).map_err(DevError::Print)?;
         }
         writeln!(out, "listening on {base_url}").and_then(|()| out.flush()).map_err(DevError::Print)?;
 
@@ -185,17 +187,17 @@ impl Dev {
         });
         let (stopping, stopped) = watch::channel(false);
         let app = app(cloud, stopped.clone());
-        let serving = axum::serve(listener, app).with_graceful_shutdown(until(stopped));
+        let serving = axum::serve(listener, app).with_graceful_shutdown(until_stopped(stopped));
         let serving = tokio::spawn(async move { serving.await });
         let result = tokio::select! {
             () = stop => Ok(()),
-            broke = running => Err(match broke {
-                Ok(error) => DevError::Broke(Box::new(error)),
+            result_of_run = running => Err(match result_of_run {
+                Ok(error) => DevError::Run(Box::new(error)),
                 Err(panicked) => DevError::Start(io::Error::other(panicked)),
             }),
         };
         stopping.send_replace(true);
-        match tokio::time::timeout(FAREWELL, serving).await {
+        match tokio::time::timeout(SHUTDOWN_GRACE, serving).await {
             Ok(Ok(Err(error))) => result.and(Err(DevError::Serve(error))),
             // Who has not been answered by then has not been told that anything was kept.
             Ok(Ok(Ok(())) | Err(_)) | Err(_) => result,
@@ -205,14 +207,14 @@ impl Dev {
     fn open(&self, providers: Providers) -> Result<Cloud, DevError> {
         let options = CloudOptions {
             providers,
-            patience: self.patience,
+            inactivity_timeout: self.inactivity_timeout,
             tick: self.tick,
             data_dir: self.data.clone(),
-            clock: Clock::machine(),
-            lanes: CONCURRENT_DIALS_PER_PROVIDER,
-            retry: RETRY_DEFAULT,
+            clock: Clock::system(),
+            concurrent_dials_per_provider: CONCURRENT_DIALS_PER_PROVIDER,
+            default_retry_policy: DEFAULT_RETRY_POLICY,
             seed: self.seed.unwrap_or_else(|| fastrand::u64(..)),
-            badness: self.badness.into(),
+            delivery_faults: self.delivery_faults.into(),
         };
         Cloud::open(options).map_err(|source| match &self.data {
             Some(path) => DevError::OpenIn { path: path.clone(), source: Box::new(source) },
@@ -236,7 +238,7 @@ fn read_providers(path: &Path) -> Result<Providers, DevError> {
 }
 
 /// Keys for one run.
-struct MadeKeys {
+struct GeneratedKeys {
     retell: String,
     /// Of the fake provider's API.
     retell_api: String,
@@ -244,7 +246,7 @@ struct MadeKeys {
     generic: String,
 }
 
-impl MadeKeys {
+impl GeneratedKeys {
     fn draw() -> Result<Self, DevError> {
         let key = || {
             let mut bytes = [0; KEY_BYTES];
@@ -262,7 +264,7 @@ impl MadeKeys {
             "twilio": {"keys": [self.twilio], "public_url": base_url},
             "generic": {"keys": [self.generic]},
         });
-        Providers::from_json(&document.to_string()).map_err(DevError::MadeProviders)
+        Providers::from_json(&document.to_string()).map_err(DevError::GeneratedProviders)
     }
 
     /// Commands to paste: they call the program as it was called.
@@ -311,13 +313,13 @@ pub(crate) fn stop_signal() -> io::Result<impl Future<Output = ()>> {
     })
 }
 
-async fn until(mut stopped: watch::Receiver<bool>) {
+async fn until_stopped(mut stopped: watch::Receiver<bool>) {
     // An error says that nobody can stop it any more, because the stopper is gone: then it has stopped.
     drop(stopped.wait_for(|stopped| *stopped).await);
 }
 
 #[derive(Clone)]
-struct Front {
+struct AppState {
     cloud: Cloud,
     stopped: watch::Receiver<bool>,
 }
@@ -327,16 +329,16 @@ fn app(cloud: Cloud, stopped: watch::Receiver<bool>) -> Router {
         .route("/domain-events", get(domain_events))
         .route("/republish", post(republish))
         .fallback(forward)
-        .with_state(Front { cloud, stopped })
+        .with_state(AppState { cloud, stopped })
 }
 
 /// What an operator does to a deployed stack with their own credentials. It is no part of the stack's API.
-async fn republish(State(front): State<Front>, body: String) -> Response {
+async fn republish(State(state): State<AppState>, body: String) -> Response {
     let asked: Value = serde_json::from_str(&body).unwrap_or_default();
     let text = |name: &str| asked.get(name).and_then(Value::as_str);
     let done = match (text("call_id"), text("since").map(Timestamp::parse_rfc3339)) {
-        (Some(call_id), None) => front.cloud.republish(&CallId::new(call_id)).await,
-        (None, Some(Some(since))) => front.cloud.republish_since(since).await,
+        (Some(call_id), None) => state.cloud.republish(&CallId::new(call_id)).await,
+        (None, Some(Some(since))) => state.cloud.republish_since(since).await,
         (Some(_) | None, Some(_) | None) => {
             return json_answer(StatusCode::BAD_REQUEST, &json!({"message": "either a call_id or since, in RFC 3339"}));
         }
@@ -352,23 +354,23 @@ fn json_answer(code: StatusCode, body: &Value) -> Response {
 }
 
 /// Everything but the stream goes to the stack as it came.
-async fn forward(State(front): State<Front>, request: Request) -> Response {
+async fn forward(State(state): State<AppState>, request: Request) -> Response {
     let (parts, body) = request.into_parts();
     match to_bytes(body, BODY_BYTES_MAX).await {
-        Ok(body) => front.cloud.request(Request::from_parts(parts, body)).await.map(Body::from),
+        Ok(body) => state.cloud.request(Request::from_parts(parts, body)).await.map(Body::from),
         Err(_) => json_answer(StatusCode::PAYLOAD_TOO_LARGE, &json!({"message": "Request Entity Too Large"})),
     }
 }
 
 /// The domain events from the first on, or from the one after `Last-Event-ID`, and then those to come.
 async fn domain_events(
-    State(front): State<Front>,
+    State(state): State<AppState>,
     headers: HeaderMap,
 ) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
     let last = headers.get("last-event-id").and_then(|id| id.to_str().ok());
-    let next = last.and_then(|id| after(&front.cloud, id)).unwrap_or_default();
-    let watch = front.cloud.bus().watch();
-    let stream = unfold((front.cloud, watch, next), |(cloud, mut watch, next)| async move {
+    let next = last.and_then(|id| index_after(&state.cloud, id)).unwrap_or_default();
+    let watch = state.cloud.bus().watch();
+    let stream = unfold((state.cloud, watch, next), |(cloud, mut watch, next)| async move {
         loop {
             let events = cloud.bus().events_since(next);
             if let Some(last) = events.last() {
@@ -378,12 +380,12 @@ async fn domain_events(
             watch.changed().await;
         }
     });
-    let stream = stream.flatten().map(|event| Ok(sse_event(&event))).take_until(until(front.stopped));
+    let stream = stream.flatten().map(|event| Ok(sse_event(&event))).take_until(until_stopped(state.stopped));
     Sse::new(stream).keep_alive(KeepAlive::new().interval(KEEP_ALIVE))
 }
 
 /// The place after the last event of this id.
-fn after(cloud: &Cloud, id: &str) -> Option<u64> {
+fn index_after(cloud: &Cloud, id: &str) -> Option<u64> {
     let events = cloud.bus().events_since(0);
     events.iter().rfind(|event| id_of(event).as_deref() == Some(id)).map(|event| event.index + 1)
 }

@@ -18,7 +18,7 @@ use clap::{Args, ValueEnum};
 use serde_json::json;
 use switchhook_domain::{Provider, Timestamp};
 use switchhook_local::clock::Clock;
-use switchhook_local::fake::{Badness, Delivery, FakeProvider};
+use switchhook_local::fake::{Delivery, DeliveryFaults, FakeProvider};
 use switchhook_providers::{Key, KeyError, sign};
 use tokio::net::TcpListener;
 use tokio::task::{JoinError, JoinSet};
@@ -29,7 +29,7 @@ use crate::dev::stop_signal;
 const EXAMPLES: &str = "\
 Examples:
   switchhook fake --key KEY --webhooks-to https://abc.execute-api.eu-west-1.amazonaws.com/webhooks/retell
-  switchhook fake --port 9090 --key KEY --webhooks-to http://127.0.0.1:8787/webhooks/retell --badness none --seed 7
+  switchhook fake --port 9090 --key KEY --webhooks-to http://127.0.0.1:8787/webhooks/retell --delivery-faults none --seed 7
 
 It answers as Retell does
   POST /v2/create-phone-call         place a call
@@ -41,7 +41,7 @@ and of itself
 A stack asks it in Retell's stead if its parameter RetellApiUrl names it. What a person does says the metadata of the call, a
 word for each attempt, {\"fake\": \"busy,confirms\"}, or else the last digit of the number:
   0 confirms      1 declines        2 voicemail   3 busy          4 no_answer   5 fails
-  6 hangs         7 answer_lost     8 silent      9 rate_limited                - invalid
+  6 forgotten     7 response_lost   8 silent      9 rate_limited                - invalid
 
 Exit status: 0 after Ctrl-C or SIGTERM, 2 if it cannot start or go on.";
 
@@ -67,17 +67,17 @@ pub(crate) struct Fake {
     seed: Option<u64>,
     /// How badly webhooks are sent
     #[arg(long, value_name = "HOW", default_value = "usual")]
-    badness: HowBad,
+    delivery_faults: FaultLevel,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-pub(crate) enum HowBad {
+pub(crate) enum FaultLevel {
     /// Each once and at once
     None,
     /// Some twice, some late, some never
     Usual,
     /// None at all
-    Deaf,
+    AllLost,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -100,7 +100,7 @@ pub(crate) enum FakeError {
     #[error("could not serve")]
     Serve(#[source] io::Error),
     #[error("could not go on sending webhooks")]
-    Broke(#[source] JoinError),
+    Deliver(#[source] JoinError),
     #[error("could not say where it listens")]
     Print(#[source] io::Error),
 }
@@ -123,38 +123,38 @@ impl Fake {
         let address = listener.local_addr().map_err(FakeError::Start)?;
         let stop = stop_signal().map_err(FakeError::Start)?;
         let seed = self.seed.unwrap_or_else(|| fastrand::u64(..));
-        let provider = Arc::new(FakeProvider::new(Clock::machine(), seed, self.badness.into()));
+        let provider = Arc::new(FakeProvider::new(Clock::system(), seed, self.delivery_faults.into()));
         let webhooks = Arc::new(Webhooks { key, url: self.webhooks_to.clone() });
         let delivering = tokio::spawn(deliver(provider.clone(), webhooks));
-        let app = Router::new().route("/dials", get(dials)).fallback(answer).with_state(provider);
+        let app = Router::new().route("/dials", get(dials)).fallback(handle).with_state(provider);
         writeln!(errors, "seed {seed}").map_err(FakeError::Print)?;
         writeln!(out, "listening on http://{address}").map_err(FakeError::Print)?;
         out.flush().map_err(FakeError::Print)?;
         tokio::select! {
             () = stop => Ok(()),
             served = async { axum::serve(listener, app).await } => served.map_err(FakeError::Serve),
-            Err(broke) = delivering => Err(FakeError::Broke(broke)),
+            Err(broke) = delivering => Err(FakeError::Deliver(broke)),
         }
     }
 }
 
-impl From<HowBad> for Badness {
-    fn from(how: HowBad) -> Self {
+impl From<FaultLevel> for DeliveryFaults {
+    fn from(how: FaultLevel) -> Self {
         match how {
-            HowBad::None => Self::NONE,
-            HowBad::Usual => Self::USUAL,
-            HowBad::Deaf => Self::DEAF,
+            FaultLevel::None => Self::NONE,
+            FaultLevel::Usual => Self::USUAL,
+            FaultLevel::AllLost => Self::ALL_LOST,
         }
     }
 }
 
-async fn answer(State(provider): State<Arc<FakeProvider>>, request: Request) -> Response {
+async fn handle(State(provider): State<Arc<FakeProvider>>, request: Request) -> Response {
     let (parts, body) = request.into_parts();
     let Ok(body) = to_bytes(body, BODY_BYTES_MAX).await else {
         return StatusCode::PAYLOAD_TOO_LARGE.into_response();
     };
     let authorization = parts.headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
-    let answer = provider.answer(parts.method.as_str(), parts.uri.path(), authorization, &body);
+    let answer = provider.handle(parts.method.as_str(), parts.uri.path(), authorization, &body);
     if answer.lost {
         // As a gateway in front of a provider does when it has waited too long: what was asked for is done all the same.
         return StatusCode::GATEWAY_TIMEOUT.into_response();
@@ -173,12 +173,12 @@ async fn dials(State(provider): State<Arc<FakeProvider>>) -> Response {
                 "call_id": dial.call_id,
                 "attempt": dial.attempt,
                 "behaviour": dial.behaviour.as_str(),
-                "began_ms": dial.began_ms,
+                "started_ms": dial.started_ms,
                 "ended_ms": dial.ended_ms,
             })
         })
         .collect();
-    let body = json!({"dials": dials, "rung_twice": provider.rung_twice(), "requests": provider.requests()});
+    let body = json!({"dials": dials, "duplicate_dials": provider.duplicate_dials(), "requests": provider.requests()});
     ([(CONTENT_TYPE, "application/json")], body.to_string()).into_response()
 }
 
@@ -201,7 +201,7 @@ async fn deliver(provider: Arc<FakeProvider>, webhooks: Arc<Webhooks>) {
             let sent = delivery.clone();
             let taken = tokio::task::spawn_blocking(move || webhooks.post(&sent)).await;
             if !taken.unwrap_or(false) {
-                provider.not_delivered(delivery);
+                provider.retry_delivery(delivery);
             }
         });
     }
@@ -218,6 +218,6 @@ impl Webhooks {
             request = request.header(*name, value);
         }
         let Ok(request) = request.body(body) else { return false };
-        client::send(request).is_ok_and(|answer| (200..300).contains(&answer.code))
+        client::send(request).is_ok_and(|answer| (200..300).contains(&answer.status))
     }
 }

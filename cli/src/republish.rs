@@ -78,8 +78,8 @@ enum Since {
 pub(crate) enum RepublishError {
     #[error(transparent)]
     Client(#[from] ClientError),
-    #[error("{url} was answered {complaint}")]
-    Refused { url: String, complaint: String },
+    #[error("{url} was answered {error}")]
+    Refused { url: String, error: String },
     #[error("not everything could be published; it can be done again")]
     Failed(#[source] switchhook_aws::Error),
     #[error("could not start")]
@@ -98,9 +98,9 @@ impl Republish {
         });
         let RepublishReport { calls, events } = match (&self.to, &self.calls_table, &self.inbox_table, &self.event_bus)
         {
-            (None, Some(calls), Some(inbox), Some(bus)) => self.at_stack(calls, inbox, bus, since, now)?,
+            (None, Some(calls), Some(inbox), Some(bus)) => self.republish_deployed(calls, inbox, bus, since, now)?,
             // The arguments are refused without one or the other.
-            (to, _, _, _) => self.at_dev(to.as_deref().unwrap_or_default(), since)?,
+            (to, _, _, _) => self.republish_locally(to.as_deref().unwrap_or_default(), since)?,
         };
         if let (Some(call), 0) = (&self.which.call, calls) {
             writeln!(errors, "switchhook: there is no call {call:?}").map_err(RepublishError::Print)?;
@@ -115,7 +115,7 @@ impl Republish {
         Ok(true)
     }
 
-    fn at_dev(&self, to: &str, since: Option<Timestamp>) -> Result<RepublishReport, RepublishError> {
+    fn republish_locally(&self, to: &str, since: Option<Timestamp>) -> Result<RepublishReport, RepublishError> {
         client::base_url(to)?;
         let url = format!("{}/republish", to.trim_end_matches('/'));
         let body = json!({"call_id": self.which.call, "since": since.map(|since| since.to_string())});
@@ -125,13 +125,13 @@ impl Republish {
         let answer = client::send(request)?;
         let body = answer.json();
         let count = |name: &str| body.get(name).and_then(Value::as_u64);
-        match (answer.code, count("calls"), count("events")) {
+        match (answer.status, count("calls"), count("events")) {
             (200, Some(calls), Some(events)) => Ok(RepublishReport { calls, events }),
-            (_, _, _) => Err(RepublishError::Refused { url, complaint: answer.complaint() }),
+            (_, _, _) => Err(RepublishError::Refused { url, error: answer.error_text() }),
         }
     }
 
-    fn at_stack(
+    fn republish_deployed(
         &self,
         calls: &str,
         inbox: &str,

@@ -77,8 +77,8 @@ impl Send {
         let body = self.content.body(self.provider)?;
         let request = self.request(&key, body, now())?;
         let answer = client::send(request)?;
-        writeln!(out, "{} {}", answer.code, answer.body).map_err(SendError::Print)?;
-        Ok((200..300).contains(&answer.code))
+        writeln!(out, "{} {}", answer.status, answer.body).map_err(SendError::Print)?;
+        Ok((200..300).contains(&answer.status))
     }
 
     fn request(&self, key: &Key, body: Vec<u8>, now: Timestamp) -> Result<Request<Vec<u8>>, SendError> {

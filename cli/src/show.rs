@@ -6,7 +6,7 @@ use clap::Args;
 use http::Request;
 use serde_json::{Value, json};
 
-use crate::client::{self, Answer, ClientError};
+use crate::client::{self, ClientError, Response};
 use crate::paths::encoded;
 
 const EXAMPLES: &str = "\
@@ -36,8 +36,8 @@ pub(crate) struct Show {
 pub(crate) enum ShowError {
     #[error(transparent)]
     Client(#[from] ClientError),
-    #[error("{url} was answered {code}, which says nothing of a call: {body}")]
-    Unexpected { url: String, code: u16, body: String },
+    #[error("{url} was answered {status}, which says nothing of a call: {body}")]
+    Unexpected { url: String, status: u16, body: String },
     #[error("the call could not be printed")]
     Print(#[source] io::Error),
 }
@@ -73,11 +73,11 @@ impl Show {
 fn get(url: &str) -> Result<Option<Value>, ShowError> {
     let request = Request::builder().uri(url).body(Vec::new());
     let request = request.map_err(|source| ClientError::Request { url: url.to_owned(), source })?;
-    let Answer { code, body } = client::ask(request)?;
-    match (code, serde_json::from_str(&body)) {
+    let Response { status, body } = client::send_to_api(request)?;
+    match (status, serde_json::from_str(&body)) {
         (200, Ok(found)) => Ok(Some(found)),
         (404, _) => Ok(None),
-        (_, _) => Err(ShowError::Unexpected { url: url.to_owned(), code, body }),
+        (_, _) => Err(ShowError::Unexpected { url: url.to_owned(), status, body }),
     }
 }
 

@@ -15,7 +15,7 @@ use crate::error::LocalError;
 use crate::journal::{Journal, ordered_key};
 use crate::queue::message_id;
 use crate::sync::{Signal, Watch, lock};
-use crate::wire::Answer;
+use crate::wire::ServiceResponse;
 
 pub(crate) const JOURNAL: &str = "switchhook-local-bus";
 
@@ -23,7 +23,7 @@ pub const PUT_EVENTS_ENTRIES_MAX: usize = 10;
 /// Of all entries of a request together. EventBridge says "less than 1 MB"; this is the smaller reading of it.
 pub const PUT_EVENTS_BYTES_MAX: usize = 1_000_000;
 /// How many events the bus shows; older ones are forgotten.
-pub const EVENTS_KEPT_MAX: usize = 100_000;
+pub const EVENTS_MAX: usize = 100_000;
 
 /// What the time of an entry counts for its size.
 const TIME_BYTES: usize = 14;
@@ -101,22 +101,22 @@ impl Bus {
         *lock(&self.fault) = fault;
     }
 
-    pub(crate) fn answer(&self, operation: &str, body: &[u8]) -> Answer {
+    pub(crate) fn handle(&self, operation: &str, body: &[u8]) -> ServiceResponse {
         if operation != "PutEvents" {
-            return Answer::unknown_operation(operation);
+            return ServiceResponse::unknown_operation(operation);
         }
         let request: PutEvents = match serde_json::from_slice(body) {
             Ok(request) => request,
-            Err(error) => return Answer::error(400, "SerializationException", &error.to_string()),
+            Err(error) => return ServiceResponse::error(400, "SerializationException", &error.to_string()),
         };
         match self.put(request.entries) {
-            Ok(answer) => Answer::ok(&answer),
+            Ok(answer) => ServiceResponse::ok(&answer),
             Err(refusal) => refusal,
         }
     }
 
-    fn put(&self, entries: Vec<Entry>) -> Result<Value, Answer> {
-        let invalid = |message: &str| Answer::error(400, "ValidationException", message);
+    fn put(&self, entries: Vec<Entry>) -> Result<Value, ServiceResponse> {
+        let invalid = |message: &str| ServiceResponse::error(400, "ValidationException", message);
         if entries.is_empty() || entries.len() > PUT_EVENTS_ENTRIES_MAX {
             return Err(invalid(
                 "1 validation error detected: Value at 'entries' failed to satisfy constraint: Member must have length \
@@ -142,7 +142,7 @@ impl Bus {
             match accepted {
                 Ok(event) => {
                     results.push(json!({ "EventId": event.id }));
-                    self.keep(&mut state, event).map_err(|error| internal(&error))?;
+                    self.store(&mut state, event).map_err(|error| internal(&error))?;
                 }
                 Err((code, message)) => {
                     failed += 1;
@@ -155,13 +155,13 @@ impl Bus {
         Ok(json!({ "FailedEntryCount": failed, "Entries": results }))
     }
 
-    fn keep(&self, state: &mut State, event: BusEvent) -> Result<(), LocalError> {
+    fn store(&self, state: &mut State, event: BusEvent) -> Result<(), LocalError> {
         if let Some(journal) = &self.journal {
             journal.write(&ordered_key(event.index), &event)?;
         }
         state.next_index = event.index + 1;
         state.events.push_back(event);
-        if state.events.len() > EVENTS_KEPT_MAX
+        if state.events.len() > EVENTS_MAX
             && let Some(oldest) = state.events.pop_front()
             && let Some(journal) = &self.journal
         {
@@ -235,9 +235,9 @@ impl Entry {
     }
 }
 
-fn internal(error: &LocalError) -> Answer {
+fn internal(error: &LocalError) -> ServiceResponse {
     tracing::error!(error = error as &dyn std::error::Error, "bus of the local cloud failed");
-    Answer::error(500, "InternalException", &error.to_string())
+    ServiceResponse::error(500, "InternalException", &error.to_string())
 }
 
 #[cfg(test)]
@@ -254,7 +254,7 @@ mod tests {
     }
 
     fn put(bus: &Bus, entries: &[Value]) -> (u16, Value) {
-        let answer = bus.answer("PutEvents", json!({ "Entries": entries }).to_string().as_bytes());
+        let answer = bus.handle("PutEvents", json!({ "Entries": entries }).to_string().as_bytes());
         (answer.status, serde_json::from_str(&answer.body).unwrap())
     }
 

@@ -17,23 +17,23 @@ pub struct Clock(Kind);
 #[derive(Debug, Clone, Copy)]
 enum Kind {
     /// `start` plus what tokio's clock has counted since the clock was made.
-    Counted {
+    Tokio {
         start: SystemTime,
         started: Instant,
     },
-    Machine,
+    System,
 }
 
 impl Clock {
     /// A clock that reads `start` now. Make it inside the runtime whose time it is to follow: outside one, tokio's clock
     /// is the machine's.
     pub fn starting_at(start: SystemTime) -> Self {
-        Self(Kind::Counted { start, started: Instant::now() })
+        Self(Kind::Tokio { start, started: Instant::now() })
     }
 
     /// A clock that reads what the machine's clock reads, whatever happens to that.
-    pub const fn machine() -> Self {
-        Self(Kind::Machine)
+    pub const fn system() -> Self {
+        Self(Kind::System)
     }
 
     /// Milliseconds since the Unix epoch.
@@ -50,8 +50,8 @@ impl Clock {
 impl TimeSource for Clock {
     fn now(&self) -> SystemTime {
         match self.0 {
-            Kind::Counted { start, started } => start + started.elapsed(),
-            Kind::Machine => SystemTime::now(),
+            Kind::Tokio { start, started } => start + started.elapsed(),
+            Kind::System => SystemTime::now(),
         }
     }
 }

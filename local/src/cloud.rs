@@ -41,9 +41,9 @@ use tokio::task::JoinError;
 
 use crate::bus::Bus;
 use crate::clock::Clock;
-use crate::connector::ToFake;
-use crate::fake::{Badness, Delivery, FakeProvider};
-use crate::queue::{NewMessage, Received};
+use crate::connector::FakeProviderConnector;
+use crate::fake::{Delivery, DeliveryFaults, FakeProvider};
+use crate::queue::{NewMessage, ReceivedMessage};
 use crate::sqs::{QueueError, queue_url, to_event_record};
 use crate::stream::StreamRecord;
 use crate::{
@@ -65,7 +65,7 @@ const DIAL_BATCH: usize = 1;
 /// Calls of one provider that are placed at once, if nobody says otherwise.
 pub const CONCURRENT_DIALS_PER_PROVIDER: u32 = 5;
 /// Runs of the reconciler from one drift run to the next: an hour, at a run a minute.
-const TICKS_PER_DRIFT: u32 = 60;
+const RUNS_PER_DRIFT_CHECK: u32 = 60;
 /// Where the fake provider posts its webhooks.
 const FAKE_WEBHOOKS: &str = "/webhooks/retell";
 /// How long a poll for messages waits.
@@ -81,20 +81,20 @@ const RECORD_AGE_MAX: Duration = Duration::from_secs(21 * 60 * 60);
 pub struct CloudOptions {
     pub providers: Providers,
     /// Silence of an attempt after which its deadline has passed.
-    pub patience: Duration,
+    pub inactivity_timeout: Duration,
     /// Time between two runs of the reconciler.
     pub tick: Duration,
     /// Where everything is kept; none keeps it in memory.
     pub data_dir: Option<PathBuf>,
     pub clock: Clock,
     /// What a call is retried by that does not say.
-    pub retry: RetryPolicy,
+    pub default_retry_policy: RetryPolicy,
     /// Calls of one provider that are placed at once, and dialers that are at work.
-    pub lanes: u32,
+    pub concurrent_dials_per_provider: u32,
     /// Of the fake provider's dice.
     pub seed: u64,
     /// How badly the fake provider sends webhooks.
-    pub badness: Badness,
+    pub delivery_faults: DeliveryFaults,
 }
 
 /// The stack. Clones share everything.
@@ -137,7 +137,17 @@ impl Cloud {
     /// # Errors
     /// Whatever keeps the data directory from being opened.
     pub fn open(options: CloudOptions) -> Result<Self, LocalError> {
-        let CloudOptions { providers, patience, tick, data_dir, clock, retry, lanes, seed, badness } = options;
+        let CloudOptions {
+            providers,
+            inactivity_timeout,
+            tick,
+            data_dir,
+            clock,
+            default_retry_policy,
+            concurrent_dials_per_provider,
+            seed,
+            delivery_faults,
+        } = options;
         let services = Services::open(Options { data_dir, ..Options::new(clock) })?;
         let aws = sdk::with_timeouts_and_retries(&services.sdk_config());
         let dynamodb = sdk::dynamodb(&aws);
@@ -145,11 +155,11 @@ impl Cloud {
         let calls = || Calls::new(dynamodb.clone(), CALLS_TABLE.to_owned());
         let queue = |name| QueueClient::new(sdk::sqs(&aws), queue_url(name));
         let clock = || sdk::Clock::from_config(&aws);
-        let policy = Policy { patience };
-        let fake = Arc::new(FakeProvider::new(services.clock(), seed, badness));
+        let policy = Policy { patience: inactivity_timeout };
+        let fake = Arc::new(FakeProvider::new(services.clock(), seed, delivery_faults));
         let fake_key = providers.config(Provider::Retell).and_then(|config| config.keys().first()).cloned();
         let secrets = || ProviderSecrets::fixed(providers.clone());
-        let connector = SharedHttpConnector::new(ToFake(fake.clone()));
+        let connector = SharedHttpConnector::new(FakeProviderConnector(fake.clone()));
         let provider_api = || ProviderApi::with_connector(connector.clone(), ApiUrls::default());
         let bus = || BusClient::new(sdk::eventbridge(&aws), "switchhook".to_owned());
         Ok(Self(Arc::new(Stack {
@@ -182,7 +192,7 @@ impl Cloud {
                 queue: queue(DIAL_QUEUE),
                 secrets: secrets(),
                 policy,
-                lanes,
+                lanes: concurrent_dials_per_provider,
                 clock: clock(),
             }),
             dialer: Arc::new(Dialer {
@@ -193,7 +203,7 @@ impl Cloud {
                 secrets: secrets(),
                 api: provider_api(),
                 policy,
-                lanes,
+                lanes: concurrent_dials_per_provider,
                 clock: clock(),
             }),
             reconciler: Arc::new(Reconciler {
@@ -210,7 +220,7 @@ impl Cloud {
                 calls: calls(),
                 call_retention: CALL_RETENTION,
                 policy,
-                retry,
+                retry: default_retry_policy,
                 clock: clock(),
             }),
             fake,
@@ -224,7 +234,7 @@ impl Cloud {
 
     /// Runs the pumps and the schedule until the local cloud breaks, which it should not. Dropping this stops them.
     pub async fn run(&self) -> CloudError {
-        let consumers = std::array::from_fn::<_, CONSUMERS, _>(|_| Box::pin(self.pump_queue()));
+        let consumers = std::array::from_fn::<_, CONSUMERS, _>(|_| Box::pin(self.poll_events_queue()));
         let [first, second, third, fourth] = consumers;
         tokio::select! {
             biased;
@@ -232,9 +242,9 @@ impl Cloud {
             error = second => error,
             error = third => error,
             error = fourth => error,
-            error = self.pump_dials() => error,
-            error = self.pump_stream() => error,
-            never = self.tick() => match never {},
+            error = self.poll_dial_queue() => error,
+            error = self.poll_stream() => error,
+            never = self.run_schedules() => match never {},
             never = self.deliver() => match never {},
         }
     }
@@ -243,11 +253,11 @@ impl Cloud {
     pub async fn request(&self, request: Request<Bytes>) -> Response<Bytes> {
         let id = self.0.requests.fetch_add(1, Ordering::Relaxed);
         let Some(route) = Route::of(request.method(), request.uri().path()) else {
-            return refused(StatusCode::NOT_FOUND, "Not Found");
+            return gateway_error(StatusCode::NOT_FOUND, "Not Found");
         };
         let event = match serde_json::from_value::<LambdaRequest>(gateway_event(&request, id)) {
             Ok(event) => event,
-            Err(_) => return refused(StatusCode::INTERNAL_SERVER_ERROR, "Internal Server Error"),
+            Err(_) => return gateway_error(StatusCode::INTERNAL_SERVER_ERROR, "Internal Server Error"),
         };
         let stack = self.0.clone();
         let answered = tokio::spawn(async move {
@@ -260,7 +270,7 @@ impl Cloud {
         });
         match answered.await {
             Ok(response) => response.map(|body| Bytes::from(body.to_vec())),
-            Err(_) => refused(StatusCode::INTERNAL_SERVER_ERROR, "Internal Server Error"),
+            Err(_) => gateway_error(StatusCode::INTERNAL_SERVER_ERROR, "Internal Server Error"),
         }
     }
 
@@ -288,7 +298,7 @@ impl Cloud {
     ///
     /// # Errors
     /// Those of the reconciler; or that it panicked.
-    pub async fn look_for_drift(
+    pub async fn check_drift(
         &self,
     ) -> Result<Result<switchhook_reconciler::DriftReport, switchhook_aws::Error>, JoinError> {
         let reconciler = self.0.reconciler.clone();
@@ -368,21 +378,20 @@ impl Cloud {
     }
 
     /// The event source mapping of the consumer.
-    async fn pump_queue(&self) -> CloudError {
+    async fn poll_events_queue(&self) -> CloudError {
         let sqs = self.0.services.sqs();
         loop {
-            let received =
-                match sqs.receive_waiting(EVENTS_QUEUE, QUEUE_BATCH, Some(VISIBILITY_TIMEOUT_MS), POLL_MS).await {
-                    Ok(received) => received,
-                    Err(error) => return CloudError::Queue(error),
-                };
+            let received = match sqs.long_poll(EVENTS_QUEUE, QUEUE_BATCH, Some(VISIBILITY_TIMEOUT_MS), POLL_MS).await {
+                Ok(received) => received,
+                Err(error) => return CloudError::Queue(error),
+            };
             if received.is_empty() {
                 continue;
             }
-            for done in self.consume(received).await {
-                match sqs.delete(EVENTS_QUEUE, &done.receipt_handle) {
+            for message in self.consume(received).await {
+                match sqs.delete(EVENTS_QUEUE, &message.receipt_handle) {
                     // With a handle that has expired meanwhile, the message comes again.
-                    Ok(_) | Err(QueueError::Handle(_)) => {}
+                    Ok(_) | Err(QueueError::ReceiptHandle(_)) => {}
                     Err(error) => return CloudError::Queue(error),
                 }
             }
@@ -390,31 +399,31 @@ impl Cloud {
     }
 
     /// One invocation of the consumer. Returns what may be deleted: nothing if it panicked.
-    async fn consume(&self, received: Vec<Received>) -> Vec<Received> {
+    async fn consume(&self, received: Vec<ReceivedMessage>) -> Vec<ReceivedMessage> {
         let records: Vec<Value> = received.iter().map(|one| to_event_record(EVENTS_QUEUE, one)).collect();
         let Ok(batch) = serde_json::from_value::<SqsEvent>(json!({"Records": records})) else { return Vec::new() };
         let consumer = self.0.consumer.clone();
         let Ok(response) = tokio::spawn(async move { consumer.handle(batch).await }).await else { return Vec::new() };
-        done(received, response)
+        delivered(received, response)
     }
 
     /// The event source mapping of the dialer: one poller, and as many dialers at work as there are lanes.
-    async fn pump_dials(&self) -> CloudError {
+    async fn poll_dial_queue(&self) -> CloudError {
         let sqs = self.0.services.sqs();
         let lanes = usize::try_from(self.0.dialer.lanes).unwrap_or(usize::MAX);
-        let mut at_work = FuturesUnordered::new();
+        let mut running = FuturesUnordered::new();
         loop {
-            let receive = sqs.receive_waiting(DIAL_QUEUE, DIAL_BATCH, Some(DIAL_VISIBILITY_TIMEOUT_MS), POLL_MS);
+            let receive = sqs.long_poll(DIAL_QUEUE, DIAL_BATCH, Some(DIAL_VISIBILITY_TIMEOUT_MS), POLL_MS);
             tokio::select! {
                 biased;
-                Some(dialled) = at_work.next() => {
+                Some(dialled) = running.next() => {
                     if let Err(error) = dialled {
                         return CloudError::Queue(error);
                     }
                 }
-                received = receive, if at_work.len() < lanes => match received {
+                received = receive, if running.len() < lanes => match received {
                     Ok(received) if received.is_empty() => {}
-                    Ok(received) => at_work.push(self.dial(received)),
+                    Ok(received) => running.push(self.dial(received)),
                     Err(error) => return CloudError::Queue(error),
                 },
             }
@@ -422,14 +431,14 @@ impl Cloud {
     }
 
     /// One invocation of the dialer.
-    async fn dial(&self, received: Vec<Received>) -> Result<(), QueueError> {
+    async fn dial(&self, received: Vec<ReceivedMessage>) -> Result<(), QueueError> {
         let records: Vec<Value> = received.iter().map(|one| to_event_record(DIAL_QUEUE, one)).collect();
         let Ok(batch) = serde_json::from_value::<SqsEvent>(json!({"Records": records})) else { return Ok(()) };
         let dialer = self.0.dialer.clone();
         let Ok(response) = tokio::spawn(async move { dialer.handle(batch).await }).await else { return Ok(()) };
-        for done in done(received, response) {
-            match self.0.services.sqs().delete(DIAL_QUEUE, &done.receipt_handle) {
-                Ok(_) | Err(QueueError::Handle(_)) => {}
+        for message in delivered(received, response) {
+            match self.0.services.sqs().delete(DIAL_QUEUE, &message.receipt_handle) {
+                Ok(_) | Err(QueueError::ReceiptHandle(_)) => {}
                 Err(error) => return Err(error),
             }
         }
@@ -449,14 +458,14 @@ impl Cloud {
             }
             let Ok(request) = request.body(Bytes::from(delivery.body().to_owned())) else { continue };
             if !self.request(request).await.status().is_success() {
-                self.0.fake.not_delivered(delivery);
+                self.0.fake.retry_delivery(delivery);
             }
         }
     }
 
     /// The event source mapping of the relay: from the oldest record on; what fails is tried again, and everything after it
     /// waits.
-    async fn pump_stream(&self) -> CloudError {
+    async fn poll_stream(&self) -> CloudError {
         let stream = self.0.services.dynamodb().stream();
         let mut pause = RELAY_PAUSE_FIRST;
         loop {
@@ -511,13 +520,13 @@ impl Cloud {
     }
 
     /// The schedules. A run that fails is logged by itself, and the next one does its work.
-    async fn tick(&self) -> Infallible {
-        for ticks in (1..=TICKS_PER_DRIFT).cycle() {
+    async fn run_schedules(&self) -> Infallible {
+        for run in (1..=RUNS_PER_DRIFT_CHECK).cycle() {
             tokio::time::sleep(self.0.tick).await;
             drop(self.schedule().await);
             drop(self.reconcile().await);
-            if ticks == TICKS_PER_DRIFT {
-                drop(self.look_for_drift().await);
+            if run == RUNS_PER_DRIFT_CHECK {
+                drop(self.check_drift().await);
             }
         }
         std::future::pending().await
@@ -526,7 +535,7 @@ impl Cloud {
 
 /// What of a batch may be deleted: what its handler did not report as failed. A report that names what was not in the batch
 /// fails all of it, as it does in Lambda.
-fn done(received: Vec<Received>, response: SqsBatchResponse) -> Vec<Received> {
+fn delivered(received: Vec<ReceivedMessage>, response: SqsBatchResponse) -> Vec<ReceivedMessage> {
     let failed: Vec<String> = response.batch_item_failures.into_iter().map(|one| one.item_identifier).collect();
     if failed.iter().any(|id| received.iter().all(|one| one.message.id() != *id)) {
         return Vec::new();
@@ -578,7 +587,7 @@ fn gateway_event(request: &Request<Bytes>, id: u64) -> Value {
         "routeKey": "$default",
         "rawPath": path,
         "rawQueryString": query,
-        "headers": joined(request.headers()),
+        "headers": joined_headers(request.headers()),
         "requestContext": {
             "accountId": crate::ACCOUNT,
             "apiId": "local",
@@ -601,7 +610,7 @@ fn gateway_event(request: &Request<Bytes>, id: u64) -> Value {
 }
 
 /// Headers as a gateway gives them: names in lower case, several values of one name joined by commas.
-fn joined(headers: &HeaderMap) -> Map<String, Value> {
+fn joined_headers(headers: &HeaderMap) -> Map<String, Value> {
     headers
         .keys()
         .map(|name| {
@@ -616,7 +625,7 @@ fn joined(headers: &HeaderMap) -> Map<String, Value> {
 }
 
 /// What a gateway itself answers.
-fn refused(code: StatusCode, message: &str) -> Response<Bytes> {
+fn gateway_error(code: StatusCode, message: &str) -> Response<Bytes> {
     let mut response = Response::new(Bytes::from(json!({"message": message}).to_string()));
     *response.status_mut() = code;
     response.headers_mut().insert(http::header::CONTENT_TYPE, http::HeaderValue::from_static("application/json"));

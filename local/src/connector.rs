@@ -22,13 +22,13 @@ use aws_smithy_types::byte_stream::ByteStream;
 
 use crate::bus::Bus;
 use crate::dynamodb::DynamoDb;
-use crate::fake::{Death, FakeProvider};
+use crate::fake::{CrashPoint, FakeProvider};
 use crate::sqs::Sqs;
 use crate::sync::lock;
-use crate::wire::Answer;
+use crate::wire::ServiceResponse;
 
 /// How long a request without an answer is waited for, where its client has no timeout of its own.
-const NO_ANSWER_MS_MAX: u64 = 30_000;
+const NO_RESPONSE_MS_MAX: u64 = 30_000;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Service {
@@ -39,7 +39,7 @@ pub enum Service {
 
 /// A request, before it reaches its service. A retry is a request of its own.
 #[derive(Debug, Clone, Copy)]
-pub struct CallInfo<'a> {
+pub struct RequestInfo<'a> {
     pub service: Service,
     /// `PutItem`, `SendMessage`, …
     pub operation: &'a str,
@@ -60,23 +60,23 @@ pub enum Fault {
     /// The connection breaks before the service has it.
     NotSent,
     /// The service does it, and the connection breaks before the answer comes.
-    AnswerLost,
+    ResponseLost,
     /// The service never has it and no answer comes: the client waits until its own timeout, or for 30 seconds.
     Timeout,
     /// It is done and answered, both late.
     Delay(Duration),
     /// It is done at once and answered late.
-    AnswerDelay(Duration),
+    ResponseDelay(Duration),
     /// The function that makes it dies.
-    Death(Death),
+    Crash(CrashPoint),
     /// The service gets this body in its place, and does that.
-    Rewritten(Vec<u8>),
+    ReplacedRequest(Vec<u8>),
     /// The service never has it, and this success is answered.
-    Pretended { body: String },
+    FakedResponse { body: String },
 }
 
 /// Decides about every request; None lets it through.
-pub type FaultHook = Arc<dyn Fn(&CallInfo<'_>) -> Option<Fault> + Send + Sync>;
+pub type FaultHook = Arc<dyn Fn(&RequestInfo<'_>) -> Option<Fault> + Send + Sync>;
 
 /// Requests by service and operation, those with a fault included.
 pub type Requests = BTreeMap<(Service, String), u64>;
@@ -127,50 +127,56 @@ impl Inner {
         let (service, operation) =
             route(target).ok_or_else(|| ConnectorError::user("no local service has this target".into()))?;
 
-        let call = CallInfo { service, operation, number: self.count(service, operation), body: &body };
+        let call = RequestInfo { service, operation, number: self.count(service, operation), body: &body };
         let hook = lock(&self.fault).clone();
         let fault = hook.and_then(|hook| hook(&call));
         match fault {
-            None => http_response(self.answer(&call).await),
-            Some(Fault::ErrorBefore { status, code }) => http_response(Answer::error(status, &code, "injected fault")),
+            None => http_response(self.dispatch(&call).await),
+            Some(Fault::ErrorBefore { status, code }) => {
+                http_response(ServiceResponse::error(status, &code, "injected fault"))
+            }
             Some(Fault::ErrorAfter { status, code }) => {
-                self.answer(&call).await;
-                http_response(Answer::error(status, &code, "injected fault"))
+                self.dispatch(&call).await;
+                http_response(ServiceResponse::error(status, &code, "injected fault"))
             }
             Some(Fault::NotSent) => Err(ConnectorError::io("injected fault: connection refused".into())),
-            Some(Fault::AnswerLost) => {
-                self.answer(&call).await;
+            Some(Fault::ResponseLost) => {
+                self.dispatch(&call).await;
                 Err(ConnectorError::io("injected fault: connection reset".into()))
             }
             Some(Fault::Timeout) => {
-                tokio::time::sleep(Duration::from_millis(NO_ANSWER_MS_MAX)).await;
+                tokio::time::sleep(Duration::from_millis(NO_RESPONSE_MS_MAX)).await;
                 Err(ConnectorError::timeout("injected fault: no answer".into()))
             }
             Some(Fault::Delay(delay)) => {
                 tokio::time::sleep(delay).await;
-                http_response(self.answer(&call).await)
+                http_response(self.dispatch(&call).await)
             }
-            Some(Fault::AnswerDelay(delay)) => {
-                let answer = self.answer(&call).await;
+            Some(Fault::ResponseDelay(delay)) => {
+                let answer = self.dispatch(&call).await;
                 tokio::time::sleep(delay).await;
                 http_response(answer)
             }
-            Some(Fault::Death(death)) => {
-                if death == Death::BeforeAnswer {
-                    self.answer(&call).await;
+            Some(Fault::Crash(point)) => {
+                if point == CrashPoint::BeforeResponse {
+                    self.dispatch(&call).await;
                 }
-                die()
+                crash()
             }
-            Some(Fault::Rewritten(body)) => http_response(self.answer(&CallInfo { body: &body, ..call }).await),
-            Some(Fault::Pretended { body }) => http_response(Answer { status: 200, body, query_error: None }),
+            Some(Fault::ReplacedRequest(body)) => {
+                http_response(self.dispatch(&RequestInfo { body: &body, ..call }).await)
+            }
+            Some(Fault::FakedResponse { body }) => {
+                http_response(ServiceResponse { status: 200, body, query_error: None })
+            }
         }
     }
 
-    async fn answer(&self, call: &CallInfo<'_>) -> Answer {
+    async fn dispatch(&self, call: &RequestInfo<'_>) -> ServiceResponse {
         match call.service {
-            Service::DynamoDb => self.dynamodb.answer(call.operation, call.body),
-            Service::Sqs => self.sqs.answer(call.operation, call.body).await,
-            Service::EventBridge => self.bus.answer(call.operation, call.body),
+            Service::DynamoDb => self.dynamodb.handle(call.operation, call.body),
+            Service::Sqs => self.sqs.handle(call.operation, call.body).await,
+            Service::EventBridge => self.bus.handle(call.operation, call.body),
         }
     }
 
@@ -203,7 +209,7 @@ impl fmt::Debug for Connector {
 }
 
 /// Ends the function that makes the request: its invocation is a task of its own. Nothing is printed, nobody made a mistake.
-fn die() -> ! {
+fn crash() -> ! {
     std::panic::resume_unwind(Box::new("the function dies here, by intent"))
 }
 
@@ -218,7 +224,7 @@ fn route(target: &str) -> Option<(Service, &str)> {
     Some((service, operation))
 }
 
-fn http_response(answer: Answer) -> Result<HttpResponse, ConnectorError> {
+fn http_response(answer: ServiceResponse) -> Result<HttpResponse, ConnectorError> {
     let status = StatusCode::try_from(answer.status).map_err(|error| ConnectorError::user(error.into()))?;
     let mut response = HttpResponse::new(status, SdkBody::from(answer.body));
     response.headers_mut().insert("content-type", "application/x-amz-json-1.0");
@@ -233,9 +239,9 @@ fn http_response(answer: Answer) -> Result<HttpResponse, ConnectorError> {
 
 /// The way from the functions to the fake provider's API: every provider's requests end there.
 #[derive(Debug, Clone)]
-pub(crate) struct ToFake(pub(crate) Arc<FakeProvider>);
+pub(crate) struct FakeProviderConnector(pub(crate) Arc<FakeProvider>);
 
-impl HttpConnector for ToFake {
+impl HttpConnector for FakeProviderConnector {
     fn call(&self, mut request: HttpRequest) -> HttpConnectorFuture {
         let fake = self.0.clone();
         HttpConnectorFuture::new(async move {
@@ -243,12 +249,12 @@ impl HttpConnector for ToFake {
             let body = body.map_err(|error| ConnectorError::user(error.into()))?.into_bytes();
             let uri: http::Uri = request.uri().parse().map_err(|_| ConnectorError::user("not a URL".into()))?;
             let path = uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
-            if fake.kills(Death::BeforeRequest) {
-                die();
+            if fake.crashes_at(CrashPoint::BeforeRequest) {
+                crash();
             }
-            let answer = fake.answer(request.method(), path, request.headers().get("authorization"), &body);
-            if fake.kills(Death::BeforeAnswer) {
-                die();
+            let answer = fake.handle(request.method(), path, request.headers().get("authorization"), &body);
+            if fake.crashes_at(CrashPoint::BeforeResponse) {
+                crash();
             }
             if answer.lost {
                 return Err(ConnectorError::io("the connection broke before the answer came".into()));

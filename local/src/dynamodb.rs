@@ -33,7 +33,7 @@ use crate::error::LocalError;
 use crate::journal::{self, Journal, create_table};
 use crate::stream::Stream;
 use crate::sync::lock;
-use crate::wire::Answer;
+use crate::wire::ServiceResponse;
 
 /// A transactional write costs twice.
 const TRANSACTION_FACTOR: f64 = 2.0;
@@ -83,36 +83,36 @@ impl DynamoDb {
         lock(&self.counts).clear();
     }
 
-    pub(crate) fn answer(&self, operation: &str, body: &[u8]) -> Answer {
+    pub(crate) fn handle(&self, operation: &str, body: &[u8]) -> ServiceResponse {
         let Some(operation) = Operation::parse(operation) else {
-            return Answer::unknown_operation(operation);
+            return ServiceResponse::unknown_operation(operation);
         };
         lock(&self.counts).entry(operation.name()).or_default().requests += 1;
         match self.perform(operation, body) {
             Ok(answer) => answer,
-            Err(error) => Answer { status: error.status_code(), body: error.to_json(), query_error: None },
+            Err(error) => ServiceResponse { status: error.status_code(), body: error.to_json(), query_error: None },
         }
     }
 
-    fn perform(&self, operation: Operation, body: &[u8]) -> Result<Answer, DynoxideError> {
+    fn perform(&self, operation: Operation, body: &[u8]) -> Result<ServiceResponse, DynoxideError> {
         match operation {
             Operation::CreateTable => {
                 let request: CreateTableRequest = read(body)?;
-                answer(&self.database.create_table(request)?)
+                ok(&self.database.create_table(request)?)
             }
             Operation::DescribeTable => {
                 let request: DescribeTableRequest = read(body)?;
-                answer(&self.database.describe_table(request)?)
+                ok(&self.database.describe_table(request)?)
             }
             Operation::UpdateTimeToLive => {
                 let request: UpdateTimeToLiveRequest = read(body)?;
-                answer(&self.database.update_time_to_live(request)?)
+                ok(&self.database.update_time_to_live(request)?)
             }
             Operation::ListTables => {
                 let request: ListTablesRequest = read(body)?;
                 let mut response = self.database.list_tables(request)?;
                 response.table_names.retain(|name| !name.starts_with(journal::PREFIX));
-                answer(&response)
+                ok(&response)
             }
             Operation::GetItem => {
                 let mut request: GetItemRequest = read(body)?;
@@ -120,7 +120,7 @@ impl DynamoDb {
                 let mut response = self.database.get_item(request)?;
                 self.charge_read(operation, &response.consumed_capacity);
                 cut_down(&mut response.consumed_capacity, &asked);
-                answer(&response)
+                ok(&response)
             }
             Operation::BatchGetItem => {
                 let mut request: BatchGetItemRequest = read(body)?;
@@ -128,7 +128,7 @@ impl DynamoDb {
                 let mut response = self.database.batch_get_item(request)?;
                 self.charge_read(operation, response.consumed_capacity.iter().flatten());
                 cut_all_down(&mut response.consumed_capacity, &asked);
-                answer(&response)
+                ok(&response)
             }
             Operation::Query => {
                 let mut request: QueryRequest = read(body)?;
@@ -136,7 +136,7 @@ impl DynamoDb {
                 let mut response = self.database.query(request)?;
                 self.charge_read(operation, &response.consumed_capacity);
                 cut_down(&mut response.consumed_capacity, &asked);
-                answer(&response)
+                ok(&response)
             }
             Operation::Scan => {
                 let mut request: ScanRequest = read(body)?;
@@ -144,7 +144,7 @@ impl DynamoDb {
                 let mut response = self.database.scan(request)?;
                 self.charge_read(operation, &response.consumed_capacity);
                 cut_down(&mut response.consumed_capacity, &asked);
-                answer(&response)
+                ok(&response)
             }
             Operation::PutItem => {
                 let mut request: PutItemRequest = read(body)?;
@@ -153,7 +153,7 @@ impl DynamoDb {
                 let mut response = self.write(operation, row, || self.database.put_item(request))?;
                 self.charge_write(operation, &response.consumed_capacity);
                 cut_down(&mut response.consumed_capacity, &asked);
-                answer(&response)
+                ok(&response)
             }
             Operation::UpdateItem => {
                 let mut request: UpdateItemRequest = read(body)?;
@@ -162,7 +162,7 @@ impl DynamoDb {
                 let mut response = self.write(operation, row, || self.database.update_item(request))?;
                 self.charge_write(operation, &response.consumed_capacity);
                 cut_down(&mut response.consumed_capacity, &asked);
-                answer(&response)
+                ok(&response)
             }
             Operation::DeleteItem => {
                 let mut request: DeleteItemRequest = read(body)?;
@@ -171,7 +171,7 @@ impl DynamoDb {
                 let mut response = self.write(operation, row, || self.database.delete_item(request))?;
                 self.charge_write(operation, &response.consumed_capacity);
                 cut_down(&mut response.consumed_capacity, &asked);
-                answer(&response)
+                ok(&response)
             }
             Operation::TransactWriteItems => {
                 let mut request: TransactWriteItemsRequest = read(body)?;
@@ -179,7 +179,7 @@ impl DynamoDb {
                 let rows: Vec<Row> =
                     request.transact_items.iter().filter_map(|action| self.row_of_action(action)).collect();
                 let keys = rows.iter().filter_map(|row| self.streamed_key(row)).collect();
-                let written = self.calls.around(keys, || self.database.transact_write_items(request));
+                let written = self.calls.record_changes(keys, || self.database.transact_write_items(request));
                 if let Err(DynoxideError::TransactionCanceledException(..)) = &written {
                     for row in &rows {
                         self.charge_refused(operation, row, TRANSACTION_FACTOR);
@@ -188,7 +188,7 @@ impl DynamoDb {
                 let mut response = written?;
                 self.charge_write(operation, response.consumed_capacity.iter().flatten());
                 cut_all_down(&mut response.consumed_capacity, &asked);
-                answer(&response)
+                ok(&response)
             }
         }
     }
@@ -201,7 +201,7 @@ impl DynamoDb {
         write: impl FnOnce() -> Result<T, DynoxideError>,
     ) -> Result<T, DynoxideError> {
         let written = match self.streamed_key(&row) {
-            Some(key) => self.calls.around(vec![key], write),
+            Some(key) => self.calls.record_changes(vec![key], write),
             None => write(),
         };
         if let Err(DynoxideError::ConditionalCheckFailedException(..)) = &written {
@@ -433,8 +433,8 @@ fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, DynoxideError> {
     })
 }
 
-fn answer(response: &impl Serialize) -> Result<Answer, DynoxideError> {
-    Ok(Answer::ok(response))
+fn ok(response: &impl Serialize) -> Result<ServiceResponse, DynoxideError> {
+    Ok(ServiceResponse::ok(response))
 }
 
 /// Returns what was asked for before.

@@ -39,9 +39,9 @@ pub enum Behaviour {
     /// 5: for a reason that may pass.
     Fails,
     /// 6: the provider takes the call, forgets it, and never says a word.
-    Hangs,
+    Forgotten,
     /// 7: the phone rings and the person confirms, but the provider's answer to the dial is lost.
-    AnswerLost,
+    ResponseLost,
     /// 8: the person confirms, and every webhook of it is lost.
     Silent,
     /// 9: the provider will not take the call now; after that the person confirms.
@@ -58,8 +58,8 @@ impl Behaviour {
         Self::Busy,
         Self::NoAnswer,
         Self::Fails,
-        Self::Hangs,
-        Self::AnswerLost,
+        Self::Forgotten,
+        Self::ResponseLost,
         Self::Silent,
         Self::RateLimited,
         Self::Invalid,
@@ -75,8 +75,8 @@ impl Behaviour {
             Self::Busy => "busy",
             Self::NoAnswer => "no_answer",
             Self::Fails => "fails",
-            Self::Hangs => "hangs",
-            Self::AnswerLost => "answer_lost",
+            Self::Forgotten => "forgotten",
+            Self::ResponseLost => "response_lost",
             Self::Silent => "silent",
             Self::RateLimited => "rate_limited",
             Self::Invalid => "invalid",
@@ -105,8 +105,8 @@ impl Behaviour {
             Self::Confirms
             | Self::Declines
             | Self::Voicemail
-            | Self::Hangs
-            | Self::AnswerLost
+            | Self::Forgotten
+            | Self::ResponseLost
             | Self::Silent
             | Self::RateLimited => None,
         }
@@ -115,29 +115,29 @@ impl Behaviour {
 
 /// How badly webhooks are sent, in percent of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Badness {
-    pub twice: u8,
+pub struct DeliveryFaults {
+    pub duplicate_percent: u8,
     /// Half a minute to two minutes.
-    pub late: u8,
-    pub never: u8,
+    pub delay_percent: u8,
+    pub loss_percent: u8,
 }
 
-impl Badness {
+impl DeliveryFaults {
     /// As bad as one should expect.
-    pub const USUAL: Self = Self { twice: 15, late: 15, never: 8 };
+    pub const USUAL: Self = Self { duplicate_percent: 15, delay_percent: 15, loss_percent: 8 };
     /// Each once and at once.
-    pub const NONE: Self = Self { twice: 0, late: 0, never: 0 };
+    pub const NONE: Self = Self { duplicate_percent: 0, delay_percent: 0, loss_percent: 0 };
     /// None at all.
-    pub const DEAF: Self = Self { twice: 0, late: 0, never: 100 };
+    pub const ALL_LOST: Self = Self { duplicate_percent: 0, delay_percent: 0, loss_percent: 100 };
 }
 
 /// Where the function that makes the next request dies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Death {
+pub enum CrashPoint {
     /// Before the provider has the request.
     BeforeRequest,
     /// After the provider did what was asked, before its answer is there.
-    BeforeAnswer,
+    BeforeResponse,
 }
 
 /// One phone that rang.
@@ -150,7 +150,7 @@ pub struct Dial {
     pub attempt: String,
     pub behaviour: Behaviour,
     /// From the dial to the end of the call, in Unix milliseconds.
-    pub began_ms: i64,
+    pub started_ms: i64,
     /// None: nobody answered.
     pub answered_ms: Option<i64>,
     pub ended_ms: i64,
@@ -158,7 +158,7 @@ pub struct Dial {
 
 /// One webhook that was sent, taken or not.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Sent {
+pub struct SentWebhook {
     pub provider_call_id: String,
     /// The provider's word for what it tells.
     pub event: &'static str,
@@ -168,29 +168,29 @@ pub struct Sent {
 
 /// What the API answered to one dial, or to one question about an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Told {
+pub struct ApiRecord {
     /// Our ids, as the request or the call's metadata names them.
     pub call_id: String,
     pub attempt: String,
     /// In Unix milliseconds.
     pub at_ms: i64,
-    pub tale: Tale,
+    pub result: RequestResult,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Tale {
+pub enum RequestResult {
     /// To a dial: the phone rings.
-    Taken,
+    Accepted,
     /// To a dial: not now.
-    NotNow,
+    RateLimited,
     /// To a dial: never.
-    Refused,
+    Rejected,
     /// To a dial: nothing that says whether it was taken. It was not.
-    Down,
+    Unavailable,
     /// There is no such call.
-    Unknown,
+    NotFound,
     /// The call is not over.
-    Lives,
+    InProgress,
     /// How the call ended.
     Ended,
     /// The same, and what came of it.
@@ -212,7 +212,7 @@ pub struct Delivery {
     provider_call_id: String,
     event: &'static str,
     body: String,
-    tries: u32,
+    failed_sends: u32,
 }
 
 /// The provider.
@@ -226,9 +226,9 @@ pub struct FakeProvider {
 #[derive(Debug)]
 struct State {
     rng: fastrand::Rng,
-    badness: Badness,
+    delivery_faults: DeliveryFaults,
     down: bool,
-    death: Option<Death>,
+    crash: Option<CrashPoint>,
     calls: BTreeMap<String, FakeCall>,
     /// By the time at which each is sent, and a counter.
     outbox: BTreeMap<(i64, u64), Delivery>,
@@ -241,8 +241,8 @@ struct State {
 
 #[derive(Debug, Default)]
 struct Record {
-    sent: Vec<Sent>,
-    told: Vec<Told>,
+    webhooks: Vec<SentWebhook>,
+    requests: Vec<ApiRecord>,
 }
 
 #[derive(Debug)]
@@ -266,12 +266,12 @@ impl Delivery {
 
 impl FakeProvider {
     #[must_use]
-    pub fn new(clock: Clock, seed: u64, badness: Badness) -> Self {
+    pub fn new(clock: Clock, seed: u64, delivery_faults: DeliveryFaults) -> Self {
         let state = State {
             rng: fastrand::Rng::with_seed(seed),
-            badness,
+            delivery_faults,
             down: false,
-            death: None,
+            crash: None,
             calls: BTreeMap::new(),
             outbox: BTreeMap::new(),
             counter: 0,
@@ -283,8 +283,8 @@ impl FakeProvider {
     }
 
     /// How badly the webhooks of calls that are placed from now on are sent.
-    pub fn set_badness(&self, badness: Badness) {
-        lock(&self.state).badness = badness;
+    pub fn set_delivery_faults(&self, delivery_faults: DeliveryFaults) {
+        lock(&self.state).delivery_faults = delivery_faults;
     }
 
     /// Its API answers nothing but errors; calls go on, and so do their webhooks.
@@ -293,16 +293,16 @@ impl FakeProvider {
     }
 
     /// The next function that makes a request of its API dies there.
-    pub fn kill_next(&self, death: Death) {
-        lock(&self.state).death = Some(death);
+    pub fn crash_next(&self, crash: CrashPoint) {
+        lock(&self.state).crash = Some(crash);
     }
 
     /// True, once, if a function is to die here.
-    pub(crate) fn kills(&self, at: Death) -> bool {
+    pub(crate) fn crashes_at(&self, at: CrashPoint) -> bool {
         let mut state = lock(&self.state);
-        let now = state.death == Some(at);
+        let now = state.crash == Some(at);
         if now {
-            state.death = None;
+            state.crash = None;
         }
         now
     }
@@ -319,33 +319,33 @@ impl FakeProvider {
         lock(&self.state).requests
     }
 
-    /// Keeps from now on what is sent and answered, for [`Self::sent`] and [`Self::told`].
-    pub fn remember(&self) {
+    /// Keeps from now on what is sent and answered, for [`Self::sent_webhooks`] and [`Self::api_records`].
+    pub fn start_recording(&self) {
         lock(&self.state).record.get_or_insert_default();
     }
 
-    /// Every webhook that was sent since [`Self::remember`], in the order of time.
+    /// Every webhook that was sent since [`Self::start_recording`], in the order of time.
     #[must_use]
-    pub fn sent(&self) -> Vec<Sent> {
-        lock(&self.state).record.as_ref().map(|record| record.sent.clone()).unwrap_or_default()
+    pub fn sent_webhooks(&self) -> Vec<SentWebhook> {
+        lock(&self.state).record.as_ref().map(|record| record.webhooks.clone()).unwrap_or_default()
     }
 
-    /// Every dial and every question that was answered since [`Self::remember`], in the order of time. Of questions those that
+    /// Every dial and every question that was answered since [`Self::start_recording`], in the order of time. Of questions those that
     /// found the provider up.
     #[must_use]
-    pub fn told(&self) -> Vec<Told> {
-        lock(&self.state).record.as_ref().map(|record| record.told.clone()).unwrap_or_default()
+    pub fn api_records(&self) -> Vec<ApiRecord> {
+        lock(&self.state).record.as_ref().map(|record| record.requests.clone()).unwrap_or_default()
     }
 
     /// Dials that rang a phone while another dial for the same call still lived, or for an attempt that had been dialled.
     #[must_use]
-    pub fn rung_twice(&self) -> usize {
+    pub fn duplicate_dials(&self) -> usize {
         let state = lock(&self.state);
         let mut by_call: BTreeMap<&str, Vec<&Dial>> = BTreeMap::new();
         let mut clashes = 0;
         for dial in &state.dials {
             let before = by_call.entry(&dial.call_id).or_default();
-            let clash = before.iter().any(|other| other.attempt == dial.attempt || other.ended_ms > dial.began_ms);
+            let clash = before.iter().any(|other| other.attempt == dial.attempt || other.ended_ms > dial.started_ms);
             clashes += usize::from(clash);
             before.push(dial);
         }
@@ -354,14 +354,14 @@ impl FakeProvider {
 
     /// Answers a request to its API.
     #[must_use]
-    pub fn answer(&self, method: &str, path: &str, authorization: Option<&str>, body: &[u8]) -> ApiResponse {
+    pub fn handle(&self, method: &str, path: &str, authorization: Option<&str>, body: &[u8]) -> ApiResponse {
         let now = self.now_ms();
         let mut state = lock(&self.state);
         state.requests += 1;
         let body: Value = serde_json::from_slice(body).unwrap_or_default();
         if state.down {
             if (method, path) == DIAL {
-                state.tell(body.get("metadata").unwrap_or(&Value::Null), now, Tale::Down);
+                state.record(body.get("metadata").unwrap_or(&Value::Null), now, RequestResult::Unavailable);
             }
             return respond(503, &json!({"status": "error", "message": "the service is unavailable"}));
         }
@@ -395,7 +395,11 @@ impl FakeProvider {
                     if let Some((_, delivery)) = state.outbox.pop_first() {
                         let Delivery { provider_call_id, event, .. } = &delivery;
                         if let Some(record) = &mut state.record {
-                            record.sent.push(Sent { provider_call_id: provider_call_id.clone(), event, at_ms });
+                            record.webhooks.push(SentWebhook {
+                                provider_call_id: provider_call_id.clone(),
+                                event,
+                                at_ms,
+                            });
                         }
                         return delivery;
                     }
@@ -413,9 +417,9 @@ impl FakeProvider {
     }
 
     /// Takes back a webhook that was not taken, and sends it again later, unless that was tried often enough.
-    pub fn not_delivered(&self, mut delivery: Delivery) {
-        delivery.tries += 1;
-        if delivery.tries <= RETRIES_MAX {
+    pub fn retry_delivery(&self, mut delivery: Delivery) {
+        delivery.failed_sends += 1;
+        if delivery.failed_sends <= RETRIES_MAX {
             let at = self.now_ms() + as_ms(RETRY_PAUSE);
             lock(&self.state).post(at, delivery);
             self.changed.changed();
@@ -438,11 +442,11 @@ impl State {
         let text = |name: &str| metadata.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
         let (call_id, attempt) = (text("switchhook_call_id"), text("switchhook_attempt"));
         if behaviour == Behaviour::RateLimited && self.rng.bool() {
-            self.tell(&metadata, now, Tale::NotNow);
+            self.record(&metadata, now, RequestResult::RateLimited);
             return respond(429, &json!({"status": "error", "message": "too many requests"}));
         }
         if behaviour == Behaviour::Invalid {
-            self.tell(&metadata, now, Tale::Refused);
+            self.record(&metadata, now, RequestResult::Rejected);
             return respond(422, &json!({"status": "error", "message": "to_number is not valid"}));
         }
         let id = format!("call_{:032x}", self.rng.u128(..));
@@ -451,23 +455,23 @@ impl State {
         let ended_ms = match behaviour {
             Behaviour::Voicemail => now + rings + self.rng.i64(8_000..20_000),
             Behaviour::NoAnswer => now + 30_000,
-            Behaviour::Hangs => now + 60_000,
+            Behaviour::Forgotten => now + 60_000,
             Behaviour::Busy | Behaviour::Fails | Behaviour::Invalid => now + rings,
             Behaviour::Confirms
             | Behaviour::Declines
-            | Behaviour::AnswerLost
+            | Behaviour::ResponseLost
             | Behaviour::Silent
             | Behaviour::RateLimited => now + rings + self.rng.i64(20_000..90_000),
         };
         let analysed_ms = ended_ms + self.rng.i64(1_000..6_000);
-        self.tell(&metadata, now, Tale::Taken);
+        self.record(&metadata, now, RequestResult::Accepted);
         let call = FakeCall { behaviour, from, to, metadata, answered_ms, ended_ms, analysed_ms };
         let provider_call_id = id.clone();
-        self.dials.push(Dial { provider_call_id, call_id, attempt, behaviour, began_ms: now, answered_ms, ended_ms });
+        self.dials.push(Dial { provider_call_id, call_id, attempt, behaviour, started_ms: now, answered_ms, ended_ms });
         self.schedule(&id, &call);
         let answer = call.shown(&id, now);
         self.calls.insert(id, call);
-        ApiResponse { lost: behaviour == Behaviour::AnswerLost, ..respond(201, &answer) }
+        ApiResponse { lost: behaviour == Behaviour::ResponseLost, ..respond(201, &answer) }
     }
 
     /// Sends of a call what a provider would, as badly as is set.
@@ -480,17 +484,20 @@ impl State {
         for (event, at) in told {
             let Some(at) = at else { continue };
             let dice = |rng: &mut fastrand::Rng, percent: u8| rng.u8(0..100) < percent;
-            let Badness { twice, late, never } = self.badness;
-            let never_said = matches!(call.behaviour, Behaviour::Hangs | Behaviour::Silent);
-            if dice(&mut self.rng, never) || never_said {
+            let DeliveryFaults { duplicate_percent, delay_percent, loss_percent } = self.delivery_faults;
+            let never_said = matches!(call.behaviour, Behaviour::Forgotten | Behaviour::Silent);
+            if dice(&mut self.rng, loss_percent) || never_said {
                 continue;
             }
             let body = json!({"event": event, "call": call.shown(id, at)}).to_string();
-            let copies = if dice(&mut self.rng, twice) { 2 } else { 1 };
+            let copies = if dice(&mut self.rng, duplicate_percent) { 2 } else { 1 };
             for _ in 0..copies {
-                let delay =
-                    if dice(&mut self.rng, late) { self.rng.i64(30_000..120_000) } else { self.rng.i64(50..3_000) };
-                let delivery = Delivery { provider_call_id: id.to_owned(), event, body: body.clone(), tries: 0 };
+                let delay = if dice(&mut self.rng, delay_percent) {
+                    self.rng.i64(30_000..120_000)
+                } else {
+                    self.rng.i64(50..3_000)
+                };
+                let delivery = Delivery { provider_call_id: id.to_owned(), event, body: body.clone(), failed_sends: 0 };
                 self.post(at + delay, delivery);
             }
         }
@@ -504,46 +511,46 @@ impl State {
     fn get(&mut self, id: &str, now: i64) -> ApiResponse {
         let unknown = respond(404, &json!({"status": "error", "message": "no such call"}));
         let Some(call) = self.calls.get(id) else { return unknown };
-        let (metadata, tale) = (call.metadata.clone(), call.tale(now));
-        let answer = if tale == Tale::Unknown { unknown } else { respond(200, &call.shown(id, now)) };
-        self.tell(&metadata, now, tale);
+        let (metadata, result) = (call.metadata.clone(), call.result(now));
+        let answer = if result == RequestResult::NotFound { unknown } else { respond(200, &call.shown(id, now)) };
+        self.record(&metadata, now, result);
         answer
     }
 
     fn list(&mut self, body: &Value, now: i64) -> ApiResponse {
         let filters = body.pointer("/filter_criteria/metadata").and_then(Value::as_array).cloned().unwrap_or_default();
         let matches = |call: &FakeCall| filters.iter().all(|filter| is_met(filter, &call.metadata));
-        let known = self.calls.iter().filter(|(_, call)| call.tale(now) != Tale::Unknown && matches(call));
-        let tales: Vec<Tale> = known.clone().map(|(_, call)| call.tale(now)).collect();
+        let known = self.calls.iter().filter(|(_, call)| call.result(now) != RequestResult::NotFound && matches(call));
+        let results: Vec<RequestResult> = known.clone().map(|(_, call)| call.result(now)).collect();
         let items: Vec<Value> = known.map(|(id, call)| call.shown(id, now)).collect();
         let asked: Map<String, Value> = filters
             .iter()
             .filter_map(|filter| Some((filter["key"].as_str()?.to_owned(), filter["value"].clone())))
             .collect();
-        self.tell(&Value::Object(asked), now, tales.first().copied().unwrap_or(Tale::Unknown));
+        self.record(&Value::Object(asked), now, results.first().copied().unwrap_or(RequestResult::NotFound));
         respond(200, &json!({"items": items, "has_more": false}))
     }
 
     /// Keeps what is answered about the attempt that `named` names, if anybody wants to know.
-    fn tell(&mut self, named: &Value, at_ms: i64, tale: Tale) {
+    fn record(&mut self, named: &Value, at_ms: i64, result: RequestResult) {
         let Some(record) = &mut self.record else { return };
         let text = |name: &str| named.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
         let (call_id, attempt) = (text("switchhook_call_id"), text("switchhook_attempt"));
-        record.told.push(Told { call_id, attempt, at_ms, tale });
+        record.requests.push(ApiRecord { call_id, attempt, at_ms, result });
     }
 }
 
 impl FakeCall {
     /// What there is to tell of the call at this time.
-    fn tale(&self, now: i64) -> Tale {
-        if self.behaviour == Behaviour::Hangs {
-            Tale::Unknown
+    fn result(&self, now: i64) -> RequestResult {
+        if self.behaviour == Behaviour::Forgotten {
+            RequestResult::NotFound
         } else if self.analysed_ms <= now {
-            Tale::Analysed
+            RequestResult::Analysed
         } else if self.ended_ms <= now {
-            Tale::Ended
+            RequestResult::Ended
         } else {
-            Tale::Lives
+            RequestResult::InProgress
         }
     }
 
@@ -580,8 +587,8 @@ impl FakeCall {
                 Behaviour::Voicemail => "voicemail_reached",
                 Behaviour::Confirms
                 | Behaviour::Declines
-                | Behaviour::Hangs
-                | Behaviour::AnswerLost
+                | Behaviour::Forgotten
+                | Behaviour::ResponseLost
                 | Behaviour::Silent
                 | Behaviour::RateLimited
                 | Behaviour::Busy
@@ -593,7 +600,7 @@ impl FakeCall {
         }
         if self.analysed_ms <= now {
             let outcome = match self.behaviour {
-                Behaviour::Confirms | Behaviour::AnswerLost | Behaviour::Silent | Behaviour::RateLimited => {
+                Behaviour::Confirms | Behaviour::ResponseLost | Behaviour::Silent | Behaviour::RateLimited => {
                     json!({"outcome": "confirmed"})
                 }
                 Behaviour::Declines => json!({"outcome": "declined"}),
@@ -601,7 +608,7 @@ impl FakeCall {
                 | Behaviour::Busy
                 | Behaviour::NoAnswer
                 | Behaviour::Fails
-                | Behaviour::Hangs
+                | Behaviour::Forgotten
                 | Behaviour::Invalid => json!({}),
             };
             let analysis = json!({

@@ -43,7 +43,7 @@ use crate::clock::Clock;
 use crate::connector::Connector;
 use crate::dynamodb::DynamoDb;
 use crate::journal::Journal;
-use crate::queue::{QueueSettings, Redrive};
+use crate::queue::{QueueSettings, RedrivePolicy};
 use crate::sqs::Sqs;
 
 pub use crate::cloud::{CONCURRENT_DIALS_PER_PROVIDER, Cloud, CloudError, CloudOptions};
@@ -66,7 +66,7 @@ pub const EVENTS_DEAD_LETTER_QUEUE: &str = "switchhook-events-dlq.fifo";
 pub const RELAY_FAILURES_QUEUE: &str = "switchhook-relay-failures";
 
 /// How a call is tried again that does not say, as template.yaml has it.
-pub const RETRY_DEFAULT: RetryPolicy =
+pub const DEFAULT_RETRY_POLICY: RetryPolicy =
     RetryPolicy { attempts_max: 3, delay_seconds: 300, delay_max_seconds: 3_600, voicemail: false };
 
 /// Where a client that is not given the connector would go: nowhere.
@@ -101,16 +101,16 @@ impl Options {
 
 /// The queues as template.yaml declares them.
 pub fn stack_queues() -> Vec<QueueSettings> {
-    let queue = |name: &str, fifo, visibility_timeout_ms, redrive| QueueSettings {
+    let queue = |name: &str, fifo, visibility_timeout_ms, redrive_policy| QueueSettings {
         name: name.to_owned(),
         fifo,
         visibility_timeout_ms,
-        redrive,
+        redrive_policy,
     };
-    let redrive =
-        Redrive { dead_letter_queue: EVENTS_DEAD_LETTER_QUEUE.to_owned(), max_receive_count: MAX_RECEIVE_COUNT };
+    let redrive_policy =
+        RedrivePolicy { dead_letter_queue: EVENTS_DEAD_LETTER_QUEUE.to_owned(), max_receive_count: MAX_RECEIVE_COUNT };
     vec![
-        queue(EVENTS_QUEUE, true, VISIBILITY_TIMEOUT_MS, Some(redrive)),
+        queue(EVENTS_QUEUE, true, VISIBILITY_TIMEOUT_MS, Some(redrive_policy)),
         queue(DIAL_QUEUE, true, DIAL_VISIBILITY_TIMEOUT_MS, None),
         queue(EVENTS_DEAD_LETTER_QUEUE, true, DEFAULT_VISIBILITY_TIMEOUT_MS, None),
         queue(RELAY_FAILURES_QUEUE, false, DEFAULT_VISIBILITY_TIMEOUT_MS, None),

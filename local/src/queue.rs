@@ -35,11 +35,11 @@ pub struct QueueSettings {
     pub name: String,
     pub fifo: bool,
     pub visibility_timeout_ms: u64,
-    pub redrive: Option<Redrive>,
+    pub redrive_policy: Option<RedrivePolicy>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Redrive {
+pub struct RedrivePolicy {
     pub dead_letter_queue: String,
     pub max_receive_count: u32,
 }
@@ -85,7 +85,7 @@ pub struct NewMessage {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Sent {
+pub enum SendOutcome {
     Queued(Message),
     /// What the first send of this deduplication id was answered with.
     Duplicate {
@@ -122,21 +122,21 @@ pub enum SendError {
 
 /// A message as a receive returns it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Received {
+pub struct ReceivedMessage {
     pub message: Message,
     pub receipt_handle: String,
 }
 
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Receipt {
-    pub received: Vec<Received>,
+pub struct ReceiveOutcome {
+    pub messages: Vec<ReceivedMessage>,
     /// Messages that this receive took out of the queue because they had been received often enough; they belong into
     /// the dead-letter queue, in this order.
-    pub dead: Vec<Message>,
+    pub dead_letters: Vec<Message>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum HandleError {
+pub enum ReceiptHandleError {
     #[error("The input receipt handle is invalid.")]
     Invalid,
     #[error("Value for parameter ReceiptHandle is invalid. Reason: The receipt handle has expired.")]
@@ -166,19 +166,19 @@ impl Depth {
 #[derive(Debug)]
 pub struct Queue {
     settings: QueueSettings,
-    messages: BTreeMap<u64, Held>,
+    messages: BTreeMap<u64, StoredMessage>,
     groups: BTreeMap<String, Group>,
     /// The groups that a receive may take from, by the place of their first message.
     ready: BTreeSet<(u64, String)>,
     /// `(visible again at, sequence)`.
     in_flight: BTreeSet<(u64, u64)>,
-    recent: BTreeMap<(String, String), Recent>,
-    /// The keys of `recent`, oldest first.
-    recent_order: VecDeque<(u64, (String, String))>,
+    recent_sends: BTreeMap<(String, String), RecentSend>,
+    /// The keys of `recent_sends`, oldest first.
+    recent_sends_by_age: VecDeque<(u64, (String, String))>,
 }
 
 #[derive(Debug)]
-struct Held {
+struct StoredMessage {
     message: Message,
     visible_at_ms: Option<u64>,
 }
@@ -190,7 +190,7 @@ struct Group {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Recent {
+struct RecentSend {
     number: u64,
     sequence: u64,
 }
@@ -203,8 +203,8 @@ impl Queue {
             groups: BTreeMap::new(),
             ready: BTreeSet::new(),
             in_flight: BTreeSet::new(),
-            recent: BTreeMap::new(),
-            recent_order: VecDeque::new(),
+            recent_sends: BTreeMap::new(),
+            recent_sends_by_age: VecDeque::new(),
         }
     }
 
@@ -213,15 +213,15 @@ impl Queue {
     }
 
     /// Adds a message under the given number, which is its place too; a duplicate uses neither.
-    pub fn send(&mut self, now_ms: u64, number: u64, new: NewMessage) -> Result<Sent, SendError> {
+    pub fn send(&mut self, now_ms: u64, number: u64, new: NewMessage) -> Result<SendOutcome, SendError> {
         self.check(&new)?;
         if self.settings.fifo {
-            self.forget_old_deduplication(now_ms);
+            self.drop_old_deduplication_ids(now_ms);
             let key = deduplication_key(&new.group, &new.deduplication_id);
-            if let Some(first) = self.recent.get(&key) {
-                return Ok(Sent::Duplicate { number: first.number, sequence: first.sequence });
+            if let Some(first) = self.recent_sends.get(&key) {
+                return Ok(SendOutcome::Duplicate { number: first.number, sequence: first.sequence });
             }
-            self.remember_deduplication(now_ms, key, Recent { number, sequence: number });
+            self.add_deduplication_id(now_ms, key, RecentSend { number, sequence: number });
         }
         let message = Message {
             number,
@@ -236,79 +236,79 @@ impl Queue {
             receive_count: 0,
             dead_letter_source: None,
         };
-        self.place(message.clone());
-        Ok(Sent::Queued(message))
+        self.insert(message.clone());
+        Ok(SendOutcome::Queued(message))
     }
 
     /// Puts a message where its sequence says, visible: one that comes from another queue, or from before a restart.
-    pub fn place(&mut self, message: Message) {
-        let lane = self.lane(&message);
+    pub fn insert(&mut self, message: Message) {
+        let group_key = self.group_key(&message);
         let sequence = message.sequence;
-        self.messages.insert(sequence, Held { message, visible_at_ms: None });
-        self.change_group(&lane, |group| {
+        self.messages.insert(sequence, StoredMessage { message, visible_at_ms: None });
+        self.update_group(&group_key, |group| {
             group.sequences.insert(sequence);
         });
     }
 
     /// Puts a message back that was there before a restart: its deduplication id counts from when it was sent.
-    pub fn restore(&mut self, message: Message) {
+    pub fn reload(&mut self, message: Message) {
         if self.settings.fifo && message.dead_letter_source.is_none() {
             let key = deduplication_key(&message.group, &message.deduplication_id);
-            let recent = Recent { number: message.number, sequence: message.sequence };
-            self.remember_deduplication(message.sent_at_ms, key, recent);
+            let recent_send = RecentSend { number: message.number, sequence: message.sequence };
+            self.add_deduplication_id(message.sent_at_ms, key, recent_send);
         }
-        self.place(message);
+        self.insert(message);
     }
 
     /// Takes back a message that was just sent, as if it never had been.
-    pub fn withdraw(&mut self, message: &Message) {
+    pub fn undo_send(&mut self, message: &Message) {
         self.remove(message.sequence);
         let key = deduplication_key(&message.group, &message.deduplication_id);
-        self.recent.remove(&key);
-        self.recent_order.retain(|(_, other)| *other != key);
+        self.recent_sends.remove(&key);
+        self.recent_sends_by_age.retain(|(_, other)| *other != key);
     }
 
     /// Takes at most `messages_max` messages, each invisible for the timeout: the queue's, or the one given.
     ///
     /// Fills up from one group before it turns to the next, as SQS does.
-    pub fn receive(&mut self, now_ms: u64, messages_max: usize, visibility_timeout_ms: Option<u64>) -> Receipt {
-        self.end_timeouts(now_ms);
+    pub fn receive(&mut self, now_ms: u64, messages_max: usize, visibility_timeout_ms: Option<u64>) -> ReceiveOutcome {
+        self.expire_timeouts(now_ms);
         let timeout_ms = visibility_timeout_ms.unwrap_or(self.settings.visibility_timeout_ms);
         let visible_at_ms = now_ms + timeout_ms;
 
-        let mut receipt = Receipt::default();
-        while receipt.received.len() < messages_max {
-            let Some((_, lane)) = self.ready.first().cloned() else { break };
+        let mut outcome = ReceiveOutcome::default();
+        while outcome.messages.len() < messages_max {
+            let Some((_, group_key)) = self.ready.first().cloned() else { break };
             let mut after = 0;
-            while receipt.received.len() < messages_max {
-                let Some(sequence) = self.next_in_group(&lane, after) else { break };
+            while outcome.messages.len() < messages_max {
+                let Some(sequence) = self.next_in_group(&group_key, after) else { break };
                 after = sequence;
-                if self.is_used_up(sequence) {
-                    receipt.dead.extend(self.remove(sequence));
+                if self.reached_receive_limit(sequence) {
+                    outcome.dead_letters.extend(self.remove(sequence));
                     continue;
                 }
-                let Some(held) = self.messages.get_mut(&sequence) else { continue };
-                held.visible_at_ms = Some(visible_at_ms);
-                held.message.receive_count += 1;
-                held.message.first_received_at_ms.get_or_insert(now_ms);
-                let message = held.message.clone();
+                let Some(stored) = self.messages.get_mut(&sequence) else { continue };
+                stored.visible_at_ms = Some(visible_at_ms);
+                stored.message.receive_count += 1;
+                stored.message.first_received_at_ms.get_or_insert(now_ms);
+                let message = stored.message.clone();
                 self.in_flight.insert((visible_at_ms, sequence));
-                self.change_group(&lane, |group| group.in_flight += 1);
-                receipt.received.push(Received { receipt_handle: self.handle(&message), message });
+                self.update_group(&group_key, |group| group.in_flight += 1);
+                outcome.messages.push(ReceivedMessage { receipt_handle: self.handle(&message), message });
             }
         }
-        receipt
+        outcome
     }
 
     /// Removes the message, or does nothing where the handle is of an earlier receive or the message is gone; returns
     /// the removed message.
-    pub fn delete(&mut self, now_ms: u64, receipt_handle: &str) -> Result<Option<Message>, HandleError> {
-        self.end_timeouts(now_ms);
+    pub fn delete(&mut self, now_ms: u64, receipt_handle: &str) -> Result<Option<Message>, ReceiptHandleError> {
+        self.expire_timeouts(now_ms);
         let handle = self.parse_handle(receipt_handle)?;
         match self.messages.get(&handle.sequence) {
-            Some(held) if held.message.receive_count == handle.receive_count => {
-                if self.settings.fifo && held.visible_at_ms.is_none() {
-                    return Err(HandleError::Expired);
+            Some(stored) if stored.message.receive_count == handle.receive_count => {
+                if self.settings.fifo && stored.visible_at_ms.is_none() {
+                    return Err(ReceiptHandleError::Expired);
                 }
                 Ok(self.remove(handle.sequence))
             }
@@ -317,22 +317,27 @@ impl Queue {
     }
 
     /// Makes the message of the handle visible in `timeout_ms` from now.
-    pub fn change_visibility(&mut self, now_ms: u64, receipt_handle: &str, timeout_ms: u64) -> Result<(), HandleError> {
-        self.end_timeouts(now_ms);
+    pub fn change_visibility(
+        &mut self,
+        now_ms: u64,
+        receipt_handle: &str,
+        timeout_ms: u64,
+    ) -> Result<(), ReceiptHandleError> {
+        self.expire_timeouts(now_ms);
         if timeout_ms > VISIBILITY_TIMEOUT_MS_MAX {
-            return Err(HandleError::InvalidTimeout);
+            return Err(ReceiptHandleError::InvalidTimeout);
         }
         let handle = self.parse_handle(receipt_handle)?;
-        let held = self
+        let stored = self
             .messages
             .get_mut(&handle.sequence)
-            .filter(|held| held.message.receive_count == handle.receive_count)
-            .ok_or(HandleError::NotInFlight)?;
-        let until_ms = held.visible_at_ms.ok_or(HandleError::NotInFlight)?;
-        held.visible_at_ms = Some(now_ms + timeout_ms);
+            .filter(|stored| stored.message.receive_count == handle.receive_count)
+            .ok_or(ReceiptHandleError::NotInFlight)?;
+        let until_ms = stored.visible_at_ms.ok_or(ReceiptHandleError::NotInFlight)?;
+        stored.visible_at_ms = Some(now_ms + timeout_ms);
         self.in_flight.remove(&(until_ms, handle.sequence));
         self.in_flight.insert((now_ms + timeout_ms, handle.sequence));
-        self.end_timeouts(now_ms);
+        self.expire_timeouts(now_ms);
         Ok(())
     }
 
@@ -341,17 +346,17 @@ impl Queue {
         self.groups.clear();
         self.ready.clear();
         self.in_flight.clear();
-        std::mem::take(&mut self.messages).into_values().map(|held| held.message).collect()
+        std::mem::take(&mut self.messages).into_values().map(|stored| stored.message).collect()
     }
 
     /// Removes every message that is not in flight, in order.
-    pub fn take_visible(&mut self, now_ms: u64) -> Vec<Message> {
-        self.end_timeouts(now_ms);
+    pub fn remove_visible(&mut self, now_ms: u64) -> Vec<Message> {
+        self.expire_timeouts(now_ms);
         let visible: Vec<u64> = self
             .messages
             .values()
-            .filter(|held| held.visible_at_ms.is_none())
-            .map(|held| held.message.sequence)
+            .filter(|stored| stored.visible_at_ms.is_none())
+            .map(|stored| stored.message.sequence)
             .collect();
         visible.into_iter().filter_map(|sequence| self.remove(sequence)).collect()
     }
@@ -359,7 +364,7 @@ impl Queue {
     /// When a receive may next get something: now, at the end of a timeout, or, where there is nothing, never. (At the
     /// end of a timeout it may still get nothing: another message of the group may be in flight for longer.)
     pub fn next_visible_at(&mut self, now_ms: u64) -> Option<u64> {
-        self.end_timeouts(now_ms);
+        self.expire_timeouts(now_ms);
         if !self.ready.is_empty() {
             return Some(now_ms);
         }
@@ -367,14 +372,14 @@ impl Queue {
     }
 
     pub fn depth(&mut self, now_ms: u64) -> Depth {
-        self.end_timeouts(now_ms);
+        self.expire_timeouts(now_ms);
         let in_flight = self.in_flight.len();
         Depth { visible: self.messages.len() - in_flight, in_flight }
     }
 
     /// Every message in order, received or not.
     pub fn messages(&self) -> impl Iterator<Item = &Message> {
-        self.messages.values().map(|held| &held.message)
+        self.messages.values().map(|stored| &stored.message)
     }
 
     fn check(&self, new: &NewMessage) -> Result<(), SendError> {
@@ -400,93 +405,93 @@ impl Queue {
         Ok(())
     }
 
-    fn forget_old_deduplication(&mut self, now_ms: u64) {
-        while let Some((at_ms, _)) = self.recent_order.front() {
+    fn drop_old_deduplication_ids(&mut self, now_ms: u64) {
+        while let Some((at_ms, _)) = self.recent_sends_by_age.front() {
             if at_ms + DEDUPLICATION_WINDOW_MS > now_ms {
                 break;
             }
-            if let Some((_, key)) = self.recent_order.pop_front() {
-                self.recent.remove(&key);
+            if let Some((_, key)) = self.recent_sends_by_age.pop_front() {
+                self.recent_sends.remove(&key);
             }
         }
     }
 
-    fn remember_deduplication(&mut self, at_ms: u64, key: (String, String), recent: Recent) {
-        self.recent.insert(key.clone(), recent);
-        self.recent_order.push_back((at_ms, key));
+    fn add_deduplication_id(&mut self, at_ms: u64, key: (String, String), recent_send: RecentSend) {
+        self.recent_sends.insert(key.clone(), recent_send);
+        self.recent_sends_by_age.push_back((at_ms, key));
     }
 
-    fn end_timeouts(&mut self, now_ms: u64) {
+    fn expire_timeouts(&mut self, now_ms: u64) {
         while let Some((visible_at_ms, sequence)) = self.in_flight.first().copied() {
             if visible_at_ms > now_ms {
                 break;
             }
             self.in_flight.pop_first();
-            let Some(held) = self.messages.get_mut(&sequence) else { continue };
-            held.visible_at_ms = None;
-            let lane = lane(self.settings.fifo, &held.message);
-            self.change_group(&lane, |group| group.in_flight -= 1);
+            let Some(stored) = self.messages.get_mut(&sequence) else { continue };
+            stored.visible_at_ms = None;
+            let group_key = group_key(self.settings.fifo, &stored.message);
+            self.update_group(&group_key, |group| group.in_flight -= 1);
         }
     }
 
-    fn next_in_group(&self, lane: &str, after: u64) -> Option<u64> {
-        self.groups.get(lane)?.sequences.range(after + 1..).next().copied()
+    fn next_in_group(&self, group_key: &str, after: u64) -> Option<u64> {
+        self.groups.get(group_key)?.sequences.range(after + 1..).next().copied()
     }
 
-    fn is_used_up(&self, sequence: u64) -> bool {
-        match (&self.settings.redrive, self.messages.get(&sequence)) {
-            (Some(redrive), Some(held)) => held.message.receive_count >= redrive.max_receive_count,
+    fn reached_receive_limit(&self, sequence: u64) -> bool {
+        match (&self.settings.redrive_policy, self.messages.get(&sequence)) {
+            (Some(redrive), Some(stored)) => stored.message.receive_count >= redrive.max_receive_count,
             _ => false,
         }
     }
 
     fn remove(&mut self, sequence: u64) -> Option<Message> {
-        let held = self.messages.remove(&sequence)?;
-        if let Some(visible_at_ms) = held.visible_at_ms {
+        let stored = self.messages.remove(&sequence)?;
+        if let Some(visible_at_ms) = stored.visible_at_ms {
             self.in_flight.remove(&(visible_at_ms, sequence));
         }
-        let lane = self.lane(&held.message);
-        self.change_group(&lane, |group| {
+        let group_key = self.group_key(&stored.message);
+        self.update_group(&group_key, |group| {
             group.sequences.remove(&sequence);
-            group.in_flight -= usize::from(held.visible_at_ms.is_some());
+            group.in_flight -= usize::from(stored.visible_at_ms.is_some());
         });
-        Some(held.message)
+        Some(stored.message)
     }
 
     /// The only place where a group changes: keeps `ready` in step with it.
-    fn change_group(&mut self, lane: &str, change: impl FnOnce(&mut Group)) {
-        let group = self.groups.entry(lane.to_owned()).or_default();
+    fn update_group(&mut self, group_key: &str, change: impl FnOnce(&mut Group)) {
+        let group = self.groups.entry(group_key.to_owned()).or_default();
         let first_before = group.sequences.first().copied();
         change(group);
         let first = group.sequences.first().copied();
         let ready = group.in_flight == 0;
         if group.sequences.is_empty() {
-            self.groups.remove(lane);
+            self.groups.remove(group_key);
         }
         if let Some(first) = first_before {
-            self.ready.remove(&(first, lane.to_owned()));
+            self.ready.remove(&(first, group_key.to_owned()));
         }
         if let (Some(first), true) = (first, ready) {
-            self.ready.insert((first, lane.to_owned()));
+            self.ready.insert((first, group_key.to_owned()));
         }
     }
 
-    fn lane(&self, message: &Message) -> String {
-        lane(self.settings.fifo, message)
+    fn group_key(&self, message: &Message) -> String {
+        group_key(self.settings.fifo, message)
     }
 
     fn handle(&self, message: &Message) -> String {
         format!("{}/{}/{}", self.settings.name, message.sequence, message.receive_count)
     }
 
-    fn parse_handle(&self, handle: &str) -> Result<Handle, HandleError> {
+    fn parse_handle(&self, handle: &str) -> Result<Handle, ReceiptHandleError> {
         let parse = || {
             let (rest, receive_count) = handle.rsplit_once('/')?;
             let (queue, sequence) = rest.rsplit_once('/')?;
             (queue == self.settings.name)
                 .then_some(Handle { sequence: sequence.parse().ok()?, receive_count: receive_count.parse().ok()? })
         };
-        parse().ok_or(HandleError::Invalid)
+        parse().ok_or(ReceiptHandleError::Invalid)
     }
 }
 
@@ -523,7 +528,7 @@ pub fn message_id(number: u64) -> String {
 }
 
 /// What blocks while one of its messages is in flight: the group, or in a standard queue the message itself.
-fn lane(fifo: bool, message: &Message) -> String {
+fn group_key(fifo: bool, message: &Message) -> String {
     match &message.group {
         Some(group) if fifo => group.clone(),
         Some(_) | None => message.sequence.to_string(),
@@ -556,9 +561,10 @@ mod tests {
     }
 
     fn world(max_receive_count: Option<u32>) -> World {
-        let redrive = max_receive_count
-            .map(|max_receive_count| Redrive { dead_letter_queue: "dlq.fifo".to_owned(), max_receive_count });
-        let settings = QueueSettings { name: "q.fifo".to_owned(), fifo: true, visibility_timeout_ms: TIMEOUT, redrive };
+        let redrive_policy = max_receive_count
+            .map(|max_receive_count| RedrivePolicy { dead_letter_queue: "dlq.fifo".to_owned(), max_receive_count });
+        let settings =
+            QueueSettings { name: "q.fifo".to_owned(), fifo: true, visibility_timeout_ms: TIMEOUT, redrive_policy };
         World { queue: Queue::new(settings), dead: Vec::new(), next: 1 }
     }
 
@@ -572,7 +578,7 @@ mod tests {
     }
 
     impl World {
-        fn send(&mut self, now: u64, new: NewMessage) -> Result<Sent, SendError> {
+        fn send(&mut self, now: u64, new: NewMessage) -> Result<SendOutcome, SendError> {
             self.next += 1;
             self.queue.send(now, self.next, new)
         }
@@ -584,10 +590,10 @@ mod tests {
             }
         }
 
-        fn receive(&mut self, now: u64, max: usize) -> Vec<Received> {
-            let receipt = self.queue.receive(now, max, None);
-            self.dead.extend(receipt.dead);
-            receipt.received
+        fn receive(&mut self, now: u64, max: usize) -> Vec<ReceivedMessage> {
+            let outcome = self.queue.receive(now, max, None);
+            self.dead.extend(outcome.dead_letters);
+            outcome.messages
         }
 
         fn bodies(&mut self, now: u64, max: usize) -> Vec<String> {
@@ -691,11 +697,14 @@ mod tests {
 
         let queue = &mut world.queue;
         let too_long = VISIBILITY_TIMEOUT_MS_MAX + 1;
-        assert_eq!(queue.change_visibility(0, &first[0].receipt_handle, too_long), Err(HandleError::InvalidTimeout));
-        assert_eq!(queue.change_visibility(TIMEOUT, &first[0].receipt_handle, 5), Err(HandleError::NotInFlight));
+        assert_eq!(
+            queue.change_visibility(0, &first[0].receipt_handle, too_long),
+            Err(ReceiptHandleError::InvalidTimeout)
+        );
+        assert_eq!(queue.change_visibility(TIMEOUT, &first[0].receipt_handle, 5), Err(ReceiptHandleError::NotInFlight));
         queue.receive(TIMEOUT, 1, None);
-        assert_eq!(queue.change_visibility(TIMEOUT, &first[0].receipt_handle, 5), Err(HandleError::NotInFlight));
-        assert_eq!(queue.change_visibility(0, "nonsense", 5), Err(HandleError::Invalid));
+        assert_eq!(queue.change_visibility(TIMEOUT, &first[0].receipt_handle, 5), Err(ReceiptHandleError::NotInFlight));
+        assert_eq!(queue.change_visibility(0, "nonsense", 5), Err(ReceiptHandleError::Invalid));
     }
 
     #[test]
@@ -718,25 +727,25 @@ mod tests {
         world.send_all(&["a1"]);
         let received = world.receive(0, 1);
 
-        assert_eq!(world.queue.delete(TIMEOUT, &received[0].receipt_handle), Err(HandleError::Expired));
+        assert_eq!(world.queue.delete(TIMEOUT, &received[0].receipt_handle), Err(ReceiptHandleError::Expired));
         assert_eq!(world.bodies(TIMEOUT, 1), ["a1"]);
     }
 
     #[test]
     fn handle_of_another_queue_is_invalid() {
         let mut world = world(None);
-        assert_eq!(world.queue.delete(0, "other.fifo/1/1"), Err(HandleError::Invalid));
+        assert_eq!(world.queue.delete(0, "other.fifo/1/1"), Err(ReceiptHandleError::Invalid));
     }
 
     #[test]
     fn duplicate_is_answered_like_the_first_even_after_delete() {
         let mut world = world(None);
-        let Ok(Sent::Queued(first)) = world.send(0, message("a", "x")) else { panic!("not queued") };
+        let Ok(SendOutcome::Queued(first)) = world.send(0, message("a", "x")) else { panic!("not queued") };
         let received = world.receive(0, 1);
         world.queue.delete(0, &received[0].receipt_handle).unwrap();
 
         let again = world.send(DEDUPLICATION_WINDOW_MS - 1, message("a", "x")).unwrap();
-        assert_eq!(again, Sent::Duplicate { number: first.number, sequence: first.sequence });
+        assert_eq!(again, SendOutcome::Duplicate { number: first.number, sequence: first.sequence });
         assert_eq!(world.bodies(DEDUPLICATION_WINDOW_MS - 1, 10), [""; 0]);
     }
 
@@ -747,7 +756,7 @@ mod tests {
         world.send(DEDUPLICATION_WINDOW_MS - 1, message("a", "x")).unwrap();
         let later = world.send(DEDUPLICATION_WINDOW_MS, message("a", "x")).unwrap();
 
-        assert!(matches!(later, Sent::Queued(_)), "{later:?}");
+        assert!(matches!(later, SendOutcome::Queued(_)), "{later:?}");
     }
 
     #[test]
@@ -756,7 +765,7 @@ mod tests {
         world.send(0, message("a", "x")).unwrap();
         let other = world.send(0, message("b", "x")).unwrap();
 
-        assert!(matches!(other, Sent::Queued(_)), "{other:?}");
+        assert!(matches!(other, SendOutcome::Queued(_)), "{other:?}");
     }
 
     #[test]
@@ -865,14 +874,14 @@ mod tests {
     #[test]
     fn standard_queue_blocks_nothing() {
         let settings =
-            QueueSettings { name: "q".to_owned(), fifo: false, visibility_timeout_ms: TIMEOUT, redrive: None };
+            QueueSettings { name: "q".to_owned(), fifo: false, visibility_timeout_ms: TIMEOUT, redrive_policy: None };
         let mut queue = Queue::new(settings);
         for number in 1..=2 {
             queue.send(0, number, message("a", "x")).unwrap();
         }
 
-        let first = queue.receive(0, 1, None).received;
-        let second = queue.receive(0, 1, None).received;
+        let first = queue.receive(0, 1, None).messages;
+        let second = queue.receive(0, 1, None).messages;
         assert_ne!(first[0].message.number, second[0].message.number);
         assert!(queue.delete(TIMEOUT, &first[0].receipt_handle).unwrap().is_some(), "an expired handle still deletes");
     }
@@ -880,22 +889,22 @@ mod tests {
     #[test]
     fn withdrawn_message_can_be_sent_again() {
         let mut world = world(None);
-        let Ok(Sent::Queued(first)) = world.send(0, message("a", "x")) else { panic!("not queued") };
-        world.queue.withdraw(&first);
+        let Ok(SendOutcome::Queued(first)) = world.send(0, message("a", "x")) else { panic!("not queued") };
+        world.queue.undo_send(&first);
 
         assert_eq!(world.bodies(0, 10), [""; 0]);
-        assert!(matches!(world.send(0, message("a", "x")), Ok(Sent::Queued(_))));
+        assert!(matches!(world.send(0, message("a", "x")), Ok(SendOutcome::Queued(_))));
     }
 
     #[test]
     fn restored_message_still_deduplicates() {
         let mut world = world(None);
-        let Ok(Sent::Queued(first)) = world.send(0, message("a", "x")) else { panic!("not queued") };
+        let Ok(SendOutcome::Queued(first)) = world.send(0, message("a", "x")) else { panic!("not queued") };
         let mut queue = Queue::new(world.queue.settings().clone());
-        queue.restore(first);
+        queue.reload(first);
 
-        assert!(matches!(queue.send(10, 99, message("a", "x")), Ok(Sent::Duplicate { .. })));
-        assert!(matches!(queue.send(DEDUPLICATION_WINDOW_MS, 99, message("a", "x")), Ok(Sent::Queued(_))));
+        assert!(matches!(queue.send(10, 99, message("a", "x")), Ok(SendOutcome::Duplicate { .. })));
+        assert!(matches!(queue.send(DEDUPLICATION_WINDOW_MS, 99, message("a", "x")), Ok(SendOutcome::Queued(_))));
     }
 
     /// Random operations, against the rules stated naively.
@@ -905,7 +914,7 @@ mod tests {
             let mut random = fastrand::Rng::with_seed(seed);
             let mut world = world(Some(5));
             let mut now = 0;
-            let mut flying: BTreeMap<u64, (Received, u64)> = BTreeMap::new();
+            let mut flying: BTreeMap<u64, (ReceivedMessage, u64)> = BTreeMap::new();
             for step in 0..300_u64 {
                 now += random.u64(0..10 * SECOND);
                 flying.retain(|_, (_, until)| *until > now);

@@ -16,7 +16,9 @@ use serde_json::{Value, json};
 use crate::clock::Clock;
 use crate::error::LocalError;
 use crate::journal::{Journal, ordered_key};
-use crate::queue::{Depth, HandleError, Message, NewMessage, Queue, QueueSettings, Received, SendError, Sent};
+use crate::queue::{
+    Depth, Message, NewMessage, Queue, QueueSettings, ReceiptHandleError, ReceivedMessage, SendError, SendOutcome,
+};
 use crate::sync::{Signal, Watch, lock};
 use crate::{ACCOUNT, REGION};
 
@@ -44,9 +46,9 @@ pub enum QueueError {
     #[error("{0}")]
     Send(SendError),
     #[error("{0}")]
-    Handle(HandleError),
-    #[error("the queue could not be kept in the data directory")]
-    Keep(#[source] LocalError),
+    ReceiptHandle(ReceiptHandleError),
+    #[error("the queue could not be stored in the data directory")]
+    Persist(#[source] LocalError),
 }
 
 impl Sqs {
@@ -59,7 +61,7 @@ impl Sqs {
         let mut queues: BTreeMap<String, Queue> =
             settings.into_iter().map(|settings| (settings.name.clone(), Queue::new(settings))).collect();
         let has_no_target = |queue: &&Queue| {
-            let redrive = queue.settings().redrive.as_ref();
+            let redrive = queue.settings().redrive_policy.as_ref();
             redrive.is_some_and(|redrive| !queues.contains_key(&redrive.dead_letter_queue))
         };
         if let Some(queue) = queues.values().find(has_no_target) {
@@ -68,25 +70,25 @@ impl Sqs {
         // Later than every number that an earlier process gave out, whether or not its message is still there; none is 0.
         let mut next_number = (clock.now_ms() << 20) + 1;
         if let Some(journal) = &journal {
-            for kept in restore(journal)? {
-                next_number = next_number.max(kept.message.sequence + 1);
-                if let Some(queue) = queues.get_mut(&kept.queue) {
-                    queue.restore(kept.message);
+            for entry in read_journal(journal)? {
+                next_number = next_number.max(entry.message.sequence + 1);
+                if let Some(queue) = queues.get_mut(&entry.queue) {
+                    queue.reload(entry.message);
                 }
             }
         }
         Ok(Self { state: Mutex::new(State { queues, next_number }), signals, journal, clock })
     }
 
-    pub fn send(&self, queue: &str, new: NewMessage) -> Result<Sent, QueueError> {
+    pub fn send(&self, queue: &str, new: NewMessage) -> Result<SendOutcome, QueueError> {
         let now_ms = self.clock.now_ms();
         let mut state = lock(&self.state);
         let number = state.next_number;
         let target = state.queue(queue)?;
         let sent = target.send(now_ms, number, new).map_err(QueueError::Send)?;
-        if let Sent::Queued(message) = &sent {
-            if let Err(error) = self.keep(queue, message) {
-                target.withdraw(message);
+        if let SendOutcome::Queued(message) = &sent {
+            if let Err(error) = self.persist(queue, message) {
+                target.undo_send(message);
                 return Err(error);
             }
             state.next_number += 1;
@@ -103,14 +105,14 @@ impl Sqs {
         queue: &str,
         messages_max: usize,
         visibility_timeout_ms: Option<u64>,
-    ) -> Result<Vec<Received>, QueueError> {
+    ) -> Result<Vec<ReceivedMessage>, QueueError> {
         let now_ms = self.clock.now_ms();
         let mut state = lock(&self.state);
         let source = state.queue(queue)?;
-        let receipt = source.receive(now_ms, messages_max, visibility_timeout_ms);
-        let redrive = source.settings().redrive.clone();
-        if let (Some(redrive), false) = (redrive, receipt.dead.is_empty()) {
-            for message in receipt.dead {
+        let outcome = source.receive(now_ms, messages_max, visibility_timeout_ms);
+        let redrive = source.settings().redrive_policy.clone();
+        if let (Some(redrive), false) = (redrive, outcome.dead_letters.is_empty()) {
+            for message in outcome.dead_letters {
                 let dead = Message {
                     deduplication_id: Some(message.id()),
                     dead_letter_source: Some(queue.to_owned()),
@@ -121,16 +123,16 @@ impl Sqs {
             }
             self.changed(&redrive.dead_letter_queue);
         }
-        Ok(receipt.received)
+        Ok(outcome.messages)
     }
 
     /// Whether there was something to delete: there is not where the handle is of an earlier receive.
     pub fn delete(&self, queue: &str, receipt_handle: &str) -> Result<bool, QueueError> {
         let now_ms = self.clock.now_ms();
         let mut state = lock(&self.state);
-        let deleted = state.queue(queue)?.delete(now_ms, receipt_handle).map_err(QueueError::Handle)?;
+        let deleted = state.queue(queue)?.delete(now_ms, receipt_handle).map_err(QueueError::ReceiptHandle)?;
         let Some(message) = deleted else { return Ok(false) };
-        self.forget(message.sequence)?;
+        self.erase(message.sequence)?;
         drop(state);
         self.changed(queue);
         Ok(true)
@@ -139,7 +141,7 @@ impl Sqs {
     pub fn change_visibility(&self, queue: &str, receipt_handle: &str, timeout_ms: u64) -> Result<(), QueueError> {
         let now_ms = self.clock.now_ms();
         let mut state = lock(&self.state);
-        state.queue(queue)?.change_visibility(now_ms, receipt_handle, timeout_ms).map_err(QueueError::Handle)?;
+        state.queue(queue)?.change_visibility(now_ms, receipt_handle, timeout_ms).map_err(QueueError::ReceiptHandle)?;
         drop(state);
         self.changed(queue);
         Ok(())
@@ -170,7 +172,7 @@ impl Sqs {
         let mut state = lock(&self.state);
         let purged = state.queue(queue)?.purge();
         for message in &purged {
-            self.forget(message.sequence)?;
+            self.erase(message.sequence)?;
         }
         drop(state);
         self.changed(queue);
@@ -189,12 +191,12 @@ impl Sqs {
         }
         let mut moved = 0;
         let mut targets = BTreeSet::new();
-        let mut messages = state.queue(dead_letter_queue)?.take_visible(now_ms).into_iter();
+        let mut messages = state.queue(dead_letter_queue)?.remove_visible(now_ms).into_iter();
         while let Some(message) = messages.next() {
             let source = message.dead_letter_source.clone().filter(|source| state.queues.contains_key(source));
             let Some(target) = destination.map(str::to_owned).or(source) else {
                 for message in std::iter::once(message).chain(messages) {
-                    state.queue(dead_letter_queue)?.place(message);
+                    state.queue(dead_letter_queue)?.insert(message);
                 }
                 break;
             };
@@ -223,13 +225,13 @@ impl Sqs {
     }
 
     /// Like [`Sqs::receive`], but waits for a first message until `wait_ms` have passed.
-    pub async fn receive_waiting(
+    pub async fn long_poll(
         &self,
         queue: &str,
         messages_max: usize,
         visibility_timeout_ms: Option<u64>,
         wait_ms: u64,
-    ) -> Result<Vec<Received>, QueueError> {
+    ) -> Result<Vec<ReceivedMessage>, QueueError> {
         let deadline_ms = self.clock.now_ms() + wait_ms;
         let mut watch = self.watch(queue)?;
         loop {
@@ -251,29 +253,29 @@ impl Sqs {
         let old = message.sequence;
         let moved = Message { sequence: state.next_number, ..message };
         state.next_number += 1;
-        self.keep_instead(queue, &moved, Some(old))?;
-        self.forget(old)?;
-        state.queue(queue)?.place(moved);
+        self.persist_moved(queue, &moved, Some(old))?;
+        self.erase(old)?;
+        state.queue(queue)?.insert(moved);
         Ok(())
     }
 
-    fn keep(&self, queue: &str, message: &Message) -> Result<(), QueueError> {
-        self.keep_instead(queue, message, None)
+    fn persist(&self, queue: &str, message: &Message) -> Result<(), QueueError> {
+        self.persist_moved(queue, message, None)
     }
 
-    fn keep_instead(&self, queue: &str, message: &Message, instead_of: Option<u64>) -> Result<(), QueueError> {
+    fn persist_moved(&self, queue: &str, message: &Message, moved_from: Option<u64>) -> Result<(), QueueError> {
         match &self.journal {
             Some(journal) => {
-                let kept = Kept { queue: queue.to_owned(), message: message.clone(), instead_of };
-                journal.write(&ordered_key(message.sequence), &kept).map_err(QueueError::Keep)
+                let entry = JournalEntry { queue: queue.to_owned(), message: message.clone(), moved_from };
+                journal.write(&ordered_key(message.sequence), &entry).map_err(QueueError::Persist)
             }
             None => Ok(()),
         }
     }
 
-    fn forget(&self, sequence: u64) -> Result<(), QueueError> {
+    fn erase(&self, sequence: u64) -> Result<(), QueueError> {
         match &self.journal {
-            Some(journal) => journal.erase(&ordered_key(sequence)).map_err(QueueError::Keep),
+            Some(journal) => journal.erase(&ordered_key(sequence)).map_err(QueueError::Persist),
             None => Ok(()),
         }
     }
@@ -293,28 +295,28 @@ impl State {
 
 /// A message and where it lies.
 #[derive(Debug, Serialize, Deserialize)]
-struct Kept {
+struct JournalEntry {
     queue: String,
     message: Message,
     /// The entry of the place where the message lay before, which a kill may have left behind.
     #[serde(default)]
-    instead_of: Option<u64>,
+    moved_from: Option<u64>,
 }
 
-fn restore(journal: &Journal) -> Result<Vec<Kept>, LocalError> {
-    let mut kept: BTreeMap<u64, Kept> = BTreeMap::new();
-    for (_, mut entry) in journal.read::<Kept>()? {
+fn read_journal(journal: &Journal) -> Result<Vec<JournalEntry>, LocalError> {
+    let mut entries: BTreeMap<u64, JournalEntry> = BTreeMap::new();
+    for (_, mut entry) in journal.read::<JournalEntry>()? {
         entry.message.receive_count = 0;
         entry.message.first_received_at_ms = None;
-        kept.insert(entry.message.sequence, entry);
+        entries.insert(entry.message.sequence, entry);
     }
-    let left_behind: Vec<u64> = kept.values().filter_map(|entry| entry.instead_of).collect();
+    let left_behind: Vec<u64> = entries.values().filter_map(|entry| entry.moved_from).collect();
     for sequence in left_behind {
-        if kept.remove(&sequence).is_some() {
+        if entries.remove(&sequence).is_some() {
             journal.erase(&ordered_key(sequence))?;
         }
     }
-    Ok(kept.into_values().collect())
+    Ok(entries.into_values().collect())
 }
 
 pub fn queue_url(queue: &str) -> String {
@@ -326,7 +328,7 @@ pub fn queue_arn(queue: &str) -> String {
 }
 
 /// A received message as an element of `Records` in the event that a Lambda function is given.
-pub fn to_event_record(queue: &str, received: &Received) -> Value {
+pub fn to_event_record(queue: &str, received: &ReceivedMessage) -> Value {
     let attributes: BTreeMap<String, Value> = received
         .message
         .attributes
@@ -395,7 +397,7 @@ mod tests {
     use dynoxide::Database;
 
     use super::*;
-    use crate::queue::Redrive;
+    use crate::queue::RedrivePolicy;
 
     const QUEUE: &str = "q.fifo";
     const DEAD: &str = "dead.fifo";
@@ -406,9 +408,9 @@ mod tests {
                 name: QUEUE.to_owned(),
                 fifo: true,
                 visibility_timeout_ms: 1_000,
-                redrive: Some(Redrive { dead_letter_queue: DEAD.to_owned(), max_receive_count: 1 }),
+                redrive_policy: Some(RedrivePolicy { dead_letter_queue: DEAD.to_owned(), max_receive_count: 1 }),
             },
-            QueueSettings { name: DEAD.to_owned(), fifo: true, visibility_timeout_ms: 1_000, redrive: None },
+            QueueSettings { name: DEAD.to_owned(), fifo: true, visibility_timeout_ms: 1_000, redrive_policy: None },
         ];
         let journal = Journal::open(database, JOURNAL).unwrap();
         Sqs::open(settings, Some(journal), Clock::starting_at(UNIX_EPOCH + Duration::from_secs(1))).unwrap()
@@ -441,7 +443,7 @@ mod tests {
         let after = open(&database);
         assert_eq!(bodies(&after, QUEUE), ["2", "3", "4"]);
         assert_eq!(after.depth(QUEUE).unwrap(), Depth { visible: 3, in_flight: 0 });
-        assert!(matches!(after.send(QUEUE, message("2")), Ok(Sent::Duplicate { .. })));
+        assert!(matches!(after.send(QUEUE, message("2")), Ok(SendOutcome::Duplicate { .. })));
         after.send(QUEUE, message("5")).unwrap();
         assert_eq!(bodies(&after, QUEUE), ["2", "3", "4", "5"]);
     }
@@ -507,7 +509,7 @@ mod tests {
         let found = sqs.messages(QUEUE).unwrap().remove(0);
         // What a kill inside a move leaves behind, also of a redrive, which makes a new message of it.
         let moved = Message { sequence: found.sequence + 1, number: found.number + 1, ..found.clone() };
-        sqs.keep_instead(DEAD, &moved, Some(found.sequence)).unwrap();
+        sqs.persist_moved(DEAD, &moved, Some(found.sequence)).unwrap();
 
         for _ in 0..2 {
             let sqs = open(&database);
@@ -521,12 +523,12 @@ mod tests {
         let sqs = std::sync::Arc::new(open(&Database::memory().unwrap()));
         let started = tokio::time::Instant::now();
 
-        assert_eq!(sqs.receive_waiting(QUEUE, 1, None, 20_000).await.unwrap(), []);
+        assert_eq!(sqs.long_poll(QUEUE, 1, None, 20_000).await.unwrap(), []);
         assert_eq!(started.elapsed(), Duration::from_secs(20));
 
         let waiting = tokio::spawn({
             let sqs = sqs.clone();
-            async move { sqs.receive_waiting(QUEUE, 1, None, 20_000).await.unwrap() }
+            async move { sqs.long_poll(QUEUE, 1, None, 20_000).await.unwrap() }
         });
         tokio::time::sleep(Duration::from_secs(3)).await;
         sqs.send(QUEUE, message("1")).unwrap();
@@ -535,7 +537,7 @@ mod tests {
 
         sqs.send(DEAD, message("2")).unwrap();
         sqs.receive(DEAD, 1, None).unwrap();
-        assert_eq!(sqs.receive_waiting(DEAD, 1, None, 20_000).await.unwrap().len(), 1);
+        assert_eq!(sqs.long_poll(DEAD, 1, None, 20_000).await.unwrap().len(), 1);
         assert_eq!(started.elapsed(), Duration::from_secs(24));
     }
 

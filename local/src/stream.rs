@@ -131,7 +131,7 @@ impl Stream {
     }
 
     /// Does `write`, which touches no row of the table but those of `keys`, and records what it changed.
-    pub(crate) fn around<T>(
+    pub(crate) fn record_changes<T>(
         &self,
         keys: Vec<Item>,
         write: impl FnOnce() -> Result<T, DynoxideError>,
@@ -389,14 +389,14 @@ mod tests {
                 put(&self.database, row.clone());
                 Ok(())
             };
-            self.stream.around(vec![key_of(&row)], write).unwrap();
+            self.stream.record_changes(vec![key_of(&row)], write).unwrap();
         }
 
         fn delete(&self, call_id: &str) {
             let key = key_of(&row(call_id, 0));
             let request =
                 DeleteItemRequest { table_name: CALLS_TABLE.to_owned(), key: key.clone(), ..Default::default() };
-            self.stream.around(vec![key], || self.database.delete_item(request)).unwrap();
+            self.stream.record_changes(vec![key], || self.database.delete_item(request)).unwrap();
         }
 
         fn changes(&self) -> Vec<(EventName, Option<Item>, Option<Item>)> {
@@ -470,7 +470,7 @@ mod tests {
         let database = Database::memory().unwrap();
         let table = open(&database);
         table.put(row("a", 1));
-        die_inside(&table, row("a", 2), Death::AfterTheWrite);
+        crash_inside(&table, row("a", 2), Death::AfterTheWrite);
 
         assert_eq!(
             open(&database).changes(),
@@ -484,7 +484,7 @@ mod tests {
         let database = Database::memory().unwrap();
         let table = open(&database);
         table.put(row("a", 1));
-        die_inside(&table, row("a", 2), Death::BeforeTheWrite);
+        crash_inside(&table, row("a", 2), Death::BeforeTheWrite);
 
         assert_eq!(open(&database).changes(), [(EventName::Insert, None, Some(row("a", 1)))]);
         assert_eq!(table.stream.journal.as_ref().unwrap().read::<Value>().unwrap().len(), 2);
@@ -507,8 +507,8 @@ mod tests {
         AfterTheWrite,
     }
 
-    /// What is in the database when a process dies inside `around`.
-    fn die_inside(table: &Table, row: Item, death: Death) {
+    /// What is in the database when a process dies inside `record_changes`.
+    fn crash_inside(table: &Table, row: Item, death: Death) {
         let key = key_of(&row);
         let old = table.stream.database.row(CALLS_TABLE, &key).unwrap();
         let sequence = lock(&table.stream.state).next_sequence;

@@ -5,14 +5,14 @@ use serde_json::json;
 
 /// The answer of a service, before it becomes an HTTP response.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct ServiceResponse {
     pub(crate) status: u16,
     pub(crate) body: String,
     /// `x-amzn-query-error`: the code and the fault by which SQS errors are told apart.
     pub(crate) query_error: Option<String>,
 }
 
-impl Answer {
+impl ServiceResponse {
     pub(crate) fn ok(body: &impl Serialize) -> Self {
         match serde_json::to_string(body) {
             Ok(body) => Self { status: 200, body, query_error: None },

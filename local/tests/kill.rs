@@ -34,7 +34,7 @@ async fn killed_process_loses_nothing_it_acknowledged() {
     for round in 0..ROUNDS {
         let delay = Duration::from_micros(round as u64 * KILL_DELAY_US_STEP);
         acknowledged = run_and_kill(&dir, acknowledged + 3, delay);
-        let services = Services::open(Options::new(Clock::machine()).data_dir(&dir)).unwrap();
+        let services = Services::open(Options::new(Clock::system()).data_dir(&dir)).unwrap();
         check(&services, acknowledged).await;
     }
     std::fs::remove_dir_all(&dir).unwrap();
@@ -57,7 +57,7 @@ async fn killed_first_start_leaves_a_directory_that_opens() {
         child.wait().unwrap();
         unfinished += u32::from(dir.join("unfinished.sqlite").exists());
 
-        let services = Services::open(Options::new(Clock::machine()).data_dir(&dir)).unwrap();
+        let services = Services::open(Options::new(Clock::system()).data_dir(&dir)).unwrap();
         let dynamodb = aws_sdk_dynamodb::Client::new(&services.sdk_config());
         let put = dynamodb.put_item().table_name(CALLS_TABLE).item("call_id", AttributeValue::S("c".to_owned()));
         put.send().await.unwrap();
@@ -72,7 +72,7 @@ async fn killed_first_start_leaves_a_directory_that_opens() {
 #[ignore = "runs as the child of the other test"]
 async fn writer() {
     let Ok(dir) = std::env::var(DATA_DIR) else { return };
-    let services = Services::open(Options::new(Clock::machine()).data_dir(dir)).unwrap();
+    let services = Services::open(Options::new(Clock::system()).data_dir(dir)).unwrap();
     let dynamodb = aws_sdk_dynamodb::Client::new(&services.sdk_config());
     let sqs = aws_sdk_sqs::Client::new(&services.sdk_config());
     let done = services.sqs().messages(EVENTS_QUEUE).unwrap().len();

@@ -19,7 +19,7 @@ use aws_sdk_sqs::types::{
     SendMessageBatchRequestEntry,
 };
 use switchhook_local::clock::{self, Clock};
-use switchhook_local::connector::{CallInfo, Fault, Service};
+use switchhook_local::connector::{Fault, RequestInfo, Service};
 use switchhook_local::dynamodb::Count;
 use switchhook_local::sqs::{queue_arn, queue_url};
 use switchhook_local::stream::EventName;
@@ -60,7 +60,7 @@ impl World {
     /// Does to the `number`th request from now on, counted from 0, what `fault` says.
     fn fault_once(&self, number: usize, fault: Fault) {
         let seen = AtomicUsize::new(0);
-        let hook = move |_: &CallInfo<'_>| (seen.fetch_add(1, Ordering::Relaxed) == number).then(|| fault.clone());
+        let hook = move |_: &RequestInfo<'_>| (seen.fetch_add(1, Ordering::Relaxed) == number).then(|| fault.clone());
         self.services.connector().set_fault_hook(Some(Arc::new(hook)));
     }
 
@@ -290,7 +290,7 @@ async fn unknown_operation_is_named() {
 #[tokio::test(start_paused = true)]
 async fn tables_of_the_application_are_the_only_ones_listed() {
     let dir = TempDir::new("tables");
-    let services = Services::open(Options::new(Clock::machine()).data_dir(&dir.0)).unwrap();
+    let services = Services::open(Options::new(Clock::system()).data_dir(&dir.0)).unwrap();
     let dynamodb = aws_sdk_dynamodb::Client::new(&services.sdk_config());
 
     let tables = dynamodb.list_tables().send().await.unwrap();
@@ -557,7 +557,7 @@ async fn throttled_request_is_retried_by_the_client() {
 
 #[tokio::test(start_paused = true)]
 async fn write_whose_answer_is_lost_is_applied_and_its_retry_refused() {
-    for fault in [Fault::AnswerLost, Fault::ErrorAfter { status: 500, code: "InternalServerError".to_owned() }] {
+    for fault in [Fault::ResponseLost, Fault::ErrorAfter { status: 500, code: "InternalServerError".to_owned() }] {
         let world = world();
         world.fault_once(0, fault);
         let error = versioned_put(&world).send().await.unwrap_err().into_service_error();
@@ -581,7 +581,7 @@ async fn request_that_never_arrives_is_retried_and_applied_once() {
 #[tokio::test(start_paused = true)]
 async fn delay_passes_in_virtual_time() {
     for (fault, applied_at_once) in
-        [(Fault::Delay(Duration::from_secs(7)), false), (Fault::AnswerDelay(Duration::from_secs(7)), true)]
+        [(Fault::Delay(Duration::from_secs(7)), false), (Fault::ResponseDelay(Duration::from_secs(7)), true)]
     {
         let world = world();
         let started = tokio::time::Instant::now();
@@ -606,7 +606,7 @@ fn one_seed_is_one_run() {
             let arrivals = Arc::new(Mutex::new(Vec::new()));
             let hook = {
                 let arrivals = arrivals.clone();
-                move |_: &CallInfo<'_>| {
+                move |_: &RequestInfo<'_>| {
                     arrivals.lock().unwrap().push(clock.now_ms());
                     Some(Fault::ErrorBefore { status: 500, code: "InternalServerError".to_owned() })
                 }

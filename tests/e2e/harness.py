@@ -268,7 +268,7 @@ def fake_provider(stack: Stack, port: int, folder: Path):
     log = folder / "provider.log"
     # fmt: off
     command = [str(TOOL), "fake", "--port", str(port), "--key", PROVIDERS["retell"]["keys"][0],
-               "--webhooks-to", f"{stack.url}/webhooks/retell", "--badness", "none", "--seed", "7"]
+               "--webhooks-to", f"{stack.url}/webhooks/retell", "--delivery-faults", "none", "--seed", "7"]
     # fmt: on
     with child_process(command, log, base_environment(), folder) as process:
 

@@ -38,7 +38,7 @@ def dev_stack(folder: Path):
     keys = folder / "providers.json"
     keys.write_text(json.dumps(providers))
     log = folder / "dev.log"
-    command = [str(TOOL), "dev", "--port", "0", "--tick", "1s", "--badness", "none", "--seed", "7", "--providers", str(keys)]
+    command = [str(TOOL), "dev", "--port", "0", "--tick", "1s", "--delivery-faults", "none", "--seed", "7", "--providers", str(keys)]
     with child_process(command, log, base_environment(), folder) as process:
 
         def address():
@@ -138,7 +138,7 @@ def test_answers_about_a_call_that_waits_are_as_described(client):
     canceled = client.ask("POST", "/calls/{call_id}/cancel", 200, call_id=far)
     assert (canceled["job"], canceled["settled"]) == ({"state": "CANCELED", "stopped": "canceled"}, True)
 
-    near = client.ask("POST", "/calls", 201, order("hangs", due_at=in_a_day()))["call_id"]
+    near = client.ask("POST", "/calls", 201, order("forgotten", due_at=in_a_day()))["call_id"]
     client.ask("POST", "/calls/{call_id}/trigger", 200, call_id=near)
     wait_for("it is dialled", lambda: client.call(near)["job"]["state"] == "IN_PROGRESS", seconds=20, every=0.2)
     assert client.call(near)["attempts"][0]["ended_at"] is None

@@ -52,7 +52,7 @@ def placed(stack, provider, subscriber):
         "confirms": order("confirms"),
         "busy,confirms": order("busy,confirms", retry={"attempts_max": 2, "delay_seconds": 1}),
         "silent": order("silent"),
-        "answer_lost": order("answer_lost"),
+        "response_lost": order("response_lost"),
         "invalid": order("invalid"),
     }
     calls = {behaviour: (create(stack, body), body["appointment_id"]) for behaviour, body in orders.items()}
@@ -86,7 +86,7 @@ def test_a_call_that_is_busy_is_tried_again(stack, provider, subscriber, placed)
     assert [attempt["lifecycle"] for attempt in call["attempts"]] == ["busy", "completed"]
     first, second = provider.dials(call_id)
     assert [first["attempt"], second["attempt"]] == ["1", "2"]
-    assert first["ended_ms"] < second["began_ms"]
+    assert first["ended_ms"] < second["started_ms"]
     announced = wait_for("the appointment is announced", lambda: announcements(subscriber, call_id, "appointment.confirmed"), seconds=60)
     assert {"call.busy", "call.retry_scheduled", "appointment.retrying"} <= set(announced)
 
@@ -102,7 +102,7 @@ def test_a_call_whose_webhooks_are_lost_is_settled_by_asking_its_provider(stack,
 
 
 def test_a_dial_whose_answer_is_lost_is_not_dialled_again(stack, provider, placed):
-    call_id, _ = placed["answer_lost"]
+    call_id, _ = placed["response_lost"]
     call = settled(stack, call_id)
     assert (call["job"]["state"], call["appointment_status"]) == ("COMPLETED", "Confirmed")
     assert len(provider.dials(call_id)) == 1
@@ -178,5 +178,5 @@ def test_a_number_on_the_do_not_call_list_is_not_called(stack, provider):
 def test_nobody_was_rung_twice_and_a_look_for_drift_finds_nothing_to_do(stack, provider, placed):
     before = {call_id: stack.call(call_id).json()["version"] for call_id, _ in placed.values()}
     stack.invoke("ReconcilerFunctionName", {"run": "drift"})
-    assert provider.asked()["rung_twice"] == 0
+    assert provider.asked()["duplicate_dials"] == 0
     assert {call_id: stack.call(call_id).json()["version"] for call_id in before} == before

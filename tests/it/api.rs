@@ -132,7 +132,7 @@ async fn same_request_twice_at_once_creates_one_call() {
 async fn call_whose_write_was_not_answered_is_created_once() {
     for key in [None, Some("k1")] {
         let world = World::stopped();
-        world.inject_fault("PutItem", CALLS_TABLE, 1, Fault::AnswerLost);
+        world.inject_fault("PutItem", CALLS_TABLE, 1, Fault::ResponseLost);
         let created = send(&world, "POST", "/calls", key, &request_body(&json!({}))).await;
         assert_eq!(created.status(), StatusCode::CREATED, "its own write is no repeat");
         world.clear_faults();
@@ -207,7 +207,7 @@ async fn only_a_pending_call_of_ours_can_be_canceled() {
 async fn cancellation_that_was_written_and_not_answered_is_one() {
     let world = World::stopped();
     let id = create(&world, json!({})).await;
-    world.inject_fault("PutItem", CALLS_TABLE, 1, Fault::AnswerLost);
+    world.inject_fault("PutItem", CALLS_TABLE, 1, Fault::ResponseLost);
     let canceled = send(&world, "POST", &format!("/calls/{id}/cancel"), None, "").await;
     assert_eq!((canceled.status(), &body(&canceled)["job"]["state"]), (StatusCode::OK, &json!("CANCELED")));
     assert_eq!(body(&canceled)["version"], 2);

@@ -11,7 +11,7 @@ use serde_json::Value;
 use switchhook_aws::config::Environment;
 use switchhook_domain::Provider;
 use switchhook_local::{
-    DIAL_QUEUE, EVENTS_DEAD_LETTER_QUEUE, EVENTS_QUEUE, RELAY_FAILURES_QUEUE, RETRY_DEFAULT, stack_queues,
+    DEFAULT_RETRY_POLICY, DIAL_QUEUE, EVENTS_DEAD_LETTER_QUEUE, EVENTS_QUEUE, RELAY_FAILURES_QUEUE, stack_queues,
 };
 use switchhook_providers::{DEDUPE_RETENTION, api_url};
 
@@ -300,7 +300,7 @@ fn local_queues_are_those_of_the_template() {
             "30".to_owned()
         };
         assert_eq!((queue.visibility_timeout_ms / 1_000).to_string(), timeout, "{}", queue.name);
-        match queue.redrive {
+        match queue.redrive_policy {
             Some(redrive) => {
                 assert_eq!(value(&resource, "maxReceiveCount"), "!Ref MaxReceiveCount");
                 assert_eq!(redrive.max_receive_count.to_string(), max_receive_count);
@@ -336,10 +336,10 @@ fn local_batches_and_retentions_are_those_of_the_template() {
 fn local_calls_are_tried_again_as_the_template_says() {
     let template = read("template.yaml");
     let default = |parameter: &str| value(&block(&template, parameter), "Default").parse::<u32>().unwrap();
-    assert_eq!(u32::from(RETRY_DEFAULT.attempts_max), default("RetryAttemptsMax:"));
-    assert_eq!(RETRY_DEFAULT.delay_seconds, default("RetryDelaySeconds:"));
-    assert_eq!(RETRY_DEFAULT.delay_max_seconds, default("RetryDelayMaxSeconds:"));
-    const { assert!(!RETRY_DEFAULT.voicemail) };
+    assert_eq!(u32::from(DEFAULT_RETRY_POLICY.attempts_max), default("RetryAttemptsMax:"));
+    assert_eq!(DEFAULT_RETRY_POLICY.delay_seconds, default("RetryDelaySeconds:"));
+    assert_eq!(DEFAULT_RETRY_POLICY.delay_max_seconds, default("RetryDelayMaxSeconds:"));
+    const { assert!(!DEFAULT_RETRY_POLICY.voicemail) };
 }
 
 #[test]

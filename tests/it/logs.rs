@@ -190,7 +190,7 @@ async fn no_line_about_a_placed_call_says_who_was_called() {
         let metadata = json!({"fake": behaviour, "name": "Ada Lovelace"});
         json!({"provider": "retell", "from": NUMBERS[0], "to": NUMBERS[1], "metadata": metadata})
     };
-    for behaviour in ["confirms", "busy,invalid", "answer_lost", "hangs", "rate_limited", "silent"] {
+    for behaviour in ["confirms", "busy,invalid", "response_lost", "forgotten", "rate_limited", "silent"] {
         create(&world, &order(behaviour)).await;
     }
     let mut later = order("confirms");

@@ -11,7 +11,7 @@ use http::{Request, StatusCode};
 use serde_json::{Value, json};
 use switchhook_domain::{CallId, EventKind, PhoneNumber};
 use switchhook_local::connector::Fault;
-use switchhook_local::fake::{Badness, Behaviour, Death};
+use switchhook_local::fake::{Behaviour, CrashPoint, DeliveryFaults};
 use switchhook_local::{CALLS_TABLE, Cloud};
 use switchhook_relay::{calls_since, republish_call};
 use switchhook_scheduler::ClaimOutcome;
@@ -91,8 +91,8 @@ async fn every_behaviour_ends_as_it_truly_did() {
         ("no_answer", expected_state("FAILED", "NoAnswer", &["no_answer", "no_answer", "no_answer"])),
         ("fails,fails", expected_state("FAILED", "NoAnswer", &["failed", "failed"])),
         ("invalid", expected_state("FAILED", "NoAnswer", &["failed"])),
-        ("hangs,declines", expected_state("COMPLETED", "Declined", &["inconclusive", "completed"])),
-        ("answer_lost", expected_state("COMPLETED", "Confirmed", &["completed"])),
+        ("forgotten,declines", expected_state("COMPLETED", "Declined", &["inconclusive", "completed"])),
+        ("response_lost", expected_state("COMPLETED", "Confirmed", &["completed"])),
         ("silent", expected_state("COMPLETED", "Confirmed", &["completed"])),
         ("rate_limited", expected_state("COMPLETED", "Confirmed", &["completed"])),
     ];
@@ -104,26 +104,26 @@ async fn every_behaviour_ends_as_it_truly_did() {
     for (behaviour, call_id, expected) in calls {
         assert_eq!(call_state(&world, &call_id).await, expected, "{behaviour}");
     }
-    assert_eq!(world.cloud.fake().rung_twice(), 0);
+    assert_eq!(world.cloud.fake().duplicate_dials(), 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn all_webhooks_dropped_and_the_call_still_ends_with_its_true_ending() {
     let world = World::new();
-    world.cloud.fake().set_badness(Badness::DEAF);
+    world.cloud.fake().set_delivery_faults(DeliveryFaults::ALL_LOST);
     let call_id = create(&world, &call_request("no_answer,declines")).await;
     world.wait(HOUR * 6).await;
     assert_eq!(
         call_state(&world, &call_id).await,
         expected_state("COMPLETED", "Declined", &["no_answer", "completed"])
     );
-    assert_eq!(world.cloud.fake().rung_twice(), 0);
+    assert_eq!(world.cloud.fake().duplicate_dials(), 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn schedulers_dialers_and_triggers_at_once_make_one_claim_and_one_dial() {
     let world = World::stopped();
-    world.cloud.fake().set_badness(Badness::NONE);
+    world.cloud.fake().set_delivery_faults(DeliveryFaults::NONE);
     for round in 0..1_000 {
         let call_id = CallId::new(create(&world, &call_request("confirms")).await);
         let (first, second) = (world.cloud.scheduler(), world.cloud.scheduler());
@@ -139,19 +139,20 @@ async fn schedulers_dialers_and_triggers_at_once_make_one_claim_and_one_dial() {
         tokio::join!(one.handle(batch.clone()), two.handle(batch));
         assert_eq!(world.cloud.fake().dials().len(), round + 1, "round {round}");
     }
-    assert_eq!(world.cloud.fake().rung_twice(), 0);
+    assert_eq!(world.cloud.fake().duplicate_dials(), 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn dialer_killed_between_its_write_and_the_answer_does_not_ring_twice() {
-    for (death, rang, attempts) in
-        [(Death::BeforeRequest, 0, vec!["inconclusive", "completed"]), (Death::BeforeAnswer, 1, vec!["completed"])]
-    {
+    for (death, rang, attempts) in [
+        (CrashPoint::BeforeRequest, 0, vec!["inconclusive", "completed"]),
+        (CrashPoint::BeforeResponse, 1, vec!["completed"]),
+    ] {
         let mut world = World::stopped();
         let call_id = create(&world, &call_request("confirms")).await;
         world.cloud.schedule().await.unwrap().unwrap();
         let batch = world.take_claims();
-        world.cloud.fake().kill_next(death);
+        world.cloud.fake().crash_next(death);
         let (dialer, first) = (world.cloud.dialer(), batch.clone());
         assert!(tokio::spawn(async move { dialer.handle(first).await }).await.is_err(), "{death:?}");
         let call = world.load(&call_id).await.unwrap();
@@ -168,7 +169,7 @@ async fn dialer_killed_between_its_write_and_the_answer_does_not_ring_twice() {
             expected_state("COMPLETED", "Confirmed", &attempts),
             "{death:?}"
         );
-        assert_eq!(world.cloud.fake().rung_twice(), 0, "{death:?}");
+        assert_eq!(world.cloud.fake().duplicate_dials(), 0, "{death:?}");
     }
 }
 
@@ -189,7 +190,7 @@ async fn provider_down_for_an_hour_loses_nothing_and_is_asked_seldom() {
     let world = World::new();
     let fake = world.cloud.fake();
     // Some are under way, and all that will be heard of them is what the provider is asked.
-    fake.set_badness(Badness::DEAF);
+    fake.set_delivery_faults(DeliveryFaults::ALL_LOST);
     let mut calls = Vec::new();
     for _ in 0..20 {
         calls.push(create(&world, &call_request("confirms")).await);
@@ -206,20 +207,20 @@ async fn provider_down_for_an_hour_loses_nothing_and_is_asked_seldom() {
     let asked = fake.requests() - before;
     assert!(asked < 10 * 40, "{asked} requests in an hour for 40 calls");
     fake.set_down(false);
-    fake.set_badness(Badness::USUAL);
+    fake.set_delivery_faults(DeliveryFaults::USUAL);
     world.wait(HOUR * 8).await;
     for call_id in &calls {
         let (job, appointment, _) = call_state(&world, call_id).await;
         assert_eq!((job.as_str(), appointment.as_str()), ("COMPLETED", "Confirmed"), "{call_id}");
     }
-    assert_eq!(fake.rung_twice(), 0);
+    assert_eq!(fake.duplicate_dials(), 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn no_answer_of_the_provider_leaves_it_in_doubt_and_is_looked_up() {
     let world = World::new();
-    world.cloud.fake().set_badness(Badness::DEAF);
-    let call_id = create(&world, &call_request("answer_lost")).await;
+    world.cloud.fake().set_delivery_faults(DeliveryFaults::ALL_LOST);
+    let call_id = create(&world, &call_request("response_lost")).await;
     world.wait(MINUTE * 4).await;
     let call = world.load(&call_id).await.unwrap();
     assert_eq!((call.job.as_str(), call.in_doubt().len()), ("IN_PROGRESS", 1));
@@ -298,7 +299,7 @@ async fn trigger_waives_the_due_time_alone() {
 async fn ten_thousand_due_calls_at_once_are_each_dialled_once() {
     let world = World::with_lanes(40);
     // What is heard of them is another matter.
-    world.cloud.fake().set_badness(Badness::DEAF);
+    world.cloud.fake().set_delivery_faults(DeliveryFaults::ALL_LOST);
     let mut once = call_request("busy");
     once["retry"] = json!({"attempts_max": 1});
     for _ in 0..10_000 {
@@ -307,7 +308,7 @@ async fn ten_thousand_due_calls_at_once_are_each_dialled_once() {
     // Forty lanes place twenty a second.
     world.wait(MINUTE * 11).await;
     assert_eq!(world.cloud.fake().dials().len(), 10_000);
-    assert_eq!(world.cloud.fake().rung_twice(), 0);
+    assert_eq!(world.cloud.fake().duplicate_dials(), 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -338,7 +339,7 @@ async fn events_that_came_before_their_alias_are_adopted() {
     let body = json!({"event": "call_started", "call": {"call_id": "p1", "call_status": "ongoing", "start_timestamp": 1_767_225_600_000_i64}});
     world.accept(switchhook_domain::Provider::Retell, &body.to_string()).await;
     world.quiesce().await;
-    let call_id = create(&world, &call_request("hangs")).await;
+    let call_id = create(&world, &call_request("forgotten")).await;
     world.wait(MINUTE).await;
     let alias = switchhook_aws::calls::Alias {
         call_id: CallId::new(&call_id),
@@ -355,7 +356,7 @@ async fn events_that_came_before_their_alias_are_adopted() {
 #[tokio::test(start_paused = true)]
 async fn drift_run_repairs_a_row_that_was_altered_by_hand() {
     let world = World::new();
-    world.cloud.fake().set_badness(Badness::NONE);
+    world.cloud.fake().set_delivery_faults(DeliveryFaults::NONE);
     let call_id = create(&world, &call_request("declines")).await;
     world.wait(MINUTE * 20).await;
     let before = get_call(&world, &call_id).await;
@@ -364,7 +365,7 @@ async fn drift_run_repairs_a_row_that_was_altered_by_hand() {
     world.alter_history(&call_id, |history| history.retain(|entry| !entry.contains("completed"))).await;
     world.alter_text(&call_id, "job", "FAILED").await;
     assert_ne!(get_call(&world, &call_id).await["lifecycle"], "completed");
-    let report = world.cloud.look_for_drift().await.unwrap().unwrap();
+    let report = world.cloud.check_drift().await.unwrap().unwrap();
     assert!(report.drifted >= 1 && report.lookups >= 1, "{report:?}");
     world.quiesce().await;
     let after = get_call(&world, &call_id).await;
@@ -374,18 +375,18 @@ async fn drift_run_repairs_a_row_that_was_altered_by_hand() {
     );
     assert_eq!(world.published_types(&call_id).iter().filter(|kind| *kind == "call.drift_repaired").count(), 1);
     // There is nothing left to find.
-    let report = world.cloud.look_for_drift().await.unwrap().unwrap();
+    let report = world.cloud.check_drift().await.unwrap().unwrap();
     assert_eq!(report.drifted, 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn drift_run_finds_what_no_webhook_told() {
     let world = World::new();
-    world.cloud.fake().set_badness(Badness::DEAF);
+    world.cloud.fake().set_delivery_faults(DeliveryFaults::ALL_LOST);
     let call_id = create(&world, &call_request("declines")).await;
     world.wait(MINUTE * 13).await;
     assert_eq!(call_state(&world, &call_id).await.0, "IN_PROGRESS");
-    world.cloud.look_for_drift().await.unwrap().unwrap();
+    world.cloud.check_drift().await.unwrap().unwrap();
     world.quiesce().await;
     assert_eq!(call_state(&world, &call_id).await, expected_state("COMPLETED", "Declined", &["completed"]));
     assert!(INACTIVITY_TIMEOUT > MINUTE * 13, "or patience would have found it");
@@ -437,16 +438,16 @@ async fn absurd_requests_are_refused_and_leave_nothing() {
 #[tokio::test(start_paused = true)]
 async fn dialled_phones_are_those_of_the_orders() {
     let world = World::new();
-    create(&world, &call_request("busy,answer_lost")).await;
+    create(&world, &call_request("busy,response_lost")).await;
     world.wait(HOUR * 3).await;
     let behaviours: Vec<Behaviour> = world.cloud.fake().dials().iter().map(|dial| dial.behaviour).collect();
-    assert_eq!(behaviours, [Behaviour::Busy, Behaviour::AnswerLost]);
+    assert_eq!(behaviours, [Behaviour::Busy, Behaviour::ResponseLost]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn webhook_that_comes_after_the_provider_was_asked_is_no_conflict() {
     let world = World::new();
-    world.cloud.fake().set_badness(Badness::DEAF);
+    world.cloud.fake().set_delivery_faults(DeliveryFaults::ALL_LOST);
     let call_id = create(&world, &call_request("busy")).await;
     world.wait(MINUTE * 20).await;
     let provider_call_id = world.load(&call_id).await.unwrap().slots[0].provider_call_id.clone().unwrap();
@@ -512,7 +513,7 @@ async fn reconciler_that_dies_anywhere_leaves_nothing_that_two_others_do_not_fin
 
 #[tokio::test(start_paused = true)]
 async fn drift_run_that_dies_anywhere_leaves_nothing_that_two_others_do_not_finish() {
-    let drift = async |cloud: &Cloud| cloud.look_for_drift().await.map(|run| run.is_ok());
+    let drift = async |cloud: &Cloud| cloud.check_drift().await.map(|run| run.is_ok());
     finishes_whoever_dies(MINUTE * 13, drift).await;
 }
 
@@ -521,7 +522,7 @@ async fn finishes_whoever_dies(after: Duration, run: impl AsyncFn(&Cloud) -> Res
     let mut deaths = 0;
     loop {
         let world = World::stopped();
-        world.cloud.fake().set_badness(Badness::DEAF);
+        world.cloud.fake().set_delivery_faults(DeliveryFaults::ALL_LOST);
         let call_id = create(&world, &call_request("declines")).await;
         world.cloud.schedule().await.unwrap().unwrap();
         world.cloud.dialer().handle(world.take_claims()).await;
@@ -599,7 +600,7 @@ async fn republish_derives_the_same_events_with_the_same_ids() {
 async fn claim_whose_write_was_done_and_answered_late_is_handed_on() {
     let world = World::stopped();
     let call_id = CallId::new(create(&world, &call_request("confirms")).await);
-    world.inject_fault("PutItem", CALLS_TABLE, 1, Fault::AnswerLost);
+    world.inject_fault("PutItem", CALLS_TABLE, 1, Fault::ResponseLost);
     assert!(matches!(world.cloud.scheduler().trigger(&call_id, "by hand").await, Ok(ClaimOutcome::Claimed)));
     world.clear_faults();
     world.cloud.dialer().handle(world.take_claims()).await;

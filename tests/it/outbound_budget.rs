@@ -10,8 +10,8 @@ use http::StatusCode;
 use serde_json::{Value, json};
 use switchhook_domain::{CallId, Provider};
 use switchhook_local::CALLS_TABLE;
-use switchhook_local::connector::CallInfo;
-use switchhook_local::fake::Badness;
+use switchhook_local::connector::RequestInfo;
+use switchhook_local::fake::DeliveryFaults;
 use switchhook_tests::{MINUTE, World};
 
 use crate::budget::{ACCESS_LOG_BYTES, LOG_LINE_BYTES, index_writes, price, request_counts, reset_counters};
@@ -112,9 +112,9 @@ struct CallCost {
 
 /// Lives through one placed call in a stack whose schedule is this loop: nothing but it costs anything, and the stream keeps every
 /// write of its row.
-async fn play_call(behaviour: &str, badness: Badness, hours: u32) -> CallCost {
+async fn play_call(behaviour: &str, delivery_faults: DeliveryFaults, hours: u32) -> CallCost {
     let world = World::stopped();
-    world.cloud.fake().set_badness(badness);
+    world.cloud.fake().set_delivery_faults(delivery_faults);
     let mut cost = CallCost { invocations: 1, ..CallCost::default() };
     start_metering(&world, &mut cost);
     let call_id = create(&world, &without_appointment(behaviour)).await;
@@ -234,19 +234,19 @@ impl CallCost {
 #[tokio::test(start_paused = true)]
 async fn whole_placed_call_keeps_to_its_budget() {
     let cases = [
-        ("confirms", Badness::NONE, 1),
-        ("declines", Badness::NONE, 1),
-        ("busy,confirms", Badness::NONE, 3),
-        ("no_answer", Badness::NONE, 6),
-        ("voicemail", Badness::NONE, 1),
-        ("hangs,confirms", Badness::NONE, 6),
-        ("answer_lost", Badness::DEAF, 2),
-        ("confirms", Badness::DEAF, 2),
-        ("no_answer", Badness::DEAF, 8),
+        ("confirms", DeliveryFaults::NONE, 1),
+        ("declines", DeliveryFaults::NONE, 1),
+        ("busy,confirms", DeliveryFaults::NONE, 3),
+        ("no_answer", DeliveryFaults::NONE, 6),
+        ("voicemail", DeliveryFaults::NONE, 1),
+        ("forgotten,confirms", DeliveryFaults::NONE, 6),
+        ("response_lost", DeliveryFaults::ALL_LOST, 2),
+        ("confirms", DeliveryFaults::ALL_LOST, 2),
+        ("no_answer", DeliveryFaults::ALL_LOST, 8),
     ];
-    for (behaviour, badness, hours) in cases {
-        let cost = play_call(behaviour, badness, hours).await;
-        let deaf = if badness == Badness::DEAF { ", no webhook" } else { "" };
+    for (behaviour, delivery_faults, hours) in cases {
+        let cost = play_call(behaviour, delivery_faults, hours).await;
+        let deaf = if delivery_faults == DeliveryFaults::ALL_LOST { ", no webhook" } else { "" };
         let dollars: f64 = cost.dollars().iter().map(|(_, dollars)| dollars * 1_000.0).sum();
         println!(
             "{behaviour}{deaf}: {} attempts, {} webhooks, {} domain events, {} changes and {} writes of by_wake, {:?}, \
@@ -266,7 +266,7 @@ async fn whole_placed_call_keeps_to_its_budget() {
 #[tokio::test(start_paused = true)]
 async fn call_under_way_is_not_moved_in_the_index_by_its_events() {
     let world = World::stopped();
-    world.cloud.fake().set_badness(Badness::NONE);
+    world.cloud.fake().set_delivery_faults(DeliveryFaults::NONE);
     let call_id = CallId::new(create(&world, &without_appointment("confirms")).await);
     world.cloud.scheduler().trigger(&call_id, "test").await.unwrap();
     world.cloud.dialer().handle(world.take_claims()).await;
@@ -277,7 +277,7 @@ async fn call_under_way_is_not_moved_in_the_index_by_its_events() {
     let claimed = place().await;
     let moved = std::sync::Arc::new(std::sync::atomic::AtomicU64::new(0));
     let seen = moved.clone();
-    world.set_fault_hook(move |call: &CallInfo<'_>| {
+    world.set_fault_hook(move |call: &RequestInfo<'_>| {
         seen.fetch_add(u64::from(call.operation == "UpdateItem"), std::sync::atomic::Ordering::Relaxed);
         None
     });

@@ -9,8 +9,8 @@ use http::StatusCode;
 use serde_json::{Value, json};
 use switchhook_aws::calls::{Alias, StoreOutcome};
 use switchhook_domain::{AttemptKey, Call, CallId, EventId, EventKind, Job, Provider, Timestamp};
-use switchhook_local::connector::{CallInfo, Fault};
-use switchhook_local::fake::Badness;
+use switchhook_local::connector::{Fault, RequestInfo};
+use switchhook_local::fake::DeliveryFaults;
 use switchhook_local::{CALLS_TABLE, EVENTS_QUEUE, INBOX_TABLE};
 use switchhook_tests::{CALL_RETENTION, INACTIVITY_TIMEOUT, MINUTE, World, generic, is_request_to, text};
 
@@ -30,14 +30,14 @@ const SLOW: Duration = Duration::from_millis(950);
 fn place_outside(world: &World, behaviour: &str) -> String {
     let order = json!({"from_number": "+15550100", "to_number": "+15550199", "metadata": {"fake": behaviour}});
     let fake = world.cloud.fake();
-    let answer = fake.answer("POST", "/v2/create-phone-call", Some("Bearer key"), order.to_string().as_bytes());
+    let answer = fake.handle("POST", "/v2/create-phone-call", Some("Bearer key"), order.to_string().as_bytes());
     text(&serde_json::from_str::<Value>(&answer.body).unwrap()["call_id"])
 }
 
 /// What the provider says of a call when it is asked.
 fn look_up_at_provider(world: &World, provider_call_id: &str) -> Value {
     let path = format!("/v2/get-call/{provider_call_id}");
-    let answer = world.cloud.fake().answer("GET", &path, Some("Bearer key"), b"");
+    let answer = world.cloud.fake().handle("GET", &path, Some("Bearer key"), b"");
     assert_eq!(answer.status, 200, "{}", answer.body);
     serde_json::from_str(&answer.body).unwrap()
 }
@@ -81,7 +81,7 @@ async fn consume_all(world: &World) -> usize {
 
 /// Every request of an operation on something is answered as late as can be.
 fn delay_requests(world: &World, operations: &'static [(&'static str, &'static str)]) {
-    world.set_fault_hook(move |call: &CallInfo<'_>| {
+    world.set_fault_hook(move |call: &RequestInfo<'_>| {
         let hit = operations.iter().any(|(operation, on)| call.operation == *operation && is_request_to(call, on));
         hit.then_some(Fault::Delay(SLOW))
     });
@@ -101,14 +101,14 @@ async fn store_copies(world: &World, call: &Call, name: &str, count: usize) {
 async fn call_that_others_placed_and_that_is_told_to_live_gets_its_patience_anew_and_no_alias() {
     let id = first_provider_call_id();
     let world = World::new();
-    world.cloud.fake().set_badness(Badness::DEAF);
+    world.cloud.fake().set_delivery_faults(DeliveryFaults::ALL_LOST);
     let call_id = format!("retell:{id}");
     post(&world, &started(&id, &Value::Null, world.now())).await;
     world.wait(INACTIVITY_TIMEOUT + MINUTE * 2).await;
     assert_eq!(get_call(&world, &call_id).await["lifecycle"], "inconclusive", "the provider does not know it yet");
 
     assert_eq!(place_outside(&world, "confirms"), id);
-    let report = world.cloud.look_for_drift().await.unwrap().unwrap();
+    let report = world.cloud.check_drift().await.unwrap().unwrap();
     assert_eq!((report.lookups, report.drifted), (1, 1));
     world.quiesce().await;
     let call = get_call(&world, &call_id).await;
@@ -116,7 +116,7 @@ async fn call_that_others_placed_and_that_is_told_to_live_gets_its_patience_anew
     let call = world.call(&call_id).await;
     assert!(call.history.iter().any(|entry| entry.event.kind == EventKind::Alive), "{:?}", call.history);
     assert!(!call.history.iter().any(|entry| entry.event.kind == EventKind::Initiated), "it was not dialled by us");
-    assert_eq!(world.cloud.look_for_drift().await.unwrap().unwrap().drifted, 0, "they agree");
+    assert_eq!(world.cloud.check_drift().await.unwrap().unwrap().drifted, 0, "they agree");
 
     world.wait(INACTIVITY_TIMEOUT + MINUTE * 3).await;
     assert_eq!(call_state(&world, &call_id).await, expected_state("COMPLETED", "Confirmed", &["completed"]));
@@ -126,7 +126,7 @@ async fn call_that_others_placed_and_that_is_told_to_live_gets_its_patience_anew
 async fn call_that_ended_and_is_told_to_live_is_repaired_once() {
     let id = first_provider_call_id();
     let world = World::new();
-    world.cloud.fake().set_badness(Badness::DEAF);
+    world.cloud.fake().set_delivery_faults(DeliveryFaults::ALL_LOST);
     let ended = json!({"event": "call_ended", "call": {
         "call_id": id, "call_status": "not_connected", "disconnection_reason": "dial_busy",
     }});
@@ -135,7 +135,7 @@ async fn call_that_ended_and_is_told_to_live_is_repaired_once() {
     assert_eq!(place_outside(&world, "confirms"), id);
     let mut drifted = Vec::new();
     for _ in 0..3 {
-        drifted.push(world.cloud.look_for_drift().await.unwrap().unwrap().drifted);
+        drifted.push(world.cloud.check_drift().await.unwrap().unwrap().drifted);
         world.quiesce().await;
     }
     assert_eq!(drifted, [1, 0, 0]);
@@ -170,8 +170,8 @@ async fn no_call_becomes_an_alias_of_itself_and_none_of_ours_becomes_one() {
 async fn call_in_doubt_whose_ending_made_another_call_takes_it_over() {
     let world = World::new();
     let fake = world.cloud.fake();
-    fake.set_badness(Badness::DEAF);
-    let call_id = create(&world, &call_request("answer_lost")).await;
+    fake.set_delivery_faults(DeliveryFaults::ALL_LOST);
+    let call_id = create(&world, &call_request("response_lost")).await;
     world.wait(MINUTE * 4).await;
     assert_eq!(world.call(&call_id).await.in_doubt().len(), 1);
     let id = fake.dials()[0].provider_call_id.clone();
@@ -192,14 +192,14 @@ async fn call_in_doubt_whose_ending_made_another_call_takes_it_over() {
     assert!(world.load(&orphaned_events).await.is_none(), "it leads to ours");
     let asked = fake.requests();
     world.wait(HOUR / 2).await;
-    assert_eq!((fake.requests(), fake.rung_twice()), (asked, 0), "nothing is left to ask");
+    assert_eq!((fake.requests(), fake.duplicate_dials()), (asked, 0), "nothing is left to ask");
 }
 
 #[tokio::test(start_paused = true)]
 async fn ending_that_stays_with_another_call_leads_to_the_deadline() {
     let world = World::new();
     let fake = world.cloud.fake();
-    fake.set_badness(Badness::DEAF);
+    fake.set_delivery_faults(DeliveryFaults::ALL_LOST);
     let id = place_outside(&world, "confirms");
     // Others placed it, for an appointment which the provider names in one webhook and not in the other.
     post(&world, &started(&id, &json!({"appointment_id": "apt"}), world.now())).await;
@@ -226,7 +226,7 @@ async fn ending_that_stays_with_another_call_leads_to_the_deadline() {
 #[tokio::test(start_paused = true)]
 async fn answer_that_was_stored_but_not_queued_is_swept_to_the_call_that_was_asked_about() {
     let world = World::stopped();
-    world.cloud.fake().set_badness(Badness::DEAF);
+    world.cloud.fake().set_delivery_faults(DeliveryFaults::ALL_LOST);
     let id = place_outside(&world, "confirms");
     // The provider's answer names no appointment.
     post(&world, &started(&id, &json!({"appointment_id": "apt"}), world.now())).await;
@@ -247,8 +247,8 @@ async fn answer_that_was_stored_but_not_queued_is_swept_to_the_call_that_was_ask
 #[tokio::test(start_paused = true)]
 async fn what_switchhook_found_out_about_a_stray_call_is_refused_by_the_call_that_it_became_part_of() {
     let world = World::stopped();
-    world.cloud.fake().set_badness(Badness::DEAF);
-    let ours = create(&world, &call_request("hangs")).await;
+    world.cloud.fake().set_delivery_faults(DeliveryFaults::ALL_LOST);
+    let ours = create(&world, &call_request("forgotten")).await;
     world.cloud.schedule().await.unwrap().unwrap();
     world.cloud.dialer().handle(world.take_claims()).await;
     post(&world, &started("p1", &Value::Null, world.now())).await;

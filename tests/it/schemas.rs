@@ -12,7 +12,7 @@ use switchhook_domain::{
     AttemptKey, Call, CallEvent, CallId, EventId, EventKind, NewCall, Origin, PhoneNumber, Plan, Policy, Provider,
     ProviderEvent, RetryPolicy, Stopped, Timestamp, fold, refold,
 };
-use switchhook_local::fake::Badness;
+use switchhook_local::fake::DeliveryFaults;
 use switchhook_tests::contract::{described_types, schema_documents, schema_violation};
 use switchhook_tests::{MINUTE, World, generic, text};
 
@@ -40,14 +40,14 @@ fn each_type_has_an_example_that_is_as_described() {
 async fn every_type_is_published_and_no_other() {
     let world = World::new();
     // A row was altered by hand.
-    world.cloud.fake().set_badness(Badness::NONE);
+    world.cloud.fake().set_delivery_faults(DeliveryFaults::NONE);
     let altered = create(&world, &call_request("declines")).await;
     world.wait(MINUTE * 20).await;
     world.alter_history(&altered, |history| history.retain(|entry| !entry.contains("completed"))).await;
-    world.cloud.look_for_drift().await.unwrap().unwrap();
+    world.cloud.check_drift().await.unwrap().unwrap();
 
-    world.cloud.fake().set_badness(Badness::USUAL);
-    for behaviour in ["confirms", "voicemail", "busy,confirms", "no_answer", "fails", "hangs"] {
+    world.cloud.fake().set_delivery_faults(DeliveryFaults::USUAL);
+    for behaviour in ["confirms", "voicemail", "busy,confirms", "no_answer", "fails", "forgotten"] {
         create(&world, &call_request(behaviour)).await;
     }
     let mut later = call_request("confirms");

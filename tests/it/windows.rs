@@ -13,7 +13,7 @@ use switchhook_aws::calls::{Calls, StoreOutcome};
 use switchhook_aws::inbox::{NewEvent, minute_of};
 use switchhook_domain::{ATTEMPT_EVENTS_MAX, EventId, EventKind, Policy, Provider, Timestamp};
 use switchhook_local::connector::{Fault, Service};
-use switchhook_local::queue::{NewMessage, Received};
+use switchhook_local::queue::{NewMessage, ReceivedMessage};
 use switchhook_local::{CALLS_TABLE, EVENTS_DEAD_LETTER_QUEUE, EVENTS_QUEUE, INBOX_TABLE};
 use switchhook_tests::{
     INACTIVITY_TIMEOUT, MAX_RECEIVE_COUNT, MINUTE, World, database_down, down, generic, is_request_to, sample, text,
@@ -273,7 +273,7 @@ async fn call_that_cannot_be_read_does_not_keep_the_sweep_from_others() {
 #[tokio::test(start_paused = true)]
 async fn queued_event_whose_answer_was_lost_is_folded_once() {
     let world = World::new();
-    world.inject_fault("SendMessage", EVENTS_QUEUE, u64::MAX, Fault::AnswerLost);
+    world.inject_fault("SendMessage", EVENTS_QUEUE, u64::MAX, Fault::ResponseLost);
     let body = generic("c1", "e1", "RINGING", 0);
     assert_eq!(world.post(Provider::Generic, &body).await.0, StatusCode::INTERNAL_SERVER_ERROR);
     world.clear_faults();
@@ -289,7 +289,7 @@ async fn queued_event_whose_answer_was_lost_is_folded_once() {
 #[tokio::test(start_paused = true)]
 async fn stored_event_whose_answer_was_lost_is_accepted_and_folded_once() {
     let world = World::new();
-    world.inject_fault("PutItem", INBOX_TABLE, 1, Fault::AnswerLost);
+    world.inject_fault("PutItem", INBOX_TABLE, 1, Fault::ResponseLost);
     let (code, answered) = world.post(Provider::Generic, &generic("c1", "e1", "RINGING", 0)).await;
     // The client tries again by itself and finds its own write, which it cannot tell from somebody else's.
     assert_eq!((code, &answered["status"]), (StatusCode::OK, &json!("already_processed")));
@@ -406,7 +406,7 @@ async fn call_that_others_keep_changing_is_left_to_the_queue() {
 
 #[tokio::test(start_paused = true)]
 async fn write_whose_answer_was_lost_is_found_and_published_once() {
-    for lost in [Fault::AnswerLost, Fault::ErrorAfter { status: 500, code: "InternalServerError".to_owned() }] {
+    for lost in [Fault::ResponseLost, Fault::ErrorAfter { status: 500, code: "InternalServerError".to_owned() }] {
         let world = World::new();
         for body in call_events("c1").iter().take(3) {
             world.accept(Provider::Generic, body).await;
@@ -434,7 +434,7 @@ async fn write_whose_answer_was_lost_is_found_and_published_once() {
 #[tokio::test(start_paused = true)]
 async fn write_whose_every_answer_was_lost_is_found_by_the_redelivery() {
     let world = World::new();
-    world.inject_fault("PutItem", CALLS_TABLE, 3, Fault::AnswerLost);
+    world.inject_fault("PutItem", CALLS_TABLE, 3, Fault::ResponseLost);
     world.accept(Provider::Generic, &generic("c1", "e1", "RINGING", 0)).await;
     world.wait(MINUTE).await;
     let call = world.call("c1").await;
@@ -537,7 +537,7 @@ async fn tail_of_a_call_waits_with_a_message_that_fails_and_keeps_its_order() {
     assert_eq!(again, ["generic:c1-CALL_STARTED", "generic:c1-RINGING", "generic:c1-ANSWERED", "generic:c1-ENDED"]);
 }
 
-fn message_event(received: &Received) -> String {
+fn message_event(received: &ReceivedMessage) -> String {
     let body: Value = serde_json::from_str(&received.message.body).unwrap();
     text(&body["event"]["event_id"])
 }

@@ -24,14 +24,14 @@ use switchhook_aws::telemetry::JsonLines;
 use switchhook_consumer::Consumer;
 use switchhook_domain::{Call, CallId, EventId, Provider, Timestamp};
 use switchhook_local::clock::Clock;
-use switchhook_local::connector::{CallInfo, Fault, Service};
+use switchhook_local::connector::{Fault, RequestInfo, Service};
 use switchhook_local::dynamodb::Count;
-use switchhook_local::fake::Badness;
-use switchhook_local::queue::Received;
+use switchhook_local::fake::DeliveryFaults;
+use switchhook_local::queue::ReceivedMessage;
 use switchhook_local::sqs::{queue_url, to_event_record};
 use switchhook_local::{
-    CALLS_TABLE, CONCURRENT_DIALS_PER_PROVIDER, Cloud, CloudOptions, DIAL_QUEUE, EVENTS_DEAD_LETTER_QUEUE,
-    EVENTS_QUEUE, INBOX_TABLE, RETRY_DEFAULT,
+    CALLS_TABLE, CONCURRENT_DIALS_PER_PROVIDER, Cloud, CloudOptions, DEFAULT_RETRY_POLICY, DIAL_QUEUE,
+    EVENTS_DEAD_LETTER_QUEUE, EVENTS_QUEUE, INBOX_TABLE,
 };
 use switchhook_providers::{Key, Providers, samples, sign, verifying_key};
 use switchhook_reconciler::Reconciler;
@@ -87,7 +87,8 @@ impl World {
     /// A running stack that places so many calls at once.
     #[must_use]
     pub fn with_lanes(lanes: u32) -> Self {
-        let mut world = Self::with_options(CloudOptions { lanes, ..options(&all_providers()) });
+        let mut world =
+            Self::with_options(CloudOptions { concurrent_dials_per_provider: lanes, ..options(&all_providers()) });
         world.start();
         world
     }
@@ -306,7 +307,7 @@ impl World {
     ///
     /// # Panics
     /// If the handler panics.
-    pub async fn consume(&self, received: &[Received]) -> usize {
+    pub async fn consume(&self, received: &[ReceivedMessage]) -> usize {
         let done = self.invoke_consumer(received).await;
         for message in &done {
             let deleted = self.cloud.services().sqs().delete(EVENTS_QUEUE, &message.receipt_handle);
@@ -319,7 +320,7 @@ impl World {
     ///
     /// # Panics
     /// If the handler panics.
-    pub async fn invoke_consumer(&self, received: &[Received]) -> Vec<Received> {
+    pub async fn invoke_consumer(&self, received: &[ReceivedMessage]) -> Vec<ReceivedMessage> {
         let records: Vec<Value> = received.iter().map(|one| to_event_record(EVENTS_QUEUE, one)).collect();
         let batch: SqsEvent =
             serde_json::from_value(json!({"Records": records})).unwrap_or_else(|error| panic!("{error}"));
@@ -333,7 +334,7 @@ impl World {
     /// # Panics
     /// Never: the queue is there.
     #[must_use]
-    pub fn receive(&self) -> Vec<Received> {
+    pub fn receive(&self) -> Vec<ReceivedMessage> {
         let received = self.cloud.services().sqs().receive(EVENTS_QUEUE, 10, None);
         received.unwrap_or_else(|error| panic!("{error}"))
     }
@@ -366,7 +367,7 @@ impl World {
     }
 
     /// Decides about every request from now on.
-    pub fn set_fault_hook(&self, hook: impl Fn(&CallInfo<'_>) -> Option<Fault> + Send + Sync + 'static) {
+    pub fn set_fault_hook(&self, hook: impl Fn(&RequestInfo<'_>) -> Option<Fault> + Send + Sync + 'static) {
         self.cloud.services().connector().set_fault_hook(Some(Arc::new(hook)));
     }
 
@@ -520,14 +521,14 @@ impl Drop for World {
 pub fn options(secret: &Value) -> CloudOptions {
     CloudOptions {
         providers: Providers::from_json(&secret.to_string()).unwrap_or_else(|error| panic!("{error}")),
-        patience: INACTIVITY_TIMEOUT,
+        inactivity_timeout: INACTIVITY_TIMEOUT,
         tick: MINUTE,
         data_dir: None,
         clock: Clock::starting_at(UNIX_EPOCH + Duration::from_secs(START_S)),
-        retry: RETRY_DEFAULT,
-        lanes: CONCURRENT_DIALS_PER_PROVIDER,
+        default_retry_policy: DEFAULT_RETRY_POLICY,
+        concurrent_dials_per_provider: CONCURRENT_DIALS_PER_PROVIDER,
         seed: 1,
-        badness: Badness::NONE,
+        delivery_faults: DeliveryFaults::NONE,
     }
 }
 
@@ -580,13 +581,13 @@ pub fn down() -> Fault {
 
 /// The database is down for any request.
 #[must_use]
-pub fn database_down(call: &CallInfo<'_>) -> Option<Fault> {
+pub fn database_down(call: &RequestInfo<'_>) -> Option<Fault> {
     (call.service == Service::DynamoDb).then(down)
 }
 
 /// True if the request is to this table or queue. Event buses have no names here.
 #[must_use]
-pub fn is_request_to(call: &CallInfo<'_>, name: &str) -> bool {
+pub fn is_request_to(call: &RequestInfo<'_>, name: &str) -> bool {
     let body: Value = serde_json::from_slice(call.body).unwrap_or_default();
     match call.service {
         Service::DynamoDb => body["TableName"] == name,

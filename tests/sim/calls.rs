@@ -219,9 +219,9 @@ const BEHAVIOURS: [&[&str]; 14] = [
     &["no_answer", "declines"],
     &["fails", "confirms"],
     &["fails"],
-    &["hangs", "declines"],
-    &["answer_lost"],
-    &["busy", "answer_lost"],
+    &["forgotten", "declines"],
+    &["response_lost"],
+    &["busy", "response_lost"],
     &["silent"],
     &["rate_limited"],
     &["invalid"],
@@ -255,13 +255,13 @@ impl CallRequest {
 /// How an attempt truly ends in which this person's phone rang.
 pub(crate) fn truth_of(behaviour: &str) -> Truth {
     let (lifecycle, outcome) = match behaviour {
-        "confirms" | "answer_lost" | "silent" | "rate_limited" => ("completed", "confirmed"),
+        "confirms" | "response_lost" | "silent" | "rate_limited" => ("completed", "confirmed"),
         "declines" => ("completed", "declined"),
         "voicemail" => ("completed", "voicemail"),
         "busy" => ("busy", "no_answer"),
         "no_answer" => ("no_answer", "no_answer"),
         "fails" | "invalid" => ("failed", "no_answer"),
-        "hangs" => ("inconclusive", "inconclusive"),
+        "forgotten" => ("inconclusive", "inconclusive"),
         other => panic!("who is {other}?"),
     };
     Truth { lifecycle, outcome }

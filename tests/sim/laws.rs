@@ -173,7 +173,7 @@ impl Sim {
                 self.state().report_violation(Law::OneContent, format!("{id}: {violation}"));
             }
         }
-        let rung_twice = self.world.cloud.fake().rung_twice();
+        let rung_twice = self.world.cloud.fake().duplicate_dials();
         if rung_twice > 0 {
             self.state().report_violation(Law::OnePhone, format!("{rung_twice} phones"));
         }
@@ -333,7 +333,7 @@ impl Sim {
                 let rang = dials.iter().any(|dial| dial.attempt == (place + 1).to_string());
                 // Nobody was reached: the number is none, or the dialer died and nobody knows whether it had dialled.
                 let refused = *behaviour == "invalid" && attempts.get(place).is_some_and(|it| it.lifecycle == "failed");
-                if rang || refused { truth_of(behaviour) } else { truth_of("hangs") }
+                if rang || refused { truth_of(behaviour) } else { truth_of("forgotten") }
             })
             .collect();
         let ended = |lifecycle: &str| truth.iter().filter(|it| it.lifecycle == lifecycle).count();

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
-use switchhook_local::connector::{CallInfo, Fault};
+use switchhook_local::connector::{Fault, RequestInfo};
 use switchhook_local::{CALLS_TABLE, DIAL_QUEUE, EVENTS_QUEUE, INBOX_TABLE};
 use switchhook_tests::text;
 
@@ -75,7 +75,7 @@ const SEEDS: std::ops::Range<u64> = 0..40;
 
 impl Mutation {
     /// What happens, in place of what was asked for, to a request of the program without this part.
-    pub(crate) fn apply(self, call: &CallInfo<'_>, body: &Value, inbox: &BTreeMap<String, u32>) -> Option<Fault> {
+    pub(crate) fn apply(self, call: &RequestInfo<'_>, body: &Value, inbox: &BTreeMap<String, u32>) -> Option<Fault> {
         let sweep_off = MUTANTS.iter().any(|mutant| mutant.mutation == self && mutant.sweep_off);
         let of_table = |table: &str| body["TableName"] == table;
         let to_queue = |queue: &str| text(&body["QueueUrl"]).ends_with(queue);
@@ -84,12 +84,12 @@ impl Mutation {
             for name in ["ConditionExpression", "ExpressionAttributeValues", "ReturnValuesOnConditionCheckFailure"] {
                 body.as_object_mut()?.remove(name);
             }
-            Some(Fault::Rewritten(body.to_string().into_bytes()))
+            Some(Fault::ReplacedRequest(body.to_string().into_bytes()))
         };
         let with = |pointer: &str, value: Value| {
             let mut body = body.clone();
             *body.pointer_mut(pointer)? = value;
-            Some(Fault::Rewritten(body.to_string().into_bytes()))
+            Some(Fault::ReplacedRequest(body.to_string().into_bytes()))
         };
         match (self, call.operation) {
             (_, "Query") if sweep_off && of_table(INBOX_TABLE) => pretended(&json!({"Items": [], "Count": 0})),
@@ -125,7 +125,7 @@ impl Mutation {
 }
 
 fn pretended(answer: &Value) -> Option<Fault> {
-    Some(Fault::Pretended { body: answer.to_string() })
+    Some(Fault::FakedResponse { body: answer.to_string() })
 }
 
 /// The rows of the table whose number is even, or odd: two threads.

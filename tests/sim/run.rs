@@ -21,9 +21,9 @@ use serde_json::{Value, json};
 use switchhook_domain::Provider;
 use switchhook_local::bus::BusEvent;
 use switchhook_local::clock::Clock;
-use switchhook_local::connector::{CallInfo, Fault, Service};
-use switchhook_local::fake::{Badness, Death};
-use switchhook_local::queue::{NewMessage, Received};
+use switchhook_local::connector::{Fault, RequestInfo, Service};
+use switchhook_local::fake::{CrashPoint, DeliveryFaults};
+use switchhook_local::queue::{NewMessage, ReceivedMessage};
 use switchhook_local::sqs::to_event_record;
 use switchhook_local::{CALLS_TABLE, CloudOptions, DIAL_QUEUE, EVENTS_QUEUE, INBOX_TABLE};
 use switchhook_providers::{Key, verifying_key};
@@ -145,7 +145,7 @@ impl State {
     }
 
     /// What happens to a request of a function.
-    fn fault(&mut self, call: &CallInfo<'_>) -> Option<Fault> {
+    fn fault(&mut self, call: &RequestInfo<'_>) -> Option<Fault> {
         let body: Value = serde_json::from_slice(call.body).unwrap();
         self.note(call, &body);
         if let Some(fault) = self.mutation.and_then(|mutation| mutation.apply(call, &body, &self.inbox)) {
@@ -158,16 +158,19 @@ impl State {
         };
         let refused = |status, code: &str| Fault::ErrorBefore { status, code: code.to_owned() };
         let (heads, delay) = (self.rng.bool(), Duration::from_millis(self.rng.u64(1..900)));
-        let slow = if heads { Fault::Delay(delay) } else { Fault::AnswerDelay(delay) };
+        let slow = if heads { Fault::Delay(delay) } else { Fault::ResponseDelay(delay) };
         let faults = [
             (FaultKind::Throttled, refused(400, "ThrottlingException")),
             (FaultKind::Conflict, refused(400, conflict)),
             (FaultKind::ServerError, refused(503, "ServiceUnavailable")),
             (FaultKind::ErrorAfterEffect, Fault::ErrorAfter { status: 500, code: "InternalServerError".to_owned() }),
             (FaultKind::NotSent, Fault::NotSent),
-            (FaultKind::ResponseLost, Fault::AnswerLost),
+            (FaultKind::ResponseLost, Fault::ResponseLost),
             (FaultKind::Timeout, Fault::Timeout),
-            (FaultKind::FunctionCrash, Fault::Death(if heads { Death::BeforeRequest } else { Death::BeforeAnswer })),
+            (
+                FaultKind::FunctionCrash,
+                Fault::Crash(if heads { CrashPoint::BeforeRequest } else { CrashPoint::BeforeResponse }),
+            ),
             (FaultKind::Slow, slow.clone()),
             // Where two are at the same work, they are not equally fast.
             (FaultKind::VisibilityOverlap, slow.clone()),
@@ -181,7 +184,7 @@ impl State {
     }
 
     /// Remembers what a request asks for, whatever comes of it.
-    fn note(&mut self, call: &CallInfo<'_>, body: &Value) {
+    fn note(&mut self, call: &RequestInfo<'_>, body: &Value) {
         let of_table = |table: &str| body["TableName"] == table;
         let message = || serde_json::from_str::<Value>(&text(&body["MessageBody"])).unwrap_or_default();
         match call.operation {
@@ -205,12 +208,12 @@ impl State {
 impl Sim {
     fn new(plan: Plan, mutation: Option<Mutation>) -> Self {
         let start = UNIX_EPOCH + Duration::from_millis(START.unsigned_abs());
-        let badness = Badness::NONE;
+        let delivery_faults = DeliveryFaults::NONE;
         let options = CloudOptions {
             clock: Clock::starting_at(start),
             seed: plan.seed,
-            patience: INACTIVITY_TIMEOUT,
-            badness,
+            inactivity_timeout: INACTIVITY_TIMEOUT,
+            delivery_faults,
             ..options(&secret())
         };
         let world = World::with_options(options);
@@ -324,7 +327,7 @@ impl Sim {
         let sqs = self.world.cloud.services().sqs();
         loop {
             let visible_again_ms = if self.hit(FaultKind::VisibilityOverlap) { 300 } else { 60_000 };
-            let received = sqs.receive_waiting(EVENTS_QUEUE, 10, Some(visible_again_ms), 20_000).await.unwrap();
+            let received = sqs.long_poll(EVENTS_QUEUE, 10, Some(visible_again_ms), 20_000).await.unwrap();
             if received.is_empty() {
                 continue;
             }
@@ -336,11 +339,11 @@ impl Sim {
             let failed: BTreeSet<String> =
                 response.batch_item_failures.into_iter().map(|failure| failure.item_identifier).collect();
             let mut groups = BTreeSet::new();
-            let mut is_done = |one: &Received| {
+            let mut is_done = |one: &ReceivedMessage| {
                 let mut is_tail = || !groups.insert(one.message.group.clone());
                 !failed.contains(&one.message.id()) || self.has_mutation(Mutation::TailNotFailed) && is_tail()
             };
-            let done: Vec<&Received> = received.iter().filter(|one| is_done(one)).collect();
+            let done: Vec<&ReceivedMessage> = received.iter().filter(|one| is_done(one)).collect();
             if self.hit(FaultKind::NotDeleted) {
                 continue;
             }
@@ -355,7 +358,7 @@ impl Sim {
     async fn poll_dial_queue(self: Rc<Self>) {
         let sqs = self.world.cloud.services().sqs();
         loop {
-            for one in sqs.receive_waiting(DIAL_QUEUE, 1, None, 20_000).await.unwrap() {
+            for one in sqs.long_poll(DIAL_QUEUE, 1, None, 20_000).await.unwrap() {
                 let batch = batch_of(DIAL_QUEUE, std::slice::from_ref(&one));
                 if self.hit(FaultKind::LateClaim) {
                     drop(sqs.delete(DIAL_QUEUE, &one.receipt_handle));
@@ -381,8 +384,8 @@ impl Sim {
     /// One invocation of a dialer. True if the message is done with.
     async fn dial(&self, batch: SqsEvent) -> bool {
         if self.hit(FaultKind::DialerCrash) {
-            let death = if self.random(0..2) == 0 { Death::BeforeRequest } else { Death::BeforeAnswer };
-            self.world.cloud.fake().kill_next(death);
+            let death = if self.random(0..2) == 0 { CrashPoint::BeforeRequest } else { CrashPoint::BeforeResponse };
+            self.world.cloud.fake().crash_next(death);
         }
         let dialer = self.world.cloud.dialer();
         let response = self.invoke(DIALER_TIMEOUT, async move { dialer.handle(batch).await }).await;
@@ -440,7 +443,7 @@ impl Sim {
             drop(cloud.schedule().await);
             drop(cloud.reconcile().await);
             if ticks % 30 == 0 {
-                drop(cloud.look_for_drift().await);
+                drop(cloud.check_drift().await);
             }
         }
     }
@@ -574,7 +577,7 @@ impl Sim {
                     let (code, answer) = sim.world.send(request).await;
                     sim.trace(&format!("a placed call's webhook is answered {code} {}", text(&answer["event_id"])));
                     if !code.is_success() {
-                        sim.world.cloud.fake().not_delivered(delivery.clone());
+                        sim.world.cloud.fake().retry_delivery(delivery.clone());
                     }
                 }
             });
@@ -619,7 +622,7 @@ fn secret() -> Value {
     })
 }
 
-fn batch_of(queue: &str, received: &[Received]) -> SqsEvent {
+fn batch_of(queue: &str, received: &[ReceivedMessage]) -> SqsEvent {
     let records: Vec<Value> = received.iter().map(|one| to_event_record(queue, one)).collect();
     serde_json::from_value(json!({"Records": records})).unwrap()
 }

@@ -10,12 +10,12 @@ use serde_json::Value;
 use switchhook_domain::{Provider, Timestamp};
 use switchhook_local::clock::Clock;
 use switchhook_local::dynamodb::Count;
-use switchhook_local::fake::Badness;
-pub(super) use switchhook_local::fake::Tale;
+use switchhook_local::fake::DeliveryFaults;
+pub(super) use switchhook_local::fake::RequestResult;
 use switchhook_local::queue::Depth;
 use switchhook_local::{
-    CONCURRENT_DIALS_PER_PROVIDER, Cloud, CloudOptions, DIAL_QUEUE, EVENTS_DEAD_LETTER_QUEUE, EVENTS_QUEUE, LocalError,
-    RELAY_FAILURES_QUEUE, RETRY_DEFAULT,
+    CONCURRENT_DIALS_PER_PROVIDER, Cloud, CloudOptions, DEFAULT_RETRY_POLICY, DIAL_QUEUE, EVENTS_DEAD_LETTER_QUEUE,
+    EVENTS_QUEUE, LocalError, RELAY_FAILURES_QUEUE,
 };
 use switchhook_providers::{ConfigError, Key, KeyError, Providers, sign};
 use tokio::time::{Instant, sleep_until};
@@ -95,7 +95,7 @@ pub(super) struct Told {
     /// As the dial named it.
     pub(super) attempt: String,
     pub(super) at: Millis,
-    pub(super) tale: Tale,
+    pub(super) tale: RequestResult,
 }
 
 /// The provider's id of a call, and when a webhook of it was sent.
@@ -198,14 +198,14 @@ async fn run(traffic: &Traffic, progress: impl Fn(Millis)) -> Result<Played, Pla
     let start = UNIX_EPOCH + Duration::from_millis(START.unsigned_abs());
     let cloud = Cloud::open(CloudOptions {
         providers: keys.providers()?,
-        patience: Duration::from_millis(PATIENCE.unsigned_abs()),
+        inactivity_timeout: Duration::from_millis(PATIENCE.unsigned_abs()),
         tick: Duration::from_millis(TICK.unsigned_abs()),
         data_dir: None,
         clock: Clock::starting_at(start),
-        retry: RETRY_DEFAULT,
-        lanes: CONCURRENT_DIALS_PER_PROVIDER,
+        default_retry_policy: DEFAULT_RETRY_POLICY,
+        concurrent_dials_per_provider: CONCURRENT_DIALS_PER_PROVIDER,
         seed: traffic.seed,
-        badness: Badness::USUAL,
+        delivery_faults: DeliveryFaults::USUAL,
     })
     .map_err(PlayError::Open)?;
     let running = tokio::spawn({
@@ -215,7 +215,7 @@ async fn run(traffic: &Traffic, progress: impl Fn(Millis)) -> Result<Played, Pla
     let began = Instant::now();
     let instant_of = |at: Millis| began + Duration::from_millis((at - START).unsigned_abs());
 
-    cloud.fake().remember();
+    cloud.fake().start_recording();
     let mut announced = Announced::default();
     let mut requests = Vec::with_capacity(traffic.deliveries.len());
     let mut placed = vec![Placed::default(); traffic.orders.len()];
@@ -402,7 +402,7 @@ impl Placed {
 impl Played {
     /// What the fake provider knows: the phones that rang, the webhooks that it sent, and what it answered.
     fn see_phones(&mut self, cloud: &Cloud, placed: &mut [Placed]) {
-        self.phones_rung_twice = cloud.fake().rung_twice();
+        self.phones_rung_twice = cloud.fake().duplicate_dials();
         let mut of_call: BTreeMap<String, &mut Placed> =
             placed.iter_mut().map(|placed| (placed.call_id.clone(), placed)).collect();
         let mut call_of: BTreeMap<String, String> = BTreeMap::new();
@@ -413,14 +413,14 @@ impl Played {
                     provider_call_id: dial.provider_call_id,
                     attempt: dial.attempt,
                     behaviour: dial.behaviour.as_str(),
-                    began: dial.began_ms,
+                    began: dial.started_ms,
                     answered: dial.answered_ms,
                     ended: dial.ended_ms,
                 }),
                 None => self.strangers.push(Value::String(format!("a phone rang for {}", dial.call_id))),
             }
         }
-        for sent in cloud.fake().sent() {
+        for sent in cloud.fake().sent_webhooks() {
             let placed = call_of.get(&sent.provider_call_id).and_then(|call_id| of_call.get_mut(call_id));
             if let Some(placed) = placed {
                 let provider_call_id = sent.provider_call_id.clone();
@@ -428,9 +428,9 @@ impl Played {
             }
             self.sent.insert((sent.provider_call_id, sent.at_ms));
         }
-        for told in cloud.fake().told() {
+        for told in cloud.fake().api_records() {
             if let Some(placed) = of_call.get_mut(&told.call_id) {
-                placed.told.push(Told { attempt: told.attempt, at: told.at_ms, tale: told.tale });
+                placed.told.push(Told { attempt: told.attempt, at: told.at_ms, tale: told.result });
             }
         }
     }

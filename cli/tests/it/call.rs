@@ -9,7 +9,8 @@ use crate::stack::{Scratch, Stack, switchhook, text};
 fn placing(more: &[&str]) -> (Scratch, Stack) {
     let scratch = Scratch::new();
     let providers = scratch.providers();
-    let mut arguments = vec!["--providers", providers.to_str().expect("UTF-8"), "--tick", "1s", "--badness", "none"];
+    let mut arguments =
+        vec!["--providers", providers.to_str().expect("UTF-8"), "--tick", "1s", "--delivery-faults", "none"];
     arguments.extend(more);
     let stack = Stack::start(&arguments);
     (scratch, stack)
@@ -172,9 +173,9 @@ fn placed_call_survives_kill_9_and_ends() {
             &path(&providers),
             "--tick",
             "1s",
-            "--patience",
+            "--inactivity-timeout",
             "4s",
-            "--badness",
+            "--delivery-faults",
             "none",
         ])
     };

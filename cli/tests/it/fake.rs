@@ -17,7 +17,7 @@ struct Fake {
 impl Fake {
     fn start(webhooks_to: &str) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_switchhook"))
-            .args(["fake", "--port", "0", "--key", "a retell key", "--badness", "none", "--seed", "1"])
+            .args(["fake", "--port", "0", "--key", "a retell key", "--delivery-faults", "none", "--seed", "1"])
             .args(["--webhooks-to", webhooks_to])
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
@@ -74,15 +74,15 @@ fn call_that_is_placed_reaches_a_stack_by_signed_webhooks() {
         std::thread::sleep(Duration::from_millis(200));
     }
     let dials = fake.get("/dials");
-    assert_eq!((&dials["rung_twice"], dials["dials"].as_array().map(Vec::len)), (&json!(0), Some(1)));
+    assert_eq!((&dials["duplicate_dials"], dials["dials"].as_array().map(Vec::len)), (&json!(0), Some(1)));
     assert_eq!(dials["dials"][0]["call_id"], "call-1");
 }
 
 #[test]
 fn answer_that_is_lost_leaves_the_call_placed() {
     let fake = Fake::start("http://127.0.0.1:1/webhooks/retell");
-    assert_eq!(fake.dial("call-1", "answer_lost"), (504, Value::Null));
-    assert_eq!(fake.get("/dials")["dials"][0]["behaviour"], "answer_lost");
+    assert_eq!(fake.dial("call-1", "response_lost"), (504, Value::Null));
+    assert_eq!(fake.get("/dials")["dials"][0]["behaviour"], "response_lost");
     assert_eq!(fake.dial("call-2", "invalid").0, 422);
     assert_eq!(fake.get("/dials")["dials"].as_array().map(Vec::len), Some(1));
 }

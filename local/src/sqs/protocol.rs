@@ -10,10 +10,10 @@ use serde_json::{Map, Value, json};
 
 use super::{QueueError, Sqs, md5_hex, queue_arn, queue_url, sequence_number, system_attributes};
 use crate::queue::{
-    BATCH_ENTRIES_MAX, HandleError, MESSAGE_BYTES_MAX, MessageAttribute, NewMessage, RECEIVE_MESSAGES_MAX, Received,
-    SendError, Sent, message_id,
+    BATCH_ENTRIES_MAX, MESSAGE_BYTES_MAX, MessageAttribute, NewMessage, RECEIVE_MESSAGES_MAX, ReceiptHandleError,
+    ReceivedMessage, SendError, SendOutcome, message_id,
 };
-use crate::wire::Answer;
+use crate::wire::ServiceResponse;
 
 /// The most that SQS lets a receive wait.
 const WAIT_SECONDS_MAX: u64 = 20;
@@ -24,13 +24,13 @@ const ENTRY_ID_CHARS_MAX: usize = 80;
 const TRACE_HEADER: &str = "AWSTraceHeader";
 
 impl Sqs {
-    pub(crate) async fn answer(&self, operation: &str, body: &[u8]) -> Answer {
+    pub(crate) async fn handle(&self, operation: &str, body: &[u8]) -> ServiceResponse {
         let Some(operation) = Operation::parse(operation) else {
-            return Answer::unknown_operation(operation);
+            return ServiceResponse::unknown_operation(operation);
         };
         match self.perform(operation, body).await {
-            Ok(answer) => Answer::ok(&answer),
-            Err(error) => error.into_answer(),
+            Ok(answer) => ServiceResponse::ok(&answer),
+            Err(error) => error.into_response(),
         }
     }
 
@@ -101,8 +101,8 @@ impl Sqs {
         let attributes_digest = md5_of_attributes(&new.attributes);
         let fifo = new.deduplication_id.is_some();
         let (number, sequence) = match self.send(queue, new)? {
-            Sent::Queued(message) => (message.number, message.sequence),
-            Sent::Duplicate { number, sequence } => (number, sequence),
+            SendOutcome::Queued(message) => (message.number, message.sequence),
+            SendOutcome::Duplicate { number, sequence } => (number, sequence),
         };
 
         let mut answer = Map::new();
@@ -169,7 +169,7 @@ impl Sqs {
         }
         let timeout_ms = request.visibility_timeout.map(|seconds| seconds * 1_000);
         let queue = queue_of(&request.queue_url);
-        let received = self.receive_waiting(queue, messages_max, timeout_ms, wait_seconds * 1_000).await?;
+        let received = self.long_poll(queue, messages_max, timeout_ms, wait_seconds * 1_000).await?;
 
         let mut answer = Map::new();
         if !received.is_empty() {
@@ -197,7 +197,7 @@ impl Sqs {
             attributes.insert("DeduplicationScope", "messageGroup".to_owned());
             attributes.insert("FifoThroughputLimit", "perMessageGroupId".to_owned());
         }
-        if let Some(redrive) = &settings.redrive {
+        if let Some(redrive) = &settings.redrive_policy {
             let policy = json!({
                 "deadLetterTargetArn": queue_arn(&redrive.dead_letter_queue),
                 "maxReceiveCount": redrive.max_receive_count,
@@ -393,7 +393,7 @@ impl SentMessage {
 }
 
 impl ReceiveMessage {
-    fn show(&self, received: &Received) -> Value {
+    fn show(&self, received: &ReceivedMessage) -> Value {
         let message = &received.message;
         let mut shown = json!({
             "MessageId": message.id(),
@@ -457,11 +457,11 @@ impl Refusal {
                 | SendError::InvalidGroup
                 | SendError::InvalidDeduplicationId,
             )) => same("InvalidParameterValue"),
-            Self::Queue(QueueError::Handle(HandleError::Invalid)) => same("ReceiptHandleIsInvalid"),
-            Self::Queue(QueueError::Handle(
-                HandleError::Expired | HandleError::NotInFlight | HandleError::InvalidTimeout,
+            Self::Queue(QueueError::ReceiptHandle(ReceiptHandleError::Invalid)) => same("ReceiptHandleIsInvalid"),
+            Self::Queue(QueueError::ReceiptHandle(
+                ReceiptHandleError::Expired | ReceiptHandleError::NotInFlight | ReceiptHandleError::InvalidTimeout,
             )) => same("InvalidParameterValue"),
-            Self::Queue(QueueError::Keep(_)) => same("InternalError"),
+            Self::Queue(QueueError::Persist(_)) => same("InternalError"),
             Self::Malformed(_) => same("SerializationException"),
             Self::Parameter(_) | Self::Delay => same("InvalidParameterValue"),
             Self::UnknownArn => same("ResourceNotFoundException"),
@@ -503,18 +503,18 @@ impl Refusal {
     }
 
     fn is_senders(&self) -> bool {
-        !matches!(self, Self::Queue(QueueError::Keep(_)))
+        !matches!(self, Self::Queue(QueueError::Persist(_)))
     }
 
-    fn into_answer(self) -> Answer {
-        if let Self::Queue(QueueError::Keep(error)) = &self {
+    fn into_response(self) -> ServiceResponse {
+        if let Self::Queue(QueueError::Persist(error)) = &self {
             tracing::error!(error = error as &dyn std::error::Error, "queue of the local cloud failed");
         }
         let (name, query_name) = self.names();
         let (status, fault) = if self.is_senders() { (400, "Sender") } else { (500, "Receiver") };
-        Answer {
+        ServiceResponse {
             query_error: Some(format!("{query_name};{fault}")),
-            ..Answer::error(status, &format!("com.amazonaws.sqs#{name}"), &self.message())
+            ..ServiceResponse::error(status, &format!("com.amazonaws.sqs#{name}"), &self.message())
         }
     }
 }

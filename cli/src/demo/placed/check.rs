@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::learned::Learned;
 use super::{Course, DOWN_FROM, DOWN_UNTIL, Demand, Job, Millis, Order, Person};
 use crate::demo::oracle::{announced_findings, found_out, timeline_findings};
-use crate::demo::play::{Placed, Rang, Tale, Webhook};
+use crate::demo::play::{Placed, Rang, RequestResult, Webhook};
 
 const ENDINGS: [&str; 6] = ["completed", "failed", "busy", "no_answer", "canceled", "inconclusive"];
 
@@ -122,10 +122,10 @@ fn state_findings(
 /// What the provider was asked for: each attempt once, but for those that it would not take at that time, and each in its time.
 fn dial_findings(order: &Order, placed: &Placed, lived: &[Person], found: &mut impl FnMut(String)) {
     for (person, number) in lived.iter().zip(1..) {
-        let tales: Vec<Tale> = placed.dials_of(number).map(|told| told.tale).collect();
+        let tales: Vec<RequestResult> = placed.dials_of(number).map(|told| told.tale).collect();
         let answer = match person {
-            Person::Invalid => Tale::Refused,
-            Person::Down => Tale::Down,
+            Person::Invalid => RequestResult::Rejected,
+            Person::Down => RequestResult::Unavailable,
             Person::Confirms
             | Person::Declines
             | Person::Voicemail
@@ -135,12 +135,13 @@ fn dial_findings(order: &Order, placed: &Placed, lived: &[Person], found: &mut i
             | Person::Hangs
             | Person::AnswerLost
             | Person::Silent
-            | Person::RateLimited => Tale::Taken,
+            | Person::RateLimited => RequestResult::Accepted,
         };
         // Who would not take it at first may be down when it is asked again.
         let refuses = [*person, order.person(number)].contains(&Person::RateLimited);
         let refused = if refuses { tales.len().saturating_sub(1) } else { 0 };
-        let expected: Vec<Tale> = std::iter::repeat_n(Tale::NotNow, refused).chain([answer]).collect();
+        let expected: Vec<RequestResult> =
+            std::iter::repeat_n(RequestResult::RateLimited, refused).chain([answer]).collect();
         if tales != expected {
             found(format!("dials of attempt {number} were answered {tales:?}, must be {expected:?}"));
         }

@@ -7,7 +7,7 @@
 
 use super::{Demand, Job, Millis, Order, Person, RETRY_DELAY, RETRY_DELAY_MAX};
 use crate::demo::oracle::{Moment, Plan, Receipt, Retry, Subject};
-use crate::demo::play::{Placed, Rang, Tale, Told};
+use crate::demo::play::{Placed, Rang, RequestResult, Told};
 use crate::demo::script::{Ending, Fact, Report, Said, Vendor};
 
 /// The reports that there can be of one attempt.
@@ -82,14 +82,16 @@ impl<'a> Learned<'a> {
             let receipt = |word, at| self.receipt(*person, number, word, at);
             for told in self.placed.told_of(number) {
                 match told.tale {
-                    Tale::Taken if *person == Person::AnswerLost => {}
-                    Tale::Taken | Tale::Refused => moments.push(Moment::Came(receipt(Word::Dial, told.at))),
-                    Tale::NotNow | Tale::Down => {}
-                    Tale::Unknown => moments.push(Moment::Unknown { attempt: number - 1, at: told.at }),
+                    RequestResult::Accepted if *person == Person::AnswerLost => {}
+                    RequestResult::Accepted | RequestResult::Rejected => {
+                        moments.push(Moment::Came(receipt(Word::Dial, told.at)))
+                    }
+                    RequestResult::RateLimited | RequestResult::Unavailable => {}
+                    RequestResult::NotFound => moments.push(Moment::Unknown { attempt: number - 1, at: told.at }),
                     // That it lives is all that a dial's answer would have said.
-                    Tale::Lives => moments.push(Moment::Asked(receipt(Word::Dial, told.at))),
-                    Tale::Ended => moments.push(Moment::Asked(receipt(Word::Ended, told.at))),
-                    Tale::Analysed => moments.push(Moment::Asked(receipt(Word::Analysed, told.at))),
+                    RequestResult::InProgress => moments.push(Moment::Asked(receipt(Word::Dial, told.at))),
+                    RequestResult::Ended => moments.push(Moment::Asked(receipt(Word::Ended, told.at))),
+                    RequestResult::Analysed => moments.push(Moment::Asked(receipt(Word::Analysed, told.at))),
                 }
             }
             let Some(rang) = self.placed.rang_for(number) else { continue };
@@ -128,7 +130,7 @@ impl<'a> Learned<'a> {
 impl Placed {
     /// True if this attempt, the first being 1, found the provider down.
     pub(in crate::demo) fn found_down(&self, number: usize) -> bool {
-        self.told_of(number).any(|told| told.tale == Tale::Down)
+        self.told_of(number).any(|told| told.tale == RequestResult::Unavailable)
     }
 
     /// What the provider answered to each dial of an attempt.
@@ -138,12 +140,12 @@ impl Placed {
 
     /// When the attempt was dialled: what the provider does not take at that time is not dialled.
     pub(super) fn dialled_at(&self, number: usize) -> Option<Millis> {
-        self.dials_of(number).find(|told| told.tale != Tale::NotNow).map(|told| told.at)
+        self.dials_of(number).find(|told| told.tale != RequestResult::RateLimited).map(|told| told.at)
     }
 
     /// When the provider was asked about an attempt, and had no such call.
     pub(super) fn found_unknown(&self, number: usize) -> impl Iterator<Item = Millis> {
-        self.told_of(number).filter(|told| told.tale == Tale::Unknown).map(|told| told.at)
+        self.told_of(number).filter(|told| told.tale == RequestResult::NotFound).map(|told| told.at)
     }
 
     pub(super) fn rang_for(&self, number: usize) -> Option<&Rang> {
@@ -155,10 +157,12 @@ impl Placed {
     }
 }
 
-const fn is_of_dial(tale: Tale) -> bool {
+const fn is_of_dial(tale: RequestResult) -> bool {
     match tale {
-        Tale::Taken | Tale::NotNow | Tale::Refused | Tale::Down => true,
-        Tale::Unknown | Tale::Lives | Tale::Ended | Tale::Analysed => false,
+        RequestResult::Accepted | RequestResult::RateLimited | RequestResult::Rejected | RequestResult::Unavailable => {
+            true
+        }
+        RequestResult::NotFound | RequestResult::InProgress | RequestResult::Ended | RequestResult::Analysed => false,
     }
 }
 

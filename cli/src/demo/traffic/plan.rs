@@ -95,7 +95,7 @@ struct Plan<'a> {
 impl Plan<'_> {
     fn deliver(&mut self, theme: Theme, troubles: &mut Troubles) {
         let mut arrivals = self.arrivals(theme);
-        self.keep_sense(&mut arrivals);
+        self.ensure_observable(&mut arrivals);
         self.keep_apart(&mut arrivals);
         self.count(&arrivals, troubles);
         for (index, at) in arrivals.iter().enumerate() {
@@ -237,7 +237,7 @@ impl Plan<'_> {
     }
 
     /// Of a call of which nothing comes nobody can know, and of a plan to retry only who has heard of what failed.
-    fn keep_sense(&self, arrivals: &mut [Option<Millis>]) {
+    fn ensure_observable(&self, arrivals: &mut [Option<Millis>]) {
         let folded = |index: usize| self.script.reports.get(index).is_some_and(Report::is_folded);
         let plans = |index: usize| self.script.reports.get(index).is_some_and(|report| report.says(Fact::RetryPlanned));
         let heard = |arrivals: &[Option<Millis>]| {

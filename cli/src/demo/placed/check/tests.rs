@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::super::Request;
 use super::{Course, DOWN_FROM, Demand, Millis, Order, Person, findings};
-use crate::demo::play::{Placed, Rang, Reply, Sent, Shown, Tale, Told};
+use crate::demo::play::{Placed, Rang, Reply, RequestResult, Sent, Shown, Told};
 use crate::demo::script::{SECOND, START};
 use crate::demo::traffic::PATIENCE;
 
@@ -40,7 +40,7 @@ fn reply(seconds: Millis, demand: Demand) -> Reply {
     Reply { request: Request { at: at(seconds), order: 0, demand }, code: demand.answer(), body: Value::Null }
 }
 
-fn told(attempt: usize, at: Millis, tale: Tale) -> Told {
+fn told(attempt: usize, at: Millis, tale: RequestResult) -> Told {
     Told { attempt: attempt.to_string(), at, tale }
 }
 
@@ -163,9 +163,9 @@ fn right() -> Placed {
             sent("call_b", 240, "call_ended"),
         ],
         told: vec![
-            told(1, at(60), Tale::Taken),
-            told(2, at(180), Tale::Taken),
-            told(2, at(231) + PATIENCE, Tale::Analysed),
+            told(1, at(60), RequestResult::Accepted),
+            told(2, at(180), RequestResult::Accepted),
+            told(2, at(231) + PATIENCE, RequestResult::Analysed),
         ],
         shown: shown(
             call("Confirmed", "COMPLETED", &attempts),
@@ -215,11 +215,11 @@ fn right_while_down() -> Placed {
         call_id: ID.to_owned(),
         replies: vec![reply(10, Demand::Create)],
         told: vec![
-            told(1, DIALLED_DOWN, Tale::Down),
+            told(1, DIALLED_DOWN, RequestResult::Unavailable),
             // That it is not found counts at the end of patience alone.
-            told(1, DIALLED_DOWN + PATIENCE / 2, Tale::Unknown),
-            told(1, FOUND_OUT, Tale::Unknown),
-            told(2, REFUSED, Tale::Refused),
+            told(1, DIALLED_DOWN + PATIENCE / 2, RequestResult::NotFound),
+            told(1, FOUND_OUT, RequestResult::NotFound),
+            told(2, REFUSED, RequestResult::Rejected),
         ],
         shown: shown(call("NoAnswer", "FAILED", &attempts), &[&silence, &refused], announced),
         ..Placed::default()
@@ -451,12 +451,12 @@ fn phone_that_rings_twice_is_found() {
     });
     complains("was not over", |placed| placed.rang[0].ended = at(181));
     complains("dials of attempt 2 were answered [Taken, Taken]", |placed| {
-        placed.told.push(told(2, at(200), Tale::Taken));
+        placed.told.push(told(2, at(200), RequestResult::Accepted));
     });
     complains("dials of attempt 2 were answered [NotNow, Taken]", |placed| {
-        placed.told.insert(1, told(2, at(170), Tale::NotNow));
+        placed.told.insert(1, told(2, at(170), RequestResult::RateLimited));
     });
-    complains("was asked for attempt 3", |placed| placed.told.push(told(3, at(2000), Tale::Taken)));
+    complains("was asked for attempt 3", |placed| placed.told.push(told(3, at(2000), RequestResult::Accepted)));
     complains("phones rang for", |placed| drop(placed.rang.pop()));
 }
 
@@ -467,7 +467,7 @@ fn call_out_of_its_time_is_found() {
     assert!(findings.iter().any(|finding| finding.contains("when it must not")), "{findings:?}");
     let canceled = order(Course::Canceled, &[Person::Confirms]);
     complains_of(&canceled, right_canceled(), "was asked for attempt 1", |placed| {
-        placed.told.push(told(1, at(40), Tale::Taken));
+        placed.told.push(told(1, at(40), RequestResult::Accepted));
     });
 }
 
