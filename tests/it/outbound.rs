@@ -322,7 +322,7 @@ async fn event_that_knows_only_the_providers_id_finds_its_call_whenever_it_comes
         let consumed = world.receive();
         world.consume(&consumed).await;
         drop(body);
-        world.load(&call_id).await.unwrap().slots[0].provider_call_id.clone().unwrap()
+        world.load(&call_id).await.unwrap().attempt_records[0].provider_call_id.clone().unwrap()
     };
     let body = json!({"event": "call_ended", "call": {"call_id": provider_call_id, "call_status": "not_connected", "disconnection_reason": "dial_busy"}});
     world.accept(switchhook_domain::Provider::Retell, &body.to_string()).await;
@@ -450,7 +450,7 @@ async fn webhook_that_comes_after_the_provider_was_asked_is_no_conflict() {
     world.cloud.fake().set_delivery_faults(DeliveryFaults::ALL_LOST);
     let call_id = create(&world, &call_request("busy")).await;
     world.wait(MINUTE * 20).await;
-    let provider_call_id = world.load(&call_id).await.unwrap().slots[0].provider_call_id.clone().unwrap();
+    let provider_call_id = world.load(&call_id).await.unwrap().attempt_records[0].provider_call_id.clone().unwrap();
     // The same analysis, in a webhook that says more beside it.
     let body = json!({"event": "call_analyzed", "call": {
         "call_id": provider_call_id, "call_status": "not_connected", "disconnection_reason": "dial_busy",

@@ -145,7 +145,7 @@ async fn play_call(behaviour: &str, delivery_faults: DeliveryFaults, hours: u32)
     let call = get_call(&world, &call_id).await;
     assert_eq!(call["settled"], true, "{call}");
     cost.attempts = call["attempts"].as_array().unwrap().len();
-    cost.events = world.load(&call_id).await.unwrap().log.len();
+    cost.events = world.load(&call_id).await.unwrap().announcements.len();
     count_wake_writes(&world, &mut cost);
     cost
 }

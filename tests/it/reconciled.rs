@@ -187,8 +187,8 @@ async fn call_in_doubt_whose_ending_made_another_call_takes_it_over() {
     world.wait(MINUTE * 15).await;
     assert_eq!(call_state(&world, &call_id).await, expected_state("COMPLETED", "Confirmed", &["completed"]));
     let call = world.call(&call_id).await;
-    assert!(call.is_settled() && call.holds(&event_id), "{call:?}");
-    assert_eq!(call.slots[0].provider_call_id.as_deref(), Some(id.as_str()));
+    assert!(call.is_settled() && call.contains_event(&event_id), "{call:?}");
+    assert_eq!(call.attempt_records[0].provider_call_id.as_deref(), Some(id.as_str()));
     assert!(world.load(&orphaned_events).await.is_none(), "it leads to ours");
     let asked = fake.requests();
     world.wait(HOUR / 2).await;
@@ -267,8 +267,8 @@ async fn what_switchhook_found_out_about_a_stray_call_is_refused_by_the_call_tha
     consume_all(&world).await;
 
     let call = world.call(&ours).await;
-    assert_eq!(call.slots.len(), 1, "{:?}", call.slots);
-    assert!(call.holds(&ended) && !call.holds(&deadline), "{:?}", call.history);
+    assert_eq!(call.attempt_records.len(), 1, "{:?}", call.attempt_records);
+    assert!(call.contains_event(&ended) && !call.contains_event(&deadline), "{:?}", call.history);
     let refused = world.logged("fold_refused");
     assert_eq!(refused.iter().map(|line| text(&line["event_id"])).collect::<Vec<_>>(), [deadline.as_str()]);
     let note = world.inbox.get_note(&deadline).await.unwrap().unwrap();

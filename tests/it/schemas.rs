@@ -10,7 +10,7 @@ use proptest::test_runner::TestRunner;
 use serde_json::{Value, json};
 use switchhook_domain::{
     AttemptKey, Call, CallEvent, CallId, EventId, EventKind, NewCall, Origin, PhoneNumber, Plan, Policy, Provider,
-    ProviderEvent, RetryPolicy, Stopped, Timestamp, fold, refold,
+    ProviderEvent, RetryPolicy, StopReason, Timestamp, fold, refold,
 };
 use switchhook_local::fake::DeliveryFaults;
 use switchhook_tests::contract::{described_types, schema_documents, schema_violation};
@@ -116,7 +116,7 @@ fn spoiled_event_is_refused() {
     }
 }
 
-const POLICY: Policy = Policy { patience: Duration::from_secs(900) };
+const POLICY: Policy = Policy { inactivity_timeout: Duration::from_secs(900) };
 const LEASE: Duration = Duration::from_secs(300);
 
 /// What may happen to a call, one after the other.
@@ -151,7 +151,7 @@ fn a_step() -> impl Strategy<Value = Step> {
         1 => Just(Step::GiveUp),
         1 => Just(Step::Cancel),
         3 => Just(Step::Find),
-        8 => (report, any::<bool>()).prop_map(|((attempt, kind, at), lasting)| Step::Report(attempt, kind, at, lasting)),
+        8 => (report, any::<bool>()).prop_map(|((attempt, kind, at), permanent)| Step::Report(attempt, kind, at, permanent)),
         1 => (0..8_usize).prop_map(Step::Drift),
     ]
 }
@@ -168,7 +168,7 @@ fn planned() -> Call {
         appointment_id: None,
         plan,
     };
-    Call::placed(new, &POLICY, Timestamp::from_millis(0)).call
+    Call::schedule(new, &POLICY, Timestamp::from_millis(0)).call
 }
 
 /// A report of the provider.
@@ -177,7 +177,7 @@ fn report(
     attempt: Option<u8>,
     kind: EventKind,
     at: Option<i64>,
-    lasting: bool,
+    permanent: bool,
     now: Timestamp,
 ) -> ProviderEvent {
     let occurred_at = at.map(|seconds| Timestamp::from_millis(seconds * 1_000));
@@ -193,7 +193,7 @@ fn report(
         from: None,
         to: None,
         received_at: now,
-        call_events: vec![CallEvent { kind, implied: false, occurred_at, sequence: None, lasting }],
+        call_events: vec![CallEvent { kind, implied: false, occurred_at, sequence: None, permanent }],
     }
 }
 
@@ -204,42 +204,42 @@ fn live(mut call: Option<Call>, steps: &[Step]) -> Vec<Call> {
     let mut lives = Vec::new();
     for (number, step) in steps.iter().enumerate() {
         now = now.plus(Duration::from_secs(1));
-        let claimed = |call: &Call| Some(call.claimed("token", LEASE, true, &POLICY, now)?.call);
+        let claimed = |call: &Call| Some(call.claim("token", LEASE, true, &POLICY, now)?.call);
         let next = match (step, &call) {
             (Step::Wait(seconds), _) => {
                 now = now.plus(Duration::from_secs(seconds.unsigned_abs()));
                 None
             }
             (Step::Dial, Some(call)) => claimed(call)
-                .and_then(|call| call.dialled("token", &format!("d{number}"), &POLICY, now))
-                .map(|dialled| dialled.moved.call),
+                .and_then(|call| call.start_dial("token", &format!("d{number}"), &POLICY, now))
+                .map(|dialled| dialled.transition.call),
             (Step::Withdraw, Some(call)) => {
-                let key = call.slots.last().and_then(|slot| slot.key.clone());
-                key.and_then(|key| call.withdrawn(&key, now, 3, &POLICY, now)).map(|moved| moved.call)
+                let key = call.attempt_records.last().and_then(|slot| slot.key.clone());
+                key.and_then(|key| call.withdraw(&key, now, 3, &POLICY, now)).map(|moved| moved.call)
             }
             (Step::GiveUp, Some(call)) => claimed(call)
-                .and_then(|call| call.given_up("token", Stopped::DoNotCall, &POLICY, now))
+                .and_then(|call| call.give_up("token", StopReason::DoNotCall, &POLICY, now))
                 .map(|moved| moved.call),
-            (Step::Cancel, Some(call)) => call.canceled(&POLICY, now).map(|moved| moved.call),
+            (Step::Cancel, Some(call)) => call.cancel(&POLICY, now).map(|moved| moved.call),
             (Step::Find, Some(call)) => {
-                let found = call.deadlines_passed(&POLICY, now);
+                let found = call.deadline_passed_events(&POLICY, now);
                 events.extend(found.iter().cloned());
-                fold(Some(call), &found, &POLICY, now).call
+                fold(Some(call), &found, &POLICY, now).transition.map(|it| it.call)
             }
-            (Step::Report(attempt, kind, at, lasting), call) => {
-                let event = report(number, *attempt, *kind, *at, *lasting, now);
+            (Step::Report(attempt, kind, at, permanent), call) => {
+                let event = report(number, *attempt, *kind, *at, *permanent, now);
                 events.push(event.clone());
-                fold(call.as_ref(), &[event], &POLICY, now).call
+                fold(call.as_ref(), &[event], &POLICY, now).transition.map(|it| it.call)
             }
             (Step::Drift(lost), Some(call)) => {
                 let mut altered = call.clone();
                 if *lost < altered.history.len() {
-                    let gone = altered.history.remove(*lost).source;
-                    altered.history.retain(|entry| entry.source != gone);
-                    altered.log.clear();
+                    let gone = altered.history.remove(*lost).source_event_id;
+                    altered.history.retain(|entry| entry.source_event_id != gone);
+                    altered.announcements.clear();
                 }
-                let drift = altered.drift_found(&number.to_string(), now);
-                refold(&altered, &events, |_| false, &drift, &POLICY, now).call
+                let drift = altered.drift_found_event(&number.to_string(), now);
+                refold(&altered, &events, |_| false, &drift, &POLICY, now).transition.map(|it| it.call)
             }
             (Step::Dial | Step::Withdraw | Step::GiveUp | Step::Cancel | Step::Find | Step::Drift(_), None) => None,
         };

@@ -21,7 +21,7 @@ use switchhook_tests::{CALL_RETENTION, INACTIVITY_TIMEOUT, Item, KEY, MINUTE, Wo
 
 use crate::traffic::{at, noise, retell_call, twilio_call};
 
-const POLICY: Policy = Policy { patience: INACTIVITY_TIMEOUT };
+const POLICY: Policy = Policy { inactivity_timeout: INACTIVITY_TIMEOUT };
 /// What DynamoDB takes: 400 KB.
 const ITEM_BYTES_MAX: usize = 400 * 1_024;
 
@@ -43,13 +43,13 @@ fn provider_event(call_id: &str, event_id: &str, kind: EventKind, second: u64) -
             implied: false,
             occurred_at: Some(at(second)),
             sequence: None,
-            lasting: false,
+            permanent: false,
         }],
     }
 }
 
 fn folded(call: Option<&Call>, events: &[ProviderEvent], second: u64) -> Call {
-    fold(call, events, &POLICY, at(second)).call.unwrap()
+    fold(call, events, &POLICY, at(second)).transition.unwrap().call
 }
 
 async fn store(world: &World, call: &Call) -> StoreOutcome {
@@ -88,7 +88,7 @@ async fn further_write_needs_the_version_that_was_read() {
 
 fn theirs_events(call: &Call) -> Vec<ProviderEvent> {
     let entry = call.history.last().unwrap();
-    vec![provider_event(call.call_id.as_str(), entry.source.as_str(), entry.event.kind, 2)]
+    vec![provider_event(call.call_id.as_str(), entry.source_event_id.as_str(), entry.event.kind, 2)]
 }
 
 #[tokio::test(start_paused = true)]
@@ -291,9 +291,9 @@ prop_compose! {
         implied in any::<bool>(),
         occurred_at in proptest::option::of(-2_000_000_000_000_i64..4_000_000_000_000),
         sequence in proptest::option::of(any::<u32>()),
-        lasting in any::<bool>(),
+        permanent in any::<bool>(),
     ) -> CallEvent {
-        CallEvent { kind, implied, occurred_at: occurred_at.map(Timestamp::from_millis), sequence, lasting }
+        CallEvent { kind, implied, occurred_at: occurred_at.map(Timestamp::from_millis), sequence, permanent }
     }
 }
 
@@ -317,7 +317,7 @@ prop_compose! {
         let (from, to) = numbers.unzip();
         ProviderEvent {
             event_id: EventId::new(event_id),
-            origin: if of_switchhook { Origin::SWITCHHOOK } else { Origin::Provider(Provider::Twilio) },
+            origin: if of_switchhook { Origin::Switchhook } else { Origin::Provider(Provider::Twilio) },
             event_type: String::new(),
             call_id: CallId::new("any"),
             attempt: attempt.map(AttemptKey::new),
@@ -349,7 +349,7 @@ fn any_folded_call() -> impl Strategy<Value = Call> {
         let mut call = None;
         for (batch, now) in batches.iter().zip(1_767_225_600_000..) {
             let folded = fold(call.as_ref(), batch, &POLICY, Timestamp::from_millis(now));
-            call = folded.call.or(call);
+            call = folded.transition.map(|it| it.call).or(call);
         }
         call
     })
@@ -388,7 +388,10 @@ fn any_call_reads_back_as_it_was_stored() {
         assert_eq!(world.calls.get_eventual(&call.call_id).await.unwrap(), Found::Call(Box::new(call.clone())));
     });
     // What was drawn is worth the name.
-    assert!(calls.iter().any(|call| call.slots.len() > 3) && calls.iter().any(|call| call.log.len() > 5));
+    assert!(
+        calls.iter().any(|call| call.attempt_records.len() > 3)
+            && calls.iter().any(|call| call.announcements.len() > 5)
+    );
     let jobs: BTreeSet<&str> = calls.iter().map(|call| call.job.as_str()).collect();
     assert_eq!(jobs.len(), 6, "{jobs:?}");
 }
@@ -528,11 +531,11 @@ fn full_call(id_bytes: usize, deadlines: bool) -> Call {
             event.attempt = key.map(AttemptKey::new);
             event.call_events[0].sequence = Some(u32::MAX);
             let folded = fold(call.as_ref(), &[event], &POLICY, at(second));
-            call = folded.call.or(call);
+            call = folded.transition.map(|it| it.call).or(call);
             second += 1_000;
             if deadlines && let Some(before) = &call {
-                let passed = before.deadlines_passed(&POLICY, at(second));
-                call = fold(Some(before), &passed, &POLICY, at(second)).call.or(call);
+                let passed = before.deadline_passed_events(&POLICY, at(second));
+                call = fold(Some(before), &passed, &POLICY, at(second)).transition.map(|it| it.call).or(call);
             }
         }
     }

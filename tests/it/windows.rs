@@ -376,10 +376,10 @@ async fn of_two_consumers_with_different_events_of_one_call_neither_overwrites_t
         let call = world.call("c1").await;
         let before = u64::from(exists);
         assert_eq!((call.version, call.history.len()), (2 + before, 4 + usize::from(exists)), "exists: {exists}");
-        assert_eq!(call.attempts()[0].lifecycle_shown(), "completed");
+        assert_eq!(call.attempts()[0].lifecycle_label(), "completed");
         world.relay().await;
         let ids: Vec<String> = published_pairs(&world).into_iter().map(|(id, _)| id).collect();
-        let expected: Vec<String> = (1..=call.log.len()).map(|n| format!("c1/{n}")).collect();
+        let expected: Vec<String> = (1..=call.announcements.len()).map(|n| format!("c1/{n}")).collect();
         assert_eq!(ids, expected, "each domain event once, in order; exists: {exists}");
     }
 }
@@ -616,7 +616,7 @@ async fn database_that_is_down_for_an_hour_costs_no_event() {
         let call_id = format!("c{number}");
         let call = world.call(&call_id).await;
         let told = call.history.iter().filter(|entry| entry.event.kind != EventKind::DeadlinePassed).count();
-        assert_eq!((told, call.attempts()[0].lifecycle_shown()), (4, "completed"), "{call_id}");
+        assert_eq!((told, call.attempts()[0].lifecycle_label()), (4, "completed"), "{call_id}");
         let of_lifecycle = |event: &String| event.starts_with("call.") && event != "call.inconclusive";
         let lifecycle: Vec<String> = world.published_types(&call_id).into_iter().filter(of_lifecycle).collect();
         assert_eq!(lifecycle, ["call.initiated", "call.ringing", "call.in_progress", "call.completed"]);
@@ -1064,7 +1064,7 @@ async fn status_of_what_the_reconciler_learned_can_be_asked_for() {
     let call = world.call("c1").await;
     let deadline = call.history.last().unwrap();
     assert_eq!(
-        status(&world, &deadline.source, &["provider", "type", "status", "disposition", "action"]).await,
+        status(&world, &deadline.source_event_id, &["provider", "type", "status", "disposition", "action"]).await,
         json!([
             "switchhook",
             "deadline_passed",
@@ -1074,8 +1074,8 @@ async fn status_of_what_the_reconciler_learned_can_be_asked_for() {
         ])
     );
     // It is an event like any other: stored, and found by the sweep if it had been lost.
-    let policy = Policy { patience: INACTIVITY_TIMEOUT };
-    assert!(call.deadlines_passed(&policy, world.now()).is_empty(), "once");
+    let policy = Policy { inactivity_timeout: INACTIVITY_TIMEOUT };
+    assert!(call.deadline_passed_events(&policy, world.now()).is_empty(), "once");
     let event = deadline_event(&world.calls, "c1").await;
     assert!(NewEvent::from_switchhook(&event, "t").is_ok());
 }
@@ -1083,6 +1083,6 @@ async fn status_of_what_the_reconciler_learned_can_be_asked_for() {
 async fn deadline_event(calls: &Calls, call_id: &str) -> switchhook_domain::ProviderEvent {
     let mut call = calls.get_call(&switchhook_domain::CallId::new(call_id)).await.unwrap().unwrap();
     call.history.pop();
-    let policy = Policy { patience: Duration::ZERO };
-    call.deadlines_passed(&policy, Timestamp::MAX).remove(0)
+    let policy = Policy { inactivity_timeout: Duration::ZERO };
+    call.deadline_passed_events(&policy, Timestamp::MAX).remove(0)
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use http::StatusCode;
 use serde_json::Value;
-use switchhook_domain::{Attempt, Call, CallId, EventId, Policy, ProviderEvent, Timestamp, refold};
+use switchhook_domain::{AttemptState, Call, CallId, EventId, Policy, ProviderEvent, Timestamp, refold};
 use switchhook_local::{DIAL_QUEUE, EVENTS_QUEUE};
 use switchhook_tests::{KEY, OLD_KEY, contract, text};
 use tokio::time::sleep;
@@ -103,11 +103,11 @@ impl Observed {
         if let Some(before) = before.filter(|before| before.version >= call.version) {
             return Some((Law::VersionGrows, format!("{} after {}", call.version, before.version)));
         }
-        if !call.is_as_derived() {
+        if !call.matches_history() {
             return Some((Law::IsFold, "the row is not what its own history makes of it".to_owned()));
         }
         for attempt in call.attempts() {
-            let (lifecycle, outcome) = (attempt.lifecycle_shown(), attempt.outcome_shown());
+            let (lifecycle, outcome) = (attempt.lifecycle_label(), attempt.outcome_label());
             let rank = self.ranks.entry((call.call_id.clone(), key_of(&call, &attempt))).or_default();
             if lifecycle != INCONCLUSIVE {
                 let Some(now) = ranks(lifecycle).iter().find(|now| **now >= rank.0) else {
@@ -127,8 +127,8 @@ impl Observed {
     }
 }
 
-fn key_of(call: &Call, attempt: &Attempt) -> String {
-    let key = call.slots.get(attempt.slot).and_then(|slot| slot.key.as_ref());
+fn key_of(call: &Call, attempt: &AttemptState) -> String {
+    let key = call.attempt_records.get(attempt.index).and_then(|slot| slot.key.as_ref());
     key.map_or_else(String::new, |key| key.as_str().to_owned())
 }
 
@@ -154,7 +154,7 @@ impl Sim {
                 continue;
             }
             let attempts = call.attempts();
-            let shown: Vec<_> = attempts.iter().map(|it| (it.lifecycle_shown(), it.outcome_shown())).collect();
+            let shown: Vec<_> = attempts.iter().map(|it| (it.lifecycle_label(), it.outcome_label())).collect();
             self.state().trace(&format!("{id} version {}: {} {shown:?}", call.version, call.job.as_str()));
             if let Some((law, what)) = self.observed.borrow_mut().check_call(call) {
                 self.state().report_violation(law, format!("{id}: {what}"));
@@ -268,21 +268,21 @@ impl Sim {
         let observed = self.observed.borrow();
         for (id, call) in &observed.calls {
             let (events, now) = (events.remove(id).unwrap_or_default(), self.world.now());
-            let drift = call.drift_found("nothing", now);
-            let policy = Policy { patience: INACTIVITY_TIMEOUT };
-            let again = refold(call, &events, |_| false, &drift, &policy, now).call.unwrap();
+            let drift = call.drift_found_event("nothing", now);
+            let policy = Policy { inactivity_timeout: INACTIVITY_TIMEOUT };
+            let again = refold(call, &events, |_| false, &drift, &policy, now).transition.unwrap().call;
             let entries = |call: &Call| -> BTreeSet<String> {
-                let entries = call.history.iter().filter(|entry| entry.source != drift.event_id);
+                let entries = call.history.iter().filter(|entry| entry.source_event_id != drift.event_id);
                 entries.map(|entry| format!("{} {:?}", entry.id(), entry.disposition)).collect()
             };
             let shown = |call: &Call| -> Vec<(&'static str, &'static str)> {
-                call.attempts().iter().map(|it| (it.lifecycle_shown(), it.outcome_shown())).collect()
+                call.attempts().iter().map(|it| (it.lifecycle_label(), it.outcome_label())).collect()
             };
             if (&call.job, shown(call), entries(call)) != (&again.job, shown(&again), entries(&again)) {
                 let [stored, again] = [call, &again].map(|call| format!("{:?} {:?}", shown(call), entries(call)));
                 self.state().report_violation(Law::IsFold, format!("{id}: {stored}, folded again {again}"));
             }
-            for number in 1..=call.log.len() {
+            for number in 1..=call.announcements.len() {
                 if !observed.published.contains_key(&format!("{id}/{number}")) {
                     self.state().report_violation(Law::Published, format!("{id}/{number} is not published"));
                 }

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use switchhook_aws::problem::ProblemKind;
 use switchhook_domain::{
     AppointmentStatus, CALL_ATTEMPTS_MAX, Disposition, EventKind, INCONCLUSIVE, Lifecycle, Outcome, Provider, State,
-    Stopped,
+    StopReason,
 };
 
 use crate::request::can_place_calls;
@@ -63,9 +63,9 @@ fn document_has_every_operation_and_no_other() {
 
 #[test]
 fn document_names_what_the_code_names() {
-    let of = |state: &[Lifecycle]| names(state.iter().map(|state| state.shown()).chain([INCONCLUSIVE]));
+    let of = |state: &[Lifecycle]| names(state.iter().map(|state| state.label()).chain([INCONCLUSIVE]));
     assert_eq!(values("Lifecycle"), of(Lifecycle::ALL));
-    assert_eq!(values("Outcome"), names(Outcome::ALL.iter().map(|state| state.shown()).chain([INCONCLUSIVE])));
+    assert_eq!(values("Outcome"), names(Outcome::ALL.iter().map(|state| state.label()).chain([INCONCLUSIVE])));
     assert_eq!(values("AppointmentStatus"), names(AppointmentStatus::ALL.map(AppointmentStatus::as_str)));
     assert_eq!(values("EventKind"), names(EventKind::ALL.map(EventKind::as_str)));
     assert_eq!(values("Disposition"), names(Disposition::ALL.map(Disposition::as_str)));
@@ -75,8 +75,9 @@ fn document_names_what_the_code_names() {
     assert_eq!(values("DialingProvider"), names(dialled.map(Provider::as_str)));
     let problems = ProblemKind::ALL.map(|kind| format!("urn:switchhook:problem:{}", kind.code()));
     assert_eq!(values("ProblemType"), names(problems));
-    let stopped = [Stopped::Canceled, Stopped::DoNotCall, Stopped::UnknownTimeZone, Stopped::ProviderRefused];
-    assert_eq!(values("StopReason"), names(stopped.map(Stopped::as_str)));
+    let stopped =
+        [StopReason::Canceled, StopReason::DoNotCall, StopReason::UnknownTimeZone, StopReason::ProviderRefused];
+    assert_eq!(values("StopReason"), names(stopped.map(StopReason::as_str)));
 }
 
 /// Reads the number behind `name:` in the lines of a field.

@@ -64,7 +64,7 @@ impl Config {
             inbox_table: environment.text("INBOX_TABLE"),
             calls_table: environment.text("CALLS_TABLE"),
             call_retention: environment.days("CALL_RETENTION_DAYS"),
-            policy: Policy { patience: environment.seconds("INACTIVITY_TIMEOUT_SECONDS") },
+            policy: Policy { inactivity_timeout: environment.seconds("INACTIVITY_TIMEOUT_SECONDS") },
             retry: RetryPolicy {
                 // A call holds no more attempts, whatever is asked for.
                 attempts_max: u8::try_from(attempts_max).unwrap_or(u8::MAX).min(CALL_ATTEMPTS_MAX as u8),
@@ -199,7 +199,7 @@ impl Api {
         }
         let appointment_id = request.appointment_id.clone();
         let call = request.into_call(call_id.clone(), hash.clone(), self.retry, now);
-        let placed = Call::placed(call, &self.policy, now);
+        let placed = Call::schedule(call, &self.policy, now);
         for _ in 0..RACES_MAX {
             match self.calls.store_moved(&placed, self.call_retention).await? {
                 StoreOutcome::Committed => return Ok(created(&placed.call, appointment_id.as_deref(), false)),
@@ -237,7 +237,7 @@ impl Api {
     async fn cancel(&self, id: &CallId) -> Result<Answer, Refusal> {
         for _ in 0..RACES_MAX {
             let call = self.call(id).await?;
-            let Some(canceled) = call.canceled(&self.policy, self.clock.now()) else { return cannot_cancel(&call) };
+            let Some(canceled) = call.cancel(&self.policy, self.clock.now()) else { return cannot_cancel(&call) };
             match self.calls.store_moved(&canceled, self.call_retention).await? {
                 StoreOutcome::Committed => return Ok(Answer::of_call("canceled", &canceled.call)),
                 StoreOutcome::LostRace => {}

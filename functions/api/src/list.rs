@@ -236,7 +236,7 @@ impl ListQuery {
     fn is_met_by(&self, call: &Call, now: Timestamp) -> bool {
         self.job.is_none_or(|job| job == JobName::of(&call.job))
             && self.lifecycle.is_none_or(|lifecycle| {
-                call.attempts().last().is_some_and(|attempt| attempt.lifecycle_shown() == lifecycle)
+                call.attempts().last().is_some_and(|attempt| attempt.lifecycle_label() == lifecycle)
             })
             && self.stuck_for.is_none_or(|stuck_for| is_stuck(call, now.minus(stuck_for)))
     }
@@ -274,7 +274,7 @@ fn is_stuck(call: &Call, since: Timestamp) -> bool {
 /// The names that lists know, which are those that calls are shown with.
 fn lifecycles() -> Vec<&'static str> {
     let mut names: Vec<&str> = Vec::new();
-    for name in Lifecycle::ALL.iter().map(|lifecycle| lifecycle.shown()).chain([INCONCLUSIVE]) {
+    for name in Lifecycle::ALL.iter().map(|lifecycle| lifecycle.label()).chain([INCONCLUSIVE]) {
         if !names.contains(&name) {
             names.push(name);
         }
@@ -485,14 +485,14 @@ mod tests {
         let body =
             br#"{"provider":"retell","from":"+14155550100","to":"+14155550123","due_at":"2026-11-20T10:20:00Z"}"#;
         let retry = RetryPolicy { attempts_max: 1, delay_seconds: 1, delay_max_seconds: 1, voicemail: false };
-        let policy = Policy { patience: Duration::from_secs(60) };
+        let policy = Policy { inactivity_timeout: Duration::from_secs(60) };
         let request = CallRequest::read(body, Vec::new(), NOW).unwrap();
         let new = request.into_call(CallId::new("c1"), String::new(), retry, NOW);
-        let call = Call::placed(new, &policy, NOW).call;
+        let call = Call::schedule(new, &policy, NOW).call;
         let minutes = |minutes: u64| NOW.plus(Duration::from_secs(60 * minutes));
         assert!(!is_stuck(&call, minutes(19)), "it is not due");
         assert!(is_stuck(&call, minutes(20)));
-        let canceled = call.canceled(&policy, minutes(1)).unwrap().call;
+        let canceled = call.cancel(&policy, minutes(1)).unwrap().call;
         assert!(!is_stuck(&canceled, minutes(20)), "nothing is expected of it");
         let changed = Call { updated_at: minutes(21), ..call };
         assert!(!is_stuck(&changed, minutes(20)));

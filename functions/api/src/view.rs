@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use switchhook_aws::inbox::{Note, StoredEvent};
 use switchhook_domain::{
-    Attempt, Call, CallId, Direction, Disposition, EventId, HistoryEntry, Job, Stopped, Timestamp,
+    AttemptState, Call, CallId, Direction, Disposition, EventId, HistoryEntry, Job, StopReason, Timestamp,
 };
 
 #[derive(Debug, Serialize)]
@@ -41,8 +41,8 @@ impl<'a> CallView<'a> {
             appointment_id: call.appointment_id.as_deref(),
             appointment_status: call.appointment_status().as_str(),
             job: JobView::of(call),
-            lifecycle: latest.map(Attempt::lifecycle_shown),
-            outcome: latest.map(Attempt::outcome_shown),
+            lifecycle: latest.map(AttemptState::lifecycle_label),
+            outcome: latest.map(AttemptState::outcome_label),
             settled: call.is_settled(),
             attempts: attempts.iter().map(|attempt| AttemptView::of(call, attempt)).collect(),
             metadata: call.plan.as_ref().map(|plan| &plan.metadata),
@@ -78,7 +78,7 @@ impl JobView {
             state: call.job.as_str(),
             due_at: shown(due_at),
             lease_ends_at: shown(lease_ends_at),
-            stop_reason: call.stopped.map(Stopped::as_str),
+            stop_reason: call.stop_reason.map(StopReason::as_str),
         }
     }
 }
@@ -97,13 +97,13 @@ struct AttemptView<'a> {
 }
 
 impl<'a> AttemptView<'a> {
-    fn of(call: &'a Call, attempt: &Attempt) -> Self {
-        let slot = call.slots.get(attempt.slot);
+    fn of(call: &'a Call, attempt: &AttemptState) -> Self {
+        let slot = call.attempt_records.get(attempt.index);
         Self {
             number: attempt.number,
             provider_call_id: slot.and_then(|slot| slot.provider_call_id.as_deref()),
-            lifecycle: attempt.lifecycle_shown(),
-            outcome: attempt.outcome_shown(),
+            lifecycle: attempt.lifecycle_label(),
+            outcome: attempt.outcome_label(),
             dialled_at: slot.and_then(|slot| slot.dialled_at).map(|at| at.to_string()),
             started_at: attempt.started_at.to_string(),
             ended_at: attempt.ended_at.map(|at| at.to_string()),
@@ -124,8 +124,8 @@ pub(crate) struct EventView {
 }
 
 impl EventView {
-    pub(crate) fn of(entry: &HistoryEntry, attempts: &[Attempt]) -> Self {
-        let attempt = attempts.iter().find(|attempt| Some(attempt.slot) == entry.slot);
+    pub(crate) fn of(entry: &HistoryEntry, attempts: &[AttemptState]) -> Self {
+        let attempt = attempts.iter().find(|attempt| Some(attempt.index) == entry.attempt_index);
         Self {
             event_id: entry.id(),
             kind: entry.event.kind.as_str(),
@@ -161,7 +161,7 @@ pub(crate) struct StatusView<'a> {
 impl<'a> StatusView<'a> {
     pub(crate) fn of(stored: &'a StoredEvent, note: Option<Note>, call: Option<&'a Call>) -> Self {
         let note = note.unwrap_or_default();
-        let entries = call.map(|call| call.history.iter().filter(|entry| entry.source == stored.event_id));
+        let entries = call.map(|call| call.history.iter().filter(|entry| entry.source_event_id == stored.event_id));
         let mut entries: Vec<&HistoryEntry> = entries.map(Iterator::collect).unwrap_or_default();
         // What the event says itself comes before what it implies.
         entries.sort_by_key(|entry| entry.event.implied);

@@ -24,7 +24,8 @@ use switchhook_aws::queue::{Message, Queue, backoff};
 use switchhook_aws::sdk::Clock;
 use switchhook_aws::telemetry::Decision;
 use switchhook_domain::{
-    Call, Disposition, EventId, EventKind, Origin, Policy, ProviderEvent, Taken, Timestamp, WebhookQuarantined, fold,
+    Call, Disposition, EventId, EventKind, FoldOutcome, Origin, Policy, ProviderEvent, Timestamp, WebhookQuarantined,
+    fold,
 };
 
 /// How often a lost race is read and folded again before the queue is asked to wait.
@@ -154,8 +155,8 @@ impl Consumer {
                 Found::Call(call) => Some(*call),
                 Found::Nothing => None,
                 Found::Alias(alias) => {
-                    refused.extend(folding.extract_if(.., |message| message.event.origin == Origin::SWITCHHOOK));
-                    events.retain(|event| event.origin != Origin::SWITCHHOOK);
+                    refused.extend(folding.extract_if(.., |message| message.event.origin == Origin::Switchhook));
+                    events.retain(|event| event.origin != Origin::Switchhook);
                     for event in &mut events {
                         event.call_id = alias.call_id.clone();
                         event.attempt = Some(alias.attempt.clone());
@@ -174,8 +175,8 @@ impl Consumer {
                 },
                 (_, _) => fold(call.as_ref(), &events, &self.policy, now),
             };
-            if let Some(after) = &folded.call {
-                match self.calls.store(after, folded.announced, self.call_retention).await? {
+            if let Some(after) = &folded.transition {
+                match self.calls.store_moved(after, self.call_retention).await? {
                     StoreOutcome::Committed => {}
                     StoreOutcome::LostRace => {
                         tokio::time::sleep(Duration::from_millis(fastrand::u64(1..=(20 << race)))).await;
@@ -183,30 +184,32 @@ impl Consumer {
                     }
                 }
             }
-            let mut taken: Vec<(&ProviderEvent, Taken)> = events.iter().zip(folded.taken).collect();
-            taken.extend(refused.iter().map(|message| (&message.event, Taken::Refused)));
+            let mut taken: Vec<(&ProviderEvent, FoldOutcome)> = events.iter().zip(folded.outcomes).collect();
+            taken.extend(refused.iter().map(|message| (&message.event, FoldOutcome::Refused)));
             self.note_unfolded(&taken, now).await?;
             let duration_ms = self.clock.now().millis_since(started);
             let taken = folding.into_iter().chain(refused).zip(taken.into_iter().map(|(_, taken)| taken));
-            self.log(taken, folded.call.as_ref().or(call.as_ref()), duration_ms);
+            self.log(taken, folded.transition.as_ref().map(|it| &it.call).or(call.as_ref()), duration_ms);
             return Ok(());
         }
         Err(Error::Contended(RACES_MAX))
     }
 
-    async fn note_unfolded(&self, taken: &[(&ProviderEvent, Taken)], now: Timestamp) -> Result<(), Error> {
+    async fn note_unfolded(&self, taken: &[(&ProviderEvent, FoldOutcome)], now: Timestamp) -> Result<(), Error> {
         for (event, taken) in taken {
             let (disposition, error) = match (taken, event.origin) {
-                (Taken::Folded | Taken::Duplicate, _) => continue,
-                (Taken::Refused, Origin::Provider(_)) => (Disposition::Refused, "the call belongs to another provider"),
-                (Taken::Refused, Origin::Switchhook(_)) => {
+                (FoldOutcome::Folded | FoldOutcome::Duplicate, _) => continue,
+                (FoldOutcome::Refused, Origin::Provider(_)) => {
+                    (Disposition::Refused, "the call belongs to another provider")
+                }
+                (FoldOutcome::Refused, Origin::Switchhook) => {
                     (Disposition::Refused, "the call that it is about is not there, or has become part of another")
                 }
-                (Taken::Quarantined, _) => (Disposition::Quarantined, "the call holds as many events as it can"),
+                (FoldOutcome::Quarantined, _) => (Disposition::Quarantined, "the call holds as many events as it can"),
             };
             let note = Note { disposition: Some(disposition), error: Some(error.to_owned()), ..Note::default() };
             self.inbox.put_note(&event.event_id, &note, now).await?;
-            if *taken == Taken::Quarantined {
+            if *taken == FoldOutcome::Quarantined {
                 let reason = note.error.as_deref().unwrap_or_default();
                 let ProviderEvent { event_id, origin, call_id, received_at, .. } = event;
                 let news = WebhookQuarantined::new(event_id, *origin, Some(call_id), reason, *received_at);
@@ -269,16 +272,16 @@ impl Consumer {
         decision.log(now, true);
     }
 
-    fn log<'a>(&self, taken: impl Iterator<Item = (&'a Message, Taken)>, call: Option<&Call>, duration_ms: i64) {
+    fn log<'a>(&self, taken: impl Iterator<Item = (&'a Message, FoldOutcome)>, call: Option<&Call>, duration_ms: i64) {
         let now = self.clock.now();
         for (message, taken) in taken {
             let event = &message.event;
             let own = |call: &Call| disposition_of(call, &event.event_id);
             let action_taken = match taken {
-                Taken::Folded => call.and_then(own).map_or("folded", Disposition::as_str),
-                Taken::Duplicate => Disposition::Duplicate.as_str(),
-                Taken::Refused => "fold_refused",
-                Taken::Quarantined => Disposition::Quarantined.as_str(),
+                FoldOutcome::Folded => call.and_then(own).map_or("folded", Disposition::as_str),
+                FoldOutcome::Duplicate => Disposition::Duplicate.as_str(),
+                FoldOutcome::Refused => "fold_refused",
+                FoldOutcome::Quarantined => Disposition::Quarantined.as_str(),
             };
             let decision = Decision {
                 stage: "consumer",
@@ -294,7 +297,7 @@ impl Consumer {
                 counts: vec![("received", 1)],
                 ..Decision::default()
             };
-            decision.log(now, matches!(taken, Taken::Quarantined));
+            decision.log(now, matches!(taken, FoldOutcome::Quarantined));
         }
     }
 }
@@ -305,7 +308,7 @@ fn is_drift(event: &ProviderEvent) -> bool {
 
 /// What became of the event itself, or, where it says only what it implies, of the first thing implied.
 fn disposition_of(call: &Call, event_id: &EventId) -> Option<Disposition> {
-    let of_event = || call.history.iter().filter(|entry| entry.source == *event_id);
+    let of_event = || call.history.iter().filter(|entry| entry.source_event_id == *event_id);
     of_event().find(|entry| !entry.event.implied).or_else(|| of_event().next()).map(|entry| entry.disposition)
 }
 

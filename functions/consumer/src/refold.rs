@@ -66,12 +66,12 @@ impl Consumer {
         drift: &ProviderEvent,
         now: Timestamp,
     ) -> Result<Option<Vec<ProviderEvent>>, Error> {
-        let known: BTreeSet<EventId> = call.history.iter().map(|entry| entry.source.clone()).collect();
+        let known: BTreeSet<EventId> = call.history.iter().map(|entry| entry.source_event_id.clone()).collect();
         let mut events = self.read(known.clone()).await?;
         let mut minutes = BTreeSet::new();
         for attempt in call.attempts().iter().rev() {
             let first = minute_of(attempt.started_at) - BEFORE_MINUTES;
-            let last = minute_of(attempt.heard_at).min(minute_of(now)) + AFTER_MINUTES;
+            let last = minute_of(attempt.last_event_at).min(minute_of(now)) + AFTER_MINUTES;
             minutes.extend((first..=last).take(MINUTES_MAX.saturating_sub(minutes.len())));
         }
         let pages = &AtomicU64::new(0);

@@ -22,7 +22,7 @@ use switchhook_aws::sdk::Clock;
 use switchhook_aws::secret::ProviderSecrets;
 use switchhook_aws::telemetry::Decision;
 use switchhook_domain::{
-    AttemptKey, Call, CallId, Dialled, Moved, Policy, Provider, ProviderEvent, Stopped, Timestamp,
+    AttemptKey, Call, CallId, DialStarted, Policy, Provider, ProviderEvent, StopReason, Timestamp, Transition,
 };
 use switchhook_providers::{DialAnswer, DialRequest, derived_call_id, dial_api_request, read_dial_answer};
 
@@ -94,7 +94,7 @@ enum DialOutcome {
     /// The person may not be called now.
     WindowClosed,
     /// The person may not be called at all.
-    Stopped(Stopped),
+    Stopped(StopReason),
     /// Nothing was dialled; tried again later, and not counted.
     Withdrawn(&'static str),
     /// Nothing was dialled, and nothing will be.
@@ -188,7 +188,7 @@ impl Dialer {
         for _ in 0..RACES_MAX {
             let Some(call) = self.calls.get_call(&claim.call_id).await? else { return Ok(DialOutcome::ClaimLost) };
             // The write before was done, and its answer lost: no other dial has this key.
-            if let Some((attempt, last_attempt)) = call.dialled_by(&dial_key) {
+            if let Some((attempt, last_attempt)) = call.started_dial(&dial_key) {
                 return self.place(&call, &attempt, last_attempt, &dial_key, claim).await;
             }
             let now = self.clock.now();
@@ -219,29 +219,29 @@ impl Dialer {
         token: &str,
         dial_key: &str,
         now: Timestamp,
-    ) -> Result<(Moved, Result<(AttemptKey, bool), DialOutcome>), Error> {
+    ) -> Result<(Transition, Result<(AttemptKey, bool), DialOutcome>), Error> {
         let lost = || Error::Contended(0);
-        let stop = |why: Stopped| {
-            let moved = call.given_up(token, why, &self.policy, now).ok_or_else(lost)?;
+        let stop = |why: StopReason| {
+            let moved = call.give_up(token, why, &self.policy, now).ok_or_else(lost)?;
             Ok((moved, Err(DialOutcome::Stopped(why))))
         };
         if let Some(to) = &call.to
             && self.calls.is_on_do_not_call_list(to).await?
         {
-            return stop(Stopped::DoNotCall);
+            return stop(StopReason::DoNotCall);
         }
         let window = call.plan.as_ref().and_then(|plan| plan.window.as_ref());
         match window.map(|window| window.next_opening(now)) {
             None | Some(Ok(None)) => {}
             Some(Ok(Some(opening))) => {
-                let moved = call.postponed(token, opening, &self.policy, now).ok_or_else(lost)?;
+                let moved = call.postpone(token, opening, &self.policy, now).ok_or_else(lost)?;
                 return Ok((moved, Err(DialOutcome::WindowClosed)));
             }
             // Nobody knows whether the person sleeps.
-            Some(Err(_)) => return stop(Stopped::UnknownTimeZone),
+            Some(Err(_)) => return stop(StopReason::UnknownTimeZone),
         }
-        let Dialled { moved, attempt, last_attempt } =
-            call.dialled(token, dial_key, &self.policy, now).ok_or_else(lost)?;
+        let DialStarted { transition: moved, attempt, is_last_attempt: last_attempt } =
+            call.start_dial(token, dial_key, &self.policy, now).ok_or_else(lost)?;
         Ok((moved, Ok((attempt, last_attempt))))
     }
 
@@ -283,12 +283,12 @@ impl Dialer {
                 let from = CallId::new(derived_call_id(call.provider, &provider_call_id));
                 let orphaned_events = self.calls.write_alias(&from, &alias, now).await?;
                 adopt(&self.inbox, &self.queue, orphaned_events, &alias).await?;
-                self.submit(&call.dial_accepted(attempt, &provider_call_id, now), claim).await?;
+                self.submit(&call.dial_accepted_event(attempt, &provider_call_id, now), claim).await?;
                 Ok(DialOutcome::Accepted)
             }
             DialAnswer::RetryLater { reason, retry_after } => self.withdraw(call, attempt, reason, retry_after).await,
             DialAnswer::Rejected { reason } => {
-                self.submit(&call.dial_refused(attempt, self.clock.now()), claim).await?;
+                self.submit(&call.dial_refused_event(attempt, self.clock.now()), claim).await?;
                 Ok(DialOutcome::Refused(reason))
             }
             DialAnswer::InDoubt => Ok(DialOutcome::InDoubt("unclear_answer")),
@@ -309,7 +309,7 @@ impl Dialer {
             let cap = BACKOFF_FIRST.saturating_mul(1 << call.refusals.min(16)).min(BACKOFF_MAX).as_millis();
             let cap = u64::try_from(cap).unwrap_or(u64::MAX);
             let pause = Duration::from_millis(fastrand::u64(cap / 2..=cap)).max(retry_after.unwrap_or_default());
-            let moved = call.withdrawn(attempt, now.plus(pause), REFUSALS_MAX, &self.policy, now);
+            let moved = call.withdraw(attempt, now.plus(pause), REFUSALS_MAX, &self.policy, now);
             let Some(moved) = moved else { return Ok(DialOutcome::InDoubt("heard_of")) };
             match self.calls.store_moved(&moved, self.call_retention).await? {
                 StoreOutcome::Committed => return Ok(DialOutcome::Withdrawn(reason)),

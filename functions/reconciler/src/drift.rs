@@ -12,7 +12,9 @@ use switchhook_aws::Error;
 use switchhook_aws::calls::{TimeRange, WAKE_SHARDS, WakeQueue};
 use switchhook_aws::inbox::minute_of;
 use switchhook_aws::telemetry::Decision;
-use switchhook_domain::{Attempt, AttemptKey, Call, CallId, EventKind, Policy, ProviderEvent, Slot, Timestamp, fold};
+use switchhook_domain::{
+    AttemptKey, AttemptRecord, AttemptState, Call, CallId, EventKind, Policy, ProviderEvent, Timestamp, fold,
+};
 
 use crate::lookup::{Answered, LookupOutcome, Lookups};
 use crate::{ALIVE_MAX, RUN_MAX, Reconciler};
@@ -118,18 +120,18 @@ impl Reconciler {
         let Some(call) = self.calls.get_call(call_id).await? else { return Ok(0) };
         let mut drifted = 0;
         for attempt in call.attempts().iter().rev().take(ATTEMPTS_MAX) {
-            let Some(slot) = call.slots.get(attempt.slot) else { continue };
+            let Some(slot) = call.attempt_records.get(attempt.index) else { continue };
             let (Some(key), Some(provider_call_id)) = (&slot.key, &slot.provider_call_id) else { continue };
             let drift = match lookups.look_up(&call, key, Some(provider_call_id), slot.dialled_at, now).await {
                 LookupOutcome::Ended(event, _) if happened_at(&event).is_some_and(|at| at.plus(SLACK) > now) => {
                     continue;
                 }
                 LookupOutcome::Ended(event, answered) => match lifecycle_of(&event, &self.policy) {
-                    Some(theirs) if theirs != attempt.lifecycle_shown() => Drift::Ended(event, answered, theirs),
+                    Some(theirs) if theirs != attempt.lifecycle_label() => Drift::Ended(event, answered, theirs),
                     Some(_) | None => continue,
                 },
                 // A call that ended a moment ago may still be told to live, and one that is told so for ever does not.
-                LookupOutcome::Alive(_) if !attempt.has_ended() || attempt.heard_at.plus(SLACK) >= now => continue,
+                LookupOutcome::Alive(_) if !attempt.has_ended() || attempt.last_event_at.plus(SLACK) >= now => continue,
                 LookupOutcome::Alive(_) if attempt.started_at.plus(ALIVE_MAX) <= now => continue,
                 LookupOutcome::Alive(_) => Drift::Alive,
                 LookupOutcome::NotFound | LookupOutcome::Unavailable | LookupOutcome::RetryLater => continue,
@@ -139,7 +141,7 @@ impl Reconciler {
                 drifted += 1;
             }
         }
-        if !call.is_as_derived() && self.report(&call, &fingerprint(&call, "itself"), now, trace_id).await? {
+        if !call.matches_history() && self.report(&call, &fingerprint(&call, "itself"), now, trace_id).await? {
             drifted += 1;
         }
         Ok(drifted)
@@ -148,14 +150,14 @@ impl Reconciler {
     async fn report_drift(
         &self,
         call: &Call,
-        attempt: &Attempt,
-        slot: &Slot,
+        attempt: &AttemptState,
+        slot: &AttemptRecord,
         drift: Drift,
         now: Timestamp,
         trace_id: &str,
     ) -> Result<bool, Error> {
         let disagreement = fingerprint(call, drift.theirs());
-        if call.holds(&call.drift_found(&disagreement, now).event_id) {
+        if call.contains_event(&call.drift_found_event(&disagreement, now).event_id) {
             return Ok(false);
         }
         // First what they say, then why the call is folded again: it may be all that was missing.
@@ -165,7 +167,7 @@ impl Reconciler {
             }
             // Its patience was given up too early: it has it anew.
             Drift::Alive => {
-                self.submit(&call.alive(attempt, now), trace_id).await?;
+                self.submit(&call.alive_event(attempt, now), trace_id).await?;
             }
         }
         self.report(call, &disagreement, now, trace_id).await?;
@@ -176,7 +178,7 @@ impl Reconciler {
             provider: Some(call.provider.as_str()),
             call_id: Some(call.call_id.as_str()),
             attempt: slot.key.as_ref().map(AttemptKey::as_str),
-            cause: Some(attempt.lifecycle_shown()),
+            cause: Some(attempt.lifecycle_label()),
             trace_id: Some(trace_id),
             ..Decision::default()
         };
@@ -186,8 +188,8 @@ impl Reconciler {
 
     /// Has the call folded again from the inbox, once for each way in which it disagrees.
     async fn report(&self, call: &Call, what: &str, now: Timestamp, trace_id: &str) -> Result<bool, Error> {
-        let event = call.drift_found(what, now);
-        if call.holds(&event.event_id) {
+        let event = call.drift_found_event(what, now);
+        if call.contains_event(&event.event_id) {
             return Ok(false);
         }
         self.submit(&event, trace_id).await?;
@@ -219,8 +221,8 @@ impl Reconciler {
 
 /// How the provider's answer alone shows the attempt.
 fn lifecycle_of(event: &ProviderEvent, policy: &Policy) -> Option<&'static str> {
-    let alone = fold(None, std::slice::from_ref(event), policy, event.received_at).call?;
-    alone.attempts().last().map(Attempt::lifecycle_shown)
+    let alone = fold(None, std::slice::from_ref(event), policy, event.received_at).transition?.call;
+    alone.attempts().last().map(AttemptState::lifecycle_label)
 }
 
 fn happened_at(event: &ProviderEvent) -> Option<Timestamp> {
@@ -233,9 +235,9 @@ fn fingerprint(call: &Call, theirs: &str) -> String {
     // What says that the patience goes on is of how often they were asked, and no other disagreement.
     let is_said = |kind: EventKind| kind != EventKind::DriftFound && kind != EventKind::Alive;
     for entry in call.history.iter().filter(|entry| is_said(entry.event.kind)) {
-        hasher.update(format!("{} {} {:?}\n", entry.source, entry.event.kind, entry.event.occurred_at));
+        hasher.update(format!("{} {} {:?}\n", entry.source_event_id, entry.event.kind, entry.event.occurred_at));
     }
-    let repaired = call.log.iter().filter(|said| said.news.is_drift()).count();
+    let repaired = call.announcements.iter().filter(|said| said.kind.is_drift_repaired()).count();
     hasher.update(format!("{} {repaired} {theirs}", call.job.as_str()));
     let mut digits = hex::encode(hasher.finalize());
     digits.truncate(16);

@@ -29,7 +29,7 @@ use switchhook_aws::queue::Queue;
 use switchhook_aws::sdk::Clock;
 use switchhook_aws::secret::ProviderSecrets;
 use switchhook_aws::telemetry::Decision;
-use switchhook_domain::{Attempt, Call, CallId, EventId, Policy, ProviderEvent, Slot, Timestamp};
+use switchhook_domain::{AttemptRecord, AttemptState, Call, CallId, EventId, Policy, ProviderEvent, Timestamp};
 use switchhook_providers::derived_call_id;
 
 pub use crate::drift::DriftReport;
@@ -265,19 +265,19 @@ impl Reconciler {
         let mut woken = WakeReport::default();
         // The index may be behind the row, and the row may have been removed.
         let Some(call) = self.calls.get_call(call_id).await? else { return Ok(woken) };
-        if call.wake_at.is_none_or(|at| at > now) || call.is_to_be_placed() {
+        if call.wake_at.is_none_or(|at| at > now) || call.is_pending() {
             return Ok(woken);
         }
         let mut new = false;
         let mut found = false;
         // When to look again at what nothing could be said of.
         let mut look_at: Option<Timestamp> = None;
-        if let Some(expired) = call.claim_expired(now) {
+        if let Some(expired) = call.claim_expired_event(now) {
             new |= self.submit(&expired, trace_id).await?;
             found = true;
             woken.claims_expired += 1;
         }
-        let overdue = call.overdue(&self.policy, now);
+        let overdue = call.overdue_attempts(&self.policy, now);
         for attempt in &overdue {
             match self.settle(&call, attempt, lookups, now, trace_id).await? {
                 Resolution::Stored(is_new) => {
@@ -286,7 +286,7 @@ impl Reconciler {
                     woken.lookup_events += 1;
                 }
                 Resolution::DeadlinePassed => {
-                    new |= self.submit(&call.deadline_of(attempt, now), trace_id).await?;
+                    new |= self.submit(&call.deadline_passed_event(attempt, now), trace_id).await?;
                     found = true;
                     woken.deadlines_passed += 1;
                 }
@@ -297,7 +297,7 @@ impl Reconciler {
         }
         for slot in call.in_doubt() {
             let (Some(key), Some(dialled_at)) = (&slot.key, slot.dialled_at) else { continue };
-            if overdue.iter().any(|attempt| call.slots.get(attempt.slot) == Some(slot)) {
+            if overdue.iter().any(|attempt| call.attempt_records.get(attempt.index) == Some(slot)) {
                 continue;
             }
             if now < dialled_at.plus(DOUBT_PAUSE) {
@@ -320,7 +320,7 @@ impl Reconciler {
                 // That it is not found counts only at the deadline: it may be on its way into the provider's books.
                 LookupOutcome::NotFound | LookupOutcome::Unavailable | LookupOutcome::RetryLater => {
                     let elapsed = Duration::from_millis(now.millis_since(dialled_at).unsigned_abs());
-                    look_at = Some(now.plus(elapsed).min(dialled_at.plus(self.policy.patience)));
+                    look_at = Some(now.plus(elapsed).min(dialled_at.plus(self.policy.inactivity_timeout)));
                 }
             }
         }
@@ -336,24 +336,24 @@ impl Reconciler {
 
     /// When a call that has been heard of since wakes up: a dial in doubt before its patience ends.
     fn next_due(&self, call: &Call, now: Timestamp) -> Option<Timestamp> {
-        call.next_due(&self.policy).map(|next| next.max(now.plus(DOUBT_PAUSE)))
+        call.next_wake_at(&self.policy).map(|next| next.max(now.plus(DOUBT_PAUSE)))
     }
 
     /// What becomes of an attempt whose patience has ended.
     async fn settle(
         &self,
         call: &Call,
-        attempt: &Attempt,
+        attempt: &AttemptState,
         lookups: &Lookups<'_>,
         now: Timestamp,
         trace_id: &str,
     ) -> Result<Resolution, Error> {
-        let Some(slot) = call.slots.get(attempt.slot) else { return Ok(Resolution::DeadlinePassed) };
+        let Some(slot) = call.attempt_records.get(attempt.index) else { return Ok(Resolution::DeadlinePassed) };
         let Some(key) = &slot.key else { return Ok(Resolution::DeadlinePassed) };
-        let overdue_since = attempt.heard_at.plus(self.policy.patience);
+        let overdue_since = attempt.last_event_at.plus(self.policy.inactivity_timeout);
         match lookups.look_up(call, key, slot.provider_call_id.as_deref(), slot.dialled_at, now).await {
             // It has said so before, and that was not enough.
-            LookupOutcome::Ended(event, _) if call.holds(&event.event_id) => Ok(Resolution::DeadlinePassed),
+            LookupOutcome::Ended(event, _) if call.contains_event(&event.event_id) => Ok(Resolution::DeadlinePassed),
             LookupOutcome::Ended(event, answered) => {
                 match self.store_ending(call, slot, &event, answered, now, trace_id).await? {
                     StoredEnding::New => Ok(Resolution::Stored(true)),
@@ -367,14 +367,14 @@ impl Reconciler {
             }
             LookupOutcome::Alive(_) if attempt.started_at.plus(ALIVE_MAX) <= now => Ok(Resolution::DeadlinePassed),
             LookupOutcome::Alive(provider_call_id) => {
-                let alive = self.submit(&call.alive(attempt, now), trace_id).await?;
+                let alive = self.submit(&call.alive_event(attempt, now), trace_id).await?;
                 let id = self.store_provider_call_id(call, slot, &provider_call_id, now, trace_id).await?;
                 Ok(Resolution::Stored(alive || id))
             }
             LookupOutcome::OverBudget => Ok(Resolution::OverBudget),
             LookupOutcome::NotFound | LookupOutcome::Unavailable => Ok(Resolution::DeadlinePassed),
             // A provider that is down for an hour ends no call; one that is down for as long again as patience does.
-            LookupOutcome::RetryLater if now < overdue_since.plus(self.policy.patience) => {
+            LookupOutcome::RetryLater if now < overdue_since.plus(self.policy.inactivity_timeout) => {
                 let elapsed = Duration::from_millis(now.millis_since(overdue_since).unsigned_abs());
                 Ok(Resolution::RetryAt(now.plus(elapsed.max(DOUBT_PAUSE))))
             }
@@ -386,7 +386,7 @@ impl Reconciler {
     async fn store_ending(
         &self,
         call: &Call,
-        slot: &Slot,
+        slot: &AttemptRecord,
         event: &ProviderEvent,
         answered: Answered,
         now: Timestamp,
@@ -410,14 +410,14 @@ impl Reconciler {
     async fn store_provider_call_id(
         &self,
         call: &Call,
-        slot: &Slot,
+        slot: &AttemptRecord,
         provider_call_id: &str,
         now: Timestamp,
         trace_id: &str,
     ) -> Result<bool, Error> {
         let (Some(key), Some(_), None) = (&slot.key, slot.dialled_at, &slot.provider_call_id) else { return Ok(false) };
         self.write_alias(call, slot, provider_call_id, None, now).await?;
-        self.submit(&call.dial_accepted(key, provider_call_id, now), trace_id).await
+        self.submit(&call.dial_accepted_event(key, provider_call_id, now), trace_id).await
     }
 
     /// Writes the alias of an attempt that we dialled. What came for it before goes to its call now, and with it this `event`. Of an
@@ -425,7 +425,7 @@ impl Reconciler {
     async fn write_alias(
         &self,
         call: &Call,
-        slot: &Slot,
+        slot: &AttemptRecord,
         provider_call_id: &str,
         event: Option<&EventId>,
         now: Timestamp,
@@ -553,7 +553,7 @@ impl Reconciler {
             Err(error) => return Err(error),
         };
         for event_id in events {
-            if call.as_ref().is_some_and(|call| call.holds(event_id)) {
+            if call.as_ref().is_some_and(|call| call.contains_event(event_id)) {
                 continue;
             }
             if self.is_over(stop_at) {

@@ -278,7 +278,7 @@ impl Scheduler {
             if let Some(lost) = lost {
                 return lost;
             }
-            let Some(moved) = call.claimed(&token, LEASE, forced, &self.policy, now) else {
+            let Some(moved) = call.claim(&token, LEASE, forced, &self.policy, now) else {
                 return self.not_claimed(&call, forced, now).await;
             };
             lost = match self.calls.store_moved(&moved, self.call_retention).await {
@@ -300,8 +300,8 @@ impl Scheduler {
 
     /// A call may wake too early; then it is moved on, or it would wake every minute.
     async fn not_claimed(&self, call: &Call, forced: bool, now: Timestamp) -> Result<ClaimOutcome, Error> {
-        let next = call.next_due(&self.policy).filter(|next| *next > now);
-        if let (false, true, Some(next)) = (forced, call.is_to_be_placed(), next) {
+        let next = call.next_wake_at(&self.policy).filter(|next| *next > now);
+        if let (false, true, Some(next)) = (forced, call.is_pending(), next) {
             match self.calls.set_wake_at(call, next).await? {
                 StoreOutcome::Committed | StoreOutcome::LostRace => {}
             }

@@ -19,9 +19,9 @@ use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::types::{AttributeValue, ReturnValue};
 use serde::{Deserialize, Serialize};
 use switchhook_domain::{
-    Announcement, AppointmentStatus, AttemptKey, Call, CallEvent, CallId, Direction, Disposition, EventId, EventKind,
-    HistoryEntry, INCONCLUSIVE, Job, Lifecycle, Moved, NOT_PLACED, News, PhoneNumber, Plan, Provider, Slot, Source,
-    State, Stopped, Timestamp, Triggered,
+    Announcement, AnnouncementKind, AnnouncementSource, AppointmentStatus, AttemptKey, AttemptRecord, Call, CallEvent,
+    CallId, Direction, Disposition, EventId, EventKind, HistoryEntry, INCONCLUSIVE, Job, Lifecycle, ManualTrigger,
+    NOT_PLACED, PhoneNumber, Plan, Provider, State, StopReason, Timestamp, Transition,
 };
 use switchhook_providers::DO_NOT_CALL_PREFIX;
 
@@ -58,9 +58,9 @@ pub struct CallRow {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     not_before: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    triggered: Option<Triggered>,
+    triggered: Option<ManualTrigger>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    stopped: Option<Stopped>,
+    stopped: Option<StopReason>,
     #[serde(default, skip_serializing_if = "is_zero")]
     refusals: u32,
     job: String,
@@ -131,7 +131,7 @@ impl WakeQueue {
     fn of(call: &Call) -> Self {
         if call.wake_at.is_none() {
             Self::Settled
-        } else if call.is_to_be_placed() {
+        } else if call.is_pending() {
             Self::Dial(call.provider)
         } else {
             Self::Reconcile
@@ -271,7 +271,7 @@ impl Calls {
             return Ok(BTreeSet::new());
         };
         let call = CallRow::parse(item.into())?.decode()?;
-        Ok(call.history.into_iter().map(|entry| entry.source).collect())
+        Ok(call.history.into_iter().map(|entry| entry.source_event_id).collect())
     }
 
     /// True if the number may not be called.
@@ -330,8 +330,8 @@ impl Calls {
     ///
     /// # Errors
     /// As [`Calls::store`].
-    pub async fn store_moved(&self, moved: &Moved, retention: Duration) -> Result<StoreOutcome, Error> {
-        self.store(&moved.call, moved.announced, retention).await
+    pub async fn store_moved(&self, moved: &Transition, retention: Duration) -> Result<StoreOutcome, Error> {
+        self.store(&moved.call, moved.new_announcements, retention).await
     }
 
     /// Writes a folded call. Its version is one higher than what the fold started from. `announced` is how many
@@ -494,17 +494,17 @@ impl CallRow {
             appointment_id: call.appointment_id.clone(),
             plan: call.plan.clone(),
             not_before: call.not_before,
-            triggered: call.triggered,
-            stopped: call.stopped,
+            triggered: call.manual_trigger,
+            stopped: call.stop_reason,
             refusals: call.refusals,
             job: job.as_str().to_owned(),
             due_at,
             claim_token,
             lease_ends_at,
-            slots: call.slots.iter().map(SlotRow::encode).collect(),
+            slots: call.attempt_records.iter().map(SlotRow::encode).collect(),
             history: history.collect(),
-            log: call.log.iter().map(encode_announcement).collect(),
-            outbox_start: (announced > 0).then_some(call.log.len() + 1 - announced),
+            log: call.announcements.iter().map(encode_announcement).collect(),
+            outbox_start: (announced > 0).then_some(call.announcements.len() + 1 - announced),
             wake_key: Some(wake_key(call)),
             wake_at: call.wake_at.or(call.settled_at),
             created_at: call.created_at,
@@ -547,12 +547,12 @@ impl CallRow {
             plan: self.plan,
             job,
             not_before: self.not_before,
-            triggered: self.triggered,
-            stopped: self.stopped,
+            manual_trigger: self.triggered,
+            stop_reason: self.stopped,
             refusals: self.refusals,
-            slots: self.slots.into_iter().map(SlotRow::decode).collect(),
+            attempt_records: self.slots.into_iter().map(SlotRow::decode).collect(),
             history,
-            log: log.ok_or_else(|| garbled("log"))?,
+            announcements: log.ok_or_else(|| garbled("log"))?,
             wake_at: self.wake_at.filter(|_| !settled),
             settled_at: self.wake_at.filter(|_| settled),
             version: self.version,
@@ -563,18 +563,18 @@ impl CallRow {
 }
 
 impl SlotRow {
-    fn encode(slot: &Slot) -> Self {
+    fn encode(slot: &AttemptRecord) -> Self {
         let same = slot.key.as_ref().map(AttemptKey::as_str) == slot.provider_call_id.as_deref();
         let call = if same { None } else { Some(slot.provider_call_id.clone().unwrap_or_default()) };
         Self { key: slot.key.clone(), call, dialled_at: slot.dialled_at, dial_key: slot.dial_key.clone() }
     }
 
-    fn decode(self) -> Slot {
+    fn decode(self) -> AttemptRecord {
         let provider_call_id = match self.call {
             None => self.key.as_ref().map(|key| key.as_str().to_owned()),
             Some(call) => Some(call).filter(|call| !call.is_empty()),
         };
-        Slot { key: self.key, provider_call_id, dialled_at: self.dialled_at, dial_key: self.dial_key }
+        AttemptRecord { key: self.key, provider_call_id, dialled_at: self.dialled_at, dial_key: self.dial_key }
     }
 }
 
@@ -595,28 +595,29 @@ fn number(value: u64) -> AttributeValue {
 }
 
 /// `{slot} {kind} {occurred_at} {sequence} {received_at} {folded_at - received_at} {disposition} {source}`: `-` for none,
-/// `~` before an implied kind, `!` after one that is lasting, `=` for the source and the times of the entry before, times in Unix milliseconds.
+/// `~` before an implied kind, `!` after one that is permanent, `=` for the source and the times of the entry before, times in Unix milliseconds.
 fn encode_entry(entry: &HistoryEntry, before: Option<&HistoryEntry>) -> String {
     let or_dash = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
     let event = &entry.event;
     let head = format!(
         "{} {}{}{} {} {}",
-        or_dash(entry.slot.map(|slot| slot.to_string())),
+        or_dash(entry.attempt_index.map(|slot| slot.to_string())),
         if event.implied { "~" } else { "" },
         event.kind,
-        if event.lasting { "!" } else { "" },
+        if event.permanent { "!" } else { "" },
         or_dash(event.occurred_at.map(|at| at.as_millis().to_string())),
         or_dash(event.sequence.map(|sequence| sequence.to_string())),
     );
     let disposition = entry.disposition.as_str();
     let same = |other: &&HistoryEntry| {
-        (&other.source, other.received_at, other.folded_at) == (&entry.source, entry.received_at, entry.folded_at)
+        (&other.source_event_id, other.received_at, other.folded_at)
+            == (&entry.source_event_id, entry.received_at, entry.folded_at)
     };
     if before.as_ref().is_some_and(same) {
         format!("{head} {disposition} =")
     } else {
         let folded = entry.folded_at.millis_since(entry.received_at);
-        format!("{head} {disposition} {} {folded} {}", entry.received_at.as_millis(), entry.source)
+        format!("{head} {disposition} {} {folded} {}", entry.received_at.as_millis(), entry.source_event_id)
     }
 }
 
@@ -628,14 +629,14 @@ fn decode_entry(text: &str, before: Option<&HistoryEntry>) -> Option<HistoryEntr
     let slot = optional(parts.next()?)?;
     let kind = parts.next()?;
     let (implied, kind) = kind.strip_prefix('~').map_or((false, kind), |kind| (true, kind));
-    let (lasting, kind) = kind.strip_suffix('!').map_or((false, kind), |kind| (true, kind));
+    let (permanent, kind) = kind.strip_suffix('!').map_or((false, kind), |kind| (true, kind));
     let kind = EventKind::ALL.into_iter().find(|known| known.as_str() == kind)?;
     let occurred_at = optional(parts.next()?)?.map(Timestamp::from_millis);
     let sequence = optional(parts.next()?)?;
     let disposition = parts.next()?;
     let disposition = Disposition::ALL.into_iter().find(|known| known.as_str() == disposition)?;
     let (received_at, folded_at, source) = match parts.next()? {
-        "=" => before.map(|entry| (entry.received_at, entry.folded_at, entry.source.clone()))?,
+        "=" => before.map(|entry| (entry.received_at, entry.folded_at, entry.source_event_id.clone()))?,
         tail => {
             let mut tail = tail.splitn(3, ' ');
             let received_at: i64 = tail.next()?.parse().ok()?;
@@ -644,31 +645,31 @@ fn decode_entry(text: &str, before: Option<&HistoryEntry>) -> Option<HistoryEntr
             (Timestamp::from_millis(received_at), folded_at, EventId::new(tail.next()?))
         }
     };
-    let event = CallEvent { kind, implied, occurred_at, sequence, lasting };
-    Some(HistoryEntry { source, event, received_at, folded_at, slot, disposition })
+    let event = CallEvent { kind, implied, occurred_at, sequence, permanent };
+    Some(HistoryEntry { source_event_id: source, event, received_at, folded_at, attempt_index: slot, disposition })
 }
 
 /// `{call|appointment} {status}[={detail}] {slot} {attempt number} {source} {what was known: p, a}`: `-` for no slot, the source as an
 /// index into the history or `@` and the time of a move.
 fn encode_announcement(said: &Announcement) -> String {
-    let (subject, status) = match said.news {
-        News::Lifecycle(state) => ("call", lifecycle_name(state).to_owned()),
-        News::Inconclusive => ("call", INCONCLUSIVE.to_owned()),
-        News::Corrected(state, ending) => ("call", format!("corrected={}={ending}", lifecycle_name(state))),
-        News::RetryScheduled(due_at) => ("call", format!("retry_scheduled={}", due_at.as_millis())),
-        News::Exhausted => ("call", "exhausted".to_owned()),
-        News::CanceledByUser => ("call", "canceled_by_user".to_owned()),
-        News::DriftRepaired { ours, theirs } => ("call", format!("drift_repaired={ours}={theirs}")),
-        News::Appointment(status) => ("appointment", status.as_str().to_owned()),
+    let (subject, status) = match said.kind {
+        AnnouncementKind::Lifecycle(state) => ("call", lifecycle_name(state).to_owned()),
+        AnnouncementKind::Inconclusive => ("call", INCONCLUSIVE.to_owned()),
+        AnnouncementKind::Corrected(state, ending) => ("call", format!("corrected={}={ending}", lifecycle_name(state))),
+        AnnouncementKind::RetryScheduled(due_at) => ("call", format!("retry_scheduled={}", due_at.as_millis())),
+        AnnouncementKind::Exhausted => ("call", "exhausted".to_owned()),
+        AnnouncementKind::CanceledByUser => ("call", "canceled_by_user".to_owned()),
+        AnnouncementKind::DriftRepaired { before, after } => ("call", format!("drift_repaired={before}={after}")),
+        AnnouncementKind::Appointment(status) => ("appointment", status.as_str().to_owned()),
     };
-    let slot = said.slot.map_or_else(|| "-".to_owned(), |slot| slot.to_string());
+    let slot = said.attempt_index.map_or_else(|| "-".to_owned(), |slot| slot.to_string());
     let source = match said.source {
-        Source::Event(index) => index.to_string(),
-        Source::Move(at) => format!("@{}", at.as_millis()),
+        AnnouncementSource::Event(index) => index.to_string(),
+        AnnouncementSource::Transition(at) => format!("@{}", at.as_millis()),
     };
-    let provider_call = if said.knows_provider_call { "p" } else { "" };
-    let appointment = if said.knows_appointment { "a" } else { "" };
-    format!("{subject} {status} {slot} {} {source} {provider_call}{appointment}", said.number)
+    let provider_call = if said.provider_call_known { "p" } else { "" };
+    let appointment = if said.appointment_known { "a" } else { "" };
+    format!("{subject} {status} {slot} {} {source} {provider_call}{appointment}", said.attempt_number)
 }
 
 fn decode_announcement(text: &str) -> Option<Announcement> {
@@ -677,26 +678,26 @@ fn decode_announcement(text: &str) -> Option<Announcement> {
     let status = parts.next()?;
     let lifecycle = |name: &str| Lifecycle::ALL.iter().find(|state| lifecycle_name(**state) == name).copied();
     let shown = |name: &str| {
-        let states = Lifecycle::ALL.iter().map(|state| state.shown());
+        let states = Lifecycle::ALL.iter().map(|state| state.label());
         states.chain([INCONCLUSIVE, NOT_PLACED]).find(|known| *known == name)
     };
     let (word, detail) = status.split_once('=').unwrap_or((status, ""));
     let news = match (subject, word) {
-        ("call", INCONCLUSIVE) => News::Inconclusive,
+        ("call", INCONCLUSIVE) => AnnouncementKind::Inconclusive,
         ("call", "corrected") => {
             let (state, ending) = detail.split_once('=')?;
-            News::Corrected(lifecycle(state)?, ending.parse().ok()?)
+            AnnouncementKind::Corrected(lifecycle(state)?, ending.parse().ok()?)
         }
-        ("call", "retry_scheduled") => News::RetryScheduled(Timestamp::from_millis(detail.parse().ok()?)),
-        ("call", "exhausted") => News::Exhausted,
-        ("call", "canceled_by_user") => News::CanceledByUser,
+        ("call", "retry_scheduled") => AnnouncementKind::RetryScheduled(Timestamp::from_millis(detail.parse().ok()?)),
+        ("call", "exhausted") => AnnouncementKind::Exhausted,
+        ("call", "canceled_by_user") => AnnouncementKind::CanceledByUser,
         ("call", "drift_repaired") => {
             let (ours, theirs) = detail.split_once('=')?;
-            News::DriftRepaired { ours: shown(ours)?, theirs: shown(theirs)? }
+            AnnouncementKind::DriftRepaired { before: shown(ours)?, after: shown(theirs)? }
         }
-        ("call", state) => News::Lifecycle(lifecycle(state)?),
+        ("call", state) => AnnouncementKind::Lifecycle(lifecycle(state)?),
         ("appointment", _) => {
-            News::Appointment(AppointmentStatus::ALL.into_iter().find(|known| known.as_str() == status)?)
+            AnnouncementKind::Appointment(AppointmentStatus::ALL.into_iter().find(|known| known.as_str() == status)?)
         }
         (_, _) => return None,
     };
@@ -707,17 +708,17 @@ fn decode_announcement(text: &str) -> Option<Announcement> {
     let number = parts.next()?.parse().ok()?;
     let source = parts.next()?;
     let source = match source.strip_prefix('@') {
-        Some(at) => Source::Move(Timestamp::from_millis(at.parse().ok()?)),
-        None => Source::Event(source.parse().ok()?),
+        Some(at) => AnnouncementSource::Transition(Timestamp::from_millis(at.parse().ok()?)),
+        None => AnnouncementSource::Event(source.parse().ok()?),
     };
     let known = parts.next()?;
     Some(Announcement {
-        news,
-        slot,
-        number,
+        kind: news,
+        attempt_index: slot,
+        attempt_number: number,
         source,
-        knows_provider_call: known.contains('p'),
-        knows_appointment: known.contains('a'),
+        provider_call_known: known.contains('p'),
+        appointment_known: known.contains('a'),
     })
 }
 
@@ -726,7 +727,7 @@ const fn lifecycle_name(state: Lifecycle) -> &'static str {
     match state {
         Lifecycle::Initiated => "initiated",
         Lifecycle::Ringing => "ringing",
-        Lifecycle::CompletedBelieved => "completed_believed",
+        Lifecycle::PresumedCompleted => "presumed_completed",
         Lifecycle::NoAnswer => "no_answer",
         Lifecycle::Canceled => "canceled",
         Lifecycle::Busy => "busy",

@@ -18,7 +18,7 @@ use aws_sdk_dynamodb::operation::put_item::PutItemError;
 use aws_sdk_dynamodb::primitives::Blob;
 use aws_sdk_dynamodb::types::{AttributeValue, ReturnValuesOnConditionCheckFailure};
 use sha2::{Digest, Sha256};
-use switchhook_domain::{AttemptKey, CallId, Disposition, EventId, Origin, Provider, ProviderEvent, Timestamp};
+use switchhook_domain::{AttemptKey, CallId, Disposition, EventId, Origin, ProviderEvent, Timestamp};
 use switchhook_providers::{Reading, VerifiedWebhook, content_hash};
 
 use crate::calls::{Alias, Item, shard_of};
@@ -208,7 +208,7 @@ pub async fn adopt(
         let Some(stored) = inbox.get(&id).await? else { continue };
         let Some(mut event) = inbox.renormalize(&stored).await? else { continue };
         // What Switchhook found out about the other call is not about this one.
-        if event.origin == Origin::SWITCHHOOK {
+        if event.origin == Origin::Switchhook {
             continue;
         }
         event.call_id = alias.call_id.clone();
@@ -373,7 +373,7 @@ impl Inbox {
         let same_content = stored.from_lookup
             || stored.body_hash == hash
             || match event.origin {
-                Origin::Switchhook(_) => false,
+                Origin::Switchhook => false,
                 Origin::Provider(provider) => {
                     let before = self.read_body(&stored).await?;
                     content_hash(provider, &before) == content_hash(provider, &event.body)
@@ -441,9 +441,7 @@ impl Inbox {
         }
         let body = self.read_body(stored).await?;
         match stored.origin {
-            Origin::Switchhook(_) => {
-                serde_json::from_slice(&body).map(Some).map_err(|_| Error::DecodeInbox("its body"))
-            }
+            Origin::Switchhook => serde_json::from_slice(&body).map(Some).map_err(|_| Error::DecodeInbox("its body")),
             Origin::Provider(provider) => {
                 let webhook = VerifiedWebhook::from_inbox(provider, stored.query.clone(), body, stored.key_index);
                 match switchhook_providers::read(&webhook, stored.received_at) {
@@ -654,11 +652,7 @@ impl StoredEvent {
             (_, _) => return Err(Error::DecodeInbox("body")),
         };
         let origin = string(&item, "origin").ok_or(Error::DecodeInbox("origin"))?;
-        let origin = if origin == Origin::SWITCHHOOK.as_str() {
-            Origin::SWITCHHOOK
-        } else {
-            Origin::Provider(origin.parse::<Provider>().map_err(|_| Error::DecodeInbox("origin"))?)
-        };
+        let origin: Origin = origin.parse().map_err(|_| Error::DecodeInbox("origin"))?;
         Ok(Self {
             event_id: string(&item, "event_id").map(EventId::new).ok_or(Error::DecodeInbox("event_id"))?,
             call_id: string(&item, "call_id").map(CallId::new),

@@ -6,21 +6,21 @@
 
 use serde::Serialize;
 
-use crate::call::{AppointmentStatus, Attempt, Call, Job};
+use crate::call::{AppointmentStatus, AttemptState, Call, Job};
 use crate::event::{CallId, EventId, Origin};
 use crate::lifecycle::{INCONCLUSIVE, Lifecycle, Outcome};
 use crate::machine::State;
 use crate::time::Timestamp;
 
 /// Of the content of domain events. A subscriber that does not know it must not guess.
-pub const DOMAIN_EVENT_SCHEMA: u32 = 1;
+pub const DOMAIN_EVENT_SCHEMA_VERSION: u32 = 1;
 
 /// How a call without an attempt is shown where a state of an attempt is expected.
 pub const NOT_PLACED: &str = "not_placed";
 
 /// What is announced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum News {
+pub enum AnnouncementKind {
     Lifecycle(Lifecycle),
     /// The attempt went silent without an ending.
     Inconclusive,
@@ -35,13 +35,13 @@ pub enum News {
     CanceledByUser,
     /// The row was not what the call's events make it: how it showed the latest attempt, and what it shows now.
     DriftRepaired {
-        ours: &'static str,
-        theirs: &'static str,
+        before: &'static str,
+        after: &'static str,
     },
     Appointment(AppointmentStatus),
 }
 
-impl News {
+impl AnnouncementKind {
     /// True if nothing was expected to follow: what does follow in the same attempt is a correction.
     const fn is_ending(self) -> bool {
         match self {
@@ -94,7 +94,7 @@ impl News {
 
     /// True if it reports that a row was repaired.
     #[must_use]
-    pub const fn is_drift(self) -> bool {
+    pub const fn is_drift_repaired(self) -> bool {
         match self {
             Self::DriftRepaired { .. } => true,
             Self::Lifecycle(_)
@@ -121,19 +121,19 @@ impl News {
     }
 
     fn outcome(self) -> Option<Outcome> {
-        let of = |outcome: &&Outcome| self == Self::Appointment(AppointmentStatus::of(**outcome));
+        let of = |outcome: &&Outcome| self == Self::Appointment(AppointmentStatus::from_outcome(**outcome));
         Outcome::ALL.iter().find(of).copied()
     }
 
     /// What the subject is from now on.
     const fn status(self) -> &'static str {
         match self {
-            Self::Lifecycle(state) | Self::Corrected(state, _) => state.shown(),
+            Self::Lifecycle(state) | Self::Corrected(state, _) => state.label(),
             Self::Inconclusive => INCONCLUSIVE,
             Self::RetryScheduled(_) => "retry_scheduled",
             Self::Exhausted => "exhausted",
-            Self::CanceledByUser => Lifecycle::Canceled.shown(),
-            Self::DriftRepaired { theirs, .. } => theirs,
+            Self::CanceledByUser => Lifecycle::Canceled.label(),
+            Self::DriftRepaired { after, .. } => after,
             Self::Appointment(status) => match status {
                 AppointmentStatus::Pending => "pending",
                 AppointmentStatus::Dialing => "dialing",
@@ -166,25 +166,25 @@ impl News {
 /// One line of a call's log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Announcement {
-    pub news: News,
-    /// Index into [`Call::slots`]; none if it is of no attempt.
-    pub slot: Option<usize>,
+    pub kind: AnnouncementKind,
+    /// Index into [`Call::attempt_records`]; none if it is of no attempt.
+    pub attempt_index: Option<usize>,
     /// The attempt's number when it was announced; 0 if it is of no attempt.
-    pub number: u8,
-    pub source: Source,
+    pub attempt_number: u8,
+    pub source: AnnouncementSource,
     /// Whether the provider's call id was known then.
-    pub knows_provider_call: bool,
+    pub provider_call_known: bool,
     /// Whether the appointment was known then.
-    pub knows_appointment: bool,
+    pub appointment_known: bool,
 }
 
 /// What brought an announcement about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Source {
+pub enum AnnouncementSource {
     /// An event: index into [`Call::history`].
     Event(usize),
-    /// A worker's move, at this time.
-    Move(Timestamp),
+    /// A worker's transition, at this time.
+    Transition(Timestamp),
 }
 
 /// What Switchhook publishes.
@@ -248,7 +248,7 @@ impl WebhookQuarantined {
         received_at: Timestamp,
     ) -> Self {
         Self {
-            schema_version: DOMAIN_EVENT_SCHEMA,
+            schema_version: DOMAIN_EVENT_SCHEMA_VERSION,
             id: format!("{event_id}/quarantined"),
             event_type: "webhook.quarantined",
             provider: origin.as_str(),
@@ -264,185 +264,203 @@ impl Call {
     /// The domain events from this sequence on, in order.
     #[must_use]
     pub fn domain_events_from(&self, sequence: usize) -> Vec<DomainEvent> {
-        (sequence.max(1)..=self.log.len()).filter_map(|n| self.domain_event(n)).collect()
+        (sequence.max(1)..=self.announcements.len()).filter_map(|n| self.domain_event(n)).collect()
     }
 
     fn domain_event(&self, sequence: usize) -> Option<DomainEvent> {
-        let (said, before) = self.log.get(..sequence)?.split_last()?;
+        let (said, before) = self.announcements.get(..sequence)?.split_last()?;
         let source = match said.source {
-            Source::Event(index) => Some(self.history.get(index)?),
-            Source::Move(_) => None,
+            AnnouncementSource::Event(index) => Some(self.history.get(index)?),
+            AnnouncementSource::Transition(_) => None,
         };
-        let slot = said.slot.and_then(|index| self.slots.get(index));
-        let of_appointment = said.news.is_of_appointment();
+        let slot = said.attempt_index.and_then(|index| self.attempt_records.get(index));
+        let of_appointment = said.kind.is_of_appointment();
         let same_subject = |other: &&Announcement| {
-            other.news.is_of_appointment() == of_appointment && (of_appointment || other.slot == said.slot)
+            other.kind.is_of_appointment() == of_appointment
+                && (of_appointment || other.attempt_index == said.attempt_index)
         };
-        let is_state = |other: &&Announcement| of_appointment || other.news.is_of_lifecycle();
-        let previous = match said.news {
-            News::DriftRepaired { ours, .. } => Some(ours),
-            News::Corrected(_, sequence) => Some(self.log.get(sequence.checked_sub(1)?)?.news.status()),
-            News::Lifecycle(_)
-            | News::Inconclusive
-            | News::RetryScheduled(_)
-            | News::Exhausted
-            | News::CanceledByUser
-            | News::Appointment(_) => {
-                before.iter().rev().find(|o| same_subject(o) && is_state(o)).map(|o| o.news.status())
+        let is_state = |other: &&Announcement| of_appointment || other.kind.is_of_lifecycle();
+        let previous = match said.kind {
+            AnnouncementKind::DriftRepaired { before, .. } => Some(before),
+            AnnouncementKind::Corrected(_, sequence) => {
+                Some(self.announcements.get(sequence.checked_sub(1)?)?.kind.status())
+            }
+            AnnouncementKind::Lifecycle(_)
+            | AnnouncementKind::Inconclusive
+            | AnnouncementKind::RetryScheduled(_)
+            | AnnouncementKind::Exhausted
+            | AnnouncementKind::CanceledByUser
+            | AnnouncementKind::Appointment(_) => {
+                before.iter().rev().find(|o| same_subject(o) && is_state(o)).map(|o| o.kind.status())
             }
         };
         // A retry, or the next attempt, moves the appointment on: only the same attempt can correct itself.
-        let corrected = match said.news {
-            News::Appointment(AppointmentStatus::Retrying)
-            | News::RetryScheduled(_)
-            | News::Exhausted
-            | News::CanceledByUser
-            | News::DriftRepaired { .. } => None,
-            News::Corrected(_, sequence) => Some(sequence),
-            News::Lifecycle(_) | News::Inconclusive | News::Appointment(_) => before
-                .iter()
-                .rposition(|other| same_subject(&other) && other.slot == said.slot && other.news.is_ending())
-                // What only says it again, after a retry was called off, takes nothing back.
-                .filter(|at| {
-                    let retrying = News::Appointment(AppointmentStatus::Retrying).status();
-                    previous != Some(retrying) || before.get(*at).is_some_and(|other| other.news != said.news)
-                })
-                .map(|at| at + 1),
+        let corrected = match said.kind {
+            AnnouncementKind::Appointment(AppointmentStatus::Retrying)
+            | AnnouncementKind::RetryScheduled(_)
+            | AnnouncementKind::Exhausted
+            | AnnouncementKind::CanceledByUser
+            | AnnouncementKind::DriftRepaired { .. } => None,
+            AnnouncementKind::Corrected(_, sequence) => Some(sequence),
+            AnnouncementKind::Lifecycle(_) | AnnouncementKind::Inconclusive | AnnouncementKind::Appointment(_) => {
+                before
+                    .iter()
+                    .rposition(|other| {
+                        same_subject(&other) && other.attempt_index == said.attempt_index && other.kind.is_ending()
+                    })
+                    // What only says it again, after a retry was called off, takes nothing back.
+                    .filter(|at| {
+                        let retrying = AnnouncementKind::Appointment(AppointmentStatus::Retrying).status();
+                        previous != Some(retrying) || before.get(*at).is_some_and(|other| other.kind != said.kind)
+                    })
+                    .map(|at| at + 1)
+            }
         };
         let occurred_at = match (source, said.source) {
-            (Some(source), _) => match said.news {
-                News::Inconclusive | News::Appointment(AppointmentStatus::Inconclusive) => source.received_at,
-                News::Lifecycle(_)
-                | News::Corrected(..)
-                | News::RetryScheduled(_)
-                | News::Exhausted
-                | News::CanceledByUser
-                | News::DriftRepaired { .. }
-                | News::Appointment(_) => source.happened_at(),
+            (Some(source), _) => match said.kind {
+                AnnouncementKind::Inconclusive | AnnouncementKind::Appointment(AppointmentStatus::Inconclusive) => {
+                    source.received_at
+                }
+                AnnouncementKind::Lifecycle(_)
+                | AnnouncementKind::Corrected(..)
+                | AnnouncementKind::RetryScheduled(_)
+                | AnnouncementKind::Exhausted
+                | AnnouncementKind::CanceledByUser
+                | AnnouncementKind::DriftRepaired { .. }
+                | AnnouncementKind::Appointment(_) => source.happened_at(),
             },
-            (None, Source::Move(at)) => at,
-            (None, Source::Event(_)) => return None,
+            (None, AnnouncementSource::Transition(at)) => at,
+            (None, AnnouncementSource::Event(_)) => return None,
         };
         Some(DomainEvent {
-            schema_version: DOMAIN_EVENT_SCHEMA,
+            schema_version: DOMAIN_EVENT_SCHEMA_VERSION,
             id: format!("{}/{sequence}", self.call_id),
-            event_type: said.news.event_type(),
+            event_type: said.kind.event_type(),
             call_id: self.call_id.to_string(),
             sequence,
             provider: self.provider.as_str(),
-            provider_call_id: slot.and_then(|slot| slot.provider_call_id.clone()).filter(|_| said.knows_provider_call),
-            appointment_id: self.appointment_id.clone().filter(|_| said.knows_appointment),
-            attempt: (said.number > 0).then_some(said.number),
+            provider_call_id: slot.and_then(|slot| slot.provider_call_id.clone()).filter(|_| said.provider_call_known),
+            appointment_id: self.appointment_id.clone().filter(|_| said.appointment_known),
+            attempt: (said.attempt_number > 0).then_some(said.attempt_number),
             previous,
-            status: said.news.status(),
-            source_event_id: source.map(|source| source.source.to_string()),
+            status: said.kind.status(),
+            source_event_id: source.map(|source| source.source_event_id.to_string()),
             occurred_at: occurred_at.to_string(),
             corrects: corrected.map(|sequence| format!("{}/{sequence}", self.call_id)),
-            due_at: match said.news {
-                News::RetryScheduled(due_at) => Some(due_at.to_string()),
-                News::Lifecycle(_)
-                | News::Inconclusive
-                | News::Corrected(..)
-                | News::Exhausted
-                | News::CanceledByUser
-                | News::DriftRepaired { .. }
-                | News::Appointment(_) => None,
+            due_at: match said.kind {
+                AnnouncementKind::RetryScheduled(due_at) => Some(due_at.to_string()),
+                AnnouncementKind::Lifecycle(_)
+                | AnnouncementKind::Inconclusive
+                | AnnouncementKind::Corrected(..)
+                | AnnouncementKind::Exhausted
+                | AnnouncementKind::CanceledByUser
+                | AnnouncementKind::DriftRepaired { .. }
+                | AnnouncementKind::Appointment(_) => None,
             },
         })
     }
 }
 
 /// What is to be announced of a call whose history was just folded into `attempts`, and whose job was derived from them.
-pub(crate) fn news(call: &Call, attempts: &[Attempt], now: Timestamp) -> Vec<Announcement> {
+pub(crate) fn news(call: &Call, attempts: &[AttemptState], now: Timestamp) -> Vec<Announcement> {
     let mut news: Vec<Announcement> = attempts.iter().flat_map(|attempt| lifecycle_news(call, attempt)).collect();
     news.extend(job_news(call, attempts, now));
     news.extend(appointment_news(call, attempts, now));
     news
 }
 
-fn lifecycle_news(call: &Call, attempt: &Attempt) -> Vec<Announcement> {
-    let log: Vec<News> = log_of(call, attempt).filter(|news| news.is_of_lifecycle()).collect();
+fn lifecycle_news(call: &Call, attempt: &AttemptState) -> Vec<Announcement> {
+    let log: Vec<AnnouncementKind> = log_of(call, attempt).filter(|news| news.is_of_lifecycle()).collect();
     let highest = log.iter().filter_map(|news| news.lifecycle()).max();
     let begun = attempt.first.map(|first| (Lifecycle::Initiated, first));
-    let run = begun.into_iter().chain(attempt.lifecycle_run.iter().copied());
+    let run = begun.into_iter().chain(attempt.lifecycle_maxima.iter().copied());
     let higher: Vec<(Lifecycle, usize)> = run.filter(|(state, _)| Some(*state) > highest).collect();
-    let mut news: Vec<Announcement> =
-        higher.iter().map(|(state, source)| said(call, attempt, News::Lifecycle(*state), *source)).collect();
-    let is_ending = |said: &Announcement| said.slot == Some(attempt.slot) && said.news.is_ending();
-    let ending = call.log.iter().rposition(|said| is_ending(said) && said.news.is_of_lifecycle());
+    let mut news: Vec<Announcement> = higher
+        .iter()
+        .map(|(state, source)| said(call, attempt, AnnouncementKind::Lifecycle(*state), *source))
+        .collect();
+    let is_ending = |said: &Announcement| said.attempt_index == Some(attempt.index) && said.kind.is_ending();
+    let ending = call.announcements.iter().rposition(|said| is_ending(said) && said.kind.is_of_lifecycle());
     if let (Some((state, source)), Some(ending)) = (higher.last(), ending) {
-        news.push(said(call, attempt, News::Corrected(*state, ending + 1), *source));
+        news.push(said(call, attempt, AnnouncementKind::Corrected(*state, ending + 1), *source));
     }
     if let Some(deadline) = attempt.deadline
         && attempt.is_inconclusive()
-        && (!news.is_empty() || log.last() != Some(&News::Inconclusive))
+        && (!news.is_empty() || log.last() != Some(&AnnouncementKind::Inconclusive))
     {
-        news.push(said(call, attempt, News::Inconclusive, deadline));
+        news.push(said(call, attempt, AnnouncementKind::Inconclusive, deadline));
     }
     news
 }
 
 /// What becomes of a call that Switchhook places, once for each attempt after which it comes to that.
-fn job_news(call: &Call, attempts: &[Attempt], now: Timestamp) -> Option<Announcement> {
+fn job_news(call: &Call, attempts: &[AttemptState], now: Timestamp) -> Option<Announcement> {
     call.plan.as_ref()?;
     let latest = attempts.last();
-    let (news, is_same): (News, fn(News) -> bool) = match (&call.job, latest) {
-        (Job::Pending { due_at }, Some(_)) => (News::RetryScheduled(*due_at), |n| matches!(n, News::RetryScheduled(_))),
-        (Job::Failed, _) => (News::Exhausted, |n| n == News::Exhausted),
-        (Job::Canceled, _) => (News::CanceledByUser, |n| n == News::CanceledByUser),
+    let (news, is_same): (AnnouncementKind, fn(AnnouncementKind) -> bool) = match (&call.job, latest) {
+        (Job::Pending { due_at }, Some(_)) => {
+            (AnnouncementKind::RetryScheduled(*due_at), |n| matches!(n, AnnouncementKind::RetryScheduled(_)))
+        }
+        (Job::Failed, _) => (AnnouncementKind::Exhausted, |n| n == AnnouncementKind::Exhausted),
+        (Job::Canceled, _) => (AnnouncementKind::CanceledByUser, |n| n == AnnouncementKind::CanceledByUser),
         (Job::Pending { .. } | Job::Claimed { .. } | Job::InProgress | Job::Completed, _) => return None,
     };
-    let slot = latest.map(|attempt| attempt.slot);
-    if call.log.iter().any(|said| said.slot == slot && is_same(said.news)) {
+    let slot = latest.map(|attempt| attempt.index);
+    if call.announcements.iter().any(|said| said.attempt_index == slot && is_same(said.kind)) {
         return None;
     }
-    let source = latest.filter(|_| call.stopped.is_none()).and_then(Attempt::ended_by);
-    Some(Announcement { slot, number: latest.map_or(0, |attempt| attempt.number), ..of_call(call, news, source, now) })
+    let source = latest.filter(|_| call.stop_reason.is_none()).and_then(AttemptState::ended_by);
+    let attempt_number = latest.map_or(0, |attempt| attempt.number);
+    Some(Announcement { attempt_index: slot, attempt_number, ..of_call(call, news, source, now) })
 }
 
-/// News of the call itself, brought about by an event or by a worker's move now.
-pub(crate) fn of_call(call: &Call, news: News, source: Option<usize>, now: Timestamp) -> Announcement {
+/// AnnouncementKind of the call itself, brought about by an event or by a worker's move now.
+pub(crate) fn of_call(call: &Call, news: AnnouncementKind, source: Option<usize>, now: Timestamp) -> Announcement {
     Announcement {
-        news,
-        slot: None,
-        number: 0,
-        source: source.map_or(Source::Move(now), Source::Event),
-        knows_provider_call: false,
-        knows_appointment: call.appointment_id.is_some(),
+        kind: news,
+        attempt_index: None,
+        attempt_number: 0,
+        source: source.map_or(AnnouncementSource::Transition(now), AnnouncementSource::Event),
+        provider_call_known: false,
+        appointment_known: call.appointment_id.is_some(),
     }
 }
 
 /// The appointment runs through what the outcome of one attempt runs through: of the one that decided it, else the latest.
-fn appointment_news(call: &Call, attempts: &[Attempt], now: Timestamp) -> Vec<Announcement> {
+fn appointment_news(call: &Call, attempts: &[AttemptState], now: Timestamp) -> Vec<Announcement> {
     let Some(latest) = attempts.last() else {
         return Vec::new();
     };
     let subject = attempts.iter().rfind(|attempt| attempt.decided().is_some()).unwrap_or(latest);
-    let highest = log_of(call, subject).filter_map(News::outcome).max();
+    let highest = log_of(call, subject).filter_map(AnnouncementKind::outcome).max();
     let begun = subject.first.map(|first| (Outcome::Dialing, first));
-    let run = begun.into_iter().chain(subject.outcome_run.iter().copied());
+    let run = begun.into_iter().chain(subject.outcome_maxima.iter().copied());
     // What another attempt decided is not taken back by one that only rings.
-    let decided =
-        call.log.iter().any(|said| said.slot != Some(subject.slot) && said.news.outcome().is_some_and(decides));
+    let decided = call
+        .announcements
+        .iter()
+        .any(|said| said.attempt_index != Some(subject.index) && said.kind.outcome().is_some_and(decides));
     let mut news: Vec<Announcement> = run
         .filter(|(outcome, _)| Some(*outcome) > highest && (!decided || decides(*outcome)))
-        .map(|(outcome, source)| (News::Appointment(AppointmentStatus::of(outcome)), source))
+        .map(|(outcome, source)| (AnnouncementKind::Appointment(AppointmentStatus::from_outcome(outcome)), source))
         .map(|(news, source)| said(call, subject, news, source))
         .collect();
-    let present = News::Appointment(call.appointment_given(attempts));
+    let present = AnnouncementKind::Appointment(call.appointment_status_from(attempts));
     let source = match present {
-        News::Appointment(AppointmentStatus::Retrying) => call.retry_scheduled(attempts).or_else(|| latest.ended_by()),
-        News::Appointment(AppointmentStatus::Inconclusive) => latest.deadline,
-        News::Lifecycle(_)
-        | News::Inconclusive
-        | News::Corrected(..)
-        | News::RetryScheduled(_)
-        | News::Exhausted
-        | News::CanceledByUser
-        | News::DriftRepaired { .. }
-        | News::Appointment(_) => None,
+        AnnouncementKind::Appointment(AppointmentStatus::Retrying) => {
+            call.retry_scheduled(attempts).or_else(|| latest.ended_by())
+        }
+        AnnouncementKind::Appointment(AppointmentStatus::Inconclusive) => latest.deadline,
+        AnnouncementKind::Lifecycle(_)
+        | AnnouncementKind::Inconclusive
+        | AnnouncementKind::Corrected(..)
+        | AnnouncementKind::RetryScheduled(_)
+        | AnnouncementKind::Exhausted
+        | AnnouncementKind::CanceledByUser
+        | AnnouncementKind::DriftRepaired { .. }
+        | AnnouncementKind::Appointment(_) => None,
     };
-    let last = call.log.iter().map(|said| said.news).rfind(|news| news.is_of_appointment());
+    let last = call.announcements.iter().map(|said| said.kind).rfind(|news| news.is_of_appointment());
     if let Some(source) = source
         && (!news.is_empty() || last != Some(present))
     {
@@ -455,11 +473,11 @@ fn appointment_news(call: &Call, attempts: &[Attempt], now: Timestamp) -> Vec<An
     };
     if is_over
         && news.is_empty()
-        && last == Some(News::Appointment(AppointmentStatus::Retrying))
+        && last == Some(AnnouncementKind::Appointment(AppointmentStatus::Retrying))
         && last != Some(present)
     {
-        let source = latest.ended_by().filter(|_| call.stopped.is_none());
-        let source = source.map_or(Source::Move(now), Source::Event);
+        let source = latest.ended_by().filter(|_| call.stop_reason.is_none());
+        let source = source.map_or(AnnouncementSource::Transition(now), AnnouncementSource::Event);
         news.push(Announcement { source, ..said(call, latest, present, 0) });
     }
     news
@@ -472,18 +490,18 @@ const fn decides(outcome: Outcome) -> bool {
     }
 }
 
-fn log_of(call: &Call, attempt: &Attempt) -> impl Iterator<Item = News> {
-    call.log.iter().filter(|said| said.slot == Some(attempt.slot)).map(|said| said.news)
+fn log_of(call: &Call, attempt: &AttemptState) -> impl Iterator<Item = AnnouncementKind> {
+    call.announcements.iter().filter(|said| said.attempt_index == Some(attempt.index)).map(|said| said.kind)
 }
 
-fn said(call: &Call, attempt: &Attempt, news: News, source: usize) -> Announcement {
-    let slot = call.slots.get(attempt.slot);
+fn said(call: &Call, attempt: &AttemptState, news: AnnouncementKind, source: usize) -> Announcement {
+    let slot = call.attempt_records.get(attempt.index);
     Announcement {
-        news,
-        slot: Some(attempt.slot),
-        number: attempt.number,
-        source: Source::Event(source),
-        knows_provider_call: slot.is_some_and(|slot| slot.provider_call_id.is_some()),
-        knows_appointment: call.appointment_id.is_some(),
+        kind: news,
+        attempt_index: Some(attempt.index),
+        attempt_number: attempt.number,
+        source: AnnouncementSource::Event(source),
+        provider_call_known: slot.is_some_and(|slot| slot.provider_call_id.is_some()),
+        appointment_known: call.appointment_id.is_some(),
     }
 }

@@ -220,7 +220,7 @@ impl EventKind {
     }
 
     /// True if it is of the call, whatever attempt it names.
-    pub(crate) const fn is_of_call(self) -> bool {
+    pub(crate) const fn is_call_level(self) -> bool {
         match self {
             Self::RetryScheduled | Self::ClaimExpired | Self::DriftFound => true,
             Self::Initiated
@@ -259,7 +259,7 @@ impl EventKind {
     }
 
     /// True if an attempt has its whole patience again from then on.
-    pub(crate) fn grants_patience(self) -> bool {
+    pub(crate) fn restarts_timeout(self) -> bool {
         self == Self::Alive || self.is_evidence()
     }
 }
@@ -286,34 +286,49 @@ pub struct CallEvent {
     pub sequence: Option<u32>,
     /// Of a `failed` that nobody answered: trying again cannot help (an invalid destination, a number that may not be called).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub lasting: bool,
+    pub permanent: bool,
 }
 
-/// Where a provider event came from.
+/// Sender of a provider event. Stored and sent as one word, for example `retell` or `switchhook`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase", untagged)]
+#[serde(into = "&'static str", try_from = "String")]
 pub enum Origin {
     Provider(Provider),
-    /// Switchhook itself: what the reconciler learned.
-    Switchhook(SwitchhookName),
-}
-
-/// The one word that stands for Switchhook where a provider's name stands otherwise.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum SwitchhookName {
+    /// Switchhook itself, for example the reconciler after it asked a provider.
     Switchhook,
 }
 
 impl Origin {
-    pub const SWITCHHOOK: Self = Self::Switchhook(SwitchhookName::Switchhook);
+    const SWITCHHOOK: &str = "switchhook";
 
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Provider(provider) => provider.as_str(),
-            Self::Switchhook(SwitchhookName::Switchhook) => "switchhook",
+            Self::Switchhook => Self::SWITCHHOOK,
         }
+    }
+}
+
+impl FromStr for Origin {
+    type Err = UnknownProvider;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if text == Self::SWITCHHOOK { Ok(Self::Switchhook) } else { text.parse().map(Self::Provider) }
+    }
+}
+
+impl TryFrom<String> for Origin {
+    type Error = UnknownProvider;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        text.parse()
+    }
+}
+
+impl From<Origin> for &'static str {
+    fn from(origin: Origin) -> Self {
+        origin.as_str()
     }
 }
 

@@ -8,16 +8,21 @@ mod machine;
 mod plan;
 mod time;
 
-pub use announce::{Announcement, DOMAIN_EVENT_SCHEMA, DomainEvent, NOT_PLACED, News, Source, WebhookQuarantined};
+pub use announce::{
+    Announcement, AnnouncementKind, AnnouncementSource, DOMAIN_EVENT_SCHEMA_VERSION, DomainEvent, NOT_PLACED,
+    WebhookQuarantined,
+};
 pub use call::{
-    ATTEMPT_EVENTS_MAX, AppointmentStatus, Attempt, CALL_ATTEMPTS_MAX, Call, Disposition, Fold, HistoryEntry, Job,
-    Policy, Slot, Taken, fold, refold,
+    ATTEMPT_EVENTS_MAX, AppointmentStatus, AttemptRecord, AttemptState, CALL_ATTEMPTS_MAX, Call, Disposition, Fold,
+    FoldOutcome, HistoryEntry, Job, Policy, fold, refold,
 };
 pub use event::{
     AttemptKey, CallEvent, CallId, Direction, EventId, EventKind, Origin, PhoneNumber, Provider, ProviderEvent,
-    SwitchhookName, UnknownProvider,
+    UnknownProvider,
 };
 pub use lifecycle::{INCONCLUSIVE, LIFECYCLE, Lifecycle, OUTCOME, Outcome};
-pub use machine::{Folded, Machine, Row, State, Verdict};
-pub use plan::{CallingWindow, Day, Dialled, Moved, NewCall, Plan, RetryPolicy, Stopped, Triggered, WindowError};
+pub use machine::{Machine, MachineFold, State, StateEdges, Verdict};
+pub use plan::{
+    CallingWindow, Day, DialStarted, ManualTrigger, NewCall, Plan, RetryPolicy, StopReason, Transition, WindowError,
+};
 pub use time::Timestamp;

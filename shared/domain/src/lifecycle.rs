@@ -15,7 +15,7 @@ states! {
         Initiated
         < Ringing
         < /// Completed, but the answer was never reported: believed when patience ended.
-          CompletedBelieved
+          PresumedCompleted
         < NoAnswer
         < Canceled
         < Busy
@@ -44,9 +44,9 @@ pub static LIFECYCLE: Machine<Lifecycle, EventKind> = Machine {
         ),
         (L::InProgress, &[(Completed, L::Completed), (Failed, L::FailedAfterAnswer), (Busy, L::BusyAfterAnswer)]),
     ],
-    believed: &[
-        (L::Initiated, &[(NoAnswer, L::NoAnswer), (Busy, L::Busy), (Completed, L::CompletedBelieved)]),
-        (L::Ringing, &[(Completed, L::CompletedBelieved)]),
+    presumed_edges: &[
+        (L::Initiated, &[(NoAnswer, L::NoAnswer), (Busy, L::Busy), (Completed, L::PresumedCompleted)]),
+        (L::Ringing, &[(Completed, L::PresumedCompleted)]),
     ],
 };
 
@@ -75,7 +75,7 @@ pub static OUTCOME: Machine<Outcome, EventKind> = Machine {
             &[(UserConfirmed, O::Confirmed), (UserDeclined, O::Declined), (VoicemailDetected, O::Voicemail)],
         ),
     ],
-    believed: &[(O::Dialing, &[(UserConfirmed, O::Confirmed), (UserDeclined, O::Declined)])],
+    presumed_edges: &[(O::Dialing, &[(UserConfirmed, O::Confirmed), (UserDeclined, O::Declined)])],
 };
 
 impl Lifecycle {
@@ -84,7 +84,7 @@ impl Lifecycle {
     pub const fn is_ending(self) -> bool {
         match self {
             L::Initiated | L::Ringing | L::InProgress => false,
-            L::CompletedBelieved
+            L::PresumedCompleted
             | L::NoAnswer
             | L::Canceled
             | L::Busy
@@ -97,7 +97,7 @@ impl Lifecycle {
 
     /// The name that people and programs are shown: one for each kind of ending.
     #[must_use]
-    pub const fn shown(self) -> &'static str {
+    pub const fn label(self) -> &'static str {
         match self {
             L::Initiated => "initiated",
             L::Ringing => "ringing",
@@ -106,7 +106,7 @@ impl Lifecycle {
             L::InProgress => "in_progress",
             L::Busy | L::BusyAfterAnswer => "busy",
             L::Failed | L::FailedAfterAnswer => "failed",
-            L::Completed | L::CompletedBelieved => "completed",
+            L::Completed | L::PresumedCompleted => "completed",
         }
     }
 }
@@ -123,7 +123,7 @@ impl Outcome {
 
     /// The name that people and programs are shown.
     #[must_use]
-    pub const fn shown(self) -> &'static str {
+    pub const fn label(self) -> &'static str {
         match self {
             O::Dialing => "dialing",
             O::NoAnswer => "no_answer",
@@ -149,7 +149,7 @@ mod tests {
     const HISTORY_MAX: usize = 6;
 
     fn inputs<S: State>(machine: &Machine<S, EventKind>) -> Vec<EventKind> {
-        EventKind::ALL.into_iter().filter(|kind| machine.knows(*kind)).collect()
+        EventKind::ALL.into_iter().filter(|kind| machine.handles(*kind)).collect()
     }
 
     /// Calls `visit` with every history over `inputs` up to `length`, the empty one included.
@@ -200,7 +200,7 @@ mod tests {
         fn check<S: State>(machine: &Machine<S, EventKind>) {
             assert!(S::ALL.len() <= 16, "a set of states is one u16");
             assert!(S::ALL.is_sorted());
-            for (from, edges) in machine.edges.iter().chain(machine.believed) {
+            for (from, edges) in machine.edges.iter().chain(machine.presumed_edges) {
                 for (_, to) in *edges {
                     assert!(to > from, "{from:?} -> {to:?}");
                 }
@@ -224,33 +224,33 @@ mod tests {
     /// first, that order does not matter, is one of whole calls, which put their events in order: see tests/call.rs.
     fn invariant_of_every_history<S: State>(machine: &Machine<S, EventKind>) {
         let inputs = inputs(machine);
-        for believing in [false, true] {
+        for presuming in [false, true] {
             let mut seen = 0;
             histories(&inputs, HISTORY_MAX, &mut |history| {
                 seen += 1;
-                let folded = machine.fold(history, believing);
+                let folded = machine.fold(history, presuming);
                 // 4. Faithful.
                 if let Some(state) = reduce(machine, history)
-                    && !believing
+                    && !presuming
                 {
                     assert_eq!(folded.state, state, "{history:?}");
                     assert!(folded.verdicts.iter().all(|v| *v == Verdict::Applied), "{history:?}");
                 }
                 // 5. Entered at most once, upwards.
-                let run: BTreeSet<S> = folded.run.iter().map(|(state, _)| *state).collect();
-                assert_eq!(run.len(), folded.run.len());
-                assert!(folded.run.is_sorted());
+                let run: BTreeSet<S> = folded.running_maxima.iter().map(|(state, _)| *state).collect();
+                assert_eq!(run.len(), folded.running_maxima.len());
+                assert!(folded.running_maxima.is_sorted());
                 let those = |wanted: fn(Verdict) -> bool| -> Vec<EventKind> {
                     let verdicts = history.iter().zip(&folded.verdicts);
                     verdicts.filter(|(_, verdict)| wanted(**verdict)).map(|(input, _)| *input).collect()
                 };
                 // The events on the path alone give the same state: a verdict of applied is the whole reason.
                 let path = those(|verdict| verdict == Verdict::Applied);
-                assert_eq!(machine.fold(&path, believing).state, folded.state, "{history:?}");
+                assert_eq!(machine.fold(&path, presuming).state, folded.state, "{history:?}");
                 // Parked means that nothing would change without it.
-                let heard = machine.fold(&those(|verdict| verdict != Verdict::Parked), believing);
+                let heard = machine.fold(&those(|verdict| verdict != Verdict::Parked), presuming);
                 let states = |run: &[(S, usize)]| run.iter().map(|(state, _)| *state).collect::<Vec<_>>();
-                assert_eq!(states(&heard.run), states(&folded.run), "{history:?}");
+                assert_eq!(states(&heard.running_maxima), states(&folded.running_maxima), "{history:?}");
                 if history.len() == HISTORY_MAX {
                     return;
                 }
@@ -258,7 +258,7 @@ mod tests {
                     for input in &inputs {
                         let mut more = history.to_vec();
                         more.insert(at, *input);
-                        let grown = machine.fold(&more, believing);
+                        let grown = machine.fold(&more, presuming);
                         // 3. Never backwards.
                         assert!(grown.state >= folded.state, "{history:?} + {input:?} at {at}");
                         // 2. Duplicates do not matter: beside its twin it changes nothing.
@@ -315,7 +315,7 @@ mod tests {
 
     #[test]
     fn usual_reducer_gets_eleven_of_the_lifecycles_32_orders_wrong() {
-        assert_eq!(wrong_orders(&LIFECYCLE, Lifecycle::shown), (11, 32));
+        assert_eq!(wrong_orders(&LIFECYCLE, Lifecycle::label), (11, 32));
     }
 
     #[test]
@@ -325,7 +325,7 @@ mod tests {
         assert_eq!(parked.verdicts, [Verdict::Applied, Verdict::Parked]);
         let folded = LIFECYCLE.fold(&[Ringing, InProgress, Completed], false);
         assert_eq!(folded.state, L::Completed);
-        assert_eq!(folded.run, [(L::Ringing, 0), (L::InProgress, 1), (L::Completed, 2)]);
+        assert_eq!(folded.running_maxima, [(L::Ringing, 0), (L::InProgress, 1), (L::Completed, 2)]);
     }
 
     #[test]
@@ -347,7 +347,7 @@ mod tests {
     #[test]
     fn completed_after_busy_ranks_below_it_even_when_believed() {
         assert_eq!(LIFECYCLE.fold(&[Ringing, Busy, Completed], true).state, L::Busy);
-        assert_eq!(LIFECYCLE.fold(&[Completed], true).state, L::CompletedBelieved);
+        assert_eq!(LIFECYCLE.fold(&[Completed], true).state, L::PresumedCompleted);
         assert_eq!(LIFECYCLE.fold(&[Completed], false).state, L::Initiated);
     }
 

@@ -35,15 +35,15 @@ macro_rules! states {
 pub(crate) use states;
 
 /// One row of a table of edges: from this state, each input leads to that state.
-pub type Row<S, I> = (S, &'static [(I, S)]);
+pub type StateEdges<S, I> = (S, &'static [(I, S)]);
 
 /// A machine, declared as data.
 #[derive(Debug)]
 pub struct Machine<S: 'static, I: 'static> {
     pub initial: S,
-    pub edges: &'static [Row<S, I>],
+    pub edges: &'static [StateEdges<S, I>],
     /// Edges that are legal as well once patience has ended: what waited for a missing link is believed.
-    pub believed: &'static [Row<S, I>],
+    pub presumed_edges: &'static [StateEdges<S, I>],
 }
 
 /// What became of one event in one machine.
@@ -58,24 +58,24 @@ pub enum Verdict {
     /// Legal, not on the path, and superseded.
     Stale,
     /// The machine has no edge for it.
-    Foreign,
+    Unhandled,
 }
 
 /// The result of folding a history.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Folded<S> {
+pub struct MachineFold<S> {
     pub state: S,
     /// The running maximum after the initial state, each with the index of the event that made it.
-    pub run: Vec<(S, usize)>,
+    pub running_maxima: Vec<(S, usize)>,
     /// One for each event, in the order given.
     pub verdicts: Vec<Verdict>,
 }
 
 /// A set of at most 16 states.
 #[derive(Clone, Copy)]
-struct Set(u16);
+struct StateSet(u16);
 
-impl Set {
+impl StateSet {
     fn contains(self, state: impl State) -> bool {
         self.0 & (1 << state.rank()) != 0
     }
@@ -94,17 +94,17 @@ struct Step<S> {
 }
 
 impl<S: State, I: Copy + Eq> Machine<S, I> {
-    /// Folds `events`, which are in canonical order. With `believing`, the believed edges are legal too.
+    /// Folds `events`, which are in canonical order. With `presuming`, the believed edges are legal too.
     #[must_use]
-    pub fn fold(&self, events: &[I], believing: bool) -> Folded<S> {
-        let mut reached = Set(0);
+    pub fn fold(&self, events: &[I], presuming: bool) -> MachineFold<S> {
+        let mut reached = StateSet(0);
         reached.insert(self.initial);
         let mut highest = self.initial;
         let mut steps: Vec<Step<S>> = Vec::new();
         let mut run = Vec::new();
         for (event, input) in events.iter().enumerate() {
             let before = reached;
-            for (from, to) in self.legal(*input, believing, before) {
+            for (from, to) in self.legal(*input, presuming, before) {
                 if !before.contains(to) {
                     reached.insert(to);
                     // From its highest predecessor: of two ways into a state, the later row replaces a lower one.
@@ -124,14 +124,14 @@ impl<S: State, I: Copy + Eq> Machine<S, I> {
         }
         let path = path_to(highest, &steps);
         let made = path.first().map(|step| step.event);
-        let mut reached = Set(0);
+        let mut reached = StateSet(0);
         reached.insert(self.initial);
         let verdicts = events
             .iter()
             .enumerate()
             .map(|(event, input)| {
                 let before = reached;
-                let targets: Vec<S> = self.legal(*input, believing, before).map(|(_, to)| to).collect();
+                let targets: Vec<S> = self.legal(*input, presuming, before).map(|(_, to)| to).collect();
                 for to in &targets {
                     reached.insert(*to);
                 }
@@ -139,7 +139,7 @@ impl<S: State, I: Copy + Eq> Machine<S, I> {
                 if path.iter().any(|step| step.event == event) {
                     Verdict::Applied
                 } else if targets.is_empty() {
-                    if self.knows(*input) { Verdict::Parked } else { Verdict::Foreign }
+                    if self.handles(*input) { Verdict::Parked } else { Verdict::Unhandled }
                 } else if made.is_some_and(|made| event > made) && targets.iter().any(off_path) {
                     Verdict::Refused
                 } else {
@@ -147,25 +147,25 @@ impl<S: State, I: Copy + Eq> Machine<S, I> {
                 }
             })
             .collect();
-        Folded { state: highest, run, verdicts }
+        MachineFold { state: highest, running_maxima: run, verdicts }
     }
 
     /// True if any edge, believed ones included, bears this input.
     #[must_use]
-    pub fn knows(&self, input: I) -> bool {
+    pub fn handles(&self, input: I) -> bool {
         self.rows(true).any(|(_, edges)| edges.iter().any(|(on, _)| *on == input))
     }
 
-    fn legal(&self, input: I, believing: bool, reached: Set) -> impl Iterator<Item = (S, S)> {
-        self.rows(believing)
+    fn legal(&self, input: I, presuming: bool, reached: StateSet) -> impl Iterator<Item = (S, S)> {
+        self.rows(presuming)
             .filter(move |(from, _)| reached.contains(*from))
             .flat_map(|(from, edges)| edges.iter().map(move |(on, to)| (*from, *on, *to)))
             .filter(move |(_, on, _)| *on == input)
             .map(|(from, _, to)| (from, to))
     }
 
-    fn rows(&self, believing: bool) -> impl Iterator<Item = &'static Row<S, I>> {
-        self.edges.iter().chain(self.believed.iter().filter(move |_| believing))
+    fn rows(&self, presuming: bool) -> impl Iterator<Item = &'static StateEdges<S, I>> {
+        self.edges.iter().chain(self.presumed_edges.iter().filter(move |_| presuming))
     }
 }
 

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use thiserror::Error;
 
-use crate::call::{Attempt, Call, Job, Policy, Slot};
+use crate::call::{AttemptRecord, AttemptState, Call, Job, Policy};
 use crate::event::{AttemptKey, CallId, Direction, PhoneNumber, Provider};
 use crate::lifecycle::{Lifecycle, Outcome};
 use crate::time::Timestamp;
@@ -51,7 +51,7 @@ pub struct RetryPolicy {
 
 /// Whether an attempt that ended so is followed by another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Again {
+enum RetryDecision {
     Yes,
     /// If no attempt before ended so.
     Once,
@@ -164,7 +164,7 @@ impl RetryPolicy {
 /// Why no further attempt will be made, whatever policy says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Stopped {
+pub enum StopReason {
     /// By the user.
     Canceled,
     /// The number may not be called.
@@ -175,7 +175,7 @@ pub enum Stopped {
     ProviderRefused,
 }
 
-impl Stopped {
+impl StopReason {
     /// The name in answers and rows.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
@@ -191,7 +191,7 @@ impl Stopped {
 /// The due time of one attempt, waived by the manual trigger. It stays waived until that attempt was made: a provider that
 /// will not take it now, or a dialer that dies, does not send it back to a due time that somebody waived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Triggered {
+pub struct ManualTrigger {
     /// Attempts made before the one that was triggered.
     pub after_attempts: usize,
     pub at: Timestamp,
@@ -210,24 +210,24 @@ pub struct NewCall {
 
 /// The next row of a call, and how many announcements at the end of its log are new.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Moved {
+pub struct Transition {
     pub call: Call,
-    pub announced: usize,
+    pub new_announcements: usize,
 }
 
 /// An attempt that its dialer may now place: once the row that says so is written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Dialled {
-    pub moved: Moved,
+pub struct DialStarted {
+    pub transition: Transition,
     pub attempt: AttemptKey,
     /// Policy allows none after it.
-    pub last_attempt: bool,
+    pub is_last_attempt: bool,
 }
 
 impl Call {
     /// A call that is to be placed: → PENDING.
     #[must_use]
-    pub fn placed(new: NewCall, policy: &Policy, now: Timestamp) -> Moved {
+    pub fn schedule(new: NewCall, policy: &Policy, now: Timestamp) -> Transition {
         let NewCall { call_id, provider, from, to, appointment_id, plan } = new;
         let due_at = plan.due_at;
         let mut call = Self::empty(call_id, provider, Job::Pending { due_at }, now);
@@ -236,20 +236,20 @@ impl Call {
         call.to = Some(to);
         call.appointment_id = appointment_id;
         call.plan = Some(plan);
-        call.moved(policy, now)
+        call.into_transition(policy, now)
     }
 
     /// PENDING → CLAIMED, for the scheduler. None if the call is not pending, or not due and not to be `forced`: the manual
     /// trigger waives the due time and nothing else.
     #[must_use]
-    pub fn claimed(
+    pub fn claim(
         &self,
         token: &str,
         lease: Duration,
         forced: bool,
         policy: &Policy,
         now: Timestamp,
-    ) -> Option<Moved> {
+    ) -> Option<Transition> {
         match &self.job {
             Job::Pending { due_at } if self.plan.is_some() && (forced || *due_at <= now) => {}
             Job::Pending { .. }
@@ -261,10 +261,10 @@ impl Call {
         }
         let mut call = self.clone();
         if forced {
-            call.triggered = Some(Triggered { after_attempts: self.slots.len(), at: now });
+            call.manual_trigger = Some(ManualTrigger { after_attempts: self.attempt_records.len(), at: now });
         }
         call.job = Job::Claimed { token: token.to_owned(), lease_ends_at: now.plus(lease) };
-        Some(call.moved(policy, now))
+        Some(call.into_transition(policy, now))
     }
 
     /// True if the claim with this token stands and its lease is alive.
@@ -280,16 +280,16 @@ impl Call {
     /// attempt, and only once.** `dial_key` names this very dial and no other. None if the claim is not the dialer's, or the call
     /// holds no further attempt.
     #[must_use]
-    pub fn dialled(&self, token: &str, dial_key: &str, policy: &Policy, now: Timestamp) -> Option<Dialled> {
+    pub fn start_dial(&self, token: &str, dial_key: &str, policy: &Policy, now: Timestamp) -> Option<DialStarted> {
         let plan = self.plan.as_ref().filter(|_| self.is_claimed_by(token, now))?;
-        if self.slots.len() >= crate::call::CALL_ATTEMPTS_MAX {
+        if self.attempt_records.len() >= crate::call::CALL_ATTEMPTS_MAX {
             return None;
         }
-        let numbers = self.slots.iter().filter_map(|slot| slot.key.as_ref()?.as_str().parse::<u32>().ok());
+        let numbers = self.attempt_records.iter().filter_map(|slot| slot.key.as_ref()?.as_str().parse::<u32>().ok());
         let attempt = AttemptKey::new((numbers.max().unwrap_or(0) + 1).to_string());
-        let last_attempt = self.slots.len() + 1 >= usize::from(plan.retry.attempts_max);
+        let is_last_attempt = self.attempt_records.len() + 1 >= usize::from(plan.retry.attempts_max);
         let mut call = self.clone();
-        call.slots.push(Slot {
+        call.attempt_records.push(AttemptRecord {
             key: Some(attempt.clone()),
             provider_call_id: None,
             dialled_at: Some(now),
@@ -298,66 +298,67 @@ impl Call {
         call.not_before = None;
         // It goes on waking when the claim's lease would have ended: the index need not be written, and by then it is known
         // whether the provider's answer was lost.
-        let announced = call.settle(policy, now);
-        Some(Dialled { moved: Moved { call, announced }, attempt, last_attempt })
+        let new_announcements = call.rederive(policy, now);
+        Some(DialStarted { transition: Transition { call, new_announcements }, attempt, is_last_attempt })
     }
 
     /// The attempt that this very dial made, and whether policy allows none after it: for the dialer whose write was done, and
     /// the answer to it lost.
     #[must_use]
-    pub fn dialled_by(&self, dial_key: &str) -> Option<(AttemptKey, bool)> {
-        let index = self.slots.iter().position(|slot| slot.dial_key.as_deref() == Some(dial_key))?;
+    pub fn started_dial(&self, dial_key: &str) -> Option<(AttemptKey, bool)> {
+        let index = self.attempt_records.iter().position(|slot| slot.dial_key.as_deref() == Some(dial_key))?;
         let attempts_max = self.plan.as_ref().map_or(0, |plan| usize::from(plan.retry.attempts_max));
-        Some((self.slots.get(index)?.key.clone()?, index + 1 >= attempts_max))
+        Some((self.attempt_records.get(index)?.key.clone()?, index + 1 >= attempts_max))
     }
 
     /// CLAIMED → PENDING, for the dialer that holds the claim: the person may not be called before `until`.
     #[must_use]
-    pub fn postponed(&self, token: &str, until: Timestamp, policy: &Policy, now: Timestamp) -> Option<Moved> {
-        let mut call = self.clone().released(token, now)?;
+    pub fn postpone(&self, token: &str, until: Timestamp, policy: &Policy, now: Timestamp) -> Option<Transition> {
+        let mut call = self.clone().release_claim(token, now)?;
         call.not_before = Some(until);
-        Some(call.moved(policy, now))
+        Some(call.into_transition(policy, now))
     }
 
     /// CLAIMED → FAILED, for the dialer that holds the claim.
     #[must_use]
-    pub fn given_up(&self, token: &str, why: Stopped, policy: &Policy, now: Timestamp) -> Option<Moved> {
-        let mut call = self.clone().released(token, now)?;
-        call.stopped = Some(why);
-        Some(call.moved(policy, now))
+    pub fn give_up(&self, token: &str, why: StopReason, policy: &Policy, now: Timestamp) -> Option<Transition> {
+        let mut call = self.clone().release_claim(token, now)?;
+        call.stop_reason = Some(why);
+        Some(call.into_transition(policy, now))
     }
 
     /// IN_PROGRESS → PENDING, for the dialer whose attempt the provider would not take: nothing was dialled, so the attempt
     /// does not count. None if anything has been heard of it after all, which then decides. After `refusals_max` of these in a
     /// row the call fails.
     #[must_use]
-    pub fn withdrawn(
+    pub fn withdraw(
         &self,
         attempt: &AttemptKey,
         until: Timestamp,
         refusals_max: u32,
         policy: &Policy,
         now: Timestamp,
-    ) -> Option<Moved> {
-        let last = self.slots.len().checked_sub(1)?;
-        let slot = self.slots.get(last)?;
-        let heard_of = slot.provider_call_id.is_some() || self.history.iter().any(|entry| entry.slot == Some(last));
+    ) -> Option<Transition> {
+        let last = self.attempt_records.len().checked_sub(1)?;
+        let slot = self.attempt_records.get(last)?;
+        let heard_of =
+            slot.provider_call_id.is_some() || self.history.iter().any(|entry| entry.attempt_index == Some(last));
         if slot.key.as_ref() != Some(attempt) || slot.dialled_at.is_none() || heard_of {
             return None;
         }
         let mut call = self.clone();
-        call.slots.pop();
+        call.attempt_records.pop();
         call.not_before = Some(until);
         call.refusals += 1;
         if call.refusals >= refusals_max {
-            call.stopped = Some(Stopped::ProviderRefused);
+            call.stop_reason = Some(StopReason::ProviderRefused);
         }
-        Some(call.moved(policy, now))
+        Some(call.into_transition(policy, now))
     }
 
     /// PENDING → CANCELED, for the user. None if the call is not pending.
     #[must_use]
-    pub fn canceled(&self, policy: &Policy, now: Timestamp) -> Option<Moved> {
+    pub fn cancel(&self, policy: &Policy, now: Timestamp) -> Option<Transition> {
         match self.job {
             Job::Pending { .. } if self.plan.is_some() => {}
             Job::Pending { .. }
@@ -368,31 +369,33 @@ impl Call {
             | Job::Canceled => return None,
         }
         let mut call = self.clone();
-        call.stopped = Some(Stopped::Canceled);
-        Some(call.moved(policy, now))
+        call.stop_reason = Some(StopReason::Canceled);
+        Some(call.into_transition(policy, now))
     }
 
     /// The attempts that were dialled and never heard of: the provider's answer was lost, and with it what it calls them.
     #[must_use]
-    pub fn in_doubt(&self) -> Vec<&Slot> {
-        let of_slot = |index: usize| self.history.iter().any(|entry| entry.slot == Some(index));
-        let slots = self.slots.iter().enumerate();
-        let doubtful = slots
+    pub fn in_doubt(&self) -> Vec<&AttemptRecord> {
+        let of_slot = |index: usize| self.history.iter().any(|entry| entry.attempt_index == Some(index));
+        let attempt_records = self.attempt_records.iter().enumerate();
+        let doubtful = attempt_records
             .filter(|(index, slot)| slot.dialled_at.is_some() && slot.provider_call_id.is_none() && !of_slot(*index));
         doubtful.map(|(_, slot)| slot).collect()
     }
 
     /// What the job of a call of ours is once every attempt has ended without success: by policy on the latest attempt.
-    pub(crate) fn job_by_policy(&self, plan: &Plan, attempts: &[Attempt]) -> Job {
+    pub(crate) fn job_by_policy(&self, plan: &Plan, attempts: &[AttemptState]) -> Job {
         let due_at = match attempts.last() {
             None => Some(plan.due_at),
             Some(latest) => self.retry_at(plan, attempts, latest),
         };
-        let triggered = self.triggered.filter(|triggered| triggered.after_attempts == self.slots.len());
+        let triggered = self.manual_trigger.filter(|triggered| triggered.after_attempts == self.attempt_records.len());
         let due_at = due_at.map(|due_at| triggered.map_or(due_at, |triggered| due_at.min(triggered.at)));
-        match (self.stopped, due_at, &self.job) {
-            (Some(Stopped::Canceled), _, _) => Job::Canceled,
-            (Some(Stopped::DoNotCall | Stopped::UnknownTimeZone | Stopped::ProviderRefused), _, _) => Job::Failed,
+        match (self.stop_reason, due_at, &self.job) {
+            (Some(StopReason::Canceled), _, _) => Job::Canceled,
+            (Some(StopReason::DoNotCall | StopReason::UnknownTimeZone | StopReason::ProviderRefused), _, _) => {
+                Job::Failed
+            }
             (None, None, _) => Job::Failed,
             (None, Some(_), Job::Claimed { lease_ends_at, .. }) if !self.claim_has_expired(*lease_ends_at) => {
                 self.job.clone()
@@ -402,9 +405,9 @@ impl Call {
     }
 
     /// Rule 3 of the job: whether an attempt that was completed makes the whole call so.
-    pub(crate) fn is_done_by(&self, attempt: &Attempt) -> bool {
+    pub(crate) fn is_completed_by(&self, attempt: &AttemptState) -> bool {
         let completed = match attempt.lifecycle {
-            Lifecycle::Completed | Lifecycle::CompletedBelieved => true,
+            Lifecycle::Completed | Lifecycle::PresumedCompleted => true,
             Lifecycle::Initiated
             | Lifecycle::Ringing
             | Lifecycle::NoAnswer
@@ -418,15 +421,18 @@ impl Call {
         completed && !(attempt.outcome == Outcome::Voicemail && self.plan.as_ref().is_some_and(|p| p.retry.voicemail))
     }
 
-    fn retry_at(&self, plan: &Plan, attempts: &[Attempt], latest: &Attempt) -> Option<Timestamp> {
-        let retried = match again(latest, &plan.retry) {
-            Again::Yes => true,
-            Again::Once => attempts.iter().filter(|attempt| again(attempt, &plan.retry) == Again::Once).count() == 1,
-            Again::Never => false,
+    fn retry_at(&self, plan: &Plan, attempts: &[AttemptState], latest: &AttemptState) -> Option<Timestamp> {
+        let retried = match retry_decision(latest, &plan.retry) {
+            RetryDecision::Yes => true,
+            RetryDecision::Once => {
+                attempts.iter().filter(|attempt| retry_decision(attempt, &plan.retry) == RetryDecision::Once).count()
+                    == 1
+            }
+            RetryDecision::Never => false,
         };
         let left = attempts.len() < usize::from(plan.retry.attempts_max).min(crate::call::CALL_ATTEMPTS_MAX);
-        let key = self.slots.get(latest.slot).and_then(|slot| slot.key.as_ref());
-        (retried && left).then(|| plan.retry.due_after(&self.call_id, key, latest.number, latest.closed_at))
+        let key = self.attempt_records.get(latest.index).and_then(|slot| slot.key.as_ref());
+        (retried && left).then(|| plan.retry.due_after(&self.call_id, key, latest.number, latest.end_received_at))
     }
 
     fn claim_has_expired(&self, lease_ends_at: Timestamp) -> bool {
@@ -434,7 +440,7 @@ impl Call {
         self.history.iter().any(|entry| entry.event.kind == kind && entry.event.occurred_at >= Some(lease_ends_at))
     }
 
-    fn released(mut self, token: &str, now: Timestamp) -> Option<Self> {
+    fn release_claim(mut self, token: &str, now: Timestamp) -> Option<Self> {
         if !self.is_claimed_by(token, now) {
             return None;
         }
@@ -442,23 +448,23 @@ impl Call {
         Some(self)
     }
 
-    fn moved(mut self, policy: &Policy, now: Timestamp) -> Moved {
+    fn into_transition(mut self, policy: &Policy, now: Timestamp) -> Transition {
         // It stands where the index expects it, exactly: a move is a write of the index anyway.
         self.wake_at = None;
-        let announced = self.settle(policy, now);
-        Moved { call: self, announced }
+        let new_announcements = self.rederive(policy, now);
+        Transition { call: self, new_announcements }
     }
 }
 
 /// By ending: an attempt that anybody answered is never followed by another, a machine apart.
-fn again(attempt: &Attempt, retry: &RetryPolicy) -> Again {
+fn retry_decision(attempt: &AttemptState, retry: &RetryPolicy) -> RetryDecision {
     if attempt.outcome == Outcome::Voicemail {
-        return if retry.voicemail { Again::Yes } else { Again::Never };
+        return if retry.voicemail { RetryDecision::Yes } else { RetryDecision::Never };
     }
     match attempt.lifecycle {
-        Lifecycle::NoAnswer | Lifecycle::Busy => Again::Yes,
-        Lifecycle::Initiated | Lifecycle::Ringing if attempt.silent => Again::Yes,
-        Lifecycle::Failed if !attempt.lasting => Again::Once,
+        Lifecycle::NoAnswer | Lifecycle::Busy => RetryDecision::Yes,
+        Lifecycle::Initiated | Lifecycle::Ringing if attempt.timed_out => RetryDecision::Yes,
+        Lifecycle::Failed if !attempt.permanent => RetryDecision::Once,
         Lifecycle::Failed
         | Lifecycle::Initiated
         | Lifecycle::Ringing
@@ -467,7 +473,7 @@ fn again(attempt: &Attempt, retry: &RetryPolicy) -> Again {
         | Lifecycle::BusyAfterAnswer
         | Lifecycle::FailedAfterAnswer
         | Lifecycle::Completed
-        | Lifecycle::CompletedBelieved => Again::Never,
+        | Lifecycle::PresumedCompleted => RetryDecision::Never,
     }
 }
 

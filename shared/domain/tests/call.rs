@@ -12,13 +12,13 @@ use std::time::Duration;
 use proptest::prelude::*;
 use proptest::test_runner::FileFailurePersistence;
 use switchhook_domain::{
-    ATTEMPT_EVENTS_MAX, AttemptKey, CALL_ATTEMPTS_MAX, Call, CallEvent, CallId, Disposition, DomainEvent, EventId,
-    EventKind, News, Origin, Policy, Provider, ProviderEvent, Taken, Timestamp, fold,
+    ATTEMPT_EVENTS_MAX, AnnouncementKind, AttemptKey, CALL_ATTEMPTS_MAX, Call, CallEvent, CallId, Disposition,
+    DomainEvent, EventId, EventKind, FoldOutcome, Origin, Policy, Provider, ProviderEvent, Timestamp, Transition, fold,
 };
 
 /// What once failed is tried first, for ever.
 const REGRESSIONS: FileFailurePersistence = FileFailurePersistence::Direct("tests/call.proptest-regressions");
-const POLICY: Policy = Policy { patience: Duration::from_secs(900) };
+const POLICY: Policy = Policy { inactivity_timeout: Duration::from_secs(900) };
 
 /// What only Switchhook says.
 const OURS: [EventKind; 4] =
@@ -47,14 +47,16 @@ fn event(id: &str, attempt: Option<&str>, kind: EventKind, occurred: Option<i64>
             implied: false,
             occurred_at: occurred.map(at),
             sequence: None,
-            lasting: false,
+            permanent: false,
         }],
     }
 }
 
 /// Folds events one batch after the other.
 fn deliver(batches: &[Vec<ProviderEvent>]) -> Option<Call> {
-    batches.iter().fold(None, |call, batch| fold(call.as_ref(), batch, &POLICY, at(10_000)).call.or(call))
+    batches
+        .iter()
+        .fold(None, |call, batch| fold(call.as_ref(), batch, &POLICY, at(10_000)).transition.map(|it| it.call).or(call))
 }
 
 fn one_by_one(events: &[ProviderEvent]) -> Option<Call> {
@@ -67,13 +69,13 @@ fn essence(call: &Call) -> impl PartialEq + std::fmt::Debug + use<> {
         .attempts()
         .iter()
         .map(|attempt| {
-            let key = call.slots[attempt.slot].key.clone();
+            let key = call.attempt_records[attempt.index].key.clone();
             (
                 key,
                 attempt.number,
                 attempt.lifecycle,
                 attempt.outcome,
-                attempt.silent,
+                attempt.timed_out,
                 attempt.started_at,
                 attempt.ended_at,
             )
@@ -81,7 +83,7 @@ fn essence(call: &Call) -> impl PartialEq + std::fmt::Debug + use<> {
         .collect();
     let dispositions: BTreeMap<EventId, _> = call.history.iter().map(|entry| (entry.id(), entry.disposition)).collect();
     let timeline: Vec<EventId> = call.timeline().iter().map(|entry| entry.id()).collect();
-    let due = call.next_due(&POLICY);
+    let due = call.next_wake_at(&POLICY);
     (attempts, dispositions, timeline, call.job.clone(), call.appointment_status(), call.is_settled(), due)
 }
 
@@ -100,7 +102,7 @@ fn some_events() -> impl Strategy<Value = Vec<ProviderEvent>> {
                 let mut event = event(&format!("e{n}"), attempt, kind, occurred, 100 + received);
                 event.provider_call_id = provider_call.map(str::to_owned);
                 if OURS.contains(&kind) {
-                    event.origin = Origin::SWITCHHOOK;
+                    event.origin = Origin::Switchhook;
                     event.call_events[0].occurred_at = Some(at(100 + received));
                 }
                 event
@@ -148,9 +150,9 @@ proptest! {
         let mut call: Option<Call> = None;
         let named = |event: &ProviderEvent| event.attempt.is_some();
         for event in events.iter().filter(|event| named(event)) {
-            let Some(after) = fold(call.as_ref(), std::slice::from_ref(event), &POLICY, at(10_000)).call else { continue };
+            let Some(after) = fold(call.as_ref(), std::slice::from_ref(event), &POLICY, at(10_000)).transition.map(|it| it.call) else { continue };
             for before in call.iter().flat_map(Call::attempts) {
-                let now = after.attempts().into_iter().find(|attempt| attempt.slot == before.slot).unwrap();
+                let now = after.attempts().into_iter().find(|attempt| attempt.index == before.index).unwrap();
                 prop_assert!(now.lifecycle >= before.lifecycle);
                 prop_assert!(now.outcome >= before.outcome);
             }
@@ -164,8 +166,8 @@ proptest! {
         let mut published: Vec<DomainEvent> = Vec::new();
         for batch in &batches {
             let folded = fold(call.as_ref(), batch, &POLICY, at(10_000));
-            let Some(after) = folded.call else { continue };
-            let first_new = after.log.len() + 1 - folded.announced;
+            let Some(Transition { call: after, new_announcements }) = folded.transition else { continue };
+            let first_new = after.announcements.len() + 1 - new_announcements;
             published.extend(after.domain_events_from(first_new));
             // Whatever was published before is published again word for word.
             prop_assert_eq!(&published, &after.domain_events_from(1));
@@ -174,20 +176,20 @@ proptest! {
         let ids: BTreeSet<&str> = published.iter().map(|event| event.id.as_str()).collect();
         prop_assert_eq!(ids.len(), published.len());
         if let Some(call) = call {
-            for slot in 0..call.slots.len() {
-                let states: Vec<_> = call.log.iter().filter(|said| said.slot == Some(slot)).filter_map(|said| match said.news {
-                    News::Lifecycle(state) => Some(state),
-                    News::Inconclusive
-                    | News::Corrected(..)
-                    | News::RetryScheduled(_)
-                    | News::Exhausted
-                    | News::CanceledByUser
-                    | News::DriftRepaired { .. }
-                    | News::Appointment(_) => None,
+            for slot in 0..call.attempt_records.len() {
+                let states: Vec<_> = call.announcements.iter().filter(|said| said.attempt_index == Some(slot)).filter_map(|said| match said.kind {
+                    AnnouncementKind::Lifecycle(state) => Some(state),
+                    AnnouncementKind::Inconclusive
+                    | AnnouncementKind::Corrected(..)
+                    | AnnouncementKind::RetryScheduled(_)
+                    | AnnouncementKind::Exhausted
+                    | AnnouncementKind::CanceledByUser
+                    | AnnouncementKind::DriftRepaired { .. }
+                    | AnnouncementKind::Appointment(_) => None,
                 }).collect();
                 prop_assert!(states.windows(2).all(|pair| pair[0] < pair[1]), "{states:?}");
                 // The last word about each attempt is its state.
-                let attempt = call.attempts().into_iter().find(|attempt| attempt.slot == slot).unwrap();
+                let attempt = call.attempts().into_iter().find(|attempt| attempt.index == slot).unwrap();
                 // (Of one that was never heard of there is none: that the provider calls it alive is no beginning.)
                 prop_assert!(states.last().is_none_or(|last| *last >= attempt.lifecycle));
             }
@@ -198,15 +200,15 @@ proptest! {
     fn invariant_an_unsettled_call_wakes_up((_, batches) in deliveries()) {
         let Some(call) = deliver(&batches) else { return Ok(()) };
         prop_assert_eq!(call.wake_at.is_none(), call.is_settled());
-        if let (Some(wake), Some(due)) = (call.wake_at, call.next_due(&POLICY)) {
+        if let (Some(wake), Some(due)) = (call.wake_at, call.next_wake_at(&POLICY)) {
             prop_assert!(wake <= due);
             // Whoever waits long enough and folds what the reconciler then says has a settled call.
             let late = due.plus(Duration::from_secs(1_000_000));
-            let deadlines = call.deadlines_passed(&POLICY, late);
+            let deadlines = call.deadline_passed_events(&POLICY, late);
             prop_assert!(!deadlines.is_empty());
-            let settled = fold(Some(&call), &deadlines, &POLICY, late).call.unwrap();
+            let settled = fold(Some(&call), &deadlines, &POLICY, late).transition.unwrap().call;
             prop_assert!(settled.is_settled(), "{:?}", settled.attempts());
-            prop_assert_eq!(settled.deadlines_passed(&POLICY, late), vec![]);
+            prop_assert_eq!(settled.deadline_passed_events(&POLICY, late), vec![]);
         }
     }
 }
@@ -216,7 +218,7 @@ fn in_every_order(call: Option<&Call>, left: &[ProviderEvent], check: &mut impl 
     for at in 0..left.len() {
         let mut rest = left.to_vec();
         let event = rest.remove(at);
-        let folded = fold(call, &[event], &POLICY, self::at(10_000)).call.unwrap();
+        let folded = fold(call, &[event], &POLICY, self::at(10_000)).transition.unwrap().call;
         if rest.is_empty() {
             check(&folded);
         } else {
@@ -290,36 +292,36 @@ fn late_answer_unparks_completion_and_both_are_announced() {
     use EventKind::{Completed, InProgress, Ringing};
     let early = [event("1", Some("a"), Ringing, Some(1), 1), event("3", Some("a"), Completed, Some(9), 2)];
     let call = one_by_one(&early).unwrap();
-    assert_eq!(call.attempts()[0].lifecycle_shown(), "ringing");
+    assert_eq!(call.attempts()[0].lifecycle_label(), "ringing");
     assert_eq!(types(&call), ["call.initiated", "call.ringing", "appointment.dialing"]);
     let late = event("2", Some("a"), InProgress, Some(4), 3);
     let folded = fold(Some(&call), &[late], &POLICY, at(3));
-    let call = folded.call.unwrap();
-    assert_eq!(folded.announced, 3);
+    let Transition { call, new_announcements } = folded.transition.unwrap();
+    assert_eq!(new_announcements, 3);
     assert_eq!(types(&call)[3..], ["call.in_progress", "call.completed", "appointment.connected"]);
-    assert_eq!(call.attempts()[0].lifecycle_shown(), "completed");
+    assert_eq!(call.attempts()[0].lifecycle_label(), "completed");
 }
 
 #[test]
 fn silence_is_inconclusive_until_something_is_heard() {
     use EventKind::{Completed, InProgress, Ringing};
     let call = one_by_one(&[event("1", Some("a"), Ringing, Some(1), 1)]).unwrap();
-    assert_eq!(call.deadlines_passed(&POLICY, at(900)), vec![]);
-    let deadlines = call.deadlines_passed(&POLICY, at(901));
+    assert_eq!(call.deadline_passed_events(&POLICY, at(900)), vec![]);
+    let deadlines = call.deadline_passed_events(&POLICY, at(901));
     assert_eq!(deadlines[0].event_id.as_str(), "switchhook:generic:c/a/deadline/1000");
-    let call = fold(Some(&call), &deadlines, &POLICY, at(901)).call.unwrap();
-    assert_eq!(call.attempts()[0].lifecycle_shown(), "inconclusive");
+    let call = fold(Some(&call), &deadlines, &POLICY, at(901)).transition.unwrap().call;
+    assert_eq!(call.attempts()[0].lifecycle_label(), "inconclusive");
     assert_eq!(call.appointment_status().as_str(), "Inconclusive");
     assert!(call.is_settled());
     assert_eq!(call.wake_at, None);
 
     // An ending stands as a correction; the ending before it was the silence.
     let answered = event("2", Some("a"), InProgress, Some(5), 1_000);
-    let call = fold(Some(&call), &[answered], &POLICY, at(1_000)).call.unwrap();
-    assert_eq!(call.attempts()[0].lifecycle_shown(), "in_progress");
+    let call = fold(Some(&call), &[answered], &POLICY, at(1_000)).transition.unwrap().call;
+    assert_eq!(call.attempts()[0].lifecycle_label(), "in_progress");
     assert_eq!(call.wake_at, Some(at(1_900)));
     let ended = event("3", Some("a"), Completed, Some(9), 1_001);
-    let call = fold(Some(&call), &[ended], &POLICY, at(1_001)).call.unwrap();
+    let call = fold(Some(&call), &[ended], &POLICY, at(1_001)).transition.unwrap().call;
     let events = call.domain_events_from(1);
     let inconclusive = events.iter().find(|event| event.event_type == "call.inconclusive").unwrap();
     let completed = events.iter().find(|event| event.event_type == "call.completed").unwrap();
@@ -336,9 +338,12 @@ fn ending_that_waited_for_a_lost_link_is_believed_when_patience_ends() {
         event("3", Some("a"), UserConfirmed, Some(6), 3),
     ];
     let call = one_by_one(&early).unwrap();
-    assert_eq!((call.attempts()[0].lifecycle_shown(), call.attempts()[0].outcome_shown()), ("initiated", "dialing"));
-    let call = fold(Some(&call), &call.deadlines_passed(&POLICY, at(2_000)), &POLICY, at(2_000)).call.unwrap();
-    assert_eq!((call.attempts()[0].lifecycle_shown(), call.attempts()[0].outcome_shown()), ("completed", "confirmed"));
+    assert_eq!((call.attempts()[0].lifecycle_label(), call.attempts()[0].outcome_label()), ("initiated", "dialing"));
+    let call = fold(Some(&call), &call.deadline_passed_events(&POLICY, at(2_000)), &POLICY, at(2_000))
+        .transition
+        .unwrap()
+        .call;
+    assert_eq!((call.attempts()[0].lifecycle_label(), call.attempts()[0].outcome_label()), ("completed", "confirmed"));
     assert_eq!(call.job.as_str(), "COMPLETED");
     assert!(call.is_settled());
 }
@@ -353,9 +358,10 @@ fn outcome_that_never_came_is_inconclusive_after_patience() {
     ];
     let call = one_by_one(&all).unwrap();
     assert!(!call.is_settled());
-    let call = fold(Some(&call), &call.deadlines_passed(&POLICY, at(903)), &POLICY, at(903)).call.unwrap();
+    let call =
+        fold(Some(&call), &call.deadline_passed_events(&POLICY, at(903)), &POLICY, at(903)).transition.unwrap().call;
     assert_eq!(
-        (call.attempts()[0].lifecycle_shown(), call.attempts()[0].outcome_shown()),
+        (call.attempts()[0].lifecycle_label(), call.attempts()[0].outcome_label()),
         ("completed", "inconclusive")
     );
     assert_eq!(types(&call).last().map(String::as_str), Some("appointment.inconclusive"));
@@ -371,7 +377,8 @@ fn scheduled_retry_shows_until_a_later_attempt_starts() {
     ];
     let call = one_by_one(&first).unwrap();
     assert_eq!(call.appointment_status().as_str(), "Retrying");
-    let call = fold(Some(&call), &[event("4", Some("b"), Initiated, Some(60), 60)], &POLICY, at(60)).call.unwrap();
+    let call =
+        fold(Some(&call), &[event("4", Some("b"), Initiated, Some(60), 60)], &POLICY, at(60)).transition.unwrap().call;
     assert_eq!(call.appointment_status().as_str(), "Dialing");
     assert_eq!(
         types(&call)[3..],
@@ -420,7 +427,7 @@ fn event_that_names_no_attempt_belongs_to_those_that_had_started() {
         event("3", None, UserConfirmed, Some(40), 61),
     ];
     let call = one_by_one(&all).unwrap();
-    let outcomes: Vec<_> = call.attempts().iter().map(|attempt| attempt.outcome_shown()).collect();
+    let outcomes: Vec<_> = call.attempts().iter().map(|attempt| attempt.outcome_label()).collect();
     assert_eq!(outcomes, ["confirmed", "dialing"]);
 }
 
@@ -430,14 +437,14 @@ fn claim_of_another_provider_is_refused() {
     let mut foreign = event("2", Some("a"), EventKind::Completed, Some(2), 2);
     foreign.origin = Origin::Provider(Provider::Retell);
     let folded = fold(Some(&call), &[foreign], &POLICY, at(2));
-    assert_eq!((folded.call, folded.taken), (None, vec![Taken::Refused]));
+    assert_eq!((folded.transition, folded.outcomes), (None, vec![FoldOutcome::Refused]));
 }
 
 #[test]
 fn deadline_of_an_unknown_call_opens_none() {
     let mut deadline = event("1", Some("a"), EventKind::DeadlinePassed, Some(1), 1);
-    deadline.origin = Origin::SWITCHHOOK;
-    assert_eq!(fold(None, &[deadline], &POLICY, at(2)).taken, [Taken::Refused]);
+    deadline.origin = Origin::Switchhook;
+    assert_eq!(fold(None, &[deadline], &POLICY, at(2)).outcomes, [FoldOutcome::Refused]);
 }
 
 #[test]
@@ -445,16 +452,16 @@ fn full_call_takes_no_more_and_still_settles() {
     let mut events: Vec<ProviderEvent> =
         (0..=ATTEMPT_EVENTS_MAX).map(|n| event(&n.to_string(), Some("a"), EventKind::Ringing, Some(1), 1)).collect();
     let folded = fold(None, &events, &POLICY, at(2));
-    assert_eq!(folded.taken.last(), Some(&Taken::Quarantined));
-    let call = folded.call.unwrap();
+    assert_eq!(folded.outcomes.last(), Some(&FoldOutcome::Quarantined));
+    let call = folded.transition.unwrap().call;
     assert_eq!(call.history.len(), ATTEMPT_EVENTS_MAX);
-    let deadlines = call.deadlines_passed(&POLICY, at(5_000));
-    assert!(fold(Some(&call), &deadlines, &POLICY, at(5_000)).call.unwrap().is_settled());
+    let deadlines = call.deadline_passed_events(&POLICY, at(5_000));
+    assert!(fold(Some(&call), &deadlines, &POLICY, at(5_000)).transition.unwrap().call.is_settled());
 
     events = (0..=CALL_ATTEMPTS_MAX)
         .map(|n| event(&n.to_string(), Some(&format!("attempt {n}")), EventKind::Ringing, Some(1), 1))
         .collect();
-    assert_eq!(fold(None, &events, &POLICY, at(2)).taken.last(), Some(&Taken::Quarantined));
+    assert_eq!(fold(None, &events, &POLICY, at(2)).outcomes.last(), Some(&FoldOutcome::Quarantined));
 }
 
 #[test]
@@ -462,5 +469,5 @@ fn nothing_new_writes_nothing() {
     let ringing = event("1", Some("a"), EventKind::Ringing, Some(1), 1);
     let call = one_by_one(std::slice::from_ref(&ringing)).unwrap();
     let folded = fold(Some(&call), &[ringing], &POLICY, at(2));
-    assert_eq!((folded.call, folded.taken), (None, vec![Taken::Duplicate]));
+    assert_eq!((folded.transition, folded.outcomes), (None, vec![FoldOutcome::Duplicate]));
 }

@@ -14,13 +14,13 @@ use std::time::Duration;
 use proptest::prelude::*;
 use proptest::test_runner::{FileFailurePersistence, TestRunner};
 use switchhook_domain::{
-    AttemptKey, Call, CallEvent, CallId, EventId, EventKind, Job, Lifecycle, NewCall, Origin, PhoneNumber, Plan,
-    Policy, Provider, ProviderEvent, RetryPolicy, Stopped, Taken, Timestamp, fold, refold,
+    AttemptKey, Call, CallEvent, CallId, EventId, EventKind, FoldOutcome, Job, Lifecycle, NewCall, Origin, PhoneNumber,
+    Plan, Policy, Provider, ProviderEvent, RetryPolicy, StopReason, Timestamp, fold, refold,
 };
 
 /// What once failed is tried first, for ever.
 const REGRESSIONS: FileFailurePersistence = FileFailurePersistence::Direct("tests/plan.proptest-regressions");
-const POLICY: Policy = Policy { patience: Duration::from_secs(900) };
+const POLICY: Policy = Policy { inactivity_timeout: Duration::from_secs(900) };
 const LEASE: Duration = Duration::from_secs(300);
 const RETRY: RetryPolicy = RetryPolicy { attempts_max: 3, delay_seconds: 60, delay_max_seconds: 600, voicemail: false };
 
@@ -38,15 +38,15 @@ fn call_with(retry: RetryPolicy) -> Call {
         appointment_id: Some("apt".to_owned()),
         plan,
     };
-    Call::placed(new, &POLICY, at(0)).call
+    Call::schedule(new, &POLICY, at(0)).call
 }
 
 fn claimed(call: &Call, now: i64) -> Call {
-    call.claimed("token", LEASE, false, &POLICY, at(now)).expect("pending and due").call
+    call.claim("token", LEASE, false, &POLICY, at(now)).expect("pending and due").call
 }
 
 fn dialled(call: &Call, now: i64) -> Call {
-    claimed(call, now).dialled("token", "dial", &POLICY, at(now)).expect("claimed").moved.call
+    claimed(call, now).start_dial("token", "dial", &POLICY, at(now)).expect("claimed").transition.call
 }
 
 /// What the provider says of an attempt.
@@ -56,7 +56,7 @@ fn says(id: &str, attempt: &str, kind: EventKind, now: i64) -> ProviderEvent {
         implied: true,
         occurred_at: Some(at(now)),
         sequence: None,
-        lasting: false,
+        permanent: false,
     };
     let own = CallEvent { kind, implied: false, ..ringing.clone() };
     let answered = CallEvent { kind: EventKind::InProgress, ..ringing.clone() };
@@ -83,7 +83,7 @@ fn says(id: &str, attempt: &str, kind: EventKind, now: i64) -> ProviderEvent {
 
 fn folded(call: &Call, event: &ProviderEvent) -> Call {
     let now = event.received_at;
-    fold(Some(call), std::slice::from_ref(event), &POLICY, now).call.expect("news")
+    fold(Some(call), std::slice::from_ref(event), &POLICY, now).transition.map(|it| it.call).expect("news")
 }
 
 fn due_at(call: &Call) -> Timestamp {
@@ -101,75 +101,75 @@ fn types(call: &Call) -> Vec<String> {
 fn call_is_claimed_when_due_and_once() {
     let call = call_with(RETRY);
     assert_eq!((call.job.as_str(), call.wake_at, call.version), ("PENDING", Some(at(10)), 1));
-    assert_eq!(call.claimed("t", LEASE, false, &POLICY, at(9)), None);
+    assert_eq!(call.claim("t", LEASE, false, &POLICY, at(9)), None);
     // The manual trigger waives the due time alone.
-    let early = call.claimed("t", LEASE, true, &POLICY, at(9)).unwrap().call;
+    let early = call.claim("t", LEASE, true, &POLICY, at(9)).unwrap().call;
     assert_eq!((early.job.as_str(), early.wake_at), ("CLAIMED", Some(at(309))));
-    assert_eq!(early.claimed("u", LEASE, true, &POLICY, at(9)), None);
+    assert_eq!(early.claim("u", LEASE, true, &POLICY, at(9)), None);
 }
 
 #[test]
 fn dialer_needs_the_token_and_a_live_lease() {
     let call = claimed(&call_with(RETRY), 10);
-    assert_eq!(call.dialled("other", "dial", &POLICY, at(11)), None);
-    assert_eq!(call.dialled("token", "dial", &POLICY, at(310)), None);
-    let dialled = call.dialled("token", "dial", &POLICY, at(309)).unwrap();
-    assert_eq!((dialled.attempt.as_str(), dialled.last_attempt), ("1", false));
-    let call = dialled.moved.call;
+    assert_eq!(call.start_dial("other", "dial", &POLICY, at(11)), None);
+    assert_eq!(call.start_dial("token", "dial", &POLICY, at(310)), None);
+    let dialled = call.start_dial("token", "dial", &POLICY, at(309)).unwrap();
+    assert_eq!((dialled.attempt.as_str(), dialled.is_last_attempt), ("1", false));
+    let call = dialled.transition.call;
     assert_eq!((call.job.as_str(), call.attempts()[0].lifecycle), ("IN_PROGRESS", Lifecycle::Initiated));
     assert_eq!(call.in_doubt().len(), 1);
-    assert_eq!(call.dialled_by("dial"), Some((AttemptKey::new("1"), false)));
-    assert_eq!(call.dialled_by("another"), None);
+    assert_eq!(call.started_dial("dial"), Some((AttemptKey::new("1"), false)));
+    assert_eq!(call.started_dial("another"), None);
     // The claim is used up, so its message may come as often as it likes.
-    assert_eq!(call.dialled("token", "dial", &POLICY, at(309)), None);
+    assert_eq!(call.start_dial("token", "dial", &POLICY, at(309)), None);
 }
 
 #[test]
 fn expired_claim_returns_to_pending_and_a_live_one_stands() {
     let call = claimed(&call_with(RETRY), 10);
-    assert_eq!(call.claim_expired(at(309)), None);
-    let expired = call.claim_expired(at(310)).unwrap();
+    assert_eq!(call.claim_expired_event(at(309)), None);
+    let expired = call.claim_expired_event(at(310)).unwrap();
     let pending = folded(&call, &expired);
     assert_eq!((pending.job.as_str(), pending.wake_at), ("PENDING", Some(at(10))));
     // The next claim is not touched by what ended the one before, nor by its repetition.
     let again = claimed(&pending, 400);
     let repeated = fold(Some(&again), std::slice::from_ref(&expired), &POLICY, at(401));
-    assert_eq!(repeated.taken, [Taken::Duplicate]);
-    let second = folded(&again, &again.claim_expired(at(700)).unwrap());
+    assert_eq!(repeated.outcomes, [FoldOutcome::Duplicate]);
+    let second = folded(&again, &again.claim_expired_event(at(700)).unwrap());
     assert_eq!(second.job.as_str(), "PENDING");
     // Of all the claims that ended so, the history keeps the last.
     assert_eq!(second.history.len(), 1);
     let late = fold(Some(&second), &[expired], &POLICY, at(701));
-    assert_eq!(late.taken, [Taken::Duplicate]);
+    assert_eq!(late.outcomes, [FoldOutcome::Duplicate]);
 }
 
 #[test]
 fn withdrawn_attempt_does_not_count() {
     let call = dialled(&call_with(RETRY), 10);
     let key = AttemptKey::new("1");
-    let back = call.withdrawn(&key, at(60), 100, &POLICY, at(11)).unwrap().call;
+    let back = call.withdraw(&key, at(60), 100, &POLICY, at(11)).unwrap().call;
     assert_eq!((due_at(&back), back.attempts().len(), back.refusals), (at(60), 0, 1));
     assert_eq!(types(&back), Vec::<String>::new());
     // Once anything is heard of it, it was dialled.
     let heard = folded(&call, &says("1", "1", EventKind::Ringing, 11));
-    assert_eq!(heard.withdrawn(&key, at(60), 100, &POLICY, at(12)), None);
+    assert_eq!(heard.withdraw(&key, at(60), 100, &POLICY, at(12)), None);
     // And not for ever.
-    let last = call.withdrawn(&key, at(60), 1, &POLICY, at(11)).unwrap().call;
-    assert_eq!((last.job.as_str(), last.stopped), ("FAILED", Some(Stopped::ProviderRefused)));
+    let last = call.withdraw(&key, at(60), 1, &POLICY, at(11)).unwrap().call;
+    assert_eq!((last.job.as_str(), last.stop_reason), ("FAILED", Some(StopReason::ProviderRefused)));
     assert_eq!(types(&last), ["call.exhausted"]);
 }
 
 #[test]
 fn trigger_waives_the_due_time_until_its_attempt_was_made() {
     let mut call = call_with(RETRY);
-    let forced = |call: &Call, now| call.claimed("token", LEASE, true, &POLICY, at(now)).unwrap().call;
+    let forced = |call: &Call, now| call.claim("token", LEASE, true, &POLICY, at(now)).unwrap().call;
     // A claim whose lease ends goes back to when it was triggered, not to when it would have been due.
     call = forced(&call, 2);
-    call = folded(&call, &call.claim_expired(at(302)).unwrap());
+    call = folded(&call, &call.claim_expired_event(at(302)).unwrap());
     assert_eq!(due_at(&call), at(2));
     // A provider that would not take it is asked again after its backoff.
     call = dialled(&call, 303);
-    call = call.withdrawn(&AttemptKey::new("1"), at(360), 100, &POLICY, at(304)).unwrap().call;
+    call = call.withdraw(&AttemptKey::new("1"), at(360), 100, &POLICY, at(304)).unwrap().call;
     assert_eq!(due_at(&call), at(360));
     // The attempt after it is due by policy.
     call = dialled(&call, 400);
@@ -178,7 +178,7 @@ fn trigger_waives_the_due_time_until_its_attempt_was_made() {
     assert!(by_policy > at(431), "{by_policy:?}");
     // A closed window is waited for, and no longer than that.
     let early = forced(&call, 430);
-    let postponed = early.postponed("token", at(431), &POLICY, at(430)).unwrap().call;
+    let postponed = early.postpone("token", at(431), &POLICY, at(430)).unwrap().call;
     assert_eq!(due_at(&postponed), at(431));
 }
 
@@ -214,20 +214,20 @@ fn late_truth_cancels_a_retry_that_is_no_longer_needed() {
     let confirmed = folded(&call, &says("2", "1", EventKind::UserConfirmed, 41));
     assert_eq!((confirmed.job.as_str(), confirmed.appointment_status().as_str()), ("COMPLETED", "Confirmed"));
     // Even from the hands of a dialer.
-    let claimed = call.claimed("token", LEASE, true, &POLICY, at(41)).unwrap().call;
+    let claimed = call.claim("token", LEASE, true, &POLICY, at(41)).unwrap().call;
     let confirmed = folded(&claimed, &says("2", "1", EventKind::UserConfirmed, 42));
-    assert_eq!(confirmed.dialled("token", "dial", &POLICY, at(43)), None);
+    assert_eq!(confirmed.start_dial("token", "dial", &POLICY, at(43)), None);
     // The person is on the phone: nobody dials.
     let answered = folded(&claimed, &says("3", "1", EventKind::InProgress, 42));
     assert_eq!(answered.job.as_str(), "IN_PROGRESS");
-    assert_eq!(answered.dialled("token", "dial", &POLICY, at(43)), None);
+    assert_eq!(answered.start_dial("token", "dial", &POLICY, at(43)), None);
 }
 
 #[test]
 fn valid_claim_stands_through_an_event_that_changes_nothing() {
     let call = dialled(&call_with(RETRY), 10);
     let call = folded(&call, &says("1", "1", EventKind::NoAnswer, 40));
-    let claimed = call.claimed("token", LEASE, true, &POLICY, at(41)).unwrap().call;
+    let claimed = call.claim("token", LEASE, true, &POLICY, at(41)).unwrap().call;
     let stale = folded(&claimed, &says("2", "1", EventKind::Ringing, 42));
     assert!(stale.is_claimed_by("token", at(43)));
     assert_eq!(stale.wake_at, claimed.wake_at);
@@ -235,13 +235,13 @@ fn valid_claim_stands_through_an_event_that_changes_nothing() {
 
 #[test]
 fn policy_goes_by_the_ending() {
-    let check = |retry: RetryPolicy, kind: EventKind, lasting: bool, job: &str| {
+    let check = |retry: RetryPolicy, kind: EventKind, permanent: bool, job: &str| {
         let mut event = says("1", "1", kind, 40);
         for call_event in &mut event.call_events {
-            call_event.lasting = lasting;
+            call_event.permanent = permanent;
         }
         let call = folded(&dialled(&call_with(retry), 10), &event);
-        assert_eq!(call.job.as_str(), job, "{kind} lasting {lasting}");
+        assert_eq!(call.job.as_str(), job, "{kind} permanent {permanent}");
     };
     check(RETRY, EventKind::NoAnswer, false, "PENDING");
     check(RETRY, EventKind::Busy, false, "PENDING");
@@ -270,13 +270,13 @@ fn passing_failure_is_retried_once() {
 #[test]
 fn silent_attempt_is_retried_if_nobody_answered_it() {
     let call = dialled(&call_with(RETRY), 10);
-    let deadlines = call.deadlines_passed(&POLICY, at(910));
+    let deadlines = call.deadline_passed_events(&POLICY, at(910));
     assert_eq!(deadlines[0].event_id.as_str(), "switchhook:call-1/1/deadline/10000");
     let silent = folded(&call, &deadlines[0]);
-    assert_eq!((silent.job.as_str(), silent.attempts()[0].lifecycle_shown()), ("PENDING", "inconclusive"));
+    assert_eq!((silent.job.as_str(), silent.attempts()[0].lifecycle_label()), ("PENDING", "inconclusive"));
 
     let answered = folded(&call, &says("1", "1", EventKind::InProgress, 20));
-    let silent = folded(&answered, &answered.deadlines_passed(&POLICY, at(920))[0]);
+    let silent = folded(&answered, &answered.deadline_passed_events(&POLICY, at(920))[0]);
     assert_eq!(silent.job.as_str(), "FAILED");
 }
 
@@ -284,11 +284,11 @@ fn silent_attempt_is_retried_if_nobody_answered_it() {
 fn provider_that_says_alive_grants_patience_and_leaves_one_entry() {
     let mut call = folded(&dialled(&call_with(RETRY), 10), &says("1", "1", EventKind::InProgress, 20));
     for now in [920, 1_900, 2_900] {
-        let overdue = call.overdue(&POLICY, at(now));
+        let overdue = call.overdue_attempts(&POLICY, at(now));
         assert_eq!(overdue.len(), 1, "{now}");
-        let alive = call.alive(&overdue[0], at(now));
+        let alive = call.alive_event(&overdue[0], at(now));
         call = folded(&call, &alive);
-        assert_eq!(call.next_due(&POLICY), Some(at(now + 900)));
+        assert_eq!(call.next_wake_at(&POLICY), Some(at(now + 900)));
     }
     assert_eq!(call.history.len(), 3);
 }
@@ -296,14 +296,14 @@ fn provider_that_says_alive_grants_patience_and_leaves_one_entry() {
 #[test]
 fn cancel_needs_a_pending_call_and_holds() {
     let call = call_with(RETRY);
-    let canceled = call.canceled(&POLICY, at(5)).unwrap().call;
+    let canceled = call.cancel(&POLICY, at(5)).unwrap().call;
     assert_eq!((canceled.job.as_str(), types(&canceled)), ("CANCELED", vec!["call.canceled".to_owned()]));
-    assert_eq!(canceled.claimed("t", LEASE, true, &POLICY, at(20)), None);
-    assert_eq!(claimed(&call, 10).canceled(&POLICY, at(11)), None);
+    assert_eq!(canceled.claim("t", LEASE, true, &POLICY, at(20)), None);
+    assert_eq!(claimed(&call, 10).cancel(&POLICY, at(11)), None);
 
     // Between two attempts; what is heard later of the first changes nothing but an outcome.
     let call = folded(&dialled(&call, 10), &says("1", "1", EventKind::NoAnswer, 40));
-    let canceled = call.canceled(&POLICY, at(41)).unwrap().call;
+    let canceled = call.cancel(&POLICY, at(41)).unwrap().call;
     let late = folded(&canceled, &says("2", "1", EventKind::Ringing, 42));
     assert_eq!(late.job.as_str(), "CANCELED");
 }
@@ -316,7 +316,7 @@ fn retry_that_is_called_off_is_not_the_last_word_on_the_appointment() {
         events.into_iter().rfind(|event| event.event_type.starts_with("appointment.")).expect("an attempt was made")
     };
     assert_eq!(last_of_appointment(&call).status, "retrying");
-    let canceled = call.canceled(&POLICY, at(41)).unwrap().call;
+    let canceled = call.cancel(&POLICY, at(41)).unwrap().call;
     let event = last_of_appointment(&canceled);
     assert_eq!((event.status, event.previous, event.corrects.as_ref()), ("no_answer", Some("retrying"), None));
     assert_eq!((event.source_event_id.as_ref(), event.occurred_at.as_str()), (None, "1970-01-01T00:00:41.000Z"));
@@ -328,8 +328,8 @@ fn retry_that_is_called_off_is_not_the_last_word_on_the_appointment() {
 #[test]
 fn number_that_may_not_be_called_fails_for_good() {
     let call = folded(&dialled(&call_with(RETRY), 10), &says("1", "1", EventKind::NoAnswer, 40));
-    let claimed = call.claimed("token", LEASE, true, &POLICY, at(41)).unwrap().call;
-    let stopped = claimed.given_up("token", Stopped::DoNotCall, &POLICY, at(42)).unwrap().call;
+    let claimed = call.claim("token", LEASE, true, &POLICY, at(41)).unwrap().call;
+    let stopped = claimed.give_up("token", StopReason::DoNotCall, &POLICY, at(42)).unwrap().call;
     assert_eq!(stopped.job.as_str(), "FAILED");
     assert_eq!(folded(&stopped, &says("2", "1", EventKind::Ringing, 43)).job.as_str(), "FAILED");
 }
@@ -337,17 +337,17 @@ fn number_that_may_not_be_called_fails_for_good() {
 #[test]
 fn closed_window_postpones_whatever_policy_draws() {
     let call = claimed(&call_with(RETRY), 10);
-    let postponed = call.postponed("token", at(5_000), &POLICY, at(11)).unwrap().call;
+    let postponed = call.postpone("token", at(5_000), &POLICY, at(11)).unwrap().call;
     assert_eq!(due_at(&postponed), at(5_000));
-    assert_eq!(call.postponed("other", at(5_000), &POLICY, at(11)), None);
+    assert_eq!(call.postpone("other", at(5_000), &POLICY, at(11)), None);
 }
 
 #[test]
 fn answer_to_the_dial_names_the_providers_call() {
     let call = dialled(&call_with(RETRY), 10);
-    let accepted = call.dial_accepted(&AttemptKey::new("1"), "p1", at(11));
+    let accepted = call.dial_accepted_event(&AttemptKey::new("1"), "p1", at(11));
     let call = folded(&call, &accepted);
-    assert_eq!((call.in_doubt().len(), call.slots[0].provider_call_id.as_deref()), (0, Some("p1")));
+    assert_eq!((call.in_doubt().len(), call.attempt_records[0].provider_call_id.as_deref()), (0, Some("p1")));
     // An event that knows the provider's id alone finds the attempt.
     let mut event = says("1", "p1", EventKind::Ringing, 12);
     event.provider_call_id = Some("p1".to_owned());
@@ -355,8 +355,8 @@ fn answer_to_the_dial_names_the_providers_call() {
     assert_eq!((call.attempts().len(), call.attempts()[0].lifecycle), (1, Lifecycle::Ringing));
 
     let refused = dialled(&call_with(RETRY), 10);
-    let refused = folded(&refused, &refused.dial_refused(&AttemptKey::new("1"), at(11)));
-    assert_eq!((refused.job.as_str(), refused.attempts()[0].lifecycle_shown()), ("FAILED", "failed"));
+    let refused = folded(&refused, &refused.dial_refused_event(&AttemptKey::new("1"), at(11)));
+    assert_eq!((refused.job.as_str(), refused.attempts()[0].lifecycle_label()), ("FAILED", "failed"));
 }
 
 #[test]
@@ -368,10 +368,10 @@ fn refold_repairs_a_row_that_was_altered_by_hand() {
     let mut altered = call.clone();
     altered.history.truncate(2);
     altered.job = Job::Failed;
-    let drift = altered.drift_found("x", at(40));
+    let drift = altered.drift_found_event("x", at(40));
     let repaired = refold(&altered, &events, |_| false, &drift, &POLICY, at(40));
-    let after = repaired.call.unwrap();
-    assert_eq!((after.job.as_str(), after.attempts()[0].lifecycle_shown()), ("COMPLETED", "completed"));
+    let after = repaired.transition.unwrap().call;
+    assert_eq!((after.job.as_str(), after.attempts()[0].lifecycle_label()), ("COMPLETED", "completed"));
     let events_now = after.domain_events_from(1);
     assert_eq!(&events_now[..published.len()], &published[..]);
     let report = events_now.last().unwrap();
@@ -380,15 +380,18 @@ fn refold_repairs_a_row_that_was_altered_by_hand() {
         ("call.drift_repaired", Some("in_progress"), "completed")
     );
     // Once is enough.
-    assert_eq!(refold(&after, &events, |_| false, &drift, &POLICY, at(41)).taken, [Taken::Duplicate]);
+    assert_eq!(refold(&after, &events, |_| false, &drift, &POLICY, at(41)).outcomes, [FoldOutcome::Duplicate]);
 
     // What nobody sent goes.
     let mut forged = call.clone();
     forged.history.push(call.history[0].clone());
-    forged.history[4].source = EventId::new("retell:forged");
+    forged.history[4].source_event_id = EventId::new("retell:forged");
     forged.history[4].event.kind = EventKind::UserConfirmed;
-    let after = refold(&forged, &events, |_| false, &forged.drift_found("x", at(40)), &POLICY, at(40)).call.unwrap();
-    assert!(!after.holds(&EventId::new("retell:forged")));
+    let after = refold(&forged, &events, |_| false, &forged.drift_found_event("x", at(40)), &POLICY, at(40))
+        .transition
+        .unwrap()
+        .call;
+    assert!(!after.contains_event(&EventId::new("retell:forged")));
 }
 
 /// Whatever the workers do and the provider says, in any order: nobody is dialled while an attempt is alive, nor more often than
@@ -418,36 +421,40 @@ fn invariant_nobody_is_dialled_while_an_attempt_is_alive() {
         for (n, (step, kind, which, pause)) in steps.into_iter().enumerate() {
             now += pause;
             let time = at(now);
-            let folded = |event: ProviderEvent| fold(Some(&call), &[event], &POLICY, time).call;
-            let slot = call.slots.len().checked_sub(1).and_then(|last| call.slots.get(which.min(last)));
+            let folded = |event: ProviderEvent| fold(Some(&call), &[event], &POLICY, time).transition.map(|it| it.call);
+            let slot =
+                call.attempt_records.len().checked_sub(1).and_then(|last| call.attempt_records.get(which.min(last)));
             let key = slot.and_then(|slot| slot.key.clone());
             let next = match step {
-                0 => call.claimed("token", LEASE, false, &POLICY, time).map(|moved| moved.call),
-                1 => call.claimed("token", LEASE, true, &POLICY, time).map(|moved| moved.call),
+                0 => call.claim("token", LEASE, false, &POLICY, time).map(|moved| moved.call),
+                1 => call.claim("token", LEASE, true, &POLICY, time).map(|moved| moved.call),
                 2..=4 => {
                     let alive = call.attempts().iter().filter(|attempt| !attempt.has_ended()).count();
-                    let dialled = call.dialled("token", "dial", &POLICY, time).map(|dialled| dialled.moved.call);
+                    let dialled =
+                        call.start_dial("token", "dial", &POLICY, time).map(|dialled| dialled.transition.call);
                     if dialled.is_some() {
                         prop_assert_eq!(alive, 0);
                         count(&dials);
-                        if !call.slots.is_empty() {
+                        if !call.attempt_records.is_empty() {
                             count(&retries);
                         }
                     }
                     dialled
                 }
-                5 => call.postponed("token", at(now + 50), &POLICY, time).map(|moved| moved.call),
+                5 => call.postpone("token", at(now + 50), &POLICY, time).map(|moved| moved.call),
                 6 => {
-                    let moved = key.and_then(|key| call.withdrawn(&key, at(now + 5), 100, &POLICY, time));
+                    let moved = key.and_then(|key| call.withdraw(&key, at(now + 5), 100, &POLICY, time));
                     moved.map(|moved| {
                         count(&withdrawn);
                         moved.call
                     })
                 }
-                7 => call.claim_expired(time).and_then(folded),
-                8 => fold(Some(&call), &call.deadlines_passed(&POLICY, time), &POLICY, time).call,
-                9 => key.and_then(|key| folded(call.dial_accepted(&key, &format!("p{key}"), time))),
-                10 => call.overdue(&POLICY, time).first().and_then(|due| folded(call.alive(due, time))),
+                7 => call.claim_expired_event(time).and_then(folded),
+                8 => fold(Some(&call), &call.deadline_passed_events(&POLICY, time), &POLICY, time)
+                    .transition
+                    .map(|it| it.call),
+                9 => key.and_then(|key| folded(call.dial_accepted_event(&key, &format!("p{key}"), time))),
+                10 => call.overdue_attempts(&POLICY, time).first().and_then(|due| folded(call.alive_event(due, time))),
                 _ => key.and_then(|key| folded(says(&n.to_string(), key.as_str(), kind, now))),
             };
             if let Some(next) = next {

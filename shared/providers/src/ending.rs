@@ -74,7 +74,7 @@ impl Ending {
 
     fn event(self, kind: EventKind, occurred_at: Option<Timestamp>) -> CallEvent {
         let permanent = kind == EventKind::Failed && self.is_permanent();
-        CallEvent { kind, implied: false, occurred_at, sequence: None, lasting: permanent }
+        CallEvent { kind, implied: false, occurred_at, sequence: None, permanent: permanent }
     }
 
     /// What must have come before.

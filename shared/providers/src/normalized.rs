@@ -76,14 +76,14 @@ impl CallEventSet {
 
     pub(crate) fn imply(&mut self, kind: EventKind, occurred_at: Option<Timestamp>, sequence: Option<u32>) {
         if self.own.iter().chain(&self.implied).all(|fact| fact.kind != kind) {
-            self.implied.push(CallEvent { kind, implied: true, occurred_at, sequence, lasting: false });
+            self.implied.push(CallEvent { kind, implied: true, occurred_at, sequence, permanent: false });
         }
     }
 
     /// Marks `failed`, implied or not, as one that trying again cannot mend.
     pub(crate) fn mark_permanent(&mut self) {
         for fact in self.own.iter_mut().chain(&mut self.implied).filter(|fact| fact.kind == EventKind::Failed) {
-            fact.lasting = true;
+            fact.permanent = true;
         }
     }
 

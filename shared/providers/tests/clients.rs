@@ -397,9 +397,9 @@ fn said(told: LookupAnswer) -> String {
     let mut lines = format!("{} {}\n{} {attempt}", event.event_id, event.event_type, event.call_id);
     for fact in &event.call_events {
         let implied = if fact.implied { " implied" } else { "" };
-        let lasting = if fact.lasting { " lasting" } else { "" };
+        let permanent = if fact.permanent { " permanent" } else { "" };
         let at = fact.occurred_at.map_or(String::new(), |at| format!(" {at}"));
-        write!(lines, "\n{}{implied}{at}{lasting}", fact.kind).unwrap();
+        write!(lines, "\n{}{implied}{at}{permanent}", fact.kind).unwrap();
     }
     lines
 }
@@ -471,7 +471,7 @@ fn retell_tells_how_a_call_ended() {
     assert_snapshot!(said(told(Provider::Retell, Some("c1"), &unreachable)), @r"
     retell:c1:call_ended call_ended
     call 1/ä 2
-    failed 2025-10-20T12:15:21.846Z lasting
+    failed 2025-10-20T12:15:21.846Z permanent
     ");
 }
 

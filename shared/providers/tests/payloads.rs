@@ -331,7 +331,7 @@ fn vapi_bodies_say() {
     end-of-call-report
     appointment:appt_306
     019a0c1e-4b7a-7d2e-9c3f-000000000006 019a0c1e-4b7a-7d2e-9c3f-000000000006 appt_306 Outbound +442079460018 +447700900000
-    failed 2025-10-20T12:14:35.000Z lasting
+    failed 2025-10-20T12:14:35.000Z permanent
     ");
     assert_snapshot!(said("vapi/end_of_call_report_fault"), @r"
     folded vapi:019a0c1e-4b7a-7d2e-9c3f-000000000007:end-of-call-report
@@ -454,7 +454,7 @@ fn telnyx_bodies_say() {
     call.hangup
     appointment:appt_407
     v3:MdI91X4lWFEs7IgbBEOT9M4AigoY08M0WWZFISt1Yw2axZ_IiE4p07 v3:MdI91X4lWFEs7IgbBEOT9M4AigoY08M0WWZFISt1Yw2axZ_IiE4p07 appt_407 - +442079460018 +447700900000
-    failed 2025-10-20T12:13:57.000Z lasting
+    failed 2025-10-20T12:13:57.000Z permanent
     ");
     assert_snapshot!(said("telnyx/hangup_unspecified"), @r"
     folded telnyx:0ccc7b54-4df3-4bca-a65a-3da1ec080009
@@ -632,12 +632,12 @@ fn folded(event: &ProviderEvent) -> String {
     let from = event.from.as_ref().map_or("-", |number| number.as_str());
     let to = event.to.as_ref().map_or("-", |number| number.as_str());
     write!(lines, "\n{attempt} {provider_call_id} {appointment_id} {direction} {from} {to}").unwrap();
-    for CallEvent { kind, implied, occurred_at, sequence, lasting } in &event.call_events {
+    for CallEvent { kind, implied, occurred_at, sequence, permanent } in &event.call_events {
         let implied = if *implied { " implied" } else { "" };
         let at = occurred_at.map_or(String::new(), |at| format!(" {at}"));
         let sequence = sequence.map_or(String::new(), |sequence| format!(" #{sequence}"));
-        let lasting = if *lasting { " lasting" } else { "" };
-        write!(lines, "\n{kind}{implied}{at}{sequence}{lasting}").unwrap();
+        let permanent = if *permanent { " permanent" } else { "" };
+        write!(lines, "\n{kind}{implied}{at}{sequence}{permanent}").unwrap();
     }
     lines
 }

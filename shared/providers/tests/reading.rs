@@ -44,8 +44,8 @@ fn kinds(reading: &Reading) -> String {
                 .iter()
                 .map(|event| {
                     let implied = if event.implied { "~" } else { "" };
-                    let lasting = if event.lasting { "!" } else { "" };
-                    format!("{implied}{}{lasting}", event.kind)
+                    let permanent = if event.permanent { "!" } else { "" };
+                    format!("{implied}{}{permanent}", event.kind)
                 })
                 .collect();
             kinds.join(" ")
@@ -220,7 +220,7 @@ fn retell_times_are_those_of_the_call() {
         implied,
         occurred_at: Some(Timestamp::from_millis(millis)),
         sequence: None,
-        lasting: false,
+        permanent: false,
     };
     assert_eq!(
         folded(retell("call_ended", call)).call_events,
@@ -559,7 +559,7 @@ fn generic_tutorial_event_is_read() {
                 implied: false,
                 occurred_at: Some(Timestamp::from_millis(1_760_962_445_000)),
                 sequence: None,
-                lasting: false,
+                permanent: false,
             }],
         })
     );

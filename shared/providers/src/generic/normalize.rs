@@ -28,7 +28,7 @@ pub(crate) fn read(webhook: &VerifiedWebhook, received_at: Timestamp) -> Result<
             call_id: correlation.call_id,
         });
     };
-    let own = CallEvent { kind, implied: false, occurred_at, sequence: None, lasting: false };
+    let own = CallEvent { kind, implied: false, occurred_at, sequence: None, permanent: false };
     let report = NormalizedEvent {
         provider: Provider::Generic,
         event_id,

@@ -199,5 +199,5 @@ fn ended_at(call: &Call) -> Option<Timestamp> {
 }
 
 fn main_event(kind: EventKind, occurred_at: Option<Timestamp>) -> CallEvent {
-    CallEvent { kind, implied: false, occurred_at, sequence: None, lasting: false }
+    CallEvent { kind, implied: false, occurred_at, sequence: None, permanent: false }
 }

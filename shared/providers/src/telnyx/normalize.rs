@@ -100,5 +100,5 @@ fn ending(call: &Payload) -> Ending {
 }
 
 fn main_event(kind: EventKind, occurred_at: Option<Timestamp>) -> CallEvent {
-    CallEvent { kind, implied: false, occurred_at, sequence: None, lasting: false }
+    CallEvent { kind, implied: false, occurred_at, sequence: None, permanent: false }
 }

@@ -145,7 +145,7 @@ fn status_events(callback: &Callback, status: Option<EventKind>) -> CallEventSet
     let rang = answered || matches!(own, Some(EventKind::Busy | EventKind::NoAnswer));
 
     let mut call_events =
-        CallEventSet::new(own.map(|kind| CallEvent { kind, implied: false, occurred_at, sequence, lasting: false }));
+        CallEventSet::new(own.map(|kind| CallEvent { kind, implied: false, occurred_at, sequence, permanent: false }));
     if rang {
         call_events.imply(EventKind::Ringing, occurred_at, sequence);
     }

@@ -111,7 +111,7 @@ fn direction(call_type: CallType) -> Option<Direction> {
 }
 
 fn status(kind: EventKind, occurred_at: Option<Timestamp>) -> CallEventSet {
-    let own = CallEvent { kind, implied: false, occurred_at, sequence: None, lasting: false };
+    let own = CallEvent { kind, implied: false, occurred_at, sequence: None, permanent: false };
     let mut call_events = CallEventSet::new(Some(own));
     if kind == EventKind::InProgress {
         call_events.imply(EventKind::Ringing, occurred_at, None);
