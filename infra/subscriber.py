@@ -1,15 +1,16 @@
-"""A subscriber of domain events that does its work once for each id: a Lambda function to copy, in Python.
+"""Sample subscriber of domain events: a Lambda function in Python that processes each event once. Copy it.
 
-Domain events are published at least once, so a table of yours remembers the ids. Its key is `id`, a string, and its time to live
-`expires_at`; the function's role may dynamodb:PutItem and dynamodb:UpdateItem, and SEEN_TABLE names it.
+Domain events are published at least once, so a table records the ids that were processed. Its partition key is `id`, a string, and its
+TTL attribute is `expires_at`. The environment variable SEEN_TABLE has its name. The function's role needs dynamodb:PutItem and
+dynamodb:UpdateItem.
 
-A conditional put takes an id before the work, and an update records it as done after. Work that fails, or dies, leaves the id taken
-and not done: it is free again when the time of that invocation is over. Whoever comes before that ends with an error, so that
-Lambda tries again. What died between the work and the update is done twice: hand the id on where the other side takes a key
-against repetition.
+A conditional put claims an id before the work, and an update marks it as done after the work. If the work fails, the id stays claimed
+and is not done. The claim expires when the time of that invocation is over. A delivery that finds an unexpired claim raises an error,
+so that Lambda retries it later. If the function dies between the work and the update, the work is done twice: pass the id on as an
+idempotency key where the other system accepts one.
 
-Give the function a timeout of less than a minute, which is how long Lambda waits before it tries again, and an on-failure
-destination for what fails three times.
+Set the function's timeout to less than a minute, because Lambda waits a minute before its first retry. Configure an on-failure
+destination for events that fail three times.
 """
 
 import os
@@ -17,36 +18,36 @@ import time
 
 import boto3
 
-# As long as calls are kept: `switchhook republish` publishes their events again.
-KEPT_SECONDS = 400 * 24 * 3600
+# Calls are kept for as long (`CallRetentionDays`), and `switchhook republish` can publish their events again.
+RETENTION_SECONDS = 400 * 24 * 3600
 
 table = boto3.resource("dynamodb").Table(os.environ["SEEN_TABLE"])
 
 
 def handler(event, context):
     detail = event["detail"]
-    if take(detail["id"], context.get_remaining_time_in_millis() // 1000 + 1):
+    if claim(detail["id"], context.get_remaining_time_in_millis() // 1000 + 1):
         work(detail)
         table.update_item(Key={"id": detail["id"]}, UpdateExpression="SET is_done = :yes", ExpressionAttributeValues={":yes": True})
 
 
-def take(event_id: str, seconds: int) -> bool:
-    """True if the work on it is ours, for so many seconds; false if it is done. Raises while it is another's."""
+def claim(event_id: str, seconds: int) -> bool:
+    """Claims an event for some seconds. Returns False if it is done already, and raises if another invocation has claimed it."""
     now = int(time.time())
     try:
         table.put_item(
-            Item={"id": event_id, "is_done": False, "taken_until": now + seconds, "expires_at": now + KEPT_SECONDS},
-            ConditionExpression="attribute_not_exists(id) OR (is_done = :no AND taken_until < :now)",
+            Item={"id": event_id, "is_done": False, "claimed_until": now + seconds, "expires_at": now + RETENTION_SECONDS},
+            ConditionExpression="attribute_not_exists(id) OR (is_done = :no AND claimed_until < :now)",
             ExpressionAttributeValues={":no": False, ":now": now},
             ReturnValuesOnConditionCheckFailure="ALL_OLD",
         )
-    except table.meta.client.exceptions.ConditionalCheckFailedException as refusal:
-        if refusal.response["Item"]["is_done"]["BOOL"]:
+    except table.meta.client.exceptions.ConditionalCheckFailedException as failure:
+        if failure.response["Item"]["is_done"]["BOOL"]:
             return False
         raise
     return True
 
 
 def work(detail: dict):
-    """What you want to happen: a mail, an entry in another system."""
+    """Replace this with your own work, for example to send a mail or to update another system."""
     print(detail["type"], detail["appointment_id"])

@@ -1,6 +1,6 @@
-"""Prints template.yaml as CloudFormation will see it, so that cfn-lint sees what the SAM transform makes of it.
+"""Prints template.yaml after the SAM transform, as CloudFormation sees it, for cfn-lint.
 
-Raw SAM hides mistakes from the linter: an unknown runtime inside a serverless function passes there and fails here.
+cfn-lint misses mistakes in raw SAM. For example, it accepts an unknown runtime of a serverless function there, and reports it here.
 """
 
 import json
@@ -8,14 +8,14 @@ import os
 import sys
 from pathlib import Path
 
-os.environ.setdefault("AWS_DEFAULT_REGION", "us-east-1")  # the translator asks for one; the template does not depend on it
+os.environ.setdefault("AWS_DEFAULT_REGION", "us-east-1")  # required by the translator; the template does not depend on it
 
 from samcli.yamlhelper import yaml_parse
 from samtranslator.translator.transform import transform
 
 
 class NoManagedPolicies:
-    """The template names no managed policy; if it ever does, the translator fails here instead of asking AWS."""
+    """Empty set of managed policies: if the template names one, the translator fails instead of asking AWS."""
 
     def load(self):
         return {}
@@ -25,7 +25,7 @@ def expand(path: Path) -> dict:
     template = yaml_parse(path.read_text())
     for resource in template["Resources"].values():
         if resource["Type"] == "AWS::Serverless::Function":
-            # `sam package` puts a bucket here; the translator refuses a local folder.
+            # The translator refuses a local folder. `sam package` replaces it with a bucket as well.
             resource["Properties"]["CodeUri"] = {"Bucket": "code", "Key": "code.zip"}
     template.get("Globals", {}).get("Function", {}).pop("CodeUri", None)
     return transform(template, {}, NoManagedPolicies())

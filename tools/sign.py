@@ -1,10 +1,10 @@
-"""Signs webhooks as their providers do, written apart from the Rust code so that each checks the other.
+"""Signs webhooks as their providers do. It shares nothing with the Rust code, so that each checks the other.
 
-As a program it gives every webhook in a folder of API Gateway events a fresh timestamp and signature:
+As a program, it gives every webhook in a folder of API Gateway events a new timestamp and signature:
 
     python3 tools/sign.py events
 
-The keys are test keys (keys.json in that folder). To use the events, put the same JSON into the providers secret.
+The keys are test keys, from keys.json in that folder. To use the events, store the same JSON in the providers secret of the stack.
 """
 
 import base64
@@ -29,7 +29,7 @@ def sign_retell(key: str, body: bytes, now_seconds: int) -> dict:
 
 
 def sign_twilio(key: str, url: str, body: bytes) -> dict:
-    """Signs a form: the URL that Twilio was given, then every parameter's name and values in order of name."""
+    """Signs a form: the webhook URL, followed by the name and the values of each parameter, sorted by name."""
     values_of = {}
     for name, value in parse_qsl(body.decode(), keep_blank_values=True):
         values_of.setdefault(name, set()).add(value)
@@ -39,7 +39,7 @@ def sign_twilio(key: str, url: str, body: bytes) -> dict:
 
 
 def sign(provider: str, providers: dict, path_and_query: str, body: bytes, now_seconds: int | None = None) -> dict:
-    """The headers that authenticate `body` at `path_and_query`, by the first key of the provider."""
+    """Returns the headers that authenticate `body` at `path_and_query`, signed with the first key of the provider."""
     now_seconds = int(time.time()) if now_seconds is None else now_seconds
     key = providers[provider]["keys"][0]
     if provider == "generic":
@@ -48,11 +48,11 @@ def sign(provider: str, providers: dict, path_and_query: str, body: bytes, now_s
         return sign_retell(key, body, now_seconds)
     if provider == "twilio":
         return sign_twilio(key, providers["twilio"]["public_url"] + path_and_query, body)
-    raise ValueError(f"no way to sign for {provider}")
+    raise ValueError(f"cannot sign webhooks of {provider}: only generic, retell and twilio are supported")
 
 
 def sign_event(event: dict, providers: dict):
-    """Signs an API Gateway event (HTTP API, payload 2.0) in place."""
+    """Signs an API Gateway event (HTTP API, payload format 2.0) in place."""
     body = event["body"]
     raw = base64.b64decode(body) if event["isBase64Encoded"] else body.encode()
     query = event["rawQueryString"]
