@@ -1,17 +1,17 @@
-# What the project can do, one target each; `make` alone lists them.
+# One target per task; `make` alone lists them.
 #
-# Needed beforehand: Rust (rustup, or a cargo that is new enough), Python 3.11 or newer with venv, make, a C compiler. Everything
-# else is installed into .venv/ and .make/ of this folder, the first time a target needs it.
+# Requirements: Rust (rustup, or a cargo that is new enough), Python 3.11 or newer with venv, make, a C compiler. Everything else is
+# installed into .venv/ and .make/ of this folder when a target first needs it.
 
 PYTHON ?= python3
 VENV := .venv
 IN_VENV := PATH="$(CURDIR)/$(VENV)/bin:$$PATH"
 
-# What runs on this machine: the local AWS endpoint executes the functions natively.
+# Architecture of this machine, because the local AWS endpoint runs the functions natively.
 MACHINE := $(shell uname -m)
 HOST_ARCHITECTURE := $(if $(filter aarch64 arm64,$(MACHINE)),arm64,x86_64)
 HOST_BUILD := .aws-sam/local
-# What `make package` builds for: the default of the template.
+# Architecture of `make package`: the default of the template.
 ARCHITECTURE := arm64
 FUNCTIONS := ingress consumer relay scheduler dialer reconciler api
 
@@ -24,34 +24,34 @@ export SAM_CLI_TELEMETRY := 0
 .PHONY: help demo test soak check package sign clean
 .PHONY: need-rust need-python need-venv need-linux format clippy doc deny template test-rust provider functions test-deployed
 
-help: ## this list
+help: ## list the targets
 	@awk -F ' ## ' '/^[a-z]+:.* ## / { sub(/:.*/, "", $$1); printf "  make %-9s %s\n", $$1, $$2 }' Makefile
 
-demo: need-rust ## play some hundred calls through the whole system on this machine, and check every result
+demo: need-rust ## run some hundred calls through the whole system on this machine, and check every result
 	@cargo build --locked --workspace --bin switchhook
 	@target/debug/switchhook demo
 
-# What is missing is told before anything is compiled.
-test: need-rust need-venv need-linux test-rust test-deployed ## run every test: Rust, then the real template with the real functions on a local AWS endpoint
+# The requirements are checked before anything is compiled.
+test: need-rust need-venv need-linux test-rust test-deployed ## run all tests: Rust, then the deployed template on a local AWS endpoint
 	@echo "make test: all passed"
 
-# So many seeds at a time.
+# Number of seeds per run.
 SOAK_SEEDS := 2000
 
-soak: need-rust ## simulate with ever new seeds, until stopped or something breaks
+soak: need-rust ## run the simulator with new seeds until it fails or you stop it
 	@from=$$(date +%s); while true; do to=$$((from + $(SOAK_SEEDS))); echo "seeds $$from..$$to"; \
 		SWITCHHOOK_SIM_SEEDS=$$from..$$to cargo test --quiet --locked --workspace --test sim share || exit 1; from=$$to; done
 
-check: need-rust need-venv format clippy doc deny template ## format, lints, documentation, licences, template
+check: need-rust need-venv format clippy doc deny template ## check the format, lints, documentation, licences and template
 	@echo "make check: all passed"
 
-package: need-rust $(VENV)/installed ## build the functions for deployment (ARCHITECTURE=x86_64 instead of arm64): then `sam deploy`
+package: need-rust $(VENV)/installed ## build the functions for `sam deploy` (for arm64, or with ARCHITECTURE=x86_64)
 	$(IN_VENV) sam build --parameter-overrides Architecture=$(ARCHITECTURE)
 
-sign: need-python ## give the webhooks in events/ fresh timestamps and signatures
+sign: need-python ## give the webhooks in events/ new timestamps and signatures
 	@$(PYTHON) tools/sign.py events
 
-clean: ## remove everything that was built or installed here
+clean: ## delete everything that was built or installed here
 	rm -rf target .aws-sam .make $(VENV)
 
 # --- parts of `make check` -------------------------------------------------------------------------------------------
@@ -65,7 +65,7 @@ clippy: need-rust
 doc: need-rust
 	RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps --document-private-items
 
-# Only what deny.toml says; the advisory database would need a network host that CI has no way to.
+# The advisories are not checked, because CI cannot reach the network host of their database.
 deny: $(CARGO_DENY)
 	$(CARGO_DENY) --locked check --hide-inclusion-graph bans licenses sources
 
@@ -80,11 +80,11 @@ template: $(VENV)/installed
 test-rust: need-rust
 	cargo test --locked --workspace
 
-# What the deployed tests place calls with: a debug binary, as `make demo` uses it.
+# The fake provider of the deployed tests: the debug binary that `make demo` uses too.
 provider: need-rust
 	@cargo build --locked --workspace --bin switchhook
 
-# One release tree: cargo-lambda compiles all functions in one go, `sam build` finds each of them done and packs it.
+# cargo-lambda compiles all functions in one run; then `sam build` finds each one compiled and only packages it.
 functions: need-rust need-linux $(VENV)/installed
 	$(IN_VENV) cargo lambda build --release --locked $(if $(filter arm64,$(HOST_ARCHITECTURE)),--arm64) $(addprefix --bin ,$(FUNCTIONS))
 	$(IN_VENV) sam build --build-dir $(HOST_BUILD) --parameter-overrides Architecture=$(HOST_ARCHITECTURE)
@@ -92,37 +92,39 @@ functions: need-rust need-linux $(VENV)/installed
 test-deployed: functions provider
 	$(IN_VENV) python -m pytest tests/e2e
 
-# --- what is installed on the way ------------------------------------------------------------------------------------
+# --- installed tools -------------------------------------------------------------------------------------------------
 
+# Without --no-compile, pip would compile thousands of modules of which the tools import a small part.
 $(VENV)/installed: tools/requirements.txt tools/constraints.txt | need-venv
 	@echo "installing the Python tools into $(VENV) (a minute or two, 900 MB) ..."
-	@[ ! -L $(VENV) ] || { echo "$(VENV) is a link, and what it leads to is out of date: make it new where it is." >&2; exit 1; }
+	@[ ! -L $(VENV) ] || { echo "$(VENV) is a symbolic link to an outdated environment: renew the environment where it is, or remove the link." >&2; exit 1; }
 	@$(PYTHON) -m venv --clear $(VENV)
-	@$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -r tools/requirements.txt -c tools/constraints.txt
+	@$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-compile -r tools/requirements.txt -c tools/constraints.txt
 	@touch $@
 
-# A checker's own speed does not matter, the time to compile it does: no optimisation, no debug information, no LTO.
+# Settings for a short compilation; the speed of the tool does not matter.
 $(CARGO_DENY): | need-rust
 	@echo "compiling cargo-deny $(CARGO_DENY_VERSION) into .make (about a minute) ..."
 	@CARGO_TARGET_DIR=.make/cargo-deny-target CARGO_PROFILE_RELEASE_OPT_LEVEL=0 CARGO_PROFILE_RELEASE_DEBUG=false CARGO_PROFILE_RELEASE_LTO=false \
+		CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 \
 		cargo install --quiet --locked --version $(CARGO_DENY_VERSION) --root .make/cargo-deny-$(CARGO_DENY_VERSION) cargo-deny
 	@rm -rf .make/cargo-deny-target
 
-# --- what must be there beforehand -----------------------------------------------------------------------------------
+# --- requirements ----------------------------------------------------------------------------------------------------
 
 need-rust:
 	@command -v cargo >/dev/null || { echo "Rust is missing: install it with rustup (https://rustup.rs)." >&2; exit 1; }
 	@command -v cc >/dev/null || { echo "A C compiler is missing: on Debian and Ubuntu, apt install gcc." >&2; exit 1; }
-	@found=$$(cargo --version | cut -d ' ' -f 2) && [ -n "$$found" ] || { echo "cargo does not start: see above." >&2; exit 1; }; \
+	@found=$$(cargo --version | cut -d ' ' -f 2) && [ -n "$$found" ] || { echo "cargo does not start: see the error above." >&2; exit 1; }; \
 	oldest=$$(printf '%s\n' "$(RUST_VERSION)" "$$found" | sort -t . -k 1,1n -k 2,2n -k 3,3n | head -n 1); \
-	[ "$$oldest" = "$(RUST_VERSION)" ] || { echo "cargo $$found is too old: $(RUST_VERSION) or newer is needed (rustup, https://rustup.rs, brings it by itself)." >&2; exit 1; }
+	[ "$$oldest" = "$(RUST_VERSION)" ] || { echo "cargo $$found is too old: $(RUST_VERSION) or newer is required (rustup, https://rustup.rs, installs it automatically)." >&2; exit 1; }
 
 need-python:
 	@command -v $(PYTHON) >/dev/null || { echo "Python is missing: install Python 3.11 or newer." >&2; exit 1; }
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "$$($(PYTHON) --version) is too old: 3.11 or newer is needed (make PYTHON=python3.12 ... picks another)." >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "$$($(PYTHON) --version) is too old: 3.11 or newer is required (make PYTHON=python3.12 ... uses another)." >&2; exit 1; }
 
 need-venv: need-python
 	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { echo "Python cannot make virtual environments: on Debian and Ubuntu, apt install python3-venv." >&2; exit 1; }
 
 need-linux:
-	@[ "$$(uname -s)" = Linux ] || { echo "The deployed tests execute the functions natively, which takes Linux; make test-rust runs the others." >&2; exit 1; }
+	@[ "$$(uname -s)" = Linux ] || { echo "The deployed tests run the functions natively and require Linux. Run the other tests with: make test-rust" >&2; exit 1; }
