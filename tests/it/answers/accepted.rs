@@ -1,0 +1,218 @@
+//! Authentic webhooks: accepted, seen before, or recorded.
+
+use std::time::Duration;
+
+use http::StatusCode;
+use http::header::CONTENT_TYPE;
+use serde_json::{Value, json};
+use switchhook_domain::{EventId, Provider};
+use switchhook_local::{CALLS_TABLE, INBOX_TABLE};
+use switchhook_tests::{KEY, PUBLIC_URL, World, sample};
+
+use super::authenticity::invalid_signature;
+use super::{OK, answer, id_of, provider_of, with_body, with_header};
+
+/// One of each provider, and of each form in which Twilio posts.
+pub(super) const FOLDED_SAMPLES: [(&str, &str, &str); 6] = [
+    ("retell/call_started", "retell:call_5d0b8f6e2c3a4f7d9e1b0a6c8d2f4e70:call_started", "appointment:appt_201"),
+    ("twilio/ringing", "twilio:CA00000000000000000000000000000001:ringing:1", "appointment:apt_7"),
+    ("twilio/completed_json", "twilio:CA00000000000000000000000000000009:completed:3", "appointment:apt_7"),
+    ("twilio/amd_human", "twilio:CA00000000000000000000000000000001:amd:human", "appointment:apt_7"),
+    ("twilio/completed_voicemail", "twilio:CA00000000000000000000000000000002:completed:3", "appointment:apt_7"),
+    ("generic/user_confirmed", "", ""),
+];
+
+/// Twilio has no metadata: what it is to echo stands in the query of the callback.
+fn query_of(provider: Provider) -> &'static str {
+    match provider {
+        Provider::Twilio => "appointment_id=apt_7",
+        Provider::Retell | Provider::Vapi | Provider::Telnyx | Provider::Generic => "",
+    }
+}
+
+pub(super) async fn post_sample(world: &World, name: &str) -> (StatusCode, Value) {
+    let provider = provider_of(name);
+    world.post_signed(provider, KEY, query_of(provider), sample(name).as_bytes()).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn new_event_is_accepted_stored_queued_and_folded() {
+    for (name, event_id, call_id) in FOLDED_SAMPLES {
+        let mut world = World::stopped();
+        let (code, body) = post_sample(&world, name).await;
+        let event_id = if event_id.is_empty() { body["event_id"].as_str().unwrap() } else { event_id };
+        assert_eq!((code, body.clone()), answer("accepted", event_id), "{name}");
+        assert_eq!(world.queued().len(), 1, "{name}");
+
+        world.start();
+        world.quiesce().await;
+        let status = world.status(&EventId::new(event_id)).await;
+        assert_eq!((&status["status"], &status["attempts"]), (&json!("processed"), &json!(1)), "{name}: {status}");
+        if !call_id.is_empty() {
+            assert_eq!(status["call_id"], call_id, "{name}");
+        }
+        assert_eq!(world.queued().len(), 0, "{name}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_sample_is_accepted_or_recorded() {
+    let recorded = [
+        "retell/transcript_updated",
+        "retell/transfer_started",
+        "twilio/child_leg",
+        "twilio/recording",
+        "vapi/transcript",
+        "vapi/assistant_request",
+        "telnyx/bridged",
+        "telnyx/recording_saved",
+        "generic/unknown_type",
+    ];
+    for (name, _) in switchhook_providers::samples() {
+        let world = World::new();
+        let (code, body) = post_sample(&world, name).await;
+        let status = if recorded.contains(name) { "recorded" } else { "accepted" };
+        assert_eq!((code, &body["status"]), (OK, &json!(status)), "{name}: {body}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn event_seen_before_changes_nothing() {
+    for (name, ..) in FOLDED_SAMPLES {
+        let world = World::new();
+        let (_, first) = post_sample(&world, name).await;
+        world.quiesce().await;
+        let before =
+            (world.items(CALLS_TABLE).await, world.domain_events(), world.item(INBOX_TABLE, &id_of(&first)).await);
+
+        // At once, and after SQS has forgotten the first.
+        for pause in [1, 301] {
+            world.wait(Duration::from_secs(pause)).await;
+            assert_eq!(post_sample(&world, name).await, answer("already_processed", &id_of(&first)), "{name}");
+            world.quiesce().await;
+            let after =
+                (world.items(CALLS_TABLE).await, world.domain_events(), world.item(INBOX_TABLE, &id_of(&first)).await);
+            assert_eq!(after, before, "{name} after {pause} s");
+        }
+        assert_eq!((world.queued(), world.dead_letters()), (vec![], vec![]));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn event_of_an_unknown_type_is_recorded_even_without_a_call() {
+    let stripe = json!({
+        "id": "evt_3Nv", "object": "event", "api_version": "2024-06-20", "created": 1_767_225_600,
+        "type": "payment_intent.succeeded", "livemode": false, "pending_webhooks": 1,
+        "data": {"object": {"id": "pi_3Nv", "object": "payment_intent", "amount": 2000, "currency": "usd",
+                 "status": "succeeded", "metadata": {"order_id": "6735"}}},
+        "request": {"id": null, "idempotency_key": "k"},
+    });
+    let cases = [
+        (Provider::Generic, "", stripe.to_string()),
+        (Provider::Generic, "", json!({"event_id": "e1", "type": "call.transferred", "call_id": "c1"}).to_string()),
+        (Provider::Retell, "", json!({"event": "chat_started"}).to_string()),
+        (Provider::Twilio, "", "CallSid=CA1&CallStatus=levitating".to_owned()),
+        // A form may have no fields: then it says nothing, which is nothing that we fold.
+        (Provider::Twilio, "", String::new()),
+    ];
+    for (provider, query, body) in cases {
+        let world = World::new();
+        let (code, answered) = world.post_signed(provider, KEY, query, body.as_bytes()).await;
+        assert_eq!((code, &answered["status"]), (OK, &json!("recorded")), "{body}: {answered}");
+        let id = EventId::new(id_of(&answered));
+        let again = world.post_signed(provider, KEY, query, body.as_bytes()).await;
+        assert_eq!(again, answer("already_processed", id.as_str()), "{body}");
+
+        world.wait(Duration::from_secs(600)).await;
+        let status = world.status(&id).await;
+        assert_eq!(
+            json!([status["status"], status["disposition"], status["attempts"]]),
+            json!(["recorded", "recorded", 0]),
+            "{body}"
+        );
+        let stored = world.inbox.get(&id).await.unwrap().unwrap();
+        assert_eq!(world.inbox.read_body(&stored).await.unwrap(), body.as_bytes());
+        assert_eq!((world.queued(), world.dead_letters()), (vec![], vec![]), "{body}");
+        assert_eq!(world.items(CALLS_TABLE).await, [], "{body}");
+        assert_eq!(world.logged("recorded").len(), 1, "{body}: counted");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn confirmation_that_tutorials_show_is_folded_and_believed_when_patience_ends() {
+    let body = concat!(
+        r#"{"event_id":"evt_8f1a2c","appointment_id":"appt_123","type":"USER_CONFIRMED","#,
+        r#""occurred_at":"2025-10-20T12:14:05Z","#,
+        r#""call":{"sid":"CAxxxx","to":"+447700900000","from":"+4420xxxxxxx"},"meta":{"attempt":2}}"#,
+    );
+    let world = World::new();
+    assert_eq!(world.post(Provider::Generic, body).await, answer("accepted", "generic:evt_8f1a2c"));
+    world.quiesce().await;
+
+    let shown = |call: &Value| json!([call["appointment_status"], call["outcome"], call["lifecycle"], call["settled"]]);
+    let (_, call) = world.get("/calls/appointment:appt_123").await;
+    assert_eq!(shown(&call), json!(["Dialing", "dialing", "initiated", false]), "it waits for an answer");
+    assert_eq!(call["attempts"][0]["provider_call_id"], "CAxxxx");
+    let (_, timeline) = world.get("/calls/appointment:appt_123/events").await;
+    assert_eq!(timeline["events"][0]["disposition"], "parked");
+
+    world.wait(Duration::from_secs(17 * 60)).await;
+    let (_, call) = world.get("/calls/appointment:appt_123").await;
+    assert_eq!(shown(&call), json!(["Confirmed", "confirmed", "inconclusive", true]));
+    assert_eq!(call["job"]["state"], "COMPLETED");
+    assert!(world.published_types("appointment:appt_123").contains(&"appointment.confirmed".to_owned()));
+    let status = world.status(&EventId::new("generic:evt_8f1a2c")).await;
+    assert_eq!(json!([status["status"], status["disposition"]]), json!(["processed", "applied"]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn content_type_decides_nothing() {
+    let types = [
+        None,
+        Some(""),
+        Some("text/plain"),
+        Some("application/json"),
+        Some("application/json; charset=utf-16"),
+        Some("application/x-www-form-urlencoded"),
+        Some("multipart/form-data"),
+        Some("application/octet-stream"),
+        Some("nonsense"),
+    ];
+    for name in ["retell/call_ended", "twilio/completed", "twilio/completed_json", "generic/user_confirmed"] {
+        let mut answers = Vec::new();
+        for content_type in types {
+            let world = World::new();
+            let mut request = world.signed(provider_of(name), KEY, "", sample(name).as_bytes(), world.now());
+            request.headers_mut().remove(CONTENT_TYPE);
+            if let Some(content_type) = content_type {
+                request = with_header(request, "content-type", content_type);
+            }
+            let (code, answered) = world.send(request).await;
+            assert_eq!((code, &answered["status"]), (OK, &json!("accepted")), "{name} as {content_type:?}");
+            let stored = world.inbox.get(&EventId::new(id_of(&answered))).await.unwrap();
+            let body = world.inbox.read_body(&stored.unwrap()).await.unwrap();
+            assert_eq!(String::from_utf8(body).unwrap(), sample(name), "{name} as {content_type:?}");
+            answers.push(answered);
+        }
+        answers.dedup();
+        assert_eq!(answers.len(), 1, "{name}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn twilio_says_in_its_query_what_a_body_is() {
+    let world = World::new();
+    let body = sample("twilio/completed_json").as_bytes();
+    let request = world.signed(Provider::Twilio, KEY, "appointment_id=7", body, world.now());
+    assert!(request.uri().query().unwrap().contains("bodySHA256="));
+
+    // With the hash of another body the URL is as it was signed, and the body is not.
+    let mut other = body.to_vec();
+    other.push(b' ');
+    assert_eq!(world.send(with_body(request.clone(), &other)).await, invalid_signature());
+    let (code, answered) = world.send(request).await;
+    assert_eq!((code, &answered["status"]), (OK, &json!("accepted")));
+    world.quiesce().await;
+    assert_eq!(world.status(&EventId::new(id_of(&answered))).await["call_id"], "appointment:7");
+    assert!(PUBLIC_URL.starts_with("https://"));
+}

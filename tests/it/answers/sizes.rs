@@ -1,0 +1,101 @@
+//! Bodies up to the limit are stored byte for byte, larger ones are refused.
+
+use std::collections::BTreeMap;
+
+use http::StatusCode;
+use serde_dynamo::AttributeValue;
+use serde_json::{Value, json};
+use switchhook_aws::inbox::BODY_BYTES_MAX;
+use switchhook_domain::{EventId, Provider};
+use switchhook_local::connector::Fault;
+use switchhook_local::{EVENTS_QUEUE, INBOX_TABLE};
+use switchhook_tests::{KEY, World};
+
+use super::{OK, answer, event_of_size, id_of, storage_failure, with_header};
+use crate::traffic::noise;
+
+#[tokio::test(start_paused = true)]
+async fn body_over_the_limit_is_refused_unread() {
+    let world = World::stopped();
+    let message = "the body is larger than 4194304 bytes";
+    let too_large = (StatusCode::PAYLOAD_TOO_LARGE, json!({"error": "payload_too_large", "message": message}));
+    let body = event_of_size(BODY_BYTES_MAX + 1);
+    assert_eq!(world.post(Provider::Generic, &body).await, too_large);
+    assert_eq!(world.post_signed(Provider::Generic, "other", "", body.as_bytes()).await, too_large);
+    let text_plain = with_header(
+        world.signed(Provider::Generic, KEY, "", body.as_bytes(), world.now()),
+        "content-type",
+        "application/octet-stream",
+    );
+    assert_eq!(world.send(text_plain).await, too_large, "the limit is of the body, not of its base64");
+    assert_eq!(world.requests(), BTreeMap::new());
+    assert_eq!(world.logged("rejected")[0]["cause"], "too_large");
+}
+
+#[tokio::test(start_paused = true)]
+async fn body_of_the_largest_size_is_kept_byte_for_byte_and_folded() {
+    let world = World::new();
+    let body = event_of_size(BODY_BYTES_MAX);
+    assert_eq!(body.len(), BODY_BYTES_MAX);
+    let id = EventId::new("generic:large");
+    assert_eq!(world.post(Provider::Generic, &body).await, answer("accepted", id.as_str()));
+    world.quiesce().await;
+
+    let item = world.item(INBOX_TABLE, id.as_str()).await;
+    assert_eq!(item.get("body_chunks"), Some(&AttributeValue::N("11".to_owned())), "in chunks");
+    let stored = world.inbox.get(&id).await.unwrap().unwrap();
+    assert!(world.inbox.read_body(&stored).await.unwrap() == body.as_bytes(), "byte for byte");
+    assert_eq!(world.status(&id).await["status"], "processed");
+    assert_eq!(world.post(Provider::Generic, &body).await, answer("already_processed", id.as_str()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn duplicate_of_a_large_body_writes_nothing() {
+    let world = World::stopped();
+    let post = async |body: &str| {
+        drop(world.requests());
+        let (code, answered) = world.post(Provider::Generic, body).await;
+        assert_eq!(code, OK, "{answered}");
+        (answered["status"].as_str().unwrap().to_owned(), world.requests())
+    };
+    let counted = |counts: &[(&str, u64)]| counts.iter().map(|(name, n)| ((*name).to_owned(), *n)).collect();
+    let (first, other) = (event_of_size(1_000_000), event_of_size(1_000_001));
+    let taken = || "already_processed".to_owned();
+    let new: BTreeMap<String, u64> = counted(&[("GetItem", 1), ("PutItem", 1 + 3), ("SendMessage", 1)]);
+    assert_eq!(post(&first).await, ("accepted".to_owned(), new), "a look at the id, three chunks, the event");
+    let again = counted(&[("GetItem", 1 + 3), ("SendMessage", 1)]);
+    assert_eq!(post(&first).await, (taken(), again), "what is queued is read from the chunks");
+    // The first conflict is kept, with its chunks; the next one is not.
+    assert_eq!(post(&other).await.1["PutItem"], 1 + 3);
+    assert!(!post(&other).await.1.contains_key("PutItem"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn bytes_of_the_largest_size_that_are_no_text_are_kept_too() {
+    let world = World::new();
+    let mut body: Vec<u8> = noise(BODY_BYTES_MAX).into_bytes();
+    let mut last = 1_u8;
+    for byte in &mut body {
+        last = last.wrapping_mul(31).wrapping_add(*byte);
+        *byte ^= last;
+    }
+    let (code, answered) = world.post_signed(Provider::Generic, KEY, "", &body).await;
+    assert_eq!((code, &answered["status"]), (OK, &json!("quarantined")));
+    let stored = world.inbox.get(&EventId::new(id_of(&answered))).await.unwrap().unwrap();
+    assert!(world.inbox.read_body(&stored).await.unwrap() == body, "byte for byte");
+    assert_eq!(world.dead_letters().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn chunked_event_that_never_reached_the_queue_is_queued_from_its_chunks() {
+    let world = World::new();
+    let body = event_of_size(2_000_000);
+    world.inject_fault("SendMessage", EVENTS_QUEUE, 3, Fault::NotSent);
+    assert_eq!(world.post(Provider::Generic, &body).await, storage_failure());
+    assert_eq!(world.queued(), [] as [Value; 0]);
+
+    assert_eq!(world.post(Provider::Generic, &body).await, answer("already_processed", "generic:large"));
+    world.quiesce().await;
+    assert_eq!(world.status(&EventId::new("generic:large")).await["status"], "processed");
+    assert_eq!(world.published_types("c1"), ["call.initiated", "appointment.dialing", "appointment.connected"]);
+}

@@ -1,0 +1,180 @@
+//! Dollars for a million webhooks.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde_json::json;
+use switchhook_local::dynamodb::Count;
+use switchhook_tests::{MINUTE, World};
+
+use super::{ACCESS_LOG_BYTES, LOG_LINE_BYTES, consume, post, price, reset_counters};
+use crate::traffic::{Webhook, retell_call, twilio_call};
+
+/// Dollars per million accepted webhooks, everything included.
+const DOLLARS_MAX: f64 = 8.00;
+
+/// Everything that a month of traffic is made of, counted on some hundred webhooks, per webhook.
+#[derive(Debug, Default)]
+struct Ledger {
+    webhooks: f64,
+    write_units: f64,
+    index_write_units: f64,
+    read_units: f64,
+    sqs_requests: f64,
+    events: f64,
+    invocations: f64,
+    log_bytes: f64,
+    /// Of the schedule, for what came; without what a run costs that finds nothing.
+    sweep: f64,
+}
+
+/// Runs of the reconciler in a month of a million webhooks.
+const RUNS: f64 = 30.0 * 24.0 * 60.0;
+
+impl Ledger {
+    fn add(&mut self, capacity: &BTreeMap<&'static str, Count>) {
+        for count in capacity.values() {
+            self.write_units += count.write_units;
+            self.index_write_units += count.index_write_units;
+            self.read_units += count.read_units;
+        }
+    }
+
+    /// Dollars per million webhooks, by what they are for, if each brings so many domain events.
+    fn dollars(&self, events: f64) -> Vec<(&'static str, f64)> {
+        let million = 1e6 / self.webhooks;
+        let writes = self.write_units * price::WRITE_UNIT;
+        let lambda = self.invocations * price::invocation();
+        let logs = (self.log_bytes + self.webhooks * ACCESS_LOG_BYTES) / 1e9 * price::LOG_GB;
+        vec![
+            ("HTTP API", 1e6 * price::HTTP_API),
+            ("functions", lambda * million),
+            ("tables, written", writes * million),
+            ("indexes, written", self.index_write_units * price::WRITE_UNIT * million),
+            ("tables, read", self.read_units * price::READ_UNIT * million),
+            ("queue", self.sqs_requests * price::SQS_FIFO * million),
+            ("domain events", events * 1e6 * price::EVENT),
+            ("logs", logs * million),
+            ("sweep and wake-up", self.sweep * million),
+        ]
+    }
+}
+
+pub(super) fn sum(dollars: &[(&str, f64)]) -> f64 {
+    dollars.iter().map(|(_, dollars)| dollars).sum()
+}
+
+fn dollars_of(capacity: &BTreeMap<&'static str, Count>) -> f64 {
+    let dollars = |count: &Count| {
+        (count.write_units + count.index_write_units) * price::WRITE_UNIT + count.read_units * price::READ_UNIT
+    };
+    capacity.values().map(dollars).sum()
+}
+
+/// Plays calls of a provider, three at a time so that each batch of the consumer holds three messages of three calls. What
+/// they cost, and what a run of the reconciler costs that finds nothing.
+async fn play(calls: Vec<Vec<Webhook>>) -> (Ledger, f64) {
+    let world = World::stopped();
+    world.reconciler.run("test").await.unwrap();
+    let mut ledger = Ledger::default();
+    let lines_before = world.log_text().len();
+    let line_count = world.log_text().lines().count();
+    for three in calls.chunks(3) {
+        let longest = three.iter().map(Vec::len).max().unwrap_or(0);
+        for event in 0..longest {
+            let now: Vec<&Webhook> = three.iter().filter_map(|call| call.get(event)).collect();
+            reset_counters(&world);
+            for webhook in &now {
+                assert_eq!(post(&world, webhook).await, "accepted");
+            }
+            consume(&world).await;
+            world.relay().await;
+            ledger.add(&world.capacity());
+            let requests = world.requests();
+            assert!(!requests.contains_key("ChangeMessageVisibilityBatch") && !requests.contains_key("Scan"));
+            // The mapping's own requests: it receives a batch and deletes it.
+            ledger.sqs_requests += requests["SendMessage"] as f64 + 2.0;
+            // Of ingress for each, of the consumer and the relay for each batch.
+            ledger.invocations += now.len() as f64 + 2.0;
+            ledger.webhooks += now.len() as f64;
+        }
+        world.wait(Duration::from_secs(2)).await;
+    }
+    ledger.events = world.domain_events().len() as f64;
+    ledger.log_bytes = (world.log_text().len() - lines_before) as f64
+        + (world.log_text().lines().count() - line_count) as f64 * LOG_LINE_BYTES;
+
+    // The schedule of the next half hour: it sweeps what came, and wakes what is silent.
+    let mut runs = Vec::new();
+    for _ in 0..32 {
+        world.wait(MINUTE).await;
+        reset_counters(&world);
+        world.reconciler.run("test").await.unwrap();
+        while !world.queued().is_empty() {
+            consume(&world).await;
+            world.relay().await;
+        }
+        runs.push(
+            dollars_of(&world.capacity())
+                + world.requests().get("SendMessage").map_or(0.0, |sent| *sent as f64 * 3.0 * price::SQS_FIFO),
+        );
+    }
+    let idle = runs.iter().copied().fold(f64::MAX, f64::min);
+    ledger.sweep = runs.iter().map(|run| run - idle).sum();
+    (ledger, idle)
+}
+
+#[tokio::test(start_paused = true)]
+async fn million_webhooks_cost_at_most_eight_dollars() {
+    let calls = 60_u64;
+    let retell = play((0..calls).map(sized_retell_call).collect()).await;
+    let twilio = play((0..calls).map(|number| twilio_call(number, true)).collect()).await;
+    for (kind, (ledger, idle)) in [("retell, 5 KB", retell), ("twilio", twilio)] {
+        let events = ledger.events / ledger.webhooks;
+        let runs = RUNS * (idle + price::invocation());
+        let budget = ledger.dollars(1.0);
+        let (as_budgeted, as_played) = (sum(&budget) + runs, sum(&ledger.dollars(events)) + runs);
+        println!("{kind}: ${as_budgeted:.2} with one domain event per webhook, ${as_played:.2} with {events:.2}");
+        for (what, dollars) in &budget {
+            println!("    {what}: ${dollars:.2}");
+        }
+        println!("    runs of the reconciler that find nothing, in a month: ${runs:.2}");
+        assert!(as_budgeted <= DOLLARS_MAX, "{kind}: {budget:?}");
+    }
+}
+
+/// A call whose bodies have 5 KB on average.
+fn sized_retell_call(number: u64) -> Vec<Webhook> {
+    let bytes = |call: &[Webhook]| call.iter().map(|webhook| webhook.body.len()).sum::<usize>() / call.len();
+    let calls = (0..).map(|turns| retell_call(number, turns, 2));
+    calls.into_iter().find(|call| bytes(call) >= 5_120).unwrap()
+}
+
+#[test]
+fn prices_add_up() {
+    // By hand: 1 unit of each for each of ten webhooks.
+    let ledger = Ledger {
+        webhooks: 10.0,
+        write_units: 10.0,
+        index_write_units: 10.0,
+        read_units: 10.0,
+        sqs_requests: 10.0,
+        ..Ledger::default()
+    };
+    let rounded: Vec<(&str, i64)> =
+        ledger.dollars(1.0).into_iter().map(|(what, dollars)| (what, (dollars * 1_000.0).round() as i64)).collect();
+    assert_eq!(
+        json!(rounded),
+        json!([
+            ["HTTP API", 1_000],
+            ["functions", 0],
+            ["tables, written", 625],
+            ["indexes, written", 625],
+            ["tables, read", 125],
+            ["queue", 500],
+            ["domain events", 1_000],
+            ["logs", 115],
+            ["sweep and wake-up", 0]
+        ])
+    );
+}

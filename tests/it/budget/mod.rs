@@ -1,0 +1,81 @@
+//! What a webhook may cost, as a gate: requests and capacity units are counted by the services, dollars follow from them.
+
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that cannot go on fails")]
+
+mod dollars;
+mod reconciler;
+mod webhooks;
+
+use std::collections::BTreeMap;
+
+use http::StatusCode;
+use switchhook_domain::Provider;
+use switchhook_tests::{KEY, World, generic};
+
+use crate::traffic::Webhook;
+
+/// us-east-1 list prices in dollars, as published in November 2026, without free tiers.
+pub(crate) mod price {
+    /// Per request to an HTTP API of up to 512 KB.
+    pub(crate) const HTTP_API: f64 = 1.00 / 1e6;
+    pub(crate) const LAMBDA_REQUEST: f64 = 0.20 / 1e6;
+    /// Per GB-second on arm64.
+    pub(crate) const LAMBDA_GB_S: f64 = 0.000_013_333_4;
+    /// On demand.
+    pub(crate) const WRITE_UNIT: f64 = 0.625 / 1e6;
+    pub(crate) const READ_UNIT: f64 = 0.125 / 1e6;
+    /// Per request of up to 64 KB, a batch being one.
+    pub(crate) const SQS_FIFO: f64 = 0.50 / 1e6;
+    /// Per event of up to 64 KB.
+    pub(crate) const EVENT: f64 = 1.00 / 1e6;
+    pub(crate) const LOG_GB: f64 = 0.50;
+
+    /// Of a function.
+    pub(crate) const fn invocation() -> f64 {
+        LAMBDA_REQUEST + super::MEMORY_GB * super::INVOCATION_S * LAMBDA_GB_S
+    }
+}
+
+/// What the functions are given, and what an invocation takes at that, network included: an assumption, with a margin.
+const MEMORY_GB: f64 = 0.25;
+const INVOCATION_S: f64 = 0.020;
+/// A line of the HTTP API's access log.
+pub(crate) const ACCESS_LOG_BYTES: f64 = 230.0;
+/// What CloudWatch adds to each line.
+pub(crate) const LOG_LINE_BYTES: f64 = 26.0;
+
+pub(crate) fn request_counts(requests: &[(&str, u64)]) -> BTreeMap<String, u64> {
+    requests.iter().map(|(operation, count)| ((*operation).to_owned(), *count)).collect()
+}
+
+/// Forgets what was counted so far.
+pub(crate) fn reset_counters(world: &World) {
+    drop((world.requests(), world.capacity()));
+}
+
+async fn post(world: &World, webhook: &Webhook) -> String {
+    let body = webhook.body.as_bytes();
+    let (code, answer) = world.post_signed(webhook.provider, KEY, &webhook.query, body).await;
+    assert_eq!(code, StatusCode::OK, "{}: {answer}", webhook.name);
+    switchhook_tests::text(&answer["status"])
+}
+
+/// One invocation of the consumer with everything that waits, up to ten.
+async fn consume(world: &World) {
+    let received = world.receive();
+    assert_eq!(world.consume(&received).await, received.len());
+}
+
+fn generic_webhook(call_id: &str, event_id: &str, event_type: &str) -> Webhook {
+    Webhook {
+        name: format!("generic/{event_type}"),
+        provider: Provider::Generic,
+        query: String::new(),
+        body: generic(call_id, event_id, event_type, 0),
+    }
+}
+
+/// Units that indexes cost since this was asked for.
+pub(crate) fn index_writes(world: &World) -> f64 {
+    world.capacity().values().map(|count| count.index_write_units).sum()
+}

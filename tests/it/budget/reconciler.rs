@@ -1,0 +1,88 @@
+//! What a run of the reconciler costs: what is due, not what is stored.
+
+use std::collections::BTreeMap;
+
+use switchhook_aws::calls::WAKE_SHARDS;
+use switchhook_aws::inbox::RECEIVED_SHARDS;
+use switchhook_tests::{INACTIVITY_TIMEOUT, MINUTE, World};
+
+use super::{consume, generic_webhook, post, request_counts, reset_counters};
+use crate::traffic::twilio_call;
+
+#[tokio::test(start_paused = true)]
+async fn sweep_costs_a_page_for_each_shard_and_a_read_for_each_call() {
+    let world = World::stopped();
+    world.reconciler.run("test").await.unwrap();
+    for number in 0..7 {
+        for webhook in twilio_call(number, true) {
+            post(&world, &webhook).await;
+        }
+    }
+    for _ in 0..4 {
+        consume(&world).await;
+    }
+    world.wait(MINUTE * 2).await;
+    // Two minutes to look at; the second holds all seven calls.
+    let minutes = 2;
+    reset_counters(&world);
+    let report = world.reconciler.run("test").await.unwrap();
+    assert_eq!((report.swept_minutes, report.requeued), (minutes, 0));
+    let pages = WAKE_SHARDS + minutes * RECEIVED_SHARDS;
+    let requests = world.requests();
+    let sweep = [("GetItem", 1 + 7), ("GetQueueAttributes", minutes), ("PutItem", minutes), ("Query", pages)];
+    assert_eq!(requests, request_counts(&sweep));
+    let capacity = world.capacity();
+    let read_units = 1.0 + 7.0 * 0.5;
+    assert_eq!(capacity["GetItem"].read_units, read_units, "of the cursor, and half a unit for each look at a call");
+    assert!(capacity["Query"].read_units <= pages as f64 * 0.5 + 1.0, "{capacity:?}");
+    assert_eq!(capacity["PutItem"].write_units, minutes as f64);
+}
+
+/// Requests of one run of the reconciler.
+async fn run_costs(world: &World) -> BTreeMap<String, u64> {
+    reset_counters(world);
+    world.reconciler.run("test").await.unwrap();
+    world.requests()
+}
+
+#[tokio::test(start_paused = true)]
+async fn reconciler_reads_what_is_due_and_not_what_is_stored() {
+    let mut costs = Vec::new();
+    for settled in [0, 200] {
+        let world = World::stopped();
+        world.reconciler.run("test").await.unwrap();
+        for number in 0..settled {
+            let call_id = format!("settled{number}");
+            for event_type in ["RINGING", "NO_ANSWER"] {
+                post(&world, &generic_webhook(&call_id, &format!("{call_id}-{event_type}"), event_type)).await;
+            }
+            consume(&world).await;
+        }
+        world.wait(MINUTE * 10).await;
+        world.reconciler.run("test").await.unwrap();
+        for number in 0..3 {
+            post(&world, &generic_webhook(&format!("c{number}"), &format!("e{number}"), "RINGING")).await;
+        }
+        consume(&world).await;
+        world.wait(INACTIVITY_TIMEOUT - MINUTE).await;
+        world.reconciler.run("test").await.unwrap();
+        world.wait(MINUTE).await;
+        let due = run_costs(&world).await;
+        world.wait(MINUTE).await;
+        consume(&world).await;
+        let idle = run_costs(&world).await;
+        costs.push((due, idle));
+    }
+    assert_eq!(costs[0], costs[1]);
+    let (pages, minute) = (WAKE_SHARDS + RECEIVED_SHARDS, 1);
+    // Each call that is due: a read of it, and its deadline into the inbox and the queue.
+    let due = [
+        ("GetItem", 1 + 3),
+        ("GetQueueAttributes", minute),
+        ("PutItem", minute + 3),
+        ("Query", pages),
+        ("SendMessage", 3),
+    ];
+    let idle = [("GetItem", 1), ("GetQueueAttributes", minute), ("PutItem", minute), ("Query", pages)];
+    assert_eq!(costs[0], (request_counts(&due), request_counts(&idle)));
+}

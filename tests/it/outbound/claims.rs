@@ -1,0 +1,103 @@
+//! One claim and one dial, however many schedulers, dialers and triggers there are.
+
+use serde_json::json;
+use switchhook_domain::CallId;
+use switchhook_local::CALLS_TABLE;
+use switchhook_local::connector::Fault;
+use switchhook_local::fake::{CrashPoint, DeliveryFaults};
+use switchhook_scheduler::ClaimOutcome;
+use switchhook_tests::{MINUTE, World};
+
+use super::{HOUR, call_request, call_state, create, expected_state};
+
+#[tokio::test(start_paused = true)]
+async fn schedulers_dialers_and_triggers_at_once_make_one_claim_and_one_dial() {
+    let world = World::stopped();
+    world.cloud.fake().set_delivery_faults(DeliveryFaults::NONE);
+    for round in 0..1_000 {
+        let call_id = CallId::new(create(&world, &call_request("confirms")).await);
+        let (first, second) = (world.cloud.scheduler(), world.cloud.scheduler());
+        let trigger = world.cloud.scheduler();
+        let (one, two, three) = tokio::join!(first.run("one"), second.run("two"), trigger.trigger(&call_id, "by hand"));
+        let claimed =
+            one.unwrap().claimed + two.unwrap().claimed + u64::from(matches!(three.unwrap(), ClaimOutcome::Claimed));
+        assert_eq!(claimed, 1, "round {round}");
+        // The message comes to two dialers, and once more to each.
+        let batch = world.take_claims();
+        let (one, two) = (world.cloud.dialer(), world.cloud.dialer());
+        tokio::join!(one.handle(batch.clone()), two.handle(batch.clone()));
+        tokio::join!(one.handle(batch.clone()), two.handle(batch));
+        assert_eq!(world.cloud.fake().dials().len(), round + 1, "round {round}");
+    }
+    assert_eq!(world.cloud.fake().duplicate_dials(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn dialer_killed_between_its_write_and_the_answer_does_not_ring_twice() {
+    for (death, rang, attempts) in [
+        (CrashPoint::BeforeRequest, 0, vec!["inconclusive", "completed"]),
+        (CrashPoint::BeforeResponse, 1, vec!["completed"]),
+    ] {
+        let mut world = World::stopped();
+        let call_id = create(&world, &call_request("confirms")).await;
+        world.cloud.schedule().await.unwrap().unwrap();
+        let batch = world.take_claims();
+        world.cloud.fake().crash_next(death);
+        let (dialer, first) = (world.cloud.dialer(), batch.clone());
+        assert!(tokio::spawn(async move { dialer.handle(first).await }).await.is_err(), "{death:?}");
+        let call = world.load(&call_id).await.unwrap();
+        assert_eq!((call.job.as_str(), call.in_doubt().len()), ("IN_PROGRESS", 1), "{death:?}");
+        // The message comes again, and again.
+        world.cloud.dialer().handle(batch.clone()).await;
+        world.cloud.dialer().handle(batch).await;
+        assert_eq!(world.cloud.fake().dials().len(), rang, "{death:?}");
+        // What became of it is found out, and the call goes on.
+        world.start();
+        world.wait(HOUR * 6).await;
+        assert_eq!(
+            call_state(&world, &call_id).await,
+            expected_state("COMPLETED", "Confirmed", &attempts),
+            "{death:?}"
+        );
+        assert_eq!(world.cloud.fake().duplicate_dials(), 0, "{death:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn scheduler_killed_between_claim_and_message_loses_nothing_but_the_lease() {
+    let world = World::new();
+    world.inject_fault("SendMessage", switchhook_local::DIAL_QUEUE, 100, Fault::NotSent);
+    let call_id = create(&world, &call_request("confirms")).await;
+    world.wait(MINUTE * 2).await;
+    assert_eq!(call_state(&world, &call_id).await, expected_state("CLAIMED", "Pending", &[]));
+    world.clear_faults();
+    world.wait(MINUTE * 15).await;
+    assert_eq!(call_state(&world, &call_id).await, expected_state("COMPLETED", "Confirmed", &["completed"]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn ten_thousand_due_calls_at_once_are_each_dialled_once() {
+    let world = World::with_lanes(40);
+    // What is heard of them is another matter.
+    world.cloud.fake().set_delivery_faults(DeliveryFaults::ALL_LOST);
+    let mut once = call_request("busy");
+    once["retry"] = json!({"attempts_max": 1});
+    for _ in 0..10_000 {
+        create(&world, &once).await;
+    }
+    // Forty lanes place twenty a second.
+    world.wait(MINUTE * 11).await;
+    assert_eq!(world.cloud.fake().dials().len(), 10_000);
+    assert_eq!(world.cloud.fake().duplicate_dials(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn claim_whose_write_was_done_and_answered_late_is_handed_on() {
+    let world = World::stopped();
+    let call_id = CallId::new(create(&world, &call_request("confirms")).await);
+    world.inject_fault("PutItem", CALLS_TABLE, 1, Fault::ResponseLost);
+    assert!(matches!(world.cloud.scheduler().trigger(&call_id, "by hand").await, Ok(ClaimOutcome::Claimed)));
+    world.clear_faults();
+    world.cloud.dialer().handle(world.take_claims()).await;
+    assert_eq!(world.cloud.fake().dials().len(), 1);
+}

@@ -1,0 +1,224 @@
+//! From the request over the dial to the true ending, and what the API lets a user do on the way.
+
+use bytes::Bytes;
+use http::{Request, StatusCode};
+use serde_json::{Value, json};
+use switchhook_domain::PhoneNumber;
+use switchhook_local::CALLS_TABLE;
+use switchhook_local::fake::{Behaviour, DeliveryFaults};
+use switchhook_tests::{MINUTE, World};
+
+use super::{HOUR, call_request, call_state, create, expected_state, get_call, send};
+
+#[tokio::test(start_paused = true)]
+async fn call_is_created_claimed_dialled_and_settled() {
+    let world = World::new();
+    let call_id = create(&world, &call_request("confirms")).await;
+    assert_eq!(call_state(&world, &call_id).await, expected_state("PENDING", "Pending", &[]));
+    world.wait(MINUTE * 5).await;
+    assert_eq!(call_state(&world, &call_id).await, expected_state("COMPLETED", "Confirmed", &["completed"]));
+    assert_eq!(world.cloud.fake().dials().len(), 1);
+    let types = world.published_types(&call_id);
+    assert_eq!(types.first().map(String::as_str), Some("call.initiated"));
+    assert!(types.contains(&"call.completed".to_owned()) && types.contains(&"appointment.confirmed".to_owned()));
+    let settled = get_call(&world, &call_id).await;
+    assert_eq!(settled["settled"], true);
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_behaviour_ends_as_it_truly_did() {
+    let world = World::new();
+    let cases = [
+        ("confirms", expected_state("COMPLETED", "Confirmed", &["completed"])),
+        ("declines", expected_state("COMPLETED", "Declined", &["completed"])),
+        ("voicemail", expected_state("COMPLETED", "Voicemail", &["completed"])),
+        ("busy,confirms", expected_state("COMPLETED", "Confirmed", &["busy", "completed"])),
+        ("no_answer", expected_state("FAILED", "NoAnswer", &["no_answer", "no_answer", "no_answer"])),
+        ("fails,fails", expected_state("FAILED", "NoAnswer", &["failed", "failed"])),
+        ("invalid", expected_state("FAILED", "NoAnswer", &["failed"])),
+        ("forgotten,declines", expected_state("COMPLETED", "Declined", &["inconclusive", "completed"])),
+        ("response_lost", expected_state("COMPLETED", "Confirmed", &["completed"])),
+        ("silent", expected_state("COMPLETED", "Confirmed", &["completed"])),
+        ("rate_limited", expected_state("COMPLETED", "Confirmed", &["completed"])),
+    ];
+    let mut calls = Vec::new();
+    for (behaviour, expected) in cases {
+        calls.push((behaviour, create(&world, &call_request(behaviour)).await, expected));
+    }
+    world.wait(HOUR * 12).await;
+    for (behaviour, call_id, expected) in calls {
+        assert_eq!(call_state(&world, &call_id).await, expected, "{behaviour}");
+    }
+    assert_eq!(world.cloud.fake().duplicate_dials(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_webhooks_dropped_and_the_call_still_ends_with_its_true_ending() {
+    let world = World::new();
+    world.cloud.fake().set_delivery_faults(DeliveryFaults::ALL_LOST);
+    let call_id = create(&world, &call_request("no_answer,declines")).await;
+    world.wait(HOUR * 6).await;
+    assert_eq!(
+        call_state(&world, &call_id).await,
+        expected_state("COMPLETED", "Declined", &["no_answer", "completed"])
+    );
+    assert_eq!(world.cloud.fake().duplicate_dials(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn calling_window_is_checked_at_the_last_moment() {
+    let world = World::new();
+    // It is midnight in London, the first of January, a Thursday.
+    let mut closed = call_request("confirms");
+    closed["window"] = json!({"time_zone": "Europe/London", "opens": "09:00", "closes": "18:00", "days": ["fri"]});
+    let call_id = create(&world, &closed).await;
+    world.wait(HOUR * 32).await;
+    assert_eq!(world.cloud.fake().dials(), []);
+    let call = get_call(&world, &call_id).await;
+    assert_eq!(
+        (&call["job"]["state"], &call["job"]["due_at"]),
+        (&json!("PENDING"), &json!("2026-01-02T09:00:00.000Z"))
+    );
+    world.wait(HOUR * 2).await;
+    assert_eq!(call_state(&world, &call_id).await, expected_state("COMPLETED", "Confirmed", &["completed"]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn number_on_the_do_not_call_list_is_not_called() {
+    let world = World::new();
+    world.calls.set_do_not_call(&PhoneNumber::new("+15550199"), true).await.unwrap();
+    let call_id = create(&world, &call_request("confirms")).await;
+    world.wait(MINUTE * 5).await;
+    assert_eq!(call_state(&world, &call_id).await, expected_state("FAILED", "Pending", &[]));
+    assert_eq!(get_call(&world, &call_id).await["job"]["stopped"], "do_not_call");
+    assert_eq!(world.published_types(&call_id), ["call.exhausted"]);
+    assert_eq!(world.cloud.fake().dials(), []);
+    world.calls.set_do_not_call(&PhoneNumber::new("+15550199"), false).await.unwrap();
+    let call_id = create(&world, &call_request("confirms")).await;
+    world.wait(MINUTE * 5).await;
+    assert_eq!(call_state(&world, &call_id).await.0, "COMPLETED");
+}
+
+#[tokio::test(start_paused = true)]
+async fn canceled_call_is_never_dialled() {
+    let world = World::new();
+    let mut later = call_request("confirms");
+    later["due_at"] = json!("2026-01-01T01:00:00Z");
+    let call_id = create(&world, &later).await;
+    let path = format!("/calls/{call_id}/cancel");
+    let (code, _) = send(&world, "POST", &path, None, &Value::Null).await;
+    assert_eq!(code, StatusCode::OK);
+    let (code, _) = send(&world, "POST", &format!("/calls/{call_id}/trigger"), None, &Value::Null).await;
+    assert_eq!(code, StatusCode::CONFLICT);
+    world.wait(HOUR * 2).await;
+    assert_eq!(call_state(&world, &call_id).await, expected_state("CANCELED", "Pending", &[]));
+    assert_eq!(world.published_types(&call_id), ["call.canceled"]);
+    assert_eq!(world.cloud.fake().dials(), []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn trigger_waives_the_due_time_alone() {
+    let world = World::new();
+    let mut later = call_request("declines");
+    later["due_at"] = json!("2026-01-03T00:00:00Z");
+    let call_id = create(&world, &later).await;
+    let (code, answer) = send(&world, "POST", &format!("/calls/{call_id}/trigger"), None, &Value::Null).await;
+    assert_eq!((code, &answer["job"]["state"]), (StatusCode::OK, &json!("CLAIMED")));
+    world.wait(MINUTE * 5).await;
+    assert_eq!(call_state(&world, &call_id).await, expected_state("COMPLETED", "Declined", &["completed"]));
+    let (code, _) = send(&world, "POST", "/calls/nobody/trigger", None, &Value::Null).await;
+    assert_eq!(code, StatusCode::NOT_FOUND);
+}
+
+#[tokio::test(start_paused = true)]
+async fn idempotency_key_makes_a_repeat_return_the_first_answer() {
+    let world = World::new();
+    let first = send(&world, "POST", "/calls", Some("k1"), &call_request("confirms")).await;
+    assert_eq!(first.0, StatusCode::CREATED);
+    world.wait(MINUTE * 3).await;
+    let again = send(&world, "POST", "/calls", Some("k1"), &call_request("confirms")).await;
+    assert_eq!((again.0, &again.1), (StatusCode::OK, &first.1));
+    let (code, problem) = send(&world, "POST", "/calls", Some("k1"), &call_request("declines")).await;
+    assert_eq!((code, &problem["status"]), (StatusCode::CONFLICT, &json!(409)));
+    world.wait(MINUTE * 3).await;
+    assert_eq!(world.cloud.fake().dials().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn absurd_requests_are_refused_and_leave_nothing() {
+    let world = World::stopped();
+    let check = async |change: Value| {
+        let mut asked = call_request("confirms");
+        for (name, value) in change.as_object().unwrap() {
+            asked[name] = value.clone();
+        }
+        let (code, problem) = send(&world, "POST", "/calls", None, &asked).await;
+        assert_eq!(code, StatusCode::BAD_REQUEST, "{change}: {problem}");
+        assert!(!problem.to_string().contains("+1555"), "{problem}");
+        assert_eq!(problem["errors"].as_array().map(Vec::len), Some(1), "{change}: {problem}");
+    };
+    check(json!({"provider": "generic"})).await;
+    check(json!({"provider": "pigeon"})).await;
+    check(json!({"to": "12"})).await;
+    check(json!({"to": "+0015550100"})).await;
+    check(json!({"due_at": "yesterday"})).await;
+    check(json!({"due_at": "1970-01-01T00:00:00Z"})).await;
+    check(json!({"due_at": "9999-01-01T00:00:00Z"})).await;
+    check(json!({"window": {"time_zone": "Europe/Nowhere", "opens": "09:00", "closes": "18:00"}})).await;
+    check(json!({"window": {"time_zone": "Europe/London", "opens": "18:00", "closes": "09:00"}})).await;
+    check(json!({"retry": {"attempts_max": 0}})).await;
+    check(json!({"retry": {"attempts_max": 1_000_000_000}})).await;
+    check(json!({"surprise": 1})).await;
+    check(json!({"metadata": {"switchhook_call_id": "mine"}})).await;
+    assert_eq!(world.items(CALLS_TABLE).await, []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn dialled_phones_are_those_of_the_orders() {
+    let world = World::new();
+    create(&world, &call_request("busy,response_lost")).await;
+    world.wait(HOUR * 3).await;
+    let behaviours: Vec<Behaviour> = world.cloud.fake().dials().iter().map(|dial| dial.behaviour).collect();
+    assert_eq!(behaviours, [Behaviour::Busy, Behaviour::ResponseLost]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn inbound_call_is_made_by_its_first_webhook_and_never_dialled() {
+    let world = World::new();
+    let body = json!({"event": "call_started", "call": {
+        "call_id": "in1", "direction": "inbound", "call_status": "ongoing", "start_timestamp": 1_767_225_600_000_i64,
+    }});
+    let mut request = world.signed(
+        switchhook_domain::Provider::Retell,
+        switchhook_tests::KEY,
+        "",
+        body.to_string().as_bytes(),
+        world.now(),
+    );
+    *request.uri_mut() = "/webhooks/retell/inbound".parse().unwrap();
+    let (code, answer) = world.send(request).await;
+    assert_eq!((code, &answer["status"]), (StatusCode::OK, &json!("accepted")));
+    world.quiesce().await;
+    let call = get_call(&world, "retell:in1").await;
+    assert_eq!((&call["direction"], &call["job"]["state"]), (&json!("inbound"), &json!("IN_PROGRESS")));
+    world.wait(HOUR * 2).await;
+    assert_eq!(get_call(&world, "retell:in1").await["job"]["state"], "FAILED");
+    assert_eq!(world.cloud.fake().dials(), []);
+    for path in ["/webhooks/retell/outbound", "/webhooks/retell/inbound/", "/webhooks//inbound"] {
+        let request = Request::post(path).body(Bytes::new()).unwrap();
+        assert_eq!(world.send(request).await.0, StatusCode::NOT_FOUND, "{path}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn unreadable_webhook_is_announced() {
+    let world = World::new();
+    for _ in 0..2 {
+        let (_, answer) = world.post(switchhook_domain::Provider::Retell, "{\"event\":").await;
+        assert!(answer["event_id"].is_string());
+        world.quiesce().await;
+    }
+    let events = world.cloud.bus().events_since(0);
+    assert_eq!(events.iter().map(|event| event.detail_type.as_str()).collect::<Vec<_>>(), ["webhook.quarantined"; 2]);
+    assert_eq!(events[0].detail, events[1].detail);
+}

@@ -1,0 +1,196 @@
+//! Random calls: each reads back as it was stored, and the index holds those that are not settled.
+
+use std::collections::BTreeSet;
+
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+use switchhook_aws::calls::{Found, StoreOutcome, TimeRange, WAKE_SHARDS, WakeQueue};
+use switchhook_domain::{
+    AttemptKey, Call, CallEvent, CallId, Direction, EventId, EventKind, Job, Origin, PhoneNumber, Provider,
+    ProviderEvent, Timestamp, fold,
+};
+use switchhook_tests::{INACTIVITY_TIMEOUT, KEY, MINUTE, World};
+
+use super::{POLICY, store};
+use crate::traffic::{retell_call, twilio_call};
+
+prop_compose! {
+    fn any_call_event()(
+        kind in proptest::sample::select(EventKind::ALL.to_vec()),
+        implied in any::<bool>(),
+        occurred_at in proptest::option::of(-2_000_000_000_000_i64..4_000_000_000_000),
+        sequence in proptest::option::of(any::<u32>()),
+        permanent in any::<bool>(),
+    ) -> CallEvent {
+        CallEvent { kind, implied, occurred_at: occurred_at.map(Timestamp::from_millis), sequence, permanent }
+    }
+}
+
+/// Ids as foreign as `normalize` lets them through: anything but control characters.
+fn any_id() -> impl Strategy<Value = String> {
+    prop_oneof!["[a-z0-9]{1,12}", "[ -~]{1,24}", "[=~ -]{1,4}", "\\PC{1,24}"]
+}
+
+prop_compose! {
+    fn any_event()(
+        event_id in any_id(),
+        attempt in proptest::option::of(prop_oneof![Just("1".to_owned()), Just("=".to_owned()), any_id()]),
+        provider_call in proptest::option::of(prop_oneof![Just("1".to_owned()), any_id()]),
+        appointment_id in proptest::option::of(any_id()),
+        direction in proptest::option::of(prop_oneof![Just(Direction::Inbound), Just(Direction::Outbound)]),
+        numbers in proptest::option::of(("\\PC{0,20}", "[+0-9]{1,16}")),
+        received_at in 0_i64..4_000_000_000_000,
+        call_events in proptest::collection::vec(any_call_event(), 1..5),
+        of_switchhook in proptest::bool::weighted(0.1),
+    ) -> ProviderEvent {
+        let (from, to) = numbers.unzip();
+        ProviderEvent {
+            event_id: EventId::new(event_id),
+            origin: if of_switchhook { Origin::Switchhook } else { Origin::Provider(Provider::Twilio) },
+            event_type: String::new(),
+            call_id: CallId::new("any"),
+            attempt: attempt.map(AttemptKey::new),
+            provider_call_id: provider_call,
+            appointment_id,
+            direction,
+            from: from.map(PhoneNumber::new),
+            to: to.map(PhoneNumber::new),
+            received_at: Timestamp::from_millis(received_at),
+            call_events,
+        }
+    }
+}
+
+fn any_job() -> impl Strategy<Value = Option<Job>> {
+    prop_oneof![
+        3 => Just(None),
+        1 => any::<i64>().prop_map(|at| Some(Job::Pending { due_at: Timestamp::from_millis(at) })),
+        1 => (".{0,12}", any::<i64>())
+            .prop_map(|(token, at)| Some(Job::Claimed { token, lease_ends_at: Timestamp::from_millis(at) })),
+        1 => Just(Some(Job::Canceled)),
+    ]
+}
+
+/// Calls as folds leave them, in several batches.
+fn any_folded_call() -> impl Strategy<Value = Call> {
+    let batches = proptest::collection::vec(proptest::collection::vec(any_event(), 1..6), 1..6);
+    batches.prop_filter_map("its first event opens it", |batches| {
+        let mut call = None;
+        for (batch, now) in batches.iter().zip(1_767_225_600_000..) {
+            let folded = fold(call.as_ref(), batch, &POLICY, Timestamp::from_millis(now));
+            call = folded.transition.map(|it| it.call).or(call);
+        }
+        call
+    })
+}
+
+/// Also with the jobs that no fold makes yet.
+fn any_call() -> impl Strategy<Value = Call> {
+    (any_folded_call(), any_job()).prop_map(|(call, job)| Call { job: job.unwrap_or_else(|| call.job.clone()), ..call })
+}
+
+/// Runs `check` on so many calls, each under an id of its own, in one stack.
+fn for_any(
+    cases: u32,
+    strategy: impl Strategy<Value = Call>,
+    check: impl AsyncFn(&World, &Call),
+) -> (tokio::runtime::Runtime, World, Vec<Call>) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+    let world = runtime.block_on(async { World::stopped() });
+    let calls = std::cell::RefCell::new(Vec::new());
+    let mut runner = TestRunner::new(Config { cases, failure_persistence: None, ..Config::default() });
+    let outcome = runner.run(&strategy, |call| {
+        let call = Call { call_id: CallId::new(format!("any {}", calls.borrow().len())), version: 1, ..call };
+        runtime.block_on(check(&world, &call));
+        calls.borrow_mut().push(call);
+        Ok(())
+    });
+    outcome.unwrap();
+    (runtime, world, calls.into_inner())
+}
+
+#[test]
+fn any_call_reads_back_as_it_was_stored() {
+    let (_, _, calls) = for_any(300, any_call(), async |world, call| {
+        assert_eq!(store(world, call).await, StoreOutcome::Committed);
+        assert_eq!(world.call(call.call_id.as_str()).await, *call);
+        assert_eq!(world.calls.get_eventual(&call.call_id).await.unwrap(), Found::Call(Box::new(call.clone())));
+    });
+    // What was drawn is worth the name.
+    assert!(
+        calls.iter().any(|call| call.attempt_records.len() > 3)
+            && calls.iter().any(|call| call.announcements.len() > 5)
+    );
+    let jobs: BTreeSet<&str> = calls.iter().map(|call| call.job.as_str()).collect();
+    assert_eq!(jobs.len(), 6, "{jobs:?}");
+}
+
+#[test]
+fn domain_events_of_a_stored_call_are_those_of_the_folded_one() {
+    let (..) = for_any(100, any_call(), async |world, call| {
+        assert_eq!(store(world, call).await, StoreOutcome::Committed);
+        let stored = world.call(call.call_id.as_str()).await;
+        assert_eq!(stored.domain_events_from(1), call.domain_events_from(1));
+    });
+}
+
+/// The calls that the index has, and those that it should have.
+async fn waking(world: &World, calls: &[CallId]) -> (BTreeSet<CallId>, BTreeSet<CallId>) {
+    let mut indexed = BTreeSet::new();
+    let queues = WakeQueue::ALL.into_iter().filter(|queue| *queue != WakeQueue::Settled);
+    for (queue, shard) in queues.flat_map(|queue| (0..WAKE_SHARDS).map(move |shard| (queue, shard))) {
+        let mut start = None;
+        loop {
+            let range = TimeRange::UpTo(Timestamp::from_millis(1 << 50));
+            let (page, next) = world.calls.wake_queue_page(queue, shard, range, None, start).await.unwrap();
+            indexed.extend(page);
+            start = next;
+            if start.is_none() {
+                break;
+            }
+        }
+    }
+    let mut unsettled = BTreeSet::new();
+    for call_id in calls {
+        if world.calls.get_call(call_id).await.unwrap().is_some_and(|call| !call.is_settled()) {
+            unsettled.insert(call_id.clone());
+        }
+    }
+    (indexed, unsettled)
+}
+
+#[test]
+fn index_of_waking_calls_holds_exactly_those_that_are_not_settled() {
+    let (runtime, world, calls) = for_any(300, any_folded_call(), async |world, call| {
+        assert_eq!(store(world, call).await, StoreOutcome::Committed);
+    });
+    let ids: Vec<CallId> = calls.into_iter().map(|call| call.call_id).collect();
+    let (indexed, unsettled) = runtime.block_on(waking(&world, &ids));
+    assert_eq!(indexed, unsettled);
+    assert!(unsettled.len() > 30 && unsettled.len() < 270, "{} of 300", unsettled.len());
+}
+
+#[tokio::test(start_paused = true)]
+async fn call_is_in_the_index_from_its_first_event_until_it_is_settled() {
+    let world = World::new();
+    let mut ids: BTreeSet<CallId> = BTreeSet::new();
+    let mut seen = BTreeSet::new();
+    let calls: Vec<_> = (0..12).map(|n| if n % 2 == 0 { retell_call(n, 4, 1) } else { twilio_call(n, true) }).collect();
+    for event in 0..5 {
+        for webhook in calls.iter().filter_map(|call| call.get(event)) {
+            let body = webhook.body.as_bytes();
+            let (_, answer) = world.post_signed(webhook.provider, KEY, &webhook.query, body).await;
+            world.quiesce().await;
+            let status = world.status(&EventId::new(switchhook_tests::text(&answer["event_id"]))).await;
+            ids.insert(CallId::new(switchhook_tests::text(&status["call_id"])));
+        }
+        let ids: Vec<CallId> = ids.iter().cloned().collect();
+        let (indexed, unsettled) = waking(&world, &ids).await;
+        assert_eq!(indexed, unsettled, "after {} events", event + 1);
+        seen.insert(indexed.len());
+    }
+    assert!(seen.contains(&12) && seen.contains(&6), "all began, those of Retell are settled: {seen:?}");
+    world.wait(INACTIVITY_TIMEOUT + MINUTE * 3).await;
+    let ids: Vec<CallId> = ids.into_iter().collect();
+    assert_eq!(waking(&world, &ids).await, (BTreeSet::new(), BTreeSet::new()), "time settles the rest");
+}

@@ -1,0 +1,144 @@
+//! The inbox: events once, conflicts, the cursor of the sweep, notes, and when everything expires.
+
+use std::collections::BTreeMap;
+
+use serde_dynamo::AttributeValue;
+use switchhook_aws::Error;
+use switchhook_aws::inbox::{NewEvent, Note, PutOutcome, SweepCursor};
+use switchhook_domain::{CallId, Disposition, EventId, Origin, Provider};
+use switchhook_local::{CALLS_TABLE, INBOX_TABLE};
+use switchhook_tests::{Item, World, generic};
+
+use crate::traffic::{at, noise};
+
+fn new_event(event_id: &str, body: &str) -> NewEvent {
+    NewEvent {
+        event_id: EventId::new(event_id),
+        call_id: Some(CallId::new("c1")),
+        origin: Origin::Provider(Provider::Generic),
+        event_type: "RINGING".to_owned(),
+        occurred_at: None,
+        received_at: at(0),
+        query: String::new(),
+        body: body.as_bytes().to_vec(),
+        key_index: 0,
+        headers: BTreeMap::new(),
+        disposition: None,
+        trace_id: "t".to_owned(),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn event_is_kept_once_and_what_stands_there_comes_back() {
+    let world = World::stopped();
+    let first = new_event("generic:e1", "{\"first\":true}");
+    assert!(matches!(world.inbox.put(&first).await.unwrap(), PutOutcome::Stored));
+    let item = world.item(INBOX_TABLE, "generic:e1").await;
+    for (body, same) in [("{\"first\":true}", true), ("{ \"first\" : true }", true), ("{\"first\":false}", false)] {
+        let again = NewEvent { received_at: at(99), trace_id: "u".to_owned(), ..new_event("generic:e1", body) };
+        let PutOutcome::Duplicate { stored, same_content } = world.inbox.put(&again).await.unwrap() else {
+            panic!("kept twice");
+        };
+        assert_eq!((same_content, stored.received_at, stored.trace_id.as_str()), (same, at(0), "t"));
+        assert_eq!(world.inbox.read_body(&stored).await.unwrap(), first.body);
+        assert_eq!(world.item(INBOX_TABLE, "generic:e1").await, item);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn event_of_before_there_was_a_dictionary_is_read_and_one_of_a_later_dictionary_waits() {
+    let world = World::stopped();
+    let body = r#"{"event_id":"e1","type":"RINGING","call_id":"c1"}"#;
+    let event = new_event("generic:e1", body);
+    assert!(matches!(world.inbox.put(&event).await.unwrap(), PutOutcome::Stored));
+    let mut item = world.item(INBOX_TABLE, "generic:e1").await;
+    assert_eq!(
+        item.insert("dictionary".to_owned(), AttributeValue::N("2".to_owned())),
+        Some(AttributeValue::N("1".to_owned()))
+    );
+    world.put_item(INBOX_TABLE, item.clone()).await;
+    let later = world.inbox.get(&event.event_id).await.unwrap().unwrap();
+    assert!(matches!(world.inbox.read_body(&later).await, Err(Error::NewerSchema(2))));
+
+    let frame = "28b52ffd20318901007b226576656e745f6964223a226531222c2274797065223a2252494e47494e47222c2263616c6c5f6964223a226331227d";
+    let bytes = (0..frame.len()).step_by(2).map(|at| u8::from_str_radix(&frame[at..at + 2], 16).unwrap());
+    item.insert("body".to_owned(), AttributeValue::B(bytes.collect()));
+    item.remove("dictionary");
+    world.put_item(INBOX_TABLE, item).await;
+    let before = world.inbox.get(&event.event_id).await.unwrap().unwrap();
+    assert_eq!(world.inbox.read_body(&before).await.unwrap(), body.as_bytes());
+    let PutOutcome::Duplicate { same_content, .. } = world.inbox.put(&event).await.unwrap() else {
+        panic!("kept twice")
+    };
+    assert!(same_content);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_conflicting_body_is_kept() {
+    let world = World::stopped();
+    assert!(world.inbox.put_conflict(&new_event("generic:e1", "second")).await.unwrap());
+    assert!(!world.inbox.put_conflict(&new_event("generic:e1", "third")).await.unwrap());
+    assert!(world.inbox.put_conflict(&new_event("generic:e2", "other")).await.unwrap());
+}
+
+#[tokio::test(start_paused = true)]
+async fn cursor_of_the_sweep_moves_from_where_it_was_read() {
+    let world = World::stopped();
+    let inbox = &world.inbox;
+    assert_eq!(inbox.sweep_cursor().await.unwrap(), None);
+    let at = |minute| SweepCursor { minute, position: None };
+    assert!(!inbox.advance_sweep_cursor(Some(4), &at(5)).await.unwrap(), "there is none to move");
+    assert!(inbox.advance_sweep_cursor(None, &at(5)).await.unwrap());
+    assert!(!inbox.advance_sweep_cursor(None, &at(6)).await.unwrap(), "another sweep began");
+    assert!(!inbox.advance_sweep_cursor(Some(4), &at(6)).await.unwrap(), "another sweep went on");
+    assert!(inbox.advance_sweep_cursor(Some(5), &at(6)).await.unwrap());
+    assert_eq!(inbox.sweep_cursor().await.unwrap(), Some(at(6)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn note_reads_back_as_it_was_written_and_the_last_one_stands() {
+    let world = World::stopped();
+    let id = EventId::new("generic:e1");
+    assert_eq!(world.inbox.get_note(&id).await.unwrap(), None);
+    let notes = [
+        Note {
+            attempts: 3,
+            error: Some("could not read the call".to_owned()),
+            next_retry_at: Some(at(5)),
+            dead_lettered_at: None,
+            disposition: None,
+        },
+        Note { attempts: 20, dead_lettered_at: Some(at(6)), ..Note::default() },
+        Note { disposition: Some(Disposition::Refused), ..Note::default() },
+    ];
+    for note in notes {
+        world.inbox.put_note(&id, &note, at(0)).await.unwrap();
+        assert_eq!(world.inbox.get_note(&id).await.unwrap(), Some(note));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn everything_stored_knows_when_it_may_be_removed() {
+    let world = World::new();
+    let large = serde_json::json!({"event_id": "large", "type": "RINGING", "call_id": "c1", "noise": noise(500_000)})
+        .to_string();
+    world.accept(Provider::Generic, &large).await;
+    world.accept(Provider::Generic, &generic("c1", "e1", "RINGING", 0)).await;
+    drop(world.post(Provider::Generic, &generic("c1", "e1", "BUSY", 0)).await);
+    world.quiesce().await;
+    world.inbox.put_note(&EventId::new("generic:e1"), &Note::default(), world.now()).await.unwrap();
+
+    let days = |item: &Item| match item.get("expires_at") {
+        Some(AttributeValue::N(seconds)) => (seconds.parse::<i64>().unwrap() - at(0).as_millis() / 1_000) / 86_400,
+        other => panic!("{other:?} in {:?}", item.keys()),
+    };
+    let inbox = world.items(INBOX_TABLE).await;
+    assert!(inbox.len() > 5, "events, chunks, a conflict, a note");
+    assert!(inbox.iter().all(|item| days(item) == 30));
+    assert!(world.items(CALLS_TABLE).await.iter().all(|item| days(item) == 400));
+
+    // A call that is due in a year is not removed before it.
+    let order = serde_json::json!({"provider": "retell", "from": "+15550100", "to": "+15550199", "due_at": "2026-12-31T00:00:00Z"});
+    let call_id = crate::outbound::create(&world, &order).await;
+    assert_eq!(days(&world.item(CALLS_TABLE, &call_id).await), 364 + 400);
+}

@@ -1,0 +1,49 @@
+//! The tables: what each condition lets through, what a row carries, what the indexes hold.
+
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that cannot go on fails")]
+
+mod any_call;
+mod calls;
+mod inbox;
+mod sizes;
+
+use switchhook_aws::calls::StoreOutcome;
+use switchhook_domain::{
+    AttemptKey, Call, CallEvent, CallId, EventId, EventKind, Origin, Policy, Provider, ProviderEvent, fold,
+};
+use switchhook_tests::{CALL_RETENTION, INACTIVITY_TIMEOUT, World};
+
+use crate::traffic::at;
+
+const POLICY: Policy = Policy { inactivity_timeout: INACTIVITY_TIMEOUT };
+
+fn provider_event(call_id: &str, event_id: &str, kind: EventKind, second: u64) -> ProviderEvent {
+    ProviderEvent {
+        event_id: EventId::new(event_id),
+        origin: Origin::Provider(Provider::Generic),
+        event_type: kind.as_str().to_owned(),
+        call_id: CallId::new(call_id),
+        attempt: Some(AttemptKey::new("a1")),
+        provider_call_id: Some("a1".to_owned()),
+        appointment_id: None,
+        direction: None,
+        from: None,
+        to: None,
+        received_at: at(second),
+        call_events: vec![CallEvent {
+            kind,
+            implied: false,
+            occurred_at: Some(at(second)),
+            sequence: None,
+            permanent: false,
+        }],
+    }
+}
+
+fn folded(call: Option<&Call>, events: &[ProviderEvent], second: u64) -> Call {
+    fold(call, events, &POLICY, at(second)).transition.unwrap().call
+}
+
+async fn store(world: &World, call: &Call) -> StoreOutcome {
+    world.calls.store(call, 0, CALL_RETENTION).await.unwrap()
+}

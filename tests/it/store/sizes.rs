@@ -1,0 +1,106 @@
+//! Sizes of rows: a typical call is small, and a full one fits into an item.
+
+use serde_dynamo::AttributeValue;
+use switchhook_aws::calls::StoreOutcome;
+use switchhook_domain::{ATTEMPT_EVENTS_MAX, AttemptKey, CALL_ATTEMPTS_MAX, Call, EventKind, fold};
+use switchhook_local::CALLS_TABLE;
+use switchhook_providers::ID_BYTES_MAX;
+use switchhook_tests::{INACTIVITY_TIMEOUT, Item, KEY, MINUTE, World};
+
+use super::{POLICY, provider_event, store};
+use crate::traffic::{at, retell_call, twilio_call};
+
+/// What DynamoDB takes: 400 KB.
+const ITEM_BYTES_MAX: usize = 400 * 1_024;
+
+/// Bytes of an item as DynamoDB counts them.
+fn bytes_of(item: &Item) -> usize {
+    item.iter().map(|(name, value)| name.len() + bytes_of_value(value)).sum()
+}
+
+fn bytes_of_value(value: &AttributeValue) -> usize {
+    match value {
+        AttributeValue::S(text) => text.len(),
+        AttributeValue::N(number) => number.len().div_ceil(2) + 1,
+        AttributeValue::B(bytes) => bytes.len(),
+        AttributeValue::Bool(_) | AttributeValue::Null(_) => 1,
+        AttributeValue::L(list) => 3 + list.iter().map(|value| 1 + bytes_of_value(value)).sum::<usize>(),
+        AttributeValue::M(map) => {
+            3 + map.iter().map(|(name, value)| 1 + name.len() + bytes_of_value(value)).sum::<usize>()
+        }
+        AttributeValue::Ss(set) => set.iter().map(String::len).sum(),
+        AttributeValue::Ns(set) => set.iter().map(|number| number.len().div_ceil(2) + 1).sum(),
+        AttributeValue::Bs(set) => set.iter().map(Vec::len).sum(),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn row_of_a_typical_call_has_at_most_two_kilobytes() {
+    for (what, webhooks) in [("twilio", twilio_call(1, true)), ("retell", retell_call(1, 12, 2))] {
+        let world = World::new();
+        for webhook in &webhooks {
+            let body = webhook.body.as_bytes();
+            drop(world.post_signed(webhook.provider, KEY, &webhook.query, body).await);
+            world.quiesce().await;
+        }
+        world.wait(INACTIVITY_TIMEOUT + MINUTE * 3).await;
+        let rows = world.items(CALLS_TABLE).await;
+        assert_eq!(rows.len(), 1);
+        println!(
+            "{what}: {} bytes, {} of them history, {} the log",
+            bytes_of(&rows[0]),
+            bytes_of_value(&rows[0]["history"]),
+            bytes_of_value(&rows[0]["log"])
+        );
+        assert!(bytes_of(&rows[0]) <= 2_048, "{what}: {} bytes", bytes_of(&rows[0]));
+    }
+}
+
+/// A call that holds all it can, with ids of this many bytes: every attempt full, and what names none. With a deadline
+/// after every event, or after none.
+fn full_call(id_bytes: usize, deadlines: bool) -> Call {
+    let long = |text: String| format!("{text:x<id_bytes$}");
+    let call_id = long("call-".to_owned());
+    let mut call = None;
+    let mut second = 0;
+    let attempts = (0..CALL_ATTEMPTS_MAX).map(Some).chain([None]);
+    for attempt in attempts {
+        for number in 0..ATTEMPT_EVENTS_MAX {
+            let kind = EventKind::ALL[number % (EventKind::ALL.len() - 5)];
+            let key = attempt.map(|attempt| long(format!("attempt-{attempt:02}-")));
+            let mut event = provider_event(&call_id, &long(format!("generic:{attempt:?}-{number:02}-")), kind, second);
+            event.provider_call_id = key.as_ref().map(|_| long(format!("provider-call-{attempt:?}-")));
+            event.appointment_id = Some(long("appointment-".to_owned()));
+            event.attempt = key.map(AttemptKey::new);
+            event.call_events[0].sequence = Some(u32::MAX);
+            let folded = fold(call.as_ref(), &[event], &POLICY, at(second));
+            call = folded.transition.map(|it| it.call).or(call);
+            second += 1_000;
+            if deadlines && let Some(before) = &call {
+                let passed = before.deadline_passed_events(&POLICY, at(second));
+                call = fold(Some(before), &passed, &POLICY, at(second)).transition.map(|it| it.call).or(call);
+            }
+        }
+    }
+    Call { version: 1, ..call.unwrap() }
+}
+
+#[tokio::test(start_paused = true)]
+async fn row_of_a_full_call_fits_into_an_item() {
+    let held = (CALL_ATTEMPTS_MAX + 1) * ATTEMPT_EVENTS_MAX;
+    for (what, id_bytes, deadlines) in [
+        ("ids of Twilio's length", 52, false),
+        ("ids of Twilio's length, silent after every event", 52, true),
+        ("ids as long as they can be", ID_BYTES_MAX, false),
+    ] {
+        let world = World::stopped();
+        let call = full_call(id_bytes, deadlines);
+        let told = call.history.iter().filter(|entry| entry.event.kind != EventKind::DeadlinePassed).count();
+        assert_eq!(told, held, "{what}");
+        assert_eq!(store(&world, &call).await, StoreOutcome::Committed, "{what}");
+        assert_eq!(world.call(call.call_id.as_str()).await, call, "{what}");
+        let bytes = bytes_of(&world.items(CALLS_TABLE).await[0]);
+        println!("full call, {what}: {bytes} bytes, {} deadlines", call.history.len() - told);
+        assert!(bytes < ITEM_BYTES_MAX, "{what}: {bytes} bytes");
+    }
+}

@@ -1,0 +1,115 @@
+//! `GET /events/{event_id}/status` shows where an event is, in every window.
+
+use std::time::Duration;
+
+use http::StatusCode;
+use serde_json::json;
+use switchhook_aws::calls::Calls;
+use switchhook_aws::inbox::NewEvent;
+use switchhook_domain::{Policy, Provider, Timestamp};
+use switchhook_local::{CALLS_TABLE, EVENTS_DEAD_LETTER_QUEUE};
+use switchhook_tests::{INACTIVITY_TIMEOUT, MAX_RECEIVE_COUNT, MINUTE, World, down, generic};
+
+use super::{HOUR, status};
+
+#[tokio::test(start_paused = true)]
+async fn status_of_an_event_tells_where_it_is() {
+    let mut world = World::stopped();
+    let id = world.accept(Provider::Generic, &generic("c1", "e1", "RINGING", 0)).await;
+    let received_at = world.now();
+    let queued = json!({
+        "event_id": "generic:e1", "call_id": "c1", "provider": "generic", "type": "RINGING", "status": "queued",
+        "disposition": null, "received_at": received_at.to_string(), "processed_at": null, "duration_ms": null,
+        "attempts": 0, "error": null, "next_retry_at": null, "action": [],
+    });
+    assert_eq!(world.status(&id).await, queued);
+
+    world.inject_fault("PutItem", CALLS_TABLE, 2, down());
+    for attempts in 1..=2 {
+        let received = world.receive();
+        assert_eq!(world.consume(&received).await, 0);
+        let retrying = world.status(&id).await;
+        let next = Timestamp::parse_rfc3339(retrying["next_retry_at"].as_str().unwrap()).unwrap();
+        let pause = Duration::from_millis(u64::try_from(next.millis_since(world.now())).unwrap());
+        assert!(pause <= Duration::from_secs(4), "{pause:?}");
+        let mut expected = queued.clone();
+        expected["status"] = json!("retrying");
+        expected["attempts"] = json!(attempts);
+        expected["error"] = json!("could not write the call");
+        expected["next_retry_at"] = retrying["next_retry_at"].clone();
+        assert_eq!(retrying, expected);
+        assert_eq!(world.receive(), [], "not before");
+        world.wait(pause).await;
+    }
+
+    world.start();
+    world.quiesce().await;
+    let status = world.status(&id).await;
+    let processed_at = Timestamp::parse_rfc3339(status["processed_at"].as_str().unwrap()).unwrap();
+    let processed = json!({
+        "event_id": "generic:e1", "call_id": "c1", "provider": "generic", "type": "RINGING", "status": "processed",
+        "disposition": "applied", "received_at": received_at.to_string(), "processed_at": processed_at.to_string(),
+        "duration_ms": processed_at.millis_since(received_at), "attempts": 3, "error": "could not write the call",
+        "next_retry_at": null, "action": ["call.initiated", "call.ringing", "appointment.dialing"],
+    });
+    assert_eq!(status, processed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn status_of_a_dead_letter_says_so_until_it_is_redriven() {
+    let world = World::new();
+    world.inject_fault("PutItem", CALLS_TABLE, u64::MAX, down());
+    let id = world.accept(Provider::Generic, &generic("c1", "e1", "RINGING", 0)).await;
+    world.wait(HOUR * 6).await;
+    assert_eq!(world.dead_letters().len(), 1);
+    assert_eq!(
+        status(&world, &id, &["status", "disposition", "attempts", "error", "next_retry_at"]).await,
+        json!(["dead_lettered", null, MAX_RECEIVE_COUNT, "could not write the call", null])
+    );
+    world.clear_faults();
+    assert_eq!(world.cloud.services().sqs().redrive(EVENTS_DEAD_LETTER_QUEUE, None).unwrap(), 1);
+    world.quiesce().await;
+    assert_eq!(
+        status(&world, &id, &["status", "disposition", "attempts"]).await,
+        json!(["processed", "applied", MAX_RECEIVE_COUNT + 1])
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn unknown_event_and_unknown_call_are_not_found() {
+    let world = World::new();
+    for path in ["/events/generic:none/status", "/calls/none", "/calls/none/events", "/calls/", "/events//status"] {
+        assert_eq!(world.get(path).await.0, StatusCode::NOT_FOUND, "{path}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn status_of_what_the_reconciler_learned_can_be_asked_for() {
+    let world = World::new();
+    world.accept(Provider::Generic, &generic("c1", "e1", "RINGING", 0)).await;
+    world.wait(INACTIVITY_TIMEOUT + MINUTE * 2).await;
+    let call = world.call("c1").await;
+    let deadline = call.history.last().unwrap();
+    assert_eq!(
+        status(&world, &deadline.source_event_id, &["provider", "type", "status", "disposition", "action"]).await,
+        json!([
+            "switchhook",
+            "deadline_passed",
+            "processed",
+            "applied",
+            ["call.inconclusive", "appointment.inconclusive"]
+        ])
+    );
+    // It is an event like any other: stored, and found by the sweep if it had been lost.
+    let policy = Policy { inactivity_timeout: INACTIVITY_TIMEOUT };
+    assert!(call.deadline_passed_events(&policy, world.now()).is_empty(), "once");
+    let event = deadline_event(&world.calls, "c1").await;
+    assert!(NewEvent::from_switchhook(&event, "t").is_ok());
+}
+
+async fn deadline_event(calls: &Calls, call_id: &str) -> switchhook_domain::ProviderEvent {
+    let mut call = calls.get_call(&switchhook_domain::CallId::new(call_id)).await.unwrap().unwrap();
+    call.history.pop();
+    let policy = Policy { inactivity_timeout: Duration::ZERO };
+    call.deadline_passed_events(&policy, Timestamp::MAX).remove(0)
+}

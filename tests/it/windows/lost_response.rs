@@ -1,0 +1,77 @@
+//! A request was carried out, but its response was lost.
+
+use http::StatusCode;
+use serde_json::json;
+use switchhook_domain::Provider;
+use switchhook_local::connector::Fault;
+use switchhook_local::{CALLS_TABLE, EVENTS_QUEUE, INBOX_TABLE};
+use switchhook_tests::{MINUTE, World, generic};
+
+use super::{NOTHING, call_events, pair, published_pairs};
+
+#[tokio::test(start_paused = true)]
+async fn queued_event_whose_answer_was_lost_is_folded_once() {
+    let world = World::new();
+    world.inject_fault("SendMessage", EVENTS_QUEUE, u64::MAX, Fault::ResponseLost);
+    let body = generic("c1", "e1", "RINGING", 0);
+    assert_eq!(world.post(Provider::Generic, &body).await.0, StatusCode::INTERNAL_SERVER_ERROR);
+    world.clear_faults();
+    assert_eq!(world.post(Provider::Generic, &body).await.1["status"], "already_processed");
+    world.quiesce().await;
+    assert_eq!(world.call("c1").await.version, 1);
+    assert_eq!(
+        published_pairs(&world),
+        [pair("c1/1", "call.initiated"), pair("c1/2", "call.ringing"), pair("c1/3", "appointment.dialing"),]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn stored_event_whose_answer_was_lost_is_accepted_and_folded_once() {
+    let world = World::new();
+    world.inject_fault("PutItem", INBOX_TABLE, 1, Fault::ResponseLost);
+    let (code, answered) = world.post(Provider::Generic, &generic("c1", "e1", "RINGING", 0)).await;
+    // The client tries again by itself and finds its own write, which it cannot tell from somebody else's.
+    assert_eq!((code, &answered["status"]), (StatusCode::OK, &json!("already_processed")));
+    world.quiesce().await;
+    assert_eq!(world.call("c1").await.version, 1);
+    assert_eq!(world.logged("duplicate").len(), 1, "ingress says so, and the consumer saw it once");
+}
+
+#[tokio::test(start_paused = true)]
+async fn write_whose_answer_was_lost_is_found_and_published_once() {
+    for lost in [Fault::ResponseLost, Fault::ErrorAfter { status: 500, code: "InternalServerError".to_owned() }] {
+        let world = World::new();
+        for body in call_events("c1").iter().take(3) {
+            world.accept(Provider::Generic, body).await;
+            world.quiesce().await;
+        }
+        let before = world.call("c1").await;
+        let published = published_pairs(&world);
+
+        world.inject_fault("PutItem", CALLS_TABLE, 1, lost.clone());
+        drop(world.requests());
+        world.accept(Provider::Generic, &call_events("c1")[3]).await;
+        world.quiesce().await;
+
+        let call = world.call("c1").await;
+        assert_eq!(call.version, before.version + 1, "{lost:?}: written once");
+        let requests = world.requests();
+        assert_eq!(requests["PutItem"], 1 + 2, "{lost:?}: the inbox's, the lost one, and the client's own retry");
+        let news: Vec<(String, String)> = published_pairs(&world).split_off(published.len());
+        assert_eq!(news, [pair(&format!("c1/{}", published.len() + 1), "call.completed")], "{lost:?}");
+        assert_eq!(world.logged("retried"), NOTHING, "{lost:?}: a success");
+        assert_eq!((world.queued(), world.dead_letters()), (vec![], vec![]));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn write_whose_every_answer_was_lost_is_found_by_the_redelivery() {
+    let world = World::new();
+    world.inject_fault("PutItem", CALLS_TABLE, 3, Fault::ResponseLost);
+    world.accept(Provider::Generic, &generic("c1", "e1", "RINGING", 0)).await;
+    world.wait(MINUTE).await;
+    let call = world.call("c1").await;
+    assert_eq!((call.version, call.history.len()), (1, 1));
+    assert_eq!(published_pairs(&world).len(), 3);
+    assert_eq!((world.queued(), world.dead_letters()), (vec![], vec![]));
+}

@@ -1,0 +1,91 @@
+//! A newer version of the program wrote a message or a row, and an older one meets it after a rollback.
+
+use http::StatusCode;
+use serde_dynamo::AttributeValue;
+use serde_json::{Value, json};
+use switchhook_domain::{EventId, Provider};
+use switchhook_local::queue::NewMessage;
+use switchhook_local::{CALLS_TABLE, EVENTS_QUEUE, INBOX_TABLE};
+use switchhook_tests::{MINUTE, World, generic};
+
+use super::status;
+
+#[tokio::test(start_paused = true)]
+async fn row_of_a_later_version_is_published_by_the_later_program() {
+    let world = World::new();
+    world.accept(Provider::Generic, &generic("c1", "e1", "RINGING", 0)).await;
+    world.quiesce().await;
+    let ours = world.item(CALLS_TABLE, "c1").await;
+    let mut later = ours.clone();
+    later.insert("schema_version".to_owned(), AttributeValue::N("2".to_owned()));
+    later.insert("outbox_start".to_owned(), AttributeValue::N("2".to_owned()));
+    world.put_item(CALLS_TABLE, later).await;
+    world.accept(Provider::Generic, &generic("c2", "e2", "RINGING", 0)).await;
+    world.wait(MINUTE).await;
+    assert_eq!(world.published_types("c2"), [""; 0], "it waits");
+    assert!(world.logged("relay_failed").len() > 1 && world.logged("record_skipped").is_empty());
+    assert_eq!(world.logged("relay_failed")[0]["cause"], "newer_schema");
+}
+
+#[tokio::test(start_paused = true)]
+async fn message_of_a_later_version_is_tried_again_and_not_dropped() {
+    let world = World::new();
+    let message = |schema_version: u32| {
+        let body = json!({"schema_version": schema_version, "trace_id": "t", "later": {"event": "unknown to us"}});
+        NewMessage {
+            body: body.to_string(),
+            group: Some("c1".to_owned()),
+            deduplication_id: Some("later".to_owned()),
+            ..NewMessage::default()
+        }
+    };
+    world.cloud.services().sqs().send(EVENTS_QUEUE, message(2)).unwrap();
+    world.wait(MINUTE).await;
+    let tried = world.logged("retried");
+    assert!(tried.len() > 1);
+    assert!(tried.iter().all(|line| line["cause"] == "newer_schema"));
+    assert_eq!((world.queued().len(), world.dead_letters()), (1, vec![]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn row_of_a_later_version_is_left_to_the_later_program() {
+    let world = World::new();
+    world.accept(Provider::Generic, &generic("c1", "e1", "RINGING", 0)).await;
+    world.quiesce().await;
+    let ours = world.item(CALLS_TABLE, "c1").await;
+    let mut later = ours.clone();
+    later.insert("schema_version".to_owned(), AttributeValue::N("2".to_owned()));
+    later.insert("job".to_owned(), AttributeValue::S("A STATE OF LATER".to_owned()));
+    world.put_item(CALLS_TABLE, later.clone()).await;
+
+    let id = world.accept(Provider::Generic, &generic("c1", "e2", "ANSWERED", 3)).await;
+    world.wait(MINUTE * 4).await;
+    assert_eq!(world.item(CALLS_TABLE, "c1").await, later, "untouched");
+    let error = "schema version 2 is newer than this program: it waits for the newer one";
+    assert_eq!(status_without_call(&world, &id).await, json!(["c1", error]), "noted");
+    assert_eq!((world.queued().len(), world.dead_letters()), (1, vec![]), "waits");
+
+    // The rollback of the rollback.
+    world.put_item(CALLS_TABLE, ours).await;
+    world.wait(MINUTE * 15).await;
+    assert_eq!(status(&world, &id, &["status"]).await, json!(["processed"]));
+}
+
+/// What is noted of an event whose call cannot be read.
+async fn status_without_call(world: &World, id: &EventId) -> Value {
+    let stored = world.inbox.get(id).await.unwrap().unwrap();
+    let note = world.inbox.get_note(id).await.unwrap().unwrap();
+    json!([stored.call_id, note.error])
+}
+
+#[tokio::test(start_paused = true)]
+async fn inbox_item_of_a_later_version_is_not_acknowledged_by_this_one() {
+    let world = World::new();
+    let body = generic("c1", "e1", "RINGING", 0);
+    let id = world.accept(Provider::Generic, &body).await;
+    let mut item = world.item(INBOX_TABLE, id.as_str()).await;
+    item.insert("schema_version".to_owned(), AttributeValue::N("2".to_owned()));
+    world.put_item(INBOX_TABLE, item).await;
+    assert_eq!(world.post(Provider::Generic, &body).await.0, StatusCode::INTERNAL_SERVER_ERROR);
+    assert_eq!(world.logged("storage_failure")[0]["cause"], "newer_schema");
+}

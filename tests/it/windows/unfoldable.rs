@@ -1,0 +1,81 @@
+//! An event can never be folded: the call is full, belongs to another provider, or its row cannot be read.
+
+use serde_dynamo::AttributeValue;
+use serde_json::json;
+use switchhook_domain::{ATTEMPT_EVENTS_MAX, EventId, Provider};
+use switchhook_local::CALLS_TABLE;
+use switchhook_tests::{INACTIVITY_TIMEOUT, MINUTE, World, generic, sample, text};
+
+use super::{NOTHING, status};
+
+#[tokio::test(start_paused = true)]
+async fn row_that_can_never_be_read_holds_up_no_other() {
+    let world = World::new();
+    world.accept(Provider::Generic, &generic("c1", "e1", "RINGING", 0)).await;
+    world.quiesce().await;
+    let published = world.published_types("c1");
+    let mut garbled = world.item(CALLS_TABLE, "c1").await;
+    garbled.insert("job".to_owned(), AttributeValue::S("GARBLED".to_owned()));
+    garbled.insert("outbox_start".to_owned(), AttributeValue::N("2".to_owned()));
+    world.put_item(CALLS_TABLE, garbled).await;
+    world.accept(Provider::Generic, &generic("c2", "e2", "RINGING", 0)).await;
+    world.quiesce().await;
+    assert_eq!(world.published_types("c2").len(), 3, "at once");
+    assert_eq!(world.published_types("c1"), published);
+    let skipped = world.logged("record_skipped");
+    let said = json!([skipped[0]["call_id"], skipped[0]["cause"], skipped[0]["level"], skipped.len()]);
+    assert_eq!(said, json!(["c1", "decode_call", "ERROR", 1]));
+    assert_eq!(world.logged("relay_failed"), NOTHING);
+}
+
+#[tokio::test(start_paused = true)]
+async fn call_takes_as_many_events_as_it_holds_and_still_settles() {
+    let world = World::new();
+    let most = u64::try_from(ATTEMPT_EVENTS_MAX).unwrap();
+    for number in 0..most + 3 {
+        let body = generic("c1", &format!("e{number}"), "RINGING", number);
+        world.accept(Provider::Generic, &body).await;
+        world.quiesce().await;
+    }
+    let call = world.call("c1").await;
+    assert_eq!(call.history.len(), ATTEMPT_EVENTS_MAX);
+    let quarantined = world.logged("quarantined");
+    let ids: Vec<String> = quarantined.iter().map(|line| text(&line["event_id"])).collect();
+    assert_eq!(ids, ["generic:e64", "generic:e65", "generic:e66"]);
+    assert!(quarantined.iter().all(|line| line["level"] == "ERROR" && line["stage"] == "consumer"));
+    for id in ids {
+        assert_eq!(
+            status(&world, &EventId::new(id), &["status", "disposition", "error", "next_retry_at"]).await,
+            json!(["quarantined", "quarantined", "the call holds as many events as it can", null])
+        );
+    }
+    assert_eq!((world.queued(), world.dead_letters()), (vec![], vec![]));
+
+    world.wait(INACTIVITY_TIMEOUT + MINUTE * 3).await;
+    let (_, shown) = world.get("/calls/c1").await;
+    assert_eq!(json!([shown["lifecycle"], shown["settled"]]), json!(["inconclusive", true]));
+    assert_eq!(world.call("c1").await.history.len(), ATTEMPT_EVENTS_MAX + 1, "and the deadline");
+}
+
+#[tokio::test(start_paused = true)]
+async fn claim_of_another_provider_is_refused_and_noted() {
+    let world = World::new();
+    world.accept(Provider::Retell, sample("retell/call_started")).await;
+    world.quiesce().await;
+    let before = world.call("appointment:appt_201").await;
+    assert_eq!(before.provider, Provider::Retell);
+
+    let claim = json!({"event_id": "e1", "type": "FAILED", "appointment_id": "appt_201"}).to_string();
+    let id = world.accept(Provider::Generic, &claim).await;
+    world.quiesce().await;
+    assert_eq!(world.call("appointment:appt_201").await, before);
+    assert_eq!(
+        status(&world, &id, &["status", "disposition", "error", "action"]).await,
+        json!(["processed", "refused", "the call belongs to another provider", []])
+    );
+    assert_eq!(world.logged("fold_refused").len(), 1);
+    // The sweep finds it in no history; that changes nothing, and ends.
+    world.wait(MINUTE * 10).await;
+    assert_eq!((world.queued(), world.dead_letters()), (vec![], vec![]));
+    assert_eq!(status(&world, &id, &["status", "disposition"]).await, json!(["processed", "refused"]));
+}
