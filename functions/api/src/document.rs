@@ -10,8 +10,9 @@ use switchhook_domain::{
     StopReason,
 };
 
-use crate::request::can_place_calls;
-use crate::{OTHER_ROUTES, ROUTES, list};
+use crate::body::can_place_calls;
+use crate::list;
+use crate::route::{OTHER_ROUTES, ROUTES};
 
 const DOCUMENT: &str = include_str!("../../../infra/openapi.yaml");
 
@@ -92,7 +93,7 @@ fn limit(schema: &str, field: &str, name: &str) -> usize {
 
 #[test]
 fn document_has_the_limits_of_the_code() {
-    use crate::request::{
+    use crate::body::{
         APPOINTMENT_ID_BYTES_MAX, DELAY_MAX_SECONDS_MAX, DELAY_SECONDS_MAX, METADATA_ENTRIES_MAX,
         METADATA_NAME_BYTES_MAX, TIME_ZONE_BYTES_MAX,
     };

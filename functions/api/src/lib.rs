@@ -4,19 +4,25 @@
 //! call that is created under an idempotency key is made of the key, so that the table itself knows a repetition; the
 //! answer holds only what never changes of a call, so that a repetition is answered alike.
 
+mod body;
+mod cursor;
 #[cfg(test)]
 mod document;
+mod idempotency;
 mod list;
+mod load;
+mod number;
 mod request;
+mod response;
 mod route;
+mod time;
 mod view;
 
 use std::time::Duration;
 
-use http::header::{ALLOW, CONTENT_TYPE, HeaderName, LOCATION};
-use http::{HeaderMap, HeaderValue, StatusCode};
+use http::header::{HeaderName, LOCATION};
+use http::{HeaderMap, StatusCode};
 use lambda_http::{Body, Request, Response};
-use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value, json};
 use switchhook_aws::Error;
 use switchhook_aws::calls::{Alias, Calls, Found, StoreOutcome};
@@ -26,16 +32,17 @@ use switchhook_aws::inbox::Inbox;
 use switchhook_aws::problem::{FieldError, Problem, ProblemKind};
 use switchhook_aws::sdk::Clock;
 use switchhook_aws::telemetry::Decision;
-use switchhook_domain::{CALL_ATTEMPTS_MAX, Call, CallId, EventId, Job, PhoneNumber, Policy, RetryPolicy, Timestamp};
+use switchhook_domain::{CALL_ATTEMPTS_MAX, Call, CallId, EventId, Job, Policy, RetryPolicy, Timestamp};
 
+pub use crate::body::BODY_BYTES_MAX;
+use crate::idempotency::{idempotency_key, keyed_call_id, random_call_id};
 use crate::list::ListQuery;
-pub use crate::request::BODY_BYTES_MAX;
-use crate::request::CallRequest;
+use crate::number::{INVALID_NUMBER, numbers_in_path};
+use crate::response::{Answer, Refusal};
 pub use crate::route::{OTHER_ROUTES, Operation, ROUTES};
 use crate::route::{Route, RouteError};
 use crate::view::{CallView, EventView, StatusView};
 
-const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const IDEMPOTENT_REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
 /// Calls shown of one appointment.
 const APPOINTMENT_CALLS_MAX: i32 = 50;
@@ -90,31 +97,6 @@ pub struct Api {
     /// Of calls that ask for nothing else.
     pub retry: RetryPolicy,
     pub clock: Clock,
-}
-
-/// What a request was answered, and what is told of it in the log.
-#[derive(Debug)]
-struct Answer {
-    status: StatusCode,
-    /// None: the status says it all.
-    body: Option<Value>,
-    headers: Vec<(HeaderName, String)>,
-    action_taken: &'static str,
-    /// Ids are logged where something was found under them: before, they are whatever somebody wrote into a path.
-    call_id: Option<CallId>,
-    event_id: Option<EventId>,
-}
-
-/// Why a request was not answered as it was meant to be.
-#[derive(Debug)]
-enum Refusal {
-    Problem(Problem),
-    Methods(String),
-    Storage(Error),
-    /// The system has no random number.
-    NoId(getrandom::Error),
-    /// What was asked for cannot be written as JSON.
-    NoHash(serde_json::Error),
 }
 
 impl Api {
@@ -180,7 +162,7 @@ impl Api {
             Ok(key) => (key, Vec::new()),
             Err(error) => (None, vec![error]),
         };
-        let mut request = CallRequest::read(body, errors, now).map_err(Refusal::Problem)?;
+        let mut request = body::read(body, errors, now).map_err(Refusal::Problem)?;
         let call_id = match key {
             Some(key) => keyed_call_id(key),
             None => random_call_id().map_err(Refusal::NoId)?,
@@ -248,7 +230,7 @@ impl Api {
 
     async fn show_appointment(&self, id: &str) -> Result<Answer, Refusal> {
         let ids = self.calls.calls_of_appointment(id, APPOINTMENT_CALLS_MAX).await?;
-        let loaded = list::load(&self.calls, ids).await?;
+        let loaded = load::load(&self.calls, ids).await?;
         // Without one of its calls, what is said of an appointment may be wrong.
         if let Some((_, error)) = loaded.unreadable.into_iter().next() {
             return Err(Refusal::Storage(error));
@@ -280,7 +262,7 @@ impl Api {
     async fn set_do_not_call(&self, text: &str, listed: bool) -> Result<Answer, Refusal> {
         let numbers = numbers_in_path(text);
         if numbers.is_empty() {
-            let error = FieldError::new("number", request::NO_NUMBER);
+            let error = FieldError::new("number", INVALID_NUMBER);
             return Err(Refusal::Problem(Problem::invalid(vec![error])));
         }
         for number in numbers {
@@ -359,180 +341,9 @@ fn cannot_cancel(call: &Call) -> Result<Answer, Refusal> {
     }
 }
 
-/// The key under which a repetition is known; none if it is not to be.
-fn idempotency_key(headers: &HeaderMap) -> Result<Option<&[u8]>, FieldError> {
-    let mut values = headers.get_all(IDEMPOTENCY_KEY).iter().map(HeaderValue::as_bytes);
-    match (values.next(), values.next()) {
-        (None, _) => Ok(None),
-        (Some(key), None)
-            if (1..=request::KEY_LENGTH_MAX).contains(&key.len()) && key.iter().all(u8::is_ascii_graphic) =>
-        {
-            Ok(Some(key))
-        }
-        (Some(_), _) => {
-            let max = request::KEY_LENGTH_MAX;
-            let message = format!("must be given once, with 1 to {max} visible ASCII characters");
-            Err(FieldError::new("Idempotency-Key", message))
-        }
-    }
-}
-
-fn keyed_call_id(key: &[u8]) -> CallId {
-    CallId::new(format!("call-{}", request::short_hash(key)))
-}
-
-fn random_call_id() -> Result<CallId, getrandom::Error> {
-    let mut bytes = [0; 16];
-    getrandom::fill(&mut bytes)?;
-    Ok(CallId::new(format!("call-{}", hex::encode(bytes))))
-}
-
-/// The number in the path. A SIP address with a percent sign may have been decoded by the gateway or not: both that it
-/// may be.
-fn numbers_in_path(text: &str) -> Vec<PhoneNumber> {
-    let decoded = percent_decode_str(text).decode_utf8().ok().filter(|decoded| *decoded != text);
-    let texts = [Some(text), decoded.as_deref()];
-    texts.into_iter().flatten().filter_map(request::phone_number).collect()
-}
-
-impl Answer {
-    fn ok(action_taken: &'static str, body: Value) -> Self {
-        Self {
-            status: StatusCode::OK,
-            body: Some(body),
-            headers: Vec::new(),
-            action_taken,
-            call_id: None,
-            event_id: None,
-        }
-    }
-
-    fn empty(action_taken: &'static str) -> Self {
-        Self { status: StatusCode::NO_CONTENT, body: None, ..Self::ok(action_taken, Value::Null) }
-    }
-
-    fn of_call(action_taken: &'static str, call: &Call) -> Self {
-        Self { call_id: Some(call.call_id.clone()), ..Self::ok(action_taken, json!(CallView::of(call))) }
-    }
-
-    fn into_response(self) -> Response<Body> {
-        let body = self.body.as_ref().map_or(Body::Empty, |body| Body::Text(body.to_string()));
-        let mut response = Response::new(body);
-        *response.status_mut() = self.status;
-        if self.body.is_some() {
-            response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        }
-        insert(response.headers_mut(), self.headers);
-        response
-    }
-}
-
-impl Refusal {
-    fn not_found(detail: &str) -> Self {
-        Self::Problem(Problem::new(ProblemKind::NotFound, detail))
-    }
-
-    fn unknown_id() -> Self {
-        Self::not_found(
-            "nothing is known under this id; one with characters that a path cannot hold must be percent-encoded",
-        )
-    }
-
-    const fn kind(&self) -> ProblemKind {
-        match self {
-            Self::Problem(problem) => problem.kind,
-            Self::Methods(_) => ProblemKind::MethodNotAllowed,
-            Self::Storage(_) => ProblemKind::StorageFailure,
-            Self::NoId(_) | Self::NoHash(_) => ProblemKind::InternalError,
-        }
-    }
-
-    /// For the log alone.
-    fn cause(&self) -> Option<String> {
-        match self {
-            Self::Problem(_) | Self::Methods(_) => None,
-            Self::Storage(error) => Some(error.chain()),
-            Self::NoId(error) => Some(error.to_string()),
-            Self::NoHash(error) => Some(error.to_string()),
-        }
-    }
-
-    fn into_response(self) -> Response<Body> {
-        let (problem, headers) = match self {
-            Self::Problem(problem) => (problem, Vec::new()),
-            Self::Methods(methods) => {
-                let detail = format!("the path has {methods}");
-                (Problem::new(ProblemKind::MethodNotAllowed, detail), vec![(ALLOW, methods)])
-            }
-            Self::Storage(_) => (Problem::storage_failure(), Vec::new()),
-            Self::NoId(_) | Self::NoHash(_) => {
-                (Problem::new(ProblemKind::InternalError, "nothing was written; ask again"), Vec::new())
-            }
-        };
-        let mut response = problem.into_response().map(Body::Text);
-        insert(response.headers_mut(), headers);
-        response
-    }
-}
-
-impl From<Error> for Refusal {
-    fn from(error: Error) -> Self {
-        Self::Storage(error)
-    }
-}
-
-fn insert(headers: &mut HeaderMap, more: Vec<(HeaderName, String)>) {
-    // Ids and methods of ours are all ASCII; a header that is not would be left out.
-    headers.extend(more.into_iter().filter_map(|(name, value)| Some((name, HeaderValue::try_from(value).ok()?))));
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn headers(keys: &[&[u8]]) -> HeaderMap {
-        keys.iter().map(|key| (IDEMPOTENCY_KEY, HeaderValue::from_bytes(key).unwrap())).collect()
-    }
-
-    #[test]
-    fn idempotency_key_is_given_once_in_visible_ascii() {
-        let longest = [b'k'; request::KEY_LENGTH_MAX];
-        assert_eq!(idempotency_key(&headers(&[])), Ok(None));
-        assert_eq!(idempotency_key(&headers(&[b"a-1\"~"])), Ok(Some(&b"a-1\"~"[..])));
-        assert_eq!(idempotency_key(&headers(&[&longest])), Ok(Some(&longest[..])));
-        let too_long = [b'k'; request::KEY_LENGTH_MAX + 1];
-        for wrong in
-            [headers(&[b""]), headers(&[b"a b"]), headers(&[b"\xe9"]), headers(&[&too_long]), headers(&[b"a", b"a"])]
-        {
-            assert_eq!(idempotency_key(&wrong).unwrap_err().field, "Idempotency-Key");
-        }
-    }
-
-    #[test]
-    fn id_of_a_call_is_made_of_the_key_or_of_nothing() {
-        assert_eq!(keyed_call_id(b"order-7").as_str(), "call-df8cf80227ec3237922df0ecd88385c5");
-        let ids = [random_call_id().unwrap(), random_call_id().unwrap()];
-        assert_ne!(ids[0], ids[1]);
-        for id in ids {
-            let digits = id.as_str().strip_prefix("call-").unwrap();
-            assert!(digits.len() == 32 && digits.bytes().all(|byte| byte.is_ascii_hexdigit()), "{id}");
-        }
-    }
-
-    #[test]
-    fn number_in_a_path_may_be_encoded() {
-        let check = |text: &str, numbers: &[&str]| {
-            let found = numbers_in_path(text);
-            assert_eq!(found.iter().map(PhoneNumber::as_str).collect::<Vec<_>>(), numbers, "{text}");
-        };
-        check("+14155550123", &["+14155550123"]);
-        check("%2B14155550123", &["+14155550123"]);
-        check("sip%3Adesk%40example.com", &["sip:desk@example.com"]);
-        check("sip:desk%40example.com", &["sip:desk%40example.com", "sip:desk@example.com"]);
-        check("14155550123", &[]);
-        check("%252B14155550123", &[]);
-        check("%ff", &[]);
-    }
 
     #[test]
     fn default_retry_policy_stays_within_what_a_call_holds() {
@@ -547,20 +358,5 @@ mod tests {
         assert_eq!(usize::from(config("300").retry.attempts_max), CALL_ATTEMPTS_MAX);
         let expected = RetryPolicy { attempts_max: 3, delay_seconds: 7, delay_max_seconds: 7, voicemail: false };
         assert_eq!(config("3").retry, expected);
-    }
-
-    #[test]
-    fn method_that_is_not_allowed_is_told_with_those_that_are() {
-        let response = Refusal::Methods("PUT, DELETE".to_owned()).into_response();
-        assert_eq!(response.status(), StatusCode::METHOD_NOT_ALLOWED);
-        assert_eq!(response.headers()[ALLOW], "PUT, DELETE");
-        assert_eq!(response.headers()[CONTENT_TYPE], "application/problem+json");
-    }
-
-    #[test]
-    fn empty_answer_claims_no_type() {
-        let response = Answer::empty("number_blocked").into_response();
-        assert_eq!((response.status(), response.body().is_empty()), (StatusCode::NO_CONTENT, true));
-        assert!(response.headers().is_empty());
     }
 }

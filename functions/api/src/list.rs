@@ -7,14 +7,13 @@
 
 use std::time::Duration;
 
-use base64::Engine;
-use base64::prelude::BASE64_URL_SAFE_NO_PAD;
-use futures_util::StreamExt;
-use serde::{Deserialize, Serialize};
 use switchhook_aws::Error;
-use switchhook_aws::calls::{Calls, Found, Item, KEY_BYTES_MAX, TimeRange, WAKE_SHARDS, WakeQueue};
+use switchhook_aws::calls::{Calls, TimeRange, WAKE_SHARDS, WakeQueue};
 use switchhook_aws::problem::FieldError;
 use switchhook_domain::{Call, CallId, INCONCLUSIVE, Job, Lifecycle, Provider, State, Timestamp};
+
+use crate::cursor::{After, Position};
+use crate::load::load;
 
 pub(crate) const LIMIT_DEFAULT: usize = 20;
 pub(crate) const LIMIT_MAX: usize = 100;
@@ -22,11 +21,8 @@ pub(crate) const LIMIT_MAX: usize = 100;
 const ROWS_MAX: usize = 200;
 /// Pages of the index asked for one answer, one after the other: all shards of all queues, and as many again.
 const PAGES_MAX: usize = 2 * WakeQueue::ALL.len() * WAKE_SHARDS as usize;
-/// Rows read at once.
-pub(crate) const READS_AT_ONCE: usize = 16;
 /// Of the number in `stuck_for`: as many days are longer than any call is kept.
 const STUCK_DIGITS_MAX: usize = 4;
-const CURSOR_BYTES_MAX: usize = 4 * 1024;
 const PARAMETERS: [&str; 5] = ["job", "lifecycle", "stuck_for", "limit", "cursor"];
 
 /// Which calls are asked for.
@@ -50,41 +46,6 @@ enum JobName {
     Canceled,
 }
 
-/// Where a list goes on.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Position {
-    queue: WakeQueue,
-    shard: u64,
-    /// What was looked at last; none: nothing of this shard yet.
-    after: Option<After>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct After {
-    call_id: String,
-    wake_at: i64,
-}
-
-/// A position as it travels.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Cursor {
-    queue: String,
-    shard: u64,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    call_id: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    wake_at: Option<i64>,
-}
-
-/// Key of an item of the index.
-#[derive(Debug, Serialize, Deserialize)]
-struct IndexKey {
-    call_id: String,
-    wake_key: String,
-    wake_at: i64,
-}
-
 /// One page of calls.
 #[derive(Debug)]
 pub(crate) struct Page {
@@ -92,13 +53,6 @@ pub(crate) struct Page {
     /// Calls whose rows cannot be read: whether they are among what was asked for nobody knows.
     pub(crate) unreadable: Vec<CallId>,
     pub(crate) cursor: Option<String>,
-}
-
-/// What became of reading some rows.
-#[derive(Debug, Default)]
-pub(crate) struct Loaded {
-    pub(crate) calls: Vec<Call>,
-    pub(crate) unreadable: Vec<(CallId, Error)>,
 }
 
 impl ListQuery {
@@ -242,26 +196,6 @@ impl ListQuery {
     }
 }
 
-/// Reads the rows of some calls, in their order. One that is gone is left out, one that cannot be understood is told
-/// apart.
-pub(crate) async fn load(calls: &Calls, ids: Vec<CallId>) -> Result<Loaded, Error> {
-    let reads = ids.into_iter().map(|id| async move {
-        let read = calls.get_eventual(&id).await;
-        (id, read)
-    });
-    let reads: Vec<_> = futures_util::stream::iter(reads).buffered(READS_AT_ONCE).collect().await;
-    let mut loaded = Loaded::default();
-    for (id, read) in reads {
-        match read {
-            Ok(Found::Call(call)) => loaded.calls.push(*call),
-            Ok(Found::Alias(_) | Found::Nothing) => {}
-            Err(error @ (Error::DecodeCall(_) | Error::NewerSchema(_))) => loaded.unreadable.push((id, error)),
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(loaded)
-}
-
 /// True if the call is not settled, nothing has changed since then, and it does not merely wait for its time.
 fn is_stuck(call: &Call, since: Timestamp) -> bool {
     let waits = match &call.job {
@@ -332,239 +266,5 @@ impl JobName {
     }
 }
 
-impl Position {
-    fn parse(text: &str) -> Option<Self> {
-        let bytes = BASE64_URL_SAFE_NO_PAD.decode(Some(text).filter(|text| text.len() <= CURSOR_BYTES_MAX)?).ok()?;
-        let cursor: Cursor = serde_json::from_slice(&bytes).ok()?;
-        let queue = WakeQueue::ALL.into_iter().find(|queue| queue.to_string() == cursor.queue)?;
-        let after = match (cursor.call_id, cursor.wake_at) {
-            (Some(call_id), Some(wake_at)) if (1..=KEY_BYTES_MAX).contains(&call_id.len()) => {
-                Some(After { call_id, wake_at })
-            }
-            (None, None) => None,
-            (Some(_), Some(_)) | (Some(_), None) | (None, Some(_)) => return None,
-        };
-        Some(Self { queue, shard: cursor.shard, after }).filter(|at| at.shard < WAKE_SHARDS)
-    }
-
-    fn to_text(&self) -> Result<String, Error> {
-        let cursor = Cursor {
-            queue: self.queue.to_string(),
-            shard: self.shard,
-            call_id: self.after.as_ref().map(|after| after.call_id.clone()),
-            wake_at: self.after.as_ref().map(|after| after.wake_at),
-        };
-        let json = serde_json::to_vec(&cursor).map_err(|error| Error::ListCalls(Box::new(error)))?;
-        Ok(BASE64_URL_SAFE_NO_PAD.encode(json))
-    }
-
-    fn key(&self) -> Result<Option<Item>, Error> {
-        let Some(After { call_id, wake_at }) = self.after.clone() else { return Ok(None) };
-        let wake_key = format!("{}#{}", self.queue, self.shard);
-        let key = serde_dynamo::to_item(IndexKey { call_id, wake_key, wake_at });
-        key.map(Some).map_err(|error| Error::ListCalls(Box::new(error)))
-    }
-}
-
-impl After {
-    fn of(key: Item) -> Result<Self, Error> {
-        let key: IndexKey = serde_dynamo::from_item(key).map_err(|error| Error::ListCalls(Box::new(error)))?;
-        Ok(Self { call_id: key.call_id, wake_at: key.wake_at })
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use serde_json::json;
-    use switchhook_domain::{Policy, RetryPolicy};
-
-    use super::*;
-    use crate::request::CallRequest;
-
-    const NOW: Timestamp = Timestamp::from_millis(1_795_168_800_000);
-
-    fn parse(query: &str) -> Result<ListQuery, Vec<String>> {
-        let fields = |errors: Vec<FieldError>| errors.into_iter().map(|error| error.field).collect();
-        ListQuery::parse(query, NOW).map_err(fields)
-    }
-
-    fn position(queue: WakeQueue, shard: u64, after: Option<(&str, i64)>) -> Position {
-        let after = after.map(|(call_id, wake_at)| After { call_id: call_id.to_owned(), wake_at });
-        Position { queue, shard, after }
-    }
-
-    #[test]
-    fn query_is_read_whole() {
-        let plain = ListQuery { job: None, lifecycle: None, stuck_for: None, limit: 20, start: None };
-        assert_eq!(parse(""), Ok(plain.clone()));
-        let at = position(WakeQueue::Reconcile, 3, Some(("call-\u{eb}", 5)));
-        let query =
-            format!("limit=100&job=IN_PROGRESS&stuck_for=10m&lifecycle=in%5Fprogress&cursor={}", at.to_text().unwrap());
-        let expected = ListQuery {
-            job: Some(JobName::InProgress),
-            lifecycle: Some("in_progress"),
-            stuck_for: Some(Duration::from_secs(600)),
-            limit: 100,
-            start: Some(at),
-        };
-        assert_eq!(parse(&query), Ok(expected));
-    }
-
-    #[test]
-    fn everything_wrong_with_a_query_is_told_at_once() {
-        let query = "job=pending&lifecycle=hung&stuck_for=soon&limit=0&cursor=x&page=2&limit=5";
-        assert_eq!(
-            parse(query).unwrap_err(),
-            ["page", "limit", "job", "lifecycle", "stuck_for", "limit", "cursor"],
-            "and what is given twice as well"
-        );
-        for limit in ["101", "-1", "+5", "1.5", "", "99999999999999999999999", "a"] {
-            assert_eq!(parse(&format!("limit={}", limit.replace('+', "%2B"))).unwrap_err(), ["limit"], "{limit}");
-        }
-    }
-
-    #[test]
-    fn times_are_a_number_and_a_unit() {
-        let seconds = |text| duration(text).map(|duration| duration.as_secs());
-        assert_eq!(["90s", "10m", "2h", "9999d"].map(seconds), [Some(90), Some(600), Some(7_200), Some(863_913_600)]);
-        for text in [
-            "",
-            "0s",
-            "10",
-            "m",
-            "10 m",
-            "-1m",
-            "+1m",
-            "1h30m",
-            "1w",
-            "10000s",
-            "010m",
-            "1M",
-            "99999999999999999999s",
-            "9999999999999999999d",
-        ] {
-            assert_eq!(duration(text), None, "{text}");
-        }
-    }
-
-    #[test]
-    fn every_state_of_a_job_can_be_asked_for() {
-        let (due_at, lease_ends_at) = (NOW, NOW);
-        let jobs = [
-            Job::Pending { due_at },
-            Job::Claimed { token: "t".to_owned(), lease_ends_at },
-            Job::InProgress,
-            Job::Completed,
-            Job::Failed,
-            Job::Canceled,
-        ];
-        assert_eq!(jobs.clone().map(|job| JobName::of(&job)), JobName::ALL);
-        assert_eq!(jobs.map(|job| job.as_str()), JobName::ALL.map(JobName::as_str));
-    }
-
-    #[test]
-    fn every_state_that_a_call_is_shown_in_can_be_asked_for_once() {
-        let mut names = lifecycles();
-        names.sort_unstable();
-        let expected = [
-            "busy",
-            "canceled",
-            "completed",
-            "failed",
-            "in_progress",
-            "inconclusive",
-            "initiated",
-            "no_answer",
-            "ringing",
-        ];
-        assert_eq!(names, expected);
-    }
-
-    #[test]
-    fn call_that_waits_for_its_time_is_not_stuck() {
-        let body =
-            br#"{"provider":"retell","from":"+14155550100","to":"+14155550123","due_at":"2026-11-20T10:20:00Z"}"#;
-        let retry = RetryPolicy { attempts_max: 1, delay_seconds: 1, delay_max_seconds: 1, voicemail: false };
-        let policy = Policy { inactivity_timeout: Duration::from_secs(60) };
-        let request = CallRequest::read(body, Vec::new(), NOW).unwrap();
-        let new = request.into_call(CallId::new("c1"), String::new(), retry, NOW);
-        let call = Call::schedule(new, &policy, NOW).call;
-        let minutes = |minutes: u64| NOW.plus(Duration::from_secs(60 * minutes));
-        assert!(!is_stuck(&call, minutes(19)), "it is not due");
-        assert!(is_stuck(&call, minutes(20)));
-        let canceled = call.cancel(&policy, minutes(1)).unwrap().call;
-        assert!(!is_stuck(&canceled, minutes(20)), "nothing is expected of it");
-        let changed = Call { updated_at: minutes(21), ..call };
-        assert!(!is_stuck(&changed, minutes(20)));
-    }
-
-    #[test]
-    fn list_goes_through_every_shard_of_every_shelf() {
-        let query = parse("").unwrap();
-        let mut seen = Vec::new();
-        let mut next = query.first();
-        while let Some(at) = next {
-            next = query.following(&at);
-            seen.push((at.queue, at.shard));
-        }
-        let shards = |queue| (0..WAKE_SHARDS).map(move |shard| (queue, shard));
-        assert_eq!(seen, WakeQueue::ALL.into_iter().flat_map(shards).collect::<Vec<_>>());
-        assert!(PAGES_MAX >= seen.len(), "one request sees a small stack whole");
-    }
-
-    #[test]
-    fn only_shelves_with_such_calls_are_looked_at() {
-        let queues = |query: &str| parse(query).unwrap().queues();
-        let dial = Provider::ALL.map(WakeQueue::Dial);
-        assert_eq!(queues("job=PENDING"), dial);
-        assert_eq!(queues("job=CLAIMED"), [WakeQueue::Reconcile]);
-        assert_eq!(queues("job=CANCELED"), [WakeQueue::Settled, WakeQueue::Reconcile]);
-        assert_eq!(queues("job=FAILED&stuck_for=1h"), [WakeQueue::Reconcile]);
-        assert_eq!(queues("stuck_for=1h"), [dial.as_slice(), &[WakeQueue::Reconcile]].concat());
-    }
-
-    #[test]
-    fn cursor_that_is_none_is_refused() {
-        let text = |value: serde_json::Value| BASE64_URL_SAFE_NO_PAD.encode(value.to_string());
-        let refused = [
-            String::new(),
-            "%%%".to_owned(),
-            "a".repeat(CURSOR_BYTES_MAX + 4),
-            BASE64_URL_SAFE_NO_PAD.encode("{"),
-            text(json!([])),
-            text(json!({"queue": "dial.retell"})),
-            text(json!({"queue": "attic", "shard": 0})),
-            text(json!({"queue": "dial.retell", "shard": WAKE_SHARDS})),
-            text(json!({"queue": "dial.retell", "shard": -1})),
-            text(json!({"queue": "dial.retell", "shard": 0, "call_id": "c1"})),
-            text(json!({"queue": "dial.retell", "shard": 0, "wake_at": 1})),
-            text(json!({"queue": "dial.retell", "shard": 0, "call_id": "", "wake_at": 1})),
-            text(json!({"queue": "dial.retell", "shard": 0, "call_id": "a".repeat(KEY_BYTES_MAX + 1), "wake_at": 1})),
-            text(json!({"queue": "dial.retell", "shard": 0, "wake_key": "reconcile#0"})),
-        ];
-        for cursor in refused {
-            let cursor: String = form_urlencoded::byte_serialize(cursor.as_bytes()).collect();
-            assert_eq!(parse(&format!("cursor={cursor}")).unwrap_err(), ["cursor"], "{cursor}");
-        }
-    }
-
-    #[test]
-    fn cursor_of_another_question_is_refused() {
-        let cursor = |queue, wake_at| position(queue, 0, Some(("c1", wake_at))).to_text().unwrap();
-        let settled = cursor(WakeQueue::Settled, 1);
-        assert!(parse(&format!("job=FAILED&cursor={settled}")).is_ok());
-        assert_eq!(parse(&format!("job=PENDING&cursor={settled}")).unwrap_err(), ["cursor"]);
-        let late = cursor(WakeQueue::Dial(Provider::Retell), NOW.as_millis());
-        assert!(parse(&format!("job=PENDING&cursor={late}")).is_ok());
-        assert_eq!(parse(&format!("job=PENDING&stuck_for=1m&cursor={late}")).unwrap_err(), ["cursor"]);
-    }
-
-    #[test]
-    fn key_of_the_index_comes_back_from_its_cursor() {
-        let at = position(WakeQueue::Settled, 2, Some(("retell:c1", -7)));
-        let key = at.key().unwrap().unwrap();
-        assert_eq!(After::of(key).unwrap(), at.after.clone().unwrap());
-        assert_eq!(Position::parse(&at.to_text().unwrap()), Some(at));
-        assert_eq!(position(WakeQueue::Dial(Provider::Twilio), 0, None).key().unwrap(), None);
-    }
-}
+mod tests;

@@ -16,8 +16,9 @@ use switchhook_domain::{
     AttemptKey, AttemptRecord, AttemptState, Call, CallId, EventKind, Policy, ProviderEvent, Timestamp, fold,
 };
 
+use crate::findings::ALIVE_MAX;
 use crate::lookup::{Answered, LookupOutcome, Lookups};
-use crate::{ALIVE_MAX, RUN_MAX, Reconciler};
+use crate::reconciler::{RUN_MAX, Reconciler};
 
 /// Calls that were settled within this time are asked about.
 const SETTLED_FOR: Duration = Duration::from_secs(6 * 60 * 60);

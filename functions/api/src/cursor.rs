@@ -1,0 +1,85 @@
+//! Where a list goes on, as it travels in the `cursor` of a page.
+
+use base64::Engine;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use serde::{Deserialize, Serialize};
+use switchhook_aws::Error;
+use switchhook_aws::calls::{Item, KEY_BYTES_MAX, WAKE_SHARDS, WakeQueue};
+
+pub(crate) const CURSOR_BYTES_MAX: usize = 4 * 1024;
+
+/// Where a list goes on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Position {
+    pub(crate) queue: WakeQueue,
+    pub(crate) shard: u64,
+    /// What was looked at last; none: nothing of this shard yet.
+    pub(crate) after: Option<After>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct After {
+    pub(crate) call_id: String,
+    pub(crate) wake_at: i64,
+}
+
+/// A position as it travels.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Cursor {
+    queue: String,
+    shard: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    call_id: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    wake_at: Option<i64>,
+}
+
+/// Key of an item of the index.
+#[derive(Debug, Serialize, Deserialize)]
+struct IndexKey {
+    call_id: String,
+    wake_key: String,
+    wake_at: i64,
+}
+
+impl Position {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let bytes = BASE64_URL_SAFE_NO_PAD.decode(Some(text).filter(|text| text.len() <= CURSOR_BYTES_MAX)?).ok()?;
+        let cursor: Cursor = serde_json::from_slice(&bytes).ok()?;
+        let queue = WakeQueue::ALL.into_iter().find(|queue| queue.to_string() == cursor.queue)?;
+        let after = match (cursor.call_id, cursor.wake_at) {
+            (Some(call_id), Some(wake_at)) if (1..=KEY_BYTES_MAX).contains(&call_id.len()) => {
+                Some(After { call_id, wake_at })
+            }
+            (None, None) => None,
+            (Some(_), Some(_)) | (Some(_), None) | (None, Some(_)) => return None,
+        };
+        Some(Self { queue, shard: cursor.shard, after }).filter(|at| at.shard < WAKE_SHARDS)
+    }
+
+    pub(crate) fn to_text(&self) -> Result<String, Error> {
+        let cursor = Cursor {
+            queue: self.queue.to_string(),
+            shard: self.shard,
+            call_id: self.after.as_ref().map(|after| after.call_id.clone()),
+            wake_at: self.after.as_ref().map(|after| after.wake_at),
+        };
+        let json = serde_json::to_vec(&cursor).map_err(|error| Error::ListCalls(Box::new(error)))?;
+        Ok(BASE64_URL_SAFE_NO_PAD.encode(json))
+    }
+
+    pub(crate) fn key(&self) -> Result<Option<Item>, Error> {
+        let Some(After { call_id, wake_at }) = self.after.clone() else { return Ok(None) };
+        let wake_key = format!("{}#{}", self.queue, self.shard);
+        let key = serde_dynamo::to_item(IndexKey { call_id, wake_key, wake_at });
+        key.map(Some).map_err(|error| Error::ListCalls(Box::new(error)))
+    }
+}
+
+impl After {
+    pub(crate) fn of(key: Item) -> Result<Self, Error> {
+        let key: IndexKey = serde_dynamo::from_item(key).map_err(|error| Error::ListCalls(Box::new(error)))?;
+        Ok(Self { call_id: key.call_id, wake_at: key.wake_at })
+    }
+}
