@@ -15,16 +15,25 @@
 )]
 
 mod calls;
-mod laws;
+mod event_sources;
+mod final_state;
+mod law;
 mod mutants;
+mod mutation;
+mod observed;
 mod plan;
 mod run;
+mod senders;
+mod sim;
+mod state;
+mod watch;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
 use plan::{FAULT_KINDS, FaultKind, Plan};
-use run::{RunResult, run};
+use run::run;
+use state::RunResult;
 
 /// What every run of the tests goes through: each kind of trouble has several of these seeds to itself.
 const SEEDS: Range<u64> = 0..160;

@@ -1,20 +1,14 @@
 //! A local stack in virtual time, a sender that signs, and what a test wants to know of both.
 
-#![expect(clippy::panic, clippy::indexing_slicing, reason = "a test that cannot go on fails")]
-
-pub mod contract;
-
 use std::collections::BTreeMap;
-use std::io::Write;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::Duration;
 
 use aws_lambda_events::event::dynamodb::Event as StreamEvent;
 use aws_lambda_events::event::sqs::SqsEvent;
 use bytes::Bytes;
 use http::{Request, StatusCode};
-use serde_dynamo::AttributeValue;
 use serde_json::{Value, json};
 use switchhook_aws::calls::Calls;
 use switchhook_aws::inbox::Inbox;
@@ -23,33 +17,22 @@ use switchhook_aws::sdk;
 use switchhook_aws::telemetry::JsonLines;
 use switchhook_consumer::Consumer;
 use switchhook_domain::{Call, CallId, EventId, Provider, Timestamp};
-use switchhook_local::clock::Clock;
-use switchhook_local::connector::{Fault, RequestInfo, Service};
+use switchhook_local::connector::{Fault, RequestInfo};
 use switchhook_local::dynamodb::Count;
-use switchhook_local::fake::DeliveryFaults;
 use switchhook_local::queue::ReceivedMessage;
 use switchhook_local::sqs::{queue_url, to_event_record};
 use switchhook_local::{
-    CALLS_TABLE, CONCURRENT_DIALS_PER_PROVIDER, Cloud, CloudOptions, DEFAULT_RETRY_POLICY, DIAL_QUEUE,
-    EVENTS_DEAD_LETTER_QUEUE, EVENTS_QUEUE, INBOX_TABLE,
+    CALLS_TABLE, Cloud, CloudOptions, DIAL_QUEUE, EVENTS_DEAD_LETTER_QUEUE, EVENTS_QUEUE, INBOX_TABLE,
 };
-use switchhook_providers::{Key, Providers, samples, sign, verifying_key};
+use switchhook_providers::{Key, sign};
 use switchhook_reconciler::Reconciler;
 use switchhook_relay::Relay;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt;
 
-pub const KEY: &str = "a key of the tests";
-pub const OLD_KEY: &str = "the key before";
-pub const PUBLIC_URL: &str = "https://hooks.example.com";
-pub const INACTIVITY_TIMEOUT: Duration = Duration::from_secs(900);
-/// 2026-01-01T00:00:00Z.
-pub const START_S: u64 = 1_767_225_600;
-pub const MINUTE: Duration = Duration::from_secs(60);
-/// The queue's maxReceiveCount.
-pub const MAX_RECEIVE_COUNT: u32 = 20;
-pub const INBOX_RETENTION: Duration = Duration::from_secs(30 * 24 * 60 * 60);
-pub const CALL_RETENTION: Duration = Duration::from_secs(400 * 24 * 60 * 60);
+use crate::contract;
+use crate::fixtures::{INBOX_RETENTION, KEY, PUBLIC_URL, all_providers, is_request_to, options, text};
+use crate::log_buffer::LogBuffer;
 
 /// A stack, and handlers of the test's own over the same services. Make it in a runtime with paused time and one thread.
 #[derive(Debug)]
@@ -65,9 +48,6 @@ pub struct World {
     lines: LogBuffer,
     _subscriber: tracing::subscriber::DefaultGuard,
 }
-
-/// An item of a table.
-pub type Item = BTreeMap<String, AttributeValue>;
 
 impl World {
     /// A stack with all providers, whose pumps and schedule run until it is dropped.
@@ -261,48 +241,6 @@ impl World {
         serde_json::from_value(json!({"Records": records})).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// Sets a text of a call's row, as somebody does who has a console and no patience.
-    ///
-    /// # Panics
-    /// If there is no such call.
-    pub async fn alter_text(&self, call_id: &str, name: &str, value: &str) {
-        self.alter(call_id, name, AttributeValue::S(value.to_owned())).await;
-    }
-
-    /// Changes the history of a call's row by hand.
-    ///
-    /// # Panics
-    /// If there is no such call.
-    pub async fn alter_history(&self, call_id: &str, change: impl FnOnce(&mut Vec<String>)) {
-        let item = self
-            .items(CALLS_TABLE)
-            .await
-            .into_iter()
-            .find(|item| item["call_id"] == AttributeValue::S(call_id.to_owned()));
-        let mut history: Vec<String> = match item.as_ref().and_then(|item| item.get("history")) {
-            Some(AttributeValue::L(entries)) => entries
-                .iter()
-                .map(|entry| if let AttributeValue::S(text) = entry { text.clone() } else { panic!("{entry:?}") })
-                .collect(),
-            other => panic!("{other:?}"),
-        };
-        change(&mut history);
-        self.alter(call_id, "history", AttributeValue::L(history.into_iter().map(AttributeValue::S).collect())).await;
-    }
-
-    async fn alter(&self, call_id: &str, name: &str, value: AttributeValue) {
-        let aws = sdk::with_timeouts_and_retries(&self.cloud.services().sdk_config());
-        let request = sdk::dynamodb(&aws)
-            .update_item()
-            .table_name(CALLS_TABLE)
-            .key("call_id", AttributeValue::S(call_id.to_owned()).into())
-            .condition_expression("attribute_exists(call_id)")
-            .update_expression("SET #name = :value")
-            .expression_attribute_names("#name", name)
-            .expression_attribute_values(":value", value.into());
-        request.send().await.unwrap_or_else(|error| panic!("{error:?}"));
-    }
-
     /// One invocation of a consumer with these messages; then what it did not report as failed is deleted.
     ///
     /// # Panics
@@ -434,49 +372,6 @@ impl World {
         events.map(|event| serde_json::from_str(&event.detail).unwrap_or(Value::Null)).collect()
     }
 
-    /// Every item of a table, in no order, as it is stored.
-    ///
-    /// # Panics
-    /// If there is no such table.
-    pub async fn items(&self, table: &str) -> Vec<Item> {
-        let aws = sdk::with_timeouts_and_retries(&self.cloud.services().sdk_config());
-        let mut items = Vec::new();
-        let mut start = None;
-        loop {
-            let page = sdk::dynamodb(&aws).scan().table_name(table).set_exclusive_start_key(start).send().await;
-            let page = page.unwrap_or_else(|error| panic!("{error:?}"));
-            for item in page.items.unwrap_or_default() {
-                let item: serde_dynamo::Item = item.into();
-                items.push(item.into_inner().into_iter().collect());
-            }
-            start = page.last_evaluated_key;
-            if start.is_none() {
-                return items;
-            }
-        }
-    }
-
-    /// The item of a table under this key.
-    ///
-    /// # Panics
-    /// If there is none.
-    pub async fn item(&self, table: &str, key: &str) -> Item {
-        let name = if table == CALLS_TABLE { "call_id" } else { "event_id" };
-        let is_it = |item: &Item| item.get(name) == Some(&AttributeValue::S(key.to_owned()));
-        self.items(table).await.into_iter().find(is_it).unwrap_or_else(|| panic!("no {key} in {table}"))
-    }
-
-    /// Puts an item as it is.
-    ///
-    /// # Panics
-    /// If the database refuses it.
-    pub async fn put_item(&self, table: &str, item: Item) {
-        let aws = sdk::with_timeouts_and_retries(&self.cloud.services().sdk_config());
-        let item = serde_dynamo::Item::from(item.into_iter().collect::<std::collections::HashMap<_, _>>());
-        let put = sdk::dynamodb(&aws).put_item().table_name(table).set_item(Some(item.into())).send().await;
-        put.unwrap_or_else(|error| panic!("{error:?}"));
-    }
-
     /// The log, as it was written.
     #[must_use]
     pub fn log_text(&self) -> String {
@@ -510,108 +405,5 @@ impl Drop for World {
                 panic!("{}: {breach}", event.detail);
             }
         }
-    }
-}
-
-/// What most tests open a stack with.
-///
-/// # Panics
-/// If the secret is none.
-#[must_use]
-pub fn options(secret: &Value) -> CloudOptions {
-    CloudOptions {
-        providers: Providers::from_json(&secret.to_string()).unwrap_or_else(|error| panic!("{error}")),
-        inactivity_timeout: INACTIVITY_TIMEOUT,
-        tick: MINUTE,
-        data_dir: None,
-        clock: Clock::starting_at(UNIX_EPOCH + Duration::from_secs(START_S)),
-        default_retry_policy: DEFAULT_RETRY_POLICY,
-        concurrent_dials_per_provider: CONCURRENT_DIALS_PER_PROVIDER,
-        seed: 1,
-        delivery_faults: DeliveryFaults::NONE,
-    }
-}
-
-/// All providers, Retell in the middle of a rotation.
-#[must_use]
-pub fn all_providers() -> Value {
-    let telnyx = Key::new(KEY).map(|key| verifying_key(Provider::Telnyx, &key)).unwrap_or_default();
-    json!({
-        "retell": {"keys": [KEY, OLD_KEY], "dial": {"api_key": "an API key of the tests", "per_second": 100.0}},
-        "twilio": {"keys": [KEY], "public_url": PUBLIC_URL},
-        "vapi": {"keys": [KEY]},
-        "telnyx": {"keys": [telnyx]},
-        "generic": {"keys": [KEY]},
-    })
-}
-
-/// A JSON string as text.
-#[must_use]
-pub fn text(value: &Value) -> String {
-    value.as_str().unwrap_or_default().to_owned()
-}
-
-/// A realistic body by its name.
-///
-/// # Panics
-/// If there is none of that name.
-#[must_use]
-pub fn sample(name: &str) -> &'static str {
-    let found = samples().iter().find(|(known, _)| *known == name);
-    found.map_or_else(|| panic!("there is no sample {name}"), |(_, body)| body)
-}
-
-/// A generic event of a call, which says only what it says. `second` is when it happened, from the start of the test.
-#[must_use]
-pub fn generic(call_id: &str, event_id: &str, event_type: &str, second: u64) -> String {
-    let at = i64::try_from((START_S + second) * 1_000).unwrap_or(i64::MAX);
-    json!({
-        "event_id": event_id, "type": event_type, "call_id": call_id,
-        "occurred_at": Timestamp::from_millis(at).to_string(), "call": {"sid": format!("sid-{call_id}")},
-    })
-    .to_string()
-}
-
-/// A service that is down. The SDK does not try such an answer again by itself: its quota of tries is one for the whole
-/// process, and a test with a long outage would use up that of the others.
-#[must_use]
-pub fn down() -> Fault {
-    Fault::ErrorBefore { status: 400, code: "AccessDeniedException".to_owned() }
-}
-
-/// The database is down for any request.
-#[must_use]
-pub fn database_down(call: &RequestInfo<'_>) -> Option<Fault> {
-    (call.service == Service::DynamoDb).then(down)
-}
-
-/// True if the request is to this table or queue. Event buses have no names here.
-#[must_use]
-pub fn is_request_to(call: &RequestInfo<'_>, name: &str) -> bool {
-    let body: Value = serde_json::from_slice(call.body).unwrap_or_default();
-    match call.service {
-        Service::DynamoDb => body["TableName"] == name,
-        Service::Sqs => text(&body["QueueUrl"]).ends_with(&format!("/{name}")),
-        Service::EventBridge => true,
-    }
-}
-
-#[derive(Clone, Debug, Default)]
-struct LogBuffer(Arc<Mutex<Vec<u8>>>);
-
-impl LogBuffer {
-    fn text(&self) -> String {
-        String::from_utf8_lossy(&self.0.lock().unwrap_or_else(PoisonError::into_inner)).into_owned()
-    }
-}
-
-impl Write for LogBuffer {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
     }
 }

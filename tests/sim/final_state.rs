@@ -1,204 +1,23 @@
-//! What must be true: after every step, and when all trouble is over. Truth is what [`crate::calls`] made up and what the fake
-//! provider knows; of Switchhook's own only what it shows is read here, but for [`Law::IsFold`], which is about its own rule.
+//! What must be true when all faults are over.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::rc::Rc;
-use std::time::Duration;
 
 use http::StatusCode;
 use serde_json::Value;
-use switchhook_domain::{AttemptState, Call, CallId, EventId, Policy, ProviderEvent, Timestamp, refold};
-use switchhook_local::{DIAL_QUEUE, EVENTS_QUEUE};
-use switchhook_tests::{KEY, OLD_KEY, contract, text};
-use tokio::time::sleep;
+use switchhook_domain::{Call, CallId, EventId, Policy, ProviderEvent, Timestamp, refold};
+use switchhook_tests::{KEY, OLD_KEY, text};
 
 use crate::calls::{ATTEMPTS_MAX, CallRequest, ExternalCall, Truth, truth_of};
-use crate::run::{API_KEY, Acknowledged, INACTIVITY_TIMEOUT, RequestedCall, Sim};
-
-/// Shown where nobody knows: it stands nowhere.
-const INCONCLUSIVE: &str = "inconclusive";
-
-#[derive(Clone, Debug)]
-pub(crate) struct Violation {
-    pub(crate) law: Law,
-    pub(crate) detail: String,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Law {
-    // At every step
-    /// Whoever signs well and asks well is answered so.
-    Answered,
-    /// What was acknowledged is in the inbox.
-    Stored,
-    /// An event is accepted once; after that it is known.
-    AcceptedOnce,
-    /// What is stored of a call is the fold of its events.
-    IsFold,
-    /// Within an attempt precedence never falls.
-    NeverRegresses,
-    /// A call's version grows with every change of its row.
-    VersionGrows,
-    /// No phone rings while another one of the same call does, or again for an attempt.
-    OnePhone,
-    /// A domain event has one content, however often it is published, and that is as subscribers were promised.
-    OneContent,
-    // In the end
-    /// Every call is settled, and every queue empty.
-    Settles,
-    /// Every acknowledged event is in its call's history, or was decided otherwise.
-    Accounted,
-    /// Every committed domain event is published.
-    Published,
-    /// The dead-letter queue holds what nobody can read, and nothing else.
-    DeadLettersAreUnreadable,
-    /// Nobody dials on a claim whose lease is over.
-    ClaimInTime,
-    /// No log line holds a secret or a phone number.
-    NothingLeaks,
-    /// What is shown of a call is what truly happened, less what was never told.
-    Truth,
-}
+use crate::law::Law;
+use crate::observed::INCONCLUSIVE;
+use crate::sim::{API_KEY, INACTIVITY_TIMEOUT, RequestedCall, Sim};
 
 /// How long a claim stands.
 const LEASE_MS: u64 = 5 * 60 * 1_000;
 /// Between the write of a claim and the message that tells of it, and between the look at a lease and the request: all retries.
 const LEASE_SLACK_MS: u64 = 30_000;
 
-/// Where the states of an attempt stand, by what is shown of them. Some are shown alike.
-fn ranks(lifecycle: &str) -> &'static [u8] {
-    match lifecycle {
-        "initiated" => &[0],
-        "ringing" => &[1],
-        "completed" => &[2, 10],
-        "no_answer" => &[3],
-        "canceled" => &[4],
-        "busy" => &[5, 8],
-        "failed" => &[6, 9],
-        "in_progress" => &[7],
-        other => panic!("what is {other}?"),
-    }
-}
-
-fn rank_of_outcome(outcome: &str) -> u8 {
-    let order = ["dialing", "no_answer", "connected", "voicemail", "declined", "confirmed"];
-    order.iter().position(|other| *other == outcome).and_then(|rank| u8::try_from(rank).ok()).unwrap()
-}
-
-/// What the watch has seen so far.
-#[derive(Default)]
-pub(crate) struct Observed {
-    written_before: BTreeSet<String>,
-    calls: BTreeMap<CallId, Call>,
-    /// The least that an attempt's lifecycle and outcome may stand for, by its key.
-    ranks: BTreeMap<(CallId, String), (u8, u8)>,
-    bus: u64,
-    published: BTreeMap<String, Value>,
-}
-
-impl Observed {
-    /// What is wrong with a call that has changed, held against what was read of it before.
-    fn check_call(&mut self, call: Call) -> Option<(Law, String)> {
-        let before = self.calls.insert(call.call_id.clone(), call.clone());
-        if let Some(before) = before.filter(|before| before.version >= call.version) {
-            return Some((Law::VersionGrows, format!("{} after {}", call.version, before.version)));
-        }
-        if !call.matches_history() {
-            return Some((Law::IsFold, "the row is not what its own history makes of it".to_owned()));
-        }
-        for attempt in call.attempts() {
-            let (lifecycle, outcome) = (attempt.lifecycle_label(), attempt.outcome_label());
-            let rank = self.ranks.entry((call.call_id.clone(), key_of(&call, &attempt))).or_default();
-            if lifecycle != INCONCLUSIVE {
-                let Some(now) = ranks(lifecycle).iter().find(|now| **now >= rank.0) else {
-                    return Some((Law::NeverRegresses, format!("{lifecycle} after rank {}", rank.0)));
-                };
-                rank.0 = *now;
-            }
-            if outcome != INCONCLUSIVE {
-                let now = rank_of_outcome(outcome);
-                if now < rank.1 {
-                    return Some((Law::NeverRegresses, format!("{outcome} after rank {}", rank.1)));
-                }
-                rank.1 = now;
-            }
-        }
-        None
-    }
-}
-
-fn key_of(call: &Call, attempt: &AttemptState) -> String {
-    let key = call.attempt_records.get(attempt.index).and_then(|slot| slot.key.as_ref());
-    key.map_or_else(String::new, |key| key.as_str().to_owned())
-}
-
 impl Sim {
-    /// Looks every second at everything that changed.
-    pub(crate) async fn watch(self: Rc<Self>) {
-        loop {
-            self.check_changes().await;
-            sleep(Duration::from_secs(1)).await;
-        }
-    }
-
-    async fn check_changes(&self) {
-        let written = std::mem::take(&mut self.state().written);
-        // What was asked for a second ago may have been slow to be done.
-        let before = std::mem::replace(&mut self.observed.borrow_mut().written_before, written.clone());
-        for id in written.union(&before) {
-            let call_id = CallId::new(id.as_str());
-            let call = self.without_faults(self.world.calls.get_call(&call_id)).await.unwrap();
-            // There is none where the write was refused, and another where it was an alias.
-            let Some(call) = call.filter(|call| call.call_id == call_id) else { continue };
-            if self.observed.borrow().calls.get(&call_id) == Some(&call) {
-                continue;
-            }
-            let attempts = call.attempts();
-            let shown: Vec<_> = attempts.iter().map(|it| (it.lifecycle_label(), it.outcome_label())).collect();
-            self.state().trace(&format!("{id} version {}: {} {shown:?}", call.version, call.job.as_str()));
-            if let Some((law, what)) = self.observed.borrow_mut().check_call(call) {
-                self.state().report_violation(law, format!("{id}: {what}"));
-            }
-        }
-        let observed = &mut *self.observed.borrow_mut();
-        for event in self.world.cloud.bus().events_since(observed.bus) {
-            observed.bus = event.index + 1;
-            let detail: Value = serde_json::from_str(&event.detail).unwrap();
-            let id = text(&detail["id"]);
-            let before = observed.published.insert(id.clone(), detail.clone());
-            if before.as_ref().is_some_and(|before| *before != detail) {
-                self.state().report_violation(Law::OneContent, format!("{id}: {before:?}, then {detail}"));
-            }
-            if let Some(violation) = contract::bus_event_violation(&event) {
-                self.state().report_violation(Law::OneContent, format!("{id}: {violation}"));
-            }
-        }
-        let rung_twice = self.world.cloud.fake().duplicate_dials();
-        if rung_twice > 0 {
-            self.state().report_violation(Law::OnePhone, format!("{rung_twice} phones"));
-        }
-    }
-
-    /// A webhook was answered with a success.
-    pub(crate) async fn acknowledge(&self, report: (usize, usize), event_id: String, status: &str) {
-        if self.without_faults(self.world.inbox.get(&EventId::new(event_id.as_str()))).await.unwrap().is_none() {
-            self.state().report_violation(Law::Stored, format!("{event_id} is {status}, and not in the inbox"));
-        }
-        let mut all = self.acknowledged.borrow_mut();
-        if status == "accepted" && all.iter().any(|known| known.event_id == event_id) {
-            self.state().report_violation(Law::AcceptedOnce, event_id.clone());
-        }
-        all.push(Acknowledged { report, event_id });
-    }
-
-    /// True if nothing moves any more.
-    pub(crate) fn is_over(&self) -> bool {
-        let cloud = &self.world.cloud;
-        let empty = |queue| cloud.services().sqs().depth(queue).unwrap().total() == 0;
-        let settled = self.observed.borrow().calls.values().all(|call| call.settled_at.is_some());
-        empty(EVENTS_QUEUE) && empty(DIAL_QUEUE) && cloud.services().dynamodb().stream().is_empty() && settled
-    }
-
     /// Holds everything against everything, when all trouble is over.
     pub(crate) async fn check_final_state(&self) {
         self.check_changes().await;

@@ -8,7 +8,7 @@ use serde_json::Value;
 use switchhook_aws::bus::SOURCE;
 use switchhook_local::bus::BusEvent;
 
-use crate::text;
+use crate::fixtures::text;
 
 const SOURCES: [&str; 3] = [
     include_str!("../../infra/events/appointment.json"),

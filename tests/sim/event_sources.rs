@@ -1,0 +1,160 @@
+//! Event sources and schedules around the handlers, as AWS runs them, done badly where the plan says so.
+
+use std::collections::BTreeSet;
+use std::rc::Rc;
+use std::time::Duration;
+
+use aws_lambda_events::event::dynamodb::Event as StreamEvent;
+use aws_lambda_events::event::sqs::SqsEvent;
+use serde_json::{Value, json};
+use switchhook_local::fake::CrashPoint;
+use switchhook_local::queue::ReceivedMessage;
+use switchhook_local::sqs::to_event_record;
+use switchhook_local::{DIAL_QUEUE, EVENTS_QUEUE};
+use switchhook_tests::MINUTE;
+use tokio::task::spawn_local;
+use tokio::time::sleep;
+
+use crate::mutation::Mutation;
+use crate::plan::FaultKind;
+use crate::sim::Sim;
+
+/// Between two runs of the schedules. It is a minute there; what happens in between is much the same.
+const TICK: Duration = Duration::from_secs(2 * 60);
+/// As template.yaml has them, in seconds.
+const CONSUMER_TIMEOUT: u64 = 10;
+const DIALER_TIMEOUT: u64 = 30;
+const RELAY_TIMEOUT: u64 = 30;
+
+impl Sim {
+    /// The event source of a consumer.
+    pub(crate) async fn poll_events_queue(self: Rc<Self>) {
+        let sqs = self.world.cloud.services().sqs();
+        loop {
+            let visible_again_ms = if self.hit(FaultKind::VisibilityOverlap) { 300 } else { 60_000 };
+            let received = sqs.long_poll(EVENTS_QUEUE, 10, Some(visible_again_ms), 20_000).await.unwrap();
+            if received.is_empty() {
+                continue;
+            }
+            let (consumer, batch) = (self.world.consumer.clone(), batch_of(EVENTS_QUEUE, &received));
+            let Some(response) = self.invoke(CONSUMER_TIMEOUT, async move { consumer.handle(batch).await }).await
+            else {
+                continue;
+            };
+            let failed: BTreeSet<String> =
+                response.batch_item_failures.into_iter().map(|failure| failure.item_identifier).collect();
+            let mut groups = BTreeSet::new();
+            let mut is_done = |one: &ReceivedMessage| {
+                let mut is_tail = || !groups.insert(one.message.group.clone());
+                !failed.contains(&one.message.id()) || self.has_mutation(Mutation::TailNotFailed) && is_tail()
+            };
+            let done: Vec<&ReceivedMessage> = received.iter().filter(|one| is_done(one)).collect();
+            if self.hit(FaultKind::NotDeleted) {
+                continue;
+            }
+            for done in done {
+                // With a handle that has expired meanwhile, the message comes again.
+                drop(sqs.delete(EVENTS_QUEUE, &done.receipt_handle));
+            }
+        }
+    }
+
+    /// The event source of a dialer.
+    pub(crate) async fn poll_dial_queue(self: Rc<Self>) {
+        let sqs = self.world.cloud.services().sqs();
+        loop {
+            for one in sqs.long_poll(DIAL_QUEUE, 1, None, 20_000).await.unwrap() {
+                let batch = batch_of(DIAL_QUEUE, std::slice::from_ref(&one));
+                if self.hit(FaultKind::LateClaim) {
+                    drop(sqs.delete(DIAL_QUEUE, &one.receipt_handle));
+                    let (sim, late) = (self.clone(), Duration::from_secs(self.random(240..600)));
+                    spawn_local(async move {
+                        sleep(late).await;
+                        sim.dial(batch).await
+                    });
+                    continue;
+                }
+                let done = if self.hit(FaultKind::DuplicateClaim) {
+                    tokio::join!(self.dial(batch.clone()), self.dial(batch)).0
+                } else {
+                    self.dial(batch).await
+                };
+                if done {
+                    drop(sqs.delete(DIAL_QUEUE, &one.receipt_handle));
+                }
+            }
+        }
+    }
+
+    /// One invocation of a dialer. True if the message is done with.
+    async fn dial(&self, batch: SqsEvent) -> bool {
+        if self.hit(FaultKind::DialerCrash) {
+            let death = if self.random(0..2) == 0 { CrashPoint::BeforeRequest } else { CrashPoint::BeforeResponse };
+            self.world.cloud.fake().crash_next(death);
+        }
+        let dialer = self.world.cloud.dialer();
+        let response = self.invoke(DIALER_TIMEOUT, async move { dialer.handle(batch).await }).await;
+        response.is_some_and(|response| response.batch_item_failures.is_empty())
+    }
+
+    /// The event source of the relay.
+    pub(crate) async fn poll_stream(self: Rc<Self>) {
+        let stream = self.world.cloud.services().dynamodb().stream();
+        let mut pause = Duration::from_millis(500);
+        loop {
+            if self.hit(FaultKind::RelayDown) {
+                sleep(Duration::from_secs(30)).await;
+                stream.next_batch(usize::MAX).last().inspect(|last| stream.trim(last.sequence()).unwrap());
+                continue;
+            }
+            let mut watch = stream.watch();
+            let batch = stream.next_batch(100);
+            let (Some(first), Some(last)) = (batch.first(), batch.last()) else {
+                watch.changed().await;
+                continue;
+            };
+            let records: Vec<Value> = batch.iter().map(|record| record.to_event_record()).collect();
+            let event: StreamEvent = serde_json::from_value(json!({"Records": records})).unwrap();
+            let relay = self.world.relay.clone();
+            let failed_at = match self.invoke(RELAY_TIMEOUT, async move { relay.handle(event).await }).await {
+                Some(response) => {
+                    response.batch_item_failures.iter().filter_map(|f| f.item_identifier.as_ref()?.parse().ok()).min()
+                }
+                None => Some(first.sequence()),
+            };
+            let failed_at = failed_at.filter(|_| !self.has_mutation(Mutation::NoRelayRetry));
+            stream.trim(failed_at.map_or(last.sequence(), |failed: u64| failed - 1)).unwrap();
+            if failed_at.is_none() {
+                pause = Duration::from_millis(500);
+                continue;
+            }
+            sleep(pause).await;
+            pause = (pause * 2).min(MINUTE);
+        }
+    }
+
+    /// The schedules.
+    pub(crate) async fn run_schedules(self: Rc<Self>) {
+        let cloud = &self.world.cloud;
+        for ticks in 1.. {
+            sleep(TICK).await;
+            if self.hit(FaultKind::MissedSchedule) {
+                continue;
+            }
+            if self.hit(FaultKind::DuplicateSchedule) {
+                drop(tokio::join!(cloud.schedule(), cloud.schedule(), cloud.reconcile(), cloud.reconcile()));
+                continue;
+            }
+            drop(cloud.schedule().await);
+            drop(cloud.reconcile().await);
+            if ticks % 30 == 0 {
+                drop(cloud.check_drift().await);
+            }
+        }
+    }
+}
+
+fn batch_of(queue: &str, received: &[ReceivedMessage]) -> SqsEvent {
+    let records: Vec<Value> = received.iter().map(|one| to_event_record(queue, one)).collect();
+    serde_json::from_value(json!({"Records": records})).unwrap()
+}

@@ -1,0 +1,177 @@
+//! Senders of webhooks and clients of the API, who try again until they are answered, as theirs do.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::Request;
+use serde_json::Value;
+use switchhook_domain::Provider;
+use switchhook_local::EVENTS_QUEUE;
+use switchhook_local::queue::NewMessage;
+use switchhook_tests::{KEY, OLD_KEY, text};
+use tokio::task::spawn_local;
+use tokio::time::sleep;
+
+use crate::calls::{CallRequest, RequestPattern};
+use crate::law::Law;
+use crate::plan::{FAULTS_END, FaultKind};
+use crate::sim::Sim;
+
+impl Sim {
+    /// A report on its way, as well or as badly as its provider sends it.
+    pub(crate) async fn deliver(self: Rc<Self>, call: usize, index: usize) {
+        let webhook = &self.plan.external_calls[call].webhooks[index];
+        self.sleep_to(webhook.at).await;
+        if webhook.is_contradiction && !self.hit(FaultKind::TwoEndings) || !self.arrives().await {
+            return;
+        }
+        if self.hit(FaultKind::DuplicateWebhook) {
+            let again = async {
+                sleep(Duration::from_millis(self.random(0..400_000))).await;
+                self.post(call, index).await;
+            };
+            tokio::join!(self.post(call, index), again);
+        } else {
+            self.post(call, index).await;
+        }
+    }
+
+    /// The way of a webhook. False if it never arrives.
+    async fn arrives(&self) -> bool {
+        if self.hit(FaultKind::LostWebhook) {
+            return false;
+        }
+        if self.hit(FaultKind::DelayedWebhook) {
+            sleep(Duration::from_secs(self.random(60..900))).await;
+        }
+        if self.hit(FaultKind::ReorderedWebhooks) {
+            // Held back, and let go together with others in any order.
+            let now = self.began.elapsed().as_millis();
+            let held_ms = 120_000 - u64::try_from(now % 120_000).unwrap();
+            sleep(Duration::from_millis(held_ms + self.random(0..1_500))).await;
+        }
+        true
+    }
+
+    /// Posts a report until it is taken, or the provider gives up.
+    async fn post(&self, call_index: usize, webhook_index: usize) {
+        let call = &self.plan.external_calls[call_index];
+        let webhook = &call.webhooks[webhook_index];
+        let provider: Provider = call.provider.parse().unwrap();
+        for pause_s in [5, 10, 20, 40, 80, 160, 300, 300] {
+            let request = self.world.signed(provider, self.key(), &webhook.query, &webhook.body, self.world.now());
+            let (code, answer) = self.world.send(request).await;
+            let (event_id, status) = (text(&answer["event_id"]), text(&answer["status"]));
+            self.trace(&format!("{} of {} is answered {code} {status} {event_id}", webhook.name, call.call_id));
+            match code.as_u16() {
+                200 => return self.acknowledge((call_index, webhook_index), event_id, &status).await,
+                500.. => sleep(Duration::from_secs(pause_s)).await,
+                _ => {
+                    return self
+                        .state()
+                        .report_violation(Law::Answered, format!("{} of {}: {code}", webhook.name, call.call_id));
+                }
+            }
+        }
+    }
+
+    /// The key that providers sign with at this time.
+    fn key(&self) -> &'static str {
+        let mut state = self.state();
+        if state.now() < FAULTS_END / 2 && state.hit(FaultKind::KeyRotation) { OLD_KEY } else { KEY }
+    }
+
+    /// Asks for a call, and for what else its course is about, until there is an answer.
+    pub(crate) async fn request_call(self: Rc<Self>, index: usize) {
+        let request = &self.plan.call_requests[index];
+        self.sleep_to(request.at).await;
+        let body = request.body();
+        let created = if request.pattern == RequestPattern::SentTwice {
+            let both = tokio::join!(self.api(request, "/calls", &body), self.api(request, "/calls", &body));
+            if both.0.1["call_id"] != both.1.1["call_id"] {
+                self.state().report_violation(Law::Answered, format!("one key, two calls: {both:?}"));
+            }
+            both.0
+        } else {
+            self.api(request, "/calls", &body).await
+        };
+        let call_id = text(&created.1["call_id"]);
+        if call_id.is_empty() {
+            return self.state().report_violation(Law::Answered, format!("{}: {created:?}", request.key));
+        }
+        self.requested.borrow_mut()[index].call_id.clone_from(&call_id);
+        sleep(Duration::from_secs(self.random(1..600))).await;
+        match request.pattern {
+            RequestPattern::Plain | RequestPattern::SentTwice => {}
+            RequestPattern::Triggered => {
+                drop(self.api(request, &format!("/calls/{call_id}/trigger"), &Value::Null).await)
+            }
+            RequestPattern::Canceled => {
+                let (code, _) = self.api(request, &format!("/calls/{call_id}/cancel"), &Value::Null).await;
+                self.requested.borrow_mut()[index].canceled = code == 200;
+            }
+        }
+    }
+
+    async fn api(&self, request: &CallRequest, path: &str, body: &Value) -> (u16, Value) {
+        loop {
+            let http = Request::post(path).header("content-type", "application/json");
+            let http = http.header("idempotency-key", &request.key);
+            let body = if body.is_null() { Bytes::new() } else { Bytes::from(body.to_string()) };
+            let (code, answer) = self.world.send(http.body(body).unwrap()).await;
+            self.trace(&format!("POST {path} of {} is answered {code}", request.key));
+            if !code.is_server_error() {
+                return (code.as_u16(), answer);
+            }
+            sleep(Duration::from_secs(5)).await;
+        }
+    }
+
+    /// The fake provider's webhooks.
+    pub(crate) async fn deliver_fake_webhooks(self: Rc<Self>) {
+        loop {
+            let delivery = self.world.cloud.fake().next_delivery().await;
+            let sim = self.clone();
+            spawn_local(async move {
+                if !sim.arrives().await {
+                    return;
+                }
+                let copies = if sim.hit(FaultKind::DuplicateWebhook) { 2 } else { 1 };
+                for _ in 0..copies {
+                    let (body, now) = (delivery.body().as_bytes(), sim.world.now());
+                    let request = sim.world.signed(Provider::Retell, sim.key(), "", body, now);
+                    let (code, answer) = sim.world.send(request).await;
+                    sim.trace(&format!("a placed call's webhook is answered {code} {}", text(&answer["event_id"])));
+                    if !code.is_success() {
+                        sim.world.cloud.fake().retry_delivery(delivery.clone());
+                    }
+                }
+            });
+        }
+    }
+
+    pub(crate) async fn toggle_fake_outage(self: Rc<Self>) {
+        loop {
+            self.world.cloud.fake().set_down(self.hit(FaultKind::ProviderDown));
+            sleep(Duration::from_secs(10)).await;
+        }
+    }
+
+    pub(crate) async fn poison(self: Rc<Self>) {
+        sleep(Duration::from_secs(20 * 60)).await;
+        if !self.hit(FaultKind::Poison) {
+            return;
+        }
+        let message = NewMessage {
+            body: "{\"schema_version\":1,\"nonsense\":true}".to_owned(),
+            group: Some("poison".to_owned()),
+            deduplication_id: Some("poison".to_owned()),
+            ..NewMessage::default()
+        };
+        self.world.cloud.services().sqs().send(EVENTS_QUEUE, message).unwrap();
+        while !self.world.post(Provider::Generic, "{\"nonsense\":true}").await.0.is_success() {
+            sleep(Duration::from_secs(5)).await;
+        }
+    }
+}

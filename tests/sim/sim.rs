@@ -1,0 +1,142 @@
+//! The simulated surroundings of one run, and what its parts have in common.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::future::Future;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, UNIX_EPOCH};
+
+use fastrand::Rng;
+use serde_json::{Value, json};
+use switchhook_domain::Provider;
+use switchhook_local::CloudOptions;
+use switchhook_local::clock::Clock;
+use switchhook_local::fake::DeliveryFaults;
+use switchhook_providers::{Key, verifying_key};
+use switchhook_tests::{KEY, OLD_KEY, PUBLIC_URL, World, options};
+use tokio::time::{Instant, sleep_until};
+
+use crate::calls::{Millis, START};
+use crate::mutation::Mutation;
+use crate::observed::Observed;
+use crate::plan::{FaultKind, Plan};
+use crate::state::{RunResult, State};
+
+pub(crate) const INACTIVITY_TIMEOUT: Duration = Duration::from_secs(10 * 60);
+pub(crate) const API_KEY: &str = "an API key of the simulator";
+
+tokio::task_local! {
+    /// What the simulator itself asks of the services suffers no fault.
+    pub(crate) static NO_FAULTS: ();
+}
+
+/// A webhook that was answered with a success.
+pub(crate) struct Acknowledged {
+    /// Index of the call, and of its report.
+    pub(crate) report: (usize, usize),
+    pub(crate) event_id: String,
+}
+
+/// What was answered to who asked for a call.
+#[derive(Clone, Default)]
+pub(crate) struct RequestedCall {
+    pub(crate) call_id: String,
+    pub(crate) canceled: bool,
+}
+
+pub(crate) struct Sim {
+    pub(crate) world: World,
+    pub(crate) plan: Plan,
+    pub(crate) state: Arc<Mutex<State>>,
+    pub(crate) acknowledged: RefCell<Vec<Acknowledged>>,
+    pub(crate) requested: RefCell<Vec<RequestedCall>>,
+    pub(crate) observed: RefCell<Observed>,
+    pub(crate) began: Instant,
+}
+
+impl Sim {
+    pub(crate) fn new(plan: Plan, mutation: Option<Mutation>) -> Self {
+        let start = UNIX_EPOCH + Duration::from_millis(START.unsigned_abs());
+        let delivery_faults = DeliveryFaults::NONE;
+        let options = CloudOptions {
+            clock: Clock::starting_at(start),
+            seed: plan.seed,
+            inactivity_timeout: INACTIVITY_TIMEOUT,
+            delivery_faults,
+            ..options(&secret())
+        };
+        let world = World::with_options(options);
+        let state = Arc::new(Mutex::new(State {
+            clock: world.cloud.clock(),
+            rng: Rng::with_seed(plan.seed),
+            plan: plan.clone(),
+            mutation,
+            result: RunResult::default(),
+            written: BTreeSet::new(),
+            inbox: BTreeMap::new(),
+            claims: BTreeMap::new(),
+        }));
+        let requested = RefCell::new(plan.call_requests.iter().map(|_| RequestedCall::default()).collect());
+        Self {
+            world,
+            plan,
+            state,
+            acknowledged: RefCell::default(),
+            requested,
+            observed: RefCell::default(),
+            began: Instant::now(),
+        }
+    }
+
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap()
+    }
+
+    pub(crate) fn hit(&self, kind: FaultKind) -> bool {
+        self.state().hit(kind)
+    }
+
+    pub(crate) fn trace(&self, what: &str) {
+        self.state().trace(what);
+    }
+
+    pub(crate) fn random(&self, range: std::ops::Range<u64>) -> u64 {
+        self.state().rng.u64(range)
+    }
+
+    pub(crate) async fn sleep_to(&self, at: Millis) {
+        sleep_until(self.began + Duration::from_millis((at - START).unsigned_abs())).await;
+    }
+
+    /// Asks something of the services that is no part of the run.
+    pub(crate) async fn without_faults<T>(&self, future: impl Future<Output = T>) -> T {
+        NO_FAULTS.scope((), future).await
+    }
+
+    /// One invocation of a function. None if it died.
+    pub(crate) async fn invoke<T: Send + 'static>(
+        &self,
+        timeout_s: u64,
+        handler: impl Future<Output = T> + Send + 'static,
+    ) -> Option<T> {
+        let invocation = tokio::spawn(tokio::time::timeout(Duration::from_secs(timeout_s), handler));
+        invocation.await.ok().and_then(Result::ok)
+    }
+
+    pub(crate) fn has_mutation(&self, mutation: Mutation) -> bool {
+        self.state().mutation == Some(mutation)
+    }
+}
+
+/// Every provider has its key of before still, Telnyx those to verify with.
+fn secret() -> Value {
+    let telnyx = [KEY, OLD_KEY].map(|key| verifying_key(Provider::Telnyx, &Key::new(key).unwrap()));
+    let keys = [KEY, OLD_KEY];
+    json!({
+        "retell": {"keys": keys, "dial": {"api_key": API_KEY, "per_second": 100.0}},
+        "twilio": {"keys": keys, "public_url": PUBLIC_URL},
+        "vapi": {"keys": keys},
+        "telnyx": {"keys": telnyx},
+        "generic": {"keys": keys},
+    })
+}

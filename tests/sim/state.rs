@@ -1,0 +1,133 @@
+//! State that the requests of the functions and the senders of webhooks share: dice, faults, the trace.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use fastrand::Rng;
+use serde_json::Value;
+use switchhook_local::clock::Clock;
+use switchhook_local::connector::{Fault, RequestInfo, Service};
+use switchhook_local::fake::CrashPoint;
+use switchhook_local::{CALLS_TABLE, DIAL_QUEUE, INBOX_TABLE};
+use switchhook_tests::text;
+
+use crate::calls::START;
+use crate::law::{Law, Violation};
+use crate::mutation::Mutation;
+use crate::plan::{FaultKind, Plan};
+
+/// What became of a run.
+#[derive(Debug, Default)]
+pub(crate) struct RunResult {
+    /// The first law that was broken.
+    pub(crate) violation: Option<Violation>,
+    /// What happened, in order.
+    pub(crate) trace: Vec<String>,
+    /// How often each kind of trouble was made.
+    pub(crate) injected: BTreeMap<FaultKind, u64>,
+    /// Calls whose true ending was learned.
+    pub(crate) verified_calls: usize,
+}
+
+/// What the requests of the functions and the senders have in common.
+pub(crate) struct State {
+    pub(crate) clock: Clock,
+    pub(crate) rng: Rng,
+    pub(crate) plan: Plan,
+    pub(crate) mutation: Option<Mutation>,
+    pub(crate) result: RunResult,
+    /// Rows of calls that were written since they were last looked at.
+    pub(crate) written: BTreeSet<String>,
+    /// Every event that was put into the inbox, and how often.
+    pub(crate) inbox: BTreeMap<String, u32>,
+    /// When a claim was handed on: by call and trace.
+    pub(crate) claims: BTreeMap<(String, String), u64>,
+}
+
+impl State {
+    /// Seconds since the start.
+    pub(crate) fn now(&self) -> u64 {
+        self.clock.now_ms().saturating_sub(START.unsigned_abs()) / 1_000
+    }
+
+    pub(crate) fn trace(&mut self, what: &str) {
+        let ms = self.clock.now_ms().saturating_sub(START.unsigned_abs());
+        self.result.trace.push(format!("{:>4}:{:06.3} {what}", ms / 60_000, (ms % 60_000) as f64 / 1_000.0));
+    }
+
+    pub(crate) fn report_violation(&mut self, law: Law, detail: String) {
+        self.trace(&format!("BROKEN {law:?}: {detail}"));
+        self.result.violation.get_or_insert(Violation { law, detail });
+    }
+
+    /// True if trouble of this kind happens now.
+    pub(crate) fn hit(&mut self, kind: FaultKind) -> bool {
+        let now = self.now();
+        let lasts = self.plan.faults.iter().find(|it| it.kind == kind && (it.from..it.until).contains(&now));
+        let hit = lasts.is_some_and(|planned| self.rng.u8(..100) < planned.percent);
+        if hit {
+            *self.result.injected.entry(kind).or_default() += 1;
+        }
+        hit
+    }
+
+    /// What happens to a request of a function.
+    pub(crate) fn fault(&mut self, call: &RequestInfo<'_>) -> Option<Fault> {
+        let body: Value = serde_json::from_slice(call.body).unwrap();
+        self.note(call, &body);
+        if let Some(fault) = self.mutation.and_then(|mutation| mutation.apply(call, &body, &self.inbox)) {
+            return Some(fault);
+        }
+        let conflict = match call.service {
+            Service::DynamoDb => "TransactionConflictException",
+            Service::Sqs => "OverLimit",
+            Service::EventBridge => "ConcurrentModificationException",
+        };
+        let refused = |status, code: &str| Fault::ErrorBefore { status, code: code.to_owned() };
+        let (heads, delay) = (self.rng.bool(), Duration::from_millis(self.rng.u64(1..900)));
+        let slow = if heads { Fault::Delay(delay) } else { Fault::ResponseDelay(delay) };
+        let faults = [
+            (FaultKind::Throttled, refused(400, "ThrottlingException")),
+            (FaultKind::Conflict, refused(400, conflict)),
+            (FaultKind::ServerError, refused(503, "ServiceUnavailable")),
+            (FaultKind::ErrorAfterEffect, Fault::ErrorAfter { status: 500, code: "InternalServerError".to_owned() }),
+            (FaultKind::NotSent, Fault::NotSent),
+            (FaultKind::ResponseLost, Fault::ResponseLost),
+            (FaultKind::Timeout, Fault::Timeout),
+            (
+                FaultKind::FunctionCrash,
+                Fault::Crash(if heads { CrashPoint::BeforeRequest } else { CrashPoint::BeforeResponse }),
+            ),
+            (FaultKind::Slow, slow.clone()),
+            // Where two are at the same work, they are not equally fast.
+            (FaultKind::VisibilityOverlap, slow.clone()),
+            (FaultKind::DuplicateClaim, slow.clone()),
+        ];
+        let (kind, fault) = faults.into_iter().find(|(kind, _)| self.hit(*kind))?;
+        if fault != slow {
+            self.trace(&format!("{kind:?} at {}", call.operation));
+        }
+        Some(fault)
+    }
+
+    /// Remembers what a request asks for, whatever comes of it.
+    fn note(&mut self, call: &RequestInfo<'_>, body: &Value) {
+        let of_table = |table: &str| body["TableName"] == table;
+        let message = || serde_json::from_str::<Value>(&text(&body["MessageBody"])).unwrap_or_default();
+        match call.operation {
+            "PutItem" | "UpdateItem" if of_table(CALLS_TABLE) => {
+                let id = body.pointer("/Item/call_id/S").or_else(|| body.pointer("/Key/call_id/S"));
+                self.written.extend(id.map(text));
+            }
+            "PutItem" if of_table(INBOX_TABLE) && !body["Item"]["received_bucket"].is_null() => {
+                *self.inbox.entry(text(&body["Item"]["event_id"]["S"])).or_default() += 1;
+            }
+            "SendMessage" if text(&body["QueueUrl"]).ends_with(DIAL_QUEUE) => {
+                let message = message();
+                let claim = (text(&message["call_id"]), text(&message["trace_id"]));
+                self.claims.entry(claim).or_insert(self.clock.now_ms());
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! What must be true after every step.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use serde_json::Value;
+use switchhook_domain::{CallId, EventId};
+use switchhook_local::{DIAL_QUEUE, EVENTS_QUEUE};
+use switchhook_tests::{contract, text};
+use tokio::time::sleep;
+
+use crate::law::Law;
+use crate::sim::{Acknowledged, Sim};
+
+impl Sim {
+    /// Looks every second at everything that changed.
+    pub(crate) async fn watch(self: Rc<Self>) {
+        loop {
+            self.check_changes().await;
+            sleep(Duration::from_secs(1)).await;
+        }
+    }
+
+    pub(crate) async fn check_changes(&self) {
+        let written = std::mem::take(&mut self.state().written);
+        // What was asked for a second ago may have been slow to be done.
+        let before = std::mem::replace(&mut self.observed.borrow_mut().written_before, written.clone());
+        for id in written.union(&before) {
+            let call_id = CallId::new(id.as_str());
+            let call = self.without_faults(self.world.calls.get_call(&call_id)).await.unwrap();
+            // There is none where the write was refused, and another where it was an alias.
+            let Some(call) = call.filter(|call| call.call_id == call_id) else { continue };
+            if self.observed.borrow().calls.get(&call_id) == Some(&call) {
+                continue;
+            }
+            let attempts = call.attempts();
+            let shown: Vec<_> = attempts.iter().map(|it| (it.lifecycle_label(), it.outcome_label())).collect();
+            self.state().trace(&format!("{id} version {}: {} {shown:?}", call.version, call.job.as_str()));
+            if let Some((law, what)) = self.observed.borrow_mut().check_call(call) {
+                self.state().report_violation(law, format!("{id}: {what}"));
+            }
+        }
+        let observed = &mut *self.observed.borrow_mut();
+        for event in self.world.cloud.bus().events_since(observed.bus) {
+            observed.bus = event.index + 1;
+            let detail: Value = serde_json::from_str(&event.detail).unwrap();
+            let id = text(&detail["id"]);
+            let before = observed.published.insert(id.clone(), detail.clone());
+            if before.as_ref().is_some_and(|before| *before != detail) {
+                self.state().report_violation(Law::OneContent, format!("{id}: {before:?}, then {detail}"));
+            }
+            if let Some(violation) = contract::bus_event_violation(&event) {
+                self.state().report_violation(Law::OneContent, format!("{id}: {violation}"));
+            }
+        }
+        let rung_twice = self.world.cloud.fake().duplicate_dials();
+        if rung_twice > 0 {
+            self.state().report_violation(Law::OnePhone, format!("{rung_twice} phones"));
+        }
+    }
+
+    /// A webhook was answered with a success.
+    pub(crate) async fn acknowledge(&self, report: (usize, usize), event_id: String, status: &str) {
+        if self.without_faults(self.world.inbox.get(&EventId::new(event_id.as_str()))).await.unwrap().is_none() {
+            self.state().report_violation(Law::Stored, format!("{event_id} is {status}, and not in the inbox"));
+        }
+        let mut all = self.acknowledged.borrow_mut();
+        if status == "accepted" && all.iter().any(|known| known.event_id == event_id) {
+            self.state().report_violation(Law::AcceptedOnce, event_id.clone());
+        }
+        all.push(Acknowledged { report, event_id });
+    }
+
+    /// True if nothing moves any more.
+    pub(crate) fn is_over(&self) -> bool {
+        let cloud = &self.world.cloud;
+        let empty = |queue| cloud.services().sqs().depth(queue).unwrap().total() == 0;
+        let settled = self.observed.borrow().calls.values().all(|call| call.settled_at.is_some());
+        empty(EVENTS_QUEUE) && empty(DIAL_QUEUE) && cloud.services().dynamodb().stream().is_empty() && settled
+    }
+}

@@ -1,0 +1,106 @@
+//! Keys, providers, webhooks and faults that most tests use.
+
+use std::time::{Duration, UNIX_EPOCH};
+
+use serde_json::{Value, json};
+use switchhook_domain::{Provider, Timestamp};
+use switchhook_local::clock::Clock;
+use switchhook_local::connector::{Fault, RequestInfo, Service};
+use switchhook_local::fake::DeliveryFaults;
+use switchhook_local::{CONCURRENT_DIALS_PER_PROVIDER, CloudOptions, DEFAULT_RETRY_POLICY};
+use switchhook_providers::{Key, Providers, samples, verifying_key};
+
+pub const KEY: &str = "a key of the tests";
+pub const OLD_KEY: &str = "the key before";
+pub const PUBLIC_URL: &str = "https://hooks.example.com";
+pub const INACTIVITY_TIMEOUT: Duration = Duration::from_secs(900);
+/// 2026-01-01T00:00:00Z.
+pub const START_S: u64 = 1_767_225_600;
+pub const MINUTE: Duration = Duration::from_secs(60);
+/// The queue's maxReceiveCount.
+pub const MAX_RECEIVE_COUNT: u32 = 20;
+pub const INBOX_RETENTION: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+pub const CALL_RETENTION: Duration = Duration::from_secs(400 * 24 * 60 * 60);
+
+/// What most tests open a stack with.
+///
+/// # Panics
+/// If the secret is none.
+#[must_use]
+pub fn options(secret: &Value) -> CloudOptions {
+    CloudOptions {
+        providers: Providers::from_json(&secret.to_string()).unwrap_or_else(|error| panic!("{error}")),
+        inactivity_timeout: INACTIVITY_TIMEOUT,
+        tick: MINUTE,
+        data_dir: None,
+        clock: Clock::starting_at(UNIX_EPOCH + Duration::from_secs(START_S)),
+        default_retry_policy: DEFAULT_RETRY_POLICY,
+        concurrent_dials_per_provider: CONCURRENT_DIALS_PER_PROVIDER,
+        seed: 1,
+        delivery_faults: DeliveryFaults::NONE,
+    }
+}
+
+/// All providers, Retell in the middle of a rotation.
+#[must_use]
+pub fn all_providers() -> Value {
+    let telnyx = Key::new(KEY).map(|key| verifying_key(Provider::Telnyx, &key)).unwrap_or_default();
+    json!({
+        "retell": {"keys": [KEY, OLD_KEY], "dial": {"api_key": "an API key of the tests", "per_second": 100.0}},
+        "twilio": {"keys": [KEY], "public_url": PUBLIC_URL},
+        "vapi": {"keys": [KEY]},
+        "telnyx": {"keys": [telnyx]},
+        "generic": {"keys": [KEY]},
+    })
+}
+
+/// A JSON string as text.
+#[must_use]
+pub fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+/// A realistic body by its name.
+///
+/// # Panics
+/// If there is none of that name.
+#[must_use]
+pub fn sample(name: &str) -> &'static str {
+    let found = samples().iter().find(|(known, _)| *known == name);
+    found.map_or_else(|| panic!("there is no sample {name}"), |(_, body)| body)
+}
+
+/// A generic event of a call, which says only what it says. `second` is when it happened, from the start of the test.
+#[must_use]
+pub fn generic(call_id: &str, event_id: &str, event_type: &str, second: u64) -> String {
+    let at = i64::try_from((START_S + second) * 1_000).unwrap_or(i64::MAX);
+    json!({
+        "event_id": event_id, "type": event_type, "call_id": call_id,
+        "occurred_at": Timestamp::from_millis(at).to_string(), "call": {"sid": format!("sid-{call_id}")},
+    })
+    .to_string()
+}
+
+/// A service that is down. The SDK does not try such an answer again by itself: its quota of tries is one for the whole
+/// process, and a test with a long outage would use up that of the others.
+#[must_use]
+pub fn down() -> Fault {
+    Fault::ErrorBefore { status: 400, code: "AccessDeniedException".to_owned() }
+}
+
+/// The database is down for any request.
+#[must_use]
+pub fn database_down(call: &RequestInfo<'_>) -> Option<Fault> {
+    (call.service == Service::DynamoDb).then(down)
+}
+
+/// True if the request is to this table or queue. Event buses have no names here.
+#[must_use]
+pub fn is_request_to(call: &RequestInfo<'_>, name: &str) -> bool {
+    let body: Value = serde_json::from_slice(call.body).unwrap_or_default();
+    match call.service {
+        Service::DynamoDb => body["TableName"] == name,
+        Service::Sqs => text(&body["QueueUrl"]).ends_with(&format!("/{name}")),
+        Service::EventBridge => true,
+    }
+}

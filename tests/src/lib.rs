@@ -1,0 +1,13 @@
+//! The harness of the tests: a local stack in virtual time, a sender that signs webhooks, and views of both.
+
+#![expect(clippy::panic, clippy::indexing_slicing, reason = "a test that cannot go on fails")]
+
+pub mod contract;
+mod fixtures;
+mod log_buffer;
+mod tables;
+mod world;
+
+pub use fixtures::*;
+pub use tables::Item;
+pub use world::World;
