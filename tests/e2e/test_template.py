@@ -405,9 +405,3 @@ def test_nothing_that_is_not_there_sets_off_an_alarm_but_a_silent_schedule():
     assert sorted(breaching) == ["DriftCheckNotRunningAlarm", "ReconcilerNotRunningAlarm", "SchedulerNotRunningAlarm"]
     for name in breaching:
         assert properties(name)["ComparisonOperator"] == "LessThanThreshold"
-
-
-def test_every_alarm_is_in_the_runbook():
-    runbook = (ROOT / "infra" / "runbook.md").read_text()
-    headings = " ".join(line for line in runbook.splitlines() if line.startswith("## "))
-    assert [name for name in of_type("AWS::CloudWatch::Alarm") if name not in headings] == []

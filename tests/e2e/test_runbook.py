@@ -1,0 +1,207 @@
+"""The pages hold against the template, the code and the AWS APIs: names, commands and options in them exist."""
+
+import itertools
+import json
+import re
+import shlex
+import subprocess
+from functools import cache
+from pathlib import Path
+
+import botocore.session
+import jmespath
+import pytest
+from botocore import xform_name
+from markdown_it import MarkdownIt
+
+from harness import FUNCTIONS, ROOT, TOOL
+from test_template import RESOURCES, TEMPLATE, of_type
+
+RUNBOOK = ROOT / "infra" / "runbook.md"
+PAGES = [RUNBOOK, *sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
+ALARMS = sorted(of_type("AWS::CloudWatch::Alarm"))
+
+
+@cache
+def tokens(page: Path) -> list:
+    return MarkdownIt().parse(page.read_text())
+
+
+def inline_code(page: Path) -> list[str]:
+    inline = [child for token in tokens(page) for child in token.children or []]
+    return [child.content for child in inline if child.type == "code_inline"]
+
+
+def code_blocks(page: Path) -> list[str]:
+    return [token.content for token in tokens(page) if token.type in ("code_block", "fence")]
+
+
+def sections(page: Path) -> dict[str, str]:
+    """Returns the text below each heading of the second level."""
+    lines = page.read_text().splitlines()
+    pairs = zip(tokens(page), tokens(page)[1:])
+    starts = [(after.content, before.map) for before, after in pairs if (before.type, before.tag) == ("heading_open", "h2")]
+    ends = [span[0] for _, span in starts[1:]] + [len(lines)]
+    return {heading: "\n".join(lines[span[1] : end]) for (heading, span), end in zip(starts, ends)}
+
+
+def commands(page: Path) -> list[list[str]]:
+    """Returns the words of each shell command in the code blocks of a page."""
+    found, pending = [], ""
+    for block in code_blocks(page):
+        for line in block.splitlines():
+            pending = f"{pending}{line}\n"
+            if line.endswith("\\"):
+                pending = pending.removesuffix("\\\n")
+                continue
+            try:
+                words = shlex.split(pending, comments=True)
+            except ValueError:
+                continue  # a quotation continues on the next line
+            # A redirection ends the arguments.
+            found.append(words[: words.index(">")] if ">" in words else words)
+            pending = ""
+        pending = ""
+    return [words for words in found if words]
+
+
+def commands_of(*programs: str) -> list:
+    return [
+        pytest.param(words[1:], id=f"{page.name}: {' '.join(words)[:60]}")
+        for page in PAGES
+        for words in commands(page)
+        if Path(words[0]).name in programs
+    ]
+
+
+# --- the runbook -----------------------------------------------------------------------------------------------------
+
+
+def test_every_alarm_is_in_the_runbook_once_with_its_four_parts():
+    headed = [name for heading in sections(RUNBOOK) for name in re.findall(r"\w+Alarm\b", heading)]
+    assert sorted(headed) == ALARMS
+    for heading, text in sections(RUNBOOK).items():
+        if "Alarm" in heading:
+            assert [part for part in ("**Meaning.**", "**Look.**", "**Do", "**Over when**") if part not in text] == [], heading
+            assert "\n    " in text, f"{heading} has no command"
+
+
+def test_the_runbook_names_what_the_template_has():
+    known = {*TEMPLATE["Parameters"], *TEMPLATE["Outputs"], *RESOURCES}
+    camel_case = {code for code in inline_code(RUNBOOK) if re.fullmatch(r"([A-Z][a-z]+){2,}", code)}
+    assert camel_case - known == {"CouldNotDetermineMessageSource"}, "the error code of SQS is the only other name"
+    assert set(re.findall(r"\b\w+Alarm\b", RUNBOOK.read_text())) <= set(ALARMS)
+    assert TEMPLATE["Resources"]["HttpLogGroup"]["Properties"]["LogGroupName"] == {"Fn::Sub": "/aws/vendedlogs/${AWS::StackName}-http"}
+
+
+def test_placeholders_are_outputs_or_explained():
+    outputs = {re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).upper() for name in TEMPLATE["Outputs"]}
+    used = set(re.findall(r"(?<![$\w])[A-Z]+(?:_[A-Z]+)+(?!\w)", "".join(code_blocks(RUNBOOK))))
+    assert used - outputs == used & set(inline_code(RUNBOOK)) - outputs
+
+
+def test_the_runbook_names_what_the_code_logs():
+    rust = {path: path.read_text() for folder in ("functions", "shared") for path in sorted((ROOT / folder).rglob("*.rs"))}
+    code = "".join(rust.values()) + (ROOT / "infra" / "openapi.yaml").read_text()
+    for word in {code for code in inline_code(RUNBOOK) if re.fullmatch(r"[a-z]+(_[a-z]+)+", code)}:
+        assert re.search(rf"\b{word}\b", code), f"{word} is not in the code"
+    queries = [words for words in commands(RUNBOOK) if words[:3] == ["aws", "logs", "tail"]]
+    assert queries
+    for words in queries:
+        function = re.fullmatch(r"/aws/(?:lambda|vendedlogs)/switchhook-(\w+)", words[3])[1]
+        assert function in [*FUNCTIONS, "http"]
+        pattern = words[words.index("--filter-pattern") + 1] if "--filter-pattern" in words else "{ }"
+        folders = (ROOT / "functions" / function, ROOT / "shared")
+        sources = "".join(text for path, text in rust.items() if any(path.is_relative_to(folder) for folder in folders))
+        for word in re.findall(r'(?:action_taken|cause) = "(\w+)"', pattern):
+            assert f'"{word}"' in sources, f"{function} never logs {word}"
+
+
+# --- commands of all pages -------------------------------------------------------------------------------------------
+
+# Options of every command of the AWS CLI.
+GLOBAL_OPTIONS = {"--query", "--output", "--region", "--profile", "--endpoint-url", "--cli-binary-format"}
+# `aws logs tail` is made by the CLI; no API has it.
+TAIL_OPTIONS = {"--since", "--follow", "--format", "--filter-pattern", "--log-stream-names"}
+# Positional arguments: the CLI writes an answer that is a stream to a file.
+POSITIONAL = {("lambda", "invoke"): 1, ("logs", "tail"): 1}
+
+
+def values_of(words: list[str]) -> tuple[dict[str, list[str]], list[str]]:
+    """Returns the values of each option, and the words before the first option."""
+    positional, options = [], {}
+    for word in words:
+        if word.startswith("--"):
+            name, equals, value = word.partition("=")
+            options[name] = [value] if equals else []
+        elif options:
+            options[list(options)[-1]].append(word)
+        else:
+            positional.append(word)
+    return options, positional
+
+
+def check_value(shape, values: list[str]):
+    if shape.type_name == "list":
+        allowed = getattr(shape.member, "enum", [])
+        assert values, "a list needs a value"
+    else:
+        allowed = getattr(shape, "enum", [])
+    for value in values:
+        assert not allowed or value in allowed, f"{value} is not one of {allowed}"
+        if value.startswith(("{", "[")):
+            json.loads(value)
+
+
+@pytest.mark.parametrize("words", commands_of("aws"))
+def test_a_command_of_the_aws_cli_is_one_that_the_api_knows(words):
+    service, operation, *rest = words
+    options, positional = values_of(rest)
+    if "--query" in options:
+        jmespath.compile(*options["--query"])
+    if (service, operation) == ("logs", "tail"):
+        assert set(options) <= GLOBAL_OPTIONS | TAIL_OPTIONS and len(positional) == 1
+        return
+    model = botocore.session.get_session().get_service_model(service)
+    names = {xform_name(name, "-"): name for name in model.operation_names}
+    assert operation in names
+    shape = model.operation_model(names[operation]).input_shape
+    members = {f"--{xform_name(name, '-')}": name for name in (shape.members if shape else {})}
+    assert set(options) <= GLOBAL_OPTIONS | set(members)
+    missing = set(shape.required_members if shape else []) - {members[option] for option in options if option in members}
+    assert not missing
+    for option, values in options.items():
+        # The file that the answer goes to follows the value of the last option.
+        is_last = option == list(options)[-1]
+        extra = POSITIONAL.get((service, operation), 0) - len(positional) if is_last else 0
+        if option in members:
+            member = shape.members[members[option]]
+            check_value(member, values[: len(values) - extra])
+        if option not in members or member.type_name != "list":
+            expected = 0 if option in members and member.type_name == "boolean" else 1
+            assert len(values) == expected + extra, f"{option} takes {expected} value(s): {values}"
+
+
+@pytest.mark.parametrize("words", commands_of("sam"))
+def test_parameters_that_sam_is_given_are_those_of_the_template(words):
+    options, _ = values_of(words)
+    given = [value.partition("=")[0] for value in options.get("--parameter-overrides", [])]
+    assert set(given) <= set(TEMPLATE["Parameters"])
+
+
+@pytest.mark.parametrize("words", commands_of("make"))
+def test_a_target_of_make_exists(words):
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    assert {word for word in words if "=" not in word} <= targets
+
+
+@pytest.mark.parametrize("words", commands_of("switchhook"))
+def test_a_command_of_the_tool_has_these_options(words):
+    if not TOOL.is_file():
+        raise FileNotFoundError(f"{TOOL} is missing; build it with: make provider")
+    options, _ = values_of(words)
+    subcommands = list(itertools.takewhile(re.compile(r"[a-z][a-z-]*").fullmatch, words))
+    done = subprocess.run([str(TOOL), *subcommands, "--help"], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=30)
+    assert done.returncode == 0, done.stderr
+    known = set(re.findall(r"--[a-z-]+", done.stdout))
+    assert set(options) <= known
