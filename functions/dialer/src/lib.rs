@@ -1,11 +1,12 @@
 //! The dialer: places the calls that the scheduler claimed.
 //!
-//! **Nothing is dialled before the row says so, and nothing is dialled twice for one claim.** The row moves from CLAIMED to
-//! IN_PROGRESS by a conditional write that names this very dial; only who made that write asks the provider, and only once.
-//! Whoever dies after it leaves the attempt in doubt, and the reconciler finds out what became of it: a phone that may have
-//! rung is not rung again because a function died.
+//! **Nothing is dialled before the row holds the dial, and nothing is dialled twice for one claim.** A conditional write moves the
+//! row from CLAIMED to IN_PROGRESS and stores the key of this dial. Only the dialer that made this write asks the provider,
+//! and it asks once. If it dies after the write, the attempt is in doubt and the reconciler looks it up at the provider. So
+//! a phone that may have rung never rings again because a function died.
 //!
-//! A message is always taken off the queue: what could not be done with it is done when its claim expires.
+//! A message leaves the queue whatever became of its call. If the dial failed, the claim expires and the reconciler returns
+//! the call to PENDING. Only messages of a newer schema version stay in the queue.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -26,15 +27,16 @@ use switchhook_domain::{
 };
 use switchhook_providers::{DialAnswer, DialRequest, derived_call_id, dial_api_request, read_dial_answer};
 
-/// How often a write that lost its race is tried again.
+/// Tries of a conditional write that loses the race against another writer.
 const RACES_MAX: u32 = 5;
-/// After a provider would not take a call: doubled with every refusal in a row.
+/// Delay after a provider refused a dial for the moment, for example with status 429. It doubles with every refusal in a
+/// row, up to [`BACKOFF_MAX`].
 const BACKOFF_FIRST: Duration = Duration::from_secs(30);
 const BACKOFF_MAX: Duration = Duration::from_secs(15 * 60);
-/// Refusals in a row after which a call fails: a day of them.
+/// Refusals in a row after which a call fails. With the delays above, they take about a day.
 const REFUSALS_MAX: u32 = 100;
 
-/// What the function reads from its environment.
+/// Configuration, read from environment variables at cold start.
 #[derive(Debug)]
 pub struct Config {
     pub inbox_table: String,
@@ -43,14 +45,16 @@ pub struct Config {
     pub call_retention: Duration,
     pub queue_url: String,
     pub providers_secret_id: String,
-    pub patience: Duration,
+    pub inactivity_timeout: Duration,
     pub lanes: u32,
     pub api_urls: ApiUrls,
 }
 
 impl Config {
+    /// Reads the configuration.
+    ///
     /// # Errors
-    /// Names every variable that is missing or bad.
+    /// Names every variable that is missing or not valid.
     pub fn from_environment(
         mut environment: Environment<impl Fn(&str) -> Option<String>>,
     ) -> Result<Self, EnvironmentError> {
@@ -61,7 +65,7 @@ impl Config {
             call_retention: environment.days("CALL_RETENTION_DAYS"),
             queue_url: environment.text("QUEUE_URL"),
             providers_secret_id: environment.text("PROVIDERS_SECRET_ID"),
-            patience: environment.seconds("INACTIVITY_TIMEOUT_SECONDS"),
+            inactivity_timeout: environment.seconds("INACTIVITY_TIMEOUT_SECONDS"),
             lanes: environment.number("CONCURRENT_DIALS_PER_PROVIDER"),
             api_urls: ApiUrls::from_environment(&mut environment),
         };
@@ -69,38 +73,58 @@ impl Config {
     }
 }
 
-/// The handler and what it works with.
+/// The handler, with its clients and settings.
 #[derive(Debug)]
 pub struct Dialer {
     pub inbox: Inbox,
     pub calls: Calls,
     pub call_retention: Duration,
-    /// Of events.
+    /// The queue of call events, for the answers of providers.
     pub queue: Queue,
     pub secrets: ProviderSecrets,
     pub api: ProviderApi,
     pub policy: Policy,
-    /// Calls of one provider that are placed at once, at most.
+    /// Limit on concurrent dials per provider. Each lane is one message group of the dial queue.
     pub lanes: u32,
     pub clock: Clock,
 }
 
-/// What became of one claim.
+/// Result of working on one claim. The texts are causes for the log.
 #[derive(Debug, PartialEq, Eq)]
 enum DialOutcome {
-    /// The claim is used up, expired, or another's: nothing was dialled.
+    /// Nothing was dialled: the claim was used or has expired, or the call has another claim.
     ClaimLost,
+    /// The provider places the call.
     Accepted,
-    /// The person may not be called now.
+    /// Nothing was dialled: the calling window is closed, and the call waits until it opens.
     WindowClosed,
-    /// The person may not be called at all.
+    /// Nothing was dialled: this call must not be placed, now or later.
     Stopped(StopReason),
-    /// Nothing was dialled; tried again later, and not counted.
+    /// Nothing was dialled, for a passing reason. The call is tried again later, and the attempt does not count.
     Withdrawn(&'static str),
-    /// Nothing was dialled, and nothing will be.
+    /// The provider rejected the request itself, so the attempt failed.
     Refused(&'static str),
-    /// It may have been dialled.
+    /// Nobody knows whether the provider placed the call.
     InDoubt(&'static str),
+}
+
+/// The next step with a call under a valid claim. The row must hold its transition before anything else happens.
+enum NextStep {
+    Dial(DialStarted),
+    Postpone(Transition),
+    GiveUp(Transition, StopReason),
+    /// The claim is no longer valid, so there is nothing to store.
+    ClaimLost,
+}
+
+impl NextStep {
+    const fn transition(&self) -> Option<&Transition> {
+        match self {
+            Self::Dial(started) => Some(&started.transition),
+            Self::Postpone(transition) | Self::GiveUp(transition, _) => Some(transition),
+            Self::ClaimLost => None,
+        }
+    }
 }
 
 impl DialOutcome {
@@ -119,13 +143,13 @@ impl DialOutcome {
     const fn cause(&self) -> Option<&'static str> {
         match self {
             Self::ClaimLost | Self::Accepted | Self::WindowClosed => None,
-            Self::Stopped(why) => Some(why.as_str()),
+            Self::Stopped(reason) => Some(reason.as_str()),
             Self::Withdrawn(reason) | Self::Refused(reason) | Self::InDoubt(reason) => Some(reason),
         }
     }
 
-    /// True if a request went to the provider: the next one waits its turn.
-    const fn sent_a_request(&self) -> bool {
+    /// True if a request may have gone to the provider. It then counts towards the provider's dial rate.
+    const fn may_have_sent_request(&self) -> bool {
         match self {
             Self::ClaimLost | Self::WindowClosed | Self::Stopped(_) => false,
             Self::Accepted | Self::Withdrawn(_) | Self::Refused(_) | Self::InDoubt(_) => true,
@@ -134,7 +158,7 @@ impl DialOutcome {
 }
 
 impl Dialer {
-    /// Places the calls of a batch: the lanes side by side, one call after the other in each.
+    /// Places the calls of a batch: all lanes at once, the calls of one lane one after another.
     pub async fn handle(&self, batch: SqsEvent) -> SqsBatchResponse {
         let mut lanes: BTreeMap<&str, Vec<&SqsMessage>> = BTreeMap::new();
         for message in &batch.records {
@@ -147,7 +171,8 @@ impl Dialer {
         response
     }
 
-    /// Returns what only a later version of this program can read, and what comes after it.
+    /// Places the calls of one lane. Returns the messages that stay in the queue: the first one of a newer schema version,
+    /// and all after it.
     async fn dial_lane(&self, messages: Vec<&SqsMessage>) -> Vec<BatchItemFailure> {
         let mut waiting = Vec::new();
         for message in messages {
@@ -164,17 +189,17 @@ impl Dialer {
                 Err(error) => Err(Error::DecodeMessage(error.to_string())),
             };
             self.log(decoded.as_ref().ok(), &dialled, started);
-            // All lanes of a provider together keep its rate. What failed may have used the line.
-            if dialled.as_ref().map_or(true, DialOutcome::sent_a_request) {
+            // The lanes of a provider share its dial rate. After an error a request may have been sent.
+            if dialled.as_ref().map_or(true, DialOutcome::may_have_sent_request) {
                 let spent = Duration::from_millis(self.clock.now().millis_since(started).unsigned_abs());
-                tokio::time::sleep(self.pause_of(message).await.saturating_sub(spent)).await;
+                tokio::time::sleep(self.lane_interval(message).await.saturating_sub(spent)).await;
             }
         }
         waiting
     }
 
-    /// From one call to the next in the lane of a message, which is named after its provider.
-    async fn pause_of(&self, message: &SqsMessage) -> Duration {
+    /// Time from one dial to the next in the lane of this message. A lane is named `{provider}-{number}`.
+    async fn lane_interval(&self, message: &SqsMessage) -> Duration {
         let lane = message.attributes.get("MessageGroupId").and_then(|lane| lane.split_once('-'));
         let provider = lane.and_then(|(provider, _)| provider.parse::<Provider>().ok());
         let providers = self.secrets.current(self.clock.now()).await;
@@ -187,16 +212,14 @@ impl Dialer {
         let mut last_error = None;
         for _ in 0..RACES_MAX {
             let Some(call) = self.calls.get_call(&claim.call_id).await? else { return Ok(DialOutcome::ClaimLost) };
-            // The write before was done, and its answer lost: no other dial has this key.
-            if let Some((attempt, last_attempt)) = call.started_dial(&dial_key) {
-                return self.place(&call, &attempt, last_attempt, &dial_key, claim).await;
+            // The write of the last round was committed, and only its answer was lost: no other dial has this key.
+            if let Some((attempt, is_last_attempt)) = call.started_dial(&dial_key) {
+                return self.place(&call, &attempt, is_last_attempt, &dial_key, claim).await;
             }
             let now = self.clock.now();
-            if !call.is_claimed_by(&claim.token, now) {
-                return Ok(DialOutcome::ClaimLost);
-            }
-            let (moved, dial) = self.decide(&call, &claim.token, &dial_key, now).await?;
-            match self.calls.store_moved(&moved, self.call_retention).await {
+            let step = self.next_step(&call, &claim.token, &dial_key, now).await?;
+            let Some(transition) = step.transition() else { return Ok(DialOutcome::ClaimLost) };
+            match self.calls.store_moved(transition, self.call_retention).await {
                 Ok(StoreOutcome::Committed) => {}
                 Ok(StoreOutcome::LostRace) => continue,
                 Err(error) => {
@@ -204,53 +227,51 @@ impl Dialer {
                     continue;
                 }
             }
-            return match dial {
-                Ok((attempt, last_attempt)) => self.place(&moved.call, &attempt, last_attempt, &dial_key, claim).await,
-                Err(dial) => Ok(dial),
+            return match step {
+                NextStep::Dial(DialStarted { transition, attempt, is_last_attempt }) => {
+                    self.place(&transition.call, &attempt, is_last_attempt, &dial_key, claim).await
+                }
+                NextStep::Postpone(_) => Ok(DialOutcome::WindowClosed),
+                NextStep::GiveUp(_, reason) => Ok(DialOutcome::Stopped(reason)),
+                NextStep::ClaimLost => Ok(DialOutcome::ClaimLost),
             };
         }
         Err(last_error.unwrap_or(Error::Contended(RACES_MAX)))
     }
 
-    /// At the last moment: whether the person may be called at all, whether now, and whether this dialer may.
-    async fn decide(
-        &self,
-        call: &Call,
-        token: &str,
-        dial_key: &str,
-        now: Timestamp,
-    ) -> Result<(Transition, Result<(AttemptKey, bool), DialOutcome>), Error> {
-        let lost = || Error::Contended(0);
-        let stop = |why: StopReason| {
-            let moved = call.give_up(token, why, &self.policy, now).ok_or_else(lost)?;
-            Ok((moved, Err(DialOutcome::Stopped(why))))
+    /// Decides at the last moment whether this claim is valid, and whether the person may be called at all and now.
+    async fn next_step(&self, call: &Call, token: &str, dial_key: &str, now: Timestamp) -> Result<NextStep, Error> {
+        if !call.is_claimed_by(token, now) {
+            return Ok(NextStep::ClaimLost);
+        }
+        let give_up = |reason: StopReason| {
+            let transition = call.give_up(token, reason, &self.policy, now);
+            transition.map_or(NextStep::ClaimLost, |transition| NextStep::GiveUp(transition, reason))
         };
         if let Some(to) = &call.to
             && self.calls.is_on_do_not_call_list(to).await?
         {
-            return stop(StopReason::DoNotCall);
+            return Ok(give_up(StopReason::DoNotCall));
         }
         let window = call.plan.as_ref().and_then(|plan| plan.window.as_ref());
-        match window.map(|window| window.next_opening(now)) {
-            None | Some(Ok(None)) => {}
-            Some(Ok(Some(opening))) => {
-                let moved = call.postpone(token, opening, &self.policy, now).ok_or_else(lost)?;
-                return Ok((moved, Err(DialOutcome::WindowClosed)));
+        Ok(match window.map(|window| window.next_opening(now)) {
+            None | Some(Ok(None)) => {
+                call.start_dial(token, dial_key, &self.policy, now).map_or(NextStep::ClaimLost, NextStep::Dial)
             }
-            // Nobody knows whether the person sleeps.
-            Some(Err(_)) => return stop(StopReason::UnknownTimeZone),
-        }
-        let DialStarted { transition: moved, attempt, is_last_attempt: last_attempt } =
-            call.start_dial(token, dial_key, &self.policy, now).ok_or_else(lost)?;
-        Ok((moved, Ok((attempt, last_attempt))))
+            Some(Ok(Some(opening))) => {
+                call.postpone(token, opening, &self.policy, now).map_or(NextStep::ClaimLost, NextStep::Postpone)
+            }
+            // It may be night where the person is.
+            Some(Err(_)) => give_up(StopReason::UnknownTimeZone),
+        })
     }
 
-    /// Asks the provider to place the attempt that the row says is dialled. Once.
+    /// Asks the provider, once, to place the attempt that the row holds as dialled.
     async fn place(
         &self,
         call: &Call,
         attempt: &AttemptKey,
-        last_attempt: bool,
+        is_last_attempt: bool,
         dial_key: &str,
         claim: &ClaimMessage,
     ) -> Result<DialOutcome, Error> {
@@ -261,7 +282,7 @@ impl Dialer {
         let order = DialRequest {
             call_id: &call.call_id,
             attempt,
-            last_attempt,
+            last_attempt: is_last_attempt,
             from,
             to,
             appointment_id: call.appointment_id.as_deref(),
@@ -295,7 +316,8 @@ impl Dialer {
         }
     }
 
-    /// Nothing was dialled: the attempt is taken back, if nothing was heard of it, and made again later.
+    /// Withdraws an attempt that was not dialled, so that the call is due again later. If events of the attempt have arrived,
+    /// the attempt stays: it may have been dialled after all.
     async fn withdraw(
         &self,
         call: &Call,
@@ -309,9 +331,9 @@ impl Dialer {
             let cap = BACKOFF_FIRST.saturating_mul(1 << call.refusals.min(16)).min(BACKOFF_MAX).as_millis();
             let cap = u64::try_from(cap).unwrap_or(u64::MAX);
             let pause = Duration::from_millis(fastrand::u64(cap / 2..=cap)).max(retry_after.unwrap_or_default());
-            let moved = call.withdraw(attempt, now.plus(pause), REFUSALS_MAX, &self.policy, now);
-            let Some(moved) = moved else { return Ok(DialOutcome::InDoubt("heard_of")) };
-            match self.calls.store_moved(&moved, self.call_retention).await? {
+            let transition = call.withdraw(attempt, now.plus(pause), REFUSALS_MAX, &self.policy, now);
+            let Some(transition) = transition else { return Ok(DialOutcome::InDoubt("events_received")) };
+            match self.calls.store_moved(&transition, self.call_retention).await? {
                 StoreOutcome::Committed => return Ok(DialOutcome::Withdrawn(reason)),
                 StoreOutcome::LostRace => {}
             }
@@ -332,7 +354,7 @@ impl Dialer {
         let chain = dialled.as_ref().err().map(Error::chain);
         let decision = Decision {
             stage: "dialer",
-            message: "claim used",
+            message: "claim handled",
             action_taken: dialled.as_ref().map_or("dial_failed", DialOutcome::as_str),
             call_id: claim.map(|claim| claim.call_id.as_str()),
             cause: match dialled {
