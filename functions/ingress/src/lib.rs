@@ -1,7 +1,9 @@
-//! `POST /webhooks/{provider}`: verify, store, queue, answer.
+//! `POST /webhooks/{provider}`: verifies a webhook, stores it, queues it, answers.
 //!
-//! **2xx means stored and queued** (or stored for good, where there is nothing to fold). The order is fixed: who, from
-//! where, how large, signed by whom, and only then what it says; so a request that is refused costs no AWS call.
+//! **2xx means that the event is stored and queued.** An event that cannot be folded is stored only.
+//!
+//! The order of checks is fixed: provider, source address, body size, signature, content. A rejected request costs no AWS
+//! call.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -21,14 +23,14 @@ use switchhook_aws::queue::Queue;
 use switchhook_aws::sdk::Clock;
 use switchhook_aws::secret::ProviderSecrets;
 use switchhook_aws::telemetry::Decision;
-use switchhook_domain::{CallId, Disposition, EventId, Origin, Provider, Timestamp, WebhookQuarantined};
+use switchhook_domain::{Disposition, EventId, Origin, Provider, Timestamp, WebhookQuarantined};
 use switchhook_providers::{DEDUPE_RETENTION, Reading, UnverifiedWebhook, VerifiedWebhook, read, verify};
 
-/// Headers that are kept with an event, for debugging: none of them is a secret.
-const HEADERS_KEPT: [&str; 4] = ["content-type", "user-agent", "x-event-id", "i-twilio-idempotency-token"];
+/// Request headers stored with an event, for debugging. None of them holds a secret.
+const STORED_HEADERS: [&str; 4] = ["content-type", "user-agent", "x-event-id", "i-twilio-idempotency-token"];
 const HEADER_CHARS_MAX: usize = 120;
 
-/// What the function reads from its environment.
+/// Configuration, read from environment variables at cold start.
 #[derive(Debug)]
 pub struct Config {
     pub inbox_table: String,
@@ -40,8 +42,10 @@ pub struct Config {
 }
 
 impl Config {
+    /// Reads the configuration.
+    ///
     /// # Errors
-    /// Names every variable that is missing or bad.
+    /// Names every variable that is missing or not valid.
     pub fn from_environment(
         mut environment: Environment<impl Fn(&str) -> Option<String>>,
     ) -> Result<Self, EnvironmentError> {
@@ -51,14 +55,14 @@ impl Config {
             dlq_url: environment.text("DLQ_URL"),
             event_bus: environment.text("EVENT_BUS"),
             providers_secret_id: environment.text("PROVIDERS_SECRET_ID"),
-            // A webhook whose timestamp is still taken must still be known.
+            // The inbox must know an id for as long as a replayed webhook passes the check of its timestamp.
             inbox_retention: environment.days_at_least("INBOX_RETENTION_DAYS", DEDUPE_RETENTION),
         };
         environment.check(config)
     }
 }
 
-/// The handler and what it works with.
+/// The handler, with its clients and settings.
 #[derive(Debug)]
 pub struct Ingress {
     pub secrets: ProviderSecrets,
@@ -69,7 +73,7 @@ pub struct Ingress {
     pub clock: Clock,
 }
 
-/// How a request ended. HTTP status and client text are chosen from it, in [`Answer::respond`] alone.
+/// Result of a request. [`Answer::respond`] alone chooses its HTTP status and body.
 #[derive(Debug)]
 enum Answer {
     Accepted(EventId),
@@ -84,7 +88,7 @@ enum Answer {
 }
 
 impl Ingress {
-    /// Answers one request, whatever it holds.
+    /// Handles one request. Every request gets an answer, also when storing fails.
     pub async fn handle(&self, request: Request) -> Response<Body> {
         let now = self.clock.now();
         let context = Context::of(&request);
@@ -100,7 +104,7 @@ impl Ingress {
         let providers = self.secrets.current(now).await;
         let configured = context.provider.and_then(|provider| Some((provider, providers.config(provider)?)));
         let Some((provider, config)) = configured else { return Ok(Answer::UnknownProvider) };
-        // Without an address nothing can be said to be allowed.
+        // If the source address is unknown, an allow-list refuses the request.
         let allowed = match context.source {
             Some(source) => config.allows(source),
             None => config.allowed_sources().is_empty(),
@@ -122,73 +126,20 @@ impl Ingress {
             Ok(webhook) => webhook,
             Err(error) => return Ok(Answer::InvalidSignature(error.cause(), error.to_string())),
         };
-        let headers = kept_headers(&parts.headers);
-        match read(&webhook, now) {
-            Reading::Event(event) => {
-                let mut new_event = self.new_event(&webhook, now, context, headers);
-                new_event.event_id = event.event_id.clone();
-                new_event.call_id = Some(event.call_id.clone());
-                new_event.event_type.clone_from(&event.event_type);
-                new_event.occurred_at = event.call_events.iter().find(|e| !e.implied).and_then(|e| e.occurred_at);
-                let outcome = submit(&self.inbox, &self.queue, &new_event, &event).await?;
-                self.answer_outcome(outcome, &new_event, Answer::Accepted(event.event_id)).await
-            }
-            Reading::Recorded { event_id, event_type, call_id } => {
-                let new_event = NewEvent {
-                    event_id: event_id.clone(),
-                    event_type,
-                    call_id,
-                    disposition: Some(Disposition::Recorded),
-                    ..self.new_event(&webhook, now, context, headers)
-                };
-                let outcome = self.inbox.put(&new_event).await?;
-                self.answer_outcome(outcome, &new_event, Answer::Recorded(event_id)).await
-            }
-            Reading::Quarantined { event_id, error } => {
-                let new_event = NewEvent {
-                    event_id: event_id.clone(),
-                    disposition: Some(Disposition::Quarantined),
-                    ..self.new_event(&webhook, now, context, headers)
-                };
-                let outcome = self.inbox.put(&new_event).await?;
-                let reason = error.to_string();
-                // Before the answer, also for a duplicate: whoever stored it may have died before this. SQS drops the second.
-                self.dlq.send_quarantine_notice(&event_id, &reason, &context.trace_id).await?;
-                // What was received first stands, and so does its time: the same event under the same id.
-                let received_at = match &outcome {
-                    PutOutcome::Stored => now,
-                    PutOutcome::Duplicate { stored, .. } => stored.received_at,
-                };
-                let news = WebhookQuarantined::new(&event_id, new_event.origin, None, &reason, received_at);
-                self.bus.publish_quarantined(&news).await?;
-                self.answer_outcome(outcome, &new_event, Answer::Quarantined(event_id, reason)).await
-            }
-        }
+        self.store(&webhook, stored_headers(&parts.headers), &context.trace_id, now).await
     }
 
-    async fn answer_outcome(&self, outcome: PutOutcome, new_event: &NewEvent, new: Answer) -> Result<Answer, Error> {
-        match outcome {
-            PutOutcome::Stored => Ok(new),
-            PutOutcome::Duplicate { same_content: true, .. } => {
-                Ok(Answer::AlreadyProcessed { event_id: new_event.event_id.clone(), conflict: false })
-            }
-            PutOutcome::Duplicate { same_content: false, .. } => {
-                self.inbox.put_conflict(new_event).await?;
-                Ok(Answer::AlreadyProcessed { event_id: new_event.event_id.clone(), conflict: true })
-            }
-        }
-    }
-
-    fn new_event(
+    /// Stores a verified webhook, and queues it if it can be folded.
+    async fn store(
         &self,
         webhook: &VerifiedWebhook,
-        now: Timestamp,
-        context: &Context,
         headers: BTreeMap<String, String>,
-    ) -> NewEvent {
-        NewEvent {
-            event_id: EventId::new(""),
-            call_id: None::<CallId>,
+        trace_id: &str,
+        now: Timestamp,
+    ) -> Result<Answer, Error> {
+        let new_event = |event_id: EventId| NewEvent {
+            event_id,
+            call_id: None,
             origin: Origin::Provider(webhook.provider()),
             event_type: String::new(),
             occurred_at: None,
@@ -198,7 +149,61 @@ impl Ingress {
             body: webhook.body().to_vec(),
             headers,
             disposition: None,
-            trace_id: context.trace_id.clone(),
+            trace_id: trace_id.to_owned(),
+        };
+        match read(webhook, now) {
+            Reading::Event(event) => {
+                let new_event = NewEvent {
+                    call_id: Some(event.call_id.clone()),
+                    event_type: event.event_type.clone(),
+                    occurred_at: event.call_events.iter().find(|e| !e.implied).and_then(|e| e.occurred_at),
+                    ..new_event(event.event_id.clone())
+                };
+                let outcome = submit(&self.inbox, &self.queue, &new_event, &event).await?;
+                self.answer_outcome(outcome, &new_event, Answer::Accepted(event.event_id)).await
+            }
+            Reading::Recorded { event_id, event_type, call_id } => {
+                let disposition = Some(Disposition::Recorded);
+                let new_event = NewEvent { event_type, call_id, disposition, ..new_event(event_id.clone()) };
+                let outcome = self.inbox.put(&new_event).await?;
+                self.answer_outcome(outcome, &new_event, Answer::Recorded(event_id)).await
+            }
+            Reading::Quarantined { event_id, error } => {
+                let disposition = Some(Disposition::Quarantined);
+                let new_event = NewEvent { disposition, ..new_event(event_id.clone()) };
+                let outcome = self.inbox.put(&new_event).await?;
+                let reason = error.to_string();
+                // Also for a duplicate: the function that stored it may have died before it sent the notice. SQS drops a
+                // second notice.
+                self.dlq.send_quarantine_notice(&event_id, &reason, trace_id).await?;
+                // A duplicate publishes the same domain event as the first delivery, with the time of that delivery.
+                let received_at = match &outcome {
+                    PutOutcome::Stored => now,
+                    PutOutcome::Duplicate { stored, .. } => stored.received_at,
+                };
+                let quarantined = WebhookQuarantined::new(&event_id, new_event.origin, None, &reason, received_at);
+                self.bus.publish_quarantined(&quarantined).await?;
+                self.answer_outcome(outcome, &new_event, Answer::Quarantined(event_id, reason)).await
+            }
+        }
+    }
+
+    /// Chooses the answer by what storing the event found: `if_stored` for a new event.
+    async fn answer_outcome(
+        &self,
+        outcome: PutOutcome,
+        new_event: &NewEvent,
+        if_stored: Answer,
+    ) -> Result<Answer, Error> {
+        match outcome {
+            PutOutcome::Stored => Ok(if_stored),
+            PutOutcome::Duplicate { same_content: true, .. } => {
+                Ok(Answer::AlreadyProcessed { event_id: new_event.event_id.clone(), conflict: false })
+            }
+            PutOutcome::Duplicate { same_content: false, .. } => {
+                self.inbox.put_conflict(new_event).await?;
+                Ok(Answer::AlreadyProcessed { event_id: new_event.event_id.clone(), conflict: true })
+            }
         }
     }
 
@@ -278,25 +283,25 @@ impl Answer {
             Self::UnknownProvider => refuse(
                 StatusCode::NOT_FOUND,
                 "unknown_provider",
-                "no provider of this name is configured; add it to the secret of the stack",
+                "no provider with this name is configured; check the URL, or add the provider to the stack's secret",
             ),
             Self::Forbidden => {
-                refuse(StatusCode::FORBIDDEN, "forbidden", "this address is not on the provider's allow-list")
+                refuse(StatusCode::FORBIDDEN, "forbidden", "the source address is not on the provider's allow-list")
             }
             Self::TooLarge => refuse(
                 StatusCode::PAYLOAD_TOO_LARGE,
                 "payload_too_large",
-                &format!("the body is larger than {BODY_BYTES_MAX} bytes"),
+                &format!("the body is larger than the limit of {BODY_BYTES_MAX} bytes"),
             ),
             Self::InvalidSignature(..) => refuse(
                 StatusCode::UNAUTHORIZED,
                 "invalid_signature",
-                "the request is not signed with a key of this provider, or not within its window of time",
+                "the signature does not match a key of this provider, or the timestamp is outside the allowed window",
             ),
             Self::StorageFailure(_) => refuse(
                 StatusCode::INTERNAL_SERVER_ERROR,
                 "storage_failure",
-                "the event could not be kept; send it again, that is safe",
+                "the event could not be stored; send it again, a repetition is safe",
             ),
         };
         let mut response = Response::new(Body::Text(body.to_string()));
@@ -306,9 +311,10 @@ impl Answer {
     }
 }
 
-/// What is known of a request before its body is looked at.
+/// Facts about a request that do not depend on its body.
 #[derive(Debug)]
 struct Context {
+    /// Provider in the path. `None` if no provider has that name.
     provider: Option<Provider>,
     path: String,
     source: Option<IpAddr>,
@@ -319,7 +325,7 @@ impl Context {
     fn of(request: &Request) -> Self {
         let path = path_of(request);
         let name = path.strip_prefix("/webhooks/").unwrap_or_default();
-        // Where a provider posts what concerns inbound calls to an address of its own, that one is told apart by the path alone.
+        // A provider can post the webhooks of inbound calls to its own URL, which differs in the path only.
         let name = name.strip_suffix("/inbound").unwrap_or(name);
         let (source, trace_id) = match request.request_context_ref() {
             Some(RequestContext::ApiGatewayV2(context)) => (
@@ -332,8 +338,8 @@ impl Context {
     }
 }
 
-fn kept_headers(headers: &http::HeaderMap) -> BTreeMap<String, String> {
-    HEADERS_KEPT
+fn stored_headers(headers: &http::HeaderMap) -> BTreeMap<String, String> {
+    STORED_HEADERS
         .iter()
         .filter_map(|name| {
             let value = headers.get(*name)?.to_str().ok()?;

@@ -13,12 +13,12 @@ use switchhook_tests::{KEY, OLD_KEY, World, generic, sample};
 use super::{OK, answer, id_of, provider_of, with_body, with_header, with_uri};
 
 pub(super) fn invalid_signature() -> (StatusCode, Value) {
-    let message = "the request is not signed with a key of this provider, or not within its window of time";
+    let message = "the signature does not match a key of this provider, or the timestamp is outside the allowed window";
     (StatusCode::UNAUTHORIZED, json!({"error": "invalid_signature", "message": message}))
 }
 
 fn unknown_provider() -> (StatusCode, Value) {
-    let message = "no provider of this name is configured; add it to the secret of the stack";
+    let message = "no provider with this name is configured; check the URL, or add the provider to the stack's secret";
     (StatusCode::NOT_FOUND, json!({"error": "unknown_provider", "message": message}))
 }
 
@@ -198,7 +198,7 @@ async fn source_that_is_not_on_the_allow_list_is_forbidden_before_anything_is_lo
     let body = generic("c1", "e1", "ANSWERED", 0);
 
     let world = World::with_secret(&secret("10.0.0.0/8"));
-    let message = "this address is not on the provider's allow-list";
+    let message = "the source address is not on the provider's allow-list";
     let forbidden = (StatusCode::FORBIDDEN, json!({"error": "forbidden", "message": message}));
     assert_eq!(world.post(Provider::Generic, &body).await, forbidden);
     assert_eq!(world.post_signed(Provider::Generic, "other", "", body.as_bytes()).await, forbidden);

@@ -25,7 +25,7 @@ fn answer(status: &str, event_id: &str) -> (StatusCode, Value) {
 }
 
 fn storage_failure() -> (StatusCode, Value) {
-    let message = "the event could not be kept; send it again, that is safe";
+    let message = "the event could not be stored; send it again, a repetition is safe";
     (StatusCode::INTERNAL_SERVER_ERROR, json!({"error": "storage_failure", "message": message}))
 }
 

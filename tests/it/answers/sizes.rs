@@ -17,7 +17,7 @@ use crate::traffic::noise;
 #[tokio::test(start_paused = true)]
 async fn body_over_the_limit_is_refused_unread() {
     let world = World::stopped();
-    let message = "the body is larger than 4194304 bytes";
+    let message = "the body is larger than the limit of 4194304 bytes";
     let too_large = (StatusCode::PAYLOAD_TOO_LARGE, json!({"error": "payload_too_large", "message": message}));
     let body = event_of_size(BODY_BYTES_MAX + 1);
     assert_eq!(world.post(Provider::Generic, &body).await, too_large);
