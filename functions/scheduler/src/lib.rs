@@ -1,9 +1,11 @@
-//! The scheduler: claims calls that are due, and hands them to the dialer.
+//! The scheduler: claims calls that are due, and queues the claims for the dialer.
 //!
-//! **A claim is one conditional write, and who wrote it is the only one to hand it on.** It carries a token, without which
-//! nobody dials, and a lease, after which the reconciler takes it back: so a scheduler that dies between claiming and handing
-//! on loses nothing but the lease. Any number of schedulers may run at once, and the manual trigger is one of them: it waives
-//! the due time and takes the same path.
+//! **A claim is one conditional write, and only the scheduler that made it queues it.** A claim has a token and a lease. The
+//! dialer dials only with the token of the current claim. If a scheduler dies before it queues a claim, the lease ends and the
+//! reconciler returns the call to PENDING.
+//!
+//! Any number of schedulers may run at once. The manual trigger is one of them: it ignores the due time, and otherwise takes
+//! the same path.
 
 use std::time::Duration;
 
@@ -23,31 +25,34 @@ use switchhook_aws::telemetry::Decision;
 use switchhook_domain::{Call, CallId, Policy, Provider, Timestamp};
 use switchhook_providers::api_url;
 
-/// A run starts nothing new after this: the function's timeout is 50 s.
+/// Time after which a run starts no further claims. The function's timeout is 50 s.
 const RUN_MAX: Duration = Duration::from_secs(40);
-/// Calls that are claimed at once.
+/// Concurrent claims.
 const CONCURRENCY: usize = 16;
-/// How long a claim stands.
+/// Time from a claim to its expiry.
 pub const LEASE: Duration = Duration::from_secs(5 * 60);
-/// A run claims what a provider's lanes place in this time, so that what is claimed within a lease can be placed within it.
-const RUN_EVERY: Duration = Duration::from_secs(60);
-/// How often a trigger reads a call again that others keep changing.
+/// Period of the schedule. A run claims as many calls as the provider's dial rate allows until the next run, so every claim
+/// can be dialled within its lease.
+const RUN_PERIOD: Duration = Duration::from_secs(60);
+/// Tries of the manual trigger to claim a call that other writers keep changing.
 const RACES_MAX: u32 = 5;
 
-/// What the function reads from its environment.
+/// Configuration, read from environment variables at cold start.
 #[derive(Debug)]
 pub struct Config {
     pub calls_table: String,
     pub call_retention: Duration,
     pub dial_queue_url: String,
     pub providers_secret_id: String,
-    pub patience: Duration,
+    pub inactivity_timeout: Duration,
     pub lanes: u32,
 }
 
 impl Config {
+    /// Reads the configuration.
+    ///
     /// # Errors
-    /// Names every variable that is missing or bad.
+    /// Names every variable that is missing or not valid.
     pub fn from_environment(
         mut environment: Environment<impl Fn(&str) -> Option<String>>,
     ) -> Result<Self, EnvironmentError> {
@@ -56,58 +61,58 @@ impl Config {
             call_retention: environment.days("CALL_RETENTION_DAYS"),
             dial_queue_url: environment.text("DIAL_QUEUE_URL"),
             providers_secret_id: environment.text("PROVIDERS_SECRET_ID"),
-            patience: environment.seconds("INACTIVITY_TIMEOUT_SECONDS"),
+            inactivity_timeout: environment.seconds("INACTIVITY_TIMEOUT_SECONDS"),
             lanes: environment.number("CONCURRENT_DIALS_PER_PROVIDER"),
         };
         environment.check(config)
     }
 }
 
-/// The handler and what it works with.
+/// The handler, with its clients and settings.
 #[derive(Debug)]
 pub struct Scheduler {
     pub calls: Calls,
     pub call_retention: Duration,
     pub queue: Queue,
-    /// For the rate of each provider.
+    /// Configuration of the providers, for their dial rates.
     pub secrets: ProviderSecrets,
     pub policy: Policy,
-    /// Calls of one provider that are placed at once, at most.
+    /// Limit on concurrent dials per provider. Each lane is one message group of the dial queue.
     pub lanes: u32,
     pub clock: Clock,
 }
 
-/// What one run did.
+/// Result of one run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// Calls that were due in the index.
+    /// Due calls that the index returned.
     pub due: u64,
     pub claimed: u64,
-    /// Calls that another worker had moved meanwhile.
+    /// Calls that were no longer pending and due, or that another writer changed at the same time.
     pub lost_races: u64,
-    /// Calls that must be tried again by the next run.
+    /// Calls whose claim failed with an error. The next run tries them again.
     pub failed: u64,
-    /// Providers without a `dial` in the secret for which calls are due, as far as one shard a run shows it.
+    /// Providers that have due calls but no `dial` in the secret. Each run reads only one shard of such a provider.
     pub unconfigured: u64,
 }
 
-/// What became of one call.
+/// Result of claiming one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClaimOutcome {
     Claimed,
-    /// The job is in this state, or is not due.
+    /// The job is in this state, or it is pending and not due.
     NotPending(&'static str),
-    /// Another worker changed the call meanwhile.
+    /// Another writer changed the call at the same time.
     LostRace,
-    /// Nothing of ours is known under this id.
+    /// There is no call with this id.
     NotFound,
 }
 
 impl Scheduler {
-    /// One run of the schedule.
+    /// Claims the calls that are due, within the dial rate of their providers.
     ///
     /// # Errors
-    /// The first error met, after everything that could be done was done.
+    /// Returns the first error, after the run has tried every other call.
     pub async fn run(&self, trace_id: &str) -> Result<Report, Error> {
         let started = self.clock.now();
         let mut report = Report::default();
@@ -141,7 +146,10 @@ impl Scheduler {
         let id = path.strip_prefix("/calls/").and_then(|rest| rest.strip_suffix("/trigger"));
         let id = id.filter(|id| !id.is_empty() && id.len() <= KEY_BYTES_MAX);
         let Some(id) = id else {
-            return respond(Problem::new(ProblemKind::NotFound, "there is POST /calls/{call_id}/trigger"));
+            return respond(Problem::new(
+                ProblemKind::NotFound,
+                "no operation has this path; a call is triggered with POST /calls/{call_id}/trigger",
+            ));
         };
         let id = CallId::new(id);
         let trace_id = format!("trigger-{}", minute_of(self.clock.now()));
@@ -156,26 +164,24 @@ impl Scheduler {
             }
             Ok(ClaimOutcome::NotPending(state)) => respond(Problem::new(
                 ProblemKind::NotPending,
-                format!("the call is {state}; only a call that is PENDING can be triggered"),
+                format!("the job of the call is {state}; only a call whose job is PENDING can be triggered"),
             )),
             Ok(ClaimOutcome::LostRace) => respond(Problem::new(
                 ProblemKind::NotPending,
-                "the call is changing; only a call that is PENDING can be triggered",
+                "the call changed at the same time; send the request again",
             )),
-            Ok(ClaimOutcome::NotFound) => {
-                respond(Problem::new(ProblemKind::NotFound, "no call is known under this id"))
-            }
+            Ok(ClaimOutcome::NotFound) => respond(Problem::new(ProblemKind::NotFound, "there is no call with this id")),
             Err(_) => respond(Problem::new(
                 ProblemKind::StorageFailure,
-                "the call may be claimed or not; ask again, that is safe",
+                "the tables or the queue failed, and the call may be claimed; send the request again, a repetition is safe",
             )),
         }
     }
 
-    /// Claims one call whether it is due or not.
+    /// Claims one pending call, due or not.
     ///
     /// # Errors
-    /// Those of the tables and the queue. After an error the call may be claimed: the claim then expires.
+    /// Returns the error of the table or the queue. After an error the call may be claimed; such a claim expires.
     pub async fn trigger(&self, call_id: &CallId, trace_id: &str) -> Result<ClaimOutcome, Error> {
         let started = self.clock.now();
         let mut claim = Ok(ClaimOutcome::LostRace);
@@ -196,7 +202,7 @@ impl Scheduler {
                 Ok(ClaimOutcome::NotFound) => "not_found",
                 Err(_) => "storage_failure",
             },
-            // What is no call of ours may be anything, a phone number for one.
+            // The id of a call that does not exist is any text, perhaps a phone number.
             call_id: Some(call_id.as_str()).filter(|_| !matches!(claim, Ok(ClaimOutcome::NotFound))),
             cause: claim.as_ref().err().map(Error::operation),
             error: chain.as_deref(),
@@ -212,12 +218,12 @@ impl Scheduler {
         let stop_at = started.plus(RUN_MAX);
         let mut first_error = None;
         let providers = self.secrets.current(started).await;
-        // Each run starts with another shard, so that none is always the last.
+        // Each run starts with another shard, so that no shard is always the last.
         let first = minute_of(started).unsigned_abs();
         let shards = || (first..first + WAKE_SHARDS).map(|shard| shard % WAKE_SHARDS);
         for provider in Provider::ALL.into_iter().filter(|provider| api_url(*provider).is_some()) {
             let Some(dial) = providers.config(provider).and_then(|config| config.dial()) else {
-                // Whoever takes `dial` out of the secret wants these calls to wait; whoever never put it there is told.
+                // An operator who removed `dial` from the secret wants these calls to wait. The count tells one who forgot it.
                 let shard = first % WAKE_SHARDS;
                 let range = TimeRange::UpTo(started);
                 let (waiting, _) =
@@ -225,7 +231,7 @@ impl Scheduler {
                 report.unconfigured += u64::from(!waiting.is_empty());
                 continue;
             };
-            let mut left = claims_of_one_run(dial.throughput(self.lanes));
+            let mut left = claims_per_run(dial.throughput(self.lanes));
             for shard in shards() {
                 let mut start = None;
                 while left > 0 && self.clock.now() < stop_at {
@@ -264,25 +270,25 @@ impl Scheduler {
         first_error.map_or(Ok(()), Err)
     }
 
-    /// PENDING → CLAIMED, and on to the dialer.
+    /// Moves a call from PENDING to CLAIMED, and queues the claim for the dialer.
     async fn claim(&self, call_id: &CallId, forced: bool, trace_id: &str) -> Result<ClaimOutcome, Error> {
         let token = new_token()?;
         let mut lost = None;
         for _ in 0..2 {
             let now = self.clock.now();
             let Some(call) = self.calls.get_call(call_id).await? else { return Ok(ClaimOutcome::NotFound) };
-            // The write before was done, and its answer lost: nobody else has this token.
+            // The write of the last round was committed, and only its answer was lost: no other claim has this token.
             if call.is_claimed_by(&token, now) {
-                return self.hand_on(&call, &token, trace_id).await;
+                return self.queue_claim(&call, &token, trace_id).await;
             }
             if let Some(lost) = lost {
                 return lost;
             }
-            let Some(moved) = call.claim(&token, LEASE, forced, &self.policy, now) else {
+            let Some(transition) = call.claim(&token, LEASE, forced, &self.policy, now) else {
                 return self.not_claimed(&call, forced, now).await;
             };
-            lost = match self.calls.store_moved(&moved, self.call_retention).await {
-                Ok(StoreOutcome::Committed) => return self.hand_on(&moved.call, &token, trace_id).await,
+            lost = match self.calls.store_moved(&transition, self.call_retention).await {
+                Ok(StoreOutcome::Committed) => return self.queue_claim(&transition.call, &token, trace_id).await,
                 Ok(StoreOutcome::LostRace) => Some(Ok(ClaimOutcome::LostRace)),
                 Err(error) => Some(Err(error)),
             };
@@ -290,7 +296,7 @@ impl Scheduler {
         Ok(ClaimOutcome::LostRace)
     }
 
-    async fn hand_on(&self, call: &Call, token: &str, trace_id: &str) -> Result<ClaimOutcome, Error> {
+    async fn queue_claim(&self, call: &Call, token: &str, trace_id: &str) -> Result<ClaimOutcome, Error> {
         let providers = self.secrets.current(self.clock.now()).await;
         let lanes = providers.config(call.provider).and_then(|config| Some(config.dial()?.lanes(self.lanes)));
         let lane = shard_of(call.call_id.as_str(), lanes.unwrap_or(1).into());
@@ -298,7 +304,7 @@ impl Scheduler {
         Ok(ClaimOutcome::Claimed)
     }
 
-    /// A call may wake too early; then it is moved on, or it would wake every minute.
+    /// Corrects the wake-up time of a call that is in the index too early, so that not every run reads it again.
     async fn not_claimed(&self, call: &Call, forced: bool, now: Timestamp) -> Result<ClaimOutcome, Error> {
         let next = call.next_wake_at(&self.policy).filter(|next| *next > now);
         if let (false, true, Some(next)) = (forced, call.is_pending(), next) {
@@ -310,7 +316,7 @@ impl Scheduler {
     }
 }
 
-/// Nobody can guess it, and no two are the same.
+/// Random token of a claim, 128 bits in hex.
 fn new_token() -> Result<String, Error> {
     let mut bytes = [0_u8; 16];
     getrandom::fill(&mut bytes).map_err(|error| Error::Random(error.to_string().into()))?;
@@ -321,10 +327,10 @@ fn respond(problem: Problem) -> Response<Body> {
     problem.into_response().map(Body::Text)
 }
 
-/// At least one, however slow the provider is.
+/// Number of claims per run at a dial rate in calls per second. At least 1, however low the rate is.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a rate is positive and at most 100")]
-fn claims_of_one_run(per_second: f64) -> u64 {
-    (per_second * RUN_EVERY.as_secs_f64()).max(1.0) as u64
+fn claims_per_run(per_second: f64) -> u64 {
+    (per_second * RUN_PERIOD.as_secs_f64()).max(1.0) as u64
 }
 
 #[cfg(test)]
@@ -333,6 +339,6 @@ mod tests {
 
     #[test]
     fn run_claims_what_is_placed_until_the_next() {
-        assert_eq!([0.001, 0.5, 1.0, 100.0].map(claims_of_one_run), [1, 30, 60, 6_000]);
+        assert_eq!([0.001, 0.5, 1.0, 100.0].map(claims_per_run), [1, 30, 60, 6_000]);
     }
 }

@@ -21,7 +21,7 @@ async fn main() -> Result<(), Error> {
         calls: Calls::new(sdk::dynamodb(&aws), config.calls_table),
         call_retention: config.call_retention,
         queue: Queue::new(sdk::sqs(&aws), config.dial_queue_url),
-        policy: Policy { inactivity_timeout: config.patience },
+        policy: Policy { inactivity_timeout: config.inactivity_timeout },
         secrets: ProviderSecrets::load(&aws, config.providers_secret_id, clock.now()).await?,
         lanes: config.lanes,
         clock,
