@@ -1,12 +1,15 @@
-//! The queue's consumer: folds the events of each call into its state and writes it once.
+//! The consumer of the event queue: folds the events of each call into its state, and writes the state once per batch.
 //!
-//! **Order within a call is kept by failing together.** When an event of a call cannot be folded now, that message and every
-//! later one of its group go back to the queue, invisible for a while that grows and is drawn at random; other groups go on. What
-//! can never be folded (a claim on another provider's call, more than a call holds) is noted and acknowledged, so the
-//! dead-letter queue holds only what nobody expected.
+//! **Order within a call is kept by failing together.** If an event of a call cannot be folded now, its message and every
+//! later one of the same message group return to the queue. They stay invisible for a random time that grows with every
+//! failure. Other groups go on.
 //!
-//! **An alias is followed here, and a call is folded again here**, because both decide what is written: an event that knows only
-//! what the provider calls an attempt finds its call, and a row that disagrees with its events is made from the inbox anew.
+//! An event that can never be folded gets a note in the inbox, and its message is deleted. Examples are an event for another
+//! provider's call, and an event beyond the limits of a call. So the dead-letter queue holds only unexpected failures.
+//!
+//! **Only the consumer follows an alias to fold an event, and only the consumer refolds a call**, because both decide which state
+//! is written. An alias leads an event that has only the provider's call id to its call. A refold rebuilds a row that does not
+//! match its events from the inbox.
 
 mod refold;
 
@@ -24,16 +27,17 @@ use switchhook_aws::queue::{Message, Queue, backoff};
 use switchhook_aws::sdk::Clock;
 use switchhook_aws::telemetry::Decision;
 use switchhook_domain::{
-    Call, Disposition, EventId, EventKind, FoldOutcome, Origin, Policy, ProviderEvent, Timestamp, WebhookQuarantined,
-    fold,
+    Call, Disposition, EventId, FoldOutcome, Origin, Policy, ProviderEvent, Timestamp, WebhookQuarantined, fold,
 };
 
-/// How often a lost race is read and folded again before the queue is asked to wait.
+use crate::refold::{Refolder, is_drift_event};
+
+/// Tries of a conditional write that loses the race against another writer. After them, the message returns to the queue.
 const RACES_MAX: u32 = 5;
-/// No further try at a call after this: what is left of the function's 10 s is for the failure's own path.
+/// Time after which a call is not tried again. The rest of the function's 10 s is for handling the failure.
 const FOLD_MS_MAX: i64 = 3_000;
 
-/// What the function reads from its environment.
+/// Configuration, read from environment variables at cold start.
 #[derive(Debug)]
 pub struct Config {
     pub inbox_table: String,
@@ -42,13 +46,15 @@ pub struct Config {
     pub call_retention: Duration,
     pub queue_url: String,
     pub event_bus: String,
-    pub patience: Duration,
+    pub inactivity_timeout: Duration,
     pub max_receive_count: u32,
 }
 
 impl Config {
+    /// Reads the configuration.
+    ///
     /// # Errors
-    /// Names every variable that is missing or bad.
+    /// Names every variable that is missing or not valid.
     pub fn from_environment(
         mut environment: Environment<impl Fn(&str) -> Option<String>>,
     ) -> Result<Self, EnvironmentError> {
@@ -59,14 +65,14 @@ impl Config {
             call_retention: environment.days("CALL_RETENTION_DAYS"),
             queue_url: environment.text("QUEUE_URL"),
             event_bus: environment.text("EVENT_BUS"),
-            patience: environment.seconds("INACTIVITY_TIMEOUT_SECONDS"),
+            inactivity_timeout: environment.seconds("INACTIVITY_TIMEOUT_SECONDS"),
             max_receive_count: environment.number("MAX_RECEIVE_COUNT"),
         };
         environment.check(config)
     }
 }
 
-/// The handler and what it works with.
+/// The handler, with its clients and settings.
 #[derive(Debug)]
 pub struct Consumer {
     pub inbox: Inbox,
@@ -76,12 +82,12 @@ pub struct Consumer {
     pub queue: Queue,
     pub bus: Bus,
     pub policy: Policy,
-    /// The queue's maxReceiveCount: a message that fails at this receive goes to the dead-letter queue.
+    /// The queue's `maxReceiveCount`. A message that fails at this receive goes to the dead-letter queue.
     pub max_receive_count: u32,
     pub clock: Clock,
 }
 
-/// A group of messages from one that failed on.
+/// The first failed message of a group, and all after it.
 #[derive(Debug)]
 struct FailedTail<'a> {
     messages: &'a [SqsMessage],
@@ -89,7 +95,7 @@ struct FailedTail<'a> {
 }
 
 impl Consumer {
-    /// Folds a batch. Reports the messages that are to be delivered again.
+    /// Folds a batch. Reports the messages that SQS must deliver again.
     pub async fn handle(&self, batch: SqsEvent) -> SqsBatchResponse {
         let mut groups: BTreeMap<&str, Vec<SqsMessage>> = BTreeMap::new();
         for message in &batch.records {
@@ -110,7 +116,7 @@ impl Consumer {
         response
     }
 
-    /// Folds the messages of one group, in order. The first that fails takes the rest with it.
+    /// Folds the messages of one group, in order. Stops at the first failure.
     async fn fold_group<'a>(&self, messages: &'a [SqsMessage], began: Timestamp) -> Option<FailedTail<'a>> {
         let mut readable: Vec<Message> = Vec::new();
         let mut unreadable = None;
@@ -124,10 +130,11 @@ impl Consumer {
             }
         }
         let count = readable.len();
-        // One group is one call, but for two calls whose hashed ids collide, and for what others send to the queue.
+        // A group is one call, with two exceptions: hashed ids can collide, and other programs can send to the queue.
         let mut done = 0;
-        let together =
-            |a: &Message, b: &Message| a.event.call_id == b.event.call_id && !is_drift(&a.event) && !is_drift(&b.event);
+        let together = |a: &Message, b: &Message| {
+            a.event.call_id == b.event.call_id && !is_drift_event(&a.event) && !is_drift_event(&b.event)
+        };
         for same_call in readable.chunk_by(together) {
             if let Err(error) = self.fold_call(same_call, began).await {
                 return messages.get(done..).map(|messages| FailedTail { messages, error });
@@ -137,12 +144,12 @@ impl Consumer {
         unreadable.and_then(|error| messages.get(count..).map(|messages| FailedTail { messages, error }))
     }
 
-    /// Folds events of one call: one read and one conditional write, again if another writer came first.
+    /// Folds events of one call: one read and one conditional write, repeated if another writer came first.
     async fn fold_call(&self, messages: &[Message], began: Timestamp) -> Result<(), Error> {
         let Some(first) = messages.first() else { return Ok(()) };
         let mut call_id = first.event.call_id.clone();
         let mut folding: Vec<&Message> = messages.iter().collect();
-        // What Switchhook found out about a call that has become part of another: it is not about that one.
+        // If the id turns out to be an alias, Switchhook's own events are refused: they describe a call that no longer exists.
         let mut refused: Vec<&Message> = Vec::new();
         let mut events: Vec<ProviderEvent> = messages.iter().map(|message| message.event.clone()).collect();
         let started = self.clock.now();
@@ -166,17 +173,18 @@ impl Consumer {
                 }
             };
             let folded = match (&call, events.as_slice()) {
-                (Some(call), [drift]) if is_drift(drift) => match self.refold_call(call, drift, began, now).await? {
-                    Some(folded) => folded,
-                    None => {
-                        self.log_refold_too_long(first, started);
+                (Some(call), [drift]) if is_drift_event(drift) => {
+                    let refolder = Refolder::new(&self.inbox, self.inbox_retention, &self.policy);
+                    let Some(folded) = refolder.refold(call, drift, began, now).await? else {
+                        self.log_refold_skipped(first, started);
                         return Ok(());
-                    }
-                },
+                    };
+                    folded
+                }
                 (_, _) => fold(call.as_ref(), &events, &self.policy, now),
             };
-            if let Some(after) = &folded.transition {
-                match self.calls.store_moved(after, self.call_retention).await? {
+            if let Some(transition) = &folded.transition {
+                match self.calls.store_moved(transition, self.call_retention).await? {
                     StoreOutcome::Committed => {}
                     StoreOutcome::LostRace => {
                         tokio::time::sleep(Duration::from_millis(fastrand::u64(1..=(20 << race)))).await;
@@ -184,42 +192,44 @@ impl Consumer {
                     }
                 }
             }
-            let mut taken: Vec<(&ProviderEvent, FoldOutcome)> = events.iter().zip(folded.outcomes).collect();
-            taken.extend(refused.iter().map(|message| (&message.event, FoldOutcome::Refused)));
-            self.note_unfolded(&taken, now).await?;
+            let mut outcomes: Vec<(&ProviderEvent, FoldOutcome)> = events.iter().zip(folded.outcomes).collect();
+            outcomes.extend(refused.iter().map(|message| (&message.event, FoldOutcome::Refused)));
+            self.note_unfolded(&outcomes, now).await?;
             let duration_ms = self.clock.now().millis_since(started);
-            let taken = folding.into_iter().chain(refused).zip(taken.into_iter().map(|(_, taken)| taken));
-            self.log(taken, folded.transition.as_ref().map(|it| &it.call).or(call.as_ref()), duration_ms);
+            let outcomes = folding.into_iter().chain(refused).zip(outcomes.into_iter().map(|(_, outcome)| outcome));
+            let call = folded.transition.as_ref().map(|transition| &transition.call).or(call.as_ref());
+            self.log(outcomes, call, duration_ms);
             return Ok(());
         }
         Err(Error::Contended(RACES_MAX))
     }
 
-    async fn note_unfolded(&self, taken: &[(&ProviderEvent, FoldOutcome)], now: Timestamp) -> Result<(), Error> {
-        for (event, taken) in taken {
-            let (disposition, error) = match (taken, event.origin) {
+    /// Notes in the inbox why events were not folded, and publishes those that were quarantined.
+    async fn note_unfolded(&self, outcomes: &[(&ProviderEvent, FoldOutcome)], now: Timestamp) -> Result<(), Error> {
+        for (event, outcome) in outcomes {
+            let (disposition, error) = match (outcome, event.origin) {
                 (FoldOutcome::Folded | FoldOutcome::Duplicate, _) => continue,
                 (FoldOutcome::Refused, Origin::Provider(_)) => {
                     (Disposition::Refused, "the call belongs to another provider")
                 }
                 (FoldOutcome::Refused, Origin::Switchhook) => {
-                    (Disposition::Refused, "the call that it is about is not there, or has become part of another")
+                    (Disposition::Refused, "the event's call does not exist, or was merged into another call")
                 }
-                (FoldOutcome::Quarantined, _) => (Disposition::Quarantined, "the call holds as many events as it can"),
+                (FoldOutcome::Quarantined, _) => (Disposition::Quarantined, "the call has reached its limit of events"),
             };
             let note = Note { disposition: Some(disposition), error: Some(error.to_owned()), ..Note::default() };
             self.inbox.put_note(&event.event_id, &note, now).await?;
-            if *taken == FoldOutcome::Quarantined {
+            if *outcome == FoldOutcome::Quarantined {
                 let reason = note.error.as_deref().unwrap_or_default();
                 let ProviderEvent { event_id, origin, call_id, received_at, .. } = event;
-                let news = WebhookQuarantined::new(event_id, *origin, Some(call_id), reason, *received_at);
-                self.bus.publish_quarantined(&news).await?;
+                let quarantined = WebhookQuarantined::new(event_id, *origin, Some(call_id), reason, *received_at);
+                self.bus.publish_quarantined(&quarantined).await?;
             }
         }
         Ok(())
     }
 
-    /// Makes a failed tail invisible for a while, and notes the failure beside the events.
+    /// Keeps a failed tail invisible for the backoff time, and notes the failure in the inbox.
     async fn retry_later(&self, tail: FailedTail<'_>) {
         let now = self.clock.now();
         let receives = tail.messages.iter().map(receives_of).max().unwrap_or(1);
@@ -227,13 +237,13 @@ impl Consumer {
         let receipts: Vec<(String, Duration)> =
             tail.messages.iter().filter_map(|message| Some((message.receipt_handle.clone()?, delay))).collect();
         let delayed = self.queue.delay(&receipts).await;
-        // All at once, so that together they take no longer than one.
+        // At once, so that all notes take no longer than one.
         join_all(tail.messages.iter().map(|message| self.note_failure(message, &tail.error, delay, now))).await;
         if let Err(error) = delayed {
             let chain = error.chain();
             let decision = Decision {
                 stage: "consumer",
-                message: "messages come back when the queue's own timeout ends",
+                message: "backoff not set, messages return at the visibility timeout",
                 action_taken: "backoff_failed",
                 error: Some(&chain),
                 ..Decision::default()
@@ -253,7 +263,7 @@ impl Consumer {
                 dead_lettered_at: dead.then_some(now),
                 disposition: None,
             };
-            // Best effort: what keeps the event from being folded may keep the note from being written.
+            // Best effort: the cause of the failure may also keep this note from being written.
             drop(self.inbox.put_note(&decoded.event.event_id, &note, now).await);
         }
         let chain = error.chain();
@@ -272,20 +282,25 @@ impl Consumer {
         decision.log(now, true);
     }
 
-    fn log<'a>(&self, taken: impl Iterator<Item = (&'a Message, FoldOutcome)>, call: Option<&Call>, duration_ms: i64) {
+    fn log<'a>(
+        &self,
+        outcomes: impl Iterator<Item = (&'a Message, FoldOutcome)>,
+        call: Option<&Call>,
+        duration_ms: i64,
+    ) {
         let now = self.clock.now();
-        for (message, taken) in taken {
+        for (message, outcome) in outcomes {
             let event = &message.event;
-            let own = |call: &Call| disposition_of(call, &event.event_id);
-            let action_taken = match taken {
-                FoldOutcome::Folded => call.and_then(own).map_or("folded", Disposition::as_str),
+            let disposition = |call: &Call| disposition_of(call, &event.event_id);
+            let action_taken = match outcome {
+                FoldOutcome::Folded => call.and_then(disposition).map_or("folded", Disposition::as_str),
                 FoldOutcome::Duplicate => Disposition::Duplicate.as_str(),
                 FoldOutcome::Refused => "fold_refused",
                 FoldOutcome::Quarantined => Disposition::Quarantined.as_str(),
             };
             let decision = Decision {
                 stage: "consumer",
-                message: "event folded",
+                message: "event handled",
                 action_taken,
                 provider: Some(event.origin.as_str()),
                 event_id: Some(event.event_id.as_str()),
@@ -297,19 +312,32 @@ impl Consumer {
                 counts: vec![("received", 1)],
                 ..Decision::default()
             };
-            decision.log(now, matches!(taken, FoldOutcome::Quarantined));
+            decision.log(now, matches!(outcome, FoldOutcome::Quarantined));
         }
+    }
+
+    fn log_refold_skipped(&self, message: &Message, started: Timestamp) {
+        let now = self.clock.now();
+        let event = &message.event;
+        let decision = Decision {
+            stage: "consumer",
+            message: "call not refolded, reading its events takes too long",
+            action_taken: "refold_too_long",
+            event_id: Some(event.event_id.as_str()),
+            call_id: Some(event.call_id.as_str()),
+            duration_ms: Some(now.millis_since(started)),
+            trace_id: Some(&message.trace_id),
+            counts: vec![("received", 1)],
+            ..Decision::default()
+        };
+        decision.log(now, true);
     }
 }
 
-fn is_drift(event: &ProviderEvent) -> bool {
-    event.call_events.iter().all(|event| event.kind == EventKind::DriftFound)
-}
-
-/// What became of the event itself, or, where it says only what it implies, of the first thing implied.
+/// Disposition of the event itself, or of the first event that it implies if it has no kind of its own.
 fn disposition_of(call: &Call, event_id: &EventId) -> Option<Disposition> {
-    let of_event = || call.history.iter().filter(|entry| entry.source_event_id == *event_id);
-    of_event().find(|entry| !entry.event.implied).or_else(|| of_event().next()).map(|entry| entry.disposition)
+    let entries = || call.history.iter().filter(|entry| entry.source_event_id == *event_id);
+    entries().find(|entry| !entry.event.implied).or_else(|| entries().next()).map(|entry| entry.disposition)
 }
 
 fn receives_of(message: &SqsMessage) -> u32 {

@@ -23,7 +23,7 @@ async fn main() -> Result<(), Error> {
         call_retention: config.call_retention,
         queue: Queue::new(sdk::sqs(&aws), config.queue_url),
         bus: Bus::new(sdk::eventbridge(&aws), config.event_bus),
-        policy: Policy { inactivity_timeout: config.patience },
+        policy: Policy { inactivity_timeout: config.inactivity_timeout },
         max_receive_count: config.max_receive_count,
         clock: sdk::Clock::from_config(&aws),
     };

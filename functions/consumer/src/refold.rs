@@ -1,8 +1,8 @@
-//! Folding a call again from what the inbox holds of it.
+//! The refold: folds a call again from its events in the inbox.
 //!
-//! **What it may read is bounded, and too much is a value.** The index by which events are found files all that a minute brought,
-//! whatever call it is of, so that a busy minute is many pages for one call's few events. What is not read in time leaves the row
-//! as it is: it was wrong before, the message is done with, and the next drift run says so again.
+//! **The number of reads is limited, and "too many" is a value, not an error.** The index finds events by the minute in which
+//! they arrived, whatever their call. So a busy minute has many pages for the few events of one call. If they cannot be read
+//! in time, the row stays as it is and the message is deleted. The next drift check reports the same call again.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,31 +11,46 @@ use std::time::Duration;
 use futures_util::stream::{self, StreamExt};
 use switchhook_aws::Error;
 use switchhook_aws::calls::shard_of;
-use switchhook_aws::inbox::{RECEIVED_SHARDS, minute_of};
-use switchhook_aws::queue::Message;
-use switchhook_aws::telemetry::Decision;
-use switchhook_domain::{Call, EventId, EventKind, Fold, ProviderEvent, Timestamp, refold};
+use switchhook_aws::inbox::{Inbox, RECEIVED_SHARDS, minute_of};
+use switchhook_domain::{Call, EventId, EventKind, Fold, Policy, ProviderEvent, Timestamp, refold};
 
-use crate::{Consumer, is_drift};
-
-/// Minutes around the attempts of a call in which its events are looked for.
+/// Minutes before the start of an attempt whose events are read.
 const BEFORE_MINUTES: i64 = 2;
+/// Minutes after the last event of an attempt whose events are read.
 const AFTER_MINUTES: i64 = 15;
-/// And no more than this many.
+/// Limit on the minutes of all attempts together.
 const MINUTES_MAX: usize = 120;
-/// Pages of the index, of all those minutes together. A page is up to 1 MB, and as much as 128 read units.
+/// Limit on the index pages of all those minutes together. A page holds up to 1 MB and costs up to 128 read units.
 const PAGES_MAX: u64 = 160;
-/// Reads at once.
+/// Concurrent reads.
 const CONCURRENCY: usize = 8;
-/// From the start of the invocation until the events are read, those of all calls in the batch: what is left of the function's
-/// 10 s is for the write, and for the failure's own path.
+/// Time from the start of the invocation to the last read, for all calls of the batch. The rest of the function's 10 s is
+/// for the write, and for handling a failure.
 const READ_MAX: Duration = Duration::from_secs(3);
-/// What is younger than the inbox's retention by less than this may have been removed there already.
-const SLACK: Duration = Duration::from_secs(24 * 60 * 60);
+/// Events this close to the end of the inbox's retention may be deleted already.
+const RETENTION_MARGIN: Duration = Duration::from_secs(24 * 60 * 60);
 
-impl Consumer {
-    /// Folds a call from what the inbox holds of it; none if that is too much to be read by now.
-    pub(crate) async fn refold_call(
+/// Reads the events of a call from the inbox, and folds them.
+#[derive(Debug)]
+pub(crate) struct Refolder<'a> {
+    inbox: &'a Inbox,
+    inbox_retention: Duration,
+    policy: &'a Policy,
+}
+
+/// True if the event reports drift, and so asks for a refold of its call.
+pub(crate) fn is_drift_event(event: &ProviderEvent) -> bool {
+    event.call_events.iter().all(|event| event.kind == EventKind::DriftFound)
+}
+
+impl<'a> Refolder<'a> {
+    pub(crate) const fn new(inbox: &'a Inbox, inbox_retention: Duration, policy: &'a Policy) -> Self {
+        Self { inbox, inbox_retention, policy }
+    }
+
+    /// Folds a call again from its events in the inbox. `None` if there are too many to read in the time that is left of the
+    /// invocation, which started at `began`.
+    pub(crate) async fn refold(
         &self,
         call: &Call,
         drift: &ProviderEvent,
@@ -43,31 +58,31 @@ impl Consumer {
         now: Timestamp,
     ) -> Result<Option<Fold>, Error> {
         let spent = Duration::from_millis(now.millis_since(began).unsigned_abs());
-        let read = tokio::time::timeout(READ_MAX.saturating_sub(spent), self.events_of(call, drift, now)).await;
-        // Time that is up is no error.
+        let read = tokio::time::timeout(READ_MAX.saturating_sub(spent), self.read_events(call, drift, now)).await;
+        // A timeout is not an error here.
         let Some(mut events) = read.unwrap_or(Ok(None))? else { return Ok(None) };
-        events.retain(|event| !is_drift(event));
-        let held_until = now.minus(self.inbox_retention).plus(SLACK);
+        events.retain(|event| !is_drift_event(event));
+        let deleted_before = now.minus(self.inbox_retention).plus(RETENTION_MARGIN);
         Ok(Some(refold(
             call,
             &events,
-            |entry| entry.received_at < held_until || entry.event.kind == EventKind::DriftFound,
+            |entry| entry.received_at < deleted_before || entry.event.kind == EventKind::DriftFound,
             drift,
-            &self.policy,
+            self.policy,
             now,
         )))
     }
 
-    /// What is to be folded of a call: what its row names, by its keys; and what the row may lack, which came for it in the minutes
-    /// around its attempts. None if that would be too many pages.
-    async fn events_of(
+    /// Reads the events that the row names, by their keys, and the events that arrived for the call around its attempts.
+    /// The row may lack some of the latter. `None` if they are spread over too many pages.
+    async fn read_events(
         &self,
         call: &Call,
         drift: &ProviderEvent,
         now: Timestamp,
     ) -> Result<Option<Vec<ProviderEvent>>, Error> {
         let known: BTreeSet<EventId> = call.history.iter().map(|entry| entry.source_event_id.clone()).collect();
-        let mut events = self.read(known.clone()).await?;
+        let mut events = self.read_by_key(known.clone()).await?;
         let mut minutes = BTreeSet::new();
         for attempt in call.attempts().iter().rev() {
             let first = minute_of(attempt.started_at) - BEFORE_MINUTES;
@@ -76,22 +91,27 @@ impl Consumer {
         }
         let pages = &AtomicU64::new(0);
         let found: Vec<Result<Option<Vec<EventId>>, Error>> = stream::iter(minutes)
-            .map(|minute| self.received_of(call, minute, pages))
+            .map(|minute| self.ids_received_in(minute, call, pages))
             .buffered(CONCURRENCY)
             .collect()
             .await;
-        let mut lacking = BTreeSet::new();
+        let mut missing = BTreeSet::new();
         for ids in found {
             let Some(ids) = ids? else { return Ok(None) };
-            lacking.extend(ids.into_iter().filter(|id| !known.contains(id) && *id != drift.event_id));
+            missing.extend(ids.into_iter().filter(|id| !known.contains(id) && *id != drift.event_id));
         }
-        events.extend(self.read(lacking).await?);
+        events.extend(self.read_by_key(missing).await?);
         Ok(Some(events))
     }
 
-    /// What came for a call in a minute and is to be folded; none if there are no pages left to look at.
-    async fn received_of(&self, call: &Call, minute: i64, pages: &AtomicU64) -> Result<Option<Vec<EventId>>, Error> {
-        // What a minute brought of a call stands in one shard.
+    /// Ids of the foldable events that arrived for a call in one minute. `None` if `pages` has reached its limit.
+    async fn ids_received_in(
+        &self,
+        minute: i64,
+        call: &Call,
+        pages: &AtomicU64,
+    ) -> Result<Option<Vec<EventId>>, Error> {
+        // All events of a call are in one shard of their minute.
         let shard = shard_of(call.call_id.as_str(), RECEIVED_SHARDS);
         let mut ids = Vec::new();
         let mut start = None;
@@ -109,29 +129,12 @@ impl Consumer {
         }
     }
 
-    async fn read(&self, ids: BTreeSet<EventId>) -> Result<Vec<ProviderEvent>, Error> {
+    async fn read_by_key(&self, ids: BTreeSet<EventId>) -> Result<Vec<ProviderEvent>, Error> {
         let read: Vec<Result<Option<ProviderEvent>, Error>> = stream::iter(ids)
             .map(|id| async move { self.inbox.get_normalized(&id).await })
             .buffered(CONCURRENCY)
             .collect()
             .await;
         read.into_iter().filter_map(Result::transpose).collect()
-    }
-
-    pub(crate) fn log_refold_too_long(&self, message: &Message, started: Timestamp) {
-        let now = self.clock.now();
-        let event = &message.event;
-        let decision = Decision {
-            stage: "consumer",
-            message: "call not folded again",
-            action_taken: "refold_too_long",
-            event_id: Some(event.event_id.as_str()),
-            call_id: Some(event.call_id.as_str()),
-            duration_ms: Some(now.millis_since(started)),
-            trace_id: Some(&message.trace_id),
-            counts: vec![("received", 1)],
-            ..Decision::default()
-        };
-        decision.log(now, true);
     }
 }

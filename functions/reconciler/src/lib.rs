@@ -35,7 +35,7 @@ pub struct Config {
     pub inbox_retention: Duration,
     pub calls_table: String,
     pub queue_url: String,
-    pub patience: Duration,
+    pub inactivity_timeout: Duration,
     pub providers_secret_id: String,
     pub api_urls: ApiUrls,
 }
@@ -51,7 +51,7 @@ impl Config {
             inbox_retention: environment.days("INBOX_RETENTION_DAYS"),
             calls_table: environment.text("CALLS_TABLE"),
             queue_url: environment.text("QUEUE_URL"),
-            patience: environment.seconds("INACTIVITY_TIMEOUT_SECONDS"),
+            inactivity_timeout: environment.seconds("INACTIVITY_TIMEOUT_SECONDS"),
             providers_secret_id: environment.text("PROVIDERS_SECRET_ID"),
             api_urls: ApiUrls::from_environment(&mut environment),
         };

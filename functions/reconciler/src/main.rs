@@ -24,7 +24,7 @@ async fn main() -> Result<(), Error> {
         queue: Queue::new(sdk::sqs(&aws), config.queue_url),
         secrets: ProviderSecrets::load(&aws, config.providers_secret_id, clock.now()).await?,
         api: ProviderApi::new(config.api_urls),
-        policy: Policy { inactivity_timeout: config.patience },
+        policy: Policy { inactivity_timeout: config.inactivity_timeout },
         clock,
     };
     tokio::join!(reconciler.calls.warm_up(), reconciler.queue.warm_up());

@@ -46,7 +46,7 @@ async fn call_takes_as_many_events_as_it_holds_and_still_settles() {
     for id in ids {
         assert_eq!(
             status(&world, &EventId::new(id), &["status", "disposition", "error", "next_retry_at"]).await,
-            json!(["quarantined", "quarantined", "the call holds as many events as it can", null])
+            json!(["quarantined", "quarantined", "the call has reached its limit of events", null])
         );
     }
     assert_eq!((world.queued(), world.dead_letters()), (vec![], vec![]));
