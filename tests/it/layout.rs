@@ -361,7 +361,7 @@ fn dialer_outlives_the_wait_for_an_answer_and_for_its_turn() {
     let timeout: f64 = value(&block(&template, "DialerFunction:"), "Timeout").parse().unwrap();
     let answer = constant("shared/aws/src/provider.rs", "REQUEST_TIMEOUT");
     let answer: f64 = answer.trim_start_matches("Duration::fromsecs(").trim_end_matches(')').parse().unwrap();
-    let slowest = constant("shared/providers/src/config.rs", "PER_SECOND_MIN");
+    let slowest = constant("shared/providers/src/config/pacing.rs", "PER_SECOND_MIN");
     // At that rate one lane is left, and both waits run side by side.
     let turn = 1.0 / slowest.parse::<f64>().unwrap();
     assert!(2.0 * answer.max(turn) < timeout, "{answer} s and {turn} s in {timeout} s");

@@ -204,7 +204,7 @@ impl Dialer {
         let provider = lane.and_then(|(provider, _)| provider.parse::<Provider>().ok());
         let providers = self.secrets.current(self.clock.now()).await;
         let dial = provider.and_then(|provider| providers.config(provider)?.dial());
-        dial.map_or(Duration::ZERO, |dial| dial.lane_interval(self.lanes))
+        dial.map_or(Duration::ZERO, |dial| dial.pacing().lane_interval(self.lanes))
     }
 
     async fn dial(&self, claim: &ClaimMessage) -> Result<DialOutcome, Error> {

@@ -231,7 +231,7 @@ impl Scheduler {
                 report.unconfigured += u64::from(!waiting.is_empty());
                 continue;
             };
-            let mut left = claims_per_run(dial.throughput(self.lanes));
+            let mut left = claims_per_run(dial.pacing().throughput(self.lanes));
             for shard in shards() {
                 let mut start = None;
                 while left > 0 && self.clock.now() < stop_at {
@@ -298,7 +298,7 @@ impl Scheduler {
 
     async fn queue_claim(&self, call: &Call, token: &str, trace_id: &str) -> Result<ClaimOutcome, Error> {
         let providers = self.secrets.current(self.clock.now()).await;
-        let lanes = providers.config(call.provider).and_then(|config| Some(config.dial()?.lanes(self.lanes)));
+        let lanes = providers.config(call.provider).and_then(|config| Some(config.dial()?.pacing().lanes(self.lanes)));
         let lane = shard_of(call.call_id.as_str(), lanes.unwrap_or(1).into());
         self.queue.send_claim(&call.call_id, token, &format!("{}-{lane}", call.provider), trace_id).await?;
         Ok(ClaimOutcome::Claimed)

@@ -1,21 +1,24 @@
-//! What a body says, apart from how it is written.
+//! Hash of a body's content, independent of its formatting.
 
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use switchhook_domain::Provider;
 
-/// SHA-256 of what identifies the event in a body: bodies under one event id with the same hash are one report, sent again; with
-/// different ones they contradict each other. Comparable within one version of this crate only: compute it, do not store it.
+/// SHA-256 of a body's content. Two bodies with one event id and the same hash are one event, delivered twice. With different
+/// hashes they contradict each other.
 ///
-/// Neither spaces, the order of fields or parameters, escapes, nor how a number is written count. A body that cannot be read counts
-/// byte for byte. A provider that changes part of a body from retry to retry is one whose arm leaves that part out.
+/// White space, the order of fields or parameters, escapes, and the notation of numbers do not change the hash. A body that cannot
+/// be parsed is hashed byte for byte. If a provider changes a part of the body from one retry to the next, its arm leaves that
+/// part out.
+///
+/// Hashes are comparable within one version of this crate only: compute them, do not store them.
 #[must_use]
 pub fn content_hash(provider: Provider, body: &[u8]) -> [u8; 32] {
     let content = match provider {
         Provider::Retell | Provider::Vapi | Provider::Generic => canonical_json(body),
-        // `meta` tells of the delivery: its attempt, its address.
+        // `meta` describes the delivery, not the event: its attempt and its address.
         Provider::Telnyx => canonical_json(body).map(|whole| data_of(body).unwrap_or(whole)),
-        // A callback is one or the other; which one stands in its query. No form begins like an object.
+        // A callback is either JSON or a form. Only its query says which, but no form parses as a JSON object.
         Provider::Twilio => Some(canonical_json(body).unwrap_or_else(|| canonical_form(body))),
     };
     match content {
@@ -24,14 +27,14 @@ pub fn content_hash(provider: Provider, body: &[u8]) -> [u8; 32] {
     }
 }
 
-/// The object of a body, its fields in order; none if it is no object.
+/// The body as JSON text with sorted fields. `None` if it is not a JSON object.
 fn canonical_json(body: &[u8]) -> Option<String> {
     let mut value: Value = serde_json::from_slice(body).ok()?;
     value.sort_all_objects();
     value.is_object().then(|| value.to_string())
 }
 
-/// The `data` of a body; none if it has none.
+/// The `data` field of the body, as JSON text with sorted fields.
 fn data_of(body: &[u8]) -> Option<String> {
     let mut value: Value = serde_json::from_slice(body).ok()?;
     let data = value.get_mut("data")?;
@@ -39,7 +42,7 @@ fn data_of(body: &[u8]) -> Option<String> {
     Some(data.to_string())
 }
 
-/// The parameters of a form in order, each once: more than that no signature covers.
+/// Sorted parameters of a form, without duplicates. Twilio's signature covers neither order nor repetition.
 fn canonical_form(body: &[u8]) -> String {
     let mut parameters: Vec<_> = form_urlencoded::parse(body).collect();
     parameters.sort();

@@ -1,4 +1,4 @@
-//! Which call, and which attempt of it, an event belongs to: decided from the event alone, without a read.
+//! The call and the attempt that an event belongs to. The event alone decides, without reading any table.
 
 use serde::Deserialize;
 use switchhook_domain::{AttemptKey, CallId, Provider};
@@ -7,7 +7,7 @@ use crate::form::query_value;
 use crate::ids::bounded;
 use crate::lenient;
 
-/// What we, or the team that placed the call, gave the provider to echo.
+/// Ids that the caller gave to the provider, and that the provider echoes in its webhooks. The caller is Switchhook or a team.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub(crate) struct EchoedIds {
@@ -20,7 +20,7 @@ pub(crate) struct EchoedIds {
 }
 
 impl EchoedIds {
-    /// From a callback URL. Only for a provider whose signature covers the query.
+    /// Reads the ids from the query of a callback URL. Use this only for a provider whose signature covers the query.
     pub(crate) fn from_query(query: &str) -> Self {
         Self {
             switchhook_call_id: query_value(query, "switchhook_call_id"),
@@ -29,7 +29,7 @@ impl EchoedIds {
         }
     }
 
-    /// Field by field, the first that is there.
+    /// Fills missing fields from `other`.
     pub(crate) fn or(self, other: Self) -> Self {
         Self {
             switchhook_call_id: self.switchhook_call_id.or(other.switchhook_call_id),
@@ -39,7 +39,7 @@ impl EchoedIds {
     }
 }
 
-/// The ids of an event's call, each bounded.
+/// Ids of an event's call, each at most [`ID_BYTES_MAX`](crate::ID_BYTES_MAX) bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Correlation {
     pub(crate) call_id: Option<CallId>,
@@ -48,10 +48,12 @@ pub(crate) struct Correlation {
     pub(crate) appointment_id: Option<String>,
 }
 
-/// The call is our own id, else `appointment:{appointment id}`, else `{provider}:{provider call id}`; the attempt is our own key,
-/// else the provider's call id.
-pub(crate) fn correlate(provider: Provider, echo: &EchoedIds, provider_call_id: Option<&str>) -> Correlation {
-    let EchoedIds { switchhook_call_id, switchhook_attempt, appointment_id } = echo;
+/// Chooses the ids of an event.
+///
+/// * Call: our own call id; otherwise `appointment:{appointment id}`; otherwise `{provider}:{provider call id}`.
+/// * Attempt: our own attempt key; otherwise the provider call id.
+pub(crate) fn correlate(provider: Provider, echoed: &EchoedIds, provider_call_id: Option<&str>) -> Correlation {
+    let EchoedIds { switchhook_call_id, switchhook_attempt, appointment_id } = echoed;
     let call_id = if let Some(id) = switchhook_call_id {
         Some(bounded("", id))
     } else if let Some(id) = appointment_id {

@@ -1,9 +1,12 @@
-//! How a call ended, and what must have come before such an ending. For providers whose reports repeat the whole call: what a report
-//! repeats is emitted as implied, so that each mends the loss of those before it.
+//! How a call ended, and which events must have preceded that ending.
+//!
+//! Used for providers whose webhooks repeat the whole call. Everything that a webhook repeats becomes an implied call event. **So
+//! each webhook repairs the loss of the earlier ones.** Example: `call_ended` of an answered call implies `ringing` and
+//! `in_progress`, in case `call_started` was lost.
 
 use switchhook_domain::{CallEvent, EventKind, Timestamp};
 
-use crate::normalized::CallEventSet;
+use crate::call_events::CallEventSet;
 
 #[derive(Clone, Copy)]
 pub(crate) enum Ending {
@@ -14,10 +17,10 @@ pub(crate) enum Ending {
     NotAnswered {
         kind: EventKind,
         rang: bool,
-        /// Trying again cannot help.
+        /// True if a retry cannot help: the number does not exist, or may not be called.
         permanent: bool,
     },
-    /// Over, but nothing says whether anybody answered.
+    /// The call is over, but nothing says whether anybody answered.
     Unclear,
 }
 
@@ -32,8 +35,32 @@ impl Ending {
     pub(crate) const BUSY: Self = Self::NotAnswered { kind: EventKind::Busy, rang: true, permanent: false };
     pub(crate) const NO_ANSWER: Self = Self::NotAnswered { kind: EventKind::NoAnswer, rang: true, permanent: false };
 
-    /// How a report of the end shows. An unclear one completes a call that another report says was answered, and waits for that
-    /// report.
+    /// Call events of a webhook that reports this ending.
+    pub(crate) fn reported(self, times: CallTimes) -> CallEventSet {
+        let mut call_events = CallEventSet::new(Some(self.event(self.kind(), times.ended_at)));
+        self.imply_earlier_events(&mut call_events, times);
+        call_events
+    }
+
+    /// Call events of a webhook that reports an outcome and repeats this ending. An unclear ending is not implied, because the call
+    /// may not be over.
+    pub(crate) fn implied_with(self, outcome: Option<EventKind>, times: CallTimes) -> CallEventSet {
+        let mut call_events = CallEventSet::new(outcome.map(|kind| self.event(kind, times.ended_at)));
+        self.imply_earlier_events(&mut call_events, times);
+        match self {
+            Self::Answered { kind, .. } | Self::NotAnswered { kind, .. } => {
+                call_events.imply(kind, times.ended_at, None);
+            }
+            Self::Unclear => {}
+        }
+        if self.is_permanent() {
+            call_events.mark_permanent();
+        }
+        call_events
+    }
+
+    /// Kind of the reported event. An unclear ending counts as `completed`: the domain applies that only once another webhook says
+    /// that the call was answered.
     fn kind(self) -> EventKind {
         match self {
             Self::Answered { kind, .. } | Self::NotAnswered { kind, .. } => kind,
@@ -48,53 +75,28 @@ impl Ending {
         }
     }
 
-    /// What the report of such an end says.
-    pub(crate) fn into_call_events(self, times: CallTimes) -> CallEventSet {
-        let mut call_events = CallEventSet::new(Some(self.event(self.kind(), times.ended_at)));
-        self.imply_earlier_events(&mut call_events, times);
-        call_events
-    }
-
-    /// What a report says that knows of such an end, and whose own matter is the outcome. An unclear end is not implied: the call may
-    /// not be over.
-    pub(crate) fn with_outcome(self, outcome: Option<EventKind>, times: CallTimes) -> CallEventSet {
-        let mut call_events = CallEventSet::new(outcome.map(|kind| self.event(kind, times.ended_at)));
-        self.imply_earlier_events(&mut call_events, times);
-        match self {
-            Self::Answered { kind, .. } | Self::NotAnswered { kind, .. } => {
-                call_events.imply(kind, times.ended_at, None)
-            }
-            Self::Unclear => {}
-        }
-        if self.is_permanent() {
-            call_events.mark_permanent();
-        }
-        call_events
-    }
-
     fn event(self, kind: EventKind, occurred_at: Option<Timestamp>) -> CallEvent {
         let permanent = kind == EventKind::Failed && self.is_permanent();
         CallEvent { kind, implied: false, occurred_at, sequence: None, permanent: permanent }
     }
 
-    /// What must have come before.
     fn imply_earlier_events(self, call_events: &mut CallEventSet, times: CallTimes) {
-        let began_at = times.began_at();
+        let started_at = times.earliest();
         match self {
             Self::Answered { voicemail, .. } => {
-                call_events.imply(EventKind::Ringing, began_at, None);
-                call_events.imply(EventKind::InProgress, began_at, None);
+                call_events.imply(EventKind::Ringing, started_at, None);
+                call_events.imply(EventKind::InProgress, started_at, None);
                 if voicemail {
                     call_events.imply(EventKind::VoicemailDetected, times.ended_at, None);
                 }
             }
-            Self::NotAnswered { rang: true, .. } => call_events.imply(EventKind::Ringing, began_at, None),
+            Self::NotAnswered { rang: true, .. } => call_events.imply(EventKind::Ringing, started_at, None),
             Self::NotAnswered { rang: false, .. } | Self::Unclear => {}
         }
     }
 }
 
-/// From when to when a call was, as far as its provider says.
+/// Start and end of a call, as far as the provider gives them.
 #[derive(Clone, Copy)]
 pub(crate) struct CallTimes {
     pub(crate) started_at: Option<Timestamp>,
@@ -102,8 +104,8 @@ pub(crate) struct CallTimes {
 }
 
 impl CallTimes {
-    /// A clock that runs backwards must not put the answer after the end.
-    fn began_at(self) -> Option<Timestamp> {
+    /// The earlier of both times. A provider's clock that ran backwards must not put the answer after the end.
+    fn earliest(self) -> Option<Timestamp> {
         match (self.started_at, self.ended_at) {
             (Some(started), Some(ended)) => Some(started.min(ended)),
             (started, ended) => started.or(ended),

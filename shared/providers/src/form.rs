@@ -1,18 +1,18 @@
-//! Form-encoded parameters as a set.
+//! Form-encoded parameters.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::de::DeserializeOwned;
 use serde::de::value::{Error, MapDeserializer};
 
-/// Decoded parameters: names in byte order, the values of each in byte order and without repeats.
+/// Decoded parameters: names in byte order, and for each name its distinct values in byte order.
 ///
-/// A signature over this form covers neither the order of the parameters nor how often one is repeated, so neither is kept.
+/// Twilio's signature covers neither the order of the parameters nor their repetition, so neither is kept.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Form(BTreeMap<String, BTreeSet<String>>);
 
 impl Form {
-    /// Never fails: bytes that are not UTF-8 become replacement characters.
+    /// Never fails: invalid UTF-8 becomes replacement characters.
     pub(crate) fn parse(body: &[u8]) -> Self {
         let mut parameters: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
         for (name, value) in form_urlencoded::parse(body) {
@@ -21,7 +21,7 @@ impl Form {
         Self(parameters)
     }
 
-    /// Every name and value, one after the other, without separators.
+    /// All names and values in order, without separators.
     pub(crate) fn joined(&self) -> String {
         self.0
             .iter()
@@ -30,14 +30,14 @@ impl Form {
             .collect()
     }
 
-    /// The parameters as wire type; of several values the first in byte order counts.
+    /// Deserializes the parameters. If a name has several values, the first in byte order counts.
     pub(crate) fn read<T: DeserializeOwned>(self) -> Option<T> {
         let first_values = self.0.into_iter().filter_map(|(name, values)| Some((name, values.into_iter().next()?)));
         T::deserialize(MapDeserializer::<_, Error>::new(first_values)).ok()
     }
 }
 
-/// The first value of a parameter of a query, unless it is blank.
+/// First value of a query parameter. `None` if it is missing or blank.
 pub(crate) fn query_value(query: &str, name: &str) -> Option<String> {
     form_urlencoded::parse(query.as_bytes())
         .find(|(candidate, _)| candidate == name)

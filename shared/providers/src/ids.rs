@@ -1,21 +1,22 @@
-//! Ids made of what a provider sent: prefixed, bounded, and fit to be a key, a path segment and a log field.
+//! Ids made from a provider's data: prefixed, of limited length, and safe as a table key, a path segment and a log field.
 
 use sha2::{Digest, Sha256};
 use switchhook_domain::{EventId, Provider};
 
-/// No id that leaves this crate is longer, in bytes: the row of a full call holds a thousand of them, in an item of 400 KB at most.
+/// Longest id that leaves this crate, in bytes. The row of a full call contains a thousand ids, and a DynamoDB item has at most
+/// 400 KB.
 pub const ID_BYTES_MAX: usize = 128;
 
-/// No id begins like this: the rows of the do-not-call list lie among the calls under keys that do.
+/// Reserved prefix: no id starts with it. The rows of the do-not-call list are in the calls table under keys that do.
 pub const DO_NOT_CALL_PREFIX: &str = "do-not-call:";
 
-/// The provider's own name for a type of event is cut to this length: it is a label, and only foreign ones are longer.
+/// Longest event type, in bytes. Longer names are cut; none of the documented ones is that long.
 const EVENT_TYPE_BYTES_MAX: usize = 128;
 
-/// Hex digits of a hash that only has to tell apart the events of one call.
+/// Hex digits of a short hash, which only has to distinguish the events of one call.
 const SHORT_HASH_DIGITS: usize = 16;
 
-/// `prefix` + `id`, or `prefix` + `sha256-…` of `id` if that would be too long, reserved, or `id` holds control characters.
+/// Returns `{prefix}{id}`, or `{prefix}sha256-{hash of id}` if that is too long or reserved, or if `id` has control characters.
 pub(crate) fn bounded(prefix: &str, id: &str) -> String {
     let reserved = prefix.is_empty() && id.starts_with(DO_NOT_CALL_PREFIX);
     if prefix.len() + id.len() > ID_BYTES_MAX || id.chars().any(char::is_control) || reserved {
@@ -25,24 +26,24 @@ pub(crate) fn bounded(prefix: &str, id: &str) -> String {
     }
 }
 
-/// `{provider}:{own}`, bounded.
+/// Returns `{provider}:{own}`, shortened by [`bounded`] if necessary.
 pub(crate) fn event_id(provider: Provider, own: &str) -> EventId {
     EventId::new(bounded(&format!("{provider}:"), own))
 }
 
-/// `{provider}:sha256-{hex}` of the body: for an event that has no id of its own, or that cannot be read.
+/// Returns `{provider}:sha256-{hash of the body}`, for an event without an id, or one that cannot be read.
 pub(crate) fn event_id_of_body(provider: Provider, body: &[u8]) -> EventId {
     EventId::new(format!("{provider}:{}", sha256(body)))
 }
 
-/// The first 64 bits of SHA-256 in hex.
+/// First 64 bits of the SHA-256, in hex.
 pub(crate) fn short_hash(bytes: &[u8]) -> String {
     let mut digits = hex::encode(Sha256::digest(bytes));
     digits.truncate(SHORT_HASH_DIGITS);
     digits
 }
 
-/// The name as it is, or its beginning; control characters become spaces.
+/// The event type, cut to its maximal length. Control characters become spaces.
 pub(crate) fn event_type(name: &str) -> String {
     let mut end = name.len().min(EVENT_TYPE_BYTES_MAX);
     while !name.is_char_boundary(end) {
@@ -73,7 +74,7 @@ mod tests {
         hash_form("a\nb");
         hash_form("a\u{85}b");
         assert_eq!(bounded("p:", ""), "p:");
-        // Nobody's call takes the place of a number that may not be called.
+        // A call id must not overwrite a row of the do-not-call list.
         assert!(bounded("", "do-not-call:+15550100").starts_with("sha256-"));
         assert_eq!(bounded("p:", "do-not-call:+15550100"), "p:do-not-call:+15550100");
     }

@@ -1,19 +1,20 @@
-//! Signing keys: never empty, never shown.
+//! Secrets from the configuration: never empty, never shown.
 
 use std::fmt;
 
 use thiserror::Error;
 
-/// A secret that a provider signs its webhooks with, used verbatim as UTF-8. `Debug` hides it.
+/// Secret, used verbatim as UTF-8: a key that signs webhooks, or one that opens a provider's API. `Debug` hides it.
 ///
-/// An empty key would let anybody sign, and a key with white space around it (a pasted line end) would let nobody: both are refused.
+/// Under an empty key anybody could sign. Under a key with white space around it, such as a pasted line end, nobody could. Both are
+/// rejected.
 #[derive(Clone)]
 pub struct Key(String);
 
 impl Key {
     /// # Errors
     ///
-    /// The text is empty, or it begins or ends with white space. The error never contains the text.
+    /// The text is empty, or it starts or ends with white space. The error never contains the text.
     pub fn new(text: impl Into<String>) -> Result<Self, KeyError> {
         let text = text.into();
         if text.trim().is_empty() {
@@ -40,7 +41,7 @@ impl fmt::Debug for Key {
     }
 }
 
-/// Why a text is no key.
+/// Reason why a text cannot be a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum KeyError {
     #[error("the key is empty")]

@@ -1,5 +1,7 @@
-//! Lenient reading of foreign JSON: a field of an unexpected shape counts as missing, never as an error, because an event with one
-//! odd field still says the rest. What is not asked for is skipped without being built.
+//! Lenient deserialization of the providers' JSON.
+//!
+//! A field with an unexpected type counts as missing, never as an error: one odd field must not hide the rest of an event. Unknown
+//! fields are skipped without building values in memory.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -11,7 +13,7 @@ use serde_json::error::Category;
 
 use crate::reading::ReadError;
 
-/// Reads a JSON object. `serde_json` bounds the nesting of what is built; what is skipped needs no stack.
+/// Parses a JSON object. `serde_json` limits the nesting of values that it builds, and skips the others without recursion.
 pub(crate) fn from_body<T: DeserializeOwned>(body: &[u8]) -> Result<T, ReadError> {
     let text = std::str::from_utf8(body).map_err(|_| ReadError::InvalidUtf8)?;
     let object: Object<T> = serde_json::from_str(text).map_err(|error| match error.classify() {
@@ -23,7 +25,7 @@ pub(crate) fn from_body<T: DeserializeOwned>(body: &[u8]) -> Result<T, ReadError
     object.0.ok_or(ReadError::NotAnObject)
 }
 
-/// A text that is not blank, or a whole number as text.
+/// Reads a text that is not blank, or a whole number as text.
 pub(crate) fn text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
     Ok(match Scalar::deserialize(deserializer)? {
         Scalar::Text(text) => Some(text).filter(|text| !text.trim().is_empty()),
@@ -32,7 +34,7 @@ pub(crate) fn text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<
     })
 }
 
-/// Milliseconds since the Unix epoch, as a number or its text; zero and less say nothing.
+/// Reads milliseconds since the Unix epoch, from a number or a text. Zero and negative numbers count as missing.
 pub(crate) fn millis<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<i64>, D::Error> {
     let millis = match Scalar::deserialize(deserializer)? {
         Scalar::Integer(number) => i64::try_from(number).ok(),
@@ -42,7 +44,7 @@ pub(crate) fn millis<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Optio
     Ok(millis.filter(|millis| *millis > 0))
 }
 
-/// `true` or `false`, bare or as text.
+/// Reads `true` or `false`, as a boolean or as text.
 pub(crate) fn flag<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<bool>, D::Error> {
     Ok(match Scalar::deserialize(deserializer)? {
         Scalar::Flag(flag) => Some(flag),
@@ -51,7 +53,7 @@ pub(crate) fn flag<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<
     })
 }
 
-/// A word of a closed list, which has an arm for words that are not on it.
+/// Reads one name of an enum that has a variant for unknown names.
 pub(crate) fn word<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
 where
     D: Deserializer<'de>,
@@ -63,7 +65,7 @@ where
     }))
 }
 
-/// An object. (`derive(Deserialize)` alone would take an array for the fields in order.)
+/// Reads an object. With `derive(Deserialize)` alone, an array would be accepted as the fields in order.
 pub(crate) fn object<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
 where
     D: Deserializer<'de>,
@@ -126,7 +128,7 @@ enum Scalar {
     Text(String),
     Integer(i128),
     Flag(bool),
-    /// Null, a fraction, an array, an object.
+    /// Null, a number with a fraction, an array or an object.
     Other,
 }
 
@@ -158,7 +160,7 @@ impl<'de> Deserialize<'de> for Scalar {
             }
 
             fn visit_f64<E: Error>(self, number: f64) -> Result<Scalar, E> {
-                // Beyond 2^53 two different ids would become one.
+                // From 2^53 on, two different ids could become the same number.
                 const EXACT_BELOW: f64 = 9_007_199_254_740_992.0;
                 if number.fract() == 0.0 && number.abs() < EXACT_BELOW {
                     Ok(Scalar::Integer(number as i128))

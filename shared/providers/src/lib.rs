@@ -1,15 +1,32 @@
-//! The webhooks of telephony providers, verified and read as call events, and the requests to their APIs. Pure: no IO, no clock, no randomness; `now` is an argument.
+//! Webhooks of telephony providers, verified and read as call events, and requests to the providers' APIs.
 //!
-//! [`verify`] turns an [`UnverifiedWebhook`] into a [`VerifiedWebhook`], and nothing else can; [`read`] turns that into a
-//! [`Reading`]. **What decides what an event is, which call it belongs to and whether it was seen before is read from signed bytes
-//! only.** [`dial_api_request`] and [`lookup_api_request`] make the requests that place a call and ask about one, [`read_dial_answer`] and [`read_lookup_answer`] read what
-//! comes back. Each provider is one folder: `signature.rs` knows the scheme, `payload.rs` the vendor's words, `normalize.rs` what they
-//! mean, `client.rs` the API (generic has none). What several providers share stands beside the folders.
+//! This crate is pure: no IO, no clock, no randomness. The current time is an argument.
+//!
+//! [`verify`] turns an [`UnverifiedWebhook`] into a [`VerifiedWebhook`], and [`read`] turns that into a [`Reading`]. Outside of this
+//! crate, only `verify` makes a `VerifiedWebhook` of a request. **An event's meaning, its call and its id are read from signed
+//! bytes only.** So nobody can move an event to another call, or make a duplicate pass as new.
+//!
+//! [`dial_api_request`] makes the HTTP request that places a call, and [`read_dial_answer`] reads the response.
+//! [`lookup_api_request`] makes the one that asks about a call, and [`read_lookup_answer`] reads the response.
+//!
+//! Each provider has one folder with the same files:
+//!
+//! * `signature.rs`: the signature scheme.
+//! * `payload.rs`: the vendor's own names.
+//! * `normalize.rs`: their meaning as call events.
+//! * `client.rs`: the vendor's API. Generic has none.
+//!
+//! Shared parts are files beside the folders. `dispatch.rs` uses the folders, and the folders use the other files, never the
+//! reverse.
 
-mod client;
+mod api;
+mod call_events;
 mod config;
 mod content_hash;
 mod correlation;
+mod dial;
+mod dispatch;
+mod ed25519;
 mod ending;
 mod form;
 mod generic;
@@ -17,6 +34,7 @@ mod hmac;
 mod ids;
 mod key;
 mod lenient;
+mod lookup;
 mod normalized;
 mod reading;
 mod retell;
@@ -27,14 +45,17 @@ mod user_decision;
 mod vapi;
 mod webhook;
 
-pub use client::{
-    ApiRequest, ClientError, DialAnswer, DialRequest, Lookup, LookupAnswer, api_url, derived_call_id, dial_api_request,
-    lookup_api_request, read_dial_answer, read_lookup_answer,
-};
-pub use config::{ConfigError, DEDUPE_RETENTION, DialConfig, ProviderConfig, Providers, WINDOW_MAX};
+pub use api::{ApiRequest, ClientError};
+pub use config::{ConfigError, DEDUPE_RETENTION, DialConfig, Pacing, ProviderConfig, Providers, WINDOW_MAX};
 pub use content_hash::content_hash;
+pub use dial::{DialAnswer, DialRequest};
+pub use dispatch::{
+    api_url, derived_call_id, dial_api_request, lookup_api_request, read, read_dial_answer, read_lookup_answer, sign,
+    verify, verifying_key,
+};
 pub use ids::{DO_NOT_CALL_PREFIX, ID_BYTES_MAX};
 pub use key::{Key, KeyError};
-pub use reading::{ReadError, Reading, read};
+pub use lookup::{Lookup, LookupAnswer};
+pub use reading::{ReadError, Reading};
 pub use samples::samples;
-pub use webhook::{SignedWebhook, UnverifiedWebhook, VerifiedWebhook, VerifyError, sign, verify, verifying_key};
+pub use webhook::{SignedWebhook, UnverifiedWebhook, VerifiedWebhook, VerifyError};

@@ -1,19 +1,16 @@
-//! From a verified webhook to what it says.
+//! Result of reading a verified webhook.
 
-use switchhook_domain::{CallId, EventId, Provider, ProviderEvent, Timestamp};
+use switchhook_domain::{CallId, EventId, ProviderEvent};
 use thiserror::Error;
 
-use crate::webhook::VerifiedWebhook;
-use crate::{generic, ids, retell, telnyx, twilio, vapi};
-
-/// What an authentic webhook says. Every reading has an event id, so every authentic webhook can be stored once.
+/// Content of an authentic webhook. Every reading has an event id, so that every authentic webhook can be stored exactly once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reading {
-    /// It says something about a call: at least one call event.
+    /// An event about a call, with at least one call event.
     Event(ProviderEvent),
-    /// It is of a type that we do not fold, or says nothing that changes a call.
+    /// A webhook that changes no call: its type is unknown to us, or it contains no call event.
     Recorded { event_id: EventId, event_type: String, call_id: Option<CallId> },
-    /// It cannot be read, and no retry will mend that.
+    /// A webhook that cannot be read. A retry would not help.
     Quarantined { event_id: EventId, error: ReadError },
 }
 
@@ -26,7 +23,7 @@ impl Reading {
         }
     }
 
-    /// The call, as far as the webhook names one.
+    /// Call that the webhook names. `None` if it names no call or cannot be read.
     #[must_use]
     pub fn call_id(&self) -> Option<&CallId> {
         match self {
@@ -37,7 +34,7 @@ impl Reading {
     }
 }
 
-/// Why an authentic webhook cannot be read. Never contains any of it.
+/// Reason why an authentic webhook cannot be read. Contains no part of the webhook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum ReadError {
     #[error("the body is not UTF-8")]
@@ -46,29 +43,11 @@ pub enum ReadError {
     InvalidJson { line: usize, column: usize },
     #[error("the body is not a JSON object")]
     NotAnObject,
-    /// Which of two values counts would be anybody's guess.
+    /// To choose one of the two values would be a guess.
     #[error("the body names a field twice at line {line}, column {column}")]
     RepeatedField { line: usize, column: usize },
     #[error("the event names no type")]
     MissingEventType,
     #[error("the event names no call")]
     MissingCallId,
-}
-
-/// Reads what a webhook says. The same webhook gives the same event id and the same call events whenever it is read.
-///
-/// `received_at` is ours, of when the event was first stored; it decides nothing.
-#[must_use]
-pub fn read(webhook: &VerifiedWebhook, received_at: Timestamp) -> Reading {
-    let reading = match webhook.provider() {
-        Provider::Retell => retell::read(webhook, received_at),
-        Provider::Twilio => twilio::read(webhook, received_at),
-        Provider::Vapi => vapi::read(webhook, received_at),
-        Provider::Telnyx => telnyx::read(webhook, received_at),
-        Provider::Generic => generic::read(webhook, received_at),
-    };
-    reading.unwrap_or_else(|error| Reading::Quarantined {
-        event_id: ids::event_id_of_body(webhook.provider(), webhook.body()),
-        error,
-    })
 }

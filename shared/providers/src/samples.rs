@@ -1,4 +1,4 @@
-//! Bodies as the providers send them.
+//! Sample bodies of webhooks.
 
 macro_rules! sample {
     ($name:literal, $extension:literal) => {
@@ -79,10 +79,10 @@ const SAMPLES: &[(&str, &str)] = &[
     sample!("generic/unknown_type", "json"),
 ];
 
-/// A realistic body per type of event, by name (`retell/call_ended`), grouped by provider and in the order of a call.
+/// Name and body of realistic webhooks, for example `retell/call_ended`: grouped by provider, in the order of a call.
 ///
-/// A Twilio body is a form, except `twilio/completed_json`. Numbers, names and ids are made up; each group tells of a call that is
-/// confirmed and, under other ids, of the other ways in which a call can go.
+/// A Twilio body is a form, except `twilio/completed_json`. Numbers, names and ids are invented. Each group contains one call that
+/// is confirmed and, under other ids, calls that end in other ways.
 #[must_use]
 pub const fn samples() -> &'static [(&'static str, &'static str)] {
     SAMPLES
@@ -105,7 +105,7 @@ mod tests {
 
     #[test]
     fn forms_end_without_a_line_end() {
-        // It would belong to the last value.
+        // A line end would become part of the last value.
         for (name, body) in samples() {
             assert!(body.starts_with('{') || !body.ends_with('\n'), "{name}");
         }

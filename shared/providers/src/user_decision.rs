@@ -1,11 +1,11 @@
-//! What the person answered, as a provider's analysis of the conversation has it.
+//! The person's decision about the appointment, from a provider's analysis of the conversation.
 
 use serde::Deserialize;
 use switchhook_domain::EventKind;
 
 use crate::lenient;
 
-/// Data of the team's own making. These two names are the ones that we document.
+/// Fields that a team adds to the provider's analysis. We document these two names.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct CustomData {

@@ -1,4 +1,4 @@
-//! From an HTTP request that anybody could have sent to a webhook that only its provider can have signed.
+//! Webhooks before and after the signature check.
 
 use std::fmt;
 
@@ -7,18 +7,16 @@ use switchhook_domain::{Provider, Timestamp};
 use thiserror::Error;
 
 use crate::config::ProviderConfig;
-use crate::key::Key;
-use crate::{generic, retell, telnyx, twilio, vapi};
 
-/// A request as it came in. Nothing in it can be believed.
+/// Request as it arrived. Anybody can have sent it, so no part of it can be trusted.
 #[derive(Clone, Copy)]
 pub struct UnverifiedWebhook<'a> {
     pub headers: &'a HeaderMap,
-    /// As in the request line: neither decoded nor normalised.
+    /// Path of the request line, neither decoded nor normalised.
     pub path: &'a str,
-    /// As in the request line, without the question mark; empty if there is none.
+    /// Query of the request line, neither decoded nor normalised, without the question mark. Empty if there is none.
     pub query: &'a str,
-    /// The bytes as received.
+    /// Bytes as received.
     pub body: &'a [u8],
 }
 
@@ -31,7 +29,7 @@ impl fmt::Debug for UnverifiedWebhook<'_> {
     }
 }
 
-/// A webhook whose signature was right. Everything that can be read from it was signed.
+/// Webhook with a valid signature. Everything that it contains was signed by the provider.
 #[derive(Clone, PartialEq, Eq)]
 pub struct VerifiedWebhook {
     provider: Provider,
@@ -41,19 +39,15 @@ pub struct VerifiedWebhook {
 }
 
 impl VerifiedWebhook {
-    /// A webhook as the inbox holds it. **Trust:** a webhook is verified before it is stored and its signature is not kept, so who
-    /// writes to the inbox can make one of these. Call this with nothing else.
+    /// Restores a webhook from the inbox. **Trust:** a webhook is verified before it is stored, and its signature is not kept. So
+    /// everyone who can write to the inbox can forge one. Call this with nothing else than rows of the inbox.
     #[must_use]
     pub fn from_inbox(provider: Provider, query: String, body: Vec<u8>, key_index: usize) -> Self {
-        Self::signed(provider, &query, body, key_index)
+        Self::new(provider, &query, body, key_index)
     }
 
-    /// What a provider answered when we asked it, over a connection on which only it answers: as good as signed.
-    pub(crate) fn from_lookup_answer(provider: Provider, query: &str, body: Vec<u8>) -> Self {
-        Self::signed(provider, query, body, 0)
-    }
-
-    fn signed(provider: Provider, query: &str, body: Vec<u8>, key_index: usize) -> Self {
+    /// **Trust:** the caller must have verified the body, and for Twilio the query too.
+    pub(crate) fn new(provider: Provider, query: &str, body: Vec<u8>, key_index: usize) -> Self {
         let query = match provider {
             Provider::Twilio => query.to_owned(),
             Provider::Retell | Provider::Vapi | Provider::Telnyx | Provider::Generic => String::new(),
@@ -66,19 +60,19 @@ impl VerifiedWebhook {
         self.provider
     }
 
-    /// The raw query as far as it is signed: always empty but for Twilio, because the others sign the body alone.
+    /// Raw query, if it is signed. Empty except for Twilio, because the other providers sign the body alone.
     #[must_use]
     pub fn query(&self) -> &str {
         &self.query
     }
 
-    /// The bytes as signed.
+    /// Bytes as signed.
     #[must_use]
     pub fn body(&self) -> &[u8] {
         &self.body
     }
 
-    /// Which of the configured keys verified it, from 0. Once nothing matches but 0, the others can go.
+    /// Index of the configured key that verified the webhook. Once every webhook matches key 0, the other keys can be removed.
     #[must_use]
     pub fn key_index(&self) -> usize {
         self.key_index
@@ -95,30 +89,7 @@ impl fmt::Debug for VerifiedWebhook {
     }
 }
 
-/// Checks the provider's signature over the raw bytes, with every configured key, in constant time.
-///
-/// # Errors
-///
-/// A cause for the log and the metric; the sender is told nothing of it. A timestamp is judged only after its signature, so
-/// [`VerifyError::StaleTimestamp`] always means that the provider did sign this, earlier or by a clock that is off.
-pub fn verify(
-    provider: Provider,
-    config: &ProviderConfig,
-    webhook: &UnverifiedWebhook<'_>,
-    now: Timestamp,
-) -> Result<VerifiedWebhook, VerifyError> {
-    let key_index = match provider {
-        Provider::Retell => retell::verify(config, webhook, now),
-        Provider::Twilio => twilio::verify(config, webhook),
-        Provider::Vapi => vapi::verify(config, webhook, now),
-        Provider::Telnyx => telnyx::verify(config, webhook, now),
-        Provider::Generic => generic::verify(config, webhook, now),
-    }?;
-    let body = webhook.body.to_vec();
-    Ok(VerifiedWebhook::signed(provider, webhook.query, body, key_index))
-}
-
-/// Why a webhook is refused.
+/// Reason why a webhook is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum VerifyError {
     #[error("the signature header is missing")]
@@ -131,13 +102,13 @@ pub enum VerifyError {
     MalformedTimestamp,
     #[error("no configured key made this signature")]
     WrongSignature,
-    #[error("the body is not the one whose hash is signed")]
+    #[error("the hash of the body is not the signed one")]
     WrongBodyHash,
-    #[error("the form has more parameters than any that its provider sends")]
+    #[error("the form has more parameters than its provider ever sends")]
     TooManyParameters,
     #[error("the signature is {} ms away from now", skew_ms)]
     StaleTimestamp {
-        /// Now less the signed timestamp: positive if the webhook is old, negative if it comes from the future.
+        /// Now minus the signed timestamp: positive if the webhook is old, negative if its timestamp lies in the future.
         skew_ms: i64,
     },
     #[error("no public URL is configured to check the signature against")]
@@ -145,7 +116,7 @@ pub enum VerifyError {
 }
 
 impl VerifyError {
-    /// The name of the cause as a metric dimension: `bad_signature`, `stale_timestamp` or `misconfigured`.
+    /// Name of the cause as a metric dimension: `bad_signature`, `stale_timestamp` or `misconfigured`.
     #[must_use]
     pub const fn cause(self) -> &'static str {
         match self {
@@ -162,14 +133,14 @@ impl VerifyError {
     }
 }
 
-/// A webhook signed as its provider would.
+/// Headers and URL of a webhook that is signed as its provider would sign it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SignedWebhook {
-    /// To be sent with the request; names in lower case.
+    /// Headers to send with the request. Names are in lower case.
     pub headers: Vec<(&'static str, String)>,
-    /// Where to post to. Not always the URL that was given: Twilio adds the hash of a JSON body to the query.
+    /// URL to post to. It can differ from the given one: Twilio adds the hash of a JSON body to the query.
     pub url: String,
-    /// What the provider would call the body. Not part of `headers`.
+    /// Content type that the provider would send. Not part of `headers`.
     pub content_type: &'static str,
 }
 
@@ -179,33 +150,7 @@ impl fmt::Debug for SignedWebhook {
     }
 }
 
-/// Signs as the provider would, for tests, the simulator and `switchhook send`.
-///
-/// `url` is the full public URL, query included; only Twilio signs it, without its fragment. For Twilio a JSON object or array is
-/// signed as such, and any other body as a form. For Telnyx the key is base64 of the 32 bytes of a private Ed25519 seed (any other text
-/// stands for the seed that is its SHA-256), and [`verifying_key`] is what its webhooks are verified with.
-#[must_use]
-pub fn sign(provider: Provider, key: &Key, url: &str, body: &[u8], now: Timestamp) -> SignedWebhook {
-    match provider {
-        Provider::Retell => retell::sign(key, url, body, now),
-        Provider::Twilio => twilio::sign(key, url, body),
-        Provider::Vapi => vapi::sign(key, url, body, now),
-        Provider::Telnyx => telnyx::sign(key, url, body, now),
-        Provider::Generic => generic::sign(key, url, body, now),
-    }
-}
-
-/// What to put into `keys` of the configuration to verify what [`sign`] makes with this key: for Telnyx the public key, for all others
-/// the key itself, which is as secret.
-#[must_use]
-pub fn verifying_key(provider: Provider, key: &Key) -> String {
-    match provider {
-        Provider::Telnyx => telnyx::public_key(key),
-        Provider::Retell | Provider::Twilio | Provider::Vapi | Provider::Generic => key.as_str().to_owned(),
-    }
-}
-
-/// The value of a header that may be there once.
+/// Value of a header that must occur exactly once.
 pub(crate) fn single_header<'a>(
     headers: &'a HeaderMap,
     name: &str,
@@ -221,7 +166,7 @@ pub(crate) fn single_header<'a>(
     if value.is_empty() { Err(missing) } else { Ok(value) }
 }
 
-/// Refuses a signed timestamp that lies further from now than the window, either way. Exactly the window is still good.
+/// Rejects a signed timestamp that is further from now than the window, in either direction. The window itself is inclusive.
 pub(crate) fn check_window(config: &ProviderConfig, signed_at: Timestamp, now: Timestamp) -> Result<(), VerifyError> {
     let skew_ms = now.millis_since(signed_at);
     let window_ms = config.window().map_or(u128::MAX, |window| window.as_millis());

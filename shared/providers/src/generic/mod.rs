@@ -1,4 +1,4 @@
-//! The generic provider: for a sender without a scheme of its own.
+//! Generic provider: the scheme for every sender that has none of its own.
 
 mod normalize;
 mod payload;

@@ -1,12 +1,13 @@
-//! What generic events mean: each exactly what it says, nothing implied.
+//! Meaning of generic events. Each event is one call event, and implies nothing.
 
-use switchhook_domain::{CallEvent, Direction, Provider, Timestamp};
+use switchhook_domain::{Direction, Provider, Timestamp};
 
 use super::payload::{self, Event, event_kind};
+use crate::call_events::CallEventSet;
 use crate::correlation::correlate;
 use crate::ids;
 use crate::lenient;
-use crate::normalized::{CallEventSet, NormalizedEvent};
+use crate::normalized::NormalizedEvent;
 use crate::reading::{ReadError, Reading};
 use crate::webhook::VerifiedWebhook;
 
@@ -17,9 +18,9 @@ pub(crate) fn read(webhook: &VerifiedWebhook, received_at: Timestamp) -> Result<
         Some(id) => ids::event_id(Provider::Generic, id),
         None => ids::event_id_of_body(Provider::Generic, webhook.body()),
     };
-    let (occurred_at, echo) = (event.occurred_at(), event.echo());
+    let (occurred_at, echoed) = (event.occurred_at(), event.echoed_ids());
     let call = event.call.unwrap_or_default();
-    let correlation = correlate(Provider::Generic, &echo, call.sid.as_deref());
+    let correlation = correlate(Provider::Generic, &echoed, call.sid.as_deref());
 
     let Some(kind) = event_kind(&event_type) else {
         return Ok(Reading::Recorded {
@@ -28,8 +29,7 @@ pub(crate) fn read(webhook: &VerifiedWebhook, received_at: Timestamp) -> Result<
             call_id: correlation.call_id,
         });
     };
-    let own = CallEvent { kind, implied: false, occurred_at, sequence: None, permanent: false };
-    let report = NormalizedEvent {
+    let normalized = NormalizedEvent {
         provider: Provider::Generic,
         event_id,
         event_type,
@@ -37,9 +37,9 @@ pub(crate) fn read(webhook: &VerifiedWebhook, received_at: Timestamp) -> Result<
         direction: call.direction.and_then(direction),
         from: call.from,
         to: call.to,
-        call_events: CallEventSet::new(Some(own)).into_sorted(),
+        call_events: CallEventSet::reporting(kind, occurred_at).into_sorted(),
     };
-    report.into_reading(received_at)
+    normalized.into_reading(received_at)
 }
 
 fn direction(direction: payload::Direction) -> Option<Direction> {

@@ -1,4 +1,4 @@
-//! The generic provider's words, two spellings of each.
+//! Names of the generic provider, each in two spellings.
 
 use serde::Deserialize;
 use switchhook_domain::{EventKind, Timestamp};
@@ -62,12 +62,12 @@ impl Event {
         self.event_type.as_deref().or(self.short_event_type.as_deref())
     }
 
-    /// A time that cannot be read is no time: the event still says what happened.
+    /// `None` if no time can be parsed. The event is valid without a time.
     pub(super) fn occurred_at(&self) -> Option<Timestamp> {
         [&self.occurred_at, &self.created_at].into_iter().flatten().find_map(|text| Timestamp::parse_rfc3339(text))
     }
 
-    pub(super) fn echo(&self) -> EchoedIds {
+    pub(super) fn echoed_ids(&self) -> EchoedIds {
         let top = EchoedIds {
             switchhook_call_id: self.call_id.clone().or_else(|| self.switchhook_call_id.clone()),
             switchhook_attempt: self.switchhook_attempt.clone(),
@@ -77,7 +77,7 @@ impl Event {
     }
 }
 
-/// None: a type that we do not know.
+/// Kind of the call event. `None` if the event type is unknown.
 pub(super) fn event_kind(event_type: &str) -> Option<EventKind> {
     match event_type {
         "call.initiated" | "CALL_STARTED" => Some(EventKind::Initiated),
@@ -86,7 +86,7 @@ pub(super) fn event_kind(event_type: &str) -> Option<EventKind> {
         "call.completed" | "ENDED" => Some(EventKind::Completed),
         "call.failed" | "FAILED" => Some(EventKind::Failed),
         "call.busy" | "BUSY" => Some(EventKind::Busy),
-        // The provider's own ring timeout is nobody answering.
+        // `TIMEOUT` is the provider's ring timeout: nobody answered.
         "call.no_answer" | "NO_ANSWER" | "TIMEOUT" => Some(EventKind::NoAnswer),
         "call.canceled" | "CANCELED" => Some(EventKind::Canceled),
         "voicemail.detected" | "VOICEMAIL_DETECTED" => Some(EventKind::VoicemailDetected),

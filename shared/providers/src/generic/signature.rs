@@ -1,4 +1,6 @@
-//! `x-webhook-timestamp: <unix seconds>`, `x-webhook-signature: sha256=<hex>`: HMAC-SHA256 over `{timestamp}.{body}`.
+//! Signature of the generic provider: HMAC-SHA256 over `{timestamp}.{body}`.
+//!
+//! Headers: `x-webhook-timestamp: <unix seconds>` and `x-webhook-signature: sha256=<hex>`.
 
 use switchhook_domain::Timestamp;
 
@@ -51,7 +53,7 @@ fn parse_signature(header: &str) -> Option<[u8; 32]> {
     Some(bytes)
 }
 
-/// Digits alone, and within 64 bits as milliseconds too.
+/// Parses decimal digits. The number must fit into 64 bits as milliseconds too.
 fn parse_timestamp(header: &str) -> Option<Timestamp> {
     if !header.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;

@@ -1,33 +1,18 @@
-//! Placing calls and asking about them at Retell: `POST /v2/create-phone-call`, `GET /v2/get-call/{call_id}`, and, where the call id
-//! is not known, `POST /v3/list-calls` filtered by the metadata that we gave. There is no idempotency key.
+//! Retell's API.
+//!
+//! * Dial: `POST /v2/create-phone-call`. Retell has no idempotency key.
+//! * Lookup: `GET /v2/get-call/{call_id}`, or `POST /v3/list-calls` filtered by our metadata if the call id is unknown.
 
 use serde_json::{Map, Value, json};
 
-use crate::client::{
-    ApiRequest, DialRequest, Lookup, ParsedAnswer, bearer, echoed_ids, encoded, json_object, object, text,
-};
-use crate::config::{Account, DialFields, ProviderConfig};
+use crate::api::{ApiRequest, bearer, echoed_ids, encoded, json_object, object, text};
+use crate::config::{Account, ProviderConfig, RetellAccount};
+use crate::dial::DialRequest;
 use crate::ids::bounded;
-use crate::key::Key;
+use crate::lookup::{Lookup, ParsedAnswer};
 
-/// More calls than one with the same attempt of ours are none of our making; the newest comes first.
+/// Calls per page, the newest first. Our ids belong to one call, so a longer list means that the filter did not work.
 const LISTED_MAX: u32 = 10;
-
-#[derive(Clone)]
-pub(crate) struct RetellAccount {
-    api_key: Key,
-    /// None: the agent that is bound to the number that calls.
-    agent_id: Option<String>,
-}
-
-impl RetellAccount {
-    pub(crate) const FIELDS: &str = "api_key, agent_id";
-
-    pub(crate) fn read(fields: &mut DialFields<'_, '_>) -> Option<Self> {
-        let (api_key, agent_id) = (fields.key("api_key"), fields.optional_text("agent_id"));
-        Some(Self { api_key: api_key?, agent_id })
-    }
-}
 
 pub(crate) fn dial_api_request(config: &ProviderConfig, request: &DialRequest<'_>) -> Option<ApiRequest> {
     let account = account(config)?;
@@ -38,7 +23,7 @@ pub(crate) fn dial_api_request(config: &ProviderConfig, request: &DialRequest<'_
     if let Some(agent_id) = &account.agent_id {
         body.insert("override_agent_id".to_owned(), agent_id.as_str().into());
     }
-    // Metadata is for whoever reads the events, the variables are for the agent.
+    // Webhooks echo the metadata. The agent sees only the variables.
     body.insert("metadata".to_owned(), echo.clone());
     body.insert("retell_llm_dynamic_variables".to_owned(), echo);
     Some(ApiRequest::post_json("/v2/create-phone-call".to_owned(), bearer(&account.api_key), &Value::Object(body)))
@@ -75,9 +60,9 @@ pub(crate) fn parse_lookup_answer(lookup: &Lookup<'_>, body: &[u8]) -> ParsedAns
     let Some(Value::Array(items)) = answer.remove("items") else {
         return ParsedAnswer::Unreadable;
     };
-    // The filter is Retell's, and what is not ours must not be taken for it.
+    // Retell filters the list. Should its filter fail, another call must not be taken for ours.
     let ours = items.into_iter().find_map(|item| match item {
-        Value::Object(call) => Some(call).filter(|call| lookup.is_about(&echoed_ids(call.get("metadata")))),
+        Value::Object(call) => Some(call).filter(|call| lookup.matches(&echoed_ids(call.get("metadata")))),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => None,
     });
     match (ours, answer.get("has_more")) {
@@ -87,7 +72,7 @@ pub(crate) fn parse_lookup_answer(lookup: &Lookup<'_>, body: &[u8]) -> ParsedAns
     }
 }
 
-/// A call that is over is what `call_ended` says of it, and once its analysis is in it, what `call_analyzed` says.
+/// Converts an ended call into `call_analyzed` if it has an analysis, otherwise into `call_ended`.
 fn parse_call(call: Map<String, Value>) -> ParsedAnswer {
     let Some(call_id) = text(&call, "call_id") else {
         return ParsedAnswer::Unreadable;

@@ -1,17 +1,18 @@
-//! What Retell's events mean.
+//! Meaning of Retell's events.
 //!
-//! Retell names no event id, no sequence and no time of the event, but every event repeats the whole call: `call_ended` says when
-//! the call was answered, `call_analyzed` says how it ended. What an event repeats is emitted as implied, so that each report
-//! mends the loss of those before it.
+//! Retell sends no event id, no sequence number and no time of the event. But every event repeats the whole call: `call_ended`
+//! contains when the call was answered, and `call_analyzed` contains how it ended. These repeated facts become implied call events, so
+//! that each event repairs the loss of the earlier ones.
 
-use switchhook_domain::{CallEvent, Direction, EventId, EventKind, Provider, Timestamp};
+use switchhook_domain::{Direction, EventId, EventKind, Provider, Timestamp};
 
 use super::payload::{self, Call, CallStatus, DisconnectionReason, Event};
+use crate::call_events::CallEventSet;
 use crate::correlation::{Correlation, EchoedIds, correlate};
 use crate::ending::{CallTimes, Ending};
 use crate::ids;
 use crate::lenient;
-use crate::normalized::{CallEventSet, NormalizedEvent};
+use crate::normalized::NormalizedEvent;
 use crate::reading::{ReadError, Reading};
 use crate::user_decision::UserDecision;
 use crate::webhook::VerifiedWebhook;
@@ -36,7 +37,7 @@ pub(crate) fn read(webhook: &VerifiedWebhook, received_at: Timestamp) -> Result<
             });
         }
     };
-    let report = NormalizedEvent {
+    let normalized = NormalizedEvent {
         provider: Provider::Retell,
         event_id,
         event_type,
@@ -46,11 +47,11 @@ pub(crate) fn read(webhook: &VerifiedWebhook, received_at: Timestamp) -> Result<
         to: call.to_number,
         call_events: call_events.into_sorted(),
     };
-    report.into_reading(received_at)
+    normalized.into_reading(received_at)
 }
 
-/// Retell has no event id: a call starts and ends once, is analysed once per analysis, and may report anything else any number of
-/// times.
+/// Makes an event id, because Retell sends none. A call starts once and ends once. An analysis is identified by its hash, since it can
+/// be repeated. Every other event may occur any number of times, so the hash of its body identifies it.
 fn event_id(event: Event, event_type: &str, call: &Call, body: &[u8]) -> EventId {
     let Some(call_id) = &call.call_id else {
         return ids::event_id_of_body(Provider::Retell, body);
@@ -83,27 +84,29 @@ fn direction(call: &Call) -> Option<Direction> {
 
 fn started(call: &Call) -> CallEventSet {
     let at = started_at(call);
-    let mut call_events = CallEventSet::new(Some(main_event(EventKind::InProgress, at)));
+    let mut call_events = CallEventSet::reporting(EventKind::InProgress, at);
     call_events.imply(EventKind::Ringing, at, None);
     call_events
 }
 
 fn ended(call: &Call) -> CallEventSet {
-    ending(call).into_call_events(call_times(call))
+    ending(call).reported(call_times(call))
 }
 
-/// An analysis says how the call ended, and perhaps what the person answered. In a call that nobody answered nobody said anything,
-/// whatever the analysis of its empty transcript holds; and a machine cannot confirm.
+/// Call events of an analysis, which contains how the call ended and perhaps the person's decision.
+///
+/// The decision is ignored if nobody answered, whatever Retell found in the empty transcript. It is also ignored if the analysis
+/// says `in_voicemail`: a machine cannot confirm.
 fn analyzed(call: &Call) -> CallEventSet {
     let ending = ending(call);
     let analysis = call.analysis();
-    let answer = analysis.custom_analysis_data.and_then(|data| data.decision());
-    let outcome = match (analysis.in_voicemail, ending, answer) {
+    let decision = analysis.custom_analysis_data.and_then(|data| data.decision());
+    let outcome = match (analysis.in_voicemail, ending, decision) {
         (Some(true), _, _) => Some(EventKind::VoicemailDetected),
         (_, Ending::NotAnswered { .. }, _) => None,
-        (_, Ending::Answered { .. } | Ending::Unclear, answer) => answer.map(UserDecision::event_kind),
+        (_, Ending::Answered { .. } | Ending::Unclear, decision) => decision.map(UserDecision::event_kind),
     };
-    ending.with_outcome(outcome, call_times(call))
+    ending.implied_with(outcome, call_times(call))
 }
 
 fn ending(call: &Call) -> Ending {
@@ -130,7 +133,7 @@ fn ending(call: &Call) -> Ending {
                 Ending::COMPLETED
             }
         }
-        // Whoever stops a call that nobody has answered yet cancels it.
+        // A call that is stopped before anybody answers is canceled.
         Reason::ManualStopped => {
             if not_connected {
                 Ending::CANCELED
@@ -148,10 +151,10 @@ fn ending(call: &Call) -> Ending {
         | Reason::NoConcurrencyFallback
         | Reason::ErrorUserNotJoined
         | Reason::RegisteredCallTimeout => Ending::FAILED,
-        // The number itself is why: it does not exist, or may not be called. What is about the account (no payment, taken for a scam)
-        // passes.
+        // The number itself is the cause: it does not exist, or may not be called. A cause in the account (no payment, suspected scam)
+        // can be repaired, so it is not permanent.
         Reason::InvalidDestination | Reason::TelephonyProviderPermissionDenied => Ending::FAILED_PERMANENTLY,
-        // These can befall a call before it is answered and after.
+        // These faults occur before the answer as well as after it.
         Reason::NoValidPayment
         | Reason::ScamDetected
         | Reason::MarkedAsSpam
@@ -196,8 +199,4 @@ fn started_at(call: &Call) -> Option<Timestamp> {
 
 fn ended_at(call: &Call) -> Option<Timestamp> {
     call.end_timestamp.map(Timestamp::from_millis)
-}
-
-fn main_event(kind: EventKind, occurred_at: Option<Timestamp>) -> CallEvent {
-    CallEvent { kind, implied: false, occurred_at, sequence: None, permanent: false }
 }

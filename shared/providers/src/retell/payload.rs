@@ -1,4 +1,4 @@
-//! Retell's words. Envelope `{"event": …, "call": {…}}`, with `data` as an older name for `call`.
+//! Retell's names. Envelope: `{"event": …, "call": {…}}`; `data` is an older name for `call`.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -18,13 +18,13 @@ pub(super) struct Webhook {
     pub(super) data: Option<Call>,
 }
 
-/// The events that say something about a call's state.
+/// Events that change the state of a call.
 #[derive(Clone, Copy)]
 pub(super) enum Event {
     CallStarted,
     CallEnded,
     CallAnalyzed,
-    /// `transcript_updated`, `transfer_…`, chat events, and what Retell adds next.
+    /// `transcript_updated`, `transfer_…`, chat events, and future names.
     Other,
 }
 
@@ -60,15 +60,16 @@ pub(super) struct Call {
     pub(super) disconnection_reason: Option<DisconnectionReason>,
     #[serde(deserialize_with = "lenient::object")]
     pub(super) metadata: Option<EchoedIds>,
-    /// What whoever placed the call put in. (`collected_dynamic_variables` is what the agent heard: nothing to go by.)
+    /// Variables from the request that placed the call. (`collected_dynamic_variables` come from the conversation, so no id in them
+    /// can be trusted.)
     #[serde(deserialize_with = "lenient::object")]
     pub(super) retell_llm_dynamic_variables: Option<EchoedIds>,
-    /// Kept whole: its hash tells one analysis from its re-run.
+    /// The whole analysis: its hash distinguishes it from a repeated analysis.
     pub(super) call_analysis: Option<Value>,
 }
 
 impl Call {
-    /// The analysis as text, the same for the same content whatever the order of its fields.
+    /// The analysis as JSON text with sorted fields.
     pub(super) fn canonical_analysis(&self) -> Option<String> {
         let mut analysis = self.call_analysis.clone()?;
         analysis.sort_all_objects();

@@ -1,5 +1,8 @@
-//! `x-retell-signature: v=<unix ms>,d=<hex>`, where `d` is HMAC-SHA256 over body ‖ decimal ms. After Retell's own SDKs
-//! (`webhook_auth.ts`, `webhook_auth.py`): the form is exact, the digest may be in either case, the window is inclusive.
+//! Retell's signature: `x-retell-signature: v=<unix ms>,d=<hex>`.
+//!
+//! `d` is HMAC-SHA256 over the body, followed by the decimal milliseconds without a separator. As in Retell's own SDKs
+//! (`webhook_auth.ts`, `webhook_auth.py`), the header must match exactly, the digest may be upper or lower case, and the window is
+//! inclusive.
 
 use switchhook_domain::Timestamp;
 
@@ -35,7 +38,7 @@ pub(crate) fn sign(key: &Key, url: &str, body: &[u8], now: Timestamp) -> SignedW
     }
 }
 
-/// `^v=(\d+),d=([0-9a-fA-F]{64})$`, the number within 64 bits.
+/// Parses `^v=(\d+),d=([0-9a-fA-F]{64})$`. The number must fit into 64 bits.
 fn parse(header: &str) -> Option<(i64, [u8; 32])> {
     let (millis, digest) = header.strip_prefix("v=")?.split_once(",d=")?;
     if !millis.bytes().all(|byte| byte.is_ascii_digit()) {

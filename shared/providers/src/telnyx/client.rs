@@ -1,32 +1,20 @@
-//! Placing calls and asking about them at Telnyx: `POST /v2/calls`, `GET /v2/calls/{call_control_id}`.
+//! Telnyx's API.
 //!
-//! Our ids go into `client_state`, which later commands of somebody else's may replace. A call whose id is not known cannot be found
-//! again; but a dial that is sent again with its key within a minute is not dialled again.
+//! * Dial: `POST /v2/calls`. `command_id` is an idempotency key: Telnyx ignores a second request with it within a minute.
+//! * Lookup: `GET /v2/calls/{call_control_id}`. Without that id, a call cannot be found.
+//!
+//! Our ids are in `client_state`, which Telnyx echoes. A later command of another program can replace it.
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use serde_json::{Value, json};
 use switchhook_domain::Timestamp;
 
-use crate::client::{ApiRequest, DialRequest, Lookup, ParsedAnswer, bearer, encoded, json_object, object, text};
-use crate::config::{Account, DialFields, ProviderConfig};
+use crate::api::{ApiRequest, bearer, encoded, json_object, object, text};
+use crate::config::{Account, ProviderConfig, TelnyxAccount};
+use crate::dial::DialRequest;
 use crate::ids::bounded;
-use crate::key::Key;
-
-#[derive(Clone)]
-pub(crate) struct TelnyxAccount {
-    api_key: Key,
-    connection_id: String,
-}
-
-impl TelnyxAccount {
-    pub(crate) const FIELDS: &str = "api_key, connection_id";
-
-    pub(crate) fn read(fields: &mut DialFields<'_, '_>) -> Option<Self> {
-        let (api_key, connection_id) = (fields.key("api_key"), fields.text("connection_id"));
-        Some(Self { api_key: api_key?, connection_id: connection_id? })
-    }
-}
+use crate::lookup::{Lookup, ParsedAnswer};
 
 pub(crate) fn dial_api_request(config: &ProviderConfig, request: &DialRequest<'_>) -> Option<ApiRequest> {
     let account = account(config)?;
@@ -52,7 +40,8 @@ pub(crate) fn lookup_api_request(config: &ProviderConfig, lookup: &Lookup<'_>) -
     Some(ApiRequest::get(path, bearer(&account.api_key)))
 }
 
-/// A call that is over is a hangup of which no cause is told. A dial that is not through yet is neither alive nor over.
+/// Converts an ended call into a `call.hangup` without a cause, because the API gives none. A call that is neither alive nor has an
+/// end time is still being set up, so the answer is unreadable for now.
 pub(crate) fn parse_lookup_answer(lookup: &Lookup<'_>, body: &[u8]) -> ParsedAnswer {
     let Some(Value::Object(call)) = object(body).and_then(|mut answer| answer.remove("data")) else {
         return ParsedAnswer::Unreadable;

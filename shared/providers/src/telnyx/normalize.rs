@@ -1,16 +1,17 @@
-//! What Telnyx's events mean.
+//! Meaning of Telnyx's events.
 //!
-//! There is no event of ringing, so whatever comes after it implies it. A hangup does not say whether the call was answered, and its
-//! start time is that of the dial: an orderly end waits for the event that says so.
+//! Telnyx has no event for ringing, so every later event implies it. A hangup does not say whether the call was answered, and its start
+//! time is the time of the dial. So the ending of a normal hangup stays unclear until `call.answered` arrives.
 
-use switchhook_domain::{CallEvent, Direction, EventId, EventKind, Provider, Timestamp};
+use switchhook_domain::{Direction, EventId, EventKind, Provider, Timestamp};
 
 use super::payload::{self, EventType, HangupCause, Payload};
+use crate::call_events::CallEventSet;
 use crate::correlation::correlate;
 use crate::ending::{CallTimes, Ending};
 use crate::ids;
 use crate::lenient;
-use crate::normalized::{CallEventSet, NormalizedEvent};
+use crate::normalized::NormalizedEvent;
 use crate::reading::{ReadError, Reading};
 use crate::webhook::VerifiedWebhook;
 
@@ -23,16 +24,16 @@ pub(crate) fn read(webhook: &VerifiedWebhook, received_at: Timestamp) -> Result<
     let event_own_id = event.id.clone();
     let call = event.payload.unwrap_or_default();
     let event_id = event_id(event_own_id.as_deref(), event_type, &name, &call, webhook.body());
-    let correlation = correlate(Provider::Telnyx, &call.echo(), call.call_control_id.as_deref());
+    let correlation = correlate(Provider::Telnyx, &call.echoed_ids(), call.call_control_id.as_deref());
 
     let call_events = match event_type {
-        EventType::Initiated => CallEventSet::new(Some(main_event(EventKind::Initiated, occurred_at))),
+        EventType::Initiated => CallEventSet::reporting(EventKind::Initiated, occurred_at),
         EventType::Answered => answered(Some(EventKind::InProgress), occurred_at),
         EventType::MachineDetection => {
             answered(call.detected_machine().then_some(EventKind::VoicemailDetected), occurred_at)
         }
         EventType::Hangup => ending(&call)
-            .into_call_events(CallTimes { started_at: call.started_at(), ended_at: call.ended_at().or(occurred_at) }),
+            .reported(CallTimes { started_at: call.started_at(), ended_at: call.ended_at().or(occurred_at) }),
         EventType::Other => {
             return Ok(Reading::Recorded {
                 event_id,
@@ -41,7 +42,7 @@ pub(crate) fn read(webhook: &VerifiedWebhook, received_at: Timestamp) -> Result<
             });
         }
     };
-    let report = NormalizedEvent {
+    let normalized = NormalizedEvent {
         provider: Provider::Telnyx,
         event_id,
         event_type: name,
@@ -51,11 +52,11 @@ pub(crate) fn read(webhook: &VerifiedWebhook, received_at: Timestamp) -> Result<
         to: call.to,
         call_events: call_events.into_sorted(),
     };
-    report.into_reading(received_at)
+    normalized.into_reading(received_at)
 }
 
-/// Telnyx gives each event an id, the same in every delivery. What we learn by asking has none: a call is begun, answered and hung up
-/// once.
+/// Returns Telnyx's own event id, which is the same in every delivery. The result of a lookup has none, so it gets an id from the call
+/// and the event type: a call is initiated, answered and hung up once.
 fn event_id(id: Option<&str>, event_type: EventType, name: &str, call: &Payload, body: &[u8]) -> EventId {
     if let Some(id) = id {
         return ids::event_id(Provider::Telnyx, id);
@@ -78,9 +79,10 @@ fn direction(direction: payload::Direction) -> Option<Direction> {
     }
 }
 
-/// Somebody or something answered.
+/// Call events of an answered call.
 fn answered(kind: Option<EventKind>, occurred_at: Option<Timestamp>) -> CallEventSet {
-    let mut call_events = CallEventSet::new(kind.map(|kind| main_event(kind, occurred_at)));
+    let mut call_events =
+        kind.map_or_else(|| CallEventSet::new(None), |kind| CallEventSet::reporting(kind, occurred_at));
     call_events.imply(EventKind::Ringing, occurred_at, None);
     call_events.imply(EventKind::InProgress, occurred_at, None);
     call_events
@@ -88,7 +90,7 @@ fn answered(kind: Option<EventKind>, occurred_at: Option<Timestamp>) -> CallEven
 
 fn ending(call: &Payload) -> Ending {
     match call.hangup_cause {
-        // Somebody who refuses to pick up.
+        // The person rejected the call, or the line is busy.
         Some(HangupCause::CallRejected | HangupCause::UserBusy) => Ending::BUSY,
         Some(HangupCause::Timeout | HangupCause::NoAnswer) => Ending::NO_ANSWER,
         Some(HangupCause::OriginatorCancel) => Ending::CANCELED,
@@ -97,8 +99,4 @@ fn ending(call: &Payload) -> Ending {
         Some(HangupCause::Other) if call.was_rejected() => Ending::FAILED,
         Some(HangupCause::Other) | None => Ending::Unclear,
     }
-}
-
-fn main_event(kind: EventKind, occurred_at: Option<Timestamp>) -> CallEvent {
-    CallEvent { kind, implied: false, occurred_at, sequence: None, permanent: false }
 }

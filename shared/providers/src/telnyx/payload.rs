@@ -1,5 +1,6 @@
-//! Telnyx's words. Envelope `{"data": {"event_type": …, "id": …, "occurred_at": …, "payload": {…}}, "meta": {…}}`; `meta` tells one
-//! delivery from the next and is not looked at.
+//! Telnyx's names. Envelope: `{"data": {"event_type": …, "id": …, "occurred_at": …, "payload": {…}}, "meta": {…}}`.
+//!
+//! `meta` describes one delivery of the event, and is ignored.
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -58,14 +59,15 @@ pub(super) struct Payload {
     pub(super) hangup_cause: Option<HangupCause>,
     #[serde(deserialize_with = "lenient::text")]
     sip_hangup_cause: Option<String>,
-    /// Of a detection of a machine, or of its greeting.
+    /// Result of a machine detection, or of the detection of its greeting.
     #[serde(deserialize_with = "lenient::text")]
     result: Option<String>,
 }
 
 impl Payload {
-    /// What we, or whoever placed the call, put in: base64 of a JSON object. Any other state is somebody else's business.
-    pub(super) fn echo(&self) -> EchoedIds {
+    /// Ids in `client_state`, which is base64 of a JSON object if Switchhook or a team following our documentation set it. Any other
+    /// content is ignored.
+    pub(super) fn echoed_ids(&self) -> EchoedIds {
         let decoded = self.client_state.as_deref().and_then(|state| BASE64_STANDARD.decode(state).ok());
         decoded.and_then(|json| lenient::from_body(&json).ok()).unwrap_or_default()
     }
@@ -78,7 +80,7 @@ impl Payload {
         time(&self.end_time)
     }
 
-    /// True if the other side refused the call with a SIP status: then nobody answered it.
+    /// True if the called side rejected the call with a SIP status from 400 to 699. Then nobody answered.
     pub(super) fn was_rejected(&self) -> bool {
         let status = self.sip_hangup_cause.as_deref().and_then(|text| text.parse::<u16>().ok());
         status.is_some_and(|status| (400..700).contains(&status))
@@ -93,15 +95,15 @@ fn time(text: &Option<String>) -> Option<Timestamp> {
     Timestamp::parse_rfc3339(text.as_deref()?)
 }
 
-/// The events that say something about a call's state. There is none of ringing.
+/// Events that change the state of a call. Telnyx has none for ringing.
 #[derive(Clone, Copy)]
 pub(super) enum EventType {
     Initiated,
     Answered,
     Hangup,
-    /// Who answered, or how the greeting of a machine ended.
+    /// Detection of a machine, or of the end of its greeting.
     MachineDetection,
-    /// `call.bridged`, `call.recording.saved`, `call.cost`, `streaming.…`, and what Telnyx adds next.
+    /// `call.bridged`, `call.recording.saved`, `call.cost`, `streaming.…`, and future names.
     Other,
 }
 
@@ -140,7 +142,7 @@ pub(super) enum HangupCause {
     UserBusy,
     NotFound,
     NoAnswer,
-    /// `unspecified`, and what Telnyx adds next.
+    /// `unspecified`, and future names.
     #[serde(other)]
     Other,
 }

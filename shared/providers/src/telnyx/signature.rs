@@ -1,16 +1,16 @@
-//! `telnyx-timestamp: <unix seconds>`, `telnyx-signature-ed25519: <base64>`: Ed25519 over `{timestamp}|{body}`. After Telnyx's own SDK
-//! (`telnyx-node/src/lib/webhooks.ts`).
+//! Telnyx's signature: Ed25519 over `{timestamp}|{body}`, as in Telnyx's own SDK (`telnyx-node/src/lib/webhooks.ts`).
 //!
-//! A key of the configuration is the account's public key: base64 of its 32 bytes. Anybody may know it; only Telnyx can sign. To sign as
-//! Telnyx would, the key is the private half instead.
+//! Headers: `telnyx-timestamp: <unix seconds>` and `telnyx-signature-ed25519: <base64>`. A configured key is the account's public
+//! key: base64 of its 32 bytes. It is not secret, because only Telnyx can sign. [`sign`] takes the private key instead.
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use ed25519_dalek::{SECRET_KEY_LENGTH, Signature, Signer, SigningKey, VerifyingKey};
+use ed25519_dalek::{SECRET_KEY_LENGTH, Signature, Signer, SigningKey};
 use sha2::{Digest, Sha256};
 use switchhook_domain::Timestamp;
 
 use crate::config::ProviderConfig;
+use crate::ed25519::parse_public_key;
 use crate::key::Key;
 use crate::webhook::{SignedWebhook, UnverifiedWebhook, VerifyError, check_window, single_header};
 
@@ -37,7 +37,7 @@ pub(crate) fn verify(
     let signature = parse_signature(signature).ok_or(VerifyError::MalformedSignature)?;
     let signed_at = parse_timestamp(timestamp).ok_or(VerifyError::MalformedTimestamp)?;
     let message = message(timestamp, webhook.body);
-    // Strict: a signature that another form of the same key or of itself would pass is refused.
+    // Strict: rejects signatures and keys in a second, equivalent encoding, which the plain check would accept.
     let made_this =
         |key: &Key| parse_public_key(key).is_some_and(|key| key.verify_strict(&message, &signature).is_ok());
     let key_index = config.keys().iter().position(made_this).ok_or(VerifyError::WrongSignature)?;
@@ -55,23 +55,13 @@ pub(crate) fn sign(key: &Key, url: &str, body: &[u8], now: Timestamp) -> SignedW
     }
 }
 
-/// The public key, as it is configured, of what [`sign`] signs with.
+/// Public key, as the configuration holds it, for webhooks that [`sign`] made with this key.
 pub(crate) fn public_key(key: &Key) -> String {
     BASE64_STANDARD.encode(signing_key(key).verifying_key().as_bytes())
 }
 
-/// True if signatures can be checked with it.
-pub(crate) fn is_public_key(key: &Key) -> bool {
-    parse_public_key(key).is_some()
-}
-
-fn parse_public_key(key: &Key) -> Option<VerifyingKey> {
-    let bytes: [u8; 32] = BASE64_STANDARD.decode(key.as_bytes()).ok()?.try_into().ok()?;
-    VerifyingKey::from_bytes(&bytes).ok().filter(|key| !key.is_weak())
-}
-
-/// The key's text is base64 of the 32 bytes of the private seed. Any other text stands for the seed that is its SHA-256, so that a test
-/// rig may sign with whatever it has.
+/// Private key from the base64 of its 32-byte seed. Any other text is hashed to a seed with SHA-256, so that tests can sign with
+/// any key.
 fn signing_key(key: &Key) -> SigningKey {
     let decoded = BASE64_STANDARD.decode(key.as_bytes()).ok();
     let seed: Option<[u8; SECRET_KEY_LENGTH]> = decoded.and_then(|bytes| bytes.try_into().ok());
@@ -87,7 +77,7 @@ fn parse_signature(header: &str) -> Option<Signature> {
     Some(Signature::from_bytes(&bytes))
 }
 
-/// Digits alone, and within 64 bits as milliseconds too.
+/// Parses decimal digits. The number must fit into 64 bits as milliseconds too.
 fn parse_timestamp(header: &str) -> Option<Timestamp> {
     if !header.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;

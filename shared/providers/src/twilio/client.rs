@@ -1,69 +1,30 @@
-//! Placing calls and asking about them at Twilio: `POST …/Calls.json`, `GET …/Calls/{sid}.json`.
+//! Twilio's API.
 //!
-//! Twilio keeps nothing for us, so our ids go into the query of the callback URLs, which Twilio signs. A call whose id is not known
-//! cannot be found again. There is no idempotency key.
+//! * Dial: `POST /2010-04-01/Accounts/{account}/Calls.json`. Twilio has no idempotency key for it.
+//! * Lookup: `GET /2010-04-01/Accounts/{account}/Calls/{sid}.json`. Without the sid, a call cannot be found.
+//!
+//! Twilio stores no metadata. Our ids are in the query of the callback URLs, which Twilio signs.
 
 use jiff::fmt::rfc2822::DateTimeParser;
 use serde_json::{Map, Value};
 
 use super::payload::CallStatus;
-use crate::client::{ApiRequest, DialRequest, Lookup, ParsedAnswer, basic, encoded, object, query, text};
-use crate::config::{Account, DialFields, ProviderConfig};
+use crate::api::{ApiRequest, basic, encoded, object, query, text};
+use crate::config::{Account, ProviderConfig, TwilioAccount};
+use crate::dial::DialRequest;
 use crate::ids::bounded;
-use crate::key::Key;
+use crate::lookup::{Lookup, ParsedAnswer};
 
 const CALLBACK_PATH: &str = "/webhooks/twilio";
 
-/// Five retries on every failure. By default Twilio loses a callback that is answered by an error.
+/// Five retries, after every kind of failure. By default, Twilio never repeats a callback that was answered with an error.
 const CALLBACK_RETRIES: &str = "rc=5&rp=all";
-
-#[derive(Clone)]
-pub(crate) struct TwilioAccount {
-    account_sid: String,
-    /// The account or an API key.
-    user: String,
-    password: Key,
-    twiml_url: String,
-    machine_detection: bool,
-}
-
-impl TwilioAccount {
-    pub(crate) const FIELDS: &str =
-        "account_sid, auth_token (or api_key_sid and api_key_secret), twiml_url, machine_detection";
-
-    pub(crate) fn read(fields: &mut DialFields<'_, '_>) -> Option<Self> {
-        let account_sid = fields.text("account_sid");
-        let login = if fields.has("api_key_sid") || fields.has("api_key_secret") {
-            if fields.has("auth_token") {
-                fields.problem("auth_token", "not beside api_key_sid and api_key_secret");
-            }
-            (fields.text("api_key_sid"), fields.key("api_key_secret"))
-        } else {
-            (account_sid.clone(), fields.key("auth_token"))
-        };
-        // With an application, Twilio takes the application's callbacks and ignores those of the request.
-        if fields.has("application_sid") {
-            fields
-                .problem("application_sid", "not supported: Twilio then ignores the callback URL that carries our ids");
-        }
-        let twiml_url = fields.url("twiml_url");
-        let machine_detection = fields.flag("machine_detection").unwrap_or(false);
-        let (user, password) = login;
-        Some(Self {
-            account_sid: account_sid?,
-            user: user?,
-            password: password?,
-            twiml_url: twiml_url?,
-            machine_detection,
-        })
-    }
-}
 
 pub(crate) fn dial_api_request(config: &ProviderConfig, request: &DialRequest<'_>) -> Option<ApiRequest> {
     let account = account(config)?;
     let echo = query(request.metadata_to_echo());
     let callback = format!("{}{CALLBACK_PATH}?{echo}#{CALLBACK_RETRIES}", config.public_url()?);
-    // What the agent is told elsewhere, the application that answers with TwiML is told here.
+    // The application that answers with TwiML gets the metadata here. Other providers give it to their agent.
     let separator = if account.twiml_url.contains('?') { '&' } else { '?' };
     let twiml_url = format!("{}{separator}{echo}", account.twiml_url);
 
@@ -77,7 +38,7 @@ pub(crate) fn dial_api_request(config: &ProviderConfig, request: &DialRequest<'_
         form.append_pair("StatusCallbackEvent", event);
     }
     if account.machine_detection {
-        // Asynchronous: whoever answers hears somebody at once.
+        // Asynchronous detection: the person who answers hears the call at once, not after the detection.
         form.append_pair("MachineDetection", "Enable");
         form.append_pair("AsyncAmd", "true");
         form.append_pair("AsyncAmdStatusCallback", &callback);
@@ -117,18 +78,19 @@ pub(crate) fn parse_lookup_answer(lookup: &Lookup<'_>, body: &[u8]) -> ParsedAns
             ParsedAnswer::Alive { provider_call_id: bounded("", call_sid) }
         }
         CallStatus::Completed | CallStatus::Busy | CallStatus::NoAnswer | CallStatus::Failed | CallStatus::Canceled => {
-            ParsedAnswer::Ended { query: lookup_ids(lookup), body: callback(&call).into_bytes() }
+            ParsedAnswer::Ended { query: ids_query(lookup), body: callback(&call).into_bytes() }
         }
         CallStatus::Other => ParsedAnswer::Unreadable,
     }
 }
 
-fn lookup_ids(lookup: &Lookup<'_>) -> String {
+/// Our ids, as in the query of a callback URL.
+fn ids_query(lookup: &Lookup<'_>) -> String {
     query([("switchhook_call_id", lookup.call_id.as_str()), ("switchhook_attempt", lookup.attempt.as_str())])
 }
 
-/// The status callback that says the same. Only what a call that is over keeps for ever is in it, because the event's id is made of
-/// these bytes: Twilio numbers its own callbacks, and the number is not in the answer.
+/// Status callback that states the same as the call. It contains only fields that never change after the call, because the event
+/// id is a hash of these bytes. (Twilio's own callbacks have a sequence number instead, which the API does not return.)
 fn callback(call: &Map<String, Value>) -> String {
     let mut form = form_urlencoded::Serializer::new(String::new());
     for (name, field) in [

@@ -1,25 +1,26 @@
-//! What Twilio's callbacks mean.
+//! Meaning of Twilio's callbacks.
 //!
-//! Twilio says `completed` only of calls that were answered, and a team that subscribes to nothing hears nothing else, so what must
-//! have come before is implied, by the time of the report at the latest. The SIP response code is never looked at: a busy call has
-//! been seen with that of a canceled one.
+//! Twilio's `completed` always means that the call was answered. It is also the only event that Twilio posts unless
+//! `StatusCallbackEvent` names more. So each callback implies the earlier events, with its own time. The SIP response code is
+//! ignored: Twilio was seen to report a busy call with the code of a canceled one.
 
 use switchhook_domain::{CallEvent, Direction, EventId, EventKind, Provider, Timestamp};
 
 use super::payload::{AnsweredBy, CallStatus, Callback};
 use super::signature::is_json;
+use crate::call_events::CallEventSet;
 use crate::correlation::{EchoedIds, correlate};
 use crate::form::Form;
 use crate::ids;
 use crate::lenient;
-use crate::normalized::{CallEventSet, NormalizedEvent};
+use crate::normalized::NormalizedEvent;
 use crate::reading::{ReadError, Reading};
 use crate::webhook::VerifiedWebhook;
 
-/// What a callback of answering-machine detection is called, which has no status.
+/// Event type of an answering-machine callback, which has no status.
 const AMD: &str = "amd";
 
-/// The callback source that needs no mention: status callbacks.
+/// Source of status callbacks. It is the default, so event ids leave it out.
 const CALL_PROGRESS: &str = "call-progress-events";
 
 pub(crate) fn read(webhook: &VerifiedWebhook, received_at: Timestamp) -> Result<Reading, ReadError> {
@@ -28,16 +29,16 @@ pub(crate) fn read(webhook: &VerifiedWebhook, received_at: Timestamp) -> Result<
     } else {
         Form::parse(webhook.body()).read().unwrap_or_default()
     };
-    let kind = Kind::of(&callback);
+    let kind = Kind::from_callback(&callback);
     let event_type = event_type(&callback);
     let event_id = event_id(&callback, &kind, event_type, webhook.body());
-    // Another leg is filed with the call that it is a leg of, and says nothing about it.
+    // A child leg is recorded with its parent call, and changes nothing about it.
     let call_sid = callback.parent_call_sid.as_deref().or(callback.call_sid.as_deref());
     let correlation = correlate(Provider::Twilio, &EchoedIds::from_query(webhook.query()), call_sid);
 
     let call_events = match kind {
-        Kind::Status(own) => status_events(&callback, Some(own)),
-        Kind::AnsweringMachineDetection => status_events(&callback, None),
+        Kind::Status(kind) => call_events(&callback, Some(kind)),
+        Kind::AnsweringMachineDetection => call_events(&callback, None),
         Kind::ChildLeg | Kind::Other => {
             return Ok(Reading::Recorded {
                 event_id,
@@ -46,7 +47,7 @@ pub(crate) fn read(webhook: &VerifiedWebhook, received_at: Timestamp) -> Result<
             });
         }
     };
-    let report = NormalizedEvent {
+    let normalized = NormalizedEvent {
         provider: Provider::Twilio,
         event_id,
         event_type: event_type.to_owned(),
@@ -56,19 +57,19 @@ pub(crate) fn read(webhook: &VerifiedWebhook, received_at: Timestamp) -> Result<
         to: callback.to.clone(),
         call_events: call_events.into_sorted(),
     };
-    report.into_reading(received_at)
+    normalized.into_reading(received_at)
 }
 
 enum Kind {
     Status(EventKind),
     AnsweringMachineDetection,
     ChildLeg,
-    /// A status that we do not know, or a callback about something else: a recording, a conference.
+    /// A callback with an unknown status, or about something else: a recording, a conference.
     Other,
 }
 
 impl Kind {
-    fn of(callback: &Callback) -> Self {
+    fn from_callback(callback: &Callback) -> Self {
         if callback.parent_call_sid.is_some() {
             return Self::ChildLeg;
         }
@@ -100,8 +101,8 @@ fn event_type(callback: &Callback) -> &str {
     }
 }
 
-/// Status callbacks are numbered per call. What is not numbered (a TwiML request, of which a call may make many with one status)
-/// is told apart by its body.
+/// Status callbacks are numbered per call. Requests without a number are distinguished by the hash of the body: one call may make
+/// many TwiML requests with the same status.
 fn event_id(callback: &Callback, kind: &Kind, event_type: &str, body: &[u8]) -> EventId {
     let Some(call_sid) = &callback.call_sid else {
         return ids::event_id_of_body(Provider::Twilio, body);
@@ -129,23 +130,29 @@ fn direction(callback: &Callback) -> Option<Direction> {
     }
 }
 
-/// What a callback says, by its status if it has one, and by who answered if it says so: then somebody did.
-fn status_events(callback: &Callback, status: Option<EventKind>) -> CallEventSet {
+/// Call events of a callback, from its status and from `AnsweredBy`. Any `AnsweredBy` means that the call was answered.
+fn call_events(callback: &Callback, status: Option<EventKind>) -> CallEventSet {
     let (occurred_at, sequence) = (callback.occurred_at(), callback.sequence());
     let machine = match callback.answered_by.as_deref().map(AnsweredBy::from_name) {
         Some(AnsweredBy::Machine) => true,
         Some(AnsweredBy::Human | AnsweredBy::Unknown) | None => false,
     };
-    let own = match status {
+    let reported = match status {
         Some(kind) => Some(kind),
         None if machine => Some(EventKind::VoicemailDetected),
         None => None,
     };
-    let answered = callback.answered_by.is_some() || matches!(own, Some(EventKind::InProgress | EventKind::Completed));
-    let rang = answered || matches!(own, Some(EventKind::Busy | EventKind::NoAnswer));
+    let answered =
+        callback.answered_by.is_some() || matches!(reported, Some(EventKind::InProgress | EventKind::Completed));
+    let rang = answered || matches!(reported, Some(EventKind::Busy | EventKind::NoAnswer));
 
-    let mut call_events =
-        CallEventSet::new(own.map(|kind| CallEvent { kind, implied: false, occurred_at, sequence, permanent: false }));
+    let mut call_events = CallEventSet::new(reported.map(|kind| CallEvent {
+        kind,
+        implied: false,
+        occurred_at,
+        sequence,
+        permanent: false,
+    }));
     if rang {
         call_events.imply(EventKind::Ringing, occurred_at, sequence);
     }

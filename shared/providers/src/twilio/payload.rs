@@ -1,5 +1,6 @@
-//! Twilio's words: parameters of a status callback, of an answering-machine callback, or of a TwiML request. All texts, in a form
-//! or in a flat JSON object; the list is open.
+//! Twilio's names: parameters of a status callback, of an answering-machine callback, or of a TwiML request.
+//!
+//! They arrive in a form or in a flat JSON object, and every value is a text. Twilio may add parameters at any time.
 
 use jiff::fmt::rfc2822::DateTimeParser;
 use serde::Deserialize;
@@ -33,7 +34,7 @@ pub(super) struct Callback {
 }
 
 impl Callback {
-    /// RFC 2822, for example `Sat, 07 May 2022 14:30:10 +0000`, to the second.
+    /// Time of the event, from RFC 2822 text such as `Sat, 07 May 2022 14:30:10 +0000`. Resolution: one second.
     pub(super) fn occurred_at(&self) -> Option<Timestamp> {
         const PARSER: DateTimeParser = DateTimeParser::new().relaxed_weekday(true);
         PARSER.parse_timestamp(self.timestamp.as_deref()?).ok().map(Timestamp::from)
@@ -77,9 +78,9 @@ impl CallStatus {
 #[derive(Clone, Copy)]
 pub(super) enum AnsweredBy {
     Human,
-    /// A machine at any stage of its greeting, or a fax.
+    /// An answering machine at any stage of its greeting, or a fax.
     Machine,
-    /// `unknown`, and what Twilio adds next: answered, but by whom is not said.
+    /// `unknown`, and future names: somebody or something answered.
     Unknown,
 }
 

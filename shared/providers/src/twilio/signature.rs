@@ -1,16 +1,19 @@
-//! `x-twilio-signature`: base64 of HMAC-SHA1 over the URL that Twilio was told to post to, followed by every form parameter.
+//! Twilio's signature: `x-twilio-signature` is base64 of HMAC-SHA1 over the callback URL, followed by every form parameter.
 //!
-//! After Twilio's own SDKs (`twilio-node/src/webhooks/webhooks.ts`, `twilio-python/twilio/request_validator.py`,
+//! Sources are Twilio's own SDKs (`twilio-node/src/webhooks/webhooks.ts`, `twilio-python/twilio/request_validator.py`,
 //! `twilio-go/client/request_validator.go`):
 //!
-//! * For each distinct parameter name, in byte order: the name and each distinct value, in byte order, decoded.
-//! * A JSON body is not in the signature; its hash is, as `bodySHA256` in the query. Which of the two a body is, the query tells,
-//!   because it is signed; a content type is not.
-//! * "Signature generation on the back end is inconsistent", so the URL counts with and without its port (the default one if it
-//!   names none), and its query as it came, as WHATWG URLs encode it (`'` is `%27`), and decoded and encoded again (`+` is `%20`).
+//! * For each distinct parameter name, in byte order, the signed text contains the name and its distinct values, in byte order,
+//!   decoded.
+//! * A JSON body is not part of the signed text. Its hash is, as `bodySHA256` in the query. The query decides whether a body is JSON
+//!   or a form, because it is signed. The content type is not signed.
+//! * "Signature generation on the back end is inconsistent", say the SDKs. So several forms of the URL are accepted: with and without
+//!   the port (the default port if the URL has none), and with the query in three encodings. These are the query as received, the
+//!   query in the encoding of WHATWG URLs (`'` is `%27`), and the query decoded and encoded again (`+` is `%20`).
 //!
-//! Nothing separates URL, names and values in what is signed, and no timestamp is in it: who has seen a signed webhook can send it
-//! again for ever, or move bytes between neighbours. TLS keeps it from being seen; the inbox makes the repeat a duplicate.
+//! **The signature does not prevent a replay.** It has no timestamp, and nothing separates URL, names and values in the signed text.
+//! Whoever has seen a signed webhook can send it again at any time, or move bytes between neighbouring values. TLS hides the
+//! webhooks, and the inbox turns a repeated one into a duplicate.
 
 use std::borrow::Cow;
 
@@ -23,22 +26,22 @@ use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
 use crate::config::ProviderConfig;
+use crate::dial::TWILIO_BODY_HASH as BODY_HASH;
 use crate::form::Form;
 use crate::hmac::{HmacSha1, matching_key, tag};
 use crate::key::Key;
 use crate::webhook::{SignedWebhook, UnverifiedWebhook, VerifyError, single_header};
 
 const HEADER: &str = "x-twilio-signature";
-pub(crate) const BODY_HASH: &str = "bodySHA256";
 const TAG_BYTES: usize = 20;
-/// A form is taken apart before its signature can be checked, so whoever posts decides how much memory that takes: each parameter
-/// some dozens of bytes, were it empty. Twilio's own callbacks have some dozens of parameters.
+/// Most parameters of a form. A form must be parsed before its signature can be checked, so an attacker could use up memory: even
+/// an empty parameter takes some dozens of bytes. Twilio's own callbacks have some dozens of parameters.
 const PARAMETERS_MAX: usize = 1_024;
 
-/// What WHATWG URLs encode in the query of an http URL.
+/// Characters that WHATWG URLs encode in the query of an http URL.
 const SPECIAL_QUERY: &AsciiSet = &CONTROLS.add(b' ').add(b'"').add(b'#').add(b'<').add(b'>').add(b'\'');
 
-/// What Node's `querystring.stringify` encodes.
+/// Characters that Node's `querystring.stringify` encodes.
 const QUERYSTRING: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'_')
@@ -67,7 +70,7 @@ pub(crate) fn verify(config: &ProviderConfig, webhook: &UnverifiedWebhook<'_>) -
         }
         [] => Form::parse(webhook.body).joined(),
         [_] => String::new(),
-        // Two hashes would leave open which one the body has to match.
+        // With two hashes, nobody could say which one the body must match.
         [_, _, ..] => return Err(VerifyError::MalformedSignature),
     };
     let key_index = candidate_urls(public_url, webhook.path, webhook.query)
@@ -105,7 +108,7 @@ pub(crate) fn sign(key: &Key, url: &str, body: &[u8]) -> SignedWebhook {
     SignedWebhook { headers: vec![(HEADER, BASE64_STANDARD.encode(tag))], url, content_type }
 }
 
-/// True if the signed query says that the body is JSON; otherwise it is a form.
+/// True if the signed query declares the body as JSON. Otherwise the body is a form.
 pub(super) fn is_json(query: &str) -> bool {
     !body_hashes(query).is_empty()
 }
@@ -114,7 +117,7 @@ fn body_hashes(query: &str) -> Vec<String> {
     parse(query.as_bytes()).filter(|(name, _)| name == BODY_HASH).map(|(_, hash)| hash.into_owned()).collect()
 }
 
-/// Every form of the URL that Twilio may have signed, the likeliest first.
+/// All forms of the URL that Twilio may have signed, the most likely first.
 fn candidate_urls(public_url: &str, path: &str, query: &str) -> Vec<String> {
     let mut bases = vec![public_url.to_owned()];
     if let Some(other) = with_other_port(public_url) {
@@ -129,7 +132,7 @@ fn candidate_urls(public_url: &str, path: &str, query: &str) -> Vec<String> {
     queries.iter().flat_map(|query| bases.iter().map(move |base| with_query(&format!("{base}{path}"), query))).collect()
 }
 
-/// The URL without its port, or with the default one if it names none.
+/// The URL without its port, or with the default port if it has none.
 fn with_other_port(url: &str) -> Option<String> {
     let uri: Uri = url.parse().ok()?;
     let authority = uri.authority()?.as_str();

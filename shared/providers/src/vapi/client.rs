@@ -1,46 +1,31 @@
-//! Placing calls and asking about them at Vapi: `POST /call`, `GET /call/{id}`, and, where the call id is not known, the calls that
-//! were made about then (`GET /call?createdAtGe=…`), among which ours carries our ids. There is no idempotency key.
+//! Vapi's API.
+//!
+//! * Dial: `POST /call`. Vapi has no idempotency key.
+//! * Lookup: `GET /call/{id}`, or `GET /call?createdAtGe=…` if the call id is unknown. That lists the calls that were created around
+//!   the time of our dial; ours has our ids in its metadata.
 
 use serde_json::{Map, Value, json};
 use switchhook_domain::Timestamp;
 
 use super::payload::CallStatus;
-use crate::client::{
-    ApiRequest, DialRequest, Lookup, ParsedAnswer, bearer, echoed_ids, encoded, json_object, object, query, text,
-};
-use crate::config::{Account, DialFields, ProviderConfig};
+use crate::api::{ApiRequest, bearer, echoed_ids, encoded, json_object, object, query, text};
+use crate::config::{Account, ProviderConfig, VapiAccount};
+use crate::dial::DialRequest;
 use crate::ids::bounded;
-use crate::key::Key;
+use crate::lookup::{Lookup, ParsedAnswer};
 
-/// Vapi's clock and ours may differ by as much, and a request may take as long to become a call.
+/// The listed period starts this long before our dial: Vapi's clock and ours may differ.
 const CREATED_BEFORE_MS: i64 = 2 * 60 * 1000;
+/// The listed period ends this long after our dial: a request may take time to become a call.
 const CREATED_AFTER_MS: i64 = 10 * 60 * 1000;
 
-/// Each call comes with all that was said in it, so a page is kept small.
+/// Calls per page. Each one includes its whole transcript, so the page is kept small.
 const LISTED_MAX: usize = 100;
-
-#[derive(Clone)]
-pub(crate) struct VapiAccount {
-    api_key: Key,
-    assistant_id: String,
-    /// Which number calls; the number of the order is not told.
-    phone_number_id: String,
-}
-
-impl VapiAccount {
-    pub(crate) const FIELDS: &str = "api_key, assistant_id, phone_number_id";
-
-    pub(crate) fn read(fields: &mut DialFields<'_, '_>) -> Option<Self> {
-        let api_key = fields.key("api_key");
-        let (assistant_id, phone_number_id) = (fields.text("assistant_id"), fields.text("phone_number_id"));
-        Some(Self { api_key: api_key?, assistant_id: assistant_id?, phone_number_id: phone_number_id? })
-    }
-}
 
 pub(crate) fn dial_api_request(config: &ProviderConfig, request: &DialRequest<'_>) -> Option<ApiRequest> {
     let account = account(config)?;
     let echo = json_object(&request.metadata_to_echo());
-    // Metadata is for whoever reads the events, the variables are for the assistant.
+    // Webhooks echo the metadata. The assistant sees only the variables.
     let body = json!({
         "assistantId": account.assistant_id,
         "phoneNumberId": account.phone_number_id,
@@ -63,8 +48,8 @@ pub(crate) fn lookup_api_request(config: &ProviderConfig, lookup: &Lookup<'_>) -
     let from = Timestamp::from_millis(dialled_ms.saturating_sub(CREATED_BEFORE_MS)).to_string();
     let to = Timestamp::from_millis(dialled_ms.saturating_add(CREATED_AFTER_MS)).to_string();
     let limit = LISTED_MAX.to_string();
-    let window = query([("createdAtGe", from.as_str()), ("createdAtLe", to.as_str()), ("limit", limit.as_str())]);
-    Some(ApiRequest::get(format!("/call?{window}"), authorization))
+    let period = query([("createdAtGe", from.as_str()), ("createdAtLe", to.as_str()), ("limit", limit.as_str())]);
+    Some(ApiRequest::get(format!("/call?{period}"), authorization))
 }
 
 pub(crate) fn parse_lookup_answer(lookup: &Lookup<'_>, body: &[u8]) -> ParsedAnswer {
@@ -79,7 +64,7 @@ pub(crate) fn parse_lookup_answer(lookup: &Lookup<'_>, body: &[u8]) -> ParsedAns
     };
     let page_is_full = calls.len() >= LISTED_MAX;
     let ours = calls.into_iter().find_map(|call| match call {
-        Value::Object(call) => Some(call).filter(|call| lookup.is_about(&echoed_ids(metadata(call)))),
+        Value::Object(call) => Some(call).filter(|call| lookup.matches(&echoed_ids(metadata(call)))),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => None,
     });
     match (ours, page_is_full) {
@@ -93,8 +78,10 @@ fn metadata(call: &Map<String, Value>) -> Option<&Value> {
     call.get("assistantOverrides")?.get("metadata")
 }
 
-/// A call that is over is what `status-update` says of its end, and once its analysis is in it, what `end-of-call-report` says: one
-/// that is stored without would stand in for the webhook that brings the analysis, because it has the same id.
+/// Converts an ended call into an `end-of-call-report` if it has an analysis, otherwise into a `status-update`.
+///
+/// A report without analysis would get the same event id as Vapi's own report. That one would then count as a duplicate, and
+/// its analysis would be lost.
 fn parse_call(call: Map<String, Value>) -> ParsedAnswer {
     let Some(id) = text(&call, "id") else {
         return ParsedAnswer::Unreadable;

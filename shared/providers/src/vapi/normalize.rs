@@ -1,38 +1,39 @@
-//! What Vapi's messages mean.
+//! Meaning of Vapi's messages.
 //!
-//! A `status-update` says where the call is, an `end-of-call-report` how it ended and what was said. Vapi does not retry unless it is
-//! told to, so each report implies what must have come before. A call has a start time even if nobody answered, so that alone is no
-//! answer; it only tells a fault in a conversation from one before it.
+//! A `status-update` contains the state of the call. An `end-of-call-report` contains how the call ended, and the analysis of the
+//! conversation. Vapi does not retry by default, so each message implies the earlier call events. A call can have a start time
+//! although nobody answered, so a start time does not prove an answer. It only separates faults during a conversation from
+//! earlier ones.
 
-use switchhook_domain::{CallEvent, Direction, EventId, EventKind, Provider, Timestamp};
+use switchhook_domain::{Direction, EventId, EventKind, Provider, Timestamp};
 
 use super::payload::{self, CallStatus, CallType, EndedReason, Message};
+use crate::call_events::CallEventSet;
 use crate::correlation::correlate;
 use crate::ending::{CallTimes, Ending};
 use crate::ids;
 use crate::lenient;
-use crate::normalized::{CallEventSet, NormalizedEvent};
+use crate::normalized::NormalizedEvent;
 use crate::reading::{ReadError, Reading};
-use crate::user_decision::UserDecision;
 use crate::webhook::VerifiedWebhook;
 
 pub(crate) fn read(webhook: &VerifiedWebhook, received_at: Timestamp) -> Result<Reading, ReadError> {
     let payload: payload::Webhook = lenient::from_body(webhook.body())?;
     let message = payload.message.unwrap_or_default();
     let message_type = message.event_type.as_deref().ok_or(ReadError::MissingEventType)?;
-    let kind = Kind::of(message_type, message.status.as_deref());
+    let kind = Kind::from_names(message_type, message.status.as_deref());
     let call_id = message.call.as_ref().and_then(|call| call.id.as_deref());
     let event_id = event_id(kind, message_type, message.status.as_deref(), call_id, webhook.body());
-    let correlation = correlate(Provider::Vapi, &message.echo(), call_id);
+    let correlation = correlate(Provider::Vapi, &message.echoed_ids(), call_id);
     let event_type = match (message_type, &message.status) {
         ("status-update", Some(status)) => format!("status-update:{status}"),
         (name, _) => name.to_owned(),
     };
 
     let call_events = match kind {
-        Kind::Status(own) => status(own, message.occurred_at()),
+        Kind::Status(kind) => status(kind, message.occurred_at()),
         Kind::Forwarding => forwarding(message.occurred_at()),
-        Kind::Ended => ending(&message).into_call_events(call_times(&message)),
+        Kind::Ended => ending(&message).reported(call_times(&message)),
         Kind::Report => report(&message),
         Kind::Other => {
             return Ok(Reading::Recorded {
@@ -48,7 +49,7 @@ pub(crate) fn read(webhook: &VerifiedWebhook, received_at: Timestamp) -> Result<
         Some(Direction::Outbound) => (message.our_number(), message.customer_number()),
         None => (None, None),
     };
-    let report = NormalizedEvent {
+    let normalized = NormalizedEvent {
         provider: Provider::Vapi,
         event_id,
         event_type,
@@ -58,7 +59,7 @@ pub(crate) fn read(webhook: &VerifiedWebhook, received_at: Timestamp) -> Result<
         to,
         call_events: call_events.into_sorted(),
     };
-    report.into_reading(received_at)
+    normalized.into_reading(received_at)
 }
 
 #[derive(Clone, Copy)]
@@ -67,12 +68,12 @@ enum Kind {
     Forwarding,
     Ended,
     Report,
-    /// A call that is only planned, `transcript`, `assistant-request`, and what Vapi adds next.
+    /// The status `scheduled`, `transcript`, `assistant-request`, and future types.
     Other,
 }
 
 impl Kind {
-    fn of(message_type: &str, status: Option<&str>) -> Self {
+    fn from_names(message_type: &str, status: Option<&str>) -> Self {
         match (message_type, status.map(CallStatus::from_name)) {
             ("end-of-call-report", _) => Self::Report,
             ("status-update", Some(CallStatus::Queued)) => Self::Status(EventKind::Initiated),
@@ -85,7 +86,8 @@ impl Kind {
     }
 }
 
-/// Vapi has no event id: a call has each status once and is reported once, and may say anything else any number of times.
+/// Makes an event id, because Vapi sends none. A call has each status once and one report. Every other message may occur any number of
+/// times, so the hash of its body identifies it.
 fn event_id(kind: Kind, message_type: &str, status: Option<&str>, call_id: Option<&str>, body: &[u8]) -> EventId {
     let Some(call_id) = call_id else {
         return ids::event_id_of_body(Provider::Vapi, body);
@@ -111,15 +113,14 @@ fn direction(call_type: CallType) -> Option<Direction> {
 }
 
 fn status(kind: EventKind, occurred_at: Option<Timestamp>) -> CallEventSet {
-    let own = CallEvent { kind, implied: false, occurred_at, sequence: None, permanent: false };
-    let mut call_events = CallEventSet::new(Some(own));
+    let mut call_events = CallEventSet::reporting(kind, occurred_at);
     if kind == EventKind::InProgress {
         call_events.imply(EventKind::Ringing, occurred_at, None);
     }
     call_events
 }
 
-/// Only a call that was answered is forwarded.
+/// Call events of a forwarded call. Only an answered call can be forwarded.
 fn forwarding(occurred_at: Option<Timestamp>) -> CallEventSet {
     let mut call_events = CallEventSet::new(None);
     call_events.imply(EventKind::Ringing, occurred_at, None);
@@ -127,21 +128,23 @@ fn forwarding(occurred_at: Option<Timestamp>) -> CallEventSet {
     call_events
 }
 
-/// How the call ended, and perhaps what the person answered. In a call that nobody answered nobody said anything, whatever the
-/// analysis of its empty transcript holds; and a machine cannot confirm.
+/// Call events of a report, which contains how the call ended and perhaps the person's decision.
+///
+/// The decision is ignored if nobody answered, whatever Vapi found in the empty transcript, and if a voicemail answered: a machine
+/// cannot confirm.
 fn report(message: &Message) -> CallEventSet {
     let ending = ending(message);
-    let said = || message.analysis()?.structured_data.as_ref()?.decision();
-    let answer = match ending {
+    let from_analysis = || message.analysis()?.structured_data.as_ref()?.decision();
+    let decision = match ending {
         Ending::NotAnswered { .. } | Ending::Answered { voicemail: true, .. } => None,
-        Ending::Answered { voicemail: false, .. } | Ending::Unclear => said(),
+        Ending::Answered { voicemail: false, .. } | Ending::Unclear => from_analysis(),
     };
-    let Some(answer) = answer else {
-        return ending.into_call_events(call_times(message));
+    let Some(decision) = decision else {
+        return ending.reported(call_times(message));
     };
-    let mut call_events = ending.with_outcome(Some(UserDecision::event_kind(answer)), call_times(message));
+    let mut call_events = ending.implied_with(Some(decision.event_kind()), call_times(message));
     if matches!(ending, Ending::Unclear) {
-        // Over it is.
+        // Vapi sends this report only after the end of the call.
         call_events.imply(EventKind::Completed, call_times(message).ended_at, None);
     }
     call_events
@@ -168,7 +171,7 @@ fn ending(message: &Message) -> Ending {
     }
 }
 
-/// A status update that says nothing of the end was made at the end.
+/// Times of the call. Without an end time, the time of the message is used, because it was sent at the end.
 fn call_times(message: &Message) -> CallTimes {
     CallTimes { started_at: message.started_at(), ended_at: message.ended_at().or_else(|| message.occurred_at()) }
 }

@@ -1,4 +1,4 @@
-//! Vapi's words. Envelope `{"message": {"type": …, "call": {…}, …}}`; what the message does not say, its call may.
+//! Vapi's names. Envelope: `{"message": {"type": …, "call": {…}, …}}`. Some facts are in the message, in its call, or in both.
 
 use serde::Deserialize;
 use switchhook_domain::Timestamp;
@@ -68,7 +68,7 @@ pub(super) struct Call {
     phone_number: Option<Party>,
 }
 
-/// An assistant, or what overrides it for one call.
+/// An assistant, or its overrides for one call.
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(super) struct Assistant {
@@ -79,7 +79,7 @@ pub(super) struct Assistant {
 }
 
 impl Assistant {
-    fn echo(&self) -> EchoedIds {
+    fn echoed_ids(&self) -> EchoedIds {
         self.metadata.clone().unwrap_or_default().or(self.variable_values.clone().unwrap_or_default())
     }
 }
@@ -108,7 +108,7 @@ pub(super) enum CallType {
 }
 
 impl Message {
-    /// When the message was made.
+    /// Time at which Vapi made the message.
     pub(super) fn occurred_at(&self) -> Option<Timestamp> {
         self.timestamp.map(Timestamp::from_millis)
     }
@@ -129,18 +129,18 @@ impl Message {
         self.analysis.as_ref().or(self.call.as_ref()?.analysis.as_ref())
     }
 
-    /// Of the call first. What an assistant carries in general comes last: it is of every call.
-    pub(super) fn echo(&self) -> EchoedIds {
-        let mut echo = EchoedIds::default();
+    /// Ids from the call first. Those of the assistant come last, because they are the same for all its calls.
+    pub(super) fn echoed_ids(&self) -> EchoedIds {
+        let mut ids = EchoedIds::default();
         if let Some(call) = &self.call {
-            echo = echo.or(call.metadata.clone().unwrap_or_default());
+            ids = ids.or(call.metadata.clone().unwrap_or_default());
             for assistant in [&call.assistant_overrides, &call.assistant].into_iter().flatten() {
-                echo = echo.or(assistant.echo());
+                ids = ids.or(assistant.echoed_ids());
             }
         }
         match &self.assistant {
-            Some(assistant) => echo.or(assistant.echo()),
-            None => echo,
+            Some(assistant) => ids.or(assistant.echoed_ids()),
+            None => ids,
         }
     }
 
@@ -159,17 +159,17 @@ fn time(text: &Option<String>) -> Option<Timestamp> {
     Timestamp::parse_rfc3339(text.as_deref()?)
 }
 
-/// A call's status, in a `status-update` and in an answer of the API.
+/// Status of a call, in a `status-update` and in a response of the API.
 #[derive(Clone, Copy)]
 pub(super) enum CallStatus {
-    /// Planned for later: nothing has begun.
+    /// Planned for later. The call has not started.
     Scheduled,
     Queued,
     Ringing,
     InProgress,
     Forwarding,
     Ended,
-    /// `not-found`, `deletion-failed`, and what Vapi adds next.
+    /// `not-found`, `deletion-failed`, and future names.
     Other,
 }
 
@@ -187,25 +187,26 @@ impl CallStatus {
     }
 }
 
-/// What the hundreds of reasons for which a call ends come to. The list grows, so what is not named goes by how it begins.
+/// Meaning of the hundreds of reasons for which a Vapi call ends. The list grows, so reasons that are not named here are classified by
+/// their prefix.
 #[derive(Clone, Copy)]
 pub(super) enum EndedReason {
-    /// Somebody was on the line.
+    /// A person answered.
     Conversation,
     Voicemail,
     Busy,
     NoAnswer,
     /// The caller hung up before anybody answered.
     CallerHungUp,
-    /// By whoever placed the call, before the answer or after.
+    /// The caller stopped the call through the API, before the answer or after it.
     Stopped,
-    /// The call never got to the person.
+    /// The call never reached the person.
     NeverConnected,
-    /// Nor will it ever: there is no such number, or this account may not call it.
+    /// The number does not exist, or this account may not call it. A retry cannot help.
     WrongNumber,
-    /// A fault that can befall a call before it is answered and after.
+    /// A fault that occurs before the answer as well as after it.
     Fault,
-    /// Over. Whether anybody answered is not said, or said in a word that we do not know.
+    /// The call is over, and the reason does not say whether anybody answered. Includes unknown reasons.
     Unclear,
 }
 
@@ -220,7 +221,7 @@ impl EndedReason {
             | "exceeded-max-duration"
             | "silence-timed-out" => Self::Conversation,
             "voicemail" => Self::Voicemail,
-            // Vonage rejects for a person who refuses to pick up.
+            // Vonage reports "rejected" if the person rejects the call.
             "customer-busy" | "vonage-rejected" => Self::Busy,
             "customer-did-not-answer" => Self::NoAnswer,
             "call.ringing.sip-inbound-caller-hungup-before-call-connect" => Self::CallerHungUp,
@@ -235,23 +236,23 @@ impl EndedReason {
             | "assistant-not-valid"
             | "phone-call-provider-closed-websocket"
             | "worker-shutdown" => Self::Fault,
-            // Instead of an assistant, somebody else was to take the call.
+            // The call was to be forwarded to a number instead of an assistant. Nothing says whether that number answered.
             "assistant-request-returned-forwarding-phone-number" => Self::Unclear,
             _ => Self::by_prefix(reason),
         }
     }
 
     fn by_prefix(reason: &str) -> Self {
-        let begins = |beginnings: &[&str]| beginnings.iter().any(|beginning| reason.starts_with(beginning));
-        if begins(&["assistant-ended-call", "customer-ended-call", "call.ending.hook-executed-"]) {
+        let starts_with = |prefixes: &[&str]| prefixes.iter().any(|prefix| reason.starts_with(prefix));
+        if starts_with(&["assistant-ended-call", "customer-ended-call", "call.ending.hook-executed-"]) {
             Self::Conversation
-        } else if begins(&["call.start.error-", "call-start-error-", "call.ringing.error-"])
+        } else if starts_with(&["call.start.error-", "call-start-error-", "call.ringing.error-"])
             || reason.contains("-outbound-sip-")
             || reason.ends_with("-transport-never-connected")
             || reason.ends_with("bound-call-failed-to-connect")
         {
             Self::NeverConnected
-        } else if begins(&["assistant-request-", "call.in-progress.error-", "pipeline-error-"]) {
+        } else if starts_with(&["assistant-request-", "call.in-progress.error-", "pipeline-error-"]) {
             Self::Fault
         } else {
             Self::Unclear

@@ -1,8 +1,11 @@
-//! `x-timestamp: <unix seconds or milliseconds>`, `x-signature: <hex>`: HMAC-SHA256 over `{timestamp}.{body}`.
+//! Vapi's signature: HMAC-SHA256 over `{timestamp}.{body}`.
 //!
-//! What a server's credential of the kind "HMAC" does in Vapi unless its fields say otherwise (`HmacAuthenticationPlan` in Vapi's own
-//! SDK); leave them as they are, and the secret not base64. The unit of the timestamp is not documented, so its magnitude decides.
-//! The other credentials (`X-Vapi-Secret`, a bearer token) sign nothing and are not accepted.
+//! Headers: `x-timestamp: <unix seconds or milliseconds>` and `x-signature: <hex>`. A server credential of the kind "HMAC" makes
+//! them with its default settings (`HmacAuthenticationPlan` in Vapi's own SDK). Do not change those settings, and do not set the
+//! secret as base64.
+//!
+//! Vapi does not document the unit of the timestamp, so the size of the number decides. Vapi's other credentials (`X-Vapi-Secret`, a
+//! bearer token) sign nothing, so they are not accepted.
 
 use switchhook_domain::Timestamp;
 
@@ -14,7 +17,7 @@ use crate::webhook::{SignedWebhook, UnverifiedWebhook, VerifyError, check_window
 const TIMESTAMP_HEADER: &str = "x-timestamp";
 const SIGNATURE_HEADER: &str = "x-signature";
 
-/// As seconds, the year 5138; as milliseconds, 1973.
+/// Numbers from here on are milliseconds. Read as seconds, this one is in the year 5138; as milliseconds, in 1973.
 const MILLIS_FROM: i64 = 100_000_000_000;
 
 pub(crate) fn verify(
@@ -53,7 +56,7 @@ pub(crate) fn sign(key: &Key, url: &str, body: &[u8], now: Timestamp) -> SignedW
     }
 }
 
-/// Digits alone, and within 64 bits.
+/// Parses decimal digits that fit into 64 bits.
 fn parse_timestamp(header: &str) -> Option<Timestamp> {
     if !header.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;

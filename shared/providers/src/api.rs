@@ -1,0 +1,129 @@
+//! HTTP requests to the providers' APIs, and helpers to write them and to read the responses.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use http::Method;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use serde_json::{Map, Value};
+use thiserror::Error;
+
+use crate::correlation::EchoedIds;
+use crate::key::Key;
+
+/// Characters that stay as they are in a path segment and in a query. Every decoder reads the result alike.
+const UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// Request to a provider's API. Send it to [`api_url`](crate::api_url), or to a stand-in for it, followed by `path`.
+///
+/// `Debug` hides headers and body.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ApiRequest {
+    pub method: Method,
+    /// Starts with a slash and includes the query.
+    pub path: String,
+    /// Names are in lower case.
+    pub headers: Vec<(&'static str, String)>,
+    pub body: Vec<u8>,
+}
+
+impl ApiRequest {
+    pub(crate) fn get(path: String, authorization: String) -> Self {
+        let headers = vec![("authorization", authorization), ("accept", "application/json".to_owned())];
+        Self { method: Method::GET, path, headers, body: Vec::new() }
+    }
+
+    pub(crate) fn post_json(path: String, authorization: String, body: &Value) -> Self {
+        Self::post(path, authorization, "application/json", body.to_string())
+    }
+
+    pub(crate) fn post(path: String, authorization: String, content_type: &str, body: String) -> Self {
+        let headers = vec![
+            ("authorization", authorization),
+            ("accept", "application/json".to_owned()),
+            ("content-type", content_type.to_owned()),
+        ];
+        Self { method: Method::POST, path, headers, body: body.into_bytes() }
+    }
+}
+
+impl fmt::Debug for ApiRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ApiRequest")
+            .field("method", &self.method)
+            .field("body_bytes", &self.body.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Reason why no request can be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum ClientError {
+    /// The provider has no `dial` in its configuration, or no API (generic).
+    #[error("the provider is not configured to place calls")]
+    DialUnsupported,
+    /// The provider has no API or no `dial` in its configuration, or the call cannot be identified there.
+    #[error("the provider cannot be asked about this call")]
+    LookupUnsupported,
+}
+
+pub(crate) fn bearer(key: &Key) -> String {
+    format!("Bearer {}", key.as_str())
+}
+
+pub(crate) fn basic(user: &str, password: &Key) -> String {
+    format!("Basic {}", BASE64_STANDARD.encode(format!("{user}:{}", password.as_str())))
+}
+
+pub(crate) fn encoded(text: &str) -> String {
+    utf8_percent_encode(text, UNRESERVED).to_string()
+}
+
+/// Query string `name=value&…`. A space becomes `%20`, because not every decoder reads `+` as a space.
+pub(crate) fn query<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
+    let pairs: Vec<String> =
+        pairs.into_iter().map(|(name, value)| format!("{}={}", encoded(name), encoded(value))).collect();
+    pairs.join("&")
+}
+
+/// Parses a JSON object. `None` if the body is anything else.
+pub(crate) fn object(body: &[u8]) -> Option<Map<String, Value>> {
+    match serde_json::from_slice(body) {
+        Ok(Value::Object(object)) => Some(object),
+        Ok(Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_)) | Err(_) => None,
+    }
+}
+
+/// Text field of an object. `None` if it is missing, blank or not a text.
+pub(crate) fn text<'a>(object: &'a Map<String, Value>, name: &str) -> Option<&'a str> {
+    object.get(name)?.as_str().filter(|text| !text.trim().is_empty())
+}
+
+/// JSON object with text values.
+pub(crate) fn json_object(pairs: &BTreeMap<&str, &str>) -> Value {
+    pairs.iter().map(|(name, value)| ((*name).to_owned(), Value::from(*value))).collect()
+}
+
+/// Our ids in an object of a response, which the provider echoes.
+pub(crate) fn echoed_ids(value: Option<&Value>) -> EchoedIds {
+    value
+        .filter(|value| value.is_object())
+        .and_then(|value| serde_json::from_value(value.clone()).ok())
+        .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queries_are_decoded_to_what_they_were_made_of() {
+        let pairs = [("a b", "1+1=2&#"), ("é", "/?%20'*~")];
+        let query = query(pairs);
+        assert_eq!(query, "a%20b=1%2B1%3D2%26%23&%C3%A9=%2F%3F%2520%27%2A~");
+        let decoded: Vec<(String, String)> = form_urlencoded::parse(query.as_bytes()).into_owned().collect();
+        assert_eq!(decoded, pairs.map(|(name, value)| (name.to_owned(), value.to_owned())));
+    }
+}

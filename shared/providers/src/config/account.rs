@@ -1,0 +1,122 @@
+//! Accounts that place calls, one type per provider.
+
+use switchhook_domain::Provider;
+
+use super::fields::Fields;
+use crate::key::Key;
+
+#[derive(Clone)]
+pub(crate) enum Account {
+    Retell(RetellAccount),
+    Twilio(TwilioAccount),
+    Vapi(VapiAccount),
+    Telnyx(TelnyxAccount),
+}
+
+impl Account {
+    /// Reads the account from the fields of a `dial`. `None` if the fields have a problem, or if the provider has no API (generic).
+    pub(super) fn read(provider: Provider, fields: &mut Fields<'_>) -> Option<Self> {
+        match provider {
+            Provider::Retell => RetellAccount::read(fields).map(Self::Retell),
+            Provider::Twilio => TwilioAccount::read(fields).map(Self::Twilio),
+            Provider::Vapi => VapiAccount::read(fields).map(Self::Vapi),
+            Provider::Telnyx => TelnyxAccount::read(fields).map(Self::Telnyx),
+            Provider::Generic => None,
+        }
+    }
+
+    /// Names of the fields of the provider's account, for the message about an unknown field.
+    pub(super) const fn field_names(provider: Provider) -> &'static str {
+        match provider {
+            Provider::Retell => "api_key, agent_id",
+            Provider::Twilio => {
+                "account_sid, auth_token (or api_key_sid and api_key_secret), twiml_url, machine_detection"
+            }
+            Provider::Vapi => "api_key, assistant_id, phone_number_id",
+            Provider::Telnyx => "api_key, connection_id",
+            Provider::Generic => "",
+        }
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct RetellAccount {
+    pub(crate) api_key: Key,
+    /// `None` if Retell shall use the agent that is bound to the calling number.
+    pub(crate) agent_id: Option<String>,
+}
+
+impl RetellAccount {
+    fn read(fields: &mut Fields<'_>) -> Option<Self> {
+        let (api_key, agent_id) = (fields.key("api_key"), fields.optional_text("agent_id"));
+        Some(Self { api_key: api_key?, agent_id })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct TwilioAccount {
+    pub(crate) account_sid: String,
+    /// The SID of the account or of an API key.
+    pub(crate) user: String,
+    pub(crate) password: Key,
+    pub(crate) twiml_url: String,
+    pub(crate) machine_detection: bool,
+}
+
+impl TwilioAccount {
+    fn read(fields: &mut Fields<'_>) -> Option<Self> {
+        let account_sid = fields.text("account_sid");
+        let login = if fields.has("api_key_sid") || fields.has("api_key_secret") {
+            if fields.has("auth_token") {
+                fields.problem("auth_token", "not beside api_key_sid and api_key_secret");
+            }
+            (fields.text("api_key_sid"), fields.key("api_key_secret"))
+        } else {
+            (account_sid.clone(), fields.key("auth_token"))
+        };
+        // With an application, Twilio uses the application's callbacks and ignores those of the request.
+        if fields.has("application_sid") {
+            fields
+                .problem("application_sid", "not supported: Twilio then ignores the callback URL that carries our ids");
+        }
+        let twiml_url = fields.url("twiml_url");
+        let machine_detection = fields.flag("machine_detection").unwrap_or(false);
+        let (user, password) = login;
+        Some(Self {
+            account_sid: account_sid?,
+            user: user?,
+            password: password?,
+            twiml_url: twiml_url?,
+            machine_detection,
+        })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct VapiAccount {
+    pub(crate) api_key: Key,
+    pub(crate) assistant_id: String,
+    /// The number that calls. Vapi takes no other number in the request, so the `from` of a call is not sent.
+    pub(crate) phone_number_id: String,
+}
+
+impl VapiAccount {
+    fn read(fields: &mut Fields<'_>) -> Option<Self> {
+        let api_key = fields.key("api_key");
+        let (assistant_id, phone_number_id) = (fields.text("assistant_id"), fields.text("phone_number_id"));
+        Some(Self { api_key: api_key?, assistant_id: assistant_id?, phone_number_id: phone_number_id? })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct TelnyxAccount {
+    pub(crate) api_key: Key,
+    pub(crate) connection_id: String,
+}
+
+impl TelnyxAccount {
+    fn read(fields: &mut Fields<'_>) -> Option<Self> {
+        let (api_key, connection_id) = (fields.key("api_key"), fields.text("connection_id"));
+        Some(Self { api_key: api_key?, connection_id: connection_id? })
+    }
+}

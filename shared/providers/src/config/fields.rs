@@ -1,0 +1,131 @@
+//! Fields of one JSON object of the configuration. Each field is removed when it is read, so that what remains is unknown.
+
+use http::Uri;
+use serde_json::{Map, Value};
+use thiserror::Error;
+
+use crate::key::Key;
+
+/// Everything that is wrong with the configuration of the providers.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("invalid provider configuration: {}", problems.join("; "))]
+pub struct ConfigError {
+    problems: Vec<String>,
+}
+
+impl ConfigError {
+    pub(super) fn new(problems: Vec<String>) -> Self {
+        Self { problems }
+    }
+
+    pub(super) fn one(problem: String) -> Self {
+        Self { problems: vec![problem] }
+    }
+
+    /// One sentence for each problem. Never empty.
+    #[must_use]
+    pub fn problems(&self) -> &[String] {
+        &self.problems
+    }
+}
+
+/// Fields of one object, and the list that its problems are added to.
+pub(super) struct Fields<'a> {
+    /// Path of the object, which starts every problem: `retell`, or `retell.dial`.
+    path: String,
+    object: Map<String, Value>,
+    problems: &'a mut Vec<String>,
+}
+
+impl<'a> Fields<'a> {
+    pub(super) fn new(path: String, object: Map<String, Value>, problems: &'a mut Vec<String>) -> Self {
+        Self { path, object, problems }
+    }
+
+    /// Fields of an object inside this one.
+    pub(super) fn inner(&mut self, name: &str, object: Map<String, Value>) -> Fields<'_> {
+        Fields { path: format!("{}.{name}", self.path), object, problems: self.problems }
+    }
+
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.object.contains_key(name)
+    }
+
+    pub(super) fn take(&mut self, name: &str) -> Option<Value> {
+        self.object.remove(name)
+    }
+
+    /// Adds a problem with the field, and removes the field.
+    pub(super) fn problem(&mut self, name: &str, message: &str) {
+        self.object.remove(name);
+        self.problems.push(format!("{}.{name}: {message}", self.path));
+    }
+
+    /// Adds a problem for every field that is left. `known` lists the fields that exist.
+    pub(super) fn reject_unknown(self, known: &str) {
+        for name in self.object.keys() {
+            self.problems.push(format!("{}.{name:?}: unknown field: known are {known}", self.path));
+        }
+    }
+
+    /// A required text.
+    pub(super) fn text(&mut self, name: &str) -> Option<String> {
+        if !self.has(name) {
+            self.problem(name, "missing");
+        }
+        self.optional_text(name)
+    }
+
+    /// A text that is neither empty nor surrounded by white space. `None` if the field is missing or wrong.
+    pub(super) fn optional_text(&mut self, name: &str) -> Option<String> {
+        let value = self.object.remove(name)?;
+        match value.as_str() {
+            Some(text) if text.trim() == text && !text.is_empty() => return Some(text.to_owned()),
+            Some(_) => self.problem(name, "empty, or with white space around it"),
+            None => self.problem(name, "not a text"),
+        }
+        None
+    }
+
+    /// A required secret.
+    pub(super) fn key(&mut self, name: &str) -> Option<Key> {
+        match self.object.remove(name) {
+            Some(Value::String(text)) => match Key::new(text) {
+                Ok(key) => return Some(key),
+                Err(error) => self.problem(name, &error.to_string()),
+            },
+            Some(_) => self.problem(name, "not a text"),
+            None => self.problem(name, "missing"),
+        }
+        None
+    }
+
+    /// A required URL. It may have a query, but no fragment.
+    pub(super) fn url(&mut self, name: &str) -> Option<String> {
+        let url = self.text(name)?;
+        if url.contains('#') || !is_base_url(url.split_once('?').map_or(url.as_str(), |(base, _)| base)) {
+            self.problem(name, "not an http or https URL without fragment");
+            return None;
+        }
+        Some(url)
+    }
+
+    pub(super) fn flag(&mut self, name: &str) -> Option<bool> {
+        let value = self.object.remove(name)?;
+        if value.as_bool().is_none() {
+            self.problem(name, "neither true nor false");
+        }
+        value.as_bool()
+    }
+}
+
+/// True if the text is an http or https URL with a host, and without query and fragment.
+pub(super) fn is_base_url(url: &str) -> bool {
+    if url.contains(['?', '#']) {
+        return false;
+    }
+    let Ok(uri) = url.parse::<Uri>() else {
+        return false;
+    };
+    matches!(uri.scheme_str(), Some("http" | "https")) && uri.host().is_some_and(|host| !host.is_empty())
+}

@@ -1,0 +1,164 @@
+//! Parser of one provider's object. It goes on after a problem, so that one run reports all of them.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use ipnet::IpNet;
+use serde_json::Value;
+use switchhook_domain::Provider;
+
+use super::account::Account;
+use super::fields::{Fields, is_base_url};
+use super::pacing::Pacing;
+use super::provider::{DialConfig, ProviderConfig, WINDOW_MAX};
+use crate::ed25519;
+use crate::key::Key;
+
+/// Five minutes in either direction, inclusive. Retell's own SDK, Telnyx's SDK and our generic scheme use it; Vapi documents none.
+const WINDOW_DEFAULT: Duration = Duration::from_secs(300);
+
+/// Most keys of one provider. A rotation needs two. Each key costs one MAC over the body of every webhook that is rejected.
+const KEYS_MAX: usize = 8;
+
+/// Reads one provider's object. `None` if it has problems, which are then in `problems`.
+pub(super) fn provider_config(provider: Provider, fields: Value, problems: &mut Vec<String>) -> Option<ProviderConfig> {
+    let Value::Object(object) = fields else {
+        problems.push(format!("{provider}: not an object"));
+        return None;
+    };
+    let problems_before = problems.len();
+    let mut fields = Fields::new(provider.to_string(), object, problems);
+    let config = ProviderConfig {
+        keys: keys(provider, &mut fields),
+        public_url: public_url(provider, &mut fields),
+        window: window(provider, &mut fields),
+        allowed_sources: allowed_sources(&mut fields),
+        dial: dial(provider, &mut fields),
+    };
+    fields.reject_unknown("keys, public_url, window_seconds, allowed_sources, dial");
+    (problems.len() == problems_before).then_some(config)
+}
+
+fn keys(provider: Provider, fields: &mut Fields<'_>) -> Vec<Key> {
+    let texts = match fields.take("keys") {
+        Some(Value::Array(texts)) if texts.is_empty() => Err("the list is empty".to_owned()),
+        Some(Value::Array(texts)) if texts.len() > KEYS_MAX => Err(format!("more than {KEYS_MAX}")),
+        Some(Value::Array(texts)) => Ok(texts),
+        Some(_) => Err("not a list".to_owned()),
+        None => Err("missing".to_owned()),
+    };
+    let texts = texts.unwrap_or_else(|message| {
+        fields.problem("keys", &message);
+        Vec::new()
+    });
+    let mut keys = Vec::new();
+    for (index, text) in texts.into_iter().enumerate() {
+        match key(provider, text) {
+            Ok(key) => keys.push(key),
+            Err(message) => fields.problem(&format!("keys[{index}]"), &message),
+        }
+    }
+    keys
+}
+
+fn key(provider: Provider, value: Value) -> Result<Key, String> {
+    let Value::String(text) = value else {
+        return Err("not a text".to_owned());
+    };
+    let key = Key::new(text).map_err(|error| error.to_string())?;
+    if provider == Provider::Telnyx && ed25519::parse_public_key(&key).is_none() {
+        return Err("not the base64 of an Ed25519 public key".to_owned());
+    }
+    Ok(key)
+}
+
+fn public_url(provider: Provider, fields: &mut Fields<'_>) -> Option<String> {
+    let message = match (fields.take("public_url"), provider) {
+        (Some(Value::String(url)), _) => {
+            let url = url.trim_end_matches('/');
+            if is_base_url(url) {
+                return Some(url.to_owned());
+            }
+            "not an http or https URL without query and fragment"
+        }
+        (Some(_), _) => "not a text",
+        (None, Provider::Twilio) => "missing: twilio signs the URL that it posts to, for example https://example.com",
+        (None, Provider::Retell | Provider::Vapi | Provider::Telnyx | Provider::Generic) => return None,
+    };
+    fields.problem("public_url", message);
+    None
+}
+
+fn window(provider: Provider, fields: &mut Fields<'_>) -> Option<Duration> {
+    match (fields.take("window_seconds"), provider) {
+        (None, Provider::Retell | Provider::Vapi | Provider::Telnyx | Provider::Generic) => Some(WINDOW_DEFAULT),
+        (None, Provider::Twilio) => None,
+        (Some(_), Provider::Twilio) => {
+            fields.problem("window_seconds", "not for twilio, which signs no timestamp");
+            None
+        }
+        (Some(value), Provider::Retell | Provider::Vapi | Provider::Telnyx | Provider::Generic) => {
+            let seconds_max = WINDOW_MAX.as_secs();
+            let seconds = value.as_u64().filter(|seconds| (1..=seconds_max).contains(seconds));
+            if seconds.is_none() {
+                fields.problem("window_seconds", &format!("not a whole number from 1 to {seconds_max}"));
+            }
+            seconds.map(Duration::from_secs)
+        }
+    }
+}
+
+fn allowed_sources(fields: &mut Fields<'_>) -> Vec<IpNet> {
+    let texts = match fields.take("allowed_sources") {
+        None => return Vec::new(),
+        // An empty list could mean "nobody" as well as "anybody".
+        Some(Value::Array(texts)) if texts.is_empty() => Err("the list is empty; leave it out to allow every source"),
+        Some(Value::Array(texts)) => Ok(texts),
+        Some(_) => Err("not a list"),
+    };
+    let texts = texts.unwrap_or_else(|message| {
+        fields.problem("allowed_sources", message);
+        Vec::new()
+    });
+    let mut nets = Vec::new();
+    for (index, text) in texts.iter().enumerate() {
+        match text.as_str().and_then(parse_net) {
+            Some(net) => nets.push(net),
+            None => fields.problem(
+                &format!("allowed_sources[{index}]"),
+                "not an address block such as 10.0.0.0/8, nor an address",
+            ),
+        }
+    }
+    nets
+}
+
+fn parse_net(text: &str) -> Option<IpNet> {
+    text.parse::<IpNet>().ok().or_else(|| text.parse::<IpAddr>().ok().map(IpNet::from))
+}
+
+fn dial(provider: Provider, fields: &mut Fields<'_>) -> Option<DialConfig> {
+    let Value::Object(object) = fields.take("dial")? else {
+        fields.problem("dial", "not an object");
+        return None;
+    };
+    if provider == Provider::Generic {
+        fields.problem("dial", "not for generic, which has no API");
+        return None;
+    }
+    let mut fields = fields.inner("dial", object);
+    let pacing = pacing(&mut fields);
+    let account = Account::read(provider, &mut fields);
+    fields.reject_unknown(&format!("{}, per_second", Account::field_names(provider)));
+    Some(DialConfig { pacing, account: account? })
+}
+
+fn pacing(fields: &mut Fields<'_>) -> Pacing {
+    let Some(value) = fields.take("per_second") else {
+        return Pacing::default();
+    };
+    value.as_f64().and_then(Pacing::new).unwrap_or_else(|| {
+        fields.problem("per_second", &Pacing::range());
+        Pacing::default()
+    })
+}

@@ -1,0 +1,110 @@
+//! Configuration of one provider: its keys, where its webhooks may come from, and the account that places calls.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use ipnet::IpNet;
+
+use super::account::Account;
+use super::pacing::Pacing;
+use crate::key::Key;
+
+/// The shortest time for which the inbox remembers an event id. Ingress and the parameter `InboxRetentionDays` accept no less.
+pub const DEDUPE_RETENTION: Duration = Duration::from_secs(3 * 24 * 60 * 60);
+
+/// The longest signature window that can be configured, in either direction.
+pub const WINDOW_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+
+// A webhook that is still accepted must still be remembered. Otherwise a recorded webhook could be replayed as a new event
+// once the inbox has forgotten its id. Twice the window, because a timestamp may also lie in the future.
+const _: () = assert!(2 * WINDOW_MAX.as_secs() <= DEDUPE_RETENTION.as_secs());
+
+/// Configuration of one provider.
+#[derive(Clone)]
+pub struct ProviderConfig {
+    pub(super) keys: Vec<Key>,
+    pub(super) public_url: Option<String>,
+    pub(super) window: Option<Duration>,
+    pub(super) allowed_sources: Vec<IpNet>,
+    pub(super) dial: Option<DialConfig>,
+}
+
+impl ProviderConfig {
+    /// Keys that verify webhooks: at least one. The first is the current key. The others serve a rotation: the key that is being
+    /// phased out, or the next one.
+    #[must_use]
+    pub fn keys(&self) -> &[Key] {
+        &self.keys
+    }
+
+    /// Start of the URL that the provider posts to, up to our own path: scheme, host, and perhaps user info, port and a path. It has
+    /// no slash at the end. Twilio signs this URL, and behind a proxy the request itself no longer contains it.
+    #[must_use]
+    pub fn public_url(&self) -> Option<&str> {
+        self.public_url.as_deref()
+    }
+
+    /// Largest accepted difference between a signed timestamp and now, in either direction, inclusive. `None` if the scheme signs no
+    /// timestamp (Twilio).
+    #[must_use]
+    pub fn window(&self) -> Option<Duration> {
+        self.window
+    }
+
+    /// Networks that webhooks may come from. Empty if every address is allowed.
+    #[must_use]
+    pub fn allowed_sources(&self) -> &[IpNet] {
+        &self.allowed_sources
+    }
+
+    /// Account and pace of placing calls. `None` if this provider places no calls and cannot be asked about any.
+    #[must_use]
+    pub fn dial(&self) -> Option<&DialConfig> {
+        self.dial.as_ref()
+    }
+
+    /// True if no allow-list is set or the address is on it. An IPv4-mapped IPv6 address counts as its IPv4 address.
+    #[must_use]
+    pub fn allows(&self, source: IpAddr) -> bool {
+        let source = source.to_canonical();
+        self.allowed_sources.is_empty() || self.allowed_sources.iter().any(|net| net.contains(&source))
+    }
+}
+
+/// Leaves out the URL, which may contain a password.
+impl fmt::Debug for ProviderConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ProviderConfig")
+            .field("keys", &self.keys)
+            .field("window", &self.window)
+            .field("allowed_sources", &self.allowed_sources)
+            .field("dial", &self.dial)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Account that places calls, and its pace. `Debug` hides the account.
+#[derive(Clone)]
+pub struct DialConfig {
+    pub(super) pacing: Pacing,
+    pub(super) account: Account,
+}
+
+impl DialConfig {
+    /// Rate at which calls are placed.
+    #[must_use]
+    pub fn pacing(&self) -> Pacing {
+        self.pacing
+    }
+
+    pub(crate) fn account(&self) -> &Account {
+        &self.account
+    }
+}
+
+impl fmt::Debug for DialConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DialConfig").field("pacing", &self.pacing).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,191 @@
+//! The public functions of this crate. Each chooses the provider's module; a new provider gets one arm in each.
+
+use switchhook_domain::{Provider, Timestamp};
+
+use crate::api::{ApiRequest, ClientError};
+use crate::config::ProviderConfig;
+use crate::dial::{DialAnswer, DialRequest};
+use crate::ids;
+use crate::key::Key;
+use crate::lookup::{Lookup, LookupAnswer, ParsedAnswer, answer_without_body};
+use crate::reading::Reading;
+use crate::webhook::{SignedWebhook, UnverifiedWebhook, VerifiedWebhook, VerifyError};
+use crate::{generic, retell, telnyx, twilio, vapi};
+
+/// Checks the provider's signature over the raw bytes, with every configured key, in constant time.
+///
+/// # Errors
+///
+/// The cause, for the log and the metric. Do not show it to the sender. The timestamp is checked after the signature, so
+/// [`VerifyError::StaleTimestamp`] always means that the provider did sign this: earlier, or with a wrong clock.
+pub fn verify(
+    provider: Provider,
+    config: &ProviderConfig,
+    webhook: &UnverifiedWebhook<'_>,
+    now: Timestamp,
+) -> Result<VerifiedWebhook, VerifyError> {
+    let key_index = match provider {
+        Provider::Retell => retell::verify(config, webhook, now),
+        Provider::Twilio => twilio::verify(config, webhook),
+        Provider::Vapi => vapi::verify(config, webhook, now),
+        Provider::Telnyx => telnyx::verify(config, webhook, now),
+        Provider::Generic => generic::verify(config, webhook, now),
+    }?;
+    Ok(VerifiedWebhook::new(provider, webhook.query, webhook.body.to_vec(), key_index))
+}
+
+/// Reads a verified webhook. The same webhook always gives the same event id and the same call events.
+///
+/// `received_at` is the time at which the event was first stored. It is copied into the event and decides nothing.
+#[must_use]
+pub fn read(webhook: &VerifiedWebhook, received_at: Timestamp) -> Reading {
+    let reading = match webhook.provider() {
+        Provider::Retell => retell::read(webhook, received_at),
+        Provider::Twilio => twilio::read(webhook, received_at),
+        Provider::Vapi => vapi::read(webhook, received_at),
+        Provider::Telnyx => telnyx::read(webhook, received_at),
+        Provider::Generic => generic::read(webhook, received_at),
+    };
+    reading.unwrap_or_else(|error| Reading::Quarantined {
+        event_id: ids::event_id_of_body(webhook.provider(), webhook.body()),
+        error,
+    })
+}
+
+/// Signs a webhook as the provider would, for tests, the simulator and `switchhook send`.
+///
+/// `url` is the full public URL with its query. Only Twilio signs it, without the fragment.
+///
+/// * Twilio: a JSON object or array is signed as JSON, and any other body as a form.
+/// * Telnyx: the key is base64 of the 32 bytes of a private Ed25519 seed. Any other text stands for the seed that is its SHA-256.
+///   Webhooks signed with it verify under [`verifying_key`].
+#[must_use]
+pub fn sign(provider: Provider, key: &Key, url: &str, body: &[u8], now: Timestamp) -> SignedWebhook {
+    match provider {
+        Provider::Retell => retell::sign(key, url, body, now),
+        Provider::Twilio => twilio::sign(key, url, body),
+        Provider::Vapi => vapi::sign(key, url, body, now),
+        Provider::Telnyx => telnyx::sign(key, url, body, now),
+        Provider::Generic => generic::sign(key, url, body, now),
+    }
+}
+
+/// Text for `keys` of the configuration, which verifies webhooks that [`sign`] made with this key. For Telnyx it is the public key.
+/// For all other providers it is the key itself, and as secret.
+#[must_use]
+pub fn verifying_key(provider: Provider, key: &Key) -> String {
+    match provider {
+        Provider::Telnyx => telnyx::public_key(key),
+        Provider::Retell | Provider::Twilio | Provider::Vapi | Provider::Generic => key.as_str().to_owned(),
+    }
+}
+
+/// Base URL of the provider's API. `None` if the provider has no API (generic).
+#[must_use]
+pub const fn api_url(provider: Provider) -> Option<&'static str> {
+    match provider {
+        Provider::Retell => Some("https://api.retellai.com"),
+        Provider::Twilio => Some("https://api.twilio.com"),
+        Provider::Vapi => Some("https://api.vapi.ai"),
+        Provider::Telnyx => Some("https://api.telnyx.com"),
+        Provider::Generic => None,
+    }
+}
+
+/// The HTTP request that places a call.
+///
+/// # Errors
+///
+/// [`ClientError::DialUnsupported`].
+pub fn dial_api_request(
+    provider: Provider,
+    config: &ProviderConfig,
+    request: &DialRequest<'_>,
+) -> Result<ApiRequest, ClientError> {
+    let api_request = match provider {
+        Provider::Retell => retell::dial_api_request(config, request),
+        Provider::Twilio => twilio::dial_api_request(config, request),
+        Provider::Vapi => vapi::dial_api_request(config, request),
+        Provider::Telnyx => telnyx::dial_api_request(config, request),
+        Provider::Generic => None,
+    };
+    api_request.ok_or(ClientError::DialUnsupported)
+}
+
+/// Reads the provider's response to the request of [`dial_api_request`]. `retry_after` is the response's header of that name.
+#[must_use]
+pub fn read_dial_answer(provider: Provider, status: u16, retry_after: Option<&str>, body: &[u8]) -> DialAnswer {
+    let provider_call_id = match provider {
+        Provider::Retell => retell::dialled_call_id(body),
+        Provider::Twilio => twilio::dialled_call_id(body),
+        Provider::Vapi => vapi::dialled_call_id(body),
+        Provider::Telnyx => telnyx::dialled_call_id(body),
+        Provider::Generic => None,
+    };
+    DialAnswer::from_response(status, retry_after, provider_call_id)
+}
+
+/// Call id that is derived from a provider call id, for example `retell:call_1`. Events that carry none of our ids belong to this
+/// call, so the alias that leads to the real call is stored under it.
+#[must_use]
+pub fn derived_call_id(provider: Provider, provider_call_id: &str) -> String {
+    ids::bounded(&format!("{provider}:"), provider_call_id)
+}
+
+/// The HTTP request that asks about an attempt: by the provider call id if it is known, otherwise by our own ids.
+///
+/// # Errors
+///
+/// [`ClientError::LookupUnsupported`] for generic; for Twilio and Telnyx without the provider call id; and for Vapi without both
+/// the provider call id and the time of the dial.
+pub fn lookup_api_request(
+    provider: Provider,
+    config: &ProviderConfig,
+    lookup: &Lookup<'_>,
+) -> Result<ApiRequest, ClientError> {
+    let api_request = match provider {
+        Provider::Retell => retell::lookup_api_request(config, lookup),
+        Provider::Twilio => twilio::lookup_api_request(config, lookup),
+        Provider::Vapi => vapi::lookup_api_request(config, lookup),
+        Provider::Telnyx => telnyx::lookup_api_request(config, lookup),
+        Provider::Generic => None,
+    };
+    api_request.ok_or(ClientError::LookupUnsupported)
+}
+
+/// Reads the provider's response to the request of [`lookup_api_request`]. `received_at` is the current time.
+#[must_use]
+pub fn read_lookup_answer(
+    provider: Provider,
+    lookup: &Lookup<'_>,
+    status: u16,
+    body: &[u8],
+    received_at: Timestamp,
+) -> LookupAnswer {
+    if let Some(answer) = answer_without_body(status) {
+        return answer;
+    }
+    let parsed = match provider {
+        Provider::Retell => retell::parse_lookup_answer(lookup, body),
+        Provider::Twilio => twilio::parse_lookup_answer(lookup, body),
+        Provider::Vapi => vapi::parse_lookup_answer(lookup, body),
+        Provider::Telnyx => telnyx::parse_lookup_answer(lookup, body),
+        Provider::Generic => ParsedAnswer::Unreadable,
+    };
+    match parsed {
+        ParsedAnswer::Ended { query, body } => {
+            // Only the provider answers on this connection, so its response is as trustworthy as a signed webhook.
+            let webhook = VerifiedWebhook::new(provider, &query, body, 0);
+            match read(&webhook, received_at) {
+                Reading::Event(event) => LookupAnswer::Ended { webhook, event: Box::new(event) },
+                Reading::Recorded { .. } | Reading::Quarantined { .. } => {
+                    LookupAnswer::RetryLater { reason: "unreadable" }
+                }
+            }
+        }
+        ParsedAnswer::Alive { provider_call_id } => LookupAnswer::Alive { provider_call_id },
+        ParsedAnswer::NotFound => LookupAnswer::NotFound,
+        ParsedAnswer::NotOnFirstPage => LookupAnswer::RetryLater { reason: "too_many" },
+        ParsedAnswer::Unreadable => LookupAnswer::RetryLater { reason: "unreadable" },
+    }
+}
