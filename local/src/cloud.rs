@@ -303,7 +303,7 @@ impl Cloud {
     ) -> Result<Result<switchhook_reconciler::DriftReport, switchhook_aws::Error>, JoinError> {
         let reconciler = self.0.reconciler.clone();
         let run = self.0.runs.fetch_add(1, Ordering::Relaxed);
-        tokio::spawn(async move { reconciler.drift(&format!("drift-{run}")).await }).await
+        tokio::spawn(async move { reconciler.check_drift(&format!("drift-{run}")).await }).await
     }
 
     /// Publishes the domain events of a call again; of no call if there is none under this id.

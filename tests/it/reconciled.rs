@@ -289,7 +289,7 @@ async fn altered_call(world: &World, minutes: u64) {
         }
     }
     world.alter_text("c1", "job", "FAILED").await;
-    assert_eq!(world.reconciler.drift("test").await.unwrap().drifted, 1);
+    assert_eq!(world.reconciler.check_drift("test").await.unwrap().drifted, 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -309,10 +309,10 @@ async fn refold_that_would_take_too_long_leaves_the_row_to_the_next_drift_run() 
 
     world.clear_faults();
     world.wait(HOUR).await;
-    assert_eq!(world.reconciler.drift("again").await.unwrap().drifted, 1);
+    assert_eq!(world.reconciler.check_drift("again").await.unwrap().drifted, 1);
     consume_all(&world).await;
     assert_eq!(world.call("c1").await.job, Job::InProgress);
-    assert_eq!(world.reconciler.drift("again").await.unwrap().drifted, 0);
+    assert_eq!(world.reconciler.check_drift("again").await.unwrap().drifted, 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -427,7 +427,7 @@ async fn drift_run_stops_in_time_and_says_what_it_did() {
     store_copies(&world, &settled, "settled", 250).await;
     delay_requests(&world, &[("GetItem", CALLS_TABLE), ("PutItem", INBOX_TABLE), ("SendMessage", EVENTS_QUEUE)]);
     let began = world.now();
-    let report = world.reconciler.drift("test").await.unwrap();
+    let report = world.reconciler.check_drift("test").await.unwrap();
     let took = world.now().millis_since(began);
     assert!(took < RECONCILER_TIMEOUT_MS, "{took} ms: {report:?}");
     assert!(report.checked > 0 && report.checked < 200 && report.drifted > 0, "{report:?}");

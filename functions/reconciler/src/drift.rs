@@ -1,8 +1,8 @@
-//! The drift run: asks providers about calls that seem to be in order, and says where they disagree.
+//! The drift check: looks up calls that need no repair, and reports where their provider disagrees.
 //!
-//! **It repairs by the same path as everything else.** What a provider says and the call does not know becomes an event; what
-//! the call knows and shows otherwise makes the consumer fold it again from the inbox. The report of it is an announcement of
-//! the call, `call.drift_repaired`, and a metric.
+//! **A repair takes the same path as every event.** An ending that the call does not have becomes an event in the inbox. Then
+//! a `drift_found` event makes the consumer refold the call from the inbox. The call announces `call.drift_repaired`, and the
+//! metric `drifted` counts it.
 
 use std::time::Duration;
 
@@ -17,55 +17,56 @@ use switchhook_domain::{
 };
 
 use crate::findings::ALIVE_MAX;
-use crate::lookup::{Answered, LookupOutcome, Lookups};
+use crate::lookup::{LookupOutcome, Lookups, ReportedEnding};
 use crate::reconciler::{RUN_MAX, Reconciler};
 
-/// Calls that were settled within this time are asked about.
+/// Time for which a settled call is checked.
 const SETTLED_FOR: Duration = Duration::from_secs(6 * 60 * 60);
-/// What a provider says of a time that is nearer is not drift yet: its webhook may be on the way.
-const SLACK: Duration = Duration::from_secs(10 * 60);
-/// Calls of each queue and shard that one run looks at.
+/// Time after an event during which a disagreement is not drift yet: the webhook may still be on its way.
+const DELIVERY_MARGIN: Duration = Duration::from_secs(10 * 60);
+/// Limit on the calls that one run checks per wake queue and shard.
 const CALLS_PER_SHARD: i32 = 25;
-/// Attempts of a call that are asked about: the latest ones.
+/// Limit on the attempts per call that are looked up, the latest first.
 const ATTEMPTS_MAX: usize = 3;
+/// Calls checked at the same time.
 const CONCURRENCY: usize = 8;
 
-/// What one drift run did.
+/// Result of one drift check. The fields are also metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DriftReport {
-    /// Calls that were looked at.
+    /// Calls that were checked.
     pub checked: u64,
-    /// Requests that went to providers.
+    /// Requests to providers.
     pub lookups: u64,
-    /// Attempts of which the provider said otherwise.
+    /// Disagreements found: attempts that the provider reports differently, and rows that do not match their own events.
     pub drifted: u64,
-    /// Calls that must be looked at by the next run.
+    /// Calls and index pages that failed with an error.
     pub failed: u64,
 }
 
-/// How a provider disagrees with a call about one of its attempts.
+/// Disagreement between a provider and a call about one attempt.
 enum Drift {
-    /// It ended, in another way than the call says; and how the answer alone shows it.
-    Ended(Box<ProviderEvent>, Answered, &'static str),
-    /// It lives, and the call says that it ended.
+    /// The provider reports another ending than the call shows. The text is the lifecycle that the report leads to.
+    Ended(ReportedEnding, &'static str),
+    /// The provider reports the attempt alive, and the call shows that it ended.
     Alive,
 }
 
 impl Drift {
-    const fn theirs(&self) -> &'static str {
+    const fn provider_lifecycle(&self) -> &'static str {
         match self {
-            Self::Ended(_, _, theirs) => theirs,
+            Self::Ended(_, lifecycle) => lifecycle,
             Self::Alive => "alive",
         }
     }
 }
 
 impl Reconciler {
-    /// One drift run, over calls that are not settled and calls that lately were; over as many as there is time for.
+    /// Checks open calls and calls that were settled lately, as many as there is time for.
     ///
     /// # Errors
-    /// The first error met, after everything that could be done was done.
-    pub async fn drift(&self, trace_id: &str) -> Result<DriftReport, Error> {
+    /// Returns the first error, after the run has tried every other call.
+    pub async fn check_drift(&self, trace_id: &str) -> Result<DriftReport, Error> {
         let started = self.clock.now();
         let providers = self.secrets.current(started).await;
         let stop_at = started.plus(RUN_MAX);
@@ -75,10 +76,10 @@ impl Reconciler {
         let first = minute_of(started).unsigned_abs() / 60;
         for shard in (first..first + WAKE_SHARDS).map(|shard| shard % WAKE_SHARDS) {
             let since = started.minus(SETTLED_FOR);
-            // The whole queue of what is not settled wakes within its patience; a day from now is later than all of it.
-            let soon = started.plus(Duration::from_secs(24 * 60 * 60));
+            // Every open call wakes up within its inactivity timeout, so this range holds all of them.
+            let tomorrow = started.plus(Duration::from_secs(24 * 60 * 60));
             for (queue, range) in
-                [(WakeQueue::Settled, TimeRange::Since(since)), (WakeQueue::Reconcile, TimeRange::UpTo(soon))]
+                [(WakeQueue::Settled, TimeRange::Since(since)), (WakeQueue::Reconcile, TimeRange::UpTo(tomorrow))]
             {
                 if self.is_over(stop_at) {
                     break;
@@ -94,7 +95,7 @@ impl Reconciler {
                 };
                 let checked: Vec<Option<Result<u64, Error>>> = stream::iter(calls)
                     .map(|id| async move {
-                        if self.is_over(stop_at) { None } else { Some(self.check(&id, lookups, trace_id).await) }
+                        if self.is_over(stop_at) { None } else { Some(self.check_call(&id, lookups, trace_id).await) }
                     })
                     .buffered(CONCURRENCY)
                     .collect()
@@ -116,69 +117,73 @@ impl Reconciler {
         first_error.map_or(Ok(report), Err)
     }
 
-    async fn check(&self, call_id: &CallId, lookups: &Lookups<'_>, trace_id: &str) -> Result<u64, Error> {
+    /// Checks one call. Returns the number of disagreements that were not reported before.
+    async fn check_call(&self, call_id: &CallId, lookups: &Lookups<'_>, trace_id: &str) -> Result<u64, Error> {
         let now = self.clock.now();
         let Some(call) = self.calls.get_call(call_id).await? else { return Ok(0) };
         let mut drifted = 0;
         for attempt in call.attempts().iter().rev().take(ATTEMPTS_MAX) {
-            let Some(slot) = call.attempt_records.get(attempt.index) else { continue };
-            let (Some(key), Some(provider_call_id)) = (&slot.key, &slot.provider_call_id) else { continue };
-            let drift = match lookups.look_up(&call, key, Some(provider_call_id), slot.dialled_at, now).await {
-                LookupOutcome::Ended(event, _) if happened_at(&event).is_some_and(|at| at.plus(SLACK) > now) => {
-                    continue;
-                }
-                LookupOutcome::Ended(event, answered) => match lifecycle_of(&event, &self.policy) {
-                    Some(theirs) if theirs != attempt.lifecycle_label() => Drift::Ended(event, answered, theirs),
+            let Some(record) = call.attempt_records.get(attempt.index) else { continue };
+            if record.key.is_none() || record.provider_call_id.is_none() {
+                continue;
+            }
+            let drift = match lookups.look_up(&call, record, now).await {
+                LookupOutcome::Ended(ending) if is_recent(&ending.event, now) => continue,
+                LookupOutcome::Ended(ending) => match lifecycle_of(&ending.event, &self.policy) {
+                    Some(lifecycle) if lifecycle != attempt.lifecycle_label() => Drift::Ended(ending, lifecycle),
                     Some(_) | None => continue,
                 },
-                // A call that ended a moment ago may still be told to live, and one that is told so for ever does not.
-                LookupOutcome::Alive(_) if !attempt.has_ended() || attempt.last_event_at.plus(SLACK) >= now => continue,
+                LookupOutcome::Alive(_) if !attempt.has_ended() => continue,
+                // The provider may need a moment to register an ending.
+                LookupOutcome::Alive(_) if attempt.last_event_at.plus(DELIVERY_MARGIN) >= now => continue,
+                // The provider reports the attempt alive for longer than a call can last.
                 LookupOutcome::Alive(_) if attempt.started_at.plus(ALIVE_MAX) <= now => continue,
                 LookupOutcome::Alive(_) => Drift::Alive,
                 LookupOutcome::NotFound | LookupOutcome::Unavailable | LookupOutcome::RetryLater => continue,
                 LookupOutcome::OverBudget => break,
             };
-            if self.report_drift(&call, attempt, slot, drift, now, trace_id).await? {
+            if self.repair(&call, attempt, record, drift, now, trace_id).await? {
                 drifted += 1;
             }
         }
-        if !call.matches_history() && self.report(&call, &fingerprint(&call, "itself"), now, trace_id).await? {
+        if !call.matches_history() && self.request_refold(&call, &fingerprint(&call, "itself"), now, trace_id).await? {
             drifted += 1;
         }
         Ok(drifted)
     }
 
-    async fn report_drift(
+    /// Stores a disagreement as events, and logs it. Returns false if it was reported before.
+    async fn repair(
         &self,
         call: &Call,
         attempt: &AttemptState,
-        slot: &AttemptRecord,
+        record: &AttemptRecord,
         drift: Drift,
         now: Timestamp,
         trace_id: &str,
     ) -> Result<bool, Error> {
-        let disagreement = fingerprint(call, drift.theirs());
+        let disagreement = fingerprint(call, drift.provider_lifecycle());
         if call.contains_event(&call.drift_found_event(&disagreement, now).event_id) {
             return Ok(false);
         }
-        // First what they say, then why the call is folded again: it may be all that was missing.
+        // The provider's report comes before the request to refold: it may be all that the call lacks.
         match drift {
-            Drift::Ended(event, answered, _) => {
-                self.store_ending(call, slot, &event, answered, now, trace_id).await?;
+            Drift::Ended(ending, _) => {
+                self.store_ending(call, record, &ending, now, trace_id).await?;
             }
-            // Its patience was given up too early: it has it anew.
+            // The attempt was ended too early. This event restarts its inactivity timeout.
             Drift::Alive => {
                 self.submit(&call.alive_event(attempt, now), trace_id).await?;
             }
         }
-        self.report(call, &disagreement, now, trace_id).await?;
+        self.request_refold(call, &disagreement, now, trace_id).await?;
         let decision = Decision {
             stage: "reconciler",
-            message: "the provider says otherwise",
+            message: "provider disagrees with call",
             action_taken: "drift_found",
             provider: Some(call.provider.as_str()),
             call_id: Some(call.call_id.as_str()),
-            attempt: slot.key.as_ref().map(AttemptKey::as_str),
+            attempt: record.key.as_ref().map(AttemptKey::as_str),
             cause: Some(attempt.lifecycle_label()),
             trace_id: Some(trace_id),
             ..Decision::default()
@@ -187,9 +192,15 @@ impl Reconciler {
         Ok(true)
     }
 
-    /// Has the call folded again from the inbox, once for each way in which it disagrees.
-    async fn report(&self, call: &Call, what: &str, now: Timestamp, trace_id: &str) -> Result<bool, Error> {
-        let event = call.drift_found_event(what, now);
+    /// Makes the consumer refold the call, once per disagreement. Returns false if this disagreement was reported before.
+    async fn request_refold(
+        &self,
+        call: &Call,
+        disagreement: &str,
+        now: Timestamp,
+        trace_id: &str,
+    ) -> Result<bool, Error> {
+        let event = call.drift_found_event(disagreement, now);
         if call.contains_event(&event.event_id) {
             return Ok(false);
         }
@@ -220,26 +231,28 @@ impl Reconciler {
     }
 }
 
-/// How the provider's answer alone shows the attempt.
+/// Lifecycle of an attempt that consists of this event alone.
 fn lifecycle_of(event: &ProviderEvent, policy: &Policy) -> Option<&'static str> {
-    let alone = fold(None, std::slice::from_ref(event), policy, event.received_at).transition?.call;
-    alone.attempts().last().map(AttemptState::lifecycle_label)
+    let call = fold(None, std::slice::from_ref(event), policy, event.received_at).transition?.call;
+    call.attempts().last().map(AttemptState::lifecycle_label)
 }
 
-fn happened_at(event: &ProviderEvent) -> Option<Timestamp> {
-    event.call_events.iter().filter_map(|e| e.occurred_at).max()
+/// True if the event happened so lately that its webhook may still be on its way.
+fn is_recent(event: &ProviderEvent, now: Timestamp) -> bool {
+    let occurred_at = event.call_events.iter().filter_map(|event| event.occurred_at).max();
+    occurred_at.is_some_and(|at| at.plus(DELIVERY_MARGIN) > now)
 }
 
-/// Of how a row disagrees with what: by it the same disagreement, found again, is known, and one after a repair is another.
-fn fingerprint(call: &Call, theirs: &str) -> String {
+/// Identifies a disagreement, so that the same one is reported once. It differs after a repair.
+fn fingerprint(call: &Call, provider_lifecycle: &str) -> String {
     let mut hasher = Sha256::new();
-    // What says that the patience goes on is of how often they were asked, and no other disagreement.
-    let is_said = |kind: EventKind| kind != EventKind::DriftFound && kind != EventKind::Alive;
-    for entry in call.history.iter().filter(|entry| is_said(entry.event.kind)) {
+    // Events of the check itself and "alive" reports only say how often the provider was asked.
+    let is_evidence = |kind: EventKind| kind != EventKind::DriftFound && kind != EventKind::Alive;
+    for entry in call.history.iter().filter(|entry| is_evidence(entry.event.kind)) {
         hasher.update(format!("{} {} {:?}\n", entry.source_event_id, entry.event.kind, entry.event.occurred_at));
     }
-    let repaired = call.announcements.iter().filter(|said| said.kind.is_drift_repaired()).count();
-    hasher.update(format!("{} {repaired} {theirs}", call.job.as_str()));
+    let repairs = call.announcements.iter().filter(|announcement| announcement.kind.is_drift_repaired()).count();
+    hasher.update(format!("{} {repairs} {provider_lifecycle}", call.job.as_str()));
     let mut digits = hex::encode(hasher.finalize());
     digits.truncate(16);
     digits

@@ -1,14 +1,14 @@
-//! The reconciler: wakes calls whose time has come, asks their providers what is true, and queues events that never reached the
-//! queue.
+//! The reconciler: wakes calls that are due, looks them up at their providers, and queues stored events that were never folded.
 //!
-//! It takes no input and keeps no plan: each run finds what is due in an index and repairs it by the one path there is.
-//! **It never writes a call's state.** What it learns becomes an event in the inbox, under an id that says what was learned,
-//! so that two runs at once, or one that died in the middle, make one event of it. What a provider says goes the way of its
-//! webhooks: same inbox, same normaliser, same id where the webhook's own can be known.
+//! A run takes no input and remembers nothing. It reads from an index which calls are due, and repairs them.
 //!
-//! **What is asked is bounded**: so many requests per run, none to a provider that fails again and again in this run, and of
-//! one call less and less often. **A run ends by itself**: it looks at the clock before each call and each request, leaves what it
-//! has no time for where the next run finds it, and says what it did.
+//! **It never writes a call's state.** Every finding becomes an event in the inbox, under an id made of the finding itself. So
+//! two runs at the same time, or a run after one that died, store it once. A provider's answer takes the way of its webhooks:
+//! the same inbox, the same normaliser, and the same event id where the webhook's id can be derived.
+//!
+//! **Lookups are limited**: per run, per provider that keeps failing, and per call, which is looked up less and less often.
+//!
+//! **A run ends in time.** It reads the clock before each call and each request. Calls that it has no time for stay due for the next run.
 
 mod drift;
 mod findings;
@@ -28,7 +28,7 @@ pub use crate::drift::DriftReport;
 use crate::reconciler::RUN_MAX;
 pub use crate::reconciler::{Reconciler, Report};
 
-/// What the function reads from its environment.
+/// Configuration, read from environment variables at cold start.
 #[derive(Debug)]
 pub struct Config {
     pub inbox_table: String,
@@ -41,8 +41,10 @@ pub struct Config {
 }
 
 impl Config {
+    /// Reads the configuration.
+    ///
     /// # Errors
-    /// Names every variable that is missing or bad.
+    /// Names every variable that is missing or not valid.
     pub fn from_environment(
         mut environment: Environment<impl Fn(&str) -> Option<String>>,
     ) -> Result<Self, EnvironmentError> {
@@ -60,15 +62,15 @@ impl Config {
 }
 
 impl Reconciler {
-    /// One run.
+    /// Sweeps the inbox and wakes the calls that are due.
     ///
     /// # Errors
-    /// The first error met, after everything that could be done was done.
+    /// Returns the first error, after the run has tried everything else.
     pub async fn run(&self, trace_id: &str) -> Result<Report, Error> {
         let started = self.clock.now();
         let mut report = Report::default();
         let mut first_error = None;
-        // Neither starves the other: the sweep has the first half of the time, and what it leaves of it goes to the calls.
+        // The sweep gets half of the time at most, so that it cannot starve the calls.
         if let Err(error) = self.sweep(&mut report, started.plus(RUN_MAX / 2)).await {
             report.failed += 1;
             first_error = Some(error);

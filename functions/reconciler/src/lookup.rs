@@ -1,55 +1,55 @@
-//! Asking providers, within bounds.
+//! Lookups: asks providers about attempts, within limits.
+//!
+//! **One run sends at most [`LOOKUPS_MAX`] requests, and none to a provider that has failed [`FAILURES_MAX`] times in a row.**
+//! The next run starts anew.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use switchhook_aws::inbox::NewEvent;
 use switchhook_aws::provider::ProviderApi;
 use switchhook_aws::sdk::Clock;
-use switchhook_domain::{AttemptKey, Call, Provider, ProviderEvent, Timestamp};
+use switchhook_domain::{AttemptRecord, Call, Provider, ProviderEvent, Timestamp};
 use switchhook_providers::{Lookup, LookupAnswer, Providers, VerifiedWebhook, lookup_api_request, read_lookup_answer};
 
-/// Requests of one run. What is left over is asked by the next.
-pub(crate) const LOOKUPS_MAX: u64 = 300;
-/// After this many failures in a row, a provider is not asked any more in this run.
+/// Limit on the requests of one run.
+const LOOKUPS_MAX: u64 = 300;
+/// Failures in a row after which a provider gets no further request in this run.
 const FAILURES_MAX: u32 = 5;
 
-/// What a provider said of an attempt.
+/// Result of looking up one attempt.
 pub(crate) enum LookupOutcome {
-    /// How it ended, as an event of the provider's.
-    Ended(Box<ProviderEvent>, Answered),
-    /// It lives; the provider calls it by this id.
+    /// The attempt has ended.
+    Ended(ReportedEnding),
+    /// The attempt has not ended. Its provider call id, as the provider answered it.
     Alive(String),
-    /// The provider has no call of ours with our ids.
+    /// The provider has no call with Switchhook's ids.
     NotFound,
-    /// There is nobody to ask, or nothing to ask by.
+    /// There is no way to look this attempt up, or the provider no longer has its record.
     Unavailable,
-    /// Not now.
+    /// The provider gave no usable answer. A later lookup may succeed.
     RetryLater,
-    /// This run asks no more: for the next.
+    /// No request was sent: the run has no time or no requests left.
     OverBudget,
 }
 
-/// The answer, in the words of a webhook.
-pub(crate) struct Answered(VerifiedWebhook);
-
-impl Answered {
-    /// As it goes into the inbox.
-    pub(crate) fn into_new_event(self, event: &ProviderEvent, trace_id: &str) -> NewEvent {
-        NewEvent::from_lookup(&self.0, event, trace_id)
-    }
+/// Ending that a provider reported in its answer to a lookup.
+pub(crate) struct ReportedEnding {
+    /// The ending as an event of the call and the attempt that were looked up.
+    pub(crate) event: Box<ProviderEvent>,
+    /// The answer in the form of a webhook, to be stored in the inbox.
+    pub(crate) webhook: VerifiedWebhook,
 }
 
-/// Asks for one run.
+/// The lookups of one run.
 pub(crate) struct Lookups<'a> {
     api: &'a ProviderApi,
     providers: &'a Providers,
     clock: &'a Clock,
     stop_at: Timestamp,
     sent: AtomicU64,
-    /// In a row, by provider.
+    /// Number of failures in a row per provider.
     failures: Mutex<BTreeMap<Provider, u32>>,
 }
 
@@ -58,68 +58,58 @@ impl<'a> Lookups<'a> {
         Self { api, providers, clock, stop_at, sent: AtomicU64::new(0), failures: Mutex::default() }
     }
 
-    /// Requests that were sent.
+    /// Number of requests sent so far.
     pub(crate) fn sent(&self) -> u64 {
         self.sent.load(Ordering::Relaxed).min(LOOKUPS_MAX)
     }
 
-    pub(crate) async fn look_up(
-        &self,
-        call: &Call,
-        attempt: &AttemptKey,
-        provider_call_id: Option<&str>,
-        dialled_at: Option<Timestamp>,
-        now: Timestamp,
-    ) -> LookupOutcome {
+    /// Asks the provider of a call about one of its attempts.
+    pub(crate) async fn look_up(&self, call: &Call, record: &AttemptRecord, now: Timestamp) -> LookupOutcome {
+        let Some(attempt) = &record.key else { return LookupOutcome::Unavailable };
         let provider = call.provider;
-        let lookup = Lookup { call_id: &call.call_id, attempt, provider_call_id, dialled_at };
+        let lookup = Lookup {
+            call_id: &call.call_id,
+            attempt,
+            provider_call_id: record.provider_call_id.as_deref(),
+            dialled_at: record.dialled_at,
+        };
         let request =
             self.providers.config(provider).and_then(|config| lookup_api_request(provider, config, &lookup).ok());
         let Some(request) = request else { return LookupOutcome::Unavailable };
-        if self.is_down(provider) {
+        if self.is_failing(provider) {
             return LookupOutcome::RetryLater;
         }
         if self.clock.now() >= self.stop_at || self.sent.fetch_add(1, Ordering::Relaxed) >= LOOKUPS_MAX {
             return LookupOutcome::OverBudget;
         }
-        let told = match self.api.send(provider, request).await {
-            Ok(answer) => read_lookup_answer(provider, &lookup, answer.status, &answer.body, now),
-            Err(_) => LookupAnswer::RetryLater { reason: "no_answer" },
+        let answer = match self.api.send(provider, request).await {
+            Ok(response) => read_lookup_answer(provider, &lookup, response.status, &response.body, now),
+            Err(_) => LookupAnswer::RetryLater { reason: "no_response" },
         };
-        match told {
+        let (is_answered, outcome) = match answer {
             LookupAnswer::Ended { webhook, event } => {
-                self.note(provider, true);
-                // It is about this attempt, whatever ids the provider echoes.
+                // The event belongs to the attempt that was looked up, whatever ids the provider echoes.
                 let (call_id, attempt) = (call.call_id.clone(), Some(attempt.clone()));
-                LookupOutcome::Ended(Box::new(ProviderEvent { call_id, attempt, ..*event }), Answered(webhook))
+                let event = Box::new(ProviderEvent { call_id, attempt, ..*event });
+                (true, LookupOutcome::Ended(ReportedEnding { event, webhook }))
             }
-            LookupAnswer::Alive { provider_call_id } => {
-                self.note(provider, true);
-                LookupOutcome::Alive(provider_call_id)
-            }
-            LookupAnswer::NotFound => {
-                self.note(provider, true);
-                LookupOutcome::NotFound
-            }
-            LookupAnswer::Gone => {
-                self.note(provider, true);
-                LookupOutcome::Unavailable
-            }
-            LookupAnswer::RetryLater { reason: _ } => {
-                self.note(provider, false);
-                LookupOutcome::RetryLater
-            }
-        }
+            LookupAnswer::Alive { provider_call_id } => (true, LookupOutcome::Alive(provider_call_id)),
+            LookupAnswer::NotFound => (true, LookupOutcome::NotFound),
+            LookupAnswer::Gone => (true, LookupOutcome::Unavailable),
+            LookupAnswer::RetryLater { reason: _ } => (false, LookupOutcome::RetryLater),
+        };
+        self.count_failure(provider, is_answered);
+        outcome
     }
 
-    fn is_down(&self, provider: Provider) -> bool {
+    fn is_failing(&self, provider: Provider) -> bool {
         let failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
         failures.get(&provider).is_some_and(|count| *count >= FAILURES_MAX)
     }
 
-    fn note(&self, provider: Provider, answered: bool) {
+    fn count_failure(&self, provider: Provider, is_answered: bool) {
         let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
         let count = failures.entry(provider).or_default();
-        *count = if answered { 0 } else { *count + 1 };
+        *count = if is_answered { 0 } else { *count + 1 };
     }
 }

@@ -29,11 +29,11 @@ async fn main() -> Result<(), Error> {
     };
     tokio::join!(reconciler.calls.warm_up(), reconciler.queue.warm_up());
     let reconciler = &reconciler;
-    // Which of its two runs, and no more: the schedules, a test and an operator start the same.
+    // The input only selects the drift check or the usual run. Schedules, tests and operators start the same two.
     run(service_fn(move |event: LambdaEvent<Value>| async move {
         let trace_id = &event.context.request_id;
         if event.payload.get("run").and_then(Value::as_str) == Some("drift") {
-            return reconciler.drift(trace_id).await.map(drop).map_err(Error::from);
+            return reconciler.check_drift(trace_id).await.map(drop).map_err(Error::from);
         }
         reconciler.run(trace_id).await.map(drop).map_err(Error::from)
     }))

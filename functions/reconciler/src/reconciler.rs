@@ -1,4 +1,4 @@
-//! The reconciler's clients and limits, and what one run reports.
+//! The clients and settings that all parts of the reconciler share, and the report of one run.
 
 use std::time::Duration;
 
@@ -10,10 +10,11 @@ use switchhook_aws::sdk::Clock;
 use switchhook_aws::secret::ProviderSecrets;
 use switchhook_domain::{Policy, Timestamp};
 
-/// A run starts nothing new after this. The function's timeout is 50 s, and a provider that was asked has 8 s to answer.
+/// Time after which a run starts no further call or request. The function's timeout is 50 s, and a provider has 8 s to
+/// answer a lookup.
 pub(crate) const RUN_MAX: Duration = Duration::from_secs(36);
 
-/// The handler and what it works with.
+/// The handler, with its clients and settings.
 #[derive(Debug)]
 pub struct Reconciler {
     pub inbox: Inbox,
@@ -25,26 +26,26 @@ pub struct Reconciler {
     pub clock: Clock,
 }
 
-/// What one run did.
+/// Result of one run. Each field is also a metric.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// Calls that were due in the index.
+    /// Due calls that the index returned.
     pub woken: u64,
-    /// `deadline passed` events that were put into the inbox.
+    /// Attempts whose inactivity timeout passed, and for which a `deadline passed` event is in the inbox.
     pub deadlines_passed: u64,
-    /// Requests that went to providers.
+    /// Requests to providers.
     pub lookups: u64,
-    /// What they said that the call did not know, put into the inbox.
+    /// Lookups whose result is in the inbox as an event.
     pub lookup_events: u64,
-    /// Claims whose lease had ended.
+    /// Claims whose lease ended.
     pub claims_expired: u64,
-    /// Calls that had been heard of since, and wake up later.
+    /// Calls that got a later wake-up time.
     pub rescheduled: u64,
-    /// Minutes of the inbox that were looked at.
+    /// Minutes of the inbox that were swept.
     pub swept_minutes: u64,
-    /// Events that had never reached their call and were queued again.
+    /// Events that were missing in their call and are queued again.
     pub requeued: u64,
-    /// Calls, minutes or events that must be tried again by the next run.
+    /// Errors: calls, index pages and sweeps that the next run tries again.
     pub failed: u64,
 }
 

@@ -1,4 +1,7 @@
-//! The sweep: queues events again that were stored and never reached their call.
+//! The sweep: finds stored events that are missing in their call, and queues them again.
+//!
+//! **Each minute of the inbox is swept once, two minutes behind the clock.** A cursor in the inbox table holds the last
+//! swept minute, and the position inside a minute if a run had no time for all of it.
 
 use std::collections::BTreeMap;
 
@@ -11,26 +14,27 @@ use switchhook_domain::{Call, CallId, EventId, Timestamp};
 
 use crate::reconciler::{Reconciler, Report};
 
-/// Calls that are worked on at once.
+/// Calls handled at the same time.
 const CONCURRENCY: usize = 16;
-/// The sweep looks at a minute when it has been over for a minute: by then what is on its way has arrived.
+/// Distance of the sweep from the current minute. By then an event that was stored normally is also queued and folded.
 const SWEEP_BEHIND_MINUTES: i64 = 2;
-/// Minutes that one run catches up at most; and how far back the first sweep of all looks.
+/// Limit on the minutes of one run. The first sweep of a stack starts as many minutes back.
 const SWEEP_MINUTES_MAX: i64 = 60;
-/// With more than this waiting, the queue is behind and the sweep would only add to it. (SQS itself does not tell the age of
-/// its oldest message, CloudWatch does, minutes later; the number that waits is one request.)
-const SWEEP_WAITING_MAX: u64 = 1_000;
+/// Queue depth above which the sweep pauses: the consumer is behind, and the missing events are probably in the queue.
+///
+/// The age of the oldest message would be the better measure. SQS does not report it, and CloudWatch reports it minutes later.
+const QUEUE_DEPTH_MAX: u64 = 1_000;
 
-/// What became of the missing events of one call.
+/// Result of queueing the missing events of one call.
 #[derive(Default)]
 struct Requeued {
     events: u64,
-    /// There was no time for all of them.
-    left: bool,
+    /// True if there was no time for all events.
+    is_incomplete: bool,
 }
 
 impl Reconciler {
-    /// Looks once at each minute of the inbox, two minutes behind.
+    /// Sweeps the minutes after the cursor, as many as there is time for.
     pub(crate) async fn sweep(&self, report: &mut Report, stop_at: Timestamp) -> Result<(), Error> {
         let last = minute_of(self.clock.now()) - SWEEP_BEHIND_MINUTES;
         let cursor = self.inbox.sweep_cursor().await?;
@@ -38,16 +42,16 @@ impl Reconciler {
         let mut position = cursor.and_then(|cursor| cursor.position).unwrap_or_default();
         let first = done.map_or(last + 1 - SWEEP_MINUTES_MAX, |minute| minute + 1);
         for minute in first..=last.min(first + SWEEP_MINUTES_MAX - 1) {
-            if self.is_over(stop_at) || self.queue.depth().await? > SWEEP_WAITING_MAX {
+            if self.is_over(stop_at) || self.queue.depth().await? > QUEUE_DEPTH_MAX {
                 return Ok(());
             }
-            let left = self.sweep_minute(minute, std::mem::take(&mut position), report, stop_at).await?;
-            let swept = match left {
+            let rest = self.sweep_minute(minute, std::mem::take(&mut position), report, stop_at).await?;
+            let swept = match rest {
                 None => SweepCursor { minute, position: None },
                 Some(position) => SweepCursor { minute: minute - 1, position: Some(position) },
             };
             if !self.inbox.advance_sweep_cursor(done, &swept).await? || swept.position.is_some() {
-                // Another run is at it, or the next one goes on.
+                // Another run moved the cursor, or the next run continues inside this minute.
                 return Ok(());
             }
             done = Some(minute);
@@ -56,8 +60,8 @@ impl Reconciler {
         Ok(())
     }
 
-    /// Looks at a minute from a place in it on. Where there is no time for all of it, returns the place to go on from: it is further
-    /// on than the one before by what was looked at.
+    /// Sweeps a minute from a position on. If there is no time for all of it, returns the position at which the next run
+    /// continues.
     async fn sweep_minute(
         &self,
         minute: i64,
@@ -72,8 +76,8 @@ impl Reconciler {
                     return Ok(Some(SweepPosition { shard, start }));
                 }
                 let (received, next) = self.inbox.received_page(minute, shard, start.clone()).await?;
-                if let Some(looked_at) = self.sweep_page(&received, report, stop_at).await? {
-                    let last = looked_at.checked_sub(1).and_then(|index| received.get(index));
+                if let Some(swept) = self.sweep_page(&received, report, stop_at).await? {
+                    let last = swept.checked_sub(1).and_then(|index| received.get(index));
                     let start = last.map(|last| last.start_key_after(minute, shard)).or(start);
                     return Ok(Some(SweepPosition { shard, start }));
                 }
@@ -86,54 +90,54 @@ impl Reconciler {
         Ok(None)
     }
 
-    /// Queues again what a page names and no call has. Where there is no time for all of it, returns how many lines from the first on
-    /// were looked at.
+    /// Queues the events of a page that are missing in their call. If there is no time for all of them, returns the number of
+    /// entries at the start of the page that are done.
     async fn sweep_page(
         &self,
         received: &[ReceivedEvent],
         report: &mut Report,
         stop_at: Timestamp,
     ) -> Result<Option<usize>, Error> {
-        // In the order in which they are first named, each with the line that does.
+        // Calls in the order of the page, each with the place of its first event in the page.
         let mut calls: Vec<(usize, CallId, Vec<EventId>)> = Vec::new();
         let mut by_id: BTreeMap<&CallId, usize> = BTreeMap::new();
-        for (line, ReceivedEvent { event_id, call_id, decided, .. }) in received.iter().enumerate() {
+        for (place, ReceivedEvent { event_id, call_id, decided, .. }) in received.iter().enumerate() {
             let Some(call_id) = call_id.as_ref().filter(|_| !decided) else { continue };
             let index = *by_id.entry(call_id).or_insert(calls.len());
             match calls.get_mut(index) {
                 Some((_, _, events)) => events.push(event_id.clone()),
-                None => calls.push((line, call_id.clone(), vec![event_id.clone()])),
+                None => calls.push((place, call_id.clone(), vec![event_id.clone()])),
             }
         }
-        let lines: Vec<usize> = calls.iter().map(|(line, _, _)| *line).collect();
+        let places: Vec<usize> = calls.iter().map(|(place, _, _)| *place).collect();
         let requeued: Vec<Result<Requeued, Error>> = stream::iter(calls)
             .map(|(_, call_id, events)| async move { self.requeue_missing(&call_id, &events, stop_at).await })
             .buffered(CONCURRENCY)
             .collect()
             .await;
-        let mut looked_at = None;
-        for (line, requeued) in lines.into_iter().zip(requeued) {
-            let Requeued { events, left } = requeued?;
+        let mut first_incomplete = None;
+        for (place, requeued) in places.into_iter().zip(requeued) {
+            let Requeued { events, is_incomplete } = requeued?;
             report.requeued += events;
-            looked_at = looked_at.or(left.then_some(line));
+            first_incomplete = first_incomplete.or(is_incomplete.then_some(place));
         }
-        Ok(looked_at)
+        Ok(first_incomplete)
     }
 
-    /// Queues those events again that are not in their call's history.
+    /// Queues the events of one call that are not in its history.
     async fn requeue_missing(
         &self,
         call_id: &CallId,
         events: &[EventId],
         stop_at: Timestamp,
     ) -> Result<Requeued, Error> {
-        let mut requeued = Requeued { events: 0, left: self.is_over(stop_at) };
-        if requeued.left {
+        let mut requeued = Requeued { events: 0, is_incomplete: self.is_over(stop_at) };
+        if requeued.is_incomplete {
             return Ok(requeued);
         }
         let (call, alias) = match self.follow(call_id).await {
             Ok(found) => found,
-            // A row that cannot be read is taken to hold nothing: the consumer will say so of each event, and try again.
+            // An unreadable row counts as empty. The consumer reports the same error for each event, and retries.
             Err(Error::DecodeCall(_) | Error::NewerSchema(_)) => (None, None),
             Err(error) => return Err(error),
         };
@@ -142,13 +146,13 @@ impl Reconciler {
                 continue;
             }
             if self.is_over(stop_at) {
-                requeued.left = true;
+                requeued.is_incomplete = true;
                 break;
             }
             match self.requeue(event_id, alias.as_ref()).await {
                 Ok(true) => requeued.events += 1,
                 Ok(false) => {}
-                // What can never be read must not keep the sweep from what comes after it.
+                // An unreadable event must not stop the sweep.
                 Err(error @ (Error::DecodeInbox(_) | Error::NewerSchema(_))) => {
                     self.log_unreadable(event_id, call_id, &error)
                 }
@@ -170,6 +174,7 @@ impl Reconciler {
         }
     }
 
+    /// Queues one stored event. Returns false if the inbox no longer has it.
     async fn requeue(&self, event_id: &EventId, alias: Option<&Alias>) -> Result<bool, Error> {
         let Some(stored) = self.inbox.get(event_id).await? else { return Ok(false) };
         match alias {

@@ -1,4 +1,7 @@
-//! The wake-up: looks up the attempts of every call that is due, and stores what it finds as events.
+//! The wake-up: handles every call whose `wake_at` has come, and stores its findings as events.
+//!
+//! A call wakes up because its claim expired, because the inactivity timeout of an attempt passed, or because the outcome of
+//! a dial is unknown. In the last two cases the provider is looked up first.
 
 use std::time::Duration;
 
@@ -6,45 +9,47 @@ use futures_util::stream::{self, StreamExt};
 use switchhook_aws::Error;
 use switchhook_aws::calls::{StoreOutcome, TimeRange, WAKE_SHARDS, WakeQueue};
 use switchhook_aws::inbox::minute_of;
-use switchhook_domain::{AttemptState, Call, CallId, Timestamp};
+use switchhook_domain::{AttemptRecord, AttemptState, Call, CallId, Timestamp};
 
 use crate::findings::{ALIVE_MAX, StoredEnding};
 use crate::lookup::{LookupOutcome, Lookups};
 use crate::reconciler::{Reconciler, Report};
 
-/// Calls that are worked on at once.
+/// Calls handled at the same time.
 const CONCURRENCY: usize = 16;
-/// A dial whose answer was lost is asked about after this, then after twice the time, and so on until its deadline.
+/// Time from a dial without answer to its first lookup. The time between lookups doubles, up to the inactivity timeout.
 const DOUBT_PAUSE: Duration = Duration::from_secs(60);
-/// When a deadline that was found before is not folded yet, its call is looked at again after this.
+/// Time after which a call wakes up again if all its findings were in the inbox already, and are not folded yet.
 const UNFOLDED_PAUSE: Duration = Duration::from_secs(5 * 60);
 
-/// What becomes of an attempt whose patience has ended.
+/// Result of handling one attempt.
 enum Resolution {
-    /// The provider said something; true if the inbox did not have it.
-    Stored(bool),
+    /// The result of a lookup is in the inbox as an event.
+    Stored { is_new: bool },
+    /// The inactivity timeout has passed, and the provider does not know better.
     DeadlinePassed,
-    /// The provider is to be asked again.
+    /// Nothing is known yet; the next lookup is due at this time.
     RetryAt(Timestamp),
-    /// The provider was not asked: there was no time, or it was enough for one run.
+    /// There was no lookup: the run has no time or no requests left.
     OverBudget,
 }
 
-/// What became of one call that was due.
+/// Result of waking one call.
 #[derive(Default)]
-struct WakeReport {
+struct WokenCall {
     deadlines_passed: u64,
     lookup_events: u64,
     claims_expired: u64,
-    rescheduled: bool,
+    is_rescheduled: bool,
 }
 
 impl Reconciler {
+    /// Wakes the calls that are due, as many as there is time for. Returns the first error, after it has tried every call.
     pub(crate) async fn wake(&self, report: &mut Report, stop_at: Timestamp, trace_id: &str) -> Result<(), Error> {
         let mut first_error = None;
         let providers = self.secrets.current(self.clock.now()).await;
         let lookups = &Lookups::new(&self.api, &providers, &self.clock, stop_at);
-        // Each run starts with another shard, so that none is always the last.
+        // Each run starts with another shard, so that no shard is always the last.
         let first = minute_of(self.clock.now()).unsigned_abs();
         for shard in (first..first + WAKE_SHARDS).map(|shard| shard % WAKE_SHARDS) {
             let now = self.clock.now();
@@ -62,7 +67,7 @@ impl Reconciler {
                         break;
                     }
                 };
-                let woken: Vec<Option<Result<WakeReport, Error>>> = stream::iter(due)
+                let woken: Vec<Option<Result<WokenCall, Error>>> = stream::iter(due)
                     .map(|id| async move {
                         if self.is_over(stop_at) { None } else { Some(self.wake_call(&id, lookups, trace_id).await) }
                     })
@@ -76,7 +81,7 @@ impl Reconciler {
                             report.deadlines_passed += woken.deadlines_passed;
                             report.lookup_events += woken.lookup_events;
                             report.claims_expired += woken.claims_expired;
-                            report.rescheduled += u64::from(woken.rescheduled);
+                            report.rescheduled += u64::from(woken.is_rescheduled);
                         }
                         Err(error) => {
                             report.failed += 1;
@@ -94,89 +99,80 @@ impl Reconciler {
         first_error.map_or(Ok(()), Err)
     }
 
-    /// A call that is due by the index: what its provider says and which deadlines have passed become events; or it has been
-    /// heard of since, and wakes up later.
-    async fn wake_call(&self, call_id: &CallId, lookups: &Lookups<'_>, trace_id: &str) -> Result<WakeReport, Error> {
+    /// Handles one call that the index returned as due. Its findings become events in the inbox. If there are none, it gets a
+    /// later wake-up time.
+    async fn wake_call(&self, call_id: &CallId, lookups: &Lookups<'_>, trace_id: &str) -> Result<WokenCall, Error> {
         let now = self.clock.now();
-        let mut woken = WakeReport::default();
-        // The index may be behind the row, and the row may have been removed.
+        let mut woken = WokenCall::default();
+        // The index may lag behind the row, and the row may have been deleted.
         let Some(call) = self.calls.get_call(call_id).await? else { return Ok(woken) };
         if call.wake_at.is_none_or(|at| at > now) || call.is_pending() {
             return Ok(woken);
         }
-        let mut new = false;
-        let mut found = false;
-        // When to look again at what nothing could be said of.
-        let mut look_at: Option<Timestamp> = None;
+        // Findings are events in the inbox, and those that were not there before.
+        let (mut has_findings, mut has_new_findings) = (false, false);
+        let mut next_lookup: Option<Timestamp> = None;
         if let Some(expired) = call.claim_expired_event(now) {
-            new |= self.submit(&expired, trace_id).await?;
-            found = true;
+            has_new_findings |= self.submit(&expired, trace_id).await?;
+            has_findings = true;
             woken.claims_expired += 1;
         }
         let overdue = call.overdue_attempts(&self.policy, now);
         for attempt in &overdue {
-            match self.settle(&call, attempt, lookups, now, trace_id).await? {
-                Resolution::Stored(is_new) => {
-                    new |= is_new;
-                    found = true;
+            match self.resolve_overdue(&call, attempt, lookups, now, trace_id).await? {
+                Resolution::Stored { is_new } => {
+                    has_new_findings |= is_new;
+                    has_findings = true;
                     woken.lookup_events += 1;
                 }
                 Resolution::DeadlinePassed => {
-                    new |= self.submit(&call.deadline_passed_event(attempt, now), trace_id).await?;
-                    found = true;
+                    let event = call.deadline_passed_event(attempt, now);
+                    has_new_findings |= self.submit(&event, trace_id).await?;
+                    has_findings = true;
                     woken.deadlines_passed += 1;
                 }
-                Resolution::RetryAt(at) => look_at = Some(look_at.map_or(at, |set| set.min(at))),
-                // It stays the next that is due.
+                Resolution::RetryAt(at) => next_lookup = Some(next_lookup.map_or(at, |earlier| earlier.min(at))),
+                // The call stays due for the next run.
                 Resolution::OverBudget => return Ok(woken),
             }
         }
-        for slot in call.in_doubt() {
-            let (Some(key), Some(dialled_at)) = (&slot.key, slot.dialled_at) else { continue };
-            if overdue.iter().any(|attempt| call.attempt_records.get(attempt.index) == Some(slot)) {
+        for record in call.in_doubt() {
+            let Some(dialled_at) = record.dialled_at else { continue };
+            if overdue.iter().any(|attempt| call.attempt_records.get(attempt.index) == Some(record)) {
                 continue;
             }
-            if now < dialled_at.plus(DOUBT_PAUSE) {
-                look_at = Some(dialled_at.plus(DOUBT_PAUSE));
-                continue;
-            }
-            match lookups.look_up(&call, key, None, Some(dialled_at), now).await {
-                LookupOutcome::Ended(event, answered) => {
-                    let learned = self.store_ending(&call, slot, &event, answered, now, trace_id).await?;
-                    new |= matches!(learned, StoredEnding::New);
-                    found = true;
+            match self.resolve_doubt(&call, record, dialled_at, lookups, now, trace_id).await? {
+                Resolution::Stored { is_new } => {
+                    has_new_findings |= is_new;
+                    has_findings = true;
                     woken.lookup_events += 1;
                 }
-                LookupOutcome::Alive(provider_call_id) => {
-                    new |= self.store_provider_call_id(&call, slot, &provider_call_id, now, trace_id).await?;
-                    found = true;
-                    woken.lookup_events += 1;
-                }
-                LookupOutcome::OverBudget => return Ok(woken),
-                // That it is not found counts only at the deadline: it may be on its way into the provider's books.
-                LookupOutcome::NotFound | LookupOutcome::Unavailable | LookupOutcome::RetryLater => {
-                    let elapsed = Duration::from_millis(now.millis_since(dialled_at).unsigned_abs());
-                    look_at = Some(now.plus(elapsed).min(dialled_at.plus(self.policy.inactivity_timeout)));
-                }
+                // The deadline of an attempt that is not overdue has not passed.
+                Resolution::DeadlinePassed => {}
+                Resolution::RetryAt(at) => next_lookup = Some(at),
+                Resolution::OverBudget => return Ok(woken),
             }
         }
-        // Whoever changes the row meanwhile decides when it wakes. What was said before and is still not folded waits in the queue:
-        // saying it every minute would only add to it.
-        let next = if found && !new { Some(now.plus(UNFOLDED_PAUSE)) } else { look_at };
-        let next = if found { next } else { next.or_else(|| self.next_due(&call, now)) };
-        if let Some(next) = next {
-            woken.rescheduled = self.calls.set_wake_at(&call, next).await? == StoreOutcome::Committed;
+        // The fold of a new finding decides when the call wakes up next. If all findings were known already, they wait in the
+        // queue, and repeating them every minute would only make it longer.
+        let wake_at = match (has_findings, has_new_findings) {
+            (true, true) => next_lookup,
+            (true, false) => Some(now.plus(UNFOLDED_PAUSE)),
+            (false, _) => next_lookup.or_else(|| self.next_wake_at(&call, now)),
+        };
+        if let Some(wake_at) = wake_at {
+            woken.is_rescheduled = self.calls.set_wake_at(&call, wake_at).await? == StoreOutcome::Committed;
         }
         Ok(woken)
     }
 
-    /// When a call that has been heard of since wakes up: a dial in doubt before its patience ends.
-    fn next_due(&self, call: &Call, now: Timestamp) -> Option<Timestamp> {
+    /// Time at which a call without findings wakes up again. At least [`DOUBT_PAUSE`] from now.
+    fn next_wake_at(&self, call: &Call, now: Timestamp) -> Option<Timestamp> {
         call.next_wake_at(&self.policy).map(|next| next.max(now.plus(DOUBT_PAUSE)))
     }
 
-    /// What becomes of an attempt whose patience has ended.
-    async fn settle(
+    /// Looks up an attempt whose inactivity timeout has passed.
+    async fn resolve_overdue(
         &self,
         call: &Call,
         attempt: &AttemptState,
@@ -184,37 +180,68 @@ impl Reconciler {
         now: Timestamp,
         trace_id: &str,
     ) -> Result<Resolution, Error> {
-        let Some(slot) = call.attempt_records.get(attempt.index) else { return Ok(Resolution::DeadlinePassed) };
-        let Some(key) = &slot.key else { return Ok(Resolution::DeadlinePassed) };
+        let Some(record) = call.attempt_records.get(attempt.index) else { return Ok(Resolution::DeadlinePassed) };
         let overdue_since = attempt.last_event_at.plus(self.policy.inactivity_timeout);
-        match lookups.look_up(call, key, slot.provider_call_id.as_deref(), slot.dialled_at, now).await {
-            // It has said so before, and that was not enough.
-            LookupOutcome::Ended(event, _) if call.contains_event(&event.event_id) => Ok(Resolution::DeadlinePassed),
-            LookupOutcome::Ended(event, answered) => {
-                match self.store_ending(call, slot, &event, answered, now, trace_id).await? {
-                    StoredEnding::New => Ok(Resolution::Stored(true)),
-                    // It had its time to be folded, and is not: it belongs to another call, or does not fit. It is queued before the
-                    // deadline once more, and if it is folded after all, it stands.
-                    StoredEnding::Known { since } if since.max(overdue_since).plus(UNFOLDED_PAUSE) <= now => {
-                        Ok(Resolution::DeadlinePassed)
-                    }
-                    StoredEnding::Known { .. } => Ok(Resolution::Stored(false)),
-                }
+        match lookups.look_up(call, record, now).await {
+            // The call has this ending already, and it did not end the attempt.
+            LookupOutcome::Ended(ending) if call.contains_event(&ending.event.event_id) => {
+                Ok(Resolution::DeadlinePassed)
             }
+            LookupOutcome::Ended(ending) => match self.store_ending(call, record, &ending, now, trace_id).await? {
+                StoredEnding::New => Ok(Resolution::Stored { is_new: true }),
+                // There was time to fold it, and it is not folded: it belongs to another call, or was refused. It was queued
+                // once more just now, before the deadline. If it is folded after all, it wins.
+                StoredEnding::Known { since } if since.max(overdue_since).plus(UNFOLDED_PAUSE) <= now => {
+                    Ok(Resolution::DeadlinePassed)
+                }
+                StoredEnding::Known { .. } => Ok(Resolution::Stored { is_new: false }),
+            },
             LookupOutcome::Alive(_) if attempt.started_at.plus(ALIVE_MAX) <= now => Ok(Resolution::DeadlinePassed),
             LookupOutcome::Alive(provider_call_id) => {
-                let alive = self.submit(&call.alive_event(attempt, now), trace_id).await?;
-                let id = self.store_provider_call_id(call, slot, &provider_call_id, now, trace_id).await?;
-                Ok(Resolution::Stored(alive || id))
+                let is_new_alive = self.submit(&call.alive_event(attempt, now), trace_id).await?;
+                let is_new_id = self.store_provider_call_id(call, record, &provider_call_id, now, trace_id).await?;
+                Ok(Resolution::Stored { is_new: is_new_alive || is_new_id })
             }
             LookupOutcome::OverBudget => Ok(Resolution::OverBudget),
             LookupOutcome::NotFound | LookupOutcome::Unavailable => Ok(Resolution::DeadlinePassed),
-            // A provider that is down for an hour ends no call; one that is down for as long again as patience does.
+            // A provider outage ends no attempt, unless it lasts for a second inactivity timeout.
             LookupOutcome::RetryLater if now < overdue_since.plus(self.policy.inactivity_timeout) => {
                 let elapsed = Duration::from_millis(now.millis_since(overdue_since).unsigned_abs());
                 Ok(Resolution::RetryAt(now.plus(elapsed.max(DOUBT_PAUSE))))
             }
             LookupOutcome::RetryLater => Ok(Resolution::DeadlinePassed),
+        }
+    }
+
+    /// Looks up a dial that got no answer from the provider, before its inactivity timeout has passed.
+    async fn resolve_doubt(
+        &self,
+        call: &Call,
+        record: &AttemptRecord,
+        dialled_at: Timestamp,
+        lookups: &Lookups<'_>,
+        now: Timestamp,
+        trace_id: &str,
+    ) -> Result<Resolution, Error> {
+        if now < dialled_at.plus(DOUBT_PAUSE) {
+            return Ok(Resolution::RetryAt(dialled_at.plus(DOUBT_PAUSE)));
+        }
+        match lookups.look_up(call, record, now).await {
+            LookupOutcome::Ended(ending) => {
+                let stored = self.store_ending(call, record, &ending, now, trace_id).await?;
+                Ok(Resolution::Stored { is_new: matches!(stored, StoredEnding::New) })
+            }
+            LookupOutcome::Alive(provider_call_id) => {
+                let is_new = self.store_provider_call_id(call, record, &provider_call_id, now, trace_id).await?;
+                Ok(Resolution::Stored { is_new })
+            }
+            LookupOutcome::OverBudget => Ok(Resolution::OverBudget),
+            // "Not found" counts only at the deadline: the provider may still be registering the call.
+            LookupOutcome::NotFound | LookupOutcome::Unavailable | LookupOutcome::RetryLater => {
+                let elapsed = Duration::from_millis(now.millis_since(dialled_at).unsigned_abs());
+                let deadline = dialled_at.plus(self.policy.inactivity_timeout);
+                Ok(Resolution::RetryAt(now.plus(elapsed).min(deadline)))
+            }
         }
     }
 }
