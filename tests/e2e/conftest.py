@@ -1,7 +1,7 @@
-"""Fixtures: a local AWS endpoint, the stack deployed to it, and what a subscriber of its domain events sees.
+"""Fixtures: a local AWS endpoint, the stack deployed to it, and a subscriber of its domain events.
 
-SWITCHHOOK_E2E_ENDPOINT names an endpoint that is already running (LocalStack, say); without it MiniStack is started on a
-free port of loopback, and ended with everything it started.
+SWITCHHOOK_E2E_ENDPOINT is the URL of an endpoint that is already running, for example LocalStack. Without it, the tests start MiniStack
+on a free port of the loopback interface, and stop it with all its processes at the end.
 """
 
 import json
@@ -14,15 +14,15 @@ from harness import ARCHITECTURE, PROVIDERS, Cloud, Mailbox, deployed, fake_prov
 
 
 def pytest_sessionstart():
-    """A polite kill ends the tests as Ctrl-C does: through the fixtures, which end what they started."""
+    """Handles SIGTERM like Ctrl-C, so that the fixtures stop the processes that they started."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
 def cloud(tmp_path_factory):
-    given = os.environ.get("SWITCHHOOK_E2E_ENDPOINT")
-    if given:
-        yield Cloud(given.rstrip("/"))
+    endpoint = os.environ.get("SWITCHHOOK_E2E_ENDPOINT")
+    if endpoint:
+        yield Cloud(endpoint.rstrip("/"))
         return
     with ministack(tmp_path_factory.mktemp("ministack")) as endpoint:
         yield Cloud(endpoint)
@@ -35,14 +35,14 @@ def provider_port():
 
 @pytest.fixture(scope="session")
 def stack(cloud, provider_port):
-    """The deployed stack, with the keys of all providers in its secret, and Retell where `provider` will listen."""
+    """The deployed stack. Its secret has the keys of all providers, and its Retell URL is the port of the fixture `provider`."""
     parameters = {
         "Architecture": ARCHITECTURE,
-        # Functions in containers may have to reach the endpoint by another name.
+        # Functions in containers may need another URL for the endpoint.
         "AwsEndpointUrl": os.environ.get("SWITCHHOOK_E2E_FUNCTION_ENDPOINT", cloud.endpoint),
-        # Twenty receives with backoff take hours.
+        # The default, 20 receives with backoff, takes hours.
         "MaxReceiveCount": "2",
-        # Long enough for every test that is not about silence.
+        # Long enough for all tests except those of the timeout itself.
         "InactivityTimeoutSeconds": "15",
         "RetellApiUrl": f"http://127.0.0.1:{provider_port}",
     }
@@ -56,7 +56,7 @@ def stack(cloud, provider_port):
 @pytest.fixture(scope="session")
 def provider(stack, provider_port, tmp_path_factory):
     if os.environ.get("SWITCHHOOK_E2E_FUNCTION_ENDPOINT"):
-        pytest.skip("functions that reach the endpoint by another name do not reach this machine's loopback, where the provider is")
+        pytest.skip("the functions need another URL for the endpoint, so they cannot reach the provider on the loopback interface")
     with fake_provider(stack, provider_port, tmp_path_factory.mktemp("provider")) as provider:
         yield provider
 
@@ -68,7 +68,7 @@ def dlq(cloud, stack):
 
 @pytest.fixture(scope="session")
 def subscriber(cloud, stack):
-    """A queue behind a rule on the bus, as a team would set it up, that sees every domain event."""
+    """A queue that receives every domain event through a rule on the bus."""
     name = f"{stack.name}-subscriber"
     sqs, events = cloud.client("sqs"), cloud.client("events")
     url = sqs.create_queue(QueueName=name)["QueueUrl"]

@@ -1,4 +1,4 @@
-"""What the deployed tests stand on: a local AWS endpoint, the real template deployed to it, and bounded waiting."""
+"""Foundation of the deployed tests: a local AWS endpoint, the deployed template, and waiting with a time limit."""
 
 import json
 import os
@@ -24,29 +24,29 @@ ROOT = Path(__file__).resolve().parents[2]
 FUNCTIONS = ["ingress", "consumer", "relay", "scheduler", "dialer", "reconciler", "api"]
 REGION = "us-east-1"
 
-# What `sam build` made for this machine (`make functions`): the real template with the code's folders filled in, nothing else.
+# Output of `sam build` for this machine (`make functions`): the template, changed only in the folders of the code.
 BUILT = Path(os.environ.get("SWITCHHOOK_E2E_BUILD", ROOT / ".aws-sam" / "local"))
 ARCHITECTURE = {"x86_64": "x86_64", "aarch64": "arm64", "arm64": "arm64"}[platform.machine()]
 
-# The tests' own keys, the same as in the sample events.
+# Test keys, also used by the sample events.
 PROVIDERS = json.loads((ROOT / "events" / "keys.json").read_text())
 
-# What the tool is run from (`make provider`): it plays the provider that places calls.
+# The `switchhook` binary (`make provider`), which contains the fake provider.
 TOOL = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "debug" / "switchhook"
 
-# Emulators check no credentials, but the SDKs do not start without some.
+# Emulators do not check credentials, but the SDKs require some.
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_DEFAULT_REGION": REGION, "AWS_REGION": REGION}
 
 
 def wait_for(what: str, probe, seconds: float = 30, every: float = 0.25):
-    """Calls `probe` until it answers something true, and returns that; fails by name when time is up."""
+    """Calls `probe` until it returns a true value, and returns that value. Raises TimeoutError with `what` after the time limit."""
     deadline = time.monotonic() + seconds
     while True:
         answer = probe()
         if answer:
             return answer
         if time.monotonic() > deadline:
-            raise TimeoutError(f"not within {seconds:g} s: {what}")
+            raise TimeoutError(f"did not happen within {seconds:g} s: {what}")
         time.sleep(every)
 
 
@@ -57,16 +57,16 @@ def free_port() -> int:
 
 
 def base_environment() -> dict:
-    """The caller's environment without its AWS account: nothing here may ever reach a real one."""
+    """Returns the environment of the caller without its AWS credentials, so that no test reaches a real account."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
-    # Proxies are for the world outside; an emulator on loopback is not behind one.
+    # The emulator on the loopback interface must not be reached through a proxy.
     kept["NO_PROXY"] = kept["no_proxy"] = "127.0.0.1,localhost"
     return kept | CREDENTIALS | {"SAM_CLI_TELEMETRY": "0"}
 
 
 @contextmanager
 def child_process(command, log_path: Path, environment: dict, cwd: Path):
-    """Runs a server in a process group of its own, and ends exactly that group afterwards, whatever happened."""
+    """Runs a server in a process group of its own, and always ends that group afterwards."""
     with log_path.open("wb") as log:
         process = subprocess.Popen(
             command, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, env=environment, cwd=cwd, start_new_session=True
@@ -91,7 +91,7 @@ def tail(path: Path, lines: int = 40) -> str:
 
 @contextmanager
 def ministack(folder: Path):
-    """MiniStack on a free port of loopback; yields its endpoint."""
+    """Runs MiniStack on a free port of the loopback interface. Yields its endpoint."""
     port = free_port()
     endpoint = f"http://127.0.0.1:{port}"
     scratch = folder / "tmp"
@@ -99,10 +99,10 @@ def ministack(folder: Path):
     environment = base_environment() | {
         "GATEWAY_PORT": str(port),
         "BIND_HOST": "127.0.0.1",
-        # Servers that it would start on every interface, and that nothing here asks.
+        # These servers would listen on every interface, and no test needs them.
         "SFTP_ENABLED": "0",
         "IOT_MTLS_ENABLED": "0",
-        # It unpacks the functions into its temporary folder, and leaves them there.
+        # MiniStack unpacks the functions into its temporary folder and does not delete them.
         "TMPDIR": str(scratch),
         "STATE_DIR": str(scratch / "state"),
     }
@@ -111,7 +111,7 @@ def ministack(folder: Path):
 
         def healthy():
             if process.poll() is not None:
-                raise RuntimeError(f"MiniStack ended with {process.returncode}:\n{tail(log)}")
+                raise RuntimeError(f"MiniStack exited with code {process.returncode}:\n{tail(log)}")
             try:
                 with urllib.request.urlopen(f"{endpoint}/_ministack/health", timeout=2) as answer:
                     return answer.status == 200
@@ -123,7 +123,7 @@ def ministack(folder: Path):
 
 
 def bootstrap(function: str) -> Path:
-    """The built binary of a function."""
+    """Returns the path of the built binary of a function."""
     path = BUILT / f"{function.capitalize()}Function" / "bootstrap"
     if not path.is_file():
         raise FileNotFoundError(f"{path} is missing; build it with: make functions")
@@ -131,11 +131,12 @@ def bootstrap(function: str) -> Path:
 
 
 def run(command: list, environment: dict, cwd: Path, seconds: float) -> str:
+    """Runs a command and returns its output. Raises if it fails or takes longer."""
     done = subprocess.run(
         command, env=environment, cwd=cwd, timeout=seconds, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
     if done.returncode != 0:
-        raise RuntimeError(f"{' '.join(map(str, command))} ended with {done.returncode}:\n{done.stdout[-6000:]}")
+        raise RuntimeError(f"{' '.join(map(str, command))} exited with code {done.returncode}:\n{done.stdout[-6000:]}")
     return done.stdout
 
 
@@ -149,7 +150,7 @@ class Answer:
 
 
 class Cloud:
-    """One AWS endpoint, and the AWS clients that talk to it."""
+    """An AWS endpoint and its clients."""
 
     def __init__(self, endpoint: str):
         self.endpoint = endpoint
@@ -167,17 +168,18 @@ class Cloud:
 
 
 class Stack:
-    """The deployed stack: its outputs, and HTTP to its front door."""
+    """The deployed stack: its outputs, and requests to its HTTP API."""
 
     def __init__(self, cloud: Cloud, name: str, outputs: dict):
         self.cloud = cloud
         self.name = name
         self.outputs = outputs
         api_id = outputs["ApiUrl"].removeprefix("https://").split(".")[0]
-        # Emulators serve every API on one port and tell them apart by host; LocalStack's is execute-api.localhost.localstack.cloud.
+        # Emulators serve all APIs on one port and select one by the Host header. The domain of LocalStack is
+        # execute-api.localhost.localstack.cloud.
         domain = os.environ.get("SWITCHHOOK_E2E_API_DOMAIN", "execute-api.localhost")
         self.host = f"{api_id}.{domain}:{cloud.endpoint.rsplit(':', 1)[1]}"
-        # The same API for a client that can neither resolve that name nor say it: both emulators know this path.
+        # URL of the same API for clients that cannot set the Host header. Both emulators support this path.
         self.url = f"{cloud.endpoint}/_aws/execute-api/{api_id}/$default"
 
     def http(self, method: str, path: str, body: bytes | None = None, headers: dict | None = None) -> Answer:
@@ -198,23 +200,23 @@ class Stack:
         return self.http("POST", f"/webhooks/{provider}{query}", body, headers)
 
     def post_signed(self, provider: str, body, query: str = "", content_type: str = "application/json") -> Answer:
-        """Posts a webhook as its provider does; a dict is sent as JSON."""
+        """Posts a webhook with the signature of its provider. A dict is sent as JSON."""
         raw = body if isinstance(body, bytes) else json.dumps(body).encode()
         headers = sign(provider, PROVIDERS, f"/webhooks/{provider}{query}", raw)
         return self.post(provider, raw, headers | {"content-type": content_type}, query)
 
-    def create(self, order: dict, key: str | None = None) -> Answer:
+    def create(self, new_call: dict, key: str | None = None) -> Answer:
         headers = {"content-type": "application/json"} | ({"idempotency-key": key} if key else {})
-        return self.http("POST", "/calls", json.dumps(order).encode(), headers)
+        return self.http("POST", "/calls", json.dumps(new_call).encode(), headers)
 
-    def do(self, what: str, call_id: str) -> Answer:
-        return self.http("POST", f"/calls/{quote(call_id, safe='')}/{what}")
+    def post_action(self, action: str, call_id: str) -> Answer:
+        return self.http("POST", f"/calls/{quote(call_id, safe='')}/{action}")
 
     def invoke(self, output: str, payload: dict | None = None):
-        """Runs a function by hand, as its schedule does."""
+        """Invokes a function as its schedule does. `output` is the output of the stack that has its name."""
         answer = self.cloud.client("lambda").invoke(FunctionName=self.outputs[output], Payload=json.dumps(payload or {}).encode())
-        said = answer["Payload"].read()
-        assert "FunctionError" not in answer, said
+        payload = answer["Payload"].read()
+        assert "FunctionError" not in answer, payload
 
     def call(self, call_id: str) -> Answer:
         return self.http("GET", f"/calls/{quote(call_id, safe='')}")
@@ -227,7 +229,7 @@ class Stack:
 
 
 class Mailbox:
-    """Everything that ever arrived in a queue; receiving deletes, so that nothing is seen twice or gets in the way."""
+    """All messages that ever arrived in a queue. Received messages are deleted from the queue, so each is received once."""
 
     def __init__(self, cloud: Cloud, url: str):
         self.sqs = cloud.client("sqs")
@@ -246,19 +248,19 @@ class Mailbox:
 
 
 class Provider:
-    """The provider that places calls: `switchhook fake`, where the stack asks it in Retell's stead."""
+    """The fake provider, `switchhook fake`, which the stack uses instead of Retell."""
 
     def __init__(self, url: str):
         self.url = url
 
-    def asked(self) -> dict:
+    def statistics(self) -> dict:
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         with opener.open(f"{self.url}/dials", timeout=10) as answer:
             return json.load(answer)
 
     def dials(self, call_id: str) -> list:
-        """Every phone that rang for a call."""
-        return [dial for dial in self.asked()["dials"] if dial["call_id"] == call_id]
+        """Returns the dials of a call."""
+        return [dial for dial in self.statistics()["dials"] if dial["call_id"] == call_id]
 
 
 @contextmanager
@@ -274,7 +276,7 @@ def fake_provider(stack: Stack, port: int, folder: Path):
 
         def listening():
             if process.poll() is not None:
-                raise RuntimeError(f"the provider ended with {process.returncode}:\n{tail(log)}")
+                raise RuntimeError(f"the provider exited with code {process.returncode}:\n{tail(log)}")
             return "listening on" in log.read_text()
 
         wait_for("the provider listens", listening)
@@ -283,7 +285,7 @@ def fake_provider(stack: Stack, port: int, folder: Path):
 
 @contextmanager
 def deployed(cloud: Cloud, parameters: dict):
-    """Deploys what was built as a user would, with `sam deploy`; deletes the stack, and the tables it retains, afterwards."""
+    """Deploys the built template with `sam deploy`, as a user does. Afterwards deletes the stack and the tables that it retains."""
     name = f"switchhook-e2e-{os.getpid()}"
     overrides = [f"{key}={value}" for key, value in parameters.items()]
     # fmt: off
@@ -296,19 +298,19 @@ def deployed(cloud: Cloud, parameters: dict):
     described = cloudformation.describe_stacks(StackName=name)["Stacks"][0]
     stack = Stack(cloud, name, {each["OutputKey"]: each["OutputValue"] for each in described["Outputs"]})
     try:
-        set_dropped_redrive(cloud, stack, parameters["MaxReceiveCount"])
+        set_redrive_policy(cloud, stack, parameters["MaxReceiveCount"])
         yield stack
     finally:
-        # Not `sam delete`: it reads a field of the stack that MiniStack does not fill in.
+        # `sam delete` fails here: it needs a field of the stack that MiniStack does not set.
         cloudformation.delete_stack(StackName=name)
         cloudformation.get_waiter("stack_delete_complete").wait(StackName=name, WaiterConfig={"Delay": 1, "MaxAttempts": 120})
         delete_retained_tables(cloud, stack)
 
 
-def set_dropped_redrive(cloud: Cloud, stack: Stack, max_receive_count: str):
-    """MiniStack's CloudFormation drops the redrive policy of a queue, though its SQS knows them: sets what the template says.
+def set_redrive_policy(cloud: Cloud, stack: Stack, max_receive_count: str):
+    """Sets the redrive policy of the template, which the CloudFormation of MiniStack ignores although its SQS supports it.
 
-    That the template says it is what test_template.py holds.
+    test_template.py checks that the template has the policy.
     """
     sqs = cloud.client("sqs")
     url = stack.outputs["EventsQueueUrl"]
@@ -320,13 +322,13 @@ def set_dropped_redrive(cloud: Cloud, stack: Stack, max_receive_count: str):
 
 
 def delete_retained_tables(cloud: Cloud, stack: Stack):
-    """The template keeps its tables when the stack goes, as it should; a test must not."""
+    """Deletes the tables, which the template retains when its stack is deleted."""
     dynamodb = cloud.client("dynamodb")
     for table in (stack.outputs["InboxTableName"], stack.outputs["CallsTableName"]):
         try:
             dynamodb.delete_table(TableName=table)
         except dynamodb.exceptions.ResourceNotFoundException:
-            pass  # the emulator ignores DeletionPolicy
+            pass  # the emulator ignores DeletionPolicy and has deleted the table already
 
 
 def zipped_size(path: Path, scratch: Path) -> int:

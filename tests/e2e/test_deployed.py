@@ -1,4 +1,4 @@
-"""The deployed stack, driven over HTTP as providers and operators drive it."""
+"""Tests of the deployed stack over HTTP, in the roles of providers and operators."""
 
 import json
 import time
@@ -14,7 +14,7 @@ JSON = {"content-type": "application/json"}
 
 
 def webhook(event_type: str, second: int, call_id: str, **more) -> dict:
-    """A webhook of the generic provider."""
+    """Returns the body of a webhook of the generic provider."""
     return {
         "event_id": f"evt-{uuid.uuid4()}",
         "event_type": event_type,
@@ -34,17 +34,20 @@ def lifecycle_of(stack, call_id: str) -> str | None:
 
 
 def announcements(subscriber, call_id: str, last: str) -> list | None:
-    """What was announced of a call, in order, once `last` was: by id, because an event may be published twice, but never differ."""
+    """Returns the types of the domain events of a call in order, or None if `last` has not arrived yet.
+
+    An event may arrive twice, but its content must not differ.
+    """
     by_id = {}
     for event in map(json.loads, subscriber.matching(lambda body: call_id in body)):
         detail = event["detail"]
         assert by_id.setdefault(detail["id"], detail) == detail
     details = sorted(by_id.values(), key=lambda detail: detail["sequence"])
-    words = [detail["type"] for detail in details]
-    return words if last in words else None
+    types = [detail["type"] for detail in details]
+    return types if last in types else None
 
 
-# --- what ingress answers --------------------------------------------------------------------------------------------
+# --- answers of ingress ----------------------------------------------------------------------------------------------
 
 
 def test_a_new_webhook_is_accepted_and_a_repeat_is_known(stack):
@@ -93,7 +96,7 @@ def test_an_event_type_that_nobody_knows_is_recorded(stack):
     assert (answer.status, answer.json()["status"]) == (200, "recorded"), answer
 
 
-# --- what becomes of the call ----------------------------------------------------------------------------------------
+# --- state of calls --------------------------------------------------------------------------------------------------
 
 
 def test_a_call_delivered_backwards_ends_completed_and_is_announced_in_order(stack, subscriber):
@@ -113,8 +116,8 @@ def test_a_call_delivered_backwards_ends_completed_and_is_announced_in_order(sta
     assert dispositions == ["applied"] * 3
 
     announced = wait_for("call.completed is on the bus", lambda: announcements(subscriber, call_id, "call.completed"), seconds=60)
-    of_call = [word for word in announced if word.startswith("call.")]
-    assert of_call == ["call.initiated", "call.ringing", "call.in_progress", "call.completed"]
+    types_of_call = [event_type for event_type in announced if event_type.startswith("call.")]
+    assert types_of_call == ["call.initiated", "call.ringing", "call.in_progress", "call.completed"]
 
 
 def test_the_status_of_an_event_says_what_became_of_it(stack):
@@ -159,7 +162,7 @@ def test_a_call_that_nobody_reported_is_unknown(stack):
     assert stack.event_status("generic:never-sent").status == 404
 
 
-# --- what cannot be processed ----------------------------------------------------------------------------------------
+# --- webhooks and messages that cannot be processed ------------------------------------------------------------------
 
 
 def test_a_webhook_that_cannot_be_read_is_kept_and_reported_once(stack, dlq, subscriber):
@@ -173,8 +176,8 @@ def test_a_webhook_that_cannot_be_read_is_kept_and_reported_once(stack, dlq, sub
     assert again.status == 200, again
     event_id = first.json()["event_id"]
     assert len(dlq.expect("the quarantined webhook is in the dead-letter queue", lambda message: event_id in message)) == 1
-    said = subscriber.expect("webhook.quarantined is on the bus", lambda body: event_id in body and "webhook.quarantined" in body)
-    assert marker not in "".join(said)
+    published = subscriber.expect("webhook.quarantined is on the bus", lambda body: event_id in body and "webhook.quarantined" in body)
+    assert marker not in "".join(published)
 
 
 def test_a_message_that_cannot_be_decoded_is_moved_to_the_dead_letter_queue(cloud, stack, dlq):
@@ -185,7 +188,7 @@ def test_a_message_that_cannot_be_decoded_is_moved_to_the_dead_letter_queue(clou
     dlq.expect("the message was received twice and moved", lambda message: marker in message, seconds=150)
 
 
-# --- what runs by the clock ------------------------------------------------------------------------------------------
+# --- schedules -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -209,7 +212,7 @@ def test_a_call_that_falls_silent_is_settled_as_inconclusive(stack, subscriber):
     wait_for("the call is ringing", lambda: lifecycle_of(stack, call_id) == "ringing", seconds=60)
 
     def settled():
-        # As the schedule does every minute; a run before the patience ends finds nothing to do.
+        # The schedule does this every minute. A run before the inactivity timeout does nothing.
         stack.invoke("ReconcilerFunctionName")
         return lifecycle_of(stack, call_id) == "inconclusive"
 

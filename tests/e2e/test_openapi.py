@@ -1,6 +1,6 @@
-"""The API is as infra/openapi.yaml describes it: what schemathesis makes up, and what a real call leaves behind.
+"""Checks that the API answers as infra/openapi.yaml describes, for generated requests and for the requests of a real call.
 
-Against `switchhook dev`, which needs no deployed stack: the same handlers, on loopback.
+The tests use `switchhook dev`, which runs the same handlers on the loopback interface, without a deployed stack.
 """
 
 import json
@@ -22,16 +22,16 @@ from harness import PROVIDERS, ROOT, TOOL, base_environment, child_process, tail
 DOCUMENT = ROOT / "infra" / "openapi.yaml"
 SETTINGS = ROOT / "infra" / "schemathesis.toml"
 SECONDS_MAX = 60
-# What it makes up follows from this, and from the version that requirements.txt pins.
+# The generated requests depend only on this seed and on the version in requirements.txt.
 SEED = 20260101
 EXAMPLES = 60
-# Fewer would show little: a run that reached nothing must not pass.
+# A run with fewer cases has not reached the operations, and must fail.
 CASES_MIN = 500
 
 
 @contextmanager
 def dev_stack(folder: Path):
-    """A local stack on a port that is free, with the tests' own keys, a fake provider and an impatient schedule."""
+    """Runs a local stack on a free port, with test keys, the fake provider and a schedule of one second. Yields its URL."""
     if not TOOL.is_file():
         raise FileNotFoundError(f"{TOOL} is missing; build it with: make provider")
     providers = PROVIDERS | {"retell": PROVIDERS["retell"] | {"dial": {"api_key": "key_e2e", "per_second": 20}}}
@@ -43,7 +43,7 @@ def dev_stack(folder: Path):
 
         def address():
             if process.poll() is not None:
-                raise RuntimeError(f"the local stack ended with {process.returncode}:\n{tail(log)}")
+                raise RuntimeError(f"the local stack exited with code {process.returncode}:\n{tail(log)}")
             return re.search(r"listening on (http://127\.0\.0\.1:\d+)", log.read_text())
 
         yield wait_for("the local stack listens", address)[1]
@@ -67,15 +67,15 @@ def test_nothing_that_schemathesis_makes_up_is_answered_otherwise_than_described
         command, env=base_environment(), cwd=tmp_path, timeout=SECONDS_MAX, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
     assert done.returncode == 0, done.stdout[-20_000:]
-    told = json.loads(report.read_text())
-    assert told["operations"]["tested"] == told["operations"]["total"] == 10
-    assert {phase["status"] for phase in told["phases"].values()} == {"success"} and len(told["phases"]) == 4
-    assert told["test_cases"]["generated"] >= CASES_MIN, told["test_cases"]
-    assert told["test_cases"]["with_failures"] == told["test_cases"]["errored"] == 0
+    results = json.loads(report.read_text())
+    assert results["operations"]["tested"] == results["operations"]["total"] == 10
+    assert {phase["status"] for phase in results["phases"].values()} == {"success"} and len(results["phases"]) == 4
+    assert results["test_cases"]["generated"] >= CASES_MIN, results["test_cases"]
+    assert results["test_cases"]["with_failures"] == results["test_cases"]["errored"] == 0
 
 
 class Client:
-    """Asks the API, and holds every answer against the document."""
+    """Client of the API that validates each answer against the document."""
 
     def __init__(self, url: str):
         self.url = url
@@ -100,7 +100,7 @@ def client(url):
     return Client(url)
 
 
-def order(behaviour: str, **more) -> dict:
+def new_call(behaviour: str, **more) -> dict:
     return {"provider": "retell", "from": "+15550100", "to": "+15550190", "metadata": {"fake": behaviour}} | more
 
 
@@ -109,7 +109,7 @@ def in_a_day() -> str:
 
 
 def test_answers_about_a_call_that_was_placed_are_as_described(client):
-    body = order("busy", appointment_id="apt openapi/1", retry={"attempts_max": 2, "delay_seconds": 0})
+    body = new_call("busy", appointment_id="apt openapi/1", retry={"attempts_max": 2, "delay_seconds": 0})
     created = client.ask("POST", "/calls", 201, body, key="openapi-1")
     assert client.ask("POST", "/calls", 200, body, key="openapi-1") == created
     client.ask("POST", "/calls", 409, body | {"to": "+15550191"}, key="openapi-1")
@@ -123,7 +123,7 @@ def test_answers_about_a_call_that_was_placed_are_as_described(client):
     events = client.ask("GET", "/calls/{call_id}/events", 200, call_id=call_id)["events"]
     assert {"initiated", "ringing", "busy"} <= {event["kind"] for event in events}
     for event in events:
-        # An implied event is of the one that implies it.
+        # An implied event has no status of its own, only the event that implies it.
         if not event["implied"]:
             status = client.ask("GET", "/events/{event_id}/status", 200, event_id=event["event_id"])
             assert (status["status"], status["call_id"]) == ("processed", call_id)
@@ -133,20 +133,20 @@ def test_answers_about_a_call_that_was_placed_are_as_described(client):
 
 def test_answers_about_a_call_that_waits_are_as_described(client):
     window = {"time_zone": "Europe/London", "opens": "09:00", "closes": "18:00", "days": ["mon", "fri"]}
-    far = client.ask("POST", "/calls", 201, order("confirms", window=window, due_at=in_a_day()))["call_id"]
+    far = client.ask("POST", "/calls", 201, new_call("confirms", window=window, due_at=in_a_day()))["call_id"]
     assert client.call(far)["job"]["state"] == "PENDING"
     canceled = client.ask("POST", "/calls/{call_id}/cancel", 200, call_id=far)
     assert (canceled["job"], canceled["settled"]) == ({"state": "CANCELED", "stopped": "canceled"}, True)
 
-    near = client.ask("POST", "/calls", 201, order("forgotten", due_at=in_a_day()))["call_id"]
+    near = client.ask("POST", "/calls", 201, new_call("forgotten", due_at=in_a_day()))["call_id"]
     client.ask("POST", "/calls/{call_id}/trigger", 200, call_id=near)
     wait_for("it is dialled", lambda: client.call(near)["job"]["state"] == "IN_PROGRESS", seconds=20, every=0.2)
     assert client.call(near)["attempts"][0]["ended_at"] is None
 
     client.ask("PUT", "/do-not-call/{number}", 204, number="+15550177")
-    barred = client.ask("POST", "/calls", 201, order("confirms", to="+15550177"))["call_id"]
-    wait_for("it is given up", lambda: client.call(barred)["settled"], seconds=20, every=0.2)
-    assert client.call(barred)["job"] == {"state": "FAILED", "stopped": "do_not_call"}
+    blocked = client.ask("POST", "/calls", 201, new_call("confirms", to="+15550177"))["call_id"]
+    wait_for("it is given up", lambda: client.call(blocked)["settled"], seconds=20, every=0.2)
+    assert client.call(blocked)["job"] == {"state": "FAILED", "stopped": "do_not_call"}
     client.ask("DELETE", "/do-not-call/{number}", 204, number="+15550177")
 
 

@@ -1,4 +1,4 @@
-"""What is shipped is small: a cold start reads all of it."""
+"""Limits for the size of the built functions: a cold start loads all of it."""
 
 import pytest
 

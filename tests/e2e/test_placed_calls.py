@@ -1,4 +1,4 @@
-"""Calls that the deployed stack places itself, at a provider that dials nobody and takes its time as people do."""
+"""Tests of calls that the deployed stack places, at a fake provider whose calls take as long as real ones."""
 
 import uuid
 from datetime import UTC, datetime, timedelta
@@ -9,12 +9,12 @@ import pytest
 from harness import wait_for
 from test_deployed import announcements
 
-# A call rings for up to 12 s, lasts for up to 90 s, and is analysed within 6 s; a retry takes as long again.
+# A call rings for up to 12 s, lasts for up to 90 s, and is analysed within 6 s. A retry takes as long.
 CALL_SECONDS = 240
 
 
-def order(behaviour: str, **more) -> dict:
-    """A call to somebody who does these things, one for each attempt."""
+def new_call(behaviour: str, **more) -> dict:
+    """Returns the body of a call to a person with this behaviour: one word per attempt, separated by commas."""
     body = {"provider": "retell", "from": "+15550100", "to": "+15550190", "appointment_id": f"apt-{uuid.uuid4()}"}
     return body | {"metadata": {"fake": behaviour}} | more
 
@@ -34,7 +34,7 @@ def job_of(stack, call_id: str) -> str:
 
 
 def settled(stack, call_id: str) -> dict:
-    """The call when everything is said of it. What the schedules do every minute is done by hand, every few seconds."""
+    """Waits until the call is settled and returns it. Meanwhile invokes the scheduled functions every few seconds."""
 
     def is_settled():
         stack.invoke("SchedulerFunctionName")
@@ -47,15 +47,15 @@ def settled(stack, call_id: str) -> dict:
 
 @pytest.fixture(scope="module")
 def placed(stack, provider, subscriber):
-    """Calls that take their time side by side, by what the person does."""
-    orders = {
-        "confirms": order("confirms"),
-        "busy,confirms": order("busy,confirms", retry={"attempts_max": 2, "delay_seconds": 1}),
-        "silent": order("silent"),
-        "response_lost": order("response_lost"),
-        "invalid": order("invalid"),
+    """Calls that run at the same time, by the behaviour of the person."""
+    bodies = {
+        "confirms": new_call("confirms"),
+        "busy,confirms": new_call("busy,confirms", retry={"attempts_max": 2, "delay_seconds": 1}),
+        "silent": new_call("silent"),
+        "response_lost": new_call("response_lost"),
+        "invalid": new_call("invalid"),
     }
-    calls = {behaviour: (create(stack, body), body["appointment_id"]) for behaviour, body in orders.items()}
+    calls = {behaviour: (create(stack, body), body["appointment_id"]) for behaviour, body in bodies.items()}
     assert {job_of(stack, call_id) for call_id, _ in calls.values()} == {"PENDING"}
     stack.invoke("SchedulerFunctionName")
     return calls
@@ -74,7 +74,7 @@ def test_a_call_that_is_created_is_dialled_once_and_settled_by_its_webhooks(stac
     assert announced[0] == "call.initiated"
     assert {"call.in_progress", "call.completed", "appointment.dialing", "appointment.confirmed"} <= set(announced)
     webhooks = [event["event_id"] for event in stack.call_events(call_id).json()["events"] if event["event_id"].startswith("retell:")]
-    assert webhooks, "the webhooks found their call"
+    assert webhooks, "no webhook found its call"
 
 
 def test_a_call_that_is_busy_is_tried_again(stack, provider, subscriber, placed):
@@ -117,11 +117,11 @@ def test_a_call_that_the_provider_refuses_for_good_fails_and_rings_nowhere(stack
 
 
 def test_a_call_that_is_not_due_waits_until_somebody_triggers_it_and_once_is_all(stack, provider):
-    call_id = create(stack, order("busy", due_at=in_an_hour(), retry={"attempts_max": 1}))
+    call_id = create(stack, new_call("busy", due_at=in_an_hour(), retry={"attempts_max": 1}))
     stack.invoke("SchedulerFunctionName")
     assert job_of(stack, call_id) == "PENDING"
 
-    first, again = stack.do("trigger", call_id), stack.do("trigger", call_id)
+    first, again = stack.post_action("trigger", call_id), stack.post_action("trigger", call_id)
 
     assert (first.status, first.json()) == (200, {"call_id": call_id, "job": {"state": "CLAIMED"}}), first
     assert again.status == 409, again
@@ -132,16 +132,16 @@ def test_a_call_that_is_not_due_waits_until_somebody_triggers_it_and_once_is_all
 
 def test_a_call_that_nobody_created_cannot_be_triggered_or_canceled(stack):
     unknown = f"call-{uuid.uuid4()}"
-    assert [stack.do(what, unknown).status for what in ("trigger", "cancel")] == [404, 404]
+    assert [stack.post_action(action, unknown).status for action in ("trigger", "cancel")] == [404, 404]
 
 
 def test_a_canceled_call_is_never_dialled(stack, provider, subscriber):
-    call_id = create(stack, order("confirms", due_at=in_an_hour()))
+    call_id = create(stack, new_call("confirms", due_at=in_an_hour()))
 
-    canceled = stack.do("cancel", call_id)
+    canceled = stack.post_action("cancel", call_id)
 
     assert (canceled.status, canceled.json()["job"]["state"]) == (200, "CANCELED"), canceled
-    assert stack.do("trigger", call_id).status == 409
+    assert stack.post_action("trigger", call_id).status == 409
     stack.invoke("SchedulerFunctionName")
     assert job_of(stack, call_id) == "CANCELED"
     wait_for("its end is announced", lambda: announcements(subscriber, call_id, "call.canceled"), seconds=60)
@@ -149,7 +149,7 @@ def test_a_canceled_call_is_never_dialled(stack, provider, subscriber):
 
 
 def test_the_same_request_creates_one_call(stack):
-    key, body = uuid.uuid4().hex, order("confirms", due_at=in_an_hour())
+    key, body = uuid.uuid4().hex, new_call("confirms", due_at=in_an_hour())
     first, again, other = stack.create(body, key), stack.create(body, key), stack.create(body | {"to": "+15550191"}, key)
     assert [first.status, again.status] == [201, 200], (first, again)
     assert first.json() == again.json()
@@ -162,15 +162,15 @@ def test_a_number_on_the_do_not_call_list_is_not_called(stack, provider):
     number = "+15550177"
     path = f"/do-not-call/{quote(number, safe='')}"
     assert stack.http("PUT", path).status == 204
-    call_id = create(stack, order("confirms", to=number))
+    call_id = create(stack, new_call("confirms", to=number))
 
     call = settled(stack, call_id)
 
     assert call["job"]["state"] == "FAILED"
     assert provider.dials(call_id) == []
     assert stack.http("DELETE", path).status == 204
-    # The call stands as it ended; the next one rings.
-    again = create(stack, order("busy", to=number, retry={"attempts_max": 1}))
+    # The failed call stays failed, and a new call is placed.
+    again = create(stack, new_call("busy", to=number, retry={"attempts_max": 1}))
     assert settled(stack, again)["lifecycle"] == "busy"
     assert len(provider.dials(again)) == 1
 
@@ -178,5 +178,5 @@ def test_a_number_on_the_do_not_call_list_is_not_called(stack, provider):
 def test_nobody_was_rung_twice_and_a_look_for_drift_finds_nothing_to_do(stack, provider, placed):
     before = {call_id: stack.call(call_id).json()["version"] for call_id, _ in placed.values()}
     stack.invoke("ReconcilerFunctionName", {"run": "drift"})
-    assert provider.asked()["duplicate_dials"] == 0
+    assert provider.statistics()["duplicate_dials"] == 0
     assert {call_id: stack.call(call_id).json()["version"] for call_id in before} == before

@@ -1,6 +1,6 @@
-"""The built functions under AWS's Lambda runtime interface emulator, which ships with the SAM CLI, on the sample events.
+"""Tests of the built functions with the sample events, in the Lambda runtime interface emulator of the SAM CLI.
 
-The events are those that `sam local invoke` takes; the resources are those of the deployed stack.
+`sam local invoke` accepts the same events. The functions use the resources of the deployed stack.
 """
 
 import json
@@ -21,14 +21,14 @@ EMULATOR = Path(samcli.__file__).parent / "local" / "rapid" / f"aws-lambda-rie-{
 def sample(name: str) -> dict:
     event = json.loads((ROOT / "events" / f"{name}.json").read_text())
     if name.startswith("ingress-"):
-        # As `make sign` does: the timestamps in the repository are old.
+        # Like `make sign`, because the timestamps in the repository are old.
         sign_event(event, PROVIDERS)
     return event
 
 
 @contextmanager
 def emulated(cloud, stack, function: str, folder: Path):
-    """Runs one function under the emulator with the environment it was deployed with; yields how to invoke it."""
+    """Runs a function in the emulator with the environment of the deployed one. Yields a function that invokes it."""
     (deployed,) = [
         each
         for page in cloud.client("lambda").get_paginator("list_functions").paginate()
@@ -93,8 +93,8 @@ def test_consumer_folds_the_sample_batch_once(cloud, stack, tmp_path):
         answers = [invoke(sample("consumer-batch")) for _ in range(2)]
     assert answers == [{"batchItemFailures": []}] * 2
     found = stack.call_events("call_sample_batch").json()["events"]
-    ours = [(event["event_id"], event["disposition"]) for event in found if event["event_id"].startswith("generic:")]
-    assert ours == [("generic:evt_batch_ringing", "applied"), ("generic:evt_batch_in_progress", "applied")]
+    folded = [(event["event_id"], event["disposition"]) for event in found if event["event_id"].startswith("generic:")]
+    assert folded == [("generic:evt_batch_ringing", "applied"), ("generic:evt_batch_in_progress", "applied")]
 
 
 def test_consumer_gives_back_what_it_cannot_decode(cloud, stack, tmp_path):
@@ -118,7 +118,7 @@ def test_api_creates_the_sample_call_once(cloud, stack, tmp_path):
     assert [first["statusCode"], again["statusCode"]] == [201, 200], (first, again)
     assert first["body"] == again["body"]
     call_id = json.loads(first["body"])["call_id"]
-    canceled = stack.do("cancel", call_id)
+    canceled = stack.post_action("cancel", call_id)
     assert (canceled.status, canceled.json()["job"]["state"]) == (200, "CANCELED"), canceled
 
 

@@ -1,4 +1,4 @@
-"""The sample subscriber takes each domain event once, and again what failed."""
+"""Tests of the sample subscriber: it processes each domain event once, and repeats failed work."""
 
 import importlib.util
 
@@ -8,14 +8,14 @@ from harness import ROOT
 
 
 class Context:
-    """An invocation with half a minute left."""
+    """Lambda context of an invocation with half a minute left."""
 
     def get_remaining_time_in_millis(self) -> int:
         return 30_000
 
 
 class Subscriber:
-    """The sample, with a clock of its own and work that can fail."""
+    """The sample with a fake clock, and with work that can fail."""
 
     def __init__(self, module):
         self.module = module
@@ -27,7 +27,7 @@ class Subscriber:
 
     def work(self, detail: dict):
         if self.fails:
-            raise RuntimeError("the other side is down")
+            raise RuntimeError("the other system is down")
         self.done.append(detail["id"])
 
     def receive(self, event_id: str):
@@ -48,7 +48,7 @@ def subscriber(cloud, monkeypatch):
     specification = importlib.util.spec_from_file_location("subscriber", ROOT / "infra" / "subscriber.py")
     module = importlib.util.module_from_spec(specification)
     specification.loader.exec_module(module)
-    # Its own, so that nobody else's clock stands still.
+    # A new object, so that only the clock of this module is replaced.
     module.time = type("Clock", (), {})
     yield Subscriber(module)
     dynamodb.delete_table(TableName=name)
@@ -67,7 +67,7 @@ def test_work_that_failed_is_done_by_a_later_try(subscriber):
     with pytest.raises(RuntimeError):
         subscriber.receive("call-1/1")
     subscriber.fails = False
-    # For all it knows the first is still at it.
+    # The claim of the first invocation has not expired.
     with pytest.raises(subscriber.module.table.meta.client.exceptions.ConditionalCheckFailedException):
         subscriber.receive("call-1/1")
     assert subscriber.done == []

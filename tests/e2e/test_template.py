@@ -1,4 +1,4 @@
-"""What template.yaml promises, read from what CloudFormation will see. Emulators enforce none of it."""
+"""Tests of template.yaml after the SAM transform, for properties that emulators do not enforce."""
 
 import itertools
 import json
@@ -42,7 +42,7 @@ def as_list(value) -> list:
     return value if isinstance(value, list) else [value]
 
 
-# --- who may do what -------------------------------------------------------------------------------------------------
+# --- permissions -----------------------------------------------------------------------------------------------------
 
 INBOX, CALLS = get_att("InboxTable", "Arn"), get_att("CallsTable", "Arn")
 QUEUE, DLQ, DIALS = get_att("EventsQueue", "Arn"), get_att("EventsDlq", "Arn"), get_att("DialQueue", "Arn")
@@ -54,7 +54,7 @@ def index(table: str, name: str) -> dict:
 
 
 
-# Every action on every resource that a function may touch, besides its own log group. A wider policy is a change here.
+# All permissions of each function except those on its own log group. Whoever widens a policy must change this list.
 GRANTS = {
     "ingress": [
         (["dynamodb:PutItem", "dynamodb:GetItem"], [INBOX]),
@@ -105,7 +105,7 @@ GRANTS = {
     ],
 }
 
-# What is granted under a condition, and which: a number goes off the do-not-call list, a call never goes.
+# Permissions with a condition: api may delete entries of the do-not-call list, but no calls.
 CONDITIONS = {("api", "dynamodb:DeleteItem"): {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": ["do-not-call:*"]}}}
 
 
@@ -133,7 +133,7 @@ def test_no_role_is_wider_than_its_statements():
         for statement in statements(role):
             assert statement["Effect"] == "Allow" and "NotAction" not in statement and "NotResource" not in statement, name
             assert not [action for action in as_list(statement["Action"]) if "*" in action], name
-            # Of what an ARN ends with a function knows one thing alone: which stream of a table there is, it asks for.
+            # The only wildcard is in the ARN of a stream, whose name is not known before its table exists.
             resources = [json.dumps(each) for each in as_list(statement["Resource"])]
             assert not [each for each in resources if "*" in each and each != '{"Fn::Sub": "${CallsTable.Arn}/stream/*"}'], name
     assert not of_type("AWS::IAM::Policy") and not of_type("AWS::IAM::ManagedPolicy")
@@ -161,7 +161,7 @@ def test_only_webhooks_are_open_to_the_world():
 
 
 def test_no_request_fits_two_routes():
-    """HTTP APIs prefer the more specific one; that two never fit leaves nothing to prefer."""
+    """An HTTP API would choose the more specific route. Here it never has to choose."""
     keys = [route["RouteKey"] for route in of_type("AWS::ApiGatewayV2::Route").values()]
     assert "$default" not in keys and not [key for key in keys if "+}" in key]
 
@@ -207,9 +207,9 @@ def test_the_stage_comes_after_every_route_that_it_throttles():
     assert sorted(RESOURCES[name]["DependsOn"]) == sorted(of_type("AWS::ApiGatewayV2::Route"))
 
 
-# --- what the code is told -------------------------------------------------------------------------------------------
+# --- environment variables -------------------------------------------------------------------------------------------
 
-# README's table of variables says the same; nothing else reaches a function.
+# Environment variables of each function, besides those of all functions. docs/configuration.md lists the same.
 API_URLS = ["RETELL_API_URL", "TWILIO_API_URL", "VAPI_API_URL", "TELNYX_API_URL"]
 ENVIRONMENT = {
     "ingress": ["INBOX_TABLE", "QUEUE_URL", "DLQ_URL", "EVENT_BUS", "PROVIDERS_SECRET_ID", "INBOX_RETENTION_DAYS"],
@@ -239,7 +239,7 @@ def test_a_function_is_told_what_its_configuration_reads(function):
     if "ApiUrls::from_environment" in source:
         read |= set(API_URLS)
     assert sorted(read) == sorted(ENVIRONMENT[function])
-    # Absent on AWS, where the SDK knows better.
+    # Not set on AWS, where the SDK finds the endpoints.
     assert variables["AWS_ENDPOINT_URL"] == {"Fn::If": ["HasEndpointUrl", ref("AwsEndpointUrl"), ref("AWS::NoValue")]}
 
 
@@ -251,7 +251,7 @@ def test_whoever_places_calls_or_asks_about_them_does_so_at_the_same_address():
         variables = properties(name_of(function))["Environment"]["Variables"]
         for provider in ("Retell", "Twilio", "Vapi", "Telnyx"):
             assert variables[f"{provider.upper()}_API_URL"] == ref(f"{provider}ApiUrl")
-            # Where nothing is said, at the provider itself.
+            # An empty URL means the provider's own API.
             assert TEMPLATE["Parameters"][f"{provider}ApiUrl"]["Default"] == ""
 
 
@@ -283,7 +283,7 @@ def test_claims_go_through_a_fifo_queue_that_keeps_them_no_longer_than_they_are_
     assert queue["QueueName"] == {"Fn::Sub": "${AWS::StackName}-dial.fifo"}
     assert (queue["FifoQueue"], queue["DeduplicationScope"], queue["FifoThroughputLimit"]) == (True, "messageGroup", "perMessageGroupId")
     assert queue["SqsManagedSseEnabled"] is True
-    # A claim lasts five minutes, and the reconciler takes it back: there is nothing to keep in a dead-letter queue.
+    # The reconciler returns a claim after five minutes, so a dead-letter queue would hold only useless messages.
     assert 5 * 60 < queue["MessageRetentionPeriod"] <= 3600
     assert "RedrivePolicy" not in queue
 
@@ -315,7 +315,7 @@ def test_the_relay_is_invoked_only_for_writes_that_commit_domain_events():
     assert json.loads(pattern["Pattern"]) == {"dynamodb": {"NewImage": {"outbox_start": {"N": [{"exists": True}]}}}}
 
 
-# --- what is kept, and what wakes people -----------------------------------------------------------------------------
+# --- retention and alarms --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("table", ["InboxTable", "CallsTable"])
@@ -329,7 +329,7 @@ def test_a_table_survives_the_stack_and_can_be_restored(table):
 
 
 def test_the_indexes_of_the_calls_hold_keys_alone():
-    """They are read by whoever lists, and a number or a name would be copied with every write."""
+    """With more attributes, every write of a call would copy phone numbers and names into the indexes."""
     indexes = {index["IndexName"]: index["Projection"] for index in properties("CallsTable")["GlobalSecondaryIndexes"]}
     assert indexes == {"by_wake": {"ProjectionType": "KEYS_ONLY"}, "by_appointment": {"ProjectionType": "KEYS_ONLY"}}
 
@@ -366,17 +366,17 @@ def test_somebody_is_woken(metric, value):
 
 
 def test_alarms_on_our_own_metrics_name_metrics_that_are_counted():
-    """A metric that the code renames would leave its alarm silent for ever."""
-    ours = [each for each in of_type("AWS::CloudWatch::Alarm").values() if each["Namespace"] == "Switchhook"]
-    assert sorted(each["MetricName"] for each in ours) == [
+    """If the code renames a metric, its alarm would never fire again."""
+    own = [each for each in of_type("AWS::CloudWatch::Alarm").values() if each["Namespace"] == "Switchhook"]
+    assert sorted(each["MetricName"] for each in own) == [
         "conflicting_body", "dial_failed", "dial_in_doubt", "dial_withdrawn", "drift_run", "drifted", "quarantined", "record_skipped",
         "rejected", "secret_refresh_failed", "unconfigured",
     ]
-    words = "".join(path.read_text() for folder in ("functions", "shared") for path in sorted((ROOT / folder).rglob("*.rs")))
-    assert 'NAMESPACE: &str = "Switchhook"' in words
-    for each in ours:
-        assert f'"{each["MetricName"]}"' in words
-        assert f'stage: "{each["Dimensions"][0]["Value"]}"' in words
+    source = "".join(path.read_text() for folder in ("functions", "shared") for path in sorted((ROOT / folder).rglob("*.rs")))
+    assert 'NAMESPACE: &str = "Switchhook"' in source
+    for each in own:
+        assert f'"{each["MetricName"]}"' in source
+        assert f'stage: "{each["Dimensions"][0]["Value"]}"' in source
         assert each["Dimensions"][1] == {"Name": "stack", "Value": ref("AWS::StackName")}
 
 
@@ -394,7 +394,7 @@ def test_drift_is_looked_for_every_hour():
     schedule = properties("DriftSchedule")
     assert schedule["ScheduleExpression"] == "rate(1 hour)"
     assert schedule["Target"]["Arn"] == get_att("ReconcilerFunction", "Arn")
-    # The word that the function takes for it.
+    # The event that selects the drift check.
     assert json.loads(schedule["Target"]["Input"]) == {"run": "drift"}
     assert 'get("run").and_then(Value::as_str) == Some("drift")' in (ROOT / "functions" / "reconciler" / "src" / "main.rs").read_text()
     assert len(of_type("AWS::Scheduler::Schedule")) == 3
