@@ -136,7 +136,7 @@ def test_answers_about_a_call_that_waits_are_as_described(client):
     far = client.ask("POST", "/calls", 201, new_call("confirms", window=window, due_at=in_a_day()))["call_id"]
     assert client.call(far)["job"]["state"] == "PENDING"
     canceled = client.ask("POST", "/calls/{call_id}/cancel", 200, call_id=far)
-    assert (canceled["job"], canceled["settled"]) == ({"state": "CANCELED", "stopped": "canceled"}, True)
+    assert (canceled["job"], canceled["settled"]) == ({"state": "CANCELED", "stop_reason": "canceled"}, True)
 
     near = client.ask("POST", "/calls", 201, new_call("forgotten", due_at=in_a_day()))["call_id"]
     client.ask("POST", "/calls/{call_id}/trigger", 200, call_id=near)
@@ -146,7 +146,7 @@ def test_answers_about_a_call_that_waits_are_as_described(client):
     client.ask("PUT", "/do-not-call/{number}", 204, number="+15550177")
     blocked = client.ask("POST", "/calls", 201, new_call("confirms", to="+15550177"))["call_id"]
     wait_for("it is given up", lambda: client.call(blocked)["settled"], seconds=20, every=0.2)
-    assert client.call(blocked)["job"] == {"state": "FAILED", "stopped": "do_not_call"}
+    assert client.call(blocked)["job"] == {"state": "FAILED", "stop_reason": "do_not_call"}
     client.ask("DELETE", "/do-not-call/{number}", 204, number="+15550177")
 
 
