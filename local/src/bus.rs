@@ -14,8 +14,8 @@ use crate::clock::Clock;
 use crate::error::LocalError;
 use crate::journal::{Journal, ordered_key};
 use crate::queue::message_id;
+use crate::response::ServiceResponse;
 use crate::sync::{Signal, Watch, lock};
-use crate::wire::ServiceResponse;
 
 pub(crate) const JOURNAL: &str = "switchhook-local-bus";
 

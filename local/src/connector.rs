@@ -23,9 +23,9 @@ use aws_smithy_types::byte_stream::ByteStream;
 use crate::bus::Bus;
 use crate::dynamodb::DynamoDb;
 use crate::fake::{CrashPoint, FakeProvider};
+use crate::response::ServiceResponse;
 use crate::sqs::Sqs;
 use crate::sync::lock;
-use crate::wire::ServiceResponse;
 
 /// How long a request without an answer is waited for, where its client has no timeout of its own.
 const NO_RESPONSE_MS_MAX: u64 = 30_000;

@@ -26,14 +26,15 @@ use dynoxide::types::{ConsumedCapacity, item_size, write_capacity_units};
 use dynoxide::{Database, DynoxideError, Item};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::json;
 
 use crate::clock::Clock;
 use crate::error::LocalError;
-use crate::journal::{self, Journal, create_table};
+use crate::journal::{self, Journal};
+
+use crate::response::ServiceResponse;
 use crate::stream::Stream;
 use crate::sync::lock;
-use crate::wire::ServiceResponse;
+use crate::tables::create_tables;
 
 /// A transactional write costs twice.
 const TRANSACTION_FACTOR: f64 = 2.0;
@@ -360,62 +361,6 @@ impl Row {
     fn of_key(table: &str, key: &Item) -> Self {
         Self { table: table.to_owned(), key: Some(key.clone()), item_bytes: 0 }
     }
-}
-
-/// Creates the two tables of the application; those that are there stay as they are.
-pub(crate) fn create_tables(database: &Database, inbox: &str, calls: &str) -> Result<(), LocalError> {
-    create_table(
-        database,
-        inbox,
-        json!({
-            "TableName": inbox,
-            "BillingMode": "PAY_PER_REQUEST",
-            "AttributeDefinitions": [
-                {"AttributeName": "event_id", "AttributeType": "S"},
-                {"AttributeName": "received_bucket", "AttributeType": "S"},
-                {"AttributeName": "received_at", "AttributeType": "N"},
-            ],
-            "KeySchema": [{"AttributeName": "event_id", "KeyType": "HASH"}],
-            "GlobalSecondaryIndexes": [{
-                "IndexName": "by_received",
-                "KeySchema": [
-                    {"AttributeName": "received_bucket", "KeyType": "HASH"},
-                    {"AttributeName": "received_at", "KeyType": "RANGE"},
-                ],
-                "Projection": {"ProjectionType": "INCLUDE", "NonKeyAttributes": ["call_id", "disposition"]},
-            }],
-        }),
-    )?;
-    create_table(
-        database,
-        calls,
-        json!({
-            "TableName": calls,
-            "BillingMode": "PAY_PER_REQUEST",
-            "AttributeDefinitions": [
-                {"AttributeName": "call_id", "AttributeType": "S"},
-                {"AttributeName": "wake_key", "AttributeType": "S"},
-                {"AttributeName": "wake_at", "AttributeType": "N"},
-                {"AttributeName": "appointment_id", "AttributeType": "S"},
-            ],
-            "KeySchema": [{"AttributeName": "call_id", "KeyType": "HASH"}],
-            "GlobalSecondaryIndexes": [
-                {
-                    "IndexName": "by_wake",
-                    "KeySchema": [
-                        {"AttributeName": "wake_key", "KeyType": "HASH"},
-                        {"AttributeName": "wake_at", "KeyType": "RANGE"},
-                    ],
-                    "Projection": {"ProjectionType": "KEYS_ONLY"},
-                },
-                {
-                    "IndexName": "by_appointment",
-                    "KeySchema": [{"AttributeName": "appointment_id", "KeyType": "HASH"}],
-                    "Projection": {"ProjectionType": "KEYS_ONLY"},
-                },
-            ],
-        }),
-    )
 }
 
 /// A refusal that the database's own reading of a request carries is marked by how it begins; anything else that does

@@ -1,12 +1,19 @@
 //! The fake provider: a provider for development that dials nobody.
 //!
-//! It speaks the shape of Retell's API (`POST /v2/create-phone-call`, `GET /v2/get-call/{id}`, `POST /v3/list-calls`), has a
-//! virtual person at the other end of every number, and sends signed webhooks the way providers do: late, twice, out of order,
-//! and some never. **What truly happened is decided when the call is placed**; webhooks and answers only tell of it, well or
-//! badly. Its time is tokio's, its dice have a seed.
+//! It speaks Retell's API: `POST /v2/create-phone-call`, `GET /v2/get-call/{id}` and `POST /v3/list-calls`. A virtual person
+//! answers every number. It sends signed webhooks the way providers do: some late, some twice, some out of order, and some
+//! never.
 //!
-//! What a person does is said by the call's metadata, `{"fake": "busy,confirms"}`, one word for each attempt and the last for all
-//! that follow; else by the last digit of the number: see [`Behaviour`].
+//! **The true course of a call is fixed at the moment when the call is placed.** Webhooks and API responses only report
+//! it, correctly or not. The provider reads the time from tokio's clock and draws random numbers from a seed.
+//!
+//! The metadata of the call decides what happens, for example `{"fake": "busy,confirms"}`: one [`Behaviour`] per attempt,
+//! and the last one for all later attempts. Without it, the last digit of the called number decides.
+
+mod behaviour;
+mod call;
+mod faults;
+mod records;
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -16,197 +23,28 @@ use serde_json::{Map, Value, json};
 
 use crate::clock::Clock;
 use crate::sync::{Signal, lock};
+use call::FakeCall;
 
-/// A webhook that is not taken is sent again so often, as Retell does.
+pub use behaviour::Behaviour;
+pub use faults::{CrashPoint, DeliveryFaults};
+pub use records::{ApiRecord, Dial, RequestResult, SentWebhook};
+
+/// Number of times a webhook is sent again after the receiver did not accept it, as Retell does.
 const RETRIES_MAX: u32 = 3;
 const RETRY_PAUSE: Duration = Duration::from_secs(10);
-/// The request that places a call.
-const DIAL: (&str, &str) = ("POST", "/v2/create-phone-call");
+/// Method and path of the request that places a call.
+const DIAL_ROUTE: (&str, &str) = ("POST", "/v2/create-phone-call");
 
-/// What the person at the other end does, or what goes wrong on the way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Behaviour {
-    /// Last digit 0.
-    Confirms,
-    /// 1.
-    Declines,
-    /// 2: a machine answers.
-    Voicemail,
-    /// 3.
-    Busy,
-    /// 4.
-    NoAnswer,
-    /// 5: for a reason that may pass.
-    Fails,
-    /// 6: the provider takes the call, forgets it, and never says a word.
-    Forgotten,
-    /// 7: the phone rings and the person confirms, but the provider's answer to the dial is lost.
-    ResponseLost,
-    /// 8: the person confirms, and every webhook of it is lost.
-    Silent,
-    /// 9: the provider will not take the call now; after that the person confirms.
-    RateLimited,
-    /// Never by a digit: the number does not exist.
-    Invalid,
-}
-
-impl Behaviour {
-    pub const ALL: [Self; 11] = [
-        Self::Confirms,
-        Self::Declines,
-        Self::Voicemail,
-        Self::Busy,
-        Self::NoAnswer,
-        Self::Fails,
-        Self::Forgotten,
-        Self::ResponseLost,
-        Self::Silent,
-        Self::RateLimited,
-        Self::Invalid,
-    ];
-
-    /// The word in the metadata.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Confirms => "confirms",
-            Self::Declines => "declines",
-            Self::Voicemail => "voicemail",
-            Self::Busy => "busy",
-            Self::NoAnswer => "no_answer",
-            Self::Fails => "fails",
-            Self::Forgotten => "forgotten",
-            Self::ResponseLost => "response_lost",
-            Self::Silent => "silent",
-            Self::RateLimited => "rate_limited",
-            Self::Invalid => "invalid",
-        }
-    }
-
-    fn of(metadata: &Map<String, Value>, to: &str) -> Self {
-        let text = |name: &str| metadata.get(name).and_then(Value::as_str);
-        let attempt: usize = text("switchhook_attempt").and_then(|number| number.parse().ok()).unwrap_or(1);
-        let word = text("fake").and_then(|words| {
-            let words: Vec<&str> = words.split(',').map(str::trim).collect();
-            words.get(attempt - 1).or(words.last()).copied()
-        });
-        let named = word.and_then(|word| Self::ALL.into_iter().find(|behaviour| behaviour.as_str() == word));
-        let digit = to.bytes().next_back().filter(u8::is_ascii_digit).map_or(0, |digit| usize::from(digit - b'0'));
-        named.or_else(|| Self::ALL.get(digit).copied()).unwrap_or(Self::Confirms)
-    }
-
-    /// Retell's words for how it ends; none if it is answered.
-    const fn disconnection(self) -> Option<&'static str> {
-        match self {
-            Self::Busy => Some("dial_busy"),
-            Self::NoAnswer => Some("dial_no_answer"),
-            Self::Fails => Some("telephony_provider_unavailable"),
-            Self::Invalid => Some("invalid_destination"),
-            Self::Confirms
-            | Self::Declines
-            | Self::Voicemail
-            | Self::Forgotten
-            | Self::ResponseLost
-            | Self::Silent
-            | Self::RateLimited => None,
-        }
-    }
-}
-
-/// How badly webhooks are sent, in percent of them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DeliveryFaults {
-    pub duplicate_percent: u8,
-    /// Half a minute to two minutes.
-    pub delay_percent: u8,
-    pub loss_percent: u8,
-}
-
-impl DeliveryFaults {
-    /// As bad as one should expect.
-    pub const USUAL: Self = Self { duplicate_percent: 15, delay_percent: 15, loss_percent: 8 };
-    /// Each once and at once.
-    pub const NONE: Self = Self { duplicate_percent: 0, delay_percent: 0, loss_percent: 0 };
-    /// None at all.
-    pub const ALL_LOST: Self = Self { duplicate_percent: 0, delay_percent: 0, loss_percent: 100 };
-}
-
-/// Where the function that makes the next request dies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CrashPoint {
-    /// Before the provider has the request.
-    BeforeRequest,
-    /// After the provider did what was asked, before its answer is there.
-    BeforeResponse,
-}
-
-/// One phone that rang.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Dial {
-    /// What the provider calls it.
-    pub provider_call_id: String,
-    /// Our id of the call, as the dial's metadata named it.
-    pub call_id: String,
-    pub attempt: String,
-    pub behaviour: Behaviour,
-    /// From the dial to the end of the call, in Unix milliseconds.
-    pub started_ms: i64,
-    /// None: nobody answered.
-    pub answered_ms: Option<i64>,
-    pub ended_ms: i64,
-}
-
-/// One webhook that was sent, taken or not.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SentWebhook {
-    pub provider_call_id: String,
-    /// The provider's word for what it tells.
-    pub event: &'static str,
-    /// In Unix milliseconds.
-    pub at_ms: i64,
-}
-
-/// What the API answered to one dial, or to one question about an attempt.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ApiRecord {
-    /// Our ids, as the request or the call's metadata names them.
-    pub call_id: String,
-    pub attempt: String,
-    /// In Unix milliseconds.
-    pub at_ms: i64,
-    pub result: RequestResult,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum RequestResult {
-    /// To a dial: the phone rings.
-    Accepted,
-    /// To a dial: not now.
-    RateLimited,
-    /// To a dial: never.
-    Rejected,
-    /// To a dial: nothing that says whether it was taken. It was not.
-    Unavailable,
-    /// There is no such call.
-    NotFound,
-    /// The call is not over.
-    InProgress,
-    /// How the call ended.
-    Ended,
-    /// The same, and what came of it.
-    Analysed,
-}
-
-/// An answer of the API.
+/// A response of the provider's API.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApiResponse {
     pub status: u16,
     pub body: String,
-    /// It never arrives: the connection breaks after the request was done.
+    /// True if the response never arrives: the connection breaks after the provider has carried out the request.
     pub lost: bool,
 }
 
-/// A webhook whose time has come.
+/// A webhook to sign and send now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delivery {
     provider_call_id: String,
@@ -215,7 +53,7 @@ pub struct Delivery {
     failed_sends: u32,
 }
 
-/// The provider.
+/// The fake provider. All methods may be called from several threads.
 #[derive(Debug)]
 pub struct FakeProvider {
     clock: Clock,
@@ -230,34 +68,23 @@ struct State {
     down: bool,
     crash: Option<CrashPoint>,
     calls: BTreeMap<String, FakeCall>,
-    /// By the time at which each is sent, and a counter.
-    outbox: BTreeMap<(i64, u64), Delivery>,
+    /// Webhooks to send, by due time and a counter that keeps equal times apart.
+    scheduled_webhooks: BTreeMap<(i64, u64), Delivery>,
     counter: u64,
     dials: Vec<Dial>,
-    /// None: nobody wants to know.
-    record: Option<Record>,
+    /// `None` until recording starts.
+    recording: Option<Recording>,
     requests: u64,
 }
 
 #[derive(Debug, Default)]
-struct Record {
+struct Recording {
     webhooks: Vec<SentWebhook>,
     requests: Vec<ApiRecord>,
 }
 
-#[derive(Debug)]
-struct FakeCall {
-    behaviour: Behaviour,
-    from: Value,
-    to: Value,
-    metadata: Value,
-    answered_ms: Option<i64>,
-    ended_ms: i64,
-    analysed_ms: i64,
-}
-
 impl Delivery {
-    /// What is to be signed and sent.
+    /// Body of the webhook. The sender signs it.
     #[must_use]
     pub fn body(&self) -> &str {
         &self.body
@@ -273,71 +100,68 @@ impl FakeProvider {
             down: false,
             crash: None,
             calls: BTreeMap::new(),
-            outbox: BTreeMap::new(),
+            scheduled_webhooks: BTreeMap::new(),
             counter: 0,
             dials: Vec::new(),
-            record: None,
+            recording: None,
             requests: 0,
         };
         Self { clock, state: Mutex::new(state), changed: Signal::default() }
     }
 
-    /// How badly the webhooks of calls that are placed from now on are sent.
+    /// Sets the delivery faults for webhooks of calls that are placed from now on.
     pub fn set_delivery_faults(&self, delivery_faults: DeliveryFaults) {
         lock(&self.state).delivery_faults = delivery_faults;
     }
 
-    /// Its API answers nothing but errors; calls go on, and so do their webhooks.
+    /// Takes the API down or brings it back. While it is down it answers every request with 503; calls continue and their
+    /// webhooks are sent.
     pub fn set_down(&self, down: bool) {
         lock(&self.state).down = down;
     }
 
-    /// The next function that makes a request of its API dies there.
-    pub fn crash_next(&self, crash: CrashPoint) {
-        lock(&self.state).crash = Some(crash);
+    /// Makes the function that sends the next API request crash at this point.
+    pub fn crash_next(&self, point: CrashPoint) {
+        lock(&self.state).crash = Some(point);
     }
 
-    /// True, once, if a function is to die here.
-    pub(crate) fn crashes_at(&self, at: CrashPoint) -> bool {
-        let mut state = lock(&self.state);
-        let now = state.crash == Some(at);
-        if now {
-            state.crash = None;
-        }
-        now
+    /// Returns true, once, if the calling function is to crash at this point.
+    pub(crate) fn crashes_at(&self, point: CrashPoint) -> bool {
+        lock(&self.state).crash.take_if(|planned| *planned == point).is_some()
     }
 
-    /// Every phone that rang.
+    /// All dial requests that the provider accepted, oldest first.
     #[must_use]
     pub fn dials(&self) -> Vec<Dial> {
         lock(&self.state).dials.clone()
     }
 
-    /// Requests to its API.
+    /// Number of requests to the API.
     #[must_use]
     pub fn requests(&self) -> u64 {
         lock(&self.state).requests
     }
 
-    /// Keeps from now on what is sent and answered, for [`Self::sent_webhooks`] and [`Self::api_records`].
+    /// Starts to record webhooks and API responses, for [`Self::sent_webhooks`] and [`Self::api_records`].
     pub fn start_recording(&self) {
-        lock(&self.state).record.get_or_insert_default();
+        lock(&self.state).recording.get_or_insert_default();
     }
 
-    /// Every webhook that was sent since [`Self::start_recording`], in the order of time.
+    /// Webhooks sent since [`Self::start_recording`], oldest first.
     #[must_use]
     pub fn sent_webhooks(&self) -> Vec<SentWebhook> {
-        lock(&self.state).record.as_ref().map(|record| record.webhooks.clone()).unwrap_or_default()
+        lock(&self.state).recording.as_ref().map(|recording| recording.webhooks.clone()).unwrap_or_default()
     }
 
-    /// Every dial and every question that was answered since [`Self::start_recording`], in the order of time. Of questions those that
-    /// found the provider up.
+    /// Dial requests and lookups answered since [`Self::start_recording`], oldest first. Lookups while the API was down are
+    /// not included.
     #[must_use]
     pub fn api_records(&self) -> Vec<ApiRecord> {
-        lock(&self.state).record.as_ref().map(|record| record.requests.clone()).unwrap_or_default()
+        lock(&self.state).recording.as_ref().map(|recording| recording.requests.clone()).unwrap_or_default()
     }
 
-    /// Dials that rang a phone while another dial for the same call still lived, or for an attempt that had been dialled.
+    /// Number of dials that should never have happened: the same attempt had been dialled before, or an earlier dial for the
+    /// same call had not ended yet.
     #[must_use]
     pub fn duplicate_dials(&self) -> usize {
         let state = lock(&self.state);
@@ -352,7 +176,7 @@ impl FakeProvider {
         clashes
     }
 
-    /// Answers a request to its API.
+    /// Answers a request to the API.
     #[must_use]
     pub fn handle(&self, method: &str, path: &str, authorization: Option<&str>, body: &[u8]) -> ApiResponse {
         let now = self.now_ms();
@@ -360,7 +184,7 @@ impl FakeProvider {
         state.requests += 1;
         let body: Value = serde_json::from_slice(body).unwrap_or_default();
         if state.down {
-            if (method, path) == DIAL {
+            if (method, path) == DIAL_ROUTE {
                 state.record(body.get("metadata").unwrap_or(&Value::Null), now, RequestResult::Unavailable);
             }
             return respond(503, &json!({"status": "error", "message": "the service is unavailable"}));
@@ -369,7 +193,7 @@ impl FakeProvider {
             return respond(401, &json!({"status": "error", "message": "no API key"}));
         }
         let answer = match (method, path) {
-            DIAL => state.create(&body, now),
+            DIAL_ROUTE => state.create(&body, now),
             ("POST", "/v3/list-calls") => state.list(&body, now),
             ("GET", _) => match path.strip_prefix("/v2/get-call/") {
                 Some(id) => state.get(id, now),
@@ -382,20 +206,20 @@ impl FakeProvider {
         answer
     }
 
-    /// Waits for the next webhook whose time has come.
+    /// Waits until the next webhook is due, and returns it.
     pub async fn next_delivery(&self) -> Delivery {
         loop {
             let mut changed = self.changed.watch();
-            let next = lock(&self.state).outbox.first_key_value().map(|((at, _), _)| *at);
+            let next = lock(&self.state).scheduled_webhooks.first_key_value().map(|((at, _), _)| *at);
             let wait = next.map(|at| Duration::from_millis(u64::try_from(at - self.now_ms()).unwrap_or(0)));
             match wait {
                 Some(Duration::ZERO) => {
                     let at_ms = self.now_ms();
                     let mut state = lock(&self.state);
-                    if let Some((_, delivery)) = state.outbox.pop_first() {
+                    if let Some((_, delivery)) = state.scheduled_webhooks.pop_first() {
                         let Delivery { provider_call_id, event, .. } = &delivery;
-                        if let Some(record) = &mut state.record {
-                            record.webhooks.push(SentWebhook {
+                        if let Some(recording) = &mut state.recording {
+                            recording.webhooks.push(SentWebhook {
                                 provider_call_id: provider_call_id.clone(),
                                 event,
                                 at_ms,
@@ -416,12 +240,12 @@ impl FakeProvider {
         }
     }
 
-    /// Takes back a webhook that was not taken, and sends it again later, unless that was tried often enough.
+    /// Schedules a webhook again that the receiver did not accept. Gives up after three retries.
     pub fn retry_delivery(&self, mut delivery: Delivery) {
         delivery.failed_sends += 1;
         if delivery.failed_sends <= RETRIES_MAX {
-            let at = self.now_ms() + as_ms(RETRY_PAUSE);
-            lock(&self.state).post(at, delivery);
+            let at = self.now_ms() + millis(RETRY_PAUSE);
+            lock(&self.state).enqueue(at, delivery);
             self.changed.changed();
         }
     }
@@ -438,7 +262,7 @@ impl State {
             return respond(422, &json!({"status": "error", "message": "to_number is missing"}));
         };
         let metadata = body["metadata"].clone();
-        let behaviour = Behaviour::of(metadata.as_object().unwrap_or(&Map::new()), number);
+        let behaviour = Behaviour::select(metadata.as_object().unwrap_or(&Map::new()), number);
         let text = |name: &str| metadata.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
         let (call_id, attempt) = (text("switchhook_call_id"), text("switchhook_attempt"));
         if behaviour == Behaviour::RateLimited && self.rng.bool() {
@@ -451,7 +275,7 @@ impl State {
         }
         let id = format!("call_{:032x}", self.rng.u128(..));
         let rings = self.rng.i64(2_000..12_000);
-        let answered_ms = behaviour.disconnection().is_none().then_some(now + rings);
+        let answered_ms = behaviour.disconnection_reason().is_none().then_some(now + rings);
         let ended_ms = match behaviour {
             Behaviour::Voicemail => now + rings + self.rng.i64(8_000..20_000),
             Behaviour::NoAnswer => now + 30_000,
@@ -468,61 +292,62 @@ impl State {
         let call = FakeCall { behaviour, from, to, metadata, answered_ms, ended_ms, analysed_ms };
         let provider_call_id = id.clone();
         self.dials.push(Dial { provider_call_id, call_id, attempt, behaviour, started_ms: now, answered_ms, ended_ms });
-        self.schedule(&id, &call);
-        let answer = call.shown(&id, now);
+        self.schedule_webhooks(&id, &call);
+        let answer = call.to_json(&id, now);
         self.calls.insert(id, call);
         ApiResponse { lost: behaviour == Behaviour::ResponseLost, ..respond(201, &answer) }
     }
 
-    /// Sends of a call what a provider would, as badly as is set.
-    fn schedule(&mut self, id: &str, call: &FakeCall) {
-        let told = [
+    /// Schedules the webhooks of a call, with the delivery faults that are set.
+    fn schedule_webhooks(&mut self, id: &str, call: &FakeCall) {
+        let events = [
             ("call_started", call.answered_ms),
             ("call_ended", Some(call.ended_ms)),
             ("call_analyzed", Some(call.analysed_ms)),
         ];
-        for (event, at) in told {
+        for (event, at) in events {
             let Some(at) = at else { continue };
-            let dice = |rng: &mut fastrand::Rng, percent: u8| rng.u8(0..100) < percent;
+            let happens = |rng: &mut fastrand::Rng, percent: u8| rng.u8(0..100) < percent;
             let DeliveryFaults { duplicate_percent, delay_percent, loss_percent } = self.delivery_faults;
-            let never_said = matches!(call.behaviour, Behaviour::Forgotten | Behaviour::Silent);
-            if dice(&mut self.rng, loss_percent) || never_said {
+            let silent = matches!(call.behaviour, Behaviour::Forgotten | Behaviour::Silent);
+            if happens(&mut self.rng, loss_percent) || silent {
                 continue;
             }
-            let body = json!({"event": event, "call": call.shown(id, at)}).to_string();
-            let copies = if dice(&mut self.rng, duplicate_percent) { 2 } else { 1 };
+            let body = json!({"event": event, "call": call.to_json(id, at)}).to_string();
+            let copies = if happens(&mut self.rng, duplicate_percent) { 2 } else { 1 };
             for _ in 0..copies {
-                let delay = if dice(&mut self.rng, delay_percent) {
+                let delay = if happens(&mut self.rng, delay_percent) {
                     self.rng.i64(30_000..120_000)
                 } else {
                     self.rng.i64(50..3_000)
                 };
                 let delivery = Delivery { provider_call_id: id.to_owned(), event, body: body.clone(), failed_sends: 0 };
-                self.post(at + delay, delivery);
+                self.enqueue(at + delay, delivery);
             }
         }
     }
 
-    fn post(&mut self, at: i64, delivery: Delivery) {
+    fn enqueue(&mut self, at: i64, delivery: Delivery) {
         self.counter += 1;
-        self.outbox.insert((at, self.counter), delivery);
+        self.scheduled_webhooks.insert((at, self.counter), delivery);
     }
 
     fn get(&mut self, id: &str, now: i64) -> ApiResponse {
         let unknown = respond(404, &json!({"status": "error", "message": "no such call"}));
         let Some(call) = self.calls.get(id) else { return unknown };
-        let (metadata, result) = (call.metadata.clone(), call.result(now));
-        let answer = if result == RequestResult::NotFound { unknown } else { respond(200, &call.shown(id, now)) };
+        let (metadata, result) = (call.metadata.clone(), call.lookup_result(now));
+        let answer = if result == RequestResult::NotFound { unknown } else { respond(200, &call.to_json(id, now)) };
         self.record(&metadata, now, result);
         answer
     }
 
     fn list(&mut self, body: &Value, now: i64) -> ApiResponse {
         let filters = body.pointer("/filter_criteria/metadata").and_then(Value::as_array).cloned().unwrap_or_default();
-        let matches = |call: &FakeCall| filters.iter().all(|filter| is_met(filter, &call.metadata));
-        let known = self.calls.iter().filter(|(_, call)| call.result(now) != RequestResult::NotFound && matches(call));
-        let results: Vec<RequestResult> = known.clone().map(|(_, call)| call.result(now)).collect();
-        let items: Vec<Value> = known.map(|(id, call)| call.shown(id, now)).collect();
+        let matches = |call: &FakeCall| filters.iter().all(|filter| matches_filter(filter, &call.metadata));
+        let known =
+            self.calls.iter().filter(|(_, call)| call.lookup_result(now) != RequestResult::NotFound && matches(call));
+        let results: Vec<RequestResult> = known.clone().map(|(_, call)| call.lookup_result(now)).collect();
+        let items: Vec<Value> = known.map(|(id, call)| call.to_json(id, now)).collect();
         let asked: Map<String, Value> = filters
             .iter()
             .filter_map(|filter| Some((filter["key"].as_str()?.to_owned(), filter["value"].clone())))
@@ -531,100 +356,17 @@ impl State {
         respond(200, &json!({"items": items, "has_more": false}))
     }
 
-    /// Keeps what is answered about the attempt that `named` names, if anybody wants to know.
-    fn record(&mut self, named: &Value, at_ms: i64, result: RequestResult) {
-        let Some(record) = &mut self.record else { return };
-        let text = |name: &str| named.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+    /// Records the response about the attempt whose call id and number are in `metadata`.
+    fn record(&mut self, metadata: &Value, at_ms: i64, result: RequestResult) {
+        let Some(recording) = &mut self.recording else { return };
+        let text = |name: &str| metadata.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
         let (call_id, attempt) = (text("switchhook_call_id"), text("switchhook_attempt"));
-        record.requests.push(ApiRecord { call_id, attempt, at_ms, result });
+        recording.requests.push(ApiRecord { call_id, attempt, at_ms, result });
     }
 }
 
-impl FakeCall {
-    /// What there is to tell of the call at this time.
-    fn result(&self, now: i64) -> RequestResult {
-        if self.behaviour == Behaviour::Forgotten {
-            RequestResult::NotFound
-        } else if self.analysed_ms <= now {
-            RequestResult::Analysed
-        } else if self.ended_ms <= now {
-            RequestResult::Ended
-        } else {
-            RequestResult::InProgress
-        }
-    }
-
-    /// The call as Retell shows one at this time.
-    fn shown(&self, id: &str, now: i64) -> Value {
-        let mut call = Map::new();
-        let mut set = |name: &str, value: Value| call.insert(name.to_owned(), value);
-        for (name, value) in [
-            ("call_id", id.into()),
-            ("call_type", "phone_call".into()),
-            ("agent_id", "agent_fake".into()),
-            ("direction", "outbound".into()),
-            ("from_number", self.from.clone()),
-            ("to_number", self.to.clone()),
-            ("metadata", self.metadata.clone()),
-        ] {
-            set(name, value);
-        }
-        let answered = self.answered_ms.filter(|at| *at <= now);
-        let over = self.ended_ms <= now;
-        let status = match (answered, over, self.behaviour.disconnection()) {
-            (_, true, Some(_)) => "not_connected",
-            (_, true, None) => "ended",
-            (Some(_), false, _) => "ongoing",
-            (None, false, _) => "registered",
-        };
-        set("call_status", status.into());
-        if let Some(at) = answered {
-            set("start_timestamp", at.into());
-        }
-        if over {
-            set("end_timestamp", self.ended_ms.into());
-            let reason = match self.behaviour {
-                Behaviour::Voicemail => "voicemail_reached",
-                Behaviour::Confirms
-                | Behaviour::Declines
-                | Behaviour::Forgotten
-                | Behaviour::ResponseLost
-                | Behaviour::Silent
-                | Behaviour::RateLimited
-                | Behaviour::Busy
-                | Behaviour::NoAnswer
-                | Behaviour::Fails
-                | Behaviour::Invalid => self.behaviour.disconnection().unwrap_or("user_hangup"),
-            };
-            set("disconnection_reason", reason.into());
-        }
-        if self.analysed_ms <= now {
-            let outcome = match self.behaviour {
-                Behaviour::Confirms | Behaviour::ResponseLost | Behaviour::Silent | Behaviour::RateLimited => {
-                    json!({"outcome": "confirmed"})
-                }
-                Behaviour::Declines => json!({"outcome": "declined"}),
-                Behaviour::Voicemail
-                | Behaviour::Busy
-                | Behaviour::NoAnswer
-                | Behaviour::Fails
-                | Behaviour::Forgotten
-                | Behaviour::Invalid => json!({}),
-            };
-            let analysis = json!({
-                "in_voicemail": self.behaviour == Behaviour::Voicemail,
-                "call_successful": answered.is_some(),
-                "user_sentiment": "Unknown",
-                "custom_analysis_data": outcome,
-            });
-            set("call_analysis", analysis);
-        }
-        Value::Object(call)
-    }
-}
-
-/// True if the metadata has the value that a filter asks for.
-fn is_met(filter: &Value, metadata: &Value) -> bool {
+/// True if the metadata has the value that the filter requires.
+fn matches_filter(filter: &Value, metadata: &Value) -> bool {
     let key = filter.get("key").and_then(Value::as_str);
     key.is_some_and(|key| metadata.get(key).is_some() && metadata.get(key) == filter.get("value"))
 }
@@ -633,6 +375,6 @@ fn respond(status: u16, body: &Value) -> ApiResponse {
     ApiResponse { status, body: body.to_string(), lost: false }
 }
 
-fn as_ms(duration: Duration) -> i64 {
+fn millis(duration: Duration) -> i64 {
     i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
 }

@@ -8,7 +8,6 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use dynoxide::actions::create_table::CreateTableRequest;
 use dynoxide::actions::delete_item::DeleteItemRequest;
 use dynoxide::actions::put_item::PutItemRequest;
 use dynoxide::actions::query::QueryRequest;
@@ -18,6 +17,7 @@ use serde::de::DeserializeOwned;
 use serde_json::json;
 
 use crate::error::LocalError;
+use crate::tables::create_table;
 
 /// Every table whose name begins like this is ours, not the application's.
 pub(crate) const PREFIX: &str = "switchhook-local-";
@@ -166,16 +166,6 @@ impl Journal {
 impl std::fmt::Debug for Journal {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Journal").field("table", &self.table).finish_non_exhaustive()
-    }
-}
-
-/// Creates a table from the JSON of a CreateTable request; one that is there stays as it is.
-pub(crate) fn create_table(database: &Database, table: &str, definition: serde_json::Value) -> Result<(), LocalError> {
-    let request: CreateTableRequest = serde_json::from_value(definition)
-        .map_err(|source| LocalError::DescribeTable { table: table.to_owned(), source })?;
-    match database.create_table(request) {
-        Ok(_) | Err(DynoxideError::ResourceInUseException(_)) => Ok(()),
-        Err(source) => Err(LocalError::CreateTable { table: table.to_owned(), source }),
     }
 }
 

@@ -5,13 +5,15 @@
 //! and what was in flight are not kept. A move to another queue is a new entry and then the end of the old one; where
 //! both are found, the later place holds.
 
+mod format;
 mod protocol;
+mod rejection;
+mod request;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
 
 use crate::clock::Clock;
 use crate::error::LocalError;
@@ -20,7 +22,8 @@ use crate::queue::{
     Depth, Message, NewMessage, Queue, QueueSettings, ReceiptHandleError, ReceivedMessage, SendError, SendOutcome,
 };
 use crate::sync::{Signal, Watch, lock};
-use crate::{ACCOUNT, REGION};
+
+pub use format::{queue_arn, queue_url, to_event_record};
 
 pub(crate) const JOURNAL: &str = "switchhook-local-queue";
 
@@ -319,240 +322,5 @@ fn read_journal(journal: &Journal) -> Result<Vec<JournalEntry>, LocalError> {
     Ok(entries.into_values().collect())
 }
 
-pub fn queue_url(queue: &str) -> String {
-    format!("https://sqs.{REGION}.amazonaws.com/{ACCOUNT}/{queue}")
-}
-
-pub fn queue_arn(queue: &str) -> String {
-    format!("arn:aws:sqs:{REGION}:{ACCOUNT}:{queue}")
-}
-
-/// A received message as an element of `Records` in the event that a Lambda function is given.
-pub fn to_event_record(queue: &str, received: &ReceivedMessage) -> Value {
-    let attributes: BTreeMap<String, Value> = received
-        .message
-        .attributes
-        .iter()
-        .map(|(name, attribute)| {
-            let attribute = json!({
-                "dataType": attribute.data_type,
-                "stringValue": attribute.string_value,
-                "binaryValue": attribute.binary_value,
-                "stringListValues": [],
-                "binaryListValues": [],
-            });
-            (name.clone(), attribute)
-        })
-        .collect();
-    json!({
-        "messageId": received.message.id(),
-        "receiptHandle": received.receipt_handle,
-        "body": received.message.body,
-        "md5OfBody": md5_hex(received.message.body.as_bytes()),
-        "attributes": system_attributes(&received.message),
-        "messageAttributes": attributes,
-        "eventSource": "aws:sqs",
-        "eventSourceARN": queue_arn(queue),
-        "awsRegion": REGION,
-    })
-}
-
-fn system_attributes(message: &Message) -> BTreeMap<&'static str, String> {
-    let mut attributes = BTreeMap::from([
-        ("ApproximateReceiveCount", message.receive_count.to_string()),
-        ("SentTimestamp", message.sent_at_ms.to_string()),
-        ("SenderId", ACCOUNT.to_owned()),
-    ]);
-    if let Some(at_ms) = message.first_received_at_ms {
-        attributes.insert("ApproximateFirstReceiveTimestamp", at_ms.to_string());
-    }
-    if let Some(group) = &message.group {
-        attributes.insert("MessageGroupId", group.clone());
-    }
-    if let Some(id) = &message.deduplication_id {
-        attributes.insert("MessageDeduplicationId", id.clone());
-        attributes.insert("SequenceNumber", sequence_number(message.sequence));
-    }
-    if let Some(header) = &message.trace_header {
-        attributes.insert("AWSTraceHeader", header.clone());
-    }
-    if let Some(source) = &message.dead_letter_source {
-        attributes.insert("DeadLetterQueueSourceArn", queue_arn(source));
-    }
-    attributes
-}
-
-fn sequence_number(sequence: u64) -> String {
-    format!("{sequence:020}")
-}
-
-fn md5_hex(bytes: &[u8]) -> String {
-    format!("{:x}", md5::compute(bytes))
-}
-
 #[cfg(test)]
-mod tests {
-    use std::time::{Duration, UNIX_EPOCH};
-
-    use dynoxide::Database;
-
-    use super::*;
-    use crate::queue::RedrivePolicy;
-
-    const QUEUE: &str = "q.fifo";
-    const DEAD: &str = "dead.fifo";
-
-    fn open(database: &Database) -> Sqs {
-        let settings = vec![
-            QueueSettings {
-                name: QUEUE.to_owned(),
-                fifo: true,
-                visibility_timeout_ms: 1_000,
-                redrive_policy: Some(RedrivePolicy { dead_letter_queue: DEAD.to_owned(), max_receive_count: 1 }),
-            },
-            QueueSettings { name: DEAD.to_owned(), fifo: true, visibility_timeout_ms: 1_000, redrive_policy: None },
-        ];
-        let journal = Journal::open(database, JOURNAL).unwrap();
-        Sqs::open(settings, Some(journal), Clock::starting_at(UNIX_EPOCH + Duration::from_secs(1))).unwrap()
-    }
-
-    fn message(body: &str) -> NewMessage {
-        NewMessage {
-            body: body.to_owned(),
-            group: Some("g".to_owned()),
-            deduplication_id: Some(body.to_owned()),
-            ..Default::default()
-        }
-    }
-
-    fn bodies(sqs: &Sqs, queue: &str) -> Vec<String> {
-        sqs.messages(queue).unwrap().into_iter().map(|message| message.body).collect()
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn messages_survive_a_restart_in_order_and_visible() {
-        let database = Database::memory().unwrap();
-        let before = open(&database);
-        for body in ["1", "2", "3", "4"] {
-            before.send(QUEUE, message(body)).unwrap();
-        }
-        let received = before.receive(QUEUE, 2, None).unwrap();
-        before.delete(QUEUE, &received[0].receipt_handle).unwrap();
-        drop(before);
-
-        let after = open(&database);
-        assert_eq!(bodies(&after, QUEUE), ["2", "3", "4"]);
-        assert_eq!(after.depth(QUEUE).unwrap(), Depth { visible: 3, in_flight: 0 });
-        assert!(matches!(after.send(QUEUE, message("2")), Ok(SendOutcome::Duplicate { .. })));
-        after.send(QUEUE, message("5")).unwrap();
-        assert_eq!(bodies(&after, QUEUE), ["2", "3", "4", "5"]);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn dead_letters_keep_group_and_order_and_are_deduplicated_by_message_id() {
-        let database = Database::memory().unwrap();
-        let sqs = open(&database);
-        for body in ["1", "2"] {
-            sqs.send(QUEUE, message(body)).unwrap();
-        }
-        let ids: Vec<String> = sqs.messages(QUEUE).unwrap().iter().map(Message::id).collect();
-        sqs.receive(QUEUE, 10, None).unwrap();
-        tokio::time::sleep(Duration::from_secs(1)).await;
-        assert_eq!(sqs.receive(QUEUE, 10, None).unwrap(), []);
-
-        for sqs in [sqs, open(&database)] {
-            let dead = sqs.messages(DEAD).unwrap();
-            assert_eq!(bodies(&sqs, DEAD), ["1", "2"]);
-            assert_eq!(bodies(&sqs, QUEUE), [""; 0]);
-            for (message, id) in dead.iter().zip(&ids) {
-                assert_eq!(message.id(), *id);
-                assert_eq!(message.deduplication_id.as_ref(), Some(id));
-                assert_eq!(message.group.as_deref(), Some("g"));
-                assert_eq!(message.dead_letter_source.as_deref(), Some(QUEUE));
-            }
-        }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn redriven_messages_are_new_in_the_queue_that_gave_up_on_them() {
-        let database = Database::memory().unwrap();
-        let sqs = open(&database);
-        sqs.send(QUEUE, message("1")).unwrap();
-        sqs.receive(QUEUE, 1, None).unwrap();
-        tokio::time::sleep(Duration::from_secs(1)).await;
-        sqs.receive(QUEUE, 1, None).unwrap();
-        sqs.send(QUEUE, message("2")).unwrap();
-        sqs.send(DEAD, message("direct")).unwrap();
-
-        assert_eq!(sqs.redrive(DEAD, None).unwrap(), 1);
-        assert_eq!(bodies(&sqs, QUEUE), ["2", "1"]);
-        assert_eq!(bodies(&sqs, DEAD), ["direct"]);
-        assert_eq!(bodies(&open(&database), QUEUE), ["2", "1"]);
-        assert_eq!(sqs.messages(QUEUE).unwrap()[1].receive_count, 0);
-
-        // What was sent to the dead-letter queue itself keeps what lies behind it.
-        let two = sqs.receive(QUEUE, 10, None).unwrap();
-        tokio::time::sleep(Duration::from_secs(1)).await;
-        sqs.receive(QUEUE, 10, None).unwrap();
-        assert_eq!((two.len(), bodies(&sqs, DEAD)), (2, vec!["direct".to_owned(), "2".to_owned(), "1".to_owned()]));
-        assert_eq!(sqs.redrive(DEAD, None).unwrap(), 0);
-        let direct = sqs.receive(DEAD, 1, None).unwrap().remove(0);
-        sqs.delete(DEAD, &direct.receipt_handle).unwrap();
-        assert_eq!(sqs.redrive(DEAD, None).unwrap(), 2);
-    }
-
-    #[test]
-    fn message_found_in_two_places_is_in_the_later_one() {
-        let database = Database::memory().unwrap();
-        let sqs = open(&database);
-        sqs.send(QUEUE, message("1")).unwrap();
-        let found = sqs.messages(QUEUE).unwrap().remove(0);
-        // What a kill inside a move leaves behind, also of a redrive, which makes a new message of it.
-        let moved = Message { sequence: found.sequence + 1, number: found.number + 1, ..found.clone() };
-        sqs.persist_moved(DEAD, &moved, Some(found.sequence)).unwrap();
-
-        for _ in 0..2 {
-            let sqs = open(&database);
-            assert_eq!(bodies(&sqs, QUEUE), [""; 0]);
-            assert_eq!(bodies(&sqs, DEAD), ["1"]);
-        }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn waiting_receive_ends_with_a_send_a_timeout_or_its_time() {
-        let sqs = std::sync::Arc::new(open(&Database::memory().unwrap()));
-        let started = tokio::time::Instant::now();
-
-        assert_eq!(sqs.long_poll(QUEUE, 1, None, 20_000).await.unwrap(), []);
-        assert_eq!(started.elapsed(), Duration::from_secs(20));
-
-        let waiting = tokio::spawn({
-            let sqs = sqs.clone();
-            async move { sqs.long_poll(QUEUE, 1, None, 20_000).await.unwrap() }
-        });
-        tokio::time::sleep(Duration::from_secs(3)).await;
-        sqs.send(QUEUE, message("1")).unwrap();
-        assert_eq!(waiting.await.unwrap().len(), 1);
-        assert_eq!(started.elapsed(), Duration::from_secs(23));
-
-        sqs.send(DEAD, message("2")).unwrap();
-        sqs.receive(DEAD, 1, None).unwrap();
-        assert_eq!(sqs.long_poll(DEAD, 1, None, 20_000).await.unwrap().len(), 1);
-        assert_eq!(started.elapsed(), Duration::from_secs(24));
-    }
-
-    #[test]
-    fn received_message_reads_as_the_event_of_a_function() {
-        let sqs = open(&Database::memory().unwrap());
-        sqs.send(QUEUE, message("hello")).unwrap();
-        let received = sqs.receive(QUEUE, 1, None).unwrap();
-
-        let records: Vec<Value> = received.iter().map(|received| to_event_record(QUEUE, received)).collect();
-        let event: aws_lambda_events::event::sqs::SqsEvent =
-            serde_json::from_value(json!({ "Records": records })).unwrap();
-        let record = &event.records[0];
-        assert_eq!(record.body.as_deref(), Some("hello"));
-        assert_eq!(record.attributes["MessageGroupId"], "g");
-        assert_eq!(record.attributes["ApproximateReceiveCount"], "1");
-    }
-}
+mod tests;

@@ -316,7 +316,7 @@ fn local_queues_are_those_of_the_template() {
 fn local_batches_and_retentions_are_those_of_the_template() {
     let template = read("template.yaml");
     let of = |resource: &str, key: &str| value(&block(&template, resource), key);
-    let cloud = "local/src/cloud.rs";
+    let cloud = "local/src/stack.rs";
     assert_eq!(constant(cloud, "QUEUE_BATCH"), of("ConsumerMapping:", "BatchSize"));
     assert_eq!(constant(cloud, "STREAM_BATCH"), of("RelayMapping:", "BatchSize"));
     assert_eq!(constant(cloud, "DIAL_BATCH"), of("DialerMapping:", "BatchSize"));
@@ -377,7 +377,7 @@ fn dial_queue_forgets_no_claim_before_it_expires() {
 #[tokio::test(start_paused = true)]
 async fn local_tables_are_those_of_the_template() {
     let template = read("template.yaml");
-    let source = read("local/src/dynamodb.rs");
+    let source = read("local/src/tables.rs");
     for table in ["InboxTable:", "CallsTable:"] {
         let declared = block(&template, table);
         let indexes: Vec<&str> =

@@ -1,0 +1,159 @@
+//! Event source mappings: they read the queues and the stream, and invoke the functions with batches.
+//!
+//! **A function receives exactly the event that AWS would send**, parsed by the same types. Every invocation is a task of
+//! its own. If a handler panics, only that invocation fails, as in Lambda.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use aws_lambda_events::event::dynamodb::Event as StreamEvent;
+use aws_lambda_events::event::sqs::{SqsBatchResponse, SqsEvent};
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use serde_json::{Value, json};
+use switchhook_consumer::Consumer;
+use switchhook_dialer::Dialer;
+use switchhook_relay::Relay;
+
+use crate::error::LocalError;
+use crate::queue::{NewMessage, ReceivedMessage};
+use crate::services::Services;
+use crate::sqs::{QueueError, Sqs, to_event_record};
+use crate::stack::{
+    DIAL_BATCH, DIAL_QUEUE, DIAL_VISIBILITY_TIMEOUT_MS, EVENTS_QUEUE, QUEUE_BATCH, RECORD_AGE_MAX,
+    RELAY_FAILURES_QUEUE, STREAM_BATCH, VISIBILITY_TIMEOUT_MS,
+};
+use crate::stream::StreamRecord;
+
+/// Duration of one long poll.
+const POLL_MS: u64 = 20_000;
+/// Pause before a failed stream record is tried again. It doubles with every failure, up to [`RELAY_PAUSE_MAX`].
+const RELAY_PAUSE_FIRST: Duration = Duration::from_millis(500);
+const RELAY_PAUSE_MAX: Duration = Duration::from_secs(60);
+
+/// The reason why the local stack stopped: the local cloud itself failed. A handler that fails does not stop the stack.
+#[derive(Debug, thiserror::Error)]
+pub enum CloudError {
+    #[error("could not read or write a queue")]
+    Queue(#[from] QueueError),
+    #[error("could not trim the stream of the calls table")]
+    Stream(#[from] LocalError),
+}
+
+/// Invokes the consumer with batches of the events queue.
+pub(super) async fn poll_events_queue(sqs: &Sqs, consumer: &Arc<Consumer>) -> Result<Infallible, CloudError> {
+    loop {
+        let received = sqs.long_poll(EVENTS_QUEUE, QUEUE_BATCH, Some(VISIBILITY_TIMEOUT_MS), POLL_MS).await?;
+        if received.is_empty() {
+            continue;
+        }
+        let consumer = consumer.clone();
+        invoke(sqs, EVENTS_QUEUE, received, |event| async move { consumer.handle(event).await }).await?;
+    }
+}
+
+/// Invokes the dialer with messages of the dial queue. One poller feeds `concurrency` dialers.
+pub(super) async fn poll_dial_queue(
+    sqs: &Sqs,
+    dialer: &Arc<Dialer>,
+    concurrency: usize,
+) -> Result<Infallible, CloudError> {
+    let mut running = FuturesUnordered::new();
+    loop {
+        let receive = sqs.long_poll(DIAL_QUEUE, DIAL_BATCH, Some(DIAL_VISIBILITY_TIMEOUT_MS), POLL_MS);
+        tokio::select! {
+            biased;
+            Some(finished) = running.next() => finished?,
+            received = receive, if running.len() < concurrency => {
+                let received = received?;
+                if !received.is_empty() {
+                    let dialer = dialer.clone();
+                    running.push(invoke(sqs, DIAL_QUEUE, received, |event| async move { dialer.handle(event).await }));
+                }
+            }
+        }
+    }
+}
+
+/// Invokes the relay with batches of the stream, oldest record first. A record that fails is tried again, and all later
+/// records wait for it.
+pub(super) async fn poll_stream(services: &Services, relay: &Arc<Relay>) -> Result<Infallible, CloudError> {
+    let stream = services.dynamodb().stream();
+    let mut pause = RELAY_PAUSE_FIRST;
+    loop {
+        let mut watch = stream.watch();
+        let batch = stream.next_batch(STREAM_BATCH);
+        let (Some(first), Some(last)) = (batch.first(), batch.last()) else {
+            watch.changed().await;
+            continue;
+        };
+        let records: Vec<Value> = batch.iter().map(StreamRecord::to_event_record).collect();
+        let response = match serde_json::from_value::<StreamEvent>(json!({"Records": records})) {
+            Ok(event) => {
+                let relay = relay.clone();
+                tokio::spawn(async move { relay.handle(event).await }).await.ok()
+            }
+            Err(_) => None,
+        };
+        let failed_at = match response {
+            Some(response) => {
+                let find = |id: Option<String>| batch.iter().find(|record| Some(record.sequence().to_string()) == id);
+                let failures = response.batch_item_failures.into_iter();
+                // A sequence number that is not in the batch fails the whole batch.
+                failures
+                    .map(|failure| find(failure.item_identifier).map_or(first.sequence(), StreamRecord::sequence))
+                    .min()
+            }
+            None => Some(first.sequence()),
+        };
+        stream.trim(failed_at.map_or(last.sequence(), |failed: u64| failed - 1))?;
+        let Some(failed) = failed_at else {
+            pause = RELAY_PAUSE_FIRST;
+            continue;
+        };
+        let record = batch.iter().find(|record| record.sequence() == failed);
+        if let Some(record) = record
+            && record.age(services.clock().now_ms()) > RECORD_AGE_MAX
+        {
+            let message = NewMessage { body: record.to_event_record().to_string(), ..NewMessage::default() };
+            services.sqs().send(RELAY_FAILURES_QUEUE, message)?;
+            stream.trim(failed)?;
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(RELAY_PAUSE_MAX);
+    }
+}
+
+/// Invokes a function once with a batch of messages, and deletes the messages that it processed. If the handler panics,
+/// nothing is deleted and all messages become visible again.
+async fn invoke<R>(
+    sqs: &Sqs,
+    queue: &str,
+    received: Vec<ReceivedMessage>,
+    handler: impl FnOnce(SqsEvent) -> R,
+) -> Result<(), QueueError>
+where
+    R: Future<Output = SqsBatchResponse> + Send + 'static,
+{
+    let records: Vec<Value> = received.iter().map(|message| to_event_record(queue, message)).collect();
+    let Ok(event) = serde_json::from_value::<SqsEvent>(json!({"Records": records})) else { return Ok(()) };
+    let Ok(response) = tokio::spawn(handler(event)).await else { return Ok(()) };
+    for message in processed(received, response) {
+        match sqs.delete(queue, &message.receipt_handle) {
+            // If the handle has expired in the meantime, the message is delivered again.
+            Ok(_) | Err(QueueError::ReceiptHandle(_)) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Returns the messages that the handler did not report as failed. As in Lambda, a report that names a message outside the
+/// batch fails the whole batch.
+fn processed(received: Vec<ReceivedMessage>, response: SqsBatchResponse) -> Vec<ReceivedMessage> {
+    let failed: Vec<String> = response.batch_item_failures.into_iter().map(|failure| failure.item_identifier).collect();
+    if failed.iter().any(|id| received.iter().all(|message| message.message.id() != *id)) {
+        return Vec::new();
+    }
+    received.into_iter().filter(|message| !failed.contains(&message.message.id())).collect()
+}

@@ -1,0 +1,98 @@
+//! Behaviours of the person who is called, and of the provider on the way.
+
+use serde_json::{Map, Value};
+
+/// What happens to a dial of the fake provider.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Behaviour {
+    /// The person answers and confirms. Last digit 0.
+    Confirms,
+    /// The person answers and declines. Last digit 1.
+    Declines,
+    /// An answering machine picks up. Last digit 2.
+    Voicemail,
+    /// The line is busy. Last digit 3.
+    Busy,
+    /// Nobody picks up. Last digit 4.
+    NoAnswer,
+    /// The call fails for a temporary reason. Last digit 5.
+    Fails,
+    /// The provider accepts the call and then forgets it: it sends no webhook, and a lookup answers 404. Last digit 6.
+    Forgotten,
+    /// The person confirms, but the provider's response to the dial request is lost. Last digit 7.
+    ResponseLost,
+    /// The person confirms, but all webhooks of the call are lost. Last digit 8.
+    Silent,
+    /// The provider answers some dial requests with 429. Once it accepts one, the person confirms. Last digit 9.
+    RateLimited,
+    /// The number does not exist. No digit selects this behaviour.
+    Invalid,
+}
+
+impl Behaviour {
+    /// All behaviours. The first ten are ordered by the digit that selects them.
+    pub const ALL: [Self; 11] = [
+        Self::Confirms,
+        Self::Declines,
+        Self::Voicemail,
+        Self::Busy,
+        Self::NoAnswer,
+        Self::Fails,
+        Self::Forgotten,
+        Self::ResponseLost,
+        Self::Silent,
+        Self::RateLimited,
+        Self::Invalid,
+    ];
+
+    /// Name of the behaviour in a call's metadata.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Confirms => "confirms",
+            Self::Declines => "declines",
+            Self::Voicemail => "voicemail",
+            Self::Busy => "busy",
+            Self::NoAnswer => "no_answer",
+            Self::Fails => "fails",
+            Self::Forgotten => "forgotten",
+            Self::ResponseLost => "response_lost",
+            Self::Silent => "silent",
+            Self::RateLimited => "rate_limited",
+            Self::Invalid => "invalid",
+        }
+    }
+
+    /// Chooses the behaviour of a dial from the metadata of the call, or else from the last digit of the number `to`.
+    ///
+    /// The metadata field `fake` lists one name per attempt, for example `busy,confirms`. The last name also applies to all
+    /// later attempts.
+    pub(super) fn select(metadata: &Map<String, Value>, to: &str) -> Self {
+        let text = |name: &str| metadata.get(name).and_then(Value::as_str);
+        let attempt: usize = text("switchhook_attempt").and_then(|number| number.parse().ok()).unwrap_or(1);
+        let word = text("fake").and_then(|words| {
+            let words: Vec<&str> = words.split(',').map(str::trim).collect();
+            words.get(attempt - 1).or(words.last()).copied()
+        });
+        let named = word.and_then(|word| Self::ALL.into_iter().find(|behaviour| behaviour.as_str() == word));
+        let digit = to.bytes().next_back().filter(u8::is_ascii_digit).map_or(0, |digit| usize::from(digit - b'0'));
+        named.or_else(|| Self::ALL.get(digit).copied()).unwrap_or(Self::Confirms)
+    }
+
+    /// Retell's `disconnection_reason` for a call that does not connect. `None` if somebody or a machine picks up.
+    pub(super) const fn disconnection_reason(self) -> Option<&'static str> {
+        match self {
+            Self::Busy => Some("dial_busy"),
+            Self::NoAnswer => Some("dial_no_answer"),
+            Self::Fails => Some("telephony_provider_unavailable"),
+            Self::Invalid => Some("invalid_destination"),
+            Self::Confirms
+            | Self::Declines
+            | Self::Voicemail
+            | Self::Forgotten
+            | Self::ResponseLost
+            | Self::Silent
+            | Self::RateLimited => None,
+        }
+    }
+}

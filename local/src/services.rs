@@ -1,0 +1,179 @@
+//! The local AWS services, and the SDK configuration that reaches them.
+
+use std::fs::{File, TryLockError};
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use aws_credential_types::Credentials;
+use aws_credential_types::provider::SharedCredentialsProvider;
+use aws_smithy_async::rt::sleep::TokioSleep;
+use aws_smithy_async::time::SharedTimeSource;
+use aws_smithy_runtime_api::client::behavior_version::BehaviorVersion;
+use aws_types::SdkConfig;
+use aws_types::region::Region;
+use dynoxide::Database;
+
+use crate::bus::Bus;
+use crate::clock::Clock;
+use crate::connector::Connector;
+use crate::dynamodb::DynamoDb;
+use crate::error::LocalError;
+use crate::journal::Journal;
+use crate::queue::QueueSettings;
+use crate::sqs::Sqs;
+use crate::stack::{CALLS_TABLE, INBOX_TABLE, REGION, stack_queues};
+use crate::{bus, sqs, stream, tables};
+
+/// Endpoint of all clients. The name does not resolve, so a client without the connector reaches nothing.
+const ENDPOINT: &str = "http://switchhook.local.invalid";
+
+/// Options of [`Services::open`].
+#[derive(Debug)]
+pub struct Options {
+    /// Directory for all data. `None` keeps the data in memory.
+    pub data_dir: Option<PathBuf>,
+    pub clock: Clock,
+    pub queues: Vec<QueueSettings>,
+}
+
+impl Options {
+    /// Data in memory, and the queues of the stack.
+    pub fn new(clock: Clock) -> Self {
+        Self { data_dir: None, clock, queues: stack_queues() }
+    }
+
+    pub fn data_dir(self, data_dir: impl Into<PathBuf>) -> Self {
+        Self { data_dir: Some(data_dir.into()), ..self }
+    }
+}
+
+/// The services and the connector to them. Clones share the same services.
+#[derive(Debug, Clone)]
+pub struct Services {
+    clock: Clock,
+    dynamodb: Arc<DynamoDb>,
+    sqs: Arc<Sqs>,
+    bus: Arc<Bus>,
+    connector: Connector,
+    _data_dir: Option<Arc<DataDir>>,
+}
+
+impl Services {
+    /// Opens the data directory, repairs what a killed process left unfinished, and creates what is missing.
+    ///
+    /// # Errors
+    /// The directory cannot be used, or another process is using it.
+    pub fn open(options: Options) -> Result<Self, LocalError> {
+        let Options { data_dir, clock, queues } = options;
+        let data_dir = data_dir.map(|path| DataDir::open(&path)).transpose()?;
+        let database = match &data_dir {
+            Some(data_dir) => open_database(data_dir)?,
+            None => Database::memory().map_err(|source| LocalError::OpenDatabase { source })?,
+        };
+        let journal = |table| match &data_dir {
+            Some(_) => Journal::open(&database, table).map(Some),
+            None => Ok(None),
+        };
+        let sqs = Arc::new(Sqs::open(queues, journal(sqs::JOURNAL)?, clock)?);
+        let bus = Arc::new(Bus::open(journal(bus::JOURNAL)?, clock)?);
+        let stream = journal(stream::JOURNAL)?;
+        let dynamodb = Arc::new(DynamoDb::open(database, INBOX_TABLE, CALLS_TABLE, stream, clock)?);
+        let connector = Connector::new(dynamodb.clone(), sqs.clone(), bus.clone());
+        Ok(Self { clock, dynamodb, sqs, bus, connector, _data_dir: data_dir.map(Arc::new) })
+    }
+
+    pub fn clock(&self) -> Clock {
+        self.clock
+    }
+
+    /// Time source for the handlers.
+    pub fn time_source(&self) -> SharedTimeSource {
+        SharedTimeSource::new(self.clock)
+    }
+
+    pub fn dynamodb(&self) -> &DynamoDb {
+        &self.dynamodb
+    }
+
+    pub fn sqs(&self) -> &Sqs {
+        &self.sqs
+    }
+
+    pub fn bus(&self) -> &Bus {
+        &self.bus
+    }
+
+    pub fn connector(&self) -> &Connector {
+        &self.connector
+    }
+
+    /// SDK configuration for any client. The client talks to the local services and to nothing else.
+    pub fn sdk_config(&self) -> SdkConfig {
+        let credentials = Credentials::new("local", "local", None, None, "switchhook-local");
+        SdkConfig::builder()
+            .behavior_version(BehaviorVersion::v2026_01_12())
+            .region(Region::new(REGION))
+            .endpoint_url(ENDPOINT)
+            .credentials_provider(SharedCredentialsProvider::new(credentials))
+            .http_client(self.connector.clone())
+            .time_source(self.time_source())
+            .sleep_impl(TokioSleep::new())
+            .build()
+    }
+}
+
+/// A data directory, locked for this process. The operating system releases the lock when the process ends, even by a
+/// kill.
+#[derive(Debug)]
+struct DataDir {
+    path: PathBuf,
+    _lock: File,
+}
+
+impl DataDir {
+    fn open(path: &Path) -> Result<Self, LocalError> {
+        let path = path.to_owned();
+        std::fs::create_dir_all(&path).map_err(|source| LocalError::CreateDataDir { path: path.clone(), source })?;
+        let lock =
+            File::create(path.join("lock")).map_err(|source| LocalError::LockDataDir { path: path.clone(), source })?;
+        match lock.try_lock() {
+            Ok(()) => Ok(Self { path, _lock: lock }),
+            Err(TryLockError::WouldBlock) => Err(LocalError::DataDirInUse { path }),
+            Err(TryLockError::Error(source)) => Err(LocalError::LockDataDir { path, source }),
+        }
+    }
+}
+
+/// Opens the database file, and creates it first if it does not exist.
+///
+/// **A database under its final name has all its tables.** Creating them takes several transactions, so the file gets its
+/// final name afterwards. If the first start is killed before, the next start deletes the unfinished file.
+fn open_database(data_dir: &DataDir) -> Result<Database, LocalError> {
+    let path = data_dir.path.join("switchhook.sqlite");
+    let open = |source| LocalError::OpenDatabase { source };
+    if !path.exists() {
+        let unfinished = data_dir.path.join("unfinished.sqlite");
+        let create = |source| LocalError::CreateDataDir { path: data_dir.path.clone(), source };
+        for file in ["unfinished.sqlite", "unfinished.sqlite-wal", "unfinished.sqlite-shm"] {
+            match std::fs::remove_file(data_dir.path.join(file)) {
+                Ok(()) => {}
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                Err(error) => return Err(create(error)),
+            }
+        }
+        let database = Database::new(&unfinished.to_string_lossy()).map_err(open)?;
+        tables::create_tables(&database, INBOX_TABLE, CALLS_TABLE)?;
+        for table in [sqs::JOURNAL, bus::JOURNAL, stream::JOURNAL] {
+            Journal::open(&database, table)?;
+        }
+        // Closing the database moves the content of the write-ahead log into the file itself.
+        drop(database);
+        std::fs::rename(unfinished, &path).map_err(create)?;
+    }
+    let database = Database::new(&path.to_string_lossy()).map_err(open)?;
+    // This call sets SQLite's `synchronous` to NORMAL, and no other call can: a commit then needs no fsync. With the
+    // write-ahead log a killed process loses nothing. A power cut may lose the last writes, but corrupts nothing.
+    database.disable_bulk_loading().map_err(open)?;
+    Ok(database)
+}

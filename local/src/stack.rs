@@ -1,0 +1,71 @@
+//! The resources of the stack: names, queues, batch sizes and defaults, as `template.yaml` declares them. A test compares the
+//! two.
+
+use std::time::Duration;
+
+use switchhook_domain::RetryPolicy;
+
+use crate::queue::{QueueSettings, RedrivePolicy};
+
+pub const REGION: &str = "us-east-1";
+pub const ACCOUNT: &str = "000000000000";
+
+pub const INBOX_TABLE: &str = "switchhook-inbox";
+pub const CALLS_TABLE: &str = "switchhook-calls";
+pub const EVENT_BUS: &str = "switchhook";
+
+/// FIFO queue from the ingress to the consumer.
+pub const EVENTS_QUEUE: &str = "switchhook-events.fifo";
+/// FIFO queue of claimed calls, from the scheduler to the dialer.
+pub const DIAL_QUEUE: &str = "switchhook-dial.fifo";
+/// FIFO queue of messages that the consumer could not process.
+pub const EVENTS_DEAD_LETTER_QUEUE: &str = "switchhook-events-dlq.fifo";
+/// Standard queue of stream records that the relay could not publish: the on-failure destination of its event source.
+pub const RELAY_FAILURES_QUEUE: &str = "switchhook-relay-failures";
+
+/// Retry policy for calls that are created without one.
+pub const DEFAULT_RETRY_POLICY: RetryPolicy =
+    RetryPolicy { attempts_max: 3, delay_seconds: 300, delay_max_seconds: 3_600, voicemail: false };
+/// Default number of calls that are placed at the same time with one provider.
+pub const CONCURRENT_DIALS_PER_PROVIDER: u32 = 5;
+
+/// Retention of inbox events. No local stack runs that long.
+pub(crate) const INBOX_RETENTION: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+/// Retention of settled calls. No local stack runs that long.
+pub(crate) const CALL_RETENTION: Duration = Duration::from_secs(400 * 24 * 60 * 60);
+
+/// Messages per invocation of the consumer. SQS returns at most 10 messages of a FIFO queue at once.
+pub(crate) const QUEUE_BATCH: usize = 10;
+/// Stream records per invocation of the relay.
+pub(crate) const STREAM_BATCH: usize = 100;
+/// Messages per invocation of the dialer. It waits until the provider's rate limit allows the dial, and a second message
+/// would have to wait with the first.
+pub(crate) const DIAL_BATCH: usize = 1;
+/// Age at which a stream record that cannot be published goes to the failures queue. A stream keeps a record for 24 hours.
+pub(crate) const RECORD_AGE_MAX: Duration = Duration::from_secs(21 * 60 * 60);
+
+/// Visibility timeout of the events queue: six times the 10 s timeout of the consumer.
+pub(crate) const VISIBILITY_TIMEOUT_MS: u64 = 60_000;
+/// Visibility timeout of the dial queue: six times the 30 s timeout of the dialer.
+pub(crate) const DIAL_VISIBILITY_TIMEOUT_MS: u64 = 180_000;
+/// SQS's default, for queues whose template does not set a timeout.
+const DEFAULT_VISIBILITY_TIMEOUT_MS: u64 = 30_000;
+pub(crate) const MAX_RECEIVE_COUNT: u32 = 20;
+
+/// Returns the settings of the stack's queues.
+pub fn stack_queues() -> Vec<QueueSettings> {
+    let queue = |name: &str, fifo, visibility_timeout_ms, redrive_policy| QueueSettings {
+        name: name.to_owned(),
+        fifo,
+        visibility_timeout_ms,
+        redrive_policy,
+    };
+    let redrive_policy =
+        RedrivePolicy { dead_letter_queue: EVENTS_DEAD_LETTER_QUEUE.to_owned(), max_receive_count: MAX_RECEIVE_COUNT };
+    vec![
+        queue(EVENTS_QUEUE, true, VISIBILITY_TIMEOUT_MS, Some(redrive_policy)),
+        queue(DIAL_QUEUE, true, DIAL_VISIBILITY_TIMEOUT_MS, None),
+        queue(EVENTS_DEAD_LETTER_QUEUE, true, DEFAULT_VISIBILITY_TIMEOUT_MS, None),
+        queue(RELAY_FAILURES_QUEUE, false, DEFAULT_VISIBILITY_TIMEOUT_MS, None),
+    ]
+}

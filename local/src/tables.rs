@@ -1,0 +1,73 @@
+//! Tables of the embedded DynamoDB.
+
+use dynoxide::actions::create_table::CreateTableRequest;
+use dynoxide::{Database, DynoxideError};
+use serde_json::json;
+
+use crate::error::LocalError;
+
+/// Creates the inbox table and the calls table. A table that exists stays as it is.
+pub(crate) fn create_tables(database: &Database, inbox: &str, calls: &str) -> Result<(), LocalError> {
+    create_table(
+        database,
+        inbox,
+        json!({
+            "TableName": inbox,
+            "BillingMode": "PAY_PER_REQUEST",
+            "AttributeDefinitions": [
+                {"AttributeName": "event_id", "AttributeType": "S"},
+                {"AttributeName": "received_bucket", "AttributeType": "S"},
+                {"AttributeName": "received_at", "AttributeType": "N"},
+            ],
+            "KeySchema": [{"AttributeName": "event_id", "KeyType": "HASH"}],
+            "GlobalSecondaryIndexes": [{
+                "IndexName": "by_received",
+                "KeySchema": [
+                    {"AttributeName": "received_bucket", "KeyType": "HASH"},
+                    {"AttributeName": "received_at", "KeyType": "RANGE"},
+                ],
+                "Projection": {"ProjectionType": "INCLUDE", "NonKeyAttributes": ["call_id", "disposition"]},
+            }],
+        }),
+    )?;
+    create_table(
+        database,
+        calls,
+        json!({
+            "TableName": calls,
+            "BillingMode": "PAY_PER_REQUEST",
+            "AttributeDefinitions": [
+                {"AttributeName": "call_id", "AttributeType": "S"},
+                {"AttributeName": "wake_key", "AttributeType": "S"},
+                {"AttributeName": "wake_at", "AttributeType": "N"},
+                {"AttributeName": "appointment_id", "AttributeType": "S"},
+            ],
+            "KeySchema": [{"AttributeName": "call_id", "KeyType": "HASH"}],
+            "GlobalSecondaryIndexes": [
+                {
+                    "IndexName": "by_wake",
+                    "KeySchema": [
+                        {"AttributeName": "wake_key", "KeyType": "HASH"},
+                        {"AttributeName": "wake_at", "KeyType": "RANGE"},
+                    ],
+                    "Projection": {"ProjectionType": "KEYS_ONLY"},
+                },
+                {
+                    "IndexName": "by_appointment",
+                    "KeySchema": [{"AttributeName": "appointment_id", "KeyType": "HASH"}],
+                    "Projection": {"ProjectionType": "KEYS_ONLY"},
+                },
+            ],
+        }),
+    )
+}
+
+/// Creates a table from the JSON of a `CreateTable` request. A table that exists stays as it is.
+pub(crate) fn create_table(database: &Database, table: &str, definition: serde_json::Value) -> Result<(), LocalError> {
+    let request: CreateTableRequest = serde_json::from_value(definition)
+        .map_err(|source| LocalError::DescribeTable { table: table.to_owned(), source })?;
+    match database.create_table(request) {
+        Ok(_) | Err(DynoxideError::ResourceInUseException(_)) => Ok(()),
+        Err(source) => Err(LocalError::CreateTable { table: table.to_owned(), source }),
+    }
+}
