@@ -35,12 +35,15 @@ demo: need-rust ## run some hundred calls through the whole system on this machi
 test: need-rust need-venv need-linux test-rust test-deployed ## run all tests: Rust, then the deployed template on a local AWS endpoint
 	@echo "make test: all passed"
 
-# Number of seeds per run.
+# Cases that each random test draws per round, and seeds that the simulator runs per round.
+SOAK_CASES := 10000
 SOAK_SEEDS := 2000
 
-soak: need-rust ## run the simulator with new seeds until it fails or you stop it
-	@from=$$(date +%s); while true; do to=$$((from + $(SOAK_SEEDS))); echo "seeds $$from..$$to"; \
-		SWITCHHOOK_SIM_SEEDS=$$from..$$to cargo test --quiet --locked --workspace --test sim share || exit 1; from=$$to; done
+# A failing test prints the command that repeats it.
+soak: need-rust ## run every random test and the simulator with new seeds until one fails or you stop it
+	@seed=$$(date +%s); while true; do next=$$((seed + $(SOAK_SEEDS))); echo "seeds $$seed..$$next"; \
+		PROPTEST_RNG_SEED=$$seed PROPTEST_CASES=$(SOAK_CASES) cargo test --quiet --locked --workspace --tests random:: || exit 1; \
+		SWITCHHOOK_SIM_SEEDS=$$seed..$$next cargo test --quiet --locked --workspace --test sim share || exit 1; seed=$$next; done
 
 check: need-rust need-venv format clippy doc deny template ## check the format, lints, documentation, licences and template
 	@echo "make check: all passed"

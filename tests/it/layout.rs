@@ -77,7 +77,7 @@ fn tests_and_demo_are_built_of_the_same_crates() {
 /// Where a package stands: it may use those on lower floors.
 fn floor(package: &str) -> u8 {
     match package {
-        "switchhook-domain" => 0,
+        "switchhook-domain" | "switchhook-random" => 0,
         "switchhook-providers" => 1,
         "switchhook-aws" => 2,
         "switchhook-local" => 4,

@@ -294,6 +294,15 @@ impl Call {
                 before.iter().rev().find(|o| same_subject(o) && is_state(o)).map(|o| o.kind.status())
             }
         };
+        let of_attempt = |other: &&Announcement| same_subject(other) && other.attempt_index == said.attempt_index;
+        // After a retry was called off, the appointment returns to the status that the attempt had already announced. That
+        // announcement made the correction, if one was due.
+        let retrying = AnnouncementKind::Appointment(AppointmentStatus::Retrying);
+        let repeats = previous == Some(retrying.status())
+            && before
+                .iter()
+                .rfind(|other| of_attempt(other) && other.kind != retrying)
+                .is_some_and(|other| other.kind == said.kind);
         // A retry, or the next attempt, moves the appointment on: only the same attempt can correct itself.
         let corrected = match said.kind {
             AnnouncementKind::Appointment(AppointmentStatus::Retrying)
@@ -305,14 +314,8 @@ impl Call {
             AnnouncementKind::Lifecycle(_) | AnnouncementKind::Inconclusive | AnnouncementKind::Appointment(_) => {
                 before
                     .iter()
-                    .rposition(|other| {
-                        same_subject(&other) && other.attempt_index == said.attempt_index && other.kind.is_ending()
-                    })
-                    // What only says it again, after a retry was called off, takes nothing back.
-                    .filter(|at| {
-                        let retrying = AnnouncementKind::Appointment(AppointmentStatus::Retrying).status();
-                        previous != Some(retrying) || before.get(*at).is_some_and(|other| other.kind != said.kind)
-                    })
+                    .rposition(|other| of_attempt(&other) && other.kind.is_ending())
+                    .filter(|_| !repeats)
                     .map(|at| at + 1)
             }
         };

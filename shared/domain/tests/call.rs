@@ -10,14 +10,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use proptest::prelude::*;
-use proptest::test_runner::FileFailurePersistence;
 use switchhook_domain::{
     ATTEMPT_EVENTS_MAX, AnnouncementKind, AttemptKey, CALL_ATTEMPTS_MAX, Call, CallEvent, CallId, Disposition,
     DomainEvent, EventId, EventKind, FoldOutcome, Origin, Policy, Provider, ProviderEvent, Timestamp, Transition, fold,
 };
 
-/// What once failed is tried first, for ever.
-const REGRESSIONS: FileFailurePersistence = FileFailurePersistence::Direct("tests/call.proptest-regressions");
 const POLICY: Policy = Policy { inactivity_timeout: Duration::from_secs(900) };
 
 /// What only Switchhook says.
@@ -130,85 +127,89 @@ fn deliveries() -> impl Strategy<Value = (Vec<ProviderEvent>, Vec<Vec<ProviderEv
     })
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 2_000, failure_persistence: Some(Box::new(REGRESSIONS)), ..ProptestConfig::default() })]
+mod random {
+    use super::*;
 
-    #[test]
-    fn invariant_state_is_a_function_of_the_set((events, batches) in deliveries()) {
-        // A deadline cannot open a call, so that the first event must be a provider's in both deliveries.
-        let opener = event("opener", None, EventKind::Initiated, Some(0), 100);
-        let mut plain = vec![opener.clone()];
-        plain.extend(events);
-        let mut mixed = vec![vec![opener]];
-        mixed.extend(batches);
-        let (plain, mixed) = (one_by_one(&plain), deliver(&mixed));
-        prop_assert_eq!(plain.as_ref().map(essence), mixed.as_ref().map(essence));
-    }
+    proptest! {
+        #![proptest_config(switchhook_random::config(2_000, Some("tests/call.proptest-regressions")))]
 
-    #[test]
-    fn invariant_precedence_never_falls_within_a_named_attempt(events in some_events()) {
-        let mut call: Option<Call> = None;
-        let named = |event: &ProviderEvent| event.attempt.is_some();
-        for event in events.iter().filter(|event| named(event)) {
-            let Some(after) = fold(call.as_ref(), std::slice::from_ref(event), &POLICY, at(10_000)).transition.map(|it| it.call) else { continue };
-            for before in call.iter().flat_map(Call::attempts) {
-                let now = after.attempts().into_iter().find(|attempt| attempt.index == before.index).unwrap();
-                prop_assert!(now.lifecycle >= before.lifecycle);
-                prop_assert!(now.outcome >= before.outcome);
-            }
-            call = Some(after);
+        #[test]
+        fn invariant_state_is_a_function_of_the_set((events, batches) in deliveries()) {
+            // A deadline cannot open a call, so that the first event must be a provider's in both deliveries.
+            let opener = event("opener", None, EventKind::Initiated, Some(0), 100);
+            let mut plain = vec![opener.clone()];
+            plain.extend(events);
+            let mut mixed = vec![vec![opener]];
+            mixed.extend(batches);
+            let (plain, mixed) = (one_by_one(&plain), deliver(&mixed));
+            prop_assert_eq!(plain.as_ref().map(essence), mixed.as_ref().map(essence));
         }
-    }
 
-    #[test]
-    fn invariant_announcements_rise_and_never_change((_, batches) in deliveries()) {
-        let mut call: Option<Call> = None;
-        let mut published: Vec<DomainEvent> = Vec::new();
-        for batch in &batches {
-            let folded = fold(call.as_ref(), batch, &POLICY, at(10_000));
-            let Some(Transition { call: after, new_announcements }) = folded.transition else { continue };
-            let first_new = after.announcements.len() + 1 - new_announcements;
-            published.extend(after.domain_events_from(first_new));
-            // Whatever was published before is published again word for word.
-            prop_assert_eq!(&published, &after.domain_events_from(1));
-            call = Some(after);
-        }
-        let ids: BTreeSet<&str> = published.iter().map(|event| event.id.as_str()).collect();
-        prop_assert_eq!(ids.len(), published.len());
-        if let Some(call) = call {
-            for slot in 0..call.attempt_records.len() {
-                let states: Vec<_> = call.announcements.iter().filter(|said| said.attempt_index == Some(slot)).filter_map(|said| match said.kind {
-                    AnnouncementKind::Lifecycle(state) => Some(state),
-                    AnnouncementKind::Inconclusive
-                    | AnnouncementKind::Corrected(..)
-                    | AnnouncementKind::RetryScheduled(_)
-                    | AnnouncementKind::Exhausted
-                    | AnnouncementKind::CanceledByUser
-                    | AnnouncementKind::DriftRepaired { .. }
-                    | AnnouncementKind::Appointment(_) => None,
-                }).collect();
-                prop_assert!(states.windows(2).all(|pair| pair[0] < pair[1]), "{states:?}");
-                // The last word about each attempt is its state.
-                let attempt = call.attempts().into_iter().find(|attempt| attempt.index == slot).unwrap();
-                // (Of one that was never heard of there is none: that the provider calls it alive is no beginning.)
-                prop_assert!(states.last().is_none_or(|last| *last >= attempt.lifecycle));
+        #[test]
+        fn invariant_precedence_never_falls_within_a_named_attempt(events in some_events()) {
+            let mut call: Option<Call> = None;
+            let named = |event: &ProviderEvent| event.attempt.is_some();
+            for event in events.iter().filter(|event| named(event)) {
+                let Some(after) = fold(call.as_ref(), std::slice::from_ref(event), &POLICY, at(10_000)).transition.map(|it| it.call) else { continue };
+                for before in call.iter().flat_map(Call::attempts) {
+                    let now = after.attempts().into_iter().find(|attempt| attempt.index == before.index).unwrap();
+                    prop_assert!(now.lifecycle >= before.lifecycle);
+                    prop_assert!(now.outcome >= before.outcome);
+                }
+                call = Some(after);
             }
         }
-    }
 
-    #[test]
-    fn invariant_an_unsettled_call_wakes_up((_, batches) in deliveries()) {
-        let Some(call) = deliver(&batches) else { return Ok(()) };
-        prop_assert_eq!(call.wake_at.is_none(), call.is_settled());
-        if let (Some(wake), Some(due)) = (call.wake_at, call.next_wake_at(&POLICY)) {
-            prop_assert!(wake <= due);
-            // Whoever waits long enough and folds what the reconciler then says has a settled call.
-            let late = due.plus(Duration::from_secs(1_000_000));
-            let deadlines = call.deadline_passed_events(&POLICY, late);
-            prop_assert!(!deadlines.is_empty());
-            let settled = fold(Some(&call), &deadlines, &POLICY, late).transition.unwrap().call;
-            prop_assert!(settled.is_settled(), "{:?}", settled.attempts());
-            prop_assert_eq!(settled.deadline_passed_events(&POLICY, late), vec![]);
+        #[test]
+        fn invariant_announcements_rise_and_never_change((_, batches) in deliveries()) {
+            let mut call: Option<Call> = None;
+            let mut published: Vec<DomainEvent> = Vec::new();
+            for batch in &batches {
+                let folded = fold(call.as_ref(), batch, &POLICY, at(10_000));
+                let Some(Transition { call: after, new_announcements }) = folded.transition else { continue };
+                let first_new = after.announcements.len() + 1 - new_announcements;
+                published.extend(after.domain_events_from(first_new));
+                // Whatever was published before is published again word for word.
+                prop_assert_eq!(&published, &after.domain_events_from(1));
+                call = Some(after);
+            }
+            let ids: BTreeSet<&str> = published.iter().map(|event| event.id.as_str()).collect();
+            prop_assert_eq!(ids.len(), published.len());
+            if let Some(call) = call {
+                for slot in 0..call.attempt_records.len() {
+                    let states: Vec<_> = call.announcements.iter().filter(|said| said.attempt_index == Some(slot)).filter_map(|said| match said.kind {
+                        AnnouncementKind::Lifecycle(state) => Some(state),
+                        AnnouncementKind::Inconclusive
+                        | AnnouncementKind::Corrected(..)
+                        | AnnouncementKind::RetryScheduled(_)
+                        | AnnouncementKind::Exhausted
+                        | AnnouncementKind::CanceledByUser
+                        | AnnouncementKind::DriftRepaired { .. }
+                        | AnnouncementKind::Appointment(_) => None,
+                    }).collect();
+                    prop_assert!(states.windows(2).all(|pair| pair[0] < pair[1]), "{states:?}");
+                    // The last word about each attempt is its state.
+                    let attempt = call.attempts().into_iter().find(|attempt| attempt.index == slot).unwrap();
+                    // (Of one that was never heard of there is none: that the provider calls it alive is no beginning.)
+                    prop_assert!(states.last().is_none_or(|last| *last >= attempt.lifecycle));
+                }
+            }
+        }
+
+        #[test]
+        fn invariant_an_unsettled_call_wakes_up((_, batches) in deliveries()) {
+            let Some(call) = deliver(&batches) else { return Ok(()) };
+            prop_assert_eq!(call.wake_at.is_none(), call.is_settled());
+            if let (Some(wake), Some(due)) = (call.wake_at, call.next_wake_at(&POLICY)) {
+                prop_assert!(wake <= due);
+                // Whoever waits long enough and folds what the reconciler then says has a settled call.
+                let late = due.plus(Duration::from_secs(1_000_000));
+                let deadlines = call.deadline_passed_events(&POLICY, late);
+                prop_assert!(!deadlines.is_empty());
+                let settled = fold(Some(&call), &deadlines, &POLICY, late).transition.unwrap().call;
+                prop_assert!(settled.is_settled(), "{:?}", settled.attempts());
+                prop_assert_eq!(settled.deadline_passed_events(&POLICY, late), vec![]);
+            }
         }
     }
 }

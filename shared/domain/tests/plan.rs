@@ -12,14 +12,12 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use proptest::test_runner::{FileFailurePersistence, TestRunner};
+use proptest::test_runner::TestRunner;
 use switchhook_domain::{
     AttemptKey, Call, CallEvent, CallId, EventId, EventKind, FoldOutcome, Job, Lifecycle, NewCall, Origin, PhoneNumber,
     Plan, Policy, Provider, ProviderEvent, RetryPolicy, StopReason, Timestamp, fold, refold,
 };
 
-/// What once failed is tried first, for ever.
-const REGRESSIONS: FileFailurePersistence = FileFailurePersistence::Direct("tests/plan.proptest-regressions");
 const POLICY: Policy = Policy { inactivity_timeout: Duration::from_secs(900) };
 const LEASE: Duration = Duration::from_secs(300);
 const RETRY: RetryPolicy = RetryPolicy { attempts_max: 3, delay_seconds: 60, delay_max_seconds: 600, voicemail: false };
@@ -325,6 +323,37 @@ fn retry_that_is_called_off_is_not_the_last_word_on_the_appointment() {
     assert_eq!(last_of_appointment(&late), event);
 }
 
+/// The attempt failed, a late report says that it was answered, and then the retry is called off. The first
+/// `appointment.connected` corrects `appointment.no_answer`; the second one repeats the first and corrects nothing.
+#[test]
+fn retry_that_is_called_off_corrects_nothing_a_second_time() {
+    let unnamed = |id, kind, now| ProviderEvent { attempt: None, ..says(id, "1", kind, now) };
+    let mut answered = unnamed("2", EventKind::InProgress, 3);
+    answered.call_events.retain(|event| !event.implied);
+    let call = folded(&call_with(RETRY), &unnamed("1", EventKind::Failed, 2));
+    let call = folded(&call, &answered);
+    let call = call.claim("token", LEASE, true, &POLICY, at(4)).unwrap().call;
+    let call = call.give_up("token", StopReason::DoNotCall, &POLICY, at(5)).unwrap().call;
+
+    let events = call.domain_events_from(1);
+    let events = events.iter().filter(|event| event.event_type.starts_with("appointment."));
+    let events: Vec<_> = events
+        .map(|event| (event.sequence, event.status, event.corrects.as_deref(), event.source_event_id.as_deref()))
+        .collect();
+    let (failed, answered) = (Some("retell:1"), Some("retell:2"));
+    assert_eq!(
+        events,
+        [
+            (4, "dialing", None, failed),
+            (5, "no_answer", None, failed),
+            (6, "retrying", None, failed),
+            (7, "connected", Some("call-1/5"), answered),
+            (8, "retrying", None, failed),
+            (10, "connected", None, None),
+        ]
+    );
+}
+
 #[test]
 fn number_that_may_not_be_called_fails_for_good() {
     let call = folded(&dialled(&call_with(RETRY), 10), &says("1", "1", EventKind::NoAnswer, 40));
@@ -394,81 +423,90 @@ fn refold_repairs_a_row_that_was_altered_by_hand() {
     assert!(!after.contains_event(&EventId::new("retell:forged")));
 }
 
-/// Whatever the workers do and the provider says, in any order: nobody is dialled while an attempt is alive, nor more often than
-/// policy allows, and an unsettled call wakes up.
-#[test]
-fn invariant_nobody_is_dialled_while_an_attempt_is_alive() {
-    const KINDS: [EventKind; 10] = [
-        EventKind::Ringing,
-        EventKind::InProgress,
-        EventKind::NoAnswer,
-        EventKind::Busy,
-        EventKind::Failed,
-        EventKind::Canceled,
-        EventKind::Completed,
-        EventKind::VoicemailDetected,
-        EventKind::UserConfirmed,
-        EventKind::UserDeclined,
-    ];
-    let (dials, retries, withdrawn) = (Cell::new(0), Cell::new(0), Cell::new(0));
-    let count = |counter: &Cell<u32>| counter.set(counter.get() + 1);
-    let config =
-        ProptestConfig { cases: 2_000, failure_persistence: Some(Box::new(REGRESSIONS)), ..ProptestConfig::default() };
-    let step = (0..12_u8, prop::sample::select(KINDS.to_vec()), 0..3_usize, 1..400_i64);
-    let ran = TestRunner::new(config).run(&prop::collection::vec(step, 1..40), |steps| {
-        let mut call = call_with(RETRY);
-        let mut now = 0;
-        for (n, (step, kind, which, pause)) in steps.into_iter().enumerate() {
-            now += pause;
-            let time = at(now);
-            let folded = |event: ProviderEvent| fold(Some(&call), &[event], &POLICY, time).transition.map(|it| it.call);
-            let slot =
-                call.attempt_records.len().checked_sub(1).and_then(|last| call.attempt_records.get(which.min(last)));
-            let key = slot.and_then(|slot| slot.key.clone());
-            let next = match step {
-                0 => call.claim("token", LEASE, false, &POLICY, time).map(|moved| moved.call),
-                1 => call.claim("token", LEASE, true, &POLICY, time).map(|moved| moved.call),
-                2..=4 => {
-                    let alive = call.attempts().iter().filter(|attempt| !attempt.has_ended()).count();
-                    let dialled =
-                        call.start_dial("token", "dial", &POLICY, time).map(|dialled| dialled.transition.call);
-                    if dialled.is_some() {
-                        prop_assert_eq!(alive, 0);
-                        count(&dials);
-                        if !call.attempt_records.is_empty() {
-                            count(&retries);
+mod random {
+    use super::*;
+
+    /// Whatever the workers do and the provider says, in any order: nobody is dialled while an attempt is alive, nor more often than
+    /// policy allows, and an unsettled call wakes up.
+    #[test]
+    fn invariant_nobody_is_dialled_while_an_attempt_is_alive() {
+        const KINDS: [EventKind; 10] = [
+            EventKind::Ringing,
+            EventKind::InProgress,
+            EventKind::NoAnswer,
+            EventKind::Busy,
+            EventKind::Failed,
+            EventKind::Canceled,
+            EventKind::Completed,
+            EventKind::VoicemailDetected,
+            EventKind::UserConfirmed,
+            EventKind::UserDeclined,
+        ];
+        let (dials, retries, withdrawn) = (Cell::new(0), Cell::new(0), Cell::new(0));
+        let count = |counter: &Cell<u32>| counter.set(counter.get() + 1);
+        let config = switchhook_random::config(2_000, Some("tests/plan.proptest-regressions"));
+        let step = (0..12_u8, prop::sample::select(KINDS.to_vec()), 0..3_usize, 1..400_i64);
+        let ran = TestRunner::new(config).run(&prop::collection::vec(step, 1..40), |steps| {
+            let mut call = call_with(RETRY);
+            let mut now = 0;
+            for (n, (step, kind, which, pause)) in steps.into_iter().enumerate() {
+                now += pause;
+                let time = at(now);
+                let folded =
+                    |event: ProviderEvent| fold(Some(&call), &[event], &POLICY, time).transition.map(|it| it.call);
+                let slot = call
+                    .attempt_records
+                    .len()
+                    .checked_sub(1)
+                    .and_then(|last| call.attempt_records.get(which.min(last)));
+                let key = slot.and_then(|slot| slot.key.clone());
+                let next = match step {
+                    0 => call.claim("token", LEASE, false, &POLICY, time).map(|moved| moved.call),
+                    1 => call.claim("token", LEASE, true, &POLICY, time).map(|moved| moved.call),
+                    2..=4 => {
+                        let alive = call.attempts().iter().filter(|attempt| !attempt.has_ended()).count();
+                        let dialled =
+                            call.start_dial("token", "dial", &POLICY, time).map(|dialled| dialled.transition.call);
+                        if dialled.is_some() {
+                            prop_assert_eq!(alive, 0);
+                            count(&dials);
+                            if !call.attempt_records.is_empty() {
+                                count(&retries);
+                            }
                         }
+                        dialled
                     }
-                    dialled
+                    5 => call.postpone("token", at(now + 50), &POLICY, time).map(|moved| moved.call),
+                    6 => {
+                        let moved = key.and_then(|key| call.withdraw(&key, at(now + 5), 100, &POLICY, time));
+                        moved.map(|moved| {
+                            count(&withdrawn);
+                            moved.call
+                        })
+                    }
+                    7 => call.claim_expired_event(time).and_then(folded),
+                    8 => fold(Some(&call), &call.deadline_passed_events(&POLICY, time), &POLICY, time)
+                        .transition
+                        .map(|it| it.call),
+                    9 => key.and_then(|key| folded(call.dial_accepted_event(&key, &format!("p{key}"), time))),
+                    10 => {
+                        call.overdue_attempts(&POLICY, time).first().and_then(|due| folded(call.alive_event(due, time)))
+                    }
+                    _ => key.and_then(|key| folded(says(&n.to_string(), key.as_str(), kind, now))),
+                };
+                if let Some(next) = next {
+                    prop_assert_eq!(next.version, call.version + 1);
+                    prop_assert!(next.attempts().len() <= 3);
+                    prop_assert_eq!(next.wake_at.is_none(), next.is_settled());
+                    let (before, after) = (call.domain_events_from(1), next.domain_events_from(1));
+                    prop_assert_eq!(&after[..before.len()], &before[..]);
+                    call = next;
                 }
-                5 => call.postpone("token", at(now + 50), &POLICY, time).map(|moved| moved.call),
-                6 => {
-                    let moved = key.and_then(|key| call.withdraw(&key, at(now + 5), 100, &POLICY, time));
-                    moved.map(|moved| {
-                        count(&withdrawn);
-                        moved.call
-                    })
-                }
-                7 => call.claim_expired_event(time).and_then(folded),
-                8 => fold(Some(&call), &call.deadline_passed_events(&POLICY, time), &POLICY, time)
-                    .transition
-                    .map(|it| it.call),
-                9 => key.and_then(|key| folded(call.dial_accepted_event(&key, &format!("p{key}"), time))),
-                10 => call.overdue_attempts(&POLICY, time).first().and_then(|due| folded(call.alive_event(due, time))),
-                _ => key.and_then(|key| folded(says(&n.to_string(), key.as_str(), kind, now))),
-            };
-            if let Some(next) = next {
-                prop_assert_eq!(next.version, call.version + 1);
-                prop_assert!(next.attempts().len() <= 3);
-                prop_assert_eq!(next.wake_at.is_none(), next.is_settled());
-                let (before, after) = (call.domain_events_from(1), next.domain_events_from(1));
-                prop_assert_eq!(&after[..before.len()], &before[..]);
-                call = next;
             }
-        }
-        Ok(())
-    });
-    ran.unwrap_or_else(|failure| panic!("{failure}"));
-    let seen = [dials.get(), retries.get(), withdrawn.get()];
-    assert!(seen.iter().all(|count| *count > 5), "dials, retries and withdrawals: {seen:?}");
+            Ok(())
+        });
+        ran.unwrap_or_else(|failure| panic!("{failure}"));
+        let seen = [dials.get(), retries.get(), withdrawn.get()];
+        assert!(seen.iter().all(|count| *count > 5), "dials, retries and withdrawals: {seen:?}");
+    }
 }

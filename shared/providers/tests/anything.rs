@@ -99,96 +99,102 @@ fn body() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![prop::collection::vec(any::<u8>(), 0..200), spoilt]
 }
 
-proptest! {
-    #[test]
-    fn read_never_panics(provider in provider(), query in any::<String>(), body in body()) {
-        for query in [query.as_str(), "bodySHA256=00", ""] {
-            let webhook = VerifiedWebhook::from_inbox(provider, query.to_owned(), body.clone(), 0);
-            check(&read(&webhook, NOW));
-        }
-    }
+mod random {
+    use super::*;
 
-    #[test]
-    fn foreign_texts_never_break_an_id(event in any::<String>(), id in any::<String>(), status in any::<String>()) {
-        let retell = serde_json::json!({"event": event, "call": {"call_id": id, "call_status": status}});
-        let generic = serde_json::json!({"event_id": id, "type": "RINGING", "call_id": event, "call": {"sid": status}});
-        let twilio = serde_json::json!({"CallSid": id, "CallStatus": event, "SequenceNumber": status});
-        let vapi = serde_json::json!({"message": {"type": event, "status": status, "call": {"id": id}}});
-        let telnyx = serde_json::json!({"data": {"id": id, "event_type": event, "payload": {"call_control_id": status}}});
-        for (provider, body) in [
-            (Provider::Retell, retell),
-            (Provider::Generic, generic),
-            (Provider::Twilio, twilio),
-            (Provider::Vapi, vapi),
-            (Provider::Telnyx, telnyx),
-        ] {
-            let query = "bodySHA256=00".to_owned();
-            check(&read(&VerifiedWebhook::from_inbox(provider, query, body.to_string().into_bytes(), 0), NOW));
-        }
-    }
+    proptest! {
+        #![proptest_config(switchhook_random::config(256, None))]
 
-    #[test]
-    fn answers_of_an_api_never_panic(provider in provider(), status in any::<u16>(), id in any::<String>(), body in body()) {
-        let (call_id, attempt) = (CallId::new(id.as_str()), AttemptKey::new(id.as_str()));
-        let known = Lookup { call_id: &call_id, attempt: &attempt, provider_call_id: Some(&id), dialled_at: Some(NOW) };
-        let unknown = Lookup { provider_call_id: None, ..known };
-        // As it is, as the call in question, and as the only one of a list.
-        let ended = serde_json::json!({
-            "call_id": id, "call_status": "ended", "id": id, "sid": id, "status": "ended", "endedReason": id,
-            "disconnection_reason": id, "end_time": id, "answered_by": id,
-            "metadata": {"switchhook_call_id": id, "switchhook_attempt": id},
-            "data": {"call_control_id": id, "is_alive": false, "end_time": "2025-10-20T12:14:47Z", "client_state": id},
-        });
-        let bodies = [body, ended.to_string().into_bytes(), serde_json::json!({"items": [ended]}).to_string().into_bytes()];
-        for body in bodies {
-            if let DialAnswer::Accepted { provider_call_id } = read_dial_answer(provider, status, Some(&id), &body) {
-                prop_assert!((200..300).contains(&status) && provider_call_id.len() <= ID_BYTES_MAX);
+        #[test]
+        fn read_never_panics(provider in provider(), query in any::<String>(), body in body()) {
+            for query in [query.as_str(), "bodySHA256=00", ""] {
+                let webhook = VerifiedWebhook::from_inbox(provider, query.to_owned(), body.clone(), 0);
+                check(&read(&webhook, NOW));
             }
-            for (status, lookup) in [(status, known), (200, known), (200, unknown)] {
-                if let LookupAnswer::Ended { webhook, event } = read_lookup_answer(provider, &lookup, status, &body, NOW) {
-                    check(&Reading::Event(*event.clone()));
-                    prop_assert_eq!(read(&webhook, NOW), Reading::Event(*event));
+        }
+
+        #[test]
+        fn foreign_texts_never_break_an_id(event in any::<String>(), id in any::<String>(), status in any::<String>()) {
+            let retell = serde_json::json!({"event": event, "call": {"call_id": id, "call_status": status}});
+            let generic = serde_json::json!({"event_id": id, "type": "RINGING", "call_id": event, "call": {"sid": status}});
+            let twilio = serde_json::json!({"CallSid": id, "CallStatus": event, "SequenceNumber": status});
+            let vapi = serde_json::json!({"message": {"type": event, "status": status, "call": {"id": id}}});
+            let telnyx = serde_json::json!({"data": {"id": id, "event_type": event, "payload": {"call_control_id": status}}});
+            for (provider, body) in [
+                (Provider::Retell, retell),
+                (Provider::Generic, generic),
+                (Provider::Twilio, twilio),
+                (Provider::Vapi, vapi),
+                (Provider::Telnyx, telnyx),
+            ] {
+                let query = "bodySHA256=00".to_owned();
+                check(&read(&VerifiedWebhook::from_inbox(provider, query, body.to_string().into_bytes(), 0), NOW));
+            }
+        }
+
+        #[test]
+        fn answers_of_an_api_never_panic(provider in provider(), status in any::<u16>(), id in any::<String>(), body in body()) {
+            let (call_id, attempt) = (CallId::new(id.as_str()), AttemptKey::new(id.as_str()));
+            let known = Lookup { call_id: &call_id, attempt: &attempt, provider_call_id: Some(&id), dialled_at: Some(NOW) };
+            let unknown = Lookup { provider_call_id: None, ..known };
+            // As it is, as the call in question, and as the only one of a list.
+            let ended = serde_json::json!({
+                "call_id": id, "call_status": "ended", "id": id, "sid": id, "status": "ended", "endedReason": id,
+                "disconnection_reason": id, "end_time": id, "answered_by": id,
+                "metadata": {"switchhook_call_id": id, "switchhook_attempt": id},
+                "data": {"call_control_id": id, "is_alive": false, "end_time": "2025-10-20T12:14:47Z", "client_state": id},
+            });
+            let bodies = [body, ended.to_string().into_bytes(), serde_json::json!({"items": [ended]}).to_string().into_bytes()];
+            for body in bodies {
+                if let DialAnswer::Accepted { provider_call_id } = read_dial_answer(provider, status, Some(&id), &body) {
+                    prop_assert!((200..300).contains(&status) && provider_call_id.len() <= ID_BYTES_MAX);
+                }
+                for (status, lookup) in [(status, known), (200, known), (200, unknown)] {
+                    if let LookupAnswer::Ended { webhook, event } = read_lookup_answer(provider, &lookup, status, &body, NOW) {
+                        check(&Reading::Event(*event.clone()));
+                        prop_assert_eq!(read(&webhook, NOW), Reading::Event(*event));
+                    }
                 }
             }
         }
-    }
 
-    #[test]
-    fn nothing_is_accepted_without_the_key(
-        provider in provider(),
-        headers in headers(),
-        path in any::<String>(),
-        query in any::<String>(),
-        body in body(),
-    ) {
-        prop_assert!(!accepted(provider, &headers, &path, &query, &body));
-    }
+        #[test]
+        fn nothing_is_accepted_without_the_key(
+            provider in provider(),
+            headers in headers(),
+            path in any::<String>(),
+            query in any::<String>(),
+            body in body(),
+        ) {
+            prop_assert!(!accepted(provider, &headers, &path, &query, &body));
+        }
 
-    #[test]
-    fn only_the_key_opens(provider in provider(), key in "[!-~]{1,80}", body in body(), query in "[a-z0-9=&%+']{0,20}") {
-        let url = format!("https://example.com/webhooks?{query}");
-        let signed = sign(provider, &Key::new(key.as_str()).unwrap(), &url, &body, NOW);
-        let (_, query) = signed.url.split_once('?').unwrap_or((&signed.url, ""));
-        let headers: HeaderMap = signed
-            .headers
-            .iter()
-            .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_str(value).unwrap()))
-            .collect();
-        prop_assert!(!accepted(provider, &headers, "/webhooks", query, &body));
+        #[test]
+        fn only_the_key_opens(provider in provider(), key in "[!-~]{1,80}", body in body(), query in "[a-z0-9=&%+']{0,20}") {
+            let url = format!("https://example.com/webhooks?{query}");
+            let signed = sign(provider, &Key::new(key.as_str()).unwrap(), &url, &body, NOW);
+            let (_, query) = signed.url.split_once('?').unwrap_or((&signed.url, ""));
+            let headers: HeaderMap = signed
+                .headers
+                .iter()
+                .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_str(value).unwrap()))
+                .collect();
+            prop_assert!(!accepted(provider, &headers, "/webhooks", query, &body));
 
-        let signed = sign(provider, &Key::new("the key").unwrap(), &url, &body, NOW);
-        let headers: HeaderMap = signed
-            .headers
-            .iter()
-            .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_str(value).unwrap()))
-            .collect();
-        prop_assert!(accepted(provider, &headers, "/webhooks", query, &body));
-    }
+            let signed = sign(provider, &Key::new("the key").unwrap(), &url, &body, NOW);
+            let headers: HeaderMap = signed
+                .headers
+                .iter()
+                .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_str(value).unwrap()))
+                .collect();
+            prop_assert!(accepted(provider, &headers, "/webhooks", query, &body));
+        }
 
-    #[test]
-    fn configuration_never_panics(text in any::<String>()) {
-        // An error, or no provider at all.
-        let none = |providers: Providers| Provider::ALL.into_iter().all(|provider| providers.config(provider).is_none());
-        prop_assert!(Providers::from_json(&text).map_or(true, none));
+        #[test]
+        fn configuration_never_panics(text in any::<String>()) {
+            // An error, or no provider at all.
+            let none = |providers: Providers| Provider::ALL.into_iter().all(|provider| providers.config(provider).is_none());
+            prop_assert!(Providers::from_json(&text).map_or(true, none));
+        }
     }
 }

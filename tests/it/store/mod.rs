@@ -2,9 +2,9 @@
 
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that cannot go on fails")]
 
-mod any_call;
 mod calls;
 mod inbox;
+mod random;
 mod sizes;
 
 use switchhook_aws::calls::StoreOutcome;

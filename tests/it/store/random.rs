@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use proptest::prelude::*;
-use proptest::test_runner::{Config, TestRunner};
+use proptest::test_runner::TestRunner;
 use switchhook_aws::calls::{Found, StoreOutcome, TimeRange, WAKE_SHARDS, WakeQueue};
 use switchhook_domain::{
     AttemptKey, Call, CallEvent, CallId, Direction, EventId, EventKind, Job, Origin, PhoneNumber, Provider,
@@ -98,7 +98,7 @@ fn for_any(
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
     let world = runtime.block_on(async { World::stopped() });
     let calls = std::cell::RefCell::new(Vec::new());
-    let mut runner = TestRunner::new(Config { cases, failure_persistence: None, ..Config::default() });
+    let mut runner = TestRunner::new(switchhook_random::config(cases, None));
     let outcome = runner.run(&strategy, |call| {
         let call = Call { call_id: CallId::new(format!("any {}", calls.borrow().len())), version: 1, ..call };
         runtime.block_on(check(&world, &call));
@@ -167,7 +167,8 @@ fn index_of_waking_calls_holds_exactly_those_that_are_not_settled() {
     let ids: Vec<CallId> = calls.into_iter().map(|call| call.call_id).collect();
     let (indexed, unsettled) = runtime.block_on(waking(&world, &ids));
     assert_eq!(indexed, unsettled);
-    assert!(unsettled.len() > 30 && unsettled.len() < 270, "{} of 300", unsettled.len());
+    let all = ids.len();
+    assert!(unsettled.len() > all / 10 && unsettled.len() < all / 10 * 9, "{} of {all}", unsettled.len());
 }
 
 #[tokio::test(start_paused = true)]
