@@ -8,7 +8,7 @@ use std::time::Duration;
 use http::StatusCode;
 use serde_json::{Value, json};
 use switchhook_aws::calls::{Alias, StoreOutcome};
-use switchhook_domain::{AttemptKey, Call, CallId, EventId, EventKind, Job, Provider, Timestamp};
+use switchhook_domain::{AttemptKey, Call, CallId, EventId, EventKind, Job, Provider, Timestamp, Transition};
 use switchhook_local::connector::{Fault, RequestInfo};
 use switchhook_local::fake::DeliveryFaults;
 use switchhook_local::{CALLS_TABLE, EVENTS_QUEUE, INBOX_TABLE};
@@ -91,7 +91,8 @@ fn delay_requests(world: &World, operations: &'static [(&'static str, &'static s
 async fn store_copies(world: &World, call: &Call, name: &str, count: usize) {
     for number in 0..count {
         let call = Call { call_id: CallId::new(format!("{name}{number}")), version: 1, ..call.clone() };
-        assert_eq!(world.calls.store(&call, 0, CALL_RETENTION).await.unwrap(), StoreOutcome::Committed);
+        let transition = Transition { call, new_announcements: 0 };
+        assert_eq!(world.calls.store(&transition, CALL_RETENTION).await.unwrap(), StoreOutcome::Committed);
     }
 }
 

@@ -213,7 +213,8 @@ impl World {
     /// # Panics
     /// If there is none.
     pub async fn call(&self, call_id: &str) -> Call {
-        let call = self.calls.get_call(&CallId::new(call_id)).await.unwrap_or_else(|error| panic!("{}", error.chain()));
+        let call =
+            self.calls.get_call(&CallId::new(call_id)).await.unwrap_or_else(|error| panic!("{}", error.with_causes()));
         call.unwrap_or_else(|| panic!("there is no call {call_id}"))
     }
 
@@ -222,7 +223,7 @@ impl World {
     /// # Panics
     /// If it cannot be read.
     pub async fn load(&self, call_id: &str) -> Option<Call> {
-        self.calls.get_call(&CallId::new(call_id)).await.unwrap_or_else(|error| panic!("{}", error.chain()))
+        self.calls.get_call(&CallId::new(call_id)).await.unwrap_or_else(|error| panic!("{}", error.with_causes()))
     }
 
     /// Takes what waits for the dialer off its queue, as its event.

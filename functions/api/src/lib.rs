@@ -25,7 +25,7 @@ use http::{HeaderMap, StatusCode};
 use lambda_http::{Body, Request, Response};
 use serde_json::{Map, Value, json};
 use switchhook_aws::Error;
-use switchhook_aws::calls::{Alias, Calls, Found, StoreOutcome};
+use switchhook_aws::calls::{Calls, StoreOutcome};
 use switchhook_aws::config::{Environment, EnvironmentError};
 use switchhook_aws::http::path_of;
 use switchhook_aws::inbox::Inbox;
@@ -183,7 +183,7 @@ impl Api {
         let call = request.into_call(call_id.clone(), hash.clone(), self.retry, now);
         let placed = Call::schedule(call, &self.policy, now);
         for _ in 0..RACES_MAX {
-            match self.calls.store_moved(&placed, self.call_retention).await? {
+            match self.calls.store(&placed, self.call_retention).await? {
                 StoreOutcome::Committed => return Ok(created(&placed.call, appointment_id.as_deref(), false)),
                 StoreOutcome::LostRace => {}
             }
@@ -220,7 +220,7 @@ impl Api {
         for _ in 0..RACES_MAX {
             let call = self.call(id).await?;
             let Some(canceled) = call.cancel(&self.policy, self.clock.now()) else { return cannot_cancel(&call) };
-            match self.calls.store_moved(&canceled, self.call_retention).await? {
+            match self.calls.store(&canceled, self.call_retention).await? {
                 StoreOutcome::Committed => return Ok(Answer::of_call("canceled", &canceled.call)),
                 StoreOutcome::LostRace => {}
             }
@@ -277,11 +277,7 @@ impl Api {
 
     /// The call under this id, or the one whose attempt its provider calls so.
     async fn find(&self, id: &CallId) -> Result<Option<Call>, Error> {
-        match self.calls.get(id).await? {
-            Found::Call(call) => Ok(Some(*call)),
-            Found::Alias(Alias { call_id, .. }) => self.calls.get_call(&call_id).await,
-            Found::Nothing => Ok(None),
-        }
+        Ok(self.calls.resolve(id).await?.call)
     }
 
     fn log(&self, answered: Result<&Answer, &Refusal>, started: Timestamp) {
@@ -297,7 +293,7 @@ impl Api {
             action_taken,
             call_id: answer.and_then(|answer| answer.call_id.as_ref()).map(CallId::as_str),
             event_id: answer.and_then(|answer| answer.event_id.as_ref()).map(EventId::as_str),
-            error: error.as_deref(),
+            error,
             duration_ms: Some(now.millis_since(started)),
             ..Decision::default()
         };

@@ -91,7 +91,7 @@ impl Refusal {
     pub(crate) fn cause(&self) -> Option<String> {
         match self {
             Self::Problem(_) | Self::Methods(_) => None,
-            Self::Storage(error) => Some(error.chain()),
+            Self::Storage(error) => Some(error.with_causes()),
             Self::NoId(error) => Some(error.to_string()),
             Self::NoHash(error) => Some(error.to_string()),
         }

@@ -20,7 +20,7 @@ use aws_lambda_events::event::sqs::{BatchItemFailure, SqsBatchResponse, SqsEvent
 use futures_util::future::join_all;
 use switchhook_aws::Error;
 use switchhook_aws::bus::Bus;
-use switchhook_aws::calls::{Calls, Found, StoreOutcome};
+use switchhook_aws::calls::{Calls, Resolved, StoreOutcome};
 use switchhook_aws::config::{Environment, EnvironmentError};
 use switchhook_aws::inbox::{Inbox, Note};
 use switchhook_aws::queue::{Message, Queue, backoff};
@@ -158,20 +158,16 @@ impl Consumer {
             if now.millis_since(started) > FOLD_MS_MAX {
                 return Err(Error::Contended(race));
             }
-            let call = match self.calls.get(&call_id).await? {
-                Found::Call(call) => Some(*call),
-                Found::Nothing => None,
-                Found::Alias(alias) => {
-                    refused.extend(folding.extract_if(.., |message| message.event.origin == Origin::Switchhook));
-                    events.retain(|event| event.origin != Origin::Switchhook);
-                    for event in &mut events {
-                        event.call_id = alias.call_id.clone();
-                        event.attempt = Some(alias.attempt.clone());
-                    }
-                    call_id = alias.call_id;
-                    self.calls.get_call(&call_id).await?
+            let Resolved { call, alias } = self.calls.resolve(&call_id).await?;
+            if let Some(alias) = alias {
+                refused.extend(folding.extract_if(.., |message| message.event.origin == Origin::Switchhook));
+                events.retain(|event| event.origin != Origin::Switchhook);
+                for event in &mut events {
+                    event.call_id = alias.call_id.clone();
+                    event.attempt = Some(alias.attempt.clone());
                 }
-            };
+                call_id = alias.call_id;
+            }
             let folded = match (&call, events.as_slice()) {
                 (Some(call), [drift]) if is_drift_event(drift) => {
                     let refolder = Refolder::new(&self.inbox, self.inbox_retention, &self.policy);
@@ -184,7 +180,7 @@ impl Consumer {
                 (_, _) => fold(call.as_ref(), &events, &self.policy, now),
             };
             if let Some(transition) = &folded.transition {
-                match self.calls.store_moved(transition, self.call_retention).await? {
+                match self.calls.store(transition, self.call_retention).await? {
                     StoreOutcome::Committed => {}
                     StoreOutcome::LostRace => {
                         tokio::time::sleep(Duration::from_millis(fastrand::u64(1..=(20 << race)))).await;
@@ -240,13 +236,11 @@ impl Consumer {
         // At once, so that all notes take no longer than one.
         join_all(tail.messages.iter().map(|message| self.note_failure(message, &tail.error, delay, now))).await;
         if let Err(error) = delayed {
-            let chain = error.chain();
             let decision = Decision {
                 stage: "consumer",
                 message: "backoff not set, messages return at the visibility timeout",
                 action_taken: "backoff_failed",
-                error: Some(&chain),
-                ..Decision::default()
+                ..Decision::from_error(Some(&error))
             };
             decision.log(now, true);
         }
@@ -266,18 +260,15 @@ impl Consumer {
             // Best effort: the cause of the failure may also keep this note from being written.
             drop(self.inbox.put_note(&decoded.event.event_id, &note, now).await);
         }
-        let chain = error.chain();
         let decision = Decision {
             stage: "consumer",
             message: "event not folded",
             action_taken: if dead { "dead_lettered" } else { "retried" },
             event_id: decoded.as_ref().map(|message| message.event.event_id.as_str()),
             call_id: decoded.as_ref().map(|message| message.event.call_id.as_str()),
-            cause: Some(error.operation()),
-            error: Some(&chain),
             retry_count: Some(receives_of(message)),
             trace_id: decoded.as_ref().map(|message| message.trace_id.as_str()),
-            ..Decision::default()
+            ..Decision::from_error(Some(error))
         };
         decision.log(now, true);
     }

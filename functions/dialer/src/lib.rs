@@ -16,7 +16,7 @@ use futures_util::future::join_all;
 use switchhook_aws::Error;
 use switchhook_aws::calls::{Alias, Calls, StoreOutcome};
 use switchhook_aws::config::{Environment, EnvironmentError};
-use switchhook_aws::inbox::{Inbox, NewEvent, adopt, submit};
+use switchhook_aws::inbox::{Inbox, NewEvent, submit, write_alias_and_adopt};
 use switchhook_aws::provider::{ApiUrls, ProviderApi, SendError};
 use switchhook_aws::queue::{ClaimMessage, Queue};
 use switchhook_aws::sdk::Clock;
@@ -219,7 +219,7 @@ impl Dialer {
             let now = self.clock.now();
             let step = self.next_step(&call, &claim.token, &dial_key, now).await?;
             let Some(transition) = step.transition() else { return Ok(DialOutcome::ClaimLost) };
-            match self.calls.store_moved(transition, self.call_retention).await {
+            match self.calls.store(transition, self.call_retention).await {
                 Ok(StoreOutcome::Committed) => {}
                 Ok(StoreOutcome::LostRace) => continue,
                 Err(error) => {
@@ -302,8 +302,7 @@ impl Dialer {
                 let now = self.clock.now();
                 let alias = Alias { call_id: call.call_id.clone(), attempt: attempt.clone() };
                 let from = CallId::new(derived_call_id(call.provider, &provider_call_id));
-                let orphaned_events = self.calls.write_alias(&from, &alias, now).await?;
-                adopt(&self.inbox, &self.queue, orphaned_events, &alias).await?;
+                write_alias_and_adopt(&self.calls, &self.inbox, &self.queue, &from, &alias, None, now).await?;
                 self.submit(&call.dial_accepted_event(attempt, &provider_call_id, now), claim).await?;
                 Ok(DialOutcome::Accepted)
             }
@@ -333,7 +332,7 @@ impl Dialer {
             let pause = Duration::from_millis(fastrand::u64(cap / 2..=cap)).max(retry_after.unwrap_or_default());
             let transition = call.withdraw(attempt, now.plus(pause), REFUSALS_MAX, &self.policy, now);
             let Some(transition) = transition else { return Ok(DialOutcome::InDoubt("events_received")) };
-            match self.calls.store_moved(&transition, self.call_retention).await? {
+            match self.calls.store(&transition, self.call_retention).await? {
                 StoreOutcome::Committed => return Ok(DialOutcome::Withdrawn(reason)),
                 StoreOutcome::LostRace => {}
             }
@@ -351,20 +350,16 @@ impl Dialer {
 
     fn log(&self, claim: Option<&ClaimMessage>, dialled: &Result<DialOutcome, Error>, started: Timestamp) {
         let now = self.clock.now();
-        let chain = dialled.as_ref().err().map(Error::chain);
+        let failure = Decision::from_error(dialled.as_ref().err());
         let decision = Decision {
             stage: "dialer",
             message: "claim handled",
             action_taken: dialled.as_ref().map_or("dial_failed", DialOutcome::as_str),
             call_id: claim.map(|claim| claim.call_id.as_str()),
-            cause: match dialled {
-                Ok(dial) => dial.cause(),
-                Err(error) => Some(error.operation()),
-            },
-            error: chain.as_deref(),
+            cause: dialled.as_ref().map_or(failure.cause, DialOutcome::cause),
             duration_ms: Some(now.millis_since(started)),
             trace_id: claim.map(|claim| claim.trace_id.as_str()),
-            ..Decision::default()
+            ..failure
         };
         decision.log(now, dialled.is_err());
     }

@@ -221,7 +221,7 @@ impl Ingress {
             | Answer::StorageFailure(_) => None,
         };
         let error = match answer {
-            Answer::StorageFailure(error) => Some(error.chain()),
+            Answer::StorageFailure(error) => Some(error.with_causes()),
             Answer::InvalidSignature(_, reason) | Answer::Quarantined(_, reason) => Some(reason.clone()),
             Answer::Accepted(_)
             | Answer::AlreadyProcessed { .. }
@@ -261,7 +261,7 @@ impl Ingress {
             provider: context.provider.map(Provider::as_str),
             event_id,
             cause,
-            error: error.as_deref(),
+            error,
             duration_ms: Some(now.millis_since(started)),
             trace_id: Some(&context.trace_id),
             counts,

@@ -9,7 +9,7 @@ use std::time::Duration;
 use futures_util::stream::{self, StreamExt};
 use sha2::{Digest, Sha256};
 use switchhook_aws::Error;
-use switchhook_aws::calls::{TimeRange, WAKE_SHARDS, WakeQueue};
+use switchhook_aws::calls::{TimeRange, WakeQueue, wake_shards_from};
 use switchhook_aws::inbox::minute_of;
 use switchhook_aws::telemetry::Decision;
 use switchhook_domain::{
@@ -74,7 +74,7 @@ impl Reconciler {
         let mut report = DriftReport::default();
         let mut first_error = None;
         let first = minute_of(started).unsigned_abs() / 60;
-        for shard in (first..first + WAKE_SHARDS).map(|shard| shard % WAKE_SHARDS) {
+        for shard in wake_shards_from(first) {
             let since = started.minus(SETTLED_FOR);
             // Every open call wakes up within its inactivity timeout, so this range holds all of them.
             let tomorrow = started.plus(Duration::from_secs(24 * 60 * 60));
@@ -210,13 +210,10 @@ impl Reconciler {
 
     fn log_drift(&self, report: &DriftReport, error: Option<&Error>, started: Timestamp, trace_id: &str) {
         let now = self.clock.now();
-        let chain = error.map(Error::chain);
         let decision = Decision {
             stage: "reconciler",
             message: "looked for drift",
             action_taken: if error.is_some() { "drift_run_failed" } else { "drift_run" },
-            cause: error.map(Error::operation),
-            error: chain.as_deref(),
             duration_ms: Some(now.millis_since(started)),
             trace_id: Some(trace_id),
             counts: vec![
@@ -225,7 +222,7 @@ impl Reconciler {
                 ("drifted", report.drifted),
                 ("failed", report.failed),
             ],
-            ..Decision::default()
+            ..Decision::from_error(error)
         };
         decision.log(now, error.is_some());
     }

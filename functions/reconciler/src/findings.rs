@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use switchhook_aws::Error;
 use switchhook_aws::calls::Alias;
-use switchhook_aws::inbox::{NewEvent, PutOutcome, adopt, submit};
+use switchhook_aws::inbox::{NewEvent, PutOutcome, submit, write_alias_and_adopt};
 use switchhook_domain::{AttemptRecord, Call, CallId, EventId, ProviderEvent, Timestamp};
 use switchhook_providers::derived_call_id;
 
@@ -81,9 +81,7 @@ impl Reconciler {
         let (Some(key), Some(_)) = (&record.key, record.dialled_at) else { return Ok(()) };
         let from = CallId::new(derived_call_id(call.provider, provider_call_id));
         let alias = Alias { call_id: call.call_id.clone(), attempt: key.clone() };
-        let mut orphaned_events = self.calls.write_alias(&from, &alias, now).await?;
-        orphaned_events.extend(event.cloned());
-        adopt(&self.inbox, &self.queue, orphaned_events, &alias).await
+        write_alias_and_adopt(&self.calls, &self.inbox, &self.queue, &from, &alias, event, now).await
     }
 
     /// Stores and queues an event that Switchhook itself made. Returns true if it is new in the inbox. A known event is queued

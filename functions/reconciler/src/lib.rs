@@ -79,13 +79,10 @@ impl Reconciler {
             first_error.get_or_insert(error);
         }
         let now = self.clock.now();
-        let chain = first_error.as_ref().map(Error::chain);
         let decision = Decision {
             stage: "reconciler",
             message: "reconciled",
             action_taken: if first_error.is_some() { "reconcile_failed" } else { "reconciled" },
-            cause: first_error.as_ref().map(Error::operation),
-            error: chain.as_deref(),
             duration_ms: Some(now.millis_since(started)),
             trace_id: Some(trace_id),
             counts: vec![
@@ -99,7 +96,7 @@ impl Reconciler {
                 ("requeued", report.requeued),
                 ("failed", report.failed),
             ],
-            ..Decision::default()
+            ..Decision::from_error(first_error.as_ref())
         };
         decision.log(now, first_error.is_some());
         first_error.map_or(Ok(report), Err)

@@ -7,10 +7,10 @@ use std::collections::BTreeMap;
 
 use futures_util::stream::{self, StreamExt};
 use switchhook_aws::Error;
-use switchhook_aws::calls::{Alias, Found};
+use switchhook_aws::calls::{Alias, Resolved};
 use switchhook_aws::inbox::{RECEIVED_SHARDS, ReceivedEvent, SweepCursor, SweepPosition, adopt, minute_of, resend};
 use switchhook_aws::telemetry::Decision;
-use switchhook_domain::{Call, CallId, EventId, Timestamp};
+use switchhook_domain::{CallId, EventId, Timestamp};
 
 use crate::reconciler::{Reconciler, Report};
 
@@ -135,10 +135,10 @@ impl Reconciler {
         if requeued.is_incomplete {
             return Ok(requeued);
         }
-        let (call, alias) = match self.follow(call_id).await {
-            Ok(found) => found,
+        let Resolved { call, alias } = match self.calls.resolve_eventual(call_id).await {
+            Ok(resolved) => resolved,
             // An unreadable row counts as empty. The consumer reports the same error for each event, and retries.
-            Err(Error::DecodeCall(_) | Error::NewerSchema(_)) => (None, None),
+            Err(Error::DecodeCall(_) | Error::NewerSchema(_)) => Resolved { call: None, alias: None },
             Err(error) => return Err(error),
         };
         for event_id in events {
@@ -162,18 +162,6 @@ impl Reconciler {
         Ok(requeued)
     }
 
-    /// The call under an id, or the one that its alias leads to.
-    async fn follow(&self, call_id: &CallId) -> Result<(Option<Call>, Option<Alias>), Error> {
-        match self.calls.get_eventual(call_id).await? {
-            Found::Call(call) => Ok((Some(*call), None)),
-            Found::Nothing => Ok((None, None)),
-            Found::Alias(alias) => match self.calls.get_eventual(&alias.call_id).await? {
-                Found::Call(call) => Ok((Some(*call), Some(alias))),
-                Found::Alias(_) | Found::Nothing => Ok((None, Some(alias))),
-            },
-        }
-    }
-
     /// Queues one stored event. Returns false if the inbox no longer has it.
     async fn requeue(&self, event_id: &EventId, alias: Option<&Alias>) -> Result<bool, Error> {
         let Some(stored) = self.inbox.get(event_id).await? else { return Ok(false) };
@@ -185,16 +173,13 @@ impl Reconciler {
     }
 
     fn log_unreadable(&self, event_id: &EventId, call_id: &CallId, error: &Error) {
-        let chain = error.chain();
         let decision = Decision {
             stage: "reconciler",
             message: "stored event cannot be read",
             action_taken: "not_requeued",
             event_id: Some(event_id.as_str()),
             call_id: Some(call_id.as_str()),
-            cause: Some(error.operation()),
-            error: Some(&chain),
-            ..Decision::default()
+            ..Decision::from_error(Some(error))
         };
         decision.log(self.clock.now(), true);
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures_util::stream::{self, StreamExt};
 use switchhook_aws::Error;
-use switchhook_aws::calls::{StoreOutcome, TimeRange, WAKE_SHARDS, WakeQueue};
+use switchhook_aws::calls::{StoreOutcome, TimeRange, WakeQueue, wake_shards_from};
 use switchhook_aws::inbox::minute_of;
 use switchhook_domain::{AttemptRecord, AttemptState, Call, CallId, Timestamp};
 
@@ -51,7 +51,7 @@ impl Reconciler {
         let lookups = &Lookups::new(&self.api, &providers, &self.clock, stop_at);
         // Each run starts with another shard, so that no shard is always the last.
         let first = minute_of(self.clock.now()).unsigned_abs();
-        for shard in (first..first + WAKE_SHARDS).map(|shard| shard % WAKE_SHARDS) {
+        for shard in wake_shards_from(first) {
             let now = self.clock.now();
             let mut start = None;
             while !self.is_over(stop_at) {

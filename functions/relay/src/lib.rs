@@ -103,7 +103,6 @@ impl Relay {
     }
 
     fn log_skipped(&self, record: &EventRecord, error: &Error) {
-        let chain = error.chain();
         let call_id = match record.change.keys.get("call_id") {
             Some(serde_dynamo::AttributeValue::S(id)) => Some(id.as_str()),
             Some(_) | None => None,
@@ -113,24 +112,19 @@ impl Relay {
             message: "row of a stream record cannot be read",
             action_taken: "record_skipped",
             call_id,
-            cause: Some(error.operation()),
-            error: Some(&chain),
-            ..Decision::default()
+            ..Decision::from_error(Some(error))
         };
         decision.log(self.clock.now(), true);
     }
 
     fn log(&self, batch: &Event, published: usize, failed: Option<&(usize, Error)>, duration_ms: i64) {
-        let error = failed.map(|(_, error)| error.chain());
         let decision = Decision {
             stage: "relay",
             message: "stream batch relayed",
             action_taken: if failed.is_some() { "relay_failed" } else { "relayed" },
-            cause: failed.map(|(_, error)| error.operation()),
-            error: error.as_deref(),
             duration_ms: Some(duration_ms),
             counts: vec![("records", batch.records.len() as u64), ("published", published as u64)],
-            ..Decision::default()
+            ..Decision::from_error(failed.map(|(_, error)| error))
         };
         decision.log(self.clock.now(), failed.is_some());
     }

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use switchhook_aws::Error;
 use switchhook_aws::bus::{BATCH_MAX, Bus};
-use switchhook_aws::calls::{Calls, Found, TimeRange, WAKE_SHARDS, WakeQueue};
+use switchhook_aws::calls::{Calls, TimeRange, WAKE_SHARDS, WakeQueue};
 use switchhook_aws::inbox::{Inbox, RECEIVED_SHARDS, minute_of};
 use switchhook_domain::{Call, CallId, DomainEvent, Timestamp};
 
@@ -24,7 +24,7 @@ pub struct RepublishReport {
 /// # Errors
 /// Those of the table and the bus; doing it again is safe.
 pub async fn republish_call(calls: &Calls, bus: &Bus, call_id: &CallId) -> Result<RepublishReport, Error> {
-    match follow(calls, call_id).await? {
+    match calls.resolve(call_id).await?.call {
         Some(call) => Ok(RepublishReport { calls: 1, events: publish(bus, &call).await? }),
         None => Ok(RepublishReport::default()),
     }
@@ -73,14 +73,6 @@ pub async fn calls_since(
         progress(done, all);
     }
     Ok(calls)
-}
-
-async fn follow(calls: &Calls, call_id: &CallId) -> Result<Option<Call>, Error> {
-    Ok(match calls.get(call_id).await? {
-        Found::Call(call) => Some(*call),
-        Found::Alias(alias) => calls.get_call(&alias.call_id).await?,
-        Found::Nothing => None,
-    })
 }
 
 async fn publish(bus: &Bus, call: &Call) -> Result<u64, Error> {

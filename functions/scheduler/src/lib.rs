@@ -13,7 +13,9 @@ use futures_util::stream::{self, StreamExt};
 use lambda_http::{Body, Request, Response};
 use serde_json::json;
 use switchhook_aws::Error;
-use switchhook_aws::calls::{Calls, KEY_BYTES_MAX, StoreOutcome, TimeRange, WAKE_SHARDS, WakeQueue, shard_of};
+use switchhook_aws::calls::{
+    Calls, KEY_BYTES_MAX, StoreOutcome, TimeRange, WAKE_SHARDS, WakeQueue, shard_of, wake_shards_from,
+};
 use switchhook_aws::config::{Environment, EnvironmentError};
 use switchhook_aws::http::path_of;
 use switchhook_aws::inbox::minute_of;
@@ -118,13 +120,10 @@ impl Scheduler {
         let mut report = Report::default();
         let result = self.claim_due(&mut report, started, trace_id).await;
         let now = self.clock.now();
-        let chain = result.as_ref().err().map(Error::chain);
         let decision = Decision {
             stage: "scheduler",
             message: "due calls claimed",
             action_taken: if result.is_ok() { "scheduled" } else { "schedule_failed" },
-            cause: result.as_ref().err().map(Error::operation),
-            error: chain.as_deref(),
             duration_ms: Some(now.millis_since(started)),
             trace_id: Some(trace_id),
             counts: vec![
@@ -134,7 +133,7 @@ impl Scheduler {
                 ("failed", report.failed),
                 ("unconfigured", report.unconfigured),
             ],
-            ..Decision::default()
+            ..Decision::from_error(result.as_ref().err())
         };
         decision.log(now, result.is_err());
         result.map(|()| report)
@@ -192,7 +191,6 @@ impl Scheduler {
             }
         }
         let now = self.clock.now();
-        let chain = claim.as_ref().err().map(Error::chain);
         let decision = Decision {
             stage: "scheduler",
             message: "call triggered",
@@ -204,11 +202,9 @@ impl Scheduler {
             },
             // The id of a call that does not exist is any text, perhaps a phone number.
             call_id: Some(call_id.as_str()).filter(|_| !matches!(claim, Ok(ClaimOutcome::NotFound))),
-            cause: claim.as_ref().err().map(Error::operation),
-            error: chain.as_deref(),
             duration_ms: Some(now.millis_since(started)),
             trace_id: Some(trace_id),
-            ..Decision::default()
+            ..Decision::from_error(claim.as_ref().err())
         };
         decision.log(now, claim.is_err());
         claim
@@ -220,7 +216,6 @@ impl Scheduler {
         let providers = self.secrets.current(started).await;
         // Each run starts with another shard, so that no shard is always the last.
         let first = minute_of(started).unsigned_abs();
-        let shards = || (first..first + WAKE_SHARDS).map(|shard| shard % WAKE_SHARDS);
         for provider in Provider::ALL.into_iter().filter(|provider| api_url(*provider).is_some()) {
             let Some(dial) = providers.config(provider).and_then(|config| config.dial()) else {
                 // An operator who removed `dial` from the secret wants these calls to wait. The count tells one who forgot it.
@@ -232,7 +227,7 @@ impl Scheduler {
                 continue;
             };
             let mut left = claims_per_run(dial.pacing().throughput(self.lanes));
-            for shard in shards() {
+            for shard in wake_shards_from(first) {
                 let mut start = None;
                 while left > 0 && self.clock.now() < stop_at {
                     let limit = i32::try_from(left).unwrap_or(i32::MAX).min(1_000);
@@ -287,7 +282,7 @@ impl Scheduler {
             let Some(transition) = call.claim(&token, LEASE, forced, &self.policy, now) else {
                 return self.not_claimed(&call, forced, now).await;
             };
-            lost = match self.calls.store_moved(&transition, self.call_retention).await {
+            lost = match self.calls.store(&transition, self.call_retention).await {
                 Ok(StoreOutcome::Committed) => return self.queue_claim(&transition.call, &token, trace_id).await,
                 Ok(StoreOutcome::LostRace) => Some(Ok(ClaimOutcome::LostRace)),
                 Err(error) => Some(Err(error)),

@@ -175,6 +175,15 @@ pub struct Alias {
     pub attempt: AttemptKey,
 }
 
+/// Call that an id leads to, directly or by an alias.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Resolved {
+    /// `None` if there is no such call.
+    pub call: Option<Call>,
+    /// Alias that was followed. `None` if the id is the call's own.
+    pub alias: Option<Alias>,
+}
+
 /// The end of a conditional write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
@@ -227,6 +236,36 @@ impl Calls {
     /// As [`Calls::get_call`].
     pub async fn get(&self, call_id: &CallId) -> Result<Found, Error> {
         self.get_row(call_id, true).await
+    }
+
+    /// Returns the call that an id leads to. An alias costs a second read.
+    ///
+    /// # Errors
+    /// As [`Calls::get_call`].
+    pub async fn resolve(&self, call_id: &CallId) -> Result<Resolved, Error> {
+        self.follow(call_id, true).await
+    }
+
+    /// Does the same as [`Calls::resolve`] with eventually consistent reads.
+    ///
+    /// # Errors
+    /// As [`Calls::get_call`].
+    pub async fn resolve_eventual(&self, call_id: &CallId) -> Result<Resolved, Error> {
+        self.follow(call_id, false).await
+    }
+
+    async fn follow(&self, call_id: &CallId, consistent: bool) -> Result<Resolved, Error> {
+        let alias = match self.get_row(call_id, consistent).await? {
+            Found::Call(call) => return Ok(Resolved { call: Some(*call), alias: None }),
+            Found::Nothing => return Ok(Resolved { call: None, alias: None }),
+            Found::Alias(alias) => alias,
+        };
+        // An alias leads to a call, never to another alias.
+        let call = match self.get_row(&alias.call_id, consistent).await? {
+            Found::Call(call) => Some(*call),
+            Found::Alias(_) | Found::Nothing => None,
+        };
+        Ok(Resolved { call, alias: Some(alias) })
     }
 
     /// Leads from what the provider calls an attempt to the attempt. If a call stands under that key already, its first event
@@ -326,21 +365,14 @@ impl Calls {
         Ok(call_ids(page.items))
     }
 
-    /// Writes what a worker's move made of a call.
-    ///
-    /// # Errors
-    /// As [`Calls::store`].
-    pub async fn store_moved(&self, moved: &Transition, retention: Duration) -> Result<StoreOutcome, Error> {
-        self.store(&moved.call, moved.new_announcements, retention).await
-    }
-
-    /// Writes a folded call. Its version is one higher than what the fold started from. `announced` is how many
-    /// announcements at the end of its log are new; the row is kept for `retention`.
+    /// Writes what a fold or a worker made of a call, if the row still has the version that it started from. The row is kept for
+    /// `retention`.
     ///
     /// # Errors
     /// [`Error::WriteCall`], [`Error::EncodeCall`].
-    pub async fn store(&self, call: &Call, announced: usize, retention: Duration) -> Result<StoreOutcome, Error> {
-        let row = CallRow::encode(call, announced, retention);
+    pub async fn store(&self, transition: &Transition, retention: Duration) -> Result<StoreOutcome, Error> {
+        let Transition { call, new_announcements } = transition;
+        let row = CallRow::encode(call, *new_announcements, retention);
         let item: HashMap<String, AttributeValue> =
             serde_dynamo::to_item(row).map_err(|error| Error::EncodeCall(Box::new(error)))?;
         let request = self.client.put_item().table_name(&self.table).set_item(Some(item));
@@ -580,6 +612,12 @@ impl SlotRow {
 
 fn wake_key(call: &Call) -> String {
     format!("{}#{}", WakeQueue::of(call), shard_of(call.call_id.as_str(), WAKE_SHARDS))
+}
+
+/// Returns every shard of `by_wake` once. Each run starts at the shard of its `turn`, so that no shard is always the last.
+pub fn wake_shards_from(turn: u64) -> impl Iterator<Item = u64> {
+    let first = turn % WAKE_SHARDS;
+    (first..first + WAKE_SHARDS).map(|shard| shard % WAKE_SHARDS)
 }
 
 /// Which of `shards` partitions an id falls into: FNV-1a, the same in every version and on every machine.

@@ -79,9 +79,9 @@ impl Error {
         }
     }
 
-    /// The error with the chain of its causes, for a log.
+    /// Text of the error and of each of its causes, separated by colons. For a log.
     #[must_use]
-    pub fn chain(&self) -> String {
+    pub fn with_causes(&self) -> String {
         let mut text = self.to_string();
         let mut cause = self.source();
         while let Some(error) = cause {

@@ -21,7 +21,7 @@ use sha2::{Digest, Sha256};
 use switchhook_domain::{AttemptKey, CallId, Disposition, EventId, Origin, ProviderEvent, Timestamp};
 use switchhook_providers::{Reading, VerifiedWebhook, content_hash};
 
-use crate::calls::{Alias, Item, shard_of};
+use crate::calls::{Alias, Calls, Item, shard_of};
 use crate::compression::{self, Compressed};
 use crate::error::Error;
 use crate::queue::Queue;
@@ -222,6 +222,25 @@ pub async fn adopt(
 #[must_use]
 pub const fn minute_of(time: Timestamp) -> i64 {
     time.as_millis().div_euclid(MINUTE_MS)
+}
+
+/// Writes an alias for an attempt. Queues the events that had come under the alias's id for the attempt's call, and `event`
+/// with them.
+///
+/// # Errors
+/// As [`Calls::write_alias`] and [`adopt`]; doing it again is safe.
+pub async fn write_alias_and_adopt(
+    calls: &Calls,
+    inbox: &Inbox,
+    queue: &Queue,
+    from: &CallId,
+    alias: &Alias,
+    event: Option<&EventId>,
+    now: Timestamp,
+) -> Result<(), Error> {
+    let mut orphaned_events = calls.write_alias(from, alias, now).await?;
+    orphaned_events.extend(event.cloned());
+    adopt(inbox, queue, orphaned_events, alias).await
 }
 
 impl NewEvent {

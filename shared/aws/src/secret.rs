@@ -52,14 +52,11 @@ impl ProviderSecrets {
         let providers = match read(client, secret_id).await {
             Ok(providers) => Arc::new(providers),
             Err(error) => {
-                let chain = error.chain();
                 let decision = Decision {
                     stage: "secret",
                     message: "the providers' keys could not be read again; the old ones are used on",
                     action_taken: "secret_refresh_failed",
-                    cause: Some(error.operation()),
-                    error: Some(&chain),
-                    ..Decision::default()
+                    ..Decision::from_error(Some(&error))
                 };
                 decision.log(now, true);
                 held

@@ -15,6 +15,8 @@ use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 
+use crate::error::Error;
+
 /// CloudWatch namespace of every metric.
 pub const NAMESPACE: &str = "Switchhook";
 
@@ -45,7 +47,7 @@ pub struct Decision<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cause: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub error: Option<&'a str>,
+    pub error: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub duration_ms: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -58,6 +60,12 @@ pub struct Decision<'a> {
 }
 
 impl Decision<'_> {
+    /// Decision with `cause` and `error` filled from an error. `None` leaves both empty.
+    #[must_use]
+    pub fn from_error(error: Option<&Error>) -> Self {
+        Self { cause: error.map(Error::operation), error: error.map(Error::with_causes), ..Self::default() }
+    }
+
     /// Writes the line. `failed` makes it an error, which the level filter never drops.
     pub fn log(&self, now: Timestamp, failed: bool) {
         let line = self.line(now, if failed { "ERROR" } else { "INFO" });

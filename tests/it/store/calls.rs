@@ -7,7 +7,7 @@ use switchhook_local::CALLS_TABLE;
 use switchhook_local::connector::Fault;
 use switchhook_tests::{CALL_RETENTION, World};
 
-use super::{folded, provider_event, store};
+use super::{folded, provider_event, store, unannounced};
 use crate::traffic::at;
 
 #[tokio::test(start_paused = true)]
@@ -70,7 +70,7 @@ async fn failure_of_the_database_is_no_lost_race() {
     for code in ["ThrottlingException", "InternalServerError", "TransactionConflictException", "ValidationException"] {
         let fault = Fault::ErrorBefore { status: 400, code: code.to_owned() };
         world.inject_fault("PutItem", CALLS_TABLE, 3, fault);
-        let written = world.calls.store(&call, 0, CALL_RETENTION).await;
+        let written = world.calls.store(&unannounced(&call), CALL_RETENTION).await;
         assert!(matches!(written, Err(Error::WriteCall(_))), "{code}: {written:?}");
     }
     world.clear_faults();
@@ -84,7 +84,7 @@ async fn outage_of_one_stack_takes_no_retries_from_another() {
     let fault = || Fault::ErrorBefore { status: 500, code: "InternalServerError".to_owned() };
     down.inject_fault("PutItem", CALLS_TABLE, u64::MAX, fault());
     for _ in 0..200 {
-        assert!(down.calls.store(&call, 0, CALL_RETENTION).await.is_err());
+        assert!(down.calls.store(&unannounced(&call), CALL_RETENTION).await.is_err());
     }
     let asked = down.requests()["PutItem"];
     assert!(asked < 3 * 200, "its own quota is used up: {asked}");

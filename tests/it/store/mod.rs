@@ -9,7 +9,7 @@ mod sizes;
 
 use switchhook_aws::calls::StoreOutcome;
 use switchhook_domain::{
-    AttemptKey, Call, CallEvent, CallId, EventId, EventKind, Origin, Policy, Provider, ProviderEvent, fold,
+    AttemptKey, Call, CallEvent, CallId, EventId, EventKind, Origin, Policy, Provider, ProviderEvent, Transition, fold,
 };
 use switchhook_tests::{CALL_RETENTION, INACTIVITY_TIMEOUT, World};
 
@@ -45,5 +45,9 @@ fn folded(call: Option<&Call>, events: &[ProviderEvent], second: u64) -> Call {
 }
 
 async fn store(world: &World, call: &Call) -> StoreOutcome {
-    world.calls.store(call, 0, CALL_RETENTION).await.unwrap()
+    world.calls.store(&unannounced(call), CALL_RETENTION).await.unwrap()
+}
+
+fn unannounced(call: &Call) -> Transition {
+    Transition { call: call.clone(), new_announcements: 0 }
 }
