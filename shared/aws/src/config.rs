@@ -1,6 +1,6 @@
 //! Configuration from the environment, read once at cold start. Everything missing or bad is reported at once.
 //!
-//! `README.md` has the table of these variables, and a test holds `template.yaml` against it.
+//! `docs/configuration.md` has the table of these variables, and a test holds `template.yaml` against it.
 
 use std::time::Duration;
 

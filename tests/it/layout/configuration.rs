@@ -1,0 +1,148 @@
+//! Configuration: what the functions read, what the template sets, and what `docs/configuration.md` lists.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+use switchhook_aws::config::Environment;
+use switchhook_domain::Provider;
+use switchhook_providers::{DEDUPE_RETENTION, api_url};
+
+use super::{TEMPLATE, names, scalar};
+use crate::files::{Page, yaml};
+
+const PAGE: &str = "docs/configuration.md";
+/// Variables that every function reads before its configuration: the page lists them as read by `all`.
+const READ_BY_ALL: [&str; 2] = ["RUST_LOG", "STACK_NAME"];
+
+/// What each function asks its environment for.
+fn variables_read() -> BTreeMap<&'static str, BTreeSet<String>> {
+    fn recording(read: &RefCell<BTreeSet<String>>) -> Environment<impl Fn(&str) -> Option<String>> {
+        Environment::new(|name| {
+            read.borrow_mut().insert(name.to_owned());
+            Some("30".to_owned())
+        })
+    }
+    let mut all = BTreeMap::new();
+    macro_rules! function {
+        ($name:literal, $config:path) => {
+            let read = RefCell::default();
+            <$config>::from_environment(recording(&read)).unwrap();
+            let mut read = read.into_inner();
+            // Where a provider without an API has it is asked, and means nothing: it is never dialled.
+            for provider in Provider::ALL.into_iter().filter(|provider| api_url(*provider).is_none()) {
+                read.remove(&format!("{}_API_URL", provider.as_str().to_uppercase()));
+            }
+            all.insert($name, read);
+        };
+    }
+    function!("ingress", switchhook_ingress::Config);
+    function!("consumer", switchhook_consumer::Config);
+    function!("relay", switchhook_relay::Config);
+    function!("scheduler", switchhook_scheduler::Config);
+    function!("dialer", switchhook_dialer::Config);
+    function!("reconciler", switchhook_reconciler::Config);
+    function!("api", switchhook_api::Config);
+    all
+}
+
+#[test]
+fn template_sets_exactly_what_each_function_reads() {
+    let template = yaml(TEMPLATE);
+    let globals = names(&template["Globals"]["Function"]["Environment"]["Variables"]);
+    assert_eq!(
+        globals,
+        BTreeSet::from(["RUST_LOG", "STACK_NAME", "AWS_ENDPOINT_URL"].map(str::to_owned)),
+        "read by all"
+    );
+    for (function, read) in variables_read() {
+        let resource = format!("{}{}Function", function[..1].to_uppercase(), &function[1..]);
+        let properties = &template["Resources"][resource]["Properties"];
+        assert_eq!(names(&properties["Environment"]["Variables"]), read, "{function}");
+    }
+}
+
+#[test]
+fn configuration_page_lists_exactly_what_each_function_reads() {
+    let page = Page::read(PAGE);
+    let mut listed: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for row in page.table(&["variable", "read by", "meaning"]) {
+        let name = &row[0];
+        if READ_BY_ALL.contains(&name.as_str()) {
+            assert_eq!(row[1], "all", "{name}");
+            continue;
+        }
+        for function in row[1].split(", ") {
+            let is_new = listed.entry(function.to_owned()).or_default().insert(name.clone());
+            assert!(is_new, "{name} is listed twice");
+        }
+    }
+    let read: BTreeMap<String, BTreeSet<String>> =
+        variables_read().into_iter().map(|(function, read)| (function.to_owned(), read)).collect();
+    assert_eq!(listed, read);
+}
+
+#[test]
+fn configuration_page_lists_every_parameter_with_its_default() {
+    let page = Page::read(PAGE);
+    let mut listed = BTreeMap::new();
+    for row in page.table(&["parameter", "default", "meaning"]) {
+        assert!(!row[2].is_empty(), "what does {} mean?", row[0]);
+        assert_eq!(listed.insert(row[0].clone(), row[1].clone()), None, "{} is listed twice", row[0]);
+    }
+    let template = yaml(TEMPLATE);
+    let parameters = template["Parameters"].as_object().unwrap().iter();
+    let defaults = parameters.filter(|(_, parameter)| !parameter["Default"].is_null());
+    let defaults: BTreeMap<String, String> =
+        defaults.map(|(name, parameter)| (name.clone(), scalar(&parameter["Default"]))).collect();
+    assert_eq!(listed, defaults);
+}
+
+#[test]
+fn deploy_page_lists_every_output() {
+    let page = Page::read("docs/deploy.md");
+    let rows = page.table(&["output", "meaning"]).iter();
+    let listed: BTreeSet<String> = rows.flat_map(|row| row[0].split(", ").map(str::to_owned)).collect();
+    assert_eq!(listed, names(&yaml(TEMPLATE)["Outputs"]));
+}
+
+#[test]
+fn api_page_lists_every_request() {
+    let page = Page::read("docs/api.md");
+    let rows = page.table(&["request", "purpose"]).iter();
+    let without_query = |request: &str| request.split('?').next().unwrap().to_owned();
+    let listed: BTreeSet<String> = rows.flat_map(|row| row[0].split(", ").map(without_query)).collect();
+    let openapi = yaml("infra/openapi.yaml");
+    let mut described = BTreeSet::new();
+    for (path, item) in openapi["paths"].as_object().unwrap() {
+        let methods = item.as_object().unwrap().keys().filter(|name| *name != "parameters");
+        described.extend(methods.map(|method| format!("{} {path}", method.to_uppercase())));
+    }
+    assert_eq!(listed, described);
+}
+
+#[test]
+fn missing_variables_are_reported_all_at_once() {
+    let nothing = Environment::new(|_| None);
+    let error = switchhook_ingress::Config::from_environment(nothing).unwrap_err().to_string();
+    for name in &variables_read()["ingress"] {
+        assert!(error.contains(name.as_str()), "{error}");
+    }
+}
+
+#[test]
+fn retention_is_never_shorter_than_what_signatures_need() {
+    let least = DEDUPE_RETENTION.as_secs() / (24 * 60 * 60);
+    let parameter = &yaml(TEMPLATE)["Parameters"]["InboxRetentionDays"];
+    assert_eq!(parameter["MinValue"], Value::from(least));
+    let config = |days: u64| {
+        let days = days.to_string();
+        let text =
+            move |name: &str| Some(if name == "INBOX_RETENTION_DAYS" { days.clone() } else { "text".to_owned() });
+        switchhook_ingress::Config::from_environment(Environment::new(text))
+            .map(drop)
+            .map_err(|error| error.to_string())
+    };
+    assert_eq!(config(least), Ok(()));
+    assert_eq!(config(least - 1), Err(format!("bad configuration: INBOX_RETENTION_DAYS must be at least {least}")));
+}

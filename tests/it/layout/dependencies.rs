@@ -1,0 +1,107 @@
+//! Dependencies between the packages point one way, and each package knows only what it may know.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::files::root;
+
+/// For each package, what it is built on; what only its tests use is left out.
+fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
+    let metadata = Command::new(env!("CARGO"))
+        .args(["metadata", "--format-version", "1", "--no-deps", "--offline"])
+        .current_dir(root())
+        .output()
+        .unwrap();
+    assert!(metadata.status.success(), "{}", String::from_utf8_lossy(&metadata.stderr));
+    let metadata: Value = serde_json::from_slice(&metadata.stdout).unwrap();
+    let packages = metadata["packages"].as_array().unwrap().iter();
+    packages
+        .map(|package| {
+            let built_on = package["dependencies"].as_array().unwrap().iter();
+            let built_on = built_on.filter(|dependency| dependency["kind"] != "dev");
+            let names = built_on.map(|dependency| dependency["name"].as_str().unwrap().to_owned());
+            (package["name"].as_str().unwrap().to_owned(), names.collect())
+        })
+        .collect()
+}
+
+/// Features that only tests ask for would have everything above them built twice, once for `make test` and once for `make demo`.
+#[test]
+fn tests_and_demo_are_built_of_the_same_crates() {
+    let tree = |edges: &str| {
+        let tree = Command::new(env!("CARGO"))
+            .args([
+                "tree",
+                "--workspace",
+                "--locked",
+                "--offline",
+                "--prefix",
+                "none",
+                "--format",
+                "{p} {f}",
+                "--edges",
+                edges,
+            ])
+            .current_dir(root())
+            .output()
+            .unwrap();
+        assert!(tree.status.success(), "{}", String::from_utf8_lossy(&tree.stderr));
+        let lines = String::from_utf8(tree.stdout).unwrap();
+        lines.lines().map(|line| line.trim_end_matches(" (*)").to_owned()).collect::<BTreeSet<String>>()
+    };
+    let (demo, tests) = (tree("no-dev,features"), tree("features"));
+    let otherwise: Vec<&String> = demo.difference(&tests).collect();
+    assert!(otherwise.is_empty(), "give these the features that tests give them, in tests/Cargo.toml: {otherwise:?}");
+}
+
+/// Where a package stands: it may use those on lower floors.
+fn floor(package: &str) -> u8 {
+    match package {
+        "switchhook-domain" | "switchhook-random" => 0,
+        "switchhook-providers" => 1,
+        "switchhook-aws" => 2,
+        "switchhook-local" => 4,
+        "switchhook-cli" | "switchhook-tests" => 5,
+        function => {
+            assert!(
+                root().join(function.replace("switchhook-", "functions/")).is_dir(),
+                "where does {function} stand?"
+            );
+            3
+        }
+    }
+}
+
+#[test]
+fn dependencies_point_one_way() {
+    for (package, built_on) in dependencies() {
+        for ours in built_on.iter().filter(|name| name.starts_with("switchhook-")) {
+            assert!(floor(ours) < floor(&package), "{package} must not depend on {ours}");
+        }
+    }
+}
+
+#[test]
+fn core_is_pure() {
+    let dependencies = dependencies();
+    let of = |package: &str| dependencies[package].iter().map(String::as_str).collect::<Vec<_>>();
+    assert_eq!(of("switchhook-domain"), ["jiff", "serde", "sha2", "thiserror"]);
+    let io = ["aws", "tokio", "lambda", "hyper", "tracing", "reqwest", "ureq", "getrandom", "rand", "fastrand"];
+    for name in of("switchhook-providers") {
+        assert!(!io.iter().any(|io| name.starts_with(io)), "providers is pure, and {name} is not");
+    }
+}
+
+#[test]
+fn only_the_edge_knows_the_sdk() {
+    let knows = |built_on: &BTreeSet<String>| {
+        built_on
+            .iter()
+            .any(|name| name.starts_with("aws-sdk-") || name.starts_with("aws-smithy") || name == "aws-config")
+    };
+    let who: Vec<String> =
+        dependencies().into_iter().filter(|(_, built_on)| knows(built_on)).map(|(package, _)| package).collect();
+    assert_eq!(who, ["switchhook-aws", "switchhook-local"]);
+}

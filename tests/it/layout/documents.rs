@@ -1,0 +1,65 @@
+//! Pictures of the documentation show what the code does.
+
+use std::collections::BTreeSet;
+use std::fmt::Debug;
+
+use switchhook_domain::{EventKind, LIFECYCLE, Machine, OUTCOME, State};
+
+use crate::files::{CodeBlock, Page};
+
+#[test]
+fn state_diagrams_of_the_architecture_have_the_edges_of_the_machines_and_no_other() {
+    check_diagram("Lifecycle", &LIFECYCLE);
+    check_diagram("Outcome", &OUTCOME);
+}
+
+/// Holds the state diagram below the heading with this word against a machine. The ids in the diagram are the variants' names.
+/// A label lists events; `presumed` in front of an event marks an edge that is legal only after the inactivity timeout.
+fn check_diagram<S: State>(word: &str, machine: &Machine<S, EventKind>) {
+    let page = Page::read("ARCHITECTURE.md");
+    let is_it =
+        |block: &&CodeBlock| block.heading.contains(word) && block.language == "mermaid" && is_state_diagram(block);
+    let blocks: Vec<&CodeBlock> = page.code_blocks.iter().filter(is_it).collect();
+    assert_eq!(blocks.len(), 1, "state diagrams below a heading with {word}");
+
+    let mut drawn = Vec::new();
+    let mut initial = Vec::new();
+    for line in blocks[0].text.lines().skip(1).map(str::trim) {
+        let Some((from, rest)) = line.split_once(" --> ") else {
+            assert!(line.is_empty() || line.starts_with("direction ") || line.starts_with("%%"), "what is {line}?");
+            continue;
+        };
+        if from == "[*]" {
+            initial.push(rest.to_owned());
+            continue;
+        }
+        let (to, label) = rest.split_once(": ").unwrap_or_else(|| panic!("no event on {line}"));
+        let events = label.split([',', '·']).map(str::trim);
+        drawn.extend(events.map(|event| (from.to_owned(), to.to_owned(), event.to_owned())));
+    }
+    assert_eq!(initial, [format!("{:?}", machine.initial)], "initial state of {word}");
+    let unique: BTreeSet<_> = drawn.iter().cloned().collect();
+    assert_eq!(unique.len(), drawn.len(), "an edge of {word} is drawn twice");
+
+    let named = |from: S, to: S, event: String| (format!("{from:?}"), format!("{to:?}"), event);
+    let mut edges = BTreeSet::new();
+    for (from, row) in machine.edges {
+        edges.extend(row.iter().map(|(kind, to)| named(*from, *to, kind.to_string())));
+    }
+    for (from, row) in machine.presumed_edges {
+        edges.extend(row.iter().map(|(kind, to)| named(*from, *to, format!("presumed {kind}"))));
+    }
+    assert_eq!(unique, edges, "edges of {word}");
+
+    let precedence = names_of(S::ALL).join(" < ");
+    let is_said = page.paragraphs.iter().any(|paragraph| paragraph.contains(&precedence));
+    assert!(is_said, "the page must say the precedence of {word}: {precedence}");
+}
+
+fn is_state_diagram(block: &CodeBlock) -> bool {
+    block.text.starts_with("stateDiagram-v2\n")
+}
+
+fn names_of(states: &[impl Debug]) -> Vec<String> {
+    states.iter().map(|state| format!("{state:?}")).collect()
+}
