@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 #[expect(dead_code, reason = "the demo asks more of it")]
 mod script;
 
-use script::{Ending, Fact, Plot, SECOND, Script, Story, Vendor};
+use script::{Ending, Fact, GroundTruth, Provider, SECOND, Scenario, Script};
 pub(crate) use script::{MINUTE, Millis, START};
 
 /// How an attempt ends, in the words of the API.
@@ -45,28 +45,36 @@ pub(crate) struct Webhook {
 
 impl ExternalCall {
     pub(crate) fn draw(index: usize, rng: &mut Rng) -> Self {
-        let vendor = match rng.u8(..6) {
+        let provider = match rng.u8(..6) {
             0 => return Self::of_telnyx(index, rng),
             1 => return Self::of_vapi(index, rng),
-            2 => Vendor::Twilio,
-            3 => Vendor::Generic,
-            _ => Vendor::Retell,
+            2 => Provider::Twilio,
+            3 => Provider::Generic,
+            _ => Provider::Retell,
         };
-        let script = Script::draw(index, &[vendor], rng);
+        let script = Script::draw(index, &[provider], rng);
         let mut webhooks: Vec<Webhook> = script.reports.iter().map(|report| Webhook::of(report, false)).collect();
-        let lie = script.lies(rng).into_iter().find(script::Report::says_ending);
-        webhooks.extend(lie.map(|lie| Webhook { at: lie.emitted_at + SECOND, ..Webhook::of(&lie, true) }));
+        let false_report = script.false_reports(rng).into_iter().find(script::Report::states_ending);
+        webhooks.extend(
+            false_report.map(|false_report| Webhook {
+                at: false_report.emitted_at + SECOND,
+                ..Webhook::of(&false_report, true)
+            }),
+        );
         Self {
-            provider: vendor.name(),
+            provider: provider.name(),
             call_id: script.call_id.clone(),
-            attempts: script.attempts.iter().map(|attempt| truth(&attempt.story)).collect(),
+            attempts: script.attempts.iter().map(|attempt| truth(&attempt.truth)).collect(),
             webhooks,
         }
     }
 
     /// Telnyx says that it begins, that it is answered, what answered, and why it ends; never that it rings.
     fn of_telnyx(index: usize, rng: &mut Rng) -> Self {
-        let story = draw_story(&[Plot::Talked, Plot::Voicemail, Plot::NoAnswer, Plot::Busy, Plot::Canceled], rng);
+        let story = draw_story(
+            &[Scenario::Talked, Scenario::Voicemail, Scenario::NoAnswer, Scenario::Busy, Scenario::Canceled],
+            rng,
+        );
         let id = format!("v3:sim-{index}");
         let event = |name: &str, at: Millis, more: Value| {
             let mut payload = json!({
@@ -88,7 +96,7 @@ impl ExternalCall {
         };
         let mut told = vec![(story.placed_at, event("call.initiated", story.placed_at, json!({})))];
         told.extend(story.answered_at.map(|at| (at, event("call.answered", at, json!({})))));
-        if let Some((Fact::Voicemail, at)) = story.word {
+        if let Some((Fact::Voicemail, at)) = story.outcome_fact {
             told.push((at, event("call.machine.detection.ended", at, json!({"result": "machine"}))));
         }
         let end = json!({"hangup_cause": cause, "end_time": rfc3339(story.ended_at)});
@@ -98,8 +106,15 @@ impl ExternalCall {
 
     /// Vapi says each status, and reports at the end what was said.
     fn of_vapi(index: usize, rng: &mut Rng) -> Self {
-        let plots = [Plot::Confirmed, Plot::Declined, Plot::Talked, Plot::Voicemail, Plot::NoAnswer, Plot::Busy];
-        let story = draw_story(&plots, rng);
+        let scenarios = [
+            Scenario::Confirmed,
+            Scenario::Declined,
+            Scenario::Talked,
+            Scenario::Voicemail,
+            Scenario::NoAnswer,
+            Scenario::Busy,
+        ];
+        let story = draw_story(&scenarios, rng);
         let id = format!("sim-{index}");
         let message = |name: &str, at: Millis, more: Value| {
             let mut message = json!({
@@ -110,13 +125,15 @@ impl ExternalCall {
             json!({"message": message})
         };
         let status = |status: &str, at| (at, message("status-update", at, json!({"status": status})));
-        let (reason, outcome) = match story.plot {
-            Plot::Confirmed => ("customer-ended-call", json!({"outcome": "confirmed"})),
-            Plot::Declined => ("customer-ended-call", json!({"outcome": "declined"})),
-            Plot::Voicemail => ("voicemail", json!({})),
-            Plot::NoAnswer => ("customer-did-not-answer", json!({})),
-            Plot::Busy => ("customer-busy", json!({})),
-            Plot::Talked | Plot::Failed | Plot::Canceled | Plot::CutOff => ("customer-ended-call", json!({})),
+        let (reason, outcome) = match story.scenario {
+            Scenario::Confirmed => ("customer-ended-call", json!({"outcome": "confirmed"})),
+            Scenario::Declined => ("customer-ended-call", json!({"outcome": "declined"})),
+            Scenario::Voicemail => ("voicemail", json!({})),
+            Scenario::NoAnswer => ("customer-did-not-answer", json!({})),
+            Scenario::Busy => ("customer-busy", json!({})),
+            Scenario::Talked | Scenario::Failed | Scenario::Canceled | Scenario::CutOff => {
+                ("customer-ended-call", json!({}))
+            }
         };
         let mut told: Vec<(Millis, Value)> = story.rang_at.into_iter().map(|at| status("ringing", at)).collect();
         told.extend(story.answered_at.map(|at| status("in-progress", at)));
@@ -128,7 +145,7 @@ impl ExternalCall {
         Self::from_bodies("vapi", format!("vapi:{id}"), &story, told)
     }
 
-    fn from_bodies(provider: &'static str, call_id: String, story: &Story, told: Vec<(Millis, Value)>) -> Self {
+    fn from_bodies(provider: &'static str, call_id: String, story: &GroundTruth, told: Vec<(Millis, Value)>) -> Self {
         let last = told.len() - 1;
         let webhooks = told.into_iter().enumerate().map(|(place, (at, body))| Webhook {
             name: body.pointer("/data/event_type").or(body.pointer("/message/type")).map(Value::to_string).unwrap(),
@@ -145,7 +162,7 @@ impl ExternalCall {
 
 impl Webhook {
     fn of(report: &script::Report, is_contradiction: bool) -> Self {
-        let endings = report.says.iter().filter_map(|said| said.fact.ending()).map(Ending::status);
+        let endings = report.statements.iter().filter_map(|statement| statement.fact.ending()).map(Ending::status);
         Self {
             name: report.name.clone(),
             at: report.emitted_at,
@@ -158,13 +175,13 @@ impl Webhook {
     }
 }
 
-fn draw_story(plots: &[Plot], rng: &mut Rng) -> Story {
-    let plot = *rng.choice(plots).unwrap();
-    Story::draw(plot, START + rng.i64(0..30 * MINUTE), rng)
+fn draw_story(scenarios: &[Scenario], rng: &mut Rng) -> GroundTruth {
+    let scenario = *rng.choice(scenarios).unwrap();
+    GroundTruth::draw(scenario, START + rng.i64(0..30 * MINUTE), rng)
 }
 
-fn truth(story: &Story) -> Truth {
-    let outcome = match (story.word, story.answered_at) {
+fn truth(story: &GroundTruth) -> Truth {
+    let outcome = match (story.outcome_fact, story.answered_at) {
         (Some((Fact::Confirmed, _)), _) => "confirmed",
         (Some((Fact::Declined, _)), _) => "declined",
         (Some((Fact::Voicemail, _)), _) => "voicemail",

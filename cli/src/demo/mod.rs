@@ -1,10 +1,35 @@
-//! `switchhook demo`: plays calls with known true endings through the whole system, badly delivered, and checks every
-//! result.
+//! `switchhook demo`: plays calls whose true course is known through the whole system, delivers their webhooks badly, and checks
+//! every result.
+//!
+//! The demo answers one question: does Switchhook show and announce what truly happened? It has six parts. Each part uses only
+//! the parts above it in this list.
+//!
+//! - [`script`] and [`placed_script`] make the **ground truth**: what truly happens to each call, drawn from the seed. One half
+//!   of the calls is placed by others, and their scripts also contain every webhook that the provider makes. The other
+//!   half is placed by Switchhook at a fake provider, which plays the scenarios of the script.
+//! - [`traffic`] plans the **deliveries**. A webhook arrives on time, late, twice or never. Forged webhooks are added, which
+//!   Switchhook must reject.
+//! - [`observation`] holds the **observations**: everything that can be seen from outside during a run.
+//! - [`play`] runs the traffic through the local cloud in virtual time, so that hours pass in seconds, and fills in the
+//!   observations.
+//! - [`oracle`] computes the **expectations** from the ground truth and the deliveries, and compares them with the
+//!   observations. Each difference is a **mismatch**. The oracle uses no code of Switchhook, so both cannot be wrong in the
+//!   same way.
+//! - [`output`] prints the figures, the mismatches, and four calls in full.
+//!
+//! # Example
+//!
+//! The ground truth of one call is: answered at 12:00:10, confirmed at 12:00:20, completed at 12:00:30. Its provider makes five
+//! webhooks. The traffic planner loses the last one, so no webhook about the ending is delivered. The oracle therefore expects
+//! that Switchhook waits for the inactivity timeout, and then publishes `call.inconclusive`. The outcome must be `confirmed`,
+//! because that webhook arrived. If Switchhook shows anything else, or publishes one event more or less, that is a mismatch.
 
+mod json;
+mod observation;
 mod oracle;
-mod placed;
+mod output;
+mod placed_script;
 mod play;
-mod report;
 mod script;
 mod traffic;
 
@@ -13,12 +38,12 @@ use std::io::{self, Write};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 
+use output::Summary;
 use play::PlayError;
-use report::Summary;
 use script::MINUTE;
 use traffic::Traffic;
 
-/// What one run can hold in memory.
+/// Limit of the memory that one run needs.
 const CALLS_MAX: u64 = 100_000;
 
 const EXAMPLES: &str = "\
@@ -27,21 +52,20 @@ Examples:
   switchhook demo --calls 2000 --seed 42
   switchhook demo --json
 
-Half of the calls are placed by others: Retell, Twilio and a generic sender post of them, and the webhooks are repeated,
-delayed, lost, reordered and forged. The other half the stack places itself: they are asked for over the API, become due, are
-claimed, dialled at a fake provider that dials nobody, and retried; some are triggered by hand, some canceled, and for ten
-minutes the provider is down. The stack runs on a clock of its own, so that hours pass in seconds. Every call is then compared
-with how it truly went.
+One half of the calls is placed by others, and Retell, Twilio or a generic sender posts webhooks about them. The demo repeats,
+delays, loses, reorders and forges these webhooks. The other half is placed by Switchhook, which dials a fake provider, so that
+no real phone rings. Some of these calls are triggered by hand, some are canceled, and for ten minutes the provider is down.
+Time is simulated: hours pass in seconds. In the end every call is compared with what truly happened.
 
-Exit status: 0 if nothing is wrong, 1 if something is, 2 if it could not be played.";
+Exit status: 0 if everything is right, 1 if something is wrong, 2 if the demo could not run.";
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Demo {
-    /// How many calls to play
+    /// Number of calls to play
     #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u64).range(1..=CALLS_MAX))]
     calls: u64,
-    /// Decides everything: the same seed gives the same output
+    /// Seed of all random choices: the same seed gives the same result
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     /// Print one JSON object and nothing else
@@ -51,36 +75,33 @@ pub(crate) struct Demo {
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DemoError {
-    #[error("the demo could not be played")]
+    #[error("the demo could not run")]
     Play(#[source] PlayError),
     #[error("the result could not be printed")]
     Print(#[source] io::Error),
 }
 
 impl Demo {
-    /// True if nothing is wrong.
+    /// Runs the demo and prints its result. Returns `true` if everything is right.
     pub(crate) fn run(&self, out: &mut impl Write) -> Result<bool, DemoError> {
         let traffic = Traffic::draw(usize::try_from(self.calls).unwrap_or(usize::MAX), self.seed);
         let progress = self.progress(&traffic);
         let played = play::play(&traffic, self.seed, |at| {
             progress.inc(1);
             let minutes = (at - script::START) / MINUTE;
-            progress.set_message(format!("{}:{:02} h of their time", minutes / 60, minutes % 60));
+            progress.set_message(format!("{}:{:02} hours of simulated time", minutes / 60, minutes % 60));
         });
         progress.finish_and_clear();
-        let played = played.map_err(DemoError::Play)?;
-        let findings = oracle::findings(&traffic, &played);
-        let summary = Summary::new(self.seed, &traffic, &played, &findings);
-        let printed = if self.json {
-            summary.print_json(out)
-        } else {
-            summary.print(&played, out).and_then(|()| report::print_timelines(&traffic, &played, out))
-        };
+        let observations = played.map_err(DemoError::Play)?;
+        let mismatches = oracle::mismatches(&traffic, &observations);
+        let summary = Summary::new(self.seed, &traffic, &observations, &mismatches);
+        let printed =
+            if self.json { summary.print_json(out) } else { print_text(&summary, &traffic, &observations, out) };
         printed.map_err(DemoError::Print)?;
         Ok(summary.is_right())
     }
 
-    /// On standard error, and only for people.
+    /// Progress bar on standard error. It is hidden if programs read the output.
     fn progress(&self, traffic: &Traffic) -> ProgressBar {
         if self.json {
             return ProgressBar::hidden();
@@ -91,4 +112,16 @@ impl Demo {
             Err(_) => bar,
         }
     }
+}
+
+/// Prints for people: first four calls in full, then the summary, which ends with the result.
+fn print_text(
+    summary: &Summary,
+    traffic: &Traffic,
+    observations: &observation::Observations,
+    out: &mut impl Write,
+) -> io::Result<()> {
+    output::print_timelines(traffic, observations, out)?;
+    writeln!(out)?;
+    output::print_summary(summary, observations.wall_time, out)
 }

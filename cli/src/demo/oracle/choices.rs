@@ -1,30 +1,32 @@
-//! Where the demo leaves open what came first, every answer is tried.
+//! Backtracking over yes-or-no choices. Where the demo leaves open which of two things came first, the oracle tries every
+//! combination.
 
-/// The answers given to one question after the other. [`Choices::next`] goes on to the next combination.
+/// One combination of choices. [`Choices::next`] moves on to the next combination.
 #[derive(Debug, Default)]
 pub(super) struct Choices {
-    answers: Vec<bool>,
-    asked: usize,
+    taken: Vec<bool>,
+    /// Number of choices that the current pass has made so far.
+    made: usize,
 }
 
 impl Choices {
-    /// False in the first combination.
+    /// Makes the next choice of this pass. It is `false` in the first combination.
     pub(super) fn choose(&mut self) -> bool {
-        if self.asked == self.answers.len() {
-            self.answers.push(false);
+        if self.made == self.taken.len() {
+            self.taken.push(false);
         }
-        self.asked += 1;
-        self.answers.get(self.asked - 1).copied().unwrap_or_default()
+        self.made += 1;
+        self.taken.get(self.made - 1).copied().unwrap_or_default()
     }
 
-    /// Goes on to the next combination of answers. False: there is none.
+    /// Starts a new pass with the next combination. Returns `false` if all combinations were tried.
     pub(super) fn next(&mut self) -> bool {
-        // Questions that this time were not reached are no part of the next combination.
-        self.answers.truncate(self.asked);
-        self.asked = 0;
-        while let Some(last) = self.answers.pop() {
+        // Choices that this pass did not reach do not belong to its combination.
+        self.taken.truncate(self.made);
+        self.made = 0;
+        while let Some(last) = self.taken.pop() {
             if !last {
-                self.answers.push(true);
+                self.taken.push(true);
                 return true;
             }
         }

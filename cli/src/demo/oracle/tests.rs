@@ -1,22 +1,24 @@
-//! The oracle can fail: it is shown worlds that are wrong in one thing each.
+//! Tests that the oracle can fail. Each changes one thing in a right world and expects a mismatch about it.
 
 use serde_json::{Value, json};
 
-use super::{Receipt, call_findings};
-use crate::demo::play::Shown;
+use super::evidence::ReceivedReport;
+use super::scripted_calls;
+use crate::demo::observation::ObservedCall;
 use crate::demo::script::{
-    Attempt, Ending, Fact, Keyed, MINUTE, Millis, Plot, Report, SECOND, START, Said, Script, Story, Vendor,
+    Attempt, Correlation, Ending, Fact, GroundTruth, MINUTE, Millis, Provider, Report, SECOND, START, Scenario, Script,
+    Statement,
 };
-use crate::demo::traffic::PATIENCE;
+use crate::demo::traffic::INACTIVITY_TIMEOUT;
 
 const ID: &str = "call-1";
 
-/// A generic call that was answered and confirmed: each of its reports says one thing.
+/// Script of a call that was answered and confirmed. Each of its reports states one fact.
 fn script() -> Script {
     let at = |seconds: i64| START + seconds * SECOND;
     let facts = [
-        (Fact::Begun, 0),
-        (Fact::Rang, 2),
+        (Fact::Initiated, 0),
+        (Fact::Ringing, 2),
         (Fact::Answered, 10),
         (Fact::Confirmed, 20),
         (Fact::Ended(Ending::Completed), 30),
@@ -24,56 +26,56 @@ fn script() -> Script {
     let report = |(fact, seconds)| Report {
         name: format!("{fact:?}"),
         attempt: 0,
-        names_attempt: true,
-        says: vec![Said { fact, at: Some(at(seconds)) }],
+        has_provider_call_id: true,
+        statements: vec![Statement { fact, at: Some(at(seconds)) }],
         emitted_at: at(seconds),
         query: String::new(),
         body: Vec::new(),
     };
-    let story = Story {
-        plot: Plot::Confirmed,
+    let truth = GroundTruth {
+        scenario: Scenario::Confirmed,
         placed_at: at(0),
         rang_at: Some(at(2)),
         answered_at: Some(at(10)),
-        word: Some((Fact::Confirmed, at(20))),
+        outcome_fact: Some((Fact::Confirmed, at(20))),
         ending: Ending::Completed,
         ended_at: at(30),
     };
     Script {
-        vendor: Vendor::Generic,
-        keyed: Keyed::OurId,
+        provider: Provider::Generic,
+        correlation: Correlation::CallId,
         call_id: ID.to_owned(),
         appointment_id: Some("appt-1".to_owned()),
         inbound: false,
-        attempts: vec![Attempt { vendor_call_id: Some("line-1".to_owned()), story }],
+        attempts: vec![Attempt { provider_call_id: Some("line-1".to_owned()), truth }],
         reports: facts.map(report).to_vec(),
         seed: 0,
     }
 }
 
-/// That these reports came, each so many seconds after the call was placed.
-fn receipts(came: &[(usize, Millis)]) -> Vec<Receipt> {
-    let receipt = |(report, seconds): &(usize, Millis)| Receipt {
+/// Returns the received reports. Each arrival is the index of a report, and the seconds since the call was placed.
+fn received_reports(arrivals: &[(usize, Millis)]) -> Vec<ReceivedReport> {
+    let received = |(report, seconds): &(usize, Millis)| ReceivedReport {
         report: *report,
         event_id: format!("generic:e{report}"),
         at: START + seconds * SECOND,
     };
-    came.iter().map(receipt).collect()
+    arrivals.iter().map(received).collect()
 }
 
 const IN_ORDER: [(usize, Millis); 5] = [(0, 0), (1, 2), (2, 10), (3, 20), (4, 30)];
 
-fn shown(
+fn observed(
     lifecycle: &str,
     outcome: &str,
     appointment: &str,
     job: &str,
-    announced: Vec<Value>,
-    came: &[(usize, Millis)],
-) -> Shown {
-    let ended_at = if lifecycle == "inconclusive" { at(10) + PATIENCE } else { at(30) };
-    let timeline = came.iter().map(|(report, _)| json!({"event_id": format!("generic:e{report}"), "kind": "x"}));
-    Shown {
+    domain_events: Vec<Value>,
+    arrivals: &[(usize, Millis)],
+) -> ObservedCall {
+    let ended_at = if lifecycle == "inconclusive" { at(10) + INACTIVITY_TIMEOUT } else { at(30) };
+    let timeline = arrivals.iter().map(|(report, _)| json!({"event_id": format!("generic:e{report}"), "kind": "x"}));
+    ObservedCall {
         call: Some(json!({
             "call_id": ID,
             "provider": "generic",
@@ -93,12 +95,12 @@ fn shown(
             }],
         })),
         timeline: timeline.collect(),
-        published_at: vec![START; announced.len()],
-        announced,
+        published_at: vec![START; domain_events.len()],
+        domain_events,
     }
 }
 
-/// A domain event; `corrects` is the sequence of another, 0 for none.
+/// Returns a domain event. `corrects` is the sequence of the corrected event, or 0.
 fn event(
     sequence: usize,
     event_type: &str,
@@ -136,7 +138,7 @@ fn rfc3339(at: Millis) -> String {
     jiff::Timestamp::from_millisecond(at).unwrap().to_string()
 }
 
-fn announced_in_order() -> Vec<Value> {
+fn events_in_order() -> Vec<Value> {
     vec![
         event(1, "call.initiated", None, "generic:e0", at(0), 0),
         event(2, "appointment.dialing", None, "generic:e0", at(0), 0),
@@ -148,68 +150,68 @@ fn announced_in_order() -> Vec<Value> {
     ]
 }
 
-fn right() -> Shown {
-    shown("completed", "confirmed", "Confirmed", "COMPLETED", announced_in_order(), &IN_ORDER)
+fn right() -> ObservedCall {
+    observed("completed", "confirmed", "Confirmed", "COMPLETED", events_in_order(), &IN_ORDER)
 }
 
-fn findings(came: &[(usize, Millis)], shown: &Shown) -> Vec<String> {
-    call_findings(&script(), &receipts(came), shown)
+fn mismatches(arrivals: &[(usize, Millis)], observed: &ObservedCall) -> Vec<String> {
+    scripted_calls::mismatches(&script(), &received_reports(arrivals), observed)
 }
 
-/// The right world with one thing changed gives one complaint, about that.
+/// Changes one thing in the right world, and expects a mismatch that contains `about`.
 #[track_caller]
-fn complains(about: &str, change: impl FnOnce(&mut Shown)) {
+fn complains(about: &str, change: impl FnOnce(&mut ObservedCall)) {
     let mut world = right();
     change(&mut world);
-    let findings = findings(&IN_ORDER, &world);
-    assert!(findings.iter().any(|finding| finding.contains(about)), "{about}: {findings:?}");
+    let mismatches = mismatches(&IN_ORDER, &world);
+    assert!(mismatches.iter().any(|mismatch| mismatch.contains(about)), "{about}: {mismatches:?}");
 }
 
-fn call(shown: &mut Shown) -> &mut Value {
-    shown.call.as_mut().unwrap()
+fn call(observed: &mut ObservedCall) -> &mut Value {
+    observed.call.as_mut().unwrap()
 }
 
 #[test]
 fn right_world_is_right() {
-    assert_eq!(findings(&IN_ORDER, &right()), [""; 0]);
+    assert_eq!(mismatches(&IN_ORDER, &right()), [""; 0]);
 }
 
 #[test]
 fn wrong_state_is_found() {
-    complains("not known", |shown| shown.call = None);
-    complains("/lifecycle is \"busy\", must be \"completed\"", |shown| call(shown)["lifecycle"] = json!("busy"));
-    complains("/outcome", |shown| call(shown)["outcome"] = json!("declined"));
-    complains("/appointment_status", |shown| call(shown)["appointment_status"] = json!("Declined"));
-    complains("/job/state", |shown| call(shown)["job"]["state"] = json!("IN_PROGRESS"));
-    complains("/settled", |shown| call(shown)["settled"] = json!(false));
-    complains("/provider", |shown| call(shown)["provider"] = json!("retell"));
-    complains("/direction", |shown| call(shown)["direction"] = json!("inbound"));
-    complains("/attempts/0/lifecycle", |shown| call(shown)["attempts"][0]["lifecycle"] = json!("failed"));
-    complains("/attempts/0/ended_at", |shown| call(shown)["attempts"][0]["ended_at"] = json!(rfc3339(at(31))));
-    complains("/attempts/1", |shown| {
-        let attempt = call(shown)["attempts"][0].clone();
-        call(shown)["attempts"].as_array_mut().unwrap().push(attempt);
+    complains("not known", |observed| observed.call = None);
+    complains("/lifecycle is \"busy\", must be \"completed\"", |observed| call(observed)["lifecycle"] = json!("busy"));
+    complains("/outcome", |observed| call(observed)["outcome"] = json!("declined"));
+    complains("/appointment_status", |observed| call(observed)["appointment_status"] = json!("Declined"));
+    complains("/job/state", |observed| call(observed)["job"]["state"] = json!("IN_PROGRESS"));
+    complains("/settled", |observed| call(observed)["settled"] = json!(false));
+    complains("/provider", |observed| call(observed)["provider"] = json!("retell"));
+    complains("/direction", |observed| call(observed)["direction"] = json!("inbound"));
+    complains("/attempts/0/lifecycle", |observed| call(observed)["attempts"][0]["lifecycle"] = json!("failed"));
+    complains("/attempts/0/ended_at", |observed| call(observed)["attempts"][0]["ended_at"] = json!(rfc3339(at(31))));
+    complains("/attempts/1", |observed| {
+        let attempt = call(observed)["attempts"][0].clone();
+        call(observed)["attempts"].as_array_mut().unwrap().push(attempt);
     });
 }
 
 #[test]
 fn missing_domain_event_is_found() {
-    complains("domain event 7 is missing: call.completed", |shown| drop(shown.announced.pop()));
-    complains("domain event 4, call.in_progress", |shown| drop(shown.announced.remove(3)));
-    complains("domain event 1 is missing", |shown| shown.announced.clear());
+    complains("domain event 7 is missing: call.completed", |observed| drop(observed.domain_events.pop()));
+    complains("domain event 4, call.in_progress", |observed| drop(observed.domain_events.remove(3)));
+    complains("domain event 1 is missing", |observed| observed.domain_events.clear());
 }
 
 #[test]
 fn domain_event_too_many_is_found() {
-    complains("one too many", |shown| {
-        shown.announced.push(event(8, "call.failed", Some("completed"), "generic:e4", at(30), 7));
+    complains("one too many", |observed| {
+        observed.domain_events.push(event(8, "call.failed", Some("completed"), "generic:e4", at(30), 7));
     });
-    complains("domain event 4", |shown| shown.announced.insert(3, announced_in_order().remove(2)));
+    complains("domain event 4", |observed| observed.domain_events.insert(3, events_in_order().remove(2)));
 }
 
 #[test]
 fn domain_events_out_of_order_are_found() {
-    complains("domain event 3", |shown| shown.announced.swap(2, 3));
+    complains("domain event 3", |observed| observed.domain_events.swap(2, 3));
 }
 
 #[test]
@@ -226,70 +228,76 @@ fn every_field_of_a_domain_event_counts() {
         "previous",
         "status",
     ] {
-        complains(&format!("call.completed: {field} is"), |shown| shown.announced[6][field] = json!("else"));
+        complains(&format!("call.completed: {field} is"), |observed| observed.domain_events[6][field] = json!("else"));
     }
-    complains("source_event_id", |shown| shown.announced[6]["source_event_id"] = json!("generic:e3"));
-    complains("occurred_at", |shown| shown.announced[6]["occurred_at"] = json!("2025-10-20T12:00:31Z"));
-    complains("corrects", |shown| shown.announced[6]["corrects"] = json!(format!("{ID}/6")));
+    complains("source_event_id", |observed| observed.domain_events[6]["source_event_id"] = json!("generic:e3"));
+    complains("occurred_at", |observed| observed.domain_events[6]["occurred_at"] = json!("2025-10-20T12:00:31Z"));
+    complains("corrects", |observed| observed.domain_events[6]["corrects"] = json!(format!("{ID}/6")));
 }
 
 #[test]
 fn timeline_must_hold_what_was_acknowledged_and_nothing_else() {
-    complains("lacks generic:e4", |shown| drop(shown.timeline.pop()));
-    complains("holds generic:forged", |shown| shown.timeline.push(json!({"event_id": "generic:forged", "kind": "x"})));
+    complains("lacks generic:e4", |observed| drop(observed.timeline.pop()));
+    complains("holds generic:forged", |observed| {
+        observed.timeline.push(json!({"event_id": "generic:forged", "kind": "x"}))
+    });
 }
 
 #[test]
 fn lost_ending_must_be_inconclusive() {
-    let came = &IN_ORDER[..3];
-    let mut announced = announced_in_order();
-    announced.truncate(5);
-    let found_out = at(10) + PATIENCE + 30 * SECOND;
+    let arrivals = &IN_ORDER[..3];
+    let mut domain_events = events_in_order();
+    domain_events.truncate(5);
+    let detected_at = at(10) + INACTIVITY_TIMEOUT + 30 * SECOND;
     let own = format!("switchhook:{ID}/line-1/deadline/{}", at(10));
-    announced.push(event(6, "call.inconclusive", Some("in_progress"), &own, found_out, 0));
-    announced.push(event(7, "appointment.inconclusive", Some("connected"), &own, found_out, 0));
-    let world = |lifecycle: &str, outcome: &str, appointment: &str, announced: &[Value]| {
-        findings(came, &shown(lifecycle, outcome, appointment, "FAILED", announced.to_vec(), came))
+    domain_events.push(event(6, "call.inconclusive", Some("in_progress"), &own, detected_at, 0));
+    domain_events.push(event(7, "appointment.inconclusive", Some("connected"), &own, detected_at, 0));
+    let world = |lifecycle: &str, outcome: &str, appointment: &str, domain_events: &[Value]| {
+        mismatches(arrivals, &observed(lifecycle, outcome, appointment, "FAILED", domain_events.to_vec(), arrivals))
     };
-    assert_eq!(world("inconclusive", "inconclusive", "Inconclusive", &announced), [""; 0]);
-    // Neither the truth, which nobody told, nor the state before is right; nor may it go unsaid, or be said too early.
-    assert_ne!(world("completed", "confirmed", "Confirmed", &announced), [""; 0]);
-    assert_ne!(world("in_progress", "connected", "Connected", &announced), [""; 0]);
-    assert_ne!(world("inconclusive", "inconclusive", "Inconclusive", &announced[..5]), [""; 0]);
-    announced[5]["occurred_at"] = json!(rfc3339(at(11)));
-    assert_ne!(world("inconclusive", "inconclusive", "Inconclusive", &announced), [""; 0]);
+    assert_eq!(world("inconclusive", "inconclusive", "Inconclusive", &domain_events), [""; 0]);
+    // Four worlds are wrong. The first shows the truth, which no report stated. The second shows the state before the timeout.
+    // The third lacks the announcement. The fourth announces too early.
+    assert_ne!(world("completed", "confirmed", "Confirmed", &domain_events), [""; 0]);
+    assert_ne!(world("in_progress", "connected", "Connected", &domain_events), [""; 0]);
+    assert_ne!(world("inconclusive", "inconclusive", "Inconclusive", &domain_events[..5]), [""; 0]);
+    domain_events[5]["occurred_at"] = json!(rfc3339(at(11)));
+    assert_ne!(world("inconclusive", "inconclusive", "Inconclusive", &domain_events), [""; 0]);
 }
 
 #[test]
 fn late_ending_must_correct_what_was_announced() {
-    let late = (PATIENCE + 10 * MINUTE) / SECOND;
-    let came = [(0, 0), (1, 2), (2, 10), (3, 20), (4, late)];
+    let late = (INACTIVITY_TIMEOUT + 10 * MINUTE) / SECOND;
+    let arrivals = [(0, 0), (1, 2), (2, 10), (3, 20), (4, late)];
     let own = format!("switchhook:{ID}/line-1/deadline/{}", at(20));
-    let mut announced = announced_in_order();
-    let found_out = at(20) + PATIENCE;
-    announced[6] = event(7, "call.inconclusive", Some("in_progress"), &own, found_out, 0);
-    announced.push(event(8, "call.completed", Some("inconclusive"), "generic:e4", at(30), 7));
-    announced.push(event(9, "call.corrected", Some("inconclusive"), "generic:e4", at(30), 7));
-    announced[8]["status"] = json!("completed");
-    let world = |announced: &[Value]| {
-        findings(&came, &shown("completed", "confirmed", "Confirmed", "COMPLETED", announced.to_vec(), &came))
+    let mut domain_events = events_in_order();
+    let detected_at = at(20) + INACTIVITY_TIMEOUT;
+    domain_events[6] = event(7, "call.inconclusive", Some("in_progress"), &own, detected_at, 0);
+    domain_events.push(event(8, "call.completed", Some("inconclusive"), "generic:e4", at(30), 7));
+    domain_events.push(event(9, "call.corrected", Some("inconclusive"), "generic:e4", at(30), 7));
+    domain_events[8]["status"] = json!("completed");
+    let world = |domain_events: &[Value]| {
+        mismatches(
+            &arrivals,
+            &observed("completed", "confirmed", "Confirmed", "COMPLETED", domain_events.to_vec(), &arrivals),
+        )
     };
-    assert_eq!(world(&announced), [""; 0]);
+    assert_eq!(world(&domain_events), [""; 0]);
     for (field, wrong) in [("status", json!("failed")), ("previous", json!("ringing")), ("corrects", Value::Null)] {
-        let mut changed = announced.clone();
+        let mut changed = domain_events.clone();
         changed[8][field] = wrong;
         assert_ne!(world(&changed), [""; 0], "{field}");
     }
-    assert_ne!(world(&announced[..8]), [""; 0], "nobody is told that it is corrected");
-    announced[7].as_object_mut().unwrap().remove("corrects");
-    assert_ne!(world(&announced), [""; 0]);
-    assert_ne!(world(&announced_in_order()), [""; 0]);
+    assert_ne!(world(&domain_events[..8]), [""; 0], "call.corrected is missing");
+    domain_events[7].as_object_mut().unwrap().remove("corrects");
+    assert_ne!(world(&domain_events), [""; 0]);
+    assert_ne!(world(&events_in_order()), [""; 0]);
 }
 
 #[test]
 fn completion_must_wait_for_a_lost_answer_and_then_be_believed() {
-    let came = [(0, 0), (1, 2), (4, 30)];
-    let announced = vec![
+    let arrivals = [(0, 0), (1, 2), (4, 30)];
+    let domain_events = vec![
         event(1, "call.initiated", None, "generic:e0", at(0), 0),
         event(2, "appointment.dialing", None, "generic:e0", at(0), 0),
         event(3, "call.ringing", Some("initiated"), "generic:e1", at(2), 0),
@@ -299,25 +307,28 @@ fn completion_must_wait_for_a_lost_answer_and_then_be_believed() {
             "appointment.inconclusive",
             Some("dialing"),
             "switchhook:call-1/line-1/deadline/1760961630000",
-            at(30) + PATIENCE,
+            at(30) + INACTIVITY_TIMEOUT,
             0,
         ),
     ];
-    let world = |lifecycle: &str, job: &str, announced: &[Value]| {
-        findings(&came, &shown(lifecycle, "inconclusive", "Inconclusive", job, announced.to_vec(), &came))
+    let world = |lifecycle: &str, job: &str, domain_events: &[Value]| {
+        mismatches(
+            &arrivals,
+            &observed(lifecycle, "inconclusive", "Inconclusive", job, domain_events.to_vec(), &arrivals),
+        )
     };
-    assert_eq!(world("completed", "COMPLETED", &announced), [""; 0]);
-    assert_ne!(world("ringing", "IN_PROGRESS", &announced[..3]), [""; 0]);
-    assert_ne!(world("inconclusive", "FAILED", &announced), [""; 0]);
+    assert_eq!(world("completed", "COMPLETED", &domain_events), [""; 0]);
+    assert_ne!(world("ringing", "IN_PROGRESS", &domain_events[..3]), [""; 0]);
+    assert_ne!(world("inconclusive", "FAILED", &domain_events), [""; 0]);
 }
 
 #[test]
 fn two_reports_at_once_may_be_taken_in_either_order() {
-    let came = [(0, 0), (1, 10), (2, 10), (3, 20), (4, 30)];
-    assert_eq!(findings(&came, &right()), [""; 0]);
-    // The answer first: it waits for the ringing, but somebody is connected.
+    let arrivals = [(0, 0), (1, 10), (2, 10), (3, 20), (4, 30)];
+    assert_eq!(mismatches(&arrivals, &right()), [""; 0]);
+    // The answer is folded first. The lifecycle waits for the ringing, but the appointment is connected at once.
     let mut world = right();
-    world.announced = vec![
+    world.domain_events = vec![
         event(1, "call.initiated", None, "generic:e0", at(0), 0),
         event(2, "appointment.dialing", None, "generic:e0", at(0), 0),
         event(3, "appointment.connected", Some("dialing"), "generic:e2", at(10), 0),
@@ -326,22 +337,28 @@ fn two_reports_at_once_may_be_taken_in_either_order() {
         event(6, "appointment.confirmed", Some("connected"), "generic:e3", at(20), 0),
         event(7, "call.completed", Some("in_progress"), "generic:e4", at(30), 0),
     ];
-    assert_eq!(findings(&came, &world), [""; 0]);
-    assert_ne!(findings(&IN_ORDER, &world), [""; 0]);
+    assert_eq!(mismatches(&arrivals, &world), [""; 0]);
+    assert_ne!(mismatches(&IN_ORDER, &world), [""; 0]);
 }
 
 #[test]
 fn oracle_uses_nothing_of_switchhooks_own() {
     for source in [
         include_str!("mod.rs"),
-        include_str!("known.rs"),
-        include_str!("announced.rs"),
         include_str!("choices.rs"),
-        include_str!("../placed/mod.rs"),
-        include_str!("../placed/check.rs"),
-        include_str!("../placed/learned.rs"),
+        include_str!("domain_events.rs"),
+        include_str!("evidence.rs"),
+        include_str!("expected_event.rs"),
+        include_str!("knowledge.rs"),
+        include_str!("placed_calls/mod.rs"),
+        include_str!("placed_calls/provider_record.rs"),
+        include_str!("scripted_calls.rs"),
+        include_str!("timeline.rs"),
+        include_str!("whole_run.rs"),
+        include_str!("../json.rs"),
+        include_str!("../placed_script.rs"),
         include_str!("../script/mod.rs"),
-        include_str!("../script/story.rs"),
+        include_str!("../script/ground_truth.rs"),
         include_str!("../script/retell.rs"),
         include_str!("../script/twilio.rs"),
         include_str!("../script/generic.rs"),

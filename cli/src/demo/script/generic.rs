@@ -1,62 +1,63 @@
-//! What a sender without a scheme of its own posts: one event for each thing that happens, which says that and nothing
-//! else. So a lost one leaves a gap, and what comes after the gap has to wait.
+//! Webhooks of a sender that uses the generic provider: one event for each fact, and each event states that fact alone.
+//! A lost event therefore leaves a gap, and Switchhook has to hold back the events after the gap.
 
 use fastrand::Rng;
 use serde_json::json;
 
-use super::{Ending, Fact, Fields, Keyed, Millis, Report, SECOND, Said, Script, object, soon};
+use super::{Correlation, Ending, Fact, Fields, Millis, Report, SECOND, Script, Statement, object, reporting_delay};
 
-/// How the sender words its events.
-struct Habit {
+/// Form in which the sender posts the events of one call.
+struct EventStyle {
     upper_case: bool,
-    /// Without times the order of things can only be told from what they are.
-    names_times: bool,
-    /// Which of the events of an attempt name it: all, or those from this one on.
-    names_attempt_from: usize,
-    /// Whether it says `completed` of every call when the line is free again, however the call ended.
-    completes_everything: bool,
+    /// False if events carry no times. Then only the kinds of the events tell their order.
+    has_times: bool,
+    /// Index of the first event of an attempt that carries the provider's id of the attempt. 0 if all events do.
+    provider_call_id_from: usize,
+    /// True if the sender adds a `completed` when the line is free again, after whatever ending was reported before.
+    always_adds_completed: bool,
 }
 
 pub(super) fn reports(script: &Script, rng: &mut Rng) -> Vec<Report> {
     let one_attempt = script.attempts.len() == 1;
-    let habit = Habit {
+    let may_omit_id = one_attempt && script.correlation != Correlation::ProviderCallId;
+    let style = EventStyle {
         upper_case: rng.bool(),
-        names_times: !(one_attempt && rng.u8(..8) == 0),
-        names_attempt_from: if one_attempt && script.keyed != Keyed::VendorId && rng.u8(..5) == 0 { 2 } else { 0 },
-        completes_everything: rng.u8(..3) == 0,
+        has_times: !(one_attempt && rng.u8(..8) == 0),
+        provider_call_id_from: if may_omit_id && rng.u8(..5) == 0 { 2 } else { 0 },
+        always_adds_completed: rng.u8(..3) == 0,
     };
-    let begins = rng.u8(..4) > 0;
+    let reports_start = rng.u8(..4) > 0;
     let mut reports = Vec::new();
-    for (number, attempt) in script.attempts.iter().enumerate() {
-        let story = &attempt.story;
-        let moments = [
-            begins.then_some((Fact::Begun, story.placed_at)),
-            story.rang_at.map(|at| (Fact::Rang, at)),
-            story.answered_at.map(|at| (Fact::Answered, at)),
-            story.word,
-            Some((Fact::Ended(story.ending), story.ended_at)),
-            (habit.completes_everything && story.answered_at.is_none() && story.ending != Ending::Completed)
-                .then_some((Fact::Ended(Ending::Completed), story.ended_at + SECOND)),
+    for (attempt_index, attempt) in script.attempts.iter().enumerate() {
+        let truth = &attempt.truth;
+        let facts = [
+            reports_start.then_some((Fact::Initiated, truth.placed_at)),
+            truth.rang_at.map(|at| (Fact::Ringing, at)),
+            truth.answered_at.map(|at| (Fact::Answered, at)),
+            truth.outcome_fact,
+            Some((Fact::Ended(truth.ending), truth.ended_at)),
+            (style.always_adds_completed && truth.answered_at.is_none() && truth.ending != Ending::Completed)
+                .then_some((Fact::Ended(Ending::Completed), truth.ended_at + SECOND)),
         ];
-        for (place, (fact, at)) in moments.into_iter().flatten().enumerate() {
-            let named = attempt.vendor_call_id.is_some() && place >= habit.names_attempt_from;
-            reports.push(report(script, number, fact, at, named, &habit, rng));
+        for (place, (fact, at)) in facts.into_iter().flatten().enumerate() {
+            let has_id = attempt.provider_call_id.is_some() && place >= style.provider_call_id_from;
+            reports.push(report(script, attempt_index, fact, at, has_id, &style, rng));
         }
         if rng.u8(..8) == 0 {
             let body = json!({"event_id": event_id(rng), "type": "billing.updated", "call_id": script.call_id});
             reports.push(Report {
                 name: "billing.updated".to_owned(),
-                attempt: number,
-                names_attempt: false,
-                says: Vec::new(),
-                emitted_at: script.our_time(story.ended_at) + 5 * SECOND,
+                attempt: attempt_index,
+                has_provider_call_id: false,
+                statements: Vec::new(),
+                emitted_at: script.to_system_time(truth.ended_at) + 5 * SECOND,
                 query: String::new(),
                 body: body.to_string().into_bytes(),
             });
         }
-        if number + 1 < script.attempts.len() && rng.u8(..4) > 0 {
-            let at = story.ended_at + rng.i64(SECOND..30 * SECOND);
-            reports.push(report(script, number, Fact::RetryPlanned, at, false, &habit, rng));
+        if attempt_index + 1 < script.attempts.len() && rng.u8(..4) > 0 {
+            let at = truth.ended_at + rng.i64(SECOND..30 * SECOND);
+            reports.push(report(script, attempt_index, Fact::RetryPlanned, at, false, &style, rng));
         }
     }
     reports
@@ -67,36 +68,36 @@ fn report(
     attempt: usize,
     fact: Fact,
     at: Millis,
-    names_attempt: bool,
-    habit: &Habit,
+    has_provider_call_id: bool,
+    style: &EventStyle,
     rng: &mut Rng,
 ) -> Report {
     let (lower, upper) = names(fact);
-    let name = if habit.upper_case { upper } else { lower };
-    let occurred_at = habit.names_times.then_some(at);
+    let name = if style.upper_case { upper } else { lower };
+    let occurred_at = style.has_times.then_some(at);
     let mut event: Fields = vec![
         ("event_id", event_id(rng).into()),
-        (if habit.upper_case { "type" } else { "event_type" }, name.into()),
+        (if style.upper_case { "type" } else { "event_type" }, name.into()),
         ("meta", json!({"source": "orchestrator"})),
     ];
     if let Some(time) = occurred_at.and_then(|at| jiff::Timestamp::from_millisecond(at).ok()) {
-        event.push((if habit.upper_case { "created_at" } else { "occurred_at" }, format!("{time:.3}").into()));
+        event.push((if style.upper_case { "created_at" } else { "occurred_at" }, format!("{time:.3}").into()));
     }
-    if script.keyed == Keyed::OurId {
+    if script.correlation == Correlation::CallId {
         event.push(("call_id", script.call_id.as_str().into()));
     }
     event.extend(script.appointment_id.as_deref().map(|id| ("appointment_id", id.into())));
-    if names_attempt {
-        let sid = script.attempts.get(attempt).and_then(|attempt| attempt.vendor_call_id.clone());
+    if has_provider_call_id {
+        let sid = script.attempts.get(attempt).and_then(|attempt| attempt.provider_call_id.clone());
         let line = json!({"sid": sid, "to": "+447700900000", "from": "+442079460018", "direction": "outbound"});
         event.push(("call", line));
     }
     Report {
         name: name.to_owned(),
         attempt,
-        names_attempt,
-        says: vec![Said { fact, at: occurred_at }],
-        emitted_at: script.our_time(at) + soon(rng),
+        has_provider_call_id,
+        statements: vec![Statement { fact, at: occurred_at }],
+        emitted_at: script.to_system_time(at) + reporting_delay(rng),
         query: String::new(),
         body: object(event).to_string().into_bytes(),
     }
@@ -106,10 +107,11 @@ fn event_id(rng: &mut Rng) -> String {
     format!("evt_{:012x}", rng.u64(..) >> 16)
 }
 
+/// Names of the event in lower case and in upper case.
 const fn names(fact: Fact) -> (&'static str, &'static str) {
     match fact {
-        Fact::Begun => ("call.initiated", "CALL_STARTED"),
-        Fact::Rang => ("call.ringing", "RINGING"),
+        Fact::Initiated => ("call.initiated", "CALL_STARTED"),
+        Fact::Ringing => ("call.ringing", "RINGING"),
         Fact::Answered => ("call.in_progress", "ANSWERED"),
         Fact::Voicemail => ("voicemail.detected", "VOICEMAIL_DETECTED"),
         Fact::Declined => ("user.declined", "USER_DECLINED"),

@@ -1,38 +1,42 @@
-//! How each call truly went, and what its provider would post about it: all of it decided by the seed.
+//! Scripts of the calls that others place: what truly happens to each call, and every webhook that its provider makes
+//! about it. The seed decides all of it.
 //!
-//! **This is the truth that everything is compared with.** A report says here, in plain facts, what its vendor says with
-//! it; how Switchhook reads it plays no part.
+//! **The oracle compares everything with this truth.** Each report states its facts here in plain values. The code by
+//! which Switchhook reads webhooks is not used.
+//!
+//! The simulator in `tests/sim` compiles this module too.
 
 mod generic;
+mod ground_truth;
 mod retell;
-mod story;
 mod twilio;
 
 use fastrand::Rng;
 use serde_json::Value;
 
-pub(crate) use story::{Ending, Plot, Story};
+pub(crate) use ground_truth::{Ending, GroundTruth, Scenario};
 
-/// Milliseconds since the Unix epoch.
+/// Milliseconds since the Unix epoch, or a duration in milliseconds.
 pub(crate) type Millis = i64;
 
 pub(crate) const SECOND: Millis = 1_000;
 pub(crate) const MINUTE: Millis = 60 * SECOND;
 pub(crate) const HOUR: Millis = 60 * MINUTE;
 
-/// When the demo begins, by our clock: 2025-10-20T12:00:00Z.
+/// Start of the demo by the system's clock: 2025-10-20T12:00:00Z.
 pub(crate) const START: Millis = 1_760_961_600_000;
-/// All calls are placed within this time.
+/// All first attempts are placed within this time.
 const PLACED_WITHIN: Millis = 30 * MINUTE;
 
+/// The providers that have scripts. This is the demo's own list: it shares no type with Switchhook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Vendor {
+pub(crate) enum Provider {
     Retell,
     Twilio,
     Generic,
 }
 
-impl Vendor {
+impl Provider {
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Retell => "retell",
@@ -41,8 +45,8 @@ impl Vendor {
         }
     }
 
-    /// How far its clock is ahead of ours: no two clocks agree.
-    const fn skew(self) -> Millis {
+    /// Time by which the provider's clock is ahead of the system's clock. In reality no two clocks agree either.
+    const fn clock_skew(self) -> Millis {
         match self {
             Self::Retell => 700,
             Self::Twilio => -1_300,
@@ -54,24 +58,24 @@ impl Vendor {
 /// One thing that happened in an attempt, or that was decided about a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fact {
-    Begun,
-    Rang,
+    Initiated,
+    Ringing,
     Answered,
     Voicemail,
     Declined,
     Confirmed,
     Ended(Ending),
-    /// Whoever places these calls will try again.
+    /// The party that places these calls will try again.
     RetryPlanned,
 }
 
 impl Fact {
-    /// How the attempt ended, if that is what the fact is.
+    /// The ending, if the fact is one.
     pub(crate) const fn ending(self) -> Option<Ending> {
         match self {
             Self::Ended(ending) => Some(ending),
-            Self::Begun
-            | Self::Rang
+            Self::Initiated
+            | Self::Ringing
             | Self::Answered
             | Self::Voicemail
             | Self::Declined
@@ -81,178 +85,186 @@ impl Fact {
     }
 }
 
-/// A fact as a report tells it.
+/// A fact as a report states it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Said {
+pub(crate) struct Statement {
     pub(crate) fact: Fact,
-    /// By the vendor's clock, where the report names a time.
+    /// Time of the fact by the provider's clock. `None` if the report carries no time.
     pub(crate) at: Option<Millis>,
 }
 
-/// One webhook that a vendor makes, however often and however late it is delivered.
+/// One message in which a provider reports about a call. In a script it is a webhook, however often it is delivered.
+///
+/// For calls that Switchhook places, the oracle also treats the provider's answers to dials and lookups as reports.
 #[derive(Clone, Debug)]
 pub(crate) struct Report {
-    /// The vendor's own word for it.
+    /// The provider's name for the event, such as `call_ended`.
     pub(crate) name: String,
     /// Index into [`Script::attempts`].
     pub(crate) attempt: usize,
-    /// Whether it names the vendor's id of the attempt.
-    pub(crate) names_attempt: bool,
-    /// Empty: it is about something that is no part of a call's state.
-    pub(crate) says: Vec<Said>,
-    /// By our clock.
+    /// True if the report carries the provider's id of the attempt.
+    pub(crate) has_provider_call_id: bool,
+    /// Empty if the report does not concern the state of a call, such as a billing event.
+    pub(crate) statements: Vec<Statement>,
+    /// Time at which the provider makes the report, by the system's clock.
     pub(crate) emitted_at: Millis,
-    /// Of the URL that it is posted to.
+    /// Query of the URL to which the webhook is posted.
     pub(crate) query: String,
     pub(crate) body: Vec<u8>,
 }
 
 impl Report {
+    /// True if Switchhook folds the report into the state of a call.
     pub(crate) fn is_folded(&self) -> bool {
-        !self.says.is_empty()
+        !self.statements.is_empty()
     }
 
-    pub(crate) fn says(&self, fact: Fact) -> bool {
-        self.says.iter().any(|said| said.fact == fact)
+    pub(crate) fn states(&self, fact: Fact) -> bool {
+        self.statements.iter().any(|statement| statement.fact == fact)
     }
 
-    pub(crate) fn says_ending(&self) -> bool {
-        self.says.iter().any(|said| matches!(said.fact, Fact::Ended(_)))
+    pub(crate) fn states_ending(&self) -> bool {
+        self.statements.iter().any(|statement| statement.fact.ending().is_some())
     }
 }
 
-/// What tells Switchhook which call a report belongs to.
+/// The id by which Switchhook finds the call of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Keyed {
-    /// Our own call id, which whoever placed the call gave to the vendor.
-    OurId,
-    Appointment,
-    /// Nothing but the vendor's own id.
-    VendorId,
+pub(crate) enum Correlation {
+    /// Switchhook's call id, which the provider was given with the call and echoes.
+    CallId,
+    AppointmentId,
+    /// The provider's own call id, and nothing else.
+    ProviderCallId,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct Attempt {
-    /// None: the vendor has no id for it.
-    pub(crate) vendor_call_id: Option<String>,
-    pub(crate) story: Story,
+    /// `None` if the provider has no id for the attempt.
+    pub(crate) provider_call_id: Option<String>,
+    pub(crate) truth: GroundTruth,
 }
 
-/// One call: how it truly went, and every report of it in the order in which they were made.
+/// One call: what truly happens in it, and every report about it.
 #[derive(Clone, Debug)]
 pub(crate) struct Script {
-    pub(crate) vendor: Vendor,
-    pub(crate) keyed: Keyed,
-    /// As Switchhook is to know it.
+    pub(crate) provider: Provider,
+    pub(crate) correlation: Correlation,
+    /// Id under which Switchhook has to show the call.
     pub(crate) call_id: String,
     pub(crate) appointment_id: Option<String>,
     pub(crate) inbound: bool,
     pub(crate) attempts: Vec<Attempt>,
+    /// In the order in which the provider makes them.
     pub(crate) reports: Vec<Report>,
-    /// What decided how the reports look.
+    /// Seed that decides the form of the reports.
     pub(crate) seed: u64,
 }
 
 impl Script {
-    /// The `index`-th call. Its vendor is drawn, unless it has to be one of `vendors`.
-    pub(crate) fn draw(index: usize, vendors: &[Vendor], rng: &mut Rng) -> Self {
-        let vendor = rng.choice(vendors).copied().unwrap_or(Vendor::Generic);
-        let inbound = vendor != Vendor::Generic && rng.u8(..10) == 0;
-        let keyed = if inbound {
-            Keyed::VendorId
+    /// Draws the call of this index. Its provider is one of `providers`.
+    pub(crate) fn draw(index: usize, providers: &[Provider], rng: &mut Rng) -> Self {
+        let provider = rng.choice(providers).copied().unwrap_or(Provider::Generic);
+        let inbound = provider != Provider::Generic && rng.u8(..10) == 0;
+        let correlation = if inbound {
+            Correlation::ProviderCallId
         } else {
             match rng.u8(..10) {
-                0..5 => Keyed::Appointment,
-                5..7 => Keyed::OurId,
-                _ => Keyed::VendorId,
+                0..5 => Correlation::AppointmentId,
+                5..7 => Correlation::CallId,
+                _ => Correlation::ProviderCallId,
             }
         };
-        let attempts = draw_attempts(vendor, keyed, inbound, rng);
-        let appointment_id = match keyed {
-            Keyed::Appointment => Some(format!("appt_{index:04}")),
-            Keyed::OurId => rng.bool().then(|| format!("appt_{index:04}")),
-            Keyed::VendorId => None,
+        let attempts = draw_attempts(provider, correlation, inbound, rng);
+        let appointment_id = match correlation {
+            Correlation::AppointmentId => Some(format!("appt_{index:04}")),
+            Correlation::CallId => rng.bool().then(|| format!("appt_{index:04}")),
+            Correlation::ProviderCallId => None,
         };
-        let first = attempts.first().and_then(|attempt| attempt.vendor_call_id.clone());
-        let call_id = match keyed {
-            Keyed::Appointment => format!("appointment:appt_{index:04}"),
-            Keyed::OurId => format!("call-{index:04}"),
-            Keyed::VendorId => format!("{}:{}", vendor.name(), first.unwrap_or_default()),
+        let first = attempts.first().and_then(|attempt| attempt.provider_call_id.clone());
+        let call_id = match correlation {
+            Correlation::AppointmentId => format!("appointment:appt_{index:04}"),
+            Correlation::CallId => format!("call-{index:04}"),
+            Correlation::ProviderCallId => format!("{}:{}", provider.name(), first.unwrap_or_default()),
         };
+        let seed = rng.u64(..);
         let mut script =
-            Self { vendor, keyed, call_id, appointment_id, inbound, attempts, reports: Vec::new(), seed: rng.u64(..) };
+            Self { provider, correlation, call_id, appointment_id, inbound, attempts, reports: Vec::new(), seed };
         script.reports = script.make_reports();
         script
     }
 
-    /// The reports that the same call would have made had every attempt gone otherwise: what a forger might claim.
-    pub(crate) fn lies(&self, rng: &mut Rng) -> Vec<Report> {
+    /// Returns reports of the same call with other endings than the true ones, such as a forger might post.
+    pub(crate) fn false_reports(&self, rng: &mut Rng) -> Vec<Report> {
         let mut false_script = self.clone();
         for attempt in &mut false_script.attempts {
-            let other: Vec<Plot> =
-                Plot::of(self.vendor).iter().copied().filter(|plot| *plot != attempt.story.plot).collect();
-            let plot = rng.choice(&other).copied().unwrap_or(Plot::NoAnswer);
-            attempt.story = Story::draw(plot, attempt.story.placed_at, rng);
+            let all = Scenario::weighted_for(self.provider).iter().copied();
+            let other: Vec<Scenario> = all.filter(|scenario| *scenario != attempt.truth.scenario).collect();
+            let scenario = rng.choice(&other).copied().unwrap_or(Scenario::NoAnswer);
+            attempt.truth = GroundTruth::draw(scenario, attempt.truth.placed_at, rng);
         }
         false_script.make_reports()
     }
 
     fn make_reports(&self) -> Vec<Report> {
         let mut rng = Rng::with_seed(self.seed);
-        let mut reports = match self.vendor {
-            Vendor::Retell => retell::reports(self, &mut rng),
-            Vendor::Twilio => twilio::reports(self, &mut rng),
-            Vendor::Generic => generic::reports(self, &mut rng),
+        let mut reports = match self.provider {
+            Provider::Retell => retell::reports(self, &mut rng),
+            Provider::Twilio => twilio::reports(self, &mut rng),
+            Provider::Generic => generic::reports(self, &mut rng),
         };
         reports.sort_by_key(|report| report.emitted_at);
         reports
     }
 
-    /// Our clock when the vendor's reads `at`.
-    fn our_time(&self, at: Millis) -> Millis {
-        at - self.vendor.skew()
+    /// Converts a time of the provider's clock into a time of the system's clock.
+    fn to_system_time(&self, at: Millis) -> Millis {
+        at - self.provider.clock_skew()
     }
 }
 
-fn draw_attempts(vendor: Vendor, keyed: Keyed, inbound: bool, rng: &mut Rng) -> Vec<Attempt> {
-    let mut placed_at = START + vendor.skew() + rng.i64(0..PLACED_WITHIN);
-    let named = vendor != Vendor::Generic || keyed == Keyed::VendorId || rng.u8(..5) > 0;
+fn draw_attempts(provider: Provider, correlation: Correlation, inbound: bool, rng: &mut Rng) -> Vec<Attempt> {
+    let mut placed_at = START + provider.clock_skew() + rng.i64(0..PLACED_WITHIN);
+    let has_id = provider != Provider::Generic || correlation == Correlation::ProviderCallId || rng.u8(..5) > 0;
+    let possible = Scenario::weighted_for(provider);
     let mut attempts = Vec::new();
     loop {
-        let plot = if inbound {
-            rng.choice([Plot::Talked, Plot::Talked, Plot::Confirmed]).filter(|plot| Plot::of(vendor).contains(plot))
+        let scenario = if inbound {
+            let answered = [Scenario::Talked, Scenario::Talked, Scenario::Confirmed];
+            rng.choice(answered).filter(|scenario| possible.contains(scenario))
         } else {
-            rng.choice(Plot::of(vendor)).copied()
+            rng.choice(possible).copied()
         };
-        let story = Story::draw(plot.unwrap_or(Plot::Talked), placed_at, rng);
-        placed_at = story.ended_at + rng.i64(2 * MINUTE..10 * MINUTE);
-        let vendor_call_id = named.then(|| new_call_id(vendor, rng));
-        attempts.push(Attempt { vendor_call_id, story });
-        // Retried by whoever placed it, which takes an id that both attempts share and one that tells them apart.
-        let again = named && keyed != Keyed::VendorId && story.plot.is_worth_a_retry() && attempts.len() < 3;
+        let truth = GroundTruth::draw(scenario.unwrap_or(Scenario::Talked), placed_at, rng);
+        placed_at = truth.ended_at + rng.i64(2 * MINUTE..10 * MINUTE);
+        let provider_call_id = has_id.then(|| new_call_id(provider, rng));
+        attempts.push(Attempt { provider_call_id, truth });
+        // A second attempt needs an id that both attempts share, and one that tells them apart.
+        let may_retry = has_id && correlation != Correlation::ProviderCallId;
+        let again = may_retry && truth.scenario.is_worth_a_retry() && attempts.len() < 3;
         if !again || rng.u8(..10) < 4 {
             return attempts;
         }
     }
 }
 
-fn new_call_id(vendor: Vendor, rng: &mut Rng) -> String {
+fn new_call_id(provider: Provider, rng: &mut Rng) -> String {
     let number = rng.u128(..);
-    match vendor {
-        Vendor::Retell => format!("call_{number:032x}"),
-        Vendor::Twilio => format!("CA{number:032x}"),
-        Vendor::Generic => format!("line-{:08x}", number as u32),
+    match provider {
+        Provider::Retell => format!("call_{number:032x}"),
+        Provider::Twilio => format!("CA{number:032x}"),
+        Provider::Generic => format!("line-{:08x}", number as u32),
     }
 }
 
-/// Fields of a JSON object in the making.
+/// Fields from which [`object`] makes a JSON object.
 type Fields = Vec<(&'static str, Value)>;
 
 fn object(fields: Fields) -> Value {
     Value::Object(fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
 }
 
-/// A moment after something happened: what it takes a vendor to make a report of it.
-fn soon(rng: &mut Rng) -> Millis {
+/// Draws the time between an event and the provider's report of it.
+fn reporting_delay(rng: &mut Rng) -> Millis {
     rng.i64(20..300)
 }

@@ -1,116 +1,125 @@
-//! What Twilio posts: a numbered callback for each status that the team asked for, to the second; perhaps one of its own
-//! from answering-machine detection, which names no time; and for an inbound call the request for instructions.
+//! Webhooks of Twilio.
+//!
+//! - A numbered callback for each status that the team asked for. Its time is rounded down to a second.
+//! - If the team uses asynchronous answering-machine detection: one callback with its result, without a time.
+//! - For an inbound call: the request for instructions.
 
 use fastrand::Rng;
 use form_urlencoded::Serializer;
 use serde_json::{Map, Value};
 
-use super::{Ending, Fact, Keyed, Millis, Plot, Report, SECOND, Said, Script, Story, soon};
+use super::{
+    Correlation, Ending, Fact, GroundTruth, Millis, Report, SECOND, Scenario, Script, Statement, reporting_delay,
+};
 
-/// How the team has set up its number.
-struct Setup {
-    /// Every status is reported, or only the last.
+/// The team's settings at Twilio.
+struct CallbackSettings {
+    /// True if Twilio posts a callback for every status, false if only for the last.
     all_statuses: bool,
-    detection: Detection,
+    detection: MachineDetection,
     as_json: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Detection {
+enum MachineDetection {
     None,
-    /// Told with the last callback.
+    /// The last status callback carries the result.
     Sync,
-    /// Told by a callback of its own.
+    /// A separate callback carries the result.
     Async,
 }
 
 pub(super) fn reports(script: &Script, rng: &mut Rng) -> Vec<Report> {
-    let setup = Setup {
+    let settings = CallbackSettings {
         all_statuses: rng.u8(..5) > 0,
-        detection: if rng.bool() { Detection::Sync } else { Detection::Async },
+        detection: if rng.bool() { MachineDetection::Sync } else { MachineDetection::Async },
         as_json: rng.u8(..8) == 0,
     };
     let mut reports = Vec::new();
-    for (number, attempt) in script.attempts.iter().enumerate() {
-        let caller = Caller { script, attempt: number, vendor_call_id: attempt.vendor_call_id.as_deref() };
+    for (index, attempt) in script.attempts.iter().enumerate() {
+        let builder = ReportBuilder { script, attempt: index, provider_call_id: attempt.provider_call_id.as_deref() };
         if script.inbound {
-            reports.extend(caller.inbound(&attempt.story, rng));
+            reports.extend(builder.inbound(&attempt.truth, rng));
         } else {
-            reports.extend(caller.outbound(&attempt.story, &setup, rng));
+            reports.extend(builder.outbound(&attempt.truth, &settings, rng));
         }
     }
     reports
 }
 
-struct Caller<'a> {
+/// Builds the reports of one attempt.
+struct ReportBuilder<'a> {
     script: &'a Script,
     attempt: usize,
-    vendor_call_id: Option<&'a str>,
+    provider_call_id: Option<&'a str>,
 }
 
-impl Caller<'_> {
-    fn outbound(&self, story: &Story, setup: &Setup, rng: &mut Rng) -> Vec<Report> {
+impl ReportBuilder<'_> {
+    fn outbound(&self, truth: &GroundTruth, settings: &CallbackSettings, rng: &mut Rng) -> Vec<Report> {
         let statuses = [
-            Some(("initiated", story.placed_at, vec![Fact::Begun])),
-            story.rang_at.map(|at| ("ringing", at, vec![Fact::Rang])),
-            story.answered_at.map(|at| ("in-progress", at, vec![Fact::Rang, Fact::Answered])),
+            Some(("initiated", truth.placed_at, vec![Fact::Initiated])),
+            truth.rang_at.map(|at| ("ringing", at, vec![Fact::Ringing])),
+            truth.answered_at.map(|at| ("in-progress", at, vec![Fact::Ringing, Fact::Answered])),
         ];
         let mut reports = Vec::new();
         let mut sequence = 0;
         for (status, at, facts) in statuses.into_iter().flatten() {
-            if setup.all_statuses {
-                reports.push(self.status(status, sequence, at, &facts, &[], setup, rng));
+            if settings.all_statuses {
+                reports.push(self.status(status, sequence, at, &facts, &[], settings, rng));
                 sequence += 1;
             }
         }
-        let detection =
-            if story.plot == Plot::Voicemail || rng.u8(..3) == 0 { setup.detection } else { Detection::None };
-        let machine = story.plot == Plot::Voicemail;
+        let detection = if truth.scenario == Scenario::Voicemail || rng.u8(..3) == 0 {
+            settings.detection
+        } else {
+            MachineDetection::None
+        };
+        let machine = truth.scenario == Scenario::Voicemail;
         let answered_by = if machine { "machine_end_beep" } else { "human" };
-        let mut facts = match story.ending {
-            Ending::Completed => vec![Fact::Rang, Fact::Answered],
-            Ending::NoAnswer | Ending::Busy => vec![Fact::Rang],
+        let mut facts = match truth.ending {
+            Ending::Completed => vec![Fact::Ringing, Fact::Answered],
+            Ending::NoAnswer | Ending::Busy => vec![Fact::Ringing],
             Ending::Failed | Ending::Canceled => Vec::new(),
         };
-        facts.push(Fact::Ended(story.ending));
-        let mut more = vec![("CallDuration", ((story.ended_at - story.placed_at) / SECOND).to_string())];
-        if story.answered_at.is_some() && detection == Detection::Sync {
+        facts.push(Fact::Ended(truth.ending));
+        let mut more = vec![("CallDuration", ((truth.ended_at - truth.placed_at) / SECOND).to_string())];
+        if truth.answered_at.is_some() && detection == MachineDetection::Sync {
             more.push(("AnsweredBy", answered_by.to_owned()));
             facts.extend(machine.then_some(Fact::Voicemail));
         }
-        if let (Some(at), Detection::Async) = (story.answered_at, detection) {
-            let facts = [Fact::Rang, Fact::Answered].into_iter().chain(machine.then_some(Fact::Voicemail));
-            let says = facts.map(|fact| Said { fact, at: None }).collect();
+        if let (Some(at), MachineDetection::Async) = (truth.answered_at, detection) {
+            let facts = [Fact::Ringing, Fact::Answered].into_iter().chain(machine.then_some(Fact::Voicemail));
+            let statements = facts.map(|fact| Statement { fact, at: None }).collect();
             let fields = [("AnsweredBy", answered_by), ("MachineDetectionDuration", "2910")];
-            let emitted_at = self.script.our_time(at) + rng.i64(3 * SECOND..4 * SECOND);
-            reports.push(self.report(&format!("amd {answered_by}"), emitted_at, says, &fields, false));
+            let emitted_at = self.script.to_system_time(at) + rng.i64(3 * SECOND..4 * SECOND);
+            reports.push(self.report(&format!("amd {answered_by}"), emitted_at, statements, &fields, false));
         }
-        let status = match story.ending {
+        let status = match truth.ending {
             Ending::Completed => "completed",
             Ending::NoAnswer => "no-answer",
             Ending::Busy => "busy",
             Ending::Failed => "failed",
             Ending::Canceled => "canceled",
         };
-        reports.push(self.status(status, sequence, story.ended_at, &facts, &more, setup, rng));
-        if story.answered_at.is_some() && rng.u8(..8) == 0 {
+        reports.push(self.status(status, sequence, truth.ended_at, &facts, &more, settings, rng));
+        if truth.answered_at.is_some() && rng.u8(..8) == 0 {
             let fields = [("RecordingSid", "RE00000000000000000000000000000001"), ("RecordingStatus", "completed")];
-            let emitted_at = self.script.our_time(story.ended_at) + 3 * SECOND;
+            let emitted_at = self.script.to_system_time(truth.ended_at) + 3 * SECOND;
             reports.push(self.report("recording", emitted_at, Vec::new(), &fields, false));
         }
         reports
     }
 
-    fn inbound(&self, story: &Story, rng: &mut Rng) -> Vec<Report> {
-        let rang_at = story.rang_at.unwrap_or(story.placed_at);
-        let asked_at = self.script.our_time(rang_at) + soon(rng);
-        let says = vec![Said { fact: Fact::Rang, at: None }];
+    fn inbound(&self, truth: &GroundTruth, rng: &mut Rng) -> Vec<Report> {
+        let rang_at = truth.rang_at.unwrap_or(truth.placed_at);
+        let asked_at = self.script.to_system_time(rang_at) + reporting_delay(rng);
+        let statements = vec![Statement { fact: Fact::Ringing, at: None }];
         let request = [("CallStatus", "ringing"), ("Direction", "inbound")];
-        let setup = Setup { all_statuses: false, detection: Detection::None, as_json: false };
-        let facts = [Fact::Rang, Fact::Answered, Fact::Ended(story.ending)];
+        let settings = CallbackSettings { all_statuses: false, detection: MachineDetection::None, as_json: false };
+        let facts = [Fact::Ringing, Fact::Answered, Fact::Ended(truth.ending)];
         vec![
-            self.report("ringing", asked_at, says, &request, false),
-            self.status("completed", 0, story.ended_at, &facts, &[], &setup, rng),
+            self.report("ringing", asked_at, statements, &request, false),
+            self.status("completed", 0, truth.ended_at, &facts, &[], &settings, rng),
         ]
     }
 
@@ -122,11 +131,11 @@ impl Caller<'_> {
         at: Millis,
         facts: &[Fact],
         more: &[(&str, String)],
-        setup: &Setup,
+        settings: &CallbackSettings,
         rng: &mut Rng,
     ) -> Report {
         let to_the_second = at - at.rem_euclid(SECOND);
-        let says = facts.iter().map(|fact| Said { fact: *fact, at: Some(to_the_second) }).collect();
+        let statements = facts.iter().map(|fact| Statement { fact: *fact, at: Some(to_the_second) }).collect();
         let (sequence, timestamp) = (sequence.to_string(), rfc2822(at));
         let mut fields = vec![
             ("CallStatus", status),
@@ -136,21 +145,27 @@ impl Caller<'_> {
             ("SequenceNumber", &sequence),
         ];
         fields.extend(more.iter().map(|(name, value)| (*name, value.as_str())));
-        self.report(status, self.script.our_time(at) + soon(rng), says, &fields, setup.as_json)
+        self.report(
+            status,
+            self.script.to_system_time(at) + reporting_delay(rng),
+            statements,
+            &fields,
+            settings.as_json,
+        )
     }
 
     fn report(
         &self,
         name: &str,
         emitted_at: Millis,
-        says: Vec<Said>,
+        statements: Vec<Statement>,
         fields: &[(&str, &str)],
         as_json: bool,
     ) -> Report {
         let common = [
             ("AccountSid", "AC00000000000000000000000000000001"),
             ("ApiVersion", "2010-04-01"),
-            ("CallSid", self.vendor_call_id.unwrap_or_default()),
+            ("CallSid", self.provider_call_id.unwrap_or_default()),
             ("From", if self.script.inbound { "+447700900000" } else { "+442079460018" }),
             ("To", if self.script.inbound { "+442079460018" } else { "+447700900000" }),
         ];
@@ -165,18 +180,18 @@ impl Caller<'_> {
         Report {
             name: name.to_owned(),
             attempt: self.attempt,
-            names_attempt: true,
-            says,
+            has_provider_call_id: true,
+            statements,
             emitted_at,
             query: self.query(),
             body: body.into_bytes(),
         }
     }
 
-    /// Twilio has no metadata: what is to be echoed stands in the callback's URL.
+    /// Query of the callback's URL. Twilio has no metadata, so this is where ids are echoed.
     fn query(&self) -> String {
         let mut query = Serializer::new(String::new());
-        if self.script.keyed == Keyed::OurId {
+        if self.script.correlation == Correlation::CallId {
             query.append_pair("switchhook_call_id", &self.script.call_id);
             query.append_pair("switchhook_attempt", &(self.attempt + 1).to_string());
         }
@@ -187,7 +202,7 @@ impl Caller<'_> {
     }
 }
 
-/// For example `Sat, 07 May 2022 14:30:10 +0000`.
+/// Formats a time as Twilio does, such as `Sat, 07 May 2022 14:30:10 +0000`.
 fn rfc2822(at: Millis) -> String {
     jiff::Timestamp::from_millisecond(at)
         .map(|time| time.strftime("%a, %d %b %Y %H:%M:%S +0000").to_string())

@@ -1,167 +1,171 @@
-//! How the reports of all calls are delivered: some twice, some late, some in the wrong order, some never, and among them
-//! what nobody should believe.
+//! The traffic of one run: the deliveries of all webhooks, and the API requests for placed calls.
 //!
-//! Each call in turn gets one kind of trouble for certain, so that every kind is there, and the rest by chance.
+//! A webhook is delivered once, twice, late, in the wrong order, or not at all. Webhooks that Switchhook must not trust are added.
+//! Each call gets a fault profile. The profiles take turns, so that every fault occurs in a run of 200 calls.
 
-mod plan;
+mod planner;
 
 use fastrand::Rng;
 use serde::Serialize;
 
-use super::placed::{Order, Request};
-use super::script::{MINUTE, Millis, Script, Vendor};
-use plan::{Theme, deliver};
+use super::placed_script::{ApiRequest, PlacedScript};
+use super::script::{MINUTE, Millis, Provider, Script};
+use planner::{FaultProfile, plan_deliveries};
 
-/// How long the demo's stack waits for a call that went silent.
-pub(crate) const PATIENCE: Millis = 15 * MINUTE;
+/// Inactivity timeout of the demo's stack.
+pub(super) const INACTIVITY_TIMEOUT: Millis = 15 * MINUTE;
 /// Time between two runs of its reconciler.
-pub(crate) const TICK: Millis = MINUTE;
-/// A signed timestamp may be this old.
-const WINDOW: Millis = 5 * MINUTE;
+pub(super) const RECONCILER_PERIOD: Millis = MINUTE;
+/// Largest age of a signed timestamp that Switchhook accepts.
+const SIGNATURE_WINDOW: Millis = 5 * MINUTE;
 
-/// What is wrong with one delivery, if anything is.
+/// The kind of a delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Delivered {
-    Once,
-    /// The same report once more.
-    Again,
-    /// The same report once more, worded otherwise.
+pub(super) enum DeliveryKind {
+    /// The first delivery of a report.
+    First,
+    /// A further delivery with the same body.
+    Repeated,
+    /// A further delivery with the same meaning and other bytes.
     Reworded,
-    /// Another provider speaks of this call.
-    Claimed,
-    /// Signed as it should be, and unreadable.
+    /// A correctly signed event of another provider, which names this call.
+    OtherProvider,
+    /// A correctly signed webhook that is not valid JSON.
     Unreadable,
     Forged(Forgery),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Forgery {
+pub(super) enum Forgery {
     WrongKey,
     FlippedBit,
     NoSignature,
-    /// Recorded when it was true, and sent again later.
+    /// A genuine webhook that an attacker recorded and sends again later.
     Stale,
 }
 
 impl Forgery {
-    pub(crate) const fn name(self) -> &'static str {
+    pub(super) const fn name(self) -> &'static str {
         match self {
             Self::WrongKey => "wrong key",
-            Self::FlippedBit => "flipped bit",
+            Self::FlippedBit => "one bit flipped",
             Self::NoSignature => "no signature",
-            Self::Stale => "stale timestamp",
+            Self::Stale => "old recording",
         }
     }
 }
 
-/// One request.
+/// One HTTP request to the webhook endpoint.
 #[derive(Clone, Debug)]
-pub(crate) struct Delivery {
-    /// By our clock.
-    pub(crate) at: Millis,
-    /// Index into the scripts.
-    pub(crate) call: usize,
-    /// Index into the script's reports, where it is one of them.
-    pub(crate) report: Option<usize>,
-    pub(crate) how: Delivered,
-    pub(crate) vendor: Vendor,
-    pub(crate) name: String,
-    pub(crate) query: String,
-    pub(crate) body: Vec<u8>,
-    pub(crate) signed_at: Millis,
-    /// Signed with the key that is on its way out.
-    pub(crate) old_key: bool,
-    /// The bit of the body that is flipped after signing.
-    pub(crate) flipped_bit: Option<usize>,
+pub(super) struct Delivery {
+    /// Time of arrival by the system's clock.
+    pub(super) at: Millis,
+    /// Index into [`Traffic::scripts`].
+    pub(super) call: usize,
+    /// Index into the script's reports. `None` if the delivery is not one of them.
+    pub(super) report: Option<usize>,
+    pub(super) kind: DeliveryKind,
+    pub(super) provider: Provider,
+    /// The provider's name for the event.
+    pub(super) name: String,
+    pub(super) query: String,
+    pub(super) body: Vec<u8>,
+    pub(super) signed_at: Millis,
+    /// True if the old key signs, which is still valid during a key rotation.
+    pub(super) old_key: bool,
+    /// Bit of the body that is flipped after signing.
+    pub(super) flipped_bit: Option<usize>,
 }
 
-/// How often each trouble was made.
+/// Number of deliveries with each fault.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub(crate) struct Troubles {
-    /// Reports delivered again.
-    pub(crate) repeated: u64,
-    /// Of these, those whose bytes differed.
-    pub(crate) reworded: u64,
-    /// Reports that came after one that was made later.
-    pub(crate) reordered: u64,
-    /// Reports that came seconds or minutes late.
-    pub(crate) delayed: u64,
-    /// Reports that came when patience was over.
-    pub(crate) too_late: u64,
-    /// Reports that never came.
-    pub(crate) lost: u64,
-    /// Attempts of which no report that came tells the ending.
-    pub(crate) endings_lost: u64,
-    /// Reports of one call that came at the same moment.
-    pub(crate) simultaneous: u64,
-    pub(crate) wrong_key: u64,
-    pub(crate) flipped_bit: u64,
-    pub(crate) no_signature: u64,
-    pub(crate) stale_timestamp: u64,
-    /// Claims of another provider on a call.
-    pub(crate) claimed: u64,
-    pub(crate) unreadable: u64,
+pub(super) struct FaultCounts {
+    /// Further deliveries of a report.
+    pub(super) repeated: u64,
+    /// Repeated deliveries whose bytes differ from the first.
+    pub(super) reworded: u64,
+    /// Reports that arrive after a report that was made later.
+    pub(super) out_of_order: u64,
+    /// Reports that arrive seconds or minutes late, but within the inactivity timeout.
+    pub(super) delayed: u64,
+    /// Reports that arrive after the inactivity timeout.
+    pub(super) after_timeout: u64,
+    /// Reports that never arrive.
+    pub(super) lost: u64,
+    /// Attempts without any arriving report that states the ending.
+    pub(super) endings_lost: u64,
+    /// Reports of one call that arrive in the same millisecond.
+    pub(super) simultaneous: u64,
+    pub(super) forged_wrong_key: u64,
+    pub(super) forged_flipped_bit: u64,
+    pub(super) forged_no_signature: u64,
+    pub(super) forged_old_recording: u64,
+    /// Events of another provider that name a call.
+    pub(super) other_provider: u64,
+    pub(super) unreadable: u64,
 }
 
-impl Troubles {
-    pub(crate) fn all(&self) -> [(&'static str, u64); 14] {
+impl FaultCounts {
+    /// Returns all counts with a description for the printed output.
+    pub(super) fn all(&self) -> [(&'static str, u64); 14] {
         [
-            ("reports repeated", self.repeated),
-            ("  of them reworded", self.reworded),
-            ("reports out of order", self.reordered),
-            ("reports delayed", self.delayed),
-            ("reports after the end of patience", self.too_late),
-            ("reports lost", self.lost),
-            ("endings lost", self.endings_lost),
-            ("reports at the same moment", self.simultaneous),
-            ("forged: wrong key", self.wrong_key),
-            ("forged: one bit flipped", self.flipped_bit),
-            ("forged: no signature", self.no_signature),
-            ("forged: recorded, sent again later", self.stale_timestamp),
-            ("claims of another provider", self.claimed),
-            ("unreadable, but signed", self.unreadable),
+            ("delivered again", self.repeated),
+            ("  of these, with other bytes", self.reworded),
+            ("delivered out of order", self.out_of_order),
+            ("delivered late", self.delayed),
+            ("delivered after the inactivity timeout", self.after_timeout),
+            ("lost", self.lost),
+            ("attempts whose ending was lost", self.endings_lost),
+            ("delivered in the same millisecond as another", self.simultaneous),
+            ("forged: signed with a wrong key", self.forged_wrong_key),
+            ("forged: one bit flipped after signing", self.forged_flipped_bit),
+            ("forged: not signed", self.forged_no_signature),
+            ("forged: old recording sent again", self.forged_old_recording),
+            ("signed by another provider", self.other_provider),
+            ("signed, but not readable", self.unreadable),
         ]
     }
 }
 
-/// Everything that the demo plays.
+/// Everything that one run plays.
 #[derive(Debug)]
-pub(crate) struct Traffic {
-    pub(crate) seed: u64,
-    pub(crate) scripts: Vec<Script>,
+pub(super) struct Traffic {
+    pub(super) seed: u64,
+    /// The calls that others place.
+    pub(super) scripts: Vec<Script>,
     /// In the order of time.
-    pub(crate) deliveries: Vec<Delivery>,
-    /// The calls that Switchhook is to place.
-    pub(super) orders: Vec<Order>,
+    pub(super) deliveries: Vec<Delivery>,
+    /// The calls that Switchhook places.
+    pub(super) placed_scripts: Vec<PlacedScript>,
     /// In the order of time.
-    pub(super) requests: Vec<Request>,
-    pub(crate) troubles: Troubles,
+    pub(super) requests: Vec<ApiRequest>,
+    pub(super) faults: FaultCounts,
 }
 
 impl Traffic {
-    /// Of these calls others place one half, and Switchhook the other.
-    pub(crate) fn draw(calls: usize, seed: u64) -> Self {
+    /// Draws the traffic of a run. Others place one half of the calls, Switchhook the other half.
+    pub(super) fn draw(calls: usize, seed: u64) -> Self {
         let mut rng = Rng::with_seed(seed);
-        let mut troubles = Troubles::default();
+        let mut faults = FaultCounts::default();
         let mut scripts = Vec::new();
         let mut deliveries = Vec::new();
         for call in 0..calls - calls / 2 {
-            let theme = Theme::of(call);
+            let profile = FaultProfile::of_call(call);
             let mut rng = rng.fork();
-            let script = Script::draw(call, theme.vendors(), &mut rng);
-            deliveries.extend(deliver(call, &script, theme, rng, &mut troubles));
+            let script = Script::draw(call, profile.providers(), &mut rng);
+            deliveries.extend(plan_deliveries(call, &script, profile, rng, &mut faults));
             scripts.push(script);
         }
         deliveries.sort_by_key(|delivery| delivery.at);
-        let mut orders = Vec::new();
+        let mut placed_scripts = Vec::new();
         let mut requests = Vec::new();
         for index in 0..calls / 2 {
-            let (order, asked) = Order::draw(index, &mut rng.fork());
-            orders.push(order);
-            requests.extend(asked);
+            let (script, of_script) = PlacedScript::draw(index, &mut rng.fork());
+            placed_scripts.push(script);
+            requests.extend(of_script);
         }
         requests.sort_by_key(|request| request.at);
-        Self { seed, scripts, deliveries, orders, requests, troubles }
+        Self { seed, scripts, deliveries, placed_scripts, requests, faults }
     }
 }
 
@@ -179,10 +183,10 @@ mod tests {
     }
 
     #[test]
-    fn two_hundred_calls_have_every_trouble() {
+    fn two_hundred_calls_have_every_fault() {
         for seed in 0..50 {
             let traffic = Traffic::draw(200, seed);
-            for (name, count) in traffic.troubles.all() {
+            for (name, count) in traffic.faults.all() {
                 assert!(count > 0, "seed {seed}: {name}");
             }
         }
@@ -199,14 +203,14 @@ mod tests {
     }
 
     #[test]
-    fn something_is_heard_of_every_call() {
+    fn some_report_of_every_call_arrives() {
         let traffic = Traffic::draw(400, 2);
         for (call, script) in traffic.scripts.iter().enumerate() {
-            let heard = traffic.deliveries.iter().any(|delivery| {
+            let arrives = traffic.deliveries.iter().any(|delivery| {
                 let report = delivery.report.and_then(|report| script.reports.get(report));
                 delivery.call == call && report.is_some_and(Report::is_folded)
             });
-            assert!(heard, "{script:?}");
+            assert!(arrives, "{script:?}");
         }
     }
 }

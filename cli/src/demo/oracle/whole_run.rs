@@ -1,0 +1,88 @@
+//! The check of the run as a whole: what belongs to no single call.
+
+use serde_json::{Value, json};
+
+use crate::demo::json::time;
+use crate::demo::observation::Observations;
+use crate::demo::traffic::{DeliveryKind, Traffic};
+
+pub(super) fn check(traffic: &Traffic, observations: &Observations, add_mismatch: &mut impl FnMut(String)) {
+    let faults = &traffic.faults;
+    for event in &observations.unexpected_events {
+        add_mismatch(format!("a domain event of a call that nobody made: {event}"));
+    }
+    for id in &observations.ids_with_two_contents {
+        add_mismatch(format!("the domain event {id} was published with two different contents"));
+    }
+    for line in &observations.logged_failures {
+        add_mismatch(format!("a failure was logged: {line}"));
+    }
+    for status in &observations.other_provider_statuses {
+        let disposition = status.get("disposition").and_then(Value::as_str);
+        if disposition != Some("refused") {
+            add_mismatch(format!("an event of another provider is {disposition:?}, must be refused: {status}"));
+        }
+    }
+    check_quarantine(traffic, observations, add_mismatch);
+    // The fake provider knows only the calls that Switchhook placed.
+    for call_id in &observations.drifted_calls {
+        if !observations.placed_calls.iter().any(|placed| placed.call_id == *call_id) {
+            add_mismatch(format!("the drift check compared {call_id}, which the fake provider never had"));
+        }
+    }
+    let mut check = |what: &str, actual: u64, expected: u64| {
+        if actual != expected {
+            add_mismatch(format!("{what}: {actual}, must be {expected}"));
+        }
+    };
+    check("events of another provider", observations.other_provider_statuses.len() as u64, faults.other_provider);
+    let cause = |name: &str| observations.rejections_by_cause.get(name).copied().unwrap_or_default();
+    let badly_signed = faults.forged_wrong_key + faults.forged_flipped_bit + faults.forged_no_signature;
+    check("webhooks rejected for their signature", cause("bad_signature"), badly_signed);
+    check("webhooks rejected for their age", cause("stale_timestamp"), faults.forged_old_recording);
+    let all_causes = observations.rejections_by_cause.values().sum();
+    check("webhooks rejected for any cause", all_causes, badly_signed + faults.forged_old_recording);
+    check("messages left in the event queue", observations.events_queue.total() as u64, 0);
+    check("messages left in the dial queue", observations.dial_queue.total() as u64, 0);
+    check("phones that rang twice", observations.duplicate_dials as u64, 0);
+    check("messages in the dead-letter queue", observations.dead_letters.total() as u64, faults.unreadable);
+    check("records that the relay gave up on", observations.relay_failures.total() as u64, 0);
+}
+
+/// Checks that every unreadable webhook is announced once as quarantined, and that nothing else is.
+fn check_quarantine(traffic: &Traffic, observations: &Observations, add_mismatch: &mut impl FnMut(String)) {
+    let deliveries = traffic.deliveries.iter().zip(&observations.webhook_responses);
+    let expected: Vec<Value> = deliveries
+        .filter(|(delivery, _)| delivery.kind == DeliveryKind::Unreadable)
+        .map(|(delivery, response)| {
+            let event_id = response.event_id.clone().unwrap_or_default();
+            json!({
+                "id": format!("{event_id}/quarantined"),
+                "event_id": event_id,
+                "provider": delivery.provider.name(),
+                "call_id": null,
+                "at": delivery.at,
+            })
+        })
+        .collect();
+    let actual: Vec<Value> = observations
+        .quarantine_events
+        .iter()
+        .map(|event| {
+            let field = |name: &str| event.get(name).cloned().unwrap_or_default();
+            json!({
+                "id": field("id"),
+                "event_id": field("event_id"),
+                "provider": field("provider"),
+                "call_id": field("call_id"),
+                "at": time(event, "occurred_at"),
+            })
+        })
+        .collect();
+    for missing in expected.iter().filter(|event| !actual.contains(event)) {
+        add_mismatch(format!("the domain event for an unreadable webhook is missing: {missing}"));
+    }
+    for extra in actual.iter().filter(|event| !expected.contains(event)) {
+        add_mismatch(format!("a domain event reports an unreadable webhook that nobody sent: {extra}"));
+    }
+}

@@ -1,0 +1,160 @@
+//! Four calls in full: one whose webhooks arrived out of order, one that lost webhooks, one with forged webhooks, and one that
+//! Switchhook placed and retried.
+
+use std::io::{self, Write};
+
+use serde_json::Value;
+
+use super::summary::attempts;
+use crate::demo::json::{text, time};
+use crate::demo::observation::{Observations, ObservedCall, PlacedCall};
+use crate::demo::placed_script::{DialScenario, PlacedScript, RequestPattern};
+use crate::demo::script::{Millis, SECOND, Script};
+use crate::demo::traffic::{Delivery, DeliveryKind, Traffic};
+
+const LEGEND: &str = "\
+Four of these calls in full
+  → webhook from the provider    ✗ webhook that was lost    ← request to Switchhook's API    ☎ phone
+  #1 the call's first domain event, which Switchhook published";
+
+/// Prints one call of each kind. A kind that this run does not contain is left out.
+pub(in crate::demo) fn print_timelines(
+    traffic: &Traffic,
+    observations: &Observations,
+    out: &mut impl Write,
+) -> io::Result<()> {
+    writeln!(out, "{LEGEND}")?;
+    let of_call = |call: usize| traffic.deliveries.iter().filter(move |delivery| delivery.call == call);
+    let first = |call: usize| of_call(call).filter(|delivery| delivery.kind == DeliveryKind::First);
+    let in_order = |call: usize| first(call).filter_map(|delivery| delivery.report).is_sorted();
+    let lost = |call: usize, script: &Script| script.reports.len() > first(call).count();
+    let forged = |call: usize| of_call(call).any(|delivery| matches!(delivery.kind, DeliveryKind::Forged(_)));
+    type Filter<'a> = Box<dyn Fn(usize, &Script) -> bool + 'a>;
+    let kinds: [(&str, Filter<'_>); 3] = [
+        ("Webhooks out of order", Box::new(|call, script| !in_order(call) && !lost(call, script) && !forged(call))),
+        ("Lost webhooks", Box::new(|call, script| lost(call, script) && in_order(call))),
+        ("Forged webhooks", Box::new(|call, script| forged(call) && !lost(call, script))),
+    ];
+    for (title, fits) in &kinds {
+        let calls = || traffic.scripts.iter().enumerate().filter(|(call, script)| fits(*call, script));
+        let longer = calls().find(|(_, script)| script.reports.len() > 2);
+        if let Some((call, script)) = longer.or_else(|| calls().next())
+            && let Some(observed) = observations.calls.get(call)
+        {
+            let truth: Vec<&str> = script.attempts.iter().map(|attempt| attempt.truth.scenario.description()).collect();
+            let lines = scripted_call_lines(traffic, observations, call);
+            print_timeline(title, &script.call_id, &truth, observed, &lines, out)?;
+        }
+    }
+    let calls = || traffic.placed_scripts.iter().zip(&observations.placed_calls);
+    let retried = || calls().filter(|(_, placed)| attempts(&placed.observed) > 1);
+    let is_interesting = |(script, placed): &(&PlacedScript, &PlacedCall)| {
+        matches!(script.pattern, RequestPattern::DuringOutage | RequestPattern::Repeated)
+            && placed.phone_rings.len() > 1
+    };
+    if let Some((script, placed)) = retried().find(is_interesting).or_else(|| retried().next()) {
+        let (scenarios, _) = script.play_out(|number| placed.hit_outage(number));
+        let truth: Vec<&str> = scenarios.into_iter().map(DialScenario::description).collect();
+        let lines = placed_call_lines(placed);
+        print_timeline("Placed by Switchhook, and retried", &placed.call_id, &truth, &placed.observed, &lines, out)?;
+    }
+    Ok(())
+}
+
+fn print_timeline(
+    title: &str,
+    call_id: &str,
+    truth: &[&str],
+    observed: &ObservedCall,
+    lines: &[(Millis, String)],
+    out: &mut impl Write,
+) -> io::Result<()> {
+    writeln!(out, "\n{title}: {call_id}")?;
+    for (at, line) in lines {
+        writeln!(out, "  {}  {line}", clock_time(*at))?;
+    }
+    let state = |pointer: &str| observed.call.as_ref().and_then(|call| call.pointer(pointer)?.as_str()).unwrap_or("-");
+    let attempts: Vec<String> = match truth {
+        [only] => vec![(*only).to_owned()],
+        several => several.iter().zip(1..).map(|(truth, number)| format!("attempt {number}: {truth}")).collect(),
+    };
+    writeln!(out, "  What truly happened:    {}", attempts.join("; "))?;
+    writeln!(
+        out,
+        "  What Switchhook shows:  lifecycle {}, outcome {}, appointment {}, job {}",
+        state("/lifecycle"),
+        state("/outcome"),
+        state("/appointment_status"),
+        state("/job/state"),
+    )
+}
+
+/// Lines about a call that others place: its webhooks and its domain events, in the order of time.
+fn scripted_call_lines(traffic: &Traffic, observations: &Observations, call: usize) -> Vec<(Millis, String)> {
+    let mut lines: Vec<(Millis, String)> = Vec::new();
+    let (Some(script), Some(observed)) = (traffic.scripts.get(call), observations.calls.get(call)) else {
+        return lines;
+    };
+    let deliveries = traffic.deliveries.iter().zip(&observations.webhook_responses);
+    let of_call = || deliveries.clone().filter(|(delivery, _)| delivery.call == call);
+    for (index, report) in script.reports.iter().enumerate() {
+        if !of_call().any(|(delivery, _)| delivery.report == Some(index)) {
+            lines.push((report.emitted_at, format!("✗ {:<22} lost, never delivered", report.name)));
+        }
+    }
+    for (delivery, response) in of_call() {
+        let line = format!("→ {:<22} {}{}", delivery.name, remark(script, delivery), response.status);
+        lines.push((delivery.at, line));
+    }
+    lines.extend(domain_event_lines(observed));
+    lines.sort_by_key(|(at, _)| *at);
+    lines
+}
+
+/// Lines about a call that Switchhook placed: API requests, phones, webhooks and domain events, in the order of time.
+fn placed_call_lines(placed: &PlacedCall) -> Vec<(Millis, String)> {
+    let mut lines: Vec<(Millis, String)> = Vec::new();
+    for response in &placed.api_responses {
+        let answer = match response.body.get("title").and_then(Value::as_str) {
+            Some(title) => format!("{} {title}", response.code),
+            None => response.code.to_string(),
+        };
+        lines.push((response.request.at, format!("← {:<22} {answer}", response.request.action.name())));
+    }
+    for ring in &placed.phone_rings {
+        lines.push((ring.started_at, format!("☎ {:<22} attempt {}: {}", "phone rings", ring.attempt, ring.behaviour)));
+    }
+    lines.extend(placed.sent_webhooks.iter().map(|webhook| (webhook.at, format!("→ {}", webhook.event))));
+    lines.extend(domain_event_lines(&placed.observed));
+    lines.sort_by_key(|(at, _)| *at);
+    lines
+}
+
+fn domain_event_lines(observed: &ObservedCall) -> impl Iterator<Item = (Millis, String)> {
+    observed.published_at.iter().zip(&observed.domain_events).map(|(at, event)| {
+        let corrects = event.get("corrects").and_then(Value::as_str).and_then(|id| id.rsplit_once('/'));
+        let corrects = corrects.map(|(_, sequence)| format!(", corrects #{sequence}"));
+        let due = time(event, "due_at").map(|at| format!(", due {}", clock_time(at)));
+        let sequence = event.get("sequence").and_then(Value::as_u64).unwrap_or_default();
+        let rest = corrects.or(due).unwrap_or_default();
+        (*at, format!("    #{sequence} {}{rest}", text(event, "type")))
+    })
+}
+
+/// Remark about a delivery, to print before the response to it. Empty if nothing is wrong with the delivery.
+fn remark(script: &Script, delivery: &Delivery) -> String {
+    let made_at = delivery.report.and_then(|report| script.reports.get(report)).map(|report| report.emitted_at);
+    let late = made_at.map_or(0, |made_at| (delivery.at - made_at) / SECOND);
+    match delivery.kind {
+        DeliveryKind::First if late > 0 => format!("{late} s late: "),
+        DeliveryKind::First => String::new(),
+        DeliveryKind::Repeated | DeliveryKind::Reworded => "repeated: ".to_owned(),
+        DeliveryKind::OtherProvider => "from another provider: ".to_owned(),
+        DeliveryKind::Unreadable => "unreadable: ".to_owned(),
+        DeliveryKind::Forged(forgery) => format!("forged, {}: ", forgery.name()),
+    }
+}
+
+fn clock_time(at: Millis) -> String {
+    jiff::Timestamp::from_millisecond(at).map(|time| time.strftime("%H:%M:%S%.3f").to_string()).unwrap_or_default()
+}

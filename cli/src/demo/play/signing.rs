@@ -1,0 +1,78 @@
+//! Signing keys of the demo's providers, and the HTTP requests that are signed with them.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use http::{Method, Request};
+use serde_json::{Map, Value, json};
+use switchhook_domain::Timestamp;
+use switchhook_providers::{Key, Providers, sign};
+
+use super::PlayError;
+use crate::demo::script::Provider;
+use crate::demo::traffic::{Delivery, DeliveryKind, Forgery};
+
+const PUBLIC_URL: &str = "https://hooks.example.com";
+const WRONG_KEY: &str = "a key that nobody configured";
+/// Limit of the fake provider, in dials per second.
+const DIALS_PER_SECOND: f64 = 20.0;
+
+/// Two signing keys per provider: a new one, and an old one that is still valid. They are the same in every run.
+pub(super) struct SigningKeys {
+    wrong: Key,
+    by_provider: BTreeMap<&'static str, [(Key, String); 2]>,
+}
+
+impl SigningKeys {
+    pub(super) fn new() -> Result<Self, PlayError> {
+        let key = |text: &str| Key::new(text).map_err(PlayError::SigningKey);
+        let mut by_provider = BTreeMap::new();
+        for provider in [Provider::Retell, Provider::Twilio, Provider::Generic] {
+            let (new, old) = (format!("demo-{}-new", provider.name()), format!("demo-{}-old", provider.name()));
+            by_provider.insert(provider.name(), [(key(&new)?, new), (key(&old)?, old)]);
+        }
+        Ok(Self { wrong: key(WRONG_KEY)?, by_provider })
+    }
+
+    /// Returns the configuration of all providers with these keys.
+    pub(super) fn provider_config(&self) -> Result<Providers, PlayError> {
+        let mut document = Map::new();
+        for (provider, keys) in &self.by_provider {
+            let texts: Vec<&str> = keys.iter().map(|(_, text)| text.as_str()).collect();
+            document.insert((*provider).to_owned(), json!({"keys": texts, "public_url": PUBLIC_URL}));
+        }
+        if let Some(retell) = document.get_mut(Provider::Retell.name()) {
+            retell["dial"] = json!({"api_key": "the demo's own", "per_second": DIALS_PER_SECOND});
+        }
+        Providers::from_json(&Value::Object(document).to_string()).map_err(PlayError::ProviderConfig)
+    }
+
+    /// Returns the signed HTTP request of a delivery. A forgery is spoiled as its kind demands.
+    pub(super) fn request(&self, delivery: &Delivery) -> Result<Request<Bytes>, PlayError> {
+        let name = delivery.provider.name();
+        let provider: switchhook_domain::Provider = name.parse().map_err(|_| PlayError::UnknownProvider(name))?;
+        let [new, old] = self.by_provider.get(name).ok_or(PlayError::UnknownProvider(name))?;
+        let key = match (delivery.kind, delivery.old_key) {
+            (DeliveryKind::Forged(Forgery::WrongKey), _) => &self.wrong,
+            (_, true) => &old.0,
+            (_, false) => &new.0,
+        };
+        let query = if delivery.query.is_empty() { String::new() } else { format!("?{}", delivery.query) };
+        let url = format!("{PUBLIC_URL}/webhooks/{name}{query}");
+        let signed = sign(provider, key, &url, &delivery.body, Timestamp::from_millis(delivery.signed_at));
+        let path = signed.url.strip_prefix(PUBLIC_URL).unwrap_or(&signed.url);
+        let mut request = Request::builder().method(Method::POST).uri(path).header("content-type", signed.content_type);
+        if delivery.kind != DeliveryKind::Forged(Forgery::NoSignature) {
+            for (name, value) in &signed.headers {
+                request = request.header(*name, value);
+            }
+        }
+        let mut body = delivery.body.clone();
+        if let Some(bit) = delivery.flipped_bit
+            && let Some(byte) = body.get_mut(bit / 8)
+        {
+            *byte ^= 1 << (bit % 8);
+        }
+        request.body(Bytes::from(body)).map_err(PlayError::Request)
+    }
+}

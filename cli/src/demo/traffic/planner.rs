@@ -1,0 +1,418 @@
+//! The planner of deliveries: it decides when and how often each report of one call arrives, and adds untrustworthy webhooks.
+
+use std::collections::BTreeSet;
+
+use fastrand::Rng;
+use serde_json::json;
+
+use super::{Delivery, DeliveryKind, FaultCounts, Forgery, INACTIVITY_TIMEOUT, SIGNATURE_WINDOW};
+use crate::demo::script::{Correlation, Fact, MINUTE, Millis, Provider, Report, SECOND, Script};
+
+/// The faults with which the webhooks of one call are delivered.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum FaultProfile {
+    /// Every report arrives once and on time.
+    FaultFree,
+    /// Each report has a chance of being late or lost, and nothing is certain.
+    Random,
+    Repeated,
+    Reworded,
+    Reordered,
+    Delayed,
+    AfterTimeout,
+    Lost,
+    EndingLost,
+    /// All reports arrive together, in any order.
+    Burst,
+    Forged(Forgery),
+    /// Another provider sends an event about the call.
+    OtherProvider,
+    Unreadable,
+}
+
+/// The profiles that calls take in turn.
+const FAULT_PROFILES: [FaultProfile; 20] = [
+    FaultProfile::FaultFree,
+    FaultProfile::Random,
+    FaultProfile::Repeated,
+    FaultProfile::Reordered,
+    FaultProfile::FaultFree,
+    FaultProfile::EndingLost,
+    FaultProfile::Random,
+    FaultProfile::Forged(Forgery::WrongKey),
+    FaultProfile::AfterTimeout,
+    FaultProfile::FaultFree,
+    FaultProfile::Forged(Forgery::FlippedBit),
+    FaultProfile::Random,
+    FaultProfile::Delayed,
+    FaultProfile::Forged(Forgery::Stale),
+    FaultProfile::Burst,
+    FaultProfile::OtherProvider,
+    FaultProfile::Lost,
+    FaultProfile::Forged(Forgery::NoSignature),
+    FaultProfile::Reworded,
+    FaultProfile::Unreadable,
+];
+
+impl FaultProfile {
+    pub(super) fn of_call(call: usize) -> Self {
+        FAULT_PROFILES.get(call % FAULT_PROFILES.len()).copied().unwrap_or(Self::Random)
+    }
+
+    /// Returns the providers whose calls can have this profile.
+    pub(super) const fn providers(self) -> &'static [Provider] {
+        match self {
+            // Twilio signs no timestamp, so a recorded webhook is accepted as a repeated one.
+            Self::Forged(Forgery::Stale) => &[Provider::Retell, Provider::Generic],
+            Self::OtherProvider => &[Provider::Retell, Provider::Twilio],
+            Self::Reworded | Self::Unreadable => &[Provider::Generic],
+            Self::FaultFree
+            | Self::Random
+            | Self::Repeated
+            | Self::Reordered
+            | Self::Delayed
+            | Self::AfterTimeout
+            | Self::Lost
+            | Self::EndingLost
+            | Self::Burst
+            | Self::Forged(Forgery::WrongKey | Forgery::FlippedBit | Forgery::NoSignature) => {
+                &[Provider::Retell, Provider::Twilio, Provider::Generic]
+            }
+        }
+    }
+}
+
+/// Returns the deliveries of one call, in no particular order, and counts their faults.
+pub(super) fn plan_deliveries(
+    call: usize,
+    script: &Script,
+    profile: FaultProfile,
+    rng: Rng,
+    faults: &mut FaultCounts,
+) -> Vec<Delivery> {
+    let mut planner = Planner { call, script, rng, deliveries: Vec::new() };
+    planner.plan(profile, faults);
+    planner.deliveries
+}
+
+struct Planner<'a> {
+    call: usize,
+    script: &'a Script,
+    rng: Rng,
+    deliveries: Vec<Delivery>,
+}
+
+impl Planner<'_> {
+    fn plan(&mut self, profile: FaultProfile, faults: &mut FaultCounts) {
+        let mut arrivals = self.arrivals(profile);
+        self.ensure_observable(&mut arrivals);
+        self.separate_arrivals(&mut arrivals);
+        self.count(&arrivals, faults);
+        for (index, at) in arrivals.iter().enumerate() {
+            let Some(at) = *at else { continue };
+            self.push_report(index, at, DeliveryKind::First);
+            let is_repeated = match profile {
+                FaultProfile::FaultFree => false,
+                FaultProfile::Repeated | FaultProfile::Reworded => true,
+                FaultProfile::Random
+                | FaultProfile::Reordered
+                | FaultProfile::Delayed
+                | FaultProfile::AfterTimeout
+                | FaultProfile::Lost
+                | FaultProfile::EndingLost
+                | FaultProfile::Burst
+                | FaultProfile::Forged(_)
+                | FaultProfile::OtherProvider
+                | FaultProfile::Unreadable => self.rng.u8(..10) == 0,
+            };
+            if is_repeated {
+                self.add_repeat(index, at, profile, faults);
+            }
+        }
+        match profile {
+            FaultProfile::Forged(forgery) => self.add_forgeries(forgery, faults),
+            FaultProfile::Random if self.rng.u8(..4) == 0 => self.add_forgeries(Forgery::WrongKey, faults),
+            FaultProfile::OtherProvider => self.add_other_provider(&arrivals, faults),
+            FaultProfile::Unreadable => self.add_unreadable(faults),
+            FaultProfile::FaultFree
+            | FaultProfile::Random
+            | FaultProfile::Repeated
+            | FaultProfile::Reworded
+            | FaultProfile::Reordered
+            | FaultProfile::Delayed
+            | FaultProfile::AfterTimeout
+            | FaultProfile::Lost
+            | FaultProfile::EndingLost
+            | FaultProfile::Burst => {}
+        }
+    }
+
+    /// Draws the time at which each report arrives. `None` if it is lost.
+    fn arrivals(&mut self, profile: FaultProfile) -> Vec<Option<Millis>> {
+        let script = self.script;
+        let on_time: Vec<Millis> =
+            script.reports.iter().map(|report| report.emitted_at + self.rng.i64(20..400)).collect();
+        let mut arrivals: Vec<Option<Millis>> = match profile {
+            FaultProfile::FaultFree => return on_time.into_iter().map(Some).collect(),
+            FaultProfile::Burst => {
+                let last = on_time.iter().max().copied().unwrap_or_default();
+                let released_at = last + self.rng.i64(SECOND..MINUTE);
+                let mut burst: Vec<Millis> = (released_at..).step_by(1).take(on_time.len()).collect();
+                // Two of them arrive in the same millisecond.
+                if let [.., before, last] = burst.as_mut_slice() {
+                    *last = *before;
+                }
+                self.rng.shuffle(&mut burst);
+                return burst.into_iter().map(Some).collect();
+            }
+            FaultProfile::Random
+            | FaultProfile::Repeated
+            | FaultProfile::Reworded
+            | FaultProfile::Reordered
+            | FaultProfile::Delayed
+            | FaultProfile::AfterTimeout
+            | FaultProfile::Lost
+            | FaultProfile::EndingLost
+            | FaultProfile::Forged(_)
+            | FaultProfile::OtherProvider
+            | FaultProfile::Unreadable => on_time.iter().map(|at| self.random_arrival(*at)).collect(),
+        };
+        let Some(any) = self.any_report(|report| report.is_folded()) else { return arrivals };
+        let at = on_time.get(any).copied().unwrap_or_default();
+        let mut set = |index: usize, at: Option<Millis>| {
+            if let Some(arrival) = arrivals.get_mut(index) {
+                *arrival = at;
+            }
+        };
+        match profile {
+            FaultProfile::Reordered => {
+                let later = on_time.iter().filter(|other| **other > at).min().copied().unwrap_or(at);
+                set(any, Some(later + self.rng.i64(SECOND..20 * SECOND)));
+            }
+            FaultProfile::Delayed => set(any, Some(at + self.draw_delay())),
+            FaultProfile::AfterTimeout => {
+                // Every report that states the ending of one attempt is late, so that nothing reveals the ending before.
+                let attempt = self.any_report(Report::states_ending).and_then(|index| script.reports.get(index));
+                for (index, report) in script.reports.iter().enumerate() {
+                    if report.states_ending() && attempt.is_some_and(|ended| ended.attempt == report.attempt) {
+                        set(index, Some(report.emitted_at + self.draw_delay_after_timeout()));
+                    }
+                }
+            }
+            FaultProfile::Lost => set(any, None),
+            FaultProfile::EndingLost => {
+                for (index, report) in script.reports.iter().enumerate() {
+                    if report.states_ending() {
+                        set(index, None);
+                    }
+                }
+            }
+            FaultProfile::FaultFree
+            | FaultProfile::Random
+            | FaultProfile::Repeated
+            | FaultProfile::Reworded
+            | FaultProfile::Burst
+            | FaultProfile::Forged(_)
+            | FaultProfile::OtherProvider
+            | FaultProfile::Unreadable => {}
+        }
+        arrivals
+    }
+
+    fn random_arrival(&mut self, on_time: Millis) -> Option<Millis> {
+        match self.rng.u8(..100) {
+            0..5 => None,
+            5..8 => Some(on_time + self.draw_delay_after_timeout()),
+            8..20 => Some(on_time + self.draw_delay()),
+            _ => Some(on_time),
+        }
+    }
+
+    fn draw_delay(&mut self) -> Millis {
+        match self.rng.u8(..3) {
+            0 => self.rng.i64(SECOND..10 * SECOND),
+            1 => self.rng.i64(10 * SECOND..MINUTE),
+            _ => self.rng.i64(MINUTE..10 * MINUTE),
+        }
+    }
+
+    fn draw_delay_after_timeout(&mut self) -> Millis {
+        INACTIVITY_TIMEOUT + self.rng.i64(3 * MINUTE..20 * MINUTE)
+    }
+
+    fn any_report(&mut self, matching: impl Fn(&Report) -> bool) -> Option<usize> {
+        let reports = self.script.reports.iter().enumerate();
+        let matching: Vec<usize> = reports.filter(|(_, report)| matching(report)).map(|(index, _)| index).collect();
+        self.rng.choice(&matching).copied()
+    }
+
+    /// Makes sure that Switchhook can learn of the call: at least one report about an attempt arrives, and no planned retry is
+    /// reported before it.
+    fn ensure_observable(&self, arrivals: &mut [Option<Millis>]) {
+        let folded = |index: usize| self.script.reports.get(index).is_some_and(Report::is_folded);
+        let is_retry_plan =
+            |index: usize| self.script.reports.get(index).is_some_and(|report| report.states(Fact::RetryPlanned));
+        let first_arrival = |arrivals: &[Option<Millis>]| {
+            let of_attempts = arrivals.iter().enumerate().filter(|(index, _)| folded(*index) && !is_retry_plan(*index));
+            of_attempts.filter_map(|(_, at)| *at).min()
+        };
+        if first_arrival(arrivals).is_none()
+            && let Some(first) = (0..arrivals.len()).find(|index| folded(*index) && !is_retry_plan(*index))
+            && let (Some(arrival), Some(report)) = (arrivals.get_mut(first), self.script.reports.get(first))
+        {
+            *arrival = Some(report.emitted_at + 20);
+        }
+        let first = first_arrival(arrivals);
+        for (index, arrival) in arrivals.iter_mut().enumerate() {
+            if is_retry_plan(index) && *arrival <= first {
+                *arrival = None;
+            }
+        }
+    }
+
+    /// Moves reports apart until at most two of a call arrive in the same millisecond. The oracle tries both orders of two
+    /// reports, and does not try the orders of three.
+    fn separate_arrivals(&self, arrivals: &mut [Option<Millis>]) {
+        let mut occupied: Vec<Millis> = Vec::new();
+        for arrival in arrivals.iter_mut().flatten() {
+            while occupied.iter().filter(|at| *at == arrival).count() > 1 {
+                *arrival += 1;
+            }
+            occupied.push(*arrival);
+        }
+    }
+
+    fn count(&self, arrivals: &[Option<Millis>], faults: &mut FaultCounts) {
+        let mut times: BTreeSet<Millis> = BTreeSet::new();
+        let mut latest = Millis::MIN;
+        for (report, arrival) in self.script.reports.iter().zip(arrivals).filter(|(report, _)| report.is_folded()) {
+            let Some(at) = *arrival else {
+                faults.lost += 1;
+                continue;
+            };
+            faults.out_of_order += u64::from(at < latest);
+            latest = latest.max(at);
+            faults.simultaneous += u64::from(!times.insert(at));
+            if at - report.emitted_at > INACTIVITY_TIMEOUT {
+                faults.after_timeout += 1;
+            } else if at - report.emitted_at > SECOND {
+                faults.delayed += 1;
+            }
+        }
+        for attempt in 0..self.script.attempts.len() {
+            let is_reported = self
+                .script
+                .reports
+                .iter()
+                .zip(arrivals)
+                .any(|(report, arrival)| report.attempt == attempt && report.states_ending() && arrival.is_some());
+            faults.endings_lost += u64::from(!is_reported);
+        }
+    }
+
+    fn push_report(&mut self, index: usize, at: Millis, kind: DeliveryKind) {
+        let Some(report) = self.script.reports.get(index) else { return };
+        let delivery = self.delivery(report, Some(index), at, kind);
+        self.deliveries.push(delivery);
+    }
+
+    fn delivery(&mut self, report: &Report, index: Option<usize>, at: Millis, kind: DeliveryKind) -> Delivery {
+        Delivery {
+            at,
+            call: self.call,
+            report: index,
+            kind,
+            provider: self.script.provider,
+            name: report.name.clone(),
+            query: report.query.clone(),
+            body: report.body.clone(),
+            signed_at: at,
+            old_key: self.rng.u8(..5) == 0,
+            flipped_bit: None,
+        }
+    }
+
+    fn add_repeat(&mut self, index: usize, at: Millis, profile: FaultProfile, faults: &mut FaultCounts) {
+        let later = match self.rng.u8(..4) {
+            0 => 0,
+            1 => self.rng.i64(1..2 * SECOND),
+            2 => self.rng.i64(5 * SECOND..90 * SECOND),
+            _ => self.rng.i64(6 * MINUTE..40 * MINUTE),
+        };
+        let reworded = profile == FaultProfile::Reworded && later > 0;
+        self.push_report(index, at + later, if reworded { DeliveryKind::Reworded } else { DeliveryKind::Repeated });
+        faults.repeated += 1;
+        if reworded && let Some(delivery) = self.deliveries.last_mut() {
+            // One more space gives the same JSON in another body.
+            delivery.body.push(b' ');
+            faults.reworded += 1;
+        }
+    }
+
+    /// Adds forged reports between the true ones. A forger who has a body of his own claims other endings.
+    fn add_forgeries(&mut self, forgery: Forgery, faults: &mut FaultCounts) {
+        let reports = match forgery {
+            Forgery::WrongKey | Forgery::NoSignature => self.script.false_reports(&mut self.rng),
+            Forgery::FlippedBit | Forgery::Stale => self.script.reports.clone(),
+        };
+        for report in &reports {
+            let at = report.emitted_at + self.rng.i64(20..2 * MINUTE);
+            let mut forged = self.delivery(report, None, at, DeliveryKind::Forged(forgery));
+            match forgery {
+                Forgery::WrongKey => faults.forged_wrong_key += 1,
+                Forgery::NoSignature => faults.forged_no_signature += 1,
+                Forgery::FlippedBit => {
+                    faults.forged_flipped_bit += 1;
+                    // Bit 5 is left out: it turns a lower-case letter into upper case, and %2b and %2B mean the same.
+                    let bit = self.rng.choice([0, 1, 2, 3, 4, 6, 7]).unwrap_or_default();
+                    forged.flipped_bit = Some(self.rng.usize(..report.body.len().max(1)) * 8 + bit);
+                }
+                Forgery::Stale => {
+                    faults.forged_old_recording += 1;
+                    forged.at = report.emitted_at + SIGNATURE_WINDOW + self.rng.i64(10 * SECOND..50 * MINUTE);
+                    forged.signed_at = report.emitted_at;
+                }
+            }
+            self.deliveries.push(forged);
+        }
+    }
+
+    /// Adds a correctly signed event of the generic provider that names a call of another provider. Switchhook must refuse it.
+    fn add_other_provider(&mut self, arrivals: &[Option<Millis>], faults: &mut FaultCounts) {
+        let arriving = self.script.reports.iter().zip(arrivals).filter(|(report, _)| report.is_folded());
+        let Some(first) = arriving.filter_map(|(_, at)| *at).min() else { return };
+        let event_type = self.rng.choice(["USER_DECLINED", "USER_CONFIRMED", "ENDED", "CANCELED"]).unwrap_or("ENDED");
+        let (field, id) = match (self.script.correlation, &self.script.appointment_id) {
+            (Correlation::AppointmentId, Some(appointment_id)) => ("appointment_id", appointment_id),
+            (Correlation::AppointmentId | Correlation::CallId | Correlation::ProviderCallId, _) => {
+                ("call_id", &self.script.call_id)
+            }
+        };
+        let event_id = format!("evt_other_{:04}", self.call);
+        let event = json!({"event_id": event_id, "type": event_type, "call": {"sid": "line-0"}, field: id});
+        let at = first + self.rng.i64(SECOND..MINUTE);
+        self.deliveries.push(Delivery {
+            at,
+            call: self.call,
+            report: None,
+            kind: DeliveryKind::OtherProvider,
+            provider: Provider::Generic,
+            name: event_type.to_owned(),
+            query: String::new(),
+            body: event.to_string().into_bytes(),
+            signed_at: at,
+            old_key: false,
+            flipped_bit: None,
+        });
+        faults.other_provider += 1;
+    }
+
+    /// Adds a report whose body was cut off before it was signed.
+    fn add_unreadable(&mut self, faults: &mut FaultCounts) {
+        let Some(report) = self.script.reports.first() else { return };
+        let mut cut = self.delivery(report, None, report.emitted_at + 10, DeliveryKind::Unreadable);
+        cut.body.truncate(report.body.len() / 2);
+        self.deliveries.push(cut);
+        faults.unreadable += 1;
+    }
+}
