@@ -6,8 +6,8 @@ dynamodb:UpdateItem.
 
 A conditional put claims an id before the work, and an update marks it as done after the work. If the work fails, the id stays claimed
 and is not done. The claim expires when the time of that invocation is over. A delivery that finds an unexpired claim raises an error,
-so that Lambda retries it later. If the function dies between the work and the update, the work is done twice: pass the id on as an
-idempotency key where the other system accepts one.
+so that Lambda retries it later. If the function dies between the work and the update, the work is done twice. If the other
+system accepts idempotency keys, pass it the id.
 
 Set the function's timeout to less than a minute, because Lambda waits a minute before its first retry. Configure an on-failure
 destination for events that fail three times.
