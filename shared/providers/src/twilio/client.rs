@@ -89,8 +89,9 @@ fn ids_query(lookup: &Lookup<'_>) -> String {
     query([("switchhook_call_id", lookup.call_id.as_str()), ("switchhook_attempt", lookup.attempt.as_str())])
 }
 
-/// Status callback that states the same as the call. It contains only fields that never change after the call, because the event
-/// id is a hash of these bytes. (Twilio's own callbacks have a sequence number instead, which the API does not return.)
+/// Status callback that states the same as the call. The event id is a hash of these bytes, so they
+/// contain only fields that never change after the call. Twilio's own callbacks have a sequence number, but the API does not
+/// return it.
 fn callback(call: &Map<String, Value>) -> String {
     let mut form = form_urlencoded::Serializer::new(String::new());
     for (name, field) in [

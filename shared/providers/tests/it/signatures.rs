@@ -1,6 +1,5 @@
-//! Every scheme against the vendors' own vectors (`fixtures/vectors.json` names their sources), and against what must be refused.
-
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on fails")]
+//! Every signature scheme: the vendors' own test vectors must verify (`fixtures/vectors.json` names their sources), and every change
+//! to a signed webhook must be rejected.
 
 use hmac::{Hmac, Mac};
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -22,11 +21,11 @@ const TELNYX_BODY: &[u8] = br#"{"data":{"id":"e","event_type":"call.cost"}}"#;
 const GENERIC_BODY: &[u8] = br#"{"event_id":"evt_1","type":"RINGING","call_id":"c"}"#;
 const JSON_BODY: &[u8] = br#"{"CallSid":"CA1","CallStatus":"completed"}"#;
 
-/// A request that can be spoilt one part at a time.
+/// A request, each part of which can be changed.
 #[derive(Clone)]
 struct Request {
     provider: Provider,
-    /// As configured.
+    /// Keys as in the configuration.
     keys: Vec<String>,
     public_url: String,
     headers: Vec<(&'static str, String)>,
@@ -37,7 +36,7 @@ struct Request {
 }
 
 impl Request {
-    /// What the provider would send now, signed with `key`.
+    /// Request that the provider would send now, signed with the key `key`.
     fn signed(provider: Provider, body: &[u8]) -> Self {
         let url = "https://example.com/webhooks?appointment_id=7";
         let SignedWebhook { headers, url, .. } = sign(provider, &Key::new("key").unwrap(), url, body, NOW);
@@ -77,9 +76,9 @@ impl Request {
         self.verify().err()
     }
 
-    fn with(&self, spoil: impl FnOnce(&mut Self)) -> Self {
+    fn with(&self, change: impl FnOnce(&mut Self)) -> Self {
         let mut request = self.clone();
-        spoil(&mut request);
+        change(&mut request);
         request
     }
 
@@ -103,7 +102,7 @@ impl Request {
     }
 }
 
-/// What to configure for webhooks that are signed with these.
+/// Keys for the configuration that verify webhooks signed with `keys`.
 fn configured(provider: Provider, keys: &[&str]) -> Vec<String> {
     keys.iter().map(|key| verifying_key(provider, &Key::new(*key).unwrap())).collect()
 }
@@ -119,7 +118,7 @@ fn requests() -> [Request; 6] {
     ]
 }
 
-/// The header of the timestamp, where it has one of its own.
+/// Header of the timestamp. `None` if the timestamp is in the signature header, or if there is none.
 fn timestamp_header(provider: Provider) -> Option<&'static str> {
     match provider {
         Provider::Retell | Provider::Twilio => None,
@@ -129,7 +128,7 @@ fn timestamp_header(provider: Provider) -> Option<&'static str> {
     }
 }
 
-/// One request each of the providers whose timestamp has a header of its own.
+/// Requests of all providers with a timestamp header, and its name.
 fn stamped() -> Vec<(Request, &'static str)> {
     requests()
         .into_iter()
@@ -214,7 +213,7 @@ fn one_flipped_bit_in_the_signature_is_refused() {
                 let mut bytes = signature.clone().into_bytes();
                 bytes[index] ^= 1 << bit;
                 let Ok(flipped) = String::from_utf8(bytes) else { continue };
-                // The same digits of a number in hex; in base64 they are others.
+                // In hex, upper and lower case are the same digit; in base64 they are different ones.
                 let in_base64 = matches!(request.provider, Provider::Twilio | Provider::Telnyx);
                 let same = !in_base64 && flipped.eq_ignore_ascii_case(&signature);
                 if HeaderValue::from_str(&flipped).is_err() || same {
@@ -280,7 +279,7 @@ fn malformed_timestamp_is_refused() {
         let twice = request.with(|request| request.headers.push((name, "1760962445".to_owned())));
         assert_eq!(twice.error(), Some(VerifyError::MalformedTimestamp));
     }
-    // As seconds it would be beyond 64 bits of milliseconds.
+    // Converted to milliseconds, this number of seconds exceeds 64 bits.
     for provider in [Provider::Generic, Provider::Telnyx] {
         let request = Request::signed(provider, GENERIC_BODY);
         let error = request.set(timestamp_header(provider).unwrap(), "9223372036854775807").error();
@@ -318,7 +317,7 @@ fn changed_timestamp_is_refused() {
 
     for (request, name) in stamped() {
         assert_eq!(request.set(name, "1760962446").error(), Some(VerifyError::WrongSignature));
-        // The same number, but not the same bytes.
+        // The number is the same, but the signed bytes differ.
         assert_eq!(request.set(name, "01760962445").error(), Some(VerifyError::WrongSignature));
     }
 }
@@ -400,7 +399,7 @@ fn twilio_takes_the_kind_of_body_from_the_query_alone() {
     let form = Request::signed(Provider::Twilio, TWILIO_BODY);
     assert_eq!(form.set("content-type", "application/json").error(), None);
 
-    // Whoever takes the hash out of the query, or puts another beside it, has changed what is signed.
+    // Removing the hash from the query, or adding a second one, changes the signed text.
     let without = json.with(|request| request.query = "appointment_id=7".to_owned());
     assert_eq!(without.error(), Some(VerifyError::WrongSignature));
     let twice = json.with(|request| request.query.push_str("&bodySHA256=00"));
@@ -445,7 +444,7 @@ fn twilio_without_a_public_url_is_never_accepted() {
 
 #[test]
 fn vapi_timestamp_is_in_seconds_or_milliseconds() {
-    // What Vapi would send in milliseconds.
+    // A webhook of Vapi with a timestamp in milliseconds.
     let key = Key::new("key").unwrap();
     let stamped = [b"1760962445123.", VAPI_BODY].concat();
     let mut mac: Hmac<Sha256> = Mac::new_from_slice(b"key").unwrap();
@@ -463,7 +462,7 @@ fn vapi_timestamp_is_in_seconds_or_milliseconds() {
 
 #[test]
 fn telnyx_verifies_with_the_public_key_alone() {
-    // RFC 8032, section 7.1, test 1: the seed, and the key that belongs to it.
+    // Seed and public key from RFC 8032, section 7.1, test 1.
     let seed = Key::new("nWGxne/9WmC6hEr0kuwsxERJxWl7MmkZcDusAxyuf2A=").unwrap();
     let public_key = "11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo=";
     assert_eq!(verifying_key(Provider::Telnyx, &seed), public_key);
@@ -473,7 +472,7 @@ fn telnyx_verifies_with_the_public_key_alone() {
     request.headers = signed.headers;
     request.keys = vec![public_key.to_owned()];
     assert_eq!(request.error(), None);
-    // Who knows the public key cannot sign with it.
+    // The public key cannot sign.
     let forged = sign(Provider::Telnyx, &Key::new(public_key).unwrap(), "https://example.com/", TELNYX_BODY, NOW);
     request.headers = forged.headers;
     assert_eq!(request.error(), Some(VerifyError::WrongSignature));
@@ -503,7 +502,7 @@ fn nothing_secret_is_shown() {
 
 #[test]
 fn published_vectors_verify() {
-    let vectors: Vec<Value> = serde_json::from_str(include_str!("../fixtures/vectors.json")).unwrap();
+    let vectors: Vec<Value> = serde_json::from_str(include_str!("../../fixtures/vectors.json")).unwrap();
     let mut checked = 0;
     for vector in &vectors {
         let name = vector["name"].as_str().unwrap();
@@ -519,7 +518,7 @@ fn published_vectors_verify() {
 
 fn vector_request(vector: &Value) -> Request {
     let text = |field: &str| vector[field].as_str().map(str::to_owned);
-    // For Telnyx, `key` is the private half.
+    // For Telnyx, `key` is the private key.
     let key = text("public_key").or_else(|| text("key")).unwrap();
     let signature = text("header").or_else(|| text("expected"));
     let now = Timestamp::from_millis(vector["now_ms"].as_i64().unwrap_or_default());

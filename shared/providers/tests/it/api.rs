@@ -1,0 +1,105 @@
+//! Configuration, requests and a call that the tests of the APIs share.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use serde_json::Value;
+use switchhook_domain::{AttemptKey, CallId, PhoneNumber, Provider, Timestamp};
+use switchhook_providers::{
+    ApiRequest, ClientError, DialRequest, Lookup, ProviderConfig, Providers, dial_api_request, lookup_api_request,
+};
+
+pub(crate) const NOW: Timestamp = Timestamp::from_millis(1_760_962_600_000);
+
+pub(crate) const DIALLED_AT: Timestamp = Timestamp::from_millis(1_760_962_435_000);
+
+pub(crate) const CONFIG: &str = r#"{
+    "retell": {"keys": ["k"], "dial": {"api_key": "SECRET", "agent_id": "agent_1"}},
+    "twilio": {"keys": ["k"], "public_url": "https://hooks.example.com/prod", "dial": {
+        "account_sid": "AC1", "api_key_sid": "SK1", "api_key_secret": "SECRET",
+        "twiml_url": "https://app.example.com/twiml?lang=en", "machine_detection": true}},
+    "vapi": {"keys": ["k"], "dial": {"api_key": "SECRET", "assistant_id": "as-1", "phone_number_id": "pn-1"}},
+    "telnyx": {"keys": ["11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo="],
+        "dial": {"api_key": "SECRET", "connection_id": "281"}},
+    "generic": {"keys": ["k"]}}"#;
+
+pub(crate) const DIALLED: [Provider; 4] = [Provider::Retell, Provider::Twilio, Provider::Vapi, Provider::Telnyx];
+
+pub(crate) fn config(provider: Provider) -> ProviderConfig {
+    Providers::from_json(CONFIG).unwrap().config(provider).cloned().unwrap()
+}
+
+pub(crate) fn without_dial(provider: Provider) -> ProviderConfig {
+    let mut document: Value = serde_json::from_str(CONFIG).unwrap();
+    document[provider.as_str()].as_object_mut().unwrap().remove("dial");
+    Providers::from_json(&document.to_string()).unwrap().config(provider).cloned().unwrap()
+}
+
+/// Owned parts of a [`DialRequest`].
+pub(crate) struct Job {
+    pub(crate) call_id: CallId,
+    pub(crate) attempt: AttemptKey,
+    pub(crate) from: PhoneNumber,
+    pub(crate) to: PhoneNumber,
+    pub(crate) metadata: BTreeMap<String, String>,
+}
+
+impl Job {
+    pub(crate) fn new(metadata: &[(&str, &str)]) -> Self {
+        Self {
+            call_id: CallId::new("call 1/ä"),
+            attempt: AttemptKey::new("2"),
+            from: PhoneNumber::new("+442079460018"),
+            to: PhoneNumber::new("+447700900000"),
+            metadata: metadata.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
+        }
+    }
+
+    pub(crate) fn request(&self) -> DialRequest<'_> {
+        DialRequest {
+            call_id: &self.call_id,
+            attempt: &self.attempt,
+            last_attempt: true,
+            from: &self.from,
+            to: &self.to,
+            appointment_id: Some("appt_7"),
+            metadata: &self.metadata,
+            dial_key: "call 1/ä#2",
+        }
+    }
+
+    pub(crate) fn lookup<'a>(&'a self, provider_call_id: Option<&'a str>) -> Lookup<'a> {
+        Lookup { call_id: &self.call_id, attempt: &self.attempt, provider_call_id, dialled_at: Some(DIALLED_AT) }
+    }
+}
+
+pub(crate) fn job() -> Job {
+    Job::new(&[("customer_name", "Ada & Co"), ("switchhook_call_id", "theirs"), ("appointment_id", "theirs")])
+}
+
+pub(crate) fn dial_request(provider: Provider) -> ApiRequest {
+    dial_api_request(provider, &config(provider), &job().request()).unwrap()
+}
+
+pub(crate) fn lookup_request(provider: Provider, provider_call_id: Option<&str>) -> Result<ApiRequest, ClientError> {
+    lookup_api_request(provider, &config(provider), &job().lookup(provider_call_id))
+}
+
+/// The request as lines of text. Of the authorization only the scheme is included, and a form has one parameter per line.
+pub(crate) fn shown(request: &ApiRequest) -> String {
+    let mut lines = format!("{} {}", request.method, request.path);
+    for (name, value) in &request.headers {
+        let value = if *name == "authorization" { value.split(' ').next().unwrap() } else { value };
+        write!(lines, "\n{name}: {value}").unwrap();
+    }
+    let body = std::str::from_utf8(&request.body).unwrap();
+    match serde_json::from_str::<Value>(body) {
+        Ok(json) => write!(lines, "\n{}", serde_json::to_string_pretty(&json).unwrap()).unwrap(),
+        Err(_) => {
+            for (name, value) in form_urlencoded::parse(body.as_bytes()) {
+                write!(lines, "\n{name} = {value}").unwrap();
+            }
+        }
+    }
+    lines
+}

@@ -1,0 +1,12 @@
+//! Tests of the crate's public functions: one binary, so that linking stays quick.
+
+#![expect(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test that cannot go on fails")]
+
+mod api;
+mod dialling;
+mod lookups;
+mod pages;
+mod random;
+mod reading;
+mod samples;
+mod signatures;

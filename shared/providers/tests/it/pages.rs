@@ -1,0 +1,277 @@
+//! The pages in `docs/providers/`: every JSON example must be accepted, and every table of events must match the code.
+
+use std::collections::BTreeSet;
+
+use pulldown_cmark::{CodeBlockKind, Event, Options, Parser, Tag, TagEnd};
+use serde_json::{Value, json};
+use switchhook_domain::{EventKind, Provider, Timestamp};
+use switchhook_providers::{Providers, Reading, VerifiedWebhook, read};
+
+use crate::reading;
+
+/// One page: its provider, its text, and the number of its event tables.
+const PAGES: [(Provider, &str, usize); 5] = [
+    (Provider::Retell, include_str!("../../../../docs/providers/retell.md"), 4),
+    (Provider::Twilio, include_str!("../../../../docs/providers/twilio.md"), 2),
+    (Provider::Vapi, include_str!("../../../../docs/providers/vapi.md"), 3),
+    (Provider::Telnyx, include_str!("../../../../docs/providers/telnyx.md"), 3),
+    (Provider::Generic, include_str!("../../../../docs/providers/generic.md"), 1),
+];
+
+/// Parsed parts of a page that the tests compare with the code.
+#[derive(Default)]
+struct Page {
+    json_examples: Vec<String>,
+    tables: Vec<Table>,
+}
+
+#[derive(Default)]
+struct Table {
+    header: Vec<Cell>,
+    rows: Vec<Vec<Cell>>,
+}
+
+#[derive(Default)]
+struct Cell {
+    /// Text without markup.
+    text: String,
+    /// Code spans.
+    codes: Vec<String>,
+    /// Index of the first code span after the word "implies".
+    implied_from: Option<usize>,
+}
+
+/// Meaning of a webhook, without the order of its call events.
+#[derive(Debug, Default, PartialEq)]
+struct Meaning {
+    reported: BTreeSet<String>,
+    implied: BTreeSet<String>,
+    permanent: bool,
+}
+
+impl Page {
+    fn parse(text: &str) -> Self {
+        let mut page = Self::default();
+        let mut row = Vec::new();
+        let mut cell = Cell::default();
+        let mut in_json = false;
+        for event in Parser::new_ext(text, Options::ENABLE_TABLES) {
+            match event {
+                Event::Start(Tag::CodeBlock(CodeBlockKind::Fenced(language))) if &*language == "json" => {
+                    in_json = true;
+                    page.json_examples.push(String::new());
+                }
+                Event::End(TagEnd::CodeBlock) => in_json = false,
+                Event::Text(text) if in_json => page.json_examples.last_mut().unwrap().push_str(&text),
+                Event::Start(Tag::Table(_)) => page.tables.push(Table::default()),
+                Event::Start(Tag::TableCell) => cell = Cell::default(),
+                Event::Text(text) => {
+                    cell.text.push_str(&text);
+                    if text.contains("implies") {
+                        cell.implied_from = Some(cell.codes.len());
+                    }
+                }
+                Event::Code(code) => {
+                    cell.text.push_str(&code);
+                    cell.codes.push(code.to_string());
+                }
+                Event::End(TagEnd::TableCell) => row.push(std::mem::take(&mut cell)),
+                Event::End(TagEnd::TableHead) => page.tables.last_mut().unwrap().header = std::mem::take(&mut row),
+                Event::End(TagEnd::TableRow) => page.tables.last_mut().unwrap().rows.push(std::mem::take(&mut row)),
+                _ => {}
+            }
+        }
+        page
+    }
+}
+
+impl Table {
+    fn name(&self) -> &str {
+        &self.header[0].text
+    }
+}
+
+impl Cell {
+    /// Meaning that the cell states. `None` if it refers to another table.
+    fn meaning(&self) -> Option<Meaning> {
+        if self.text.starts_with("see ") {
+            return None;
+        }
+        assert!(!self.codes.is_empty() || self.text.starts_with("none: stored"), "{}", self.text);
+        let (reported, implied) = self.codes.split_at(self.implied_from.unwrap_or(self.codes.len()));
+        Some(Meaning {
+            reported: reported.iter().cloned().collect(),
+            implied: implied.iter().cloned().collect(),
+            permanent: self.text.contains("permanent"),
+        })
+    }
+}
+
+impl Meaning {
+    fn of(provider: Provider, body: &str) -> Self {
+        let webhook = VerifiedWebhook::from_inbox(provider, String::new(), body.as_bytes().to_vec(), 0);
+        match read(&webhook, Timestamp::from_millis(1_760_962_600_000)) {
+            Reading::Event(event) => {
+                let kinds = |implied: bool| {
+                    let events = event.call_events.iter().filter(|event| event.implied == implied);
+                    events.map(|event| event.kind.to_string()).collect()
+                };
+                let permanent =
+                    event.call_events.iter().any(|event| event.kind == EventKind::Failed && event.permanent);
+                Self { reported: kinds(false), implied: kinds(true), permanent }
+            }
+            Reading::Recorded { .. } => Self::default(),
+            Reading::Quarantined { error, .. } => panic!("{provider}: {error}: {body}"),
+        }
+    }
+}
+
+/// Webhook for one name of the first column. `column` is the column with its meaning, from 1.
+fn webhook(provider: Provider, table: &str, name: &str, column: usize) -> String {
+    let first = column == 1;
+    let retell = |event: &str, call: Value| json!({"event": event, "call": call}).to_string();
+    let report = |reason: &str, started: bool, data: Option<Value>| {
+        let call = json!({"id": "c", "startedAt": started.then_some("2025-10-20T12:14:00Z")});
+        let analysis = json!({"structuredData": data});
+        let message = json!({"type": "end-of-call-report", "endedReason": reason, "call": call, "analysis": analysis});
+        json!({"message": message}).to_string()
+    };
+    let telnyx = |event_type: &str, field: &str, value: &str| {
+        let payload = json!({"call_control_id": "c", field: value});
+        json!({"data": {"id": "e", "event_type": event_type, "payload": payload}}).to_string()
+    };
+    let object = || serde_json::from_str::<Value>(name).unwrap();
+    match (provider, table) {
+        (Provider::Retell, "event") => retell(name, json!({"call_id": "c"})),
+        (Provider::Retell, "disconnection_reason") if first => {
+            let call = json!({"call_id": "c", "call_status": "ended", "start_timestamp": 1, "end_timestamp": 2,
+                "disconnection_reason": name});
+            retell("call_ended", call)
+        }
+        (Provider::Retell, "disconnection_reason") => {
+            let call = json!({"call_id": "c", "call_status": "not_connected", "disconnection_reason": name});
+            retell("call_ended", call)
+        }
+        (Provider::Retell, "call_status") => {
+            let call = json!({"call_id": "c", "call_status": name, "start_timestamp": first.then_some(1)});
+            retell("call_ended", call)
+        }
+        (Provider::Retell, "call_analysis") => {
+            let call = json!({"call_id": "c", "disconnection_reason": "user_hangup", "call_analysis": object()});
+            retell("call_analyzed", call)
+        }
+        (Provider::Twilio, "CallStatus") => format!("CallSid=CA1&CallStatus={name}"),
+        (Provider::Twilio, "AnsweredBy") => format!("CallSid=CA1&AnsweredBy={name}"),
+        (Provider::Vapi, "status of status-update") => {
+            json!({"message": {"type": "status-update", "status": name, "call": {"id": "c"}}}).to_string()
+        }
+        (Provider::Vapi, "endedReason") => report(name, first, None),
+        (Provider::Vapi, "structuredData") => report("customer-ended-call", true, Some(object())),
+        (Provider::Telnyx, "event") => telnyx(name, "state", ""),
+        (Provider::Telnyx, "result of a machine event") => {
+            telnyx("call.machine.premium.detection.ended", "result", name)
+        }
+        (Provider::Telnyx, "hangup_cause") => telnyx("call.hangup", "hangup_cause", name),
+        (Provider::Generic, "event") => json!({"event_type": name, "call_id": "c"}).to_string(),
+        (provider, table) => panic!("{provider}: no test for the table of {table:?}"),
+    }
+}
+
+/// True if the name of a table cell is a pattern, such as `pipeline-error-…`, that matches.
+fn matches_pattern(pattern: &str, name: &str) -> bool {
+    let inner = pattern.trim_matches('…');
+    match (pattern.starts_with('…'), pattern.ends_with('…')) {
+        (true, true) => name.contains(inner),
+        (true, false) => name.ends_with(inner),
+        (false, true) => name.starts_with(inner),
+        (false, false) => false,
+    }
+}
+
+#[test]
+fn event_tables_match_the_code() {
+    for (provider, text, event_tables) in PAGES {
+        let page = Page::parse(text);
+        let tables: Vec<&Table> = page.tables.iter().filter(|table| table.name() != "field").collect();
+        assert_eq!(tables.len(), event_tables, "{provider}");
+        for table in tables {
+            for row in &table.rows {
+                for (column, cell) in row.iter().enumerate().skip(1) {
+                    let Some(expected) = cell.meaning() else { continue };
+                    for name in row[0].codes.iter().filter(|name| !name.contains('…') || name.starts_with('{')) {
+                        let meaning = Meaning::of(provider, &webhook(provider, table.name(), name, column));
+                        assert_eq!(meaning, expected, "{provider}: {}: {name}, column {column}", table.name());
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn every_reason_of_vapi_is_in_its_table() {
+    let (provider, text, _) = PAGES[2];
+    let page = Page::parse(text);
+    let table = page.tables.iter().find(|table| table.name() == "endedReason").unwrap();
+    let others = table.rows.last().unwrap();
+    assert!(others[0].text.contains("every other reason"));
+    for reason in include_str!("../../fixtures/vapi/ended_reasons.txt").lines().chain(["a-reason-of-next-year"]) {
+        let named = |row: &&Vec<Cell>| row[0].codes.iter().any(|name| name == reason);
+        let matching = |row: &&Vec<Cell>| row[0].codes.iter().any(|name| matches_pattern(name, reason));
+        let row = table.rows.iter().find(named).or_else(|| table.rows.iter().find(matching)).unwrap_or(others);
+        for column in [1, 2] {
+            let meaning = Meaning::of(provider, &webhook(provider, table.name(), reason, column));
+            assert_eq!(Some(meaning), row[column].meaning(), "{reason}, column {column}");
+        }
+    }
+}
+
+#[test]
+fn every_known_reason_of_retell_is_in_its_table() {
+    let page = Page::parse(PAGES[0].1);
+    let table = page.tables.iter().find(|table| table.name() == "disconnection_reason").unwrap();
+    let documented: BTreeSet<&str> = table.rows.iter().flat_map(|row| &row[0].codes).map(String::as_str).collect();
+    let known: BTreeSet<&str> =
+        reading::REASONS.into_iter().filter(|reason| !["a_reason_of_next_year", ""].contains(reason)).collect();
+    assert_eq!(documented, known);
+}
+
+#[test]
+fn json_examples_are_accepted_and_their_fields_explained() {
+    for (provider, text, _) in PAGES {
+        let page = Page::parse(text);
+        let explained: BTreeSet<&str> = page
+            .tables
+            .iter()
+            .filter(|table| table.name() == "field")
+            .flat_map(|table| &table.rows)
+            .flat_map(|row| &row[0].codes)
+            .map(String::as_str)
+            .collect();
+        let mut secrets = 0;
+        for example in &page.json_examples {
+            let document: Value = serde_json::from_str(example).unwrap();
+            let fields = match document.get(provider.as_str()) {
+                Some(fields) => {
+                    let providers = Providers::from_json(example).unwrap();
+                    assert!(providers.config(provider).is_some());
+                    secrets += 1;
+                    fields
+                }
+                None => {
+                    let meaning = Meaning::of(provider, example);
+                    assert!(!meaning.reported.is_empty(), "{provider}: {example}");
+                    &document
+                }
+            };
+            for (name, value) in fields.as_object().unwrap() {
+                assert!(explained.contains(name.as_str()) || value.is_object(), "{provider}: {name}");
+                for inner in value.as_object().into_iter().flat_map(serde_json::Map::keys) {
+                    let path = format!("{name}.{inner}");
+                    assert!(explained.contains(path.as_str()), "{provider}: {path}");
+                }
+            }
+        }
+        assert!(secrets > 0, "{provider}");
+    }
+}

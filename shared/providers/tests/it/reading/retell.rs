@@ -1,0 +1,303 @@
+//! Meaning of Retell's events.
+
+use insta::assert_snapshot;
+use serde_json::{Value, json};
+use switchhook_domain::{CallEvent, Direction, EventKind, Provider, Timestamp};
+
+use super::{ids, into_event, kinds, read_body, retell};
+
+pub(crate) const REASONS: [&str; 36] = [
+    "user_hangup",
+    "agent_hangup",
+    "call_transfer",
+    "voicemail_reached",
+    "ivr_reached",
+    "inactivity",
+    "max_duration_reached",
+    "concurrency_limit_reached",
+    "no_concurrency_fallback",
+    "no_valid_payment",
+    "scam_detected",
+    "dial_busy",
+    "dial_failed",
+    "dial_no_answer",
+    "invalid_destination",
+    "telephony_provider_permission_denied",
+    "telephony_provider_unavailable",
+    "sip_routing_error",
+    "marked_as_spam",
+    "user_declined",
+    "error_llm_websocket_open",
+    "error_llm_websocket_lost_connection",
+    "error_llm_websocket_runtime",
+    "error_llm_websocket_corrupt_payload",
+    "error_no_audio_received",
+    "error_asr",
+    "error_retell",
+    "error_unknown",
+    "error_user_not_joined",
+    "registered_call_timeout",
+    "transfer_bridged",
+    "transfer_cancelled",
+    "manual_stopped",
+    "call_take_over",
+    "a_reason_of_next_year",
+    "",
+];
+
+/// One line per reason: for a connected call, for one that was not connected, and for one without any other field.
+fn endings() -> String {
+    let lines: Vec<String> = REASONS
+        .iter()
+        .map(|reason| {
+            let [connected, not_connected, bare] = [
+                json!({
+                    "call_id": "c",
+                    "disconnection_reason": reason,
+                    "call_status": "ended",
+                    "start_timestamp": 1,
+                    "end_timestamp": 2,
+                }),
+                json!({"call_id": "c", "disconnection_reason": reason, "call_status": "not_connected"}),
+                json!({"call_id": "c", "disconnection_reason": reason}),
+            ]
+            .map(|call| kinds(&retell("call_ended", call)));
+            format!("{reason}: {connected} | {not_connected} | {bare}")
+        })
+        .collect();
+    lines.join("\n")
+}
+
+#[test]
+fn retell_call_ended_by_reason() {
+    assert_snapshot!(endings(), @r"
+    user_hangup: ~ringing ~in_progress completed | failed | ~ringing ~in_progress completed
+    agent_hangup: ~ringing ~in_progress completed | failed | ~ringing ~in_progress completed
+    call_transfer: ~ringing ~in_progress completed | failed | ~ringing ~in_progress completed
+    voicemail_reached: ~ringing ~in_progress ~voicemail_detected completed | ~ringing ~in_progress ~voicemail_detected completed | ~ringing ~in_progress ~voicemail_detected completed
+    ivr_reached: ~ringing ~in_progress completed | failed | ~ringing ~in_progress completed
+    inactivity: ~ringing ~in_progress completed | failed | ~ringing ~in_progress completed
+    max_duration_reached: ~ringing ~in_progress completed | failed | ~ringing ~in_progress completed
+    concurrency_limit_reached: failed | failed | failed
+    no_concurrency_fallback: failed | failed | failed
+    no_valid_payment: ~ringing ~in_progress failed | failed | failed
+    scam_detected: ~ringing ~in_progress failed | failed | failed
+    dial_busy: ~ringing busy | ~ringing busy | ~ringing busy
+    dial_failed: failed | failed | failed
+    dial_no_answer: ~ringing no_answer | ~ringing no_answer | ~ringing no_answer
+    invalid_destination: failed! | failed! | failed!
+    telephony_provider_permission_denied: failed! | failed! | failed!
+    telephony_provider_unavailable: failed | failed | failed
+    sip_routing_error: failed | failed | failed
+    marked_as_spam: ~ringing ~in_progress failed | failed | failed
+    user_declined: ~ringing busy | ~ringing busy | ~ringing busy
+    error_llm_websocket_open: ~ringing ~in_progress failed | failed | failed
+    error_llm_websocket_lost_connection: ~ringing ~in_progress failed | failed | failed
+    error_llm_websocket_runtime: ~ringing ~in_progress failed | failed | failed
+    error_llm_websocket_corrupt_payload: ~ringing ~in_progress failed | failed | failed
+    error_no_audio_received: ~ringing ~in_progress failed | failed | failed
+    error_asr: ~ringing ~in_progress failed | failed | failed
+    error_retell: ~ringing ~in_progress failed | failed | failed
+    error_unknown: ~ringing ~in_progress failed | failed | failed
+    error_user_not_joined: failed | failed | failed
+    registered_call_timeout: failed | failed | failed
+    transfer_bridged: ~ringing ~in_progress completed | failed | ~ringing ~in_progress completed
+    transfer_cancelled: ~ringing ~in_progress completed | failed | ~ringing ~in_progress completed
+    manual_stopped: ~ringing ~in_progress completed | canceled | ~ringing ~in_progress completed
+    call_take_over: ~ringing ~in_progress completed | failed | ~ringing ~in_progress completed
+    a_reason_of_next_year: ~ringing ~in_progress completed | failed | completed
+    : ~ringing ~in_progress completed | failed | completed
+    ");
+}
+
+#[test]
+fn retell_call_analyzed_implies_what_call_ended_says() {
+    for reason in REASONS {
+        for status in ["ended", "not_connected"] {
+            let call = json!({
+                "call_id": "c",
+                "call_status": status,
+                "disconnection_reason": reason,
+                "start_timestamp": 1,
+                "end_timestamp": 2,
+            });
+            let mut ended = into_event(retell("call_ended", call.clone())).call_events;
+            for call_event in &mut ended {
+                call_event.implied = true;
+            }
+            assert_eq!(into_event(retell("call_analyzed", call)).call_events, ended, "{reason}");
+        }
+    }
+}
+
+#[test]
+fn retell_analysis_does_not_end_a_call_that_may_not_be_over() {
+    assert_eq!(kinds(&retell("call_analyzed", json!({"call_id": "c"}))), "recorded");
+    assert_eq!(kinds(&retell("call_analyzed", json!({"call_id": "c", "call_status": "ongoing"}))), "recorded");
+}
+
+#[test]
+fn retell_ending_without_a_reason_goes_by_the_status() {
+    let meaning = |call: Value| kinds(&retell("call_ended", call));
+    let call = |status: &str| json!({"call_id": "c", "call_status": status});
+    let connected = |status: &str| json!({"call_id": "c", "call_status": status, "start_timestamp": 1});
+    assert_eq!(meaning(connected("ended")), "~ringing ~in_progress completed");
+    assert_eq!(meaning(connected("error")), "~ringing ~in_progress failed");
+    assert_eq!(meaning(connected("not_connected")), "failed");
+    assert_eq!(meaning(connected("ongoing")), "~ringing ~in_progress completed");
+    assert_eq!(meaning(call("error")), "failed");
+    assert_eq!(meaning(call("not_connected")), "failed");
+    // The call is over. Another webhook must say whether anybody answered.
+    assert_eq!(meaning(call("ended")), "completed");
+    assert_eq!(meaning(call("a status of next year")), "completed");
+}
+
+#[test]
+fn retell_times_are_those_of_the_call() {
+    let call = json!({
+        "call_id": "c",
+        "call_status": "ended",
+        "disconnection_reason": "voicemail_reached",
+        "start_timestamp": 1_714_608_475_945_i64,
+        "end_timestamp": 1_714_608_491_736_i64,
+    });
+    let call_event = |kind, implied, millis| CallEvent {
+        kind,
+        implied,
+        occurred_at: Some(Timestamp::from_millis(millis)),
+        sequence: None,
+        permanent: false,
+    };
+    assert_eq!(
+        into_event(retell("call_ended", call)).call_events,
+        [
+            call_event(EventKind::Ringing, true, 1_714_608_475_945),
+            call_event(EventKind::InProgress, true, 1_714_608_475_945),
+            call_event(EventKind::VoicemailDetected, true, 1_714_608_491_736),
+            call_event(EventKind::Completed, false, 1_714_608_491_736),
+        ]
+    );
+}
+
+#[test]
+fn retell_analysis_tells_the_outcome() {
+    let meaning = |analysis: Value| {
+        kinds(&retell(
+            "call_analyzed",
+            json!({"call_id": "c", "disconnection_reason": "user_hangup", "call_analysis": analysis}),
+        ))
+    };
+    let custom = |data: Value| meaning(json!({"custom_analysis_data": data}));
+    let confirmed = "~ringing ~in_progress user_confirmed ~completed";
+    let declined = "~ringing ~in_progress user_declined ~completed";
+    let neither = "~ringing ~in_progress ~completed";
+
+    assert_eq!(custom(json!({"outcome": "confirmed"})), confirmed);
+    assert_eq!(custom(json!({"outcome": " Confirmed"})), confirmed);
+    assert_eq!(custom(json!({"outcome": "DECLINED"})), declined);
+    assert_eq!(custom(json!({"appointment_confirmed": true})), confirmed);
+    assert_eq!(custom(json!({"appointment_confirmed": "false"})), declined);
+    assert_eq!(custom(json!({"outcome": "declined", "appointment_confirmed": true})), declined);
+    assert_eq!(custom(json!({"outcome": "call back", "appointment_confirmed": null})), neither);
+    assert_eq!(custom(json!(["confirmed"])), neither);
+    assert_eq!(meaning(json!({"call_successful": true})), neither);
+    assert_eq!(meaning(json!("confirmed")), neither);
+    assert_eq!(meaning(json!(null)), neither);
+}
+
+#[test]
+fn retell_machine_cannot_confirm() {
+    let call = |reason: &str, in_voicemail: bool| {
+        json!({
+            "call_id": "c",
+            "disconnection_reason": reason,
+            "call_analysis": {"in_voicemail": in_voicemail, "custom_analysis_data": {"outcome": "confirmed"}},
+        })
+    };
+    assert_eq!(
+        kinds(&retell("call_analyzed", call("user_hangup", true))),
+        "~ringing ~in_progress voicemail_detected ~completed"
+    );
+    // Retell reports both a voicemail and a confirmation. We keep both.
+    assert_eq!(
+        kinds(&retell("call_analyzed", call("voicemail_reached", false))),
+        "~ringing ~in_progress ~voicemail_detected user_confirmed ~completed"
+    );
+}
+
+#[test]
+fn retell_nobody_declines_in_a_call_that_nobody_answered() {
+    let call = json!({
+        "call_id": "c",
+        "call_status": "not_connected",
+        "disconnection_reason": "dial_no_answer",
+        "call_analysis": {"custom_analysis_data": {"appointment_confirmed": false}},
+    });
+    assert_eq!(kinds(&retell("call_analyzed", call)), "~ringing ~no_answer");
+}
+
+#[test]
+fn retell_analysis_alone_is_enough_and_nothing_is_recorded() {
+    let outcome = json!({"call_id": "c", "call_analysis": {"custom_analysis_data": {"outcome": "confirmed"}}});
+    assert_eq!(kinds(&retell("call_analyzed", outcome)), "user_confirmed");
+    let nothing = json!({"call_id": "c", "call_analysis": {"call_summary": "hm"}});
+    assert_eq!(kinds(&retell("call_analyzed", nothing)), "recorded");
+}
+
+#[test]
+fn retell_event_ids_repeat_only_for_the_same_event() {
+    let id = |event: &str, call: Value| retell(event, call).event_id().to_string();
+    assert_eq!(id("call_started", json!({"call_id": "c", "start_timestamp": 1})), "retell:c:call_started");
+    assert_eq!(id("call_ended", json!({"call_id": "c", "duration_ms": 1})), "retell:c:call_ended");
+    assert_eq!(id("call_analyzed", json!({"call_id": "c"})), "retell:c:call_analyzed");
+
+    let analysis = |json: &str| {
+        let body = format!(r#"{{"event":"call_analyzed","call":{{"call_id":"c","call_analysis":{json}}}}}"#);
+        read_body(Provider::Retell, "", body.as_bytes()).event_id().to_string()
+    };
+    let first = analysis(r#"{"in_voicemail":false,"call_summary":"a"}"#);
+    assert_eq!(first, "retell:c:call_analyzed:3314bd2b5ebb203d");
+    assert_eq!(first, analysis(r#"{ "call_summary":"a", "in_voicemail":false}"#));
+    assert_ne!(first, analysis(r#"{"call_summary":"b","in_voicemail":false}"#));
+
+    let update = |transcript: &str| id("transcript_updated", json!({"call_id": "c", "transcript": transcript}));
+    assert_eq!(update("Hello"), "retell:c:transcript_updated:b55b79e2fbf1c053");
+    assert_ne!(update("Hello"), update("Hello you"));
+}
+
+#[test]
+fn retell_call_may_be_named_data() {
+    let body = json!({"event": "call_started", "data": {"call_id": "c", "direction": "inbound"}}).to_string();
+    let event = into_event(read_body(Provider::Retell, "", body.as_bytes()));
+    assert_eq!((event.call_id.as_str(), event.direction), ("retell:c", Some(Direction::Inbound)));
+}
+
+#[test]
+fn retell_belongs_to_the_call_in_its_metadata() {
+    let of = |call: Value| ids(retell("call_started", call));
+    let some = |text: &str| Some(text.to_owned());
+    assert_eq!(of(json!({"call_id": "c"})), ("retell:c".to_owned(), some("c"), None));
+    assert_eq!(
+        of(json!({"call_id": "c", "metadata": {"appointment_id": 42}})),
+        ("appointment:42".to_owned(), some("c"), some("42"))
+    );
+    assert_eq!(
+        of(
+            json!({"call_id": "c", "metadata": {"switchhook_call_id": "x", "switchhook_attempt": 2, "appointment_id": "a"}})
+        ),
+        ("x".to_owned(), some("2"), some("a"))
+    );
+    assert_eq!(
+        of(json!({
+            "call_id": "c",
+            "metadata": {"appointment_id": "a", "switchhook_call_id": ""},
+            "retell_llm_dynamic_variables": {"switchhook_call_id": "x", "appointment_id": "b"},
+        })),
+        ("x".to_owned(), some("c"), some("a"))
+    );
+    assert_eq!(
+        of(json!({"call_id": "c", "collected_dynamic_variables": {"appointment_id": "heard"}, "metadata": "odd"})),
+        ("retell:c".to_owned(), some("c"), None)
+    );
+    assert_eq!(of(json!({"metadata": {"switchhook_call_id": "x"}})), ("x".to_owned(), None, None));
+}

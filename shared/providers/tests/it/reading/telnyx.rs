@@ -1,0 +1,106 @@
+//! Meaning of Telnyx's events.
+
+use serde_json::json;
+use switchhook_domain::Provider;
+use switchhook_providers::{ReadError, Reading};
+
+use super::{into_event, kinds, read_body, telnyx};
+
+#[test]
+fn telnyx_hangup_causes_say() {
+    let meaning = |cause: &str, sip: &str| {
+        let call = json!({"call_control_id": "v3:c", "hangup_cause": cause, "sip_hangup_cause": sip});
+        kinds(&telnyx("call.hangup", call))
+    };
+    for (cause, expected) in [
+        ("call_rejected", "~ringing busy"),
+        ("user_busy", "~ringing busy"),
+        ("timeout", "~ringing no_answer"),
+        ("no_answer", "~ringing no_answer"),
+        ("originator_cancel", "canceled"),
+        ("not_found", "failed!"),
+        // The call is over. `call.answered` must say whether anybody answered.
+        ("normal_clearing", "completed"),
+        ("time_limit", "completed"),
+        ("unspecified", "completed"),
+        ("a_cause_of_next_year", "completed"),
+        ("", "completed"),
+    ] {
+        assert_eq!(meaning(cause, "unspecified"), expected, "{cause}");
+    }
+    // A SIP status from 400 to 699 means that the call was rejected, so nobody answered.
+    for (sip, expected) in
+        [("503", "failed"), ("400", "failed"), ("699", "failed"), ("200", "completed"), ("700", "completed")]
+    {
+        assert_eq!(meaning("unspecified", sip), expected, "{sip}");
+        assert_eq!(meaning("user_busy", sip), "~ringing busy");
+        assert_eq!(meaning("normal_clearing", sip), "completed");
+    }
+}
+
+#[test]
+fn telnyx_detections_say() {
+    let meaning = |event_type: &str, result: &str| {
+        kinds(&telnyx(event_type, json!({"call_control_id": "v3:c", "result": result})))
+    };
+    let (answered, machine) = ("~ringing ~in_progress", "~ringing ~in_progress voicemail_detected");
+    for (event_type, result, expected) in [
+        ("call.machine.detection.ended", "human", answered),
+        ("call.machine.detection.ended", "machine", machine),
+        ("call.machine.detection.ended", "not_sure", answered),
+        ("call.machine.greeting.ended", "beep_detected", machine),
+        ("call.machine.greeting.ended", "ended", machine),
+        ("call.machine.greeting.ended", "not_sure", answered),
+        ("call.machine.premium.detection.ended", "human_residence", answered),
+        ("call.machine.premium.detection.ended", "human_business", answered),
+        ("call.machine.premium.detection.ended", "machine", machine),
+        ("call.machine.premium.detection.ended", "silence", answered),
+        ("call.machine.premium.detection.ended", "fax_detected", machine),
+        ("call.machine.premium.greeting.ended", "beep_detected", machine),
+        ("call.machine.premium.greeting.ended", "no_beep_detected", answered),
+        ("call.dtmf.received", "", "recorded"),
+    ] {
+        assert_eq!(meaning(event_type, result), expected, "{event_type} {result}");
+    }
+}
+
+#[test]
+fn telnyx_delivery_is_not_the_event() {
+    let id = |attempt: u32| {
+        let body = json!({
+            "data": {"event_type": "call.answered", "id": "e1", "payload": {"call_control_id": "v3:c"}},
+            "meta": {"attempt": attempt},
+        });
+        read_body(Provider::Telnyx, "", body.to_string().as_bytes()).event_id().to_string()
+    };
+    assert_eq!((id(1).as_str(), id(2).as_str()), ("telnyx:e1", "telnyx:e1"));
+}
+
+#[test]
+fn telnyx_belongs_to_the_call_in_its_client_state() {
+    let of = |state: &str| {
+        let event = into_event(telnyx("call.answered", json!({"call_control_id": "v3:c", "client_state": state})));
+        (event.call_id.to_string(), event.attempt.unwrap().to_string(), event.provider_call_id.unwrap())
+    };
+    let theirs = ("telnyx:v3:c".to_owned(), "v3:c".to_owned(), "v3:c".to_owned());
+    // {"switchhook_call_id":"x","switchhook_attempt":"2"}
+    let ours = "eyJzd2l0Y2hob29rX2NhbGxfaWQiOiJ4Iiwic3dpdGNoaG9va19hdHRlbXB0IjoiMiJ9";
+    assert_eq!(of(ours), ("x".to_owned(), "2".to_owned(), "v3:c".to_owned()));
+    // An empty text, no base64, and base64 of something other than an object.
+    for state in ["", "{}", "aGF2ZSBhIG5pY2UgZGF5ID1d", "WyJ4Il0="] {
+        assert_eq!(of(state), theirs, "{state}");
+    }
+}
+
+#[test]
+fn telnyx_events_that_name_no_type_or_call_are_quarantined() {
+    for (data, expected) in [
+        (json!({"id": "e1"}), ReadError::MissingEventType),
+        (json!(null), ReadError::MissingEventType),
+        (json!({"id": "e1", "event_type": "call.hangup"}), ReadError::MissingCallId),
+    ] {
+        let reading = read_body(Provider::Telnyx, "", json!({"data": data}).to_string().as_bytes());
+        let Reading::Quarantined { error, .. } = reading else { panic!("{data}") };
+        assert_eq!(error, expected, "{data}");
+    }
+}

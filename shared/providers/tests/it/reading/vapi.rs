@@ -1,0 +1,205 @@
+//! Meaning of Vapi's messages.
+
+use std::collections::BTreeMap;
+
+use insta::assert_snapshot;
+use serde_json::{Value, json};
+use switchhook_providers::{ReadError, Reading};
+
+use super::{ids, kinds, vapi};
+
+fn vapi_ended(reason: &str, started: bool) -> String {
+    let started_at = started.then_some("2025-10-20T12:14:00Z");
+    let call = json!({"id": "c", "startedAt": started_at, "endedAt": "2025-10-20T12:15:00Z"});
+    kinds(&vapi(json!({"type": "end-of-call-report", "endedReason": reason, "call": call})))
+}
+
+/// Counts the meanings of all reasons in Vapi's own types, each with a start time and without.
+#[test]
+fn vapi_reasons_come_to_few_endings() {
+    let mut counts = BTreeMap::<String, u32>::new();
+    for reason in include_str!("../../../fixtures/vapi/ended_reasons.txt").lines() {
+        *counts.entry(format!("{} | {}", vapi_ended(reason, true), vapi_ended(reason, false))).or_default() += 1;
+    }
+    assert_eq!(counts.values().sum::<u32>(), 571);
+    let lines: Vec<String> = counts.iter().map(|(meaning, count)| format!("{count}: {meaning}")).collect();
+    assert_snapshot!(lines.join("\n"), @r"
+    1: canceled | canceled
+    5: completed | completed
+    31: failed | failed
+    2: failed! | failed!
+    2: ~ringing busy | ~ringing busy
+    1: ~ringing no_answer | ~ringing no_answer
+    3: ~ringing ~in_progress completed | canceled
+    16: ~ringing ~in_progress completed | ~ringing ~in_progress completed
+    509: ~ringing ~in_progress failed | failed
+    1: ~ringing ~in_progress ~voicemail_detected completed | ~ringing ~in_progress ~voicemail_detected completed
+    ");
+}
+
+#[test]
+fn vapi_reasons_that_are_not_faults_say() {
+    let reasons = include_str!("../../../fixtures/vapi/ended_reasons.txt").lines().chain(["a-reason-of-next-year", ""]);
+    let lines: Vec<String> = reasons
+        .filter(|reason| !reason.starts_with("pipeline-error-") && !reason.starts_with("call.in-progress.error-"))
+        .map(|reason| format!("{reason}: {} | {}", vapi_ended(reason, true), vapi_ended(reason, false)))
+        .collect();
+    assert_snapshot!(lines.join("\n"), @r"
+    assistant-ended-call: ~ringing ~in_progress completed | ~ringing ~in_progress completed
+    assistant-ended-call-after-message-spoken: ~ringing ~in_progress completed | ~ringing ~in_progress completed
+    assistant-ended-call-with-hangup-task: ~ringing ~in_progress completed | ~ringing ~in_progress completed
+    assistant-forwarded-call: ~ringing ~in_progress completed | ~ringing ~in_progress completed
+    assistant-join-timed-out: ~ringing ~in_progress failed | failed
+    assistant-not-found: ~ringing ~in_progress failed | failed
+    assistant-not-valid: ~ringing ~in_progress failed | failed
+    assistant-request-failed: ~ringing ~in_progress failed | failed
+    assistant-request-returned-error: ~ringing ~in_progress failed | failed
+    assistant-request-returned-forwarding-phone-number: completed | completed
+    assistant-request-returned-invalid-assistant: ~ringing ~in_progress failed | failed
+    assistant-request-returned-no-assistant: ~ringing ~in_progress failed | failed
+    assistant-request-returned-unspeakable-error: ~ringing ~in_progress failed | failed
+    assistant-said-end-call-phrase: ~ringing ~in_progress completed | ~ringing ~in_progress completed
+    call-deleted: ~ringing ~in_progress completed | canceled
+    call-start-error-neither-assistant-nor-server-set: failed | failed
+    call.ending.hook-executed-say: ~ringing ~in_progress completed | ~ringing ~in_progress completed
+    call.ending.hook-executed-transfer: ~ringing ~in_progress completed | ~ringing ~in_progress completed
+    call.forwarding.operator-busy: ~ringing ~in_progress completed | ~ringing ~in_progress completed
+    call.in-progress.sip-completed-call: ~ringing ~in_progress completed | ~ringing ~in_progress completed
+    call.in-progress.twilio-completed-call: ~ringing ~in_progress completed | ~ringing ~in_progress completed
+    call.ringing.error-sip-inbound-call-failed-to-connect: failed | failed
+    call.ringing.hook-executed-say: completed | completed
+    call.ringing.hook-executed-transfer: completed | completed
+    call.ringing.sip-inbound-caller-hungup-before-call-connect: canceled | canceled
+    call.start.error-enterprise-feature-not-available-recording-consent: failed | failed
+    call.start.error-fraud-check-failed: failed | failed
+    call.start.error-get-assistant: failed | failed
+    call.start.error-get-customer: failed | failed
+    call.start.error-get-phone-number: failed | failed
+    call.start.error-get-resources-validation: failed | failed
+    call.start.error-get-transport: failed | failed
+    call.start.error-subscription-concurrency-limit-reached: failed | failed
+    call.start.error-subscription-frozen: failed | failed
+    call.start.error-subscription-insufficient-credits: failed | failed
+    call.start.error-subscription-upgrade-failed: failed | failed
+    call.start.error-subscription-wallet-does-not-exist: failed | failed
+    call.start.error-vapi-number-international: failed! | failed!
+    call.start.error-vapi-number-outbound-daily-limit: failed | failed
+    call.start.error-vapifault-database-error: failed | failed
+    call.start.error-vapifault-get-org: failed | failed
+    call.start.error-vapifault-get-subscription: failed | failed
+    customer-busy: ~ringing busy | ~ringing busy
+    customer-did-not-answer: ~ringing no_answer | ~ringing no_answer
+    customer-did-not-give-microphone-permission: failed | failed
+    customer-ended-call: ~ringing ~in_progress completed | ~ringing ~in_progress completed
+    customer-ended-call-after-warm-transfer-attempt: ~ringing ~in_progress completed | ~ringing ~in_progress completed
+    customer-ended-call-before-warm-transfer: ~ringing ~in_progress completed | ~ringing ~in_progress completed
+    customer-ended-call-during-transfer: ~ringing ~in_progress completed | ~ringing ~in_progress completed
+    exceeded-max-duration: ~ringing ~in_progress completed | ~ringing ~in_progress completed
+    manually-canceled: ~ringing ~in_progress completed | canceled
+    phone-call-provider-bypass-enabled-but-no-call-received: failed | failed
+    phone-call-provider-closed-websocket: ~ringing ~in_progress failed | failed
+    scheduled-call-deleted: ~ringing ~in_progress completed | canceled
+    silence-timed-out: ~ringing ~in_progress completed | ~ringing ~in_progress completed
+    twilio-failed-to-connect-call: failed | failed
+    twilio-reported-customer-misdialed: failed! | failed!
+    voicemail: ~ringing ~in_progress ~voicemail_detected completed | ~ringing ~in_progress ~voicemail_detected completed
+    vonage-completed: completed | completed
+    vonage-disconnected: completed | completed
+    vonage-failed-to-connect-call: failed | failed
+    vonage-rejected: ~ringing busy | ~ringing busy
+    worker-shutdown: ~ringing ~in_progress failed | failed
+    a-reason-of-next-year: completed | completed
+    : completed | completed
+    ");
+}
+
+#[test]
+fn vapi_statuses_say() {
+    let meaning = |status: &str| kinds(&vapi(json!({"type": "status-update", "status": status, "call": {"id": "c"}})));
+    for (status, expected) in [
+        ("scheduled", "recorded"),
+        ("queued", "initiated"),
+        ("ringing", "ringing"),
+        ("in-progress", "~ringing in_progress"),
+        ("forwarding", "~ringing ~in_progress"),
+        // The call is over. Another webhook must say whether anybody answered.
+        ("ended", "completed"),
+        ("not-found", "recorded"),
+        ("a status of next year", "recorded"),
+        ("", "recorded"),
+    ] {
+        assert_eq!(meaning(status), expected, "{status}");
+    }
+    assert_eq!(
+        kinds(&vapi(
+            json!({"type": "status-update", "status": "ended", "endedReason": "customer-busy", "call": {"id": "c"}})
+        )),
+        "~ringing busy"
+    );
+    assert_eq!(kinds(&vapi(json!({"type": "end-of-call-report", "call": {"id": "c"}}))), "completed");
+}
+
+#[test]
+fn vapi_analysis_tells_the_outcome() {
+    let meaning = |reason: &str, data: Value| {
+        let analysis = json!({"structuredData": data});
+        kinds(&vapi(
+            json!({"type": "end-of-call-report", "endedReason": reason, "analysis": analysis, "call": {"id": "c"}}),
+        ))
+    };
+    let outcome = |outcome: &str| json!({"outcome": outcome});
+    assert_eq!(meaning("customer-ended-call", outcome("confirmed")), "~ringing ~in_progress user_confirmed ~completed");
+    assert_eq!(
+        meaning("customer-ended-call", json!({"appointment_confirmed": false})),
+        "~ringing ~in_progress user_declined ~completed"
+    );
+    assert_eq!(meaning("customer-ended-call", outcome("call back")), "~ringing ~in_progress completed");
+    assert_eq!(meaning("customer-ended-call", json!(["confirmed"])), "~ringing ~in_progress completed");
+    // A machine cannot confirm, and in a call without an answer nobody can decline.
+    assert_eq!(meaning("voicemail", outcome("confirmed")), "~ringing ~in_progress ~voicemail_detected completed");
+    assert_eq!(meaning("customer-did-not-answer", json!({"appointment_confirmed": false})), "~ringing no_answer");
+    assert_eq!(meaning("a-reason-of-next-year", outcome("confirmed")), "user_confirmed ~completed");
+}
+
+#[test]
+fn vapi_belongs_to_the_call_in_its_metadata() {
+    let of = |call: Value, assistant: Value| {
+        ids(vapi(json!({"type": "status-update", "status": "ringing", "call": call, "assistant": assistant})))
+    };
+    let some = |text: &str| Some(text.to_owned());
+    let ours = json!({"switchhook_call_id": "x", "switchhook_attempt": "2", "appointment_id": "a"});
+    let expected = ("x".to_owned(), some("2"), some("a"));
+    assert_eq!(of(json!({"id": "c"}), json!(null)), ("vapi:c".to_owned(), some("c"), None));
+    assert_eq!(of(json!({"id": "c", "assistantOverrides": {"metadata": ours}}), json!(null)), expected);
+    assert_eq!(of(json!({"id": "c", "assistantOverrides": {"variableValues": ours}}), json!(null)), expected);
+    assert_eq!(of(json!({"id": "c", "metadata": ours}), json!({"metadata": {"switchhook_call_id": "y"}})), expected);
+    assert_eq!(of(json!({"id": "c"}), json!({"metadata": ours})), expected);
+}
+
+#[test]
+fn vapi_event_ids_repeat_only_for_the_same_event() {
+    let id = |message: Value| vapi(message).event_id().to_string();
+    let update = |status: &str, at: i64| {
+        id(json!({"type": "status-update", "status": status, "timestamp": at, "call": {"id": "c"}}))
+    };
+    assert_eq!(update("ringing", 1), "vapi:c:status-update:ringing");
+    assert_eq!(update("ringing", 1), update("ringing", 2));
+    assert_eq!(id(json!({"type": "end-of-call-report", "call": {"id": "c"}})), "vapi:c:end-of-call-report");
+    let transcript = |text: &str| id(json!({"type": "transcript", "transcript": text, "call": {"id": "c"}}));
+    assert_ne!(transcript("Hello"), transcript("Hello you"));
+    assert_eq!(transcript("Hello"), transcript("Hello"));
+    assert!(id(json!({"type": "status-update", "status": "ringing"})).starts_with("vapi:sha256-"));
+}
+
+#[test]
+fn vapi_messages_that_name_no_type_or_call_are_quarantined() {
+    for (message, expected) in [
+        (json!({}), ReadError::MissingEventType),
+        (json!(["status-update"]), ReadError::MissingEventType),
+        (json!({"type": "end-of-call-report"}), ReadError::MissingCallId),
+        (json!({"type": "status-update", "status": "ringing", "call": {"id": ""}}), ReadError::MissingCallId),
+    ] {
+        let Reading::Quarantined { error, .. } = vapi(message.clone()) else { panic!("{message}") };
+        assert_eq!(error, expected, "{message}");
+    }
+}
