@@ -1,9 +1,11 @@
-//! The relay: publishes the domain events that a committed write of a call carries.
+//! The relay: publishes the domain events of every committed write of a call.
 //!
-//! **It decides nothing.** A row says in `outbox_start` where the announcements of its last write begin; a record whose write left
-//! that unchanged carries none. Publishing is at least once: when a batch fails half-way the stream delivers it again from
-//! the first record that failed, and the events have the same ids and content. A record whose row can never be read is
-//! skipped and alarmed; one of a later version waits for the later program.
+//! **It decides nothing.** The attribute `outbox_start` of a row is the sequence number of the first announcement that its last
+//! write added. A write that leaves this attribute unchanged announces nothing.
+//!
+//! Events are published at least once. If a batch fails half-way, the stream delivers it again from the first failed record,
+//! and the events have the same ids and content. A record whose row can never be read is skipped, and an alarm counts it. A
+//! record of a newer schema version stays in the stream until a newer relay reads it.
 
 mod republish;
 
@@ -21,18 +23,20 @@ use switchhook_domain::DomainEvent;
 
 pub use republish::{RepublishReport, calls_since, republish_call};
 
-/// A pause before what the bus refused for being too fast is sent once more.
+/// Pause before the events that the bus refused are sent once more. It refuses events above its rate.
 const REFUSED_PAUSE: Duration = Duration::from_millis(200);
 
-/// What the function reads from its environment.
+/// Configuration, read from environment variables at cold start.
 #[derive(Debug)]
 pub struct Config {
     pub event_bus: String,
 }
 
 impl Config {
+    /// Reads the configuration.
+    ///
     /// # Errors
-    /// Names every variable that is missing or bad.
+    /// Names every variable that is missing or not valid.
     pub fn from_environment(
         mut environment: Environment<impl Fn(&str) -> Option<String>>,
     ) -> Result<Self, EnvironmentError> {
@@ -41,26 +45,26 @@ impl Config {
     }
 }
 
-/// The handler and what it works with.
+/// The handler, with its clients.
 #[derive(Debug)]
 pub struct Relay {
     pub bus: Bus,
     pub clock: Clock,
 }
 
-/// A domain event and the stream record that carries it.
-type Carried = (usize, DomainEvent);
+/// Domain event, with the index of its stream record in the batch.
+type RecordEvent = (usize, DomainEvent);
 
 impl Relay {
-    /// Publishes what a batch of stream records carries. Reports the first record whose events did not all get through.
+    /// Publishes the domain events of a batch of stream records. Reports the first record whose events were not all published.
     pub async fn handle(&self, batch: Event) -> DynamoDbEventResponse {
         let started = self.clock.now();
-        let mut events: Vec<Carried> = Vec::new();
+        let mut events: Vec<RecordEvent> = Vec::new();
         let mut failed: Option<(usize, Error)> = None;
         for (index, record) in batch.records.iter().enumerate() {
-            match carried(record) {
+            match domain_events_of(record) {
                 Ok(more) => events.extend(more.into_iter().map(|event| (index, event))),
-                // It will never be one, and what comes after it must not wait until the stream forgets it.
+                // This record can never be read, and the records after it must not wait until the stream drops it.
                 Err(error @ Error::DecodeCall(_)) => self.log_skipped(record, &error),
                 Err(error) => {
                     failed = Some((index, error));
@@ -69,12 +73,12 @@ impl Relay {
             }
         }
         let mut published = 0;
-        for some in events.chunks(BATCH_MAX) {
-            if let Err(failure) = self.publish(some).await {
+        for chunk in events.chunks(BATCH_MAX) {
+            if let Err(failure) = self.publish(chunk).await {
                 failed = Some(failure);
                 break;
             }
-            published += some.len();
+            published += chunk.len();
         }
         self.log(&batch, published, failed.as_ref(), self.clock.now().millis_since(started));
         let mut response = DynamoDbEventResponse::default();
@@ -86,18 +90,18 @@ impl Relay {
         response
     }
 
-    /// Publishes up to ten events; those that the bus refuses once more.
-    async fn publish(&self, events: &[Carried]) -> Result<(), (usize, Error)> {
+    /// Publishes up to ten events. Sends refused events once more.
+    async fn publish(&self, events: &[RecordEvent]) -> Result<(), (usize, Error)> {
         let first = |error| (events.first().map_or(0, |(index, _)| *index), error);
         let refused = self.bus.publish(events.iter().map(|(_, event)| event)).await.map_err(first)?;
         if refused.is_empty() {
             return Ok(());
         }
         tokio::time::sleep(REFUSED_PAUSE).await;
-        let again: Vec<&Carried> = refused.iter().filter_map(|(at, _)| events.get(*at)).collect();
-        let still = self.bus.publish(again.iter().map(|(_, event)| event)).await.map_err(first)?;
-        match still.into_iter().next() {
-            Some((at, reason)) => Err((again.get(at).map_or(0, |(index, _)| *index), Error::PublishRefused(reason))),
+        let retried: Vec<&RecordEvent> = refused.iter().filter_map(|(at, _)| events.get(*at)).collect();
+        let refused_again = self.bus.publish(retried.iter().map(|(_, event)| event)).await.map_err(first)?;
+        match refused_again.into_iter().next() {
+            Some((at, reason)) => Err((retried.get(at).map_or(0, |(index, _)| *index), Error::PublishRefused(reason))),
             None => Ok(()),
         }
     }
@@ -109,7 +113,7 @@ impl Relay {
         };
         let decision = Decision {
             stage: "relay",
-            message: "row of a stream record cannot be read",
+            message: "row in a stream record cannot be read",
             action_taken: "record_skipped",
             call_id,
             ..Decision::from_error(Some(error))
@@ -130,8 +134,8 @@ impl Relay {
     }
 }
 
-/// The domain events of one record: none if it is a removal, or if the write left the outbox as it was.
-fn carried(record: &EventRecord) -> Result<Vec<DomainEvent>, Error> {
+/// Domain events of one record. Empty for a deletion, and for a write that left `outbox_start` unchanged.
+fn domain_events_of(record: &EventRecord) -> Result<Vec<DomainEvent>, Error> {
     let outbox_start = |image: &serde_dynamo::Item| image.get("outbox_start").cloned();
     let (new, old) = (&record.change.new_image, &record.change.old_image);
     if new.is_empty() || outbox_start(new).is_none() || outbox_start(new) == outbox_start(old) {

@@ -1,8 +1,8 @@
-//! Publishing the domain events of calls again: for what the stream forgot before it was relayed, and for a subscriber that lost
-//! what it had.
+//! Publishes the domain events of calls again. This helps after the stream dropped records that were never relayed, and when
+//! a subscriber lost its data.
 //!
-//! **They are the same events**, derived from the log of each call by the same function: the same ids, the same content. Who takes
-//! each id once does not notice.
+//! **The events are the same**: the same function derives them from the announcements in the row, with the same ids and the
+//! same content. A subscriber that handles each id once does not notice the repetition.
 
 use std::collections::BTreeSet;
 
@@ -12,17 +12,18 @@ use switchhook_aws::calls::{Calls, TimeRange, WAKE_SHARDS, WakeQueue};
 use switchhook_aws::inbox::{Inbox, RECEIVED_SHARDS, minute_of};
 use switchhook_domain::{Call, CallId, DomainEvent, Timestamp};
 
-/// What was published again.
+/// Numbers of calls and events that were published again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RepublishReport {
     pub calls: u64,
     pub events: u64,
 }
 
-/// Publishes the domain events of a call again. An id that leads to a call counts as that call's; nothing is known of others.
+/// Publishes the domain events of a call again. The id may be the derived id of an attempt, such as `retell:call_1`. The report
+/// is empty if there is no such call.
 ///
 /// # Errors
-/// Those of the table and the bus; doing it again is safe.
+/// Returns the error of the table or the bus. A repetition is safe.
 pub async fn republish_call(calls: &Calls, bus: &Bus, call_id: &CallId) -> Result<RepublishReport, Error> {
     match calls.resolve(call_id).await?.call {
         Some(call) => Ok(RepublishReport { calls: 1, events: publish(bus, &call).await? }),
@@ -30,11 +31,13 @@ pub async fn republish_call(calls: &Calls, bus: &Bus, call_id: &CallId) -> Resul
     }
 }
 
-/// The calls of which anything was received since then, up to `now`, and those that were settled since: by the indexes, a
-/// request for each minute and shard. `progress` is told how many minutes are done, of how many.
+/// Returns the calls that received an event from `since` to `now`, and those that were settled since then.
+///
+/// It reads the indexes, with at least one request per minute and shard. After each minute it calls `progress` with the number
+/// of minutes that are done, and the number of all minutes.
 ///
 /// # Errors
-/// Those of the tables.
+/// Returns the error of the tables.
 pub async fn calls_since(
     inbox: &Inbox,
     table: &Calls,
@@ -45,7 +48,7 @@ pub async fn calls_since(
     let minutes = minute_of(since)..=minute_of(now);
     let all = minutes.clone().count() as u64;
     let mut calls = BTreeSet::new();
-    // A call that was canceled, say, or whose number may not be called, may never have been heard of.
+    // Some calls never receive an event: a canceled call, for example, or a call to a blocked number.
     for shard in 0..WAKE_SHARDS {
         let mut start = None;
         loop {
@@ -77,8 +80,8 @@ pub async fn calls_since(
 
 async fn publish(bus: &Bus, call: &Call) -> Result<u64, Error> {
     let events: Vec<DomainEvent> = call.domain_events_from(1);
-    for some in events.chunks(BATCH_MAX) {
-        if let Some((_, reason)) = bus.publish(some).await?.into_iter().next() {
+    for chunk in events.chunks(BATCH_MAX) {
+        if let Some((_, reason)) = bus.publish(chunk).await?.into_iter().next() {
             return Err(Error::PublishRefused(reason));
         }
     }
