@@ -133,7 +133,7 @@ fn refusal_is_told_with_every_field() {
     }
     let (code, _, errors) = call(&stack, &["show", "nobody"]);
     assert_eq!(code, Some(1));
-    assert!(errors.contains("404 Not found: nothing is known under this id"), "{errors}");
+    assert!(errors.contains("404 Not found: there is nothing with this id"), "{errors}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The body of `POST /calls`: what may stand in it, and everything that is wrong with it at once.
+//! Reads and checks the body of `POST /calls`. All errors are reported together.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -12,17 +12,17 @@ use crate::number::{INVALID_NUMBER, phone_number};
 use crate::request::{CallRequest, RetryOptions};
 use crate::time::{due_at_error, is_like, is_rfc3339};
 
-/// Of the body.
+/// Limit on the size of the body.
 pub const BODY_BYTES_MAX: usize = 16 * 1024;
 pub(crate) const APPOINTMENT_ID_BYTES_MAX: usize = 128;
-/// Told to the provider with every attempt: Twilio's stands in the query of a URL.
+/// Limit on the entries of `metadata`. Every dial sends them to the provider, for Twilio in the query of a URL.
 pub(crate) const METADATA_ENTRIES_MAX: usize = 20;
 pub(crate) const METADATA_NAME_BYTES_MAX: usize = 64;
 const METADATA_VALUE_BYTES_MAX: usize = 512;
 pub(crate) const TIME_ZONE_BYTES_MAX: usize = 64;
 pub(crate) const DELAY_SECONDS_MAX: u32 = 24 * 60 * 60;
 pub(crate) const DELAY_MAX_SECONDS_MAX: u32 = 7 * 24 * 60 * 60;
-/// More of them help nobody.
+/// Limit on the field errors of one answer.
 const ERRORS_MAX: usize = 50;
 
 const FIELDS: [&str; 8] = ["provider", "from", "to", "appointment_id", "metadata", "due_at", "window", "retry"];
@@ -38,15 +38,15 @@ const DAYS: [(&str, Day); 7] = [
     ("sun", Day::Sun),
 ];
 
-/// Reads a body. `errors` is what is wrong with the request besides.
+/// Reads a body. `errors` are errors found elsewhere in the request; they are reported together with those of the body.
 pub(crate) fn read(body: &[u8], errors: Vec<FieldError>, now: Timestamp) -> Result<CallRequest, Problem> {
     if body.len() > BODY_BYTES_MAX {
-        let detail = format!("a call is created with at most {BODY_BYTES_MAX} bytes");
+        let detail = format!("the body is larger than the limit of {BODY_BYTES_MAX} bytes");
         return Err(Problem::new(ProblemKind::PayloadTooLarge, detail));
     }
-    // Of a parse error only the position is told: what surrounds it may be a phone number.
+    // Only the position of a parse error is reported, because the text around it may be a phone number.
     let body: Value = serde_json::from_slice(body).map_err(|error| {
-        let detail = format!("unreadable at line {} column {}", error.line(), error.column());
+        let detail = format!("the body is not valid JSON at line {}, column {}", error.line(), error.column());
         Problem::new(ProblemKind::InvalidJson, detail)
     })?;
     let Value::Object(body) = body else {
@@ -59,7 +59,7 @@ pub(crate) fn read(body: &[u8], errors: Vec<FieldError>, now: Timestamp) -> Resu
     }
 }
 
-/// True if Switchhook can place a call at the provider. Whether the provider is configured the dialer finds out.
+/// True if Switchhook can place calls through this provider. The dialer checks later whether the provider is configured.
 pub(crate) const fn can_place_calls(provider: Provider) -> bool {
     match provider {
         Provider::Retell | Provider::Twilio | Provider::Vapi | Provider::Telnyx => true,
@@ -67,16 +67,16 @@ pub(crate) const fn can_place_calls(provider: Provider) -> bool {
     }
 }
 
-/// Reads field after field and remembers what was wrong.
+/// Reads one field after another, and collects their errors.
 struct Reader {
     errors: Vec<FieldError>,
-    /// See [`CallRequest::due_at_error`].
+    /// Error of the due time, kept apart as in [`CallRequest::due_at_error`].
     due_at_error: Option<FieldError>,
 }
 
 impl Reader {
     fn request(&mut self, body: &Map<String, Value>, now: Timestamp) -> Option<CallRequest> {
-        self.no_others("", body, &FIELDS);
+        self.reject_unknown_fields("", body, &FIELDS);
         let provider = self.text("", body, "provider", true).and_then(|name| self.provider(name));
         let from = self.text("", body, "from", true).and_then(|text| self.number("from", text));
         let to = self.text("", body, "to", true).and_then(|text| self.number("to", text));
@@ -106,22 +106,22 @@ impl Reader {
         Problem::invalid(self.errors)
     }
 
-    fn wrong(&mut self, field: impl Into<String>, message: impl Into<String>) {
+    fn error(&mut self, field: impl Into<String>, message: impl Into<String>) {
         self.errors.push(FieldError::new(field, message));
     }
 
-    fn no_others(&mut self, path: &str, object: &Map<String, Value>, known: &[&str]) {
+    fn reject_unknown_fields(&mut self, path: &str, object: &Map<String, Value>, known: &[&str]) {
         for name in object.keys().filter(|name| !known.contains(&name.as_str())) {
             let name: String = name.chars().take(METADATA_NAME_BYTES_MAX).collect();
-            self.wrong(format!("{path}{name}"), format!("is not known; known are {}", known.join(", ")));
+            self.error(format!("{path}{name}"), format!("is not a known field; known fields are {}", known.join(", ")));
         }
     }
 
     fn text<'a>(&mut self, path: &str, object: &'a Map<String, Value>, name: &str, required: bool) -> Option<&'a str> {
         match object.get(name) {
             Some(Value::String(text)) => return Some(text),
-            Some(_) => self.wrong(format!("{path}{name}"), "must be a string"),
-            None if required => self.wrong(format!("{path}{name}"), "is missing"),
+            Some(_) => self.error(format!("{path}{name}"), "must be a string"),
+            None if required => self.error(format!("{path}{name}"), "is missing"),
             None => {}
         }
         None
@@ -130,13 +130,13 @@ impl Reader {
     fn object<'a>(&mut self, object: &'a Map<String, Value>, name: &str) -> Option<&'a Map<String, Value>> {
         match object.get(name) {
             Some(Value::Object(inner)) => return Some(inner),
-            Some(_) => self.wrong(name, "must be an object"),
+            Some(_) => self.error(name, "must be an object"),
             None => {}
         }
         None
     }
 
-    fn whole(
+    fn whole_number(
         &mut self,
         path: &str,
         object: &Map<String, Value>,
@@ -147,17 +147,17 @@ impl Reader {
         let number = value.as_u64().and_then(|number| u32::try_from(number).ok()).filter(|n| range.contains(n));
         if number.is_none() {
             let message = format!("must be a whole number from {} to {}", range.start(), range.end());
-            self.wrong(format!("{path}{name}"), message);
+            self.error(format!("{path}{name}"), message);
         }
         number
     }
 
     fn provider(&mut self, name: &str) -> Option<Provider> {
-        let mut dialled = Provider::ALL.into_iter().filter(|provider| can_place_calls(*provider));
-        let provider = dialled.clone().find(|provider| provider.as_str() == name);
+        let mut dialing = Provider::ALL.into_iter().filter(|provider| can_place_calls(*provider));
+        let provider = dialing.clone().find(|provider| provider.as_str() == name);
         if provider.is_none() {
-            let names: Vec<&str> = dialled.by_ref().map(Provider::as_str).collect();
-            self.wrong("provider", format!("must be one of {}", names.join(", ")));
+            let names: Vec<&str> = dialing.by_ref().map(Provider::as_str).collect();
+            self.error("provider", format!("must be one of {}", names.join(", ")));
         }
         provider
     }
@@ -165,7 +165,7 @@ impl Reader {
     fn number(&mut self, field: &str, text: &str) -> Option<PhoneNumber> {
         let number = phone_number(text);
         if number.is_none() {
-            self.wrong(field, INVALID_NUMBER);
+            self.error(field, INVALID_NUMBER);
         }
         number
     }
@@ -174,34 +174,34 @@ impl Reader {
         if (1..=APPOINTMENT_ID_BYTES_MAX).contains(&text.len()) && !text.chars().any(char::is_control) {
             return Some(text);
         }
-        let message = format!("must be 1 to {APPOINTMENT_ID_BYTES_MAX} bytes without control characters");
-        self.wrong("appointment_id", message);
+        let message = format!("must have 1 to {APPOINTMENT_ID_BYTES_MAX} bytes and no control characters");
+        self.error("appointment_id", message);
         None
     }
 
     fn metadata(&mut self, object: &Map<String, Value>) -> BTreeMap<String, String> {
         if object.len() > METADATA_ENTRIES_MAX {
-            self.wrong("metadata", format!("must have at most {METADATA_ENTRIES_MAX} entries"));
+            self.error("metadata", format!("must have at most {METADATA_ENTRIES_MAX} entries"));
         }
         let mut metadata = BTreeMap::new();
         for (name, value) in object {
             let field = format!("metadata.{}", name.chars().take(METADATA_NAME_BYTES_MAX).collect::<String>());
             if !(1..=METADATA_NAME_BYTES_MAX).contains(&name.len()) || name.chars().any(char::is_control) {
                 let message =
-                    format!("must have a name of 1 to {METADATA_NAME_BYTES_MAX} bytes without control characters");
-                self.wrong(&field, message);
+                    format!("must have a name of 1 to {METADATA_NAME_BYTES_MAX} bytes and no control characters");
+                self.error(&field, message);
             } else if name == "appointment_id" || name.starts_with("switchhook_") {
-                self.wrong(&field, "is reserved: Switchhook itself tells the provider what has this name");
+                self.error(&field, "is a reserved name; Switchhook sets it itself");
             }
             match value {
                 Value::String(text) if text.len() <= METADATA_VALUE_BYTES_MAX => {
                     metadata.insert(name.clone(), text.clone());
                 }
                 Value::String(_) => {
-                    self.wrong(field, format!("must have at most {METADATA_VALUE_BYTES_MAX} bytes"));
+                    self.error(field, format!("must have at most {METADATA_VALUE_BYTES_MAX} bytes"));
                 }
                 Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
-                    self.wrong(field, "must be a string");
+                    self.error(field, "must be a string");
                 }
             }
         }
@@ -211,20 +211,20 @@ impl Reader {
     fn time(&mut self, text: &str) -> Option<Timestamp> {
         let time = Some(text).filter(|text| is_rfc3339(text)).and_then(Timestamp::parse_rfc3339);
         if time.is_none() {
-            self.wrong("due_at", "must be a time in RFC 3339 such as 2026-11-20T09:30:00Z");
+            self.error("due_at", "must be a time in RFC 3339 such as 2026-11-20T09:30:00Z");
         }
         time
     }
 
     fn window(&mut self, object: &Map<String, Value>) -> Option<CallingWindow> {
         let path = "window.";
-        self.no_others(path, object, &WINDOW_FIELDS);
+        self.reject_unknown_fields(path, object, &WINDOW_FIELDS);
         let time_zone = self.text(path, object, "time_zone", true);
         let opens = self.text(path, object, "opens", true).and_then(|text| self.local_time("window.opens", text));
         let closes = self.text(path, object, "closes", true).and_then(|text| self.local_time("window.closes", text));
         let days = self.days(object);
         let time_zone = time_zone?.to_owned();
-        // What is missing is told already; a stand-in lets the rest be checked with it.
+        // A missing time has its error already. A stand-in lets the other fields be checked.
         let (from, to) = (opens.unwrap_or(civil::Time::MIN), closes.unwrap_or(civil::Time::MAX));
         let window = CallingWindow { time_zone, opens: from, closes: to, days: days.unwrap_or_default() };
         let checked = if window.time_zone.len() > TIME_ZONE_BYTES_MAX {
@@ -234,8 +234,8 @@ impl Reader {
         };
         match checked {
             Ok(()) => {}
-            Err(error @ WindowError::UnknownTimeZone) => self.wrong("window.time_zone", error.to_string()),
-            Err(error @ WindowError::ClosesBeforeItOpens) => self.wrong("window.closes", error.to_string()),
+            Err(error @ WindowError::UnknownTimeZone) => self.error("window.time_zone", error.to_string()),
+            Err(error @ WindowError::ClosesBeforeItOpens) => self.error("window.closes", error.to_string()),
         }
         opens.and(closes).map(|_| window)
     }
@@ -246,7 +246,7 @@ impl Reader {
             civil::Time::new(hours.parse().ok()?, minutes.parse().ok()?, 0, 0).ok()
         });
         if time.is_none() {
-            self.wrong(field, "must be a local time from 00:00 to 23:59");
+            self.error(field, "must be a local time from 00:00 to 23:59");
         }
         time
     }
@@ -257,31 +257,32 @@ impl Reader {
         let day = |name: &Value| DAYS.iter().find(|(known, _)| name.as_str() == Some(known)).map(|(_, day)| *day);
         let days: Option<Vec<Day>> = names.and_then(|names| names.iter().map(day).collect());
         if days.is_none() {
-            self.wrong("window.days", "must be 1 to 7 of mon, tue, wed, thu, fri, sat, sun; without it, every day");
+            let message = "must be a list of 1 to 7 of mon, tue, wed, thu, fri, sat, sun; leave it out for every day";
+            self.error("window.days", message);
         }
-        // In the order of the week, each once: the same days make the same request.
+        // In the order of the week and without repetitions, so that the same days give the same hash.
         days.map(|days| DAYS.iter().map(|(_, day)| *day).filter(|day| days.contains(day)).collect())
     }
 
     fn retry(&mut self, object: &Map<String, Value>) -> RetryOptions {
         let path = "retry.";
-        self.no_others(path, object, &RETRY_FIELDS);
+        self.reject_unknown_fields(path, object, &RETRY_FIELDS);
         let attempts_max = u32::try_from(CALL_ATTEMPTS_MAX).unwrap_or(u32::MAX);
         let options = RetryOptions {
             attempts_max: self
-                .whole(path, object, "attempts_max", 1..=attempts_max)
+                .whole_number(path, object, "attempts_max", 1..=attempts_max)
                 .and_then(|number| u8::try_from(number).ok()),
-            delay_seconds: self.whole(path, object, "delay_seconds", 0..=DELAY_SECONDS_MAX),
-            delay_max_seconds: self.whole(path, object, "delay_max_seconds", 0..=DELAY_MAX_SECONDS_MAX),
+            delay_seconds: self.whole_number(path, object, "delay_seconds", 0..=DELAY_SECONDS_MAX),
+            delay_max_seconds: self.whole_number(path, object, "delay_max_seconds", 0..=DELAY_MAX_SECONDS_MAX),
             voicemail: object.get("voicemail").and_then(Value::as_bool),
         };
         if object.contains_key("voicemail") && options.voicemail.is_none() {
-            self.wrong("retry.voicemail", "must be true or false");
+            self.error("retry.voicemail", "must be true or false");
         }
         if let (Some(delay), Some(max)) = (options.delay_seconds, options.delay_max_seconds)
             && max < delay
         {
-            self.wrong("retry.delay_max_seconds", "must be at least delay_seconds");
+            self.error("retry.delay_max_seconds", "must be at least delay_seconds");
         }
         options
     }

@@ -1,4 +1,4 @@
-//! Idempotency keys, and the ids that calls get.
+//! Idempotency keys, and the ids of new calls.
 
 use http::header::HeaderName;
 use http::{HeaderMap, HeaderValue};
@@ -7,12 +7,12 @@ use switchhook_aws::problem::FieldError;
 use switchhook_domain::CallId;
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
-/// Of an idempotency key.
+/// Limit on the length of an idempotency key, in characters.
 const KEY_LENGTH_MAX: usize = 255;
-/// Bytes of a hash that tells requests apart: in hex, 32 digits.
+/// Length of a shortened hash. 128 bits are enough to tell requests apart.
 const HASH_BYTES: usize = 16;
 
-/// The key under which a repetition is known; none if it is not to be.
+/// Reads the header `Idempotency-Key`. `None` if the request has none.
 pub(crate) fn idempotency_key(headers: &HeaderMap) -> Result<Option<&[u8]>, FieldError> {
     let mut values = headers.get_all(IDEMPOTENCY_KEY).iter().map(HeaderValue::as_bytes);
     match (values.next(), values.next()) {
@@ -28,17 +28,19 @@ pub(crate) fn idempotency_key(headers: &HeaderMap) -> Result<Option<&[u8]>, Fiel
     }
 }
 
+/// Id of the call that is created with this idempotency key.
 pub(crate) fn keyed_call_id(key: &[u8]) -> CallId {
     CallId::new(format!("call-{}", short_hash(key)))
 }
 
+/// Id of a call that is created without idempotency key.
 pub(crate) fn random_call_id() -> Result<CallId, getrandom::Error> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes)?;
     Ok(CallId::new(format!("call-{}", hex::encode(bytes))))
 }
 
-/// 32 hex digits.
+/// SHA-256, shortened to 32 hex digits.
 pub(crate) fn short_hash(bytes: &[u8]) -> String {
     let digest = Sha256::digest(bytes);
     hex::encode(digest.iter().copied().take(HASH_BYTES).collect::<Vec<u8>>())

@@ -1,8 +1,8 @@
-//! Calls over HTTP: created, canceled and shown; what happened to an event; the numbers that may not be called.
+//! The HTTP API: creates, cancels, lists and shows calls, shows the status of an event, and keeps the do-not-call list.
 //!
-//! **Whatever is written is written under a condition, and a request that is sent again changes nothing.** The id of a
-//! call that is created under an idempotency key is made of the key, so that the table itself knows a repetition; the
-//! answer holds only what never changes of a call, so that a repetition is answered alike.
+//! **Every write of a call is conditional, and repeating a request changes nothing.** With an idempotency key, the id of a new
+//! call is a hash of the key, so the table itself detects a repetition. The answer to a creation holds only fields that never
+//! change, so a repetition gets the same body.
 
 mod body;
 mod cursor;
@@ -38,31 +38,33 @@ pub use crate::body::BODY_BYTES_MAX;
 use crate::idempotency::{idempotency_key, keyed_call_id, random_call_id};
 use crate::list::ListQuery;
 use crate::number::{INVALID_NUMBER, numbers_in_path};
-use crate::response::{Answer, Refusal};
+use crate::response::{Answer, RequestError};
 pub use crate::route::{OTHER_ROUTES, Operation, ROUTES};
 use crate::route::{Route, RouteError};
 use crate::view::{CallView, EventView, StatusView};
 
 const IDEMPOTENT_REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
-/// Calls shown of one appointment.
+/// Limit on the calls that an appointment shows.
 const APPOINTMENT_CALLS_MAX: i32 = 50;
-/// Other writers that a request may lose to before it gives up.
+/// Tries of a conditional write that loses the race against another writer.
 const RACES_MAX: u32 = 5;
 
-/// What the function reads from its environment.
+/// Configuration, read from environment variables at cold start.
 #[derive(Debug)]
 pub struct Config {
     pub inbox_table: String,
     pub calls_table: String,
     pub call_retention: Duration,
     pub policy: Policy,
-    /// Of calls that ask for nothing else.
+    /// Default retry policy, for calls created without one.
     pub retry: RetryPolicy,
 }
 
 impl Config {
+    /// Reads the configuration.
+    ///
     /// # Errors
-    /// Names every variable that is missing or bad.
+    /// Names every variable that is missing or not valid.
     pub fn from_environment(
         mut environment: Environment<impl Fn(&str) -> Option<String>>,
     ) -> Result<Self, EnvironmentError> {
@@ -73,7 +75,7 @@ impl Config {
             call_retention: environment.days("CALL_RETENTION_DAYS"),
             policy: Policy { inactivity_timeout: environment.seconds("INACTIVITY_TIMEOUT_SECONDS") },
             retry: RetryPolicy {
-                // A call holds no more attempts, whatever is asked for.
+                // No call can hold more attempts.
                 attempts_max: u8::try_from(attempts_max).unwrap_or(u8::MAX).min(CALL_ATTEMPTS_MAX as u8),
                 delay_seconds: environment.number("RETRY_DELAY_SECONDS"),
                 delay_max_seconds: environment.number("RETRY_DELAY_MAX_SECONDS"),
@@ -84,49 +86,48 @@ impl Config {
     }
 }
 
-/// The inbox as this function uses it: it writes nothing, so it keeps nothing.
+/// Retention given to the inbox. This function only reads the inbox, so the value is never used.
 pub const NO_RETENTION: Duration = Duration::ZERO;
 
-/// The handler and what it works with.
+/// The handler, with its clients and settings.
 #[derive(Debug)]
 pub struct Api {
     pub inbox: Inbox,
     pub calls: Calls,
     pub call_retention: Duration,
     pub policy: Policy,
-    /// Of calls that ask for nothing else.
+    /// Default retry policy, for calls created without one.
     pub retry: RetryPolicy,
     pub clock: Clock,
 }
 
 impl Api {
-    /// Answers one request, whatever it holds.
+    /// Handles one request. Every request gets an answer, also when the tables fail.
     pub async fn handle(&self, request: Request) -> Response<Body> {
         let started = self.clock.now();
-        let answered = self.answer(&request).await;
-        self.log(answered.as_ref(), started);
-        match answered {
+        let result = self.answer(&request).await;
+        self.log(result.as_ref(), started);
+        match result {
             Ok(answer) => answer.into_response(),
-            Err(refusal) => refusal.into_response(),
+            Err(error) => error.into_response(),
         }
     }
 
-    async fn answer(&self, request: &Request) -> Result<Answer, Refusal> {
+    async fn answer(&self, request: &Request) -> Result<Answer, RequestError> {
         let route = Route::parse(request.method(), &path_of(request)).map_err(|error| match error {
-            RouteError::NoSuchPath => Refusal::not_found("there is nothing under this path"),
-            RouteError::MethodNotAllowed(methods) => Refusal::Methods(methods),
+            RouteError::NoSuchPath => RequestError::not_found("no operation of the API has this path"),
+            RouteError::MethodNotAllowed(methods) => RequestError::MethodNotAllowed(methods),
         })?;
-        match (self.carry_out(&route, request).await, route.decoded()) {
-            // An HTTP API has decoded the path, other front doors have not: an id is taken as it stands, then as it
-            // decodes.
-            (Err(Refusal::Problem(Problem { kind: ProblemKind::NotFound, .. })), Some(decoded)) => {
-                self.carry_out(&decoded, request).await
+        match (self.dispatch(&route, request).await, route.decoded()) {
+            // API Gateway's HTTP API decodes the path, other servers do not. So an id is tried as received, then decoded.
+            (Err(RequestError::Problem(Problem { kind: ProblemKind::NotFound, .. })), Some(decoded)) => {
+                self.dispatch(&decoded, request).await
             }
-            (answered, _) => answered,
+            (result, _) => result,
         }
     }
 
-    async fn carry_out(&self, Route { operation, id }: &Route, request: &Request) -> Result<Answer, Refusal> {
+    async fn dispatch(&self, Route { operation, id }: &Route, request: &Request) -> Result<Answer, RequestError> {
         match operation {
             Operation::ListCalls => self.list(request.uri().query().unwrap_or_default()).await,
             Operation::CreateCall => self.create(request.headers(), request.body()).await,
@@ -140,9 +141,9 @@ impl Api {
         }
     }
 
-    async fn list(&self, query: &str) -> Result<Answer, Refusal> {
+    async fn list(&self, query: &str) -> Result<Answer, RequestError> {
         let now = self.clock.now();
-        let query = ListQuery::parse(query, now).map_err(|errors| Refusal::Problem(Problem::invalid(errors)))?;
+        let query = ListQuery::parse(query, now).map_err(|errors| RequestError::Problem(Problem::invalid(errors)))?;
         let page = query.run(&self.calls, now).await?;
         let mut body = Map::new();
         body.insert("calls".to_owned(), page.calls.iter().map(|call| json!(CallView::of(call))).collect());
@@ -156,59 +157,59 @@ impl Api {
     }
 
     /// Creates a call, or finds that the same request created it before.
-    async fn create(&self, headers: &HeaderMap, body: &[u8]) -> Result<Answer, Refusal> {
+    async fn create(&self, headers: &HeaderMap, body: &[u8]) -> Result<Answer, RequestError> {
         let now = self.clock.now();
         let (key, errors) = match idempotency_key(headers) {
             Ok(key) => (key, Vec::new()),
             Err(error) => (None, vec![error]),
         };
-        let mut request = body::read(body, errors, now).map_err(Refusal::Problem)?;
+        let mut request = body::read(body, errors, now).map_err(RequestError::Problem)?;
         let call_id = match key {
             Some(key) => keyed_call_id(key),
-            None => random_call_id().map_err(Refusal::NoId)?,
+            None => random_call_id().map_err(RequestError::RandomId)?,
         };
-        let hash = request.hash().map_err(Refusal::NoHash)?;
+        let hash = request.hash().map_err(RequestError::Hash)?;
         if let Some(error) = request.due_at_error.take() {
-            // It may have been timely when it was sent first.
+            // This may repeat a request whose due time was in range when it was first sent.
             let first = match key {
                 Some(_) => self.calls.get_call(&call_id).await?,
                 None => None,
             };
-            return match first.filter(|call| is_made_by(call, &hash)) {
+            return match first.filter(|call| is_created_by(call, &hash)) {
                 Some(first) => Ok(created(&first, request.appointment_id.as_deref(), true)),
-                None => Err(Refusal::Problem(Problem::invalid(vec![error]))),
+                None => Err(RequestError::Problem(Problem::invalid(vec![error]))),
             };
         }
         let appointment_id = request.appointment_id.clone();
         let call = request.into_call(call_id.clone(), hash.clone(), self.retry, now);
-        let placed = Call::schedule(call, &self.policy, now);
+        let scheduled = Call::schedule(call, &self.policy, now);
         for _ in 0..RACES_MAX {
-            match self.calls.store(&placed, self.call_retention).await? {
-                StoreOutcome::Committed => return Ok(created(&placed.call, appointment_id.as_deref(), false)),
+            match self.calls.store(&scheduled, self.call_retention).await? {
+                StoreOutcome::Committed => return Ok(created(&scheduled.call, appointment_id.as_deref(), false)),
                 StoreOutcome::LostRace => {}
             }
             match self.calls.get_call(&call_id).await? {
-                // A row of this very moment is our own, whose answer was lost on its way from the table.
-                Some(first) if is_made_by(&first, &hash) => {
-                    let repeated = first.created_at != placed.call.created_at;
-                    return Ok(created(&first, appointment_id.as_deref(), repeated));
+                // If the row has this request's time of creation, its write was committed and only the answer was lost.
+                Some(first) if is_created_by(&first, &hash) => {
+                    let is_repeated = first.created_at != scheduled.call.created_at;
+                    return Ok(created(&first, appointment_id.as_deref(), is_repeated));
                 }
                 Some(_) => {
-                    let detail = "another request was made under this key; a new call needs a new key";
-                    return Err(Refusal::Problem(Problem::new(ProblemKind::IdempotencyKeyReused, detail)));
+                    let detail = "this idempotency key was used for another request; send a new call with a new key";
+                    return Err(RequestError::Problem(Problem::new(ProblemKind::IdempotencyKeyReused, detail)));
                 }
-                // It expired in between.
+                // The row expired in the meantime.
                 None => {}
             }
         }
-        Err(Refusal::Storage(Error::Contended(RACES_MAX)))
+        Err(RequestError::Storage(Error::Contended(RACES_MAX)))
     }
 
-    async fn show(&self, id: &CallId) -> Result<Answer, Refusal> {
-        Ok(Answer::of_call("shown", &self.call(id).await?))
+    async fn show(&self, id: &CallId) -> Result<Answer, RequestError> {
+        Ok(Answer::with_call("shown", &self.call(id).await?))
     }
 
-    async fn show_events(&self, id: &CallId) -> Result<Answer, Refusal> {
+    async fn show_events(&self, id: &CallId) -> Result<Answer, RequestError> {
         let call = self.call(id).await?;
         let attempts = call.attempts();
         let events: Vec<EventView> = call.timeline().into_iter().map(|entry| EventView::of(entry, &attempts)).collect();
@@ -216,29 +217,29 @@ impl Api {
         Ok(Answer { call_id: Some(call.call_id), ..Answer::ok("shown", body) })
     }
 
-    async fn cancel(&self, id: &CallId) -> Result<Answer, Refusal> {
+    async fn cancel(&self, id: &CallId) -> Result<Answer, RequestError> {
         for _ in 0..RACES_MAX {
             let call = self.call(id).await?;
             let Some(canceled) = call.cancel(&self.policy, self.clock.now()) else { return cannot_cancel(&call) };
             match self.calls.store(&canceled, self.call_retention).await? {
-                StoreOutcome::Committed => return Ok(Answer::of_call("canceled", &canceled.call)),
+                StoreOutcome::Committed => return Ok(Answer::with_call("canceled", &canceled.call)),
                 StoreOutcome::LostRace => {}
             }
         }
-        Err(Refusal::Storage(Error::Contended(RACES_MAX)))
+        Err(RequestError::Storage(Error::Contended(RACES_MAX)))
     }
 
-    async fn show_appointment(&self, id: &str) -> Result<Answer, Refusal> {
+    async fn show_appointment(&self, id: &str) -> Result<Answer, RequestError> {
         let ids = self.calls.calls_of_appointment(id, APPOINTMENT_CALLS_MAX).await?;
         let loaded = load::load(&self.calls, ids).await?;
-        // Without one of its calls, what is said of an appointment may be wrong.
+        // Without one of its calls, the status of the appointment may be wrong.
         if let Some((_, error)) = loaded.unreadable.into_iter().next() {
-            return Err(Refusal::Storage(error));
+            return Err(RequestError::Storage(error));
         }
         let mut calls = loaded.calls;
         calls.sort_by(|a, b| (b.created_at, &b.call_id).cmp(&(a.created_at, &a.call_id)));
         let Some(latest) = calls.first() else {
-            return Err(Refusal::not_found("there is no call for this appointment"));
+            return Err(RequestError::not_found("there is no call for an appointment with this id"));
         };
         let body = json!({
             "appointment_id": latest.appointment_id,
@@ -248,8 +249,8 @@ impl Api {
         Ok(Answer::ok("shown", body))
     }
 
-    async fn show_status(&self, id: &EventId) -> Result<Answer, Refusal> {
-        let Some(stored) = self.inbox.get(id).await? else { return Err(Refusal::unknown_id()) };
+    async fn show_status(&self, id: &EventId) -> Result<Answer, RequestError> {
+        let Some(stored) = self.inbox.get(id).await? else { return Err(RequestError::unknown_id()) };
         let note = self.inbox.get_note(id).await?;
         let call = match &stored.call_id {
             Some(call_id) => self.find(call_id).await?,
@@ -259,37 +260,37 @@ impl Api {
         Ok(Answer { event_id: Some(stored.event_id), ..Answer::ok("shown", body) })
     }
 
-    async fn set_do_not_call(&self, text: &str, listed: bool) -> Result<Answer, Refusal> {
+    async fn set_do_not_call(&self, text: &str, is_blocked: bool) -> Result<Answer, RequestError> {
         let numbers = numbers_in_path(text);
         if numbers.is_empty() {
             let error = FieldError::new("number", INVALID_NUMBER);
-            return Err(Refusal::Problem(Problem::invalid(vec![error])));
+            return Err(RequestError::Problem(Problem::invalid(vec![error])));
         }
         for number in numbers {
-            self.calls.set_do_not_call(&number, listed).await?;
+            self.calls.set_do_not_call(&number, is_blocked).await?;
         }
-        Ok(Answer::empty(if listed { "number_blocked" } else { "number_unblocked" }))
+        Ok(Answer::empty(if is_blocked { "number_blocked" } else { "number_unblocked" }))
     }
 
-    async fn call(&self, id: &CallId) -> Result<Call, Refusal> {
-        self.find(id).await?.ok_or_else(Refusal::unknown_id)
+    async fn call(&self, id: &CallId) -> Result<Call, RequestError> {
+        self.find(id).await?.ok_or_else(RequestError::unknown_id)
     }
 
-    /// The call under this id, or the one whose attempt its provider calls so.
+    /// Reads the call with this id, which may also be the derived id of an attempt, such as `retell:call_1`.
     async fn find(&self, id: &CallId) -> Result<Option<Call>, Error> {
         Ok(self.calls.resolve(id).await?.call)
     }
 
-    fn log(&self, answered: Result<&Answer, &Refusal>, started: Timestamp) {
+    fn log(&self, result: Result<&Answer, &RequestError>, started: Timestamp) {
         let now = self.clock.now();
-        let (action_taken, error, failed) = match answered {
+        let (action_taken, error, failed) = match result {
             Ok(answer) => (answer.action_taken, None, false),
-            Err(refusal) => (refusal.kind().code(), refusal.cause(), refusal.kind().status().is_server_error()),
+            Err(error) => (error.kind().code(), error.cause(), error.kind().status().is_server_error()),
         };
-        let answer = answered.ok();
+        let answer = result.ok();
         let decision = Decision {
             stage: "api",
-            message: "question answered",
+            message: "request answered",
             action_taken,
             call_id: answer.and_then(|answer| answer.call_id.as_ref()).map(CallId::as_str),
             event_id: answer.and_then(|answer| answer.event_id.as_ref()).map(EventId::as_str),
@@ -301,9 +302,8 @@ impl Api {
     }
 }
 
-/// The answer to a request that created a call, now or before. It says nothing that changes: what may be in an event
-/// decides nothing here.
-fn created(call: &Call, appointment_id: Option<&str>, repeated: bool) -> Answer {
+/// Answer to a request that created a call, now or before. It holds only fields that no later event changes.
+fn created(call: &Call, appointment_id: Option<&str>, is_repeated: bool) -> Answer {
     let body = json!({
         "call_id": call.call_id,
         "provider": call.provider.as_str(),
@@ -312,27 +312,32 @@ fn created(call: &Call, appointment_id: Option<&str>, repeated: bool) -> Answer 
         "created_at": call.created_at.to_string(),
     });
     let mut headers = vec![(LOCATION, format!("/calls/{}", call.call_id))];
-    if repeated {
+    if is_repeated {
         headers.push((IDEMPOTENT_REPLAYED, "true".to_owned()));
     }
-    let (status, action_taken) = if repeated { (StatusCode::OK, "repeated") } else { (StatusCode::CREATED, "created") };
+    let (status, action_taken) =
+        if is_repeated { (StatusCode::OK, "repeated") } else { (StatusCode::CREATED, "created") };
     Answer { status, headers, call_id: Some(call.call_id.clone()), ..Answer::ok(action_taken, body) }
 }
 
-fn is_made_by(call: &Call, hash: &str) -> bool {
+/// True if a request with this hash created the call.
+fn is_created_by(call: &Call, hash: &str) -> bool {
     call.plan.as_ref().is_some_and(|plan| plan.request_hash.as_deref() == Some(hash))
 }
 
-fn cannot_cancel(call: &Call) -> Result<Answer, Refusal> {
+fn cannot_cancel(call: &Call) -> Result<Answer, RequestError> {
     if call.plan.is_none() {
-        let detail = "Switchhook did not place the call and cannot cancel it";
-        return Err(Refusal::Problem(Problem::new(ProblemKind::NotPlacedBySwitchhook, detail)));
+        let detail = "Switchhook does not place this call, so it cannot cancel it";
+        return Err(RequestError::Problem(Problem::new(ProblemKind::NotPlacedBySwitchhook, detail)));
     }
     match &call.job {
-        Job::Canceled => Ok(Answer::of_call("shown", call)),
+        Job::Canceled => Ok(Answer::with_call("shown", call)),
         Job::Pending { .. } | Job::Claimed { .. } | Job::InProgress | Job::Completed | Job::Failed => {
-            let detail = format!("the call is {}; only one that is PENDING can be canceled", call.job.as_str());
-            Err(Refusal::Problem(Problem::new(ProblemKind::NotPending, detail)))
+            let detail = format!(
+                "the job of the call is {}; only a call whose job is PENDING can be canceled",
+                call.job.as_str()
+            );
+            Err(RequestError::Problem(Problem::new(ProblemKind::NotPending, detail)))
         }
     }
 }

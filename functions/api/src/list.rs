@@ -1,9 +1,10 @@
-//! `GET /calls`: by the index by which calls wake, never by scanning.
+//! `GET /calls`: lists calls from the wake-up index, never by a scan.
 //!
-//! Calls stand on queues of some shards each, and the pages of one shard follow those of another. The index holds keys
-//! alone, so the rows are read and what does not fit is left out. **A request reads a bounded number of rows, so a page
-//! may hold fewer calls than were asked for, or none, and still have a successor.** A page of the index never holds
-//! more than still fits into the answer: what follows it is exactly where the next request starts.
+//! The index has several wake queues of [`WAKE_SHARDS`] shards each. A list reads one shard after another. The index holds
+//! only keys, so each row is read, and calls that do not match the filters are dropped.
+//!
+//! **A request reads a limited number of rows. So a page may hold fewer calls than `limit`, or none, and still have a next
+//! page.** An index page is never larger than the space left in the answer, so the next request starts exactly after it.
 
 use std::time::Duration;
 
@@ -12,20 +13,20 @@ use switchhook_aws::calls::{Calls, TimeRange, WAKE_SHARDS, WakeQueue};
 use switchhook_aws::problem::FieldError;
 use switchhook_domain::{Call, CallId, INCONCLUSIVE, Job, Lifecycle, Provider, State, Timestamp};
 
-use crate::cursor::{After, Position};
+use crate::cursor::{LastRead, Position};
 use crate::load::load;
 
 pub(crate) const LIMIT_DEFAULT: usize = 20;
 pub(crate) const LIMIT_MAX: usize = 100;
-/// Rows read for one answer: a page of 100 calls out of twice as many.
+/// Limit on the rows read for one answer.
 const ROWS_MAX: usize = 200;
-/// Pages of the index asked for one answer, one after the other: all shards of all queues, and as many again.
+/// Limit on the index pages read for one answer, one after another: twice the number of all shards.
 const PAGES_MAX: usize = 2 * WakeQueue::ALL.len() * WAKE_SHARDS as usize;
-/// Of the number in `stuck_for`: as many days are longer than any call is kept.
+/// Limit on the digits in `stuck_for`. 9999 days are longer than the retention of any call.
 const STUCK_DIGITS_MAX: usize = 4;
 const PARAMETERS: [&str; 5] = ["job", "lifecycle", "stuck_for", "limit", "cursor"];
 
-/// Which calls are asked for.
+/// Filters, size and start of one page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ListQuery {
     job: Option<JobName>,
@@ -50,13 +51,13 @@ enum JobName {
 #[derive(Debug)]
 pub(crate) struct Page {
     pub(crate) calls: Vec<Call>,
-    /// Calls whose rows cannot be read: whether they are among what was asked for nobody knows.
+    /// Calls whose rows cannot be read, so that nobody knows whether they match the filters.
     pub(crate) unreadable: Vec<CallId>,
     pub(crate) cursor: Option<String>,
 }
 
 impl ListQuery {
-    /// Reads the query of the URL.
+    /// Parses the query of the URL. Returns all errors together.
     pub(crate) fn parse(query: &str, now: Timestamp) -> Result<Self, Vec<FieldError>> {
         let mut errors = Vec::new();
         let mut values: [Option<String>; PARAMETERS.len()] = Default::default();
@@ -65,99 +66,102 @@ impl ListQuery {
             match known {
                 None => {
                     let name: String = name.chars().take(64).collect();
-                    errors.push(FieldError::new(name, format!("is not known; known are {}", PARAMETERS.join(", "))));
+                    errors.push(FieldError::new(
+                        name,
+                        format!("is not a known parameter; known parameters are {}", PARAMETERS.join(", ")),
+                    ));
                 }
-                Some((name, Some(_))) => errors.push(FieldError::new(*name, "is given twice")),
-                Some((_, slot @ None)) => *slot = Some(value.into_owned()),
+                Some((name, Some(_))) => errors.push(FieldError::new(*name, "must be given only once")),
+                Some((_, entry @ None)) => *entry = Some(value.into_owned()),
             }
         }
         let [job, lifecycle, stuck_for, limit, cursor] = values;
-        let mut wrong = |name: &str, message: String| errors.push(FieldError::new(name, message));
+        let mut error = |name: &str, message: String| errors.push(FieldError::new(name, message));
         let job = job.and_then(|text| {
             let job = JobName::ALL.into_iter().find(|job| job.as_str() == text);
             if job.is_none() {
-                wrong("job", format!("must be one of {}", JobName::ALL.map(JobName::as_str).join(", ")));
+                error("job", format!("must be one of {}", JobName::ALL.map(JobName::as_str).join(", ")));
             }
             job
         });
         let lifecycle = lifecycle.and_then(|text| {
             let lifecycle = lifecycles().into_iter().find(|known| *known == text);
             if lifecycle.is_none() {
-                wrong("lifecycle", format!("must be one of {}", lifecycles().join(", ")));
+                error("lifecycle", format!("must be one of {}", lifecycles().join(", ")));
             }
             lifecycle
         });
         let stuck_for = stuck_for.and_then(|text| {
             let duration = duration(&text);
             if duration.is_none() {
-                wrong("stuck_for", "must be a time such as 90s, 10m, 2h or 3d, with at most 4 digits".to_owned());
+                error("stuck_for", "must be a duration such as 90s, 10m, 2h or 3d, with at most 4 digits".to_owned());
             }
             duration
         });
         let limit = limit.map_or(LIMIT_DEFAULT, |text| {
-            let limit = whole(&text).and_then(|limit| usize::try_from(limit).ok());
+            let limit = whole_number(&text).and_then(|limit| usize::try_from(limit).ok());
             limit.filter(|limit| (1..=LIMIT_MAX).contains(limit)).unwrap_or_else(|| {
-                wrong("limit", format!("must be a whole number from 1 to {LIMIT_MAX}"));
+                error("limit", format!("must be a whole number from 1 to {LIMIT_MAX}"));
                 LIMIT_DEFAULT
             })
         });
         let mut query = Self { job, lifecycle, stuck_for, limit, start: None };
         if let Some(text) = cursor {
-            query.start = Position::parse(&text).filter(|at| query.holds(at, now));
+            query.start = Position::parse(&text).filter(|start| query.can_start_at(start, now));
             if query.start.is_none() {
-                wrong("cursor", "must be the cursor of an answer to the same question".to_owned());
+                error("cursor", "must be the cursor of a page with the same job and stuck_for".to_owned());
             }
         }
         if errors.is_empty() { Ok(query) } else { Err(errors) }
     }
 
-    /// The calls asked for, from where the query starts.
+    /// Reads the page.
     pub(crate) async fn run(&self, calls: &Calls, now: Timestamp) -> Result<Page, Error> {
         let mut page = Page { calls: Vec::new(), unreadable: Vec::new(), cursor: None };
-        let mut next = self.start.clone().or_else(|| self.first());
+        let mut next = self.start.clone().or_else(|| self.first_position());
         let (mut rows, mut pages) = (0, 0);
         while let Some(at) = next.take() {
             let room = self.limit.saturating_sub(page.calls.len()).min(ROWS_MAX.saturating_sub(rows));
             if room == 0 || pages == PAGES_MAX {
-                page.cursor = Some(at.to_text()?);
+                page.cursor = Some(at.to_cursor()?);
                 break;
             }
             let limit = i32::try_from(room).ok();
-            let key = at.key()?;
+            let key = at.start_key()?;
             let (ids, last) = calls.wake_queue_page(at.queue, at.shard, self.range(at.queue, now), limit, key).await?;
             rows += ids.len();
             pages += 1;
-            // A call that changes queues while it is listed may be seen on both.
+            // A call that changes its wake queue while it is listed may appear in both.
             let new = ids.into_iter().filter(|id| page.calls.iter().all(|call| call.call_id != *id)).collect();
             let loaded = load(calls, new).await?;
-            page.calls.extend(loaded.calls.into_iter().filter(|call| self.is_met_by(call, now)));
+            page.calls.extend(loaded.calls.into_iter().filter(|call| self.matches(call, now)));
             page.unreadable.extend(loaded.unreadable.into_iter().map(|(id, _)| id));
             next = match last {
-                Some(key) => Some(Position { after: Some(After::of(key)?), ..at }),
-                None => self.following(&at),
+                Some(key) => Some(Position { last_read: Some(LastRead::from_key(key)?), ..at }),
+                None => self.next_position(&at),
             };
         }
         Ok(page)
     }
 
-    /// Where calls of the kind asked for stand.
+    /// Wake queues that may hold matching calls.
     fn queues(&self) -> Vec<WakeQueue> {
         let queues = match self.job {
             Some(JobName::Pending) => Provider::ALL.map(WakeQueue::Dial).to_vec(),
             Some(JobName::Claimed | JobName::InProgress) => vec![WakeQueue::Reconcile],
-            // A call that is over waits until its attempts have ended and their outcomes are known.
+            // A call with a final job is not settled until all its attempts have ended and their outcomes are known.
             Some(JobName::Completed | JobName::Failed | JobName::Canceled) => {
                 vec![WakeQueue::Settled, WakeQueue::Reconcile]
             }
             None => WakeQueue::ALL.to_vec(),
         };
-        // What is settled is not stuck.
+        // A settled call is never stuck.
         queues.into_iter().filter(|queue| self.stuck_for.is_none() || *queue != WakeQueue::Settled).collect()
     }
 
-    /// True if the list comes by there: DynamoDB refuses to start elsewhere.
-    fn holds(&self, at: &Position, now: Timestamp) -> bool {
-        let wake_at = at.after.as_ref().map(|after| Timestamp::from_millis(after.wake_at));
+    /// True if the position is inside this list. DynamoDB refuses to start outside of the queried range.
+    fn can_start_at(&self, at: &Position, now: Timestamp) -> bool {
+        let wake_at = at.last_read.as_ref().map(|last| Timestamp::from_millis(last.wake_at));
         let within = wake_at.is_none_or(|wake_at| match self.range(at.queue, now) {
             TimeRange::UpTo(end) => wake_at <= end,
             TimeRange::Since(start) => wake_at >= start,
@@ -165,29 +169,29 @@ impl ListQuery {
         within && self.queues().contains(&at.queue)
     }
 
-    fn first(&self) -> Option<Position> {
-        self.queues().first().map(|queue| Position { queue: *queue, shard: 0, after: None })
+    fn first_position(&self) -> Option<Position> {
+        self.queues().first().map(|queue| Position { queue: *queue, shard: 0, last_read: None })
     }
 
-    fn following(&self, at: &Position) -> Option<Position> {
+    fn next_position(&self, at: &Position) -> Option<Position> {
         if at.shard + 1 < WAKE_SHARDS {
-            return Some(Position { queue: at.queue, shard: at.shard + 1, after: None });
+            return Some(Position { queue: at.queue, shard: at.shard + 1, last_read: None });
         }
         let mut left = self.queues().into_iter().skip_while(|queue| *queue != at.queue).skip(1);
-        left.next().map(|queue| Position { queue, shard: 0, after: None })
+        left.next().map(|queue| Position { queue, shard: 0, last_read: None })
     }
 
-    /// What waits comes with the longest waiting first, what is settled with the latest first.
+    /// Range and order of a wake queue: open calls with the earliest `wake_at` first, settled calls with the latest first.
     fn range(&self, queue: WakeQueue, now: Timestamp) -> TimeRange {
         match (queue, self.stuck_for) {
-            // Nothing that is due later than that is stuck.
+            // A call that is due later is not stuck.
             (WakeQueue::Dial(_), Some(stuck_for)) => TimeRange::UpTo(now.minus(stuck_for)),
             (WakeQueue::Dial(_), None) | (WakeQueue::Reconcile, _) => TimeRange::UpTo(Timestamp::MAX),
             (WakeQueue::Settled, _) => TimeRange::Since(Timestamp::MIN),
         }
     }
 
-    fn is_met_by(&self, call: &Call, now: Timestamp) -> bool {
+    fn matches(&self, call: &Call, now: Timestamp) -> bool {
         self.job.is_none_or(|job| job == JobName::of(&call.job))
             && self.lifecycle.is_none_or(|lifecycle| {
                 call.attempts().last().is_some_and(|attempt| attempt.lifecycle_label() == lifecycle)
@@ -196,7 +200,7 @@ impl ListQuery {
     }
 }
 
-/// True if the call is not settled, nothing has changed since then, and it does not merely wait for its time.
+/// True if the call is open, has not changed since then, and was due by then.
 fn is_stuck(call: &Call, since: Timestamp) -> bool {
     let waits = match &call.job {
         Job::Pending { due_at } => *due_at > since,
@@ -205,7 +209,7 @@ fn is_stuck(call: &Call, since: Timestamp) -> bool {
     call.updated_at <= since && !waits && !call.is_settled()
 }
 
-/// The names that lists know, which are those that calls are shown with.
+/// Values of the filter `lifecycle`: the labels that calls are shown with.
 fn lifecycles() -> Vec<&'static str> {
     let mut names: Vec<&str> = Vec::new();
     for name in Lifecycle::ALL.iter().map(|lifecycle| lifecycle.label()).chain([INCONCLUSIVE]) {
@@ -221,7 +225,7 @@ pub(crate) fn job_names() -> [&'static str; 6] {
     JobName::ALL.map(JobName::as_str)
 }
 
-fn whole(text: &str) -> Option<u64> {
+fn whole_number(text: &str) -> Option<u64> {
     Some(text).filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()))?.parse().ok()
 }
 
@@ -234,7 +238,7 @@ fn duration(text: &str) -> Option<Duration> {
         "d" => 24 * 60 * 60,
         _ => return None,
     };
-    let number = whole(number).filter(|_| number.len() <= STUCK_DIGITS_MAX && !number.starts_with('0'))?;
+    let number = whole_number(number).filter(|_| number.len() <= STUCK_DIGITS_MAX && !number.starts_with('0'))?;
     Some(Duration::from_secs(number * seconds))
 }
 

@@ -5,24 +5,24 @@ use switchhook_aws::Error;
 use switchhook_aws::calls::{Calls, Found};
 use switchhook_domain::{Call, CallId};
 
-/// Rows read at once.
-const READS_AT_ONCE: usize = 16;
+/// Rows read at the same time.
+const CONCURRENCY: usize = 16;
 
-/// What became of reading some rows.
+/// Result of reading several rows.
 #[derive(Debug, Default)]
 pub(crate) struct Loaded {
     pub(crate) calls: Vec<Call>,
+    /// Calls whose rows exist and cannot be read.
     pub(crate) unreadable: Vec<(CallId, Error)>,
 }
 
-/// Reads the rows of some calls, in their order. One that is gone is left out, one that cannot be understood is told
-/// apart.
+/// Reads the rows of calls, in the order of `ids`. Deleted rows are left out.
 pub(crate) async fn load(calls: &Calls, ids: Vec<CallId>) -> Result<Loaded, Error> {
     let reads = ids.into_iter().map(|id| async move {
         let read = calls.get_eventual(&id).await;
         (id, read)
     });
-    let reads: Vec<_> = futures_util::stream::iter(reads).buffered(READS_AT_ONCE).collect().await;
+    let reads: Vec<_> = futures_util::stream::iter(reads).buffered(CONCURRENCY).collect().await;
     let mut loaded = Loaded::default();
     for (id, read) in reads {
         match read {

@@ -1,4 +1,4 @@
-//! Phone numbers, in a body and in a path.
+//! Phone numbers in a body and in a path.
 
 use percent_encoding::percent_decode_str;
 use switchhook_domain::PhoneNumber;
@@ -6,9 +6,9 @@ use switchhook_domain::PhoneNumber;
 pub(crate) const NUMBER_BYTES_MAX: usize = 256;
 /// Error message for an invalid phone number.
 pub(crate) const INVALID_NUMBER: &str =
-    "must be a number in E.164 such as +14155550123, or a SIP address such as sip:desk@example.com";
+    "must be an E.164 number such as +14155550123, or a SIP address such as sip:desk@example.com";
 
-/// A number in E.164, or a SIP address.
+/// Parses an E.164 number or a SIP address.
 pub(crate) fn phone_number(text: &str) -> Option<PhoneNumber> {
     let e164 = |digits: &str| {
         (7..=15).contains(&digits.len()) && digits.bytes().all(|b| b.is_ascii_digit()) && !digits.starts_with('0')
@@ -20,8 +20,8 @@ pub(crate) fn phone_number(text: &str) -> Option<PhoneNumber> {
     is_number.then(|| PhoneNumber::new(text))
 }
 
-/// The number in the path. A SIP address with a percent sign may have been decoded by the gateway or not: both that it
-/// may be.
+/// Parses the number in a path. Nothing tells whether the server in front has decoded the path. So a SIP address with a
+/// percent sign stands for two numbers: as received, and decoded.
 pub(crate) fn numbers_in_path(text: &str) -> Vec<PhoneNumber> {
     let decoded = percent_decode_str(text).decode_utf8().ok().filter(|decoded| *decoded != text);
     let texts = [Some(text), decoded.as_deref()];

@@ -1,4 +1,4 @@
-//! A call that a client asks for, with what was left out still left out.
+//! A valid request to create a call, before defaults are filled in.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,8 +9,8 @@ use switchhook_domain::{CallId, CallingWindow, NewCall, PhoneNumber, Plan, Provi
 
 use crate::idempotency::short_hash;
 
-/// A call that is asked for. What was left out is left out here too, so that a repetition hashes alike whatever the
-/// time and the stack's defaults are. `Debug` hides all but the provider.
+/// Request to create a call. Omitted fields stay omitted, so that a repetition has the same hash at any time and under any
+/// defaults. `Debug` shows only the provider.
 #[derive(Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct CallRequest {
     pub(crate) provider: Provider,
@@ -26,12 +26,13 @@ pub(crate) struct CallRequest {
     pub(crate) window: Option<CallingWindow>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) retry: Option<RetryOptions>,
-    /// Wrong by the clock alone: a repetition of a request that was right in its time is still one.
+    /// Error for a due time that is too far from now. It is apart from the other errors, because a repetition of a request
+    /// that was valid when it was first sent must succeed.
     #[serde(skip)]
     pub(crate) due_at_error: Option<FieldError>,
 }
 
-/// What a request says of retries; the rest is the stack's.
+/// Retry options of a request. Omitted fields get the default of the stack.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct RetryOptions {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -51,12 +52,12 @@ impl fmt::Debug for CallRequest {
 }
 
 impl CallRequest {
-    /// The same for the same request, however it is written.
+    /// Hash of the request. It does not depend on the order of fields or the format of values.
     pub(crate) fn hash(&self) -> serde_json::Result<String> {
         Ok(short_hash(&serde_json::to_vec(self)?))
     }
 
-    /// The call that is asked for, with what was left out filled in.
+    /// Makes the call, with defaults for omitted fields.
     pub(crate) fn into_call(self, call_id: CallId, hash: String, retry: RetryPolicy, now: Timestamp) -> NewCall {
         NewCall {
             call_id,
@@ -67,7 +68,7 @@ impl CallRequest {
             plan: Plan {
                 due_at: self.due_at.map_or(now, |due_at| due_at.max(now)),
                 window: self.window,
-                retry: self.retry.unwrap_or_default().over(retry),
+                retry: self.retry.unwrap_or_default().with_defaults(retry),
                 metadata: self.metadata,
                 request_hash: Some(hash),
             },
@@ -76,8 +77,8 @@ impl CallRequest {
 }
 
 impl RetryOptions {
-    /// What is asked for wins; the stack's delays give way to it.
-    pub(crate) fn over(self, default: RetryPolicy) -> RetryPolicy {
+    /// Fills omitted options from the default. A default delay is adjusted if it contradicts the delay that was given.
+    pub(crate) fn with_defaults(self, default: RetryPolicy) -> RetryPolicy {
         let (delay_seconds, delay_max_seconds) = match (self.delay_seconds, self.delay_max_seconds) {
             (Some(delay), Some(max)) => (delay, max),
             (Some(delay), None) => (delay, default.delay_max_seconds.max(delay)),

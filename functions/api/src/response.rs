@@ -1,4 +1,4 @@
-//! Answers and refusals, and the HTTP responses that they become.
+//! Answers and errors of requests, and their HTTP responses. Status and body are chosen here alone.
 
 use http::header::{ALLOW, CONTENT_TYPE, HeaderName};
 use http::{HeaderMap, HeaderValue, StatusCode};
@@ -10,29 +10,30 @@ use switchhook_domain::{Call, CallId, EventId};
 
 use crate::view::CallView;
 
-/// What a request was answered, and what is told of it in the log.
+/// Answer to a successful request, and its fields in the log.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
-    /// None: the status says it all.
+    /// Body as JSON. `None` if the response has no body.
     pub(crate) body: Option<Value>,
     pub(crate) headers: Vec<(HeaderName, String)>,
     pub(crate) action_taken: &'static str,
-    /// Ids are logged where something was found under them: before, they are whatever somebody wrote into a path.
+    /// Id for the log. Set only after a row with this id was found: the id in a path can be any text.
     pub(crate) call_id: Option<CallId>,
     pub(crate) event_id: Option<EventId>,
 }
 
-/// Why a request was not answered as it was meant to be.
+/// Error of a request.
 #[derive(Debug)]
-pub(crate) enum Refusal {
+pub(crate) enum RequestError {
     Problem(Problem),
-    Methods(String),
+    /// The path has other methods, listed as in the header `Allow`.
+    MethodNotAllowed(String),
     Storage(Error),
-    /// The system has no random number.
-    NoId(getrandom::Error),
-    /// What was asked for cannot be written as JSON.
-    NoHash(serde_json::Error),
+    /// No random id for a new call.
+    RandomId(getrandom::Error),
+    /// No hash of the request, because it cannot be written as JSON.
+    Hash(serde_json::Error),
 }
 
 impl Answer {
@@ -51,7 +52,7 @@ impl Answer {
         Self { status: StatusCode::NO_CONTENT, body: None, ..Self::ok(action_taken, Value::Null) }
     }
 
-    pub(crate) fn of_call(action_taken: &'static str, call: &Call) -> Self {
+    pub(crate) fn with_call(action_taken: &'static str, call: &Call) -> Self {
         Self { call_id: Some(call.call_id.clone()), ..Self::ok(action_taken, json!(CallView::of(call))) }
     }
 
@@ -67,46 +68,46 @@ impl Answer {
     }
 }
 
-impl Refusal {
+impl RequestError {
     pub(crate) fn not_found(detail: &str) -> Self {
         Self::Problem(Problem::new(ProblemKind::NotFound, detail))
     }
 
     pub(crate) fn unknown_id() -> Self {
         Self::not_found(
-            "nothing is known under this id; one with characters that a path cannot hold must be percent-encoded",
+            "there is nothing with this id; check it, and percent-encode the characters that a path cannot hold",
         )
     }
 
     pub(crate) const fn kind(&self) -> ProblemKind {
         match self {
             Self::Problem(problem) => problem.kind,
-            Self::Methods(_) => ProblemKind::MethodNotAllowed,
+            Self::MethodNotAllowed(_) => ProblemKind::MethodNotAllowed,
             Self::Storage(_) => ProblemKind::StorageFailure,
-            Self::NoId(_) | Self::NoHash(_) => ProblemKind::InternalError,
+            Self::RandomId(_) | Self::Hash(_) => ProblemKind::InternalError,
         }
     }
 
-    /// For the log alone.
+    /// Cause for the log. `None` if the client's request is the cause.
     pub(crate) fn cause(&self) -> Option<String> {
         match self {
-            Self::Problem(_) | Self::Methods(_) => None,
+            Self::Problem(_) | Self::MethodNotAllowed(_) => None,
             Self::Storage(error) => Some(error.with_causes()),
-            Self::NoId(error) => Some(error.to_string()),
-            Self::NoHash(error) => Some(error.to_string()),
+            Self::RandomId(error) => Some(error.to_string()),
+            Self::Hash(error) => Some(error.to_string()),
         }
     }
 
     pub(crate) fn into_response(self) -> Response<Body> {
         let (problem, headers) = match self {
             Self::Problem(problem) => (problem, Vec::new()),
-            Self::Methods(methods) => {
-                let detail = format!("the path has {methods}");
+            Self::MethodNotAllowed(methods) => {
+                let detail = format!("this path has only {methods}");
                 (Problem::new(ProblemKind::MethodNotAllowed, detail), vec![(ALLOW, methods)])
             }
             Self::Storage(_) => (Problem::storage_failure(), Vec::new()),
-            Self::NoId(_) | Self::NoHash(_) => {
-                (Problem::new(ProblemKind::InternalError, "nothing was written; ask again"), Vec::new())
+            Self::RandomId(_) | Self::Hash(_) => {
+                (Problem::new(ProblemKind::InternalError, "nothing was written; send the request again"), Vec::new())
             }
         };
         let mut response = problem.into_response().map(Body::Text);
@@ -115,14 +116,14 @@ impl Refusal {
     }
 }
 
-impl From<Error> for Refusal {
+impl From<Error> for RequestError {
     fn from(error: Error) -> Self {
         Self::Storage(error)
     }
 }
 
 fn insert(headers: &mut HeaderMap, more: Vec<(HeaderName, String)>) {
-    // Ids and methods of ours are all ASCII; a header that is not would be left out.
+    // Values are ASCII: ids made here, and names of methods. Any other value would be dropped.
     headers.extend(more.into_iter().filter_map(|(name, value)| Some((name, HeaderValue::try_from(value).ok()?))));
 }
 
@@ -132,7 +133,7 @@ mod tests {
 
     #[test]
     fn method_that_is_not_allowed_is_told_with_those_that_are() {
-        let response = Refusal::Methods("PUT, DELETE".to_owned()).into_response();
+        let response = RequestError::MethodNotAllowed("PUT, DELETE".to_owned()).into_response();
         assert_eq!(response.status(), StatusCode::METHOD_NOT_ALLOWED);
         assert_eq!(response.headers()[ALLOW], "PUT, DELETE");
         assert_eq!(response.headers()[CONTENT_TYPE], "application/problem+json");

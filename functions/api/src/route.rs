@@ -1,7 +1,6 @@
-//! Which operation a method and a path ask for.
+//! Routing: from method and path to the operation.
 //!
-//! An id may hold slashes, so it is whatever stands between the fixed parts of a path, and the longest path that fits
-//! is meant.
+//! An id may contain slashes, so it is all text between the fixed parts of a path. If several paths match, the longest wins.
 
 use std::borrow::Cow;
 
@@ -9,7 +8,7 @@ use http::Method;
 use percent_encoding::percent_decode_str;
 use switchhook_aws::calls::KEY_BYTES_MAX;
 
-/// What the function can be asked to do.
+/// Operation of the API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     ListCalls,
@@ -23,7 +22,7 @@ pub enum Operation {
     UnblockNumber,
 }
 
-/// Every operation: its method, its path, itself.
+/// Method and path of every operation.
 pub const ROUTES: [(&str, &str, Operation); 9] = [
     ("GET", "/calls", Operation::ListCalls),
     ("POST", "/calls", Operation::CreateCall),
@@ -36,22 +35,22 @@ pub const ROUTES: [(&str, &str, Operation); 9] = [
     ("DELETE", "/do-not-call/{number}", Operation::UnblockNumber),
 ];
 
-/// Operations of the same API that another function answers, so that their paths are not taken for ids here.
+/// Routes of the same API that another function serves. Without them, `{call_id}/trigger` would count as an id.
 pub const OTHER_ROUTES: [(&str, &str); 1] = [("POST", "/calls/{call_id}/trigger")];
 
-/// What was asked for, and of what.
+/// Operation of a request, with its path parameter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Route {
     pub(crate) operation: Operation,
-    /// What stands in the path where it has a parameter; empty if it has none.
+    /// Path parameter. Empty if the path has none.
     pub(crate) id: String,
 }
 
-/// Why there is nothing to do.
+/// Error for a request that no operation matches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum RouteError {
     NoSuchPath,
-    /// The methods that the path does have, as in the header `Allow`.
+    /// Methods of the path, listed as in the header `Allow`.
     MethodNotAllowed(String),
 }
 
@@ -59,17 +58,20 @@ impl Route {
     pub(crate) fn parse(method: &Method, path: &str) -> Result<Self, RouteError> {
         let here = ROUTES.iter().map(|(method, path, operation)| (*method, *path, Some(*operation)));
         let elsewhere = OTHER_ROUTES.iter().map(|(method, path)| (*method, *path, None));
-        let fitting: Vec<_> = here
+        let matching: Vec<_> = here
             .chain(elsewhere)
-            .filter_map(|(method, template, operation)| Some((method, template, operation, id_in(template, path)?)))
+            .filter_map(|(method, template, operation)| {
+                Some((method, template, operation, path_parameter(template, path)?))
+            })
             .collect();
-        let longest = fitting.iter().map(|(_, template, _, _)| template.len()).max();
-        let mut meant = fitting.into_iter().filter(|(_, template, _, _)| Some(template.len()) == longest).peekable();
-        if meant.peek().is_none() {
+        let longest = matching.iter().map(|(_, template, _, _)| template.len()).max();
+        let mut longest_matches =
+            matching.into_iter().filter(|(_, template, _, _)| Some(template.len()) == longest).peekable();
+        if longest_matches.peek().is_none() {
             return Err(RouteError::NoSuchPath);
         }
         let mut allowed = Vec::new();
-        for (name, _, operation, id) in meant {
+        for (name, _, operation, id) in longest_matches {
             match operation {
                 Some(operation) if name == method.as_str() => return Ok(Self { operation, id: id.to_owned() }),
                 None if name == method.as_str() => return Err(RouteError::NoSuchPath),
@@ -79,15 +81,15 @@ impl Route {
         Err(RouteError::MethodNotAllowed(allowed.join(", ")))
     }
 
-    /// The same with its id decoded; none if it is decoded.
+    /// The route with its percent-encoded id decoded. `None` if decoding changes nothing.
     pub(crate) fn decoded(&self) -> Option<Self> {
         let id = percent_decode_str(&self.id).decode_utf8().ok().map(Cow::into_owned)?;
         (id != self.id).then_some(Self { operation: self.operation, id })
     }
 }
 
-/// What stands in the path where the template has its parameter.
-fn id_in<'a>(template: &str, path: &'a str) -> Option<&'a str> {
+/// Path parameter: the text in `path` at the place of `{…}` in the template. `None` if the path does not match.
+fn path_parameter<'a>(template: &str, path: &'a str) -> Option<&'a str> {
     match template.split_once('{') {
         None => (path == template).then_some(""),
         Some((before, parameter)) => {

@@ -1,26 +1,27 @@
-//! Due times: their spelling, and how far they may be from now.
+//! Due times of calls: their format, and their distance from now.
 
 use std::time::Duration;
 
 use switchhook_aws::problem::FieldError;
 use switchhook_domain::Timestamp;
 
-/// A call that was due before that was meant for another day.
+/// Limit on a due time in the past. An older one is probably a mistake in the date.
 const DUE_PAST_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 pub(crate) const DUE_AHEAD_MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
+/// Checks that a due time is near enough to now.
 pub(crate) fn due_at_error(due_at: Timestamp, now: Timestamp) -> Option<FieldError> {
     let message = if due_at < now.minus(DUE_PAST_MAX) {
-        "must not be more than a day ago"
+        "must be at most 1 day in the past"
     } else if due_at > now.plus(DUE_AHEAD_MAX) {
-        "must not be more than 365 days ahead"
+        "must be at most 365 days in the future"
     } else {
         return None;
     };
     Some(FieldError::new("due_at", message))
 }
 
-/// The shape of RFC 3339; whether there is such a time the parser says, which by itself would take more than that.
+/// True if the text has the format of RFC 3339. The time parser alone accepts more formats; it checks the values later.
 pub(crate) fn is_rfc3339(text: &str) -> bool {
     let Some((head, tail)) = text.split_at_checked(19) else { return false };
     let zone = match tail.strip_prefix('.') {
@@ -37,7 +38,7 @@ pub(crate) fn is_rfc3339(text: &str) -> bool {
     is_like(&head.to_ascii_uppercase(), "0000-00-00T00:00:00") && (zone.eq_ignore_ascii_case("z") || offset())
 }
 
-/// True if the text is the pattern, in which 0 stands for any digit.
+/// True if the text matches the pattern, in which `0` stands for any digit.
 pub(crate) fn is_like(text: &str, pattern: &str) -> bool {
     text.len() == pattern.len()
         && text.bytes().zip(pattern.bytes()).all(|(byte, like)| match like {

@@ -1,4 +1,4 @@
-//! Calls, attempts and events as the API shows them. No number and no claim's token is among what is shown.
+//! JSON of calls, attempts and events in answers. **No answer contains a phone number or the token of a claim.**
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ pub(crate) struct CallView<'a> {
     outcome: Option<&'static str>,
     settled: bool,
     attempts: Vec<AttemptView<'a>>,
-    /// None: Switchhook does not place the call.
+    /// `None` if Switchhook does not place the call.
     #[serde(skip_serializing_if = "Option::is_none")]
     metadata: Option<&'a BTreeMap<String, String>>,
     version: u64,
@@ -61,7 +61,7 @@ struct JobView {
     due_at: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     lease_ends_at: Option<String>,
-    /// Why no further attempt is made, whatever policy says.
+    /// Reason why there is no further attempt, whatever the retry policy says.
     #[serde(skip_serializing_if = "Option::is_none")]
     stop_reason: Option<&'static str>,
 }
@@ -89,7 +89,7 @@ struct AttemptView<'a> {
     provider_call_id: Option<&'a str>,
     lifecycle: &'static str,
     outcome: &'static str,
-    /// None: Switchhook did not dial it.
+    /// `None` if Switchhook did not dial the attempt.
     #[serde(skip_serializing_if = "Option::is_none")]
     dialled_at: Option<String>,
     started_at: String,
@@ -98,13 +98,13 @@ struct AttemptView<'a> {
 
 impl<'a> AttemptView<'a> {
     fn of(call: &'a Call, attempt: &AttemptState) -> Self {
-        let slot = call.attempt_records.get(attempt.index);
+        let record = call.attempt_records.get(attempt.index);
         Self {
             number: attempt.number,
-            provider_call_id: slot.and_then(|slot| slot.provider_call_id.as_deref()),
+            provider_call_id: record.and_then(|record| record.provider_call_id.as_deref()),
             lifecycle: attempt.lifecycle_label(),
             outcome: attempt.outcome_label(),
-            dialled_at: slot.and_then(|slot| slot.dialled_at).map(|at| at.to_string()),
+            dialled_at: record.and_then(|record| record.dialled_at).map(|at| at.to_string()),
             started_at: attempt.started_at.to_string(),
             ended_at: attempt.ended_at.map(|at| at.to_string()),
         }
@@ -119,7 +119,7 @@ pub(crate) struct EventView {
     occurred_at: Option<String>,
     received_at: String,
     disposition: &'static str,
-    /// None: it names no attempt.
+    /// Number of the attempt. `None` if the event names no attempt.
     attempt: Option<u8>,
 }
 
@@ -141,7 +141,7 @@ impl EventView {
 #[derive(Debug, Serialize)]
 pub(crate) struct StatusView<'a> {
     event_id: &'a EventId,
-    /// The call that the event is in: where the event names it by what its provider calls it, not what the event names.
+    /// The call that has the event. If the event arrived under a derived id, this is the call that the alias leads to.
     call_id: Option<&'a CallId>,
     provider: &'static str,
     #[serde(rename = "type")]
@@ -154,7 +154,7 @@ pub(crate) struct StatusView<'a> {
     attempts: u32,
     error: Option<String>,
     next_retry_at: Option<String>,
-    /// The domain events that it brought about.
+    /// Types of the domain events that this event caused.
     action: Vec<String>,
 }
 
@@ -163,7 +163,7 @@ impl<'a> StatusView<'a> {
         let note = note.unwrap_or_default();
         let entries = call.map(|call| call.history.iter().filter(|entry| entry.source_event_id == stored.event_id));
         let mut entries: Vec<&HistoryEntry> = entries.map(Iterator::collect).unwrap_or_default();
-        // What the event says itself comes before what it implies.
+        // The event itself comes before the events that it implies.
         entries.sort_by_key(|entry| entry.event.implied);
         let folded = entries.first();
         let decided = stored.disposition.or(note.disposition);

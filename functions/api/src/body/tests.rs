@@ -34,7 +34,7 @@ fn with(field: &str, value: Value) -> Value {
     body
 }
 
-/// The fields that are wrong.
+/// Returns the fields with an error.
 fn wrong(body: &Value) -> Vec<String> {
     let problem = read(body).map(|_| panic!("{body} is accepted")).unwrap_err();
     assert_eq!(problem.kind, ProblemKind::InvalidRequest);
@@ -99,7 +99,8 @@ fn what_is_left_out_is_the_stacks() {
 #[test]
 fn delays_of_the_stack_give_way_to_those_that_are_asked_for() {
     let delays = |delay_seconds, delay_max_seconds| {
-        let policy = RetryOptions { delay_seconds, delay_max_seconds, ..RetryOptions::default() }.over(DEFAULT);
+        let policy =
+            RetryOptions { delay_seconds, delay_max_seconds, ..RetryOptions::default() }.with_defaults(DEFAULT);
         (policy.delay_seconds, policy.delay_max_seconds)
     };
     assert_eq!(delays(Some(60), None), (60, 7_200));

@@ -15,9 +15,9 @@ fn parse(query: &str) -> Result<ListQuery, Vec<String>> {
     ListQuery::parse(query, NOW).map_err(fields)
 }
 
-fn position(queue: WakeQueue, shard: u64, after: Option<(&str, i64)>) -> Position {
-    let after = after.map(|(call_id, wake_at)| After { call_id: call_id.to_owned(), wake_at });
-    Position { queue, shard, after }
+fn position(queue: WakeQueue, shard: u64, last_read: Option<(&str, i64)>) -> Position {
+    let last_read = last_read.map(|(call_id, wake_at)| LastRead { call_id: call_id.to_owned(), wake_at });
+    Position { queue, shard, last_read }
 }
 
 #[test]
@@ -26,7 +26,7 @@ fn query_is_read_whole() {
     assert_eq!(parse(""), Ok(plain.clone()));
     let at = position(WakeQueue::Reconcile, 3, Some(("call-\u{eb}", 5)));
     let query =
-        format!("limit=100&job=IN_PROGRESS&stuck_for=10m&lifecycle=in%5Fprogress&cursor={}", at.to_text().unwrap());
+        format!("limit=100&job=IN_PROGRESS&stuck_for=10m&lifecycle=in%5Fprogress&cursor={}", at.to_cursor().unwrap());
     let expected = ListQuery {
         job: Some(JobName::InProgress),
         lifecycle: Some("in_progress"),
@@ -107,10 +107,10 @@ fn call_that_waits_for_its_time_is_not_stuck() {
     let new = request.into_call(CallId::new("c1"), String::new(), retry, NOW);
     let call = Call::schedule(new, &policy, NOW).call;
     let minutes = |minutes: u64| NOW.plus(Duration::from_secs(60 * minutes));
-    assert!(!is_stuck(&call, minutes(19)), "it is not due");
+    assert!(!is_stuck(&call, minutes(19)), "the call is not due yet");
     assert!(is_stuck(&call, minutes(20)));
     let canceled = call.cancel(&policy, minutes(1)).unwrap().call;
-    assert!(!is_stuck(&canceled, minutes(20)), "nothing is expected of it");
+    assert!(!is_stuck(&canceled, minutes(20)), "a canceled call is finished");
     let changed = Call { updated_at: minutes(21), ..call };
     assert!(!is_stuck(&changed, minutes(20)));
 }
@@ -119,14 +119,14 @@ fn call_that_waits_for_its_time_is_not_stuck() {
 fn list_goes_through_every_shard_of_every_shelf() {
     let query = parse("").unwrap();
     let mut seen = Vec::new();
-    let mut next = query.first();
+    let mut next = query.first_position();
     while let Some(at) = next {
-        next = query.following(&at);
+        next = query.next_position(&at);
         seen.push((at.queue, at.shard));
     }
     let shards = |queue| (0..WAKE_SHARDS).map(move |shard| (queue, shard));
     assert_eq!(seen, WakeQueue::ALL.into_iter().flat_map(shards).collect::<Vec<_>>());
-    assert!(PAGES_MAX >= seen.len(), "one request sees a small stack whole");
+    assert!(PAGES_MAX >= seen.len(), "one request covers every shard of a small stack");
 }
 
 #[test]
@@ -167,7 +167,7 @@ fn cursor_that_is_none_is_refused() {
 
 #[test]
 fn cursor_of_another_question_is_refused() {
-    let cursor = |queue, wake_at| position(queue, 0, Some(("c1", wake_at))).to_text().unwrap();
+    let cursor = |queue, wake_at| position(queue, 0, Some(("c1", wake_at))).to_cursor().unwrap();
     let settled = cursor(WakeQueue::Settled, 1);
     assert!(parse(&format!("job=FAILED&cursor={settled}")).is_ok());
     assert_eq!(parse(&format!("job=PENDING&cursor={settled}")).unwrap_err(), ["cursor"]);
@@ -179,8 +179,8 @@ fn cursor_of_another_question_is_refused() {
 #[test]
 fn key_of_the_index_comes_back_from_its_cursor() {
     let at = position(WakeQueue::Settled, 2, Some(("retell:c1", -7)));
-    let key = at.key().unwrap().unwrap();
-    assert_eq!(After::of(key).unwrap(), at.after.clone().unwrap());
-    assert_eq!(Position::parse(&at.to_text().unwrap()), Some(at));
-    assert_eq!(position(WakeQueue::Dial(Provider::Twilio), 0, None).key().unwrap(), None);
+    let key = at.start_key().unwrap().unwrap();
+    assert_eq!(LastRead::from_key(key).unwrap(), at.last_read.clone().unwrap());
+    assert_eq!(Position::parse(&at.to_cursor().unwrap()), Some(at));
+    assert_eq!(position(WakeQueue::Dial(Provider::Twilio), 0, None).start_key().unwrap(), None);
 }
