@@ -11,7 +11,7 @@ use std::time::Duration;
 use switchhook_aws::Error;
 use switchhook_aws::calls::{Calls, TimeRange, WAKE_SHARDS, WakeQueue};
 use switchhook_aws::problem::FieldError;
-use switchhook_domain::{Call, CallId, INCONCLUSIVE, Job, Lifecycle, Provider, State, Timestamp};
+use switchhook_domain::{Call, CallId, INCONCLUSIVE, Job, JobState, Lifecycle, Provider, State, Timestamp};
 
 use crate::cursor::{LastRead, Position};
 use crate::load::load;
@@ -29,22 +29,11 @@ const PARAMETERS: [&str; 5] = ["job", "lifecycle", "stuck_for", "limit", "cursor
 /// Filters, size and start of one page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ListQuery {
-    job: Option<JobName>,
+    job: Option<JobState>,
     lifecycle: Option<&'static str>,
     stuck_for: Option<Duration>,
     limit: usize,
     start: Option<Position>,
-}
-
-/// The state of a job without what belongs to it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum JobName {
-    Pending,
-    Claimed,
-    InProgress,
-    Completed,
-    Failed,
-    Canceled,
 }
 
 /// One page of calls.
@@ -78,9 +67,9 @@ impl ListQuery {
         let [job, lifecycle, stuck_for, limit, cursor] = values;
         let mut error = |name: &str, message: String| errors.push(FieldError::new(name, message));
         let job = job.and_then(|text| {
-            let job = JobName::ALL.into_iter().find(|job| job.as_str() == text);
+            let job = JobState::parse(&text);
             if job.is_none() {
-                error("job", format!("must be one of {}", JobName::ALL.map(JobName::as_str).join(", ")));
+                error("job", format!("must be one of {}", JobState::ALL.map(JobState::as_str).join(", ")));
             }
             job
         });
@@ -147,10 +136,10 @@ impl ListQuery {
     /// Wake queues that may hold matching calls.
     fn queues(&self) -> Vec<WakeQueue> {
         let queues = match self.job {
-            Some(JobName::Pending) => Provider::ALL.map(WakeQueue::Dial).to_vec(),
-            Some(JobName::Claimed | JobName::InProgress) => vec![WakeQueue::Reconcile],
+            Some(JobState::Pending) => Provider::ALL.map(WakeQueue::Dial).to_vec(),
+            Some(JobState::Claimed | JobState::InProgress) => vec![WakeQueue::Reconcile],
             // A call with a final job is not settled until all its attempts have ended and their outcomes are known.
-            Some(JobName::Completed | JobName::Failed | JobName::Canceled) => {
+            Some(JobState::Completed | JobState::Failed | JobState::Canceled) => {
                 vec![WakeQueue::Settled, WakeQueue::Reconcile]
             }
             None => WakeQueue::ALL.to_vec(),
@@ -192,7 +181,7 @@ impl ListQuery {
     }
 
     fn matches(&self, call: &Call, now: Timestamp) -> bool {
-        self.job.is_none_or(|job| job == JobName::of(&call.job))
+        self.job.is_none_or(|job| job == call.job.state())
             && self.lifecycle.is_none_or(|lifecycle| {
                 call.attempts().last().is_some_and(|attempt| attempt.lifecycle_label() == lifecycle)
             })
@@ -220,11 +209,6 @@ fn lifecycles() -> Vec<&'static str> {
     names
 }
 
-#[cfg(test)]
-pub(crate) fn job_names() -> [&'static str; 6] {
-    JobName::ALL.map(JobName::as_str)
-}
-
 fn whole_number(text: &str) -> Option<u64> {
     Some(text).filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()))?.parse().ok()
 }
@@ -240,34 +224,6 @@ fn duration(text: &str) -> Option<Duration> {
     };
     let number = whole_number(number).filter(|_| number.len() <= STUCK_DIGITS_MAX && !number.starts_with('0'))?;
     Some(Duration::from_secs(number * seconds))
-}
-
-impl JobName {
-    const ALL: [Self; 6] =
-        [Self::Pending, Self::Claimed, Self::InProgress, Self::Completed, Self::Failed, Self::Canceled];
-
-    const fn of(job: &Job) -> Self {
-        match job {
-            Job::Pending { .. } => Self::Pending,
-            Job::Claimed { .. } => Self::Claimed,
-            Job::InProgress => Self::InProgress,
-            Job::Completed => Self::Completed,
-            Job::Failed => Self::Failed,
-            Job::Canceled => Self::Canceled,
-        }
-    }
-
-    /// As [`Job::as_str`].
-    const fn as_str(self) -> &'static str {
-        match self {
-            Self::Pending => "PENDING",
-            Self::Claimed => "CLAIMED",
-            Self::InProgress => "IN_PROGRESS",
-            Self::Completed => "COMPLETED",
-            Self::Failed => "FAILED",
-            Self::Canceled => "CANCELED",
-        }
-    }
 }
 
 #[cfg(test)]

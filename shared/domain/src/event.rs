@@ -1,4 +1,4 @@
-//! Provider events and the call events read from them.
+//! Provider events, and the call events that are read from them.
 
 use std::fmt;
 use std::str::FromStr;
@@ -36,19 +36,19 @@ macro_rules! id {
 }
 
 id! {
-    /// `{provider}:{provider's own event id}`: the key of the inbox, what decides about duplicates.
+    /// `{provider}:{the provider's own event id}`. It is the key of the inbox: two events with the same id are duplicates.
     EventId
 }
 id! {
-    /// The call that an event belongs to: our own id, `appointment:{appointment id}` or `{provider}:{provider call id}`.
+    /// Id of a call: Switchhook's own id, `appointment:{appointment id}` or `{provider}:{provider call id}`.
     CallId
 }
 id! {
-    /// What tells the attempts of a call apart: the number that we dialled under, else the provider's own call id.
+    /// Key of an attempt within its call: the number under which Switchhook dialled it, else the provider's own call id.
     AttemptKey
 }
 
-/// A phone number or SIP address. `Debug` hides it: a number never reaches a log or an error.
+/// Phone number or SIP address. `Debug` hides it, so that a number never reaches a log or an error.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct PhoneNumber(String);
@@ -71,7 +71,7 @@ impl fmt::Debug for PhoneNumber {
     }
 }
 
-/// The providers whose webhooks Switchhook reads.
+/// Provider whose webhooks Switchhook reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Provider {
@@ -85,7 +85,7 @@ pub enum Provider {
 impl Provider {
     pub const ALL: [Self; 5] = [Self::Retell, Self::Twilio, Self::Vapi, Self::Telnyx, Self::Generic];
 
-    /// The name in the URL, in the secret and in every id.
+    /// Returns the name used in the URL, in the secret and in ids.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -104,7 +104,7 @@ impl fmt::Display for Provider {
     }
 }
 
-/// No provider of that name is known.
+/// Error for an unknown provider name.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("unknown provider {0:?}: known are retell, twilio, vapi, telnyx, generic")]
 pub struct UnknownProvider(pub String);
@@ -117,7 +117,7 @@ impl FromStr for Provider {
     }
 }
 
-/// Who called whom, as the provider says it.
+/// Direction of a call, as reported by the provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Direction {
@@ -125,7 +125,8 @@ pub enum Direction {
     Outbound,
 }
 
-/// What one call event says. The order is the rank that breaks a tie of time and sequence: what can only come earlier in a call ranks lower.
+/// Fact that a call event reports. The order of the variants is their rank: it decides if two events have the same time and
+/// sequence. A kind that can only happen earlier in a call ranks lower.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EventKind {
@@ -143,15 +144,16 @@ pub enum EventKind {
     Busy,
     Failed,
     Completed,
-    /// Another system, which orchestrates this call, will try again. Of the call, not of an attempt.
+    /// Another system places this call and will try again. Concerns the call, not an attempt.
     RetryScheduled,
-    /// The provider was asked and says that the call lives: grants patience anew. Of several, the call keeps the last.
+    /// The provider was asked and reports the attempt alive. Restarts the inactivity timeout. The call keeps only the latest.
     Alive,
-    /// The lease of a claim ended without a dial. Of the call; of several, the call keeps the last. Only the reconciler says so.
+    /// The lease of a claim ended without a dial. Concerns the call, which keeps only the latest. Made by the reconciler alone.
     ClaimExpired,
-    /// What the provider was asked disagrees with what the call's row says. Of the call. Only the reconciler says so.
+    /// The row of the call disagrees with the provider, or with its own history. Concerns the call. Made by the reconciler
+    /// alone.
     DriftFound,
-    /// Nothing was heard of the attempt for the whole of its patience. Only the reconciler says so.
+    /// No event of the attempt arrived for its inactivity timeout. Made by the reconciler alone.
     DeadlinePassed,
 }
 
@@ -175,7 +177,7 @@ impl EventKind {
         Self::DeadlinePassed,
     ];
 
-    /// The name in rows, messages, timelines and derived ids.
+    /// Returns the name used in rows, messages, timelines and derived ids.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -198,7 +200,8 @@ impl EventKind {
         }
     }
 
-    /// Beginnings without a time of the provider's sort before everything, all else after everything.
+    /// True if the kind begins something. Events without a time by the provider's clock sort by it: beginnings before all other
+    /// events, the rest after them.
     #[must_use]
     pub const fn is_beginning(self) -> bool {
         match self {
@@ -219,7 +222,7 @@ impl EventKind {
         }
     }
 
-    /// True if it is of the call, whatever attempt it names.
+    /// True if the kind concerns the call. The attempt that such an event names is then ignored.
     pub(crate) const fn is_call_level(self) -> bool {
         match self {
             Self::RetryScheduled | Self::ClaimExpired | Self::DriftFound => true,
@@ -239,7 +242,8 @@ impl EventKind {
         }
     }
 
-    /// True if it tells something about an attempt: what Switchhook only finds out by its own clock does not.
+    /// True if the kind is evidence of what happened in an attempt. What Switchhook only concludes, for example from its own
+    /// clock, is no evidence.
     pub(crate) const fn is_evidence(self) -> bool {
         match self {
             Self::Alive | Self::ClaimExpired | Self::DriftFound | Self::DeadlinePassed => false,
@@ -258,7 +262,7 @@ impl EventKind {
         }
     }
 
-    /// True if an attempt has its whole patience again from then on.
+    /// True if an event of the kind restarts the inactivity timeout of its attempt.
     pub(crate) fn restarts_timeout(self) -> bool {
         self == Self::Alive || self.is_evidence()
     }
@@ -270,21 +274,21 @@ impl fmt::Display for EventKind {
     }
 }
 
-/// One canonical fact about a call, read from a provider event by that provider's `normalize`.
+/// One fact about a call, read from a provider event by that provider's `normalize`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallEvent {
     pub kind: EventKind,
-    /// True if the provider did not say this in so many words, but what it said cannot be true without it.
-    /// A provider event carries at most one call event that is not implied.
+    /// True if the provider did not report this fact, but reported another one that cannot be true without it. Example:
+    /// `answered` implies `ringing`. A provider event carries at most one call event that is not implied.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub implied: bool,
-    /// By the provider's clock; none where the provider names no time.
+    /// Time by the provider's clock. `None` if the provider names no time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub occurred_at: Option<Timestamp>,
-    /// The provider's own counter, where it has one.
+    /// The provider's own counter. `None` if the provider has no counter.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sequence: Option<u32>,
-    /// Of a `failed` that nobody answered: trying again cannot help (an invalid destination, a number that may not be called).
+    /// True if an unanswered call failed for a reason that another attempt would meet again, such as an invalid destination.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub permanent: bool,
 }
@@ -332,15 +336,15 @@ impl From<Origin> for &'static str {
     }
 }
 
-/// A provider event after `normalize`: whose it is and what it says. This is what a queue message carries.
+/// Provider event after `normalize`: the call that it belongs to, and the facts that it reports. A queue message carries one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProviderEvent {
     pub event_id: EventId,
     pub origin: Origin,
-    /// The provider's own name for the type of event, for example `call_ended`.
+    /// The provider's own name for the type of the event, for example `call_ended`.
     pub event_type: String,
     pub call_id: CallId,
-    /// None: the event names no attempt and belongs to every attempt that had started by then.
+    /// Key of the attempt. `None` if the event names no attempt: it then belongs to every attempt that had started by then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempt: Option<AttemptKey>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -353,7 +357,7 @@ pub struct ProviderEvent {
     pub from: Option<PhoneNumber>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<PhoneNumber>,
-    /// By our clock, when the event was first stored.
+    /// Time by our clock at which the event was first stored.
     pub received_at: Timestamp,
     pub call_events: Vec<CallEvent>,
 }

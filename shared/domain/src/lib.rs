@@ -1,28 +1,45 @@
 //! The pure core of Switchhook: no async, no clock, no randomness, no AWS types; `now` and ids are arguments.
+//!
+//! The modules build on each other in this order:
+//! - `time`, `event`: what a provider reported;
+//! - `machine`, `lifecycle`: the state of one attempt as a function of its events;
+//! - `window`, `plan`, `announcement`, `call`: a call as data;
+//! - `attempt`, `job`: what follows from the history of a call;
+//! - `announce`, `finding`, `domain_event`: events that Switchhook itself makes;
+//! - `derive`, `transition`, `fold`: the next row of a call.
 
 mod announce;
+mod announcement;
+mod attempt;
 mod call;
+mod derive;
+mod domain_event;
 mod event;
+mod finding;
+mod fold;
+mod job;
 mod lifecycle;
 mod machine;
 mod plan;
 mod time;
+mod transition;
+mod window;
 
-pub use announce::{
-    Announcement, AnnouncementKind, AnnouncementSource, DOMAIN_EVENT_SCHEMA_VERSION, DomainEvent, NOT_PLACED,
-    WebhookQuarantined,
-};
+pub use announcement::{Announcement, AnnouncementKind, AnnouncementSource, AppointmentStatus, NOT_PLACED};
+pub use attempt::AttemptState;
 pub use call::{
-    ATTEMPT_EVENTS_MAX, AppointmentStatus, AttemptRecord, AttemptState, CALL_ATTEMPTS_MAX, Call, Disposition, Fold,
-    FoldOutcome, HistoryEntry, Job, Policy, fold, refold,
+    ATTEMPT_EVENTS_MAX, AttemptRecord, CALL_ATTEMPTS_MAX, Call, Disposition, HistoryEntry, Job, JobState, Policy,
 };
+pub use derive::Transition;
+pub use domain_event::{DOMAIN_EVENT_SCHEMA_VERSION, DomainEvent, WebhookQuarantined};
 pub use event::{
     AttemptKey, CallEvent, CallId, Direction, EventId, EventKind, Origin, PhoneNumber, Provider, ProviderEvent,
     UnknownProvider,
 };
+pub use fold::{Fold, FoldOutcome, fold, refold};
 pub use lifecycle::{INCONCLUSIVE, LIFECYCLE, Lifecycle, OUTCOME, Outcome};
 pub use machine::{Machine, MachineFold, State, StateEdges, Verdict};
-pub use plan::{
-    CallingWindow, Day, DialStarted, ManualTrigger, NewCall, Plan, RetryPolicy, StopReason, Transition, WindowError,
-};
+pub use plan::{ManualTrigger, NewCall, Plan, RetryPolicy, StopReason};
 pub use time::Timestamp;
+pub use transition::DialStarted;
+pub use window::{CallingWindow, Day, WindowError};

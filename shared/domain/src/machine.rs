@@ -1,22 +1,23 @@
-//! The generic machine: what states a set of events reaches, and which of them stands.
+//! The generic state machine. It knows nothing about calls.
 //!
-//! **The state is a function of the set of events.** They are put into their canonical order, every state that a legal
-//! edge leads to from a state reached before joins the set of reached states, and the highest of the set is the state.
-//! So no order of delivery, no repetition and no late arrival can change the result, and adding an event can only add
-//! states. The engine knows nothing about calls.
+//! **The state is a function of the set of events.** The events are sorted into their canonical order. Starting with the
+//! initial state, each event adds every state that a legal edge reaches from a state in the set. The state of the machine is
+//! the highest state in the set.
+//!
+//! So the order of delivery, repetitions and late arrivals do not change the result. Adding an event can only add states.
 
 use std::fmt::Debug;
 
-/// A state of a machine. States are ordered by precedence: of the reached states the highest one stands.
+/// State of a machine. States are ordered by precedence: the highest reached state is the state of the machine.
 pub trait State: Copy + Ord + Debug + 'static {
-    /// Every state, lowest precedence first; at most 16.
+    /// Every state, lowest precedence first. At most 16.
     const ALL: &'static [Self];
 
-    /// The place in [`State::ALL`].
+    /// Position in [`State::ALL`].
     fn rank(self) -> u8;
 }
 
-/// Declares the states of a machine in their precedence, lowest first, as `First < Second < Third`.
+/// Declares the states of a machine by precedence, lowest first: `First < Second < Third`.
 macro_rules! states {
     ($(#[$doc:meta])* $vis:vis enum $name:ident { $($(#[$state_doc:meta])* $state:ident)<+ }) => {
         $(#[$doc])*
@@ -34,44 +35,61 @@ macro_rules! states {
 }
 pub(crate) use states;
 
-/// One row of a table of edges: from this state, each input leads to that state.
+/// Edges from one state: each input leads to another state.
 pub type StateEdges<S, I> = (S, &'static [(I, S)]);
 
-/// A machine, declared as data.
+/// State machine, declared as data.
 #[derive(Debug)]
 pub struct Machine<S: 'static, I: 'static> {
     pub initial: S,
     pub edges: &'static [StateEdges<S, I>],
-    /// Edges that are legal as well once patience has ended: what waited for a missing link is believed.
+    /// Edges that are legal only after a deadline has passed. They presume that a missing event happened.
     pub presumed_edges: &'static [StateEdges<S, I>],
 }
 
-/// What became of one event in one machine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Effect of one event in one machine. The variants are in ascending strength.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verdict {
-    /// On the path of legal edges that leads to the present state.
-    Applied,
-    /// No legal path reaches it.
-    Parked,
-    /// Legal, after the event that made the present state, and leading off the path: contradictory.
-    Refused,
-    /// Legal, not on the path, and superseded.
-    Stale,
-    /// The machine has no edge for it.
+    /// The machine has no edge for the event.
     Unhandled,
+    /// No legal path reaches the event.
+    Parked,
+    /// The event is legal, not on the path to the present state, and superseded.
+    Stale,
+    /// The event is legal but contradicts the present state: it comes after the event that made that state and leads off the
+    /// path.
+    Refused,
+    /// The event is on the path of legal edges that leads to the present state.
+    Applied,
 }
 
-/// The result of folding a history.
+impl Verdict {
+    /// Returns the stronger of two verdicts on one event: of two machines, or of two attempts.
+    #[must_use]
+    pub fn stronger(self, other: Self) -> Self {
+        self.max(other)
+    }
+}
+
+/// Result of folding a history.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MachineFold<S> {
     pub state: S,
-    /// The running maximum after the initial state, each with the index of the event that made it.
+    /// States that were the highest at some point of the fold, after the initial state. Each has the index of the event that
+    /// made it.
     pub running_maxima: Vec<(S, usize)>,
-    /// One for each event, in the order given.
+    /// Verdict on each event, in the order given.
     pub verdicts: Vec<Verdict>,
 }
 
-/// A set of at most 16 states.
+impl<S> MachineFold<S> {
+    /// Returns the verdict on the event at this index.
+    pub(crate) fn verdict(&self, event: usize) -> Verdict {
+        self.verdicts.get(event).copied().unwrap_or(Verdict::Unhandled)
+    }
+}
+
+/// Set of at most 16 states.
 #[derive(Clone, Copy)]
 struct StateSet(u16);
 
@@ -85,7 +103,7 @@ impl StateSet {
     }
 }
 
-/// How a state was first reached.
+/// Edge and event by which a state was first reached.
 #[derive(Clone, Copy)]
 struct Step<S> {
     to: S,
@@ -94,7 +112,7 @@ struct Step<S> {
 }
 
 impl<S: State, I: Copy + Eq> Machine<S, I> {
-    /// Folds `events`, which are in canonical order. With `presuming`, the believed edges are legal too.
+    /// Folds `events`, which are in canonical order. With `presuming`, the presumed edges are legal too.
     #[must_use]
     pub fn fold(&self, events: &[I], presuming: bool) -> MachineFold<S> {
         let mut reached = StateSet(0);
@@ -107,7 +125,7 @@ impl<S: State, I: Copy + Eq> Machine<S, I> {
             for (from, to) in self.legal(*input, presuming, before) {
                 if !before.contains(to) {
                     reached.insert(to);
-                    // From its highest predecessor: of two ways into a state, the later row replaces a lower one.
+                    // If one event reaches a state by two edges, the edge from the higher state counts.
                     match steps.iter_mut().find(|step| step.to == to) {
                         Some(step) if step.from < from => step.from = from,
                         Some(_) => {}
@@ -150,7 +168,7 @@ impl<S: State, I: Copy + Eq> Machine<S, I> {
         MachineFold { state: highest, running_maxima: run, verdicts }
     }
 
-    /// True if any edge, believed ones included, bears this input.
+    /// True if any edge has this input, presumed edges included.
     #[must_use]
     pub fn handles(&self, input: I) -> bool {
         self.rows(true).any(|(_, edges)| edges.iter().any(|(on, _)| *on == input))
@@ -169,7 +187,7 @@ impl<S: State, I: Copy + Eq> Machine<S, I> {
     }
 }
 
-/// The steps from `state` back to the initial state, the last one first.
+/// Returns the steps from `state` back to the initial state, the last one first.
 fn path_to<S: State>(state: S, steps: &[Step<S>]) -> Vec<Step<S>> {
     let mut path = Vec::new();
     let mut at = state;

@@ -1,19 +1,19 @@
-//! Points in time as the core sees them: an argument, never a clock.
+//! Points in time. The core receives them as arguments and never reads a clock.
 
 use std::fmt;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// Milliseconds since the Unix epoch. Stored and sent as that number, shown as RFC 3339.
+/// Milliseconds since the Unix epoch. Stored and sent as that number, displayed as RFC 3339.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Timestamp(i64);
 
 impl Timestamp {
-    /// Before every time that a provider can name.
+    /// Earlier than any time that a provider can name.
     pub const MIN: Self = Self(i64::MIN);
-    /// After every time that a provider can name.
+    /// Later than any time that a provider can name.
     pub const MAX: Self = Self(i64::MAX);
 
     #[must_use]
@@ -26,25 +26,26 @@ impl Timestamp {
         self.0
     }
 
-    /// Reads RFC 3339, for example `2025-10-20T12:14:05Z`. Anything finer than a millisecond is cut off.
+    /// Parses RFC 3339, for example `2025-10-20T12:14:05Z`. Digits beyond the millisecond are dropped. `None` if the text is
+    /// no such time.
     #[must_use]
     pub fn parse_rfc3339(text: &str) -> Option<Self> {
         text.parse::<jiff::Timestamp>().ok().map(Self::from)
     }
 
-    /// `self + duration`, at most [`Timestamp::MAX`].
+    /// Returns `self + duration`, at most [`Timestamp::MAX`].
     #[must_use]
     pub fn plus(self, duration: Duration) -> Self {
         Self(self.0.saturating_add(i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)))
     }
 
-    /// `self - duration`, at least [`Timestamp::MIN`].
+    /// Returns `self - duration`, at least [`Timestamp::MIN`].
     #[must_use]
     pub fn minus(self, duration: Duration) -> Self {
         Self(self.0.saturating_sub(i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)))
     }
 
-    /// Milliseconds from `earlier` to `self`; negative if `earlier` is later.
+    /// Returns the milliseconds from `earlier` to `self`. Negative if `earlier` is later.
     #[must_use]
     pub const fn millis_since(self, earlier: Self) -> i64 {
         self.0.saturating_sub(earlier.0)

@@ -1,4 +1,4 @@
-//! Properties of whole calls: several attempts, lost times, deadlines, repetitions, any order and any batching.
+//! Properties of whole calls: several attempts, missing times, deadlines, repetitions, any order and any batching.
 
 #![expect(
     clippy::indexing_slicing,
@@ -17,15 +17,15 @@ use switchhook_domain::{
 
 const POLICY: Policy = Policy { inactivity_timeout: Duration::from_secs(900) };
 
-/// What only Switchhook says.
-const OURS: [EventKind; 4] =
+/// Kinds of events that only Switchhook makes.
+const OWN_KINDS: [EventKind; 4] =
     [EventKind::Alive, EventKind::ClaimExpired, EventKind::DriftFound, EventKind::DeadlinePassed];
 
 fn at(seconds: i64) -> Timestamp {
     Timestamp::from_millis(seconds * 1_000)
 }
 
-/// A provider event of the call `generic:c` that says `kind`.
+/// Returns a provider event of the call `generic:c` that reports `kind`.
 fn event(id: &str, attempt: Option<&str>, kind: EventKind, occurred: Option<i64>, received: i64) -> ProviderEvent {
     ProviderEvent {
         event_id: EventId::new(format!("generic:{id}")),
@@ -49,7 +49,7 @@ fn event(id: &str, attempt: Option<&str>, kind: EventKind, occurred: Option<i64>
     }
 }
 
-/// Folds events one batch after the other.
+/// Folds the batches one after the other.
 fn deliver(batches: &[Vec<ProviderEvent>]) -> Option<Call> {
     batches
         .iter()
@@ -60,7 +60,7 @@ fn one_by_one(events: &[ProviderEvent]) -> Option<Call> {
     deliver(&events.iter().map(|event| vec![event.clone()]).collect::<Vec<_>>())
 }
 
-/// Everything about a call that must not depend on how it was delivered.
+/// Returns everything about a call that must not depend on the deliveries.
 fn essence(call: &Call) -> impl PartialEq + std::fmt::Debug + use<> {
     let attempts: Vec<_> = call
         .attempts()
@@ -88,7 +88,7 @@ fn a_kind() -> impl Strategy<Value = EventKind> {
     prop::sample::select(EventKind::ALL.to_vec())
 }
 
-/// Up to eight events of up to two named attempts, or of none, at few enough times that ties happen.
+/// Draws up to eight events. Each names one of two attempts, or none. They have so few times that ties happen.
 fn some_events() -> impl Strategy<Value = Vec<ProviderEvent>> {
     let id = || prop::option::of(prop::sample::select(vec!["a", "b"]));
     let one = (a_kind(), id(), id(), prop::option::of(0..6_i64), 0..9_i64);
@@ -98,7 +98,7 @@ fn some_events() -> impl Strategy<Value = Vec<ProviderEvent>> {
             .map(|(n, (kind, attempt, provider_call, occurred, received))| {
                 let mut event = event(&format!("e{n}"), attempt, kind, occurred, 100 + received);
                 event.provider_call_id = provider_call.map(str::to_owned);
-                if OURS.contains(&kind) {
+                if OWN_KINDS.contains(&kind) {
                     event.origin = Origin::Switchhook;
                     event.call_events[0].occurred_at = Some(at(100 + received));
                 }
@@ -108,7 +108,7 @@ fn some_events() -> impl Strategy<Value = Vec<ProviderEvent>> {
     })
 }
 
-/// The same events, shuffled, some of them twice, in batches.
+/// Draws some events, and deliveries of them: shuffled, in batches, some delivered twice.
 fn deliveries() -> impl Strategy<Value = (Vec<ProviderEvent>, Vec<Vec<ProviderEvent>>)> {
     some_events().prop_flat_map(|events| {
         let mut twice = events.clone();
@@ -135,7 +135,7 @@ mod random {
 
         #[test]
         fn invariant_state_is_a_function_of_the_set((events, batches) in deliveries()) {
-            // A deadline cannot open a call, so that the first event must be a provider's in both deliveries.
+            // A deadline cannot create a call, so in both deliveries the first event is a provider's.
             let opener = event("opener", None, EventKind::Initiated, Some(0), 100);
             let mut plain = vec![opener.clone()];
             plain.extend(events);
@@ -169,15 +169,15 @@ mod random {
                 let Some(Transition { call: after, new_announcements }) = folded.transition else { continue };
                 let first_new = after.announcements.len() + 1 - new_announcements;
                 published.extend(after.domain_events_from(first_new));
-                // Whatever was published before is published again word for word.
+                // Events that were published before are published again with the same content.
                 prop_assert_eq!(&published, &after.domain_events_from(1));
                 call = Some(after);
             }
             let ids: BTreeSet<&str> = published.iter().map(|event| event.id.as_str()).collect();
             prop_assert_eq!(ids.len(), published.len());
             if let Some(call) = call {
-                for slot in 0..call.attempt_records.len() {
-                    let states: Vec<_> = call.announcements.iter().filter(|said| said.attempt_index == Some(slot)).filter_map(|said| match said.kind {
+                for index in 0..call.attempt_records.len() {
+                    let states: Vec<_> = call.announcements.iter().filter(|announcement| announcement.attempt_index == Some(index)).filter_map(|announcement| match announcement.kind {
                         AnnouncementKind::Lifecycle(state) => Some(state),
                         AnnouncementKind::Inconclusive
                         | AnnouncementKind::Corrected(..)
@@ -188,9 +188,9 @@ mod random {
                         | AnnouncementKind::Appointment(_) => None,
                     }).collect();
                     prop_assert!(states.windows(2).all(|pair| pair[0] < pair[1]), "{states:?}");
-                    // The last word about each attempt is its state.
-                    let attempt = call.attempts().into_iter().find(|attempt| attempt.index == slot).unwrap();
-                    // (Of one that was never heard of there is none: that the provider calls it alive is no beginning.)
+                    // The last announcement of each attempt is its state.
+                    let attempt = call.attempts().into_iter().find(|attempt| attempt.index == index).unwrap();
+                    // An attempt without evidence has none: a provider that reports it alive reports no state.
                     prop_assert!(states.last().is_none_or(|last| *last >= attempt.lifecycle));
                 }
             }
@@ -202,7 +202,7 @@ mod random {
             prop_assert_eq!(call.wake_at.is_none(), call.is_settled());
             if let (Some(wake), Some(due)) = (call.wake_at, call.next_wake_at(&POLICY)) {
                 prop_assert!(wake <= due);
-                // Whoever waits long enough and folds what the reconciler then says has a settled call.
+                // Once its deadlines have passed and are folded, the call is settled.
                 let late = due.plus(Duration::from_secs(1_000_000));
                 let deadlines = call.deadline_passed_events(&POLICY, late);
                 prop_assert!(!deadlines.is_empty());
@@ -214,7 +214,7 @@ mod random {
     }
 }
 
-/// Every call that comes of these events, one by one, in whatever order they come.
+/// Calls `check` with every call that results from these events, folded one by one in every order.
 fn in_every_order(call: Option<&Call>, left: &[ProviderEvent], check: &mut impl FnMut(&Call)) {
     for at in 0..left.len() {
         let mut rest = left.to_vec();
@@ -228,7 +228,8 @@ fn in_every_order(call: Option<&Call>, left: &[ProviderEvent], check: &mut impl 
     }
 }
 
-/// Histories of one attempt, a second between any two events, and the calls that come of them in that order.
+/// Returns histories of one attempt, with a second between events, and the call that each results in. Histories grow up to
+/// `length_max` for as long as `goes_on` is true for their call.
 fn histories(
     kinds: &[EventKind],
     length_max: usize,
@@ -253,11 +254,11 @@ fn histories(
     all
 }
 
-/// Property 1 of the design, of both machines at once, for every history in which each event is legal after the one before.
+/// Property 1 of the design, order does not matter, for both machines at once and for every legal history.
 #[test]
 fn invariant_every_legal_history_is_the_same_in_every_order() {
     let is_legal = |call: &Call| call.history.iter().all(|entry| entry.disposition == Disposition::Applied);
-    // All that stand in the machines' tables.
+    // The kinds that the machines have edges for.
     let kinds: Vec<EventKind> = EventKind::ALL
         .into_iter()
         .filter(|kind| *kind > EventKind::Initiated && *kind < EventKind::RetryScheduled)
@@ -274,10 +275,10 @@ fn invariant_every_legal_history_is_the_same_in_every_order() {
     assert!(orders > 1_000, "{orders}");
 }
 
-/// The same for any history at all, shorter.
+/// The same for all histories, legal or not, up to a smaller length.
 #[test]
 fn invariant_every_history_is_the_same_in_every_order() {
-    let kinds: Vec<EventKind> = EventKind::ALL.into_iter().filter(|kind| !OURS.contains(kind)).collect();
+    let kinds: Vec<EventKind> = EventKind::ALL.into_iter().filter(|kind| !OWN_KINDS.contains(kind)).collect();
     for (events, call) in histories(&kinds, 3, |_| true) {
         let truth = essence(&call);
         in_every_order(None, &events, &mut |found| assert_eq!(essence(found), truth, "{events:?}"));
@@ -304,7 +305,7 @@ fn late_answer_unparks_completion_and_both_are_announced() {
 }
 
 #[test]
-fn silence_is_inconclusive_until_something_is_heard() {
+fn timed_out_attempt_is_inconclusive_until_an_event_arrives() {
     use EventKind::{Completed, InProgress, Ringing};
     let call = one_by_one(&[event("1", Some("a"), Ringing, Some(1), 1)]).unwrap();
     assert_eq!(call.deadline_passed_events(&POLICY, at(900)), vec![]);
@@ -316,7 +317,7 @@ fn silence_is_inconclusive_until_something_is_heard() {
     assert!(call.is_settled());
     assert_eq!(call.wake_at, None);
 
-    // An ending stands as a correction; the ending before it was the silence.
+    // A late ending is a correction. The ending before it was `inconclusive`.
     let answered = event("2", Some("a"), InProgress, Some(5), 1_000);
     let call = fold(Some(&call), &[answered], &POLICY, at(1_000)).transition.unwrap().call;
     assert_eq!(call.attempts()[0].lifecycle_label(), "in_progress");
@@ -331,7 +332,7 @@ fn silence_is_inconclusive_until_something_is_heard() {
 }
 
 #[test]
-fn ending_that_waited_for_a_lost_link_is_believed_when_patience_ends() {
+fn ending_that_waited_for_a_lost_link_is_presumed_when_the_deadline_passes() {
     use EventKind::{Completed, Initiated, UserConfirmed};
     let early = [
         event("1", Some("a"), Initiated, Some(1), 1),
@@ -350,7 +351,7 @@ fn ending_that_waited_for_a_lost_link_is_believed_when_patience_ends() {
 }
 
 #[test]
-fn outcome_that_never_came_is_inconclusive_after_patience() {
+fn outcome_that_never_came_is_inconclusive_after_the_timeout() {
     use EventKind::{Completed, InProgress, Ringing};
     let all = [
         event("1", Some("a"), Ringing, Some(1), 1),

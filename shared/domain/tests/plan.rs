@@ -1,4 +1,4 @@
-//! Calls that Switchhook places: each move has one owner, and policy decides what follows an ending.
+//! Calls that Switchhook places: each transition has one owner, and the retry policy decides what follows an ending.
 
 #![expect(
     clippy::expect_used,
@@ -47,8 +47,8 @@ fn dialled(call: &Call, now: i64) -> Call {
     claimed(call, now).start_dial("token", "dial", &POLICY, at(now)).expect("claimed").transition.call
 }
 
-/// What the provider says of an attempt.
-fn says(id: &str, attempt: &str, kind: EventKind, now: i64) -> ProviderEvent {
+/// Returns a provider event about an attempt.
+fn reports(id: &str, attempt: &str, kind: EventKind, now: i64) -> ProviderEvent {
     let ringing = CallEvent {
         kind: EventKind::Ringing,
         implied: true,
@@ -81,7 +81,10 @@ fn says(id: &str, attempt: &str, kind: EventKind, now: i64) -> ProviderEvent {
 
 fn folded(call: &Call, event: &ProviderEvent) -> Call {
     let now = event.received_at;
-    fold(Some(call), std::slice::from_ref(event), &POLICY, now).transition.map(|it| it.call).expect("news")
+    fold(Some(call), std::slice::from_ref(event), &POLICY, now)
+        .transition
+        .map(|it| it.call)
+        .expect("the event changes the call")
 }
 
 fn due_at(call: &Call) -> Timestamp {
@@ -100,7 +103,7 @@ fn call_is_claimed_when_due_and_once() {
     let call = call_with(RETRY);
     assert_eq!((call.job.as_str(), call.wake_at, call.version), ("PENDING", Some(at(10)), 1));
     assert_eq!(call.claim("t", LEASE, false, &POLICY, at(9)), None);
-    // The manual trigger waives the due time alone.
+    // The manual trigger waives the due time and nothing else.
     let early = call.claim("t", LEASE, true, &POLICY, at(9)).unwrap().call;
     assert_eq!((early.job.as_str(), early.wake_at), ("CLAIMED", Some(at(309))));
     assert_eq!(early.claim("u", LEASE, true, &POLICY, at(9)), None);
@@ -118,7 +121,7 @@ fn dialer_needs_the_token_and_a_live_lease() {
     assert_eq!(call.in_doubt().len(), 1);
     assert_eq!(call.started_dial("dial"), Some((AttemptKey::new("1"), false)));
     assert_eq!(call.started_dial("another"), None);
-    // The claim is used up, so its message may come as often as it likes.
+    // The claim is used up: a second delivery of its message starts no dial.
     assert_eq!(call.start_dial("token", "dial", &POLICY, at(309)), None);
 }
 
@@ -129,13 +132,13 @@ fn expired_claim_returns_to_pending_and_a_live_one_stands() {
     let expired = call.claim_expired_event(at(310)).unwrap();
     let pending = folded(&call, &expired);
     assert_eq!((pending.job.as_str(), pending.wake_at), ("PENDING", Some(at(10))));
-    // The next claim is not touched by what ended the one before, nor by its repetition.
+    // The event that ended the first claim does not end the second one when it is delivered again.
     let again = claimed(&pending, 400);
     let repeated = fold(Some(&again), std::slice::from_ref(&expired), &POLICY, at(401));
     assert_eq!(repeated.outcomes, [FoldOutcome::Duplicate]);
     let second = folded(&again, &again.claim_expired_event(at(700)).unwrap());
     assert_eq!(second.job.as_str(), "PENDING");
-    // Of all the claims that ended so, the history keeps the last.
+    // The history keeps only the latest expired claim.
     assert_eq!(second.history.len(), 1);
     let late = fold(Some(&second), &[expired], &POLICY, at(701));
     assert_eq!(late.outcomes, [FoldOutcome::Duplicate]);
@@ -148,10 +151,10 @@ fn withdrawn_attempt_does_not_count() {
     let back = call.withdraw(&key, at(60), 100, &POLICY, at(11)).unwrap().call;
     assert_eq!((due_at(&back), back.attempts().len(), back.refusals), (at(60), 0, 1));
     assert_eq!(types(&back), Vec::<String>::new());
-    // Once anything is heard of it, it was dialled.
-    let heard = folded(&call, &says("1", "1", EventKind::Ringing, 11));
-    assert_eq!(heard.withdraw(&key, at(60), 100, &POLICY, at(12)), None);
-    // And not for ever.
+    // An attempt that has an event cannot be withdrawn.
+    let ringing = folded(&call, &reports("1", "1", EventKind::Ringing, 11));
+    assert_eq!(ringing.withdraw(&key, at(60), 100, &POLICY, at(12)), None);
+    // The call fails after the last allowed refusal.
     let last = call.withdraw(&key, at(60), 1, &POLICY, at(11)).unwrap().call;
     assert_eq!((last.job.as_str(), last.stop_reason), ("FAILED", Some(StopReason::ProviderRefused)));
     assert_eq!(types(&last), ["call.exhausted"]);
@@ -161,20 +164,20 @@ fn withdrawn_attempt_does_not_count() {
 fn trigger_waives_the_due_time_until_its_attempt_was_made() {
     let mut call = call_with(RETRY);
     let forced = |call: &Call, now| call.claim("token", LEASE, true, &POLICY, at(now)).unwrap().call;
-    // A claim whose lease ends goes back to when it was triggered, not to when it would have been due.
+    // After its claim has expired, the call is due at the time of the trigger, not at its original due time.
     call = forced(&call, 2);
     call = folded(&call, &call.claim_expired_event(at(302)).unwrap());
     assert_eq!(due_at(&call), at(2));
-    // A provider that would not take it is asked again after its backoff.
+    // A provider that refused the attempt is asked again after the backoff.
     call = dialled(&call, 303);
     call = call.withdraw(&AttemptKey::new("1"), at(360), 100, &POLICY, at(304)).unwrap().call;
     assert_eq!(due_at(&call), at(360));
-    // The attempt after it is due by policy.
+    // The retry policy sets the due time of the next attempt.
     call = dialled(&call, 400);
-    call = folded(&call, &says("1", "1", EventKind::Busy, 430));
+    call = folded(&call, &reports("1", "1", EventKind::Busy, 430));
     let by_policy = due_at(&call);
     assert!(by_policy > at(431), "{by_policy:?}");
-    // A closed window is waited for, and no longer than that.
+    // A triggered call waits for the calling window, and no longer.
     let early = forced(&call, 430);
     let postponed = early.postpone("token", at(431), &POLICY, at(430)).unwrap().call;
     assert_eq!(due_at(&postponed), at(431));
@@ -186,7 +189,7 @@ fn no_answer_is_retried_with_its_delay_until_attempts_are_used_up() {
     let mut now = 10;
     for attempt in ["1", "2", "3"] {
         call = dialled(&call, now);
-        call = folded(&call, &says(attempt, attempt, EventKind::NoAnswer, now + 30));
+        call = folded(&call, &reports(attempt, attempt, EventKind::NoAnswer, now + 30));
         if attempt != "3" {
             let due = due_at(&call);
             assert!(at(now + 30) <= due && due <= at(now + 30 + 120), "{due:?}");
@@ -207,16 +210,16 @@ fn no_answer_is_retried_with_its_delay_until_attempts_are_used_up() {
 #[test]
 fn late_truth_cancels_a_retry_that_is_no_longer_needed() {
     let call = dialled(&call_with(RETRY), 10);
-    let call = folded(&call, &says("1", "1", EventKind::NoAnswer, 40));
+    let call = folded(&call, &reports("1", "1", EventKind::NoAnswer, 40));
     assert_eq!(call.job.as_str(), "PENDING");
-    let confirmed = folded(&call, &says("2", "1", EventKind::UserConfirmed, 41));
+    let confirmed = folded(&call, &reports("2", "1", EventKind::UserConfirmed, 41));
     assert_eq!((confirmed.job.as_str(), confirmed.appointment_status().as_str()), ("COMPLETED", "Confirmed"));
-    // Even from the hands of a dialer.
+    // Even if a dialer has claimed the call.
     let claimed = call.claim("token", LEASE, true, &POLICY, at(41)).unwrap().call;
-    let confirmed = folded(&claimed, &says("2", "1", EventKind::UserConfirmed, 42));
+    let confirmed = folded(&claimed, &reports("2", "1", EventKind::UserConfirmed, 42));
     assert_eq!(confirmed.start_dial("token", "dial", &POLICY, at(43)), None);
     // The person is on the phone: nobody dials.
-    let answered = folded(&claimed, &says("3", "1", EventKind::InProgress, 42));
+    let answered = folded(&claimed, &reports("3", "1", EventKind::InProgress, 42));
     assert_eq!(answered.job.as_str(), "IN_PROGRESS");
     assert_eq!(answered.start_dial("token", "dial", &POLICY, at(43)), None);
 }
@@ -224,9 +227,9 @@ fn late_truth_cancels_a_retry_that_is_no_longer_needed() {
 #[test]
 fn valid_claim_stands_through_an_event_that_changes_nothing() {
     let call = dialled(&call_with(RETRY), 10);
-    let call = folded(&call, &says("1", "1", EventKind::NoAnswer, 40));
+    let call = folded(&call, &reports("1", "1", EventKind::NoAnswer, 40));
     let claimed = call.claim("token", LEASE, true, &POLICY, at(41)).unwrap().call;
-    let stale = folded(&claimed, &says("2", "1", EventKind::Ringing, 42));
+    let stale = folded(&claimed, &reports("2", "1", EventKind::Ringing, 42));
     assert!(stale.is_claimed_by("token", at(43)));
     assert_eq!(stale.wake_at, claimed.wake_at);
 }
@@ -234,7 +237,7 @@ fn valid_claim_stands_through_an_event_that_changes_nothing() {
 #[test]
 fn policy_goes_by_the_ending() {
     let check = |retry: RetryPolicy, kind: EventKind, permanent: bool, job: &str| {
-        let mut event = says("1", "1", kind, 40);
+        let mut event = reports("1", "1", kind, 40);
         for call_event in &mut event.call_events {
             call_event.permanent = permanent;
         }
@@ -251,8 +254,8 @@ fn policy_goes_by_the_ending() {
 
     let voicemail = |retry| {
         let call = dialled(&call_with(retry), 10);
-        let call = folded(&call, &says("1", "1", EventKind::VoicemailDetected, 40));
-        folded(&call, &says("2", "1", EventKind::Completed, 41))
+        let call = folded(&call, &reports("1", "1", EventKind::VoicemailDetected, 40));
+        folded(&call, &reports("2", "1", EventKind::Completed, 41))
     };
     assert_eq!(voicemail(RETRY).job.as_str(), "COMPLETED");
     assert_eq!(voicemail(RetryPolicy { voicemail: true, ..RETRY }).job.as_str(), "PENDING");
@@ -260,27 +263,27 @@ fn policy_goes_by_the_ending() {
 
 #[test]
 fn passing_failure_is_retried_once() {
-    let call = folded(&dialled(&call_with(RETRY), 10), &says("1", "1", EventKind::Failed, 40));
-    let call = folded(&dialled(&call, 10_000), &says("2", "2", EventKind::Failed, 10_001));
+    let call = folded(&dialled(&call_with(RETRY), 10), &reports("1", "1", EventKind::Failed, 40));
+    let call = folded(&dialled(&call, 10_000), &reports("2", "2", EventKind::Failed, 10_001));
     assert_eq!(call.job.as_str(), "FAILED");
 }
 
 #[test]
-fn silent_attempt_is_retried_if_nobody_answered_it() {
+fn timed_out_attempt_is_retried_if_nobody_answered_it() {
     let call = dialled(&call_with(RETRY), 10);
     let deadlines = call.deadline_passed_events(&POLICY, at(910));
     assert_eq!(deadlines[0].event_id.as_str(), "switchhook:call-1/1/deadline/10000");
-    let silent = folded(&call, &deadlines[0]);
-    assert_eq!((silent.job.as_str(), silent.attempts()[0].lifecycle_label()), ("PENDING", "inconclusive"));
+    let timed_out = folded(&call, &deadlines[0]);
+    assert_eq!((timed_out.job.as_str(), timed_out.attempts()[0].lifecycle_label()), ("PENDING", "inconclusive"));
 
-    let answered = folded(&call, &says("1", "1", EventKind::InProgress, 20));
-    let silent = folded(&answered, &answered.deadline_passed_events(&POLICY, at(920))[0]);
-    assert_eq!(silent.job.as_str(), "FAILED");
+    let answered = folded(&call, &reports("1", "1", EventKind::InProgress, 20));
+    let timed_out = folded(&answered, &answered.deadline_passed_events(&POLICY, at(920))[0]);
+    assert_eq!(timed_out.job.as_str(), "FAILED");
 }
 
 #[test]
-fn provider_that_says_alive_grants_patience_and_leaves_one_entry() {
-    let mut call = folded(&dialled(&call_with(RETRY), 10), &says("1", "1", EventKind::InProgress, 20));
+fn provider_that_says_alive_restarts_the_timeout_and_leaves_one_entry() {
+    let mut call = folded(&dialled(&call_with(RETRY), 10), &reports("1", "1", EventKind::InProgress, 20));
     for now in [920, 1_900, 2_900] {
         let overdue = call.overdue_attempts(&POLICY, at(now));
         assert_eq!(overdue.len(), 1, "{now}");
@@ -299,16 +302,16 @@ fn cancel_needs_a_pending_call_and_holds() {
     assert_eq!(canceled.claim("t", LEASE, true, &POLICY, at(20)), None);
     assert_eq!(claimed(&call, 10).cancel(&POLICY, at(11)), None);
 
-    // Between two attempts; what is heard later of the first changes nothing but an outcome.
-    let call = folded(&dialled(&call, 10), &says("1", "1", EventKind::NoAnswer, 40));
+    // Between two attempts. A late event of the first attempt does not change the job.
+    let call = folded(&dialled(&call, 10), &reports("1", "1", EventKind::NoAnswer, 40));
     let canceled = call.cancel(&POLICY, at(41)).unwrap().call;
-    let late = folded(&canceled, &says("2", "1", EventKind::Ringing, 42));
+    let late = folded(&canceled, &reports("2", "1", EventKind::Ringing, 42));
     assert_eq!(late.job.as_str(), "CANCELED");
 }
 
 #[test]
 fn retry_that_is_called_off_is_not_the_last_word_on_the_appointment() {
-    let call = folded(&dialled(&call_with(RETRY), 10), &says("1", "1", EventKind::NoAnswer, 40));
+    let call = folded(&dialled(&call_with(RETRY), 10), &reports("1", "1", EventKind::NoAnswer, 40));
     let last_of_appointment = |call: &Call| {
         let events = call.domain_events_from(1);
         events.into_iter().rfind(|event| event.event_type.starts_with("appointment.")).expect("an attempt was made")
@@ -318,8 +321,8 @@ fn retry_that_is_called_off_is_not_the_last_word_on_the_appointment() {
     let event = last_of_appointment(&canceled);
     assert_eq!((event.status, event.previous, event.corrects.as_ref()), ("no_answer", Some("retrying"), None));
     assert_eq!((event.source_event_id.as_ref(), event.occurred_at.as_str()), (None, "1970-01-01T00:00:41.000Z"));
-    // Once, whatever is still heard.
-    let late = folded(&canceled, &says("2", "1", EventKind::Ringing, 42));
+    // It is announced once, whatever arrives later.
+    let late = folded(&canceled, &reports("2", "1", EventKind::Ringing, 42));
     assert_eq!(last_of_appointment(&late), event);
 }
 
@@ -327,7 +330,7 @@ fn retry_that_is_called_off_is_not_the_last_word_on_the_appointment() {
 /// `appointment.connected` corrects `appointment.no_answer`; the second one repeats the first and corrects nothing.
 #[test]
 fn retry_that_is_called_off_corrects_nothing_a_second_time() {
-    let unnamed = |id, kind, now| ProviderEvent { attempt: None, ..says(id, "1", kind, now) };
+    let unnamed = |id, kind, now| ProviderEvent { attempt: None, ..reports(id, "1", kind, now) };
     let mut answered = unnamed("2", EventKind::InProgress, 3);
     answered.call_events.retain(|event| !event.implied);
     let call = folded(&call_with(RETRY), &unnamed("1", EventKind::Failed, 2));
@@ -355,12 +358,12 @@ fn retry_that_is_called_off_corrects_nothing_a_second_time() {
 }
 
 #[test]
-fn number_that_may_not_be_called_fails_for_good() {
-    let call = folded(&dialled(&call_with(RETRY), 10), &says("1", "1", EventKind::NoAnswer, 40));
+fn number_that_may_not_be_called_fails_permanently() {
+    let call = folded(&dialled(&call_with(RETRY), 10), &reports("1", "1", EventKind::NoAnswer, 40));
     let claimed = call.claim("token", LEASE, true, &POLICY, at(41)).unwrap().call;
     let stopped = claimed.give_up("token", StopReason::DoNotCall, &POLICY, at(42)).unwrap().call;
     assert_eq!(stopped.job.as_str(), "FAILED");
-    assert_eq!(folded(&stopped, &says("2", "1", EventKind::Ringing, 43)).job.as_str(), "FAILED");
+    assert_eq!(folded(&stopped, &reports("2", "1", EventKind::Ringing, 43)).job.as_str(), "FAILED");
 }
 
 #[test]
@@ -377,8 +380,8 @@ fn answer_to_the_dial_names_the_providers_call() {
     let accepted = call.dial_accepted_event(&AttemptKey::new("1"), "p1", at(11));
     let call = folded(&call, &accepted);
     assert_eq!((call.in_doubt().len(), call.attempt_records[0].provider_call_id.as_deref()), (0, Some("p1")));
-    // An event that knows the provider's id alone finds the attempt.
-    let mut event = says("1", "p1", EventKind::Ringing, 12);
+    // An event that knows only the provider's call id finds the attempt.
+    let mut event = reports("1", "p1", EventKind::Ringing, 12);
     event.provider_call_id = Some("p1".to_owned());
     let call = folded(&call, &event);
     assert_eq!((call.attempts().len(), call.attempts()[0].lifecycle), (1, Lifecycle::Ringing));
@@ -390,7 +393,7 @@ fn answer_to_the_dial_names_the_providers_call() {
 
 #[test]
 fn refold_repairs_a_row_that_was_altered_by_hand() {
-    let events = [says("1", "1", EventKind::InProgress, 20), says("2", "1", EventKind::Completed, 30)];
+    let events = [reports("1", "1", EventKind::InProgress, 20), reports("2", "1", EventKind::Completed, 30)];
     let call = events.iter().fold(dialled(&call_with(RETRY), 10), |call, event| folded(&call, event));
     let published = call.domain_events_from(1);
 
@@ -408,10 +411,10 @@ fn refold_repairs_a_row_that_was_altered_by_hand() {
         (report.event_type.as_str(), report.previous, report.status),
         ("call.drift_repaired", Some("in_progress"), "completed")
     );
-    // Once is enough.
+    // The same drift is repaired once.
     assert_eq!(refold(&after, &events, |_| false, &drift, &POLICY, at(41)).outcomes, [FoldOutcome::Duplicate]);
 
-    // What nobody sent goes.
+    // An event that is not in the inbox is removed.
     let mut forged = call.clone();
     forged.history.push(call.history[0].clone());
     forged.history[4].source_event_id = EventId::new("retell:forged");
@@ -426,8 +429,8 @@ fn refold_repairs_a_row_that_was_altered_by_hand() {
 mod random {
     use super::*;
 
-    /// Whatever the workers do and the provider says, in any order: nobody is dialled while an attempt is alive, nor more often than
-    /// policy allows, and an unsettled call wakes up.
+    /// Workers and provider act in any order. Nobody is dialled while an attempt is alive, nor more often than the retry policy
+    /// allows. An unsettled call has a time to wake up.
     #[test]
     fn invariant_nobody_is_dialled_while_an_attempt_is_alive() {
         const KINDS: [EventKind; 10] = [
@@ -454,12 +457,12 @@ mod random {
                 let time = at(now);
                 let folded =
                     |event: ProviderEvent| fold(Some(&call), &[event], &POLICY, time).transition.map(|it| it.call);
-                let slot = call
+                let record = call
                     .attempt_records
                     .len()
                     .checked_sub(1)
                     .and_then(|last| call.attempt_records.get(which.min(last)));
-                let key = slot.and_then(|slot| slot.key.clone());
+                let key = record.and_then(|record| record.key.clone());
                 let next = match step {
                     0 => call.claim("token", LEASE, false, &POLICY, time).map(|moved| moved.call),
                     1 => call.claim("token", LEASE, true, &POLICY, time).map(|moved| moved.call),
@@ -492,7 +495,7 @@ mod random {
                     10 => {
                         call.overdue_attempts(&POLICY, time).first().and_then(|due| folded(call.alive_event(due, time)))
                     }
-                    _ => key.and_then(|key| folded(says(&n.to_string(), key.as_str(), kind, now))),
+                    _ => key.and_then(|key| folded(reports(&n.to_string(), key.as_str(), kind, now))),
                 };
                 if let Some(next) = next {
                     prop_assert_eq!(next.version, call.version + 1);

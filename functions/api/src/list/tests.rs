@@ -28,7 +28,7 @@ fn query_is_read_whole() {
     let query =
         format!("limit=100&job=IN_PROGRESS&stuck_for=10m&lifecycle=in%5Fprogress&cursor={}", at.to_cursor().unwrap());
     let expected = ListQuery {
-        job: Some(JobName::InProgress),
+        job: Some(JobState::InProgress),
         lifecycle: Some("in_progress"),
         stuck_for: Some(Duration::from_secs(600)),
         limit: 100,
@@ -85,8 +85,8 @@ fn every_state_of_a_job_can_be_asked_for() {
         Job::Failed,
         Job::Canceled,
     ];
-    assert_eq!(jobs.clone().map(|job| JobName::of(&job)), JobName::ALL);
-    assert_eq!(jobs.map(|job| job.as_str()), JobName::ALL.map(JobName::as_str));
+    assert_eq!(jobs.clone().map(|job| job.state()), JobState::ALL);
+    assert_eq!(jobs.map(|job| job.as_str()), JobState::ALL.map(JobState::as_str));
 }
 
 #[test]

@@ -1,0 +1,227 @@
+//! The state of each attempt, derived from the history of its call.
+
+use crate::announcement::AppointmentStatus;
+use crate::call::{AttemptRecord, Call, HistoryEntry};
+use crate::event::{AttemptKey, EventKind};
+use crate::lifecycle::{INCONCLUSIVE, LIFECYCLE, Lifecycle, OUTCOME, Outcome};
+use crate::machine::{MachineFold, Verdict};
+use crate::time::Timestamp;
+
+/// State of one attempt, derived from the history.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AttemptState {
+    /// Index into [`Call::attempt_records`].
+    pub index: usize,
+    /// Number for display: 1 is the attempt that started first.
+    pub number: u8,
+    pub lifecycle: Lifecycle,
+    pub outcome: Outcome,
+    /// True if the deadline of the attempt has passed and no event has arrived since its inactivity timeout began.
+    pub timed_out: bool,
+    pub started_at: Timestamp,
+    pub ended_at: Option<Timestamp>,
+    /// Time of receipt of the last event that restarts the inactivity timeout.
+    pub last_event_at: Timestamp,
+    /// Time of receipt of the event that ended the attempt: its ending, or the passed deadline.
+    pub(crate) end_received_at: Timestamp,
+    /// True if the attempt failed for a reason that another attempt would meet again.
+    pub(crate) permanent: bool,
+    /// Index into the history of the first event. `None` if the attempt was dialled and no event has arrived.
+    pub(crate) first: Option<usize>,
+    /// Running maximum of the lifecycle: the states that were the highest at some point of the fold. Each has the index into
+    /// the history of the event that made it.
+    pub(crate) lifecycle_maxima: Vec<(Lifecycle, usize)>,
+    /// Running maximum of the outcome, in the same form.
+    pub(crate) outcome_maxima: Vec<(Outcome, usize)>,
+    /// Index into the history of the passed deadline by which the attempt timed out.
+    pub(crate) deadline: Option<usize>,
+    /// Verdict on each event of the attempt, with its index into the history.
+    pub(crate) verdicts: Vec<(usize, Verdict)>,
+}
+
+impl AttemptState {
+    /// True if the attempt timed out without an ending.
+    #[must_use]
+    pub const fn is_inconclusive(&self) -> bool {
+        self.timed_out && !self.lifecycle.is_ending()
+    }
+
+    /// Returns the name of the lifecycle state for display and for the API.
+    #[must_use]
+    pub const fn lifecycle_label(&self) -> &'static str {
+        if self.is_inconclusive() { INCONCLUSIVE } else { self.lifecycle.label() }
+    }
+
+    /// Returns the name of the outcome for display and for the API.
+    #[must_use]
+    pub const fn outcome_label(&self) -> &'static str {
+        if self.outcome_is_inconclusive() { INCONCLUSIVE } else { self.outcome.label() }
+    }
+
+    pub(crate) const fn outcome_is_inconclusive(&self) -> bool {
+        self.timed_out && !self.outcome.is_ending()
+    }
+
+    /// True if the attempt reached an ending or timed out. Its outcome may still follow.
+    #[must_use]
+    pub const fn has_ended(&self) -> bool {
+        self.lifecycle.is_ending() || self.timed_out
+    }
+
+    /// True if neither an ending nor an outcome is awaited.
+    pub(crate) const fn is_settled(&self) -> bool {
+        self.timed_out || (self.lifecycle.is_ending() && self.outcome.is_ending())
+    }
+
+    /// Returns the index into the history of the event that ended the attempt: its ending, or the passed deadline.
+    pub(crate) fn ended_by(&self) -> Option<usize> {
+        let ending = self.lifecycle_maxima.last().filter(|(state, _)| state.is_ending());
+        ending.map(|(_, index)| *index).or(self.deadline)
+    }
+
+    /// Returns the answer of the person to the appointment. `None` if there is no answer.
+    pub(crate) const fn decision(&self) -> Option<AppointmentStatus> {
+        match self.outcome {
+            Outcome::Confirmed => Some(AppointmentStatus::Confirmed),
+            Outcome::Declined => Some(AppointmentStatus::Declined),
+            Outcome::Dialing | Outcome::NoAnswer | Outcome::Connected | Outcome::Voicemail => None,
+        }
+    }
+}
+
+impl Call {
+    /// Returns the attempts, in the order of their numbers.
+    #[must_use]
+    pub fn attempts(&self) -> Vec<AttemptState> {
+        let records = self.attempt_records.iter().enumerate();
+        let mut starts: Vec<(Timestamp, &AttemptRecord, usize)> =
+            records.map(|(index, record)| (self.started_at(index), record, index)).collect();
+        starts.sort_by(|a, b| (a.0, &a.1.key).cmp(&(b.0, &b.1.key)));
+        starts
+            .iter()
+            .zip(1..)
+            .map(|((started_at, _, index), number)| self.attempt(*index, number, *started_at))
+            .collect()
+    }
+
+    pub(crate) fn attempt_key(&self, attempt: &AttemptState) -> Option<&AttemptKey> {
+        self.attempt_records.get(attempt.index).and_then(|record| record.key.as_ref())
+    }
+
+    /// Returns the time at which Switchhook dialled the attempt, else the time of its first event. Events that name the attempt
+    /// go before events that name none.
+    fn started_at(&self, index: usize) -> Timestamp {
+        let earliest = |named: Option<usize>| {
+            let entries = self.history.iter().filter(|entry| entry.attempt_index == named);
+            entries.filter(|entry| entry.event.kind.is_evidence()).map(HistoryEntry::happened_at).min()
+        };
+        let dialled_at = self.attempt_records.get(index).and_then(|record| record.dialled_at);
+        dialled_at.or_else(|| earliest(Some(index))).or_else(|| earliest(None)).unwrap_or(self.created_at)
+    }
+
+    fn attempt(&self, index: usize, number: u8, started_at: Timestamp) -> AttemptState {
+        let entries = self.entries_of_attempt(index, number == 1, started_at);
+        let last_event_at = entries
+            .iter()
+            .filter(|(_, entry)| entry.event.kind.restarts_timeout())
+            .map(|(_, entry)| entry.received_at)
+            .max()
+            .unwrap_or(started_at);
+        let is_deadline = |entry: &HistoryEntry| entry.event.kind == EventKind::DeadlinePassed;
+        // Subscribers learn of a dialled attempt by its first event. If none arrives, they learn of it when its deadline passes.
+        let evidence = entries.iter().find(|(_, entry)| entry.event.kind.is_evidence());
+        let first = evidence.or_else(|| entries.iter().find(|(_, entry)| is_deadline(entry))).map(|(at, _)| *at);
+        let deadline = entries
+            .iter()
+            .find(|(_, entry)| is_deadline(entry) && entry.event.occurred_at >= Some(last_event_at))
+            .map(|(at, _)| *at);
+
+        let kinds: Vec<EventKind> = entries.iter().map(|(_, entry)| entry.event.kind).collect();
+        let presuming = entries.iter().any(|(_, entry)| is_deadline(entry));
+        let lifecycle = LIFECYCLE.fold(&kinds, presuming);
+        let outcome = OUTCOME.fold(&kinds, presuming);
+        let verdicts = verdicts(&entries, &kinds, &lifecycle, &outcome, deadline);
+
+        let deadline_entry = deadline.and_then(|at| self.history.get(at));
+        let last_step = lifecycle.running_maxima.last().and_then(|(_, at)| entries.get(*at)).map(|(_, entry)| *entry);
+        let ending = last_step.filter(|_| lifecycle.state.is_ending());
+        let ended_at = match ending {
+            Some(ending) => Some(ending.happened_at()),
+            None => deadline_entry.map(|entry| entry.received_at),
+        };
+        let history_index = |at: usize| entries.get(at).map_or(0, |(index, _)| *index);
+        AttemptState {
+            index,
+            number,
+            lifecycle: lifecycle.state,
+            outcome: outcome.state,
+            timed_out: deadline.is_some(),
+            started_at,
+            ended_at,
+            last_event_at,
+            end_received_at: ending.or(deadline_entry).map_or(last_event_at, |entry| entry.received_at),
+            permanent: last_step.is_some_and(|entry| entry.event.permanent),
+            first,
+            lifecycle_maxima: lifecycle.running_maxima.iter().map(|(state, at)| (*state, history_index(*at))).collect(),
+            outcome_maxima: outcome.running_maxima.iter().map(|(state, at)| (*state, history_index(*at))).collect(),
+            deadline,
+            verdicts,
+        }
+    }
+
+    /// Returns the events of an attempt in canonical order, each with its index into the history.
+    ///
+    /// An event that names no attempt belongs to every attempt that had started by then, and always to the first attempt.
+    fn entries_of_attempt(&self, index: usize, is_first: bool, started_at: Timestamp) -> Vec<(usize, &HistoryEntry)> {
+        let mut entries: Vec<(usize, &HistoryEntry)> = self
+            .history
+            .iter()
+            .enumerate()
+            .filter(|(_, entry)| match entry.attempt_index {
+                Some(named) => named == index,
+                None => is_first || entry.happened_at() >= started_at,
+            })
+            .collect();
+        entries.sort_by(|(_, a), (_, b)| a.canonical_cmp(b));
+        entries
+    }
+}
+
+/// Returns the verdict on each event of an attempt, with the event's index into the history.
+fn verdicts(
+    entries: &[(usize, &HistoryEntry)],
+    kinds: &[EventKind],
+    lifecycle: &MachineFold<Lifecycle>,
+    outcome: &MachineFold<Outcome>,
+    deadline: Option<usize>,
+) -> Vec<(usize, Verdict)> {
+    // A passed deadline stays applied for as long as a presumed edge makes a difference.
+    let presumption_matters =
+        LIFECYCLE.fold(kinds, false).state != lifecycle.state || OUTCOME.fold(kinds, false).state != outcome.state;
+    let first_initiated = kinds.iter().position(|kind| *kind == EventKind::Initiated);
+    entries
+        .iter()
+        .enumerate()
+        .map(|(at, (index, entry))| {
+            let verdict = match entry.event.kind {
+                EventKind::Initiated if first_initiated == Some(at) => Verdict::Applied,
+                EventKind::DeadlinePassed if deadline == Some(*index) || presumption_matters => Verdict::Applied,
+                EventKind::Alive => Verdict::Applied,
+                EventKind::Initiated | EventKind::DeadlinePassed => Verdict::Stale,
+                EventKind::ClaimExpired | EventKind::DriftFound => Verdict::Unhandled,
+                EventKind::Ringing
+                | EventKind::InProgress
+                | EventKind::VoicemailDetected
+                | EventKind::UserDeclined
+                | EventKind::UserConfirmed
+                | EventKind::NoAnswer
+                | EventKind::Canceled
+                | EventKind::Busy
+                | EventKind::Failed
+                | EventKind::Completed
+                | EventKind::RetryScheduled => lifecycle.verdict(at).stronger(outcome.verdict(at)),
+            };
+            (*index, verdict)
+        })
+        .collect()
+}

@@ -1,0 +1,72 @@
+//! The next row of a call: everything that is computed from its history, and its new announcements.
+
+use crate::announce;
+use crate::attempt::AttemptState;
+use crate::call::{Call, Disposition, Policy};
+use crate::event::EventKind;
+use crate::machine::Verdict;
+use crate::time::Timestamp;
+
+/// Next row of a call. It is the result of a fold, or of what a worker did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Transition {
+    pub call: Call,
+    /// Number of announcements, at the end of the call's list, that are new.
+    pub new_announcements: usize,
+}
+
+impl Call {
+    /// True if the job and the dispositions of the row are those that its history gives.
+    #[must_use]
+    pub fn matches_history(&self) -> bool {
+        let mut derived = self.clone();
+        let attempts = derived.attempts();
+        derived.job = derived.derived_job(&attempts);
+        derived.derive_dispositions(&attempts);
+        derived.job == self.job && derived.history == self.history
+    }
+
+    /// Derives everything from the history again, adds the new announcements and raises the version.
+    pub(crate) fn rederive(mut self, policy: &Policy, now: Timestamp) -> Transition {
+        let attempts = self.attempts();
+        let was_pending = self.is_pending();
+        self.job = self.derived_job(&attempts);
+        self.derive_dispositions(&attempts);
+        let new = announce::new_announcements(&self, &attempts, now);
+        let new_announcements = new.len();
+        self.announcements.extend(new);
+        // A change of `wake_at` is a write to the index, so an earlier time stays: the worker that wakes then finds nothing to
+        // do and moves it on. Pending calls are in another part of the index, so a call that became pending, or no longer is,
+        // must be written there anyway.
+        let kept = self.wake_at.filter(|_| was_pending == self.is_pending());
+        self.wake_at = match (kept, self.next_wake_at(policy)) {
+            (Some(kept), Some(next)) => Some(kept.min(next)),
+            (None, next) => next,
+            (Some(_), None) => None,
+        };
+        self.settled_at = if self.wake_at.is_none() { self.settled_at.or(Some(now)) } else { None };
+        self.version += 1;
+        self.updated_at = now;
+        Transition { call: self, new_announcements }
+    }
+
+    /// Gives every entry of the history its disposition. An event that belongs to several attempts gets the strongest verdict.
+    fn derive_dispositions(&mut self, attempts: &[AttemptState]) {
+        let retry = self.external_retry(attempts);
+        for (index, entry) in self.history.iter_mut().enumerate() {
+            let verdict = attempts
+                .iter()
+                .flat_map(|attempt| &attempt.verdicts)
+                .filter(|(at, _)| *at == index)
+                .fold(Verdict::Unhandled, |strongest, (_, verdict)| strongest.stronger(*verdict));
+            let is_finding = matches!(entry.event.kind, EventKind::ClaimExpired | EventKind::DriftFound);
+            entry.disposition = match verdict {
+                Verdict::Unhandled if is_finding || retry == Some(index) => Disposition::Applied,
+                Verdict::Applied => Disposition::Applied,
+                Verdict::Refused => Disposition::Refused,
+                Verdict::Stale | Verdict::Unhandled => Disposition::Stale,
+                Verdict::Parked => Disposition::Parked,
+            };
+        }
+    }
+}

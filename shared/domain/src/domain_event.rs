@@ -1,0 +1,216 @@
+//! The domain events that Switchhook publishes.
+//!
+//! **The list of announcements is the only record of the published events.** A domain event is computed from that list and
+//! from fields of the row that never change. So an event that is published again, a second later or a year later, has the same
+//! id and the same content.
+
+use serde::Serialize;
+
+use crate::announcement::{Announcement, AnnouncementKind, AnnouncementSource, AppointmentStatus};
+use crate::call::{Call, HistoryEntry};
+use crate::event::{CallId, EventId, Origin};
+use crate::time::Timestamp;
+
+/// Version of the content of domain events. A subscriber must not guess the meaning of a version that it does not know.
+pub const DOMAIN_EVENT_SCHEMA_VERSION: u32 = 1;
+
+/// Event that Switchhook publishes about a call.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct DomainEvent {
+    pub schema_version: u32,
+    /// `{call_id}/{sequence}`. A subscriber recognises a repetition by it.
+    pub id: String,
+    /// `call.{status}` or `appointment.{status}`.
+    #[serde(rename = "type")]
+    pub event_type: String,
+    pub call_id: String,
+    /// Position among the domain events of the call, counted from 1.
+    pub sequence: usize,
+    pub provider: &'static str,
+    pub provider_call_id: Option<String>,
+    pub appointment_id: Option<String>,
+    /// Number of the attempt. `None` if the event concerns no attempt.
+    pub attempt: Option<u8>,
+    /// Status announced before: of the attempt for `call.*`, of the call for `appointment.*`.
+    pub previous: Option<&'static str>,
+    pub status: &'static str,
+    /// Id of the event that caused the change. `None` if a worker or a request to Switchhook caused it.
+    pub source_event_id: Option<String>,
+    /// Time by the provider's clock if the provider names one, else the time of receipt. RFC 3339.
+    pub occurred_at: String,
+    /// Id of the earlier domain event that announced an ending, which this event corrects.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub corrects: Option<String>,
+    /// Due time of the next attempt, only in `call.retry_scheduled`. RFC 3339.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub due_at: Option<String>,
+}
+
+impl Call {
+    /// Returns the domain events from this sequence on, in order.
+    #[must_use]
+    pub fn domain_events_from(&self, sequence: usize) -> Vec<DomainEvent> {
+        (sequence.max(1)..=self.announcements.len()).filter_map(|n| self.domain_event(n)).collect()
+    }
+
+    fn domain_event(&self, sequence: usize) -> Option<DomainEvent> {
+        let (announcement, earlier) = self.announcements.get(..sequence)?.split_last()?;
+        let source = match announcement.source {
+            AnnouncementSource::Event(index) => Some(self.history.get(index)?),
+            AnnouncementSource::Transition(_) => None,
+        };
+        let kind = announcement.kind;
+        let previous = self.previous_status(announcement, earlier);
+        let provider_call_id = announcement
+            .attempt_index
+            .and_then(|index| self.attempt_records.get(index)?.provider_call_id.clone())
+            .filter(|_| announcement.provider_call_known);
+        Some(DomainEvent {
+            schema_version: DOMAIN_EVENT_SCHEMA_VERSION,
+            id: format!("{}/{sequence}", self.call_id),
+            event_type: kind.event_type(),
+            call_id: self.call_id.to_string(),
+            sequence,
+            provider: self.provider.as_str(),
+            provider_call_id,
+            appointment_id: self.appointment_id.clone().filter(|_| announcement.appointment_known),
+            attempt: (announcement.attempt_number > 0).then_some(announcement.attempt_number),
+            previous,
+            status: kind.status(),
+            source_event_id: source.map(|source| source.source_event_id.to_string()),
+            occurred_at: occurred_at(announcement, source)?.to_string(),
+            corrects: corrected_sequence(announcement, earlier, previous)
+                .map(|sequence| format!("{}/{sequence}", self.call_id)),
+            due_at: match kind {
+                AnnouncementKind::RetryScheduled(due_at) => Some(due_at.to_string()),
+                AnnouncementKind::Lifecycle(_)
+                | AnnouncementKind::Inconclusive
+                | AnnouncementKind::Corrected(..)
+                | AnnouncementKind::Exhausted
+                | AnnouncementKind::CanceledByUser
+                | AnnouncementKind::DriftRepaired { .. }
+                | AnnouncementKind::Appointment(_) => None,
+            },
+        })
+    }
+
+    /// Returns the status that was announced before, of the same attempt or of the appointment.
+    fn previous_status(&self, announcement: &Announcement, earlier: &[Announcement]) -> Option<&'static str> {
+        match announcement.kind {
+            AnnouncementKind::DriftRepaired { before, .. } => Some(before),
+            AnnouncementKind::Corrected(_, sequence) => {
+                Some(self.announcements.get(sequence.checked_sub(1)?)?.kind.status())
+            }
+            AnnouncementKind::Lifecycle(_)
+            | AnnouncementKind::Inconclusive
+            | AnnouncementKind::RetryScheduled(_)
+            | AnnouncementKind::Exhausted
+            | AnnouncementKind::CanceledByUser
+            | AnnouncementKind::Appointment(_) => {
+                let is_state = |other: &Announcement| other.kind.is_of_appointment() || other.kind.is_of_lifecycle();
+                let is_previous = |other: &&Announcement| is_same_subject(announcement, other) && is_state(other);
+                earlier.iter().rfind(is_previous).map(|other| other.kind.status())
+            }
+        }
+    }
+}
+
+/// True if both announcements concern the appointment, or both concern the same attempt.
+fn is_same_subject(one: &Announcement, other: &Announcement) -> bool {
+    one.kind.is_of_appointment() == other.kind.is_of_appointment()
+        && (one.kind.is_of_appointment() || one.attempt_index == other.attempt_index)
+}
+
+/// Returns the sequence of the earlier announcement that this one corrects.
+///
+/// Only an announcement of the same attempt corrects an ending. After a retry, or in the next attempt, the appointment moves
+/// on and nothing is corrected.
+fn corrected_sequence(
+    announcement: &Announcement,
+    earlier: &[Announcement],
+    previous: Option<&'static str>,
+) -> Option<usize> {
+    let retrying = AnnouncementKind::Appointment(AppointmentStatus::Retrying);
+    match announcement.kind {
+        AnnouncementKind::Appointment(AppointmentStatus::Retrying)
+        | AnnouncementKind::RetryScheduled(_)
+        | AnnouncementKind::Exhausted
+        | AnnouncementKind::CanceledByUser
+        | AnnouncementKind::DriftRepaired { .. } => None,
+        AnnouncementKind::Corrected(_, sequence) => Some(sequence),
+        AnnouncementKind::Lifecycle(_) | AnnouncementKind::Inconclusive | AnnouncementKind::Appointment(_) => {
+            let is_own = |other: &Announcement| {
+                is_same_subject(announcement, other) && other.attempt_index == announcement.attempt_index
+            };
+            // After a retry was called off, the appointment returns to the status that the attempt had already announced.
+            // That announcement made the correction, if one was due.
+            let repeats = previous == Some(retrying.status())
+                && earlier
+                    .iter()
+                    .rfind(|other| is_own(other) && other.kind != retrying)
+                    .is_some_and(|other| other.kind == announcement.kind);
+            let ending = earlier.iter().rposition(|other| is_own(other) && other.kind.is_ending());
+            ending.filter(|_| !repeats).map(|index| index + 1)
+        }
+    }
+}
+
+fn occurred_at(announcement: &Announcement, source: Option<&HistoryEntry>) -> Option<Timestamp> {
+    match (source, announcement.source) {
+        (Some(source), _) => match announcement.kind {
+            AnnouncementKind::Inconclusive | AnnouncementKind::Appointment(AppointmentStatus::Inconclusive) => {
+                Some(source.received_at)
+            }
+            AnnouncementKind::Lifecycle(_)
+            | AnnouncementKind::Corrected(..)
+            | AnnouncementKind::RetryScheduled(_)
+            | AnnouncementKind::Exhausted
+            | AnnouncementKind::CanceledByUser
+            | AnnouncementKind::DriftRepaired { .. }
+            | AnnouncementKind::Appointment(_) => Some(source.happened_at()),
+        },
+        (None, AnnouncementSource::Transition(at)) => Some(at),
+        (None, AnnouncementSource::Event(_)) => None,
+    }
+}
+
+/// Event that Switchhook publishes about an authentic webhook that it cannot use: one that is unreadable, or that its call has
+/// no room for. Published at once, and again under the same id whenever the webhook is delivered again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct WebhookQuarantined {
+    pub schema_version: u32,
+    /// `{event_id}/quarantined`.
+    pub id: String,
+    /// `webhook.quarantined`.
+    #[serde(rename = "type")]
+    pub event_type: &'static str,
+    pub provider: &'static str,
+    pub event_id: String,
+    /// Id of the call that the webhook belongs to. `None` if the webhook names no readable call.
+    pub call_id: Option<String>,
+    pub reason: String,
+    /// Time of receipt. RFC 3339.
+    pub occurred_at: String,
+}
+
+impl WebhookQuarantined {
+    #[must_use]
+    pub fn new(
+        event_id: &EventId,
+        origin: Origin,
+        call_id: Option<&CallId>,
+        reason: &str,
+        received_at: Timestamp,
+    ) -> Self {
+        Self {
+            schema_version: DOMAIN_EVENT_SCHEMA_VERSION,
+            id: format!("{event_id}/quarantined"),
+            event_type: "webhook.quarantined",
+            provider: origin.as_str(),
+            event_id: event_id.to_string(),
+            call_id: call_id.map(CallId::to_string),
+            reason: reason.to_owned(),
+            occurred_at: received_at.to_string(),
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! Events that Switchhook itself makes, for example when an attempt times out.
+//!
+//! They are folded like the events of a provider. **The id of such an event is made from its subject**, for example from the
+//! attempt and the start of its timeout. If two workers find the same thing, they make the same event, and one is a duplicate.
+
+use crate::attempt::AttemptState;
+use crate::call::{Call, Job, Policy};
+use crate::event::{AttemptKey, CallEvent, EventId, EventKind, Origin, ProviderEvent};
+use crate::time::Timestamp;
+
+impl Call {
+    /// Returns a `deadline_passed` event for each unsettled attempt whose inactivity timeout has passed by `now`.
+    #[must_use]
+    pub fn deadline_passed_events(&self, policy: &Policy, now: Timestamp) -> Vec<ProviderEvent> {
+        let overdue = self.overdue_attempts(policy, now);
+        overdue.iter().map(|attempt| self.deadline_passed_event(attempt, now)).collect()
+    }
+
+    /// Returns the event that says that the deadline of an attempt has passed. Its id contains the start of the timeout.
+    #[must_use]
+    pub fn deadline_passed_event(&self, attempt: &AttemptState, now: Timestamp) -> ProviderEvent {
+        let key = self.attempt_key(attempt);
+        let name = format!("{}/deadline/{}", key_or_dash(key), attempt.last_event_at.as_millis());
+        self.own_event(EventKind::DeadlinePassed, &name, key.cloned(), Some(attempt.last_event_at), now)
+    }
+
+    /// Returns the event that says that the provider was asked and reports the attempt alive. It restarts the inactivity
+    /// timeout.
+    #[must_use]
+    pub fn alive_event(&self, attempt: &AttemptState, now: Timestamp) -> ProviderEvent {
+        let key = self.attempt_key(attempt);
+        let name = format!("{}/alive/{}", key_or_dash(key), attempt.last_event_at.as_millis());
+        self.own_event(EventKind::Alive, &name, key.cloned(), None, now)
+    }
+
+    /// Returns the event that says that the lease of the claim has ended. `None` if there is no claim, or its lease has not
+    /// ended.
+    #[must_use]
+    pub fn claim_expired_event(&self, now: Timestamp) -> Option<ProviderEvent> {
+        match &self.job {
+            Job::Claimed { lease_ends_at, .. } if *lease_ends_at <= now => {
+                let name = format!("claim/{}", lease_ends_at.as_millis());
+                Some(self.own_event(EventKind::ClaimExpired, &name, None, Some(*lease_ends_at), now))
+            }
+            Job::Claimed { .. }
+            | Job::Pending { .. }
+            | Job::InProgress
+            | Job::Completed
+            | Job::Failed
+            | Job::Canceled => None,
+        }
+    }
+
+    /// Returns the event that says that the row disagrees with the provider, or with its own history. `fingerprint` identifies
+    /// the disagreement, so that the same one is reported once.
+    #[must_use]
+    pub fn drift_found_event(&self, fingerprint: &str, now: Timestamp) -> ProviderEvent {
+        self.own_event(EventKind::DriftFound, &format!("drift/{fingerprint}"), None, None, now)
+    }
+
+    /// Returns the event that says that the provider accepted an attempt, and under which id.
+    #[must_use]
+    pub fn dial_accepted_event(&self, attempt: &AttemptKey, provider_call_id: &str, now: Timestamp) -> ProviderEvent {
+        let name = format!("{attempt}/dial_accepted");
+        let event = self.own_event(EventKind::Initiated, &name, Some(attempt.clone()), None, now);
+        ProviderEvent {
+            event_type: "dial_accepted".to_owned(),
+            provider_call_id: Some(provider_call_id.to_owned()),
+            ..event
+        }
+    }
+
+    /// Returns the event that says that the provider will never place this attempt.
+    #[must_use]
+    pub fn dial_refused_event(&self, attempt: &AttemptKey, now: Timestamp) -> ProviderEvent {
+        let name = format!("{attempt}/dial_refused");
+        let mut event = self.own_event(EventKind::Failed, &name, Some(attempt.clone()), None, now);
+        event.event_type = "dial_refused".to_owned();
+        for call_event in &mut event.call_events {
+            call_event.permanent = true;
+        }
+        event
+    }
+
+    fn own_event(
+        &self,
+        kind: EventKind,
+        name: &str,
+        attempt: Option<AttemptKey>,
+        occurred_at: Option<Timestamp>,
+        now: Timestamp,
+    ) -> ProviderEvent {
+        ProviderEvent {
+            event_id: EventId::new(format!("switchhook:{}/{name}", self.call_id)),
+            origin: Origin::Switchhook,
+            event_type: kind.as_str().to_owned(),
+            call_id: self.call_id.clone(),
+            attempt,
+            provider_call_id: None,
+            appointment_id: None,
+            direction: None,
+            from: None,
+            to: None,
+            received_at: now,
+            call_events: vec![CallEvent { kind, implied: false, occurred_at, sequence: None, permanent: false }],
+        }
+    }
+}
+
+fn key_or_dash(key: Option<&AttemptKey>) -> &str {
+    key.map_or("-", AttemptKey::as_str)
+}

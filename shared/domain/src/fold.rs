@@ -1,0 +1,274 @@
+//! Folding provider events into a call.
+
+use crate::announce::call_announcement;
+use crate::announcement::{Announcement, AnnouncementKind, AnnouncementSource, NOT_PLACED};
+use crate::attempt::AttemptState;
+use crate::call::{ATTEMPT_EVENTS_MAX, AttemptRecord, CALL_ATTEMPTS_MAX, Call, Disposition, HistoryEntry, Job, Policy};
+use crate::derive::Transition;
+use crate::event::{AttemptKey, CallEvent, EventId, EventKind, Origin, ProviderEvent};
+use crate::time::Timestamp;
+
+/// Result of [`fold`] and [`refold`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fold {
+    /// Next row of the call. `None` if no event changed anything.
+    pub transition: Option<Transition>,
+    /// Outcome of each event, in the order given.
+    pub outcomes: Vec<FoldOutcome>,
+}
+
+/// Result of folding one provider event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FoldOutcome {
+    /// The event is now in the history, with its disposition.
+    Folded,
+    /// The event was in the history already.
+    Duplicate,
+    /// The event belongs to another provider than the call. Or it is Switchhook's own, and there is no call.
+    Refused,
+    /// The call has no room for the event.
+    Quarantined,
+}
+
+/// Folds provider events into a call, or into a new one.
+#[must_use]
+pub fn fold(call: Option<&Call>, events: &[ProviderEvent], policy: &Policy, now: Timestamp) -> Fold {
+    let mut after = call.cloned();
+    let outcomes: Vec<FoldOutcome> = events
+        .iter()
+        .map(|event| match (&mut after, event.origin) {
+            (Some(call), _) => call.add_event(event, now),
+            (none @ None, Origin::Provider(provider)) => {
+                // A call that Switchhook did not place starts with its first event.
+                let call = Call::new(event.call_id.clone(), provider, Job::InProgress, event.received_at);
+                none.insert(call).add_event(event, now)
+            }
+            (None, Origin::Switchhook) => FoldOutcome::Refused,
+        })
+        .collect();
+    let is_changed = outcomes.contains(&FoldOutcome::Folded);
+    let transition = after.filter(|_| is_changed).map(|call| call.rederive(policy, now));
+    Fold { transition, outcomes }
+}
+
+/// Repairs a row that does not match its events: folds the call again from the events in the inbox.
+///
+/// - `events` are the provider events of the call; `drift` is the event that reports the disagreement.
+/// - An entry of the history whose event is not among `events` is removed, unless `is_kept` returns true for it. That is for
+///   events that are too old to be in the inbox.
+/// - The plan, the dials and the announcements stay. If the event of an announcement was removed, the announcement gets `drift`
+///   as its source.
+#[must_use]
+pub fn refold(
+    call: &Call,
+    events: &[ProviderEvent],
+    is_kept: impl Fn(&HistoryEntry) -> bool,
+    drift: &ProviderEvent,
+    policy: &Policy,
+    now: Timestamp,
+) -> Fold {
+    if call.contains_event(&drift.event_id) {
+        return Fold { transition: None, outcomes: vec![FoldOutcome::Duplicate] };
+    }
+    let mut after = rebuild_history(call, events, is_kept, now);
+    let label = |call: &Call| call.attempts().last().map_or(NOT_PLACED, AttemptState::lifecycle_label);
+    let label_before = label(call);
+    after.add_event(drift, now);
+    let drift_at = after.history.len() - 1;
+    after.announcements = moved_announcements(call, &after, drift_at);
+
+    let Transition { call: mut after, mut new_announcements } = after.rederive(policy, now);
+    let label_after = label(&after);
+    let is_repaired = (label_before, &call.job) != (label_after, &after.job);
+    if is_repaired || call.history.len() + 1 != after.history.len() {
+        let kind = AnnouncementKind::DriftRepaired { before: label_before, after: label_after };
+        after.announcements.push(call_announcement(&after, kind, Some(drift_at), now));
+        new_announcements += 1;
+    }
+    Fold { transition: Some(Transition { call: after, new_announcements }), outcomes: vec![FoldOutcome::Folded] }
+}
+
+/// Returns the call with a history that consists of `events` and of the entries that are kept.
+fn rebuild_history(
+    call: &Call,
+    events: &[ProviderEvent],
+    is_kept: impl Fn(&HistoryEntry) -> bool,
+    now: Timestamp,
+) -> Call {
+    let mut after = Call { history: Vec::new(), ..call.clone() };
+    let position = |id: &EventId| call.history.iter().position(|entry| entry.source_event_id == *id);
+    let mut ordered: Vec<(Option<usize>, &ProviderEvent)> =
+        events.iter().map(|event| (position(&event.event_id), event)).collect();
+    // Events that were in the row come first and keep their order, so that as many entries as possible keep their index.
+    ordered.sort_by_key(|(at, event)| (at.is_none(), *at, event.received_at));
+    for (_, event) in &ordered {
+        after.add_event(event, now);
+    }
+    let is_known = |entry: &HistoryEntry| ordered.iter().any(|(_, event)| event.event_id == entry.source_event_id);
+    after.history.extend(call.history.iter().filter(|entry| !is_known(entry) && is_kept(entry)).cloned());
+    for entry in &mut after.history {
+        let before = call.history.iter().find(|old| old.source_event_id == entry.source_event_id);
+        entry.folded_at = before.map_or(now, |old| old.folded_at);
+    }
+    after
+}
+
+/// Returns the announcements with sources that point into the new history. `drift_at` is the index of the drift event there.
+fn moved_announcements(before: &Call, after: &Call, drift_at: usize) -> Vec<Announcement> {
+    let new_index = |index: usize| match before.history.get(index) {
+        Some(old) => after
+            .history
+            .iter()
+            .position(|entry| (&entry.source_event_id, entry.event.kind) == (&old.source_event_id, old.event.kind)),
+        // The row had lost the end of its history. The new history has the same order, so the index is still right.
+        None => Some(index).filter(|index| *index < drift_at),
+    };
+    let source = |source| match source {
+        AnnouncementSource::Event(index) => AnnouncementSource::Event(new_index(index).unwrap_or(drift_at)),
+        AnnouncementSource::Transition(at) => AnnouncementSource::Transition(at),
+    };
+    let announcements = after.announcements.iter();
+    announcements
+        .map(|announcement| Announcement { source: source(announcement.source), ..announcement.clone() })
+        .collect()
+}
+
+impl Call {
+    /// Adds an event to the history. Nothing is derived from it yet.
+    fn add_event(&mut self, event: &ProviderEvent, now: Timestamp) -> FoldOutcome {
+        match event.origin {
+            Origin::Provider(provider) if provider != self.provider => return FoldOutcome::Refused,
+            Origin::Provider(_) | Origin::Switchhook => {}
+        }
+        if self.contains_event(&event.event_id) {
+            return FoldOutcome::Duplicate;
+        }
+        let is_call_level = event.call_events.iter().all(|call_event| call_event.kind.is_call_level());
+        let key = event.attempt.as_ref().filter(|_| !is_call_level);
+        let found = key.and_then(|key| self.find_attempt(key, event));
+        // The event names no attempt, or names one that has a record.
+        let has_place = key.is_some() == found.is_some();
+        if has_place && let Some(outcome) = self.replace_latest(event, found, now) {
+            return outcome;
+        }
+        let is_own = event.origin == Origin::Switchhook;
+        let needs_record = if key.is_some() { found.is_none() } else { self.attempt_records.is_empty() && !is_own };
+        // An event of Switchhook's own always has room: there is at most one for each event that had room.
+        if !is_own && !self.has_room(event, found, has_place, needs_record) {
+            return FoldOutcome::Quarantined;
+        }
+        if needs_record {
+            self.attempt_records.push(AttemptRecord {
+                key: None,
+                provider_call_id: None,
+                dialled_at: None,
+                dial_key: None,
+            });
+        }
+        let attempt_index = key.map(|_| found.unwrap_or(self.attempt_records.len() - 1));
+        if let Some(index) = attempt_index {
+            self.describe_attempt(index, key, event);
+        }
+        self.describe_call(event);
+        let entries = event.call_events.iter().map(|call_event| new_entry(event, call_event, attempt_index, now));
+        self.history.extend(entries);
+        FoldOutcome::Folded
+    }
+
+    /// Returns the index of the attempt record that an event with this key belongs to. `None` if there is no record yet.
+    fn find_attempt(&self, key: &AttemptKey, event: &ProviderEvent) -> Option<usize> {
+        let records = &self.attempt_records;
+        let by_key = || records.iter().position(|record| record.key.as_ref() == Some(key));
+        // An attempt that Switchhook dialled has Switchhook's key, but an event may know only the provider's call id. Any other
+        // attempt is found by its key alone: two keys with one call id are two attempts, whichever arrives first.
+        let by_provider_call = || {
+            let id = event.provider_call_id.as_ref()?;
+            records
+                .iter()
+                .position(|record| record.dialled_at.is_some() && record.provider_call_id.as_ref() == Some(id))
+        };
+        // Events that named no attempt may have made the record of the first attempt.
+        let unnamed = || records.iter().position(|record| record.key.is_none());
+        by_key().or_else(by_provider_call).or_else(unnamed)
+    }
+
+    fn has_room(
+        &self,
+        event: &ProviderEvent,
+        attempt_index: Option<usize>,
+        has_place: bool,
+        needs_record: bool,
+    ) -> bool {
+        let held = self
+            .history
+            .iter()
+            .filter(|entry| has_place && entry.attempt_index == attempt_index && entry.event.kind.is_evidence())
+            .count();
+        held + event.call_events.len() <= ATTEMPT_EVENTS_MAX
+            && !(needs_record && self.attempt_records.len() == CALL_ATTEMPTS_MAX)
+    }
+
+    fn describe_attempt(&mut self, index: usize, key: Option<&AttemptKey>, event: &ProviderEvent) {
+        let Some(record) = self.attempt_records.get_mut(index) else { return };
+        if record.key.is_none() {
+            record.key = key.cloned();
+        }
+        if record.provider_call_id.is_none() {
+            record.provider_call_id.clone_from(&event.provider_call_id);
+        }
+        // Any report about an attempt that Switchhook dialled shows that the provider accepted it.
+        if record.dialled_at.is_some() && event.call_events.iter().any(|call_event| call_event.kind.is_evidence()) {
+            self.refusals = 0;
+        }
+    }
+
+    fn describe_call(&mut self, event: &ProviderEvent) {
+        self.direction = self.direction.or(event.direction);
+        for (known, reported) in [(&mut self.from, &event.from), (&mut self.to, &event.to)] {
+            if known.is_none() {
+                known.clone_from(reported);
+            }
+        }
+        if self.appointment_id.is_none() {
+            self.appointment_id.clone_from(&event.appointment_id);
+        }
+    }
+
+    /// Replaces the entry of an earlier event of the same kind, if the call keeps only the latest of that kind. So a call that
+    /// lives for days does not fill up. `None` if the call keeps all events of that kind, or has none yet.
+    fn replace_latest(
+        &mut self,
+        event: &ProviderEvent,
+        attempt_index: Option<usize>,
+        now: Timestamp,
+    ) -> Option<FoldOutcome> {
+        let [call_event] = event.call_events.as_slice() else { return None };
+        if !matches!(call_event.kind, EventKind::Alive | EventKind::ClaimExpired) {
+            return None;
+        }
+        let is_same =
+            |entry: &&mut HistoryEntry| entry.event.kind == call_event.kind && entry.attempt_index == attempt_index;
+        let held = self.history.iter_mut().find(is_same)?;
+        if (held.received_at, &held.source_event_id) >= (event.received_at, &event.event_id) {
+            return Some(FoldOutcome::Duplicate);
+        }
+        *held = new_entry(event, call_event, attempt_index, now);
+        Some(FoldOutcome::Folded)
+    }
+}
+
+fn new_entry(
+    event: &ProviderEvent,
+    call_event: &CallEvent,
+    attempt_index: Option<usize>,
+    now: Timestamp,
+) -> HistoryEntry {
+    HistoryEntry {
+        source_event_id: event.event_id.clone(),
+        event: call_event.clone(),
+        received_at: event.received_at,
+        folded_at: now,
+        attempt_index,
+        disposition: Disposition::Parked,
+    }
+}

@@ -1,0 +1,188 @@
+//! The transitions that workers make.
+//!
+//! **Each transition has one owner, and is one conditional write of the row that it was made from.** The functions here are
+//! pure. They return the next row, or `None` if the call is not in the state in which the transition starts. The database
+//! decides whether the row is written.
+
+use std::time::Duration;
+
+use crate::call::{AttemptRecord, CALL_ATTEMPTS_MAX, Call, Job, Policy};
+use crate::derive::Transition;
+use crate::event::{AttemptKey, Direction};
+use crate::plan::{ManualTrigger, NewCall, StopReason};
+use crate::time::Timestamp;
+
+/// Dial that may start as soon as its transition is stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DialStarted {
+    pub transition: Transition,
+    pub attempt: AttemptKey,
+    /// True if the retry policy allows no attempt after this one.
+    pub is_last_attempt: bool,
+}
+
+impl Call {
+    /// → PENDING: creates a call that Switchhook places.
+    #[must_use]
+    pub fn schedule(new: NewCall, policy: &Policy, now: Timestamp) -> Transition {
+        let NewCall { call_id, provider, from, to, appointment_id, plan } = new;
+        let due_at = plan.due_at;
+        let mut call = Self::new(call_id, provider, Job::Pending { due_at }, now);
+        call.direction = Some(Direction::Outbound);
+        call.from = Some(from);
+        call.to = Some(to);
+        call.appointment_id = appointment_id;
+        call.plan = Some(plan);
+        call.into_transition(policy, now)
+    }
+
+    /// PENDING → CLAIMED, for the scheduler. `forced` is the manual trigger: it waives the due time and nothing else.
+    ///
+    /// `None` if the call is not pending, or is neither due nor `forced`.
+    #[must_use]
+    pub fn claim(
+        &self,
+        token: &str,
+        lease: Duration,
+        forced: bool,
+        policy: &Policy,
+        now: Timestamp,
+    ) -> Option<Transition> {
+        match &self.job {
+            Job::Pending { due_at } if self.plan.is_some() && (forced || *due_at <= now) => {}
+            Job::Pending { .. }
+            | Job::Claimed { .. }
+            | Job::InProgress
+            | Job::Completed
+            | Job::Failed
+            | Job::Canceled => return None,
+        }
+        let mut call = self.clone();
+        if forced {
+            call.manual_trigger = Some(ManualTrigger { after_attempts: self.attempt_records.len(), at: now });
+        }
+        call.job = Job::Claimed { token: token.to_owned(), lease_ends_at: now.plus(lease) };
+        Some(call.into_transition(policy, now))
+    }
+
+    /// True if the call is claimed with this token and the lease has not ended.
+    #[must_use]
+    pub fn is_claimed_by(&self, token: &str, now: Timestamp) -> bool {
+        match &self.job {
+            Job::Claimed { token: held, lease_ends_at } => held == token && now < *lease_ends_at,
+            Job::Pending { .. } | Job::InProgress | Job::Completed | Job::Failed | Job::Canceled => false,
+        }
+    }
+
+    /// CLAIMED → IN_PROGRESS, for the dialer that holds the claim. **Only the dialer that stored this transition may ask the
+    /// provider to place the attempt, and only once.** `dial_key` identifies this dial.
+    ///
+    /// `None` if the dialer does not hold the claim, or the call has no room for another attempt.
+    #[must_use]
+    pub fn start_dial(&self, token: &str, dial_key: &str, policy: &Policy, now: Timestamp) -> Option<DialStarted> {
+        let plan = self.plan.as_ref().filter(|_| self.is_claimed_by(token, now))?;
+        if self.attempt_records.len() >= CALL_ATTEMPTS_MAX {
+            return None;
+        }
+        let numbers =
+            self.attempt_records.iter().filter_map(|record| record.key.as_ref()?.as_str().parse::<u32>().ok());
+        let attempt = AttemptKey::new((numbers.max().unwrap_or(0) + 1).to_string());
+        let is_last_attempt = self.attempt_records.len() + 1 >= usize::from(plan.retry.attempts_max);
+        let mut call = self.clone();
+        call.attempt_records.push(AttemptRecord {
+            key: Some(attempt.clone()),
+            provider_call_id: None,
+            dialled_at: Some(now),
+            dial_key: Some(dial_key.to_owned()),
+        });
+        call.not_before = None;
+        // `wake_at` stays at the end of the claim's lease, which saves a write to the index. If the response to the dial was
+        // lost, the reconciler looks the attempt up at that time.
+        Some(DialStarted { transition: call.rederive(policy, now), attempt, is_last_attempt })
+    }
+
+    /// Returns the attempt that this dial started, and true if the retry policy allows no attempt after it. `None` if this dial
+    /// was never stored.
+    ///
+    /// A dialer calls it if its write may have succeeded but the response was lost.
+    #[must_use]
+    pub fn started_dial(&self, dial_key: &str) -> Option<(AttemptKey, bool)> {
+        let index = self.attempt_records.iter().position(|record| record.dial_key.as_deref() == Some(dial_key))?;
+        let attempts_max = self.plan.as_ref().map_or(0, |plan| usize::from(plan.retry.attempts_max));
+        Some((self.attempt_records.get(index)?.key.clone()?, index + 1 >= attempts_max))
+    }
+
+    /// CLAIMED → PENDING, for the dialer that holds the claim: the person may not be called before `until`.
+    #[must_use]
+    pub fn postpone(&self, token: &str, until: Timestamp, policy: &Policy, now: Timestamp) -> Option<Transition> {
+        let mut call = self.release_claim(token, now)?;
+        call.not_before = Some(until);
+        Some(call.into_transition(policy, now))
+    }
+
+    /// CLAIMED → FAILED, for the dialer that holds the claim.
+    #[must_use]
+    pub fn give_up(&self, token: &str, reason: StopReason, policy: &Policy, now: Timestamp) -> Option<Transition> {
+        let mut call = self.release_claim(token, now)?;
+        call.stop_reason = Some(reason);
+        Some(call.into_transition(policy, now))
+    }
+
+    /// IN_PROGRESS → PENDING, for the dialer whose attempt the provider refused before dialling. The attempt is removed and does
+    /// not count. After `refusals_max` refusals in a row the call fails.
+    ///
+    /// `None` if an event of the attempt has arrived after all: then that event decides.
+    #[must_use]
+    pub fn withdraw(
+        &self,
+        attempt: &AttemptKey,
+        until: Timestamp,
+        refusals_max: u32,
+        policy: &Policy,
+        now: Timestamp,
+    ) -> Option<Transition> {
+        let last = self.attempt_records.len().checked_sub(1)?;
+        let record = self.attempt_records.get(last)?;
+        let has_event = self.history.iter().any(|entry| entry.attempt_index == Some(last));
+        let is_known = record.provider_call_id.is_some() || has_event;
+        if record.key.as_ref() != Some(attempt) || record.dialled_at.is_none() || is_known {
+            return None;
+        }
+        let mut call = self.clone();
+        call.attempt_records.pop();
+        call.not_before = Some(until);
+        call.refusals += 1;
+        if call.refusals >= refusals_max {
+            call.stop_reason = Some(StopReason::ProviderRefused);
+        }
+        Some(call.into_transition(policy, now))
+    }
+
+    /// PENDING → CANCELED, for the user. `None` if the call is not pending.
+    #[must_use]
+    pub fn cancel(&self, policy: &Policy, now: Timestamp) -> Option<Transition> {
+        match self.job {
+            Job::Pending { .. } if self.plan.is_some() => {}
+            Job::Pending { .. }
+            | Job::Claimed { .. }
+            | Job::InProgress
+            | Job::Completed
+            | Job::Failed
+            | Job::Canceled => return None,
+        }
+        let mut call = self.clone();
+        call.stop_reason = Some(StopReason::Canceled);
+        Some(call.into_transition(policy, now))
+    }
+
+    fn release_claim(&self, token: &str, now: Timestamp) -> Option<Self> {
+        let job = Job::Pending { due_at: now };
+        self.is_claimed_by(token, now).then(|| Self { job, ..self.clone() })
+    }
+
+    /// Derives the next row with an exact `wake_at`. These transitions change the call's place in the index in any case.
+    fn into_transition(mut self, policy: &Policy, now: Timestamp) -> Transition {
+        self.wake_at = None;
+        self.rederive(policy, now)
+    }
+}
