@@ -26,9 +26,9 @@ pub(crate) fn bounded(prefix: &str, id: &str) -> String {
     }
 }
 
-/// Returns `{provider}:{own}`, shortened by [`bounded`] if necessary.
-pub(crate) fn event_id(provider: Provider, own: &str) -> EventId {
-    EventId::new(bounded(&format!("{provider}:"), own))
+/// Returns `{provider}:{suffix}`, shortened by [`bounded`] if necessary.
+pub(crate) fn event_id(provider: Provider, suffix: &str) -> EventId {
+    EventId::new(bounded(&format!("{provider}:"), suffix))
 }
 
 /// Returns `{provider}:sha256-{hash of the body}`, for an event without an id, or one that cannot be read.

@@ -1,4 +1,4 @@
-//! The pace of dialling: how many calls per second an account may place, and how that rate is shared among lanes.
+//! Pace of dialling: the calls per second that an account may place, and the division of that rate among lanes.
 //!
 //! A lane is one message group of the dial queue. The calls of one lane are placed one after the other, and different lanes
 //! work at the same time. **All lanes of a provider together never exceed its rate.**
@@ -12,7 +12,8 @@ const PER_SECOND_DEFAULT: f64 = 1.0;
 const PER_SECOND_MAX: f64 = 100.0;
 /// At a lower rate, a dialer would have to wait longer for its turn than its invocation may last.
 const PER_SECOND_MIN: f64 = 0.1;
-/// A lane waits at most about this long between two calls, so that no claimed call waits long for its turn.
+/// Wanted time from one call to the next within one lane. The number of lanes follows from it: with more lanes, each would wait
+/// longer for its turn.
 const LANE_SECONDS: f64 = 5.0;
 /// Typical time that a provider takes to answer a request that places a call.
 const ANSWER_SECONDS: f64 = 2.0;

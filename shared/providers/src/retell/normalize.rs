@@ -61,11 +61,11 @@ fn event_id(event: Event, event_type: &str, call: &Call, body: &[u8]) -> EventId
         Event::CallAnalyzed => call.canonical_analysis().map(|analysis| ids::short_hash(analysis.as_bytes())),
         Event::Other => Some(ids::short_hash(body)),
     };
-    let own = match hash {
+    let suffix = match hash {
         Some(hash) => format!("{call_id}:{event_type}:{hash}"),
         None => format!("{call_id}:{event_type}"),
     };
-    ids::event_id(Provider::Retell, &own)
+    ids::event_id(Provider::Retell, &suffix)
 }
 
 fn correlation(call: &Call) -> Correlation {
@@ -176,6 +176,7 @@ fn ending(call: &Call) -> Ending {
     }
 }
 
+/// Ending of a call without a known reason.
 fn by_status(status: Option<CallStatus>, connected: bool) -> Ending {
     match (status, connected) {
         (Some(CallStatus::NotConnected), _) | (Some(CallStatus::Error), false) => Ending::FAILED,

@@ -64,11 +64,11 @@ fn event_id(id: Option<&str>, event_type: EventType, name: &str, call: &Payload,
     let Some(call_id) = &call.call_control_id else {
         return ids::event_id_of_body(Provider::Telnyx, body);
     };
-    let own = match event_type {
+    let suffix = match event_type {
         EventType::Initiated | EventType::Answered | EventType::Hangup => format!("{call_id}:{name}"),
         EventType::MachineDetection | EventType::Other => format!("{call_id}:{name}:{}", ids::short_hash(body)),
     };
-    ids::event_id(Provider::Telnyx, &own)
+    ids::event_id(Provider::Telnyx, &suffix)
 }
 
 fn direction(direction: payload::Direction) -> Option<Direction> {

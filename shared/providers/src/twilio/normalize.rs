@@ -107,7 +107,7 @@ fn event_id(callback: &Callback, kind: &Kind, event_type: &str, body: &[u8]) -> 
     let Some(call_sid) = &callback.call_sid else {
         return ids::event_id_of_body(Provider::Twilio, body);
     };
-    let own = match (kind, &callback.sequence_number, &callback.answered_by) {
+    let suffix = match (kind, &callback.sequence_number, &callback.answered_by) {
         (Kind::AnsweringMachineDetection, _, Some(answered_by)) => {
             format!("{call_sid}:{AMD}:{answered_by}")
         }
@@ -119,7 +119,7 @@ fn event_id(callback: &Callback, kind: &Kind, event_type: &str, body: &[u8]) -> 
             format!("{call_sid}:{event_type}:-:{}", ids::short_hash(body))
         }
     };
-    ids::event_id(Provider::Twilio, &own)
+    ids::event_id(Provider::Twilio, &suffix)
 }
 
 fn direction(callback: &Callback) -> Option<Direction> {

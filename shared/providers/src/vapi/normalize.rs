@@ -2,8 +2,8 @@
 //!
 //! A `status-update` contains the state of the call. An `end-of-call-report` contains how the call ended, and the analysis of the
 //! conversation. Vapi does not retry by default, so each message implies the earlier call events. A call can have a start time
-//! although nobody answered, so a start time does not prove an answer. It only separates faults during a conversation from
-//! earlier ones.
+//! although nobody answered, so a start time does not prove an answer. It only separates faults and stops during a conversation
+//! from earlier ones.
 
 use switchhook_domain::{Direction, EventId, EventKind, Provider, Timestamp};
 
@@ -92,7 +92,7 @@ fn event_id(kind: Kind, message_type: &str, status: Option<&str>, call_id: Optio
     let Some(call_id) = call_id else {
         return ids::event_id_of_body(Provider::Vapi, body);
     };
-    let own = match (kind, status) {
+    let suffix = match (kind, status) {
         (Kind::Report, _) => format!("{call_id}:{message_type}"),
         (Kind::Status(_) | Kind::Forwarding | Kind::Ended, Some(status)) => {
             format!("{call_id}:{message_type}:{status}")
@@ -101,7 +101,7 @@ fn event_id(kind: Kind, message_type: &str, status: Option<&str>, call_id: Optio
             format!("{call_id}:{message_type}:{}", ids::short_hash(body))
         }
     };
-    ids::event_id(Provider::Vapi, &own)
+    ids::event_id(Provider::Vapi, &suffix)
 }
 
 fn direction(call_type: CallType) -> Option<Direction> {

@@ -21,7 +21,7 @@ const TELNYX_BODY: &[u8] = br#"{"data":{"id":"e","event_type":"call.cost"}}"#;
 const GENERIC_BODY: &[u8] = br#"{"event_id":"evt_1","type":"RINGING","call_id":"c"}"#;
 const JSON_BODY: &[u8] = br#"{"CallSid":"CA1","CallStatus":"completed"}"#;
 
-/// A request, each part of which can be changed.
+/// A request whose parts can be changed one at a time.
 #[derive(Clone)]
 struct Request {
     provider: Provider,
