@@ -94,7 +94,7 @@ pub(crate) fn print_call(call: &Value, out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "  state        {}, outcome {}", text(call, "/lifecycle"), text(call, "/outcome"))?;
     writeln!(out, "  appointment  {}, {}", text(call, "/appointment_id"), text(call, "/appointment_status"))?;
     let settled = if settled { "settled" } else { "more may come" };
-    let because = ["due_at", "lease_ends_at", "stopped"].into_iter().filter_map(|name| {
+    let because = ["due_at", "lease_ends_at", "stop_reason"].into_iter().filter_map(|name| {
         let value = call.pointer(&format!("/job/{name}"))?.as_str()?;
         Some(match name {
             "due_at" => format!(", due {value}"),

@@ -226,7 +226,7 @@ async fn no_line_about_a_placed_call_says_who_was_called() {
         "api created",
         "api number_blocked",
         "consumer retried write_call",
-        "dialer dial_in_doubt no_answer",
+        "dialer dial_in_doubt no_response",
         "dialer dial_in_doubt unclear_answer",
         "dialer dial_refused unprocessable",
         "dialer dial_stopped do_not_call",

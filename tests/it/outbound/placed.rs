@@ -90,7 +90,7 @@ async fn number_on_the_do_not_call_list_is_not_called() {
     let call_id = create(&world, &call_request("confirms")).await;
     world.wait(MINUTE * 5).await;
     assert_eq!(call_state(&world, &call_id).await, expected_state("FAILED", "Pending", &[]));
-    assert_eq!(get_call(&world, &call_id).await["job"]["stopped"], "do_not_call");
+    assert_eq!(get_call(&world, &call_id).await["job"]["stop_reason"], "do_not_call");
     assert_eq!(world.published_types(&call_id), ["call.exhausted"]);
     assert_eq!(world.cloud.fake().dials(), []);
     world.calls.set_do_not_call(&PhoneNumber::new("+15550199"), false).await.unwrap();
