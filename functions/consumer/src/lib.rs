@@ -7,9 +7,9 @@
 //! An event that can never be folded gets a note in the inbox, and its message is deleted. Examples are an event for another
 //! provider's call, and an event beyond the limits of a call. So the dead-letter queue holds only unexpected failures.
 //!
-//! **Only the consumer follows an alias to fold an event, and only the consumer refolds a call**, because both decide which state
-//! is written. An alias leads an event that has only the provider's call id to its call. A refold rebuilds a row that does not
-//! match its events from the inbox.
+//! **Only the consumer follows an alias to fold an event, and only the consumer refolds a call**, because both decide
+//! which state is written. An alias leads an event that has only the provider's call id to its call. A refold rebuilds
+//! a row that does not match its events from the inbox.
 
 mod refold;
 

@@ -1,9 +1,9 @@
 //! The dialer: places the calls that the scheduler claimed.
 //!
-//! **Nothing is dialled before the row holds the dial, and nothing is dialled twice for one claim.** A conditional write moves the
-//! row from CLAIMED to IN_PROGRESS and stores the key of this dial. Only the dialer that made this write asks the provider,
-//! and it asks once. If it dies after the write, the attempt is in doubt and the reconciler looks it up at the provider. So
-//! a phone that may have rung never rings again because a function died.
+//! **Nothing is dialled before the row holds the dial, and nothing is dialled twice for one claim.** A conditional
+//! write moves the row from CLAIMED to IN_PROGRESS and stores the key of this dial. Only the dialer that made this
+//! write asks the provider, and it asks once. If it dies after the write, the attempt is in doubt and the reconciler
+//! looks it up at the provider. So a phone that may have rung never rings again because a function died.
 //!
 //! A message leaves the queue whatever became of its call. If the dial failed, the claim expires and the reconciler returns
 //! the call to PENDING. Only messages of a newer schema version stay in the queue.

@@ -8,7 +8,8 @@
 //!
 //! **Lookups are limited**: per run, per provider that keeps failing, and per call, which is looked up less and less often.
 //!
-//! **A run ends in time.** It reads the clock before each call and each request. Calls that it has no time for stay due for the next run.
+//! **A run ends in time.** It reads the clock before each call and each request. Calls that it has no time for stay due for
+//! the next run.
 
 mod drift;
 mod findings;

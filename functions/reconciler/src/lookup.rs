@@ -98,7 +98,7 @@ impl<'a> Lookups<'a> {
             LookupAnswer::Gone => (true, LookupOutcome::Unavailable),
             LookupAnswer::RetryLater { reason: _ } => (false, LookupOutcome::RetryLater),
         };
-        self.count_failure(provider, is_answered);
+        self.record_result(provider, is_answered);
         outcome
     }
 
@@ -107,7 +107,7 @@ impl<'a> Lookups<'a> {
         failures.get(&provider).is_some_and(|count| *count >= FAILURES_MAX)
     }
 
-    fn count_failure(&self, provider: Provider, is_answered: bool) {
+    fn record_result(&self, provider: Provider, is_answered: bool) {
         let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
         let count = failures.entry(provider).or_default();
         *count = if is_answered { 0 } else { *count + 1 };

@@ -1,7 +1,7 @@
 //! The wake-up: handles every call whose `wake_at` has come, and stores its findings as events.
 //!
 //! A call wakes up because its claim expired, because the inactivity timeout of an attempt passed, or because the outcome of
-//! a dial is unknown. In the last two cases the provider is looked up first.
+//! a dial is unknown. In the last two cases the attempt is looked up at its provider first.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ const UNFOLDED_PAUSE: Duration = Duration::from_secs(5 * 60);
 enum Resolution {
     /// The result of a lookup is in the inbox as an event.
     Stored { is_new: bool },
-    /// The inactivity timeout has passed, and the provider does not know better.
+    /// The inactivity timeout has passed, and the lookup found nothing new.
     DeadlinePassed,
     /// Nothing is known yet; the next lookup is due at this time.
     RetryAt(Timestamp),

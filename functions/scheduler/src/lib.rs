@@ -265,10 +265,10 @@ impl Scheduler {
         first_error.map_or(Ok(()), Err)
     }
 
-    /// Moves a call from PENDING to CLAIMED, and queues the claim for the dialer.
-    async fn claim(&self, call_id: &CallId, forced: bool, trace_id: &str) -> Result<ClaimOutcome, Error> {
+    /// Moves a call from PENDING to CLAIMED, and queues the claim for the dialer. A manual claim ignores the due time.
+    async fn claim(&self, call_id: &CallId, is_manual: bool, trace_id: &str) -> Result<ClaimOutcome, Error> {
         let token = new_token()?;
-        let mut lost = None;
+        let mut first_failure = None;
         for _ in 0..2 {
             let now = self.clock.now();
             let Some(call) = self.calls.get_call(call_id).await? else { return Ok(ClaimOutcome::NotFound) };
@@ -276,13 +276,13 @@ impl Scheduler {
             if call.is_claimed_by(&token, now) {
                 return self.queue_claim(&call, &token, trace_id).await;
             }
-            if let Some(lost) = lost {
-                return lost;
+            if let Some(failure) = first_failure {
+                return failure;
             }
-            let Some(transition) = call.claim(&token, LEASE, forced, &self.policy, now) else {
-                return self.not_claimed(&call, forced, now).await;
+            let Some(transition) = call.claim(&token, LEASE, is_manual, &self.policy, now) else {
+                return self.not_claimed(&call, is_manual, now).await;
             };
-            lost = match self.calls.store(&transition, self.call_retention).await {
+            first_failure = match self.calls.store(&transition, self.call_retention).await {
                 Ok(StoreOutcome::Committed) => return self.queue_claim(&transition.call, &token, trace_id).await,
                 Ok(StoreOutcome::LostRace) => Some(Ok(ClaimOutcome::LostRace)),
                 Err(error) => Some(Err(error)),
@@ -300,9 +300,9 @@ impl Scheduler {
     }
 
     /// Corrects the wake-up time of a call that is in the index too early, so that not every run reads it again.
-    async fn not_claimed(&self, call: &Call, forced: bool, now: Timestamp) -> Result<ClaimOutcome, Error> {
+    async fn not_claimed(&self, call: &Call, is_manual: bool, now: Timestamp) -> Result<ClaimOutcome, Error> {
         let next = call.next_wake_at(&self.policy).filter(|next| *next > now);
-        if let (false, true, Some(next)) = (forced, call.is_pending(), next) {
+        if let (false, true, Some(next)) = (is_manual, call.is_pending(), next) {
             match self.calls.set_wake_at(call, next).await? {
                 StoreOutcome::Committed | StoreOutcome::LostRace => {}
             }
