@@ -4,7 +4,8 @@ use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
 use switchhook_aws::Error;
-use switchhook_aws::calls::{Item, KEY_BYTES_MAX, WAKE_SHARDS, WakeQueue};
+use switchhook_aws::calls::{WAKE_SHARDS, WakeQueue};
+use switchhook_aws::dynamodb::{Item, KEY_BYTES_MAX};
 
 /// Limit on the length of a cursor, before it is decoded.
 pub(crate) const CURSOR_BYTES_MAX: usize = 4 * 1024;
@@ -75,7 +76,7 @@ impl Position {
     /// Key after which DynamoDB continues. `None` at the start of a shard.
     pub(crate) fn start_key(&self) -> Result<Option<Item>, Error> {
         let Some(LastRead { call_id, wake_at }) = self.last_read.clone() else { return Ok(None) };
-        let wake_key = format!("{}#{}", self.queue, self.shard);
+        let wake_key = self.queue.key(self.shard);
         let key = serde_dynamo::to_item(IndexKey { call_id, wake_key, wake_at });
         key.map(Some).map_err(|error| Error::ListCalls(Box::new(error)))
     }

@@ -117,7 +117,8 @@ impl ListQuery {
             }
             let limit = i32::try_from(room).ok();
             let key = at.start_key()?;
-            let (ids, last) = calls.wake_queue_page(at.queue, at.shard, self.range(at.queue, now), limit, key).await?;
+            let mut index = calls.wake_queue_pages(at.queue, at.shard, self.range(at.queue, now), limit, key);
+            let (ids, last) = index.next().await?.map(|page| (page.items, page.next)).unwrap_or_default();
             rows += ids.len();
             pages += 1;
             // A call that changes its wake queue while it is listed may appear in both.

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 
 use http::Method;
 use percent_encoding::percent_decode_str;
-use switchhook_aws::calls::KEY_BYTES_MAX;
+use switchhook_aws::dynamodb::KEY_BYTES_MAX;
 
 /// Operation of the API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use futures_util::stream::{self, StreamExt};
 use switchhook_aws::Error;
-use switchhook_aws::calls::shard_of;
+use switchhook_aws::dynamodb::shard_of;
 use switchhook_aws::inbox::{Inbox, RECEIVED_SHARDS, minute_of};
 use switchhook_domain::{Call, EventId, EventKind, Fold, Policy, ProviderEvent, Timestamp, refold};
 
@@ -114,16 +114,15 @@ impl<'a> Refolder<'a> {
         // All events of a call are in one shard of their minute.
         let shard = shard_of(call.call_id.as_str(), RECEIVED_SHARDS);
         let mut ids = Vec::new();
-        let mut start = None;
+        let mut index = self.inbox.received_pages(minute, shard, None);
         loop {
             if pages.fetch_add(1, Ordering::Relaxed) >= PAGES_MAX {
                 return Ok(None);
             }
-            let (received, next) = self.inbox.received_page(minute, shard, start).await?;
-            let own = received.into_iter().filter(|one| one.call_id.as_ref() == Some(&call.call_id) && !one.decided);
+            let Some(page) = index.next().await? else { return Ok(Some(ids)) };
+            let own = page.items.into_iter().filter(|one| one.call_id.as_ref() == Some(&call.call_id) && !one.decided);
             ids.extend(own.map(|one| one.event_id));
-            start = next;
-            if start.is_none() {
+            if page.next.is_none() {
                 return Ok(Some(ids));
             }
         }

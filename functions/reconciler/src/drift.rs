@@ -84,9 +84,9 @@ impl Reconciler {
                 if self.is_over(stop_at) {
                     break;
                 }
-                let page = self.calls.wake_queue_page(queue, shard, range, Some(CALLS_PER_SHARD), None).await;
+                let page = self.calls.wake_queue_pages(queue, shard, range, Some(CALLS_PER_SHARD), None).next().await;
                 let calls = match page {
-                    Ok((calls, _)) => calls,
+                    Ok(page) => page.map(|page| page.items).unwrap_or_default(),
                     Err(error) => {
                         report.failed += 1;
                         first_error.get_or_insert(error);

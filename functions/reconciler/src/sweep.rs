@@ -71,17 +71,18 @@ impl Reconciler {
     ) -> Result<Option<SweepPosition>, Error> {
         let mut start = position.start;
         for shard in position.shard..RECEIVED_SHARDS {
+            let mut index = self.inbox.received_pages(minute, shard, start.clone());
             loop {
                 if self.is_over(stop_at) {
                     return Ok(Some(SweepPosition { shard, start }));
                 }
-                let (received, next) = self.inbox.received_page(minute, shard, start.clone()).await?;
-                if let Some(swept) = self.sweep_page(&received, report, stop_at).await? {
-                    let last = swept.checked_sub(1).and_then(|index| received.get(index));
-                    let start = last.map(|last| last.start_key_after(minute, shard)).or(start);
+                let Some(page) = index.next().await? else { break };
+                if let Some(swept) = self.sweep_page(&page.items, report, stop_at).await? {
+                    let last = swept.checked_sub(1).and_then(|index| page.items.get(index));
+                    let start = last.map(|last| last.start_key_after(minute, shard)).transpose()?.or(start);
                     return Ok(Some(SweepPosition { shard, start }));
                 }
-                start = next;
+                start = page.next;
                 if start.is_none() {
                     break;
                 }

@@ -53,14 +53,11 @@ impl Reconciler {
         let first = minute_of(self.clock.now()).unsigned_abs();
         for shard in wake_shards_from(first) {
             let now = self.clock.now();
-            let mut start = None;
+            let mut index = self.calls.wake_queue_pages(WakeQueue::Reconcile, shard, TimeRange::UpTo(now), None, None);
             while !self.is_over(stop_at) {
-                let (due, next) = match self
-                    .calls
-                    .wake_queue_page(WakeQueue::Reconcile, shard, TimeRange::UpTo(now), None, start)
-                    .await
-                {
-                    Ok(page) => page,
+                let due = match index.next().await {
+                    Ok(Some(page)) => page.items,
+                    Ok(None) => break,
                     Err(error) => {
                         report.failed += 1;
                         first_error.get_or_insert(error);
@@ -88,10 +85,6 @@ impl Reconciler {
                             first_error.get_or_insert(error);
                         }
                     }
-                }
-                start = next;
-                if start.is_none() {
-                    break;
                 }
             }
         }

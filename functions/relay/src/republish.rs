@@ -50,27 +50,16 @@ pub async fn calls_since(
     let mut calls = BTreeSet::new();
     // Some calls never receive an event: a canceled call, for example, or a call to a blocked number.
     for shard in 0..WAKE_SHARDS {
-        let mut start = None;
-        loop {
-            let (settled, next) =
-                table.wake_queue_page(WakeQueue::Settled, shard, TimeRange::Since(since), None, start).await?;
-            calls.extend(settled);
-            start = next;
-            if start.is_none() {
-                break;
-            }
+        let mut settled = table.wake_queue_pages(WakeQueue::Settled, shard, TimeRange::Since(since), None, None);
+        while let Some(page) = settled.next().await? {
+            calls.extend(page.items);
         }
     }
     for (done, minute) in (1..).zip(minutes) {
         for shard in 0..RECEIVED_SHARDS {
-            let mut start = None;
-            loop {
-                let (received, next) = inbox.received_page(minute, shard, start).await?;
-                calls.extend(received.into_iter().filter_map(|one| one.call_id));
-                start = next;
-                if start.is_none() {
-                    break;
-                }
+            let mut received = inbox.received_pages(minute, shard, None);
+            while let Some(page) = received.next().await? {
+                calls.extend(page.items.into_iter().filter_map(|event| event.call_id));
             }
         }
         progress(done, all);

@@ -13,10 +13,9 @@ use futures_util::stream::{self, StreamExt};
 use lambda_http::{Body, Request, Response};
 use serde_json::json;
 use switchhook_aws::Error;
-use switchhook_aws::calls::{
-    Calls, KEY_BYTES_MAX, StoreOutcome, TimeRange, WAKE_SHARDS, WakeQueue, shard_of, wake_shards_from,
-};
+use switchhook_aws::calls::{Calls, StoreOutcome, TimeRange, WAKE_SHARDS, WakeQueue, wake_shards_from};
 use switchhook_aws::config::{Environment, EnvironmentError};
+use switchhook_aws::dynamodb::{KEY_BYTES_MAX, shard_of};
 use switchhook_aws::http::path_of;
 use switchhook_aws::inbox::minute_of;
 use switchhook_aws::problem::{Problem, ProblemKind};
@@ -221,19 +220,19 @@ impl Scheduler {
                 // An operator who removed `dial` from the secret wants these calls to wait. The count tells one who forgot it.
                 let shard = first % WAKE_SHARDS;
                 let range = TimeRange::UpTo(started);
-                let (waiting, _) =
-                    self.calls.wake_queue_page(WakeQueue::Dial(provider), shard, range, Some(1), None).await?;
-                report.unconfigured += u64::from(!waiting.is_empty());
+                let mut waiting = self.calls.wake_queue_pages(WakeQueue::Dial(provider), shard, range, Some(1), None);
+                let is_waiting = waiting.next().await?.is_some_and(|page| !page.items.is_empty());
+                report.unconfigured += u64::from(is_waiting);
                 continue;
             };
             let mut left = claims_per_run(dial.pacing().throughput(self.lanes));
             for shard in wake_shards_from(first) {
-                let mut start = None;
+                let limit = i32::try_from(left).unwrap_or(i32::MAX).min(1_000);
+                let range = TimeRange::UpTo(self.clock.now());
+                let mut index = self.calls.wake_queue_pages(WakeQueue::Dial(provider), shard, range, Some(limit), None);
                 while left > 0 && self.clock.now() < stop_at {
-                    let limit = i32::try_from(left).unwrap_or(i32::MAX).min(1_000);
-                    let range = TimeRange::UpTo(self.clock.now());
-                    let (due, next) =
-                        self.calls.wake_queue_page(WakeQueue::Dial(provider), shard, range, Some(limit), start).await?;
+                    let Some(page) = index.next().await? else { break };
+                    let due = page.items.into_iter().take(usize::try_from(left).unwrap_or(usize::MAX));
                     let claims: Vec<Result<ClaimOutcome, Error>> = stream::iter(due)
                         .map(|call_id| async move { self.claim(&call_id, false, trace_id).await })
                         .buffered(CONCURRENCY)
@@ -254,10 +253,6 @@ impl Scheduler {
                                 first_error.get_or_insert(error);
                             }
                         }
-                    }
-                    start = next;
-                    if start.is_none() {
-                        break;
                     }
                 }
             }

@@ -31,7 +31,7 @@ pub(crate) struct Compressed {
 }
 
 /// Prepares the dictionary for writing, which takes as long as to compress a few bodies.
-pub(crate) fn warm() {
+pub(crate) fn warm_up() {
     LazyLock::force(&ENCODER);
 }
 

@@ -4,7 +4,7 @@ use std::error::Error as StdError;
 
 use thiserror::Error;
 
-type Source = Box<dyn StdError + Send + Sync>;
+pub(crate) type Source = Box<dyn StdError + Send + Sync>;
 
 /// One variant for each operation that can fail.
 #[derive(Debug, Error)]

@@ -4,6 +4,7 @@ pub mod bus;
 pub mod calls;
 mod compression;
 pub mod config;
+pub mod dynamodb;
 pub mod error;
 pub mod http;
 pub mod inbox;

@@ -139,15 +139,10 @@ async fn waking(world: &World, calls: &[CallId]) -> (BTreeSet<CallId>, BTreeSet<
     let mut indexed = BTreeSet::new();
     let queues = WakeQueue::ALL.into_iter().filter(|queue| *queue != WakeQueue::Settled);
     for (queue, shard) in queues.flat_map(|queue| (0..WAKE_SHARDS).map(move |shard| (queue, shard))) {
-        let mut start = None;
-        loop {
-            let range = TimeRange::UpTo(Timestamp::from_millis(1 << 50));
-            let (page, next) = world.calls.wake_queue_page(queue, shard, range, None, start).await.unwrap();
-            indexed.extend(page);
-            start = next;
-            if start.is_none() {
-                break;
-            }
+        let range = TimeRange::UpTo(Timestamp::from_millis(1 << 50));
+        let mut pages = world.calls.wake_queue_pages(queue, shard, range, None, None);
+        while let Some(page) = pages.next().await.unwrap() {
+            indexed.extend(page.items);
         }
     }
     let mut unsettled = BTreeSet::new();

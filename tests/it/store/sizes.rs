@@ -50,7 +50,7 @@ async fn row_of_a_typical_call_has_at_most_two_kilobytes() {
             "{what}: {} bytes, {} of them history, {} the log",
             bytes_of(&rows[0]),
             bytes_of_value(&rows[0]["history"]),
-            bytes_of_value(&rows[0]["log"])
+            bytes_of_value(&rows[0]["announcements"])
         );
         assert!(bytes_of(&rows[0]) <= 2_048, "{what}: {} bytes", bytes_of(&rows[0]));
     }

@@ -1,0 +1,162 @@
+//! Compact text of history entries and announcements: a full call holds a thousand of them, and its row has to fit into an item.
+
+use switchhook_domain::{
+    Announcement, AnnouncementKind, AnnouncementSource, AppointmentStatus, CallEvent, Disposition, EventId, EventKind,
+    HistoryEntry, INCONCLUSIVE, Lifecycle, NOT_PLACED, State, Timestamp,
+};
+
+/// Text of a history entry: `{attempt index} {kind} {occurred_at} {sequence} {disposition} {received_at} {folded_at - received_at}
+/// {source event id}`. Times are Unix milliseconds.
+///
+/// - `-` stands for an absent value.
+/// - `~` before the kind marks an implied event, `!` after it a permanent failure.
+/// - `=` in place of the last three values repeats those of the entry before. Example: `0 ~ringing - - applied =`.
+pub(super) fn encode_entry(entry: &HistoryEntry, before: Option<&HistoryEntry>) -> String {
+    let or_dash = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
+    let event = &entry.event;
+    let head = format!(
+        "{} {}{}{} {} {}",
+        or_dash(entry.attempt_index.map(|index| index.to_string())),
+        if event.implied { "~" } else { "" },
+        event.kind,
+        if event.permanent { "!" } else { "" },
+        or_dash(event.occurred_at.map(|at| at.as_millis().to_string())),
+        or_dash(event.sequence.map(|sequence| sequence.to_string())),
+    );
+    let disposition = entry.disposition.as_str();
+    let same = |other: &&HistoryEntry| {
+        (&other.source_event_id, other.received_at, other.folded_at)
+            == (&entry.source_event_id, entry.received_at, entry.folded_at)
+    };
+    if before.as_ref().is_some_and(same) {
+        format!("{head} {disposition} =")
+    } else {
+        let folded = entry.folded_at.millis_since(entry.received_at);
+        format!("{head} {disposition} {} {folded} {}", entry.received_at.as_millis(), entry.source_event_id)
+    }
+}
+
+/// Reads the text of a history entry. `None` if the text is malformed.
+pub(super) fn decode_entry(text: &str, before: Option<&HistoryEntry>) -> Option<HistoryEntry> {
+    fn optional<T: std::str::FromStr>(text: &str) -> Option<Option<T>> {
+        if text == "-" { Some(None) } else { text.parse().ok().map(Some) }
+    }
+    let mut parts = text.splitn(6, ' ');
+    let attempt_index = optional(parts.next()?)?;
+    let kind = parts.next()?;
+    let (implied, kind) = kind.strip_prefix('~').map_or((false, kind), |kind| (true, kind));
+    let (permanent, kind) = kind.strip_suffix('!').map_or((false, kind), |kind| (true, kind));
+    let kind = EventKind::ALL.into_iter().find(|known| known.as_str() == kind)?;
+    let occurred_at = optional(parts.next()?)?.map(Timestamp::from_millis);
+    let sequence = optional(parts.next()?)?;
+    let disposition = parts.next()?;
+    let disposition = Disposition::ALL.into_iter().find(|known| known.as_str() == disposition)?;
+    let (received_at, folded_at, source_event_id) = match parts.next()? {
+        "=" => before.map(|entry| (entry.received_at, entry.folded_at, entry.source_event_id.clone()))?,
+        tail => {
+            let mut tail = tail.splitn(3, ' ');
+            let received_at: i64 = tail.next()?.parse().ok()?;
+            let folded: i64 = tail.next()?.parse().ok()?;
+            let folded_at = Timestamp::from_millis(received_at.saturating_add(folded));
+            (Timestamp::from_millis(received_at), folded_at, EventId::new(tail.next()?))
+        }
+    };
+    let event = CallEvent { kind, implied, occurred_at, sequence, permanent };
+    Some(HistoryEntry { source_event_id, event, received_at, folded_at, attempt_index, disposition })
+}
+
+/// Text of an announcement: `{call|appointment} {status}[={detail}] {attempt index} {attempt number} {source} {known}`.
+///
+/// - The attempt index is `-` if the announcement is about no attempt.
+/// - The source is an index into the history, or `@` and the time of a worker's transition.
+/// - `known` holds `p` if the provider's call id was known, and `a` if the appointment was.
+///
+/// Example: `call ringing 0 1 1 p`.
+pub(super) fn encode_announcement(announcement: &Announcement) -> String {
+    let (subject, status) = match announcement.kind {
+        AnnouncementKind::Lifecycle(state) => ("call", lifecycle_name(state).to_owned()),
+        AnnouncementKind::Inconclusive => ("call", INCONCLUSIVE.to_owned()),
+        AnnouncementKind::Corrected(state, ending) => ("call", format!("corrected={}={ending}", lifecycle_name(state))),
+        AnnouncementKind::RetryScheduled(due_at) => ("call", format!("retry_scheduled={}", due_at.as_millis())),
+        AnnouncementKind::Exhausted => ("call", "exhausted".to_owned()),
+        AnnouncementKind::CanceledByUser => ("call", "canceled_by_user".to_owned()),
+        AnnouncementKind::DriftRepaired { before, after } => ("call", format!("drift_repaired={before}={after}")),
+        AnnouncementKind::Appointment(status) => ("appointment", status.as_str().to_owned()),
+    };
+    let attempt_index = announcement.attempt_index.map_or_else(|| "-".to_owned(), |index| index.to_string());
+    let source = match announcement.source {
+        AnnouncementSource::Event(index) => index.to_string(),
+        AnnouncementSource::Transition(at) => format!("@{}", at.as_millis()),
+    };
+    let provider_call = if announcement.provider_call_known { "p" } else { "" };
+    let appointment = if announcement.appointment_known { "a" } else { "" };
+    format!("{subject} {status} {attempt_index} {} {source} {provider_call}{appointment}", announcement.attempt_number)
+}
+
+/// Reads the text of an announcement. `None` if the text is malformed.
+pub(super) fn decode_announcement(text: &str) -> Option<Announcement> {
+    let mut parts = text.splitn(6, ' ');
+    let subject = parts.next()?;
+    let status = parts.next()?;
+    let lifecycle = |name: &str| Lifecycle::ALL.iter().find(|state| lifecycle_name(**state) == name).copied();
+    let label = |name: &str| {
+        let labels = Lifecycle::ALL.iter().map(|state| state.label());
+        labels.chain([INCONCLUSIVE, NOT_PLACED]).find(|known| *known == name)
+    };
+    let (name, detail) = status.split_once('=').unwrap_or((status, ""));
+    let kind = match (subject, name) {
+        ("call", INCONCLUSIVE) => AnnouncementKind::Inconclusive,
+        ("call", "corrected") => {
+            let (state, ending) = detail.split_once('=')?;
+            AnnouncementKind::Corrected(lifecycle(state)?, ending.parse().ok()?)
+        }
+        ("call", "retry_scheduled") => AnnouncementKind::RetryScheduled(Timestamp::from_millis(detail.parse().ok()?)),
+        ("call", "exhausted") => AnnouncementKind::Exhausted,
+        ("call", "canceled_by_user") => AnnouncementKind::CanceledByUser,
+        ("call", "drift_repaired") => {
+            let (before, after) = detail.split_once('=')?;
+            AnnouncementKind::DriftRepaired { before: label(before)?, after: label(after)? }
+        }
+        ("call", state) => AnnouncementKind::Lifecycle(lifecycle(state)?),
+        ("appointment", _) => {
+            AnnouncementKind::Appointment(AppointmentStatus::ALL.into_iter().find(|known| known.as_str() == status)?)
+        }
+        (_, _) => return None,
+    };
+    let attempt_index = match parts.next()? {
+        "-" => None,
+        index => Some(index.parse().ok()?),
+    };
+    let attempt_number = parts.next()?.parse().ok()?;
+    let source = parts.next()?;
+    let source = match source.strip_prefix('@') {
+        Some(at) => AnnouncementSource::Transition(Timestamp::from_millis(at.parse().ok()?)),
+        None => AnnouncementSource::Event(source.parse().ok()?),
+    };
+    let known = parts.next()?;
+    Some(Announcement {
+        kind,
+        attempt_index,
+        attempt_number,
+        source,
+        provider_call_known: known.contains('p'),
+        appointment_known: known.contains('a'),
+    })
+}
+
+/// Name of a state in a row. Each state has its own, while [`Lifecycle::label`] shows some states alike.
+const fn lifecycle_name(state: Lifecycle) -> &'static str {
+    match state {
+        Lifecycle::Initiated => "initiated",
+        Lifecycle::Ringing => "ringing",
+        Lifecycle::PresumedCompleted => "presumed_completed",
+        Lifecycle::NoAnswer => "no_answer",
+        Lifecycle::Canceled => "canceled",
+        Lifecycle::Busy => "busy",
+        Lifecycle::Failed => "failed",
+        Lifecycle::InProgress => "in_progress",
+        Lifecycle::BusyAfterAnswer => "busy_after_answer",
+        Lifecycle::FailedAfterAnswer => "failed_after_answer",
+        Lifecycle::Completed => "completed",
+    }
+}

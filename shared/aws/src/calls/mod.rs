@@ -1,0 +1,25 @@
+//! The calls table: one row per call.
+//!
+//! **Only [`Calls::store`] writes the state of a call, on the condition that the row still has the version that was read.** A
+//! lost race is therefore seen and overwrites nothing. One write carries deduplication, state, job and announcements together:
+//! `outbox_start` names the first announcement that this write added, and the relay publishes from there.
+//!
+//! Two more writes touch the row of a call. They change no state, but raise its version, so that a worker that read the row
+//! before loses its race:
+//! - [`Calls::set_wake_at`], on the same condition;
+//! - [`Calls::write_alias`], which turns a call into an alias whatever its version, but only a call that Switchhook did not place.
+//!
+//! The table holds two more kinds of item, under keys of their own. An alias leads from a provider's id of an attempt to the call
+//! of that attempt. An entry of the do-not-call list blocks a phone number.
+
+mod do_not_call;
+mod encoding;
+mod index;
+mod row;
+mod table;
+mod wake_queue;
+
+pub use index::{BY_APPOINTMENT, BY_WAKE, TimeRange, wake_shards_from};
+pub use row::{CALL_SCHEMA, CallRow};
+pub use table::{Alias, Calls, Found, Resolved, StoreOutcome};
+pub use wake_queue::{WAKE_SHARDS, WakeQueue};

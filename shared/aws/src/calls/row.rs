@@ -1,0 +1,206 @@
+//! Row of a call: its attributes, and the call that they stand for.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use switchhook_domain::{
+    AttemptKey, AttemptRecord, Call, CallId, Direction, HistoryEntry, Job, ManualTrigger, PhoneNumber, Plan, Provider,
+    StopReason, Timestamp,
+};
+
+use super::encoding::{decode_announcement, decode_entry, encode_announcement, encode_entry};
+use super::wake_queue::{WakeQueue, wake_key};
+use crate::dynamodb::expires_at;
+use crate::error::Error;
+
+/// Schema version of a stored call. A row of a later version is left to the later program.
+pub const CALL_SCHEMA: u32 = 1;
+
+/// Stored call. The names of the fields are the attributes of the row.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CallRow {
+    pub call_id: CallId,
+    schema_version: u32,
+    pub version: u64,
+    provider: Provider,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    direction: Option<Direction>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    from: Option<PhoneNumber>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    to: Option<PhoneNumber>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    appointment_id: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    plan: Option<Plan>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    not_before: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    manual_trigger: Option<ManualTrigger>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    stop_reason: Option<StopReason>,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    refusals: u32,
+    job: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    due_at: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    claim_token: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    lease_ends_at: Option<Timestamp>,
+    /// In the order in which their first events were folded.
+    attempts: Vec<AttemptRow>,
+    /// See [`encode_entry`].
+    history: Vec<String>,
+    /// See [`encode_announcement`].
+    announcements: Vec<String>,
+    /// Sequence of the first announcement that the last write of the state added. `None` if that write added no announcement.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outbox_start: Option<usize>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    wake_key: Option<String>,
+    /// Time at which the call wakes up or, in the queue of settled calls, was settled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    wake_at: Option<Timestamp>,
+    created_at: Timestamp,
+    updated_at: Timestamp,
+    /// Unix seconds. DynamoDB removes the row some time after.
+    expires_at: i64,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct AttemptRow {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    key: Option<AttemptKey>,
+    /// Absent if it is the same as `key`, which saves space. Empty if the provider's id is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    provider_call_id: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    dialled_at: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    dial_key: Option<String>,
+}
+
+impl CallRow {
+    /// Reads a row, from the table or from its stream.
+    ///
+    /// # Errors
+    /// [`Error::NewerSchema`], [`Error::DecodeCall`].
+    pub fn parse(item: serde_dynamo::Item) -> Result<Self, Error> {
+        match item.get("schema_version") {
+            Some(serde_dynamo::AttributeValue::N(text)) if text.parse().is_ok_and(|v: u32| v > CALL_SCHEMA) => {
+                return Err(Error::NewerSchema(text.parse().unwrap_or(u32::MAX)));
+            }
+            _ => {}
+        }
+        // The text of serde's error is left out: it may quote the value, which may be a phone number.
+        serde_dynamo::from_item(item).map_err(|_| Error::DecodeCall("an attribute".to_owned()))
+    }
+
+    /// Row of a call whose last `new_announcements` announcements this write publishes.
+    pub(super) fn encode(call: &Call, new_announcements: usize, retention: Duration) -> Self {
+        let (due_at, claim_token, lease_ends_at) = match &call.job {
+            Job::Pending { due_at } => (Some(*due_at), None, None),
+            Job::Claimed { token, lease_ends_at } => (None, Some(token.clone()), Some(*lease_ends_at)),
+            Job::InProgress | Job::Completed | Job::Failed | Job::Canceled => (None, None, None),
+        };
+        let before = |index: usize| index.checked_sub(1).and_then(|index| call.history.get(index));
+        let history = call.history.iter().enumerate().map(|(index, entry)| encode_entry(entry, before(index)));
+        Self {
+            call_id: call.call_id.clone(),
+            schema_version: CALL_SCHEMA,
+            version: call.version,
+            provider: call.provider,
+            direction: call.direction,
+            from: call.from.clone(),
+            to: call.to.clone(),
+            appointment_id: call.appointment_id.clone(),
+            plan: call.plan.clone(),
+            not_before: call.not_before,
+            manual_trigger: call.manual_trigger,
+            stop_reason: call.stop_reason,
+            refusals: call.refusals,
+            job: call.job.as_str().to_owned(),
+            due_at,
+            claim_token,
+            lease_ends_at,
+            attempts: call.attempt_records.iter().map(AttemptRow::encode).collect(),
+            history: history.collect(),
+            announcements: call.announcements.iter().map(encode_announcement).collect(),
+            outbox_start: (new_announcements > 0).then_some(call.announcements.len() + 1 - new_announcements),
+            wake_key: Some(wake_key(call)),
+            wake_at: call.wake_at.or(call.settled_at),
+            created_at: call.created_at,
+            updated_at: call.updated_at,
+            // A call that waits for its due time is kept just as long after it.
+            expires_at: expires_at(call.updated_at.max(call.wake_at.unwrap_or(call.updated_at)), retention),
+        }
+    }
+
+    /// Returns the call that the row holds.
+    ///
+    /// # Errors
+    /// [`Error::DecodeCall`] names the attribute that cannot be read.
+    pub fn decode(self) -> Result<Call, Error> {
+        let unreadable = |what: &str| Error::DecodeCall(what.to_owned());
+        let job = match (self.job.as_str(), self.due_at, self.claim_token, self.lease_ends_at) {
+            ("PENDING", Some(due_at), None, None) => Job::Pending { due_at },
+            ("CLAIMED", None, Some(token), Some(lease_ends_at)) => Job::Claimed { token, lease_ends_at },
+            ("IN_PROGRESS", None, None, None) => Job::InProgress,
+            ("COMPLETED", None, None, None) => Job::Completed,
+            ("FAILED", None, None, None) => Job::Failed,
+            ("CANCELED", None, None, None) => Job::Canceled,
+            (_, _, _, _) => return Err(unreadable("job")),
+        };
+        let mut history: Vec<HistoryEntry> = Vec::with_capacity(self.history.len());
+        for (index, text) in self.history.iter().enumerate() {
+            let entry = decode_entry(text, history.last()).ok_or_else(|| unreadable(&format!("history[{index}]")))?;
+            history.push(entry);
+        }
+        let is_settled = self.wake_key.as_deref().is_none_or(|key| WakeQueue::Settled.contains_key(key));
+        let announcements: Option<Vec<_>> = self.announcements.iter().map(|text| decode_announcement(text)).collect();
+        Ok(Call {
+            call_id: self.call_id,
+            provider: self.provider,
+            direction: self.direction,
+            from: self.from,
+            to: self.to,
+            appointment_id: self.appointment_id,
+            plan: self.plan,
+            job,
+            not_before: self.not_before,
+            manual_trigger: self.manual_trigger,
+            stop_reason: self.stop_reason,
+            refusals: self.refusals,
+            attempt_records: self.attempts.into_iter().map(AttemptRow::decode).collect(),
+            history,
+            announcements: announcements.ok_or_else(|| unreadable("announcements"))?,
+            wake_at: self.wake_at.filter(|_| !is_settled),
+            settled_at: self.wake_at.filter(|_| is_settled),
+            version: self.version,
+            created_at: self.created_at,
+            updated_at: self.updated_at,
+        })
+    }
+}
+
+impl AttemptRow {
+    fn encode(attempt: &AttemptRecord) -> Self {
+        let AttemptRecord { key, provider_call_id, dialled_at, dial_key } = attempt.clone();
+        let is_key = key.as_ref().map(AttemptKey::as_str) == provider_call_id.as_deref();
+        let provider_call_id = if is_key { None } else { Some(provider_call_id.unwrap_or_default()) };
+        Self { key, provider_call_id, dialled_at, dial_key }
+    }
+
+    fn decode(self) -> AttemptRecord {
+        let provider_call_id = match self.provider_call_id {
+            None => self.key.as_ref().map(|key| key.as_str().to_owned()),
+            Some(id) => Some(id).filter(|id| !id.is_empty()),
+        };
+        AttemptRecord { key: self.key, provider_call_id, dialled_at: self.dialled_at, dial_key: self.dial_key }
+    }
+}
+
+const fn is_zero(number: &u32) -> bool {
+    *number == 0
+}

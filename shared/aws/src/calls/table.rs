@@ -1,0 +1,227 @@
+//! Reads and conditional writes of calls and aliases.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use aws_sdk_dynamodb::Client;
+use aws_sdk_dynamodb::types::{AttributeValue, ReturnValue};
+use switchhook_domain::{AttemptKey, Call, CallId, EventId, Timestamp, Transition};
+
+use super::row::CallRow;
+use crate::dynamodb::{ConditionalWrite, Item, expires_at, number, text};
+use crate::error::Error;
+
+/// How long an alias is kept: longer than any call lasts, and than any webhook is late.
+const ALIAS_RETENTION: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+
+/// Item that is stored under an id.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Found {
+    Call(Box<Call>),
+    /// The id is a provider's id of an attempt of another call.
+    Alias(Alias),
+    Nothing,
+}
+
+/// Leads from a provider's id of an attempt to the attempt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Alias {
+    pub call_id: CallId,
+    pub attempt: AttemptKey,
+}
+
+/// Call that an id leads to, directly or by an alias.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Resolved {
+    /// `None` if there is no such call.
+    pub call: Option<Call>,
+    /// Alias that was followed. `None` if the id is the call's own.
+    pub alias: Option<Alias>,
+}
+
+/// Outcome of a conditional write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum StoreOutcome {
+    Committed,
+    /// Another writer came first. Read the call again.
+    LostRace,
+}
+
+/// Client of the calls table.
+#[derive(Clone, Debug)]
+pub struct Calls {
+    pub(super) client: Client,
+    pub(super) table: String,
+}
+
+impl Calls {
+    #[must_use]
+    pub const fn new(client: Client, table: String) -> Self {
+        Self { client, table }
+    }
+
+    /// Opens the connection, so that the first event does not wait for it.
+    pub async fn warm_up(&self) {
+        drop(self.get_call(&CallId::new("warm")).await);
+    }
+
+    /// Reads the latest state of a call, by one strongly consistent read. An alias counts as no call.
+    ///
+    /// # Errors
+    /// [`Error::ReadCall`], [`Error::DecodeCall`], [`Error::NewerSchema`].
+    pub async fn get_call(&self, call_id: &CallId) -> Result<Option<Call>, Error> {
+        Ok(match self.get(call_id, true).await? {
+            Found::Call(call) => Some(*call),
+            Found::Alias(_) | Found::Nothing => None,
+        })
+    }
+
+    /// Reads what is stored under an id, by one eventually consistent read: half the price, and some hundred milliseconds old.
+    ///
+    /// # Errors
+    /// As [`Calls::get_call`].
+    pub async fn get_eventual(&self, call_id: &CallId) -> Result<Found, Error> {
+        self.get(call_id, false).await
+    }
+
+    /// Reads the call that an id leads to. An alias costs a second read.
+    ///
+    /// # Errors
+    /// As [`Calls::get_call`].
+    pub async fn resolve(&self, call_id: &CallId) -> Result<Resolved, Error> {
+        self.follow(call_id, true).await
+    }
+
+    /// Does the same as [`Calls::resolve`], by eventually consistent reads.
+    ///
+    /// # Errors
+    /// As [`Calls::get_call`].
+    pub async fn resolve_eventual(&self, call_id: &CallId) -> Result<Resolved, Error> {
+        self.follow(call_id, false).await
+    }
+
+    /// Writes what a fold or a worker made of a call, if the row still has the version that it started from. The row is kept for
+    /// `retention`.
+    ///
+    /// # Errors
+    /// [`Error::WriteCall`], [`Error::EncodeCall`].
+    pub async fn store(&self, transition: &Transition, retention: Duration) -> Result<StoreOutcome, Error> {
+        let Transition { call, new_announcements } = transition;
+        let row = CallRow::encode(call, *new_announcements, retention);
+        let item: Item = serde_dynamo::to_item(row).map_err(|error| Error::EncodeCall(Box::new(error)))?;
+        let request = self.client.put_item().table_name(&self.table).set_item(Some(item));
+        let request = if call.version == 1 {
+            request.condition_expression("attribute_not_exists(call_id)")
+        } else {
+            request
+                .condition_expression("version = :read")
+                .expression_attribute_values(":read", version(call.version - 1))
+        };
+        outcome(ConditionalWrite::from_result(request.send().await))
+    }
+
+    /// Sets the time at which a call wakes up. Changes no state and leaves `outbox_start` as it is, so that the relay publishes
+    /// nothing.
+    ///
+    /// # Errors
+    /// [`Error::WriteCall`].
+    pub async fn set_wake_at(&self, call: &Call, wake_at: Timestamp) -> Result<StoreOutcome, Error> {
+        let request = self
+            .client
+            .update_item()
+            .table_name(&self.table)
+            .key("call_id", text(call.call_id.as_str()))
+            .condition_expression("version = :read")
+            .update_expression("SET version = :next, wake_at = :at")
+            .expression_attribute_values(":read", version(call.version))
+            .expression_attribute_values(":next", version(call.version + 1))
+            .expression_attribute_values(":at", number(wake_at.as_millis()));
+        outcome(ConditionalWrite::from_result(request.send().await))
+    }
+
+    /// Makes `from`, a provider's id of an attempt, an alias of the attempt. If a call is already stored under that id, because its
+    /// first event came without our ids, that call becomes the alias. Returns the ids of its events, which are orphaned and must be
+    /// [adopted](crate::inbox::adopt).
+    ///
+    /// **A call never becomes an alias of itself, and a call that Switchhook placed never becomes an alias.** In both cases nothing
+    /// is written and nothing returned.
+    ///
+    /// # Errors
+    /// [`Error::WriteCall`].
+    pub async fn write_alias(&self, from: &CallId, alias: &Alias, now: Timestamp) -> Result<BTreeSet<EventId>, Error> {
+        if *from == alias.call_id {
+            return Ok(BTreeSet::new());
+        }
+        let request = self
+            .client
+            .update_item()
+            .table_name(&self.table)
+            .key("call_id", text(from.as_str()))
+            .condition_expression("attribute_not_exists(#plan)")
+            .update_expression(
+                "SET alias_of = :call, alias_attempt = :attempt, version = if_not_exists(version, :none) + :one, \
+                 expires_at = if_not_exists(expires_at, :end) REMOVE wake_key, wake_at",
+            )
+            .expression_attribute_names("#plan", "plan")
+            .expression_attribute_values(":none", version(0))
+            .expression_attribute_values(":one", version(1))
+            .expression_attribute_values(":call", text(alias.call_id.as_str()))
+            .expression_attribute_values(":attempt", text(alias.attempt.as_str()))
+            .expression_attribute_values(":end", number(expires_at(now, ALIAS_RETENTION)))
+            .return_values(ReturnValue::AllOld);
+        let replaced = match ConditionalWrite::from_result(request.send().await).map_err(Error::WriteCall)? {
+            ConditionalWrite::Applied(output) => output.attributes,
+            ConditionalWrite::Refused(_) => None,
+        };
+        let Some(item) = replaced.filter(|item| item.contains_key("history")) else { return Ok(BTreeSet::new()) };
+        let call = CallRow::parse(item.into())?.decode()?;
+        Ok(call.history.into_iter().map(|entry| entry.source_event_id).collect())
+    }
+
+    async fn follow(&self, call_id: &CallId, consistent: bool) -> Result<Resolved, Error> {
+        let alias = match self.get(call_id, consistent).await? {
+            Found::Call(call) => return Ok(Resolved { call: Some(*call), alias: None }),
+            Found::Nothing => return Ok(Resolved { call: None, alias: None }),
+            Found::Alias(alias) => alias,
+        };
+        // An alias leads to a call, never to another alias.
+        let call = match self.get(&alias.call_id, consistent).await? {
+            Found::Call(call) => Some(*call),
+            Found::Alias(_) | Found::Nothing => None,
+        };
+        Ok(Resolved { call, alias: Some(alias) })
+    }
+
+    async fn get(&self, call_id: &CallId, consistent: bool) -> Result<Found, Error> {
+        let answer = self
+            .client
+            .get_item()
+            .table_name(&self.table)
+            .key("call_id", text(call_id.as_str()))
+            .consistent_read(consistent)
+            .send()
+            .await
+            .map_err(|error| Error::ReadCall(Box::new(error)))?;
+        let Some(item) = answer.item else { return Ok(Found::Nothing) };
+        if let (Some(AttributeValue::S(of)), Some(AttributeValue::S(attempt))) =
+            (item.get("alias_of"), item.get("alias_attempt"))
+        {
+            return Ok(Found::Alias(Alias { call_id: CallId::new(of), attempt: AttemptKey::new(attempt) }));
+        }
+        // An entry of the do-not-call list has no attribute but its key.
+        if !item.contains_key("schema_version") && item.len() == 1 {
+            return Ok(Found::Nothing);
+        }
+        CallRow::parse(item.into())?.decode().map(|call| Found::Call(Box::new(call)))
+    }
+}
+
+fn outcome<T>(write: Result<ConditionalWrite<T>, crate::error::Source>) -> Result<StoreOutcome, Error> {
+    let write = write.map_err(Error::WriteCall)?;
+    Ok(if write.is_applied() { StoreOutcome::Committed } else { StoreOutcome::LostRace })
+}
+
+fn version(value: u64) -> AttributeValue {
+    AttributeValue::N(value.to_string())
+}

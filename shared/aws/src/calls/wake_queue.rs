@@ -1,0 +1,70 @@
+//! Wake queues: the partitions of the index by which workers find their calls.
+
+use std::fmt;
+
+use switchhook_domain::{Call, Provider};
+
+use crate::dynamodb::shard_of;
+
+/// Partitions of each wake queue in `by_wake`. Each partition takes 1,000 writes a second.
+pub const WAKE_SHARDS: u64 = 4;
+
+/// Group of calls in `by_wake` that one kind of worker reads. Each provider has a queue of its own, so that a slow provider
+/// delays no other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum WakeQueue {
+    /// Calls that wait to be placed through this provider, ordered by due time. Read by the scheduler.
+    Dial(Provider),
+    /// Calls that wait for an ending or for a claim to be used, ordered by the time they wake up. Read by the reconciler.
+    Reconcile,
+    /// Settled calls, ordered by `settled_at`. Read by the drift check and by `GET /calls`.
+    Settled,
+}
+
+impl WakeQueue {
+    pub const ALL: [Self; 7] = [
+        Self::Dial(Provider::Retell),
+        Self::Dial(Provider::Twilio),
+        Self::Dial(Provider::Vapi),
+        Self::Dial(Provider::Telnyx),
+        Self::Dial(Provider::Generic),
+        Self::Reconcile,
+        Self::Settled,
+    ];
+
+    pub(super) fn of(call: &Call) -> Self {
+        if call.wake_at.is_none() {
+            Self::Settled
+        } else if call.is_pending() {
+            Self::Dial(call.provider)
+        } else {
+            Self::Reconcile
+        }
+    }
+
+    /// Value of `wake_key` in one shard of the queue, for example `dial.retell#3`.
+    #[must_use]
+    pub fn key(self, shard: u64) -> String {
+        format!("{self}#{shard}")
+    }
+
+    /// True if `wake_key` is one of this queue's.
+    pub(super) fn contains_key(self, wake_key: &str) -> bool {
+        wake_key.rsplit_once('#').is_some_and(|(queue, _)| queue == self.to_string())
+    }
+}
+
+impl fmt::Display for WakeQueue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Dial(provider) => write!(f, "dial.{provider}"),
+            Self::Reconcile => f.write_str("reconcile"),
+            Self::Settled => f.write_str("settled"),
+        }
+    }
+}
+
+/// Value of `wake_key` in the row of a call.
+pub(super) fn wake_key(call: &Call) -> String {
+    WakeQueue::of(call).key(shard_of(call.call_id.as_str(), WAKE_SHARDS))
+}

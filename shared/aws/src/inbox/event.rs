@@ -1,0 +1,363 @@
+//! Events of the inbox: written once under their id, and read back as they were signed.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use aws_sdk_dynamodb::types::ReturnValuesOnConditionCheckFailure;
+use serde_bytes::{ByteBuf, Bytes};
+use sha2::{Digest, Sha256};
+use switchhook_domain::{AttemptKey, CallId, Disposition, EventId, Origin, ProviderEvent, Timestamp};
+use switchhook_providers::{Reading, VerifiedWebhook, content_hash};
+
+use super::item::{
+    ChunkItem, ConflictItem, EventItem, INBOX_SCHEMA, chunk_body, chunk_key, conflict_key, disposition_of, is_companion,
+};
+use super::sweep::received_bucket;
+use super::table::{Inbox, encode};
+use crate::compression::{self, Compressed};
+use crate::dynamodb::{ConditionalWrite, Item};
+use crate::error::Error;
+
+/// Largest body that is accepted, in bytes. Lambda's limit of 6 MB includes the envelope and base64.
+pub const BODY_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Largest compressed body that is stored in the event's item, in bytes. An item may have 400 KB. A larger body is stored in chunks.
+const INLINE_BYTES_MAX: usize = 300_000;
+/// Hex digits of a body's hash. 128 bits are enough: only the holder of the provider's key could use a collision.
+const BODY_HASH_DIGITS: usize = 32;
+/// Header that no webhook has. It marks a provider's answer to a lookup.
+const SOURCE_HEADER: &str = "switchhook-source";
+/// Header with the attempt that was looked up: a provider's answer may name neither the attempt nor its call.
+const ATTEMPT_HEADER: &str = "switchhook-attempt";
+
+/// Authentic event on its way into the inbox. `Debug` shows its id alone, because a body must never reach a log.
+#[derive(Clone)]
+pub struct NewEvent {
+    pub event_id: EventId,
+    pub call_id: Option<CallId>,
+    pub origin: Origin,
+    pub event_type: String,
+    pub occurred_at: Option<Timestamp>,
+    pub received_at: Timestamp,
+    /// Query of the URL, which some providers sign.
+    pub query: String,
+    /// Exact bytes that were signed.
+    pub body: Vec<u8>,
+    /// Index of the provider's key that verified the event.
+    pub key_index: usize,
+    /// Headers for debugging, never a signature or an authorisation.
+    pub headers: BTreeMap<String, String>,
+    /// Recorded or quarantined, if ingress decided so. `None` for an event that is to be folded.
+    pub disposition: Option<Disposition>,
+    pub trace_id: String,
+}
+
+/// Event that the inbox holds. `Debug` shows its id alone, because a body must never reach a log.
+#[derive(Clone)]
+pub struct StoredEvent {
+    pub event_id: EventId,
+    pub call_id: Option<CallId>,
+    pub origin: Origin,
+    pub event_type: String,
+    pub received_at: Timestamp,
+    pub disposition: Option<Disposition>,
+    pub trace_id: String,
+    /// True if the event is a provider's answer to a lookup, not a webhook.
+    from_lookup: bool,
+    /// Attempt that was looked up.
+    lookup_attempt: Option<AttemptKey>,
+    query: String,
+    key_index: usize,
+    body: StoredBody,
+    /// Number of the dictionary that compressed the body.
+    dictionary: Option<u32>,
+    body_hash: String,
+}
+
+/// Compressed body.
+#[derive(Clone)]
+enum StoredBody {
+    Inline(Vec<u8>),
+    /// Number of chunk items.
+    Chunks(u32),
+}
+
+/// Outcome of storing an event.
+#[derive(Debug)]
+#[must_use]
+pub enum PutOutcome {
+    Stored,
+    /// The id was taken. `same_content` is false if the stored event says something else than the new one.
+    Duplicate {
+        stored: Box<StoredEvent>,
+        same_content: bool,
+    },
+}
+
+impl fmt::Debug for NewEvent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NewEvent").field("event_id", &self.event_id).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for StoredEvent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StoredEvent").field("event_id", &self.event_id).finish_non_exhaustive()
+    }
+}
+
+impl NewEvent {
+    /// Event that Switchhook itself made. Its body is the event as JSON.
+    ///
+    /// # Errors
+    /// [`Error::WriteInbox`] if the event cannot be written as JSON.
+    pub fn from_switchhook(event: &ProviderEvent, trace_id: &str) -> Result<Self, Error> {
+        Ok(Self {
+            event_id: event.event_id.clone(),
+            call_id: Some(event.call_id.clone()),
+            origin: event.origin,
+            event_type: event.event_type.clone(),
+            occurred_at: event.call_events.first().and_then(|e| e.occurred_at),
+            received_at: event.received_at,
+            query: String::new(),
+            body: serde_json::to_vec(event).map_err(|error| Error::WriteInbox(Box::new(error)))?,
+            key_index: 0,
+            headers: BTreeMap::new(),
+            disposition: None,
+            trace_id: trace_id.to_owned(),
+        })
+    }
+
+    /// Event that Switchhook read from a provider's answer to a lookup. `answer` is that answer in the form of a webhook.
+    #[must_use]
+    pub fn from_lookup(answer: &VerifiedWebhook, event: &ProviderEvent, trace_id: &str) -> Self {
+        let mut headers = BTreeMap::from([(SOURCE_HEADER.to_owned(), "lookup".to_owned())]);
+        headers.extend(event.attempt.as_ref().map(|attempt| (ATTEMPT_HEADER.to_owned(), attempt.to_string())));
+        Self {
+            event_id: event.event_id.clone(),
+            call_id: Some(event.call_id.clone()),
+            origin: Origin::Provider(answer.provider()),
+            event_type: event.event_type.clone(),
+            occurred_at: event.call_events.iter().find(|e| !e.implied).and_then(|e| e.occurred_at),
+            received_at: event.received_at,
+            query: answer.query().to_owned(),
+            body: answer.body().to_vec(),
+            key_index: 0,
+            headers,
+            disposition: None,
+            trace_id: trace_id.to_owned(),
+        }
+    }
+}
+
+impl Inbox {
+    /// Stores an event under its id if that is free. Costs one write. A body in chunks costs a read before it, so that a duplicate
+    /// writes no chunks, and one more write for each chunk.
+    ///
+    /// # Errors
+    /// [`Error::WriteInbox`], [`Error::ReadInbox`]. If the stored event cannot be read: [`Error::DecodeInbox`], [`Error::NewerSchema`].
+    pub async fn put(&self, event: &NewEvent) -> Result<PutOutcome, Error> {
+        let body_hash = body_hash(&event.body);
+        let Compressed { bytes, dictionary } = compress(&event.body)?;
+        if bytes.len() > INLINE_BYTES_MAX
+            && let Some(item) = self.get_item(event.event_id.as_str()).await?
+        {
+            return self.duplicate(item, event, &body_hash).await;
+        }
+        let body_chunks = self.put_chunks(event, &body_hash, &bytes).await?;
+        let item = EventItem {
+            event_id: event.event_id.clone(),
+            schema_version: INBOX_SCHEMA,
+            call_id: event.call_id.clone(),
+            origin: event.origin,
+            event_type: event.event_type.clone(),
+            occurred_at: event.occurred_at,
+            received_at: event.received_at,
+            received_bucket: received_bucket(event.call_id.as_ref(), &event.event_id, event.received_at),
+            query: event.query.clone(),
+            headers: event.headers.clone(),
+            key_index: event.key_index,
+            body: body_chunks.is_none().then(|| ByteBuf::from(bytes)),
+            body_chunks,
+            dictionary: Some(dictionary),
+            body_hash,
+            disposition: event.disposition.map(|disposition| disposition.as_str().to_owned()),
+            trace_id: event.trace_id.clone(),
+            expires_at: self.expires_at(event.received_at),
+        };
+        let request = self
+            .client
+            .put_item()
+            .table_name(&self.table)
+            .set_item(Some(encode(&item)?))
+            .condition_expression("attribute_not_exists(event_id)")
+            .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld);
+        match ConditionalWrite::from_result(request.send().await).map_err(Error::WriteInbox)? {
+            ConditionalWrite::Applied(_) => Ok(PutOutcome::Stored),
+            ConditionalWrite::Refused(Some(stored)) => self.duplicate(stored, event, &item.body_hash).await,
+            ConditionalWrite::Refused(None) => Err(Error::WriteInbox("the refusal carries no stored item".into())),
+        }
+    }
+
+    /// Compares the content only if the bytes differ: a provider may write the same event in other bytes when it sends it again.
+    async fn duplicate(&self, item: Item, event: &NewEvent, body_hash: &str) -> Result<PutOutcome, Error> {
+        let stored = Box::new(StoredEvent::decode(EventItem::parse(item)?)?);
+        // A provider writes its answer to a lookup and its webhook differently. That is no contradiction.
+        let same_content = stored.from_lookup
+            || stored.body_hash == body_hash
+            || match event.origin {
+                Origin::Switchhook => false,
+                Origin::Provider(provider) => {
+                    let before = self.read_body(&stored).await?;
+                    content_hash(provider, &before) == content_hash(provider, &event.body)
+                }
+            };
+        Ok(PutOutcome::Duplicate { stored, same_content })
+    }
+
+    /// Stores one body that came under the id of an event with another body. Returns true if it is the first one.
+    ///
+    /// # Errors
+    /// [`Error::WriteInbox`], [`Error::ReadInbox`].
+    pub async fn put_conflict(&self, event: &NewEvent) -> Result<bool, Error> {
+        let event_id = conflict_key(&event.event_id);
+        let body_hash = body_hash(&event.body);
+        let Compressed { bytes, dictionary } = compress(&event.body)?;
+        if bytes.len() > INLINE_BYTES_MAX && self.get_item(&event_id).await?.is_some() {
+            return Ok(false);
+        }
+        let body_chunks = self.put_chunks(event, &body_hash, &bytes).await?;
+        self.put_new_item(&ConflictItem {
+            event_id,
+            received_at: event.received_at,
+            body: body_chunks.is_none().then(|| Bytes::new(&bytes)),
+            body_chunks,
+            dictionary,
+            body_hash: &body_hash,
+            expires_at: self.expires_at(event.received_at),
+        })
+        .await
+    }
+
+    /// Reads the event of this id. The key of a companion item is not an id of an event.
+    ///
+    /// # Errors
+    /// [`Error::ReadInbox`], [`Error::DecodeInbox`], [`Error::NewerSchema`].
+    pub async fn get(&self, event_id: &EventId) -> Result<Option<StoredEvent>, Error> {
+        if is_companion(event_id) {
+            return Ok(None);
+        }
+        let Some(item) = self.get_item(event_id.as_str()).await? else { return Ok(None) };
+        StoredEvent::decode(EventItem::parse(item)?).map(Some)
+    }
+
+    /// Reads the event of this id as [`Inbox::renormalize`] does. `None` also if there is no such event.
+    ///
+    /// # Errors
+    /// As [`Inbox::get`] and [`Inbox::renormalize`].
+    pub async fn get_normalized(&self, event_id: &EventId) -> Result<Option<ProviderEvent>, Error> {
+        match self.get(event_id).await? {
+            Some(stored) => self.renormalize(&stored).await,
+            None => Ok(None),
+        }
+    }
+
+    /// Reads a stored event with the provider's `normalize` of this program. `None` if the event is not to be folded.
+    ///
+    /// # Errors
+    /// [`Error::ReadInbox`], [`Error::DecodeInbox`], [`Error::NewerSchema`].
+    pub async fn renormalize(&self, stored: &StoredEvent) -> Result<Option<ProviderEvent>, Error> {
+        if stored.disposition.is_some() {
+            return Ok(None);
+        }
+        let body = self.read_body(stored).await?;
+        match stored.origin {
+            Origin::Switchhook => serde_json::from_slice(&body).map(Some).map_err(|_| Error::DecodeInbox("its body")),
+            Origin::Provider(provider) => {
+                let webhook = VerifiedWebhook::from_inbox(provider, stored.query.clone(), body, stored.key_index);
+                match switchhook_providers::read(&webhook, stored.received_at) {
+                    // The answer to a lookup is about the attempt that was looked up, whatever ids the provider echoes.
+                    Reading::Event(event) if stored.from_lookup => Ok(Some(ProviderEvent {
+                        call_id: stored.call_id.clone().unwrap_or(event.call_id),
+                        attempt: stored.lookup_attempt.clone().or(event.attempt),
+                        ..event
+                    })),
+                    Reading::Event(event) => Ok(Some(event)),
+                    Reading::Recorded { .. } | Reading::Quarantined { .. } => Ok(None),
+                }
+            }
+        }
+    }
+
+    /// Reads the exact bytes that were signed.
+    ///
+    /// # Errors
+    /// [`Error::ReadInbox`], [`Error::DecodeInbox`], [`Error::NewerSchema`].
+    pub async fn read_body(&self, stored: &StoredEvent) -> Result<Vec<u8>, Error> {
+        match &stored.body {
+            StoredBody::Inline(bytes) => compression::decompress(bytes, stored.dictionary, BODY_BYTES_MAX),
+            StoredBody::Chunks(count) => {
+                let mut bytes = Vec::new();
+                for index in 0..*count {
+                    let key = chunk_key(&stored.event_id, &stored.body_hash, index);
+                    let chunk = self.get_item(&key).await?.ok_or(Error::DecodeInbox("a chunk of its body"))?;
+                    bytes.extend(chunk_body(chunk)?);
+                }
+                compression::decompress(&bytes, stored.dictionary, BODY_BYTES_MAX)
+            }
+        }
+    }
+
+    /// Writes a compressed body in chunks and returns their number. `None`, and nothing written, if the body fits into one item.
+    async fn put_chunks(&self, event: &NewEvent, body_hash: &str, bytes: &[u8]) -> Result<Option<u32>, Error> {
+        if bytes.len() <= INLINE_BYTES_MAX {
+            return Ok(None);
+        }
+        let mut count = 0;
+        for chunk in bytes.chunks(INLINE_BYTES_MAX) {
+            self.put_item(&ChunkItem {
+                event_id: chunk_key(&event.event_id, body_hash, count),
+                body: Bytes::new(chunk),
+                expires_at: self.expires_at(event.received_at),
+            })
+            .await?;
+            count += 1;
+        }
+        Ok(Some(count))
+    }
+}
+
+impl StoredEvent {
+    fn decode(item: EventItem) -> Result<Self, Error> {
+        let body = match (item.body, item.body_chunks) {
+            (Some(bytes), None) => StoredBody::Inline(bytes.into_vec()),
+            (None, Some(count)) => StoredBody::Chunks(count),
+            (Some(_), Some(_)) | (None, None) => return Err(Error::DecodeInbox("its body")),
+        };
+        Ok(Self {
+            event_id: item.event_id,
+            call_id: item.call_id,
+            origin: item.origin,
+            event_type: item.event_type,
+            received_at: item.received_at,
+            disposition: item.disposition.as_deref().and_then(disposition_of),
+            trace_id: item.trace_id,
+            from_lookup: item.headers.contains_key(SOURCE_HEADER),
+            lookup_attempt: item.headers.get(ATTEMPT_HEADER).map(AttemptKey::new),
+            query: item.query,
+            key_index: item.key_index,
+            body,
+            dictionary: item.dictionary,
+            body_hash: item.body_hash,
+        })
+    }
+}
+
+fn compress(body: &[u8]) -> Result<Compressed, Error> {
+    compression::compress(body).map_err(|error| Error::WriteInbox(Box::new(error)))
+}
+
+fn body_hash(body: &[u8]) -> String {
+    let mut hash = hex::encode(Sha256::digest(body));
+    hash.truncate(BODY_HASH_DIGITS);
+    hash
+}

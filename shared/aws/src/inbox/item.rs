@@ -1,0 +1,171 @@
+//! Items of the inbox table. The names of the fields are the attributes.
+
+use std::collections::BTreeMap;
+
+use aws_sdk_dynamodb::types::AttributeValue;
+use serde::{Deserialize, Serialize};
+use serde_bytes::{ByteBuf, Bytes};
+use switchhook_domain::{CallId, Disposition, EventId, Origin, Timestamp};
+
+use crate::dynamodb::Item;
+use crate::error::Error;
+
+/// Schema version of an event's item.
+pub(super) const INBOX_SCHEMA: u32 = 1;
+
+/// First parts of the keys of companion items. The keys of events begin with a provider or with `switchhook`.
+const COMPANION_PREFIXES: [&str; 4] = ["chunk:", "conflict:", "note:", "sweep:"];
+
+pub(super) const SWEEP_CURSOR_KEY: &str = "sweep:cursor";
+
+/// Provider event.
+#[derive(Serialize, Deserialize)]
+pub(super) struct EventItem {
+    pub(super) event_id: EventId,
+    pub(super) schema_version: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) call_id: Option<CallId>,
+    pub(super) origin: Origin,
+    #[serde(rename = "type")]
+    pub(super) event_type: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) occurred_at: Option<Timestamp>,
+    pub(super) received_at: Timestamp,
+    pub(super) received_bucket: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(super) query: String,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) headers: BTreeMap<String, String>,
+    #[serde(default)]
+    pub(super) key_index: usize,
+    /// Compressed body. Absent if the body is in chunks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) body: Option<ByteBuf>,
+    /// Number of chunks. Absent if the body is in this item.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) body_chunks: Option<u32>,
+    /// Number of the dictionary that compressed the body. Absent in items written before there was a dictionary.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) dictionary: Option<u32>,
+    pub(super) body_hash: String,
+    /// Name of a [`Disposition`] that ingress decided.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) disposition: Option<String>,
+    #[serde(default)]
+    pub(super) trace_id: String,
+    pub(super) expires_at: i64,
+}
+
+/// Body that came under the id of an event with another body.
+#[derive(Serialize)]
+pub(super) struct ConflictItem<'a> {
+    pub(super) event_id: String,
+    pub(super) received_at: Timestamp,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) body: Option<&'a Bytes>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) body_chunks: Option<u32>,
+    pub(super) dictionary: u32,
+    pub(super) body_hash: &'a str,
+    pub(super) expires_at: i64,
+}
+
+/// Part of a compressed body that is too large for one item.
+#[derive(Serialize)]
+pub(super) struct ChunkItem<'a> {
+    pub(super) event_id: String,
+    pub(super) body: &'a Bytes,
+    pub(super) expires_at: i64,
+}
+
+/// Note on an event. See [`Note`](super::Note).
+#[derive(Serialize, Deserialize)]
+pub(super) struct NoteItem {
+    pub(super) event_id: String,
+    #[serde(default)]
+    pub(super) attempts: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) error: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) next_retry_at: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) dead_lettered_at: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) disposition: Option<String>,
+    pub(super) expires_at: i64,
+}
+
+/// Progress of the sweep. It never expires.
+#[derive(Serialize, Deserialize)]
+pub(super) struct CursorItem {
+    pub(super) event_id: String,
+    pub(super) minute: i64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) shard: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) start: Option<ReceivedKey>,
+}
+
+/// Key of an event in the index `by_received`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct ReceivedKey {
+    pub(super) event_id: String,
+    pub(super) received_bucket: String,
+    pub(super) received_at: Timestamp,
+}
+
+/// Event in the index `by_received`, which has these attributes alone.
+#[derive(Deserialize)]
+pub(super) struct ReceivedItem {
+    pub(super) event_id: EventId,
+    #[serde(default)]
+    pub(super) call_id: Option<CallId>,
+    pub(super) received_at: Timestamp,
+    #[serde(default)]
+    pub(super) disposition: Option<String>,
+}
+
+impl EventItem {
+    /// # Errors
+    /// [`Error::NewerSchema`] if a later program wrote the item, [`Error::DecodeInbox`] if it cannot be read.
+    pub(super) fn parse(item: Item) -> Result<Self, Error> {
+        let version = item.get("schema_version").and_then(|version| version.as_n().ok());
+        match version.and_then(|version| version.parse::<u32>().ok()) {
+            Some(version) if version > INBOX_SCHEMA => return Err(Error::NewerSchema(version)),
+            Some(_) => {}
+            None => return Err(Error::DecodeInbox("its schema version")),
+        }
+        // The text of serde's error is left out: it may quote the value, which may be a phone number.
+        serde_dynamo::from_item(item).map_err(|_| Error::DecodeInbox("an attribute"))
+    }
+}
+
+/// Returns the disposition of this name. `None` if there is none.
+pub(super) fn disposition_of(name: &str) -> Option<Disposition> {
+    Disposition::ALL.into_iter().find(|known| known.as_str() == name)
+}
+
+/// Takes the compressed bytes out of a chunk.
+pub(super) fn chunk_body(mut item: Item) -> Result<Vec<u8>, Error> {
+    match item.remove("body") {
+        Some(AttributeValue::B(bytes)) => Ok(bytes.into_inner()),
+        _ => Err(Error::DecodeInbox("a chunk of its body")),
+    }
+}
+
+/// True if the id is the key of a companion item, which is not an event.
+pub(super) fn is_companion(event_id: &EventId) -> bool {
+    COMPANION_PREFIXES.iter().any(|prefix| event_id.as_str().starts_with(prefix))
+}
+
+pub(super) fn chunk_key(event_id: &EventId, body_hash: &str, index: u32) -> String {
+    format!("chunk:{index}:{body_hash}:{event_id}")
+}
+
+pub(super) fn conflict_key(event_id: &EventId) -> String {
+    format!("conflict:{event_id}")
+}
+
+pub(super) fn note_key(event_id: &EventId) -> String {
+    format!("note:{event_id}")
+}

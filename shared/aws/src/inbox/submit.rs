@@ -1,0 +1,81 @@
+//! Storing and queueing an event, and giving stored events to another call.
+
+use switchhook_domain::{CallId, EventId, Origin, ProviderEvent, Timestamp};
+
+use super::event::{NewEvent, PutOutcome, StoredEvent};
+use super::table::Inbox;
+use crate::calls::{Alias, Calls};
+use crate::error::Error;
+use crate::queue::Queue;
+
+/// Stores an event and queues it. An event that is stored already is queued again from the inbox.
+///
+/// # Errors
+/// Any error that kept the event from being stored or queued. Doing it again is safe.
+pub async fn submit(
+    inbox: &Inbox,
+    queue: &Queue,
+    new_event: &NewEvent,
+    event: &ProviderEvent,
+) -> Result<PutOutcome, Error> {
+    let outcome = inbox.put(new_event).await?;
+    match &outcome {
+        PutOutcome::Stored => queue.send(event, &new_event.trace_id).await?,
+        PutOutcome::Duplicate { stored, .. } => resend(inbox, queue, stored).await?,
+    }
+    Ok(outcome)
+}
+
+/// Queues a stored event again. Does nothing if ingress decided that the event is not to be folded.
+///
+/// # Errors
+/// [`Error::ReadInbox`], [`Error::DecodeInbox`], [`Error::Send`].
+pub async fn resend(inbox: &Inbox, queue: &Queue, stored: &StoredEvent) -> Result<(), Error> {
+    match inbox.renormalize(stored).await? {
+        Some(event) => queue.send(&event, &stored.trace_id).await,
+        None => Ok(()),
+    }
+}
+
+/// Queues stored events for the call and the attempt that an alias leads to, whatever call they name themselves. There they
+/// belong to another message group, so the queue does not drop them as duplicates.
+///
+/// # Errors
+/// As [`resend`].
+pub async fn adopt(
+    inbox: &Inbox,
+    queue: &Queue,
+    events: impl IntoIterator<Item = EventId>,
+    alias: &Alias,
+) -> Result<(), Error> {
+    for id in events {
+        let Some(stored) = inbox.get(&id).await? else { continue };
+        let Some(mut event) = inbox.renormalize(&stored).await? else { continue };
+        // An event that Switchhook made is about the other call alone.
+        if event.origin == Origin::Switchhook {
+            continue;
+        }
+        event.call_id = alias.call_id.clone();
+        event.attempt = Some(alias.attempt.clone());
+        queue.send(&event, &stored.trace_id).await?;
+    }
+    Ok(())
+}
+
+/// Writes `from` as an alias of an attempt, and [adopts](adopt) the events that were stored for `from`, and `event` with them.
+///
+/// # Errors
+/// As [`Calls::write_alias`] and [`adopt`]. Doing it again is safe.
+pub async fn write_alias_and_adopt(
+    calls: &Calls,
+    inbox: &Inbox,
+    queue: &Queue,
+    from: &CallId,
+    alias: &Alias,
+    event: Option<&EventId>,
+    now: Timestamp,
+) -> Result<(), Error> {
+    let mut orphaned_events = calls.write_alias(from, alias, now).await?;
+    orphaned_events.extend(event.cloned());
+    adopt(inbox, queue, orphaned_events, alias).await
+}

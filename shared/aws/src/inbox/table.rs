@@ -1,0 +1,69 @@
+//! Client of the inbox table, and the reads and writes that every kind of item needs.
+
+use std::time::Duration;
+
+use aws_sdk_dynamodb::Client;
+use serde::Serialize;
+use switchhook_domain::Timestamp;
+
+use crate::compression;
+use crate::dynamodb::{ConditionalWrite, Item, expires_at, text};
+use crate::error::Error;
+
+/// Client of the inbox table.
+#[derive(Clone, Debug)]
+pub struct Inbox {
+    pub(super) client: Client,
+    pub(super) table: String,
+    retention: Duration,
+}
+
+impl Inbox {
+    #[must_use]
+    pub const fn new(client: Client, table: String, retention: Duration) -> Self {
+        Self { client, table, retention }
+    }
+
+    /// Opens the connection and prepares the compression, so that the first event waits for neither.
+    pub async fn warm_up(&self) {
+        compression::warm_up();
+        drop(self.get_item("warm").await);
+    }
+
+    pub(super) async fn get_item(&self, key: &str) -> Result<Option<Item>, Error> {
+        let answer = self
+            .client
+            .get_item()
+            .table_name(&self.table)
+            .key("event_id", text(key))
+            .consistent_read(true)
+            .send()
+            .await
+            .map_err(|error| Error::ReadInbox(Box::new(error)))?;
+        Ok(answer.item)
+    }
+
+    /// Writes an item over whatever is stored under its key.
+    pub(super) async fn put_item(&self, item: &impl Serialize) -> Result<(), Error> {
+        let request = self.client.put_item().table_name(&self.table).set_item(Some(encode(item)?));
+        request.send().await.map_err(|error| Error::WriteInbox(Box::new(error)))?;
+        Ok(())
+    }
+
+    /// Writes an item if its key is free. Returns true if it was.
+    pub(super) async fn put_new_item(&self, item: &impl Serialize) -> Result<bool, Error> {
+        let request = self.client.put_item().table_name(&self.table).set_item(Some(encode(item)?));
+        let request = request.condition_expression("attribute_not_exists(event_id)");
+        let write = ConditionalWrite::from_result(request.send().await).map_err(Error::WriteInbox)?;
+        Ok(write.is_applied())
+    }
+
+    /// Time after which DynamoDB may remove an item that was received at `received_at`, in Unix seconds.
+    pub(super) fn expires_at(&self, received_at: Timestamp) -> i64 {
+        expires_at(received_at, self.retention)
+    }
+}
+
+pub(super) fn encode(item: &impl Serialize) -> Result<Item, Error> {
+    serde_dynamo::to_item(item).map_err(|error| Error::WriteInbox(Box::new(error)))
+}
