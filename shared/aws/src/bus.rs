@@ -1,4 +1,4 @@
-//! The event bus that subscribers' rules hang on.
+//! The event bus on which subscribers put their rules.
 
 use aws_sdk_eventbridge::Client;
 use aws_sdk_eventbridge::primitives::DateTime;
@@ -8,12 +8,12 @@ use switchhook_domain::{DomainEvent, Timestamp, WebhookQuarantined};
 
 use crate::error::Error;
 
-/// Events per request.
+/// Largest number of events in one request.
 pub const BATCH_MAX: usize = 10;
-/// The source that subscribers' rules match.
+/// Source of every event. Subscribers' rules match it.
 pub const SOURCE: &str = "switchhook";
 
-/// An event bus, by its name.
+/// Client of one event bus.
 #[derive(Clone, Debug)]
 pub struct Bus {
     client: Client,
@@ -31,7 +31,8 @@ impl Bus {
         drop(self.client.describe_event_bus().name(&self.name).send().await);
     }
 
-    /// Publishes up to [`BATCH_MAX`] events in one request. Returns those that the bus refused: index and reason.
+    /// Publishes up to [`BATCH_MAX`] events in one request. Returns the index and the error code of each event
+    /// that the bus rejected.
     ///
     /// # Errors
     /// [`Error::Publish`] if the whole request failed.
@@ -47,7 +48,8 @@ impl Bus {
         let entries = answer.entries.unwrap_or_default().into_iter().enumerate();
         Ok(entries.filter_map(|(index, entry)| entry.error_code.map(|code| (index, code))).collect())
     }
-    /// Publishes word of a webhook that cannot be used.
+
+    /// Publishes a `webhook.quarantined` event.
     ///
     /// # Errors
     /// [`Error::Publish`], [`Error::PublishRefused`].

@@ -1,6 +1,6 @@
-//! Configuration from the environment, read once at cold start. Everything missing or bad is reported at once.
+//! Configuration from environment variables, read once at cold start. All missing and bad variables are reported at once.
 //!
-//! `docs/configuration.md` has the table of these variables, and a test holds `template.yaml` against it.
+//! `docs/configuration.md` has the table of the variables. A test compares it with `template.yaml`.
 
 use std::time::Duration;
 
@@ -8,19 +8,19 @@ use thiserror::Error;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// One function's environment, and what was wrong with it so far.
+/// Environment of one function, and the problems found in it so far.
 #[derive(Debug)]
 pub struct Environment<G> {
     lookup: G,
     problems: Vec<String>,
 }
 
-/// The environment lacks something, or holds something unreadable.
+/// Problems in the environment: missing or bad variables.
 #[derive(Debug, Error)]
 #[error("bad configuration: {}", .0.join("; "))]
 pub struct EnvironmentError(Vec<String>);
 
-/// The environment of this process.
+/// Environment of this process.
 #[must_use]
 pub fn environment() -> Environment<impl Fn(&str) -> Option<String>> {
     Environment::new(|name| std::env::var(name).ok())
@@ -31,7 +31,7 @@ impl<G: Fn(&str) -> Option<String>> Environment<G> {
         Self { lookup, problems: Vec::new() }
     }
 
-    /// A text that must be there and not be empty.
+    /// Reads a text that must be set and not empty.
     pub fn text(&mut self, name: &str) -> String {
         (self.lookup)(name).filter(|value| !value.is_empty()).unwrap_or_else(|| {
             self.problems.push(format!("{name} is not set"));
@@ -39,12 +39,12 @@ impl<G: Fn(&str) -> Option<String>> Environment<G> {
         })
     }
 
-    /// A text that may be missing; an empty one counts as missing.
+    /// Reads a text that may be missing. An empty text counts as missing.
     pub fn optional(&mut self, name: &str) -> Option<String> {
         (self.lookup)(name).filter(|value| !value.is_empty())
     }
 
-    /// A whole number of at least 1.
+    /// Reads a whole number of at least 1.
     pub fn number(&mut self, name: &str) -> u32 {
         let text = self.text(name);
         match text.parse() {
@@ -65,7 +65,7 @@ impl<G: Fn(&str) -> Option<String>> Environment<G> {
         DAY * self.number(name)
     }
 
-    /// A number of days that must not be shorter than this.
+    /// Reads a number of days, of which `min` are needed at least.
     pub fn days_at_least(&mut self, name: &str, min: Duration) -> Duration {
         let problems = self.problems.len();
         let days = self.days(name);
@@ -75,10 +75,10 @@ impl<G: Fn(&str) -> Option<String>> Environment<G> {
         days
     }
 
-    /// `config`, if nothing was wrong with what it was made of.
+    /// Returns `config` if no problem was found while it was read.
     ///
     /// # Errors
-    /// Every problem found, in one.
+    /// One error that names every problem.
     pub fn check<T>(self, config: T) -> Result<T, EnvironmentError> {
         if self.problems.is_empty() { Ok(config) } else { Err(EnvironmentError(self.problems)) }
     }
@@ -92,10 +92,10 @@ mod tests {
     fn every_problem_is_reported_at_once() {
         let mut environment = Environment::new(|name| match name {
             "DAYS" => Some("soon".to_owned()),
-            "PATIENCE" => Some("90".to_owned()),
+            "TIMEOUT" => Some("90".to_owned()),
             _ => None,
         });
-        let read = (environment.text("TABLE"), environment.days("DAYS"), environment.seconds("PATIENCE"));
+        let read = (environment.text("TABLE"), environment.days("DAYS"), environment.seconds("TIMEOUT"));
         assert_eq!(read.2, Duration::from_secs(90));
         let error = environment.check(read).unwrap_err().to_string();
         assert_eq!(

@@ -1,4 +1,4 @@
-//! What can go wrong at the edges. Duplicates and lost races are values, never errors.
+//! Errors of AWS calls, and of the data that they return. Duplicates and lost races are values, never errors.
 
 use std::error::Error as StdError;
 
@@ -13,46 +13,46 @@ pub enum Error {
     WriteInbox(#[source] Source),
     #[error("could not read the event from the inbox")]
     ReadInbox(#[source] Source),
-    #[error("the inbox item lacks or garbles {0}")]
+    #[error("could not read {0} of the inbox item")]
     DecodeInbox(&'static str),
-    #[error("could not list what the inbox received")]
+    #[error("could not list the events that the inbox received")]
     ListInbox(#[source] Source),
     #[error("could not send the event to the queue")]
     Send(#[source] Source),
-    #[error("could not set when the queue delivers the message again")]
+    #[error("could not change the visibility timeout of the messages")]
     ChangeVisibility(#[source] Source),
-    #[error("could not ask the queue how much waits")]
+    #[error("could not read the number of messages in the queue")]
     ReadQueueDepth(#[source] Source),
-    #[error("the queue message is not one of ours: {0}")]
+    #[error("the queue message is not one of Switchhook's: {0}")]
     DecodeMessage(String),
     #[error("could not read the call")]
     ReadCall(#[source] Source),
     #[error("could not write the call")]
     WriteCall(#[source] Source),
-    #[error("could not list the calls that are due")]
+    #[error("could not list calls")]
     ListCalls(#[source] Source),
-    #[error("the call's row lacks or garbles {0}")]
+    #[error("could not read {0} of the call's row")]
     DecodeCall(String),
     #[error("could not encode the call's row")]
     EncodeCall(#[source] Source),
-    #[error("other writers changed the call {0} times while this one tried")]
+    #[error("other writers changed the call during each of {0} attempts to write it")]
     Contended(u32),
-    #[error("the system gave no random bytes")]
+    #[error("the system returned no random bytes")]
     Random(#[source] Source),
     #[error("could not publish domain events")]
     Publish(#[source] Source),
-    #[error("the event bus refused a domain event: {0}")]
+    #[error("the event bus rejected a domain event: {0}")]
     PublishRefused(String),
-    #[error("schema version {0} is newer than this program: it waits for the newer one")]
+    #[error("schema version {0} is newer than this program, which leaves it to the newer program")]
     NewerSchema(u32),
     #[error("could not read the secret with the providers' keys")]
     ReadSecret(#[source] Source),
-    #[error("the secret with the providers' keys is not right")]
+    #[error("the secret with the providers' keys is not valid")]
     Secret(#[source] switchhook_providers::ConfigError),
 }
 
 impl Error {
-    /// The operation, as a metric dimension and for the status of an event.
+    /// Name of the operation that failed, as a metric dimension.
     #[must_use]
     pub const fn operation(&self) -> &'static str {
         match self {

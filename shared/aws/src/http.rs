@@ -1,8 +1,8 @@
-//! Between API Gateway's event and the request that a handler sees.
+//! Conversion of API Gateway's events into the requests that handlers receive.
 //!
-//! An HTTP API gives `rawPath` decoded, a function URL gives it as it was sent, and `lambda_http` builds a URI of it, with the
-//! `Host` header in front and the query behind, and panics if that is none. **So what the URI is made of is encoded before**: a
-//! path cannot cost an invocation, and [`path_of`] gives back exactly what the event held.
+//! An HTTP API sends `rawPath` decoded, a function URL sends it unchanged. `lambda_http` builds a URI from the `Host` header, the
+//! path and the query, and panics if the result is not a URI. **Path and query are therefore encoded first**: no path can fail an
+//! invocation, and [`path_of`] returns exactly the path of the event.
 
 use aws_lambda_events::event::apigw::ApiGatewayV2httpRequest;
 use lambda_http::request::LambdaRequest;
@@ -10,7 +10,7 @@ use lambda_http::tower::ServiceBuilder;
 use lambda_http::{Adapter, Body, Error, LambdaEvent, Request, RequestExt, Response, service_fn};
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
 
-/// What does not stand in a path as itself. The percent sign is one of them, so that every path can be given back.
+/// Characters that are encoded in a path. The percent sign is one of them, so that every path can be decoded again.
 const NOT_IN_PATH: &AsciiSet = &CONTROLS
     .add(b' ')
     .add(b'"')
@@ -27,13 +27,14 @@ const NOT_IN_PATH: &AsciiSet = &CONTROLS
     .add(b'{')
     .add(b'|')
     .add(b'}');
-/// What cannot stand in a query, beside what is not ASCII. A query is encoded already, and what was signed must stay as it is.
+/// Characters that are encoded in a query, beside those that are not ASCII. A query arrives encoded, and providers sign it, so
+/// nothing else may change.
 const NOT_IN_QUERY: &AsciiSet = &CONTROLS.add(b' ').add(b'"').add(b'#').add(b'<').add(b'>');
 
 /// Answers requests of API Gateway until Lambda ends the process.
 ///
 /// # Errors
-/// Those of the runtime.
+/// Errors of the Lambda runtime.
 pub async fn serve<F, A>(handle: F) -> Result<(), Error>
 where
     F: Fn(Request) -> A,
@@ -48,13 +49,13 @@ where
     lambda_http::lambda_runtime::run(service).await
 }
 
-/// The request that an event is.
+/// Returns the request of an API Gateway event.
 #[must_use]
 pub fn request_from_event(event: LambdaRequest) -> Request {
     encoded(event).into()
 }
 
-/// The path as the event held it: decoded or not, as the gateway gives it.
+/// Returns the path of the event: decoded from an HTTP API, encoded from a function URL.
 #[must_use]
 pub fn path_of(request: &Request) -> String {
     percent_decode_str(request.raw_http_path()).decode_utf8_lossy().into_owned()
@@ -63,7 +64,7 @@ pub fn path_of(request: &Request) -> String {
 fn encoded(event: LambdaRequest) -> LambdaRequest {
     match event {
         LambdaRequest::ApiGatewayV2(event) => LambdaRequest::ApiGatewayV2(encode(event)),
-        // Other kinds of events are not compiled in.
+        // The crate's features compile in no other kind of event.
         other => other,
     }
 }
@@ -73,7 +74,7 @@ fn encode(mut event: ApiGatewayV2httpRequest) -> ApiGatewayV2httpRequest {
     let encoded = utf8_percent_encode(path.strip_prefix('/').unwrap_or(&path), NOT_IN_PATH);
     event.raw_path = Some(format!("/{encoded}"));
     event.raw_query_string = event.raw_query_string.map(|query| utf8_percent_encode(&query, NOT_IN_QUERY).to_string());
-    // No handler asks where a request was sent: without a host the URI is the path alone.
+    // No handler needs the host. Without it the URI is the path and the query alone.
     event.headers.remove(http::header::HOST);
     event.request_context.domain_name = None;
     event

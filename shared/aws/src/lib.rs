@@ -1,4 +1,4 @@
-//! DynamoDB, SQS, EventBridge, configuration, telemetry: the only place that knows the SDK.
+//! Access to DynamoDB, SQS, EventBridge and Secrets Manager, configuration and telemetry. No other crate knows the SDK.
 
 pub mod bus;
 pub mod calls;

@@ -1,16 +1,16 @@
-//! Refusals of the API, as RFC 9457 (problem details) has them.
+//! Error responses of the API, in the format of RFC 9457 (problem details).
 //!
-//! **A program goes by `type`, which never changes; a person reads `detail`.** Neither repeats what was sent: a number
-//! that was refused is still a number.
+//! **Programs read `type`, which never changes. People read `detail`.** Neither repeats a value from the request: a rejected value
+//! may be a phone number.
 
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Response, StatusCode};
 use serde::Serialize;
 
-/// How every `type` begins.
+/// First part of every `type`.
 const TYPE_PREFIX: &str = "urn:switchhook:problem:";
 
-/// The kinds of refusal that there are.
+/// Kind of an error response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProblemKind {
     InvalidJson,
@@ -19,9 +19,9 @@ pub enum ProblemKind {
     MethodNotAllowed,
     /// Another request was made under the same idempotency key.
     IdempotencyKeyReused,
-    /// The job of the call is past what was asked of it.
+    /// The call is no longer PENDING.
     NotPending,
-    /// Somebody else places the call.
+    /// Another system placed the call.
     NotPlacedBySwitchhook,
     PayloadTooLarge,
     StorageFailure,
@@ -42,7 +42,7 @@ impl ProblemKind {
         Self::InternalError,
     ];
 
-    /// The last part of the `type`, and what is counted.
+    /// Last part of `type`, and name of the metric.
     #[must_use]
     pub const fn code(self) -> &'static str {
         match self {
@@ -68,10 +68,10 @@ impl ProblemKind {
             Self::MethodNotAllowed => "The path does not have this method",
             Self::IdempotencyKeyReused => "The idempotency key is taken",
             Self::NotPending => "The call is not pending",
-            Self::NotPlacedBySwitchhook => "Switchhook does not place the call",
+            Self::NotPlacedBySwitchhook => "Switchhook did not place the call",
             Self::PayloadTooLarge => "The body is too large",
             Self::StorageFailure => "The tables could not be read or written",
-            Self::InternalError => "Something failed inside",
+            Self::InternalError => "Internal error",
         }
     }
 
@@ -88,10 +88,10 @@ impl ProblemKind {
     }
 }
 
-/// What is wrong with one field of a request.
+/// Error in one field of a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct FieldError {
-    /// Its path in the body, for example `window.opens`; or the name of a header, a parameter.
+    /// Path of the field in the body, for example `window.opens`, or name of a header or parameter.
     pub field: String,
     pub message: String,
 }
@@ -103,13 +103,13 @@ impl FieldError {
     }
 }
 
-/// One refusal.
+/// One error response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     pub kind: ProblemKind,
-    /// Of this very request, for people.
+    /// Explanation of this error, for people.
     pub detail: String,
-    /// Every field that is wrong, if it is because of fields.
+    /// Errors of single fields. Empty if the error is not about fields.
     pub errors: Vec<FieldError>,
 }
 
@@ -119,7 +119,7 @@ impl Problem {
         Self { kind, detail: detail.into(), errors: Vec::new() }
     }
 
-    /// A request with these fields wrong.
+    /// Response to a request with invalid fields.
     #[must_use]
     pub fn invalid(errors: Vec<FieldError>) -> Self {
         let fields = if errors.len() == 1 { "field is" } else { "fields are" };
@@ -127,13 +127,13 @@ impl Problem {
         Self { kind: ProblemKind::InvalidRequest, detail, errors }
     }
 
-    /// The tables could not be asked; the cause is for the log.
+    /// Response if a table could not be read or written. It does not say why; the log does.
     #[must_use]
     pub fn storage_failure() -> Self {
-        Self::new(ProblemKind::StorageFailure, "the tables could not be read or written; ask again")
+        Self::new(ProblemKind::StorageFailure, "the tables could not be read or written; send the request again")
     }
 
-    /// The body alone.
+    /// Returns the body.
     #[must_use]
     pub fn to_json(&self) -> serde_json::Value {
         let mut body = serde_json::json!({
@@ -148,7 +148,7 @@ impl Problem {
         body
     }
 
-    /// The answer to the request.
+    /// Returns the whole response.
     #[must_use]
     pub fn into_response(self) -> Response<String> {
         let mut response = Response::new(self.to_json().to_string());

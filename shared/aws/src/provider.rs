@@ -1,9 +1,9 @@
 //! Requests to the providers' APIs.
 //!
-//! **Whether a dial may have happened is never guessed.** A request counts as not sent only if no connection was ever made;
-//! whatever goes wrong after that leaves it in doubt. Nothing is sent twice from here.
+//! **A dial that may have reached the provider never counts as not sent.** A request is known to be unsent only if no connection
+//! was ever made. Any later failure leaves it in doubt. This module sends no request twice.
 //!
-//! The HTTP client is the SDK's own: the same connections and TLS as everything else, and the same place for a test to stand in.
+//! The HTTP client is the SDK's. It uses the same TLS as every other connection, and tests replace it by the same connector.
 
 use std::collections::BTreeMap;
 use std::error::Error as StdError;
@@ -21,18 +21,18 @@ use thiserror::Error;
 use crate::config::Environment;
 use crate::sdk::TLS_PROVIDER;
 
-/// For a connection.
+/// Time limit for making a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
-/// For the whole of a request: a provider that places a call answers in a second or two.
+/// Time limit for a whole request. A provider that places a call answers in a second or two.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(8);
-/// A longer answer is not read: a call with its transcript has some hundred KB.
+/// Longest response that is read, in bytes. A call with its transcript has some hundred KB.
 const RESPONSE_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// What a provider's API answered. `Debug` hides the body.
+/// Response of a provider's API. `Debug` hides the body.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ApiResponse {
     pub status: u16,
-    /// The header of that name.
+    /// Value of the `Retry-After` header.
     pub retry_after: Option<String>,
     pub body: Vec<u8>,
 }
@@ -43,28 +43,28 @@ impl fmt::Debug for ApiResponse {
     }
 }
 
-/// Why there is no answer. The texts name no URL: it may carry a number.
+/// Reason why there is no response. The texts name no URL, because a URL may contain a phone number.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum SendError {
-    /// The provider never had the request.
+    /// The provider never received the request.
     #[error("no connection to the provider: {0}")]
     NotSent(&'static str),
     /// The provider may have acted on it.
-    #[error("no answer from the provider: {0}")]
+    #[error("no response from the provider: {0}")]
     NoResponse(&'static str),
 }
 
-/// A connector's error may carry this as its source, to say that there was never a connection.
+/// Source of a connector's error that says that no connection was ever made.
 #[derive(Clone, Copy, Debug, Error)]
 #[error("never connected")]
 pub struct NeverConnected;
 
-/// Where each provider's API is: its own, unless the environment names another.
+/// URL of each provider's API: the provider's own, unless the environment sets another.
 #[derive(Clone, Debug, Default)]
 pub struct ApiUrls(BTreeMap<Provider, String>);
 
 impl ApiUrls {
-    /// From `RETELL_API_URL` and so on; a variable that is missing or empty stands for the provider's own.
+    /// Reads `RETELL_API_URL` and so on. A missing or empty variable selects the provider's own URL.
     pub fn from_environment(environment: &mut Environment<impl Fn(&str) -> Option<String>>) -> Self {
         let with_api = Provider::ALL.into_iter().filter(|provider| api_url(*provider).is_some());
         let named = with_api.filter_map(|provider| {
@@ -74,7 +74,7 @@ impl ApiUrls {
         Self(named.collect())
     }
 
-    /// The same URL for a provider whatever it is elsewhere.
+    /// Replaces the URL of one provider.
     #[must_use]
     pub fn with(mut self, provider: Provider, url: &str) -> Self {
         self.0.insert(provider, url.trim_end_matches('/').to_owned());
@@ -86,7 +86,7 @@ impl ApiUrls {
     }
 }
 
-/// The way to the providers' APIs.
+/// Client of the providers' APIs.
 #[derive(Clone, Debug)]
 pub struct ProviderApi {
     connector: SharedHttpConnector,
@@ -94,7 +94,7 @@ pub struct ProviderApi {
 }
 
 impl ProviderApi {
-    /// Over the network.
+    /// Client that connects over the network.
     #[must_use]
     pub fn new(urls: ApiUrls) -> Self {
         let connector = aws_smithy_http_client::Connector::builder()
@@ -109,7 +109,7 @@ impl ProviderApi {
         Self::with_connector(SharedHttpConnector::new(connector), urls)
     }
 
-    /// Over whatever this connector leads to.
+    /// Client that sends its requests through a connector.
     #[must_use]
     pub const fn with_connector(connector: SharedHttpConnector, urls: ApiUrls) -> Self {
         Self { connector, urls }
@@ -122,7 +122,7 @@ impl ProviderApi {
     pub async fn send(&self, provider: Provider, request: ApiRequest) -> Result<ApiResponse, SendError> {
         let Some(url) = self.urls.of(provider) else { return Err(SendError::NotSent("it has no API")) };
         let http = http_request(url, request)?;
-        // One limit for all of it: what the connector keeps to itself is the limit for a connection.
+        // One limit for connecting, sending and reading. The connector has a limit of its own for connecting alone.
         match tokio::time::timeout(REQUEST_TIMEOUT, self.exchange(http)).await {
             Ok(answer) => answer,
             Err(_) => Err(SendError::NoResponse("timed out")),
@@ -143,7 +143,7 @@ impl ProviderApi {
         while let Some(frame) = frames.next().await {
             body.extend_from_slice(&frame.map_err(|_| SendError::NoResponse("connection lost"))?);
             if body.len() > RESPONSE_BYTES_MAX {
-                return Err(SendError::NoResponse("answer too large"));
+                return Err(SendError::NoResponse("response too large"));
             }
         }
         Ok(ApiResponse { status, retry_after, body })
@@ -161,7 +161,7 @@ fn http_request(url: &str, request: ApiRequest) -> Result<HttpRequest, SendError
     Ok(http)
 }
 
-/// True if the error, or what caused it, says that there was never a connection.
+/// True if the error, or one of its causes, says that no connection was ever made.
 fn never_connected(error: &(dyn StdError + 'static)) -> bool {
     let mut cause = Some(error);
     while let Some(error) = cause {
@@ -184,7 +184,7 @@ mod tests {
 
     #[tokio::test]
     async fn refused_connection_is_known_not_to_have_sent_anything() {
-        // A port that was free a moment ago and is not listened on.
+        // A port that was free a moment ago, so that nothing listens on it.
         let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let api = ProviderApi::new(ApiUrls::default().with(Provider::Retell, &format!("http://127.0.0.1:{port}")));
         let answer = api.send(Provider::Retell, request()).await;

@@ -1,8 +1,8 @@
 //! The FIFO queue between ingress and consumer.
 //!
-//! **Group = call, deduplication = event.** SQS takes only plain ASCII of up to 128 characters for both, so a foreign id
-//! that is not is hashed; the ids themselves travel in the body, which a dead-letter queue does not replace. A message
-//! carries what `normalize` read and no body: the consumer never reads the inbox.
+//! **The message group is the call, and the deduplication id is the event.** SQS accepts only printable ASCII of up to 128
+//! characters for both, so any other id is hashed. The ids themselves are in the body of the message, which stays the same in a
+//! dead-letter queue. A message carries the normalized event without the webhook's body: the consumer need not read the inbox.
 
 use std::time::Duration;
 
@@ -14,34 +14,34 @@ use switchhook_domain::{CallId, EventId, ProviderEvent};
 
 use crate::error::Error;
 
-/// Of a message's body.
+/// Schema version of a message's body.
 pub const MESSAGE_SCHEMA: u32 = 1;
-/// The longest group or deduplication id that SQS takes.
+/// Longest group or deduplication id that SQS accepts.
 const FIFO_ID_MAX: usize = 128;
 
 const BACKOFF_BASE: Duration = Duration::from_secs(2);
 const BACKOFF_MAX: Duration = Duration::from_secs(15 * 60);
 
-/// The body of a message on the queue.
+/// Body of a message on the queue of events.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Message {
     pub schema_version: u32,
-    /// Of the request that brought the event, so that its log lines can be found.
+    /// Trace id of the request that brought the event, by which its log lines can be found.
     pub trace_id: String,
     pub event: ProviderEvent,
 }
 
-/// The body of a message on the queue of claimed calls.
+/// Body of a message on the dial queue, which carries claimed calls.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClaimMessage {
     pub schema_version: u32,
     pub trace_id: String,
     pub call_id: CallId,
-    /// Who brings it back may dial, once.
+    /// Claim token. Its holder may dial the call once.
     pub token: String,
 }
 
-/// The body of a message on the dead-letter queue that ingress put there.
+/// Body of a message that ingress put on the dead-letter queue.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QuarantineNotice {
     pub schema_version: u32,
@@ -50,7 +50,7 @@ pub struct QuarantineNotice {
     pub reason: String,
 }
 
-/// A queue, by its URL.
+/// Client of one queue.
 #[derive(Clone, Debug)]
 pub struct Queue {
     client: Client,
@@ -66,16 +66,16 @@ impl Queue {
     /// Sends an event to be folded into its call. Sending it again within 5 minutes is free.
     ///
     /// # Errors
-    /// [`Error::Send`] if SQS did not take it.
+    /// [`Error::Send`] if SQS did not accept it.
     pub async fn send(&self, event: &ProviderEvent, trace_id: &str) -> Result<(), Error> {
         let message = Message { schema_version: MESSAGE_SCHEMA, trace_id: trace_id.to_owned(), event: event.clone() };
         self.send_body(event.call_id.as_str(), event.event_id.as_str(), &message).await
     }
 
-    /// Hands a claimed call to the dialer, in a lane of its provider: a lane is worked on by one dialer at a time.
+    /// Hands a claimed call to the dialer. `lane` is the message group, one of the provider's: one dialer at a time works on it.
     ///
     /// # Errors
-    /// [`Error::Send`] if SQS did not take it; the claim then expires.
+    /// [`Error::Send`] if SQS did not accept it. The claim then expires.
     pub async fn send_claim(&self, call_id: &CallId, token: &str, lane: &str, trace_id: &str) -> Result<(), Error> {
         let message = ClaimMessage {
             schema_version: MESSAGE_SCHEMA,
@@ -86,10 +86,10 @@ impl Queue {
         self.send_body(lane, token, &message).await
     }
 
-    /// Puts word of an event that could not be read on this (dead-letter) queue.
+    /// Sends a notice about an unreadable event to this queue, which is a dead-letter queue.
     ///
     /// # Errors
-    /// [`Error::Send`] if SQS did not take it.
+    /// [`Error::Send`] if SQS did not accept it.
     pub async fn send_quarantine_notice(&self, event_id: &EventId, reason: &str, trace_id: &str) -> Result<(), Error> {
         let notice = QuarantineNotice {
             schema_version: MESSAGE_SCHEMA,
@@ -102,11 +102,10 @@ impl Queue {
 
     /// Opens the connection, so that the first event does not wait for it.
     pub async fn warm_up(&self) {
-        let asked = self.client.get_queue_attributes().queue_url(&self.url).send().await;
-        drop(asked);
+        drop(self.client.get_queue_attributes().queue_url(&self.url).send().await);
     }
 
-    /// How many messages are in the queue, about: those that wait, and those that are being worked on or tried again later.
+    /// Approximate number of messages in the queue: those that wait, and those that are in flight or delayed by a retry.
     ///
     /// # Errors
     /// [`Error::ReadQueueDepth`].
@@ -127,10 +126,10 @@ impl Queue {
         Ok(names.iter().filter_map(|name| all.get(name)?.parse::<u64>().ok()).sum())
     }
 
-    /// Lets the queue deliver messages again only after a while. `receipts` pairs each receipt handle with its delay.
+    /// Hides messages until they are delivered again. `receipts` pairs each receipt handle with its delay.
     ///
     /// # Errors
-    /// [`Error::ChangeVisibility`]; the messages then come back when the queue's own visibility timeout ends.
+    /// [`Error::ChangeVisibility`]. The queue then delivers the messages again after its own visibility timeout.
     pub async fn delay(&self, receipts: &[(String, Duration)]) -> Result<(), Error> {
         for ten in receipts.chunks(10) {
             let mut request = self.client.change_message_visibility_batch().queue_url(&self.url);
@@ -170,14 +169,14 @@ impl Message {
     /// Reads the body of a message from the queue.
     ///
     /// # Errors
-    /// [`Error::NewerSchema`] if a later version sent it, [`Error::DecodeMessage`] if nobody of ours did.
+    /// [`Error::NewerSchema`] if a later program sent it, [`Error::DecodeMessage`] if it is not a message of Switchhook's.
     pub fn decode(body: &str) -> Result<Self, Error> {
         decode(body)
     }
 }
 
 impl ClaimMessage {
-    /// Reads the body of a message from the queue of claimed calls.
+    /// Reads the body of a message from the dial queue.
     ///
     /// # Errors
     /// As [`Message::decode`].
@@ -191,28 +190,28 @@ fn decode<T: serde::de::DeserializeOwned>(body: &str) -> Result<T, Error> {
     struct Version {
         schema_version: u32,
     }
-    // Of a parse error only the position is told: what surrounds it may be a phone number.
-    let garbled = |error: serde_json::Error| {
+    // Only the position of a parse error is reported: the text around it may be a phone number.
+    let unreadable = |error: serde_json::Error| {
         Error::DecodeMessage(format!("unreadable at line {} column {}", error.line(), error.column()))
     };
-    let Version { schema_version } = serde_json::from_str(body).map_err(garbled)?;
+    let Version { schema_version } = serde_json::from_str(body).map_err(unreadable)?;
     if schema_version > MESSAGE_SCHEMA {
         return Err(Error::NewerSchema(schema_version));
     }
-    serde_json::from_str(body).map_err(garbled)
+    serde_json::from_str(body).map_err(unreadable)
 }
 
-/// The message group of a call.
+/// Returns the message group of a call.
 #[must_use]
 pub fn group_of(call_id: &CallId) -> String {
     fifo_id(call_id.as_str())
 }
 
-/// How long to wait after the `receives`-th delivery failed: between the half and the whole of an exponential cap, drawn at
-/// random so that what failed together does not come back together.
+/// Returns the delay after the delivery number `receives` failed. It is drawn at random between half of an exponential cap and the
+/// whole cap, so that messages that failed together do not come back together.
 ///
-/// Not full jitter, from nothing to the cap: of the messages of an outage of one hour, one in 22 would then draw 19 waits
-/// that add up to less, and reach the dead-letter queue. The halves alone add up to 83 minutes.
+/// Full jitter (from zero to the cap) would be too short. After an outage of one hour, one message in 22 would have drawn 19 delays
+/// of less than an hour in all, and would reach the dead-letter queue. The halves alone add up to 83 minutes.
 #[must_use]
 pub fn backoff(receives: u32) -> Duration {
     let cap = backoff_cap(receives).as_secs();
@@ -231,13 +230,13 @@ fn fifo_id(id: &str) -> String {
     }
 }
 
-/// JSON in ASCII: SQS refuses some characters that JSON allows.
+/// Returns the JSON of a value in ASCII. SQS rejects some characters that JSON allows.
 fn ascii_json(value: &impl Serialize) -> serde_json::Result<String> {
     let text = serde_json::to_string(value)?;
     if text.is_ascii() {
         return Ok(text);
     }
-    // Outside of strings JSON is ASCII, so what is not can only be inside one, where it may be escaped.
+    // JSON has other characters only inside of strings, where they may be escaped.
     let mut ascii = String::with_capacity(text.len() * 2);
     for char in text.chars() {
         if char.is_ascii() {

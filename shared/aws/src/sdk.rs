@@ -1,4 +1,4 @@
-//! How the SDK clients are set up: the same way in Lambda and in the local cloud.
+//! Configuration of the SDK clients, the same in Lambda and in the local cloud.
 
 use std::env;
 use std::time::Duration;
@@ -15,50 +15,50 @@ use aws_smithy_http_client::tls::rustls_provider::CryptoMode;
 use aws_smithy_runtime_api::client::http::SharedHttpClient;
 use switchhook_domain::Timestamp;
 
-/// All attempts of one operation together. Three of them must fit into the consumer's 10 s: read, write, back off.
+/// Time limit for all attempts of one operation. The consumer's 10 s must hold three operations: read, write and delay.
 const OPERATION_TIMEOUT: Duration = Duration::from_millis(2_500);
 const ATTEMPT_TIMEOUT: Duration = Duration::from_millis(1_000);
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(1_000);
-/// The SDK's own first backoff is a whole second, an eternity to a provider that waits for its answer.
+/// First backoff between attempts. The SDK's own is one second, too long for a provider that waits for its answer.
 const BACKOFF_FIRST: Duration = Duration::from_millis(50);
 const ATTEMPTS_MAX: u32 = 3;
 /// TLS for the SDK and for providers' APIs.
 pub(crate) const TLS_PROVIDER: TlsProvider = TlsProvider::Rustls(CryptoMode::Ring);
 
-/// The SDK's defaults of one date: an update of the SDK changes none of them.
+/// Date of the SDK's defaults. An update of the SDK does not change them.
 #[must_use]
 pub fn behavior_version() -> BehaviorVersion {
     BehaviorVersion::v2026_01_12()
 }
 
-/// The configuration of a Lambda function: region, credentials and endpoint from its environment, and nowhere else.
+/// Returns the configuration of a Lambda function. Region, credentials and endpoint come from its environment alone.
 ///
-/// What the SDK would look through by default (profiles, roles of a container or a machine, single sign-on) does not exist
-/// in a function, and is a tenth of its binary.
+/// The SDK's default chain also looks for profiles, for roles of a container or a machine, and for single sign-on. A function has
+/// none of them, and the code for them would be a tenth of its binary.
 pub async fn from_environment() -> SdkConfig {
     let mut config = SdkConfig::builder()
         .behavior_version(behavior_version())
         .http_client(https_client())
         .region(EnvironmentVariableRegionProvider::new().region().await)
         .credentials_provider(SharedCredentialsProvider::new(EnvironmentVariableCredentialsProvider::new()));
-    // The runtimes that stand in for Lambda set it, some of them to nothing.
+    // Local runtimes that replace Lambda set the variable, some of them to an empty text.
     if let Some(url) = env::var("AWS_ENDPOINT_URL").ok().filter(|url| !url.is_empty()) {
         config = config.endpoint_url(url);
     }
     with_timeouts_and_retries(&config.build())
 }
 
-/// The configuration of an operator's tool: what the AWS tools on the same machine would use.
+/// Returns the configuration of an operator's tool: the same as that of the AWS tools on the same machine.
 pub async fn from_profile() -> SdkConfig {
     with_timeouts_and_retries(&aws_config::defaults(behavior_version()).http_client(https_client()).load().await)
 }
 
-/// The HTTP client of the SDK, with the TLS provider that [`crate::provider`] uses for providers' APIs.
+/// HTTP client of the SDK, with the TLS provider that [`crate::provider`] uses for providers' APIs.
 fn https_client() -> SharedHttpClient {
     aws_smithy_http_client::Builder::new().tls_provider(TLS_PROVIDER).build_https()
 }
 
-/// The same configuration with our timeouts and retries.
+/// Returns the same configuration with Switchhook's timeouts and retries.
 #[must_use]
 pub fn with_timeouts_and_retries(config: &SdkConfig) -> SdkConfig {
     let timeouts = TimeoutConfig::builder()
@@ -70,7 +70,7 @@ pub fn with_timeouts_and_retries(config: &SdkConfig) -> SdkConfig {
     config.to_builder().timeout_config(timeouts).retry_config(retries).build()
 }
 
-/// The clock of the SDK, which is ours too: one time source decides everything, so that a test can.
+/// Clock of the SDK, which every function uses, so that a test can set the time of both.
 #[derive(Clone, Debug)]
 pub struct Clock(SharedTimeSource);
 
@@ -87,11 +87,11 @@ impl Clock {
     }
 }
 
-// Retries are paid for from a quota, and what is not given one of its own shares one with every client of the service in
-// the process: the outage of one local stack would take the retries of another. The clones of a client share theirs.
+// The SDK pays for retries from a quota, which all clients of a service in the process share by default. With a partition of its
+// own, a client shares its quota with its clones alone, so the outage of one local stack takes no retries from another.
 const RETRY_PARTITION: &str = "switchhook";
 
-/// A DynamoDB client.
+/// Makes a DynamoDB client.
 #[must_use]
 pub fn dynamodb(config: &SdkConfig) -> aws_sdk_dynamodb::Client {
     use aws_sdk_dynamodb::config::retry::RetryPartition;
@@ -100,7 +100,7 @@ pub fn dynamodb(config: &SdkConfig) -> aws_sdk_dynamodb::Client {
     aws_sdk_dynamodb::Client::from_conf(config)
 }
 
-/// An SQS client.
+/// Makes an SQS client.
 #[must_use]
 pub fn sqs(config: &SdkConfig) -> aws_sdk_sqs::Client {
     use aws_sdk_sqs::config::retry::RetryPartition;
@@ -109,11 +109,49 @@ pub fn sqs(config: &SdkConfig) -> aws_sdk_sqs::Client {
     aws_sdk_sqs::Client::from_conf(config)
 }
 
-/// An EventBridge client.
+/// Makes an EventBridge client.
 #[must_use]
 pub fn eventbridge(config: &SdkConfig) -> aws_sdk_eventbridge::Client {
     use aws_sdk_eventbridge::config::retry::RetryPartition;
     let partition = RetryPartition::custom(RETRY_PARTITION).build();
     let config = aws_sdk_eventbridge::config::Builder::from(config).retry_partition(partition).build();
     aws_sdk_eventbridge::Client::from_conf(config)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::net::TcpListener;
+    use std::thread;
+
+    use aws_config::Region;
+    use aws_credential_types::Credentials;
+
+    use super::*;
+
+    /// Record type "handshake" and version 3.1, with which every TLS client begins.
+    const CLIENT_HELLO: [u8; 3] = [0x16, 0x03, 0x01];
+
+    #[tokio::test]
+    async fn sdk_client_starts_a_tls_handshake() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("https://{}", listener.local_addr().unwrap());
+        let server = thread::spawn(move || {
+            let mut first_bytes = [0; 3];
+            listener.accept().unwrap().0.read_exact(&mut first_bytes).unwrap();
+            first_bytes
+        });
+        let credentials = Credentials::new("AKIDEXAMPLE", "a secret", None, None, "test");
+        let config = SdkConfig::builder()
+            .behavior_version(behavior_version())
+            .http_client(https_client())
+            .region(Region::new("eu-west-1"))
+            .credentials_provider(SharedCredentialsProvider::new(credentials))
+            .retry_config(RetryConfig::disabled())
+            .endpoint_url(url)
+            .build();
+        // Without a crypto provider the client would panic here.
+        assert!(dynamodb(&config).list_tables().send().await.is_err(), "the server closes the connection");
+        assert_eq!(server.join().unwrap(), CLIENT_HELLO);
+    }
 }

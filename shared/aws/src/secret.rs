@@ -1,7 +1,8 @@
-//! The providers' keys, from the secret that holds them.
+//! The providers' keys and settings, read from Secrets Manager.
 //!
-//! **A rotation needs no restart and refuses nothing**: the secret is read at cold start and again every few minutes. Add the
-//! new key to a provider's list, let that time pass, change the key at the provider, and take the old one out.
+//! **The rotation of a key needs no restart and rejects no webhook.** A function reads the secret at cold start and again every five
+//! minutes. To rotate a key, add the new one to the provider's list, wait five minutes, change the key at the provider, and remove
+//! the old one.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -14,10 +15,10 @@ use switchhook_providers::Providers;
 use crate::error::Error;
 use crate::telemetry::Decision;
 
-/// For how long keys are used before they are read again.
+/// Time after which the secret is read again.
 pub const SECRETS_AGE_MAX: Duration = Duration::from_secs(5 * 60);
 
-/// The providers and their keys, as last read.
+/// Providers and their keys, as last read from the secret.
 #[derive(Debug)]
 pub struct ProviderSecrets {
     secret: Option<(Client, String)>,
@@ -25,24 +26,24 @@ pub struct ProviderSecrets {
 }
 
 impl ProviderSecrets {
-    /// ProviderSecrets that never change, for a stack that has no secret.
+    /// Keys that never change, for a stack without a secret.
     #[must_use]
     pub fn fixed(providers: Providers) -> Self {
         Self { secret: None, held: Mutex::new((Arc::new(providers), Timestamp::MAX)) }
     }
 
-    /// Reads the keys from a secret.
+    /// Reads the keys from the secret.
     ///
     /// # Errors
-    /// [`Error::ReadSecret`]; [`Error::Secret`] names everything that is wrong with it, and never a key.
+    /// [`Error::ReadSecret`]. [`Error::Secret`] names every problem in the secret, but no key.
     pub async fn load(config: &SdkConfig, secret_id: String, now: Timestamp) -> Result<Self, Error> {
         let client = Client::new(config);
         let providers = read(&client, &secret_id).await?;
         Ok(Self { secret: Some((client, secret_id)), held: Mutex::new((Arc::new(providers), now)) })
     }
 
-    /// The keys, read again if they are old. If that fails the old ones are used on, as long as this process lives: a function
-    /// that starts needs a secret that is right.
+    /// Returns the keys, and reads them again if they are old. If that fails, this process goes on with the old keys. Only a function
+    /// that starts needs a valid secret.
     pub async fn current(&self, now: Timestamp) -> Arc<Providers> {
         let (held, read_at) = self.held();
         let Some((client, secret_id)) = &self.secret else { return held };
@@ -54,7 +55,7 @@ impl ProviderSecrets {
             Err(error) => {
                 let decision = Decision {
                     stage: "secret",
-                    message: "the providers' keys could not be read again; the old ones are used on",
+                    message: "the secret with the providers' keys could not be read again; the old keys stay in use",
                     action_taken: "secret_refresh_failed",
                     ..Decision::from_error(Some(&error))
                 };

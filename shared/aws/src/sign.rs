@@ -1,4 +1,4 @@
-//! Signatures of the operator's own AWS credentials, which the API of a deployed stack wants to see.
+//! Signing of requests to the API of a deployed stack, with the operator's AWS credentials (Signature Version 4).
 
 use std::time::SystemTime;
 
@@ -11,10 +11,10 @@ use http::Request;
 
 use crate::sdk;
 
-/// The service that an HTTP API is.
+/// Service name of an HTTP API in a signature.
 const SERVICE: &str = "execute-api";
 
-/// Why a request could not be signed.
+/// Reason why a request could not be signed.
 #[derive(Debug, thiserror::Error)]
 pub enum SignError {
     #[error(
@@ -25,17 +25,18 @@ pub enum SignError {
         #[source]
         source: Option<CredentialsError>,
     },
-    #[error("no AWS region: {0} does not tell it, set AWS_REGION")]
+    #[error("no AWS region: the host {0} does not name one, set AWS_REGION")]
     NoRegion(String),
     #[error("the request could not be signed")]
     Sign(#[source] SigningError),
     #[error("the request could not be signed")]
     Parameters(#[source] v4::signing_params::BuildError),
-    #[error("the credentials could not be asked for")]
+    #[error("could not start the runtime that fetches the AWS credentials")]
     Runtime(#[source] std::io::Error),
 }
 
-/// Signs a request with the credentials that the AWS tools would use. Waits for them: not for inside of an async runtime.
+/// Signs a request with the credentials that the AWS tools would use. Blocks while it fetches them, so it must not be called inside
+/// of an async runtime.
 ///
 /// # Errors
 /// See [`SignError`].
@@ -76,7 +77,7 @@ fn sign_with(
     Ok(())
 }
 
-/// The region in the name of an HTTP API's own host; another name does not tell it.
+/// Returns the region in the host name of an HTTP API. `None` for a custom domain name.
 fn region_of(host: &str) -> Option<&str> {
     let (_, rest) = host.split_once(".execute-api.")?;
     rest.split_once(".amazonaws.com").map(|(region, _)| region)

@@ -1,7 +1,7 @@
-//! One JSON line where something is decided, with its metric in the same line (CloudWatch's embedded metric format).
+//! Logging: one JSON line per decision, which also carries its metrics (CloudWatch's embedded metric format).
 //!
-//! **No line carries a phone number, a body, a signature or a key**: only the fields of [`Decision`] can be logged, and none
-//! of them holds one. Lines go through `tracing`, so that a test can read them and the local cloud can be quiet.
+//! **No line carries a phone number, a body, a signature or a key.** Only the fields of [`Decision`] can be logged, and none of them
+//! holds one. Lines go through `tracing`, so that a test can read them and the local cloud can suppress them.
 
 use std::fmt;
 use std::io::Write;
@@ -17,22 +17,22 @@ use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 
 use crate::error::Error;
 
-/// CloudWatch namespace of every metric.
+/// CloudWatch namespace of all metrics.
 pub const NAMESPACE: &str = "Switchhook";
 
-/// Which stack this is, a dimension of every metric: two stacks of one account must not trip each other's alarms.
+/// Name of this stack, a dimension of every metric. Two stacks in one account must not trigger each other's alarms.
 static STACK: OnceLock<String> = OnceLock::new();
-/// Where nothing names the stack.
+/// Stack name if the environment sets none.
 const STACK_UNNAMED: &str = "local";
 
-/// Something that was decided, and on what.
+/// One decision, as it is logged and counted.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Decision<'a> {
     /// The function: ingress, consumer, relay, scheduler, dialer, reconciler, api; or `keys`, for what any of them does with the secret.
     pub stage: &'static str,
-    /// Constant text.
+    /// Constant text, without values.
     pub message: &'static str,
-    /// What was done: also the name of the metric that is counted.
+    /// Action that was taken. Also the name of a metric, which counts 1.
     pub action_taken: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub provider: Option<&'a str>,
@@ -54,7 +54,7 @@ pub struct Decision<'a> {
     pub retry_count: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trace_id: Option<&'a str>,
-    /// Further counts: metric name and value.
+    /// Further metrics: name and value.
     #[serde(skip)]
     pub counts: Vec<(&'static str, u64)>,
 }
@@ -66,7 +66,7 @@ impl Decision<'_> {
         Self { cause: error.map(Error::operation), error: error.map(Error::with_causes), ..Self::default() }
     }
 
-    /// Writes the line. `failed` makes it an error, which the level filter never drops.
+    /// Writes the line. `failed` gives it the level ERROR instead of INFO.
     pub fn log(&self, now: Timestamp, failed: bool) {
         let line = self.line(now, if failed { "ERROR" } else { "INFO" });
         if failed {
@@ -107,7 +107,7 @@ impl Decision<'_> {
     }
 }
 
-/// Sends every line to standard output, as CloudWatch reads it. Once, at the start of `main`.
+/// Sends all lines to standard output, where CloudWatch reads them. Called once, at the start of `main`.
 pub fn init() {
     if let Some(name) = std::env::var("STACK_NAME").ok().filter(|name| !name.is_empty()) {
         STACK.get_or_init(|| name);
@@ -115,11 +115,11 @@ pub fn init() {
     let set = std::env::var("RUST_LOG").ok().and_then(|text| text.parse::<Targets>().ok());
     let filter = set.unwrap_or_else(|| Targets::new().with_default(Level::INFO));
     let subscriber = tracing_subscriber::registry().with(filter).with(JsonLines::new(std::io::stdout()));
-    // Only a second call could fail, and the first one's lines are the same.
+    // Only a second call can fail, and it would set the same subscriber.
     drop(tracing::subscriber::set_global_default(subscriber));
 }
 
-/// Writes each tracing event as one line of JSON: our own lines as they are, those of libraries with level and target.
+/// Writes each tracing event as one line of JSON: a [`Decision`] as it is, an event of a library with its level and target.
 #[derive(Debug)]
 pub struct JsonLines<W>(Mutex<W>);
 
@@ -138,7 +138,7 @@ impl<S: Subscriber, W: Write + 'static> Layer<S> for JsonLines<W> {
             json!({"level": level, "target": target, "message": fields.message}).to_string()
         });
         if let Ok(mut writer) = self.0.lock() {
-            // A log that cannot be written cannot be complained about.
+            // There is no other place to report that the log cannot be written.
             drop(writeln!(writer, "{line}"));
         }
     }

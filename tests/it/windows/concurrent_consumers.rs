@@ -110,6 +110,6 @@ async fn call_that_others_keep_changing_is_left_to_the_queue() {
     let id = EventId::new("generic:e1");
     assert_eq!(
         status(&world, &id, &["status", "attempts", "error"]).await,
-        json!(["retrying", 1, "other writers changed the call 5 times while this one tried"])
+        json!(["retrying", 1, "other writers changed the call during each of 5 attempts to write it"])
     );
 }

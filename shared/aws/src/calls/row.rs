@@ -1,4 +1,4 @@
-//! Row of a call: its attributes, and the call that they stand for.
+//! Conversion between a call and its row.
 
 use std::time::Duration;
 

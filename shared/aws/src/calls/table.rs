@@ -11,7 +11,7 @@ use super::row::CallRow;
 use crate::dynamodb::{ConditionalWrite, Item, expires_at, number, text};
 use crate::error::Error;
 
-/// How long an alias is kept: longer than any call lasts, and than any webhook is late.
+/// Time for which an alias is kept: longer than any call lasts, and than any webhook is late.
 const ALIAS_RETENTION: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
 /// Item that is stored under an id.
@@ -77,7 +77,8 @@ impl Calls {
         })
     }
 
-    /// Reads what is stored under an id, by one eventually consistent read: half the price, and some hundred milliseconds old.
+    /// Reads the item under an id by one eventually consistent read. It costs half as much, and may miss writes of the last few
+    /// hundred milliseconds.
     ///
     /// # Errors
     /// As [`Calls::get_call`].

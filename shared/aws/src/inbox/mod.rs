@@ -1,6 +1,6 @@
 //! The inbox: an append-only table of every authentic provider event.
 //!
-//! **An event is acknowledged only when it is both stored and queued, and what is queued is always what is stored.** An event is
+//! **An event is acknowledged only when it is both stored and queued, and the queue always receives the stored event.** An event is
 //! written on the condition that its id is free. If the id is taken, the refusal carries the stored item, and the event is
 //! queued again from that item, never from the request. A function that died between storing and queueing therefore loses
 //! nothing: the provider's retry or the reconciler's sweep finishes its work, and both use [`submit`] and [`resend`].

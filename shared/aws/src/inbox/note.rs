@@ -9,7 +9,7 @@ use crate::error::Error;
 /// Note on an event: why it was not folded, or how often that failed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Note {
-    /// How often the consumer tried and failed.
+    /// Number of failed attempts of the consumer.
     pub attempts: u32,
     pub error: Option<String>,
     pub next_retry_at: Option<Timestamp>,
