@@ -1,4 +1,4 @@
-//! The verbs, and what becomes of their results.
+//! The commands of the tool, and their exit status.
 
 use std::error::Error;
 use std::ffi::OsString;
@@ -17,15 +17,18 @@ use crate::show::Show;
 
 const EXAMPLES: &str = "\
 Examples:
-  switchhook demo                 see the whole system at work, in seconds
-  switchhook dev                  run it, and send it webhooks
+  switchhook demo                 watch the whole system at work, in seconds
+  switchhook dev                  run it on this machine; it prints commands to try
   switchhook send --provider retell --key KEY --sample retell/call_ended --to http://127.0.0.1:8787
   switchhook show appointment:appt_201 --to http://127.0.0.1:8787
   switchhook call create --provider retell --from-number +442079460018 --to-number +447700900120 --to http://127.0.0.1:8787
 
-Exit status: 0 if all is as it should be, 1 if it is not, 2 if it could not be tried.";
+`switchhook COMMAND --help` explains a command, with examples.
 
-/// Switchhook on your own machine: webhooks of telephony providers, and one correct state per call
+Exit status: 0 if everything is right, 1 if something is wrong, 2 if the command could not be carried out.";
+
+/// Turns webhooks of telephony providers into one correct state per call. This tool runs Switchhook on your machine, and
+/// inspects and operates a deployed stack
 #[derive(Debug, Parser)]
 #[command(name = "switchhook", version, after_help = EXAMPLES)]
 struct Switchhook {
@@ -37,25 +40,25 @@ struct Switchhook {
 enum Verb {
     /// Run the whole stack on this machine
     Dev(Dev),
-    /// Have calls placed, and look after them
+    /// Create, show, trigger, cancel and list calls that Switchhook places
     Call(Call),
-    /// Play calls with known endings through the whole stack, badly delivered, and check every result
+    /// Play simulated calls through the whole stack, with unreliable webhooks, and check every result
     Demo(Demo),
-    /// Play a provider that places calls and dials nobody
+    /// Run a fake provider, which accepts calls and dials nobody
     Fake(Fake),
     /// Publish the domain events of calls again
     Republish(Republish),
-    /// Sign one webhook and post it
+    /// Sign a test webhook and post it to a stack
     Send(Send),
     /// Show the state and the timeline of a call
     Show(Show),
 }
 
-/// Everything is as it should be.
+/// The command was carried out, and everything is right.
 const EXIT_SUCCESS: u8 = 0;
-/// Something is not as it should be.
+/// The command was carried out, and something is wrong: for example, the call does not exist.
 const EXIT_FAILURE: u8 = 1;
-/// It could not be tried.
+/// The command could not be carried out.
 const EXIT_ERROR: u8 = 2;
 
 pub(crate) fn run(
@@ -67,7 +70,7 @@ pub(crate) fn run(
         Ok(switchhook) => switchhook,
         Err(error) => {
             let text = error.render();
-            // There is nowhere left to say that it could not be said.
+            // If this fails too, there is nowhere left to report it.
             drop(if error.use_stderr() { write!(errors, "{text}") } else { write!(out, "{text}") });
             return ExitCode::from(if error.use_stderr() { EXIT_ERROR } else { EXIT_SUCCESS });
         }
@@ -91,7 +94,7 @@ pub(crate) fn run(
     })
 }
 
-/// An error and what caused it.
+/// Returns the text of an error, followed by the texts of its causes.
 fn with_causes(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

@@ -1,4 +1,4 @@
-//! `switchhook call`: the calls that Switchhook places, over its API.
+//! `switchhook call`: creates and manages calls over the API of a stack.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -20,10 +20,44 @@ Examples:
   switchhook call list --job PENDING --to http://127.0.0.1:8787
   switchhook call trigger call-df8cf80227ec3237922df0ecd88385c5 --to http://127.0.0.1:8787
 
-Requests to a host other than this machine are signed with AWS SigV4, as the API of a deployed stack wants them: with the
-credentials of the environment, of AWS_PROFILE in the shared files, of the container or of the instance.
+The API of a deployed stack requires signed requests. Requests to other machines are therefore signed with AWS SigV4, with
+credentials from the environment, from AWS_PROFILE in the shared files, from the container or from the instance.
 
-Exit status: 0 if it was done, 1 if it was refused, 2 if nobody could be asked.";
+Exit status: 0 if the request succeeded, 1 if the stack rejected it, 2 if the stack could not be reached.";
+
+const SHOW_EXAMPLES: &str = "\
+Example:
+  switchhook call show call-df8cf80227ec3237922df0ecd88385c5 --to http://127.0.0.1:8787
+
+`switchhook show` also prints the timeline.
+
+Exit status: 0 if the call was found, 1 if it was not, 2 if the stack could not be reached.";
+
+const TRIGGER_EXAMPLES: &str = "\
+Example:
+  switchhook call trigger call-df8cf80227ec3237922df0ecd88385c5 --to http://127.0.0.1:8787
+
+The call must be PENDING. Its due time does not matter, but its calling window and the do-not-call list do.
+
+Exit status: 0 if the call is being placed, 1 if the stack rejected the request, 2 if the stack could not be reached.";
+
+const CANCEL_EXAMPLES: &str = "\
+Example:
+  switchhook call cancel call-df8cf80227ec3237922df0ecd88385c5 --to http://127.0.0.1:8787
+
+A call can be canceled while it waits to be placed, also between two attempts. An attempt that was dialled is not interrupted.
+
+Exit status: 0 if the call is canceled, 1 if the stack rejected the request, 2 if the stack could not be reached.";
+
+const LIST_EXAMPLES: &str = "\
+Examples:
+  switchhook call list --to http://127.0.0.1:8787
+  switchhook call list --job PENDING --limit 20 --to http://127.0.0.1:8787
+  switchhook call list --stuck-for 2h --to http://127.0.0.1:8787 --json
+
+If there are more calls, the last line prints the --cursor for the next page.
+
+Exit status: 0 if the calls were listed, 1 if the stack rejected the request, 2 if the stack could not be reached.";
 
 const CREATE_EXAMPLES: &str = "\
 Examples:
@@ -33,10 +67,11 @@ Examples:
       --appointment appt_201 --due 2026-11-23T09:30:00Z --window 'Europe/London 09:00-18:00 mon,tue,wed' \\
       --attempts 3 --delay 10m --metadata name=Zoe --idempotency-key order-7 --to http://127.0.0.1:8787
 
-The fake provider of `switchhook dev` goes by --metadata fake=busy,confirms, a word for each attempt, or else by the last digit
-of the number; `switchhook dev --help` lists the words.
+The fake provider of `switchhook dev` plays the behaviours in --metadata fake=busy,confirms, one per attempt. Without them, the
+last digit of the called number decides. `switchhook dev --help` lists the behaviours.
 
-Exit status: 0 if the call was created, now or before, 1 if it was refused, 2 if nobody could be asked.";
+Exit status: 0 if the call was created, now or earlier with the same key; 1 if the stack rejected the request; 2 if the stack
+could not be reached.";
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
@@ -47,31 +82,35 @@ pub(crate) struct Call {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Have a call placed
+    /// Create a call that Switchhook places
     Create(Create),
     /// Show the state of a call
+    #[command(after_help = SHOW_EXAMPLES)]
     Show(CallArguments),
-    /// Place a call now, whenever it is due
+    /// Place a call now, even if it is not due
+    #[command(after_help = TRIGGER_EXAMPLES)]
     Trigger(CallArguments),
-    /// Cancel a call that waits to be placed
+    /// Cancel a call that is waiting to be placed
+    #[command(after_help = CANCEL_EXAMPLES)]
     Cancel(CallArguments),
-    /// List calls, the longest waiting first
+    /// List calls, those that have waited longest first
+    #[command(after_help = LIST_EXAMPLES)]
     List(List),
 }
 
 #[derive(Debug, Args)]
 struct Target {
-    /// Where the stack is
+    /// URL of the stack's API
     #[arg(long, value_name = "URL")]
     to: String,
-    /// Print the answer as it came, one JSON object
+    /// Print the response as it is, as one JSON object
     #[arg(long)]
     json: bool,
 }
 
 #[derive(Debug, Args)]
 struct CallArguments {
-    /// The id of the call
+    /// Id of the call
     #[arg(value_name = "CALL")]
     call: String,
     #[command(flatten)]
@@ -81,34 +120,34 @@ struct CallArguments {
 #[derive(Debug, Args)]
 #[command(after_help = CREATE_EXAMPLES)]
 struct Create {
-    /// Who places it: retell, twilio, vapi or telnyx
-    #[arg(long, value_name = "P")]
+    /// Provider that places the call: retell, twilio, vapi or telnyx
+    #[arg(long, value_name = "PROVIDER")]
     provider: Provider,
-    /// The number that calls, in E.164, or a SIP address
+    /// Number that calls, in E.164 format (+442079460018), or a SIP address
     #[arg(long, value_name = "NUMBER")]
     from_number: String,
-    /// The number that is called
+    /// Number to call, in E.164 format, or a SIP address
     #[arg(long, value_name = "NUMBER")]
     to_number: String,
-    /// Your id of the appointment that it is about
+    /// Your id of the appointment that the call is about
     #[arg(long, value_name = "ID")]
     appointment: Option<String>,
-    /// Not before this, RFC 3339; without it now
+    /// Earliest time of the first attempt, in RFC 3339 format; without it, now
     #[arg(long, value_name = "TIME")]
     due: Option<String>,
-    /// When the person may be called, where they are: time zone, hours, and days unless every day
+    /// Calling window in the time zone of the called person: zone, hours, and days if not every day
     #[arg(long, value_name = "'ZONE HH:MM-HH:MM [DAYS]'", value_parser = window)]
     window: Option<Value>,
-    /// Attempts in all, the first included; without it the stack's
+    /// Maximum number of attempts, including the first; without it, the default of the stack
     #[arg(long, value_name = "N")]
     attempts: Option<u8>,
-    /// The longest delay before the second attempt, for example 10m; without it the stack's
+    /// Longest delay before the second attempt, for example 10m; without it, the default of the stack
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     delay: Option<Duration>,
-    /// Told to the provider with every attempt; may be given often
+    /// Metadata that is sent to the provider with every attempt; may be repeated
     #[arg(long, value_name = "NAME=VALUE", value_parser = metadata)]
     metadata: Vec<(String, String)>,
-    /// Under one key one call is created, however often it is asked for
+    /// Idempotency key: however often the request is repeated with this key, only one call is created
     #[arg(long, value_name = "KEY")]
     idempotency_key: Option<String>,
     #[command(flatten)]
@@ -117,19 +156,20 @@ struct Create {
 
 #[derive(Debug, Args)]
 struct List {
-    /// PENDING, CLAIMED, IN_PROGRESS, COMPLETED, FAILED or CANCELED
+    /// Only calls with this job state: PENDING, CLAIMED, IN_PROGRESS, COMPLETED, FAILED or CANCELED
     #[arg(long, value_name = "STATE")]
     job: Option<String>,
-    /// Of the latest attempt: initiated, ringing, in_progress, completed, failed, busy, no_answer, canceled, inconclusive
+    /// Only calls whose latest attempt has this state: initiated, ringing, in_progress, completed, failed, busy, no_answer,
+    /// canceled or inconclusive
     #[arg(long, value_name = "STATE")]
     lifecycle: Option<String>,
-    /// Not settled, and nothing has changed for so long: 90s, 10m, 2h, 3d
+    /// Only calls that are not settled and have not changed for this time: 90s, 10m, 2h, 3d
     #[arg(long, value_name = "TIME")]
     stuck_for: Option<String>,
-    /// At most so many, up to 100
+    /// Maximum number of calls, up to 100
     #[arg(long, value_name = "N")]
     limit: Option<u8>,
-    /// Go on where a list ended
+    /// Continue from the cursor that a previous list printed
     #[arg(long, value_name = "CURSOR")]
     cursor: Option<String>,
     #[command(flatten)]
@@ -140,12 +180,12 @@ struct List {
 pub(crate) enum CallError {
     #[error(transparent)]
     Client(#[from] ClientError),
-    #[error("the answer could not be printed")]
+    #[error("could not print the response")]
     Print(#[source] io::Error),
 }
 
 impl Call {
-    /// True if it was done.
+    /// Returns true if the stack carried out the request.
     pub(crate) fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<bool, CallError> {
         match &self.verb {
             Verb::Create(create) => create.run(out, errors),
@@ -194,15 +234,15 @@ impl CallArguments {
     fn run(
         &self,
         method: Method,
-        what: &str,
+        path_suffix: &str,
         out: &mut impl Write,
         errors: &mut impl Write,
     ) -> Result<bool, CallError> {
-        let path = format!("/calls/{}{what}", encoded(&self.call));
+        let path = format!("/calls/{}{path_suffix}", encoded(&self.call));
         let answer = self.target.send(method, &path, [], Vec::new())?;
         self.target.print(&answer, out, errors, |call, out| match call.get("provider") {
             Some(_) => print_call(call, out),
-            // Of a call that was triggered the answer says no more.
+            // The response to `trigger` contains only the id and the job.
             None => writeln!(out, "{} is {}", text(call, "/call_id"), text(call, "/job/state")),
         })
     }
@@ -230,7 +270,7 @@ impl List {
             let calls = page.get("calls").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
             print_list(calls, out)?;
             for id in page.get("unreadable").and_then(Value::as_array).into_iter().flatten() {
-                writeln!(out, "{} cannot be read", id.as_str().unwrap_or_default())?;
+                writeln!(out, "{} could not be read", id.as_str().unwrap_or_default())?;
             }
             match page.get("cursor").and_then(Value::as_str) {
                 Some(cursor) => writeln!(out, "there may be more: --cursor {cursor}"),
@@ -261,7 +301,7 @@ impl Target {
         Ok(client::send_to_api(request)?)
     }
 
-    /// True if it was done.
+    /// Prints the response. Returns true if its status is 2xx.
     fn print<O: Write>(
         &self,
         answer: &Response,
@@ -269,14 +309,14 @@ impl Target {
         errors: &mut impl Write,
         print_result: impl FnOnce(&Value, &mut O) -> io::Result<()>,
     ) -> Result<bool, CallError> {
-        let done = (200..300).contains(&answer.status);
-        let printed = match (done, self.json) {
+        let success = (200..300).contains(&answer.status);
+        let printed = match (success, self.json) {
             (_, true) => writeln!(out, "{}", answer.body),
             (true, false) => print_result(&answer.json(), out),
             (false, false) => writeln!(errors, "switchhook: {}", answer.error_text()),
         };
         printed.map_err(CallError::Print)?;
-        Ok(done)
+        Ok(success)
     }
 }
 
@@ -307,7 +347,8 @@ fn print_list(calls: &[Value], out: &mut impl Write) -> io::Result<()> {
     Ok(())
 }
 
-/// `Europe/London 09:00-18:00 mon,tue`, as the API takes it. Whether there is such a zone and such an hour the API says.
+/// Parses a calling window such as `Europe/London 09:00-18:00 mon,tue` into the format of the API. The API checks the time
+/// zone, the hours and the days.
 fn window(text: &str) -> Result<Value, String> {
     let shape = || "not a window such as 'Europe/London 09:00-18:00 mon,tue'".to_owned();
     let mut words = text.split_whitespace();

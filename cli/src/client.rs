@@ -1,4 +1,4 @@
-//! One HTTP request at a time, to a stack here or in the cloud.
+//! HTTP client for a local or deployed stack.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,22 +9,22 @@ use switchhook_aws::sign::{self, SignError};
 use ureq::Agent;
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
 
-/// A stack answers in milliseconds; a slow network takes longer.
+/// Timeout of a request. A stack answers in milliseconds, but a slow network takes longer.
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// Of an answer. The timeline of a full call has about 300 KB.
+/// Largest response body. The timeline of a call with the maximum number of events has about 300 KB.
 const RESPONSE_BYTES_MAX: u64 = 8 * 1024 * 1024;
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ClientError {
-    #[error("{0:?} is no URL of a stack: it must look like http://127.0.0.1:8787 or https://example.com")]
+    #[error("{0:?} is not a URL: it must look like http://127.0.0.1:8787 or https://example.com")]
     BadUrl(String),
-    #[error("a request to {url} cannot be made")]
+    #[error("could not build a request to {url}")]
     Request {
         url: String,
         #[source]
         source: http::Error,
     },
-    #[error("no answer from {url}: is the stack running, and is the address right?")]
+    #[error("no answer from {url}: check that the stack is running and the URL is right")]
     Send {
         url: String,
         #[source]
@@ -34,14 +34,17 @@ pub(crate) enum ClientError {
     Sign(#[from] SignError),
 }
 
-/// What was answered.
+/// The response to a request.
 #[derive(Debug)]
 pub(crate) struct Response {
     pub(crate) status: u16,
     pub(crate) body: String,
 }
 
-/// The base URL of a stack, without a slash at the end.
+/// Parses a URL, ignoring a slash at its end.
+///
+/// # Errors
+/// The text is not an absolute http or https URL.
 pub(crate) fn base_url(text: &str) -> Result<Uri, ClientError> {
     let bad = || ClientError::BadUrl(text.to_owned());
     let uri: Uri = text.trim_end_matches('/').parse().map_err(|_| bad())?;
@@ -49,7 +52,8 @@ pub(crate) fn base_url(text: &str) -> Result<Uri, ClientError> {
     if is_web && uri.host().is_some_and(|host| !host.is_empty()) { Ok(uri) } else { Err(bad()) }
 }
 
-/// Sends a request to the API of a stack. What does not listen on this machine wants it signed.
+/// Sends a request to the API of a stack. The API of a deployed stack requires a SigV4 signature, so requests to other
+/// machines are signed.
 pub(crate) fn send_to_api(mut request: Request<Vec<u8>>) -> Result<Response, ClientError> {
     if !is_loopback(request.uri()) {
         sign::sign(&mut request)?;
@@ -58,12 +62,12 @@ pub(crate) fn send_to_api(mut request: Request<Vec<u8>>) -> Result<Response, Cli
 }
 
 impl Response {
-    /// The body, where it is JSON.
+    /// The body as JSON. `Null` if it is not JSON.
     pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.body).unwrap_or_default()
     }
 
-    /// What a refusal says of itself, for people: its detail, then every field that is wrong.
+    /// Text of an error response for the user: status, title and detail, then one line per invalid field.
     pub(crate) fn error_text(&self) -> String {
         let problem = self.json();
         let field = |value: &Value, name: &str| value.get(name).and_then(Value::as_str).map(str::to_owned);
@@ -79,12 +83,12 @@ impl Response {
     }
 }
 
-/// True of what listens on this machine.
+/// True if the address belongs to this machine.
 pub(crate) fn is_loopback(uri: &Uri) -> bool {
     matches!(uri.host(), Some("localhost" | "127.0.0.1" | "[::1]"))
 }
 
-/// Sends the request and waits for the answer, whatever its status.
+/// Sends the request and returns the response, whatever its status.
 pub(crate) fn send(request: Request<Vec<u8>>) -> Result<Response, ClientError> {
     let url = request.uri().to_string();
     let failed = |source| ClientError::Send { url: url.clone(), source: Box::new(source) };
@@ -107,7 +111,7 @@ fn agent_for(uri: &Uri) -> Agent {
             .unversioned_rustls_crypto_provider(provider);
         config = config.tls_config(tls.build());
     }
-    // What listens on this machine is not reached by way of another.
+    // A proxy on another machine cannot reach an address of this machine.
     if is_loopback(uri) {
         config = config.proxy(None);
     }

@@ -1,109 +1,97 @@
-//! `switchhook dev`: the whole stack on this machine, over HTTP.
+//! `switchhook dev`: runs the whole stack on this machine, over HTTP.
 //!
-//! **Standard output carries one line, and only when requests are answered**: a script waits for it. Everything else goes
-//! to standard error.
+//! **Standard output carries exactly one line, printed when the stack is ready to answer requests.** Scripts wait for it.
+//! Everything else goes to standard error.
 
-use std::convert::Infallible;
+mod keys;
+mod server;
+
 use std::io::{self, Write};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use axum::Router;
-use axum::body::{Body, to_bytes};
-use axum::extract::{Request, State};
-use axum::http::header::CONTENT_TYPE;
-use axum::http::{HeaderMap, StatusCode};
-use axum::response::sse::{Event, KeepAlive, Sse};
-use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
 use clap::Args;
-use futures_util::stream::{Stream, StreamExt, iter, unfold};
-use serde_json::{Value, json};
 use switchhook_aws::telemetry::JsonLines;
-use switchhook_domain::{CallId, Timestamp};
-use switchhook_local::bus::BusEvent;
 use switchhook_local::clock::Clock;
 use switchhook_local::{
     CONCURRENT_DIALS_PER_PROVIDER, Cloud, CloudError, CloudOptions, DEFAULT_RETRY_POLICY, LocalError,
 };
 use switchhook_providers::{ConfigError, Providers};
 use tokio::net::TcpListener;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt;
 
 use crate::duration;
-use crate::fake::FaultLevel;
+use crate::serving::{FaultLevel, behaviours, stop_signal};
 
-const EXAMPLES: &str = "\
+use keys::GeneratedKeys;
+use server::{app, until_stopped};
+
+const EXAMPLES: &str = concat!(
+    "\
 Examples:
   switchhook dev
   switchhook dev --port 9000 --data ./calls --inactivity-timeout 2m --tick 5s
   switchhook dev --providers providers.json --delivery-faults none --seed 7
 
-FILE has the shape of the deployed secret:
+The file for --providers has the format of a deployed stack's secret:
   {\"retell\": {\"keys\": [\"new\", \"old\"], \"dial\": {\"api_key\": \"…\", \"per_second\": 5}},
    \"twilio\": {\"keys\": [\"…\"], \"public_url\": \"https://example.com\"},
    \"vapi\": {\"keys\": [\"…\"]}, \"telnyx\": {\"keys\": [\"…\"]}, \"generic\": {\"keys\": [\"…\"]}}
 
-It answers
-  POST /webhooks/{provider}          a provider's webhook
-  GET  /calls                        calls; ?job=, lifecycle=, stuck_for=, limit=, cursor=
-  POST /calls                        have a call placed
-  GET  /calls/{call_id}              the state of a call
-  GET  /calls/{call_id}/events       its timeline
-  POST /calls/{call_id}/trigger      place it now, whenever it is due
-  POST /calls/{call_id}/cancel       cancel it, if it waits to be placed
-  GET  /appointments/{id}            the calls of an appointment
-  GET  /events/{event_id}/status     what became of an event
-  PUT, DELETE /do-not-call/{number}  a number that may not be called
-  GET  /domain-events                every domain event, as server-sent events
-  POST /republish                    {\"call_id\": …} or {\"since\": …}: publish domain events again; here alone
+Routes:
+  POST /webhooks/{provider}          receive a provider's webhook
+  GET  /calls                        list calls; filters: ?job=, lifecycle=, stuck_for=, limit=, cursor=
+  POST /calls                        create a call that Switchhook places
+  GET  /calls/{call_id}              show the state of a call
+  GET  /calls/{call_id}/events       show the timeline of a call
+  POST /calls/{call_id}/trigger      place a call now, even if it is not due
+  POST /calls/{call_id}/cancel       cancel a call that is waiting to be placed
+  GET  /appointments/{id}            list the calls of an appointment
+  GET  /events/{event_id}/status     show how an event was processed
+  PUT, DELETE /do-not-call/{number}  block or unblock a number
+and, only in this local stack:
+  GET  /domain-events                stream all domain events, as server-sent events
+  POST /republish                    publish domain events again; body: {\"call_id\": …} or {\"since\": …}
 
-It dials nobody, whatever FILE says: where it is to ask a provider, a fake one in the same process answers, as Retell does. Calls
-of Retell can be placed then, if FILE has a dial for it; the keys that are made have one. What the person at the other end does
-says the metadata of the call, a word for each attempt, {\"fake\": \"busy,confirms\"}, or else the last digit of the number:
-  0 confirms      1 declines        2 voicemail   3 busy          4 no_answer   5 fails
-  6 forgotten     7 response_lost   8 silent      9 rate_limited                - invalid
+No phone rings. A fake provider in the same process answers all dial requests and lookups in the way that Retell does, whatever
+keys the providers file has. To create calls, the file needs a \"dial\" entry for retell; generated keys have one.
 
-Log lines go to standard error, at the level of RUST_LOG (warn).
-Exit status: 0 after Ctrl-C or SIGTERM, 2 if it cannot start or go on.";
+",
+    behaviours!(),
+    "
 
-/// API Gateway takes no larger body.
-const BODY_BYTES_MAX: usize = 10 * 1024 * 1024;
-/// Between two signs of life on a stream without events.
-const KEEP_ALIVE: Duration = Duration::from_secs(15);
-/// Of a key made for one run: 192 bits.
-const KEY_BYTES: usize = 24;
-/// Calls that the fake provider lets be placed in a second.
-const DIALS_PER_SECOND: f64 = 5.0;
-/// How long requests that are being answered may take at the end.
+Log lines go to standard error. RUST_LOG sets their level; the default is warn.
+Exit status: 0 after Ctrl-C or SIGTERM, 2 if the stack cannot start or stops by itself."
+);
+
+/// Time that open requests get to finish after the stop signal.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Dev {
-    /// Port on 127.0.0.1; 0 takes any that is free
+    /// Port on 127.0.0.1; 0 chooses a free port
     #[arg(long, value_name = "PORT", default_value_t = 8787)]
     port: u16,
-    /// Keys of the providers; without it keys are made for this run, and printed
-    #[arg(long, value_name = "FILE.json")]
+    /// JSON file with the keys of the providers; without it, keys are generated for this run and printed
+    #[arg(long, value_name = "FILE")]
     providers: Option<PathBuf>,
-    /// How long to wait for a call that went silent
+    /// How long an attempt may go without events before Switchhook asks the provider about it
     #[arg(long, value_name = "TIME", default_value = "15m", value_parser = duration::parse)]
     inactivity_timeout: Duration,
-    /// Time between two runs of the scheduler, and of the reconciler
+    /// Time between two runs of the scheduler, and between two runs of the reconciler
     #[arg(long, value_name = "TIME", default_value = "1m", value_parser = duration::parse)]
     tick: Duration,
-    /// Keep everything in this directory, and go on from there; without it everything is forgotten
+    /// Directory for all data, from which a later run continues; without it, data is kept in memory
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// How badly the fake provider sends webhooks
-    #[arg(long, value_name = "HOW", default_value = "usual")]
+    /// How unreliably the fake provider delivers webhooks
+    #[arg(long, value_name = "LEVEL", default_value = "usual")]
     delivery_faults: FaultLevel,
-    /// Of the fake provider's dice: the same seed and the same calls give the same endings; without it any
+    /// Seed of the fake provider: the same seed and the same calls give the same results; without it, the seed is random
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
 }
@@ -111,49 +99,50 @@ pub(crate) struct Dev {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DevError {
     #[error(
-        "could not listen on {address}: if something else does, stop it or choose another --port (0 takes a free one)"
+        "could not listen on {address}: if another program uses the port, stop it or choose another --port (0 chooses a \
+         free port)"
     )]
     Listen {
         address: SocketAddr,
         #[source]
         source: io::Error,
     },
-    #[error("could not read the providers from {path}: check --providers")]
+    #[error("could not read the providers file {path}: check --providers")]
     ReadProviders {
         path: PathBuf,
         #[source]
         source: io::Error,
     },
-    #[error("{path} does not say which providers there are: mend it, `switchhook dev --help` shows its shape")]
-    BadProviders {
+    #[error("{path} is not a valid providers file: correct it, `switchhook dev --help` shows the format")]
+    ParseProviders {
         path: PathBuf,
         #[source]
         source: ConfigError,
     },
-    #[error("no random keys could be made")]
-    Random(#[source] getrandom::Error),
-    #[error("the keys that were made were refused")]
-    GeneratedProviders(#[source] ConfigError),
+    #[error("could not generate keys")]
+    GenerateKeys(#[source] getrandom::Error),
+    #[error("could not use the generated keys")]
+    UseGeneratedKeys(#[source] ConfigError),
     #[error("could not open the stack in {}: check --data", path.display())]
-    OpenIn {
+    OpenDataDir {
         path: PathBuf,
         #[source]
         source: Box<LocalError>,
     },
     #[error("could not open the stack")]
     Open(#[source] Box<LocalError>),
-    #[error("could not start")]
+    #[error("could not start the stack")]
     Start(#[source] io::Error),
-    #[error("could not go on")]
+    #[error("the stack stopped by itself")]
     Run(#[source] Box<CloudError>),
-    #[error("could not serve")]
+    #[error("could not serve requests")]
     Serve(#[source] io::Error),
-    #[error("could not say where it listens")]
+    #[error("could not print the address of the stack")]
     Print(#[source] io::Error),
 }
 
 impl Dev {
-    /// Serves until it is told to stop.
+    /// Serves until Ctrl-C or SIGTERM.
     pub(crate) fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<bool, DevError> {
         log_to_stderr();
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(DevError::Start)?;
@@ -169,15 +158,16 @@ impl Dev {
         let (providers, generated) = match &self.providers {
             Some(path) => (read_providers(path)?, None),
             None => {
-                let generated = GeneratedKeys::draw()?;
-                (generated.providers(&base_url)?, Some(generated))
+                let keys = GeneratedKeys::generate().map_err(DevError::GenerateKeys)?;
+                let document = keys.providers(&base_url).to_string();
+                (Providers::from_json(&document).map_err(DevError::UseGeneratedKeys)?, Some(keys))
             }
         };
         let cloud = self.open(providers)?;
-        // Before the ready line: a signal that comes right after it must find its handler.
+        // The signal handlers must exist before the ready line is printed, because a signal may follow it immediately.
         let stop = stop_signal().map_err(DevError::Start)?;
-        if let Some(generated) = generated {
-            generated.print(&program(), &base_url, errors).map_err(DevError::Print)?;
+        if let Some(keys) = generated {
+            keys.print_commands(&base_url, errors).map_err(DevError::Print)?;
         }
         writeln!(out, "listening on {base_url}").and_then(|()| out.flush()).map_err(DevError::Print)?;
 
@@ -191,7 +181,7 @@ impl Dev {
         let serving = tokio::spawn(async move { serving.await });
         let result = tokio::select! {
             () = stop => Ok(()),
-            result_of_run = running => Err(match result_of_run {
+            failed = running => Err(match failed {
                 Ok(error) => DevError::Run(Box::new(error)),
                 Err(panicked) => DevError::Start(io::Error::other(panicked)),
             }),
@@ -199,7 +189,7 @@ impl Dev {
         stopping.send_replace(true);
         match tokio::time::timeout(SHUTDOWN_GRACE, serving).await {
             Ok(Ok(Err(error))) => result.and(Err(DevError::Serve(error))),
-            // Who has not been answered by then has not been told that anything was kept.
+            // A request that is still open gets no response, so its sender does not take anything as stored.
             Ok(Ok(Ok(())) | Err(_)) | Err(_) => result,
         }
     }
@@ -217,7 +207,7 @@ impl Dev {
             delivery_faults: self.delivery_faults.into(),
         };
         Cloud::open(options).map_err(|source| match &self.data {
-            Some(path) => DevError::OpenIn { path: path.clone(), source: Box::new(source) },
+            Some(path) => DevError::OpenDataDir { path: path.clone(), source: Box::new(source) },
             None => DevError::Open(Box::new(source)),
         })
     }
@@ -227,193 +217,12 @@ fn log_to_stderr() {
     let set = std::env::var("RUST_LOG").ok().and_then(|text| text.parse::<Targets>().ok());
     let filter = set.unwrap_or_else(|| Targets::new().with_default(tracing::Level::WARN));
     let subscriber = tracing_subscriber::registry().with(filter).with(JsonLines::new(io::stderr()));
-    // Only a second call could fail, and there is none.
+    // This fails only if a global subscriber is already set, and nothing else sets one.
     drop(tracing::subscriber::set_global_default(subscriber));
 }
 
 fn read_providers(path: &Path) -> Result<Providers, DevError> {
     let text =
         std::fs::read_to_string(path).map_err(|source| DevError::ReadProviders { path: path.to_owned(), source })?;
-    Providers::from_json(&text).map_err(|source| DevError::BadProviders { path: path.to_owned(), source })
-}
-
-/// Keys for one run.
-struct GeneratedKeys {
-    retell: String,
-    /// Of the fake provider's API.
-    retell_api: String,
-    twilio: String,
-    generic: String,
-}
-
-impl GeneratedKeys {
-    fn draw() -> Result<Self, DevError> {
-        let key = || {
-            let mut bytes = [0; KEY_BYTES];
-            getrandom::fill(&mut bytes).map(|()| hex::encode(bytes)).map_err(DevError::Random)
-        };
-        Ok(Self { retell: key()?, retell_api: key()?, twilio: key()?, generic: key()? })
-    }
-
-    fn providers(&self, base_url: &str) -> Result<Providers, DevError> {
-        let document = json!({
-            "retell": {
-                "keys": [self.retell],
-                "dial": {"api_key": self.retell_api, "per_second": DIALS_PER_SECOND},
-            },
-            "twilio": {"keys": [self.twilio], "public_url": base_url},
-            "generic": {"keys": [self.generic]},
-        });
-        Providers::from_json(&document.to_string()).map_err(DevError::GeneratedProviders)
-    }
-
-    /// Commands to paste: they call the program as it was called.
-    fn print(&self, program: &str, base_url: &str, errors: &mut impl Write) -> io::Result<()> {
-        writeln!(errors, "Keys for this run, and how to use them:")?;
-        for (provider, key, sample) in [
-            ("retell", &self.retell, "retell/call_ended"),
-            ("twilio", &self.twilio, "twilio/completed"),
-            ("generic", &self.generic, "generic/user_confirmed"),
-        ] {
-            writeln!(errors, "  {program} send --provider {provider} --key {key} --sample {sample} --to {base_url}")?;
-        }
-        writeln!(errors, "  {program} show appointment:appt_201 --to {base_url}")?;
-        writeln!(
-            errors,
-            "  {program} call create --provider retell --from-number +442079460018 --to-number +447700900120 \
-             --to {base_url}",
-        )?;
-        writeln!(errors, "  curl -N {base_url}/domain-events")
-    }
-}
-
-/// How this program was called, as a word of a shell command.
-fn program() -> String {
-    let called = std::env::args_os().next().filter(|called| !called.is_empty());
-    called.map_or_else(|| "switchhook".to_owned(), |called| shell_word(&called.to_string_lossy()))
-}
-
-fn shell_word(text: &str) -> String {
-    if text.chars().all(|c| c.is_alphanumeric() || "/._-+".contains(c)) {
-        text.to_owned()
-    } else {
-        format!("'{}'", text.replace('\'', r"'\''"))
-    }
-}
-
-/// Resolves when somebody wants it to stop.
-pub(crate) fn stop_signal() -> io::Result<impl Future<Output = ()>> {
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut terminate = signal(SignalKind::terminate())?;
-    Ok(async move {
-        tokio::select! {
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
-        }
-    })
-}
-
-async fn until_stopped(mut stopped: watch::Receiver<bool>) {
-    // An error says that nobody can stop it any more, because the stopper is gone: then it has stopped.
-    drop(stopped.wait_for(|stopped| *stopped).await);
-}
-
-#[derive(Clone)]
-struct AppState {
-    cloud: Cloud,
-    stopped: watch::Receiver<bool>,
-}
-
-fn app(cloud: Cloud, stopped: watch::Receiver<bool>) -> Router {
-    Router::new()
-        .route("/domain-events", get(domain_events))
-        .route("/republish", post(republish))
-        .fallback(forward)
-        .with_state(AppState { cloud, stopped })
-}
-
-/// What an operator does to a deployed stack with their own credentials. It is no part of the stack's API.
-async fn republish(State(state): State<AppState>, body: String) -> Response {
-    let asked: Value = serde_json::from_str(&body).unwrap_or_default();
-    let text = |name: &str| asked.get(name).and_then(Value::as_str);
-    let done = match (text("call_id"), text("since").map(Timestamp::parse_rfc3339)) {
-        (Some(call_id), None) => state.cloud.republish(&CallId::new(call_id)).await,
-        (None, Some(Some(since))) => state.cloud.republish_since(since).await,
-        (Some(_) | None, Some(_) | None) => {
-            return json_answer(StatusCode::BAD_REQUEST, &json!({"message": "either a call_id or since, in RFC 3339"}));
-        }
-    };
-    match done {
-        Ok(done) => json_answer(StatusCode::OK, &json!({"calls": done.calls, "events": done.events})),
-        Err(error) => json_answer(StatusCode::INTERNAL_SERVER_ERROR, &json!({"message": error.to_string()})),
-    }
-}
-
-fn json_answer(code: StatusCode, body: &Value) -> Response {
-    (code, [(CONTENT_TYPE, "application/json")], body.to_string()).into_response()
-}
-
-/// Everything but the stream goes to the stack as it came.
-async fn forward(State(state): State<AppState>, request: Request) -> Response {
-    let (parts, body) = request.into_parts();
-    match to_bytes(body, BODY_BYTES_MAX).await {
-        Ok(body) => state.cloud.request(Request::from_parts(parts, body)).await.map(Body::from),
-        Err(_) => json_answer(StatusCode::PAYLOAD_TOO_LARGE, &json!({"message": "Request Entity Too Large"})),
-    }
-}
-
-/// The domain events from the first on, or from the one after `Last-Event-ID`, and then those to come.
-async fn domain_events(
-    State(state): State<AppState>,
-    headers: HeaderMap,
-) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
-    let last = headers.get("last-event-id").and_then(|id| id.to_str().ok());
-    let next = last.and_then(|id| index_after(&state.cloud, id)).unwrap_or_default();
-    let watch = state.cloud.bus().watch();
-    let stream = unfold((state.cloud, watch, next), |(cloud, mut watch, next)| async move {
-        loop {
-            let events = cloud.bus().events_since(next);
-            if let Some(last) = events.last() {
-                let next = last.index + 1;
-                return Some((iter(events), (cloud, watch, next)));
-            }
-            watch.changed().await;
-        }
-    });
-    let stream = stream.flatten().map(|event| Ok(sse_event(&event))).take_until(until_stopped(state.stopped));
-    Sse::new(stream).keep_alive(KeepAlive::new().interval(KEEP_ALIVE))
-}
-
-/// The place after the last event of this id.
-fn index_after(cloud: &Cloud, id: &str) -> Option<u64> {
-    let events = cloud.bus().events_since(0);
-    events.iter().rfind(|event| id_of(event).as_deref() == Some(id)).map(|event| event.index + 1)
-}
-
-fn sse_event(event: &BusEvent) -> Event {
-    let id = id_of(event).unwrap_or_else(|| event.id.clone());
-    Event::default().id(id).event(&event.detail_type).data(&event.detail)
-}
-
-/// The id of the domain event, by which a subscriber tells a repetition.
-fn id_of(event: &BusEvent) -> Option<String> {
-    let detail: Value = serde_json::from_str(&event.detail).ok()?;
-    detail.get("id").and_then(Value::as_str).map(str::to_owned)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn program_is_named_as_a_shell_takes_it() {
-        for (called, word) in [
-            ("switchhook", "switchhook"),
-            ("target/debug/switchhook", "target/debug/switchhook"),
-            ("/my tools/switchhook", "'/my tools/switchhook'"),
-            ("it's", r"'it'\''s'"),
-        ] {
-            assert_eq!(shell_word(called), word);
-        }
-    }
+    Providers::from_json(&text).map_err(|source| DevError::ParseProviders { path: path.to_owned(), source })
 }

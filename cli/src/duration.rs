@@ -1,12 +1,12 @@
-//! Durations as people write them: `15m`, `1h 30m`, `PT15M`.
+//! Durations on the command line: `15m`, `1h 30m`, `PT15M`.
 
 use std::time::Duration;
 
 use jiff::SignedDuration;
 
-/// Longer than anybody can wait for a call.
+/// Longest duration. Events are stored for 30 days.
 const LONGEST: Duration = Duration::from_secs(30 * 24 * 60 * 60);
-/// Below this a reconciler would do nothing else.
+/// Shortest duration. With a shorter one, the reconciler would never pause.
 const SHORTEST: Duration = Duration::from_millis(100);
 
 pub(crate) fn parse(text: &str) -> Result<Duration, String> {

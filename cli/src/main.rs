@@ -1,4 +1,4 @@
-//! `switchhook`: Switchhook on one's own machine.
+//! `switchhook`: the command-line tool for developers and operators of Switchhook.
 
 mod arguments;
 mod call;
@@ -10,6 +10,7 @@ mod fake;
 mod paths;
 mod republish;
 mod send;
+mod serving;
 mod show;
 
 use std::process::ExitCode;

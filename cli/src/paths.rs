@@ -1,11 +1,11 @@
-//! Ids in the paths of URLs.
+//! Ids in the path of a URL.
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
-/// What an id may hold unencoded.
+/// Characters of an id that are percent-encoded: all except letters, digits and `-._~:`.
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b':');
 
-/// An id as a segment of a path.
+/// Returns an id, encoded as one segment of a path.
 pub(crate) fn encoded(id: &str) -> String {
     utf8_percent_encode(id, PLAIN).to_string()
 }

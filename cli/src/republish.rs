@@ -1,4 +1,4 @@
-//! `switchhook republish`: the domain events of calls once more, under the same ids.
+//! `switchhook republish`: publishes the domain events of calls again, with the same ids.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -23,16 +23,16 @@ Examples:
   switchhook republish --since 2h --calls-table CALLS --inbox-table INBOX --event-bus BUS
   switchhook republish --since 2026-11-20T09:00:00Z --calls-table CALLS --inbox-table INBOX --event-bus BUS --json
 
-A call's events are derived again from its row, with the ids and the content that they had: a subscriber that has had them
-knows them. Nothing is written, and it can be done again. --since takes the calls of which anything was received since then,
-or that were settled since then.
+The domain events are derived again from the stored call, with the same ids and the same content. Subscribers recognise events
+that they already have by the id. No stored data changes, and the command can be repeated. --since selects the calls that
+received an event, or were settled, since that time.
 
---to is a `switchhook dev`. At a deployed stack the tables and the bus are read and written with your own AWS credentials; the
-names are among the stack's outputs.
+Use --to with a `switchhook dev`. For a deployed stack, give the names of its tables and its event bus; they are outputs of the
+stack. The command then uses your own AWS credentials.
 
-Exit status: 0 if it was done, 1 if there is no such call, 2 if not all of it could be done.";
+Exit status: 0 if all events were published, 1 if the call does not exist, 2 if not all events could be published.";
 
-/// The inbox is only read.
+/// Retention of inbox events. Unused, because this command writes no events.
 const NO_RETENTION: Duration = Duration::ZERO;
 
 #[derive(Debug, Args)]
@@ -40,16 +40,16 @@ const NO_RETENTION: Duration = Duration::ZERO;
 pub(crate) struct Republish {
     #[command(flatten)]
     which: Which,
-    /// A `switchhook dev`
+    /// URL of a `switchhook dev`
     #[arg(long, value_name = "URL", required_unless_present = "calls_table")]
     to: Option<String>,
-    /// The table of calls of a deployed stack
+    /// Calls table of a deployed stack
     #[arg(long, value_name = "TABLE", conflicts_with = "to", requires_all = ["inbox_table", "event_bus"])]
     calls_table: Option<String>,
-    /// Its table of events
+    /// Inbox table of the deployed stack
     #[arg(long, value_name = "TABLE", requires = "calls_table")]
     inbox_table: Option<String>,
-    /// Its event bus
+    /// Event bus of the deployed stack
     #[arg(long, value_name = "NAME", requires = "calls_table")]
     event_bus: Option<String>,
     /// Print one JSON object: {"calls": …, "events": …}
@@ -60,10 +60,10 @@ pub(crate) struct Republish {
 #[derive(Debug, Args)]
 #[group(required = true, multiple = false)]
 struct Which {
-    /// One call
+    /// Id of one call
     #[arg(long, value_name = "CALL")]
     call: Option<String>,
-    /// The calls since then: a time ago, such as 2h, or RFC 3339
+    /// All calls with changes since this time: a duration such as 2h, or a time in RFC 3339 format
     #[arg(long, value_name = "TIME", value_parser = since)]
     since: Option<Since>,
 }
@@ -78,18 +78,18 @@ enum Since {
 pub(crate) enum RepublishError {
     #[error(transparent)]
     Client(#[from] ClientError),
-    #[error("{url} was answered {error}")]
-    Refused { url: String, error: String },
-    #[error("not everything could be published; it can be done again")]
-    Failed(#[source] switchhook_aws::Error),
-    #[error("could not start")]
+    #[error("{url} rejected the request: {error}")]
+    Rejected { url: String, error: String },
+    #[error("could not publish all events: run the command again")]
+    Publish(#[source] switchhook_aws::Error),
+    #[error("could not start the async runtime")]
     Start(#[source] io::Error),
-    #[error("the result could not be printed")]
+    #[error("could not print the result")]
     Print(#[source] io::Error),
 }
 
 impl Republish {
-    /// True unless the call is unknown.
+    /// Returns false if the call does not exist.
     pub(crate) fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<bool, RepublishError> {
         let now = now();
         let since = self.which.since.map(|since| match since {
@@ -99,7 +99,7 @@ impl Republish {
         let RepublishReport { calls, events } = match (&self.to, &self.calls_table, &self.inbox_table, &self.event_bus)
         {
             (None, Some(calls), Some(inbox), Some(bus)) => self.republish_deployed(calls, inbox, bus, since, now)?,
-            // The arguments are refused without one or the other.
+            // clap requires either `--to` or the names of a deployed stack.
             (to, _, _, _) => self.republish_locally(to.as_deref().unwrap_or_default(), since)?,
         };
         if let (Some(call), 0) = (&self.which.call, calls) {
@@ -127,7 +127,7 @@ impl Republish {
         let count = |name: &str| body.get(name).and_then(Value::as_u64);
         match (answer.status, count("calls"), count("events")) {
             (200, Some(calls), Some(events)) => Ok(RepublishReport { calls, events }),
-            (_, _, _) => Err(RepublishError::Refused { url, error: answer.error_text() }),
+            (_, _, _) => Err(RepublishError::Rejected { url, error: answer.error_text() }),
         }
     }
 
@@ -146,22 +146,22 @@ impl Republish {
             let table = Calls::new(dynamodb.clone(), calls.to_owned());
             let bus = Bus::new(sdk::eventbridge(&aws), bus.to_owned());
             if let Some(call) = &self.which.call {
-                return republish_call(&table, &bus, &CallId::new(call)).await.map_err(RepublishError::Failed);
+                return republish_call(&table, &bus, &CallId::new(call)).await.map_err(RepublishError::Publish);
             }
             let inbox = Inbox::new(dynamodb, inbox.to_owned(), NO_RETENTION);
             let bar = self.progress();
-            let looked = calls_since(&inbox, &table, since.unwrap_or(now), now, |done, all| {
+            let search = calls_since(&inbox, &table, since.unwrap_or(now), now, |done, all| {
                 bar.set_length(all);
                 bar.set_position(done);
             });
-            let found = looked.await.map_err(RepublishError::Failed)?;
+            let found = search.await.map_err(RepublishError::Publish)?;
             bar.set_message("calls");
             bar.set_length(found.len() as u64);
             bar.set_position(0);
             let mut all = RepublishReport::default();
             for call_id in &found {
                 let RepublishReport { calls, events } =
-                    republish_call(&table, &bus, call_id).await.map_err(RepublishError::Failed)?;
+                    republish_call(&table, &bus, call_id).await.map_err(RepublishError::Publish)?;
                 all.calls += calls;
                 all.events += events;
                 bar.inc(1);
@@ -171,7 +171,7 @@ impl Republish {
         })
     }
 
-    /// On standard error, and only for people.
+    /// Progress bar on standard error. Hidden with `--json`.
     fn progress(&self) -> ProgressBar {
         if self.json {
             return ProgressBar::hidden();

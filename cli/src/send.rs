@@ -1,4 +1,4 @@
-//! `switchhook send`: one webhook, signed as its provider would sign it now.
+//! `switchhook send`: posts one webhook, signed the way its provider signs.
 
 use std::io::{self, Read, Write};
 use std::path::PathBuf;
@@ -17,23 +17,25 @@ Examples:
   switchhook send --provider twilio --key TOKEN --sample twilio/completed \\
       --to 'http://127.0.0.1:8787/webhooks/twilio?appointment_id=appt_1'
 
-Exit status: 0 if the answer is 2xx, 1 if it is not, 2 if nothing could be sent.";
+The webhook is signed with the current time, in the way that the provider signs. An unknown --sample prints the list of samples.
+
+Exit status: 0 if the response is 2xx, 1 if it is not, 2 if the webhook could not be sent.";
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Send {
-    /// Whose webhook it is: retell, twilio, vapi, telnyx or generic
-    #[arg(long, value_name = "P")]
+    /// Provider that the webhook imitates: retell, twilio, vapi, telnyx or generic
+    #[arg(long, value_name = "PROVIDER")]
     provider: Provider,
-    /// The key that it is signed with, one of those that the stack has for the provider
-    #[arg(long, value_name = "K")]
+    /// Key that signs the webhook: one of the keys that the stack has for the provider
+    #[arg(long, value_name = "KEY")]
     key: String,
     #[command(flatten)]
     content: Content,
-    /// Where the stack is; /webhooks/P is added unless it is there
+    /// URL of the stack; /webhooks/PROVIDER is appended if it is missing
     #[arg(long, value_name = "URL")]
     to: String,
-    /// What Twilio takes for the stack's address, where that is not the one posted to
+    /// URL that goes into the signature of a Twilio webhook, if it differs from --to
     #[arg(long, value_name = "URL")]
     public_url: Option<String>,
 }
@@ -41,57 +43,57 @@ pub(crate) struct Send {
 #[derive(Debug, Args)]
 #[group(required = true, multiple = false)]
 struct Content {
-    /// The body, from a file, as it is; - is standard input
-    #[arg(long, value_name = "BODY")]
+    /// File with the body, sent unchanged; - reads standard input
+    #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
-    /// The body, one that comes with this tool, for example retell/call_ended; an unknown name lists them
+    /// Sample body that comes with this tool, for example retell/call_ended
     #[arg(long, value_name = "NAME")]
     sample: Option<String>,
 }
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SendError {
-    // Not checked where arguments are: there a complaint repeats the value.
-    #[error("--key is no key")]
+    // clap does not check the key, because its error message would repeat the value.
+    #[error("--key is not a valid key")]
     Key(#[source] KeyError),
-    #[error("the body could not be read from {path}")]
+    #[error("could not read the body from {path}")]
     Read {
         path: PathBuf,
         #[source]
         source: io::Error,
     },
-    #[error("there is no sample {name:?}; there are:\n  {}", known.join("\n  "))]
+    #[error("there is no sample {name:?}; the samples are:\n  {}", known.join("\n  "))]
     UnknownSample { name: String, known: Vec<&'static str> },
-    #[error("the sample {sample} is not of {provider}: choose one of that provider, or --provider otherwise")]
-    SampleOfAnother { sample: String, provider: Provider },
+    #[error("the sample {sample} is not a webhook of {provider}: choose another --sample or another --provider")]
+    SampleOfOtherProvider { sample: String, provider: Provider },
     #[error(transparent)]
     Client(#[from] ClientError),
-    #[error("the answer could not be printed")]
+    #[error("could not print the response")]
     Print(#[source] io::Error),
 }
 
 impl Send {
-    /// True if the answer is 2xx.
+    /// Returns true if the response is 2xx.
     pub(crate) fn run(&self, out: &mut impl Write) -> Result<bool, SendError> {
         let key = Key::new(self.key.as_str()).map_err(SendError::Key)?;
         let body = self.content.body(self.provider)?;
         let request = self.request(&key, body, now())?;
-        let answer = client::send(request)?;
-        writeln!(out, "{} {}", answer.status, answer.body).map_err(SendError::Print)?;
-        Ok((200..300).contains(&answer.status))
+        let response = client::send(request)?;
+        writeln!(out, "{} {}", response.status, response.body).map_err(SendError::Print)?;
+        Ok((200..300).contains(&response.status))
     }
 
     fn request(&self, key: &Key, body: Vec<u8>, now: Timestamp) -> Result<Request<Vec<u8>>, SendError> {
-        let url = self.with_path(&self.to)?;
+        let url = self.webhook_url(&self.to)?;
         let signed_url = match &self.public_url {
             Some(public_url) => {
                 let query = url.split_once('?').map_or(String::new(), |(_, query)| format!("?{query}"));
-                format!("{}{query}", self.with_path(public_url)?)
+                format!("{}{query}", self.webhook_url(public_url)?)
             }
             None => url.clone(),
         };
         let signed = sign(self.provider, key, &signed_url, &body, now);
-        // Of the signed URL the query is sent, because Twilio adds to it.
+        // Twilio adds parameters to the query, so the query of the signed URL is the one to send.
         let base = url.split_once('?').map_or(url.as_str(), |(base, _)| base);
         let url = match signed.url.split_once('?') {
             Some((_, query)) => format!("{base}?{query}"),
@@ -104,8 +106,8 @@ impl Send {
         request.body(body).map_err(|source| ClientError::Request { url, source }.into())
     }
 
-    /// The address of the provider's webhook at a stack.
-    fn with_path(&self, to: &str) -> Result<String, ClientError> {
+    /// Returns the URL of the provider's webhook route.
+    fn webhook_url(&self, to: &str) -> Result<String, ClientError> {
         let uri = client::base_url(to)?;
         let path = format!("/webhooks/{}", self.provider);
         let (base, query) = to.split_once('?').map_or((to, None), |(base, query)| (base, Some(query)));
@@ -134,7 +136,7 @@ impl Content {
                 };
                 read.map_err(|source| SendError::Read { path: path.clone(), source })
             }
-            // The arguments are refused without one of them.
+            // clap requires one of the two.
             (None, None) => Ok(Vec::new()),
         }
     }
@@ -146,7 +148,7 @@ fn sample(name: &str, provider: Provider) -> Result<Vec<u8>, SendError> {
         return Err(SendError::UnknownSample { name: name.to_owned(), known });
     };
     if !name.starts_with(&format!("{provider}/")) {
-        return Err(SendError::SampleOfAnother { sample: name.to_owned(), provider });
+        return Err(SendError::SampleOfOtherProvider { sample: name.to_owned(), provider });
     }
     Ok(body.as_bytes().to_vec())
 }

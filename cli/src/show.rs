@@ -1,4 +1,4 @@
-//! `switchhook show`: what happened to a call.
+//! `switchhook show`: prints the state and the timeline of a call.
 
 use std::io::{self, Write};
 
@@ -14,17 +14,17 @@ Examples:
   switchhook show appointment:appt_201 --to http://127.0.0.1:8787
   switchhook show retell:call_5d0b8f6e --to http://127.0.0.1:8787 --json
 
-Requests to a host other than this machine are signed with your AWS credentials, as the API of a deployed stack wants them.
+The API of a deployed stack requires signed requests. Requests to other machines are therefore signed with your AWS credentials.
 
-Exit status: 0 if the call was found, 1 if it was not, 2 if nobody could be asked.";
+Exit status: 0 if the call was found, 1 if it was not, 2 if the stack could not be reached.";
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Show {
-    /// The id of the call: your own, appointment:{appointment id} or {provider}:{provider's call id}
+    /// Id of the call: the id from `call create`, appointment:APPOINTMENT_ID, or PROVIDER:PROVIDER_CALL_ID
     #[arg(value_name = "CALL")]
     call: String,
-    /// Where the stack is
+    /// URL of the stack's API
     #[arg(long, value_name = "URL")]
     to: String,
     /// Print one JSON object: {"call": …, "events": […]}
@@ -36,14 +36,14 @@ pub(crate) struct Show {
 pub(crate) enum ShowError {
     #[error(transparent)]
     Client(#[from] ClientError),
-    #[error("{url} was answered {status}, which says nothing of a call: {body}")]
+    #[error("{url} did not return a call, but {status}: {body}")]
     Unexpected { url: String, status: u16, body: String },
-    #[error("the call could not be printed")]
+    #[error("could not print the call")]
     Print(#[source] io::Error),
 }
 
 impl Show {
-    /// True if the call was found.
+    /// Returns true if the call was found.
     pub(crate) fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<bool, ShowError> {
         client::base_url(&self.to)?;
         let url = format!("{}/calls/{}", self.to.trim_end_matches('/'), encoded(&self.call));
@@ -51,9 +51,9 @@ impl Show {
             let Self { call, to, .. } = self;
             writeln!(
                 errors,
-                "switchhook: there is no call {call:?} at {to}. A call is named by your own id, by appointment:{{appointment \
-                 id}} or by {{provider}}:{{provider's call id}}; the answer to a webhook carries an event_id, and \
-                 GET /events/{{event_id}}/status tells the call of that event.",
+                "switchhook: there is no call {call:?} at {to}. The id of a call is the id from `call create`, \
+                 appointment:APPOINTMENT_ID, or PROVIDER:PROVIDER_CALL_ID. If you have the event_id from the response to a \
+                 webhook, GET /events/{{event_id}}/status returns the id of its call.",
             )
             .map_err(ShowError::Print)?;
             return Ok(false);
@@ -69,7 +69,7 @@ impl Show {
     }
 }
 
-/// None: 404.
+/// Requests a JSON document. `None` if the response is 404.
 fn get(url: &str) -> Result<Option<Value>, ShowError> {
     let request = Request::builder().uri(url).body(Vec::new());
     let request = request.map_err(|source| ClientError::Request { url: url.to_owned(), source })?;
@@ -86,15 +86,15 @@ fn print(call: &Value, events: &[Value], out: &mut impl Write) -> io::Result<()>
     print_timeline(events, out)
 }
 
-/// The call itself: job, attempts, appointment.
+/// Prints the state of a call: job, attempts and appointment.
 pub(crate) fn print_call(call: &Value, out: &mut impl Write) -> io::Result<()> {
     let settled = call.get("settled").and_then(Value::as_bool).unwrap_or_default();
     writeln!(out, "{}", text(call, "/call_id"))?;
     writeln!(out, "  provider     {}, {}", text(call, "/provider"), text(call, "/direction"))?;
     writeln!(out, "  state        {}, outcome {}", text(call, "/lifecycle"), text(call, "/outcome"))?;
     writeln!(out, "  appointment  {}, {}", text(call, "/appointment_id"), text(call, "/appointment_status"))?;
-    let settled = if settled { "settled" } else { "more may come" };
-    let because = ["due_at", "lease_ends_at", "stop_reason"].into_iter().filter_map(|name| {
+    let settled = if settled { "settled" } else { "not settled" };
+    let details = ["due_at", "lease_ends_at", "stop_reason"].into_iter().filter_map(|name| {
         let value = call.pointer(&format!("/job/{name}"))?.as_str()?;
         Some(match name {
             "due_at" => format!(", due {value}"),
@@ -102,7 +102,7 @@ pub(crate) fn print_call(call: &Value, out: &mut impl Write) -> io::Result<()> {
             _ => format!(", {value}"),
         })
     });
-    writeln!(out, "  job          {}{}, {settled}", text(call, "/job/state"), because.collect::<String>())?;
+    writeln!(out, "  job          {}{}, {settled}", text(call, "/job/state"), details.collect::<String>())?;
     for attempt in call.get("attempts").and_then(Value::as_array).into_iter().flatten() {
         writeln!(
             out,
@@ -138,7 +138,7 @@ fn print_timeline(events: &[Value], out: &mut impl Write) -> io::Result<()> {
     Ok(())
 }
 
-/// A field as people read it; a dash where there is none.
+/// Returns a field as text for the user, or a dash if the field is missing.
 pub(crate) fn text(value: &Value, pointer: &str) -> String {
     match value.pointer(pointer) {
         Some(Value::String(text)) => text.clone(),

@@ -1,8 +1,8 @@
-//! The event bus as a sink: it takes what PutEvents sends, in order, and shows it.
+//! An event bus that stores all events it receives from `PutEvents`, in order, and delivers none.
 //!
-//! EventBridge refuses a request as a whole only for its shape and size; otherwise each entry is accepted or refused by
-//! itself and the answer says which. **A sender that looks only at the status loses events**; [`Bus::fail_entries`] is
-//! there to show it.
+//! EventBridge rejects a whole request only for its format or size. Otherwise it accepts or rejects each entry by itself,
+//! and reports that in the response. **A sender that checks only the HTTP status loses events.** Tests use
+//! [`Bus::fail_entries`] to prove that the relay does not.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -20,33 +20,34 @@ use crate::sync::{Signal, Watch, lock};
 pub(crate) const JOURNAL: &str = "switchhook-local-bus";
 
 pub const PUT_EVENTS_ENTRIES_MAX: usize = 10;
-/// Of all entries of a request together. EventBridge says "less than 1 MB"; this is the smaller reading of it.
+/// Size limit for all entries of a request together. EventBridge documents "less than 1 MB", and this is the smaller of the
+/// two possible meanings.
 pub const PUT_EVENTS_BYTES_MAX: usize = 1_000_000;
-/// How many events the bus shows; older ones are forgotten.
+/// Number of events that the bus keeps. Older events are deleted.
 pub const EVENTS_MAX: usize = 100_000;
 
-/// What the time of an entry counts for its size.
+/// Bytes that the time of an entry adds to its size.
 const TIME_BYTES: usize = 14;
 
 /// An event that the bus accepted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BusEvent {
-    /// Counts the events of the bus from 0.
+    /// Position in the bus, counted from 0.
     pub index: u64,
     pub id: String,
     pub bus: String,
     pub source: String,
     pub detail_type: String,
-    /// JSON, as it was sent.
+    /// JSON text, unchanged.
     pub detail: String,
     pub resources: Vec<String>,
     pub trace_header: Option<String>,
-    /// What the entry says of itself, else when it came.
+    /// Time in the entry, or the time of receipt if the entry has none.
     pub time_ms: u64,
     pub received_at_ms: u64,
 }
 
-/// Given an event that would be accepted, the error code to refuse it with.
+/// Function that decides about an event that would be accepted. It returns an error code to reject the event.
 pub type EntryFault = Arc<dyn Fn(&BusEvent) -> Option<String> + Send + Sync>;
 
 pub struct Bus {
@@ -79,24 +80,24 @@ impl Bus {
         })
     }
 
-    /// The events from `index` on, oldest first.
+    /// Events with this index or a higher one, oldest first.
     pub fn events_since(&self, index: u64) -> Vec<BusEvent> {
         let state = lock(&self.state);
         let start = state.events.partition_point(|event| event.index < index);
         state.events.iter().skip(start).cloned().collect()
     }
 
-    /// The index that the next event will get, which is how many there were.
+    /// Index of the next event, which equals the number of events so far.
     pub fn next_index(&self) -> u64 {
         lock(&self.state).next_index
     }
 
-    /// Resolves when events came in.
+    /// Returns a watcher that resolves when events arrive.
     pub fn watch(&self) -> Watch {
         self.signal.watch()
     }
 
-    /// Refuses the entries for which `fault` says so, from now on.
+    /// Rejects all entries for which `fault` returns an error code. `None` accepts all entries again.
     pub fn fail_entries(&self, fault: Option<EntryFault>) {
         *lock(&self.fault) = fault;
     }
@@ -111,7 +112,7 @@ impl Bus {
         };
         match self.put(request.entries) {
             Ok(answer) => ServiceResponse::ok(&answer),
-            Err(refusal) => refusal,
+            Err(rejection) => rejection,
         }
     }
 
@@ -236,7 +237,7 @@ impl Entry {
 }
 
 fn internal(error: &LocalError) -> ServiceResponse {
-    tracing::error!(error = error as &dyn std::error::Error, "bus of the local cloud failed");
+    tracing::error!(error = error as &dyn std::error::Error, "event bus of the local cloud failed");
     ServiceResponse::error(500, "InternalException", &error.to_string())
 }
 

@@ -1,22 +1,25 @@
-//! The one source of time of the local cloud.
+//! The only source of time in the local cloud.
 //!
-//! **Every moment that anything here reads, the SDK clients and the handlers included, is this clock's.** In `demo`, the
-//! simulator and most tests time is virtual: it is tokio's paused clock, stands still while anything can run and jumps to the
-//! next timer when nothing can. In `dev` it is the machine's: a computer that slept must not go on with the time at which it
-//! fell asleep, or every signed timestamp would be of the future.
+//! **Everything in the local cloud reads this clock, including the SDK clients and the handlers.**
+//!
+//! In `demo`, in the simulator and in most tests, time is virtual. It is tokio's paused clock: it stops while any task can
+//! run, and jumps to the next timer when none can.
+//!
+//! In `dev`, time is the system clock. Tokio's clock pauses while a computer sleeps and stays behind afterwards. Timestamps
+//! of signed webhooks would then lie in the future.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use aws_smithy_async::time::TimeSource;
 use tokio::time::Instant;
 
-/// What time it is.
+/// A clock.
 #[derive(Debug, Clone, Copy)]
 pub struct Clock(Kind);
 
 #[derive(Debug, Clone, Copy)]
 enum Kind {
-    /// `start` plus what tokio's clock has counted since the clock was made.
+    /// `start` plus the time that has passed on tokio's clock since `started`.
     Tokio {
         start: SystemTime,
         started: Instant,
@@ -25,23 +28,23 @@ enum Kind {
 }
 
 impl Clock {
-    /// A clock that reads `start` now. Make it inside the runtime whose time it is to follow: outside one, tokio's clock
-    /// is the machine's.
+    /// Creates a clock that shows `start` now and follows tokio's clock. Call this inside the tokio runtime: outside of it,
+    /// tokio's clock cannot be virtual.
     pub fn starting_at(start: SystemTime) -> Self {
         Self(Kind::Tokio { start, started: Instant::now() })
     }
 
-    /// A clock that reads what the machine's clock reads, whatever happens to that.
+    /// Creates a clock that follows the system clock, also when that is adjusted.
     pub const fn system() -> Self {
         Self(Kind::System)
     }
 
-    /// Milliseconds since the Unix epoch.
+    /// Current time in milliseconds since the Unix epoch.
     pub fn now_ms(&self) -> u64 {
         millis_since_epoch(self.now())
     }
 
-    /// The moment at which `now_ms` will read `at_ms`; now, where that has passed.
+    /// Returns the instant at which [`Clock::now_ms`] will be `at_ms`, or the current instant if that has passed.
     pub fn instant_of(&self, at_ms: u64) -> Instant {
         Instant::now() + Duration::from_millis(at_ms.saturating_sub(self.now_ms()))
     }
@@ -56,8 +59,8 @@ impl TimeSource for Clock {
     }
 }
 
-/// Makes the randomness of the SDK clients repeat. Call it on the thread that runs the simulation, before the clients
-/// are built.
+/// Seeds the random numbers of the SDK clients, so that a run can be repeated. Call this on the thread that runs the
+/// simulation, before the clients are built.
 ///
 /// The SDK draws the jitter of its retries, and the seed of its invocation ids, from the thread-local generator of
 /// `fastrand` (`StandardRetryStrategy` in aws-smithy-runtime, `DefaultInvocationIdGenerator` in aws-runtime).

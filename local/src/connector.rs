@@ -1,9 +1,10 @@
-//! The way from the real SDK clients to the local services: an HTTP client that opens no socket.
+//! HTTP client that connects the real SDK clients to the local services, without a socket.
 //!
-//! A client that has it serialises, signs, retries and parses as it does against AWS; the request is answered within the
-//! call. That is why nothing in the handlers stands in for a client, and it is also the one place where faults come in:
-//! **what a fault hook does to a request is what the network or the service could have done to it**, and the client
-//! finds out in the same way.
+//! An SDK client with this connector serialises, signs, retries and parses exactly as it does against AWS. The handlers
+//! therefore need no mock clients.
+//!
+//! Tests inject faults here. **A fault does to a request only what the network or the service could do to it**, and the
+//! client notices it in the same way.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -27,7 +28,7 @@ use crate::response::ServiceResponse;
 use crate::sqs::Sqs;
 use crate::sync::lock;
 
-/// How long a request without an answer is waited for, where its client has no timeout of its own.
+/// Time until a request without a response fails, if the client has no shorter timeout.
 const NO_RESPONSE_MS_MAX: u64 = 30_000;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -37,48 +38,48 @@ pub enum Service {
     EventBridge,
 }
 
-/// A request, before it reaches its service. A retry is a request of its own.
+/// A request on its way to a service. Every retry is a separate request.
 #[derive(Debug, Clone, Copy)]
 pub struct RequestInfo<'a> {
     pub service: Service,
-    /// `PutItem`, `SendMessage`, …
+    /// Operation, for example `PutItem` or `SendMessage`.
     pub operation: &'a str,
-    /// Counts the requests of this connector from 0.
+    /// Number of the request at this connector, counted from 0.
     pub number: u64,
-    /// JSON. The clients keep maps in no order, so equal requests may differ in the order of their members: what is to
-    /// repeat with a seed must not be drawn from these bytes.
+    /// JSON body. The SDK serialises maps in random order, so equal requests may have different bytes. A random decision
+    /// that depends on these bytes cannot be repeated with the same seed.
     pub body: &'a [u8],
 }
 
-/// What happens to a request.
+/// A fault that is injected into a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fault {
-    /// The service refuses it, and does nothing.
+    /// The service does not carry out the request, and responds with an error.
     ErrorBefore { status: u16, code: String },
-    /// The service does it, and then answers with an error.
+    /// The service carries out the request, and then responds with an error.
     ErrorAfter { status: u16, code: String },
-    /// The connection breaks before the service has it.
+    /// The connection breaks before the request reaches the service.
     NotSent,
-    /// The service does it, and the connection breaks before the answer comes.
+    /// The service carries out the request, and the connection breaks before the response arrives.
     ResponseLost,
-    /// The service never has it and no answer comes: the client waits until its own timeout, or for 30 seconds.
+    /// The request never reaches the service. The client waits for its own timeout, or for 30 seconds.
     Timeout,
-    /// It is done and answered, both late.
+    /// The request reaches the service late.
     Delay(Duration),
-    /// It is done at once and answered late.
+    /// The service carries out the request immediately, and the response arrives late.
     ResponseDelay(Duration),
-    /// The function that makes it dies.
+    /// The function that sends the request crashes.
     Crash(CrashPoint),
-    /// The service gets this body in its place, and does that.
+    /// The service receives this body instead of the real one.
     ReplacedRequest(Vec<u8>),
-    /// The service never has it, and this success is answered.
+    /// The request never reaches the service, and the client receives this body with status 200.
     FakedResponse { body: String },
 }
 
-/// Decides about every request; None lets it through.
+/// Function that chooses the fault for a request. `None` lets the request pass.
 pub type FaultHook = Arc<dyn Fn(&RequestInfo<'_>) -> Option<Fault> + Send + Sync>;
 
-/// Requests by service and operation, those with a fault included.
+/// Number of requests by service and operation, including those with a fault.
 pub type Requests = BTreeMap<(Service, String), u64>;
 
 #[derive(Clone)]
@@ -89,82 +90,82 @@ struct Inner {
     sqs: Arc<Sqs>,
     bus: Arc<Bus>,
     fault: Mutex<Option<FaultHook>>,
-    ledger: Mutex<Ledger>,
+    counters: Mutex<Counters>,
 }
 
 #[derive(Default)]
-struct Ledger {
+struct Counters {
     next_number: u64,
     requests: Requests,
 }
 
 impl Connector {
     pub(crate) fn new(dynamodb: Arc<DynamoDb>, sqs: Arc<Sqs>, bus: Arc<Bus>) -> Self {
-        Self(Arc::new(Inner { dynamodb, sqs, bus, fault: Mutex::default(), ledger: Mutex::default() }))
+        Self(Arc::new(Inner { dynamodb, sqs, bus, fault: Mutex::default(), counters: Mutex::default() }))
     }
 
-    /// Asks `hook` about every request from now on.
+    /// Calls `hook` for every request from now on. `None` removes the hook.
     pub fn set_fault_hook(&self, hook: Option<FaultHook>) {
         *lock(&self.0.fault) = hook;
     }
 
-    /// What was requested since the start or the last reset.
+    /// Number of requests since the start or the last reset.
     pub fn requests(&self) -> Requests {
-        lock(&self.0.ledger).requests.clone()
+        lock(&self.0.counters).requests.clone()
     }
 
     pub fn reset_requests(&self) {
-        lock(&self.0.ledger).requests.clear();
+        lock(&self.0.counters).requests.clear();
     }
 }
 
 impl Inner {
     async fn respond(&self, mut request: HttpRequest) -> Result<HttpResponse, ConnectorError> {
-        // Read to its end as a connection would, or the client takes the upload for stalled while it waits.
+        // Reads the whole body, as a real connection does. Otherwise the SDK detects a stalled upload while it waits.
         let body = ByteStream::new(request.take_body()).collect().await;
         let body = body.map_err(|error| ConnectorError::user(error.into()))?.into_bytes();
         let target = request.headers().get("x-amz-target").unwrap_or_default();
         let (service, operation) =
             route(target).ok_or_else(|| ConnectorError::user("no local service has this target".into()))?;
 
-        let call = RequestInfo { service, operation, number: self.count(service, operation), body: &body };
+        let info = RequestInfo { service, operation, number: self.count(service, operation), body: &body };
         let hook = lock(&self.fault).clone();
-        let fault = hook.and_then(|hook| hook(&call));
+        let fault = hook.and_then(|hook| hook(&info));
         match fault {
-            None => http_response(self.dispatch(&call).await),
+            None => http_response(self.dispatch(&info).await),
             Some(Fault::ErrorBefore { status, code }) => {
                 http_response(ServiceResponse::error(status, &code, "injected fault"))
             }
             Some(Fault::ErrorAfter { status, code }) => {
-                self.dispatch(&call).await;
+                self.dispatch(&info).await;
                 http_response(ServiceResponse::error(status, &code, "injected fault"))
             }
             Some(Fault::NotSent) => Err(ConnectorError::io("injected fault: connection refused".into())),
             Some(Fault::ResponseLost) => {
-                self.dispatch(&call).await;
+                self.dispatch(&info).await;
                 Err(ConnectorError::io("injected fault: connection reset".into()))
             }
             Some(Fault::Timeout) => {
                 tokio::time::sleep(Duration::from_millis(NO_RESPONSE_MS_MAX)).await;
-                Err(ConnectorError::timeout("injected fault: no answer".into()))
+                Err(ConnectorError::timeout("injected fault: no response".into()))
             }
             Some(Fault::Delay(delay)) => {
                 tokio::time::sleep(delay).await;
-                http_response(self.dispatch(&call).await)
+                http_response(self.dispatch(&info).await)
             }
             Some(Fault::ResponseDelay(delay)) => {
-                let answer = self.dispatch(&call).await;
+                let response = self.dispatch(&info).await;
                 tokio::time::sleep(delay).await;
-                http_response(answer)
+                http_response(response)
             }
             Some(Fault::Crash(point)) => {
                 if point == CrashPoint::BeforeResponse {
-                    self.dispatch(&call).await;
+                    self.dispatch(&info).await;
                 }
                 crash()
             }
             Some(Fault::ReplacedRequest(body)) => {
-                http_response(self.dispatch(&RequestInfo { body: &body, ..call }).await)
+                http_response(self.dispatch(&RequestInfo { body: &body, ..info }).await)
             }
             Some(Fault::FakedResponse { body }) => {
                 http_response(ServiceResponse { status: 200, body, query_error: None })
@@ -172,19 +173,19 @@ impl Inner {
         }
     }
 
-    async fn dispatch(&self, call: &RequestInfo<'_>) -> ServiceResponse {
-        match call.service {
-            Service::DynamoDb => self.dynamodb.handle(call.operation, call.body),
-            Service::Sqs => self.sqs.handle(call.operation, call.body).await,
-            Service::EventBridge => self.bus.handle(call.operation, call.body),
+    async fn dispatch(&self, info: &RequestInfo<'_>) -> ServiceResponse {
+        match info.service {
+            Service::DynamoDb => self.dynamodb.handle(info.operation, info.body),
+            Service::Sqs => self.sqs.handle(info.operation, info.body).await,
+            Service::EventBridge => self.bus.handle(info.operation, info.body),
         }
     }
 
     fn count(&self, service: Service, operation: &str) -> u64 {
-        let mut ledger = lock(&self.ledger);
-        let number = ledger.next_number;
-        ledger.next_number += 1;
-        *ledger.requests.entry((service, operation.to_owned())).or_default() += 1;
+        let mut counters = lock(&self.counters);
+        let number = counters.next_number;
+        counters.next_number += 1;
+        *counters.requests.entry((service, operation.to_owned())).or_default() += 1;
         number
     }
 }
@@ -208,9 +209,10 @@ impl fmt::Debug for Connector {
     }
 }
 
-/// Ends the function that makes the request: its invocation is a task of its own. Nothing is printed, nobody made a mistake.
+/// Crashes the function that sends the request. Every invocation is a task of its own, so only that invocation ends.
+/// `resume_unwind` prints nothing: the crash is intended.
 fn crash() -> ! {
-    std::panic::resume_unwind(Box::new("the function dies here, by intent"))
+    std::panic::resume_unwind(Box::new("injected crash"))
 }
 
 fn route(target: &str) -> Option<(Service, &str)> {
@@ -224,11 +226,11 @@ fn route(target: &str) -> Option<(Service, &str)> {
     Some((service, operation))
 }
 
-fn http_response(answer: ServiceResponse) -> Result<HttpResponse, ConnectorError> {
-    let status = StatusCode::try_from(answer.status).map_err(|error| ConnectorError::user(error.into()))?;
-    let mut response = HttpResponse::new(status, SdkBody::from(answer.body));
+fn http_response(service_response: ServiceResponse) -> Result<HttpResponse, ConnectorError> {
+    let status = StatusCode::try_from(service_response.status).map_err(|error| ConnectorError::user(error.into()))?;
+    let mut response = HttpResponse::new(status, SdkBody::from(service_response.body));
     response.headers_mut().insert("content-type", "application/x-amz-json-1.0");
-    if let Some(error) = answer.query_error {
+    if let Some(error) = service_response.query_error {
         response
             .headers_mut()
             .try_insert("x-amzn-query-error", error)
@@ -237,7 +239,7 @@ fn http_response(answer: ServiceResponse) -> Result<HttpResponse, ConnectorError
     Ok(response)
 }
 
-/// The way from the functions to the fake provider's API: every provider's requests end there.
+/// Connector from the functions to the fake provider, which answers the requests to all providers.
 #[derive(Debug, Clone)]
 pub(crate) struct FakeProviderConnector(pub(crate) Arc<FakeProvider>);
 
@@ -252,15 +254,15 @@ impl HttpConnector for FakeProviderConnector {
             if fake.crashes_at(CrashPoint::BeforeRequest) {
                 crash();
             }
-            let answer = fake.handle(request.method(), path, request.headers().get("authorization"), &body);
+            let response = fake.handle(request.method(), path, request.headers().get("authorization"), &body);
             if fake.crashes_at(CrashPoint::BeforeResponse) {
                 crash();
             }
-            if answer.lost {
-                return Err(ConnectorError::io("the connection broke before the answer came".into()));
+            if response.lost {
+                return Err(ConnectorError::io("the connection broke before the response arrived".into()));
             }
-            let status = StatusCode::try_from(answer.status).map_err(|error| ConnectorError::user(error.into()))?;
-            Ok(HttpResponse::new(status, SdkBody::from(answer.body)))
+            let status = StatusCode::try_from(response.status).map_err(|error| ConnectorError::user(error.into()))?;
+            Ok(HttpResponse::new(status, SdkBody::from(response.body)))
         })
     }
 }

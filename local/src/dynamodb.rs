@@ -1,11 +1,12 @@
-//! The embedded DynamoDB behind the JSON that the SDK speaks, with a ledger of what was asked of it.
+//! The embedded DynamoDB with the JSON protocol of the SDK, and the capacity that each operation consumed.
 //!
-//! Which operations there are is the first half of a rule: the handlers use no other. `Scan` and `ListTables` are here
-//! for tests and tools.
+//! Only the operations in `Operation` exist, so the handlers cannot use any other. `Scan` and `ListTables` are for tests
+//! and tools.
 //!
-//! The ledger counts what AWS would bill. The database is always asked for `INDEXES` and the answer cut down to what
-//! the caller asked for. A refused conditional write is billed too, by the larger of the row that refused it and the row
-//! it would have put; the database does not say that, so it is computed here.
+//! [`DynamoDb::counts`] returns the requests and capacity units that AWS would bill. To compute them, every request asks the
+//! database for `INDEXES`, and the response is reduced to what the client requested. DynamoDB also bills a conditional
+//! write that fails, by the larger of the stored item and the new item. The database does not report that, so it is
+//! computed here.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -36,17 +37,17 @@ use crate::stream::Stream;
 use crate::sync::lock;
 use crate::tables::create_tables;
 
-/// A transactional write costs twice.
+/// Factor for writes in a transaction, which cost twice as much.
 const TRANSACTION_FACTOR: f64 = 2.0;
 
-/// What was asked of one operation so far.
+/// Requests and capacity units of one operation.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Count {
     pub requests: u64,
     pub read_units: f64,
-    /// Of the table alone.
+    /// Write units of the table, without its indexes.
     pub write_units: f64,
-    /// Of all its indexes together.
+    /// Write units of all indexes together.
     pub index_write_units: f64,
 }
 
@@ -70,7 +71,7 @@ impl DynamoDb {
         Ok(Self { database, calls, counts: Mutex::default(), keys: Mutex::default() })
     }
 
-    /// The stream of the calls table.
+    /// Stream of the calls table.
     pub fn stream(&self) -> &Stream {
         &self.calls
     }
@@ -117,84 +118,84 @@ impl DynamoDb {
             }
             Operation::GetItem => {
                 let mut request: GetItemRequest = read(body)?;
-                let asked = ask_for_indexes(&mut request.return_consumed_capacity);
+                let requested = request_index_capacity(&mut request.return_consumed_capacity);
                 let mut response = self.database.get_item(request)?;
-                self.charge_read(operation, &response.consumed_capacity);
-                cut_down(&mut response.consumed_capacity, &asked);
+                self.count_read(operation, &response.consumed_capacity);
+                reduce_capacity(&mut response.consumed_capacity, &requested);
                 ok(&response)
             }
             Operation::BatchGetItem => {
                 let mut request: BatchGetItemRequest = read(body)?;
-                let asked = ask_for_indexes(&mut request.return_consumed_capacity);
+                let requested = request_index_capacity(&mut request.return_consumed_capacity);
                 let mut response = self.database.batch_get_item(request)?;
-                self.charge_read(operation, response.consumed_capacity.iter().flatten());
-                cut_all_down(&mut response.consumed_capacity, &asked);
+                self.count_read(operation, response.consumed_capacity.iter().flatten());
+                reduce_all_capacities(&mut response.consumed_capacity, &requested);
                 ok(&response)
             }
             Operation::Query => {
                 let mut request: QueryRequest = read(body)?;
-                let asked = ask_for_indexes(&mut request.return_consumed_capacity);
+                let requested = request_index_capacity(&mut request.return_consumed_capacity);
                 let mut response = self.database.query(request)?;
-                self.charge_read(operation, &response.consumed_capacity);
-                cut_down(&mut response.consumed_capacity, &asked);
+                self.count_read(operation, &response.consumed_capacity);
+                reduce_capacity(&mut response.consumed_capacity, &requested);
                 ok(&response)
             }
             Operation::Scan => {
                 let mut request: ScanRequest = read(body)?;
-                let asked = ask_for_indexes(&mut request.return_consumed_capacity);
+                let requested = request_index_capacity(&mut request.return_consumed_capacity);
                 let mut response = self.database.scan(request)?;
-                self.charge_read(operation, &response.consumed_capacity);
-                cut_down(&mut response.consumed_capacity, &asked);
+                self.count_read(operation, &response.consumed_capacity);
+                reduce_capacity(&mut response.consumed_capacity, &requested);
                 ok(&response)
             }
             Operation::PutItem => {
                 let mut request: PutItemRequest = read(body)?;
-                let asked = ask_for_indexes(&mut request.return_consumed_capacity);
+                let requested = request_index_capacity(&mut request.return_consumed_capacity);
                 let row = self.row_of_item(&request.table_name, &request.item);
                 let mut response = self.write(operation, row, || self.database.put_item(request))?;
-                self.charge_write(operation, &response.consumed_capacity);
-                cut_down(&mut response.consumed_capacity, &asked);
+                self.count_write(operation, &response.consumed_capacity);
+                reduce_capacity(&mut response.consumed_capacity, &requested);
                 ok(&response)
             }
             Operation::UpdateItem => {
                 let mut request: UpdateItemRequest = read(body)?;
-                let asked = ask_for_indexes(&mut request.return_consumed_capacity);
+                let requested = request_index_capacity(&mut request.return_consumed_capacity);
                 let row = Row::of_key(&request.table_name, &request.key);
                 let mut response = self.write(operation, row, || self.database.update_item(request))?;
-                self.charge_write(operation, &response.consumed_capacity);
-                cut_down(&mut response.consumed_capacity, &asked);
+                self.count_write(operation, &response.consumed_capacity);
+                reduce_capacity(&mut response.consumed_capacity, &requested);
                 ok(&response)
             }
             Operation::DeleteItem => {
                 let mut request: DeleteItemRequest = read(body)?;
-                let asked = ask_for_indexes(&mut request.return_consumed_capacity);
+                let requested = request_index_capacity(&mut request.return_consumed_capacity);
                 let row = Row::of_key(&request.table_name, &request.key);
                 let mut response = self.write(operation, row, || self.database.delete_item(request))?;
-                self.charge_write(operation, &response.consumed_capacity);
-                cut_down(&mut response.consumed_capacity, &asked);
+                self.count_write(operation, &response.consumed_capacity);
+                reduce_capacity(&mut response.consumed_capacity, &requested);
                 ok(&response)
             }
             Operation::TransactWriteItems => {
                 let mut request: TransactWriteItemsRequest = read(body)?;
-                let asked = ask_for_indexes(&mut request.return_consumed_capacity);
+                let requested = request_index_capacity(&mut request.return_consumed_capacity);
                 let rows: Vec<Row> =
                     request.transact_items.iter().filter_map(|action| self.row_of_action(action)).collect();
                 let keys = rows.iter().filter_map(|row| self.streamed_key(row)).collect();
                 let written = self.calls.record_changes(keys, || self.database.transact_write_items(request));
                 if let Err(DynoxideError::TransactionCanceledException(..)) = &written {
                     for row in &rows {
-                        self.charge_refused(operation, row, TRANSACTION_FACTOR);
+                        self.count_failed_write(operation, row, TRANSACTION_FACTOR);
                     }
                 }
                 let mut response = written?;
-                self.charge_write(operation, response.consumed_capacity.iter().flatten());
-                cut_all_down(&mut response.consumed_capacity, &asked);
+                self.count_write(operation, response.consumed_capacity.iter().flatten());
+                reduce_all_capacities(&mut response.consumed_capacity, &requested);
                 ok(&response)
             }
         }
     }
 
-    /// Does a write of one row: through the stream where it is a call's, and charged where its condition refuses it.
+    /// Writes one row. A write to the calls table also goes into its stream. A write whose condition fails is counted too.
     fn write<T>(
         &self,
         operation: Operation,
@@ -206,7 +207,7 @@ impl DynamoDb {
             None => write(),
         };
         if let Err(DynoxideError::ConditionalCheckFailedException(..)) = &written {
-            self.charge_refused(operation, &row, 1.0);
+            self.count_failed_write(operation, &row, 1.0);
         }
         written
     }
@@ -215,7 +216,7 @@ impl DynamoDb {
         if row.table == self.calls.table() { row.key.clone() } else { None }
     }
 
-    fn charge_read<'a>(&self, operation: Operation, consumed: impl IntoIterator<Item = &'a ConsumedCapacity>) {
+    fn count_read<'a>(&self, operation: Operation, consumed: impl IntoIterator<Item = &'a ConsumedCapacity>) {
         let mut counts = lock(&self.counts);
         let count = counts.entry(operation.name()).or_default();
         for consumed in consumed {
@@ -223,12 +224,12 @@ impl DynamoDb {
         }
     }
 
-    fn charge_write<'a>(&self, operation: Operation, consumed: impl IntoIterator<Item = &'a ConsumedCapacity>) {
+    fn count_write<'a>(&self, operation: Operation, consumed: impl IntoIterator<Item = &'a ConsumedCapacity>) {
         let mut counts = lock(&self.counts);
         let count = counts.entry(operation.name()).or_default();
         for consumed in consumed {
             if let Some(read_units) = consumed.read_capacity_units {
-                // A transaction that was done before under the same token.
+                // The same transaction was carried out before, under the same client request token.
                 count.read_units += read_units;
                 continue;
             }
@@ -239,7 +240,7 @@ impl DynamoDb {
         }
     }
 
-    fn charge_refused(&self, operation: Operation, row: &Row, factor: f64) {
+    fn count_failed_write(&self, operation: Operation, row: &Row, factor: f64) {
         let stored = self.stored(row).as_ref().map_or(0, item_size);
         let units = write_capacity_units(stored.max(row.item_bytes)) * factor;
         lock(&self.counts).entry(operation.name()).or_default().write_units += units;
@@ -348,12 +349,12 @@ impl Operation {
     }
 }
 
-/// The row that a write touches.
+/// The row that a write changes.
 struct Row {
     table: String,
-    /// None where the item to be put has no key: the database will refuse it.
+    /// `None` if the new item has no key. The database rejects such a write.
     key: Option<Item>,
-    /// Bytes of the item to be put; 0 where the write carries no item.
+    /// Size of the new item. 0 if the write contains no whole item.
     item_bytes: usize,
 }
 
@@ -363,8 +364,10 @@ impl Row {
     }
 }
 
-/// A refusal that the database's own reading of a request carries is marked by how it begins; anything else that does
-/// not read is a malformed request.
+/// Parses a request.
+///
+/// The database marks its validation errors with a prefix of the text. Any other parse error means that the request is
+/// malformed.
 fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, DynoxideError> {
     serde_json::from_slice(body).map_err(|error| {
         let text = error.to_string();
@@ -382,13 +385,13 @@ fn ok(response: &impl Serialize) -> Result<ServiceResponse, DynoxideError> {
     Ok(ServiceResponse::ok(response))
 }
 
-/// Returns what was asked for before.
-fn ask_for_indexes(return_consumed_capacity: &mut Option<String>) -> Option<String> {
+/// Requests the consumed capacity of the indexes too. Returns the level that the client requested.
+fn request_index_capacity(return_consumed_capacity: &mut Option<String>) -> Option<String> {
     return_consumed_capacity.replace("INDEXES".to_owned())
 }
 
-fn cut_down(consumed: &mut Option<ConsumedCapacity>, asked: &Option<String>) {
-    match asked.as_deref() {
+fn reduce_capacity(consumed: &mut Option<ConsumedCapacity>, requested: &Option<String>) {
+    match requested.as_deref() {
         Some("INDEXES") => {}
         Some("TOTAL") => {
             if let Some(consumed) = consumed {
@@ -401,13 +404,13 @@ fn cut_down(consumed: &mut Option<ConsumedCapacity>, asked: &Option<String>) {
     }
 }
 
-fn cut_all_down(consumed: &mut Option<Vec<ConsumedCapacity>>, asked: &Option<String>) {
+fn reduce_all_capacities(consumed: &mut Option<Vec<ConsumedCapacity>>, requested: &Option<String>) {
     let Some(all) = consumed.take() else { return };
     let cut: Vec<ConsumedCapacity> = all
         .into_iter()
         .filter_map(|one| {
             let mut one = Some(one);
-            cut_down(&mut one, asked);
+            reduce_capacity(&mut one, requested);
             one
         })
         .collect();

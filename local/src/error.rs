@@ -2,8 +2,8 @@ use std::path::PathBuf;
 
 use dynoxide::DynoxideError;
 
-/// Why the local cloud could not do something for itself. What a service refuses is an answer of that service, never
-/// one of these.
+/// A failure of the local cloud itself. If a service rejects a request, that is a response of the service and never one of
+/// these errors.
 #[derive(Debug, thiserror::Error)]
 pub enum LocalError {
     #[error("could not create the data directory {path}")]
@@ -20,7 +20,7 @@ pub enum LocalError {
     },
     #[error("the data directory {path} is in use by another process")]
     DataDirInUse { path: PathBuf },
-    #[error("queue {queue} has a dead-letter queue that does not exist")]
+    #[error("the dead-letter queue of queue {queue} does not exist")]
     NoDeadLetterQueue { queue: String },
     #[error("could not open the database")]
     OpenDatabase {

@@ -5,7 +5,7 @@
 //! never.
 //!
 //! **The true course of a call is fixed at the moment when the call is placed.** Webhooks and API responses only report
-//! it, correctly or not. The provider reads the time from tokio's clock and draws random numbers from a seed.
+//! it, correctly or not. The provider has the local cloud's clock, and random numbers from a seed.
 //!
 //! The metadata of the call decides what happens, for example `{"fake": "busy,confirms"}`: one [`Behaviour`] per attempt,
 //! and the last one for all later attempts. Without it, the last digit of the called number decides.

@@ -1,10 +1,10 @@
-//! What the queue, the bus and the stream keep in the data directory.
+//! Journals: the data of the queues, the bus and the stream in the data directory.
 //!
-//! A journal is a table of the embedded DynamoDB with one partition: entries in the order of their keys. An entry is
-//! larger than an item may be (a message has up to 1 MiB), so it is stored in parts.
+//! A journal is a table of the embedded DynamoDB with one partition, whose entries are ordered by key. An entry can be
+//! larger than a DynamoDB item (a message has up to 1 MiB), so it is stored in parts.
 //!
-//! **An entry exists when its first part does.** Parts are therefore written last to first and erased first to last; a
-//! part without a first part is what a death in between left behind, and reading removes it.
+//! **An entry exists if and only if its first part exists.** Parts are therefore written from last to first and deleted from
+//! first to last. If the process is killed in between, parts remain without a first part. The next read deletes them.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -19,10 +19,10 @@ use serde_json::json;
 use crate::error::LocalError;
 use crate::tables::create_table;
 
-/// Every table whose name begins like this is ours, not the application's.
+/// Prefix of the table names of journals. Tables of the application have other names.
 pub(crate) const PREFIX: &str = "switchhook-local-";
 
-/// Bytes of an entry in one item; an item has at most 400 KB.
+/// Bytes of an entry in one item. DynamoDB limits an item to 400 KB.
 const PART_BYTES_MAX: usize = 256 * 1024;
 
 const LOG: &str = "log";
@@ -53,7 +53,7 @@ impl Journal {
         Ok(Self { database: database.clone(), table })
     }
 
-    /// Writes an entry under a key that has none.
+    /// Writes an entry. The key must not exist yet.
     pub(crate) fn write(&self, key: &str, entry: &impl Serialize) -> Result<(), LocalError> {
         let bytes =
             serde_json::to_vec(entry).map_err(|source| LocalError::EncodeEntry { table: self.table, source })?;
@@ -71,7 +71,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Removes an entry; nothing where there is none.
+    /// Deletes an entry. Does nothing if it does not exist.
     pub(crate) fn erase(&self, key: &str) -> Result<(), LocalError> {
         let parts = self.erase_part(key, 0)?;
         for number in 1..parts {
@@ -80,7 +80,7 @@ impl Journal {
         Ok(())
     }
 
-    /// All entries in the order of their keys.
+    /// Returns all entries, ordered by key.
     pub(crate) fn read<T: DeserializeOwned>(&self) -> Result<Vec<(String, T)>, LocalError> {
         let mut entries: BTreeMap<String, Vec<u8>> = BTreeMap::new();
         for item in self.items()? {
@@ -134,7 +134,7 @@ impl Journal {
         }
     }
 
-    /// Returns the number of parts that the entry of the erased part has.
+    /// Deletes one part of an entry. Returns the number of parts that the entry has, or 0 if the part does not exist.
     fn erase_part(&self, key: &str, number: usize) -> Result<usize, LocalError> {
         let old = self.erase_row(part_key(key, number))?;
         let parts = match old.as_ref().and_then(|item| item.get(PARTS)) {
@@ -169,7 +169,7 @@ impl std::fmt::Debug for Journal {
     }
 }
 
-/// Entry keys of equal length sort as their numbers do.
+/// Returns a key for a number. Keys sort in the order of their numbers, because all have the same length.
 pub(crate) fn ordered_key(number: u64) -> String {
     format!("{number:020}")
 }

@@ -1,14 +1,14 @@
-//! What the three services have in common on the wire: a JSON body, a status, an error code.
+//! Responses of the local services: a status, a JSON body and an error code.
 
 use serde::Serialize;
 use serde_json::json;
 
-/// The answer of a service, before it becomes an HTTP response.
+/// Response of a service, before it becomes an HTTP response.
 #[derive(Debug)]
 pub(crate) struct ServiceResponse {
     pub(crate) status: u16,
     pub(crate) body: String,
-    /// `x-amzn-query-error`: the code and the fault by which SQS errors are told apart.
+    /// Value of the header `x-amzn-query-error`: error code and fault, from which the SDK derives the type of an SQS error.
     pub(crate) query_error: Option<String>,
 }
 
@@ -26,7 +26,7 @@ impl ServiceResponse {
     }
 
     pub(crate) fn unknown_operation(operation: &str) -> Self {
-        let message = format!("the local cloud does not do {operation}");
+        let message = format!("the local cloud does not support {operation}");
         Self::error(400, "UnknownOperationException", &message)
     }
 }

@@ -60,7 +60,7 @@ pub struct Services {
 }
 
 impl Services {
-    /// Opens the data directory, repairs what a killed process left unfinished, and creates what is missing.
+    /// Opens the data directory, repairs what a killed process left unfinished, and creates missing tables.
     ///
     /// # Errors
     /// The directory cannot be used, or another process is using it.

@@ -1,9 +1,11 @@
-//! The queues behind the JSON that the SDK speaks, and for those who need no SDK: the pump and the tests.
+//! SQS: the queues, the JSON protocol for the SDK, and direct methods for event sources and tests.
 //!
-//! With a data directory every message is one entry of a journal, written before its sender is answered and erased when
-//! it is deleted. **A message that a sender was told of is there after a kill, in its place, visible.** Its receive count
-//! and what was in flight are not kept. A move to another queue is a new entry and then the end of the old one; where
-//! both are found, the later place holds.
+//! With a data directory, every message has one entry in a journal. The entry is written before the sender gets its
+//! response, and deleted with the message. **A message whose send succeeded survives a kill: it keeps its position and is
+//! visible.** Its receive count and visibility timeout are not stored.
+//!
+//! Moving a message to another queue writes a new entry and then deletes the old one. If a restart finds both, the new
+//! entry is valid.
 
 mod format;
 mod protocol;
@@ -41,7 +43,7 @@ struct State {
     next_number: u64,
 }
 
-/// What a queue refuses, and what it failed to do.
+/// A rejected request, or a failure to store it.
 #[derive(Debug, thiserror::Error)]
 pub enum QueueError {
     #[error("The specified queue does not exist.")]
@@ -50,7 +52,7 @@ pub enum QueueError {
     Send(SendError),
     #[error("{0}")]
     ReceiptHandle(ReceiptHandleError),
-    #[error("the queue could not be stored in the data directory")]
+    #[error("could not store the queue in the data directory")]
     Persist(#[source] LocalError),
 }
 
@@ -70,7 +72,8 @@ impl Sqs {
         if let Some(queue) = queues.values().find(has_no_target) {
             return Err(LocalError::NoDeadLetterQueue { queue: queue.settings().name.clone() });
         }
-        // Later than every number that an earlier process gave out, whether or not its message is still there; none is 0.
+        // The clock gives a number that is higher than all numbers of earlier processes, even those of deleted messages. 0 is
+        // never used.
         let mut next_number = (clock.now_ms() << 20) + 1;
         if let Some(journal) = &journal {
             for entry in read_journal(journal)? {
@@ -101,8 +104,8 @@ impl Sqs {
         Ok(sent)
     }
 
-    /// At most `messages_max` messages, each invisible for the timeout of the queue or the one given. What was received
-    /// too often is moved to the dead-letter queue on the way.
+    /// Receives at most `messages_max` messages. Each stays invisible for `visibility_timeout_ms`, or for the timeout of the
+    /// queue if that is `None`. Messages that reached the maximum receive count move to the dead-letter queue instead.
     pub fn receive(
         &self,
         queue: &str,
@@ -129,7 +132,8 @@ impl Sqs {
         Ok(outcome.messages)
     }
 
-    /// Whether there was something to delete: there is not where the handle is of an earlier receive.
+    /// Deletes a message. Returns false if nothing was deleted, because the handle comes from an earlier receive or the
+    /// message is gone.
     pub fn delete(&self, queue: &str, receipt_handle: &str) -> Result<bool, QueueError> {
         let now_ms = self.clock.now_ms();
         let mut state = lock(&self.state);
@@ -150,7 +154,7 @@ impl Sqs {
         Ok(())
     }
 
-    /// When a receive may next get something, in milliseconds since the Unix epoch; None where the queue is empty.
+    /// Time of the next receive that may return a message, in Unix milliseconds. `None` if the queue is empty.
     pub fn next_visible_at(&self, queue: &str) -> Result<Option<u64>, QueueError> {
         let now_ms = self.clock.now_ms();
         Ok(lock(&self.state).queue(queue)?.next_visible_at(now_ms))
@@ -165,12 +169,12 @@ impl Sqs {
         Ok(lock(&self.state).queue(queue)?.settings().clone())
     }
 
-    /// Every message in order, without receiving it.
+    /// Returns all messages in order, without receiving them.
     pub fn messages(&self, queue: &str) -> Result<Vec<Message>, QueueError> {
         Ok(lock(&self.state).queue(queue)?.messages().cloned().collect())
     }
 
-    /// Removes every message and says how many there were.
+    /// Deletes all messages. Returns their number.
     pub fn purge(&self, queue: &str) -> Result<usize, QueueError> {
         let mut state = lock(&self.state);
         let purged = state.queue(queue)?.purge();
@@ -182,10 +186,11 @@ impl Sqs {
         Ok(purged.len())
     }
 
-    /// Moves what is visible in a dead-letter queue back to the queues that gave up on it, or to `destination`, and says
-    /// how many messages were moved. They are new messages there: new id, received never, behind what is already queued.
-    /// Without a destination it ends at a message that was sent to the dead-letter queue itself: SQS cannot tell where that
-    /// came from, and the task fails (`CouldNotDetermineMessageSource`).
+    /// Moves all visible messages of a dead-letter queue back to their source queues, or to `destination`. Returns the number
+    /// of moved messages. They arrive as new messages at the end of the queue, with a new id and a receive count of 0.
+    ///
+    /// Without a destination, the move stops at a message that was sent directly to the dead-letter queue. SQS cannot
+    /// determine its source, and the task fails with `CouldNotDetermineMessageSource`.
     pub fn redrive(&self, dead_letter_queue: &str, destination: Option<&str>) -> Result<usize, QueueError> {
         let now_ms = self.clock.now_ms();
         let mut state = lock(&self.state);
@@ -221,13 +226,13 @@ impl Sqs {
         Ok(moved)
     }
 
-    /// Resolves when the queue changed: a send, a delete, a change of visibility, a move. It does not resolve when a
-    /// timeout ends; for that there is [`Sqs::next_visible_at`].
+    /// Returns a watcher that resolves when a message is sent, deleted or moved, or when its visibility changes. The watcher
+    /// does not resolve when a visibility timeout expires; use [`Sqs::next_visible_at`] for that.
     pub fn watch(&self, queue: &str) -> Result<Watch, QueueError> {
         Ok(self.signals.get(queue).ok_or(QueueError::UnknownQueue)?.watch())
     }
 
-    /// Like [`Sqs::receive`], but waits for a first message until `wait_ms` have passed.
+    /// Like [`Sqs::receive`], but waits up to `wait_ms` for the first message.
     pub async fn long_poll(
         &self,
         queue: &str,
@@ -251,7 +256,7 @@ impl Sqs {
         }
     }
 
-    /// Gives the message its new place, last in `queue`; its old entry, if any, ends after the new one is written.
+    /// Adds the message at the end of `queue`. Deletes its old journal entry after the new one is written.
     fn move_to(&self, state: &mut State, queue: &str, message: Message) -> Result<(), QueueError> {
         let old = message.sequence;
         let moved = Message { sequence: state.next_number, ..message };
@@ -296,12 +301,13 @@ impl State {
     }
 }
 
-/// A message and where it lies.
+/// A message and its queue, as stored in the journal.
 #[derive(Debug, Serialize, Deserialize)]
 struct JournalEntry {
     queue: String,
     message: Message,
-    /// The entry of the place where the message lay before, which a kill may have left behind.
+    /// Sequence that the message had before it moved. Its old entry may still exist after a kill. `None` if the message never
+    /// moved.
     #[serde(default)]
     moved_from: Option<u64>,
 }
@@ -313,8 +319,8 @@ fn read_journal(journal: &Journal) -> Result<Vec<JournalEntry>, LocalError> {
         entry.message.first_received_at_ms = None;
         entries.insert(entry.message.sequence, entry);
     }
-    let left_behind: Vec<u64> = entries.values().filter_map(|entry| entry.moved_from).collect();
-    for sequence in left_behind {
+    let moved: Vec<u64> = entries.values().filter_map(|entry| entry.moved_from).collect();
+    for sequence in moved {
         if entries.remove(&sequence).is_some() {
             journal.erase(&ordered_key(sequence))?;
         }

@@ -1,17 +1,17 @@
-//! The stream of the calls table, NEW_AND_OLD_IMAGES, as the relay reads it.
+//! The stream of the calls table, with old and new images, as the relay reads it.
 //!
-//! The embedded DynamoDB has streams of its own, but there a write costs more with every record that is kept, and a write
-//! that changes nothing makes a record. So the stream is made here, around each write: read the row, write, read it
-//! again, and if it differs, append a record.
+//! The embedded DynamoDB has its own streams, but they do not fit. Their writes become slower with every stored record, and
+//! a write that changes nothing creates a record. The stream is therefore made here: read the row, write, read the row
+//! again, and append a record if the row differs.
 //!
-//! With a data directory a record takes two entries of a journal. The *intent* (key, old image) is written before the
-//! row is, the *completion* (new image) after it. A death between the two is repaired at the next start: the row as it
-//! is now is what the write left, because nothing was written after it; it either still equals the old image, and
-//! nothing happened, or it is the new image.
+//! With a data directory, a record has two journal entries. The *intent* (key and old image) is written before the row, and
+//! the *completion* (new image) after it. If the process is killed between the two, the next start repairs the record.
+//! Nothing was written after the interrupted write. So if the row still equals the old image, the write did not happen;
+//! otherwise the row is the new image.
 //!
-//! **A committed change of a row has exactly one record, which stays until its reader trims it; a kill at any
-//! instruction loses none.** Writes of the table therefore happen one at a time, under the lock of the stream. (Trimming
-//! erases the intent first, so that a half-erased record cannot be taken for a write that was under way.)
+//! **Every committed change of a row has exactly one record, which stays until the reader trims it. A kill at any moment
+//! loses none.** For this reason, writes to the table happen one at a time, under the lock of the stream. Trimming deletes
+//! the intent first, so that a partly deleted record does not look like an interrupted write.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Mutex;
@@ -47,7 +47,7 @@ struct State {
     records: VecDeque<StreamRecord>,
 }
 
-/// What happened to the row.
+/// Kind of change of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EventName {
     Insert,
@@ -67,7 +67,7 @@ pub struct StreamRecord {
 }
 
 impl Stream {
-    /// Opens the stream of a table that exists, and repairs what a death left behind.
+    /// Opens the stream of an existing table, and repairs a write that a kill interrupted.
     pub(crate) fn open(
         database: &Database,
         table: &str,
@@ -79,7 +79,7 @@ impl Stream {
             Some(journal) => recover(&database, table, journal)?,
             None => VecDeque::new(),
         };
-        // Later than every number that an earlier process gave out, trimmed or not.
+        // The clock gives a number that is higher than all numbers of earlier processes, even those of trimmed records.
         let fresh = clock.now_ms() << 20;
         let next_sequence = records.back().map_or(fresh, |last| fresh.max(last.sequence + 1));
         Ok(Self {
@@ -92,12 +92,12 @@ impl Stream {
         })
     }
 
-    /// The oldest records, at most `records_max`. They stay until trimmed, so the same batch comes back until then.
+    /// Returns the oldest records, at most `records_max`. They stay in the stream until they are trimmed.
     pub fn next_batch(&self, records_max: usize) -> Vec<StreamRecord> {
         lock(&self.state).records.iter().take(records_max).cloned().collect()
     }
 
-    /// Forgets every record up to and including `sequence`: its reader is done with them.
+    /// Deletes all records up to and including `sequence`. The reader calls this after it has processed them.
     pub fn trim(&self, sequence: u64) -> Result<(), LocalError> {
         let mut state = lock(&self.state);
         while let Some(record) = state.records.front().filter(|record| record.sequence <= sequence) {
@@ -112,7 +112,7 @@ impl Stream {
         Ok(())
     }
 
-    /// How many records wait for the reader.
+    /// Number of records that are not trimmed.
     pub fn len(&self) -> usize {
         lock(&self.state).records.len()
     }
@@ -121,7 +121,7 @@ impl Stream {
         self.len() == 0
     }
 
-    /// Resolves when records were appended or trimmed.
+    /// Returns a watcher that resolves when records are appended or trimmed.
     pub fn watch(&self) -> Watch {
         self.signal.watch()
     }
@@ -130,7 +130,7 @@ impl Stream {
         &self.table
     }
 
-    /// Does `write`, which touches no row of the table but those of `keys`, and records what it changed.
+    /// Runs `write` and records the changes that it makes. `write` must not change rows other than those of `keys`.
     pub(crate) fn record_changes<T>(
         &self,
         keys: Vec<Item>,
@@ -177,12 +177,12 @@ impl Stream {
 }
 
 impl StreamRecord {
-    /// The number by which records are ordered and trimmed; what `SequenceNumber` of the event says.
+    /// Position in the stream, which is also the `SequenceNumber` of the event.
     pub fn sequence(&self) -> u64 {
         self.sequence
     }
 
-    /// How long ago it was made.
+    /// Time since the change.
     pub fn age(&self, now_ms: u64) -> Duration {
         Duration::from_millis(now_ms.saturating_sub(self.at_ms))
     }
@@ -195,7 +195,7 @@ impl StreamRecord {
         }
     }
 
-    /// The record as an element of `Records` in the event that a Lambda function is given.
+    /// Returns the record as an element of `Records` in the event that a Lambda function receives.
     pub fn to_event_record(&self) -> Value {
         let mut change = json!({
             "ApproximateCreationDateTime": self.at_ms / 1_000,
@@ -316,7 +316,7 @@ fn recover(database: &DatabaseHandle, table: &str, journal: &Journal) -> Result<
     Ok(records)
 }
 
-/// Printable, which the database is not.
+/// The database, with a `Debug` implementation.
 struct DatabaseHandle(Database);
 
 impl DatabaseHandle {

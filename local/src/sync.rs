@@ -5,15 +5,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
-/// The guard, whether or not a holder panicked: what the locks of this crate protect is brought up to date in one step,
-/// after everything that can fail.
+/// Locks a mutex, even if a thread panicked while holding it. That is safe here: code in this crate updates the protected
+/// data in one step, after everything that can fail.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Says that something changed, to any number of watchers, in the order in which they began to wait.
+/// Notifies any number of watchers of a change, in the order in which they started to wait.
 ///
-/// Not `tokio::sync::watch`: that wakes its waiters in an order which tokio draws at random, and one seed must be one run.
+/// `tokio::sync::watch` cannot be used, because it wakes its waiters in random order. One seed must always give the same
+/// run.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Signal(Arc<Shared>);
 
@@ -34,8 +35,7 @@ impl Signal {
     }
 }
 
-/// A watcher of one queue, stream or bus. Make it, look at the thing, then wait: no change made after the watcher was made
-/// is missed.
+/// A watcher of one queue, stream or bus. Create it, read the data, then wait: no change after the creation is missed.
 #[derive(Debug, Clone)]
 pub struct Watch {
     seen: u64,
@@ -43,8 +43,8 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Resolves when something has changed since the watcher was made or last resolved; many changes may resolve it once.
-    /// Safe to drop: a change that was not waited out is still seen by the next call.
+    /// Resolves when something has changed since the watcher was created or last resolved. Several changes may resolve it
+    /// only once. Dropping the future is safe: the next call still sees the change.
     pub async fn changed(&mut self) {
         loop {
             let notified = self.signal.0.notify.notified();

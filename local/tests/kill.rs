@@ -1,4 +1,4 @@
-//! A data directory after a kill -9, again and again, wherever it hits.
+//! A data directory after `kill -9`, at many different moments.
 #![expect(clippy::unwrap_used, reason = "allow-unwrap-in-tests does not cover the helpers of a test")]
 
 use std::io::{BufRead, BufReader};
@@ -14,14 +14,15 @@ use switchhook_local::{CALLS_TABLE, EVENTS_QUEUE, Options, Services};
 
 const DATA_DIR: &str = "SWITCHHOOK_LOCAL_TEST_DATA_DIR";
 const ROUNDS: usize = 40;
-/// Between a step's end and the kill, from round to round: the time of about one step is covered evenly.
+/// The delay between the end of a step and the kill grows by this in every round. The rounds together cover about one step
+/// evenly.
 const KILL_DELAY_US_STEP: u64 = 20;
 const ROWS: usize = 3;
-/// First starts that are killed, each a little later than the one before.
+/// Number of first starts that are killed, each a little later than the one before.
 const FIRST_STARTS: u64 = 30;
 const FIRST_START_STEP: Duration = Duration::from_millis(1);
 
-/// A child of one test that is being started holds, for a moment, whatever directory another test has open.
+/// Serialises the tests: a child process that is just being started briefly inherits the open directory of another test.
 static ONE_AT_A_TIME: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 
 #[tokio::test]
@@ -48,7 +49,7 @@ async fn killed_first_start_leaves_a_directory_that_opens() {
     for start in 0..FIRST_STARTS {
         drop(std::fs::remove_dir_all(&dir));
         let mut child = writer_in(&dir);
-        // From the moment at which there is a file.
+        // Waits until the database file exists.
         while !dir.join("unfinished.sqlite").exists() && !dir.join("switchhook.sqlite").exists() {
             std::thread::yield_now();
         }
@@ -63,11 +64,11 @@ async fn killed_first_start_leaves_a_directory_that_opens() {
         put.send().await.unwrap();
         assert!(!services.dynamodb().stream().next_batch(usize::MAX).is_empty());
     }
-    assert!(unfinished > 0, "none was killed in the middle");
+    assert!(unfinished > 0, "no first start was killed halfway");
     std::fs::remove_dir_all(&dir).unwrap();
 }
 
-/// The process that is killed: step `n` writes version `n / ROWS` of row `n % ROWS`, sends message `n`, and says so.
+/// The process that is killed. Step `n` writes version `n / ROWS` of row `n % ROWS`, sends message `n`, and prints `n`.
 #[tokio::test]
 #[ignore = "runs as the child of the other test"]
 async fn writer() {
@@ -92,7 +93,7 @@ fn writer_in(dir: &Path) -> Child {
     command.spawn().unwrap()
 }
 
-/// Returns how many steps the process said it had done.
+/// Returns the number of steps that the process reported as done.
 fn run_and_kill(dir: &Path, steps: usize, delay: Duration) -> usize {
     let mut child = writer_in(dir);
     let lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
@@ -103,7 +104,7 @@ fn run_and_kill(dir: &Path, steps: usize, delay: Duration) -> usize {
         if done == steps {
             let read = Instant::now();
             while read.elapsed() < delay {}
-            // What it wrote to the pipe until it is dead is still read.
+            // The loop still reads all lines that the process wrote before it ended.
             child.kill().unwrap();
         }
     }

@@ -1,4 +1,4 @@
-//! `switchhook call` and `switchhook republish` with a `switchhook dev` that places calls.
+//! `switchhook call` and `switchhook republish`, with a `switchhook dev` that places calls.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ fn placing(more: &[&str]) -> (Scratch, Stack) {
     (scratch, stack)
 }
 
-/// The exit status, standard output and standard error of a verb of `call`.
+/// Runs a subcommand of `call`. Returns its exit status, standard output and standard error.
 fn call(stack: &Stack, arguments: &[&str]) -> (Option<i32>, String, String) {
     let all: Vec<&str> = ["call"].iter().chain(arguments).copied().chain(["--to", stack.url.as_str()]).collect();
     let output = switchhook(&all);
@@ -35,15 +35,15 @@ fn id(created: &Value) -> String {
     created["call_id"].as_str().expect("an id").to_owned()
 }
 
-/// Until the job of the call is this.
-fn stands(stack: &Stack, call_id: &str, job: &str) -> Value {
+/// Waits until the job of the call has this state, and returns the call.
+fn wait_for_job(stack: &Stack, call_id: &str, job: &str) -> Value {
     let began = Instant::now();
     loop {
         let shown = stack.get(&format!("/calls/{call_id}")).expect("the call is known");
         if shown["job"]["state"] == job {
             return shown;
         }
-        assert!(began.elapsed() < Duration::from_secs(60), "not {job}: {shown}");
+        assert!(began.elapsed() < Duration::from_secs(60), "the job is not {job}: {shown}");
         std::thread::sleep(Duration::from_millis(100));
     }
 }
@@ -60,7 +60,7 @@ fn call_is_created_once_and_placed() {
     let created = create(&stack, &order);
     assert_eq!(id(&created), "call-df8cf80227ec3237922df0ecd88385c5");
     assert_eq!(create(&stack, &order), created, "the same request creates nothing");
-    let shown = stands(&stack, &id(&created), "FAILED");
+    let shown = wait_for_job(&stack, &id(&created), "FAILED");
     assert_eq!((lifecycles(&shown), &shown["appointment_status"]), (vec!["failed"], &Value::from("NoAnswer")));
 
     let (code, out, _) = call(&stack, &["show", &id(&created)]);
@@ -69,7 +69,7 @@ fn call_is_created_once_and_placed() {
         assert!(out.contains(part), "{part} is not in\n{out}");
     }
     let whole = switchhook(&["show", &id(&created), "--to", &stack.url]);
-    assert!(text(&whole.stdout).starts_with(&out), "both show the call alike");
+    assert!(text(&whole.stdout).starts_with(&out), "both commands print the call in the same way");
 }
 
 #[test]
@@ -83,7 +83,7 @@ fn everything_asked_for_reaches_the_stack() {
     assert_eq!(shown["metadata"]["a"], "b=c");
     let time = |text: &str| text.parse::<jiff::Timestamp>().expect("a time").as_millisecond();
     assert_eq!(time(created["due_at"].as_str().expect("a time")), time(&due));
-    // Under one key every field decides: another window, number of attempts or delay is another request.
+    // The same key with another window, number of attempts or delay is a different request, and is rejected.
     for (place, other) in [(1, "Europe/London 09:00-18:00 mon"), (3, "3"), (5, "11m")] {
         let mut changed = order;
         changed[place] = other;
@@ -113,7 +113,7 @@ fn waiting_call_is_listed_triggered_and_canceled() {
 
     let (code, out, _) = call(&stack, &["trigger", &one]);
     assert_eq!((code, out), (Some(0), format!("{one} is CLAIMED\n")));
-    stands(&stack, &one, "FAILED");
+    wait_for_job(&stack, &one, "FAILED");
     let (code, out, _) = call(&stack, &["cancel", &two, "--json"]);
     let canceled: Value = serde_json::from_str(&out).expect("one JSON object");
     assert_eq!((code, &canceled["job"]["state"]), (Some(0), &Value::from("CANCELED")));
@@ -142,8 +142,8 @@ fn domain_events_are_published_again_under_their_ids() {
     let failed = id(&create(&stack, &["--metadata", "fake=invalid"]));
     let canceled = id(&create(&stack, &["--due", &in_a_day()]));
     call(&stack, &["cancel", &canceled]);
-    stands(&stack, &failed, "FAILED");
-    let first = settled_events(&stack);
+    wait_for_job(&stack, &failed, "FAILED");
+    let first = all_events(&stack);
     let republish = |which: &[&str]| {
         let output = switchhook(&[&["republish"], which, &["--to", &stack.url]].concat());
         (output.status.code(), text(&output.stdout), text(&output.stderr))
@@ -186,13 +186,14 @@ fn placed_call_survives_kill_9_and_ends() {
         assert!(began.elapsed() < Duration::from_secs(20), "it is dialled");
         std::thread::sleep(Duration::from_millis(20));
     }
-    // One that rings, of which the provider that dies with the stack will know nothing, and one that waits.
+    // The first call is ringing when the stack is killed. The fake provider is killed too, and forgets it. The second call
+    // is still waiting.
     let waiting = id(&create(&stack, &["--metadata", "fake=busy", "--attempts", "1"]));
     stack.kill();
     let stack = start();
-    let shown = stands(&stack, &rung, "FAILED");
+    let shown = wait_for_job(&stack, &rung, "FAILED");
     assert_eq!(lifecycles(&shown), ["inconclusive", "busy"], "{shown}");
-    let shown = stands(&stack, &waiting, "FAILED");
+    let shown = wait_for_job(&stack, &waiting, "FAILED");
     assert_eq!(lifecycles(&shown), ["busy"], "{shown}");
     let events = stack.domain_events(None);
     for call_id in [&rung, &waiting] {
@@ -209,8 +210,8 @@ fn placed_call_survives_kill_9_and_ends() {
     }
 }
 
-/// The domain events, once nothing more comes.
-fn settled_events(stack: &Stack) -> Vec<(String, String, Value)> {
+/// Waits until no more domain events arrive, and returns all of them.
+fn all_events(stack: &Stack) -> Vec<(String, String, Value)> {
     let mut events = stack.domain_events(None);
     loop {
         std::thread::sleep(Duration::from_millis(500));

@@ -1,4 +1,4 @@
-//! `switchhook dev`, and `send` and `show` with it.
+//! `switchhook dev`, and `switchhook send` and `switchhook show` with it.
 
 use std::io::Read;
 
@@ -19,7 +19,7 @@ fn with_known_keys() -> (Scratch, Stack) {
     (scratch, stack)
 }
 
-/// Until the call is shown as it is to be; then the answer. A webhook is answered before it is folded.
+/// Waits until the call has this lifecycle, and returns the call. A webhook gets its response before it is folded.
 fn shown(stack: &Stack, call: &str, lifecycle: &str) -> Value {
     for _ in 0..100 {
         let shown = stack.get(&format!("/calls/{call}"));
@@ -35,7 +35,7 @@ fn shown(stack: &Stack, call: &str, lifecycle: &str) -> Value {
 fn ctrl_c_and_sigterm_stop_it_cleanly() {
     for signal in ["-INT", "-TERM"] {
         let stack = Stack::start(&[]);
-        // A subscriber that never goes does not keep it.
+        // A subscriber that never disconnects must not keep the process from stopping.
         let mut subscriber = std::net::TcpStream::connect(stack.url.trim_start_matches("http://")).expect("it listens");
         std::io::Write::write_all(&mut subscriber, b"GET /domain-events HTTP/1.1\r\nhost: x\r\n\r\n")
             .expect("it reads");
@@ -43,7 +43,7 @@ fn ctrl_c_and_sigterm_stop_it_cleanly() {
 
         let (status, out, errors) = stack.stop(signal);
         assert_eq!(status.code(), Some(0), "{errors}");
-        assert_eq!(out, "", "one line alone is printed, the ready line");
+        assert_eq!(out, "", "standard output contains only the ready line");
     }
 }
 
@@ -63,7 +63,7 @@ fn printed_command_can_be_pasted() {
     let send = " send --provider ";
     for part in [send, send, send, " call create "] {
         let line = stack.error_line(part);
-        assert!(line.contains(PROGRAM), "it names no program that is there: {line}");
+        assert!(line.contains(PROGRAM), "it does not name the program: {line}");
         let output = pasted(&line);
         assert_eq!(output.status.code(), Some(0), "{line}: {} {}", text(&output.stdout), text(&output.stderr));
     }
@@ -171,9 +171,9 @@ fn what_keeps_it_from_starting_is_said_in_one_line() {
         let output = switchhook(&arguments);
         let errors = text(&output.stderr);
         assert_eq!((output.status.code(), text(&output.stdout)), (Some(2), String::new()), "{errors}");
-        let complaint = errors.lines().last().expect("a complaint");
+        let message = errors.lines().last().expect("an error message");
         for part in parts {
-            assert!(complaint.contains(part), "{part} is not in: {complaint}");
+            assert!(message.contains(part), "{part} is not in: {message}");
         }
     }
 }

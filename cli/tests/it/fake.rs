@@ -1,4 +1,4 @@
-//! `switchhook fake`, asked as a dialer asks a provider, and posting to a stack.
+//! `switchhook fake`: requests as a dialer sends them, and webhooks to a stack.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::stack::{Scratch, Stack, agent, signal, switchhook, text};
 
-/// A running provider. It is killed when this goes.
+/// A running fake provider. It is killed when the value is dropped.
 struct Fake {
     child: Child,
     url: String,
@@ -30,7 +30,7 @@ impl Fake {
         Self { child, url }
     }
 
-    /// Places a call whose person does this. Returns the status of the answer, and the answer.
+    /// Places a call with this behaviour. Returns the status and the body of the response.
     fn dial(&self, call_id: &str, behaviour: &str) -> (u16, Value) {
         let order = json!({
             "from_number": "+15550100",
@@ -96,12 +96,12 @@ fn who_brings_no_key_is_refused() {
 
 #[test]
 fn sigterm_stops_it_cleanly_though_a_webhook_waits_for_its_answer() {
-    // It takes connections, and answers nobody.
-    let deaf = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-    let address = deaf.local_addr().expect("an address");
+    // A server that accepts connections and never responds.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = silent.local_addr().expect("an address");
     let mut fake = Fake::start(&format!("http://{address}/webhooks/retell"));
     fake.dial("call-1", "busy");
-    let (_waiting, _) = deaf.accept().expect("a webhook");
+    let (_waiting, _) = silent.accept().expect("a webhook");
 
     signal("-TERM", fake.child.id());
     let begun = Instant::now();
@@ -109,7 +109,7 @@ fn sigterm_stops_it_cleanly_though_a_webhook_waits_for_its_answer() {
     assert!(begun.elapsed() < Duration::from_secs(10));
     let mut rest = String::new();
     fake.child.stdout.take().expect("standard output").read_to_string(&mut rest).expect("UTF-8");
-    assert_eq!(rest, "", "one line alone is printed, the ready line");
+    assert_eq!(rest, "", "standard output contains only the ready line");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What the tool says of itself, and of arguments that make no sense.
+//! Help texts, and error messages about invalid arguments.
 
 use crate::stack::{switchhook, text};
 
@@ -88,20 +88,23 @@ fn arguments_that_make_no_sense_are_refused() {
         (&["fake", "--webhooks-to", "http://h"], "--key"),
         (&["fake", "--webhooks-to", "http://h", "--key", "k", "--delivery-faults", "worse"], "all-lost"),
         (&["fake", "--webhooks-to", "http://h", "--key", " "], "the key is empty"),
-        (&["fake", "--webhooks-to", "h", "--key", "k"], "no URL"),
+        (&["fake", "--webhooks-to", "h", "--key", "k"], "not a URL"),
         (&["send", "--provider", "retell", "--key", "k", "--to", "http://127.0.0.1:1"], "--sample"),
         (&["send", "--provider", "vonage", "--key", "k", "--sample", "x", "--to", "x"], "unknown provider \"vonage\""),
         (&["send", "--provider", "retell", "--key", " ", "--sample", "x", "--to", "x"], "the key is empty"),
         (&["send", "--provider", "retell", "--key", "k", "--sample", "x", "--to", "x"], "retell/call_analyzed"),
-        (&["send", "--provider", "retell", "--key", "k", "--sample", "twilio/busy", "--to", "x"], "not of retell"),
-        (&["send", "--provider", "retell", "--key", "k", "--sample", "retell/call_ended", "--to", "x"], "no URL"),
+        (
+            &["send", "--provider", "retell", "--key", "k", "--sample", "twilio/busy", "--to", "x"],
+            "not a webhook of retell",
+        ),
+        (&["send", "--provider", "retell", "--key", "k", "--sample", "retell/call_ended", "--to", "x"], "not a URL"),
         (&["send", "--provider", "retell", "--key", "k", "--file", "none.json", "--to", "http://h"], "none.json"),
-        (&["show", "call", "--to", "ftp://h"], "no URL"),
+        (&["show", "call", "--to", "ftp://h"], "not a URL"),
         (&["dev", "--delivery-faults", "some"], "some"),
         (&["dev", "--seed", "x"], "--seed"),
         (&["call"], "Usage"),
         (&["call", "show", "c"], "--to"),
-        (&["call", "show", "c", "--to", "h"], "no URL"),
+        (&["call", "show", "c", "--to", "h"], "not a URL"),
         (&["call", "list", "--limit", "many", "--to", "http://h"], "--limit"),
         (&["call", "create", "--provider", "retell", "--to", "http://h"], "--from-number"),
         (&[&CREATE[..], &["--provider", "vonage"]].concat(), "unknown provider"),

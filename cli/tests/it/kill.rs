@@ -1,4 +1,4 @@
-//! **What was acknowledged is there after a kill, and applied.**
+//! **After a kill, every acknowledged webhook is stored and applied.**
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,7 +15,7 @@ const KILLS: usize = 3;
 const LOAD: Duration = Duration::from_millis(700);
 const TICK: Duration = Duration::from_secs(1);
 
-/// The events of one call, in an order that makes some of them wait for others.
+/// Events of one call, in an order in which some must be parked until others arrive.
 const STORY: [(&str, i64); 5] = [
     ("call.ringing", 2),
     ("call.completed", 30),
@@ -34,8 +34,7 @@ fn nothing_acknowledged_is_lost_by_kill_9() {
     for _ in 0..KILLS {
         let url = stack.url.clone();
         acknowledged.extend(std::thread::scope(|scope| {
-            let senders: Vec<_> =
-                (0..SENDERS).map(|_| scope.spawn(|| send_until_nobody_answers(&url, &calls))).collect();
+            let senders: Vec<_> = (0..SENDERS).map(|_| scope.spawn(|| send_until_killed(&url, &calls))).collect();
             std::thread::sleep(LOAD);
             stack.kill();
             senders.into_iter().flat_map(|sender| sender.join().expect("the sender ends")).collect::<Vec<_>>()
@@ -73,8 +72,9 @@ fn nothing_acknowledged_is_lost_by_kill_9() {
     }
 }
 
-/// Sends call after call, several at once with the other senders. Returns the ids of what was acknowledged.
-fn send_until_nobody_answers(url: &str, calls: &AtomicU64) -> Vec<String> {
+/// Sends calls until the stack stops responding. Several senders run at the same time. Returns the ids of the acknowledged
+/// events.
+fn send_until_killed(url: &str, calls: &AtomicU64) -> Vec<String> {
     let (agent, key) = (agent(), Key::new(KEY).expect("a key"));
     let mut acknowledged = Vec::new();
     loop {

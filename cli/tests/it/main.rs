@@ -1,9 +1,9 @@
-//! The binary as people and scripts use it.
+//! The binary, called as users and scripts call it.
 #![expect(
     clippy::expect_used,
     clippy::indexing_slicing,
     clippy::panic,
-    reason = "a test that cannot go on fails; the allowances for tests do not cover their helpers"
+    reason = "a helper that cannot go on fails its test; the lint allowances for tests do not cover helpers"
 )]
 
 mod call;

@@ -1,4 +1,4 @@
-//! A `switchhook dev` of one's own, and what one does with it.
+//! A `switchhook dev` for each test, and helpers to use it.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 pub(crate) const KEY: &str = "the generic key";
-/// What every test calls it by.
+/// Path of the binary under test.
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_switchhook");
 
 pub(crate) fn switchhook(arguments: &[&str]) -> Output {
@@ -18,13 +18,13 @@ pub(crate) fn switchhook(arguments: &[&str]) -> Output {
     command.args(arguments).env_remove("RUST_LOG").output().expect("the binary starts")
 }
 
-/// A line that was printed, as it stands, in a shell.
+/// Runs a printed line unchanged in a shell.
 pub(crate) fn pasted(line: &str) -> Output {
     let mut command = Command::new("sh");
     command.args(["-c", line]).env_remove("RUST_LOG").output().expect("a shell starts")
 }
 
-/// Sends a signal to a process. The shell's own `kill` does it: a machine may have no other.
+/// Sends a signal to a process, with the `kill` that is built into the shell: a machine may not have `/bin/kill`.
 pub(crate) fn signal(signal: &str, process: u32) {
     let sent = Command::new("sh").args(["-c", &format!("kill {signal} {process}")]).status().expect("a shell starts");
     assert!(sent.success(), "{signal} to {process}");
@@ -34,7 +34,7 @@ pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).expect("UTF-8")
 }
 
-/// A directory that is gone when this is.
+/// A directory that is deleted when the value is dropped.
 pub(crate) struct Scratch(pub(crate) PathBuf);
 
 impl Scratch {
@@ -46,7 +46,7 @@ impl Scratch {
         Self(path)
     }
 
-    /// A file of providers with known keys.
+    /// Writes a providers file with known keys, and returns its path.
     pub(crate) fn providers(&self) -> PathBuf {
         let path = self.0.join("providers.json");
         let retell = r#"{"keys":["a retell key"],"dial":{"api_key":"an API key","per_second":5}}"#;
@@ -62,16 +62,16 @@ impl Drop for Scratch {
     }
 }
 
-/// A running stack. It is killed when this goes.
+/// A running stack. It is killed when the value is dropped.
 pub(crate) struct Stack {
     child: Child,
     errors: Option<BufReader<ChildStderr>>,
-    /// For example `http://127.0.0.1:40123`.
+    /// Address of the stack, for example `http://127.0.0.1:40123`.
     pub(crate) url: String,
 }
 
 impl Stack {
-    /// Starts it and waits until it listens.
+    /// Starts a stack and waits until it listens.
     pub(crate) fn start(arguments: &[&str]) -> Self {
         let mut child = Command::new(PROGRAM)
             .args(["dev", "--port", "0"])
@@ -94,7 +94,7 @@ impl Stack {
         Self::start(&["--data", &path(data), "--providers", &path(providers), "--tick", "1s"])
     }
 
-    /// The next line of standard error that has this in it.
+    /// Reads standard error up to the next line that contains `part`, and returns that line.
     pub(crate) fn error_line(&mut self, part: &str) -> String {
         let errors = self.errors.as_mut().expect("standard error");
         loop {
@@ -106,13 +106,13 @@ impl Stack {
         }
     }
 
-    /// As `kill -9` does.
+    /// Kills the process, like `kill -9`.
     pub(crate) fn kill(&mut self) {
         self.child.kill().expect("it is running");
         self.child.wait().expect("it ends");
     }
 
-    /// Asks it to stop. Returns how it did, and what it had printed.
+    /// Sends a signal and waits for the end. Returns the exit status, the rest of standard output, and standard error.
     pub(crate) fn stop(mut self, how: &str) -> (ExitStatus, String, String) {
         signal(how, self.child.id());
         let status = self.child.wait().expect("it ends");
@@ -128,15 +128,15 @@ impl Stack {
         (answer.status() == 200).then(|| serde_json::from_str(&body).expect("JSON"))
     }
 
-    /// The domain events that are there by now, each as its id, its type and its content.
+    /// Returns the domain events so far, each as its id, its type and its content.
     pub(crate) fn domain_events(&self, after: Option<&str>) -> Vec<(String, String, Value)> {
         let mut stream = TcpStream::connect(self.url.trim_start_matches("http://")).expect("it listens");
         stream.set_read_timeout(Some(Duration::from_millis(300))).expect("a timeout");
         let after = after.map_or(String::new(), |id| format!("Last-Event-ID: {id}\r\n"));
-        // HTTP/1.0, so that the body comes as it is.
+        // With HTTP/1.0 the body is not chunked.
         write!(stream, "GET /domain-events HTTP/1.0\r\n{after}\r\n").expect("it reads");
         let mut bytes = Vec::new();
-        // Nothing for a while says that all is told that there is.
+        // The stream never ends. The read timeout means that all events have arrived.
         drop(stream.read_to_end(&mut bytes));
         let answer = text(&bytes);
         let (head, events) = answer.split_once("\r\n\r\n").expect("a head");

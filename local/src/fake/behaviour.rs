@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-/// What happens to a dial of the fake provider.
+/// Course of a call at the fake provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Behaviour {
     /// The person answers and confirms. Last digit 0.

@@ -12,7 +12,7 @@ pub struct DeliveryFaults {
 }
 
 impl DeliveryFaults {
-    /// As many faults as a real integration should expect.
+    /// Faults at a rate that a real integration should expect.
     pub const USUAL: Self = Self { duplicate_percent: 15, delay_percent: 15, loss_percent: 8 };
     /// Every webhook is sent once and within seconds.
     pub const NONE: Self = Self { duplicate_percent: 0, delay_percent: 0, loss_percent: 0 };

@@ -32,7 +32,7 @@ impl World {
         self.queue.send(now, self.next, new)
     }
 
-    /// Bodies named `group` and a number.
+    /// Sends messages at time 0. The first letter of a body is its group.
     fn send_all(&mut self, bodies: &[&str]) {
         for body in bodies {
             self.send(0, message(&body[..1], body)).unwrap();
@@ -353,7 +353,7 @@ fn restored_message_still_deduplicates() {
     assert!(matches!(queue.send(DEDUPLICATION_WINDOW_MS, 99, message("a", "x")), Ok(SendOutcome::Queued(_))));
 }
 
-/// Random operations, against the rules stated naively.
+/// Performs random operations, and checks each receive against a naive statement of the rules.
 #[test]
 fn invariant_a_group_is_never_received_twice_at_once_nor_out_of_order() {
     for seed in 0..200 {

@@ -97,7 +97,7 @@ async fn redriven_messages_are_new_in_the_queue_that_gave_up_on_them() {
     assert_eq!(bodies(&open(&database), QUEUE), ["2", "1"]);
     assert_eq!(sqs.messages(QUEUE).unwrap()[1].receive_count, 0);
 
-    // What was sent to the dead-letter queue itself keeps what lies behind it.
+    // A message that was sent directly to the dead-letter queue blocks the messages behind it.
     let two = sqs.receive(QUEUE, 10, None).unwrap();
     tokio::time::sleep(Duration::from_secs(1)).await;
     sqs.receive(QUEUE, 10, None).unwrap();
@@ -114,7 +114,7 @@ fn message_found_in_two_places_is_in_the_later_one() {
     let sqs = open(&database);
     sqs.send(QUEUE, message("1")).unwrap();
     let found = sqs.messages(QUEUE).unwrap().remove(0);
-    // What a kill inside a move leaves behind, also of a redrive, which makes a new message of it.
+    // A kill during a move leaves both entries behind. A redrive also gives the message a new number.
     let moved = Message { sequence: found.sequence + 1, number: found.number + 1, ..found.clone() };
     sqs.persist_moved(DEAD, &moved, Some(found.sequence)).unwrap();
 

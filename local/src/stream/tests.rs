@@ -160,7 +160,7 @@ enum Death {
     AfterTheWrite,
 }
 
-/// What is in the database when a process dies inside `record_changes`.
+/// Leaves the database as it is when a process is killed inside `record_changes`.
 fn crash_inside(table: &Table, row: Item, death: Death) {
     let key = key_of(&row);
     let old = table.stream.database.row(CALLS_TABLE, &key).unwrap();

@@ -1,0 +1,92 @@
+//! Keys that `switchhook dev` generates when it gets no `--providers`, and the commands that it prints with them.
+
+use std::io::{self, Write};
+
+use serde_json::{Value, json};
+
+/// Size of a generated key: 192 bits.
+const KEY_BYTES: usize = 24;
+/// Rate limit of dial requests to the fake provider.
+const DIALS_PER_SECOND: f64 = 5.0;
+
+/// Keys for one run.
+pub(super) struct GeneratedKeys {
+    retell: String,
+    /// API key for the fake provider.
+    retell_api: String,
+    twilio: String,
+    generic: String,
+}
+
+impl GeneratedKeys {
+    pub(super) fn generate() -> Result<Self, getrandom::Error> {
+        let key = || {
+            let mut bytes = [0; KEY_BYTES];
+            getrandom::fill(&mut bytes).map(|()| hex::encode(bytes))
+        };
+        Ok(Self { retell: key()?, retell_api: key()?, twilio: key()?, generic: key()? })
+    }
+
+    /// Returns the keys in the format of a providers file.
+    pub(super) fn providers(&self, base_url: &str) -> Value {
+        json!({
+            "retell": {
+                "keys": [self.retell],
+                "dial": {"api_key": self.retell_api, "per_second": DIALS_PER_SECOND},
+            },
+            "twilio": {"keys": [self.twilio], "public_url": base_url},
+            "generic": {"keys": [self.generic]},
+        })
+    }
+
+    /// Prints commands that use the keys. They name the program as the user called it, so that they can be pasted.
+    pub(super) fn print_commands(&self, base_url: &str, errors: &mut impl Write) -> io::Result<()> {
+        let program = program();
+        writeln!(errors, "Keys for this run, with commands to try:")?;
+        for (provider, key, sample) in [
+            ("retell", &self.retell, "retell/call_ended"),
+            ("twilio", &self.twilio, "twilio/completed"),
+            ("generic", &self.generic, "generic/user_confirmed"),
+        ] {
+            writeln!(errors, "  {program} send --provider {provider} --key {key} --sample {sample} --to {base_url}")?;
+        }
+        writeln!(errors, "  {program} show appointment:appt_201 --to {base_url}")?;
+        writeln!(
+            errors,
+            "  {program} call create --provider retell --from-number +442079460018 --to-number +447700900120 \
+             --to {base_url}",
+        )?;
+        writeln!(errors, "  curl -N {base_url}/domain-events")
+    }
+}
+
+/// Returns the name by which this program was called, quoted for a shell.
+fn program() -> String {
+    let called = std::env::args_os().next().filter(|called| !called.is_empty());
+    called.map_or_else(|| "switchhook".to_owned(), |called| shell_word(&called.to_string_lossy()))
+}
+
+fn shell_word(text: &str) -> String {
+    if text.chars().all(|c| c.is_alphanumeric() || "/._-+".contains(c)) {
+        text.to_owned()
+    } else {
+        format!("'{}'", text.replace('\'', r"'\''"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn program_is_named_as_a_shell_takes_it() {
+        for (called, word) in [
+            ("switchhook", "switchhook"),
+            ("target/debug/switchhook", "target/debug/switchhook"),
+            ("/my tools/switchhook", "'/my tools/switchhook'"),
+            ("it's", r"'it'\''s'"),
+        ] {
+            assert_eq!(shell_word(called), word);
+        }
+    }
+}
