@@ -17,9 +17,9 @@ const CREATED_WITHIN: Millis = 200 * MINUTE;
 /// The calling window by the system's clock. The API gets it in London time, which is summer time on the day of the demo.
 const WINDOW_OPENS: Millis = START + HOUR;
 const WINDOW_CLOSES: Millis = START + 11 * HOUR - MINUTE;
-/// Limit of the default retry policy.
+/// Number of attempts that the default retry policy allows.
 const ATTEMPTS_MAX: usize = 3;
-/// Limit that [`RequestPattern::MoreAttempts`] asks for.
+/// Number of attempts that [`RequestPattern::MoreAttempts`] asks for.
 const MORE_ATTEMPTS_MAX: usize = 5;
 /// Longest delay before the second attempt. It doubles with every further attempt.
 pub(super) const RETRY_DELAY: Millis = 5 * MINUTE;
@@ -319,7 +319,7 @@ impl PlacedScript {
         Value::Object(body)
     }
 
-    /// Returns the scenarios of all attempts that take place, and what finally becomes of the job.
+    /// Returns the scenarios of all attempts that take place, and the final decision about the job.
     ///
     /// `hit_outage` tells for each attempt number, counted from 1, whether that attempt found the provider down.
     pub(super) fn play_out(&self, hit_outage: impl Fn(usize) -> bool) -> (Vec<DialScenario>, PolicyDecision) {

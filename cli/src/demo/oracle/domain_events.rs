@@ -61,7 +61,7 @@ fn expect_all<'a>(
         matcher.expect(ExpectedEvent::canceled(at))?;
     }
     let mut order: Vec<&Evidence> = evidence.iter().collect();
-    let mut knowledge = Knowledge::nothing(call);
+    let mut knowledge = Knowledge::empty(call);
     let mut place = 0;
     loop {
         let next = order.get(place).copied();

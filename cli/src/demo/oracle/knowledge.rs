@@ -39,13 +39,13 @@ pub(super) struct ReachedStatus {
 }
 
 impl<'a> Knowledge<'a> {
-    pub(super) const fn nothing(call: &'a CheckedCall<'a>) -> Self {
+    pub(super) const fn empty(call: &'a CheckedCall<'a>) -> Self {
         Self { call, received: Vec::new(), timeouts: Vec::new() }
     }
 
     /// Knowledge after all evidence has arrived and every inactivity timeout has passed.
     pub(super) fn at_the_end(call: &'a CheckedCall<'a>, evidence: &'a [Evidence]) -> Self {
-        let mut knowledge = Self::nothing(call);
+        let mut knowledge = Self::empty(call);
         for item in evidence {
             knowledge.add(item);
         }
@@ -151,7 +151,7 @@ impl<'a> Knowledge<'a> {
         }
         for attempt in &mut attempts {
             let mut timeouts = self.timeouts.iter().filter(|timeout| timeout.attempt == attempt.index).peekable();
-            attempt.is_presumed = timeouts.peek().is_some();
+            attempt.presumes_loss = timeouts.peek().is_some();
             attempt.timeout = timeouts.find(|timeout| timeout.since >= attempt.last_event_at).copied();
         }
         attempts
@@ -201,10 +201,12 @@ impl<'a> Knowledge<'a> {
 pub(super) struct AttemptKnowledge<'a> {
     /// Index into the attempts of the call.
     pub(super) index: usize,
+    /// Earliest time that a report about the attempt states, by the provider's clock.
     pub(super) started_at: Millis,
+    /// Time at which the latest report arrived. The inactivity timeout starts here.
     pub(super) last_event_at: Millis,
     /// True once an inactivity timeout was detected. From then on Switchhook presumes that the missing reports were lost.
-    is_presumed: bool,
+    presumes_loss: bool,
     /// The detected inactivity timeout, if no report has arrived since.
     pub(super) timeout: Option<InactivityTimeout>,
     call: &'a CheckedCall<'a>,
@@ -219,7 +221,7 @@ impl<'a> AttemptKnowledge<'a> {
             index,
             started_at: Millis::MAX,
             last_event_at: Millis::MIN,
-            is_presumed: false,
+            presumes_loss: false,
             timeout: None,
             call,
             has_provider_call_id: false,
@@ -274,7 +276,7 @@ impl<'a> AttemptKnowledge<'a> {
                 Ending::NoAnswer | Ending::Busy => rang,
                 Ending::Failed | Ending::Canceled => true,
             };
-            if follows_on || self.is_presumed {
+            if follows_on || self.presumes_loss {
                 // An ending after an answer outranks every other ending. A `completed` without an answer ranks lowest.
                 let rank = match (talked, ending) {
                     (true, _) => 5,
@@ -306,7 +308,7 @@ impl<'a> AttemptKnowledge<'a> {
             all.push(ending(3, "voicemail", Fact::Voicemail));
         }
         // A person can confirm or decline only after an answer. Without one, Switchhook waits for the missing report.
-        if answered || self.is_presumed {
+        if answered || self.presumes_loss {
             if self.is_stated(Fact::Declined) {
                 all.push(ending(4, "declined", Fact::Declined));
             }
@@ -389,7 +391,7 @@ pub(super) fn true_outcome(truth: &GroundTruth) -> &'static str {
     }
 }
 
-pub(super) fn highest(reached: &[ReachedStatus]) -> ReachedStatus {
+fn highest(reached: &[ReachedStatus]) -> ReachedStatus {
     let none = ReachedStatus { rank: 0, status: "", fact: None, is_final: false };
     reached.iter().max_by_key(|status| status.rank).cloned().unwrap_or(none)
 }

@@ -43,7 +43,7 @@ fn script() -> Script {
     };
     Script {
         provider: Provider::Generic,
-        correlation: Correlation::CallId,
+        correlation: Correlation::Call,
         call_id: ID.to_owned(),
         appointment_id: Some("appt-1".to_owned()),
         inbound: false,
@@ -295,7 +295,7 @@ fn late_ending_must_correct_what_was_announced() {
 }
 
 #[test]
-fn completion_must_wait_for_a_lost_answer_and_then_be_believed() {
+fn completion_must_wait_for_a_lost_answer_and_then_be_presumed() {
     let arrivals = [(0, 0), (1, 2), (4, 30)];
     let domain_events = vec![
         event(1, "call.initiated", None, "generic:e0", at(0), 0),
@@ -323,7 +323,7 @@ fn completion_must_wait_for_a_lost_answer_and_then_be_believed() {
 }
 
 #[test]
-fn two_reports_at_once_may_be_taken_in_either_order() {
+fn two_reports_at_once_may_be_folded_in_either_order() {
     let arrivals = [(0, 0), (1, 10), (2, 10), (3, 20), (4, 30)];
     assert_eq!(mismatches(&arrivals, &right()), [""; 0]);
     // The answer is folded first. The lifecycle waits for the ringing, but the appointment is connected at once.

@@ -6,6 +6,8 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use super::summary::{DatabaseUse, Summary};
+use crate::demo::script::MINUTE;
+use crate::demo::traffic::INACTIVITY_TIMEOUT;
 
 /// Prints the summary. The result comes last, where a reader sees it first.
 pub(in crate::demo) fn print_summary(summary: &Summary, wall_time: Duration, out: &mut impl Write) -> io::Result<()> {
@@ -27,9 +29,9 @@ pub(in crate::demo) fn print_summary(summary: &Summary, wall_time: Duration, out
     }
 
     writeln!(out, "\nEffect of the accepted webhooks")?;
-    figure(out, summary.applied, "applied: part of the way to the final state")?;
+    figure(out, summary.applied, "applied: led to the final state")?;
     figure(out, summary.stale, "stale: superseded by other events")?;
-    figure(out, summary.parked, "parked: an event that must come before them was lost")?;
+    figure(out, summary.parked, "parked: waited for an event that was lost")?;
     figure(out, summary.refused, "refused: contradicted the state, or came from another provider")?;
 
     writeln!(out, "\nCalls that Switchhook placed: {calls_placed} calls")?;
@@ -49,10 +51,12 @@ pub(in crate::demo) fn print_summary(summary: &Summary, wall_time: Duration, out
     writeln!(out, "  appointment  {}", list(&summary.appointment_statuses))?;
     writeln!(out, "  job          {}", list(&summary.job_states))?;
     figure(out, summary.domain_events as u64, "domain events published, each under its own id")?;
-    figure(out, summary.inactivity_timeouts, "attempts ended or completed by the inactivity timeout")?;
+    let minutes = INACTIVITY_TIMEOUT / MINUTE;
+    let timeouts = format!("inactivity timeouts: no report of an attempt for {minutes} minutes");
+    figure(out, summary.inactivity_timeouts, &timeouts)?;
 
     let DatabaseUse { requests, read_units, write_units, index_write_units } = &summary.database_per_accepted_webhook;
-    writeln!(out, "\nDatabase use per accepted webhook, with everything else that the stack did")?;
+    writeln!(out, "\nDatabase use of the whole run, divided by the accepted webhooks")?;
     writeln!(
         out,
         "  {requests} requests, {read_units} read units, {write_units} write units, \

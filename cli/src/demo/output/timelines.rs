@@ -12,10 +12,13 @@ use crate::demo::placed_script::{DialScenario, PlacedScript, RequestPattern};
 use crate::demo::script::{Millis, SECOND, Script};
 use crate::demo::traffic::{Delivery, DeliveryKind, Traffic};
 
+/// Number of domain events that fit on a line.
+const EVENTS_PER_LINE: usize = 3;
+
 const LEGEND: &str = "\
-Four of these calls in full
-  → webhook from the provider    ✗ webhook that was lost    ← request to Switchhook's API    ☎ phone
-  #1 the call's first domain event, which Switchhook published";
+Four calls in full
+  → webhook from the provider, and Switchhook's answer    ✗ webhook that was lost
+  ← request to Switchhook's API    ☎ phone    ⇒ domain events that Switchhook publishes";
 
 /// Prints one call of each kind. A kind that this run does not contain is left out.
 pub(in crate::demo) fn print_timelines(
@@ -130,15 +133,32 @@ fn placed_call_lines(placed: &PlacedCall) -> Vec<(Millis, String)> {
     lines
 }
 
-fn domain_event_lines(observed: &ObservedCall) -> impl Iterator<Item = (Millis, String)> {
-    observed.published_at.iter().zip(&observed.domain_events).map(|(at, event)| {
-        let corrects = event.get("corrects").and_then(Value::as_str).and_then(|id| id.rsplit_once('/'));
-        let corrects = corrects.map(|(_, sequence)| format!(", corrects #{sequence}"));
-        let due = time(event, "due_at").map(|at| format!(", due {}", clock_time(at)));
-        let sequence = event.get("sequence").and_then(Value::as_u64).unwrap_or_default();
-        let rest = corrects.or(due).unwrap_or_default();
-        (*at, format!("    #{sequence} {}{rest}", text(event, "type")))
-    })
+/// Lines about the published domain events. Events that were published at the same time share a line.
+fn domain_event_lines(observed: &ObservedCall) -> Vec<(Millis, String)> {
+    let events: Vec<(Millis, String)> = observed
+        .published_at
+        .iter()
+        .zip(&observed.domain_events)
+        .map(|(at, event)| (*at, describe_event(event, &observed.domain_events)))
+        .collect();
+    let same_time = events.chunk_by(|(at, _), (next_at, _)| at == next_at);
+    let line = |events: &[(Millis, String)]| {
+        let names: Vec<&str> = events.iter().map(|(_, name)| name.as_str()).collect();
+        events.first().map(|(at, _)| (*at, format!("    ⇒ {}", names.join(", "))))
+    };
+    same_time.flat_map(|events| events.chunks(EVENTS_PER_LINE)).filter_map(line).collect()
+}
+
+/// Type of a domain event, with the event that it corrects or the time at which the next attempt is due.
+fn describe_event(event: &Value, all: &[Value]) -> String {
+    let event_type = text(event, "type");
+    let corrects = event.get("corrects").filter(|id| !id.is_null());
+    let corrected = corrects.and_then(|id| all.iter().find(|other| other.get("id") == Some(id)));
+    match (corrected, time(event, "due_at")) {
+        (Some(corrected), _) => format!("{event_type} (corrects {})", text(corrected, "type")),
+        (None, Some(due_at)) => format!("{event_type} (due {})", clock_time(due_at)),
+        (None, None) => event_type.to_owned(),
+    }
 }
 
 /// Remark about a delivery, to print before the response to it. Empty if nothing is wrong with the delivery.
@@ -155,6 +175,7 @@ fn remark(script: &Script, delivery: &Delivery) -> String {
     }
 }
 
+/// Time of day in UTC.
 fn clock_time(at: Millis) -> String {
-    jiff::Timestamp::from_millisecond(at).map(|time| time.strftime("%H:%M:%S%.3f").to_string()).unwrap_or_default()
+    jiff::Timestamp::from_millisecond(at).map(|time| time.strftime("%H:%M:%S").to_string()).unwrap_or_default()
 }

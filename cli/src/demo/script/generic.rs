@@ -19,7 +19,7 @@ struct EventStyle {
 
 pub(super) fn reports(script: &Script, rng: &mut Rng) -> Vec<Report> {
     let one_attempt = script.attempts.len() == 1;
-    let may_omit_id = one_attempt && script.correlation != Correlation::ProviderCallId;
+    let may_omit_id = one_attempt && script.correlation != Correlation::ProviderCall;
     let style = EventStyle {
         upper_case: rng.bool(),
         has_times: !(one_attempt && rng.u8(..8) == 0),
@@ -83,7 +83,7 @@ fn report(
     if let Some(time) = occurred_at.and_then(|at| jiff::Timestamp::from_millisecond(at).ok()) {
         event.push((if style.upper_case { "created_at" } else { "occurred_at" }, format!("{time:.3}").into()));
     }
-    if script.correlation == Correlation::CallId {
+    if script.correlation == Correlation::Call {
         event.push(("call_id", script.call_id.as_str().into()));
     }
     event.extend(script.appointment_id.as_deref().map(|id| ("appointment_id", id.into())));

@@ -132,10 +132,11 @@ impl Report {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Correlation {
     /// Switchhook's call id, which the provider was given with the call and echoes.
-    CallId,
-    AppointmentId,
+    Call,
+    /// The appointment id, which the provider echoes.
+    Appointment,
     /// The provider's own call id, and nothing else.
-    ProviderCallId,
+    ProviderCall,
 }
 
 #[derive(Clone, Debug)]
@@ -167,25 +168,25 @@ impl Script {
         let provider = rng.choice(providers).copied().unwrap_or(Provider::Generic);
         let inbound = provider != Provider::Generic && rng.u8(..10) == 0;
         let correlation = if inbound {
-            Correlation::ProviderCallId
+            Correlation::ProviderCall
         } else {
             match rng.u8(..10) {
-                0..5 => Correlation::AppointmentId,
-                5..7 => Correlation::CallId,
-                _ => Correlation::ProviderCallId,
+                0..5 => Correlation::Appointment,
+                5..7 => Correlation::Call,
+                _ => Correlation::ProviderCall,
             }
         };
         let attempts = draw_attempts(provider, correlation, inbound, rng);
         let appointment_id = match correlation {
-            Correlation::AppointmentId => Some(format!("appt_{index:04}")),
-            Correlation::CallId => rng.bool().then(|| format!("appt_{index:04}")),
-            Correlation::ProviderCallId => None,
+            Correlation::Appointment => Some(format!("appt_{index:04}")),
+            Correlation::Call => rng.bool().then(|| format!("appt_{index:04}")),
+            Correlation::ProviderCall => None,
         };
         let first = attempts.first().and_then(|attempt| attempt.provider_call_id.clone());
         let call_id = match correlation {
-            Correlation::AppointmentId => format!("appointment:appt_{index:04}"),
-            Correlation::CallId => format!("call-{index:04}"),
-            Correlation::ProviderCallId => format!("{}:{}", provider.name(), first.unwrap_or_default()),
+            Correlation::Appointment => format!("appointment:appt_{index:04}"),
+            Correlation::Call => format!("call-{index:04}"),
+            Correlation::ProviderCall => format!("{}:{}", provider.name(), first.unwrap_or_default()),
         };
         let seed = rng.u64(..);
         let mut script =
@@ -225,7 +226,7 @@ impl Script {
 
 fn draw_attempts(provider: Provider, correlation: Correlation, inbound: bool, rng: &mut Rng) -> Vec<Attempt> {
     let mut placed_at = START + provider.clock_skew() + rng.i64(0..PLACED_WITHIN);
-    let has_id = provider != Provider::Generic || correlation == Correlation::ProviderCallId || rng.u8(..5) > 0;
+    let has_id = provider != Provider::Generic || correlation == Correlation::ProviderCall || rng.u8(..5) > 0;
     let possible = Scenario::weighted_for(provider);
     let mut attempts = Vec::new();
     loop {
@@ -240,7 +241,7 @@ fn draw_attempts(provider: Provider, correlation: Correlation, inbound: bool, rn
         let provider_call_id = has_id.then(|| new_call_id(provider, rng));
         attempts.push(Attempt { provider_call_id, truth });
         // A second attempt needs an id that both attempts share, and one that tells them apart.
-        let may_retry = has_id && correlation != Correlation::ProviderCallId;
+        let may_retry = has_id && correlation != Correlation::ProviderCall;
         let again = may_retry && truth.scenario.is_worth_a_retry() && attempts.len() < 3;
         if !again || rng.u8(..10) < 4 {
             return attempts;

@@ -131,7 +131,7 @@ impl ReportBuilder<'_> {
         ];
         call.extend(self.truth().and_then(|truth| truth.answered_at).map(|at| ("start_timestamp", at.into())));
         let mut metadata = Fields::new();
-        if script.correlation == Correlation::CallId {
+        if script.correlation == Correlation::Call {
             metadata.push(("switchhook_call_id", script.call_id.as_str().into()));
             metadata.push(("switchhook_attempt", (self.attempt + 1).into()));
         }

@@ -191,7 +191,7 @@ impl ReportBuilder<'_> {
     /// Query of the callback's URL. Twilio has no metadata, so this is where ids are echoed.
     fn query(&self) -> String {
         let mut query = Serializer::new(String::new());
-        if self.script.correlation == Correlation::CallId {
+        if self.script.correlation == Correlation::Call {
             query.append_pair("switchhook_call_id", &self.script.call_id);
             query.append_pair("switchhook_attempt", &(self.attempt + 1).to_string());
         }

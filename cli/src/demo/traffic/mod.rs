@@ -41,7 +41,7 @@ pub(super) enum Forgery {
     FlippedBit,
     NoSignature,
     /// A genuine webhook that an attacker recorded and sends again later.
-    Stale,
+    OldRecording,
 }
 
 impl Forgery {
@@ -50,7 +50,7 @@ impl Forgery {
             Self::WrongKey => "wrong key",
             Self::FlippedBit => "one bit flipped",
             Self::NoSignature => "no signature",
-            Self::Stale => "old recording",
+            Self::OldRecording => "old recording",
         }
     }
 }

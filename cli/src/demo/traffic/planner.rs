@@ -1,4 +1,5 @@
-//! The planner of deliveries: it decides when and how often each report of one call arrives, and adds untrustworthy webhooks.
+//! The planner of deliveries. It decides when and how often each report of one call arrives, and adds webhooks that Switchhook
+//! must not trust.
 
 use std::collections::BTreeSet;
 
@@ -13,20 +14,26 @@ use crate::demo::script::{Correlation, Fact, MINUTE, Millis, Provider, Report, S
 pub(super) enum FaultProfile {
     /// Every report arrives once and on time.
     FaultFree,
-    /// Each report has a chance of being late or lost, and nothing is certain.
+    /// Each report has a chance of being late or lost.
     Random,
+    /// Every report arrives at least twice.
     Repeated,
+    /// Every report arrives at least twice, with the same meaning and other bytes.
     Reworded,
-    Reordered,
+    /// One report arrives after a report that was made later.
+    OutOfOrder,
     Delayed,
+    /// The reports of one ending arrive after the inactivity timeout.
     AfterTimeout,
     Lost,
+    /// No report that states an ending arrives.
     EndingLost,
     /// All reports arrive together, in any order.
     Burst,
     Forged(Forgery),
     /// Another provider sends an event about the call.
     OtherProvider,
+    /// A report is added whose body was cut off before it was signed.
     Unreadable,
 }
 
@@ -35,7 +42,7 @@ const FAULT_PROFILES: [FaultProfile; 20] = [
     FaultProfile::FaultFree,
     FaultProfile::Random,
     FaultProfile::Repeated,
-    FaultProfile::Reordered,
+    FaultProfile::OutOfOrder,
     FaultProfile::FaultFree,
     FaultProfile::EndingLost,
     FaultProfile::Random,
@@ -45,7 +52,7 @@ const FAULT_PROFILES: [FaultProfile; 20] = [
     FaultProfile::Forged(Forgery::FlippedBit),
     FaultProfile::Random,
     FaultProfile::Delayed,
-    FaultProfile::Forged(Forgery::Stale),
+    FaultProfile::Forged(Forgery::OldRecording),
     FaultProfile::Burst,
     FaultProfile::OtherProvider,
     FaultProfile::Lost,
@@ -63,13 +70,13 @@ impl FaultProfile {
     pub(super) const fn providers(self) -> &'static [Provider] {
         match self {
             // Twilio signs no timestamp, so a recorded webhook is accepted as a repeated one.
-            Self::Forged(Forgery::Stale) => &[Provider::Retell, Provider::Generic],
+            Self::Forged(Forgery::OldRecording) => &[Provider::Retell, Provider::Generic],
             Self::OtherProvider => &[Provider::Retell, Provider::Twilio],
             Self::Reworded | Self::Unreadable => &[Provider::Generic],
             Self::FaultFree
             | Self::Random
             | Self::Repeated
-            | Self::Reordered
+            | Self::OutOfOrder
             | Self::Delayed
             | Self::AfterTimeout
             | Self::Lost
@@ -107,7 +114,7 @@ impl Planner<'_> {
         let mut arrivals = self.arrivals(profile);
         self.ensure_observable(&mut arrivals);
         self.separate_arrivals(&mut arrivals);
-        self.count(&arrivals, faults);
+        self.count_faults(&arrivals, faults);
         for (index, at) in arrivals.iter().enumerate() {
             let Some(at) = *at else { continue };
             self.push_report(index, at, DeliveryKind::First);
@@ -115,7 +122,7 @@ impl Planner<'_> {
                 FaultProfile::FaultFree => false,
                 FaultProfile::Repeated | FaultProfile::Reworded => true,
                 FaultProfile::Random
-                | FaultProfile::Reordered
+                | FaultProfile::OutOfOrder
                 | FaultProfile::Delayed
                 | FaultProfile::AfterTimeout
                 | FaultProfile::Lost
@@ -138,7 +145,7 @@ impl Planner<'_> {
             | FaultProfile::Random
             | FaultProfile::Repeated
             | FaultProfile::Reworded
-            | FaultProfile::Reordered
+            | FaultProfile::OutOfOrder
             | FaultProfile::Delayed
             | FaultProfile::AfterTimeout
             | FaultProfile::Lost
@@ -168,7 +175,7 @@ impl Planner<'_> {
             FaultProfile::Random
             | FaultProfile::Repeated
             | FaultProfile::Reworded
-            | FaultProfile::Reordered
+            | FaultProfile::OutOfOrder
             | FaultProfile::Delayed
             | FaultProfile::AfterTimeout
             | FaultProfile::Lost
@@ -185,7 +192,7 @@ impl Planner<'_> {
             }
         };
         match profile {
-            FaultProfile::Reordered => {
+            FaultProfile::OutOfOrder => {
                 let later = on_time.iter().filter(|other| **other > at).min().copied().unwrap_or(at);
                 set(any, Some(later + self.rng.i64(SECOND..20 * SECOND)));
             }
@@ -282,7 +289,7 @@ impl Planner<'_> {
         }
     }
 
-    fn count(&self, arrivals: &[Option<Millis>], faults: &mut FaultCounts) {
+    fn count_faults(&self, arrivals: &[Option<Millis>], faults: &mut FaultCounts) {
         let mut times: BTreeSet<Millis> = BTreeSet::new();
         let mut latest = Millis::MIN;
         for (report, arrival) in self.script.reports.iter().zip(arrivals).filter(|(report, _)| report.is_folded()) {
@@ -349,11 +356,11 @@ impl Planner<'_> {
         }
     }
 
-    /// Adds forged reports between the true ones. A forger who has a body of his own claims other endings.
+    /// Adds forged reports between the true ones. Forgeries that are not copies of true reports state other endings.
     fn add_forgeries(&mut self, forgery: Forgery, faults: &mut FaultCounts) {
         let reports = match forgery {
             Forgery::WrongKey | Forgery::NoSignature => self.script.false_reports(&mut self.rng),
-            Forgery::FlippedBit | Forgery::Stale => self.script.reports.clone(),
+            Forgery::FlippedBit | Forgery::OldRecording => self.script.reports.clone(),
         };
         for report in &reports {
             let at = report.emitted_at + self.rng.i64(20..2 * MINUTE);
@@ -367,7 +374,7 @@ impl Planner<'_> {
                     let bit = self.rng.choice([0, 1, 2, 3, 4, 6, 7]).unwrap_or_default();
                     forged.flipped_bit = Some(self.rng.usize(..report.body.len().max(1)) * 8 + bit);
                 }
-                Forgery::Stale => {
+                Forgery::OldRecording => {
                     faults.forged_old_recording += 1;
                     forged.at = report.emitted_at + SIGNATURE_WINDOW + self.rng.i64(10 * SECOND..50 * MINUTE);
                     forged.signed_at = report.emitted_at;
@@ -383,8 +390,8 @@ impl Planner<'_> {
         let Some(first) = arriving.filter_map(|(_, at)| *at).min() else { return };
         let event_type = self.rng.choice(["USER_DECLINED", "USER_CONFIRMED", "ENDED", "CANCELED"]).unwrap_or("ENDED");
         let (field, id) = match (self.script.correlation, &self.script.appointment_id) {
-            (Correlation::AppointmentId, Some(appointment_id)) => ("appointment_id", appointment_id),
-            (Correlation::AppointmentId | Correlation::CallId | Correlation::ProviderCallId, _) => {
+            (Correlation::Appointment, Some(appointment_id)) => ("appointment_id", appointment_id),
+            (Correlation::Appointment | Correlation::Call | Correlation::ProviderCall, _) => {
                 ("call_id", &self.script.call_id)
             }
         };
@@ -407,7 +414,6 @@ impl Planner<'_> {
         faults.other_provider += 1;
     }
 
-    /// Adds a report whose body was cut off before it was signed.
     fn add_unreadable(&mut self, faults: &mut FaultCounts) {
         let Some(report) = self.script.reports.first() else { return };
         let mut cut = self.delivery(report, None, report.emitted_at + 10, DeliveryKind::Unreadable);

@@ -409,7 +409,7 @@ fn right_source_of_something_else_is_wrong() {
 }
 
 #[test]
-fn silence_is_dated_by_what_it_says() {
+fn timeout_events_are_dated_by_its_start_or_its_detection() {
     complains_while_down("not the detection of the inactivity timeout", |placed| {
         event(placed, 2)["occurred_at"] = json!(rfc3339(DIALLED_IN_OUTAGE));
     });
@@ -432,7 +432,7 @@ fn unexpected_domain_event_is_found() {
         ("call.retry_scheduled 2 completed", None, ENDED_2, at(230)),
         ("call.corrected 2 busy", Some("call_b"), ENDED_2, at(230)),
         ("call.canceled", None, "", at(300)),
-        ("call.unheard_of 2 completed", Some("call_b"), ENDED_2, at(230)),
+        ("call.unknown_type 2 completed", Some("call_b"), ENDED_2, at(230)),
         ("appointment.declined 2 confirmed", Some("call_b"), ANALYSED_2, at(230)),
         drift,
     ];
@@ -510,7 +510,7 @@ fn timeline_must_hold_what_came_and_nothing_else() {
 }
 
 #[test]
-fn history_must_be_the_one_that_the_provider_tells() {
+fn provider_record_decides_the_history() {
     // A webhook carries the analysis instead of a lookup. The same domain events are right.
     let mut by_webhook = right();
     by_webhook.provider_responses.pop();
