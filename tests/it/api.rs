@@ -1,4 +1,4 @@
-//! The API as a client sees it: what is answered, what is then in the tables, and what is not in the log.
+//! The API as a client sees it: its answers, the rows that they leave, and a log without phone numbers.
 
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that cannot go on fails")]
 
@@ -29,7 +29,7 @@ fn body(response: &Response<Bytes>) -> Value {
     serde_json::from_slice(response.body()).unwrap()
 }
 
-/// Status and kind of a problem, which says so in its type.
+/// Status and kind of a problem (RFC 9457), read from its `type`.
 fn problem(response: &Response<Bytes>) -> (u16, String) {
     assert_eq!(response.headers()[CONTENT_TYPE], "application/problem+json");
     let body = body(response);
@@ -50,7 +50,7 @@ async fn create(world: &World, change: Value) -> String {
     body(&response)["call_id"].as_str().unwrap().to_owned()
 }
 
-/// Every call of a list, page after page, and how many pages there were.
+/// The call ids of a whole list, and its number of pages.
 async fn listed(world: &World, query: &str) -> (Vec<String>, usize) {
     let (mut ids, mut pages, mut path) = (Vec::new(), 0, format!("/calls?{query}"));
     loop {
@@ -106,7 +106,7 @@ async fn repeat_is_answered_with_the_same_bytes_however_it_is_written() {
     let first = send(&world, "POST", "/calls", Some("k1"), &request_body(&json!({}))).await;
     assert_eq!((first.status(), first.headers().get("idempotent-replayed")), (StatusCode::CREATED, None));
     world.wait(MINUTE).await;
-    // An event may say more of the call than the request did; the answer does not change with it.
+    // The call changes after its creation; the answer to a repeated request does not.
     let id = body(&first)["call_id"].as_str().unwrap().to_owned();
     assert_eq!(send(&world, "POST", &format!("/calls/{id}/cancel"), None, "").await.status(), StatusCode::OK);
     let spaced = " {\"to\": \"\\u002b14155550123\", \"from\": \"+14155550100\",\n \"provider\": \"retell\"}";
@@ -134,7 +134,7 @@ async fn call_whose_write_was_not_answered_is_created_once() {
         let world = World::stopped();
         world.inject_fault("PutItem", CALLS_TABLE, 1, Fault::ResponseLost);
         let created = send(&world, "POST", "/calls", key, &request_body(&json!({}))).await;
-        assert_eq!(created.status(), StatusCode::CREATED, "its own write is no repeat");
+        assert_eq!(created.status(), StatusCode::CREATED, "the function must recognise its own write");
         world.clear_faults();
         assert_eq!(world.items(CALLS_TABLE).await.len(), 1, "{key:?}");
         let (code, _) = world.get(created.headers()[LOCATION].to_str().unwrap()).await;
@@ -161,7 +161,7 @@ async fn repeat_is_known_after_its_due_time_is_long_past() {
 #[tokio::test(start_paused = true)]
 async fn key_whose_call_somebody_else_made_is_taken() {
     let world = World::stopped();
-    // The id that the key k1 makes.
+    // Another stack, to learn the call id that the key k1 makes.
     let probe = World::stopped();
     let made = body(&send(&probe, "POST", "/calls", Some("k1"), &request_body(&json!({}))).await);
     let event = generic(made["call_id"].as_str().unwrap(), "e1", "call.ringing", 0);
@@ -182,7 +182,11 @@ async fn only_a_pending_call_of_ours_can_be_canceled() {
     assert!(body(&canceled)["settled_at"].is_string());
     world.wait(MINUTE).await;
     let again = cancel(&id).await;
-    assert_eq!((again.status(), body(&again)), (StatusCode::OK, body(&canceled)), "and it is not written again");
+    assert_eq!(
+        (again.status(), body(&again)),
+        (StatusCode::OK, body(&canceled)),
+        "a repeated cancel must write nothing"
+    );
 
     let claimed = create(&world, json!({})).await;
     assert_eq!(send(&world, "POST", &format!("/calls/{claimed}/trigger"), None, "").await.status(), StatusCode::OK);
@@ -193,7 +197,7 @@ async fn only_a_pending_call_of_ours_can_be_canceled() {
     assert_eq!(shown["job"]["state"], "CLAIMED");
     assert!(shown["job"]["lease_ends_at"].is_string() && shown["job"].get("due_at").is_none());
     let AttributeValue::S(token) = world.item(CALLS_TABLE, &claimed).await["claim_token"].clone() else {
-        panic!("there is no token");
+        panic!("the claim has no token");
     };
     assert!(!shown.to_string().contains(&token));
 
@@ -232,7 +236,7 @@ async fn list_has_every_call_once_whatever_the_size_of_its_pages() {
     for limit in [1, 7, 20, 100] {
         for (filter, expected) in [("", &all), ("&job=PENDING", &pending), ("&job=CANCELED", &canceled)] {
             let (ids, pages) = listed(&world, &format!("limit={limit}{filter}")).await;
-            assert_eq!(ids.len(), expected.len(), "none twice");
+            assert_eq!(ids.len(), expected.len(), "no call may be listed twice");
             assert_eq!(&ids.into_iter().collect::<BTreeSet<_>>(), expected, "limit={limit}{filter}");
             assert!(pages <= expected.len() / limit + 2, "{pages} pages of {limit}{filter}");
         }
@@ -258,7 +262,11 @@ async fn list_tells_what_is_stuck_from_what_waits() {
     assert_eq!(stuck("stuck_for=20m").await, Vec::<String>::new());
     world.wait(MINUTE * 16).await;
     let all: BTreeSet<String> = stuck("stuck_for=10m").await.into_iter().collect();
-    assert_eq!(all, [forgotten, planned, "silent".to_owned()].into(), "due for more than ten minutes");
+    assert_eq!(
+        all,
+        [forgotten, planned, "silent".to_owned()].into(),
+        "calls that have been due for more than ten minutes are stuck"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -301,7 +309,7 @@ async fn number_is_listed_and_taken_off_and_never_logged() {
     }
     let wrong = send(&world, "PUT", "/do-not-call/14155550123", None, "").await;
     assert_eq!(problem(&wrong), (400, "invalid_request".to_owned()));
-    // A number is no call, and who asks for one does not bring it into the log.
+    // A phone number is no call id, and a request for one does not write it to the log.
     send(&world, "PUT", "/do-not-call/+14155550123", None, "").await;
     for path in ["/calls/do-not-call:+14155550123", "/calls/+14155550123", "/events/+14155550123/status"] {
         assert_eq!(problem(&send(&world, "GET", path, None, "").await), (404, "not_found".to_owned()));
@@ -352,6 +360,6 @@ async fn database_that_is_down_is_a_problem_of_ours() {
         let response = send(&world, method, path, None, &request_body(&json!({}))).await;
         assert_eq!(problem(&response), (500, "storage_failure".to_owned()), "{method} {path}");
     }
-    assert_eq!(world.logged("storage_failure").len(), paths.len(), "each is logged once");
+    assert_eq!(world.logged("storage_failure").len(), paths.len(), "each failure must be logged once");
     assert!(!world.log_text().contains("415555"));
 }

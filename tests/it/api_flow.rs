@@ -1,5 +1,5 @@
-//! Calls over the API and the real tables from their creation to their end: listed on every shelf, found by whatever names them, and
-//! never by a scan.
+//! Calls over the API and the real tables, from their creation to their end. They are listed in every state and found
+//! by each of their ids, and never by a scan.
 
 #![expect(clippy::indexing_slicing, reason = "a test that cannot go on fails")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
@@ -16,9 +16,9 @@ use switchhook_tests::{MINUTE, World, generic, text};
 
 use crate::outbound::{call_request, call_state, create, expected_state, send};
 
-/// How many calls of each kind are listed.
+/// Number of calls of each kind.
 const EACH: usize = 30;
-/// 2026-01-01T00:00:00Z is when a world begins; this is when the calls that wait are due.
+/// Due time of the waiting calls. A world begins at 2026-01-01T00:00:00Z.
 const DUE: &str = "2026-01-01T00:30:00Z";
 
 async fn get(world: &World, path: &str) -> (StatusCode, Value) {
@@ -33,7 +33,7 @@ fn ids(page: &Value) -> Vec<String> {
     page["calls"].as_array().unwrap().iter().map(|call| text(&call["call_id"])).collect()
 }
 
-/// Every page of a list, one after the other, and what each cost.
+/// Every page of a list, each with its requests to AWS.
 async fn pages(world: &World, query: &str) -> Vec<(Value, BTreeMap<String, u64>)> {
     let mut pages = Vec::new();
     let mut cursor = String::new();
@@ -50,7 +50,7 @@ async fn pages(world: &World, query: &str) -> Vec<(Value, BTreeMap<String, u64>)
     }
 }
 
-/// The ids of a list's calls. None of them comes twice.
+/// The call ids of a whole list. Panics if an id occurs twice.
 async fn listed(world: &World, query: &str) -> BTreeSet<String> {
     let all: Vec<String> = pages(world, query).await.iter().flat_map(|(page, _)| ids(page)).collect();
     let set: BTreeSet<String> = all.iter().cloned().collect();
@@ -65,7 +65,7 @@ async fn consume_all(world: &World) {
     }
 }
 
-/// A stack with calls on every shelf: those that wait to be placed, by provider; those under way; those that are settled.
+/// Creates calls in every state. Returns their ids: waiting calls by provider, calls under way, and settled calls.
 async fn by_state(world: &World) -> BTreeMap<&'static str, BTreeSet<String>> {
     let mut by_state: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
     for provider in ["retell", "twilio", "vapi", "telnyx"] {
@@ -108,7 +108,7 @@ async fn list_shows_every_call_once_whatever_the_size_of_a_page_and_never_scans(
             let of_page = ids(page).len();
             assert!(of_page <= limit);
             assert!(requests.keys().all(|operation| operation == "Query" || operation == "GetItem"), "{requests:?}");
-            // What is read is what is shown.
+            // Exactly the shown calls are read.
             assert_eq!(requests.get("GetItem").copied().unwrap_or(0), of_page as u64);
         }
         let queries: u64 = pages.iter().filter_map(|(_, requests)| requests.get("Query")).sum();
@@ -141,7 +141,7 @@ async fn list_is_narrowed_by_job_lifecycle_and_how_long_nothing_changed() {
     world.wait(MINUTE * 20).await;
     check("stuck_for=10m", &of(&["under way"])).await;
     check("stuck_for=30m", &none).await;
-    // Nobody claims them, and by now they have been due for ten minutes.
+    // No scheduler runs, and the waiting calls have been due for ten minutes.
     world.wait(MINUTE * 20).await;
     check("stuck_for=9m", &of(&["under way", "retell", "twilio", "vapi", "telnyx"])).await;
     check("stuck_for=9m&job=PENDING", &waiting).await;
@@ -202,7 +202,7 @@ async fn created_call_is_shown_listed_and_found_by_its_appointment() {
     assert_eq!(call_state(&world, &call_id).await, expected_state("COMPLETED", "Confirmed", &["busy", "completed"]));
     assert_eq!(get(&world, "/calls?job=COMPLETED&lifecycle=completed").await.1["calls"], json!([shown]));
     assert_eq!(get(&world, "/calls?job=PENDING").await.1, json!({"calls": []}));
-    // By what its provider calls an attempt, too.
+    // The provider call id of an attempt finds the call too.
     let attempt = text(&shown["attempts"][0]["provider_call_id"]);
     assert_eq!(get(&world, &format!("/calls/retell:{attempt}")).await.1, shown);
     let (_, timeline) = get(&world, &format!("/calls/{call_id}/events")).await;
@@ -210,7 +210,7 @@ async fn created_call_is_shown_listed_and_found_by_its_appointment() {
     let (code, _) = get(&world, &format!("/events/{}/status", encoded(&event_id))).await;
     assert_eq!(code, StatusCode::OK, "{event_id}");
 
-    // The latest call speaks for the appointment.
+    // The latest call decides the status of the appointment.
     world.wait(MINUTE).await;
     let mut again = asked;
     again["due_at"] = json!("2026-01-02T00:00:00Z");
@@ -241,7 +241,7 @@ async fn method_that_a_path_does_not_have_is_told_with_those_that_it_has() {
         assert_eq!(response.headers()[ALLOW], allowed, "{method} {path}");
         assert_eq!(response.headers()["content-type"], "application/problem+json");
     }
-    assert_eq!(world.requests(), BTreeMap::new(), "nothing was asked of the tables");
+    assert_eq!(world.requests(), BTreeMap::new(), "no request to the tables");
 }
 
 #[tokio::test(start_paused = true)]
@@ -251,7 +251,7 @@ async fn ids_may_hold_blanks_slashes_and_percent_signs() {
         let event_id = format!("of {call_id}");
         let stored = world.accept(Provider::Generic, &generic(call_id, &event_id, "RINGING", 0)).await;
         world.quiesce().await;
-        // A gateway decodes a path, and cuts it where a question mark comes to light: that one is encoded twice.
+        // The gateway decodes a path and cuts it at a decoded question mark. So an id with one is encoded twice.
         let encoded = |id: &str| if id.contains('?') { encoded(&encoded(id)) } else { encoded(id) };
         let path = format!("/calls/{}", encoded(call_id));
         let (code, call) = get(&world, &path).await;
@@ -271,7 +271,7 @@ async fn number_that_may_not_be_called_is_not_called_until_it_may_be() {
     let put = async |method: &str, number: &str| {
         send(&world, method, &format!("/do-not-call/{number}"), None, &Value::Null).await
     };
-    // Twice is as good as once.
+    // A repetition changes nothing.
     for _ in 0..2 {
         assert_eq!(put("PUT", "%2B15550199").await, (StatusCode::NO_CONTENT, Value::Null));
     }
@@ -292,7 +292,7 @@ async fn number_that_may_not_be_called_is_not_called_until_it_may_be() {
     assert_eq!(call_state(&world, &call_id).await.0, "COMPLETED");
     let (code, problem) = put("PUT", "15550199").await;
     assert_eq!((code, &problem["errors"][0]["field"]), (StatusCode::BAD_REQUEST, &json!("number")));
-    // A number is no call, whatever it is stored beside.
+    // A phone number is no call id, although both are stored in one table.
     for path in ["/calls/do-not-call:%2B15550199", "/calls/%2B15550199"] {
         assert_eq!(get(&world, path).await.0, StatusCode::NOT_FOUND);
     }

@@ -17,7 +17,7 @@ pub(crate) fn read(path: &str) -> String {
     std::fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// Every file whose name ends like this, by its path from the root. Folders of tools and build results are left out.
+/// Every file with this extension, by its path from the root. Hidden folders and build results are left out.
 pub(crate) fn files_with_extension(extension: &str) -> Vec<String> {
     let mut files = Vec::new();
     let mut folders = vec![root()];
@@ -61,7 +61,7 @@ fn to_json(value: serde_norway::Value) -> Value {
     }
 }
 
-/// A Markdown page, as far as the tests look at it. Texts are without markup.
+/// The parts of a Markdown page that the tests read. Texts have no markup.
 #[derive(Debug, Default)]
 pub(crate) struct Page {
     pub(crate) headings: Vec<String>,

@@ -1,6 +1,7 @@
-//! What a provider's webhooks become.
+//! A whole flow, from the webhooks of a call to its domain events.
 
 use http::StatusCode;
+use insta::assert_snapshot;
 use serde_json::json;
 use switchhook_domain::Provider;
 use switchhook_tests::World;
@@ -21,7 +22,7 @@ async fn retell_call_becomes_a_settled_call() {
     let mut analyzed = ended.clone();
     analyzed["call_analysis"] = json!({"in_voicemail": false, "custom_analysis_data": {"outcome": "confirmed"}});
 
-    // Out of order, one of them twice.
+    // The webhooks come out of order, and one comes twice.
     for (body, status) in [
         (call("call_ended", ended.clone()), "accepted"),
         (call("call_started", json!({"call_status": "ongoing"})), "accepted"),
@@ -40,16 +41,13 @@ async fn retell_call_becomes_a_settled_call() {
     assert_eq!(call["appointment_status"], "Confirmed");
     assert_eq!(call["job"]["state"], "COMPLETED");
     assert_eq!(call["settled"], true);
-    assert_eq!(
-        world.published_types("appointment:apt_1"),
-        [
-            "call.initiated",
-            "call.ringing",
-            "call.in_progress",
-            "call.completed",
-            "appointment.dialing",
-            "appointment.connected",
-            "appointment.confirmed"
-        ]
-    );
+    assert_snapshot!(world.timeline(), @r"
+    appointment:apt_1/1 call.initiated
+    appointment:apt_1/2 call.ringing
+    appointment:apt_1/3 call.in_progress
+    appointment:apt_1/4 call.completed
+    appointment:apt_1/5 appointment.dialing
+    appointment:apt_1/6 appointment.connected
+    appointment:apt_1/7 appointment.confirmed
+    ");
 }

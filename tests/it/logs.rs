@@ -1,4 +1,5 @@
-//! What the log says of a run with every kind of traffic and trouble, and what it must never say.
+//! The log of a run with every kind of traffic and fault: every line has its fields and metrics, and no line holds a
+//! secret.
 
 #![expect(clippy::panic, clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that cannot go on fails")]
 
@@ -21,7 +22,7 @@ use crate::traffic::{retell_call, twilio_call};
 const NUMBERS: [&str; 2] = ["+15550107001", "+15550107002"];
 const SPOKEN: &str = "my card ends in four three two one";
 
-/// Whatever was sent that no line may hold.
+/// Texts that no log line may hold: keys, signatures, bodies, phone numbers, names.
 #[derive(Debug, Default)]
 struct Secrets(BTreeSet<String>);
 
@@ -30,14 +31,14 @@ impl Secrets {
         self.0.insert(secret.into());
     }
 
-    /// Posts a webhook and remembers its signature, and the body if that is more than a few words.
+    /// Posts a webhook. Adds its signature to the secrets, and its body if it has more than 20 bytes.
     async fn post(&mut self, world: &World, provider: Provider, key: &str, query: &str, body: &[u8]) -> StatusCode {
         let request = world.signed(provider, key, query, body, world.now());
         for (name, value) in request.headers() {
             if name.as_str().contains("signature") {
                 let value = value.to_str().unwrap();
                 self.add(value);
-                // Also without its time or prefix.
+                // The signature without its timestamp or prefix is a secret too.
                 self.add(value.rsplit(['=', ',']).find(|part| part.len() >= 20).unwrap_or(value));
             }
         }
@@ -57,7 +58,7 @@ fn generic(event_id: &str, event_type: &str) -> Vec<u8> {
     .into_bytes()
 }
 
-/// A run with every kind of traffic and trouble. Returns what was secret of it.
+/// Runs every kind of traffic and fault. Returns the texts that the log must not hold.
 async fn run(world: &mut World) -> Secrets {
     let mut secrets = Secrets::default();
     for secret in [KEY, OLD_KEY, SPOKEN, "Lovelace", "+442079460018", "442079460018", "+44770090"] {
@@ -65,7 +66,7 @@ async fn run(world: &mut World) -> Secrets {
     }
     NUMBERS.iter().for_each(|number| secrets.add(*number));
 
-    // All is well.
+    // Traffic without faults.
     for webhook in retell_call(1, 8, 3).into_iter().chain(twilio_call(1, true)) {
         let body = webhook.body.as_bytes();
         secrets.post(world, webhook.provider, KEY, &webhook.query, body).await;
@@ -75,7 +76,7 @@ async fn run(world: &mut World) -> Secrets {
     secrets.post(world, Provider::Retell, OLD_KEY, "", sample("retell/call_ended").as_bytes()).await;
     secrets.post(world, Provider::Generic, KEY, "", &generic("e1", "RINGING")).await;
     world.quiesce().await;
-    // Refused, unreadable, unknown, contradicted.
+    // Webhooks that are refused, unreadable, of unknown type, or in conflict with an earlier one.
     for provider in Provider::ALL {
         secrets.post(world, provider, "another key", "", &generic("e2", "ANSWERED")).await;
         secrets.post(world, provider, KEY, "", format!("{{\"to\":\"{}\", {SPOKEN}", NUMBERS[0]).as_bytes()).await;
@@ -86,14 +87,14 @@ async fn run(world: &mut World) -> Secrets {
     let mut elsewhere = world.signed(Provider::Generic, KEY, "", &generic("e4", "RINGING"), world.now());
     *elsewhere.uri_mut() = format!("/webhooks/{}", NUMBERS[0]).parse().unwrap();
     world.send(elsewhere).await;
-    // Another provider's claim, and a call that is full.
+    // A webhook about another provider's call, and a call that has reached its limit of events.
     let claim = json!({"event_id": "e5", "type": "BUSY", "appointment_id": "appt_1", "call": {"to": NUMBERS[0]}});
     secrets.post(world, Provider::Generic, KEY, "", claim.to_string().as_bytes()).await;
     for number in 0..66 {
         secrets.post(world, Provider::Generic, KEY, "", &generic(&format!("full{number}"), "ANSWERED")).await;
     }
     world.wait(MINUTE).await;
-    // Every service down, one after the other, and a queue message and a row of somebody else's.
+    // Every service is down once. Then a message and rows that Switchhook did not write.
     world.set_fault_hook(database_down);
     secrets.post(world, Provider::Generic, KEY, "", &generic("e6", "RINGING")).await;
     world.get("/calls/c1").await;
@@ -182,7 +183,7 @@ async fn every_line_says_what_was_decided_and_none_says_what_was_sent() {
 async fn no_line_about_a_placed_call_says_who_was_called() {
     let world = World::new();
     let mut secrets = Secrets::default();
-    // However a number is written.
+    // Any notation of a phone number contains these digits.
     for secret in ["5550107001", "5550107002", "an API key of the tests", "Lovelace"] {
         secrets.add(secret);
     }
@@ -199,7 +200,7 @@ async fn no_line_about_a_placed_call_says_who_was_called() {
     for path in [format!("/calls/{triggered}/trigger"), format!("/calls/{canceled}/cancel")] {
         send(&world, "POST", &path, None, &Value::Null).await;
     }
-    // What somebody takes for the id of a call.
+    // A client sends a phone number in place of a call id.
     for (method, path) in [
         ("POST", "/calls/%2B15550107002/trigger"),
         ("POST", "/calls/%2B15550107002/cancel"),
@@ -240,7 +241,8 @@ async fn no_line_about_a_placed_call_says_who_was_called() {
     check_log(&world.log_text(), &expected, &secrets);
 }
 
-/// Every line is a decision with its metrics, all of these were made, and nothing secret is said.
+/// Checks that every line has a decision and its metrics, that all expected decisions were made, and that no line holds
+/// a secret.
 fn check_log(log: &str, expected: &[&str], secrets: &Secrets) {
     let mut decisions = BTreeSet::new();
     for line in log.lines() {
@@ -250,18 +252,19 @@ fn check_log(log: &str, expected: &[&str], secrets: &Secrets) {
         check_metrics(&line);
         decisions.insert(format!("{stage} {action} {}", text(&line["cause"])).trim_end().to_owned());
     }
-    // It all happened.
+    // All expected decisions were made.
     let missing: Vec<&&str> = expected.iter().filter(|decision| !decisions.contains(**decision)).collect();
     assert!(missing.is_empty(), "{missing:?} of {decisions:?}");
     for secret in &secrets.0 {
         assert!(!log.contains(secret.as_str()), "the log holds {secret:?}");
-        // Nor as JSON holds it.
+        // The log must not hold its JSON form either.
         let escaped = json!(secret).to_string();
         assert!(!log.contains(escaped.trim_matches('"')), "the log holds {escaped}");
     }
 }
 
-/// What CloudWatch takes for metrics: <https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/CloudWatch_Embedded_Metric_Format_Specification.html>.
+/// Checks a line against CloudWatch's embedded metric format:
+/// <https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/CloudWatch_Embedded_Metric_Format_Specification.html>.
 fn check_metrics(line: &Value) {
     let directives = line["_aws"]["CloudWatchMetrics"].as_array();
     let directives = directives.unwrap_or_else(|| panic!("no metric in {line}"));
@@ -281,7 +284,7 @@ fn check_metrics(line: &Value) {
         let metrics = directive["Metrics"].as_array().unwrap();
         assert!((1..=100).contains(&metrics.len()), "{line}");
         let names: BTreeSet<String> = metrics.iter().map(|metric| text(&metric["Name"])).collect();
-        assert_eq!(names.len(), metrics.len(), "each once: {line}");
+        assert_eq!(names.len(), metrics.len(), "each metric once: {line}");
         for metric in metrics {
             assert!(metric["Name"].is_string(), "{line}");
             assert!(line[text(&metric["Name"])].is_u64(), "{metric} in {line}");

@@ -1,4 +1,4 @@
-//! What a placed call may cost, as a gate: requests are counted by the services, for each of the steps and for whole calls.
+//! Limits on the cost of placed calls. The local services count the requests of each step and of whole calls.
 
 #![expect(clippy::indexing_slicing, reason = "a test that cannot go on fails")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
@@ -17,12 +17,12 @@ use switchhook_tests::{MINUTE, World};
 use crate::budget::{ACCESS_LOG_BYTES, LOG_LINE_BYTES, index_writes, price, request_counts, reset_counters};
 use crate::outbound::{call_request, create, get_call};
 
-/// Changes of where a call stands in `by_wake`, for each of its attempts.
+/// Upper limit of the changes of a call's keys in `by_wake`, per attempt.
 const WAKE_CHANGES_MAX: usize = 4;
-/// Dollars for a thousand attempts of placed calls, all included but storage and what the provider charges.
+/// Upper limit of the USD per thousand attempts. Storage and the provider's charges are not included.
 const DOLLARS_MAX: f64 = 0.05;
 
-/// Without an appointment, so that its index stays out of the count.
+/// A request without an appointment, so that the index of appointments is not written.
 fn without_appointment(behaviour: &str) -> Value {
     let mut order = call_request(behaviour);
     order.as_object_mut().unwrap().remove("appointment_id");
@@ -46,10 +46,10 @@ async fn claiming_a_call_costs_one_read_one_write_and_one_message() {
     reset_counters(&world);
     world.cloud.scheduler().trigger(&call_id, "test").await.unwrap();
     assert_eq!(world.requests(), request_counts(&[("GetItem", 1), ("PutItem", 1), ("SendMessage", 1)]));
-    assert_eq!(index_writes(&world), 2.0, "out of its old place and into the new one");
+    assert_eq!(index_writes(&world), 2.0, "the old index entry is deleted and a new one written");
 
-    // Whatever a run finds, it pays for the pages of the one provider that places calls, for a look at each of the three that
-    // do not, and for what is due.
+    // A run reads every page of the one provider that places calls, one page for each of the three others, and the
+    // calls that are due.
     for _ in 0..7 {
         create(&world, &without_appointment("confirms")).await;
     }
@@ -74,23 +74,23 @@ async fn dialling_costs_two_reads_three_writes_and_one_message() {
     let claims = world.take_claims();
     reset_counters(&world);
     world.cloud.dialer().handle(claims.clone()).await;
-    // It reads the call and whether the number may be called; it writes that it dials, what the provider calls the attempt, and
-    // that it was taken, which goes the way of every event.
+    // The dialer reads the call and the do-not-call list. It writes the started dial and the alias of the provider call
+    // id. It also stores and queues the event that the provider accepted the dial.
     let dial = [("GetItem", 2), ("PutItem", 2), ("SendMessage", 1), ("UpdateItem", 1)];
     assert_eq!(world.requests(), request_counts(&dial));
     let units = world.capacity();
     println!("a dial: {units:?}");
-    assert_eq!(units["PutItem"].index_write_units, 1.0, "of the inbox: the call stays where it is in its own");
+    assert_eq!(units["PutItem"].index_write_units, 1.0, "only the index of the inbox is written");
     assert_eq!(world.cloud.fake().requests(), 1);
 
-    // The same claim again costs the look at the row.
+    // The same claim again costs one read of the row.
     reset_counters(&world);
     world.cloud.dialer().handle(claims).await;
     assert_eq!(world.requests(), request_counts(&[("GetItem", 1)]));
     assert_eq!(world.cloud.fake().requests(), 1);
 }
 
-/// What became of one call, minute by minute, and what all of it cost.
+/// Usage of AWS by one placed call, from its creation to its end.
 #[derive(Debug, Default)]
 struct CallCost {
     attempts: usize,
@@ -98,7 +98,7 @@ struct CallCost {
     write_units: f64,
     index_write_units: f64,
     read_units: f64,
-    /// How often its place in `by_wake` changed, and what the index was written for it.
+    /// Number of changes of its keys in `by_wake`, and of the index writes that these caused.
     wake_changes: usize,
     wake_writes: usize,
     webhooks: usize,
@@ -106,12 +106,12 @@ struct CallCost {
     events: usize,
     invocations: usize,
     log_bytes: f64,
-    /// How long the log was when what is counted now began.
+    /// Length of the log when the current step began.
     log_before: usize,
 }
 
-/// Lives through one placed call in a stack whose schedule is this loop: nothing but it costs anything, and the stream keeps every
-/// write of its row.
+/// Plays one placed call in a stack whose schedules are run by this loop. Nothing else causes cost, and the stream
+/// keeps every write of the call's row.
 async fn play_call(behaviour: &str, delivery_faults: DeliveryFaults, hours: u32) -> CallCost {
     let world = World::stopped();
     world.cloud.fake().set_delivery_faults(delivery_faults);
@@ -122,7 +122,7 @@ async fn play_call(behaviour: &str, delivery_faults: DeliveryFaults, hours: u32)
     for _ in 0..hours * 60 {
         deliver_for_a_minute(&world, &mut cost).await;
         for run in ["schedule", "reconcile"] {
-            // A run that finds nothing is not this call's.
+            // A run that finds nothing is not charged to the call.
             start_metering(&world, &mut cost);
             let found = match run {
                 "schedule" => world.cloud.schedule().await.unwrap().unwrap().due > 0,
@@ -166,7 +166,7 @@ fn add_usage(world: &World, cost: &mut CallCost) {
     }
     for (operation, count) in world.requests() {
         if operation == "SendMessage" {
-            // And it is received, and deleted.
+            // Each message is also received and deleted.
             cost.messages += 3 * count;
         }
         *cost.requests.entry(operation).or_default() += count;
@@ -190,14 +190,14 @@ async fn consume(world: &World, cost: &mut CallCost) {
     while !world.queued().is_empty() {
         start_metering(world, cost);
         world.consume(&world.receive()).await;
-        // The consumer, and the relay after its write.
+        // The consumer is invoked, and after its write the relay.
         cost.invocations += 2;
         add_usage(world, cost);
         world.wait(Duration::from_millis(10)).await;
     }
 }
 
-/// Looks at every write of the table whether it changed the keys of `by_wake`.
+/// Counts the writes of the table that changed the keys of `by_wake`.
 fn count_wake_writes(world: &World, cost: &mut CallCost) {
     for record in world.cloud.services().dynamodb().stream().next_batch(usize::MAX) {
         let record = record.to_event_record();
@@ -215,7 +215,7 @@ fn count_wake_writes(world: &World, cost: &mut CallCost) {
 }
 
 impl CallCost {
-    /// Dollars, by what they are for.
+    /// USD by purpose.
     fn dollars(&self) -> Vec<(&'static str, f64)> {
         let webhooks = self.webhooks as f64;
         vec![

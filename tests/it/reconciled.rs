@@ -1,5 +1,5 @@
-//! What the reconciler finds out, and how far it goes for it: whatever it is told, no call is lost to it; whatever there is to do,
-//! its runs end by themselves.
+//! The reconciler: whatever a provider answers to a lookup, no call is lost. However much there is to do, a run ends
+//! before its timeout.
 
 #![expect(clippy::indexing_slicing, clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -17,16 +17,16 @@ use switchhook_tests::{CALL_RETENTION, INACTIVITY_TIMEOUT, MINUTE, World, generi
 use crate::budget::{request_counts, reset_counters};
 use crate::outbound::{HOUR, call_request, call_state, create, expected_state, get_call};
 
-/// The reconciler's timeout.
+/// Timeout of the reconciler.
 const RECONCILER_TIMEOUT_MS: i64 = 50_000;
 
-/// The consumer's timeout.
+/// Timeout of the consumer.
 const CONSUMER_TIMEOUT_MS: i64 = 10_000;
 
-/// As slow as an answer may be that the SDK still waits for.
+/// Delay of a response that is just short enough for the SDK to wait.
 const SLOW: Duration = Duration::from_millis(950);
 
-/// Has the provider place a call that is none of ours. Returns what the provider calls it.
+/// Lets the provider place a call that Switchhook did not ask for. Returns its provider call id.
 fn place_outside(world: &World, behaviour: &str) -> String {
     let order = json!({"from_number": "+15550100", "to_number": "+15550199", "metadata": {"fake": behaviour}});
     let fake = world.cloud.fake();
@@ -34,7 +34,7 @@ fn place_outside(world: &World, behaviour: &str) -> String {
     text(&serde_json::from_str::<Value>(&answer.body).unwrap()["call_id"])
 }
 
-/// What the provider says of a call when it is asked.
+/// Looks a call up at the fake provider.
 fn look_up_at_provider(world: &World, provider_call_id: &str) -> Value {
     let path = format!("/v2/get-call/{provider_call_id}");
     let answer = world.cloud.fake().handle("GET", &path, Some("Bearer key"), b"");
@@ -42,7 +42,8 @@ fn look_up_at_provider(world: &World, provider_call_id: &str) -> Value {
     serde_json::from_str(&answer.body).unwrap()
 }
 
-/// What the provider calls the first call that it is to place: its dice are the same in every world.
+/// The provider call id of the first call that the fake provider places. Its random numbers are the same in every
+/// world.
 fn first_provider_call_id() -> String {
     place_outside(&World::stopped(), "confirms")
 }
@@ -54,7 +55,7 @@ fn started(provider_call_id: &str, metadata: &Value, at: Timestamp) -> String {
     json!({"event": "call_started", "call": call}).to_string()
 }
 
-/// The webhook of a call that is over, without whatever was given to the provider to echo.
+/// The webhook of an ended call, without the metadata that the provider should have echoed.
 fn ended_without_our_ids(world: &World, provider_call_id: &str) -> String {
     let mut call = look_up_at_provider(world, provider_call_id);
     assert!(call["call_analysis"].is_object(), "{call}");
@@ -66,7 +67,7 @@ async fn post(world: &World, body: &str) -> EventId {
     world.accept(Provider::Retell, body).await
 }
 
-/// Has a consumer take all that waits. Returns how much that was.
+/// Lets a consumer take every message of the queue. Returns the number of messages.
 async fn consume_all(world: &World) -> usize {
     let mut all = 0;
     loop {
@@ -79,7 +80,7 @@ async fn consume_all(world: &World) -> usize {
     }
 }
 
-/// Every request of an operation on something is answered as late as can be.
+/// Delays the response to every request of these operations on these tables or queues.
 fn delay_requests(world: &World, operations: &'static [(&'static str, &'static str)]) {
     world.set_fault_hook(move |call: &RequestInfo<'_>| {
         let hit = operations.iter().any(|(operation, on)| call.operation == *operation && is_request_to(call, on));
@@ -87,7 +88,7 @@ fn delay_requests(world: &World, operations: &'static [(&'static str, &'static s
     });
 }
 
-/// Stores so many calls like this one.
+/// Stores `count` copies of a call.
 async fn store_copies(world: &World, call: &Call, name: &str, count: usize) {
     for number in 0..count {
         let call = Call { call_id: CallId::new(format!("{name}{number}")), version: 1, ..call.clone() };
@@ -96,7 +97,7 @@ async fn store_copies(world: &World, call: &Call, name: &str, count: usize) {
     }
 }
 
-// A provider that says that a call lives
+// The provider answers that a call is alive
 
 #[tokio::test(start_paused = true)]
 async fn call_that_others_placed_and_that_is_told_to_live_gets_its_patience_anew_and_no_alias() {
@@ -116,8 +117,8 @@ async fn call_that_others_placed_and_that_is_told_to_live_gets_its_patience_anew
     assert_eq!(json!([call["lifecycle"], call["settled"]]), json!(["in_progress", false]));
     let call = world.call(&call_id).await;
     assert!(call.history.iter().any(|entry| entry.event.kind == EventKind::Alive), "{:?}", call.history);
-    assert!(!call.history.iter().any(|entry| entry.event.kind == EventKind::Initiated), "it was not dialled by us");
-    assert_eq!(world.cloud.check_drift().await.unwrap().unwrap().drifted, 0, "they agree");
+    assert!(!call.history.iter().any(|entry| entry.event.kind == EventKind::Initiated), "Switchhook did not dial it");
+    assert_eq!(world.cloud.check_drift().await.unwrap().unwrap().drifted, 0, "the row and the provider must agree");
 
     world.wait(INACTIVITY_TIMEOUT + MINUTE * 3).await;
     assert_eq!(call_state(&world, &call_id).await, expected_state("COMPLETED", "Confirmed", &["completed"]));
@@ -156,7 +157,8 @@ async fn no_call_becomes_an_alias_of_itself_and_none_of_ours_becomes_one() {
         assert_eq!((orphaned_events.len(), world.item(CALLS_TABLE, from).await), (0, before), "{from} to {to}");
         assert!(world.load(from).await.is_some(), "{from} to {to}");
     }
-    // What an alias is for: a call that nobody of us placed becomes part of one that we did. Again and again.
+    // The purpose of an alias: a call that a webhook made becomes part of a call that Switchhook placed. A repetition
+    // changes nothing.
     for _ in 0..2 {
         let alias = Alias { call_id: CallId::new(&ours), attempt: AttemptKey::new("1") };
         let orphaned_events = world.calls.write_alias(&CallId::new("retell:p1"), &alias, world.now()).await.unwrap();
@@ -165,7 +167,7 @@ async fn no_call_becomes_an_alias_of_itself_and_none_of_ours_becomes_one() {
     }
 }
 
-// An ending that stands under another call
+// The ending is stored under another call
 
 #[tokio::test(start_paused = true)]
 async fn call_in_doubt_whose_ending_made_another_call_takes_it_over() {
@@ -182,7 +184,7 @@ async fn call_in_doubt_whose_ending_made_another_call_takes_it_over() {
     assert_eq!(
         call_state(&world, &orphaned_events).await,
         expected_state("COMPLETED", "Confirmed", &["completed"]),
-        "a call of its own"
+        "the webhook must make a call of its own"
     );
 
     world.wait(MINUTE * 15).await;
@@ -190,10 +192,10 @@ async fn call_in_doubt_whose_ending_made_another_call_takes_it_over() {
     let call = world.call(&call_id).await;
     assert!(call.is_settled() && call.contains_event(&event_id), "{call:?}");
     assert_eq!(call.attempt_records[0].provider_call_id.as_deref(), Some(id.as_str()));
-    assert!(world.load(&orphaned_events).await.is_none(), "it leads to ours");
+    assert!(world.load(&orphaned_events).await.is_none(), "the other call must have become an alias of ours");
     let asked = fake.requests();
     world.wait(HOUR / 2).await;
-    assert_eq!((fake.requests(), fake.duplicate_dials()), (asked, 0), "nothing is left to ask");
+    assert_eq!((fake.requests(), fake.duplicate_dials()), (asked, 0), "no lookup must be left");
 }
 
 #[tokio::test(start_paused = true)]
@@ -202,13 +204,13 @@ async fn ending_that_stays_with_another_call_leads_to_the_deadline() {
     let fake = world.cloud.fake();
     fake.set_delivery_faults(DeliveryFaults::ALL_LOST);
     let id = place_outside(&world, "confirms");
-    // Others placed it, for an appointment which the provider names in one webhook and not in the other.
+    // The call was placed by others. One webhook names its appointment, the other one does not.
     post(&world, &started(&id, &json!({"appointment_id": "apt"}), world.now())).await;
     world.wait(MINUTE * 3).await;
     post(&world, &ended_without_our_ids(&world, &id)).await;
     world.wait(INACTIVITY_TIMEOUT + MINUTE).await;
     let call = world.call("appointment:apt").await;
-    assert!(!call.is_settled(), "the ending may be on its way");
+    assert!(!call.is_settled(), "the ending may still be on its way");
 
     world.wait(MINUTE * 7).await;
     assert_eq!(
@@ -221,7 +223,7 @@ async fn ending_that_stays_with_another_call_leads_to_the_deadline() {
     );
     let asked = fake.requests();
     world.wait(HOUR / 4).await;
-    assert_eq!(fake.requests(), asked, "it is settled, and nobody is asked for ever");
+    assert_eq!(fake.requests(), asked, "a settled call must not be looked up again");
 }
 
 #[tokio::test(start_paused = true)]
@@ -236,13 +238,13 @@ async fn answer_that_was_stored_but_not_queued_is_swept_to_the_call_that_was_ask
     world.inject_fault("SendMessage", EVENTS_QUEUE, 3, Fault::NotSent);
     assert!(world.reconciler.run("one").await.is_err());
     world.clear_faults();
-    assert_eq!(world.queued(), [] as [Value; 0], "stored, and no more");
+    assert_eq!(world.queued(), [] as [Value; 0], "the event must be stored and not queued");
 
     world.wait(MINUTE * 3).await;
     assert_eq!(world.reconciler.run("two").await.unwrap().requeued, 1);
     consume_all(&world).await;
     assert_eq!(call_state(&world, "appointment:apt").await, expected_state("COMPLETED", "Confirmed", &["completed"]));
-    assert!(world.load(&format!("retell:{id}")).await.is_none(), "no other call was made of it");
+    assert!(world.load(&format!("retell:{id}")).await.is_none(), "no other call may be made");
 }
 
 #[tokio::test(start_paused = true)]
@@ -255,7 +257,7 @@ async fn what_switchhook_found_out_about_a_stray_call_is_refused_by_the_call_tha
     post(&world, &started("p1", &Value::Null, world.now())).await;
     consume_all(&world).await;
     world.wait(INACTIVITY_TIMEOUT).await;
-    // Its deadline is on the way, and an event of its own, when it becomes an attempt of ours.
+    // A deadline and another event of the call are queued when it becomes an attempt of our call.
     assert!(world.reconciler.run("test").await.unwrap().deadlines_passed > 0);
     let ended = json!({"event": "call_ended", "call": {
         "call_id": "p1", "call_status": "not_connected", "disconnection_reason": "dial_busy",
@@ -277,9 +279,9 @@ async fn what_switchhook_found_out_about_a_stray_call_is_refused_by_the_call_tha
     assert_eq!(world.dead_letters(), [] as [Value; 0]);
 }
 
-// Folding again
+// Refolding
 
-/// A call whose row says another job than its events do, and which a drift run has found. It was heard of for so many minutes.
+/// Stores a call with an event per minute, changes the job in its row, and lets a drift check find the difference.
 async fn altered_call(world: &World, minutes: u64) {
     for minute in 0..=minutes {
         let body = generic("c1", &format!("e{minute}"), "RINGING", minute * 60);
@@ -301,7 +303,7 @@ async fn refold_that_would_take_too_long_leaves_the_row_to_the_next_drift_run() 
     delay_requests(&world, &[("Query", INBOX_TABLE)]);
     let began = world.now();
     let received = world.receive();
-    assert_eq!((received.len(), world.consume(&received).await), (1, 1), "it is done with");
+    assert_eq!((received.len(), world.consume(&received).await), (1, 1), "the message must be deleted");
     assert!(world.now().millis_since(began) <= CONSUMER_TIMEOUT_MS / 2, "{:?}", world.now());
     assert_eq!(world.item(CALLS_TABLE, "c1").await, before);
     let lines = world.logged("refold_too_long");
@@ -323,7 +325,8 @@ async fn refold_costs_a_read_for_each_event_and_a_page_for_each_minute_around_th
     reset_counters(&world);
     let received = world.receive();
     world.consume(&received).await;
-    // The call; its three events by the keys that its row names. Two minutes before it, three of its own, fifteen after.
+    // The reads: the call, and its three events by the ids in its row. The pages: two minutes before the call, its own
+    // three, and fifteen after it.
     let minutes = 2 + 3 + 15;
     assert_eq!(world.requests(), request_counts(&[("GetItem", 1 + 3), ("PutItem", 1), ("Query", minutes)]));
     let capacity = world.capacity();
@@ -331,7 +334,7 @@ async fn refold_costs_a_read_for_each_event_and_a_page_for_each_minute_around_th
     assert!(capacity["Query"].read_units <= minutes as f64 * 0.5, "{capacity:?}");
 }
 
-// Runs that end by themselves
+// Runs end before their timeout
 
 #[tokio::test(start_paused = true)]
 async fn minute_that_is_too_much_for_one_sweep_is_swept_by_several_and_keeps_no_call_from_waking() {
@@ -366,8 +369,8 @@ async fn minute_that_is_too_much_for_one_sweep_is_swept_by_several_and_keeps_no_
         }
         world.wait(MINUTE).await;
     }
-    assert_eq!(runs[0].deadlines_passed, 1, "the sweep does not keep a call from waking: {:?}", runs[0]);
-    assert!(runs.len() > 1 && runs.iter().all(|run| run.requeued > 0), "each does a part: {runs:?}");
+    assert_eq!(runs[0].deadlines_passed, 1, "the sweep must not keep a call from being woken: {:?}", runs[0]);
+    assert!(runs.len() > 1 && runs.iter().all(|run| run.requeued > 0), "each run must do a part: {runs:?}");
     let lost = world.queued().iter().filter(|message| text(&message["event"]["event_id"]).contains(":e")).count();
     assert_eq!(lost, LOST);
     assert_eq!(world.logged("reconciled").len(), runs.len() + 2);
@@ -393,7 +396,7 @@ async fn more_due_calls_than_there_is_time_for_are_left_to_the_next_run() {
         woken += report.woken;
         runs += 1;
         assert_eq!(world.logged("reconciled").len(), runs);
-        // What was found is folded, and the rest stays due.
+        // The deadlines that were found are folded. The other calls stay due.
         world.clear_faults();
         consume_all(&world).await;
         delay_requests(&world, &[("GetItem", CALLS_TABLE)]);
@@ -407,7 +410,7 @@ async fn call_whose_provider_was_not_asked_for_want_of_requests_has_no_deadline(
     post(&world, &started("p", &Value::Null, world.now())).await;
     consume_all(&world).await;
     store_copies(&world, &world.call("retell:p").await, "retell:p", 309).await;
-    // So late that a provider that could not answer would be waited for no longer.
+    // So late that the reconciler no longer waits for a provider that cannot answer.
     world.wait(INACTIVITY_TIMEOUT * 3).await;
     let first = world.reconciler.run("one").await.unwrap();
     assert_eq!((first.lookups, first.deadlines_passed), (300, 300));
@@ -421,7 +424,7 @@ async fn drift_run_stops_in_time_and_says_what_it_did() {
     let world = World::stopped();
     world.accept(Provider::Generic, &generic("c", "e", "RINGING", 0)).await;
     consume_all(&world).await;
-    // All of them say another job than their events do.
+    // The job in every row differs from what the events give.
     let altered = Call { job: Job::Failed, ..world.call("c").await };
     store_copies(&world, &altered, "awake", 250).await;
     let settled = Call { wake_at: None, settled_at: Some(world.now()), ..altered };

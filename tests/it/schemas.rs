@@ -1,5 +1,6 @@
-//! The schemas of `infra/events` say exactly what is published. That every event that any flow publishes is as they say is
-//! checked where its world ends; here: that they leave out nothing, promise nothing that never comes, and refuse what is wrong.
+//! The schemas of `infra/events` describe exactly the events that are published. When a test's world is dropped, it
+//! checks every published event against them. The tests here check that the schemas describe every type, describe no
+//! type that is never published, and refuse wrong events.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,7 +19,7 @@ use switchhook_tests::{MINUTE, World, generic, text};
 
 use crate::outbound::{HOUR, call_request, create, send};
 
-fn described() -> BTreeSet<String> {
+fn all_types() -> BTreeSet<String> {
     schema_documents().iter().flat_map(described_types).collect()
 }
 
@@ -29,8 +30,8 @@ fn examples() -> Vec<Value> {
 #[test]
 fn each_type_has_an_example_that_is_as_described() {
     let shown: Vec<String> = examples().iter().map(|example| text(&example["type"])).collect();
-    assert_eq!(shown.iter().cloned().collect::<BTreeSet<_>>(), described());
-    assert_eq!(shown.len(), described().len());
+    assert_eq!(shown.iter().cloned().collect::<BTreeSet<_>>(), all_types());
+    assert_eq!(shown.len(), all_types().len());
     for example in examples() {
         assert_eq!(schema_violation(&example), None, "{example}");
     }
@@ -39,7 +40,7 @@ fn each_type_has_an_example_that_is_as_described() {
 #[tokio::test(start_paused = true)]
 async fn every_type_is_published_and_no_other() {
     let world = World::new();
-    // A row was altered by hand.
+    // A row is changed by hand.
     world.cloud.fake().set_delivery_faults(DeliveryFaults::NONE);
     let altered = create(&world, &call_request("declines")).await;
     world.wait(MINUTE * 20).await;
@@ -56,23 +57,23 @@ async fn every_type_is_published_and_no_other() {
     send(&world, "POST", &format!("/calls/{canceled}/cancel"), None, &Value::Null).await;
     world.wait(HOUR * 12).await;
 
-    // Nothing of a call was heard for long, and then how it ended.
+    // A call is silent for long, and then its ending arrives.
     world.accept(Provider::Generic, &generic("late", "e1", "RINGING", 0)).await;
     world.wait(HOUR).await;
     world.accept(Provider::Generic, &generic("late", "e2", "BUSY", 5)).await;
-    // And what cannot be read.
+    // A webhook cannot be read.
     let (_, answer) = world.post(Provider::Generic, "{").await;
     assert_eq!(answer["status"], "quarantined");
     world.quiesce().await;
 
     let seen: BTreeSet<String> = world.domain_events().iter().map(|event| text(&event["type"])).collect();
-    assert_eq!(seen, described());
+    assert_eq!(seen, all_types());
 }
 
 #[test]
 fn spoiled_event_is_refused() {
     for example in examples() {
-        let spoiled = |name: &str, value: Value| {
+        let check_refused = |name: &str, value: Value| {
             let mut event = example.clone();
             event[name] = value;
             assert!(schema_violation(&event).is_some(), "{name} of {event}");
@@ -81,37 +82,37 @@ fn spoiled_event_is_refused() {
             let mut event = example.clone();
             event.as_object_mut().unwrap().remove(name);
             assert!(schema_violation(&event).is_some(), "without {name}: {event}");
-            spoiled(name, json!([]));
+            check_refused(name, json!([]));
             if !value.is_number() && name != "attempt" {
-                spoiled(name, json!(1));
+                check_refused(name, json!(1));
             }
         }
-        spoiled("surprise", json!("to"));
-        spoiled("schema_version", json!(2));
-        spoiled("type", json!("appointment.pending"));
-        spoiled("occurred_at", json!("2026-02-30T09:00:00.000Z"));
-        spoiled("occurred_at", json!("2026-01-01T09:00:00Z"));
-        spoiled("id", json!("1"));
+        check_refused("surprise", json!("to"));
+        check_refused("schema_version", json!(2));
+        check_refused("type", json!("appointment.pending"));
+        check_refused("occurred_at", json!("2026-02-30T09:00:00.000Z"));
+        check_refused("occurred_at", json!("2026-01-01T09:00:00Z"));
+        check_refused("id", json!("1"));
         let event_type = text(&example["type"]);
         if event_type == "webhook.quarantined" {
             continue;
         }
-        spoiled("sequence", json!(0));
-        spoiled("attempt", json!(0));
-        spoiled("provider", json!("switchhook"));
-        spoiled("status", json!("pending"));
+        check_refused("sequence", json!(0));
+        check_refused("attempt", json!(0));
+        check_refused("provider", json!("switchhook"));
+        check_refused("status", json!("pending"));
         if event_type != "call.retry_scheduled" {
-            spoiled("due_at", json!("2026-01-01T09:00:00.000Z"));
+            check_refused("due_at", json!("2026-01-01T09:00:00.000Z"));
         }
         if !["call.corrected", "call.drift_repaired"].contains(&event_type.as_str()) {
             let other = if event_type.ends_with(".inconclusive") { "no_answer" } else { "inconclusive" };
-            spoiled("status", json!(other));
+            check_refused("status", json!(other));
         }
         if !["call.canceled", "call.exhausted", "call.drift_repaired"].contains(&event_type.as_str()) {
-            spoiled("attempt", Value::Null);
+            check_refused("attempt", Value::Null);
         }
         if !["call.canceled", "call.exhausted"].contains(&event_type.as_str()) {
-            spoiled("source_event_id", Value::Null);
+            check_refused("source_event_id", Value::Null);
         }
     }
 }
@@ -119,19 +120,20 @@ fn spoiled_event_is_refused() {
 const POLICY: Policy = Policy { inactivity_timeout: Duration::from_secs(900) };
 const LEASE: Duration = Duration::from_secs(300);
 
-/// What may happen to a call, one after the other.
+/// A step in the life of a random call.
 #[derive(Clone, Debug)]
 enum Step {
     Wait(i64),
     Dial,
-    /// The provider would not take it.
+    /// The provider certainly did not place the call.
     Withdraw,
     GiveUp,
     Cancel,
-    Find,
-    /// Which attempt, what, when by the provider's clock, and whether trying again is of no use.
+    FindDeadlines,
+    /// An event from the provider: its attempt, its kind, its time in seconds by the provider's clock, and whether a
+    /// failure is permanent.
     Report(Option<u8>, EventKind, Option<i64>, bool),
-    /// The row loses an event, and is folded again.
+    /// The row loses an event, and is folded again from the inbox.
     Drift(usize),
 }
 
@@ -150,13 +152,13 @@ fn a_step() -> impl Strategy<Value = Step> {
         1 => Just(Step::Withdraw),
         1 => Just(Step::GiveUp),
         1 => Just(Step::Cancel),
-        3 => Just(Step::Find),
+        3 => Just(Step::FindDeadlines),
         8 => (report, any::<bool>()).prop_map(|((attempt, kind, at), permanent)| Step::Report(attempt, kind, at, permanent)),
         1 => (0..8_usize).prop_map(Step::Drift),
     ]
 }
 
-fn planned() -> Call {
+fn scheduled_call() -> Call {
     let retry = RetryPolicy { attempts_max: 3, delay_seconds: 60, delay_max_seconds: 600, voicemail: true };
     let plan =
         Plan { due_at: Timestamp::from_millis(0), window: None, retry, metadata: BTreeMap::new(), request_hash: None };
@@ -171,7 +173,7 @@ fn planned() -> Call {
     Call::schedule(new, &POLICY, Timestamp::from_millis(0)).call
 }
 
-/// A report of the provider.
+/// A provider event with one call event.
 fn report(
     number: usize,
     attempt: Option<u8>,
@@ -197,11 +199,11 @@ fn report(
     }
 }
 
-/// Lives through the steps, and returns every call that there was on the way.
-fn live(mut call: Option<Call>, steps: &[Step]) -> Vec<Call> {
+/// Applies the steps one after the other. Returns the call after each step that changed it.
+fn run_steps(mut call: Option<Call>, steps: &[Step]) -> Vec<Call> {
     let mut now = Timestamp::from_millis(1_000);
     let mut events: Vec<ProviderEvent> = Vec::new();
-    let mut lives = Vec::new();
+    let mut states = Vec::new();
     for (number, step) in steps.iter().enumerate() {
         now = now.plus(Duration::from_secs(1));
         let claimed = |call: &Call| Some(call.claim("token", LEASE, true, &POLICY, now)?.call);
@@ -221,7 +223,7 @@ fn live(mut call: Option<Call>, steps: &[Step]) -> Vec<Call> {
                 .and_then(|call| call.give_up("token", StopReason::DoNotCall, &POLICY, now))
                 .map(|moved| moved.call),
             (Step::Cancel, Some(call)) => call.cancel(&POLICY, now).map(|moved| moved.call),
-            (Step::Find, Some(call)) => {
+            (Step::FindDeadlines, Some(call)) => {
                 let found = call.deadline_passed_events(&POLICY, now);
                 events.extend(found.iter().cloned());
                 fold(Some(call), &found, &POLICY, now).transition.map(|it| it.call)
@@ -241,14 +243,17 @@ fn live(mut call: Option<Call>, steps: &[Step]) -> Vec<Call> {
                 let drift = altered.drift_found_event(&number.to_string(), now);
                 refold(&altered, &events, |_| false, &drift, &POLICY, now).transition.map(|it| it.call)
             }
-            (Step::Dial | Step::Withdraw | Step::GiveUp | Step::Cancel | Step::Find | Step::Drift(_), None) => None,
+            (
+                Step::Dial | Step::Withdraw | Step::GiveUp | Step::Cancel | Step::FindDeadlines | Step::Drift(_),
+                None,
+            ) => None,
         };
         if let Some(next) = next {
-            lives.push(next.clone());
+            states.push(next.clone());
             call = Some(next);
         }
     }
-    lives
+    states
 }
 
 /// The provider reports a failure and then an answer, without an attempt, before the number turns out to be on the
@@ -257,7 +262,7 @@ fn live(mut call: Option<Call>, steps: &[Step]) -> Vec<Call> {
 fn life_that_once_broke_the_schema_is_told_as_described() {
     let report = |kind| Step::Report(None, kind, None, false);
     let steps = [report(EventKind::Failed), report(EventKind::InProgress), Step::GiveUp];
-    let call = live(Some(planned()), &steps).pop().unwrap();
+    let call = run_steps(Some(scheduled_call()), &steps).pop().unwrap();
     let events: Vec<Value> = call.domain_events_from(1).iter().map(|event| json!(event)).collect();
     for event in &events {
         assert_eq!(schema_violation(event), None, "{event}");
@@ -274,9 +279,9 @@ mod random {
     fn invariant_every_life_of_a_call_is_told_as_described() {
         let seen = RefCell::new(BTreeSet::new());
         let config = switchhook_random::config(2_000, None);
-        let lives = (any::<bool>(), prop::collection::vec(a_step(), 1..16));
-        let told = TestRunner::new(config).run(&lives, |(ours, steps)| {
-            for call in live(ours.then(planned), &steps) {
+        let steps_of_calls = (any::<bool>(), prop::collection::vec(a_step(), 1..16));
+        let result = TestRunner::new(config).run(&steps_of_calls, |(ours, steps)| {
+            for call in run_steps(ours.then(scheduled_call), &steps) {
                 for event in call.domain_events_from(1) {
                     let event = json!(event);
                     prop_assert_eq!(schema_violation(&event), None, "{}", event);
@@ -285,9 +290,9 @@ mod random {
             }
             Ok(())
         });
-        told.unwrap_or_else(|error| panic!("{error}"));
-        // Or it shows little.
-        let mut of_calls = described();
+        result.unwrap_or_else(|error| panic!("{error}"));
+        // The test means little unless every type was seen.
+        let mut of_calls = all_types();
         of_calls.remove("webhook.quarantined");
         assert_eq!(seen.into_inner(), of_calls);
     }

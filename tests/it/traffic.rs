@@ -1,4 +1,4 @@
-//! Webhooks as they come in production, of a size that can be chosen.
+//! Realistic webhooks of a given size.
 
 #![expect(clippy::indexing_slicing, reason = "every index is drawn below the length")]
 
@@ -15,7 +15,7 @@ pub(crate) struct Webhook {
     pub(crate) body: String,
 }
 
-/// What is said in two calls, for as long as anybody wants to talk. The compressor's dictionary knows none of it.
+/// Sentences of two conversations. The dictionary of the compressor was made without them.
 pub(crate) const CONVERSATIONS: [[&str; 24]; 2] = [REMINDER, CHANGE];
 
 const REMINDER: [&str; 24] = [
@@ -72,7 +72,7 @@ const CHANGE: [&str; 24] = [
     "Thanks, bye!",
 ];
 
-/// Numbers that follow from the last: the same every time, and no two calls alike.
+/// A sequence of pseudo-random numbers (xorshift): the same for the same start, and different for each call.
 #[derive(Debug)]
 struct Xorshift(u64);
 
@@ -93,8 +93,8 @@ fn draw(number: u64) -> Xorshift {
     Xorshift((number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15))
 }
 
-/// What is said in `turns` turns of one of the conversations, which starts anywhere and begins anew when it is over: as one
-/// text, and word by word.
+/// The transcript of `turns` sentences of a conversation, as one text and word by word. It starts at a random sentence,
+/// and after the last one it continues with the first.
 fn transcript(draw: &mut Xorshift, conversation: &[&str], turns: usize) -> (String, Value) {
     let first = usize::try_from(draw.below(24)).unwrap_or(0);
     let mut text = Vec::new();
@@ -126,8 +126,8 @@ fn latency(draw: &mut Xorshift) -> Value {
         "max": draw.below(1_700), "min": draw.below(400), "num": 4, "values": values})
 }
 
-/// What Retell posts about a call that is confirmed: started, ended, analysed. `detail` is how much of the transcript it
-/// repeats: 0 none, 1 as text, 2 also word by word, 3 also with tool calls.
+/// The three webhooks of Retell about a confirmed call: started, ended, analysed. `detail` sets the form of the
+/// transcript: 0 for none, 1 as text, 2 also word by word, 3 also with tool calls.
 pub(crate) fn retell_call(number: u64, turns: usize, detail: u8) -> Vec<Webhook> {
     retell_call_about(&CONVERSATIONS[usize::from(number % 2 == 1)], number, turns, detail)
 }
@@ -196,12 +196,12 @@ fn retell_call_about(conversation: &[&str], number: u64, turns: usize, detail: u
         .collect()
 }
 
-/// `call_ended` with as many turns as fill a body of so many bytes.
+/// A `call_ended` webhook with a transcript that fills a body of about `bytes` bytes.
 pub(crate) fn retell_ended(number: u64, bytes: usize, detail: u8) -> Webhook {
     filled(bytes, |turns| retell_call(number, turns, detail).swap_remove(1))
 }
 
-/// The same with the transcript as text alone, in which no sentence comes twice.
+/// A `call_ended` webhook with a transcript as text only, in which no sentence occurs twice.
 pub(crate) fn retell_ended_unrepeated(number: u64, bytes: usize) -> Webhook {
     let both = CONVERSATIONS.concat();
     filled(bytes, |turns| retell_call_about(&both, number, turns, 1).swap_remove(1))
@@ -219,7 +219,7 @@ fn filled(bytes: usize, ended: impl Fn(usize) -> Webhook) -> Webhook {
     webhook
 }
 
-/// What Twilio posts about a call with answering-machine detection that a person answers, five callbacks.
+/// The five callbacks of Twilio about a call with answering-machine detection that a person answers.
 pub(crate) fn twilio_call(number: u64, appointment: bool) -> Vec<Webhook> {
     let mut draw = draw(number + 1_000_000);
     let (call_sid, account_sid) = (format!("CA{}", draw.hex()), "AC5e0f6b7c8d9a0b1c2d3e4f5061728394");
@@ -249,7 +249,7 @@ pub(crate) fn twilio_call(number: u64, appointment: bool) -> Vec<Webhook> {
     .collect()
 }
 
-/// Text as dense as text can be: a body of so many bytes with few repetitions.
+/// A webhook of about `bytes` bytes whose text has few repetitions, so that it hardly compresses.
 pub(crate) fn dense_body(number: u64, bytes: usize) -> Webhook {
     let mut draw = draw(number + 2_000_000);
     let mut text = String::new();
@@ -268,14 +268,14 @@ pub(crate) fn dense_body(number: u64, bytes: usize) -> Webhook {
     webhook
 }
 
-/// Text that does not compress to less than three quarters of itself, the same every time.
+/// Text that compresses to no less than three quarters of its size. It is the same every time.
 pub(crate) fn noise(bytes: usize) -> String {
     const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
     let mut draw = draw(0);
     (0..bytes).map(|_| char::from(LETTERS[usize::try_from(draw.below(1 << 40) >> 34).unwrap_or(0)])).collect()
 }
 
-/// Some time after the start of a test.
+/// The time `second` seconds after the start of a test.
 pub(crate) fn at(second: u64) -> Timestamp {
     Timestamp::from_millis(i64::try_from((START_S + second) * 1_000).unwrap_or(i64::MAX))
 }

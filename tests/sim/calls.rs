@@ -1,25 +1,25 @@
-//! What truly happens: calls that others place, each with its true ending and everything that its provider posts of it, and
-//! calls that Switchhook is asked to place. **Nothing of Switchhook's own is used here.**
+//! Ground truth of a run: calls that others place, each with its true ending and the webhooks that its provider posts,
+//! and requests for calls that Switchhook places. **This module uses nothing of Switchhook's own.**
 
 use fastrand::Rng;
 use serde_json::{Value, json};
 
-/// The truth generator of `switchhook demo`: Retell, Twilio and a sender of its own kind.
+/// Generator of ground truth of `switchhook demo`, for Retell, Twilio and a generic sender.
 #[path = "../../cli/src/demo/script/mod.rs"]
-#[expect(dead_code, reason = "the demo asks more of it")]
+#[expect(dead_code, reason = "only the demo uses the rest")]
 mod script;
 
 use script::{Ending, Fact, GroundTruth, Provider, SECOND, Scenario, Script};
 pub(crate) use script::{MINUTE, Millis, START};
 
-/// How an attempt ends, in the words of the API.
+/// True end of an attempt, as the API spells lifecycle and outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Truth {
     pub(crate) lifecycle: &'static str,
     pub(crate) outcome: &'static str,
 }
 
-/// A call that somebody else places.
+/// A call that Switchhook did not place: it learns of the call by webhooks alone.
 #[derive(Clone, Debug)]
 pub(crate) struct ExternalCall {
     pub(crate) provider: &'static str,
@@ -28,18 +28,19 @@ pub(crate) struct ExternalCall {
     pub(crate) webhooks: Vec<Webhook>,
 }
 
-/// A webhook of it.
+/// A webhook that the provider posts about an external call.
 #[derive(Clone, Debug)]
 pub(crate) struct Webhook {
     pub(crate) name: String,
     pub(crate) at: Millis,
     pub(crate) query: String,
     pub(crate) body: Vec<u8>,
-    /// It is about the state of the call.
+    /// True if the webhook carries call events, so that the consumer folds it.
     pub(crate) is_folded: bool,
-    /// The endings that it tells of.
+    /// Lifecycle endings that the webhook reports.
     pub(crate) endings: Vec<&'static str>,
-    /// The provider contradicts itself with it: it is posted where a plan has [`FaultKind::TwoEndings`](crate::plan::FaultKind) alone.
+    /// True if the webhook contradicts an ending that the provider reported before. It is posted only under the fault
+    /// [`FaultKind::TwoEndings`](crate::plan::FaultKind).
     pub(crate) is_contradiction: bool,
 }
 
@@ -69,7 +70,8 @@ impl ExternalCall {
         }
     }
 
-    /// Telnyx says that it begins, that it is answered, what answered, and why it ends; never that it rings.
+    /// Telnyx reports that a call begins, that it is answered, whether a machine answered, and why it ends. It never
+    /// reports ringing.
     fn of_telnyx(index: usize, rng: &mut Rng) -> Self {
         let story = draw_story(
             &[Scenario::Talked, Scenario::Voicemail, Scenario::NoAnswer, Scenario::Busy, Scenario::Canceled],
@@ -94,17 +96,17 @@ impl ExternalCall {
             Ending::Failed => "not_found",
             Ending::Canceled => "originator_cancel",
         };
-        let mut told = vec![(story.placed_at, event("call.initiated", story.placed_at, json!({})))];
-        told.extend(story.answered_at.map(|at| (at, event("call.answered", at, json!({})))));
+        let mut bodies = vec![(story.placed_at, event("call.initiated", story.placed_at, json!({})))];
+        bodies.extend(story.answered_at.map(|at| (at, event("call.answered", at, json!({})))));
         if let Some((Fact::Voicemail, at)) = story.outcome_fact {
-            told.push((at, event("call.machine.detection.ended", at, json!({"result": "machine"}))));
+            bodies.push((at, event("call.machine.detection.ended", at, json!({"result": "machine"}))));
         }
         let end = json!({"hangup_cause": cause, "end_time": rfc3339(story.ended_at)});
-        told.push((story.ended_at, event("call.hangup", story.ended_at, end)));
-        Self::from_bodies("telnyx", format!("telnyx:{id}"), &story, told)
+        bodies.push((story.ended_at, event("call.hangup", story.ended_at, end)));
+        Self::from_bodies("telnyx", format!("telnyx:{id}"), &story, bodies)
     }
 
-    /// Vapi says each status, and reports at the end what was said.
+    /// Vapi reports each status, and the result of the conversation when the call has ended.
     fn of_vapi(index: usize, rng: &mut Rng) -> Self {
         let scenarios = [
             Scenario::Confirmed,
@@ -135,19 +137,19 @@ impl ExternalCall {
                 ("customer-ended-call", json!({}))
             }
         };
-        let mut told: Vec<(Millis, Value)> = story.rang_at.into_iter().map(|at| status("ringing", at)).collect();
-        told.extend(story.answered_at.map(|at| status("in-progress", at)));
+        let mut bodies: Vec<(Millis, Value)> = story.rang_at.into_iter().map(|at| status("ringing", at)).collect();
+        bodies.extend(story.answered_at.map(|at| status("in-progress", at)));
         let end = json!({
             "endedReason": reason, "analysis": {"structuredData": outcome},
             "startedAt": rfc3339(story.answered_at.unwrap_or(story.ended_at)), "endedAt": rfc3339(story.ended_at),
         });
-        told.push((story.ended_at, message("end-of-call-report", story.ended_at, end)));
-        Self::from_bodies("vapi", format!("vapi:{id}"), &story, told)
+        bodies.push((story.ended_at, message("end-of-call-report", story.ended_at, end)));
+        Self::from_bodies("vapi", format!("vapi:{id}"), &story, bodies)
     }
 
-    fn from_bodies(provider: &'static str, call_id: String, story: &GroundTruth, told: Vec<(Millis, Value)>) -> Self {
-        let last = told.len() - 1;
-        let webhooks = told.into_iter().enumerate().map(|(place, (at, body))| Webhook {
+    fn from_bodies(provider: &'static str, call_id: String, story: &GroundTruth, bodies: Vec<(Millis, Value)>) -> Self {
+        let last = bodies.len() - 1;
+        let webhooks = bodies.into_iter().enumerate().map(|(place, (at, body))| Webhook {
             name: body.pointer("/data/event_type").or(body.pointer("/message/type")).map(Value::to_string).unwrap(),
             at: at + 100,
             query: String::new(),
@@ -185,7 +187,7 @@ fn truth(story: &GroundTruth) -> Truth {
         (Some((Fact::Confirmed, _)), _) => "confirmed",
         (Some((Fact::Declined, _)), _) => "declined",
         (Some((Fact::Voicemail, _)), _) => "voicemail",
-        // Somebody answered, and nobody ever says what came of it.
+        // The call was answered, and no webhook reports a result.
         (_, Some(_)) => "inconclusive",
         (_, None) => "no_answer",
     };
@@ -202,29 +204,29 @@ fn merge(into: &mut Value, more: Value) {
     }
 }
 
-/// A call that Switchhook is asked to place.
+/// A request to place a call, as a client of the API sends it.
 #[derive(Clone, Debug)]
 pub(crate) struct CallRequest {
     pub(crate) key: String,
     pub(crate) pattern: RequestPattern,
     pub(crate) at: Millis,
-    /// What the person does in each attempt, the last in all that follow: the fake provider's words.
+    /// Behaviour of the person in each attempt, in the fake provider's words. The last one repeats.
     pub(crate) behaviours: Vec<&'static str>,
 }
 
-/// What is special about the asking.
+/// The way in which a client sends its request, and its next request for the call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RequestPattern {
     Plain,
-    /// Requested twice at the same time.
+    /// Two requests with one idempotency key at the same time.
     SentTwice,
-    /// Due later, and triggered by hand before.
+    /// Due later, and triggered by hand before it is due.
     Triggered,
-    /// Due later, and canceled before.
+    /// Due later, and canceled before it is due.
     Canceled,
 }
 
-/// As the stack's default has it.
+/// Default number of attempts of a stack.
 pub(crate) const ATTEMPTS_MAX: usize = 3;
 
 const BEHAVIOURS: [&[&str]; 14] = [
@@ -256,7 +258,7 @@ impl CallRequest {
         Self { key: format!("order-{index}"), pattern, at: START + rng.i64(0..20 * MINUTE), behaviours }
     }
 
-    /// The body of the request for it.
+    /// The body of `POST /calls`.
     pub(crate) fn body(&self) -> Value {
         let mut body = json!({
             "provider": "retell", "from": "+442079460018", "to": "+447700900123", "appointment_id": self.key,
@@ -269,7 +271,7 @@ impl CallRequest {
     }
 }
 
-/// How an attempt truly ends in which this person's phone rang.
+/// True end of an attempt in which the phone rang, by the person's behaviour.
 pub(crate) fn truth_of(behaviour: &str) -> Truth {
     let (lifecycle, outcome) = match behaviour {
         "confirms" | "response_lost" | "silent" | "rate_limited" => ("completed", "confirmed"),
@@ -279,7 +281,7 @@ pub(crate) fn truth_of(behaviour: &str) -> Truth {
         "no_answer" => ("no_answer", "no_answer"),
         "fails" | "invalid" => ("failed", "no_answer"),
         "forgotten" => ("inconclusive", "inconclusive"),
-        other => panic!("who is {other}?"),
+        other => panic!("unknown behaviour {other}"),
     };
     Truth { lifecycle, outcome }
 }

@@ -1,4 +1,4 @@
-//! Event sources and schedules around the handlers, as AWS runs them, done badly where the plan says so.
+//! Event sources and schedules that invoke the handlers, as AWS runs them. The faults of the plan disturb them.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -19,15 +19,16 @@ use crate::mutation::Mutation;
 use crate::plan::FaultKind;
 use crate::sim::Sim;
 
-/// Between two runs of the schedules. It is a minute there; what happens in between is much the same.
+/// Pause between two runs of the schedules. AWS runs them every minute; a longer pause makes a run of the simulator
+/// cheaper and changes little.
 const TICK: Duration = Duration::from_secs(2 * 60);
-/// As template.yaml has them, in seconds.
+/// Timeouts of the functions in seconds, as in `template.yaml`.
 const CONSUMER_TIMEOUT: u64 = 10;
 const DIALER_TIMEOUT: u64 = 30;
 const RELAY_TIMEOUT: u64 = 30;
 
 impl Sim {
-    /// The event source of a consumer.
+    /// Polls the events queue and invokes a consumer.
     pub(crate) async fn poll_events_queue(self: Rc<Self>) {
         let sqs = self.world.cloud.services().sqs();
         loop {
@@ -53,13 +54,13 @@ impl Sim {
                 continue;
             }
             for done in done {
-                // With a handle that has expired meanwhile, the message comes again.
+                // If the receipt handle has expired meanwhile, the queue delivers the message again.
                 drop(sqs.delete(EVENTS_QUEUE, &done.receipt_handle));
             }
         }
     }
 
-    /// The event source of a dialer.
+    /// Polls the dial queue and invokes a dialer.
     pub(crate) async fn poll_dial_queue(self: Rc<Self>) {
         let sqs = self.world.cloud.services().sqs();
         loop {
@@ -86,7 +87,7 @@ impl Sim {
         }
     }
 
-    /// One invocation of a dialer. True if the message is done with.
+    /// Invokes a dialer once. Returns true if its messages can be deleted.
     async fn dial(&self, batch: SqsEvent) -> bool {
         if self.hit(FaultKind::DialerCrash) {
             let death = if self.random(0..2) == 0 { CrashPoint::BeforeRequest } else { CrashPoint::BeforeResponse };
@@ -97,7 +98,7 @@ impl Sim {
         response.is_some_and(|response| response.batch_item_failures.is_empty())
     }
 
-    /// The event source of the relay.
+    /// Polls the stream of the calls table and invokes the relay.
     pub(crate) async fn poll_stream(self: Rc<Self>) {
         let stream = self.world.cloud.services().dynamodb().stream();
         let mut pause = Duration::from_millis(500);
@@ -133,7 +134,7 @@ impl Sim {
         }
     }
 
-    /// The schedules.
+    /// Runs the scheduler and the reconciler at regular times, and the drift check now and then.
     pub(crate) async fn run_schedules(self: Rc<Self>) {
         let cloud = &self.world.cloud;
         for ticks in 1.. {

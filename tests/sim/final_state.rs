@@ -1,4 +1,4 @@
-//! What must be true when all faults are over.
+//! Checks after all faults are over: the laws that hold at the end of a run.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,13 +12,14 @@ use crate::law::Law;
 use crate::observed::INCONCLUSIVE;
 use crate::sim::{API_KEY, INACTIVITY_TIMEOUT, RequestedCall, Sim};
 
-/// How long a claim stands.
+/// Lease of a claim.
 const LEASE_MS: u64 = 5 * 60 * 1_000;
-/// Between the write of a claim and the message that tells of it, and between the look at a lease and the request: all retries.
+/// Slack for retries: between the write of a claim and its message, and between the check of the lease and the request
+/// to the provider.
 const LEASE_SLACK_MS: u64 = 30_000;
 
 impl Sim {
-    /// Holds everything against everything, when all trouble is over.
+    /// Checks every law that holds at the end.
     pub(crate) async fn check_final_state(&self) {
         self.check_changes().await;
         let violated = |law, what: String| self.state().report_violation(law, what);
@@ -73,7 +74,7 @@ impl Sim {
         }
     }
 
-    /// Folds every call again from what the inbox holds, and looks whether it was published.
+    /// Folds every call again from the events in the inbox, and checks that all its domain events were published.
     async fn check_folds(&self) {
         let mut events: BTreeMap<CallId, Vec<ProviderEvent>> = BTreeMap::new();
         let inbox = self.state().inbox.keys().cloned().collect::<Vec<_>>();
@@ -109,38 +110,42 @@ impl Sim {
         }
     }
 
-    /// A call that others placed: what happened, or, where something was not told or told otherwise, what was told.
+    /// Checks an external call. If every webhook was acknowledged, the call shows the truth. Otherwise it shows only
+    /// endings that an acknowledged webhook reported.
     async fn check_external_call(&self, index: usize, call: &ExternalCall) {
-        let told: BTreeSet<usize> = (self.acknowledged.borrow().iter())
+        let acknowledged: BTreeSet<usize> = (self.acknowledged.borrow().iter())
             .filter(|it| it.report.0 == index && call.webhooks[it.report.1].is_folded)
             .map(|it| it.report.1)
             .collect();
-        if told.is_empty() {
+        if acknowledged.is_empty() {
             return;
         }
         let shown = self.shown(&call.call_id).await;
         let attempts = attempts_of(&shown);
-        let whole = call
+        let all_acknowledged = call
             .webhooks
             .iter()
             .enumerate()
-            .all(|(place, report)| told.contains(&place) != (report.is_contradiction || !report.is_folded));
-        let right = if whole {
+            .all(|(place, report)| acknowledged.contains(&place) != (report.is_contradiction || !report.is_folded));
+        let right = if all_acknowledged {
             self.state().result.verified_calls += 1;
             attempts == call.attempts
         } else {
             let endings: BTreeSet<&str> =
-                told.iter().flat_map(|place| call.webhooks[*place].endings.iter().copied()).collect();
+                acknowledged.iter().flat_map(|place| call.webhooks[*place].endings.iter().copied()).collect();
             attempts.iter().all(|it| endings.contains(it.lifecycle) || it.lifecycle == INCONCLUSIVE)
         };
         if !right {
-            let what =
-                format!("{}: {attempts:?} is shown, {:?} is true, all told: {whole}", call.call_id, call.attempts);
+            let what = format!(
+                "{}: {attempts:?} is shown, {:?} is true, all webhooks acknowledged: {all_acknowledged}",
+                call.call_id, call.attempts
+            );
             self.state().report_violation(Law::Truth, what);
         }
     }
 
-    /// A call that Switchhook placed: what the provider knows of every phone that rang, and no more attempts than policy has.
+    /// Checks a placed call: its attempts are those whose phones rang at the fake provider, and not more than the
+    /// policy allows.
     async fn check_placed_call(&self, request: &CallRequest, requested: &RequestedCall) {
         let shown = self.shown(&requested.call_id).await;
         let attempts = attempts_of(&shown);
@@ -150,7 +155,8 @@ impl Sim {
             .map(|place| {
                 let behaviour = request.behaviours.get(place).or(request.behaviours.last()).unwrap();
                 let rang = dials.iter().any(|dial| dial.attempt == (place + 1).to_string());
-                // Nobody was reached: the number is none, or the dialer died and nobody knows whether it had dialled.
+                // No phone rang: the provider refused the number, or the dialer died and nobody knows whether it had
+                // dialled.
                 let refused = *behaviour == "invalid" && attempts.get(place).is_some_and(|it| it.lifecycle == "failed");
                 if rang || refused { truth_of(behaviour) } else { truth_of("forgotten") }
             })
@@ -182,7 +188,7 @@ impl Sim {
     }
 }
 
-/// The attempts of a call as the API shows them.
+/// The ends of the attempts as the API shows them.
 fn attempts_of(shown: &Value) -> Vec<Truth> {
     let words = "completed no_answer busy failed canceled inconclusive voicemail declined confirmed";
     let known = |word: &Value| words.split(' ').find(|known| *known == word).unwrap_or("not over");

@@ -1,38 +1,38 @@
-//! The laws that a run must keep, and how a run says that one was broken.
+//! Laws that every run must keep. In comments below, "acknowledged" means answered with a success.
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Law {
-    // At every step
-    /// Whoever signs well and asks well is answered so.
+    // Checked after every step
+    /// A signed webhook and a valid request of the API get a success, in the end.
     Answered,
-    /// What was acknowledged is in the inbox.
+    /// Every acknowledged webhook is in the inbox.
     Stored,
-    /// An event is accepted once; after that it is known.
+    /// An event is answered `accepted` only once.
     AcceptedOnce,
-    /// What is stored of a call is the fold of its events.
+    /// The row of a call is the fold of its events.
     IsFold,
-    /// Within an attempt precedence never falls.
+    /// The lifecycle and the outcome of an attempt never fall to a state of lower precedence.
     NeverRegresses,
-    /// A call's version grows with every change of its row.
+    /// The version of a call grows with every change of its row.
     VersionGrows,
-    /// No phone rings while another one of the same call does, or again for an attempt.
+    /// No phone rings twice for one attempt, or while another phone rings for the same call.
     OnePhone,
-    /// A domain event has one content, however often it is published, and that is as subscribers were promised.
+    /// A domain event has the same content however often it is published, and matches its JSON Schema.
     OneContent,
-    // In the end
-    /// Every call is settled, and every queue empty.
+    // Checked at the end of a run
+    /// Every call is settled, and every queue is empty.
     Settles,
-    /// Every acknowledged event is in its call's history, or was decided otherwise.
+    /// The status of every acknowledged event is `processed` or `recorded`.
     Accounted,
     /// Every committed domain event is published.
     Published,
-    /// The dead-letter queue holds what nobody can read, and nothing else.
+    /// The dead-letter queue holds only messages that nobody can read.
     DeadLettersAreUnreadable,
-    /// Nobody dials on a claim whose lease is over.
+    /// No dialer uses a claim whose lease is over.
     ClaimInTime,
     /// No log line holds a secret or a phone number.
     NothingLeaks,
-    /// What is shown of a call is what truly happened, less what was never told.
+    /// The API shows what truly happened, except for facts that no webhook reported.
     Truth,
 }
 

@@ -1,17 +1,20 @@
-//! The simulator: the production handlers over the real SDK clients, in virtual time, while everything around them goes wrong.
+//! The simulator: it runs the production handlers over the real SDK clients in virtual time, and injects faults into
+//! everything around them.
 //!
-//! One seed is one [`plan`]: calls whose truth is known ([`calls`]), and troubles. [`run`] carries it out, [`laws`] says what must
-//! be true after every step and in the end. A run that breaks a law is made smaller and printed; and [`mutants`] shows that the
-//! laws would notice if a part of the program were missing.
+//! One seed makes one [`plan`]: calls whose ground truth is known ([`calls`]), and faults. [`run`] carries the plan
+//! out. The laws ([`law`]) are checked after every step ([`watch`]) and at the end ([`final_state`]). If a run breaks a
+//! law, the simulator shrinks the plan and prints it. [`mutants`] shows that the laws notice when a part of the program
+//! is missing.
 //!
-//! `SWITCHHOOK_SIM_SEED=7` runs one seed and prints everything; `SWITCHHOOK_SIM_SEEDS=1000..2000` runs others than the usual.
+//! `SWITCHHOOK_SIM_SEED=7` runs one seed and prints everything. `SWITCHHOOK_SIM_SEEDS=1000..2000` runs those seeds
+//! instead of the usual ones.
 
 #![expect(
     clippy::panic,
     clippy::unwrap_used,
     clippy::indexing_slicing,
     clippy::print_stdout,
-    reason = "a test that cannot go on fails, and says what it did"
+    reason = "a test that cannot go on fails and prints its trace"
 )]
 
 mod calls;
@@ -35,13 +38,13 @@ use plan::{FAULT_KINDS, FaultKind, Plan};
 use run::run;
 use state::RunResult;
 
-/// What every run of the tests goes through: each kind of trouble has several of these seeds to itself.
+/// Seeds of every run of the tests. Each kind of fault is the only one in several of them.
 const SEEDS: Range<u64> = 0..160;
-/// Test functions, and so threads, that share the seeds.
+/// Number of test functions, and so of threads, that share the seeds.
 const SHARES: u64 = 4;
-/// Runs that making a failing plan smaller may take.
+/// Upper limit of the runs that shrink a failing plan.
 const SHRINKS_MAX: usize = 120;
-/// Lines of the log of a failing run that are printed.
+/// Number of lines of the trace that a failure prints.
 const LINES_SHOWN: usize = 150;
 
 #[test]
@@ -93,7 +96,8 @@ fn one_seed_in_full() {
     assert!(result.violation.is_none(), "{:?}", result.violation);
 }
 
-/// A share of the seeds, all of which hold every law; and each trouble of each plan was made.
+/// Runs a share of the seeds. Every run keeps every law, and each kind of fault that has seeds of its own in this share
+/// was injected.
 fn check_share(share: u64) {
     let asked_for = std::env::var("SWITCHHOOK_SIM_SEEDS").ok().map(|range| {
         let (from, to) = range.split_once("..").unwrap_or(("0", &range));
@@ -107,14 +111,14 @@ fn check_share(share: u64) {
         if result.violation.is_some() {
             fail(plan, result);
         }
-        assert!(result.verified_calls > 0, "seed {seed}: no call came to its true ending");
+        assert!(result.verified_calls > 0, "no call shows its true ending; to repeat it: {}", command(seed));
         for (kind, count) in result.injected {
             *injected.entry(kind).or_default() += count;
         }
     }
     println!("share {share}: {injected:?}");
     if asked_for.is_none() {
-        // Those that have seeds of this share to themselves.
+        // The kinds of fault that are the only one in some seed of this share.
         let own = FAULT_KINDS.into_iter().zip((0..SHARES).cycle()).filter(|(_, of)| *of == share);
         let missing: Vec<FaultKind> =
             own.map(|((kind, _), _)| kind).filter(|kind| !injected.contains_key(kind)).collect();
@@ -122,7 +126,7 @@ fn check_share(share: u64) {
     }
 }
 
-/// Makes a plan that breaks a law smaller, as far as it still breaks the same one, and fails with it.
+/// Shrinks a plan as long as it still breaks the same law, and fails with the smallest one.
 fn fail(mut plan: Plan, mut result: RunResult) -> ! {
     println!("seed {} breaks {:?}; now it is made smaller", plan.seed, result.violation);
     let law = |result: &RunResult| result.violation.as_ref().map(|violation| violation.law);
@@ -140,13 +144,22 @@ fn fail(mut plan: Plan, mut result: RunResult) -> ! {
         break;
     }
     let from = result.trace.len().saturating_sub(LINES_SHOWN);
+    let law = result.violation.as_ref().map(|violation| format!("{:?}: {}", violation.law, violation.detail));
     panic!(
-        "SWITCHHOOK_SIM_SEED={} breaks {:?}\nwith {} calls of others, {:#?} and {:#?} (after {runs} smaller runs):\n{}",
+        "seed {} breaks the law {}\n\
+         To repeat it: {}\n\
+         After {runs} smaller runs it still breaks with {} external calls, {:#?} and {:#?}. The end of the trace:\n{}",
         plan.seed,
-        result.violation,
+        law.unwrap_or_default(),
+        command(plan.seed),
         plan.external_calls.len(),
         plan.call_requests,
         plan.faults,
         result.trace[from..].join("\n"),
     );
+}
+
+/// The command that repeats the run of one seed, and prints all of it.
+fn command(seed: u64) -> String {
+    format!("SWITCHHOOK_SIM_SEED={seed} cargo test --locked -p switchhook-tests --test sim one_seed -- --nocapture")
 }

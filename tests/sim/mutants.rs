@@ -1,7 +1,8 @@
-//! The simulator's own test: the program without one of its parts must be caught, and by the law that the part is there for.
+//! The test of the simulator: if a part of the program is missing, a run must break the law that the part exists for.
 //!
-//! Nothing is switched off in the program. What a part does, it does by a request or by its answer to an event source; so it is
-//! cut there: the request reaches its service without the condition, or not at all and is answered as if it had.
+//! The program itself is not changed. A part acts by sending a request or by answering its event source, so the
+//! mutation happens there. For example, the request reaches DynamoDB without its condition, or it never reaches SQS and
+//! gets a faked success.
 
 use crate::law::Law;
 use crate::mutation::Mutation;
@@ -10,9 +11,9 @@ use crate::run::run;
 
 struct Mutant {
     mutation: Mutation,
-    /// What must go wrong for the part to be missed.
+    /// Faults under which the missing part makes a difference.
     faults: &'static [FaultKind],
-    /// The laws of which one must be broken first.
+    /// Laws that may notice the mutant. The first law that a run breaks must be one of them.
     caught_by: &'static [Law],
 }
 
@@ -35,10 +36,10 @@ const MUTANTS: [Mutant; 8] = [
     mutant(Mutation::NeverWakes, &[FaultKind::LostWebhook], &[Law::Settles]),
 ];
 
-/// A mutant that lives through so many seeds is not caught.
+/// Seeds for each mutant. If none of them breaks a law, nobody notices the mutant.
 const SEEDS: std::ops::Range<u64> = 0..40;
 
-/// The rows of the table whose number is even, or odd: two threads.
+/// Checks every second mutant, from the first or from the second, so that two threads share the work.
 pub(crate) fn check(half: usize) {
     for mutant in MUTANTS.iter().skip(half).step_by(2) {
         let plans = SEEDS.map(|seed| Plan::with_faults(seed, mutant.faults));

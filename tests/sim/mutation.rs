@@ -1,4 +1,4 @@
-//! A part of the program that is taken out for a test.
+//! Mutations of the program: each takes one safeguard away.
 
 use std::collections::BTreeMap;
 
@@ -7,29 +7,30 @@ use switchhook_local::connector::{Fault, RequestInfo};
 use switchhook_local::{CALLS_TABLE, DIAL_QUEUE, EVENTS_QUEUE, INBOX_TABLE};
 use switchhook_tests::text;
 
-/// A part of the program that can be taken out.
+/// A safeguard that is taken away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mutation {
-    /// The condition under which a call's row is written: that nobody else wrote it meanwhile.
+    /// A call is written without the condition on its version, so it overwrites the changes of others.
     NoVersionCondition,
-    /// That an event which is there already is queued again.
+    /// A duplicate webhook is not queued again.
     NoResendOnDuplicate,
-    /// That what comes after a failed message of a call fails with it.
+    /// Messages behind a failed message of the same call are deleted as if they had succeeded.
     TailNotFailed,
-    /// What tells one claim from another.
+    /// All claims have the same token.
     SharedClaimToken,
-    /// The condition under which a claim is used.
+    /// A dialer starts a dial without the condition on the claim.
     NoClaimCondition,
-    /// That the relay reports what it could not publish.
+    /// Records that the relay could not publish are not retried.
     NoRelayRetry,
-    /// The condition under which an event is put into the inbox.
+    /// An event is put into the inbox without the condition that its id is free.
     NoInboxCondition,
-    /// When a call that is not settled is to be looked at.
+    /// A call that is not settled is never woken.
     NeverWakes,
 }
 
 impl Mutation {
-    /// What happens, in place of what was asked for, to a request of the program without this part.
+    /// Replaces a request of the program by what the mutated program would send, or fakes its response. `None` if the
+    /// mutation leaves the request as it is.
     pub(crate) fn apply(self, call: &RequestInfo<'_>, body: &Value, inbox: &BTreeMap<String, u32>) -> Option<Fault> {
         let sweep_off = self.disables_sweep();
         let of_table = |table: &str| body["TableName"] == table;
@@ -49,7 +50,7 @@ impl Mutation {
         match (self, call.operation) {
             (_, "Query") if sweep_off && of_table(INBOX_TABLE) => pretended(&json!({"Items": [], "Count": 0})),
             (Self::NoVersionCondition, "PutItem") if of_table(CALLS_TABLE) => unconditional(),
-            // Of the rows of calls that are in progress only one that was just dialled has no history.
+            // A row of a call in progress has no history only if the dial has just started.
             (Self::NoClaimCondition, "PutItem") if of_table(CALLS_TABLE) => {
                 let item = &body["Item"];
                 let dialled = item["job"]["S"] == "IN_PROGRESS" && item["history"]["L"] == json!([]);
@@ -78,7 +79,7 @@ impl Mutation {
         }
     }
 
-    /// True if the sweep is off too: it heals what is lost on the way to the queue, and would hide the mutation.
+    /// Returns true if the sweep is off too. The sweep queues lost events again, and would hide the mutation.
     const fn disables_sweep(self) -> bool {
         match self {
             Self::NoVersionCondition | Self::NoResendOnDuplicate | Self::TailNotFailed => true,

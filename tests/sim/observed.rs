@@ -1,4 +1,4 @@
-//! Observations of a run so far, and the laws that hold between an older and a newer state of a call.
+//! Observations of a run so far, and the laws between an older and a newer state of the same call.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,29 +7,29 @@ use switchhook_domain::{AttemptState, Call, CallId};
 
 use crate::law::Law;
 
-/// Shown where nobody knows: it stands nowhere.
+/// Lifecycle and outcome that the API shows if nobody knows better. It has no place in the precedence.
 pub(crate) const INCONCLUSIVE: &str = "inconclusive";
 
-/// What the watch has seen so far.
+/// Calls and domain events that were observed so far.
 #[derive(Default)]
 pub(crate) struct Observed {
     pub(crate) written_before: BTreeSet<String>,
     pub(crate) calls: BTreeMap<CallId, Call>,
-    /// The least that an attempt's lifecycle and outcome may stand for, by its key.
+    /// Lowest ranks that the lifecycle and the outcome of an attempt may have from now on, by call and attempt key.
     pub(crate) ranks: BTreeMap<(CallId, String), (u8, u8)>,
     pub(crate) bus: u64,
     pub(crate) published: BTreeMap<String, Value>,
 }
 
 impl Observed {
-    /// What is wrong with a call that has changed, held against what was read of it before.
+    /// Compares a changed call with its last observed state. Returns the law that it breaks.
     pub(crate) fn check_call(&mut self, call: Call) -> Option<(Law, String)> {
         let before = self.calls.insert(call.call_id.clone(), call.clone());
         if let Some(before) = before.filter(|before| before.version >= call.version) {
             return Some((Law::VersionGrows, format!("{} after {}", call.version, before.version)));
         }
         if !call.matches_history() {
-            return Some((Law::IsFold, "the row is not what its own history makes of it".to_owned()));
+            return Some((Law::IsFold, "the row differs from the fold of its own history".to_owned()));
         }
         for attempt in call.attempts() {
             let (lifecycle, outcome) = (attempt.lifecycle_label(), attempt.outcome_label());
@@ -52,7 +52,7 @@ impl Observed {
     }
 }
 
-/// Where the states of an attempt stand, by what is shown of them. Some are shown alike.
+/// Ranks of the lifecycle states that the API shows under this name. Two states can share a name.
 fn ranks(lifecycle: &str) -> &'static [u8] {
     match lifecycle {
         "initiated" => &[0],
@@ -63,7 +63,7 @@ fn ranks(lifecycle: &str) -> &'static [u8] {
         "busy" => &[5, 8],
         "failed" => &[6, 9],
         "in_progress" => &[7],
-        other => panic!("what is {other}?"),
+        other => panic!("unknown lifecycle {other}"),
     }
 }
 

@@ -1,16 +1,17 @@
-//! What a run is made of: calls and troubles, all of them drawn from one seed. A plan is plain data, so that a run that fails
-//! can be made smaller by leaving things out.
+//! Plan of a run: calls and faults, all drawn from one seed. A plan is plain data, so a failing plan can be shrunk by
+//! leaving out parts.
 
 use fastrand::Rng;
 
 use crate::calls::{CallRequest, ExternalCall};
 
-/// Seconds from the start after which nothing goes wrong any more.
+/// Seconds from the start of a run after which no fault is injected.
 pub(crate) const FAULTS_END: u64 = 50 * 60;
-/// Of so many seeds in a row each kind of trouble has one to itself, and one has none.
+/// Length of a cycle of seeds. In each cycle, every kind of fault is the only one in one seed, and one seed has no
+/// fault.
 const CYCLE: u64 = 100;
 
-/// What goes wrong.
+/// A kind of fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum FaultKind {
     // Webhooks
@@ -18,43 +19,43 @@ pub(crate) enum FaultKind {
     DelayedWebhook,
     ReorderedWebhooks,
     LostWebhook,
-    /// The provider reports an ending, and then another.
+    /// The provider reports one ending, and then a different one.
     TwoEndings,
-    /// The providers sign with the old key, and from the middle on with the new one.
+    /// Providers sign with the old key in the first half of the faults, and with the new key afterwards.
     KeyRotation,
     // Requests of a function to a service
     Throttled,
     Conflict,
     ServerError,
-    /// It is done, and an error is answered.
+    /// The service carries the request out and answers with an error.
     ErrorAfterEffect,
     NotSent,
     ResponseLost,
     Timeout,
     Slow,
-    /// The function dies before its request, or after it was done and before the answer.
+    /// The function crashes before its request, or after the request took effect and before the response.
     FunctionCrash,
     // Event sources and schedules
-    /// Messages are visible again while their consumer is at work.
+    /// Messages become visible again while their consumer is still at work.
     VisibilityOverlap,
-    /// A consumer did its work and dies before its messages are deleted.
+    /// A consumer did its work, but its messages are not deleted.
     NotDeleted,
     DuplicateClaim,
-    /// A claim reaches its dialer when its lease is over.
+    /// A claim reaches its dialer after its lease has expired.
     LateClaim,
     DuplicateSchedule,
     MissedSchedule,
-    /// For longer than the stream keeps its records.
+    /// The relay is down for longer than the stream keeps its records.
     RelayDown,
     BusRefusal,
-    /// What nobody can read: a message, and a webhook.
+    /// A queue message and a webhook that nobody can read.
     Poison,
-    // The provider that places our calls
+    // The provider that places calls for Switchhook
     DialerCrash,
     ProviderDown,
 }
 
-/// Each with how often it happens where it can, while it lasts, in percent.
+/// Every kind of fault, with the percentage of opportunities at which it is injected.
 pub(crate) const FAULT_KINDS: [(FaultKind, u8); 26] = [
     (FaultKind::DuplicateWebhook, 35),
     (FaultKind::DelayedWebhook, 15),
@@ -84,7 +85,7 @@ pub(crate) const FAULT_KINDS: [(FaultKind, u8); 26] = [
     (FaultKind::ProviderDown, 100),
 ];
 
-/// A kind of trouble for some time, in seconds from the start.
+/// A kind of fault during a span of time, in seconds from the start of the run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PlannedFault {
     pub(crate) kind: FaultKind,
@@ -95,7 +96,7 @@ pub(crate) struct PlannedFault {
 
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
-    /// Of every die that is thrown while the plan is carried out.
+    /// Seed of every random choice while the plan is carried out.
     pub(crate) seed: u64,
     pub(crate) external_calls: Vec<ExternalCall>,
     pub(crate) call_requests: Vec<CallRequest>,
@@ -119,14 +120,14 @@ impl Plan {
         Self { seed, external_calls, call_requests, faults }
     }
 
-    /// The same calls, and troubles of these kinds all the time.
+    /// The calls of this seed, with these kinds of fault all the time.
     pub(crate) fn with_faults(seed: u64, kinds: &[FaultKind]) -> Self {
         let faults = FAULT_KINDS.into_iter().filter(|(kind, _)| kinds.contains(kind));
         let all_the_time = |(kind, percent)| PlannedFault { kind, percent, from: 0, until: FAULTS_END };
         Self { faults: faults.map(all_the_time).collect(), ..Self::draw(seed) }
     }
 
-    /// The plans that have one thing less.
+    /// Plans that lack one fault, one external call or one request of this plan.
     pub(crate) fn smaller(&self) -> Vec<Self> {
         fn without<T: Clone>(all: &[T], index: usize) -> Vec<T> {
             all.iter().enumerate().filter(|(place, _)| *place != index).map(|(_, one)| one.clone()).collect()
@@ -142,7 +143,7 @@ impl Plan {
 
 impl PlannedFault {
     fn draw((kind, percent): (FaultKind, u8), from: u64, rng: &mut Rng) -> Self {
-        // Longer than that, and the provider counts as one that cannot say anything.
+        // If the outage lasted longer, the reconciler would settle calls without the provider.
         let longest = if kind == FaultKind::ProviderDown { 6 * 60 } else { FAULTS_END - from };
         Self { kind, percent, from, until: from + rng.u64(longest / 2..=longest) }
     }

@@ -1,9 +1,10 @@
-//! One run: a plan carried out against the production handlers, on one thread, in virtual time.
+//! One run of the simulator: a plan carried out against the production handlers, on one thread, in virtual time.
 //!
-//! Here stands what AWS does around the handlers (event sources, schedules, timeouts), done badly where the plan says so; and
-//! the senders of webhooks and askers of the API, who try again until they are answered, as theirs do.
+//! The simulator plays AWS around the handlers: event sources, schedules and timeouts, disturbed by the plan's faults.
+//! It also plays the senders of webhooks and the clients of the API, which retry until they get an answer.
 //!
-//! **Every die is thrown from the plan's seed**, in the order of events, so that one plan is one run.
+//! **Every random choice is drawn from the plan's seed**, in the order of events. So the same plan always gives the
+//! same run.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -20,12 +21,12 @@ use crate::plan::{FAULTS_END, FaultKind, Plan};
 use crate::sim::{NO_FAULTS, Sim};
 use crate::state::RunResult;
 
-/// By then everything must be over: poison alone is tried for hours.
+/// Virtual time within which every call must be settled. A message that nobody can read is retried for hours.
 const SETTLED_WITHIN: Duration = Duration::from_secs(12 * 60 * 60);
 const CONSUMERS: usize = 3;
 const DIALERS: usize = 2;
 
-/// Carries out a plan, with one mutation of the program if a mutant is to be tried.
+/// Carries out a plan, with a mutation of the program if there is one.
 pub(crate) fn run(plan: &Plan, mutation: Option<Mutation>) -> RunResult {
     switchhook_local::clock::seed(plan.seed);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
@@ -79,8 +80,8 @@ impl Sim {
         }
         for task in pumps.into_iter().chain(senders) {
             task.abort();
-            // A task of ours that panics must not go unnoticed.
-            assert!(!task.await.is_err_and(|error| error.is_panic()), "see above");
+            // A panic in a task of the simulator must fail the test.
+            assert!(!task.await.is_err_and(|error| error.is_panic()), "a task of the simulator panicked, see above");
         }
         std::mem::take(&mut self.state().result)
     }

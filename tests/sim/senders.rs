@@ -1,4 +1,4 @@
-//! Senders of webhooks and clients of the API, who try again until they are answered, as theirs do.
+//! Senders of webhooks and clients of the API. They retry until they get an answer, as real ones do.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use crate::plan::{FAULTS_END, FaultKind};
 use crate::sim::Sim;
 
 impl Sim {
-    /// A report on its way, as well or as badly as its provider sends it.
+    /// Delivers a webhook at its time, with the faults of the way from its provider.
     pub(crate) async fn deliver(self: Rc<Self>, call: usize, index: usize) {
         let webhook = &self.plan.external_calls[call].webhooks[index];
         self.sleep_to(webhook.at).await;
@@ -37,7 +37,7 @@ impl Sim {
         }
     }
 
-    /// The way of a webhook. False if it never arrives.
+    /// Delays a webhook as the faults demand. Returns false if it is lost.
     async fn arrives(&self) -> bool {
         if self.hit(FaultKind::LostWebhook) {
             return false;
@@ -46,7 +46,7 @@ impl Sim {
             sleep(Duration::from_secs(self.random(60..900))).await;
         }
         if self.hit(FaultKind::ReorderedWebhooks) {
-            // Held back, and let go together with others in any order.
+            // Held back until the next full two minutes, and released together with others in random order.
             let now = self.began.elapsed().as_millis();
             let held_ms = 120_000 - u64::try_from(now % 120_000).unwrap();
             sleep(Duration::from_millis(held_ms + self.random(0..1_500))).await;
@@ -54,7 +54,7 @@ impl Sim {
         true
     }
 
-    /// Posts a report until it is taken, or the provider gives up.
+    /// Posts a webhook until it is acknowledged, or the provider gives up.
     async fn post(&self, call_index: usize, webhook_index: usize) {
         let call = &self.plan.external_calls[call_index];
         let webhook = &call.webhooks[webhook_index];
@@ -76,13 +76,13 @@ impl Sim {
         }
     }
 
-    /// The key that providers sign with at this time.
+    /// The key with which providers sign now.
     fn key(&self) -> &'static str {
         let mut state = self.state();
         if state.now() < FAULTS_END / 2 && state.hit(FaultKind::KeyRotation) { OLD_KEY } else { KEY }
     }
 
-    /// Asks for a call, and for what else its course is about, until there is an answer.
+    /// Requests a call, and then triggers or cancels it, as its pattern demands. Retries until there is an answer.
     pub(crate) async fn request_call(self: Rc<Self>, index: usize) {
         let request = &self.plan.call_requests[index];
         self.sleep_to(request.at).await;
@@ -90,7 +90,7 @@ impl Sim {
         let created = if request.pattern == RequestPattern::SentTwice {
             let both = tokio::join!(self.api(request, "/calls", &body), self.api(request, "/calls", &body));
             if both.0.1["call_id"] != both.1.1["call_id"] {
-                self.state().report_violation(Law::Answered, format!("one key, two calls: {both:?}"));
+                self.state().report_violation(Law::Answered, format!("one idempotency key made two calls: {both:?}"));
             }
             both.0
         } else {
@@ -128,7 +128,7 @@ impl Sim {
         }
     }
 
-    /// The fake provider's webhooks.
+    /// Delivers the webhooks of the fake provider.
     pub(crate) async fn deliver_fake_webhooks(self: Rc<Self>) {
         loop {
             let delivery = self.world.cloud.fake().next_delivery().await;

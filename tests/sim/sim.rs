@@ -1,4 +1,4 @@
-//! The simulated surroundings of one run, and what its parts have in common.
+//! The simulated surroundings of one run, shared by its parts.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,18 +26,18 @@ pub(crate) const INACTIVITY_TIMEOUT: Duration = Duration::from_secs(10 * 60);
 pub(crate) const API_KEY: &str = "an API key of the simulator";
 
 tokio::task_local! {
-    /// What the simulator itself asks of the services suffers no fault.
+    /// Set while the simulator itself sends requests: they suffer no faults.
     pub(crate) static NO_FAULTS: ();
 }
 
 /// A webhook that was answered with a success.
 pub(crate) struct Acknowledged {
-    /// Index of the call, and of its report.
+    /// Index of the external call, and of the webhook within it.
     pub(crate) report: (usize, usize),
     pub(crate) event_id: String,
 }
 
-/// What was answered to who asked for a call.
+/// The answer of the API to a request for a call.
 #[derive(Clone, Default)]
 pub(crate) struct RequestedCall {
     pub(crate) call_id: String,
@@ -108,12 +108,12 @@ impl Sim {
         sleep_until(self.began + Duration::from_millis((at - START).unsigned_abs())).await;
     }
 
-    /// Asks something of the services that is no part of the run.
+    /// Sends requests of the simulator itself, which suffer no faults.
     pub(crate) async fn without_faults<T>(&self, future: impl Future<Output = T>) -> T {
         NO_FAULTS.scope((), future).await
     }
 
-    /// One invocation of a function. None if it died.
+    /// Invokes a function once. Returns `None` if it crashed or ran into its timeout.
     pub(crate) async fn invoke<T: Send + 'static>(
         &self,
         timeout_s: u64,
@@ -128,7 +128,7 @@ impl Sim {
     }
 }
 
-/// Every provider has its key of before still, Telnyx those to verify with.
+/// The secret of the stack. Each provider has its new and its old key; for Telnyx these are the public keys.
 fn secret() -> Value {
     let telnyx = [KEY, OLD_KEY].map(|key| verifying_key(Provider::Telnyx, &Key::new(key).unwrap()));
     let keys = [KEY, OLD_KEY];

@@ -1,4 +1,4 @@
-//! State that the requests of the functions and the senders of webhooks share: dice, faults, the trace.
+//! State that the fault hook and the senders share: random numbers, faults and the trace.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -16,36 +16,36 @@ use crate::law::{Law, Violation};
 use crate::mutation::Mutation;
 use crate::plan::{FaultKind, Plan};
 
-/// What became of a run.
+/// The result of a run.
 #[derive(Debug, Default)]
 pub(crate) struct RunResult {
-    /// The first law that was broken.
+    /// The first violation of a law. `None` if the run kept every law.
     pub(crate) violation: Option<Violation>,
-    /// What happened, in order.
+    /// One line for each thing that happened, in order.
     pub(crate) trace: Vec<String>,
-    /// How often each kind of trouble was made.
+    /// Number of times that each kind of fault was injected.
     pub(crate) injected: BTreeMap<FaultKind, u64>,
-    /// Calls whose true ending was learned.
+    /// Number of calls that show their true ending.
     pub(crate) verified_calls: usize,
 }
 
-/// What the requests of the functions and the senders have in common.
+/// State shared by the requests of the functions and by the senders.
 pub(crate) struct State {
     pub(crate) clock: Clock,
     pub(crate) rng: Rng,
     pub(crate) plan: Plan,
     pub(crate) mutation: Option<Mutation>,
     pub(crate) result: RunResult,
-    /// Rows of calls that were written since they were last looked at.
+    /// Ids of the calls that were written since the last check.
     pub(crate) written: BTreeSet<String>,
-    /// Every event that was put into the inbox, and how often.
+    /// Number of `PutItem` requests for each event of the inbox.
     pub(crate) inbox: BTreeMap<String, u32>,
-    /// When a claim was handed on: by call and trace.
+    /// Time in ms at which a claim was sent to the dial queue, by call id and trace id.
     pub(crate) claims: BTreeMap<(String, String), u64>,
 }
 
 impl State {
-    /// Seconds since the start.
+    /// Seconds since the start of the run.
     pub(crate) fn now(&self) -> u64 {
         self.clock.now_ms().saturating_sub(START.unsigned_abs()) / 1_000
     }
@@ -60,7 +60,7 @@ impl State {
         self.result.violation.get_or_insert(Violation { law, detail });
     }
 
-    /// True if trouble of this kind happens now.
+    /// Draws whether a fault of this kind happens now, and counts it.
     pub(crate) fn hit(&mut self, kind: FaultKind) -> bool {
         let now = self.now();
         let lasts = self.plan.faults.iter().find(|it| it.kind == kind && (it.from..it.until).contains(&now));
@@ -71,7 +71,7 @@ impl State {
         hit
     }
 
-    /// What happens to a request of a function.
+    /// The fault that a request of a function suffers. `None` if it suffers none.
     pub(crate) fn fault(&mut self, call: &RequestInfo<'_>) -> Option<Fault> {
         let body: Value = serde_json::from_slice(call.body).unwrap();
         self.note(call, &body);
@@ -99,7 +99,7 @@ impl State {
                 Fault::Crash(if heads { CrashPoint::BeforeRequest } else { CrashPoint::BeforeResponse }),
             ),
             (FaultKind::Slow, slow.clone()),
-            // Where two are at the same work, they are not equally fast.
+            // Two functions that do the same work must not be equally fast.
             (FaultKind::VisibilityOverlap, slow.clone()),
             (FaultKind::DuplicateClaim, slow.clone()),
         ];
@@ -110,7 +110,7 @@ impl State {
         Some(fault)
     }
 
-    /// Remembers what a request asks for, whatever comes of it.
+    /// Records what a request asks for, even if the request then fails.
     fn note(&mut self, call: &RequestInfo<'_>, body: &Value) {
         let of_table = |table: &str| body["TableName"] == table;
         let message = || serde_json::from_str::<Value>(&text(&body["MessageBody"])).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What must be true after every step.
+//! Checks while a run goes on: the laws that hold after every step.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::law::Law;
 use crate::sim::{Acknowledged, Sim};
 
 impl Sim {
-    /// Looks every second at everything that changed.
+    /// Checks all changes every second.
     pub(crate) async fn watch(self: Rc<Self>) {
         loop {
             self.check_changes().await;
@@ -23,12 +23,12 @@ impl Sim {
 
     pub(crate) async fn check_changes(&self) {
         let written = std::mem::take(&mut self.state().written);
-        // What was asked for a second ago may have been slow to be done.
+        // A write that was requested before the last check may have taken effect after it.
         let before = std::mem::replace(&mut self.observed.borrow_mut().written_before, written.clone());
         for id in written.union(&before) {
             let call_id = CallId::new(id.as_str());
             let call = self.without_faults(self.world.calls.get_call(&call_id)).await.unwrap();
-            // There is none where the write was refused, and another where it was an alias.
+            // There is no row if the write was refused, and another call's row if the id is an alias.
             let Some(call) = call.filter(|call| call.call_id == call_id) else { continue };
             if self.observed.borrow().calls.get(&call_id) == Some(&call) {
                 continue;
@@ -59,7 +59,7 @@ impl Sim {
         }
     }
 
-    /// A webhook was answered with a success.
+    /// Records that a webhook was answered with a success.
     pub(crate) async fn acknowledge(&self, report: (usize, usize), event_id: String, status: &str) {
         if self.without_faults(self.world.inbox.get(&EventId::new(event_id.as_str()))).await.unwrap().is_none() {
             self.state().report_violation(Law::Stored, format!("{event_id} is {status}, and not in the inbox"));
@@ -71,7 +71,7 @@ impl Sim {
         all.push(Acknowledged { report, event_id });
     }
 
-    /// True if nothing moves any more.
+    /// Returns true if every queue is empty and every call is settled.
     pub(crate) fn is_over(&self) -> bool {
         let cloud = &self.world.cloud;
         let empty = |queue| cloud.services().sqs().depth(queue).unwrap().total() == 0;

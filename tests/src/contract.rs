@@ -1,4 +1,4 @@
-//! What subscribers are promised of domain events: the JSON Schemas in `infra/events`.
+//! The contract with subscribers: the JSON Schemas of the domain events in `infra/events`.
 
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
@@ -20,14 +20,14 @@ static CONTRACT: LazyLock<Contract> = LazyLock::new(Contract::read);
 
 struct Contract {
     schemas: Schemas,
-    /// Each with the types of events that it describes.
+    /// Each schema, with the types of events that it describes.
     schemas_by_types: Vec<(BTreeSet<String>, SchemaIndex)>,
 }
 
 /// The schemas, as they are published.
 ///
 /// # Panics
-/// If one is not JSON.
+/// If a schema is not valid JSON.
 #[must_use]
 pub fn schema_documents() -> Vec<Value> {
     SOURCES.iter().map(|text| serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}"))).collect()
@@ -41,7 +41,7 @@ pub fn described_types(schema: &Value) -> BTreeSet<String> {
     many.chain(described.get("const")).map(text).collect()
 }
 
-/// What is wrong with a domain event; none if it is as promised.
+/// Returns how a domain event violates its schema. `None` if it is valid.
 #[must_use]
 pub fn schema_violation(event: &Value) -> Option<String> {
     let contract = &*CONTRACT;
@@ -52,7 +52,7 @@ pub fn schema_violation(event: &Value) -> Option<String> {
     }
 }
 
-/// Like [`schema_violation`], of what came over the bus.
+/// Like [`schema_violation`], for an event from the bus. Checks its source and its detail type too.
 #[must_use]
 pub fn bus_event_violation(event: &BusEvent) -> Option<String> {
     let detail: Value = serde_json::from_str(&event.detail).unwrap_or_default();

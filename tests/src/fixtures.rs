@@ -14,18 +14,18 @@ pub const KEY: &str = "a key of the tests";
 pub const OLD_KEY: &str = "the key before";
 pub const PUBLIC_URL: &str = "https://hooks.example.com";
 pub const INACTIVITY_TIMEOUT: Duration = Duration::from_secs(900);
-/// 2026-01-01T00:00:00Z.
+/// Start of every test's virtual time: 2026-01-01T00:00:00Z, in Unix seconds.
 pub const START_S: u64 = 1_767_225_600;
 pub const MINUTE: Duration = Duration::from_secs(60);
-/// The queue's maxReceiveCount.
+/// `maxReceiveCount` of the events queue.
 pub const MAX_RECEIVE_COUNT: u32 = 20;
 pub const INBOX_RETENTION: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 pub const CALL_RETENTION: Duration = Duration::from_secs(400 * 24 * 60 * 60);
 
-/// What most tests open a stack with.
+/// Options with which most tests open a stack.
 ///
 /// # Panics
-/// If the secret is none.
+/// If the secret is not valid.
 #[must_use]
 pub fn options(secret: &Value) -> CloudOptions {
     CloudOptions {
@@ -41,7 +41,7 @@ pub fn options(secret: &Value) -> CloudOptions {
     }
 }
 
-/// All providers, Retell in the middle of a rotation.
+/// A secret with all providers. Retell is in the middle of a key rotation and has two keys.
 #[must_use]
 pub fn all_providers() -> Value {
     let telnyx = Key::new(KEY).map(|key| verifying_key(Provider::Telnyx, &key)).unwrap_or_default();
@@ -54,23 +54,23 @@ pub fn all_providers() -> Value {
     })
 }
 
-/// A JSON string as text.
+/// The text of a JSON string. Empty for any other value.
 #[must_use]
 pub fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
-/// A realistic body by its name.
+/// A realistic webhook body, by its name.
 ///
 /// # Panics
-/// If there is none of that name.
+/// If no body has that name.
 #[must_use]
 pub fn sample(name: &str) -> &'static str {
     let found = samples().iter().find(|(known, _)| *known == name);
     found.map_or_else(|| panic!("there is no sample {name}"), |(_, body)| body)
 }
 
-/// A generic event of a call, which says only what it says. `second` is when it happened, from the start of the test.
+/// The body of a generic webhook about a call. `second` is the time of the event, counted from the start of the test.
 #[must_use]
 pub fn generic(call_id: &str, event_id: &str, event_type: &str, second: u64) -> String {
     let at = i64::try_from((START_S + second) * 1_000).unwrap_or(i64::MAX);
@@ -81,20 +81,20 @@ pub fn generic(call_id: &str, event_id: &str, event_type: &str, second: u64) -> 
     .to_string()
 }
 
-/// A service that is down. The SDK does not try such an answer again by itself: its quota of tries is one for the whole
-/// process, and a test with a long outage would use up that of the others.
+/// The error of a service that is down. The SDK does not retry this error, so that a long outage does not use up the
+/// retry quota, which all tests of a process share.
 #[must_use]
 pub fn down() -> Fault {
     Fault::ErrorBefore { status: 400, code: "AccessDeniedException".to_owned() }
 }
 
-/// The database is down for any request.
+/// A fault hook under which every request to DynamoDB fails.
 #[must_use]
 pub fn database_down(call: &RequestInfo<'_>) -> Option<Fault> {
     (call.service == Service::DynamoDb).then(down)
 }
 
-/// True if the request is to this table or queue. Event buses have no names here.
+/// Returns true if the request is for this table or queue. Any name matches a request to EventBridge.
 #[must_use]
 pub fn is_request_to(call: &RequestInfo<'_>, name: &str) -> bool {
     let body: Value = serde_json::from_slice(call.body).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The harness of the tests: a local stack in virtual time, a sender that signs webhooks, and views of both.
+//! The test harness: a local stack in virtual time, a sender that signs webhooks, and views of both.
 
 #![expect(clippy::panic, clippy::indexing_slicing, reason = "a test that cannot go on fails")]
 

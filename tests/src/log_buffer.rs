@@ -1,4 +1,4 @@
-//! A buffer that takes the log of a stack.
+//! A buffer that collects the log of a stack.
 
 use std::io::Write;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,4 +1,4 @@
-//! Rows of the tables as they are stored, read and altered behind the program's back.
+//! Rows of the tables as they are stored. Tests read and change them without the program.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::world::World;
 pub type Item = BTreeMap<String, AttributeValue>;
 
 impl World {
-    /// Sets a text of a call's row, as somebody does who has a console and no patience.
+    /// Sets a text attribute of a call's row, as somebody could do in the AWS console.
     ///
     /// # Panics
     /// If there is no such call.
@@ -20,7 +20,7 @@ impl World {
         self.alter(call_id, name, AttributeValue::S(value.to_owned())).await;
     }
 
-    /// Changes the history of a call's row by hand.
+    /// Changes the history in a call's row, as somebody could do in the AWS console.
     ///
     /// # Panics
     /// If there is no such call.
@@ -54,7 +54,7 @@ impl World {
         request.send().await.unwrap_or_else(|error| panic!("{error:?}"));
     }
 
-    /// Every item of a table, in no order, as it is stored.
+    /// Every item of a table as it is stored, in no particular order.
     ///
     /// # Panics
     /// If there is no such table.
@@ -76,17 +76,17 @@ impl World {
         }
     }
 
-    /// The item of a table under this key.
+    /// The item of a table with this key.
     ///
     /// # Panics
-    /// If there is none.
+    /// If it does not exist.
     pub async fn item(&self, table: &str, key: &str) -> Item {
         let name = if table == CALLS_TABLE { "call_id" } else { "event_id" };
         let is_it = |item: &Item| item.get(name) == Some(&AttributeValue::S(key.to_owned()));
         self.items(table).await.into_iter().find(is_it).unwrap_or_else(|| panic!("no {key} in {table}"))
     }
 
-    /// Puts an item as it is.
+    /// Puts an item without any condition.
     ///
     /// # Panics
     /// If the database refuses it.

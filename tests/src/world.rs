@@ -1,4 +1,4 @@
-//! A local stack in virtual time, a sender that signs, and what a test wants to know of both.
+//! A local stack in virtual time, and everything that a test does with it: send, wait, inject faults, look.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -34,7 +34,8 @@ use crate::contract;
 use crate::fixtures::{INBOX_RETENTION, KEY, PUBLIC_URL, all_providers, is_request_to, options, text};
 use crate::log_buffer::LogBuffer;
 
-/// A stack, and handlers of the test's own over the same services. Make it in a runtime with paused time and one thread.
+/// A local stack, with clients of the test over the same services. Create it in a runtime with paused time and one
+/// thread.
 #[derive(Debug)]
 pub struct World {
     pub cloud: Cloud,
@@ -50,7 +51,7 @@ pub struct World {
 }
 
 impl World {
-    /// A stack with all providers, whose pumps and schedule run until it is dropped.
+    /// A stack with all providers. Its event sources and schedules run until it is dropped.
     #[must_use]
     pub fn new() -> Self {
         Self::with_secret(&all_providers())
@@ -64,7 +65,7 @@ impl World {
         world
     }
 
-    /// A running stack that places so many calls at once.
+    /// A running stack with this number of concurrent dials per provider.
     #[must_use]
     pub fn with_lanes(lanes: u32) -> Self {
         let mut world =
@@ -73,19 +74,19 @@ impl World {
         world
     }
 
-    /// A stack whose pumps and schedule stand still: the test moves what is to move.
+    /// A stack whose event sources and schedules do not run: the test invokes the functions itself.
     #[must_use]
     pub fn stopped() -> Self {
         Self::open(&all_providers())
     }
 
-    /// Starts the pumps and the schedule.
+    /// Starts the event sources and the schedules.
     pub fn start(&mut self) {
         let cloud = self.cloud.clone();
         self.running = Some(tokio::spawn(async move { panic!("the stack stopped: {}", cloud.run().await) }));
     }
 
-    /// Stops the pumps and the schedule, wherever they are.
+    /// Stops the event sources and the schedules at once, even in the middle of an invocation.
     pub fn stop(&mut self) {
         if let Some(running) = self.running.take() {
             running.abort();
@@ -96,10 +97,10 @@ impl World {
         Self::with_options(options(secret))
     }
 
-    /// A stack whose pumps and schedule stand still, with options of the test's own.
+    /// A stack with these options, whose event sources and schedules do not run.
     ///
     /// # Panics
-    /// If it cannot be opened.
+    /// If the stack cannot be opened.
     #[must_use]
     pub fn with_options(options: CloudOptions) -> Self {
         let lines = LogBuffer::default();
@@ -126,7 +127,7 @@ impl World {
         }
     }
 
-    /// What the stack's clock reads.
+    /// The time of the stack's clock.
     #[must_use]
     pub fn now(&self) -> Timestamp {
         Timestamp::from_millis(i64::try_from(self.cloud.clock().now_ms()).unwrap_or(i64::MAX))
@@ -137,7 +138,7 @@ impl World {
         tokio::time::sleep(time).await;
     }
 
-    /// Lets what is on its way arrive.
+    /// Waits until messages and events on their way have arrived: two seconds.
     pub async fn quiesce(&self) {
         self.wait(Duration::from_secs(2)).await;
     }
@@ -147,25 +148,25 @@ impl World {
         self.post_signed(provider, KEY, "", body.as_bytes()).await
     }
 
-    /// Posts a body, signed with a key, with a query (without `?`).
+    /// Posts a body, signed with this key. `query` is appended to the path and has no `?`.
     pub async fn post_signed(&self, provider: Provider, key: &str, query: &str, body: &[u8]) -> (StatusCode, Value) {
         self.send(self.signed(provider, key, query, body, self.now())).await
     }
 
-    /// Posts a body and expects an answer: its code, its status, its event's id.
+    /// Posts a body that must be answered 200 `accepted`. Returns the event's id.
     ///
     /// # Panics
-    /// If the answer is another.
+    /// If the answer is a different one.
     pub async fn accept(&self, provider: Provider, body: &str) -> EventId {
         let (code, answer) = self.post(provider, body).await;
         assert_eq!((code, &answer["status"]), (StatusCode::OK, &json!("accepted")), "{answer}");
         EventId::new(text(&answer["event_id"]))
     }
 
-    /// The request that a provider would make of a body.
+    /// The signed request that a provider would send with this body.
     ///
     /// # Panics
-    /// If the key is empty or the query is none.
+    /// If the key is empty, or the query makes no valid URL.
     #[must_use]
     pub fn signed(&self, provider: Provider, key: &str, query: &str, body: &[u8], at: Timestamp) -> Request<Bytes> {
         let mut url = format!("{PUBLIC_URL}/webhooks/{provider}");
@@ -189,16 +190,16 @@ impl World {
         (response.status(), body)
     }
 
-    /// Asks for a path.
+    /// Sends a GET request.
     ///
     /// # Panics
-    /// If it is not a path.
+    /// If the path is not valid.
     pub async fn get(&self, path: &str) -> (StatusCode, Value) {
         let request = Request::get(path).body(Bytes::new()).unwrap_or_else(|error| panic!("{error}"));
         self.send(request).await
     }
 
-    /// What `GET /events/{event_id}/status` answers.
+    /// The answer of `GET /events/{event_id}/status`.
     ///
     /// # Panics
     /// If the event is unknown.
@@ -211,14 +212,14 @@ impl World {
     /// The stored call.
     ///
     /// # Panics
-    /// If there is none.
+    /// If it does not exist.
     pub async fn call(&self, call_id: &str) -> Call {
         let call =
             self.calls.get_call(&CallId::new(call_id)).await.unwrap_or_else(|error| panic!("{}", error.with_causes()));
         call.unwrap_or_else(|| panic!("there is no call {call_id}"))
     }
 
-    /// A call, if it is there.
+    /// The stored call. `None` if it does not exist.
     ///
     /// # Panics
     /// If it cannot be read.
@@ -226,10 +227,10 @@ impl World {
         self.calls.get_call(&CallId::new(call_id)).await.unwrap_or_else(|error| panic!("{}", error.with_causes()))
     }
 
-    /// Takes what waits for the dialer off its queue, as its event.
+    /// Takes the claims off the dial queue, as the event of one invocation of the dialer.
     ///
     /// # Panics
-    /// Never: a queue can be received from.
+    /// Never: the queue exists.
     #[must_use]
     pub fn take_claims(&self) -> SqsEvent {
         let received = self.cloud.services().sqs().receive(DIAL_QUEUE, 10, None);
@@ -242,7 +243,8 @@ impl World {
         serde_json::from_value(json!({"Records": records})).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// One invocation of a consumer with these messages; then what it did not report as failed is deleted.
+    /// Invokes a consumer with these messages and deletes those that it does not report as failed. Returns their
+    /// number.
     ///
     /// # Panics
     /// If the handler panics.
@@ -255,7 +257,8 @@ impl World {
         done.len()
     }
 
-    /// One invocation of a consumer that dies before its messages are deleted. Returns those that could have been.
+    /// Invokes a consumer with these messages and deletes none of them. Returns those that it does not report as
+    /// failed.
     ///
     /// # Panics
     /// If the handler panics.
@@ -271,14 +274,14 @@ impl World {
     /// Takes up to ten messages from the queue.
     ///
     /// # Panics
-    /// Never: the queue is there.
+    /// Never: the queue exists.
     #[must_use]
     pub fn receive(&self) -> Vec<ReceivedMessage> {
         let received = self.cloud.services().sqs().receive(EVENTS_QUEUE, 10, None);
         received.unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// One invocation of a relay with everything in the stream, which is then trimmed as far as it got.
+    /// Invokes the relay with every record of the stream, and trims the stream up to the first record that failed.
     ///
     /// # Panics
     /// Never: the stream can be read and trimmed.
@@ -295,7 +298,7 @@ impl World {
         stream.trim(done).unwrap_or_else(|error| panic!("{error}"));
     }
 
-    /// Lets `fault` happen to the first `times` requests of an operation on something (a table or a queue, by name).
+    /// Injects `fault` into the first `times` requests of an operation on a table or a queue, given by its name.
     pub fn inject_fault(&self, operation: &'static str, on: &'static str, times: u64, fault: Fault) {
         let left = AtomicU64::new(times);
         self.set_fault_hook(move |call| {
@@ -305,15 +308,18 @@ impl World {
         });
     }
 
-    /// Decides about every request from now on.
+    /// Sets the hook that decides from now on which fault a request suffers.
     pub fn set_fault_hook(&self, hook: impl Fn(&RequestInfo<'_>) -> Option<Fault> + Send + Sync + 'static) {
         self.cloud.services().connector().set_fault_hook(Some(Arc::new(hook)));
     }
 
-    /// The function dies when it is about to make such a request.
+    /// Makes a function panic when it is about to send such a request.
     pub fn die_at(&self, operation: &'static str, on: &'static str) {
         self.set_fault_hook(move |call| {
-            assert!(!(call.operation == operation && is_request_to(call, on)), "the function dies here, by intent");
+            assert!(
+                !(call.operation == operation && is_request_to(call, on)),
+                "the function crashes here, as the test demands"
+            );
             None
         });
     }
@@ -324,7 +330,7 @@ impl World {
         self.cloud.bus().fail_entries(None);
     }
 
-    /// What was asked of AWS since the last time this was asked, by operation.
+    /// Requests to AWS since the last call of this method, by operation.
     #[must_use]
     pub fn requests(&self) -> BTreeMap<String, u64> {
         let connector = self.cloud.services().connector();
@@ -333,7 +339,7 @@ impl World {
         requests.into_iter().map(|((_, operation), count)| (operation, count)).collect()
     }
 
-    /// Requests to and capacity units of the database since the last time this was asked, by operation.
+    /// Requests to DynamoDB and their capacity units since the last call of this method, by operation.
     #[must_use]
     pub fn capacity(&self) -> BTreeMap<&'static str, Count> {
         let dynamodb = self.cloud.services().dynamodb();
@@ -342,13 +348,13 @@ impl World {
         counts
     }
 
-    /// The bodies of what lies in the dead-letter queue.
+    /// The bodies of the messages in the dead-letter queue.
     #[must_use]
     pub fn dead_letters(&self) -> Vec<Value> {
         self.bodies(EVENTS_DEAD_LETTER_QUEUE)
     }
 
-    /// The bodies of what lies in the queue, in flight or not.
+    /// The bodies of the messages in the events queue, in flight or not.
     #[must_use]
     pub fn queued(&self) -> Vec<Value> {
         self.bodies(EVENTS_QUEUE)
@@ -366,6 +372,17 @@ impl World {
         self.domain_events().into_iter().filter(of_call).map(|event| text(&event["type"])).collect()
     }
 
+    /// The timeline of the published domain events, one line per event. A line has the event's id, its type, and the id
+    /// of the event that it corrects.
+    #[must_use]
+    pub fn timeline(&self) -> String {
+        let line = |event: Value| {
+            let corrects = event.get("corrects").map(|id| format!(" corrects {}", text(id))).unwrap_or_default();
+            format!("{} {}{corrects}", text(&event["id"]), text(&event["type"]))
+        };
+        self.domain_events().into_iter().map(line).collect::<Vec<_>>().join("\n")
+    }
+
     /// Every domain event that was published, in order.
     #[must_use]
     pub fn domain_events(&self) -> Vec<Value> {
@@ -373,13 +390,13 @@ impl World {
         events.map(|event| serde_json::from_str(&event.detail).unwrap_or(Value::Null)).collect()
     }
 
-    /// The log, as it was written.
+    /// The log as it was written.
     #[must_use]
     pub fn log_text(&self) -> String {
         self.lines.text()
     }
 
-    /// The lines of the log in which this was decided.
+    /// The log lines with this `action_taken`.
     #[must_use]
     pub fn logged(&self, action_taken: &str) -> Vec<Value> {
         let lines = self.log_text();
@@ -400,7 +417,7 @@ impl Drop for World {
         if std::thread::panicking() {
             return;
         }
-        // Whatever a test is about, what it published is as subscribers were promised.
+        // Every event that any test publishes must match its schema.
         for event in self.cloud.bus().events_since(0) {
             if let Some(breach) = contract::bus_event_violation(&event) {
                 panic!("{}: {breach}", event.detail);

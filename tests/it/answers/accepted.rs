@@ -12,7 +12,8 @@ use switchhook_tests::{KEY, PUBLIC_URL, World, sample};
 use super::authenticity::invalid_signature;
 use super::{OK, answer, id_of, provider_of, with_body, with_header};
 
-/// One of each provider, and of each form in which Twilio posts.
+/// Samples that are folded, each with its event id and call id: one for each provider, and one for each form of
+/// Twilio's bodies. An empty id is not checked.
 pub(super) const FOLDED_SAMPLES: [(&str, &str, &str); 6] = [
     ("retell/call_started", "retell:call_5d0b8f6e2c3a4f7d9e1b0a6c8d2f4e70:call_started", "appointment:appt_201"),
     ("twilio/ringing", "twilio:CA00000000000000000000000000000001:ringing:1", "appointment:apt_7"),
@@ -22,7 +23,8 @@ pub(super) const FOLDED_SAMPLES: [(&str, &str, &str); 6] = [
     ("generic/user_confirmed", "", ""),
 ];
 
-/// Twilio has no metadata: what it is to echo stands in the query of the callback.
+/// The query of a provider's webhook URL. Twilio has no metadata, so the appointment id is in the query of its callback
+/// URL.
 fn query_of(provider: Provider) -> &'static str {
     match provider {
         Provider::Twilio => "appointment_id=apt_7",
@@ -85,7 +87,7 @@ async fn event_seen_before_changes_nothing() {
         let before =
             (world.items(CALLS_TABLE).await, world.domain_events(), world.item(INBOX_TABLE, &id_of(&first)).await);
 
-        // At once, and after SQS has forgotten the first.
+        // At once, and after the deduplication window of SQS.
         for pause in [1, 301] {
             world.wait(Duration::from_secs(pause)).await;
             assert_eq!(post_sample(&world, name).await, answer("already_processed", &id_of(&first)), "{name}");
@@ -112,7 +114,7 @@ async fn event_of_an_unknown_type_is_recorded_even_without_a_call() {
         (Provider::Generic, "", json!({"event_id": "e1", "type": "call.transferred", "call_id": "c1"}).to_string()),
         (Provider::Retell, "", json!({"event": "chat_started"}).to_string()),
         (Provider::Twilio, "", "CallSid=CA1&CallStatus=levitating".to_owned()),
-        // A form may have no fields: then it says nothing, which is nothing that we fold.
+        // A form may have no fields. Then there is no event type that Switchhook folds.
         (Provider::Twilio, "", String::new()),
     ];
     for (provider, query, body) in cases {
@@ -206,7 +208,7 @@ async fn twilio_says_in_its_query_what_a_body_is() {
     let request = world.signed(Provider::Twilio, KEY, "appointment_id=7", body, world.now());
     assert!(request.uri().query().unwrap().contains("bodySHA256="));
 
-    // With the hash of another body the URL is as it was signed, and the body is not.
+    // The URL is still the signed one, but its hash is not that of the new body.
     let mut other = body.to_vec();
     other.push(b' ');
     assert_eq!(world.send(with_body(request.clone(), &other)).await, invalid_signature());

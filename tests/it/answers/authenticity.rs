@@ -1,4 +1,4 @@
-//! Requests that are not authentic, or come from where they may not.
+//! Requests that are not authentic, or that come from a forbidden address.
 
 use std::collections::BTreeMap;
 
@@ -33,7 +33,7 @@ fn header(request: &Request<Bytes>, name: &str) -> String {
     request.headers()[name].to_str().unwrap().to_owned()
 }
 
-/// Nothing changed but the signature, which is good for `seconds` away from now.
+/// The same request, signed with a timestamp `seconds` away from now.
 fn signed_at(world: &World, request: &Request<Bytes>, provider: Provider, seconds: i64) -> Request<Bytes> {
     let at = switchhook_domain::Timestamp::from_millis(world.now().as_millis() + seconds * 1_000);
     world.signed(provider, KEY, "", request.body(), at)
@@ -122,11 +122,11 @@ async fn request_that_is_not_authentic_is_refused_alike_whatever_was_wrong_and_c
             "{provider}, {what}: {line}"
         );
     }
-    assert_eq!(world.requests(), BTreeMap::new(), "no call to AWS");
+    assert_eq!(world.requests(), BTreeMap::new(), "no request to AWS");
     assert_eq!(world.logged("rejected").len(), 26);
 }
 
-/// One bit of the body is another.
+/// The same request with one bit of its body flipped.
 fn flipped(request: Request<Bytes>) -> Request<Bytes> {
     let mut body = request.body().to_vec();
     let middle = body.len() / 2;
@@ -142,7 +142,7 @@ async fn no_bit_of_a_body_can_be_flipped() {
         for index in 0..request.body().len() {
             let mut body = request.body().to_vec();
             body[index] ^= 1 << (index % 8);
-            // In a form `%2B` and `%2b` are the same plus.
+            // In a form, `%2B` and `%2b` both mean a plus sign.
             let same = provider_of(name) == Provider::Twilio && body.eq_ignore_ascii_case(request.body());
             if !same {
                 let flipped = with_body(request.clone(), &body);

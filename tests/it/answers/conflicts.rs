@@ -1,4 +1,4 @@
-//! A known event id with another body.
+//! Webhooks with a known event id and another body.
 
 use http::StatusCode;
 use serde_dynamo::AttributeValue;
@@ -27,7 +27,7 @@ async fn other_body_under_a_known_id_is_kept_beside_the_first_and_counted() {
         world.quiesce().await;
     }
 
-    assert_eq!(world.item(INBOX_TABLE, id).await, stored, "the first body stands");
+    assert_eq!(world.item(INBOX_TABLE, id).await, stored, "the first body stays");
     assert_eq!(world.call("c1").await, call);
     let event = world.inbox.get(&EventId::new(id)).await.unwrap().unwrap();
     assert_eq!(world.inbox.read_body(&event).await.unwrap(), first.as_bytes());
@@ -41,7 +41,7 @@ async fn other_body_under_a_known_id_is_kept_beside_the_first_and_counted() {
         }
     }
     let compressed_second = compressed(&second).await;
-    assert_eq!(beside, [(format!("conflict:{id}"), compressed_second)], "one, and the first to conflict");
+    assert_eq!(beside, [(format!("conflict:{id}"), compressed_second)], "only the first conflicting body is stored");
 
     let counted: Vec<Value> = world
         .logged("duplicate")
@@ -49,7 +49,7 @@ async fn other_body_under_a_known_id_is_kept_beside_the_first_and_counted() {
         .map(|line| json!([line["cause"], line["conflicting_body"], line["event_id"]]))
         .collect();
     assert_eq!(counted, vec![json!(["conflicting_body", 1, id]); 3]);
-    // It moves no call: also not a call that the other body names.
+    // A conflicting body changes no call, even if it names a different one.
     let elsewhere = generic("c2", "e1", "ANSWERED", 0);
     assert_eq!(world.post(Provider::Generic, &elsewhere).await, answer("already_processed", id));
     world.quiesce().await;
@@ -83,12 +83,12 @@ async fn same_report_in_other_bytes_is_no_conflict() {
     }
 }
 
-/// The same JSON without the spaces.
+/// The same JSON without white space.
 fn compact(json: &str) -> String {
     serde_json::from_str::<Value>(json).unwrap().to_string()
 }
 
-/// A body as the inbox keeps it.
+/// A body in the compressed form in which the inbox stores it.
 async fn compressed(body: &str) -> Vec<u8> {
     let world = World::new();
     let (_, answered) = world.post(Provider::Generic, body).await;
@@ -103,7 +103,7 @@ async fn conflict_is_not_acknowledged_before_it_was_kept() {
     world.accept(Provider::Generic, &generic("c1", "e1", "ANSWERED", 0)).await;
     let other = generic("c1", "e1", "FAILED", 0);
     let refused_first = std::sync::atomic::AtomicU64::new(0);
-    // The second write of the request is the one that keeps the conflict.
+    // The second write of the request stores the conflicting body.
     world.set_fault_hook(move |call| {
         let puts = call.operation == "PutItem"
             && call.body.windows(9).any(|bytes| bytes == b"conflict:")

@@ -1,4 +1,4 @@
-//! Answers of `POST /webhooks/{provider}`, and what is true once they were given.
+//! Answers of `POST /webhooks/{provider}`, and the state of the stack after each.
 
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that cannot go on fails")]
 
@@ -51,7 +51,7 @@ fn with_uri(mut request: Request<Bytes>, uri: &str) -> Request<Bytes> {
     request
 }
 
-/// A generic event of exactly so many bytes.
+/// A generic event of exactly `bytes` bytes.
 fn event_of_size(bytes: usize) -> String {
     let frame = json!({"event_id": "large", "type": "ANSWERED", "call_id": "c1", "noise": ""}).to_string();
     frame.replace("\"noise\":\"\"", &format!("\"noise\":\"{}\"", noise(bytes - frame.len())))

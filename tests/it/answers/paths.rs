@@ -1,4 +1,4 @@
-//! Paths as they come: encoded, empty, unknown, too long.
+//! Unusual paths: encoded, empty, unknown, too long.
 
 use http::StatusCode;
 use serde_json::json;
@@ -21,7 +21,7 @@ async fn odd_paths_are_answered_and_cost_no_invocation() {
             assert_eq!(world.get(&path).await.0, OK, "{path}");
         }
     }
-    // What stands in the path is looked for as the gateway gives it, before it is taken for encoded.
+    // An id is looked for as the gateway passes it on. Only if it is not found, it is decoded once more.
     assert_eq!(world.get("/calls/a%252Fb").await.1["call_id"], "a%2Fb");
     assert_eq!(world.get("/calls/a%2Fb").await.1["call_id"], "a/b");
 

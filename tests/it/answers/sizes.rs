@@ -27,7 +27,7 @@ async fn body_over_the_limit_is_refused_unread() {
         "content-type",
         "application/octet-stream",
     );
-    assert_eq!(world.send(text_plain).await, too_large, "the limit is of the body, not of its base64");
+    assert_eq!(world.send(text_plain).await, too_large, "the limit applies to the body, not to its base64 form");
     assert_eq!(world.requests(), BTreeMap::new());
     assert_eq!(world.logged("rejected")[0]["cause"], "too_large");
 }
@@ -42,9 +42,12 @@ async fn body_of_the_largest_size_is_kept_byte_for_byte_and_folded() {
     world.quiesce().await;
 
     let item = world.item(INBOX_TABLE, id.as_str()).await;
-    assert_eq!(item.get("body_chunks"), Some(&AttributeValue::N("11".to_owned())), "in chunks");
+    assert_eq!(item.get("body_chunks"), Some(&AttributeValue::N("11".to_owned())), "the body must be stored in chunks");
     let stored = world.inbox.get(&id).await.unwrap().unwrap();
-    assert!(world.inbox.read_body(&stored).await.unwrap() == body.as_bytes(), "byte for byte");
+    assert!(
+        world.inbox.read_body(&stored).await.unwrap() == body.as_bytes(),
+        "the stored body must be the same byte for byte"
+    );
     assert_eq!(world.status(&id).await["status"], "processed");
     assert_eq!(world.post(Provider::Generic, &body).await, answer("already_processed", id.as_str()));
 }
@@ -62,10 +65,10 @@ async fn duplicate_of_a_large_body_writes_nothing() {
     let (first, other) = (event_of_size(1_000_000), event_of_size(1_000_001));
     let taken = || "already_processed".to_owned();
     let new: BTreeMap<String, u64> = counted(&[("GetItem", 1), ("PutItem", 1 + 3), ("SendMessage", 1)]);
-    assert_eq!(post(&first).await, ("accepted".to_owned(), new), "a look at the id, three chunks, the event");
+    assert_eq!(post(&first).await, ("accepted".to_owned(), new), "one read of the id, three chunks and the event");
     let again = counted(&[("GetItem", 1 + 3), ("SendMessage", 1)]);
-    assert_eq!(post(&first).await, (taken(), again), "what is queued is read from the chunks");
-    // The first conflict is kept, with its chunks; the next one is not.
+    assert_eq!(post(&first).await, (taken(), again), "the queued event must be read from the chunks");
+    // The first conflicting body is stored, with its chunks. Later ones are not.
     assert_eq!(post(&other).await.1["PutItem"], 1 + 3);
     assert!(!post(&other).await.1.contains_key("PutItem"));
 }
@@ -82,7 +85,7 @@ async fn bytes_of_the_largest_size_that_are_no_text_are_kept_too() {
     let (code, answered) = world.post_signed(Provider::Generic, KEY, "", &body).await;
     assert_eq!((code, &answered["status"]), (OK, &json!("quarantined")));
     let stored = world.inbox.get(&EventId::new(id_of(&answered))).await.unwrap().unwrap();
-    assert!(world.inbox.read_body(&stored).await.unwrap() == body, "byte for byte");
+    assert!(world.inbox.read_body(&stored).await.unwrap() == body, "the stored body must be the same byte for byte");
     assert_eq!(world.dead_letters().len(), 1);
 }
 

@@ -42,7 +42,7 @@ async fn what_cannot_be_read_is_kept_and_reported_once() {
 
         let again = world.post_signed(provider, KEY, "", body).await;
         assert_eq!(again, answer("already_processed", id.as_str()), "{case}");
-        // Nothing, the sweep of the next minutes included, makes more of it.
+        // No later sweep queues it or reports it again.
         world.wait(Duration::from_secs(600)).await;
         assert_eq!(world.dead_letters().len(), 1, "{case}");
         let status = world.status(&id).await;

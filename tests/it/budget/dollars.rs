@@ -1,4 +1,4 @@
-//! Dollars for a million webhooks.
+//! The price of a million webhooks.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,10 +10,10 @@ use switchhook_tests::{MINUTE, World};
 use super::{ACCESS_LOG_BYTES, LOG_LINE_BYTES, consume, post, price, reset_counters};
 use crate::traffic::{Webhook, retell_call, twilio_call};
 
-/// Dollars per million accepted webhooks, everything included.
+/// Upper limit of the USD per million accepted webhooks, everything included.
 const DOLLARS_MAX: f64 = 8.00;
 
-/// Everything that a month of traffic is made of, counted on some hundred webhooks, per webhook.
+/// Usage of AWS for some hundred webhooks, by which a month of traffic is priced.
 #[derive(Debug, Default)]
 struct Ledger {
     webhooks: f64,
@@ -24,11 +24,11 @@ struct Ledger {
     events: f64,
     invocations: f64,
     log_bytes: f64,
-    /// Of the schedule, for what came; without what a run costs that finds nothing.
+    /// USD for the scheduled runs that this traffic caused, without the price of a run that finds nothing.
     sweep: f64,
 }
 
-/// Runs of the reconciler in a month of a million webhooks.
+/// Runs of the reconciler in a month.
 const RUNS: f64 = 30.0 * 24.0 * 60.0;
 
 impl Ledger {
@@ -40,7 +40,7 @@ impl Ledger {
         }
     }
 
-    /// Dollars per million webhooks, by what they are for, if each brings so many domain events.
+    /// USD per million webhooks by purpose, if each webhook causes this number of domain events.
     fn dollars(&self, events: f64) -> Vec<(&'static str, f64)> {
         let million = 1e6 / self.webhooks;
         let writes = self.write_units * price::WRITE_UNIT;
@@ -71,8 +71,8 @@ fn dollars_of(capacity: &BTreeMap<&'static str, Count>) -> f64 {
     capacity.values().map(dollars).sum()
 }
 
-/// Plays calls of a provider, three at a time so that each batch of the consumer holds three messages of three calls. What
-/// they cost, and what a run of the reconciler costs that finds nothing.
+/// Plays calls of a provider, three at a time, so that each batch of the consumer has messages of three calls. Returns
+/// their usage, and the USD of a run of the reconciler that finds nothing.
 async fn play(calls: Vec<Vec<Webhook>>) -> (Ledger, f64) {
     let world = World::stopped();
     world.reconciler.run("test").await.unwrap();
@@ -92,9 +92,9 @@ async fn play(calls: Vec<Vec<Webhook>>) -> (Ledger, f64) {
             ledger.add(&world.capacity());
             let requests = world.requests();
             assert!(!requests.contains_key("ChangeMessageVisibilityBatch") && !requests.contains_key("Scan"));
-            // The mapping's own requests: it receives a batch and deletes it.
+            // The requests of the event source mapping: it receives a batch and deletes it.
             ledger.sqs_requests += requests["SendMessage"] as f64 + 2.0;
-            // Of ingress for each, of the consumer and the relay for each batch.
+            // Ingress is invoked for each webhook; the consumer and the relay are invoked for each batch.
             ledger.invocations += now.len() as f64 + 2.0;
             ledger.webhooks += now.len() as f64;
         }
@@ -104,7 +104,7 @@ async fn play(calls: Vec<Vec<Webhook>>) -> (Ledger, f64) {
     ledger.log_bytes = (world.log_text().len() - lines_before) as f64
         + (world.log_text().lines().count() - line_count) as f64 * LOG_LINE_BYTES;
 
-    // The schedule of the next half hour: it sweeps what came, and wakes what is silent.
+    // The schedules of the next half hour: the reconciler sweeps the inbox and wakes silent calls.
     let mut runs = Vec::new();
     for _ in 0..32 {
         world.wait(MINUTE).await;
@@ -143,7 +143,7 @@ async fn million_webhooks_cost_at_most_eight_dollars() {
     }
 }
 
-/// A call whose bodies have 5 KB on average.
+/// A Retell call whose webhooks have 5 KB on average.
 fn sized_retell_call(number: u64) -> Vec<Webhook> {
     let bytes = |call: &[Webhook]| call.iter().map(|webhook| webhook.body.len()).sum::<usize>() / call.len();
     let calls = (0..).map(|turns| retell_call(number, turns, 2));
@@ -152,7 +152,7 @@ fn sized_retell_call(number: u64) -> Vec<Webhook> {
 
 #[test]
 fn prices_add_up() {
-    // By hand: 1 unit of each for each of ten webhooks.
+    // Calculated by hand: ten webhooks with one unit of each kind.
     let ledger = Ledger {
         webhooks: 10.0,
         write_units: 10.0,

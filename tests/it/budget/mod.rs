@@ -1,4 +1,4 @@
-//! What a webhook may cost, as a gate: requests and capacity units are counted by the services, dollars follow from them.
+//! Limits on the cost of webhooks. The local services count requests and capacity units, and the tests price them.
 
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that cannot go on fails")]
 
@@ -21,7 +21,7 @@ pub(crate) mod price {
     pub(crate) const LAMBDA_REQUEST: f64 = 0.20 / 1e6;
     /// Per GB-second on arm64.
     pub(crate) const LAMBDA_GB_S: f64 = 0.000_013_333_4;
-    /// On demand.
+    /// Per unit, on demand.
     pub(crate) const WRITE_UNIT: f64 = 0.625 / 1e6;
     pub(crate) const READ_UNIT: f64 = 0.125 / 1e6;
     /// Per request of up to 64 KB, a batch being one.
@@ -30,25 +30,26 @@ pub(crate) mod price {
     pub(crate) const EVENT: f64 = 1.00 / 1e6;
     pub(crate) const LOG_GB: f64 = 0.50;
 
-    /// Of a function.
+    /// Per invocation of a function.
     pub(crate) const fn invocation() -> f64 {
         LAMBDA_REQUEST + super::MEMORY_GB * super::INVOCATION_S * LAMBDA_GB_S
     }
 }
 
-/// What the functions are given, and what an invocation takes at that, network included: an assumption, with a margin.
+/// Memory of the functions, and the duration of an invocation with that memory, network included. The duration is an
+/// assumption with a margin.
 const MEMORY_GB: f64 = 0.25;
 const INVOCATION_S: f64 = 0.020;
-/// A line of the HTTP API's access log.
+/// Bytes of a line of the HTTP API's access log.
 pub(crate) const ACCESS_LOG_BYTES: f64 = 230.0;
-/// What CloudWatch adds to each line.
+/// Bytes that CloudWatch adds to each log line.
 pub(crate) const LOG_LINE_BYTES: f64 = 26.0;
 
 pub(crate) fn request_counts(requests: &[(&str, u64)]) -> BTreeMap<String, u64> {
     requests.iter().map(|(operation, count)| ((*operation).to_owned(), *count)).collect()
 }
 
-/// Forgets what was counted so far.
+/// Sets the counters of requests and capacity units to zero.
 pub(crate) fn reset_counters(world: &World) {
     drop((world.requests(), world.capacity()));
 }
@@ -60,7 +61,7 @@ async fn post(world: &World, webhook: &Webhook) -> String {
     switchhook_tests::text(&answer["status"])
 }
 
-/// One invocation of the consumer with everything that waits, up to ten.
+/// Invokes the consumer once with up to ten messages of the queue.
 async fn consume(world: &World) {
     let received = world.receive();
     assert_eq!(world.consume(&received).await, received.len());
@@ -75,7 +76,7 @@ fn generic_webhook(call_id: &str, event_id: &str, event_type: &str) -> Webhook {
     }
 }
 
-/// Units that indexes cost since this was asked for.
+/// Write units of the indexes since the last reset.
 pub(crate) fn index_writes(world: &World) -> f64 {
     world.capacity().values().map(|count| count.index_write_units).sum()
 }

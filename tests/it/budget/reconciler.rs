@@ -1,4 +1,4 @@
-//! What a run of the reconciler costs: what is due, not what is stored.
+//! The cost of a run of the reconciler depends on the calls that are due, and not on the size of the table.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ async fn sweep_costs_a_page_for_each_shard_and_a_read_for_each_call() {
         consume(&world).await;
     }
     world.wait(MINUTE * 2).await;
-    // Two minutes to look at; the second holds all seven calls.
+    // The sweep reads two minutes. The second one holds all seven calls.
     let minutes = 2;
     reset_counters(&world);
     let report = world.reconciler.run("test").await.unwrap();
@@ -33,7 +33,10 @@ async fn sweep_costs_a_page_for_each_shard_and_a_read_for_each_call() {
     assert_eq!(requests, request_counts(&sweep));
     let capacity = world.capacity();
     let read_units = 1.0 + 7.0 * 0.5;
-    assert_eq!(capacity["GetItem"].read_units, read_units, "of the cursor, and half a unit for each look at a call");
+    assert_eq!(
+        capacity["GetItem"].read_units, read_units,
+        "one unit for the cursor, and half a unit for each read of a call"
+    );
     assert!(capacity["Query"].read_units <= pages as f64 * 0.5 + 1.0, "{capacity:?}");
     assert_eq!(capacity["PutItem"].write_units, minutes as f64);
 }
@@ -75,7 +78,7 @@ async fn reconciler_reads_what_is_due_and_not_what_is_stored() {
     }
     assert_eq!(costs[0], costs[1]);
     let (pages, minute) = (WAKE_SHARDS + RECEIVED_SHARDS, 1);
-    // Each call that is due: a read of it, and its deadline into the inbox and the queue.
+    // For each due call the reconciler reads it, and puts its deadline into the inbox and the queue.
     let due = [
         ("GetItem", 1 + 3),
         ("GetQueueAttributes", minute),

@@ -16,7 +16,7 @@ fn kilobytes(bytes: usize) -> f64 {
     bytes as f64 / 1_024.0
 }
 
-/// Write units of the table and of its indexes for each of these webhooks, each the first of its call.
+/// Write units of the inbox and of its index for each of these webhooks, which belong to different calls.
 async fn ingress_units(webhooks: &[Webhook]) -> Vec<(f64, f64)> {
     let world = World::stopped();
     let mut units = Vec::new();
@@ -39,8 +39,8 @@ async fn accepted_event_costs_one_write_and_one_message() {
         ("retell, 5 KB, word by word", many(|n| retell_ended(n, 5_120, 2)), 2.0),
         ("retell, 5 KB, word by word twice", many(|n| retell_ended(n, 5_120, 3)), 2.0),
         ("retell, 5 KB, text alone", many(|n| retell_ended(n, 5_120, 1)), 2.0),
-        // Retell does not send such: it repeats the text word by word.
-        ("retell, 5 KB, text alone that says nothing twice", many(|n| retell_ended_unrepeated(n, 5_120)), 3.0),
+        // Retell never sends this: its transcripts always repeat the text word by word.
+        ("retell, 5 KB, text alone without repetition", many(|n| retell_ended_unrepeated(n, 5_120)), 3.0),
         ("retell, 10 KB, word by word", many(|n| retell_ended(n, 10_240, 2)), 3.0),
         ("retell, 20 KB, word by word twice", many(|n| retell_ended(n, 20_480, 3)), 4.0),
         ("retell, 50 KB, word by word twice", many(|n| retell_ended(n, 51_200, 3)), 7.0),
@@ -64,7 +64,7 @@ async fn accepted_event_costs_one_write_and_one_message() {
     }
 }
 
-/// The words of a text, without what stands around them.
+/// The words of a text in lower case, without punctuation.
 fn words(text: &str) -> Vec<String> {
     let parts = text.split(|c: char| !c.is_alphanumeric() && c != '\'');
     parts.filter(|word| !word.is_empty()).map(str::to_lowercase).collect()
@@ -75,7 +75,7 @@ fn conversations_of_the_tests_are_none_that_the_dictionary_learned_from() {
     let dictionary = words(include_str!("../../../shared/aws/src/dictionary-1.txt"));
     for sentence in CONVERSATIONS.concat() {
         for five in words(sentence).windows(5) {
-            assert!(!dictionary.windows(5).any(|learned| learned == five), "{five:?}");
+            assert!(!dictionary.windows(5).any(|known| known == five), "{five:?}");
         }
     }
 }
@@ -94,7 +94,7 @@ async fn duplicate_costs_one_refused_write_and_one_message() {
         assert!(put.write_units <= 2.0, "{put:?}");
         assert_eq!((put.index_write_units, put.read_units), (0.0, 0.0));
     }
-    // What is never folded is never queued again.
+    // An event that is never folded is never queued again.
     let recorded = generic_webhook("c1", "e1", "SOMETHING_ELSE");
     assert_eq!(post(&world, &recorded).await, "recorded");
     reset_counters(&world);
@@ -136,10 +136,10 @@ async fn batch_costs_one_read_and_one_write_for_each_of_its_calls() {
     world.wait(MINUTE).await;
     let again = world.receive();
     assert_eq!(world.consume(&again).await, 10);
-    assert_eq!(world.requests(), request_counts(&[("GetItem", 3)]), "nothing is written of duplicates");
+    assert_eq!(world.requests(), request_counts(&[("GetItem", 3)]), "duplicates must cause no write");
 }
 
-/// What the consumer's writes along a call cost, one batch for each event: units of the table, and of its indexes.
+/// Write units of the calls table and of its indexes for each webhook of a call, with one batch per webhook.
 async fn writes_along(webhooks: &[Webhook]) -> Vec<(f64, f64)> {
     let world = World::stopped();
     let mut writes = Vec::new();
@@ -172,8 +172,8 @@ async fn write_of_a_typical_call_costs_at_most_two_units_over_its_whole_life() {
 
 #[tokio::test(start_paused = true)]
 async fn wake_index_is_written_when_a_call_begins_and_when_it_is_settled_and_not_for_its_events() {
-    // Twilio says nothing of an outcome beyond the answer, so this call waits for the end of its patience. No appointment,
-    // so that the index of appointments stays out of it.
+    // Twilio reports no outcome beyond the answer, so this call waits for the end of the inactivity timeout. It has no
+    // appointment, so the index of appointments is not written.
     let world = World::stopped();
     let mut of_events = Vec::new();
     for webhook in twilio_call(1, false) {
@@ -183,22 +183,23 @@ async fn wake_index_is_written_when_a_call_begins_and_when_it_is_settled_and_not
         of_events.push(world.capacity()["PutItem"].index_write_units);
         world.wait(Duration::from_secs(10)).await;
     }
-    assert_eq!(of_events, [1.0, 0.0, 0.0, 0.0, 0.0], "once, with the call");
+    assert_eq!(of_events, [1.0, 0.0, 0.0, 0.0, 0.0], "the index must be written once, with the call");
 
-    // Its index entry still says when it was first to be woken: it was heard of since, so the first run moves it on.
+    // Its index entry still has the first wake-up time. Events have arrived since, so the first run moves it to a later
+    // time.
     world.wait(INACTIVITY_TIMEOUT - Duration::from_secs(45)).await;
     reset_counters(&world);
     let first = world.reconciler.run("test").await.unwrap();
     assert_eq!((first.rescheduled, first.deadlines_passed), (1, 0));
-    assert_eq!(index_writes(&world), 2.0, "out of its old place and into the new one");
+    assert_eq!(index_writes(&world), 2.0, "the old index entry is deleted and a new one written");
     world.wait(MINUTE).await;
     let second = world.reconciler.run("test").await.unwrap();
     assert_eq!((second.rescheduled, second.deadlines_passed), (0, 1));
-    assert_eq!(index_writes(&world), 1.0, "of the inbox");
+    assert_eq!(index_writes(&world), 1.0, "only the index of the inbox is written");
     consume(&world).await;
-    assert_eq!(index_writes(&world), 2.0, "to those that are settled: three changes in all");
+    assert_eq!(index_writes(&world), 2.0, "the call moves to the settled calls: three changes in all");
 
-    // A call whose every event says what it achieved is settled at once.
+    // A call whose ending implies its outcome is settled at once.
     let writes = writes_along(&[
         generic_webhook("c1", "e1", "CALL_STARTED"),
         generic_webhook("c1", "e2", "RINGING"),

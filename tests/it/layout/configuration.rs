@@ -15,7 +15,7 @@ const PAGE: &str = "docs/configuration.md";
 /// Variables that every function reads before its configuration: the page lists them as read by `all`.
 const READ_BY_ALL: [&str; 2] = ["RUST_LOG", "STACK_NAME"];
 
-/// What each function asks its environment for.
+/// Variables that each function reads from its environment.
 fn variables_read() -> BTreeMap<&'static str, BTreeSet<String>> {
     fn recording(read: &RefCell<BTreeSet<String>>) -> Environment<impl Fn(&str) -> Option<String>> {
         Environment::new(|name| {
@@ -29,7 +29,7 @@ fn variables_read() -> BTreeMap<&'static str, BTreeSet<String>> {
             let read = RefCell::default();
             <$config>::from_environment(recording(&read)).unwrap();
             let mut read = read.into_inner();
-            // Where a provider without an API has it is asked, and means nothing: it is never dialled.
+            // The address of a provider without an API is read too, but never used.
             for provider in Provider::ALL.into_iter().filter(|provider| api_url(*provider).is_none()) {
                 read.remove(&format!("{}_API_URL", provider.as_str().to_uppercase()));
             }
@@ -53,7 +53,7 @@ fn template_sets_exactly_what_each_function_reads() {
     assert_eq!(
         globals,
         BTreeSet::from(["RUST_LOG", "STACK_NAME", "AWS_ENDPOINT_URL"].map(str::to_owned)),
-        "read by all"
+        "variables that every function reads"
     );
     for (function, read) in variables_read() {
         let resource = format!("{}{}Function", function[..1].to_uppercase(), &function[1..]);
@@ -87,7 +87,7 @@ fn configuration_page_lists_every_parameter_with_its_default() {
     let page = Page::read(PAGE);
     let mut listed = BTreeMap::new();
     for row in page.table(&["parameter", "default", "meaning"]) {
-        assert!(!row[2].is_empty(), "what does {} mean?", row[0]);
+        assert!(!row[2].is_empty(), "{} has no meaning in the table", row[0]);
         assert_eq!(listed.insert(row[0].clone(), row[1].clone()), None, "{} is listed twice", row[0]);
     }
     let template = yaml(TEMPLATE);

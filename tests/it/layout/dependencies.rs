@@ -1,4 +1,4 @@
-//! Dependencies between the packages point one way, and each package knows only what it may know.
+//! Dependencies between the packages point one way, the core is pure, and only the edge uses the SDK.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::files::root;
 
-/// For each package, what it is built on; what only its tests use is left out.
+/// Dependencies of each package, without those that only its tests use.
 fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
     let metadata = Command::new(env!("CARGO"))
         .args(["metadata", "--format-version", "1", "--no-deps", "--offline"])
@@ -27,7 +27,7 @@ fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
         .collect()
 }
 
-/// Features that only tests ask for would have everything above them built twice, once for `make test` and once for `make demo`.
+/// If only tests enabled a feature, `make test` and `make demo` would each build every crate that depends on it.
 #[test]
 fn tests_and_demo_are_built_of_the_same_crates() {
     let tree = |edges: &str| {
@@ -52,12 +52,15 @@ fn tests_and_demo_are_built_of_the_same_crates() {
         lines.lines().map(|line| line.trim_end_matches(" (*)").to_owned()).collect::<BTreeSet<String>>()
     };
     let (demo, tests) = (tree("no-dev,features"), tree("features"));
-    let otherwise: Vec<&String> = demo.difference(&tests).collect();
-    assert!(otherwise.is_empty(), "give these the features that tests give them, in tests/Cargo.toml: {otherwise:?}");
+    let differing: Vec<&String> = demo.difference(&tests).collect();
+    assert!(
+        differing.is_empty(),
+        "enable the features that tests enable in these crates, as dependencies in tests/Cargo.toml: {differing:?}"
+    );
 }
 
-/// Where a package stands: it may use those on lower floors.
-fn floor(package: &str) -> u8 {
+/// Layer of a package. It may depend on packages of lower layers.
+fn layer(package: &str) -> u8 {
     match package {
         "switchhook-domain" | "switchhook-random" => 0,
         "switchhook-providers" => 1,
@@ -67,7 +70,7 @@ fn floor(package: &str) -> u8 {
         function => {
             assert!(
                 root().join(function.replace("switchhook-", "functions/")).is_dir(),
-                "where does {function} stand?"
+                "{function} has no layer: add it here"
             );
             3
         }
@@ -78,7 +81,7 @@ fn floor(package: &str) -> u8 {
 fn dependencies_point_one_way() {
     for (package, built_on) in dependencies() {
         for ours in built_on.iter().filter(|name| name.starts_with("switchhook-")) {
-            assert!(floor(ours) < floor(&package), "{package} must not depend on {ours}");
+            assert!(layer(ours) < layer(&package), "{package} must not depend on {ours}");
         }
     }
 }
@@ -90,7 +93,7 @@ fn core_is_pure() {
     assert_eq!(of("switchhook-domain"), ["jiff", "serde", "sha2", "thiserror"]);
     let io = ["aws", "tokio", "lambda", "hyper", "tracing", "reqwest", "ureq", "getrandom", "rand", "fastrand"];
     for name in of("switchhook-providers") {
-        assert!(!io.iter().any(|io| name.starts_with(io)), "providers is pure, and {name} is not");
+        assert!(!io.iter().any(|io| name.starts_with(io)), "the providers crate must be pure, but {name} does IO");
     }
 }
 

@@ -1,4 +1,4 @@
-//! Pictures of the documentation show what the code does.
+//! State diagrams of the documentation have the edges of the machines.
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
@@ -13,8 +13,9 @@ fn state_diagrams_of_the_architecture_have_the_edges_of_the_machines_and_no_othe
     check_diagram("Outcome", &OUTCOME);
 }
 
-/// Holds the state diagram below the heading with this word against a machine. The ids in the diagram are the variants' names.
-/// A label lists events; `presumed` in front of an event marks an edge that is legal only after the inactivity timeout.
+/// Compares a machine with the state diagram below the heading that contains this word. The ids in the diagram are the
+/// names of the variants. A label lists events. The word `presumed` before an event marks an edge that is legal only
+/// after the inactivity timeout.
 fn check_diagram<S: State>(word: &str, machine: &Machine<S, EventKind>) {
     let page = Page::read("ARCHITECTURE.md");
     let is_it =
@@ -26,7 +27,10 @@ fn check_diagram<S: State>(word: &str, machine: &Machine<S, EventKind>) {
     let mut initial = Vec::new();
     for line in blocks[0].text.lines().skip(1).map(str::trim) {
         let Some((from, rest)) = line.split_once(" --> ") else {
-            assert!(line.is_empty() || line.starts_with("direction ") || line.starts_with("%%"), "what is {line}?");
+            assert!(
+                line.is_empty() || line.starts_with("direction ") || line.starts_with("%%"),
+                "unknown line in the diagram: {line}"
+            );
             continue;
         };
         if from == "[*]" {

@@ -26,7 +26,7 @@ fn sources(folder: &str) -> String {
     files.map(|path| read(&path)).collect()
 }
 
-/// The number that a private constant somewhere below a folder is defined as; for a duration its seconds.
+/// The value of a private constant that is defined somewhere below a folder. A duration counts in seconds.
 fn constant(folder: &str, name: &str) -> f64 {
     let sources = sources(folder);
     let mut definitions = sources.lines().filter(|line| line.contains(&format!("const {name}: ")));
@@ -50,7 +50,7 @@ fn local_queues_are_those_of_the_template() {
         };
         let properties = properties(resource);
         assert_eq!(queue.fifo, properties["FifoQueue"] == true, "{}", queue.name);
-        // SQS's own default where the template says nothing.
+        // If the template has no value, the default of SQS applies.
         let timeout_s = properties["VisibilityTimeout"].as_u64().unwrap_or(30);
         assert_eq!(queue.visibility_timeout_ms / 1_000, timeout_s, "{}", queue.name);
         match queue.redrive_policy {
@@ -105,7 +105,7 @@ fn whoever_takes_messages_has_a_sixth_of_their_visibility_timeout() {
 fn dialer_outlives_the_wait_for_an_answer_and_for_its_turn() {
     let timeout = properties("DialerFunction")["Timeout"].as_f64().unwrap();
     let answer = constant("shared/aws/src/", "REQUEST_TIMEOUT");
-    // At the lowest rate one lane is left, and both waits run side by side.
+    // At the lowest rate there is one lane, and both waits run at the same time.
     let turn = 1.0 / constant("shared/providers/src/", "PER_SECOND_MIN");
     assert!(2.0 * answer.max(turn) < timeout, "{answer} s and {turn} s in {timeout} s");
 }

@@ -1,10 +1,11 @@
-//! Facts that the workspace, the template, the documentation and the local cloud state alike.
+//! Facts that the workspace, the template, the documentation and the local cloud must state alike.
 
 #![expect(clippy::panic, clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that cannot go on fails")]
 
 mod configuration;
 mod dependencies;
 mod documents;
+mod links;
 mod local_cloud;
 
 use std::collections::BTreeSet;

@@ -22,7 +22,7 @@ async fn schedulers_dialers_and_triggers_at_once_make_one_claim_and_one_dial() {
         let claimed =
             one.unwrap().claimed + two.unwrap().claimed + u64::from(matches!(three.unwrap(), ClaimOutcome::Claimed));
         assert_eq!(claimed, 1, "round {round}");
-        // The message comes to two dialers, and once more to each.
+        // Two dialers get the message, and each gets it a second time.
         let batch = world.take_claims();
         let (one, two) = (world.cloud.dialer(), world.cloud.dialer());
         tokio::join!(one.handle(batch.clone()), two.handle(batch.clone()));
@@ -47,11 +47,11 @@ async fn dialer_killed_between_its_write_and_the_answer_does_not_ring_twice() {
         assert!(tokio::spawn(async move { dialer.handle(first).await }).await.is_err(), "{death:?}");
         let call = world.load(&call_id).await.unwrap();
         assert_eq!((call.job.as_str(), call.in_doubt().len()), ("IN_PROGRESS", 1), "{death:?}");
-        // The message comes again, and again.
+        // The message is delivered twice more.
         world.cloud.dialer().handle(batch.clone()).await;
         world.cloud.dialer().handle(batch).await;
         assert_eq!(world.cloud.fake().dials().len(), rang, "{death:?}");
-        // What became of it is found out, and the call goes on.
+        // The reconciler looks the dial up, and the call goes on.
         world.start();
         world.wait(HOUR * 6).await;
         assert_eq!(
@@ -78,14 +78,14 @@ async fn scheduler_killed_between_claim_and_message_loses_nothing_but_the_lease(
 #[tokio::test(start_paused = true)]
 async fn ten_thousand_due_calls_at_once_are_each_dialled_once() {
     let world = World::with_lanes(40);
-    // What is heard of them is another matter.
+    // The webhooks do not matter here.
     world.cloud.fake().set_delivery_faults(DeliveryFaults::ALL_LOST);
     let mut once = call_request("busy");
     once["retry"] = json!({"attempts_max": 1});
     for _ in 0..10_000 {
         create(&world, &once).await;
     }
-    // Forty lanes place twenty a second.
+    // Forty lanes place twenty calls per second.
     world.wait(MINUTE * 11).await;
     assert_eq!(world.cloud.fake().dials().len(), 10_000);
     assert_eq!(world.cloud.fake().duplicate_dials(), 0);

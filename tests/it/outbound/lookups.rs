@@ -1,4 +1,4 @@
-//! What webhooks do not say is looked up at the provider: dials in doubt, missing endings, drift.
+//! Lookups at the provider, for facts that no webhook brought: dials in doubt, missing endings, drift.
 
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use super::{HOUR, call_request, call_state, create, expected_state, get_call, se
 async fn provider_down_for_an_hour_loses_nothing_and_is_asked_seldom() {
     let world = World::new();
     let fake = world.cloud.fake();
-    // Some are under way, and all that will be heard of them is what the provider is asked.
+    // Some calls are under way. All their webhooks are lost, so only lookups can settle them.
     fake.set_delivery_faults(DeliveryFaults::ALL_LOST);
     let mut calls = Vec::new();
     for _ in 0..20 {
@@ -27,7 +27,7 @@ async fn provider_down_for_an_hour_loses_nothing_and_is_asked_seldom() {
     assert_eq!(fake.dials().len(), 20);
     fake.set_down(true);
     let before = fake.requests();
-    // And some are to be placed.
+    // Other calls are due to be placed.
     for _ in 0..20 {
         calls.push(create(&world, &call_request("confirms")).await);
     }
@@ -53,7 +53,7 @@ async fn no_answer_of_the_provider_leaves_it_in_doubt_and_is_looked_up() {
     let call = world.load(&call_id).await.unwrap();
     assert_eq!((call.job.as_str(), call.in_doubt().len()), ("IN_PROGRESS", 1));
     world.wait(MINUTE * 10).await;
-    // Long before its patience ends.
+    // Long before the inactivity timeout ends.
     assert_eq!(call_state(&world, &call_id).await, expected_state("COMPLETED", "Confirmed", &["completed"]));
     assert_eq!(world.cloud.fake().dials().len(), 1);
 }
@@ -82,7 +82,7 @@ async fn event_that_knows_only_the_providers_id_finds_its_call_whenever_it_comes
 #[tokio::test(start_paused = true)]
 async fn events_that_came_before_their_alias_are_adopted() {
     let world = World::new();
-    // The provider's first event has none of our ids, and is there before the answer to the dial.
+    // The provider's first event has none of our ids, and arrives before the response to the dial.
     let body = json!({"event": "call_started", "call": {"call_id": "p1", "call_status": "ongoing", "start_timestamp": 1_767_225_600_000_i64}});
     world.accept(switchhook_domain::Provider::Retell, &body.to_string()).await;
     world.quiesce().await;
@@ -92,7 +92,7 @@ async fn events_that_came_before_their_alias_are_adopted() {
         call_id: CallId::new(&call_id),
         attempt: switchhook_domain::AttemptKey::new("1"),
     };
-    // Who learned it dies right after: the sweep does the rest.
+    // The function that wrote the alias dies right after. The sweep does the rest.
     let orphaned_events = world.calls.write_alias(&CallId::new("retell:p1"), &alias, world.now()).await.unwrap();
     assert_eq!(orphaned_events.len(), 1);
     world.wait(MINUTE * 5).await;
@@ -108,7 +108,7 @@ async fn drift_run_repairs_a_row_that_was_altered_by_hand() {
     world.wait(MINUTE * 20).await;
     let before = get_call(&world, &call_id).await;
     assert_eq!(before["lifecycle"], "completed");
-    // Its ending is cut out of the history, and its job is made up.
+    // Its ending is removed from the history, and its job is changed.
     world.alter_history(&call_id, |history| history.retain(|entry| !entry.contains("completed"))).await;
     world.alter_text(&call_id, "job", "FAILED").await;
     assert_ne!(get_call(&world, &call_id).await["lifecycle"], "completed");
@@ -121,7 +121,7 @@ async fn drift_run_repairs_a_row_that_was_altered_by_hand() {
         (&before["lifecycle"], &before["job"], &before["appointment_status"])
     );
     assert_eq!(world.published_types(&call_id).iter().filter(|kind| *kind == "call.drift_repaired").count(), 1);
-    // There is nothing left to find.
+    // A second check finds nothing.
     let report = world.cloud.check_drift().await.unwrap().unwrap();
     assert_eq!(report.drifted, 0);
 }
@@ -136,7 +136,7 @@ async fn drift_run_finds_what_no_webhook_told() {
     world.cloud.check_drift().await.unwrap().unwrap();
     world.quiesce().await;
     assert_eq!(call_state(&world, &call_id).await, expected_state("COMPLETED", "Declined", &["completed"]));
-    assert!(INACTIVITY_TIMEOUT > MINUTE * 13, "or patience would have found it");
+    assert!(INACTIVITY_TIMEOUT > MINUTE * 13, "or the inactivity timeout would have ended first");
 }
 
 #[tokio::test(start_paused = true)]
@@ -146,7 +146,7 @@ async fn webhook_that_comes_after_the_provider_was_asked_is_no_conflict() {
     let call_id = create(&world, &call_request("busy")).await;
     world.wait(MINUTE * 20).await;
     let provider_call_id = world.load(&call_id).await.unwrap().attempt_records[0].provider_call_id.clone().unwrap();
-    // The same analysis, in a webhook that says more beside it.
+    // The same analysis, in a webhook with additional fields.
     let body = json!({"event": "call_analyzed", "call": {
         "call_id": provider_call_id, "call_status": "not_connected", "disconnection_reason": "dial_busy",
         "metadata": {"switchhook_call_id": call_id, "switchhook_attempt": "1"}, "transcript": "",
@@ -171,7 +171,8 @@ async fn drift_run_that_dies_anywhere_leaves_nothing_that_two_others_do_not_fini
     finishes_whoever_dies(MINUTE * 13, drift).await;
 }
 
-/// Lets a run die at each of its requests in turn, when the call was dialled so long ago; then two run at once.
+/// Lets a run die at its first request, then at its second, and so on, `after` the call was dialled. After each death
+/// two runs at once must finish the work.
 async fn finishes_whoever_dies(after: Duration, run: impl AsyncFn(&Cloud) -> Result<bool, JoinError>) {
     let mut deaths = 0;
     loop {
@@ -187,15 +188,15 @@ async fn finishes_whoever_dies(after: Duration, run: impl AsyncFn(&Cloud) -> Res
         let left = std::sync::atomic::AtomicU64::new(deaths);
         world.set_fault_hook(move |_| {
             let more = left.fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1));
-            assert!(more.is_ok(), "the function dies here, by intent");
+            assert!(more.is_ok(), "the function crashes here, as the test demands");
             None
         });
         let lived = run(&world.cloud).await.is_ok();
         world.clear_faults();
         let (one, two) = tokio::join!(run(&world.cloud), run(&world.cloud));
         assert!(one.is_ok_and(|well| well) && two.is_ok_and(|well| well));
-        let learned = world.receive();
-        world.consume(&learned).await;
+        let received = world.receive();
+        world.consume(&received).await;
         let standing = call_state(&world, &call_id).await;
         assert_eq!(standing, expected_state("COMPLETED", "Declined", &["completed"]), "after {deaths} requests");
         if lived {

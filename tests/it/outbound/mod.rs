@@ -1,5 +1,5 @@
-//! Calls that Switchhook places: created over the API, claimed once, dialled once, retried by policy, settled by what the
-//! provider knows.
+//! Calls that Switchhook places: created over the API, claimed once, dialled once, retried by policy, and settled by
+//! webhooks and lookups.
 
 #![expect(clippy::indexing_slicing, clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -17,7 +17,7 @@ use switchhook_tests::World;
 
 pub(crate) const HOUR: Duration = Duration::from_secs(60 * 60);
 
-/// A request for a call whose person does these things, one for each attempt.
+/// The body of `POST /calls`. `behaviour` lists what the fake person does, one word per attempt.
 pub(crate) fn call_request(behaviour: &str) -> Value {
     json!({"provider": "retell", "from": "+15550100", "to": "+15550199", "appointment_id": "apt", "metadata": {"fake": behaviour}})
 }
@@ -49,7 +49,7 @@ pub(crate) async fn get_call(world: &World, call_id: &str) -> Value {
     call
 }
 
-/// How a call stands: job, appointment, lifecycles of its attempts.
+/// The job, the appointment status and the lifecycles of the attempts, as the API shows them.
 pub(crate) async fn call_state(world: &World, call_id: &str) -> (String, String, Vec<String>) {
     let call = get_call(world, call_id).await;
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();

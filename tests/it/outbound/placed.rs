@@ -1,4 +1,4 @@
-//! From the request over the dial to the true ending, and what the API lets a user do on the way.
+//! Placed calls from the request to the true ending, and requests to cancel or trigger them on the way.
 
 use bytes::Bytes;
 use http::{Request, StatusCode};

@@ -1,4 +1,4 @@
-//! Conditions of the calls table: which writes go through, and which lose.
+//! Conditions on writes of the calls table: which writes succeed, and which lose a race.
 
 use switchhook_aws::Error;
 use switchhook_aws::calls::StoreOutcome;
@@ -17,7 +17,7 @@ async fn first_write_of_a_call_needs_its_place_to_be_free() {
     let theirs = folded(None, &[provider_event("c1", "e2", EventKind::InProgress, 0)], 1);
     assert_eq!(store(&world, &ours).await, StoreOutcome::Committed);
     assert_eq!(store(&world, &theirs).await, StoreOutcome::LostRace);
-    assert_eq!(store(&world, &ours).await, StoreOutcome::LostRace, "also to oneself");
+    assert_eq!(store(&world, &ours).await, StoreOutcome::LostRace, "a repeated first write must lose too");
     assert_eq!(world.call("c1").await, ours);
 }
 
@@ -27,14 +27,18 @@ async fn further_write_needs_the_version_that_was_read() {
     let first = folded(None, &[provider_event("c1", "e1", EventKind::Ringing, 0)], 1);
     let ours = folded(Some(&first), &[provider_event("c1", "e2", EventKind::InProgress, 2)], 3);
     let theirs = folded(Some(&first), &[provider_event("c1", "e3", EventKind::Busy, 2)], 3);
-    assert_eq!(store(&world, &ours).await, StoreOutcome::LostRace, "no row yet");
+    assert_eq!(store(&world, &ours).await, StoreOutcome::LostRace, "there is no row yet");
     assert_eq!(world.items(CALLS_TABLE).await, []);
     assert_eq!(store(&world, &first).await, StoreOutcome::Committed);
     assert_eq!(store(&world, &ours).await, StoreOutcome::Committed);
     assert_eq!(store(&world, &theirs).await, StoreOutcome::LostRace);
     assert_eq!(world.call("c1").await, ours);
     let again = folded(Some(&ours), &theirs_events(&theirs), 4);
-    assert_eq!(store(&world, &again).await, StoreOutcome::Committed, "after it was read again");
+    assert_eq!(
+        store(&world, &again).await,
+        StoreOutcome::Committed,
+        "the write must succeed after the call was read again"
+    );
     assert_eq!(world.call("c1").await.version, 3);
 }
 
@@ -50,14 +54,14 @@ async fn waking_time_of_a_call_moves_under_the_version_that_was_read() {
     assert_eq!(
         world.calls.set_wake_at(&call, at(98)).await.unwrap(),
         StoreOutcome::LostRace,
-        "no row is made of nothing"
+        "a new wake-up time must not create a row"
     );
     assert_eq!(world.items(CALLS_TABLE).await, []);
 
     assert_eq!(store(&world, &call).await, StoreOutcome::Committed);
     assert_eq!(world.calls.set_wake_at(&call, at(99)).await.unwrap(), StoreOutcome::Committed);
     let moved = Call { version: 2, wake_at: Some(at(99)), ..call.clone() };
-    assert_eq!(world.call("c1").await, moved, "and nothing else changes");
+    assert_eq!(world.call("c1").await, moved, "only the version and the wake-up time may change");
     assert_eq!(world.calls.set_wake_at(&call, at(100)).await.unwrap(), StoreOutcome::LostRace);
     assert_eq!(world.calls.set_wake_at(&moved, at(101)).await.unwrap(), StoreOutcome::Committed);
     assert_eq!(world.call("c1").await, Call { version: 3, wake_at: Some(at(101)), ..call });
@@ -87,9 +91,9 @@ async fn outage_of_one_stack_takes_no_retries_from_another() {
         assert!(down.calls.store(&unannounced(&call), CALL_RETENTION).await.is_err());
     }
     let asked = down.requests()["PutItem"];
-    assert!(asked < 3 * 200, "its own quota is used up: {asked}");
+    assert!(asked < 3 * 200, "the first stack must have used up its own retry quota: {asked}");
     up.inject_fault("PutItem", CALLS_TABLE, 2, fault());
-    assert_eq!(store(&up, &call).await, StoreOutcome::Committed, "at the third try");
+    assert_eq!(store(&up, &call).await, StoreOutcome::Committed, "the third try must succeed");
 }
 
 #[tokio::test(start_paused = true)]
@@ -100,5 +104,5 @@ async fn database_that_is_throttled_for_a_moment_is_asked_again() {
     world.inject_fault("PutItem", CALLS_TABLE, 2, fault);
     let before = world.now();
     assert_eq!(store(&world, &call).await, StoreOutcome::Committed);
-    assert!(world.now().millis_since(before) < 500, "and soon");
+    assert!(world.now().millis_since(before) < 500, "the retries must be quick");
 }

@@ -1,4 +1,4 @@
-//! The inbox: events once, conflicts, the cursor of the sweep, notes, and when everything expires.
+//! The inbox: events, conflicting bodies, the cursor of the sweep, notes, and the expiry of every item.
 
 use std::collections::BTreeMap;
 
@@ -37,7 +37,7 @@ async fn event_is_kept_once_and_what_stands_there_comes_back() {
     for (body, same) in [("{\"first\":true}", true), ("{ \"first\" : true }", true), ("{\"first\":false}", false)] {
         let again = NewEvent { received_at: at(99), trace_id: "u".to_owned(), ..new_event("generic:e1", body) };
         let PutOutcome::Duplicate { stored, same_content } = world.inbox.put(&again).await.unwrap() else {
-            panic!("kept twice");
+            panic!("the event was stored twice");
         };
         assert_eq!((same_content, stored.received_at, stored.trace_id.as_str()), (same, at(0), "t"));
         assert_eq!(world.inbox.read_body(&stored).await.unwrap(), first.body);
@@ -68,7 +68,7 @@ async fn event_of_before_there_was_a_dictionary_is_read_and_one_of_a_later_dicti
     let before = world.inbox.get(&event.event_id).await.unwrap().unwrap();
     assert_eq!(world.inbox.read_body(&before).await.unwrap(), body.as_bytes());
     let PutOutcome::Duplicate { same_content, .. } = world.inbox.put(&event).await.unwrap() else {
-        panic!("kept twice")
+        panic!("the event was stored twice")
     };
     assert!(same_content);
 }
@@ -87,10 +87,10 @@ async fn cursor_of_the_sweep_moves_from_where_it_was_read() {
     let inbox = &world.inbox;
     assert_eq!(inbox.sweep_cursor().await.unwrap(), None);
     let at = |minute| SweepCursor { minute, position: None };
-    assert!(!inbox.advance_sweep_cursor(Some(4), &at(5)).await.unwrap(), "there is none to move");
+    assert!(!inbox.advance_sweep_cursor(Some(4), &at(5)).await.unwrap(), "there is no cursor yet");
     assert!(inbox.advance_sweep_cursor(None, &at(5)).await.unwrap());
-    assert!(!inbox.advance_sweep_cursor(None, &at(6)).await.unwrap(), "another sweep began");
-    assert!(!inbox.advance_sweep_cursor(Some(4), &at(6)).await.unwrap(), "another sweep went on");
+    assert!(!inbox.advance_sweep_cursor(None, &at(6)).await.unwrap(), "another sweep has created the cursor");
+    assert!(!inbox.advance_sweep_cursor(Some(4), &at(6)).await.unwrap(), "another sweep has advanced the cursor");
     assert!(inbox.advance_sweep_cursor(Some(5), &at(6)).await.unwrap());
     assert_eq!(inbox.sweep_cursor().await.unwrap(), Some(at(6)));
 }
@@ -137,7 +137,7 @@ async fn everything_stored_knows_when_it_may_be_removed() {
     assert!(inbox.iter().all(|item| days(item) == 30));
     assert!(world.items(CALLS_TABLE).await.iter().all(|item| days(item) == 400));
 
-    // A call that is due in a year is not removed before it.
+    // A call that is due in a year does not expire before.
     let order = serde_json::json!({"provider": "retell", "from": "+15550100", "to": "+15550199", "due_at": "2026-12-31T00:00:00Z"});
     let call_id = crate::outbound::create(&world, &order).await;
     assert_eq!(days(&world.item(CALLS_TABLE, &call_id).await), 364 + 400);

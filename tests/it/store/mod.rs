@@ -1,4 +1,4 @@
-//! The tables: what each condition lets through, what a row carries, what the indexes hold.
+//! The tables: the conditions on writes, the content of rows, and the entries of the indexes.
 
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that cannot go on fails")]
 

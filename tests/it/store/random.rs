@@ -26,7 +26,7 @@ prop_compose! {
     }
 }
 
-/// Ids as foreign as `normalize` lets them through: anything but control characters.
+/// Any id that `normalize` accepts: all characters except control characters.
 fn any_id() -> impl Strategy<Value = String> {
     prop_oneof!["[a-z0-9]{1,12}", "[ -~]{1,24}", "[=~ -]{1,4}", "\\PC{1,24}"]
 }
@@ -71,10 +71,10 @@ fn any_job() -> impl Strategy<Value = Option<Job>> {
     ]
 }
 
-/// Calls as folds leave them, in several batches.
+/// Calls that are folded from random events, in several batches.
 fn any_folded_call() -> impl Strategy<Value = Call> {
     let batches = proptest::collection::vec(proptest::collection::vec(any_event(), 1..6), 1..6);
-    batches.prop_filter_map("its first event opens it", |batches| {
+    batches.prop_filter_map("the first event must open the call", |batches| {
         let mut call = None;
         for (batch, now) in batches.iter().zip(1_767_225_600_000..) {
             let folded = fold(call.as_ref(), batch, &POLICY, Timestamp::from_millis(now));
@@ -84,12 +84,12 @@ fn any_folded_call() -> impl Strategy<Value = Call> {
     })
 }
 
-/// Also with the jobs that no fold makes yet.
+/// Folded calls, some with a job that a fold cannot make.
 fn any_call() -> impl Strategy<Value = Call> {
     (any_folded_call(), any_job()).prop_map(|(call, job)| Call { job: job.unwrap_or_else(|| call.job.clone()), ..call })
 }
 
-/// Runs `check` on so many calls, each under an id of its own, in one stack.
+/// Runs `check` on this number of random calls in one stack. Each call has its own id.
 fn for_any(
     cases: u32,
     strategy: impl Strategy<Value = Call>,
@@ -116,7 +116,7 @@ fn any_call_reads_back_as_it_was_stored() {
         assert_eq!(world.call(call.call_id.as_str()).await, *call);
         assert_eq!(world.calls.get_eventual(&call.call_id).await.unwrap(), Found::Call(Box::new(call.clone())));
     });
-    // What was drawn is worth the name.
+    // The random calls must be diverse enough.
     assert!(
         calls.iter().any(|call| call.attempt_records.len() > 3)
             && calls.iter().any(|call| call.announcements.len() > 5)
@@ -134,7 +134,7 @@ fn domain_events_of_a_stored_call_are_those_of_the_folded_one() {
     });
 }
 
-/// The calls that the index has, and those that it should have.
+/// The calls that the index of due calls holds, and those that it should hold.
 async fn waking(world: &World, calls: &[CallId]) -> (BTreeSet<CallId>, BTreeSet<CallId>) {
     let mut indexed = BTreeSet::new();
     let queues = WakeQueue::ALL.into_iter().filter(|queue| *queue != WakeQueue::Settled);
@@ -185,8 +185,15 @@ async fn call_is_in_the_index_from_its_first_event_until_it_is_settled() {
         assert_eq!(indexed, unsettled, "after {} events", event + 1);
         seen.insert(indexed.len());
     }
-    assert!(seen.contains(&12) && seen.contains(&6), "all began, those of Retell are settled: {seen:?}");
+    assert!(
+        seen.contains(&12) && seen.contains(&6),
+        "all twelve calls must have been open, and six of them after Retell's were settled: {seen:?}"
+    );
     world.wait(INACTIVITY_TIMEOUT + MINUTE * 3).await;
     let ids: Vec<CallId> = ids.into_iter().collect();
-    assert_eq!(waking(&world, &ids).await, (BTreeSet::new(), BTreeSet::new()), "time settles the rest");
+    assert_eq!(
+        waking(&world, &ids).await,
+        (BTreeSet::new(), BTreeSet::new()),
+        "the inactivity timeout must settle the other calls"
+    );
 }

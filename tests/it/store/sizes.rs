@@ -10,10 +10,10 @@ use switchhook_tests::{INACTIVITY_TIMEOUT, Item, KEY, MINUTE, World};
 use super::{POLICY, provider_event, store};
 use crate::traffic::{at, retell_call, twilio_call};
 
-/// What DynamoDB takes: 400 KB.
+/// Largest item that DynamoDB accepts: 400 KB.
 const ITEM_BYTES_MAX: usize = 400 * 1_024;
 
-/// Bytes of an item as DynamoDB counts them.
+/// The size of an item in bytes, as DynamoDB counts it.
 fn bytes_of(item: &Item) -> usize {
     item.iter().map(|(name, value)| name.len() + bytes_of_value(value)).sum()
 }
@@ -56,8 +56,8 @@ async fn row_of_a_typical_call_has_at_most_two_kilobytes() {
     }
 }
 
-/// A call that holds all it can, with ids of this many bytes: every attempt full, and what names none. With a deadline
-/// after every event, or after none.
+/// A call with the largest number of attempts and events, and with ids of this length. Events without an attempt reach
+/// their limit too. With `deadlines`, an inactivity timeout passes after every event.
 fn full_call(id_bytes: usize, deadlines: bool) -> Call {
     let long = |text: String| format!("{text:x<id_bytes$}");
     let call_id = long("call-".to_owned());
@@ -95,12 +95,12 @@ async fn row_of_a_full_call_fits_into_an_item() {
     ] {
         let world = World::stopped();
         let call = full_call(id_bytes, deadlines);
-        let told = call.history.iter().filter(|entry| entry.event.kind != EventKind::DeadlinePassed).count();
-        assert_eq!(told, held, "{what}");
+        let provider_events = call.history.iter().filter(|entry| entry.event.kind != EventKind::DeadlinePassed).count();
+        assert_eq!(provider_events, held, "{what}");
         assert_eq!(store(&world, &call).await, StoreOutcome::Committed, "{what}");
         assert_eq!(world.call(call.call_id.as_str()).await, call, "{what}");
         let bytes = bytes_of(&world.items(CALLS_TABLE).await[0]);
-        println!("full call, {what}: {bytes} bytes, {} deadlines", call.history.len() - told);
+        println!("full call, {what}: {bytes} bytes, {} deadlines", call.history.len() - provider_events);
         assert!(bytes < ITEM_BYTES_MAX, "{what}: {bytes} bytes");
     }
 }

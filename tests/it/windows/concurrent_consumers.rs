@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use serde_json::json;
+use insta::assert_snapshot;
 use switchhook_domain::{EventId, Provider};
 use switchhook_local::CALLS_TABLE;
 use switchhook_local::connector::Fault;
 use switchhook_tests::{MINUTE, World, generic};
 
-use super::{call_events, published_pairs, status};
+use super::{call_events, published_ids, status};
 
 #[tokio::test(start_paused = true)]
 async fn consumer_that_died_after_its_write_writes_nothing_when_the_messages_come_again() {
@@ -17,7 +17,7 @@ async fn consumer_that_died_after_its_write_writes_nothing_when_the_messages_com
         world.accept(Provider::Generic, &body).await;
     }
     let received = world.receive();
-    assert_eq!(world.invoke_consumer(&received).await.len(), 4, "all could be deleted, and none is");
+    assert_eq!(world.invoke_consumer(&received).await.len(), 4, "all messages could be deleted, and none is");
     let written = world.call("c1").await;
 
     world.wait(MINUTE).await;
@@ -30,16 +30,17 @@ async fn consumer_that_died_after_its_write_writes_nothing_when_the_messages_com
     assert_eq!(world.logged("duplicate").len(), 4);
 
     world.relay().await;
-    let ids: Vec<String> = published_pairs(&world).into_iter().map(|(id, _)| id).collect();
+    let ids: Vec<String> = published_ids(&world);
     let expected: Vec<String> = (1..=6).map(|n| format!("c1/{n}")).collect();
-    assert_eq!(ids, expected, "each once");
+    assert_eq!(ids, expected, "each domain event once");
 }
 
 #[tokio::test(start_paused = true)]
 async fn of_two_consumers_on_one_call_the_loser_folds_again() {
     let world = World::stopped();
     let bodies = call_events("c1");
-    // The visibility of the first two ends while their consumer is still at work: both hold messages of one call.
+    // The visibility timeout of the first two messages ends while their consumer is still at work. So two consumers
+    // hold messages of one call.
     world.accept(Provider::Generic, &bodies[0]).await;
     world.accept(Provider::Generic, &bodies[1]).await;
     let first = world.receive();
@@ -49,7 +50,7 @@ async fn of_two_consumers_on_one_call_the_loser_folds_again() {
     let second = world.receive();
     assert_eq!((first.len(), second.len()), (2, 4));
 
-    // Both read before either writes.
+    // Both read the call before one of them writes it.
     world.inject_fault("PutItem", CALLS_TABLE, 1, Fault::Delay(Duration::from_millis(300)));
     drop(world.requests());
     let (slow, fast) = tokio::join!(world.invoke_consumer(&first), world.invoke_consumer(&second));
@@ -77,7 +78,7 @@ async fn of_two_consumers_with_different_events_of_one_call_neither_overwrites_t
         }
         let all = world.receive();
         let (first, second) = all.split_at(2);
-        // Both read before either writes.
+        // Both read the call before one of them writes it.
         world.inject_fault("PutItem", CALLS_TABLE, 1, Fault::Delay(Duration::from_millis(300)));
         let (slow, fast) = tokio::join!(world.invoke_consumer(first), world.invoke_consumer(second));
         assert_eq!((slow.len(), fast.len()), (2, 2), "exists: {exists}");
@@ -88,7 +89,7 @@ async fn of_two_consumers_with_different_events_of_one_call_neither_overwrites_t
         assert_eq!((call.version, call.history.len()), (2 + before, 4 + usize::from(exists)), "exists: {exists}");
         assert_eq!(call.attempts()[0].lifecycle_label(), "completed");
         world.relay().await;
-        let ids: Vec<String> = published_pairs(&world).into_iter().map(|(id, _)| id).collect();
+        let ids: Vec<String> = published_ids(&world);
         let expected: Vec<String> = (1..=call.announcements.len()).map(|n| format!("c1/{n}")).collect();
         assert_eq!(ids, expected, "each domain event once, in order; exists: {exists}");
     }
@@ -108,8 +109,9 @@ async fn call_that_others_keep_changing_is_left_to_the_queue() {
     assert_eq!(world.invoke_consumer(&received).await, []);
     assert_eq!(world.logged("retried")[0]["cause"], "contended");
     let id = EventId::new("generic:e1");
-    assert_eq!(
-        status(&world, &id, &["status", "attempts", "error"]).await,
-        json!(["retrying", 1, "other writers changed the call during each of 5 attempts to write it"])
-    );
+    assert_snapshot!(status(&world, &id, &["status", "attempts", "error"]).await, @r"
+    status: retrying
+    attempts: 1
+    error: other writers changed the call during each of 5 attempts to write it
+    ");
 }

@@ -1,7 +1,8 @@
-//! A message of a call fails, once or for ever: later messages of that call wait, other calls go on.
+//! A message of a call fails, once or always. Later messages of that call wait, and other calls go on.
 
 use std::time::Duration;
 
+use insta::{allow_duplicates, assert_snapshot};
 use serde_json::{Value, json};
 use switchhook_domain::{EventId, Provider, Timestamp};
 use switchhook_local::connector::Service;
@@ -11,7 +12,7 @@ use switchhook_tests::{MAX_RECEIVE_COUNT, MINUTE, World, down, generic, is_reque
 
 use super::{HOUR, NOTHING, call_events, status};
 
-/// A message that no version of ours has sent.
+/// Sends a message that no version of Switchhook has ever sent.
 fn poison(world: &World, group: &str) {
     let message = NewMessage {
         body: "{\"schema_version\":1,\"nonsense\":true}".to_owned(),
@@ -40,7 +41,7 @@ async fn poison_is_tried_with_growing_pauses_and_then_put_aside_while_other_call
     let tries: Vec<Value> = world.logged("retried");
     let counts: Vec<u64> = tries.iter().map(|line| line["retry_count"].as_u64().unwrap()).collect();
     let all: Vec<u64> = (1..u64::from(MAX_RECEIVE_COUNT)).collect();
-    assert_eq!(counts, all, "each receive is a try");
+    assert_eq!(counts, all, "each receive must be one try");
     let last = world.logged("dead_lettered");
     assert_eq!(
         json!([last.len(), last[0]["retry_count"], last[0]["cause"], last[0]["level"]]),
@@ -78,14 +79,14 @@ async fn tail_of_a_call_waits_with_a_message_that_fails_and_keeps_its_order() {
         world.accept(Provider::Generic, body).await;
     }
     world.accept(Provider::Generic, &generic("c2", "other", "RINGING", 0)).await;
-    // The database fails for this call alone.
+    // DynamoDB fails for this call only.
     world.set_fault_hook(|call| {
         let of_c1 = String::from_utf8_lossy(call.body).contains("\"call_id\":{\"S\":\"c1\"}");
         (call.service == Service::DynamoDb && call.operation == "GetItem" && of_c1).then(down)
     });
     let received = world.receive();
     assert_eq!(received.len(), 5);
-    assert_eq!(world.consume(&received).await, 1, "the other call's");
+    assert_eq!(world.consume(&received).await, 1, "only the message of the other call succeeds");
     assert_eq!(world.call("c2").await.version, 1);
 
     world.clear_faults();
@@ -93,11 +94,16 @@ async fn tail_of_a_call_waits_with_a_message_that_fails_and_keeps_its_order() {
     let ids: Vec<String> = failed.iter().map(|line| text(&line["event_id"])).collect();
     assert_eq!(ids, ["generic:c1-CALL_STARTED", "generic:c1-RINGING", "generic:c1-ANSWERED", "generic:c1-ENDED"]);
     for id in ids {
-        let fields = &["status", "attempts", "error"];
-        let noted = status(&world, &EventId::new(id), fields).await;
-        assert_eq!(noted, json!(["retrying", 1, "could not read the call"]));
+        let noted = status(&world, &EventId::new(id), &["status", "attempts", "error"]).await;
+        allow_duplicates! {
+            assert_snapshot!(noted, @r"
+            status: retrying
+            attempts: 1
+            error: could not read the call
+            ");
+        }
     }
-    // They come back together and in order, and not one by one as each pause ends.
+    // The messages return together and in order, and not one by one.
     world.wait(Duration::from_secs(2)).await;
     let again: Vec<String> = world.receive().iter().map(message_event).collect();
     assert_eq!(again, ["generic:c1-CALL_STARTED", "generic:c1-RINGING", "generic:c1-ANSWERED", "generic:c1-ENDED"]);
@@ -123,7 +129,7 @@ async fn events_before_poison_of_the_same_call_are_folded_and_those_behind_wait(
 
     world.wait(Duration::from_secs(2)).await;
     let again = world.receive();
-    assert_eq!(again.len(), 2, "the poison and what is behind it");
+    assert_eq!(again.len(), 2, "the unreadable message and the one behind it");
     assert_eq!(message_event(&again[1]), "generic:c1-ANSWERED");
 }
 

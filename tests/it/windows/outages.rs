@@ -9,12 +9,12 @@ use switchhook_domain::{EventKind, Provider};
 use switchhook_local::connector::Service;
 use switchhook_tests::{MINUTE, World, database_down, down, generic, text};
 
-use super::{HOUR, NOTHING, call_events, published_pairs};
+use super::{HOUR, NOTHING, call_events, published_ids};
 
-/// A stack whose database was down for an hour while the events of so many calls waited.
+/// A stack whose database was down for an hour, while the events of this number of calls waited in the queue.
 async fn hour_without_database(calls: u32) -> World {
     let mut world = World::stopped();
-    // Not the first minute of the stack: the sweep has begun.
+    // The sweep has run before, as in any stack that is older than a minute.
     world.reconciler.run("test").await.unwrap();
     for number in 0..calls {
         for body in call_events(&format!("c{number}")) {
@@ -36,8 +36,8 @@ async fn database_that_is_down_for_an_hour_costs_no_event() {
     for number in 0..20 {
         let call_id = format!("c{number}");
         let call = world.call(&call_id).await;
-        let told = call.history.iter().filter(|entry| entry.event.kind != EventKind::DeadlinePassed).count();
-        assert_eq!((told, call.attempts()[0].lifecycle_label()), (4, "completed"), "{call_id}");
+        let provider_events = call.history.iter().filter(|entry| entry.event.kind != EventKind::DeadlinePassed).count();
+        assert_eq!((provider_events, call.attempts()[0].lifecycle_label()), (4, "completed"), "{call_id}");
         let of_lifecycle = |event: &String| event.starts_with("call.") && event != "call.inconclusive";
         let lifecycle: Vec<String> = world.published_types(&call_id).into_iter().filter(of_lifecycle).collect();
         assert_eq!(lifecycle, ["call.initiated", "call.ringing", "call.in_progress", "call.completed"]);
@@ -46,7 +46,7 @@ async fn database_that_is_down_for_an_hour_costs_no_event() {
 
 #[tokio::test(start_paused = true)]
 async fn database_that_is_down_for_an_hour_leaves_the_dead_letter_queue_empty() {
-    // Each call is a draw of its own: enough of them to see a rare one.
+    // Retry delays are random for each call. With 200 calls a rare bad one would show.
     let world = hour_without_database(200).await;
     assert_eq!(world.dead_letters(), NOTHING);
 }
@@ -68,18 +68,15 @@ async fn bus_that_is_down_for_an_hour_costs_no_domain_event_and_no_order() {
 
     for number in 0..40 {
         let call_id = format!("c{number}");
-        let ids: Vec<String> = published_pairs(&world)
-            .into_iter()
-            .map(|(id, _)| id)
-            .filter(|id| id.starts_with(&format!("{call_id}/")))
-            .collect();
+        let ids: Vec<String> =
+            published_ids(&world).into_iter().filter(|id| id.starts_with(&format!("{call_id}/"))).collect();
         let expected: Vec<String> = (1..=ids.len()).map(|n| format!("{call_id}/{n}")).collect();
-        assert_eq!(ids, expected, "each once and in order");
+        assert_eq!(ids, expected, "each domain event once and in order");
         let call = world.call(&call_id).await;
         let derived: Vec<Value> = call.domain_events_from(1).iter().map(|event| json!(event)).collect();
         let published: Vec<Value> =
             world.domain_events().into_iter().filter(|event| event["call_id"] == call_id.as_str()).collect();
-        assert_eq!(published, derived, "with the content that the row says");
+        assert_eq!(published, derived, "published events must have the content that the row gives");
     }
     let failures = world.cloud.services().sqs().depth(switchhook_local::RELAY_FAILURES_QUEUE).unwrap();
     assert_eq!(failures.total(), 0);
@@ -99,7 +96,7 @@ async fn domain_event_that_the_bus_refuses_by_itself_is_sent_again() {
         world.accept(Provider::Generic, &body).await;
     }
     world.wait(MINUTE).await;
-    assert_eq!(refusals.load(Ordering::Relaxed), 6, "refused five times, taken once");
+    assert_eq!(refusals.load(Ordering::Relaxed), 6, "refused five times, accepted once");
     assert_eq!(world.logged("relay_failed")[0]["cause"], "publish_refused");
 
     let call = world.call("c1").await;
@@ -108,7 +105,7 @@ async fn domain_event_that_the_bus_refuses_by_itself_is_sent_again() {
         by_id.entry(text(&event["id"])).or_default().push(event);
     }
     let derived = call.domain_events_from(1);
-    assert_eq!(by_id.len(), derived.len(), "every one, at least once");
+    assert_eq!(by_id.len(), derived.len(), "every domain event must be published at least once");
     for event in derived {
         assert!(by_id[&event.id].iter().all(|published| *published == json!(event)), "one content for each id");
     }
@@ -123,9 +120,8 @@ async fn write_that_announces_nothing_publishes_nothing_again() {
         world.consume(&received).await;
         world.relay().await;
     }
-    let published = published_pairs(&world);
-    // A move of the waking time leaves the outbox as the announcing write left it; an older event, which is stale, empties
-    // it. Both write the row.
+    let published = world.timeline();
+    // A new wake-up time leaves the outbox of the last write in the row. A stale event empties it. Both write the row.
     let call = world.call("c1").await;
     assert_eq!(world.calls.set_wake_at(&call, world.now()).await.unwrap(), StoreOutcome::Committed);
     world.accept(Provider::Generic, &generic("c1", "late", "RINGING", 2)).await;
@@ -133,5 +129,5 @@ async fn write_that_announces_nothing_publishes_nothing_again() {
     world.consume(&received).await;
     assert_eq!(world.cloud.services().dynamodb().stream().len(), 2);
     world.relay().await;
-    assert_eq!(published_pairs(&world), published);
+    assert_eq!(world.timeline(), published);
 }

@@ -1,5 +1,6 @@
 //! An event can never be folded: the call is full, belongs to another provider, or its row cannot be read.
 
+use insta::{allow_duplicates, assert_snapshot};
 use serde_dynamo::AttributeValue;
 use serde_json::json;
 use switchhook_domain::{ATTEMPT_EVENTS_MAX, EventId, Provider};
@@ -20,7 +21,7 @@ async fn row_that_can_never_be_read_holds_up_no_other() {
     world.put_item(CALLS_TABLE, garbled).await;
     world.accept(Provider::Generic, &generic("c2", "e2", "RINGING", 0)).await;
     world.quiesce().await;
-    assert_eq!(world.published_types("c2").len(), 3, "at once");
+    assert_eq!(world.published_types("c2").len(), 3, "the other call must be published at once");
     assert_eq!(world.published_types("c1"), published);
     let skipped = world.logged("record_skipped");
     let said = json!([skipped[0]["call_id"], skipped[0]["cause"], skipped[0]["level"], skipped.len()]);
@@ -44,17 +45,22 @@ async fn call_takes_as_many_events_as_it_holds_and_still_settles() {
     assert_eq!(ids, ["generic:e64", "generic:e65", "generic:e66"]);
     assert!(quarantined.iter().all(|line| line["level"] == "ERROR" && line["stage"] == "consumer"));
     for id in ids {
-        assert_eq!(
-            status(&world, &EventId::new(id), &["status", "disposition", "error", "next_retry_at"]).await,
-            json!(["quarantined", "quarantined", "the call has reached its limit of events", null])
-        );
+        let shown = status(&world, &EventId::new(id), &["status", "disposition", "error", "next_retry_at"]).await;
+        allow_duplicates! {
+            assert_snapshot!(shown, @r"
+            status: quarantined
+            disposition: quarantined
+            error: the call has reached its limit of events
+            next_retry_at: null
+            ");
+        }
     }
     assert_eq!((world.queued(), world.dead_letters()), (vec![], vec![]));
 
     world.wait(INACTIVITY_TIMEOUT + MINUTE * 3).await;
     let (_, shown) = world.get("/calls/c1").await;
     assert_eq!(json!([shown["lifecycle"], shown["settled"]]), json!(["inconclusive", true]));
-    assert_eq!(world.call("c1").await.history.len(), ATTEMPT_EVENTS_MAX + 1, "and the deadline");
+    assert_eq!(world.call("c1").await.history.len(), ATTEMPT_EVENTS_MAX + 1, "the deadline is folded beyond the limit");
 }
 
 #[tokio::test(start_paused = true)]
@@ -69,13 +75,18 @@ async fn claim_of_another_provider_is_refused_and_noted() {
     let id = world.accept(Provider::Generic, &claim).await;
     world.quiesce().await;
     assert_eq!(world.call("appointment:appt_201").await, before);
-    assert_eq!(
-        status(&world, &id, &["status", "disposition", "error", "action"]).await,
-        json!(["processed", "refused", "the call belongs to another provider", []])
-    );
+    assert_snapshot!(status(&world, &id, &["status", "disposition", "error", "action"]).await, @r"
+    status: processed
+    disposition: refused
+    error: the call belongs to another provider
+    action: []
+    ");
     assert_eq!(world.logged("fold_refused").len(), 1);
-    // The sweep finds it in no history; that changes nothing, and ends.
+    // The sweep finds the event in no history. It queues it again, which changes nothing, and then stops.
     world.wait(MINUTE * 10).await;
     assert_eq!((world.queued(), world.dead_letters()), (vec![], vec![]));
-    assert_eq!(status(&world, &id, &["status", "disposition"]).await, json!(["processed", "refused"]));
+    assert_snapshot!(status(&world, &id, &["status", "disposition"]).await, @r"
+    status: processed
+    disposition: refused
+    ");
 }
