@@ -79,7 +79,7 @@ pub(crate) struct Dev {
     /// JSON file with the keys of the providers; without it, keys are generated for this run and printed
     #[arg(long, value_name = "FILE")]
     providers: Option<PathBuf>,
-    /// How long an attempt may go without events before Switchhook asks the provider about it
+    /// Time that an attempt may go without events before Switchhook asks the provider about it
     #[arg(long, value_name = "TIME", default_value = "15m", value_parser = duration::parse)]
     inactivity_timeout: Duration,
     /// Time between two runs of the scheduler, and between two runs of the reconciler
@@ -88,7 +88,7 @@ pub(crate) struct Dev {
     /// Directory for all data, from which a later run continues; without it, data is kept in memory
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// How unreliably the fake provider delivers webhooks
+    /// Faults of the fake provider in delivering webhooks
     #[arg(long, value_name = "LEVEL", default_value = "usual")]
     delivery_faults: FaultLevel,
     /// Seed of the fake provider: the same seed and the same calls give the same results; without it, the seed is random

@@ -68,7 +68,7 @@ pub(crate) struct Fake {
     /// Seed of the provider: the same seed and the same calls give the same results; without it, the seed is random
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// How unreliably webhooks are delivered
+    /// Faults in delivering webhooks
     #[arg(long, value_name = "LEVEL", default_value = "usual")]
     delivery_faults: FaultLevel,
 }

@@ -126,7 +126,7 @@ impl Cloud {
         let calls = || Calls::new(dynamodb.clone(), CALLS_TABLE.to_owned());
         let queue = |name| QueueClient::new(sdk::sqs(&aws), queue_url(name));
         let clock = || sdk::Clock::from_config(&aws);
-        let policy = Policy { inactivity_timeout: inactivity_timeout };
+        let policy = Policy { inactivity_timeout };
         let fake = Arc::new(FakeProvider::new(services.clock(), seed, delivery_faults));
         let fake_key = providers.config(Provider::Retell).and_then(|config| config.keys().first()).cloned();
         let secrets = || ProviderSecrets::fixed(providers.clone());

@@ -12,7 +12,10 @@ use crate::stack::{KEY, Scratch, Stack, agent};
 
 const SENDERS: u64 = 4;
 const KILLS: usize = 3;
+/// Time under load before each kill, at least.
 const LOAD: Duration = Duration::from_millis(700);
+/// Calls that are started before each kill, at least. A busy machine needs longer than [`LOAD`] for them.
+const CALLS_BEFORE_KILL: u64 = 12;
 const TICK: Duration = Duration::from_secs(1);
 
 /// Events of one call, in an order in which some must be parked until others arrive.
@@ -33,9 +36,13 @@ fn nothing_acknowledged_is_lost_by_kill_9() {
     let mut stack = Stack::with_data(&data, &providers);
     for _ in 0..KILLS {
         let url = stack.url.clone();
+        let enough = calls.load(Ordering::Relaxed) + CALLS_BEFORE_KILL;
         acknowledged.extend(std::thread::scope(|scope| {
             let senders: Vec<_> = (0..SENDERS).map(|_| scope.spawn(|| send_until_killed(&url, &calls))).collect();
             std::thread::sleep(LOAD);
+            while calls.load(Ordering::Relaxed) < enough && senders.iter().any(|sender| !sender.is_finished()) {
+                std::thread::sleep(Duration::from_millis(50));
+            }
             stack.kill();
             senders.into_iter().flat_map(|sender| sender.join().expect("the sender ends")).collect::<Vec<_>>()
         }));
