@@ -151,7 +151,7 @@ async fn every_line_says_what_was_decided_and_none_says_what_was_sent() {
         "api shown",
         "api storage_failure",
         "consumer applied",
-        "consumer backoff_failed",
+        "consumer backoff_failed change_visibility",
         "consumer fold_refused",
         "consumer dead_lettered decode_call",
         "consumer dead_lettered decode_message",
