@@ -256,20 +256,40 @@ fn run_steps(mut call: Option<Call>, steps: &[Step]) -> Vec<Call> {
     states
 }
 
-/// The provider reports a failure and then an answer, without an attempt, before the number turns out to be on the
-/// do-not-call list.
-#[test]
-fn life_that_once_broke_the_schema_is_told_as_described() {
-    let report = |kind| Step::Report(None, kind, None, false);
-    let steps = [report(EventKind::Failed), report(EventKind::InProgress), Step::GiveUp];
-    let call = run_steps(Some(scheduled_call()), &steps).pop().unwrap();
+/// Plays a life that once broke the schema, checks every domain event of it, and returns the last one.
+fn last_event_of_life(steps: &[Step]) -> Value {
+    let call = run_steps(Some(scheduled_call()), steps).pop().unwrap();
     let events: Vec<Value> = call.domain_events_from(1).iter().map(|event| json!(event)).collect();
     for event in &events {
         assert_eq!(schema_violation(event), None, "{event}");
     }
-    let last = events.last().unwrap();
-    assert_eq!((&last["type"], &last["previous"]), (&json!("appointment.connected"), &json!("retrying")));
-    assert_eq!((&last["source_event_id"], last.get("corrects")), (&Value::Null, None));
+    events.last().unwrap().clone()
+}
+
+/// The provider reports a failure and then an answer, both without an attempt. Then the number turns out to be on the
+/// do-not-call list. The first `appointment.connected` has corrected the failure, so the last one corrects nothing.
+#[test]
+fn retry_called_off_after_a_late_answer_is_told_as_described() {
+    let report = |kind| Step::Report(None, kind, None, false);
+    let event = last_event_of_life(&[report(EventKind::Failed), report(EventKind::InProgress), Step::GiveUp]);
+    assert_eq!((&event["type"], &event["previous"]), (&json!("appointment.connected"), &json!("retrying")));
+    assert_eq!((&event["source_event_id"], event.get("corrects")), (&Value::Null, None));
+}
+
+/// A report without an attempt counts for the first attempt. Another attempt turns out to have started before, and takes the
+/// `declined` away from it. Nothing else corrects `declined`, so the announcement that calls the retry off does.
+#[test]
+fn retry_called_off_after_a_decision_went_to_another_attempt_is_told_as_described() {
+    let event = last_event_of_life(&[
+        Step::Report(Some(1), EventKind::VoicemailDetected, Some(1303), false),
+        Step::Wait(898),
+        Step::FindDeadlines,
+        Step::Report(None, EventKind::UserDeclined, None, false),
+        Step::Report(Some(2), EventKind::Canceled, None, false),
+        Step::GiveUp,
+    ]);
+    assert_eq!((&event["type"], &event["previous"]), (&json!("appointment.voicemail"), &json!("retrying")));
+    assert_eq!((&event["source_event_id"], &event["corrects"]), (&Value::Null, &json!("call-1/7")));
 }
 
 mod random {

@@ -103,6 +103,8 @@ impl World {
     /// If the stack cannot be opened.
     #[must_use]
     pub fn with_options(options: CloudOptions) -> Self {
+        // The SDK and the functions draw the jitter of their retries from it: the same in every run.
+        switchhook_local::clock::seed(1);
         let lines = LogBuffer::default();
         let subscriber = tracing_subscriber::registry()
             .with(Targets::new().with_default(tracing::Level::INFO))

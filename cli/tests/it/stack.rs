@@ -74,7 +74,7 @@ impl Stack {
     /// Starts a stack and waits until it listens.
     pub(crate) fn start(arguments: &[&str]) -> Self {
         let mut child = Command::new(PROGRAM)
-            .args(["dev", "--port", "0"])
+            .args(["dev", "--port", "0", "--seed", "1"])
             .args(arguments)
             .env_remove("RUST_LOG")
             .stdout(Stdio::piped())

@@ -10,12 +10,26 @@ use crate::call::{Call, Job};
 use crate::lifecycle::{Lifecycle, Outcome};
 use crate::time::Timestamp;
 
+/// Reason why a call derives its state again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cause {
+    /// Events were added to the history.
+    Events,
+    /// A worker made a transition.
+    Worker,
+}
+
 /// Returns the announcements that a call has yet to make, in order. Its job must be derived from `attempts` already.
-pub(crate) fn new_announcements(call: &Call, attempts: &[AttemptState], now: Timestamp) -> Vec<Announcement> {
+pub(crate) fn new_announcements(
+    call: &Call,
+    attempts: &[AttemptState],
+    cause: Cause,
+    now: Timestamp,
+) -> Vec<Announcement> {
     let mut new: Vec<Announcement> =
         attempts.iter().flat_map(|attempt| lifecycle_announcements(call, attempt)).collect();
     new.extend(job_announcement(call, attempts, now));
-    new.extend(appointment_announcements(call, attempts, now));
+    new.extend(appointment_announcements(call, attempts, cause, now));
     new
 }
 
@@ -88,7 +102,12 @@ fn job_announcement(call: &Call, attempts: &[AttemptState], now: Timestamp) -> O
 
 /// Returns the new statuses of the appointment. The outcomes come first: those of the attempt with a decision, else those of
 /// the latest attempt. Then comes the present status, if it is not an outcome.
-fn appointment_announcements(call: &Call, attempts: &[AttemptState], now: Timestamp) -> Vec<Announcement> {
+fn appointment_announcements(
+    call: &Call,
+    attempts: &[AttemptState],
+    cause: Cause,
+    now: Timestamp,
+) -> Vec<Announcement> {
     let Some(latest) = attempts.last() else {
         return Vec::new();
     };
@@ -100,13 +119,16 @@ fn appointment_announcements(call: &Call, attempts: &[AttemptState], now: Timest
     {
         new.push(attempt_announcement(call, latest, present, source));
     }
-    // The last status was `Retrying`, but the retry was called off by the user or by the retry policy.
+    // The last status was `Retrying`, but the retry was called off: by a worker, or because of an event.
     if call.job.is_final()
         && new.is_empty()
         && last == Some(AnnouncementKind::Appointment(AppointmentStatus::Retrying))
         && last != Some(present)
     {
-        let event = latest.ended_by().filter(|_| call.stop_reason.is_none());
+        let event = match cause {
+            Cause::Events => latest.ended_by().or_else(|| call.history.len().checked_sub(1)),
+            Cause::Worker => None,
+        };
         let source = event.map_or(AnnouncementSource::Transition(now), AnnouncementSource::Event);
         new.push(Announcement { source, ..attempt_announcement(call, latest, present, 0) });
     }

@@ -1,6 +1,6 @@
 //! The next row of a call: everything that is computed from its history, and its new announcements.
 
-use crate::announce;
+use crate::announce::{self, Cause};
 use crate::attempt::AttemptState;
 use crate::call::{Call, Disposition, Policy};
 use crate::event::EventKind;
@@ -27,12 +27,12 @@ impl Call {
     }
 
     /// Derives everything from the history again, adds the new announcements and raises the version.
-    pub(crate) fn rederive(mut self, policy: &Policy, now: Timestamp) -> Transition {
+    pub(crate) fn rederive(mut self, cause: Cause, policy: &Policy, now: Timestamp) -> Transition {
         let attempts = self.attempts();
         let was_pending = self.is_pending();
         self.job = self.derived_job(&attempts);
         self.derive_dispositions(&attempts);
-        let new = announce::new_announcements(&self, &attempts, now);
+        let new = announce::new_announcements(&self, &attempts, cause, now);
         let new_announcements = new.len();
         self.announcements.extend(new);
         // A change of `wake_at` is a write to the index, so an earlier time stays: the worker that wakes then finds nothing to

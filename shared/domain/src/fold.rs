@@ -1,6 +1,6 @@
 //! Folding provider events into a call.
 
-use crate::announce::call_announcement;
+use crate::announce::{Cause, call_announcement};
 use crate::announcement::{Announcement, AnnouncementKind, AnnouncementSource, NOT_PLACED};
 use crate::attempt::AttemptState;
 use crate::call::{ATTEMPT_EVENTS_MAX, AttemptRecord, CALL_ATTEMPTS_MAX, Call, Disposition, HistoryEntry, Job, Policy};
@@ -47,7 +47,7 @@ pub fn fold(call: Option<&Call>, events: &[ProviderEvent], policy: &Policy, now:
         })
         .collect();
     let is_changed = outcomes.contains(&FoldOutcome::Folded);
-    let transition = after.filter(|_| is_changed).map(|call| call.rederive(policy, now));
+    let transition = after.filter(|_| is_changed).map(|call| call.rederive(Cause::Events, policy, now));
     Fold { transition, outcomes }
 }
 
@@ -77,7 +77,7 @@ pub fn refold(
     let drift_at = after.history.len() - 1;
     after.announcements = moved_announcements(call, &after, drift_at);
 
-    let Transition { call: mut after, mut new_announcements } = after.rederive(policy, now);
+    let Transition { call: mut after, mut new_announcements } = after.rederive(Cause::Events, policy, now);
     let label_after = label(&after);
     let is_repaired = (label_before, &call.job) != (label_after, &after.job);
     if is_repaired || call.history.len() + 1 != after.history.len() {

@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use crate::announce::Cause;
 use crate::call::{AttemptRecord, CALL_ATTEMPTS_MAX, Call, Job, Policy};
 use crate::derive::Transition;
 use crate::event::{AttemptKey, Direction};
@@ -98,7 +99,7 @@ impl Call {
         call.not_before = None;
         // `wake_at` stays at the end of the claim's lease, which saves a write to the index. If the response to the dial was
         // lost, the reconciler looks the attempt up at that time.
-        Some(DialStarted { transition: call.rederive(policy, now), attempt, is_last_attempt })
+        Some(DialStarted { transition: call.rederive(Cause::Worker, policy, now), attempt, is_last_attempt })
     }
 
     /// Returns the attempt that this dial started, and true if the retry policy allows no attempt after it. `None` if this dial
@@ -183,6 +184,6 @@ impl Call {
     /// Derives the next row with an exact `wake_at`. These transitions change the call's place in the index in any case.
     fn into_transition(mut self, policy: &Policy, now: Timestamp) -> Transition {
         self.wake_at = None;
-        self.rederive(policy, now)
+        self.rederive(Cause::Worker, policy, now)
     }
 }
