@@ -31,8 +31,8 @@ impl Bus {
         drop(self.client.describe_event_bus().name(&self.name).send().await);
     }
 
-    /// Publishes up to [`BATCH_MAX`] events in one request. Returns the index and the error code of each event
-    /// that the bus rejected.
+    /// Publishes up to [`BATCH_MAX`] events in one request. Returns the index and the error code of each event that the
+    /// bus rejected.
     ///
     /// # Errors
     /// [`Error::Publish`] if the whole request failed.

@@ -65,7 +65,7 @@ impl<G: Fn(&str) -> Option<String>> Environment<G> {
         DAY * self.number(name)
     }
 
-    /// Reads a number of days, of which `min` are needed at least.
+    /// Reads a number of days that must be at least `min`.
     pub fn days_at_least(&mut self, name: &str, min: Duration) -> Duration {
         let problems = self.problems.len();
         let days = self.days(name);

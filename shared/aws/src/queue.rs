@@ -1,8 +1,9 @@
-//! The FIFO queue between ingress and consumer.
+//! The FIFO queues: of events, between ingress and consumer, and of claimed calls, between scheduler and dialer.
 //!
-//! **The message group is the call, and the deduplication id is the event.** SQS accepts only printable ASCII of up to 128
-//! characters for both, so any other id is hashed. The ids themselves are in the body of the message, which stays the same in a
-//! dead-letter queue. A message carries the normalized event without the webhook's body: the consumer need not read the inbox.
+//! **In the queue of events the message group is the call, and the deduplication id is the event.** SQS accepts only printable
+//! ASCII of up to 128 characters for both, so any other id is hashed. The ids themselves are in the body of the message, which
+//! stays the same in a dead-letter queue. A message carries the normalized event without the webhook's body: the consumer need
+//! not read the inbox.
 
 use std::time::Duration;
 
@@ -63,7 +64,7 @@ impl Queue {
         Self { client, url }
     }
 
-    /// Sends an event to be folded into its call. Sending it again within 5 minutes is free.
+    /// Sends an event to the consumer, which folds it into its call. SQS drops the same event for 5 minutes.
     ///
     /// # Errors
     /// [`Error::Send`] if SQS did not accept it.
@@ -126,7 +127,7 @@ impl Queue {
         Ok(names.iter().filter_map(|name| all.get(name)?.parse::<u64>().ok()).sum())
     }
 
-    /// Hides messages until they are delivered again. `receipts` pairs each receipt handle with its delay.
+    /// Hides messages for a while, after which the queue delivers them again. `receipts` pairs each receipt handle with its delay.
     ///
     /// # Errors
     /// [`Error::ChangeVisibility`]. The queue then delivers the messages again after its own visibility timeout.
@@ -179,7 +180,7 @@ impl ClaimMessage {
     /// Reads the body of a message from the dial queue.
     ///
     /// # Errors
-    /// As [`Message::decode`].
+    /// The same as [`Message::decode`].
     pub fn decode(body: &str) -> Result<Self, Error> {
         decode(body)
     }

@@ -22,14 +22,14 @@ pub const SECRETS_AGE_MAX: Duration = Duration::from_secs(5 * 60);
 #[derive(Debug)]
 pub struct ProviderSecrets {
     secret: Option<(Client, String)>,
-    held: Mutex<(Arc<Providers>, Timestamp)>,
+    cached: Mutex<(Arc<Providers>, Timestamp)>,
 }
 
 impl ProviderSecrets {
     /// Keys that never change, for a stack without a secret.
     #[must_use]
     pub fn fixed(providers: Providers) -> Self {
-        Self { secret: None, held: Mutex::new((Arc::new(providers), Timestamp::MAX)) }
+        Self { secret: None, cached: Mutex::new((Arc::new(providers), Timestamp::MAX)) }
     }
 
     /// Reads the keys from the secret.
@@ -39,16 +39,16 @@ impl ProviderSecrets {
     pub async fn load(config: &SdkConfig, secret_id: String, now: Timestamp) -> Result<Self, Error> {
         let client = Client::new(config);
         let providers = read(&client, &secret_id).await?;
-        Ok(Self { secret: Some((client, secret_id)), held: Mutex::new((Arc::new(providers), now)) })
+        Ok(Self { secret: Some((client, secret_id)), cached: Mutex::new((Arc::new(providers), now)) })
     }
 
     /// Returns the keys, and reads them again if they are old. If that fails, this process goes on with the old keys. Only a function
     /// that starts needs a valid secret.
     pub async fn current(&self, now: Timestamp) -> Arc<Providers> {
-        let (held, read_at) = self.held();
-        let Some((client, secret_id)) = &self.secret else { return held };
+        let (cached, read_at) = self.cached();
+        let Some((client, secret_id)) = &self.secret else { return cached };
         if now < read_at.plus(SECRETS_AGE_MAX) {
-            return held;
+            return cached;
         }
         let providers = match read(client, secret_id).await {
             Ok(providers) => Arc::new(providers),
@@ -60,15 +60,15 @@ impl ProviderSecrets {
                     ..Decision::from_error(Some(&error))
                 };
                 decision.log(now, true);
-                held
+                cached
             }
         };
-        *self.held.lock().unwrap_or_else(PoisonError::into_inner) = (providers.clone(), now);
+        *self.cached.lock().unwrap_or_else(PoisonError::into_inner) = (providers.clone(), now);
         providers
     }
 
-    fn held(&self) -> (Arc<Providers>, Timestamp) {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    fn cached(&self) -> (Arc<Providers>, Timestamp) {
+        self.cached.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 

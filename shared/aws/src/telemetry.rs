@@ -28,7 +28,8 @@ const STACK_UNNAMED: &str = "local";
 /// One decision, as it is logged and counted.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Decision<'a> {
-    /// The function: ingress, consumer, relay, scheduler, dialer, reconciler, api; or `keys`, for what any of them does with the secret.
+    /// Function that decided: ingress, consumer, relay, scheduler, dialer, reconciler or api. `secret` if any of them reads the secret
+    /// again.
     pub stage: &'static str,
     /// Constant text, without values.
     pub message: &'static str,

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use switchhook_domain::{
-    AttemptKey, AttemptRecord, Call, CallId, Direction, HistoryEntry, Job, ManualTrigger, PhoneNumber, Plan, Provider,
-    StopReason, Timestamp,
+    AttemptKey, AttemptRecord, Call, CallId, Direction, HistoryEntry, Job, JobState, ManualTrigger, PhoneNumber, Plan,
+    Provider, StopReason, Timestamp,
 };
 
 use super::encoding::{decode_announcement, decode_entry, encode_announcement, encode_entry};
@@ -143,13 +143,13 @@ impl CallRow {
     /// [`Error::DecodeCall`] names the attribute that cannot be read.
     pub fn decode(self) -> Result<Call, Error> {
         let unreadable = |what: &str| Error::DecodeCall(what.to_owned());
-        let job = match (self.job.as_str(), self.due_at, self.claim_token, self.lease_ends_at) {
-            ("PENDING", Some(due_at), None, None) => Job::Pending { due_at },
-            ("CLAIMED", None, Some(token), Some(lease_ends_at)) => Job::Claimed { token, lease_ends_at },
-            ("IN_PROGRESS", None, None, None) => Job::InProgress,
-            ("COMPLETED", None, None, None) => Job::Completed,
-            ("FAILED", None, None, None) => Job::Failed,
-            ("CANCELED", None, None, None) => Job::Canceled,
+        let job = match (JobState::parse(&self.job), self.due_at, self.claim_token, self.lease_ends_at) {
+            (Some(JobState::Pending), Some(due_at), None, None) => Job::Pending { due_at },
+            (Some(JobState::Claimed), None, Some(token), Some(lease_ends_at)) => Job::Claimed { token, lease_ends_at },
+            (Some(JobState::InProgress), None, None, None) => Job::InProgress,
+            (Some(JobState::Completed), None, None, None) => Job::Completed,
+            (Some(JobState::Failed), None, None, None) => Job::Failed,
+            (Some(JobState::Canceled), None, None, None) => Job::Canceled,
             (_, _, _, _) => return Err(unreadable("job")),
         };
         let mut history: Vec<HistoryEntry> = Vec::with_capacity(self.history.len());

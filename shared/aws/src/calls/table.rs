@@ -81,7 +81,7 @@ impl Calls {
     /// hundred milliseconds.
     ///
     /// # Errors
-    /// As [`Calls::get_call`].
+    /// The same as [`Calls::get_call`].
     pub async fn get_eventual(&self, call_id: &CallId) -> Result<Found, Error> {
         self.get(call_id, false).await
     }
@@ -89,7 +89,7 @@ impl Calls {
     /// Reads the call that an id leads to. An alias costs a second read.
     ///
     /// # Errors
-    /// As [`Calls::get_call`].
+    /// The same as [`Calls::get_call`].
     pub async fn resolve(&self, call_id: &CallId) -> Result<Resolved, Error> {
         self.follow(call_id, true).await
     }
@@ -97,7 +97,7 @@ impl Calls {
     /// Does the same as [`Calls::resolve`], by eventually consistent reads.
     ///
     /// # Errors
-    /// As [`Calls::get_call`].
+    /// The same as [`Calls::get_call`].
     pub async fn resolve_eventual(&self, call_id: &CallId) -> Result<Resolved, Error> {
         self.follow(call_id, false).await
     }

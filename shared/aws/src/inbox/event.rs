@@ -253,7 +253,7 @@ impl Inbox {
     /// Reads the event of this id as [`Inbox::renormalize`] does. `None` also if there is no such event.
     ///
     /// # Errors
-    /// As [`Inbox::get`] and [`Inbox::renormalize`].
+    /// The same as [`Inbox::get`] and [`Inbox::renormalize`].
     pub async fn get_normalized(&self, event_id: &EventId) -> Result<Option<ProviderEvent>, Error> {
         match self.get(event_id).await? {
             Some(stored) => self.renormalize(&stored).await,

@@ -41,7 +41,7 @@ pub async fn resend(inbox: &Inbox, queue: &Queue, stored: &StoredEvent) -> Resul
 /// belong to another message group, so the queue does not drop them as duplicates.
 ///
 /// # Errors
-/// As [`resend`].
+/// The same as [`resend`].
 pub async fn adopt(
     inbox: &Inbox,
     queue: &Queue,
@@ -65,7 +65,7 @@ pub async fn adopt(
 /// Writes `from` as an alias of an attempt, and [adopts](adopt) the events that were stored for `from`, and `event` with them.
 ///
 /// # Errors
-/// As [`Calls::write_alias`] and [`adopt`]. Doing it again is safe.
+/// The same as [`Calls::write_alias`] and [`adopt`]. Doing it again is safe.
 pub async fn write_alias_and_adopt(
     calls: &Calls,
     inbox: &Inbox,
