@@ -292,6 +292,17 @@ fn retry_called_off_after_a_decision_went_to_another_attempt_is_told_as_describe
     assert_eq!((&event["source_event_id"], &event["corrects"]), (&Value::Null, &json!("call-1/7")));
 }
 
+/// The first attempt times out, and the second one is withdrawn after a late report that the first one was completed. The
+/// outcome of the first attempt is still open, so the appointment returns to `dialing`.
+#[test]
+fn retry_withdrawn_while_the_outcome_is_open_is_told_as_described() {
+    let completed = Step::Report(Some(1), EventKind::Completed, None, false);
+    let event =
+        last_event_of_life(&[Step::Dial, Step::Wait(898), Step::FindDeadlines, Step::Dial, completed, Step::Withdraw]);
+    assert_eq!((&event["type"], &event["previous"]), (&json!("appointment.dialing"), &json!("retrying")));
+    assert_eq!((&event["source_event_id"], event.get("corrects")), (&Value::Null, None));
+}
+
 mod random {
     use super::*;
 
