@@ -62,8 +62,8 @@ async fn write_whose_answer_was_lost_is_found_and_published_once() {
         allow_duplicates! {
             assert_snapshot!(world.timeline(), @r"
             c1/1 call.initiated
-            c1/2 call.ringing
-            c1/3 appointment.dialing
+            c1/2 appointment.dialing
+            c1/3 call.ringing
             c1/4 call.in_progress
             c1/5 appointment.connected
             c1/6 call.completed
