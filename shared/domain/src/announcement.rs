@@ -1,10 +1,10 @@
-//! The list of what a call has announced. It is stored in the row of the call.
+//! The announcements of a call. They are stored as a list in the row of the call.
 
 use crate::lifecycle::{INCONCLUSIVE, Lifecycle, Outcome};
 use crate::machine::State;
 use crate::time::Timestamp;
 
-/// Label of a call without an attempt, where a state of an attempt is expected.
+/// Label that stands for the lifecycle of the latest attempt if a call has no attempt.
 pub const NOT_PLACED: &str = "not_placed";
 
 /// Result of a call in the terms of the business.
@@ -62,7 +62,7 @@ impl AppointmentStatus {
     }
 }
 
-/// One entry of the list of everything that a call has announced.
+/// One announcement of a call. A domain event is made from it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Announcement {
     pub kind: AnnouncementKind,
@@ -102,7 +102,8 @@ pub enum AnnouncementKind {
     Exhausted,
     /// The user canceled the call.
     CanceledByUser,
-    /// The row did not match the call's events and was repaired. The labels of the latest attempt before and after the repair.
+    /// The row did not match the call's events and was repaired. `before` and `after` are the lifecycle labels of the latest
+    /// attempt, before and after the repair.
     DriftRepaired {
         before: &'static str,
         after: &'static str,

@@ -22,14 +22,16 @@ pub struct AttemptState {
     pub ended_at: Option<Timestamp>,
     /// Time of receipt of the last event that restarts the inactivity timeout.
     pub last_event_at: Timestamp,
-    /// Time of receipt of the event that ended the attempt: its ending, or the passed deadline.
+    /// Time of receipt of the event that ended the attempt: its ending, or the passed deadline. Equal to `last_event_at` while
+    /// the attempt has not ended.
     pub(crate) end_received_at: Timestamp,
     /// True if the attempt failed for a reason that another attempt would meet again.
     pub(crate) permanent: bool,
-    /// Index into the history of the first event. `None` if the attempt was dialled and no event has arrived.
+    /// Index into the history of the event that announces the attempt. `None` if the attempt was dialled and no event has
+    /// arrived.
     pub(crate) first: Option<usize>,
-    /// Running maximum of the lifecycle: the states that were the highest at some point of the fold. Each has the index into
-    /// the history of the event that made it.
+    /// Running maximum of the lifecycle: the states that were the highest at some point of the fold. Each state comes with the
+    /// index into the history of the event that led to it.
     pub(crate) lifecycle_maxima: Vec<(Lifecycle, usize)>,
     /// Running maximum of the outcome, in the same form.
     pub(crate) outcome_maxima: Vec<(Outcome, usize)>,

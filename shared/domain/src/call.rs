@@ -18,7 +18,8 @@ use crate::event::{AttemptKey, CallEvent, CallId, Direction, EventId, PhoneNumbe
 use crate::plan::{ManualTrigger, Plan, StopReason};
 use crate::time::Timestamp;
 
-/// Maximum number of call events per attempt, and per call for events that name no attempt. Passed deadlines do not count.
+/// Maximum number of call events per attempt, and per call for events that name no attempt. Events of the kinds `alive`,
+/// `claim_expired`, `drift_found` and `deadline_passed` do not count.
 ///
 /// Events beyond the limit stay in the inbox and are quarantined, so that a row never comes near DynamoDB's limit of 400 KB.
 pub const ATTEMPT_EVENTS_MAX: usize = 64;
@@ -40,7 +41,7 @@ pub struct Call {
     pub job: Job,
     /// Earliest time of the next attempt, even if the call is due before.
     pub not_before: Option<Timestamp>,
-    /// Latest manual trigger of the call.
+    /// Latest manual trigger that found the call pending.
     pub manual_trigger: Option<ManualTrigger>,
     /// Reason why Switchhook makes no further attempt. `None` if the retry policy decides.
     pub stop_reason: Option<StopReason>,
@@ -70,7 +71,7 @@ pub struct AttemptRecord {
     pub provider_call_id: Option<String>,
     /// Time at which Switchhook asked the provider to place the attempt. `None` if another system placed it.
     pub dialled_at: Option<Timestamp>,
-    /// Id of the dial. If the response to its write was lost, a dialer recognises its own dial by it.
+    /// Id of the dial. If the response to the write of this record was lost, the dialer recognises its own dial by this id.
     pub dial_key: Option<String>,
 }
 
@@ -81,7 +82,7 @@ pub struct HistoryEntry {
     pub source_event_id: EventId,
     pub event: CallEvent,
     pub received_at: Timestamp,
-    /// Time at which it was first folded, by our clock. For display only; no state depends on it.
+    /// Time by our clock at which the event was first folded. For display only: no state depends on it.
     pub folded_at: Timestamp,
     /// Index into [`Call::attempt_records`]. `None` if the event names no attempt.
     pub attempt_index: Option<usize>,
@@ -128,12 +129,12 @@ impl HistoryEntry {
 pub enum Disposition {
     /// The event is on the path of legal edges that leads to the present state.
     Applied,
-    /// No legal path reaches the event.
+    /// No legal path reaches the event. Example: `completed` before any `in_progress`.
     Parked,
     /// The event is legal but contradicts the present state: it comes after the event that made that state and leads
     /// elsewhere. Or the event belongs to another provider than the call.
     Refused,
-    /// The event is legal, and other events superseded it.
+    /// The event is legal, and other events superseded it. Example: a second `ringing`.
     Stale,
     /// The id of the event is in the history already.
     Duplicate,

@@ -7,7 +7,7 @@ use crate::event::EventKind;
 use crate::machine::Verdict;
 use crate::time::Timestamp;
 
-/// Next row of a call. It is the result of a fold, or of what a worker did.
+/// Next row of a call, made by a fold or by a worker. It must still be stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Transition {
     pub call: Call,
@@ -35,9 +35,9 @@ impl Call {
         let new = announce::new_announcements(&self, &attempts, cause, now);
         let new_announcements = new.len();
         self.announcements.extend(new);
-        // A change of `wake_at` is a write to the index, so an earlier time stays: the worker that wakes then finds nothing to
-        // do and moves it on. Pending calls are in another part of the index, so a call that became pending, or no longer is,
-        // must be written there anyway.
+        // A change of `wake_at` costs a write to the index, so an earlier time stays. The worker that wakes the call at that
+        // time finds nothing to do, and sets a later one. But if the call became pending or ceased to be, it moves to another
+        // part of the index. That costs a write anyway, so the exact time is set.
         let kept = self.wake_at.filter(|_| was_pending == self.is_pending());
         self.wake_at = match (kept, self.next_wake_at(policy)) {
             (Some(kept), Some(next)) => Some(kept.min(next)),

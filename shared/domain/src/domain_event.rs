@@ -18,9 +18,9 @@ pub const DOMAIN_EVENT_SCHEMA_VERSION: u32 = 1;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct DomainEvent {
     pub schema_version: u32,
-    /// `{call_id}/{sequence}`. A subscriber recognises a repetition by it.
+    /// `{call_id}/{sequence}`. A repetition of the event has the same id.
     pub id: String,
-    /// `call.{status}` or `appointment.{status}`.
+    /// `call.{status}` or `appointment.{status}`. The exceptions are `call.corrected` and `call.drift_repaired`.
     #[serde(rename = "type")]
     pub event_type: String,
     pub call_id: String,
@@ -36,7 +36,8 @@ pub struct DomainEvent {
     pub status: &'static str,
     /// Id of the event that caused the change. `None` if a worker or a request to Switchhook caused it.
     pub source_event_id: Option<String>,
-    /// Time by the provider's clock if the provider names one, else the time of receipt. RFC 3339.
+    /// Time at which the source event happened: by the provider's clock if the provider names a time, else the time of receipt.
+    /// If there is no source event, the time of the worker's transition. RFC 3339.
     pub occurred_at: String,
     /// Id of the earlier domain event that announced an ending, which this event corrects.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -174,8 +175,8 @@ fn occurred_at(announcement: &Announcement, source: Option<&HistoryEntry>) -> Op
     }
 }
 
-/// Event that Switchhook publishes about an authentic webhook that it cannot use: one that is unreadable, or that its call has
-/// no room for. Published at once, and again under the same id whenever the webhook is delivered again.
+/// Event that Switchhook publishes about an authentic webhook that it cannot use. The webhook is unreadable, or its call has no
+/// room for it. The event is published at once, and again under the same id whenever the webhook is delivered again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct WebhookQuarantined {
     pub schema_version: u32,

@@ -48,6 +48,9 @@ id! {
     AttemptKey
 }
 
+/// Prefix of the keys of the do-not-call list. The list shares a table with the calls, so no call id starts with this prefix.
+pub const DO_NOT_CALL_PREFIX: &str = "do-not-call:";
+
 /// Phone number or SIP address. `Debug` hides it, so that a number never reaches a log or an error.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -125,8 +128,8 @@ pub enum Direction {
     Outbound,
 }
 
-/// Fact that a call event reports. The order of the variants is their rank: it decides if two events have the same time and
-/// sequence. A kind that can only happen earlier in a call ranks lower.
+/// Fact that a call event reports. The order of the variants is their rank: of two events with the same time and sequence, the
+/// one of lower rank comes first. A kind that can only happen earlier in a call ranks lower.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EventKind {
@@ -146,7 +149,8 @@ pub enum EventKind {
     Completed,
     /// Another system places this call and will try again. Concerns the call, not an attempt.
     RetryScheduled,
-    /// The provider was asked and reports the attempt alive. Restarts the inactivity timeout. The call keeps only the latest.
+    /// The provider was asked and reports the attempt alive. Restarts the inactivity timeout. The call keeps only the latest such
+    /// event of each attempt.
     Alive,
     /// The lease of a claim ended without a dial. Concerns the call, which keeps only the latest. Made by the reconciler alone.
     ClaimExpired,
@@ -200,8 +204,8 @@ impl EventKind {
         }
     }
 
-    /// True if the kind begins something. Events without a time by the provider's clock sort by it: beginnings before all other
-    /// events, the rest after them.
+    /// True if the kind begins something. Among the events of an attempt, a beginning without a time by the provider's clock comes
+    /// before every event with a time. All other events without a time come last.
     #[must_use]
     pub const fn is_beginning(self) -> bool {
         match self {
@@ -242,8 +246,7 @@ impl EventKind {
         }
     }
 
-    /// True if the kind is evidence of what happened in an attempt. What Switchhook only concludes, for example from its own
-    /// clock, is no evidence.
+    /// True if the kind is evidence of what happened in a call. A finding of Switchhook itself, such as a passed deadline, is not.
     pub(crate) const fn is_evidence(self) -> bool {
         match self {
             Self::Alive | Self::ClaimExpired | Self::DriftFound | Self::DeadlinePassed => false,
@@ -288,7 +291,8 @@ pub struct CallEvent {
     /// The provider's own counter. `None` if the provider has no counter.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sequence: Option<u32>,
-    /// True if an unanswered call failed for a reason that another attempt would meet again, such as an invalid destination.
+    /// True if an unanswered call failed for a reason that another attempt would meet again. Examples are an invalid destination,
+    /// and a number that the account may not call.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub permanent: bool,
 }

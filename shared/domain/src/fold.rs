@@ -24,7 +24,7 @@ pub enum FoldOutcome {
     Folded,
     /// The event was in the history already.
     Duplicate,
-    /// The event belongs to another provider than the call. Or it is Switchhook's own, and there is no call.
+    /// The event belongs to another provider than the call. Or Switchhook itself made the event, and there is no such call.
     Refused,
     /// The call has no room for the event.
     Quarantined,
@@ -54,8 +54,8 @@ pub fn fold(call: Option<&Call>, events: &[ProviderEvent], policy: &Policy, now:
 /// Repairs a row that does not match its events: folds the call again from the events in the inbox.
 ///
 /// - `events` are the provider events of the call; `drift` is the event that reports the disagreement.
-/// - An entry of the history whose event is not among `events` is removed, unless `is_kept` returns true for it. That is for
-///   events that are too old to be in the inbox.
+/// - An entry of the history whose event is not among `events` is removed, unless `is_kept` returns true for it. So the caller can
+///   keep events that are too old to be in the inbox.
 /// - The plan, the dials and the announcements stay. If the event of an announcement was removed, the announcement gets `drift`
 ///   as its source.
 #[must_use]

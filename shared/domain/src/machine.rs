@@ -43,7 +43,7 @@ pub type StateEdges<S, I> = (S, &'static [(I, S)]);
 pub struct Machine<S: 'static, I: 'static> {
     pub initial: S,
     pub edges: &'static [StateEdges<S, I>],
-    /// Edges that are legal only after a deadline has passed. They presume that a missing event happened.
+    /// Edges that are legal only after a deadline has passed. Each of them presumes that an event happened which never arrived.
     pub presumed_edges: &'static [StateEdges<S, I>],
 }
 

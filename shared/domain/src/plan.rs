@@ -44,9 +44,9 @@ pub struct Plan {
 pub struct RetryPolicy {
     /// Maximum number of attempts, including the first one.
     pub attempts_max: u8,
-    /// Longest delay before the second attempt. It doubles with every further attempt.
+    /// Longest delay before the second attempt, in seconds. It doubles with every further attempt.
     pub delay_seconds: u32,
-    /// Longest delay before any attempt.
+    /// Longest delay before any attempt, in seconds.
     pub delay_max_seconds: u32,
     /// True if a call that reached a voicemail is tried again.
     #[serde(default)]
@@ -54,16 +54,16 @@ pub struct RetryPolicy {
 }
 
 impl RetryPolicy {
-    /// Returns the due time of the attempt after attempt `number`, which ended at `ended_at`.
+    /// Returns the due time of the attempt after attempt `number`, whose end was received at `end_received_at`.
     ///
-    /// The delay has full jitter: any length up to the longest delay. It is derived from the names of the call and the attempt,
-    /// so that every fold of the same events computes the same due time.
+    /// The delay has full jitter: any length up to the longest delay. It is derived from the id of the call and the key of the
+    /// ended attempt, so that every fold of the same events computes the same due time.
     pub(crate) fn due_after(
         &self,
         call_id: &CallId,
         key: Option<&AttemptKey>,
         number: u8,
-        ended_at: Timestamp,
+        end_received_at: Timestamp,
     ) -> Timestamp {
         let doublings = u32::from(number.saturating_sub(1)).min(31);
         let cap = u64::from(self.delay_seconds) << doublings;
@@ -73,7 +73,7 @@ impl RetryPolicy {
         hasher.update([0]);
         hasher.update(key.map_or("", AttemptKey::as_str));
         let drawn = hasher.finalize().iter().take(8).fold(0_u64, |all, byte| (all << 8) | u64::from(*byte));
-        ended_at.plus(Duration::from_millis(drawn % (cap_ms + 1)))
+        end_received_at.plus(Duration::from_millis(drawn % (cap_ms + 1)))
     }
 }
 

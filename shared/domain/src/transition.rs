@@ -13,7 +13,7 @@ use crate::event::{AttemptKey, Direction};
 use crate::plan::{ManualTrigger, NewCall, StopReason};
 use crate::time::Timestamp;
 
-/// Dial that may start as soon as its transition is stored.
+/// Dial that a dialer may send to the provider as soon as `transition` is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DialStarted {
     pub transition: Transition,
@@ -105,7 +105,7 @@ impl Call {
     /// Returns the attempt that this dial started, and true if the retry policy allows no attempt after it. `None` if this dial
     /// was never stored.
     ///
-    /// A dialer calls it if its write may have succeeded but the response was lost.
+    /// For a dialer whose write may have succeeded, although the response was lost.
     #[must_use]
     pub fn started_dial(&self, dial_key: &str) -> Option<(AttemptKey, bool)> {
         let index = self.attempt_records.iter().position(|record| record.dial_key.as_deref() == Some(dial_key))?;
@@ -181,7 +181,8 @@ impl Call {
         self.is_claimed_by(token, now).then(|| Self { job, ..self.clone() })
     }
 
-    /// Derives the next row with an exact `wake_at`. These transitions change the call's place in the index in any case.
+    /// Derives the next row with an exact `wake_at`. That costs no extra write: these transitions change the call's place in the
+    /// index anyway.
     fn into_transition(mut self, policy: &Policy, now: Timestamp) -> Transition {
         self.wake_at = None;
         self.rederive(Cause::Worker, policy, now)

@@ -1,22 +1,20 @@
 //! Ids made from a provider's data: prefixed, of limited length, and safe as a table key, a path segment and a log field.
 
 use sha2::{Digest, Sha256};
-use switchhook_domain::{EventId, Provider};
+use switchhook_domain::{DO_NOT_CALL_PREFIX, EventId, Provider};
 
 /// Longest id that leaves this crate, in bytes. The row of a full call contains a thousand ids, and a DynamoDB item has at most
 /// 400 KB.
 pub const ID_BYTES_MAX: usize = 128;
 
-/// Reserved prefix: no id starts with it. The rows of the do-not-call list are in the calls table under keys that do.
-pub const DO_NOT_CALL_PREFIX: &str = "do-not-call:";
-
-/// Longest event type, in bytes. Longer names are cut; none of the documented ones is that long.
+/// Longest event type, in bytes. A longer name is cut. No provider documents a name that is this long.
 const EVENT_TYPE_BYTES_MAX: usize = 128;
 
 /// Hex digits of a short hash, which only has to distinguish the events of one call.
 const SHORT_HASH_DIGITS: usize = 16;
 
-/// Returns `{prefix}{id}`, or `{prefix}sha256-{hash of id}` if that is too long or reserved, or if `id` has control characters.
+/// Returns `{prefix}{id}`. If that is too long or starts with [`DO_NOT_CALL_PREFIX`], or if `id` has control characters, returns
+/// `{prefix}sha256-{hash of id}` instead.
 pub(crate) fn bounded(prefix: &str, id: &str) -> String {
     let reserved = prefix.is_empty() && id.starts_with(DO_NOT_CALL_PREFIX);
     if prefix.len() + id.len() > ID_BYTES_MAX || id.chars().any(char::is_control) || reserved {
@@ -43,7 +41,7 @@ pub(crate) fn short_hash(bytes: &[u8]) -> String {
     digits
 }
 
-/// The event type, cut to its maximal length. Control characters become spaces.
+/// The event type, cut to [`EVENT_TYPE_BYTES_MAX`]. Control characters become spaces.
 pub(crate) fn event_type(name: &str) -> String {
     let mut end = name.len().min(EVENT_TYPE_BYTES_MAX);
     while !name.is_char_boundary(end) {

@@ -53,7 +53,7 @@ pub use dispatch::{
     api_url, derived_call_id, dial_api_request, lookup_api_request, read, read_dial_answer, read_lookup_answer, sign,
     verify, verifying_key,
 };
-pub use ids::{DO_NOT_CALL_PREFIX, ID_BYTES_MAX};
+pub use ids::ID_BYTES_MAX;
 pub use key::{Key, KeyError};
 pub use lookup::{Lookup, LookupAnswer};
 pub use reading::{ReadError, Reading};

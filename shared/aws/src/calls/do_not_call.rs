@@ -1,8 +1,7 @@
 //! The do-not-call list: one item per blocked number.
 
 use aws_sdk_dynamodb::types::AttributeValue;
-use switchhook_domain::PhoneNumber;
-use switchhook_providers::DO_NOT_CALL_PREFIX;
+use switchhook_domain::{DO_NOT_CALL_PREFIX, PhoneNumber};
 
 use super::table::Calls;
 use crate::dynamodb::text;
