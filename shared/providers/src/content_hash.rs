@@ -16,7 +16,7 @@ use switchhook_domain::Provider;
 pub fn content_hash(provider: Provider, body: &[u8]) -> [u8; 32] {
     let content = match provider {
         Provider::Retell | Provider::Vapi | Provider::Generic => canonical_json(body),
-        // `meta` describes the delivery, not the event: its attempt and its address.
+        // `meta` describes the delivery, not the event: which delivery attempt it is, and to which address.
         Provider::Telnyx => canonical_json(body).map(|whole| data_of(body).unwrap_or(whole)),
         // A callback is either JSON or a form. Only its query says which, but no form parses as a JSON object.
         Provider::Twilio => Some(canonical_json(body).unwrap_or_else(|| canonical_form(body))),

@@ -9,7 +9,8 @@ use switchhook_domain::{AttemptKey, CallId, PhoneNumber};
 /// Longest accepted `Retry-After`. Without a limit, a provider could postpone a person's call for days.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(60 * 60);
 
-/// Name of the query parameter by which Twilio marks a JSON body. It must not come from metadata.
+/// Query parameter by which Twilio marks a JSON body. No metadata may have this name, because Twilio gets metadata in the query of
+/// the callback URL.
 pub(crate) const TWILIO_BODY_HASH: &str = "bodySHA256";
 
 const APPOINTMENT_ID: &str = "appointment_id";
@@ -21,8 +22,8 @@ const RESERVED_PREFIX: &str = "switchhook_";
 pub struct DialRequest<'a> {
     pub call_id: &'a CallId,
     pub attempt: &'a AttemptKey,
-    /// True if policy allows no attempt after this one. The provider's agent gets this as `switchhook_last_attempt`, because it may
-    /// want to mention it to the person.
+    /// True if the retry policy allows no attempt after this one. The provider's agent gets this as `switchhook_last_attempt`,
+    /// because it may want to mention it to the person.
     pub last_attempt: bool,
     pub from: &'a PhoneNumber,
     pub to: &'a PhoneNumber,
@@ -80,7 +81,7 @@ pub enum DialAnswer {
     Rejected {
         reason: &'static str,
     },
-    /// Nobody knows whether something was dialled.
+    /// The call may have been placed. Only a lookup can tell.
     InDoubt,
 }
 

@@ -70,8 +70,8 @@ pub fn sign(provider: Provider, key: &Key, url: &str, body: &[u8], now: Timestam
     }
 }
 
-/// Text for `keys` of the configuration, which verifies webhooks that [`sign`] made with this key. For Telnyx it is the public key.
-/// For all other providers it is the key itself, and as secret.
+/// Text to put into `keys` of the configuration, so that webhooks that [`sign`] made with this key are accepted. For Telnyx it is
+/// the public key. For all other providers it is the key itself, so it is secret.
 #[must_use]
 pub fn verifying_key(provider: Provider, key: &Key) -> String {
     match provider {
@@ -96,7 +96,7 @@ pub const fn api_url(provider: Provider) -> Option<&'static str> {
 ///
 /// # Errors
 ///
-/// [`ClientError::DialUnsupported`].
+/// [`ClientError::DialUnsupported`] if the provider has no API (generic), or no `dial` in its configuration.
 pub fn dial_api_request(
     provider: Provider,
     config: &ProviderConfig,
@@ -136,8 +136,8 @@ pub fn derived_call_id(provider: Provider, provider_call_id: &str) -> String {
 ///
 /// # Errors
 ///
-/// [`ClientError::LookupUnsupported`] for generic; for Twilio and Telnyx without the provider call id; and for Vapi without both
-/// the provider call id and the time of the dial.
+/// [`ClientError::LookupUnsupported`] for generic, and for a provider without `dial` in its configuration. Also for Twilio and
+/// Telnyx if the provider call id is unknown, and for Vapi if both that id and the time of the dial are unknown.
 pub fn lookup_api_request(
     provider: Provider,
     config: &ProviderConfig,

@@ -1,4 +1,4 @@
-//! Endings of a call, and the events that must have preceded that ending.
+//! Endings of a call, and the events that must have happened before each of them.
 //!
 //! Used for providers whose webhooks repeat the whole call. Everything that a webhook repeats becomes an implied call event. **So
 //! each webhook repairs the loss of the earlier ones.** Example: `call_ended` of an answered call implies `ringing` and

@@ -1,4 +1,4 @@
-//! Secrets from the configuration: never empty, never shown.
+//! Secrets from the configuration. They are never empty, and never printed.
 
 use std::fmt;
 
@@ -12,6 +12,8 @@ use thiserror::Error;
 pub struct Key(String);
 
 impl Key {
+    /// Makes a key of a text.
+    ///
     /// # Errors
     ///
     /// The text is empty, or it starts or ends with white space. The error never contains the text.

@@ -1,8 +1,8 @@
 //! Looking a call up at its provider: the question, and the meaning of the response.
 //!
 //! **The response is rewritten as a webhook of the same provider.** So it is stored, read and replayed like every other event. The
-//! webhook contains only facts that the response contains, and its event id is made from these facts: two lookups of an ended
-//! call give one event. Where the id of the provider's own webhook can be predicted (Retell, Vapi), the event gets that id.
+//! webhook contains only facts from the response, and its event id is made from these facts. So two lookups of an ended call give
+//! the same event. If the id of the provider's own webhook can be predicted (Retell, Vapi), the event gets that id.
 
 use http::StatusCode;
 use switchhook_domain::{AttemptKey, CallId, ProviderEvent, Timestamp};
@@ -10,7 +10,7 @@ use switchhook_domain::{AttemptKey, CallId, ProviderEvent, Timestamp};
 use crate::correlation::EchoedIds;
 use crate::webhook::VerifiedWebhook;
 
-/// The attempt that a provider is asked about.
+/// Question to a provider about one attempt.
 #[derive(Clone, Copy, Debug)]
 pub struct Lookup<'a> {
     pub call_id: &'a CallId,
@@ -50,7 +50,7 @@ pub enum LookupAnswer {
     RetryLater { reason: &'static str },
 }
 
-/// The reason why an HTTP status other than success gives no ended call. `None` if the status is a success.
+/// Answer that follows from the HTTP status alone. `None` if the status is a success: then the body contains the answer.
 pub(crate) fn answer_without_body(status: u16) -> Option<LookupAnswer> {
     match StatusCode::from_u16(status) {
         Ok(status) if status.is_success() => None,
@@ -65,7 +65,7 @@ pub(crate) fn answer_without_body(status: u16) -> Option<LookupAnswer> {
 
 /// A successful response, parsed by one provider's `client.rs`.
 pub(crate) enum ParsedAnswer {
-    /// Query and body of the webhook that states the same ending.
+    /// The call is over. `query` and `body` are those of the webhook that reports the same ending.
     Ended {
         query: String,
         body: Vec<u8>,

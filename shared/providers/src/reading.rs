@@ -43,7 +43,7 @@ pub enum ReadError {
     InvalidJson { line: usize, column: usize },
     #[error("the body is not a JSON object")]
     NotAnObject,
-    /// To choose one of the two values would be a guess.
+    /// The body is rejected, because nobody can know which of the two values is right.
     #[error("the body names a field twice at line {line}, column {column}")]
     RepeatedField { line: usize, column: usize },
     #[error("the event names no type")]

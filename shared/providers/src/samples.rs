@@ -79,7 +79,8 @@ const SAMPLES: &[(&str, &str)] = &[
     sample!("generic/unknown_type", "json"),
 ];
 
-/// Name and body of realistic webhooks, for example `retell/call_ended`: grouped by provider, in the order of a call.
+/// Names and bodies of realistic webhooks. A name is, for example, `retell/call_ended`. They are grouped by provider, in the order
+/// in which they arrive during a call.
 ///
 /// A Twilio body is a form, except `twilio/completed_json`. Numbers, names and ids are invented. Each group contains one call that
 /// is confirmed and, under other ids, calls that end in other ways.

@@ -40,7 +40,7 @@ pub struct VerifiedWebhook {
 
 impl VerifiedWebhook {
     /// Restores a webhook from the inbox. **Trust:** a webhook is verified before it is stored, and its signature is not kept. So
-    /// everyone who can write to the inbox can forge one. Call this with nothing else than rows of the inbox.
+    /// everyone who can write to the inbox can forge a webhook. Call this function only with rows of the inbox.
     #[must_use]
     pub fn from_inbox(provider: Provider, query: String, body: Vec<u8>, key_index: usize) -> Self {
         Self::new(provider, &query, body, key_index)
@@ -104,9 +104,9 @@ pub enum VerifyError {
     WrongSignature,
     #[error("the hash of the body is not the signed one")]
     WrongBodyHash,
-    #[error("the form has more parameters than its provider ever sends")]
+    #[error("the form has more parameters than the provider ever sends")]
     TooManyParameters,
-    #[error("the signature is {} ms away from now", skew_ms)]
+    #[error("the signed timestamp is {} ms away from now", skew_ms)]
     StaleTimestamp {
         /// Now minus the signed timestamp: positive if the webhook is old, negative if its timestamp lies in the future.
         skew_ms: i64,
@@ -166,7 +166,17 @@ pub(crate) fn single_header<'a>(
     if value.is_empty() { Err(missing) } else { Ok(value) }
 }
 
-/// Rejects a signed timestamp that is further from now than the window, in either direction. The window itself is inclusive.
+/// Parses a timestamp of decimal digits, in seconds. The number must fit into 64 bits as milliseconds too.
+pub(crate) fn parse_unix_seconds(header: &str) -> Option<Timestamp> {
+    if !header.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let seconds: i64 = header.parse().ok()?;
+    Some(Timestamp::from_millis(seconds.checked_mul(1000)?))
+}
+
+/// Rejects a signed timestamp that is further from now than the window, in either direction. A distance of exactly the window is
+/// accepted.
 pub(crate) fn check_window(config: &ProviderConfig, signed_at: Timestamp, now: Timestamp) -> Result<(), VerifyError> {
     let skew_ms = now.millis_since(signed_at);
     let window_ms = config.window().map_or(u128::MAX, |window| window.as_millis());

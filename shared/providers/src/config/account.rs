@@ -42,7 +42,7 @@ impl Account {
 #[derive(Clone)]
 pub(crate) struct RetellAccount {
     pub(crate) api_key: Key,
-    /// `None` if Retell shall use the agent that is bound to the calling number.
+    /// Agent that speaks. `None` if Retell uses the agent that is bound to the calling number.
     pub(crate) agent_id: Option<String>,
 }
 
@@ -56,7 +56,7 @@ impl RetellAccount {
 #[derive(Clone)]
 pub(crate) struct TwilioAccount {
     pub(crate) account_sid: String,
-    /// The SID of the account or of an API key.
+    /// User name for the API: the SID of the account, or the SID of an API key.
     pub(crate) user: String,
     pub(crate) password: Key,
     pub(crate) twiml_url: String,
@@ -96,7 +96,7 @@ impl TwilioAccount {
 pub(crate) struct VapiAccount {
     pub(crate) api_key: Key,
     pub(crate) assistant_id: String,
-    /// The number that calls. Vapi takes no other number in the request, so the `from` of a call is not sent.
+    /// Vapi's id of the calling number. A dial request cannot name another number, so the `from` of a call is not sent.
     pub(crate) phone_number_id: String,
 }
 

@@ -1,4 +1,4 @@
-//! Configuration of the providers: read once from one secret, and rejected with every problem at once.
+//! Configuration of the providers, read once from one secret. A wrong configuration is rejected with a list of all its problems.
 //!
 //! The secret is one JSON object with one object per provider. `docs/providers/` explains every field.
 
@@ -26,7 +26,8 @@ pub(crate) use account::{Account, RetellAccount, TelnyxAccount, TwilioAccount, V
 pub struct Providers(BTreeMap<Provider, ProviderConfig>);
 
 impl Providers {
-    /// Reads `{"retell":{"keys":["new","old"]},"twilio":{"keys":["…"],"public_url":"https://example.com"},
+    /// Reads the text of the secret, for example `{"retell":{"keys":["new","old"]},
+    /// "twilio":{"keys":["…"],"public_url":"https://example.com"},
     /// "generic":{"keys":["…"],"window_seconds":300,"allowed_sources":["10.0.0.0/8"]}}`.
     ///
     /// A provider that places calls also has a `dial`:

@@ -5,12 +5,12 @@
 
 use std::time::Duration;
 
-/// Every provider allows a new account this rate.
+/// Default rate in calls per second. Every provider allows a new account this rate.
 const PER_SECOND_DEFAULT: f64 = 1.0;
 
-/// Any higher rate is a mistake: no provider accepts a hundred calls per second from one account.
+/// Highest rate in calls per second. Any higher rate is a mistake: no provider accepts a hundred calls per second from one account.
 const PER_SECOND_MAX: f64 = 100.0;
-/// At a lower rate, a dialer would have to wait longer for its turn than its invocation may last.
+/// Lowest rate in calls per second. At a lower rate, a dialer would have to wait longer for its turn than its invocation may last.
 const PER_SECOND_MIN: f64 = 0.1;
 /// Wanted time from one call to the next within one lane. The number of lanes follows from it: with more lanes, each would wait
 /// longer for its turn.
@@ -31,13 +31,13 @@ impl Default for Pacing {
 }
 
 impl Pacing {
-    /// `None` if the rate is out of range.
+    /// Makes a pacing from a rate in calls per second. `None` if the rate is out of range.
     pub(super) fn new(per_second: f64) -> Option<Self> {
         (PER_SECOND_MIN..=PER_SECOND_MAX).contains(&per_second).then_some(Self { per_second })
     }
 
-    /// Message about a rate that is out of range.
-    pub(super) fn range() -> String {
+    /// Error message for a rate that is out of range.
+    pub(super) fn range_message() -> String {
         format!("not a number from {PER_SECOND_MIN} to {PER_SECOND_MAX}")
     }
 

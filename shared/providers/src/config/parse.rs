@@ -14,10 +14,11 @@ use super::provider::{DialConfig, ProviderConfig, WINDOW_MAX};
 use crate::ed25519;
 use crate::key::Key;
 
-/// Five minutes in either direction, inclusive. Retell's own SDK, Telnyx's SDK and our generic scheme use it; Vapi documents none.
+/// Default signature window: five minutes in either direction, inclusive. Retell's own SDK, Telnyx's SDK and our generic scheme
+/// use it. Vapi documents none.
 const WINDOW_DEFAULT: Duration = Duration::from_secs(300);
 
-/// Most keys of one provider. A rotation needs two. Each key costs one MAC over the body of every webhook that is rejected.
+/// Maximum number of keys of one provider. A rotation needs two. Each key costs one MAC over the body of every webhook that is rejected.
 const KEYS_MAX: usize = 8;
 
 /// Reads one provider's object. `None` if it has problems, which are then in `problems`.
@@ -111,7 +112,7 @@ fn window(provider: Provider, fields: &mut Fields<'_>) -> Option<Duration> {
 fn allowed_sources(fields: &mut Fields<'_>) -> Vec<IpNet> {
     let texts = match fields.take("allowed_sources") {
         None => return Vec::new(),
-        // An empty list could mean "nobody" as well as "anybody".
+        // Rejected, because its author could mean "no source" as well as "every source".
         Some(Value::Array(texts)) if texts.is_empty() => Err("the list is empty; leave it out to allow every source"),
         Some(Value::Array(texts)) => Ok(texts),
         Some(_) => Err("not a list"),
@@ -158,7 +159,7 @@ fn pacing(fields: &mut Fields<'_>) -> Pacing {
         return Pacing::default();
     };
     value.as_f64().and_then(Pacing::new).unwrap_or_else(|| {
-        fields.problem("per_second", &Pacing::range());
+        fields.problem("per_second", &Pacing::range_message());
         Pacing::default()
     })
 }

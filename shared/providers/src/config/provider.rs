@@ -10,10 +10,10 @@ use super::account::Account;
 use super::pacing::Pacing;
 use crate::key::Key;
 
-/// The shortest time for which the inbox remembers an event id. Ingress and the parameter `InboxRetentionDays` accept no less.
+/// Shortest time for which the inbox may remember an event id. Ingress and the parameter `InboxRetentionDays` accept no less.
 pub const DEDUPE_RETENTION: Duration = Duration::from_secs(3 * 24 * 60 * 60);
 
-/// The longest signature window that can be configured, in either direction.
+/// Longest signature window that can be configured, in either direction.
 pub const WINDOW_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
 // A webhook that is still accepted must still be remembered. Otherwise a recorded webhook could be replayed as a new event

@@ -1,4 +1,4 @@
-//! Generic provider: the scheme for every sender that has none of its own.
+//! Generic provider: our own scheme of events and signatures, for senders that have none.
 
 mod normalize;
 mod payload;

@@ -1,4 +1,4 @@
-//! Meaning of generic events. Each event is one call event, and implies nothing.
+//! Meaning of generic events. Each event of a known type is one call event, and implies nothing.
 
 use switchhook_domain::{Direction, Provider, Timestamp};
 

@@ -1,4 +1,4 @@
-//! Names of the generic provider, each in two spellings.
+//! Names of the generic provider. Most of them have two spellings.
 
 use serde::Deserialize;
 use switchhook_domain::{EventKind, Timestamp};

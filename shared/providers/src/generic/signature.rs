@@ -7,7 +7,7 @@ use switchhook_domain::Timestamp;
 use crate::config::ProviderConfig;
 use crate::hmac::{HmacSha256, matching_key, tag};
 use crate::key::Key;
-use crate::webhook::{SignedWebhook, UnverifiedWebhook, VerifyError, check_window, single_header};
+use crate::webhook::{SignedWebhook, UnverifiedWebhook, VerifyError, check_window, parse_unix_seconds, single_header};
 
 const TIMESTAMP_HEADER: &str = "x-webhook-timestamp";
 const SIGNATURE_HEADER: &str = "x-webhook-signature";
@@ -30,7 +30,7 @@ pub(crate) fn verify(
         VerifyError::MalformedTimestamp,
     )?;
     let digest = parse_signature(signature).ok_or(VerifyError::MalformedSignature)?;
-    let signed_at = parse_timestamp(timestamp).ok_or(VerifyError::MalformedTimestamp)?;
+    let signed_at = parse_unix_seconds(timestamp).ok_or(VerifyError::MalformedTimestamp)?;
     let parts = [timestamp.as_bytes(), b".", webhook.body];
     let key_index = matching_key::<HmacSha256>(config.keys(), &parts, &digest).ok_or(VerifyError::WrongSignature)?;
     check_window(config, signed_at, now)?;
@@ -51,13 +51,4 @@ fn parse_signature(header: &str) -> Option<[u8; 32]> {
     let mut bytes = [0; 32];
     hex::decode_to_slice(header.strip_prefix("sha256=")?, &mut bytes).ok()?;
     Some(bytes)
-}
-
-/// Parses decimal digits. The number must fit into 64 bits as milliseconds too.
-fn parse_timestamp(header: &str) -> Option<Timestamp> {
-    if !header.bytes().all(|byte| byte.is_ascii_digit()) {
-        return None;
-    }
-    let seconds: i64 = header.parse().ok()?;
-    Some(Timestamp::from_millis(seconds.checked_mul(1000)?))
 }

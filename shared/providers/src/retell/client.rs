@@ -60,7 +60,7 @@ pub(crate) fn parse_lookup_answer(lookup: &Lookup<'_>, body: &[u8]) -> ParsedAns
     let Some(Value::Array(items)) = answer.remove("items") else {
         return ParsedAnswer::Unreadable;
     };
-    // Retell filters the list. Should its filter fail, another call must not be taken for ours.
+    // Retell filters the list. If the filter fails, the first call of the list may be another one.
     let ours = items.into_iter().find_map(|item| match item {
         Value::Object(call) => Some(call).filter(|call| lookup.matches(&echoed_ids(call.get("metadata")))),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => None,

@@ -64,7 +64,7 @@ pub(super) struct Call {
     /// can be trusted.)
     #[serde(deserialize_with = "lenient::object")]
     pub(super) retell_llm_dynamic_variables: Option<EchoedIds>,
-    /// The whole analysis: its hash distinguishes it from a repeated analysis.
+    /// The whole analysis, because its hash is part of the event id. So a second analysis of the same call is another event.
     pub(super) call_analysis: Option<Value>,
 }
 

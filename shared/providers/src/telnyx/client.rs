@@ -3,7 +3,7 @@
 //! * Dial: `POST /v2/calls`. `command_id` is an idempotency key: Telnyx ignores a second request with it within a minute.
 //! * Lookup: `GET /v2/calls/{call_control_id}`. Without that id, a call cannot be found.
 //!
-//! Our ids are in `client_state`, which Telnyx echoes. A later command of another program can replace it.
+//! Our ids are in `client_state`, which Telnyx echoes. Another program that controls the call can replace it with a later command.
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;

@@ -12,7 +12,7 @@ use switchhook_domain::Timestamp;
 use crate::config::ProviderConfig;
 use crate::ed25519::parse_public_key;
 use crate::key::Key;
-use crate::webhook::{SignedWebhook, UnverifiedWebhook, VerifyError, check_window, single_header};
+use crate::webhook::{SignedWebhook, UnverifiedWebhook, VerifyError, check_window, parse_unix_seconds, single_header};
 
 const TIMESTAMP_HEADER: &str = "telnyx-timestamp";
 const SIGNATURE_HEADER: &str = "telnyx-signature-ed25519";
@@ -35,7 +35,7 @@ pub(crate) fn verify(
         VerifyError::MalformedTimestamp,
     )?;
     let signature = parse_signature(signature).ok_or(VerifyError::MalformedSignature)?;
-    let signed_at = parse_timestamp(timestamp).ok_or(VerifyError::MalformedTimestamp)?;
+    let signed_at = parse_unix_seconds(timestamp).ok_or(VerifyError::MalformedTimestamp)?;
     let message = message(timestamp, webhook.body);
     // Strict: rejects signatures and keys in a second, equivalent encoding, which the plain check would accept.
     let made_this =
@@ -75,13 +75,4 @@ fn message(timestamp: &str, body: &[u8]) -> Vec<u8> {
 fn parse_signature(header: &str) -> Option<Signature> {
     let bytes: [u8; 64] = BASE64_STANDARD.decode(header).ok()?.try_into().ok()?;
     Some(Signature::from_bytes(&bytes))
-}
-
-/// Parses decimal digits. The number must fit into 64 bits as milliseconds too.
-fn parse_timestamp(header: &str) -> Option<Timestamp> {
-    if !header.bytes().all(|byte| byte.is_ascii_digit()) {
-        return None;
-    }
-    let seconds: i64 = header.parse().ok()?;
-    Some(Timestamp::from_millis(seconds.checked_mul(1000)?))
 }

@@ -5,10 +5,9 @@
 //!
 //! Twilio stores no metadata. Our ids are in the query of the callback URLs, which Twilio signs.
 
-use jiff::fmt::rfc2822::DateTimeParser;
 use serde_json::{Map, Value};
 
-use super::payload::CallStatus;
+use super::payload::{CallStatus, parse_time};
 use crate::api::{ApiRequest, basic, encoded, object, query, text};
 use crate::config::{Account, ProviderConfig, TwilioAccount};
 use crate::dial::DialRequest;
@@ -89,9 +88,8 @@ fn ids_query(lookup: &Lookup<'_>) -> String {
     query([("switchhook_call_id", lookup.call_id.as_str()), ("switchhook_attempt", lookup.attempt.as_str())])
 }
 
-/// Status callback that states the same as the call. The event id is a hash of these bytes, so they
-/// contain only fields that never change after the call. Twilio's own callbacks have a sequence number, but the API does not
-/// return it.
+/// Status callback that reports the same ending as the API. The event id contains a hash of these bytes, so they contain only
+/// fields that never change after the call. Twilio's own callbacks have a sequence number, but the API does not return it.
 fn callback(call: &Map<String, Value>) -> String {
     let mut form = form_urlencoded::Serializer::new(String::new());
     for (name, field) in [
@@ -107,15 +105,10 @@ fn callback(call: &Map<String, Value>) -> String {
             form.append_pair(name, value);
         }
     }
-    if let Some(ended_at) = text(call, "end_time").filter(|text| is_time(text)) {
+    if let Some(ended_at) = text(call, "end_time").filter(|text| parse_time(text).is_some()) {
         form.append_pair("Timestamp", ended_at);
     }
     form.finish()
-}
-
-fn is_time(text: &str) -> bool {
-    const PARSER: DateTimeParser = DateTimeParser::new().relaxed_weekday(true);
-    PARSER.parse_timestamp(text).is_ok()
 }
 
 fn account(config: &ProviderConfig) -> Option<&TwilioAccount> {

@@ -1,8 +1,8 @@
 //! Meaning of Twilio's callbacks.
 //!
 //! Twilio's `completed` always means that the call was answered. It is also the only event that Twilio posts unless
-//! `StatusCallbackEvent` names more. So each callback implies the earlier events, with its own time. The SIP response code is
-//! ignored: Twilio was seen to report a busy call with the code of a canceled one.
+//! `StatusCallbackEvent` names more. So each callback implies the earlier events, with its own time as the latest time at which
+//! they can have happened. The SIP response code is ignored: a busy call has been seen with the code of a canceled one.
 
 use switchhook_domain::{CallEvent, Direction, EventId, EventKind, Provider, Timestamp};
 
@@ -32,7 +32,7 @@ pub(crate) fn read(webhook: &VerifiedWebhook, received_at: Timestamp) -> Result<
     let kind = Kind::from_callback(&callback);
     let event_type = event_type(&callback);
     let event_id = event_id(&callback, &kind, event_type, webhook.body());
-    // A child leg is recorded with its parent call, and changes nothing about it.
+    // A child leg is another leg of the same call, such as a transfer. It is recorded with its parent, and does not change it.
     let call_sid = callback.parent_call_sid.as_deref().or(callback.call_sid.as_deref());
     let correlation = correlate(Provider::Twilio, &EchoedIds::from_query(webhook.query()), call_sid);
 

@@ -1,4 +1,4 @@
-//! Twilio's names: parameters of a status callback, of an answering-machine callback, or of a TwiML request.
+//! Twilio's names: the parameters of a status callback, of an answering-machine callback, or of a TwiML request.
 //!
 //! They arrive in a form or in a flat JSON object, and every value is a text. Twilio may add parameters at any time.
 
@@ -34,15 +34,19 @@ pub(super) struct Callback {
 }
 
 impl Callback {
-    /// Time of the event, from RFC 2822 text such as `Sat, 07 May 2022 14:30:10 +0000`. Resolution: one second.
     pub(super) fn occurred_at(&self) -> Option<Timestamp> {
-        const PARSER: DateTimeParser = DateTimeParser::new().relaxed_weekday(true);
-        PARSER.parse_timestamp(self.timestamp.as_deref()?).ok().map(Timestamp::from)
+        parse_time(self.timestamp.as_deref()?)
     }
 
     pub(super) fn sequence(&self) -> Option<u32> {
         self.sequence_number.as_deref()?.parse().ok()
     }
+}
+
+/// Parses RFC 2822, for example `Sat, 07 May 2022 14:30:10 +0000`. Resolution: one second. A wrong day of the week is accepted.
+pub(super) fn parse_time(text: &str) -> Option<Timestamp> {
+    const PARSER: DateTimeParser = DateTimeParser::new().relaxed_weekday(true);
+    PARSER.parse_timestamp(text).ok().map(Timestamp::from)
 }
 
 pub(super) enum CallStatus {

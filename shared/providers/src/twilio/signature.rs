@@ -70,7 +70,7 @@ pub(crate) fn verify(config: &ProviderConfig, webhook: &UnverifiedWebhook<'_>) -
         }
         [] => Form::parse(webhook.body).joined(),
         [_] => String::new(),
-        // With two hashes, nobody could say which one the body must match.
+        // With two hashes, it would be unclear which one the body must match.
         [_, _, ..] => return Err(VerifyError::MalformedSignature),
     };
     let key_index = candidate_urls(public_url, webhook.path, webhook.query)

@@ -17,7 +17,7 @@ use crate::webhook::{SignedWebhook, UnverifiedWebhook, VerifyError, check_window
 const TIMESTAMP_HEADER: &str = "x-timestamp";
 const SIGNATURE_HEADER: &str = "x-signature";
 
-/// Numbers from here on are milliseconds. Read as seconds, this one is in the year 5138; as milliseconds, in 1973.
+/// Smallest timestamp that is read as milliseconds. As milliseconds it is in the year 1973, as seconds in the year 5138.
 const MILLIS_FROM: i64 = 100_000_000_000;
 
 pub(crate) fn verify(
