@@ -1,5 +1,5 @@
-//! Holds `infra/openapi.yaml` to the code: its operations, its enumerations and its limits. The shape of answers is checked
-//! by the tests that read them.
+//! Tests that `infra/openapi.yaml` agrees with the code: operations, enumerations and limits. The shape of answers is checked by
+//! the tests that read answers.
 
 use std::collections::BTreeSet;
 

@@ -44,7 +44,8 @@ use crate::route::{Route, RouteError};
 use crate::view::{CallView, EventView, StatusView};
 
 const IDEMPOTENT_REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
-/// Limit on the calls that an appointment shows.
+/// Limit on the calls in the answer about an appointment. The index does not sort them, so an appointment with more calls shows
+/// any of them.
 const APPOINTMENT_CALLS_MAX: i32 = 50;
 /// Tries of a conditional write that loses the race against another writer.
 const RACES_MAX: u32 = 5;
@@ -75,7 +76,7 @@ impl Config {
             call_retention: environment.days("CALL_RETENTION_DAYS"),
             policy: Policy { inactivity_timeout: environment.seconds("INACTIVITY_TIMEOUT_SECONDS") },
             retry: RetryPolicy {
-                // No call can hold more attempts.
+                // A call has no room for more attempts.
                 attempts_max: u8::try_from(attempts_max).unwrap_or(u8::MAX).min(CALL_ATTEMPTS_MAX as u8),
                 delay_seconds: environment.number("RETRY_DELAY_SECONDS"),
                 delay_max_seconds: environment.number("RETRY_DELAY_MAX_SECONDS"),
@@ -189,7 +190,7 @@ impl Api {
                 StoreOutcome::LostRace => {}
             }
             match self.calls.get_call(&call_id).await? {
-                // If the row has this request's time of creation, its write was committed and only the answer was lost.
+                // If the row has this request's time of creation, this request wrote it, and only the response was lost.
                 Some(first) if is_created_by(&first, &hash) => {
                     let is_repeated = first.created_at != scheduled.call.created_at;
                     return Ok(created(&first, appointment_id.as_deref(), is_repeated));

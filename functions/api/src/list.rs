@@ -18,7 +18,7 @@ use crate::load::load;
 
 pub(crate) const LIMIT_DEFAULT: usize = 20;
 pub(crate) const LIMIT_MAX: usize = 100;
-/// Limit on the rows read for one answer.
+/// Limit on the rows read for one answer: twice the largest page.
 const ROWS_MAX: usize = 200;
 /// Limit on the index pages read for one answer, one after another: twice the number of all shards.
 const PAGES_MAX: usize = 2 * WakeQueue::ALL.len() * WAKE_SHARDS as usize;
@@ -40,7 +40,7 @@ pub(crate) struct ListQuery {
 #[derive(Debug)]
 pub(crate) struct Page {
     pub(crate) calls: Vec<Call>,
-    /// Calls whose rows cannot be read, so that nobody knows whether they match the filters.
+    /// Calls whose rows cannot be read. They may or may not match the filters.
     pub(crate) unreadable: Vec<CallId>,
     pub(crate) cursor: Option<String>,
 }

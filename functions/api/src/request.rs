@@ -9,8 +9,8 @@ use switchhook_domain::{CallId, CallingWindow, NewCall, PhoneNumber, Plan, Provi
 
 use crate::idempotency::short_hash;
 
-/// Request to create a call. Omitted fields stay omitted, so that a repetition has the same hash at any time and under any
-/// defaults. `Debug` shows only the provider.
+/// Request to create a call. Omitted fields stay omitted. So a repetition has the same hash, even if the defaults have changed
+/// since. `Debug` shows only the provider.
 #[derive(Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct CallRequest {
     pub(crate) provider: Provider,

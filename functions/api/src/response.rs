@@ -30,9 +30,9 @@ pub(crate) enum RequestError {
     /// The path has other methods, listed as in the header `Allow`.
     MethodNotAllowed(String),
     Storage(Error),
-    /// No random id for a new call.
+    /// The system gave no random bytes for the id of a new call.
     RandomId(getrandom::Error),
-    /// No hash of the request, because it cannot be written as JSON.
+    /// The request could not be hashed, because it cannot be written as JSON.
     Hash(serde_json::Error),
 }
 
@@ -123,7 +123,7 @@ impl From<Error> for RequestError {
 }
 
 fn insert(headers: &mut HeaderMap, more: Vec<(HeaderName, String)>) {
-    // Values are ASCII: ids made here, and names of methods. Any other value would be dropped.
+    // Values are ASCII: ids that the API made, and names of methods. Any other value would be dropped.
     headers.extend(more.into_iter().filter_map(|(name, value)| Some((name, HeaderValue::try_from(value).ok()?))));
 }
 

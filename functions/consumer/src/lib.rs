@@ -34,7 +34,8 @@ use crate::refold::{Refolder, is_drift_event};
 
 /// Tries of a conditional write that loses the race against another writer. After them, the message returns to the queue.
 const RACES_MAX: u32 = 5;
-/// Time after which a call is not tried again. The rest of the function's 10 s is for handling the failure.
+/// Time in milliseconds, from the first try of a call, after which the call is not tried again. The rest of the function's 10 s
+/// is for handling the failure.
 const FOLD_MS_MAX: i64 = 3_000;
 
 /// Configuration, read from environment variables at cold start.
@@ -87,7 +88,7 @@ pub struct Consumer {
     pub clock: Clock,
 }
 
-/// The first failed message of a group, and all after it.
+/// The first failed message of a group, and all messages after it.
 #[derive(Debug)]
 struct FailedTail<'a> {
     messages: &'a [SqsMessage],
@@ -233,7 +234,7 @@ impl Consumer {
         let receipts: Vec<(String, Duration)> =
             tail.messages.iter().filter_map(|message| Some((message.receipt_handle.clone()?, delay))).collect();
         let delayed = self.queue.delay(&receipts).await;
-        // At once, so that all notes take no longer than one.
+        // Concurrent writes, so that all notes together take no longer than one.
         join_all(tail.messages.iter().map(|message| self.note_failure(message, &tail.error, delay, now))).await;
         if let Err(error) = delayed {
             let decision = Decision {
@@ -325,7 +326,7 @@ impl Consumer {
     }
 }
 
-/// Disposition of the event itself, or of the first event that it implies if it has no kind of its own.
+/// Disposition of the call event that the provider reported. If it reported none, that of the first call event that is implied.
 fn disposition_of(call: &Call, event_id: &EventId) -> Option<Disposition> {
     let entries = || call.history.iter().filter(|entry| entry.source_event_id == *event_id);
     entries().find(|entry| !entry.event.implied).or_else(|| entries().next()).map(|entry| entry.disposition)

@@ -59,7 +59,7 @@ impl<'a> Refolder<'a> {
     ) -> Result<Option<Fold>, Error> {
         let spent = Duration::from_millis(now.millis_since(began).unsigned_abs());
         let read = tokio::time::timeout(READ_MAX.saturating_sub(spent), self.read_events(call, drift, now)).await;
-        // A timeout is not an error here.
+        // If the time is up, the refold is skipped without an error.
         let Some(mut events) = read.unwrap_or(Ok(None))? else { return Ok(None) };
         events.retain(|event| !is_drift_event(event));
         let deleted_before = now.minus(self.inbox_retention).plus(RETENTION_MARGIN);
@@ -73,8 +73,8 @@ impl<'a> Refolder<'a> {
         )))
     }
 
-    /// Reads the events that the row names, by their keys, and the events that arrived for the call around its attempts.
-    /// The row may lack some of the latter. `None` if they are spread over too many pages.
+    /// Reads two sets of events: those that the row names, and those that arrived for the call around the time of its attempts.
+    /// The second set contains events that the row lacks. `None` if it is spread over too many pages.
     async fn read_events(
         &self,
         call: &Call,

@@ -1,12 +1,12 @@
 //! The dialer: places the calls that the scheduler claimed.
 //!
-//! **Nothing is dialled before the row holds the dial, and nothing is dialled twice for one claim.** A conditional
+//! **Nothing is dialled before the row records the dial, and nothing is dialled twice for one claim.** A conditional
 //! write moves the row from CLAIMED to IN_PROGRESS and stores the key of this dial. Only the dialer that made this
 //! write asks the provider, and it asks once. If it dies after the write, the attempt is in doubt and the reconciler
 //! looks it up at the provider. So a phone that may have rung never rings again because a function died.
 //!
-//! A message leaves the queue whatever became of its call. If the dial failed, the claim expires and the reconciler returns
-//! the call to PENDING. Only messages of a newer schema version stay in the queue.
+//! A message leaves the queue even if its dial failed. The claim of such a call expires, and the reconciler returns the call to
+//! PENDING. Only messages of a newer schema version stay in the queue.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -189,7 +189,7 @@ impl Dialer {
                 Err(error) => Err(Error::DecodeMessage(error.to_string())),
             };
             self.log(decoded.as_ref().ok(), &dialled, started);
-            // The lanes of a provider share its dial rate. After an error a request may have been sent.
+            // The lanes of a provider share its dial rate, so the next call waits. After an error too: a request may have been sent.
             if dialled.as_ref().map_or(true, DialOutcome::may_have_sent_request) {
                 let spent = Duration::from_millis(self.clock.now().millis_since(started).unsigned_abs());
                 tokio::time::sleep(self.lane_interval(message).await.saturating_sub(spent)).await;
@@ -261,12 +261,12 @@ impl Dialer {
             Some(Ok(Some(opening))) => {
                 call.postpone(token, opening, &self.policy, now).map_or(NextStep::ClaimLost, NextStep::Postpone)
             }
-            // It may be night where the person is.
+            // Without a time zone nobody knows whether it is night where the person is.
             Some(Err(_)) => give_up(StopReason::UnknownTimeZone),
         })
     }
 
-    /// Asks the provider, once, to place the attempt that the row holds as dialled.
+    /// Asks the provider, once, to place the attempt that the row records as dialled.
     async fn place(
         &self,
         call: &Call,
@@ -279,7 +279,7 @@ impl Dialer {
         let (Some(plan), Some(from), Some(to)) = (&call.plan, &call.from, &call.to) else {
             return Ok(DialOutcome::ClaimLost);
         };
-        let order = DialRequest {
+        let dial = DialRequest {
             call_id: &call.call_id,
             attempt,
             last_attempt: is_last_attempt,
@@ -290,7 +290,7 @@ impl Dialer {
             dial_key,
         };
         let request =
-            providers.config(call.provider).and_then(|config| dial_api_request(call.provider, config, &order).ok());
+            providers.config(call.provider).and_then(|config| dial_api_request(call.provider, config, &dial).ok());
         let Some(request) = request else { return self.withdraw(call, attempt, "not_configured", None).await };
         let answer = match self.api.send(call.provider, request).await {
             Ok(answer) => answer,

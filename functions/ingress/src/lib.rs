@@ -104,7 +104,7 @@ impl Ingress {
         let providers = self.secrets.current(now).await;
         let configured = context.provider.and_then(|provider| Some((provider, providers.config(provider)?)));
         let Some((provider, config)) = configured else { return Ok(Answer::UnknownProvider) };
-        // If the source address is unknown, an allow-list refuses the request.
+        // A request without a known source address is refused if there is an allow-list.
         let allowed = match context.source {
             Some(source) => config.allows(source),
             None => config.allowed_sources().is_empty(),
@@ -173,8 +173,8 @@ impl Ingress {
                 let new_event = NewEvent { disposition, ..new_event(event_id.clone()) };
                 let outcome = self.inbox.put(&new_event).await?;
                 let reason = error.to_string();
-                // Also for a duplicate: the function that stored it may have died before it sent the notice. SQS drops a
-                // second notice.
+                // Also for a duplicate: the function that stored it may have died before it sent the notice. Within five
+                // minutes, SQS drops a second notice.
                 self.dlq.send_quarantine_notice(&event_id, &reason, trace_id).await?;
                 // A duplicate publishes the same domain event as the first delivery, with the time of that delivery.
                 let received_at = match &outcome {
@@ -325,7 +325,7 @@ impl Context {
     fn of(request: &Request) -> Self {
         let path = path_of(request);
         let name = path.strip_prefix("/webhooks/").unwrap_or_default();
-        // A provider can post the webhooks of inbound calls to its own URL, which differs in the path only.
+        // The webhooks of inbound calls may have a URL of their own: the usual one, followed by `/inbound`.
         let name = name.strip_suffix("/inbound").unwrap_or(name);
         let (source, trace_id) = match request.request_context_ref() {
             Some(RequestContext::ApiGatewayV2(context)) => (

@@ -136,7 +136,7 @@ impl Reconciler {
                 LookupOutcome::Alive(_) if !attempt.has_ended() => continue,
                 // The provider may need a moment to register an ending.
                 LookupOutcome::Alive(_) if attempt.last_event_at.plus(DELIVERY_MARGIN) >= now => continue,
-                // The provider reports the attempt alive for longer than a call can last.
+                // No call lasts this long, so the provider's report is not trusted.
                 LookupOutcome::Alive(_) if attempt.started_at.plus(ALIVE_MAX) <= now => continue,
                 LookupOutcome::Alive(_) => Drift::Alive,
                 LookupOutcome::NotFound | LookupOutcome::Unavailable | LookupOutcome::RetryLater => continue,
@@ -212,7 +212,7 @@ impl Reconciler {
         let now = self.clock.now();
         let decision = Decision {
             stage: "reconciler",
-            message: "looked for drift",
+            message: "drift check done",
             action_taken: if error.is_some() { "drift_run_failed" } else { "drift_run" },
             duration_ms: Some(now.millis_since(started)),
             trace_id: Some(trace_id),
@@ -228,7 +228,7 @@ impl Reconciler {
     }
 }
 
-/// Lifecycle of an attempt that consists of this event alone.
+/// Label of the lifecycle that an attempt would have if this were its only event.
 fn lifecycle_of(event: &ProviderEvent, policy: &Policy) -> Option<&'static str> {
     let call = fold(None, std::slice::from_ref(event), policy, event.received_at).transition?.call;
     call.attempts().last().map(AttemptState::lifecycle_label)

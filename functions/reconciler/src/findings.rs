@@ -17,7 +17,7 @@ pub(crate) const ALIVE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 /// Result of storing an ending.
 pub(crate) enum StoredEnding {
     New,
-    /// The inbox had the event since then, for this call or for another.
+    /// The event was in the inbox already, for this call or for another. `since` is the time of its receipt.
     Known {
         since: Timestamp,
     },
@@ -41,8 +41,8 @@ impl Reconciler {
         let new_event = NewEvent::from_lookup(&ending.webhook, event, trace_id);
         let outcome = submit(&self.inbox, &self.queue, &new_event, event).await?;
         let PutOutcome::Duplicate { stored, .. } = outcome else { return Ok(StoredEnding::New) };
-        // Its webhook came without Switchhook's ids, so it was folded into a call of its own. The alias merges that call into
-        // this one.
+        // The ending's webhook came without Switchhook's ids, so it was folded into a call of its own. The alias merges that call
+        // into this one.
         if let Some(provider_call_id) = provider_call_id.filter(|_| stored.call_id.as_ref() != Some(&call.call_id)) {
             self.write_alias(call, record, provider_call_id, Some(&event.event_id), now).await?;
         }
@@ -69,7 +69,7 @@ impl Reconciler {
     /// Writes the alias that leads from the provider's call id to a dialled attempt, and queues the events that arrived under
     /// that id, `event` included, for this call.
     ///
-    /// An attempt that Switchhook did not dial gets no alias: its call may have that very id.
+    /// An attempt that Switchhook did not dial gets no alias: the id of its call may be the very id that would become the alias.
     async fn write_alias(
         &self,
         call: &Call,

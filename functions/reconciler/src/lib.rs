@@ -3,10 +3,11 @@
 //! A run takes no input and remembers nothing. It reads from an index which calls are due, and repairs them.
 //!
 //! **It never writes a call's state.** Every finding becomes an event in the inbox, under an id made of the finding itself. So
-//! two runs at the same time, or a run after one that died, store it once. A provider's answer takes the way of its webhooks:
-//! the same inbox, the same normaliser, and the same event id where the webhook's id can be derived.
+//! two runs at the same time, or a run after one that died, store it once. A provider's answer is handled like its webhooks: it
+//! has the same inbox, the same normaliser, and the same event id if the webhook's id can be derived.
 //!
-//! **Lookups are limited**: per run, per provider that keeps failing, and per call, which is looked up less and less often.
+//! **Lookups are limited.** A run has a maximum number of them, and stops asking a provider that keeps failing. The same call is
+//! looked up less and less often.
 //!
 //! **A run ends in time.** It reads the clock before each call and each request. Calls that it has no time for stay due for
 //! the next run.

@@ -22,11 +22,11 @@ const FAILURES_MAX: u32 = 5;
 pub(crate) enum LookupOutcome {
     /// The attempt has ended.
     Ended(ReportedEnding),
-    /// The attempt has not ended. Its provider call id, as the provider answered it.
+    /// The attempt has not ended. The text is the provider call id in the answer.
     Alive(String),
     /// The provider has no call with Switchhook's ids.
     NotFound,
-    /// There is no way to look this attempt up, or the provider no longer has its record.
+    /// The attempt cannot be looked up, or the provider has deleted its record.
     Unavailable,
     /// The provider gave no usable answer. A later lookup may succeed.
     RetryLater,

@@ -31,7 +31,7 @@ pub struct Reconciler {
 pub struct Report {
     /// Due calls that the index returned.
     pub woken: u64,
-    /// Attempts whose inactivity timeout passed, and for which a `deadline passed` event is in the inbox.
+    /// Attempts whose inactivity timeout passed, and for which a `deadline_passed` event is in the inbox.
     pub deadlines_passed: u64,
     /// Requests to providers.
     pub lookups: u64,

@@ -102,7 +102,7 @@ impl Reconciler {
         if call.wake_at.is_none_or(|at| at > now) || call.is_pending() {
             return Ok(woken);
         }
-        // Findings are events in the inbox, and those that were not there before.
+        // A finding is an event in the inbox. It is new if the inbox did not have it before.
         let (mut has_findings, mut has_new_findings) = (false, false);
         let mut next_lookup: Option<Timestamp> = None;
         if let Some(expired) = call.claim_expired_event(now) {
@@ -182,8 +182,8 @@ impl Reconciler {
             }
             LookupOutcome::Ended(ending) => match self.store_ending(call, record, &ending, now, trace_id).await? {
                 StoredEnding::New => Ok(Resolution::Stored { is_new: true }),
-                // There was time to fold it, and it is not folded: it belongs to another call, or was refused. It was queued
-                // once more just now, before the deadline. If it is folded after all, it wins.
+                // There was time to fold the ending, and it is not folded: it belongs to another call, or was refused. It was
+                // queued once more just now, before the passed deadline. If it is folded after all, it wins.
                 StoredEnding::Known { since } if since.max(overdue_since).plus(UNFOLDED_PAUSE) <= now => {
                     Ok(Resolution::DeadlinePassed)
                 }

@@ -4,7 +4,7 @@
 //! write added. A write that leaves this attribute unchanged announces nothing.
 //!
 //! Events are published at least once. If a batch fails half-way, the stream delivers it again from the first failed record,
-//! and the events have the same ids and content. A record whose row can never be read is skipped, and an alarm counts it. A
+//! and the events have the same ids and content. A record whose row can never be read is skipped, and an alarm reports it. A
 //! record of a newer schema version stays in the stream until a newer relay reads it.
 
 mod republish;
@@ -23,7 +23,7 @@ use switchhook_domain::DomainEvent;
 
 pub use republish::{RepublishReport, calls_since, republish_call};
 
-/// Pause before the events that the bus refused are sent once more. It refuses events above its rate.
+/// Pause before refused events are sent once more. The bus refuses events above its rate limit.
 const REFUSED_PAUSE: Duration = Duration::from_millis(200);
 
 /// Configuration, read from environment variables at cold start.

@@ -113,7 +113,8 @@ impl Scheduler {
     /// Claims the calls that are due, within the dial rate of their providers.
     ///
     /// # Errors
-    /// Returns the first error, after the run has tried every other call.
+    /// Returns the first error. An error of one call does not keep the run from the other calls. An error of the index ends the
+    /// run.
     pub async fn run(&self, trace_id: &str) -> Result<Report, Error> {
         let started = self.clock.now();
         let mut report = Report::default();
@@ -199,7 +200,7 @@ impl Scheduler {
                 Ok(ClaimOutcome::NotFound) => "not_found",
                 Err(_) => "storage_failure",
             },
-            // The id of a call that does not exist is any text, perhaps a phone number.
+            // If there is no such call, the id can be any text, perhaps a phone number.
             call_id: Some(call_id.as_str()).filter(|_| !matches!(claim, Ok(ClaimOutcome::NotFound))),
             duration_ms: Some(now.millis_since(started)),
             trace_id: Some(trace_id),
@@ -217,7 +218,8 @@ impl Scheduler {
         let first = minute_of(started).unsigned_abs();
         for provider in Provider::ALL.into_iter().filter(|provider| api_url(*provider).is_some()) {
             let Some(dial) = providers.config(provider).and_then(|config| config.dial()) else {
-                // An operator who removed `dial` from the secret wants these calls to wait. The count tells one who forgot it.
+                // If an operator removed `dial` from the secret on purpose, these calls wait. If it is missing by mistake, the
+                // count `unconfigured` shows it.
                 let shard = first % WAKE_SHARDS;
                 let range = TimeRange::UpTo(started);
                 let mut waiting = self.calls.wake_queue_pages(WakeQueue::Dial(provider), shard, range, Some(1), None);
