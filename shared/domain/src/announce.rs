@@ -60,20 +60,25 @@ fn lifecycle_announcements(call: &Call, attempt: &AttemptState) -> Vec<Announcem
     let higher: Vec<(Lifecycle, usize)> = states.filter(|(state, _)| Some(*state) > highest).collect();
     let mut new: Vec<Announcement> = higher
         .iter()
-        .map(|(state, source)| attempt_announcement(call, attempt, AnnouncementKind::Lifecycle(*state), *source))
+        .map(|(state, source)| {
+            let source = AnnouncementSource::Event(*source);
+            attempt_announcement(call, attempt, AnnouncementKind::Lifecycle(*state), source)
+        })
         .collect();
     let is_ending = |other: &Announcement| {
         other.attempt_index == Some(attempt.index) && other.kind.is_ending() && other.kind.is_of_lifecycle()
     };
     let ending = call.announcements.iter().rposition(is_ending);
     if let (Some((state, source)), Some(ending)) = (higher.last(), ending) {
-        new.push(attempt_announcement(call, attempt, AnnouncementKind::Corrected(*state, ending + 1), *source));
+        let (kind, source) = (AnnouncementKind::Corrected(*state, ending + 1), AnnouncementSource::Event(*source));
+        new.push(attempt_announcement(call, attempt, kind, source));
     }
     if let Some(deadline) = attempt.deadline
         && attempt.is_inconclusive()
         && (!new.is_empty() || announced.last() != Some(&AnnouncementKind::Inconclusive))
     {
-        new.push(attempt_announcement(call, attempt, AnnouncementKind::Inconclusive, deadline));
+        let source = AnnouncementSource::Event(deadline);
+        new.push(attempt_announcement(call, attempt, AnnouncementKind::Inconclusive, source));
     }
     new
 }
@@ -117,7 +122,7 @@ fn appointment_announcements(
     if let Some(source) = source_of_status(call, attempts, latest, present)
         && (!new.is_empty() || last != Some(present))
     {
-        new.push(attempt_announcement(call, latest, present, source));
+        new.push(attempt_announcement(call, latest, present, AnnouncementSource::Event(source)));
     }
     // The last status was `Retrying`, but the retry was called off: by a worker, or because of an event.
     if call.job.is_final()
@@ -126,11 +131,12 @@ fn appointment_announcements(
         && last != Some(present)
     {
         let event = match cause {
+            // If the latest attempt has no ending, the newest event called the retry off.
             Cause::Events => latest.ended_by().or_else(|| call.history.len().checked_sub(1)),
             Cause::Worker => None,
         };
         let source = event.map_or(AnnouncementSource::Transition(now), AnnouncementSource::Event);
-        new.push(Announcement { source, ..attempt_announcement(call, latest, present, 0) });
+        new.push(attempt_announcement(call, latest, present, source));
     }
     new
 }
@@ -149,7 +155,7 @@ fn outcome_announcements(call: &Call, attempts: &[AttemptState], latest: &Attemp
         .filter(|(outcome, _)| Some(*outcome) > highest && (!decided_by_other || is_decision(*outcome)))
         .map(|(outcome, source)| {
             let kind = AnnouncementKind::Appointment(AppointmentStatus::from_outcome(outcome));
-            attempt_announcement(call, subject, kind, source)
+            attempt_announcement(call, subject, kind, AnnouncementSource::Event(source))
         })
         .collect()
 }
@@ -190,13 +196,18 @@ fn announced_kinds(call: &Call, attempt: &AttemptState) -> impl Iterator<Item = 
     own.map(|announcement| announcement.kind)
 }
 
-fn attempt_announcement(call: &Call, attempt: &AttemptState, kind: AnnouncementKind, source: usize) -> Announcement {
+fn attempt_announcement(
+    call: &Call,
+    attempt: &AttemptState,
+    kind: AnnouncementKind,
+    source: AnnouncementSource,
+) -> Announcement {
     let record = call.attempt_records.get(attempt.index);
     Announcement {
         kind,
         attempt_index: Some(attempt.index),
         attempt_number: attempt.number,
-        source: AnnouncementSource::Event(source),
+        source,
         provider_call_known: record.is_some_and(|record| record.provider_call_id.is_some()),
         appointment_known: call.appointment_id.is_some(),
     }

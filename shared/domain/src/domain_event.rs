@@ -1,8 +1,8 @@
 //! The domain events that Switchhook publishes.
 //!
-//! **The list of announcements is the only record of the published events.** A domain event is computed from that list and
-//! from fields of the row that never change. So an event that is published again, a second later or a year later, has the same
-//! id and the same content.
+//! **The list of announcements is the only record of the published events.** A domain event is computed from that list, and
+//! from the parts of the row that never change. So an event that is published again, a second later or a year later, has the
+//! same id and the same content.
 
 use serde::Serialize;
 

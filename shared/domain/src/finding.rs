@@ -1,7 +1,7 @@
 //! Events that Switchhook itself makes, for example when an attempt times out.
 //!
-//! They are folded like the events of a provider. **The id of such an event is made from its subject**, for example from the
-//! attempt and the start of its timeout. If two workers find the same thing, they make the same event, and one is a duplicate.
+//! Such an event is folded like the events of a provider. **Its id is made from its subject**, for example from the attempt and
+//! the start of the inactivity timeout. If two workers find the same thing, they make the same event, and one is a duplicate.
 
 use crate::attempt::AttemptState;
 use crate::call::{Call, Job, Policy};
