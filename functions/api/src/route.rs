@@ -134,7 +134,7 @@ mod tests {
         let route = |id: &str| Route { operation: Operation::ShowCall, id: id.to_owned() };
         assert_eq!(route("appointment%3Aa%252F").decoded(), Some(route("appointment:a%2F")));
         assert_eq!(route("retell:c1").decoded(), None);
-        assert_eq!(route("%ff").decoded(), None, "no text");
+        assert_eq!(route("%ff").decoded(), None, "not UTF-8");
     }
 
     #[test]

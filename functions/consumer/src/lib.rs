@@ -103,8 +103,8 @@ impl Consumer {
             let group = message.attributes.get("MessageGroupId").map_or("", String::as_str);
             groups.entry(group).or_default().push(message.clone());
         }
-        let began = self.clock.now();
-        let failed = join_all(groups.values().map(|messages| self.fold_group(messages, began))).await;
+        let invoked_at = self.clock.now();
+        let failed = join_all(groups.values().map(|messages| self.fold_group(messages, invoked_at))).await;
         let mut response = SqsBatchResponse::default();
         for tail in failed.iter().flatten() {
             for message in tail.messages {
@@ -118,7 +118,7 @@ impl Consumer {
     }
 
     /// Folds the messages of one group, in order. Stops at the first failure.
-    async fn fold_group<'a>(&self, messages: &'a [SqsMessage], began: Timestamp) -> Option<FailedTail<'a>> {
+    async fn fold_group<'a>(&self, messages: &'a [SqsMessage], invoked_at: Timestamp) -> Option<FailedTail<'a>> {
         let mut readable: Vec<Message> = Vec::new();
         let mut unreadable = None;
         for message in messages {
@@ -137,7 +137,7 @@ impl Consumer {
             a.event.call_id == b.event.call_id && !is_drift_event(&a.event) && !is_drift_event(&b.event)
         };
         for same_call in readable.chunk_by(together) {
-            if let Err(error) = self.fold_call(same_call, began).await {
+            if let Err(error) = self.fold_call(same_call, invoked_at).await {
                 return messages.get(done..).map(|messages| FailedTail { messages, error });
             }
             done += same_call.len();
@@ -146,7 +146,7 @@ impl Consumer {
     }
 
     /// Folds events of one call: one read and one conditional write, repeated if another writer came first.
-    async fn fold_call(&self, messages: &[Message], began: Timestamp) -> Result<(), Error> {
+    async fn fold_call(&self, messages: &[Message], invoked_at: Timestamp) -> Result<(), Error> {
         let Some(first) = messages.first() else { return Ok(()) };
         let mut call_id = first.event.call_id.clone();
         let mut folding: Vec<&Message> = messages.iter().collect();
@@ -172,7 +172,7 @@ impl Consumer {
             let folded = match (&call, events.as_slice()) {
                 (Some(call), [drift]) if is_drift_event(drift) => {
                     let refolder = Refolder::new(&self.inbox, self.inbox_retention, &self.policy);
-                    let Some(folded) = refolder.refold(call, drift, began, now).await? else {
+                    let Some(folded) = refolder.refold(call, drift, invoked_at, now).await? else {
                         self.log_refold_skipped(first, started);
                         return Ok(());
                     };

@@ -49,15 +49,15 @@ impl<'a> Refolder<'a> {
     }
 
     /// Folds a call again from its events in the inbox. `None` if there are too many to read in the time that is left of the
-    /// invocation, which started at `began`.
+    /// invocation, which started at `invoked_at`.
     pub(crate) async fn refold(
         &self,
         call: &Call,
         drift: &ProviderEvent,
-        began: Timestamp,
+        invoked_at: Timestamp,
         now: Timestamp,
     ) -> Result<Option<Fold>, Error> {
-        let spent = Duration::from_millis(now.millis_since(began).unsigned_abs());
+        let spent = Duration::from_millis(now.millis_since(invoked_at).unsigned_abs());
         let read = tokio::time::timeout(READ_MAX.saturating_sub(spent), self.read_events(call, drift, now)).await;
         // If the time is up, the refold is skipped without an error.
         let Some(mut events) = read.unwrap_or(Ok(None))? else { return Ok(None) };

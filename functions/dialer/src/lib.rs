@@ -282,7 +282,7 @@ impl Dialer {
         let dial = DialRequest {
             call_id: &call.call_id,
             attempt,
-            last_attempt: is_last_attempt,
+            is_last_attempt,
             from,
             to,
             appointment_id: call.appointment_id.as_deref(),

@@ -81,7 +81,7 @@ impl Reconciler {
             for (queue, range) in
                 [(WakeQueue::Settled, TimeRange::Since(since)), (WakeQueue::Reconcile, TimeRange::UpTo(tomorrow))]
             {
-                if self.is_over(stop_at) {
+                if self.is_time_up(stop_at) {
                     break;
                 }
                 let page = self.calls.wake_queue_pages(queue, shard, range, Some(CALLS_PER_SHARD), None).next().await;
@@ -95,7 +95,11 @@ impl Reconciler {
                 };
                 let checked: Vec<Option<Result<u64, Error>>> = stream::iter(calls)
                     .map(|id| async move {
-                        if self.is_over(stop_at) { None } else { Some(self.check_call(&id, lookups, trace_id).await) }
+                        if self.is_time_up(stop_at) {
+                            None
+                        } else {
+                            Some(self.check_call(&id, lookups, trace_id).await)
+                        }
                     })
                     .buffered(CONCURRENCY)
                     .collect()

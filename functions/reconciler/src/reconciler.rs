@@ -50,7 +50,7 @@ pub struct Report {
 }
 
 impl Reconciler {
-    pub(crate) fn is_over(&self, stop_at: Timestamp) -> bool {
+    pub(crate) fn is_time_up(&self, stop_at: Timestamp) -> bool {
         self.clock.now() >= stop_at
     }
 }

@@ -42,7 +42,7 @@ impl Reconciler {
         let mut position = cursor.and_then(|cursor| cursor.position).unwrap_or_default();
         let first = done.map_or(last + 1 - SWEEP_MINUTES_MAX, |minute| minute + 1);
         for minute in first..=last.min(first + SWEEP_MINUTES_MAX - 1) {
-            if self.is_over(stop_at) || self.queue.depth().await? > QUEUE_DEPTH_MAX {
+            if self.is_time_up(stop_at) || self.queue.depth().await? > QUEUE_DEPTH_MAX {
                 return Ok(());
             }
             let rest = self.sweep_minute(minute, std::mem::take(&mut position), report, stop_at).await?;
@@ -73,7 +73,7 @@ impl Reconciler {
         for shard in position.shard..RECEIVED_SHARDS {
             let mut index = self.inbox.received_pages(minute, shard, start.clone());
             loop {
-                if self.is_over(stop_at) {
+                if self.is_time_up(stop_at) {
                     return Ok(Some(SweepPosition { shard, start }));
                 }
                 let Some(page) = index.next().await? else { break };
@@ -132,7 +132,7 @@ impl Reconciler {
         events: &[EventId],
         stop_at: Timestamp,
     ) -> Result<Requeued, Error> {
-        let mut requeued = Requeued { events: 0, is_incomplete: self.is_over(stop_at) };
+        let mut requeued = Requeued { events: 0, is_incomplete: self.is_time_up(stop_at) };
         if requeued.is_incomplete {
             return Ok(requeued);
         }
@@ -146,7 +146,7 @@ impl Reconciler {
             if call.as_ref().is_some_and(|call| call.contains_event(event_id)) {
                 continue;
             }
-            if self.is_over(stop_at) {
+            if self.is_time_up(stop_at) {
                 requeued.is_incomplete = true;
                 break;
             }

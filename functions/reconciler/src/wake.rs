@@ -54,7 +54,7 @@ impl Reconciler {
         for shard in wake_shards_from(first) {
             let now = self.clock.now();
             let mut index = self.calls.wake_queue_pages(WakeQueue::Reconcile, shard, TimeRange::UpTo(now), None, None);
-            while !self.is_over(stop_at) {
+            while !self.is_time_up(stop_at) {
                 let due = match index.next().await {
                     Ok(Some(page)) => page.items,
                     Ok(None) => break,
@@ -66,7 +66,7 @@ impl Reconciler {
                 };
                 let woken: Vec<Option<Result<WokenCall, Error>>> = stream::iter(due)
                     .map(|id| async move {
-                        if self.is_over(stop_at) { None } else { Some(self.wake_call(&id, lookups, trace_id).await) }
+                        if self.is_time_up(stop_at) { None } else { Some(self.wake_call(&id, lookups, trace_id).await) }
                     })
                     .buffered(CONCURRENCY)
                     .collect()

@@ -24,7 +24,7 @@ pub struct DialRequest<'a> {
     pub attempt: &'a AttemptKey,
     /// True if the retry policy allows no attempt after this one. The provider's agent gets this as `switchhook_last_attempt`,
     /// because it may want to mention it to the person.
-    pub last_attempt: bool,
+    pub is_last_attempt: bool,
     pub from: &'a PhoneNumber,
     pub to: &'a PhoneNumber,
     pub appointment_id: Option<&'a str>,
@@ -40,7 +40,7 @@ impl fmt::Debug for DialRequest<'_> {
         f.debug_struct("DialRequest")
             .field("call_id", &self.call_id)
             .field("attempt", &self.attempt)
-            .field("last_attempt", &self.last_attempt)
+            .field("is_last_attempt", &self.is_last_attempt)
             .finish_non_exhaustive()
     }
 }
@@ -53,7 +53,7 @@ impl DialRequest<'_> {
         let mut echo: BTreeMap<&str, &str> = metadata.filter(|(name, _)| !is_reserved(name)).collect();
         echo.insert("switchhook_call_id", self.call_id.as_str());
         echo.insert("switchhook_attempt", self.attempt.as_str());
-        echo.insert("switchhook_last_attempt", if self.last_attempt { "true" } else { "false" });
+        echo.insert("switchhook_last_attempt", if self.is_last_attempt { "true" } else { "false" });
         if let Some(appointment_id) = self.appointment_id {
             echo.insert(APPOINTMENT_ID, appointment_id);
         }

@@ -159,7 +159,7 @@ fn everything_wrong_is_told_at_once_and_no_value_with_it() {
 }
 
 #[test]
-fn untimely_is_told_with_the_rest_and_stands_alone_otherwise() {
+fn due_at_error_is_told_with_the_rest_and_stands_alone_otherwise() {
     let mut body = with("due_at", json!("2025-01-01T00:00:00Z"));
     assert_eq!(read(&body).unwrap().due_at_error.unwrap().field, "due_at");
     body["to"] = json!("");

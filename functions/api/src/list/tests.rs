@@ -43,7 +43,7 @@ fn everything_wrong_with_a_query_is_told_at_once() {
     assert_eq!(
         parse(query).unwrap_err(),
         ["page", "limit", "job", "lifecycle", "stuck_for", "limit", "cursor"],
-        "and what is given twice as well"
+        "a parameter that is given twice is an error too"
     );
     for limit in ["101", "-1", "+5", "1.5", "", "99999999999999999999999", "a"] {
         assert_eq!(parse(&format!("limit={}", limit.replace('+', "%2B"))).unwrap_err(), ["limit"], "{limit}");
@@ -116,7 +116,7 @@ fn call_that_waits_for_its_time_is_not_stuck() {
 }
 
 #[test]
-fn list_goes_through_every_shard_of_every_shelf() {
+fn list_goes_through_every_shard_of_every_wake_queue() {
     let query = parse("").unwrap();
     let mut seen = Vec::new();
     let mut next = query.first_position();
@@ -130,7 +130,7 @@ fn list_goes_through_every_shard_of_every_shelf() {
 }
 
 #[test]
-fn only_shelves_with_such_calls_are_looked_at() {
+fn only_wake_queues_with_such_calls_are_read() {
     let queues = |query: &str| parse(query).unwrap().queues();
     let dial = Provider::ALL.map(WakeQueue::Dial);
     assert_eq!(queues("job=PENDING"), dial);

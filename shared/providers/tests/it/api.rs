@@ -59,7 +59,7 @@ impl Job {
         DialRequest {
             call_id: &self.call_id,
             attempt: &self.attempt,
-            last_attempt: true,
+            is_last_attempt: true,
             from: &self.from,
             to: &self.to,
             appointment_id: Some("appt_7"),
