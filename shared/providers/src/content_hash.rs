@@ -4,12 +4,12 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 use switchhook_domain::Provider;
 
-/// SHA-256 of a body's content. Two bodies with one event id and the same hash are one event, delivered twice. With different
-/// hashes they contradict each other.
+/// SHA-256 of a body's content. Two bodies with one event id and the same hash are one event, delivered twice. With
+/// different hashes they contradict each other.
 ///
-/// White space, the order of fields or parameters, escapes, and the notation of numbers do not change the hash. A body that cannot
-/// be parsed is hashed byte for byte. If a provider changes a part of the body from one retry to the next, its arm leaves that
-/// part out.
+/// White space, the order of fields or parameters, escapes, and the notation of numbers do not change the hash. A body
+/// that cannot be parsed is hashed byte for byte. If a provider changes a part of the body from one retry to the next,
+/// its arm leaves that part out.
 ///
 /// Hashes are comparable within one version of this crate only: compute them, do not store them.
 #[must_use]

@@ -7,8 +7,8 @@ use crate::form::query_value;
 use crate::ids::bounded;
 use crate::lenient;
 
-/// Ids that the provider got when the call was placed, and that it echoes in its webhooks. Switchhook sends them with every call
-/// that it places. A team that places calls itself can send them too.
+/// Ids that the provider got when the call was placed, and that it echoes in its webhooks. Switchhook sends them with
+/// every call that it places. A team that places calls itself can send them too.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub(crate) struct EchoedIds {

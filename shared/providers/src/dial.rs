@@ -9,8 +9,8 @@ use switchhook_domain::{AttemptKey, CallId, PhoneNumber};
 /// Longest accepted `Retry-After`. Without a limit, a provider could postpone a person's call for days.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(60 * 60);
 
-/// Query parameter by which Twilio marks a JSON body. No metadata may have this name, because Twilio gets metadata in the query of
-/// the callback URL.
+/// Query parameter by which Twilio marks a JSON body. No metadata may have this name, because Twilio gets metadata in
+/// the query of the callback URL.
 pub(crate) const TWILIO_BODY_HASH: &str = "bodySHA256";
 
 const APPOINTMENT_ID: &str = "appointment_id";
@@ -22,16 +22,17 @@ const RESERVED_PREFIX: &str = "switchhook_";
 pub struct DialRequest<'a> {
     pub call_id: &'a CallId,
     pub attempt: &'a AttemptKey,
-    /// True if the retry policy allows no attempt after this one. The provider's agent gets this as `switchhook_last_attempt`,
-    /// because it may want to mention it to the person.
+    /// True if the retry policy allows no attempt after this one. The provider's agent gets this as
+    /// `switchhook_last_attempt`, because it may want to mention it to the person.
     pub is_last_attempt: bool,
     pub from: &'a PhoneNumber,
     pub to: &'a PhoneNumber,
     pub appointment_id: Option<&'a str>,
-    /// Passed on unchanged, without reserved names: `appointment_id`, `bodySHA256`, and every name that starts with `switchhook_`.
+    /// Passed on unchanged, without reserved names: `appointment_id`, `bodySHA256`, and every name that starts with
+    /// `switchhook_`.
     pub metadata: &'a BTreeMap<String, String>,
-    /// Idempotency key of this one dial: unique, and the same if the request is sent again. Telnyx ignores a second request with the
-    /// same key within a minute; the other providers have no such key.
+    /// Idempotency key of this one dial: unique, and the same if the request is sent again. Telnyx ignores a second
+    /// request with the same key within a minute; the other providers have no such key.
     pub dial_key: &'a str,
 }
 
@@ -46,8 +47,8 @@ impl fmt::Debug for DialRequest<'_> {
 }
 
 impl DialRequest<'_> {
-    /// Metadata that the provider echoes in its webhooks and gives to its agent. Our own names are added last, so that nothing
-    /// can replace them.
+    /// Metadata that the provider echoes in its webhooks and gives to its agent. Our own names are added last, so that
+    /// nothing can replace them.
     pub(crate) fn metadata_to_echo(&self) -> BTreeMap<&str, &str> {
         let metadata = self.metadata.iter().map(|(name, value)| (name.as_str(), value.as_str()));
         let mut echo: BTreeMap<&str, &str> = metadata.filter(|(name, _)| !is_reserved(name)).collect();
@@ -71,7 +72,8 @@ pub enum DialAnswer {
     Accepted {
         provider_call_id: String,
     },
-    /// Nothing was dialled, and the same request may succeed later: the rate was too high, or an operator must repair the account.
+    /// Nothing was dialled, and the same request may succeed later: the rate was too high, or an operator must repair
+    /// the account.
     RetryLater {
         reason: &'static str,
         /// The provider's `Retry-After`, at most an hour.
@@ -88,8 +90,8 @@ pub enum DialAnswer {
 impl DialAnswer {
     /// Reads an answer from the HTTP status. `provider_call_id` is the id in the body of a successful response.
     ///
-    /// **Only a status that rules out a dial counts as "nothing was dialled".** No provider documents that about its server errors, so
-    /// all of them are [`DialAnswer::InDoubt`]. A `Retry-After` that holds a date is ignored.
+    /// **Only a status that rules out a dial counts as "nothing was dialled".** No provider documents that about its
+    /// server errors, so all of them are [`DialAnswer::InDoubt`]. A `Retry-After` that holds a date is ignored.
     pub(crate) fn from_response(status: u16, retry_after: Option<&str>, provider_call_id: Option<String>) -> Self {
         let retry_later = |reason| Self::RetryLater { reason, retry_after: retry_after.and_then(parse_retry_after) };
         match status {

@@ -16,8 +16,8 @@ use crate::{generic, retell, telnyx, twilio, vapi};
 ///
 /// # Errors
 ///
-/// The cause, for the log and the metric. Do not show it to the sender. The timestamp is checked after the signature, so
-/// [`VerifyError::StaleTimestamp`] always means that the provider did sign this: earlier, or with a wrong clock.
+/// The cause, for the log and the metric. Do not show it to the sender. The timestamp is checked after the signature,
+/// so [`VerifyError::StaleTimestamp`] always means that the provider did sign this: earlier, or with a wrong clock.
 pub fn verify(
     provider: Provider,
     config: &ProviderConfig,
@@ -57,8 +57,8 @@ pub fn read(webhook: &VerifiedWebhook, received_at: Timestamp) -> Reading {
 /// `url` is the full public URL with its query. Only Twilio signs it, without the fragment.
 ///
 /// * Twilio: a JSON object or array is signed as JSON, and any other body as a form.
-/// * Telnyx: the key is base64 of the 32 bytes of a private Ed25519 seed. Any other text stands for the seed that is its SHA-256.
-///   Webhooks signed with it verify under [`verifying_key`].
+/// * Telnyx: the key is base64 of the 32 bytes of a private Ed25519 seed. Any other text stands for the seed that is
+///   its SHA-256. [`verifying_key`] returns the public key that verifies the webhooks.
 #[must_use]
 pub fn sign(provider: Provider, key: &Key, url: &str, body: &[u8], now: Timestamp) -> SignedWebhook {
     match provider {
@@ -70,8 +70,8 @@ pub fn sign(provider: Provider, key: &Key, url: &str, body: &[u8], now: Timestam
     }
 }
 
-/// Text to put into `keys` of the configuration, so that webhooks that [`sign`] made with this key are accepted. For Telnyx it is
-/// the public key. For all other providers it is the key itself, so it is secret.
+/// Text to put into `keys` of the configuration, so that webhooks that [`sign`] made with this key are accepted. For
+/// Telnyx it is the public key. For all other providers it is the key itself, so it is secret.
 #[must_use]
 pub fn verifying_key(provider: Provider, key: &Key) -> String {
     match provider {
@@ -112,7 +112,8 @@ pub fn dial_api_request(
     api_request.ok_or(ClientError::DialUnsupported)
 }
 
-/// Reads the provider's response to the request of [`dial_api_request`]. `retry_after` is the response's header of that name.
+/// Reads the provider's response to the request of [`dial_api_request`]. `retry_after` is the response's header of that
+/// name.
 #[must_use]
 pub fn read_dial_answer(provider: Provider, status: u16, retry_after: Option<&str>, body: &[u8]) -> DialAnswer {
     let provider_call_id = match provider {
@@ -125,8 +126,8 @@ pub fn read_dial_answer(provider: Provider, status: u16, retry_after: Option<&st
     DialAnswer::from_response(status, retry_after, provider_call_id)
 }
 
-/// Call id that is derived from a provider call id, for example `retell:call_1`. Events that carry none of our ids belong to this
-/// call, so the alias that leads to the real call is stored under it.
+/// Call id that is derived from a provider call id, for example `retell:call_1`. Events that carry none of our ids
+/// belong to this call, so the alias that leads to the real call is stored under it.
 #[must_use]
 pub fn derived_call_id(provider: Provider, provider_call_id: &str) -> String {
     ids::bounded(&format!("{provider}:"), provider_call_id)
@@ -136,8 +137,9 @@ pub fn derived_call_id(provider: Provider, provider_call_id: &str) -> String {
 ///
 /// # Errors
 ///
-/// [`ClientError::LookupUnsupported`] for generic, and for a provider without `dial` in its configuration. Also for Twilio and
-/// Telnyx if the provider call id is unknown, and for Vapi if both that id and the time of the dial are unknown.
+/// [`ClientError::LookupUnsupported`] for generic, and for a provider without `dial` in its configuration. Also for
+/// Twilio and Telnyx if the provider call id is unknown, and for Vapi if both that id and the time of the dial are
+/// unknown.
 pub fn lookup_api_request(
     provider: Provider,
     config: &ProviderConfig,

@@ -1,8 +1,8 @@
 //! Endings of a call, and the events that must have happened before each of them.
 //!
-//! Used for providers whose webhooks repeat the whole call. Everything that a webhook repeats becomes an implied call event. **So
-//! each webhook repairs the loss of the earlier ones.** Example: `call_ended` of an answered call implies `ringing` and
-//! `in_progress`, in case `call_started` was lost.
+//! Used for providers whose webhooks repeat the whole call. Everything that a webhook repeats becomes an implied call
+//! event. **So each webhook repairs the loss of the earlier ones.** Example: `call_ended` of an answered call implies
+//! `ringing` and `in_progress`, in case `call_started` was lost.
 
 use switchhook_domain::{CallEvent, EventKind, Timestamp};
 
@@ -42,8 +42,8 @@ impl Ending {
         call_events
     }
 
-    /// Call events of a webhook that reports an outcome and repeats this ending. An unclear ending is not implied, because the call
-    /// may not be over.
+    /// Call events of a webhook that reports an outcome and repeats this ending. An unclear ending is not implied,
+    /// because the call may not be over.
     pub(crate) fn implied_with(self, outcome: Option<EventKind>, times: CallTimes) -> CallEventSet {
         let mut call_events = CallEventSet::new(outcome.map(|kind| self.event(kind, times.ended_at)));
         self.imply_earlier_events(&mut call_events, times);
@@ -59,8 +59,8 @@ impl Ending {
         call_events
     }
 
-    /// Kind of the reported event. An unclear ending counts as `completed`: the domain applies that only once another webhook says
-    /// that the call was answered.
+    /// Kind of the reported event. An unclear ending counts as `completed`: the domain applies that only once another
+    /// webhook says that the call was answered.
     fn kind(self) -> EventKind {
         match self {
             Self::Answered { kind, .. } | Self::NotAnswered { kind, .. } => kind,

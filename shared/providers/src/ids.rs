@@ -1,10 +1,11 @@
-//! Ids made from a provider's data: prefixed, of limited length, and safe as a table key, a path segment and a log field.
+//! Ids made from a provider's data: prefixed, of limited length, and safe as a table key, a path segment and a log
+//! field.
 
 use sha2::{Digest, Sha256};
 use switchhook_domain::{DO_NOT_CALL_PREFIX, EventId, Provider};
 
-/// Longest id that leaves this crate, in bytes. The row of a full call contains a thousand ids, and a DynamoDB item has at most
-/// 400 KB.
+/// Longest id that leaves this crate, in bytes. The row of a full call contains a thousand ids, and a DynamoDB item has
+/// at most 400 KB.
 pub const ID_BYTES_MAX: usize = 128;
 
 /// Longest event type, in bytes. A longer name is cut. No provider documents a name that is this long.
@@ -13,8 +14,8 @@ const EVENT_TYPE_BYTES_MAX: usize = 128;
 /// Hex digits of a short hash, which only has to distinguish the events of one call.
 const SHORT_HASH_DIGITS: usize = 16;
 
-/// Returns `{prefix}{id}`. If that is too long or starts with [`DO_NOT_CALL_PREFIX`], or if `id` has control characters, returns
-/// `{prefix}sha256-{hash of id}` instead.
+/// Returns `{prefix}{id}`. If that is too long or starts with [`DO_NOT_CALL_PREFIX`], or if `id` has control
+/// characters, returns `{prefix}sha256-{hash of id}` instead.
 pub(crate) fn bounded(prefix: &str, id: &str) -> String {
     let reserved = prefix.is_empty() && id.starts_with(DO_NOT_CALL_PREFIX);
     if prefix.len() + id.len() > ID_BYTES_MAX || id.chars().any(char::is_control) || reserved {

@@ -6,8 +6,8 @@ use thiserror::Error;
 
 /// Secret, used verbatim as UTF-8: a key that signs webhooks, or one that opens a provider's API. `Debug` hides it.
 ///
-/// Under an empty key anybody could sign. Under a key with white space around it, such as a pasted line end, nobody could. Both are
-/// rejected.
+/// Under an empty key anybody could sign. Under a key with white space around it, such as a pasted line end, nobody
+/// could. Both are rejected.
 #[derive(Clone)]
 pub struct Key(String);
 

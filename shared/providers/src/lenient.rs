@@ -1,7 +1,7 @@
 //! Lenient deserialization of the providers' JSON.
 //!
-//! A field with an unexpected type counts as missing, never as an error: one odd field must not hide the rest of an event. Unknown
-//! fields are skipped without building values in memory.
+//! A field with an unexpected type counts as missing, never as an error: one odd field must not hide the rest of an
+//! event. Unknown fields are skipped without building values in memory.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -13,7 +13,8 @@ use serde_json::error::Category;
 
 use crate::reading::ReadError;
 
-/// Parses a JSON object. `serde_json` limits the nesting of values that it builds, and skips the others without recursion.
+/// Parses a JSON object. `serde_json` limits the nesting of values that it builds, and skips the others without
+/// recursion.
 pub(crate) fn from_body<T: DeserializeOwned>(body: &[u8]) -> Result<T, ReadError> {
     let text = std::str::from_utf8(body).map_err(|_| ReadError::InvalidUtf8)?;
     let object: Object<T> = serde_json::from_str(text).map_err(|error| match error.classify() {

@@ -2,9 +2,9 @@
 //!
 //! This crate is pure: no IO, no clock, no randomness. The current time is an argument.
 //!
-//! [`verify`] turns an [`UnverifiedWebhook`] into a [`VerifiedWebhook`], and [`read`] turns that into a [`Reading`]. Outside of this
-//! crate, only `verify` makes a `VerifiedWebhook` of a request. **An event's meaning, its call and its id are read from signed
-//! bytes only.** So nobody can move an event to another call, or make a duplicate pass as new.
+//! [`verify`] turns an [`UnverifiedWebhook`] into a [`VerifiedWebhook`], and [`read`] turns that into a [`Reading`].
+//! Outside of this crate, only `verify` makes a `VerifiedWebhook` of a request. **An event's meaning, its call and its
+//! id are read from signed bytes only.** So nobody can move an event to another call, or make a duplicate pass as new.
 //!
 //! [`dial_api_request`] makes the HTTP request that places a call, and [`read_dial_answer`] reads the response.
 //! [`lookup_api_request`] makes the one that asks about a call, and [`read_lookup_answer`] reads the response.
@@ -16,8 +16,8 @@
 //! * `normalize.rs`: their meaning as call events.
 //! * `client.rs`: the vendor's API. Generic has none.
 //!
-//! Shared parts are files beside the folders. `dispatch.rs` uses the folders, and the folders use the other files, never the
-//! reverse.
+//! Shared parts are files beside the folders. `dispatch.rs` uses the folders, and the folders use the other files,
+//! never the reverse.
 
 mod api;
 mod call_events;

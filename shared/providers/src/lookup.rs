@@ -1,8 +1,9 @@
 //! Looking a call up at its provider: the question, and the meaning of the response.
 //!
-//! **The response is rewritten as a webhook of the same provider.** So it is stored, read and replayed like every other event. The
-//! webhook contains only facts from the response, and its event id is made from these facts. So two lookups of an ended call give
-//! the same event. If the id of the provider's own webhook can be predicted (Retell, Vapi), the event gets that id.
+//! **The response is rewritten as a webhook of the same provider.** So it is stored, read and replayed like every other
+//! event. The webhook contains only facts from the response, and its event id is made from these facts. So two lookups
+//! of an ended call give the same event. If the id of the provider's own webhook can be predicted (Retell, Vapi), the
+//! event gets that id.
 
 use http::StatusCode;
 use switchhook_domain::{AttemptKey, CallId, ProviderEvent, Timestamp};
@@ -41,16 +42,18 @@ pub enum LookupAnswer {
     },
     /// The call is not over.
     Alive { provider_call_id: String },
-    /// No call at the provider carries our ids, so nothing was dialled. Given only for an attempt without a provider call id.
+    /// No call at the provider carries our ids, so nothing was dialled. Given only for an attempt without a provider
+    /// call id.
     NotFound,
-    /// The provider knows no call under the provider call id. The call was placed, and the provider has deleted it since: Telnyx
-    /// does so after ten minutes.
+    /// The provider knows no call under the provider call id. The call was placed, and the provider has deleted it
+    /// since: Telnyx does so after ten minutes.
     Gone,
     /// The response contains no answer. Ask again later.
     RetryLater { reason: &'static str },
 }
 
-/// Answer that follows from the HTTP status alone. `None` if the status is a success: then the body contains the answer.
+/// Answer that follows from the HTTP status alone. `None` if the status is a success: then the body contains the
+/// answer.
 pub(crate) fn answer_without_body(status: u16) -> Option<LookupAnswer> {
     match StatusCode::from_u16(status) {
         Ok(status) if status.is_success() => None,

@@ -6,11 +6,12 @@ use crate::correlation::Correlation;
 use crate::ids;
 use crate::reading::{ReadError, Reading};
 
-/// Longest accepted phone number or SIP address, in bytes. A longer text is neither, and could make a queue message too large.
+/// Longest accepted phone number or SIP address, in bytes. A longer text is neither, and could make a queue message too
+/// large.
 const NUMBER_BYTES_MAX: usize = 256;
 
-/// Plausible times, in milliseconds since the Unix epoch: the years 2000 to 2099. Any other time is a mistake of its sender. If it
-/// were kept, every domain event would repeat it.
+/// Plausible times, in milliseconds since the Unix epoch: the years 2000 to 2099. Any other time is a mistake of its
+/// sender. If it were kept, every domain event would repeat it.
 const TIMES_PLAUSIBLE_MS: std::ops::Range<i64> = 946_684_800_000..4_102_444_800_000;
 
 /// Event of a known type, in our own terms.

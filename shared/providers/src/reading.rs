@@ -3,7 +3,8 @@
 use switchhook_domain::{CallId, EventId, ProviderEvent};
 use thiserror::Error;
 
-/// Content of an authentic webhook. Every reading has an event id, so that every authentic webhook can be stored exactly once.
+/// Content of an authentic webhook. Every reading has an event id, so that every authentic webhook can be stored
+/// exactly once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reading {
     /// An event about a call, with at least one call event.

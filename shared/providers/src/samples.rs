@@ -79,11 +79,11 @@ const SAMPLES: &[(&str, &str)] = &[
     sample!("generic/unknown_type", "json"),
 ];
 
-/// Names and bodies of realistic webhooks. A name is, for example, `retell/call_ended`. They are grouped by provider, in the order
-/// in which they arrive during a call.
+/// Names and bodies of realistic webhooks. A name is, for example, `retell/call_ended`. They are grouped by provider,
+/// in the order in which they arrive during a call.
 ///
-/// A Twilio body is a form, except `twilio/completed_json`. Numbers, names and ids are invented. Each group contains one call that
-/// is confirmed and, under other ids, calls that end in other ways.
+/// A Twilio body is a form, except `twilio/completed_json`. Numbers, names and ids are invented. Each group contains
+/// one call that is confirmed and, under other ids, calls that end in other ways.
 #[must_use]
 pub const fn samples() -> &'static [(&'static str, &'static str)] {
     SAMPLES

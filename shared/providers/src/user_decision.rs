@@ -5,7 +5,8 @@ use switchhook_domain::EventKind;
 
 use crate::lenient;
 
-/// Fields that a team defines for the provider's analysis of a conversation. Our documentation asks for these two names.
+/// Fields that a team defines for the provider's analysis of a conversation. Our documentation asks for these two
+/// names.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct CustomData {

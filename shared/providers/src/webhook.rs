@@ -39,8 +39,9 @@ pub struct VerifiedWebhook {
 }
 
 impl VerifiedWebhook {
-    /// Restores a webhook from the inbox. **Trust:** a webhook is verified before it is stored, and its signature is not kept. So
-    /// everyone who can write to the inbox can forge a webhook. Call this function only with rows of the inbox.
+    /// Restores a webhook from the inbox. **Trust:** a webhook is verified before it is stored, and its signature is
+    /// not kept. So everyone who can write to the inbox can forge a webhook. Call this function only with rows of the
+    /// inbox.
     #[must_use]
     pub fn from_inbox(provider: Provider, query: String, body: Vec<u8>, key_index: usize) -> Self {
         Self::new(provider, &query, body, key_index)
@@ -72,7 +73,8 @@ impl VerifiedWebhook {
         &self.body
     }
 
-    /// Index of the configured key that verified the webhook. Once every webhook matches key 0, the other keys can be removed.
+    /// Index of the configured key that verified the webhook. Once every webhook matches key 0, the other keys can be
+    /// removed.
     #[must_use]
     pub fn key_index(&self) -> usize {
         self.key_index
@@ -108,7 +110,8 @@ pub enum VerifyError {
     TooManyParameters,
     #[error("the signed timestamp is {} ms away from now", skew_ms)]
     StaleTimestamp {
-        /// Now minus the signed timestamp: positive if the webhook is old, negative if its timestamp lies in the future.
+        /// Now minus the signed timestamp: positive if the webhook is old, negative if its timestamp lies in the
+        /// future.
         skew_ms: i64,
     },
     #[error("no public URL is configured to check the signature against")]
@@ -175,8 +178,8 @@ pub(crate) fn parse_unix_seconds(header: &str) -> Option<Timestamp> {
     Some(Timestamp::from_millis(seconds.checked_mul(1000)?))
 }
 
-/// Rejects a signed timestamp that is further from now than the window, in either direction. A distance of exactly the window is
-/// accepted.
+/// Rejects a signed timestamp that is further from now than the window, in either direction. A distance of exactly the
+/// window is accepted.
 pub(crate) fn check_window(config: &ProviderConfig, signed_at: Timestamp, now: Timestamp) -> Result<(), VerifyError> {
     let skew_ms = now.millis_since(signed_at);
     let window_ms = config.window().map_or(u128::MAX, |window| window.as_millis());

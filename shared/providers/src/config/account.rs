@@ -14,7 +14,8 @@ pub(crate) enum Account {
 }
 
 impl Account {
-    /// Reads the account from the fields of a `dial`. `None` if the fields have a problem, or if the provider has no API (generic).
+    /// Reads the account from the fields of a `dial`. `None` if the fields have a problem, or if the provider has no
+    /// API (generic).
     pub(super) fn read(provider: Provider, fields: &mut Fields<'_>) -> Option<Self> {
         match provider {
             Provider::Retell => RetellAccount::read(fields).map(Self::Retell),

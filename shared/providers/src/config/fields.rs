@@ -1,4 +1,5 @@
-//! Fields of one JSON object of the configuration. Each field is removed when it is read, so that what remains is unknown.
+//! Fields of one JSON object of the configuration. Each field is removed when it is read, so that what remains is
+//! unknown.
 
 use http::Uri;
 use serde_json::{Map, Value};

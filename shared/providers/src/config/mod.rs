@@ -1,4 +1,5 @@
-//! Configuration of the providers, read once from one secret. A wrong configuration is rejected with a list of all its problems.
+//! Configuration of the providers, read once from one secret. A wrong configuration is rejected with a list of all its
+//! problems.
 //!
 //! The secret is one JSON object with one object per provider. `docs/providers/` explains every field.
 
@@ -33,8 +34,8 @@ impl Providers {
     /// A provider that places calls also has a `dial`:
     ///
     /// * Retell: `{"api_key":"…","agent_id":"…"}`.
-    /// * Twilio: `{"account_sid":"…","auth_token":"…","twiml_url":"https://…","machine_detection":true}`, or `api_key_sid` and
-    ///   `api_key_secret` instead of `auth_token`.
+    /// * Twilio: `{"account_sid":"…","auth_token":"…","twiml_url":"https://…","machine_detection":true}`, or
+    ///   `api_key_sid` and `api_key_secret` instead of `auth_token`.
     /// * Vapi: `{"api_key":"…","assistant_id":"…","phone_number_id":"…"}`.
     /// * Telnyx: `{"api_key":"…","connection_id":"…"}`.
     ///
@@ -66,8 +67,8 @@ impl Providers {
         if problems.is_empty() { Ok(Self(providers)) } else { Err(ConfigError::new(problems)) }
     }
 
-    /// Configuration of one provider. `None` if the provider is not configured: ingress then answers its webhooks with 404, like
-    /// those of an unknown provider.
+    /// Configuration of one provider. `None` if the provider is not configured: ingress then answers its webhooks with
+    /// 404, like those of an unknown provider.
     #[must_use]
     pub fn config(&self, provider: Provider) -> Option<&ProviderConfig> {
         self.0.get(&provider)

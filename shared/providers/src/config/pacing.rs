@@ -1,19 +1,21 @@
 //! Pace of dialling: the calls per second that an account may place, and the division of that rate among lanes.
 //!
-//! A lane is one message group of the dial queue. The calls of one lane are placed one after the other, and different lanes
-//! work at the same time. **All lanes of a provider together never exceed its rate.**
+//! A lane is one message group of the dial queue. The calls of one lane are placed one after the other, and different
+//! lanes work at the same time. **All lanes of a provider together never exceed its rate.**
 
 use std::time::Duration;
 
 /// Default rate in calls per second. Every provider allows a new account this rate.
 const PER_SECOND_DEFAULT: f64 = 1.0;
 
-/// Highest rate in calls per second. Any higher rate is a mistake: no provider accepts a hundred calls per second from one account.
+/// Highest rate in calls per second. Any higher rate is a mistake: no provider accepts a hundred calls per second from
+/// one account.
 const PER_SECOND_MAX: f64 = 100.0;
-/// Lowest rate in calls per second. At a lower rate, a dialer would have to wait longer for its turn than its invocation may last.
+/// Lowest rate in calls per second. At a lower rate, a dialer would have to wait longer for its turn than its
+/// invocation may last.
 const PER_SECOND_MIN: f64 = 0.1;
-/// Wanted time from one call to the next within one lane. The number of lanes follows from it: with more lanes, each would wait
-/// longer for its turn.
+/// Wanted time from one call to the next within one lane. The number of lanes follows from it: with more lanes, each
+/// would wait longer for its turn.
 const LANE_SECONDS: f64 = 5.0;
 /// Typical time that a provider takes to answer a request that places a call.
 const ANSWER_SECONDS: f64 = 2.0;
@@ -60,7 +62,8 @@ impl Pacing {
         Duration::from_secs(1).mul_f64(f64::from(self.lanes(lanes_max)) / self.per_second)
     }
 
-    /// Calls per second that all lanes together can place. Limited by the rate, and by the time that the provider takes to answer.
+    /// Calls per second that all lanes together can place. Limited by the rate, and by the time that the provider takes
+    /// to answer.
     #[must_use]
     pub fn throughput(self, lanes_max: u32) -> f64 {
         self.per_second.min(f64::from(self.lanes(lanes_max)) / ANSWER_SECONDS)

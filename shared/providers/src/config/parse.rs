@@ -14,11 +14,12 @@ use super::provider::{DialConfig, ProviderConfig, WINDOW_MAX};
 use crate::ed25519;
 use crate::key::Key;
 
-/// Default signature window: five minutes in either direction, inclusive. Retell's own SDK, Telnyx's SDK and our generic scheme
-/// use it. Vapi documents none.
+/// Default signature window: five minutes in either direction, inclusive. Retell's own SDK, Telnyx's SDK and our
+/// generic scheme use it. Vapi documents none.
 const WINDOW_DEFAULT: Duration = Duration::from_secs(300);
 
-/// Maximum number of keys of one provider. A rotation needs two. Each key costs one MAC over the body of every webhook that is rejected.
+/// Maximum number of keys of one provider. A rotation needs two. Each key costs one MAC over the body of every webhook
+/// that is rejected.
 const KEYS_MAX: usize = 8;
 
 /// Reads one provider's object. `None` if it has problems, which are then in `problems`.

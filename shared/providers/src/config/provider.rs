@@ -10,14 +10,15 @@ use super::account::Account;
 use super::pacing::Pacing;
 use crate::key::Key;
 
-/// Shortest time for which the inbox may remember an event id. Ingress and the parameter `InboxRetentionDays` accept no less.
+/// Shortest time for which the inbox may remember an event id. Ingress and the parameter `InboxRetentionDays` accept no
+/// less.
 pub const DEDUPE_RETENTION: Duration = Duration::from_secs(3 * 24 * 60 * 60);
 
 /// Longest signature window that can be configured, in either direction.
 pub const WINDOW_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
-// A webhook that is still accepted must still be remembered. Otherwise a recorded webhook could be replayed as a new event
-// once the inbox has forgotten its id. Twice the window, because a timestamp may also lie in the future.
+// A webhook that is still accepted must still be remembered. Otherwise a recorded webhook could be replayed as a new
+// event once the inbox has forgotten its id. Twice the window, because a timestamp may also lie in the future.
 const _: () = assert!(2 * WINDOW_MAX.as_secs() <= DEDUPE_RETENTION.as_secs());
 
 /// Configuration of one provider.
@@ -31,22 +32,23 @@ pub struct ProviderConfig {
 }
 
 impl ProviderConfig {
-    /// Keys that verify webhooks: at least one. The first is the current key. The others serve a rotation: the key that is being
-    /// phased out, or the next one.
+    /// Keys that verify webhooks: at least one. The first is the current key. The others serve a rotation: the key that
+    /// is being phased out, or the next one.
     #[must_use]
     pub fn keys(&self) -> &[Key] {
         &self.keys
     }
 
-    /// Start of the URL that the provider posts to, up to our own path: scheme, host, and perhaps user info, port and a path. It has
-    /// no slash at the end. Twilio signs this URL, and behind a proxy the request itself no longer contains it.
+    /// Start of the URL that the provider posts to, up to our own path: scheme, host, and perhaps user info, port and a
+    /// path. It has no slash at the end. Twilio signs this URL, and behind a proxy the request itself no longer
+    /// contains it.
     #[must_use]
     pub fn public_url(&self) -> Option<&str> {
         self.public_url.as_deref()
     }
 
-    /// Largest accepted difference between a signed timestamp and now, in either direction, inclusive. `None` if the scheme signs no
-    /// timestamp (Twilio).
+    /// Largest accepted difference between a signed timestamp and now, in either direction, inclusive. `None` if the
+    /// scheme signs no timestamp (Twilio).
     #[must_use]
     pub fn window(&self) -> Option<Duration> {
         self.window

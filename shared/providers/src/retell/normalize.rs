@@ -1,8 +1,8 @@
 //! Meaning of Retell's events.
 //!
-//! Retell sends no event id, no sequence number and no time of the event. But every event repeats the whole call: `call_ended`
-//! contains when the call was answered, and `call_analyzed` contains how it ended. These repeated facts become implied call events, so
-//! that each event repairs the loss of the earlier ones.
+//! Retell sends no event id, no sequence number and no time of the event. But every event repeats the whole call:
+//! `call_ended` contains when the call was answered, and `call_analyzed` contains how it ended. These repeated facts
+//! become implied call events, so that each event repairs the loss of the earlier ones.
 
 use switchhook_domain::{Direction, EventId, EventKind, Provider, Timestamp};
 
@@ -50,8 +50,9 @@ pub(crate) fn read(webhook: &VerifiedWebhook, received_at: Timestamp) -> Result<
     normalized.into_reading(received_at)
 }
 
-/// Makes an event id, because Retell sends none. A call starts once and ends once. An analysis is identified by its hash, since it can
-/// be repeated. Every other event may occur any number of times, so the hash of its body identifies it.
+/// Makes an event id, because Retell sends none. A call starts once and ends once. An analysis is identified by its
+/// hash, since it can be repeated. Every other event may occur any number of times, so the hash of its body identifies
+/// it.
 fn event_id(event: Event, event_type: &str, call: &Call, body: &[u8]) -> EventId {
     let Some(call_id) = &call.call_id else {
         return ids::event_id_of_body(Provider::Retell, body);
@@ -95,8 +96,8 @@ fn ended(call: &Call) -> CallEventSet {
 
 /// Call events of an analysis, which contains how the call ended and perhaps the person's decision.
 ///
-/// The decision is ignored if nobody answered, whatever Retell found in the empty transcript. It is also ignored if the analysis
-/// says `in_voicemail`: a machine cannot confirm.
+/// The decision is ignored if nobody answered, whatever Retell found in the empty transcript. It is also ignored if the
+/// analysis says `in_voicemail`: a machine cannot confirm.
 fn analyzed(call: &Call) -> CallEventSet {
     let ending = ending(call);
     let analysis = call.analysis();
@@ -151,8 +152,8 @@ fn ending(call: &Call) -> Ending {
         | Reason::NoConcurrencyFallback
         | Reason::ErrorUserNotJoined
         | Reason::RegisteredCallTimeout => Ending::FAILED,
-        // The number itself is the cause: it does not exist, or may not be called. A cause in the account (no payment, suspected scam)
-        // can be repaired, so it is not permanent.
+        // The number itself is the cause: it does not exist, or may not be called. A cause in the account (no payment,
+        // suspected scam) can be repaired, so it is not permanent.
         Reason::InvalidDestination | Reason::TelephonyProviderPermissionDenied => Ending::FAILED_PERMANENTLY,
         // These faults occur before the answer as well as after it.
         Reason::NoValidPayment

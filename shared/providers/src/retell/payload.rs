@@ -60,11 +60,12 @@ pub(super) struct Call {
     pub(super) disconnection_reason: Option<DisconnectionReason>,
     #[serde(deserialize_with = "lenient::object")]
     pub(super) metadata: Option<EchoedIds>,
-    /// Variables from the request that placed the call. (`collected_dynamic_variables` come from the conversation, so no id in them
-    /// can be trusted.)
+    /// Variables from the request that placed the call. (`collected_dynamic_variables` come from the conversation, so
+    /// no id in them can be trusted.)
     #[serde(deserialize_with = "lenient::object")]
     pub(super) retell_llm_dynamic_variables: Option<EchoedIds>,
-    /// The whole analysis, because its hash is part of the event id. So a second analysis of the same call is another event.
+    /// The whole analysis, because its hash is part of the event id. So a second analysis of the same call is another
+    /// event.
     pub(super) call_analysis: Option<Value>,
 }
 

@@ -1,8 +1,8 @@
 //! Retell's signature: `x-retell-signature: v=<unix ms>,d=<hex>`.
 //!
 //! `d` is HMAC-SHA256 over the body, followed by the decimal milliseconds without a separator. As in Retell's own SDKs
-//! (`webhook_auth.ts`, `webhook_auth.py`), the header must match exactly, the digest may be upper or lower case, and the window is
-//! inclusive.
+//! (`webhook_auth.ts`, `webhook_auth.py`), the header must match exactly, the digest may be upper or lower case, and
+//! the window is inclusive.
 
 use switchhook_domain::Timestamp;
 

@@ -1,9 +1,11 @@
 //! Telnyx's API.
 //!
-//! * Dial: `POST /v2/calls`. `command_id` is an idempotency key: Telnyx ignores a second request with it within a minute.
+//! * Dial: `POST /v2/calls`. `command_id` is an idempotency key: Telnyx ignores a second request with it within a
+//!   minute.
 //! * Lookup: `GET /v2/calls/{call_control_id}`. Without that id, a call cannot be found.
 //!
-//! Our ids are in `client_state`, which Telnyx echoes. Another program that controls the call can replace it with a later command.
+//! Our ids are in `client_state`, which Telnyx echoes. Another program that controls the call can replace it with a
+//! later command.
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -40,8 +42,8 @@ pub(crate) fn lookup_api_request(config: &ProviderConfig, lookup: &Lookup<'_>) -
     Some(ApiRequest::get(path, bearer(&account.api_key)))
 }
 
-/// Converts an ended call into a `call.hangup` without a cause, because the API gives none. A call that is neither alive nor has an
-/// end time is still being set up, so the answer is unreadable for now.
+/// Converts an ended call into a `call.hangup` without a cause, because the API gives none. A call that is neither
+/// alive nor has an end time is still being set up, so the answer is unreadable for now.
 pub(crate) fn parse_lookup_answer(lookup: &Lookup<'_>, body: &[u8]) -> ParsedAnswer {
     let Some(Value::Object(call)) = object(body).and_then(|mut answer| answer.remove("data")) else {
         return ParsedAnswer::Unreadable;

@@ -1,7 +1,8 @@
 //! Meaning of Telnyx's events.
 //!
-//! Telnyx has no event for ringing, so every later event implies it. A hangup does not say whether the call was answered, and its start
-//! time is the time of the dial. So the ending of a normal hangup stays unclear until `call.answered` arrives.
+//! Telnyx has no event for ringing, so every later event implies it. A hangup does not say whether the call was
+//! answered, and its start time is the time of the dial. So the ending of a normal hangup stays unclear until
+//! `call.answered` arrives.
 
 use switchhook_domain::{Direction, EventId, EventKind, Provider, Timestamp};
 
@@ -55,8 +56,8 @@ pub(crate) fn read(webhook: &VerifiedWebhook, received_at: Timestamp) -> Result<
     normalized.into_reading(received_at)
 }
 
-/// Returns Telnyx's own event id, which is the same in every delivery. The result of a lookup has none, so it gets an id from the call
-/// and the event type: a call is initiated, answered and hung up once.
+/// Returns Telnyx's own event id, which is the same in every delivery. The result of a lookup has none, so it gets an
+/// id from the call and the event type: a call is initiated, answered and hung up once.
 fn event_id(id: Option<&str>, event_type: EventType, name: &str, call: &Payload, body: &[u8]) -> EventId {
     if let Some(id) = id {
         return ids::event_id(Provider::Telnyx, id);

@@ -65,8 +65,8 @@ pub(super) struct Payload {
 }
 
 impl Payload {
-    /// Ids in `client_state`, which is base64 of a JSON object if Switchhook or a team following our documentation set it. Any other
-    /// content is ignored.
+    /// Ids in `client_state`, which is base64 of a JSON object if Switchhook or a team following our documentation set
+    /// it. Any other content is ignored.
     pub(super) fn echoed_ids(&self) -> EchoedIds {
         let decoded = self.client_state.as_deref().and_then(|state| BASE64_STANDARD.decode(state).ok());
         decoded.and_then(|json| lenient::from_body(&json).ok()).unwrap_or_default()

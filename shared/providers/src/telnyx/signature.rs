@@ -1,7 +1,8 @@
 //! Telnyx's signature: Ed25519 over `{timestamp}|{body}`, as in Telnyx's own SDK (`telnyx-node/src/lib/webhooks.ts`).
 //!
-//! Headers: `telnyx-timestamp: <unix seconds>` and `telnyx-signature-ed25519: <base64>`. A configured key is the account's public
-//! key: base64 of its 32 bytes. It is not secret, because only Telnyx can sign. [`sign`] takes the private key instead.
+//! Headers: `telnyx-timestamp: <unix seconds>` and `telnyx-signature-ed25519: <base64>`. A configured key is the
+//! account's public key: base64 of its 32 bytes. It is not secret, because only Telnyx can sign. [`sign`] takes the
+//! private key instead.
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -60,8 +61,8 @@ pub(crate) fn public_key(key: &Key) -> String {
     BASE64_STANDARD.encode(signing_key(key).verifying_key().as_bytes())
 }
 
-/// Private key from the base64 of its 32-byte seed. Any other text is hashed to a seed with SHA-256, so that tests can sign with
-/// any key.
+/// Private key from the base64 of its 32-byte seed. Any other text is hashed to a seed with SHA-256, so that tests can
+/// sign with any key.
 fn signing_key(key: &Key) -> SigningKey {
     let decoded = BASE64_STANDARD.decode(key.as_bytes()).ok();
     let seed: Option<[u8; SECRET_KEY_LENGTH]> = decoded.and_then(|bytes| bytes.try_into().ok());

@@ -16,7 +16,8 @@ use crate::lookup::{Lookup, ParsedAnswer};
 
 const CALLBACK_PATH: &str = "/webhooks/twilio";
 
-/// Five retries, after every kind of failure. By default, Twilio never repeats a callback that was answered with an error.
+/// Five retries, after every kind of failure. By default, Twilio never repeats a callback that was answered with an
+/// error.
 const CALLBACK_RETRIES: &str = "rc=5&rp=all";
 
 pub(crate) fn dial_api_request(config: &ProviderConfig, request: &DialRequest<'_>) -> Option<ApiRequest> {
@@ -88,8 +89,9 @@ fn ids_query(lookup: &Lookup<'_>) -> String {
     query([("switchhook_call_id", lookup.call_id.as_str()), ("switchhook_attempt", lookup.attempt.as_str())])
 }
 
-/// Status callback that reports the same ending as the API. The event id contains a hash of these bytes, so they contain only
-/// fields that never change after the call. Twilio's own callbacks have a sequence number, but the API does not return it.
+/// Status callback that reports the same ending as the API. The event id contains a hash of these bytes, so they
+/// contain only fields that never change after the call. Twilio's own callbacks have a sequence number, but the API
+/// does not return it.
 fn callback(call: &Map<String, Value>) -> String {
     let mut form = form_urlencoded::Serializer::new(String::new());
     for (name, field) in [

@@ -1,8 +1,9 @@
 //! Meaning of Twilio's callbacks.
 //!
 //! Twilio's `completed` always means that the call was answered. It is also the only event that Twilio posts unless
-//! `StatusCallbackEvent` names more. So each callback implies the earlier events, with its own time as the latest time at which
-//! they can have happened. The SIP response code is ignored: a busy call has been seen with the code of a canceled one.
+//! `StatusCallbackEvent` names more. So each callback implies the earlier events, with its own time as the latest time
+//! at which they can have happened. The SIP response code is ignored: a busy call has been seen with the code of a
+//! canceled one.
 
 use switchhook_domain::{CallEvent, Direction, EventId, EventKind, Provider, Timestamp};
 
@@ -32,7 +33,8 @@ pub(crate) fn read(webhook: &VerifiedWebhook, received_at: Timestamp) -> Result<
     let kind = Kind::from_callback(&callback);
     let event_type = event_type(&callback);
     let event_id = event_id(&callback, &kind, event_type, webhook.body());
-    // A child leg is another leg of the same call, such as a transfer. It is recorded with its parent, and does not change it.
+    // A child leg is another leg of the same call, such as a transfer. It is recorded with its parent, and does not
+    // change it.
     let call_sid = callback.parent_call_sid.as_deref().or(callback.call_sid.as_deref());
     let correlation = correlate(Provider::Twilio, &EchoedIds::from_query(webhook.query()), call_sid);
 
@@ -101,8 +103,8 @@ fn event_type(callback: &Callback) -> &str {
     }
 }
 
-/// Status callbacks are numbered per call. Requests without a number are distinguished by the hash of the body: one call may make
-/// many TwiML requests with the same status.
+/// Status callbacks are numbered per call. Requests without a number are distinguished by the hash of the body: one
+/// call may make many TwiML requests with the same status.
 fn event_id(callback: &Callback, kind: &Kind, event_type: &str, body: &[u8]) -> EventId {
     let Some(call_sid) = &callback.call_sid else {
         return ids::event_id_of_body(Provider::Twilio, body);

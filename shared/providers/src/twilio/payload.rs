@@ -43,7 +43,8 @@ impl Callback {
     }
 }
 
-/// Parses RFC 2822, for example `Sat, 07 May 2022 14:30:10 +0000`. Resolution: one second. A wrong day of the week is accepted.
+/// Parses RFC 2822, for example `Sat, 07 May 2022 14:30:10 +0000`. Resolution: one second. A wrong day of the week is
+/// accepted.
 pub(super) fn parse_time(text: &str) -> Option<Timestamp> {
     const PARSER: DateTimeParser = DateTimeParser::new().relaxed_weekday(true);
     PARSER.parse_timestamp(text).ok().map(Timestamp::from)

@@ -1,19 +1,21 @@
-//! Twilio's signature: `x-twilio-signature` is base64 of HMAC-SHA1 over the callback URL, followed by every form parameter.
+//! Twilio's signature: `x-twilio-signature` is base64 of HMAC-SHA1 over the callback URL, followed by every form
+//! parameter.
 //!
 //! Sources are Twilio's own SDKs (`twilio-node/src/webhooks/webhooks.ts`, `twilio-python/twilio/request_validator.py`,
 //! `twilio-go/client/request_validator.go`):
 //!
-//! * For each distinct parameter name, in byte order, the signed text contains the name and its distinct values, in byte order,
-//!   decoded.
-//! * A JSON body is not part of the signed text. Its hash is, as `bodySHA256` in the query. The query decides whether a body is JSON
-//!   or a form, because it is signed. The content type is not signed.
-//! * "Signature generation on the back end is inconsistent", say the SDKs. So several forms of the URL are accepted: with and without
-//!   the port (the default port if the URL has none), and with the query in three encodings. These are the query as received, the
-//!   query in the encoding of WHATWG URLs (`'` is `%27`), and the query decoded and encoded again (`+` is `%20`).
+//! * For each distinct parameter name, in byte order, the signed text contains the name and its distinct values, in
+//!   byte order, decoded.
+//! * A JSON body is not part of the signed text. Its hash is, as `bodySHA256` in the query. The query decides whether a
+//!   body is JSON or a form, because it is signed. The content type is not signed.
+//! * "Signature generation on the back end is inconsistent", say the SDKs. So several forms of the URL are accepted:
+//!   with and without the port (the default port if the URL has none), and with the query in three encodings. These are
+//!   the query as received, the query in the encoding of WHATWG URLs (`'` is `%27`), and the query decoded and encoded
+//!   again (`+` is `%20`).
 //!
-//! **The signature does not prevent a replay.** It has no timestamp, and nothing separates URL, names and values in the signed text.
-//! Whoever has seen a signed webhook can send it again at any time, or move bytes between neighbouring values. TLS hides the
-//! webhooks, and the inbox turns a repeated one into a duplicate.
+//! **The signature does not prevent a replay.** It has no timestamp, and nothing separates URL, names and values in the
+//! signed text. Whoever has seen a signed webhook can send it again at any time, or move bytes between neighbouring
+//! values. TLS hides the webhooks, and the inbox turns a repeated one into a duplicate.
 
 use std::borrow::Cow;
 
@@ -34,8 +36,8 @@ use crate::webhook::{SignedWebhook, UnverifiedWebhook, VerifyError, single_heade
 
 const HEADER: &str = "x-twilio-signature";
 const TAG_BYTES: usize = 20;
-/// Most parameters of a form. A form must be parsed before its signature can be checked, so an attacker could use up memory: even
-/// an empty parameter takes some dozens of bytes. Twilio's own callbacks have some dozens of parameters.
+/// Most parameters of a form. A form must be parsed before its signature can be checked, so an attacker could use up
+/// memory: even an empty parameter takes some dozens of bytes. Twilio's own callbacks have some dozens of parameters.
 const PARAMETERS_MAX: usize = 1_024;
 
 /// Characters that WHATWG URLs encode in the query of an http URL.

@@ -1,8 +1,8 @@
 //! Vapi's API.
 //!
 //! * Dial: `POST /call`. Vapi has no idempotency key.
-//! * Lookup: `GET /call/{id}`, or `GET /call?createdAtGe=…` if the call id is unknown. The second request lists the calls that were
-//!   created around the time of our dial. The call that we look for has our ids in its metadata.
+//! * Lookup: `GET /call/{id}`, or `GET /call?createdAtGe=…` if the call id is unknown. The second request lists the
+//!   calls that were created around the time of our dial. The call that we look for has our ids in its metadata.
 
 use serde_json::{Map, Value, json};
 use switchhook_domain::Timestamp;
@@ -80,8 +80,8 @@ fn metadata(call: &Map<String, Value>) -> Option<&Value> {
 
 /// Converts an ended call into an `end-of-call-report` if it has an analysis, otherwise into a `status-update`.
 ///
-/// An `end-of-call-report` without an analysis would get the same event id as Vapi's own report. Vapi's own report would then count
-/// as a duplicate, and its analysis would be lost.
+/// An `end-of-call-report` without an analysis would get the same event id as Vapi's own report. Vapi's own report
+/// would then count as a duplicate, and its analysis would be lost.
 fn parse_call(call: Map<String, Value>) -> ParsedAnswer {
     let Some(id) = text(&call, "id") else {
         return ParsedAnswer::Unreadable;

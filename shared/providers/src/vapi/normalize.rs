@@ -1,9 +1,9 @@
 //! Meaning of Vapi's messages.
 //!
-//! A `status-update` contains the state of the call. An `end-of-call-report` contains how the call ended, and the analysis of the
-//! conversation. Vapi does not retry by default, so each message implies the earlier call events. A call can have a start time
-//! although nobody answered, so a start time does not prove an answer. It only separates faults and stops during a conversation
-//! from earlier ones.
+//! A `status-update` contains the state of the call. An `end-of-call-report` contains how the call ended, and the
+//! analysis of the conversation. Vapi does not retry by default, so each message implies the earlier call events. A
+//! call can have a start time although nobody answered, so a start time does not prove an answer. It only separates
+//! faults and stops during a conversation from earlier ones.
 
 use switchhook_domain::{Direction, EventId, EventKind, Provider, Timestamp};
 
@@ -86,8 +86,8 @@ impl Kind {
     }
 }
 
-/// Makes an event id, because Vapi sends none. A call has each status once and one report. Every other message may occur any number of
-/// times, so the hash of its body identifies it.
+/// Makes an event id, because Vapi sends none. A call has each status once and one report. Every other message may
+/// occur any number of times, so the hash of its body identifies it.
 fn event_id(kind: Kind, message_type: &str, status: Option<&str>, call_id: Option<&str>, body: &[u8]) -> EventId {
     let Some(call_id) = call_id else {
         return ids::event_id_of_body(Provider::Vapi, body);
@@ -130,8 +130,8 @@ fn forwarding(occurred_at: Option<Timestamp>) -> CallEventSet {
 
 /// Call events of a report, which contains how the call ended and perhaps the person's decision.
 ///
-/// The decision is ignored if nobody answered, whatever Vapi found in the empty transcript, and if a voicemail answered: a machine
-/// cannot confirm.
+/// The decision is ignored if nobody answered, whatever Vapi found in the empty transcript, and if a voicemail
+/// answered: a machine cannot confirm.
 fn report(message: &Message) -> CallEventSet {
     let ending = ending(message);
     let from_analysis = || message.analysis()?.structured_data.as_ref()?.decision();

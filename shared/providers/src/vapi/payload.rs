@@ -1,4 +1,5 @@
-//! Vapi's names. Envelope: `{"message": {"type": …, "call": {…}, …}}`. Some facts are in the message, in its call, or in both.
+//! Vapi's names. Envelope: `{"message": {"type": …, "call": {…}, …}}`. Some facts are in the message, in its call, or
+//! in both.
 
 use serde::Deserialize;
 use switchhook_domain::Timestamp;
@@ -187,8 +188,8 @@ impl CallStatus {
     }
 }
 
-/// Meaning of the hundreds of reasons for which a Vapi call ends. The list grows, so reasons that are not named here are classified by
-/// their prefix.
+/// Meaning of the hundreds of reasons for which a Vapi call ends. The list grows, so reasons that are not named here
+/// are classified by their prefix.
 #[derive(Clone, Copy)]
 pub(super) enum EndedReason {
     /// A person answered.
@@ -236,7 +237,8 @@ impl EndedReason {
             | "assistant-not-valid"
             | "phone-call-provider-closed-websocket"
             | "worker-shutdown" => Self::Fault,
-            // The call was to be forwarded to a number instead of an assistant. Nothing says whether that number answered.
+            // The call was to be forwarded to a number instead of an assistant. Nothing says whether that number
+            // answered.
             "assistant-request-returned-forwarding-phone-number" => Self::Unclear,
             _ => Self::by_prefix(reason),
         }

@@ -1,11 +1,11 @@
 //! Vapi's signature: HMAC-SHA256 over `{timestamp}.{body}`.
 //!
-//! Headers: `x-timestamp: <unix seconds or milliseconds>` and `x-signature: <hex>`. A server credential of the kind "HMAC" makes
-//! them with its default settings (`HmacAuthenticationPlan` in Vapi's own SDK). Do not change those settings, and do not set the
-//! secret as base64.
+//! Headers: `x-timestamp: <unix seconds or milliseconds>` and `x-signature: <hex>`. A server credential of the kind
+//! "HMAC" makes them with its default settings (`HmacAuthenticationPlan` in Vapi's own SDK). Do not change those
+//! settings, and do not set the secret as base64.
 //!
-//! Vapi does not document the unit of the timestamp, so the size of the number decides. Vapi's other credentials (`X-Vapi-Secret`, a
-//! bearer token) sign nothing, so they are not accepted.
+//! Vapi does not document the unit of the timestamp, so the size of the number decides. Vapi's other credentials
+//! (`X-Vapi-Secret`, a bearer token) sign nothing, so they are not accepted.
 
 use switchhook_domain::Timestamp;
 
@@ -17,7 +17,8 @@ use crate::webhook::{SignedWebhook, UnverifiedWebhook, VerifyError, check_window
 const TIMESTAMP_HEADER: &str = "x-timestamp";
 const SIGNATURE_HEADER: &str = "x-signature";
 
-/// Smallest timestamp that is read as milliseconds. As milliseconds it is in the year 1973, as seconds in the year 5138.
+/// Smallest timestamp that is read as milliseconds. As milliseconds it is in the year 1973, as seconds in the year
+/// 5138.
 const MILLIS_FROM: i64 = 100_000_000_000;
 
 pub(crate) fn verify(
