@@ -31,6 +31,7 @@ mod output;
 mod placed_script;
 mod play;
 mod script;
+mod stack_settings;
 mod traffic;
 
 use std::io::{self, Write};

@@ -1,7 +1,7 @@
 //! The evidence that reached Switchhook about one call. All expectations are computed from it.
 
 use crate::demo::script::{Millis, Provider, Report};
-use crate::demo::traffic::{INACTIVITY_TIMEOUT, RECONCILER_PERIOD};
+use crate::demo::stack_settings::{INACTIVITY_TIMEOUT, RECONCILER_PERIOD};
 
 /// A call that the oracle checks, placed by others or by Switchhook.
 #[derive(Debug)]

@@ -3,7 +3,7 @@
 
 use super::evidence::{CheckedCall, Evidence, ReceivedReport, timeout_detected_between};
 use crate::demo::script::{Ending, Fact, GroundTruth, MINUTE, Millis, Report, Statement};
-use crate::demo::traffic::INACTIVITY_TIMEOUT;
+use crate::demo::stack_settings::INACTIVITY_TIMEOUT;
 
 /// The drift check ignores an ending that is more recent than this: its webhook may still be on the way.
 const DRIFT_CHECK_MIN_AGE: Millis = 10 * MINUTE;

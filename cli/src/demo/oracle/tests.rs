@@ -9,7 +9,7 @@ use crate::demo::script::{
     Attempt, Correlation, Ending, Fact, GroundTruth, MINUTE, Millis, Provider, Report, SECOND, START, Scenario, Script,
     Statement,
 };
-use crate::demo::traffic::INACTIVITY_TIMEOUT;
+use crate::demo::stack_settings::INACTIVITY_TIMEOUT;
 
 const ID: &str = "call-1";
 

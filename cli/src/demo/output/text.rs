@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::summary::{DatabaseUse, Summary};
 use crate::demo::script::MINUTE;
-use crate::demo::traffic::INACTIVITY_TIMEOUT;
+use crate::demo::stack_settings::INACTIVITY_TIMEOUT;
 
 /// Prints the summary. The result comes last, where a reader sees it first.
 pub(in crate::demo) fn print_summary(summary: &Summary, wall_time: Duration, out: &mut impl Write) -> io::Result<()> {

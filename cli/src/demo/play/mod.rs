@@ -1,5 +1,6 @@
 //! The player: it plays the traffic against the local cloud in virtual time, and records the observations.
 
+mod error;
 mod logs;
 mod published;
 mod signing;
@@ -14,9 +15,8 @@ use switchhook_local::clock::Clock;
 use switchhook_local::fake::DeliveryFaults;
 use switchhook_local::{
     CONCURRENT_DIALS_PER_PROVIDER, Cloud, CloudOptions, DEFAULT_RETRY_POLICY, DIAL_QUEUE, EVENTS_DEAD_LETTER_QUEUE,
-    EVENTS_QUEUE, LocalError, RELAY_FAILURES_QUEUE,
+    EVENTS_QUEUE, RELAY_FAILURES_QUEUE,
 };
-use switchhook_providers::{ConfigError, KeyError};
 use tokio::time::{Instant, sleep_until};
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::layer::SubscriberExt;
@@ -26,8 +26,10 @@ use super::observation::{
 };
 use super::placed_script::{ApiAction, ApiRequest, OUTAGE_END, OUTAGE_START, PlacedScript};
 use super::script::{HOUR, MINUTE, Millis, START};
-use super::traffic::{Delivery, DeliveryKind, INACTIVITY_TIMEOUT, RECONCILER_PERIOD, Traffic};
+use super::stack_settings::{INACTIVITY_TIMEOUT, RECONCILER_PERIOD};
+use super::traffic::{Delivery, DeliveryKind, Traffic};
 use crate::paths::encoded;
+pub(crate) use error::PlayError;
 use logs::LogCollector;
 use published::PublishedEvents;
 use signing::SigningKeys;
@@ -39,24 +41,6 @@ const SETTLED_CHECK_PERIOD: Millis = 5 * MINUTE;
 const SETTLED_CHECKS: u32 = 2;
 /// Every call must be settled within this time.
 const SETTLED_WITHIN: Millis = 24 * HOUR;
-
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum PlayError {
-    #[error("a signing key of the demo was refused")]
-    SigningKey(#[source] KeyError),
-    #[error("the demo's provider configuration was refused")]
-    ProviderConfig(#[source] ConfigError),
-    #[error("the local cloud did not open")]
-    Open(#[source] LocalError),
-    #[error("Switchhook does not know the provider {0}")]
-    UnknownProvider(&'static str),
-    #[error("an HTTP request could not be built")]
-    Request(#[source] http::Error),
-    #[error("the local cloud stopped")]
-    Stopped,
-    #[error("the async runtime did not start")]
-    Runtime(#[source] std::io::Error),
-}
 
 /// Plays all traffic on this thread. Calls `progress` with the system's time at every delivery and every API request.
 pub(super) fn play(traffic: &Traffic, seed: u64, progress: impl Fn(Millis)) -> Result<Observations, PlayError> {

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use switchhook_domain::Timestamp;
 use switchhook_providers::{Key, Providers, sign};
 
-use super::PlayError;
+use super::error::PlayError;
 use crate::demo::script::Provider;
 use crate::demo::traffic::{Delivery, DeliveryKind, Forgery};
 

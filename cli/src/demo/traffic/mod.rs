@@ -3,129 +3,17 @@
 //! A webhook is delivered once, twice, late, in the wrong order, or not at all. Webhooks that Switchhook must not trust are added.
 //! Each call gets a fault profile. The profiles take turns, so that every fault occurs in a run of 200 calls.
 
+mod delivery;
+mod faults;
 mod planner;
 
 use fastrand::Rng;
-use serde::Serialize;
 
 use super::placed_script::{ApiRequest, PlacedScript};
-use super::script::{MINUTE, Millis, Provider, Script};
+use super::script::Script;
+pub(super) use delivery::{Delivery, DeliveryKind, Forgery};
+pub(super) use faults::FaultCounts;
 use planner::{FaultProfile, plan_deliveries};
-
-/// Inactivity timeout of the demo's stack.
-pub(super) const INACTIVITY_TIMEOUT: Millis = 15 * MINUTE;
-/// Time between two runs of its reconciler.
-pub(super) const RECONCILER_PERIOD: Millis = MINUTE;
-/// Largest age of a signed timestamp that Switchhook accepts.
-const SIGNATURE_WINDOW: Millis = 5 * MINUTE;
-
-/// The kind of a delivery.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum DeliveryKind {
-    /// The first delivery of a report.
-    First,
-    /// A further delivery with the same body.
-    Repeated,
-    /// A further delivery with the same meaning and other bytes.
-    Reworded,
-    /// A correctly signed event of another provider, which names this call.
-    OtherProvider,
-    /// A correctly signed webhook that is not valid JSON.
-    Unreadable,
-    Forged(Forgery),
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Forgery {
-    WrongKey,
-    FlippedBit,
-    NoSignature,
-    /// A genuine webhook that an attacker recorded and sends again later.
-    OldRecording,
-}
-
-impl Forgery {
-    pub(super) const fn name(self) -> &'static str {
-        match self {
-            Self::WrongKey => "wrong key",
-            Self::FlippedBit => "one bit flipped",
-            Self::NoSignature => "no signature",
-            Self::OldRecording => "old recording",
-        }
-    }
-}
-
-/// One HTTP request to the webhook endpoint.
-#[derive(Clone, Debug)]
-pub(super) struct Delivery {
-    /// Time of arrival by the system's clock.
-    pub(super) at: Millis,
-    /// Index into [`Traffic::scripts`].
-    pub(super) call: usize,
-    /// Index into the script's reports. `None` if the delivery is not one of them.
-    pub(super) report: Option<usize>,
-    pub(super) kind: DeliveryKind,
-    pub(super) provider: Provider,
-    /// The provider's name for the event.
-    pub(super) name: String,
-    pub(super) query: String,
-    pub(super) body: Vec<u8>,
-    pub(super) signed_at: Millis,
-    /// True if the old key signs, which is still valid during a key rotation.
-    pub(super) old_key: bool,
-    /// Bit of the body that is flipped after signing.
-    pub(super) flipped_bit: Option<usize>,
-}
-
-/// Number of deliveries with each fault.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub(super) struct FaultCounts {
-    /// Further deliveries of a report.
-    pub(super) repeated: u64,
-    /// Repeated deliveries whose bytes differ from the first.
-    pub(super) reworded: u64,
-    /// Reports that arrive after a report that was made later.
-    pub(super) out_of_order: u64,
-    /// Reports that arrive seconds or minutes late, but within the inactivity timeout.
-    pub(super) delayed: u64,
-    /// Reports that arrive after the inactivity timeout.
-    pub(super) after_timeout: u64,
-    /// Reports that never arrive.
-    pub(super) lost: u64,
-    /// Attempts without any arriving report that states the ending.
-    pub(super) endings_lost: u64,
-    /// Reports of one call that arrive in the same millisecond.
-    pub(super) simultaneous: u64,
-    pub(super) forged_wrong_key: u64,
-    pub(super) forged_flipped_bit: u64,
-    pub(super) forged_no_signature: u64,
-    pub(super) forged_old_recording: u64,
-    /// Events of another provider that name a call.
-    pub(super) other_provider: u64,
-    pub(super) unreadable: u64,
-}
-
-impl FaultCounts {
-    /// Returns all counts with a description for the printed output.
-    pub(super) fn all(&self) -> [(&'static str, u64); 14] {
-        [
-            ("delivered again", self.repeated),
-            ("  of these, with other bytes", self.reworded),
-            ("delivered out of order", self.out_of_order),
-            ("delivered late", self.delayed),
-            ("delivered after the inactivity timeout", self.after_timeout),
-            ("lost", self.lost),
-            ("attempts whose ending was lost", self.endings_lost),
-            ("delivered in the same millisecond as another", self.simultaneous),
-            ("forged: signed with a wrong key", self.forged_wrong_key),
-            ("forged: one bit flipped after signing", self.forged_flipped_bit),
-            ("forged: not signed", self.forged_no_signature),
-            ("forged: old recording sent again", self.forged_old_recording),
-            ("signed by another provider", self.other_provider),
-            ("signed, but not readable", self.unreadable),
-        ]
-    }
-}
 
 /// Everything that one run plays.
 #[derive(Debug)]
@@ -172,7 +60,7 @@ impl Traffic {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::demo::script::{Report, START};
+    use crate::demo::script::{MINUTE, Report, START};
 
     #[test]
     fn everything_is_delivered_within_hours() {

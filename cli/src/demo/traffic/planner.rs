@@ -6,8 +6,13 @@ use std::collections::BTreeSet;
 use fastrand::Rng;
 use serde_json::json;
 
-use super::{Delivery, DeliveryKind, FaultCounts, Forgery, INACTIVITY_TIMEOUT, SIGNATURE_WINDOW};
+use super::delivery::{Delivery, DeliveryKind, Forgery};
+use super::faults::FaultCounts;
 use crate::demo::script::{Correlation, Fact, MINUTE, Millis, Provider, Report, SECOND, Script};
+use crate::demo::stack_settings::INACTIVITY_TIMEOUT;
+
+/// Largest age of a signed timestamp that Switchhook accepts.
+const SIGNATURE_WINDOW: Millis = 5 * MINUTE;
 
 /// The faults with which the webhooks of one call are delivered.
 #[derive(Clone, Copy, PartialEq, Eq)]

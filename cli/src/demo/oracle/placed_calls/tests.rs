@@ -8,7 +8,7 @@ use crate::demo::observation::{
 };
 use crate::demo::placed_script::{ApiAction, ApiRequest, DialScenario, OUTAGE_START, PlacedScript, RequestPattern};
 use crate::demo::script::{Millis, SECOND, START};
-use crate::demo::traffic::INACTIVITY_TIMEOUT;
+use crate::demo::stack_settings::INACTIVITY_TIMEOUT;
 
 const ID: &str = "call-1";
 const DIALLED_1: &str = "switchhook:call-1/1/dial_accepted";

@@ -1,0 +1,22 @@
+//! Errors that stop a run of the demo.
+
+use switchhook_local::LocalError;
+use switchhook_providers::{ConfigError, KeyError};
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum PlayError {
+    #[error("a signing key of the demo was refused")]
+    SigningKey(#[source] KeyError),
+    #[error("the demo's provider configuration was refused")]
+    ProviderConfig(#[source] ConfigError),
+    #[error("the local cloud did not open")]
+    Open(#[source] LocalError),
+    #[error("Switchhook does not know the provider {0}")]
+    UnknownProvider(&'static str),
+    #[error("an HTTP request could not be built")]
+    Request(#[source] http::Error),
+    #[error("the local cloud stopped")]
+    Stopped,
+    #[error("the async runtime did not start")]
+    Runtime(#[source] std::io::Error),
+}
