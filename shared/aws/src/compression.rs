@@ -1,10 +1,12 @@
 //! Compression of the bodies in the inbox: zstd with a dictionary.
 //!
-//! A compressor learns too little from a body of 5 KB. The dictionary teaches it beforehand: it holds the keys and the frequent
-//! values of the providers' payloads, and phrases that people say on the phone. A transcript shrinks by one third more with it.
+//! zstd finds too few repetitions within a body of 5 KB. The dictionary supplies them: it holds the keys and the
+//! frequent values of the providers' payloads, and phrases that people say on the phone. With it, a compressed
+//! transcript is one third smaller.
 //!
-//! **A dictionary never changes once an item was written with it**, because only the same bytes can read that item. Each item
-//! stores the number of its dictionary. A better dictionary becomes a new file with the next number, and the old files stay.
+//! **A dictionary never changes once an item was written with it**, because the item can be decompressed only with the
+//! same dictionary. Each item stores the number of its dictionary. A better dictionary becomes a new file with the next
+//! number, and the old files stay.
 
 use std::io;
 use std::sync::LazyLock;
@@ -14,8 +16,8 @@ use zstd::dict::{DecoderDictionary, EncoderDictionary};
 
 use crate::error::Error;
 
-/// Level of zstd. It takes about 90 µs for a body of 5 KB, with and without a dictionary. A higher level takes twice as long and
-/// saves 2 % more.
+/// Level of zstd. It takes about 90 µs for a body of 5 KB, with and without a dictionary. A higher level takes twice as
+/// long and saves 2 % more.
 const LEVEL: i32 = 6;
 /// Number of the dictionary for new items.
 const NEWEST: u32 = 1;
@@ -45,7 +47,8 @@ pub(crate) fn compress(body: &[u8]) -> io::Result<Compressed> {
     Ok(Compressed { bytes, dictionary: NEWEST })
 }
 
-/// Returns the original body, if it has at most `bytes_max` bytes. Items from before the first dictionary have none.
+/// Returns the original body, which may have at most `bytes_max` bytes. `dictionary` is `None` for an item that was
+/// written before there was a dictionary.
 ///
 /// # Errors
 /// [`Error::NewerSchema`] if a newer program wrote the item, with a dictionary that this one does not have.
@@ -57,7 +60,7 @@ pub(crate) fn decompress(compressed: &[u8], dictionary: Option<u32>, bytes_max: 
         Some(newer) => return Err(Error::NewerSchema(newer)),
     };
     let body = decompressor.and_then(|mut decompressor| decompressor.decompress(compressed, bytes_max));
-    body.map_err(|_| Error::DecodeInbox("its body"))
+    body.map_err(|_| Error::DecodeInbox("the body"))
 }
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! Configuration from environment variables, read once at cold start. All missing and bad variables are reported at once.
+//! Configuration from environment variables, read once at cold start. All missing and bad variables are reported at
+//! once.
 //!
 //! `docs/configuration.md` has the table of the variables. A test compares it with `template.yaml`.
 

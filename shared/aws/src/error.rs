@@ -43,7 +43,7 @@ pub enum Error {
     Publish(#[source] Source),
     #[error("the event bus rejected a domain event: {0}")]
     PublishRefused(String),
-    #[error("schema version {0} is newer than this program, which leaves it to the newer program")]
+    #[error("schema version {0} is newer than this program supports; a newer program must process it")]
     NewerSchema(u32),
     #[error("could not read the secret with the providers' keys")]
     ReadSecret(#[source] Source),

@@ -1,8 +1,8 @@
 //! Conversion of API Gateway's events into the requests that handlers receive.
 //!
-//! An HTTP API sends `rawPath` decoded, a function URL sends it unchanged. `lambda_http` builds a URI from the `Host` header, the
-//! path and the query, and panics if the result is not a URI. **Path and query are therefore encoded first**: no path can fail an
-//! invocation, and [`path_of`] returns exactly the path of the event.
+//! An HTTP API sends `rawPath` decoded, a function URL sends it unchanged. `lambda_http` builds a URI from the `Host`
+//! header, the path and the query, and panics if the result is not a URI. **Path and query are therefore encoded
+//! first**: no path can fail an invocation, and [`path_of`] returns exactly the path of the event.
 
 use aws_lambda_events::event::apigw::ApiGatewayV2httpRequest;
 use lambda_http::request::LambdaRequest;
@@ -27,8 +27,8 @@ const NOT_IN_PATH: &AsciiSet = &CONTROLS
     .add(b'{')
     .add(b'|')
     .add(b'}');
-/// Characters that are encoded in a query, beside those that are not ASCII. A query arrives encoded, and providers sign it, so
-/// nothing else may change.
+/// Characters that are encoded in a query, beside those that are not ASCII. A query arrives encoded, and providers sign
+/// it, so nothing else may change.
 const NOT_IN_QUERY: &AsciiSet = &CONTROLS.add(b' ').add(b'"').add(b'#').add(b'<').add(b'>');
 
 /// Answers requests of API Gateway until Lambda ends the process.

@@ -1,7 +1,7 @@
 //! Error responses of the API, in the format of RFC 9457 (problem details).
 //!
-//! **Programs read `type`, which never changes. People read `detail`.** Neither repeats a value from the request: a rejected value
-//! may be a phone number.
+//! **Programs read `type`, which never changes. People read `detail`.** Neither repeats a value from the request: a
+//! rejected value may be a phone number.
 
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Response, StatusCode};
@@ -17,7 +17,7 @@ pub enum ProblemKind {
     InvalidRequest,
     NotFound,
     MethodNotAllowed,
-    /// Another request was made under the same idempotency key.
+    /// The idempotency key was used before, for a different request.
     IdempotencyKeyReused,
     /// The call is no longer PENDING.
     NotPending,
@@ -127,7 +127,7 @@ impl Problem {
         Self { kind: ProblemKind::InvalidRequest, detail, errors }
     }
 
-    /// Response if a table could not be read or written. It does not say why; the log does.
+    /// Response if a table could not be read or written. The cause is only in the log.
     #[must_use]
     pub fn storage_failure() -> Self {
         Self::new(ProblemKind::StorageFailure, "the tables could not be read or written; send the request again")

@@ -1,9 +1,10 @@
 //! Requests to the providers' APIs.
 //!
-//! **A dial that may have reached the provider never counts as not sent.** A request is known to be unsent only if no connection
-//! was ever made. Any later failure leaves it in doubt. This module sends no request twice.
+//! **A dial that may have reached the provider never counts as not sent.** A request is known to be unsent only if no
+//! connection was ever made. Any later failure leaves it in doubt. This module sends no request twice.
 //!
-//! The HTTP client is the SDK's. It uses the same TLS as every other connection, and tests replace it by the same connector.
+//! The HTTP client is the SDK's. It uses the same TLS as every other connection, and tests replace both by one
+//! connector.
 
 use std::collections::BTreeMap;
 use std::error::Error as StdError;
@@ -32,7 +33,7 @@ const RESPONSE_BYTES_MAX: usize = 4 * 1024 * 1024;
 #[derive(Clone, PartialEq, Eq)]
 pub struct ApiResponse {
     pub status: u16,
-    /// Value of the `Retry-After` header.
+    /// Value of the `Retry-After` header. `None` if the provider sent none.
     pub retry_after: Option<String>,
     pub body: Vec<u8>,
 }
@@ -53,11 +54,6 @@ pub enum SendError {
     #[error("no response from the provider: {0}")]
     NoResponse(&'static str),
 }
-
-/// Source of a connector's error that says that no connection was ever made.
-#[derive(Clone, Copy, Debug, Error)]
-#[error("never connected")]
-pub struct NeverConnected;
 
 /// URL of each provider's API: the provider's own, unless the environment sets another.
 #[derive(Clone, Debug, Default)]
@@ -165,8 +161,7 @@ fn http_request(url: &str, request: ApiRequest) -> Result<HttpRequest, SendError
 fn never_connected(error: &(dyn StdError + 'static)) -> bool {
     let mut cause = Some(error);
     while let Some(error) = cause {
-        let connecting = error.downcast_ref::<hyper_util::client::legacy::Error>().is_some_and(|e| e.is_connect());
-        if connecting || error.is::<NeverConnected>() {
+        if error.downcast_ref::<hyper_util::client::legacy::Error>().is_some_and(|error| error.is_connect()) {
             return true;
         }
         cause = error.source();

@@ -1,9 +1,10 @@
-//! The FIFO queues: of events, between ingress and consumer, and of claimed calls, between scheduler and dialer.
+//! The FIFO queues. The queue of events leads from ingress to the consumer, the dial queue from the scheduler to the
+//! dialer.
 //!
-//! **In the queue of events the message group is the call, and the deduplication id is the event.** SQS accepts only printable
-//! ASCII of up to 128 characters for both, so any other id is hashed. The ids themselves are in the body of the message, which
-//! stays the same in a dead-letter queue. A message carries the normalized event without the webhook's body: the consumer need
-//! not read the inbox.
+//! **In the queue of events the message group is the call, and the deduplication id is the event.** SQS accepts only
+//! printable ASCII of up to 128 characters for both, so any other id is hashed. The ids themselves are in the body of
+//! the message, which stays the same in a dead-letter queue. A message carries the normalized event without the
+//! webhook's body, so the consumer need not read the inbox.
 
 use std::time::Duration;
 
@@ -64,7 +65,8 @@ impl Queue {
         Self { client, url }
     }
 
-    /// Sends an event to the consumer, which folds it into its call. SQS drops the same event for 5 minutes.
+    /// Sends an event to the consumer, which folds it into its call. SQS drops an event that it accepted in the last 5
+    /// minutes.
     ///
     /// # Errors
     /// [`Error::Send`] if SQS did not accept it.
@@ -73,7 +75,8 @@ impl Queue {
         self.send_body(event.call_id.as_str(), event.event_id.as_str(), &message).await
     }
 
-    /// Hands a claimed call to the dialer. `lane` is the message group, one of the provider's: one dialer at a time works on it.
+    /// Hands a claimed call to the dialer. `lane` is one of the provider's message groups. One dialer at a time works
+    /// on a group.
     ///
     /// # Errors
     /// [`Error::Send`] if SQS did not accept it. The claim then expires.
@@ -106,7 +109,8 @@ impl Queue {
         drop(self.client.get_queue_attributes().queue_url(&self.url).send().await);
     }
 
-    /// Approximate number of messages in the queue: those that wait, and those that are in flight or delayed by a retry.
+    /// Approximate number of messages in the queue: those that wait, and those that are in flight or delayed by a
+    /// retry.
     ///
     /// # Errors
     /// [`Error::ReadQueueDepth`].
@@ -127,7 +131,8 @@ impl Queue {
         Ok(names.iter().filter_map(|name| all.get(name)?.parse::<u64>().ok()).sum())
     }
 
-    /// Hides messages for a while, after which the queue delivers them again. `receipts` pairs each receipt handle with its delay.
+    /// Hides messages for a while, after which the queue delivers them again. `receipts` pairs each receipt handle with
+    /// its delay.
     ///
     /// # Errors
     /// [`Error::ChangeVisibility`]. The queue then delivers the messages again after its own visibility timeout.
@@ -170,7 +175,7 @@ impl Message {
     /// Reads the body of a message from the queue.
     ///
     /// # Errors
-    /// [`Error::NewerSchema`] if a later program sent it, [`Error::DecodeMessage`] if it is not a message of Switchhook's.
+    /// [`Error::NewerSchema`] if a newer program sent it, [`Error::DecodeMessage`] if Switchhook did not.
     pub fn decode(body: &str) -> Result<Self, Error> {
         decode(body)
     }
@@ -208,11 +213,13 @@ pub fn group_of(call_id: &CallId) -> String {
     fifo_id(call_id.as_str())
 }
 
-/// Returns the delay after the delivery number `receives` failed. It is drawn at random between half of an exponential cap and the
-/// whole cap, so that messages that failed together do not come back together.
+/// Returns the delay before a message that was received `receives` times is delivered again. It is drawn at random
+/// between half of an exponential cap and the whole cap. Messages that failed together therefore do not come back
+/// together.
 ///
-/// Full jitter (from zero to the cap) would be too short. After an outage of one hour, one message in 22 would have drawn 19 delays
-/// of less than an hour in all, and would reach the dead-letter queue. The halves alone add up to 83 minutes.
+/// Full jitter (from zero to the cap) would be too short. After an outage of one hour, one message in 22 would have
+/// drawn 19 delays of less than an hour in all, and would reach the dead-letter queue. The halves alone add up to 83
+/// minutes.
 #[must_use]
 pub fn backoff(receives: u32) -> Duration {
     let cap = backoff_cap(receives).as_secs();
@@ -237,7 +244,7 @@ fn ascii_json(value: &impl Serialize) -> serde_json::Result<String> {
     if text.is_ascii() {
         return Ok(text);
     }
-    // JSON has other characters only inside of strings, where they may be escaped.
+    // Outside of strings JSON is ASCII. Inside of strings every other character may be escaped.
     let mut ascii = String::with_capacity(text.len() * 2);
     for char in text.chars() {
         if char.is_ascii() {

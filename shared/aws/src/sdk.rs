@@ -25,7 +25,7 @@ const ATTEMPTS_MAX: u32 = 3;
 /// TLS for the SDK and for providers' APIs.
 pub(crate) const TLS_PROVIDER: TlsProvider = TlsProvider::Rustls(CryptoMode::Ring);
 
-/// Date of the SDK's defaults. An update of the SDK does not change them.
+/// Returns the version of the SDK's defaults. It is fixed, so that an update of the SDK does not change them.
 #[must_use]
 pub fn behavior_version() -> BehaviorVersion {
     BehaviorVersion::v2026_01_12()
@@ -33,8 +33,8 @@ pub fn behavior_version() -> BehaviorVersion {
 
 /// Returns the configuration of a Lambda function. Region, credentials and endpoint come from its environment alone.
 ///
-/// The SDK's default chain also looks for profiles, for roles of a container or a machine, and for single sign-on. A function has
-/// none of them, and the code for them would be a tenth of its binary.
+/// The SDK's default chain also looks for profiles, for roles of a container or a machine, and for single sign-on. A
+/// function has none of them, and the code for them would be a tenth of its binary.
 pub async fn from_environment() -> SdkConfig {
     let mut config = SdkConfig::builder()
         .behavior_version(behavior_version())
@@ -48,7 +48,8 @@ pub async fn from_environment() -> SdkConfig {
     with_timeouts_and_retries(&config.build())
 }
 
-/// Returns the configuration of an operator's tool: the same as that of the AWS tools on the same machine.
+/// Returns the configuration of an operator's tool. It finds region and credentials as the AWS CLI on the same machine
+/// does.
 pub async fn from_profile() -> SdkConfig {
     with_timeouts_and_retries(&aws_config::defaults(behavior_version()).http_client(https_client()).load().await)
 }
@@ -87,8 +88,9 @@ impl Clock {
     }
 }
 
-// The SDK pays for retries from a quota, which all clients of a service in the process share by default. With a partition of its
-// own, a client shares its quota with its clones alone, so the outage of one local stack takes no retries from another.
+// The SDK limits retries by a quota, which all clients of a service in the process share by default. With its own
+// partition, a client shares its quota only with its clones. The outage of one local stack then takes no retries from
+// another.
 const RETRY_PARTITION: &str = "switchhook";
 
 /// Makes a DynamoDB client.

@@ -1,8 +1,8 @@
 //! The providers' keys and settings, read from Secrets Manager.
 //!
-//! **The rotation of a key needs no restart and rejects no webhook.** A function reads the secret at cold start and again every five
-//! minutes. To rotate a key, add the new one to the provider's list, wait five minutes, change the key at the provider, and remove
-//! the old one.
+//! **The rotation of a key needs no restart and rejects no webhook.** A function reads the secret at cold start and
+//! again every five minutes. To rotate a key, add the new one to the provider's list, wait five minutes, change the key
+//! at the provider, and remove the old one.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -42,8 +42,8 @@ impl ProviderSecrets {
         Ok(Self { secret: Some((client, secret_id)), cached: Mutex::new((Arc::new(providers), now)) })
     }
 
-    /// Returns the keys, and reads them again if they are old. If that fails, this process goes on with the old keys. Only a function
-    /// that starts needs a valid secret.
+    /// Returns the keys, and reads them again if they are old. If that fails, this process goes on with the old keys:
+    /// only a cold start needs a valid secret.
     pub async fn current(&self, now: Timestamp) -> Arc<Providers> {
         let (cached, read_at) = self.cached();
         let Some((client, secret_id)) = &self.secret else { return cached };

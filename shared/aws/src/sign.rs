@@ -18,14 +18,14 @@ const SERVICE: &str = "execute-api";
 #[derive(Debug, thiserror::Error)]
 pub enum SignError {
     #[error(
-        "no AWS credentials: requests to {host} are signed, set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY or AWS_PROFILE"
+        "no AWS credentials: requests to {host} must be signed; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
     )]
     NoCredentials {
         host: String,
         #[source]
         source: Option<CredentialsError>,
     },
-    #[error("no AWS region: the host {0} does not name one, set AWS_REGION")]
+    #[error("no AWS region: the host {0} does not name one; set AWS_REGION")]
     NoRegion(String),
     #[error("the request could not be signed")]
     Sign(#[source] SigningError),
@@ -35,8 +35,8 @@ pub enum SignError {
     Runtime(#[source] std::io::Error),
 }
 
-/// Signs a request with the credentials that the AWS tools would use. Blocks while it fetches them, so it must not be called inside
-/// of an async runtime.
+/// Signs a request with the credentials that the AWS tools would use. Blocks while it fetches them, so it must not be
+/// called inside of an async runtime.
 ///
 /// # Errors
 /// See [`SignError`].

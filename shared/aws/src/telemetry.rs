@@ -1,7 +1,8 @@
 //! Logging: one JSON line per decision, which also carries its metrics (CloudWatch's embedded metric format).
 //!
-//! **No line carries a phone number, a body, a signature or a key.** Only the fields of [`Decision`] can be logged, and none of them
-//! holds one. Lines go through `tracing`, so that a test can read them and the local cloud can suppress them.
+//! **No line carries a phone number, a body, a signature or a key.** Only the fields of [`Decision`] can be logged, and
+//! none of them holds one. Lines go through `tracing`, so that a test can read them and the local cloud can suppress
+//! them.
 
 use std::fmt;
 use std::io::Write;
@@ -28,8 +29,8 @@ const STACK_UNNAMED: &str = "local";
 /// One decision, as it is logged and counted.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Decision<'a> {
-    /// Function that decided: ingress, consumer, relay, scheduler, dialer, reconciler or api. `secret` if any of them reads the secret
-    /// again.
+    /// Function that decided: ingress, consumer, relay, scheduler, dialer, reconciler or api. `secret` if any of them
+    /// reads the secret again.
     pub stage: &'static str,
     /// Constant text, without values.
     pub message: &'static str,
@@ -61,7 +62,7 @@ pub struct Decision<'a> {
 }
 
 impl Decision<'_> {
-    /// Decision with `cause` and `error` filled from an error. `None` leaves both empty.
+    /// Decision whose `cause` and `error` come from an error. `None` leaves both empty.
     #[must_use]
     pub fn from_error(error: Option<&Error>) -> Self {
         Self { cause: error.map(Error::operation), error: error.map(Error::with_causes), ..Self::default() }
@@ -120,7 +121,8 @@ pub fn init() {
     drop(tracing::subscriber::set_global_default(subscriber));
 }
 
-/// Writes each tracing event as one line of JSON: a [`Decision`] as it is, an event of a library with its level and target.
+/// Writes each tracing event as one line of JSON: a [`Decision`] as it is, an event of a library with its level and
+/// target.
 #[derive(Debug)]
 pub struct JsonLines<W>(Mutex<W>);
 

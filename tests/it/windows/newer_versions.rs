@@ -62,7 +62,7 @@ async fn row_of_a_later_version_is_left_to_the_later_program() {
     let id = world.accept(Provider::Generic, &generic("c1", "e2", "ANSWERED", 3)).await;
     world.wait(MINUTE * 4).await;
     assert_eq!(world.item(CALLS_TABLE, "c1").await, later, "untouched");
-    let error = "schema version 2 is newer than this program, which leaves it to the newer program";
+    let error = "schema version 2 is newer than this program supports; a newer program must process it";
     assert_eq!(status_without_call(&world, &id).await, json!(["c1", error]), "noted");
     assert_eq!((world.queued().len(), world.dead_letters()), (1, vec![]), "waits");
 

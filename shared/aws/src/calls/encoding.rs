@@ -1,12 +1,13 @@
-//! Compact text of history entries and announcements: a full call holds a thousand of them, and its row has to fit into an item.
+//! Compact text of history entries and announcements. A full call holds a thousand of them, and its row must fit into
+//! one item of DynamoDB, which may have 400 KB.
 
 use switchhook_domain::{
     Announcement, AnnouncementKind, AnnouncementSource, AppointmentStatus, CallEvent, Disposition, EventId, EventKind,
     HistoryEntry, INCONCLUSIVE, Lifecycle, NOT_PLACED, State, Timestamp,
 };
 
-/// Text of a history entry: `{attempt index} {kind} {occurred_at} {sequence} {disposition} {received_at} {folded_at - received_at}
-/// {source event id}`. Times are Unix milliseconds.
+/// Text of a history entry: `{attempt index} {kind} {occurred_at} {sequence} {disposition} {received_at} {folded_at -
+/// received_at} {source event id}`. Times are Unix milliseconds.
 ///
 /// - `-` stands for an absent value.
 /// - `~` before the kind marks an implied event, `!` after it a permanent failure.
@@ -144,7 +145,7 @@ pub(super) fn decode_announcement(text: &str) -> Option<Announcement> {
     })
 }
 
-/// Name of a state in a row. Each state has its own, while [`Lifecycle::label`] shows some states alike.
+/// Name of a state in a row. No two states have the same name, while [`Lifecycle::label`] is the same for some states.
 const fn lifecycle_name(state: Lifecycle) -> &'static str {
     match state {
         Lifecycle::Initiated => "initiated",

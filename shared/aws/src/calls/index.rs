@@ -8,12 +8,12 @@ use super::wake_queue::{WAKE_SHARDS, WakeQueue};
 use crate::dynamodb::{Item, Pages, number, text};
 use crate::error::Error;
 
-/// Index by which calls wake up and are listed: `wake_key` and `wake_at`, keys only.
+/// Index of all calls by wake queue and time: partition key `wake_key`, sort key `wake_at`. It holds keys only.
 pub const BY_WAKE: &str = "by_wake";
-/// Index of the calls of an appointment: `appointment_id`, keys only.
+/// Index of calls by `appointment_id`. It holds keys only.
 pub const BY_APPOINTMENT: &str = "by_appointment";
 
-/// Part of a wake queue, by `wake_at`.
+/// Range of `wake_at` in a wake queue.
 #[derive(Clone, Copy, Debug)]
 pub enum TimeRange {
     /// Calls up to this time, the earliest first.
@@ -22,15 +22,16 @@ pub enum TimeRange {
     Since(Timestamp),
 }
 
-/// Returns every shard of a wake queue once, starting with another shard each turn, so that no shard is always the last.
+/// Returns every shard of a wake queue once. `turn` decides which shard comes first, so that no shard is always the
+/// last.
 pub fn wake_shards_from(turn: u64) -> impl Iterator<Item = u64> {
     let first = turn % WAKE_SHARDS;
     (first..first + WAKE_SHARDS).map(|shard| shard % WAKE_SHARDS)
 }
 
 impl Calls {
-    /// Pages of one shard of a wake queue. `limit` is the largest number of calls in a page, and `start` the
-    /// [key](crate::dynamodb::Page::next) at which the first page starts.
+    /// Returns the pages of one shard of a wake queue. `limit` is the largest number of calls in a page, and `start`
+    /// the [key](crate::dynamodb::Page::next) at which the first page starts.
     pub fn wake_queue_pages(
         &self,
         queue: WakeQueue,

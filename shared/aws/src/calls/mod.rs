@@ -1,16 +1,17 @@
 //! The calls table: one row per call.
 //!
-//! **Only [`Calls::store`] writes the state of a call, on the condition that the row still has the version that was read.** A
-//! lost race is therefore seen and overwrites nothing. One write carries deduplication, state, job and announcements together:
-//! `outbox_start` names the first announcement that this write added, and the relay publishes from there.
+//! **Only [`Calls::store`] writes the state of a call, on the condition that the row still has the version that was
+//! read.** A lost race is therefore seen and overwrites nothing. One write carries deduplication, state, job and
+//! announcements together: `outbox_start` names the first announcement that this write added, and the relay publishes
+//! from there.
 //!
-//! Two more writes touch the row of a call. They change no state, but raise its version, so that a worker that read the row
-//! before loses its race:
-//! - [`Calls::set_wake_at`], on the same condition;
-//! - [`Calls::write_alias`], which turns a call into an alias whatever its version, but only a call that Switchhook did not place.
+//! Two more writes touch the row of a call. They change no state, but raise its version, so that a worker that read the
+//! row before loses its race:
+//! - [`Calls::set_wake_at`] has the same condition.
+//! - [`Calls::write_alias`] turns a call into an alias. It accepts every version, but no call that Switchhook placed.
 //!
-//! The table holds two more kinds of item, under keys of their own. An alias leads from a provider's id of an attempt to the call
-//! of that attempt. An entry of the do-not-call list blocks a phone number.
+//! The table holds two more kinds of item, under keys of their own. An alias leads from a provider's id of an attempt
+//! to the call that the attempt belongs to. An entry of the do-not-call list blocks a phone number.
 
 mod do_not_call;
 mod encoding;

@@ -13,7 +13,7 @@ use super::wake_queue::{WakeQueue, wake_key};
 use crate::dynamodb::expires_at;
 use crate::error::Error;
 
-/// Schema version of a stored call. A row of a later version is left to the later program.
+/// Schema version of a stored call. A row with a higher version is an error, so that only a newer program changes it.
 pub const CALL_SCHEMA: u32 = 1;
 
 /// Stored call. The names of the fields are the attributes of the row.
@@ -54,7 +54,8 @@ pub struct CallRow {
     history: Vec<String>,
     /// See [`encode_announcement`].
     announcements: Vec<String>,
-    /// Sequence of the first announcement that the last write of the state added. `None` if that write added no announcement.
+    /// Sequence of the first announcement that the last write of the state added. `None` if that write added no
+    /// announcement.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outbox_start: Option<usize>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -97,7 +98,7 @@ impl CallRow {
         serde_dynamo::from_item(item).map_err(|_| Error::DecodeCall("an attribute".to_owned()))
     }
 
-    /// Row of a call whose last `new_announcements` announcements this write publishes.
+    /// Returns the row of a call. Its last `new_announcements` announcements are new, and the relay publishes them.
     pub(super) fn encode(call: &Call, new_announcements: usize, retention: Duration) -> Self {
         let (due_at, claim_token, lease_ends_at) = match &call.job {
             Job::Pending { due_at } => (Some(*due_at), None, None),
@@ -132,7 +133,7 @@ impl CallRow {
             wake_at: call.wake_at.or(call.settled_at),
             created_at: call.created_at,
             updated_at: call.updated_at,
-            // A call that waits for its due time is kept just as long after it.
+            // The retention of a call that waits begins at its wake-up, which may be months away.
             expires_at: expires_at(call.updated_at.max(call.wake_at.unwrap_or(call.updated_at)), retention),
         }
     }

@@ -11,19 +11,19 @@ use super::row::CallRow;
 use crate::dynamodb::{ConditionalWrite, Item, expires_at, number, text};
 use crate::error::Error;
 
-/// Time for which an alias is kept: longer than any call lasts, and than any webhook is late.
+/// Time for which an alias is kept. No call lasts as long, and no webhook arrives as late.
 const ALIAS_RETENTION: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
 /// Item that is stored under an id.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Found {
     Call(Box<Call>),
-    /// The id is a provider's id of an attempt of another call.
+    /// The id is a provider's id of an attempt, which belongs to another call.
     Alias(Alias),
     Nothing,
 }
 
-/// Leads from a provider's id of an attempt to the attempt.
+/// Attempt that a provider's id leads to, and its call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Alias {
     pub call_id: CallId,
@@ -66,7 +66,7 @@ impl Calls {
         drop(self.get_call(&CallId::new("warm")).await);
     }
 
-    /// Reads the latest state of a call, by one strongly consistent read. An alias counts as no call.
+    /// Reads the latest state of a call, by one strongly consistent read. `None` also if the id is an alias.
     ///
     /// # Errors
     /// [`Error::ReadCall`], [`Error::DecodeCall`], [`Error::NewerSchema`].
@@ -77,8 +77,8 @@ impl Calls {
         })
     }
 
-    /// Reads the item under an id by one eventually consistent read. It costs half as much, and may miss writes of the last few
-    /// hundred milliseconds.
+    /// Reads the item under an id by one eventually consistent read. It costs half as much, and may miss writes of the
+    /// last few hundred milliseconds.
     ///
     /// # Errors
     /// The same as [`Calls::get_call`].
@@ -102,8 +102,8 @@ impl Calls {
         self.follow(call_id, false).await
     }
 
-    /// Writes what a fold or a worker made of a call, if the row still has the version that it started from. The row is kept for
-    /// `retention`.
+    /// Writes the call of a transition, if the row still has the version that the transition started from. The row is
+    /// kept for `retention`.
     ///
     /// # Errors
     /// [`Error::WriteCall`], [`Error::EncodeCall`].
@@ -122,8 +122,8 @@ impl Calls {
         outcome(ConditionalWrite::from_result(request.send().await))
     }
 
-    /// Sets the time at which a call wakes up. Changes no state and leaves `outbox_start` as it is, so that the relay publishes
-    /// nothing.
+    /// Sets the time at which a call wakes up. Changes no state and leaves `outbox_start` as it is, so that the relay
+    /// publishes nothing.
     ///
     /// # Errors
     /// [`Error::WriteCall`].
@@ -141,12 +141,12 @@ impl Calls {
         outcome(ConditionalWrite::from_result(request.send().await))
     }
 
-    /// Makes `from`, a provider's id of an attempt, an alias of the attempt. If a call is already stored under that id, because its
-    /// first event came without our ids, that call becomes the alias. Returns the ids of its events, which are orphaned and must be
-    /// [adopted](crate::inbox::adopt).
+    /// Writes an alias under `from`, a provider's id of an attempt. A call may be stored there already, because its
+    /// first event came without our ids. That call becomes the alias. Its events are then orphaned: this returns their
+    /// ids, and the caller must have them [adopted](crate::inbox::adopt).
     ///
-    /// **A call never becomes an alias of itself, and a call that Switchhook placed never becomes an alias.** In both cases nothing
-    /// is written and nothing returned.
+    /// **A call never becomes an alias of itself, and a call that Switchhook placed never becomes an alias.** In both
+    /// cases nothing is written, and the returned set is empty.
     ///
     /// # Errors
     /// [`Error::WriteCall`].

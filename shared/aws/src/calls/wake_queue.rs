@@ -9,13 +9,13 @@ use crate::dynamodb::shard_of;
 /// Partitions of each wake queue in `by_wake`. Each partition takes 1,000 writes a second.
 pub const WAKE_SHARDS: u64 = 4;
 
-/// Group of calls in `by_wake` that one kind of worker reads. Each provider has a queue of its own, so that a slow provider
-/// delays no other.
+/// Group of calls in `by_wake` that one kind of worker reads. Each provider has a queue of its own, so that a slow
+/// provider delays no other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum WakeQueue {
     /// Calls that wait to be placed through this provider, ordered by due time. Read by the scheduler.
     Dial(Provider),
-    /// Calls that wait for an ending or for a claim to be used, ordered by the time they wake up. Read by the reconciler.
+    /// Calls that wait for an ending, or for a dialer to use a claim, ordered by wake-up time. Read by the reconciler.
     Reconcile,
     /// Settled calls, ordered by `settled_at`. Read by the drift check and by `GET /calls`.
     Settled,
@@ -48,7 +48,7 @@ impl WakeQueue {
         format!("{self}#{shard}")
     }
 
-    /// True if `wake_key` is one of this queue's.
+    /// True if the value of `wake_key` belongs to this queue.
     pub(super) fn contains_key(self, wake_key: &str) -> bool {
         wake_key.rsplit_once('#').is_some_and(|(queue, _)| queue == self.to_string())
     }

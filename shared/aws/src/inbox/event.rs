@@ -20,7 +20,8 @@ use crate::error::Error;
 
 /// Largest body that is accepted, in bytes. Lambda's limit of 6 MB includes the envelope and base64.
 pub const BODY_BYTES_MAX: usize = 4 * 1024 * 1024;
-/// Largest compressed body that is stored in the event's item, in bytes. An item may have 400 KB. A larger body is stored in chunks.
+/// Largest compressed body that is stored in the event's item, in bytes. An item may have 400 KB. A larger body is
+/// stored in chunks.
 const INLINE_BYTES_MAX: usize = 300_000;
 /// Hex digits of a body's hash. 128 bits are enough: only the holder of the provider's key could use a collision.
 const BODY_HASH_DIGITS: usize = 32;
@@ -127,7 +128,8 @@ impl NewEvent {
         })
     }
 
-    /// Event that Switchhook read from a provider's answer to a lookup. `answer` is that answer in the form of a webhook.
+    /// Event that Switchhook read from a provider's answer to a lookup. `answer` is that answer in the form of a
+    /// webhook.
     #[must_use]
     pub fn from_lookup(answer: &VerifiedWebhook, event: &ProviderEvent, trace_id: &str) -> Self {
         let mut headers = BTreeMap::from([(SOURCE_HEADER.to_owned(), "lookup".to_owned())]);
@@ -150,11 +152,12 @@ impl NewEvent {
 }
 
 impl Inbox {
-    /// Stores an event under its id if that is free. Costs one write. A body in chunks costs a read before it, so that a duplicate
+    /// Stores an event if its id is free. Costs one write. A body in chunks costs a read before it, so that a duplicate
     /// writes no chunks, and one more write for each chunk.
     ///
     /// # Errors
-    /// [`Error::WriteInbox`], [`Error::ReadInbox`]. If the stored event cannot be read: [`Error::DecodeInbox`], [`Error::NewerSchema`].
+    /// [`Error::WriteInbox`], [`Error::ReadInbox`]. If the stored event cannot be read: [`Error::DecodeInbox`],
+    /// [`Error::NewerSchema`].
     pub async fn put(&self, event: &NewEvent) -> Result<PutOutcome, Error> {
         let body_hash = body_hash(&event.body);
         let Compressed { bytes, dictionary } = compress(&event.body)?;
@@ -198,7 +201,8 @@ impl Inbox {
         }
     }
 
-    /// Compares the content only if the bytes differ: a provider may write the same event in other bytes when it sends it again.
+    /// Returns the stored event, and whether it has the same content as the new one. The content is compared only if
+    /// the bytes differ: a provider that repeats an event may format it differently.
     async fn duplicate(&self, item: Item, event: &NewEvent, body_hash: &str) -> Result<PutOutcome, Error> {
         let stored = Box::new(StoredEvent::decode(EventItem::parse(item)?)?);
         // A provider writes its answer to a lookup and its webhook differently. That is no contradiction.
@@ -214,7 +218,8 @@ impl Inbox {
         Ok(PutOutcome::Duplicate { stored, same_content })
     }
 
-    /// Stores one body that came under the id of an event with another body. Returns true if it is the first one.
+    /// Stores the body of an event whose id belongs to a stored event with other content. Keeps only the first such
+    /// body. Returns true if this is the first.
     ///
     /// # Errors
     /// [`Error::WriteInbox`], [`Error::ReadInbox`].
@@ -238,7 +243,7 @@ impl Inbox {
         .await
     }
 
-    /// Reads the event of this id. The key of a companion item is not an id of an event.
+    /// Reads the event with this id. `None` if there is none, or if the id is the key of a companion item.
     ///
     /// # Errors
     /// [`Error::ReadInbox`], [`Error::DecodeInbox`], [`Error::NewerSchema`].
@@ -250,7 +255,8 @@ impl Inbox {
         StoredEvent::decode(EventItem::parse(item)?).map(Some)
     }
 
-    /// Reads the event of this id as [`Inbox::renormalize`] does. `None` also if there is no such event.
+    /// Reads the event with this id, and renormalizes it as [`Inbox::renormalize`] does. `None` also if there is no
+    /// such event.
     ///
     /// # Errors
     /// The same as [`Inbox::get`] and [`Inbox::renormalize`].
@@ -261,7 +267,8 @@ impl Inbox {
         }
     }
 
-    /// Reads a stored event with the provider's `normalize` of this program. `None` if the event is not to be folded.
+    /// Reads the body of a stored event again, by the rules that this program has for its provider. `None` if the event
+    /// is not to be folded.
     ///
     /// # Errors
     /// [`Error::ReadInbox`], [`Error::DecodeInbox`], [`Error::NewerSchema`].
@@ -271,7 +278,7 @@ impl Inbox {
         }
         let body = self.read_body(stored).await?;
         match stored.origin {
-            Origin::Switchhook => serde_json::from_slice(&body).map(Some).map_err(|_| Error::DecodeInbox("its body")),
+            Origin::Switchhook => serde_json::from_slice(&body).map(Some).map_err(|_| Error::DecodeInbox("the body")),
             Origin::Provider(provider) => {
                 let webhook = VerifiedWebhook::from_inbox(provider, stored.query.clone(), body, stored.key_index);
                 match switchhook_providers::read(&webhook, stored.received_at) {
@@ -299,7 +306,7 @@ impl Inbox {
                 let mut bytes = Vec::new();
                 for index in 0..*count {
                     let key = chunk_key(&stored.event_id, &stored.body_hash, index);
-                    let chunk = self.get_item(&key).await?.ok_or(Error::DecodeInbox("a chunk of its body"))?;
+                    let chunk = self.get_item(&key).await?.ok_or(Error::DecodeInbox("a chunk of the body"))?;
                     bytes.extend(chunk_body(chunk)?);
                 }
                 compression::decompress(&bytes, stored.dictionary, BODY_BYTES_MAX)
@@ -307,7 +314,8 @@ impl Inbox {
         }
     }
 
-    /// Writes a compressed body in chunks and returns their number. `None`, and nothing written, if the body fits into one item.
+    /// Writes a compressed body in chunks and returns their number. `None`, and nothing written, if the body fits into
+    /// one item.
     async fn put_chunks(&self, event: &NewEvent, body_hash: &str, bytes: &[u8]) -> Result<Option<u32>, Error> {
         if bytes.len() <= INLINE_BYTES_MAX {
             return Ok(None);
@@ -331,7 +339,7 @@ impl StoredEvent {
         let body = match (item.body, item.body_chunks) {
             (Some(bytes), None) => StoredBody::Inline(bytes.into_vec()),
             (None, Some(count)) => StoredBody::Chunks(count),
-            (Some(_), Some(_)) | (None, None) => return Err(Error::DecodeInbox("its body")),
+            (Some(_), Some(_)) | (None, None) => return Err(Error::DecodeInbox("the body")),
         };
         Ok(Self {
             event_id: item.event_id,

@@ -13,7 +13,7 @@ use crate::error::Error;
 /// Schema version of an event's item.
 pub(super) const INBOX_SCHEMA: u32 = 1;
 
-/// First parts of the keys of companion items. The keys of events begin with a provider or with `switchhook`.
+/// Prefixes of the keys of companion items. The keys of events begin with a provider or with `switchhook`.
 const COMPANION_PREFIXES: [&str; 4] = ["chunk:", "conflict:", "note:", "sweep:"];
 
 pub(super) const SWEEP_CURSOR_KEY: &str = "sweep:cursor";
@@ -56,7 +56,7 @@ pub(super) struct EventItem {
     pub(super) expires_at: i64,
 }
 
-/// Body that came under the id of an event with another body.
+/// Body of an event whose id belongs to a stored event with other content.
 #[derive(Serialize)]
 pub(super) struct ConflictItem<'a> {
     pub(super) event_id: String,
@@ -114,7 +114,7 @@ pub(super) struct ReceivedKey {
     pub(super) received_at: Timestamp,
 }
 
-/// Event in the index `by_received`, which has these attributes alone.
+/// Event in the index `by_received`. The index holds only these attributes.
 #[derive(Deserialize)]
 pub(super) struct ReceivedItem {
     pub(super) event_id: EventId,
@@ -126,21 +126,23 @@ pub(super) struct ReceivedItem {
 }
 
 impl EventItem {
+    /// Reads an item of the table.
+    ///
     /// # Errors
-    /// [`Error::NewerSchema`] if a later program wrote the item, [`Error::DecodeInbox`] if it cannot be read.
+    /// [`Error::NewerSchema`] if a newer program wrote the item, [`Error::DecodeInbox`] if it cannot be read.
     pub(super) fn parse(item: Item) -> Result<Self, Error> {
         let version = item.get("schema_version").and_then(|version| version.as_n().ok());
         match version.and_then(|version| version.parse::<u32>().ok()) {
             Some(version) if version > INBOX_SCHEMA => return Err(Error::NewerSchema(version)),
             Some(_) => {}
-            None => return Err(Error::DecodeInbox("its schema version")),
+            None => return Err(Error::DecodeInbox("the schema version")),
         }
         // The text of serde's error is left out: it may quote the value, which may be a phone number.
         serde_dynamo::from_item(item).map_err(|_| Error::DecodeInbox("an attribute"))
     }
 }
 
-/// Returns the disposition of this name. `None` if there is none.
+/// Returns the disposition with this name. `None` if the name is unknown.
 pub(super) fn disposition_of(name: &str) -> Option<Disposition> {
     Disposition::ALL.into_iter().find(|known| known.as_str() == name)
 }
@@ -149,7 +151,7 @@ pub(super) fn disposition_of(name: &str) -> Option<Disposition> {
 pub(super) fn chunk_body(mut item: Item) -> Result<Vec<u8>, Error> {
     match item.remove("body") {
         Some(AttributeValue::B(bytes)) => Ok(bytes.into_inner()),
-        _ => Err(Error::DecodeInbox("a chunk of its body")),
+        _ => Err(Error::DecodeInbox("a chunk of the body")),
     }
 }
 

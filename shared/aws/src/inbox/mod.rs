@@ -1,9 +1,10 @@
 //! The inbox: an append-only table of every authentic provider event.
 //!
-//! **An event is acknowledged only when it is both stored and queued, and the queue always receives the stored event.** An event is
-//! written on the condition that its id is free. If the id is taken, the refusal carries the stored item, and the event is
-//! queued again from that item, never from the request. A function that died between storing and queueing therefore loses
-//! nothing: the provider's retry or the reconciler's sweep finishes its work, and both use [`submit`] and [`resend`].
+//! **An event is acknowledged only when it is both stored and queued, and the queue always receives the stored event.**
+//! An event is written on the condition that its id is free. If the id is taken, the refusal carries the stored item,
+//! and the event is queued again from that item, never from the request. A function that died between storing and
+//! queueing therefore loses nothing: the provider's retry or the reconciler's sweep finishes its work, and both use
+//! [`submit`] and [`resend`].
 //!
 //! Beside the events the table holds companion items, under keys that no event id can have:
 //! - chunks of a body that does not fit into one item, written before the event's item, so that no item lacks its body;

@@ -19,7 +19,7 @@ pub struct Note {
 }
 
 impl Inbox {
-    /// Writes the note on an event, over the one before.
+    /// Writes the note on an event. Replaces an earlier note.
     ///
     /// # Errors
     /// [`Error::WriteInbox`].
@@ -36,13 +36,13 @@ impl Inbox {
         .await
     }
 
-    /// Reads the note on an event.
+    /// Reads the note on an event. `None` if there is none.
     ///
     /// # Errors
     /// [`Error::ReadInbox`], [`Error::DecodeInbox`].
     pub async fn get_note(&self, event_id: &EventId) -> Result<Option<Note>, Error> {
         let Some(item) = self.get_item(&note_key(event_id)).await? else { return Ok(None) };
-        let note: NoteItem = serde_dynamo::from_item(item).map_err(|_| Error::DecodeInbox("its note"))?;
+        let note: NoteItem = serde_dynamo::from_item(item).map_err(|_| Error::DecodeInbox("the note"))?;
         Ok(Some(Note {
             attempts: note.attempts,
             error: note.error,

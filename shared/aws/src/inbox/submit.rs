@@ -11,7 +11,7 @@ use crate::queue::Queue;
 /// Stores an event and queues it. An event that is stored already is queued again from the inbox.
 ///
 /// # Errors
-/// Any error that kept the event from being stored or queued. Doing it again is safe.
+/// Any error that kept the event from being stored or queued. The caller may safely try again.
 pub async fn submit(
     inbox: &Inbox,
     queue: &Queue,
@@ -37,8 +37,8 @@ pub async fn resend(inbox: &Inbox, queue: &Queue, stored: &StoredEvent) -> Resul
     }
 }
 
-/// Queues stored events for the call and the attempt that an alias leads to, whatever call they name themselves. There they
-/// belong to another message group, so the queue does not drop them as duplicates.
+/// Queues stored events for the call and the attempt that an alias leads to, whatever call they name themselves. The
+/// new messages belong to that call's message group, so the queue does not drop them as duplicates of the first ones.
 ///
 /// # Errors
 /// The same as [`resend`].
@@ -51,7 +51,7 @@ pub async fn adopt(
     for id in events {
         let Some(stored) = inbox.get(&id).await? else { continue };
         let Some(mut event) = inbox.renormalize(&stored).await? else { continue };
-        // An event that Switchhook made is about the other call alone.
+        // An event that Switchhook made describes the call that it was made for, so it cannot move to another.
         if event.origin == Origin::Switchhook {
             continue;
         }
@@ -62,10 +62,10 @@ pub async fn adopt(
     Ok(())
 }
 
-/// Writes `from` as an alias of an attempt, and [adopts](adopt) the events that were stored for `from`, and `event` with them.
+/// Writes an alias under `from`, and [adopts](adopt) `event` and the events of the call that was stored under `from`.
 ///
 /// # Errors
-/// The same as [`Calls::write_alias`] and [`adopt`]. Doing it again is safe.
+/// The same as [`Calls::write_alias`] and [`adopt`]. The caller may safely try again.
 pub async fn write_alias_and_adopt(
     calls: &Calls,
     inbox: &Inbox,

@@ -13,7 +13,7 @@ pub const BY_RECEIVED: &str = "by_received";
 pub const RECEIVED_SHARDS: u64 = 4;
 const MINUTE_MS: i64 = 60_000;
 
-/// Event as the index of received events shows it.
+/// Entry of the index of received events.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReceivedEvent {
     pub event_id: EventId,
@@ -26,7 +26,7 @@ pub struct ReceivedEvent {
 /// Progress of the sweep.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SweepCursor {
-    /// Last minute that was swept to its end.
+    /// Last minute that was swept to its end, counted from the Unix epoch.
     pub minute: i64,
     /// Position in the next minute at which to go on. `None` for its beginning.
     pub position: Option<SweepPosition>,
@@ -40,20 +40,20 @@ pub struct SweepPosition {
     pub start: Option<Item>,
 }
 
-/// Returns the minute in which the index files an event that was received at this time.
+/// Returns the minute under which the index holds an event, counted from the Unix epoch.
 #[must_use]
 pub const fn minute_of(time: Timestamp) -> i64 {
     time.as_millis().div_euclid(MINUTE_MS)
 }
 
-/// Bucket of an event in the index. Events of one call share a shard, so that the sweep finds those of one minute in one place.
+/// Bucket of an event in the index. Events of one call share a shard, so that those of one minute are in one bucket.
 pub(super) fn received_bucket(call_id: Option<&CallId>, event_id: &EventId, received_at: Timestamp) -> String {
     let sharded_by = call_id.map_or(event_id.as_str(), CallId::as_str);
     bucket(minute_of(received_at), shard_of(sharded_by, RECEIVED_SHARDS))
 }
 
 impl ReceivedEvent {
-    /// Key at which a page starts that begins after this event.
+    /// Returns the key with which a page starts right after this event.
     ///
     /// # Errors
     /// [`Error::ListInbox`].
@@ -73,8 +73,8 @@ impl ReceivedEvent {
 }
 
 impl Inbox {
-    /// Pages of the events that one shard received in one minute. `start` is the [key](crate::dynamodb::Page::next) at which the
-    /// first page starts.
+    /// Returns the pages of the events that one shard received in one minute. `start` is the
+    /// [key](crate::dynamodb::Page::next) at which the first page starts.
     #[must_use]
     pub fn received_pages(&self, minute: i64, shard: u64, start: Option<Item>) -> Pages<ReceivedEvent> {
         let query = self
