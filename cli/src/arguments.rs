@@ -27,8 +27,8 @@ Examples:
 
 Exit status: 0 if everything is right, 1 if something is wrong, 2 if the command could not be carried out.";
 
-/// Turns webhooks of telephony providers into one correct state per call. This tool runs Switchhook on your machine, and
-/// inspects and operates a deployed stack
+/// Turns webhooks of telephony providers into one correct state per call. This tool runs Switchhook on your machine,
+/// and inspects and operates a deployed stack
 #[derive(Debug, Parser)]
 #[command(name = "switchhook", version, after_help = EXAMPLES)]
 struct Switchhook {

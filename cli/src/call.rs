@@ -159,8 +159,8 @@ struct List {
     /// Only calls with this job state: PENDING, CLAIMED, IN_PROGRESS, COMPLETED, FAILED or CANCELED
     #[arg(long, value_name = "STATE")]
     job: Option<String>,
-    /// Only calls whose latest attempt has this state: initiated, ringing, in_progress, completed, failed, busy, no_answer,
-    /// canceled or inconclusive
+    /// Only calls whose latest attempt has this state: initiated, ringing, in_progress, completed, failed, busy,
+    /// no_answer, canceled or inconclusive
     #[arg(long, value_name = "STATE")]
     lifecycle: Option<String>,
     /// Only calls that are not settled and have not changed for this time: 90s, 10m, 2h, 3d
@@ -347,8 +347,8 @@ fn print_list(calls: &[Value], out: &mut impl Write) -> io::Result<()> {
     Ok(())
 }
 
-/// Parses a calling window such as `Europe/London 09:00-18:00 mon,tue` into the format of the API. The API checks the time
-/// zone, the hours and the days.
+/// Parses a calling window such as `Europe/London 09:00-18:00 mon,tue` into the format of the API. The API checks the
+/// time zone, the hours and the days.
 fn window(text: &str) -> Result<Value, String> {
     let shape = || "not a window such as 'Europe/London 09:00-18:00 mon,tue'".to_owned();
     let mut words = text.split_whitespace();

@@ -1,7 +1,7 @@
 //! `switchhook dev`: runs the whole stack on this machine, over HTTP.
 //!
-//! **Standard output carries exactly one line, printed when the stack is ready to answer requests.** Scripts wait for it.
-//! Everything else goes to standard error.
+//! **Standard output carries exactly one line, printed when the stack is ready to answer requests.** Scripts wait for
+//! it. Everything else goes to standard error.
 
 mod keys;
 mod server;
@@ -91,7 +91,8 @@ pub(crate) struct Dev {
     /// Faults of the fake provider in delivering webhooks
     #[arg(long, value_name = "LEVEL", default_value = "usual")]
     delivery_faults: FaultLevel,
-    /// Seed of the fake provider: the same seed and the same calls give the same results; without it, the seed is random
+    /// Seed of the fake provider: the same seed and the same calls give the same results; without it, the seed is
+    /// random
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
 }
@@ -189,7 +190,7 @@ impl Dev {
         stopping.send_replace(true);
         match tokio::time::timeout(SHUTDOWN_GRACE, serving).await {
             Ok(Ok(Err(error))) => result.and(Err(DevError::Serve(error))),
-            // A request that is still open gets no response, so its sender does not take anything as stored.
+            // A request that is still open gets no response, so its sender does not assume that it was stored.
             Ok(Ok(Ok(())) | Err(_)) | Err(_) => result,
         }
     }

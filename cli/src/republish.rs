@@ -39,7 +39,7 @@ const NO_RETENTION: Duration = Duration::ZERO;
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Republish {
     #[command(flatten)]
-    which: Which,
+    selection: Selection,
     /// URL of a `switchhook dev`
     #[arg(long, value_name = "URL", required_unless_present = "calls_table")]
     to: Option<String>,
@@ -59,7 +59,7 @@ pub(crate) struct Republish {
 
 #[derive(Debug, Args)]
 #[group(required = true, multiple = false)]
-struct Which {
+struct Selection {
     /// Id of one call
     #[arg(long, value_name = "CALL")]
     call: Option<String>,
@@ -92,7 +92,7 @@ impl Republish {
     /// Returns false if the call does not exist.
     pub(crate) fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<bool, RepublishError> {
         let now = now();
-        let since = self.which.since.map(|since| match since {
+        let since = self.selection.since.map(|since| match since {
             Since::Ago(ago) => now.minus(ago),
             Since::At(at) => at,
         });
@@ -102,7 +102,7 @@ impl Republish {
             // clap requires either `--to` or the names of a deployed stack.
             (to, _, _, _) => self.republish_locally(to.as_deref().unwrap_or_default(), since)?,
         };
-        if let (Some(call), 0) = (&self.which.call, calls) {
+        if let (Some(call), 0) = (&self.selection.call, calls) {
             writeln!(errors, "switchhook: there is no call {call:?}").map_err(RepublishError::Print)?;
             return Ok(false);
         }
@@ -118,7 +118,7 @@ impl Republish {
     fn republish_locally(&self, to: &str, since: Option<Timestamp>) -> Result<RepublishReport, RepublishError> {
         client::base_url(to)?;
         let url = format!("{}/republish", to.trim_end_matches('/'));
-        let body = json!({"call_id": self.which.call, "since": since.map(|since| since.to_string())});
+        let body = json!({"call_id": self.selection.call, "since": since.map(|since| since.to_string())});
         let request = Request::post(&url).header("content-type", "application/json");
         let request = request.body(body.to_string().into_bytes());
         let request = request.map_err(|source| ClientError::Request { url: url.clone(), source })?;
@@ -145,7 +145,7 @@ impl Republish {
             let dynamodb = sdk::dynamodb(&aws);
             let table = Calls::new(dynamodb.clone(), calls.to_owned());
             let bus = Bus::new(sdk::eventbridge(&aws), bus.to_owned());
-            if let Some(call) = &self.which.call {
+            if let Some(call) = &self.selection.call {
                 return republish_call(&table, &bus, &CallId::new(call)).await.map_err(RepublishError::Publish);
             }
             let inbox = Inbox::new(dynamodb, inbox.to_owned(), NO_RETENTION);

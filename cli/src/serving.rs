@@ -1,5 +1,5 @@
-//! Shared parts of `switchhook dev` and `switchhook fake`: the stop signal, the option `--delivery-faults`, and the help about
-//! the fake provider's behaviours.
+//! Shared parts of `switchhook dev` and `switchhook fake`: the stop signal, the option `--delivery-faults`, and the
+//! help about the fake provider's behaviours.
 
 use std::io;
 

@@ -1,7 +1,7 @@
 //! An event bus that stores all events it receives from `PutEvents`, in order, and delivers none.
 //!
-//! EventBridge rejects a whole request only for its format or size. Otherwise it accepts or rejects each entry by itself,
-//! and reports that in the response. **A sender that checks only the HTTP status loses events.** Tests use
+//! EventBridge rejects a whole request only for its format or size. Otherwise it accepts or rejects each entry by
+//! itself, and reports that in the response. **A sender that checks only the HTTP status loses events.** Tests use
 //! [`Bus::fail_entries`] to prove that the relay does not.
 
 use std::collections::VecDeque;
@@ -20,8 +20,8 @@ use crate::sync::{Signal, Watch, lock};
 pub(crate) const JOURNAL: &str = "switchhook-local-bus";
 
 pub const PUT_EVENTS_ENTRIES_MAX: usize = 10;
-/// Size limit for all entries of a request together. EventBridge documents "less than 1 MB", and this is the smaller of the
-/// two possible meanings.
+/// Size limit for all entries of a request together. EventBridge documents "less than 1 MB", and this is the smaller of
+/// the two possible meanings.
 pub const PUT_EVENTS_BYTES_MAX: usize = 1_000_000;
 /// Number of events that the bus keeps. Older events are deleted.
 pub const EVENTS_MAX: usize = 100_000;

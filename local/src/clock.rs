@@ -2,11 +2,11 @@
 //!
 //! **Everything in the local cloud reads this clock, including the SDK clients and the handlers.**
 //!
-//! In `demo`, in the simulator and in most tests, time is virtual. It is tokio's paused clock: it stops while any task can
-//! run, and jumps to the next timer when none can.
+//! In `demo`, in the simulator and in most tests, time is virtual. It is tokio's paused clock: it stops while any task
+//! can run, and jumps to the next timer when none can.
 //!
-//! In `dev`, time is the system clock. Tokio's clock pauses while a computer sleeps and stays behind afterwards. Timestamps
-//! of signed webhooks would then lie in the future.
+//! In `dev`, time is the system clock. Tokio's clock pauses while a computer sleeps and stays behind afterwards.
+//! Timestamps of signed webhooks would then lie in the future.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -28,13 +28,13 @@ enum Kind {
 }
 
 impl Clock {
-    /// Creates a clock that shows `start` now and follows tokio's clock. Call this inside the tokio runtime: outside of it,
-    /// tokio's clock cannot be virtual.
+    /// Creates a clock that shows `start` now and follows tokio's clock. Call this inside the tokio runtime: outside of
+    /// it, tokio's clock cannot be virtual.
     pub fn starting_at(start: SystemTime) -> Self {
         Self(Kind::Tokio { start, started: Instant::now() })
     }
 
-    /// Creates a clock that follows the system clock, also when that is adjusted.
+    /// Creates a clock that shows the time of the system clock, even after the system clock was adjusted.
     pub const fn system() -> Self {
         Self(Kind::System)
     }
@@ -59,8 +59,8 @@ impl TimeSource for Clock {
     }
 }
 
-/// Seeds the random numbers of the SDK clients, so that a run can be repeated. Call this on the thread that runs the
-/// simulation, before the clients are built.
+/// Seeds the random numbers of the SDK clients, so that the same seed gives the same run. Call this on the thread that
+/// runs the simulation, before the clients are built.
 ///
 /// The SDK draws the jitter of its retries, and the seed of its invocation ids, from the thread-local generator of
 /// `fastrand` (`StandardRetryStrategy` in aws-smithy-runtime, `DefaultInvocationIdGenerator` in aws-runtime).

@@ -1,5 +1,5 @@
-//! The whole stack in one process: the functions over the local services, the event sources that invoke them, the schedules,
-//! and API Gateway in front.
+//! The whole stack in one process: the functions over the local services, the event sources that invoke them, the
+//! schedules, and API Gateway in front.
 
 mod event_sources;
 mod gateway;
@@ -103,7 +103,8 @@ struct Stack {
 }
 
 impl Cloud {
-    /// Opens the services and builds the handlers over them. Call it inside the tokio runtime whose clock the stack uses.
+    /// Opens the services and builds the handlers over them. Call it inside the tokio runtime whose clock the stack
+    /// uses.
     ///
     /// # Errors
     /// The data directory cannot be opened.
@@ -203,8 +204,8 @@ impl Cloud {
         })))
     }
 
-    /// Runs the event source mappings and the schedules until the local cloud fails, which should never happen. Dropping the
-    /// future stops them.
+    /// Runs the event source mappings and the schedules until the local cloud fails, which should never happen.
+    /// Dropping the future stops them.
     pub async fn run(&self) -> CloudError {
         let Stack { services, consumer, dialer, relay, .. } = &*self.0;
         let sqs = services.sqs();
@@ -372,8 +373,8 @@ impl Cloud {
         }
     }
 
-    /// Runs the scheduler, the reconciler and the drift check on their schedules. A failed run logs its error, and the next
-    /// run catches up.
+    /// Runs the scheduler, the reconciler and the drift check on their schedules. A failed run logs its error, and the
+    /// next run catches up.
     async fn run_schedules(&self) -> Infallible {
         for run in (1..=RUNS_PER_DRIFT_CHECK).cycle() {
             tokio::time::sleep(self.0.tick).await;

@@ -46,8 +46,8 @@ pub struct RequestInfo<'a> {
     pub operation: &'a str,
     /// Number of the request at this connector, counted from 0.
     pub number: u64,
-    /// JSON body. The SDK serialises maps in random order, so equal requests may have different bytes. A random decision
-    /// that depends on these bytes cannot be repeated with the same seed.
+    /// JSON body. The SDK serialises maps in random order, so equal requests may have different bytes. A random
+    /// decision that depends on these bytes cannot be repeated with the same seed.
     pub body: &'a [u8],
 }
 
@@ -66,7 +66,7 @@ pub enum Fault {
     Timeout,
     /// The request reaches the service late.
     Delay(Duration),
-    /// The service carries out the request immediately, and the response arrives late.
+    /// The service carries out the request at once, but its response arrives late.
     ResponseDelay(Duration),
     /// The function that sends the request crashes.
     Crash(CrashPoint),

@@ -1,12 +1,12 @@
 //! The embedded DynamoDB with the JSON protocol of the SDK, and the capacity that each operation consumed.
 //!
-//! Only the operations in `Operation` exist, so the handlers cannot use any other. `Scan` and `ListTables` are for tests
-//! and tools.
+//! Only the operations in `Operation` exist, so the handlers cannot use any other. `Scan` and `ListTables` are for
+//! tests and tools.
 //!
-//! [`DynamoDb::counts`] returns the requests and capacity units that AWS would bill. To compute them, every request asks the
-//! database for `INDEXES`, and the response is reduced to what the client requested. DynamoDB also bills a conditional
-//! write that fails, by the larger of the stored item and the new item. The database does not report that, so it is
-//! computed here.
+//! [`DynamoDb::counts`] returns the requests and capacity units that AWS would bill. To compute them, every request
+//! asks the database for the capacity of the indexes too (`ReturnConsumedCapacity: INDEXES`), and the response is
+//! reduced to what the client requested. DynamoDB also bills a conditional write that fails, by the larger of the
+//! stored item and the new item. The database does not report that, so it is computed here.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -195,7 +195,8 @@ impl DynamoDb {
         }
     }
 
-    /// Writes one row. A write to the calls table also goes into its stream. A write whose condition fails is counted too.
+    /// Writes one row. A write to the calls table also goes into its stream. A write whose condition fails is counted
+    /// too.
     fn write<T>(
         &self,
         operation: Operation,
@@ -229,7 +230,8 @@ impl DynamoDb {
         let count = counts.entry(operation.name()).or_default();
         for consumed in consumed {
             if let Some(read_units) = consumed.read_capacity_units {
-                // The same transaction was carried out before, under the same client request token.
+                // The database carried out the same transaction before, under the same client request token, and did
+                // not write again.
                 count.read_units += read_units;
                 continue;
             }

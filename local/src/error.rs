@@ -1,9 +1,11 @@
+//! Errors of the local cloud.
+
 use std::path::PathBuf;
 
 use dynoxide::DynoxideError;
 
-/// A failure of the local cloud itself. If a service rejects a request, that is a response of the service and never one of
-/// these errors.
+/// A failure of the local cloud itself. If a service rejects a request, that is a response of the service and never one
+/// of these errors.
 #[derive(Debug, thiserror::Error)]
 pub enum LocalError {
     #[error("could not create the data directory {path}")]

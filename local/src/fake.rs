@@ -1,14 +1,14 @@
 //! The fake provider: a provider for development that dials nobody.
 //!
-//! It speaks Retell's API: `POST /v2/create-phone-call`, `GET /v2/get-call/{id}` and `POST /v3/list-calls`. A virtual person
-//! answers every number. It sends signed webhooks the way providers do: some late, some twice, some out of order, and some
-//! never.
+//! It speaks Retell's API: `POST /v2/create-phone-call`, `GET /v2/get-call/{id}` and `POST /v3/list-calls`. A virtual
+//! person answers every number. It sends signed webhooks the way providers do: some late, some twice, some out of
+//! order, and some never.
 //!
 //! **The true course of a call is fixed at the moment when the call is placed.** Webhooks and API responses only report
 //! it, correctly or not. The provider has the local cloud's clock, and random numbers from a seed.
 //!
-//! The metadata of the call decides what happens, for example `{"fake": "busy,confirms"}`: one [`Behaviour`] per attempt,
-//! and the last one for all later attempts. Without it, the last digit of the called number decides.
+//! The metadata of the call decides what happens, for example `{"fake": "busy,confirms"}`: one [`Behaviour`] per
+//! attempt, and the last one for all later attempts. Without it, the last digit of the called number decides.
 
 mod behaviour;
 mod call;
@@ -114,8 +114,8 @@ impl FakeProvider {
         lock(&self.state).delivery_faults = delivery_faults;
     }
 
-    /// Takes the API down or brings it back. While it is down it answers every request with 503; calls continue and their
-    /// webhooks are sent.
+    /// Takes the API down or brings it back. While it is down it answers every request with 503; calls continue and
+    /// their webhooks are sent.
     pub fn set_down(&self, down: bool) {
         lock(&self.state).down = down;
     }
@@ -153,15 +153,15 @@ impl FakeProvider {
         lock(&self.state).recording.as_ref().map(|recording| recording.webhooks.clone()).unwrap_or_default()
     }
 
-    /// Dial requests and lookups answered since [`Self::start_recording`], oldest first. Lookups while the API was down are
-    /// not included.
+    /// Dial requests and lookups answered since [`Self::start_recording`], oldest first. Lookups while the API was down
+    /// are not included.
     #[must_use]
     pub fn api_records(&self) -> Vec<ApiRecord> {
         lock(&self.state).recording.as_ref().map(|recording| recording.requests.clone()).unwrap_or_default()
     }
 
-    /// Number of dials that should never have happened: the same attempt had been dialled before, or an earlier dial for the
-    /// same call had not ended yet.
+    /// Number of dials that should never have happened: the same attempt had been dialled before, or an earlier dial
+    /// for the same call had not ended yet.
     #[must_use]
     pub fn duplicate_dials(&self) -> usize {
         let state = lock(&self.state);

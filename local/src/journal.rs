@@ -1,10 +1,11 @@
-//! Journals: the data of the queues, the bus and the stream in the data directory.
+//! Journals: tables in the data directory that hold the entries of the queues, the bus and the stream.
 //!
-//! A journal is a table of the embedded DynamoDB with one partition, whose entries are ordered by key. An entry can be
-//! larger than a DynamoDB item (a message has up to 1 MiB), so it is stored in parts.
+//! A journal belongs to the embedded DynamoDB. It has one partition, in which entries are ordered by key. An entry can
+//! be larger than a DynamoDB item (a message has up to 1 MiB), so it is stored in parts.
 //!
-//! **An entry exists if and only if its first part exists.** Parts are therefore written from last to first and deleted from
-//! first to last. If the process is killed in between, parts remain without a first part. The next read deletes them.
+//! **An entry exists if and only if its first part exists.** Parts are therefore written from last to first and deleted
+//! from first to last. If the process is killed in between, parts remain without a first part. The next read deletes
+//! them.
 
 use std::collections::{BTreeMap, HashMap};
 

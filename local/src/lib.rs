@@ -1,12 +1,13 @@
 //! The local cloud: everything that AWS runs around the handlers, in one process.
 //!
-//! The real SDK clients reach an embedded DynamoDB, a model of SQS and an event bus through an HTTP client that opens no
-//! socket ([`connector`]). All time comes from one clock ([`clock`]). It shows real time in `switchhook dev`, and virtual
-//! time in `switchhook demo`, in the simulator and in the tests. In virtual time, one seed always gives the same run.
+//! The real SDK clients reach an embedded DynamoDB, a model of SQS and an event bus through an HTTP client that opens
+//! no socket ([`connector`]). All time comes from one clock ([`clock`]). It shows real time in `switchhook dev`, and
+//! virtual time in `switchhook demo`, in the simulator and in the tests. In virtual time, one seed always gives the
+//! same run.
 //!
-//! **On one thread, everything here is deterministic**: ids are counted, maps are ordered, and watchers wake in the order in
-//! which they started to wait. Two things are up to the caller: `tokio::select!` needs `biased`, and `clock::seed` must seed
-//! the SDK.
+//! **On one thread, everything here is deterministic**: ids are counted, maps are ordered, and watchers wake in the
+//! order in which they started to wait. Two things are up to the caller: `tokio::select!` needs `biased`, and
+//! `clock::seed` must seed the SDK.
 //!
 //! With a data directory, all data survives a kill of the process. Without one, all data is in memory.
 

@@ -6,15 +6,15 @@
 //! - **While a message of a group is in flight, no other receive returns a message of that group.** One receive may
 //!   return several messages of the group, in order.
 //! - A message whose visibility timeout expires returns to its old position, not to the end of the queue.
-//! - A message may be received `max_receive_count` times. The next receive moves it to the dead-letter queue instead, and
-//!   continues with the following message of the group.
+//! - A message may be received `max_receive_count` times. The next receive moves it to the dead-letter queue instead,
+//!   and continues with the following message of the group.
 //! - A second send with the same group and deduplication id within five minutes gets the response of the first send and
 //!   adds nothing. This holds even if the first message was received or deleted in the meantime.
 //!
 //! In a standard queue every message forms a group of its own, and nothing is deduplicated.
 //!
-//! `DeleteMessage` with the receipt handle of an earlier receive does nothing and still succeeds: a receipt handle is not
-//! a fencing token. A FIFO queue rejects a handle whose visibility timeout has expired, unless a later receive has
+//! `DeleteMessage` with the receipt handle of an earlier receive does nothing and still succeeds: a receipt handle is
+//! not a fencing token. A FIFO queue rejects a handle whose visibility timeout has expired, unless a later receive has
 //! replaced it.
 
 mod message;
@@ -63,8 +63,8 @@ pub struct ReceivedMessage {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct ReceiveOutcome {
     pub messages: Vec<ReceivedMessage>,
-    /// Messages that this receive removed because they had reached the maximum receive count. The caller moves them to the
-    /// dead-letter queue, in this order.
+    /// Messages that this receive removed because they had reached the maximum receive count. The caller moves them to
+    /// the dead-letter queue, in this order.
     pub dead_letters: Vec<Message>,
 }
 
@@ -184,7 +184,8 @@ impl Queue {
         });
     }
 
-    /// Inserts a message that was in the queue before a restart. Its deduplication window starts at its original send time.
+    /// Inserts a message that was in the queue before a restart. Its deduplication window starts at its original send
+    /// time.
     pub fn reload(&mut self, message: Message) {
         if self.settings.fifo && message.dead_letter_source.is_none() {
             let key = deduplication_key(&message.group, &message.deduplication_id);
@@ -202,8 +203,8 @@ impl Queue {
         self.recent_sends_by_age.retain(|(_, other)| *other != key);
     }
 
-    /// Receives at most `messages_max` messages. Each stays invisible for `visibility_timeout_ms`, or for the timeout of
-    /// the queue if that is `None`.
+    /// Receives at most `messages_max` messages. Each stays invisible for `visibility_timeout_ms`, or for the timeout
+    /// of the queue if that is `None`.
     ///
     /// Like SQS, it takes as many messages as possible from one group before it continues with the next.
     pub fn receive(&mut self, now_ms: u64, messages_max: usize, visibility_timeout_ms: Option<u64>) -> ReceiveOutcome {
@@ -235,8 +236,8 @@ impl Queue {
         outcome
     }
 
-    /// Removes the message and returns it. Returns `None`, and removes nothing, if the handle comes from an earlier receive
-    /// or the message is gone.
+    /// Removes the message and returns it. Returns `None`, and removes nothing, if the handle comes from an earlier
+    /// receive or the message is gone.
     pub fn delete(&mut self, now_ms: u64, receipt_handle: &str) -> Result<Option<Message>, ReceiptHandleError> {
         self.expire_timeouts(now_ms);
         let handle = self.parse_handle(receipt_handle)?;
@@ -296,11 +297,11 @@ impl Queue {
         visible.into_iter().filter_map(|sequence| self.remove(sequence)).collect()
     }
 
-    /// Time of the next receive that may return a message: now, or the end of a visibility timeout. `None` if the queue is
-    /// empty.
+    /// Time of the next receive that may return a message: now, or the end of a visibility timeout. `None` if the queue
+    /// is empty.
     ///
-    /// A receive at the end of a timeout may still return nothing, because another message of the group can be in flight
-    /// for longer.
+    /// A receive at the end of a timeout may still return nothing, because another message of the group can be in
+    /// flight for longer.
     pub fn next_visible_at(&mut self, now_ms: u64) -> Option<u64> {
         self.expire_timeouts(now_ms);
         if !self.ready.is_empty() {

@@ -8,7 +8,8 @@ use serde_json::json;
 pub(crate) struct ServiceResponse {
     pub(crate) status: u16,
     pub(crate) body: String,
-    /// Value of the header `x-amzn-query-error`: error code and fault, from which the SDK derives the type of an SQS error.
+    /// Value of the header `x-amzn-query-error`: error code and fault, from which the SDK derives the type of an SQS
+    /// error.
     pub(crate) query_error: Option<String>,
 }
 

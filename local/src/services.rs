@@ -147,8 +147,8 @@ impl DataDir {
 
 /// Opens the database file, and creates it first if it does not exist.
 ///
-/// **A database under its final name has all its tables.** Creating them takes several transactions, so the file gets its
-/// final name afterwards. If the first start is killed before, the next start deletes the unfinished file.
+/// **A database under its final name has all its tables.** Creating them takes several transactions, so the file gets
+/// its final name afterwards. If the first start is killed before, the next start deletes the unfinished file.
 fn open_database(data_dir: &DataDir) -> Result<Database, LocalError> {
     let path = data_dir.path.join("switchhook.sqlite");
     let open = |source| LocalError::OpenDatabase { source };

@@ -1,11 +1,11 @@
 //! SQS: the queues, the JSON protocol for the SDK, and direct methods for event sources and tests.
 //!
 //! With a data directory, every message has one entry in a journal. The entry is written before the sender gets its
-//! response, and deleted with the message. **A message whose send succeeded survives a kill: it keeps its position and is
-//! visible.** Its receive count and visibility timeout are not stored.
+//! response, and deleted with the message. **A message whose send succeeded survives a kill: it keeps its position and
+//! is visible.** Its receive count and visibility timeout are not stored.
 //!
-//! Moving a message to another queue writes a new entry and then deletes the old one. If a restart finds both, the new
-//! entry is valid.
+//! Moving a message to another queue writes a new entry and then deletes the old one. If a restart finds both, it drops
+//! the old one.
 
 mod format;
 mod protocol;
@@ -72,8 +72,8 @@ impl Sqs {
         if let Some(queue) = queues.values().find(has_no_target) {
             return Err(LocalError::NoDeadLetterQueue { queue: queue.settings().name.clone() });
         }
-        // The clock gives a number that is higher than all numbers of earlier processes, even those of deleted messages. 0 is
-        // never used.
+        // A number made from the time is higher than every number of an earlier process, even of a message that was
+        // deleted. No message has the number 0.
         let mut next_number = (clock.now_ms() << 20) + 1;
         if let Some(journal) = &journal {
             for entry in read_journal(journal)? {
@@ -104,8 +104,9 @@ impl Sqs {
         Ok(sent)
     }
 
-    /// Receives at most `messages_max` messages. Each stays invisible for `visibility_timeout_ms`, or for the timeout of the
-    /// queue if that is `None`. Messages that reached the maximum receive count move to the dead-letter queue instead.
+    /// Receives at most `messages_max` messages. Each stays invisible for `visibility_timeout_ms`, or for the timeout
+    /// of the queue if that is `None`. Messages that reached the maximum receive count move to the dead-letter queue
+    /// instead.
     pub fn receive(
         &self,
         queue: &str,
@@ -186,8 +187,9 @@ impl Sqs {
         Ok(purged.len())
     }
 
-    /// Moves all visible messages of a dead-letter queue back to their source queues, or to `destination`. Returns the number
-    /// of moved messages. They arrive as new messages at the end of the queue, with a new id and a receive count of 0.
+    /// Moves all visible messages of a dead-letter queue back to their source queues, or to `destination`. Returns the
+    /// number of moved messages. They arrive as new messages at the end of the queue, with a new id and a receive count
+    /// of 0.
     ///
     /// Without a destination, the move stops at a message that was sent directly to the dead-letter queue. SQS cannot
     /// determine its source, and the task fails with `CouldNotDetermineMessageSource`.
@@ -226,8 +228,8 @@ impl Sqs {
         Ok(moved)
     }
 
-    /// Returns a watcher that resolves when a message is sent, deleted or moved, or when its visibility changes. The watcher
-    /// does not resolve when a visibility timeout expires; use [`Sqs::next_visible_at`] for that.
+    /// Returns a watcher that resolves when a message is sent, deleted or moved, or when its visibility changes. The
+    /// watcher does not resolve when a visibility timeout expires; use [`Sqs::next_visible_at`] for that.
     pub fn watch(&self, queue: &str) -> Result<Watch, QueueError> {
         Ok(self.signals.get(queue).ok_or(QueueError::UnknownQueue)?.watch())
     }
@@ -306,8 +308,8 @@ impl State {
 struct JournalEntry {
     queue: String,
     message: Message,
-    /// Sequence that the message had before it moved. Its old entry may still exist after a kill. `None` if the message never
-    /// moved.
+    /// Sequence that the message had before it moved. Its old entry may still exist after a kill. `None` if the message
+    /// never moved.
     #[serde(default)]
     moved_from: Option<u64>,
 }

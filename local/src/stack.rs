@@ -1,5 +1,5 @@
-//! The resources of the stack: names, queues, batch sizes and defaults, as `template.yaml` declares them. A test compares the
-//! two.
+//! The resources of the stack: names, queues, batch sizes and defaults, as `template.yaml` declares them. A test
+//! compares the two.
 
 use std::time::Duration;
 
@@ -38,10 +38,11 @@ pub(crate) const CALL_RETENTION: Duration = Duration::from_secs(400 * 24 * 60 * 
 pub(crate) const QUEUE_BATCH: usize = 10;
 /// Stream records per invocation of the relay.
 pub(crate) const STREAM_BATCH: usize = 100;
-/// Messages per invocation of the dialer. It waits until the provider's rate limit allows the dial, and a second message
-/// would have to wait with the first.
+/// Messages per invocation of the dialer. It waits until the provider's rate limit allows the dial, and a second
+/// message would have to wait with the first.
 pub(crate) const DIAL_BATCH: usize = 1;
-/// Age at which a stream record that cannot be published goes to the failures queue. A stream keeps a record for 24 hours.
+/// Age at which a stream record that cannot be published goes to the failures queue. A stream keeps a record for 24
+/// hours.
 pub(crate) const RECORD_AGE_MAX: Duration = Duration::from_secs(21 * 60 * 60);
 
 /// Visibility timeout of the events queue: six times the 10 s timeout of the consumer.

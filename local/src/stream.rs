@@ -1,17 +1,17 @@
 //! The stream of the calls table, with old and new images, as the relay reads it.
 //!
-//! The embedded DynamoDB has its own streams, but they do not fit. Their writes become slower with every stored record, and
-//! a write that changes nothing creates a record. The stream is therefore made here: read the row, write, read the row
-//! again, and append a record if the row differs.
+//! The embedded DynamoDB has its own streams, but they do not fit. Their writes become slower with every stored record,
+//! and a write that changes nothing creates a record. The stream is therefore made here: read the row, write, read the
+//! row again, and append a record if the row differs.
 //!
-//! With a data directory, a record has two journal entries. The *intent* (key and old image) is written before the row, and
-//! the *completion* (new image) after it. If the process is killed between the two, the next start repairs the record.
-//! Nothing was written after the interrupted write. So if the row still equals the old image, the write did not happen;
-//! otherwise the row is the new image.
+//! With a data directory, a record has two journal entries. The *intent* (key and old image) is written before the row,
+//! and the *completion* (new image) after it. If the process is killed between the two, the next start repairs the
+//! record. Nothing was written after the interrupted write. So if the row still equals the old image, the write did not
+//! happen; otherwise the row is the new image.
 //!
-//! **Every committed change of a row has exactly one record, which stays until the reader trims it. A kill at any moment
-//! loses none.** For this reason, writes to the table happen one at a time, under the lock of the stream. Trimming deletes
-//! the intent first, so that a partly deleted record does not look like an interrupted write.
+//! **Every committed change of a row has exactly one record, which stays until the reader trims it. A kill at any
+//! moment loses none.** For this reason, writes to the table happen one at a time, under the lock of the stream.
+//! Trimming deletes the intent first, so that a partly deleted record does not look like an interrupted write.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Mutex;
@@ -79,7 +79,8 @@ impl Stream {
             Some(journal) => recover(&database, table, journal)?,
             None => VecDeque::new(),
         };
-        // The clock gives a number that is higher than all numbers of earlier processes, even those of trimmed records.
+        // A number made from the time is higher than every number of an earlier process, even of a record that was
+        // trimmed.
         let fresh = clock.now_ms() << 20;
         let next_sequence = records.back().map_or(fresh, |last| fresh.max(last.sequence + 1));
         Ok(Self {

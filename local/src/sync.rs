@@ -5,16 +5,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
-/// Locks a mutex, even if a thread panicked while holding it. That is safe here: code in this crate updates the protected
-/// data in one step, after everything that can fail.
+/// Locks a mutex, even if a thread panicked while holding it. That is safe here: code in this crate updates the
+/// protected data in one step, after everything that can fail.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Notifies any number of watchers of a change, in the order in which they started to wait.
 ///
-/// `tokio::sync::watch` cannot be used, because it wakes its waiters in random order. One seed must always give the same
-/// run.
+/// `tokio::sync::watch` cannot be used, because it wakes its waiters in random order. One seed must always give the
+/// same run.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Signal(Arc<Shared>);
 
@@ -43,8 +43,8 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Resolves when something has changed since the watcher was created or last resolved. Several changes may resolve it
-    /// only once. Dropping the future is safe: the next call still sees the change.
+    /// Resolves when something has changed since the watcher was created or last resolved. Several changes may resolve
+    /// it only once. Dropping the future is safe: the next call still sees the change.
     pub async fn changed(&mut self) {
         loop {
             let notified = self.signal.0.notify.notified();

@@ -9,7 +9,7 @@ pub(super) fn text<'a>(value: &'a Value, name: &str) -> &'a str {
     value.get(name).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// Returns a field with an RFC 3339 time.
+/// Returns a field with an RFC 3339 time. `None` if there is no such time.
 pub(super) fn time(value: &Value, name: &str) -> Option<Millis> {
     text(value, name).parse::<jiff::Timestamp>().ok().map(jiff::Timestamp::as_millisecond)
 }

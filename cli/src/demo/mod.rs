@@ -1,28 +1,29 @@
-//! `switchhook demo`: plays calls whose true course is known through the whole system, delivers their webhooks badly, and checks
-//! every result.
+//! `switchhook demo`: plays calls whose true course is known through the whole system, delivers their webhooks badly,
+//! and checks every result.
 //!
-//! The demo answers one question: does Switchhook show and announce what truly happened? It has six parts. Each part uses only
-//! the parts above it in this list.
+//! The demo answers one question: does Switchhook show and announce what truly happened? It has six parts. Each part
+//! uses only the parts above it in this list.
 //!
-//! - [`script`] and [`placed_script`] make the **ground truth**: what truly happens to each call, drawn from the seed. One half
-//!   of the calls is placed by others, and their scripts also contain every webhook that the provider makes. The other
-//!   half is placed by Switchhook at a fake provider, which plays the scenarios of the script.
-//! - [`traffic`] plans the **deliveries**. A webhook arrives on time, late, twice or never. Forged webhooks are added, which
-//!   Switchhook must reject.
+//! - [`script`] and [`placed_script`] make the **ground truth**: what truly happens to each call, drawn from the seed.
+//!   One half of the calls is placed by others, and their scripts also contain every webhook that the provider makes.
+//!   The other half is placed by Switchhook at a fake provider, which plays the scenarios of the script.
+//! - [`traffic`] plans the **deliveries**. A webhook arrives on time, late, twice or never. Forged webhooks are added,
+//!   which Switchhook must reject.
 //! - [`observation`] holds the **observations**: everything that can be seen from outside during a run.
 //! - [`play`] runs the traffic through the local cloud in virtual time, so that hours pass in seconds, and fills in the
 //!   observations.
 //! - [`oracle`] computes the **expectations** from the ground truth and the deliveries, and compares them with the
-//!   observations. Each difference is a **mismatch**. The oracle uses no code of Switchhook, so both cannot be wrong in the
-//!   same way.
+//!   observations. Each difference is a **mismatch**. The oracle uses no code of Switchhook, so both cannot be wrong in
+//!   the same way.
 //! - [`output`] prints the figures, the mismatches, and four calls in full.
 //!
 //! # Example
 //!
-//! The ground truth of one call is: answered at 12:00:10, confirmed at 12:00:20, completed at 12:00:30. Its provider makes five
-//! webhooks. The traffic planner loses the last one, so no webhook about the ending is delivered. The oracle therefore expects
-//! that Switchhook waits for the inactivity timeout, and then publishes `call.inconclusive`. The outcome must be `confirmed`,
-//! because that webhook arrived. If Switchhook shows anything else, or publishes one event more or less, that is a mismatch.
+//! The ground truth of one call is: answered at 12:00:10, confirmed at 12:00:20, completed at 12:00:30. Its provider
+//! makes five webhooks. The traffic planner loses the last one, so no webhook about the ending is delivered. The oracle
+//! therefore expects that Switchhook waits for the inactivity timeout, and then publishes `call.inconclusive`. The
+//! outcome must be `confirmed`, because that webhook arrived. If Switchhook shows anything else, or publishes one event
+//! more or less, that is a mismatch.
 
 mod json;
 mod observation;
@@ -44,7 +45,7 @@ use play::PlayError;
 use script::MINUTE;
 use traffic::Traffic;
 
-/// Limit of the memory that one run needs.
+/// Largest number of calls in one run. It limits the memory that a run needs.
 const CALLS_MAX: u64 = 100_000;
 
 const EXAMPLES: &str = "\

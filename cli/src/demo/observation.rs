@@ -1,6 +1,6 @@
-//! The observations of a run: everything that can be seen from outside. These are the responses, the state that the API shows,
-//! the published domain events, the logs, and the fake provider's own record. The player fills them in, and the oracle checks
-//! them.
+//! The observations of a run: everything that can be seen from outside. These are the responses, the state that the API
+//! shows, the published domain events, the logs, and the fake provider's own record. The player fills them in, and the
+//! oracle checks them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -26,7 +26,7 @@ pub(super) struct Observations {
     pub(super) sent_webhooks: BTreeSet<WebhookKey>,
     /// Number of phones that the fake provider rang more than once for one attempt.
     pub(super) duplicate_dials: usize,
-    /// Decisions that scheduler and dialer logged, with their number.
+    /// Number of log lines of the scheduler and the dialer, by `action_taken`.
     pub(super) worker_actions: BTreeMap<String, u64>,
     /// Ids of the calls for which the drift check logged a drift.
     pub(super) drifted_calls: Vec<String>,

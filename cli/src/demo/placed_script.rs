@@ -1,20 +1,22 @@
-//! Scripts of the calls that Switchhook places. A script says when the demo asks for the call, and what truly happens in each
-//! attempt.
+//! Scripts of the calls that Switchhook places. A script says when the demo asks for the call, and what truly happens
+//! in each attempt.
 //!
-//! **The oracle compares everything with this truth.** The metadata of each call tells the fake provider what will happen in
-//! each attempt. The required results are written down here, without any code of Switchhook.
+//! **The oracle compares everything with this truth.** The metadata of each call tells the fake provider what will
+//! happen in each attempt. The required results are written down here, without any code of Switchhook.
 
 use fastrand::Rng;
 use serde_json::{Map, Value, json};
 
 use super::script::{HOUR, MINUTE, Millis, SECOND, START};
 
-/// During the outage the provider's API answers every request with an error. The calls that others place are over by then.
+/// During the outage the provider's API answers every request with an error. The calls that others place are over by
+/// then.
 pub(super) const OUTAGE_START: Millis = START + 200 * MINUTE + 30 * SECOND;
 pub(super) const OUTAGE_END: Millis = OUTAGE_START + 10 * MINUTE;
-/// All calls are created within this time.
+/// Time after the start within which all calls are created.
 const CREATED_WITHIN: Millis = 200 * MINUTE;
-/// The calling window by the system's clock. The API gets it in London time, which is summer time on the day of the demo.
+/// The calling window by the system's clock. The API gets it in London time, which is summer time on the day of the
+/// demo.
 const WINDOW_OPENS: Millis = START + HOUR;
 const WINDOW_CLOSES: Millis = START + 11 * HOUR - MINUTE;
 /// Number of attempts that the default retry policy allows.
@@ -45,7 +47,7 @@ pub(super) enum DialScenario {
     RateLimited,
     /// The number does not exist.
     Invalid,
-    /// The provider is down, and does not even answer whether it accepted the call.
+    /// The provider is down. Its answer does not say whether it accepted the call.
     Outage,
 }
 
@@ -59,7 +61,8 @@ pub(super) struct AttemptResult {
 }
 
 impl DialScenario {
-    /// Keyword that tells the fake provider what to play. `None` if the provider has no part in it.
+    /// Keyword that tells the fake provider what to play. `None` for an outage, which the demo switches on and off
+    /// itself.
     pub(super) const fn keyword(self) -> Option<&'static str> {
         match self {
             Self::Confirms => Some("confirms"),
@@ -156,7 +159,8 @@ const PATTERNS: [RequestPattern; 13] = [
     RequestPattern::DuringOutage,
 ];
 
-/// Scenarios of the attempts of one call. Calls take these lists in turn. The last scenario holds for all further attempts.
+/// Scenarios of the attempts of one call. Calls take these lists in turn. The last scenario holds for all further
+/// attempts.
 const SCENARIOS: [&[DialScenario]; 17] = [
     &[DialScenario::Busy, DialScenario::Confirms],
     &[DialScenario::Confirms],
@@ -260,7 +264,8 @@ impl PlacedScript {
                 due_at = Some(created_at + 24 * HOUR);
                 triggered_at = Some(at);
                 requests.push((at, ApiAction::Trigger));
-                // A trigger waives the due time for one claim. A dial that the rate limit refuses would then wait a day.
+                // A trigger waives the due time for one claim. A dial that the rate limit refuses would then wait a
+                // day.
                 for scenario in scenarios.iter_mut().filter(|scenario| **scenario == DialScenario::RateLimited) {
                     *scenario = DialScenario::Confirms;
                 }
@@ -321,7 +326,7 @@ impl PlacedScript {
 
     /// Returns the scenarios of all attempts that take place, and the final decision about the job.
     ///
-    /// `hit_outage` tells for each attempt number, counted from 1, whether that attempt found the provider down.
+    /// `hit_outage` returns true for the number of an attempt, counted from 1, that found the provider down.
     pub(super) fn play_out(&self, hit_outage: impl Fn(usize) -> bool) -> (Vec<DialScenario>, PolicyDecision) {
         let mut played = Vec::new();
         loop {

@@ -186,8 +186,8 @@ fn placed_call_survives_kill_9_and_ends() {
         assert!(began.elapsed() < Duration::from_secs(20), "it is dialled");
         std::thread::sleep(Duration::from_millis(20));
     }
-    // The first call is ringing when the stack is killed. The fake provider is killed too, and forgets it. The second call
-    // is still waiting.
+    // The first call is ringing when the stack is killed. The fake provider is killed too, and forgets it. The second
+    // call is still waiting.
     let waiting = id(&create(&stack, &["--metadata", "fake=busy", "--attempts", "1"]));
     stack.kill();
     let stack = start();

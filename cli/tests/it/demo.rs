@@ -59,8 +59,8 @@ fn two_hundred_calls_come_out_right() {
     readme_shows(&printed);
 }
 
-/// Every line that README shows as output of the demo is printed, in this order. `…` stands for lines left out, and the
-/// time that the run took is the machine's.
+/// Checks that the demo printed every line that README shows as its output, in this order. A line `…` in README stands
+/// for omitted lines. The time that the run took may differ.
 fn readme_shows(printed: &str) {
     let readme = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../README.md")).expect("README.md");
     let (_, block) = readme.split_once("```\nFour calls in full\n").expect("the output of the demo");

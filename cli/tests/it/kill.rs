@@ -79,8 +79,8 @@ fn nothing_acknowledged_is_lost_by_kill_9() {
     }
 }
 
-/// Sends calls until the stack stops responding. Several senders run at the same time. Returns the ids of the acknowledged
-/// events.
+/// Sends calls until the stack stops responding. Several senders run at the same time. Returns the ids of the
+/// acknowledged events.
 fn send_until_killed(url: &str, calls: &AtomicU64) -> Vec<String> {
     let (agent, key) = (agent(), Key::new(KEY).expect("a key"));
     let mut acknowledged = Vec::new();

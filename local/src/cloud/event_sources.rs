@@ -1,7 +1,7 @@
 //! Event source mappings: they read the queues and the stream, and invoke the functions with batches.
 //!
-//! **A function receives exactly the event that AWS would send**, parsed by the same types. Every invocation is a task of
-//! its own. If a handler panics, only that invocation fails, as in Lambda.
+//! **A function receives exactly the event that AWS would send**, parsed by the same types. Every invocation is a task
+//! of its own. If a handler panics, only that invocation fails, as in Lambda.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -148,8 +148,8 @@ where
     Ok(())
 }
 
-/// Returns the messages that the handler did not report as failed. As in Lambda, a report that names a message outside the
-/// batch fails the whole batch.
+/// Returns the messages that the handler did not report as failed. As in Lambda, a report that names a message outside
+/// the batch fails the whole batch.
 fn processed(received: Vec<ReceivedMessage>, response: SqsBatchResponse) -> Vec<ReceivedMessage> {
     let failed: Vec<String> = response.batch_item_failures.into_iter().map(|failure| failure.item_identifier).collect();
     if failed.iter().any(|id| received.iter().all(|message| message.message.id() != *id)) {

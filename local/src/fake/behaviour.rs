@@ -65,8 +65,8 @@ impl Behaviour {
 
     /// Chooses the behaviour of a dial from the metadata of the call, or else from the last digit of the number `to`.
     ///
-    /// The metadata field `fake` lists one name per attempt, for example `busy,confirms`. The last name also applies to all
-    /// later attempts.
+    /// The metadata field `fake` lists one name per attempt, for example `busy,confirms`. The last name also applies to
+    /// all later attempts.
     pub(super) fn select(metadata: &Map<String, Value>, to: &str) -> Self {
         let text = |name: &str| metadata.get(name).and_then(Value::as_str);
         let attempt: usize = text("switchhook_attempt").and_then(|number| number.parse().ok()).unwrap_or(1);

@@ -88,8 +88,8 @@ impl NewMessage {
         self.body.len() + self.attributes.iter().map(|(name, attribute)| attribute.bytes(name)).sum::<usize>()
     }
 
-    /// Checks everything that SQS checks before it accepts a message. A FIFO queue also needs a group and a deduplication
-    /// id.
+    /// Checks everything that SQS checks before it accepts a message. A FIFO queue also needs a group and a
+    /// deduplication id.
     pub(super) fn validate(&self, fifo: bool) -> Result<(), SendError> {
         if self.body.is_empty() {
             return Err(SendError::EmptyBody);

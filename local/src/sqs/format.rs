@@ -85,8 +85,8 @@ pub(super) fn md5_hex(bytes: &[u8]) -> String {
 
 /// Returns the MD5 digest of the attributes, which the SDKs verify. `None` if there are no attributes.
 ///
-/// The digest covers name, type and value of each attribute, sorted by name. Every part is preceded by its length, and the
-/// value also by a byte for its kind.
+/// The digest covers name, type and value of each attribute, sorted by name. Every part is preceded by its length, and
+/// the value also by a byte for its kind.
 pub(super) fn md5_of_attributes(attributes: &BTreeMap<String, MessageAttribute>) -> Option<String> {
     const STRING: u8 = 1;
     const BINARY: u8 = 2;

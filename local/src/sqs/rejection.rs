@@ -26,7 +26,8 @@ impl From<QueueError> for Rejection {
 }
 
 impl Rejection {
-    /// Returns the error's name in the JSON protocol, and its name in the older query protocol. The SDKs read the second.
+    /// Returns the error's name in the JSON protocol, and its name in the older query protocol. The SDKs read the
+    /// second.
     fn names(&self) -> (&'static str, &'static str) {
         let same = |name| (name, name);
         match self {

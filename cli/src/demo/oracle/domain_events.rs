@@ -1,15 +1,15 @@
 //! The domain events that a call must have caused, in order.
 //!
 //! The oracle goes through the evidence in the order of arrival, and inserts each inactivity timeout at the time of its
-//! detection. After each step it expects a domain event for every status that is new and higher than all that were announced
-//! before.
+//! detection. After each step it expects a domain event for every status that is new and higher than all that were
+//! announced before.
 //!
 //! **Only what the truth leaves open is tried both ways.** Three things are open:
 //!
 //! - If two reports arrive in the same millisecond, either may be folded first.
 //! - If two reports arrive within a second, they may be folded together.
-//! - For calls that others place, the oracle knows the period of the reconciler, but not the moment of its runs. A timeout may
-//!   therefore be detected before or after a report that arrives at about the same time.
+//! - For calls that others place, the oracle knows the period of the reconciler, but not the moment of its runs. A
+//!   timeout may therefore be detected before or after a report that arrives at about the same time.
 
 use serde_json::Value;
 
@@ -26,8 +26,8 @@ const COMBINATIONS_MAX: usize = 1 << 14;
 
 /// Compares the domain events of a call with the expected ones. `evidence` is in the order of time.
 ///
-/// Returns `None` if one of the possible orders explains every event. Otherwise it describes the first mismatch of the order
-/// that explains the most events.
+/// Returns `None` if one of the possible orders explains every event. Otherwise it describes the first mismatch of the
+/// order that explains the most events.
 pub(super) fn mismatch(call: &CheckedCall<'_>, evidence: &[Evidence], actual: &[Value]) -> Option<String> {
     let mut choices = Choices::default();
     let mut closest: Option<(usize, String)> = None;
@@ -168,7 +168,8 @@ fn expect_job_event<'a>(
     matcher.expect(ExpectedEvent { provider_call_id: None, ..event })
 }
 
-/// Expects the new events of the appointment. It follows the attempt that was confirmed or declined, otherwise the latest.
+/// Expects the new events of the appointment. It follows the attempt that was confirmed or declined, otherwise the
+/// latest.
 fn expect_appointment_events<'a>(
     knowledge: &Knowledge<'a>,
     attempts: &[(&AttemptKnowledge<'a>, usize)],

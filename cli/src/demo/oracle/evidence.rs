@@ -69,8 +69,8 @@ impl Placement {
         attempt < self.retries.len()
     }
 
-    /// Returns the earliest and the latest time at which the next attempt may be due, if the end of this one became known
-    /// between `earliest` and `latest`. `None` if no attempt follows.
+    /// Returns the earliest and the latest time at which the next attempt may be due, if the end of this one became
+    /// known between `earliest` and `latest`. `None` if no attempt follows.
     pub(super) fn retry_due_between(
         &self,
         attempt: usize,
@@ -90,8 +90,8 @@ impl Evidence {
     }
 }
 
-/// Returns the earliest and the latest time at which the reconciler detects the inactivity timeout of an attempt whose last
-/// event came at `last_event_at`.
+/// Returns the earliest and the latest time at which the reconciler detects the inactivity timeout of an attempt whose
+/// last event came at `last_event_at`.
 pub(super) const fn timeout_detected_between(last_event_at: Millis) -> (Millis, Millis) {
     let due_at = last_event_at + INACTIVITY_TIMEOUT;
     (due_at, due_at + 2 * RECONCILER_PERIOD)

@@ -150,8 +150,8 @@ impl<'a> ExpectedEvent<'a> {
         }
     }
 
-    /// Returns the first field of the published event that differs from this one. `before` holds the events that must have
-    /// been published before.
+    /// Returns the first field of the published event that differs from this one. `before` holds the events that must
+    /// have been published before.
     pub(super) fn difference(&self, call: &CheckedCall<'_>, before: &[Self], actual: &Value) -> Option<String> {
         let sequence = before.len() + 1;
         let of_attempt = |other: &&Self| other.topic == Topic::Lifecycle && other.attempt == self.attempt;
@@ -230,8 +230,8 @@ impl<'a> ExpectedEvent<'a> {
 
     /// True if `id` is the id that Switchhook gives to the inactivity timeout of this attempt since this time.
     ///
-    /// The id names the attempt. If Switchhook placed the call, that is the number of the attempt. If others placed it, the
-    /// oracle does not check the name.
+    /// The id names the attempt. If Switchhook placed the call, that is the number of the attempt. If others placed it,
+    /// the oracle does not check the name.
     fn is_timeout_event(&self, call: &CheckedCall<'_>, id: &str, since: Millis) -> bool {
         let rest = id.strip_prefix(&format!("switchhook:{}/", call.call_id));
         let attempt = rest.and_then(|rest| rest.strip_suffix(&format!("/deadline/{since}")));

@@ -1,5 +1,5 @@
-//! The knowledge about a call at some moment: the states and outcomes that the evidence so far proves. Reports that were lost
-//! or have not arrived yet are missing from it.
+//! The knowledge about a call at some moment: the states and outcomes that the evidence so far proves. Reports that
+//! were lost or have not arrived yet are missing from it.
 
 use super::evidence::{CheckedCall, Evidence, ReceivedReport, timeout_detected_between};
 use crate::demo::script::{Ending, Fact, GroundTruth, MINUTE, Millis, Report, Statement};
@@ -79,8 +79,8 @@ impl<'a> Knowledge<'a> {
 
     /// True if Switchhook makes use of the answer to a lookup. There are two kinds of lookup:
     ///
-    /// - The reconciler looks up a dial without any report, and an attempt whose inactivity timeout has passed. It uses every
-    ///   answer.
+    /// - The reconciler looks up a dial without any report, and an attempt whose inactivity timeout has passed. It uses
+    ///   every answer.
     /// - The hourly drift check uses only the ending of an attempt that is not known to have ended.
     fn is_used(&self, received: &ReceivedReport) -> bool {
         let Some(report) = self.call.reports.get(received.report) else { return false };
@@ -92,8 +92,8 @@ impl<'a> Knowledge<'a> {
         !attempt.is_settled() && (timeout_passed || (!attempt.has_ended() && ended_long_ago))
     }
 
-    /// Adds a lookup that found no such call at the provider. It counts only once the inactivity timeout has passed: before
-    /// that, the dial may still be on its way to the provider.
+    /// Adds a lookup that found no such call at the provider. It counts only once the inactivity timeout has passed:
+    /// before that, the dial may still be on its way to the provider.
     fn add_not_found(&mut self, attempt: usize, at: Millis) {
         let known = self.attempts().into_iter().find(|known| known.index == attempt);
         let dialled_at = self.call.placement.as_ref().and_then(|placement| placement.dialled_at.get(attempt)).copied();
@@ -157,7 +157,8 @@ impl<'a> Knowledge<'a> {
         attempts
     }
 
-    /// Latest report that another attempt is planned, and the time that it states. `None` if an attempt has started since.
+    /// Latest report that another attempt is planned, and the time that it states. `None` if an attempt has started
+    /// since.
     pub(super) fn retry_planned(&self) -> Option<(Millis, &'a ReceivedReport)> {
         let started_at = self.attempts().last().map_or(Millis::MIN, |latest| latest.started_at);
         self.received
@@ -185,8 +186,8 @@ impl<'a> Knowledge<'a> {
         }
     }
 
-    /// Final job state of a call that others place. It is completed if somebody confirmed or declined, or if an attempt was
-    /// completed.
+    /// Final job state of a call that others place. It is completed if somebody confirmed or declined, or if an attempt
+    /// was completed.
     pub(super) fn final_job(&self) -> &'static str {
         let attempts = self.attempts();
         let done = attempts
@@ -205,7 +206,8 @@ pub(super) struct AttemptKnowledge<'a> {
     pub(super) started_at: Millis,
     /// Time at which the latest report arrived. The inactivity timeout starts here.
     pub(super) last_event_at: Millis,
-    /// True once an inactivity timeout was detected. From then on Switchhook presumes that the missing reports were lost.
+    /// True once an inactivity timeout was detected. From then on Switchhook presumes that the missing reports were
+    /// lost.
     presumes_loss: bool,
     /// The detected inactivity timeout, if no report has arrived since.
     pub(super) timeout: Option<InactivityTimeout>,
@@ -257,8 +259,8 @@ impl<'a> AttemptKnowledge<'a> {
 
     /// Returns the lifecycles that the attempt has reached.
     ///
-    /// A lifecycle counts only if the one before it was reported too: `in_progress` needs `ringing`. An ending that waits for
-    /// a missing report counts from the inactivity timeout on.
+    /// A lifecycle counts only if the one before it was reported too: `in_progress` needs `ringing`. An ending that
+    /// waits for a missing report counts from the inactivity timeout on.
     pub(super) fn lifecycles(&self) -> Vec<ReachedStatus> {
         let reached = |rank, status, fact| ReachedStatus { rank, status, fact, is_final: false };
         let mut all = vec![reached(0, "initiated", None)];
@@ -321,8 +323,8 @@ impl<'a> AttemptKnowledge<'a> {
 
     /// Returns the reports that may be the source of a status, each with the time that it states.
     ///
-    /// These are the reports that date the fact first. `initiated`, `ringing` and `answered` without a time count as earliest,
-    /// any other fact without a time counts as latest.
+    /// These are the reports that date the fact first. `initiated`, `ringing` and `answered` without a time count as
+    /// earliest, any other fact without a time counts as latest.
     pub(super) fn sources(&self, fact: Option<Fact>) -> Vec<(&'a ReceivedReport, Millis)> {
         let dated = |statement: &Statement| match (statement.at, statement.fact) {
             (Some(at), _) => at,
@@ -344,8 +346,8 @@ impl<'a> AttemptKnowledge<'a> {
         self.lifecycles().last().is_some_and(|last| last.is_final)
     }
 
-    /// True if the attempt can have ended at this time: a report states it, or, without a reported ending, the inactivity
-    /// timeout was detected then.
+    /// True if the attempt can have ended at this time: a report states it, or, without a reported ending, the
+    /// inactivity timeout was detected then.
     pub(super) fn is_possible_end(&self, at: Millis) -> bool {
         match self.ending() {
             Some(ending) => self.sources(Some(Fact::Ended(ending))).iter().any(|(_, time)| *time == at),

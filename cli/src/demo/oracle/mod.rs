@@ -5,8 +5,8 @@
 //! 1. [`evidence`]: the reports that reached Switchhook. Lost and forged webhooks are not among them.
 //! 2. [`knowledge`]: the states and outcomes that this evidence proves.
 //! 3. [`domain_events`]: the domain events that must have been published, in order.
-//! 4. [`scripted_calls`], [`placed_calls`] and [`whole_run`] compare, field by field, with the JSON that subscribers and
-//!    clients of the API get.
+//! 4. [`scripted_calls`], [`placed_calls`] and [`whole_run`] compare, field by field, with the JSON that subscribers
+//!   and clients of the API get.
 //!
 //! The oracle can fail: its tests give it worlds that are wrong in one thing each, and it must notice every one.
 

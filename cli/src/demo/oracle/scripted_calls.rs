@@ -12,7 +12,8 @@ use crate::demo::observation::{Observations, ObservedCall, WebhookResponse};
 use crate::demo::script::{Provider, Script};
 use crate::demo::traffic::{Delivery, DeliveryKind, Traffic};
 
-/// Returns, for each script, the reports that Switchhook received, in the order of arrival. Checks all responses on the way.
+/// Returns, for each script, the reports that Switchhook received, in the order of arrival. Checks all responses on the
+/// way.
 pub(super) fn received_reports(
     traffic: &Traffic,
     observations: &Observations,

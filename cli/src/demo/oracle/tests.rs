@@ -256,8 +256,8 @@ fn lost_ending_must_be_inconclusive() {
         mismatches(arrivals, &observed(lifecycle, outcome, appointment, "FAILED", domain_events.to_vec(), arrivals))
     };
     assert_eq!(world("inconclusive", "inconclusive", "Inconclusive", &domain_events), [""; 0]);
-    // Four worlds are wrong. The first shows the truth, which no report stated. The second shows the state before the timeout.
-    // The third lacks the announcement. The fourth announces too early.
+    // Four worlds are wrong. The first shows the truth, which no report stated. The second shows the state before the
+    // timeout. The third lacks the announcement. The fourth announces too early.
     assert_ne!(world("completed", "confirmed", "Confirmed", &domain_events), [""; 0]);
     assert_ne!(world("in_progress", "connected", "Connected", &domain_events), [""; 0]);
     assert_ne!(world("inconclusive", "inconclusive", "Inconclusive", &domain_events[..5]), [""; 0]);

@@ -7,8 +7,8 @@ use serde_json::Value;
 use super::evidence::Evidence;
 use crate::demo::json::text;
 
-/// Checks that the timeline contains every acknowledged report. Besides these it may contain answers to lookups, and events
-/// that Switchhook itself made.
+/// Checks that the timeline contains every acknowledged report. Besides these it may contain answers to lookups, and
+/// events that Switchhook itself made.
 pub(super) fn check(call_id: &str, evidence: &[Evidence], timeline: &[Value], mismatches: &mut Vec<String>) {
     let mut received: BTreeSet<&str> = BTreeSet::new();
     let mut looked_up: BTreeSet<&str> = BTreeSet::new();

@@ -12,7 +12,8 @@ use crate::demo::oracle::{EndingSource, Mismatch, ending_source};
 use crate::demo::placed_script::ApiAction;
 use crate::demo::traffic::{FaultCounts, Traffic};
 
-/// Number of calls from which every fault must occur. With fewer calls a fault may be missing by chance.
+/// Smallest number of calls of a run in which every fault must occur. With fewer calls a fault may be missing by
+/// chance.
 const CALLS_WITH_EVERY_FAULT: usize = 200;
 /// Number of mismatches that are printed.
 const MISMATCHES_SHOWN: usize = 20;
@@ -65,7 +66,7 @@ pub(in crate::demo) struct Summary {
     pub(super) endings_looked_up: usize,
     pub(super) calls_triggered: usize,
     pub(super) calls_canceled: usize,
-    /// Repeated API requests, which must create nothing.
+    /// Repetitions of the request that created a call. They must create nothing.
     pub(super) repeated_api_requests: usize,
     /// Calls for which the drift check found a drift.
     pub(super) drifts: usize,
@@ -245,8 +246,8 @@ fn count_dispositions(observations: &Observations) -> BTreeMap<String, u64> {
     counts
 }
 
-/// Returns the disposition of each event of a timeline. An event may have several entries: its own fact, and facts that it
-/// implies. The disposition of its own fact counts.
+/// Returns the disposition of each event of a timeline. An event may have several entries: its own fact, and facts that
+/// it implies. The disposition of its own fact counts.
 fn dispositions(timeline: &[Value]) -> BTreeMap<String, String> {
     let mut by_event: BTreeMap<String, (bool, String)> = BTreeMap::new();
     for entry in timeline {

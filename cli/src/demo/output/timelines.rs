@@ -1,5 +1,5 @@
-//! Four calls in full: one whose webhooks arrived out of order, one that lost webhooks, one with forged webhooks, and one that
-//! Switchhook placed and retried.
+//! Four calls in full: one whose webhooks arrived out of order, one that lost webhooks, one with forged webhooks, and
+//! one that Switchhook placed and retried.
 
 use std::io::{self, Write};
 

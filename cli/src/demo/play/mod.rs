@@ -34,12 +34,12 @@ use logs::LogCollector;
 use published::PublishedEvents;
 use signing::SigningKeys;
 
-/// Time between two checks whether every call is settled.
+/// Time between two checks that every call is settled.
 const SETTLED_CHECK_PERIOD: Millis = 5 * MINUTE;
-/// Number of successive checks that must find every call settled. One is not enough: a call that changed a moment ago does
-/// not count as stuck, although it may not be settled.
+/// Number of successive checks that must find every call settled. One is not enough: a call that changed a moment ago
+/// does not count as stuck, although it may not be settled.
 const SETTLED_CHECKS: u32 = 2;
-/// Every call must be settled within this time.
+/// Time after the start within which every call must be settled.
 const SETTLED_WITHIN: Millis = 24 * HOUR;
 
 /// Plays all traffic on this thread. Calls `progress` with the system's time at every delivery and every API request.

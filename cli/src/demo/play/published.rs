@@ -25,7 +25,8 @@ pub(super) struct CallEvents {
 }
 
 impl PublishedEvents {
-    /// Collects the events that were published since the last time. Call it often: the bus keeps only the latest events.
+    /// Collects the events that were published since the last time. Call it often: the bus keeps only the latest
+    /// events.
     pub(super) fn collect(&mut self, cloud: &Cloud) {
         for event in cloud.bus().events_since(self.next_index) {
             self.next_index = event.index + 1;

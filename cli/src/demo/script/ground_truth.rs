@@ -32,7 +32,7 @@ impl Ending {
 pub(crate) enum Scenario {
     Confirmed,
     Declined,
-    /// Answered and completed. No report tells the outcome.
+    /// Answered and completed. No report states the outcome.
     Talked,
     Voicemail,
     NoAnswer,
@@ -44,7 +44,8 @@ pub(crate) enum Scenario {
 }
 
 impl Scenario {
-    /// Returns the scenarios that the provider can report. A scenario that is listed three times is three times as likely.
+    /// Returns the scenarios that the provider can report. A scenario that is listed three times is three times as
+    /// likely.
     pub(crate) const fn weighted_for(provider: Provider) -> &'static [Self] {
         const ALL: &[Scenario] = &[
             Scenario::Confirmed,

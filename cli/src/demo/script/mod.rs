@@ -25,7 +25,7 @@ pub(crate) const HOUR: Millis = 60 * MINUTE;
 
 /// Start of the demo by the system's clock: 2025-10-20T12:00:00Z.
 pub(crate) const START: Millis = 1_760_961_600_000;
-/// All first attempts are placed within this time.
+/// Time after the start within which all first attempts are placed.
 const PLACED_WITHIN: Millis = 30 * MINUTE;
 
 /// The providers that have scripts. This is the demo's own list: it shares no type with Switchhook.
@@ -93,7 +93,7 @@ pub(crate) struct Statement {
     pub(crate) at: Option<Millis>,
 }
 
-/// One message in which a provider reports about a call. In a script it is a webhook, however often it is delivered.
+/// One message in which a provider reports about a call. In a script it is a webhook, which may be delivered several times.
 ///
 /// For calls that Switchhook places, the oracle also treats the provider's answers to dials and lookups as reports.
 #[derive(Clone, Debug)]

@@ -1,5 +1,5 @@
-//! Webhooks of Retell: `call_started` for an answered call, `call_ended` and `call_analyzed` for every call. Each of them
-//! describes the whole call up to that point.
+//! Webhooks of Retell: `call_started` for an answered call, `call_ended` and `call_analyzed` for every call. Each of
+//! them describes the whole call up to that point.
 
 use fastrand::Rng;
 use serde_json::{Value, json};

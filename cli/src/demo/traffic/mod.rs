@@ -1,7 +1,8 @@
 //! The traffic of one run: the deliveries of all webhooks, and the API requests for placed calls.
 //!
-//! A webhook is delivered once, twice, late, in the wrong order, or not at all. Webhooks that Switchhook must not trust are added.
-//! Each call gets a fault profile. The profiles take turns, so that every fault occurs in a run of 200 calls.
+//! A webhook is delivered once, twice, late, in the wrong order, or not at all. Webhooks that Switchhook must not trust
+//! are added. Each call gets a fault profile. The profiles take turns, so that every fault occurs in a run of 200
+//! calls.
 
 mod delivery;
 mod faults;

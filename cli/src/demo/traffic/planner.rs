@@ -1,5 +1,5 @@
-//! The planner of deliveries. It decides when and how often each report of one call arrives, and adds webhooks that Switchhook
-//! must not trust.
+//! The planner of deliveries. It decides when and how often each report of one call arrives, and adds webhooks that
+//! Switchhook must not trust.
 
 use std::collections::BTreeSet;
 
@@ -203,7 +203,8 @@ impl Planner<'_> {
             }
             FaultProfile::Delayed => set(any, Some(at + self.draw_delay())),
             FaultProfile::AfterTimeout => {
-                // Every report that states the ending of one attempt is late, so that nothing reveals the ending before.
+                // Every report that states the ending of one attempt is late, so that nothing reveals the ending
+                // before.
                 let attempt = self.any_report(Report::states_ending).and_then(|index| script.reports.get(index));
                 for (index, report) in script.reports.iter().enumerate() {
                     if report.states_ending() && attempt.is_some_and(|ended| ended.attempt == report.attempt) {
@@ -258,8 +259,8 @@ impl Planner<'_> {
         self.rng.choice(&matching).copied()
     }
 
-    /// Makes sure that Switchhook can learn of the call: at least one report about an attempt arrives, and no planned retry is
-    /// reported before it.
+    /// Makes sure that Switchhook can learn of the call: at least one report about an attempt arrives, and no planned
+    /// retry is reported before it.
     fn ensure_observable(&self, arrivals: &mut [Option<Millis>]) {
         let folded = |index: usize| self.script.reports.get(index).is_some_and(Report::is_folded);
         let is_retry_plan =
@@ -282,8 +283,8 @@ impl Planner<'_> {
         }
     }
 
-    /// Moves reports apart until at most two of a call arrive in the same millisecond. The oracle tries both orders of two
-    /// reports, and does not try the orders of three.
+    /// Moves reports apart until at most two of a call arrive in the same millisecond. The oracle tries both orders of
+    /// two reports, and does not try the orders of three.
     fn separate_arrivals(&self, arrivals: &mut [Option<Millis>]) {
         let mut occupied: Vec<Millis> = Vec::new();
         for arrival in arrivals.iter_mut().flatten() {
@@ -389,7 +390,8 @@ impl Planner<'_> {
         }
     }
 
-    /// Adds a correctly signed event of the generic provider that names a call of another provider. Switchhook must refuse it.
+    /// Adds a correctly signed event of the generic provider that names a call of another provider. Switchhook must
+    /// refuse it.
     fn add_other_provider(&mut self, arrivals: &[Option<Millis>], faults: &mut FaultCounts) {
         let arriving = self.script.reports.iter().zip(arrivals).filter(|(report, _)| report.is_folded());
         let Some(first) = arriving.filter_map(|(_, at)| *at).min() else { return };

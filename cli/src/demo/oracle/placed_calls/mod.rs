@@ -1,5 +1,5 @@
-//! The check of calls that Switchhook places: API responses, state, dials, phones, timeline and domain events, each compared
-//! with the script.
+//! The check of calls that Switchhook places: API responses, state, dials, phones, timeline and domain events, each
+//! compared with the script.
 
 mod provider_record;
 #[cfg(test)]
@@ -125,8 +125,8 @@ fn check_state(
     }
 }
 
-/// Checks that the provider got one dial per attempt, and at a time when the call might be dialled. A dial that the rate limit
-/// refused may be repeated.
+/// Checks that the provider got one dial per attempt, and at a time when the call might be dialled. A dial that the
+/// rate limit refused may be repeated.
 fn check_dials(
     script: &PlacedScript,
     observed: &PlacedCall,

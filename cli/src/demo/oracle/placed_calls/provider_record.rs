@@ -1,8 +1,9 @@
-//! The evidence about a call that Switchhook placed, taken from the fake provider's record of dials, webhooks and lookups.
+//! The evidence about a call that Switchhook placed, taken from the fake provider's record of dials, webhooks and
+//! lookups.
 //!
-//! **The record decides which evidence there is.** Between the fake provider and the stack nothing is lost: a webhook that was
-//! sent was received at that moment, and so was every response. An ending can become known in two ways: by
-//! a webhook, or by a lookup because the webhook was never sent. The record shows which way it was.
+//! **The record decides which evidence there is.** Between the fake provider and the stack nothing is lost: a webhook
+//! that was sent was received at that moment, and so was every response. An ending can become known in two ways: by a
+//! webhook, or by a lookup because the webhook was never sent. The record shows which way it was.
 
 use crate::demo::json::text;
 use crate::demo::observation::{PhoneRing, PlacedCall, RequestResult};
@@ -45,7 +46,8 @@ impl ReportKind {
 }
 
 impl<'a> ProviderRecord<'a> {
-    /// `scenarios` are those of the attempts that took place. `decision` is the final one, or `None` if the call was canceled.
+    /// `scenarios` are those of the attempts that took place. `decision` is the final one, or `None` if the call was
+    /// canceled.
     pub(super) fn new(
         script: &'a PlacedScript,
         observed: &'a PlacedCall,
@@ -131,8 +133,8 @@ impl<'a> ProviderRecord<'a> {
         ReceivedReport { report: (number - 1) * ReportKind::ALL.len() + place, event_id, at }
     }
 
-    /// Event id of the analysis of a call. It ends in a hash of the content, so it is read from the timeline. Each call is
-    /// analysed once.
+    /// Event id of the analysis of a call. It ends in a hash of the content, so it is read from the timeline. Each call
+    /// is analysed once.
     fn analysis_event_id(&self, provider_call_id: &str) -> String {
         let prefix = format!("retell:{provider_call_id}:call_analyzed:");
         let ids = self.observed.observed.timeline.iter().map(|entry| text(entry, "event_id"));

@@ -1,4 +1,5 @@
-//! Tests that the check of placed calls can fail. Each changes one thing in a right world and expects a mismatch about it.
+//! Tests that the check of placed calls can fail. Each changes one thing in a right world and expects a mismatch about
+//! it.
 
 use serde_json::{Value, json};
 
@@ -54,8 +55,8 @@ fn sent_webhook(provider_call_id: &str, seconds: Millis, event: &'static str) ->
     SentWebhook { provider_call_id: provider_call_id.to_owned(), at: at(seconds), event }
 }
 
-/// A domain event in short form: `{type} {attempt} {previous}`, the provider's call id, the source event id, and the time at
-/// which it occurred.
+/// A domain event in short form: `{type} {attempt} {previous}`, the provider's call id, the source event id, and the
+/// time at which it occurred.
 type ShortEvent<'a> = (&'a str, Option<&'a str>, &'a str, Millis);
 
 fn domain_events(events: &[ShortEvent<'_>]) -> Vec<Value> {
@@ -128,8 +129,8 @@ fn busy_then_confirms() -> PlacedScript {
     script(RequestPattern::DueNow, &[DialScenario::Busy, DialScenario::Confirms])
 }
 
-/// The first attempt is busy, the second is confirmed. For the second attempt only the webhook `call_ended` was sent. Switchhook
-/// learned the rest by a lookup.
+/// The first attempt is busy, the second is confirmed. For the second attempt only the webhook `call_ended` was sent.
+/// Switchhook learned the rest by a lookup.
 fn right() -> PlacedCall {
     let phone_ring =
         |provider_call_id: &str, attempt: &str, behaviour, started_at, answered_at: Option<Millis>, ended_at| {
