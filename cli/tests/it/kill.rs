@@ -12,9 +12,9 @@ use crate::stack::{KEY, Scratch, Stack, agent};
 
 const SENDERS: u64 = 4;
 const KILLS: usize = 3;
-/// Time under load before each kill, at least.
+/// Shortest time under load before each kill.
 const LOAD: Duration = Duration::from_millis(700);
-/// Calls that are started before each kill, at least. A busy machine needs longer than [`LOAD`] for them.
+/// Smallest number of calls that are started before each kill. A busy machine needs longer than [`LOAD`] for them.
 const CALLS_BEFORE_KILL: u64 = 12;
 const TICK: Duration = Duration::from_secs(1);
 

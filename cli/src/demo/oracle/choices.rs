@@ -1,5 +1,5 @@
-//! Backtracking over yes-or-no choices. Where the demo leaves open which of two things came first, the oracle tries
-//! every combination.
+//! Backtracking over yes-or-no choices. If a run does not determine which of two things came first, the oracle tries
+//! both, in every combination.
 
 /// One combination of choices. [`Choices::next`] moves on to the next combination.
 #[derive(Debug, Default)]

@@ -4,7 +4,8 @@
 //! detection. After each step it expects a domain event for every status that is new and higher than all that were
 //! announced before.
 //!
-//! **Only what the truth leaves open is tried both ways.** Three things are open:
+//! **If the ground truth determines the order, the oracle accepts no other.** It does not determine the order in three
+//! cases, and the oracle then tries both:
 //!
 //! - If two reports arrive in the same millisecond, either may be folded first.
 //! - If two reports arrive within a second, they may be folded together.
@@ -21,7 +22,7 @@ use crate::demo::script::{Millis, SECOND};
 
 /// Two reports that arrive within this time may be folded together.
 const FOLDED_TOGETHER_WITHIN: Millis = SECOND;
-/// Number of combinations that the oracle tries for one call. To reach the limit is a mismatch.
+/// Largest number of combinations that the oracle tries for one call. A call that needs more is a mismatch.
 const COMBINATIONS_MAX: usize = 1 << 14;
 
 /// Compares the domain events of a call with the expected ones. `evidence` is in the order of time.
@@ -117,7 +118,8 @@ fn next_timeout(
     is_next.then_some(InactivityTimeout { attempt: first.index, since: first.last_event_at, detected_between })
 }
 
-/// Expects the events that are new by now: first of each attempt, then of the job, then of the appointment.
+/// Expects the events that the knowledge newly requires: first those of each attempt, then of the job, then of the
+/// appointment.
 fn expect_new<'a>(knowledge: &Knowledge<'a>, matcher: &mut EventMatcher<'a, '_>) -> Result<(), String> {
     let attempts = knowledge.attempts();
     for (place, attempt) in attempts.iter().enumerate() {

@@ -53,9 +53,10 @@ pub(super) struct EventContent<'a> {
 pub(super) enum EventSource<'a> {
     /// One of these reports, each with the time that it states.
     Reports(Vec<(&'a ReceivedReport, Millis)>),
-    /// An inactivity timeout. The event is dated by its detection.
+    /// An inactivity timeout. `occurred_at` is the time at which the timeout was detected.
     TimeoutDetected(InactivityTimeout),
-    /// An inactivity timeout. The event is dated by the last event before it.
+    /// An inactivity timeout. `occurred_at` is the time at which the timeout began, which is that of the last event
+    /// before it.
     TimeoutStarted(InactivityTimeout),
     /// An API request at this time.
     Request(Millis),
@@ -228,7 +229,7 @@ impl<'a> ExpectedEvent<'a> {
         }
     }
 
-    /// True if `id` is the id that Switchhook gives to the inactivity timeout of this attempt since this time.
+    /// True if `id` is the id that Switchhook gives to the inactivity timeout of this attempt that began at `since`.
     ///
     /// The id names the attempt. If Switchhook placed the call, that is the number of the attempt. If others placed it,
     /// the oracle does not check the name.

@@ -8,7 +8,8 @@
 //! 4. [`scripted_calls`], [`placed_calls`] and [`whole_run`] compare, field by field, with the JSON that subscribers
 //!   and clients of the API get.
 //!
-//! The oracle can fail: its tests give it worlds that are wrong in one thing each, and it must notice every one.
+//! The tests of the oracle show that it finds errors: each test changes one thing in a correct run, and expects a
+//! mismatch.
 
 mod choices;
 mod domain_events;
@@ -30,7 +31,8 @@ pub(super) use placed_calls::{EndingSource, ending_source};
 /// A difference between an expectation and an observation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Mismatch {
-    /// Index of the call: first the scripts, then the scripts of placed calls. `None` if it concerns no single call.
+    /// Index of the call. Calls that others place come first, then those that Switchhook places. `None` if the
+    /// difference concerns no single call.
     pub(super) call: Option<usize>,
     pub(super) description: String,
 }

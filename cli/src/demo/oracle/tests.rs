@@ -1,4 +1,4 @@
-//! Tests that the oracle can fail. Each changes one thing in a right world and expects a mismatch about it.
+//! Tests that the oracle finds errors. Each test changes one thing in a correct run, and expects a mismatch about it.
 
 use serde_json::{Value, json};
 
@@ -158,7 +158,7 @@ fn mismatches(arrivals: &[(usize, Millis)], observed: &ObservedCall) -> Vec<Stri
     scripted_calls::mismatches(&script(), &received_reports(arrivals), observed)
 }
 
-/// Changes one thing in the right world, and expects a mismatch that contains `about`.
+/// Changes one thing in the correct run, and expects a mismatch that contains `about`.
 #[track_caller]
 fn complains(about: &str, change: impl FnOnce(&mut ObservedCall)) {
     let mut world = right();
@@ -256,8 +256,8 @@ fn lost_ending_must_be_inconclusive() {
         mismatches(arrivals, &observed(lifecycle, outcome, appointment, "FAILED", domain_events.to_vec(), arrivals))
     };
     assert_eq!(world("inconclusive", "inconclusive", "Inconclusive", &domain_events), [""; 0]);
-    // Four worlds are wrong. The first shows the truth, which no report stated. The second shows the state before the
-    // timeout. The third lacks the announcement. The fourth announces too early.
+    // Four observations are wrong. The first shows the truth, which no report stated. The second shows the state before
+    // the timeout. The third lacks a domain event. The fourth has it too early.
     assert_ne!(world("completed", "confirmed", "Confirmed", &domain_events), [""; 0]);
     assert_ne!(world("in_progress", "connected", "Connected", &domain_events), [""; 0]);
     assert_ne!(world("inconclusive", "inconclusive", "Inconclusive", &domain_events[..5]), [""; 0]);

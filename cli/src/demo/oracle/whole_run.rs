@@ -1,4 +1,4 @@
-//! The check of the run as a whole: what belongs to no single call.
+//! The check of everything that belongs to no single call: queues, logs, rejections and unexpected events.
 
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ use crate::demo::traffic::{DeliveryKind, Traffic};
 pub(super) fn check(traffic: &Traffic, observations: &Observations, add_mismatch: &mut impl FnMut(String)) {
     let faults = &traffic.faults;
     for event in &observations.unexpected_events {
-        add_mismatch(format!("a domain event of a call that nobody made: {event}"));
+        add_mismatch(format!("belongs to no call of this run: {event}"));
     }
     for id in &observations.ids_with_two_contents {
         add_mismatch(format!("the domain event {id} was published with two different contents"));
@@ -27,7 +27,9 @@ pub(super) fn check(traffic: &Traffic, observations: &Observations, add_mismatch
     // The fake provider knows only the calls that Switchhook placed.
     for call_id in &observations.drifted_calls {
         if !observations.placed_calls.iter().any(|placed| placed.call_id == *call_id) {
-            add_mismatch(format!("the drift check compared {call_id}, which the fake provider never had"));
+            add_mismatch(format!(
+                "the drift check found a drift in {call_id}, a call that the fake provider does not know"
+            ));
         }
     }
     let mut check = |what: &str, actual: u64, expected: u64| {

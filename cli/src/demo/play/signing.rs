@@ -47,7 +47,7 @@ impl SigningKeys {
         Providers::from_json(&Value::Object(document).to_string()).map_err(PlayError::ProviderConfig)
     }
 
-    /// Returns the signed HTTP request of a delivery. A forgery is spoiled as its kind demands.
+    /// Returns the signed HTTP request of a delivery. A forgery gets the defect of its kind, for example a wrong key.
     pub(super) fn request(&self, delivery: &Delivery) -> Result<Request<Bytes>, PlayError> {
         let name = delivery.provider.name();
         let provider: switchhook_domain::Provider = name.parse().map_err(|_| PlayError::UnknownProvider(name))?;

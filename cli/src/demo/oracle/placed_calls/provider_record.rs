@@ -46,8 +46,8 @@ impl ReportKind {
 }
 
 impl<'a> ProviderRecord<'a> {
-    /// `scenarios` are those of the attempts that took place. `decision` is the final one, or `None` if the call was
-    /// canceled.
+    /// `scenarios` holds one scenario for each attempt that took place. `decision` is the last decision of the retry
+    /// policy, or `None` if the call was canceled.
     pub(super) fn new(
         script: &'a PlacedScript,
         observed: &'a PlacedCall,

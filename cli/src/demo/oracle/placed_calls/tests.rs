@@ -1,5 +1,5 @@
-//! Tests that the check of placed calls can fail. Each changes one thing in a right world and expects a mismatch about
-//! it.
+//! Tests that the check of placed calls finds errors. Each test changes one thing in a correct run, and expects a
+//! mismatch about it.
 
 use serde_json::{Value, json};
 
@@ -203,7 +203,7 @@ const DIALLED_IN_OUTAGE: Millis = OUTAGE_START + 60 * SECOND;
 const TIMEOUT_DETECTED: Millis = DIALLED_IN_OUTAGE + INACTIVITY_TIMEOUT + 30 * SECOND;
 const REJECTED: Millis = TIMEOUT_DETECTED + 60 * SECOND;
 
-/// The provider is down and does not answer the first dial. The number does not exist, which the second attempt shows.
+/// The provider is down and does not answer the first dial. The second attempt shows that the number does not exist.
 fn right_while_down() -> PlacedCall {
     let timeout = format!("switchhook:{ID}/1/deadline/{DIALLED_IN_OUTAGE}");
     let rejected = format!("switchhook:{ID}/2/dial_refused");
@@ -272,7 +272,7 @@ fn complains_of(script: &PlacedScript, right: PlacedCall, about: &str, change: i
     assert!(mismatches.iter().any(|mismatch| mismatch.contains(about)), "{about}: {mismatches:?}");
 }
 
-/// Changes one thing in a right world, and expects a mismatch that contains `about`.
+/// Changes one thing in a correct run, and expects a mismatch that contains `about`.
 #[track_caller]
 fn complains(about: &str, change: impl FnOnce(&mut PlacedCall)) {
     complains_of(&busy_then_confirms(), right(), about, change);
@@ -512,7 +512,7 @@ fn timeline_must_hold_what_came_and_nothing_else() {
 
 #[test]
 fn provider_record_decides_the_history() {
-    // A webhook carries the analysis instead of a lookup. The same domain events are right.
+    // The analysis arrives by a webhook instead of a lookup. The same domain events are correct.
     let mut by_webhook = right();
     by_webhook.provider_responses.pop();
     by_webhook.sent_webhooks.push(sent_webhook("call_b", 245, "call_analyzed"));
