@@ -14,16 +14,16 @@ use switchhook_local::{CALLS_TABLE, EVENTS_QUEUE, Options, Services};
 
 const DATA_DIR: &str = "SWITCHHOOK_LOCAL_TEST_DATA_DIR";
 const ROUNDS: usize = 40;
-/// The delay between the end of a step and the kill grows by this in every round. The rounds together cover about one
-/// step evenly.
+/// Microseconds by which the delay between the end of a step and the kill grows in every round. All rounds together
+/// spread the kills evenly over about one step.
 const KILL_DELAY_US_STEP: u64 = 20;
 const ROWS: usize = 3;
 /// Number of first starts that are killed, each a little later than the one before.
 const FIRST_STARTS: u64 = 30;
 const FIRST_START_STEP: Duration = Duration::from_millis(1);
 
-/// Serialises the tests: a child process that is just being started briefly inherits the open directory of another
-/// test.
+/// Lets only one test run at a time. A child process that is being started briefly inherits the locked directory of
+/// another test.
 static ONE_AT_A_TIME: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 
 #[tokio::test]

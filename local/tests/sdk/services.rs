@@ -79,7 +79,7 @@ async fn delay_passes_in_virtual_time() {
 
 #[test]
 fn one_seed_is_one_run() {
-    // Returns the times at which the requests of a throttled client arrive. The jitter of its retries decides them.
+    // Returns the times at which the requests of a throttled client arrive. They depend on the jitter of its retries.
     let arrivals = |seed: u64| {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
         runtime.block_on(async {
