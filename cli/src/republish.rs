@@ -109,7 +109,7 @@ impl Republish {
         let printed = if self.json {
             writeln!(out, "{}", json!({"calls": calls, "events": events}))
         } else {
-            writeln!(out, "published again: {events} domain events of {calls} calls")
+            writeln!(out, "published again: {} of {}", counted(events, "domain event"), counted(calls, "call"))
         };
         printed.map_err(RepublishError::Print)?;
         Ok(true)
@@ -182,6 +182,11 @@ impl Republish {
             Err(_) => bar,
         }
     }
+}
+
+/// Returns a number and its noun, for example `1 call` or `2 calls`.
+fn counted(number: u64, noun: &str) -> String {
+    if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
 }
 
 fn since(text: &str) -> Result<Since, String> {

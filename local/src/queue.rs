@@ -106,6 +106,7 @@ pub struct Queue {
     ready: BTreeSet<(u64, String)>,
     /// Messages in flight: `(end of the visibility timeout, sequence)`.
     in_flight: BTreeSet<(u64, u64)>,
+    /// Sends within the deduplication window, by group and deduplication id.
     recent_sends: BTreeMap<(String, String), RecentSend>,
     /// Keys of `recent_sends` with the time of the send, oldest first.
     recent_sends_by_age: VecDeque<(u64, (String, String))>,
@@ -114,6 +115,7 @@ pub struct Queue {
 #[derive(Debug)]
 struct StoredMessage {
     message: Message,
+    /// End of the visibility timeout, in Unix milliseconds. `None` if the message is not in flight.
     visible_at_ms: Option<u64>,
 }
 

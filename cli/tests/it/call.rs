@@ -149,7 +149,7 @@ fn domain_events_are_published_again_under_their_ids() {
         (output.status.code(), text(&output.stdout), text(&output.stderr))
     };
     let (code, out, _) = republish(&["--call", &canceled]);
-    assert_eq!((code, out.as_str()), (Some(0), "published again: 1 domain events of 1 calls\n"));
+    assert_eq!((code, out.as_str()), (Some(0), "published again: 1 domain event of 1 call\n"));
     let (code, out, _) = republish(&["--since", "10m", "--json"]);
     let counts: Value = serde_json::from_str(&out).expect("one JSON object");
     assert_eq!((code, &counts["calls"], &counts["events"]), (Some(0), &Value::from(2), &Value::from(first.len())));

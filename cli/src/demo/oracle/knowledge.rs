@@ -259,8 +259,8 @@ impl<'a> AttemptKnowledge<'a> {
 
     /// Returns the lifecycles that the attempt has reached.
     ///
-    /// A lifecycle counts only if the one before it was reported too: `in_progress` needs `ringing`. An ending that
-    /// waits for a missing report counts from the inactivity timeout on.
+    /// A lifecycle counts only if the one before it was reported too: `in_progress` needs `ringing`. If a report that
+    /// an ending needs is missing, the ending counts only after the inactivity timeout.
     pub(super) fn lifecycles(&self) -> Vec<ReachedStatus> {
         let reached = |rank, status, fact| ReachedStatus { rank, status, fact, is_final: false };
         let mut all = vec![reached(0, "initiated", None)];
