@@ -42,8 +42,8 @@ fn without_tests(text: &str) -> &str {
     text.split_once("#[cfg(test)]\nmod tests {").map_or(text, |(own, _)| own)
 }
 
-/// Returns the modules of each crate, by the crate's root file. Each module is a path (empty for the root) and a text without
-/// inline tests. Modules whose name ends with `tests` are left out.
+/// Returns the modules of each crate, by the crate's root file. A module has a path, which is empty for the root, and a
+/// text without inline tests. Modules whose name ends with `tests` are left out.
 fn crates() -> BTreeMap<String, BTreeMap<String, String>> {
     let files = files_with_extension("rs");
     let roots: Vec<&String> = files.iter().filter(|path| is_crate_root(path)).collect();
@@ -63,14 +63,14 @@ fn crates() -> BTreeMap<String, BTreeMap<String, String>> {
     crates
 }
 
-/// True for the root file of a library, a program, or a folder of integration tests. An integration test that is one file
-/// has no modules to compare.
+/// True for the root file of a library, a program, or a folder of integration tests. An integration test in a single
+/// file is left out, because it has no modules.
 fn is_crate_root(path: &str) -> bool {
     path.ends_with("/lib.rs") || path.ends_with("/main.rs")
 }
 
-/// Returns, for each module, the modules of the same crate that it imports from. If a module re-exports a name, the import
-/// counts for the module that defines the name.
+/// Returns, for each module, the modules of the same crate that it imports from. If a module re-exports a name, the
+/// import counts for the module that defines the name.
 ///
 /// Only `use` items outside of functions and inline modules are read. A path inside an expression is not.
 fn imports(modules: &BTreeMap<String, String>) -> BTreeMap<String, BTreeSet<String>> {

@@ -55,8 +55,7 @@ pub(super) enum EventSource<'a> {
     Reports(Vec<(&'a ReceivedReport, Millis)>),
     /// An inactivity timeout. `occurred_at` is the time at which the timeout was detected.
     TimeoutDetected(InactivityTimeout),
-    /// An inactivity timeout. `occurred_at` is the time at which the timeout began, which is that of the last event
-    /// before it.
+    /// An inactivity timeout. `occurred_at` is the start of the timeout: the time of the last event before it.
     TimeoutStarted(InactivityTimeout),
     /// An API request at this time.
     Request(Millis),

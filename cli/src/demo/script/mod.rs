@@ -93,7 +93,8 @@ pub(crate) struct Statement {
     pub(crate) at: Option<Millis>,
 }
 
-/// One message in which a provider reports about a call. In a script it is a webhook, which may be delivered several times.
+/// One message in which a provider reports about a call. In a script it is a webhook, which may be delivered several
+/// times.
 ///
 /// For calls that Switchhook places, the oracle also treats the provider's answers to dials and lookups as reports.
 #[derive(Clone, Debug)]
