@@ -30,20 +30,20 @@ pub const DEFAULT_RETRY_POLICY: RetryPolicy =
 pub const CONCURRENT_DIALS_PER_PROVIDER: u32 = 5;
 
 /// Retention of inbox events. No local stack runs that long.
-pub(crate) const INBOX_RETENTION: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+pub const INBOX_RETENTION: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 /// Retention of settled calls. No local stack runs that long.
-pub(crate) const CALL_RETENTION: Duration = Duration::from_secs(400 * 24 * 60 * 60);
+pub const CALL_RETENTION: Duration = Duration::from_secs(400 * 24 * 60 * 60);
 
 /// Messages per invocation of the consumer. SQS returns at most 10 messages of a FIFO queue at once.
-pub(crate) const QUEUE_BATCH: usize = 10;
+pub const QUEUE_BATCH: usize = 10;
 /// Stream records per invocation of the relay.
-pub(crate) const STREAM_BATCH: usize = 100;
+pub const STREAM_BATCH: usize = 100;
 /// Messages per invocation of the dialer. It waits until the provider's rate limit allows the dial, and a second
 /// message would have to wait with the first.
-pub(crate) const DIAL_BATCH: usize = 1;
+pub const DIAL_BATCH: usize = 1;
 /// Age at which a stream record that cannot be published goes to the failures queue. A stream keeps a record for 24
 /// hours.
-pub(crate) const RECORD_AGE_MAX: Duration = Duration::from_secs(21 * 60 * 60);
+pub const RECORD_AGE_MAX: Duration = Duration::from_secs(21 * 60 * 60);
 
 /// Visibility timeout of the events queue: six times the 10 s timeout of the consumer.
 pub(crate) const VISIBILITY_TIMEOUT_MS: u64 = 60_000;

@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use http::StatusCode;
+use insta::assert_snapshot;
 use serde_json::{Value, json};
 use switchhook_aws::calls::{Alias, StoreOutcome};
 use switchhook_domain::{AttemptKey, Call, CallId, EventId, EventKind, Job, Provider, Timestamp, Transition};
@@ -15,7 +16,7 @@ use switchhook_local::{CALLS_TABLE, EVENTS_QUEUE, INBOX_TABLE};
 use switchhook_tests::{CALL_RETENTION, INACTIVITY_TIMEOUT, MINUTE, World, generic, is_request_to, text};
 
 use crate::budget::{request_counts, reset_counters};
-use crate::outbound::{HOUR, call_request, call_state, create, expected_state, get_call};
+use crate::outbound::{HOUR, call_request, call_state, create, get_call};
 
 /// Timeout of the reconciler.
 const RECONCILER_TIMEOUT_MS: i64 = 50_000;
@@ -121,7 +122,7 @@ async fn call_that_others_placed_and_that_is_told_to_live_gets_its_patience_anew
     assert_eq!(world.cloud.check_drift().await.unwrap().unwrap().drifted, 0, "the row and the provider must agree");
 
     world.wait(INACTIVITY_TIMEOUT + MINUTE * 3).await;
-    assert_eq!(call_state(&world, &call_id).await, expected_state("COMPLETED", "Confirmed", &["completed"]));
+    assert_snapshot!(call_state(&world, &call_id).await, @"job COMPLETED, appointment Confirmed, attempts [completed]");
 }
 
 #[tokio::test(start_paused = true)]
@@ -141,7 +142,7 @@ async fn call_that_ended_and_is_told_to_live_is_repaired_once() {
         world.quiesce().await;
     }
     assert_eq!(drifted, [1, 0, 0]);
-    assert_eq!(call_state(&world, &format!("retell:{id}")).await, expected_state("FAILED", "NoAnswer", &["busy"]));
+    assert_snapshot!(call_state(&world, &format!("retell:{id}")).await, @"job FAILED, appointment NoAnswer, attempts [busy]");
 }
 
 #[tokio::test(start_paused = true)]
@@ -178,21 +179,18 @@ async fn call_in_doubt_whose_ending_made_another_call_takes_it_over() {
     world.wait(MINUTE * 4).await;
     assert_eq!(world.call(&call_id).await.in_doubt().len(), 1);
     let id = fake.dials()[0].provider_call_id.clone();
-    let orphaned_events = format!("retell:{id}");
+    let other_call = format!("retell:{id}");
     let event_id = post(&world, &ended_without_our_ids(&world, &id)).await;
     world.quiesce().await;
-    assert_eq!(
-        call_state(&world, &orphaned_events).await,
-        expected_state("COMPLETED", "Confirmed", &["completed"]),
-        "the webhook must make a call of its own"
-    );
+    // The webhook has none of our ids, so it makes a call of its own.
+    assert_snapshot!(call_state(&world, &other_call).await, @"job COMPLETED, appointment Confirmed, attempts [completed]");
 
     world.wait(MINUTE * 15).await;
-    assert_eq!(call_state(&world, &call_id).await, expected_state("COMPLETED", "Confirmed", &["completed"]));
+    assert_snapshot!(call_state(&world, &call_id).await, @"job COMPLETED, appointment Confirmed, attempts [completed]");
     let call = world.call(&call_id).await;
     assert!(call.is_settled() && call.contains_event(&event_id), "{call:?}");
     assert_eq!(call.attempt_records[0].provider_call_id.as_deref(), Some(id.as_str()));
-    assert!(world.load(&orphaned_events).await.is_none(), "the other call must have become an alias of ours");
+    assert!(world.load(&other_call).await.is_none(), "the other call must have become an alias of ours");
     let asked = fake.requests();
     world.wait(HOUR / 2).await;
     assert_eq!((fake.requests(), fake.duplicate_dials()), (asked, 0), "no lookup must be left");
@@ -213,14 +211,8 @@ async fn ending_that_stays_with_another_call_leads_to_the_deadline() {
     assert!(!call.is_settled(), "the ending may still be on its way");
 
     world.wait(MINUTE * 7).await;
-    assert_eq!(
-        call_state(&world, "appointment:apt").await,
-        expected_state("FAILED", "Inconclusive", &["inconclusive"])
-    );
-    assert_eq!(
-        call_state(&world, &format!("retell:{id}")).await,
-        expected_state("COMPLETED", "Confirmed", &["completed"])
-    );
+    assert_snapshot!(call_state(&world, "appointment:apt").await, @"job FAILED, appointment Inconclusive, attempts [inconclusive]");
+    assert_snapshot!(call_state(&world, &format!("retell:{id}")).await, @"job COMPLETED, appointment Confirmed, attempts [completed]");
     let asked = fake.requests();
     world.wait(HOUR / 4).await;
     assert_eq!(fake.requests(), asked, "a settled call must not be looked up again");
@@ -243,7 +235,7 @@ async fn answer_that_was_stored_but_not_queued_is_swept_to_the_call_that_was_ask
     world.wait(MINUTE * 3).await;
     assert_eq!(world.reconciler.run("two").await.unwrap().requeued, 1);
     consume_all(&world).await;
-    assert_eq!(call_state(&world, "appointment:apt").await, expected_state("COMPLETED", "Confirmed", &["completed"]));
+    assert_snapshot!(call_state(&world, "appointment:apt").await, @"job COMPLETED, appointment Confirmed, attempts [completed]");
     assert!(world.load(&format!("retell:{id}")).await.is_none(), "no other call may be made");
 }
 

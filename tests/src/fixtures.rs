@@ -7,6 +7,7 @@ use switchhook_domain::{Provider, Timestamp};
 use switchhook_local::clock::Clock;
 use switchhook_local::connector::{Fault, RequestInfo, Service};
 use switchhook_local::fake::DeliveryFaults;
+pub use switchhook_local::{CALL_RETENTION, INBOX_RETENTION};
 use switchhook_local::{CONCURRENT_DIALS_PER_PROVIDER, CloudOptions, DEFAULT_RETRY_POLICY};
 use switchhook_providers::{Key, Providers, samples, verifying_key};
 
@@ -19,8 +20,6 @@ pub const START_S: u64 = 1_767_225_600;
 pub const MINUTE: Duration = Duration::from_secs(60);
 /// `maxReceiveCount` of the events queue.
 pub const MAX_RECEIVE_COUNT: u32 = 20;
-pub const INBOX_RETENTION: Duration = Duration::from_secs(30 * 24 * 60 * 60);
-pub const CALL_RETENTION: Duration = Duration::from_secs(400 * 24 * 60 * 60);
 
 /// Options with which most tests open a stack.
 ///

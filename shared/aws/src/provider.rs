@@ -25,7 +25,7 @@ use crate::sdk::TLS_PROVIDER;
 /// Time limit for making a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// Time limit for a whole request. A provider that places a call answers in a second or two.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(8);
+pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(8);
 /// Longest response that is read, in bytes. A call with its transcript has some hundred KB.
 const RESPONSE_BYTES_MAX: usize = 4 * 1024 * 1024;
 

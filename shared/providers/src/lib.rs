@@ -46,7 +46,9 @@ mod vapi;
 mod webhook;
 
 pub use api::{ApiRequest, ClientError};
-pub use config::{ConfigError, DEDUPE_RETENTION, DialConfig, Pacing, ProviderConfig, Providers, WINDOW_MAX};
+pub use config::{
+    ConfigError, DEDUPE_RETENTION, DialConfig, PER_SECOND_MIN, Pacing, ProviderConfig, Providers, WINDOW_MAX,
+};
 pub use content_hash::content_hash;
 pub use dial::{DialAnswer, DialRequest};
 pub use dispatch::{

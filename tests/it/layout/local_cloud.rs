@@ -1,40 +1,33 @@
 //! The local cloud has the queues, tables, batches and limits of the template.
 
 use serde_json::{Value, json};
+use switchhook_aws::provider::REQUEST_TIMEOUT;
 use switchhook_local::{
-    DEFAULT_RETRY_POLICY, DIAL_QUEUE, EVENTS_DEAD_LETTER_QUEUE, EVENTS_QUEUE, RELAY_FAILURES_QUEUE, stack_queues,
+    CALL_RETENTION, CONCURRENT_DIALS_PER_PROVIDER, DEFAULT_RETRY_POLICY, DIAL_BATCH, DIAL_QUEUE,
+    EVENTS_DEAD_LETTER_QUEUE, EVENTS_QUEUE, INBOX_RETENTION, QUEUE_BATCH, RECORD_AGE_MAX, RELAY_FAILURES_QUEUE,
+    STREAM_BATCH, stack_queues,
 };
+use switchhook_providers::PER_SECOND_MIN;
 
 use super::{TEMPLATE, scalar};
 use crate::files::{files_with_extension, read, yaml};
 
-/// The properties of a resource of the template.
-fn properties(resource: &str) -> Value {
-    let resource = &yaml(TEMPLATE)["Resources"][resource];
-    assert!(resource.is_object(), "the template has no such resource");
+/// The properties of a resource, by its name in the template.
+fn properties(name: &str) -> Value {
+    let resource = &yaml(TEMPLATE)["Resources"][name];
+    assert!(resource.is_object(), "the template has no resource {name}");
     resource["Properties"].clone()
 }
 
-/// The default of a parameter of the template.
+/// The default value of a parameter of the template, as text.
 fn default_of(parameter: &str) -> String {
     scalar(&yaml(TEMPLATE)["Parameters"][parameter]["Default"])
 }
 
-/// The sources below a folder, one after the other.
+/// The text of all Rust files below a folder.
 fn sources(folder: &str) -> String {
     let files = files_with_extension("rs").into_iter().filter(|path| path.starts_with(folder));
     files.map(|path| read(&path)).collect()
-}
-
-/// The value of a private constant that is defined somewhere below a folder. A duration counts in seconds.
-fn constant(folder: &str, name: &str) -> f64 {
-    let sources = sources(folder);
-    let mut definitions = sources.lines().filter(|line| line.contains(&format!("const {name}: ")));
-    let definition = definitions.next().unwrap_or_else(|| panic!("there is no {name} in {folder}"));
-    assert_eq!(definitions.next(), None, "two definitions of {name}");
-    let value = definition.split_once(" = ").unwrap().1.trim_end_matches(';').replace('_', "");
-    let value = value.trim_start_matches("Duration::fromsecs(").trim_end_matches(')');
-    value.split(" * ").map(|factor| factor.parse::<f64>().unwrap()).product()
 }
 
 #[test]
@@ -46,7 +39,7 @@ fn local_queues_are_those_of_the_template() {
             EVENTS_DEAD_LETTER_QUEUE => "EventsDlq",
             RELAY_FAILURES_QUEUE => "RelayFailuresQueue",
             DIAL_QUEUE => "DialQueue",
-            other => panic!("the template has no {other}"),
+            other => panic!("add the queue {other} of the local cloud to this test"),
         };
         let properties = properties(resource);
         assert_eq!(queue.fifo, properties["FifoQueue"] == true, "{}", queue.name);
@@ -67,17 +60,14 @@ fn local_queues_are_those_of_the_template() {
 
 #[test]
 fn local_batches_and_retentions_are_those_of_the_template() {
-    let check = |name: &str, expected: &Value| {
-        assert_eq!(constant("local/src/", name), scalar(expected).parse::<f64>().unwrap(), "{name}");
-    };
-    check("QUEUE_BATCH", &properties("ConsumerMapping")["BatchSize"]);
-    check("STREAM_BATCH", &properties("RelayMapping")["BatchSize"]);
-    check("DIAL_BATCH", &properties("DialerMapping")["BatchSize"]);
-    check("CONCURRENT_DIALS_PER_PROVIDER", &json!(default_of("ConcurrentDialsPerProvider")));
-    check("RECORD_AGE_MAX", &properties("RelayMapping")["MaximumRecordAgeInSeconds"]);
-    for (name, parameter) in [("INBOX_RETENTION", "InboxRetentionDays"), ("CALL_RETENTION", "CallRetentionDays")] {
+    assert_eq!(properties("ConsumerMapping")["BatchSize"], QUEUE_BATCH);
+    assert_eq!(properties("RelayMapping")["BatchSize"], STREAM_BATCH);
+    assert_eq!(properties("DialerMapping")["BatchSize"], DIAL_BATCH);
+    assert_eq!(default_of("ConcurrentDialsPerProvider"), CONCURRENT_DIALS_PER_PROVIDER.to_string());
+    assert_eq!(properties("RelayMapping")["MaximumRecordAgeInSeconds"], RECORD_AGE_MAX.as_secs());
+    for (parameter, retention) in [("InboxRetentionDays", INBOX_RETENTION), ("CallRetentionDays", CALL_RETENTION)] {
         let days: u64 = default_of(parameter).parse().unwrap();
-        check(name, &json!(days * 24 * 60 * 60));
+        assert_eq!(days * 24 * 60 * 60, retention.as_secs(), "{parameter}");
     }
 }
 
@@ -104,9 +94,9 @@ fn whoever_takes_messages_has_a_sixth_of_their_visibility_timeout() {
 #[test]
 fn dialer_outlives_the_wait_for_an_answer_and_for_its_turn() {
     let timeout = properties("DialerFunction")["Timeout"].as_f64().unwrap();
-    let answer = constant("shared/aws/src/", "REQUEST_TIMEOUT");
-    // At the lowest rate there is one lane, and both waits run at the same time.
-    let turn = 1.0 / constant("shared/providers/src/", "PER_SECOND_MIN");
+    let answer = REQUEST_TIMEOUT.as_secs_f64();
+    // At the lowest rate, a provider has one lane. The wait for the answer and the wait until the next dial begin together.
+    let turn = 1.0 / PER_SECOND_MIN;
     assert!(2.0 * answer.max(turn) < timeout, "{answer} s and {turn} s in {timeout} s");
 }
 

@@ -4,14 +4,15 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
 use http::StatusCode;
-use serde_json::{Value, json};
+use insta::assert_snapshot;
+use serde_json::json;
 use switchhook_domain::{CallId, EventKind};
 use switchhook_local::Cloud;
 use switchhook_local::fake::DeliveryFaults;
 use switchhook_tests::{INACTIVITY_TIMEOUT, MINUTE, World};
 use tokio::task::JoinError;
 
-use super::{HOUR, call_request, call_state, create, expected_state, get_call, send};
+use super::{HOUR, call_request, call_state, create, get_call};
 
 #[tokio::test(start_paused = true)]
 async fn provider_down_for_an_hour_loses_nothing_and_is_asked_seldom() {
@@ -38,8 +39,12 @@ async fn provider_down_for_an_hour_loses_nothing_and_is_asked_seldom() {
     fake.set_delivery_faults(DeliveryFaults::USUAL);
     world.wait(HOUR * 8).await;
     for call_id in &calls {
-        let (job, appointment, _) = call_state(&world, call_id).await;
-        assert_eq!((job.as_str(), appointment.as_str()), ("COMPLETED", "Confirmed"), "{call_id}");
+        let call = get_call(&world, call_id).await;
+        assert_eq!(
+            json!([call["job"]["state"], call["appointment_status"]]),
+            json!(["COMPLETED", "Confirmed"]),
+            "{call_id}"
+        );
     }
     assert_eq!(fake.duplicate_dials(), 0);
 }
@@ -53,8 +58,8 @@ async fn no_answer_of_the_provider_leaves_it_in_doubt_and_is_looked_up() {
     let call = world.load(&call_id).await.unwrap();
     assert_eq!((call.job.as_str(), call.in_doubt().len()), ("IN_PROGRESS", 1));
     world.wait(MINUTE * 10).await;
-    // Long before the inactivity timeout ends.
-    assert_eq!(call_state(&world, &call_id).await, expected_state("COMPLETED", "Confirmed", &["completed"]));
+    // This is long before the inactivity timeout ends.
+    assert_snapshot!(call_state(&world, &call_id).await, @"job COMPLETED, appointment Confirmed, attempts [completed]");
     assert_eq!(world.cloud.fake().dials().len(), 1);
 }
 
@@ -64,19 +69,14 @@ async fn event_that_knows_only_the_providers_id_finds_its_call_whenever_it_comes
     let call_id = create(&world, &call_request("confirms")).await;
     world.cloud.schedule().await.unwrap().unwrap();
     world.cloud.dialer().handle(world.take_claims()).await;
-    let provider_call_id = {
-        let (_, body) = send(&world, "GET", &format!("/calls/{call_id}"), None, &Value::Null).await;
-        let consumed = world.receive();
-        world.consume(&consumed).await;
-        drop(body);
-        world.load(&call_id).await.unwrap().attempt_records[0].provider_call_id.clone().unwrap()
-    };
+    let accepted = world.receive();
+    world.consume(&accepted).await;
+    let provider_call_id = world.call(&call_id).await.attempt_records[0].provider_call_id.clone().unwrap();
     let body = json!({"event": "call_ended", "call": {"call_id": provider_call_id, "call_status": "not_connected", "disconnection_reason": "dial_busy"}});
     world.accept(switchhook_domain::Provider::Retell, &body.to_string()).await;
-    let consumed = world.receive();
-    world.consume(&consumed).await;
-    let (job, _, attempts) = call_state(&world, &call_id).await;
-    assert_eq!((job.as_str(), attempts), ("PENDING", vec!["busy".to_owned()]));
+    let ended = world.receive();
+    world.consume(&ended).await;
+    assert_snapshot!(call_state(&world, &call_id).await, @"job PENDING, appointment Retrying, attempts [busy]");
 }
 
 #[tokio::test(start_paused = true)]
@@ -92,7 +92,7 @@ async fn events_that_came_before_their_alias_are_adopted() {
         call_id: CallId::new(&call_id),
         attempt: switchhook_domain::AttemptKey::new("1"),
     };
-    // The function that wrote the alias dies right after. The sweep does the rest.
+    // A function writes the alias and crashes before it queues the orphaned events. The sweep queues them.
     let orphaned_events = world.calls.write_alias(&CallId::new("retell:p1"), &alias, world.now()).await.unwrap();
     assert_eq!(orphaned_events.len(), 1);
     world.wait(MINUTE * 5).await;
@@ -108,7 +108,7 @@ async fn drift_run_repairs_a_row_that_was_altered_by_hand() {
     world.wait(MINUTE * 20).await;
     let before = get_call(&world, &call_id).await;
     assert_eq!(before["lifecycle"], "completed");
-    // Its ending is removed from the history, and its job is changed.
+    // Somebody removes the call's ending from its history, and changes its job.
     world.alter_history(&call_id, |history| history.retain(|entry| !entry.contains("completed"))).await;
     world.alter_text(&call_id, "job", "FAILED").await;
     assert_ne!(get_call(&world, &call_id).await["lifecycle"], "completed");
@@ -132,11 +132,11 @@ async fn drift_run_finds_what_no_webhook_told() {
     world.cloud.fake().set_delivery_faults(DeliveryFaults::ALL_LOST);
     let call_id = create(&world, &call_request("declines")).await;
     world.wait(MINUTE * 13).await;
-    assert_eq!(call_state(&world, &call_id).await.0, "IN_PROGRESS");
+    assert_eq!(get_call(&world, &call_id).await["job"]["state"], "IN_PROGRESS");
     world.cloud.check_drift().await.unwrap().unwrap();
     world.quiesce().await;
-    assert_eq!(call_state(&world, &call_id).await, expected_state("COMPLETED", "Declined", &["completed"]));
-    assert!(INACTIVITY_TIMEOUT > MINUTE * 13, "or the inactivity timeout would have ended first");
+    assert_snapshot!(call_state(&world, &call_id).await, @"job COMPLETED, appointment Declined, attempts [completed]");
+    assert!(INACTIVITY_TIMEOUT > MINUTE * 13, "the drift check must run before the inactivity timeout ends");
 }
 
 #[tokio::test(start_paused = true)]
@@ -161,20 +161,22 @@ async fn webhook_that_comes_after_the_provider_was_asked_is_no_conflict() {
 
 #[tokio::test(start_paused = true)]
 async fn reconciler_that_dies_anywhere_leaves_nothing_that_two_others_do_not_finish() {
-    let waking = async |cloud: &Cloud| cloud.reconcile().await.map(|run| run.is_ok());
-    finishes_whoever_dies(INACTIVITY_TIMEOUT + MINUTE, waking).await;
+    let reconcile = async |cloud: &Cloud| cloud.reconcile().await.map(|run| run.is_ok());
+    check_crash_at_each_request(INACTIVITY_TIMEOUT + MINUTE, reconcile).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn drift_run_that_dies_anywhere_leaves_nothing_that_two_others_do_not_finish() {
-    let drift = async |cloud: &Cloud| cloud.check_drift().await.map(|run| run.is_ok());
-    finishes_whoever_dies(MINUTE * 13, drift).await;
+    let check_drift = async |cloud: &Cloud| cloud.check_drift().await.map(|run| run.is_ok());
+    check_crash_at_each_request(MINUTE * 13, check_drift).await;
 }
 
-/// Lets a run die at its first request, then at its second, and so on, `after` the call was dialled. After each death
-/// two runs at once must finish the work.
-async fn finishes_whoever_dies(after: Duration, run: impl AsyncFn(&Cloud) -> Result<bool, JoinError>) {
-    let mut deaths = 0;
+/// Dials a call, waits for `after`, and crashes `run` at its first request. Two more runs at once must finish the work.
+/// Repeats this with a crash at the second request, the third, and so on, until a run ends before it crashes.
+///
+/// `run` returns an error if it crashed, and otherwise true if it succeeded.
+async fn check_crash_at_each_request(after: Duration, run: impl AsyncFn(&Cloud) -> Result<bool, JoinError>) {
+    let mut requests = 0;
     loop {
         let world = World::stopped();
         world.cloud.fake().set_delivery_faults(DeliveryFaults::ALL_LOST);
@@ -185,24 +187,24 @@ async fn finishes_whoever_dies(after: Duration, run: impl AsyncFn(&Cloud) -> Res
         world.consume(&accepted).await;
         world.wait(after).await;
 
-        let left = std::sync::atomic::AtomicU64::new(deaths);
+        let left = std::sync::atomic::AtomicU64::new(requests);
         world.set_fault_hook(move |_| {
             let more = left.fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1));
             assert!(more.is_ok(), "the function crashes here, as the test demands");
             None
         });
-        let lived = run(&world.cloud).await.is_ok();
+        let has_crashed = run(&world.cloud).await.is_err();
         world.clear_faults();
         let (one, two) = tokio::join!(run(&world.cloud), run(&world.cloud));
-        assert!(one.is_ok_and(|well| well) && two.is_ok_and(|well| well));
+        assert!(one.is_ok_and(|succeeded| succeeded) && two.is_ok_and(|succeeded| succeeded));
         let received = world.receive();
         world.consume(&received).await;
-        let standing = call_state(&world, &call_id).await;
-        assert_eq!(standing, expected_state("COMPLETED", "Declined", &["completed"]), "after {deaths} requests");
-        if lived {
+        let ending = "job COMPLETED, appointment Declined, attempts [completed]";
+        assert_eq!(call_state(&world, &call_id).await, ending, "crash after {requests} requests");
+        if !has_crashed {
             break;
         }
-        deaths += 1;
+        requests += 1;
     }
-    assert!(deaths > 5, "{deaths}");
+    assert!(requests > 5, "a run sends only {requests} requests");
 }

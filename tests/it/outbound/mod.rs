@@ -13,15 +13,16 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Request, StatusCode};
 use serde_json::{Value, json};
-use switchhook_tests::World;
+use switchhook_tests::{World, text};
 
 pub(crate) const HOUR: Duration = Duration::from_secs(60 * 60);
 
-/// The body of `POST /calls`. `behaviour` lists what the fake person does, one word per attempt.
+/// The body of `POST /calls`. `behaviour` says what the person called does in each attempt: `busy,confirms`.
 pub(crate) fn call_request(behaviour: &str) -> Value {
     json!({"provider": "retell", "from": "+15550100", "to": "+15550199", "appointment_id": "apt", "metadata": {"fake": behaviour}})
 }
 
+/// Sends a request to the API. `key` is its idempotency key. A `null` body is sent as an empty one.
 pub(crate) async fn send(
     world: &World,
     method: &str,
@@ -37,8 +38,9 @@ pub(crate) async fn send(
     world.send(request.body(body).unwrap()).await
 }
 
-pub(crate) async fn create(world: &World, order: &Value) -> String {
-    let (code, answer) = send(world, "POST", "/calls", None, order).await;
+/// Creates a call over the API. Returns its id.
+pub(crate) async fn create(world: &World, request: &Value) -> String {
+    let (code, answer) = send(world, "POST", "/calls", None, request).await;
     assert_eq!(code, StatusCode::CREATED, "{answer}");
     answer["call_id"].as_str().unwrap().to_owned()
 }
@@ -49,14 +51,12 @@ pub(crate) async fn get_call(world: &World, call_id: &str) -> Value {
     call
 }
 
-/// The job, the appointment status and the lifecycles of the attempts, as the API shows them.
-pub(crate) async fn call_state(world: &World, call_id: &str) -> (String, String, Vec<String>) {
+/// The state of a call as `GET /calls/{call_id}` shows it, with the lifecycle of each attempt:
+/// `job PENDING, appointment Retrying, attempts [busy, no_answer]`.
+pub(crate) async fn call_state(world: &World, call_id: &str) -> String {
     let call = get_call(world, call_id).await;
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let attempts = call["attempts"].as_array().unwrap().iter().map(|attempt| text(&attempt["lifecycle"])).collect();
-    (text(&call["job"]["state"]), text(&call["appointment_status"]), attempts)
-}
-
-pub(crate) fn expected_state(job: &str, appointment: &str, attempts: &[&str]) -> (String, String, Vec<String>) {
-    (job.to_owned(), appointment.to_owned(), attempts.iter().map(|text| (*text).to_owned()).collect())
+    let lifecycles: Vec<String> =
+        call["attempts"].as_array().unwrap().iter().map(|attempt| text(&attempt["lifecycle"])).collect();
+    let (job, appointment) = (text(&call["job"]["state"]), text(&call["appointment_status"]));
+    format!("job {job}, appointment {appointment}, attempts [{}]", lifecycles.join(", "))
 }

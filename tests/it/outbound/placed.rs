@@ -2,53 +2,73 @@
 
 use bytes::Bytes;
 use http::{Request, StatusCode};
+use insta::assert_snapshot;
 use serde_json::{Value, json};
 use switchhook_domain::PhoneNumber;
 use switchhook_local::CALLS_TABLE;
 use switchhook_local::fake::{Behaviour, DeliveryFaults};
 use switchhook_tests::{MINUTE, World};
 
-use super::{HOUR, call_request, call_state, create, expected_state, get_call, send};
+use super::{HOUR, call_request, call_state, create, get_call, send};
 
 #[tokio::test(start_paused = true)]
 async fn call_is_created_claimed_dialled_and_settled() {
     let world = World::new();
     let call_id = create(&world, &call_request("confirms")).await;
-    assert_eq!(call_state(&world, &call_id).await, expected_state("PENDING", "Pending", &[]));
+    assert_snapshot!(call_state(&world, &call_id).await, @"job PENDING, appointment Pending, attempts []");
     world.wait(MINUTE * 5).await;
-    assert_eq!(call_state(&world, &call_id).await, expected_state("COMPLETED", "Confirmed", &["completed"]));
+    assert_snapshot!(call_state(&world, &call_id).await, @"job COMPLETED, appointment Confirmed, attempts [completed]");
     assert_eq!(world.cloud.fake().dials().len(), 1);
-    let types = world.published_types(&call_id);
-    assert_eq!(types.first().map(String::as_str), Some("call.initiated"));
-    assert!(types.contains(&"call.completed".to_owned()) && types.contains(&"appointment.confirmed".to_owned()));
-    let settled = get_call(&world, &call_id).await;
-    assert_eq!(settled["settled"], true);
+    assert_snapshot!(world.timeline().replace(&call_id, "call"), @r"
+    call/1 call.initiated
+    call/2 appointment.dialing
+    call/3 call.ringing
+    call/4 call.in_progress
+    call/5 appointment.connected
+    call/6 call.completed
+    call/7 appointment.confirmed
+    ");
+    assert_eq!(get_call(&world, &call_id).await["settled"], true);
 }
 
 #[tokio::test(start_paused = true)]
 async fn every_behaviour_ends_as_it_truly_did() {
     let world = World::new();
-    let cases = [
-        ("confirms", expected_state("COMPLETED", "Confirmed", &["completed"])),
-        ("declines", expected_state("COMPLETED", "Declined", &["completed"])),
-        ("voicemail", expected_state("COMPLETED", "Voicemail", &["completed"])),
-        ("busy,confirms", expected_state("COMPLETED", "Confirmed", &["busy", "completed"])),
-        ("no_answer", expected_state("FAILED", "NoAnswer", &["no_answer", "no_answer", "no_answer"])),
-        ("fails,fails", expected_state("FAILED", "NoAnswer", &["failed", "failed"])),
-        ("invalid", expected_state("FAILED", "NoAnswer", &["failed"])),
-        ("forgotten,declines", expected_state("COMPLETED", "Declined", &["inconclusive", "completed"])),
-        ("response_lost", expected_state("COMPLETED", "Confirmed", &["completed"])),
-        ("silent", expected_state("COMPLETED", "Confirmed", &["completed"])),
-        ("rate_limited", expected_state("COMPLETED", "Confirmed", &["completed"])),
+    let behaviours = [
+        "confirms",
+        "declines",
+        "voicemail",
+        "busy,confirms",
+        "no_answer",
+        "fails,fails",
+        "invalid",
+        "forgotten,declines",
+        "response_lost",
+        "silent",
+        "rate_limited",
     ];
     let mut calls = Vec::new();
-    for (behaviour, expected) in cases {
-        calls.push((behaviour, create(&world, &call_request(behaviour)).await, expected));
+    for behaviour in behaviours {
+        calls.push((behaviour, create(&world, &call_request(behaviour)).await));
     }
     world.wait(HOUR * 12).await;
-    for (behaviour, call_id, expected) in calls {
-        assert_eq!(call_state(&world, &call_id).await, expected, "{behaviour}");
+    let mut endings = Vec::new();
+    for (behaviour, call_id) in calls {
+        endings.push(format!("{behaviour}: {}", call_state(&world, &call_id).await));
     }
+    assert_snapshot!(endings.join("\n"), @r"
+    confirms: job COMPLETED, appointment Confirmed, attempts [completed]
+    declines: job COMPLETED, appointment Declined, attempts [completed]
+    voicemail: job COMPLETED, appointment Voicemail, attempts [completed]
+    busy,confirms: job COMPLETED, appointment Confirmed, attempts [busy, completed]
+    no_answer: job FAILED, appointment NoAnswer, attempts [no_answer, no_answer, no_answer]
+    fails,fails: job FAILED, appointment NoAnswer, attempts [failed, failed]
+    invalid: job FAILED, appointment NoAnswer, attempts [failed]
+    forgotten,declines: job COMPLETED, appointment Declined, attempts [inconclusive, completed]
+    response_lost: job COMPLETED, appointment Confirmed, attempts [completed]
+    silent: job COMPLETED, appointment Confirmed, attempts [completed]
+    rate_limited: job COMPLETED, appointment Confirmed, attempts [completed]
+    ");
     assert_eq!(world.cloud.fake().duplicate_dials(), 0);
 }
 
@@ -58,29 +78,23 @@ async fn all_webhooks_dropped_and_the_call_still_ends_with_its_true_ending() {
     world.cloud.fake().set_delivery_faults(DeliveryFaults::ALL_LOST);
     let call_id = create(&world, &call_request("no_answer,declines")).await;
     world.wait(HOUR * 6).await;
-    assert_eq!(
-        call_state(&world, &call_id).await,
-        expected_state("COMPLETED", "Declined", &["no_answer", "completed"])
-    );
+    assert_snapshot!(call_state(&world, &call_id).await, @"job COMPLETED, appointment Declined, attempts [no_answer, completed]");
     assert_eq!(world.cloud.fake().duplicate_dials(), 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn calling_window_is_checked_at_the_last_moment() {
     let world = World::new();
-    // It is midnight in London, the first of January, a Thursday.
+    // It is midnight in London, on Thursday the first of January. The window opens on Friday at nine.
     let mut closed = call_request("confirms");
     closed["window"] = json!({"time_zone": "Europe/London", "opens": "09:00", "closes": "18:00", "days": ["fri"]});
     let call_id = create(&world, &closed).await;
     world.wait(HOUR * 32).await;
     assert_eq!(world.cloud.fake().dials(), []);
-    let call = get_call(&world, &call_id).await;
-    assert_eq!(
-        (&call["job"]["state"], &call["job"]["due_at"]),
-        (&json!("PENDING"), &json!("2026-01-02T09:00:00.000Z"))
-    );
+    let job = json!({"state": "PENDING", "due_at": "2026-01-02T09:00:00.000Z"});
+    assert_eq!(get_call(&world, &call_id).await["job"], job);
     world.wait(HOUR * 2).await;
-    assert_eq!(call_state(&world, &call_id).await, expected_state("COMPLETED", "Confirmed", &["completed"]));
+    assert_snapshot!(call_state(&world, &call_id).await, @"job COMPLETED, appointment Confirmed, attempts [completed]");
 }
 
 #[tokio::test(start_paused = true)]
@@ -89,14 +103,14 @@ async fn number_on_the_do_not_call_list_is_not_called() {
     world.calls.set_do_not_call(&PhoneNumber::new("+15550199"), true).await.unwrap();
     let call_id = create(&world, &call_request("confirms")).await;
     world.wait(MINUTE * 5).await;
-    assert_eq!(call_state(&world, &call_id).await, expected_state("FAILED", "Pending", &[]));
+    assert_snapshot!(call_state(&world, &call_id).await, @"job FAILED, appointment Pending, attempts []");
     assert_eq!(get_call(&world, &call_id).await["job"]["stop_reason"], "do_not_call");
-    assert_eq!(world.published_types(&call_id), ["call.exhausted"]);
+    assert_snapshot!(world.timeline().replace(&call_id, "call"), @"call/1 call.exhausted");
     assert_eq!(world.cloud.fake().dials(), []);
     world.calls.set_do_not_call(&PhoneNumber::new("+15550199"), false).await.unwrap();
     let call_id = create(&world, &call_request("confirms")).await;
     world.wait(MINUTE * 5).await;
-    assert_eq!(call_state(&world, &call_id).await.0, "COMPLETED");
+    assert_snapshot!(call_state(&world, &call_id).await, @"job COMPLETED, appointment Confirmed, attempts [completed]");
 }
 
 #[tokio::test(start_paused = true)]
@@ -111,8 +125,8 @@ async fn canceled_call_is_never_dialled() {
     let (code, _) = send(&world, "POST", &format!("/calls/{call_id}/trigger"), None, &Value::Null).await;
     assert_eq!(code, StatusCode::CONFLICT);
     world.wait(HOUR * 2).await;
-    assert_eq!(call_state(&world, &call_id).await, expected_state("CANCELED", "Pending", &[]));
-    assert_eq!(world.published_types(&call_id), ["call.canceled"]);
+    assert_snapshot!(call_state(&world, &call_id).await, @"job CANCELED, appointment Pending, attempts []");
+    assert_snapshot!(world.timeline().replace(&call_id, "call"), @"call/1 call.canceled");
     assert_eq!(world.cloud.fake().dials(), []);
 }
 
@@ -125,7 +139,7 @@ async fn trigger_waives_the_due_time_alone() {
     let (code, answer) = send(&world, "POST", &format!("/calls/{call_id}/trigger"), None, &Value::Null).await;
     assert_eq!((code, &answer["job"]["state"]), (StatusCode::OK, &json!("CLAIMED")));
     world.wait(MINUTE * 5).await;
-    assert_eq!(call_state(&world, &call_id).await, expected_state("COMPLETED", "Declined", &["completed"]));
+    assert_snapshot!(call_state(&world, &call_id).await, @"job COMPLETED, appointment Declined, attempts [completed]");
     let (code, _) = send(&world, "POST", "/calls/nobody/trigger", None, &Value::Null).await;
     assert_eq!(code, StatusCode::NOT_FOUND);
 }
@@ -148,11 +162,11 @@ async fn idempotency_key_makes_a_repeat_return_the_first_answer() {
 async fn absurd_requests_are_refused_and_leave_nothing() {
     let world = World::stopped();
     let check = async |change: Value| {
-        let mut asked = call_request("confirms");
+        let mut request = call_request("confirms");
         for (name, value) in change.as_object().unwrap() {
-            asked[name] = value.clone();
+            request[name] = value.clone();
         }
-        let (code, problem) = send(&world, "POST", "/calls", None, &asked).await;
+        let (code, problem) = send(&world, "POST", "/calls", None, &request).await;
         assert_eq!(code, StatusCode::BAD_REQUEST, "{change}: {problem}");
         assert!(!problem.to_string().contains("+1555"), "{problem}");
         assert_eq!(problem["errors"].as_array().map(Vec::len), Some(1), "{change}: {problem}");
@@ -199,10 +213,10 @@ async fn inbound_call_is_made_by_its_first_webhook_and_never_dialled() {
     let (code, answer) = world.send(request).await;
     assert_eq!((code, &answer["status"]), (StatusCode::OK, &json!("accepted")));
     world.quiesce().await;
-    let call = get_call(&world, "retell:in1").await;
-    assert_eq!((&call["direction"], &call["job"]["state"]), (&json!("inbound"), &json!("IN_PROGRESS")));
+    assert_eq!(get_call(&world, "retell:in1").await["direction"], "inbound");
+    assert_snapshot!(call_state(&world, "retell:in1").await, @"job IN_PROGRESS, appointment Connected, attempts [in_progress]");
     world.wait(HOUR * 2).await;
-    assert_eq!(get_call(&world, "retell:in1").await["job"]["state"], "FAILED");
+    assert_snapshot!(call_state(&world, "retell:in1").await, @"job FAILED, appointment Inconclusive, attempts [inconclusive]");
     assert_eq!(world.cloud.fake().dials(), []);
     for path in ["/webhooks/retell/outbound", "/webhooks/retell/inbound/", "/webhooks//inbound"] {
         let request = Request::post(path).body(Bytes::new()).unwrap();

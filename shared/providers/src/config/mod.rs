@@ -17,7 +17,7 @@ use serde_json::Value;
 use switchhook_domain::Provider;
 
 pub use fields::ConfigError;
-pub use pacing::Pacing;
+pub use pacing::{PER_SECOND_MIN, Pacing};
 pub use provider::{DEDUPE_RETENTION, DialConfig, ProviderConfig, WINDOW_MAX};
 
 pub(crate) use account::{Account, RetellAccount, TelnyxAccount, TwilioAccount, VapiAccount};

@@ -13,7 +13,7 @@ const PER_SECOND_DEFAULT: f64 = 1.0;
 const PER_SECOND_MAX: f64 = 100.0;
 /// Lowest rate in calls per second. At a lower rate, a dialer would have to wait longer for its turn than its
 /// invocation may last.
-const PER_SECOND_MIN: f64 = 0.1;
+pub const PER_SECOND_MIN: f64 = 0.1;
 /// Wanted time from one call to the next within one lane. The number of lanes follows from it: with more lanes, each
 /// would wait longer for its turn.
 const LANE_SECONDS: f64 = 5.0;
