@@ -1,4 +1,4 @@
-//! The API as a client sees it: its answers, the rows that they leave, and a log without phone numbers.
+//! The API as a client sees it: its answers, the rows that it stores, and a log without phone numbers.
 
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that cannot go on fails")]
 
@@ -29,19 +29,20 @@ fn body(response: &Response<Bytes>) -> Value {
     serde_json::from_slice(response.body()).unwrap()
 }
 
-/// Status and kind of a problem (RFC 9457), read from its `type`.
+/// The status code of a problem (RFC 9457), and the last part of its `type`: `not_found`.
 fn problem(response: &Response<Bytes>) -> (u16, String) {
     assert_eq!(response.headers()[CONTENT_TYPE], "application/problem+json");
     let body = body(response);
     assert_eq!(body["status"], response.status().as_u16(), "{body}");
-    let word = body["type"].as_str().unwrap().strip_prefix("urn:switchhook:problem:").unwrap();
-    (response.status().as_u16(), word.to_owned())
+    let kind = body["type"].as_str().unwrap().strip_prefix("urn:switchhook:problem:").unwrap();
+    (response.status().as_u16(), kind.to_owned())
 }
 
+/// A valid body of `POST /calls`, with these members added or replaced.
 fn request_body(change: &Value) -> String {
-    let mut order = json!({"provider": "retell", "from": "+14155550100", "to": "+14155550123"});
-    order.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
-    order.to_string()
+    let mut body = json!({"provider": "retell", "from": "+14155550100", "to": "+14155550123"});
+    body.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
+    body.to_string()
 }
 
 async fn create(world: &World, change: Value) -> String {
@@ -161,9 +162,9 @@ async fn repeat_is_known_after_its_due_time_is_long_past() {
 #[tokio::test(start_paused = true)]
 async fn key_whose_call_somebody_else_made_is_taken() {
     let world = World::stopped();
-    // Another stack, to learn the call id that the key k1 makes.
-    let probe = World::stopped();
-    let made = body(&send(&probe, "POST", "/calls", Some("k1"), &request_body(&json!({}))).await);
+    // Another stack shows which call id the idempotency key `k1` gives.
+    let other = World::stopped();
+    let made = body(&send(&other, "POST", "/calls", Some("k1"), &request_body(&json!({}))).await);
     let event = generic(made["call_id"].as_str().unwrap(), "e1", "call.ringing", 0);
     world.accept(Provider::Generic, &event).await;
     world.invoke_consumer(&world.receive()).await;
@@ -309,7 +310,7 @@ async fn number_is_listed_and_taken_off_and_never_logged() {
     }
     let wrong = send(&world, "PUT", "/do-not-call/14155550123", None, "").await;
     assert_eq!(problem(&wrong), (400, "invalid_request".to_owned()));
-    // A phone number is no call id, and a request for one does not write it to the log.
+    // A phone number is no call id. A request with one in its path must not log it.
     send(&world, "PUT", "/do-not-call/+14155550123", None, "").await;
     for path in ["/calls/do-not-call:+14155550123", "/calls/+14155550123", "/events/+14155550123/status"] {
         assert_eq!(problem(&send(&world, "GET", path, None, "").await), (404, "not_found".to_owned()));

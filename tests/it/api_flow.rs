@@ -12,6 +12,7 @@ use http::{Request, StatusCode};
 use insta::assert_snapshot;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
+use switchhook_aws::calls::{WAKE_SHARDS, WakeQueue};
 use switchhook_domain::Provider;
 use switchhook_tests::{MINUTE, World, generic, text};
 
@@ -47,7 +48,7 @@ async fn pages(world: &World, query: &str) -> Vec<(Value, BTreeMap<String, u64>)
         if cursor.is_empty() {
             return pages;
         }
-        assert!(pages.len() < 1_000, "{query}: it never ends");
+        assert!(pages.len() < 1_000, "{query}: the list never ends");
     }
 }
 
@@ -59,6 +60,7 @@ async fn listed(world: &World, query: &str) -> BTreeSet<String> {
     set
 }
 
+/// Consumes messages until the events queue is empty.
 async fn consume_all(world: &World) {
     while !world.queued().is_empty() {
         world.consume(&world.receive()).await;
@@ -66,7 +68,8 @@ async fn consume_all(world: &World) {
     }
 }
 
-/// Creates calls in every state. Returns their ids: waiting calls by provider, calls under way, and settled calls.
+/// Creates calls in several states. Returns their ids by kind: a provider's name for its waiting calls, `under way`,
+/// and `settled`.
 async fn by_state(world: &World) -> BTreeMap<&'static str, BTreeSet<String>> {
     let mut by_state: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
     for provider in ["retell", "twilio", "vapi", "telnyx"] {
@@ -109,11 +112,11 @@ async fn list_shows_every_call_once_whatever_the_size_of_a_page_and_never_scans(
             let of_page = ids(page).len();
             assert!(of_page <= limit);
             assert!(requests.keys().all(|operation| operation == "Query" || operation == "GetItem"), "{requests:?}");
-            // Exactly the shown calls are read.
+            // Only the listed calls are read, each once.
             assert_eq!(requests.get("GetItem").copied().unwrap_or(0), of_page as u64);
         }
         let queries: u64 = pages.iter().filter_map(|(_, requests)| requests.get("Query")).sum();
-        let shards = 7 * switchhook_aws::calls::WAKE_SHARDS;
+        let shards = WakeQueue::ALL.len() as u64 * WAKE_SHARDS;
         assert!(queries <= shards + pages.len() as u64, "{queries} queries for {} pages", pages.len());
     }
 }
@@ -142,7 +145,7 @@ async fn list_is_narrowed_by_job_lifecycle_and_how_long_nothing_changed() {
     world.wait(MINUTE * 20).await;
     check("stuck_for=10m", &of(&["under way"])).await;
     check("stuck_for=30m", &none).await;
-    // No scheduler runs, and the waiting calls have been due for ten minutes.
+    // No scheduler runs, so the waiting calls have been due for ten minutes.
     world.wait(MINUTE * 20).await;
     check("stuck_for=9m", &of(&["under way", "retell", "twilio", "vapi", "telnyx"])).await;
     check("stuck_for=9m&job=PENDING", &waiting).await;
@@ -180,12 +183,12 @@ async fn cursor_is_good_for_its_own_question_alone() {
 #[tokio::test(start_paused = true)]
 async fn created_call_is_shown_listed_and_found_by_its_appointment() {
     let world = World::new();
-    let asked = json!({
+    let request = json!({
         "provider": "retell", "from": "+15550100", "to": "+15550199", "appointment_id": "apt 7/b",
         "metadata": {"fake": "busy,confirms"}, "due_at": "2026-01-01T00:10:00Z",
         "retry": {"attempts_max": 2, "delay_seconds": 60},
     });
-    let (code, created) = send(&world, "POST", "/calls", None, &asked).await;
+    let (code, created) = send(&world, "POST", "/calls", None, &request).await;
     assert_eq!((code, &created["due_at"]), (StatusCode::CREATED, &json!("2026-01-01T00:10:00.000Z")));
     let call_id = text(&created["call_id"]);
     let (_, shown) = get(&world, &format!("/calls/{call_id}")).await;
@@ -200,7 +203,10 @@ async fn created_call_is_shown_listed_and_found_by_its_appointment() {
 
     world.wait(MINUTE * 30).await;
     let (_, shown) = get(&world, &format!("/calls/{call_id}")).await;
-    assert_snapshot!(call_state(&world, &call_id).await, @"job COMPLETED, appointment Confirmed, attempts [busy, completed]");
+    assert_snapshot!(
+        call_state(&world, &call_id).await,
+        @"job COMPLETED, appointment Confirmed, attempts [busy, completed]"
+    );
     assert_eq!(get(&world, "/calls?job=COMPLETED&lifecycle=completed").await.1["calls"], json!([shown]));
     assert_eq!(get(&world, "/calls?job=PENDING").await.1, json!({"calls": []}));
     // The provider call id of an attempt finds the call too.
@@ -213,7 +219,7 @@ async fn created_call_is_shown_listed_and_found_by_its_appointment() {
 
     // The latest call decides the status of the appointment.
     world.wait(MINUTE).await;
-    let mut again = asked;
+    let mut again = request;
     again["due_at"] = json!("2026-01-02T00:00:00Z");
     let second = create(&world, &again).await;
     world.quiesce().await;
@@ -242,7 +248,7 @@ async fn method_that_a_path_does_not_have_is_told_with_those_that_it_has() {
         assert_eq!(response.headers()[ALLOW], allowed, "{method} {path}");
         assert_eq!(response.headers()["content-type"], "application/problem+json");
     }
-    assert_eq!(world.requests(), BTreeMap::new(), "no request to the tables");
+    assert_eq!(world.requests(), BTreeMap::new(), "no request may reach AWS");
 }
 
 #[tokio::test(start_paused = true)]
@@ -269,12 +275,12 @@ async fn ids_may_hold_blanks_slashes_and_percent_signs() {
 #[tokio::test(start_paused = true)]
 async fn number_that_may_not_be_called_is_not_called_until_it_may_be() {
     let world = World::new();
-    let put = async |method: &str, number: &str| {
+    let change_list = async |method: &str, number: &str| {
         send(&world, method, &format!("/do-not-call/{number}"), None, &Value::Null).await
     };
-    // A repetition changes nothing.
+    // A repeated request changes nothing.
     for _ in 0..2 {
-        assert_eq!(put("PUT", "%2B15550199").await, (StatusCode::NO_CONTENT, Value::Null));
+        assert_eq!(change_list("PUT", "%2B15550199").await, (StatusCode::NO_CONTENT, Value::Null));
     }
     let call_id = create(&world, &call_request("confirms")).await;
     world.wait(MINUTE * 5).await;
@@ -286,12 +292,12 @@ async fn number_that_may_not_be_called_is_not_called_until_it_may_be() {
     );
 
     for _ in 0..2 {
-        assert_eq!(put("DELETE", "+15550199").await, (StatusCode::NO_CONTENT, Value::Null));
+        assert_eq!(change_list("DELETE", "+15550199").await, (StatusCode::NO_CONTENT, Value::Null));
     }
     let call_id = create(&world, &call_request("confirms")).await;
     world.wait(MINUTE * 5).await;
     assert_snapshot!(call_state(&world, &call_id).await, @"job COMPLETED, appointment Confirmed, attempts [completed]");
-    let (code, problem) = put("PUT", "15550199").await;
+    let (code, problem) = change_list("PUT", "15550199").await;
     assert_eq!((code, &problem["errors"][0]["field"]), (StatusCode::BAD_REQUEST, &json!("number")));
     // A phone number is no call id, although both are stored in one table.
     for path in ["/calls/do-not-call:%2B15550199", "/calls/%2B15550199"] {

@@ -1,7 +1,7 @@
 //! Files of the repository, read with the parsers of their formats.
 
 #![expect(clippy::panic, clippy::unwrap_used, reason = "a test that cannot go on fails")]
-#![expect(clippy::wildcard_enum_match_arm, reason = "the parsers know more than the tests look at")]
+#![expect(clippy::wildcard_enum_match_arm, reason = "the parsers report more kinds of events than the tests need")]
 
 use std::path::{Path, PathBuf};
 
@@ -54,7 +54,7 @@ fn to_json(value: serde_norway::Value) -> Value {
             let key = |key: &Yaml| match key {
                 Yaml::String(text) => text.clone(),
                 Yaml::Number(number) => number.to_string(),
-                other => panic!("{other:?} is no name"),
+                other => panic!("the key {other:?} is neither a text nor a number"),
             };
             Value::Object(entries.into_iter().map(|(name, value)| (key(&name), to_json(value))).collect())
         }
@@ -127,7 +127,7 @@ impl Page {
         page
     }
 
-    /// The rows of the table with this header, which must be there once.
+    /// The rows of the only table with this header.
     pub(crate) fn table(&self, header: &[&str]) -> &[Vec<String>] {
         let mut found = self.tables.iter().filter(|table| table.header == header);
         let table = found.next().unwrap_or_else(|| panic!("there is no table {header:?}"));

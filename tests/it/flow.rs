@@ -1,4 +1,4 @@
-//! A whole flow, from the webhooks of a call to its domain events.
+//! One whole flow, from the webhooks of a call to its domain events.
 
 use http::StatusCode;
 use insta::assert_snapshot;

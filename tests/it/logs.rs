@@ -19,7 +19,9 @@ use switchhook_tests::{
 use crate::outbound::{create, send};
 use crate::traffic::{retell_call, twilio_call};
 
+/// Phone numbers of the caller and of the person called.
 const NUMBERS: [&str; 2] = ["+15550107001", "+15550107002"];
+/// Sentence of a conversation.
 const SPOKEN: &str = "my card ends in four three two one";
 
 /// Texts that no log line may hold: keys, signatures, bodies, phone numbers, names.
@@ -49,6 +51,7 @@ impl Secrets {
     }
 }
 
+/// The body of a generic webhook about the call `c1`, with phone numbers and a spoken sentence.
 fn generic(event_id: &str, event_type: &str) -> Vec<u8> {
     json!({
         "event_id": event_id, "type": event_type, "call_id": "c1", "occurred_at": "2026-01-01T00:00:01Z",
@@ -94,7 +97,7 @@ async fn run(world: &mut World) -> Secrets {
         secrets.post(world, Provider::Generic, KEY, "", &generic(&format!("full{number}"), "ANSWERED")).await;
     }
     world.wait(MINUTE).await;
-    // Every service is down once. Then a message and rows that Switchhook did not write.
+    // Each service is down once. Then the queue and the table hold content that Switchhook did not write.
     world.set_fault_hook(database_down);
     secrets.post(world, Provider::Generic, KEY, "", &generic("e6", "RINGING")).await;
     world.get("/calls/c1").await;
@@ -137,6 +140,7 @@ async fn run(world: &mut World) -> Secrets {
     secrets
 }
 
+/// The body of a generic webhook that reports ringing for this call.
 fn generic_of(call_id: &str, event_id: &str) -> Vec<u8> {
     let event = json!({"event_id": event_id, "type": "RINGING", "call_id": call_id, "call": {"to": NUMBERS[1]}});
     event.to_string().into_bytes()
@@ -187,14 +191,14 @@ async fn no_line_about_a_placed_call_says_who_was_called() {
     for secret in ["5550107001", "5550107002", "an API key of the tests", "Lovelace"] {
         secrets.add(secret);
     }
-    let order = |behaviour: &str| {
+    let request = |behaviour: &str| {
         let metadata = json!({"fake": behaviour, "name": "Ada Lovelace"});
         json!({"provider": "retell", "from": NUMBERS[0], "to": NUMBERS[1], "metadata": metadata})
     };
     for behaviour in ["confirms", "busy,invalid", "response_lost", "forgotten", "rate_limited", "silent"] {
-        create(&world, &order(behaviour)).await;
+        create(&world, &request(behaviour)).await;
     }
-    let mut later = order("confirms");
+    let mut later = request("confirms");
     later["due_at"] = json!("2026-01-02T00:00:00Z");
     let (triggered, canceled) = (create(&world, &later).await, create(&world, &later).await);
     for path in [format!("/calls/{triggered}/trigger"), format!("/calls/{canceled}/cancel")] {
@@ -211,15 +215,15 @@ async fn no_line_about_a_placed_call_says_who_was_called() {
     send(&world, "POST", "/calls", None, &json!({"provider": "retell", "from": "Lovelace", "to": NUMBERS[1]})).await;
     world.wait(MINUTE * 60).await;
     world.cloud.fake().set_down(true);
-    create(&world, &order("confirms")).await;
+    create(&world, &request("confirms")).await;
     world.wait(MINUTE * 5).await;
     world.cloud.fake().set_down(false);
-    create(&world, &order("confirms")).await;
+    create(&world, &request("confirms")).await;
     world.set_fault_hook(|call| (call.operation == "PutItem" && is_request_to(call, CALLS_TABLE)).then(down));
     world.wait(MINUTE * 5).await;
     world.clear_faults();
     send(&world, "PUT", "/do-not-call/%2B15550107002", None, &Value::Null).await;
-    create(&world, &order("confirms")).await;
+    create(&world, &request("confirms")).await;
     world.wait(MINUTE * 60 * 26).await;
 
     let expected = [
@@ -252,12 +256,11 @@ fn check_log(log: &str, expected: &[&str], secrets: &Secrets) {
         check_metrics(&line);
         decisions.insert(format!("{stage} {action} {}", text(&line["cause"])).trim_end().to_owned());
     }
-    // All expected decisions were made.
     let missing: Vec<&&str> = expected.iter().filter(|decision| !decisions.contains(**decision)).collect();
-    assert!(missing.is_empty(), "{missing:?} of {decisions:?}");
+    assert!(missing.is_empty(), "the log has no line with {missing:?}; it has {decisions:?}");
     for secret in &secrets.0 {
         assert!(!log.contains(secret.as_str()), "the log holds {secret:?}");
-        // The log must not hold its JSON form either.
+        // The log must not hold the secret in its JSON form either.
         let escaped = json!(secret).to_string();
         assert!(!log.contains(escaped.trim_matches('"')), "the log holds {escaped}");
     }
@@ -284,7 +287,7 @@ fn check_metrics(line: &Value) {
         let metrics = directive["Metrics"].as_array().unwrap();
         assert!((1..=100).contains(&metrics.len()), "{line}");
         let names: BTreeSet<String> = metrics.iter().map(|metric| text(&metric["Name"])).collect();
-        assert_eq!(names.len(), metrics.len(), "each metric once: {line}");
+        assert_eq!(names.len(), metrics.len(), "a metric is named twice: {line}");
         for metric in metrics {
             assert!(metric["Name"].is_string(), "{line}");
             assert!(line[text(&metric["Name"])].is_u64(), "{metric} in {line}");

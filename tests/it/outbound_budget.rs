@@ -17,16 +17,16 @@ use switchhook_tests::{MINUTE, World};
 use crate::budget::{ACCESS_LOG_BYTES, LOG_LINE_BYTES, index_writes, price, request_counts, reset_counters};
 use crate::outbound::{call_request, create, get_call};
 
-/// Upper limit of the changes of a call's keys in `by_wake`, per attempt.
+/// Upper limit for the changes of a call's keys in `by_wake`, per attempt.
 const WAKE_CHANGES_MAX: usize = 4;
-/// Upper limit of the USD per thousand attempts. Storage and the provider's charges are not included.
+/// Upper limit for the cost of a thousand attempts, in USD. Storage and the provider's charges are not included.
 const DOLLARS_MAX: f64 = 0.05;
 
 /// A request without an appointment, so that the index of appointments is not written.
 fn without_appointment(behaviour: &str) -> Value {
-    let mut order = call_request(behaviour);
-    order.as_object_mut().unwrap().remove("appointment_id");
-    order
+    let mut request = call_request(behaviour);
+    request.as_object_mut().unwrap().remove("appointment_id");
+    request
 }
 
 #[tokio::test(start_paused = true)]
@@ -48,8 +48,8 @@ async fn claiming_a_call_costs_one_read_one_write_and_one_message() {
     assert_eq!(world.requests(), request_counts(&[("GetItem", 1), ("PutItem", 1), ("SendMessage", 1)]));
     assert_eq!(index_writes(&world), 2.0, "the old index entry is deleted and a new one written");
 
-    // A run reads every page of the one provider that places calls, one page for each of the three others, and the
-    // calls that are due.
+    // A run of the scheduler reads one page per shard for the provider that places calls, and one page for each of the
+    // three other providers. It also reads each due call.
     for _ in 0..7 {
         create(&world, &without_appointment("confirms")).await;
     }
@@ -79,7 +79,7 @@ async fn dialling_costs_two_reads_three_writes_and_one_message() {
     let dial = [("GetItem", 2), ("PutItem", 2), ("SendMessage", 1), ("UpdateItem", 1)];
     assert_eq!(world.requests(), request_counts(&dial));
     let units = world.capacity();
-    println!("a dial: {units:?}");
+    println!("capacity units of a dial: {units:?}");
     assert_eq!(units["PutItem"].index_write_units, 1.0, "only the index of the inbox is written");
     assert_eq!(world.cloud.fake().requests(), 1);
 
@@ -98,8 +98,9 @@ struct CallCost {
     write_units: f64,
     index_write_units: f64,
     read_units: f64,
-    /// Number of changes of its keys in `by_wake`, and of the index writes that these caused.
+    /// Number of changes of the call's keys in `by_wake`.
     wake_changes: usize,
+    /// Number of index writes that these changes caused.
     wake_writes: usize,
     webhooks: usize,
     messages: u64,
@@ -110,8 +111,8 @@ struct CallCost {
     log_before: usize,
 }
 
-/// Plays one placed call in a stack whose schedules are run by this loop. Nothing else causes cost, and the stream
-/// keeps every write of the call's row.
+/// Plays one placed call for some hours. It runs the schedules itself, so nothing else causes cost. No relay trims the
+/// stream, so the stream keeps every write of the call's row.
 async fn play_call(behaviour: &str, delivery_faults: DeliveryFaults, hours: u32) -> CallCost {
     let world = World::stopped();
     world.cloud.fake().set_delivery_faults(delivery_faults);
@@ -150,11 +151,13 @@ async fn play_call(behaviour: &str, delivery_faults: DeliveryFaults, hours: u32)
     cost
 }
 
+/// Starts a step: usage before it is not charged to the call.
 fn start_metering(world: &World, cost: &mut CallCost) {
     reset_counters(world);
     cost.log_before = world.log_text().len();
 }
 
+/// Ends a step: adds the usage since its start to the cost of the call.
 fn add_usage(world: &World, cost: &mut CallCost) {
     let log = world.log_text();
     let lines = &log[cost.log_before..];
@@ -173,6 +176,7 @@ fn add_usage(world: &World, cost: &mut CallCost) {
     }
 }
 
+/// Posts the webhooks that the fake provider sends within a minute.
 async fn deliver_for_a_minute(world: &World, cost: &mut CallCost) {
     let end = tokio::time::Instant::now() + MINUTE;
     while let Ok(delivery) = tokio::time::timeout_at(end, world.cloud.fake().next_delivery()).await {
@@ -215,7 +219,7 @@ fn count_wake_writes(world: &World, cost: &mut CallCost) {
 }
 
 impl CallCost {
-    /// USD by purpose.
+    /// USD for the call, by purpose.
     fn dollars(&self) -> Vec<(&'static str, f64)> {
         let webhooks = self.webhooks as f64;
         vec![
@@ -246,10 +250,10 @@ async fn whole_placed_call_keeps_to_its_budget() {
     ];
     for (behaviour, delivery_faults, hours) in cases {
         let cost = play_call(behaviour, delivery_faults, hours).await;
-        let deaf = if delivery_faults == DeliveryFaults::ALL_LOST { ", no webhook" } else { "" };
+        let suffix = if delivery_faults == DeliveryFaults::ALL_LOST { ", all webhooks lost" } else { "" };
         let dollars: f64 = cost.dollars().iter().map(|(_, dollars)| dollars * 1_000.0).sum();
         println!(
-            "{behaviour}{deaf}: {} attempts, {} webhooks, {} domain events, {} changes and {} writes of by_wake, {:?}, \
+            "{behaviour}{suffix}: {} attempts, {} webhooks, {} domain events, {} changes and {} writes of by_wake, {:?}, \
              ${dollars:.3} a thousand",
             cost.attempts, cost.webhooks, cost.events, cost.wake_changes, cost.wake_writes, cost.requests
         );
@@ -275,13 +279,13 @@ async fn call_under_way_is_not_moved_in_the_index_by_its_events() {
         json!([item.get("wake_key"), item.get("wake_at")])
     };
     let claimed = place().await;
-    let moved = std::sync::Arc::new(std::sync::atomic::AtomicU64::new(0));
-    let seen = moved.clone();
+    let updates = std::sync::Arc::new(std::sync::atomic::AtomicU64::new(0));
+    let counter = updates.clone();
     world.set_fault_hook(move |call: &RequestInfo<'_>| {
-        seen.fetch_add(u64::from(call.operation == "UpdateItem"), std::sync::atomic::Ordering::Relaxed);
+        counter.fetch_add(u64::from(call.operation == "UpdateItem"), std::sync::atomic::Ordering::Relaxed);
         None
     });
     consume(&world, &mut CallCost::default()).await;
     assert_eq!(place().await, claimed);
-    assert_eq!(moved.load(std::sync::atomic::Ordering::Relaxed), 0);
+    assert_eq!(updates.load(std::sync::atomic::Ordering::Relaxed), 0);
 }

@@ -1,5 +1,5 @@
-//! The reconciler: whatever a provider answers to a lookup, no call is lost. However much there is to do, a run ends
-//! before its timeout.
+//! The reconciler. It loses no call, whatever a provider answers to a lookup. A run ends before its timeout, however
+//! much there is to do.
 
 #![expect(clippy::indexing_slicing, clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -24,14 +24,14 @@ const RECONCILER_TIMEOUT_MS: i64 = 50_000;
 /// Timeout of the consumer.
 const CONSUMER_TIMEOUT_MS: i64 = 10_000;
 
-/// Delay of a response that is just short enough for the SDK to wait.
+/// Delay of a request, just below the time that the SDK waits for a response.
 const SLOW: Duration = Duration::from_millis(950);
 
 /// Lets the provider place a call that Switchhook did not ask for. Returns its provider call id.
 fn place_outside(world: &World, behaviour: &str) -> String {
-    let order = json!({"from_number": "+15550100", "to_number": "+15550199", "metadata": {"fake": behaviour}});
+    let request = json!({"from_number": "+15550100", "to_number": "+15550199", "metadata": {"fake": behaviour}});
     let fake = world.cloud.fake();
-    let answer = fake.handle("POST", "/v2/create-phone-call", Some("Bearer key"), order.to_string().as_bytes());
+    let answer = fake.handle("POST", "/v2/create-phone-call", Some("Bearer key"), request.to_string().as_bytes());
     text(&serde_json::from_str::<Value>(&answer.body).unwrap()["call_id"])
 }
 
@@ -49,6 +49,7 @@ fn first_provider_call_id() -> String {
     place_outside(&World::stopped(), "confirms")
 }
 
+/// The body of Retell's webhook about a call that has begun.
 fn started(provider_call_id: &str, metadata: &Value, at: Timestamp) -> String {
     let call = json!({
         "call_id": provider_call_id, "call_status": "ongoing", "start_timestamp": at.as_millis(), "metadata": metadata,
@@ -56,7 +57,7 @@ fn started(provider_call_id: &str, metadata: &Value, at: Timestamp) -> String {
     json!({"event": "call_started", "call": call}).to_string()
 }
 
-/// The webhook of an ended call, without the metadata that the provider should have echoed.
+/// The webhook of an ended call, without the metadata that the provider should have sent back.
 fn ended_without_our_ids(world: &World, provider_call_id: &str) -> String {
     let mut call = look_up_at_provider(world, provider_call_id);
     assert!(call["call_analysis"].is_object(), "{call}");
@@ -68,7 +69,7 @@ async fn post(world: &World, body: &str) -> EventId {
     world.accept(Provider::Retell, body).await
 }
 
-/// Lets a consumer take every message of the queue. Returns the number of messages.
+/// Consumes messages until the events queue is empty. Returns their number.
 async fn consume_all(world: &World) -> usize {
     let mut all = 0;
     loop {
@@ -89,7 +90,7 @@ fn delay_requests(world: &World, operations: &'static [(&'static str, &'static s
     });
 }
 
-/// Stores `count` copies of a call.
+/// Stores `count` copies of a call, under the ids `name` with a number.
 async fn store_copies(world: &World, call: &Call, name: &str, count: usize) {
     for number in 0..count {
         let call = Call { call_id: CallId::new(format!("{name}{number}")), version: 1, ..call.clone() };
@@ -142,7 +143,10 @@ async fn call_that_ended_and_is_told_to_live_is_repaired_once() {
         world.quiesce().await;
     }
     assert_eq!(drifted, [1, 0, 0]);
-    assert_snapshot!(call_state(&world, &format!("retell:{id}")).await, @"job FAILED, appointment NoAnswer, attempts [busy]");
+    assert_snapshot!(
+        call_state(&world, &format!("retell:{id}")).await,
+        @"job FAILED, appointment NoAnswer, attempts [busy]"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -158,8 +162,8 @@ async fn no_call_becomes_an_alias_of_itself_and_none_of_ours_becomes_one() {
         assert_eq!((orphaned_events.len(), world.item(CALLS_TABLE, from).await), (0, before), "{from} to {to}");
         assert!(world.load(from).await.is_some(), "{from} to {to}");
     }
-    // The purpose of an alias: a call that a webhook made becomes part of a call that Switchhook placed. A repetition
-    // changes nothing.
+    // An alias is for a call that a webhook made: it becomes part of a call that Switchhook placed. A repeated write of
+    // the alias changes nothing.
     for _ in 0..2 {
         let alias = Alias { call_id: CallId::new(&ours), attempt: AttemptKey::new("1") };
         let orphaned_events = world.calls.write_alias(&CallId::new("retell:p1"), &alias, world.now()).await.unwrap();
@@ -183,7 +187,10 @@ async fn call_in_doubt_whose_ending_made_another_call_takes_it_over() {
     let event_id = post(&world, &ended_without_our_ids(&world, &id)).await;
     world.quiesce().await;
     // The webhook has none of our ids, so it makes a call of its own.
-    assert_snapshot!(call_state(&world, &other_call).await, @"job COMPLETED, appointment Confirmed, attempts [completed]");
+    assert_snapshot!(
+        call_state(&world, &other_call).await,
+        @"job COMPLETED, appointment Confirmed, attempts [completed]"
+    );
 
     world.wait(MINUTE * 15).await;
     assert_snapshot!(call_state(&world, &call_id).await, @"job COMPLETED, appointment Confirmed, attempts [completed]");
@@ -202,7 +209,7 @@ async fn ending_that_stays_with_another_call_leads_to_the_deadline() {
     let fake = world.cloud.fake();
     fake.set_delivery_faults(DeliveryFaults::ALL_LOST);
     let id = place_outside(&world, "confirms");
-    // The call was placed by others. One webhook names its appointment, the other one does not.
+    // Others placed the call. One of its webhooks names the appointment, and the other one does not.
     post(&world, &started(&id, &json!({"appointment_id": "apt"}), world.now())).await;
     world.wait(MINUTE * 3).await;
     post(&world, &ended_without_our_ids(&world, &id)).await;
@@ -211,8 +218,14 @@ async fn ending_that_stays_with_another_call_leads_to_the_deadline() {
     assert!(!call.is_settled(), "the ending may still be on its way");
 
     world.wait(MINUTE * 7).await;
-    assert_snapshot!(call_state(&world, "appointment:apt").await, @"job FAILED, appointment Inconclusive, attempts [inconclusive]");
-    assert_snapshot!(call_state(&world, &format!("retell:{id}")).await, @"job COMPLETED, appointment Confirmed, attempts [completed]");
+    assert_snapshot!(
+        call_state(&world, "appointment:apt").await,
+        @"job FAILED, appointment Inconclusive, attempts [inconclusive]"
+    );
+    assert_snapshot!(
+        call_state(&world, &format!("retell:{id}")).await,
+        @"job COMPLETED, appointment Confirmed, attempts [completed]"
+    );
     let asked = fake.requests();
     world.wait(HOUR / 4).await;
     assert_eq!(fake.requests(), asked, "a settled call must not be looked up again");
@@ -235,7 +248,10 @@ async fn answer_that_was_stored_but_not_queued_is_swept_to_the_call_that_was_ask
     world.wait(MINUTE * 3).await;
     assert_eq!(world.reconciler.run("two").await.unwrap().requeued, 1);
     consume_all(&world).await;
-    assert_snapshot!(call_state(&world, "appointment:apt").await, @"job COMPLETED, appointment Confirmed, attempts [completed]");
+    assert_snapshot!(
+        call_state(&world, "appointment:apt").await,
+        @"job COMPLETED, appointment Confirmed, attempts [completed]"
+    );
     assert!(world.load(&format!("retell:{id}")).await.is_none(), "no other call may be made");
 }
 
@@ -341,7 +357,7 @@ async fn minute_that_is_too_much_for_one_sweep_is_swept_by_several_and_keeps_no_
     consume_all(&world).await;
     world.wait(INACTIVITY_TIMEOUT - MINUTE * 3).await;
     world.reconciler.run("before").await.unwrap();
-    world.die_at("SendMessage", EVENTS_QUEUE);
+    world.crash_at("SendMessage", EVENTS_QUEUE);
     for number in 0..LOST {
         let body = generic(&format!("c{number}"), &format!("e{number}"), "RINGING", 0);
         assert_eq!(world.post(Provider::Generic, &body).await.0, StatusCode::INTERNAL_SERVER_ERROR);
@@ -393,7 +409,7 @@ async fn more_due_calls_than_there_is_time_for_are_left_to_the_next_run() {
         consume_all(&world).await;
         delay_requests(&world, &[("GetItem", CALLS_TABLE)]);
     }
-    assert!(woken == DUE as u64 && runs > 1, "{woken} in {runs} runs");
+    assert!(woken == DUE as u64 && runs > 1, "{woken} calls were woken in {runs} runs");
 }
 
 #[tokio::test(start_paused = true)]
@@ -402,7 +418,7 @@ async fn call_whose_provider_was_not_asked_for_want_of_requests_has_no_deadline(
     post(&world, &started("p", &Value::Null, world.now())).await;
     consume_all(&world).await;
     store_copies(&world, &world.call("retell:p").await, "retell:p", 309).await;
-    // So late that the reconciler no longer waits for a provider that cannot answer.
+    // It is now so late that the reconciler no longer waits for a provider that cannot answer.
     world.wait(INACTIVITY_TIMEOUT * 3).await;
     let first = world.reconciler.run("one").await.unwrap();
     assert_eq!((first.lookups, first.deadlines_passed), (300, 300));

@@ -1,6 +1,7 @@
-//! The schemas of `infra/events` describe exactly the events that are published. When a test's world is dropped, it
-//! checks every published event against them. The tests here check that the schemas describe every type, describe no
-//! type that is never published, and refuse wrong events.
+//! The schemas of `infra/events` describe exactly the domain events that are published.
+//!
+//! Each test of a whole flow checks its published events against the schemas when its `World` is dropped. The tests
+//! here check that the schemas cover every published type and no other, and that they refuse wrong events.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -42,7 +43,7 @@ fn each_type_has_an_example_that_is_as_described() {
 #[tokio::test(start_paused = true)]
 async fn every_type_is_published_and_no_other() {
     let world = World::new();
-    // A row is changed by hand.
+    // Somebody changes a row by hand, and the drift check repairs it.
     world.cloud.fake().set_delivery_faults(DeliveryFaults::NONE);
     let altered = create(&world, &call_request("declines")).await;
     world.wait(MINUTE * 20).await;
@@ -78,12 +79,12 @@ fn spoiled_event_is_refused() {
         let check_refused = |name: &str, value: Value| {
             let mut event = example.clone();
             event[name] = value;
-            assert!(schema_violation(&event).is_some(), "{name} of {event}");
+            assert!(schema_violation(&event).is_some(), "the schema must refuse this {name}: {event}");
         };
         for (name, value) in example.as_object().unwrap() {
             let mut event = example.clone();
             event.as_object_mut().unwrap().remove(name);
-            assert!(schema_violation(&event).is_some(), "without {name}: {event}");
+            assert!(schema_violation(&event).is_some(), "the schema must refuse an event without {name}: {event}");
             check_refused(name, json!([]));
             if !value.is_number() && name != "attempt" {
                 check_refused(name, json!(1));
@@ -127,15 +128,17 @@ const LEASE: Duration = Duration::from_secs(300);
 enum Step {
     Wait(i64),
     Dial,
-    /// The provider certainly did not place the call.
+    /// The provider did not place the call, so the dialer takes the attempt back.
     Withdraw,
+    /// The dialer finds the number on the do-not-call list.
     GiveUp,
     Cancel,
+    /// The reconciler looks for deadlines that have passed.
     FindDeadlines,
     /// An event from the provider: its attempt, its kind, its time in seconds by the provider's clock, and whether a
     /// failure is permanent.
     Report(Option<u8>, EventKind, Option<i64>, bool),
-    /// The row loses an event, and is folded again from the inbox.
+    /// The row loses the event at this place of its history, and is folded again from the inbox.
     Drift(usize),
 }
 
@@ -218,13 +221,13 @@ fn run_steps(mut call: Option<Call>, steps: &[Step]) -> Vec<Call> {
                 .and_then(|call| call.start_dial("token", &format!("d{number}"), &POLICY, now))
                 .map(|dialled| dialled.transition.call),
             (Step::Withdraw, Some(call)) => {
-                let key = call.attempt_records.last().and_then(|slot| slot.key.clone());
-                key.and_then(|key| call.withdraw(&key, now, 3, &POLICY, now)).map(|moved| moved.call)
+                let key = call.attempt_records.last().and_then(|record| record.key.clone());
+                key.and_then(|key| call.withdraw(&key, now, 3, &POLICY, now)).map(|transition| transition.call)
             }
             (Step::GiveUp, Some(call)) => claimed(call)
                 .and_then(|call| call.give_up("token", StopReason::DoNotCall, &POLICY, now))
-                .map(|moved| moved.call),
-            (Step::Cancel, Some(call)) => call.cancel(&POLICY, now).map(|moved| moved.call),
+                .map(|transition| transition.call),
+            (Step::Cancel, Some(call)) => call.cancel(&POLICY, now).map(|transition| transition.call),
             (Step::FindDeadlines, Some(call)) => {
                 let found = call.deadline_passed_events(&POLICY, now);
                 events.extend(found.iter().cloned());
@@ -258,7 +261,7 @@ fn run_steps(mut call: Option<Call>, steps: &[Step]) -> Vec<Call> {
     states
 }
 
-/// Plays a life that once broke the schema, checks every domain event of it, and returns the last one.
+/// Applies steps whose domain events once violated the schema. Checks every event, and returns the last one.
 fn last_event_of_life(steps: &[Step]) -> Value {
     let call = run_steps(Some(scheduled_call()), steps).pop().unwrap();
     let events: Vec<Value> = call.domain_events_from(1).iter().map(|event| json!(event)).collect();
@@ -278,8 +281,8 @@ fn retry_called_off_after_a_late_answer_is_told_as_described() {
     assert_eq!((&event["source_event_id"], event.get("corrects")), (&Value::Null, None));
 }
 
-/// A report without an attempt counts for the first attempt. Another attempt turns out to have started before, and takes the
-/// `declined` away from it. Nothing else corrects `declined`, so the announcement that calls the retry off does.
+/// A report without an attempt counts for the first attempt. A later report shows that another attempt was the first,
+/// so the decision `declined` moves there. Only the announcement that calls the retry off can correct `declined`.
 #[test]
 fn retry_called_off_after_a_decision_went_to_another_attempt_is_told_as_described() {
     let event = last_event_of_life(&[
@@ -294,8 +297,8 @@ fn retry_called_off_after_a_decision_went_to_another_attempt_is_told_as_describe
     assert_eq!((&event["source_event_id"], &event["corrects"]), (&Value::Null, &json!("call-1/7")));
 }
 
-/// The first attempt times out, and the second one is withdrawn after a late report that the first one was completed. The
-/// outcome of the first attempt is still open, so the appointment returns to `dialing`.
+/// The first attempt times out, and the second one is withdrawn after a late report that the first one was completed.
+/// The outcome of the first attempt is still open, so the appointment returns to `dialing`.
 #[test]
 fn retry_withdrawn_while_the_outcome_is_open_is_told_as_described() {
     let completed = Step::Report(Some(1), EventKind::Completed, None, false);
@@ -324,7 +327,7 @@ mod random {
             Ok(())
         });
         result.unwrap_or_else(|error| panic!("{error}"));
-        // The test means little unless every type was seen.
+        // The random calls must produce every type.
         let mut of_calls = all_types();
         of_calls.remove("webhook.quarantined");
         assert_eq!(seen.into_inner(), of_calls);

@@ -15,7 +15,7 @@ pub(crate) struct Webhook {
     pub(crate) body: String,
 }
 
-/// Sentences of two conversations. The dictionary of the compressor was made without them.
+/// Sentences of two conversations. The compression dictionary of the inbox was made without them.
 pub(crate) const CONVERSATIONS: [[&str; 24]; 2] = [REMINDER, CHANGE];
 
 const REMINDER: [&str; 24] = [
@@ -72,7 +72,7 @@ const CHANGE: [&str; 24] = [
     "Thanks, bye!",
 ];
 
-/// A sequence of pseudo-random numbers (xorshift): the same for the same start, and different for each call.
+/// A sequence of pseudo-random numbers (xorshift). The same start gives the same sequence.
 #[derive(Debug)]
 struct Xorshift(u64);
 
@@ -89,6 +89,7 @@ impl Xorshift {
     }
 }
 
+/// The random numbers of the call with this number.
 fn draw(number: u64) -> Xorshift {
     Xorshift((number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15))
 }
@@ -98,7 +99,7 @@ fn draw(number: u64) -> Xorshift {
 fn transcript(draw: &mut Xorshift, conversation: &[&str], turns: usize) -> (String, Value) {
     let first = usize::try_from(draw.below(24)).unwrap_or(0);
     let mut text = Vec::new();
-    let mut turns_said = Vec::new();
+    let mut spoken_turns = Vec::new();
     let mut ms = 600 + draw.below(900);
     for turn in 0..turns {
         let (role, name) = if turn % 2 == 0 { ("agent", "Agent") } else { ("user", "User") };
@@ -111,9 +112,9 @@ fn transcript(draw: &mut Xorshift, conversation: &[&str], turns: usize) -> (Stri
             words.push(json!({"word": format!("{word} "), "start": seconds(start), "end": seconds(ms)}));
         }
         ms += 300 + draw.below(1_500);
-        turns_said.push(json!({"role": role, "content": sentence, "words": words}));
+        spoken_turns.push(json!({"role": role, "content": sentence, "words": words}));
     }
-    (text.join("\n"), Value::Array(turns_said))
+    (text.join("\n"), Value::Array(spoken_turns))
 }
 
 fn seconds(ms: u64) -> Value {
@@ -207,6 +208,7 @@ pub(crate) fn retell_ended_unrepeated(number: u64, bytes: usize) -> Webhook {
     filled(bytes, |turns| retell_call_about(&both, number, turns, 1).swap_remove(1))
 }
 
+/// The longest webhook with at most about `bytes` bytes. `ended` makes one with a given number of turns.
 fn filled(bytes: usize, ended: impl Fn(usize) -> Webhook) -> Webhook {
     let mut webhook = ended(0);
     for turns in 1.. {
@@ -268,7 +270,7 @@ pub(crate) fn dense_body(number: u64, bytes: usize) -> Webhook {
     webhook
 }
 
-/// Text that compresses to no less than three quarters of its size. It is the same every time.
+/// Random letters, which compress to no less than three quarters of their size. They are the same every time.
 pub(crate) fn noise(bytes: usize) -> String {
     const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
     let mut draw = draw(0);

@@ -20,7 +20,7 @@ static CONTRACT: LazyLock<Contract> = LazyLock::new(Contract::read);
 
 struct Contract {
     schemas: Schemas,
-    /// Each schema, with the types of events that it describes.
+    /// Types of events, each set with the schema that describes it.
     schemas_by_types: Vec<(BTreeSet<String>, SchemaIndex)>,
 }
 
@@ -41,7 +41,7 @@ pub fn described_types(schema: &Value) -> BTreeSet<String> {
     many.chain(described.get("const")).map(text).collect()
 }
 
-/// Returns how a domain event violates its schema. `None` if it is valid.
+/// Validates a domain event against the schema of its type. Returns the violation, or `None` if the event is valid.
 #[must_use]
 pub fn schema_violation(event: &Value) -> Option<String> {
     let contract = &*CONTRACT;
@@ -52,12 +52,12 @@ pub fn schema_violation(event: &Value) -> Option<String> {
     }
 }
 
-/// Like [`schema_violation`], for an event from the bus. Checks its source and its detail type too.
+/// Validates an event of the bus: its source, its detail type, and its detail by [`schema_violation`].
 #[must_use]
 pub fn bus_event_violation(event: &BusEvent) -> Option<String> {
     let detail: Value = serde_json::from_str(&event.detail).unwrap_or_default();
     if event.source != SOURCE || event.detail_type != detail["type"] {
-        return Some(format!("{} from {}", event.detail_type, event.source));
+        return Some(format!("wrong detail type {} or source {}", event.detail_type, event.source));
     }
     schema_violation(&detail)
 }

@@ -11,7 +11,9 @@ pub use switchhook_local::{CALL_RETENTION, INBOX_RETENTION};
 use switchhook_local::{CONCURRENT_DIALS_PER_PROVIDER, CloudOptions, DEFAULT_RETRY_POLICY};
 use switchhook_providers::{Key, Providers, samples, verifying_key};
 
+/// Signing key of every provider.
 pub const KEY: &str = "a key of the tests";
+/// Second signing key of Retell, whose keys are being rotated.
 pub const OLD_KEY: &str = "the key before";
 pub const PUBLIC_URL: &str = "https://hooks.example.com";
 pub const INACTIVITY_TIMEOUT: Duration = Duration::from_secs(900);
@@ -21,7 +23,7 @@ pub const MINUTE: Duration = Duration::from_secs(60);
 /// `maxReceiveCount` of the events queue.
 pub const MAX_RECEIVE_COUNT: u32 = 20;
 
-/// Options with which most tests open a stack.
+/// Options of the local stack in most tests, with this secret.
 ///
 /// # Panics
 /// If the secret is not valid.
@@ -40,7 +42,7 @@ pub fn options(secret: &Value) -> CloudOptions {
     }
 }
 
-/// A secret with all providers. Retell is in the middle of a key rotation and has two keys.
+/// A secret that configures every provider. Retell has two keys, as in the middle of a key rotation.
 #[must_use]
 pub fn all_providers() -> Value {
     let telnyx = Key::new(KEY).map(|key| verifying_key(Provider::Telnyx, &key)).unwrap_or_default();
@@ -80,20 +82,20 @@ pub fn generic(call_id: &str, event_id: &str, event_type: &str, second: u64) -> 
     .to_string()
 }
 
-/// The error of a service that is down. The SDK does not retry this error, so that a long outage does not use up the
-/// retry quota, which all tests of a process share.
+/// The error of a service that is down. The SDK does not retry this error. Otherwise a long outage would use up the
+/// client's retry quota.
 #[must_use]
 pub fn down() -> Fault {
     Fault::ErrorBefore { status: 400, code: "AccessDeniedException".to_owned() }
 }
 
-/// A fault hook under which every request to DynamoDB fails.
+/// A fault hook that makes every request to DynamoDB fail.
 #[must_use]
 pub fn database_down(call: &RequestInfo<'_>) -> Option<Fault> {
     (call.service == Service::DynamoDb).then(down)
 }
 
-/// Returns true if the request is for this table or queue. Any name matches a request to EventBridge.
+/// Returns true if the request is for the table or queue with this name. A request to EventBridge matches every name.
 #[must_use]
 pub fn is_request_to(call: &RequestInfo<'_>, name: &str) -> bool {
     let body: Value = serde_json::from_slice(call.body).unwrap_or_default();

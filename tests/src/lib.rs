@@ -1,4 +1,4 @@
-//! The test harness: a local stack in virtual time, a sender that signs webhooks, and views of both.
+//! The test harness: a local stack in virtual time, a sender of signed webhooks, and methods that show their effects.
 
 #![expect(clippy::panic, clippy::indexing_slicing, reason = "a test that cannot go on fails")]
 

@@ -1,4 +1,4 @@
-//! Rows of the tables as they are stored. Tests read and change them without the program.
+//! Items of the tables, as DynamoDB stores them. Tests read and change them without the code under test.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::world::World;
 pub type Item = BTreeMap<String, AttributeValue>;
 
 impl World {
-    /// Sets a text attribute of a call's row, as somebody could do in the AWS console.
+    /// Sets a text attribute of a call's row, as an operator could do in the AWS console.
     ///
     /// # Panics
     /// If there is no such call.
@@ -20,7 +20,7 @@ impl World {
         self.alter(call_id, name, AttributeValue::S(value.to_owned())).await;
     }
 
-    /// Changes the history in a call's row, as somebody could do in the AWS console.
+    /// Changes the history in a call's row, as an operator could do in the AWS console.
     ///
     /// # Panics
     /// If there is no such call.
@@ -35,7 +35,7 @@ impl World {
                 .iter()
                 .map(|entry| if let AttributeValue::S(text) = entry { text.clone() } else { panic!("{entry:?}") })
                 .collect(),
-            other => panic!("{other:?}"),
+            other => panic!("the history of {call_id} is {other:?}"),
         };
         change(&mut history);
         self.alter(call_id, "history", AttributeValue::L(history.into_iter().map(AttributeValue::S).collect())).await;
@@ -76,20 +76,20 @@ impl World {
         }
     }
 
-    /// The item of a table with this key.
+    /// The item of a table with this partition key.
     ///
     /// # Panics
-    /// If it does not exist.
+    /// If the item does not exist.
     pub async fn item(&self, table: &str, key: &str) -> Item {
         let name = if table == CALLS_TABLE { "call_id" } else { "event_id" };
         let is_it = |item: &Item| item.get(name) == Some(&AttributeValue::S(key.to_owned()));
-        self.items(table).await.into_iter().find(is_it).unwrap_or_else(|| panic!("no {key} in {table}"))
+        self.items(table).await.into_iter().find(is_it).unwrap_or_else(|| panic!("there is no {key} in {table}"))
     }
 
     /// Puts an item without any condition.
     ///
     /// # Panics
-    /// If the database refuses it.
+    /// If DynamoDB refuses the item.
     pub async fn put_item(&self, table: &str, item: Item) {
         let aws = sdk::with_timeouts_and_retries(&self.cloud.services().sdk_config());
         let item = serde_dynamo::Item::from(item.into_iter().collect::<std::collections::HashMap<_, _>>());

@@ -1,4 +1,4 @@
-//! A local stack in virtual time, and everything that a test does with it: send, wait, inject faults, look.
+//! A local stack in virtual time. A test sends requests to it, waits, injects faults, and inspects the results.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -34,8 +34,10 @@ use crate::contract;
 use crate::fixtures::{INBOX_RETENTION, KEY, PUBLIC_URL, all_providers, is_request_to, options, text};
 use crate::log_buffer::LogBuffer;
 
-/// A local stack, with clients of the test over the same services. Create it in a runtime with paused time and one
-/// thread.
+/// A local stack, and the test's own clients of the same local services. It needs a Tokio runtime with one thread and
+/// paused time.
+///
+/// When it is dropped, it checks every published event against its JSON Schema.
 #[derive(Debug)]
 pub struct World {
     pub cloud: Cloud,
@@ -51,13 +53,13 @@ pub struct World {
 }
 
 impl World {
-    /// A stack with all providers. Its event sources and schedules run until it is dropped.
+    /// A stack with all providers. Its event sources and schedules run until the value is dropped.
     #[must_use]
     pub fn new() -> Self {
         Self::with_secret(&all_providers())
     }
 
-    /// A running stack with these providers.
+    /// A running stack whose providers are configured by this secret.
     #[must_use]
     pub fn with_secret(secret: &Value) -> Self {
         let mut world = Self::open(secret);
@@ -103,7 +105,8 @@ impl World {
     /// If the stack cannot be opened.
     #[must_use]
     pub fn with_options(options: CloudOptions) -> Self {
-        // The SDK and the functions draw the jitter of their retries from it: the same in every run.
+        // The SDK and the functions draw the jitter of their retries from this seed, so that it is the same in every
+        // run.
         switchhook_local::clock::seed(1);
         let lines = LogBuffer::default();
         let subscriber = tracing_subscriber::registry()
@@ -140,7 +143,7 @@ impl World {
         tokio::time::sleep(time).await;
     }
 
-    /// Waits until messages and events on their way have arrived: two seconds.
+    /// Waits two seconds. In this time, queued messages are consumed and their domain events published.
     pub async fn quiesce(&self) {
         self.wait(Duration::from_secs(2)).await;
     }
@@ -158,7 +161,7 @@ impl World {
     /// Posts a body that must be answered 200 `accepted`. Returns the event's id.
     ///
     /// # Panics
-    /// If the answer is a different one.
+    /// If the answer differs.
     pub async fn accept(&self, provider: Provider, body: &str) -> EventId {
         let (code, answer) = self.post(provider, body).await;
         assert_eq!((code, &answer["status"]), (StatusCode::OK, &json!("accepted")), "{answer}");
@@ -185,7 +188,7 @@ impl World {
         request.body(Bytes::copy_from_slice(body)).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// Sends a request as it is.
+    /// Sends a request to the HTTP API. Returns the status code and the JSON body, or `null` for any other body.
     pub async fn send(&self, request: Request<Bytes>) -> (StatusCode, Value) {
         let response = self.cloud.request(request).await;
         let body = serde_json::from_slice(response.body()).unwrap_or(Value::Null);
@@ -229,7 +232,7 @@ impl World {
         self.calls.get_call(&CallId::new(call_id)).await.unwrap_or_else(|error| panic!("{}", error.with_causes()))
     }
 
-    /// Takes the claims off the dial queue, as the event of one invocation of the dialer.
+    /// Removes up to ten claims from the dial queue. Returns them as the event that invokes a dialer.
     ///
     /// # Panics
     /// Never: the queue exists.
@@ -245,8 +248,8 @@ impl World {
         serde_json::from_value(json!({"Records": records})).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// Invokes a consumer with these messages and deletes those that it does not report as failed. Returns their
-    /// number.
+    /// Invokes a consumer with these messages, and deletes those that it does not report as failed. Returns the number
+    /// of deleted messages.
     ///
     /// # Panics
     /// If the handler panics.
@@ -259,8 +262,8 @@ impl World {
         done.len()
     }
 
-    /// Invokes a consumer with these messages and deletes none of them. Returns those that it does not report as
-    /// failed.
+    /// Invokes a consumer with these messages, and deletes none of them. Returns the messages that it does not report
+    /// as failed.
     ///
     /// # Panics
     /// If the handler panics.
@@ -273,7 +276,7 @@ impl World {
         received.iter().filter(|one| !failed.contains(&one.message.id())).cloned().collect()
     }
 
-    /// Takes up to ten messages from the queue.
+    /// Receives up to ten messages from the events queue.
     ///
     /// # Panics
     /// Never: the queue exists.
@@ -300,7 +303,7 @@ impl World {
         stream.trim(done).unwrap_or_else(|error| panic!("{error}"));
     }
 
-    /// Injects `fault` into the first `times` requests of an operation on a table or a queue, given by its name.
+    /// Injects `fault` into the first `times` requests for this operation on the table or queue named `on`.
     pub fn inject_fault(&self, operation: &'static str, on: &'static str, times: u64, fault: Fault) {
         let left = AtomicU64::new(times);
         self.set_fault_hook(move |call| {
@@ -310,13 +313,13 @@ impl World {
         });
     }
 
-    /// Sets the hook that decides from now on which fault a request suffers.
+    /// Sets the hook that chooses the fault of each further request. It replaces all earlier faults of requests.
     pub fn set_fault_hook(&self, hook: impl Fn(&RequestInfo<'_>) -> Option<Fault> + Send + Sync + 'static) {
         self.cloud.services().connector().set_fault_hook(Some(Arc::new(hook)));
     }
 
-    /// Makes a function panic when it is about to send such a request.
-    pub fn die_at(&self, operation: &'static str, on: &'static str) {
+    /// Makes a function panic before it sends a request for this operation on the table or queue named `on`.
+    pub fn crash_at(&self, operation: &'static str, on: &'static str) {
         self.set_fault_hook(move |call| {
             assert!(
                 !(call.operation == operation && is_request_to(call, on)),
@@ -421,8 +424,8 @@ impl Drop for World {
         }
         // Every event that any test publishes must match its schema.
         for event in self.cloud.bus().events_since(0) {
-            if let Some(breach) = contract::bus_event_violation(&event) {
-                panic!("{}: {breach}", event.detail);
+            if let Some(violation) = contract::bus_event_violation(&event) {
+                panic!("the event {} violates its schema: {violation}", event.detail);
             }
         }
     }

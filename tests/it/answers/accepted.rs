@@ -12,8 +12,8 @@ use switchhook_tests::{KEY, PUBLIC_URL, World, sample};
 use super::authenticity::invalid_signature;
 use super::{OK, answer, id_of, provider_of, with_body, with_header};
 
-/// Samples that are folded, each with its event id and call id: one for each provider, and one for each form of
-/// Twilio's bodies. An empty id is not checked.
+/// Samples that are folded, each with its event id and call id. There is one for each form of Twilio's bodies. An empty
+/// id is not checked.
 pub(super) const FOLDED_SAMPLES: [(&str, &str, &str); 6] = [
     ("retell/call_started", "retell:call_5d0b8f6e2c3a4f7d9e1b0a6c8d2f4e70:call_started", "appointment:appt_201"),
     ("twilio/ringing", "twilio:CA00000000000000000000000000000001:ringing:1", "appointment:apt_7"),
@@ -23,8 +23,8 @@ pub(super) const FOLDED_SAMPLES: [(&str, &str, &str); 6] = [
     ("generic/user_confirmed", "", ""),
 ];
 
-/// The query of a provider's webhook URL. Twilio has no metadata, so the appointment id is in the query of its callback
-/// URL.
+/// The query of a provider's webhook URL. Twilio sends no metadata, so the query of its callback URL names the
+/// appointment.
 fn query_of(provider: Provider) -> &'static str {
     match provider {
         Provider::Twilio => "appointment_id=apt_7",
@@ -87,7 +87,7 @@ async fn event_seen_before_changes_nothing() {
         let before =
             (world.items(CALLS_TABLE).await, world.domain_events(), world.item(INBOX_TABLE, &id_of(&first)).await);
 
-        // At once, and after the deduplication window of SQS.
+        // The webhook is repeated at once, and after the deduplication window of SQS.
         for pause in [1, 301] {
             world.wait(Duration::from_secs(pause)).await;
             assert_eq!(post_sample(&world, name).await, answer("already_processed", &id_of(&first)), "{name}");
@@ -136,7 +136,7 @@ async fn event_of_an_unknown_type_is_recorded_even_without_a_call() {
         assert_eq!(world.inbox.read_body(&stored).await.unwrap(), body.as_bytes());
         assert_eq!((world.queued(), world.dead_letters()), (vec![], vec![]), "{body}");
         assert_eq!(world.items(CALLS_TABLE).await, [], "{body}");
-        assert_eq!(world.logged("recorded").len(), 1, "{body}: counted");
+        assert_eq!(world.logged("recorded").len(), 1, "{body}: one log line must count it");
     }
 }
 
@@ -153,7 +153,7 @@ async fn confirmation_that_tutorials_show_is_folded_and_believed_when_patience_e
 
     let shown = |call: &Value| json!([call["appointment_status"], call["outcome"], call["lifecycle"], call["settled"]]);
     let (_, call) = world.get("/calls/appointment:appt_123").await;
-    assert_eq!(shown(&call), json!(["Dialing", "dialing", "initiated", false]), "it waits for an answer");
+    assert_eq!(shown(&call), json!(["Dialing", "dialing", "initiated", false]), "nobody has answered the call yet");
     assert_eq!(call["attempts"][0]["provider_call_id"], "CAxxxx");
     let (_, timeline) = world.get("/calls/appointment:appt_123/events").await;
     assert_eq!(timeline["events"][0]["disposition"], "parked");
@@ -208,7 +208,7 @@ async fn twilio_says_in_its_query_what_a_body_is() {
     let request = world.signed(Provider::Twilio, KEY, "appointment_id=7", body, world.now());
     assert!(request.uri().query().unwrap().contains("bodySHA256="));
 
-    // The URL is still the signed one, but its hash is not that of the new body.
+    // The URL is still the signed one, but its query holds the hash of the old body.
     let mut other = body.to_vec();
     other.push(b' ');
     assert_eq!(world.send(with_body(request.clone(), &other)).await, invalid_signature());

@@ -22,6 +22,7 @@ fn unknown_provider() -> (StatusCode, Value) {
     (StatusCode::NOT_FOUND, json!({"error": "unknown_provider", "message": message}))
 }
 
+/// Makes a request invalid.
 type Tamper = fn(&World, Request<Bytes>) -> Request<Bytes>;
 
 fn without_header(mut request: Request<Bytes>, name: &'static str) -> Request<Bytes> {
@@ -122,7 +123,7 @@ async fn request_that_is_not_authentic_is_refused_alike_whatever_was_wrong_and_c
             "{provider}, {what}: {line}"
         );
     }
-    assert_eq!(world.requests(), BTreeMap::new(), "no request to AWS");
+    assert_eq!(world.requests(), BTreeMap::new(), "no request may reach AWS");
     assert_eq!(world.logged("rejected").len(), 26);
 }
 
@@ -142,7 +143,7 @@ async fn no_bit_of_a_body_can_be_flipped() {
         for index in 0..request.body().len() {
             let mut body = request.body().to_vec();
             body[index] ^= 1 << (index % 8);
-            // In a form, `%2B` and `%2b` both mean a plus sign.
+            // In a form, `%2B` and `%2b` mean the same, so a flip between them keeps the signature valid.
             let same = provider_of(name) == Provider::Twilio && body.eq_ignore_ascii_case(request.body());
             if !same {
                 let flipped = with_body(request.clone(), &body);

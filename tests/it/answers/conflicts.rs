@@ -1,4 +1,4 @@
-//! Webhooks with a known event id and another body.
+//! Webhooks whose event id is known, but whose body differs from the stored one.
 
 use http::StatusCode;
 use serde_dynamo::AttributeValue;
@@ -27,21 +27,21 @@ async fn other_body_under_a_known_id_is_kept_beside_the_first_and_counted() {
         world.quiesce().await;
     }
 
-    assert_eq!(world.item(INBOX_TABLE, id).await, stored, "the first body stays");
+    assert_eq!(world.item(INBOX_TABLE, id).await, stored, "the first body must stay");
     assert_eq!(world.call("c1").await, call);
     let event = world.inbox.get(&EventId::new(id)).await.unwrap().unwrap();
     assert_eq!(world.inbox.read_body(&event).await.unwrap(), first.as_bytes());
 
-    let mut beside = Vec::new();
+    let mut conflicts = Vec::new();
     for item in world.items(INBOX_TABLE).await {
         if let (Some(AttributeValue::S(key)), Some(AttributeValue::B(body))) = (item.get("event_id"), item.get("body"))
             && key.starts_with("conflict:")
         {
-            beside.push((key.clone(), body.clone()));
+            conflicts.push((key.clone(), body.clone()));
         }
     }
     let compressed_second = compressed(&second).await;
-    assert_eq!(beside, [(format!("conflict:{id}"), compressed_second)], "only the first conflicting body is stored");
+    assert_eq!(conflicts, [(format!("conflict:{id}"), compressed_second)], "only the first conflicting body is stored");
 
     let counted: Vec<Value> = world
         .logged("duplicate")
@@ -49,7 +49,7 @@ async fn other_body_under_a_known_id_is_kept_beside_the_first_and_counted() {
         .map(|line| json!([line["cause"], line["conflicting_body"], line["event_id"]]))
         .collect();
     assert_eq!(counted, vec![json!(["conflicting_body", 1, id]); 3]);
-    // A conflicting body changes no call, even if it names a different one.
+    // A conflicting body changes no call, even if it names another call.
     let elsewhere = generic("c2", "e1", "ANSWERED", 0);
     assert_eq!(world.post(Provider::Generic, &elsewhere).await, answer("already_processed", id));
     world.quiesce().await;
@@ -76,10 +76,13 @@ async fn same_report_in_other_bytes_is_no_conflict() {
         let (_, answered) = world.post(provider, &first).await;
         let items = world.items(INBOX_TABLE).await.len();
         assert_eq!(world.post(provider, &anew).await, answer("already_processed", &id_of(&answered)), "{provider}");
-        assert_eq!(world.items(INBOX_TABLE).await.len(), items, "{provider}: nothing is kept beside it");
+        assert_eq!(world.items(INBOX_TABLE).await.len(), items, "{provider}: no second body may be stored");
         assert_eq!(world.logged("duplicate")[0]["cause"], Value::Null, "{provider}");
         let stored = world.inbox.get(&EventId::new(id_of(&answered))).await.unwrap().unwrap();
-        assert!(world.inbox.read_body(&stored).await.unwrap() == first.as_bytes(), "{provider}: the first bytes stand");
+        assert!(
+            world.inbox.read_body(&stored).await.unwrap() == first.as_bytes(),
+            "{provider}: the first bytes must stay"
+        );
     }
 }
 
@@ -102,13 +105,13 @@ async fn conflict_is_not_acknowledged_before_it_was_kept() {
     let world = World::new();
     world.accept(Provider::Generic, &generic("c1", "e1", "ANSWERED", 0)).await;
     let other = generic("c1", "e1", "FAILED", 0);
-    let refused_first = std::sync::atomic::AtomicU64::new(0);
-    // The second write of the request stores the conflicting body.
+    let refused_puts = std::sync::atomic::AtomicU64::new(0);
+    // The second write of a webhook with a known id stores the conflicting body. It fails three times.
     world.set_fault_hook(move |call| {
-        let puts = call.operation == "PutItem"
+        let is_refused = call.operation == "PutItem"
             && call.body.windows(9).any(|bytes| bytes == b"conflict:")
-            && refused_first.fetch_add(1, std::sync::atomic::Ordering::Relaxed) < 3;
-        puts.then_some(Fault::NotSent)
+            && refused_puts.fetch_add(1, std::sync::atomic::Ordering::Relaxed) < 3;
+        is_refused.then_some(Fault::NotSent)
     });
     assert_eq!(world.post(Provider::Generic, &other).await, storage_failure());
     assert_eq!(world.post(Provider::Generic, &other).await, answer("already_processed", "generic:e1"));

@@ -20,15 +20,18 @@ use crate::traffic::noise;
 
 const OK: StatusCode = StatusCode::OK;
 
+/// The answer 200 with this status and event id.
 fn answer(status: &str, event_id: &str) -> (StatusCode, Value) {
     (OK, json!({"status": status, "event_id": event_id}))
 }
 
+/// The answer of ingress if it could not store, queue or report the event.
 fn storage_failure() -> (StatusCode, Value) {
     let message = "the event could not be stored; send it again, a repetition is safe";
     (StatusCode::INTERNAL_SERVER_ERROR, json!({"error": "storage_failure", "message": message}))
 }
 
+/// The provider of a sample, from its name: `retell/call_started`.
 fn provider_of(name: &str) -> Provider {
     name.split_once('/').unwrap().0.parse().unwrap()
 }

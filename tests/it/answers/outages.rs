@@ -1,4 +1,4 @@
-//! While the table or the queue is down, nothing is acknowledged.
+//! While DynamoDB or SQS is down, no webhook is acknowledged.
 
 use serde_json::{Value, json};
 use switchhook_domain::EventId;
@@ -32,7 +32,11 @@ async fn while_the_queue_is_down_nothing_is_acknowledged_and_the_retry_is_folded
         let world = World::new();
         world.inject_fault("SendMessage", EVENTS_QUEUE, u64::MAX, down());
         assert_eq!(post_sample(&world, name).await, storage_failure(), "{name}");
-        assert_eq!(post_sample(&world, name).await, storage_failure(), "{name}: a retry is not acknowledged either");
+        assert_eq!(
+            post_sample(&world, name).await,
+            storage_failure(),
+            "{name}: a repeated webhook must not be acknowledged either"
+        );
         world.quiesce().await;
         assert_eq!(world.items(CALLS_TABLE).await, [], "{name}");
 

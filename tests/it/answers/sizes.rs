@@ -22,12 +22,12 @@ async fn body_over_the_limit_is_refused_unread() {
     let body = event_of_size(BODY_BYTES_MAX + 1);
     assert_eq!(world.post(Provider::Generic, &body).await, too_large);
     assert_eq!(world.post_signed(Provider::Generic, "other", "", body.as_bytes()).await, too_large);
-    let text_plain = with_header(
+    let binary = with_header(
         world.signed(Provider::Generic, KEY, "", body.as_bytes(), world.now()),
         "content-type",
         "application/octet-stream",
     );
-    assert_eq!(world.send(text_plain).await, too_large, "the limit applies to the body, not to its base64 form");
+    assert_eq!(world.send(binary).await, too_large, "the limit must apply to the body, not to its base64 form");
     assert_eq!(world.requests(), BTreeMap::new());
     assert_eq!(world.logged("rejected")[0]["cause"], "too_large");
 }
@@ -63,11 +63,15 @@ async fn duplicate_of_a_large_body_writes_nothing() {
     };
     let counted = |counts: &[(&str, u64)]| counts.iter().map(|(name, n)| ((*name).to_owned(), *n)).collect();
     let (first, other) = (event_of_size(1_000_000), event_of_size(1_000_001));
-    let taken = || "already_processed".to_owned();
+    let duplicate = || "already_processed".to_owned();
     let new: BTreeMap<String, u64> = counted(&[("GetItem", 1), ("PutItem", 1 + 3), ("SendMessage", 1)]);
-    assert_eq!(post(&first).await, ("accepted".to_owned(), new), "one read of the id, three chunks and the event");
+    assert_eq!(
+        post(&first).await,
+        ("accepted".to_owned(), new),
+        "one read of the id, and four writes: three chunks and the event"
+    );
     let again = counted(&[("GetItem", 1 + 3), ("SendMessage", 1)]);
-    assert_eq!(post(&first).await, (taken(), again), "the queued event must be read from the chunks");
+    assert_eq!(post(&first).await, (duplicate(), again), "the queued event must be read from the chunks");
     // The first conflicting body is stored, with its chunks. Later ones are not.
     assert_eq!(post(&other).await.1["PutItem"], 1 + 3);
     assert!(!post(&other).await.1.contains_key("PutItem"));

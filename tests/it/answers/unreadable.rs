@@ -34,15 +34,15 @@ async fn what_cannot_be_read_is_kept_and_reported_once() {
 
         let notices: Vec<Value> = world.dead_letters();
         assert_eq!(notices.len(), 1, "{case}");
-        let said = json!([notices[0]["quarantined"], notices[0]["reason"], notices[0]["schema_version"]]);
-        assert_eq!(said, json!([id, reason, 1]), "{case}");
+        let notice = json!([notices[0]["quarantined"], notices[0]["reason"], notices[0]["schema_version"]]);
+        assert_eq!(notice, json!([id, reason, 1]), "{case}");
         let stored = world.inbox.get(&id).await.unwrap().unwrap();
-        assert_eq!(world.inbox.read_body(&stored).await.unwrap(), body, "{case}: raw");
+        assert_eq!(world.inbox.read_body(&stored).await.unwrap(), body, "{case}: the body must be stored as it came");
         assert_eq!(world.queued(), [] as [Value; 0], "{case}");
 
         let again = world.post_signed(provider, KEY, "", body).await;
         assert_eq!(again, answer("already_processed", id.as_str()), "{case}");
-        // No later sweep queues it or reports it again.
+        // No later sweep queues or reports the event again.
         world.wait(Duration::from_secs(600)).await;
         assert_eq!(world.dead_letters().len(), 1, "{case}");
         let status = world.status(&id).await;

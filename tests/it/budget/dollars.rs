@@ -10,10 +10,10 @@ use switchhook_tests::{MINUTE, World};
 use super::{ACCESS_LOG_BYTES, LOG_LINE_BYTES, consume, post, price, reset_counters};
 use crate::traffic::{Webhook, retell_call, twilio_call};
 
-/// Upper limit of the USD per million accepted webhooks, everything included.
+/// Upper limit for the cost of a million accepted webhooks in USD, everything included.
 const DOLLARS_MAX: f64 = 8.00;
 
-/// Usage of AWS for some hundred webhooks, by which a month of traffic is priced.
+/// Usage of AWS by some hundred webhooks. The price of a million webhooks is computed from it.
 #[derive(Debug, Default)]
 struct Ledger {
     webhooks: f64,
@@ -24,7 +24,7 @@ struct Ledger {
     events: f64,
     invocations: f64,
     log_bytes: f64,
-    /// USD for the scheduled runs that this traffic caused, without the price of a run that finds nothing.
+    /// USD for the scheduled runs that these webhooks caused. The price of a run that finds nothing is not included.
     sweep: f64,
 }
 
@@ -32,6 +32,7 @@ struct Ledger {
 const RUNS: f64 = 30.0 * 24.0 * 60.0;
 
 impl Ledger {
+    /// Adds the capacity units of some requests.
     fn add(&mut self, capacity: &BTreeMap<&'static str, Count>) {
         for count in capacity.values() {
             self.write_units += count.write_units;
@@ -64,6 +65,7 @@ pub(super) fn sum(dollars: &[(&str, f64)]) -> f64 {
     dollars.iter().map(|(_, dollars)| dollars).sum()
 }
 
+/// USD for the capacity units of some requests.
 fn dollars_of(capacity: &BTreeMap<&'static str, Count>) -> f64 {
     let dollars = |count: &Count| {
         (count.write_units + count.index_write_units) * price::WRITE_UNIT + count.read_units * price::READ_UNIT
@@ -152,7 +154,7 @@ fn sized_retell_call(number: u64) -> Vec<Webhook> {
 
 #[test]
 fn prices_add_up() {
-    // Calculated by hand: ten webhooks with one unit of each kind.
+    // The expected prices are calculated by hand, for ten webhooks with one unit of each kind.
     let ledger = Ledger {
         webhooks: 10.0,
         write_units: 10.0,

@@ -1,4 +1,4 @@
-//! Limits on the cost of webhooks. The local services count requests and capacity units, and the tests price them.
+//! Limits on the cost of webhooks. The local services count requests and capacity units. The tests compute their price.
 
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that cannot go on fails")]
 
@@ -14,7 +14,7 @@ use switchhook_tests::{KEY, World, generic};
 
 use crate::traffic::Webhook;
 
-/// us-east-1 list prices in dollars, as published in November 2026, without free tiers.
+/// List prices of us-east-1 in USD, as published in November 2026, without free tiers.
 pub(crate) mod price {
     /// Per request to an HTTP API of up to 512 KB.
     pub(crate) const HTTP_API: f64 = 1.00 / 1e6;
@@ -24,7 +24,7 @@ pub(crate) mod price {
     /// Per unit, on demand.
     pub(crate) const WRITE_UNIT: f64 = 0.625 / 1e6;
     pub(crate) const READ_UNIT: f64 = 0.125 / 1e6;
-    /// Per request of up to 64 KB, a batch being one.
+    /// Per request of up to 64 KB. A batch of messages is one request.
     pub(crate) const SQS_FIFO: f64 = 0.50 / 1e6;
     /// Per event of up to 64 KB.
     pub(crate) const EVENT: f64 = 1.00 / 1e6;
@@ -36,15 +36,16 @@ pub(crate) mod price {
     }
 }
 
-/// Memory of the functions, and the duration of an invocation with that memory, network included. The duration is an
-/// assumption with a margin.
+/// Memory of each function.
 const MEMORY_GB: f64 = 0.25;
+/// Duration of an invocation with that memory, network included. It is an assumption with a margin.
 const INVOCATION_S: f64 = 0.020;
 /// Bytes of a line of the HTTP API's access log.
 pub(crate) const ACCESS_LOG_BYTES: f64 = 230.0;
 /// Bytes that CloudWatch adds to each log line.
 pub(crate) const LOG_LINE_BYTES: f64 = 26.0;
 
+/// Expected counts of requests by operation, in the form of [`World::requests`].
 pub(crate) fn request_counts(requests: &[(&str, u64)]) -> BTreeMap<String, u64> {
     requests.iter().map(|(operation, count)| ((*operation).to_owned(), *count)).collect()
 }
@@ -54,6 +55,7 @@ pub(crate) fn reset_counters(world: &World) {
     drop((world.requests(), world.capacity()));
 }
 
+/// Posts a webhook that must be answered 200. Returns the `status` of the answer.
 async fn post(world: &World, webhook: &Webhook) -> String {
     let body = webhook.body.as_bytes();
     let (code, answer) = world.post_signed(webhook.provider, KEY, &webhook.query, body).await;

@@ -33,15 +33,12 @@ async fn sweep_costs_a_page_for_each_shard_and_a_read_for_each_call() {
     assert_eq!(requests, request_counts(&sweep));
     let capacity = world.capacity();
     let read_units = 1.0 + 7.0 * 0.5;
-    assert_eq!(
-        capacity["GetItem"].read_units, read_units,
-        "one unit for the cursor, and half a unit for each read of a call"
-    );
+    assert_eq!(capacity["GetItem"].read_units, read_units, "one unit for the cursor, and half a unit for each call");
     assert!(capacity["Query"].read_units <= pages as f64 * 0.5 + 1.0, "{capacity:?}");
     assert_eq!(capacity["PutItem"].write_units, minutes as f64);
 }
 
-/// Requests of one run of the reconciler.
+/// Runs the reconciler once. Returns its requests to AWS by operation.
 async fn run_costs(world: &World) -> BTreeMap<String, u64> {
     reset_counters(world);
     world.reconciler.run("test").await.unwrap();
@@ -78,7 +75,7 @@ async fn reconciler_reads_what_is_due_and_not_what_is_stored() {
     }
     assert_eq!(costs[0], costs[1]);
     let (pages, minute) = (WAKE_SHARDS + RECEIVED_SHARDS, 1);
-    // For each due call the reconciler reads it, and puts its deadline into the inbox and the queue.
+    // For each due call, the reconciler reads the call, and writes its deadline into the inbox and the queue.
     let due = [
         ("GetItem", 1 + 3),
         ("GetQueueAttributes", minute),

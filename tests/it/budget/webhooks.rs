@@ -16,7 +16,7 @@ fn kilobytes(bytes: usize) -> f64 {
     bytes as f64 / 1_024.0
 }
 
-/// Write units of the inbox and of its index for each of these webhooks, which belong to different calls.
+/// Write units of the inbox and of its index that each of these webhooks costs. They belong to different calls.
 async fn ingress_units(webhooks: &[Webhook]) -> Vec<(f64, f64)> {
     let world = World::stopped();
     let mut units = Vec::new();
@@ -39,7 +39,7 @@ async fn accepted_event_costs_one_write_and_one_message() {
         ("retell, 5 KB, word by word", many(|n| retell_ended(n, 5_120, 2)), 2.0),
         ("retell, 5 KB, word by word twice", many(|n| retell_ended(n, 5_120, 3)), 2.0),
         ("retell, 5 KB, text alone", many(|n| retell_ended(n, 5_120, 1)), 2.0),
-        // Retell never sends this: its transcripts always repeat the text word by word.
+        // Retell never sends such a body: its transcripts always repeat the text word by word.
         ("retell, 5 KB, text alone without repetition", many(|n| retell_ended_unrepeated(n, 5_120)), 3.0),
         ("retell, 10 KB, word by word", many(|n| retell_ended(n, 10_240, 2)), 3.0),
         ("retell, 20 KB, word by word twice", many(|n| retell_ended(n, 20_480, 3)), 4.0),
@@ -60,7 +60,10 @@ async fn accepted_event_costs_one_write_and_one_message() {
             kilobytes(bytes) / webhooks.len() as f64
         );
         assert!(most <= units_max, "{kind}: {most} write units");
-        assert!(units.iter().all(|(_, index)| *index == 1.0), "{kind}: of the index");
+        assert!(
+            units.iter().all(|(_, index)| *index == 1.0),
+            "{kind}: each event must cost one write unit of the index"
+        );
     }
 }
 
@@ -139,7 +142,8 @@ async fn batch_costs_one_read_and_one_write_for_each_of_its_calls() {
     assert_eq!(world.requests(), request_counts(&[("GetItem", 3)]), "duplicates must cause no write");
 }
 
-/// Write units of the calls table and of its indexes for each webhook of a call, with one batch per webhook.
+/// Write units of the calls table and of its indexes that each webhook of a call costs. Each is consumed in its own
+/// batch.
 async fn writes_along(webhooks: &[Webhook]) -> Vec<(f64, f64)> {
     let world = World::stopped();
     let mut writes = Vec::new();
@@ -185,8 +189,8 @@ async fn wake_index_is_written_when_a_call_begins_and_when_it_is_settled_and_not
     }
     assert_eq!(of_events, [1.0, 0.0, 0.0, 0.0, 0.0], "the index must be written once, with the call");
 
-    // Its index entry still has the first wake-up time. Events have arrived since, so the first run moves it to a later
-    // time.
+    // The call's index entry still has the first wake-up time. Events have arrived since, so the first run moves the
+    // entry to a later time.
     world.wait(INACTIVITY_TIMEOUT - Duration::from_secs(45)).await;
     reset_counters(&world);
     let first = world.reconciler.run("test").await.unwrap();
@@ -197,7 +201,7 @@ async fn wake_index_is_written_when_a_call_begins_and_when_it_is_settled_and_not
     assert_eq!((second.rescheduled, second.deadlines_passed), (0, 1));
     assert_eq!(index_writes(&world), 1.0, "only the index of the inbox is written");
     consume(&world).await;
-    assert_eq!(index_writes(&world), 2.0, "the call moves to the settled calls: three changes in all");
+    assert_eq!(index_writes(&world), 2.0, "the call moves to the settled calls, its third change in the index");
 
     // A call whose ending implies its outcome is settled at once.
     let writes = writes_along(&[

@@ -12,11 +12,12 @@ use super::{TEMPLATE, names, scalar};
 use crate::files::{Page, yaml};
 
 const PAGE: &str = "docs/configuration.md";
-/// Variables that every function reads before its configuration: the page lists them as read by `all`.
+/// Variables that every function reads before its configuration. The page lists them as read by `all`.
 const READ_BY_ALL: [&str; 2] = ["RUST_LOG", "STACK_NAME"];
 
 /// Variables that each function reads from its environment.
 fn variables_read() -> BTreeMap<&'static str, BTreeSet<String>> {
+    /// An environment that records which variables are read, and has the value `30` for each.
     fn recording(read: &RefCell<BTreeSet<String>>) -> Environment<impl Fn(&str) -> Option<String>> {
         Environment::new(|name| {
             read.borrow_mut().insert(name.to_owned());
@@ -29,7 +30,8 @@ fn variables_read() -> BTreeMap<&'static str, BTreeSet<String>> {
             let read = RefCell::default();
             <$config>::from_environment(recording(&read)).unwrap();
             let mut read = read.into_inner();
-            // The address of a provider without an API is read too, but never used.
+            // A function also reads the API address of a provider without an API, but never uses it. The template does
+            // not set it.
             for provider in Provider::ALL.into_iter().filter(|provider| api_url(*provider).is_none()) {
                 read.remove(&format!("{}_API_URL", provider.as_str().to_uppercase()));
             }

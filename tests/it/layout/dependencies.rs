@@ -99,12 +99,12 @@ fn core_is_pure() {
 
 #[test]
 fn only_the_edge_knows_the_sdk() {
-    let knows = |built_on: &BTreeSet<String>| {
+    let uses_sdk = |built_on: &BTreeSet<String>| {
         built_on
             .iter()
             .any(|name| name.starts_with("aws-sdk-") || name.starts_with("aws-smithy") || name == "aws-config")
     };
-    let who: Vec<String> =
-        dependencies().into_iter().filter(|(_, built_on)| knows(built_on)).map(|(package, _)| package).collect();
-    assert_eq!(who, ["switchhook-aws", "switchhook-local"]);
+    let packages: Vec<String> =
+        dependencies().into_iter().filter(|(_, built_on)| uses_sdk(built_on)).map(|(package, _)| package).collect();
+    assert_eq!(packages, ["switchhook-aws", "switchhook-local"]);
 }

@@ -18,10 +18,10 @@ fn state_diagrams_of_the_architecture_have_the_edges_of_the_machines_and_no_othe
 /// after the inactivity timeout.
 fn check_diagram<S: State>(word: &str, machine: &Machine<S, EventKind>) {
     let page = Page::read("ARCHITECTURE.md");
-    let is_it =
+    let is_wanted =
         |block: &&CodeBlock| block.heading.contains(word) && block.language == "mermaid" && is_state_diagram(block);
-    let blocks: Vec<&CodeBlock> = page.code_blocks.iter().filter(is_it).collect();
-    assert_eq!(blocks.len(), 1, "state diagrams below a heading with {word}");
+    let blocks: Vec<&CodeBlock> = page.code_blocks.iter().filter(is_wanted).collect();
+    assert_eq!(blocks.len(), 1, "number of state diagrams below a heading with {word}");
 
     let mut drawn = Vec::new();
     let mut initial = Vec::new();
@@ -56,8 +56,8 @@ fn check_diagram<S: State>(word: &str, machine: &Machine<S, EventKind>) {
     assert_eq!(unique, edges, "edges of {word}");
 
     let precedence = names_of(S::ALL).join(" < ");
-    let is_said = page.paragraphs.iter().any(|paragraph| paragraph.contains(&precedence));
-    assert!(is_said, "the page must say the precedence of {word}: {precedence}");
+    let is_stated = page.paragraphs.iter().any(|paragraph| paragraph.contains(&precedence));
+    assert!(is_stated, "the page must state the precedence of {word}: {precedence}");
 }
 
 fn is_state_diagram(block: &CodeBlock) -> bool {

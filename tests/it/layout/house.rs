@@ -20,7 +20,7 @@ fn no_file_is_too_long() {
             long.push(format!("{path}: {all} lines, {own} without its tests"));
         }
     }
-    assert!(long.is_empty(), "split these by concern: {long:#?}");
+    assert!(long.is_empty(), "split these files by concern: {long:#?}");
 }
 
 fn is_test(path: &str) -> bool {

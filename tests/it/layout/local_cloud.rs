@@ -95,7 +95,8 @@ fn whoever_takes_messages_has_a_sixth_of_their_visibility_timeout() {
 fn dialer_outlives_the_wait_for_an_answer_and_for_its_turn() {
     let timeout = properties("DialerFunction")["Timeout"].as_f64().unwrap();
     let answer = REQUEST_TIMEOUT.as_secs_f64();
-    // At the lowest rate, a provider has one lane. The wait for the answer and the wait until the next dial begin together.
+    // At the lowest rate, a provider has one lane. The wait for the answer and the wait until the next dial begin
+    // together.
     let turn = 1.0 / PER_SECOND_MIN;
     assert!(2.0 * answer.max(turn) < timeout, "{answer} s and {turn} s in {timeout} s");
 }

@@ -1,4 +1,4 @@
-//! Facts that the workspace, the template, the documentation and the local cloud must state alike.
+//! Facts that are stated in several places, and must agree: workspace, template, documentation, local cloud.
 
 #![expect(clippy::panic, clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that cannot go on fails")]
 

@@ -51,8 +51,8 @@ pub(crate) async fn get_call(world: &World, call_id: &str) -> Value {
     call
 }
 
-/// The state of a call as `GET /calls/{call_id}` shows it, with the lifecycle of each attempt:
-/// `job PENDING, appointment Retrying, attempts [busy, no_answer]`.
+/// The state of a call as `GET /calls/{call_id}` shows it, with the lifecycle of each attempt. For example `job
+/// PENDING, appointment Retrying, attempts [busy, no_answer]`.
 pub(crate) async fn call_state(world: &World, call_id: &str) -> String {
     let call = get_call(world, call_id).await;
     let lifecycles: Vec<String> =

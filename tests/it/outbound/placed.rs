@@ -78,7 +78,10 @@ async fn all_webhooks_dropped_and_the_call_still_ends_with_its_true_ending() {
     world.cloud.fake().set_delivery_faults(DeliveryFaults::ALL_LOST);
     let call_id = create(&world, &call_request("no_answer,declines")).await;
     world.wait(HOUR * 6).await;
-    assert_snapshot!(call_state(&world, &call_id).await, @"job COMPLETED, appointment Declined, attempts [no_answer, completed]");
+    assert_snapshot!(
+        call_state(&world, &call_id).await,
+        @"job COMPLETED, appointment Declined, attempts [no_answer, completed]"
+    );
     assert_eq!(world.cloud.fake().duplicate_dials(), 0);
 }
 
@@ -214,9 +217,15 @@ async fn inbound_call_is_made_by_its_first_webhook_and_never_dialled() {
     assert_eq!((code, &answer["status"]), (StatusCode::OK, &json!("accepted")));
     world.quiesce().await;
     assert_eq!(get_call(&world, "retell:in1").await["direction"], "inbound");
-    assert_snapshot!(call_state(&world, "retell:in1").await, @"job IN_PROGRESS, appointment Connected, attempts [in_progress]");
+    assert_snapshot!(
+        call_state(&world, "retell:in1").await,
+        @"job IN_PROGRESS, appointment Connected, attempts [in_progress]"
+    );
     world.wait(HOUR * 2).await;
-    assert_snapshot!(call_state(&world, "retell:in1").await, @"job FAILED, appointment Inconclusive, attempts [inconclusive]");
+    assert_snapshot!(
+        call_state(&world, "retell:in1").await,
+        @"job FAILED, appointment Inconclusive, attempts [inconclusive]"
+    );
     assert_eq!(world.cloud.fake().dials(), []);
     for path in ["/webhooks/retell/outbound", "/webhooks/retell/inbound/", "/webhooks//inbound"] {
         let request = Request::post(path).body(Bytes::new()).unwrap();

@@ -42,6 +42,7 @@ async fn further_write_needs_the_version_that_was_read() {
     assert_eq!(world.call("c1").await.version, 3);
 }
 
+/// The last event of their call, once more.
 fn theirs_events(call: &Call) -> Vec<ProviderEvent> {
     let entry = call.history.last().unwrap();
     vec![provider_event(call.call_id.as_str(), entry.source_event_id.as_str(), entry.event.kind, 2)]
@@ -91,7 +92,7 @@ async fn outage_of_one_stack_takes_no_retries_from_another() {
         assert!(down.calls.store(&unannounced(&call), CALL_RETENTION).await.is_err());
     }
     let asked = down.requests()["PutItem"];
-    assert!(asked < 3 * 200, "the first stack must have used up its own retry quota: {asked}");
+    assert!(asked < 3 * 200, "the first stack must have used up its own retry quota, but sent {asked} requests");
     up.inject_fault("PutItem", CALLS_TABLE, 2, fault());
     assert_eq!(store(&up, &call).await, StoreOutcome::Committed, "the third try must succeed");
 }

@@ -57,9 +57,11 @@ async fn event_of_before_there_was_a_dictionary_is_read_and_one_of_a_later_dicti
         Some(AttributeValue::N("1".to_owned()))
     );
     world.put_item(INBOX_TABLE, item.clone()).await;
+    // This program does not have dictionary 2.
     let later = world.inbox.get(&event.event_id).await.unwrap().unwrap();
     assert!(matches!(world.inbox.read_body(&later).await, Err(Error::NewerSchema(2))));
 
+    // The body, compressed with zstd without a dictionary.
     let frame = "28b52ffd20318901007b226576656e745f6964223a226531222c2274797065223a2252494e47494e47222c2263616c6c5f6964223a226331227d";
     let bytes = (0..frame.len()).step_by(2).map(|at| u8::from_str_radix(&frame[at..at + 2], 16).unwrap());
     item.insert("body".to_owned(), AttributeValue::B(bytes.collect()));
@@ -133,12 +135,12 @@ async fn everything_stored_knows_when_it_may_be_removed() {
         other => panic!("{other:?} in {:?}", item.keys()),
     };
     let inbox = world.items(INBOX_TABLE).await;
-    assert!(inbox.len() > 5, "events, chunks, a conflict, a note");
+    assert!(inbox.len() > 5, "the inbox must hold events, chunks, a conflict and a note");
     assert!(inbox.iter().all(|item| days(item) == 30));
     assert!(world.items(CALLS_TABLE).await.iter().all(|item| days(item) == 400));
 
-    // A call that is due in a year does not expire before.
-    let order = serde_json::json!({"provider": "retell", "from": "+15550100", "to": "+15550199", "due_at": "2026-12-31T00:00:00Z"});
-    let call_id = crate::outbound::create(&world, &order).await;
+    // A call that is due in a year expires after its due time.
+    let request = serde_json::json!({"provider": "retell", "from": "+15550100", "to": "+15550199", "due_at": "2026-12-31T00:00:00Z"});
+    let call_id = crate::outbound::create(&world, &request).await;
     assert_eq!(days(&world.item(CALLS_TABLE, &call_id).await), 364 + 400);
 }

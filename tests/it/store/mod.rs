@@ -17,6 +17,7 @@ use crate::traffic::at;
 
 const POLICY: Policy = Policy { inactivity_timeout: INACTIVITY_TIMEOUT };
 
+/// A provider event with one call event, both at `second` seconds after the start of the test.
 fn provider_event(call_id: &str, event_id: &str, kind: EventKind, second: u64) -> ProviderEvent {
     ProviderEvent {
         event_id: EventId::new(event_id),
@@ -40,6 +41,7 @@ fn provider_event(call_id: &str, event_id: &str, kind: EventKind, second: u64) -
     }
 }
 
+/// The call that a fold of these events into `call` gives.
 fn folded(call: Option<&Call>, events: &[ProviderEvent], second: u64) -> Call {
     fold(call, events, &POLICY, at(second)).transition.unwrap().call
 }
@@ -48,6 +50,7 @@ async fn store(world: &World, call: &Call) -> StoreOutcome {
     world.calls.store(&unannounced(call), CALL_RETENTION).await.unwrap()
 }
 
+/// A transition to this call that announces nothing.
 fn unannounced(call: &Call) -> Transition {
     Transition { call: call.clone(), new_announcements: 0 }
 }

@@ -1,4 +1,4 @@
-//! Random calls: each reads back as it was stored, and the index holds those that are not settled.
+//! Random calls: each reads back as it was stored, and `by_wake` holds those that are not settled.
 
 use std::collections::BTreeSet;
 
@@ -84,7 +84,7 @@ fn any_folded_call() -> impl Strategy<Value = Call> {
     })
 }
 
-/// Folded calls, some with a job that a fold cannot make.
+/// Folded calls, some with a job that only a worker or a client can set.
 fn any_call() -> impl Strategy<Value = Call> {
     (any_folded_call(), any_job()).prop_map(|(call, job)| Call { job: job.unwrap_or_else(|| call.job.clone()), ..call })
 }
@@ -116,7 +116,7 @@ fn any_call_reads_back_as_it_was_stored() {
         assert_eq!(world.call(call.call_id.as_str()).await, *call);
         assert_eq!(world.calls.get_eventual(&call.call_id).await.unwrap(), Found::Call(Box::new(call.clone())));
     });
-    // The random calls must be diverse enough.
+    // Some of the random calls must be large, and every job must occur.
     assert!(
         calls.iter().any(|call| call.attempt_records.len() > 3)
             && calls.iter().any(|call| call.announcements.len() > 5)
@@ -134,7 +134,7 @@ fn domain_events_of_a_stored_call_are_those_of_the_folded_one() {
     });
 }
 
-/// The calls that the index of due calls holds, and those that it should hold.
+/// The unsettled calls in the index `by_wake`, and the unsettled calls in the table. The two sets must be equal.
 async fn waking(world: &World, calls: &[CallId]) -> (BTreeSet<CallId>, BTreeSet<CallId>) {
     let mut indexed = BTreeSet::new();
     let queues = WakeQueue::ALL.into_iter().filter(|queue| *queue != WakeQueue::Settled);

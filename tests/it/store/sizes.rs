@@ -47,7 +47,7 @@ async fn row_of_a_typical_call_has_at_most_two_kilobytes() {
         let rows = world.items(CALLS_TABLE).await;
         assert_eq!(rows.len(), 1);
         println!(
-            "{what}: {} bytes, {} of them history, {} the log",
+            "{what}: {} bytes, {} of them history, {} announcements",
             bytes_of(&rows[0]),
             bytes_of_value(&rows[0]["history"]),
             bytes_of_value(&rows[0]["announcements"])
@@ -56,8 +56,8 @@ async fn row_of_a_typical_call_has_at_most_two_kilobytes() {
     }
 }
 
-/// A call with the largest number of attempts and events, and with ids of this length. Events without an attempt reach
-/// their limit too. With `deadlines`, an inactivity timeout passes after every event.
+/// A call with the highest number of attempts and events, and with ids of this length. It also has as many events
+/// without an attempt as it can hold. With `deadlines`, the inactivity timeout ends after every event.
 fn full_call(id_bytes: usize, deadlines: bool) -> Call {
     let long = |text: String| format!("{text:x<id_bytes$}");
     let call_id = long("call-".to_owned());
@@ -87,7 +87,7 @@ fn full_call(id_bytes: usize, deadlines: bool) -> Call {
 
 #[tokio::test(start_paused = true)]
 async fn row_of_a_full_call_fits_into_an_item() {
-    let held = (CALL_ATTEMPTS_MAX + 1) * ATTEMPT_EVENTS_MAX;
+    let events_max = (CALL_ATTEMPTS_MAX + 1) * ATTEMPT_EVENTS_MAX;
     for (what, id_bytes, deadlines) in [
         ("ids of Twilio's length", 52, false),
         ("ids of Twilio's length, silent after every event", 52, true),
@@ -96,7 +96,7 @@ async fn row_of_a_full_call_fits_into_an_item() {
         let world = World::stopped();
         let call = full_call(id_bytes, deadlines);
         let provider_events = call.history.iter().filter(|entry| entry.event.kind != EventKind::DeadlinePassed).count();
-        assert_eq!(provider_events, held, "{what}");
+        assert_eq!(provider_events, events_max, "{what}");
         assert_eq!(store(&world, &call).await, StoreOutcome::Committed, "{what}");
         assert_eq!(world.call(call.call_id.as_str()).await, call, "{what}");
         let bytes = bytes_of(&world.items(CALLS_TABLE).await[0]);

@@ -1,4 +1,4 @@
-//! A consumer dies or works late, so that two consumers hold messages of one call.
+//! A consumer crashes or is slow, so that two consumers hold messages of one call.
 
 use std::time::Duration;
 
@@ -17,7 +17,11 @@ async fn consumer_that_died_after_its_write_writes_nothing_when_the_messages_com
         world.accept(Provider::Generic, &body).await;
     }
     let received = world.receive();
-    assert_eq!(world.invoke_consumer(&received).await.len(), 4, "all messages could be deleted, and none is");
+    assert_eq!(
+        world.invoke_consumer(&received).await.len(),
+        4,
+        "all messages must succeed, although the test deletes none"
+    );
     let written = world.call("c1").await;
 
     world.wait(MINUTE).await;
@@ -32,7 +36,7 @@ async fn consumer_that_died_after_its_write_writes_nothing_when_the_messages_com
     world.relay().await;
     let ids: Vec<String> = published_ids(&world);
     let expected: Vec<String> = (1..=6).map(|n| format!("c1/{n}")).collect();
-    assert_eq!(ids, expected, "each domain event once");
+    assert_eq!(ids, expected, "each domain event must be published once");
 }
 
 #[tokio::test(start_paused = true)]
@@ -58,7 +62,7 @@ async fn of_two_consumers_on_one_call_the_loser_folds_again() {
     assert_eq!(
         world.requests(),
         [("GetItem".to_owned(), 3), ("PutItem".to_owned(), 2)].into(),
-        "the loser read again, and had nothing left to write"
+        "the loser must read the call again, and must write nothing"
     );
     let call = world.call("c1").await;
     assert_eq!((call.version, call.history.len()), (1, 4));
@@ -91,7 +95,7 @@ async fn of_two_consumers_with_different_events_of_one_call_neither_overwrites_t
         world.relay().await;
         let ids: Vec<String> = published_ids(&world);
         let expected: Vec<String> = (1..=call.announcements.len()).map(|n| format!("c1/{n}")).collect();
-        assert_eq!(ids, expected, "each domain event once, in order; exists: {exists}");
+        assert_eq!(ids, expected, "each domain event must be published once, in order; exists: {exists}");
     }
 }
 

@@ -1,4 +1,4 @@
-//! A call falls silent: its inactivity timeout ends, and a deadline settles it.
+//! No event of a call arrives any more. Its inactivity timeout ends, and a deadline settles the call.
 
 use std::time::Duration;
 
@@ -13,6 +13,7 @@ use switchhook_tests::{INACTIVITY_TIMEOUT, MINUTE, World, generic};
 
 use super::NOTHING;
 
+/// Makes the call `c1`, and waits until its inactivity timeout has ended. Returns the id of its only event.
 async fn silent_call(world: &World) -> EventId {
     let id = world.accept(Provider::Generic, &generic("c1", "e1", "RINGING", 0)).await;
     let received = world.receive();
@@ -26,8 +27,12 @@ async fn schedule_that_fires_twice_makes_one_deadline_of_it() {
     let world = World::stopped();
     silent_call(&world).await;
     let (one, two) = tokio::join!(world.reconciler.run("one"), world.reconciler.run("two"));
-    assert_eq!((one.unwrap().deadlines_passed, two.unwrap().deadlines_passed), (1, 1), "both runs find the deadline");
-    assert_eq!(world.queued().len(), 1, "the queue deduplicates it");
+    assert_eq!(
+        (one.unwrap().deadlines_passed, two.unwrap().deadlines_passed),
+        (1, 1),
+        "both runs must find the deadline"
+    );
+    assert_eq!(world.queued().len(), 1, "SQS must drop the duplicate");
     // The deduplication window of SQS ends, and the deadline is queued a second time.
     world.wait(Duration::from_secs(301)).await;
     assert_eq!(world.reconciler.run("three").await.unwrap().deadlines_passed, 1);
@@ -58,7 +63,7 @@ async fn deadline_that_was_stored_but_not_queued_is_finished_by_the_next_run() {
     let stored = world.items(INBOX_TABLE).await;
     let deadlines =
         stored.iter().filter(|item| item.get("type") == Some(&AttributeValue::S("deadline_passed".to_owned())));
-    assert_eq!(deadlines.count(), 1, "stored");
+    assert_eq!(deadlines.count(), 1, "the deadline must be stored");
 
     world.wait(MINUTE).await;
     let report = world.reconciler.run("two").await.unwrap();

@@ -1,4 +1,4 @@
-//! `GET /events/{event_id}/status` shows the state of an event in every window.
+//! `GET /events/{event_id}/status` shows where an event is, also after failures.
 
 use std::time::Duration;
 
@@ -102,13 +102,14 @@ async fn status_of_what_the_reconciler_learned_can_be_asked_for() {
     disposition: applied
     action: ["call.inconclusive","appointment.inconclusive"]
     "#);
-    // The deadline is an event like any other. It is stored, and the sweep would find it if it were lost.
+    // A deadline can be stored like any other event. So if it were not queued, the sweep would find it.
     let policy = Policy { inactivity_timeout: INACTIVITY_TIMEOUT };
-    assert!(call.deadline_passed_events(&policy, world.now()).is_empty(), "once");
+    assert!(call.deadline_passed_events(&policy, world.now()).is_empty(), "the deadline must be found once");
     let event = deadline_event(&world.calls, "c1").await;
     assert!(NewEvent::from_switchhook(&event, "t").is_ok());
 }
 
+/// Derives the deadline event of a call a second time, from the call without that event.
 async fn deadline_event(calls: &Calls, call_id: &str) -> switchhook_domain::ProviderEvent {
     let mut call = calls.get_call(&switchhook_domain::CallId::new(call_id)).await.unwrap().unwrap();
     call.history.pop();

@@ -1,4 +1,4 @@
-//! A message of a call fails, once or always. Later messages of that call wait, and other calls go on.
+//! A message fails, once or always. Later messages of its call wait, and other calls go on.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use switchhook_tests::{MAX_RECEIVE_COUNT, MINUTE, World, down, generic, is_reque
 
 use super::{HOUR, NOTHING, call_events, status};
 
-/// Sends a message that no version of Switchhook has ever sent.
+/// Queues a message of a call that no version of Switchhook can read.
 fn poison(world: &World, group: &str) {
     let message = NewMessage {
         body: "{\"schema_version\":1,\"nonsense\":true}".to_owned(),
@@ -79,7 +79,7 @@ async fn tail_of_a_call_waits_with_a_message_that_fails_and_keeps_its_order() {
         world.accept(Provider::Generic, body).await;
     }
     world.accept(Provider::Generic, &generic("c2", "other", "RINGING", 0)).await;
-    // DynamoDB fails for this call only.
+    // Reads of this call fail.
     world.set_fault_hook(|call| {
         let of_c1 = String::from_utf8_lossy(call.body).contains("\"call_id\":{\"S\":\"c1\"}");
         (call.service == Service::DynamoDb && call.operation == "GetItem" && of_c1).then(down)
@@ -94,21 +94,22 @@ async fn tail_of_a_call_waits_with_a_message_that_fails_and_keeps_its_order() {
     let ids: Vec<String> = failed.iter().map(|line| text(&line["event_id"])).collect();
     assert_eq!(ids, ["generic:c1-CALL_STARTED", "generic:c1-RINGING", "generic:c1-ANSWERED", "generic:c1-ENDED"]);
     for id in ids {
-        let noted = status(&world, &EventId::new(id), &["status", "attempts", "error"]).await;
+        let shown = status(&world, &EventId::new(id), &["status", "attempts", "error"]).await;
         allow_duplicates! {
-            assert_snapshot!(noted, @r"
+            assert_snapshot!(shown, @r"
             status: retrying
             attempts: 1
             error: could not read the call
             ");
         }
     }
-    // The messages return together and in order, and not one by one.
+    // The messages become visible together and in order, not one by one.
     world.wait(Duration::from_secs(2)).await;
     let again: Vec<String> = world.receive().iter().map(message_event).collect();
     assert_eq!(again, ["generic:c1-CALL_STARTED", "generic:c1-RINGING", "generic:c1-ANSWERED", "generic:c1-ENDED"]);
 }
 
+/// The event id in a message.
 fn message_event(received: &ReceivedMessage) -> String {
     let body: Value = serde_json::from_str(&received.message.body).unwrap();
     text(&body["event"]["event_id"])
@@ -136,7 +137,7 @@ async fn events_before_poison_of_the_same_call_are_folded_and_those_behind_wait(
 #[tokio::test(start_paused = true)]
 async fn panic_costs_one_invocation_and_no_event() {
     let world = World::new();
-    world.die_at("GetItem", CALLS_TABLE);
+    world.crash_at("GetItem", CALLS_TABLE);
     world.accept(Provider::Generic, &generic("c1", "e1", "RINGING", 0)).await;
     world.wait(Duration::from_secs(10)).await;
     world.clear_faults();

@@ -32,11 +32,16 @@ async fn stored_event_whose_answer_was_lost_is_accepted_and_folded_once() {
     let world = World::new();
     world.inject_fault("PutItem", INBOX_TABLE, 1, Fault::ResponseLost);
     let (code, answered) = world.post(Provider::Generic, &generic("c1", "e1", "RINGING", 0)).await;
-    // The SDK retries by itself and finds its own write. It cannot know that the write is its own.
+    // The SDK repeats the write, and DynamoDB refuses it because the id is taken. Ingress cannot know that its own
+    // first write took the id.
     assert_eq!((code, &answered["status"]), (StatusCode::OK, &json!("already_processed")));
     world.quiesce().await;
     assert_eq!(world.call("c1").await.version, 1);
-    assert_eq!(world.logged("duplicate").len(), 1, "ingress logs the duplicate, and the consumer gets the event once");
+    assert_eq!(
+        world.logged("duplicate").len(),
+        1,
+        "ingress must log the duplicate, and the consumer must get the event once"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -55,9 +60,13 @@ async fn write_whose_answer_was_lost_is_found_and_published_once() {
         world.quiesce().await;
 
         let call = world.call("c1").await;
-        assert_eq!(call.version, before.version + 1, "{lost:?}: written once");
+        assert_eq!(call.version, before.version + 1, "{lost:?}: the call must be written once");
         let requests = world.requests();
-        assert_eq!(requests["PutItem"], 1 + 2, "{lost:?}: the inbox's, the lost one, and the client's own retry");
+        assert_eq!(
+            requests["PutItem"],
+            1 + 2,
+            "{lost:?}: the event, the write whose response is lost, and its retry by the SDK"
+        );
         // The write whose response was lost made the last event.
         allow_duplicates! {
             assert_snapshot!(world.timeline(), @r"
@@ -69,7 +78,7 @@ async fn write_whose_answer_was_lost_is_found_and_published_once() {
             c1/6 call.completed
             ");
         }
-        assert_eq!(world.logged("retried"), NOTHING, "{lost:?}: a success");
+        assert_eq!(world.logged("retried"), NOTHING, "{lost:?}: the message must not fail");
         assert_eq!((world.queued(), world.dead_letters()), (vec![], vec![]));
     }
 }

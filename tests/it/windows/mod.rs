@@ -1,4 +1,4 @@
-//! Failure windows on the way of a webhook. Each test opens one with a fault and shows what closes it.
+//! Failures at every point on the way of a webhook. Each test causes one, and shows how Switchhook recovers.
 
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that cannot go on fails")]
 
@@ -20,7 +20,8 @@ use switchhook_domain::EventId;
 use switchhook_tests::{World, generic, text};
 
 const NOTHING: [Value; 0] = [];
-const DIED: StatusCode = StatusCode::INTERNAL_SERVER_ERROR;
+/// Answer to a webhook if ingress crashed before it queued the event.
+const CRASHED: StatusCode = StatusCode::INTERNAL_SERVER_ERROR;
 const HOUR: Duration = Duration::from_secs(60 * 60);
 
 /// Fields of `GET /events/{event_id}/status` as text, one line per field: `status: queued`.

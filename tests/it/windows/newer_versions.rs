@@ -1,4 +1,4 @@
-//! A newer version of the program wrote a message or a row, and an older one meets it after a rollback.
+//! A newer version of Switchhook wrote a message or a row, and after a rollback an older version reads it.
 
 use http::StatusCode;
 use insta::assert_snapshot;
@@ -61,10 +61,10 @@ async fn row_of_a_later_version_is_left_to_the_later_program() {
 
     let id = world.accept(Provider::Generic, &generic("c1", "e2", "ANSWERED", 3)).await;
     world.wait(MINUTE * 4).await;
-    assert_eq!(world.item(CALLS_TABLE, "c1").await, later, "untouched");
+    assert_eq!(world.item(CALLS_TABLE, "c1").await, later, "the older version must not change the row");
     let error = "schema version 2 is newer than this program supports; a newer program must process it";
-    assert_eq!(status_without_call(&world, &id).await, json!(["c1", error]), "noted");
-    assert_eq!((world.queued().len(), world.dead_letters()), (1, vec![]), "waits");
+    assert_eq!(status_without_call(&world, &id).await, json!(["c1", error]), "the error must be noted");
+    assert_eq!((world.queued().len(), world.dead_letters()), (1, vec![]), "the message must wait");
 
     // The newer version is deployed again.
     world.put_item(CALLS_TABLE, ours).await;
@@ -72,7 +72,7 @@ async fn row_of_a_later_version_is_left_to_the_later_program() {
     assert_snapshot!(status(&world, &id, &["status"]).await, @"status: processed");
 }
 
-/// The call id and the noted error of an event whose call cannot be read.
+/// The call id of an event, and the error in its note. The API cannot show them, because it cannot read the call.
 async fn status_without_call(world: &World, id: &EventId) -> Value {
     let stored = world.inbox.get(id).await.unwrap().unwrap();
     let note = world.inbox.get_note(id).await.unwrap().unwrap();

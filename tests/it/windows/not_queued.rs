@@ -1,4 +1,4 @@
-//! A webhook was stored, but never reached the queue: the provider's retry or the sweep queues it.
+//! Ingress stored an event, but crashed before it queued it. The provider's retry or the sweep queues the event.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,19 +12,18 @@ use switchhook_domain::{EventId, Provider};
 use switchhook_local::{CALLS_TABLE, EVENTS_QUEUE, INBOX_TABLE};
 use switchhook_tests::{MINUTE, World, down, generic, text};
 
-use super::{DIED, NOTHING, status};
+use super::{CRASHED, NOTHING, status};
 use crate::traffic::noise;
 
 #[tokio::test(start_paused = true)]
 async fn event_that_was_stored_but_not_queued_is_queued_by_the_providers_retry() {
     let world = World::new();
     let body = generic("c1", "e1", "RINGING", 0);
-    world.die_at("SendMessage", EVENTS_QUEUE);
-    assert_eq!(world.post(Provider::Generic, &body).await.0, DIED);
+    world.crash_at("SendMessage", EVENTS_QUEUE);
+    assert_eq!(world.post(Provider::Generic, &body).await.0, CRASHED);
     world.clear_faults();
     world.quiesce().await;
     let id = EventId::new("generic:e1");
-    // Stored.
     assert_snapshot!(status(&world, &id, &["status", "attempts"]).await, @r"
     status: queued
     attempts: 0
@@ -49,8 +48,8 @@ async fn event_that_was_stored_but_not_queued_is_queued_by_the_providers_retry()
 #[tokio::test(start_paused = true)]
 async fn what_is_queued_again_is_what_was_stored_and_not_what_came() {
     let world = World::new();
-    world.die_at("SendMessage", EVENTS_QUEUE);
-    assert_eq!(world.post(Provider::Generic, &generic("c1", "e1", "RINGING", 0)).await.0, DIED);
+    world.crash_at("SendMessage", EVENTS_QUEUE);
+    assert_eq!(world.post(Provider::Generic, &generic("c1", "e1", "RINGING", 0)).await.0, CRASHED);
     world.clear_faults();
 
     let other = generic("c2", "e1", "ANSWERED", 0);
@@ -66,20 +65,23 @@ async fn what_is_queued_again_is_what_was_stored_and_not_what_came() {
 #[tokio::test(start_paused = true)]
 async fn event_that_was_stored_but_not_queued_is_found_by_the_sweep() {
     let world = World::new();
-    // At the start, in the middle and at the end of a minute.
+    // One event arrives at the start of a minute, one in the middle, and one at the end.
     for (number, second) in [(1, 0), (2, 30), (3, 59)] {
         let into_minute = Duration::from_millis(u64::try_from(world.now().as_millis()).unwrap() % 60_000);
         world.wait(MINUTE - into_minute + Duration::from_secs(second)).await;
         let (call_id, event_id) = (format!("c{number}"), format!("e{number}"));
-        world.die_at("SendMessage", EVENTS_QUEUE);
-        assert_eq!(world.post(Provider::Generic, &generic(&call_id, &event_id, "RINGING", 0)).await.0, DIED);
+        world.crash_at("SendMessage", EVENTS_QUEUE);
+        assert_eq!(world.post(Provider::Generic, &generic(&call_id, &event_id, "RINGING", 0)).await.0, CRASHED);
         world.clear_faults();
-        let died_at = world.now();
+        let crashed_at = world.now();
 
         let id = EventId::new(format!("generic:{event_id}"));
         while world.status(&id).await["status"] != "processed" {
             world.wait(Duration::from_secs(1)).await;
-            assert!(world.now().millis_since(died_at) <= 185_000, "{second} s into its minute: not found yet");
+            assert!(
+                world.now().millis_since(crashed_at) <= 185_000,
+                "the sweep has not found the event of second {second} of its minute"
+            );
         }
         assert_eq!(world.published_types(&call_id), ["call.initiated", "call.ringing", "appointment.dialing"]);
     }
@@ -89,8 +91,8 @@ async fn event_that_was_stored_but_not_queued_is_found_by_the_sweep() {
 async fn large_event_that_was_stored_but_not_queued_is_found_by_the_sweep() {
     let world = World::new();
     let body = json!({"event_id": "e1", "type": "RINGING", "call_id": "c1", "noise": noise(600_000)}).to_string();
-    world.die_at("SendMessage", EVENTS_QUEUE);
-    assert_eq!(world.post(Provider::Generic, &body).await.0, DIED);
+    world.crash_at("SendMessage", EVENTS_QUEUE);
+    assert_eq!(world.post(Provider::Generic, &body).await.0, CRASHED);
     world.clear_faults();
     assert!(world.item(INBOX_TABLE, "generic:e1").await.contains_key("body_chunks"));
     world.wait(MINUTE * 4).await;
@@ -143,9 +145,9 @@ async fn sweep_looks_at_each_minute_once_and_queues_nothing_that_arrived() {
 async fn first_sweep_of_all_looks_an_hour_back() {
     let world = World::stopped();
     for number in 0..2 {
-        world.die_at("SendMessage", EVENTS_QUEUE);
+        world.crash_at("SendMessage", EVENTS_QUEUE);
         let body = generic(&format!("c{number}"), &format!("e{number}"), "RINGING", 0);
-        assert_eq!(world.post(Provider::Generic, &body).await.0, DIED);
+        assert_eq!(world.post(Provider::Generic, &body).await.0, CRASHED);
         world.clear_faults();
         world.wait(MINUTE * 2).await;
     }
@@ -160,10 +162,10 @@ async fn first_sweep_of_all_looks_an_hour_back() {
 async fn sweep_catches_up_every_minute_that_it_missed() {
     let world = World::stopped();
     world.reconciler.run("test").await.unwrap();
-    world.die_at("SendMessage", EVENTS_QUEUE);
+    world.crash_at("SendMessage", EVENTS_QUEUE);
     for minute in 0..90_u64 {
         let body = generic(&format!("c{minute}"), &format!("e{minute}"), "RINGING", minute);
-        assert_eq!(world.post(Provider::Generic, &body).await.0, DIED);
+        assert_eq!(world.post(Provider::Generic, &body).await.0, CRASHED);
         world.wait(MINUTE).await;
     }
     world.clear_faults();
@@ -179,8 +181,8 @@ async fn sweep_catches_up_every_minute_that_it_missed() {
 async fn sweep_that_fails_in_a_minute_looks_at_it_again() {
     let world = World::stopped();
     world.reconciler.run("test").await.unwrap();
-    world.die_at("SendMessage", EVENTS_QUEUE);
-    assert_eq!(world.post(Provider::Generic, &generic("c1", "e1", "RINGING", 0)).await.0, DIED);
+    world.crash_at("SendMessage", EVENTS_QUEUE);
+    assert_eq!(world.post(Provider::Generic, &generic("c1", "e1", "RINGING", 0)).await.0, CRASHED);
     world.wait(MINUTE * 2).await;
 
     world.inject_fault("SendMessage", EVENTS_QUEUE, u64::MAX, down());
@@ -197,8 +199,8 @@ async fn sweep_that_fails_in_a_minute_looks_at_it_again() {
 async fn sweep_pauses_while_too_much_waits() {
     let mut world = World::stopped();
     world.reconciler.run("test").await.unwrap();
-    world.die_at("SendMessage", EVENTS_QUEUE);
-    assert_eq!(world.post(Provider::Generic, &generic("lost", "lost", "RINGING", 0)).await.0, DIED);
+    world.crash_at("SendMessage", EVENTS_QUEUE);
+    assert_eq!(world.post(Provider::Generic, &generic("lost", "lost", "RINGING", 0)).await.0, CRASHED);
     world.clear_faults();
     for number in 0..1_001 {
         world.accept(Provider::Generic, &generic(&format!("c{number}"), &format!("e{number}"), "RINGING", 0)).await;
@@ -220,8 +222,8 @@ async fn sweep_pauses_while_too_much_waits() {
 async fn two_sweeps_at_once_queue_an_event_once() {
     let world = World::stopped();
     world.reconciler.run("test").await.unwrap();
-    world.die_at("SendMessage", EVENTS_QUEUE);
-    assert_eq!(world.post(Provider::Generic, &generic("c1", "e1", "RINGING", 0)).await.0, DIED);
+    world.crash_at("SendMessage", EVENTS_QUEUE);
+    assert_eq!(world.post(Provider::Generic, &generic("c1", "e1", "RINGING", 0)).await.0, CRASHED);
     world.clear_faults();
     world.wait(MINUTE * 3).await;
     let (one, two) = tokio::join!(world.reconciler.run("one"), world.reconciler.run("two"));
@@ -240,8 +242,8 @@ async fn call_that_cannot_be_read_does_not_keep_the_sweep_from_others() {
     row.insert("schema_version".to_owned(), AttributeValue::N("2".to_owned()));
     world.put_item(CALLS_TABLE, row).await;
     world.wait(MINUTE).await;
-    world.die_at("SendMessage", EVENTS_QUEUE);
-    assert_eq!(world.post(Provider::Generic, &generic("lost", "e2", "RINGING", 0)).await.0, DIED);
+    world.crash_at("SendMessage", EVENTS_QUEUE);
+    assert_eq!(world.post(Provider::Generic, &generic("lost", "e2", "RINGING", 0)).await.0, CRASHED);
     world.clear_faults();
 
     for _ in 0..10 {

@@ -11,7 +11,7 @@ use switchhook_tests::{MINUTE, World, database_down, down, generic, text};
 
 use super::{HOUR, NOTHING, call_events, published_ids};
 
-/// A stack whose database was down for an hour, while the events of this number of calls waited in the queue.
+/// A stack whose DynamoDB was down for an hour, while the events of this number of calls waited in the queue.
 async fn hour_without_database(calls: u32) -> World {
     let mut world = World::stopped();
     // The sweep has run before, as in any stack that is older than a minute.
@@ -46,7 +46,7 @@ async fn database_that_is_down_for_an_hour_costs_no_event() {
 
 #[tokio::test(start_paused = true)]
 async fn database_that_is_down_for_an_hour_leaves_the_dead_letter_queue_empty() {
-    // Retry delays are random for each call. With 200 calls a rare bad one would show.
+    // Retry delays are random for each call. With 200 calls, rare long delays occur too.
     let world = hour_without_database(200).await;
     assert_eq!(world.dead_letters(), NOTHING);
 }
@@ -71,7 +71,7 @@ async fn bus_that_is_down_for_an_hour_costs_no_domain_event_and_no_order() {
         let ids: Vec<String> =
             published_ids(&world).into_iter().filter(|id| id.starts_with(&format!("{call_id}/"))).collect();
         let expected: Vec<String> = (1..=ids.len()).map(|n| format!("{call_id}/{n}")).collect();
-        assert_eq!(ids, expected, "each domain event once and in order");
+        assert_eq!(ids, expected, "each domain event must be published once and in order");
         let call = world.call(&call_id).await;
         let derived: Vec<Value> = call.domain_events_from(1).iter().map(|event| json!(event)).collect();
         let published: Vec<Value> =
@@ -96,7 +96,7 @@ async fn domain_event_that_the_bus_refuses_by_itself_is_sent_again() {
         world.accept(Provider::Generic, &body).await;
     }
     world.wait(MINUTE).await;
-    assert_eq!(refusals.load(Ordering::Relaxed), 6, "refused five times, accepted once");
+    assert_eq!(refusals.load(Ordering::Relaxed), 6, "EventBridge must refuse the event five times, and then accept it");
     assert_eq!(world.logged("relay_failed")[0]["cause"], "publish_refused");
 
     let call = world.call("c1").await;
@@ -107,7 +107,10 @@ async fn domain_event_that_the_bus_refuses_by_itself_is_sent_again() {
     let derived = call.domain_events_from(1);
     assert_eq!(by_id.len(), derived.len(), "every domain event must be published at least once");
     for event in derived {
-        assert!(by_id[&event.id].iter().all(|published| *published == json!(event)), "one content for each id");
+        assert!(
+            by_id[&event.id].iter().all(|published| *published == json!(event)),
+            "all events with one id must have the same content"
+        );
     }
 }
 
@@ -121,7 +124,8 @@ async fn write_that_announces_nothing_publishes_nothing_again() {
         world.relay().await;
     }
     let published = world.timeline();
-    // A new wake-up time leaves the outbox of the last write in the row. A stale event empties it. Both write the row.
+    // Two more writes of the row follow. A new wake-up time leaves the outbox of the previous write in it, and a stale
+    // event empties the outbox.
     let call = world.call("c1").await;
     assert_eq!(world.calls.set_wake_at(&call, world.now()).await.unwrap(), StoreOutcome::Committed);
     world.accept(Provider::Generic, &generic("c1", "late", "RINGING", 2)).await;

@@ -24,8 +24,8 @@ async fn row_that_can_never_be_read_holds_up_no_other() {
     assert_eq!(world.published_types("c2").len(), 3, "the other call must be published at once");
     assert_eq!(world.published_types("c1"), published);
     let skipped = world.logged("record_skipped");
-    let said = json!([skipped[0]["call_id"], skipped[0]["cause"], skipped[0]["level"], skipped.len()]);
-    assert_eq!(said, json!(["c1", "decode_call", "ERROR", 1]));
+    let line = json!([skipped[0]["call_id"], skipped[0]["cause"], skipped[0]["level"], skipped.len()]);
+    assert_eq!(line, json!(["c1", "decode_call", "ERROR", 1]));
     assert_eq!(world.logged("relay_failed"), NOTHING);
 }
 
@@ -60,7 +60,11 @@ async fn call_takes_as_many_events_as_it_holds_and_still_settles() {
     world.wait(INACTIVITY_TIMEOUT + MINUTE * 3).await;
     let (_, shown) = world.get("/calls/c1").await;
     assert_eq!(json!([shown["lifecycle"], shown["settled"]]), json!(["inconclusive", true]));
-    assert_eq!(world.call("c1").await.history.len(), ATTEMPT_EVENTS_MAX + 1, "the deadline is folded beyond the limit");
+    assert_eq!(
+        world.call("c1").await.history.len(),
+        ATTEMPT_EVENTS_MAX + 1,
+        "a deadline must be folded even beyond the limit"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -82,7 +86,7 @@ async fn claim_of_another_provider_is_refused_and_noted() {
     action: []
     ");
     assert_eq!(world.logged("fold_refused").len(), 1);
-    // The sweep finds the event in no history. It queues it again, which changes nothing, and then stops.
+    // The event is in no history, so the sweep queues it once more. That changes nothing.
     world.wait(MINUTE * 10).await;
     assert_eq!((world.queued(), world.dead_letters()), (vec![], vec![]));
     assert_snapshot!(status(&world, &id, &["status", "disposition"]).await, @r"

@@ -1,23 +1,23 @@
 //! Configuration of random tests.
 //!
-//! **A random test draws the same cases in every run.** So the gates that a change must pass give the same answer each time.
-//! `make soak` draws new cases: it sets proptest's own variables `PROPTEST_RNG_SEED` and `PROPTEST_CASES`. Cases that failed
-//! once are kept in `proptest-regressions` files, and every run tries them first.
+//! **A random test draws the same cases in every run**, so `make test` gives the same result each time. `make soak`
+//! draws new cases: it sets proptest's own variables `PROPTEST_RNG_SEED` and `PROPTEST_CASES`. Cases that failed once
+//! are kept in `proptest-regressions` files, and every run tries them first.
 
 #![expect(clippy::panic, clippy::print_stdout, reason = "a test prints for people, and fails by a panic")]
 
 use proptest::test_runner::{Config, FileFailurePersistence, RngSeed, contextualize_config};
 
-/// Seed of every random test, unless `PROPTEST_RNG_SEED` is set. The number has no meaning.
+/// Seed of every random test, unless `PROPTEST_RNG_SEED` is set. Any other number would do as well.
 const SEED: u64 = 2026;
 
-/// Module that holds the random tests of a file. `make soak` selects tests by it.
+/// Name of the module that holds the random tests of a file. `make soak` selects tests by this name.
 const MODULE: &str = "random";
 
 /// Returns the configuration of the random test that calls it: `cases` cases, drawn from the fixed seed.
 ///
-/// `regressions` is the file in which proptest keeps the cases that failed, relative to the test's package. Prints the command
-/// that repeats the test. The test harness shows it only if the test fails.
+/// `regressions` is the file in which proptest keeps the cases that failed, relative to the test's package. This
+/// function also prints the command that repeats the test. `cargo test` shows that output only if the test fails.
 ///
 /// # Panics
 /// If the test is not in a module named `random`, because `make soak` would not run it.
