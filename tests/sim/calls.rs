@@ -1,5 +1,7 @@
-//! Ground truth of a run: calls that others place, each with its true ending and the webhooks that its provider posts,
-//! and requests for calls that Switchhook places. **This module uses nothing of Switchhook's own.**
+//! Ground truth of a run: external calls, which others place, and requests for calls that Switchhook places. An
+//! external call has its true ending and the webhooks that its provider posts.
+//!
+//! **This module uses none of the code under test**, so a bug there cannot distort the truth.
 
 use fastrand::Rng;
 use serde_json::{Value, json};
@@ -12,18 +14,19 @@ mod script;
 use script::{Ending, Fact, GroundTruth, Provider, SECOND, Scenario, Script};
 pub(crate) use script::{MINUTE, Millis, START};
 
-/// True end of an attempt, as the API spells lifecycle and outcome.
+/// True end of an attempt, in the words that the API uses for lifecycle and outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Truth {
     pub(crate) lifecycle: &'static str,
     pub(crate) outcome: &'static str,
 }
 
-/// A call that Switchhook did not place: it learns of the call by webhooks alone.
+/// A call that Switchhook did not place. Switchhook learns of it only from webhooks.
 #[derive(Clone, Debug)]
 pub(crate) struct ExternalCall {
     pub(crate) provider: &'static str,
     pub(crate) call_id: String,
+    /// True end of each attempt.
     pub(crate) attempts: Vec<Truth>,
     pub(crate) webhooks: Vec<Webhook>,
 }
@@ -47,8 +50,8 @@ pub(crate) struct Webhook {
 impl ExternalCall {
     pub(crate) fn draw(index: usize, rng: &mut Rng) -> Self {
         let provider = match rng.u8(..6) {
-            0 => return Self::of_telnyx(index, rng),
-            1 => return Self::of_vapi(index, rng),
+            0 => return Self::draw_telnyx(index, rng),
+            1 => return Self::draw_vapi(index, rng),
             2 => Provider::Twilio,
             3 => Provider::Generic,
             _ => Provider::Retell,
@@ -70,9 +73,9 @@ impl ExternalCall {
         }
     }
 
-    /// Telnyx reports that a call begins, that it is answered, whether a machine answered, and why it ends. It never
-    /// reports ringing.
-    fn of_telnyx(index: usize, rng: &mut Rng) -> Self {
+    /// Draws a call of Telnyx, which reports the start, the answer, an answering machine, and the cause of the end.
+    /// Telnyx never reports ringing.
+    fn draw_telnyx(index: usize, rng: &mut Rng) -> Self {
         let story = draw_story(
             &[Scenario::Talked, Scenario::Voicemail, Scenario::NoAnswer, Scenario::Busy, Scenario::Canceled],
             rng,
@@ -106,8 +109,8 @@ impl ExternalCall {
         Self::from_bodies("telnyx", format!("telnyx:{id}"), &story, bodies)
     }
 
-    /// Vapi reports each status, and the result of the conversation when the call has ended.
-    fn of_vapi(index: usize, rng: &mut Rng) -> Self {
+    /// Draws a call of Vapi, which reports each status, and at the end the result of the conversation.
+    fn draw_vapi(index: usize, rng: &mut Rng) -> Self {
         let scenarios = [
             Scenario::Confirmed,
             Scenario::Declined,
@@ -210,23 +213,24 @@ pub(crate) struct CallRequest {
     pub(crate) key: String,
     pub(crate) pattern: RequestPattern,
     pub(crate) at: Millis,
-    /// Behaviour of the person in each attempt, in the fake provider's words. The last one repeats.
+    /// Behaviour of the person called in each attempt, in the fake provider's words. The last behaviour repeats.
     pub(crate) behaviours: Vec<&'static str>,
 }
 
-/// The way in which a client sends its request, and its next request for the call.
+/// Requests that a client sends for one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RequestPattern {
+    /// One request to create the call.
     Plain,
-    /// Two requests with one idempotency key at the same time.
+    /// Two requests to create the call at the same time, with one idempotency key.
     SentTwice,
-    /// Due later, and triggered by hand before it is due.
+    /// A request for a later due time, and a request to trigger the call before then.
     Triggered,
-    /// Due later, and canceled before it is due.
+    /// A request for a later due time, and a request to cancel the call before then.
     Canceled,
 }
 
-/// Default number of attempts of a stack.
+/// Highest number of attempts of a call under the stack's default retry policy.
 pub(crate) const ATTEMPTS_MAX: usize = 3;
 
 const BEHAVIOURS: [&[&str]; 14] = [
@@ -271,7 +275,7 @@ impl CallRequest {
     }
 }
 
-/// True end of an attempt in which the phone rang, by the person's behaviour.
+/// True end of an attempt in which the person called behaves like this.
 pub(crate) fn truth_of(behaviour: &str) -> Truth {
     let (lifecycle, outcome) = match behaviour {
         "confirms" | "response_lost" | "silent" | "rate_limited" => ("completed", "confirmed"),

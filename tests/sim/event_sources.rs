@@ -19,7 +19,7 @@ use crate::mutation::Mutation;
 use crate::plan::FaultKind;
 use crate::sim::Sim;
 
-/// Pause between two runs of the schedules. AWS runs them every minute; a longer pause makes a run of the simulator
+/// Pause between two runs of the schedules. AWS runs them every minute. A longer pause makes a run of the simulator
 /// cheaper and changes little.
 const TICK: Duration = Duration::from_secs(2 * 60);
 /// Timeouts of the functions in seconds, as in `template.yaml`.
@@ -90,8 +90,9 @@ impl Sim {
     /// Invokes a dialer once. Returns true if its messages can be deleted.
     async fn dial(&self, batch: SqsEvent) -> bool {
         if self.hit(FaultKind::DialerCrash) {
-            let death = if self.random(0..2) == 0 { CrashPoint::BeforeRequest } else { CrashPoint::BeforeResponse };
-            self.world.cloud.fake().crash_next(death);
+            let crash_point =
+                if self.random(0..2) == 0 { CrashPoint::BeforeRequest } else { CrashPoint::BeforeResponse };
+            self.world.cloud.fake().crash_next(crash_point);
         }
         let dialer = self.world.cloud.dialer();
         let response = self.invoke(DIALER_TIMEOUT, async move { dialer.handle(batch).await }).await;
@@ -134,7 +135,7 @@ impl Sim {
         }
     }
 
-    /// Runs the scheduler and the reconciler at regular times, and the drift check now and then.
+    /// Runs the scheduler and the reconciler at every [`TICK`], and the drift check every hour.
     pub(crate) async fn run_schedules(self: Rc<Self>) {
         let cloud = &self.world.cloud;
         for ticks in 1.. {

@@ -1,4 +1,4 @@
-//! Checks after all faults are over: the laws that hold at the end of a run.
+//! Checks of the laws that hold at the end of a run, after all faults are over.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,8 +14,8 @@ use crate::sim::{API_KEY, INACTIVITY_TIMEOUT, RequestedCall, Sim};
 
 /// Lease of a claim.
 const LEASE_MS: u64 = 5 * 60 * 1_000;
-/// Slack for retries: between the write of a claim and its message, and between the check of the lease and the request
-/// to the provider.
+/// Tolerance for retries. They may delay the message of a claim after its write, and the request to the provider after
+/// the check of the lease.
 const LEASE_SLACK_MS: u64 = 30_000;
 
 impl Sim {
@@ -33,7 +33,7 @@ impl Sim {
         }
         for body in self.world.dead_letters() {
             if body["nonsense"] != true && body["quarantined"].is_null() {
-                violated(Law::DeadLettersAreUnreadable, body.to_string());
+                violated(Law::DeadLettersAreUnreadable, format!("a dead letter is readable: {body}"));
             }
         }
         for secret in [KEY, OLD_KEY, API_KEY, "+44"] {
@@ -59,6 +59,7 @@ impl Sim {
         }
     }
 
+    /// Checks the age that each claim had when a dialer used it.
     fn check_claims(&self) {
         for line in self.world.log_text().lines().filter(|line| line.contains("\"stage\":\"dialer\"")) {
             let line: Value = serde_json::from_str(line).unwrap();
@@ -68,8 +69,10 @@ impl Sim {
             let logged_at = Timestamp::parse_rfc3339(&text(&line["timestamp"])).unwrap().as_millis().unsigned_abs();
             let age_ms = logged_at - claimed_at - line["duration_ms"].as_u64().unwrap_or_default();
             if used.contains(&text(&line["action_taken"]).as_str()) && age_ms > LEASE_MS + LEASE_SLACK_MS {
-                self.state()
-                    .report_violation(Law::ClaimInTime, format!("{claim:?} is used after {} s", age_ms / 1_000));
+                self.state().report_violation(
+                    Law::ClaimInTime,
+                    format!("{claim:?} was used {} s after the claim", age_ms / 1_000),
+                );
             }
         }
     }
@@ -100,7 +103,8 @@ impl Sim {
             };
             if (&call.job, shown(call), entries(call)) != (&again.job, shown(&again), entries(&again)) {
                 let [stored, again] = [call, &again].map(|call| format!("{:?} {:?}", shown(call), entries(call)));
-                self.state().report_violation(Law::IsFold, format!("{id}: {stored}, folded again {again}"));
+                self.state()
+                    .report_violation(Law::IsFold, format!("{id}: the row has {stored}, its events give {again}"));
             }
             for number in 1..=call.announcements.len() {
                 if !observed.published.contains_key(&format!("{id}/{number}")) {
@@ -114,19 +118,18 @@ impl Sim {
     /// endings that an acknowledged webhook reported.
     async fn check_external_call(&self, index: usize, call: &ExternalCall) {
         let acknowledged: BTreeSet<usize> = (self.acknowledged.borrow().iter())
-            .filter(|it| it.report.0 == index && call.webhooks[it.report.1].is_folded)
-            .map(|it| it.report.1)
+            .filter(|it| it.webhook.0 == index && call.webhooks[it.webhook.1].is_folded)
+            .map(|it| it.webhook.1)
             .collect();
         if acknowledged.is_empty() {
             return;
         }
         let shown = self.shown(&call.call_id).await;
         let attempts = attempts_of(&shown);
-        let all_acknowledged = call
-            .webhooks
-            .iter()
-            .enumerate()
-            .all(|(place, report)| acknowledged.contains(&place) != (report.is_contradiction || !report.is_folded));
+        let all_acknowledged =
+            call.webhooks.iter().enumerate().all(|(place, webhook)| {
+                acknowledged.contains(&place) != (webhook.is_contradiction || !webhook.is_folded)
+            });
         let right = if all_acknowledged {
             self.state().result.verified_calls += 1;
             attempts == call.attempts
@@ -137,15 +140,15 @@ impl Sim {
         };
         if !right {
             let what = format!(
-                "{}: {attempts:?} is shown, {:?} is true, all webhooks acknowledged: {all_acknowledged}",
+                "{}: the API shows {attempts:?}, the truth is {:?}; all webhooks acknowledged: {all_acknowledged}",
                 call.call_id, call.attempts
             );
             self.state().report_violation(Law::Truth, what);
         }
     }
 
-    /// Checks a placed call: its attempts are those whose phones rang at the fake provider, and not more than the
-    /// policy allows.
+    /// Checks a placed call. Its attempts must be those in which a phone rang at the fake provider, and the retry
+    /// policy must allow their number.
     async fn check_placed_call(&self, request: &CallRequest, requested: &RequestedCall) {
         let shown = self.shown(&requested.call_id).await;
         let attempts = attempts_of(&shown);
@@ -155,8 +158,8 @@ impl Sim {
             .map(|place| {
                 let behaviour = request.behaviours.get(place).or(request.behaviours.last()).unwrap();
                 let rang = dials.iter().any(|dial| dial.attempt == (place + 1).to_string());
-                // No phone rang: the provider refused the number, or the dialer died and nobody knows whether it had
-                // dialled.
+                // If no phone rang, the provider refused the number, or the dialer crashed before its request. After a
+                // crash nobody knows whether it had dialled, so the attempt ends like a forgotten one.
                 let refused = *behaviour == "invalid" && attempts.get(place).is_some_and(|it| it.lifecycle == "failed");
                 if rang || refused { truth_of(behaviour) } else { truth_of("forgotten") }
             })
@@ -171,7 +174,7 @@ impl Sim {
         let too_many = truth.len() > ATTEMPTS_MAX || requested.canceled && !truth.is_empty();
         if attempts != truth || shown["job"]["state"] != job || gave_up_early || too_many {
             let what = format!(
-                "{} {request:?}: {} {attempts:?} is shown, {job} {truth:?} is true",
+                "{} {request:?}: the API shows {} {attempts:?}, the truth is {job} {truth:?}",
                 requested.call_id, shown["job"]
             );
             return self.state().report_violation(Law::Truth, what);
@@ -179,6 +182,7 @@ impl Sim {
         self.state().result.verified_calls += 1;
     }
 
+    /// The call as the API shows it. It must be settled.
     async fn shown(&self, call_id: &str) -> Value {
         let (code, shown) = self.world.get(&format!("/calls/{call_id}")).await;
         if code != StatusCode::OK || shown["settled"] != true {
@@ -188,7 +192,7 @@ impl Sim {
     }
 }
 
-/// The ends of the attempts as the API shows them.
+/// The end of each attempt, as the API shows it. `not over` if the API shows none.
 fn attempts_of(shown: &Value) -> Vec<Truth> {
     let words = "completed no_answer busy failed canceled inconclusive voicemail declined confirmed";
     let known = |word: &Value| words.split(' ').find(|known| *known == word).unwrap_or("not over");

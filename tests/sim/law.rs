@@ -1,9 +1,9 @@
-//! Laws that every run must keep. In comments below, "acknowledged" means answered with a success.
+//! Laws that every run must keep. Below, an *acknowledged* webhook is one that was answered with 200.
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Law {
     // Checked after every step
-    /// A signed webhook and a valid request of the API get a success, in the end.
+    /// A signed webhook and a valid API request are never refused. After repetitions, each is answered with a success.
     Answered,
     /// Every acknowledged webhook is in the inbox.
     Stored,

@@ -3,8 +3,8 @@
 //!
 //! One seed makes one [`plan`]: calls whose ground truth is known ([`calls`]), and faults. [`run`] carries the plan
 //! out. The laws ([`law`]) are checked after every step ([`watch`]) and at the end ([`final_state`]). If a run breaks a
-//! law, the simulator shrinks the plan and prints it. [`mutants`] shows that the laws notice when a part of the program
-//! is missing.
+//! law, the simulator shrinks the plan and prints it. [`mutants`] shows that a law is broken when a safeguard of the
+//! program is missing.
 //!
 //! `SWITCHHOOK_SIM_SEED=7` runs one seed and prints everything. `SWITCHHOOK_SIM_SEEDS=1000..2000` runs those seeds
 //! instead of the usual ones.
@@ -38,11 +38,11 @@ use plan::{FAULT_KINDS, FaultKind, Plan};
 use run::run;
 use state::RunResult;
 
-/// Seeds of every run of the tests. Each kind of fault is the only one in several of them.
+/// Seeds that `cargo test` runs. For each kind of fault, two of the seeds have no other fault.
 const SEEDS: Range<u64> = 0..160;
-/// Number of test functions, and so of threads, that share the seeds.
+/// Number of test functions that share the seeds. They run on different threads.
 const SHARES: u64 = 4;
-/// Upper limit of the runs that shrink a failing plan.
+/// Number of runs after which the shrinking of a failing plan stops.
 const SHRINKS_MAX: usize = 120;
 /// Number of lines of the trace that a failure prints.
 const LINES_SHOWN: usize = 150;
@@ -96,8 +96,8 @@ fn one_seed_in_full() {
     assert!(result.violation.is_none(), "{:?}", result.violation);
 }
 
-/// Runs a share of the seeds. Every run keeps every law, and each kind of fault that has seeds of its own in this share
-/// was injected.
+/// Runs a share of the seeds. Every run must keep every law. Each kind of fault that is alone in a seed of this share
+/// must be injected.
 fn check_share(share: u64) {
     let asked_for = std::env::var("SWITCHHOOK_SIM_SEEDS").ok().map(|range| {
         let (from, to) = range.split_once("..").unwrap_or(("0", &range));
@@ -111,24 +111,24 @@ fn check_share(share: u64) {
         if result.violation.is_some() {
             fail(plan, result);
         }
-        assert!(result.verified_calls > 0, "no call shows its true ending; to repeat it: {}", command(seed));
+        assert!(result.verified_calls > 0, "no call was compared with its truth; to repeat: {}", command(seed));
         for (kind, count) in result.injected {
             *injected.entry(kind).or_default() += count;
         }
     }
     println!("share {share}: {injected:?}");
     if asked_for.is_none() {
-        // The kinds of fault that are the only one in some seed of this share.
+        // The kinds of fault that are alone in a seed of this share.
         let own = FAULT_KINDS.into_iter().zip((0..SHARES).cycle()).filter(|(_, of)| *of == share);
         let missing: Vec<FaultKind> =
             own.map(|((kind, _), _)| kind).filter(|kind| !injected.contains_key(kind)).collect();
-        assert!(missing.is_empty(), "never injected: {missing:?}");
+        assert!(missing.is_empty(), "these faults were never injected: {missing:?}");
     }
 }
 
-/// Shrinks a plan as long as it still breaks the same law, and fails with the smallest one.
+/// Shrinks a plan as long as it still breaks the same law. Then fails with the smallest plan.
 fn fail(mut plan: Plan, mut result: RunResult) -> ! {
-    println!("seed {} breaks {:?}; now it is made smaller", plan.seed, result.violation);
+    println!("the plan of seed {} causes {:?}; it is being shrunk", plan.seed, result.violation);
     let law = |result: &RunResult| result.violation.as_ref().map(|violation| violation.law);
     let broken = law(&result);
     let mut runs = 0;
@@ -148,7 +148,8 @@ fn fail(mut plan: Plan, mut result: RunResult) -> ! {
     panic!(
         "seed {} breaks the law {}\n\
          To repeat it: {}\n\
-         After {runs} smaller runs it still breaks with {} external calls, {:#?} and {:#?}. The end of the trace:\n{}",
+         After {runs} runs with smaller plans, the law still breaks with {} external calls, the requests {:#?} and the\n\
+         faults {:#?}. The end of the trace:\n{}",
         plan.seed,
         law.unwrap_or_default(),
         command(plan.seed),

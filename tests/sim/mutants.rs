@@ -1,7 +1,8 @@
-//! The test of the simulator: if a part of the program is missing, a run must break the law that the part exists for.
+//! The test of the simulator: if a safeguard of the program is missing, a run must break the law that the safeguard is
+//! for.
 //!
-//! The program itself is not changed. A part acts by sending a request or by answering its event source, so the
-//! mutation happens there. For example, the request reaches DynamoDB without its condition, or it never reaches SQS and
+//! The program itself is not changed. A mutation changes a request that the program sends to AWS, or its answer to an
+//! event source. For example, the request reaches DynamoDB without its condition. Or the request never reaches SQS and
 //! gets a faked success.
 
 use crate::law::Law;
@@ -11,9 +12,9 @@ use crate::run::run;
 
 struct Mutant {
     mutation: Mutation,
-    /// Faults under which the missing part makes a difference.
+    /// Faults under which the missing safeguard makes a difference.
     faults: &'static [FaultKind],
-    /// Laws that may notice the mutant. The first law that a run breaks must be one of them.
+    /// Laws that the mutant is expected to break. In at least one run, the first broken law must be one of them.
     caught_by: &'static [Law],
 }
 
@@ -36,10 +37,10 @@ const MUTANTS: [Mutant; 8] = [
     mutant(Mutation::NeverWakes, &[FaultKind::LostWebhook], &[Law::Settles]),
 ];
 
-/// Seeds for each mutant. If none of them breaks a law, nobody notices the mutant.
+/// Seeds of the runs with each mutant. The runs end with the first one that breaks an expected law.
 const SEEDS: std::ops::Range<u64> = 0..40;
 
-/// Checks every second mutant, from the first or from the second, so that two threads share the work.
+/// Checks every second mutant, beginning with the first (`half` 0) or the second (`half` 1). Two tests share the work.
 pub(crate) fn check(half: usize) {
     for mutant in MUTANTS.iter().skip(half).step_by(2) {
         let plans = SEEDS.map(|seed| Plan::with_faults(seed, mutant.faults));
@@ -50,7 +51,10 @@ pub(crate) fn check(half: usize) {
             mutant.caught_by.contains(&violation.law)
         });
         let Some((seed, violation)) = caught else {
-            panic!("with {:?} none of {:?} is broken: {others:#?}", mutant.mutation, mutant.caught_by);
+            panic!(
+                "with {:?}, no run breaks a law of {:?}; violations: {others:#?}",
+                mutant.mutation, mutant.caught_by
+            );
         };
         println!("with {:?} seed {seed} breaks {:?}: {:.200}", mutant.mutation, violation.law, violation.detail);
     }

@@ -10,7 +10,7 @@ use switchhook_tests::text;
 /// A safeguard that is taken away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mutation {
-    /// A call is written without the condition on its version, so it overwrites the changes of others.
+    /// A call is written without the condition on its version, so it overwrites the changes of other writers.
     NoVersionCondition,
     /// A duplicate webhook is not queued again.
     NoResendOnDuplicate,
@@ -24,13 +24,13 @@ pub(crate) enum Mutation {
     NoRelayRetry,
     /// An event is put into the inbox without the condition that its id is free.
     NoInboxCondition,
-    /// A call that is not settled is never woken.
+    /// The reconciler never finds a call that is due.
     NeverWakes,
 }
 
 impl Mutation {
-    /// Replaces a request of the program by what the mutated program would send, or fakes its response. `None` if the
-    /// mutation leaves the request as it is.
+    /// Returns the fault that replaces a request of the program by the mutated one, or that fakes its response. `None`
+    /// if the mutation leaves the request as it is. `inbox` counts the `PutItem` requests for each event.
     pub(crate) fn apply(self, call: &RequestInfo<'_>, body: &Value, inbox: &BTreeMap<String, u32>) -> Option<Fault> {
         let sweep_off = self.disables_sweep();
         let of_table = |table: &str| body["TableName"] == table;
@@ -48,9 +48,9 @@ impl Mutation {
             Some(Fault::ReplacedRequest(body.to_string().into_bytes()))
         };
         match (self, call.operation) {
-            (_, "Query") if sweep_off && of_table(INBOX_TABLE) => pretended(&json!({"Items": [], "Count": 0})),
+            (_, "Query") if sweep_off && of_table(INBOX_TABLE) => faked_response(&json!({"Items": [], "Count": 0})),
             (Self::NoVersionCondition, "PutItem") if of_table(CALLS_TABLE) => unconditional(),
-            // A row of a call in progress has no history only if the dial has just started.
+            // The row of a call in progress has an empty history only if its dial has just started.
             (Self::NoClaimCondition, "PutItem") if of_table(CALLS_TABLE) => {
                 let item = &body["Item"];
                 let dialled = item["job"]["S"] == "IN_PROGRESS" && item["history"]["L"] == json!([]);
@@ -60,7 +60,7 @@ impl Mutation {
             (Self::NoResendOnDuplicate, "SendMessage") if to_queue(EVENTS_QUEUE) => {
                 let message: Value = serde_json::from_str(&text(&body["MessageBody"])).unwrap_or_default();
                 let puts = inbox.get(&text(&message["event"]["event_id"])).copied().unwrap_or_default();
-                (puts > 1).then(|| pretended(&json!({"MessageId": "never", "MD5OfMessageBody": ""}))).flatten()
+                (puts > 1).then(|| faked_response(&json!({"MessageId": "never", "MD5OfMessageBody": ""}))).flatten()
             }
             (Self::SharedClaimToken, "PutItem") if of_table(CALLS_TABLE) => {
                 with("/Item/claim_token/S", "one for all".into())
@@ -79,7 +79,8 @@ impl Mutation {
         }
     }
 
-    /// Returns true if the sweep is off too. The sweep queues lost events again, and would hide the mutation.
+    /// Returns true if the simulator also disables the sweep. The sweep queues lost events again, which would hide the
+    /// mutation.
     const fn disables_sweep(self) -> bool {
         match self {
             Self::NoVersionCondition | Self::NoResendOnDuplicate | Self::TailNotFailed => true,
@@ -92,6 +93,6 @@ impl Mutation {
     }
 }
 
-fn pretended(answer: &Value) -> Option<Fault> {
+fn faked_response(answer: &Value) -> Option<Fault> {
     Some(Fault::FakedResponse { body: answer.to_string() })
 }

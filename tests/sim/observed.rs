@@ -1,4 +1,4 @@
-//! Observations of a run so far, and the laws between an older and a newer state of the same call.
+//! Calls and domain events that a run has shown so far, and the laws that compare a call with its earlier state.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,17 +7,21 @@ use switchhook_domain::{AttemptState, Call, CallId};
 
 use crate::law::Law;
 
-/// Lifecycle and outcome that the API shows if nobody knows better. It has no place in the precedence.
+/// Lifecycle or outcome of an attempt that timed out without an ending. It has no rank, because any later event lifts
+/// it.
 pub(crate) const INCONCLUSIVE: &str = "inconclusive";
 
 /// Calls and domain events that were observed so far.
 #[derive(Default)]
 pub(crate) struct Observed {
+    /// Ids of the calls that were written before the last check.
     pub(crate) written_before: BTreeSet<String>,
     pub(crate) calls: BTreeMap<CallId, Call>,
     /// Lowest ranks that the lifecycle and the outcome of an attempt may have from now on, by call and attempt key.
     pub(crate) ranks: BTreeMap<(CallId, String), (u8, u8)>,
-    pub(crate) bus: u64,
+    /// Index of the first event of the bus that is not checked yet.
+    pub(crate) bus_index: u64,
+    /// Published domain events by their ids.
     pub(crate) published: BTreeMap<String, Value>,
 }
 
@@ -26,7 +30,7 @@ impl Observed {
     pub(crate) fn check_call(&mut self, call: Call) -> Option<(Law, String)> {
         let before = self.calls.insert(call.call_id.clone(), call.clone());
         if let Some(before) = before.filter(|before| before.version >= call.version) {
-            return Some((Law::VersionGrows, format!("{} after {}", call.version, before.version)));
+            return Some((Law::VersionGrows, format!("version {} after version {}", call.version, before.version)));
         }
         if !call.matches_history() {
             return Some((Law::IsFold, "the row differs from the fold of its own history".to_owned()));
@@ -36,14 +40,14 @@ impl Observed {
             let rank = self.ranks.entry((call.call_id.clone(), key_of(&call, &attempt))).or_default();
             if lifecycle != INCONCLUSIVE {
                 let Some(now) = ranks(lifecycle).iter().find(|now| **now >= rank.0) else {
-                    return Some((Law::NeverRegresses, format!("{lifecycle} after rank {}", rank.0)));
+                    return Some((Law::NeverRegresses, format!("lifecycle {lifecycle} after rank {}", rank.0)));
                 };
                 rank.0 = *now;
             }
             if outcome != INCONCLUSIVE {
                 let now = rank_of_outcome(outcome);
                 if now < rank.1 {
-                    return Some((Law::NeverRegresses, format!("{outcome} after rank {}", rank.1)));
+                    return Some((Law::NeverRegresses, format!("outcome {outcome} after rank {}", rank.1)));
                 }
                 rank.1 = now;
             }
@@ -73,6 +77,6 @@ fn rank_of_outcome(outcome: &str) -> u8 {
 }
 
 fn key_of(call: &Call, attempt: &AttemptState) -> String {
-    let key = call.attempt_records.get(attempt.index).and_then(|slot| slot.key.as_ref());
+    let key = call.attempt_records.get(attempt.index).and_then(|record| record.key.as_ref());
     key.map_or_else(String::new, |key| key.as_str().to_owned())
 }

@@ -21,7 +21,7 @@ pub(crate) enum FaultKind {
     LostWebhook,
     /// The provider reports one ending, and then a different one.
     TwoEndings,
-    /// Providers sign with the old key in the first half of the faults, and with the new key afterwards.
+    /// Providers sign with the old key in the first half of the time with faults, and with the new key afterwards.
     KeyRotation,
     // Requests of a function to a service
     Throttled,
@@ -29,6 +29,7 @@ pub(crate) enum FaultKind {
     ServerError,
     /// The service carries the request out and answers with an error.
     ErrorAfterEffect,
+    /// The request does not reach the service.
     NotSent,
     ResponseLost,
     Timeout,
@@ -47,6 +48,7 @@ pub(crate) enum FaultKind {
     MissedSchedule,
     /// The relay is down for longer than the stream keeps its records.
     RelayDown,
+    /// EventBridge refuses single events of a request.
     BusRefusal,
     /// A queue message and a webhook that nobody can read.
     Poison,
@@ -85,7 +87,7 @@ pub(crate) const FAULT_KINDS: [(FaultKind, u8); 26] = [
     (FaultKind::ProviderDown, 100),
 ];
 
-/// A kind of fault during a span of time, in seconds from the start of the run.
+/// A kind of fault, and the time during which it is injected, in seconds from the start of the run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PlannedFault {
     pub(crate) kind: FaultKind,
@@ -120,7 +122,7 @@ impl Plan {
         Self { seed, external_calls, call_requests, faults }
     }
 
-    /// The calls of this seed, with these kinds of fault all the time.
+    /// A plan with the calls of this seed, and with these kinds of fault all the time.
     pub(crate) fn with_faults(seed: u64, kinds: &[FaultKind]) -> Self {
         let faults = FAULT_KINDS.into_iter().filter(|(kind, _)| kinds.contains(kind));
         let all_the_time = |(kind, percent)| PlannedFault { kind, percent, from: 0, until: FAULTS_END };

@@ -21,7 +21,8 @@ use crate::plan::{FAULTS_END, FaultKind, Plan};
 use crate::sim::{NO_FAULTS, Sim};
 use crate::state::RunResult;
 
-/// Virtual time within which every call must be settled. A message that nobody can read is retried for hours.
+/// Virtual time within which every call must be settled. It is this long because an unreadable message is retried for
+/// hours.
 const SETTLED_WITHIN: Duration = Duration::from_secs(12 * 60 * 60);
 const CONSUMERS: usize = 3;
 const DIALERS: usize = 2;
@@ -49,14 +50,15 @@ impl Sim {
             move |_: &BusEvent| state.lock().unwrap().hit(FaultKind::BusRefusal).then(|| "InternalFailure".to_owned());
         self.world.cloud.bus().fail_entries(Some(Arc::new(refuses)));
 
-        let mut pumps = vec![spawn_local(self.clone().poll_stream()), spawn_local(self.clone().run_schedules())];
-        pumps.extend((0..CONSUMERS).map(|_| spawn_local(self.clone().poll_events_queue())));
-        pumps.extend((0..DIALERS).map(|_| spawn_local(self.clone().poll_dial_queue())));
-        pumps.extend([
+        let mut background_tasks =
+            vec![spawn_local(self.clone().poll_stream()), spawn_local(self.clone().run_schedules())];
+        background_tasks.extend((0..CONSUMERS).map(|_| spawn_local(self.clone().poll_events_queue())));
+        background_tasks.extend((0..DIALERS).map(|_| spawn_local(self.clone().poll_dial_queue())));
+        background_tasks.extend([
             spawn_local(self.clone().deliver_fake_webhooks()),
             spawn_local(self.clone().toggle_fake_outage()),
         ]);
-        pumps.push(spawn_local(self.clone().watch()));
+        background_tasks.push(spawn_local(self.clone().watch()));
         let mut senders = vec![spawn_local(self.clone().poison())];
         for (index, call) in self.plan.external_calls.iter().enumerate() {
             senders.extend((0..call.webhooks.len()).map(|webhook| spawn_local(self.clone().deliver(index, webhook))));
@@ -78,7 +80,7 @@ impl Sim {
         if !is_broken() {
             self.check_final_state().await;
         }
-        for task in pumps.into_iter().chain(senders) {
+        for task in background_tasks.into_iter().chain(senders) {
             task.abort();
             // A panic in a task of the simulator must fail the test.
             assert!(!task.await.is_err_and(|error| error.is_panic()), "a task of the simulator panicked, see above");

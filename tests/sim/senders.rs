@@ -19,7 +19,7 @@ use crate::plan::{FAULTS_END, FaultKind};
 use crate::sim::Sim;
 
 impl Sim {
-    /// Delivers a webhook at its time, with the faults of the way from its provider.
+    /// Delivers a webhook at its time. Faults may lose, delay, reorder or repeat it.
     pub(crate) async fn deliver(self: Rc<Self>, call: usize, index: usize) {
         let webhook = &self.plan.external_calls[call].webhooks[index];
         self.sleep_to(webhook.at).await;
@@ -37,7 +37,7 @@ impl Sim {
         }
     }
 
-    /// Delays a webhook as the faults demand. Returns false if it is lost.
+    /// Waits as long as the faults delay a webhook. Returns false if the webhook is lost.
     async fn arrives(&self) -> bool {
         if self.hit(FaultKind::LostWebhook) {
             return false;
@@ -46,7 +46,7 @@ impl Sim {
             sleep(Duration::from_secs(self.random(60..900))).await;
         }
         if self.hit(FaultKind::ReorderedWebhooks) {
-            // Held back until the next full two minutes, and released together with others in random order.
+            // Reordered webhooks are held back, and released together in random order every two minutes.
             let now = self.began.elapsed().as_millis();
             let held_ms = 120_000 - u64::try_from(now % 120_000).unwrap();
             sleep(Duration::from_millis(held_ms + self.random(0..1_500))).await;
@@ -114,6 +114,7 @@ impl Sim {
         }
     }
 
+    /// Posts an API request until the answer is no server error.
     async fn api(&self, request: &CallRequest, path: &str, body: &Value) -> (u16, Value) {
         loop {
             let http = Request::post(path).header("content-type", "application/json");
@@ -151,6 +152,7 @@ impl Sim {
         }
     }
 
+    /// Takes the fake provider down while the plan has that fault.
     pub(crate) async fn toggle_fake_outage(self: Rc<Self>) {
         loop {
             self.world.cloud.fake().set_down(self.hit(FaultKind::ProviderDown));
@@ -158,6 +160,7 @@ impl Sim {
         }
     }
 
+    /// Sends a queue message and a webhook that nobody can read.
     pub(crate) async fn poison(self: Rc<Self>) {
         sleep(Duration::from_secs(20 * 60)).await;
         if !self.hit(FaultKind::Poison) {

@@ -1,4 +1,4 @@
-//! The simulated surroundings of one run, shared by its parts.
+//! State of one run: the stack, the plan, and the observations so far. All tasks of the simulator share it.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,21 +26,23 @@ pub(crate) const INACTIVITY_TIMEOUT: Duration = Duration::from_secs(10 * 60);
 pub(crate) const API_KEY: &str = "an API key of the simulator";
 
 tokio::task_local! {
-    /// Set while the simulator itself sends requests: they suffer no faults.
+    /// Set while the simulator sends requests for its own checks. They suffer no faults.
     pub(crate) static NO_FAULTS: ();
 }
 
 /// A webhook that was answered with a success.
 pub(crate) struct Acknowledged {
     /// Index of the external call, and of the webhook within it.
-    pub(crate) report: (usize, usize),
+    pub(crate) webhook: (usize, usize),
     pub(crate) event_id: String,
 }
 
-/// The answer of the API to a request for a call.
+/// The result of one [`CallRequest`](crate::calls::CallRequest).
 #[derive(Clone, Default)]
 pub(crate) struct RequestedCall {
+    /// Id of the created call. Empty before the API has answered.
     pub(crate) call_id: String,
+    /// True if the API has canceled the call.
     pub(crate) canceled: bool,
 }
 
@@ -92,6 +94,7 @@ impl Sim {
         self.state.lock().unwrap()
     }
 
+    /// Draws whether a fault of this kind happens now.
     pub(crate) fn hit(&self, kind: FaultKind) -> bool {
         self.state().hit(kind)
     }
@@ -108,12 +111,12 @@ impl Sim {
         sleep_until(self.began + Duration::from_millis((at - START).unsigned_abs())).await;
     }
 
-    /// Sends requests of the simulator itself, which suffer no faults.
+    /// Runs `future` without faults, for requests of the simulator itself.
     pub(crate) async fn without_faults<T>(&self, future: impl Future<Output = T>) -> T {
         NO_FAULTS.scope((), future).await
     }
 
-    /// Invokes a function once. Returns `None` if it crashed or ran into its timeout.
+    /// Invokes a function once. Returns `None` if the function crashed or exceeded its timeout.
     pub(crate) async fn invoke<T: Send + 'static>(
         &self,
         timeout_s: u64,
@@ -128,7 +131,7 @@ impl Sim {
     }
 }
 
-/// The secret of the stack. Each provider has its new and its old key; for Telnyx these are the public keys.
+/// The secret of the stack. Each provider has its new and its old key. Telnyx has the public keys.
 fn secret() -> Value {
     let telnyx = [KEY, OLD_KEY].map(|key| verifying_key(Provider::Telnyx, &Key::new(key).unwrap()));
     let keys = [KEY, OLD_KEY];

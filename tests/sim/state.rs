@@ -25,7 +25,7 @@ pub(crate) struct RunResult {
     pub(crate) trace: Vec<String>,
     /// Number of times that each kind of fault was injected.
     pub(crate) injected: BTreeMap<FaultKind, u64>,
-    /// Number of calls that show their true ending.
+    /// Number of calls that were compared with their truth, and agree.
     pub(crate) verified_calls: usize,
 }
 
@@ -99,7 +99,7 @@ impl State {
                 Fault::Crash(if heads { CrashPoint::BeforeRequest } else { CrashPoint::BeforeResponse }),
             ),
             (FaultKind::Slow, slow.clone()),
-            // Two functions that do the same work must not be equally fast.
+            // Two functions that do the same work need different delays, or they would stay in step.
             (FaultKind::VisibilityOverlap, slow.clone()),
             (FaultKind::DuplicateClaim, slow.clone()),
         ];

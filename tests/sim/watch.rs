@@ -1,4 +1,4 @@
-//! Checks while a run goes on: the laws that hold after every step.
+//! Checks of the laws that hold after every step of a run. They are made while the run goes on.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::law::Law;
 use crate::sim::{Acknowledged, Sim};
 
 impl Sim {
-    /// Checks all changes every second.
+    /// Checks the laws on all changes every second.
     pub(crate) async fn watch(self: Rc<Self>) {
         loop {
             self.check_changes().await;
@@ -21,6 +21,7 @@ impl Sim {
         }
     }
 
+    /// Checks the calls that were written, and the domain events that were published, since the last check.
     pub(crate) async fn check_changes(&self) {
         let written = std::mem::take(&mut self.state().written);
         // A write that was requested before the last check may have taken effect after it.
@@ -41,8 +42,8 @@ impl Sim {
             }
         }
         let observed = &mut *self.observed.borrow_mut();
-        for event in self.world.cloud.bus().events_since(observed.bus) {
-            observed.bus = event.index + 1;
+        for event in self.world.cloud.bus().events_since(observed.bus_index) {
+            observed.bus_index = event.index + 1;
             let detail: Value = serde_json::from_str(&event.detail).unwrap();
             let id = text(&detail["id"]);
             let before = observed.published.insert(id.clone(), detail.clone());
@@ -55,20 +56,23 @@ impl Sim {
         }
         let rung_twice = self.world.cloud.fake().duplicate_dials();
         if rung_twice > 0 {
-            self.state().report_violation(Law::OnePhone, format!("{rung_twice} phones"));
+            self.state().report_violation(Law::OnePhone, format!("{rung_twice} phones rang twice"));
         }
     }
 
-    /// Records that a webhook was answered with a success.
-    pub(crate) async fn acknowledge(&self, report: (usize, usize), event_id: String, status: &str) {
+    /// Records that a webhook was answered with a success, and checks the laws about that.
+    pub(crate) async fn acknowledge(&self, webhook: (usize, usize), event_id: String, status: &str) {
         if self.without_faults(self.world.inbox.get(&EventId::new(event_id.as_str()))).await.unwrap().is_none() {
-            self.state().report_violation(Law::Stored, format!("{event_id} is {status}, and not in the inbox"));
+            self.state().report_violation(
+                Law::Stored,
+                format!("{event_id} was answered `{status}`, but it is not in the inbox"),
+            );
         }
         let mut all = self.acknowledged.borrow_mut();
         if status == "accepted" && all.iter().any(|known| known.event_id == event_id) {
             self.state().report_violation(Law::AcceptedOnce, event_id.clone());
         }
-        all.push(Acknowledged { report, event_id });
+        all.push(Acknowledged { webhook, event_id });
     }
 
     /// Returns true if every queue is empty and every call is settled.
