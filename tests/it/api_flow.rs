@@ -1,5 +1,5 @@
-//! Calls over the API and the real tables, from their creation to their end. They are listed in every state and found
-//! by each of their ids, and never by a scan.
+//! Calls from their creation to their end, over the API and the real tables. Lists and requests by an id find a call in
+//! every state, and never scan a table.
 
 #![expect(clippy::indexing_slicing, reason = "a test that cannot go on fails")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]

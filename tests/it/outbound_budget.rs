@@ -201,7 +201,7 @@ async fn consume(world: &World, cost: &mut CallCost) {
     }
 }
 
-/// Counts the writes of the table that changed the keys of `by_wake`.
+/// Counts the writes of the calls table that changed the keys of `by_wake`.
 fn count_wake_writes(world: &World, cost: &mut CallCost) {
     for record in world.cloud.services().dynamodb().stream().next_batch(usize::MAX) {
         let record = record.to_event_record();

@@ -18,10 +18,10 @@ use switchhook_tests::{CALL_RETENTION, INACTIVITY_TIMEOUT, MINUTE, World, generi
 use crate::budget::{request_counts, reset_counters};
 use crate::outbound::{HOUR, call_request, call_state, create, get_call};
 
-/// Timeout of the reconciler.
+/// Timeout of the reconciler, in ms.
 const RECONCILER_TIMEOUT_MS: i64 = 50_000;
 
-/// Timeout of the consumer.
+/// Timeout of the consumer, in ms.
 const CONSUMER_TIMEOUT_MS: i64 = 10_000;
 
 /// Delay of a request, just below the time that the SDK waits for a response.
@@ -82,7 +82,7 @@ async fn consume_all(world: &World) -> usize {
     }
 }
 
-/// Delays the response to every request of these operations on these tables or queues.
+/// Delays every request for these operations on these tables or queues.
 fn delay_requests(world: &World, operations: &'static [(&'static str, &'static str)]) {
     world.set_fault_hook(move |call: &RequestInfo<'_>| {
         let hit = operations.iter().any(|(operation, on)| call.operation == *operation && is_request_to(call, on));
@@ -198,9 +198,9 @@ async fn call_in_doubt_whose_ending_made_another_call_takes_it_over() {
     assert!(call.is_settled() && call.contains_event(&event_id), "{call:?}");
     assert_eq!(call.attempt_records[0].provider_call_id.as_deref(), Some(id.as_str()));
     assert!(world.load(&other_call).await.is_none(), "the other call must have become an alias of ours");
-    let asked = fake.requests();
+    let requests = fake.requests();
     world.wait(HOUR / 2).await;
-    assert_eq!((fake.requests(), fake.duplicate_dials()), (asked, 0), "no lookup must be left");
+    assert_eq!((fake.requests(), fake.duplicate_dials()), (requests, 0), "no lookup must be left");
 }
 
 #[tokio::test(start_paused = true)]
@@ -226,9 +226,9 @@ async fn ending_that_stays_with_another_call_leads_to_the_deadline() {
         call_state(&world, &format!("retell:{id}")).await,
         @"job COMPLETED, appointment Confirmed, attempts [completed]"
     );
-    let asked = fake.requests();
+    let requests = fake.requests();
     world.wait(HOUR / 4).await;
-    assert_eq!(fake.requests(), asked, "a settled call must not be looked up again");
+    assert_eq!(fake.requests(), requests, "a settled call must not be looked up again");
 }
 
 #[tokio::test(start_paused = true)]

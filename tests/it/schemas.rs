@@ -60,7 +60,7 @@ async fn every_type_is_published_and_no_other() {
     send(&world, "POST", &format!("/calls/{canceled}/cancel"), None, &Value::Null).await;
     world.wait(HOUR * 12).await;
 
-    // A call is silent for long, and then its ending arrives.
+    // No event of a call arrives for an hour, and then its ending does.
     world.accept(Provider::Generic, &generic("late", "e1", "RINGING", 0)).await;
     world.wait(HOUR).await;
     world.accept(Provider::Generic, &generic("late", "e2", "BUSY", 5)).await;
@@ -158,7 +158,8 @@ fn a_step() -> impl Strategy<Value = Step> {
         1 => Just(Step::GiveUp),
         1 => Just(Step::Cancel),
         3 => Just(Step::FindDeadlines),
-        8 => (report, any::<bool>()).prop_map(|((attempt, kind, at), permanent)| Step::Report(attempt, kind, at, permanent)),
+        8 => (report, any::<bool>())
+            .prop_map(|((attempt, kind, at), permanent)| Step::Report(attempt, kind, at, permanent)),
         1 => (0..8_usize).prop_map(Step::Drift),
     ]
 }
@@ -316,8 +317,8 @@ mod random {
         let seen = RefCell::new(BTreeSet::new());
         let config = switchhook_random::config(2_000, None);
         let steps_of_calls = (any::<bool>(), prop::collection::vec(a_step(), 1..16));
-        let result = TestRunner::new(config).run(&steps_of_calls, |(ours, steps)| {
-            for call in run_steps(ours.then(scheduled_call), &steps) {
+        let result = TestRunner::new(config).run(&steps_of_calls, |(is_placed, steps)| {
+            for call in run_steps(is_placed.then(scheduled_call), &steps) {
                 for event in call.domain_events_from(1) {
                     let event = json!(event);
                     prop_assert_eq!(schema_violation(&event), None, "{}", event);

@@ -1,5 +1,4 @@
-//! The test of the simulator: if a safeguard of the program is missing, a run must break the law that the safeguard is
-//! for.
+//! The test of the simulator: if the program lacks a safeguard, a run must break the law behind it.
 //!
 //! The program itself is not changed. A mutation changes a request that the program sends to AWS, or its answer to an
 //! event source. For example, the request reaches DynamoDB without its condition. Or the request never reaches SQS and

@@ -7,8 +7,7 @@ use switchhook_domain::{AttemptState, Call, CallId};
 
 use crate::law::Law;
 
-/// Lifecycle or outcome of an attempt that timed out without an ending. It has no rank, because any later event lifts
-/// it.
+/// Lifecycle or outcome of an attempt that timed out without an ending. It has no rank: a later ending replaces it.
 pub(crate) const INCONCLUSIVE: &str = "inconclusive";
 
 /// Calls and domain events that were observed so far.

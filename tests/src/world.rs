@@ -37,7 +37,7 @@ use crate::log_buffer::LogBuffer;
 /// A local stack, and the test's own clients of the same local services. It needs a Tokio runtime with one thread and
 /// paused time.
 ///
-/// When it is dropped, it checks every published event against its JSON Schema.
+/// Dropping it checks every published event against its JSON Schema.
 #[derive(Debug)]
 pub struct World {
     pub cloud: Cloud,

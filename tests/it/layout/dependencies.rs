@@ -80,8 +80,8 @@ fn layer(package: &str) -> u8 {
 #[test]
 fn dependencies_point_one_way() {
     for (package, built_on) in dependencies() {
-        for ours in built_on.iter().filter(|name| name.starts_with("switchhook-")) {
-            assert!(layer(ours) < layer(&package), "{package} must not depend on {ours}");
+        for dependency in built_on.iter().filter(|name| name.starts_with("switchhook-")) {
+            assert!(layer(dependency) < layer(&package), "{package} must not depend on {dependency}");
         }
     }
 }

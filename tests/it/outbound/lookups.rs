@@ -33,8 +33,8 @@ async fn provider_down_for_an_hour_loses_nothing_and_is_asked_seldom() {
         calls.push(create(&world, &call_request("confirms")).await);
     }
     world.wait(HOUR).await;
-    let asked = fake.requests() - before;
-    assert!(asked < 10 * 40, "{asked} requests in an hour for 40 calls");
+    let requests = fake.requests() - before;
+    assert!(requests < 10 * 40, "{requests} requests in an hour for 40 calls");
     fake.set_down(false);
     fake.set_delivery_faults(DeliveryFaults::USUAL);
     world.wait(HOUR * 8).await;
@@ -72,7 +72,9 @@ async fn event_that_knows_only_the_providers_id_finds_its_call_whenever_it_comes
     let accepted = world.receive();
     world.consume(&accepted).await;
     let provider_call_id = world.call(&call_id).await.attempt_records[0].provider_call_id.clone().unwrap();
-    let body = json!({"event": "call_ended", "call": {"call_id": provider_call_id, "call_status": "not_connected", "disconnection_reason": "dial_busy"}});
+    let body = json!({"event": "call_ended", "call": {
+        "call_id": provider_call_id, "call_status": "not_connected", "disconnection_reason": "dial_busy",
+    }});
     world.accept(switchhook_domain::Provider::Retell, &body.to_string()).await;
     let ended = world.receive();
     world.consume(&ended).await;
@@ -83,7 +85,9 @@ async fn event_that_knows_only_the_providers_id_finds_its_call_whenever_it_comes
 async fn events_that_came_before_their_alias_are_adopted() {
     let world = World::new();
     // The provider's first event has none of our ids, and arrives before the response to the dial.
-    let body = json!({"event": "call_started", "call": {"call_id": "p1", "call_status": "ongoing", "start_timestamp": 1_767_225_600_000_i64}});
+    let body = json!({"event": "call_started", "call": {
+        "call_id": "p1", "call_status": "ongoing", "start_timestamp": 1_767_225_600_000_i64,
+    }});
     world.accept(switchhook_domain::Provider::Retell, &body.to_string()).await;
     world.quiesce().await;
     let call_id = create(&world, &call_request("forgotten")).await;

@@ -19,7 +19,10 @@ pub(crate) const HOUR: Duration = Duration::from_secs(60 * 60);
 
 /// The body of `POST /calls`. `behaviour` says what the person called does in each attempt: `busy,confirms`.
 pub(crate) fn call_request(behaviour: &str) -> Value {
-    json!({"provider": "retell", "from": "+15550100", "to": "+15550199", "appointment_id": "apt", "metadata": {"fake": behaviour}})
+    json!({
+        "provider": "retell", "from": "+15550100", "to": "+15550199", "appointment_id": "apt",
+        "metadata": {"fake": behaviour},
+    })
 }
 
 /// Sends a request to the API. `key` is its idempotency key. A `null` body is sent as an empty one.

@@ -91,8 +91,8 @@ async fn outage_of_one_stack_takes_no_retries_from_another() {
     for _ in 0..200 {
         assert!(down.calls.store(&unannounced(&call), CALL_RETENTION).await.is_err());
     }
-    let asked = down.requests()["PutItem"];
-    assert!(asked < 3 * 200, "the first stack must have used up its own retry quota, but sent {asked} requests");
+    let requests = down.requests()["PutItem"];
+    assert!(requests < 3 * 200, "the first stack must have used up its own retry quota, but sent {requests} requests");
     up.inject_fault("PutItem", CALLS_TABLE, 2, fault());
     assert_eq!(store(&up, &call).await, StoreOutcome::Committed, "the third try must succeed");
 }

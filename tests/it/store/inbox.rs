@@ -140,7 +140,9 @@ async fn everything_stored_knows_when_it_may_be_removed() {
     assert!(world.items(CALLS_TABLE).await.iter().all(|item| days(item) == 400));
 
     // A call that is due in a year expires after its due time.
-    let request = serde_json::json!({"provider": "retell", "from": "+15550100", "to": "+15550199", "due_at": "2026-12-31T00:00:00Z"});
+    let request = serde_json::json!({
+        "provider": "retell", "from": "+15550100", "to": "+15550199", "due_at": "2026-12-31T00:00:00Z",
+    });
     let call_id = crate::outbound::create(&world, &request).await;
     assert_eq!(days(&world.item(CALLS_TABLE, &call_id).await), 364 + 400);
 }

@@ -95,7 +95,8 @@ async fn status_of_what_the_reconciler_learned_can_be_asked_for() {
     world.wait(INACTIVITY_TIMEOUT + MINUTE * 2).await;
     let call = world.call("c1").await;
     let deadline = call.history.last().unwrap();
-    assert_snapshot!(status(&world, &deadline.source_event_id, &["provider", "type", "status", "disposition", "action"]).await, @r#"
+    let fields = ["provider", "type", "status", "disposition", "action"];
+    assert_snapshot!(status(&world, &deadline.source_event_id, &fields).await, @r#"
     provider: switchhook
     type: deadline_passed
     status: processed

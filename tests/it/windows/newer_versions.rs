@@ -16,8 +16,8 @@ async fn row_of_a_later_version_is_published_by_the_later_program() {
     let world = World::new();
     world.accept(Provider::Generic, &generic("c1", "e1", "RINGING", 0)).await;
     world.quiesce().await;
-    let ours = world.item(CALLS_TABLE, "c1").await;
-    let mut later = ours.clone();
+    let current = world.item(CALLS_TABLE, "c1").await;
+    let mut later = current.clone();
     later.insert("schema_version".to_owned(), AttributeValue::N("2".to_owned()));
     later.insert("outbox_start".to_owned(), AttributeValue::N("2".to_owned()));
     world.put_item(CALLS_TABLE, later).await;
@@ -53,10 +53,10 @@ async fn row_of_a_later_version_is_left_to_the_later_program() {
     let world = World::new();
     world.accept(Provider::Generic, &generic("c1", "e1", "RINGING", 0)).await;
     world.quiesce().await;
-    let ours = world.item(CALLS_TABLE, "c1").await;
-    let mut later = ours.clone();
+    let current = world.item(CALLS_TABLE, "c1").await;
+    let mut later = current.clone();
     later.insert("schema_version".to_owned(), AttributeValue::N("2".to_owned()));
-    later.insert("job".to_owned(), AttributeValue::S("A STATE OF LATER".to_owned()));
+    later.insert("job".to_owned(), AttributeValue::S("A NEWER STATE".to_owned()));
     world.put_item(CALLS_TABLE, later.clone()).await;
 
     let id = world.accept(Provider::Generic, &generic("c1", "e2", "ANSWERED", 3)).await;
@@ -67,7 +67,7 @@ async fn row_of_a_later_version_is_left_to_the_later_program() {
     assert_eq!((world.queued().len(), world.dead_letters()), (1, vec![]), "the message must wait");
 
     // The newer version is deployed again.
-    world.put_item(CALLS_TABLE, ours).await;
+    world.put_item(CALLS_TABLE, current).await;
     world.wait(MINUTE * 15).await;
     assert_snapshot!(status(&world, &id, &["status"]).await, @"status: processed");
 }
