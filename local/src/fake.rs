@@ -273,7 +273,8 @@ impl State {
             self.record(&metadata, now, RequestResult::Rejected);
             return respond(422, &json!({"status": "error", "message": "to_number is not valid"}));
         }
-        let id = format!("call_{:032x}", self.rng.u128(..));
+        // The time keeps ids apart when a later process draws the same random numbers, from the same seed.
+        let id = format!("call_{now:012x}{:020x}", self.rng.u128(..) >> 48);
         let rings = self.rng.i64(2_000..12_000);
         let answered_ms = behaviour.disconnection_reason().is_none().then_some(now + rings);
         let ended_ms = match behaviour {
