@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
+use switchhook_aws::random::RandomIds;
 use switchhook_aws::telemetry::JsonLines;
 use switchhook_local::clock::Clock;
 use switchhook_local::{
@@ -204,6 +205,7 @@ impl Dev {
             clock: Clock::system(),
             concurrent_dials_per_provider: CONCURRENT_DIALS_PER_PROVIDER,
             default_retry_policy: DEFAULT_RETRY_POLICY,
+            random_ids: RandomIds::from_system(),
             seed: self.seed.unwrap_or_else(|| fastrand::u64(..)),
             delivery_faults: self.delivery_faults.into(),
         };

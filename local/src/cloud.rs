@@ -21,6 +21,7 @@ use switchhook_aws::http::request_from_event;
 use switchhook_aws::inbox::Inbox;
 use switchhook_aws::provider::{ApiUrls, ProviderApi};
 use switchhook_aws::queue::Queue as QueueClient;
+use switchhook_aws::random::RandomIds;
 use switchhook_aws::sdk;
 use switchhook_aws::secret::ProviderSecrets;
 use switchhook_consumer::Consumer;
@@ -71,6 +72,8 @@ pub struct CloudOptions {
     pub default_retry_policy: RetryPolicy,
     /// Number of calls that are placed at the same time with one provider. Also the number of concurrent dialers.
     pub concurrent_dials_per_provider: u32,
+    /// Source of the ids of calls, claims and dials.
+    pub random_ids: RandomIds,
     /// Seed of the fake provider's random numbers.
     pub seed: u64,
     /// Delivery faults of the fake provider's webhooks.
@@ -117,6 +120,7 @@ impl Cloud {
             clock,
             default_retry_policy,
             concurrent_dials_per_provider,
+            random_ids,
             seed,
             delivery_faults,
         } = options;
@@ -165,6 +169,7 @@ impl Cloud {
                 secrets: secrets(),
                 policy,
                 lanes: concurrent_dials_per_provider,
+                random_ids: random_ids.clone(),
                 clock: clock(),
             }),
             dialer: Arc::new(Dialer {
@@ -176,6 +181,7 @@ impl Cloud {
                 api: provider_api(),
                 policy,
                 lanes: concurrent_dials_per_provider,
+                random_ids: random_ids.clone(),
                 clock: clock(),
             }),
             reconciler: Arc::new(Reconciler {
@@ -193,6 +199,7 @@ impl Cloud {
                 call_retention: CALL_RETENTION,
                 policy,
                 retry: default_retry_policy,
+                random_ids: random_ids.clone(),
                 clock: clock(),
             }),
             fake,

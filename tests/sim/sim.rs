@@ -8,6 +8,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use fastrand::Rng;
 use serde_json::{Value, json};
+use switchhook_aws::random::RandomIds;
 use switchhook_domain::Provider;
 use switchhook_local::CloudOptions;
 use switchhook_local::clock::Clock;
@@ -62,6 +63,7 @@ impl Sim {
         let delivery_faults = DeliveryFaults::NONE;
         let options = CloudOptions {
             clock: Clock::starting_at(start),
+            random_ids: RandomIds::seeded(plan.seed),
             seed: plan.seed,
             inactivity_timeout: INACTIVITY_TIMEOUT,
             delivery_faults,

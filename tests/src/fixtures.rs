@@ -3,6 +3,7 @@
 use std::time::{Duration, UNIX_EPOCH};
 
 use serde_json::{Value, json};
+use switchhook_aws::random::RandomIds;
 use switchhook_domain::{Provider, Timestamp};
 use switchhook_local::clock::Clock;
 use switchhook_local::connector::{Fault, RequestInfo, Service};
@@ -37,6 +38,7 @@ pub fn options(secret: &Value) -> CloudOptions {
         clock: Clock::starting_at(UNIX_EPOCH + Duration::from_secs(START_S)),
         default_retry_policy: DEFAULT_RETRY_POLICY,
         concurrent_dials_per_provider: CONCURRENT_DIALS_PER_PROVIDER,
+        random_ids: RandomIds::seeded(1),
         seed: 1,
         delivery_faults: DeliveryFaults::NONE,
     }

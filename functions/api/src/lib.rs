@@ -30,12 +30,13 @@ use switchhook_aws::config::{Environment, EnvironmentError};
 use switchhook_aws::http::path_of;
 use switchhook_aws::inbox::Inbox;
 use switchhook_aws::problem::{FieldError, Problem, ProblemKind};
+use switchhook_aws::random::RandomIds;
 use switchhook_aws::sdk::Clock;
 use switchhook_aws::telemetry::Decision;
 use switchhook_domain::{CALL_ATTEMPTS_MAX, Call, CallId, EventId, Job, Policy, RetryPolicy, Timestamp};
 
 pub use crate::body::BODY_BYTES_MAX;
-use crate::idempotency::{idempotency_key, keyed_call_id, random_call_id};
+use crate::idempotency::{idempotency_key, keyed_call_id};
 use crate::list::ListQuery;
 use crate::number::{INVALID_NUMBER, numbers_in_path};
 use crate::response::{Answer, RequestError};
@@ -99,6 +100,8 @@ pub struct Api {
     pub policy: Policy,
     /// Default retry policy, for calls created without one.
     pub retry: RetryPolicy,
+    /// Source of call ids, for calls created without idempotency key.
+    pub random_ids: RandomIds,
     pub clock: Clock,
 }
 
@@ -167,7 +170,7 @@ impl Api {
         let mut request = body::read(body, errors, now).map_err(RequestError::Problem)?;
         let call_id = match key {
             Some(key) => keyed_call_id(key),
-            None => random_call_id().map_err(RequestError::RandomId)?,
+            None => CallId::new(format!("call-{}", self.random_ids.hex::<16>().map_err(RequestError::RandomId)?)),
         };
         let hash = request.hash().map_err(RequestError::Hash)?;
         if let Some(error) = request.due_at_error.take() {

@@ -4,6 +4,7 @@ use lambda_http::Error;
 use switchhook_api::{Api, Config, NO_RETENTION};
 use switchhook_aws::calls::Calls;
 use switchhook_aws::inbox::Inbox;
+use switchhook_aws::random::RandomIds;
 use switchhook_aws::{config, http, sdk, telemetry};
 
 #[tokio::main(flavor = "current_thread")]
@@ -18,6 +19,7 @@ async fn main() -> Result<(), Error> {
         call_retention: config.call_retention,
         policy: config.policy,
         retry: config.retry,
+        random_ids: RandomIds::from_system(),
         clock: sdk::Clock::from_config(&aws),
     };
     api.calls.warm_up().await;

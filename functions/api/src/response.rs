@@ -31,7 +31,7 @@ pub(crate) enum RequestError {
     MethodNotAllowed(String),
     Storage(Error),
     /// The system gave no random bytes for the id of a new call.
-    RandomId(getrandom::Error),
+    RandomId(Error),
     /// The request could not be hashed, because it cannot be written as JSON.
     Hash(serde_json::Error),
 }
@@ -92,8 +92,7 @@ impl RequestError {
     pub(crate) fn cause(&self) -> Option<String> {
         match self {
             Self::Problem(_) | Self::MethodNotAllowed(_) => None,
-            Self::Storage(error) => Some(error.with_causes()),
-            Self::RandomId(error) => Some(error.to_string()),
+            Self::Storage(error) | Self::RandomId(error) => Some(error.with_causes()),
             Self::Hash(error) => Some(error.to_string()),
         }
     }

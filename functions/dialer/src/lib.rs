@@ -19,6 +19,7 @@ use switchhook_aws::config::{Environment, EnvironmentError};
 use switchhook_aws::inbox::{Inbox, NewEvent, submit, write_alias_and_adopt};
 use switchhook_aws::provider::{ApiUrls, ProviderApi, SendError};
 use switchhook_aws::queue::{ClaimMessage, Queue};
+use switchhook_aws::random::RandomIds;
 use switchhook_aws::sdk::Clock;
 use switchhook_aws::secret::ProviderSecrets;
 use switchhook_aws::telemetry::Decision;
@@ -86,6 +87,8 @@ pub struct Dialer {
     pub policy: Policy,
     /// Limit on concurrent dials per provider. Each lane is one message group of the dial queue.
     pub lanes: u32,
+    /// Source of dial keys.
+    pub random_ids: RandomIds,
     pub clock: Clock,
 }
 
@@ -208,7 +211,7 @@ impl Dialer {
     }
 
     async fn dial(&self, claim: &ClaimMessage) -> Result<DialOutcome, Error> {
-        let dial_key = new_dial_key()?;
+        let dial_key = self.random_ids.hex::<8>()?;
         let mut last_error = None;
         for _ in 0..RACES_MAX {
             let Some(call) = self.calls.get_call(&claim.call_id).await? else { return Ok(DialOutcome::ClaimLost) };
@@ -363,10 +366,4 @@ impl Dialer {
         };
         decision.log(now, dialled.is_err());
     }
-}
-
-fn new_dial_key() -> Result<String, Error> {
-    let mut bytes = [0_u8; 8];
-    getrandom::fill(&mut bytes).map_err(|error| Error::Random(error.to_string().into()))?;
-    Ok(hex::encode(bytes))
 }

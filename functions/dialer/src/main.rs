@@ -6,6 +6,7 @@ use switchhook_aws::calls::Calls;
 use switchhook_aws::inbox::Inbox;
 use switchhook_aws::provider::ProviderApi;
 use switchhook_aws::queue::Queue;
+use switchhook_aws::random::RandomIds;
 use switchhook_aws::secret::ProviderSecrets;
 use switchhook_aws::{config, sdk, telemetry};
 use switchhook_dialer::{Config, Dialer};
@@ -27,6 +28,7 @@ async fn main() -> Result<(), Error> {
         api: ProviderApi::new(config.api_urls),
         policy: Policy { inactivity_timeout: config.inactivity_timeout },
         lanes: config.lanes,
+        random_ids: RandomIds::from_system(),
         clock,
     };
     tokio::join!(dialer.calls.warm_up(), dialer.queue.warm_up());

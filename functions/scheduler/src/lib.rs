@@ -20,6 +20,7 @@ use switchhook_aws::http::path_of;
 use switchhook_aws::inbox::minute_of;
 use switchhook_aws::problem::{Problem, ProblemKind};
 use switchhook_aws::queue::Queue;
+use switchhook_aws::random::RandomIds;
 use switchhook_aws::sdk::Clock;
 use switchhook_aws::secret::ProviderSecrets;
 use switchhook_aws::telemetry::Decision;
@@ -80,6 +81,8 @@ pub struct Scheduler {
     pub policy: Policy,
     /// Limit on concurrent dials per provider. Each lane is one message group of the dial queue.
     pub lanes: u32,
+    /// Source of claim tokens.
+    pub random_ids: RandomIds,
     pub clock: Clock,
 }
 
@@ -264,7 +267,7 @@ impl Scheduler {
 
     /// Moves a call from PENDING to CLAIMED, and queues the claim for the dialer. A manual claim ignores the due time.
     async fn claim(&self, call_id: &CallId, is_manual: bool, trace_id: &str) -> Result<ClaimOutcome, Error> {
-        let token = new_token()?;
+        let token = self.random_ids.hex::<16>()?;
         let mut first_failure = None;
         for _ in 0..2 {
             let now = self.clock.now();
@@ -306,13 +309,6 @@ impl Scheduler {
         }
         Ok(ClaimOutcome::NotPending(call.job.as_str()))
     }
-}
-
-/// Random token of a claim, 128 bits in hex.
-fn new_token() -> Result<String, Error> {
-    let mut bytes = [0_u8; 16];
-    getrandom::fill(&mut bytes).map_err(|error| Error::Random(error.to_string().into()))?;
-    Ok(hex::encode(bytes))
 }
 
 fn respond(problem: Problem) -> Response<Body> {

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use switchhook_aws::calls::Calls;
 use switchhook_aws::http::request_from_event;
 use switchhook_aws::queue::Queue;
+use switchhook_aws::random::RandomIds;
 use switchhook_aws::secret::ProviderSecrets;
 use switchhook_aws::{config, sdk, telemetry};
 use switchhook_domain::Policy;
@@ -24,6 +25,7 @@ async fn main() -> Result<(), Error> {
         policy: Policy { inactivity_timeout: config.inactivity_timeout },
         secrets: ProviderSecrets::load(&aws, config.providers_secret_id, clock.now()).await?,
         lanes: config.lanes,
+        random_ids: RandomIds::from_system(),
         clock,
     };
     tokio::join!(scheduler.calls.warm_up(), scheduler.queue.warm_up());

@@ -11,6 +11,7 @@ pub mod inbox;
 pub mod problem;
 pub mod provider;
 pub mod queue;
+pub mod random;
 pub mod sdk;
 pub mod secret;
 pub mod sign;

@@ -6,7 +6,7 @@
 //! 2. [`knowledge`]: the states and outcomes that this evidence proves.
 //! 3. [`domain_events`]: the domain events that must have been published, in order.
 //! 4. [`scripted_calls`], [`placed_calls`] and [`whole_run`] compare, field by field, with the JSON that subscribers
-//!   and clients of the API get.
+//!    and clients of the API get.
 //!
 //! The tests of the oracle show that it finds errors: each test changes one thing in a correct run, and expects a
 //! mismatch.

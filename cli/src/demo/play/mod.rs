@@ -11,6 +11,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use bytes::Bytes;
 use http::{Request, StatusCode};
 use serde_json::Value;
+use switchhook_aws::random::RandomIds;
 use switchhook_local::clock::Clock;
 use switchhook_local::fake::DeliveryFaults;
 use switchhook_local::{
@@ -75,6 +76,7 @@ async fn run(traffic: &Traffic, progress: impl Fn(Millis)) -> Result<Observation
         clock: Clock::starting_at(start),
         default_retry_policy: DEFAULT_RETRY_POLICY,
         concurrent_dials_per_provider: CONCURRENT_DIALS_PER_PROVIDER,
+        random_ids: RandomIds::seeded(traffic.seed),
         seed: traffic.seed,
         delivery_faults: DeliveryFaults::USUAL,
     })
