@@ -64,6 +64,8 @@ pub struct FakeProvider {
 #[derive(Debug)]
 struct State {
     rng: fastrand::Rng,
+    /// Part of each call id. It keeps ids apart if a later process draws the same random numbers, from the same seed.
+    started_at_ms: u64,
     delivery_faults: DeliveryFaults,
     down: bool,
     crash: Option<CrashPoint>,
@@ -96,6 +98,7 @@ impl FakeProvider {
     pub fn new(clock: Clock, seed: u64, delivery_faults: DeliveryFaults) -> Self {
         let state = State {
             rng: fastrand::Rng::with_seed(seed),
+            started_at_ms: clock.now_ms(),
             delivery_faults,
             down: false,
             crash: None,
@@ -273,8 +276,7 @@ impl State {
             self.record(&metadata, now, RequestResult::Rejected);
             return respond(422, &json!({"status": "error", "message": "to_number is not valid"}));
         }
-        // The time keeps ids apart when a later process draws the same random numbers, from the same seed.
-        let id = format!("call_{now:012x}{:020x}", self.rng.u128(..) >> 48);
+        let id = format!("call_{:012x}{:020x}", self.started_at_ms, self.rng.u128(..) >> 48);
         let rings = self.rng.i64(2_000..12_000);
         let answered_ms = behaviour.disconnection_reason().is_none().then_some(now + rings);
         let ended_ms = match behaviour {

@@ -4,7 +4,7 @@
 //! An event is written on the condition that its id is free. If the id is taken, the refusal carries the stored item,
 //! and the event is queued again from that item, never from the request. A function that died between storing and
 //! queueing therefore loses nothing: the provider's retry or the reconciler's sweep finishes its work, and both use
-//! [`submit`] and [`resend`].
+//! [`submit()`] and [`resend`].
 //!
 //! Beside the events the table holds companion items, under keys that no event id can have:
 //! - chunks of a body that does not fit into one item, written before the event's item, so that no item lacks its body;
