@@ -71,7 +71,7 @@ async fn killed_first_start_leaves_a_directory_that_opens() {
 
 /// The process that is killed. Step `n` writes version `n / ROWS` of row `n % ROWS`, sends message `n`, and prints `n`.
 #[tokio::test]
-#[ignore = "runs as the child of the other test"]
+#[ignore = "runs as the child process of the other test, which kills it"]
 async fn writer() {
     let Ok(dir) = std::env::var(DATA_DIR) else { return };
     let services = Services::open(Options::new(Clock::system()).data_dir(dir)).unwrap();

@@ -326,7 +326,7 @@ impl Consumer {
     }
 }
 
-/// Disposition of the call event that the provider reported. If it reported none, that of the first call event that is implied.
+/// Disposition of the call event that the provider reported. If it reported none, the first implied call event decides.
 fn disposition_of(call: &Call, event_id: &EventId) -> Option<Disposition> {
     let entries = || call.history.iter().filter(|entry| entry.source_event_id == *event_id);
     entries().find(|entry| !entry.event.implied).or_else(|| entries().next()).map(|entry| entry.disposition)

@@ -4,7 +4,7 @@ use crate::lifecycle::{INCONCLUSIVE, Lifecycle, Outcome};
 use crate::machine::State;
 use crate::time::Timestamp;
 
-/// Label that stands for the lifecycle of the latest attempt if a call has no attempt.
+/// Label in place of a lifecycle, for a call without an attempt.
 pub const NOT_PLACED: &str = "not_placed";
 
 /// Result of a call in the terms of the business.

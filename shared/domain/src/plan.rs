@@ -56,8 +56,8 @@ pub struct RetryPolicy {
 impl RetryPolicy {
     /// Returns the due time of the attempt after attempt `number`, whose end was received at `end_received_at`.
     ///
-    /// The delay has full jitter: any length up to the longest delay. It is derived from the id of the call and the key of the
-    /// ended attempt, so that every fold of the same events computes the same due time.
+    /// The delay has full jitter: any length up to the longest delay. It is derived from the id of the call and the key of
+    /// the ended attempt. So every fold of the same events computes the same due time.
     pub(crate) fn due_after(
         &self,
         call_id: &CallId,
