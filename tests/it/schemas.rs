@@ -200,8 +200,16 @@ fn report(
         direction: None,
         from: None,
         to: None,
+        block_number: false,
         received_at: now,
-        call_events: vec![CallEvent { kind, implied: false, occurred_at, sequence: None, permanent }],
+        call_events: vec![CallEvent {
+            kind,
+            implied: false,
+            occurred_at,
+            sequence: None,
+            permanent,
+            never_dialled: false,
+        }],
     }
 }
 

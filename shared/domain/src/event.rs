@@ -51,6 +51,9 @@ id! {
 /// Prefix of the keys of the do-not-call list. The list shares a table with the calls, so no call id starts with this prefix.
 pub const DO_NOT_CALL_PREFIX: &str = "do-not-call:";
 
+/// Prefix of the keys of the rows that hold a provider's health. They share a table with the calls too.
+pub const PROVIDER_HEALTH_PREFIX: &str = "provider-health:";
+
 /// Phone number or SIP address. `Debug` hides it, so that a number never reaches a log or an error.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -97,6 +100,16 @@ impl Provider {
             Self::Vapi => "vapi",
             Self::Telnyx => "telnyx",
             Self::Generic => "generic",
+        }
+    }
+
+    /// True if the provider reports what the person said. Such an outcome can follow after the end of the call. Every other
+    /// provider reports only whether the call was answered.
+    #[must_use]
+    pub const fn reports_outcome(self) -> bool {
+        match self {
+            Self::Retell | Self::Vapi | Self::Generic => true,
+            Self::Twilio | Self::Telnyx => false,
         }
     }
 }
@@ -295,6 +308,10 @@ pub struct CallEvent {
     /// and a number that the account may not call.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub permanent: bool,
+    /// True if the provider accepted the request but never dialled the number, for example because the account is out of credit. So
+    /// nobody's phone rang.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub never_dialled: bool,
 }
 
 /// Sender of a provider event. Stored and sent as one word, for example `retell` or `switchhook`.
@@ -364,4 +381,7 @@ pub struct ProviderEvent {
     /// Time by our clock at which the event was first stored.
     pub received_at: Timestamp,
     pub call_events: Vec<CallEvent>,
+    /// True if the person asked not to be called again.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub block_number: bool,
 }

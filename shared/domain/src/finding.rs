@@ -101,8 +101,16 @@ impl Call {
             direction: None,
             from: None,
             to: None,
+            block_number: false,
             received_at: now,
-            call_events: vec![CallEvent { kind, implied: false, occurred_at, sequence: None, permanent: false }],
+            call_events: vec![CallEvent {
+                kind,
+                implied: false,
+                occurred_at,
+                sequence: None,
+                permanent: false,
+                never_dialled: false,
+            }],
         }
     }
 }

@@ -33,8 +33,8 @@ pub use call::{
 pub use derive::Transition;
 pub use domain_event::{DOMAIN_EVENT_SCHEMA_VERSION, DomainEvent, WebhookQuarantined};
 pub use event::{
-    AttemptKey, CallEvent, CallId, DO_NOT_CALL_PREFIX, Direction, EventId, EventKind, Origin, PhoneNumber, Provider,
-    ProviderEvent, UnknownProvider,
+    AttemptKey, CallEvent, CallId, DO_NOT_CALL_PREFIX, Direction, EventId, EventKind, Origin, PROVIDER_HEALTH_PREFIX,
+    PhoneNumber, Provider, ProviderEvent, UnknownProvider,
 };
 pub use fold::{Fold, FoldOutcome, fold, refold};
 pub use lifecycle::{INCONCLUSIVE, LIFECYCLE, Lifecycle, OUTCOME, Outcome};

@@ -38,6 +38,7 @@ fn event(id: &str, attempt: Option<&str>, kind: EventKind, occurred: Option<i64>
         direction: None,
         from: None,
         to: None,
+        block_number: false,
         received_at: at(received),
         call_events: vec![CallEvent {
             kind,
@@ -45,6 +46,7 @@ fn event(id: &str, attempt: Option<&str>, kind: EventKind, occurred: Option<i64>
             occurred_at: occurred.map(at),
             sequence: None,
             permanent: false,
+            never_dialled: false,
         }],
     }
 }

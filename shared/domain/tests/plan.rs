@@ -55,6 +55,7 @@ fn reports(id: &str, attempt: &str, kind: EventKind, now: i64) -> ProviderEvent 
         occurred_at: Some(at(now)),
         sequence: None,
         permanent: false,
+        never_dialled: false,
     };
     let own = CallEvent { kind, implied: false, ..ringing.clone() };
     let answered = CallEvent { kind: EventKind::InProgress, ..ringing.clone() };
@@ -74,6 +75,7 @@ fn reports(id: &str, attempt: &str, kind: EventKind, now: i64) -> ProviderEvent 
         direction: None,
         from: None,
         to: None,
+        block_number: false,
         received_at: at(now),
         call_events,
     }

@@ -77,7 +77,7 @@ impl Ending {
 
     fn event(self, kind: EventKind, occurred_at: Option<Timestamp>) -> CallEvent {
         let permanent = kind == EventKind::Failed && self.is_permanent();
-        CallEvent { kind, implied: false, occurred_at, sequence: None, permanent }
+        CallEvent { kind, implied: false, occurred_at, sequence: None, permanent, never_dialled: false }
     }
 
     fn imply_earlier_events(self, call_events: &mut CallEventSet, times: CallTimes) {

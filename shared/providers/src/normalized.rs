@@ -50,6 +50,7 @@ impl NormalizedEvent {
             direction: self.direction,
             from: number(self.from),
             to: number(self.to),
+            block_number: false,
             received_at,
             call_events: self.call_events.into_iter().map(with_plausible_time).collect(),
         }))

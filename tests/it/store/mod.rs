@@ -30,6 +30,7 @@ fn provider_event(call_id: &str, event_id: &str, kind: EventKind, second: u64) -
         direction: None,
         from: None,
         to: None,
+        block_number: false,
         received_at: at(second),
         call_events: vec![CallEvent {
             kind,
@@ -37,6 +38,7 @@ fn provider_event(call_id: &str, event_id: &str, kind: EventKind, second: u64) -
             occurred_at: Some(at(second)),
             sequence: None,
             permanent: false,
+            never_dialled: false,
         }],
     }
 }

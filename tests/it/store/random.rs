@@ -21,8 +21,9 @@ prop_compose! {
         occurred_at in proptest::option::of(-2_000_000_000_000_i64..4_000_000_000_000),
         sequence in proptest::option::of(any::<u32>()),
         permanent in any::<bool>(),
+        never_dialled in any::<bool>(),
     ) -> CallEvent {
-        CallEvent { kind, implied, occurred_at: occurred_at.map(Timestamp::from_millis), sequence, permanent }
+        CallEvent { kind, implied, occurred_at: occurred_at.map(Timestamp::from_millis), sequence, permanent, never_dialled }
     }
 }
 
@@ -55,6 +56,7 @@ prop_compose! {
             direction,
             from: from.map(PhoneNumber::new),
             to: to.map(PhoneNumber::new),
+            block_number: false,
             received_at: Timestamp::from_millis(received_at),
             call_events,
         }

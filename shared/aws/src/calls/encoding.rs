@@ -10,17 +10,19 @@ use switchhook_domain::{
 /// received_at} {source event id}`. Times are Unix milliseconds.
 ///
 /// - `-` stands for an absent value.
-/// - `~` before the kind marks an implied event, `!` after it a permanent failure.
+/// - `~` before the kind marks an implied event, `!` after it a permanent failure, `^` a call that was
+///   never dialled.
 /// - `=` in place of the last three values repeats those of the entry before. Example: `0 ~ringing - - applied =`.
 pub(super) fn encode_entry(entry: &HistoryEntry, before: Option<&HistoryEntry>) -> String {
     let or_dash = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
     let event = &entry.event;
     let head = format!(
-        "{} {}{}{} {} {}",
+        "{} {}{}{}{} {} {}",
         or_dash(entry.attempt_index.map(|index| index.to_string())),
         if event.implied { "~" } else { "" },
         event.kind,
         if event.permanent { "!" } else { "" },
+        if event.never_dialled { "^" } else { "" },
         or_dash(event.occurred_at.map(|at| at.as_millis().to_string())),
         or_dash(event.sequence.map(|sequence| sequence.to_string())),
     );
@@ -46,6 +48,7 @@ pub(super) fn decode_entry(text: &str, before: Option<&HistoryEntry>) -> Option<
     let attempt_index = optional(parts.next()?)?;
     let kind = parts.next()?;
     let (implied, kind) = kind.strip_prefix('~').map_or((false, kind), |kind| (true, kind));
+    let (never_dialled, kind) = kind.strip_suffix('^').map_or((false, kind), |kind| (true, kind));
     let (permanent, kind) = kind.strip_suffix('!').map_or((false, kind), |kind| (true, kind));
     let kind = EventKind::ALL.into_iter().find(|known| known.as_str() == kind)?;
     let occurred_at = optional(parts.next()?)?.map(Timestamp::from_millis);
@@ -62,7 +65,7 @@ pub(super) fn decode_entry(text: &str, before: Option<&HistoryEntry>) -> Option<
             (Timestamp::from_millis(received_at), folded_at, EventId::new(tail.next()?))
         }
     };
-    let event = CallEvent { kind, implied, occurred_at, sequence, permanent };
+    let event = CallEvent { kind, implied, occurred_at, sequence, permanent, never_dialled };
     Some(HistoryEntry { source_event_id, event, received_at, folded_at, attempt_index, disposition })
 }
 

@@ -630,12 +630,13 @@ fn event_summary(event: &ProviderEvent) -> String {
     let from = event.from.as_ref().map_or("-", |number| number.as_str());
     let to = event.to.as_ref().map_or("-", |number| number.as_str());
     write!(lines, "\n{attempt} {provider_call_id} {appointment_id} {direction} {from} {to}").unwrap();
-    for CallEvent { kind, implied, occurred_at, sequence, permanent } in &event.call_events {
+    for CallEvent { kind, implied, occurred_at, sequence, permanent, never_dialled } in &event.call_events {
         let implied = if *implied { " implied" } else { "" };
         let at = occurred_at.map_or(String::new(), |at| format!(" {at}"));
         let sequence = sequence.map_or(String::new(), |sequence| format!(" #{sequence}"));
         let permanent = if *permanent { " permanent" } else { "" };
-        write!(lines, "\n{kind}{implied}{at}{sequence}{permanent}").unwrap();
+        let never_dialled = if *never_dialled { " never_dialled" } else { "" };
+        write!(lines, "\n{kind}{implied}{at}{sequence}{permanent}{never_dialled}").unwrap();
     }
     lines
 }

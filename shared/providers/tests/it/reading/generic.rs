@@ -24,6 +24,7 @@ fn generic_tutorial_event_is_read() {
             direction: None,
             from: Some(PhoneNumber::new("+4420xxxxxxx")),
             to: Some(PhoneNumber::new("+447700900000")),
+            block_number: false,
             received_at: RECEIVED_AT,
             call_events: vec![CallEvent {
                 kind: EventKind::UserConfirmed,
@@ -31,6 +32,7 @@ fn generic_tutorial_event_is_read() {
                 occurred_at: Some(Timestamp::from_millis(1_760_962_445_000)),
                 sequence: None,
                 permanent: false,
+                never_dialled: false,
             }],
         })
     );

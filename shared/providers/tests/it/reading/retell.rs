@@ -167,6 +167,7 @@ fn retell_times_are_those_of_the_call() {
         occurred_at: Some(Timestamp::from_millis(millis)),
         sequence: None,
         permanent: false,
+        never_dialled: false,
     };
     assert_eq!(
         into_event(retell("call_ended", call)).call_events,
