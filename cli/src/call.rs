@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use http::{Method, Request};
 use serde_json::{Map, Value, json};
-use switchhook_domain::Provider;
+use switchhook_domain::{CallingWindow, Provider};
 
 use crate::client::{self, ClientError, Response};
 use crate::duration;
@@ -135,9 +135,9 @@ struct Create {
     /// Earliest time of the first attempt, in RFC 3339 format; without it, now
     #[arg(long, value_name = "TIME")]
     due: Option<String>,
-    /// Calling window in the time zone of the called person: zone, hours, and days if not every day
-    #[arg(long, value_name = "'ZONE HH:MM-HH:MM [DAYS]'", value_parser = window)]
-    window: Option<Value>,
+    /// Calling window by the local time of the called person: zone, hours, days if not every day, and dates without calls
+    #[arg(long, value_name = "'ZONE HH:MM-HH:MM [DAYS] [DATES]'")]
+    window: Option<CallingWindow>,
     /// Maximum number of attempts, including the first; without it, the default of the stack
     #[arg(long, value_name = "N")]
     attempts: Option<u8>,
@@ -221,7 +221,7 @@ impl Create {
         let optional = [
             ("appointment_id", self.appointment.as_deref().map(Value::from)),
             ("due_at", self.due.as_deref().map(Value::from)),
-            ("window", self.window.clone()),
+            ("window", self.window.as_ref().map(|window| json!(window))),
             ("retry", Some(retry).filter(|retry| !retry.is_empty()).map(Value::Object)),
             ("metadata", Some(metadata).filter(|metadata| !metadata.is_empty()).map(Value::Object)),
         ];
@@ -347,22 +347,6 @@ fn print_list(calls: &[Value], out: &mut impl Write) -> io::Result<()> {
     Ok(())
 }
 
-/// Parses a calling window such as `Europe/London 09:00-18:00 mon,tue` into the format of the API. The API checks the
-/// time zone, the hours and the days.
-fn window(text: &str) -> Result<Value, String> {
-    let shape = || "not a window such as 'Europe/London 09:00-18:00 mon,tue'".to_owned();
-    let mut words = text.split_whitespace();
-    let (Some(zone), Some(hours), days, None) = (words.next(), words.next(), words.next(), words.next()) else {
-        return Err(shape());
-    };
-    let (opens, closes) = hours.split_once('-').ok_or_else(shape)?;
-    let mut window = json!({"time_zone": zone, "opens": opens, "closes": closes});
-    if let (Some(days), Some(window)) = (days, window.as_object_mut()) {
-        window.insert("days".to_owned(), days.split(',').map(Value::from).collect());
-    }
-    Ok(window)
-}
-
 fn metadata(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once('=').ok_or_else(|| "not NAME=VALUE".to_owned())?;
     Ok((name.to_owned(), value.to_owned()))
@@ -371,16 +355,6 @@ fn metadata(text: &str) -> Result<(String, String), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn window_is_read_as_people_write_it() {
-        let whole = json!({"time_zone": "Europe/London", "opens": "09:00", "closes": "18:00", "days": ["mon", "tue"]});
-        assert_eq!(window("Europe/London 09:00-18:00 mon,tue"), Ok(whole));
-        assert_eq!(window("UTC 09:00-18:00"), Ok(json!({"time_zone": "UTC", "opens": "09:00", "closes": "18:00"})));
-        for text in ["", "UTC", "UTC 09:00", "UTC 09:00-18:00 mon tue"] {
-            assert!(window(text).is_err(), "{text}");
-        }
-    }
 
     #[test]
     fn metadata_may_hold_an_equals_sign() {

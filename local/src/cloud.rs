@@ -14,7 +14,7 @@ use aws_smithy_runtime_api::client::http::SharedHttpConnector;
 use bytes::Bytes;
 use http::{Request, Response, StatusCode};
 use lambda_http::request::LambdaRequest;
-use switchhook_api::Api;
+use switchhook_api::{Api, Defaults};
 use switchhook_aws::bus::Bus as BusClient;
 use switchhook_aws::calls::Calls;
 use switchhook_aws::http::request_from_event;
@@ -198,7 +198,7 @@ impl Cloud {
                 calls: calls(),
                 call_retention: CALL_RETENTION,
                 policy,
-                retry: default_retry_policy,
+                defaults: Defaults { retry: default_retry_policy, window: None },
                 random_ids: random_ids.clone(),
                 clock: clock(),
             }),

@@ -1,6 +1,6 @@
 //! Reads and checks the body of `POST /calls`. All errors are reported together.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 
 use jiff::civil;
@@ -20,23 +20,16 @@ pub(crate) const METADATA_ENTRIES_MAX: usize = 20;
 pub(crate) const METADATA_NAME_BYTES_MAX: usize = 64;
 const METADATA_VALUE_BYTES_MAX: usize = 512;
 pub(crate) const TIME_ZONE_BYTES_MAX: usize = 64;
+/// Limit on the dates without calls of one window. Each takes 12 bytes of the row.
+pub(crate) const CLOSED_DATES_MAX: usize = 50;
 pub(crate) const DELAY_SECONDS_MAX: u32 = 24 * 60 * 60;
 pub(crate) const DELAY_MAX_SECONDS_MAX: u32 = 7 * 24 * 60 * 60;
 /// Limit on the field errors of one answer.
 const ERRORS_MAX: usize = 50;
 
 const FIELDS: [&str; 8] = ["provider", "from", "to", "appointment_id", "metadata", "due_at", "window", "retry"];
-const WINDOW_FIELDS: [&str; 4] = ["time_zone", "opens", "closes", "days"];
+const WINDOW_FIELDS: [&str; 5] = ["time_zone", "opens", "closes", "days", "closed_dates"];
 const RETRY_FIELDS: [&str; 4] = ["attempts_max", "delay_seconds", "delay_max_seconds", "voicemail"];
-const DAYS: [(&str, Day); 7] = [
-    ("mon", Day::Mon),
-    ("tue", Day::Tue),
-    ("wed", Day::Wed),
-    ("thu", Day::Thu),
-    ("fri", Day::Fri),
-    ("sat", Day::Sat),
-    ("sun", Day::Sun),
-];
 
 /// Reads a body. `errors` are errors found elsewhere in the request; they are reported together with those of the body.
 pub(crate) fn read(body: &[u8], errors: Vec<FieldError>, now: Timestamp) -> Result<CallRequest, Problem> {
@@ -220,13 +213,15 @@ impl Reader {
         let path = "window.";
         self.reject_unknown_fields(path, object, &WINDOW_FIELDS);
         let time_zone = self.text(path, object, "time_zone", true);
-        let opens = self.text(path, object, "opens", true).and_then(|text| self.local_time("window.opens", text));
-        let closes = self.text(path, object, "closes", true).and_then(|text| self.local_time("window.closes", text));
-        let days = self.days(object);
+        let opens = self.text(path, object, "opens", true).and_then(|text| self.opens(text));
+        let closes = self.text(path, object, "closes", true).and_then(|text| self.closes(text));
+        let (days, closed_dates) = (self.days(object), self.closed_dates(object));
         let time_zone = time_zone?.to_owned();
         // A missing time has its error already. A stand-in lets the other fields be checked.
         let (from, to) = (opens.unwrap_or(civil::Time::MIN), closes.unwrap_or(civil::Time::MAX));
-        let window = CallingWindow { time_zone, opens: from, closes: to, days: days.unwrap_or_default() };
+        let days = days.unwrap_or_default();
+        let window =
+            CallingWindow { time_zone, opens: from, closes: to, days, closed_dates: closed_dates.unwrap_or_default() };
         let checked = if window.time_zone.len() > TIME_ZONE_BYTES_MAX {
             Err(WindowError::UnknownTimeZone)
         } else {
@@ -235,33 +230,52 @@ impl Reader {
         match checked {
             Ok(()) => {}
             Err(error @ WindowError::UnknownTimeZone) => self.error("window.time_zone", error.to_string()),
-            Err(error @ WindowError::ClosesBeforeItOpens) => self.error("window.closes", error.to_string()),
+            Err(error @ (WindowError::ClosesAsItOpens | WindowError::Malformed)) => {
+                self.error("window.closes", error.to_string());
+            }
         }
         opens.and(closes).map(|_| window)
     }
 
-    fn local_time(&mut self, field: &str, text: &str) -> Option<civil::Time> {
-        let time = Some(text).filter(|text| is_like(text, "00:00")).and_then(|text| {
-            let (hours, minutes) = text.split_once(':')?;
-            civil::Time::new(hours.parse().ok()?, minutes.parse().ok()?, 0, 0).ok()
-        });
+    fn opens(&mut self, text: &str) -> Option<civil::Time> {
+        let time = CallingWindow::parse_opens(text);
         if time.is_none() {
-            self.error(field, "must be a local time from 00:00 to 23:59");
+            self.error("window.opens", "must be a local time from 00:00 to 23:59");
+        }
+        time
+    }
+
+    fn closes(&mut self, text: &str) -> Option<civil::Time> {
+        let time = CallingWindow::parse_closes(text);
+        if time.is_none() {
+            self.error("window.closes", "must be a local time from 00:00 to 24:00");
         }
         time
     }
 
     fn days(&mut self, object: &Map<String, Value>) -> Option<Vec<Day>> {
         let value = object.get("days")?;
-        let names = value.as_array().filter(|names| (1..=DAYS.len()).contains(&names.len()));
-        let day = |name: &Value| DAYS.iter().find(|(known, _)| name.as_str() == Some(known)).map(|(_, day)| *day);
+        let names = value.as_array().filter(|names| (1..=Day::ALL.len()).contains(&names.len()));
+        let day = |name: &Value| name.as_str()?.parse().ok();
         let days: Option<Vec<Day>> = names.and_then(|names| names.iter().map(day).collect());
         if days.is_none() {
             let message = "must be a list of 1 to 7 of mon, tue, wed, thu, fri, sat, sun; leave it out for every day";
             self.error("window.days", message);
         }
         // In the order of the week and without repetitions, so that the same days give the same hash.
-        days.map(|days| DAYS.iter().map(|(_, day)| *day).filter(|day| days.contains(day)).collect())
+        days.map(|days| Day::ALL.into_iter().filter(|day| days.contains(day)).collect())
+    }
+
+    fn closed_dates(&mut self, object: &Map<String, Value>) -> Option<BTreeSet<civil::Date>> {
+        let value = object.get("closed_dates")?;
+        let dates = value.as_array().filter(|dates| (1..=CLOSED_DATES_MAX).contains(&dates.len()));
+        let date = |date: &Value| date.as_str().filter(|text| is_like(text, "0000-00-00"))?.parse().ok();
+        let dates = dates.and_then(|dates| dates.iter().map(date).collect());
+        if dates.is_none() {
+            let message = format!("must be a list of 1 to {CLOSED_DATES_MAX} dates such as 2026-12-25");
+            self.error("window.closed_dates", message);
+        }
+        dates
     }
 
     fn retry(&mut self, object: &Map<String, Value>) -> RetryOptions {

@@ -76,13 +76,14 @@ fn limit(schema: &str, field: &str, name: &str) -> u64 {
 #[test]
 fn document_has_the_limits_of_the_code() {
     use crate::body::{
-        APPOINTMENT_ID_BYTES_MAX, DELAY_MAX_SECONDS_MAX, DELAY_SECONDS_MAX, METADATA_ENTRIES_MAX,
+        APPOINTMENT_ID_BYTES_MAX, CLOSED_DATES_MAX, DELAY_MAX_SECONDS_MAX, DELAY_SECONDS_MAX, METADATA_ENTRIES_MAX,
         METADATA_NAME_BYTES_MAX, TIME_ZONE_BYTES_MAX,
     };
     assert_eq!(limit("NewCall", "appointment_id", "maxLength"), APPOINTMENT_ID_BYTES_MAX as u64);
     assert_eq!(limit("NewCall", "metadata", "maxProperties"), METADATA_ENTRIES_MAX as u64);
     assert_eq!(limit("NewCall", "metadata/propertyNames", "maxLength"), METADATA_NAME_BYTES_MAX as u64);
     assert_eq!(limit("CallingWindow", "time_zone", "maxLength"), TIME_ZONE_BYTES_MAX as u64);
+    assert_eq!(limit("CallingWindow", "closed_dates", "maxItems"), CLOSED_DATES_MAX as u64);
     assert_eq!(limit("RetryOptions", "attempts_max", "maximum"), CALL_ATTEMPTS_MAX as u64);
     assert_eq!(limit("RetryOptions", "delay_seconds", "maximum"), u64::from(DELAY_SECONDS_MAX));
     assert_eq!(limit("RetryOptions", "delay_max_seconds", "maximum"), u64::from(DELAY_MAX_SECONDS_MAX));

@@ -33,12 +33,13 @@ use switchhook_aws::problem::{FieldError, Problem, ProblemKind};
 use switchhook_aws::random::RandomIds;
 use switchhook_aws::sdk::Clock;
 use switchhook_aws::telemetry::Decision;
-use switchhook_domain::{CALL_ATTEMPTS_MAX, Call, CallId, EventId, Job, Policy, RetryPolicy, Timestamp};
+use switchhook_domain::{CALL_ATTEMPTS_MAX, Call, CallId, CallingWindow, EventId, Job, Policy, RetryPolicy, Timestamp};
 
 pub use crate::body::BODY_BYTES_MAX;
 use crate::idempotency::{idempotency_key, keyed_call_id};
 use crate::list::ListQuery;
 use crate::number::{INVALID_NUMBER, numbers_in_path};
+pub use crate::request::Defaults;
 use crate::response::{Answer, RequestError};
 pub use crate::route::{OTHER_ROUTES, Operation, ROUTES};
 use crate::route::{Route, RouteError};
@@ -58,8 +59,7 @@ pub struct Config {
     pub calls_table: String,
     pub call_retention: Duration,
     pub policy: Policy,
-    /// Default retry policy, for calls created without one.
-    pub retry: RetryPolicy,
+    pub defaults: Defaults,
 }
 
 impl Config {
@@ -76,12 +76,18 @@ impl Config {
             calls_table: environment.text("CALLS_TABLE"),
             call_retention: environment.days("CALL_RETENTION_DAYS"),
             policy: Policy { inactivity_timeout: environment.seconds("INACTIVITY_TIMEOUT_SECONDS") },
-            retry: RetryPolicy {
-                // A call has no room for more attempts.
-                attempts_max: u8::try_from(attempts_max).unwrap_or(u8::MAX).min(CALL_ATTEMPTS_MAX as u8),
-                delay_seconds: environment.number("RETRY_DELAY_SECONDS"),
-                delay_max_seconds: environment.number("RETRY_DELAY_MAX_SECONDS"),
-                voicemail: false,
+            defaults: Defaults {
+                retry: RetryPolicy {
+                    // A call has no room for more attempts.
+                    attempts_max: u8::try_from(attempts_max).unwrap_or(u8::MAX).min(CALL_ATTEMPTS_MAX as u8),
+                    delay_seconds: environment.number("RETRY_DELAY_SECONDS"),
+                    delay_max_seconds: environment.number("RETRY_DELAY_MAX_SECONDS"),
+                    voicemail: false,
+                },
+                window: environment.optional_parsed("CALLING_WINDOW", |text| {
+                    let window: CallingWindow = text.parse()?;
+                    window.check().map(|()| window)
+                }),
             },
         };
         environment.check(config)
@@ -98,8 +104,7 @@ pub struct Api {
     pub calls: Calls,
     pub call_retention: Duration,
     pub policy: Policy,
-    /// Default retry policy, for calls created without one.
-    pub retry: RetryPolicy,
+    pub defaults: Defaults,
     /// Source of call ids, for calls created without idempotency key.
     pub random_ids: RandomIds,
     pub clock: Clock,
@@ -185,7 +190,7 @@ impl Api {
             };
         }
         let appointment_id = request.appointment_id.clone();
-        let call = request.into_call(call_id.clone(), hash.clone(), self.retry, now);
+        let call = request.into_call(call_id.clone(), hash.clone(), &self.defaults, now);
         let scheduled = Call::schedule(call, &self.policy, now);
         for _ in 0..RACES_MAX {
             match self.calls.store(&scheduled, self.call_retention).await? {
@@ -312,7 +317,7 @@ fn created(call: &Call, appointment_id: Option<&str>, is_repeated: bool) -> Answ
         "call_id": call.call_id,
         "provider": call.provider.as_str(),
         "appointment_id": appointment_id,
-        "due_at": call.plan.as_ref().map(|plan| plan.due_at.to_string()),
+        "due_at": call.plan.as_ref().map(|plan| plan.moved_into_window(plan.due_at).to_string()),
         "created_at": call.created_at.to_string(),
     });
     let mut headers = vec![(LOCATION, format!("/calls/{}", call.call_id))];
@@ -355,13 +360,33 @@ mod tests {
         let config = |attempts: &'static str| {
             let environment = Environment::new(move |name| match name {
                 "RETRY_ATTEMPTS_MAX" => Some(attempts.to_owned()),
+                "CALLING_WINDOW" => None,
                 _ => Some("7".to_owned()),
             });
             Config::from_environment(environment).unwrap()
         };
-        assert_eq!(config("3").retry.attempts_max, 3);
-        assert_eq!(usize::from(config("300").retry.attempts_max), CALL_ATTEMPTS_MAX);
+        assert_eq!(config("3").defaults.retry.attempts_max, 3);
+        assert_eq!(usize::from(config("300").defaults.retry.attempts_max), CALL_ATTEMPTS_MAX);
         let expected = RetryPolicy { attempts_max: 3, delay_seconds: 7, delay_max_seconds: 7, voicemail: false };
-        assert_eq!(config("3").retry, expected);
+        assert_eq!(config("3").defaults.retry, expected);
+    }
+
+    #[test]
+    fn default_calling_window_is_checked_when_the_function_starts() {
+        let window = |window: &'static str| {
+            let environment = Environment::new(move |name| match name {
+                "CALLING_WINDOW" => Some(window.to_owned()),
+                _ => Some("7".to_owned()),
+            });
+            Config::from_environment(environment)
+                .map(|config| config.defaults.window)
+                .map_err(|error| error.to_string())
+        };
+        assert_eq!(window(""), Ok(None));
+        let text = "Europe/London 20:00-24:00 mon,tue 2026-12-25";
+        assert_eq!(window(text), Ok(Some(text.parse().unwrap())));
+        for wrong in ["Europe/London", "Europe/Nowhere 09:00-18:00", "UTC 09:00-09:00"] {
+            assert!(window(wrong).unwrap_err().starts_with("bad configuration: CALLING_WINDOW: "), "{wrong}");
+        }
     }
 }

@@ -18,7 +18,7 @@ async fn main() -> Result<(), Error> {
         calls: Calls::new(dynamodb, config.calls_table),
         call_retention: config.call_retention,
         policy: config.policy,
-        retry: config.retry,
+        defaults: config.defaults,
         random_ids: RandomIds::from_system(),
         clock: sdk::Clock::from_config(&aws),
     };

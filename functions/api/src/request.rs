@@ -58,7 +58,7 @@ impl CallRequest {
     }
 
     /// Makes the call, with defaults for omitted fields.
-    pub(crate) fn into_call(self, call_id: CallId, hash: String, retry: RetryPolicy, now: Timestamp) -> NewCall {
+    pub(crate) fn into_call(self, call_id: CallId, hash: String, defaults: &Defaults, now: Timestamp) -> NewCall {
         NewCall {
             call_id,
             provider: self.provider,
@@ -67,13 +67,21 @@ impl CallRequest {
             appointment_id: self.appointment_id,
             plan: Plan {
                 due_at: self.due_at.map_or(now, |due_at| due_at.max(now)),
-                window: self.window,
-                retry: self.retry.unwrap_or_default().with_defaults(retry),
+                window: self.window.or_else(|| defaults.window.clone()),
+                retry: self.retry.unwrap_or_default().with_defaults(defaults.retry),
                 metadata: self.metadata,
                 request_hash: Some(hash),
             },
         }
     }
+}
+
+/// Settings of the stack, for calls whose request omits them.
+#[derive(Clone, Debug)]
+pub struct Defaults {
+    pub retry: RetryPolicy,
+    /// Calling window. `None`: calls are placed at any time.
+    pub window: Option<CallingWindow>,
 }
 
 impl RetryOptions {

@@ -3,6 +3,7 @@
 //!
 //! `docs/configuration.md` has the table of the variables. A test compares it with `template.yaml`.
 
+use std::fmt::Display;
 use std::time::Duration;
 
 use thiserror::Error;
@@ -43,6 +44,16 @@ impl<G: Fn(&str) -> Option<String>> Environment<G> {
     /// Reads a text that may be missing. An empty text counts as missing.
     pub fn optional(&mut self, name: &str) -> Option<String> {
         (self.lookup)(name).filter(|value| !value.is_empty())
+    }
+
+    /// Reads a value that may be missing. An empty text counts as missing.
+    pub fn optional_parsed<T, E: Display>(
+        &mut self,
+        name: &str,
+        parse: impl FnOnce(&str) -> Result<T, E>,
+    ) -> Option<T> {
+        let text = self.optional(name)?;
+        parse(&text).map_err(|error| self.problems.push(format!("{name}: {error}"))).ok()
     }
 
     /// Reads a whole number of at least 1.

@@ -140,7 +140,10 @@ impl Call {
             (None, Some(_), Job::Claimed { lease_ends_at, .. }) if !self.claim_has_expired(*lease_ends_at) => {
                 self.job.clone()
             }
-            (None, Some(due_at), _) => Job::Pending { due_at: self.not_before.map_or(due_at, |at| at.max(due_at)) },
+            (None, Some(due_at), _) => {
+                let due_at = self.not_before.map_or(due_at, |at| at.max(due_at));
+                Job::Pending { due_at: plan.moved_into_window(due_at) }
+            }
         }
     }
 

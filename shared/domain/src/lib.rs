@@ -1,7 +1,7 @@
 //! The pure core of Switchhook: no async, no clock, no randomness, no AWS types; `now` and ids are arguments.
 //!
 //! The modules build on each other in this order:
-//! - `time`, `event`: what a provider reported;
+//! - `time`, `event`: what a provider reported; `number`: how phone numbers are compared;
 //! - `machine`, `lifecycle`: the state of one attempt as a function of its events;
 //! - `window`, `plan`, `announcement`, `call`: a call as data;
 //! - `attempt`, `job`: what follows from the history of a call;
@@ -20,6 +20,7 @@ mod fold;
 mod job;
 mod lifecycle;
 mod machine;
+mod number;
 mod plan;
 mod time;
 mod transition;

@@ -24,7 +24,7 @@ pub struct NewCall {
 /// Times, retries and metadata that the user asked for when the call was created. Never changes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
-    /// Earliest time of the first attempt.
+    /// Earliest time of the first attempt, inside or outside the calling window.
     pub due_at: Timestamp,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window: Option<CallingWindow>,
@@ -36,6 +36,17 @@ pub struct Plan {
     /// has the same hash.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_hash: Option<String>,
+}
+
+impl Plan {
+    /// Returns `due_at` if the calling window is open then, else its next opening.
+    ///
+    /// An unknown time zone moves nothing: the dialer then ends the call.
+    #[must_use]
+    pub fn moved_into_window(&self, due_at: Timestamp) -> Timestamp {
+        let opening = self.window.as_ref().and_then(|window| window.next_opening(due_at).ok().flatten());
+        opening.unwrap_or(due_at)
+    }
 }
 
 /// Number of attempts, and the delays between them.

@@ -5,11 +5,13 @@ use switchhook_domain::{CallId, NewCall, Plan, RetryPolicy};
 
 use super::*;
 use crate::number::NUMBER_BYTES_MAX;
+use crate::request::Defaults;
 use crate::time::DUE_AHEAD_MAX;
 
 const NOW: Timestamp = Timestamp::from_millis(1_795_168_800_000);
-const DEFAULT: RetryPolicy =
+const RETRY: RetryPolicy =
     RetryPolicy { attempts_max: 3, delay_seconds: 900, delay_max_seconds: 7_200, voicemail: false };
+const DEFAULTS: Defaults = Defaults { retry: RETRY, window: None };
 
 fn whole() -> Value {
     json!({
@@ -19,7 +21,8 @@ fn whole() -> Value {
         "appointment_id": "appt_7",
         "metadata": {"name": "Zoë", "empty": ""},
         "due_at": "2026-11-20T12:30:00.25+02:00",
-        "window": {"time_zone": "Europe/London", "opens": "09:00", "closes": "17:30", "days": ["fri", "mon"]},
+        "window": {"time_zone": "Europe/London", "opens": "09:00", "closes": "17:30", "days": ["fri", "mon"],
+            "closed_dates": ["2026-12-26", "2026-12-25", "2026-12-26"]},
         "retry": {"attempts_max": 5, "delay_seconds": 60, "delay_max_seconds": 600, "voicemail": true},
     })
 }
@@ -58,15 +61,10 @@ fn check(field: &str, value: Value, is_right: bool) {
 
 #[test]
 fn everything_that_is_asked_for_is_in_the_plan() {
-    let call = read(&whole()).unwrap().into_call(CallId::new("c1"), "hash".to_owned(), DEFAULT, NOW);
+    let call = read(&whole()).unwrap().into_call(CallId::new("c1"), "hash".to_owned(), &DEFAULTS, NOW);
     let plan = Plan {
         due_at: Timestamp::parse_rfc3339("2026-11-20T10:30:00.25Z").unwrap(),
-        window: Some(CallingWindow {
-            time_zone: "Europe/London".to_owned(),
-            opens: civil::time(9, 0, 0, 0),
-            closes: civil::time(17, 30, 0, 0),
-            days: vec![Day::Mon, Day::Fri],
-        }),
+        window: Some("Europe/London 09:00-17:30 mon,fri 2026-12-25,2026-12-26".parse().unwrap()),
         retry: RetryPolicy { attempts_max: 5, delay_seconds: 60, delay_max_seconds: 600, voicemail: true },
         metadata: [("empty", ""), ("name", "Zoë")].map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
         request_hash: Some("hash".to_owned()),
@@ -85,11 +83,16 @@ fn everything_that_is_asked_for_is_in_the_plan() {
 #[test]
 fn what_is_left_out_is_the_stacks() {
     let body = json!({"provider": "twilio", "from": "+14155550100", "to": "+14155550123"});
-    let call = read(&body).unwrap().into_call(CallId::new("c1"), "hash".to_owned(), DEFAULT, NOW);
+    let window: CallingWindow = "Europe/London 09:00-24:00".parse().unwrap();
+    let defaults = Defaults { retry: RETRY, window: Some(window.clone()) };
+    let call = read(&body).unwrap().into_call(CallId::new("c1"), "hash".to_owned(), &defaults, NOW);
+    let own = with("window", json!({"time_zone": "UTC", "opens": "00:00", "closes": "24:00"}));
+    let own = read(&own).unwrap().into_call(CallId::new("c1"), "hash".to_owned(), &defaults, NOW);
+    assert_eq!(own.plan.window, Some("UTC 00:00-24:00".parse().unwrap()));
     let plan = Plan {
         due_at: NOW,
-        window: None,
-        retry: DEFAULT,
+        window: Some(window),
+        retry: RETRY,
         metadata: BTreeMap::new(),
         request_hash: Some("hash".to_owned()),
     };
@@ -99,8 +102,7 @@ fn what_is_left_out_is_the_stacks() {
 #[test]
 fn delays_of_the_stack_give_way_to_those_that_are_asked_for() {
     let delays = |delay_seconds, delay_max_seconds| {
-        let policy =
-            RetryOptions { delay_seconds, delay_max_seconds, ..RetryOptions::default() }.with_defaults(DEFAULT);
+        let policy = RetryOptions { delay_seconds, delay_max_seconds, ..RetryOptions::default() }.with_defaults(RETRY);
         (policy.delay_seconds, policy.delay_max_seconds)
     };
     assert_eq!(delays(Some(60), None), (60, 7_200));
@@ -112,7 +114,7 @@ fn delays_of_the_stack_give_way_to_those_that_are_asked_for() {
 #[test]
 fn past_due_time_is_now() {
     let body = with("due_at", json!("2026-11-20T09:59:59Z"));
-    let call = read(&body).unwrap().into_call(CallId::new("c1"), String::new(), DEFAULT, NOW);
+    let call = read(&body).unwrap().into_call(CallId::new("c1"), String::new(), &DEFAULTS, NOW);
     assert_eq!(call.plan.due_at, NOW);
 }
 
@@ -124,7 +126,7 @@ fn everything_wrong_is_told_at_once_and_no_value_with_it() {
         "appointment_id": "a\u{0}b",
         "metadata": {"switchhook_attempt": "1", "age": 7},
         "due_at": "tomorrow",
-        "window": {"time_zone": "Europe/Atlantis", "opens": "9am", "days": [], "dais": []},
+        "window": {"time_zone": "Europe/Atlantis", "opens": "9am", "days": [], "closed_dates": ["soon"], "dais": []},
         "retry": {"attempts_max": 17, "delay_seconds": -1, "voicemail": "yes"},
         "tel": "+14155550123",
     });
@@ -145,6 +147,7 @@ fn everything_wrong_is_told_at_once_and_no_value_with_it() {
         "retry.voicemail",
         "tel",
         "to",
+        "window.closed_dates",
         "window.closes",
         "window.dais",
         "window.days",
@@ -242,9 +245,12 @@ fn window_can_be_open() {
         |time_zone: &str, opens: &str, closes: &str| json!({"time_zone": time_zone, "opens": opens, "closes": closes});
     check("window", window("America/Los_Angeles", "00:00", "23:59"), true);
     check("window", window("Europe/London", "09:00", "09:00"), false);
-    check("window", window("Europe/London", "17:00", "09:00"), false);
+    check("window", window("Europe/London", "20:00", "02:00"), true);
+    check("window", window("Europe/London", "09:00", "24:00"), true);
+    check("window", window("Europe/London", "00:00", "24:00"), true);
+    check("window", window("Europe/London", "24:00", "09:00"), false);
+    check("window", window("Europe/London", "09:00", "24:01"), false);
     check("window", window("Europe/London", "9:00", "17:00"), false);
-    check("window", window("Europe/London", "09:00", "24:00"), false);
     check("window", window("Europe/London", "09:00:00", "17:00"), false);
     check("window", window("London", "09:00", "17:00"), false);
     check("window", window(&"a".repeat(65), "09:00", "17:00"), false);
@@ -254,6 +260,15 @@ fn window_can_be_open() {
     for wrong in [json!([]), json!(["Mon"]), json!("mon"), json!([1]), json!(vec!["mon"; 8])] {
         check("window", days(wrong), false);
     }
+    let closed = |dates: Value| json!({"time_zone": "UTC", "opens": "09:00", "closes": "17:00", "closed_dates": dates});
+    check("window", closed(json!(["2026-12-25", "2026-12-25"])), true);
+    check("window", closed(json!(vec!["2026-12-25"; CLOSED_DATES_MAX])), true);
+    for wrong in
+        [json!([]), json!(["2026-02-30"]), json!("2026-12-25"), json!(["20261225"]), json!(["2026-12-25T00:00"])]
+    {
+        check("window", closed(wrong), false);
+    }
+    check("window", closed(json!(vec!["2026-12-25"; CLOSED_DATES_MAX + 1])), false);
 }
 
 #[test]

@@ -7,6 +7,7 @@ use switchhook_domain::{Policy, RetryPolicy};
 use super::*;
 use crate::body;
 use crate::cursor::CURSOR_BYTES_MAX;
+use crate::request::Defaults;
 
 const NOW: Timestamp = Timestamp::from_millis(1_795_168_800_000);
 
@@ -102,9 +103,10 @@ fn every_state_that_a_call_is_shown_in_can_be_asked_for_once() {
 fn call_that_waits_for_its_time_is_not_stuck() {
     let body = br#"{"provider":"retell","from":"+14155550100","to":"+14155550123","due_at":"2026-11-20T10:20:00Z"}"#;
     let retry = RetryPolicy { attempts_max: 1, delay_seconds: 1, delay_max_seconds: 1, voicemail: false };
+    let defaults = Defaults { retry, window: None };
     let policy = Policy { inactivity_timeout: Duration::from_secs(60) };
     let request = body::read(body, Vec::new(), NOW).unwrap();
-    let new = request.into_call(CallId::new("c1"), String::new(), retry, NOW);
+    let new = request.into_call(CallId::new("c1"), String::new(), &defaults, NOW);
     let call = Call::schedule(new, &policy, NOW).call;
     let minutes = |minutes: u64| NOW.plus(Duration::from_secs(60 * minutes));
     assert!(!is_stuck(&call, minutes(19)), "the call is not due yet");

@@ -1,4 +1,5 @@
-//! The do-not-call list: one item per blocked number.
+//! The do-not-call list: one item per blocked number. **Numbers are compared by their canonical form**, so another notation of
+//! a blocked number is blocked too.
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use switchhook_domain::{DO_NOT_CALL_PREFIX, PhoneNumber};
@@ -43,5 +44,5 @@ impl Calls {
 }
 
 fn key(number: &PhoneNumber) -> AttributeValue {
-    text(&format!("{DO_NOT_CALL_PREFIX}{}", number.as_str()))
+    text(&format!("{DO_NOT_CALL_PREFIX}{}", number.canonical().as_str()))
 }

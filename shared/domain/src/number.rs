@@ -1,0 +1,131 @@
+//! Comparison of phone numbers.
+
+use crate::event::PhoneNumber;
+
+impl PhoneNumber {
+    /// Returns the form in which numbers are compared: two numbers of the same phone have the same canonical form.
+    ///
+    /// - An E.164 number: a plus sign and the digits, without separators such as blanks and hyphens.
+    /// - A SIP address: `sip:`, the user as written, and the host in lower case. `sips:`, port, parameters and headers are left
+    ///   out.
+    ///
+    /// Any other text is its own canonical form.
+    #[must_use]
+    pub fn canonical(&self) -> Self {
+        let text = self.as_str().trim();
+        if let Some(digits) = text.strip_prefix('+') {
+            let digits: String = digits.chars().filter(char::is_ascii_digit).collect();
+            return Self::new(format!("+{digits}"));
+        }
+        let address = text.split_once(':').and_then(|(scheme, address)| {
+            (scheme.eq_ignore_ascii_case("sip") || scheme.eq_ignore_ascii_case("sips")).then_some(address)
+        });
+        match address {
+            Some(address) => Self::new(format!("sip:{}", canonical_address(address))),
+            None => self.clone(),
+        }
+    }
+}
+
+/// Returns `user@host` of a SIP address, or `host` if it has no user.
+fn canonical_address(address: &str) -> String {
+    // A user may contain the characters that end a host, but no `@`.
+    let (user, host) = match address.split_once('@') {
+        Some((user, host)) => (Some(user), host),
+        None => (None, address),
+    };
+    let host = host.split([';', '?']).next().unwrap_or_default();
+    // An IPv6 address stands in brackets, and its colons begin no port.
+    let port_at = match host.rfind(']') {
+        Some(bracket) => host.get(bracket..).and_then(|rest| rest.find(':')).map(|colon| bracket + colon),
+        None => host.find(':'),
+    };
+    let host = port_at.and_then(|at| host.get(..at)).unwrap_or(host).to_ascii_lowercase();
+    match user {
+        Some(user) => format!("{user}@{host}"),
+        None => host,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn canonical(text: &str) -> String {
+        PhoneNumber::new(text).canonical().as_str().to_owned()
+    }
+
+    #[test]
+    fn numbers_of_one_phone_have_one_form() {
+        for text in ["+14155550123", "+1 415 555-0123", "+1 (415) 555.0123", " +14155550123 "] {
+            assert_eq!(canonical(text), "+14155550123", "{text}");
+        }
+        for text in [
+            "sip:desk@example.com",
+            "sips:desk@example.com",
+            "SIP:desk@EXAMPLE.com",
+            "sip:desk@Example.Com:5060",
+            "sips:desk@example.com:5061;transport=tls",
+            "sip:desk@example.com;user=phone?subject=x",
+        ] {
+            assert_eq!(canonical(text), "sip:desk@example.com", "{text}");
+        }
+        assert_eq!(canonical("sip:desk@[2001:DB8::1]:5060;lr"), "sip:desk@[2001:db8::1]");
+        assert_eq!(canonical("sip:Example.com:5060"), "sip:example.com");
+        assert_eq!(canonical("sip:+14155550123;ext=7@example.com"), "sip:+14155550123;ext=7@example.com");
+    }
+
+    #[test]
+    fn numbers_of_two_phones_have_two_forms() {
+        let all = [
+            "+14155550123",
+            "+14155550124",
+            "sip:+14155550123@example.com",
+            "sip:desk@example.com",
+            "sip:Desk@example.com",
+            "sip:desk@example.org",
+            "desk@example.com",
+            "14155550123",
+        ];
+        let forms: std::collections::BTreeSet<String> = all.into_iter().map(canonical).collect();
+        assert_eq!(forms.len(), all.len(), "the user of a SIP address is case-sensitive");
+    }
+
+    mod random {
+        use super::*;
+
+        proptest! {
+            #![proptest_config(switchhook_random::config(1_000, None))]
+
+            #[test]
+            fn canonical_form_is_its_own(text in prop_oneof!["[+]?[0-9 ().-]{0,20}", "(?i:sips?):[ -~]{0,30}", "\\PC{0,20}"]) {
+                let once = canonical(&text);
+                prop_assert_eq!(canonical(&once), once);
+            }
+
+            #[test]
+            fn scheme_case_port_and_parameters_do_not_matter(
+                user in "[A-Za-z0-9+._;-]{1,12}",
+                host in "[a-z0-9-]{1,8}(\\.[a-z0-9-]{1,8}){0,2}",
+                secure in any::<bool>(),
+                upper in any::<bool>(),
+                port in prop::option::of(1_u16..),
+                parameters in "(;[a-z]{1,5}(=[a-zA-Z0-9:@]{1,5})?){0,2}",
+            ) {
+                let shown = if upper { host.to_uppercase() } else { host.clone() };
+                let scheme = if secure { "sips" } else { "sip" };
+                let port = port.map(|port| format!(":{port}")).unwrap_or_default();
+                let text = format!("{scheme}:{user}@{shown}{port}{parameters}");
+                prop_assert_eq!(canonical(&text), format!("sip:{user}@{host}"));
+            }
+
+            #[test]
+            fn separators_of_a_number_do_not_matter(digits in "[1-9][0-9]{6,14}", separators in "[ ().-]{0,3}", at in 0_usize..7) {
+                let written = format!("+{}{separators}{}", &digits[..at], &digits[at..]);
+                prop_assert_eq!(canonical(&written), format!("+{digits}"));
+            }
+        }
+    }
+}
