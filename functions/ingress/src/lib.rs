@@ -24,7 +24,9 @@ use switchhook_aws::sdk::Clock;
 use switchhook_aws::secret::ProviderSecrets;
 use switchhook_aws::telemetry::Decision;
 use switchhook_domain::{Disposition, EventId, Origin, Provider, Timestamp, WebhookQuarantined};
-use switchhook_providers::{DEDUPE_RETENTION, Reading, UnverifiedWebhook, VerifiedWebhook, read, verify};
+use switchhook_providers::{
+    DEDUPE_RETENTION, ReadNotes, Reading, UnverifiedWebhook, VerifiedWebhook, read_with_notes, verify,
+};
 
 /// Request headers stored with an event, for debugging. None of them holds a secret.
 const STORED_HEADERS: [&str; 4] = ["content-type", "user-agent", "x-event-id", "i-twilio-idempotency-token"];
@@ -92,15 +94,22 @@ impl Ingress {
     pub async fn handle(&self, request: Request) -> Response<Body> {
         let now = self.clock.now();
         let context = Context::of(&request);
-        let answer = match self.receive(request, &context, now).await {
+        let mut notes = ReadNotes::default();
+        let answer = match self.receive(request, &context, &mut notes, now).await {
             Ok(answer) => answer,
             Err(error) => Answer::StorageFailure(error),
         };
-        self.log(&answer, &context, now);
+        self.log(&answer, &context, notes, now);
         answer.respond()
     }
 
-    async fn receive(&self, request: Request, context: &Context, now: Timestamp) -> Result<Answer, Error> {
+    async fn receive(
+        &self,
+        request: Request,
+        context: &Context,
+        notes: &mut ReadNotes,
+        now: Timestamp,
+    ) -> Result<Answer, Error> {
         let providers = self.secrets.current(now).await;
         let configured = context.provider.and_then(|provider| Some((provider, providers.config(provider)?)));
         let Some((provider, config)) = configured else { return Ok(Answer::UnknownProvider) };
@@ -126,13 +135,16 @@ impl Ingress {
             Ok(webhook) => webhook,
             Err(error) => return Ok(Answer::InvalidSignature(error.cause(), error.to_string())),
         };
-        self.store(&webhook, stored_headers(&parts.headers), &context.trace_id, now).await
+        let reading;
+        (reading, *notes) = read_with_notes(&webhook, now);
+        self.store(&webhook, reading, stored_headers(&parts.headers), &context.trace_id, now).await
     }
 
     /// Stores a verified webhook, and queues it if it can be folded.
     async fn store(
         &self,
         webhook: &VerifiedWebhook,
+        reading: Reading,
         headers: BTreeMap<String, String>,
         trace_id: &str,
         now: Timestamp,
@@ -151,7 +163,7 @@ impl Ingress {
             disposition: None,
             trace_id: trace_id.to_owned(),
         };
-        match read(webhook, now) {
+        match reading {
             Reading::Event(event) => {
                 let new_event = NewEvent {
                     call_id: Some(event.call_id.clone()),
@@ -207,7 +219,7 @@ impl Ingress {
         }
     }
 
-    fn log(&self, answer: &Answer, context: &Context, started: Timestamp) {
+    fn log(&self, answer: &Answer, context: &Context, notes: ReadNotes, started: Timestamp) {
         let now = self.clock.now();
         let event_id = match answer {
             Answer::Accepted(id)
@@ -242,7 +254,7 @@ impl Ingress {
             Answer::InvalidSignature(cause, _) => ("rejected", Some(*cause)),
             Answer::StorageFailure(error) => ("storage_failure", Some(error.operation())),
         };
-        let counts = match answer {
+        let mut counts = match answer {
             Answer::AlreadyProcessed { conflict: true, .. } => vec![("conflicting_body", 1)],
             Answer::Accepted(_)
             | Answer::AlreadyProcessed { conflict: false, .. }
@@ -254,6 +266,12 @@ impl Ingress {
             | Answer::InvalidSignature(..)
             | Answer::StorageFailure(_) => Vec::new(),
         };
+        if notes.reserved_call_id {
+            counts.push(("reserved_call_id", 1));
+        }
+        if notes.unknown_value.is_some() {
+            counts.push(("unknown_value", 1));
+        }
         let decision = Decision {
             stage: "ingress",
             message: "webhook answered",
@@ -262,6 +280,7 @@ impl Ingress {
             event_id,
             cause,
             error,
+            unknown_field: notes.unknown_value,
             duration_ms: Some(now.millis_since(started)),
             trace_id: Some(&context.trace_id),
             counts,

@@ -50,6 +50,9 @@ pub struct Decision<'a> {
     pub cause: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+    /// Provider's field with a value that Switchhook does not know. Never the value.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unknown_field: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub duration_ms: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]

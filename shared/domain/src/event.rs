@@ -44,7 +44,8 @@ id! {
     CallId
 }
 id! {
-    /// Key of an attempt within its call: the number under which Switchhook dialled it, else the provider's own call id.
+    /// Key of an attempt within its call: the number under which Switchhook dialled it, else `{provider}:{provider call id}`,
+    /// else the number that a generic sender gives it.
     AttemptKey
 }
 

@@ -1,11 +1,12 @@
 //! The call and the attempt that an event belongs to. The event alone decides, without reading any table.
 
 use serde::Deserialize;
-use switchhook_domain::{AttemptKey, CallId, Provider};
+use switchhook_domain::{AttemptKey, CallId, DO_NOT_CALL_PREFIX, PROVIDER_HEALTH_PREFIX, Provider};
 
 use crate::form::query_value;
 use crate::ids::bounded;
 use crate::lenient;
+use crate::reading::ReadNotes;
 
 /// Ids that the provider got when the call was placed, and that it echoes in its webhooks. Switchhook sends them with
 /// every call that it places. A team that places calls itself can send them too.
@@ -51,24 +52,36 @@ pub(crate) struct Correlation {
 
 /// Chooses the ids of an event.
 ///
-/// * Call: our own call id; otherwise `appointment:{appointment id}`; otherwise `{provider}:{provider call id}`.
-/// * Attempt: our own attempt key; otherwise the provider call id.
-pub(crate) fn correlate(provider: Provider, echoed: &EchoedIds, provider_call_id: Option<&str>) -> Correlation {
+/// * Call: our own call id, unless it is [reserved](is_reserved); otherwise `appointment:{appointment id}`; otherwise
+///   `{provider}:{provider call id}`.
+/// * Attempt: our own attempt key; otherwise `{provider}:{provider call id}`.
+pub(crate) fn correlate(
+    provider: Provider,
+    echoed: &EchoedIds,
+    provider_call_id: Option<&str>,
+    notes: &mut ReadNotes,
+) -> Correlation {
     let EchoedIds { switchhook_call_id, switchhook_attempt, appointment_id } = echoed;
-    let call_id = if let Some(id) = switchhook_call_id {
-        Some(bounded("", id))
-    } else if let Some(id) = appointment_id {
-        Some(bounded("appointment:", id))
-    } else {
-        provider_call_id.map(|id| bounded(&format!("{provider}:"), id))
-    };
-    let attempt = switchhook_attempt.as_deref().or(provider_call_id);
+    let derived = provider_call_id.map(|id| bounded(&format!("{provider}:"), id));
+    notes.reserved_call_id = switchhook_call_id.as_deref().is_some_and(|id| is_reserved(provider, id));
+    let named = switchhook_call_id.as_deref().filter(|_| !notes.reserved_call_id).map(|id| bounded("", id));
+    let of_appointment = appointment_id.as_deref().map(|id| bounded("appointment:", id));
+    let attempt = switchhook_attempt.as_deref().map(|key| bounded("", key));
     Correlation {
-        call_id: call_id.map(CallId::new),
-        attempt: attempt.map(|key| AttemptKey::new(bounded("", key))),
+        call_id: named.or(of_appointment).or_else(|| derived.clone()).map(CallId::new),
+        attempt: attempt.or(derived).map(AttemptKey::new),
         provider_call_id: provider_call_id.map(|id| bounded("", id)),
         appointment_id: appointment_id.as_deref().map(|id| bounded("", id)),
     }
+}
+
+/// True if a sender of this provider may not name a call by this id. The id is the key of another row, or it belongs to
+/// another provider: `{other provider}:…`.
+fn is_reserved(provider: Provider, call_id: &str) -> bool {
+    let is_of = |other: &Provider| call_id.strip_prefix(other.as_str()).is_some_and(|rest| rest.starts_with(':'));
+    call_id.starts_with(DO_NOT_CALL_PREFIX)
+        || call_id.starts_with(PROVIDER_HEALTH_PREFIX)
+        || Provider::ALL.iter().any(|other| *other != provider && is_of(other))
 }
 
 #[cfg(test)]
@@ -81,6 +94,13 @@ mod tests {
             switchhook_attempt: attempt.map(str::to_owned),
             appointment_id: appointment_id.map(str::to_owned),
         }
+    }
+
+    fn correlate(provider: Provider, echoed: &EchoedIds, provider_call_id: Option<&str>) -> Correlation {
+        let mut notes = ReadNotes::default();
+        let correlation = super::correlate(provider, echoed, provider_call_id, &mut notes);
+        assert_eq!(notes, ReadNotes::default());
+        correlation
     }
 
     #[test]
@@ -102,7 +122,7 @@ mod tests {
             correlate(Provider::Twilio, &echo(None, None, Some("apt_1")), Some("CA1")),
             Correlation {
                 call_id: Some(CallId::new("appointment:apt_1")),
-                attempt: Some(AttemptKey::new("CA1")),
+                attempt: Some(AttemptKey::new("twilio:CA1")),
                 provider_call_id: Some("CA1".to_owned()),
                 appointment_id: Some("apt_1".to_owned()),
             }
@@ -115,7 +135,7 @@ mod tests {
             correlate(Provider::Twilio, &EchoedIds::default(), Some("CA1")),
             Correlation {
                 call_id: Some(CallId::new("twilio:CA1")),
-                attempt: Some(AttemptKey::new("CA1")),
+                attempt: Some(AttemptKey::new("twilio:CA1")),
                 provider_call_id: Some("CA1".to_owned()),
                 appointment_id: None,
             }
@@ -124,6 +144,34 @@ mod tests {
             correlate(Provider::Generic, &EchoedIds::default(), None),
             Correlation { call_id: None, attempt: None, provider_call_id: None, appointment_id: None }
         );
+    }
+
+    #[test]
+    fn reserved_ids_are_ignored_and_counted() {
+        let call_id = |provider: Provider, named: &str, appointment_id: Option<&str>| {
+            let mut notes = ReadNotes::default();
+            let correlation =
+                super::correlate(provider, &echo(Some(named), None, appointment_id), Some("p1"), &mut notes);
+            (correlation.call_id.unwrap().to_string(), notes.reserved_call_id)
+        };
+        for (provider, named) in [
+            (Provider::Generic, "retell:call_1"),
+            (Provider::Twilio, "generic:call_1"),
+            (Provider::Generic, "do-not-call:+15550100"),
+            (Provider::Generic, "provider-health:retell"),
+        ] {
+            assert_eq!(call_id(provider, named, None), (format!("{provider}:p1"), true), "{named}");
+            assert_eq!(call_id(provider, named, Some("a")), ("appointment:a".to_owned(), true), "{named}");
+        }
+        for (provider, named) in [
+            (Provider::Retell, "retell:call_1"),
+            (Provider::Twilio, "appointment:a"),
+            (Provider::Generic, "retellers:1"),
+            (Provider::Generic, "retell"),
+            (Provider::Generic, "Retell:call_1"),
+        ] {
+            assert_eq!(call_id(provider, named, None), (named.to_owned(), false));
+        }
     }
 
     #[test]

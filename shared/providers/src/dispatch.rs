@@ -8,7 +8,7 @@ use crate::dial::{DialAnswer, DialRequest};
 use crate::ids;
 use crate::key::Key;
 use crate::lookup::{Lookup, LookupAnswer, ParsedAnswer, answer_without_body};
-use crate::reading::Reading;
+use crate::reading::{ReadNotes, Reading};
 use crate::webhook::{SignedWebhook, UnverifiedWebhook, VerifiedWebhook, VerifyError};
 use crate::{generic, retell, telnyx, twilio, vapi};
 
@@ -39,17 +39,25 @@ pub fn verify(
 /// `received_at` is the time at which the event was first stored. It is copied into the event and decides nothing.
 #[must_use]
 pub fn read(webhook: &VerifiedWebhook, received_at: Timestamp) -> Reading {
+    read_with_notes(webhook, received_at).0
+}
+
+/// Reads a verified webhook as [`read`] does, and returns notes for the log too.
+#[must_use]
+pub fn read_with_notes(webhook: &VerifiedWebhook, received_at: Timestamp) -> (Reading, ReadNotes) {
+    let mut notes = ReadNotes::default();
     let reading = match webhook.provider() {
-        Provider::Retell => retell::read(webhook, received_at),
-        Provider::Twilio => twilio::read(webhook, received_at),
-        Provider::Vapi => vapi::read(webhook, received_at),
-        Provider::Telnyx => telnyx::read(webhook, received_at),
-        Provider::Generic => generic::read(webhook, received_at),
+        Provider::Retell => retell::read(webhook, received_at, &mut notes),
+        Provider::Twilio => twilio::read(webhook, received_at, &mut notes),
+        Provider::Vapi => vapi::read(webhook, received_at, &mut notes),
+        Provider::Telnyx => telnyx::read(webhook, received_at, &mut notes),
+        Provider::Generic => generic::read(webhook, received_at, &mut notes),
     };
-    reading.unwrap_or_else(|error| Reading::Quarantined {
+    let reading = reading.unwrap_or_else(|error| Reading::Quarantined {
         event_id: ids::event_id_of_body(webhook.provider(), webhook.body()),
         error,
-    })
+    });
+    (reading, notes)
 }
 
 /// Signs a webhook as the provider would, for tests, the simulator and `switchhook send`.

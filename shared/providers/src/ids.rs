@@ -2,7 +2,7 @@
 //! field.
 
 use sha2::{Digest, Sha256};
-use switchhook_domain::{DO_NOT_CALL_PREFIX, EventId, Provider};
+use switchhook_domain::{EventId, Provider};
 
 /// Longest id that leaves this crate, in bytes. The row of a full call contains a thousand ids, and a DynamoDB item has
 /// at most 400 KB.
@@ -14,11 +14,10 @@ const EVENT_TYPE_BYTES_MAX: usize = 128;
 /// Hex digits of a short hash, which only has to distinguish the events of one call.
 const SHORT_HASH_DIGITS: usize = 16;
 
-/// Returns `{prefix}{id}`. If that is too long or starts with [`DO_NOT_CALL_PREFIX`], or if `id` has control
-/// characters, returns `{prefix}sha256-{hash of id}` instead.
+/// Returns `{prefix}{id}`. If that is too long, or if `id` has control characters, returns
+/// `{prefix}sha256-{hash of id}` instead.
 pub(crate) fn bounded(prefix: &str, id: &str) -> String {
-    let reserved = prefix.is_empty() && id.starts_with(DO_NOT_CALL_PREFIX);
-    if prefix.len() + id.len() > ID_BYTES_MAX || id.chars().any(char::is_control) || reserved {
+    if prefix.len() + id.len() > ID_BYTES_MAX || id.chars().any(char::is_control) {
         format!("{prefix}{}", sha256(id.as_bytes()))
     } else {
         format!("{prefix}{id}")
@@ -73,9 +72,6 @@ mod tests {
         hash_form("a\nb");
         hash_form("a\u{85}b");
         assert_eq!(bounded("p:", ""), "p:");
-        // A call id must not overwrite a row of the do-not-call list.
-        assert!(bounded("", "do-not-call:+15550100").starts_with("sha256-"));
-        assert_eq!(bounded("p:", "do-not-call:+15550100"), "p:do-not-call:+15550100");
     }
 
     #[test]

@@ -52,12 +52,12 @@ pub use config::{
 pub use content_hash::content_hash;
 pub use dial::{DialAnswer, DialRequest};
 pub use dispatch::{
-    api_url, derived_call_id, dial_api_request, lookup_api_request, read, read_dial_answer, read_lookup_answer, sign,
-    verify, verifying_key,
+    api_url, derived_call_id, dial_api_request, lookup_api_request, read, read_dial_answer, read_lookup_answer,
+    read_with_notes, sign, verify, verifying_key,
 };
 pub use ids::ID_BYTES_MAX;
 pub use key::{Key, KeyError};
 pub use lookup::{Lookup, LookupAnswer};
-pub use reading::{ReadError, Reading};
+pub use reading::{ReadError, ReadNotes, Reading};
 pub use samples::samples;
 pub use webhook::{SignedWebhook, UnverifiedWebhook, VerifiedWebhook, VerifyError};

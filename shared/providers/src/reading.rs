@@ -35,6 +35,16 @@ impl Reading {
     }
 }
 
+/// Facts about a webhook for the log and the metrics. They do not change what is stored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReadNotes {
+    /// True if the webhook names the id of a call that its sender may not name. That id was ignored.
+    pub reserved_call_id: bool,
+    /// Vendor's name of a field whose value is unknown to Switchhook, for example `disconnection_reason`. The vendor's
+    /// list has grown: a meaning was chosen from the other fields.
+    pub unknown_value: Option<&'static str>,
+}
+
 /// Reason why an authentic webhook cannot be read. Contains no part of the webhook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum ReadError {

@@ -1,5 +1,7 @@
-//! Webhooks of a sender that uses the generic provider: one event for each fact, and each event states that fact alone.
-//! A lost event therefore leaves a gap, and Switchhook has to hold back the events after the gap.
+//! Webhooks of a sender that uses the generic provider: one event for each fact.
+//!
+//! An event also states what its word implies. `ANSWERED` implies that the phone rang, and `USER_CONFIRMED` implies that
+//! the call was answered, at a time that it does not state. `ENDED` implies no answer, because a call may end unanswered.
 
 use fastrand::Rng;
 use serde_json::json;
@@ -96,11 +98,21 @@ fn report(
         name: name.to_owned(),
         attempt,
         has_provider_call_id,
-        statements: vec![Statement { fact, at: occurred_at }],
+        statements: statements(fact, occurred_at),
         emitted_at: script.to_system_time(at) + reporting_delay(rng),
         query: String::new(),
         body: object(event).to_string().into_bytes(),
     }
+}
+
+/// Returns the facts that the word for this fact implies, and the fact itself.
+fn statements(fact: Fact, at: Option<Millis>) -> Vec<Statement> {
+    let implied: &[(Fact, Option<Millis>)] = match fact {
+        Fact::Answered | Fact::Ended(Ending::Completed | Ending::NoAnswer | Ending::Busy) => &[(Fact::Ringing, at)],
+        Fact::Voicemail | Fact::Declined | Fact::Confirmed => &[(Fact::Ringing, None), (Fact::Answered, None)],
+        Fact::Initiated | Fact::Ringing | Fact::Ended(Ending::Failed | Ending::Canceled) | Fact::RetryPlanned => &[],
+    };
+    implied.iter().copied().chain([(fact, at)]).map(|(fact, at)| Statement { fact, at }).collect()
 }
 
 fn event_id(rng: &mut Rng) -> String {

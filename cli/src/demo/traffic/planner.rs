@@ -395,6 +395,10 @@ impl Planner<'_> {
     fn add_other_provider(&mut self, arrivals: &[Option<Millis>], faults: &mut FaultCounts) {
         let arriving = self.script.reports.iter().zip(arrivals).filter(|(report, _)| report.is_folded());
         let Some(first) = arriving.filter_map(|(_, at)| *at).min() else { return };
+        if self.script.correlation == Correlation::ProviderCall {
+            // Ingress ignores the id of another provider's call.
+            return;
+        }
         let event_type = self.rng.choice(["USER_DECLINED", "USER_CONFIRMED", "ENDED", "CANCELED"]).unwrap_or("ENDED");
         let (field, id) = match (self.script.correlation, &self.script.appointment_id) {
             (Correlation::Appointment, Some(appointment_id)) => ("appointment_id", appointment_id),

@@ -1,28 +1,36 @@
-//! Meaning of generic events. Each event of a known type is one call event, and implies nothing.
+//! Meaning of generic events. Each event of a known type is one call event, and implies what its word implies: an
+//! answered call rang, and a person who decides has answered.
 
-use switchhook_domain::{Direction, Provider, Timestamp};
+use switchhook_domain::{AttemptKey, Direction, EventKind, Provider, Timestamp};
 
-use super::payload::{self, Event, event_kind};
+use super::payload::{self, Event, Proof, meaning};
 use crate::call_events::CallEventSet;
 use crate::correlation::correlate;
 use crate::ids;
 use crate::lenient;
 use crate::normalized::NormalizedEvent;
-use crate::reading::{ReadError, Reading};
+use crate::reading::{ReadError, ReadNotes, Reading};
 use crate::webhook::VerifiedWebhook;
 
-pub(crate) fn read(webhook: &VerifiedWebhook, received_at: Timestamp) -> Result<Reading, ReadError> {
+pub(crate) fn read(
+    webhook: &VerifiedWebhook,
+    received_at: Timestamp,
+    notes: &mut ReadNotes,
+) -> Result<Reading, ReadError> {
     let event: Event = lenient::from_body(webhook.body())?;
     let event_type = event.event_type().ok_or(ReadError::MissingEventType)?.to_owned();
     let event_id = match &event.event_id {
         Some(id) => ids::event_id(Provider::Generic, id),
         None => ids::event_id_of_body(Provider::Generic, webhook.body()),
     };
-    let (occurred_at, echoed) = (event.occurred_at(), event.echoed_ids());
+    let (occurred_at, echoed, attempt_number) = (event.occurred_at(), event.echoed_ids(), event.attempt_number());
     let call = event.call.unwrap_or_default();
-    let correlation = correlate(Provider::Generic, &echoed, call.sid.as_deref());
+    let mut correlation = correlate(Provider::Generic, &echoed, call.sid.as_deref(), notes);
+    // The keys of attempts that Switchhook dialled are numbers too, so a sender can name one of them by its number.
+    correlation.attempt =
+        correlation.attempt.or_else(|| attempt_number.map(|number| AttemptKey::new(number.to_string())));
 
-    let Some(kind) = event_kind(&event_type) else {
+    let Some((kind, proof)) = meaning(&event_type) else {
         return Ok(Reading::Recorded {
             event_id,
             event_type: ids::event_type(&event_type),
@@ -37,9 +45,26 @@ pub(crate) fn read(webhook: &VerifiedWebhook, received_at: Timestamp) -> Result<
         direction: call.direction.and_then(direction),
         from: call.from,
         to: call.to,
-        call_events: CallEventSet::reporting(kind, occurred_at).into_sorted(),
+        call_events: call_events(kind, proof, occurred_at).into_sorted(),
     };
     normalized.into_reading(received_at)
+}
+
+/// Call events of one word.
+///
+/// A decision or a voicemail can be reported after the end of the call. So the answer that it proves has no time: such a
+/// beginning comes before every event with a time.
+fn call_events(kind: EventKind, proof: Proof, occurred_at: Option<Timestamp>) -> CallEventSet {
+    let mut call_events = CallEventSet::reporting(kind, occurred_at);
+    match proof {
+        Proof::Nothing => {}
+        Proof::Ringing => call_events.imply(EventKind::Ringing, occurred_at, None),
+        Proof::Answer => {
+            call_events.imply(EventKind::Ringing, None, None);
+            call_events.imply(EventKind::InProgress, None, None);
+        }
+    }
+    call_events
 }
 
 fn direction(direction: payload::Direction) -> Option<Direction> {

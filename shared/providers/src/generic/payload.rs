@@ -29,10 +29,36 @@ pub(super) struct Event {
     appointment_id: Option<String>,
     #[serde(deserialize_with = "lenient::object")]
     pub(super) call: Option<Call>,
+    #[serde(deserialize_with = "lenient::text")]
+    attempt: Option<String>,
     #[serde(deserialize_with = "lenient::object")]
-    meta: Option<EchoedIds>,
+    meta: Option<Extra>,
     #[serde(deserialize_with = "lenient::object")]
-    data: Option<EchoedIds>,
+    data: Option<Extra>,
+}
+
+/// Ids in `meta` or `data`.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Extra {
+    #[serde(deserialize_with = "lenient::text")]
+    switchhook_call_id: Option<String>,
+    #[serde(deserialize_with = "lenient::text")]
+    switchhook_attempt: Option<String>,
+    #[serde(deserialize_with = "lenient::text")]
+    appointment_id: Option<String>,
+    #[serde(deserialize_with = "lenient::text")]
+    attempt: Option<String>,
+}
+
+impl Extra {
+    fn echoed_ids(&self) -> EchoedIds {
+        EchoedIds {
+            switchhook_call_id: self.switchhook_call_id.clone(),
+            switchhook_attempt: self.switchhook_attempt.clone(),
+            appointment_id: self.appointment_id.clone(),
+        }
+    }
 }
 
 #[derive(Default, Deserialize)]
@@ -73,26 +99,47 @@ impl Event {
             switchhook_attempt: self.switchhook_attempt.clone(),
             appointment_id: self.appointment_id.clone(),
         };
-        top.or(self.meta.clone().unwrap_or_default()).or(self.data.clone().unwrap_or_default())
+        self.extras().fold(top, |ids, extra| ids.or(extra.echoed_ids()))
+    }
+
+    /// Number that the sender gives the attempt. `None` if no such field holds a whole number.
+    pub(super) fn attempt_number(&self) -> Option<u32> {
+        let texts = self.extras().filter_map(|extra| extra.attempt.as_deref()).chain(self.attempt.as_deref());
+        texts.filter_map(|text| text.trim().parse().ok()).next()
+    }
+
+    fn extras(&self) -> impl Iterator<Item = &Extra> {
+        [&self.meta, &self.data].into_iter().flatten()
     }
 }
 
-/// Kind of the call event. `None` if the event type is unknown.
-pub(super) fn event_kind(event_type: &str) -> Option<EventKind> {
+/// Earlier facts that an event of the generic provider proves.
+#[derive(Clone, Copy)]
+pub(super) enum Proof {
+    Nothing,
+    /// The phone rang.
+    Ringing,
+    /// The phone rang, and somebody or something answered.
+    Answer,
+}
+
+/// Kind of the call event, and the earlier facts that it proves. `None` if the event type is unknown.
+pub(super) fn meaning(event_type: &str) -> Option<(EventKind, Proof)> {
     match event_type {
-        "call.initiated" | "CALL_STARTED" => Some(EventKind::Initiated),
-        "call.ringing" | "RINGING" => Some(EventKind::Ringing),
-        "call.in_progress" | "ANSWERED" => Some(EventKind::InProgress),
-        "call.completed" | "ENDED" => Some(EventKind::Completed),
-        "call.failed" | "FAILED" => Some(EventKind::Failed),
-        "call.busy" | "BUSY" => Some(EventKind::Busy),
+        "call.initiated" | "CALL_STARTED" => Some((EventKind::Initiated, Proof::Nothing)),
+        "call.ringing" | "RINGING" => Some((EventKind::Ringing, Proof::Nothing)),
+        "call.in_progress" | "ANSWERED" => Some((EventKind::InProgress, Proof::Ringing)),
+        // A call can end without an answer.
+        "call.completed" | "ENDED" => Some((EventKind::Completed, Proof::Ringing)),
+        "call.failed" | "FAILED" => Some((EventKind::Failed, Proof::Nothing)),
+        "call.busy" | "BUSY" => Some((EventKind::Busy, Proof::Ringing)),
         // `TIMEOUT` is the provider's ring timeout: nobody answered.
-        "call.no_answer" | "NO_ANSWER" | "TIMEOUT" => Some(EventKind::NoAnswer),
-        "call.canceled" | "CANCELED" => Some(EventKind::Canceled),
-        "voicemail.detected" | "VOICEMAIL_DETECTED" => Some(EventKind::VoicemailDetected),
-        "user.confirmed" | "USER_CONFIRMED" => Some(EventKind::UserConfirmed),
-        "user.declined" | "USER_DECLINED" => Some(EventKind::UserDeclined),
-        "retry.scheduled" | "RETRY_SCHEDULED" => Some(EventKind::RetryScheduled),
+        "call.no_answer" | "NO_ANSWER" | "TIMEOUT" => Some((EventKind::NoAnswer, Proof::Ringing)),
+        "call.canceled" | "CANCELED" => Some((EventKind::Canceled, Proof::Nothing)),
+        "voicemail.detected" | "VOICEMAIL_DETECTED" => Some((EventKind::VoicemailDetected, Proof::Answer)),
+        "user.confirmed" | "USER_CONFIRMED" => Some((EventKind::UserConfirmed, Proof::Answer)),
+        "user.declined" | "USER_DECLINED" => Some((EventKind::UserDeclined, Proof::Answer)),
+        "retry.scheduled" | "RETRY_SCHEDULED" => Some((EventKind::RetryScheduled, Proof::Nothing)),
         _ => None,
     }
 }

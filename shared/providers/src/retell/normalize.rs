@@ -13,17 +13,21 @@ use crate::ending::{CallTimes, Ending};
 use crate::ids;
 use crate::lenient;
 use crate::normalized::NormalizedEvent;
-use crate::reading::{ReadError, Reading};
+use crate::reading::{ReadError, ReadNotes, Reading};
 use crate::user_decision::UserDecision;
 use crate::webhook::VerifiedWebhook;
 
-pub(crate) fn read(webhook: &VerifiedWebhook, received_at: Timestamp) -> Result<Reading, ReadError> {
+pub(crate) fn read(
+    webhook: &VerifiedWebhook,
+    received_at: Timestamp,
+    notes: &mut ReadNotes,
+) -> Result<Reading, ReadError> {
     let payload: payload::Webhook = lenient::from_body(webhook.body())?;
     let event_type = payload.event.ok_or(ReadError::MissingEventType)?;
     let call = payload.call.or(payload.data).unwrap_or_default();
     let event = Event::from_name(&event_type);
     let event_id = event_id(event, &event_type, &call, webhook.body());
-    let correlation = correlation(&call);
+    let correlation = correlation(&call, notes);
 
     let call_events = match event {
         Event::CallStarted => started(&call),
@@ -69,10 +73,10 @@ fn event_id(event: Event, event_type: &str, call: &Call, body: &[u8]) -> EventId
     ids::event_id(Provider::Retell, &suffix)
 }
 
-fn correlation(call: &Call) -> Correlation {
+fn correlation(call: &Call, notes: &mut ReadNotes) -> Correlation {
     let metadata = call.metadata.clone().unwrap_or_default();
     let variables: EchoedIds = call.retell_llm_dynamic_variables.clone().unwrap_or_default();
-    correlate(Provider::Retell, &metadata.or(variables), call.call_id.as_deref())
+    correlate(Provider::Retell, &metadata.or(variables), call.call_id.as_deref(), notes)
 }
 
 fn direction(call: &Call) -> Option<Direction> {

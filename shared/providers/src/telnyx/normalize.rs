@@ -13,10 +13,14 @@ use crate::ending::{CallTimes, Ending};
 use crate::ids;
 use crate::lenient;
 use crate::normalized::NormalizedEvent;
-use crate::reading::{ReadError, Reading};
+use crate::reading::{ReadError, ReadNotes, Reading};
 use crate::webhook::VerifiedWebhook;
 
-pub(crate) fn read(webhook: &VerifiedWebhook, received_at: Timestamp) -> Result<Reading, ReadError> {
+pub(crate) fn read(
+    webhook: &VerifiedWebhook,
+    received_at: Timestamp,
+    notes: &mut ReadNotes,
+) -> Result<Reading, ReadError> {
     let webhook_payload: payload::Webhook = lenient::from_body(webhook.body())?;
     let event = webhook_payload.data.unwrap_or_default();
     let name = event.event_type.clone().ok_or(ReadError::MissingEventType)?;
@@ -25,7 +29,7 @@ pub(crate) fn read(webhook: &VerifiedWebhook, received_at: Timestamp) -> Result<
     let event_own_id = event.id.clone();
     let call = event.payload.unwrap_or_default();
     let event_id = event_id(event_own_id.as_deref(), event_type, &name, &call, webhook.body());
-    let correlation = correlate(Provider::Telnyx, &call.echoed_ids(), call.call_control_id.as_deref());
+    let correlation = correlate(Provider::Telnyx, &call.echoed_ids(), call.call_control_id.as_deref(), notes);
 
     let call_events = match event_type {
         EventType::Initiated => CallEventSet::reporting(EventKind::Initiated, occurred_at),

@@ -15,7 +15,7 @@ use crate::form::Form;
 use crate::ids;
 use crate::lenient;
 use crate::normalized::NormalizedEvent;
-use crate::reading::{ReadError, Reading};
+use crate::reading::{ReadError, ReadNotes, Reading};
 use crate::webhook::VerifiedWebhook;
 
 /// Event type of an answering-machine callback, which has no status.
@@ -24,7 +24,11 @@ const AMD: &str = "amd";
 /// Source of status callbacks. It is the default, so event ids leave it out.
 const CALL_PROGRESS: &str = "call-progress-events";
 
-pub(crate) fn read(webhook: &VerifiedWebhook, received_at: Timestamp) -> Result<Reading, ReadError> {
+pub(crate) fn read(
+    webhook: &VerifiedWebhook,
+    received_at: Timestamp,
+    notes: &mut ReadNotes,
+) -> Result<Reading, ReadError> {
     let callback: Callback = if is_json(webhook.query()) {
         lenient::from_body(webhook.body())?
     } else {
@@ -36,7 +40,7 @@ pub(crate) fn read(webhook: &VerifiedWebhook, received_at: Timestamp) -> Result<
     // A child leg is another leg of the same call, such as a transfer. It is recorded with its parent, and does not
     // change it.
     let call_sid = callback.parent_call_sid.as_deref().or(callback.call_sid.as_deref());
-    let correlation = correlate(Provider::Twilio, &EchoedIds::from_query(webhook.query()), call_sid);
+    let correlation = correlate(Provider::Twilio, &EchoedIds::from_query(webhook.query()), call_sid, notes);
 
     let call_events = match kind {
         Kind::Status(kind) => call_events(&callback, Some(kind)),

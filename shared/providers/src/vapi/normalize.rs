@@ -14,17 +14,21 @@ use crate::ending::{CallTimes, Ending};
 use crate::ids;
 use crate::lenient;
 use crate::normalized::NormalizedEvent;
-use crate::reading::{ReadError, Reading};
+use crate::reading::{ReadError, ReadNotes, Reading};
 use crate::webhook::VerifiedWebhook;
 
-pub(crate) fn read(webhook: &VerifiedWebhook, received_at: Timestamp) -> Result<Reading, ReadError> {
+pub(crate) fn read(
+    webhook: &VerifiedWebhook,
+    received_at: Timestamp,
+    notes: &mut ReadNotes,
+) -> Result<Reading, ReadError> {
     let payload: payload::Webhook = lenient::from_body(webhook.body())?;
     let message = payload.message.unwrap_or_default();
     let message_type = message.event_type.as_deref().ok_or(ReadError::MissingEventType)?;
     let kind = Kind::from_names(message_type, message.status.as_deref());
     let call_id = message.call.as_ref().and_then(|call| call.id.as_deref());
     let event_id = event_id(kind, message_type, message.status.as_deref(), call_id, webhook.body());
-    let correlation = correlate(Provider::Vapi, &message.echoed_ids(), call_id);
+    let correlation = correlate(Provider::Vapi, &message.echoed_ids(), call_id, notes);
     let event_type = match (message_type, &message.status) {
         ("status-update", Some(status)) => format!("status-update:{status}"),
         (name, _) => name.to_owned(),

@@ -18,7 +18,7 @@ fn retell_bodies_say() {
     event retell:call_5d0b8f6e2c3a4f7d9e1b0a6c8d2f4e70:call_started
     call_started
     appointment:appt_201
-    call_5d0b8f6e2c3a4f7d9e1b0a6c8d2f4e70 call_5d0b8f6e2c3a4f7d9e1b0a6c8d2f4e70 appt_201 Outbound +442079460018 +447700900000
+    retell:call_5d0b8f6e2c3a4f7d9e1b0a6c8d2f4e70 call_5d0b8f6e2c3a4f7d9e1b0a6c8d2f4e70 appt_201 Outbound +442079460018 +447700900000
     ringing implied 2025-10-20T12:13:57.211Z
     in_progress 2025-10-20T12:13:57.211Z
     ");
@@ -26,7 +26,7 @@ fn retell_bodies_say() {
     event retell:call_5d0b8f6e2c3a4f7d9e1b0a6c8d2f4e70:call_ended
     call_ended
     appointment:appt_201
-    call_5d0b8f6e2c3a4f7d9e1b0a6c8d2f4e70 call_5d0b8f6e2c3a4f7d9e1b0a6c8d2f4e70 appt_201 Outbound +442079460018 +447700900000
+    retell:call_5d0b8f6e2c3a4f7d9e1b0a6c8d2f4e70 call_5d0b8f6e2c3a4f7d9e1b0a6c8d2f4e70 appt_201 Outbound +442079460018 +447700900000
     ringing implied 2025-10-20T12:13:57.211Z
     in_progress implied 2025-10-20T12:13:57.211Z
     completed 2025-10-20T12:15:21.846Z
@@ -35,7 +35,7 @@ fn retell_bodies_say() {
     event retell:call_5d0b8f6e2c3a4f7d9e1b0a6c8d2f4e70:call_analyzed:845ceb549a05fa95
     call_analyzed
     appointment:appt_201
-    call_5d0b8f6e2c3a4f7d9e1b0a6c8d2f4e70 call_5d0b8f6e2c3a4f7d9e1b0a6c8d2f4e70 appt_201 Outbound +442079460018 +447700900000
+    retell:call_5d0b8f6e2c3a4f7d9e1b0a6c8d2f4e70 call_5d0b8f6e2c3a4f7d9e1b0a6c8d2f4e70 appt_201 Outbound +442079460018 +447700900000
     ringing implied 2025-10-20T12:13:57.211Z
     in_progress implied 2025-10-20T12:13:57.211Z
     user_confirmed 2025-10-20T12:15:21.846Z
@@ -45,7 +45,7 @@ fn retell_bodies_say() {
     event retell:call_a94c1e0f7b6d4c2e8f3a5b7d9c1e0f24:call_analyzed:6ac5da499d426392
     call_analyzed
     appointment:appt_202
-    call_a94c1e0f7b6d4c2e8f3a5b7d9c1e0f24 call_a94c1e0f7b6d4c2e8f3a5b7d9c1e0f24 appt_202 Outbound +442079460018 +447700900000
+    retell:call_a94c1e0f7b6d4c2e8f3a5b7d9c1e0f24 call_a94c1e0f7b6d4c2e8f3a5b7d9c1e0f24 appt_202 Outbound +442079460018 +447700900000
     ringing implied 2025-10-20T12:13:57.211Z
     in_progress implied 2025-10-20T12:13:57.211Z
     user_declined 2025-10-20T12:15:21.846Z
@@ -55,7 +55,7 @@ fn retell_bodies_say() {
     event retell:call_c77e1f50a2b34c6d8e9f0a1b2c3d4e5f:call_ended
     call_ended
     appointment:appt_203
-    call_c77e1f50a2b34c6d8e9f0a1b2c3d4e5f call_c77e1f50a2b34c6d8e9f0a1b2c3d4e5f appt_203 Outbound +442079460018 +447700900000
+    retell:call_c77e1f50a2b34c6d8e9f0a1b2c3d4e5f call_c77e1f50a2b34c6d8e9f0a1b2c3d4e5f appt_203 Outbound +442079460018 +447700900000
     ringing implied 2025-10-20T12:13:57.211Z
     in_progress implied 2025-10-20T12:13:57.211Z
     voicemail_detected implied 2025-10-20T12:14:17.085Z
@@ -65,7 +65,7 @@ fn retell_bodies_say() {
     event retell:call_c77e1f50a2b34c6d8e9f0a1b2c3d4e5f:call_analyzed:5a64aa4a43994d70
     call_analyzed
     appointment:appt_203
-    call_c77e1f50a2b34c6d8e9f0a1b2c3d4e5f call_c77e1f50a2b34c6d8e9f0a1b2c3d4e5f appt_203 Outbound +442079460018 +447700900000
+    retell:call_c77e1f50a2b34c6d8e9f0a1b2c3d4e5f call_c77e1f50a2b34c6d8e9f0a1b2c3d4e5f appt_203 Outbound +442079460018 +447700900000
     ringing implied 2025-10-20T12:13:57.211Z
     in_progress implied 2025-10-20T12:13:57.211Z
     voicemail_detected 2025-10-20T12:14:17.085Z
@@ -75,7 +75,7 @@ fn retell_bodies_say() {
     event retell:call_1b9d6bcd4e5f4a3b8c7d0e9f8a7b6c5d:call_ended
     call_ended
     appointment:appt_204
-    call_1b9d6bcd4e5f4a3b8c7d0e9f8a7b6c5d call_1b9d6bcd4e5f4a3b8c7d0e9f8a7b6c5d appt_204 Outbound +442079460018 +447700900000
+    retell:call_1b9d6bcd4e5f4a3b8c7d0e9f8a7b6c5d call_1b9d6bcd4e5f4a3b8c7d0e9f8a7b6c5d appt_204 Outbound +442079460018 +447700900000
     ringing implied 2025-10-20T12:14:28.211Z
     no_answer 2025-10-20T12:14:28.211Z
     ");
@@ -83,7 +83,7 @@ fn retell_bodies_say() {
     event retell:call_1b9d6bcd4e5f4a3b8c7d0e9f8a7b6c5d:call_analyzed:8c31ea18c9c11e4c
     call_analyzed
     appointment:appt_204
-    call_1b9d6bcd4e5f4a3b8c7d0e9f8a7b6c5d call_1b9d6bcd4e5f4a3b8c7d0e9f8a7b6c5d appt_204 Outbound +442079460018 +447700900000
+    retell:call_1b9d6bcd4e5f4a3b8c7d0e9f8a7b6c5d call_1b9d6bcd4e5f4a3b8c7d0e9f8a7b6c5d appt_204 Outbound +442079460018 +447700900000
     ringing implied 2025-10-20T12:14:28.211Z
     no_answer implied 2025-10-20T12:14:28.211Z
     ");
@@ -91,7 +91,7 @@ fn retell_bodies_say() {
     event retell:call_7c9e6679f0a14b2c9d3e5f6a7b8c9d0e:call_ended
     call_ended
     appointment:appt_205
-    call_7c9e6679f0a14b2c9d3e5f6a7b8c9d0e call_7c9e6679f0a14b2c9d3e5f6a7b8c9d0e appt_205 Outbound +442079460018 +447700900000
+    retell:call_7c9e6679f0a14b2c9d3e5f6a7b8c9d0e call_7c9e6679f0a14b2c9d3e5f6a7b8c9d0e appt_205 Outbound +442079460018 +447700900000
     ringing implied 2025-10-20T12:14:28.211Z
     busy 2025-10-20T12:14:28.211Z
     ");
@@ -99,7 +99,7 @@ fn retell_bodies_say() {
     event retell:call_9f8e7d6c5b4a43928170f1e2d3c4b5a6:call_ended
     call_ended
     appointment:appt_206
-    call_9f8e7d6c5b4a43928170f1e2d3c4b5a6 call_9f8e7d6c5b4a43928170f1e2d3c4b5a6 appt_206 Outbound +442079460018 +447700900000
+    retell:call_9f8e7d6c5b4a43928170f1e2d3c4b5a6 call_9f8e7d6c5b4a43928170f1e2d3c4b5a6 appt_206 Outbound +442079460018 +447700900000
     failed 2025-10-20T12:14:28.211Z
     ");
     assert_snapshot!(summary("retell/transcript_updated"), @r"
@@ -120,21 +120,21 @@ fn twilio_bodies_say() {
     event twilio:CA00000000000000000000000000000001:initiated:0
     initiated
     appointment:7
-    CA00000000000000000000000000000001 CA00000000000000000000000000000001 7 Outbound +442079460018 +447700900000
+    twilio:CA00000000000000000000000000000001 CA00000000000000000000000000000001 7 Outbound +442079460018 +447700900000
     initiated 2025-10-20T12:13:55.000Z #0
     ");
     assert_snapshot!(summary("twilio/ringing"), @r"
     event twilio:CA00000000000000000000000000000001:ringing:1
     ringing
     appointment:7
-    CA00000000000000000000000000000001 CA00000000000000000000000000000001 7 Outbound +442079460018 +447700900000
+    twilio:CA00000000000000000000000000000001 CA00000000000000000000000000000001 7 Outbound +442079460018 +447700900000
     ringing 2025-10-20T12:13:56.000Z #1
     ");
     assert_snapshot!(summary("twilio/in_progress"), @r"
     event twilio:CA00000000000000000000000000000001:in-progress:2
     in-progress
     appointment:7
-    CA00000000000000000000000000000001 CA00000000000000000000000000000001 7 Outbound +442079460018 +447700900000
+    twilio:CA00000000000000000000000000000001 CA00000000000000000000000000000001 7 Outbound +442079460018 +447700900000
     ringing implied 2025-10-20T12:14:05.000Z #2
     in_progress 2025-10-20T12:14:05.000Z #2
     ");
@@ -142,7 +142,7 @@ fn twilio_bodies_say() {
     event twilio:CA00000000000000000000000000000001:completed:3
     completed
     appointment:7
-    CA00000000000000000000000000000001 CA00000000000000000000000000000001 7 Outbound +442079460018 +447700900000
+    twilio:CA00000000000000000000000000000001 CA00000000000000000000000000000001 7 Outbound +442079460018 +447700900000
     ringing implied 2025-10-20T12:14:47.000Z #3
     in_progress implied 2025-10-20T12:14:47.000Z #3
     completed 2025-10-20T12:14:47.000Z #3
@@ -151,7 +151,7 @@ fn twilio_bodies_say() {
     event twilio:CA00000000000000000000000000000009:completed:3
     completed
     appointment:7
-    CA00000000000000000000000000000009 CA00000000000000000000000000000009 7 Outbound +442079460018 +447700900000
+    twilio:CA00000000000000000000000000000009 CA00000000000000000000000000000009 7 Outbound +442079460018 +447700900000
     ringing implied 2025-10-20T12:14:47.000Z #3
     in_progress implied 2025-10-20T12:14:47.000Z #3
     completed 2025-10-20T12:14:47.000Z #3
@@ -160,7 +160,7 @@ fn twilio_bodies_say() {
     event twilio:CA00000000000000000000000000000002:completed:3
     completed
     appointment:7
-    CA00000000000000000000000000000002 CA00000000000000000000000000000002 7 Outbound +442079460018 +447700900000
+    twilio:CA00000000000000000000000000000002 CA00000000000000000000000000000002 7 Outbound +442079460018 +447700900000
     ringing implied 2025-10-20T12:14:31.000Z #3
     in_progress implied 2025-10-20T12:14:31.000Z #3
     voicemail_detected implied 2025-10-20T12:14:31.000Z #3
@@ -170,7 +170,7 @@ fn twilio_bodies_say() {
     event twilio:CA00000000000000000000000000000003:busy:2
     busy
     appointment:7
-    CA00000000000000000000000000000003 CA00000000000000000000000000000003 7 Outbound +442079460018 +447700900000
+    twilio:CA00000000000000000000000000000003 CA00000000000000000000000000000003 7 Outbound +442079460018 +447700900000
     ringing implied 2025-10-20T12:14:01.000Z #2
     busy 2025-10-20T12:14:01.000Z #2
     ");
@@ -178,7 +178,7 @@ fn twilio_bodies_say() {
     event twilio:CA00000000000000000000000000000004:no-answer:2
     no-answer
     appointment:7
-    CA00000000000000000000000000000004 CA00000000000000000000000000000004 7 Outbound +442079460018 +447700900000
+    twilio:CA00000000000000000000000000000004 CA00000000000000000000000000000004 7 Outbound +442079460018 +447700900000
     ringing implied 2025-10-20T12:14:56.000Z #2
     no_answer 2025-10-20T12:14:56.000Z #2
     ");
@@ -186,21 +186,21 @@ fn twilio_bodies_say() {
     event twilio:CA00000000000000000000000000000005:failed:1
     failed
     appointment:7
-    CA00000000000000000000000000000005 CA00000000000000000000000000000005 7 Outbound +442079460018 +447700900000
+    twilio:CA00000000000000000000000000000005 CA00000000000000000000000000000005 7 Outbound +442079460018 +447700900000
     failed 2025-10-20T12:13:57.000Z #1
     ");
     assert_snapshot!(summary("twilio/canceled"), @r"
     event twilio:CA00000000000000000000000000000006:canceled:2
     canceled
     appointment:7
-    CA00000000000000000000000000000006 CA00000000000000000000000000000006 7 Outbound +442079460018 +447700900000
+    twilio:CA00000000000000000000000000000006 CA00000000000000000000000000000006 7 Outbound +442079460018 +447700900000
     canceled 2025-10-20T12:14:02.000Z #2
     ");
     assert_snapshot!(summary("twilio/amd_human"), @r"
     event twilio:CA00000000000000000000000000000001:amd:human
     amd
     appointment:7
-    CA00000000000000000000000000000001 CA00000000000000000000000000000001 7 - - -
+    twilio:CA00000000000000000000000000000001 CA00000000000000000000000000000001 7 - - -
     ringing implied
     in_progress implied
     ");
@@ -208,7 +208,7 @@ fn twilio_bodies_say() {
     event twilio:CA00000000000000000000000000000002:amd:machine_end_beep
     amd
     appointment:7
-    CA00000000000000000000000000000002 CA00000000000000000000000000000002 7 - - -
+    twilio:CA00000000000000000000000000000002 CA00000000000000000000000000000002 7 - - -
     ringing implied
     in_progress implied
     voicemail_detected
@@ -222,7 +222,7 @@ fn twilio_bodies_say() {
     event twilio:CA00000000000000000000000000000008:ringing:-:7559885324a87d10
     ringing
     appointment:7
-    CA00000000000000000000000000000008 CA00000000000000000000000000000008 7 Inbound +447700900000 +442079460018
+    twilio:CA00000000000000000000000000000008 CA00000000000000000000000000000008 7 Inbound +447700900000 +442079460018
     ringing
     ");
     assert_snapshot!(summary("twilio/recording"), @r"
@@ -238,21 +238,21 @@ fn vapi_bodies_say() {
     event vapi:019a0c1e-4b7a-7d2e-9c3f-000000000001:status-update:queued
     status-update:queued
     appointment:appt_301
-    019a0c1e-4b7a-7d2e-9c3f-000000000001 019a0c1e-4b7a-7d2e-9c3f-000000000001 appt_301 Outbound +442079460018 +447700900000
+    vapi:019a0c1e-4b7a-7d2e-9c3f-000000000001 019a0c1e-4b7a-7d2e-9c3f-000000000001 appt_301 Outbound +442079460018 +447700900000
     initiated 2025-10-20T12:13:55.310Z
     ");
     assert_snapshot!(summary("vapi/status_ringing"), @r"
     event vapi:019a0c1e-4b7a-7d2e-9c3f-000000000001:status-update:ringing
     status-update:ringing
     appointment:appt_301
-    019a0c1e-4b7a-7d2e-9c3f-000000000001 019a0c1e-4b7a-7d2e-9c3f-000000000001 appt_301 Outbound +442079460018 +447700900000
+    vapi:019a0c1e-4b7a-7d2e-9c3f-000000000001 019a0c1e-4b7a-7d2e-9c3f-000000000001 appt_301 Outbound +442079460018 +447700900000
     ringing 2025-10-20T12:13:56.710Z
     ");
     assert_snapshot!(summary("vapi/status_in_progress"), @r"
     event vapi:019a0c1e-4b7a-7d2e-9c3f-000000000001:status-update:in-progress
     status-update:in-progress
     appointment:appt_301
-    019a0c1e-4b7a-7d2e-9c3f-000000000001 019a0c1e-4b7a-7d2e-9c3f-000000000001 appt_301 Outbound +442079460018 +447700900000
+    vapi:019a0c1e-4b7a-7d2e-9c3f-000000000001 019a0c1e-4b7a-7d2e-9c3f-000000000001 appt_301 Outbound +442079460018 +447700900000
     ringing implied 2025-10-20T12:14:04.430Z
     in_progress 2025-10-20T12:14:04.430Z
     ");
@@ -265,7 +265,7 @@ fn vapi_bodies_say() {
     event vapi:019a0c1e-4b7a-7d2e-9c3f-000000000001:status-update:forwarding
     status-update:forwarding
     appointment:appt_301
-    019a0c1e-4b7a-7d2e-9c3f-000000000001 019a0c1e-4b7a-7d2e-9c3f-000000000001 appt_301 Outbound +442079460018 +447700900000
+    vapi:019a0c1e-4b7a-7d2e-9c3f-000000000001 019a0c1e-4b7a-7d2e-9c3f-000000000001 appt_301 Outbound +442079460018 +447700900000
     ringing implied 2025-10-20T12:14:35.310Z
     in_progress implied 2025-10-20T12:14:35.310Z
     ");
@@ -273,7 +273,7 @@ fn vapi_bodies_say() {
     event vapi:019a0c1e-4b7a-7d2e-9c3f-000000000001:status-update:ended
     status-update:ended
     appointment:appt_301
-    019a0c1e-4b7a-7d2e-9c3f-000000000001 019a0c1e-4b7a-7d2e-9c3f-000000000001 appt_301 Outbound +442079460018 +447700900000
+    vapi:019a0c1e-4b7a-7d2e-9c3f-000000000001 019a0c1e-4b7a-7d2e-9c3f-000000000001 appt_301 Outbound +442079460018 +447700900000
     ringing implied 2025-10-20T12:14:47.610Z
     in_progress implied 2025-10-20T12:14:47.610Z
     completed 2025-10-20T12:14:47.610Z
@@ -282,7 +282,7 @@ fn vapi_bodies_say() {
     event vapi:019a0c1e-4b7a-7d2e-9c3f-000000000001:end-of-call-report
     end-of-call-report
     appointment:appt_301
-    019a0c1e-4b7a-7d2e-9c3f-000000000001 019a0c1e-4b7a-7d2e-9c3f-000000000001 appt_301 Outbound +442079460018 +447700900000
+    vapi:019a0c1e-4b7a-7d2e-9c3f-000000000001 019a0c1e-4b7a-7d2e-9c3f-000000000001 appt_301 Outbound +442079460018 +447700900000
     ringing implied 2025-10-20T12:14:04.430Z
     in_progress implied 2025-10-20T12:14:04.430Z
     user_confirmed 2025-10-20T12:14:47.610Z
@@ -292,7 +292,7 @@ fn vapi_bodies_say() {
     event vapi:019a0c1e-4b7a-7d2e-9c3f-000000000002:end-of-call-report
     end-of-call-report
     appointment:appt_302
-    019a0c1e-4b7a-7d2e-9c3f-000000000002 019a0c1e-4b7a-7d2e-9c3f-000000000002 appt_302 Outbound +442079460018 +447700900000
+    vapi:019a0c1e-4b7a-7d2e-9c3f-000000000002 019a0c1e-4b7a-7d2e-9c3f-000000000002 appt_302 Outbound +442079460018 +447700900000
     ringing implied 2025-10-20T12:14:04.430Z
     in_progress implied 2025-10-20T12:14:04.430Z
     user_declined 2025-10-20T12:14:47.610Z
@@ -302,7 +302,7 @@ fn vapi_bodies_say() {
     event vapi:019a0c1e-4b7a-7d2e-9c3f-000000000003:end-of-call-report
     end-of-call-report
     appointment:appt_303
-    019a0c1e-4b7a-7d2e-9c3f-000000000003 019a0c1e-4b7a-7d2e-9c3f-000000000003 appt_303 Outbound +442079460018 +447700900000
+    vapi:019a0c1e-4b7a-7d2e-9c3f-000000000003 019a0c1e-4b7a-7d2e-9c3f-000000000003 appt_303 Outbound +442079460018 +447700900000
     ringing implied 2025-10-20T12:14:04.430Z
     in_progress implied 2025-10-20T12:14:04.430Z
     voicemail_detected implied 2025-10-20T12:14:19.200Z
@@ -312,7 +312,7 @@ fn vapi_bodies_say() {
     event vapi:019a0c1e-4b7a-7d2e-9c3f-000000000004:end-of-call-report
     end-of-call-report
     appointment:appt_304
-    019a0c1e-4b7a-7d2e-9c3f-000000000004 019a0c1e-4b7a-7d2e-9c3f-000000000004 appt_304 Outbound +442079460018 +447700900000
+    vapi:019a0c1e-4b7a-7d2e-9c3f-000000000004 019a0c1e-4b7a-7d2e-9c3f-000000000004 appt_304 Outbound +442079460018 +447700900000
     ringing implied 2025-10-20T12:14:35.000Z
     no_answer 2025-10-20T12:14:35.000Z
     ");
@@ -320,7 +320,7 @@ fn vapi_bodies_say() {
     event vapi:019a0c1e-4b7a-7d2e-9c3f-000000000005:end-of-call-report
     end-of-call-report
     appointment:appt_305
-    019a0c1e-4b7a-7d2e-9c3f-000000000005 019a0c1e-4b7a-7d2e-9c3f-000000000005 appt_305 Outbound +442079460018 +447700900000
+    vapi:019a0c1e-4b7a-7d2e-9c3f-000000000005 019a0c1e-4b7a-7d2e-9c3f-000000000005 appt_305 Outbound +442079460018 +447700900000
     ringing implied 2025-10-20T12:14:35.000Z
     busy 2025-10-20T12:14:35.000Z
     ");
@@ -328,14 +328,14 @@ fn vapi_bodies_say() {
     event vapi:019a0c1e-4b7a-7d2e-9c3f-000000000006:end-of-call-report
     end-of-call-report
     appointment:appt_306
-    019a0c1e-4b7a-7d2e-9c3f-000000000006 019a0c1e-4b7a-7d2e-9c3f-000000000006 appt_306 Outbound +442079460018 +447700900000
+    vapi:019a0c1e-4b7a-7d2e-9c3f-000000000006 019a0c1e-4b7a-7d2e-9c3f-000000000006 appt_306 Outbound +442079460018 +447700900000
     failed 2025-10-20T12:14:35.000Z permanent
     ");
     assert_snapshot!(summary("vapi/end_of_call_report_fault"), @r"
     event vapi:019a0c1e-4b7a-7d2e-9c3f-000000000007:end-of-call-report
     end-of-call-report
     appointment:appt_307
-    019a0c1e-4b7a-7d2e-9c3f-000000000007 019a0c1e-4b7a-7d2e-9c3f-000000000007 appt_307 Outbound +442079460018 +447700900000
+    vapi:019a0c1e-4b7a-7d2e-9c3f-000000000007 019a0c1e-4b7a-7d2e-9c3f-000000000007 appt_307 Outbound +442079460018 +447700900000
     ringing implied 2025-10-20T12:14:04.430Z
     in_progress implied 2025-10-20T12:14:04.430Z
     failed 2025-10-20T12:14:47.610Z
@@ -344,7 +344,7 @@ fn vapi_bodies_say() {
     event vapi:019a0c1e-4b7a-7d2e-9c3f-000000000008:end-of-call-report
     end-of-call-report
     appointment:appt_308
-    019a0c1e-4b7a-7d2e-9c3f-000000000008 019a0c1e-4b7a-7d2e-9c3f-000000000008 appt_308 Inbound +447700900000 +442079460018
+    vapi:019a0c1e-4b7a-7d2e-9c3f-000000000008 019a0c1e-4b7a-7d2e-9c3f-000000000008 appt_308 Inbound +447700900000 +442079460018
     ringing implied 2025-10-20T12:14:04.430Z
     in_progress implied 2025-10-20T12:14:04.430Z
     completed 2025-10-20T12:14:47.610Z
@@ -362,14 +362,14 @@ fn telnyx_bodies_say() {
     event telnyx:0ccc7b54-4df3-4bca-a65a-3da1ec010001
     call.initiated
     appointment:appt_401
-    v3:MdI91X4lWFEs7IgbBEOT9M4AigoY08M0WWZFISt1Yw2axZ_IiE4p01 v3:MdI91X4lWFEs7IgbBEOT9M4AigoY08M0WWZFISt1Yw2axZ_IiE4p01 appt_401 Outbound +442079460018 +447700900000
+    telnyx:v3:MdI91X4lWFEs7IgbBEOT9M4AigoY08M0WWZFISt1Yw2axZ_IiE4p01 v3:MdI91X4lWFEs7IgbBEOT9M4AigoY08M0WWZFISt1Yw2axZ_IiE4p01 appt_401 Outbound +442079460018 +447700900000
     initiated 2025-10-20T12:13:55.127Z
     ");
     assert_snapshot!(summary("telnyx/answered"), @r"
     event telnyx:0ccc7b54-4df3-4bca-a65a-3da1ec010002
     call.answered
     appointment:appt_401
-    v3:MdI91X4lWFEs7IgbBEOT9M4AigoY08M0WWZFISt1Yw2axZ_IiE4p01 v3:MdI91X4lWFEs7IgbBEOT9M4AigoY08M0WWZFISt1Yw2axZ_IiE4p01 appt_401 - +442079460018 +447700900000
+    telnyx:v3:MdI91X4lWFEs7IgbBEOT9M4AigoY08M0WWZFISt1Yw2axZ_IiE4p01 v3:MdI91X4lWFEs7IgbBEOT9M4AigoY08M0WWZFISt1Yw2axZ_IiE4p01 appt_401 - +442079460018 +447700900000
     ringing implied 2025-10-20T12:14:05.502Z
     in_progress 2025-10-20T12:14:05.502Z
     ");
@@ -377,7 +377,7 @@ fn telnyx_bodies_say() {
     event telnyx:0ccc7b54-4df3-4bca-a65a-3da1ec010003
     call.machine.detection.ended
     appointment:appt_401
-    v3:MdI91X4lWFEs7IgbBEOT9M4AigoY08M0WWZFISt1Yw2axZ_IiE4p01 v3:MdI91X4lWFEs7IgbBEOT9M4AigoY08M0WWZFISt1Yw2axZ_IiE4p01 appt_401 - +442079460018 +447700900000
+    telnyx:v3:MdI91X4lWFEs7IgbBEOT9M4AigoY08M0WWZFISt1Yw2axZ_IiE4p01 v3:MdI91X4lWFEs7IgbBEOT9M4AigoY08M0WWZFISt1Yw2axZ_IiE4p01 appt_401 - +442079460018 +447700900000
     ringing implied 2025-10-20T12:14:07.000Z
     in_progress implied 2025-10-20T12:14:07.000Z
     ");
@@ -390,7 +390,7 @@ fn telnyx_bodies_say() {
     event telnyx:0ccc7b54-4df3-4bca-a65a-3da1ec010009
     call.hangup
     appointment:appt_401
-    v3:MdI91X4lWFEs7IgbBEOT9M4AigoY08M0WWZFISt1Yw2axZ_IiE4p01 v3:MdI91X4lWFEs7IgbBEOT9M4AigoY08M0WWZFISt1Yw2axZ_IiE4p01 appt_401 - +442079460018 +447700900000
+    telnyx:v3:MdI91X4lWFEs7IgbBEOT9M4AigoY08M0WWZFISt1Yw2axZ_IiE4p01 v3:MdI91X4lWFEs7IgbBEOT9M4AigoY08M0WWZFISt1Yw2axZ_IiE4p01 appt_401 - +442079460018 +447700900000
     completed 2025-10-20T12:14:47.224Z
     ");
     assert_snapshot!(summary("telnyx/recording_saved"), @r"
@@ -402,7 +402,7 @@ fn telnyx_bodies_say() {
     event telnyx:0ccc7b54-4df3-4bca-a65a-3da1ec020003
     call.machine.premium.detection.ended
     appointment:appt_402
-    v3:MdI91X4lWFEs7IgbBEOT9M4AigoY08M0WWZFISt1Yw2axZ_IiE4p02 v3:MdI91X4lWFEs7IgbBEOT9M4AigoY08M0WWZFISt1Yw2axZ_IiE4p02 appt_402 - +442079460018 +447700900000
+    telnyx:v3:MdI91X4lWFEs7IgbBEOT9M4AigoY08M0WWZFISt1Yw2axZ_IiE4p02 v3:MdI91X4lWFEs7IgbBEOT9M4AigoY08M0WWZFISt1Yw2axZ_IiE4p02 appt_402 - +442079460018 +447700900000
     ringing implied 2025-10-20T12:14:08.120Z
     in_progress implied 2025-10-20T12:14:08.120Z
     voicemail_detected 2025-10-20T12:14:08.120Z
@@ -411,7 +411,7 @@ fn telnyx_bodies_say() {
     event telnyx:0ccc7b54-4df3-4bca-a65a-3da1ec020004
     call.machine.premium.greeting.ended
     appointment:appt_402
-    v3:MdI91X4lWFEs7IgbBEOT9M4AigoY08M0WWZFISt1Yw2axZ_IiE4p02 v3:MdI91X4lWFEs7IgbBEOT9M4AigoY08M0WWZFISt1Yw2axZ_IiE4p02 appt_402 - +442079460018 +447700900000
+    telnyx:v3:MdI91X4lWFEs7IgbBEOT9M4AigoY08M0WWZFISt1Yw2axZ_IiE4p02 v3:MdI91X4lWFEs7IgbBEOT9M4AigoY08M0WWZFISt1Yw2axZ_IiE4p02 appt_402 - +442079460018 +447700900000
     ringing implied 2025-10-20T12:14:15.500Z
     in_progress implied 2025-10-20T12:14:15.500Z
     voicemail_detected 2025-10-20T12:14:15.500Z
@@ -420,7 +420,7 @@ fn telnyx_bodies_say() {
     event telnyx:0ccc7b54-4df3-4bca-a65a-3da1ec030009
     call.hangup
     appointment:appt_403
-    v3:MdI91X4lWFEs7IgbBEOT9M4AigoY08M0WWZFISt1Yw2axZ_IiE4p03 v3:MdI91X4lWFEs7IgbBEOT9M4AigoY08M0WWZFISt1Yw2axZ_IiE4p03 appt_403 - +442079460018 +447700900000
+    telnyx:v3:MdI91X4lWFEs7IgbBEOT9M4AigoY08M0WWZFISt1Yw2axZ_IiE4p03 v3:MdI91X4lWFEs7IgbBEOT9M4AigoY08M0WWZFISt1Yw2axZ_IiE4p03 appt_403 - +442079460018 +447700900000
     ringing implied 2025-10-20T12:13:55.127Z
     busy 2025-10-20T12:14:01.000Z
     ");
@@ -428,7 +428,7 @@ fn telnyx_bodies_say() {
     event telnyx:0ccc7b54-4df3-4bca-a65a-3da1ec040009
     call.hangup
     appointment:appt_404
-    v3:MdI91X4lWFEs7IgbBEOT9M4AigoY08M0WWZFISt1Yw2axZ_IiE4p04 v3:MdI91X4lWFEs7IgbBEOT9M4AigoY08M0WWZFISt1Yw2axZ_IiE4p04 appt_404 - +442079460018 +447700900000
+    telnyx:v3:MdI91X4lWFEs7IgbBEOT9M4AigoY08M0WWZFISt1Yw2axZ_IiE4p04 v3:MdI91X4lWFEs7IgbBEOT9M4AigoY08M0WWZFISt1Yw2axZ_IiE4p04 appt_404 - +442079460018 +447700900000
     ringing implied 2025-10-20T12:13:55.127Z
     busy 2025-10-20T12:14:03.000Z
     ");
@@ -436,7 +436,7 @@ fn telnyx_bodies_say() {
     event telnyx:0ccc7b54-4df3-4bca-a65a-3da1ec050009
     call.hangup
     appointment:appt_405
-    v3:MdI91X4lWFEs7IgbBEOT9M4AigoY08M0WWZFISt1Yw2axZ_IiE4p05 v3:MdI91X4lWFEs7IgbBEOT9M4AigoY08M0WWZFISt1Yw2axZ_IiE4p05 appt_405 - +442079460018 +447700900000
+    telnyx:v3:MdI91X4lWFEs7IgbBEOT9M4AigoY08M0WWZFISt1Yw2axZ_IiE4p05 v3:MdI91X4lWFEs7IgbBEOT9M4AigoY08M0WWZFISt1Yw2axZ_IiE4p05 appt_405 - +442079460018 +447700900000
     ringing implied 2025-10-20T12:13:55.127Z
     no_answer 2025-10-20T12:14:25.000Z
     ");
@@ -444,28 +444,28 @@ fn telnyx_bodies_say() {
     event telnyx:0ccc7b54-4df3-4bca-a65a-3da1ec060009
     call.hangup
     appointment:appt_406
-    v3:MdI91X4lWFEs7IgbBEOT9M4AigoY08M0WWZFISt1Yw2axZ_IiE4p06 v3:MdI91X4lWFEs7IgbBEOT9M4AigoY08M0WWZFISt1Yw2axZ_IiE4p06 appt_406 - +442079460018 +447700900000
+    telnyx:v3:MdI91X4lWFEs7IgbBEOT9M4AigoY08M0WWZFISt1Yw2axZ_IiE4p06 v3:MdI91X4lWFEs7IgbBEOT9M4AigoY08M0WWZFISt1Yw2axZ_IiE4p06 appt_406 - +442079460018 +447700900000
     canceled 2025-10-20T12:14:02.000Z
     ");
     assert_snapshot!(summary("telnyx/hangup_not_found"), @r"
     event telnyx:0ccc7b54-4df3-4bca-a65a-3da1ec070009
     call.hangup
     appointment:appt_407
-    v3:MdI91X4lWFEs7IgbBEOT9M4AigoY08M0WWZFISt1Yw2axZ_IiE4p07 v3:MdI91X4lWFEs7IgbBEOT9M4AigoY08M0WWZFISt1Yw2axZ_IiE4p07 appt_407 - +442079460018 +447700900000
+    telnyx:v3:MdI91X4lWFEs7IgbBEOT9M4AigoY08M0WWZFISt1Yw2axZ_IiE4p07 v3:MdI91X4lWFEs7IgbBEOT9M4AigoY08M0WWZFISt1Yw2axZ_IiE4p07 appt_407 - +442079460018 +447700900000
     failed 2025-10-20T12:13:57.000Z permanent
     ");
     assert_snapshot!(summary("telnyx/hangup_unspecified"), @r"
     event telnyx:0ccc7b54-4df3-4bca-a65a-3da1ec080009
     call.hangup
     appointment:appt_408
-    v3:MdI91X4lWFEs7IgbBEOT9M4AigoY08M0WWZFISt1Yw2axZ_IiE4p08 v3:MdI91X4lWFEs7IgbBEOT9M4AigoY08M0WWZFISt1Yw2axZ_IiE4p08 appt_408 - +442079460018 +447700900000
+    telnyx:v3:MdI91X4lWFEs7IgbBEOT9M4AigoY08M0WWZFISt1Yw2axZ_IiE4p08 v3:MdI91X4lWFEs7IgbBEOT9M4AigoY08M0WWZFISt1Yw2axZ_IiE4p08 appt_408 - +442079460018 +447700900000
     failed 2025-10-20T12:13:57.000Z
     ");
     assert_snapshot!(summary("telnyx/initiated_incoming"), @r"
     event telnyx:0ccc7b54-4df3-4bca-a65a-3da1ec090001
     call.initiated
     telnyx:v3:MdI91X4lWFEs7IgbBEOT9M4AigoY08M0WWZFISt1Yw2axZ_IiE4p09
-    v3:MdI91X4lWFEs7IgbBEOT9M4AigoY08M0WWZFISt1Yw2axZ_IiE4p09 v3:MdI91X4lWFEs7IgbBEOT9M4AigoY08M0WWZFISt1Yw2axZ_IiE4p09 - Inbound +447700900000 +442079460018
+    telnyx:v3:MdI91X4lWFEs7IgbBEOT9M4AigoY08M0WWZFISt1Yw2axZ_IiE4p09 v3:MdI91X4lWFEs7IgbBEOT9M4AigoY08M0WWZFISt1Yw2axZ_IiE4p09 - Inbound +447700900000 +442079460018
     initiated 2025-10-20T12:13:55.127Z
     ");
 }
@@ -476,84 +476,94 @@ fn generic_bodies_say() {
     event generic:evt_8f1a20
     call.initiated
     appointment:appt_123
-    CAxxxx CAxxxx appt_123 Outbound +442079460018 +447700900000
+    generic:CAxxxx CAxxxx appt_123 Outbound +442079460018 +447700900000
     initiated 2025-10-20T12:13:55.000Z
     ");
     assert_snapshot!(summary("generic/ringing"), @r"
     event generic:evt_8f1a21
     call.ringing
     appointment:appt_123
-    CAxxxx CAxxxx appt_123 Outbound +442079460018 +447700900000
+    generic:CAxxxx CAxxxx appt_123 Outbound +442079460018 +447700900000
     ringing 2025-10-20T12:13:56.000Z
     ");
     assert_snapshot!(summary("generic/in_progress"), @r"
     event generic:evt_8f1a22
     call.in_progress
     appointment:appt_123
-    CAxxxx CAxxxx appt_123 Outbound +442079460018 +447700900000
+    generic:CAxxxx CAxxxx appt_123 Outbound +442079460018 +447700900000
+    ringing implied 2025-10-20T12:14:01.000Z
     in_progress 2025-10-20T12:14:01.000Z
     ");
     assert_snapshot!(summary("generic/user_confirmed"), @r"
     event generic:evt_8f1a2c
     USER_CONFIRMED
     appointment:appt_123
-    CAxxxx CAxxxx appt_123 - +4420xxxxxxx +447700900000
+    generic:CAxxxx CAxxxx appt_123 - +4420xxxxxxx +447700900000
+    ringing implied
+    in_progress implied
     user_confirmed 2025-10-20T12:14:05.000Z
     ");
     assert_snapshot!(summary("generic/user_declined"), @r"
     event generic:evt_8f1a2d
     user.declined
     appointment:appt_124
-    CAxxx2 CAxxx2 appt_124 Outbound +442079460018 +447700900000
+    generic:CAxxx2 CAxxx2 appt_124 Outbound +442079460018 +447700900000
+    ringing implied
+    in_progress implied
     user_declined 2025-10-20T12:14:05.000Z
     ");
     assert_snapshot!(summary("generic/voicemail_detected"), @r"
     event generic:evt_8f1a2e
     voicemail.detected
     appointment:appt_125
-    CAxxx3 CAxxx3 appt_125 Outbound +442079460018 +447700900000
+    generic:CAxxx3 CAxxx3 appt_125 Outbound +442079460018 +447700900000
+    ringing implied
+    in_progress implied
     voicemail_detected 2025-10-20T12:14:03.000Z
     ");
     assert_snapshot!(summary("generic/completed"), @r"
     event generic:evt_8f1a2f
     call.completed
     appointment:appt_123
-    CAxxxx CAxxxx appt_123 Outbound +442079460018 +447700900000
+    generic:CAxxxx CAxxxx appt_123 Outbound +442079460018 +447700900000
+    ringing implied 2025-10-20T12:14:47.000Z
     completed 2025-10-20T12:14:47.000Z
     ");
     assert_snapshot!(summary("generic/failed"), @r"
     event generic:evt_8f1a30
     call.failed
     appointment:appt_126
-    CAxxx4 CAxxx4 appt_126 Outbound +442079460018 +447700900000
+    generic:CAxxx4 CAxxx4 appt_126 Outbound +442079460018 +447700900000
     failed 2025-10-20T12:13:57.000Z
     ");
     assert_snapshot!(summary("generic/busy"), @r"
     event generic:evt_8f1a31
     call.busy
     appointment:appt_127
-    CAxxx5 CAxxx5 appt_127 Outbound +442079460018 +447700900000
+    generic:CAxxx5 CAxxx5 appt_127 Outbound +442079460018 +447700900000
+    ringing implied 2025-10-20T12:14:01.000Z
     busy 2025-10-20T12:14:01.000Z
     ");
     assert_snapshot!(summary("generic/no_answer"), @r"
     event generic:evt_8f1a32
     TIMEOUT
     appointment:appt_128
-    CAxxx6 CAxxx6 appt_128 Outbound +442079460018 +447700900000
+    generic:CAxxx6 CAxxx6 appt_128 Outbound +442079460018 +447700900000
+    ringing implied 2025-10-20T12:14:56.000Z
     no_answer 2025-10-20T12:14:56.000Z
     ");
     assert_snapshot!(summary("generic/canceled"), @r"
     event generic:evt_8f1a33
     call.canceled
     appointment:appt_129
-    CAxxx7 CAxxx7 appt_129 Outbound +442079460018 +447700900000
+    generic:CAxxx7 CAxxx7 appt_129 Outbound +442079460018 +447700900000
     canceled 2025-10-20T12:14:02.000Z
     ");
     assert_snapshot!(summary("generic/retry_scheduled"), @r"
     event generic:evt_8f1a34
     RETRY_SCHEDULED
     appointment:appt_130
-    CAxxx8 CAxxx8 appt_130 Outbound +442079460018 +447700900000
+    generic:CAxxx8 CAxxx8 appt_130 Outbound +442079460018 +447700900000
     retry_scheduled 2025-10-20T12:15:00.000Z
     ");
     assert_snapshot!(summary("generic/unknown_type"), @r"

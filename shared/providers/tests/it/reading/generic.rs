@@ -8,6 +8,17 @@ use switchhook_providers::Reading;
 
 use super::{RECEIVED_AT, generic, ids, into_event, kinds, read_body};
 
+fn call_event(kind: EventKind, implied: bool, millis: Option<i64>) -> CallEvent {
+    CallEvent {
+        kind,
+        implied,
+        occurred_at: millis.map(Timestamp::from_millis),
+        sequence: None,
+        permanent: false,
+        never_dialled: false,
+    }
+}
+
 #[test]
 fn generic_tutorial_event_is_read() {
     let body = r#"{"event_id":"evt_8f1a2c","appointment_id":"appt_123","type":"USER_CONFIRMED","occurred_at":"2025-10-20T12:14:05Z","call":{"sid":"CAxxxx","to":"+447700900000","from":"+4420xxxxxxx"},"meta":{"attempt":2}}"#;
@@ -18,7 +29,7 @@ fn generic_tutorial_event_is_read() {
             origin: Origin::Provider(Provider::Generic),
             event_type: "USER_CONFIRMED".to_owned(),
             call_id: CallId::new("appointment:appt_123"),
-            attempt: Some(AttemptKey::new("CAxxxx")),
+            attempt: Some(AttemptKey::new("generic:CAxxxx")),
             provider_call_id: Some("CAxxxx".to_owned()),
             appointment_id: Some("appt_123".to_owned()),
             direction: None,
@@ -26,14 +37,11 @@ fn generic_tutorial_event_is_read() {
             to: Some(PhoneNumber::new("+447700900000")),
             block_number: false,
             received_at: RECEIVED_AT,
-            call_events: vec![CallEvent {
-                kind: EventKind::UserConfirmed,
-                implied: false,
-                occurred_at: Some(Timestamp::from_millis(1_760_962_445_000)),
-                sequence: None,
-                permanent: false,
-                never_dialled: false,
-            }],
+            call_events: vec![
+                call_event(EventKind::Ringing, true, None),
+                call_event(EventKind::InProgress, true, None),
+                call_event(EventKind::UserConfirmed, false, Some(1_760_962_445_000)),
+            ],
         })
     );
 }
@@ -43,16 +51,16 @@ fn generic_names_mean_the_same_in_both_spellings() {
     for (lower, upper, expected) in [
         ("call.initiated", "CALL_STARTED", "initiated"),
         ("call.ringing", "RINGING", "ringing"),
-        ("call.in_progress", "ANSWERED", "in_progress"),
-        ("call.completed", "ENDED", "completed"),
+        ("call.in_progress", "ANSWERED", "~ringing in_progress"),
+        ("call.completed", "ENDED", "~ringing completed"),
         ("call.failed", "FAILED", "failed"),
-        ("call.busy", "BUSY", "busy"),
-        ("call.no_answer", "NO_ANSWER", "no_answer"),
-        ("call.no_answer", "TIMEOUT", "no_answer"),
+        ("call.busy", "BUSY", "~ringing busy"),
+        ("call.no_answer", "NO_ANSWER", "~ringing no_answer"),
+        ("call.no_answer", "TIMEOUT", "~ringing no_answer"),
         ("call.canceled", "CANCELED", "canceled"),
-        ("voicemail.detected", "VOICEMAIL_DETECTED", "voicemail_detected"),
-        ("user.confirmed", "USER_CONFIRMED", "user_confirmed"),
-        ("user.declined", "USER_DECLINED", "user_declined"),
+        ("voicemail.detected", "VOICEMAIL_DETECTED", "~ringing ~in_progress voicemail_detected"),
+        ("user.confirmed", "USER_CONFIRMED", "~ringing ~in_progress user_confirmed"),
+        ("user.declined", "USER_DECLINED", "~ringing ~in_progress user_declined"),
         ("retry.scheduled", "RETRY_SCHEDULED", "retry_scheduled"),
     ] {
         assert_eq!(kinds(&generic(json!({"event_type": lower, "call_id": "c"}))), expected);
@@ -72,7 +80,7 @@ fn generic_belongs_to_the_call_it_names() {
     assert_eq!(of(json!({"call_id": "x"})), ("x".to_owned(), None, None));
     assert_eq!(
         of(json!({"call_id": "x", "appointment_id": 7, "call": {"sid": "s"}})),
-        ("x".to_owned(), some("s"), some("7"))
+        ("x".to_owned(), some("generic:s"), some("7"))
     );
     assert_eq!(
         of(json!({"call": {"sid": "s"}, "meta": {"switchhook_call_id": "x", "switchhook_attempt": 2}})),
@@ -82,7 +90,7 @@ fn generic_belongs_to_the_call_it_names() {
         of(json!({"data": {"appointment_id": "a"}, "meta": {"appointment_id": ""}})),
         ("appointment:a".to_owned(), None, some("a"))
     );
-    assert_eq!(of(json!({"call": {"sid": "s"}})), ("generic:s".to_owned(), some("s"), None));
+    assert_eq!(of(json!({"call": {"sid": "s"}})), ("generic:s".to_owned(), some("generic:s"), None));
 }
 
 #[test]

@@ -15,7 +15,7 @@ pub(crate) use retell::REASONS;
 
 pub(super) const RECEIVED_AT: Timestamp = Timestamp::from_millis(1_760_962_600_000);
 
-pub(super) fn read_body(provider: Provider, query: &str, body: &[u8]) -> Reading {
+pub(crate) fn read_body(provider: Provider, query: &str, body: &[u8]) -> Reading {
     read(&VerifiedWebhook::from_inbox(provider, query.to_owned(), body.to_vec(), 0), RECEIVED_AT)
 }
 
@@ -31,7 +31,7 @@ pub(super) fn generic(body: Value) -> Reading {
     read_body(Provider::Generic, "", body.to_string().as_bytes())
 }
 
-pub(super) fn into_event(reading: Reading) -> ProviderEvent {
+pub(crate) fn into_event(reading: Reading) -> ProviderEvent {
     match reading {
         Reading::Event(event) => event,
         Reading::Recorded { .. } | Reading::Quarantined { .. } => panic!("{reading:?}"),

@@ -277,10 +277,10 @@ fn retell_call_may_be_named_data() {
 fn retell_belongs_to_the_call_in_its_metadata() {
     let of = |call: Value| ids(retell("call_started", call));
     let some = |text: &str| Some(text.to_owned());
-    assert_eq!(of(json!({"call_id": "c"})), ("retell:c".to_owned(), some("c"), None));
+    assert_eq!(of(json!({"call_id": "c"})), ("retell:c".to_owned(), some("retell:c"), None));
     assert_eq!(
         of(json!({"call_id": "c", "metadata": {"appointment_id": 42}})),
-        ("appointment:42".to_owned(), some("c"), some("42"))
+        ("appointment:42".to_owned(), some("retell:c"), some("42"))
     );
     assert_eq!(
         of(
@@ -294,11 +294,11 @@ fn retell_belongs_to_the_call_in_its_metadata() {
             "metadata": {"appointment_id": "a", "switchhook_call_id": ""},
             "retell_llm_dynamic_variables": {"switchhook_call_id": "x", "appointment_id": "b"},
         })),
-        ("x".to_owned(), some("c"), some("a"))
+        ("x".to_owned(), some("retell:c"), some("a"))
     );
     assert_eq!(
         of(json!({"call_id": "c", "collected_dynamic_variables": {"appointment_id": "heard"}, "metadata": "odd"})),
-        ("retell:c".to_owned(), some("c"), None)
+        ("retell:c".to_owned(), some("retell:c"), None)
     );
     assert_eq!(of(json!({"metadata": {"switchhook_call_id": "x"}})), ("x".to_owned(), None, None));
 }

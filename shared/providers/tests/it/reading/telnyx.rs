@@ -82,7 +82,7 @@ fn telnyx_belongs_to_the_call_in_its_client_state() {
         let event = into_event(telnyx("call.answered", json!({"call_control_id": "v3:c", "client_state": state})));
         (event.call_id.to_string(), event.attempt.unwrap().to_string(), event.provider_call_id.unwrap())
     };
-    let theirs = ("telnyx:v3:c".to_owned(), "v3:c".to_owned(), "v3:c".to_owned());
+    let theirs = ("telnyx:v3:c".to_owned(), "telnyx:v3:c".to_owned(), "v3:c".to_owned());
     // {"switchhook_call_id":"x","switchhook_attempt":"2"}
     let ours = "eyJzd2l0Y2hob29rX2NhbGxfaWQiOiJ4Iiwic3dpdGNoaG9va19hdHRlbXB0IjoiMiJ9";
     assert_eq!(of(ours), ("x".to_owned(), "2".to_owned(), "v3:c".to_owned()));

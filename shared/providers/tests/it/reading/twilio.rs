@@ -81,13 +81,13 @@ fn twilio_event_ids_repeat_only_for_the_same_event() {
 fn twilio_belongs_to_the_call_in_the_signed_query() {
     let of = |query: &str| ids(twilio(query, "CallSid=CA1&CallStatus=ringing&switchhook_call_id=unasked"));
     let some = |text: &str| Some(text.to_owned());
-    assert_eq!(of(""), ("twilio:CA1".to_owned(), some("CA1"), None));
-    assert_eq!(of("appointment_id=a%201"), ("appointment:a 1".to_owned(), some("CA1"), some("a 1")));
+    assert_eq!(of(""), ("twilio:CA1".to_owned(), some("twilio:CA1"), None));
+    assert_eq!(of("appointment_id=a%201"), ("appointment:a 1".to_owned(), some("twilio:CA1"), some("a 1")));
     assert_eq!(
         of("switchhook_call_id=x&switchhook_attempt=2&appointment_id=a"),
         ("x".to_owned(), some("2"), some("a"))
     );
-    assert_eq!(of("switchhook_call_id=&appointment_id="), ("twilio:CA1".to_owned(), some("CA1"), None));
+    assert_eq!(of("switchhook_call_id=&appointment_id="), ("twilio:CA1".to_owned(), some("twilio:CA1"), None));
 }
 
 #[test]

@@ -10,7 +10,7 @@ use super::{generic, ids, into_event, kinds, read_body, retell, twilio};
 fn unsigned_query_decides_nothing() {
     let body = json!({"event": "call_started", "call": {"call_id": "c"}}).to_string();
     let reading = read_body(Provider::Retell, "switchhook_call_id=x&appointment_id=a", body.as_bytes());
-    assert_eq!(ids(reading), ("retell:c".to_owned(), Some("c".to_owned()), None));
+    assert_eq!(ids(reading), ("retell:c".to_owned(), Some("retell:c".to_owned()), None));
 }
 
 #[test]
@@ -87,7 +87,7 @@ fn foreign_ids_are_bounded() {
     for id in [
         event.event_id.as_str().strip_prefix("generic:").unwrap(),
         event.call_id.as_str(),
-        event.attempt.as_ref().unwrap().as_str(),
+        event.attempt.as_ref().unwrap().as_str().strip_prefix("generic:").unwrap(),
         event.provider_call_id.as_deref().unwrap(),
         event.appointment_id.as_deref().unwrap(),
     ] {

@@ -169,7 +169,7 @@ fn vapi_belongs_to_the_call_in_its_metadata() {
     let some = |text: &str| Some(text.to_owned());
     let ours = json!({"switchhook_call_id": "x", "switchhook_attempt": "2", "appointment_id": "a"});
     let expected = ("x".to_owned(), some("2"), some("a"));
-    assert_eq!(of(json!({"id": "c"}), json!(null)), ("vapi:c".to_owned(), some("c"), None));
+    assert_eq!(of(json!({"id": "c"}), json!(null)), ("vapi:c".to_owned(), some("vapi:c"), None));
     assert_eq!(of(json!({"id": "c", "assistantOverrides": {"metadata": ours}}), json!(null)), expected);
     assert_eq!(of(json!({"id": "c", "assistantOverrides": {"variableValues": ours}}), json!(null)), expected);
     assert_eq!(of(json!({"id": "c", "metadata": ours}), json!({"metadata": {"switchhook_call_id": "y"}})), expected);

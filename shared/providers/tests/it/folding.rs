@@ -1,0 +1,256 @@
+//! Generic events folded into a call: each word alone, in pairs, in threes and in natural sequences, in every order of
+//! delivery.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use switchhook_domain::{AnnouncementKind, AppointmentStatus, Call, Policy, Provider, ProviderEvent, Timestamp, fold};
+
+use crate::reading::{into_event, read_body};
+
+const POLICY: Policy = Policy { inactivity_timeout: Duration::from_secs(900) };
+
+/// The upper-case words, and the lower-case words that mean the same.
+const WORDS: [[&str; 2]; 13] = [
+    ["CALL_STARTED", "call.initiated"],
+    ["RINGING", "call.ringing"],
+    ["ANSWERED", "call.in_progress"],
+    ["ENDED", "call.completed"],
+    ["FAILED", "call.failed"],
+    ["BUSY", "call.busy"],
+    ["NO_ANSWER", "call.no_answer"],
+    ["TIMEOUT", "call.no_answer"],
+    ["CANCELED", "call.canceled"],
+    ["VOICEMAIL_DETECTED", "voicemail.detected"],
+    ["USER_CONFIRMED", "user.confirmed"],
+    ["USER_DECLINED", "user.declined"],
+    ["RETRY_SCHEDULED", "retry.scheduled"],
+];
+
+/// Way in which a sender names the attempt.
+#[derive(Clone, Copy, Debug)]
+enum Naming {
+    Unnamed,
+    CallSid,
+    Number,
+}
+
+/// The event of a word that happened in this second of the call.
+fn event(word: &str, second: i64, naming: Naming, attempt: u8) -> ProviderEvent {
+    let mut body = json!({
+        "event_id": format!("{word}-{second}"),
+        "type": word,
+        "appointment_id": "a1",
+        "occurred_at": Timestamp::from_millis(1_760_962_445_000 + second * 1000).to_string(),
+    });
+    match naming {
+        Naming::Unnamed => {}
+        Naming::CallSid => body["call"] = json!({"sid": format!("sid-{attempt}")}),
+        Naming::Number => body["meta"] = json!({"attempt": attempt}),
+    }
+    into_event(read_body(Provider::Generic, "", body.to_string().as_bytes()))
+}
+
+/// Folds the events one by one.
+fn folded(events: &[&ProviderEvent]) -> Call {
+    let mut call: Option<Call> = None;
+    for (second, event) in (100..).zip(events) {
+        let now = Timestamp::from_millis(1_760_962_445_000 + second * 1000);
+        let event = ProviderEvent { received_at: now, ..(*event).clone() };
+        if let Some(transition) = fold(call.as_ref(), &[event], &POLICY, now).transition {
+            call = Some(transition.call);
+        }
+    }
+    call.unwrap()
+}
+
+fn permutations<T: Clone>(items: &[T]) -> Vec<Vec<T>> {
+    let Some((first, rest)) = items.split_first() else { return vec![Vec::new()] };
+    let insert = |rest: Vec<T>| {
+        (0..=rest.len()).map(move |at| {
+            let mut all = rest.clone();
+            all.insert(at, first.clone());
+            all
+        })
+    };
+    permutations(rest).into_iter().flat_map(insert).collect()
+}
+
+/// `{lifecycle}/{outcome}` of every attempt.
+fn states(call: &Call) -> String {
+    let attempts = call.attempts();
+    let states: Vec<String> =
+        attempts.iter().map(|attempt| format!("{}/{}", attempt.lifecycle_label(), attempt.outcome_label())).collect();
+    states.join(" ")
+}
+
+/// Checks the state of a sequence, in every order of delivery and with each way of naming the attempt.
+fn check(words: &[&str], expected: &str) {
+    for naming in [Naming::Unnamed, Naming::CallSid, Naming::Number] {
+        let events: Vec<ProviderEvent> = (0..).zip(words).map(|(at, word)| event(word, at, naming, 1)).collect();
+        for order in permutations(&events.iter().collect::<Vec<_>>()) {
+            let arrived: Vec<&str> = order.iter().map(|event| event.event_id.as_str()).collect();
+            assert_eq!(states(&folded(&order)), expected, "{words:?}, {naming:?}, arrived as {arrived:?}");
+        }
+    }
+}
+
+/// State of an attempt with these words, in the order in which they happened. Written from the meaning of the words,
+/// without the state machines.
+fn expected(words: &[&str]) -> String {
+    let has = |names: &[&str]| words.iter().any(|word| names.contains(word));
+    let position = |name: &str| words.iter().position(|word| *word == name);
+    let decided = has(&["VOICEMAIL_DETECTED", "USER_CONFIRMED", "USER_DECLINED"]);
+    // A decision proves an answer at some earlier time.
+    let answered_at = if decided { Some(0) } else { position("ANSWERED") };
+    let after_answer =
+        |name: &str| answered_at.is_some_and(|answer| words.iter().skip(answer).any(|word| *word == name));
+    let lifecycle = if after_answer("ENDED") {
+        "completed"
+    } else if after_answer("FAILED") {
+        "failed"
+    } else if after_answer("BUSY") {
+        "busy"
+    } else if answered_at.is_some() {
+        "in_progress"
+    } else if has(&["FAILED"]) {
+        "failed"
+    } else if has(&["BUSY"]) {
+        "busy"
+    } else if has(&["CANCELED"]) {
+        "canceled"
+    } else if has(&["NO_ANSWER", "TIMEOUT"]) {
+        "no_answer"
+    } else if has(&["RINGING", "ENDED"]) {
+        "ringing"
+    } else {
+        "initiated"
+    };
+    let outcome = if has(&["USER_CONFIRMED"]) {
+        "confirmed"
+    } else if has(&["USER_DECLINED"]) {
+        "declined"
+    } else if has(&["VOICEMAIL_DETECTED"]) {
+        "voicemail"
+    } else if has(&["ANSWERED"]) {
+        "connected"
+    } else if has(&["FAILED", "BUSY", "CANCELED", "NO_ANSWER", "TIMEOUT"]) {
+        "no_answer"
+    } else {
+        "dialing"
+    };
+    format!("{lifecycle}/{outcome}")
+}
+
+/// Upper-case words about an attempt. `RETRY_SCHEDULED` is about the call.
+fn words_of_attempts() -> impl Iterator<Item = &'static str> + Clone {
+    WORDS.iter().map(|[upper, _]| *upper).filter(|word| *word != "RETRY_SCHEDULED")
+}
+
+#[test]
+fn each_word_alone_means_what_it_implies() {
+    for word in words_of_attempts() {
+        check(&[word], &expected(&[word]));
+    }
+    for [upper, lower] in WORDS {
+        let call_events = |word: &str| event(word, 0, Naming::Unnamed, 1).call_events;
+        assert_eq!(call_events(upper), call_events(lower), "{upper}");
+    }
+}
+
+#[test]
+fn words_in_twos_and_threes_mean_the_same_in_every_order() {
+    for first in words_of_attempts() {
+        for second in words_of_attempts() {
+            check(&[first, second], &expected(&[first, second]));
+            for third in words_of_attempts() {
+                check(&[first, second, third], &expected(&[first, second, third]));
+            }
+        }
+    }
+}
+
+#[test]
+fn natural_sequences_end_as_they_say() {
+    for (words, expected) in [
+        (&["CALL_STARTED", "ANSWERED", "USER_CONFIRMED"][..], "in_progress/confirmed"),
+        (&["CALL_STARTED", "ANSWERED", "USER_CONFIRMED", "ENDED"], "completed/confirmed"),
+        (&["CALL_STARTED", "RINGING", "ANSWERED", "USER_DECLINED", "ENDED"], "completed/declined"),
+        (&["CALL_STARTED", "RINGING", "ANSWERED", "ENDED"], "completed/connected"),
+        (&["CALL_STARTED", "ENDED", "USER_CONFIRMED"], "completed/confirmed"),
+        (&["CALL_STARTED", "VOICEMAIL_DETECTED", "ENDED"], "completed/voicemail"),
+        (&["CALL_STARTED", "NO_ANSWER"], "no_answer/no_answer"),
+        (&["CALL_STARTED", "RINGING", "TIMEOUT"], "no_answer/no_answer"),
+        (&["CALL_STARTED", "BUSY"], "busy/no_answer"),
+        (&["CALL_STARTED", "FAILED"], "failed/no_answer"),
+        (&["CALL_STARTED", "RINGING", "CANCELED"], "canceled/no_answer"),
+        // Nothing says whether anybody answered.
+        (&["CALL_STARTED", "RINGING", "ENDED"], "ringing/dialing"),
+    ] {
+        check(words, expected);
+    }
+}
+
+#[test]
+fn a_confirmed_call_announces_its_answer() {
+    let words = ["CALL_STARTED", "ANSWERED", "USER_CONFIRMED"];
+    let events: Vec<ProviderEvent> = (0..).zip(words).map(|(at, word)| event(word, at, Naming::Unnamed, 1)).collect();
+    for order in permutations(&events.iter().collect::<Vec<_>>()) {
+        let types: Vec<String> =
+            folded(&order).domain_events_from(1).into_iter().map(|event| event.event_type).collect();
+        let has = |name: &str| types.iter().any(|event_type| event_type == name);
+        assert!(has("call.in_progress") && has("appointment.confirmed"), "{types:?}");
+    }
+}
+
+/// A sender without an id per attempt numbers its attempts.
+#[test]
+fn numbered_attempts_are_told_apart() {
+    let events = [
+        event("CALL_STARTED", 0, Naming::Number, 1),
+        event("NO_ANSWER", 30, Naming::Number, 1),
+        event("RETRY_SCHEDULED", 31, Naming::Unnamed, 1),
+        event("CALL_STARTED", 600, Naming::Number, 2),
+        event("NO_ANSWER", 630, Naming::Number, 2),
+    ];
+    for order in permutations(&events.iter().collect::<Vec<_>>()) {
+        let call = folded(&order);
+        assert_eq!(states(&call), "no_answer/no_answer no_answer/no_answer");
+    }
+    let call = folded(&events.iter().collect::<Vec<_>>());
+    let no_answers = call
+        .announcements
+        .iter()
+        .filter(|announcement| announcement.kind == AnnouncementKind::Appointment(AppointmentStatus::NoAnswer));
+    assert_eq!(no_answers.count(), 2);
+    assert!(call.domain_events_from(1).iter().all(|event| event.corrects.is_none()));
+}
+
+/// A retry that another system promises, with a number of its own, is about the call and starts no attempt.
+#[test]
+fn a_promised_retry_is_no_attempt() {
+    let events = [event("NO_ANSWER", 30, Naming::Number, 1), event("RETRY_SCHEDULED", 31, Naming::Number, 2)];
+    for order in permutations(&events.iter().collect::<Vec<_>>()) {
+        assert_eq!(states(&folded(&order)), "no_answer/no_answer");
+    }
+}
+
+#[test]
+fn numbers_of_attempts_are_read_wherever_they_stand() {
+    let key = |mut body: Value| {
+        body["type"] = json!("RINGING");
+        body["appointment_id"] = json!("a1");
+        let event = into_event(read_body(Provider::Generic, "", body.to_string().as_bytes()));
+        event.attempt.map(|key| key.to_string())
+    };
+    let some = |text: &str| Some(text.to_owned());
+    assert_eq!(key(json!({"meta": {"attempt": 2}})), some("2"));
+    assert_eq!(key(json!({"meta": {"attempt": "2"}})), some("2"));
+    assert_eq!(key(json!({"data": {"attempt": 3}})), some("3"));
+    assert_eq!(key(json!({"attempt": "4"})), some("4"));
+    assert_eq!(key(json!({"attempt": 4, "data": {"attempt": 3}, "meta": {"attempt": 2}})), some("2"));
+    assert_eq!(key(json!({"meta": {"attempt": "first"}, "attempt": 4})), some("4"));
+    assert_eq!(key(json!({"meta": {"attempt": -1}})), None);
+    assert_eq!(key(json!({"meta": {"attempt": 2}, "call": {"sid": "s"}})), some("generic:s"));
+    assert_eq!(key(json!({"meta": {"attempt": 2, "switchhook_attempt": "7"}})), some("7"));
+}
