@@ -18,7 +18,7 @@ use clap::Args;
 use serde_json::json;
 use switchhook_domain::{Provider, Timestamp};
 use switchhook_local::clock::Clock;
-use switchhook_local::fake::{Delivery, FakeProvider};
+use switchhook_local::fake::{Delivery, FakeProvider, ResponseFate};
 use switchhook_providers::{Key, KeyError, sign};
 use tokio::net::TcpListener;
 use tokio::task::{JoinError, JoinSet};
@@ -139,8 +139,8 @@ async fn handle(State(provider): State<Arc<FakeProvider>>, request: Request) -> 
     };
     let authorization = parts.headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
     let response = provider.handle(parts.method.as_str(), parts.uri.path(), authorization, &body);
-    if response.lost {
-        // A gateway in front of a provider answers like this after its timeout, although the request was carried out.
+    if response.fate != ResponseFate::Arrives {
+        // A gateway in front of a provider answers like this after its timeout, whether or not the request was carried out.
         return StatusCode::GATEWAY_TIMEOUT.into_response();
     }
     let status = StatusCode::from_u16(response.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);

@@ -20,10 +20,12 @@ the first attempt is busy, and all later attempts confirm. Without that, the las
   4 no_answer      nobody picks up
   5 fails          the call fails; a retry may succeed
   6 forgotten      the provider accepts the call and loses it: no webhooks, and a lookup finds nothing
-  7 response_lost  the person confirms, but the response to the dial request is lost
+  7 response_lost  the person confirms, but the responses to the dial request and its repetition are lost
   8 silent         the person confirms, but no webhook is sent
   9 rate_limited   the provider rejects some dial requests with 429; later the person confirms
-  - invalid        the number does not exist"
+  - invalid        the number does not exist
+  - first_response_lost, no_response, out_of_credit, unknown_asset, over_capacity
+                   the provider loses the first response, or treats some dial requests so; later the person confirms"
     };
 }
 pub(crate) use behaviours;

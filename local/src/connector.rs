@@ -23,7 +23,7 @@ use aws_smithy_types::byte_stream::ByteStream;
 
 use crate::bus::Bus;
 use crate::dynamodb::DynamoDb;
-use crate::fake::{CrashPoint, FakeProvider};
+use crate::fake::{CrashPoint, FakeProvider, ResponseFate};
 use crate::response::ServiceResponse;
 use crate::sqs::Sqs;
 use crate::sync::lock;
@@ -258,8 +258,15 @@ impl HttpConnector for FakeProviderConnector {
             if fake.crashes_at(CrashPoint::BeforeResponse) {
                 crash();
             }
-            if response.lost {
-                return Err(ConnectorError::io("the connection broke before the response arrived".into()));
+            match response.fate {
+                ResponseFate::Arrives => {}
+                ResponseFate::Lost => {
+                    return Err(ConnectorError::io("the connection broke before the response arrived".into()));
+                }
+                ResponseFate::NeverSent => {
+                    tokio::time::sleep(Duration::from_millis(NO_RESPONSE_MS_MAX)).await;
+                    return Err(ConnectorError::timeout("no response".into()));
+                }
             }
             let status = StatusCode::try_from(response.status).map_err(|error| ConnectorError::user(error.into()))?;
             Ok(HttpResponse::new(status, SdkBody::from(response.body)))

@@ -8,11 +8,14 @@
 //! it, correctly or not. The provider has the local cloud's clock, and random numbers from a seed.
 //!
 //! The metadata of the call decides what happens, for example `{"fake": "busy,confirms"}`: one [`Behaviour`] per
-//! attempt, and the last one for all later attempts. Without it, the last digit of the called number decides.
+//! attempt, and the last one for all later attempts. Without it, the last digit of the called number decides. A
+//! [`Mode`] changes the behaviour of the whole provider for some time.
 
 mod behaviour;
 mod call;
 mod faults;
+mod listing;
+mod mode;
 mod records;
 
 use std::collections::BTreeMap;
@@ -27,11 +30,14 @@ use call::FakeCall;
 
 pub use behaviour::Behaviour;
 pub use faults::{CrashPoint, DeliveryFaults};
+pub use mode::Mode;
 pub use records::{ApiRecord, Dial, RequestResult, SentWebhook};
 
 /// Number of times a webhook is sent again after the receiver did not accept it, as Retell does.
 const RETRIES_MAX: u32 = 3;
 const RETRY_PAUSE: Duration = Duration::from_secs(10);
+/// Time during which a repeated dial request with the same `idempotency_key` is answered with the first call.
+const IDEMPOTENCY_MS: i64 = 60 * 60 * 1000;
 /// Method and path of the request that places a call.
 const DIAL_ROUTE: (&str, &str) = ("POST", "/v2/create-phone-call");
 
@@ -40,8 +46,17 @@ const DIAL_ROUTE: (&str, &str) = ("POST", "/v2/create-phone-call");
 pub struct ApiResponse {
     pub status: u16,
     pub body: String,
-    /// True if the response never arrives: the connection breaks after the provider has carried out the request.
-    pub lost: bool,
+    pub fate: ResponseFate,
+}
+
+/// Way of a response to the client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ResponseFate {
+    Arrives,
+    /// The provider carried out the request, and the connection breaks before the response arrives.
+    Lost,
+    /// The provider neither carries out the request nor responds. The client waits until its own timeout.
+    NeverSent,
 }
 
 /// A webhook to sign and send now.
@@ -67,9 +82,13 @@ struct State {
     /// Part of each call id. It keeps ids apart if a later process draws the same random numbers, from the same seed.
     started_at_ms: u64,
     delivery_faults: DeliveryFaults,
-    down: bool,
+    mode: Mode,
+    /// Time at which the mode ends, in Unix milliseconds. `None` if only [`FakeProvider::set_mode`] ends it.
+    mode_until_ms: Option<i64>,
     crash: Option<CrashPoint>,
     calls: BTreeMap<String, FakeCall>,
+    /// Provider call ids by `idempotency_key`.
+    calls_by_key: BTreeMap<String, String>,
     /// Webhooks to send, by due time and a counter that keeps equal times apart.
     scheduled_webhooks: BTreeMap<(i64, u64), Delivery>,
     counter: u64,
@@ -83,6 +102,8 @@ struct State {
 struct Recording {
     webhooks: Vec<SentWebhook>,
     requests: Vec<ApiRecord>,
+    /// Last recorded result of each `idempotency_key`.
+    results_by_key: BTreeMap<String, RequestResult>,
 }
 
 impl Delivery {
@@ -100,9 +121,11 @@ impl FakeProvider {
             rng: fastrand::Rng::with_seed(seed),
             started_at_ms: clock.now_ms(),
             delivery_faults,
-            down: false,
+            mode: Mode::Normal,
+            mode_until_ms: None,
             crash: None,
             calls: BTreeMap::new(),
+            calls_by_key: BTreeMap::new(),
             scheduled_webhooks: BTreeMap::new(),
             counter: 0,
             dials: Vec::new(),
@@ -117,10 +140,22 @@ impl FakeProvider {
         lock(&self.state).delivery_faults = delivery_faults;
     }
 
-    /// Takes the API down or brings it back. While it is down it answers every request with 503; calls continue and
-    /// their webhooks are sent.
+    /// Sets the mode of the provider until it is set again.
+    pub fn set_mode(&self, mode: Mode) {
+        let mut state = lock(&self.state);
+        (state.mode, state.mode_until_ms) = (mode, None);
+    }
+
+    /// Sets the mode of the provider for some time. Then it is normal again.
+    pub fn set_mode_for(&self, mode: Mode, time: Duration) {
+        let until = self.now_ms() + millis(time);
+        let mut state = lock(&self.state);
+        (state.mode, state.mode_until_ms) = (mode, Some(until));
+    }
+
+    /// Takes the API down or brings it back.
     pub fn set_down(&self, down: bool) {
-        lock(&self.state).down = down;
+        self.set_mode(if down { Mode::Down } else { Mode::Normal });
     }
 
     /// Makes the function that sends the next API request crash at this point.
@@ -186,23 +221,27 @@ impl FakeProvider {
         let mut state = lock(&self.state);
         state.requests += 1;
         let body: Value = serde_json::from_slice(body).unwrap_or_default();
-        if state.down {
-            if (method, path) == DIAL_ROUTE {
-                state.record(body.get("metadata").unwrap_or(&Value::Null), now, RequestResult::Unavailable);
+        if state.mode_until_ms.is_some_and(|until| until <= now) {
+            (state.mode, state.mode_until_ms) = (Mode::Normal, None);
+        }
+        let is_dial = (method, path) == DIAL_ROUTE;
+        if let Some(refusal) = state.mode.response().filter(|refusal| is_dial || !refusal.is_for_dials_only) {
+            if is_dial {
+                state.record_dial(&body, now, refusal.result);
             }
-            return respond(503, &json!({"status": "error", "message": "the service is unavailable"}));
+            return refusal.response;
         }
         if !authorization.is_some_and(|value| value.starts_with("Bearer ") && value.len() > "Bearer ".len()) {
-            return respond(401, &json!({"status": "error", "message": "no API key"}));
+            return mode::error(401, "no API key");
         }
         let answer = match (method, path) {
             DIAL_ROUTE => state.create(&body, now),
             ("POST", "/v3/list-calls") => state.list(&body, now),
             ("GET", _) => match path.strip_prefix("/v2/get-call/") {
                 Some(id) => state.get(id, now),
-                None => respond(404, &json!({"status": "error", "message": "no such path"})),
+                None => mode::error(404, "no such path"),
             },
-            (_, _) => respond(404, &json!({"status": "error", "message": "no such path"})),
+            (_, _) => mode::error(404, "no such path"),
         };
         drop(state);
         self.changed.changed();
@@ -260,25 +299,28 @@ impl FakeProvider {
 
 impl State {
     fn create(&mut self, body: &Value, now: i64) -> ApiResponse {
+        if let Some(response) = self.repeated_dial(body, now) {
+            return response;
+        }
         let (from, to) = (body["from_number"].clone(), body["to_number"].clone());
         let Some(number) = to.as_str().filter(|number| !number.is_empty()) else {
-            return respond(422, &json!({"status": "error", "message": "to_number is missing"}));
+            return mode::error(422, "to_number is missing");
         };
         let metadata = body["metadata"].clone();
         let behaviour = Behaviour::select(metadata.as_object().unwrap_or(&Map::new()), number);
-        let text = |name: &str| metadata.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
-        let (call_id, attempt) = (text("switchhook_call_id"), text("switchhook_attempt"));
-        if behaviour == Behaviour::RateLimited && self.rng.bool() {
-            self.record(&metadata, now, RequestResult::RateLimited);
-            return respond(429, &json!({"status": "error", "message": "too many requests"}));
+        let mode = match behaviour.occasional_mode() {
+            Some(mode) if self.rng.bool() => mode,
+            Some(_) | None => self.mode,
+        };
+        let mode = if behaviour == Behaviour::Invalid { Mode::RejectsNumbers } else { mode };
+        if let Some(refusal) = mode.response() {
+            self.record_dial(body, now, refusal.result);
+            return refusal.response;
         }
-        if behaviour == Behaviour::Invalid {
-            self.record(&metadata, now, RequestResult::Rejected);
-            return respond(422, &json!({"status": "error", "message": "to_number is not valid"}));
-        }
+        let is_over_capacity = mode == Mode::OverCapacity;
         let id = format!("call_{:012x}{:020x}", self.started_at_ms, self.rng.u128(..) >> 48);
         let rings = self.rng.i64(2_000..12_000);
-        let answered_ms = behaviour.disconnection_reason().is_none().then_some(now + rings);
+        let answered_ms = (behaviour.disconnection_reason().is_none() && !is_over_capacity).then_some(now + rings);
         let ended_ms = match behaviour {
             Behaviour::Voicemail => now + rings + self.rng.i64(8_000..20_000),
             Behaviour::NoAnswer => now + 30_000,
@@ -288,17 +330,63 @@ impl State {
             | Behaviour::Declines
             | Behaviour::ResponseLost
             | Behaviour::Silent
-            | Behaviour::RateLimited => now + rings + self.rng.i64(20_000..90_000),
+            | Behaviour::RateLimited
+            | Behaviour::FirstResponseLost
+            | Behaviour::NoResponse
+            | Behaviour::OutOfCredit
+            | Behaviour::UnknownAsset
+            | Behaviour::OverCapacity => now + rings + self.rng.i64(20_000..90_000),
         };
+        let ended_ms = if is_over_capacity { now + 500 } else { ended_ms };
         let analysed_ms = ended_ms + self.rng.i64(1_000..6_000);
-        self.record(&metadata, now, RequestResult::Accepted);
-        let call = FakeCall { behaviour, from, to, metadata, answered_ms, ended_ms, analysed_ms };
-        let provider_call_id = id.clone();
-        self.dials.push(Dial { provider_call_id, call_id, attempt, behaviour, started_ms: now, answered_ms, ended_ms });
+        self.record_dial(body, now, RequestResult::Accepted);
+        let text = |name: &str| metadata.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+        if !is_over_capacity {
+            self.dials.push(Dial {
+                provider_call_id: id.clone(),
+                call_id: text("switchhook_call_id"),
+                attempt: text("switchhook_attempt"),
+                behaviour,
+                started_ms: now,
+                answered_ms,
+                ended_ms,
+            });
+        }
+        if let Some(key) = body["idempotency_key"].as_str() {
+            self.calls_by_key.insert(key.to_owned(), id.clone());
+        }
+        let call = FakeCall {
+            behaviour,
+            is_over_capacity,
+            from,
+            to,
+            metadata,
+            created_ms: now,
+            answered_ms,
+            ended_ms,
+            analysed_ms,
+        };
         self.schedule_webhooks(&id, &call);
-        let answer = call.to_json(&id, now);
+        let answer = respond(201, &call.to_json(&id, now));
         self.calls.insert(id, call);
-        ApiResponse { lost: behaviour == Behaviour::ResponseLost, ..respond(201, &answer) }
+        let is_lost = matches!(behaviour, Behaviour::ResponseLost | Behaviour::FirstResponseLost);
+        if mode == Mode::FailsAfterDial {
+            return mode::error(500, "An unexpected server error occurred.");
+        }
+        ApiResponse { fate: if is_lost { ResponseFate::Lost } else { ResponseFate::Arrives }, ..answer }
+    }
+
+    /// Answers a dial request whose `idempotency_key` was used within the last hour: with the first call. No phone
+    /// rings.
+    fn repeated_dial(&self, body: &Value, now: i64) -> Option<ApiResponse> {
+        let id = self.calls_by_key.get(body["idempotency_key"].as_str()?)?;
+        let call = self.calls.get(id).filter(|call| now < call.created_ms + IDEMPOTENCY_MS)?;
+        let answer = respond(201, &call.to_json(id, now));
+        if self.mode == Mode::FailsAfterDial {
+            return Some(mode::error(500, "An unexpected server error occurred."));
+        }
+        let is_lost = call.behaviour == Behaviour::ResponseLost;
+        Some(ApiResponse { fate: if is_lost { ResponseFate::Lost } else { ResponseFate::Arrives }, ..answer })
     }
 
     /// Schedules the webhooks of a call, with the delivery faults that are set.
@@ -336,7 +424,7 @@ impl State {
     }
 
     fn get(&mut self, id: &str, now: i64) -> ApiResponse {
-        let unknown = respond(404, &json!({"status": "error", "message": "no such call"}));
+        let unknown = mode::error(422, "Cannot find requested asset under given api key.");
         let Some(call) = self.calls.get(id) else { return unknown };
         let (metadata, result) = (call.metadata.clone(), call.lookup_result(now));
         let answer = if result == RequestResult::NotFound { unknown } else { respond(200, &call.to_json(id, now)) };
@@ -344,19 +432,15 @@ impl State {
         answer
     }
 
-    fn list(&mut self, body: &Value, now: i64) -> ApiResponse {
-        let filters = body.pointer("/filter_criteria/metadata").and_then(Value::as_array).cloned().unwrap_or_default();
-        let matches = |call: &FakeCall| filters.iter().all(|filter| matches_filter(filter, &call.metadata));
-        let known =
-            self.calls.iter().filter(|(_, call)| call.lookup_result(now) != RequestResult::NotFound && matches(call));
-        let results: Vec<RequestResult> = known.clone().map(|(_, call)| call.lookup_result(now)).collect();
-        let items: Vec<Value> = known.map(|(id, call)| call.to_json(id, now)).collect();
-        let asked: Map<String, Value> = filters
-            .iter()
-            .filter_map(|filter| Some((filter["key"].as_str()?.to_owned(), filter["value"].clone())))
-            .collect();
-        self.record(&Value::Object(asked), now, results.first().copied().unwrap_or(RequestResult::NotFound));
-        respond(200, &json!({"items": items, "has_more": false}))
+    /// Records the response to a dial request. See [`ApiRecord`] for repeated requests.
+    fn record_dial(&mut self, body: &Value, at_ms: i64, result: RequestResult) {
+        let Some(recording) = &mut self.recording else { return };
+        if let Some(key) = body["idempotency_key"].as_str()
+            && recording.results_by_key.insert(key.to_owned(), result) == Some(result)
+        {
+            return;
+        }
+        self.record(&body["metadata"], at_ms, result);
     }
 
     /// Records the response about the attempt whose call id and number are in `metadata`.
@@ -368,14 +452,8 @@ impl State {
     }
 }
 
-/// True if the metadata has the value that the filter requires.
-fn matches_filter(filter: &Value, metadata: &Value) -> bool {
-    let key = filter.get("key").and_then(Value::as_str);
-    key.is_some_and(|key| metadata.get(key).is_some() && metadata.get(key) == filter.get("value"))
-}
-
 fn respond(status: u16, body: &Value) -> ApiResponse {
-    ApiResponse { status, body: body.to_string(), lost: false }
+    ApiResponse { status, body: body.to_string(), fate: ResponseFate::Arrives }
 }
 
 fn millis(duration: Duration) -> i64 {

@@ -169,9 +169,11 @@ impl PlacedCall {
 
 const fn is_of_dial(result: RequestResult) -> bool {
     match result {
-        RequestResult::Accepted | RequestResult::RateLimited | RequestResult::Rejected | RequestResult::Unavailable => {
-            true
-        }
+        RequestResult::Accepted
+        | RequestResult::RateLimited
+        | RequestResult::Refused
+        | RequestResult::Rejected
+        | RequestResult::Unavailable => true,
         RequestResult::NotFound | RequestResult::InProgress | RequestResult::Ended | RequestResult::Analysed => false,
     }
 }

@@ -26,7 +26,7 @@ use switchhook_aws::telemetry::Decision;
 use switchhook_domain::{
     AttemptKey, Call, CallId, DialStarted, Policy, Provider, ProviderEvent, StopReason, Timestamp, Transition,
 };
-use switchhook_providers::{DialAnswer, DialRequest, derived_call_id, dial_api_request, read_dial_answer};
+use switchhook_providers::{DialAnswer, DialRequest, derived_call_id, dial_api_request};
 
 /// Tries of a conditional write that loses the race against another writer.
 const RACES_MAX: u32 = 5;
@@ -295,12 +295,12 @@ impl Dialer {
         let request =
             providers.config(call.provider).and_then(|config| dial_api_request(call.provider, config, &dial).ok());
         let Some(request) = request else { return self.withdraw(call, attempt, "not_configured", None).await };
-        let answer = match self.api.send(call.provider, request).await {
+        let answer = match self.api.dial(call.provider, request).await {
             Ok(answer) => answer,
             Err(SendError::NotSent(_)) => return self.withdraw(call, attempt, "no_connection", None).await,
             Err(SendError::NoResponse(_)) => return Ok(DialOutcome::InDoubt("no_response")),
         };
-        match read_dial_answer(call.provider, answer.status, answer.retry_after.as_deref(), &answer.body) {
+        match answer {
             DialAnswer::Accepted { provider_call_id } => {
                 let now = self.clock.now();
                 let alias = Alias { call_id: call.call_id.clone(), attempt: attempt.clone() };
@@ -309,7 +309,8 @@ impl Dialer {
                 self.submit(&call.dial_accepted_event(attempt, &provider_call_id, now), claim).await?;
                 Ok(DialOutcome::Accepted)
             }
-            DialAnswer::RetryLater { reason, retry_after } => self.withdraw(call, attempt, reason, retry_after).await,
+            DialAnswer::Busy { reason, retry_after } => self.withdraw(call, attempt, reason, retry_after).await,
+            DialAnswer::AccountProblem { reason } => self.withdraw(call, attempt, reason, None).await,
             DialAnswer::Rejected { reason } => {
                 self.submit(&call.dial_refused_event(attempt, self.clock.now()), claim).await?;
                 Ok(DialOutcome::Refused(reason))

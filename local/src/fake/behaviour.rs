@@ -2,6 +2,8 @@
 
 use serde_json::{Map, Value};
 
+use super::mode::Mode;
+
 /// Course of a call at the fake provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Behaviour {
@@ -19,19 +21,32 @@ pub enum Behaviour {
     Fails,
     /// The provider accepts the call and then forgets it: it sends no webhook, and a lookup answers 404. Last digit 6.
     Forgotten,
-    /// The person confirms, but the provider's response to the dial request is lost. Last digit 7.
+    /// The person confirms, but the provider's responses to the dial request and to its repetition are lost. Last
+    /// digit 7.
     ResponseLost,
     /// The person confirms, but all webhooks of the call are lost. Last digit 8.
     Silent,
     /// The provider answers some dial requests with 429. Once it accepts one, the person confirms. Last digit 9.
     RateLimited,
-    /// The number does not exist. No digit selects this behaviour.
+    /// The number does not exist. No digit selects this behaviour, nor those that follow.
     Invalid,
+    /// The person confirms. The response to the first dial request is lost, and the one to its repetition arrives.
+    FirstResponseLost,
+    /// Some dial requests are never answered and never carried out. Once one is accepted, the person confirms.
+    NoResponse,
+    /// Some dial requests are answered with 402. Once one is accepted, the person confirms.
+    OutOfCredit,
+    /// Some dial requests are answered with 422, because the account has no such agent. Once one is accepted, the
+    /// person confirms.
+    UnknownAsset,
+    /// The provider accepts some dial requests, and then ends the call with `concurrency_limit_reached` before a phone
+    /// rings. Later the person confirms.
+    OverCapacity,
 }
 
 impl Behaviour {
     /// All behaviours. The first ten are ordered by the digit that selects them.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 16] = [
         Self::Confirms,
         Self::Declines,
         Self::Voicemail,
@@ -43,6 +58,11 @@ impl Behaviour {
         Self::Silent,
         Self::RateLimited,
         Self::Invalid,
+        Self::FirstResponseLost,
+        Self::NoResponse,
+        Self::OutOfCredit,
+        Self::UnknownAsset,
+        Self::OverCapacity,
     ];
 
     /// Name of the behaviour in a call's metadata.
@@ -60,6 +80,11 @@ impl Behaviour {
             Self::Silent => "silent",
             Self::RateLimited => "rate_limited",
             Self::Invalid => "invalid",
+            Self::FirstResponseLost => "first_response_lost",
+            Self::NoResponse => "no_response",
+            Self::OutOfCredit => "out_of_credit",
+            Self::UnknownAsset => "unknown_asset",
+            Self::OverCapacity => "over_capacity",
         }
     }
 
@@ -92,7 +117,56 @@ impl Behaviour {
             | Self::Forgotten
             | Self::ResponseLost
             | Self::Silent
-            | Self::RateLimited => None,
+            | Self::RateLimited
+            | Self::FirstResponseLost
+            | Self::NoResponse
+            | Self::OutOfCredit
+            | Self::UnknownAsset
+            | Self::OverCapacity => None,
+        }
+    }
+
+    /// Mode in which the provider treats some dial requests of this behaviour.
+    pub(super) const fn occasional_mode(self) -> Option<Mode> {
+        match self {
+            Self::RateLimited => Some(Mode::RateLimited),
+            Self::NoResponse => Some(Mode::Unresponsive),
+            Self::OutOfCredit => Some(Mode::OutOfCredit),
+            Self::UnknownAsset => Some(Mode::UnknownAsset),
+            Self::OverCapacity => Some(Mode::OverCapacity),
+            Self::Confirms
+            | Self::Declines
+            | Self::Voicemail
+            | Self::Busy
+            | Self::NoAnswer
+            | Self::Fails
+            | Self::Forgotten
+            | Self::ResponseLost
+            | Self::Silent
+            | Self::Invalid
+            | Self::FirstResponseLost => None,
+        }
+    }
+
+    /// True if the person confirms once the provider has accepted the call.
+    pub(super) const fn confirms(self) -> bool {
+        match self {
+            Self::Confirms
+            | Self::ResponseLost
+            | Self::Silent
+            | Self::RateLimited
+            | Self::FirstResponseLost
+            | Self::NoResponse
+            | Self::OutOfCredit
+            | Self::UnknownAsset
+            | Self::OverCapacity => true,
+            Self::Declines
+            | Self::Voicemail
+            | Self::Busy
+            | Self::NoAnswer
+            | Self::Fails
+            | Self::Forgotten
+            | Self::Invalid => false,
         }
     }
 }

@@ -9,9 +9,12 @@ use super::records::RequestResult;
 #[derive(Debug)]
 pub(super) struct FakeCall {
     pub(super) behaviour: Behaviour,
+    /// True if the account has as many calls as it may have, so that the call ends before a phone rings.
+    pub(super) is_over_capacity: bool,
     pub(super) from: Value,
     pub(super) to: Value,
     pub(super) metadata: Value,
+    pub(super) created_ms: i64,
     /// `None` if nobody picks up.
     pub(super) answered_ms: Option<i64>,
     pub(super) ended_ms: i64,
@@ -51,6 +54,7 @@ impl FakeCall {
         let answered = self.answered_ms.filter(|at| *at <= now);
         let over = self.ended_ms <= now;
         let status = match (answered, over, self.behaviour.disconnection_reason()) {
+            (_, true, _) if self.is_over_capacity => "error",
             (_, true, Some(_)) => "not_connected",
             (_, true, None) => "ended",
             (Some(_), false, _) => "ongoing",
@@ -62,33 +66,24 @@ impl FakeCall {
         }
         if over {
             set("end_timestamp", self.ended_ms.into());
-            let reason = match self.behaviour {
-                Behaviour::Voicemail => "voicemail_reached",
-                Behaviour::Confirms
-                | Behaviour::Declines
-                | Behaviour::Forgotten
-                | Behaviour::ResponseLost
-                | Behaviour::Silent
-                | Behaviour::RateLimited
-                | Behaviour::Busy
-                | Behaviour::NoAnswer
-                | Behaviour::Fails
-                | Behaviour::Invalid => self.behaviour.disconnection_reason().unwrap_or("user_hangup"),
+            let reason = if self.is_over_capacity {
+                "concurrency_limit_reached"
+            } else if self.behaviour == Behaviour::Voicemail {
+                "voicemail_reached"
+            } else {
+                self.behaviour.disconnection_reason().unwrap_or("user_hangup")
             };
             set("disconnection_reason", reason.into());
         }
         if self.analysed_ms <= now {
-            let outcome = match self.behaviour {
-                Behaviour::Confirms | Behaviour::ResponseLost | Behaviour::Silent | Behaviour::RateLimited => {
-                    json!({"outcome": "confirmed"})
-                }
-                Behaviour::Declines => json!({"outcome": "declined"}),
-                Behaviour::Voicemail
-                | Behaviour::Busy
-                | Behaviour::NoAnswer
-                | Behaviour::Fails
-                | Behaviour::Forgotten
-                | Behaviour::Invalid => json!({}),
+            let outcome = if self.answered_ms.is_none() {
+                json!({})
+            } else if self.behaviour.confirms() {
+                json!({"outcome": "confirmed"})
+            } else if self.behaviour == Behaviour::Declines {
+                json!({"outcome": "declined"})
+            } else {
+                json!({})
             };
             let analysis = json!({
                 "in_voicemail": self.behaviour == Behaviour::Voicemail,

@@ -2,7 +2,8 @@
 
 use super::behaviour::Behaviour;
 
-/// A dial request that the provider accepted: one phone rang.
+/// A dial request that the provider accepted: one phone rang. A repeated request with the same `idempotency_key` is no
+/// further dial, nor is a call that ended with `concurrency_limit_reached`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dial {
     /// The provider's own id of the call.
@@ -29,7 +30,8 @@ pub struct SentWebhook {
     pub at_ms: i64,
 }
 
-/// The provider's response to one dial request or to one lookup of an attempt.
+/// The provider's response to one dial request or to one lookup of an attempt. A repeated dial request with the same
+/// `idempotency_key` and the same result is not recorded again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApiRecord {
     /// Switchhook's id of the call, taken from the request or from the metadata of the call.
@@ -50,7 +52,9 @@ pub enum RequestResult {
     RateLimited,
     /// Dial: the provider rejected the call permanently.
     Rejected,
-    /// Dial: the provider was down and answered 503. It did not place the call, but the response does not prove that.
+    /// Dial: the provider refused the call because of the account: its key, its credit or its agent.
+    Refused,
+    /// Dial: the provider was down, and answered 503 or nothing. It did not place the call, but that proves nothing.
     Unavailable,
     /// Lookup: the provider does not know the call.
     NotFound,

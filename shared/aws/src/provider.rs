@@ -1,7 +1,9 @@
 //! Requests to the providers' APIs.
 //!
 //! **A dial that may have reached the provider never counts as not sent.** A request is known to be unsent only if no
-//! connection was ever made. Any later failure leaves it in doubt. This module sends no request twice.
+//! connection was ever made. Any later failure leaves it in doubt. Such a dial is sent once more if the provider has an
+//! idempotency key. To other providers each dial gets a new connection: an idle connection that the provider closed
+//! would leave the dial in doubt.
 //!
 //! The HTTP client is the SDK's. It uses the same TLS as every other connection, and tests replace both by one
 //! connector.
@@ -16,7 +18,7 @@ use aws_smithy_runtime_api::client::orchestrator::HttpRequest;
 use aws_smithy_types::body::SdkBody;
 use aws_smithy_types::byte_stream::ByteStream;
 use switchhook_domain::Provider;
-use switchhook_providers::{ApiRequest, api_url};
+use switchhook_providers::{ApiRequest, DialAnswer, api_url, read_dial_answer, repeats_safely_for};
 use thiserror::Error;
 
 use crate::config::Environment;
@@ -26,6 +28,12 @@ use crate::sdk::TLS_PROVIDER;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// Time limit for a whole request. A provider that places a call answers in a second or two.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(8);
+/// Time from a dial in doubt to its repetition. A provider that just failed gets a moment.
+const REPEAT_PAUSE: Duration = Duration::from_millis(500);
+/// Time limit for the repetition of a dial.
+const REPEAT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Longest time that [`ProviderApi::dial`] takes.
+pub const DIAL_TIME_MAX: Duration = Duration::from_millis(8_000 + 500 + 5_000);
 /// Longest response that is read, in bytes. A call with its transcript has some hundred KB.
 const RESPONSE_BYTES_MAX: usize = 4 * 1024 * 1024;
 
@@ -86,6 +94,8 @@ impl ApiUrls {
 #[derive(Clone, Debug)]
 pub struct ProviderApi {
     connector: SharedHttpConnector,
+    /// Connector that makes a new connection for each request.
+    unpooled_connector: SharedHttpConnector,
     urls: ApiUrls,
 }
 
@@ -93,22 +103,65 @@ impl ProviderApi {
     /// Client that connects over the network.
     #[must_use]
     pub fn new(urls: ApiUrls) -> Self {
-        let connector = aws_smithy_http_client::Connector::builder()
-            .connector_settings(
-                aws_smithy_runtime_api::client::http::HttpConnectorSettings::builder()
-                    .connect_timeout(CONNECT_TIMEOUT)
-                    .build(),
-            )
-            .sleep_impl(aws_smithy_async::rt::sleep::TokioSleep::new())
-            .tls_provider(TLS_PROVIDER)
-            .build();
-        Self::with_connector(SharedHttpConnector::new(connector), urls)
+        let builder = || {
+            aws_smithy_http_client::Connector::builder()
+                .connector_settings(
+                    aws_smithy_runtime_api::client::http::HttpConnectorSettings::builder()
+                        .connect_timeout(CONNECT_TIMEOUT)
+                        .build(),
+                )
+                .sleep_impl(aws_smithy_async::rt::sleep::TokioSleep::new())
+                .tls_provider(TLS_PROVIDER)
+        };
+        let connector = SharedHttpConnector::new(builder().build());
+        let unpooled_connector = SharedHttpConnector::new(builder().pool_max_idle_per_host(0).build());
+        Self { connector, unpooled_connector, urls }
     }
 
     /// Client that sends its requests through a connector.
     #[must_use]
-    pub const fn with_connector(connector: SharedHttpConnector, urls: ApiUrls) -> Self {
-        Self { connector, urls }
+    pub fn with_connector(connector: SharedHttpConnector, urls: ApiUrls) -> Self {
+        Self { unpooled_connector: connector.clone(), connector, urls }
+    }
+
+    /// Sends a request that places a call, and reads the answer.
+    ///
+    /// If the answer leaves the dial in doubt and the provider has an idempotency key, the identical request is sent
+    /// once more. Only an accepted call ends the doubt: a refusal of the second request says nothing about the first.
+    ///
+    /// # Errors
+    /// [`SendError::NotSent`] if nothing was dialled. [`SendError::NoResponse`] if the dial is in doubt.
+    pub async fn dial(&self, provider: Provider, request: ApiRequest) -> Result<DialAnswer, SendError> {
+        let repeats_for = repeats_safely_for(provider);
+        let connector = if repeats_for.is_some() { &self.connector } else { &self.unpooled_connector };
+        let first = self.send_dial(connector, provider, request.clone(), REQUEST_TIMEOUT).await;
+        let is_in_doubt = matches!(first, Ok(DialAnswer::InDoubt) | Err(SendError::NoResponse(_)));
+        let can_repeat = repeats_for.is_some_and(|limit| limit > DIAL_TIME_MAX);
+        if !is_in_doubt || !can_repeat {
+            return first;
+        }
+        tokio::time::sleep(REPEAT_PAUSE).await;
+        match self.send_dial(connector, provider, request, REPEAT_TIMEOUT).await {
+            Ok(accepted @ DialAnswer::Accepted { .. }) => Ok(accepted),
+            Ok(
+                DialAnswer::Rejected { .. }
+                | DialAnswer::AccountProblem { .. }
+                | DialAnswer::Busy { .. }
+                | DialAnswer::InDoubt,
+            )
+            | Err(SendError::NotSent(_) | SendError::NoResponse(_)) => first,
+        }
+    }
+
+    async fn send_dial(
+        &self,
+        connector: &SharedHttpConnector,
+        provider: Provider,
+        request: ApiRequest,
+        timeout: Duration,
+    ) -> Result<DialAnswer, SendError> {
+        let response = self.send_through(connector, provider, request, timeout).await?;
+        Ok(read_dial_answer(provider, response.status, response.retry_after.as_deref(), &response.body))
     }
 
     /// Sends a request, once.
@@ -116,34 +169,44 @@ impl ProviderApi {
     /// # Errors
     /// See [`SendError`].
     pub async fn send(&self, provider: Provider, request: ApiRequest) -> Result<ApiResponse, SendError> {
+        self.send_through(&self.connector, provider, request, REQUEST_TIMEOUT).await
+    }
+
+    async fn send_through(
+        &self,
+        connector: &SharedHttpConnector,
+        provider: Provider,
+        request: ApiRequest,
+        timeout: Duration,
+    ) -> Result<ApiResponse, SendError> {
         let Some(url) = self.urls.of(provider) else { return Err(SendError::NotSent("it has no API")) };
         let http = http_request(url, request)?;
         // One limit for connecting, sending and reading. The connector has a limit of its own for connecting alone.
-        match tokio::time::timeout(REQUEST_TIMEOUT, self.exchange(http)).await {
+        match tokio::time::timeout(timeout, exchange(connector, http)).await {
             Ok(answer) => answer,
             Err(_) => Err(SendError::NoResponse("timed out")),
         }
     }
+}
 
-    async fn exchange(&self, request: HttpRequest) -> Result<ApiResponse, SendError> {
-        let response = match self.connector.call(request).await {
-            Ok(response) => response,
-            Err(error) if never_connected(&error) => return Err(SendError::NotSent("never connected")),
-            Err(error) if error.is_timeout() => return Err(SendError::NoResponse("timed out")),
-            Err(_) => return Err(SendError::NoResponse("connection lost")),
-        };
-        let status = response.status().as_u16();
-        let retry_after = response.headers().get("retry-after").map(str::to_owned);
-        let mut frames = ByteStream::new(response.into_body());
-        let mut body = Vec::new();
-        while let Some(frame) = frames.next().await {
-            body.extend_from_slice(&frame.map_err(|_| SendError::NoResponse("connection lost"))?);
-            if body.len() > RESPONSE_BYTES_MAX {
-                return Err(SendError::NoResponse("response too large"));
-            }
+async fn exchange(connector: &SharedHttpConnector, request: HttpRequest) -> Result<ApiResponse, SendError> {
+    let response = match connector.call(request).await {
+        Ok(response) => response,
+        Err(error) if never_connected(&error) => return Err(SendError::NotSent("never connected")),
+        Err(error) if error.is_timeout() => return Err(SendError::NoResponse("timed out")),
+        Err(_) => return Err(SendError::NoResponse("connection lost")),
+    };
+    let status = response.status().as_u16();
+    let retry_after = response.headers().get("retry-after").map(str::to_owned);
+    let mut frames = ByteStream::new(response.into_body());
+    let mut body = Vec::new();
+    while let Some(frame) = frames.next().await {
+        body.extend_from_slice(&frame.map_err(|_| SendError::NoResponse("connection lost"))?);
+        if body.len() > RESPONSE_BYTES_MAX {
+            return Err(SendError::NoResponse("response too large"));
         }
-        Ok(ApiResponse { status, retry_after, body })
     }
+    Ok(ApiResponse { status, retry_after, body })
 }
 
 fn http_request(url: &str, request: ApiRequest) -> Result<HttpRequest, SendError> {
@@ -196,6 +259,84 @@ mod tests {
             drop(listener);
         });
         assert!(matches!(answer, Err(SendError::NoResponse(_))), "{answer:?}");
+    }
+
+    /// Server whose connections each carry one request: it closes a connection `idle` after its response, and sends the
+    /// next of `responses` to each request. Returns its address and the number of requests that it read.
+    async fn serve(
+        idle: Duration,
+        responses: &'static [&'static str],
+    ) -> (String, std::sync::Arc<std::sync::atomic::AtomicUsize>) {
+        use std::sync::atomic::{AtomicUsize, Ordering};
+        use tokio::io::{AsyncReadExt, AsyncWriteExt};
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = format!("http://{}", listener.local_addr().unwrap());
+        let requests = std::sync::Arc::new(AtomicUsize::new(0));
+        let counter = requests.clone();
+        tokio::spawn(async move {
+            loop {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                let counter = counter.clone();
+                tokio::spawn(async move {
+                    let mut buffer = vec![0; 65536];
+                    if stream.read(&mut buffer).await.unwrap_or(0) == 0 {
+                        return;
+                    }
+                    let number = counter.fetch_add(1, Ordering::SeqCst);
+                    let response = responses.get(number).or(responses.last()).unwrap();
+                    stream.write_all(response.as_bytes()).await.unwrap();
+                    // A client that sends the next request on this connection gets no answer: the bytes arrive, and the
+                    // connection is closed.
+                    tokio::time::sleep(idle).await;
+                });
+            }
+        });
+        (address, requests)
+    }
+
+    const ACCEPTED: &str = "HTTP/1.1 201 Created\r\ncontent-type: application/json\r\ncontent-length: 27\r\n\r\n{\"sid\":\"c1\",\"call_id\":\"c1\"}";
+    const ERROR: &str = "HTTP/1.1 500 Internal Server Error\r\ncontent-length: 0\r\n\r\n";
+    const REFUSED: &str = "HTTP/1.1 402 Payment Required\r\ncontent-length: 0\r\n\r\n";
+    const LOST: &str = "";
+
+    fn dial() -> ApiRequest {
+        ApiRequest { method: http::Method::POST, path: "/".to_owned(), headers: Vec::new(), body: b"{}".to_vec() }
+    }
+
+    #[tokio::test]
+    async fn idle_connection_that_the_provider_closes_leaves_no_dial_in_doubt() {
+        // Twilio has no idempotency key. The server still has the first connection open when the second dial is sent, and
+        // closes it without an answer.
+        let (address, requests) = serve(Duration::from_millis(200), &[ACCEPTED]).await;
+        let api = ProviderApi::new(ApiUrls::default().with(Provider::Twilio, &address));
+        for _ in 0..3 {
+            let answer = api.dial(Provider::Twilio, dial()).await;
+            assert_eq!(answer, Ok(DialAnswer::Accepted { provider_call_id: "c1".to_owned() }));
+        }
+        assert_eq!(requests.load(std::sync::atomic::Ordering::SeqCst), 3);
+    }
+
+    #[tokio::test]
+    async fn dial_in_doubt_is_repeated_once_where_that_is_safe() {
+        let accepted = || Ok(DialAnswer::Accepted { provider_call_id: "c1".to_owned() });
+        for (responses, expected) in [
+            (&[ERROR, ACCEPTED][..], accepted()),
+            (&[LOST, ACCEPTED][..], accepted()),
+            (&[ERROR, ERROR, ACCEPTED][..], Ok(DialAnswer::InDoubt)),
+            // A refusal of the second request says nothing about the first.
+            (&[ERROR, REFUSED][..], Ok(DialAnswer::InDoubt)),
+            (&[REFUSED, ACCEPTED][..], Ok(DialAnswer::AccountProblem { reason: "payment_required" })),
+        ] {
+            let (address, requests) = serve(Duration::ZERO, responses).await;
+            let api = ProviderApi::new(ApiUrls::default().with(Provider::Retell, &address));
+            assert_eq!(api.dial(Provider::Retell, dial()).await, expected, "{responses:?}");
+            assert!(requests.load(std::sync::atomic::Ordering::SeqCst) <= 2);
+        }
+        // Vapi would place a second call.
+        let (address, requests) = serve(Duration::ZERO, &[ERROR, ACCEPTED]).await;
+        let api = ProviderApi::new(ApiUrls::default().with(Provider::Vapi, &address));
+        assert_eq!(api.dial(Provider::Vapi, dial()).await, Ok(DialAnswer::InDoubt));
+        assert_eq!(requests.load(std::sync::atomic::Ordering::SeqCst), 1);
     }
 
     #[test]

@@ -101,6 +101,19 @@ pub(crate) fn text<'a>(object: &'a Map<String, Value>, name: &str) -> Option<&'a
     object.get(name)?.as_str().filter(|text| !text.trim().is_empty())
 }
 
+/// Texts of an error response, in lower case: those of `message`, `error_message` and `error`, each a text or a list of
+/// texts.
+pub(crate) fn error_messages(body: &[u8]) -> Vec<String> {
+    let Some(object) = object(body) else { return Vec::new() };
+    let values = ["message", "error_message", "error"].into_iter().filter_map(|name| object.get(name));
+    let texts = values.flat_map(|value| match value {
+        Value::Array(items) => items.iter().filter_map(Value::as_str).collect(),
+        Value::String(text) => vec![text.as_str()],
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => Vec::new(),
+    });
+    texts.map(str::to_lowercase).collect()
+}
+
 /// JSON object with text values.
 pub(crate) fn json_object(pairs: &BTreeMap<&str, &str>) -> Value {
     pairs.iter().map(|(name, value)| ((*name).to_owned(), Value::from(*value))).collect()

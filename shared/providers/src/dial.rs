@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-use switchhook_domain::{AttemptKey, CallId, PhoneNumber};
+use switchhook_domain::{AttemptKey, CallId, PhoneNumber, Provider};
 
 /// Longest accepted `Retry-After`. Without a limit, a provider could postpone a person's call for days.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(60 * 60);
@@ -31,8 +31,8 @@ pub struct DialRequest<'a> {
     /// Passed on unchanged, without reserved names: `appointment_id`, `bodySHA256`, and every name that starts with
     /// `switchhook_`.
     pub metadata: &'a BTreeMap<String, String>,
-    /// Idempotency key of this one dial: unique, and the same if the request is sent again. Telnyx ignores a second
-    /// request with the same key within a minute; the other providers have no such key.
+    /// Idempotency key of this one dial: unique, and the same if the request is sent again. See
+    /// [`repeats_safely_for`].
     pub dial_key: &'a str,
 }
 
@@ -66,44 +66,90 @@ fn is_reserved(name: &str) -> bool {
     RESERVED.contains(&name) || name.starts_with(RESERVED_PREFIX)
 }
 
+/// Time after a dial request during which the same request again places no second call. `None` if the provider has no
+/// idempotency key: then a repeated request may ring the same phone twice.
+#[must_use]
+pub const fn repeats_safely_for(provider: Provider) -> Option<Duration> {
+    match provider {
+        Provider::Retell => Some(Duration::from_secs(60 * 60)),
+        Provider::Telnyx => Some(Duration::from_secs(60)),
+        Provider::Twilio | Provider::Vapi | Provider::Generic => None,
+    }
+}
+
 /// Meaning of a provider's response to a [`DialRequest`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DialAnswer {
     Accepted {
         provider_call_id: String,
     },
-    /// Nothing was dialled, and the same request may succeed later: the rate was too high, or an operator must repair
-    /// the account.
-    RetryLater {
+    /// Nothing was dialled, because of the called number: the same request can never succeed.
+    Rejected {
+        reason: &'static str,
+    },
+    /// Nothing was dialled, because of the account: its credentials, its credit, its settings. Every call of the
+    /// account has this problem until an operator repairs it.
+    AccountProblem {
+        reason: &'static str,
+    },
+    /// Nothing was dialled, because the account has too many requests or calls at the moment.
+    Busy {
         reason: &'static str,
         /// The provider's `Retry-After`, at most an hour.
         retry_after: Option<Duration>,
-    },
-    /// Nothing was dialled, and the same request can never succeed: the request itself is wrong.
-    Rejected {
-        reason: &'static str,
     },
     /// The call may have been placed. Only a lookup can tell.
     InDoubt,
 }
 
+/// Reason that the body of a refusal states, in one provider's own words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// The called number is wrong, blocked or not supported.
+    Number(&'static str),
+    /// The account has as many calls as it may have.
+    Capacity(&'static str),
+    /// The account has a problem with a better name than the HTTP status.
+    Account(&'static str),
+}
+
 impl DialAnswer {
-    /// Reads an answer from the HTTP status. `provider_call_id` is the id in the body of a successful response.
+    /// Reads an answer from the HTTP status and from what one provider's `client.rs` found in the body.
     ///
     /// **Only a status that rules out a dial counts as "nothing was dialled".** No provider documents that about its
-    /// server errors, so all of them are [`DialAnswer::InDoubt`]. A `Retry-After` that holds a date is ignored.
-    pub(crate) fn from_response(status: u16, retry_after: Option<&str>, provider_call_id: Option<String>) -> Self {
-        let retry_later = |reason| Self::RetryLater { reason, retry_after: retry_after.and_then(parse_retry_after) };
-        match status {
-            200..=299 => provider_call_id.map_or(Self::InDoubt, |provider_call_id| Self::Accepted { provider_call_id }),
-            400 => Self::Rejected { reason: "bad_request" },
-            401 => retry_later("unauthorized"),
-            402 => retry_later("payment_required"),
-            403 => retry_later("forbidden"),
-            404 => retry_later("not_found"),
-            422 => Self::Rejected { reason: "unprocessable" },
-            429 => retry_later("rate_limited"),
-            _ => Self::InDoubt,
+    /// server errors, so all of them are [`DialAnswer::InDoubt`]. A refusal counts as one of the account unless the
+    /// body blames the called number. So a wrong setting never ends a call. A `Retry-After` that holds a date is
+    /// ignored.
+    pub(crate) fn from_response(
+        status: u16,
+        retry_after: Option<&str>,
+        provider_call_id: Option<String>,
+        refusal: Option<Refusal>,
+    ) -> Self {
+        let busy = |reason| Self::Busy { reason, retry_after: retry_after.and_then(parse_retry_after) };
+        let refused = |reason| match refusal {
+            Some(Refusal::Number(reason)) => Self::Rejected { reason },
+            Some(Refusal::Capacity(reason)) => busy(reason),
+            Some(Refusal::Account(reason)) => Self::AccountProblem { reason },
+            None => Self::AccountProblem { reason },
+        };
+        match (status, refusal) {
+            // Vapi accepts a request, and says in the same response that it places no call for it.
+            (200..=299, Some(Refusal::Capacity(reason))) => busy(reason),
+            (200..=299, Some(Refusal::Number(_) | Refusal::Account(_)) | None) => {
+                provider_call_id.map_or(Self::InDoubt, |provider_call_id| Self::Accepted { provider_call_id })
+            }
+            (401, _) => Self::AccountProblem { reason: "unauthorized" },
+            (402, _) => Self::AccountProblem { reason: "payment_required" },
+            (429, _) => busy("rate_limited"),
+            (400, _) => refused("bad_request"),
+            (403, _) => refused("forbidden"),
+            (404, _) => refused("not_found"),
+            (422, _) => refused("unprocessable"),
+            // A timeout, a conflict with the same request that is still under way, and a client that went away.
+            (408 | 409 | 425 | 499, _) => Self::InDoubt,
+            (405..=498, _) => refused("refused"),
+            (_, _) => Self::InDoubt,
         }
     }
 }

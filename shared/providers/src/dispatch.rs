@@ -4,7 +4,7 @@ use switchhook_domain::{Provider, Timestamp};
 
 use crate::api::{ApiRequest, ClientError};
 use crate::config::ProviderConfig;
-use crate::dial::{DialAnswer, DialRequest};
+use crate::dial::{DialAnswer, DialRequest, Refusal};
 use crate::ids;
 use crate::key::Key;
 use crate::lookup::{Lookup, LookupAnswer, ParsedAnswer, answer_without_body};
@@ -124,14 +124,14 @@ pub fn dial_api_request(
 /// name.
 #[must_use]
 pub fn read_dial_answer(provider: Provider, status: u16, retry_after: Option<&str>, body: &[u8]) -> DialAnswer {
-    let provider_call_id = match provider {
-        Provider::Retell => retell::dialled_call_id(body),
-        Provider::Twilio => twilio::dialled_call_id(body),
-        Provider::Vapi => vapi::dialled_call_id(body),
-        Provider::Telnyx => telnyx::dialled_call_id(body),
-        Provider::Generic => None,
+    let (provider_call_id, refusal) = match provider {
+        Provider::Retell => (retell::dialled_call_id(body), retell::refusal(body)),
+        Provider::Twilio => (twilio::dialled_call_id(body), twilio::refusal(body)),
+        Provider::Vapi => (vapi::dialled_call_id(body), vapi::refusal(body)),
+        Provider::Telnyx => (telnyx::dialled_call_id(body), telnyx::refusal(body)),
+        Provider::Generic => (None, None),
     };
-    DialAnswer::from_response(status, retry_after, provider_call_id)
+    DialAnswer::from_response(status, retry_after, provider_call_id, refusal)
 }
 
 /// Call id that is derived from a provider call id, for example `retell:call_1`. Events that carry none of our ids
@@ -172,6 +172,11 @@ pub fn read_lookup_answer(
     body: &[u8],
     received_at: Timestamp,
 ) -> LookupAnswer {
+    // Retell answers 422 about a call that it does not know.
+    if provider == Provider::Retell && status == 422 && retell::refusal(body) == Some(Refusal::Account("unknown_asset"))
+    {
+        return LookupAnswer::Gone;
+    }
     if let Some(answer) = answer_without_body(status) {
         return answer;
     }

@@ -50,7 +50,7 @@ pub use config::{
     ConfigError, DEDUPE_RETENTION, DialConfig, PER_SECOND_MIN, Pacing, ProviderConfig, Providers, WINDOW_MAX,
 };
 pub use content_hash::content_hash;
-pub use dial::{DialAnswer, DialRequest};
+pub use dial::{DialAnswer, DialRequest, repeats_safely_for};
 pub use dispatch::{
     api_url, derived_call_id, dial_api_request, lookup_api_request, read, read_dial_answer, read_lookup_answer,
     read_with_notes, sign, verify, verifying_key,

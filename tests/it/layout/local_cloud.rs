@@ -1,7 +1,7 @@
 //! The local cloud has the queues, tables, batches and limits of the template.
 
 use serde_json::{Value, json};
-use switchhook_aws::provider::REQUEST_TIMEOUT;
+use switchhook_aws::provider::DIAL_TIME_MAX;
 use switchhook_local::{
     CALL_RETENTION, CONCURRENT_DIALS_PER_PROVIDER, DEFAULT_RETRY_POLICY, DIAL_BATCH, DIAL_QUEUE,
     EVENTS_DEAD_LETTER_QUEUE, EVENTS_QUEUE, INBOX_RETENTION, QUEUE_BATCH, RECORD_AGE_MAX, RELAY_FAILURES_QUEUE,
@@ -94,7 +94,7 @@ fn whoever_takes_messages_has_a_sixth_of_their_visibility_timeout() {
 #[test]
 fn dialer_outlives_the_wait_for_an_answer_and_for_its_turn() {
     let timeout = properties("DialerFunction")["Timeout"].as_f64().unwrap();
-    let answer = REQUEST_TIMEOUT.as_secs_f64();
+    let answer = DIAL_TIME_MAX.as_secs_f64();
     // At the lowest rate, a provider has one lane. The wait for the answer and the wait until the next dial begin
     // together.
     let turn = 1.0 / PER_SECOND_MIN;

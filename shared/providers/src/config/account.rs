@@ -29,7 +29,7 @@ impl Account {
     /// Names of the fields of the provider's account, for the message about an unknown field.
     pub(super) const fn field_names(provider: Provider) -> &'static str {
         match provider {
-            Provider::Retell => "api_key, agent_id",
+            Provider::Retell => "api_key, agent_id, honor_internal_dnc",
             Provider::Twilio => {
                 "account_sid, auth_token (or api_key_sid and api_key_secret), twiml_url, machine_detection"
             }
@@ -45,12 +45,15 @@ pub(crate) struct RetellAccount {
     pub(crate) api_key: Key,
     /// Agent that speaks. `None` if Retell uses the agent that is bound to the calling number.
     pub(crate) agent_id: Option<String>,
+    /// True if Retell is to refuse calls to contacts that are marked `do_not_call` there.
+    pub(crate) honor_internal_dnc: bool,
 }
 
 impl RetellAccount {
     fn read(fields: &mut Fields<'_>) -> Option<Self> {
         let (api_key, agent_id) = (fields.key("api_key"), fields.optional_text("agent_id"));
-        Some(Self { api_key: api_key?, agent_id })
+        let honor_internal_dnc = fields.flag("honor_internal_dnc").unwrap_or(false);
+        Some(Self { api_key: api_key?, agent_id, honor_internal_dnc })
     }
 }
 

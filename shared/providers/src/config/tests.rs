@@ -129,7 +129,7 @@ fn dialling_is_configured_per_provider() {
             "retell.dial.per_second: not a number from 0.1 to 100",
             "retell.dial.api_key: the key begins or ends with white space",
             "retell.dial.agent_id: not a text",
-            "retell.dial.\"agent\": unknown field: known are api_key, agent_id, per_second",
+            "retell.dial.\"agent\": unknown field: known are api_key, agent_id, honor_internal_dnc, per_second",
         ]
     );
     assert_eq!(

@@ -1,13 +1,14 @@
 //! Retell's API.
 //!
-//! * Dial: `POST /v2/create-phone-call`. Retell has no idempotency key.
+//! * Dial: `POST /v2/create-phone-call`. The same request with the same `idempotency_key` places no second call for an
+//!   hour.
 //! * Lookup: `GET /v2/get-call/{call_id}`, or `POST /v3/list-calls` filtered by our metadata if the call id is unknown.
 
 use serde_json::{Map, Value, json};
 
-use crate::api::{ApiRequest, bearer, echoed_ids, encoded, json_object, object, text};
+use crate::api::{ApiRequest, bearer, echoed_ids, encoded, error_messages, json_object, object, text};
 use crate::config::{Account, ProviderConfig, RetellAccount};
-use crate::dial::DialRequest;
+use crate::dial::{DialRequest, Refusal};
 use crate::ids::bounded;
 use crate::lookup::{Lookup, ParsedAnswer};
 
@@ -23,6 +24,10 @@ pub(crate) fn dial_api_request(config: &ProviderConfig, request: &DialRequest<'_
     if let Some(agent_id) = &account.agent_id {
         body.insert("override_agent_id".to_owned(), agent_id.as_str().into());
     }
+    body.insert("idempotency_key".to_owned(), request.dial_key.into());
+    if account.honor_internal_dnc {
+        body.insert("honor_internal_dnc".to_owned(), true.into());
+    }
     // Webhooks echo the metadata. The agent sees only the variables.
     body.insert("metadata".to_owned(), echo.clone());
     body.insert("retell_llm_dynamic_variables".to_owned(), echo);
@@ -31,6 +36,24 @@ pub(crate) fn dial_api_request(config: &ProviderConfig, request: &DialRequest<'_
 
 pub(crate) fn dialled_call_id(body: &[u8]) -> Option<String> {
     text(&object(body)?, "call_id").map(|id| bounded("", id))
+}
+
+/// Reads the texts of an error. Retell documents no codes. `Cannot find requested asset under given api key` means a
+/// wrong agent or a wrong calling number.
+pub(crate) fn refusal(body: &[u8]) -> Option<Refusal> {
+    let messages = error_messages(body);
+    let mention = |words: &[&str]| messages.iter().any(|text| words.iter().any(|word| text.contains(word)));
+    if mention(&["requested asset"]) {
+        Some(Refusal::Account("unknown_asset"))
+    } else if mention(&["do_not_call", "do not call", "dnc"]) {
+        Some(Refusal::Number("do_not_call"))
+    } else if mention(&["concurrency", "concurrent"]) {
+        Some(Refusal::Capacity("concurrency_limit"))
+    } else if mention(&["to_number", "to number"]) && !mention(&["from_number", "from number"]) {
+        Some(Refusal::Number("invalid_number"))
+    } else {
+        None
+    }
 }
 
 pub(crate) fn lookup_api_request(config: &ProviderConfig, lookup: &Lookup<'_>) -> Option<ApiRequest> {

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use super::payload::{CallStatus, parse_time};
 use crate::api::{ApiRequest, basic, encoded, object, query, text};
 use crate::config::{Account, ProviderConfig, TwilioAccount};
-use crate::dial::DialRequest;
+use crate::dial::{DialRequest, Refusal};
 use crate::ids::bounded;
 use crate::lookup::{Lookup, ParsedAnswer};
 
@@ -54,6 +54,24 @@ pub(crate) fn dial_api_request(config: &ProviderConfig, request: &DialRequest<'_
 
 pub(crate) fn dialled_call_id(body: &[u8]) -> Option<String> {
     text(&object(body)?, "sid").map(|id| bounded("", id))
+}
+
+/// Reads the `code` of an error. A code that is not listed counts as one of the account, for example 20003 (login),
+/// 21210 and 21212 (calling number), 21215 (country not enabled) and 21219 (trial account).
+pub(crate) fn refusal(body: &[u8]) -> Option<Refusal> {
+    match object(body)?.get("code")?.as_u64()? {
+        // Invalid, not reachable, a premium number, or a number that Twilio does not support.
+        13_223..=13_226 | 21_201 | 21_202 | 21_211 | 21_214 | 21_217 | 21_401 => {
+            Some(Refusal::Number("invalid_number"))
+        }
+        21_216 => Some(Refusal::Number("blocked_number")),
+        10_004 | 20_429 => Some(Refusal::Capacity("concurrency_limit")),
+        20_003 => Some(Refusal::Account("unauthorized")),
+        21_210 | 21_212 | 21_213 => Some(Refusal::Account("invalid_calling_number")),
+        21_215 => Some(Refusal::Account("country_not_enabled")),
+        21_219 => Some(Refusal::Account("trial_account")),
+        _ => None,
+    }
 }
 
 pub(crate) fn lookup_api_request(config: &ProviderConfig, lookup: &Lookup<'_>) -> Option<ApiRequest> {

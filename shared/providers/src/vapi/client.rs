@@ -8,9 +8,9 @@ use serde_json::{Map, Value, json};
 use switchhook_domain::Timestamp;
 
 use super::payload::CallStatus;
-use crate::api::{ApiRequest, bearer, echoed_ids, encoded, json_object, object, query, text};
+use crate::api::{ApiRequest, bearer, echoed_ids, encoded, error_messages, json_object, object, query, text};
 use crate::config::{Account, ProviderConfig, VapiAccount};
-use crate::dial::DialRequest;
+use crate::dial::{DialRequest, Refusal};
 use crate::ids::bounded;
 use crate::lookup::{Lookup, ParsedAnswer};
 
@@ -37,6 +37,29 @@ pub(crate) fn dial_api_request(config: &ProviderConfig, request: &DialRequest<'_
 
 pub(crate) fn dialled_call_id(body: &[u8]) -> Option<String> {
     text(&object(body)?, "id").map(|id| bounded("", id))
+}
+
+/// Reads the texts of an error, and the limits in a response that accepts the request. Vapi accepts a call above the
+/// limit of concurrent calls with `concurrencyBlocked`, and does not place it.
+pub(crate) fn refusal(body: &[u8]) -> Option<Refusal> {
+    let limits = object(body)?.remove("subscriptionLimits");
+    if limits.and_then(|limits| limits.get("concurrencyBlocked")?.as_bool()) == Some(true) {
+        return Some(Refusal::Capacity("concurrency_limit"));
+    }
+    let messages = error_messages(body);
+    let blames = |word: &str| messages.iter().any(|text| text.contains(word));
+    // Other messages of the same response would name another field.
+    let names_fields =
+        |text: &&String| text.contains("property ") || text.contains("must ") || text.contains("should ");
+    if blames("concurrency") {
+        Some(Refusal::Capacity("concurrency_limit"))
+    } else if blames("daily outbound") {
+        Some(Refusal::Account("daily_limit"))
+    } else if blames("customer.number") && messages.iter().filter(names_fields).all(|text| text.contains("customer.")) {
+        Some(Refusal::Number("invalid_number"))
+    } else {
+        None
+    }
 }
 
 pub(crate) fn lookup_api_request(config: &ProviderConfig, lookup: &Lookup<'_>) -> Option<ApiRequest> {

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use switchhook_domain::{AttemptKey, CallId, Provider};
 use switchhook_providers::{
     ApiRequest, ClientError, DialAnswer, DialRequest, Providers, Reading, VerifiedWebhook, api_url, dial_api_request,
-    lookup_api_request, read, read_dial_answer,
+    lookup_api_request, read, read_dial_answer, repeats_safely_for,
 };
 
 use crate::api::{DIALLED, Job, NOW, config, dial_request, job, shown, without_dial};
@@ -24,6 +24,7 @@ fn retell_is_told_to_call() {
     content-type: application/json
     {
       "from_number": "+442079460018",
+      "idempotency_key": "call 1/ä#2",
       "metadata": {
         "appointment_id": "appt_7",
         "customer_name": "Ada & Co",
@@ -185,23 +186,33 @@ fn only_a_certain_no_is_a_no() {
     for provider in DIALLED {
         let body = accepted(provider).to_string();
         let answer = |status: u16| read_dial_answer(provider, status, Some("7"), body.as_bytes());
-        let retry_later = |reason| DialAnswer::RetryLater { reason, retry_after: Some(Duration::from_secs(7)) };
+        let of_account = |reason| DialAnswer::AccountProblem { reason };
         for status in [200, 201, 202] {
             assert_eq!(answer(status), DialAnswer::Accepted { provider_call_id: "c1".to_owned() });
         }
-        assert_eq!(answer(400), DialAnswer::Rejected { reason: "bad_request" });
-        assert_eq!(answer(422), DialAnswer::Rejected { reason: "unprocessable" });
-        assert_eq!(answer(401), retry_later("unauthorized"));
-        assert_eq!(answer(402), retry_later("payment_required"));
-        assert_eq!(answer(403), retry_later("forbidden"));
-        assert_eq!(answer(404), retry_later("not_found"));
-        assert_eq!(answer(429), retry_later("rate_limited"));
-        for status in [0, 100, 302, 408, 409, 499, 500, 502, 503, 504, 599, 65535] {
+        // Without a body that blames the number, every certain no counts as one of the account.
+        for (status, reason) in [
+            (400, "bad_request"),
+            (401, "unauthorized"),
+            (402, "payment_required"),
+            (403, "forbidden"),
+            (404, "not_found"),
+            (405, "refused"),
+            (413, "refused"),
+            (422, "unprocessable"),
+            (451, "refused"),
+        ] {
+            assert_eq!(answer(status), of_account(reason), "{provider} {status}");
+            assert_eq!(read_dial_answer(provider, status, None, b"<html>"), of_account(reason), "{provider} {status}");
+        }
+        let retry_after = Some(Duration::from_secs(7));
+        assert_eq!(answer(429), DialAnswer::Busy { reason: "rate_limited", retry_after });
+        for status in [0, 100, 302, 408, 409, 425, 499, 500, 502, 503, 504, 599, 65535] {
             assert_eq!(answer(status), DialAnswer::InDoubt, "{status}");
         }
         assert_eq!(
             read_dial_answer(provider, 429, None, b""),
-            DialAnswer::RetryLater { reason: "rate_limited", retry_after: None }
+            DialAnswer::Busy { reason: "rate_limited", retry_after: None }
         );
         for body in
             ["", "null", "[]", "{}", "\"c1\"", "<html>", "{\"data\":[]}", "{\"id\":7,\"sid\":{},\"call_id\":\" \"}"]
@@ -213,6 +224,137 @@ fn only_a_certain_no_is_a_no() {
         read_dial_answer(Provider::Generic, 201, None, accepted(Provider::Generic).to_string().as_bytes()),
         DialAnswer::InDoubt
     );
+}
+
+/// One line per response: its status, its body, and the answer.
+fn answers<const N: usize>(provider: Provider, responses: [(u16, Value); N]) -> String {
+    let line = |(status, body): (u16, Value)| {
+        let answer = match read_dial_answer(provider, status, None, body.to_string().as_bytes()) {
+            DialAnswer::Accepted { provider_call_id } => format!("accepted as {provider_call_id}"),
+            DialAnswer::Rejected { reason } => format!("number: {reason}"),
+            DialAnswer::AccountProblem { reason } => format!("account: {reason}"),
+            DialAnswer::Busy { reason, retry_after: _ } => format!("busy: {reason}"),
+            DialAnswer::InDoubt => "in doubt".to_owned(),
+        };
+        format!("{status} {body} -> {answer}")
+    };
+    responses.map(line).join("\n")
+}
+
+#[test]
+fn retells_refusals_are_read_from_their_text() {
+    let error = |message: &str| json!({"status": "error", "message": message});
+    assert_snapshot!(answers(Provider::Retell, [
+        (422, error("Cannot find requested asset under given api key.")),
+        (404, error("Cannot find requested asset under given api key.")),
+        (400, error("to_number is not a valid number")),
+        (400, json!({"status": "error", "error_message": "Invalid to number"})),
+        (400, error("from_number and to_number must be in E.164 format")),
+        (400, error("Invalid request format, please check API reference.")),
+        (400, error("The contact is marked do_not_call.")),
+        (402, error("Trial has ended, please add payment method.")),
+        (403, error("Concurrency limit reached")),
+        (500, error("Concurrency limit reached")),
+    ]), @r#"
+    422 {"message":"Cannot find requested asset under given api key.","status":"error"} -> account: unknown_asset
+    404 {"message":"Cannot find requested asset under given api key.","status":"error"} -> account: unknown_asset
+    400 {"message":"to_number is not a valid number","status":"error"} -> number: invalid_number
+    400 {"error_message":"Invalid to number","status":"error"} -> number: invalid_number
+    400 {"message":"from_number and to_number must be in E.164 format","status":"error"} -> account: bad_request
+    400 {"message":"Invalid request format, please check API reference.","status":"error"} -> account: bad_request
+    400 {"message":"The contact is marked do_not_call.","status":"error"} -> number: do_not_call
+    402 {"message":"Trial has ended, please add payment method.","status":"error"} -> account: payment_required
+    403 {"message":"Concurrency limit reached","status":"error"} -> busy: concurrency_limit
+    500 {"message":"Concurrency limit reached","status":"error"} -> in doubt
+    "#);
+}
+
+#[test]
+fn twilios_refusals_are_read_from_their_code() {
+    let numbers = [13_224, 21_201, 21_211, 21_214, 21_216, 21_217, 21_401];
+    for code in numbers {
+        let body = json!({"code": code, "message": "…", "status": 400}).to_string();
+        let answer = read_dial_answer(Provider::Twilio, 400, None, body.as_bytes());
+        assert!(matches!(answer, DialAnswer::Rejected { .. }), "{code}: {answer:?}");
+    }
+    let error = |code: u32| json!({"code": code, "status": 400});
+    assert_snapshot!(answers(Provider::Twilio, [
+        (400, error(21_210)),
+        (400, error(21_212)),
+        (400, error(21_215)),
+        (400, error(21_219)),
+        (400, error(21_205)),
+        (401, error(20_003)),
+        (403, error(20_003)),
+        (400, error(10_004)),
+        (429, error(20_429)),
+        (400, json!({"code": "21211"})),
+    ]), @r#"
+    400 {"code":21210,"status":400} -> account: invalid_calling_number
+    400 {"code":21212,"status":400} -> account: invalid_calling_number
+    400 {"code":21215,"status":400} -> account: country_not_enabled
+    400 {"code":21219,"status":400} -> account: trial_account
+    400 {"code":21205,"status":400} -> account: bad_request
+    401 {"code":20003,"status":400} -> account: unauthorized
+    403 {"code":20003,"status":400} -> account: unauthorized
+    400 {"code":10004,"status":400} -> busy: concurrency_limit
+    429 {"code":20429,"status":400} -> busy: rate_limited
+    400 {"code":"21211"} -> account: bad_request
+    "#);
+}
+
+#[test]
+fn vapis_refusals_are_read_from_their_texts() {
+    let error = |messages: Value| json!({"message": messages, "error": "Bad Request", "statusCode": 400});
+    let limits =
+        |blocked: bool| json!({"id": "v1", "status": "queued", "subscriptionLimits": {"concurrencyBlocked": blocked}});
+    assert_snapshot!(answers(Provider::Vapi, [
+        (400, error(json!(["customer.number must be a valid phone number in the E.164 format. Hot tip, …"]))),
+        (400, error(json!(["customer.number must be a valid phone number", "phoneNumberId must be a UUID"]))),
+        (400, error(json!(["property phoneNumberId should not exist"]))),
+        (400, error(json!("Over Concurrency Limit"))),
+        (400, error(json!("Numbers Bought On Vapi Have A Daily Outbound Call Limit."))),
+        (400, error(json!("Wallet Balance is 0. Purchase More Credits Or Upgrade Your Plan."))),
+        (201, limits(false)),
+        (201, limits(true)),
+    ]), @r#"
+    400 {"error":"Bad Request","message":["customer.number must be a valid phone number in the E.164 format. Hot tip, …"],"statusCode":400} -> number: invalid_number
+    400 {"error":"Bad Request","message":["customer.number must be a valid phone number","phoneNumberId must be a UUID"],"statusCode":400} -> account: bad_request
+    400 {"error":"Bad Request","message":["property phoneNumberId should not exist"],"statusCode":400} -> account: bad_request
+    400 {"error":"Bad Request","message":"Over Concurrency Limit","statusCode":400} -> busy: concurrency_limit
+    400 {"error":"Bad Request","message":"Numbers Bought On Vapi Have A Daily Outbound Call Limit.","statusCode":400} -> account: daily_limit
+    400 {"error":"Bad Request","message":"Wallet Balance is 0. Purchase More Credits Or Upgrade Your Plan.","statusCode":400} -> account: bad_request
+    201 {"id":"v1","status":"queued","subscriptionLimits":{"concurrencyBlocked":false}} -> accepted as v1
+    201 {"id":"v1","status":"queued","subscriptionLimits":{"concurrencyBlocked":true}} -> busy: concurrency_limit
+    "#);
+}
+
+#[test]
+fn telnyx_refusals_are_read_from_the_field_that_they_name() {
+    let error = |code: &str, detail: &str, pointer: &str| json!({"errors": [{"code": code, "title": "…", "detail": detail, "source": {"pointer": pointer}}]});
+    assert_snapshot!(answers(Provider::Telnyx, [
+        (422, error("10016", "Phone number must be in +E.164 format.", "/to")),
+        (422, error("10016", "Phone number must be in +E.164 format.", "/from")),
+        (422, error("10015", "Invalid value for connection_id", "/connection_id")),
+        (403, json!({"errors": [{"code": "10010", "title": "Authorization failed"}]})),
+        (403, json!({"errors": [{"code": "90", "detail": "User channel limit exceeded D1"}]})),
+        (422, json!({"errors": []})),
+    ]), @r#"
+    422 {"errors":[{"code":"10016","detail":"Phone number must be in +E.164 format.","source":{"pointer":"/to"},"title":"…"}]} -> number: invalid_number
+    422 {"errors":[{"code":"10016","detail":"Phone number must be in +E.164 format.","source":{"pointer":"/from"},"title":"…"}]} -> account: unprocessable
+    422 {"errors":[{"code":"10015","detail":"Invalid value for connection_id","source":{"pointer":"/connection_id"},"title":"…"}]} -> account: unprocessable
+    403 {"errors":[{"code":"10010","title":"Authorization failed"}]} -> account: forbidden
+    403 {"errors":[{"code":"90","detail":"User channel limit exceeded D1"}]} -> busy: concurrency_limit
+    422 {"errors":[]} -> account: unprocessable
+    "#);
+}
+
+#[test]
+fn repetitions_are_safe_where_the_request_carries_the_dial_key() {
+    for provider in DIALLED {
+        let body = String::from_utf8(dial_request(provider).body).unwrap();
+        assert_eq!(repeats_safely_for(provider).is_some(), body.contains("call 1/ä#2"), "{provider}");
+    }
 }
 
 /// Webhook in which the provider echoes the metadata of the request.

@@ -94,7 +94,7 @@ impl<'a> ProviderRecord<'a> {
                     RequestResult::Accepted | RequestResult::Rejected => {
                         evidence.push(Evidence::Received(received(ReportKind::DialResponse, at)));
                     }
-                    RequestResult::RateLimited | RequestResult::Unavailable => {}
+                    RequestResult::RateLimited | RequestResult::Refused | RequestResult::Unavailable => {}
                     RequestResult::NotFound => evidence.push(Evidence::LookupNotFound { attempt: number - 1, at }),
                     // The answer that the call is in progress tells no more than the response to its dial.
                     RequestResult::InProgress => {

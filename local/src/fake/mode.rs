@@ -1,0 +1,87 @@
+//! Modes of the whole provider: outages, and problems of the account.
+
+use serde_json::json;
+
+use super::records::RequestResult;
+use super::{ApiResponse, ResponseFate, respond};
+
+/// Way in which the provider treats all requests for some time. Calls that it accepted go on, and their webhooks are
+/// sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Mode {
+    /// Each call has its own [`Behaviour`](super::Behaviour).
+    #[default]
+    Normal,
+    /// Every request is answered with 503, and not carried out.
+    Down,
+    /// No request is ever answered or carried out.
+    Unresponsive,
+    /// Every dial is carried out, and answered with 500. Lookups work.
+    FailsAfterDial,
+    /// Every request is answered with 401.
+    Unauthorized,
+    /// Every dial is answered with 402. Lookups work.
+    OutOfCredit,
+    /// Every dial is answered with 422: the account has no such agent. Lookups work.
+    UnknownAsset,
+    /// Every dial is answered with 422: the called number is wrong. Lookups work.
+    RejectsNumbers,
+    /// Every dial is answered with 429. Lookups work.
+    RateLimited,
+    /// Every dial is accepted, and no phone rings: the call ends at once with the status `error` and the reason
+    /// `concurrency_limit_reached`. Lookups work.
+    OverCapacity,
+}
+
+impl Mode {
+    pub const ALL: [Self; 10] = [
+        Self::Normal,
+        Self::Down,
+        Self::Unresponsive,
+        Self::FailsAfterDial,
+        Self::Unauthorized,
+        Self::OutOfCredit,
+        Self::UnknownAsset,
+        Self::RejectsNumbers,
+        Self::RateLimited,
+        Self::OverCapacity,
+    ];
+
+    /// Response with which the mode refuses requests. `None` if it refuses none.
+    pub(super) fn response(self) -> Option<Refusal> {
+        let every = |response, result| Some(Refusal { response, result, is_for_dials_only: false });
+        let dials = |response, result| Some(Refusal { response, result, is_for_dials_only: true });
+        match self {
+            Self::Normal | Self::FailsAfterDial | Self::OverCapacity => None,
+            Self::Down => every(error(503, "the service is unavailable"), RequestResult::Unavailable),
+            Self::Unresponsive => {
+                let silence = ApiResponse { fate: ResponseFate::NeverSent, ..error(503, "") };
+                every(silence, RequestResult::Unavailable)
+            }
+            Self::Unauthorized => every(error(401, "API key is missing or invalid."), RequestResult::Refused),
+            Self::OutOfCredit => {
+                dials(error(402, "Trial has ended, please add payment method."), RequestResult::Refused)
+            }
+            Self::UnknownAsset => {
+                dials(error(422, "Cannot find requested asset under given api key."), RequestResult::Refused)
+            }
+            Self::RejectsNumbers => dials(error(422, "to_number is not valid"), RequestResult::Rejected),
+            Self::RateLimited => {
+                dials(error(429, "Account rate limited, please throttle your requests."), RequestResult::RateLimited)
+            }
+        }
+    }
+}
+
+/// Response that refuses a request.
+pub(super) struct Refusal {
+    pub(super) response: ApiResponse,
+    pub(super) result: RequestResult,
+    /// True if lookups work.
+    pub(super) is_for_dials_only: bool,
+}
+
+/// Error response in Retell's form.
+pub(super) fn error(status: u16, message: &str) -> ApiResponse {
+    respond(status, &json!({"status": "error", "message": message}))
+}
