@@ -26,7 +26,7 @@ use switchhook_aws::sdk;
 use switchhook_aws::secret::ProviderSecrets;
 use switchhook_consumer::Consumer;
 use switchhook_dialer::Dialer;
-use switchhook_domain::{CallId, Policy, Provider, RetryPolicy, Timestamp};
+use switchhook_domain::{CallId, Policy, Provider, ProviderSet, RetryPolicy, Timestamp};
 use switchhook_ingress::Ingress;
 use switchhook_providers::{Key, Providers, sign};
 use switchhook_reconciler::Reconciler;
@@ -131,7 +131,7 @@ impl Cloud {
         let calls = || Calls::new(dynamodb.clone(), CALLS_TABLE.to_owned());
         let queue = |name| QueueClient::new(sdk::sqs(&aws), queue_url(name));
         let clock = || sdk::Clock::from_config(&aws);
-        let policy = Policy { inactivity_timeout };
+        let policy = Policy { inactivity_timeout, outcome_providers: ProviderSet::reporting_outcome() };
         let fake = Arc::new(FakeProvider::new(services.clock(), seed, delivery_faults));
         let fake_key = providers.config(Provider::Retell).and_then(|config| config.keys().first()).cloned();
         let secrets = || ProviderSecrets::fixed(providers.clone());

@@ -25,7 +25,7 @@ pub const RELAY_FAILURES_QUEUE: &str = "switchhook-relay-failures";
 
 /// Retry policy for calls that are created without one.
 pub const DEFAULT_RETRY_POLICY: RetryPolicy =
-    RetryPolicy { attempts_max: 3, delay_seconds: 300, delay_max_seconds: 3_600, voicemail: false };
+    RetryPolicy { attempts_max: 3, delay_seconds: 300, delay_max_seconds: 3_600, voicemail: false, unheard: false };
 /// Default number of calls that are placed at the same time with one provider.
 pub const CONCURRENT_DIALS_PER_PROVIDER: u32 = 5;
 

@@ -14,7 +14,7 @@ use proptest::test_runner::TestRunner;
 use serde_json::{Value, json};
 use switchhook_domain::{
     AttemptKey, Call, CallEvent, CallId, EventId, EventKind, NewCall, Origin, PhoneNumber, Plan, Policy, Provider,
-    ProviderEvent, RetryPolicy, StopReason, Timestamp, fold, refold,
+    ProviderEvent, ProviderSet, RetryPolicy, StopReason, Timestamp, fold, refold,
 };
 use switchhook_local::fake::DeliveryFaults;
 use switchhook_tests::contract::{described_types, schema_documents, schema_violation};
@@ -120,7 +120,7 @@ fn spoiled_event_is_refused() {
     }
 }
 
-const POLICY: Policy = Policy { inactivity_timeout: Duration::from_secs(900) };
+const POLICY: Policy = Policy { inactivity_timeout: Duration::from_secs(900), outcome_providers: ProviderSet::ALL };
 const LEASE: Duration = Duration::from_secs(300);
 
 /// A step in the life of a random call.
@@ -165,12 +165,18 @@ fn a_step() -> impl Strategy<Value = Step> {
 }
 
 fn scheduled_call() -> Call {
-    let retry = RetryPolicy { attempts_max: 3, delay_seconds: 60, delay_max_seconds: 600, voicemail: true };
-    let plan =
-        Plan { due_at: Timestamp::from_millis(0), window: None, retry, metadata: BTreeMap::new(), request_hash: None };
+    let retry =
+        RetryPolicy { attempts_max: 3, delay_seconds: 60, delay_max_seconds: 600, voicemail: true, unheard: false };
+    let plan = Plan {
+        providers: vec![Provider::Retell],
+        due_at: Timestamp::from_millis(0),
+        window: None,
+        retry,
+        metadata: BTreeMap::new(),
+        request_hash: None,
+    };
     let new = NewCall {
         call_id: CallId::new("call-1"),
-        provider: Provider::Retell,
         from: PhoneNumber::new("+15550100"),
         to: PhoneNumber::new("+15550101"),
         appointment_id: None,
@@ -231,7 +237,7 @@ fn run_steps(mut call: Option<Call>, steps: &[Step]) -> Vec<Call> {
                 .map(|dialled| dialled.transition.call),
             (Step::Withdraw, Some(call)) => {
                 let key = call.attempt_records.last().and_then(|record| record.key.clone());
-                key.and_then(|key| call.withdraw(&key, now, 3, &POLICY, now)).map(|transition| transition.call)
+                key.and_then(|key| call.withdraw(&key, now, &POLICY, now)).map(|transition| transition.call)
             }
             (Step::GiveUp, Some(call)) => claimed(call)
                 .and_then(|call| call.give_up("token", StopReason::DoNotCall, &POLICY, now))

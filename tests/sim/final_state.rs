@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use http::StatusCode;
 use serde_json::Value;
-use switchhook_domain::{Call, CallId, EventId, Policy, ProviderEvent, Timestamp, refold};
+use switchhook_domain::{Call, CallId, EventId, Policy, ProviderEvent, ProviderSet, Timestamp, refold};
 use switchhook_tests::{KEY, OLD_KEY, text};
 
 use crate::calls::{ATTEMPTS_MAX, CallRequest, ExternalCall, Truth, truth_of};
@@ -92,7 +92,8 @@ impl Sim {
         for (id, call) in &observed.calls {
             let (events, now) = (events.remove(id).unwrap_or_default(), self.world.now());
             let drift = call.drift_found_event("nothing", now);
-            let policy = Policy { inactivity_timeout: INACTIVITY_TIMEOUT };
+            let policy =
+                Policy { inactivity_timeout: INACTIVITY_TIMEOUT, outcome_providers: ProviderSet::reporting_outcome() };
             let again = refold(call, &events, |_| false, &drift, &policy, now).transition.unwrap().call;
             let entries = |call: &Call| -> BTreeSet<String> {
                 let entries = call.history.iter().filter(|entry| entry.source_event_id != drift.event_id);

@@ -29,7 +29,7 @@ const ERRORS_MAX: usize = 50;
 
 const FIELDS: [&str; 8] = ["provider", "from", "to", "appointment_id", "metadata", "due_at", "window", "retry"];
 const WINDOW_FIELDS: [&str; 5] = ["time_zone", "opens", "closes", "days", "closed_dates"];
-const RETRY_FIELDS: [&str; 4] = ["attempts_max", "delay_seconds", "delay_max_seconds", "voicemail"];
+const RETRY_FIELDS: [&str; 5] = ["attempts_max", "delay_seconds", "delay_max_seconds", "voicemail", "unheard"];
 
 /// Reads a body. `errors` are errors found elsewhere in the request; they are reported together with those of the body.
 pub(crate) fn read(body: &[u8], errors: Vec<FieldError>, now: Timestamp) -> Result<CallRequest, Problem> {
@@ -278,6 +278,14 @@ impl Reader {
         dates
     }
 
+    fn flag(&mut self, path: &str, object: &Map<String, Value>, name: &str) -> Option<bool> {
+        let value = object.get(name)?;
+        if !value.is_boolean() {
+            self.error(&format!("{path}{name}"), "must be true or false");
+        }
+        value.as_bool()
+    }
+
     fn retry(&mut self, object: &Map<String, Value>) -> RetryOptions {
         let path = "retry.";
         self.reject_unknown_fields(path, object, &RETRY_FIELDS);
@@ -288,11 +296,9 @@ impl Reader {
                 .and_then(|number| u8::try_from(number).ok()),
             delay_seconds: self.whole_number(path, object, "delay_seconds", 0..=DELAY_SECONDS_MAX),
             delay_max_seconds: self.whole_number(path, object, "delay_max_seconds", 0..=DELAY_MAX_SECONDS_MAX),
-            voicemail: object.get("voicemail").and_then(Value::as_bool),
+            voicemail: self.flag(path, object, "voicemail"),
+            unheard: self.flag(path, object, "unheard"),
         };
-        if object.contains_key("voicemail") && options.voicemail.is_none() {
-            self.error("retry.voicemail", "must be true or false");
-        }
         if let (Some(delay), Some(max)) = (options.delay_seconds, options.delay_max_seconds)
             && max < delay
         {

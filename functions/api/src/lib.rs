@@ -33,7 +33,9 @@ use switchhook_aws::problem::{FieldError, Problem, ProblemKind};
 use switchhook_aws::random::RandomIds;
 use switchhook_aws::sdk::Clock;
 use switchhook_aws::telemetry::Decision;
-use switchhook_domain::{CALL_ATTEMPTS_MAX, Call, CallId, CallingWindow, EventId, Job, Policy, RetryPolicy, Timestamp};
+use switchhook_domain::{
+    CALL_ATTEMPTS_MAX, Call, CallId, CallingWindow, EventId, Job, Policy, Provider, RetryPolicy, Timestamp,
+};
 
 pub use crate::body::BODY_BYTES_MAX;
 use crate::idempotency::{idempotency_key, keyed_call_id};
@@ -75,7 +77,7 @@ impl Config {
             inbox_table: environment.text("INBOX_TABLE"),
             calls_table: environment.text("CALLS_TABLE"),
             call_retention: environment.days("CALL_RETENTION_DAYS"),
-            policy: Policy { inactivity_timeout: environment.seconds("INACTIVITY_TIMEOUT_SECONDS") },
+            policy: environment.policy(),
             defaults: Defaults {
                 retry: RetryPolicy {
                     // A call has no room for more attempts.
@@ -83,6 +85,7 @@ impl Config {
                     delay_seconds: environment.number("RETRY_DELAY_SECONDS"),
                     delay_max_seconds: environment.number("RETRY_DELAY_MAX_SECONDS"),
                     voicemail: false,
+                    unheard: false,
                 },
                 window: environment.optional_parsed("CALLING_WINDOW", |text| {
                     let window: CallingWindow = text.parse()?;
@@ -315,7 +318,7 @@ impl Api {
 fn created(call: &Call, appointment_id: Option<&str>, is_repeated: bool) -> Answer {
     let body = json!({
         "call_id": call.call_id,
-        "provider": call.provider.as_str(),
+        "provider": call.dial_provider().map(Provider::as_str),
         "appointment_id": appointment_id,
         "due_at": call.plan.as_ref().map(|plan| plan.moved_into_window(plan.due_at).to_string()),
         "created_at": call.created_at.to_string(),
@@ -341,7 +344,7 @@ fn cannot_cancel(call: &Call) -> Result<Answer, RequestError> {
     }
     match &call.job {
         Job::Canceled => Ok(Answer::with_call("shown", call)),
-        Job::Pending { .. } | Job::Claimed { .. } | Job::InProgress | Job::Completed | Job::Failed => {
+        Job::Pending { .. } | Job::Claimed { .. } | Job::InProgress | Job::Completed | Job::Failed | Job::Missed => {
             let detail = format!(
                 "the job of the call is {}; only a call whose job is PENDING can be canceled",
                 call.job.as_str()
@@ -361,13 +364,15 @@ mod tests {
             let environment = Environment::new(move |name| match name {
                 "RETRY_ATTEMPTS_MAX" => Some(attempts.to_owned()),
                 "CALLING_WINDOW" => None,
+                "OUTCOME_PROVIDERS" => Some("retell".to_owned()),
                 _ => Some("7".to_owned()),
             });
             Config::from_environment(environment).unwrap()
         };
         assert_eq!(config("3").defaults.retry.attempts_max, 3);
         assert_eq!(usize::from(config("300").defaults.retry.attempts_max), CALL_ATTEMPTS_MAX);
-        let expected = RetryPolicy { attempts_max: 3, delay_seconds: 7, delay_max_seconds: 7, voicemail: false };
+        let expected =
+            RetryPolicy { attempts_max: 3, delay_seconds: 7, delay_max_seconds: 7, voicemail: false, unheard: false };
         assert_eq!(config("3").defaults.retry, expected);
     }
 
@@ -376,6 +381,7 @@ mod tests {
         let window = |window: &'static str| {
             let environment = Environment::new(move |name| match name {
                 "CALLING_WINDOW" => Some(window.to_owned()),
+                "OUTCOME_PROVIDERS" => Some("retell".to_owned()),
                 _ => Some("7".to_owned()),
             });
             Config::from_environment(environment)

@@ -140,7 +140,7 @@ impl ListQuery {
             Some(JobState::Pending) => Provider::ALL.map(WakeQueue::Dial).to_vec(),
             Some(JobState::Claimed | JobState::InProgress) => vec![WakeQueue::Reconcile],
             // A call with a final job is not settled until all its attempts have ended and their outcomes are known.
-            Some(JobState::Completed | JobState::Failed | JobState::Canceled) => {
+            Some(JobState::Completed | JobState::Failed | JobState::Missed | JobState::Canceled) => {
                 vec![WakeQueue::Settled, WakeQueue::Reconcile]
             }
             None => WakeQueue::ALL.to_vec(),
@@ -194,7 +194,7 @@ impl ListQuery {
 fn is_stuck(call: &Call, since: Timestamp) -> bool {
     let waits = match &call.job {
         Job::Pending { due_at } => *due_at > since,
-        Job::Claimed { .. } | Job::InProgress | Job::Completed | Job::Failed | Job::Canceled => false,
+        Job::Claimed { .. } | Job::InProgress | Job::Completed | Job::Failed | Job::Missed | Job::Canceled => false,
     };
     call.updated_at <= since && !waits && !call.is_settled()
 }

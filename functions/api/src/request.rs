@@ -43,6 +43,8 @@ pub(crate) struct RetryOptions {
     pub(crate) delay_max_seconds: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) voicemail: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) unheard: Option<bool>,
 }
 
 impl fmt::Debug for CallRequest {
@@ -61,11 +63,11 @@ impl CallRequest {
     pub(crate) fn into_call(self, call_id: CallId, hash: String, defaults: &Defaults, now: Timestamp) -> NewCall {
         NewCall {
             call_id,
-            provider: self.provider,
             from: self.from,
             to: self.to,
             appointment_id: self.appointment_id,
             plan: Plan {
+                providers: vec![self.provider],
                 due_at: self.due_at.map_or(now, |due_at| due_at.max(now)),
                 window: self.window.or_else(|| defaults.window.clone()),
                 retry: self.retry.unwrap_or_default().with_defaults(defaults.retry),
@@ -98,6 +100,7 @@ impl RetryOptions {
             delay_seconds,
             delay_max_seconds,
             voicemail: self.voicemail.unwrap_or(default.voicemail),
+            unheard: self.unheard.unwrap_or(default.unheard),
         }
     }
 }

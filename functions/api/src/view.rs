@@ -5,13 +5,14 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use switchhook_aws::inbox::{Note, StoredEvent};
 use switchhook_domain::{
-    AttemptState, Call, CallId, Direction, Disposition, EventId, HistoryEntry, Job, StopReason, Timestamp,
+    AttemptState, Call, CallId, Direction, Disposition, EventId, HistoryEntry, Job, Provider, StopReason, Timestamp,
 };
 
 #[derive(Debug, Serialize)]
 pub(crate) struct CallView<'a> {
     call_id: &'a CallId,
-    provider: &'static str,
+    /// Provider of the latest attempt, else the one that is asked to place the next attempt.
+    provider: Option<&'static str>,
     direction: Option<Direction>,
     appointment_id: Option<&'a str>,
     appointment_status: &'static str,
@@ -36,7 +37,7 @@ impl<'a> CallView<'a> {
         let latest = attempts.last();
         Self {
             call_id: &call.call_id,
-            provider: call.provider.as_str(),
+            provider: latest.and_then(|attempt| attempt.provider).or(call.dial_provider()).map(Provider::as_str),
             direction: call.direction,
             appointment_id: call.appointment_id.as_deref(),
             appointment_status: call.appointment_status().as_str(),
@@ -71,7 +72,7 @@ impl JobView {
         let (due_at, lease_ends_at) = match &call.job {
             Job::Pending { due_at } => (Some(*due_at), None),
             Job::Claimed { token: _, lease_ends_at } => (None, Some(*lease_ends_at)),
-            Job::InProgress | Job::Completed | Job::Failed | Job::Canceled => (None, None),
+            Job::InProgress | Job::Completed | Job::Failed | Job::Missed | Job::Canceled => (None, None),
         };
         let shown = |time: Option<Timestamp>| time.map(|time| time.to_string());
         Self {
@@ -86,6 +87,7 @@ impl JobView {
 #[derive(Debug, Serialize)]
 struct AttemptView<'a> {
     number: u8,
+    provider: Option<&'static str>,
     provider_call_id: Option<&'a str>,
     lifecycle: &'static str,
     outcome: &'static str,
@@ -101,6 +103,7 @@ impl<'a> AttemptView<'a> {
         let record = call.attempt_records.get(attempt.index);
         Self {
             number: attempt.number,
+            provider: attempt.provider.map(Provider::as_str),
             provider_call_id: record.and_then(|record| record.provider_call_id.as_deref()),
             lifecycle: attempt.lifecycle_label(),
             outcome: attempt.outcome_label(),

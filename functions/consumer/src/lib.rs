@@ -47,7 +47,7 @@ pub struct Config {
     pub call_retention: Duration,
     pub queue_url: String,
     pub event_bus: String,
-    pub inactivity_timeout: Duration,
+    pub policy: Policy,
     pub max_receive_count: u32,
 }
 
@@ -66,7 +66,7 @@ impl Config {
             call_retention: environment.days("CALL_RETENTION_DAYS"),
             queue_url: environment.text("QUEUE_URL"),
             event_bus: environment.text("EVENT_BUS"),
-            inactivity_timeout: environment.seconds("INACTIVITY_TIMEOUT_SECONDS"),
+            policy: environment.policy(),
             max_receive_count: environment.number("MAX_RECEIVE_COUNT"),
         };
         environment.check(config)
@@ -204,15 +204,12 @@ impl Consumer {
     /// Notes in the inbox why events were not folded, and publishes those that were quarantined.
     async fn note_unfolded(&self, outcomes: &[(&ProviderEvent, FoldOutcome)], now: Timestamp) -> Result<(), Error> {
         for (event, outcome) in outcomes {
-            let (disposition, error) = match (outcome, event.origin) {
-                (FoldOutcome::Folded | FoldOutcome::Duplicate, _) => continue,
-                (FoldOutcome::Refused, Origin::Provider(_)) => {
-                    (Disposition::Refused, "the call belongs to another provider")
-                }
-                (FoldOutcome::Refused, Origin::Switchhook) => {
+            let (disposition, error) = match outcome {
+                FoldOutcome::Folded | FoldOutcome::Duplicate => continue,
+                FoldOutcome::Refused => {
                     (Disposition::Refused, "the event's call does not exist, or was merged into another call")
                 }
-                (FoldOutcome::Quarantined, _) => (Disposition::Quarantined, "the call has reached its limit of events"),
+                FoldOutcome::Quarantined => (Disposition::Quarantined, "the call has reached its limit of events"),
             };
             let note = Note { disposition: Some(disposition), error: Some(error.to_owned()), ..Note::default() };
             self.inbox.put_note(&event.event_id, &note, now).await?;

@@ -8,7 +8,6 @@ use switchhook_aws::inbox::Inbox;
 use switchhook_aws::queue::Queue;
 use switchhook_aws::{config, sdk, telemetry};
 use switchhook_consumer::{Config, Consumer};
-use switchhook_domain::Policy;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Error> {
@@ -23,7 +22,7 @@ async fn main() -> Result<(), Error> {
         call_retention: config.call_retention,
         queue: Queue::new(sdk::sqs(&aws), config.queue_url),
         bus: Bus::new(sdk::eventbridge(&aws), config.event_bus),
-        policy: Policy { inactivity_timeout: config.inactivity_timeout },
+        policy: config.policy,
         max_receive_count: config.max_receive_count,
         clock: sdk::Clock::from_config(&aws),
     };

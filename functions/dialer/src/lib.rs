@@ -30,12 +30,8 @@ use switchhook_providers::{DialAnswer, DialRequest, derived_call_id, dial_api_re
 
 /// Tries of a conditional write that loses the race against another writer.
 const RACES_MAX: u32 = 5;
-/// Delay after a provider refused a dial for the moment, for example with status 429. It doubles with every refusal in a
-/// row, up to [`BACKOFF_MAX`].
-const BACKOFF_FIRST: Duration = Duration::from_secs(30);
-const BACKOFF_MAX: Duration = Duration::from_secs(15 * 60);
-/// Refusals in a row after which a call fails. With the delays above, they take about a day.
-const REFUSALS_MAX: u32 = 100;
+/// Longest delay after a provider did not dial for the moment, for example with status 429, in milliseconds.
+const BACKOFF_MS: u64 = 60_000;
 
 /// Configuration, read from environment variables at cold start.
 #[derive(Debug)]
@@ -46,7 +42,7 @@ pub struct Config {
     pub call_retention: Duration,
     pub queue_url: String,
     pub providers_secret_id: String,
-    pub inactivity_timeout: Duration,
+    pub policy: Policy,
     pub lanes: u32,
     pub api_urls: ApiUrls,
 }
@@ -66,7 +62,7 @@ impl Config {
             call_retention: environment.days("CALL_RETENTION_DAYS"),
             queue_url: environment.text("QUEUE_URL"),
             providers_secret_id: environment.text("PROVIDERS_SECRET_ID"),
-            inactivity_timeout: environment.seconds("INACTIVITY_TIMEOUT_SECONDS"),
+            policy: environment.policy(),
             lanes: environment.number("CONCURRENT_DIALS_PER_PROVIDER"),
             api_urls: ApiUrls::from_environment(&mut environment),
         };
@@ -105,8 +101,8 @@ enum DialOutcome {
     Stopped(StopReason),
     /// Nothing was dialled, for a passing reason. The call is tried again later, and the attempt does not count.
     Withdrawn(&'static str),
-    /// The provider rejected the request itself, so the attempt failed.
-    Refused(&'static str),
+    /// Nothing was dialled: the provider will never place this call.
+    Rejected(&'static str),
     /// Nobody knows whether the provider placed the call.
     InDoubt(&'static str),
 }
@@ -138,7 +134,7 @@ impl DialOutcome {
             Self::WindowClosed => "window_closed",
             Self::Stopped(_) => "dial_stopped",
             Self::Withdrawn(_) => "dial_withdrawn",
-            Self::Refused(_) => "dial_refused",
+            Self::Rejected(_) => "dial_rejected",
             Self::InDoubt(_) => "dial_in_doubt",
         }
     }
@@ -147,7 +143,7 @@ impl DialOutcome {
         match self {
             Self::ClaimLost | Self::Accepted | Self::WindowClosed => None,
             Self::Stopped(reason) => Some(reason.as_str()),
-            Self::Withdrawn(reason) | Self::Refused(reason) | Self::InDoubt(reason) => Some(reason),
+            Self::Withdrawn(reason) | Self::Rejected(reason) | Self::InDoubt(reason) => Some(reason),
         }
     }
 
@@ -155,7 +151,7 @@ impl DialOutcome {
     const fn may_have_sent_request(&self) -> bool {
         match self {
             Self::ClaimLost | Self::WindowClosed | Self::Stopped(_) => false,
-            Self::Accepted | Self::Withdrawn(_) | Self::Refused(_) | Self::InDoubt(_) => true,
+            Self::Accepted | Self::Withdrawn(_) | Self::Rejected(_) | Self::InDoubt(_) => true,
         }
     }
 }
@@ -279,7 +275,10 @@ impl Dialer {
         claim: &ClaimMessage,
     ) -> Result<DialOutcome, Error> {
         let providers = self.secrets.current(self.clock.now()).await;
-        let (Some(plan), Some(from), Some(to)) = (&call.plan, &call.from, &call.to) else {
+        let record = call.attempt_records.iter().find(|record| record.key.as_ref() == Some(attempt));
+        let (Some(plan), Some(provider), Some(from), Some(to)) =
+            (&call.plan, record.and_then(|record| record.provider), &call.from, &call.to)
+        else {
             return Ok(DialOutcome::ClaimLost);
         };
         let dial = DialRequest {
@@ -292,10 +291,9 @@ impl Dialer {
             metadata: &plan.metadata,
             dial_key,
         };
-        let request =
-            providers.config(call.provider).and_then(|config| dial_api_request(call.provider, config, &dial).ok());
+        let request = providers.config(provider).and_then(|config| dial_api_request(provider, config, &dial).ok());
         let Some(request) = request else { return self.withdraw(call, attempt, "not_configured", None).await };
-        let answer = match self.api.dial(call.provider, request).await {
+        let answer = match self.api.dial(provider, request).await {
             Ok(answer) => answer,
             Err(SendError::NotSent(_)) => return self.withdraw(call, attempt, "no_connection", None).await,
             Err(SendError::NoResponse(_)) => return Ok(DialOutcome::InDoubt("no_response")),
@@ -304,7 +302,7 @@ impl Dialer {
             DialAnswer::Accepted { provider_call_id } => {
                 let now = self.clock.now();
                 let alias = Alias { call_id: call.call_id.clone(), attempt: attempt.clone() };
-                let from = CallId::new(derived_call_id(call.provider, &provider_call_id));
+                let from = CallId::new(derived_call_id(provider, &provider_call_id));
                 write_alias_and_adopt(&self.calls, &self.inbox, &self.queue, &from, &alias, None, now).await?;
                 self.submit(&call.dial_accepted_event(attempt, &provider_call_id, now), claim).await?;
                 Ok(DialOutcome::Accepted)
@@ -312,8 +310,8 @@ impl Dialer {
             DialAnswer::Busy { reason, retry_after } => self.withdraw(call, attempt, reason, retry_after).await,
             DialAnswer::AccountProblem { reason } => self.withdraw(call, attempt, reason, None).await,
             DialAnswer::Rejected { reason } => {
-                self.submit(&call.dial_refused_event(attempt, self.clock.now()), claim).await?;
-                Ok(DialOutcome::Refused(reason))
+                let rejection = |call: &Call, now| call.reject(attempt, &self.policy, now);
+                self.undo_dial(call, rejection, DialOutcome::Rejected(reason)).await
             }
             DialAnswer::InDoubt => Ok(DialOutcome::InDoubt("unclear_answer")),
         }
@@ -328,16 +326,27 @@ impl Dialer {
         reason: &'static str,
         retry_after: Option<Duration>,
     ) -> Result<DialOutcome, Error> {
+        let pause =
+            Duration::from_millis(fastrand::u64(BACKOFF_MS / 2..=BACKOFF_MS)).max(retry_after.unwrap_or_default());
+        let withdrawal = |call: &Call, now: Timestamp| call.withdraw(attempt, now.plus(pause), &self.policy, now);
+        self.undo_dial(call, withdrawal, DialOutcome::Withdrawn(reason)).await
+    }
+
+    /// Stores the transition of a call whose dial was not made. If events of the attempt have arrived, the attempt stays: it may
+    /// have been dialled after all.
+    async fn undo_dial(
+        &self,
+        call: &Call,
+        transition: impl Fn(&Call, Timestamp) -> Option<Transition>,
+        outcome: DialOutcome,
+    ) -> Result<DialOutcome, Error> {
         let mut call = call.clone();
         for _ in 0..RACES_MAX {
-            let now = self.clock.now();
-            let cap = BACKOFF_FIRST.saturating_mul(1 << call.refusals.min(16)).min(BACKOFF_MAX).as_millis();
-            let cap = u64::try_from(cap).unwrap_or(u64::MAX);
-            let pause = Duration::from_millis(fastrand::u64(cap / 2..=cap)).max(retry_after.unwrap_or_default());
-            let transition = call.withdraw(attempt, now.plus(pause), REFUSALS_MAX, &self.policy, now);
-            let Some(transition) = transition else { return Ok(DialOutcome::InDoubt("events_received")) };
-            match self.calls.store(&transition, self.call_retention).await? {
-                StoreOutcome::Committed => return Ok(DialOutcome::Withdrawn(reason)),
+            let Some(undone) = transition(&call, self.clock.now()) else {
+                return Ok(DialOutcome::InDoubt("events_received"));
+            };
+            match self.calls.store(&undone, self.call_retention).await? {
+                StoreOutcome::Committed => return Ok(outcome),
                 StoreOutcome::LostRace => {}
             }
             match self.calls.get_call(&call.call_id).await? {

@@ -10,7 +10,6 @@ use switchhook_aws::random::RandomIds;
 use switchhook_aws::secret::ProviderSecrets;
 use switchhook_aws::{config, sdk, telemetry};
 use switchhook_dialer::{Config, Dialer};
-use switchhook_domain::Policy;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Error> {
@@ -26,7 +25,7 @@ async fn main() -> Result<(), Error> {
         queue: Queue::new(sdk::sqs(&aws), config.queue_url),
         secrets: ProviderSecrets::load(&aws, config.providers_secret_id, clock.now()).await?,
         api: ProviderApi::new(config.api_urls),
-        policy: Policy { inactivity_timeout: config.inactivity_timeout },
+        policy: config.policy,
         lanes: config.lanes,
         random_ids: RandomIds::from_system(),
         clock,

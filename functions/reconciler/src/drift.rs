@@ -13,7 +13,7 @@ use switchhook_aws::calls::{TimeRange, WakeQueue, wake_shards_from};
 use switchhook_aws::inbox::minute_of;
 use switchhook_aws::telemetry::Decision;
 use switchhook_domain::{
-    AttemptKey, AttemptRecord, AttemptState, Call, CallId, EventKind, Policy, ProviderEvent, Timestamp, fold,
+    AttemptKey, AttemptRecord, AttemptState, Call, CallId, EventKind, Policy, Provider, ProviderEvent, Timestamp, fold,
 };
 
 use crate::findings::ALIVE_MAX;
@@ -185,7 +185,7 @@ impl Reconciler {
             stage: "reconciler",
             message: "provider disagrees with call",
             action_taken: "drift_found",
-            provider: Some(call.provider.as_str()),
+            provider: attempt.provider.map(Provider::as_str),
             call_id: Some(call.call_id.as_str()),
             attempt: record.key.as_ref().map(AttemptKey::as_str),
             cause: Some(attempt.lifecycle_label()),

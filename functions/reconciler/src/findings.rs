@@ -78,8 +78,8 @@ impl Reconciler {
         event: Option<&EventId>,
         now: Timestamp,
     ) -> Result<(), Error> {
-        let (Some(key), Some(_)) = (&record.key, record.dialled_at) else { return Ok(()) };
-        let from = CallId::new(derived_call_id(call.provider, provider_call_id));
+        let (Some(key), Some(provider)) = (&record.key, record.provider) else { return Ok(()) };
+        let from = CallId::new(derived_call_id(provider, provider_call_id));
         let alias = Alias { call_id: call.call_id.clone(), attempt: key.clone() };
         write_alias_and_adopt(&self.calls, &self.inbox, &self.queue, &from, &alias, event, now).await
     }

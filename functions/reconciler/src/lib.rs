@@ -25,6 +25,7 @@ use switchhook_aws::Error;
 use switchhook_aws::config::{Environment, EnvironmentError};
 use switchhook_aws::provider::ApiUrls;
 use switchhook_aws::telemetry::Decision;
+use switchhook_domain::Policy;
 
 pub use crate::drift::DriftReport;
 use crate::reconciler::RUN_MAX;
@@ -37,7 +38,7 @@ pub struct Config {
     pub inbox_retention: Duration,
     pub calls_table: String,
     pub queue_url: String,
-    pub inactivity_timeout: Duration,
+    pub policy: Policy,
     pub providers_secret_id: String,
     pub api_urls: ApiUrls,
 }
@@ -55,7 +56,7 @@ impl Config {
             inbox_retention: environment.days("INBOX_RETENTION_DAYS"),
             calls_table: environment.text("CALLS_TABLE"),
             queue_url: environment.text("QUEUE_URL"),
-            inactivity_timeout: environment.seconds("INACTIVITY_TIMEOUT_SECONDS"),
+            policy: environment.policy(),
             providers_secret_id: environment.text("PROVIDERS_SECRET_ID"),
             api_urls: ApiUrls::from_environment(&mut environment),
         };

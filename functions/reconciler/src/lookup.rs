@@ -66,7 +66,9 @@ impl<'a> Lookups<'a> {
     /// Asks the provider of a call about one of its attempts.
     pub(crate) async fn look_up(&self, call: &Call, record: &AttemptRecord, now: Timestamp) -> LookupOutcome {
         let Some(attempt) = &record.key else { return LookupOutcome::Unavailable };
-        let provider = call.provider;
+        let index = call.attempt_records.iter().position(|other| other.key == record.key);
+        let provider = index.and_then(|index| call.attempt_provider(index));
+        let Some(provider) = provider else { return LookupOutcome::Unavailable };
         let lookup = Lookup {
             call_id: &call.call_id,
             attempt,

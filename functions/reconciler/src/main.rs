@@ -8,7 +8,6 @@ use switchhook_aws::provider::ProviderApi;
 use switchhook_aws::queue::Queue;
 use switchhook_aws::secret::ProviderSecrets;
 use switchhook_aws::{config, sdk, telemetry};
-use switchhook_domain::Policy;
 use switchhook_reconciler::{Config, Reconciler};
 
 #[tokio::main(flavor = "current_thread")]
@@ -24,7 +23,7 @@ async fn main() -> Result<(), Error> {
         queue: Queue::new(sdk::sqs(&aws), config.queue_url),
         secrets: ProviderSecrets::load(&aws, config.providers_secret_id, clock.now()).await?,
         api: ProviderApi::new(config.api_urls),
-        policy: Policy { inactivity_timeout: config.inactivity_timeout },
+        policy: config.policy,
         clock,
     };
     tokio::join!(reconciler.calls.warm_up(), reconciler.queue.warm_up());

@@ -28,6 +28,8 @@ enum Resolution {
     Stored { is_new: bool },
     /// The inactivity timeout has passed, and the lookup found nothing new.
     DeadlinePassed,
+    /// The inactivity timeout has passed, and the provider has no such call.
+    NotFound,
     /// Nothing is known yet; the next lookup is due at this time.
     RetryAt(Timestamp),
     /// There was no lookup: the run has no time or no requests left.
@@ -110,6 +112,11 @@ impl Reconciler {
             has_findings = true;
             woken.claims_expired += 1;
         }
+        if let Some(missed) = call.retry_missed_event(&self.policy, now) {
+            has_new_findings |= self.submit(&missed, trace_id).await?;
+            has_findings = true;
+            woken.deadlines_passed += 1;
+        }
         let overdue = call.overdue_attempts(&self.policy, now);
         for attempt in &overdue {
             match self.resolve_overdue(&call, attempt, lookups, now, trace_id).await? {
@@ -118,8 +125,13 @@ impl Reconciler {
                     has_findings = true;
                     woken.lookup_events += 1;
                 }
-                Resolution::DeadlinePassed => {
-                    let event = call.deadline_passed_event(attempt, now);
+                resolution @ (Resolution::DeadlinePassed | Resolution::NotFound) => {
+                    let record = call.attempt_records.get(attempt.index);
+                    // Nobody was dialled, if the provider never reported the dial and does not have it now.
+                    let not_found = record
+                        .filter(|record| matches!(resolution, Resolution::NotFound) && call.in_doubt().contains(record))
+                        .and_then(|record| Some(call.dial_not_found_event(record.key.as_ref()?, now)));
+                    let event = not_found.unwrap_or_else(|| call.deadline_passed_event(attempt, now));
                     has_new_findings |= self.submit(&event, trace_id).await?;
                     has_findings = true;
                     woken.deadlines_passed += 1;
@@ -141,7 +153,7 @@ impl Reconciler {
                     woken.lookup_events += 1;
                 }
                 // The deadline of an attempt that is not overdue has not passed.
-                Resolution::DeadlinePassed => {}
+                Resolution::DeadlinePassed | Resolution::NotFound => {}
                 Resolution::RetryAt(at) => next_lookup = Some(at),
                 Resolution::OverBudget => return Ok(woken),
             }
@@ -196,7 +208,8 @@ impl Reconciler {
                 Ok(Resolution::Stored { is_new: is_new_alive || is_new_id })
             }
             LookupOutcome::OverBudget => Ok(Resolution::OverBudget),
-            LookupOutcome::NotFound | LookupOutcome::Unavailable => Ok(Resolution::DeadlinePassed),
+            LookupOutcome::NotFound => Ok(Resolution::NotFound),
+            LookupOutcome::Unavailable => Ok(Resolution::DeadlinePassed),
             // A provider outage ends no attempt, unless it lasts for a second inactivity timeout.
             LookupOutcome::RetryLater if now < overdue_since.plus(self.policy.inactivity_timeout) => {
                 let elapsed = Duration::from_millis(now.millis_since(overdue_since).unsigned_abs());

@@ -46,7 +46,7 @@ pub struct Config {
     pub call_retention: Duration,
     pub dial_queue_url: String,
     pub providers_secret_id: String,
-    pub inactivity_timeout: Duration,
+    pub policy: Policy,
     pub lanes: u32,
 }
 
@@ -63,7 +63,7 @@ impl Config {
             call_retention: environment.days("CALL_RETENTION_DAYS"),
             dial_queue_url: environment.text("DIAL_QUEUE_URL"),
             providers_secret_id: environment.text("PROVIDERS_SECRET_ID"),
-            inactivity_timeout: environment.seconds("INACTIVITY_TIMEOUT_SECONDS"),
+            policy: environment.policy(),
             lanes: environment.number("CONCURRENT_DIALS_PER_PROVIDER"),
         };
         environment.check(config)
@@ -292,10 +292,11 @@ impl Scheduler {
     }
 
     async fn queue_claim(&self, call: &Call, token: &str, trace_id: &str) -> Result<ClaimOutcome, Error> {
+        let Some(provider) = call.dial_provider() else { return Ok(ClaimOutcome::NotPending(call.job.as_str())) };
         let providers = self.secrets.current(self.clock.now()).await;
-        let lanes = providers.config(call.provider).and_then(|config| Some(config.dial()?.pacing().lanes(self.lanes)));
+        let lanes = providers.config(provider).and_then(|config| Some(config.dial()?.pacing().lanes(self.lanes)));
         let lane = shard_of(call.call_id.as_str(), lanes.unwrap_or(1).into());
-        self.queue.send_claim(&call.call_id, token, &format!("{}-{lane}", call.provider), trace_id).await?;
+        self.queue.send_claim(&call.call_id, token, &format!("{provider}-{lane}"), trace_id).await?;
         Ok(ClaimOutcome::Claimed)
     }
 

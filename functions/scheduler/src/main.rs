@@ -9,7 +9,6 @@ use switchhook_aws::queue::Queue;
 use switchhook_aws::random::RandomIds;
 use switchhook_aws::secret::ProviderSecrets;
 use switchhook_aws::{config, sdk, telemetry};
-use switchhook_domain::Policy;
 use switchhook_scheduler::{Config, Scheduler};
 
 #[tokio::main(flavor = "current_thread")]
@@ -22,7 +21,7 @@ async fn main() -> Result<(), Error> {
         calls: Calls::new(sdk::dynamodb(&aws), config.calls_table),
         call_retention: config.call_retention,
         queue: Queue::new(sdk::sqs(&aws), config.dial_queue_url),
-        policy: Policy { inactivity_timeout: config.inactivity_timeout },
+        policy: config.policy,
         secrets: ProviderSecrets::load(&aws, config.providers_secret_id, clock.now()).await?,
         lanes: config.lanes,
         random_ids: RandomIds::from_system(),

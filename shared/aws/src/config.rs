@@ -6,6 +6,7 @@
 use std::fmt::Display;
 use std::time::Duration;
 
+use switchhook_domain::{Policy, ProviderSet, UnknownProvider};
 use thiserror::Error;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
@@ -75,6 +76,20 @@ impl<G: Fn(&str) -> Option<String>> Environment<G> {
 
     pub fn days(&mut self, name: &str) -> Duration {
         DAY * self.number(name)
+    }
+
+    /// Reads the time limits and rules that hold for every call.
+    pub fn policy(&mut self) -> Policy {
+        let inactivity_timeout = self.seconds("INACTIVITY_TIMEOUT_SECONDS");
+        let names = self.text("OUTCOME_PROVIDERS");
+        let parsed: Result<ProviderSet, UnknownProvider> = names.split(',').map(|name| name.trim().parse()).collect();
+        let outcome_providers = parsed.unwrap_or_else(|error| {
+            if !names.is_empty() {
+                self.problems.push(format!("OUTCOME_PROVIDERS: {error}"));
+            }
+            ProviderSet::default()
+        });
+        Policy { inactivity_timeout, outcome_providers }
     }
 
     /// Reads a number of days that must be at least `min`.

@@ -4,7 +4,7 @@
 //! state of the attempt that it has announced before. Example: if `in_progress` arrives after `completed`, it announces both,
 //! `in_progress` first.
 
-use crate::announcement::{Announcement, AnnouncementKind, AnnouncementSource, AppointmentStatus};
+use crate::announcement::{Announcement, AnnouncementKind, AnnouncementSource, AppointmentStatus, Topic};
 use crate::attempt::AttemptState;
 use crate::call::{Call, Job};
 use crate::lifecycle::{Lifecycle, Outcome};
@@ -28,8 +28,12 @@ pub(crate) fn new_announcements(
 ) -> Vec<Announcement> {
     let mut new: Vec<Announcement> =
         attempts.iter().flat_map(|attempt| lifecycle_announcements(call, attempt)).collect();
-    new.extend(job_announcement(call, attempts, now));
-    new.extend(appointment_announcements(call, attempts, cause, now));
+    new.extend(job_announcement(call, attempts, cause, now));
+    if call.appointment_id.is_some() {
+        new.extend(appointment_announcements(call, attempts, cause, now));
+    } else {
+        new.extend(attempts.iter().flat_map(|attempt| outcome_announcements(call, attempt)));
+    }
     new
 }
 
@@ -46,6 +50,7 @@ pub(crate) fn call_announcement(
         attempt_index: None,
         attempt_number: 0,
         source: source.map_or(AnnouncementSource::Transition(now), AnnouncementSource::Event),
+        provider: None,
         provider_call_known: false,
         appointment_known: call.appointment_id.is_some(),
     }
@@ -53,11 +58,14 @@ pub(crate) fn call_announcement(
 
 fn lifecycle_announcements(call: &Call, attempt: &AttemptState) -> Vec<Announcement> {
     let announced: Vec<AnnouncementKind> =
-        announced_kinds(call, attempt).filter(|kind| kind.is_of_lifecycle()).collect();
+        announced_kinds(call, attempt).filter(|kind| kind.topic() == Topic::Lifecycle).collect();
     let highest = announced.iter().filter_map(|kind| kind.lifecycle()).max();
     let initiated = attempt.first.map(|first| (Lifecycle::Initiated, first));
     let states = initiated.into_iter().chain(attempt.lifecycle_maxima.iter().copied());
-    let higher: Vec<(Lifecycle, usize)> = states.filter(|(state, _)| Some(*state) > highest).collect();
+    let mut higher: Vec<(Lifecycle, usize)> = states.filter(|(state, _)| Some(*state) > highest).collect();
+    // Two states may have one name: a presumed completion, and then the reported one. That is no news.
+    let mut last = announced.last().map(|kind| kind.status());
+    higher.retain(|(state, _)| last.replace(state.label()) != Some(state.label()));
     let mut new: Vec<Announcement> = higher
         .iter()
         .map(|(state, source)| {
@@ -66,7 +74,7 @@ fn lifecycle_announcements(call: &Call, attempt: &AttemptState) -> Vec<Announcem
         })
         .collect();
     let is_ending = |other: &Announcement| {
-        other.attempt_index == Some(attempt.index) && other.kind.is_ending() && other.kind.is_of_lifecycle()
+        other.attempt_index == Some(attempt.index) && other.kind.is_ending() && other.kind.topic() == Topic::Lifecycle
     };
     let ending = call.announcements.iter().rposition(is_ending);
     if let (Some((state, source)), Some(ending)) = (higher.last(), ending) {
@@ -85,24 +93,42 @@ fn lifecycle_announcements(call: &Call, attempt: &AttemptState) -> Vec<Announcem
 
 /// Returns what the job of a call that Switchhook places has come to after the latest attempt. A call announces it once per
 /// attempt.
-fn job_announcement(call: &Call, attempts: &[AttemptState], now: Timestamp) -> Option<Announcement> {
+fn job_announcement(call: &Call, attempts: &[AttemptState], cause: Cause, now: Timestamp) -> Option<Announcement> {
     call.plan.as_ref()?;
     let latest = attempts.last();
     let (kind, is_same): (AnnouncementKind, fn(AnnouncementKind) -> bool) = match (&call.job, latest) {
         (Job::Pending { due_at }, Some(_)) => {
             (AnnouncementKind::RetryScheduled(*due_at), |kind| matches!(kind, AnnouncementKind::RetryScheduled(_)))
         }
-        (Job::Failed, _) => (AnnouncementKind::Exhausted, |kind| kind == AnnouncementKind::Exhausted),
+        (Job::Failed, _) => {
+            let reason = call.end_reason(attempts);
+            (AnnouncementKind::Exhausted(reason), |kind| matches!(kind, AnnouncementKind::Exhausted(_)))
+        }
         (Job::Canceled, _) => (AnnouncementKind::CanceledByUser, |kind| kind == AnnouncementKind::CanceledByUser),
-        (Job::Pending { .. } | Job::Claimed { .. } | Job::InProgress | Job::Completed, _) => return None,
+        (Job::Pending { .. } | Job::Claimed { .. } | Job::InProgress | Job::Completed | Job::Missed, _) => return None,
     };
     let attempt_index = latest.map(|attempt| attempt.index);
     if call.announcements.iter().any(|other| other.attempt_index == attempt_index && is_same(other.kind)) {
         return None;
     }
-    let source = latest.filter(|_| call.stop_reason.is_none()).and_then(AttemptState::ended_by);
-    let attempt_number = latest.map_or(0, |attempt| attempt.number);
-    Some(Announcement { attempt_index, attempt_number, ..call_announcement(call, kind, source, now) })
+    let source = source_of_end(call, latest, cause, now);
+    Some(match latest {
+        Some(latest) => {
+            let announcement = attempt_announcement(call, latest, kind, source);
+            Announcement { provider_call_known: false, ..announcement }
+        }
+        None => Announcement { source, ..call_announcement(call, kind, None, now) },
+    })
+}
+
+/// Returns the source of an announcement that a job has ended or goes on: the worker's transition, or the event that ended the
+/// latest attempt. If that attempt has no ending, the newest event is the source.
+fn source_of_end(call: &Call, latest: Option<&AttemptState>, cause: Cause, now: Timestamp) -> AnnouncementSource {
+    let event = match cause {
+        Cause::Events => latest.and_then(AttemptState::ended_by).or_else(|| call.newest_event()),
+        Cause::Worker => None,
+    };
+    event.map_or(AnnouncementSource::Transition(now), AnnouncementSource::Event)
 }
 
 /// Returns the new statuses of the appointment. The outcomes come first: those of the attempt with a decision, else those of
@@ -113,14 +139,29 @@ fn appointment_announcements(
     cause: Cause,
     now: Timestamp,
 ) -> Vec<Announcement> {
-    let Some(latest) = attempts.last() else {
-        return Vec::new();
-    };
-    let mut new = outcome_announcements(call, attempts, latest);
     let present = AnnouncementKind::Appointment(call.appointment_status_from(attempts));
-    let last = call.announcements.iter().map(|other| other.kind).rfind(|kind| kind.is_of_appointment());
-    if let Some(source) = source_of_status(call, attempts, latest, present)
-        && (!new.is_empty() || last != Some(present))
+    let last = call.announcements.iter().map(|other| other.kind).rfind(|kind| kind.topic() == Topic::Appointment);
+    let Some(latest) = attempts.last() else {
+        let ended = AnnouncementKind::AppointmentEnded(call.end_reason(attempts));
+        let is_new = call.job.is_final() && last != Some(ended);
+        let source = source_of_end(call, None, cause, now);
+        let announcement = Announcement { source, ..call_announcement(call, ended, None, now) };
+        return Some(announcement).filter(|_| is_new).into_iter().collect();
+    };
+    let mut new = appointment_outcome_announcements(call, attempts, latest);
+    let is_changed = !new.is_empty() || last != Some(present);
+    if let Some(missed) = call.missed_retry(attempts)
+        && present == AnnouncementKind::Appointment(AppointmentStatus::Inconclusive)
+    {
+        new.extend(Some(call_announcement(call, present, Some(missed), now)).filter(|_| is_changed));
+    } else if let Some(source) = source_of_status(call, attempts, latest, present) {
+        let source = AnnouncementSource::Event(source);
+        new.extend(Some(attempt_announcement(call, latest, present, source)).filter(|_| is_changed));
+    }
+    // The attempt had timed out, and now it has ended. Nothing more is awaited.
+    if let Some(source) = latest.ended_by().filter(|_| new.is_empty() && latest.outcome_is_final())
+        && present == AnnouncementKind::Appointment(AppointmentStatus::Connected)
+        && last == Some(AnnouncementKind::Appointment(AppointmentStatus::Inconclusive))
     {
         new.push(attempt_announcement(call, latest, present, AnnouncementSource::Event(source)));
     }
@@ -130,27 +171,50 @@ fn appointment_announcements(
         && last == Some(AnnouncementKind::Appointment(AppointmentStatus::Retrying))
         && last != Some(present)
     {
-        let event = match cause {
-            // If the latest attempt has no ending, the newest event called the retry off.
-            Cause::Events => latest.ended_by().or_else(|| call.history.len().checked_sub(1)),
-            Cause::Worker => None,
-        };
-        let source = event.map_or(AnnouncementSource::Transition(now), AnnouncementSource::Event);
+        let source = source_of_end(call, Some(latest), cause, now);
         new.push(attempt_announcement(call, latest, present, source));
     }
     new
 }
 
-fn outcome_announcements(call: &Call, attempts: &[AttemptState], latest: &AttemptState) -> Vec<Announcement> {
+/// Returns the new outcomes of an attempt, for a call without an appointment. Only final outcomes are announced.
+fn outcome_announcements(call: &Call, attempt: &AttemptState) -> Vec<Announcement> {
+    let announced: Vec<AnnouncementKind> =
+        announced_kinds(call, attempt).filter(|kind| kind.topic() == Topic::Outcome).collect();
+    let highest = announced.iter().filter_map(|kind| kind.outcome()).max();
+    let maxima = attempt.outcome_maxima.iter().copied().filter(|(outcome, _)| outcome.is_ending());
+    let ended_by = attempt.ended_by().filter(|_| attempt.outcome_is_final() && !attempt.outcome.is_ending());
+    let outcomes = maxima.chain(ended_by.map(|source| (attempt.outcome, source)));
+    let mut new: Vec<Announcement> = outcomes
+        .filter(|(outcome, _)| Some(*outcome) > highest)
+        .map(|(outcome, source)| {
+            let kind = AnnouncementKind::Outcome(outcome);
+            attempt_announcement(call, attempt, kind, AnnouncementSource::Event(source))
+        })
+        .collect();
+    if let Some(deadline) = attempt.deadline
+        && attempt.outcome_is_inconclusive()
+        && (!new.is_empty() || announced.last() != Some(&AnnouncementKind::OutcomeInconclusive))
+    {
+        let source = AnnouncementSource::Event(deadline);
+        new.push(attempt_announcement(call, attempt, AnnouncementKind::OutcomeInconclusive, source));
+    }
+    new
+}
+
+fn appointment_outcome_announcements(
+    call: &Call,
+    attempts: &[AttemptState],
+    latest: &AttemptState,
+) -> Vec<Announcement> {
     let subject = attempts.iter().rfind(|attempt| attempt.decision().is_some()).unwrap_or(latest);
-    let highest = announced_kinds(call, subject).filter_map(AnnouncementKind::outcome).max();
+    let highest = announced_kinds(call, subject).filter_map(AnnouncementKind::outcome_of_appointment).max();
     let dialing = subject.first.map(|first| (Outcome::Dialing, first));
     let outcomes = dialing.into_iter().chain(subject.outcome_maxima.iter().copied());
     // The decision that one attempt brought stands until another attempt brings a decision.
-    let decided_by_other = call
-        .announcements
-        .iter()
-        .any(|other| other.attempt_index != Some(subject.index) && other.kind.outcome().is_some_and(is_decision));
+    let decided_by_other = call.announcements.iter().any(|other| {
+        other.attempt_index != Some(subject.index) && other.kind.outcome_of_appointment().is_some_and(is_decision)
+    });
     outcomes
         .filter(|(outcome, _)| Some(*outcome) > highest && (!decided_by_other || is_decision(*outcome)))
         .map(|(outcome, source)| {
@@ -168,19 +232,12 @@ fn source_of_status(
     latest: &AttemptState,
     present: AnnouncementKind,
 ) -> Option<usize> {
-    match present {
-        AnnouncementKind::Appointment(AppointmentStatus::Retrying) => {
-            call.external_retry(attempts).or_else(|| latest.ended_by())
-        }
-        AnnouncementKind::Appointment(AppointmentStatus::Inconclusive) => latest.deadline,
-        AnnouncementKind::Lifecycle(_)
-        | AnnouncementKind::Inconclusive
-        | AnnouncementKind::Corrected(..)
-        | AnnouncementKind::RetryScheduled(_)
-        | AnnouncementKind::Exhausted
-        | AnnouncementKind::CanceledByUser
-        | AnnouncementKind::DriftRepaired { .. }
-        | AnnouncementKind::Appointment(_) => None,
+    if present == AnnouncementKind::Appointment(AppointmentStatus::Retrying) {
+        call.external_retry(attempts).or_else(|| latest.ended_by())
+    } else if present == AnnouncementKind::Appointment(AppointmentStatus::Inconclusive) {
+        latest.deadline
+    } else {
+        None
     }
 }
 
@@ -208,6 +265,7 @@ fn attempt_announcement(
         attempt_index: Some(attempt.index),
         attempt_number: attempt.number,
         source,
+        provider: attempt.provider.filter(|provider| call.provider_of_source(source) != Some(*provider)),
         provider_call_known: record.is_some_and(|record| record.provider_call_id.is_some()),
         appointment_known: call.appointment_id.is_some(),
     }

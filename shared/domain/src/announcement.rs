@@ -1,7 +1,9 @@
 //! The announcements of a call. They are stored as a list in the row of the call.
 
+use crate::event::Provider;
 use crate::lifecycle::{INCONCLUSIVE, Lifecycle, Outcome};
 use crate::machine::State;
+use crate::plan::{EndReason, StopReason};
 use crate::time::Timestamp;
 
 /// Label in place of a lifecycle, for a call without an attempt.
@@ -19,10 +21,16 @@ pub enum AppointmentStatus {
     Voicemail,
     Retrying,
     Inconclusive,
+    /// The user canceled the call before any attempt.
+    Canceled,
+    /// The number is on the do-not-call list, and there was no attempt.
+    Blocked,
+    /// The call ended without any attempt, for another reason.
+    Failed,
 }
 
 impl AppointmentStatus {
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 12] = [
         Self::Pending,
         Self::Dialing,
         Self::Connected,
@@ -32,6 +40,9 @@ impl AppointmentStatus {
         Self::Voicemail,
         Self::Retrying,
         Self::Inconclusive,
+        Self::Canceled,
+        Self::Blocked,
+        Self::Failed,
     ];
 
     /// Returns the name used in API answers and in rows.
@@ -47,6 +58,40 @@ impl AppointmentStatus {
             Self::Voicemail => "Voicemail",
             Self::Retrying => "Retrying",
             Self::Inconclusive => "Inconclusive",
+            Self::Canceled => "Canceled",
+            Self::Blocked => "Blocked",
+            Self::Failed => "Failed",
+        }
+    }
+
+    /// Returns the name used in domain events.
+    const fn event_name(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::Dialing => "dialing",
+            Self::Connected => "connected",
+            Self::Confirmed => "confirmed",
+            Self::Declined => "declined",
+            Self::NoAnswer => "no_answer",
+            Self::Voicemail => "voicemail",
+            Self::Retrying => "retrying",
+            Self::Inconclusive => INCONCLUSIVE,
+            Self::Canceled => "canceled",
+            Self::Blocked => "blocked",
+            Self::Failed => "failed",
+        }
+    }
+
+    /// Returns the status of a call that ended without any attempt.
+    pub(crate) const fn from_end_reason(reason: EndReason) -> Self {
+        match reason {
+            EndReason::Stopped(StopReason::CanceledByUser) => Self::Canceled,
+            EndReason::Stopped(StopReason::DoNotCall) => Self::Blocked,
+            EndReason::Stopped(StopReason::UnknownTimeZone | StopReason::RejectedByProvider)
+            | EndReason::AttemptsUsed
+            | EndReason::NotRetryable
+            | EndReason::Unheard
+            | EndReason::NeverDialled => Self::Failed,
         }
     }
 
@@ -71,6 +116,9 @@ pub struct Announcement {
     /// Number of the attempt at the time of the announcement. 0 if the announcement concerns no attempt.
     pub attempt_number: u8,
     pub source: AnnouncementSource,
+    /// Provider of the attempt at the time of the announcement. `None` if the source event has the same provider, or the
+    /// announcement concerns no attempt.
+    pub provider: Option<Provider>,
     /// True if the provider's call id was known at the time of the announcement.
     pub provider_call_known: bool,
     /// True if the appointment was known at the time of the announcement.
@@ -86,6 +134,18 @@ pub enum AnnouncementSource {
     Transition(Timestamp),
 }
 
+/// Sequence of announcements that an announcement belongs to. Each reports the status after the one before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Topic {
+    /// The lifecycle of one attempt.
+    Lifecycle,
+    /// The outcomes of a call without an appointment.
+    Outcome,
+    /// The status of the appointment.
+    Appointment,
+    Other,
+}
+
 /// Content of an announcement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AnnouncementKind {
@@ -99,7 +159,7 @@ pub enum AnnouncementKind {
     /// Switchhook will make another attempt, not before this time.
     RetryScheduled(Timestamp),
     /// Switchhook will make no further attempt, and none succeeded.
-    Exhausted,
+    Exhausted(EndReason),
     /// The user canceled the call.
     CanceledByUser,
     /// The row did not match the call's events and was repaired. `before` and `after` are the lifecycle labels of the latest
@@ -109,6 +169,12 @@ pub enum AnnouncementKind {
         after: &'static str,
     },
     Appointment(AppointmentStatus),
+    /// The call ended without any attempt. Reports the status of the appointment.
+    AppointmentEnded(EndReason),
+    /// Final outcome of an attempt, for a call without an appointment.
+    Outcome(Outcome),
+    /// The attempt timed out, and its outcome is unknown. For a call without an appointment.
+    OutcomeInconclusive,
 }
 
 impl AnnouncementKind {
@@ -116,11 +182,12 @@ impl AnnouncementKind {
     pub(crate) const fn is_ending(self) -> bool {
         match self {
             Self::Lifecycle(state) => state.is_ending(),
-            Self::Inconclusive => true,
+            Self::Inconclusive | Self::Outcome(_) | Self::OutcomeInconclusive => true,
             Self::Corrected(..)
             | Self::RetryScheduled(_)
-            | Self::Exhausted
+            | Self::Exhausted(_)
             | Self::CanceledByUser
+            | Self::AppointmentEnded(_)
             | Self::DriftRepaired { .. } => false,
             Self::Appointment(status) => match status {
                 AppointmentStatus::Confirmed
@@ -131,68 +198,46 @@ impl AnnouncementKind {
                 AppointmentStatus::Pending
                 | AppointmentStatus::Dialing
                 | AppointmentStatus::Connected
-                | AppointmentStatus::Retrying => false,
+                | AppointmentStatus::Retrying
+                | AppointmentStatus::Canceled
+                | AppointmentStatus::Blocked
+                | AppointmentStatus::Failed => false,
             },
         }
     }
 
-    pub(crate) const fn is_of_appointment(self) -> bool {
+    pub(crate) const fn topic(self) -> Topic {
         match self {
-            Self::Appointment(_) => true,
-            Self::Lifecycle(_)
-            | Self::Inconclusive
-            | Self::Corrected(..)
-            | Self::RetryScheduled(_)
-            | Self::Exhausted
-            | Self::CanceledByUser
-            | Self::DriftRepaired { .. } => false,
-        }
-    }
-
-    /// True if the announcement reports the state of an attempt.
-    pub(crate) const fn is_of_lifecycle(self) -> bool {
-        match self {
-            Self::Lifecycle(_) | Self::Inconclusive => true,
+            Self::Lifecycle(_) | Self::Inconclusive => Topic::Lifecycle,
+            Self::Outcome(_) | Self::OutcomeInconclusive => Topic::Outcome,
+            Self::Appointment(_) | Self::AppointmentEnded(_) => Topic::Appointment,
             Self::Corrected(..)
             | Self::RetryScheduled(_)
-            | Self::Exhausted
+            | Self::Exhausted(_)
             | Self::CanceledByUser
-            | Self::DriftRepaired { .. }
-            | Self::Appointment(_) => false,
+            | Self::DriftRepaired { .. } => Topic::Other,
         }
     }
 
     /// True if the announcement reports that a row was repaired.
     #[must_use]
     pub const fn is_drift_repaired(self) -> bool {
-        match self {
-            Self::DriftRepaired { .. } => true,
-            Self::Lifecycle(_)
-            | Self::Inconclusive
-            | Self::Corrected(..)
-            | Self::RetryScheduled(_)
-            | Self::Exhausted
-            | Self::CanceledByUser
-            | Self::Appointment(_) => false,
-        }
+        matches!(self, Self::DriftRepaired { .. })
     }
 
-    pub(crate) const fn lifecycle(self) -> Option<Lifecycle> {
-        match self {
-            Self::Lifecycle(state) => Some(state),
-            Self::Inconclusive
-            | Self::Corrected(..)
-            | Self::RetryScheduled(_)
-            | Self::Exhausted
-            | Self::CanceledByUser
-            | Self::DriftRepaired { .. }
-            | Self::Appointment(_) => None,
-        }
+    pub(crate) fn lifecycle(self) -> Option<Lifecycle> {
+        Lifecycle::ALL.iter().copied().find(|state| self == Self::Lifecycle(*state))
     }
 
+    /// Returns the outcome that the announcement reports as the status of the appointment.
+    pub(crate) fn outcome_of_appointment(self) -> Option<Outcome> {
+        let is_own = |outcome: &Outcome| self == Self::Appointment(AppointmentStatus::from_outcome(*outcome));
+        Outcome::ALL.iter().copied().find(is_own)
+    }
+
+    /// Returns the outcome that the announcement reports for a call without an appointment.
     pub(crate) fn outcome(self) -> Option<Outcome> {
-        let is_own = |outcome: &&Outcome| self == Self::Appointment(AppointmentStatus::from_outcome(**outcome));
-        Outcome::ALL.iter().find(is_own).copied()
+        Outcome::ALL.iter().copied().find(|outcome| self == Self::Outcome(*outcome))
     }
 
     /// Returns the `status` of the domain event.
@@ -201,20 +246,13 @@ impl AnnouncementKind {
             Self::Lifecycle(state) | Self::Corrected(state, _) => state.label(),
             Self::Inconclusive => INCONCLUSIVE,
             Self::RetryScheduled(_) => "retry_scheduled",
-            Self::Exhausted => "exhausted",
+            Self::Exhausted(_) => "exhausted",
             Self::CanceledByUser => Lifecycle::Canceled.label(),
+            Self::Outcome(outcome) => outcome.label(),
+            Self::OutcomeInconclusive => INCONCLUSIVE,
             Self::DriftRepaired { after, .. } => after,
-            Self::Appointment(status) => match status {
-                AppointmentStatus::Pending => "pending",
-                AppointmentStatus::Dialing => "dialing",
-                AppointmentStatus::Connected => "connected",
-                AppointmentStatus::Confirmed => "confirmed",
-                AppointmentStatus::Declined => "declined",
-                AppointmentStatus::NoAnswer => "no_answer",
-                AppointmentStatus::Voicemail => "voicemail",
-                AppointmentStatus::Retrying => "retrying",
-                AppointmentStatus::Inconclusive => INCONCLUSIVE,
-            },
+            Self::Appointment(status) => status.event_name(),
+            Self::AppointmentEnded(reason) => AppointmentStatus::from_end_reason(reason).event_name(),
         }
     }
 
@@ -223,11 +261,12 @@ impl AnnouncementKind {
         match self {
             Self::Corrected(..) => "call.corrected".to_owned(),
             Self::DriftRepaired { .. } => "call.drift_repaired".to_owned(),
-            Self::Appointment(_) => format!("appointment.{}", self.status()),
+            Self::Appointment(_) | Self::AppointmentEnded(_) => format!("appointment.{}", self.status()),
+            Self::Outcome(_) | Self::OutcomeInconclusive => "call.outcome".to_owned(),
             Self::Lifecycle(_)
             | Self::Inconclusive
             | Self::RetryScheduled(_)
-            | Self::Exhausted
+            | Self::Exhausted(_)
             | Self::CanceledByUser => format!("call.{}", self.status()),
         }
     }

@@ -2,7 +2,7 @@
 
 use crate::announcement::AppointmentStatus;
 use crate::call::{AttemptRecord, Call, HistoryEntry};
-use crate::event::{AttemptKey, EventKind};
+use crate::event::{AttemptKey, EventKind, Provider};
 use crate::lifecycle::{INCONCLUSIVE, LIFECYCLE, Lifecycle, OUTCOME, Outcome};
 use crate::machine::{MachineFold, Verdict};
 use crate::time::Timestamp;
@@ -14,6 +14,8 @@ pub struct AttemptState {
     pub index: usize,
     /// Number for display: 1 is the attempt that started first.
     pub number: u8,
+    /// Provider of the attempt. `None` only if no provider has reported it yet.
+    pub provider: Option<Provider>,
     pub lifecycle: Lifecycle,
     pub outcome: Outcome,
     /// True if the deadline of the attempt has passed and no event has arrived since its inactivity timeout began.
@@ -25,6 +27,8 @@ pub struct AttemptState {
     /// Time of receipt of the event that ended the attempt: its ending, or the passed deadline. Equal to `last_event_at` while
     /// the attempt has not ended.
     pub(crate) end_received_at: Timestamp,
+    /// True if an outcome may follow the ending.
+    pub(crate) awaits_outcome: bool,
     /// True if the attempt failed for a reason that another attempt would meet again.
     pub(crate) permanent: bool,
     /// Index into the history of the event that announces the attempt. `None` if the attempt was dialled and no event has
@@ -61,7 +65,17 @@ impl AttemptState {
     }
 
     pub(crate) const fn outcome_is_inconclusive(&self) -> bool {
-        self.timed_out && !self.outcome.is_ending()
+        self.timed_out && !self.outcome_is_final()
+    }
+
+    /// True if no other outcome is awaited. `Connected` is final after the ending of an attempt whose provider reports no
+    /// outcome.
+    pub(crate) const fn outcome_is_final(&self) -> bool {
+        match self.outcome {
+            Outcome::Dialing => false,
+            Outcome::Connected => !self.awaits_outcome && self.lifecycle.is_ending(),
+            Outcome::NoAnswer | Outcome::Voicemail | Outcome::Declined | Outcome::Confirmed => true,
+        }
     }
 
     /// True if the attempt reached an ending or timed out. Its outcome may still follow.
@@ -72,7 +86,7 @@ impl AttemptState {
 
     /// True if neither an ending nor an outcome is awaited.
     pub(crate) const fn is_settled(&self) -> bool {
-        self.timed_out || (self.lifecycle.is_ending() && self.outcome.is_ending())
+        self.timed_out || (self.lifecycle.is_ending() && self.outcome_is_final())
     }
 
     /// Returns the index into the history of the event that ended the attempt: its ending, or the passed deadline.
@@ -92,10 +106,10 @@ impl AttemptState {
 }
 
 impl Call {
-    /// Returns the attempts, in the order of their numbers.
+    /// Returns the attempts, in the order of their numbers. A dial after which the provider dialled nobody is no attempt.
     #[must_use]
     pub fn attempts(&self) -> Vec<AttemptState> {
-        let records = self.attempt_records.iter().enumerate();
+        let records = self.attempt_records.iter().enumerate().filter(|(index, _)| !self.is_withdrawn(*index));
         let mut starts: Vec<(Timestamp, &AttemptRecord, usize)> =
             records.map(|(index, record)| (self.started_at(index), record, index)).collect();
         starts.sort_by(|a, b| (a.0, &a.1.key).cmp(&(b.0, &b.1.key)));
@@ -155,6 +169,7 @@ impl Call {
         AttemptState {
             index,
             number,
+            provider: self.attempt_provider(index),
             lifecycle: lifecycle.state,
             outcome: outcome.state,
             timed_out: deadline.is_some(),
@@ -162,6 +177,7 @@ impl Call {
             ended_at,
             last_event_at,
             end_received_at: ending.or(deadline_entry).map_or(last_event_at, |entry| entry.received_at),
+            awaits_outcome: self.attempt_records.get(index).is_some_and(|record| record.awaits_outcome),
             permanent: last_step.is_some_and(|entry| entry.event.permanent),
             first,
             lifecycle_maxima: lifecycle.running_maxima.iter().map(|(state, at)| (*state, history_index(*at))).collect(),
@@ -209,8 +225,8 @@ fn verdicts(
                 EventKind::Initiated if first_initiated == Some(at) => Verdict::Applied,
                 EventKind::DeadlinePassed if deadline == Some(*index) || presumption_matters => Verdict::Applied,
                 EventKind::Alive => Verdict::Applied,
-                EventKind::Initiated | EventKind::DeadlinePassed => Verdict::Stale,
-                EventKind::ClaimExpired | EventKind::DriftFound => Verdict::Unhandled,
+                EventKind::Initiated | EventKind::DialNotFound | EventKind::DeadlinePassed => Verdict::Stale,
+                EventKind::ClaimExpired | EventKind::RetryMissed | EventKind::DriftFound => Verdict::Unhandled,
                 EventKind::Ringing
                 | EventKind::InProgress
                 | EventKind::VoicemailDetected

@@ -3,18 +3,22 @@
 //! **The state of a call is computed from its history.** Attempts, their states, the job, the appointment status and the
 //! dispositions are functions of the set of call events. They are never updated step by step.
 //!
+//! **An attempt has a provider, and a call has none.** Several providers may report one call, and its state does not depend on
+//! whose report came first.
+//!
 //! Some data depends on the order in which the events arrived. It is bounded, and stored with the call:
-//! - the provider that owns the call, which is the provider of the first event;
 //! - which events were refused because the call was full;
 //! - the list of announcements;
-//! - descriptions: phone numbers, direction, appointment and the provider's id of an attempt. The first event that names one
-//!   of them decides.
+//! - descriptions: phone numbers, appointment and the provider's id of an attempt. The first event that names one of them
+//!   decides.
 
 use std::cmp::Ordering;
 use std::time::Duration;
 
-use crate::announcement::Announcement;
-use crate::event::{AttemptKey, CallEvent, CallId, Direction, EventId, PhoneNumber, Provider};
+use crate::announcement::{Announcement, AnnouncementSource};
+use crate::event::{
+    AttemptKey, CallEvent, CallId, Direction, EventId, EventKind, Origin, PhoneNumber, Provider, ProviderSet,
+};
 use crate::plan::{ManualTrigger, Plan, StopReason};
 use crate::time::Timestamp;
 
@@ -25,13 +29,14 @@ use crate::time::Timestamp;
 pub const ATTEMPT_EVENTS_MAX: usize = 64;
 /// Maximum number of attempts per call.
 pub const CALL_ATTEMPTS_MAX: usize = 16;
+/// Maximum number of dials per call: its attempts, and the dials after which the provider dialled nobody.
+pub const CALL_DIALS_MAX: usize = 2 * CALL_ATTEMPTS_MAX;
 
 /// One call: an attempt, or several, to reach somebody or to be reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Call {
     pub call_id: CallId,
-    /// Provider whose events the call accepts. Events of other providers are refused.
-    pub provider: Provider,
+    /// `Inbound` if any event says so, else the direction that an event says.
     pub direction: Option<Direction>,
     pub from: Option<PhoneNumber>,
     pub to: Option<PhoneNumber>,
@@ -45,8 +50,6 @@ pub struct Call {
     pub manual_trigger: Option<ManualTrigger>,
     /// Reason why Switchhook makes no further attempt. `None` if the retry policy decides.
     pub stop_reason: Option<StopReason>,
-    /// Number of times in a row that the provider refused an attempt before dialling.
-    pub refusals: u32,
     pub attempt_records: Vec<AttemptRecord>,
     /// Call events, in the order of arrival.
     pub history: Vec<HistoryEntry>,
@@ -68,7 +71,12 @@ pub struct Call {
 pub struct AttemptRecord {
     /// Key of the attempt. `None` until an event names the attempt.
     pub key: Option<AttemptKey>,
+    /// Provider that Switchhook asked to place the attempt. `None` if another system placed it:
+    /// [`Call::attempt_provider`] tells the provider of every attempt.
+    pub provider: Option<Provider>,
     pub provider_call_id: Option<String>,
+    /// True if an outcome may follow the ending of the attempt. Set from the [`Policy`] whenever the row is written.
+    pub awaits_outcome: bool,
     /// Time at which Switchhook asked the provider to place the attempt. `None` if another system placed it.
     pub dialled_at: Option<Timestamp>,
     /// Id of the dial. If the response to the write of this record was lost, the dialer recognises its own dial by this id.
@@ -98,6 +106,24 @@ impl HistoryEntry {
         } else {
             self.source_event_id.clone()
         }
+    }
+
+    /// Returns the provider that sent the event. `None` if Switchhook itself made the event.
+    pub(crate) fn provider(&self) -> Option<Provider> {
+        match self.source_event_id.origin()? {
+            Origin::Provider(provider) => Some(provider),
+            Origin::Switchhook => None,
+        }
+    }
+
+    /// True if the event says that a dial reached nobody.
+    pub(crate) fn is_withdrawal(&self) -> bool {
+        self.event.kind == EventKind::DialNotFound || self.event.never_dialled
+    }
+
+    /// True if the event is evidence that the provider dialled. The provider may accept a dial and then not make it.
+    fn disproves_withdrawal(&self) -> bool {
+        self.event.kind.restarts_timeout() && self.event.kind != EventKind::Initiated && !self.event.never_dialled
     }
 
     /// Returns the time by the provider's clock if the provider names one, else the time of receipt.
@@ -132,7 +158,7 @@ pub enum Disposition {
     /// No legal path reaches the event. Example: `completed` before any `in_progress`.
     Parked,
     /// The event is legal but contradicts the present state: it comes after the event that made that state and leads
-    /// elsewhere. Or the event belongs to another provider than the call.
+    /// elsewhere.
     Refused,
     /// The event is legal, and other events superseded it. Example: a second `ringing`.
     Stale,
@@ -177,6 +203,8 @@ pub enum Job {
     InProgress,
     Completed,
     Failed,
+    /// An inbound call ended, and nobody had answered it.
+    Missed,
     /// The user canceled the call while no attempt was under way.
     Canceled,
 }
@@ -190,6 +218,7 @@ impl Job {
             Self::InProgress => JobState::InProgress,
             Self::Completed => JobState::Completed,
             Self::Failed => JobState::Failed,
+            Self::Missed => JobState::Missed,
             Self::Canceled => JobState::Canceled,
         }
     }
@@ -203,7 +232,7 @@ impl Job {
     pub(crate) const fn is_final(&self) -> bool {
         match self {
             Self::Pending { .. } | Self::Claimed { .. } | Self::InProgress => false,
-            Self::Completed | Self::Failed | Self::Canceled => true,
+            Self::Completed | Self::Failed | Self::Missed | Self::Canceled => true,
         }
     }
 }
@@ -216,12 +245,13 @@ pub enum JobState {
     InProgress,
     Completed,
     Failed,
+    Missed,
     Canceled,
 }
 
 impl JobState {
-    pub const ALL: [Self; 6] =
-        [Self::Pending, Self::Claimed, Self::InProgress, Self::Completed, Self::Failed, Self::Canceled];
+    pub const ALL: [Self; 7] =
+        [Self::Pending, Self::Claimed, Self::InProgress, Self::Completed, Self::Failed, Self::Missed, Self::Canceled];
 
     /// Returns the name used in the API and in rows, for example `IN_PROGRESS`.
     #[must_use]
@@ -232,6 +262,7 @@ impl JobState {
             Self::InProgress => "IN_PROGRESS",
             Self::Completed => "COMPLETED",
             Self::Failed => "FAILED",
+            Self::Missed => "MISSED",
             Self::Canceled => "CANCELED",
         }
     }
@@ -248,13 +279,15 @@ impl JobState {
 pub struct Policy {
     /// Time after the last event of an attempt at which the deadline of the attempt passes.
     pub inactivity_timeout: Duration,
+    /// Providers that report what the person said after the call has ended. An attempt through another provider is settled by
+    /// its ending.
+    pub outcome_providers: ProviderSet,
 }
 
 impl Call {
-    pub(crate) fn new(call_id: CallId, provider: Provider, job: Job, created_at: Timestamp) -> Self {
+    pub(crate) fn new(call_id: CallId, job: Job, created_at: Timestamp) -> Self {
         Self {
             call_id,
-            provider,
             direction: None,
             from: None,
             to: None,
@@ -264,7 +297,6 @@ impl Call {
             not_before: None,
             manual_trigger: None,
             stop_reason: None,
-            refusals: 0,
             attempt_records: Vec::new(),
             history: Vec::new(),
             announcements: Vec::new(),
@@ -282,6 +314,19 @@ impl Call {
         self.history.iter().any(|entry| entry.source_event_id == *event_id)
     }
 
+    /// Returns the index into the history of the event that arrived last. `None` if there is no event.
+    pub(crate) fn newest_event(&self) -> Option<usize> {
+        self.history.len().checked_sub(1)
+    }
+
+    /// Returns the provider of an announcement's source event. `None` if the source is no event of a provider.
+    pub(crate) fn provider_of_source(&self, source: AnnouncementSource) -> Option<Provider> {
+        match source {
+            AnnouncementSource::Event(index) => self.history.get(index)?.provider(),
+            AnnouncementSource::Transition(_) => None,
+        }
+    }
+
     /// Returns the history in canonical order.
     #[must_use]
     pub fn timeline(&self) -> Vec<&HistoryEntry> {
@@ -295,8 +340,36 @@ impl Call {
     pub const fn is_pending(&self) -> bool {
         match self.job {
             Job::Pending { .. } => true,
-            Job::Claimed { .. } | Job::InProgress | Job::Completed | Job::Failed | Job::Canceled => false,
+            Job::Claimed { .. } | Job::InProgress | Job::Completed | Job::Failed | Job::Missed | Job::Canceled => false,
         }
+    }
+
+    /// Returns the provider that Switchhook asks to place the next attempt. `None` if another system places the call.
+    #[must_use]
+    pub fn dial_provider(&self) -> Option<Provider> {
+        self.plan.as_ref()?.providers.first().copied()
+    }
+
+    /// Returns the provider of an attempt, by its index into [`Call::attempt_records`]: the one that Switchhook asked to place
+    /// it, else the one that reports it. If the generic provider and another one report it, the other one is its provider.
+    #[must_use]
+    pub fn attempt_provider(&self, index: usize) -> Option<Provider> {
+        let dialled = self.attempt_records.get(index).and_then(|record| record.provider);
+        let reporting = |named: Option<usize>| {
+            let entries = self.history.iter().filter(move |entry| entry.attempt_index == named);
+            // The generic provider is the last.
+            entries.filter_map(HistoryEntry::provider).min()
+        };
+        dialled.or_else(|| reporting(Some(index))).or_else(|| reporting(None))
+    }
+
+    /// True if Switchhook dialled the attempt and the provider dialled nobody: it has no such call, or says that it did not dial.
+    /// Such an attempt does not count and is not shown, unless evidence of a dial arrives after all.
+    pub(crate) fn is_withdrawn(&self, index: usize) -> bool {
+        let is_dialled = self.attempt_records.get(index).is_some_and(|record| record.dialled_at.is_some());
+        let mut entries = self.history.iter().filter(|entry| entry.attempt_index == Some(index));
+        let is_disproved = entries.clone().any(|entry| entry.disproves_withdrawal());
+        is_dialled && !is_disproved && entries.any(HistoryEntry::is_withdrawal)
     }
 
     /// Returns the attempts in doubt: Switchhook dialled them, no event has arrived, and the provider's call id is unknown

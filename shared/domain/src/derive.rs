@@ -28,6 +28,12 @@ impl Call {
 
     /// Derives everything from the history again, adds the new announcements and raises the version.
     pub(crate) fn rederive(mut self, cause: Cause, policy: &Policy, now: Timestamp) -> Transition {
+        for index in 0..self.attempt_records.len() {
+            let provider = self.attempt_provider(index);
+            if let Some(record) = self.attempt_records.get_mut(index) {
+                record.awaits_outcome = provider.is_none_or(|provider| policy.outcome_providers.contains(provider));
+            }
+        }
         let attempts = self.attempts();
         let was_pending = self.is_pending();
         self.job = self.derived_job(&attempts);
@@ -53,13 +59,18 @@ impl Call {
     /// Gives every entry of the history its disposition. An event that belongs to several attempts gets the strongest verdict.
     fn derive_dispositions(&mut self, attempts: &[AttemptState]) {
         let retry = self.external_retry(attempts);
+        let withdrawn: Vec<bool> = (0..self.attempt_records.len()).map(|index| self.is_withdrawn(index)).collect();
         for (index, entry) in self.history.iter_mut().enumerate() {
             let verdict = attempts
                 .iter()
                 .flat_map(|attempt| &attempt.verdicts)
                 .filter(|(at, _)| *at == index)
                 .fold(Verdict::Unhandled, |strongest, (_, verdict)| strongest.stronger(*verdict));
-            let is_finding = matches!(entry.event.kind, EventKind::ClaimExpired | EventKind::DriftFound);
+            let withdraws =
+                entry.is_withdrawal() && entry.attempt_index.is_some_and(|of| withdrawn.get(of) == Some(&true));
+            let is_finding =
+                matches!(entry.event.kind, EventKind::ClaimExpired | EventKind::RetryMissed | EventKind::DriftFound)
+                    || withdraws;
             entry.disposition = match verdict {
                 Verdict::Unhandled if is_finding || retry == Some(index) => Disposition::Applied,
                 Verdict::Applied => Disposition::Applied,

@@ -6,9 +6,10 @@
 
 use serde::Serialize;
 
-use crate::announcement::{Announcement, AnnouncementKind, AnnouncementSource, AppointmentStatus};
+use crate::announcement::{Announcement, AnnouncementKind, AnnouncementSource, AppointmentStatus, Topic};
 use crate::call::{Call, HistoryEntry};
-use crate::event::{CallId, EventId, Origin};
+use crate::event::{CallId, EventId, Origin, Provider};
+use crate::plan::StopReason;
 use crate::time::Timestamp;
 
 /// Version of the content of domain events. A subscriber must not guess the meaning of a version that it does not know.
@@ -20,18 +21,19 @@ pub struct DomainEvent {
     pub schema_version: u32,
     /// `{call_id}/{sequence}`. A repetition of the event has the same id.
     pub id: String,
-    /// `call.{status}` or `appointment.{status}`. The exceptions are `call.corrected` and `call.drift_repaired`.
+    /// `call.{status}` or `appointment.{status}`. The exceptions are `call.outcome`, `call.corrected` and `call.drift_repaired`.
     #[serde(rename = "type")]
     pub event_type: String,
     pub call_id: String,
     /// Position among the domain events of the call, counted from 1.
     pub sequence: usize,
-    pub provider: &'static str,
+    /// Provider of the attempt. `None` if the event concerns no attempt.
+    pub provider: Option<&'static str>,
     pub provider_call_id: Option<String>,
     pub appointment_id: Option<String>,
     /// Number of the attempt. `None` if the event concerns no attempt.
     pub attempt: Option<u8>,
-    /// Status announced before: of the attempt for `call.*`, of the call for `appointment.*`.
+    /// Status announced before: of the attempt for `call.*`, of the call for `call.outcome` and `appointment.*`.
     pub previous: Option<&'static str>,
     pub status: &'static str,
     /// Id of the event that caused the change. `None` if a worker or a request to Switchhook caused it.
@@ -42,6 +44,10 @@ pub struct DomainEvent {
     /// Id of the earlier domain event that announced an ending, which this event corrects.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub corrects: Option<String>,
+    /// Reason why the call ended, only in `call.exhausted`, in `call.canceled` if the user canceled the call, and in an
+    /// `appointment.*` about a call without an attempt.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<&'static str>,
     /// Due time of the next attempt, only in `call.retry_scheduled`. RFC 3339.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub due_at: Option<String>,
@@ -72,7 +78,10 @@ impl Call {
             event_type: kind.event_type(),
             call_id: self.call_id.to_string(),
             sequence,
-            provider: self.provider.as_str(),
+            provider: announcement
+                .attempt_index
+                .and_then(|_| announcement.provider.or_else(|| self.provider_of_source(announcement.source)))
+                .map(Provider::as_str),
             provider_call_id,
             appointment_id: self.appointment_id.clone().filter(|_| announcement.appointment_known),
             attempt: (announcement.attempt_number > 0).then_some(announcement.attempt_number),
@@ -82,15 +91,19 @@ impl Call {
             occurred_at: occurred_at(announcement, source)?.to_string(),
             corrects: corrected_sequence(announcement, earlier, previous)
                 .map(|sequence| format!("{}/{sequence}", self.call_id)),
+            reason: reason(kind),
             due_at: match kind {
                 AnnouncementKind::RetryScheduled(due_at) => Some(due_at.to_string()),
                 AnnouncementKind::Lifecycle(_)
                 | AnnouncementKind::Inconclusive
                 | AnnouncementKind::Corrected(..)
-                | AnnouncementKind::Exhausted
+                | AnnouncementKind::Exhausted(_)
                 | AnnouncementKind::CanceledByUser
                 | AnnouncementKind::DriftRepaired { .. }
-                | AnnouncementKind::Appointment(_) => None,
+                | AnnouncementKind::Appointment(_)
+                | AnnouncementKind::AppointmentEnded(_)
+                | AnnouncementKind::Outcome(_)
+                | AnnouncementKind::OutcomeInconclusive => None,
             },
         })
     }
@@ -105,21 +118,46 @@ impl Call {
             AnnouncementKind::Lifecycle(_)
             | AnnouncementKind::Inconclusive
             | AnnouncementKind::RetryScheduled(_)
-            | AnnouncementKind::Exhausted
+            | AnnouncementKind::Exhausted(_)
             | AnnouncementKind::CanceledByUser
-            | AnnouncementKind::Appointment(_) => {
-                let is_state = |other: &Announcement| other.kind.is_of_appointment() || other.kind.is_of_lifecycle();
-                let is_previous = |other: &&Announcement| is_same_subject(announcement, other) && is_state(other);
+            | AnnouncementKind::Appointment(_)
+            | AnnouncementKind::AppointmentEnded(_)
+            | AnnouncementKind::Outcome(_)
+            | AnnouncementKind::OutcomeInconclusive => {
+                let is_previous = |other: &&Announcement| is_previous_status(announcement, other);
                 earlier.iter().rfind(is_previous).map(|other| other.kind.status())
             }
         }
     }
 }
 
-/// True if both announcements concern the appointment, or both concern the same attempt.
-fn is_same_subject(one: &Announcement, other: &Announcement) -> bool {
-    one.kind.is_of_appointment() == other.kind.is_of_appointment()
-        && (one.kind.is_of_appointment() || one.attempt_index == other.attempt_index)
+/// Returns the reason why the call ended.
+const fn reason(kind: AnnouncementKind) -> Option<&'static str> {
+    match kind {
+        AnnouncementKind::Exhausted(reason) | AnnouncementKind::AppointmentEnded(reason) => Some(reason.as_str()),
+        AnnouncementKind::CanceledByUser => Some(StopReason::CanceledByUser.as_str()),
+        AnnouncementKind::Appointment(_)
+        | AnnouncementKind::Lifecycle(_)
+        | AnnouncementKind::Inconclusive
+        | AnnouncementKind::Corrected(..)
+        | AnnouncementKind::RetryScheduled(_)
+        | AnnouncementKind::DriftRepaired { .. }
+        | AnnouncementKind::Outcome(_)
+        | AnnouncementKind::OutcomeInconclusive => None,
+    }
+}
+
+/// True if `other` reports a status of the same subject. The subject is the appointment, or the outcome of the call, or the
+/// lifecycle of one attempt.
+fn is_previous_status(announcement: &Announcement, other: &Announcement) -> bool {
+    match (announcement.kind.topic(), other.kind.topic()) {
+        (Topic::Appointment, Topic::Appointment) | (Topic::Outcome, Topic::Outcome) => true,
+        (Topic::Lifecycle | Topic::Other, Topic::Lifecycle) => announcement.attempt_index == other.attempt_index,
+        (
+            Topic::Appointment | Topic::Outcome | Topic::Lifecycle | Topic::Other,
+            Topic::Appointment | Topic::Outcome | Topic::Lifecycle | Topic::Other,
+        ) => false,
+    }
 }
 
 /// Returns the sequence of the earlier announcement that this one corrects.
@@ -135,13 +173,18 @@ fn corrected_sequence(
     match announcement.kind {
         AnnouncementKind::Appointment(AppointmentStatus::Retrying)
         | AnnouncementKind::RetryScheduled(_)
-        | AnnouncementKind::Exhausted
+        | AnnouncementKind::Exhausted(_)
         | AnnouncementKind::CanceledByUser
+        | AnnouncementKind::AppointmentEnded(_)
         | AnnouncementKind::DriftRepaired { .. } => None,
         AnnouncementKind::Corrected(_, sequence) => Some(sequence),
-        AnnouncementKind::Lifecycle(_) | AnnouncementKind::Inconclusive | AnnouncementKind::Appointment(_) => {
+        AnnouncementKind::Lifecycle(_)
+        | AnnouncementKind::Inconclusive
+        | AnnouncementKind::Appointment(_)
+        | AnnouncementKind::Outcome(_)
+        | AnnouncementKind::OutcomeInconclusive => {
             let is_own = |other: &Announcement| {
-                is_same_subject(announcement, other) && other.attempt_index == announcement.attempt_index
+                is_previous_status(announcement, other) && other.attempt_index == announcement.attempt_index
             };
             // After a retry was called off, the appointment returns to the status that the attempt had already announced.
             // That announcement made the correction, if one was due.
@@ -159,15 +202,17 @@ fn corrected_sequence(
 fn occurred_at(announcement: &Announcement, source: Option<&HistoryEntry>) -> Option<Timestamp> {
     match (source, announcement.source) {
         (Some(source), _) => match announcement.kind {
-            AnnouncementKind::Inconclusive | AnnouncementKind::Appointment(AppointmentStatus::Inconclusive) => {
-                Some(source.received_at)
-            }
+            AnnouncementKind::Inconclusive
+            | AnnouncementKind::OutcomeInconclusive
+            | AnnouncementKind::Appointment(AppointmentStatus::Inconclusive) => Some(source.received_at),
             AnnouncementKind::Lifecycle(_)
             | AnnouncementKind::Corrected(..)
             | AnnouncementKind::RetryScheduled(_)
-            | AnnouncementKind::Exhausted
+            | AnnouncementKind::Exhausted(_)
             | AnnouncementKind::CanceledByUser
             | AnnouncementKind::DriftRepaired { .. }
+            | AnnouncementKind::Outcome(_)
+            | AnnouncementKind::AppointmentEnded(_)
             | AnnouncementKind::Appointment(_) => Some(source.happened_at()),
         },
         (None, AnnouncementSource::Transition(at)) => Some(at),

@@ -39,6 +39,14 @@ id! {
     /// `{provider}:{the provider's own event id}`. It is the key of the inbox: two events with the same id are duplicates.
     EventId
 }
+impl EventId {
+    /// Returns the sender of the event, which stands before the first colon. `None` if the id has no such form.
+    #[must_use]
+    pub fn origin(&self) -> Option<Origin> {
+        self.0.split_once(':')?.0.parse().ok()
+    }
+}
+
 id! {
     /// Id of a call: Switchhook's own id, `appointment:{appointment id}` or `{provider}:{provider call id}`.
     CallId
@@ -134,6 +142,32 @@ impl FromStr for Provider {
     }
 }
 
+/// Set of providers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ProviderSet(u32);
+
+impl ProviderSet {
+    /// Every provider.
+    pub const ALL: Self = Self(u32::MAX);
+
+    /// Returns the providers that report an outcome.
+    #[must_use]
+    pub fn reporting_outcome() -> Self {
+        Provider::ALL.into_iter().filter(|provider| provider.reports_outcome()).collect()
+    }
+
+    #[must_use]
+    pub const fn contains(self, provider: Provider) -> bool {
+        self.0 & (1 << provider as u32) != 0
+    }
+}
+
+impl FromIterator<Provider> for ProviderSet {
+    fn from_iter<T: IntoIterator<Item = Provider>>(providers: T) -> Self {
+        Self(providers.into_iter().fold(0, |set, provider| set | 1 << provider as u32))
+    }
+}
+
 /// Direction of a call, as reported by the provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -168,6 +202,12 @@ pub enum EventKind {
     Alive,
     /// The lease of a claim ended without a dial. Concerns the call, which keeps only the latest. Made by the reconciler alone.
     ClaimExpired,
+    /// The provider has no call for an attempt that Switchhook dialled and that no event is known of. So nothing was dialled.
+    /// Made by the reconciler alone.
+    DialNotFound,
+    /// Another system announced a retry, and no further attempt started until the inactivity timeout passed. Concerns the call.
+    /// Made by the reconciler alone.
+    RetryMissed,
     /// The row of the call disagrees with the provider, or with its own history. Concerns the call. Made by the reconciler
     /// alone.
     DriftFound,
@@ -176,7 +216,7 @@ pub enum EventKind {
 }
 
 impl EventKind {
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 18] = [
         Self::Initiated,
         Self::Ringing,
         Self::InProgress,
@@ -191,6 +231,8 @@ impl EventKind {
         Self::RetryScheduled,
         Self::Alive,
         Self::ClaimExpired,
+        Self::DialNotFound,
+        Self::RetryMissed,
         Self::DriftFound,
         Self::DeadlinePassed,
     ];
@@ -213,6 +255,8 @@ impl EventKind {
             Self::RetryScheduled => "retry_scheduled",
             Self::Alive => "alive",
             Self::ClaimExpired => "claim_expired",
+            Self::DialNotFound => "dial_not_found",
+            Self::RetryMissed => "retry_missed",
             Self::DriftFound => "drift_found",
             Self::DeadlinePassed => "deadline_passed",
         }
@@ -235,6 +279,8 @@ impl EventKind {
             | Self::RetryScheduled
             | Self::Alive
             | Self::ClaimExpired
+            | Self::DialNotFound
+            | Self::RetryMissed
             | Self::DriftFound
             | Self::DeadlinePassed => false,
         }
@@ -243,7 +289,7 @@ impl EventKind {
     /// True if the kind concerns the call. The attempt that such an event names is then ignored.
     pub(crate) const fn is_call_level(self) -> bool {
         match self {
-            Self::RetryScheduled | Self::ClaimExpired | Self::DriftFound => true,
+            Self::RetryScheduled | Self::ClaimExpired | Self::RetryMissed | Self::DriftFound => true,
             Self::Initiated
             | Self::Ringing
             | Self::InProgress
@@ -256,6 +302,7 @@ impl EventKind {
             | Self::Failed
             | Self::Completed
             | Self::Alive
+            | Self::DialNotFound
             | Self::DeadlinePassed => false,
         }
     }
@@ -263,7 +310,12 @@ impl EventKind {
     /// True if the kind is evidence of what happened in a call. A finding of Switchhook itself, such as a passed deadline, is not.
     pub(crate) const fn is_evidence(self) -> bool {
         match self {
-            Self::Alive | Self::ClaimExpired | Self::DriftFound | Self::DeadlinePassed => false,
+            Self::Alive
+            | Self::ClaimExpired
+            | Self::DialNotFound
+            | Self::RetryMissed
+            | Self::DriftFound
+            | Self::DeadlinePassed => false,
             Self::Initiated
             | Self::Ringing
             | Self::InProgress

@@ -9,11 +9,13 @@ use crate::event::{AttemptKey, CallEvent, EventId, EventKind, Origin, ProviderEv
 use crate::time::Timestamp;
 
 impl Call {
-    /// Returns a `deadline_passed` event for each unsettled attempt whose inactivity timeout has passed by `now`.
+    /// Returns an event for each inactivity timeout that has passed by `now`: `deadline_passed` for unsettled attempts, and
+    /// `retry_missed` for a retry by another system.
     #[must_use]
     pub fn deadline_passed_events(&self, policy: &Policy, now: Timestamp) -> Vec<ProviderEvent> {
         let overdue = self.overdue_attempts(policy, now);
-        overdue.iter().map(|attempt| self.deadline_passed_event(attempt, now)).collect()
+        let deadlines = overdue.iter().map(|attempt| self.deadline_passed_event(attempt, now));
+        deadlines.chain(self.retry_missed_event(policy, now)).collect()
     }
 
     /// Returns the event that says that the deadline of an attempt has passed. Its id contains the start of the timeout.
@@ -47,6 +49,7 @@ impl Call {
             | Job::InProgress
             | Job::Completed
             | Job::Failed
+            | Job::Missed
             | Job::Canceled => None,
         }
     }
@@ -70,16 +73,22 @@ impl Call {
         }
     }
 
-    /// Returns the event that says that the provider will never place this attempt.
+    /// Returns the event that says that the provider has no call for an attempt that Switchhook dialled.
     #[must_use]
-    pub fn dial_refused_event(&self, attempt: &AttemptKey, now: Timestamp) -> ProviderEvent {
-        let name = format!("{attempt}/dial_refused");
-        let mut event = self.own_event(EventKind::Failed, &name, Some(attempt.clone()), None, now);
-        event.event_type = "dial_refused".to_owned();
-        for call_event in &mut event.call_events {
-            call_event.permanent = true;
-        }
-        event
+    pub fn dial_not_found_event(&self, attempt: &AttemptKey, now: Timestamp) -> ProviderEvent {
+        self.own_event(EventKind::DialNotFound, &format!("{attempt}/not_found"), Some(attempt.clone()), None, now)
+    }
+
+    /// Returns the event that says that a retry by another system has not come until its inactivity timeout passed. `None` if no
+    /// such retry is overdue.
+    #[must_use]
+    pub fn retry_missed_event(&self, policy: &Policy, now: Timestamp) -> Option<ProviderEvent> {
+        let attempts = self.attempts();
+        let (_, retry) = self.awaited_retry(&attempts)?;
+        let since = retry.received_at;
+        let name = format!("retry/{}", since.as_millis());
+        let event = self.own_event(EventKind::RetryMissed, &name, None, Some(since), now);
+        (since.plus(policy.inactivity_timeout) <= now).then_some(event)
     }
 
     fn own_event(

@@ -5,7 +5,7 @@ use crate::announcement::{Announcement, AnnouncementKind, AnnouncementSource, NO
 use crate::attempt::AttemptState;
 use crate::call::{ATTEMPT_EVENTS_MAX, AttemptRecord, CALL_ATTEMPTS_MAX, Call, Disposition, HistoryEntry, Job, Policy};
 use crate::derive::Transition;
-use crate::event::{AttemptKey, CallEvent, EventId, EventKind, Origin, ProviderEvent};
+use crate::event::{AttemptKey, CallEvent, Direction, EventId, EventKind, Origin, ProviderEvent};
 use crate::time::Timestamp;
 
 /// Result of [`fold`] and [`refold`].
@@ -24,7 +24,7 @@ pub enum FoldOutcome {
     Folded,
     /// The event was in the history already.
     Duplicate,
-    /// The event belongs to another provider than the call. Or Switchhook itself made the event, and there is no such call.
+    /// Switchhook itself made the event, and there is no such call.
     Refused,
     /// The call has no room for the event.
     Quarantined,
@@ -38,9 +38,9 @@ pub fn fold(call: Option<&Call>, events: &[ProviderEvent], policy: &Policy, now:
         .iter()
         .map(|event| match (&mut after, event.origin) {
             (Some(call), _) => call.add_event(event, now),
-            (none @ None, Origin::Provider(provider)) => {
+            (none @ None, Origin::Provider(_)) => {
                 // A call that Switchhook did not place starts with its first event.
-                let call = Call::new(event.call_id.clone(), provider, Job::InProgress, event.received_at);
+                let call = Call::new(event.call_id.clone(), Job::InProgress, event.received_at);
                 none.insert(call).add_event(event, now)
             }
             (None, Origin::Switchhook) => FoldOutcome::Refused,
@@ -136,10 +136,6 @@ fn moved_announcements(before: &Call, after: &Call, drift_at: usize) -> Vec<Anno
 impl Call {
     /// Adds an event to the history. Nothing is derived from it yet.
     fn add_event(&mut self, event: &ProviderEvent, now: Timestamp) -> FoldOutcome {
-        match event.origin {
-            Origin::Provider(provider) if provider != self.provider => return FoldOutcome::Refused,
-            Origin::Provider(_) | Origin::Switchhook => {}
-        }
         if self.contains_event(&event.event_id) {
             return FoldOutcome::Duplicate;
         }
@@ -160,7 +156,9 @@ impl Call {
         if needs_record {
             self.attempt_records.push(AttemptRecord {
                 key: None,
+                provider: None,
                 provider_call_id: None,
+                awaits_outcome: true,
                 dialled_at: None,
                 dial_key: None,
             });
@@ -183,9 +181,10 @@ impl Call {
         // attempt is found by its key alone: two keys with one call id are two attempts, whichever arrives first.
         let by_provider_call = || {
             let id = event.provider_call_id.as_ref()?;
-            records
-                .iter()
-                .position(|record| record.dialled_at.is_some() && record.provider_call_id.as_ref() == Some(id))
+            records.iter().position(|record| {
+                record.provider.is_some_and(|provider| Origin::Provider(provider) == event.origin)
+                    && record.provider_call_id.as_ref() == Some(id)
+            })
         };
         // Events that named no attempt may have made the record of the first attempt.
         let unnamed = || records.iter().position(|record| record.key.is_none());
@@ -205,7 +204,7 @@ impl Call {
             .filter(|entry| has_place && entry.attempt_index == attempt_index && entry.event.kind.is_evidence())
             .count();
         held + event.call_events.len() <= ATTEMPT_EVENTS_MAX
-            && !(needs_record && self.attempt_records.len() == CALL_ATTEMPTS_MAX)
+            && !(needs_record && self.attempts().len() >= CALL_ATTEMPTS_MAX)
     }
 
     fn describe_attempt(&mut self, index: usize, key: Option<&AttemptKey>, event: &ProviderEvent) {
@@ -216,13 +215,12 @@ impl Call {
         if record.provider_call_id.is_none() {
             record.provider_call_id.clone_from(&event.provider_call_id);
         }
-        // Any report about an attempt that Switchhook dialled shows that the provider accepted it.
-        if record.dialled_at.is_some() && event.call_events.iter().any(|call_event| call_event.kind.is_evidence()) {
-            self.refusals = 0;
-        }
     }
 
     fn describe_call(&mut self, event: &ProviderEvent) {
+        if self.plan.is_none() && event.direction == Some(Direction::Inbound) {
+            self.direction = event.direction;
+        }
         self.direction = self.direction.or(event.direction);
         for (known, reported) in [(&mut self.from, &event.from), (&mut self.to, &event.to)] {
             if known.is_none() {

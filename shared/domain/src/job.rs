@@ -1,12 +1,19 @@
 //! The job and the appointment status of a call, derived from its attempts.
 
+use std::time::Duration;
+
 use crate::announcement::AppointmentStatus;
 use crate::attempt::AttemptState;
-use crate::call::{CALL_ATTEMPTS_MAX, Call, Job, Policy};
-use crate::event::EventKind;
+use crate::call::{CALL_ATTEMPTS_MAX, CALL_DIALS_MAX, Call, HistoryEntry, Job, Policy};
+use crate::event::{Direction, EventKind};
 use crate::lifecycle::{Lifecycle, Outcome};
-use crate::plan::{Plan, RetryPolicy, StopReason};
+use crate::plan::{EndReason, Plan, RetryPolicy, StopReason};
 use crate::time::Timestamp;
+
+/// Pause after a dial that reached nobody, although the provider had accepted it or nobody knew. It doubles with each such dial of
+/// a call.
+const WITHDRAWN_PAUSE: Duration = Duration::from_secs(30);
+const WITHDRAWN_PAUSE_MAX: Duration = Duration::from_secs(60 * 60);
 
 /// Decision of the retry policy about an attempt that has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,21 +37,22 @@ impl Call {
         self.job.is_final() && self.attempts().iter().all(AttemptState::is_settled)
     }
 
-    /// Returns the next time at which something happens without an event: the call is due, the lease of its claim ends, or an
-    /// attempt times out. `None` if the call is settled.
+    /// Returns the next time at which something happens without an event: the call is due, the lease of its claim ends, an
+    /// attempt times out, or a retry of another system is overdue. `None` if the call is settled.
     #[must_use]
     pub fn next_wake_at(&self, policy: &Policy) -> Option<Timestamp> {
         let job = match &self.job {
             Job::Pending { due_at } => Some(*due_at),
             Job::Claimed { lease_ends_at, .. } => Some(*lease_ends_at),
-            Job::InProgress | Job::Completed | Job::Failed | Job::Canceled => None,
+            Job::InProgress | Job::Completed | Job::Failed | Job::Missed | Job::Canceled => None,
         };
-        let deadlines = self
-            .attempts()
-            .into_iter()
+        let attempts = self.attempts();
+        let deadlines = attempts
+            .iter()
             .filter(|attempt| !attempt.is_settled())
             .map(|attempt| attempt.last_event_at.plus(policy.inactivity_timeout));
-        deadlines.chain(job).min()
+        let retry = self.awaited_retry(&attempts).map(|(_, entry)| entry.received_at.plus(policy.inactivity_timeout));
+        deadlines.chain(job).chain(retry).min()
     }
 
     /// Returns the unsettled attempts whose inactivity timeout has passed by `now`.
@@ -60,7 +68,7 @@ impl Call {
     pub(crate) fn derived_job(&self, attempts: &[AttemptState]) -> Job {
         if attempts.iter().any(|attempt| attempt.decision().is_some()) {
             Job::Completed
-        } else if attempts.iter().any(|attempt| !attempt.has_ended()) {
+        } else if attempts.iter().any(|attempt| !attempt.has_ended()) || self.awaited_retry(attempts).is_some() {
             Job::InProgress
         } else if attempts.iter().any(|attempt| self.is_completed_by(attempt)) {
             Job::Completed
@@ -68,6 +76,8 @@ impl Call {
             self.job_by_policy(plan, attempts)
         } else if attempts.is_empty() {
             self.job.clone()
+        } else if self.direction == Some(Direction::Inbound) && attempts.iter().all(is_missed) {
+            Job::Missed
         } else {
             // Switchhook does not retry a call that another system places.
             Job::Failed
@@ -78,15 +88,43 @@ impl Call {
         let decision = attempts.iter().rev().find_map(AttemptState::decision);
         let retrying = match self.job {
             Job::Pending { .. } | Job::Claimed { .. } => !attempts.is_empty(),
-            Job::InProgress | Job::Completed | Job::Failed | Job::Canceled => self.external_retry(attempts).is_some(),
+            Job::InProgress | Job::Completed | Job::Failed | Job::Missed | Job::Canceled => {
+                self.awaited_retry(attempts).is_some()
+            }
         };
         match (decision, attempts.last()) {
             (Some(status), _) => status,
             (None, _) if retrying => AppointmentStatus::Retrying,
+            (None, _) if self.missed_retry(attempts).is_some() => AppointmentStatus::Inconclusive,
             (None, Some(latest)) if latest.outcome_is_inconclusive() => AppointmentStatus::Inconclusive,
             (None, Some(latest)) => AppointmentStatus::from_outcome(latest.outcome),
+            (None, None) if self.job.is_final() => AppointmentStatus::from_end_reason(self.end_reason(attempts)),
             (None, None) => AppointmentStatus::Pending,
         }
+    }
+
+    /// Returns the announcement of a retry by another system that still may come, with its index into the history. `None` if
+    /// the person has decided, or Switchhook places the call, or the retry has been missed.
+    pub(crate) fn awaited_retry(&self, attempts: &[AttemptState]) -> Option<(usize, &HistoryEntry)> {
+        let is_decided = attempts.iter().any(|attempt| attempt.decision().is_some());
+        let index = self.external_retry(attempts).filter(|_| self.plan.is_none() && !is_decided)?;
+        let retry = (index, self.history.get(index)?);
+        self.miss_of(retry.1).is_none().then_some(retry)
+    }
+
+    /// Returns the index into the history of the event that says that the latest retry by another system was missed. `None` if
+    /// no retry was missed, or a later attempt has started since.
+    pub(crate) fn missed_retry(&self, attempts: &[AttemptState]) -> Option<usize> {
+        let index = self.external_retry(attempts).filter(|_| self.plan.is_none())?;
+        self.miss_of(self.history.get(index)?)
+    }
+
+    /// Returns the index into the history of the first event that says that this retry was missed.
+    fn miss_of(&self, retry: &HistoryEntry) -> Option<usize> {
+        let misses = self.history.iter().enumerate().filter(|(_, entry)| {
+            entry.event.kind == EventKind::RetryMissed && entry.event.occurred_at >= Some(retry.received_at)
+        });
+        misses.min_by(|(_, a), (_, b)| a.canonical_cmp(b)).map(|(index, _)| index)
     }
 
     /// Returns the index into the history of the latest `retry_scheduled` event of another system. `None` if a later attempt
@@ -109,7 +147,7 @@ impl Call {
     /// True if the attempt was completed, unless it reached a voicemail and the retry policy retries voicemail.
     fn is_completed_by(&self, attempt: &AttemptState) -> bool {
         let completed = match attempt.lifecycle {
-            Lifecycle::Completed | Lifecycle::PresumedCompleted => true,
+            Lifecycle::Completed | Lifecycle::PresumedCompleted | Lifecycle::PresumedCompletedAfterAnswer => true,
             Lifecycle::Initiated
             | Lifecycle::Ringing
             | Lifecycle::NoAnswer
@@ -126,14 +164,15 @@ impl Call {
     /// Derives the job of a call that Switchhook places, after every attempt has ended without success.
     fn job_by_policy(&self, plan: &Plan, attempts: &[AttemptState]) -> Job {
         let due_at = match attempts.last() {
-            None => Some(plan.due_at),
+            None => self.has_dials_left().then_some(plan.due_at),
             Some(latest) => self.retry_at(plan, attempts, latest),
         };
+        let due_at = due_at.map(|due_at| self.withdrawn_until().map_or(due_at, |until| due_at.max(until)));
         let trigger = self.manual_trigger.filter(|trigger| trigger.after_attempts == self.attempt_records.len());
         let due_at = due_at.map(|due_at| trigger.map_or(due_at, |trigger| due_at.min(trigger.at)));
         match (self.stop_reason, due_at, &self.job) {
-            (Some(StopReason::Canceled), _, _) => Job::Canceled,
-            (Some(StopReason::DoNotCall | StopReason::UnknownTimeZone | StopReason::ProviderRefused), _, _) => {
+            (Some(StopReason::CanceledByUser), _, _) => Job::Canceled,
+            (Some(StopReason::DoNotCall | StopReason::UnknownTimeZone | StopReason::RejectedByProvider), _, _) => {
                 Job::Failed
             }
             (None, None, _) => Job::Failed,
@@ -149,17 +188,49 @@ impl Call {
 
     /// Returns the due time of the attempt after the latest one. `None` if the retry policy allows no further attempt.
     fn retry_at(&self, plan: &Plan, attempts: &[AttemptState], latest: &AttemptState) -> Option<Timestamp> {
-        let decision = |attempt: &AttemptState| retry_decision(attempt, &plan.retry);
-        let retried = match decision(latest) {
-            RetryDecision::Retry => true,
-            RetryDecision::RetryOnce => {
-                attempts.iter().filter(|attempt| decision(attempt) == RetryDecision::RetryOnce).count() == 1
-            }
-            RetryDecision::Never => false,
-        };
-        let left = attempts.len() < usize::from(plan.retry.attempts_max).min(CALL_ATTEMPTS_MAX);
         let key = self.attempt_key(latest);
-        (retried && left).then(|| plan.retry.due_after(&self.call_id, key, latest.number, latest.end_received_at))
+        (self.end_reason_by_policy(plan, attempts, latest).is_none() && self.has_dials_left())
+            .then(|| plan.retry.due_after(&self.call_id, key, latest.number, latest.end_received_at))
+    }
+
+    /// Returns the reason why a call that Switchhook places has ended without success.
+    pub(crate) fn end_reason(&self, attempts: &[AttemptState]) -> EndReason {
+        let by_policy = || self.end_reason_by_policy(self.plan.as_ref()?, attempts, attempts.last()?);
+        let stopped = self.stop_reason.map(EndReason::Stopped);
+        stopped.or_else(by_policy).unwrap_or(EndReason::NeverDialled)
+    }
+
+    /// Returns the reason why the retry policy allows no attempt after the latest one. `None` if it allows one.
+    fn end_reason_by_policy(&self, plan: &Plan, attempts: &[AttemptState], latest: &AttemptState) -> Option<EndReason> {
+        let decision = |attempt: &AttemptState| retry_decision(attempt, &plan.retry);
+        let is_used_up = attempts.len() >= usize::from(plan.retry.attempts_max).min(CALL_ATTEMPTS_MAX);
+        match decision(latest) {
+            RetryDecision::Retry => is_used_up.then_some(EndReason::AttemptsUsed),
+            RetryDecision::RetryOnce => {
+                let is_first =
+                    attempts.iter().filter(|attempt| decision(attempt) == RetryDecision::RetryOnce).count() == 1;
+                (is_used_up || !is_first).then_some(EndReason::AttemptsUsed)
+            }
+            RetryDecision::Never if is_unheard(latest) => Some(EndReason::Unheard),
+            RetryDecision::Never => Some(EndReason::NotRetryable),
+        }
+    }
+
+    /// Returns the time before which Switchhook does not dial again after dials that reached nobody. The pause doubles with each
+    /// of them. `None` if there was no such dial.
+    fn withdrawn_until(&self) -> Option<Timestamp> {
+        let withdrawn = (0..self.attempt_records.len()).filter(|index| self.is_withdrawn(*index)).count();
+        let doublings = u32::try_from(withdrawn.checked_sub(1)?).unwrap_or(u32::MAX).min(16);
+        let pause = WITHDRAWN_PAUSE.saturating_mul(1 << doublings).min(WITHDRAWN_PAUSE_MAX);
+        let withdrawals = self
+            .history
+            .iter()
+            .filter(|entry| entry.is_withdrawal() && entry.attempt_index.is_some_and(|index| self.is_withdrawn(index)));
+        withdrawals.map(|entry| entry.received_at.plus(pause)).max()
+    }
+
+    fn has_dials_left(&self) -> bool {
+        self.attempt_records.len() < CALL_DIALS_MAX
     }
 
     fn claim_has_expired(&self, lease_ends_at: Timestamp) -> bool {
@@ -176,7 +247,7 @@ fn retry_decision(attempt: &AttemptState, retry: &RetryPolicy) -> RetryDecision 
     }
     match attempt.lifecycle {
         Lifecycle::NoAnswer | Lifecycle::Busy => RetryDecision::Retry,
-        Lifecycle::Initiated | Lifecycle::Ringing if attempt.timed_out => RetryDecision::Retry,
+        Lifecycle::Initiated | Lifecycle::Ringing if is_unheard(attempt) && retry.unheard => RetryDecision::Retry,
         Lifecycle::Failed if !attempt.permanent => RetryDecision::RetryOnce,
         Lifecycle::Failed
         | Lifecycle::Initiated
@@ -186,6 +257,17 @@ fn retry_decision(attempt: &AttemptState, retry: &RetryPolicy) -> RetryDecision 
         | Lifecycle::BusyAfterAnswer
         | Lifecycle::FailedAfterAnswer
         | Lifecycle::Completed
-        | Lifecycle::PresumedCompleted => RetryDecision::Never,
+        | Lifecycle::PresumedCompleted
+        | Lifecycle::PresumedCompletedAfterAnswer => RetryDecision::Never,
     }
+}
+
+/// True if the attempt timed out, and nobody knows whether a person answered it.
+fn is_unheard(attempt: &AttemptState) -> bool {
+    attempt.timed_out && matches!(attempt.lifecycle, Lifecycle::Initiated | Lifecycle::Ringing)
+}
+
+/// True if nobody answered the attempt, and it did not fail either.
+fn is_missed(attempt: &AttemptState) -> bool {
+    attempt.outcome == Outcome::NoAnswer && attempt.lifecycle != Lifecycle::Failed
 }

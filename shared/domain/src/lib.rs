@@ -29,18 +29,19 @@ mod window;
 pub use announcement::{Announcement, AnnouncementKind, AnnouncementSource, AppointmentStatus, NOT_PLACED};
 pub use attempt::AttemptState;
 pub use call::{
-    ATTEMPT_EVENTS_MAX, AttemptRecord, CALL_ATTEMPTS_MAX, Call, Disposition, HistoryEntry, Job, JobState, Policy,
+    ATTEMPT_EVENTS_MAX, AttemptRecord, CALL_ATTEMPTS_MAX, CALL_DIALS_MAX, Call, Disposition, HistoryEntry, Job,
+    JobState, Policy,
 };
 pub use derive::Transition;
 pub use domain_event::{DOMAIN_EVENT_SCHEMA_VERSION, DomainEvent, WebhookQuarantined};
 pub use event::{
     AttemptKey, CallEvent, CallId, DO_NOT_CALL_PREFIX, Direction, EventId, EventKind, Origin, PROVIDER_HEALTH_PREFIX,
-    PhoneNumber, Provider, ProviderEvent, UnknownProvider,
+    PhoneNumber, Provider, ProviderEvent, ProviderSet, UnknownProvider,
 };
 pub use fold::{Fold, FoldOutcome, fold, refold};
 pub use lifecycle::{INCONCLUSIVE, LIFECYCLE, Lifecycle, OUTCOME, Outcome};
 pub use machine::{Machine, MachineFold, State, StateEdges, Verdict};
-pub use plan::{ManualTrigger, NewCall, Plan, RetryPolicy, StopReason};
+pub use plan::{EndReason, ManualTrigger, NewCall, Plan, RetryPolicy, StopReason};
 pub use time::Timestamp;
 pub use transition::DialStarted;
 pub use window::{CallingWindow, Day, WindowError};

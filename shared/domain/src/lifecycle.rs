@@ -21,6 +21,8 @@ states! {
         < Busy
         < Failed
         < InProgress
+        < /// The person decided or a voicemail answered, and the end of the call was never reported. Presumed when the deadline passed.
+          PresumedCompletedAfterAnswer
         < BusyAfterAnswer
         < FailedAfterAnswer
         < Completed
@@ -47,6 +49,14 @@ pub static LIFECYCLE: Machine<Lifecycle, EventKind> = Machine {
     presumed_edges: &[
         (L::Initiated, &[(NoAnswer, L::NoAnswer), (Busy, L::Busy), (Completed, L::PresumedCompleted)]),
         (L::Ringing, &[(Completed, L::PresumedCompleted)]),
+        (
+            L::InProgress,
+            &[
+                (UserConfirmed, L::PresumedCompletedAfterAnswer),
+                (UserDeclined, L::PresumedCompletedAfterAnswer),
+                (VoicemailDetected, L::PresumedCompletedAfterAnswer),
+            ],
+        ),
     ],
 };
 
@@ -85,6 +95,7 @@ impl Lifecycle {
         match self {
             L::Initiated | L::Ringing | L::InProgress => false,
             L::PresumedCompleted
+            | L::PresumedCompletedAfterAnswer
             | L::NoAnswer
             | L::Canceled
             | L::Busy
@@ -106,7 +117,7 @@ impl Lifecycle {
             L::InProgress => "in_progress",
             L::Busy | L::BusyAfterAnswer => "busy",
             L::Failed | L::FailedAfterAnswer => "failed",
-            L::Completed | L::PresumedCompleted => "completed",
+            L::Completed | L::PresumedCompleted | L::PresumedCompletedAfterAnswer => "completed",
         }
     }
 }

@@ -14,7 +14,6 @@ use crate::window::CallingWindow;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewCall {
     pub call_id: CallId,
-    pub provider: Provider,
     pub from: PhoneNumber,
     pub to: PhoneNumber,
     pub appointment_id: Option<String>,
@@ -24,6 +23,8 @@ pub struct NewCall {
 /// Times, retries and metadata that the user asked for when the call was created. Never changes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
+    /// Providers that may place the call, the preferred one first. At least one.
+    pub providers: Vec<Provider>,
     /// Earliest time of the first attempt, inside or outside the calling window.
     pub due_at: Timestamp,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -62,6 +63,10 @@ pub struct RetryPolicy {
     /// True if a call that reached a voicemail is tried again.
     #[serde(default)]
     pub voicemail: bool,
+    /// True if a call is tried again although nobody knows whether the person answered: the provider accepted the attempt, and
+    /// its inactivity timeout passed without an answer or an ending.
+    #[serde(default)]
+    pub unheard: bool,
 }
 
 impl RetryPolicy {
@@ -93,25 +98,64 @@ impl RetryPolicy {
 #[serde(rename_all = "snake_case")]
 pub enum StopReason {
     /// The user canceled the call.
-    Canceled,
+    CanceledByUser,
     /// The number is on the do-not-call list.
     DoNotCall,
     /// The time zone of the calling window is unknown, so no time is known to be inside the window.
     UnknownTimeZone,
-    /// The provider refused the call before dialling too many times in a row.
-    ProviderRefused,
+    /// The provider will never place this call, for example because the number is not valid.
+    RejectedByProvider,
 }
 
 impl StopReason {
-    /// Returns the name used in API answers and in rows.
+    pub const ALL: [Self; 4] = [Self::CanceledByUser, Self::DoNotCall, Self::UnknownTimeZone, Self::RejectedByProvider];
+
+    /// Returns the name used in API answers, domain events and rows.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
-            Self::Canceled => "canceled",
+            Self::CanceledByUser => "canceled_by_user",
             Self::DoNotCall => "do_not_call",
             Self::UnknownTimeZone => "unknown_time_zone",
-            Self::ProviderRefused => "provider_refused",
+            Self::RejectedByProvider => "rejected_by_provider",
         }
+    }
+}
+
+/// Reason why a call ended without success.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EndReason {
+    Stopped(StopReason),
+    /// The retry policy allows no further attempt after this many.
+    AttemptsUsed,
+    /// The retry policy never retries an attempt that ended like the latest one.
+    NotRetryable,
+    /// Nobody knows whether the person answered the latest attempt, and the retry policy does not retry such an attempt.
+    Unheard,
+    /// The provider never dialled, in as many dials as a call has room for.
+    NeverDialled,
+}
+
+impl EndReason {
+    /// Returns the name used in domain events and in rows.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Stopped(reason) => reason.as_str(),
+            Self::AttemptsUsed => "attempts_used",
+            Self::NotRetryable => "not_retryable",
+            Self::Unheard => "unheard",
+            Self::NeverDialled => "never_dialled",
+        }
+    }
+
+    /// Returns the reason of this name. `None` if there is no such reason.
+    #[must_use]
+    pub fn parse(name: &str) -> Option<Self> {
+        let stopped = StopReason::ALL.into_iter().map(Self::Stopped);
+        stopped
+            .chain([Self::AttemptsUsed, Self::NotRetryable, Self::Unheard, Self::NeverDialled])
+            .find(|reason| reason.as_str() == name)
     }
 }
 
@@ -132,7 +176,13 @@ mod tests {
 
     #[test]
     fn delays_are_drawn_once_up_to_a_cap_that_doubles() {
-        let retry = RetryPolicy { attempts_max: 9, delay_seconds: 60, delay_max_seconds: 300, voicemail: false };
+        let retry = RetryPolicy {
+            attempts_max: 9,
+            delay_seconds: 60,
+            delay_max_seconds: 300,
+            voicemail: false,
+            unheard: false,
+        };
         let ended = Timestamp::from_millis(0);
         let mut latest = 0;
         for call in 0..200 {

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use crate::announce::Cause;
-use crate::call::{AttemptRecord, CALL_ATTEMPTS_MAX, Call, Job, Policy};
+use crate::call::{AttemptRecord, CALL_DIALS_MAX, Call, Job, Policy};
 use crate::derive::Transition;
 use crate::event::{AttemptKey, Direction};
 use crate::plan::{ManualTrigger, NewCall, StopReason};
@@ -26,9 +26,9 @@ impl Call {
     /// → PENDING: creates a call that Switchhook places.
     #[must_use]
     pub fn schedule(new: NewCall, policy: &Policy, now: Timestamp) -> Transition {
-        let NewCall { call_id, provider, from, to, appointment_id, plan } = new;
+        let NewCall { call_id, from, to, appointment_id, plan } = new;
         let due_at = plan.due_at;
-        let mut call = Self::new(call_id, provider, Job::Pending { due_at }, now);
+        let mut call = Self::new(call_id, Job::Pending { due_at }, now);
         call.direction = Some(Direction::Outbound);
         call.from = Some(from);
         call.to = Some(to);
@@ -56,6 +56,7 @@ impl Call {
             | Job::InProgress
             | Job::Completed
             | Job::Failed
+            | Job::Missed
             | Job::Canceled => return None,
         }
         let mut call = self.clone();
@@ -71,7 +72,7 @@ impl Call {
     pub fn is_claimed_by(&self, token: &str, now: Timestamp) -> bool {
         match &self.job {
             Job::Claimed { token: held, lease_ends_at } => held == token && now < *lease_ends_at,
-            Job::Pending { .. } | Job::InProgress | Job::Completed | Job::Failed | Job::Canceled => false,
+            Job::Pending { .. } | Job::InProgress | Job::Completed | Job::Failed | Job::Missed | Job::Canceled => false,
         }
     }
 
@@ -82,17 +83,20 @@ impl Call {
     #[must_use]
     pub fn start_dial(&self, token: &str, dial_key: &str, policy: &Policy, now: Timestamp) -> Option<DialStarted> {
         let plan = self.plan.as_ref().filter(|_| self.is_claimed_by(token, now))?;
-        if self.attempt_records.len() >= CALL_ATTEMPTS_MAX {
+        let provider = self.dial_provider()?;
+        if self.attempt_records.len() >= CALL_DIALS_MAX {
             return None;
         }
         let numbers =
             self.attempt_records.iter().filter_map(|record| record.key.as_ref()?.as_str().parse::<u32>().ok());
         let attempt = AttemptKey::new((numbers.max().unwrap_or(0) + 1).to_string());
-        let is_last_attempt = self.attempt_records.len() + 1 >= usize::from(plan.retry.attempts_max);
+        let is_last_attempt = self.attempts().len() + 1 >= usize::from(plan.retry.attempts_max);
         let mut call = self.clone();
         call.attempt_records.push(AttemptRecord {
             key: Some(attempt.clone()),
+            provider: Some(provider),
             provider_call_id: None,
+            awaits_outcome: policy.outcome_providers.contains(provider),
             dialled_at: Some(now),
             dial_key: Some(dial_key.to_owned()),
         });
@@ -108,9 +112,9 @@ impl Call {
     /// For a dialer whose write may have succeeded, although the response was lost.
     #[must_use]
     pub fn started_dial(&self, dial_key: &str) -> Option<(AttemptKey, bool)> {
-        let index = self.attempt_records.iter().position(|record| record.dial_key.as_deref() == Some(dial_key))?;
+        let record = self.attempt_records.iter().find(|record| record.dial_key.as_deref() == Some(dial_key))?;
         let attempts_max = self.plan.as_ref().map_or(0, |plan| usize::from(plan.retry.attempts_max));
-        Some((self.attempt_records.get(index)?.key.clone()?, index + 1 >= attempts_max))
+        Some((record.key.clone()?, self.attempts().len() >= attempts_max))
     }
 
     /// CLAIMED → PENDING, for the dialer that holds the claim: the person may not be called before `until`.
@@ -129,8 +133,7 @@ impl Call {
         Some(call.into_transition(policy, now))
     }
 
-    /// IN_PROGRESS → PENDING, for the dialer whose attempt the provider refused before dialling. The attempt is removed and does
-    /// not count. After `refusals_max` refusals in a row the call fails.
+    /// IN_PROGRESS → PENDING, for the dialer whose attempt was not dialled. The attempt is removed and does not count.
     ///
     /// `None` if an event of the attempt has arrived after all: then that event decides.
     #[must_use]
@@ -138,10 +141,27 @@ impl Call {
         &self,
         attempt: &AttemptKey,
         until: Timestamp,
-        refusals_max: u32,
         policy: &Policy,
         now: Timestamp,
     ) -> Option<Transition> {
+        let mut call = self.without_dial(attempt)?;
+        call.not_before = Some(until);
+        Some(call.into_transition(policy, now))
+    }
+
+    /// IN_PROGRESS → FAILED, for the dialer whose attempt was not dialled and never will be. The attempt is removed and does not
+    /// count.
+    ///
+    /// `None` if an event of the attempt has arrived after all: then that event decides.
+    #[must_use]
+    pub fn reject(&self, attempt: &AttemptKey, policy: &Policy, now: Timestamp) -> Option<Transition> {
+        let mut call = self.without_dial(attempt)?;
+        call.stop_reason = Some(StopReason::RejectedByProvider);
+        Some(call.into_transition(policy, now))
+    }
+
+    /// Returns the call without its latest dial. `None` if that is another dial, or the provider has reported it.
+    fn without_dial(&self, attempt: &AttemptKey) -> Option<Self> {
         let last = self.attempt_records.len().checked_sub(1)?;
         let record = self.attempt_records.get(last)?;
         let has_event = self.history.iter().any(|entry| entry.attempt_index == Some(last));
@@ -151,12 +171,7 @@ impl Call {
         }
         let mut call = self.clone();
         call.attempt_records.pop();
-        call.not_before = Some(until);
-        call.refusals += 1;
-        if call.refusals >= refusals_max {
-            call.stop_reason = Some(StopReason::ProviderRefused);
-        }
-        Some(call.into_transition(policy, now))
+        Some(call)
     }
 
     /// PENDING → CANCELED, for the user. `None` if the call is not pending.
@@ -169,10 +184,11 @@ impl Call {
             | Job::InProgress
             | Job::Completed
             | Job::Failed
+            | Job::Missed
             | Job::Canceled => return None,
         }
         let mut call = self.clone();
-        call.stop_reason = Some(StopReason::Canceled);
+        call.stop_reason = Some(StopReason::CanceledByUser);
         Some(call.into_transition(policy, now))
     }
 

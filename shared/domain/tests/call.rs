@@ -11,15 +11,22 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use switchhook_domain::{
-    ATTEMPT_EVENTS_MAX, AnnouncementKind, AttemptKey, CALL_ATTEMPTS_MAX, Call, CallEvent, CallId, Disposition,
-    DomainEvent, EventId, EventKind, FoldOutcome, Origin, Policy, Provider, ProviderEvent, Timestamp, Transition, fold,
+    ATTEMPT_EVENTS_MAX, AnnouncementKind, AttemptKey, CALL_ATTEMPTS_MAX, Call, CallEvent, CallId, Direction,
+    Disposition, DomainEvent, EventId, EventKind, FoldOutcome, Origin, Policy, Provider, ProviderEvent, ProviderSet,
+    Timestamp, Transition, fold,
 };
 
-const POLICY: Policy = Policy { inactivity_timeout: Duration::from_secs(900) };
+const POLICY: Policy = Policy { inactivity_timeout: Duration::from_secs(900), outcome_providers: ProviderSet::ALL };
 
 /// Kinds of events that only Switchhook makes.
-const OWN_KINDS: [EventKind; 4] =
-    [EventKind::Alive, EventKind::ClaimExpired, EventKind::DriftFound, EventKind::DeadlinePassed];
+const OWN_KINDS: [EventKind; 6] = [
+    EventKind::Alive,
+    EventKind::ClaimExpired,
+    EventKind::DialNotFound,
+    EventKind::RetryMissed,
+    EventKind::DriftFound,
+    EventKind::DeadlinePassed,
+];
 
 fn at(seconds: i64) -> Timestamp {
     Timestamp::from_millis(seconds * 1_000)
@@ -34,7 +41,7 @@ fn event(id: &str, attempt: Option<&str>, kind: EventKind, occurred: Option<i64>
         call_id: CallId::new("generic:c"),
         attempt: attempt.map(AttemptKey::new),
         provider_call_id: attempt.map(str::to_owned),
-        appointment_id: None,
+        appointment_id: Some("apt".to_owned()),
         direction: None,
         from: None,
         to: None,
@@ -71,6 +78,7 @@ fn essence(call: &Call) -> impl PartialEq + std::fmt::Debug + use<> {
             let key = call.attempt_records[attempt.index].key.clone();
             (
                 key,
+                attempt.provider,
                 attempt.number,
                 attempt.lifecycle,
                 attempt.outcome,
@@ -93,14 +101,21 @@ fn a_kind() -> impl Strategy<Value = EventKind> {
 /// Draws up to eight events. Each names one of two attempts, or none. They have so few times that ties happen.
 fn some_events() -> impl Strategy<Value = Vec<ProviderEvent>> {
     let id = || prop::option::of(prop::sample::select(vec!["a", "b"]));
-    let one = (a_kind(), id(), id(), prop::option::of(0..6_i64), 0..9_i64);
+    let provider = prop::sample::select(vec![Provider::Generic, Provider::Retell, Provider::Twilio]);
+    let direction = prop::sample::select(vec![None, Some(Direction::Inbound), Some(Direction::Outbound)]);
+    let one = (a_kind(), id(), id(), prop::option::of(0..6_i64), 0..9_i64, provider, direction, any::<bool>());
     prop::collection::vec(one, 1..8).prop_map(|all| {
         all.into_iter()
             .enumerate()
-            .map(|(n, (kind, attempt, provider_call, occurred, received))| {
+            .map(|(n, (kind, attempt, provider_call, occurred, received, provider, direction, has_appointment))| {
                 let mut event = event(&format!("e{n}"), attempt, kind, occurred, 100 + received);
+                event.event_id = EventId::new(format!("{provider}:e{n}"));
+                event.origin = Origin::Provider(provider);
                 event.provider_call_id = provider_call.map(str::to_owned);
+                event.direction = direction;
+                event.appointment_id = event.appointment_id.filter(|_| has_appointment);
                 if OWN_KINDS.contains(&kind) {
+                    event.event_id = EventId::new(format!("switchhook:e{n}"));
                     event.origin = Origin::Switchhook;
                     event.call_events[0].occurred_at = Some(at(100 + received));
                 }
@@ -184,16 +199,19 @@ mod random {
                         AnnouncementKind::Inconclusive
                         | AnnouncementKind::Corrected(..)
                         | AnnouncementKind::RetryScheduled(_)
-                        | AnnouncementKind::Exhausted
+                        | AnnouncementKind::Exhausted(_)
                         | AnnouncementKind::CanceledByUser
                         | AnnouncementKind::DriftRepaired { .. }
+                        | AnnouncementKind::AppointmentEnded(_)
+                        | AnnouncementKind::Outcome(_)
+                        | AnnouncementKind::OutcomeInconclusive
                         | AnnouncementKind::Appointment(_) => None,
                     }).collect();
                     prop_assert!(states.windows(2).all(|pair| pair[0] < pair[1]), "{states:?}");
                     // The last announcement of each attempt is its state.
                     let attempt = call.attempts().into_iter().find(|attempt| attempt.index == index).unwrap();
                     // An attempt without evidence has none: a provider that reports it alive reports no state.
-                    prop_assert!(states.last().is_none_or(|last| *last >= attempt.lifecycle));
+                    prop_assert!(states.last().is_none_or(|last| *last >= attempt.lifecycle || last.label() == attempt.lifecycle.label()));
                 }
             }
         }
@@ -435,13 +453,112 @@ fn event_that_names_no_attempt_belongs_to_those_that_had_started() {
     assert_eq!(outcomes, ["confirmed", "dialing"]);
 }
 
+/// Twilio's callback and Retell's confirmation belong to one appointment, in either order.
 #[test]
-fn claim_of_another_provider_is_refused() {
-    let call = one_by_one(&[event("1", Some("a"), EventKind::Ringing, Some(1), 1)]).unwrap();
-    let mut foreign = event("2", Some("a"), EventKind::Completed, Some(2), 2);
-    foreign.origin = Origin::Provider(Provider::Retell);
-    let folded = fold(Some(&call), &[foreign], &POLICY, at(2));
-    assert_eq!((folded.transition, folded.outcomes), (None, vec![FoldOutcome::Refused]));
+fn two_providers_report_one_appointment() {
+    let of = |provider: Provider, id: &str, kind, second| {
+        let mut event = event(id, Some(&format!("{provider}:c")), kind, Some(second), second);
+        event.event_id = EventId::new(format!("{provider}:{id}"));
+        event.origin = Origin::Provider(provider);
+        event.appointment_id = Some("apt".to_owned());
+        event.direction = Some(Direction::Outbound);
+        event
+    };
+    let all = [
+        of(Provider::Twilio, "1", EventKind::Ringing, 1),
+        of(Provider::Twilio, "2", EventKind::InProgress, 5),
+        of(Provider::Retell, "3", EventKind::Ringing, 4),
+        of(Provider::Retell, "4", EventKind::InProgress, 5),
+        of(Provider::Retell, "5", EventKind::UserConfirmed, 20),
+    ];
+    let truth = essence(&one_by_one(&all).unwrap());
+    in_every_order(None, &all, &mut |call| {
+        assert_eq!(essence(call), truth);
+        assert_eq!((call.job.as_str(), call.appointment_status().as_str()), ("COMPLETED", "Confirmed"));
+        let providers: BTreeSet<_> = call.attempts().iter().map(|attempt| attempt.provider).collect();
+        assert_eq!(providers, BTreeSet::from([Some(Provider::Retell), Some(Provider::Twilio)]));
+        for event in call.domain_events_from(1) {
+            let index = usize::from(event.attempt.unwrap() - 1);
+            // Attempts may have been numbered differently when the event was announced, but its provider stays.
+            assert!(call.attempts().get(index).is_some());
+            assert!(matches!(event.provider, Some("twilio" | "retell")), "{event:?}");
+        }
+    });
+}
+
+/// A retry that another system promised never comes.
+#[test]
+fn missed_retry_makes_the_appointment_inconclusive() {
+    let with_appointment = |mut event: ProviderEvent| {
+        event.appointment_id = Some("apt".to_owned());
+        event
+    };
+    let failed = with_appointment(event("1", Some("1"), EventKind::Busy, Some(1), 1));
+    let mut failed = failed;
+    failed
+        .call_events
+        .insert(0, CallEvent { kind: EventKind::Ringing, implied: true, ..failed.call_events[0].clone() });
+    let retry = with_appointment(event("2", None, EventKind::RetryScheduled, Some(2), 2));
+    let call = one_by_one(&[failed, retry]).unwrap();
+    assert_eq!((call.job.as_str(), call.appointment_status().as_str()), ("IN_PROGRESS", "Retrying"));
+    assert_eq!((call.next_wake_at(&POLICY), call.is_settled()), (Some(at(902)), false));
+    assert_eq!(call.deadline_passed_events(&POLICY, at(901)), vec![]);
+
+    let missed = call.deadline_passed_events(&POLICY, at(902));
+    assert_eq!(missed[0].event_id.as_str(), "switchhook:generic:c/retry/2000");
+    let call = fold(Some(&call), &missed, &POLICY, at(902)).transition.unwrap().call;
+    assert_eq!((call.job.as_str(), call.appointment_status().as_str()), ("FAILED", "Inconclusive"));
+    assert!(call.is_settled());
+    let last = call.domain_events_from(1).pop().unwrap();
+    assert_eq!((last.event_type.as_str(), last.previous), ("appointment.inconclusive", Some("retrying")));
+    assert_eq!((last.attempt, last.corrects), (None, None));
+
+    // It comes after all.
+    let late = with_appointment(event("3", Some("2"), EventKind::Ringing, Some(950), 950));
+    let call = fold(Some(&call), &[late], &POLICY, at(950)).transition.unwrap().call;
+    assert_eq!((call.job.as_str(), call.appointment_status().as_str()), ("IN_PROGRESS", "Dialing"));
+}
+
+/// Nobody had a job, so an inbound call that nobody answered is no failure.
+#[test]
+fn inbound_call_that_nobody_answered_is_missed() {
+    let inbound = |kind, direction| {
+        let mut ringing = event("1", Some("a"), EventKind::Ringing, Some(1), 1);
+        ringing.direction = direction;
+        let mut ended = event("2", Some("a"), kind, Some(9), 9);
+        ended.direction = Some(Direction::Inbound);
+        let call = one_by_one(&[ringing.clone(), ended.clone()]).unwrap();
+        assert_eq!(essence(&call), essence(&one_by_one(&[ended, ringing]).unwrap()));
+        call.job.as_str()
+    };
+    for direction in [None, Some(Direction::Inbound), Some(Direction::Outbound)] {
+        for kind in [EventKind::NoAnswer, EventKind::Busy, EventKind::Canceled] {
+            assert_eq!(inbound(kind, direction), "MISSED");
+        }
+        assert_eq!(inbound(EventKind::Failed, direction), "FAILED");
+    }
+}
+
+/// The person confirmed, and the end of the call was never reported.
+#[test]
+fn confirmed_call_is_never_inconclusive() {
+    use EventKind::{Completed, InProgress, Ringing, UserConfirmed};
+    let all = [
+        event("1", Some("a"), Ringing, Some(1), 1),
+        event("2", Some("a"), InProgress, Some(2), 2),
+        event("3", Some("a"), UserConfirmed, Some(3), 3),
+    ];
+    let call = one_by_one(&all).unwrap();
+    let deadlines = call.deadline_passed_events(&POLICY, at(903));
+    let call = fold(Some(&call), &deadlines, &POLICY, at(903)).transition.unwrap().call;
+    assert_eq!((call.attempts()[0].lifecycle_label(), call.is_settled()), ("completed", true));
+    assert!(!types(&call).contains(&"call.inconclusive".to_owned()));
+    let ended = event("4", Some("a"), Completed, Some(9), 1_000);
+    let call = fold(Some(&call), &[ended], &POLICY, at(1_000)).transition.unwrap().call;
+    assert_eq!(call.attempts()[0].lifecycle, switchhook_domain::Lifecycle::Completed);
+    // The reported ending has the name of the presumed one, so it is no news.
+    assert_eq!(types(&call).iter().filter(|name| *name == "call.completed").count(), 1);
+    assert!(!types(&call).contains(&"call.corrected".to_owned()));
 }
 
 #[test]

@@ -14,23 +14,30 @@ use std::time::Duration;
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use switchhook_domain::{
-    AttemptKey, Call, CallEvent, CallId, EventId, EventKind, FoldOutcome, Job, Lifecycle, NewCall, Origin, PhoneNumber,
-    Plan, Policy, Provider, ProviderEvent, RetryPolicy, StopReason, Timestamp, fold, refold,
+    AttemptKey, Call, CallEvent, CallId, Disposition, EventId, EventKind, FoldOutcome, Job, Lifecycle, NewCall, Origin,
+    PhoneNumber, Plan, Policy, Provider, ProviderEvent, ProviderSet, RetryPolicy, StopReason, Timestamp, fold, refold,
 };
 
-const POLICY: Policy = Policy { inactivity_timeout: Duration::from_secs(900) };
+const POLICY: Policy = Policy { inactivity_timeout: Duration::from_secs(900), outcome_providers: ProviderSet::ALL };
 const LEASE: Duration = Duration::from_secs(300);
-const RETRY: RetryPolicy = RetryPolicy { attempts_max: 3, delay_seconds: 60, delay_max_seconds: 600, voicemail: false };
+const RETRY: RetryPolicy =
+    RetryPolicy { attempts_max: 3, delay_seconds: 60, delay_max_seconds: 600, voicemail: false, unheard: false };
 
 fn at(seconds: i64) -> Timestamp {
     Timestamp::from_millis(seconds * 1_000)
 }
 
 fn call_with(retry: RetryPolicy) -> Call {
-    let plan = Plan { due_at: at(10), window: None, retry, metadata: BTreeMap::new(), request_hash: None };
+    let plan = Plan {
+        providers: vec![Provider::Retell],
+        due_at: at(10),
+        window: None,
+        retry,
+        metadata: BTreeMap::new(),
+        request_hash: None,
+    };
     let new = NewCall {
         call_id: CallId::new("call-1"),
-        provider: Provider::Retell,
         from: PhoneNumber::new("+15550100"),
         to: PhoneNumber::new("+15550101"),
         appointment_id: Some("apt".to_owned()),
@@ -100,6 +107,12 @@ fn types(call: &Call) -> Vec<String> {
     call.domain_events_from(1).into_iter().map(|event| event.event_type).collect()
 }
 
+/// Returns the type and the reason of each domain event that has no attempt.
+fn reasons(call: &Call) -> Vec<(&'static str, Option<&'static str>)> {
+    let events = call.domain_events_from(1).into_iter().filter(|event| event.attempt.is_none());
+    events.map(|event| (&*event.event_type.leak(), event.reason)).collect()
+}
+
 #[test]
 fn call_is_claimed_when_due_and_once() {
     let call = call_with(RETRY);
@@ -150,16 +163,19 @@ fn expired_claim_returns_to_pending_and_a_live_one_stands() {
 fn withdrawn_attempt_does_not_count() {
     let call = dialled(&call_with(RETRY), 10);
     let key = AttemptKey::new("1");
-    let back = call.withdraw(&key, at(60), 100, &POLICY, at(11)).unwrap().call;
-    assert_eq!((due_at(&back), back.attempts().len(), back.refusals), (at(60), 0, 1));
+    let back = call.withdraw(&key, at(60), &POLICY, at(11)).unwrap().call;
+    assert_eq!((due_at(&back), back.attempts().len()), (at(60), 0));
     assert_eq!(types(&back), Vec::<String>::new());
     // An attempt that has an event cannot be withdrawn.
     let ringing = folded(&call, &reports("1", "1", EventKind::Ringing, 11));
-    assert_eq!(ringing.withdraw(&key, at(60), 100, &POLICY, at(12)), None);
-    // The call fails after the last allowed refusal.
-    let last = call.withdraw(&key, at(60), 1, &POLICY, at(11)).unwrap().call;
-    assert_eq!((last.job.as_str(), last.stop_reason), ("FAILED", Some(StopReason::ProviderRefused)));
-    assert_eq!(types(&last), ["call.exhausted"]);
+    assert_eq!(ringing.withdraw(&key, at(60), &POLICY, at(12)), None);
+    // A number that the provider will never call ends the call. The dial is no attempt.
+    let rejected = call.reject(&key, &POLICY, at(11)).unwrap().call;
+    assert_eq!((rejected.job.as_str(), rejected.attempts().len()), ("FAILED", 0));
+    let reason = Some("rejected_by_provider");
+    assert_eq!(reasons(&rejected), [("call.exhausted", reason), ("appointment.failed", reason)]);
+    assert_eq!(rejected.appointment_status().as_str(), "Failed");
+    assert_eq!(ringing.reject(&key, &POLICY, at(12)), None);
 }
 
 #[test]
@@ -172,7 +188,7 @@ fn trigger_waives_the_due_time_until_its_attempt_was_made() {
     assert_eq!(due_at(&call), at(2));
     // A provider that refused the attempt is asked again after the backoff.
     call = dialled(&call, 303);
-    call = call.withdraw(&AttemptKey::new("1"), at(360), 100, &POLICY, at(304)).unwrap().call;
+    call = call.withdraw(&AttemptKey::new("1"), at(360), &POLICY, at(304)).unwrap().call;
     assert_eq!(due_at(&call), at(360));
     // The retry policy sets the due time of the next attempt.
     call = dialled(&call, 400);
@@ -270,17 +286,125 @@ fn passing_failure_is_retried_once() {
     assert_eq!(call.job.as_str(), "FAILED");
 }
 
+/// Nobody knows whether a person answered, so the phone does not ring again unless the retry policy says so.
 #[test]
-fn timed_out_attempt_is_retried_if_nobody_answered_it() {
-    let call = dialled(&call_with(RETRY), 10);
-    let deadlines = call.deadline_passed_events(&POLICY, at(910));
-    assert_eq!(deadlines[0].event_id.as_str(), "switchhook:call-1/1/deadline/10000");
-    let timed_out = folded(&call, &deadlines[0]);
-    assert_eq!((timed_out.job.as_str(), timed_out.attempts()[0].lifecycle_label()), ("PENDING", "inconclusive"));
+fn unheard_attempt_is_retried_only_if_the_policy_says_so() {
+    let check = |retry: RetryPolicy, heard: Option<EventKind>, job: &str| {
+        let mut call = dialled(&call_with(retry), 10);
+        call = folded(&call, &call.dial_accepted_event(&AttemptKey::new("1"), "p1", at(11)));
+        if let Some(kind) = heard {
+            call = folded(&call, &reports("1", "1", kind, 20));
+        }
+        let timed_out = folded(&call, &call.deadline_passed_events(&POLICY, at(2_000))[0]);
+        assert_eq!((timed_out.job.as_str(), timed_out.attempts()[0].lifecycle_label()), (job, "inconclusive"));
+        timed_out
+    };
+    let unheard = RetryPolicy { unheard: true, ..RETRY };
+    let call = check(RETRY, None, "FAILED");
+    let exhausted = call.domain_events_from(1).into_iter().find(|event| event.event_type == "call.exhausted").unwrap();
+    assert_eq!(exhausted.reason, Some("unheard"));
+    check(RETRY, Some(EventKind::Ringing), "FAILED");
+    check(unheard, None, "PENDING");
+    check(unheard, Some(EventKind::Ringing), "PENDING");
+    check(unheard, Some(EventKind::InProgress), "FAILED");
+}
 
-    let answered = folded(&call, &reports("1", "1", EventKind::InProgress, 20));
-    let timed_out = folded(&answered, &answered.deadline_passed_events(&POLICY, at(920))[0]);
-    assert_eq!(timed_out.job.as_str(), "FAILED");
+/// A dial in doubt that the provider does not have was never made: it is no attempt, and the call is due again.
+#[test]
+fn dial_that_the_provider_does_not_have_is_no_attempt() {
+    let once = RetryPolicy { attempts_max: 1, ..RETRY };
+    let call = dialled(&call_with(once), 10);
+    assert_eq!(call.in_doubt().len(), 1);
+    let deadline = call.deadline_passed_events(&POLICY, at(910));
+    assert_eq!(deadline[0].event_id.as_str(), "switchhook:call-1/1/deadline/10000");
+    let not_found = call.dial_not_found_event(&AttemptKey::new("1"), at(910));
+    let withdrawn = folded(&call, &not_found);
+    assert_eq!((withdrawn.attempts().len(), withdrawn.in_doubt().len(), due_at(&withdrawn)), (0, 0, at(940)));
+    assert_eq!(withdrawn.history[0].disposition, Disposition::Applied);
+    assert_eq!(types(&withdrawn), [""; 0]);
+    // The pause doubles, and no number of such dials fails the call while there is room for one.
+    let mut again = dialled(&withdrawn, 940);
+    assert_eq!(again.attempts().len(), 1);
+    again = folded(&again, &again.dial_not_found_event(&AttemptKey::new("2"), at(2_000)));
+    assert_eq!(due_at(&again), at(2_060));
+    // Evidence of the first dial arrives after all: it was an attempt, and the only one that the policy allows.
+    let late = folded(&withdrawn, &reports("1", "1", EventKind::NoAnswer, 950));
+    assert_eq!((late.attempts().len(), late.job.as_str()), (1, "FAILED"));
+    assert_eq!(late.history[0].disposition, Disposition::Stale);
+}
+
+/// The provider accepted the dial and then did not make it, because too many calls were in progress.
+#[test]
+fn dial_that_the_provider_never_made_is_no_attempt() {
+    let call = dialled(&call_with(RETRY), 10);
+    let call = folded(&call, &call.dial_accepted_event(&AttemptKey::new("1"), "p1", at(11)));
+    let mut report = reports("1", "1", EventKind::Failed, 12);
+    report.call_events.retain(|event| !event.implied);
+    report.call_events[0].never_dialled = true;
+    let withdrawn = folded(&call, &report);
+    assert_eq!((withdrawn.attempts().len(), due_at(&withdrawn)), (0, at(42)));
+    let dispositions: Vec<_> = withdrawn.history.iter().map(|entry| entry.disposition).collect();
+    assert_eq!(dispositions, [Disposition::Stale, Disposition::Applied]);
+    // A phone rang after all.
+    let rang = folded(&withdrawn, &reports("2", "1", EventKind::Ringing, 13));
+    assert_eq!((rang.attempts().len(), rang.job.as_str()), (1, "PENDING"));
+}
+
+#[test]
+fn call_that_ends_without_an_attempt_says_why() {
+    let canceled = call_with(RETRY).cancel(&POLICY, at(5)).unwrap().call;
+    let reason = Some("canceled_by_user");
+    assert_eq!(reasons(&canceled), [("call.canceled", reason), ("appointment.canceled", reason)]);
+    assert_eq!(canceled.appointment_status().as_str(), "Canceled");
+
+    let blocked = claimed(&call_with(RETRY), 10).give_up("token", StopReason::DoNotCall, &POLICY, at(11)).unwrap().call;
+    let reason = Some("do_not_call");
+    assert_eq!(reasons(&blocked), [("call.exhausted", reason), ("appointment.blocked", reason)]);
+    assert_eq!(blocked.appointment_status().as_str(), "Blocked");
+    // All of them have no provider and no source event.
+    assert!(blocked.domain_events_from(1).iter().all(|event| event.provider.is_none()));
+    assert!(blocked.domain_events_from(1).iter().all(|event| event.source_event_id.is_none()));
+}
+
+/// A call without an appointment has no `appointment.*` events: it announces the outcome of each attempt.
+#[test]
+fn call_without_an_appointment_announces_its_outcome() {
+    let mut call = call_with(RETRY);
+    call.appointment_id = None;
+    let call = folded(&dialled(&call, 10), &reports("1", "1", EventKind::NoAnswer, 40));
+    let call = folded(&dialled(&call, 1_000), &reports("2", "2", EventKind::InProgress, 1_010));
+    let call = folded(&call, &reports("3", "2", EventKind::UserConfirmed, 1_020));
+    let events = call.domain_events_from(1);
+    assert!(events.iter().all(|event| !event.event_type.starts_with("appointment.")), "{events:?}");
+    let outcomes = events.iter().filter(|event| event.event_type == "call.outcome");
+    let outcomes: Vec<_> = outcomes.map(|event| (event.attempt, event.previous, event.status)).collect();
+    assert_eq!(outcomes, [(Some(1), None, "no_answer"), (Some(2), Some("no_answer"), "confirmed")]);
+}
+
+/// Twilio reports what happened to the line, and nothing of what the person said.
+#[test]
+fn no_outcome_is_awaited_where_none_can_come() {
+    let policy = Policy { outcome_providers: [Provider::Retell].into_iter().collect(), ..POLICY };
+    let ended = |provider| {
+        let mut call = call_with(RETRY);
+        call.appointment_id = None;
+        call.plan.as_mut().unwrap().providers = vec![provider];
+        let mut call = dialled(&call, 10);
+        for (id, kind, now) in [("1", EventKind::InProgress, 20), ("2", EventKind::Completed, 30)] {
+            call = fold(Some(&call), &[reports(id, "1", kind, now)], &policy, at(now)).transition.unwrap().call;
+        }
+        call
+    };
+    let outcomes = |call: &Call| -> Vec<_> {
+        let events = call.domain_events_from(1).into_iter();
+        events.filter(|event| event.event_type == "call.outcome").map(|event| event.status).collect()
+    };
+    let twilio = ended(Provider::Twilio);
+    assert!(twilio.is_settled());
+    assert_eq!((twilio.attempts()[0].outcome_label(), outcomes(&twilio)), ("connected", vec!["connected"]));
+    let retell = ended(Provider::Retell);
+    assert!(!retell.is_settled());
+    assert_eq!(outcomes(&retell), [""; 0]);
 }
 
 #[test]
@@ -300,7 +424,7 @@ fn provider_that_says_alive_restarts_the_timeout_and_leaves_one_entry() {
 fn cancel_needs_a_pending_call_and_holds() {
     let call = call_with(RETRY);
     let canceled = call.cancel(&POLICY, at(5)).unwrap().call;
-    assert_eq!((canceled.job.as_str(), types(&canceled)), ("CANCELED", vec!["call.canceled".to_owned()]));
+    assert_eq!((canceled.job.as_str(), types(&canceled).len()), ("CANCELED", 2));
     assert_eq!(canceled.claim("t", LEASE, true, &POLICY, at(20)), None);
     assert_eq!(claimed(&call, 10).cancel(&POLICY, at(11)), None);
 
@@ -387,10 +511,6 @@ fn answer_to_the_dial_names_the_providers_call() {
     event.provider_call_id = Some("p1".to_owned());
     let call = folded(&call, &event);
     assert_eq!((call.attempts().len(), call.attempts()[0].lifecycle), (1, Lifecycle::Ringing));
-
-    let refused = dialled(&call_with(RETRY), 10);
-    let refused = folded(&refused, &refused.dial_refused_event(&AttemptKey::new("1"), at(11)));
-    assert_eq!((refused.job.as_str(), refused.attempts()[0].lifecycle_label()), ("FAILED", "failed"));
 }
 
 #[test]
@@ -483,7 +603,7 @@ mod random {
                     }
                     5 => call.postpone("token", at(now + 50), &POLICY, time).map(|moved| moved.call),
                     6 => {
-                        let moved = key.and_then(|key| call.withdraw(&key, at(now + 5), 100, &POLICY, time));
+                        let moved = key.and_then(|key| call.withdraw(&key, at(now + 5), &POLICY, time));
                         moved.map(|moved| {
                             count(&withdrawn);
                             moved.call

@@ -9,13 +9,14 @@ mod sizes;
 
 use switchhook_aws::calls::StoreOutcome;
 use switchhook_domain::{
-    AttemptKey, Call, CallEvent, CallId, EventId, EventKind, Origin, Policy, Provider, ProviderEvent, Transition, fold,
+    AttemptKey, Call, CallEvent, CallId, EventId, EventKind, Origin, Policy, Provider, ProviderEvent, ProviderSet,
+    Transition, fold,
 };
 use switchhook_tests::{CALL_RETENTION, INACTIVITY_TIMEOUT, World};
 
 use crate::traffic::at;
 
-const POLICY: Policy = Policy { inactivity_timeout: INACTIVITY_TIMEOUT };
+const POLICY: Policy = Policy { inactivity_timeout: INACTIVITY_TIMEOUT, outcome_providers: ProviderSet::ALL };
 
 /// A provider event with one call event, both at `second` seconds after the start of the test.
 fn provider_event(call_id: &str, event_id: &str, kind: EventKind, second: u64) -> ProviderEvent {

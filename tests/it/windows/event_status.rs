@@ -7,7 +7,7 @@ use insta::assert_snapshot;
 use serde_json::json;
 use switchhook_aws::calls::Calls;
 use switchhook_aws::inbox::NewEvent;
-use switchhook_domain::{Policy, Provider, Timestamp};
+use switchhook_domain::{Policy, Provider, ProviderSet, Timestamp};
 use switchhook_local::{CALLS_TABLE, EVENTS_DEAD_LETTER_QUEUE};
 use switchhook_tests::{INACTIVITY_TIMEOUT, MINUTE, World, down, generic};
 
@@ -104,7 +104,7 @@ async fn status_of_what_the_reconciler_learned_can_be_asked_for() {
     action: ["call.inconclusive","appointment.inconclusive"]
     "#);
     // A deadline can be stored like any other event. So if it were not queued, the sweep would find it.
-    let policy = Policy { inactivity_timeout: INACTIVITY_TIMEOUT };
+    let policy = Policy { inactivity_timeout: INACTIVITY_TIMEOUT, outcome_providers: ProviderSet::ALL };
     assert!(call.deadline_passed_events(&policy, world.now()).is_empty(), "the deadline must be found once");
     let event = deadline_event(&world.calls, "c1").await;
     assert!(NewEvent::from_switchhook(&event, "t").is_ok());
@@ -114,6 +114,6 @@ async fn status_of_what_the_reconciler_learned_can_be_asked_for() {
 async fn deadline_event(calls: &Calls, call_id: &str) -> switchhook_domain::ProviderEvent {
     let mut call = calls.get_call(&switchhook_domain::CallId::new(call_id)).await.unwrap().unwrap();
     call.history.pop();
-    let policy = Policy { inactivity_timeout: Duration::ZERO };
+    let policy = Policy { inactivity_timeout: Duration::ZERO, outcome_providers: ProviderSet::ALL };
     call.deadline_passed_events(&policy, Timestamp::MAX).remove(0)
 }

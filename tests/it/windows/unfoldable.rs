@@ -1,11 +1,11 @@
-//! An event can never be folded: the call is full, belongs to another provider, or its row cannot be read.
+//! An event can never be folded: the call is full, or its row cannot be read.
 
 use insta::{allow_duplicates, assert_snapshot};
 use serde_dynamo::AttributeValue;
 use serde_json::json;
 use switchhook_domain::{ATTEMPT_EVENTS_MAX, EventId, Provider};
 use switchhook_local::CALLS_TABLE;
-use switchhook_tests::{INACTIVITY_TIMEOUT, MINUTE, World, generic, sample, text};
+use switchhook_tests::{INACTIVITY_TIMEOUT, MINUTE, World, generic, text};
 
 use super::{NOTHING, status};
 
@@ -65,32 +65,4 @@ async fn call_takes_as_many_events_as_it_holds_and_still_settles() {
         ATTEMPT_EVENTS_MAX + 1,
         "a deadline must be folded even beyond the limit"
     );
-}
-
-#[tokio::test(start_paused = true)]
-async fn claim_of_another_provider_is_refused_and_noted() {
-    let world = World::new();
-    world.accept(Provider::Retell, sample("retell/call_started")).await;
-    world.quiesce().await;
-    let before = world.call("appointment:appt_201").await;
-    assert_eq!(before.provider, Provider::Retell);
-
-    let claim = json!({"event_id": "e1", "type": "FAILED", "appointment_id": "appt_201"}).to_string();
-    let id = world.accept(Provider::Generic, &claim).await;
-    world.quiesce().await;
-    assert_eq!(world.call("appointment:appt_201").await, before);
-    assert_snapshot!(status(&world, &id, &["status", "disposition", "error", "action"]).await, @r"
-    status: processed
-    disposition: refused
-    error: the call belongs to another provider
-    action: []
-    ");
-    assert_eq!(world.logged("fold_refused").len(), 1);
-    // The event is in no history, so the sweep queues it once more. That changes nothing.
-    world.wait(MINUTE * 10).await;
-    assert_eq!((world.queued(), world.dead_letters()), (vec![], vec![]));
-    assert_snapshot!(status(&world, &id, &["status", "disposition"]).await, @r"
-    status: processed
-    disposition: refused
-    ");
 }

@@ -10,7 +10,7 @@ use crate::time::DUE_AHEAD_MAX;
 
 const NOW: Timestamp = Timestamp::from_millis(1_795_168_800_000);
 const RETRY: RetryPolicy =
-    RetryPolicy { attempts_max: 3, delay_seconds: 900, delay_max_seconds: 7_200, voicemail: false };
+    RetryPolicy { attempts_max: 3, delay_seconds: 900, delay_max_seconds: 7_200, voicemail: false, unheard: false };
 const DEFAULTS: Defaults = Defaults { retry: RETRY, window: None };
 
 fn whole() -> Value {
@@ -63,15 +63,21 @@ fn check(field: &str, value: Value, is_right: bool) {
 fn everything_that_is_asked_for_is_in_the_plan() {
     let call = read(&whole()).unwrap().into_call(CallId::new("c1"), "hash".to_owned(), &DEFAULTS, NOW);
     let plan = Plan {
+        providers: vec![Provider::Retell],
         due_at: Timestamp::parse_rfc3339("2026-11-20T10:30:00.25Z").unwrap(),
         window: Some("Europe/London 09:00-17:30 mon,fri 2026-12-25,2026-12-26".parse().unwrap()),
-        retry: RetryPolicy { attempts_max: 5, delay_seconds: 60, delay_max_seconds: 600, voicemail: true },
+        retry: RetryPolicy {
+            attempts_max: 5,
+            delay_seconds: 60,
+            delay_max_seconds: 600,
+            voicemail: true,
+            unheard: false,
+        },
         metadata: [("empty", ""), ("name", "Zoë")].map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
         request_hash: Some("hash".to_owned()),
     };
     let expected = NewCall {
         call_id: CallId::new("c1"),
-        provider: Provider::Retell,
         from: PhoneNumber::new("+14155550100"),
         to: PhoneNumber::new("sip:desk@example.com"),
         appointment_id: Some("appt_7".to_owned()),
@@ -90,6 +96,7 @@ fn what_is_left_out_is_the_stacks() {
     let own = read(&own).unwrap().into_call(CallId::new("c1"), "hash".to_owned(), &defaults, NOW);
     assert_eq!(own.plan.window, Some("UTC 00:00-24:00".parse().unwrap()));
     let plan = Plan {
+        providers: vec![Provider::Twilio],
         due_at: NOW,
         window: Some(window),
         retry: RETRY,

@@ -2,7 +2,7 @@ use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use serde_json::json;
 use switchhook_aws::dynamodb::KEY_BYTES_MAX;
-use switchhook_domain::{Policy, RetryPolicy};
+use switchhook_domain::{Policy, ProviderSet, RetryPolicy};
 
 use super::*;
 use crate::body;
@@ -84,6 +84,7 @@ fn every_state_of_a_job_can_be_asked_for() {
         Job::InProgress,
         Job::Completed,
         Job::Failed,
+        Job::Missed,
         Job::Canceled,
     ];
     assert_eq!(jobs.clone().map(|job| job.state()), JobState::ALL);
@@ -102,9 +103,10 @@ fn every_state_that_a_call_is_shown_in_can_be_asked_for_once() {
 #[test]
 fn call_that_waits_for_its_time_is_not_stuck() {
     let body = br#"{"provider":"retell","from":"+14155550100","to":"+14155550123","due_at":"2026-11-20T10:20:00Z"}"#;
-    let retry = RetryPolicy { attempts_max: 1, delay_seconds: 1, delay_max_seconds: 1, voicemail: false };
+    let retry =
+        RetryPolicy { attempts_max: 1, delay_seconds: 1, delay_max_seconds: 1, voicemail: false, unheard: false };
     let defaults = Defaults { retry, window: None };
-    let policy = Policy { inactivity_timeout: Duration::from_secs(60) };
+    let policy = Policy { inactivity_timeout: Duration::from_secs(60), outcome_providers: ProviderSet::ALL };
     let request = body::read(body, Vec::new(), NOW).unwrap();
     let new = request.into_call(CallId::new("c1"), String::new(), &defaults, NOW);
     let call = Call::schedule(new, &policy, NOW).call;

@@ -2,8 +2,8 @@
 //! one item of DynamoDB, which may have 400 KB.
 
 use switchhook_domain::{
-    Announcement, AnnouncementKind, AnnouncementSource, AppointmentStatus, CallEvent, Disposition, EventId, EventKind,
-    HistoryEntry, INCONCLUSIVE, Lifecycle, NOT_PLACED, State, Timestamp,
+    Announcement, AnnouncementKind, AnnouncementSource, AppointmentStatus, CallEvent, Disposition, EndReason, EventId,
+    EventKind, HistoryEntry, INCONCLUSIVE, Lifecycle, NOT_PLACED, Outcome, State, Timestamp,
 };
 
 /// Text of a history entry: `{attempt index} {kind} {occurred_at} {sequence} {disposition} {received_at} {folded_at -
@@ -69,11 +69,13 @@ pub(super) fn decode_entry(text: &str, before: Option<&HistoryEntry>) -> Option<
     Some(HistoryEntry { source_event_id, event, received_at, folded_at, attempt_index, disposition })
 }
 
-/// Text of an announcement: `{call|appointment} {status}[={detail}] {attempt index} {attempt number} {source} {known}`.
+/// Text of an announcement: `{call|appointment|outcome} {status}[={detail}] {attempt index} {attempt number} {source}
+/// {known}[:{provider}]`.
 ///
 /// - The attempt index is `-` if the announcement is about no attempt.
 /// - The source is an index into the history, or `@` and the time of a worker's transition.
 /// - `known` holds `p` if the provider's call id was known, and `a` if the appointment was.
+/// - The provider is absent if it is the provider of the source event.
 ///
 /// Example: `call ringing 0 1 1 p`.
 pub(super) fn encode_announcement(announcement: &Announcement) -> String {
@@ -82,10 +84,13 @@ pub(super) fn encode_announcement(announcement: &Announcement) -> String {
         AnnouncementKind::Inconclusive => ("call", INCONCLUSIVE.to_owned()),
         AnnouncementKind::Corrected(state, ending) => ("call", format!("corrected={}={ending}", lifecycle_name(state))),
         AnnouncementKind::RetryScheduled(due_at) => ("call", format!("retry_scheduled={}", due_at.as_millis())),
-        AnnouncementKind::Exhausted => ("call", "exhausted".to_owned()),
+        AnnouncementKind::Exhausted(reason) => ("call", format!("exhausted={}", reason.as_str())),
         AnnouncementKind::CanceledByUser => ("call", "canceled_by_user".to_owned()),
         AnnouncementKind::DriftRepaired { before, after } => ("call", format!("drift_repaired={before}={after}")),
         AnnouncementKind::Appointment(status) => ("appointment", status.as_str().to_owned()),
+        AnnouncementKind::AppointmentEnded(reason) => ("appointment", format!("ended={}", reason.as_str())),
+        AnnouncementKind::Outcome(outcome) => ("outcome", outcome.label().to_owned()),
+        AnnouncementKind::OutcomeInconclusive => ("outcome", INCONCLUSIVE.to_owned()),
     };
     let attempt_index = announcement.attempt_index.map_or_else(|| "-".to_owned(), |index| index.to_string());
     let source = match announcement.source {
@@ -94,7 +99,9 @@ pub(super) fn encode_announcement(announcement: &Announcement) -> String {
     };
     let provider_call = if announcement.provider_call_known { "p" } else { "" };
     let appointment = if announcement.appointment_known { "a" } else { "" };
-    format!("{subject} {status} {attempt_index} {} {source} {provider_call}{appointment}", announcement.attempt_number)
+    let provider = announcement.provider.map_or_else(String::new, |provider| format!(":{provider}"));
+    let number = announcement.attempt_number;
+    format!("{subject} {status} {attempt_index} {number} {source} {provider_call}{appointment}{provider}")
 }
 
 /// Reads the text of an announcement. `None` if the text is malformed.
@@ -115,13 +122,18 @@ pub(super) fn decode_announcement(text: &str) -> Option<Announcement> {
             AnnouncementKind::Corrected(lifecycle(state)?, ending.parse().ok()?)
         }
         ("call", "retry_scheduled") => AnnouncementKind::RetryScheduled(Timestamp::from_millis(detail.parse().ok()?)),
-        ("call", "exhausted") => AnnouncementKind::Exhausted,
+        ("call", "exhausted") => AnnouncementKind::Exhausted(EndReason::parse(detail)?),
         ("call", "canceled_by_user") => AnnouncementKind::CanceledByUser,
         ("call", "drift_repaired") => {
             let (before, after) = detail.split_once('=')?;
             AnnouncementKind::DriftRepaired { before: label(before)?, after: label(after)? }
         }
         ("call", state) => AnnouncementKind::Lifecycle(lifecycle(state)?),
+        ("appointment", "ended") => AnnouncementKind::AppointmentEnded(EndReason::parse(detail)?),
+        ("outcome", INCONCLUSIVE) => AnnouncementKind::OutcomeInconclusive,
+        ("outcome", _) => {
+            AnnouncementKind::Outcome(Outcome::ALL.iter().copied().find(|outcome| outcome.label() == status)?)
+        }
         ("appointment", _) => {
             AnnouncementKind::Appointment(AppointmentStatus::ALL.into_iter().find(|known| known.as_str() == status)?)
         }
@@ -138,11 +150,16 @@ pub(super) fn decode_announcement(text: &str) -> Option<Announcement> {
         None => AnnouncementSource::Event(source.parse().ok()?),
     };
     let known = parts.next()?;
+    let (known, provider) = match known.split_once(':') {
+        None => (known, None),
+        Some((known, provider)) => (known, Some(provider.parse().ok()?)),
+    };
     Some(Announcement {
         kind,
         attempt_index,
         attempt_number,
         source,
+        provider,
         provider_call_known: known.contains('p'),
         appointment_known: known.contains('a'),
     })
@@ -159,6 +176,7 @@ const fn lifecycle_name(state: Lifecycle) -> &'static str {
         Lifecycle::Busy => "busy",
         Lifecycle::Failed => "failed",
         Lifecycle::InProgress => "in_progress",
+        Lifecycle::PresumedCompletedAfterAnswer => "presumed_completed_after_answer",
         Lifecycle::BusyAfterAnswer => "busy_after_answer",
         Lifecycle::FailedAfterAnswer => "failed_after_answer",
         Lifecycle::Completed => "completed",

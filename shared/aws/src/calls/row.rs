@@ -22,7 +22,6 @@ pub struct CallRow {
     pub call_id: CallId,
     schema_version: u32,
     pub version: u64,
-    provider: Provider,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     direction: Option<Direction>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -39,8 +38,6 @@ pub struct CallRow {
     manual_trigger: Option<ManualTrigger>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     stop_reason: Option<StopReason>,
-    #[serde(default, skip_serializing_if = "is_zero")]
-    refusals: u32,
     job: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     due_at: Option<Timestamp>,
@@ -73,13 +70,17 @@ pub struct CallRow {
 struct AttemptRow {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     key: Option<AttemptKey>,
-    /// Absent if it is the same as `key`, which saves space. Empty if the provider's id is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    provider: Option<Provider>,
+    /// Absent if it is the part of `key` after the first colon, which saves space. Empty if the provider's id is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     provider_call_id: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     dialled_at: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     dial_key: Option<String>,
+    #[serde(default = "yes", skip_serializing_if = "is_true")]
+    awaits_outcome: bool,
 }
 
 impl CallRow {
@@ -103,7 +104,7 @@ impl CallRow {
         let (due_at, claim_token, lease_ends_at) = match &call.job {
             Job::Pending { due_at } => (Some(*due_at), None, None),
             Job::Claimed { token, lease_ends_at } => (None, Some(token.clone()), Some(*lease_ends_at)),
-            Job::InProgress | Job::Completed | Job::Failed | Job::Canceled => (None, None, None),
+            Job::InProgress | Job::Completed | Job::Failed | Job::Missed | Job::Canceled => (None, None, None),
         };
         let before = |index: usize| index.checked_sub(1).and_then(|index| call.history.get(index));
         let history = call.history.iter().enumerate().map(|(index, entry)| encode_entry(entry, before(index)));
@@ -111,7 +112,6 @@ impl CallRow {
             call_id: call.call_id.clone(),
             schema_version: CALL_SCHEMA,
             version: call.version,
-            provider: call.provider,
             direction: call.direction,
             from: call.from.clone(),
             to: call.to.clone(),
@@ -120,7 +120,6 @@ impl CallRow {
             not_before: call.not_before,
             manual_trigger: call.manual_trigger,
             stop_reason: call.stop_reason,
-            refusals: call.refusals,
             job: call.job.as_str().to_owned(),
             due_at,
             claim_token,
@@ -150,6 +149,7 @@ impl CallRow {
             (Some(JobState::InProgress), None, None, None) => Job::InProgress,
             (Some(JobState::Completed), None, None, None) => Job::Completed,
             (Some(JobState::Failed), None, None, None) => Job::Failed,
+            (Some(JobState::Missed), None, None, None) => Job::Missed,
             (Some(JobState::Canceled), None, None, None) => Job::Canceled,
             (_, _, _, _) => return Err(unreadable("job")),
         };
@@ -162,7 +162,6 @@ impl CallRow {
         let announcements: Option<Vec<_>> = self.announcements.iter().map(|text| decode_announcement(text)).collect();
         Ok(Call {
             call_id: self.call_id,
-            provider: self.provider,
             direction: self.direction,
             from: self.from,
             to: self.to,
@@ -172,7 +171,6 @@ impl CallRow {
             not_before: self.not_before,
             manual_trigger: self.manual_trigger,
             stop_reason: self.stop_reason,
-            refusals: self.refusals,
             attempt_records: self.attempts.into_iter().map(AttemptRow::decode).collect(),
             history,
             announcements: announcements.ok_or_else(|| unreadable("announcements"))?,
@@ -187,21 +185,32 @@ impl CallRow {
 
 impl AttemptRow {
     fn encode(attempt: &AttemptRecord) -> Self {
-        let AttemptRecord { key, provider_call_id, dialled_at, dial_key } = attempt.clone();
-        let is_key = key.as_ref().map(AttemptKey::as_str) == provider_call_id.as_deref();
-        let provider_call_id = if is_key { None } else { Some(provider_call_id.unwrap_or_default()) };
-        Self { key, provider_call_id, dialled_at, dial_key }
+        let AttemptRecord { key, provider, provider_call_id, awaits_outcome, dialled_at, dial_key } = attempt.clone();
+        let is_in_key = provider_call_id.as_deref() == id_in_key(key.as_ref());
+        let provider_call_id = if is_in_key { None } else { Some(provider_call_id.unwrap_or_default()) };
+        Self { key, provider, provider_call_id, dialled_at, dial_key, awaits_outcome }
     }
 
     fn decode(self) -> AttemptRecord {
-        let provider_call_id = match self.provider_call_id {
-            None => self.key.as_ref().map(|key| key.as_str().to_owned()),
+        let Self { key, provider, provider_call_id, dialled_at, dial_key, awaits_outcome } = self;
+        let provider_call_id = match provider_call_id {
+            None => id_in_key(key.as_ref()).map(str::to_owned),
             Some(id) => Some(id).filter(|id| !id.is_empty()),
         };
-        AttemptRecord { key: self.key, provider_call_id, dialled_at: self.dialled_at, dial_key: self.dial_key }
+        AttemptRecord { key, provider, provider_call_id, awaits_outcome, dialled_at, dial_key }
     }
 }
 
-const fn is_zero(number: &u32) -> bool {
-    *number == 0
+/// Returns the provider's call id in a key such as `retell:call_1`.
+fn id_in_key(key: Option<&AttemptKey>) -> Option<&str> {
+    key?.as_str().split_once(':').map(|(_, id)| id)
+}
+
+const fn yes() -> bool {
+    true
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_true(flag: &bool) -> bool {
+    *flag
 }

@@ -35,8 +35,8 @@ impl WakeQueue {
     pub(super) fn of(call: &Call) -> Self {
         if call.wake_at.is_none() {
             Self::Settled
-        } else if call.is_pending() {
-            Self::Dial(call.provider)
+        } else if let Some(provider) = call.dial_provider().filter(|_| call.is_pending()) {
+            Self::Dial(provider)
         } else {
             Self::Reconcile
         }

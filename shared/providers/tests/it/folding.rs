@@ -4,11 +4,13 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use switchhook_domain::{AnnouncementKind, AppointmentStatus, Call, Policy, Provider, ProviderEvent, Timestamp, fold};
+use switchhook_domain::{
+    AnnouncementKind, AppointmentStatus, Call, Policy, Provider, ProviderEvent, ProviderSet, Timestamp, fold,
+};
 
 use crate::reading::{into_event, read_body};
 
-const POLICY: Policy = Policy { inactivity_timeout: Duration::from_secs(900) };
+const POLICY: Policy = Policy { inactivity_timeout: Duration::from_secs(900), outcome_providers: ProviderSet::ALL };
 
 /// The upper-case words, and the lower-case words that mean the same.
 const WORDS: [[&str; 2]; 13] = [
