@@ -1,7 +1,7 @@
 //! Lookups: asks providers about attempts, within limits.
 //!
-//! **One run sends at most [`LOOKUPS_MAX`] requests, and none to a provider that has failed [`FAILURES_MAX`] times in a row.**
-//! The next run starts anew.
+//! **One run sends at most [`REQUESTS_MAX`] requests, and none to a provider that has failed [`FAILURES_MAX`] times in a row.**
+//! The next run starts anew. A lookup that reads a provider's list takes several requests.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -11,10 +11,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use switchhook_aws::provider::ProviderApi;
 use switchhook_aws::sdk::Clock;
 use switchhook_domain::{AttemptRecord, Call, Provider, ProviderEvent, Timestamp};
-use switchhook_providers::{Lookup, LookupAnswer, Providers, VerifiedWebhook, lookup_api_request, read_lookup_answer};
+use switchhook_providers::{CallSearch, Lookup, LookupAnswer, Providers, SearchStep, VerifiedWebhook};
 
 /// Limit on the requests of one run.
-const LOOKUPS_MAX: u64 = 300;
+const REQUESTS_MAX: u64 = 300;
 /// Failures in a row after which a provider gets no further request in this run.
 const FAILURES_MAX: u32 = 5;
 
@@ -24,13 +24,13 @@ pub(crate) enum LookupOutcome {
     Ended(ReportedEnding),
     /// The attempt has not ended. The text is the provider call id in the answer.
     Alive(String),
-    /// The provider has no call with Switchhook's ids.
+    /// The provider does not have the call: the search covered every call that could be it.
     NotFound,
-    /// The attempt cannot be looked up, or the provider has deleted its record.
+    /// Nobody can tell: the attempt cannot be looked up, the provider has deleted its record, or its list does not decide.
     Unavailable,
     /// The provider gave no usable answer. A later lookup may succeed.
     RetryLater,
-    /// No request was sent: the run has no time or no requests left.
+    /// The run has no time or no requests left for the lookup.
     OverBudget,
 }
 
@@ -60,7 +60,7 @@ impl<'a> Lookups<'a> {
 
     /// Number of requests sent so far.
     pub(crate) fn sent(&self) -> u64 {
-        self.sent.load(Ordering::Relaxed).min(LOOKUPS_MAX)
+        self.sent.load(Ordering::Relaxed).min(REQUESTS_MAX)
     }
 
     /// Asks the provider of a call about one of its attempts.
@@ -74,19 +74,26 @@ impl<'a> Lookups<'a> {
             attempt,
             provider_call_id: record.provider_call_id.as_deref(),
             dialled_at: record.dialled_at,
+            from: call.from.as_ref(),
+            to: call.to.as_ref(),
         };
-        let request =
-            self.providers.config(provider).and_then(|config| lookup_api_request(provider, config, &lookup).ok());
-        let Some(request) = request else { return LookupOutcome::Unavailable };
-        if self.is_failing(provider) {
-            return LookupOutcome::RetryLater;
-        }
-        if self.clock.now() >= self.stop_at || self.sent.fetch_add(1, Ordering::Relaxed) >= LOOKUPS_MAX {
-            return LookupOutcome::OverBudget;
-        }
-        let answer = match self.api.send(provider, request).await {
-            Ok(response) => read_lookup_answer(provider, &lookup, response.status, &response.body, now),
-            Err(_) => LookupAnswer::RetryLater { reason: "no_response" },
+        let search =
+            self.providers.config(provider).and_then(|config| CallSearch::start(provider, config, lookup).ok());
+        let Some(mut search) = search else { return LookupOutcome::Unavailable };
+        let answer = loop {
+            if self.is_failing(provider) {
+                return LookupOutcome::RetryLater;
+            }
+            if self.clock.now() >= self.stop_at || self.sent.fetch_add(1, Ordering::Relaxed) >= REQUESTS_MAX {
+                return LookupOutcome::OverBudget;
+            }
+            let Ok(response) = self.api.send(provider, search.request().clone()).await else {
+                break LookupAnswer::RetryLater { reason: "no_response" };
+            };
+            match search.respond(response.status, &response.body, now) {
+                SearchStep::Ask(next) => search = next,
+                SearchStep::Answer(answer) => break answer,
+            }
         };
         let (is_answered, outcome) = match answer {
             LookupAnswer::Ended { webhook, event } => {
@@ -97,7 +104,7 @@ impl<'a> Lookups<'a> {
             }
             LookupAnswer::Alive { provider_call_id } => (true, LookupOutcome::Alive(provider_call_id)),
             LookupAnswer::NotFound => (true, LookupOutcome::NotFound),
-            LookupAnswer::Gone => (true, LookupOutcome::Unavailable),
+            LookupAnswer::Gone | LookupAnswer::Undecided { reason: _ } => (true, LookupOutcome::Unavailable),
             LookupAnswer::RetryLater { reason: _ } => (false, LookupOutcome::RetryLater),
         };
         self.record_result(provider, is_answered);

@@ -4,10 +4,9 @@ use switchhook_domain::{Provider, Timestamp};
 
 use crate::api::{ApiRequest, ClientError};
 use crate::config::ProviderConfig;
-use crate::dial::{DialAnswer, DialRequest, Refusal};
+use crate::dial::{DialAnswer, DialRequest};
 use crate::ids;
 use crate::key::Key;
-use crate::lookup::{Lookup, LookupAnswer, ParsedAnswer, answer_without_body};
 use crate::reading::{ReadNotes, Reading};
 use crate::webhook::{SignedWebhook, UnverifiedWebhook, VerifiedWebhook, VerifyError};
 use crate::{generic, retell, telnyx, twilio, vapi};
@@ -139,68 +138,4 @@ pub fn read_dial_answer(provider: Provider, status: u16, retry_after: Option<&st
 #[must_use]
 pub fn derived_call_id(provider: Provider, provider_call_id: &str) -> String {
     ids::bounded(&format!("{provider}:"), provider_call_id)
-}
-
-/// The HTTP request that asks about an attempt: by the provider call id if it is known, otherwise by our own ids.
-///
-/// # Errors
-///
-/// [`ClientError::LookupUnsupported`] for generic, and for a provider without `dial` in its configuration. Also for
-/// Twilio and Telnyx if the provider call id is unknown, and for Vapi if both that id and the time of the dial are
-/// unknown.
-pub fn lookup_api_request(
-    provider: Provider,
-    config: &ProviderConfig,
-    lookup: &Lookup<'_>,
-) -> Result<ApiRequest, ClientError> {
-    let api_request = match provider {
-        Provider::Retell => retell::lookup_api_request(config, lookup),
-        Provider::Twilio => twilio::lookup_api_request(config, lookup),
-        Provider::Vapi => vapi::lookup_api_request(config, lookup),
-        Provider::Telnyx => telnyx::lookup_api_request(config, lookup),
-        Provider::Generic => None,
-    };
-    api_request.ok_or(ClientError::LookupUnsupported)
-}
-
-/// Reads the provider's response to the request of [`lookup_api_request`]. `received_at` is the current time.
-#[must_use]
-pub fn read_lookup_answer(
-    provider: Provider,
-    lookup: &Lookup<'_>,
-    status: u16,
-    body: &[u8],
-    received_at: Timestamp,
-) -> LookupAnswer {
-    // Retell answers 422 about a call that it does not know.
-    if provider == Provider::Retell && status == 422 && retell::refusal(body) == Some(Refusal::Account("unknown_asset"))
-    {
-        return LookupAnswer::Gone;
-    }
-    if let Some(answer) = answer_without_body(status) {
-        return answer;
-    }
-    let parsed = match provider {
-        Provider::Retell => retell::parse_lookup_answer(lookup, body),
-        Provider::Twilio => twilio::parse_lookup_answer(lookup, body),
-        Provider::Vapi => vapi::parse_lookup_answer(lookup, body),
-        Provider::Telnyx => telnyx::parse_lookup_answer(lookup, body),
-        Provider::Generic => ParsedAnswer::Unreadable,
-    };
-    match parsed {
-        ParsedAnswer::Ended { query, body } => {
-            // Only the provider answers on this connection, so its response is as trustworthy as a signed webhook.
-            let webhook = VerifiedWebhook::new(provider, &query, body, 0);
-            match read(&webhook, received_at) {
-                Reading::Event(event) => LookupAnswer::Ended { webhook, event: Box::new(event) },
-                Reading::Recorded { .. } | Reading::Quarantined { .. } => {
-                    LookupAnswer::RetryLater { reason: "unreadable" }
-                }
-            }
-        }
-        ParsedAnswer::Alive { provider_call_id } => LookupAnswer::Alive { provider_call_id },
-        ParsedAnswer::NotFound => LookupAnswer::NotFound,
-        ParsedAnswer::NotOnFirstPage => LookupAnswer::RetryLater { reason: "too_many" },
-        ParsedAnswer::Unreadable => LookupAnswer::RetryLater { reason: "unreadable" },
-    }
 }

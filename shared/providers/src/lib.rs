@@ -7,7 +7,7 @@
 //! id are read from signed bytes only.** So nobody can move an event to another call, or make a duplicate pass as new.
 //!
 //! [`dial_api_request`] makes the HTTP request that places a call, and [`read_dial_answer`] reads the response.
-//! [`lookup_api_request`] makes the one that asks about a call, and [`read_lookup_answer`] reads the response.
+//! A [`CallSearch`] makes the requests that ask about a call, and reads the responses.
 //!
 //! Each provider has one folder with the same files:
 //!
@@ -16,8 +16,8 @@
 //! * `normalize.rs`: their meaning as call events.
 //! * `client.rs`: the vendor's API. Generic has none.
 //!
-//! Shared parts are files beside the folders. `dispatch.rs` uses the folders, and the folders use the other files,
-//! never the reverse.
+//! Shared parts are files beside the folders. `dispatch.rs` and `search.rs` use the folders, and the folders use the
+//! other files, never the reverse.
 
 mod api;
 mod call_events;
@@ -39,6 +39,7 @@ mod normalized;
 mod reading;
 mod retell;
 mod samples;
+mod search;
 mod telnyx;
 mod twilio;
 mod user_decision;
@@ -52,12 +53,12 @@ pub use config::{
 pub use content_hash::content_hash;
 pub use dial::{DialAnswer, DialRequest, repeats_safely_for};
 pub use dispatch::{
-    api_url, derived_call_id, dial_api_request, lookup_api_request, read, read_dial_answer, read_lookup_answer,
-    read_with_notes, sign, verify, verifying_key,
+    api_url, derived_call_id, dial_api_request, read, read_dial_answer, read_with_notes, sign, verify, verifying_key,
 };
 pub use ids::ID_BYTES_MAX;
 pub use key::{Key, KeyError};
 pub use lookup::{Lookup, LookupAnswer};
 pub use reading::{ReadError, ReadNotes, Reading};
 pub use samples::samples;
+pub use search::{CallSearch, SearchStep};
 pub use webhook::{SignedWebhook, UnverifiedWebhook, VerifiedWebhook, VerifyError};

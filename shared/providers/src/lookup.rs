@@ -5,11 +5,16 @@
 //! of an ended call give the same event. If the id of the provider's own webhook can be predicted (Retell, Vapi), the
 //! event gets that id.
 
-use http::StatusCode;
-use switchhook_domain::{AttemptKey, CallId, ProviderEvent, Timestamp};
+use switchhook_domain::{AttemptKey, CallId, PhoneNumber, ProviderEvent, Timestamp};
 
+use crate::api::ApiRequest;
 use crate::correlation::EchoedIds;
 use crate::webhook::VerifiedWebhook;
+
+/// The provider's clock and ours may differ by this much.
+const CREATED_BEFORE_MS: i64 = 60 * 1000;
+/// A request may take this long to become a call, and the clocks may differ.
+const CREATED_AFTER_MS: i64 = 2 * 60 * 1000;
 
 /// Question to a provider about one attempt.
 #[derive(Clone, Copy, Debug)]
@@ -20,6 +25,9 @@ pub struct Lookup<'a> {
     pub provider_call_id: Option<&'a str>,
     /// Time of our dial, by our clock. `None` if the call was placed by somebody else.
     pub dialled_at: Option<Timestamp>,
+    /// Calling number. Twilio and Telnyx are searched by both numbers if the provider call id is unknown.
+    pub from: Option<&'a PhoneNumber>,
+    pub to: Option<&'a PhoneNumber>,
 }
 
 impl Lookup<'_> {
@@ -42,31 +50,25 @@ pub enum LookupAnswer {
     },
     /// The call is not over.
     Alive { provider_call_id: String },
-    /// No call at the provider carries our ids, so nothing was dialled. Given only for an attempt without a provider
-    /// call id.
+    /// The search covered every call that could be ours, and none is. So the provider does not have the call at this
+    /// time. Given only for an attempt without a provider call id.
     NotFound,
+    /// The search cannot tell whether one of the provider's calls is ours.
+    Undecided { reason: &'static str },
     /// The provider knows no call under the provider call id. The call was placed, and the provider has deleted it
-    /// since: Telnyx does so after ten minutes.
+    /// since.
     Gone,
     /// The response contains no answer. Ask again later.
     RetryLater { reason: &'static str },
 }
 
-/// Answer that follows from the HTTP status alone. `None` if the status is a success: then the body contains the
-/// answer.
-pub(crate) fn answer_without_body(status: u16) -> Option<LookupAnswer> {
-    match StatusCode::from_u16(status) {
-        Ok(status) if status.is_success() => None,
-        Ok(StatusCode::NOT_FOUND) => Some(LookupAnswer::Gone),
-        Ok(StatusCode::TOO_MANY_REQUESTS) => Some(LookupAnswer::RetryLater { reason: "rate_limited" }),
-        Ok(StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) => {
-            Some(LookupAnswer::RetryLater { reason: "unauthorized" })
-        }
-        Ok(_) | Err(_) => Some(LookupAnswer::RetryLater { reason: "failed" }),
-    }
+/// Next step of a search at one provider. `S` says how to read the response.
+pub(crate) enum Step<S> {
+    Ask(ApiRequest, S),
+    Answer(ParsedAnswer),
 }
 
-/// A successful response, parsed by one provider's `client.rs`.
+/// Result of a search, in the terms of one provider's `client.rs`.
 pub(crate) enum ParsedAnswer {
     /// The call is over. `query` and `body` are those of the webhook that reports the same ending.
     Ended {
@@ -77,7 +79,17 @@ pub(crate) enum ParsedAnswer {
         provider_call_id: String,
     },
     NotFound,
-    /// The first page of the provider's list does not contain the call, and there are more pages.
-    NotOnFirstPage,
+    Undecided(&'static str),
+    Gone,
     Unreadable,
+}
+
+/// First time at which a call that was dialled at `dialled_at` may have been created, by the provider's clock.
+pub(crate) fn created_from(dialled_at: Timestamp) -> Timestamp {
+    Timestamp::from_millis(dialled_at.as_millis().saturating_sub(CREATED_BEFORE_MS))
+}
+
+/// Last time at which a call that was dialled at `dialled_at` may have been created, by the provider's clock.
+pub(crate) fn created_until(dialled_at: Timestamp) -> Timestamp {
+    Timestamp::from_millis(dialled_at.as_millis().saturating_add(CREATED_AFTER_MS))
 }

@@ -34,7 +34,7 @@ impl Account {
                 "account_sid, auth_token (or api_key_sid and api_key_secret), twiml_url, machine_detection"
             }
             Provider::Vapi => "api_key, assistant_id, phone_number_id",
-            Provider::Telnyx => "api_key, connection_id",
+            Provider::Telnyx => "api_key, connection_id, assistant_id, machine_detection",
             Provider::Generic => "",
         }
     }
@@ -116,11 +116,27 @@ impl VapiAccount {
 pub(crate) struct TelnyxAccount {
     pub(crate) api_key: Key,
     pub(crate) connection_id: String,
+    /// Telnyx's id of the assistant that talks to the person. `None` if a program of the team controls the call.
+    pub(crate) assistant_id: Option<String>,
+    /// Kind of answering-machine detection, in Telnyx's own words. `None` for none.
+    pub(crate) machine_detection: Option<&'static str>,
 }
+
+/// Telnyx's kinds of answering-machine detection.
+const TELNYX_MACHINE_DETECTION: [&str; 6] =
+    ["premium", "premium_ios_call_screening_detection", "detect", "detect_beep", "detect_words", "greeting_end"];
 
 impl TelnyxAccount {
     fn read(fields: &mut Fields<'_>) -> Option<Self> {
         let (api_key, connection_id) = (fields.key("api_key"), fields.text("connection_id"));
-        Some(Self { api_key: api_key?, connection_id: connection_id? })
+        let assistant_id = fields.optional_text("assistant_id");
+        let machine_detection = fields.optional_text("machine_detection").and_then(|name| {
+            let known = TELNYX_MACHINE_DETECTION.into_iter().find(|known| *known == name);
+            if known.is_none() {
+                fields.problem("machine_detection", &format!("not one of {}", TELNYX_MACHINE_DETECTION.join(", ")));
+            }
+            known
+        });
+        Some(Self { api_key: api_key?, connection_id: connection_id?, assistant_id, machine_detection })
     }
 }

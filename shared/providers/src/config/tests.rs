@@ -117,6 +117,10 @@ fn dialling_is_configured_per_provider() {
         ),
         ("vapi", r#"{"api_key":"SECRET","assistant_id":"a","phone_number_id":"p","per_second":0.5}"#),
         ("telnyx", r#"{"api_key":"SECRET","connection_id":"c","per_second":0.5}"#),
+        (
+            "telnyx",
+            r#"{"api_key":"SECRET","connection_id":"c","assistant_id":"a","machine_detection":"premium","per_second":0.5}"#,
+        ),
     ] {
         assert_eq!(dial(provider, good), Ok(0.5), "{good}");
     }
@@ -152,11 +156,13 @@ fn dialling_is_configured_per_provider() {
         ["vapi.dial.api_key: missing", "vapi.dial.assistant_id: missing", "vapi.dial.phone_number_id: missing",]
     );
     assert_eq!(
-        problems("telnyx", r#"{"connection_id":"","per_second":1000}"#),
+        problems("telnyx", r#"{"connection_id":"","per_second":1000,"machine_detection":"maybe"}"#),
         [
             "telnyx.dial.per_second: not a number from 0.1 to 100",
             "telnyx.dial.api_key: missing",
             "telnyx.dial.connection_id: empty, or with white space around it",
+            "telnyx.dial.machine_detection: not one of premium, premium_ios_call_screening_detection, detect, detect_beep, \
+             detect_words, greeting_end",
         ]
     );
     assert_eq!(problems("telnyx", r#""SECRET""#), ["telnyx.dial: not an object"]);

@@ -10,7 +10,7 @@ use crate::api::{ApiRequest, bearer, echoed_ids, encoded, error_messages, json_o
 use crate::config::{Account, ProviderConfig, RetellAccount};
 use crate::dial::{DialRequest, Refusal};
 use crate::ids::bounded;
-use crate::lookup::{Lookup, ParsedAnswer};
+use crate::lookup::{Lookup, ParsedAnswer, Step};
 
 /// Calls per page, the newest first. Our ids belong to one call, so a longer list means that the filter did not work.
 const LISTED_MAX: u32 = 10;
@@ -56,13 +56,29 @@ pub(crate) fn refusal(body: &[u8]) -> Option<Refusal> {
     }
 }
 
-pub(crate) fn lookup_api_request(config: &ProviderConfig, lookup: &Lookup<'_>) -> Option<ApiRequest> {
-    let authorization = bearer(&account(config)?.api_key);
-    if let Some(id) = lookup.provider_call_id {
-        return Some(ApiRequest::get(format!("/v2/get-call/{}", encoded(id)), authorization));
-    }
+/// True if the response says that Retell has no such call.
+pub(crate) fn is_unknown(status: u16, body: &[u8]) -> bool {
+    status == 422 && refusal(body) == Some(Refusal::Account("unknown_asset"))
+}
+
+/// Request of a search that waits for its response.
+#[derive(Clone, Debug)]
+pub(crate) enum Search {
+    ById,
+    List,
+}
+
+pub(crate) fn start_search(config: &ProviderConfig, lookup: &Lookup<'_>) -> Option<(ApiRequest, Search)> {
+    let Some(id) = lookup.provider_call_id else {
+        return Some((list_request(config, lookup, None)?, Search::List));
+    };
+    let path = format!("/v2/get-call/{}", encoded(id));
+    Some((ApiRequest::get(path, bearer(&account(config)?.api_key)), Search::ById))
+}
+
+fn list_request(config: &ProviderConfig, lookup: &Lookup<'_>, pagination_key: Option<&str>) -> Option<ApiRequest> {
     let metadata = |key: &str, value: &str| json!({"key": key, "type": "string", "op": "eq", "value": value});
-    let body = json!({
+    let mut body = json!({
         "filter_criteria": {"metadata": [
             metadata("switchhook_call_id", lookup.call_id.as_str()),
             metadata("switchhook_attempt", lookup.attempt.as_str()),
@@ -70,29 +86,45 @@ pub(crate) fn lookup_api_request(config: &ProviderConfig, lookup: &Lookup<'_>) -
         "sort_order": "descending",
         "limit": LISTED_MAX,
     });
-    Some(ApiRequest::post_json("/v3/list-calls".to_owned(), authorization, &body))
+    if let (Some(key), Value::Object(body)) = (pagination_key, &mut body) {
+        body.insert("pagination_key".to_owned(), key.into());
+    }
+    Some(ApiRequest::post_json("/v3/list-calls".to_owned(), bearer(&account(config)?.api_key), &body))
 }
 
-pub(crate) fn parse_lookup_answer(lookup: &Lookup<'_>, body: &[u8]) -> ParsedAnswer {
-    let Some(mut answer) = object(body) else {
-        return ParsedAnswer::Unreadable;
-    };
-    if let Some(id) = lookup.provider_call_id {
-        return if text(&answer, "call_id") == Some(id) { parse_call(answer) } else { ParsedAnswer::Unreadable };
-    }
-    let Some(Value::Array(items)) = answer.remove("items") else {
-        return ParsedAnswer::Unreadable;
-    };
-    // Retell filters the list. If the filter fails, the first call of the list may be another one.
-    let ours = items.into_iter().find_map(|item| match item {
-        Value::Object(call) => Some(call).filter(|call| lookup.matches(&echoed_ids(call.get("metadata")))),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => None,
-    });
-    match (ours, answer.get("has_more")) {
-        (Some(call), _) => parse_call(call),
-        (None, Some(Value::Bool(true))) => ParsedAnswer::NotOnFirstPage,
-        (None, _) => ParsedAnswer::NotFound,
-    }
+/// Reads a response. `body` is `None` if Retell does not know the call.
+pub(crate) fn next_step(
+    config: &ProviderConfig,
+    lookup: &Lookup<'_>,
+    search: Search,
+    body: Option<&[u8]>,
+) -> Step<Search> {
+    let answer = body.and_then(object);
+    Step::Answer(match (search, answer) {
+        (Search::ById, None) if body.is_none() => ParsedAnswer::Gone,
+        (Search::ById, Some(call)) if text(&call, "call_id") == lookup.provider_call_id => parse_call(call),
+        (Search::List, Some(mut answer)) => {
+            let Some(Value::Array(items)) = answer.remove("items") else {
+                return Step::Answer(ParsedAnswer::Unreadable);
+            };
+            // Retell filters the list. If the filter fails, the first call of the list may be another one.
+            let ours = items.into_iter().find_map(|item| match item {
+                Value::Object(call) => Some(call).filter(|call| lookup.matches(&echoed_ids(call.get("metadata")))),
+                Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => None,
+            });
+            let has_more = answer.get("has_more").and_then(Value::as_bool) == Some(true);
+            match (ours, text(&answer, "pagination_key").filter(|_| has_more)) {
+                (Some(call), _) => parse_call(call),
+                (None, Some(key)) => match list_request(config, lookup, Some(key)) {
+                    Some(request) => return Step::Ask(request, Search::List),
+                    None => ParsedAnswer::Unreadable,
+                },
+                (None, None) if has_more => ParsedAnswer::Undecided("too_many_calls"),
+                (None, None) => ParsedAnswer::NotFound,
+            }
+        }
+        (Search::ById, Some(_) | None) | (Search::List, None) => ParsedAnswer::Unreadable,
+    })
 }
 
 /// Converts an ended call into `call_analyzed` if it has an analysis, otherwise into `call_ended`.

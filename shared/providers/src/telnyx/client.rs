@@ -2,7 +2,9 @@
 //!
 //! * Dial: `POST /v2/calls`. `command_id` is an idempotency key: Telnyx ignores a second request with it within a
 //!   minute.
-//! * Lookup: `GET /v2/calls/{call_control_id}`. Without that id, a call cannot be found.
+//! * Lookup: `GET /v2/calls/{call_control_id}` tells whether the call is alive, until ten minutes after its end. How it
+//!   ended is in `GET /v2/call_events`, which contains the webhooks of the last 24 hours. If the id is unknown, our ids
+//!   are looked for there, and then in `GET /v2/connections/{id}/active_calls`.
 //!
 //! Our ids are in `client_state`, which Telnyx echoes. Another program that controls the call can replace it with a
 //! later command.
@@ -12,22 +14,59 @@ use base64::prelude::BASE64_STANDARD;
 use serde_json::{Map, Value, json};
 use switchhook_domain::Timestamp;
 
-use crate::api::{ApiRequest, bearer, encoded, json_object, object, text};
+use crate::api::{ApiRequest, bearer, echoed_ids, encoded, json_object, object, query, text};
 use crate::config::{Account, ProviderConfig, TelnyxAccount};
+use crate::correlation::EchoedIds;
 use crate::dial::{DialRequest, Refusal};
 use crate::ids::bounded;
-use crate::lookup::{Lookup, ParsedAnswer};
+use crate::lookup::{Lookup, ParsedAnswer, Step, created_from};
+
+const HANGUP: &str = "call.hangup";
+const WEBHOOK_PATH: &str = "/webhooks/telnyx";
+/// Webhooks that Telnyx is to send again if they are not accepted: those that change the state of a call.
+const RETRIED_EVENTS: [&str; 7] = [
+    "call.initiated",
+    "call.answered",
+    HANGUP,
+    "call.machine.detection.ended",
+    "call.machine.greeting.ended",
+    "call.machine.premium.detection.ended",
+    "call.machine.premium.greeting.ended",
+];
+/// Delays before these retries. Telnyx allows five, of at most 60 seconds together.
+const RETRIES_MS: [u32; 5] = [1_000, 3_000, 8_000, 18_000, 30_000];
+/// Rows per page of a list.
+const PAGE_SIZE: u32 = 100;
+/// Time for which Telnyx lists the events of all calls, less an hour for the difference between the clocks.
+const EVENTS_KEPT_MS: i64 = 23 * 60 * 60 * 1000;
 
 pub(crate) fn dial_api_request(config: &ProviderConfig, request: &DialRequest<'_>) -> Option<ApiRequest> {
     let account = account(config)?;
-    let client_state = BASE64_STANDARD.encode(json_object(&request.metadata_to_echo()).to_string());
-    let body = json!({
+    let echo = json_object(&request.metadata_to_echo());
+    let mut body = json!({
         "connection_id": account.connection_id,
         "from": request.from.as_str(),
         "to": request.to.as_str(),
-        "client_state": client_state,
+        "client_state": BASE64_STANDARD.encode(echo.to_string()),
         "command_id": request.dial_key,
+        "webhook_retries_policies": RETRIED_EVENTS.iter().map(|event| (*event, json!({"retries_ms": RETRIES_MS}))).collect::<Value>(),
     });
+    let mut set = |name: &str, value: Value| {
+        if let Value::Object(body) = &mut body {
+            body.insert(name.to_owned(), value);
+        }
+    };
+    if let Some(assistant_id) = &account.assistant_id {
+        // Webhooks echo the client state. The assistant sees only the variables.
+        set("assistant", json!({"id": assistant_id, "dynamic_variables": echo}));
+    }
+    if let Some(kind) = account.machine_detection {
+        set("answering_machine_detection", kind.into());
+    }
+    if let Some(url) = config.public_url() {
+        set("webhook_url", format!("{url}{WEBHOOK_PATH}").into());
+        set("webhook_url_method", "POST".into());
+    }
     Some(ApiRequest::post_json("/v2/calls".to_owned(), bearer(&account.api_key), &body))
 }
 
@@ -58,30 +97,212 @@ pub(crate) fn refusal(body: &[u8]) -> Option<Refusal> {
     }
 }
 
-pub(crate) fn lookup_api_request(config: &ProviderConfig, lookup: &Lookup<'_>) -> Option<ApiRequest> {
-    let account = account(config)?;
-    let path = format!("/v2/calls/{}", encoded(lookup.provider_call_id?));
-    Some(ApiRequest::get(path, bearer(&account.api_key)))
+/// Request of a search that waits for its response. Pages are counted from 1.
+#[derive(Clone, Debug)]
+pub(crate) enum Search {
+    ById,
+    /// Events in which the hangup of a call with a known id is looked for. `call` is the ended call, if Telnyx still
+    /// knows it.
+    Hangup {
+        call: Option<Map<String, Value>>,
+        filters: String,
+        page: u64,
+    },
+    /// Events in which our ids are looked for. `found` is the id of our call, whose hangup was not seen yet.
+    Events {
+        found: Option<String>,
+        filters: String,
+        page: u64,
+    },
+    /// Calls of the connection in which our ids are looked for.
+    ActiveCalls {
+        page: u64,
+    },
 }
 
-/// Converts an ended call into a `call.hangup` without a cause, because the API gives none. A call that is neither
-/// alive nor has an end time is still being set up, so the answer is unreadable for now.
-pub(crate) fn parse_lookup_answer(lookup: &Lookup<'_>, body: &[u8]) -> ParsedAnswer {
-    let Some(Value::Object(call)) = object(body).and_then(|mut answer| answer.remove("data")) else {
-        return ParsedAnswer::Unreadable;
-    };
-    let Some(id) = text(&call, "call_control_id").filter(|id| lookup.provider_call_id == Some(*id)) else {
-        return ParsedAnswer::Unreadable;
-    };
-    let ended = text(&call, "end_time").and_then(Timestamp::parse_rfc3339).is_some();
-    match (call.get("is_alive").and_then(Value::as_bool), ended) {
-        (Some(true), _) => ParsedAnswer::Alive { provider_call_id: bounded("", id) },
-        (Some(false), true) => {
-            let event = json!({"data": {"record_type": "event", "event_type": "call.hangup", "payload": call}});
-            ParsedAnswer::Ended { query: String::new(), body: event.to_string().into_bytes() }
-        }
-        (Some(false), false) | (None, _) => ParsedAnswer::Unreadable,
+pub(crate) fn start_search(config: &ProviderConfig, lookup: &Lookup<'_>) -> Option<(ApiRequest, Search)> {
+    if let Some(id) = lookup.provider_call_id {
+        return Some((get(config, format!("/v2/calls/{}", encoded(id)))?, Search::ById));
     }
+    let filters = number_filters(lookup)?;
+    Some((events_request(config, &filters, 1)?, Search::Events { found: None, filters, page: 1 }))
+}
+
+fn get(config: &ProviderConfig, path: String) -> Option<ApiRequest> {
+    Some(ApiRequest::get(path, bearer(&account(config)?.api_key)))
+}
+
+/// Filters for the webhooks of all calls between both numbers since our dial.
+fn number_filters(lookup: &Lookup<'_>) -> Option<String> {
+    let since = created_from(lookup.dialled_at?).to_string();
+    Some(query([
+        ("filter[from]", lookup.from?.as_str()),
+        ("filter[to]", lookup.to?.as_str()),
+        ("filter[type]", "webhook"),
+        ("filter[occurred_at][gte]", since.as_str()),
+    ]))
+}
+
+fn events_request(config: &ProviderConfig, filters: &str, page: u64) -> Option<ApiRequest> {
+    get(config, format!("/v2/call_events?{filters}&page%5Bnumber%5D={page}&page%5Bsize%5D={PAGE_SIZE}"))
+}
+
+fn active_calls_request(config: &ProviderConfig, page: u64) -> Option<ApiRequest> {
+    let connection_id = encoded(&account(config)?.connection_id);
+    get(
+        config,
+        format!("/v2/connections/{connection_id}/active_calls?page%5Bnumber%5D={page}&page%5Bsize%5D={PAGE_SIZE}"),
+    )
+}
+
+/// Reads a response. `body` is `None` if Telnyx does not know the call.
+pub(crate) fn next_step(
+    config: &ProviderConfig,
+    lookup: &Lookup<'_>,
+    search: Search,
+    body: Option<&[u8]>,
+    now: Timestamp,
+) -> Step<Search> {
+    let answer = body.and_then(object);
+    let ask = |request: Option<ApiRequest>, search| match request {
+        Some(request) => Step::Ask(request, search),
+        None => Step::Answer(ParsedAnswer::Unreadable),
+    };
+    match search {
+        Search::ById => {
+            let call = match (body, answer.and_then(|mut answer| answer.remove("data"))) {
+                (None, _) => None,
+                (Some(_), Some(Value::Object(call))) if text(&call, "call_control_id") == lookup.provider_call_id => {
+                    match state_of(&call) {
+                        Some(alive) => return Step::Answer(alive),
+                        None => Some(call),
+                    }
+                }
+                (Some(_), Some(_) | None) => return Step::Answer(ParsedAnswer::Unreadable),
+            };
+            let leg_id = call.as_ref().and_then(|call| text(call, "call_leg_id"));
+            let by_leg = leg_id.map(|id| query([("filter[leg_id]", id), ("filter[type]", "webhook")]));
+            match by_leg.or_else(|| number_filters(lookup)) {
+                Some(filters) => ask(events_request(config, &filters, 1), Search::Hangup { call, filters, page: 1 }),
+                None => Step::Answer(without_hangup(call)),
+            }
+        }
+        Search::Hangup { call, filters, page } => {
+            let Some(events) = answer else { return Step::Answer(without_hangup(call)) };
+            let ours = |payload: &Map<String, Value>| text(payload, "call_control_id") == lookup.provider_call_id;
+            if let Some(hangup) = raw_events(&events).find(|event| is_hangup(event) && payload(event).is_some_and(ours))
+            {
+                return Step::Answer(ended(hangup));
+            }
+            if has_next_page(&events, page) {
+                let request = events_request(config, &filters, page + 1);
+                return ask(request, Search::Hangup { call, filters, page: page + 1 });
+            }
+            Step::Answer(without_hangup(call))
+        }
+        Search::Events { mut found, filters, page } => {
+            let Some(events) = answer.filter(|answer| answer.contains_key("data")) else {
+                return Step::Answer(ParsedAnswer::Unreadable);
+            };
+            for event in raw_events(&events) {
+                let Some(payload) = payload(event).filter(|payload| lookup.matches(&echo(payload))) else { continue };
+                if is_hangup(event) {
+                    return Step::Answer(ended(event));
+                }
+                found = found.or_else(|| text(payload, "call_control_id").map(str::to_owned));
+            }
+            if has_next_page(&events, page) {
+                let request = events_request(config, &filters, page + 1);
+                return ask(request, Search::Events { found, filters, page: page + 1 });
+            }
+            match found {
+                Some(id) => Step::Answer(ParsedAnswer::Alive { provider_call_id: bounded("", &id) }),
+                None => ask(active_calls_request(config, 1), Search::ActiveCalls { page: 1 }),
+            }
+        }
+        Search::ActiveCalls { page } => {
+            let Some(answer) = answer.filter(|answer| answer.contains_key("data")) else {
+                return Step::Answer(ParsedAnswer::Unreadable);
+            };
+            let calls = rows(&answer).iter().filter_map(Value::as_object);
+            let ours = calls.filter(|call| lookup.matches(&echo(call))).find_map(|call| text(call, "call_control_id"));
+            if let Some(id) = ours {
+                return Step::Answer(ParsedAnswer::Alive { provider_call_id: bounded("", id) });
+            }
+            if has_next_page(&answer, page) {
+                return ask(active_calls_request(config, page + 1), Search::ActiveCalls { page: page + 1 });
+            }
+            let are_events_complete = lookup.dialled_at.is_some_and(|at| now.millis_since(at) < EVENTS_KEPT_MS);
+            Step::Answer(if are_events_complete {
+                ParsedAnswer::NotFound
+            } else {
+                ParsedAnswer::Undecided("forgotten")
+            })
+        }
+    }
+}
+
+/// Answer about a call that has not ended. A call that is neither alive nor has an end time is still being set up, so
+/// the answer is unreadable for now. `None` if the call has ended.
+fn state_of(call: &Map<String, Value>) -> Option<ParsedAnswer> {
+    let ended = text(call, "end_time").and_then(Timestamp::parse_rfc3339).is_some();
+    match (call.get("is_alive").and_then(Value::as_bool), ended) {
+        (Some(true), _) => Some(ParsedAnswer::Alive {
+            provider_call_id: bounded("", text(call, "call_control_id").unwrap_or_default()),
+        }),
+        (Some(false), true) => None,
+        (Some(false), false) | (None, _) => Some(ParsedAnswer::Unreadable),
+    }
+}
+
+/// Answer about a call whose hangup is not among the events: a `call.hangup` without a cause if Telnyx still knows the
+/// call, because that part of its API gives no cause.
+fn without_hangup(call: Option<Map<String, Value>>) -> ParsedAnswer {
+    let Some(call) = call else { return ParsedAnswer::Gone };
+    let event = json!({"data": {"record_type": "event", "event_type": HANGUP, "payload": call}});
+    ParsedAnswer::Ended { query: String::new(), body: event.to_string().into_bytes() }
+}
+
+/// The raw webhook, as Telnyx posted it or would have posted it. Its own id is the id of the event.
+fn ended(event: &Map<String, Value>) -> ParsedAnswer {
+    ParsedAnswer::Ended { query: String::new(), body: json!({"data": event}).to_string().into_bytes() }
+}
+
+fn rows(answer: &Map<String, Value>) -> &[Value] {
+    answer.get("data").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
+}
+
+/// Raw events in the `metadata` of the rows. Telnyx documents that they are there, and not at which depth.
+fn raw_events(answer: &Map<String, Value>) -> impl Iterator<Item = &Map<String, Value>> {
+    rows(answer).iter().filter_map(|row| {
+        let metadata = row.get("metadata")?.as_object()?;
+        let inner = || metadata.values().filter_map(Value::as_object);
+        let innermost = || inner().flat_map(|object| object.values().filter_map(Value::as_object));
+        [metadata]
+            .into_iter()
+            .chain(inner())
+            .chain(innermost())
+            .find(|event| text(event, "event_type").is_some() && payload(event).is_some())
+    })
+}
+
+fn payload(event: &Map<String, Value>) -> Option<&Map<String, Value>> {
+    event.get("payload")?.as_object()
+}
+
+fn is_hangup(event: &Map<String, Value>) -> bool {
+    text(event, "event_type") == Some(HANGUP)
+}
+
+/// Our ids in the `client_state` of a call.
+fn echo(call: &Map<String, Value>) -> EchoedIds {
+    let decoded = text(call, "client_state").and_then(|state| BASE64_STANDARD.decode(state).ok());
+    echoed_ids(decoded.and_then(|json| serde_json::from_slice(&json).ok()).as_ref())
+}
+
+fn has_next_page(answer: &Map<String, Value>, page: u64) -> bool {
+    let pages = answer.get("meta").and_then(|meta| meta.get("total_pages")?.as_u64());
+    pages.is_some_and(|pages| page < pages) && !rows(answer).is_empty()
 }
 
 fn account(config: &ProviderConfig) -> Option<&TelnyxAccount> {

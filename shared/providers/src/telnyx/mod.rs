@@ -5,6 +5,6 @@ mod normalize;
 mod payload;
 mod signature;
 
-pub(crate) use client::{dial_api_request, dialled_call_id, lookup_api_request, parse_lookup_answer, refusal};
+pub(crate) use client::{Search, dial_api_request, dialled_call_id, next_step, refusal, start_search};
 pub(crate) use normalize::read;
 pub(crate) use signature::{public_key, sign, verify};

@@ -1,18 +1,29 @@
 //! Twilio's API.
 //!
 //! * Dial: `POST /2010-04-01/Accounts/{account}/Calls.json`. Twilio has no idempotency key for it.
-//! * Lookup: `GET /2010-04-01/Accounts/{account}/Calls/{sid}.json`. Without the sid, a call cannot be found.
+//! * Lookup: `GET /2010-04-01/Accounts/{account}/Calls/{sid}.json`. If the sid is unknown, `GET …/Calls.json` lists the
+//!   calls between both numbers. If several were created around the time of our dial, `GET …/Calls/{sid}/Events.json`
+//!   tells which of them requested a URL with our ids.
 //!
 //! Twilio stores no metadata. Our ids are in the query of the callback URLs, which Twilio signs.
 
 use serde_json::{Map, Value};
+use switchhook_domain::Timestamp;
 
 use super::payload::{CallStatus, parse_time};
 use crate::api::{ApiRequest, basic, encoded, object, query, text};
 use crate::config::{Account, ProviderConfig, TwilioAccount};
+use crate::correlation::EchoedIds;
 use crate::dial::{DialRequest, Refusal};
 use crate::ids::bounded;
-use crate::lookup::{Lookup, ParsedAnswer};
+use crate::lookup::{Lookup, ParsedAnswer, Step, created_from, created_until};
+
+/// Start of every path, also of the next page that a response names.
+const API_PATH: &str = "/2010-04-01/Accounts/";
+/// Calls per page of a list.
+const PAGE_SIZE: &str = "50";
+/// Limit on the calls whose requests are read.
+const CANDIDATES_MAX: usize = 10;
 
 const CALLBACK_PATH: &str = "/webhooks/twilio";
 
@@ -45,7 +56,7 @@ pub(crate) fn dial_api_request(config: &ProviderConfig, request: &DialRequest<'_
         form.append_pair("AsyncAmdStatusCallbackMethod", "POST");
     }
     Some(ApiRequest::post(
-        format!("/2010-04-01/Accounts/{}/Calls.json", encoded(&account.account_sid)),
+        format!("{API_PATH}{}/Calls.json", encoded(&account.account_sid)),
         basic(&account.user, &account.password),
         "application/x-www-form-urlencoded",
         form.finish(),
@@ -74,29 +85,128 @@ pub(crate) fn refusal(body: &[u8]) -> Option<Refusal> {
     }
 }
 
-pub(crate) fn lookup_api_request(config: &ProviderConfig, lookup: &Lookup<'_>) -> Option<ApiRequest> {
+/// Request of a search that waits for its response.
+#[derive(Clone, Debug)]
+pub(crate) enum Search {
+    ById,
+    /// Page of the calls between both numbers. `found` are those that may be ours.
+    Candidates {
+        found: Vec<Map<String, Value>>,
+    },
+    /// Requests that Twilio made for `candidate`. `others` are those that were not looked at yet.
+    Requests {
+        candidate: Map<String, Value>,
+        others: Vec<Map<String, Value>>,
+    },
+}
+
+pub(crate) fn start_search(config: &ProviderConfig, lookup: &Lookup<'_>) -> Option<(ApiRequest, Search)> {
+    if let Some(sid) = lookup.provider_call_id {
+        return Some((call_request(config, sid, ".json")?, Search::ById));
+    }
+    let day = created_from(lookup.dialled_at?).to_string();
+    let day = day.split('T').next()?;
+    let filters = [("To", lookup.to?.as_str()), ("From", lookup.from?.as_str()), ("StartTime>", day)];
+    let path = format!(
+        "{API_PATH}{}/Calls.json?{}&PageSize={PAGE_SIZE}",
+        encoded(&account(config)?.account_sid),
+        query(filters)
+    );
+    Some((get(config, path)?, Search::Candidates { found: Vec::new() }))
+}
+
+fn get(config: &ProviderConfig, path: String) -> Option<ApiRequest> {
     let account = account(config)?;
-    let call_sid = encoded(lookup.provider_call_id?);
-    let path = format!("/2010-04-01/Accounts/{}/Calls/{call_sid}.json", encoded(&account.account_sid));
     Some(ApiRequest::get(path, basic(&account.user, &account.password)))
 }
 
-pub(crate) fn parse_lookup_answer(lookup: &Lookup<'_>, body: &[u8]) -> ParsedAnswer {
-    let Some(call) = object(body) else {
-        return ParsedAnswer::Unreadable;
-    };
-    let (Some(call_sid), Some(status)) = (text(&call, "sid"), text(&call, "status")) else {
-        return ParsedAnswer::Unreadable;
-    };
-    if lookup.provider_call_id != Some(call_sid) {
-        return ParsedAnswer::Unreadable;
+fn call_request(config: &ProviderConfig, sid: &str, suffix: &str) -> Option<ApiRequest> {
+    let account_sid = encoded(&account(config)?.account_sid);
+    get(config, format!("{API_PATH}{account_sid}/Calls/{}{suffix}", encoded(sid)))
+}
+
+/// Reads a response. `body` is `None` if Twilio does not know the call.
+pub(crate) fn next_step(
+    config: &ProviderConfig,
+    lookup: &Lookup<'_>,
+    search: Search,
+    body: Option<&[u8]>,
+) -> Step<Search> {
+    let answer = body.and_then(object);
+    match (search, answer) {
+        (Search::ById, None) if body.is_none() => Step::Answer(ParsedAnswer::Gone),
+        (Search::ById, Some(call)) if text(&call, "sid") == lookup.provider_call_id => {
+            Step::Answer(parse_call(lookup, &call))
+        }
+        (Search::ById, Some(_) | None) => Step::Answer(ParsedAnswer::Unreadable),
+        (Search::Candidates { mut found }, Some(mut page)) => {
+            let (Some(Value::Array(calls)), Some(dialled_at)) = (page.remove("calls"), lookup.dialled_at) else {
+                return Step::Answer(ParsedAnswer::Unreadable);
+            };
+            let period = created_from(dialled_at)..=created_until(dialled_at);
+            found.extend(calls.into_iter().filter_map(|call| match call {
+                Value::Object(call) => Some(call).filter(|call| may_be_ours(call, &period)),
+                Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => None,
+            }));
+            let next_page = text(&page, "next_page_uri").filter(|path| path.starts_with(API_PATH));
+            match next_page.and_then(|path| get(config, path.to_owned())) {
+                Some(request) => Step::Ask(request, Search::Candidates { found }),
+                None => choose(config, lookup, found),
+            }
+        }
+        (Search::Requests { candidate, others }, answer) => {
+            let is_ours = answer.is_some_and(|page| names_us(lookup, &page));
+            if is_ours { Step::Answer(parse_call(lookup, &candidate)) } else { read_requests(config, others) }
+        }
+        (Search::Candidates { .. }, None) => Step::Answer(ParsedAnswer::Unreadable),
     }
+}
+
+/// True if the API created the call around the time of our dial.
+fn may_be_ours(call: &Map<String, Value>, period: &std::ops::RangeInclusive<Timestamp>) -> bool {
+    let created_at = text(call, "date_created").or_else(|| text(call, "start_time")).and_then(parse_time);
+    text(call, "direction") == Some("outbound-api") && created_at.is_some_and(|at| period.contains(&at))
+}
+
+/// Decides between the calls that may be ours. If there is one, it is ours.
+fn choose(config: &ProviderConfig, lookup: &Lookup<'_>, mut found: Vec<Map<String, Value>>) -> Step<Search> {
+    match found.len() {
+        0 => Step::Answer(ParsedAnswer::NotFound),
+        1 => Step::Answer(found.pop().map_or(ParsedAnswer::NotFound, |call| parse_call(lookup, &call))),
+        2..=CANDIDATES_MAX => read_requests(config, found),
+        _ => Step::Answer(ParsedAnswer::Undecided("several_calls")),
+    }
+}
+
+/// Asks which requests Twilio made for the next of several calls.
+fn read_requests(config: &ProviderConfig, mut others: Vec<Map<String, Value>>) -> Step<Search> {
+    let Some(candidate) = others.pop() else { return Step::Answer(ParsedAnswer::Undecided("several_calls")) };
+    match text(&candidate, "sid").and_then(|sid| call_request(config, sid, "/Events.json")) {
+        Some(request) => Step::Ask(request, Search::Requests { candidate, others }),
+        None => Step::Answer(ParsedAnswer::Unreadable),
+    }
+}
+
+/// True if Twilio requested a URL with our ids for the call.
+fn names_us(lookup: &Lookup<'_>, page: &Map<String, Value>) -> bool {
+    let events = page.get("events").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    events.iter().any(|event| {
+        let url = event.get("request").and_then(|request| request.get("url")?.as_str());
+        let query = url.and_then(|url| url.split_once('?')).map(|(_, query)| query.split('#').next().unwrap_or(query));
+        query.is_some_and(|query| lookup.matches(&EchoedIds::from_query(query)))
+    })
+}
+
+fn parse_call(lookup: &Lookup<'_>, call: &Map<String, Value>) -> ParsedAnswer {
+    let (Some(call_sid), Some(status)) = (text(call, "sid"), text(call, "status")) else {
+        return ParsedAnswer::Unreadable;
+    };
     match CallStatus::from_name(status) {
         CallStatus::Queued | CallStatus::Initiated | CallStatus::Ringing | CallStatus::InProgress => {
             ParsedAnswer::Alive { provider_call_id: bounded("", call_sid) }
         }
         CallStatus::Completed | CallStatus::Busy | CallStatus::NoAnswer | CallStatus::Failed | CallStatus::Canceled => {
-            ParsedAnswer::Ended { query: ids_query(lookup), body: callback(&call).into_bytes() }
+            ParsedAnswer::Ended { query: ids_query(lookup), body: callback(call).into_bytes() }
         }
         CallStatus::Other => ParsedAnswer::Unreadable,
     }

@@ -2,7 +2,8 @@
 //!
 //! * Dial: `POST /call`. Vapi has no idempotency key.
 //! * Lookup: `GET /call/{id}`, or `GET /call?createdAtGe=…` if the call id is unknown. The second request lists the
-//!   calls that were created around the time of our dial. The call that we look for has our ids in its metadata.
+//!   calls of our assistant and number that were created around the time of our dial, page by page. The call that we
+//!   look for has our ids in its metadata.
 
 use serde_json::{Map, Value, json};
 use switchhook_domain::Timestamp;
@@ -12,15 +13,10 @@ use crate::api::{ApiRequest, bearer, echoed_ids, encoded, error_messages, json_o
 use crate::config::{Account, ProviderConfig, VapiAccount};
 use crate::dial::{DialRequest, Refusal};
 use crate::ids::bounded;
-use crate::lookup::{Lookup, ParsedAnswer};
+use crate::lookup::{Lookup, ParsedAnswer, Step, created_from, created_until};
 
-/// The listed period starts this long before our dial: Vapi's clock and ours may differ.
-const CREATED_BEFORE_MS: i64 = 2 * 60 * 1000;
-/// The listed period ends this long after our dial: a request may take time to become a call.
-const CREATED_AFTER_MS: i64 = 10 * 60 * 1000;
-
-/// Calls per page. Each one includes its whole transcript, so the page is kept small.
-const LISTED_MAX: usize = 100;
+/// Calls per page. Each one includes its whole transcript, some hundred KB, and a response may have 4 MB.
+const LISTED_MAX: usize = 10;
 
 pub(crate) fn dial_api_request(config: &ProviderConfig, request: &DialRequest<'_>) -> Option<ApiRequest> {
     let account = account(config)?;
@@ -62,38 +58,83 @@ pub(crate) fn refusal(body: &[u8]) -> Option<Refusal> {
     }
 }
 
-pub(crate) fn lookup_api_request(config: &ProviderConfig, lookup: &Lookup<'_>) -> Option<ApiRequest> {
-    let authorization = bearer(&account(config)?.api_key);
-    if let Some(id) = lookup.provider_call_id {
-        return Some(ApiRequest::get(format!("/call/{}", encoded(id)), authorization));
-    }
-    let dialled_ms = lookup.dialled_at?.as_millis();
-    let from = Timestamp::from_millis(dialled_ms.saturating_sub(CREATED_BEFORE_MS)).to_string();
-    let to = Timestamp::from_millis(dialled_ms.saturating_add(CREATED_AFTER_MS)).to_string();
-    let limit = LISTED_MAX.to_string();
-    let period = query([("createdAtGe", from.as_str()), ("createdAtLe", to.as_str()), ("limit", limit.as_str())]);
-    Some(ApiRequest::get(format!("/call?{period}"), authorization))
+/// Request of a search that waits for its response.
+#[derive(Clone, Debug)]
+pub(crate) enum Search {
+    ById,
+    /// Calls that were created in this period.
+    List {
+        from: Timestamp,
+        until: Timestamp,
+    },
 }
 
-pub(crate) fn parse_lookup_answer(lookup: &Lookup<'_>, body: &[u8]) -> ParsedAnswer {
+pub(crate) fn start_search(config: &ProviderConfig, lookup: &Lookup<'_>) -> Option<(ApiRequest, Search)> {
     if let Some(id) = lookup.provider_call_id {
-        return match object(body) {
-            Some(call) if text(&call, "id") == Some(id) => parse_call(call),
-            Some(_) | None => ParsedAnswer::Unreadable,
-        };
+        let path = format!("/call/{}", encoded(id));
+        return Some((ApiRequest::get(path, bearer(&account(config)?.api_key)), Search::ById));
     }
-    let Ok(Value::Array(calls)) = serde_json::from_slice(body) else {
-        return ParsedAnswer::Unreadable;
+    let dialled_at = lookup.dialled_at?;
+    list_request(config, created_from(dialled_at), created_until(dialled_at))
+}
+
+fn list_request(config: &ProviderConfig, from: Timestamp, until: Timestamp) -> Option<(ApiRequest, Search)> {
+    let account = account(config)?;
+    let (ge, le, limit) = (from.to_string(), until.to_string(), LISTED_MAX.to_string());
+    let pairs = [
+        ("assistantId", account.assistant_id.as_str()),
+        ("phoneNumberId", account.phone_number_id.as_str()),
+        ("createdAtGe", ge.as_str()),
+        ("createdAtLe", le.as_str()),
+        ("limit", limit.as_str()),
+    ];
+    let request = ApiRequest::get(format!("/call?{}", query(pairs)), bearer(&account.api_key));
+    Some((request, Search::List { from, until }))
+}
+
+/// Reads a response. `body` is `None` if Vapi does not know the call.
+pub(crate) fn next_step(
+    config: &ProviderConfig,
+    lookup: &Lookup<'_>,
+    search: Search,
+    body: Option<&[u8]>,
+) -> Step<Search> {
+    let (from, until) = match search {
+        Search::ById => {
+            return Step::Answer(match body.map(object) {
+                None => ParsedAnswer::Gone,
+                Some(Some(call)) if text(&call, "id") == lookup.provider_call_id => parse_call(call),
+                Some(Some(_) | None) => ParsedAnswer::Unreadable,
+            });
+        }
+        Search::List { from, until } => (from, until),
+    };
+    let Some(Ok(Value::Array(calls))) = body.map(serde_json::from_slice) else {
+        return Step::Answer(ParsedAnswer::Unreadable);
     };
     let page_is_full = calls.len() >= LISTED_MAX;
+    let created_at = |call: Option<&Value>| Timestamp::parse_rfc3339(call?.get("createdAt")?.as_str()?);
+    let page = (created_at(calls.first()), created_at(calls.last()));
     let ours = calls.into_iter().find_map(|call| match call {
         Value::Object(call) => Some(call).filter(|call| lookup.matches(&echoed_ids(metadata(call)))),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => None,
     });
-    match (ours, page_is_full) {
-        (Some(call), _) => parse_call(call),
-        (None, true) => ParsedAnswer::NotOnFirstPage,
-        (None, false) => ParsedAnswer::NotFound,
+    if let Some(call) = ours {
+        return Step::Answer(parse_call(call));
+    }
+    if !page_is_full {
+        return Step::Answer(ParsedAnswer::NotFound);
+    }
+    // The next page begins where this one ended, whether Vapi lists the newest or the oldest call first. Vapi documents
+    // no order.
+    let rest = match page {
+        (Some(first), Some(last)) if first >= last && last < until => Some((from, last)),
+        (Some(first), Some(last)) if first < last && last > from => Some((last, until)),
+        (Some(_) | None, Some(_) | None) => None,
+    };
+    match rest.and_then(|(from, until)| list_request(config, from, until)) {
+        Some((request, search)) => Step::Ask(request, search),
+        None => Step::Answer(ParsedAnswer::Undecided("too_many_calls")),
     }
 }
 

@@ -6,7 +6,7 @@ use std::fmt::Write;
 use serde_json::Value;
 use switchhook_domain::{AttemptKey, CallId, PhoneNumber, Provider, Timestamp};
 use switchhook_providers::{
-    ApiRequest, ClientError, DialRequest, Lookup, ProviderConfig, Providers, dial_api_request, lookup_api_request,
+    ApiRequest, CallSearch, ClientError, DialRequest, Lookup, ProviderConfig, Providers, dial_api_request,
 };
 
 pub(crate) const NOW: Timestamp = Timestamp::from_millis(1_760_962_600_000);
@@ -19,8 +19,9 @@ pub(crate) const CONFIG: &str = r#"{
         "account_sid": "AC1", "api_key_sid": "SK1", "api_key_secret": "SECRET",
         "twiml_url": "https://app.example.com/twiml?lang=en", "machine_detection": true}},
     "vapi": {"keys": ["k"], "dial": {"api_key": "SECRET", "assistant_id": "as-1", "phone_number_id": "pn-1"}},
-    "telnyx": {"keys": ["11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo="],
-        "dial": {"api_key": "SECRET", "connection_id": "281"}},
+    "telnyx": {"keys": ["11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo="], "public_url": "https://hooks.example.com/prod",
+        "dial": {"api_key": "SECRET", "connection_id": "281", "assistant_id": "assistant-1",
+            "machine_detection": "premium"}},
     "generic": {"keys": ["k"]}}"#;
 
 pub(crate) const DIALLED: [Provider; 4] = [Provider::Retell, Provider::Twilio, Provider::Vapi, Provider::Telnyx];
@@ -69,7 +70,14 @@ impl Job {
     }
 
     pub(crate) fn lookup<'a>(&'a self, provider_call_id: Option<&'a str>) -> Lookup<'a> {
-        Lookup { call_id: &self.call_id, attempt: &self.attempt, provider_call_id, dialled_at: Some(DIALLED_AT) }
+        Lookup {
+            call_id: &self.call_id,
+            attempt: &self.attempt,
+            provider_call_id,
+            dialled_at: Some(DIALLED_AT),
+            from: Some(&self.from),
+            to: Some(&self.to),
+        }
     }
 }
 
@@ -82,7 +90,8 @@ pub(crate) fn dial_request(provider: Provider) -> ApiRequest {
 }
 
 pub(crate) fn lookup_request(provider: Provider, provider_call_id: Option<&str>) -> Result<ApiRequest, ClientError> {
-    lookup_api_request(provider, &config(provider), &job().lookup(provider_call_id))
+    let (config, job) = (config(provider), job());
+    CallSearch::start(provider, &config, job.lookup(provider_call_id)).map(|search| search.request().clone())
 }
 
 /// The request as lines of text. Of the authorization only the scheme is included, and a form has one parameter per line.

@@ -9,8 +9,8 @@ use insta::assert_snapshot;
 use serde_json::{Value, json};
 use switchhook_domain::{AttemptKey, CallId, Provider};
 use switchhook_providers::{
-    ApiRequest, ClientError, DialAnswer, DialRequest, Providers, Reading, VerifiedWebhook, api_url, dial_api_request,
-    lookup_api_request, read, read_dial_answer, repeats_safely_for,
+    ApiRequest, CallSearch, ClientError, DialAnswer, DialRequest, Providers, Reading, VerifiedWebhook, api_url,
+    dial_api_request, read, read_dial_answer, repeats_safely_for,
 };
 
 use crate::api::{DIALLED, Job, NOW, config, dial_request, job, shown, without_dial};
@@ -103,21 +103,42 @@ fn vapi_is_told_to_call() {
 
 #[test]
 fn telnyx_is_told_to_call() {
-    let request = dial_request(Provider::Telnyx);
+    let mut request = dial_request(Provider::Telnyx);
+    let mut body: Value = serde_json::from_slice(&request.body).unwrap();
+    let policies = body.as_object_mut().unwrap().remove("webhook_retries_policies").unwrap();
+    request.body = body.to_string().into_bytes();
     assert_snapshot!(shown(&request), @r#"
     POST /v2/calls
     authorization: Bearer
     accept: application/json
     content-type: application/json
     {
+      "answering_machine_detection": "premium",
+      "assistant": {
+        "dynamic_variables": {
+          "appointment_id": "appt_7",
+          "customer_name": "Ada & Co",
+          "switchhook_attempt": "2",
+          "switchhook_call_id": "call 1/ä",
+          "switchhook_last_attempt": "true"
+        },
+        "id": "assistant-1"
+      },
       "client_state": "eyJhcHBvaW50bWVudF9pZCI6ImFwcHRfNyIsImN1c3RvbWVyX25hbWUiOiJBZGEgJiBDbyIsInN3aXRjaGhvb2tfYXR0ZW1wdCI6IjIiLCJzd2l0Y2hob29rX2NhbGxfaWQiOiJjYWxsIDEvw6QiLCJzd2l0Y2hob29rX2xhc3RfYXR0ZW1wdCI6InRydWUifQ==",
       "command_id": "call 1/ä#2",
       "connection_id": "281",
       "from": "+442079460018",
-      "to": "+447700900000"
+      "to": "+447700900000",
+      "webhook_url": "https://hooks.example.com/prod/webhooks/telnyx",
+      "webhook_url_method": "POST"
     }
     "#);
-    let body: Value = serde_json::from_slice(&request.body).unwrap();
+    // Telnyx allows five retries, of at most a minute together.
+    for (event, policy) in policies.as_object().unwrap() {
+        let retries: Vec<u64> = serde_json::from_value(policy["retries_ms"].clone()).unwrap();
+        assert!(event.starts_with("call.") && retries.len() <= 5 && retries.iter().sum::<u64>() <= 60_000);
+    }
+    assert!(policies["call.hangup"].is_object());
     let state = BASE64_STANDARD.decode(body["client_state"].as_str().unwrap()).unwrap();
     assert_snapshot!(String::from_utf8(state).unwrap(), @r#"
     {"appointment_id":"appt_7","customer_name":"Ada & Co","switchhook_attempt":"2","switchhook_call_id":"call 1/ä","switchhook_last_attempt":"true"}
@@ -130,7 +151,8 @@ fn who_is_not_configured_to_dial_places_no_calls() {
     for provider in Provider::ALL {
         let config = without_dial(provider);
         assert_eq!(dial_api_request(provider, &config, &job.request()), Err(ClientError::DialUnsupported));
-        assert_eq!(lookup_api_request(provider, &config, &job.lookup(Some("id"))), Err(ClientError::LookupUnsupported));
+        let search = CallSearch::start(provider, &config, job.lookup(Some("id")));
+        assert!(matches!(search, Err(ClientError::LookupUnsupported)));
     }
     // The account of one provider cannot place calls with another provider.
     let retell = config(Provider::Retell);

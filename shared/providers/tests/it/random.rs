@@ -4,9 +4,11 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use proptest::prelude::*;
 use switchhook_domain::{AttemptKey, CallId, Provider, Timestamp};
 use switchhook_providers::{
-    DialAnswer, ID_BYTES_MAX, Key, Lookup, LookupAnswer, Providers, Reading, UnverifiedWebhook, VerifiedWebhook, read,
-    read_dial_answer, read_lookup_answer, samples, sign, verify, verifying_key,
+    CallSearch, DialAnswer, ID_BYTES_MAX, Key, LookupAnswer, Providers, Reading, SearchStep, UnverifiedWebhook,
+    VerifiedWebhook, read, read_dial_answer, samples, sign, verify, verifying_key,
 };
+
+use crate::api::{Job, config};
 
 const NOW: Timestamp = Timestamp::from_millis(1_760_962_445_000);
 
@@ -129,23 +131,35 @@ proptest! {
 
     #[test]
     fn answers_of_an_api_never_panic(provider in provider(), status in any::<u16>(), id in any::<String>(), body in body()) {
-        let (call_id, attempt) = (CallId::new(id.as_str()), AttemptKey::new(id.as_str()));
-        let known = Lookup { call_id: &call_id, attempt: &attempt, provider_call_id: Some(&id), dialled_at: Some(NOW) };
-        let unknown = Lookup { provider_call_id: None, ..known };
-        // Three bodies: the random one, the call itself, and a list that contains only this call.
+        let job = Job { call_id: CallId::new(id.as_str()), attempt: AttemptKey::new(id.as_str()), ..Job::new(&[]) };
+        let config = config(provider);
+        // The random body, the call itself, and lists that contain only this call and name a next page.
         let ended = serde_json::json!({
             "call_id": id, "call_status": "ended", "id": id, "sid": id, "status": "ended", "endedReason": id,
             "disconnection_reason": id, "end_time": id, "answered_by": id,
             "metadata": {"switchhook_call_id": id, "switchhook_attempt": id},
+            "direction": "outbound-api", "date_created": "Mon, 20 Oct 2025 12:13:56 +0000",
             "data": {"call_control_id": id, "is_alive": false, "end_time": "2025-10-20T12:14:47Z", "client_state": id},
         });
-        let bodies = [body, ended.to_string().into_bytes(), serde_json::json!({"items": [ended]}).to_string().into_bytes()];
+        let list = serde_json::json!({
+            "items": [ended], "has_more": true, "pagination_key": id, "calls": [ended], "next_page_uri": id,
+            "data": [{"metadata": {"event_type": "call.hangup", "id": id, "payload": ended["data"]}}],
+            "meta": {"total_pages": 99},
+        });
+        let bodies = [body, ended.to_string().into_bytes(), list.to_string().into_bytes()];
         for body in bodies {
             if let DialAnswer::Accepted { provider_call_id } = read_dial_answer(provider, status, Some(&id), &body) {
                 prop_assert!((200..300).contains(&status) && provider_call_id.len() <= ID_BYTES_MAX);
             }
-            for (status, lookup) in [(status, known), (200, known), (200, unknown)] {
-                if let LookupAnswer::Ended { webhook, event } = read_lookup_answer(provider, &lookup, status, &body, NOW) {
+            for (status, id) in [(status, Some(id.as_str())), (200, Some(&id)), (200, None)] {
+                let Ok(mut search) = CallSearch::start(provider, &config, job.lookup(id)) else { continue };
+                let mut requests = 1;
+                while let SearchStep::Ask(next) = search.clone().respond(status, &body, NOW) {
+                    search = next;
+                    requests += 1;
+                }
+                prop_assert!(requests <= 30);
+                if let SearchStep::Answer(LookupAnswer::Ended { webhook, event }) = search.respond(status, &body, NOW) {
                     check(&Reading::Event(*event.clone()));
                     prop_assert_eq!(read(&webhook, NOW), Reading::Event(*event));
                 }

@@ -1,0 +1,145 @@
+//! Search for one attempt at its provider: a small state machine of requests and responses.
+//!
+//! One request is enough if the provider call id is known. Otherwise the provider's lists are read page by page, until
+//! the call is found or every call that could be it was seen.
+
+use http::StatusCode;
+use switchhook_domain::{Provider, Timestamp};
+
+use crate::api::{ApiRequest, ClientError};
+use crate::config::ProviderConfig;
+use crate::dispatch::read;
+use crate::lookup::{Lookup, LookupAnswer, ParsedAnswer, Step};
+use crate::reading::Reading;
+use crate::webhook::VerifiedWebhook;
+use crate::{retell, telnyx, twilio, vapi};
+
+/// Limit on the requests of one search. Beyond it, the search is undecided.
+const REQUESTS_MAX: u32 = 30;
+
+/// A search that waits for the response to its [`request`](Self::request).
+#[derive(Clone, Debug)]
+pub struct CallSearch<'a> {
+    config: &'a ProviderConfig,
+    lookup: Lookup<'a>,
+    request: ApiRequest,
+    stage: Stage,
+    requests: u32,
+}
+
+/// Next step of a search.
+#[derive(Clone, Debug)]
+pub enum SearchStep<'a> {
+    /// Send the request of this search, and continue it.
+    Ask(CallSearch<'a>),
+    Answer(LookupAnswer),
+}
+
+#[derive(Clone, Debug)]
+enum Stage {
+    Retell(retell::Search),
+    Twilio(twilio::Search),
+    Vapi(vapi::Search),
+    Telnyx(telnyx::Search),
+}
+
+impl<'a> CallSearch<'a> {
+    /// Starts the search for an attempt: by the provider call id if it is known, otherwise by our own ids, or by the
+    /// numbers and the time of the dial.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError::LookupUnsupported`] for generic, and for a provider without `dial` in its configuration. Also if
+    /// the provider call id is unknown, and so is what the provider could be searched by instead.
+    pub fn start(provider: Provider, config: &'a ProviderConfig, lookup: Lookup<'a>) -> Result<Self, ClientError> {
+        let first = match provider {
+            Provider::Retell => retell::start_search(config, &lookup).map(|(ask, next)| (ask, Stage::Retell(next))),
+            Provider::Twilio => twilio::start_search(config, &lookup).map(|(ask, next)| (ask, Stage::Twilio(next))),
+            Provider::Vapi => vapi::start_search(config, &lookup).map(|(ask, next)| (ask, Stage::Vapi(next))),
+            Provider::Telnyx => telnyx::start_search(config, &lookup).map(|(ask, next)| (ask, Stage::Telnyx(next))),
+            Provider::Generic => None,
+        };
+        let (request, stage) = first.ok_or(ClientError::LookupUnsupported)?;
+        Ok(Self { config, lookup, request, stage, requests: 1 })
+    }
+
+    /// The request to send now.
+    #[must_use]
+    pub fn request(&self) -> &ApiRequest {
+        &self.request
+    }
+
+    /// Reads the response to the request. `now` is the current time.
+    #[must_use]
+    pub fn respond(self, status: u16, body: &[u8], now: Timestamp) -> SearchStep<'a> {
+        // `None` if the provider does not know what it was asked about.
+        let body = match StatusCode::from_u16(status) {
+            Ok(status) if status.is_success() => Some(body),
+            Ok(StatusCode::NOT_FOUND) => None,
+            Ok(_) if self.is_unknown_at_retell(status, body) => None,
+            Ok(StatusCode::TOO_MANY_REQUESTS) => return retry_later("rate_limited"),
+            Ok(StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) => return retry_later("unauthorized"),
+            Ok(_) | Err(_) => return retry_later("failed"),
+        };
+        let Self { config, lookup, stage, requests, .. } = self;
+        let (provider, step) = match stage {
+            Stage::Retell(search) => {
+                (Provider::Retell, wrap(retell::next_step(config, &lookup, search, body), Stage::Retell))
+            }
+            Stage::Twilio(search) => {
+                (Provider::Twilio, wrap(twilio::next_step(config, &lookup, search, body), Stage::Twilio))
+            }
+            Stage::Vapi(search) => (Provider::Vapi, wrap(vapi::next_step(config, &lookup, search, body), Stage::Vapi)),
+            Stage::Telnyx(search) => {
+                (Provider::Telnyx, wrap(telnyx::next_step(config, &lookup, search, body, now), Stage::Telnyx))
+            }
+        };
+        let answer = match step {
+            Step::Ask(_, _) if requests >= REQUESTS_MAX => LookupAnswer::Undecided { reason: "too_many_calls" },
+            Step::Ask(request, stage) => {
+                return SearchStep::Ask(Self { config, lookup, request, stage, requests: requests + 1 });
+            }
+            Step::Answer(parsed) => lookup_answer(provider, parsed, now),
+        };
+        SearchStep::Answer(answer)
+    }
+
+    /// True if this is the response of Retell about an unknown call: it is 422, not 404.
+    fn is_unknown_at_retell(&self, status: u16, body: &[u8]) -> bool {
+        match self.stage {
+            Stage::Retell(_) => retell::is_unknown(status, body),
+            Stage::Twilio(_) | Stage::Vapi(_) | Stage::Telnyx(_) => false,
+        }
+    }
+}
+
+fn wrap<S>(step: Step<S>, stage: fn(S) -> Stage) -> Step<Stage> {
+    match step {
+        Step::Ask(request, search) => Step::Ask(request, stage(search)),
+        Step::Answer(answer) => Step::Answer(answer),
+    }
+}
+
+fn retry_later<'a>(reason: &'static str) -> SearchStep<'a> {
+    SearchStep::Answer(LookupAnswer::RetryLater { reason })
+}
+
+fn lookup_answer(provider: Provider, parsed: ParsedAnswer, now: Timestamp) -> LookupAnswer {
+    match parsed {
+        ParsedAnswer::Ended { query, body } => {
+            // Only the provider answers on this connection, so its response is as trustworthy as a signed webhook.
+            let webhook = VerifiedWebhook::new(provider, &query, body, 0);
+            match read(&webhook, now) {
+                Reading::Event(event) => LookupAnswer::Ended { webhook, event: Box::new(event) },
+                Reading::Recorded { .. } | Reading::Quarantined { .. } => {
+                    LookupAnswer::RetryLater { reason: "unreadable" }
+                }
+            }
+        }
+        ParsedAnswer::Alive { provider_call_id } => LookupAnswer::Alive { provider_call_id },
+        ParsedAnswer::NotFound => LookupAnswer::NotFound,
+        ParsedAnswer::Undecided(reason) => LookupAnswer::Undecided { reason },
+        ParsedAnswer::Gone => LookupAnswer::Gone,
+        ParsedAnswer::Unreadable => LookupAnswer::RetryLater { reason: "unreadable" },
+    }
+}
