@@ -75,6 +75,14 @@ pub struct Ingress {
     pub clock: Clock,
 }
 
+/// Facts about an authentic webhook, for the log and the metrics.
+#[derive(Clone, Copy, Debug, Default)]
+struct Notes {
+    /// True if the webhook proves only that its sender knows a key.
+    unsigned: bool,
+    read: ReadNotes,
+}
+
 /// Result of a request. [`Answer::respond`] alone chooses its HTTP status and body.
 #[derive(Debug)]
 enum Answer {
@@ -94,7 +102,7 @@ impl Ingress {
     pub async fn handle(&self, request: Request) -> Response<Body> {
         let now = self.clock.now();
         let context = Context::of(&request);
-        let mut notes = ReadNotes::default();
+        let mut notes = Notes::default();
         let answer = match self.receive(request, &context, &mut notes, now).await {
             Ok(answer) => answer,
             Err(error) => Answer::StorageFailure(error),
@@ -107,7 +115,7 @@ impl Ingress {
         &self,
         request: Request,
         context: &Context,
-        notes: &mut ReadNotes,
+        notes: &mut Notes,
         now: Timestamp,
     ) -> Result<Answer, Error> {
         let providers = self.secrets.current(now).await;
@@ -135,8 +143,9 @@ impl Ingress {
             Ok(webhook) => webhook,
             Err(error) => return Ok(Answer::InvalidSignature(error.cause(), error.to_string())),
         };
+        notes.unsigned = config.is_unsigned();
         let reading;
-        (reading, *notes) = read_with_notes(&webhook, now);
+        (reading, notes.read) = read_with_notes(&webhook, now);
         self.store(&webhook, reading, stored_headers(&parts.headers), &context.trace_id, now).await
     }
 
@@ -219,7 +228,7 @@ impl Ingress {
         }
     }
 
-    fn log(&self, answer: &Answer, context: &Context, notes: ReadNotes, started: Timestamp) {
+    fn log(&self, answer: &Answer, context: &Context, notes: Notes, started: Timestamp) {
         let now = self.clock.now();
         let event_id = match answer {
             Answer::Accepted(id)
@@ -266,10 +275,13 @@ impl Ingress {
             | Answer::InvalidSignature(..)
             | Answer::StorageFailure(_) => Vec::new(),
         };
-        if notes.reserved_call_id {
+        if notes.unsigned {
+            counts.push(("unsigned", 1));
+        }
+        if notes.read.reserved_call_id {
             counts.push(("reserved_call_id", 1));
         }
-        if notes.unknown_value.is_some() {
+        if notes.read.unknown_value.is_some() {
             counts.push(("unknown_value", 1));
         }
         let decision = Decision {
@@ -280,7 +292,7 @@ impl Ingress {
             event_id,
             cause,
             error,
-            unknown_field: notes.unknown_value,
+            unknown_field: notes.read.unknown_value,
             duration_ms: Some(now.millis_since(started)),
             trace_id: Some(&context.trace_id),
             counts,

@@ -42,11 +42,13 @@ impl CallEventSet {
         }
     }
 
-    /// Marks `failed`, reported or implied, as a failure that a retry cannot repair.
-    pub(crate) fn mark_permanent(&mut self) {
+    /// Marks `failed`, reported or implied, as a failure that a retry cannot repair, or of a call that was never
+    /// dialled.
+    pub(crate) fn mark_failure(&mut self, permanent: bool, never_dialled: bool) {
         let events = self.reported.iter_mut().chain(&mut self.implied);
         for event in events.filter(|event| event.kind == EventKind::Failed) {
-            event.permanent = true;
+            event.permanent |= permanent;
+            event.never_dialled |= never_dialled;
         }
     }
 

@@ -20,6 +20,8 @@ pub(crate) enum Ending {
         /// True if a retry cannot help: the number does not exist, or may not be called.
         permanent: bool,
     },
+    /// The provider accepted the dial and then dialled nobody, for a reason of the account.
+    NeverDialled,
     /// The call is over, but nothing says whether anybody answered.
     Unclear,
 }
@@ -51,11 +53,10 @@ impl Ending {
             Self::Answered { kind, .. } | Self::NotAnswered { kind, .. } => {
                 call_events.imply(kind, times.ended_at, None);
             }
+            Self::NeverDialled => call_events.imply(EventKind::Failed, times.ended_at, None),
             Self::Unclear => {}
         }
-        if self.is_permanent() {
-            call_events.mark_permanent();
-        }
+        call_events.mark_failure(self.is_permanent(), self.is_never_dialled());
         call_events
     }
 
@@ -64,6 +65,7 @@ impl Ending {
     fn kind(self) -> EventKind {
         match self {
             Self::Answered { kind, .. } | Self::NotAnswered { kind, .. } => kind,
+            Self::NeverDialled => EventKind::Failed,
             Self::Unclear => EventKind::Completed,
         }
     }
@@ -71,13 +73,21 @@ impl Ending {
     fn is_permanent(self) -> bool {
         match self {
             Self::NotAnswered { permanent, .. } => permanent,
-            Self::Answered { .. } | Self::Unclear => false,
+            Self::Answered { .. } | Self::NeverDialled | Self::Unclear => false,
+        }
+    }
+
+    fn is_never_dialled(self) -> bool {
+        match self {
+            Self::NeverDialled => true,
+            Self::Answered { .. } | Self::NotAnswered { .. } | Self::Unclear => false,
         }
     }
 
     fn event(self, kind: EventKind, occurred_at: Option<Timestamp>) -> CallEvent {
-        let permanent = kind == EventKind::Failed && self.is_permanent();
-        CallEvent { kind, implied: false, occurred_at, sequence: None, permanent, never_dialled: false }
+        let failed = kind == EventKind::Failed;
+        let (permanent, never_dialled) = (failed && self.is_permanent(), failed && self.is_never_dialled());
+        CallEvent { kind, implied: false, occurred_at, sequence: None, permanent, never_dialled }
     }
 
     fn imply_earlier_events(self, call_events: &mut CallEventSet, times: CallTimes) {
@@ -91,7 +101,7 @@ impl Ending {
                 }
             }
             Self::NotAnswered { rang: true, .. } => call_events.imply(EventKind::Ringing, started_at, None),
-            Self::NotAnswered { rang: false, .. } | Self::Unclear => {}
+            Self::NotAnswered { rang: false, .. } | Self::NeverDialled | Self::Unclear => {}
         }
     }
 }

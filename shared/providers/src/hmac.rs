@@ -3,26 +3,58 @@
 use hmac::digest::KeyInit;
 use hmac::{Hmac, Mac};
 use sha1::Sha1;
-use sha2::Sha256;
+use sha2::{Sha256, Sha512};
 
 use crate::key::Key;
 
 pub(crate) type HmacSha1 = Hmac<Sha1>;
 pub(crate) type HmacSha256 = Hmac<Sha256>;
 
+/// Hash of an HMAC, the weakest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum HmacAlgorithm {
+    Sha1,
+    Sha256,
+    Sha512,
+}
+
+impl HmacAlgorithm {
+    /// Length of a MAC in bytes.
+    pub(crate) const fn tag_bytes(self) -> usize {
+        match self {
+            Self::Sha1 => 20,
+            Self::Sha256 => 32,
+            Self::Sha512 => 64,
+        }
+    }
+
+    /// True if `tag` is the MAC of the parts under this secret.
+    pub(crate) fn verifies(self, secret: &[u8], parts: &[&[u8]], tag: &[u8]) -> bool {
+        match self {
+            Self::Sha1 => verifies::<HmacSha1>(secret, parts, tag),
+            Self::Sha256 => verifies::<HmacSha256>(secret, parts, tag),
+            Self::Sha512 => verifies::<Hmac<Sha512>>(secret, parts, tag),
+        }
+    }
+}
+
 /// Index of the first key under which `tag` is the MAC of the parts. The parts are joined without a separator.
 pub(crate) fn matching_key<M: Mac + KeyInit>(keys: &[Key], parts: &[&[u8]], tag: &[u8]) -> Option<usize> {
-    keys.iter().position(|key| keyed::<M>(key, parts).verify_slice(tag).is_ok())
+    keys.iter().position(|key| verifies::<M>(key.as_bytes(), parts, tag))
+}
+
+fn verifies<M: Mac + KeyInit>(secret: &[u8], parts: &[&[u8]], tag: &[u8]) -> bool {
+    keyed::<M>(secret, parts).verify_slice(tag).is_ok()
 }
 
 /// MAC of the parts, joined without a separator.
 pub(crate) fn tag<M: Mac + KeyInit>(key: &Key, parts: &[&[u8]]) -> Vec<u8> {
-    keyed::<M>(key, parts).finalize().into_bytes().to_vec()
+    keyed::<M>(key.as_bytes(), parts).finalize().into_bytes().to_vec()
 }
 
 #[expect(clippy::expect_used, reason = "HMAC accepts keys of any length")]
-fn keyed<M: Mac + KeyInit>(key: &Key, parts: &[&[u8]]) -> M {
-    let mut mac = <M as Mac>::new_from_slice(key.as_bytes()).expect("HMAC accepts keys of any length");
+fn keyed<M: Mac + KeyInit>(secret: &[u8], parts: &[&[u8]]) -> M {
+    let mut mac = <M as Mac>::new_from_slice(secret).expect("HMAC accepts keys of any length");
     for part in parts {
         mac.update(part);
     }

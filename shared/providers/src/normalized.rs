@@ -24,6 +24,8 @@ pub(crate) struct NormalizedEvent {
     pub(crate) from: Option<String>,
     pub(crate) to: Option<String>,
     pub(crate) call_events: Vec<CallEvent>,
+    /// True if the person asked not to be called again.
+    pub(crate) block_number: bool,
 }
 
 impl NormalizedEvent {
@@ -50,7 +52,7 @@ impl NormalizedEvent {
             direction: self.direction,
             from: number(self.from),
             to: number(self.to),
-            block_number: false,
+            block_number: self.block_number,
             received_at,
             call_events: self.call_events.into_iter().map(with_plausible_time).collect(),
         }))

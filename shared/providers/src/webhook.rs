@@ -114,6 +114,10 @@ pub enum VerifyError {
         /// future.
         skew_ms: i64,
     },
+    #[error("the signature names a key that is not configured")]
+    UnknownKey,
+    #[error("the algorithm of the signature is unknown, or weaker than the one that is configured for its key")]
+    UnacceptableAlgorithm,
     #[error("no public URL is configured to check the signature against")]
     MissingPublicUrl,
 }
@@ -129,6 +133,8 @@ impl VerifyError {
             | Self::MalformedTimestamp
             | Self::WrongSignature
             | Self::WrongBodyHash
+            | Self::UnknownKey
+            | Self::UnacceptableAlgorithm
             | Self::TooManyParameters => "bad_signature",
             Self::StaleTimestamp { .. } => "stale_timestamp",
             Self::MissingPublicUrl => "misconfigured",
@@ -153,8 +159,18 @@ impl fmt::Debug for SignedWebhook {
     }
 }
 
+/// Value of the header with the signature.
+pub(crate) fn signature_header<'a>(headers: &'a HeaderMap, name: &str) -> Result<&'a str, VerifyError> {
+    single_header(headers, name, VerifyError::MissingSignature, VerifyError::MalformedSignature)
+}
+
+/// Value of the header with the timestamp.
+pub(crate) fn timestamp_header<'a>(headers: &'a HeaderMap, name: &str) -> Result<&'a str, VerifyError> {
+    single_header(headers, name, VerifyError::MissingTimestamp, VerifyError::MalformedTimestamp)
+}
+
 /// Value of a header that must occur exactly once.
-pub(crate) fn single_header<'a>(
+fn single_header<'a>(
     headers: &'a HeaderMap,
     name: &str,
     missing: VerifyError,

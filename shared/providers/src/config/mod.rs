@@ -8,6 +8,7 @@ mod fields;
 mod pacing;
 mod parse;
 mod provider;
+mod scheme;
 #[cfg(test)]
 mod tests;
 
@@ -19,6 +20,8 @@ use switchhook_domain::Provider;
 pub use fields::ConfigError;
 pub use pacing::{PER_SECOND_MIN, Pacing};
 pub use provider::{DEDUPE_RETENTION, DialConfig, ProviderConfig, WINDOW_MAX};
+
+pub(crate) use scheme::{HmacScheme, SignatureEncoding, VapiScheme};
 
 pub(crate) use account::{Account, RetellAccount, TelnyxAccount, TwilioAccount, VapiAccount};
 

@@ -11,6 +11,7 @@ use super::account::Account;
 use super::fields::{Fields, is_base_url};
 use super::pacing::Pacing;
 use super::provider::{DialConfig, ProviderConfig, WINDOW_MAX};
+use super::scheme::{HmacScheme, SharedKey, VapiScheme};
 use crate::ed25519;
 use crate::key::Key;
 
@@ -30,23 +31,37 @@ pub(super) fn provider_config(provider: Provider, fields: Value, problems: &mut 
     };
     let problems_before = problems.len();
     let mut fields = Fields::new(provider.to_string(), object, problems);
+    let (vapi_scheme, shared_keys, known) = match provider {
+        Provider::Vapi => (VapiScheme::read(&mut fields), Vec::new(), "keys, signature"),
+        Provider::Twilio => {
+            let shared_keys = SharedKey::read_list(&mut fields);
+            (VapiScheme::Hmac(HmacScheme::default()), shared_keys, "keys, shared_keys")
+        }
+        Provider::Retell | Provider::Telnyx | Provider::Generic => {
+            (VapiScheme::Hmac(HmacScheme::default()), Vec::new(), "keys")
+        }
+    };
     let config = ProviderConfig {
-        keys: keys(provider, &mut fields),
+        keys: keys(provider, &vapi_scheme, !shared_keys.is_empty(), &mut fields),
         public_url: public_url(provider, &mut fields),
-        window: window(provider, &mut fields),
+        window: window(provider, &vapi_scheme, &mut fields),
         allowed_sources: allowed_sources(&mut fields),
         dial: dial(provider, &mut fields),
+        vapi_scheme,
+        shared_keys,
     };
-    fields.reject_unknown("keys, public_url, window_seconds, allowed_sources, dial");
+    fields.reject_unknown(&format!("{known}, public_url, window_seconds, allowed_sources, dial"));
     (problems.len() == problems_before).then_some(config)
 }
 
-fn keys(provider: Provider, fields: &mut Fields<'_>) -> Vec<Key> {
+/// Reads the list `keys`. It may be missing if there are shared keys.
+fn keys(provider: Provider, scheme: &VapiScheme, has_shared: bool, fields: &mut Fields<'_>) -> Vec<Key> {
     let texts = match fields.take("keys") {
         Some(Value::Array(texts)) if texts.is_empty() => Err("the list is empty".to_owned()),
         Some(Value::Array(texts)) if texts.len() > KEYS_MAX => Err(format!("more than {KEYS_MAX}")),
         Some(Value::Array(texts)) => Ok(texts),
         Some(_) => Err("not a list".to_owned()),
+        None if has_shared => return Vec::new(),
         None => Err("missing".to_owned()),
     };
     let texts = texts.unwrap_or_else(|message| {
@@ -55,7 +70,7 @@ fn keys(provider: Provider, fields: &mut Fields<'_>) -> Vec<Key> {
     });
     let mut keys = Vec::new();
     for (index, text) in texts.into_iter().enumerate() {
-        match key(provider, text) {
+        match key(provider, scheme, text) {
             Ok(key) => keys.push(key),
             Err(message) => fields.problem(&format!("keys[{index}]"), &message),
         }
@@ -63,13 +78,18 @@ fn keys(provider: Provider, fields: &mut Fields<'_>) -> Vec<Key> {
     keys
 }
 
-fn key(provider: Provider, value: Value) -> Result<Key, String> {
+fn key(provider: Provider, scheme: &VapiScheme, value: Value) -> Result<Key, String> {
     let Value::String(text) = value else {
         return Err("not a text".to_owned());
     };
     let key = Key::new(text).map_err(|error| error.to_string())?;
     if provider == Provider::Telnyx && ed25519::parse_public_key(&key).is_none() {
         return Err("not the base64 of an Ed25519 public key".to_owned());
+    }
+    if let VapiScheme::Hmac(scheme) = scheme
+        && scheme.secret(&key).is_none()
+    {
+        return Err("not base64, although base64_keys is true".to_owned());
     }
     Ok(key)
 }
@@ -91,15 +111,24 @@ fn public_url(provider: Provider, fields: &mut Fields<'_>) -> Option<String> {
     None
 }
 
-fn window(provider: Provider, fields: &mut Fields<'_>) -> Option<Duration> {
-    match (fields.take("window_seconds"), provider) {
-        (None, Provider::Retell | Provider::Vapi | Provider::Telnyx | Provider::Generic) => Some(WINDOW_DEFAULT),
-        (None, Provider::Twilio) => None,
-        (Some(_), Provider::Twilio) => {
+fn window(provider: Provider, scheme: &VapiScheme, fields: &mut Fields<'_>) -> Option<Duration> {
+    let has_timestamp = match (provider, scheme) {
+        (Provider::Twilio, _) | (Provider::Vapi, VapiScheme::SharedSecret { .. }) => false,
+        (Provider::Vapi, VapiScheme::Hmac(scheme)) => scheme.timestamp_header.is_some(),
+        (Provider::Retell | Provider::Telnyx | Provider::Generic, _) => true,
+    };
+    match (fields.take("window_seconds"), has_timestamp) {
+        (None, true) => Some(WINDOW_DEFAULT),
+        (None, false) => None,
+        (Some(_), false) if provider == Provider::Twilio => {
             fields.problem("window_seconds", "not for twilio, which signs no timestamp");
             None
         }
-        (Some(value), Provider::Retell | Provider::Vapi | Provider::Telnyx | Provider::Generic) => {
+        (Some(_), false) => {
+            fields.problem("window_seconds", "not for a signature without timestamp");
+            None
+        }
+        (Some(value), true) => {
             let seconds_max = WINDOW_MAX.as_secs();
             let seconds = value.as_u64().filter(|seconds| (1..=seconds_max).contains(seconds));
             if seconds.is_none() {

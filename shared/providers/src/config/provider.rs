@@ -8,6 +8,7 @@ use ipnet::IpNet;
 
 use super::account::Account;
 use super::pacing::Pacing;
+use super::scheme::{SharedKey, VapiScheme};
 use crate::key::Key;
 
 /// Shortest time for which the inbox may remember an event id. Ingress and the parameter `InboxRetentionDays` accept no
@@ -29,10 +30,12 @@ pub struct ProviderConfig {
     pub(super) window: Option<Duration>,
     pub(super) allowed_sources: Vec<IpNet>,
     pub(super) dial: Option<DialConfig>,
+    pub(super) vapi_scheme: VapiScheme,
+    pub(super) shared_keys: Vec<SharedKey>,
 }
 
 impl ProviderConfig {
-    /// Keys that verify webhooks: at least one. The first is the current key. The others serve a rotation: the key that
+    /// Keys that verify webhooks: at least one, unless Twilio has shared keys. The first is the current key. The others serve a rotation: the key that
     /// is being phased out, or the next one.
     #[must_use]
     pub fn keys(&self) -> &[Key] {
@@ -52,6 +55,25 @@ impl ProviderConfig {
     #[must_use]
     pub fn window(&self) -> Option<Duration> {
         self.window
+    }
+
+    /// True if webhooks prove only that their sender knows a key, because nothing is signed.
+    #[must_use]
+    pub fn is_unsigned(&self) -> bool {
+        match self.vapi_scheme {
+            VapiScheme::Hmac(_) => false,
+            VapiScheme::SharedSecret { .. } => true,
+        }
+    }
+
+    /// Way in which Vapi authenticates its webhooks. The other providers have one way each.
+    pub(crate) fn vapi_scheme(&self) -> &VapiScheme {
+        &self.vapi_scheme
+    }
+
+    /// Shared keys of Twilio. Empty for every other provider.
+    pub(crate) fn shared_keys(&self) -> &[SharedKey] {
+        &self.shared_keys
     }
 
     /// Networks that webhooks may come from. Empty if every address is allowed.
@@ -79,6 +101,8 @@ impl fmt::Debug for ProviderConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ProviderConfig")
             .field("keys", &self.keys)
+            .field("shared_keys", &self.shared_keys)
+            .field("vapi_scheme", &self.vapi_scheme)
             .field("window", &self.window)
             .field("allowed_sources", &self.allowed_sources)
             .field("dial", &self.dial)

@@ -46,6 +46,7 @@ pub(crate) fn read(
         from: call.from,
         to: call.to,
         call_events: call_events(kind, proof, occurred_at).into_sorted(),
+        block_number: false,
     };
     normalized.into_reading(received_at)
 }

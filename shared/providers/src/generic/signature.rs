@@ -7,7 +7,9 @@ use switchhook_domain::Timestamp;
 use crate::config::ProviderConfig;
 use crate::hmac::{HmacSha256, matching_key, tag};
 use crate::key::Key;
-use crate::webhook::{SignedWebhook, UnverifiedWebhook, VerifyError, check_window, parse_unix_seconds, single_header};
+use crate::webhook::{
+    SignedWebhook, UnverifiedWebhook, VerifyError, check_window, parse_unix_seconds, signature_header, timestamp_header,
+};
 
 const TIMESTAMP_HEADER: &str = "x-webhook-timestamp";
 const SIGNATURE_HEADER: &str = "x-webhook-signature";
@@ -17,18 +19,8 @@ pub(crate) fn verify(
     webhook: &UnverifiedWebhook<'_>,
     now: Timestamp,
 ) -> Result<usize, VerifyError> {
-    let signature = single_header(
-        webhook.headers,
-        SIGNATURE_HEADER,
-        VerifyError::MissingSignature,
-        VerifyError::MalformedSignature,
-    )?;
-    let timestamp = single_header(
-        webhook.headers,
-        TIMESTAMP_HEADER,
-        VerifyError::MissingTimestamp,
-        VerifyError::MalformedTimestamp,
-    )?;
+    let signature = signature_header(webhook.headers, SIGNATURE_HEADER)?;
+    let timestamp = timestamp_header(webhook.headers, TIMESTAMP_HEADER)?;
     let digest = parse_signature(signature).ok_or(VerifyError::MalformedSignature)?;
     let signed_at = parse_unix_seconds(timestamp).ok_or(VerifyError::MalformedTimestamp)?;
     let parts = [timestamp.as_bytes(), b".", webhook.body];

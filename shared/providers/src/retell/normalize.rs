@@ -28,6 +28,8 @@ pub(crate) fn read(
     let event = Event::from_name(&event_type);
     let event_id = event_id(event, &event_type, &call, webhook.body());
     let correlation = correlation(&call, notes);
+    notes.unknown_value = unknown_value(&call);
+    let block_number = call.disconnection_reason == Some(DisconnectionReason::UserRequestedDnc);
 
     let call_events = match event {
         Event::CallStarted => started(&call),
@@ -50,6 +52,7 @@ pub(crate) fn read(
         from: call.from_number,
         to: call.to_number,
         call_events: call_events.into_sorted(),
+        block_number,
     };
     normalized.into_reading(received_at)
 }
@@ -79,6 +82,17 @@ fn correlation(call: &Call, notes: &mut ReadNotes) -> Correlation {
     correlate(Provider::Retell, &metadata.or(variables), call.call_id.as_deref(), notes)
 }
 
+/// Name of a field with a value that Retell has added to its list.
+fn unknown_value(call: &Call) -> Option<&'static str> {
+    if call.disconnection_reason == Some(DisconnectionReason::Other) {
+        Some("disconnection_reason")
+    } else if call.call_status == Some(CallStatus::Other) {
+        Some("call_status")
+    } else {
+        None
+    }
+}
+
 fn direction(call: &Call) -> Option<Direction> {
     match call.direction? {
         payload::Direction::Inbound => Some(Direction::Inbound),
@@ -95,23 +109,37 @@ fn started(call: &Call) -> CallEventSet {
 }
 
 fn ended(call: &Call) -> CallEventSet {
-    ending(call).reported(call_times(call))
+    let mut call_events = ending(call).reported(call_times(call));
+    imply_refusal(call, &mut call_events);
+    call_events
+}
+
+/// A person who asks not to be called again says no to the appointment too.
+fn imply_refusal(call: &Call, call_events: &mut CallEventSet) {
+    if call.disconnection_reason == Some(DisconnectionReason::UserRequestedDnc) {
+        call_events.imply(EventKind::UserDeclined, ended_at(call), None);
+    }
 }
 
 /// Call events of an analysis, which contains how the call ended and perhaps the person's decision.
 ///
 /// The decision is ignored if nobody answered, whatever Retell found in the empty transcript. It is also ignored if the
-/// analysis says `in_voicemail`: a machine cannot confirm.
+/// analysis says `in_voicemail`: a machine cannot confirm. A person who asked not to be called again has declined,
+/// whatever the analysis says.
 fn analyzed(call: &Call) -> CallEventSet {
     let ending = ending(call);
     let analysis = call.analysis();
     let decision = analysis.custom_analysis_data.and_then(|data| data.decision());
-    let outcome = match (analysis.in_voicemail, ending, decision) {
-        (Some(true), _, _) => Some(EventKind::VoicemailDetected),
-        (_, Ending::NotAnswered { .. }, _) => None,
-        (_, Ending::Answered { .. } | Ending::Unclear, decision) => decision.map(UserDecision::event_kind),
+    let asked_not_to_be_called = call.disconnection_reason == Some(DisconnectionReason::UserRequestedDnc);
+    let outcome = match (analysis.in_voicemail, ending) {
+        (_, _) if asked_not_to_be_called => None,
+        (Some(true), _) => Some(EventKind::VoicemailDetected),
+        (_, Ending::NotAnswered { .. } | Ending::NeverDialled) => None,
+        (_, Ending::Answered { .. } | Ending::Unclear) => decision.map(UserDecision::event_kind),
     };
-    ending.implied_with(outcome, call_times(call))
+    let mut call_events = ending.implied_with(outcome, call_times(call));
+    imply_refusal(call, &mut call_events);
+    call_events
 }
 
 fn ending(call: &Call) -> Ending {
@@ -125,6 +153,7 @@ fn ending(call: &Call) -> Ending {
     match reason {
         Reason::UserHangup
         | Reason::AgentHangup
+        | Reason::UserRequestedCallback
         | Reason::CallTransfer
         | Reason::IvrReached
         | Reason::Inactivity
@@ -146,23 +175,29 @@ fn ending(call: &Call) -> Ending {
                 Ending::COMPLETED
             }
         }
+        // The request itself proves a conversation.
+        Reason::UserRequestedDnc => Ending::COMPLETED,
         Reason::VoicemailReached => Ending::VOICEMAIL,
         Reason::DialBusy | Reason::UserDeclined => Ending::BUSY,
         Reason::DialNoAnswer => Ending::NO_ANSWER,
         Reason::DialFailed
         | Reason::TelephonyProviderUnavailable
         | Reason::SipRoutingError
-        | Reason::ConcurrencyLimitReached
-        | Reason::NoConcurrencyFallback
+        | Reason::NetworkBlocked
         | Reason::ErrorUserNotJoined
         | Reason::RegisteredCallTimeout => Ending::FAILED,
-        // The number itself is the cause: it does not exist, or may not be called. A cause in the account (no payment,
-        // suspected scam) can be repaired, so it is not permanent.
-        Reason::InvalidDestination | Reason::TelephonyProviderPermissionDenied => Ending::FAILED_PERMANENTLY,
+        // The number itself is the cause: it does not exist.
+        Reason::InvalidDestination => Ending::FAILED_PERMANENTLY,
+        // The account has no free line, or its trunk rejects the credentials.
+        Reason::ConcurrencyLimitReached | Reason::NoConcurrencyFallback | Reason::TelephonyProviderPermissionDenied => {
+            Ending::NeverDialled
+        }
+        // The account is blocked or out of money, before the dial or during the conversation.
+        Reason::NoValidPayment | Reason::CreditExhausted | Reason::BudgetReached | Reason::ScamDetected => {
+            if connected { Ending::FAILED_AFTER_ANSWER } else { Ending::NeverDialled }
+        }
         // These faults occur before the answer as well as after it.
-        Reason::NoValidPayment
-        | Reason::ScamDetected
-        | Reason::MarkedAsSpam
+        Reason::MarkedAsSpam
         | Reason::ErrorLlmWebsocketOpen
         | Reason::ErrorLlmWebsocketLostConnection
         | Reason::ErrorLlmWebsocketRuntime

@@ -103,11 +103,14 @@ pub(super) enum Direction {
     Other,
 }
 
-#[derive(Clone, Copy, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum DisconnectionReason {
     UserHangup,
     AgentHangup,
+    /// The person asked not to be called again.
+    UserRequestedDnc,
+    UserRequestedCallback,
     CallTransfer,
     VoicemailReached,
     IvrReached,
@@ -116,6 +119,8 @@ pub(super) enum DisconnectionReason {
     ConcurrencyLimitReached,
     NoConcurrencyFallback,
     NoValidPayment,
+    CreditExhausted,
+    BudgetReached,
     ScamDetected,
     DialBusy,
     DialFailed,
@@ -125,6 +130,7 @@ pub(super) enum DisconnectionReason {
     TelephonyProviderUnavailable,
     SipRoutingError,
     MarkedAsSpam,
+    NetworkBlocked,
     UserDeclined,
     ErrorLlmWebsocketOpen,
     ErrorLlmWebsocketLostConnection,

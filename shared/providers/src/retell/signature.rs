@@ -9,7 +9,7 @@ use switchhook_domain::Timestamp;
 use crate::config::ProviderConfig;
 use crate::hmac::{HmacSha256, matching_key, tag};
 use crate::key::Key;
-use crate::webhook::{SignedWebhook, UnverifiedWebhook, VerifyError, check_window, single_header};
+use crate::webhook::{SignedWebhook, UnverifiedWebhook, VerifyError, check_window, signature_header};
 
 const HEADER: &str = "x-retell-signature";
 
@@ -18,8 +18,7 @@ pub(crate) fn verify(
     webhook: &UnverifiedWebhook<'_>,
     now: Timestamp,
 ) -> Result<usize, VerifyError> {
-    let header =
-        single_header(webhook.headers, HEADER, VerifyError::MissingSignature, VerifyError::MalformedSignature)?;
+    let header = signature_header(webhook.headers, HEADER)?;
     let (millis, digest) = parse(header).ok_or(VerifyError::MalformedSignature)?;
     let decimal = millis.to_string();
     let parts = [webhook.body, decimal.as_bytes()];

@@ -6,7 +6,7 @@
 
 use switchhook_domain::{Direction, EventId, EventKind, Provider, Timestamp};
 
-use super::payload::{self, EventType, HangupCause, Payload};
+use super::payload::{self, Detection, EventType, HangupCause, Payload};
 use crate::call_events::CallEventSet;
 use crate::correlation::correlate;
 use crate::ending::{CallTimes, Ending};
@@ -14,6 +14,7 @@ use crate::ids;
 use crate::lenient;
 use crate::normalized::NormalizedEvent;
 use crate::reading::{ReadError, ReadNotes, Reading};
+use crate::user_decision::UserDecision;
 use crate::webhook::VerifiedWebhook;
 
 pub(crate) fn read(
@@ -31,12 +32,15 @@ pub(crate) fn read(
     let event_id = event_id(event_own_id.as_deref(), event_type, &name, &call, webhook.body());
     let correlation = correlate(Provider::Telnyx, &call.echoed_ids(), call.call_control_id.as_deref(), notes);
 
+    notes.unknown_value = unknown_value(event_type, &call);
     let call_events = match event_type {
         EventType::Initiated => CallEventSet::reporting(EventKind::Initiated, occurred_at),
         EventType::Answered => answered(Some(EventKind::InProgress), occurred_at),
         EventType::MachineDetection => {
-            answered(call.detected_machine().then_some(EventKind::VoicemailDetected), occurred_at)
+            let machine = call.detection() == Detection::Machine;
+            answered(machine.then_some(EventKind::VoicemailDetected), occurred_at)
         }
+        EventType::Analyzed => analyzed(&call, occurred_at),
         EventType::Hangup => ending(&call)
             .reported(CallTimes { started_at: call.started_at(), ended_at: call.ended_at().or(occurred_at) }),
         EventType::Other => {
@@ -56,6 +60,7 @@ pub(crate) fn read(
         from: call.from,
         to: call.to,
         call_events: call_events.into_sorted(),
+        block_number: false,
     };
     normalized.into_reading(received_at)
 }
@@ -71,9 +76,20 @@ fn event_id(id: Option<&str>, event_type: EventType, name: &str, call: &Payload,
     };
     let suffix = match event_type {
         EventType::Initiated | EventType::Answered | EventType::Hangup => format!("{call_id}:{name}"),
-        EventType::MachineDetection | EventType::Other => format!("{call_id}:{name}:{}", ids::short_hash(body)),
+        EventType::MachineDetection | EventType::Analyzed | EventType::Other => {
+            format!("{call_id}:{name}:{}", ids::short_hash(body))
+        }
     };
     ids::event_id(Provider::Telnyx, &suffix)
+}
+
+/// Name of a field with a value that Telnyx has added to its list.
+fn unknown_value(event_type: EventType, call: &Payload) -> Option<&'static str> {
+    match event_type {
+        EventType::Hangup => (call.hangup_cause == Some(HangupCause::Other)).then_some("hangup_cause"),
+        EventType::MachineDetection => (call.detection() == Detection::Unknown).then_some("result"),
+        EventType::Initiated | EventType::Answered | EventType::Analyzed | EventType::Other => None,
+    }
 }
 
 fn direction(direction: payload::Direction) -> Option<Direction> {
@@ -93,15 +109,29 @@ fn answered(kind: Option<EventKind>, occurred_at: Option<Timestamp>) -> CallEven
     call_events
 }
 
+/// Call events of an analysis. It is made after the end of the call, so the answer that it proves has no time: such a
+/// beginning comes before every event with a time.
+fn analyzed(call: &Payload, occurred_at: Option<Timestamp>) -> CallEventSet {
+    let decision = call.decision().map(UserDecision::event_kind);
+    let mut call_events =
+        decision.map_or_else(|| CallEventSet::new(None), |kind| CallEventSet::reporting(kind, occurred_at));
+    if decision.is_some() || call.has_conversation() {
+        call_events.imply(EventKind::Ringing, None, None);
+        call_events.imply(EventKind::InProgress, None, None);
+    }
+    call_events
+}
+
 fn ending(call: &Payload) -> Ending {
     match call.hangup_cause {
+        Some(HangupCause::CallRejected) if call.was_forbidden() => Ending::FAILED,
         // The person rejected the call, or the line is busy.
         Some(HangupCause::CallRejected | HangupCause::UserBusy) => Ending::BUSY,
         Some(HangupCause::Timeout | HangupCause::NoAnswer) => Ending::NO_ANSWER,
         Some(HangupCause::OriginatorCancel) => Ending::CANCELED,
         Some(HangupCause::NotFound) => Ending::FAILED_PERMANENTLY,
         Some(HangupCause::NormalClearing | HangupCause::TimeLimit) => Ending::Unclear,
-        Some(HangupCause::Other) if call.was_rejected() => Ending::FAILED,
-        Some(HangupCause::Other) | None => Ending::Unclear,
+        Some(HangupCause::Unspecified | HangupCause::Other) if call.was_rejected() => Ending::FAILED,
+        Some(HangupCause::Unspecified | HangupCause::Other) | None => Ending::Unclear,
     }
 }

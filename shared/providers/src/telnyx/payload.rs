@@ -5,10 +5,12 @@
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use serde::Deserialize;
+use serde_json::Value;
 use switchhook_domain::Timestamp;
 
 use crate::correlation::EchoedIds;
 use crate::lenient;
+use crate::user_decision::{CustomData, UserDecision};
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
@@ -62,6 +64,10 @@ pub(super) struct Payload {
     /// Result of a machine detection, or of the detection of its greeting.
     #[serde(deserialize_with = "lenient::text")]
     result: Option<String>,
+    /// Length of the conversation with an assistant, in seconds.
+    #[serde(deserialize_with = "lenient::millis")]
+    duration_sec: Option<i64>,
+    conversation_insights: Option<Value>,
 }
 
 impl Payload {
@@ -82,13 +88,55 @@ impl Payload {
 
     /// True if the called side rejected the call with a SIP status from 400 to 699. Then nobody answered.
     pub(super) fn was_rejected(&self) -> bool {
-        let status = self.sip_hangup_cause.as_deref().and_then(|text| text.parse::<u16>().ok());
-        status.is_some_and(|status| (400..700).contains(&status))
+        self.sip_status().is_some_and(|status| (400..700).contains(&status))
     }
 
-    pub(super) fn detected_machine(&self) -> bool {
-        matches!(self.result.as_deref(), Some("machine" | "fax_detected" | "beep_detected" | "ended"))
+    /// True if the network forbade the call. The person did not reject it.
+    pub(super) fn was_forbidden(&self) -> bool {
+        self.sip_status() == Some(403)
     }
+
+    fn sip_status(&self) -> Option<u16> {
+        self.sip_hangup_cause.as_deref()?.parse().ok()
+    }
+
+    pub(super) fn detection(&self) -> Detection {
+        match self.result.as_deref() {
+            Some("machine" | "fax_detected" | "beep_detected" | "ended") => Detection::Machine,
+            Some(
+                "human" | "human_residence" | "human_business" | "silence" | "not_sure" | "no_beep_detected"
+                | "prompt_ended" | "screening",
+            )
+            | None => Detection::NoMachine,
+            Some(_) => Detection::Unknown,
+        }
+    }
+
+    /// True if an assistant talked in this call.
+    pub(super) fn has_conversation(&self) -> bool {
+        self.duration_sec.is_some()
+    }
+
+    /// The person's decision, from the insights of the conversation. A result is a text, which holds a JSON object if the
+    /// insight has a schema.
+    pub(super) fn decision(&self) -> Option<UserDecision> {
+        let entries = self.conversation_insights.as_ref()?.as_array()?.iter();
+        let insights = entries.filter_map(|entry| entry.get("conversation_insights")?.as_array()).flatten();
+        let results = insights.filter_map(|insight| insight.get("result")?.as_str());
+        let data = results.filter_map(|result| lenient::from_body::<CustomData>(result.as_bytes()).ok());
+        data.filter_map(|data| data.decision()).next()
+    }
+}
+
+/// Result of a machine detection.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Detection {
+    /// A voicemail or a fax.
+    Machine,
+    /// A person, a phone that screens the call, or no certain result.
+    NoMachine,
+    /// Future names.
+    Unknown,
 }
 
 fn time(text: &Option<String>) -> Option<Timestamp> {
@@ -101,8 +149,10 @@ pub(super) enum EventType {
     Initiated,
     Answered,
     Hangup,
-    /// Detection of a machine, or of the end of its greeting.
+    /// Detection of a machine, of the end of its greeting, or of a phone that screens the call.
     MachineDetection,
+    /// Analysis of a conversation with an assistant, after the end of the call.
+    Analyzed,
     /// `call.bridged`, `call.recording.saved`, `call.cost`, `streaming.…`, and future names.
     Other,
 }
@@ -116,7 +166,9 @@ impl EventType {
             "call.machine.detection.ended"
             | "call.machine.greeting.ended"
             | "call.machine.premium.detection.ended"
-            | "call.machine.premium.greeting.ended" => Self::MachineDetection,
+            | "call.machine.premium.greeting.ended"
+            | "call.machine.premium.call_screening.detected" => Self::MachineDetection,
+            "call.analyzed" => Self::Analyzed,
             _ => Self::Other,
         }
     }
@@ -131,7 +183,7 @@ pub(super) enum Direction {
     Other,
 }
 
-#[derive(Clone, Copy, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum HangupCause {
     CallRejected,
@@ -142,7 +194,8 @@ pub(super) enum HangupCause {
     UserBusy,
     NotFound,
     NoAnswer,
-    /// `unspecified`, and future names.
+    Unspecified,
+    /// Future names.
     #[serde(other)]
     Other,
 }

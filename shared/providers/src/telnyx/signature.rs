@@ -13,7 +13,9 @@ use switchhook_domain::Timestamp;
 use crate::config::ProviderConfig;
 use crate::ed25519::parse_public_key;
 use crate::key::Key;
-use crate::webhook::{SignedWebhook, UnverifiedWebhook, VerifyError, check_window, parse_unix_seconds, single_header};
+use crate::webhook::{
+    SignedWebhook, UnverifiedWebhook, VerifyError, check_window, parse_unix_seconds, signature_header, timestamp_header,
+};
 
 const TIMESTAMP_HEADER: &str = "telnyx-timestamp";
 const SIGNATURE_HEADER: &str = "telnyx-signature-ed25519";
@@ -23,18 +25,8 @@ pub(crate) fn verify(
     webhook: &UnverifiedWebhook<'_>,
     now: Timestamp,
 ) -> Result<usize, VerifyError> {
-    let signature = single_header(
-        webhook.headers,
-        SIGNATURE_HEADER,
-        VerifyError::MissingSignature,
-        VerifyError::MalformedSignature,
-    )?;
-    let timestamp = single_header(
-        webhook.headers,
-        TIMESTAMP_HEADER,
-        VerifyError::MissingTimestamp,
-        VerifyError::MalformedTimestamp,
-    )?;
+    let signature = signature_header(webhook.headers, SIGNATURE_HEADER)?;
+    let timestamp = timestamp_header(webhook.headers, TIMESTAMP_HEADER)?;
     let signature = parse_signature(signature).ok_or(VerifyError::MalformedSignature)?;
     let signed_at = parse_unix_seconds(timestamp).ok_or(VerifyError::MalformedTimestamp)?;
     let message = message(timestamp, webhook.body);

@@ -35,6 +35,7 @@ pub(crate) fn read(
         Form::parse(webhook.body()).read().unwrap_or_default()
     };
     let kind = Kind::from_callback(&callback);
+    notes.unknown_value = unknown_value(&callback);
     let event_type = event_type(&callback);
     let event_id = event_id(&callback, &kind, event_type, webhook.body());
     // A child leg is another leg of the same call, such as a transfer. It is recorded with its parent, and does not
@@ -62,6 +63,7 @@ pub(crate) fn read(
         from: callback.from.clone(),
         to: callback.to.clone(),
         call_events: call_events.into_sorted(),
+        block_number: false,
     };
     normalized.into_reading(received_at)
 }
@@ -96,6 +98,17 @@ impl Kind {
             CallStatus::Canceled => Self::Status(EventKind::Canceled),
             CallStatus::Other => Self::Other,
         }
+    }
+}
+
+/// Name of a parameter with a value that Twilio has added to its list.
+fn unknown_value(callback: &Callback) -> Option<&'static str> {
+    if matches!(callback.call_status.as_deref().map(CallStatus::from_name), Some(CallStatus::Other)) {
+        Some("CallStatus")
+    } else if matches!(callback.answered_by.as_deref().map(AnsweredBy::from_name), Some(AnsweredBy::Other)) {
+        Some("AnsweredBy")
+    } else {
+        None
     }
 }
 
@@ -141,7 +154,7 @@ fn call_events(callback: &Callback, status: Option<EventKind>) -> CallEventSet {
     let (occurred_at, sequence) = (callback.occurred_at(), callback.sequence());
     let machine = match callback.answered_by.as_deref().map(AnsweredBy::from_name) {
         Some(AnsweredBy::Machine) => true,
-        Some(AnsweredBy::Human | AnsweredBy::Unknown) | None => false,
+        Some(AnsweredBy::Human | AnsweredBy::Unknown | AnsweredBy::Other) | None => false,
     };
     let reported = match status {
         Some(kind) => Some(kind),

@@ -85,8 +85,10 @@ pub(super) enum AnsweredBy {
     Human,
     /// An answering machine at any stage of its greeting, or a fax.
     Machine,
-    /// `unknown`, and future names: somebody or something answered.
+    /// Somebody or something answered.
     Unknown,
+    /// Future names, which are read as [`AnsweredBy::Unknown`].
+    Other,
 }
 
 impl AnsweredBy {
@@ -95,7 +97,8 @@ impl AnsweredBy {
             "human" => Self::Human,
             "fax" => Self::Machine,
             _ if name.starts_with("machine") => Self::Machine,
-            _ => Self::Unknown,
+            "unknown" => Self::Unknown,
+            _ => Self::Other,
         }
     }
 }

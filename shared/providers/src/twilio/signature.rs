@@ -1,5 +1,6 @@
 //! Twilio's signature: `x-twilio-signature` is base64 of HMAC-SHA1 over the callback URL, followed by every form
-//! parameter.
+//! parameter. A shared key signs the same text with HMAC-SHA1 or HMAC-SHA256, and `x-twilio-webhooks-signature-settings`
+//! names the key and the algorithm.
 //!
 //! Sources are Twilio's own SDKs (`twilio-node/src/webhooks/webhooks.ts`, `twilio-python/twilio/request_validator.py`,
 //! `twilio-go/client/request_validator.go`):
@@ -22,7 +23,7 @@ use std::borrow::Cow;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use form_urlencoded::parse;
-use http::Uri;
+use http::{HeaderMap, Uri};
 use percent_encoding::{AsciiSet, CONTROLS, NON_ALPHANUMERIC, utf8_percent_encode};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
@@ -30,12 +31,13 @@ use subtle::ConstantTimeEq;
 use crate::config::ProviderConfig;
 use crate::dial::TWILIO_BODY_HASH as BODY_HASH;
 use crate::form::Form;
-use crate::hmac::{HmacSha1, matching_key, tag};
+use crate::hmac::{HmacAlgorithm, HmacSha1, matching_key, tag};
 use crate::key::Key;
-use crate::webhook::{SignedWebhook, UnverifiedWebhook, VerifyError, single_header};
+use crate::webhook::{SignedWebhook, UnverifiedWebhook, VerifyError, signature_header};
 
 const HEADER: &str = "x-twilio-signature";
-const TAG_BYTES: usize = 20;
+/// Header of a webhook that a shared key signed: `key=<id>,algorithm=HMAC_SHA1|HMAC_SHA256`.
+const SETTINGS_HEADER: &str = "x-twilio-webhooks-signature-settings";
 /// Most parameters of a form. A form must be parsed before its signature can be checked, so an attacker could use up
 /// memory: even an empty parameter takes some dozens of bytes. Twilio's own callbacks have some dozens of parameters.
 const PARAMETERS_MAX: usize = 1_024;
@@ -56,12 +58,12 @@ const QUERYSTRING: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b')');
 
 pub(crate) fn verify(config: &ProviderConfig, webhook: &UnverifiedWebhook<'_>) -> Result<usize, VerifyError> {
-    let header =
-        single_header(webhook.headers, HEADER, VerifyError::MissingSignature, VerifyError::MalformedSignature)?;
+    let header = signature_header(webhook.headers, HEADER)?;
+    let signer = Signer::of(config, webhook.headers)?;
     let signature = BASE64_STANDARD
         .decode(header)
         .ok()
-        .filter(|signature| signature.len() == TAG_BYTES)
+        .filter(|signature| signature.len() == signer.algorithm().tag_bytes())
         .ok_or(VerifyError::MalformedSignature)?;
     let public_url = config.public_url().ok_or(VerifyError::MissingPublicUrl)?;
 
@@ -77,10 +79,7 @@ pub(crate) fn verify(config: &ProviderConfig, webhook: &UnverifiedWebhook<'_>) -
     };
     let key_index = candidate_urls(public_url, webhook.path, webhook.query)
         .iter()
-        .find_map(|url| {
-            let parts = [url.as_bytes(), parameters.as_bytes()];
-            matching_key::<HmacSha1>(config.keys(), &parts, &signature)
-        })
+        .find_map(|url| signer.matching_key(config, &[url.as_bytes(), parameters.as_bytes()], &signature))
         .ok_or(VerifyError::WrongSignature)?;
     for signed_hash in body_hashes {
         let hash = hex::encode(Sha256::digest(webhook.body));
@@ -89,6 +88,59 @@ pub(crate) fn verify(config: &ProviderConfig, webhook: &UnverifiedWebhook<'_>) -
         }
     }
     Ok(key_index)
+}
+
+/// Key and algorithm of a signature, chosen by the request's headers.
+enum Signer<'a> {
+    /// One of the auth tokens, with SHA-1.
+    AuthToken,
+    /// The shared key at this index.
+    SharedKey { index: usize, key: &'a Key, algorithm: HmacAlgorithm },
+}
+
+impl<'a> Signer<'a> {
+    /// Without the header, an auth token signed. With it, the named key counts alone, and no algorithm that is weaker
+    /// than the one configured for that key.
+    fn of(config: &'a ProviderConfig, headers: &HeaderMap) -> Result<Self, VerifyError> {
+        if !headers.contains_key(SETTINGS_HEADER) {
+            return Ok(Self::AuthToken);
+        }
+        let settings = signature_header(headers, SETTINGS_HEADER)?;
+        let setting = |name: &str| {
+            let pairs = settings.split(',').filter_map(|pair| pair.split_once('='));
+            pairs.filter(|(key, _)| key.trim() == name).map(|(_, value)| value.trim()).next()
+        };
+        let id = setting("key").ok_or(VerifyError::MalformedSignature)?;
+        let named = config.shared_keys().iter().enumerate().find(|(_, shared)| shared.id == id);
+        let (index, shared) = named.ok_or(VerifyError::UnknownKey)?;
+        let algorithm = match setting("algorithm") {
+            Some("HMAC_SHA1") | None => HmacAlgorithm::Sha1,
+            Some("HMAC_SHA256") => HmacAlgorithm::Sha256,
+            Some(_) => return Err(VerifyError::UnacceptableAlgorithm),
+        };
+        if algorithm < shared.algorithm {
+            return Err(VerifyError::UnacceptableAlgorithm);
+        }
+        Ok(Self::SharedKey { index, key: &shared.key, algorithm })
+    }
+
+    const fn algorithm(&self) -> HmacAlgorithm {
+        match self {
+            Self::AuthToken => HmacAlgorithm::Sha1,
+            Self::SharedKey { algorithm, .. } => *algorithm,
+        }
+    }
+
+    /// Index of the key that made the signature. Shared keys are counted after the auth tokens.
+    fn matching_key(&self, config: &ProviderConfig, parts: &[&[u8]], signature: &[u8]) -> Option<usize> {
+        match self {
+            Self::AuthToken => matching_key::<HmacSha1>(config.keys(), parts, signature),
+            Self::SharedKey { index, key, algorithm } => {
+                let is_signed = algorithm.verifies(key.as_bytes(), parts, signature);
+                is_signed.then_some(config.keys().len() + index)
+            }
+        }
+    }
 }
 
 pub(crate) fn sign(key: &Key, url: &str, body: &[u8]) -> SignedWebhook {

@@ -167,7 +167,7 @@ fn parse_call(call: Map<String, Value>) -> ParsedAnswer {
             };
             ParsedAnswer::Ended { query: String::new(), body: json!({"message": message}).to_string().into_bytes() }
         }
-        Some(CallStatus::Other) | None => ParsedAnswer::Unreadable,
+        Some(CallStatus::NotFound | CallStatus::Other) | None => ParsedAnswer::Unreadable,
     }
 }
 

@@ -3,7 +3,7 @@
 //! A `status-update` contains the state of the call. An `end-of-call-report` contains how the call ended, and the
 //! analysis of the conversation. Vapi does not retry by default, so each message implies the earlier call events. A
 //! call can have a start time although nobody answered, so a start time does not prove an answer. It only separates
-//! faults and stops during a conversation from earlier ones.
+//! faults and stops during a conversation from earlier ones. A call that ended at its start time was not answered.
 
 use switchhook_domain::{Direction, EventId, EventKind, Provider, Timestamp};
 
@@ -34,6 +34,7 @@ pub(crate) fn read(
         (name, _) => name.to_owned(),
     };
 
+    notes.unknown_value = unknown_value(&message, message_type);
     let call_events = match kind {
         Kind::Status(kind) => status(kind, message.occurred_at()),
         Kind::Forwarding => forwarding(message.occurred_at()),
@@ -62,6 +63,7 @@ pub(crate) fn read(
         from,
         to,
         call_events: call_events.into_sorted(),
+        block_number: false,
     };
     normalized.into_reading(received_at)
 }
@@ -85,7 +87,8 @@ impl Kind {
             ("status-update", Some(CallStatus::InProgress)) => Self::Status(EventKind::InProgress),
             ("status-update", Some(CallStatus::Forwarding)) => Self::Forwarding,
             ("status-update", Some(CallStatus::Ended)) => Self::Ended,
-            ("status-update", Some(CallStatus::Scheduled | CallStatus::Other) | None) | (_, _) => Self::Other,
+            ("status-update", Some(CallStatus::Scheduled | CallStatus::NotFound | CallStatus::Other) | None)
+            | (_, _) => Self::Other,
         }
     }
 }
@@ -106,6 +109,16 @@ fn event_id(kind: Kind, message_type: &str, status: Option<&str>, call_id: Optio
         }
     };
     ids::event_id(Provider::Vapi, &suffix)
+}
+
+/// Name of a field with a value that Vapi has added to its list.
+fn unknown_value(message: &Message, message_type: &str) -> Option<&'static str> {
+    let status = message.status.as_deref().filter(|_| message_type == "status-update").map(CallStatus::from_name);
+    match (message.ended_reason().map(EndedReason::from_name), status) {
+        (Some(EndedReason::Unknown), _) => Some("endedReason"),
+        (_, Some(CallStatus::Other)) => Some("status"),
+        (_, _) => None,
+    }
 }
 
 fn direction(call_type: CallType) -> Option<Direction> {
@@ -138,10 +151,9 @@ fn forwarding(occurred_at: Option<Timestamp>) -> CallEventSet {
 /// answered: a machine cannot confirm.
 fn report(message: &Message) -> CallEventSet {
     let ending = ending(message);
-    let from_analysis = || message.analysis()?.structured_data.as_ref()?.decision();
     let decision = match ending {
-        Ending::NotAnswered { .. } | Ending::Answered { voicemail: true, .. } => None,
-        Ending::Answered { voicemail: false, .. } | Ending::Unclear => from_analysis(),
+        Ending::NotAnswered { .. } | Ending::NeverDialled | Ending::Answered { voicemail: true, .. } => None,
+        Ending::Answered { voicemail: false, .. } | Ending::Unclear => message.decision(),
     };
     let Some(decision) = decision else {
         return ending.reported(call_times(message));
@@ -155,11 +167,13 @@ fn report(message: &Message) -> CallEventSet {
 }
 
 fn ending(message: &Message) -> Ending {
-    let started = message.started_at().is_some();
-    let Some(reason) = message.ended_reason() else {
-        return Ending::Unclear;
-    };
-    match (EndedReason::from_name(reason), started) {
+    let started_at = message.started_at();
+    // The call ended at the moment at which it started, so there was no conversation.
+    let is_empty = started_at.is_some() && started_at == message.ended_at();
+    let started = started_at.is_some() && !is_empty;
+    let reason = message.ended_reason().map_or(EndedReason::Unclear, EndedReason::from_name);
+    match (reason, started) {
+        (EndedReason::Conversation | EndedReason::Unclear | EndedReason::Unknown, _) if is_empty => Ending::NO_ANSWER,
         (EndedReason::Conversation, _) => Ending::COMPLETED,
         (EndedReason::Voicemail, _) => Ending::VOICEMAIL,
         (EndedReason::Busy, _) => Ending::BUSY,
@@ -167,11 +181,12 @@ fn ending(message: &Message) -> Ending {
         (EndedReason::CallerHungUp, _) => Ending::CANCELED,
         (EndedReason::Stopped, true) => Ending::COMPLETED,
         (EndedReason::Stopped, false) => Ending::CANCELED,
+        (EndedReason::NeverDialled, _) => Ending::NeverDialled,
         (EndedReason::NeverConnected, _) => Ending::FAILED,
         (EndedReason::WrongNumber, _) => Ending::FAILED_PERMANENTLY,
         (EndedReason::Fault, true) => Ending::FAILED_AFTER_ANSWER,
         (EndedReason::Fault, false) => Ending::FAILED,
-        (EndedReason::Unclear, _) => Ending::Unclear,
+        (EndedReason::Unclear | EndedReason::Unknown, _) => Ending::Unclear,
     }
 }
 

@@ -1,12 +1,15 @@
 //! Vapi's names. Envelope: `{"message": {"type": …, "call": {…}, …}}`. Some facts are in the message, in its call, or
 //! in both.
 
+use std::collections::BTreeMap;
+
 use serde::Deserialize;
+use serde_json::{Map, Value};
 use switchhook_domain::Timestamp;
 
 use crate::correlation::EchoedIds;
 use crate::lenient;
-use crate::user_decision::CustomData;
+use crate::user_decision::{CustomData, UserDecision};
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
@@ -33,6 +36,8 @@ pub(super) struct Message {
     #[serde(deserialize_with = "lenient::object")]
     analysis: Option<Analysis>,
     #[serde(deserialize_with = "lenient::object")]
+    artifact: Option<Artifact>,
+    #[serde(deserialize_with = "lenient::object")]
     pub(super) call: Option<Call>,
     #[serde(deserialize_with = "lenient::object")]
     assistant: Option<Assistant>,
@@ -57,6 +62,8 @@ pub(super) struct Call {
     ended_at: Option<String>,
     #[serde(deserialize_with = "lenient::object")]
     analysis: Option<Analysis>,
+    #[serde(deserialize_with = "lenient::object")]
+    artifact: Option<Artifact>,
     #[serde(deserialize_with = "lenient::object")]
     metadata: Option<EchoedIds>,
     #[serde(deserialize_with = "lenient::object")]
@@ -94,9 +101,36 @@ struct Party {
 
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub(super) struct Analysis {
+struct Analysis {
     #[serde(deserialize_with = "lenient::object")]
-    pub(super) structured_data: Option<CustomData>,
+    structured_data: Option<CustomData>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Artifact {
+    /// Results of the structured outputs, by the id of the output.
+    #[serde(deserialize_with = "lenient::object")]
+    structured_outputs: Option<BTreeMap<String, Value>>,
+}
+
+impl Artifact {
+    /// Decision in the results. A result is an object with our fields, or the value of one field that names the output.
+    fn decision(&self) -> Option<UserDecision> {
+        let outputs = self.structured_outputs.iter().flat_map(BTreeMap::values).filter_map(Value::as_object);
+        let mut fields = Map::new();
+        for output in outputs {
+            match (output.get("result"), output.get("name").and_then(Value::as_str)) {
+                (Some(Value::Object(result)), _) => fields.extend(result.clone()),
+                (Some(result), Some(name)) => {
+                    fields.insert(name.to_owned(), result.clone());
+                }
+                (_, _) => {}
+            }
+        }
+        let data: Option<CustomData> = lenient::object(Value::Object(fields)).ok().flatten();
+        data?.decision()
+    }
 }
 
 #[derive(Clone, Copy, Deserialize)]
@@ -126,8 +160,14 @@ impl Message {
         time(&self.ended_at).or_else(|| time(&self.call.as_ref()?.ended_at))
     }
 
-    pub(super) fn analysis(&self) -> Option<&Analysis> {
-        self.analysis.as_ref().or(self.call.as_ref()?.analysis.as_ref())
+    /// The person's decision, from the structured outputs or from the analysis.
+    pub(super) fn decision(&self) -> Option<UserDecision> {
+        let call = self.call.as_ref();
+        let artifacts = [self.artifact.as_ref(), call.and_then(|call| call.artifact.as_ref())];
+        let analyses = [self.analysis.as_ref(), call.and_then(|call| call.analysis.as_ref())];
+        let from_outputs = artifacts.into_iter().flatten().find_map(Artifact::decision);
+        let data = analyses.into_iter().flatten().filter_map(|analysis| analysis.structured_data.as_ref());
+        from_outputs.or_else(|| data.filter_map(CustomData::decision).next())
     }
 
     /// Ids from the call first. Those of the assistant come last, because they are the same for all its calls.
@@ -170,7 +210,9 @@ pub(super) enum CallStatus {
     InProgress,
     Forwarding,
     Ended,
-    /// `not-found`, `deletion-failed`, and future names.
+    /// The API has no such call, or could not delete it.
+    NotFound,
+    /// Future names.
     Other,
 }
 
@@ -183,6 +225,7 @@ impl CallStatus {
             "in-progress" => Self::InProgress,
             "forwarding" => Self::Forwarding,
             "ended" => Self::Ended,
+            "not-found" | "deletion-failed" => Self::NotFound,
             _ => Self::Other,
         }
     }
@@ -201,14 +244,18 @@ pub(super) enum EndedReason {
     CallerHungUp,
     /// The caller stopped the call through the API, before the answer or after it.
     Stopped,
+    /// Vapi accepted the call, and then dialled nobody for a reason of the account.
+    NeverDialled,
     /// The call never reached the person.
     NeverConnected,
     /// The number does not exist, or this account may not call it. A retry cannot help.
     WrongNumber,
     /// A fault that occurs before the answer as well as after it.
     Fault,
-    /// The call is over, and the reason does not say whether anybody answered. Includes unknown reasons.
+    /// The call is over, and the reason does not say whether anybody answered.
     Unclear,
+    /// Future names, which are read as [`EndedReason::Unclear`].
+    Unknown,
 }
 
 impl EndedReason {
@@ -216,7 +263,6 @@ impl EndedReason {
         match reason {
             "assistant-forwarded-call"
             | "assistant-said-end-call-phrase"
-            | "call.forwarding.operator-busy"
             | "call.in-progress.sip-completed-call"
             | "call.in-progress.twilio-completed-call"
             | "exceeded-max-duration"
@@ -231,33 +277,60 @@ impl EndedReason {
             | "phone-call-provider-bypass-enabled-but-no-call-received"
             | "twilio-failed-to-connect-call"
             | "vonage-failed-to-connect-call" => Self::NeverConnected,
-            "twilio-reported-customer-misdialed" | "call.start.error-vapi-number-international" => Self::WrongNumber,
+            "twilio-reported-customer-misdialed"
+            | "sip-outbound-unallocated-number"
+            | "call.start.error-vapi-number-international" => Self::WrongNumber,
             "assistant-join-timed-out"
             | "assistant-not-found"
             | "assistant-not-valid"
             | "phone-call-provider-closed-websocket"
+            | "sip-outbound-carrier-released-call"
             | "worker-shutdown" => Self::Fault,
             // The call was to be forwarded to a number instead of an assistant. Nothing says whether that number
             // answered.
-            "assistant-request-returned-forwarding-phone-number" => Self::Unclear,
-            _ => Self::by_prefix(reason),
+            "assistant-request-returned-forwarding-phone-number" | "vonage-completed" | "vonage-disconnected" => {
+                Self::Unclear
+            }
+            _ => Self::by_pattern(reason),
         }
     }
 
-    fn by_prefix(reason: &str) -> Self {
+    fn by_pattern(reason: &str) -> Self {
         let starts_with = |prefixes: &[&str]| prefixes.iter().any(|prefix| reason.starts_with(prefix));
-        if starts_with(&["assistant-ended-call", "customer-ended-call", "call.ending.hook-executed-"]) {
+        if starts_with(&[
+            "assistant-ended-call",
+            "customer-ended-call",
+            "call.ending.hook-executed-",
+            // The call was answered, and the person to whom it was forwarded was not reached.
+            "call.forwarding.",
+        ]) {
             Self::Conversation
-        } else if starts_with(&["call.start.error-", "call-start-error-", "call.ringing.error-"])
-            || reason.contains("-outbound-sip-")
+        } else if let Some((_, status)) = reason.split_once("-outbound-sip-") {
+            Self::by_sip_status(status)
+        } else if starts_with(&["call.start.", "call-start-error-"]) {
+            Self::NeverDialled
+        } else if starts_with(&["call.ringing.error-"])
             || reason.ends_with("-transport-never-connected")
             || reason.ends_with("bound-call-failed-to-connect")
         {
             Self::NeverConnected
         } else if starts_with(&["assistant-request-", "call.in-progress.error-", "pipeline-error-"]) {
             Self::Fault
-        } else {
+        } else if starts_with(&["call.ringing.hook-executed-"]) {
             Self::Unclear
+        } else {
+            Self::Unknown
+        }
+    }
+
+    /// Meaning of the SIP status with which the called side rejected the call, for example `486-busy-here`.
+    fn by_sip_status(status: &str) -> Self {
+        match status.get(..3) {
+            Some("404" | "484" | "604") => Self::WrongNumber,
+            Some("486" | "600" | "603") => Self::Busy,
+            // The trunk rejects our credentials.
+            Some("401" | "407") => Self::NeverDialled,
+            Some(_) | None => Self::NeverConnected,
         }
     }
 }

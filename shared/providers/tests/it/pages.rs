@@ -47,6 +47,7 @@ struct Meaning {
     reported: BTreeSet<String>,
     implied: BTreeSet<String>,
     permanent: bool,
+    never_dialled: bool,
 }
 
 impl Page {
@@ -104,6 +105,7 @@ impl Cell {
             reported: reported.iter().cloned().collect(),
             implied: implied.iter().cloned().collect(),
             permanent: self.text.contains("permanent"),
+            never_dialled: self.text.contains("never dialled"),
         })
     }
 }
@@ -117,9 +119,10 @@ impl Meaning {
                     let events = event.call_events.iter().filter(|event| event.implied == implied);
                     events.map(|event| event.kind.to_string()).collect()
                 };
-                let permanent =
-                    event.call_events.iter().any(|event| event.kind == EventKind::Failed && event.permanent);
-                Self { reported: kinds(false), implied: kinds(true), permanent }
+                let failed = || event.call_events.iter().filter(|event| event.kind == EventKind::Failed);
+                let permanent = failed().any(|event| event.permanent);
+                let never_dialled = failed().any(|event| event.never_dialled);
+                Self { reported: kinds(false), implied: kinds(true), permanent, never_dialled }
             }
             Reading::Recorded { .. } => Self::default(),
             Reading::Quarantined { error, .. } => panic!("{provider}: {error}: {body}"),

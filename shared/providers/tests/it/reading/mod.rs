@@ -4,6 +4,7 @@ mod generic;
 mod retell;
 mod telnyx;
 mod twilio;
+mod unknown;
 mod unreadable;
 mod vapi;
 
@@ -38,7 +39,7 @@ pub(crate) fn into_event(reading: Reading) -> ProviderEvent {
     }
 }
 
-/// Kinds of the call events in order: `~` marks an implied one, `!` a permanent failure. For a reading without call events, its name
+/// Kinds of the call events in order: `~` marks an implied one, `!` a permanent failure, `^` a call that was never dialled. For a reading without call events, its name
 /// or its error.
 pub(super) fn kinds(reading: &Reading) -> String {
     match reading {
@@ -49,7 +50,8 @@ pub(super) fn kinds(reading: &Reading) -> String {
                 .map(|event| {
                     let implied = if event.implied { "~" } else { "" };
                     let permanent = if event.permanent { "!" } else { "" };
-                    format!("{implied}{}{permanent}", event.kind)
+                    let never_dialled = if event.never_dialled { "^" } else { "" };
+                    format!("{implied}{}{permanent}{never_dialled}", event.kind)
                 })
                 .collect();
             kinds.join(" ")

@@ -6,9 +6,11 @@ use switchhook_domain::{CallEvent, Direction, EventKind, Provider, Timestamp};
 
 use super::{ids, into_event, kinds, read_body, retell};
 
-pub(crate) const REASONS: [&str; 36] = [
+pub(crate) const REASONS: [&str; 41] = [
     "user_hangup",
     "agent_hangup",
+    "user_requested_dnc",
+    "user_requested_callback",
     "call_transfer",
     "voicemail_reached",
     "ivr_reached",
@@ -17,6 +19,8 @@ pub(crate) const REASONS: [&str; 36] = [
     "concurrency_limit_reached",
     "no_concurrency_fallback",
     "no_valid_payment",
+    "credit_exhausted",
+    "budget_reached",
     "scam_detected",
     "dial_busy",
     "dial_failed",
@@ -26,6 +30,7 @@ pub(crate) const REASONS: [&str; 36] = [
     "telephony_provider_unavailable",
     "sip_routing_error",
     "marked_as_spam",
+    "network_blocked",
     "user_declined",
     "error_llm_websocket_open",
     "error_llm_websocket_lost_connection",
@@ -73,23 +78,28 @@ fn retell_call_ended_by_reason() {
     assert_snapshot!(endings(), @r"
     user_hangup: ~ringing ~in_progress completed | failed | ~ringing ~in_progress completed
     agent_hangup: ~ringing ~in_progress completed | failed | ~ringing ~in_progress completed
+    user_requested_dnc: ~ringing ~in_progress ~user_declined completed | ~ringing ~in_progress ~user_declined completed | ~ringing ~in_progress ~user_declined completed
+    user_requested_callback: ~ringing ~in_progress completed | failed | ~ringing ~in_progress completed
     call_transfer: ~ringing ~in_progress completed | failed | ~ringing ~in_progress completed
     voicemail_reached: ~ringing ~in_progress ~voicemail_detected completed | ~ringing ~in_progress ~voicemail_detected completed | ~ringing ~in_progress ~voicemail_detected completed
     ivr_reached: ~ringing ~in_progress completed | failed | ~ringing ~in_progress completed
     inactivity: ~ringing ~in_progress completed | failed | ~ringing ~in_progress completed
     max_duration_reached: ~ringing ~in_progress completed | failed | ~ringing ~in_progress completed
-    concurrency_limit_reached: failed | failed | failed
-    no_concurrency_fallback: failed | failed | failed
-    no_valid_payment: ~ringing ~in_progress failed | failed | failed
-    scam_detected: ~ringing ~in_progress failed | failed | failed
+    concurrency_limit_reached: failed^ | failed^ | failed^
+    no_concurrency_fallback: failed^ | failed^ | failed^
+    no_valid_payment: ~ringing ~in_progress failed | failed^ | failed^
+    credit_exhausted: ~ringing ~in_progress failed | failed^ | failed^
+    budget_reached: ~ringing ~in_progress failed | failed^ | failed^
+    scam_detected: ~ringing ~in_progress failed | failed^ | failed^
     dial_busy: ~ringing busy | ~ringing busy | ~ringing busy
     dial_failed: failed | failed | failed
     dial_no_answer: ~ringing no_answer | ~ringing no_answer | ~ringing no_answer
     invalid_destination: failed! | failed! | failed!
-    telephony_provider_permission_denied: failed! | failed! | failed!
+    telephony_provider_permission_denied: failed^ | failed^ | failed^
     telephony_provider_unavailable: failed | failed | failed
     sip_routing_error: failed | failed | failed
     marked_as_spam: ~ringing ~in_progress failed | failed | failed
+    network_blocked: failed | failed | failed
     user_declined: ~ringing busy | ~ringing busy | ~ringing busy
     error_llm_websocket_open: ~ringing ~in_progress failed | failed | failed
     error_llm_websocket_lost_connection: ~ringing ~in_progress failed | failed | failed
@@ -127,6 +137,24 @@ fn retell_call_analyzed_implies_what_call_ended_says() {
             }
             assert_eq!(into_event(retell("call_analyzed", call)).call_events, ended, "{reason}");
         }
+    }
+}
+
+#[test]
+fn retell_person_who_asks_not_to_be_called_declines_and_is_blocked() {
+    let call = |reason: &str| {
+        json!({
+            "call_id": "c",
+            "disconnection_reason": reason,
+            "call_analysis": {"in_voicemail": true, "custom_analysis_data": {"outcome": "confirmed"}},
+        })
+    };
+    for event in ["call_ended", "call_analyzed"] {
+        let reading = retell(event, call("user_requested_dnc"));
+        assert!(kinds(&reading).contains("~user_declined"), "{event}: {}", kinds(&reading));
+        assert!(!kinds(&reading).contains("confirmed") && !kinds(&reading).contains("voicemail"));
+        assert!(into_event(reading).block_number);
+        assert!(!into_event(retell(event, call("user_hangup"))).block_number);
     }
 }
 

@@ -36,6 +36,9 @@ fn telnyx_hangup_causes_say() {
         assert_eq!(meaning("user_busy", sip), "~ringing busy");
         assert_eq!(meaning("normal_clearing", sip), "completed");
     }
+    // The network forbade the call.
+    assert_eq!(meaning("call_rejected", "403"), "failed");
+    assert_eq!(meaning("call_rejected", "603"), "~ringing busy");
 }
 
 #[test]
@@ -58,10 +61,26 @@ fn telnyx_detections_say() {
         ("call.machine.premium.detection.ended", "fax_detected", machine),
         ("call.machine.premium.greeting.ended", "beep_detected", machine),
         ("call.machine.premium.greeting.ended", "no_beep_detected", answered),
+        ("call.machine.premium.greeting.ended", "prompt_ended", answered),
+        ("call.machine.premium.call_screening.detected", "screening", answered),
         ("call.dtmf.received", "", "recorded"),
     ] {
         assert_eq!(meaning(event_type, result), expected, "{event_type} {result}");
     }
+}
+
+#[test]
+fn telnyx_analysis_tells_the_outcome() {
+    let meaning = |result: &str| {
+        let insights =
+            json!([{"status": "completed", "conversation_insights": [{"insight_id": "i", "result": result}]}]);
+        let call = json!({"call_control_id": "v3:c", "duration_sec": 42, "conversation_insights": insights});
+        kinds(&telnyx("call.analyzed", call))
+    };
+    assert_eq!(meaning(r#"{"outcome": "confirmed"}"#), "~ringing ~in_progress user_confirmed");
+    assert_eq!(meaning(r#"{"appointment_confirmed": false}"#), "~ringing ~in_progress user_declined");
+    assert_eq!(meaning("The person was friendly."), "~ringing ~in_progress");
+    assert_eq!(kinds(&telnyx("call.analyzed", json!({"call_control_id": "v3:c"}))), "recorded");
 }
 
 #[test]

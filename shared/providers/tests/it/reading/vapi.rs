@@ -21,18 +21,19 @@ fn vapi_reasons_come_to_few_endings() {
     for reason in include_str!("../../../fixtures/vapi/ended_reasons.txt").lines() {
         *counts.entry(format!("{} | {}", vapi_ended(reason, true), vapi_ended(reason, false))).or_default() += 1;
     }
-    assert_eq!(counts.values().sum::<u32>(), 571);
+    assert_eq!(counts.values().sum::<u32>(), 604);
     let lines: Vec<String> = counts.iter().map(|(meaning, count)| format!("{count}: {meaning}")).collect();
     assert_snapshot!(lines.join("\n"), @r"
     1: canceled | canceled
     5: completed | completed
-    31: failed | failed
-    2: failed! | failed!
+    13: failed | failed
+    3: failed! | failed!
+    21: failed^ | failed^
     2: ~ringing busy | ~ringing busy
     1: ~ringing no_answer | ~ringing no_answer
     3: ~ringing ~in_progress completed | canceled
-    16: ~ringing ~in_progress completed | ~ringing ~in_progress completed
-    509: ~ringing ~in_progress failed | failed
+    17: ~ringing ~in_progress completed | ~ringing ~in_progress completed
+    537: ~ringing ~in_progress failed | failed
     1: ~ringing ~in_progress ~voicemail_detected completed | ~ringing ~in_progress ~voicemail_detected completed
     ");
 }
@@ -60,9 +61,10 @@ fn vapi_reasons_that_are_not_faults_say() {
     assistant-request-returned-unspeakable-error: ~ringing ~in_progress failed | failed
     assistant-said-end-call-phrase: ~ringing ~in_progress completed | ~ringing ~in_progress completed
     call-deleted: ~ringing ~in_progress completed | canceled
-    call-start-error-neither-assistant-nor-server-set: failed | failed
+    call-start-error-neither-assistant-nor-server-set: failed^ | failed^
     call.ending.hook-executed-say: ~ringing ~in_progress completed | ~ringing ~in_progress completed
     call.ending.hook-executed-transfer: ~ringing ~in_progress completed | ~ringing ~in_progress completed
+    call.forwarding.no-answer: ~ringing ~in_progress completed | ~ringing ~in_progress completed
     call.forwarding.operator-busy: ~ringing ~in_progress completed | ~ringing ~in_progress completed
     call.in-progress.sip-completed-call: ~ringing ~in_progress completed | ~ringing ~in_progress completed
     call.in-progress.twilio-completed-call: ~ringing ~in_progress completed | ~ringing ~in_progress completed
@@ -70,23 +72,26 @@ fn vapi_reasons_that_are_not_faults_say() {
     call.ringing.hook-executed-say: completed | completed
     call.ringing.hook-executed-transfer: completed | completed
     call.ringing.sip-inbound-caller-hungup-before-call-connect: canceled | canceled
-    call.start.error-enterprise-feature-not-available-recording-consent: failed | failed
-    call.start.error-fraud-check-failed: failed | failed
-    call.start.error-get-assistant: failed | failed
-    call.start.error-get-customer: failed | failed
-    call.start.error-get-phone-number: failed | failed
-    call.start.error-get-resources-validation: failed | failed
-    call.start.error-get-transport: failed | failed
-    call.start.error-subscription-concurrency-limit-reached: failed | failed
-    call.start.error-subscription-frozen: failed | failed
-    call.start.error-subscription-insufficient-credits: failed | failed
-    call.start.error-subscription-upgrade-failed: failed | failed
-    call.start.error-subscription-wallet-does-not-exist: failed | failed
+    call.start.assistant-version-error-validation: failed^ | failed^
+    call.start.error-enterprise-feature-not-available-recording-consent: failed^ | failed^
+    call.start.error-fraud-check-failed: failed^ | failed^
+    call.start.error-get-assistant: failed^ | failed^
+    call.start.error-get-customer: failed^ | failed^
+    call.start.error-get-phone-number: failed^ | failed^
+    call.start.error-get-resources-validation: failed^ | failed^
+    call.start.error-get-transport: failed^ | failed^
+    call.start.error-subscription-concurrency-limit-reached: failed^ | failed^
+    call.start.error-subscription-frozen: failed^ | failed^
+    call.start.error-subscription-insufficient-credits: failed^ | failed^
+    call.start.error-subscription-upgrade-failed: failed^ | failed^
+    call.start.error-subscription-wallet-does-not-exist: failed^ | failed^
     call.start.error-vapi-number-international: failed! | failed!
-    call.start.error-vapi-number-outbound-daily-limit: failed | failed
-    call.start.error-vapifault-database-error: failed | failed
-    call.start.error-vapifault-get-org: failed | failed
-    call.start.error-vapifault-get-subscription: failed | failed
+    call.start.error-vapi-number-outbound-daily-limit: failed^ | failed^
+    call.start.error-vapifault-database-error: failed^ | failed^
+    call.start.error-vapifault-get-org: failed^ | failed^
+    call.start.error-vapifault-get-subscription: failed^ | failed^
+    call.start.error-vapifault-worker-not-available: failed^ | failed^
+    call.start.squad-version-error-validation: failed^ | failed^
     customer-busy: ~ringing busy | ~ringing busy
     customer-did-not-answer: ~ringing no_answer | ~ringing no_answer
     customer-did-not-give-microphone-permission: failed | failed
@@ -100,6 +105,8 @@ fn vapi_reasons_that_are_not_faults_say() {
     phone-call-provider-closed-websocket: ~ringing ~in_progress failed | failed
     scheduled-call-deleted: ~ringing ~in_progress completed | canceled
     silence-timed-out: ~ringing ~in_progress completed | ~ringing ~in_progress completed
+    sip-outbound-carrier-released-call: ~ringing ~in_progress failed | failed
+    sip-outbound-unallocated-number: failed! | failed!
     twilio-failed-to-connect-call: failed | failed
     twilio-reported-customer-misdialed: failed! | failed!
     voicemail: ~ringing ~in_progress ~voicemail_detected completed | ~ringing ~in_progress ~voicemail_detected completed
@@ -159,6 +166,74 @@ fn vapi_analysis_tells_the_outcome() {
     assert_eq!(meaning("voicemail", outcome("confirmed")), "~ringing ~in_progress ~voicemail_detected completed");
     assert_eq!(meaning("customer-did-not-answer", json!({"appointment_confirmed": false})), "~ringing no_answer");
     assert_eq!(meaning("a-reason-of-next-year", outcome("confirmed")), "user_confirmed ~completed");
+}
+
+#[test]
+fn vapi_structured_outputs_tell_the_outcome() {
+    let meaning = |outputs: Value, data: Value| {
+        kinds(&vapi(json!({
+            "type": "end-of-call-report",
+            "endedReason": "customer-ended-call",
+            "artifact": {"structuredOutputs": outputs},
+            "analysis": {"structuredData": data},
+            "call": {"id": "c"},
+        })))
+    };
+    let (confirmed, declined) =
+        ("~ringing ~in_progress user_confirmed ~completed", "~ringing ~in_progress user_declined ~completed");
+    let none = "~ringing ~in_progress completed";
+    let id = "2f6c0c1e-4b7a-4d2e-9c3f-000000000003";
+    let output = |name: &str, result: Value| json!({id: {"name": name, "result": result}});
+    assert_eq!(meaning(output("Appointment", json!({"outcome": "confirmed"})), json!(null)), confirmed);
+    assert_eq!(meaning(output("outcome", json!("declined")), json!(null)), declined);
+    assert_eq!(meaning(output("appointment_confirmed", json!(true)), json!(null)), confirmed);
+    // A structured output wins over the older analysis.
+    assert_eq!(meaning(output("outcome", json!("declined")), json!({"outcome": "confirmed"})), declined);
+    assert_eq!(meaning(output("Sentiment", json!("good")), json!({"outcome": "confirmed"})), confirmed);
+    assert_eq!(meaning(json!([]), json!(null)), none);
+    assert_eq!(meaning(json!({"a": "odd", "b": {"name": 7}, "c": {"result": null}}), json!(null)), none);
+    // The API shows them inside the call.
+    let call = json!({"id": "c", "artifact": {"structuredOutputs": output("outcome", json!("confirmed"))}});
+    let report = json!({"type": "end-of-call-report", "endedReason": "customer-ended-call", "call": call});
+    assert_eq!(kinds(&vapi(report)), confirmed);
+}
+
+#[test]
+fn vapi_call_that_ends_when_it_starts_was_not_answered() {
+    let meaning = |reason: &str| {
+        let at = "2025-10-20T12:14:00Z";
+        kinds(&vapi(json!({"type": "end-of-call-report", "endedReason": reason, "startedAt": at, "endedAt": at,
+            "analysis": {"structuredData": {"appointment_confirmed": false}}, "call": {"id": "c"}})))
+    };
+    for (reason, expected) in [
+        ("customer-ended-call", "~ringing no_answer"),
+        ("vonage-completed", "~ringing no_answer"),
+        ("manually-canceled", "canceled"),
+        ("pipeline-error-openai-llm-failed", "failed"),
+        ("customer-busy", "~ringing busy"),
+        ("voicemail", "~ringing ~in_progress ~voicemail_detected completed"),
+    ] {
+        assert_eq!(meaning(reason), expected, "{reason}");
+    }
+}
+
+#[test]
+fn vapi_sip_statuses_say() {
+    let meaning = |status: &str| {
+        let reason = format!("call.in-progress.error-providerfault-outbound-sip-{status}");
+        kinds(&vapi(json!({"type": "end-of-call-report", "endedReason": reason, "call": {"id": "c"}})))
+    };
+    for (status, expected) in [
+        ("404-not-found", "failed!"),
+        ("407-proxy-authentication-required", "failed^"),
+        ("480-temporarily-unavailable", "failed"),
+        ("486-busy-here", "~ringing busy"),
+        ("603-decline", "~ringing busy"),
+        ("503-service-unavailable", "failed"),
+        ("é", "failed"),
+    ] {
+        assert_eq!(meaning(status), expected, "{status}");
+    }
 }
 
 #[test]

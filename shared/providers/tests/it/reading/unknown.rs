@@ -1,0 +1,55 @@
+//! Values that a vendor added to its lists: they are read as far as possible, and noted by the name of their field.
+
+use serde_json::{Value, json};
+use switchhook_domain::Provider;
+use switchhook_providers::{ReadNotes, VerifiedWebhook, read_with_notes};
+
+use super::RECEIVED_AT;
+
+fn notes(provider: Provider, body: &str) -> ReadNotes {
+    read_with_notes(&VerifiedWebhook::from_inbox(provider, String::new(), body.as_bytes().to_vec(), 0), RECEIVED_AT).1
+}
+
+#[test]
+fn unknown_values_are_noted_by_the_name_of_their_field() {
+    let retell = |call: Value| notes(Provider::Retell, &json!({"event": "call_ended", "call": call}).to_string());
+    let vapi = |message: Value| notes(Provider::Vapi, &json!({"message": message}).to_string());
+    let telnyx = |event_type: &str, payload: Value| {
+        let data = json!({"event_type": event_type, "id": "e", "payload": payload});
+        notes(Provider::Telnyx, &json!({"data": data}).to_string())
+    };
+    let twilio = |form: &str| notes(Provider::Twilio, form);
+    let report = |reason: &str| vapi(json!({"type": "end-of-call-report", "endedReason": reason, "call": {"id": "c"}}));
+    let status = |status: &str| vapi(json!({"type": "status-update", "status": status, "call": {"id": "c"}}));
+    let hangup = |cause: &str| telnyx("call.hangup", json!({"call_control_id": "c", "hangup_cause": cause}));
+    let detection =
+        |result: &str| telnyx("call.machine.detection.ended", json!({"call_control_id": "c", "result": result}));
+    for (notes, expected) in [
+        (retell(json!({"call_id": "c", "disconnection_reason": "new"})), Some("disconnection_reason")),
+        (retell(json!({"call_id": "c", "call_status": "new"})), Some("call_status")),
+        (retell(json!({"call_id": "c", "disconnection_reason": "user_hangup", "call_status": "ended"})), None),
+        (retell(json!({"call_id": "c", "disconnection_reason": ""})), None),
+        (report("new"), Some("endedReason")),
+        (report("vonage-completed"), None),
+        (report("pipeline-error-new"), None),
+        (status("new"), Some("status")),
+        (status("not-found"), None),
+        (hangup("new"), Some("hangup_cause")),
+        (hangup("unspecified"), None),
+        (detection("new"), Some("result")),
+        (detection("not_sure"), None),
+        (twilio("CallSid=CA1&CallStatus=new"), Some("CallStatus")),
+        (twilio("CallSid=CA1&AnsweredBy=new"), Some("AnsweredBy")),
+        (twilio("CallSid=CA1&AnsweredBy=unknown"), None),
+    ] {
+        assert_eq!(notes, ReadNotes { reserved_call_id: false, unknown_value: expected });
+    }
+}
+
+#[test]
+fn every_known_reason_is_known() {
+    for reason in include_str!("../../../fixtures/vapi/ended_reasons.txt").lines() {
+        let message = json!({"type": "end-of-call-report", "endedReason": reason, "call": {"id": "c"}});
+        assert_eq!(notes(Provider::Vapi, &json!({"message": message}).to_string()), ReadNotes::default(), "{reason}");
+    }
+}
