@@ -6,7 +6,8 @@
 //! - `window`, `plan`, `announcement`, `call`: a call as data;
 //! - `attempt`, `job`: what follows from the history of a call;
 //! - `announce`, `finding`, `domain_event`: events that Switchhook itself makes;
-//! - `derive`, `transition`, `fold`: the next row of a call.
+//! - `derive`, `transition`, `fold`: the next row of a call;
+//! - `provider_health`: whether a provider gets calls, and how fast.
 
 mod announce;
 mod announcement;
@@ -22,6 +23,7 @@ mod lifecycle;
 mod machine;
 mod number;
 mod plan;
+mod provider_health;
 mod time;
 mod transition;
 mod window;
@@ -42,6 +44,7 @@ pub use fold::{Fold, FoldOutcome, fold, refold};
 pub use lifecycle::{INCONCLUSIVE, LIFECYCLE, Lifecycle, OUTCOME, Outcome};
 pub use machine::{Machine, MachineFold, State, StateEdges, Verdict};
 pub use plan::{EndReason, ManualTrigger, NewCall, Plan, RetryPolicy, StopReason};
+pub use provider_health::{Circuit, DialFailure, DialSignal, ProviderAvailability, ProviderHealth, Slowdown};
 pub use time::Timestamp;
 pub use transition::DialStarted;
 pub use window::{CallingWindow, Day, WindowError};

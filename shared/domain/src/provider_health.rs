@@ -1,0 +1,363 @@
+//! The health of a provider: whether calls are placed with it now, and how fast.
+//!
+//! A dial may fail for a reason that is not the number's: the account is out of credit, the provider is overloaded or cannot
+//! be reached, or it gives no clear answer. Such failures say something about the provider, and nothing about the call.
+//!
+//! **Failures in a row open the provider's circuit. While it is open, one call at a time is dialled, as a probe, and only
+//! the success of a probe closes it.** The pause before a probe doubles with every probe that fails.
+//!
+//! A provider that is busy also slows down: each refusal for that reason halves the dial rate and pauses all dials for a
+//! moment. From then on the rate rises again with time. The number of calls in flight is the dial rate times the length of
+//! a call, so the rate bounds it, and no event of a call needs to be counted.
+//!
+//! **A claim books its place in the dial rate.** However many schedulers run at once, they never claim more calls than the
+//! provider takes in the time that they book ahead.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::domain_event::DOMAIN_EVENT_SCHEMA_VERSION;
+use crate::event::{CallId, Provider};
+use crate::time::Timestamp;
+
+/// Prefix of the keys of the providers' health. It shares a table with the calls, so no call id starts with this prefix.
+pub const PROVIDER_HEALTH_PREFIX: &str = "provider-health:";
+
+/// Failure score that opens the circuit. See [`DialFailure::score`].
+const SCORE_TO_OPEN: u32 = 12;
+/// Pause before the first probe. It doubles with every probe that fails, up to [`PROBE_PAUSE_MAX`].
+const PROBE_PAUSE_FIRST: Duration = Duration::from_secs(30);
+const PROBE_PAUSE_MAX: Duration = Duration::from_secs(15 * 60);
+/// Time after which a probe that brought no result is given up. A claim is dialled within that time, unless it is lost.
+const PROBE_RESULT_MAX: Duration = Duration::from_secs(2 * 60);
+/// Dial rate of a provider that was never busy, in thousandths of the configured rate.
+const FULL_RATE: u64 = 1_000;
+/// Growth of a lowered rate per minute, in thousandths of the configured rate. A halved rate is whole again after 25 minutes.
+const RATE_GROWTH: u64 = 20;
+/// Limits of the pause of all dials after the provider was busy.
+const BUSY_PAUSE_MIN: Duration = Duration::from_secs(2);
+const BUSY_PAUSE_MAX: Duration = Duration::from_secs(60);
+/// Longest time from one dial to the next that a lowered rate may require.
+const DIAL_INTERVAL_MAX: Duration = Duration::from_secs(60);
+
+/// Reason of a failed dial that is not the number's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DialFailure {
+    /// The provider refused because of the account: its keys, its credit, its permissions, its settings.
+    AccountProblem,
+    /// The provider refused because too many requests or calls are under way.
+    Busy,
+    /// No connection to the provider could be made.
+    Unreachable,
+    /// The provider gave no answer, or none that says whether it places the call.
+    UnclearAnswer,
+}
+
+impl DialFailure {
+    pub const ALL: [Self; 4] = [Self::AccountProblem, Self::Busy, Self::Unreachable, Self::UnclearAnswer];
+
+    /// Returns the name used in domain events, logs and rows.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::AccountProblem => "account_problem",
+            Self::Busy => "busy",
+            Self::Unreachable => "unreachable",
+            Self::UnclearAnswer => "unclear_answer",
+        }
+    }
+
+    /// Weight of one failure. Three failures in a row open the circuit. A busy provider works, so it takes twelve.
+    const fn score(self) -> u32 {
+        match self {
+            Self::AccountProblem | Self::Unreachable | Self::UnclearAnswer => 4,
+            Self::Busy => 1,
+        }
+    }
+}
+
+/// Result of one dial, as far as it tells about the provider.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DialSignal<'a> {
+    /// The provider accepted the call, or refused the number.
+    Works,
+    Failed {
+        failure: DialFailure,
+        /// The provider's reason in our words, for example `payment_required`.
+        cause: &'a str,
+        /// Time that the provider asks to wait.
+        retry_after: Option<Duration>,
+    },
+}
+
+/// Decision whether a provider gets dials.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Circuit {
+    /// The provider gets dials at its rate.
+    Closed,
+    /// The provider gets probes only.
+    Open {
+        failure: DialFailure,
+        cause: String,
+        /// Time of the next probe. While a probe is under way: the time at which it is given up.
+        probe_at: Timestamp,
+        failed_probes: u32,
+        /// Call that is dialled as a probe now.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        probe: Option<CallId>,
+    },
+}
+
+/// Lowered dial rate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Slowdown {
+    /// Rate at `since`, in thousandths of the configured rate.
+    pub rate: u64,
+    pub since: Timestamp,
+}
+
+/// Health of one provider, as stored in one row.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProviderHealth {
+    pub provider: Provider,
+    pub circuit: Circuit,
+    /// Number of times that the circuit has opened or closed.
+    pub sequence: u64,
+    /// Time at which the circuit opened or closed last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub changed_at: Option<Timestamp>,
+    /// Weight of all failed dials since the last one that worked.
+    pub failure_score: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slowdown: Option<Slowdown>,
+    /// Time until which no call is dialled, because the provider was busy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paused_until: Option<Timestamp>,
+    /// Time until which claims have booked the dial rate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub booked_until: Option<Timestamp>,
+}
+
+impl ProviderHealth {
+    /// Health of a provider of which nothing is known.
+    #[must_use]
+    pub const fn new(provider: Provider) -> Self {
+        Self {
+            provider,
+            circuit: Circuit::Closed,
+            sequence: 0,
+            changed_at: None,
+            failure_score: 0,
+            slowdown: None,
+            paused_until: None,
+            booked_until: None,
+        }
+    }
+
+    /// True if the circuit is open.
+    #[must_use]
+    pub const fn is_open(&self) -> bool {
+        match self.circuit {
+            Circuit::Closed => false,
+            Circuit::Open { .. } => true,
+        }
+    }
+
+    /// True if the provider gets calls other than probes.
+    #[must_use]
+    pub fn is_available(&self, now: Timestamp) -> bool {
+        !self.is_open() && self.paused_until.is_none_or(|until| until <= now)
+    }
+
+    /// True if this call may be dialled with the provider.
+    #[must_use]
+    pub fn allows(&self, call_id: &CallId, now: Timestamp) -> bool {
+        match &self.circuit {
+            Circuit::Closed => self.is_available(now),
+            Circuit::Open { probe, .. } => probe.as_ref() == Some(call_id),
+        }
+    }
+
+    /// True if a call should be dialled as a probe.
+    #[must_use]
+    pub fn needs_probe(&self, now: Timestamp) -> bool {
+        match &self.circuit {
+            Circuit::Closed => false,
+            Circuit::Open { probe_at, .. } => *probe_at <= now,
+        }
+    }
+
+    /// Makes this call the probe. A probe that was under way no longer counts. `None` if the circuit is closed.
+    #[must_use]
+    pub fn start_probe(&self, call_id: &CallId, now: Timestamp) -> Option<Self> {
+        let mut next = self.clone();
+        match &mut next.circuit {
+            Circuit::Closed => None,
+            Circuit::Open { probe, probe_at, .. } => {
+                *probe = Some(call_id.clone());
+                *probe_at = now.plus(PROBE_RESULT_MAX);
+                Some(next)
+            }
+        }
+    }
+
+    /// Returns the health after the dial of a call. `None` if it does not change, so that nothing needs to be written.
+    #[must_use]
+    pub fn after_dial(&self, call_id: &CallId, signal: DialSignal<'_>, now: Timestamp) -> Option<Self> {
+        let mut next = self.clone();
+        match (&mut next.circuit, signal) {
+            (Circuit::Closed, DialSignal::Works) if self.failure_score == 0 => return None,
+            (Circuit::Closed, DialSignal::Works) => next.failure_score = 0,
+            // Dials that were under way when the pause began are no news.
+            (Circuit::Closed, DialSignal::Failed { failure: DialFailure::Busy, .. }) if !self.is_available(now) => {
+                return None;
+            }
+            (Circuit::Closed, DialSignal::Failed { failure, cause, retry_after }) => {
+                next.failure_score = self.failure_score.saturating_add(failure.score());
+                if failure == DialFailure::Busy {
+                    next.slow_down(retry_after, now);
+                }
+                if next.failure_score >= SCORE_TO_OPEN {
+                    next.circuit = Circuit::Open {
+                        failure,
+                        cause: cause.to_owned(),
+                        probe_at: now.plus(probe_pause(0, retry_after)),
+                        failed_probes: 0,
+                        probe: None,
+                    };
+                    next.change(now);
+                }
+            }
+            // Only the probe counts. Other dials were sent before the circuit opened.
+            (Circuit::Open { probe, .. }, _) if probe.as_ref() != Some(call_id) => return None,
+            (Circuit::Open { .. }, DialSignal::Works) => {
+                next.circuit = Circuit::Closed;
+                next.failure_score = 0;
+                next.paused_until = None;
+                next.change(now);
+            }
+            (
+                Circuit::Open { failure, cause, probe_at, failed_probes, probe },
+                DialSignal::Failed { failure: new_failure, cause: new_cause, retry_after },
+            ) => {
+                *failed_probes = failed_probes.saturating_add(1);
+                *failure = new_failure;
+                new_cause.clone_into(cause);
+                *probe_at = now.plus(probe_pause(*failed_probes, retry_after));
+                *probe = None;
+            }
+        }
+        Some(next)
+    }
+
+    /// Number of calls that can be claimed now, if the rate may be booked for the time `ahead`. `interval` is the time from
+    /// one dial to the next at the configured rate. A rate of less than one dial in that time still allows one claim.
+    #[must_use]
+    pub fn free_places(&self, interval: Duration, ahead: Duration, now: Timestamp) -> u64 {
+        if !self.is_available(now) {
+            return 0;
+        }
+        let (start, interval) = (self.booking_start(now), self.current_interval(interval, now));
+        let free = now.plus(ahead).millis_since(start);
+        let places = u64::try_from(free).unwrap_or_default() / millis(interval).max(1);
+        if start == now { places.max(1) } else { places }
+    }
+
+    /// Books places in the dial rate for up to `wanted` claims. Returns the number of booked places, which is at least 1.
+    /// `None` if none is free.
+    #[must_use]
+    pub fn book(&self, wanted: u64, interval: Duration, ahead: Duration, now: Timestamp) -> Option<(Self, u64)> {
+        let booked = wanted.min(self.free_places(interval, ahead, now));
+        let time = millis(self.current_interval(interval, now)).max(1).saturating_mul(booked);
+        let booked_until = Some(self.booking_start(now).plus(Duration::from_millis(time)));
+        (booked > 0).then(|| (Self { booked_until, ..self.clone() }, booked))
+    }
+
+    /// Returns the domain event that reports the last change of the circuit. `None` if it never changed.
+    #[must_use]
+    pub fn domain_event(&self) -> Option<ProviderAvailability> {
+        let occurred_at = self.changed_at?;
+        let (status, reason, cause) = match &self.circuit {
+            Circuit::Closed => ("available", None, None),
+            Circuit::Open { failure, cause, .. } => ("unavailable", Some(failure.as_str()), Some(cause.clone())),
+        };
+        Some(ProviderAvailability {
+            schema_version: DOMAIN_EVENT_SCHEMA_VERSION,
+            id: format!("{PROVIDER_HEALTH_PREFIX}{}/{}", self.provider, self.sequence),
+            event_type: format!("provider.{status}"),
+            provider: self.provider.as_str(),
+            sequence: self.sequence,
+            status,
+            reason,
+            cause,
+            occurred_at: occurred_at.to_string(),
+        })
+    }
+
+    fn change(&mut self, now: Timestamp) {
+        self.sequence += 1;
+        self.changed_at = Some(now);
+    }
+
+    fn slow_down(&mut self, retry_after: Option<Duration>, now: Timestamp) {
+        let rate = (self.rate(now) / 2).max(1);
+        let pause = (Duration::from_secs(1) * u32::try_from(FULL_RATE / rate).unwrap_or(u32::MAX))
+            .clamp(BUSY_PAUSE_MIN, BUSY_PAUSE_MAX)
+            .max(retry_after.unwrap_or_default().min(PROBE_PAUSE_MAX));
+        self.slowdown = Some(Slowdown { rate, since: now });
+        self.paused_until = Some(now.plus(pause));
+    }
+
+    /// Rate in thousandths of the configured rate.
+    fn rate(&self, now: Timestamp) -> u64 {
+        self.slowdown.map_or(FULL_RATE, |slowdown| {
+            let elapsed = u64::try_from(now.millis_since(slowdown.since)).unwrap_or_default();
+            slowdown.rate.saturating_add(elapsed.saturating_mul(RATE_GROWTH) / 60_000).min(FULL_RATE)
+        })
+    }
+
+    fn current_interval(&self, interval: Duration, now: Timestamp) -> Duration {
+        let lowered = millis(interval).saturating_mul(FULL_RATE) / self.rate(now).max(1);
+        Duration::from_millis(lowered).min(DIAL_INTERVAL_MAX).max(interval)
+    }
+
+    fn booking_start(&self, now: Timestamp) -> Timestamp {
+        self.booked_until.map_or(now, |until| until.max(now))
+    }
+}
+
+/// Event that Switchhook publishes when the circuit of a provider opens or closes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ProviderAvailability {
+    pub schema_version: u32,
+    /// `provider-health:{provider}/{sequence}`. A repetition of the event has the same id.
+    pub id: String,
+    /// `provider.unavailable` or `provider.available`.
+    #[serde(rename = "type")]
+    pub event_type: String,
+    pub provider: &'static str,
+    /// Position among these events of the provider, counted from 1.
+    pub sequence: u64,
+    pub status: &'static str,
+    /// Kind of the failure that opened the circuit. `None` if it closed.
+    pub reason: Option<&'static str>,
+    /// The provider's answer in our words, for example `payment_required`. `None` if the circuit closed.
+    pub cause: Option<String>,
+    /// Time of the dial that opened or closed the circuit. RFC 3339.
+    pub occurred_at: String,
+}
+
+fn probe_pause(failed_probes: u32, retry_after: Option<Duration>) -> Duration {
+    let pause = PROBE_PAUSE_FIRST.saturating_mul(1_u32 << failed_probes.min(16)).min(PROBE_PAUSE_MAX);
+    pause.max(retry_after.unwrap_or_default().min(PROBE_PAUSE_MAX))
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests;

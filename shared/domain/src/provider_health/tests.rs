@@ -1,0 +1,191 @@
+use super::*;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn at(seconds: u64) -> Timestamp {
+    Timestamp::from_millis(0).plus(Duration::from_secs(seconds))
+}
+
+fn call(number: u64) -> CallId {
+    CallId::new(format!("call-{number}"))
+}
+
+fn failed(failure: DialFailure) -> DialSignal<'static> {
+    DialSignal::Failed { failure, cause: failure.as_str(), retry_after: None }
+}
+
+/// Returns the times in seconds of the dials of a provider that fails each of them for an hour. Each dial is sent as soon
+/// as the health allows it, as a scheduler that looks every second would do.
+fn dials_in_an_hour(failure: DialFailure) -> Vec<u64> {
+    let mut health = ProviderHealth::new(Provider::Retell);
+    let mut dials = Vec::new();
+    for second in 0..3_600 {
+        let (now, call_id) = (at(second), call(second));
+        if health.needs_probe(now) {
+            health = health.start_probe(&call_id, now).expect("open");
+        }
+        if health.allows(&call_id, now) {
+            dials.push(second);
+            health = health.after_dial(&call_id, failed(failure), now).unwrap_or(health);
+        }
+    }
+    dials
+}
+
+#[test]
+fn provider_that_fails_every_dial_for_an_hour_gets_a_handful() {
+    let probes = [32, 92, 212, 452, 932, 1_832, 2_732];
+    for failure in [DialFailure::AccountProblem, DialFailure::Unreachable, DialFailure::UnclearAnswer] {
+        let expected: Vec<u64> = [0, 1, 2].into_iter().chain(probes).collect();
+        assert_eq!(dials_in_an_hour(failure), expected, "{failure:?}");
+    }
+    let busy = dials_in_an_hour(DialFailure::Busy);
+    assert_eq!(busy.len(), 19, "{busy:?}");
+    assert!(busy[11] < 8 * 60, "the circuit opens after some minutes: {busy:?}");
+}
+
+#[test]
+fn success_of_the_probe_closes_the_circuit_and_nothing_else_does() {
+    let mut health = ProviderHealth::new(Provider::Retell);
+    for second in 0..3 {
+        assert!(!health.is_open());
+        health = health.after_dial(&call(second), failed(DialFailure::AccountProblem), at(second)).expect("changes");
+    }
+    let opened = health.domain_event().expect("opened");
+    assert_eq!((opened.event_type.as_str(), opened.id.as_str()), ("provider.unavailable", "provider-health:retell/1"));
+    assert_eq!(opened.reason, Some("account_problem"));
+    // A dial that was under way, and a probe that is not due yet.
+    assert_eq!(health.after_dial(&call(9), DialSignal::Works, at(3)), None);
+    assert!(!health.needs_probe(at(31)) && health.needs_probe(at(32)));
+    let probing = health.start_probe(&call(4), at(32)).expect("open");
+    assert!(!probing.needs_probe(at(60)) && probing.needs_probe(at(32 + 120)), "a lost probe is replaced");
+    assert!(probing.allows(&call(4), at(33)) && !probing.allows(&call(5), at(33)));
+    assert_eq!(probing.after_dial(&call(5), DialSignal::Works, at(33)), None);
+    let closed = probing.after_dial(&call(4), DialSignal::Works, at(34)).expect("changes");
+    assert!(closed.is_available(at(34)));
+    let event = closed.domain_event().expect("closed");
+    assert_eq!((event.event_type.as_str(), event.sequence, event.reason), ("provider.available", 2, None));
+}
+
+#[test]
+fn dial_that_works_changes_nothing_at_a_healthy_provider() {
+    let health = ProviderHealth::new(Provider::Twilio);
+    assert_eq!(health.after_dial(&call(1), DialSignal::Works, at(1)), None);
+    let doubtful = health.after_dial(&call(1), failed(DialFailure::UnclearAnswer), at(1)).expect("changes");
+    let works = doubtful.after_dial(&call(2), DialSignal::Works, at(2)).expect("changes");
+    assert_eq!(works, health);
+}
+
+#[test]
+fn busy_provider_is_paused_and_slowed_down_once_per_burst() {
+    let health = ProviderHealth::new(Provider::Retell);
+    let busy = health.after_dial(&call(1), failed(DialFailure::Busy), at(100)).expect("changes");
+    assert!(!busy.is_available(at(101)) && busy.is_available(at(102)));
+    assert_eq!(busy.after_dial(&call(2), failed(DialFailure::Busy), at(100)), None);
+    assert_eq!(busy.free_places(SECOND, 60 * SECOND, at(101)), 0);
+    assert_eq!(busy.free_places(SECOND, 60 * SECOND, at(102)), 30);
+    // Half of the rate comes back in 25 minutes.
+    assert_eq!(busy.free_places(SECOND, 60 * SECOND, at(100 + 25 * 60)), 60);
+    let signal = DialSignal::Failed {
+        failure: DialFailure::Busy,
+        cause: "rate_limited",
+        retry_after: Some(Duration::from_secs(300)),
+    };
+    let asked = health.after_dial(&call(1), signal, at(0)).expect("changes");
+    assert!(!asked.is_available(at(299)) && asked.is_available(at(300)));
+}
+
+#[test]
+fn claims_book_the_dial_rate_and_no_more() {
+    let health = ProviderHealth::new(Provider::Retell);
+    let (health, booked) = health.book(100, SECOND, 60 * SECOND, at(0)).expect("free");
+    assert_eq!((booked, health.booked_until), (60, Some(at(60))));
+    assert_eq!(health.book(1, SECOND, 60 * SECOND, at(0)), None);
+    // Whoever may book further ahead comes first.
+    let (health, booked) = health.book(100, SECOND, 120 * SECOND, at(0)).expect("free");
+    assert_eq!((booked, health.booked_until), (60, Some(at(120))));
+    assert_eq!(health.free_places(SECOND, 60 * SECOND, at(61)), 1);
+    // However low the rate is, an idle provider gets a call.
+    let slow = Duration::from_secs(1_000);
+    let (health, booked) = ProviderHealth::new(Provider::Vapi).book(5, slow, 60 * SECOND, at(0)).expect("free");
+    assert_eq!((booked, health.booked_until), (1, Some(at(1_000))));
+}
+
+mod random {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        /// A scheduler claims up to this many calls, and every claim is dialled at once.
+        Claim(u64),
+        Answer(u64, Option<DialFailure>),
+        Trigger(u64),
+        Wait(u64),
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        let failure = prop_oneof![
+            3 => Just(None),
+            4 => (0..DialFailure::ALL.len()).prop_map(|index| DialFailure::ALL.get(index).copied()),
+        ];
+        prop_oneof![
+            (1_u64..200).prop_map(Step::Claim),
+            (0_u64..4, failure).prop_map(|(number, failure)| Step::Answer(number, failure)),
+            (0_u64..4).prop_map(Step::Trigger),
+            (0_u64..400).prop_map(Step::Wait),
+        ]
+    }
+
+    proptest! {
+        #![proptest_config(switchhook_random::config(2_000, None))]
+
+        #[test]
+        fn circuit_opens_and_closes_in_turn_and_claims_keep_the_rate(steps in prop::collection::vec(step(), 1..80)) {
+            let mut health = ProviderHealth::new(Provider::Retell);
+            let (mut now, mut claimed) = (0_u64, 0_u64);
+            for step in steps {
+                let before = health.clone();
+                match step {
+                    Step::Wait(seconds) => now += seconds,
+                    Step::Claim(wanted) => {
+                        if let Some((next, booked)) = health.book(wanted, SECOND, 60 * SECOND, at(now)) {
+                            prop_assert!(booked >= 1 && booked <= wanted && health.is_available(at(now)));
+                            claimed += booked;
+                            health = next;
+                        }
+                        prop_assert!(claimed <= now + 61, "{claimed} claims in {now} s at one per second");
+                    }
+                    Step::Trigger(number) => {
+                        let next = health.start_probe(&call(number), at(now));
+                        prop_assert_eq!(next.is_some(), health.is_open());
+                        health = next.unwrap_or(health);
+                    }
+                    Step::Answer(number, failure) => {
+                        let signal = failure.map_or(DialSignal::Works, failed);
+                        let allowed = health.allows(&call(number), at(now));
+                        let Some(next) = health.after_dial(&call(number), signal, at(now)) else { continue };
+                        prop_assert_ne!(&next, &health, "a change is written, and nothing else");
+                        if before.is_open() {
+                            prop_assert!(allowed, "only the probe counts");
+                            prop_assert_eq!(next.is_open(), failure.is_some());
+                        }
+                        health = next;
+                    }
+                }
+                // Each change is announced once, and the announcements alternate.
+                let changed = before.is_open() != health.is_open();
+                prop_assert_eq!(health.sequence, before.sequence + u64::from(changed));
+                prop_assert_eq!(health.is_open(), health.sequence % 2 == 1);
+            }
+            // Whatever happened, a provider that works again gets calls again within the longest pause.
+            let later = at(now).plus(PROBE_PAUSE_MAX);
+            if health.needs_probe(later) {
+                let probing = health.start_probe(&call(7), later).expect("open");
+                health = probing.after_dial(&call(7), DialSignal::Works, later).expect("closes");
+            }
+            prop_assert!(health.is_available(later));
+        }
+    }
+}
