@@ -1,4 +1,4 @@
-//! The relay: publishes the domain events of every committed write of a call.
+//! The relay: publishes the domain events of every committed write of a call, or of a provider's health.
 //!
 //! **It decides nothing.** The attribute `outbox_start` of a row is the sequence number of the first announcement that its last
 //! write added. A write that leaves this attribute unchanged announces nothing.
@@ -14,12 +14,11 @@ use std::time::Duration;
 use aws_lambda_events::event::dynamodb::{Event, EventRecord};
 use aws_lambda_events::event::streams::{DynamoDbBatchItemFailure, DynamoDbEventResponse};
 use switchhook_aws::Error;
-use switchhook_aws::bus::{BATCH_MAX, Bus};
-use switchhook_aws::calls::CallRow;
+use switchhook_aws::bus::{BATCH_MAX, Bus, OutboxEvent};
+use switchhook_aws::calls::{CallRow, HealthRow};
 use switchhook_aws::config::{Environment, EnvironmentError};
 use switchhook_aws::sdk::Clock;
 use switchhook_aws::telemetry::Decision;
-use switchhook_domain::DomainEvent;
 
 pub use republish::{RepublishReport, calls_since, republish_call};
 
@@ -53,7 +52,7 @@ pub struct Relay {
 }
 
 /// Domain event, with the index of its stream record in the batch.
-type RecordEvent = (usize, DomainEvent);
+type RecordEvent = (usize, OutboxEvent);
 
 impl Relay {
     /// Publishes the domain events of a batch of stream records. Reports the first record whose events were not all published.
@@ -65,7 +64,7 @@ impl Relay {
             match domain_events_of(record) {
                 Ok(more) => events.extend(more.into_iter().map(|event| (index, event))),
                 // This record can never be read, and the records after it must not wait until the stream drops it.
-                Err(error @ Error::DecodeCall(_)) => self.log_skipped(record, &error),
+                Err(error @ (Error::DecodeCall(_) | Error::DecodeHealth(_))) => self.log_skipped(record, &error),
                 Err(error) => {
                     failed = Some((index, error));
                     break;
@@ -107,15 +106,11 @@ impl Relay {
     }
 
     fn log_skipped(&self, record: &EventRecord, error: &Error) {
-        let call_id = match record.change.keys.get("call_id") {
-            Some(serde_dynamo::AttributeValue::S(id)) => Some(id.as_str()),
-            Some(_) | None => None,
-        };
         let decision = Decision {
             stage: "relay",
             message: "row in a stream record cannot be read",
             action_taken: "record_skipped",
-            call_id,
+            call_id: key_of(record),
             ..Decision::from_error(Some(error))
         };
         decision.log(self.clock.now(), true);
@@ -135,14 +130,24 @@ impl Relay {
 }
 
 /// Domain events of one record. Empty for a deletion, and for a write that left `outbox_start` unchanged.
-fn domain_events_of(record: &EventRecord) -> Result<Vec<DomainEvent>, Error> {
+fn domain_events_of(record: &EventRecord) -> Result<Vec<OutboxEvent>, Error> {
     let outbox_start = |image: &serde_dynamo::Item| image.get("outbox_start").cloned();
     let (new, old) = (&record.change.new_image, &record.change.old_image);
     if new.is_empty() || outbox_start(new).is_none() || outbox_start(new) == outbox_start(old) {
         return Ok(Vec::new());
     }
+    if key_of(record).is_some_and(HealthRow::is_key) {
+        let row = HealthRow::parse(new.clone())?;
+        return Ok(row.domain_event().map(OutboxEvent::OfProvider).into_iter().collect());
+    }
     let row = CallRow::parse(new.clone())?;
-    let from = row.outbox_start;
-    let call = row.decode()?;
-    Ok(from.map_or_else(Vec::new, |sequence| call.domain_events_from(sequence)))
+    let Some(from) = row.outbox_start else { return Ok(Vec::new()) };
+    Ok(row.decode()?.domain_events_from(from).into_iter().map(OutboxEvent::from).collect())
+}
+
+fn key_of(record: &EventRecord) -> Option<&str> {
+    match record.change.keys.get("call_id") {
+        Some(serde_dynamo::AttributeValue::S(id)) => Some(id),
+        Some(_) | None => None,
+    }
 }

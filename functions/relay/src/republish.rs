@@ -7,10 +7,10 @@
 use std::collections::BTreeSet;
 
 use switchhook_aws::Error;
-use switchhook_aws::bus::{BATCH_MAX, Bus};
+use switchhook_aws::bus::{BATCH_MAX, Bus, OutboxEvent};
 use switchhook_aws::calls::{Calls, TimeRange, WAKE_SHARDS, WakeQueue};
 use switchhook_aws::inbox::{Inbox, RECEIVED_SHARDS, minute_of};
-use switchhook_domain::{Call, CallId, DomainEvent, Timestamp};
+use switchhook_domain::{Call, CallId, Timestamp};
 
 /// Numbers of calls and events that were published again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -68,7 +68,7 @@ pub async fn calls_since(
 }
 
 async fn publish(bus: &Bus, call: &Call) -> Result<u64, Error> {
-    let events: Vec<DomainEvent> = call.domain_events_from(1);
+    let events: Vec<OutboxEvent> = call.domain_events_from(1).into_iter().map(OutboxEvent::from).collect();
     for chunk in events.chunks(BATCH_MAX) {
         if let Some((_, reason)) = bus.publish(chunk).await?.into_iter().next() {
             return Err(Error::PublishRefused(reason));

@@ -4,7 +4,7 @@ use aws_sdk_eventbridge::Client;
 use aws_sdk_eventbridge::primitives::DateTime;
 use aws_sdk_eventbridge::types::PutEventsRequestEntry;
 use serde::Serialize;
-use switchhook_domain::{DomainEvent, Timestamp, WebhookQuarantined};
+use switchhook_domain::{DomainEvent, ProviderAvailability, Timestamp, WebhookQuarantined};
 
 use crate::error::Error;
 
@@ -12,6 +12,36 @@ use crate::error::Error;
 pub const BATCH_MAX: usize = 10;
 /// Source of every event. Subscribers' rules match it.
 pub const SOURCE: &str = "switchhook";
+
+/// Domain event that a committed write carries.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(untagged)]
+pub enum OutboxEvent {
+    OfCall(Box<DomainEvent>),
+    OfProvider(ProviderAvailability),
+}
+
+impl OutboxEvent {
+    fn event_type(&self) -> &str {
+        match self {
+            Self::OfCall(event) => &event.event_type,
+            Self::OfProvider(event) => &event.event_type,
+        }
+    }
+
+    fn occurred_at(&self) -> &str {
+        match self {
+            Self::OfCall(event) => &event.occurred_at,
+            Self::OfProvider(event) => &event.occurred_at,
+        }
+    }
+}
+
+impl From<DomainEvent> for OutboxEvent {
+    fn from(event: DomainEvent) -> Self {
+        Self::OfCall(Box::new(event))
+    }
+}
 
 /// Client of one event bus.
 #[derive(Clone, Debug)]
@@ -38,11 +68,11 @@ impl Bus {
     /// [`Error::Publish`] if the whole request failed.
     pub async fn publish<'a>(
         &self,
-        events: impl IntoIterator<Item = &'a DomainEvent>,
+        events: impl IntoIterator<Item = &'a OutboxEvent>,
     ) -> Result<Vec<(usize, String)>, Error> {
         let mut request = self.client.put_events();
         for event in events {
-            request = request.entries(self.entry(&event.event_type, &event.occurred_at, event)?);
+            request = request.entries(self.entry(event.event_type(), event.occurred_at(), event)?);
         }
         let answer = request.send().await.map_err(|error| Error::Publish(Box::new(error)))?;
         let entries = answer.entries.unwrap_or_default().into_iter().enumerate();

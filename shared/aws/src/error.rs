@@ -29,6 +29,12 @@ pub enum Error {
     ReadCall(#[source] Source),
     #[error("could not write the call")]
     WriteCall(#[source] Source),
+    #[error("could not read the health of the provider")]
+    ReadHealth(#[source] Source),
+    #[error("could not write the health of the provider")]
+    WriteHealth(#[source] Source),
+    #[error("could not read the row of the provider's health")]
+    DecodeHealth(#[source] Source),
     #[error("could not list calls")]
     ListCalls(#[source] Source),
     #[error("could not read {0} of the call's row")]
@@ -66,6 +72,9 @@ impl Error {
             Self::DecodeMessage(_) => "decode_message",
             Self::ReadCall(_) => "read_call",
             Self::WriteCall(_) => "write_call",
+            Self::ReadHealth(_) => "read_health",
+            Self::WriteHealth(_) => "write_health",
+            Self::DecodeHealth(_) => "decode_health",
             Self::ListCalls(_) => "list_calls",
             Self::DecodeCall(_) => "decode_call",
             Self::EncodeCall(_) => "encode_call",

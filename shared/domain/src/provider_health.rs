@@ -18,11 +18,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::domain_event::DOMAIN_EVENT_SCHEMA_VERSION;
-use crate::event::{CallId, Provider};
+use crate::event::{CallId, PROVIDER_HEALTH_PREFIX, Provider};
 use crate::time::Timestamp;
-
-/// Prefix of the keys of the providers' health. It shares a table with the calls, so no call id starts with this prefix.
-pub const PROVIDER_HEALTH_PREFIX: &str = "provider-health:";
 
 /// Failure score that opens the circuit. See [`DialFailure::score`].
 const SCORE_TO_OPEN: u32 = 12;

@@ -10,17 +10,20 @@
 //! - [`Calls::set_wake_at`] has the same condition.
 //! - [`Calls::write_alias`] turns a call into an alias. It accepts every version, but no call that Switchhook placed.
 //!
-//! The table holds two more kinds of item, under keys of their own. An alias leads from a provider's id of an attempt
-//! to the call that the attempt belongs to. An entry of the do-not-call list blocks a phone number.
+//! The table holds three more kinds of item, under keys of their own. An alias leads from a provider's id of an attempt
+//! to the call that the attempt belongs to. An entry of the do-not-call list blocks a phone number. The health of a
+//! provider says whether it gets calls, and how fast.
 
 mod do_not_call;
 mod encoding;
 mod index;
+mod provider_health;
 mod row;
 mod table;
 mod wake_queue;
 
 pub use index::{BY_APPOINTMENT, BY_WAKE, TimeRange, wake_shards_from};
+pub use provider_health::HealthRow;
 pub use row::{CALL_SCHEMA, CallRow};
 pub use table::{Alias, Calls, Found, Resolved, StoreOutcome};
 pub use wake_queue::{WAKE_SHARDS, WakeQueue};

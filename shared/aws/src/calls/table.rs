@@ -7,6 +7,7 @@ use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::types::{AttributeValue, ReturnValue};
 use switchhook_domain::{AttemptKey, Call, CallId, EventId, Timestamp, Transition};
 
+use super::provider_health::HealthRow;
 use super::row::CallRow;
 use crate::dynamodb::{ConditionalWrite, Item, expires_at, number, text};
 use crate::error::Error;
@@ -209,6 +210,9 @@ impl Calls {
             (item.get("alias_of"), item.get("alias_attempt"))
         {
             return Ok(Found::Alias(Alias { call_id: CallId::new(of), attempt: AttemptKey::new(attempt) }));
+        }
+        if HealthRow::is_key(call_id.as_str()) {
+            return Ok(Found::Nothing);
         }
         // An entry of the do-not-call list has no attribute but its key.
         if !item.contains_key("schema_version") && item.len() == 1 {

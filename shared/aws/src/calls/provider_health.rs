@@ -1,0 +1,134 @@
+//! The health of providers: one row per provider, under a key of its own in the calls table.
+//!
+//! **Each change is one conditional write.** Schedulers book places in the dial rate, and dialers report the results of
+//! dials. Whoever loses the race reads the row again. The write that opens or closes a circuit also carries the domain
+//! event: `outbox_start` is its sequence, and the relay publishes it as it does for calls.
+
+use aws_sdk_dynamodb::types::AttributeValue;
+use serde::{Deserialize, Serialize};
+use switchhook_domain::{PROVIDER_HEALTH_PREFIX, Provider, ProviderAvailability, ProviderHealth};
+
+use super::table::Calls;
+use crate::dynamodb::{ConditionalWrite, Item, text};
+use crate::error::Error;
+
+/// Schema version of a stored health.
+const HEALTH_SCHEMA: u32 = 1;
+/// Tries of a write that loses races. Many dialers may report a failure at the same moment.
+const RACES_MAX: u32 = 10;
+
+/// Stored health of a provider.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HealthRow {
+    call_id: String,
+    schema_version: u32,
+    version: u64,
+    /// Sequence of the domain event that the last write added. `None` if it added none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    outbox_start: Option<u64>,
+    health: ProviderHealth,
+}
+
+impl HealthRow {
+    /// True if this is the key of a provider's health.
+    #[must_use]
+    pub fn is_key(key: &str) -> bool {
+        key.starts_with(PROVIDER_HEALTH_PREFIX)
+    }
+
+    /// Reads a row, from the table or from its stream.
+    ///
+    /// # Errors
+    /// [`Error::NewerSchema`], [`Error::DecodeHealth`].
+    pub fn parse(item: serde_dynamo::Item) -> Result<Self, Error> {
+        match item.get("schema_version") {
+            Some(serde_dynamo::AttributeValue::N(text)) if text.parse().is_ok_and(|v: u32| v > HEALTH_SCHEMA) => {
+                return Err(Error::NewerSchema(text.parse().unwrap_or(u32::MAX)));
+            }
+            _ => {}
+        }
+        serde_dynamo::from_item(item).map_err(|error| Error::DecodeHealth(Box::new(error)))
+    }
+
+    /// Returns the domain event that the last write added.
+    #[must_use]
+    pub fn domain_event(&self) -> Option<ProviderAvailability> {
+        self.outbox_start.and_then(|_| self.health.domain_event())
+    }
+}
+
+impl Calls {
+    /// Reads the health of a provider by one eventually consistent read.
+    ///
+    /// # Errors
+    /// [`Error::ReadHealth`], [`Error::DecodeHealth`], [`Error::NewerSchema`].
+    pub async fn provider_health(&self, provider: Provider) -> Result<ProviderHealth, Error> {
+        Ok(self.read_health(provider, false).await?.health)
+    }
+
+    /// Changes the health of a provider. `change` returns the next health and a result, or `None` if nothing changes:
+    /// then nothing is written, and this returns `None`. It is called again if another writer came first.
+    ///
+    /// # Errors
+    /// The same as [`Calls::provider_health`], and [`Error::WriteHealth`], [`Error::Contended`].
+    pub async fn change_provider_health<T>(
+        &self,
+        provider: Provider,
+        change: impl Fn(&ProviderHealth) -> Option<(ProviderHealth, T)>,
+    ) -> Result<Option<T>, Error> {
+        for _ in 0..RACES_MAX {
+            let read = self.read_health(provider, true).await?;
+            let Some((next, result)) = change(&read.health) else { return Ok(None) };
+            if self.write_health(&read, next).await? {
+                return Ok(Some(result));
+            }
+        }
+        Err(Error::Contended(RACES_MAX))
+    }
+
+    async fn read_health(&self, provider: Provider, consistent: bool) -> Result<HealthRow, Error> {
+        let key = format!("{PROVIDER_HEALTH_PREFIX}{provider}");
+        let answer = self
+            .client
+            .get_item()
+            .table_name(&self.table)
+            .key("call_id", text(&key))
+            .consistent_read(consistent)
+            .send()
+            .await
+            .map_err(|error| Error::ReadHealth(Box::new(error)))?;
+        match answer.item {
+            Some(item) => HealthRow::parse(item.into()),
+            None => Ok(HealthRow {
+                call_id: key,
+                schema_version: HEALTH_SCHEMA,
+                version: 0,
+                outbox_start: None,
+                health: ProviderHealth::new(provider),
+            }),
+        }
+    }
+
+    /// Writes the next health, if the row still has the version that was read. Returns false if it has another.
+    async fn write_health(&self, read: &HealthRow, next: ProviderHealth) -> Result<bool, Error> {
+        let outbox_start = (next.sequence != read.health.sequence).then_some(next.sequence);
+        let row = HealthRow {
+            call_id: read.call_id.clone(),
+            schema_version: HEALTH_SCHEMA,
+            version: read.version + 1,
+            outbox_start,
+            health: next,
+        };
+        let item: Item = serde_dynamo::to_item(row).map_err(|error| Error::WriteHealth(Box::new(error)))?;
+        let request = self.client.put_item().table_name(&self.table).set_item(Some(item));
+        let request = if read.version == 0 {
+            request.condition_expression("attribute_not_exists(call_id)")
+        } else {
+            request
+                .condition_expression("version = :read")
+                .expression_attribute_values(":read", AttributeValue::N(read.version.to_string()))
+        };
+        let write = ConditionalWrite::from_result(request.send().await).map_err(Error::WriteHealth)?;
+        Ok(write.is_applied())
+    }
+}
