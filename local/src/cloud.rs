@@ -42,10 +42,10 @@ use crate::fake::{Delivery, DeliveryFaults, FakeProvider};
 use crate::services::{Options, Services};
 use crate::sqs::queue_url;
 use crate::stack::{
-    CALL_RETENTION, CALLS_TABLE, DIAL_QUEUE, EVENT_BUS, EVENTS_DEAD_LETTER_QUEUE, EVENTS_QUEUE, INBOX_RETENTION,
-    INBOX_TABLE, MAX_RECEIVE_COUNT,
+    CALL_RETENTION, CALLS_TABLE, DIAL_QUEUE, DUE_QUEUE, EVENT_BUS, EVENTS_DEAD_LETTER_QUEUE, EVENTS_QUEUE,
+    INBOX_RETENTION, INBOX_TABLE, MAX_RECEIVE_COUNT,
 };
-use event_sources::{poll_dial_queue, poll_events_queue, poll_stream};
+use event_sources::{poll_dial_queue, poll_due_queue, poll_due_records, poll_events_queue, poll_stream};
 use gateway::{Route, gateway_error, http_api_event};
 
 pub use event_sources::CloudError;
@@ -166,6 +166,7 @@ impl Cloud {
                 calls: calls(),
                 call_retention: CALL_RETENTION,
                 queue: queue(DIAL_QUEUE),
+                due_queue: queue(DUE_QUEUE),
                 secrets: secrets(),
                 policy,
                 lanes: concurrent_dials_per_provider,
@@ -214,7 +215,7 @@ impl Cloud {
     /// Runs the event source mappings and the schedules until the local cloud fails, which should never happen.
     /// Dropping the future stops them.
     pub async fn run(&self) -> CloudError {
-        let Stack { services, consumer, dialer, relay, .. } = &*self.0;
+        let Stack { services, consumer, dialer, relay, scheduler, .. } = &*self.0;
         let sqs = services.sqs();
         let consumers = std::array::from_fn::<_, CONSUMERS, _>(|_| Box::pin(poll_events_queue(sqs, consumer)));
         let [first, second, third, fourth] = consumers;
@@ -227,6 +228,8 @@ impl Cloud {
             stopped = fourth => stopped,
             stopped = poll_dial_queue(sqs, dialer, dialers) => stopped,
             stopped = poll_stream(services, relay) => stopped,
+            stopped = poll_due_queue(sqs, scheduler) => stopped,
+            never = poll_due_records(services, scheduler) => match never {},
             never = self.run_schedules() => match never {},
             never = self.deliver_webhooks() => match never {},
         };

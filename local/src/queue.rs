@@ -11,7 +11,8 @@
 //! - A second send with the same group and deduplication id within five minutes gets the response of the first send and
 //!   adds nothing. This holds even if the first message was received or deleted in the meantime.
 //!
-//! In a standard queue every message forms a group of its own, and nothing is deduplicated.
+//! In a standard queue every message forms a group of its own, and nothing is deduplicated. A message may have a delay: it
+//! is then in flight until the delay is over.
 //!
 //! `DeleteMessage` with the receipt handle of an earlier receive does nothing and still succeeds: a receipt handle is
 //! not a fencing token. A FIFO queue rejects a handle whose visibility timeout has expired, unless a later receive has
@@ -173,6 +174,9 @@ impl Queue {
             dead_letter_source: None,
         };
         self.insert(message.clone());
+        if new.delay_ms > 0 {
+            self.hide(&message, now_ms + new.delay_ms);
+        }
         Ok(SendOutcome::Queued(message))
     }
 
@@ -321,6 +325,15 @@ impl Queue {
     /// All messages in order, including those in flight.
     pub fn messages(&self) -> impl Iterator<Item = &Message> {
         self.messages.values().map(|stored| &stored.message)
+    }
+
+    fn hide(&mut self, message: &Message, visible_at_ms: u64) {
+        if let Some(stored) = self.messages.get_mut(&message.sequence) {
+            stored.visible_at_ms = Some(visible_at_ms);
+            self.in_flight.insert((visible_at_ms, message.sequence));
+            let group_key = self.group_key(message);
+            self.update_group(&group_key, |group| group.in_flight += 1);
+        }
     }
 
     fn drop_old_deduplication_ids(&mut self, now_ms: u64) {

@@ -18,6 +18,8 @@ pub const EVENT_BUS: &str = "switchhook";
 pub const EVENTS_QUEUE: &str = "switchhook-events.fifo";
 /// FIFO queue of claimed calls, from the scheduler to the dialer.
 pub const DIAL_QUEUE: &str = "switchhook-dial.fifo";
+/// Standard queue of calls that are due within a minute. Each message is delayed until its call is due.
+pub const DUE_QUEUE: &str = "switchhook-due";
 /// FIFO queue of messages that the consumer could not process.
 pub const EVENTS_DEAD_LETTER_QUEUE: &str = "switchhook-events-dlq.fifo";
 /// Standard queue of stream records that the relay could not publish: the on-failure destination of its event source.
@@ -38,6 +40,8 @@ pub const CALL_RETENTION: Duration = Duration::from_secs(400 * 24 * 60 * 60);
 pub const QUEUE_BATCH: usize = 10;
 /// Stream records per invocation of the relay.
 pub const STREAM_BATCH: usize = 100;
+/// Stream records, or messages of the queue of due calls, per invocation of the scheduler.
+pub const DUE_BATCH: usize = 10;
 /// Messages per invocation of the dialer. It waits until the provider's rate limit allows the dial, and a second
 /// message would have to wait with the first.
 pub const DIAL_BATCH: usize = 1;
@@ -49,6 +53,8 @@ pub const RECORD_AGE_MAX: Duration = Duration::from_secs(21 * 60 * 60);
 pub(crate) const VISIBILITY_TIMEOUT_MS: u64 = 60_000;
 /// Visibility timeout of the dial queue: six times the 30 s timeout of the dialer.
 pub(crate) const DIAL_VISIBILITY_TIMEOUT_MS: u64 = 180_000;
+/// Visibility timeout of the queue of due calls: six times the 50 s timeout of the scheduler.
+pub(crate) const DUE_VISIBILITY_TIMEOUT_MS: u64 = 300_000;
 /// SQS's default, for queues whose template does not set a timeout.
 const DEFAULT_VISIBILITY_TIMEOUT_MS: u64 = 30_000;
 pub(crate) const MAX_RECEIVE_COUNT: u32 = 20;
@@ -66,6 +72,7 @@ pub fn stack_queues() -> Vec<QueueSettings> {
     vec![
         queue(EVENTS_QUEUE, true, VISIBILITY_TIMEOUT_MS, Some(redrive_policy)),
         queue(DIAL_QUEUE, true, DIAL_VISIBILITY_TIMEOUT_MS, None),
+        queue(DUE_QUEUE, false, DUE_VISIBILITY_TIMEOUT_MS, None),
         queue(EVENTS_DEAD_LETTER_QUEUE, true, DEFAULT_VISIBILITY_TIMEOUT_MS, None),
         queue(RELAY_FAILURES_QUEUE, false, DEFAULT_VISIBILITY_TIMEOUT_MS, None),
     ]

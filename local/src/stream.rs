@@ -45,7 +45,14 @@ pub struct Stream {
 struct State {
     next_sequence: u64,
     records: VecDeque<StreamRecord>,
+    /// Records with the attribute [`DUE_SOON`], for the scheduler. They are in memory only.
+    due: VecDeque<StreamRecord>,
 }
+
+/// Attribute of the records that the scheduler's event source passes on. `template.yaml` has the same filter.
+pub const DUE_SOON: &str = "due_soon";
+/// Largest number of records that wait for the scheduler. The oldest ones are dropped: the schedule finds their calls.
+const DUE_RECORDS_MAX: usize = 10_000;
 
 /// Kind of change of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,7 +96,7 @@ impl Stream {
             journal,
             clock,
             signal: Signal::default(),
-            state: Mutex::new(State { next_sequence, records }),
+            state: Mutex::new(State { next_sequence, records, due: VecDeque::new() }),
         })
     }
 
@@ -111,6 +118,14 @@ impl Stream {
         drop(state);
         self.signal.changed();
         Ok(())
+    }
+
+    /// Removes the oldest records of calls that are due soon, at most `records_max`, and returns them. The stream has two
+    /// readers, as on AWS: this one does not wait for the other, which trims.
+    pub fn take_due(&self, records_max: usize) -> Vec<StreamRecord> {
+        let mut state = lock(&self.state);
+        let count = records_max.min(state.due.len());
+        state.due.drain(..count).collect()
     }
 
     /// Number of records that are not trimmed.
@@ -166,7 +181,14 @@ impl Stream {
             if let Some(journal) = &self.journal {
                 journal.write(&completion_key(sequence), &completion).map_err(|error| internal(&error))?;
             }
-            state.records.push_back(record(&self.table, sequence, intent, completion));
+            let record = record(&self.table, sequence, intent, completion);
+            if record.new.as_ref().is_some_and(|row| row.contains_key(DUE_SOON)) {
+                if state.due.len() == DUE_RECORDS_MAX {
+                    state.due.pop_front();
+                }
+                state.due.push_back(record.clone());
+            }
+            state.records.push_back(record);
             appended = true;
         }
         drop(state);

@@ -81,6 +81,9 @@ GRANTS = {
         (["dynamodb:Query"], [index("CallsTable", "by_wake")]),
         (["dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem"], [CALLS]),
         (["sqs:SendMessage", "sqs:GetQueueAttributes"], [DIALS]),
+        (["sqs:SendMessage", "sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes"], [get_att("DueQueue", "Arn")]),
+        (["dynamodb:DescribeStream", "dynamodb:GetRecords", "dynamodb:GetShardIterator"], [get_att("CallsTable", "StreamArn")]),
+        (["dynamodb:ListStreams"], [{"Fn::Sub": "${CallsTable.Arn}/stream/*"}]),
         (["secretsmanager:GetSecretValue"], [SECRET]),
     ],
     "dialer": [
@@ -217,7 +220,7 @@ ENVIRONMENT = {
         "INBOX_TABLE", "CALLS_TABLE", "QUEUE_URL", "EVENT_BUS", "INACTIVITY_TIMEOUT_SECONDS", "CALL_RETENTION_DAYS", "INBOX_RETENTION_DAYS", "MAX_RECEIVE_COUNT"
     ],
     "relay": ["EVENT_BUS"],
-    "scheduler": ["CALLS_TABLE", "DIAL_QUEUE_URL", "PROVIDERS_SECRET_ID", "INACTIVITY_TIMEOUT_SECONDS", "CONCURRENT_DIALS_PER_PROVIDER", "CALL_RETENTION_DAYS"],
+    "scheduler": ["CALLS_TABLE", "DIAL_QUEUE_URL", "DUE_QUEUE_URL", "PROVIDERS_SECRET_ID", "INACTIVITY_TIMEOUT_SECONDS", "CONCURRENT_DIALS_PER_PROVIDER", "CALL_RETENTION_DAYS"],
     "dialer": [
         "INBOX_TABLE", "CALLS_TABLE", "QUEUE_URL", "PROVIDERS_SECRET_ID", "INACTIVITY_TIMEOUT_SECONDS", "CONCURRENT_DIALS_PER_PROVIDER", "INBOX_RETENTION_DAYS",
         "CALL_RETENTION_DAYS", *API_URLS
@@ -255,7 +258,7 @@ def test_whoever_places_calls_or_asks_about_them_does_so_at_the_same_address():
             assert TEMPLATE["Parameters"][f"{provider}ApiUrl"]["Default"] == ""
 
 
-@pytest.mark.parametrize(("queue", "function"), [("EventsQueue", "consumer"), ("DialQueue", "dialer")])
+@pytest.mark.parametrize(("queue", "function"), [("EventsQueue", "consumer"), ("DialQueue", "dialer"), ("DueQueue", "scheduler")])
 def test_a_message_stays_hidden_for_six_times_the_time_that_its_function_has(queue, function):
     assert properties(queue)["VisibilityTimeout"] >= 6 * properties(name_of(function))["Timeout"]
 
@@ -315,6 +318,17 @@ def test_the_relay_is_invoked_only_for_writes_that_commit_domain_events():
     assert json.loads(pattern["Pattern"]) == {"dynamodb": {"NewImage": {"outbox_start": {"N": [{"exists": True}]}}}}
 
 
+def test_the_scheduler_is_invoked_for_writes_of_calls_that_are_due_soon_and_for_delayed_messages():
+    stream, queue = properties("DueCallsMapping"), properties("DueQueueMapping")
+    assert stream["EventSourceArn"] == get_att("CallsTable", "StreamArn")
+    (pattern,) = stream["FilterCriteria"]["Filters"]
+    assert json.loads(pattern["Pattern"]) == {"dynamodb": {"NewImage": {"due_soon": {"N": [{"exists": True}]}}}}
+    # The schedule finds a call whose record is lost, so no old record delays a new one.
+    assert (stream["StartingPosition"], stream["MaximumRetryAttempts"], stream["MaximumRecordAgeInSeconds"]) == ("LATEST", 0, 60)
+    assert queue["EventSourceArn"] == get_att("DueQueue", "Arn")
+    assert "FifoQueue" not in properties("DueQueue")
+
+
 # --- retention and alarms --------------------------------------------------------------------------------------------
 
 
@@ -369,7 +383,7 @@ def test_alarms_on_our_own_metrics_name_metrics_that_are_counted():
     """If the code renames a metric, its alarm would never fire again."""
     own = [each for each in of_type("AWS::CloudWatch::Alarm").values() if each["Namespace"] == "Switchhook"]
     assert sorted(each["MetricName"] for each in own) == [
-        "conflicting_body", "dial_failed", "dial_in_doubt", "dial_withdrawn", "drift_run", "drifted", "quarantined", "record_skipped",
+        "conflicting_body", "dial_failed", "dial_in_doubt", "dial_withdrawn", "drift_run", "drifted", "providers_unavailable", "quarantined", "record_skipped",
         "rejected", "secret_refresh_failed", "unconfigured",
     ]
     source = "".join(path.read_text() for folder in ("functions", "shared") for path in sorted((ROOT / folder).rglob("*.rs")))

@@ -40,30 +40,40 @@ async fn creating_a_call_costs_one_write() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn claiming_a_call_costs_one_read_one_write_and_one_message() {
+async fn claiming_costs_one_read_one_write_and_one_message_per_call_and_one_booking_per_run() {
     let world = World::stopped();
     let call_id = CallId::new(create(&world, &without_appointment("confirms")).await);
     reset_counters(&world);
     world.cloud.scheduler().trigger(&call_id, "test").await.unwrap();
-    assert_eq!(world.requests(), request_counts(&[("GetItem", 1), ("PutItem", 1), ("SendMessage", 1)]));
+    assert_eq!(world.requests(), request_counts(&[("GetItem", 2), ("PutItem", 1), ("SendMessage", 1)]));
+    // The trigger reads the call, and the health of its provider. It books no place in the dial rate.
     assert_eq!(index_writes(&world), 2.0, "the old index entry is deleted and a new one written");
 
-    // A run of the scheduler reads one page per shard for the provider that places calls, and one page for each of the
-    // three other providers. It also reads each due call.
+    // A run of the scheduler reads one page per shard of both wake queues of the provider that places calls. It reads one
+    // page for each of the three other providers, and of their calls with other providers. It also reads each due call, and
+    // books their places in the dial rate: two reads and one write for each page with due calls.
     for _ in 0..7 {
         create(&world, &without_appointment("confirms")).await;
     }
     reset_counters(&world);
     let report = world.cloud.schedule().await.unwrap().unwrap();
     assert_eq!((report.due, report.claimed), (7, 7));
-    let pages = switchhook_aws::calls::WAKE_SHARDS;
+    let pages = 2 * switchhook_aws::calls::WAKE_SHARDS;
+    let requests = world.requests();
+    let bookings = requests["PutItem"] - 7;
+    assert!((1..=switchhook_aws::calls::WAKE_SHARDS).contains(&bookings), "{requests:?}");
     assert_eq!(
-        world.requests(),
-        request_counts(&[("GetItem", 7), ("PutItem", 7), ("Query", pages + 3), ("SendMessage", 7)])
+        requests,
+        request_counts(&[
+            ("GetItem", 7 + 1 + bookings),
+            ("PutItem", 7 + bookings),
+            ("Query", pages + 6),
+            ("SendMessage", 7),
+        ])
     );
     reset_counters(&world);
     world.cloud.schedule().await.unwrap().unwrap();
-    assert_eq!(world.requests(), request_counts(&[("Query", pages + 3)]));
+    assert_eq!(world.requests(), request_counts(&[("GetItem", 1), ("Query", pages + 6)]));
 }
 
 #[tokio::test(start_paused = true)]

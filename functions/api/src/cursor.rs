@@ -51,7 +51,7 @@ impl Position {
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let bytes = BASE64_URL_SAFE_NO_PAD.decode(Some(text).filter(|text| text.len() <= CURSOR_BYTES_MAX)?).ok()?;
         let cursor: Cursor = serde_json::from_slice(&bytes).ok()?;
-        let queue = WakeQueue::ALL.into_iter().find(|queue| queue.to_string() == cursor.queue)?;
+        let queue = WakeQueue::all().find(|queue| queue.to_string() == cursor.queue)?;
         let last_read = match (cursor.call_id, cursor.wake_at) {
             (Some(call_id), Some(wake_at)) if (1..=KEY_BYTES_MAX).contains(&call_id.len()) => {
                 Some(LastRead { call_id, wake_at })

@@ -11,7 +11,7 @@ use std::time::Duration;
 use switchhook_aws::Error;
 use switchhook_aws::calls::{Calls, TimeRange, WAKE_SHARDS, WakeQueue};
 use switchhook_aws::problem::FieldError;
-use switchhook_domain::{Call, CallId, INCONCLUSIVE, Job, JobState, Lifecycle, Provider, State, Timestamp};
+use switchhook_domain::{Call, CallId, INCONCLUSIVE, Job, JobState, Lifecycle, State, Timestamp};
 
 use crate::cursor::{LastRead, Position};
 use crate::load::load;
@@ -21,7 +21,7 @@ pub(crate) const LIMIT_MAX: usize = 100;
 /// Limit on the rows read for one answer: twice the largest page.
 const ROWS_MAX: usize = 200;
 /// Limit on the index pages read for one answer, one after another: twice the number of all shards.
-const PAGES_MAX: usize = 2 * WakeQueue::ALL.len() * WAKE_SHARDS as usize;
+const PAGES_MAX: usize = 2 * (WakeQueue::PENDING.len() + 2) * WAKE_SHARDS as usize;
 /// Limit on the digits in `stuck_for`. 9999 days are longer than the retention of any call.
 const STUCK_DIGITS_MAX: usize = 4;
 const PARAMETERS: [&str; 5] = ["job", "lifecycle", "stuck_for", "limit", "cursor"];
@@ -137,13 +137,13 @@ impl ListQuery {
     /// Wake queues that may hold matching calls.
     fn queues(&self) -> Vec<WakeQueue> {
         let queues = match self.job {
-            Some(JobState::Pending) => Provider::ALL.map(WakeQueue::Dial).to_vec(),
+            Some(JobState::Pending) => WakeQueue::PENDING.to_vec(),
             Some(JobState::Claimed | JobState::InProgress) => vec![WakeQueue::Reconcile],
             // A call with a final job is not settled until all its attempts have ended and their outcomes are known.
             Some(JobState::Completed | JobState::Failed | JobState::Missed | JobState::Canceled) => {
                 vec![WakeQueue::Settled, WakeQueue::Reconcile]
             }
-            None => WakeQueue::ALL.to_vec(),
+            None => WakeQueue::all().collect(),
         };
         // A settled call is never stuck.
         queues.into_iter().filter(|queue| self.stuck_for.is_none() || *queue != WakeQueue::Settled).collect()
@@ -175,8 +175,10 @@ impl ListQuery {
     fn range(&self, queue: WakeQueue, now: Timestamp) -> TimeRange {
         match (queue, self.stuck_for) {
             // A call that is due later is not stuck.
-            (WakeQueue::Dial(_), Some(stuck_for)) => TimeRange::UpTo(now.minus(stuck_for)),
-            (WakeQueue::Dial(_), None) | (WakeQueue::Reconcile, _) => TimeRange::UpTo(Timestamp::MAX),
+            (WakeQueue::Dial(_) | WakeQueue::DialAny(_), Some(stuck_for)) => TimeRange::UpTo(now.minus(stuck_for)),
+            (WakeQueue::Dial(_) | WakeQueue::DialAny(_), None) | (WakeQueue::Reconcile, _) => {
+                TimeRange::UpTo(Timestamp::MAX)
+            }
             (WakeQueue::Settled, _) => TimeRange::Since(Timestamp::MIN),
         }
     }

@@ -1,21 +1,32 @@
 //! The scheduler: claims calls that are due, and queues the claims for the dialer.
 //!
+//! Four ways lead to it, and all of them take the same path ([`claim`]):
+//! - The schedule, every minute, finds all calls that are due, and those that will be due before its next run.
+//! - The stream of the calls table reports a call that was written and is due within a minute.
+//! - The queue of due calls delivers a call at the second at which it is due.
+//! - The manual trigger names a call. It ignores the due time.
+//!
 //! **A claim is one conditional write, and only the scheduler that made it queues it.** A claim has a token and a lease. The
 //! dialer dials only with the token of the current claim. If a scheduler dies before it queues a claim, the lease ends and the
 //! reconciler returns the call to PENDING.
 //!
-//! Any number of schedulers may run at once. The manual trigger is one of them: it ignores the due time, and otherwise takes
-//! the same path.
+//! Any number of schedulers may run at once. **Together they claim no more calls than their providers can be asked to place
+//! while the claims last**: each books places in a provider's dial rate ([`ProviderHealth`]) before it claims. Calls of a
+//! provider that is unavailable stay pending, but for one probe, or go to the next provider that they name.
+
+mod claim;
+mod flow;
+mod run;
+mod wake;
 
 use std::time::Duration;
 
-use futures_util::stream::{self, StreamExt};
 use lambda_http::{Body, Request, Response};
 use serde_json::json;
 use switchhook_aws::Error;
-use switchhook_aws::calls::{Calls, StoreOutcome, TimeRange, WAKE_SHARDS, WakeQueue, wake_shards_from};
+use switchhook_aws::calls::Calls;
 use switchhook_aws::config::{Environment, EnvironmentError};
-use switchhook_aws::dynamodb::{KEY_BYTES_MAX, shard_of};
+use switchhook_aws::dynamodb::KEY_BYTES_MAX;
 use switchhook_aws::http::path_of;
 use switchhook_aws::inbox::minute_of;
 use switchhook_aws::problem::{Problem, ProblemKind};
@@ -24,18 +35,22 @@ use switchhook_aws::random::RandomIds;
 use switchhook_aws::sdk::Clock;
 use switchhook_aws::secret::ProviderSecrets;
 use switchhook_aws::telemetry::Decision;
-use switchhook_domain::{Call, CallId, Policy, Provider, Timestamp};
-use switchhook_providers::api_url;
+#[cfg(doc)]
+use switchhook_domain::ProviderHealth;
+use switchhook_domain::{CallId, Policy, Timestamp};
 
-/// Time after which a run starts no further claims. The function's timeout is 50 s.
-const RUN_MAX: Duration = Duration::from_secs(40);
+use crate::flow::{Flow, Route};
+
 /// Concurrent claims.
 const CONCURRENCY: usize = 16;
 /// Time from a claim to its expiry.
 pub const LEASE: Duration = Duration::from_secs(5 * 60);
-/// Period of the schedule. A run claims as many calls as the provider's dial rate allows until the next run, so every claim
-/// can be dialled within its lease.
-const RUN_PERIOD: Duration = Duration::from_secs(60);
+/// Time for which a run of the schedule books the dial rate. It is twice the time to the next run, so dialers never idle
+/// while calls wait, and less than half a lease, so every claim is dialled in time.
+const RUN_AHEAD: Duration = Duration::from_secs(2 * 60);
+/// Time for which a scheduler that was woken for single calls books the dial rate. It is less than [`RUN_AHEAD`], so calls that
+/// wait come first.
+const WAKE_AHEAD: Duration = Duration::from_secs(60);
 /// Tries of the manual trigger to claim a call that other writers keep changing.
 const RACES_MAX: u32 = 5;
 
@@ -45,6 +60,7 @@ pub struct Config {
     pub calls_table: String,
     pub call_retention: Duration,
     pub dial_queue_url: String,
+    pub due_queue_url: String,
     pub providers_secret_id: String,
     pub policy: Policy,
     pub lanes: u32,
@@ -62,6 +78,7 @@ impl Config {
             calls_table: environment.text("CALLS_TABLE"),
             call_retention: environment.days("CALL_RETENTION_DAYS"),
             dial_queue_url: environment.text("DIAL_QUEUE_URL"),
+            due_queue_url: environment.text("DUE_QUEUE_URL"),
             providers_secret_id: environment.text("PROVIDERS_SECRET_ID"),
             policy: environment.policy(),
             lanes: environment.number("CONCURRENT_DIALS_PER_PROVIDER"),
@@ -76,6 +93,8 @@ pub struct Scheduler {
     pub calls: Calls,
     pub call_retention: Duration,
     pub queue: Queue,
+    /// Queue that delivers calls at the second at which they are due.
+    pub due_queue: Queue,
     /// Configuration of the providers, for their dial rates.
     pub secrets: ProviderSecrets,
     pub policy: Policy,
@@ -86,12 +105,16 @@ pub struct Scheduler {
     pub clock: Clock,
 }
 
-/// Result of one run.
+/// Result of one run, or of one batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// Due calls that the index returned.
+    /// Due calls that were found.
     pub due: u64,
     pub claimed: u64,
+    /// Due calls that no provider takes now: it is unavailable, or its dial rate is booked.
+    pub waiting: u64,
+    /// Calls that the queue of due calls delivers when they are due.
+    pub delayed: u64,
     /// Calls that were no longer pending and due, or that another writer changed at the same time.
     pub lost_races: u64,
     /// Calls whose claim failed with an error. The next run tries them again.
@@ -110,10 +133,13 @@ pub enum ClaimOutcome {
     LostRace,
     /// There is no call with this id.
     NotFound,
+    /// No provider of the call takes calls now.
+    NoProvider,
 }
 
 impl Scheduler {
-    /// Claims the calls that are due, within the dial rate of their providers.
+    /// Claims the calls that are due, within the dial rate of their providers. Has those that will be due before the next run
+    /// delivered when they are.
     ///
     /// # Errors
     /// Returns the first error. An error of one call does not keep the run from the other calls. An error of the index ends the
@@ -121,24 +147,9 @@ impl Scheduler {
     pub async fn run(&self, trace_id: &str) -> Result<Report, Error> {
         let started = self.clock.now();
         let mut report = Report::default();
-        let result = self.claim_due(&mut report, started, trace_id).await;
-        let now = self.clock.now();
-        let decision = Decision {
-            stage: "scheduler",
-            message: "due calls claimed",
-            action_taken: if result.is_ok() { "scheduled" } else { "schedule_failed" },
-            duration_ms: Some(now.millis_since(started)),
-            trace_id: Some(trace_id),
-            counts: vec![
-                ("due", report.due),
-                ("claimed", report.claimed),
-                ("lost_races", report.lost_races),
-                ("failed", report.failed),
-                ("unconfigured", report.unconfigured),
-            ],
-            ..Decision::from_error(result.as_ref().err())
-        };
-        decision.log(now, result.is_err());
+        let mut flow = self.flow(started).await;
+        let result = self.claim_due(&mut flow, &mut report, started, trace_id).await;
+        self.log("due calls claimed", &report, &flow, result.as_ref().err(), started, trace_id);
         result.map(|()| report)
     }
 
@@ -172,6 +183,10 @@ impl Scheduler {
                 ProblemKind::NotPending,
                 "the call changed at the same time; send the request again",
             )),
+            Ok(ClaimOutcome::NoProvider) => respond(Problem::new(
+                ProblemKind::ProviderUnavailable,
+                "no provider of the call takes calls now; the call stays pending and is placed later",
+            )),
             Ok(ClaimOutcome::NotFound) => respond(Problem::new(ProblemKind::NotFound, "there is no call with this id")),
             Err(_) => respond(Problem::new(
                 ProblemKind::StorageFailure,
@@ -188,7 +203,7 @@ impl Scheduler {
         let started = self.clock.now();
         let mut claim = Ok(ClaimOutcome::LostRace);
         for _ in 0..RACES_MAX {
-            claim = self.claim(call_id, true, trace_id).await;
+            claim = self.claim_by_hand(call_id, trace_id).await;
             if !matches!(claim, Ok(ClaimOutcome::LostRace)) {
                 break;
             }
@@ -201,6 +216,7 @@ impl Scheduler {
                 Ok(ClaimOutcome::Claimed) => "triggered",
                 Ok(ClaimOutcome::NotPending(_) | ClaimOutcome::LostRace) => "not_pending",
                 Ok(ClaimOutcome::NotFound) => "not_found",
+                Ok(ClaimOutcome::NoProvider) => "provider_unavailable",
                 Err(_) => "storage_failure",
             },
             // If there is no such call, the id can be any text, perhaps a phone number.
@@ -213,121 +229,62 @@ impl Scheduler {
         claim
     }
 
-    async fn claim_due(&self, report: &mut Report, started: Timestamp, trace_id: &str) -> Result<(), Error> {
-        let stop_at = started.plus(RUN_MAX);
-        let mut first_error = None;
-        let providers = self.secrets.current(started).await;
-        // Each run starts with another shard, so that no shard is always the last.
-        let first = minute_of(started).unsigned_abs();
-        for provider in Provider::ALL.into_iter().filter(|provider| api_url(*provider).is_some()) {
-            let Some(dial) = providers.config(provider).and_then(|config| config.dial()) else {
-                // If an operator removed `dial` from the secret on purpose, these calls wait. If it is missing by mistake, the
-                // count `unconfigured` shows it.
-                let shard = first % WAKE_SHARDS;
-                let range = TimeRange::UpTo(started);
-                let mut waiting = self.calls.wake_queue_pages(WakeQueue::Dial(provider), shard, range, Some(1), None);
-                let is_waiting = waiting.next().await?.is_some_and(|page| !page.items.is_empty());
-                report.unconfigured += u64::from(is_waiting);
-                continue;
-            };
-            let mut left = claims_per_run(dial.pacing().throughput(self.lanes));
-            for shard in wake_shards_from(first) {
-                let limit = i32::try_from(left).unwrap_or(i32::MAX).min(1_000);
-                let range = TimeRange::UpTo(self.clock.now());
-                let mut index = self.calls.wake_queue_pages(WakeQueue::Dial(provider), shard, range, Some(limit), None);
-                while left > 0 && self.clock.now() < stop_at {
-                    let Some(page) = index.next().await? else { break };
-                    let due = page.items.into_iter().take(usize::try_from(left).unwrap_or(usize::MAX));
-                    let claims: Vec<Result<ClaimOutcome, Error>> = stream::iter(due)
-                        .map(|call_id| async move { self.claim(&call_id, false, trace_id).await })
-                        .buffered(CONCURRENCY)
-                        .collect()
-                        .await;
-                    for claim in claims {
-                        report.due += 1;
-                        match claim {
-                            Ok(ClaimOutcome::Claimed) => {
-                                report.claimed += 1;
-                                left = left.saturating_sub(1);
-                            }
-                            Ok(ClaimOutcome::NotPending(_) | ClaimOutcome::LostRace | ClaimOutcome::NotFound) => {
-                                report.lost_races += 1
-                            }
-                            Err(error) => {
-                                report.failed += 1;
-                                first_error.get_or_insert(error);
-                            }
-                        }
-                    }
-                }
-            }
+    async fn claim_by_hand(&self, call_id: &CallId, trace_id: &str) -> Result<ClaimOutcome, Error> {
+        let Some(call) = self.calls.get_call(call_id).await? else { return Ok(ClaimOutcome::NotFound) };
+        if !call.is_pending() {
+            return Ok(ClaimOutcome::NotPending(call.job.as_str()));
         }
-        first_error.map_or(Ok(()), Err)
+        let now = self.clock.now();
+        let mut flow = self.flow(now).await;
+        let route = match flow.route(&call, false, now).await? {
+            Some(route) => Some(route),
+            // Somebody wants to know whether the provider works again.
+            None => flow.route(&call, true, now).await?,
+        };
+        match route {
+            Some(Route::AtRate(provider) | Route::Probe(provider)) => {
+                self.claim(&flow, call, provider, true, trace_id).await
+            }
+            None => Ok(ClaimOutcome::NoProvider),
+        }
     }
 
-    /// Moves a call from PENDING to CLAIMED, and queues the claim for the dialer. A manual claim ignores the due time.
-    async fn claim(&self, call_id: &CallId, is_manual: bool, trace_id: &str) -> Result<ClaimOutcome, Error> {
-        let token = self.random_ids.hex::<16>()?;
-        let mut first_failure = None;
-        for _ in 0..2 {
-            let now = self.clock.now();
-            let Some(call) = self.calls.get_call(call_id).await? else { return Ok(ClaimOutcome::NotFound) };
-            // The write of the last round was committed, and only its answer was lost: no other claim has this token.
-            if call.is_claimed_by(&token, now) {
-                return self.queue_claim(&call, &token, trace_id).await;
-            }
-            if let Some(failure) = first_failure {
-                return failure;
-            }
-            let Some(transition) = call.claim(&token, LEASE, is_manual, &self.policy, now) else {
-                return self.not_claimed(&call, is_manual, now).await;
-            };
-            first_failure = match self.calls.store(&transition, self.call_retention).await {
-                Ok(StoreOutcome::Committed) => return self.queue_claim(&transition.call, &token, trace_id).await,
-                Ok(StoreOutcome::LostRace) => Some(Ok(ClaimOutcome::LostRace)),
-                Err(error) => Some(Err(error)),
-            };
-        }
-        Ok(ClaimOutcome::LostRace)
+    async fn flow(&self, now: Timestamp) -> Flow<'_> {
+        Flow::new(&self.calls, self.secrets.current(now).await, self.lanes)
     }
 
-    async fn queue_claim(&self, call: &Call, token: &str, trace_id: &str) -> Result<ClaimOutcome, Error> {
-        let Some(provider) = call.dial_provider() else { return Ok(ClaimOutcome::NotPending(call.job.as_str())) };
-        let providers = self.secrets.current(self.clock.now()).await;
-        let lanes = providers.config(provider).and_then(|config| Some(config.dial()?.pacing().lanes(self.lanes)));
-        let lane = shard_of(call.call_id.as_str(), lanes.unwrap_or(1).into());
-        self.queue.send_claim(&call.call_id, token, &format!("{provider}-{lane}"), trace_id).await?;
-        Ok(ClaimOutcome::Claimed)
-    }
-
-    /// Corrects the wake-up time of a call that is in the index too early, so that not every run reads it again.
-    async fn not_claimed(&self, call: &Call, is_manual: bool, now: Timestamp) -> Result<ClaimOutcome, Error> {
-        let next = call.next_wake_at(&self.policy).filter(|next| *next > now);
-        if let (false, true, Some(next)) = (is_manual, call.is_pending(), next) {
-            match self.calls.set_wake_at(call, next).await? {
-                StoreOutcome::Committed | StoreOutcome::LostRace => {}
-            }
-        }
-        Ok(ClaimOutcome::NotPending(call.job.as_str()))
+    fn log(
+        &self,
+        message: &'static str,
+        report: &Report,
+        flow: &Flow<'_>,
+        error: Option<&Error>,
+        started: Timestamp,
+        trace_id: &str,
+    ) {
+        let now = self.clock.now();
+        let decision = Decision {
+            stage: "scheduler",
+            message,
+            action_taken: if error.is_none() { "scheduled" } else { "schedule_failed" },
+            duration_ms: Some(now.millis_since(started)),
+            trace_id: Some(trace_id),
+            counts: vec![
+                ("due", report.due),
+                ("claimed", report.claimed),
+                ("waiting", report.waiting),
+                ("delayed", report.delayed),
+                ("lost_races", report.lost_races),
+                ("failed", report.failed),
+                ("unconfigured", report.unconfigured),
+                ("providers_unavailable", flow.unavailable()),
+            ],
+            ..Decision::from_error(error)
+        };
+        decision.log(now, error.is_some());
     }
 }
 
 fn respond(problem: Problem) -> Response<Body> {
     problem.into_response().map(Body::Text)
-}
-
-/// Number of claims per run at a dial rate in calls per second. At least 1, however low the rate is.
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a rate is positive and at most 100")]
-fn claims_per_run(per_second: f64) -> u64 {
-    (per_second * RUN_PERIOD.as_secs_f64()).max(1.0) as u64
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn run_claims_what_is_placed_until_the_next() {
-        assert_eq!([0.001, 0.5, 1.0, 100.0].map(claims_per_run), [1, 30, 60, 6_000]);
-    }
 }

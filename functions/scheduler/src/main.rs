@@ -21,6 +21,7 @@ async fn main() -> Result<(), Error> {
         calls: Calls::new(sdk::dynamodb(&aws), config.calls_table),
         call_retention: config.call_retention,
         queue: Queue::new(sdk::sqs(&aws), config.dial_queue_url),
+due_queue: Queue::new(sdk::sqs(&aws), config.due_queue_url),
         policy: config.policy,
         secrets: ProviderSecrets::load(&aws, config.providers_secret_id, clock.now()).await?,
         lanes: config.lanes,
@@ -30,9 +31,21 @@ async fn main() -> Result<(), Error> {
     tokio::join!(scheduler.calls.warm_up(), scheduler.queue.warm_up());
     let scheduler = &scheduler;
     run(service_fn(move |event: LambdaEvent<Value>| async move {
-        // The schedule has no route; the manual trigger comes from API Gateway.
+        let trace_id = &event.context.request_id;
+        // A stream or a queue sends records, and API Gateway a route. The schedule sends neither.
+        match event.payload.pointer("/Records/0/eventSource").and_then(Value::as_str) {
+            Some("aws:dynamodb") => {
+                scheduler.claim_written(serde_json::from_value(event.payload)?, trace_id).await;
+                return Ok(Value::Null);
+            }
+            Some(_) => {
+                scheduler.claim_delayed(serde_json::from_value(event.payload)?, trace_id).await;
+                return Ok(Value::Null);
+            }
+            None => {}
+        }
         if event.payload.get("routeKey").is_none() {
-            return scheduler.run(&event.context.request_id).await.map(|_| Value::Null).map_err(Error::from);
+            return scheduler.run(trace_id).await.map(|_| Value::Null).map_err(Error::from);
         }
         let request = serde_json::from_value::<LambdaRequest>(event.payload)?;
         let response = scheduler.handle(request_from_event(request)).await;

@@ -14,14 +14,15 @@ use serde_json::{Value, json};
 use switchhook_consumer::Consumer;
 use switchhook_dialer::Dialer;
 use switchhook_relay::Relay;
+use switchhook_scheduler::Scheduler;
 
 use crate::error::LocalError;
 use crate::queue::{NewMessage, ReceivedMessage};
 use crate::services::Services;
 use crate::sqs::{QueueError, Sqs, to_event_record};
 use crate::stack::{
-    DIAL_BATCH, DIAL_QUEUE, DIAL_VISIBILITY_TIMEOUT_MS, EVENTS_QUEUE, QUEUE_BATCH, RECORD_AGE_MAX,
-    RELAY_FAILURES_QUEUE, STREAM_BATCH, VISIBILITY_TIMEOUT_MS,
+    DIAL_BATCH, DIAL_QUEUE, DIAL_VISIBILITY_TIMEOUT_MS, DUE_BATCH, DUE_QUEUE, DUE_VISIBILITY_TIMEOUT_MS, EVENTS_QUEUE,
+    QUEUE_BATCH, RECORD_AGE_MAX, RELAY_FAILURES_QUEUE, STREAM_BATCH, VISIBILITY_TIMEOUT_MS,
 };
 use crate::stream::StreamRecord;
 
@@ -71,6 +72,41 @@ pub(super) async fn poll_dial_queue(
                     running.push(invoke(sqs, DIAL_QUEUE, received, |event| async move { dialer.handle(event).await }));
                 }
             }
+        }
+    }
+}
+
+/// Invokes the scheduler with messages of the queue of due calls.
+pub(super) async fn poll_due_queue(sqs: &Sqs, scheduler: &Arc<Scheduler>) -> Result<Infallible, CloudError> {
+    loop {
+        let received = sqs.long_poll(DUE_QUEUE, DUE_BATCH, Some(DUE_VISIBILITY_TIMEOUT_MS), POLL_MS).await?;
+        if received.is_empty() {
+            continue;
+        }
+        let scheduler = scheduler.clone();
+        let handle = |event| async move {
+            scheduler.claim_delayed(event, "due").await;
+            SqsBatchResponse::default()
+        };
+        invoke(sqs, DUE_QUEUE, received, handle).await?;
+    }
+}
+
+/// Invokes the scheduler with the records of calls that are due soon. A record that fails is not tried again: the
+/// schedule finds its call.
+pub(super) async fn poll_due_records(services: &Services, scheduler: &Arc<Scheduler>) -> Infallible {
+    let stream = services.dynamodb().stream();
+    loop {
+        let mut watch = stream.watch();
+        let batch = stream.take_due(DUE_BATCH);
+        if batch.is_empty() {
+            watch.changed().await;
+            continue;
+        }
+        let records: Vec<Value> = batch.iter().map(StreamRecord::to_event_record).collect();
+        if let Ok(event) = serde_json::from_value::<StreamEvent>(json!({"Records": records})) {
+            let scheduler = scheduler.clone();
+            drop(tokio::spawn(async move { scheduler.claim_written(event, "stream").await }).await);
         }
     }
 }

@@ -8,6 +8,8 @@ use serde::{Deserialize, Serialize};
 pub const FIFO_ID_CHARS_MAX: usize = 128;
 /// Maximum size of one message with its attributes, and of all messages of a batch together: 1 MiB.
 pub const MESSAGE_BYTES_MAX: usize = 1_048_576;
+/// Longest delay of a message: 15 minutes.
+const DELAY_MS_MAX: u64 = 15 * 60 * 1_000;
 
 /// A message in a queue.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -47,6 +49,8 @@ pub struct NewMessage {
     pub deduplication_id: Option<String>,
     pub attributes: BTreeMap<String, MessageAttribute>,
     pub trace_header: Option<String>,
+    /// Time after the send at which the message becomes visible.
+    pub delay_ms: u64,
 }
 
 /// The reason why SQS rejects a message. The texts are those of SQS.
@@ -74,6 +78,13 @@ pub enum SendError {
          alphanumeric and punctuation characters. 1 to 128 in length."
     )]
     InvalidDeduplicationId,
+    #[error("Value for parameter DelaySeconds is invalid. Reason: DelaySeconds must be >= 0 and <= 900.")]
+    InvalidDelay,
+    #[error(
+        "Value for parameter DelaySeconds is invalid. Reason: The request include parameter that is not valid for this \
+         queue type."
+    )]
+    DelayInFifo,
 }
 
 impl Message {
@@ -99,6 +110,12 @@ impl NewMessage {
         }
         if self.bytes() > MESSAGE_BYTES_MAX {
             return Err(SendError::TooLarge);
+        }
+        if self.delay_ms > DELAY_MS_MAX {
+            return Err(SendError::InvalidDelay);
+        }
+        if fifo && self.delay_ms > 0 {
+            return Err(SendError::DelayInFifo);
         }
         if fifo {
             let group = self.group.as_deref().ok_or(SendError::MissingGroup)?;

@@ -95,9 +95,6 @@ impl Sqs {
 
     fn send_one(&self, queue_url: &str, message: SentMessage) -> Result<Map<String, Value>, Rejection> {
         let queue = queue_name(queue_url);
-        if message.delay_seconds > 0 {
-            return Err(Rejection::Delay);
-        }
         let new = message.into_new();
         let body_digest = md5_hex(new.body.as_bytes());
         let attributes_digest = md5_of_attributes(&new.attributes);

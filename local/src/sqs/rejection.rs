@@ -10,7 +10,6 @@ pub(super) enum Rejection {
     Queue(QueueError),
     Malformed(serde_json::Error),
     Parameter(&'static str),
-    Delay,
     UnknownArn,
     EmptyBatch,
     TooManyEntries,
@@ -38,7 +37,9 @@ impl Rejection {
                 SendError::TooLarge
                 | SendError::MissingDeduplicationId
                 | SendError::InvalidGroup
-                | SendError::InvalidDeduplicationId,
+                | SendError::InvalidDeduplicationId
+                | SendError::InvalidDelay
+                | SendError::DelayInFifo,
             )) => same("InvalidParameterValue"),
             Self::Queue(QueueError::ReceiptHandle(ReceiptHandleError::Invalid)) => same("ReceiptHandleIsInvalid"),
             Self::Queue(QueueError::ReceiptHandle(
@@ -46,7 +47,7 @@ impl Rejection {
             )) => same("InvalidParameterValue"),
             Self::Queue(QueueError::Persist(_)) => same("InternalError"),
             Self::Malformed(_) => same("SerializationException"),
-            Self::Parameter(_) | Self::Delay => same("InvalidParameterValue"),
+            Self::Parameter(_) => same("InvalidParameterValue"),
             Self::UnknownArn => same("ResourceNotFoundException"),
             Self::EmptyBatch => ("EmptyBatchRequest", "AWS.SimpleQueueService.EmptyBatchRequest"),
             Self::TooManyEntries => {
@@ -69,11 +70,6 @@ impl Rejection {
             Self::Queue(error) => error.to_string(),
             Self::Malformed(error) => error.to_string(),
             Self::Parameter(message) => (*message).to_owned(),
-            Self::Delay => {
-                "Value for parameter DelaySeconds is invalid. Reason: The request include parameter that is \
-                            not valid for this queue type."
-                    .to_owned()
-            }
             Self::UnknownArn => "The resource that you specified for the SourceArn parameter doesn't exist.".to_owned(),
             Self::EmptyBatch => "There should be at least one entry in the request.".to_owned(),
             Self::TooManyEntries => "Maximum number of entries per request are 10.".to_owned(),

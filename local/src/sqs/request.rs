@@ -184,6 +184,7 @@ impl SentMessage {
             deduplication_id: self.message_deduplication_id,
             attributes: self.message_attributes,
             trace_header: trace_header.and_then(|header| header.string_value),
+            delay_ms: self.delay_seconds.saturating_mul(1_000),
         }
     }
 

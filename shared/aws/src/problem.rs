@@ -21,6 +21,8 @@ pub enum ProblemKind {
     IdempotencyKeyReused,
     /// The call is no longer PENDING.
     NotPending,
+    /// No provider of the call takes calls now.
+    ProviderUnavailable,
     /// Another system placed the call.
     NotPlacedBySwitchhook,
     PayloadTooLarge,
@@ -29,13 +31,14 @@ pub enum ProblemKind {
 }
 
 impl ProblemKind {
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::InvalidJson,
         Self::InvalidRequest,
         Self::NotFound,
         Self::MethodNotAllowed,
         Self::IdempotencyKeyReused,
         Self::NotPending,
+        Self::ProviderUnavailable,
         Self::NotPlacedBySwitchhook,
         Self::PayloadTooLarge,
         Self::StorageFailure,
@@ -52,6 +55,7 @@ impl ProblemKind {
             Self::MethodNotAllowed => "method_not_allowed",
             Self::IdempotencyKeyReused => "idempotency_key_reused",
             Self::NotPending => "not_pending",
+            Self::ProviderUnavailable => "provider_unavailable",
             Self::NotPlacedBySwitchhook => "not_placed_by_switchhook",
             Self::PayloadTooLarge => "payload_too_large",
             Self::StorageFailure => "storage_failure",
@@ -68,6 +72,7 @@ impl ProblemKind {
             Self::MethodNotAllowed => "The path does not have this method",
             Self::IdempotencyKeyReused => "The idempotency key is taken",
             Self::NotPending => "The call is not pending",
+            Self::ProviderUnavailable => "No provider takes the call now",
             Self::NotPlacedBySwitchhook => "Switchhook did not place the call",
             Self::PayloadTooLarge => "The body is too large",
             Self::StorageFailure => "The tables could not be read or written",
@@ -81,7 +86,9 @@ impl ProblemKind {
             Self::InvalidJson | Self::InvalidRequest => StatusCode::BAD_REQUEST,
             Self::NotFound => StatusCode::NOT_FOUND,
             Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
-            Self::IdempotencyKeyReused | Self::NotPending | Self::NotPlacedBySwitchhook => StatusCode::CONFLICT,
+            Self::IdempotencyKeyReused | Self::NotPending | Self::ProviderUnavailable | Self::NotPlacedBySwitchhook => {
+                StatusCode::CONFLICT
+            }
             Self::PayloadTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::StorageFailure | Self::InternalError => StatusCode::INTERNAL_SERVER_ERROR,
         }

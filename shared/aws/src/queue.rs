@@ -1,5 +1,6 @@
-//! The FIFO queues. The queue of events leads from ingress to the consumer, the dial queue from the scheduler to the
-//! dialer.
+//! The queues. The queue of events leads from ingress to the consumer, the dial queue from the scheduler to the dialer.
+//! Both are FIFO queues. The queue of due calls is a standard queue from the scheduler to itself: it delays each message
+//! until its call is due.
 //!
 //! **In the queue of events the message group is the call, and the deduplication id is the event.** SQS accepts only
 //! printable ASCII of up to 128 characters for both, so any other id is hashed. The ids themselves are in the body of
@@ -9,10 +10,10 @@
 use std::time::Duration;
 
 use aws_sdk_sqs::Client;
-use aws_sdk_sqs::types::{ChangeMessageVisibilityBatchRequestEntry, QueueAttributeName};
+use aws_sdk_sqs::types::{ChangeMessageVisibilityBatchRequestEntry, QueueAttributeName, SendMessageBatchRequestEntry};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
-use switchhook_domain::{CallId, EventId, ProviderEvent};
+use switchhook_domain::{CallId, EventId, Provider, ProviderEvent};
 
 use crate::error::Error;
 
@@ -41,6 +42,15 @@ pub struct ClaimMessage {
     pub call_id: CallId,
     /// Claim token. Its holder may dial the call once.
     pub token: String,
+    /// Provider that is asked to place the call.
+    pub provider: Provider,
+}
+
+/// Body of a message on the queue of due calls.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DueMessage {
+    pub schema_version: u32,
+    pub call_id: CallId,
 }
 
 /// Body of a message that ingress put on the dead-letter queue.
@@ -75,19 +85,53 @@ impl Queue {
         self.send_body(event.call_id.as_str(), event.event_id.as_str(), &message).await
     }
 
-    /// Hands a claimed call to the dialer. `lane` is one of the provider's message groups. One dialer at a time works
-    /// on a group.
+    /// Hands a claimed call to the dialer. `lane` is the number of one of the provider's message groups. One dialer at a
+    /// time works on a group.
     ///
     /// # Errors
     /// [`Error::Send`] if SQS did not accept it. The claim then expires.
-    pub async fn send_claim(&self, call_id: &CallId, token: &str, lane: &str, trace_id: &str) -> Result<(), Error> {
+    pub async fn send_claim(
+        &self,
+        call_id: &CallId,
+        token: &str,
+        provider: Provider,
+        lane: u64,
+        trace_id: &str,
+    ) -> Result<(), Error> {
         let message = ClaimMessage {
             schema_version: MESSAGE_SCHEMA,
             trace_id: trace_id.to_owned(),
             call_id: call_id.clone(),
             token: token.to_owned(),
+            provider,
         };
-        self.send_body(lane, token, &message).await
+        self.send_body(&format!("{provider}-{lane}"), token, &message).await
+    }
+
+    /// Has calls delivered to the scheduler, each after its delay. This queue must be a standard queue.
+    ///
+    /// # Errors
+    /// [`Error::Send`] if SQS did not accept all of them.
+    pub async fn send_due(&self, calls: &[(CallId, Duration)]) -> Result<(), Error> {
+        for ten in calls.chunks(10) {
+            let mut request = self.client.send_message_batch().queue_url(&self.url);
+            for (index, (call_id, delay)) in ten.iter().enumerate() {
+                let message = DueMessage { schema_version: MESSAGE_SCHEMA, call_id: call_id.clone() };
+                let entry = SendMessageBatchRequestEntry::builder()
+                    .id(index.to_string())
+                    // Rounded up, because a message that comes too early finds its call not due.
+                    .delay_seconds(i32::try_from(delay.as_millis().div_ceil(1_000)).unwrap_or(i32::MAX))
+                    .message_body(ascii_json(&message).map_err(|error| Error::Send(Box::new(error)))?)
+                    .build()
+                    .map_err(|error| Error::Send(Box::new(error)))?;
+                request = request.entries(entry);
+            }
+            let answer = request.send().await.map_err(|error| Error::Send(Box::new(error)))?;
+            if let Some(failed) = answer.failed.first() {
+                return Err(Error::Send(failed.code().into()));
+            }
+        }
+        Ok(())
     }
 
     /// Sends a notice about an unreadable event to this queue, which is a dead-letter queue.
@@ -183,6 +227,16 @@ impl Message {
 
 impl ClaimMessage {
     /// Reads the body of a message from the dial queue.
+    ///
+    /// # Errors
+    /// The same as [`Message::decode`].
+    pub fn decode(body: &str) -> Result<Self, Error> {
+        decode(body)
+    }
+}
+
+impl DueMessage {
+    /// Reads the body of a message from the queue of due calls.
     ///
     /// # Errors
     /// The same as [`Message::decode`].

@@ -7,6 +7,7 @@
 //! - `attempt`, `job`: what follows from the history of a call;
 //! - `announce`, `finding`, `domain_event`: events that Switchhook itself makes;
 //! - `derive`, `transition`, `fold`: the next row of a call;
+//! - `dialling`: when the next dial is due, and who is asked;
 //! - `provider_health`: whether a provider gets calls, and how fast.
 
 mod announce;
@@ -14,6 +15,7 @@ mod announcement;
 mod attempt;
 mod call;
 mod derive;
+mod dialling;
 mod domain_event;
 mod event;
 mod finding;

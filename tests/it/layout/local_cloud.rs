@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use switchhook_aws::provider::DIAL_TIME_MAX;
 use switchhook_local::{
-    CALL_RETENTION, CONCURRENT_DIALS_PER_PROVIDER, DEFAULT_RETRY_POLICY, DIAL_BATCH, DIAL_QUEUE,
+    CALL_RETENTION, CONCURRENT_DIALS_PER_PROVIDER, DEFAULT_RETRY_POLICY, DIAL_BATCH, DIAL_QUEUE, DUE_BATCH, DUE_QUEUE,
     EVENTS_DEAD_LETTER_QUEUE, EVENTS_QUEUE, INBOX_RETENTION, QUEUE_BATCH, RECORD_AGE_MAX, RELAY_FAILURES_QUEUE,
     STREAM_BATCH, stack_queues,
 };
@@ -39,6 +39,7 @@ fn local_queues_are_those_of_the_template() {
             EVENTS_DEAD_LETTER_QUEUE => "EventsDlq",
             RELAY_FAILURES_QUEUE => "RelayFailuresQueue",
             DIAL_QUEUE => "DialQueue",
+            DUE_QUEUE => "DueQueue",
             other => panic!("add the queue {other} of the local cloud to this test"),
         };
         let properties = properties(resource);
@@ -63,6 +64,8 @@ fn local_batches_and_retentions_are_those_of_the_template() {
     assert_eq!(properties("ConsumerMapping")["BatchSize"], QUEUE_BATCH);
     assert_eq!(properties("RelayMapping")["BatchSize"], STREAM_BATCH);
     assert_eq!(properties("DialerMapping")["BatchSize"], DIAL_BATCH);
+    assert_eq!(properties("DueCallsMapping")["BatchSize"], DUE_BATCH);
+    assert_eq!(properties("DueQueueMapping")["BatchSize"], DUE_BATCH);
     assert_eq!(default_of("ConcurrentDialsPerProvider"), CONCURRENT_DIALS_PER_PROVIDER.to_string());
     assert_eq!(properties("RelayMapping")["MaximumRecordAgeInSeconds"], RECORD_AGE_MAX.as_secs());
     for (parameter, retention) in [("InboxRetentionDays", INBOX_RETENTION), ("CallRetentionDays", CALL_RETENTION)] {
@@ -82,8 +85,12 @@ fn local_calls_are_tried_again_as_the_template_says() {
 
 #[test]
 fn whoever_takes_messages_has_a_sixth_of_their_visibility_timeout() {
-    for (function, timeout_max, queue) in [("ConsumerFunction", 10, "EventsQueue"), ("DialerFunction", 30, "DialQueue")]
-    {
+    let queues = [
+        ("ConsumerFunction", 10, "EventsQueue"),
+        ("DialerFunction", 30, "DialQueue"),
+        ("SchedulerFunction", 50, "DueQueue"),
+    ];
+    for (function, timeout_max, queue) in queues {
         let timeout = properties(function)["Timeout"].as_u64().unwrap();
         let visibility = properties(queue)["VisibilityTimeout"].as_u64().unwrap();
         assert!(visibility >= 6 * timeout, "{queue} {visibility} s, {function} {timeout} s");
@@ -99,6 +106,14 @@ fn dialer_outlives_the_wait_for_an_answer_and_for_its_turn() {
     // together.
     let turn = 1.0 / PER_SECOND_MIN;
     assert!(2.0 * answer.max(turn) < timeout, "{answer} s and {turn} s in {timeout} s");
+}
+
+#[test]
+fn local_stream_passes_on_the_records_that_the_template_passes_on() {
+    let filters = properties("DueCallsMapping")["FilterCriteria"]["Filters"].clone();
+    let pattern: Value = serde_json::from_str(filters[0]["Pattern"].as_str().unwrap()).unwrap();
+    let due_soon = json!({(switchhook_local::stream::DUE_SOON): {"N": [{"exists": true}]}});
+    assert_eq!(pattern, json!({"dynamodb": {"NewImage": due_soon}}));
 }
 
 #[test]

@@ -129,14 +129,14 @@ fn list_goes_through_every_shard_of_every_wake_queue() {
         seen.push((at.queue, at.shard));
     }
     let shards = |queue| (0..WAKE_SHARDS).map(move |shard| (queue, shard));
-    assert_eq!(seen, WakeQueue::ALL.into_iter().flat_map(shards).collect::<Vec<_>>());
+    assert_eq!(seen, WakeQueue::all().flat_map(shards).collect::<Vec<_>>());
     assert!(PAGES_MAX >= seen.len(), "one request covers every shard of a small stack");
 }
 
 #[test]
 fn only_wake_queues_with_such_calls_are_read() {
     let queues = |query: &str| parse(query).unwrap().queues();
-    let dial = Provider::ALL.map(WakeQueue::Dial);
+    let dial = WakeQueue::PENDING;
     assert_eq!(queues("job=PENDING"), dial);
     assert_eq!(queues("job=CLAIMED"), [WakeQueue::Reconcile]);
     assert_eq!(queues("job=CANCELED"), [WakeQueue::Settled, WakeQueue::Reconcile]);

@@ -1,5 +1,6 @@
 //! Queries of the two indexes of the calls table.
 
+use aws_sdk_dynamodb::operation::query::builders::QueryFluentBuilder;
 use aws_sdk_dynamodb::types::AttributeValue;
 use switchhook_domain::{CallId, Timestamp};
 
@@ -40,12 +41,22 @@ impl Calls {
         limit: Option<i32>,
         start: Option<Item>,
     ) -> Pages<CallId> {
+        Pages::new(self.wake_queue_query(queue, shard, range, limit, start), call_id_of, Error::ListCalls)
+    }
+
+    fn wake_queue_query(
+        &self,
+        queue: WakeQueue,
+        shard: u64,
+        range: TimeRange,
+        limit: Option<i32>,
+        start: Option<Item>,
+    ) -> QueryFluentBuilder {
         let (condition, time, forward) = match range {
             TimeRange::UpTo(time) => ("wake_key = :key AND wake_at <= :time", time, true),
             TimeRange::Since(time) => ("wake_key = :key AND wake_at >= :time", time, false),
         };
-        let query = self
-            .client
+        self.client
             .query()
             .table_name(&self.table)
             .index_name(BY_WAKE)
@@ -54,8 +65,21 @@ impl Calls {
             .expression_attribute_values(":time", number(time.as_millis()))
             .scan_index_forward(forward)
             .set_limit(limit)
-            .set_exclusive_start_key(start);
-        Pages::new(query, call_id_of, Error::ListCalls)
+            .set_exclusive_start_key(start)
+    }
+
+    /// Returns the pages of one shard of a wake queue of pending calls: calls and their due times up to `until`, the earliest
+    /// first. `limit` is the largest number of calls in a page.
+    pub fn dial_queue_pages(
+        &self,
+        queue: WakeQueue,
+        shard: u64,
+        until: Timestamp,
+        limit: u64,
+    ) -> Pages<(CallId, Timestamp)> {
+        let limit = i32::try_from(limit).unwrap_or(i32::MAX);
+        let query = self.wake_queue_query(queue, shard, TimeRange::UpTo(until), Some(limit), None);
+        Pages::new(query, due_call_of, Error::ListCalls)
     }
 
     /// Returns the calls of an appointment, at most `limit`.
@@ -74,6 +98,14 @@ impl Calls {
         let page = Pages::new(query, call_id_of, Error::ListCalls).next().await?;
         Ok(page.map(|page| page.items).unwrap_or_default())
     }
+}
+
+fn due_call_of(item: Item) -> Option<(CallId, Timestamp)> {
+    let wake_at = match item.get("wake_at") {
+        Some(AttributeValue::N(wake_at)) => Timestamp::from_millis(wake_at.parse().ok()?),
+        _ => return None,
+    };
+    Some((call_id_of(item)?, wake_at))
 }
 
 fn call_id_of(mut item: Item) -> Option<CallId> {

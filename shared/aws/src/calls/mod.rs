@@ -23,7 +23,7 @@ mod table;
 mod wake_queue;
 
 pub use index::{BY_APPOINTMENT, BY_WAKE, TimeRange, wake_shards_from};
-pub use provider_health::HealthRow;
+pub use provider_health::{HealthCache, HealthRow};
 pub use row::{CALL_SCHEMA, CallRow};
 pub use table::{Alias, Calls, Found, Resolved, StoreOutcome};
 pub use wake_queue::{WAKE_SHARDS, WakeQueue};

@@ -4,9 +4,13 @@
 //! dials. Whoever loses the race reads the row again. The write that opens or closes a circuit also carries the domain
 //! event: `outbox_start` is its sequence, and the relay publishes it as it does for calls.
 
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
 use aws_sdk_dynamodb::types::AttributeValue;
 use serde::{Deserialize, Serialize};
-use switchhook_domain::{PROVIDER_HEALTH_PREFIX, Provider, ProviderAvailability, ProviderHealth};
+use switchhook_domain::{PROVIDER_HEALTH_PREFIX, Provider, ProviderAvailability, ProviderHealth, Timestamp};
 
 use super::table::Calls;
 use crate::dynamodb::{ConditionalWrite, Item, text};
@@ -14,6 +18,8 @@ use crate::error::Error;
 
 /// Schema version of a stored health.
 const HEALTH_SCHEMA: u32 = 1;
+/// Time for which a process relies on the health that it read. A dialer places a few calls in that time.
+const HEALTH_AGE_MAX: Duration = Duration::from_secs(3);
 /// Tries of a write that loses races. Many dialers may report a failure at the same moment.
 const RACES_MAX: u32 = 10;
 
@@ -27,6 +33,25 @@ pub struct HealthRow {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     outbox_start: Option<u64>,
     health: ProviderHealth,
+}
+
+/// The providers' health as last read by this process.
+#[derive(Debug, Default)]
+pub struct HealthCache(Mutex<BTreeMap<Provider, (ProviderHealth, Timestamp)>>);
+
+impl HealthCache {
+    /// Returns the health if it was read less than [`HEALTH_AGE_MAX`] ago.
+    #[must_use]
+    pub fn get(&self, provider: Provider, now: Timestamp) -> Option<ProviderHealth> {
+        let cache = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (health, read_at) = cache.get(&provider)?;
+        (now < read_at.plus(HEALTH_AGE_MAX)).then(|| health.clone())
+    }
+
+    /// Remembers the health that was read or written now.
+    pub fn set(&self, health: ProviderHealth, now: Timestamp) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(health.provider, (health, now));
+    }
 }
 
 impl HealthRow {
@@ -58,11 +83,20 @@ impl HealthRow {
 }
 
 impl Calls {
-    /// Reads the health of a provider by one eventually consistent read.
+    /// Reads the health of a provider by one strongly consistent read.
     ///
     /// # Errors
     /// [`Error::ReadHealth`], [`Error::DecodeHealth`], [`Error::NewerSchema`].
     pub async fn provider_health(&self, provider: Provider) -> Result<ProviderHealth, Error> {
+        Ok(self.read_health(provider, true).await?.health)
+    }
+
+    /// Reads the health of a provider by one eventually consistent read. It costs half as much, and may miss writes of
+    /// the last few hundred milliseconds.
+    ///
+    /// # Errors
+    /// The same as [`Calls::provider_health`].
+    pub async fn provider_health_eventual(&self, provider: Provider) -> Result<ProviderHealth, Error> {
         Ok(self.read_health(provider, false).await?.health)
     }
 

@@ -16,6 +16,9 @@ use crate::error::Error;
 /// Schema version of a stored call. A row with a higher version is an error, so that only a newer program changes it.
 pub const CALL_SCHEMA: u32 = 1;
 
+/// Time within which a pending call is due soon. The schedule of the scheduler finds calls that are due later.
+const DUE_SOON: Duration = Duration::from_secs(60);
+
 /// Stored call. The names of the fields are the attributes of the row.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CallRow {
@@ -45,6 +48,10 @@ pub struct CallRow {
     claim_token: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     lease_ends_at: Option<Timestamp>,
+    /// Set by a write that leaves the call pending and due within [`DUE_SOON`]. The event source that wakes the scheduler
+    /// passes on only records with this attribute.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    due_soon: Option<u8>,
     /// In the order in which their first events were folded.
     attempts: Vec<AttemptRow>,
     /// See [`encode_entry`].
@@ -122,6 +129,7 @@ impl CallRow {
             stop_reason: call.stop_reason,
             job: call.job.as_str().to_owned(),
             due_at,
+            due_soon: due_at.filter(|at| *at <= call.updated_at.plus(DUE_SOON)).map(|_| 1),
             claim_token,
             lease_ends_at,
             attempts: call.attempt_records.iter().map(AttemptRow::encode).collect(),

@@ -15,6 +15,8 @@ pub const WAKE_SHARDS: u64 = 4;
 pub enum WakeQueue {
     /// Calls that wait to be placed through this provider, ordered by due time. Read by the scheduler.
     Dial(Provider),
+    /// The same, for calls that name other providers too. If this one is unavailable, they are placed through another.
+    DialAny(Provider),
     /// Calls that wait for an ending, or for a dialer to use a claim, ordered by wake-up time. Read by the reconciler.
     Reconcile,
     /// Settled calls, ordered by `settled_at`. Read by the drift check and by `GET /calls`.
@@ -22,15 +24,25 @@ pub enum WakeQueue {
 }
 
 impl WakeQueue {
-    pub const ALL: [Self; 7] = [
+    /// Wake queues of pending calls.
+    pub const PENDING: [Self; 10] = [
         Self::Dial(Provider::Retell),
         Self::Dial(Provider::Twilio),
         Self::Dial(Provider::Vapi),
         Self::Dial(Provider::Telnyx),
         Self::Dial(Provider::Generic),
-        Self::Reconcile,
-        Self::Settled,
+        Self::DialAny(Provider::Retell),
+        Self::DialAny(Provider::Twilio),
+        Self::DialAny(Provider::Vapi),
+        Self::DialAny(Provider::Telnyx),
+        Self::DialAny(Provider::Generic),
     ];
+    const NOT_PENDING: [Self; 2] = [Self::Reconcile, Self::Settled];
+
+    /// Returns every wake queue once.
+    pub fn all() -> impl Iterator<Item = Self> {
+        Self::PENDING.into_iter().chain(Self::NOT_PENDING)
+    }
 
     pub(super) fn of(call: &Call) -> Self {
         if call.wake_at.is_none() {
@@ -58,6 +70,7 @@ impl fmt::Display for WakeQueue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Dial(provider) => write!(f, "dial.{provider}"),
+            Self::DialAny(provider) => write!(f, "dial.{provider}.any"),
             Self::Reconcile => f.write_str("reconcile"),
             Self::Settled => f.write_str("settled"),
         }

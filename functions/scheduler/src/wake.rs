@@ -1,0 +1,84 @@
+//! Calls that are due at once, or within a minute.
+//!
+//! **The schedule alone would find every call; this makes it sooner.** A write that leaves a call pending and due within a
+//! minute reaches the scheduler through the stream of the calls table. If the call is due, it is claimed. If not, a message
+//! of the queue of due calls waits until then. Both only name calls: the claim decides.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use aws_lambda_events::event::dynamodb::{Event as StreamEvent, EventRecord};
+use aws_lambda_events::event::sqs::SqsEvent;
+use switchhook_aws::Error;
+use switchhook_aws::queue::DueMessage;
+use switchhook_domain::{CallId, Timestamp};
+
+use crate::{Report, Scheduler, WAKE_AHEAD};
+
+/// Longest delay of a message. A call that is due later is left to the schedule, which looks as far ahead.
+pub(crate) const DELAY_MAX: Duration = Duration::from_secs(90);
+
+impl Scheduler {
+    /// Claims the calls of a batch of stream records that are due, and has the others delivered when they are.
+    pub async fn claim_written(&self, batch: StreamEvent, trace_id: &str) -> Report {
+        let started = self.clock.now();
+        let (mut due, mut later) = (BTreeSet::new(), Vec::new());
+        for (call_id, due_at) in batch.records.iter().filter_map(due_call) {
+            if due_at <= started {
+                due.insert(call_id);
+            } else {
+                later.push((call_id, due_at));
+            }
+        }
+        self.claim_woken(due, later, "written calls claimed", trace_id).await
+    }
+
+    /// Claims the calls of a batch of messages whose delay is over.
+    pub async fn claim_delayed(&self, batch: SqsEvent, trace_id: &str) -> Report {
+        let messages = batch.records.iter().filter_map(|message| DueMessage::decode(message.body.as_deref()?).ok());
+        let due = messages.map(|message| message.call_id).collect();
+        self.claim_woken(due, Vec::new(), "delayed calls claimed", trace_id).await
+    }
+
+    async fn claim_woken(
+        &self,
+        due: BTreeSet<CallId>,
+        later: Vec<(CallId, Timestamp)>,
+        message: &'static str,
+        trace_id: &str,
+    ) -> Report {
+        let started = self.clock.now();
+        let mut report = Report::default();
+        let mut flow = self.flow(started).await;
+        let mut result = self.delay(later, &mut report).await;
+        if !due.is_empty() {
+            let due = due.into_iter().collect();
+            result = result.and(self.claim_all(&mut flow, due, WAKE_AHEAD, &mut report, trace_id).await);
+        }
+        self.log(message, &report, &flow, result.as_ref().err(), started, trace_id);
+        report
+    }
+
+    /// Has calls delivered to the scheduler when they are due.
+    pub(crate) async fn delay(&self, calls: Vec<(CallId, Timestamp)>, report: &mut Report) -> Result<(), Error> {
+        let now = self.clock.now();
+        let delayed = calls.into_iter().map(|(call_id, due_at)| {
+            let delay = u64::try_from(due_at.millis_since(now)).unwrap_or_default();
+            (call_id, Duration::from_millis(delay))
+        });
+        let delayed: Vec<(CallId, Duration)> = delayed.filter(|(_, delay)| *delay <= DELAY_MAX).collect();
+        report.delayed += delayed.len() as u64;
+        self.due_queue.send_due(&delayed).await
+    }
+}
+
+/// Id and due time of the pending call that a record shows. `None` if the record shows none.
+fn due_call(record: &EventRecord) -> Option<(CallId, Timestamp)> {
+    let (key, due_at) = (record.change.keys.get("call_id")?, record.change.new_image.get("due_at")?);
+    match (key, due_at) {
+        (serde_dynamo::AttributeValue::S(call_id), serde_dynamo::AttributeValue::N(due_at)) => {
+            Some((CallId::new(call_id), Timestamp::from_millis(due_at.parse().ok()?)))
+        }
+        (_, _) => None,
+    }
+}
