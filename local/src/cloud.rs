@@ -16,7 +16,7 @@ use http::{Request, Response, StatusCode};
 use lambda_http::request::LambdaRequest;
 use switchhook_api::{Api, Defaults};
 use switchhook_aws::bus::Bus as BusClient;
-use switchhook_aws::calls::Calls;
+use switchhook_aws::calls::{Calls, HealthCache};
 use switchhook_aws::http::request_from_event;
 use switchhook_aws::inbox::Inbox;
 use switchhook_aws::provider::{ApiUrls, ProviderApi};
@@ -183,6 +183,7 @@ impl Cloud {
                 policy,
                 lanes: concurrent_dials_per_provider,
                 random_ids: random_ids.clone(),
+                health: HealthCache::default(),
                 clock: clock(),
             }),
             reconciler: Arc::new(Reconciler {

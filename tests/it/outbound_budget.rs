@@ -77,16 +77,16 @@ async fn claiming_costs_one_read_one_write_and_one_message_per_call_and_one_book
 }
 
 #[tokio::test(start_paused = true)]
-async fn dialling_costs_two_reads_three_writes_and_one_message() {
+async fn dialling_costs_three_reads_three_writes_and_one_message() {
     let world = World::stopped();
     let call_id = CallId::new(create(&world, &without_appointment("confirms")).await);
     world.cloud.scheduler().trigger(&call_id, "test").await.unwrap();
     let claims = world.take_claims();
     reset_counters(&world);
     world.cloud.dialer().handle(claims.clone()).await;
-    // The dialer reads the call and the do-not-call list. It writes the started dial and the alias of the provider call
+    // The dialer reads the call, the health of its provider, and the do-not-call list. It writes the started dial and the alias of the provider call
     // id. It also stores and queues the event that the provider accepted the dial.
-    let dial = [("GetItem", 2), ("PutItem", 2), ("SendMessage", 1), ("UpdateItem", 1)];
+    let dial = [("GetItem", 3), ("PutItem", 2), ("SendMessage", 1), ("UpdateItem", 1)];
     assert_eq!(world.requests(), request_counts(&dial));
     let units = world.capacity();
     println!("capacity units of a dial: {units:?}");

@@ -5,6 +5,10 @@
 //! write asks the provider, and it asks once. If it dies after the write, the attempt is in doubt and the reconciler
 //! looks it up at the provider. So a phone that may have rung never rings again because a function died.
 //!
+//! **A dial that the provider refuses, for a reason that is not the number's, says something about the provider.** It is
+//! withdrawn and does not count, and the provider's health notes it. A call whose provider takes no calls now is released
+//! before it is dialled.
+//!
 //! A message leaves the queue even if its dial failed. The claim of such a call expires, and the reconciler returns the call to
 //! PENDING. Only messages of a newer schema version stay in the queue.
 
@@ -14,7 +18,7 @@ use std::time::Duration;
 use aws_lambda_events::event::sqs::{BatchItemFailure, SqsBatchResponse, SqsEvent, SqsMessage};
 use futures_util::future::join_all;
 use switchhook_aws::Error;
-use switchhook_aws::calls::{Alias, Calls, StoreOutcome};
+use switchhook_aws::calls::{Alias, Calls, HealthCache, StoreOutcome};
 use switchhook_aws::config::{Environment, EnvironmentError};
 use switchhook_aws::inbox::{Inbox, NewEvent, submit, write_alias_and_adopt};
 use switchhook_aws::provider::{ApiUrls, ProviderApi, SendError};
@@ -24,7 +28,8 @@ use switchhook_aws::sdk::Clock;
 use switchhook_aws::secret::ProviderSecrets;
 use switchhook_aws::telemetry::Decision;
 use switchhook_domain::{
-    AttemptKey, Call, CallId, DialStarted, Policy, Provider, ProviderEvent, StopReason, Timestamp, Transition,
+    AttemptKey, Call, CallId, Circuit, DialFailure, DialSignal, DialStarted, Policy, Provider, ProviderEvent,
+    ProviderHealth, StopReason, Timestamp, Transition,
 };
 use switchhook_providers::{DialAnswer, DialRequest, derived_call_id, dial_api_request};
 
@@ -32,6 +37,11 @@ use switchhook_providers::{DialAnswer, DialRequest, derived_call_id, dial_api_re
 const RACES_MAX: u32 = 5;
 /// Longest delay after a provider did not dial for the moment, for example with status 429, in milliseconds.
 const BACKOFF_MS: u64 = 60_000;
+
+/// Causes of a failed dial, for the log and for the provider's health.
+const NO_CONNECTION: &str = "no_connection";
+const NO_RESPONSE: &str = "no_response";
+const UNCLEAR_ANSWER: &str = "unclear_answer";
 
 /// Configuration, read from environment variables at cold start.
 #[derive(Debug)]
@@ -80,6 +90,8 @@ pub struct Dialer {
     pub queue: Queue,
     pub secrets: ProviderSecrets,
     pub api: ProviderApi,
+    /// Health of the providers, as this process read it last.
+    pub health: HealthCache,
     pub policy: Policy,
     /// Limit on concurrent dials per provider. Each lane is one message group of the dial queue.
     pub lanes: u32,
@@ -97,6 +109,8 @@ enum DialOutcome {
     Accepted,
     /// Nothing was dialled: the calling window is closed, and the call waits until it opens.
     WindowClosed,
+    /// Nothing was dialled: the provider takes no calls now. The call stays due.
+    Released,
     /// Nothing was dialled: this call must not be placed, now or later.
     Stopped(StopReason),
     /// Nothing was dialled, for a passing reason. The call is tried again later, and the attempt does not count.
@@ -111,6 +125,7 @@ enum DialOutcome {
 enum NextStep {
     Dial(DialStarted),
     Postpone(Transition),
+    Release(Transition),
     GiveUp(Transition, StopReason),
     /// The claim is no longer valid, so there is nothing to store.
     ClaimLost,
@@ -120,7 +135,7 @@ impl NextStep {
     const fn transition(&self) -> Option<&Transition> {
         match self {
             Self::Dial(started) => Some(&started.transition),
-            Self::Postpone(transition) | Self::GiveUp(transition, _) => Some(transition),
+            Self::Postpone(transition) | Self::Release(transition) | Self::GiveUp(transition, _) => Some(transition),
             Self::ClaimLost => None,
         }
     }
@@ -132,6 +147,7 @@ impl DialOutcome {
             Self::ClaimLost => "claim_lost",
             Self::Accepted => "dialled",
             Self::WindowClosed => "window_closed",
+            Self::Released => "dial_released",
             Self::Stopped(_) => "dial_stopped",
             Self::Withdrawn(_) => "dial_withdrawn",
             Self::Rejected(_) => "dial_rejected",
@@ -141,7 +157,7 @@ impl DialOutcome {
 
     const fn cause(&self) -> Option<&'static str> {
         match self {
-            Self::ClaimLost | Self::Accepted | Self::WindowClosed => None,
+            Self::ClaimLost | Self::Accepted | Self::WindowClosed | Self::Released => None,
             Self::Stopped(reason) => Some(reason.as_str()),
             Self::Withdrawn(reason) | Self::Rejected(reason) | Self::InDoubt(reason) => Some(reason),
         }
@@ -150,7 +166,7 @@ impl DialOutcome {
     /// True if a request may have gone to the provider. It then counts towards the provider's dial rate.
     const fn may_have_sent_request(&self) -> bool {
         match self {
-            Self::ClaimLost | Self::WindowClosed | Self::Stopped(_) => false,
+            Self::ClaimLost | Self::WindowClosed | Self::Released | Self::Stopped(_) => false,
             Self::Accepted | Self::Withdrawn(_) | Self::Rejected(_) | Self::InDoubt(_) => true,
         }
     }
@@ -216,7 +232,7 @@ impl Dialer {
                 return self.place(&call, &attempt, is_last_attempt, &dial_key, claim).await;
             }
             let now = self.clock.now();
-            let step = self.next_step(&call, &claim.token, &dial_key, now).await?;
+            let step = self.next_step(&call, claim, &dial_key, now).await?;
             let Some(transition) = step.transition() else { return Ok(DialOutcome::ClaimLost) };
             match self.calls.store(transition, self.call_retention).await {
                 Ok(StoreOutcome::Committed) => {}
@@ -231,6 +247,7 @@ impl Dialer {
                     self.place(&transition.call, &attempt, is_last_attempt, &dial_key, claim).await
                 }
                 NextStep::Postpone(_) => Ok(DialOutcome::WindowClosed),
+                NextStep::Release(_) => Ok(DialOutcome::Released),
                 NextStep::GiveUp(_, reason) => Ok(DialOutcome::Stopped(reason)),
                 NextStep::ClaimLost => Ok(DialOutcome::ClaimLost),
             };
@@ -239,9 +256,20 @@ impl Dialer {
     }
 
     /// Decides at the last moment whether this claim is valid, and whether the person may be called at all and now.
-    async fn next_step(&self, call: &Call, token: &str, dial_key: &str, now: Timestamp) -> Result<NextStep, Error> {
+    async fn next_step(
+        &self,
+        call: &Call,
+        claim: &ClaimMessage,
+        dial_key: &str,
+        now: Timestamp,
+    ) -> Result<NextStep, Error> {
+        let ClaimMessage { token, provider, .. } = claim;
         if !call.is_claimed_by(token, now) {
             return Ok(NextStep::ClaimLost);
+        }
+        if !self.may_dial(*provider, &call.call_id, now).await? {
+            let release = call.release(token, &self.policy, now);
+            return Ok(release.map_or(NextStep::ClaimLost, NextStep::Release));
         }
         let give_up = |reason: StopReason| {
             let transition = call.give_up(token, reason, &self.policy, now);
@@ -254,9 +282,9 @@ impl Dialer {
         }
         let window = call.plan.as_ref().and_then(|plan| plan.window.as_ref());
         Ok(match window.map(|window| window.next_opening(now)) {
-            None | Some(Ok(None)) => {
-                call.start_dial(token, dial_key, &self.policy, now).map_or(NextStep::ClaimLost, NextStep::Dial)
-            }
+            None | Some(Ok(None)) => call
+                .start_dial(token, dial_key, *provider, &self.policy, now)
+                .map_or(NextStep::ClaimLost, NextStep::Dial),
             Some(Ok(Some(opening))) => {
                 call.postpone(token, opening, &self.policy, now).map_or(NextStep::ClaimLost, NextStep::Postpone)
             }
@@ -293,10 +321,13 @@ impl Dialer {
         };
         let request = providers.config(provider).and_then(|config| dial_api_request(provider, config, &dial).ok());
         let Some(request) = request else { return self.withdraw(call, attempt, "not_configured", None).await };
-        let answer = match self.api.dial(provider, request).await {
+        let answer = self.api.dial(provider, request).await;
+        // Before the call is due again, so that no scheduler claims it for a provider that just became unavailable.
+        self.note(provider, &call.call_id, signal(&answer)).await;
+        let answer = match answer {
             Ok(answer) => answer,
-            Err(SendError::NotSent(_)) => return self.withdraw(call, attempt, "no_connection", None).await,
-            Err(SendError::NoResponse(_)) => return Ok(DialOutcome::InDoubt("no_response")),
+            Err(SendError::NotSent(_)) => return self.withdraw(call, attempt, NO_CONNECTION, None).await,
+            Err(SendError::NoResponse(_)) => return Ok(DialOutcome::InDoubt(NO_RESPONSE)),
         };
         match answer {
             DialAnswer::Accepted { provider_call_id } => {
@@ -313,7 +344,7 @@ impl Dialer {
                 let rejection = |call: &Call, now| call.reject(attempt, &self.policy, now);
                 self.undo_dial(call, rejection, DialOutcome::Rejected(reason)).await
             }
-            DialAnswer::InDoubt => Ok(DialOutcome::InDoubt("unclear_answer")),
+            DialAnswer::InDoubt => Ok(DialOutcome::InDoubt(UNCLEAR_ANSWER)),
         }
     }
 
@@ -357,6 +388,58 @@ impl Dialer {
         Err(Error::Contended(RACES_MAX))
     }
 
+    /// True if the provider takes this call now. A health that was read some seconds ago may allow a call, but not refuse one:
+    /// the call may be the probe that was started meanwhile.
+    async fn may_dial(&self, provider: Provider, call_id: &CallId, now: Timestamp) -> Result<bool, Error> {
+        let cached = self.health.get(provider, now);
+        if cached.is_some_and(|health| health.allows(call_id, now)) {
+            return Ok(true);
+        }
+        let health = self.calls.provider_health(provider).await?;
+        let is_allowed = health.allows(call_id, now);
+        self.health.set(health, now);
+        Ok(is_allowed)
+    }
+
+    /// Notes the result of a dial in the health of the provider. A dial that works changes nothing at a healthy provider, and
+    /// costs no request. An error is logged and otherwise ignored: the next result is noted again.
+    async fn note(&self, provider: Provider, call_id: &CallId, signal: DialSignal<'_>) {
+        let now = self.clock.now();
+        let cached = self.health.get(provider, now);
+        if signal == DialSignal::Works && cached.is_some_and(|health| health.after_dial(call_id, signal, now).is_none())
+        {
+            return;
+        }
+        let change = |health: &ProviderHealth| {
+            let next = health.after_dial(call_id, signal, now)?;
+            let has_changed = next.sequence != health.sequence;
+            Some((next.clone(), (next, has_changed)))
+        };
+        let changed = self.calls.change_provider_health(provider, change).await;
+        let (action_taken, cause) = match &changed {
+            Ok(Some((health, has_changed))) => {
+                self.health.set(health.clone(), now);
+                match &health.circuit {
+                    Circuit::Open { failure, .. } if *has_changed => ("provider_unavailable", Some(failure.as_str())),
+                    Circuit::Closed if *has_changed => ("provider_available", None),
+                    Circuit::Open { .. } | Circuit::Closed => return,
+                }
+            }
+            Ok(None) => return,
+            Err(_) => ("health_not_noted", None),
+        };
+        let failure = Decision::from_error(changed.as_ref().err());
+        let decision = Decision {
+            stage: "dialer",
+            message: "result of a dial noted in the health of its provider",
+            action_taken,
+            provider: Some(provider.as_str()),
+            cause: cause.or(failure.cause),
+            ..failure
+        };
+        decision.log(now, changed.is_err());
+    }
+
     async fn submit(&self, event: &ProviderEvent, claim: &ClaimMessage) -> Result<(), Error> {
         submit(&self.inbox, &self.queue, &NewEvent::from_switchhook(event, &claim.trace_id)?, event).await.map(drop)
     }
@@ -376,4 +459,17 @@ impl Dialer {
         };
         decision.log(now, dialled.is_err());
     }
+}
+
+/// Returns what the result of a dial says about the provider.
+const fn signal(answer: &Result<DialAnswer, SendError>) -> DialSignal<'static> {
+    let (failure, cause, retry_after) = match answer {
+        Ok(DialAnswer::Accepted { .. } | DialAnswer::Rejected { .. }) => return DialSignal::Works,
+        Ok(DialAnswer::AccountProblem { reason }) => (DialFailure::AccountProblem, *reason, None),
+        Ok(DialAnswer::Busy { reason, retry_after }) => (DialFailure::Busy, *reason, *retry_after),
+        Ok(DialAnswer::InDoubt) => (DialFailure::UnclearAnswer, UNCLEAR_ANSWER, None),
+        Err(SendError::NotSent(_)) => (DialFailure::Unreachable, NO_CONNECTION, None),
+        Err(SendError::NoResponse(_)) => (DialFailure::UnclearAnswer, NO_RESPONSE, None),
+    };
+    DialSignal::Failed { failure, cause, retry_after }
 }

@@ -2,7 +2,7 @@
 
 use aws_lambda_events::event::sqs::SqsEvent;
 use lambda_runtime::{Error, LambdaEvent, run, service_fn};
-use switchhook_aws::calls::Calls;
+use switchhook_aws::calls::{Calls, HealthCache};
 use switchhook_aws::inbox::Inbox;
 use switchhook_aws::provider::ProviderApi;
 use switchhook_aws::queue::Queue;
@@ -25,6 +25,7 @@ async fn main() -> Result<(), Error> {
         queue: Queue::new(sdk::sqs(&aws), config.queue_url),
         secrets: ProviderSecrets::load(&aws, config.providers_secret_id, clock.now()).await?,
         api: ProviderApi::new(config.api_urls),
+        health: HealthCache::default(),
         policy: config.policy,
         lanes: config.lanes,
         random_ids: RandomIds::from_system(),

@@ -21,7 +21,7 @@ async fn main() -> Result<(), Error> {
         calls: Calls::new(sdk::dynamodb(&aws), config.calls_table),
         call_retention: config.call_retention,
         queue: Queue::new(sdk::sqs(&aws), config.dial_queue_url),
-due_queue: Queue::new(sdk::sqs(&aws), config.due_queue_url),
+        due_queue: Queue::new(sdk::sqs(&aws), config.due_queue_url),
         policy: config.policy,
         secrets: ProviderSecrets::load(&aws, config.providers_secret_id, clock.now()).await?,
         lanes: config.lanes,

@@ -16,6 +16,7 @@ use std::cmp::Ordering;
 use std::time::Duration;
 
 use crate::announcement::{Announcement, AnnouncementSource};
+use crate::dialling::Refusals;
 use crate::event::{
     AttemptKey, CallEvent, CallId, Direction, EventId, EventKind, Origin, PhoneNumber, Provider, ProviderSet,
 };
@@ -50,6 +51,8 @@ pub struct Call {
     pub manual_trigger: Option<ManualTrigger>,
     /// Reason why Switchhook makes no further attempt. `None` if the retry policy decides.
     pub stop_reason: Option<StopReason>,
+    /// Providers that refused to place the next attempt. `None` if none did.
+    pub refusals: Option<Refusals>,
     pub attempt_records: Vec<AttemptRecord>,
     /// Call events, in the order of arrival.
     pub history: Vec<HistoryEntry>,
@@ -297,6 +300,7 @@ impl Call {
             not_before: None,
             manual_trigger: None,
             stop_reason: None,
+            refusals: None,
             attempt_records: Vec::new(),
             history: Vec::new(),
             announcements: Vec::new(),
@@ -342,12 +346,6 @@ impl Call {
             Job::Pending { .. } => true,
             Job::Claimed { .. } | Job::InProgress | Job::Completed | Job::Failed | Job::Missed | Job::Canceled => false,
         }
-    }
-
-    /// Returns the provider that Switchhook asks to place the next attempt. `None` if another system places the call.
-    #[must_use]
-    pub fn dial_provider(&self) -> Option<Provider> {
-        self.plan.as_ref()?.providers.first().copied()
     }
 
     /// Returns the provider of an attempt, by its index into [`Call::attempt_records`]: the one that Switchhook asked to place

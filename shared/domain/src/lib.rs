@@ -37,6 +37,7 @@ pub use call::{
     JobState, Policy,
 };
 pub use derive::Transition;
+pub use dialling::Refusals;
 pub use domain_event::{DOMAIN_EVENT_SCHEMA_VERSION, DomainEvent, WebhookQuarantined};
 pub use event::{
     AttemptKey, CallEvent, CallId, DO_NOT_CALL_PREFIX, Direction, EventId, EventKind, Origin, PROVIDER_HEALTH_PREFIX,

@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::announce::Cause;
 use crate::call::{AttemptRecord, CALL_DIALS_MAX, Call, Job, Policy};
 use crate::derive::Transition;
-use crate::event::{AttemptKey, Direction};
+use crate::event::{AttemptKey, Direction, Provider};
 use crate::plan::{ManualTrigger, NewCall, StopReason};
 use crate::time::Timestamp;
 
@@ -81,9 +81,15 @@ impl Call {
     ///
     /// `None` if the dialer does not hold the claim, or the call has no room for another attempt.
     #[must_use]
-    pub fn start_dial(&self, token: &str, dial_key: &str, policy: &Policy, now: Timestamp) -> Option<DialStarted> {
+    pub fn start_dial(
+        &self,
+        token: &str,
+        dial_key: &str,
+        provider: Provider,
+        policy: &Policy,
+        now: Timestamp,
+    ) -> Option<DialStarted> {
         let plan = self.plan.as_ref().filter(|_| self.is_claimed_by(token, now))?;
-        let provider = self.dial_provider()?;
         if self.attempt_records.len() >= CALL_DIALS_MAX {
             return None;
         }
@@ -125,6 +131,12 @@ impl Call {
         Some(call.into_transition(policy, now))
     }
 
+    /// CLAIMED → PENDING, for the dialer that holds the claim: the provider of the claim takes no calls now. The call stays due.
+    #[must_use]
+    pub fn release(&self, token: &str, policy: &Policy, now: Timestamp) -> Option<Transition> {
+        Some(self.release_claim(token, now)?.into_transition(policy, now))
+    }
+
     /// CLAIMED → FAILED, for the dialer that holds the claim.
     #[must_use]
     pub fn give_up(&self, token: &str, reason: StopReason, policy: &Policy, now: Timestamp) -> Option<Transition> {
@@ -133,7 +145,8 @@ impl Call {
         Some(call.into_transition(policy, now))
     }
 
-    /// IN_PROGRESS → PENDING, for the dialer whose attempt was not dialled. The attempt is removed and does not count.
+    /// IN_PROGRESS → PENDING, for the dialer whose attempt was not dialled. The attempt is removed and does not count. The call
+    /// is due again at once if it names another provider that has not refused the attempt, else at `until`.
     ///
     /// `None` if an event of the attempt has arrived after all: then that event decides.
     #[must_use]
@@ -144,8 +157,9 @@ impl Call {
         policy: &Policy,
         now: Timestamp,
     ) -> Option<Transition> {
+        let refused_by = self.attempt_records.last().and_then(|record| record.provider);
         let mut call = self.without_dial(attempt)?;
-        call.not_before = Some(until);
+        call.not_before = Some(until).filter(|_| !call.note_refusal(refused_by));
         Some(call.into_transition(policy, now))
     }
 

@@ -51,7 +51,7 @@ fn claimed(call: &Call, now: i64) -> Call {
 }
 
 fn dialled(call: &Call, now: i64) -> Call {
-    claimed(call, now).start_dial("token", "dial", &POLICY, at(now)).expect("claimed").transition.call
+    claimed(call, now).start_dial("token", "dial", Provider::Retell, &POLICY, at(now)).expect("claimed").transition.call
 }
 
 /// Returns a provider event about an attempt.
@@ -127,9 +127,9 @@ fn call_is_claimed_when_due_and_once() {
 #[test]
 fn dialer_needs_the_token_and_a_live_lease() {
     let call = claimed(&call_with(RETRY), 10);
-    assert_eq!(call.start_dial("other", "dial", &POLICY, at(11)), None);
-    assert_eq!(call.start_dial("token", "dial", &POLICY, at(310)), None);
-    let dialled = call.start_dial("token", "dial", &POLICY, at(309)).unwrap();
+    assert_eq!(call.start_dial("other", "dial", Provider::Retell, &POLICY, at(11)), None);
+    assert_eq!(call.start_dial("token", "dial", Provider::Retell, &POLICY, at(310)), None);
+    let dialled = call.start_dial("token", "dial", Provider::Retell, &POLICY, at(309)).unwrap();
     assert_eq!((dialled.attempt.as_str(), dialled.is_last_attempt), ("1", false));
     let call = dialled.transition.call;
     assert_eq!((call.job.as_str(), call.attempts()[0].lifecycle), ("IN_PROGRESS", Lifecycle::Initiated));
@@ -137,7 +137,7 @@ fn dialer_needs_the_token_and_a_live_lease() {
     assert_eq!(call.started_dial("dial"), Some((AttemptKey::new("1"), false)));
     assert_eq!(call.started_dial("another"), None);
     // The claim is used up: a second delivery of its message starts no dial.
-    assert_eq!(call.start_dial("token", "dial", &POLICY, at(309)), None);
+    assert_eq!(call.start_dial("token", "dial", Provider::Retell, &POLICY, at(309)), None);
 }
 
 #[test]
@@ -235,11 +235,11 @@ fn late_truth_cancels_a_retry_that_is_no_longer_needed() {
     // Even if a dialer has claimed the call.
     let claimed = call.claim("token", LEASE, true, &POLICY, at(41)).unwrap().call;
     let confirmed = folded(&claimed, &reports("2", "1", EventKind::UserConfirmed, 42));
-    assert_eq!(confirmed.start_dial("token", "dial", &POLICY, at(43)), None);
+    assert_eq!(confirmed.start_dial("token", "dial", Provider::Retell, &POLICY, at(43)), None);
     // The person is on the phone: nobody dials.
     let answered = folded(&claimed, &reports("3", "1", EventKind::InProgress, 42));
     assert_eq!(answered.job.as_str(), "IN_PROGRESS");
-    assert_eq!(answered.start_dial("token", "dial", &POLICY, at(43)), None);
+    assert_eq!(answered.start_dial("token", "dial", Provider::Retell, &POLICY, at(43)), None);
 }
 
 #[test]
@@ -590,8 +590,9 @@ mod random {
                     1 => call.claim("token", LEASE, true, &POLICY, time).map(|moved| moved.call),
                     2..=4 => {
                         let alive = call.attempts().iter().filter(|attempt| !attempt.has_ended()).count();
-                        let dialled =
-                            call.start_dial("token", "dial", &POLICY, time).map(|dialled| dialled.transition.call);
+                        let dialled = call
+                            .start_dial("token", "dial", Provider::Retell, &POLICY, time)
+                            .map(|dialled| dialled.transition.call);
                         if dialled.is_some() {
                             prop_assert_eq!(alive, 0);
                             count(&dials);

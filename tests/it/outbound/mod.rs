@@ -5,8 +5,10 @@
 
 mod calling_windows;
 mod claims;
+mod due;
 mod lookups;
 mod placed;
+mod provider_health;
 mod republish;
 
 use std::time::Duration;

@@ -2,7 +2,7 @@ use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use serde_json::json;
 use switchhook_aws::dynamodb::KEY_BYTES_MAX;
-use switchhook_domain::{Policy, ProviderSet, RetryPolicy};
+use switchhook_domain::{Policy, Provider, ProviderSet, RetryPolicy};
 
 use super::*;
 use crate::body;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use switchhook_domain::{
     AttemptKey, AttemptRecord, Call, CallId, Direction, HistoryEntry, Job, JobState, ManualTrigger, PhoneNumber, Plan,
-    Provider, StopReason, Timestamp,
+    Provider, Refusals, StopReason, Timestamp,
 };
 
 use super::encoding::{decode_announcement, decode_entry, encode_announcement, encode_entry};
@@ -41,6 +41,8 @@ pub struct CallRow {
     manual_trigger: Option<ManualTrigger>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     stop_reason: Option<StopReason>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    refusals: Option<Refusals>,
     job: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     due_at: Option<Timestamp>,
@@ -127,6 +129,7 @@ impl CallRow {
             not_before: call.not_before,
             manual_trigger: call.manual_trigger,
             stop_reason: call.stop_reason,
+            refusals: call.refusals.clone(),
             job: call.job.as_str().to_owned(),
             due_at,
             due_soon: due_at.filter(|at| *at <= call.updated_at.plus(DUE_SOON)).map(|_| 1),
@@ -179,6 +182,7 @@ impl CallRow {
             not_before: self.not_before,
             manual_trigger: self.manual_trigger,
             stop_reason: self.stop_reason,
+            refusals: self.refusals,
             attempt_records: self.attempts.into_iter().map(AttemptRow::decode).collect(),
             history,
             announcements: announcements.ok_or_else(|| unreadable("announcements"))?,

@@ -48,7 +48,8 @@ impl WakeQueue {
         if call.wake_at.is_none() {
             Self::Settled
         } else if let Some(provider) = call.dial_provider().filter(|_| call.is_pending()) {
-            Self::Dial(provider)
+            let names_others = call.plan.as_ref().is_some_and(|plan| plan.providers.len() > 1);
+            if names_others { Self::DialAny(provider) } else { Self::Dial(provider) }
         } else {
             Self::Reconcile
         }

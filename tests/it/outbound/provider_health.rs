@@ -1,0 +1,180 @@
+//! Providers that refuse calls, and the calls that wait for them or go to another provider.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use switchhook_domain::{CallId, NewCall, PhoneNumber, Plan, Policy, Provider, RetryPolicy};
+use switchhook_local::fake::{DeliveryFaults, Mode};
+use switchhook_tests::{CALL_RETENTION, INACTIVITY_TIMEOUT, MINUTE, World, all_providers, text};
+
+use super::{HOUR, call_request, create, send};
+
+/// The types of the domain events about providers, in order.
+fn provider_events(world: &World) -> Vec<String> {
+    let types = world.domain_events().into_iter().map(|event| text(&event["type"]));
+    types.filter(|event_type| event_type.starts_with("provider.")).collect()
+}
+
+/// Lets a provider fail in this way for an hour, while this many calls are due. Returns the number of dial requests in that
+/// hour. All calls must be dialled within an hour after it, each once, and none may have lost an attempt.
+async fn requests_of_a_bad_hour(mode: Mode, calls: usize) -> u64 {
+    let world = World::new();
+    let fake = world.cloud.fake();
+    fake.set_delivery_faults(DeliveryFaults::ALL_LOST);
+    fake.set_mode(mode);
+    let mut request = call_request("confirms");
+    request["retry"] = json!({"attempts_max": 1});
+    let mut created = Vec::new();
+    for number in 0..calls {
+        request["appointment_id"] = json!(format!("apt-{number}"));
+        created.push(create(&world, &request).await);
+    }
+    world.wait(HOUR).await;
+    let requests = fake.requests();
+    assert_eq!(fake.dials(), [], "{mode:?}");
+    assert_eq!(provider_events(&world), ["provider.unavailable"], "{mode:?}");
+    for call_id in created.iter().step_by(50) {
+        let call = world.call(call_id).await;
+        assert_eq!((call.job.as_str(), call.attempt_records.len()), ("PENDING", 0), "{mode:?} {call_id}");
+    }
+    fake.set_mode(Mode::Normal);
+    world.wait(HOUR).await;
+    assert_eq!(fake.dials().len(), calls, "{mode:?}");
+    assert_eq!(fake.duplicate_dials(), 0, "{mode:?}");
+    assert!(fake.dials().iter().all(|dial| dial.attempt == "1"), "{mode:?}: no refusal counts as an attempt");
+    assert_eq!(provider_events(&world), ["provider.unavailable", "provider.available"], "{mode:?}");
+    assert_eq!(world.logged("claim_lost").len(), 0, "{mode:?}: every claim is dialled while it lasts");
+    requests
+}
+
+#[tokio::test(start_paused = true)]
+async fn provider_with_an_account_problem_for_an_hour_costs_a_handful_of_requests_and_no_call() {
+    let requests = requests_of_a_bad_hour(Mode::UnknownAsset, 1_000).await;
+    println!("{requests} requests in the hour");
+    assert!(requests <= 12, "{requests}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn provider_that_is_busy_for_an_hour_costs_a_handful_of_requests_and_no_call() {
+    let requests = requests_of_a_bad_hour(Mode::RateLimited, 200).await;
+    println!("{requests} requests in the hour");
+    assert!(requests <= 25, "{requests}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn provider_that_gives_no_clear_answer_for_an_hour_leaves_few_calls_in_doubt() {
+    for mode in [Mode::Down, Mode::Unresponsive] {
+        let world = World::new();
+        let fake = world.cloud.fake();
+        fake.set_delivery_faults(DeliveryFaults::NONE);
+        fake.set_mode(mode);
+        let mut created = Vec::new();
+        for _ in 0..50 {
+            created.push(create(&world, &call_request("declines")).await);
+        }
+        world.wait(HOUR).await;
+        let mut in_doubt = 0;
+        for call_id in &created {
+            in_doubt += world.call(call_id).await.in_doubt().len();
+        }
+        assert!(in_doubt <= 12, "{mode:?}: {in_doubt} calls in doubt");
+        fake.set_mode(Mode::Normal);
+        world.wait(HOUR * 4).await;
+        assert_eq!((fake.dials().len(), fake.duplicate_dials()), (50, 0), "{mode:?}");
+        for call_id in &created {
+            assert_eq!(world.call(call_id).await.job.as_str(), "COMPLETED", "{mode:?}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn trigger_probes_a_provider_that_is_unavailable() {
+    let world = World::new();
+    let fake = world.cloud.fake();
+    fake.set_mode(Mode::OutOfCredit);
+    let mut calls = Vec::new();
+    for _ in 0..4 {
+        calls.push(create(&world, &call_request("confirms")).await);
+    }
+    world.wait(MINUTE * 20).await;
+    assert_eq!(provider_events(&world), ["provider.unavailable"]);
+    // Somebody pays the bill, and does not want to wait for the next probe.
+    fake.set_mode(Mode::Normal);
+    let (code, answer) = send(&world, "POST", &format!("/calls/{}/trigger", calls[0]), None, &Value::Null).await;
+    assert_eq!((code.as_u16(), &answer["job"]["state"]), (200, &json!("CLAIMED")));
+    world.wait(MINUTE * 2).await;
+    assert_eq!(provider_events(&world), ["provider.unavailable", "provider.available"]);
+    assert_eq!(fake.dials().len(), 4);
+}
+
+/// Stores a call that names these providers, due after `delay`.
+async fn schedule(world: &World, id: &str, providers: &[Provider], delay: Duration) {
+    let retry =
+        RetryPolicy { attempts_max: 1, delay_seconds: 60, delay_max_seconds: 60, voicemail: false, unheard: false };
+    let new = NewCall {
+        call_id: CallId::new(id),
+        from: PhoneNumber::new("+15550100"),
+        to: PhoneNumber::new("+15550100"),
+        appointment_id: Some(id.to_owned()),
+        plan: Plan {
+            providers: providers.to_vec(),
+            due_at: world.now().plus(delay),
+            window: None,
+            retry,
+            metadata: BTreeMap::new(),
+            request_hash: None,
+        },
+    };
+    let policy =
+        Policy { inactivity_timeout: INACTIVITY_TIMEOUT, outcome_providers: [Provider::Retell].into_iter().collect() };
+    let call = switchhook_domain::Call::schedule(new, &policy, world.now());
+    let stored = world.calls.store(&call, CALL_RETENTION).await.unwrap();
+    assert_eq!(stored, switchhook_aws::calls::StoreOutcome::Committed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn next_provider_is_asked_when_the_first_refuses_and_later_when_it_is_unavailable() {
+    let mut secret = all_providers();
+    // The fake provider refuses the requests of Vapi: it has no such path.
+    secret["vapi"]["dial"] = json!({"api_key": "k", "assistant_id": "a", "phone_number_id": "p"});
+    let world = World::with_secret(&secret);
+    world.cloud.fake().set_delivery_faults(DeliveryFaults::NONE);
+    let both = [Provider::Vapi, Provider::Retell];
+    for number in 0..3 {
+        schedule(&world, &format!("refused-{number}"), &both, Duration::ZERO).await;
+        world.wait(Duration::from_secs(10)).await;
+        let call = world.call(&format!("refused-{number}")).await;
+        assert_eq!(
+            call.attempt_records.iter().map(|record| record.provider).collect::<Vec<_>>(),
+            [Some(Provider::Retell)]
+        );
+    }
+    assert_eq!(provider_events(&world), ["provider.unavailable"]);
+    let before = world.cloud.fake().requests();
+    // Vapi is not asked any more. A call that becomes due later goes to the other provider too; one without another waits.
+    schedule(&world, "now", &both, Duration::ZERO).await;
+    schedule(&world, "later", &both, Duration::from_secs(100)).await;
+    schedule(&world, "alone", &[Provider::Vapi], Duration::from_secs(1)).await;
+    world.wait(Duration::from_secs(10)).await;
+    assert_eq!(world.cloud.fake().requests() - before, 1);
+    assert_eq!(world.call("now").await.attempt_records.len(), 1);
+    world.wait(MINUTE * 5).await;
+    assert_eq!(world.call("later").await.attempt_records.len(), 1);
+    let alone = world.call("alone").await;
+    assert_eq!((alone.job.as_str(), alone.attempt_records.len()), ("PENDING", 0));
+    assert_eq!(world.cloud.fake().dials().len(), 5);
+}
+
+#[tokio::test(start_paused = true)]
+async fn call_in_doubt_is_given_to_no_other_provider() {
+    let mut secret = all_providers();
+    secret["vapi"]["dial"] = json!({"api_key": "k", "assistant_id": "a", "phone_number_id": "p"});
+    let world = World::with_secret(&secret);
+    world.cloud.fake().set_mode(Mode::Down);
+    schedule(&world, "doubt", &[Provider::Retell, Provider::Vapi], Duration::ZERO).await;
+    world.wait(MINUTE * 10).await;
+    let call = world.call("doubt").await;
+    assert_eq!((call.job.as_str(), call.in_doubt().len()), ("IN_PROGRESS", 1));
+    assert_eq!(call.attempt_records.iter().map(|record| record.provider).collect::<Vec<_>>(), [Some(Provider::Retell)]);
+}
