@@ -156,6 +156,7 @@ impl Cloud {
                 bus: bus(),
                 policy,
                 max_receive_count: MAX_RECEIVE_COUNT,
+                block_on_request: true,
                 clock: clock(),
             }),
             relay: Arc::new(Relay { bus: bus(), clock: clock() }),

@@ -11,6 +11,7 @@
 //! which state is written. An alias leads an event that has only the provider's call id to its call. A refold rebuilds
 //! a row that does not match its events from the inbox.
 
+mod block;
 mod refold;
 
 use std::collections::BTreeMap;
@@ -49,6 +50,7 @@ pub struct Config {
     pub event_bus: String,
     pub policy: Policy,
     pub max_receive_count: u32,
+    pub block_on_request: bool,
 }
 
 impl Config {
@@ -68,6 +70,7 @@ impl Config {
             event_bus: environment.text("EVENT_BUS"),
             policy: environment.policy(),
             max_receive_count: environment.number("MAX_RECEIVE_COUNT"),
+            block_on_request: environment.flag("BLOCK_ON_REQUEST"),
         };
         environment.check(config)
     }
@@ -85,6 +88,8 @@ pub struct Consumer {
     pub policy: Policy,
     /// The queue's `maxReceiveCount`. A message that fails at this receive goes to the dead-letter queue.
     pub max_receive_count: u32,
+    /// True if the number of a person who asks not to be called again goes on the do-not-call list.
+    pub block_on_request: bool,
     pub clock: Clock,
 }
 
@@ -181,6 +186,7 @@ impl Consumer {
                 (_, _) => fold(call.as_ref(), &events, &self.policy, now),
             };
             if let Some(transition) = &folded.transition {
+                self.block_numbers(&transition.call, events.iter().zip(&folded.outcomes), now).await?;
                 match self.calls.store(transition, self.call_retention).await? {
                     StoreOutcome::Committed => {}
                     StoreOutcome::LostRace => {

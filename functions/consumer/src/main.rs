@@ -24,6 +24,7 @@ async fn main() -> Result<(), Error> {
         bus: Bus::new(sdk::eventbridge(&aws), config.event_bus),
         policy: config.policy,
         max_receive_count: config.max_receive_count,
+        block_on_request: config.block_on_request,
         clock: sdk::Clock::from_config(&aws),
     };
     tokio::join!(consumer.calls.warm_up(), consumer.queue.warm_up());

@@ -70,6 +70,17 @@ impl<G: Fn(&str) -> Option<String>> Environment<G> {
         }
     }
 
+    /// Reads `true` or `false`.
+    pub fn flag(&mut self, name: &str) -> bool {
+        let text = self.text(name);
+        text.parse().unwrap_or_else(|_| {
+            if !text.is_empty() {
+                self.problems.push(format!("{name} must be true or false, is {text:?}"));
+            }
+            false
+        })
+    }
+
     pub fn seconds(&mut self, name: &str) -> Duration {
         Duration::from_secs(self.number(name).into())
     }

@@ -10,4 +10,5 @@ mod pages;
 mod random;
 mod reading;
 mod samples;
+mod signature_modes;
 mod signatures;

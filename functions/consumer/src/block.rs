@@ -1,0 +1,42 @@
+//! People who asked not to be called again: their numbers go on the do-not-call list.
+
+use switchhook_aws::Error;
+use switchhook_aws::telemetry::Decision;
+use switchhook_domain::{Call, Direction, FoldOutcome, ProviderEvent, Timestamp};
+
+use crate::Consumer;
+
+impl Consumer {
+    /// Blocks the person's number for each newly folded event that reports such a wish.
+    ///
+    /// Call this before the fold is stored. An event that is delivered again is a duplicate by then, so it does not block
+    /// a number that was unblocked since.
+    pub(crate) async fn block_numbers<'a>(
+        &self,
+        call: &Call,
+        events: impl Iterator<Item = (&'a ProviderEvent, &'a FoldOutcome)>,
+        now: Timestamp,
+    ) -> Result<(), Error> {
+        let wishes = events.filter(|(event, outcome)| event.block_number && **outcome == FoldOutcome::Folded);
+        for (event, _) in wishes.filter(|_| self.block_on_request) {
+            let number = match event.direction.or(call.direction) {
+                Some(Direction::Inbound) => event.from.as_ref().or(call.from.as_ref()),
+                Some(Direction::Outbound) | None => event.to.as_ref().or(call.to.as_ref()),
+            };
+            if let Some(number) = number {
+                self.calls.set_do_not_call(number, true).await?;
+            }
+            let decision = Decision {
+                stage: "consumer",
+                message: if number.is_some() { "number blocked, as the person asked" } else { "no number to block" },
+                action_taken: if number.is_some() { "number_blocked" } else { "number_unknown" },
+                provider: Some(event.origin.as_str()),
+                event_id: Some(event.event_id.as_str()),
+                call_id: Some(call.call_id.as_str()),
+                ..Decision::default()
+            };
+            decision.log(now, number.is_none());
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,53 @@
+//! People who ask not to be called again.
+
+use insta::assert_snapshot;
+use serde_json::json;
+use switchhook_domain::{PhoneNumber, Provider};
+use switchhook_tests::{MINUTE, World};
+
+use super::{call_request, call_state, create, send};
+
+/// Retell's report that the person asked not to be called again.
+fn report(call_id: &str, direction: &str) -> String {
+    json!({
+        "event": "call_ended",
+        "call": {
+            "call_id": call_id, "call_status": "ended", "direction": direction, "disconnection_reason": "user_requested_dnc",
+            "from_number": if direction == "inbound" { "+15550199" } else { "+15550100" },
+            "to_number": if direction == "inbound" { "+15550100" } else { "+15550199" },
+            "start_timestamp": 1_767_225_600_000_i64, "end_timestamp": 1_767_225_660_000_i64,
+            "metadata": {"appointment_id": "apt_0"},
+        },
+    })
+    .to_string()
+}
+
+#[tokio::test(start_paused = true)]
+async fn person_who_asks_not_to_be_called_is_not_called_again() {
+    for direction in ["outbound", "inbound"] {
+        let world = World::new();
+        world.accept(Provider::Retell, &report("call_1", direction)).await;
+        world.quiesce().await;
+        assert_snapshot!(
+            call_state(&world, "appointment:apt_0").await,
+            @"job COMPLETED, appointment Declined, attempts [completed]"
+        );
+        assert_eq!(world.logged("number_blocked").len(), 1);
+        create(&world, &call_request("confirms")).await;
+        world.wait(MINUTE * 5).await;
+        assert_eq!(world.cloud.fake().dials(), [], "{direction}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn repeated_report_does_not_block_an_unblocked_number() {
+    let world = World::new();
+    let number = PhoneNumber::new("+15550199");
+    world.accept(Provider::Retell, &report("call_1", "outbound")).await;
+    world.quiesce().await;
+    assert!(world.calls.is_on_do_not_call_list(&number).await.unwrap());
+    send(&world, "DELETE", "/do-not-call/%2B15550199", None, &json!(null)).await;
+    world.post(Provider::Retell, &report("call_1", "outbound")).await;
+    world.quiesce().await;
+    assert!(!world.calls.is_on_do_not_call_list(&number).await.unwrap());
+}
