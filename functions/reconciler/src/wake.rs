@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use futures_util::stream::{self, StreamExt};
 use switchhook_aws::Error;
-use switchhook_aws::calls::{StoreOutcome, TimeRange, WakeQueue, wake_shards_from};
-use switchhook_aws::inbox::minute_of;
+use switchhook_aws::calls::{Found, StoreOutcome, TimeRange, WakeQueue, wake_shards_from};
+use switchhook_aws::inbox::{minute_of, write_alias_and_adopt};
 use switchhook_domain::{AttemptRecord, AttemptState, Call, CallId, Timestamp};
 
 use crate::findings::{ALIVE_MAX, StoredEnding};
@@ -99,8 +99,16 @@ impl Reconciler {
     async fn wake_call(&self, call_id: &CallId, lookups: &Lookups<'_>, trace_id: &str) -> Result<WokenCall, Error> {
         let now = self.clock.now();
         let mut woken = WokenCall::default();
-        // The index may lag behind the row, and the row may have been deleted.
-        let Some(call) = self.calls.get_call(call_id).await? else { return Ok(woken) };
+        let call = match self.calls.find(call_id).await? {
+            Found::Call(call) => call,
+            // A function began to adopt the events of a call, and did not finish.
+            Found::Alias(alias) => {
+                write_alias_and_adopt(&self.calls, &self.inbox, &self.queue, call_id, &alias, None, now).await?;
+                return Ok(woken);
+            }
+            // The index may lag behind the row, and the row may have been deleted.
+            Found::Nothing => return Ok(woken),
+        };
         if call.wake_at.is_none_or(|at| at > now) || call.is_pending() {
             return Ok(woken);
         }

@@ -96,10 +96,14 @@ async fn events_that_came_before_their_alias_are_adopted() {
         call_id: CallId::new(&call_id),
         attempt: switchhook_domain::AttemptKey::new("1"),
     };
-    // A function writes the alias and crashes before it queues the orphaned events. The sweep queues them.
+    // A function writes the alias and crashes before it queues the orphaned events. The reconciler finishes its work, although
+    // the sweep has passed the minute of the event.
+    world.wait(MINUTE * 4).await;
     let orphaned_events = world.calls.write_alias(&CallId::new("retell:p1"), &alias, world.now()).await.unwrap();
     assert_eq!(orphaned_events.len(), 1);
     world.wait(MINUTE * 5).await;
+    let item = world.item(switchhook_local::CALLS_TABLE, "retell:p1").await.unwrap();
+    assert!(!item.contains_key("wake_at"), "the adoption is finished");
     let call = world.load(&call_id).await.unwrap();
     assert!(call.history.iter().any(|entry| entry.event.kind == EventKind::InProgress), "{:?}", call.history);
 }

@@ -4,16 +4,23 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use aws_sdk_dynamodb::Client;
-use aws_sdk_dynamodb::types::{AttributeValue, ReturnValue};
+use aws_sdk_dynamodb::operation::update_item::builders::UpdateItemFluentBuilder;
+use aws_sdk_dynamodb::types::{AttributeValue, ReturnValue, ReturnValuesOnConditionCheckFailure};
 use switchhook_domain::{AttemptKey, Call, CallId, EventId, Timestamp, Transition};
 
 use super::provider_health::HealthRow;
 use super::row::CallRow;
-use crate::dynamodb::{ConditionalWrite, Item, expires_at, number, text};
+use super::wake_queue::{WAKE_SHARDS, WakeQueue};
+use crate::dynamodb::{ConditionalWrite, Item, expires_at, number, shard_of, text};
 use crate::error::Error;
 
 /// Time for which an alias is kept. No call lasts as long, and no webhook arrives as late.
 const ALIAS_RETENTION: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+/// Longest time that the adoption of orphaned events takes. After it the reconciler starts the adoption again.
+const ADOPTION_MAX: Duration = Duration::from_secs(60);
+/// Update expression that makes an item an alias.
+const SET_ALIAS: &str = "SET alias_of = :call, alias_attempt = :attempt, version = if_not_exists(version, :none) + :one, \
+                         expires_at = if_not_exists(expires_at, :end)";
 
 /// Item that is stored under an id.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -144,7 +151,8 @@ impl Calls {
 
     /// Writes an alias under `from`, a provider's id of an attempt. A call may be stored there already, because its
     /// first event came without our ids. That call becomes the alias. Its events are then orphaned: this returns their
-    /// ids, and the caller must have them [adopted](crate::inbox::adopt).
+    /// ids, and the caller must have them [adopted](crate::inbox::adopt) and then call [`Calls::finish_adoption`]. Until
+    /// then the alias wakes the reconciler, so that an adoption that stops half-way is finished.
     ///
     /// **A call never becomes an alias of itself, and a call that Switchhook placed never becomes an alias.** In both
     /// cases nothing is written, and the returned set is empty.
@@ -155,30 +163,69 @@ impl Calls {
         if *from == alias.call_id {
             return Ok(BTreeSet::new());
         }
+        let request =
+            self.alias_update(from, alias, now, "attribute_not_exists(#plan) AND attribute_not_exists(history)");
+        let request = request.return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld);
+        let stored = match ConditionalWrite::from_result(request.send().await).map_err(Error::WriteCall)? {
+            ConditionalWrite::Applied(_) => return Ok(BTreeSet::new()),
+            ConditionalWrite::Refused(stored) => stored,
+        };
+        if stored.is_none_or(|item| item.contains_key("plan")) {
+            return Ok(BTreeSet::new());
+        }
+        let wake_key = WakeQueue::Reconcile.key(shard_of(from.as_str(), WAKE_SHARDS));
+        let request = self
+            .alias_update(from, alias, now, "attribute_not_exists(#plan)")
+            .update_expression(format!("{SET_ALIAS}, wake_key = :queue, wake_at = :wake"))
+            .expression_attribute_values(":queue", text(&wake_key))
+            .expression_attribute_values(":wake", number(now.plus(ADOPTION_MAX).as_millis()))
+            .return_values(ReturnValue::AllOld);
+        let replaced = match ConditionalWrite::from_result(request.send().await).map_err(Error::WriteCall)? {
+            ConditionalWrite::Applied(output) => output.attributes,
+            ConditionalWrite::Refused(_) => None,
+        };
+        let Some(item) = replaced else { return Ok(BTreeSet::new()) };
+        let call = CallRow::parse(item.into())?.decode()?;
+        Ok(call.history.into_iter().map(|entry| entry.source_event_id).collect())
+    }
+
+    /// Ends the adoption of the events of a call that became an alias: the alias no longer wakes the reconciler.
+    ///
+    /// # Errors
+    /// [`Error::WriteCall`].
+    pub async fn finish_adoption(&self, from: &CallId) -> Result<(), Error> {
         let request = self
             .client
             .update_item()
             .table_name(&self.table)
             .key("call_id", text(from.as_str()))
-            .condition_expression("attribute_not_exists(#plan)")
-            .update_expression(
-                "SET alias_of = :call, alias_attempt = :attempt, version = if_not_exists(version, :none) + :one, \
-                 expires_at = if_not_exists(expires_at, :end) REMOVE wake_key, wake_at",
-            )
+            .condition_expression("attribute_exists(alias_of)")
+            .update_expression("SET version = version + :one REMOVE wake_key, wake_at")
+            .expression_attribute_values(":one", version(1));
+        ConditionalWrite::from_result(request.send().await).map(drop).map_err(Error::WriteCall)
+    }
+
+    fn alias_update(&self, from: &CallId, alias: &Alias, now: Timestamp, condition: &str) -> UpdateItemFluentBuilder {
+        self.client
+            .update_item()
+            .table_name(&self.table)
+            .key("call_id", text(from.as_str()))
+            .condition_expression(condition)
+            .update_expression(SET_ALIAS)
             .expression_attribute_names("#plan", "plan")
             .expression_attribute_values(":none", version(0))
             .expression_attribute_values(":one", version(1))
             .expression_attribute_values(":call", text(alias.call_id.as_str()))
             .expression_attribute_values(":attempt", text(alias.attempt.as_str()))
             .expression_attribute_values(":end", number(expires_at(now, ALIAS_RETENTION)))
-            .return_values(ReturnValue::AllOld);
-        let replaced = match ConditionalWrite::from_result(request.send().await).map_err(Error::WriteCall)? {
-            ConditionalWrite::Applied(output) => output.attributes,
-            ConditionalWrite::Refused(_) => None,
-        };
-        let Some(item) = replaced.filter(|item| item.contains_key("history")) else { return Ok(BTreeSet::new()) };
-        let call = CallRow::parse(item.into())?.decode()?;
-        Ok(call.history.into_iter().map(|entry| entry.source_event_id).collect())
+    }
+
+    /// Reads the item under an id, by one strongly consistent read.
+    ///
+    /// # Errors
+    /// The same as [`Calls::get_call`].
+    pub async fn find(&self, call_id: &CallId) -> Result<Found, Error> {
+        self.get(call_id, true).await
     }
 
     async fn follow(&self, call_id: &CallId, consistent: bool) -> Result<Resolved, Error> {

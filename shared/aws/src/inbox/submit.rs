@@ -75,7 +75,11 @@ pub async fn write_alias_and_adopt(
     event: Option<&EventId>,
     now: Timestamp,
 ) -> Result<(), Error> {
-    let mut orphaned_events = calls.write_alias(from, alias, now).await?;
-    orphaned_events.extend(event.cloned());
-    adopt(inbox, queue, orphaned_events, alias).await
+    let orphaned_events = calls.write_alias(from, alias, now).await?;
+    let is_orphaned = !orphaned_events.is_empty();
+    adopt(inbox, queue, orphaned_events.into_iter().chain(event.cloned()), alias).await?;
+    if is_orphaned {
+        calls.finish_adoption(from).await?;
+    }
+    Ok(())
 }
