@@ -178,7 +178,7 @@ async fn only_a_pending_call_of_ours_can_be_canceled() {
     let cancel = async |id: &str| send(&world, "POST", &format!("/calls/{id}/cancel"), None, "").await;
     let id = create(&world, json!({"due_at": "2026-01-02T00:00:00Z"})).await;
     let canceled = cancel(&id).await;
-    let job = json!({"state": "CANCELED", "stop_reason": "canceled"});
+    let job = json!({"state": "CANCELED", "stop_reason": "canceled_by_user"});
     assert_eq!((canceled.status(), &body(&canceled)["job"]), (StatusCode::OK, &job));
     assert!(body(&canceled)["settled_at"].is_string());
     world.wait(MINUTE).await;

@@ -284,11 +284,11 @@ async fn number_that_may_not_be_called_is_not_called_until_it_may_be() {
     }
     let call_id = create(&world, &call_request("confirms")).await;
     world.wait(MINUTE * 5).await;
-    assert_snapshot!(call_state(&world, &call_id).await, @"job FAILED, appointment Pending, attempts []");
+    assert_snapshot!(call_state(&world, &call_id).await, @"job FAILED, appointment Blocked, attempts []");
     assert_eq!(get(&world, &format!("/calls/{call_id}")).await.1["job"]["stop_reason"], "do_not_call");
     assert_eq!(
         (world.published_types(&call_id), world.cloud.fake().dials().len()),
-        (vec!["call.exhausted".to_owned()], 0)
+        (vec!["call.exhausted", "appointment.blocked".to_owned()], 0)
     );
 
     for _ in 0..2 {

@@ -19,6 +19,9 @@ use crate::reconciler::{Reconciler, Report};
 const CONCURRENCY: usize = 16;
 /// Time from a dial without answer to its first lookup. The time between lookups doubles, up to the inactivity timeout.
 const DOUBT_PAUSE: Duration = Duration::from_secs(60);
+/// Longest time between lookups while the provider gives no usable answer. So a dial in doubt is looked up soon after the provider
+/// is back.
+const OUTAGE_PAUSE_MAX: Duration = Duration::from_secs(5 * 60);
 /// Time after which a call wakes up again if all its findings were in the inbox already, and are not folded yet.
 const UNFOLDED_PAUSE: Duration = Duration::from_secs(5 * 60);
 
@@ -218,12 +221,18 @@ impl Reconciler {
             LookupOutcome::OverBudget => Ok(Resolution::OverBudget),
             LookupOutcome::NotFound => Ok(Resolution::NotFound),
             LookupOutcome::Unavailable => Ok(Resolution::DeadlinePassed),
-            // A provider outage ends no attempt, unless it lasts for a second inactivity timeout.
-            LookupOutcome::RetryLater if now < overdue_since.plus(self.policy.inactivity_timeout) => {
+            // A provider outage ends no attempt, unless it lasts for a second inactivity timeout. A dial in doubt waits longer:
+            // when the provider is back, it can tell whether it dialled.
+            LookupOutcome::RetryLater => {
+                let in_doubt = call.in_doubt().contains(&record);
+                let limit = if in_doubt { ALIVE_MAX } else { self.policy.inactivity_timeout };
                 let elapsed = Duration::from_millis(now.millis_since(overdue_since).unsigned_abs());
-                Ok(Resolution::RetryAt(now.plus(elapsed.max(DOUBT_PAUSE))))
+                Ok(if elapsed < limit {
+                    Resolution::RetryAt(now.plus(elapsed.clamp(DOUBT_PAUSE, OUTAGE_PAUSE_MAX)))
+                } else {
+                    Resolution::DeadlinePassed
+                })
             }
-            LookupOutcome::RetryLater => Ok(Resolution::DeadlinePassed),
         }
     }
 
@@ -251,10 +260,12 @@ impl Reconciler {
             }
             LookupOutcome::OverBudget => Ok(Resolution::OverBudget),
             // "Not found" counts only at the deadline: the provider may still be registering the call.
-            LookupOutcome::NotFound | LookupOutcome::Unavailable | LookupOutcome::RetryLater => {
+            outcome @ (LookupOutcome::NotFound | LookupOutcome::Unavailable | LookupOutcome::RetryLater) => {
                 let elapsed = Duration::from_millis(now.millis_since(dialled_at).unsigned_abs());
+                let pause_max =
+                    if matches!(outcome, LookupOutcome::RetryLater) { OUTAGE_PAUSE_MAX } else { Duration::MAX };
                 let deadline = dialled_at.plus(self.policy.inactivity_timeout);
-                Ok(Resolution::RetryAt(now.plus(elapsed).min(deadline)))
+                Ok(Resolution::RetryAt(now.plus(elapsed.min(pause_max)).min(deadline)))
             }
         }
     }

@@ -57,7 +57,7 @@ async fn dialer_killed_between_its_write_and_the_answer_does_not_ring_twice() {
         assert_eq!(world.cloud.fake().duplicate_dials(), 0, "{crash_point:?}");
     }
     assert_snapshot!(endings.join("\n"), @r"
-    BeforeRequest: job COMPLETED, appointment Confirmed, attempts [inconclusive, completed]
+    BeforeRequest: job COMPLETED, appointment Confirmed, attempts [completed]
     BeforeResponse: job COMPLETED, appointment Confirmed, attempts [completed]
     ");
 }
