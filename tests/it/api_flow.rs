@@ -288,7 +288,7 @@ async fn number_that_may_not_be_called_is_not_called_until_it_may_be() {
     assert_eq!(get(&world, &format!("/calls/{call_id}")).await.1["job"]["stop_reason"], "do_not_call");
     assert_eq!(
         (world.published_types(&call_id), world.cloud.fake().dials().len()),
-        (vec!["call.exhausted", "appointment.blocked".to_owned()], 0)
+        (vec!["call.exhausted".to_owned(), "appointment.blocked".to_owned()], 0)
     );
 
     for _ in 0..2 {
