@@ -187,6 +187,13 @@ impl Call {
         }
     }
 
+    /// Returns the time of the provider event that an entry comes from. An implied entry may have no time of its own, although
+    /// its provider event names one.
+    fn reported_at(&self, entry: &HistoryEntry) -> Timestamp {
+        let siblings = self.history.iter().filter(|other| other.source_event_id == entry.source_event_id);
+        siblings.map(HistoryEntry::happened_at).min().unwrap_or_else(|| entry.happened_at())
+    }
+
     /// Returns the events of an attempt in canonical order, each with its index into the history.
     ///
     /// An event that names no attempt belongs to every attempt that had started by then, and always to the first attempt.
@@ -197,7 +204,7 @@ impl Call {
             .enumerate()
             .filter(|(_, entry)| match entry.attempt_index {
                 Some(named) => named == index,
-                None => is_first || entry.happened_at() >= started_at,
+                None => is_first || self.reported_at(entry) >= started_at,
             })
             .collect();
         entries.sort_by(|(_, a), (_, b)| a.canonical_cmp(b));

@@ -35,7 +35,7 @@ impl Reading {
     }
 }
 
-/// Facts about a webhook for the log and the metrics. They do not change what is stored.
+/// Facts about a webhook for the log and the metrics. The stored event is the same without them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReadNotes {
     /// True if the webhook names the id of a call that its sender may not name. That id was ignored.

@@ -46,7 +46,7 @@ impl Default for HmacScheme {
 }
 
 impl HmacScheme {
-    /// Bytes of the secret. `None` if the key is not base64 although the scheme says so.
+    /// Bytes of the secret. `None` if the scheme has base64 keys and this one is not base64.
     pub(crate) fn secret(&self, key: &Key) -> Option<Vec<u8>> {
         if self.base64_keys {
             BASE64_STANDARD.decode(key.as_bytes()).ok().filter(|secret| !secret.is_empty())

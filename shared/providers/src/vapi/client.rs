@@ -159,7 +159,10 @@ fn parse_call(call: Map<String, Value>) -> ParsedAnswer {
             | CallStatus::Forwarding,
         ) => ParsedAnswer::Alive { provider_call_id: bounded("", id) },
         Some(CallStatus::Ended) => {
-            let analysed = call.get("analysis").and_then(Value::as_object).is_some_and(|data| !data.is_empty());
+            let has_fields =
+                |value: Option<&Value>| value.and_then(Value::as_object).is_some_and(|data| !data.is_empty());
+            let outputs = call.get("artifact").and_then(|artifact| artifact.get("structuredOutputs"));
+            let analysed = has_fields(call.get("analysis")) || has_fields(outputs);
             let message = if analysed {
                 json!({"type": "end-of-call-report", "call": call})
             } else {

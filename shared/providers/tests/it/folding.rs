@@ -256,3 +256,18 @@ fn numbers_of_attempts_are_read_wherever_they_stand() {
     assert_eq!(key(json!({"meta": {"attempt": 2}, "call": {"sid": "s"}})), some("generic:s"));
     assert_eq!(key(json!({"meta": {"attempt": 2, "switchhook_attempt": "7"}})), some("7"));
 }
+
+/// A decision that names no attempt was made in the attempts that had started by then, also if it arrives late.
+#[test]
+fn late_decision_without_an_attempt_is_not_about_a_later_attempt() {
+    let events = [
+        event("CALL_STARTED", 0, Naming::Number, 1),
+        event("VOICEMAIL_DETECTED", 20, Naming::Unnamed, 1),
+        event("ENDED", 30, Naming::Number, 1),
+        event("CALL_STARTED", 60, Naming::Number, 2),
+        event("NO_ANSWER", 90, Naming::Number, 2),
+    ];
+    for order in permutations(&events.iter().collect::<Vec<_>>()) {
+        assert_eq!(states(&folded(&order)), "completed/voicemail no_answer/no_answer");
+    }
+}

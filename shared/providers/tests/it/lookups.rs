@@ -275,6 +275,10 @@ fn vapi_tells_how_a_call_ended() {
     user_declined 2025-10-20T12:14:47.610Z
     completed implied 2025-10-20T12:14:47.610Z
     ");
+    let mut with_output = vapi_call("ended");
+    with_output["artifact"] = json!({"structuredOutputs": {"id": {"name": "outcome", "result": "declined"}}});
+    let answers = [analysed, with_output].map(|call| summary(answer(Provider::Vapi, Some("v1"), &call)));
+    assert_eq!(answers[0], answers[1]);
 }
 
 /// Row of Telnyx's list of events, with the raw webhook in its metadata.
