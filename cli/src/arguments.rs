@@ -40,7 +40,7 @@ struct Switchhook {
 enum Verb {
     /// Run the whole stack on this machine
     Dev(Dev),
-    /// Create, show, trigger, cancel and list calls that Switchhook places
+    /// Create, import, show, trigger, cancel and list calls that Switchhook places
     Call(Call),
     /// Play simulated calls through the whole stack, with unreliable webhooks, and check every result
     Demo(Demo),

@@ -4,12 +4,13 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use http::{Method, Request};
+use http::Method;
 use serde_json::{Map, Value, json};
 use switchhook_domain::{CallingWindow, Provider};
 
 use crate::client::{self, ClientError, Response};
 use crate::duration;
+use crate::import::{Import, ImportError};
 use crate::paths::encoded;
 use crate::show::{print_call, text};
 
@@ -17,8 +18,9 @@ const EXAMPLES: &str = "\
 Examples:
   switchhook call create --provider retell --from-number +442079460018 --to-number +447700900123 \\
       --appointment appt_201 --to http://127.0.0.1:8787
+  switchhook call import calls.csv --plan
   switchhook call list --job PENDING --to http://127.0.0.1:8787
-  switchhook call trigger call-df8cf80227ec3237922df0ecd88385c5 --to http://127.0.0.1:8787
+  switchhook call trigger call-050d39f27cbbd5c6d2e754f8767178ea --to http://127.0.0.1:8787
 
 The API of a deployed stack requires signed requests. Requests to other machines are therefore signed with AWS SigV4, with
 credentials from the environment, from AWS_PROFILE in the shared files, from the container or from the instance.
@@ -27,7 +29,7 @@ Exit status: 0 if the request succeeded, 1 if the stack rejected it, 2 if the st
 
 const SHOW_EXAMPLES: &str = "\
 Example:
-  switchhook call show call-df8cf80227ec3237922df0ecd88385c5 --to http://127.0.0.1:8787
+  switchhook call show call-050d39f27cbbd5c6d2e754f8767178ea --to http://127.0.0.1:8787
 
 `switchhook show` also prints the timeline.
 
@@ -35,7 +37,7 @@ Exit status: 0 if the call was found, 1 if it was not, 2 if the stack could not 
 
 const TRIGGER_EXAMPLES: &str = "\
 Example:
-  switchhook call trigger call-df8cf80227ec3237922df0ecd88385c5 --to http://127.0.0.1:8787
+  switchhook call trigger call-050d39f27cbbd5c6d2e754f8767178ea --to http://127.0.0.1:8787
 
 The call must be PENDING. Its due time does not matter, but its calling window and the do-not-call list do.
 
@@ -43,7 +45,7 @@ Exit status: 0 if the call is being placed, 1 if the stack rejected the request,
 
 const CANCEL_EXAMPLES: &str = "\
 Example:
-  switchhook call cancel call-df8cf80227ec3237922df0ecd88385c5 --to http://127.0.0.1:8787
+  switchhook call cancel call-050d39f27cbbd5c6d2e754f8767178ea --to http://127.0.0.1:8787
 
 A call can be canceled while it waits to be placed, also between two attempts. An attempt that was dialled is not interrupted.
 
@@ -70,7 +72,9 @@ Examples:
 The fake provider of `switchhook dev` plays the behaviours in --metadata fake=busy,confirms, one per attempt. Without them, the
 last digit of the called number decides. `switchhook dev --help` lists the behaviours.
 
-Exit status: 0 if the call was created, now or earlier with the same key; 1 if the stack rejected the request; 2 if the stack
+Without an idempotency key, the same request within five minutes creates no second call.
+
+Exit status: 0 if the call was created, now or by the same request before; 1 if the stack rejected the request; 2 if the stack
 could not be reached.";
 
 #[derive(Debug, Args)]
@@ -84,6 +88,8 @@ pub(crate) struct Call {
 enum Verb {
     /// Create a call that Switchhook places
     Create(Create),
+    /// Create the calls of a CSV or JSON Lines file
+    Import(Import),
     /// Show the state of a call
     #[command(after_help = SHOW_EXAMPLES)]
     Show(CallArguments),
@@ -93,7 +99,7 @@ enum Verb {
     /// Cancel a call that is waiting to be placed
     #[command(after_help = CANCEL_EXAMPLES)]
     Cancel(CallArguments),
-    /// List calls, those that have waited longest first
+    /// List calls: open calls by the time of their next step, then settled calls, the latest first
     #[command(after_help = LIST_EXAMPLES)]
     List(List),
 }
@@ -150,6 +156,9 @@ struct Create {
     /// Idempotency key: however often the request is repeated with this key, only one call is created
     #[arg(long, value_name = "KEY")]
     idempotency_key: Option<String>,
+    /// Create the call even if the same call was created within the last five minutes
+    #[arg(long)]
+    allow_duplicate: bool,
     #[command(flatten)]
     target: Target,
 }
@@ -163,7 +172,7 @@ struct List {
     /// no_answer, canceled or inconclusive
     #[arg(long, value_name = "STATE")]
     lifecycle: Option<String>,
-    /// Only calls that are not settled and have not changed for this time: 90s, 10m, 2h, 3d
+    /// Only calls whose job is not final and that have not changed for this time: 90s, 10m, 2h, 3d
     #[arg(long, value_name = "TIME")]
     stuck_for: Option<String>,
     /// Maximum number of calls, up to 100
@@ -180,6 +189,8 @@ struct List {
 pub(crate) enum CallError {
     #[error(transparent)]
     Client(#[from] ClientError),
+    #[error(transparent)]
+    Import(#[from] ImportError),
     #[error("could not print the response")]
     Print(#[source] io::Error),
 }
@@ -189,6 +200,7 @@ impl Call {
     pub(crate) fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<bool, CallError> {
         match &self.verb {
             Verb::Create(create) => create.run(out, errors),
+            Verb::Import(import) => Ok(import.run(out, errors)?),
             Verb::Show(call) => call.run(Method::GET, "", out, errors),
             Verb::Trigger(call) => call.run(Method::POST, "/trigger", out, errors),
             Verb::Cancel(call) => call.run(Method::POST, "/cancel", out, errors),
@@ -203,8 +215,16 @@ impl Create {
         let headers = self.idempotency_key.iter().map(|key| ("idempotency-key", key.as_str()));
         let answer = self.target.send(Method::POST, "/calls", headers, body)?;
         self.target.print(&answer, out, errors, |call, out| {
-            let created = if answer.status == 201 { "created" } else { "was created before" };
-            writeln!(out, "{} {created}, due {}", text(call, "/call_id"), text(call, "/due_at"))
+            let (call_id, due_at) = (text(call, "/call_id"), text(call, "/due_at"));
+            match (answer.status, &self.idempotency_key) {
+                (201, _) => writeln!(out, "{call_id} created, due {due_at}"),
+                (_, Some(_)) => writeln!(out, "{call_id} was created before with this key, due {due_at}"),
+                (_, None) => writeln!(
+                    out,
+                    "{call_id} was created by the same request within the last five minutes, due {due_at}. To create another \
+                     call, add --allow-duplicate"
+                ),
+            }
         })
     }
 
@@ -222,6 +242,7 @@ impl Create {
             ("appointment_id", self.appointment.as_deref().map(Value::from)),
             ("due_at", self.due.as_deref().map(Value::from)),
             ("window", self.window.as_ref().map(|window| json!(window))),
+            ("allow_duplicate", self.allow_duplicate.then_some(Value::Bool(true))),
             ("retry", Some(retry).filter(|retry| !retry.is_empty()).map(Value::Object)),
             ("metadata", Some(metadata).filter(|metadata| !metadata.is_empty()).map(Value::Object)),
         ];
@@ -288,17 +309,7 @@ impl Target {
         headers: impl IntoIterator<Item = (&'a str, &'a str)>,
         body: Vec<u8>,
     ) -> Result<Response, CallError> {
-        client::base_url(&self.to)?;
-        let url = format!("{}{path}", self.to.trim_end_matches('/'));
-        let mut request = Request::builder().method(method).uri(&url);
-        if !body.is_empty() {
-            request = request.header("content-type", "application/json");
-        }
-        for (name, value) in headers {
-            request = request.header(name, value);
-        }
-        let request = request.body(body).map_err(|source| ClientError::Request { url, source })?;
-        Ok(client::send_to_api(request)?)
+        Ok(client::send_to_stack(&self.to, method, path, headers, body)?)
     }
 
     /// Prints the response. Returns true if its status is 2xx.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{Request, Uri};
+use http::{Method, Request, Uri};
 use serde_json::Value;
 use switchhook_aws::sign::{self, SignError};
 use ureq::Agent;
@@ -50,6 +50,27 @@ pub(crate) fn base_url(text: &str) -> Result<Uri, ClientError> {
     let uri: Uri = text.trim_end_matches('/').parse().map_err(|_| bad())?;
     let is_web = uri.scheme_str().is_some_and(|scheme| scheme == "http" || scheme == "https");
     if is_web && uri.host().is_some_and(|host| !host.is_empty()) { Ok(uri) } else { Err(bad()) }
+}
+
+/// Sends a request to the stack at this URL. A body is JSON.
+pub(crate) fn send_to_stack<'a>(
+    to: &str,
+    method: Method,
+    path: &str,
+    headers: impl IntoIterator<Item = (&'a str, &'a str)>,
+    body: Vec<u8>,
+) -> Result<Response, ClientError> {
+    base_url(to)?;
+    let url = format!("{}{path}", to.trim_end_matches('/'));
+    let mut request = Request::builder().method(method).uri(&url);
+    if !body.is_empty() {
+        request = request.header("content-type", "application/json");
+    }
+    for (name, value) in headers {
+        request = request.header(name, value);
+    }
+    let request = request.body(body).map_err(|source| ClientError::Request { url, source })?;
+    send_to_api(request)
 }
 
 /// Sends a request to the API of a stack. The API of a deployed stack requires a SigV4 signature, so requests to other

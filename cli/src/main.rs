@@ -7,6 +7,7 @@ mod demo;
 mod dev;
 mod duration;
 mod fake;
+mod import;
 mod paths;
 mod republish;
 mod send;

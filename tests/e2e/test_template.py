@@ -146,6 +146,7 @@ ROUTES = {
     "POST /webhooks/{provider}": "ingress",
     "POST /webhooks/{provider}/inbound": "ingress",
     "POST /calls": "api",
+    "POST /calls/batch": "api",
     "GET /calls": "api",
     "GET /calls/{call_id}": "api",
     "GET /calls/{call_id}/events": "api",

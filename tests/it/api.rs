@@ -45,7 +45,8 @@ fn request_body(change: &Value) -> String {
     body.to_string()
 }
 
-async fn create(world: &World, change: Value) -> String {
+async fn create(world: &World, mut change: Value) -> String {
+    change["allow_duplicate"] = json!(true);
     let response = send(world, "POST", "/calls", None, &request_body(&change)).await;
     assert_eq!(response.status(), StatusCode::CREATED, "{response:?}");
     body(&response)["call_id"].as_str().unwrap().to_owned()
@@ -96,7 +97,7 @@ async fn created_call_is_shown_where_its_answer_says() {
     });
     assert_eq!((code, &call), (StatusCode::OK, &expected));
     let appointment = world.get("/appointments/apt%2F7%20%C3%A9").await;
-    let expected = json!({"appointment_id": "apt/7 é", "status": "Pending", "calls": [expected]});
+    let expected = json!({"appointment_id": "apt/7 é", "status": "Pending", "calls_total": 1, "calls": [expected]});
     assert_eq!(appointment, (StatusCode::OK, expected));
     assert!(!world.log_text().contains("415555"));
 }

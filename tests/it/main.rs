@@ -4,6 +4,7 @@ mod answers;
 mod api;
 mod api_flow;
 mod budget;
+mod create;
 mod files;
 mod flow;
 mod layout;

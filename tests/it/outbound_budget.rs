@@ -40,6 +40,16 @@ async fn creating_a_call_costs_one_write() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn detecting_a_repeated_creation_costs_one_read() {
+    let world = World::stopped();
+    let mut request = without_appointment("confirms");
+    request.as_object_mut().unwrap().remove("allow_duplicate");
+    reset_counters(&world);
+    create(&world, &request).await;
+    assert_eq!(world.requests(), request_counts(&[("GetItem", 1), ("PutItem", 1)]));
+}
+
+#[tokio::test(start_paused = true)]
 async fn claiming_costs_one_read_one_write_and_one_message_per_call_and_one_booking_per_run() {
     let world = World::stopped();
     let call_id = CallId::new(create(&world, &without_appointment("confirms")).await);

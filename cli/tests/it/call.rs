@@ -58,7 +58,7 @@ fn call_is_created_once_and_placed() {
     let (_scratch, stack) = placing(&[]);
     let order = ["--appointment", "appt_7", "--metadata", "fake=invalid", "--idempotency-key", "order-7"];
     let created = create(&stack, &order);
-    assert_eq!(id(&created), "call-df8cf80227ec3237922df0ecd88385c5");
+    assert_eq!(id(&created), "call-050d39f27cbbd5c6d2e754f8767178ea");
     assert_eq!(create(&stack, &order), created, "the same request creates nothing");
     let shown = wait_for_job(&stack, &id(&created), "FAILED");
     assert_eq!((lifecycles(&shown), &shown["appointment_status"]), (vec!["failed"], &Value::from("NoAnswer")));
@@ -70,6 +70,31 @@ fn call_is_created_once_and_placed() {
     }
     let whole = switchhook(&["show", &id(&created), "--to", &stack.url]);
     assert!(text(&whole.stdout).starts_with(&out), "both commands print the call in the same way");
+}
+
+#[test]
+fn same_call_is_created_once_unless_another_is_wanted() {
+    let (_scratch, stack) = placing(&[]);
+    let due = in_a_day();
+    let arguments = [
+        "create",
+        "--provider",
+        "retell",
+        "--from-number",
+        "+442079460018",
+        "--to-number",
+        "+447700900123",
+        "--due",
+        &due,
+    ];
+    let first = call(&stack, &arguments).1;
+    let (code, again, _) = call(&stack, &arguments);
+    let call_id = first.split(' ').next().expect("an id");
+    assert_eq!(code, Some(0));
+    assert!(again.starts_with(&format!("{call_id} was created by the same request")), "{again}");
+    let (code, another, _) = call(&stack, &[&arguments[..], &["--allow-duplicate"]].concat());
+    assert_eq!(code, Some(0));
+    assert!(!another.contains(call_id) && another.contains(" created, due "), "{another}");
 }
 
 #[test]

@@ -51,6 +51,11 @@ fn help_of_call_create() {
 }
 
 #[test]
+fn help_of_call_import() {
+    insta::assert_snapshot!(help(&["call", "import", "--help"]));
+}
+
+#[test]
 fn help_of_call_show() {
     insta::assert_snapshot!(help(&["call", "show", "--help"]));
 }
@@ -111,6 +116,8 @@ fn arguments_that_make_no_sense_are_refused() {
         (&[&CREATE[..], &["--provider", "retell", "--window", "London"]].concat(), "not a window such as"),
         (&[&CREATE[..], &["--provider", "retell", "--metadata", "fake"]].concat(), "not NAME=VALUE"),
         (&[&CREATE[..], &["--provider", "retell", "--delay", "soon"]].concat(), "not a time such as"),
+        (&["call", "import", "calls.csv"], "--to"),
+        (&["call", "import", "calls.csv", "--plan", "--per-second", "0"], "not between 0.1 and 100"),
         (&["republish", "--to", "http://h"], "--call"),
         (&["republish", "--call", "c"], "--to"),
         (&["republish", "--call", "c", "--since", "1h", "--to", "http://h"], "--since"),

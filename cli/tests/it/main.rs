@@ -11,5 +11,6 @@ mod demo;
 mod dev;
 mod fake;
 mod help;
+mod import;
 mod kill;
 mod stack;

@@ -1,4 +1,4 @@
-//! Reads and checks the body of `POST /calls`. All errors are reported together.
+//! Reads and checks the bodies of `POST /calls` and `POST /calls/batch`. All errors of a call are reported together.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
@@ -8,12 +8,15 @@ use serde_json::{Map, Value};
 use switchhook_aws::problem::{FieldError, Problem, ProblemKind};
 use switchhook_domain::{CALL_ATTEMPTS_MAX, CallingWindow, Day, PhoneNumber, Provider, Timestamp, WindowError};
 
+use crate::idempotency::is_key;
 use crate::number::{INVALID_NUMBER, phone_number};
 use crate::request::{CallRequest, RetryOptions};
 use crate::time::{due_at_error, is_like, is_rfc3339};
 
 /// Limit on the size of the body.
 pub const BODY_BYTES_MAX: usize = 16 * 1024;
+/// Limit on the calls of a batch.
+pub const BATCH_CALLS_MAX: usize = 100;
 pub(crate) const APPOINTMENT_ID_BYTES_MAX: usize = 128;
 /// Limit on the entries of `metadata`. Every dial sends them to the provider, for Twilio in the query of a URL.
 pub(crate) const METADATA_ENTRIES_MAX: usize = 20;
@@ -27,26 +30,86 @@ pub(crate) const DELAY_MAX_SECONDS_MAX: u32 = 7 * 24 * 60 * 60;
 /// Limit on the field errors of one answer.
 const ERRORS_MAX: usize = 50;
 
-const FIELDS: [&str; 8] = ["provider", "from", "to", "appointment_id", "metadata", "due_at", "window", "retry"];
+const FIELDS: [&str; 9] =
+    ["provider", "from", "to", "appointment_id", "metadata", "due_at", "window", "retry", "allow_duplicate"];
+/// Field of a call in a batch, beside those of a call. It stands for the header of this name.
+const KEY_FIELD: &str = "idempotency_key";
 const WINDOW_FIELDS: [&str; 5] = ["time_zone", "opens", "closes", "days", "closed_dates"];
 const RETRY_FIELDS: [&str; 5] = ["attempts_max", "delay_seconds", "delay_max_seconds", "voicemail", "unheard"];
 
+/// One call of a batch.
+#[derive(Debug)]
+pub(crate) struct BatchEntry {
+    pub(crate) key: Option<String>,
+    pub(crate) request: CallRequest,
+}
+
+/// Checks a body of `POST /calls` without sending it.
+///
+/// # Errors
+/// The problem that the API would answer with. Whether the due time is near enough to `now` is checked too.
+pub fn check(body: &[u8], now: Timestamp) -> Result<(), Problem> {
+    match read(body, Vec::new(), now)?.due_at_error {
+        None => Ok(()),
+        Some(error) => Err(Problem::invalid(vec![error])),
+    }
+}
+
 /// Reads a body. `errors` are errors found elsewhere in the request; they are reported together with those of the body.
 pub(crate) fn read(body: &[u8], errors: Vec<FieldError>, now: Timestamp) -> Result<CallRequest, Problem> {
-    if body.len() > BODY_BYTES_MAX {
-        let detail = format!("the body is larger than the limit of {BODY_BYTES_MAX} bytes");
+    let Value::Object(body) = parse(body, BODY_BYTES_MAX)? else {
+        return Err(Problem::new(ProblemKind::InvalidRequest, "the body must be a JSON object"));
+    };
+    read_call(&body, errors, now)
+}
+
+/// Reads the body of a batch. A call with errors does not affect the others.
+pub(crate) fn read_batch(body: &[u8], now: Timestamp) -> Result<Vec<Result<BatchEntry, Problem>>, Problem> {
+    let mut body = parse(body, BATCH_CALLS_MAX * BODY_BYTES_MAX)?;
+    let calls = body.get_mut("calls").map(Value::take);
+    let has_other_fields = body.as_object().is_none_or(|body| body.len() > 1);
+    match calls {
+        Some(Value::Array(calls)) if (1..=BATCH_CALLS_MAX).contains(&calls.len()) && !has_other_fields => {
+            Ok(calls.into_iter().map(|call| read_entry(call, now)).collect())
+        }
+        Some(_) | None => {
+            let message = format!("must be a list of 1 to {BATCH_CALLS_MAX} calls, and the only field of the body");
+            Err(Problem::invalid(vec![FieldError::new("calls", message)]))
+        }
+    }
+}
+
+fn read_entry(call: Value, now: Timestamp) -> Result<BatchEntry, Problem> {
+    let Value::Object(mut call) = call else {
+        return Err(Problem::new(ProblemKind::InvalidRequest, "the call must be a JSON object"));
+    };
+    let mut errors = Vec::new();
+    let key = match call.remove(KEY_FIELD) {
+        None => None,
+        Some(Value::String(key)) if is_key(key.as_bytes()) => Some(key),
+        Some(_) => {
+            errors.push(FieldError::new(KEY_FIELD, "must be text of 1 to 255 visible ASCII characters"));
+            None
+        }
+    };
+    Ok(BatchEntry { key, request: read_call(&call, errors, now)? })
+}
+
+fn parse(body: &[u8], bytes_max: usize) -> Result<Value, Problem> {
+    if body.len() > bytes_max {
+        let detail = format!("the body is larger than the limit of {bytes_max} bytes");
         return Err(Problem::new(ProblemKind::PayloadTooLarge, detail));
     }
     // Only the position of a parse error is reported, because the text around it may be a phone number.
-    let body: Value = serde_json::from_slice(body).map_err(|error| {
+    serde_json::from_slice(body).map_err(|error| {
         let detail = format!("the body is not valid JSON at line {}, column {}", error.line(), error.column());
         Problem::new(ProblemKind::InvalidJson, detail)
-    })?;
-    let Value::Object(body) = body else {
-        return Err(Problem::new(ProblemKind::InvalidRequest, "the body must be a JSON object"));
-    };
+    })
+}
+
+fn read_call(body: &Map<String, Value>, errors: Vec<FieldError>, now: Timestamp) -> Result<CallRequest, Problem> {
     let mut reader = Reader { errors, due_at_error: None };
-    match reader.request(&body, now) {
+    match reader.request(body, now) {
         Some(request) if reader.errors.is_empty() => Ok(CallRequest { due_at_error: reader.due_at_error, ..request }),
         Some(_) | None => Err(reader.problem()),
     }
@@ -79,6 +142,7 @@ impl Reader {
         let due_at = self.text("", body, "due_at", false).and_then(|text| self.time(text));
         let window = self.object(body, "window").and_then(|object| self.window(object));
         let retry = self.object(body, "retry").map(|object| self.retry(object));
+        let allow_duplicate = self.truth("", body, "allow_duplicate");
         self.due_at_error = due_at.and_then(|due_at| due_at_error(due_at, now));
         Some(CallRequest {
             provider: provider?,
@@ -89,6 +153,7 @@ impl Reader {
             due_at,
             window,
             retry,
+            allow_duplicate: allow_duplicate.unwrap_or_default(),
             due_at_error: None,
         })
     }
@@ -127,6 +192,14 @@ impl Reader {
             None => {}
         }
         None
+    }
+
+    fn truth(&mut self, path: &str, object: &Map<String, Value>, name: &str) -> Option<bool> {
+        let value = object.get(name)?.as_bool();
+        if value.is_none() {
+            self.error(format!("{path}{name}"), "must be true or false");
+        }
+        value
     }
 
     fn whole_number(
@@ -278,14 +351,6 @@ impl Reader {
         dates
     }
 
-    fn flag(&mut self, path: &str, object: &Map<String, Value>, name: &str) -> Option<bool> {
-        let value = object.get(name)?;
-        if !value.is_boolean() {
-            self.error(&format!("{path}{name}"), "must be true or false");
-        }
-        value.as_bool()
-    }
-
     fn retry(&mut self, object: &Map<String, Value>) -> RetryOptions {
         let path = "retry.";
         self.reject_unknown_fields(path, object, &RETRY_FIELDS);
@@ -296,8 +361,8 @@ impl Reader {
                 .and_then(|number| u8::try_from(number).ok()),
             delay_seconds: self.whole_number(path, object, "delay_seconds", 0..=DELAY_SECONDS_MAX),
             delay_max_seconds: self.whole_number(path, object, "delay_max_seconds", 0..=DELAY_MAX_SECONDS_MAX),
-            voicemail: self.flag(path, object, "voicemail"),
-            unheard: self.flag(path, object, "unheard"),
+            voicemail: self.truth(path, object, "voicemail"),
+            unheard: self.truth(path, object, "unheard"),
         };
         if let (Some(delay), Some(max)) = (options.delay_seconds, options.delay_max_seconds)
             && max < delay

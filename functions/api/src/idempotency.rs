@@ -1,14 +1,22 @@
 //! Idempotency keys, and the ids of calls that are created with one.
 
+use std::time::Duration;
+
 use http::header::HeaderName;
 use http::{HeaderMap, HeaderValue};
 use sha2::{Digest, Sha256};
 use switchhook_aws::problem::FieldError;
-use switchhook_domain::CallId;
+use switchhook_domain::{CallId, Timestamp};
+
+use crate::caller::Caller;
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 /// Limit on the length of an idempotency key, in characters.
 const KEY_LENGTH_MAX: usize = 255;
+/// Time for which the same request without an idempotency key counts as a repetition.
+pub(crate) const DUPLICATE_WINDOW: Duration = Duration::from_secs(5 * 60);
+#[expect(clippy::cast_possible_truncation, reason = "five minutes are few milliseconds")]
+const DUPLICATE_WINDOW_MS: i64 = DUPLICATE_WINDOW.as_millis() as i64;
 /// Length of a shortened hash. 128 bits are enough to tell requests apart.
 const HASH_BYTES: usize = 16;
 
@@ -17,9 +25,7 @@ pub(crate) fn idempotency_key(headers: &HeaderMap) -> Result<Option<&[u8]>, Fiel
     let mut values = headers.get_all(IDEMPOTENCY_KEY).iter().map(HeaderValue::as_bytes);
     match (values.next(), values.next()) {
         (None, _) => Ok(None),
-        (Some(key), None) if (1..=KEY_LENGTH_MAX).contains(&key.len()) && key.iter().all(u8::is_ascii_graphic) => {
-            Ok(Some(key))
-        }
+        (Some(key), None) if is_key(key) => Ok(Some(key)),
         (Some(_), _) => {
             let max = KEY_LENGTH_MAX;
             let message = format!("must be given once, with 1 to {max} visible ASCII characters");
@@ -28,9 +34,27 @@ pub(crate) fn idempotency_key(headers: &HeaderMap) -> Result<Option<&[u8]>, Fiel
     }
 }
 
-/// Id of the call that is created with this idempotency key.
-pub(crate) fn keyed_call_id(key: &[u8]) -> CallId {
-    CallId::new(format!("call-{}", short_hash(key)))
+/// True if this can be an idempotency key.
+pub(crate) fn is_key(key: &[u8]) -> bool {
+    (1..=KEY_LENGTH_MAX).contains(&key.len()) && key.iter().all(u8::is_ascii_graphic)
+}
+
+/// Id of the call that this caller creates with this idempotency key.
+pub(crate) fn keyed_call_id(caller: &Caller, key: &[u8]) -> CallId {
+    // A key has no zero byte, so no two pairs of key and caller are written alike.
+    call_id(&[key, caller.as_bytes()])
+}
+
+/// Id of the call that this caller creates without an idempotency key. `at` is the time of the request, and `hash` the hash of
+/// its content. The id is the same for all of a [`DUPLICATE_WINDOW`].
+pub(crate) fn content_call_id(caller: &Caller, hash: &str, at: Timestamp) -> CallId {
+    let window = at.as_millis().div_euclid(DUPLICATE_WINDOW_MS).to_string();
+    // An idempotency key is not empty, so it never gives the same id.
+    call_id(&[b"", hash.as_bytes(), window.as_bytes(), caller.as_bytes()])
+}
+
+fn call_id(parts: &[&[u8]]) -> CallId {
+    CallId::new(format!("call-{}", short_hash(&parts.join(&0))))
 }
 
 /// SHA-256, shortened to 32 hex digits.
@@ -62,7 +86,22 @@ mod tests {
     }
 
     #[test]
-    fn id_of_a_call_is_made_of_the_key() {
-        assert_eq!(keyed_call_id(b"order-7").as_str(), "call-df8cf80227ec3237922df0ecd88385c5");
+    fn id_of_a_call_is_made_of_the_key_and_the_caller() {
+        let id = |caller, key| keyed_call_id(&Caller::new(caller), key);
+        assert_eq!(id("", b"order-7"), id("", b"order-7"));
+        assert_ne!(id("AROAORDERS", b"order-7"), id("AROACLINIC", b"order-7"));
+        assert_ne!(id("AROAORDERS", b"order-7"), id("AROAORDERS", b"order-8"));
+    }
+
+    #[test]
+    fn same_content_gives_the_same_id_for_five_minutes() {
+        let id = |caller, hash, seconds: i64| {
+            content_call_id(&Caller::new(caller), hash, Timestamp::from_millis(seconds * 1_000))
+        };
+        assert_eq!(id("a", "h", 0), id("a", "h", 299));
+        assert_ne!(id("a", "h", 299), id("a", "h", 300));
+        assert_ne!(id("a", "h", 0), id("b", "h", 0));
+        assert_ne!(id("a", "h", 0), id("a", "g", 0));
+        assert_ne!(id("a", "h", -1), id("a", "h", 0));
     }
 }

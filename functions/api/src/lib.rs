@@ -1,16 +1,19 @@
 //! The HTTP API: creates, cancels, lists and shows calls, shows the status of an event, and keeps the do-not-call list.
 //!
-//! **Every write of a call is conditional, and repeating a request changes nothing.** With an idempotency key, the id of a new
-//! call is a hash of the key, so the table itself detects a repetition. The answer to a creation holds only fields that never
-//! change, so a repetition gets the same body.
+//! **Every write of a call is conditional, and repeating a request changes nothing.** The answer to a creation holds only fields
+//! that never change, so a repetition gets the same body.
 
+mod api;
 mod body;
+mod caller;
+mod create;
 mod cursor;
 #[cfg(test)]
 mod document;
 mod idempotency;
 mod list;
 mod load;
+mod merge;
 mod number;
 mod request;
 mod response;
@@ -20,25 +23,21 @@ mod view;
 
 use std::time::Duration;
 
-use http::header::{HeaderName, LOCATION};
-use http::{HeaderMap, StatusCode};
 use lambda_http::{Body, Request, Response};
 use serde_json::{Map, Value, json};
 use switchhook_aws::Error;
-use switchhook_aws::calls::{Calls, StoreOutcome};
+use switchhook_aws::calls::StoreOutcome;
 use switchhook_aws::config::{Environment, EnvironmentError};
 use switchhook_aws::http::path_of;
-use switchhook_aws::inbox::Inbox;
 use switchhook_aws::problem::{FieldError, Problem, ProblemKind};
-use switchhook_aws::random::RandomIds;
-use switchhook_aws::sdk::Clock;
-use switchhook_aws::telemetry::Decision;
 use switchhook_domain::{
-    CALL_ATTEMPTS_MAX, Call, CallId, CallingWindow, EventId, Job, Policy, Provider, RetryPolicy, Timestamp,
+    AppointmentStatus, CALL_ATTEMPTS_MAX, Call, CallId, CallingWindow, EventId, Job, Policy, RetryPolicy,
 };
 
-pub use crate::body::BODY_BYTES_MAX;
-use crate::idempotency::{idempotency_key, keyed_call_id};
+pub use crate::api::Api;
+use crate::api::RACES_MAX;
+pub use crate::body::{BATCH_CALLS_MAX, BODY_BYTES_MAX, check};
+use crate::caller::Caller;
 use crate::list::ListQuery;
 use crate::number::{INVALID_NUMBER, numbers_in_path};
 pub use crate::request::Defaults;
@@ -47,12 +46,8 @@ pub use crate::route::{OTHER_ROUTES, Operation, ROUTES};
 use crate::route::{Route, RouteError};
 use crate::view::{CallView, EventView, StatusView};
 
-const IDEMPOTENT_REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
-/// Limit on the calls in the answer about an appointment. The index does not sort them, so an appointment with more calls shows
-/// any of them.
-const APPOINTMENT_CALLS_MAX: i32 = 50;
-/// Tries of a conditional write that loses the race against another writer.
-const RACES_MAX: u32 = 5;
+/// Limit on the calls in the answer about an appointment. All its calls count for its status.
+const APPOINTMENT_CALLS_MAX: usize = 50;
 
 /// Configuration, read from environment variables at cold start.
 #[derive(Debug)]
@@ -100,19 +95,6 @@ impl Config {
 /// Retention given to the inbox. This function only reads the inbox, so the value is never used.
 pub const NO_RETENTION: Duration = Duration::ZERO;
 
-/// The handler, with its clients and settings.
-#[derive(Debug)]
-pub struct Api {
-    pub inbox: Inbox,
-    pub calls: Calls,
-    pub call_retention: Duration,
-    pub policy: Policy,
-    pub defaults: Defaults,
-    /// Source of call ids, for calls created without idempotency key.
-    pub random_ids: RandomIds,
-    pub clock: Clock,
-}
-
 impl Api {
     /// Handles one request. Every request gets an answer, also when the tables fail.
     pub async fn handle(&self, request: Request) -> Response<Body> {
@@ -142,7 +124,8 @@ impl Api {
     async fn dispatch(&self, Route { operation, id }: &Route, request: &Request) -> Result<Answer, RequestError> {
         match operation {
             Operation::ListCalls => self.list(request.uri().query().unwrap_or_default()).await,
-            Operation::CreateCall => self.create(request.headers(), request.body()).await,
+            Operation::CreateCall => self.create(request.headers(), &Caller::of(request), request.body()).await,
+            Operation::CreateCalls => self.create_batch(&Caller::of(request), request.body()).await,
             Operation::ShowCall => self.show(&CallId::new(id)).await,
             Operation::ShowCallEvents => self.show_events(&CallId::new(id)).await,
             Operation::CancelCall => self.cancel(&CallId::new(id)).await,
@@ -166,55 +149,6 @@ impl Api {
             body.insert("cursor".to_owned(), Value::String(cursor));
         }
         Ok(Answer::ok("listed", Value::Object(body)))
-    }
-
-    /// Creates a call, or finds that the same request created it before.
-    async fn create(&self, headers: &HeaderMap, body: &[u8]) -> Result<Answer, RequestError> {
-        let now = self.clock.now();
-        let (key, errors) = match idempotency_key(headers) {
-            Ok(key) => (key, Vec::new()),
-            Err(error) => (None, vec![error]),
-        };
-        let mut request = body::read(body, errors, now).map_err(RequestError::Problem)?;
-        let call_id = match key {
-            Some(key) => keyed_call_id(key),
-            None => CallId::new(format!("call-{}", self.random_ids.hex::<16>().map_err(RequestError::RandomId)?)),
-        };
-        let hash = request.hash().map_err(RequestError::Hash)?;
-        if let Some(error) = request.due_at_error.take() {
-            // This may repeat a request whose due time was in range when it was first sent.
-            let first = match key {
-                Some(_) => self.calls.get_call(&call_id).await?,
-                None => None,
-            };
-            return match first.filter(|call| is_created_by(call, &hash)) {
-                Some(first) => Ok(created(&first, request.appointment_id.as_deref(), true)),
-                None => Err(RequestError::Problem(Problem::invalid(vec![error]))),
-            };
-        }
-        let appointment_id = request.appointment_id.clone();
-        let call = request.into_call(call_id.clone(), hash.clone(), &self.defaults, now);
-        let scheduled = Call::schedule(call, &self.policy, now);
-        for _ in 0..RACES_MAX {
-            match self.calls.store(&scheduled, self.call_retention).await? {
-                StoreOutcome::Committed => return Ok(created(&scheduled.call, appointment_id.as_deref(), false)),
-                StoreOutcome::LostRace => {}
-            }
-            match self.calls.get_call(&call_id).await? {
-                // If the row has this request's time of creation, this request wrote it, and only the response was lost.
-                Some(first) if is_created_by(&first, &hash) => {
-                    let is_repeated = first.created_at != scheduled.call.created_at;
-                    return Ok(created(&first, appointment_id.as_deref(), is_repeated));
-                }
-                Some(_) => {
-                    let detail = "this idempotency key was used for another request; send a new call with a new key";
-                    return Err(RequestError::Problem(Problem::new(ProblemKind::IdempotencyKeyReused, detail)));
-                }
-                // The row expired in the meantime.
-                None => {}
-            }
-        }
-        Err(RequestError::Storage(Error::Contended(RACES_MAX)))
     }
 
     async fn show(&self, id: &CallId) -> Result<Answer, RequestError> {
@@ -242,7 +176,7 @@ impl Api {
     }
 
     async fn show_appointment(&self, id: &str) -> Result<Answer, RequestError> {
-        let ids = self.calls.calls_of_appointment(id, APPOINTMENT_CALLS_MAX).await?;
+        let ids = self.calls.calls_of_appointment(id).await?;
         let loaded = load::load(&self.calls, ids).await?;
         // Without one of its calls, the status of the appointment may be wrong.
         if let Some((_, error)) = loaded.unreadable.into_iter().next() {
@@ -250,13 +184,14 @@ impl Api {
         }
         let mut calls = loaded.calls;
         calls.sort_by(|a, b| (b.created_at, &b.call_id).cmp(&(a.created_at, &a.call_id)));
-        let Some(latest) = calls.first() else {
+        let (Some(latest), Some(status)) = (calls.first(), AppointmentStatus::of_calls(&calls)) else {
             return Err(RequestError::not_found("there is no call for an appointment with this id"));
         };
         let body = json!({
             "appointment_id": latest.appointment_id,
-            "status": latest.appointment_status().as_str(),
-            "calls": calls.iter().map(CallView::of).collect::<Vec<_>>(),
+            "status": status.as_str(),
+            "calls_total": calls.len(),
+            "calls": calls.iter().take(APPOINTMENT_CALLS_MAX).map(CallView::of).collect::<Vec<_>>(),
         });
         Ok(Answer::ok("shown", body))
     }
@@ -292,49 +227,6 @@ impl Api {
     async fn find(&self, id: &CallId) -> Result<Option<Call>, Error> {
         Ok(self.calls.resolve(id).await?.call)
     }
-
-    fn log(&self, result: Result<&Answer, &RequestError>, started: Timestamp) {
-        let now = self.clock.now();
-        let (action_taken, error, failed) = match result {
-            Ok(answer) => (answer.action_taken, None, false),
-            Err(error) => (error.kind().code(), error.cause(), error.kind().status().is_server_error()),
-        };
-        let answer = result.ok();
-        let decision = Decision {
-            stage: "api",
-            message: "request answered",
-            action_taken,
-            call_id: answer.and_then(|answer| answer.call_id.as_ref()).map(CallId::as_str),
-            event_id: answer.and_then(|answer| answer.event_id.as_ref()).map(EventId::as_str),
-            error,
-            duration_ms: Some(now.millis_since(started)),
-            ..Decision::default()
-        };
-        decision.log(now, failed);
-    }
-}
-
-/// Answer to a request that created a call, now or before. It holds only fields that no later event changes.
-fn created(call: &Call, appointment_id: Option<&str>, is_repeated: bool) -> Answer {
-    let body = json!({
-        "call_id": call.call_id,
-        "provider": call.dial_provider().map(Provider::as_str),
-        "appointment_id": appointment_id,
-        "due_at": call.plan.as_ref().map(|plan| plan.moved_into_window(plan.due_at).to_string()),
-        "created_at": call.created_at.to_string(),
-    });
-    let mut headers = vec![(LOCATION, format!("/calls/{}", call.call_id))];
-    if is_repeated {
-        headers.push((IDEMPOTENT_REPLAYED, "true".to_owned()));
-    }
-    let (status, action_taken) =
-        if is_repeated { (StatusCode::OK, "repeated") } else { (StatusCode::CREATED, "created") };
-    Answer { status, headers, call_id: Some(call.call_id.clone()), ..Answer::ok(action_taken, body) }
-}
-
-/// True if a request with this hash created the call.
-fn is_created_by(call: &Call, hash: &str) -> bool {
-    call.plan.as_ref().is_some_and(|plan| plan.request_hash.as_deref() == Some(hash))
 }
 
 fn cannot_cancel(call: &Call) -> Result<Answer, RequestError> {

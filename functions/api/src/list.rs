@@ -1,27 +1,26 @@
 //! `GET /calls`: lists calls from the wake-up index, never by a scan.
 //!
-//! The index has several wake queues of [`WAKE_SHARDS`] shards each. A list reads one shard after another. The index holds
-//! only keys, so each row is read, and calls that do not match the filters are dropped.
+//! **A list has one order: open calls by `wake_at`, the earliest first, then settled calls by `settled_at`, the latest first.**
+//! The index has several wake queues of several shards each, which are [merged](crate::merge). The index holds only keys, so
+//! each row is read, and calls that do not match the filters are dropped.
 //!
-//! **A request reads a limited number of rows. So a page may hold fewer calls than `limit`, or none, and still have a next
-//! page.** An index page is never larger than the space left in the answer, so the next request starts exactly after it.
+//! A request reads a limited number of rows. So a page may hold fewer calls than `limit`, or none, and still have a next page.
 
 use std::time::Duration;
 
 use switchhook_aws::Error;
-use switchhook_aws::calls::{Calls, TimeRange, WAKE_SHARDS, WakeQueue};
+use switchhook_aws::calls::{Calls, WakeQueue};
 use switchhook_aws::problem::FieldError;
 use switchhook_domain::{Call, CallId, INCONCLUSIVE, Job, JobState, Lifecycle, State, Timestamp};
 
-use crate::cursor::{LastRead, Position};
+use crate::cursor::Position;
 use crate::load::load;
+use crate::merge::{Merge, Order};
 
 pub(crate) const LIMIT_DEFAULT: usize = 20;
 pub(crate) const LIMIT_MAX: usize = 100;
 /// Limit on the rows read for one answer: twice the largest page.
 const ROWS_MAX: usize = 200;
-/// Limit on the index pages read for one answer, one after another: twice the number of all shards.
-const PAGES_MAX: usize = 2 * (WakeQueue::PENDING.len() + 2) * WAKE_SHARDS as usize;
 /// Limit on the digits in `stuck_for`. 9999 days are longer than the retention of any call.
 const STUCK_DIGITS_MAX: usize = 4;
 const PARAMETERS: [&str; 5] = ["job", "lifecycle", "stuck_for", "limit", "cursor"];
@@ -107,29 +106,42 @@ impl ListQuery {
     /// Reads the page.
     pub(crate) async fn run(&self, calls: &Calls, now: Timestamp) -> Result<Page, Error> {
         let mut page = Page { calls: Vec::new(), unreadable: Vec::new(), cursor: None };
-        let mut next = self.start.clone().or_else(|| self.first_position());
-        let (mut rows, mut pages) = (0, 0);
-        while let Some(at) = next.take() {
-            let room = self.limit.saturating_sub(page.calls.len()).min(ROWS_MAX.saturating_sub(rows));
-            if room == 0 || pages == PAGES_MAX {
-                page.cursor = Some(at.to_cursor()?);
-                break;
+        let mut last = self.start.clone();
+        let mut rows = 0;
+        let starts_settled = last.as_ref().is_some_and(|last| last.queue == WakeQueue::Settled);
+        let (settled, open): (Vec<_>, Vec<_>) =
+            self.queues().into_iter().partition(|queue| *queue == WakeQueue::Settled);
+        let parts = [(open, Order::EarliestFirst), (settled, Order::LatestFirst)];
+        for (queues, order) in
+            parts.into_iter().skip(usize::from(starts_settled)).filter(|(queues, _)| !queues.is_empty())
+        {
+            let size = i32::try_from(self.limit).unwrap_or(i32::MAX);
+            let start = last.as_ref().filter(|last| queues.contains(&last.queue));
+            let mut merge = Merge::new(calls, &queues, order, |queue| self.until(queue, now), start, size);
+            loop {
+                let room = self.limit.saturating_sub(page.calls.len()).min(ROWS_MAX.saturating_sub(rows));
+                if room == 0 {
+                    let is_end = order == Order::LatestFirst && merge.is_at_end().await?;
+                    page.cursor = last.filter(|_| !is_end).map(|last| last.to_cursor()).transpose()?;
+                    return Ok(page);
+                }
+                let mut ids = Vec::new();
+                while ids.len() < room
+                    && let Some(next) = merge.next().await?
+                {
+                    ids.push(next.entry.call_id.clone());
+                    last = Some(next);
+                }
+                if ids.is_empty() {
+                    break;
+                }
+                rows += ids.len();
+                // A call that changes its wake queue while it is listed may appear in both.
+                let new = ids.into_iter().filter(|id| page.calls.iter().all(|call| call.call_id != *id)).collect();
+                let loaded = load(calls, new).await?;
+                page.calls.extend(loaded.calls.into_iter().filter(|call| self.matches(call, now)));
+                page.unreadable.extend(loaded.unreadable.into_iter().map(|(id, _)| id));
             }
-            let limit = i32::try_from(room).ok();
-            let key = at.start_key()?;
-            let mut index = calls.wake_queue_pages(at.queue, at.shard, self.range(at.queue, now), limit, key);
-            let (ids, last) = index.next().await?.map(|page| (page.items, page.next)).unwrap_or_default();
-            rows += ids.len();
-            pages += 1;
-            // A call that changes its wake queue while it is listed may appear in both.
-            let new = ids.into_iter().filter(|id| page.calls.iter().all(|call| call.call_id != *id)).collect();
-            let loaded = load(calls, new).await?;
-            page.calls.extend(loaded.calls.into_iter().filter(|call| self.matches(call, now)));
-            page.unreadable.extend(loaded.unreadable.into_iter().map(|(id, _)| id));
-            next = match last {
-                Some(key) => Some(Position { last_read: Some(LastRead::from_key(key)?), ..at }),
-                None => self.next_position(&at),
-            };
         }
         Ok(page)
     }
@@ -149,37 +161,17 @@ impl ListQuery {
         queues.into_iter().filter(|queue| self.stuck_for.is_none() || *queue != WakeQueue::Settled).collect()
     }
 
-    /// True if the position is inside this list. DynamoDB refuses to start outside of the queried range.
+    /// True if the position is inside this list.
     fn can_start_at(&self, at: &Position, now: Timestamp) -> bool {
-        let wake_at = at.last_read.as_ref().map(|last| Timestamp::from_millis(last.wake_at));
-        let within = wake_at.is_none_or(|wake_at| match self.range(at.queue, now) {
-            TimeRange::UpTo(end) => wake_at <= end,
-            TimeRange::Since(start) => wake_at >= start,
-        });
-        within && self.queues().contains(&at.queue)
+        at.entry.wake_at <= self.until(at.queue, now) && self.queues().contains(&at.queue)
     }
 
-    fn first_position(&self) -> Option<Position> {
-        self.queues().first().map(|queue| Position { queue: *queue, shard: 0, last_read: None })
-    }
-
-    fn next_position(&self, at: &Position) -> Option<Position> {
-        if at.shard + 1 < WAKE_SHARDS {
-            return Some(Position { queue: at.queue, shard: at.shard + 1, last_read: None });
-        }
-        let mut left = self.queues().into_iter().skip_while(|queue| *queue != at.queue).skip(1);
-        left.next().map(|queue| Position { queue, shard: 0, last_read: None })
-    }
-
-    /// Range and order of a wake queue: open calls with the earliest `wake_at` first, settled calls with the latest first.
-    fn range(&self, queue: WakeQueue, now: Timestamp) -> TimeRange {
+    /// Latest time of the entries of a wake queue that may match.
+    fn until(&self, queue: WakeQueue, now: Timestamp) -> Timestamp {
         match (queue, self.stuck_for) {
             // A call that is due later is not stuck.
-            (WakeQueue::Dial(_) | WakeQueue::DialAny(_), Some(stuck_for)) => TimeRange::UpTo(now.minus(stuck_for)),
-            (WakeQueue::Dial(_) | WakeQueue::DialAny(_), None) | (WakeQueue::Reconcile, _) => {
-                TimeRange::UpTo(Timestamp::MAX)
-            }
-            (WakeQueue::Settled, _) => TimeRange::Since(Timestamp::MIN),
+            (WakeQueue::Dial(_) | WakeQueue::DialAny(_), Some(stuck_for)) => now.minus(stuck_for),
+            (WakeQueue::Dial(_) | WakeQueue::DialAny(_), None) | (WakeQueue::Reconcile | WakeQueue::Settled, _) => Timestamp::MAX,
         }
     }
 
@@ -192,13 +184,14 @@ impl ListQuery {
     }
 }
 
-/// True if the call is open, has not changed since then, and was due by then.
+/// True if the job is not final, and the call has not changed since then and was due by then.
 fn is_stuck(call: &Call, since: Timestamp) -> bool {
-    let waits = match &call.job {
-        Job::Pending { due_at } => *due_at > since,
-        Job::Claimed { .. } | Job::InProgress | Job::Completed | Job::Failed | Job::Missed | Job::Canceled => false,
+    let is_due = match &call.job {
+        Job::Pending { due_at } => *due_at <= since,
+        Job::Claimed { .. } | Job::InProgress => true,
+        Job::Completed | Job::Failed | Job::Missed | Job::Canceled => false,
     };
-    call.updated_at <= since && !waits && !call.is_settled()
+    call.updated_at <= since && is_due
 }
 
 /// Values of the filter `lifecycle`: the labels that calls are shown with.

@@ -26,6 +26,9 @@ pub(crate) struct CallRequest {
     pub(crate) window: Option<CallingWindow>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) retry: Option<RetryOptions>,
+    /// True if the call is created even if the same request came a moment before. No part of the content.
+    #[serde(skip)]
+    pub(crate) allow_duplicate: bool,
     /// Error for a due time that is too far from now. It is apart from the other errors, because a repetition of a request
     /// that was valid when it was first sent must succeed.
     #[serde(skip)]

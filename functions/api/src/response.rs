@@ -97,8 +97,9 @@ impl RequestError {
         }
     }
 
-    pub(crate) fn into_response(self) -> Response<Body> {
-        let (problem, headers) = match self {
+    /// Problem for the client, with the headers of its response.
+    pub(crate) fn into_problem(self) -> (Problem, Vec<(HeaderName, String)>) {
+        match self {
             Self::Problem(problem) => (problem, Vec::new()),
             Self::MethodNotAllowed(methods) => {
                 let detail = format!("this path has only {methods}");
@@ -108,7 +109,11 @@ impl RequestError {
             Self::RandomId(_) | Self::Hash(_) => {
                 (Problem::new(ProblemKind::InternalError, "nothing was written; send the request again"), Vec::new())
             }
-        };
+        }
+    }
+
+    pub(crate) fn into_response(self) -> Response<Body> {
+        let (problem, headers) = self.into_problem();
         let mut response = problem.into_response().map(Body::Text);
         insert(response.headers_mut(), headers);
         response

@@ -1,6 +1,7 @@
 //! Routing: from method and path to the operation.
 //!
-//! An id may contain slashes, so it is all text between the fixed parts of a path. If several paths match, the longest wins.
+//! An id may contain slashes, so it is all text between the fixed parts of a path. If several paths match, one without an id
+//! wins for its own methods, else the longest.
 
 use std::borrow::Cow;
 
@@ -13,6 +14,7 @@ use switchhook_aws::dynamodb::KEY_BYTES_MAX;
 pub enum Operation {
     ListCalls,
     CreateCall,
+    CreateCalls,
     ShowCall,
     ShowCallEvents,
     CancelCall,
@@ -23,9 +25,10 @@ pub enum Operation {
 }
 
 /// Method and path of every operation.
-pub const ROUTES: [(&str, &str, Operation); 9] = [
+pub const ROUTES: [(&str, &str, Operation); 10] = [
     ("GET", "/calls", Operation::ListCalls),
     ("POST", "/calls", Operation::CreateCall),
+    ("POST", "/calls/batch", Operation::CreateCalls),
     ("GET", "/calls/{call_id}", Operation::ShowCall),
     ("GET", "/calls/{call_id}/events", Operation::ShowCallEvents),
     ("POST", "/calls/{call_id}/cancel", Operation::CancelCall),
@@ -64,6 +67,12 @@ impl Route {
                 Some((method, template, operation, path_parameter(template, path)?))
             })
             .collect();
+        let exact = |(name, template, operation, _): &(&str, &str, Option<Operation>, &str)| {
+            operation.filter(|_| *name == method.as_str() && *template == path)
+        };
+        if let Some(operation) = matching.iter().find_map(exact) {
+            return Ok(Self { operation, id: String::new() });
+        }
         let longest = matching.iter().map(|(_, template, _, _)| template.len()).max();
         let mut longest_matches =
             matching.into_iter().filter(|(_, template, _, _)| Some(template.len()) == longest).peekable();
@@ -130,6 +139,13 @@ mod tests {
     }
 
     #[test]
+    fn batch_is_a_path_and_may_be_an_id() {
+        check(Method::POST, "/calls/batch", Operation::CreateCalls, "");
+        check(Method::GET, "/calls/batch", Operation::ShowCall, "batch");
+        check(Method::GET, "/calls/batch/events", Operation::ShowCallEvents, "batch");
+    }
+
+    #[test]
     fn encoded_id_is_decoded_once() {
         let route = |id: &str| Route { operation: Operation::ShowCall, id: id.to_owned() };
         assert_eq!(route("appointment%3Aa%252F").decoded(), Some(route("appointment:a%2F")));
@@ -144,6 +160,7 @@ mod tests {
         };
         let allowed = |methods: &str| RouteError::MethodNotAllowed(methods.to_owned());
         check(Method::DELETE, "/calls", allowed("GET, POST"));
+        check(Method::PUT, "/calls/batch", allowed("GET"));
         check(Method::PUT, "/calls/c1", allowed("GET"));
         check(Method::GET, "/calls/c1/cancel", allowed("POST"));
         check(Method::GET, "/calls/c1/trigger", allowed("POST"));

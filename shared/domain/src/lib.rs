@@ -4,7 +4,7 @@
 //! - `time`, `event`: what a provider reported; `number`: how phone numbers are compared;
 //! - `machine`, `lifecycle`: the state of one attempt as a function of its events;
 //! - `window`, `plan`, `announcement`, `call`: a call as data;
-//! - `attempt`, `job`: what follows from the history of a call;
+//! - `attempt`, `job`, `appointment`: what follows from the history of a call;
 //! - `announce`, `finding`, `domain_event`: events that Switchhook itself makes;
 //! - `derive`, `transition`, `fold`: the next row of a call;
 //! - `dialling`: when the next dial is due, and who is asked;
@@ -12,6 +12,7 @@
 
 mod announce;
 mod announcement;
+mod appointment;
 mod attempt;
 mod call;
 mod derive;

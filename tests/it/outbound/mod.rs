@@ -25,7 +25,7 @@ pub(crate) const HOUR: Duration = Duration::from_secs(60 * 60);
 pub(crate) fn call_request(behaviour: &str) -> Value {
     json!({
         "provider": "retell", "from": "+15550100", "to": "+15550199", "appointment_id": "apt",
-        "metadata": {"fake": behaviour},
+        "metadata": {"fake": behaviour}, "allow_duplicate": true,
     })
 }
 

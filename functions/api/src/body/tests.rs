@@ -169,6 +169,54 @@ fn everything_wrong_is_told_at_once_and_no_value_with_it() {
 }
 
 #[test]
+fn calls_of_a_batch_are_read_one_by_one() {
+    let mut keyed = whole();
+    keyed["idempotency_key"] = json!("row-1");
+    let mut wrong_key = whole();
+    wrong_key["idempotency_key"] = json!("a b");
+    wrong_key["to"] = json!("12");
+    let body = json!({"calls": [keyed, whole(), wrong_key, 7]});
+    let entries = read_batch(body.to_string().as_bytes(), NOW).unwrap();
+    let keys: Vec<Result<Option<String>, Vec<String>>> = entries
+        .into_iter()
+        .map(|entry| match entry {
+            Ok(BatchEntry { key, request }) => {
+                assert_eq!(request, read(&whole()).unwrap(), "the key is no part of the call");
+                Ok(key)
+            }
+            Err(problem) => Err(problem.errors.into_iter().map(|error| error.field).collect()),
+        })
+        .collect();
+    let wrong = Err(vec!["idempotency_key".to_owned(), "to".to_owned()]);
+    assert_eq!(keys, [Ok(Some("row-1".to_owned())), Ok(None), wrong, Err(vec![])]);
+}
+
+#[test]
+fn batch_that_is_none_is_refused() {
+    let refused =
+        |body: Value| read_batch(body.to_string().as_bytes(), NOW).map(|_| panic!("{body} is accepted")).unwrap_err();
+    let hundred_and_one = vec![whole(); BATCH_CALLS_MAX + 1];
+    for body in [json!([]), json!({}), json!({"calls": []}), json!({"calls": {}}), json!({"calls": [whole()], "x": 1})]
+    {
+        assert_eq!(refused(body).errors[0].field, "calls");
+    }
+    assert_eq!(refused(json!({"calls": hundred_and_one})).errors[0].field, "calls");
+    let too_large = vec![b' '; BATCH_CALLS_MAX * BODY_BYTES_MAX + 1];
+    assert_eq!(read_batch(&too_large, NOW).map(|_| ()).unwrap_err().kind, ProblemKind::PayloadTooLarge);
+    let most = json!({"calls": vec![whole(); BATCH_CALLS_MAX]});
+    assert_eq!(read_batch(most.to_string().as_bytes(), NOW).unwrap().len(), BATCH_CALLS_MAX);
+}
+
+#[test]
+fn wish_for_a_duplicate_is_no_part_of_the_content() {
+    let with_wish = with("allow_duplicate", json!(true));
+    let request = read(&with_wish).unwrap();
+    assert!(request.allow_duplicate);
+    assert_eq!(request.hash().unwrap(), read(&with("allow_duplicate", json!(false))).unwrap().hash().unwrap());
+    check("allow_duplicate", json!("yes"), false);
+}
+
+#[test]
 fn due_at_error_is_told_with_the_rest_and_stands_alone_otherwise() {
     let mut body = with("due_at", json!("2025-01-01T00:00:00Z"));
     assert_eq!(read(&body).unwrap().due_at_error.unwrap().field, "due_at");

@@ -1,6 +1,7 @@
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use serde_json::json;
+use switchhook_aws::calls::{WAKE_SHARDS, WakeEntry};
 use switchhook_aws::dynamodb::KEY_BYTES_MAX;
 use switchhook_domain::{Policy, Provider, ProviderSet, RetryPolicy};
 
@@ -16,16 +17,16 @@ fn parse(query: &str) -> Result<ListQuery, Vec<String>> {
     ListQuery::parse(query, NOW).map_err(fields)
 }
 
-fn position(queue: WakeQueue, shard: u64, last_read: Option<(&str, i64)>) -> Position {
-    let last_read = last_read.map(|(call_id, wake_at)| LastRead { call_id: call_id.to_owned(), wake_at });
-    Position { queue, shard, last_read }
+fn position(queue: WakeQueue, shard: u64, call_id: &str, wake_at: i64) -> Position {
+    let entry = WakeEntry { call_id: CallId::new(call_id), wake_at: Timestamp::from_millis(wake_at) };
+    Position { queue, shard, entry }
 }
 
 #[test]
 fn query_is_read_whole() {
     let plain = ListQuery { job: None, lifecycle: None, stuck_for: None, limit: 20, start: None };
     assert_eq!(parse(""), Ok(plain.clone()));
-    let at = position(WakeQueue::Reconcile, 3, Some(("call-\u{eb}", 5)));
+    let at = position(WakeQueue::Reconcile, 3, "call-\u{eb}", 5);
     let query =
         format!("limit=100&job=IN_PROGRESS&stuck_for=10m&lifecycle=in%5Fprogress&cursor={}", at.to_cursor().unwrap());
     let expected = ListQuery {
@@ -120,20 +121,6 @@ fn call_that_waits_for_its_time_is_not_stuck() {
 }
 
 #[test]
-fn list_goes_through_every_shard_of_every_wake_queue() {
-    let query = parse("").unwrap();
-    let mut seen = Vec::new();
-    let mut next = query.first_position();
-    while let Some(at) = next {
-        next = query.next_position(&at);
-        seen.push((at.queue, at.shard));
-    }
-    let shards = |queue| (0..WAKE_SHARDS).map(move |shard| (queue, shard));
-    assert_eq!(seen, WakeQueue::all().flat_map(shards).collect::<Vec<_>>());
-    assert!(PAGES_MAX >= seen.len(), "one request covers every shard of a small stack");
-}
-
-#[test]
 fn only_wake_queues_with_such_calls_are_read() {
     let queues = |query: &str| parse(query).unwrap().queues();
     let dial = WakeQueue::PENDING;
@@ -161,7 +148,7 @@ fn cursor_that_is_none_is_refused() {
         text(json!({"queue": "dial.retell", "shard": 0, "wake_at": 1})),
         text(json!({"queue": "dial.retell", "shard": 0, "call_id": "", "wake_at": 1})),
         text(json!({"queue": "dial.retell", "shard": 0, "call_id": "a".repeat(KEY_BYTES_MAX + 1), "wake_at": 1})),
-        text(json!({"queue": "dial.retell", "shard": 0, "wake_key": "reconcile#0"})),
+        text(json!({"queue": "dial.retell", "shard": 0, "call_id": "c1", "wake_at": 1, "wake_key": "reconcile#0"})),
     ];
     for cursor in refused {
         let cursor: String = form_urlencoded::byte_serialize(cursor.as_bytes()).collect();
@@ -171,7 +158,7 @@ fn cursor_that_is_none_is_refused() {
 
 #[test]
 fn cursor_of_another_question_is_refused() {
-    let cursor = |queue, wake_at| position(queue, 0, Some(("c1", wake_at))).to_cursor().unwrap();
+    let cursor = |queue, wake_at| position(queue, 0, "c1", wake_at).to_cursor().unwrap();
     let settled = cursor(WakeQueue::Settled, 1);
     assert!(parse(&format!("job=FAILED&cursor={settled}")).is_ok());
     assert_eq!(parse(&format!("job=PENDING&cursor={settled}")).unwrap_err(), ["cursor"]);
@@ -181,10 +168,7 @@ fn cursor_of_another_question_is_refused() {
 }
 
 #[test]
-fn key_of_the_index_comes_back_from_its_cursor() {
-    let at = position(WakeQueue::Settled, 2, Some(("retell:c1", -7)));
-    let key = at.start_key().unwrap().unwrap();
-    assert_eq!(LastRead::from_key(key).unwrap(), at.last_read.clone().unwrap());
+fn position_comes_back_from_its_cursor() {
+    let at = position(WakeQueue::Settled, 2, "retell:c1", -7);
     assert_eq!(Position::parse(&at.to_cursor().unwrap()), Some(at));
-    assert_eq!(position(WakeQueue::Dial(Provider::Twilio), 0, None).start_key().unwrap(), None);
 }

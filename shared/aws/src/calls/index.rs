@@ -1,5 +1,7 @@
 //! Queries of the two indexes of the calls table.
 
+use std::ops::RangeInclusive;
+
 use aws_sdk_dynamodb::operation::query::builders::QueryFluentBuilder;
 use aws_sdk_dynamodb::types::AttributeValue;
 use switchhook_domain::{CallId, Timestamp};
@@ -21,6 +23,13 @@ pub enum TimeRange {
     UpTo(Timestamp),
     /// Calls since this time, the latest first.
     Since(Timestamp),
+}
+
+/// Entry of the index by wake queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WakeEntry {
+    pub call_id: CallId,
+    pub wake_at: Timestamp,
 }
 
 /// Returns every shard of a wake queue once. `turn` decides which shard comes first, so that no shard is always the
@@ -82,21 +91,62 @@ impl Calls {
         Pages::new(query, due_call_of, Error::ListCalls)
     }
 
-    /// Returns the calls of an appointment, at most `limit`.
+    /// Reads one page of a shard of a wake queue: at most `limit` entries whose `wake_at` is in `range`, after the entry
+    /// `after`. Returns true with it if more entries follow.
     ///
     /// # Errors
     /// [`Error::ListCalls`].
-    pub async fn calls_of_appointment(&self, appointment_id: &str, limit: i32) -> Result<Vec<CallId>, Error> {
+    pub async fn wake_entries(
+        &self,
+        queue: WakeQueue,
+        shard: u64,
+        range: RangeInclusive<Timestamp>,
+        latest_first: bool,
+        limit: i32,
+        after: Option<&WakeEntry>,
+    ) -> Result<(Vec<WakeEntry>, bool), Error> {
+        let wake_key = queue.key(shard);
+        let start = after.map(|entry| {
+            Item::from([
+                ("call_id".to_owned(), text(entry.call_id.as_str())),
+                ("wake_key".to_owned(), text(&wake_key)),
+                ("wake_at".to_owned(), number(entry.wake_at.as_millis())),
+            ])
+        });
+        let query = self
+            .client
+            .query()
+            .table_name(&self.table)
+            .index_name(BY_WAKE)
+            .key_condition_expression("wake_key = :key AND wake_at BETWEEN :from AND :to")
+            .expression_attribute_values(":key", text(&wake_key))
+            .expression_attribute_values(":from", number(range.start().as_millis()))
+            .expression_attribute_values(":to", number(range.end().as_millis()))
+            .scan_index_forward(!latest_first)
+            .limit(limit)
+            .set_exclusive_start_key(start);
+        let page = Pages::new(query, wake_entry_of, Error::ListCalls).next().await?;
+        Ok(page.map(|page| (page.items, page.next.is_some())).unwrap_or_default())
+    }
+
+    /// Returns all calls of an appointment.
+    ///
+    /// # Errors
+    /// [`Error::ListCalls`].
+    pub async fn calls_of_appointment(&self, appointment_id: &str) -> Result<Vec<CallId>, Error> {
         let query = self
             .client
             .query()
             .table_name(&self.table)
             .index_name(BY_APPOINTMENT)
             .key_condition_expression("appointment_id = :id")
-            .expression_attribute_values(":id", text(appointment_id))
-            .limit(limit);
-        let page = Pages::new(query, call_id_of, Error::ListCalls).next().await?;
-        Ok(page.map(|page| page.items).unwrap_or_default())
+            .expression_attribute_values(":id", text(appointment_id));
+        let mut pages = Pages::new(query, call_id_of, Error::ListCalls);
+        let mut calls = Vec::new();
+        while let Some(page) = pages.next().await? {
+            calls.extend(page.items);
+        }
+        Ok(calls)
     }
 }
 
@@ -106,6 +156,10 @@ fn due_call_of(item: Item) -> Option<(CallId, Timestamp)> {
         _ => return None,
     };
     Some((call_id_of(item)?, wake_at))
+}
+
+fn wake_entry_of(item: Item) -> Option<WakeEntry> {
+    due_call_of(item).map(|(call_id, wake_at)| WakeEntry { call_id, wake_at })
 }
 
 fn call_id_of(mut item: Item) -> Option<CallId> {

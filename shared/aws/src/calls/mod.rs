@@ -22,7 +22,7 @@ mod row;
 mod table;
 mod wake_queue;
 
-pub use index::{BY_APPOINTMENT, BY_WAKE, TimeRange, wake_shards_from};
+pub use index::{BY_APPOINTMENT, BY_WAKE, TimeRange, WakeEntry, wake_shards_from};
 pub use provider_health::{HealthCache, HealthRow};
 pub use row::{CALL_SCHEMA, CallRow};
 pub use table::{Alias, Calls, Found, Resolved, StoreOutcome};

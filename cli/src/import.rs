@@ -1,0 +1,276 @@
+//! `switchhook call import`: creates the calls of a file.
+//!
+//! **A row is created once.** Its idempotency key is a hash of the import's name and of the row's content. So an import that
+//! was interrupted, or whose file was corrected, is repeated with the same command, and creates only what is missing.
+
+mod rows;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use http::Method;
+use indicatif::{ProgressBar, ProgressStyle};
+use jiff::SignedDuration;
+use serde_json::{Map, Value, json};
+use switchhook_api::BATCH_CALLS_MAX;
+use switchhook_domain::{PhoneNumber, Provider};
+
+use self::rows::{Defaults, Row, RowError, read_rows};
+use crate::client::{self, ClientError};
+
+const EXAMPLES: &str = "\
+Examples:
+  switchhook call import calls.csv --plan --per-second 2
+  switchhook call import calls.csv --provider retell --from-number +442079460018 --to http://127.0.0.1:8787
+  switchhook call import calls.jsonl --name reminders-november --to http://127.0.0.1:8787 --json
+
+A .jsonl file has one body of POST /calls per line. A .csv file begins with the names of its columns: provider, from, to,
+appointment_id, due_at, window, idempotency_key, metadata.NAME, and retry.attempts_max, retry.delay_seconds,
+retry.delay_max_seconds and retry.voicemail. An empty cell counts as missing. A window is text such as
+'Europe/London 09:00-18:00 mon,tue'.
+
+Each row is created once for each name of an import, however often the command is repeated. So after an interruption, or after
+a row was corrected, run the same command again. If any row is refused, nothing is created, unless --skip-refused is given.
+
+Exit status: 0 if every call was created, now or before; 1 if rows were refused; 2 if the file could not be read or the stack
+could not be reached.";
+
+/// Tries to send a batch.
+const TRIES_MAX: u32 = 5;
+/// Pause after the first try that failed. It doubles with every try.
+const PAUSE: Duration = Duration::from_millis(500);
+
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Import {
+    /// File with the calls, whose name ends with .csv or .jsonl
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// Only check the file, and print what the import would do
+    #[arg(long)]
+    plan: bool,
+    /// Name of the import: the same row is created once for each name; without it, the name of the file
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    /// Provider of the rows that name none
+    #[arg(long, value_name = "PROVIDER")]
+    provider: Option<Provider>,
+    /// Calling number of the rows that name none
+    #[arg(long, value_name = "NUMBER")]
+    from_number: Option<String>,
+    /// Calls per second that each provider places, `per_second` in the secret; for the plan
+    #[arg(long, value_name = "N", default_value_t = 1.0, value_parser = rate)]
+    per_second: f64,
+    /// Create the other calls if rows are refused
+    #[arg(long)]
+    skip_refused: bool,
+    /// URL of the stack's API
+    #[arg(long, value_name = "URL", required_unless_present = "plan")]
+    to: Option<String>,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ImportError {
+    #[error(transparent)]
+    Rows(#[from] rows::RowsError),
+    #[error("{done} of {rows} rows are done; run the same command again for the others")]
+    Interrupted {
+        done: usize,
+        rows: usize,
+        #[source]
+        source: Box<BatchError>,
+    },
+    #[error("could not print the result")]
+    Print(#[source] io::Error),
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum BatchError {
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    #[error("the stack answered {0}")]
+    Answer(String),
+}
+
+/// Result of an import.
+#[derive(Debug, Default)]
+struct Imported {
+    created: usize,
+    repeated: usize,
+    refused: Vec<RowError>,
+}
+
+impl Import {
+    /// Returns true if no row was refused.
+    pub(crate) fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<bool, ImportError> {
+        let defaults = Defaults { provider: self.provider, from: self.from_number.as_deref() };
+        let file_name = self.file.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let rows = read_rows(&self.file, self.name.as_deref().unwrap_or(&file_name), &defaults)?;
+        let refused: Vec<RowError> = rows.iter().flat_map(|row| row.errors.clone()).collect();
+        for error in refused.iter().filter(|_| !self.json) {
+            writeln!(errors, "{}", error.text(&self.file)).map_err(ImportError::Print)?;
+        }
+        let is_stopped = !refused.is_empty() && !self.skip_refused;
+        if self.plan || is_stopped {
+            self.print_plan(&rows, &refused, out).map_err(ImportError::Print)?;
+            if is_stopped && !self.plan && !self.json {
+                let advice = "nothing was created; correct these rows, or import the others with --skip-refused";
+                writeln!(errors, "switchhook: {advice}").map_err(ImportError::Print)?;
+            }
+            return Ok(refused.is_empty());
+        }
+        let valid: Vec<&Row> = rows.iter().filter(|row| row.errors.is_empty()).collect();
+        let mut imported = self.send(&valid)?;
+        for error in imported.refused.iter().filter(|_| !self.json) {
+            writeln!(errors, "{}", error.text(&self.file)).map_err(ImportError::Print)?;
+        }
+        imported.refused.extend(refused);
+        self.print_result(&imported, out).map_err(ImportError::Print)?;
+        Ok(imported.refused.is_empty())
+    }
+
+    /// Sends all rows, in batches.
+    fn send(&self, rows: &[&Row]) -> Result<Imported, ImportError> {
+        let to = self.to.as_deref().unwrap_or_default();
+        let progress = self.progress(rows.len());
+        let mut imported = Imported::default();
+        let mut done = 0;
+        for batch in rows.chunks(BATCH_CALLS_MAX) {
+            send_batch(to, batch, &mut imported).map_err(|source| {
+                progress.finish_and_clear();
+                ImportError::Interrupted { done, rows: rows.len(), source: Box::new(source) }
+            })?;
+            done += batch.len();
+            progress.inc(batch.len() as u64);
+        }
+        progress.finish_and_clear();
+        Ok(imported)
+    }
+
+    /// Progress bar on standard error. Hidden with `--json`.
+    fn progress(&self, rows: usize) -> ProgressBar {
+        if self.json {
+            return ProgressBar::hidden();
+        }
+        let bar = ProgressBar::new(rows as u64);
+        match ProgressStyle::with_template("{bar:40} {pos}/{len} rows, {eta} left") {
+            Ok(style) => bar.with_style(style),
+            Err(_) => bar,
+        }
+    }
+
+    fn print_plan(&self, rows: &[Row], refused: &[RowError], out: &mut impl Write) -> io::Result<()> {
+        let valid: Vec<&Row> = rows.iter().filter(|row| row.errors.is_empty()).collect();
+        let mut by_provider: BTreeMap<&str, usize> = BTreeMap::new();
+        for row in &valid {
+            *by_provider.entry(row.provider()).or_default() += 1;
+        }
+        let numbers: BTreeSet<String> =
+            valid.iter().map(|row| PhoneNumber::new(row.text("to")).canonical().as_str().to_owned()).collect();
+        let same_number = valid.len() - numbers.len();
+        let seconds = |calls: usize| {
+            // A plan needs no more precision than seconds.
+            SignedDuration::try_from_secs_f64((calls as f64 / self.per_second).ceil()).unwrap_or(SignedDuration::MAX)
+        };
+        let refused_rows = rows.len() - valid.len();
+        if self.json {
+            let providers: Map<String, Value> = by_provider
+                .iter()
+                .map(|(provider, calls)| {
+                    ((*provider).to_owned(), json!({"calls": calls, "seconds": seconds(*calls).as_secs()}))
+                })
+                .collect();
+            let plan = json!({
+                "rows": rows.len(), "calls": valid.len(), "providers": providers, "same_number": same_number,
+                "refused_rows": refused_rows, "refused": refused.iter().map(RowError::json).collect::<Value>(),
+            });
+            return writeln!(out, "{plan}");
+        }
+        writeln!(out, "{}: {}, {}", self.file.display(), counted(rows.len(), "row"), counted(valid.len(), "call"))?;
+        for (provider, calls) in &by_provider {
+            let (time, rate) = (seconds(*calls), self.per_second);
+            writeln!(out, "  {provider}: {}, {time:#} at {rate} per second", counted(*calls, "call"))?;
+        }
+        if same_number > 0 {
+            writeln!(out, "  {same_number} of the calls are to a number that another row calls too")?;
+        }
+        if refused_rows > 0 {
+            writeln!(out, "  {} refused", counted(refused_rows, "row"))?;
+        }
+        Ok(())
+    }
+
+    fn print_result(&self, imported: &Imported, out: &mut impl Write) -> io::Result<()> {
+        let Imported { created, repeated, refused } = imported;
+        let lines: BTreeSet<u64> = refused.iter().map(|error| error.line).collect();
+        if self.json {
+            let result = json!({
+                "created": created, "repeated": repeated, "refused_rows": lines.len(),
+                "refused": refused.iter().map(RowError::json).collect::<Value>(),
+            });
+            return writeln!(out, "{result}");
+        }
+        let file = self.file.display();
+        write!(out, "{file}: {} created, {repeated} created before", counted(*created, "call"))?;
+        if lines.is_empty() { writeln!(out) } else { writeln!(out, ", {} refused", counted(lines.len(), "row")) }
+    }
+}
+
+/// Sends one batch until each of its rows has been created or refused.
+fn send_batch(to: &str, batch: &[&Row], imported: &mut Imported) -> Result<(), BatchError> {
+    let mut rows: Vec<&Row> = batch.to_vec();
+    let mut pause = PAUSE;
+    for tries in 1.. {
+        let body = json!({"calls": rows.iter().map(|row| row.entry()).collect::<Value>()}).to_string();
+        let answer = client::send_to_stack(to, Method::POST, "/calls/batch", [], body.into_bytes());
+        let failure = match answer {
+            Ok(answer) if answer.status == 200 => {
+                let answer = answer.json();
+                let results = answer.get("results").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+                if results.len() != rows.len() {
+                    return Err(BatchError::Answer("something that is no result of a batch".to_owned()));
+                }
+                let mut failed = Vec::new();
+                for (row, result) in rows.into_iter().zip(results) {
+                    match result.get("status").and_then(Value::as_u64) {
+                        Some(201) => imported.created += 1,
+                        Some(200) => imported.repeated += 1,
+                        Some(500..) => failed.push(row),
+                        Some(_) | None => imported.refused.extend(row.refusal(result)),
+                    }
+                }
+                if failed.is_empty() {
+                    return Ok(());
+                }
+                rows = failed;
+                BatchError::Answer(format!("500 for {}", counted(rows.len(), "row")))
+            }
+            Ok(answer) if answer.status == 429 || answer.status >= 500 => BatchError::Answer(answer.error_text()),
+            Ok(answer) => return Err(BatchError::Answer(answer.error_text())),
+            Err(error @ ClientError::Send { .. }) => error.into(),
+            Err(error) => return Err(error.into()),
+        };
+        if tries >= TRIES_MAX {
+            return Err(failure);
+        }
+        std::thread::sleep(pause);
+        pause *= 2;
+    }
+    Ok(())
+}
+
+/// Returns a number and its noun, for example `1 call` or `2 calls`.
+fn counted(number: usize, noun: &str) -> String {
+    if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
+}
+
+fn rate(text: &str) -> Result<f64, String> {
+    let rate: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
+    if (0.1..=100.0).contains(&rate) { Ok(rate) } else { Err("not between 0.1 and 100".to_owned()) }
+}

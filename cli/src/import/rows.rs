@@ -1,0 +1,355 @@
+//! The rows of a file with calls.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Map, Value, json};
+use sha2::{Digest, Sha256};
+use switchhook_domain::{CallingWindow, Provider, Timestamp};
+
+/// Columns of a CSV file, beside `metadata.NAME`.
+const COLUMNS: [&str; 11] = [
+    "provider",
+    "from",
+    "to",
+    "appointment_id",
+    "due_at",
+    "window",
+    "idempotency_key",
+    "retry.attempts_max",
+    "retry.delay_seconds",
+    "retry.delay_max_seconds",
+    "retry.voicemail",
+];
+const KEY_FIELD: &str = "idempotency_key";
+/// Length of the hash in a key. 128 bits are enough to tell rows apart.
+const HASH_BYTES: usize = 16;
+
+/// Values for rows that have none.
+#[derive(Debug)]
+pub(super) struct Defaults<'a> {
+    pub(super) provider: Option<Provider>,
+    pub(super) from: Option<&'a str>,
+}
+
+/// One call of the file.
+#[derive(Debug)]
+pub(super) struct Row {
+    line: u64,
+    key: String,
+    /// Body of `POST /calls`.
+    body: Map<String, Value>,
+    /// Errors found without the stack.
+    pub(super) errors: Vec<RowError>,
+}
+
+/// Error in one field of a row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct RowError {
+    pub(super) line: u64,
+    /// Empty if the error concerns the whole row.
+    pub(super) field: String,
+    pub(super) message: String,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum RowsError {
+    #[error("could not read {file}")]
+    Read {
+        file: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+    #[error("{0} must be a .csv or a .jsonl file")]
+    UnknownFormat(PathBuf),
+    #[error("could not read {file} as CSV")]
+    Csv {
+        file: PathBuf,
+        #[source]
+        source: csv::Error,
+    },
+    #[error("{file}:1: {column:?} is not a known column; known columns are {}, metadata.NAME", COLUMNS.join(", "))]
+    UnknownColumn { file: PathBuf, column: String },
+    #[error("{file}:1: the column {column:?} is there twice")]
+    RepeatedColumn { file: PathBuf, column: String },
+    #[error("{0} has no rows")]
+    Empty(PathBuf),
+}
+
+impl RowError {
+    pub(super) fn text(&self, file: &Path) -> String {
+        let Self { line, field, message } = self;
+        let field = if field.is_empty() { String::new() } else { format!("{field}: ") };
+        format!("{}:{line}: {field}{message}", file.display())
+    }
+
+    pub(super) fn json(&self) -> Value {
+        json!({"line": self.line, "field": self.field, "message": self.message})
+    }
+}
+
+impl Row {
+    /// Call in a batch.
+    pub(super) fn entry(&self) -> Value {
+        let mut entry = self.body.clone();
+        entry.insert(KEY_FIELD.to_owned(), self.key.as_str().into());
+        Value::Object(entry)
+    }
+
+    pub(super) fn text(&self, field: &str) -> &str {
+        self.body.get(field).and_then(Value::as_str).unwrap_or_default()
+    }
+
+    pub(super) fn provider(&self) -> &str {
+        self.text("provider")
+    }
+
+    /// Errors of a row that the stack refused, from its result in a batch.
+    pub(super) fn refusal(&self, result: &Value) -> Vec<RowError> {
+        let text = |value: &Value, name: &str| value.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let problem = result.get("problem").cloned().unwrap_or_default();
+        let of_fields = problem.get("errors").and_then(Value::as_array).cloned().unwrap_or_default();
+        if of_fields.is_empty() {
+            return vec![self.error("", text(&problem, "detail"))];
+        }
+        of_fields.iter().map(|error| self.error(&text(error, "field"), text(error, "message"))).collect()
+    }
+
+    fn error(&self, field: &str, message: impl Into<String>) -> RowError {
+        RowError { line: self.line, field: field.to_owned(), message: message.into() }
+    }
+}
+
+/// Reads and checks all rows. `name` is the name of the import, from which the keys are made.
+pub(super) fn read_rows(file: &Path, name: &str, defaults: &Defaults<'_>) -> Result<Vec<Row>, RowsError> {
+    let text = fs::read_to_string(file).map_err(|source| RowsError::Read { file: file.to_owned(), source })?;
+    // Spreadsheets begin a file with a byte order mark.
+    let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
+    let mut rows = match file.extension().and_then(|extension| extension.to_str()) {
+        Some("csv") => csv_rows(file, text)?,
+        Some("jsonl") => json_rows(text),
+        Some(_) | None => return Err(RowsError::UnknownFormat(file.to_owned())),
+    };
+    if rows.is_empty() {
+        return Err(RowsError::Empty(file.to_owned()));
+    }
+    let now = Timestamp::from_millis(jiff::Timestamp::now().as_millisecond());
+    let mut occurrences: BTreeMap<String, u32> = BTreeMap::new();
+    for row in &mut rows {
+        complete(row, name, defaults, &mut occurrences);
+        let body = Value::Object(row.body.clone()).to_string();
+        if row.errors.iter().all(|error| !error.field.is_empty())
+            && let Err(problem) = switchhook_api::check(body.as_bytes(), now)
+        {
+            let known: Vec<String> = row.errors.iter().map(|error| error.field.clone()).collect();
+            let errors = problem.errors.into_iter().filter(|error| !known.contains(&error.field));
+            let errors: Vec<RowError> = errors.map(|error| row.error(&error.field, error.message)).collect();
+            row.errors.extend(errors);
+        }
+    }
+    Ok(rows)
+}
+
+/// Fills in defaults and the key.
+fn complete(row: &mut Row, name: &str, defaults: &Defaults<'_>, occurrences: &mut BTreeMap<String, u32>) {
+    let own_key = row.body.remove(KEY_FIELD);
+    if let (false, Some(provider)) = (row.body.contains_key("provider"), defaults.provider) {
+        row.body.insert("provider".to_owned(), provider.as_str().into());
+    }
+    if let (false, Some(from)) = (row.body.contains_key("from"), defaults.from) {
+        row.body.insert("from".to_owned(), from.into());
+    }
+    row.key = match own_key {
+        Some(Value::String(key)) => key,
+        Some(_) => {
+            row.errors.push(row.error(KEY_FIELD, "must be text"));
+            String::new()
+        }
+        None => {
+            let content = Value::Object(row.body.clone()).to_string();
+            let occurrence = occurrences.entry(content.clone()).or_default();
+            *occurrence += 1;
+            let digest = Sha256::digest(json!([name, content, *occurrence]).to_string());
+            let short: Vec<u8> = digest.iter().copied().take(HASH_BYTES).collect();
+            format!("import-{}", hex::encode(short))
+        }
+    };
+}
+
+fn json_rows(text: &str) -> Vec<Row> {
+    let lines = (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty());
+    let rows = lines.map(|(line, text)| {
+        let mut row = Row { line, key: String::new(), body: Map::new(), errors: Vec::new() };
+        match serde_json::from_str(text) {
+            Ok(Value::Object(body)) => row.body = body,
+            Ok(_) => row.errors.push(row.error("", "must be a JSON object")),
+            Err(error) => row.errors.push(row.error("", format!("is not valid JSON at column {}", error.column()))),
+        }
+        row
+    });
+    rows.collect()
+}
+
+fn csv_rows(file: &Path, text: &str) -> Result<Vec<Row>, RowsError> {
+    let failed = |source| RowsError::Csv { file: file.to_owned(), source };
+    let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).from_reader(text.as_bytes());
+    let columns: Vec<String> = reader.headers().map_err(failed)?.iter().map(str::to_owned).collect();
+    for (index, column) in columns.iter().enumerate() {
+        let (file, column) = (file.to_owned(), column.clone());
+        let is_metadata = column.strip_prefix("metadata.").is_some_and(|name| !name.is_empty());
+        if !COLUMNS.contains(&column.as_str()) && !is_metadata {
+            return Err(RowsError::UnknownColumn { file, column });
+        }
+        if columns.iter().skip(index + 1).any(|other| *other == column) {
+            return Err(RowsError::RepeatedColumn { file, column });
+        }
+    }
+    let mut rows = Vec::new();
+    let (mut line, mut read) = (1, 0);
+    for record in reader.records() {
+        let record = record.map_err(failed)?;
+        // The reader's own count is one too low where lines end with CR LF.
+        let byte = record.position().and_then(|position| usize::try_from(position.byte()).ok()).unwrap_or(read);
+        let start = byte + text.bytes().skip(byte).take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
+        line += text.bytes().take(start).skip(read).map(|byte| u64::from(byte == b'\n')).sum::<u64>();
+        read = start;
+        let mut row = Row { line, key: String::new(), body: Map::new(), errors: Vec::new() };
+        for (column, cell) in columns.iter().zip(&record).filter(|(_, cell)| !cell.is_empty()) {
+            match value(column, cell) {
+                Ok(value) => insert(&mut row.body, column, value),
+                Err(message) => row.errors.push(row.error(column, message)),
+            }
+        }
+        rows.push(row);
+    }
+    Ok(rows)
+}
+
+/// Value of a cell in the format of the API.
+fn value(column: &str, cell: &str) -> Result<Value, String> {
+    match column {
+        "window" => cell.parse::<CallingWindow>().map(|window| json!(window)).map_err(|error| error.to_string()),
+        "retry.attempts_max" | "retry.delay_seconds" | "retry.delay_max_seconds" => {
+            cell.parse::<u32>().map(Value::from).map_err(|_| "must be a whole number".to_owned())
+        }
+        "retry.voicemail" => cell.parse::<bool>().map(Value::from).map_err(|_| "must be true or false".to_owned()),
+        _ => Ok(cell.into()),
+    }
+}
+
+/// Puts the value of a column such as `retry.voicemail` into its place. The names of metadata may contain dots.
+fn insert(body: &mut Map<String, Value>, column: &str, value: Value) {
+    match column.split_once('.') {
+        None => drop(body.insert(column.to_owned(), value)),
+        Some((object, name)) => {
+            let object = body.entry(object).or_insert_with(|| Value::Object(Map::new()));
+            if let Some(object) = object.as_object_mut() {
+                object.insert(name.to_owned(), value);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DEFAULTS: Defaults<'_> = Defaults { provider: Some(Provider::Retell), from: Some("+442079460018") };
+
+    struct File(PathBuf);
+
+    impl File {
+        fn new(name: &str, text: &str) -> Self {
+            let folder = std::env::temp_dir().join(format!("switchhook-rows-{}-{name}", std::process::id()));
+            fs::create_dir_all(&folder).unwrap();
+            fs::write(folder.join(name), text).unwrap();
+            Self(folder.join(name))
+        }
+
+        fn rows(&self) -> Vec<Row> {
+            read_rows(&self.0, "november", &DEFAULTS).unwrap()
+        }
+    }
+
+    impl Drop for File {
+        fn drop(&mut self) {
+            drop(self.0.parent().map(fs::remove_dir_all));
+        }
+    }
+
+    #[test]
+    fn rows_of_both_formats_are_the_same_calls() {
+        let csv = File::new(
+            "b.csv",
+            "\u{feff}to, appointment_id ,window,metadata.first.name,retry.attempts_max,retry.voicemail\r\n\
+             +447700900123,\"apt \"\"1\"\"\",\"Europe/London 09:00-24:00 mon,tue\",\"Zoë, Ltd\",2,true\r\n\
+             +447700900124,,,,,\r\n",
+        );
+        let jsonl = File::new(
+            "b.jsonl",
+            "{\"to\": \"+447700900123\", \"appointment_id\": \"apt \\\"1\\\"\", \"metadata\": {\"first.name\": \"Zoë, Ltd\"}, \
+             \"window\": {\"time_zone\": \"Europe/London\", \"opens\": \"09:00\", \"closes\": \"24:00\", \"days\": [\"mon\", \"tue\"]}, \
+             \"retry\": {\"attempts_max\": 2, \"voicemail\": true}}\n\n{\"to\": \"+447700900124\"}\n",
+        );
+        let (csv, jsonl) = (csv.rows(), jsonl.rows());
+        for (one, other) in csv.iter().zip(&jsonl) {
+            assert_eq!((&one.body, &one.key, &one.errors), (&other.body, &other.key, &Vec::new()));
+        }
+        assert_eq!(csv.iter().map(|row| row.line).collect::<Vec<_>>(), [2, 3]);
+        assert_eq!(jsonl.iter().map(|row| row.line).collect::<Vec<_>>(), [1, 3]);
+    }
+
+    #[test]
+    fn key_of_a_row_is_that_of_its_content() {
+        let keys =
+            |text: &str| -> Vec<String> { File::new("k.csv", text).rows().into_iter().map(|row| row.key).collect() };
+        let both = keys("to\n+447700900123\n+447700900124\n");
+        let moved = keys("to,due_at\n+447700900124,\n+447700900125,\n+447700900123,\n");
+        assert_eq!((&both[0], &both[1]), (&moved[2], &moved[0]));
+        let twice = keys("to\n+447700900123\n+447700900123\n");
+        assert_eq!(twice[0], both[0]);
+        assert_ne!(twice[1], both[0], "a second row with the same content is a second call");
+        let file = File::new("k2.csv", "to\n+447700900123\n");
+        assert_ne!(read_rows(&file.0, "december", &DEFAULTS).unwrap()[0].key, both[0]);
+        assert_eq!(keys("to,idempotency_key\n+447700900123,own\n"), ["own"]);
+    }
+
+    #[test]
+    fn errors_name_the_line_and_the_field() {
+        let csv = File::new(
+            "e.csv",
+            "to,provider,window,retry.attempts_max\n12,generic,,many\n\"+447700900123\",retell,London,\n",
+        );
+        let errors: Vec<String> = csv
+            .rows()
+            .iter()
+            .flat_map(|row| &row.errors)
+            .map(|error| format!("{} {}", error.line, error.field))
+            .collect();
+        assert_eq!(errors, ["2 retry.attempts_max", "2 provider", "2 to", "3 window"]);
+        let jsonl = File::new("e.jsonl", "{\"to\": 7}\n[]\n{\n{\"to\": \"+447700900123\", \"idempotency_key\": 1}\n");
+        let errors: Vec<String> = jsonl
+            .rows()
+            .iter()
+            .flat_map(|row| &row.errors)
+            .map(|error| format!("{} {}", error.line, error.field))
+            .collect();
+        assert_eq!(errors, ["1 to", "2 ", "3 ", "4 idempotency_key"]);
+        assert_eq!(csv.rows()[1].errors[0].text(Path::new("calls.csv")).split(": ").next(), Some("calls.csv:3"));
+    }
+
+    #[test]
+    fn file_that_is_none_is_refused() {
+        let refused = |name: &str, text: &str| read_rows(&File::new(name, text).0, "n", &DEFAULTS).unwrap_err();
+        assert!(matches!(refused("a.txt", "to\n"), RowsError::UnknownFormat(_)));
+        assert!(matches!(refused("empty.csv", "to\n"), RowsError::Empty(_)));
+        assert!(matches!(refused("empty.jsonl", "\n \n"), RowsError::Empty(_)));
+        assert!(matches!(refused("u.csv", "to,tel\n1,2\n"), RowsError::UnknownColumn { .. }));
+        assert!(matches!(refused("r.csv", "to,to\n1,2\n"), RowsError::RepeatedColumn { .. }));
+        assert!(matches!(refused("s.csv", "to,from\n1\n"), RowsError::Csv { .. }));
+        let none = read_rows(Path::new("no such file.csv"), "n", &DEFAULTS).unwrap_err();
+        assert!(matches!(none, RowsError::Read { .. }));
+    }
+}

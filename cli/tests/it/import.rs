@@ -1,0 +1,124 @@
+//! `switchhook call import`: checks a file, creates its calls once, and says which rows are refused.
+
+use std::path::PathBuf;
+
+use serde_json::Value;
+
+use crate::stack::{Scratch, Stack, switchhook, text};
+
+/// Rows enough for three batches.
+const ROWS: usize = 230;
+
+fn file(scratch: &Scratch, name: &str, content: &str) -> PathBuf {
+    let path = scratch.0.join(name);
+    std::fs::write(&path, content).expect("the file is written");
+    path
+}
+
+fn import(arguments: &[&str]) -> (Option<i32>, String, String) {
+    let output = switchhook(&[&["call", "import"], arguments].concat());
+    (output.status.code(), text(&output.stdout), text(&output.stderr))
+}
+
+fn path(file: &std::path::Path) -> &str {
+    file.to_str().expect("UTF-8")
+}
+
+fn calls(rows: usize) -> String {
+    let rows: String = (0..rows).map(|row| format!("+4477009{row:05},apt-{row},2099-01-01T00:00:00Z\n")).collect();
+    // Due in a year at most.
+    let due = jiff::Timestamp::now() + jiff::SignedDuration::from_hours(24);
+    format!("to,appointment_id,due_at\n{}", rows.replace("2099-01-01T00:00:00Z", &due.to_string()))
+}
+
+#[test]
+fn plan_says_how_many_and_how_long_and_sends_nothing() {
+    let scratch = Scratch::new();
+    let rows = "provider,from,to\nretell,+442079460018,+447700900123\nretell,+442079460018,+447700900123\n\
+                twilio,+442079460018,+447700900124\nretell,+442079460018,12\n";
+    let file = file(&scratch, "calls.csv", rows);
+    let (code, out, errors) = import(&[path(&file), "--plan", "--per-second", "0.5"]);
+    let shown = file.display();
+    assert_eq!(code, Some(1));
+    assert_eq!(
+        out,
+        format!(
+            "{shown}: 4 rows, 3 calls\n  retell: 2 calls, 4s at 0.5 per second\n  twilio: 1 call, 2s at 0.5 per second\n  \
+             1 of the calls are to a number that another row calls too\n  1 row refused\n"
+        )
+    );
+    assert!(errors.starts_with(&format!("{shown}:5: to: must be an E.164 number")), "{errors}");
+    let (_, out, errors) = import(&[path(&file), "--plan", "--json"]);
+    let plan: Value = serde_json::from_str(&out).expect("one JSON object");
+    assert_eq!((&plan["calls"], &plan["refused_rows"]), (&Value::from(3), &Value::from(1)));
+    assert_eq!((&plan["refused"][0]["line"], &plan["refused"][0]["field"]), (&Value::from(5), &Value::from("to")));
+    assert_eq!(errors, "");
+}
+
+#[test]
+fn rows_are_created_once_however_often_they_are_imported() {
+    let scratch = Scratch::new();
+    let stack = Stack::start(&["--providers", path(&scratch.providers()), "--tick", "1h"]);
+    let file = file(&scratch, "calls.csv", &calls(ROWS));
+    let options = ["--provider", "retell", "--from-number", "+442079460018", "--to", &stack.url];
+    let (code, out, errors) = import(&[&[path(&file)], &options[..]].concat());
+    assert_eq!((code, errors.as_str()), (Some(0), ""), "{out}");
+    assert_eq!(out, format!("{}: {ROWS} calls created, 0 created before\n", file.display()));
+    // The next file has the same rows, one of them wrong, and ten more.
+    let more = calls(ROWS + 10).lines().skip(1).map(|line| format!("{line}\n")).collect::<String>();
+    let more = format!("to,appointment_id,due_at\n12,apt,\n{}", more.replace(&due_of(&more), &due_of(&read(&file))));
+    std::fs::write(&file, more).expect("the file is written");
+    let (code, _, errors) = import(&[&[path(&file)], &options[..]].concat());
+    assert_eq!(code, Some(1));
+    assert!(errors.contains("calls.csv:2: to: ") && errors.contains("nothing was created"), "{errors}");
+    let (code, out, _) = import(&[&[path(&file), "--skip-refused", "--json"], &options[..]].concat());
+    let result: Value = serde_json::from_str(&out).expect("one JSON object");
+    assert_eq!(code, Some(1));
+    assert_eq!((&result["created"], &result["repeated"]), (&Value::from(10), &Value::from(ROWS)), "{result}");
+    // Under another name the rows are other calls.
+    let (_, out, _) =
+        import(&[&[path(&file), "--skip-refused", "--json", "--name", "december"], &options[..]].concat());
+    let result: Value = serde_json::from_str(&out).expect("one JSON object");
+    assert_eq!(result["created"], ROWS + 10);
+}
+
+#[test]
+fn row_that_the_stack_refuses_is_named_with_its_line() {
+    let scratch = Scratch::new();
+    let stack = Stack::start(&["--providers", path(&scratch.providers()), "--tick", "1h"]);
+    let row = |to: &str| {
+        format!(
+            "{{\"provider\": \"retell\", \"from\": \"+442079460018\", \"to\": \"{to}\", \"idempotency_key\": \"one\"}}\n"
+        )
+    };
+    let file = file(&scratch, "calls.jsonl", &row("+447700900123"));
+    assert_eq!(import(&[path(&file), "--to", &stack.url]).0, Some(0));
+    std::fs::write(&file, format!("\n{}", row("+447700900124"))).expect("the file is written");
+    let (code, out, errors) = import(&[path(&file), "--to", &stack.url]);
+    assert_eq!(
+        (code, out),
+        (Some(1), format!("{}: 0 calls created, 0 created before, 1 row refused\n", file.display()))
+    );
+    assert!(errors.contains("calls.jsonl:2: this idempotency key was used for another request"), "{errors}");
+}
+
+#[test]
+fn interrupted_import_says_how_to_go_on() {
+    let scratch = Scratch::new();
+    let file = file(&scratch, "calls.csv", "provider,from,to\nretell,+442079460018,+447700900123\n");
+    let (code, _, errors) = import(&[path(&file), "--to", "http://127.0.0.1:1"]);
+    assert_eq!(code, Some(2));
+    assert!(errors.contains("0 of 1 rows are done; run the same command again"), "{errors}");
+    let (code, _, errors) = import(&["calls.csv", "--to", "http://127.0.0.1:1"]);
+    assert_eq!(code, Some(2));
+    assert!(errors.contains("could not read calls.csv"), "{errors}");
+}
+
+fn read(file: &std::path::Path) -> String {
+    std::fs::read_to_string(file).expect("the file is there")
+}
+
+/// The due time of the last row.
+fn due_of(rows: &str) -> String {
+    rows.lines().last().and_then(|row| row.split(',').nth(2)).expect("three cells").to_owned()
+}

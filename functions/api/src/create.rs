@@ -1,0 +1,167 @@
+//! Creation of calls, one by one and in batches.
+//!
+//! **The id of a new call is a hash, so the table itself detects a repetition.** With an idempotency key, it is the hash of the
+//! caller and the key. Without one, it is the hash of the caller, the content of the request and the five minutes in which it
+//! was received. The five minutes before are read too, so a repetition within five minutes finds the first call.
+
+use futures_util::{StreamExt, stream};
+use http::header::{HeaderName, LOCATION};
+use http::{HeaderMap, StatusCode};
+use serde_json::{Value, json};
+use switchhook_aws::Error;
+use switchhook_aws::calls::StoreOutcome;
+use switchhook_aws::problem::{Problem, ProblemKind};
+use switchhook_domain::{Call, CallId, Provider, Timestamp};
+
+use crate::api::{Api, RACES_MAX};
+use crate::body::{self, BatchEntry};
+use crate::caller::Caller;
+use crate::idempotency::{DUPLICATE_WINDOW, content_call_id, idempotency_key, keyed_call_id};
+use crate::request::CallRequest;
+use crate::response::{Answer, RequestError};
+
+const IDEMPOTENT_REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
+/// Calls of a batch that are created at the same time.
+const CONCURRENCY: usize = 16;
+
+impl Api {
+    /// Answers `POST /calls`.
+    pub(crate) async fn create(
+        &self,
+        headers: &HeaderMap,
+        caller: &Caller,
+        body: &[u8],
+    ) -> Result<Answer, RequestError> {
+        let now = self.clock.now();
+        let (key, errors) = match idempotency_key(headers) {
+            Ok(key) => (key, Vec::new()),
+            Err(error) => (None, vec![error]),
+        };
+        let request = body::read(body, errors, now).map_err(RequestError::Problem)?;
+        self.create_call(caller, key, request, now).await
+    }
+
+    /// Answers `POST /calls/batch`. Each call is created by itself: one that is refused does not affect the others.
+    pub(crate) async fn create_batch(&self, caller: &Caller, body: &[u8]) -> Result<Answer, RequestError> {
+        let now = self.clock.now();
+        let entries = body::read_batch(body, now).map_err(RequestError::Problem)?;
+        let creations = entries.into_iter().map(|entry| async move {
+            let started = self.clock.now();
+            let result = match entry {
+                Ok(BatchEntry { key, request }) => {
+                    self.create_call(caller, key.as_deref().map(str::as_bytes), request, now).await
+                }
+                Err(problem) => Err(RequestError::Problem(problem)),
+            };
+            self.log(result.as_ref(), started);
+            match result {
+                Ok(answer) => (answer.status, json!({"status": answer.status.as_u16(), "call": answer.body})),
+                Err(error) => {
+                    let (problem, _) = error.into_problem();
+                    let status = problem.kind.status();
+                    (status, json!({"status": status.as_u16(), "problem": problem.to_json()}))
+                }
+            }
+        });
+        let creations: Vec<_> = creations.collect();
+        let results: Vec<(StatusCode, Value)> = stream::iter(creations).buffered(CONCURRENCY).collect().await;
+        let count = |wanted: StatusCode| results.iter().filter(|(status, _)| *status == wanted).count();
+        let (created, repeated) = (count(StatusCode::CREATED), count(StatusCode::OK));
+        let body = json!({
+            "created": created,
+            "repeated": repeated,
+            "refused": results.len() - created - repeated,
+            "results": results.into_iter().map(|(_, result)| result).collect::<Value>(),
+        });
+        Ok(Answer::ok("batch_answered", body))
+    }
+
+    /// Creates a call, or finds the call that the same request created before.
+    async fn create_call(
+        &self,
+        caller: &Caller,
+        key: Option<&[u8]>,
+        mut request: CallRequest,
+        now: Timestamp,
+    ) -> Result<Answer, RequestError> {
+        let hash = request.hash().map_err(RequestError::Hash)?;
+        let (mut call_id, earlier_id) = match key {
+            Some(key) => (keyed_call_id(caller, key), None),
+            None if request.allow_duplicate => (self.random_call_id()?, None),
+            None => {
+                let earlier_id = content_call_id(caller, &hash, now.minus(DUPLICATE_WINDOW));
+                (content_call_id(caller, &hash, now), Some(earlier_id))
+            }
+        };
+        let appointment_id = request.appointment_id.clone();
+        if let Some(earlier_id) = earlier_id
+            && let Some(first) = self.calls.get_call(&earlier_id).await?
+            && is_created_by(&first, &hash)
+            && first.created_at > now.minus(DUPLICATE_WINDOW)
+        {
+            return Ok(created(&first, appointment_id.as_deref(), true));
+        }
+        if let Some(error) = request.due_at_error.take() {
+            // This may repeat a request whose due time was in range when it was first sent.
+            let first = self.calls.get_call(&call_id).await?;
+            return match first.filter(|call| is_created_by(call, &hash)) {
+                Some(first) => Ok(created(&first, appointment_id.as_deref(), true)),
+                None => Err(RequestError::Problem(Problem::invalid(vec![error]))),
+            };
+        }
+        let mut call = request.into_call(call_id.clone(), hash.clone(), &self.defaults, now);
+        for _ in 0..RACES_MAX {
+            let scheduled = Call::schedule(call.clone(), &self.policy, now);
+            match self.calls.store(&scheduled, self.call_retention).await? {
+                StoreOutcome::Committed => return Ok(created(&scheduled.call, appointment_id.as_deref(), false)),
+                StoreOutcome::LostRace => {}
+            }
+            match self.calls.get_call(&call_id).await? {
+                // If the row has this request's time of creation, this request wrote it, and only the response was lost.
+                Some(first) if is_created_by(&first, &hash) => {
+                    let is_repeated = first.created_at != scheduled.call.created_at;
+                    return Ok(created(&first, appointment_id.as_deref(), is_repeated));
+                }
+                Some(_) if key.is_some() => {
+                    let detail = "this idempotency key was used for another request; send a new call with a new key";
+                    return Err(RequestError::Problem(Problem::new(ProblemKind::IdempotencyKeyReused, detail)));
+                }
+                // Another system reported a call under this id.
+                Some(_) => {
+                    call_id = self.random_call_id()?;
+                    call.call_id = call_id.clone();
+                }
+                // The row expired in the meantime.
+                None => {}
+            }
+        }
+        Err(RequestError::Storage(Error::Contended(RACES_MAX)))
+    }
+
+    fn random_call_id(&self) -> Result<CallId, RequestError> {
+        Ok(CallId::new(format!("call-{}", self.random_ids.hex::<16>().map_err(RequestError::RandomId)?)))
+    }
+}
+
+/// Answer to a request that created a call, now or before. It holds only fields that no later event changes.
+fn created(call: &Call, appointment_id: Option<&str>, is_repeated: bool) -> Answer {
+    let body = json!({
+        "call_id": call.call_id,
+        "provider": call.dial_provider().map(Provider::as_str),
+        "appointment_id": appointment_id,
+        "due_at": call.plan.as_ref().map(|plan| plan.moved_into_window(plan.due_at).to_string()),
+        "created_at": call.created_at.to_string(),
+    });
+    let mut headers = vec![(LOCATION, format!("/calls/{}", call.call_id))];
+    if is_repeated {
+        headers.push((IDEMPOTENT_REPLAYED, "true".to_owned()));
+    }
+    let (status, action_taken) =
+        if is_repeated { (StatusCode::OK, "repeated") } else { (StatusCode::CREATED, "created") };
+    Answer { status, headers, call_id: Some(call.call_id.clone()), ..Answer::ok(action_taken, body) }
+}
+
+/// True if a request with this hash created the call.
+fn is_created_by(call: &Call, hash: &str) -> bool {
+    call.plan.as_ref().is_some_and(|plan| plan.request_hash.as_deref() == Some(hash))
+}
