@@ -126,9 +126,10 @@ struct CallArguments {
 #[derive(Debug, Args)]
 #[command(after_help = CREATE_EXAMPLES)]
 struct Create {
-    /// Provider that places the call: retell, twilio, vapi or telnyx
-    #[arg(long, value_name = "PROVIDER")]
-    provider: Provider,
+    /// Provider that places the call: retell, twilio, vapi or telnyx. Of several, separated by commas, the next one is asked if one
+    /// is unavailable
+    #[arg(long, value_name = "PROVIDER", required = true, value_delimiter = ',')]
+    provider: Vec<Provider>,
     /// Number that calls, in E.164 format (+442079460018), or a SIP address
     #[arg(long, value_name = "NUMBER")]
     from_number: String,
@@ -150,6 +151,9 @@ struct Create {
     /// Longest delay before the second attempt, for example 10m; without it, the default of the stack
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     delay: Option<Duration>,
+    /// Try again also if nobody knows whether the person answered
+    #[arg(long)]
+    retry_unheard: bool,
     /// Metadata that is sent to the provider with every attempt; may be repeated
     #[arg(long, value_name = "NAME=VALUE", value_parser = metadata)]
     metadata: Vec<(String, String)>,
@@ -165,7 +169,7 @@ struct Create {
 
 #[derive(Debug, Args)]
 struct List {
-    /// Only calls with this job state: PENDING, CLAIMED, IN_PROGRESS, COMPLETED, FAILED or CANCELED
+    /// Only calls with this job state: PENDING, CLAIMED, IN_PROGRESS, COMPLETED, FAILED, MISSED or CANCELED
     #[arg(long, value_name = "STATE")]
     job: Option<String>,
     /// Only calls whose latest attempt has this state: initiated, ringing, in_progress, completed, failed, busy,
@@ -230,12 +234,14 @@ impl Create {
 
     fn body(&self) -> Value {
         let mut body = Map::new();
-        body.insert("provider".to_owned(), self.provider.as_str().into());
+        let providers = self.provider.iter().map(|provider| provider.as_str()).collect::<Value>();
+        body.insert("providers".to_owned(), providers);
         body.insert("from".to_owned(), self.from_number.as_str().into());
         body.insert("to".to_owned(), self.to_number.as_str().into());
         let mut retry = Map::new();
         retry.extend(self.attempts.map(|attempts| ("attempts_max".to_owned(), attempts.into())));
         retry.extend(self.delay.map(|delay| ("delay_seconds".to_owned(), delay.as_secs().into())));
+        retry.extend(self.retry_unheard.then(|| ("unheard".to_owned(), true.into())));
         let metadata: Map<String, Value> =
             self.metadata.iter().map(|(name, value)| (name.clone(), value.as_str().into())).collect();
         let optional = [

@@ -1,7 +1,7 @@
 //! `switchhook call import`: creates the calls of a file.
 //!
 //! **A row is created once.** Its idempotency key is a hash of the import's name and of the row's content. So an import that
-//! was interrupted, or whose file was corrected, is repeated with the same command, and creates only what is missing.
+//! was interrupted, or whose file was corrected, is repeated with the same command, and creates only the calls that it lacks.
 
 mod rows;
 
@@ -27,10 +27,10 @@ Examples:
   switchhook call import calls.csv --provider retell --from-number +442079460018 --to http://127.0.0.1:8787
   switchhook call import calls.jsonl --name reminders-november --to http://127.0.0.1:8787 --json
 
-A .jsonl file has one body of POST /calls per line. A .csv file begins with the names of its columns: provider, from, to,
-appointment_id, due_at, window, idempotency_key, metadata.NAME, and retry.attempts_max, retry.delay_seconds,
-retry.delay_max_seconds and retry.voicemail. An empty cell counts as missing. A window is text such as
-'Europe/London 09:00-18:00 mon,tue'.
+A .jsonl file has one body of POST /calls per line. A .csv file begins with the names of its columns: provider (or
+providers, separated by blanks), from, to, appointment_id, due_at, window, idempotency_key, metadata.NAME, and
+retry.attempts_max, retry.delay_seconds, retry.delay_max_seconds, retry.voicemail and retry.unheard. An empty cell counts as
+missing. A window is text such as 'Europe/London 09:00-18:00 mon,tue'.
 
 Each row is created once for each name of an import, however often the command is repeated. So after an interruption, or after
 a row was corrected, run the same command again. If any row is refused, nothing is created, unless --skip-refused is given.

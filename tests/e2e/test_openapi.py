@@ -136,7 +136,7 @@ def test_answers_about_a_call_that_waits_are_as_described(client):
     far = client.ask("POST", "/calls", 201, new_call("confirms", window=window, due_at=in_a_day()))["call_id"]
     assert client.call(far)["job"]["state"] == "PENDING"
     canceled = client.ask("POST", "/calls/{call_id}/cancel", 200, call_id=far)
-    assert (canceled["job"], canceled["settled"]) == ({"state": "CANCELED", "stop_reason": "canceled"}, True)
+    assert (canceled["job"], canceled["settled"]) == ({"state": "CANCELED", "stop_reason": "canceled_by_user"}, True)
 
     near = client.ask("POST", "/calls", 201, new_call("forgotten", due_at=in_a_day()))["call_id"]
     client.ask("POST", "/calls/{call_id}/trigger", 200, call_id=near)

@@ -91,6 +91,7 @@ async fn created_call_is_shown_where_its_answer_says() {
         "settled": false,
         "attempts": [],
         "metadata": {"name": "Zoë"},
+        "providers": ["retell"],
         "version": 1,
         "created_at": answer["created_at"],
         "updated_at": answer["created_at"],

@@ -10,8 +10,9 @@ use sha2::{Digest, Sha256};
 use switchhook_domain::{CallingWindow, Provider, Timestamp};
 
 /// Columns of a CSV file, beside `metadata.NAME`.
-const COLUMNS: [&str; 11] = [
+const COLUMNS: [&str; 13] = [
     "provider",
+    "providers",
     "from",
     "to",
     "appointment_id",
@@ -22,6 +23,7 @@ const COLUMNS: [&str; 11] = [
     "retry.delay_seconds",
     "retry.delay_max_seconds",
     "retry.voicemail",
+    "retry.unheard",
 ];
 const KEY_FIELD: &str = "idempotency_key";
 /// Length of the hash in a key. 128 bits are enough to tell rows apart.
@@ -102,8 +104,10 @@ impl Row {
         self.body.get(field).and_then(Value::as_str).unwrap_or_default()
     }
 
+    /// Provider that is asked first.
     pub(super) fn provider(&self) -> &str {
-        self.text("provider")
+        let first = self.body.get("providers").and_then(|providers| providers.get(0)?.as_str());
+        first.unwrap_or_else(|| self.text("provider"))
     }
 
     /// Errors of a row that the stack refused, from its result in a batch.
@@ -155,7 +159,8 @@ pub(super) fn read_rows(file: &Path, name: &str, defaults: &Defaults<'_>) -> Res
 /// Fills in defaults and the key.
 fn complete(row: &mut Row, name: &str, defaults: &Defaults<'_>, occurrences: &mut BTreeMap<String, u32>) {
     let own_key = row.body.remove(KEY_FIELD);
-    if let (false, Some(provider)) = (row.body.contains_key("provider"), defaults.provider) {
+    let names_provider = row.body.contains_key("provider") || row.body.contains_key("providers");
+    if let (false, Some(provider)) = (names_provider, defaults.provider) {
         row.body.insert("provider".to_owned(), provider.as_str().into());
     }
     if let (false, Some(from)) = (row.body.contains_key("from"), defaults.from) {
@@ -234,7 +239,10 @@ fn value(column: &str, cell: &str) -> Result<Value, String> {
         "retry.attempts_max" | "retry.delay_seconds" | "retry.delay_max_seconds" => {
             cell.parse::<u32>().map(Value::from).map_err(|_| "must be a whole number".to_owned())
         }
-        "retry.voicemail" => cell.parse::<bool>().map(Value::from).map_err(|_| "must be true or false".to_owned()),
+        "providers" => Ok(cell.split_whitespace().collect()),
+        "retry.voicemail" | "retry.unheard" => {
+            cell.parse::<bool>().map(Value::from).map_err(|_| "must be true or false".to_owned())
+        }
         _ => Ok(cell.into()),
     }
 }
@@ -313,6 +321,8 @@ mod tests {
         assert_ne!(twice[1], both[0], "a second row with the same content is a second call");
         let file = File::new("k2.csv", "to\n+447700900123\n");
         assert_ne!(read_rows(&file.0, "december", &DEFAULTS).unwrap()[0].key, both[0]);
+        let own_providers = File::new("p.csv", "to,providers\n+447700900123,vapi retell\n+447700900124,\n");
+        assert_eq!(own_providers.rows().iter().map(Row::provider).collect::<Vec<_>>(), ["vapi", "retell"]);
         assert_eq!(keys("to,idempotency_key\n+447700900123,own\n"), ["own"]);
     }
 

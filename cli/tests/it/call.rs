@@ -61,11 +61,11 @@ fn call_is_created_once_and_placed() {
     assert_eq!(id(&created), "call-050d39f27cbbd5c6d2e754f8767178ea");
     assert_eq!(create(&stack, &order), created, "the same request creates nothing");
     let shown = wait_for_job(&stack, &id(&created), "FAILED");
-    assert_eq!((lifecycles(&shown), &shown["appointment_status"]), (vec!["failed"], &Value::from("NoAnswer")));
+    assert_eq!((lifecycles(&shown), &shown["appointment_status"]), (vec![], &Value::from("Failed")));
 
     let (code, out, _) = call(&stack, &["show", &id(&created)]);
     assert_eq!(code, Some(0));
-    for part in [id(&created).as_str(), "retell, outbound", "failed, outcome no_answer", "appt_7, NoAnswer", "FAILED"] {
+    for part in [id(&created).as_str(), "retell, outbound", "appt_7, Failed", "FAILED, rejected_by_provider"] {
         assert!(out.contains(part), "{part} is not in\n{out}");
     }
     let whole = switchhook(&["show", &id(&created), "--to", &stack.url]);
@@ -155,7 +155,7 @@ fn refusal_is_told_with_every_field() {
     let numbers = ["create", "--provider", "generic", "--from-number", "12", "--to-number", "sip:desk@example.com"];
     let (code, out, errors) = call(&stack, &[&numbers[..], &["--window", "Europe/Atlantis 18:00-09:00"]].concat());
     assert_eq!((code, out), (Some(1), String::new()));
-    for part in ["400 The request is not valid: ", "\n  provider: ", "\n  from: ", "\n  window.time_zone: "] {
+    for part in ["400 The request is not valid: ", "\n  providers: ", "\n  from: ", "\n  window.time_zone: "] {
         assert!(errors.contains(part), "{part} is not in {errors}");
     }
     let (code, _, errors) = call(&stack, &["show", "nobody"]);
@@ -207,7 +207,10 @@ fn placed_call_survives_kill_9_and_ends() {
         ])
     };
     let mut stack = start();
-    let rung = id(&create(&stack, &["--metadata", "fake=no_answer,busy", "--attempts", "2", "--delay", "1s"]));
+    let rung = id(&create(
+        &stack,
+        &["--metadata", "fake=no_answer,busy", "--attempts", "2", "--delay", "1s", "--retry-unheard"],
+    ));
     let began = Instant::now();
     while stack.get(&format!("/calls/{rung}")).expect("it is known")["attempts"].as_array().is_none_or(Vec::is_empty) {
         assert!(began.elapsed() < Duration::from_secs(20), "it is dialled");

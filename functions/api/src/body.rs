@@ -30,8 +30,18 @@ pub(crate) const DELAY_MAX_SECONDS_MAX: u32 = 7 * 24 * 60 * 60;
 /// Limit on the field errors of one answer.
 const ERRORS_MAX: usize = 50;
 
-const FIELDS: [&str; 9] =
-    ["provider", "from", "to", "appointment_id", "metadata", "due_at", "window", "retry", "allow_duplicate"];
+const FIELDS: [&str; 10] = [
+    "provider",
+    "providers",
+    "from",
+    "to",
+    "appointment_id",
+    "metadata",
+    "due_at",
+    "window",
+    "retry",
+    "allow_duplicate",
+];
 /// Field of a call in a batch, beside those of a call. It stands for the header of this name.
 const KEY_FIELD: &str = "idempotency_key";
 const WINDOW_FIELDS: [&str; 5] = ["time_zone", "opens", "closes", "days", "closed_dates"];
@@ -133,7 +143,7 @@ struct Reader {
 impl Reader {
     fn request(&mut self, body: &Map<String, Value>, now: Timestamp) -> Option<CallRequest> {
         self.reject_unknown_fields("", body, &FIELDS);
-        let provider = self.text("", body, "provider", true).and_then(|name| self.provider(name));
+        let providers = self.providers(body);
         let from = self.text("", body, "from", true).and_then(|text| self.number("from", text));
         let to = self.text("", body, "to", true).and_then(|text| self.number("to", text));
         let appointment_id =
@@ -145,7 +155,7 @@ impl Reader {
         let allow_duplicate = self.truth("", body, "allow_duplicate");
         self.due_at_error = due_at.and_then(|due_at| due_at_error(due_at, now));
         Some(CallRequest {
-            provider: provider?,
+            providers: providers?,
             from: from?,
             to: to?,
             appointment_id,
@@ -218,14 +228,39 @@ impl Reader {
         number
     }
 
-    fn provider(&mut self, name: &str) -> Option<Provider> {
-        let mut dialing = Provider::ALL.into_iter().filter(|provider| can_place_calls(*provider));
-        let provider = dialing.clone().find(|provider| provider.as_str() == name);
-        if provider.is_none() {
-            let names: Vec<&str> = dialing.by_ref().map(Provider::as_str).collect();
-            self.error("provider", format!("must be one of {}", names.join(", ")));
+    /// Reads `providers`, or `provider` for a list of one.
+    fn providers(&mut self, body: &Map<String, Value>) -> Option<Vec<Provider>> {
+        let dialing: Vec<Provider> = Provider::ALL.into_iter().filter(|provider| can_place_calls(*provider)).collect();
+        let find = |name: &Value| dialing.iter().copied().find(|provider| name.as_str() == Some(provider.as_str()));
+        let names = || dialing.iter().copied().map(Provider::as_str).collect::<Vec<_>>().join(", ");
+        match (body.get("provider"), body.get("providers")) {
+            (Some(name), None) => {
+                let provider = find(name);
+                if provider.is_none() {
+                    self.error("provider", format!("must be one of {}", names()));
+                }
+                provider.map(|provider| vec![provider])
+            }
+            (None, Some(list)) => {
+                let list = list.as_array().filter(|list| (1..=dialing.len()).contains(&list.len()));
+                let providers: Option<Vec<Provider>> = list.and_then(|list| list.iter().map(find).collect());
+                let providers = providers.filter(|list| {
+                    list.iter().enumerate().all(|(n, one)| !list.iter().take(n).any(|other| other == one))
+                });
+                if providers.is_none() {
+                    self.error("providers", format!("must be a list of different providers, each one of {}", names()));
+                }
+                providers
+            }
+            (Some(_), Some(_)) => {
+                self.error("providers", "must be left out if provider is given");
+                None
+            }
+            (None, None) => {
+                self.error("provider", "is missing; name one here, or several in providers");
+                None
+            }
         }
-        provider
     }
 
     fn number(&mut self, field: &str, text: &str) -> Option<PhoneNumber> {

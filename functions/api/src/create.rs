@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use switchhook_aws::Error;
 use switchhook_aws::calls::StoreOutcome;
 use switchhook_aws::problem::{Problem, ProblemKind};
-use switchhook_domain::{Call, CallId, Provider, Timestamp};
+use switchhook_domain::{Call, CallId, Timestamp};
 
 use crate::api::{Api, RACES_MAX};
 use crate::body::{self, BatchEntry};
@@ -147,7 +147,7 @@ impl Api {
 fn created(call: &Call, appointment_id: Option<&str>, is_repeated: bool) -> Answer {
     let body = json!({
         "call_id": call.call_id,
-        "provider": call.dial_provider().map(Provider::as_str),
+        "providers": call.plan.as_ref().map(|plan| &plan.providers),
         "appointment_id": appointment_id,
         "due_at": call.plan.as_ref().map(|plan| plan.moved_into_window(plan.due_at).to_string()),
         "created_at": call.created_at.to_string(),

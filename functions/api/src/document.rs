@@ -77,6 +77,9 @@ fn document_has_the_limits_of_the_code() {
         APPOINTMENT_ID_BYTES_MAX, CLOSED_DATES_MAX, DELAY_MAX_SECONDS_MAX, DELAY_SECONDS_MAX, METADATA_ENTRIES_MAX,
         METADATA_NAME_BYTES_MAX, TIME_ZONE_BYTES_MAX,
     };
+    let dialing = Provider::ALL.into_iter().filter(|provider| can_place_calls(*provider)).count();
+    let providers = document()["components"]["schemas"]["DialingProviders"]["maxItems"].as_u64();
+    assert_eq!(providers, Some(dialing as u64));
     assert_eq!(limit("NewCalls", "calls", "maxItems"), crate::body::BATCH_CALLS_MAX as u64);
     assert_eq!(limit("NewCall", "appointment_id", "maxLength"), APPOINTMENT_ID_BYTES_MAX as u64);
     assert_eq!(limit("NewCall", "metadata", "maxProperties"), METADATA_ENTRIES_MAX as u64);

@@ -171,7 +171,9 @@ impl ListQuery {
         match (queue, self.stuck_for) {
             // A call that is due later is not stuck.
             (WakeQueue::Dial(_) | WakeQueue::DialAny(_), Some(stuck_for)) => now.minus(stuck_for),
-            (WakeQueue::Dial(_) | WakeQueue::DialAny(_), None) | (WakeQueue::Reconcile | WakeQueue::Settled, _) => Timestamp::MAX,
+            (WakeQueue::Dial(_) | WakeQueue::DialAny(_), None) | (WakeQueue::Reconcile | WakeQueue::Settled, _) => {
+                Timestamp::MAX
+            }
         }
     }
 

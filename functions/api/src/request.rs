@@ -10,10 +10,11 @@ use switchhook_domain::{CallId, CallingWindow, NewCall, PhoneNumber, Plan, Provi
 use crate::idempotency::short_hash;
 
 /// Request to create a call. Omitted fields stay omitted. So a repetition has the same hash, even if the defaults have changed
-/// since. `Debug` shows only the provider.
+/// since. `Debug` shows only the providers.
 #[derive(Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct CallRequest {
-    pub(crate) provider: Provider,
+    /// Providers that may place the call, the preferred one first. At least one.
+    pub(crate) providers: Vec<Provider>,
     pub(crate) from: PhoneNumber,
     pub(crate) to: PhoneNumber,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -52,7 +53,7 @@ pub(crate) struct RetryOptions {
 
 impl fmt::Debug for CallRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CallRequest").field("provider", &self.provider).finish_non_exhaustive()
+        f.debug_struct("CallRequest").field("providers", &self.providers).finish_non_exhaustive()
     }
 }
 
@@ -70,7 +71,7 @@ impl CallRequest {
             to: self.to,
             appointment_id: self.appointment_id,
             plan: Plan {
-                providers: vec![self.provider],
+                providers: self.providers,
                 due_at: self.due_at.map_or(now, |due_at| due_at.max(now)),
                 window: self.window.or_else(|| defaults.window.clone()),
                 retry: self.retry.unwrap_or_default().with_defaults(defaults.retry),

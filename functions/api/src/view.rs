@@ -11,7 +11,7 @@ use switchhook_domain::{
 #[derive(Debug, Serialize)]
 pub(crate) struct CallView<'a> {
     call_id: &'a CallId,
-    /// Provider of the latest attempt, else the one that is asked to place the next attempt.
+    /// Provider of the next attempt if the call waits for one, else of the latest attempt.
     provider: Option<&'static str>,
     direction: Option<Direction>,
     appointment_id: Option<&'a str>,
@@ -24,6 +24,9 @@ pub(crate) struct CallView<'a> {
     /// `None` if Switchhook does not place the call.
     #[serde(skip_serializing_if = "Option::is_none")]
     metadata: Option<&'a BTreeMap<String, String>>,
+    /// Providers that may place the call, the preferred one first. `None` if Switchhook does not place the call.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    providers: Option<&'a [Provider]>,
     version: u64,
     created_at: String,
     updated_at: String,
@@ -37,7 +40,7 @@ impl<'a> CallView<'a> {
         let latest = attempts.last();
         Self {
             call_id: &call.call_id,
-            provider: latest.and_then(|attempt| attempt.provider).or(call.dial_provider()).map(Provider::as_str),
+            provider: shown_provider(call, latest).map(Provider::as_str),
             direction: call.direction,
             appointment_id: call.appointment_id.as_deref(),
             appointment_status: call.appointment_status().as_str(),
@@ -47,10 +50,21 @@ impl<'a> CallView<'a> {
             settled: call.is_settled(),
             attempts: attempts.iter().map(|attempt| AttemptView::of(call, attempt)).collect(),
             metadata: call.plan.as_ref().map(|plan| &plan.metadata),
+            providers: call.plan.as_ref().map(|plan| plan.providers.as_slice()),
             version: call.version,
             created_at: call.created_at.to_string(),
             updated_at: call.updated_at.to_string(),
             settled_at: call.settled_at.map(|at| at.to_string()),
+        }
+    }
+}
+
+/// Returns the provider of the next attempt if the call waits for one, else of the latest attempt.
+fn shown_provider(call: &Call, latest: Option<&AttemptState>) -> Option<Provider> {
+    match &call.job {
+        Job::Pending { .. } | Job::Claimed { .. } => call.dial_provider(),
+        Job::InProgress | Job::Completed | Job::Failed | Job::Missed | Job::Canceled => {
+            latest.and_then(|attempt| attempt.provider).or(call.dial_provider())
         }
     }
 }

@@ -5,8 +5,10 @@ use crate::attempt::AttemptState;
 use crate::call::Call;
 
 impl AppointmentStatus {
-    /// Returns the status of an appointment with these calls: that of the call in which the person decided last, else that of
-    /// the call that started last, else that of the call that was created last. `None` if there is no call.
+    /// Returns the status of an appointment with these calls. `None` if there is no call.
+    ///
+    /// The call in which the person decided last gives the status, else the call that started last, else the call that was
+    /// created last.
     #[must_use]
     pub fn of_calls(calls: &[Call]) -> Option<Self> {
         let statuses = calls.iter().map(|call| {

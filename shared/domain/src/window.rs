@@ -12,8 +12,8 @@ use crate::time::Timestamp;
 
 /// Hours in which a person may be called, in the local time of that person.
 ///
-/// **The local clock alone decides.** The window is open at every moment at which that clock shows an hour of the window, also
-/// if the clock is put forward past the opening, or back into the window.
+/// **The local clock alone decides.** The window is open whenever that clock shows an hour of the window. So it also opens when
+/// the clock is put forward past the opening, or back into the window.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CallingWindow {

@@ -169,6 +169,25 @@ fn everything_wrong_is_told_at_once_and_no_value_with_it() {
 }
 
 #[test]
+fn call_names_one_provider_or_several_in_order() {
+    let providers = |names: Value| {
+        let mut body = with("providers", names);
+        body.as_object_mut().unwrap().remove("provider");
+        body
+    };
+    let several = read(&providers(json!(["vapi", "retell"]))).unwrap();
+    assert_eq!(several.providers, [Provider::Vapi, Provider::Retell]);
+    let one = read(&providers(json!(["twilio"]))).unwrap();
+    assert_eq!(one.hash().unwrap(), read(&with("provider", json!("twilio"))).unwrap().hash().unwrap());
+    for names in [json!([]), json!("retell"), json!(["retell", "retell"]), json!(["generic"]), json!(["retell", 7])] {
+        assert_eq!(wrong(&providers(names)), ["providers"]);
+    }
+    assert_eq!(wrong(&with("providers", json!(["retell"]))), ["providers"], "provider is given too");
+    assert_eq!(wrong(&json!({"from": "+14155550100", "to": "+14155550123"})), ["provider"]);
+    check("provider", json!(7), false);
+}
+
+#[test]
 fn calls_of_a_batch_are_read_one_by_one() {
     let mut keyed = whole();
     keyed["idempotency_key"] = json!("row-1");
