@@ -17,6 +17,9 @@ mod faults;
 mod listing;
 mod mode;
 mod records;
+mod response;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -27,11 +30,13 @@ use serde_json::{Map, Value, json};
 use crate::clock::Clock;
 use crate::sync::{Signal, lock};
 use call::FakeCall;
+use response::{error, respond};
 
 pub use behaviour::Behaviour;
 pub use faults::{CrashPoint, DeliveryFaults};
 pub use mode::Mode;
 pub use records::{ApiRecord, Dial, RequestResult, SentWebhook};
+pub use response::{ApiResponse, ResponseFate};
 
 /// Number of times a webhook is sent again after the receiver did not accept it, as Retell does.
 const RETRIES_MAX: u32 = 3;
@@ -40,24 +45,6 @@ const RETRY_PAUSE: Duration = Duration::from_secs(10);
 const IDEMPOTENCY_MS: i64 = 60 * 60 * 1000;
 /// Method and path of the request that places a call.
 const DIAL_ROUTE: (&str, &str) = ("POST", "/v2/create-phone-call");
-
-/// A response of the provider's API.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ApiResponse {
-    pub status: u16,
-    pub body: String,
-    pub fate: ResponseFate,
-}
-
-/// Way of a response to the client.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ResponseFate {
-    Arrives,
-    /// The provider carried out the request, and the connection breaks before the response arrives.
-    Lost,
-    /// The provider neither carries out the request nor responds. The client waits until its own timeout.
-    NeverSent,
-}
 
 /// A webhook to sign and send now.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -232,16 +219,16 @@ impl FakeProvider {
             return refusal.response;
         }
         if !authorization.is_some_and(|value| value.starts_with("Bearer ") && value.len() > "Bearer ".len()) {
-            return mode::error(401, "no API key");
+            return error(401, "no API key");
         }
         let answer = match (method, path) {
             DIAL_ROUTE => state.create(&body, now),
             ("POST", "/v3/list-calls") => state.list(&body, now),
             ("GET", _) => match path.strip_prefix("/v2/get-call/") {
                 Some(id) => state.get(id, now),
-                None => mode::error(404, "no such path"),
+                None => error(404, "no such path"),
             },
-            (_, _) => mode::error(404, "no such path"),
+            (_, _) => error(404, "no such path"),
         };
         drop(state);
         self.changed.changed();
@@ -304,11 +291,11 @@ impl State {
         }
         let (from, to) = (body["from_number"].clone(), body["to_number"].clone());
         let Some(number) = to.as_str().filter(|number| !number.is_empty()) else {
-            return mode::error(422, "to_number is missing");
+            return error(422, "to_number is missing");
         };
         let metadata = body["metadata"].clone();
         let behaviour = Behaviour::select(metadata.as_object().unwrap_or(&Map::new()), number);
-        let mode = match behaviour.occasional_mode() {
+        let mode = match Mode::occasional(behaviour) {
             Some(mode) if self.rng.bool() => mode,
             Some(_) | None => self.mode,
         };
@@ -371,7 +358,7 @@ impl State {
         self.calls.insert(id, call);
         let is_lost = matches!(behaviour, Behaviour::ResponseLost | Behaviour::FirstResponseLost);
         if mode == Mode::FailsAfterDial {
-            return mode::error(500, "An unexpected server error occurred.");
+            return error(500, "An unexpected server error occurred.");
         }
         ApiResponse { fate: if is_lost { ResponseFate::Lost } else { ResponseFate::Arrives }, ..answer }
     }
@@ -383,7 +370,7 @@ impl State {
         let call = self.calls.get(id).filter(|call| now < call.created_ms + IDEMPOTENCY_MS)?;
         let answer = respond(201, &call.to_json(id, now));
         if self.mode == Mode::FailsAfterDial {
-            return Some(mode::error(500, "An unexpected server error occurred."));
+            return Some(error(500, "An unexpected server error occurred."));
         }
         let is_lost = call.behaviour == Behaviour::ResponseLost;
         Some(ApiResponse { fate: if is_lost { ResponseFate::Lost } else { ResponseFate::Arrives }, ..answer })
@@ -424,7 +411,7 @@ impl State {
     }
 
     fn get(&mut self, id: &str, now: i64) -> ApiResponse {
-        let unknown = mode::error(422, "Cannot find requested asset under given api key.");
+        let unknown = error(422, "Cannot find requested asset under given api key.");
         let Some(call) = self.calls.get(id) else { return unknown };
         let (metadata, result) = (call.metadata.clone(), call.lookup_result(now));
         let answer = if result == RequestResult::NotFound { unknown } else { respond(200, &call.to_json(id, now)) };
@@ -450,10 +437,6 @@ impl State {
         let (call_id, attempt) = (text("switchhook_call_id"), text("switchhook_attempt"));
         recording.requests.push(ApiRecord { call_id, attempt, at_ms, result });
     }
-}
-
-fn respond(status: u16, body: &Value) -> ApiResponse {
-    ApiResponse { status, body: body.to_string(), fate: ResponseFate::Arrives }
 }
 
 fn millis(duration: Duration) -> i64 {

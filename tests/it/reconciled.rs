@@ -3,6 +3,7 @@
 
 #![expect(clippy::indexing_slicing, clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use http::StatusCode;
@@ -13,7 +14,9 @@ use switchhook_domain::{AttemptKey, Call, CallId, EventId, EventKind, Job, Provi
 use switchhook_local::connector::{Fault, RequestInfo};
 use switchhook_local::fake::DeliveryFaults;
 use switchhook_local::{CALLS_TABLE, EVENTS_QUEUE, INBOX_TABLE};
-use switchhook_tests::{CALL_RETENTION, INACTIVITY_TIMEOUT, MINUTE, World, generic, is_request_to, text};
+use switchhook_tests::{
+    CALL_RETENTION, INACTIVITY_TIMEOUT, MINUTE, World, all_providers, generic, is_request_to, text,
+};
 
 use crate::budget::{request_counts, reset_counters};
 use crate::outbound::{HOUR, call_request, call_state, create, get_call};
@@ -96,6 +99,32 @@ async fn store_copies(world: &World, call: &Call, name: &str, count: usize) {
         let call = Call { call_id: CallId::new(format!("{name}{number}")), version: 1, ..call.clone() };
         let transition = Transition { call, new_announcements: 0 };
         assert_eq!(world.calls.store(&transition, CALL_RETENTION).await.unwrap(), StoreOutcome::Committed);
+    }
+}
+
+// Calls that nobody reported
+
+#[tokio::test(start_paused = true)]
+async fn call_that_nobody_reported_is_discovered_once() {
+    let mut secret = all_providers();
+    secret["retell"]["discover"] = true.into();
+    let world = World::with_secret(&secret);
+    world.cloud.fake().set_delivery_faults(DeliveryFaults::ALL_LOST);
+    world.wait(MINUTE * 5).await;
+    // More calls than the provider lists on one page.
+    for number in 0..25 {
+        let metadata = json!({"fake": "confirms", "appointment_id": number.to_string()});
+        let request = json!({"from_number": "+15550100", "to_number": "+15550199", "metadata": metadata}).to_string();
+        let answer = world.cloud.fake().handle("POST", "/v2/create-phone-call", Some("Bearer key"), request.as_bytes());
+        assert_eq!(answer.status, 201);
+    }
+    world.wait(INACTIVITY_TIMEOUT + HOUR * 2).await;
+    for number in 0..25 {
+        let call_id = format!("appointment:{number}");
+        assert_eq!(call_state(&world, &call_id).await, "job COMPLETED, appointment Confirmed, attempts [completed]");
+        let call = world.call(&call_id).await;
+        let reports: BTreeSet<&EventId> = call.history.iter().map(|entry| &entry.source_event_id).collect();
+        assert_eq!(reports.len(), 1, "{:?}", call.history);
     }
 }
 

@@ -12,6 +12,7 @@
 //! **A run ends in time.** It reads the clock before each call and each request. Calls that it has no time for stay due for
 //! the next run.
 
+mod discovery;
 mod drift;
 mod findings;
 mod lookup;
@@ -65,7 +66,7 @@ impl Config {
 }
 
 impl Reconciler {
-    /// Sweeps the inbox and wakes the calls that are due.
+    /// Sweeps the inbox, wakes the calls that are due, and reads the providers' own lists of calls.
     ///
     /// # Errors
     /// Returns the first error, after the run has tried everything else.
@@ -79,6 +80,9 @@ impl Reconciler {
             first_error = Some(error);
         }
         if let Err(error) = self.wake(&mut report, started.plus(RUN_MAX), trace_id).await {
+            first_error.get_or_insert(error);
+        }
+        if let Err(error) = self.discover(&mut report, started.plus(RUN_MAX), trace_id).await {
             first_error.get_or_insert(error);
         }
         let now = self.clock.now();
@@ -97,6 +101,7 @@ impl Reconciler {
                 ("rescheduled", report.rescheduled),
                 ("swept_minutes", report.swept_minutes),
                 ("requeued", report.requeued),
+                ("discovered", report.discovered),
                 ("failed", report.failed),
             ],
             ..Decision::from_error(first_error.as_ref())

@@ -24,7 +24,7 @@ pub(crate) enum LookupOutcome {
     Ended(ReportedEnding),
     /// The attempt has not ended. The text is the provider call id in the answer.
     Alive(String),
-    /// The provider does not have the call: the search covered every call that could be it.
+    /// The provider does not have the call: the search covered every call that could match.
     NotFound,
     /// Nobody can tell: the attempt cannot be looked up, the provider has deleted its record, or its list does not decide.
     Unavailable,

@@ -45,6 +45,8 @@ pub struct Report {
     pub swept_minutes: u64,
     /// Events that were missing in their call and are queued again.
     pub requeued: u64,
+    /// Calls that nobody had reported, found in the providers' own lists.
+    pub discovered: u64,
     /// Errors: calls, index pages and sweeps that the next run tries again.
     pub failed: u64,
 }

@@ -2,8 +2,6 @@
 
 use serde_json::{Map, Value};
 
-use super::mode::Mode;
-
 /// Course of a call at the fake provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Behaviour {
@@ -123,28 +121,6 @@ impl Behaviour {
             | Self::OutOfCredit
             | Self::UnknownAsset
             | Self::OverCapacity => None,
-        }
-    }
-
-    /// Mode in which the provider treats some dial requests of this behaviour.
-    pub(super) const fn occasional_mode(self) -> Option<Mode> {
-        match self {
-            Self::RateLimited => Some(Mode::RateLimited),
-            Self::NoResponse => Some(Mode::Unresponsive),
-            Self::OutOfCredit => Some(Mode::OutOfCredit),
-            Self::UnknownAsset => Some(Mode::UnknownAsset),
-            Self::OverCapacity => Some(Mode::OverCapacity),
-            Self::Confirms
-            | Self::Declines
-            | Self::Voicemail
-            | Self::Busy
-            | Self::NoAnswer
-            | Self::Fails
-            | Self::Forgotten
-            | Self::ResponseLost
-            | Self::Silent
-            | Self::Invalid
-            | Self::FirstResponseLost => None,
         }
     }
 

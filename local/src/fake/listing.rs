@@ -4,9 +4,10 @@ use std::cmp::Reverse;
 
 use serde_json::{Map, Value, json};
 
+use super::State;
 use super::call::FakeCall;
 use super::records::RequestResult;
-use super::{ApiResponse, State, respond};
+use super::response::{ApiResponse, respond};
 
 /// Calls per page if the request does not say.
 const LIMIT_DEFAULT: u64 = 50;
@@ -60,7 +61,8 @@ fn matches_metadata(filter: &Value, metadata: &Value) -> bool {
     key.is_some_and(|key| metadata.get(key).is_some() && metadata.get(key) == filter.get("value"))
 }
 
-/// True if the call was created at or after the time in the filter. The fake provider knows the operator `ge` alone.
+/// True if the call was created in the range of the filter. The fake provider knows the operator `bt` alone.
 fn matches_start(filter: &Value, call: &FakeCall) -> bool {
-    filter.get("value").and_then(Value::as_i64).is_none_or(|from| call.created_ms >= from)
+    let limit = |index: usize| filter.get("value").and_then(|range| range.get(index)?.as_i64());
+    limit(0).is_none_or(|from| call.created_ms >= from) && limit(1).is_none_or(|until| call.created_ms <= until)
 }

@@ -1,9 +1,8 @@
 //! Modes of the whole provider: outages, and problems of the account.
 
-use serde_json::json;
-
+use super::behaviour::Behaviour;
 use super::records::RequestResult;
-use super::{ApiResponse, ResponseFate, respond};
+use super::response::{ApiResponse, ResponseFate, error};
 
 /// Way in which the provider treats all requests for some time. Calls that it accepted go on, and their webhooks are
 /// sent.
@@ -47,6 +46,28 @@ impl Mode {
         Self::OverCapacity,
     ];
 
+    /// Mode in which the provider treats some dial requests of this behaviour.
+    pub(super) const fn occasional(behaviour: Behaviour) -> Option<Self> {
+        match behaviour {
+            Behaviour::RateLimited => Some(Self::RateLimited),
+            Behaviour::NoResponse => Some(Self::Unresponsive),
+            Behaviour::OutOfCredit => Some(Self::OutOfCredit),
+            Behaviour::UnknownAsset => Some(Self::UnknownAsset),
+            Behaviour::OverCapacity => Some(Self::OverCapacity),
+            Behaviour::Confirms
+            | Behaviour::Declines
+            | Behaviour::Voicemail
+            | Behaviour::Busy
+            | Behaviour::NoAnswer
+            | Behaviour::Fails
+            | Behaviour::Forgotten
+            | Behaviour::ResponseLost
+            | Behaviour::Silent
+            | Behaviour::Invalid
+            | Behaviour::FirstResponseLost => None,
+        }
+    }
+
     /// Response with which the mode refuses requests. `None` if it refuses none.
     pub(super) fn response(self) -> Option<Refusal> {
         let every = |response, result| Some(Refusal { response, result, is_for_dials_only: false });
@@ -79,9 +100,4 @@ pub(super) struct Refusal {
     pub(super) result: RequestResult,
     /// True if lookups work.
     pub(super) is_for_dials_only: bool,
-}
-
-/// Error response in Retell's form.
-pub(super) fn error(status: u16, message: &str) -> ApiResponse {
-    respond(status, &json!({"status": "error", "message": message}))
 }

@@ -96,6 +96,14 @@ pub(crate) fn object(body: &[u8]) -> Option<Map<String, Value>> {
     }
 }
 
+/// The objects of a list.
+pub(crate) fn objects(values: Vec<Value>) -> impl Iterator<Item = Map<String, Value>> {
+    values.into_iter().filter_map(|value| match value {
+        Value::Object(object) => Some(object),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => None,
+    })
+}
+
 /// Text field of an object. `None` if it is missing, blank or not a text.
 pub(crate) fn text<'a>(object: &'a Map<String, Value>, name: &str) -> Option<&'a str> {
     object.get(name)?.as_str().filter(|text| !text.trim().is_empty())

@@ -7,6 +7,7 @@
 //! id are read from signed bytes only.** So nobody can move an event to another call, or make a duplicate pass as new.
 //!
 //! [`dial_api_request`] makes the HTTP request that places a call, and [`read_dial_answer`] reads the response.
+//! [`discovery_api_request`] makes the one that lists recent calls, and [`read_discovery_answer`] reads the response.
 //! A [`CallSearch`] makes the requests that ask about a call, and reads the responses.
 //!
 //! Each provider has one folder with the same files:
@@ -16,8 +17,8 @@
 //! * `normalize.rs`: their meaning as call events.
 //! * `client.rs`: the vendor's API. Generic has none.
 //!
-//! Shared parts are files beside the folders. `dispatch.rs` and `search.rs` use the folders, and the folders use the
-//! other files, never the reverse.
+//! Shared parts are files beside the folders. `dispatch.rs`, `search.rs` and `discovery.rs` use the folders, and the
+//! folders use the other files, never the reverse.
 
 mod api;
 mod call_events;
@@ -25,6 +26,7 @@ mod config;
 mod content_hash;
 mod correlation;
 mod dial;
+mod discovery;
 mod dispatch;
 mod ed25519;
 mod ending;
@@ -52,12 +54,13 @@ pub use config::{
 };
 pub use content_hash::content_hash;
 pub use dial::{DialAnswer, DialRequest, repeats_safely_for};
+pub use discovery::{CallPage, discovery_api_request, read_discovery_answer};
 pub use dispatch::{
     api_url, derived_call_id, dial_api_request, read, read_dial_answer, read_with_notes, sign, verify, verifying_key,
 };
 pub use ids::ID_BYTES_MAX;
 pub use key::{Key, KeyError};
-pub use lookup::{Lookup, LookupAnswer};
+pub use lookup::{Lookup, LookupAnswer, Period};
 pub use reading::{ReadError, ReadNotes, Reading};
 pub use samples::samples;
 pub use search::{CallSearch, SearchStep};

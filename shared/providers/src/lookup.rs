@@ -93,3 +93,34 @@ pub(crate) fn created_from(dialled_at: Timestamp) -> Timestamp {
 pub(crate) fn created_until(dialled_at: Timestamp) -> Timestamp {
     Timestamp::from_millis(dialled_at.as_millis().saturating_add(CREATED_AFTER_MS))
 }
+
+/// Time in which calls were created, from its first millisecond to its last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Period {
+    pub from: Timestamp,
+    pub until: Timestamp,
+}
+
+impl Period {
+    pub(crate) fn contains(&self, time: Timestamp) -> bool {
+        (self.from..=self.until).contains(&time)
+    }
+}
+
+/// A page in the terms of one provider's `client.rs`: the webhooks of the ended calls, each a query and a body, and the
+/// next page.
+pub(crate) type ParsedPage = (Vec<(String, Vec<u8>)>, Option<String>);
+
+/// Webhooks of those calls that have ended.
+pub(crate) fn endings(answers: impl Iterator<Item = ParsedAnswer>) -> Vec<(String, Vec<u8>)> {
+    answers
+        .filter_map(|answer| match answer {
+            ParsedAnswer::Ended { query, body } => Some((query, body)),
+            ParsedAnswer::Alive { .. }
+            | ParsedAnswer::NotFound
+            | ParsedAnswer::Undecided(_)
+            | ParsedAnswer::Gone
+            | ParsedAnswer::Unreadable => None,
+        })
+        .collect()
+}

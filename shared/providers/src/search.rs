@@ -1,7 +1,7 @@
 //! Search for one attempt at its provider: a small state machine of requests and responses.
 //!
 //! One request is enough if the provider call id is known. Otherwise the provider's lists are read page by page, until
-//! the call is found or every call that could be it was seen.
+//! the call is found or the lists end.
 
 use http::StatusCode;
 use switchhook_domain::{Provider, Timestamp};
@@ -44,7 +44,7 @@ enum Stage {
 }
 
 impl<'a> CallSearch<'a> {
-    /// Starts the search for an attempt: by the provider call id if it is known, otherwise by our own ids, or by the
+    /// Starts the search for an attempt. If the provider call id is unknown, the search is by our own ids, or by the
     /// numbers and the time of the dial.
     ///
     /// # Errors
@@ -72,7 +72,7 @@ impl<'a> CallSearch<'a> {
     /// Reads the response to the request. `now` is the current time.
     #[must_use]
     pub fn respond(self, status: u16, body: &[u8], now: Timestamp) -> SearchStep<'a> {
-        // `None` if the provider does not know what it was asked about.
+        // `None` if the provider does not know the call.
         let body = match StatusCode::from_u16(status) {
             Ok(status) if status.is_success() => Some(body),
             Ok(StatusCode::NOT_FOUND) => None,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use aws_sdk_dynamodb::types::AttributeValue;
 use serde::{Deserialize, Serialize};
 use serde_bytes::{ByteBuf, Bytes};
-use switchhook_domain::{CallId, Disposition, EventId, Origin, Timestamp};
+use switchhook_domain::{CallId, Disposition, EventId, Origin, Provider, Timestamp};
 
 use crate::dynamodb::Item;
 use crate::error::Error;
@@ -106,6 +106,16 @@ pub(super) struct CursorItem {
     pub(super) start: Option<ReceivedKey>,
 }
 
+/// Progress of discovery at one provider. It never expires.
+#[derive(Serialize, Deserialize)]
+pub(super) struct DiscoveryItem {
+    pub(super) event_id: String,
+    pub(super) from: Timestamp,
+    pub(super) until: Timestamp,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) page: Option<String>,
+}
+
 /// Key of an event in the index `by_received`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct ReceivedKey {
@@ -158,6 +168,10 @@ pub(super) fn chunk_body(mut item: Item) -> Result<Vec<u8>, Error> {
 /// True if the id is the key of a companion item, which is not an event.
 pub(super) fn is_companion(event_id: &EventId) -> bool {
     COMPANION_PREFIXES.iter().any(|prefix| event_id.as_str().starts_with(prefix))
+}
+
+pub(super) fn discovery_key(provider: Provider) -> String {
+    format!("sweep:discovery:{provider}")
 }
 
 pub(super) fn chunk_key(event_id: &EventId, body_hash: &str, index: u32) -> String {

@@ -10,8 +10,9 @@
 //! - chunks of a body that does not fit into one item, written before the event's item, so that no item lacks its body;
 //! - one conflicting body per event;
 //! - a note on an event that the consumer could not fold;
-//! - the cursor of the sweep.
+//! - the cursor of the sweep, and one of discovery per provider.
 
+mod discovery;
 mod event;
 mod item;
 mod note;
@@ -19,6 +20,7 @@ mod submit;
 mod sweep;
 mod table;
 
+pub use discovery::DiscoveryCursor;
 pub use event::{BODY_BYTES_MAX, NewEvent, PutOutcome, StoredEvent};
 pub use note::Note;
 pub use submit::{adopt, resend, submit, write_alias_and_adopt};

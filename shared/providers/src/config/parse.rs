@@ -49,8 +49,12 @@ pub(super) fn provider_config(provider: Provider, fields: Value, problems: &mut 
         dial: dial(provider, &mut fields),
         vapi_scheme,
         shared_keys,
+        discover: fields.flag("discover").unwrap_or(false),
     };
-    fields.reject_unknown(&format!("{known}, public_url, window_seconds, allowed_sources, dial"));
+    if config.discover && config.dial.is_none() {
+        fields.problem("discover", "needs dial, the account whose calls are listed");
+    }
+    fields.reject_unknown(&format!("{known}, public_url, window_seconds, allowed_sources, dial, discover"));
     (problems.len() == problems_before).then_some(config)
 }
 

@@ -32,6 +32,7 @@ pub struct ProviderConfig {
     pub(super) dial: Option<DialConfig>,
     pub(super) vapi_scheme: VapiScheme,
     pub(super) shared_keys: Vec<SharedKey>,
+    pub(super) discover: bool,
 }
 
 impl ProviderConfig {
@@ -86,6 +87,12 @@ impl ProviderConfig {
     #[must_use]
     pub fn dial(&self) -> Option<&DialConfig> {
         self.dial.as_ref()
+    }
+
+    /// True if the provider's own list of calls is read, for calls that nobody reported.
+    #[must_use]
+    pub fn discovers(&self) -> bool {
+        self.discover
     }
 
     /// True if no allow-list is set or the address is on it. An IPv4-mapped IPv6 address counts as its IPv4 address.

@@ -62,7 +62,7 @@ fn every_problem_is_reported_at_once_and_no_value_is_shown() {
             "generic.keys[3]: not a text",
             "generic.window_seconds: not a whole number from 1 to 86400",
             "generic.allowed_sources[0]: not an address block such as 10.0.0.0/8, nor an address",
-            "generic.\"key\": unknown field: known are keys, public_url, window_seconds, allowed_sources, dial",
+            "generic.\"key\": unknown field: known are keys, public_url, window_seconds, allowed_sources, dial, discover",
             "unknown provider \"plivo\": known are retell, twilio, vapi, telnyx, generic",
             "retell.keys: the list is empty",
             "retell.window_seconds: not a whole number from 1 to 86400",

@@ -6,11 +6,11 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::api::{ApiRequest, bearer, echoed_ids, encoded, error_messages, json_object, object, text};
+use crate::api::{ApiRequest, bearer, echoed_ids, encoded, error_messages, json_object, object, objects, text};
 use crate::config::{Account, ProviderConfig, RetellAccount};
 use crate::dial::{DialRequest, Refusal};
 use crate::ids::bounded;
-use crate::lookup::{Lookup, ParsedAnswer, Step};
+use crate::lookup::{Lookup, ParsedAnswer, ParsedPage, Period, Step, endings};
 
 /// Calls per page, the newest first. Our ids belong to one call, so a longer list means that the filter did not work.
 const LISTED_MAX: u32 = 10;
@@ -108,10 +108,7 @@ pub(crate) fn next_step(
                 return Step::Answer(ParsedAnswer::Unreadable);
             };
             // Retell filters the list. If the filter fails, the first call of the list may be another one.
-            let ours = items.into_iter().find_map(|item| match item {
-                Value::Object(call) => Some(call).filter(|call| lookup.matches(&echoed_ids(call.get("metadata")))),
-                Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => None,
-            });
+            let ours = objects(items).find(|call| lookup.matches(&echoed_ids(call.get("metadata"))));
             let has_more = answer.get("has_more").and_then(Value::as_bool) == Some(true);
             match (ours, text(&answer, "pagination_key").filter(|_| has_more)) {
                 (Some(call), _) => parse_call(call),
@@ -125,6 +122,27 @@ pub(crate) fn next_step(
         }
         (Search::ById, Some(_) | None) | (Search::List, None) => ParsedAnswer::Unreadable,
     })
+}
+
+pub(crate) fn discovery_request(config: &ProviderConfig, period: Period, page: Option<&str>) -> Option<ApiRequest> {
+    let limits = [period.from.as_millis(), period.until.as_millis()];
+    let mut body = json!({
+        "filter_criteria": {"start_timestamp": {"type": "range", "op": "bt", "value": limits}},
+        "sort_order": "ascending",
+        "limit": LISTED_MAX,
+    });
+    if let (Some(key), Value::Object(body)) = (page, &mut body) {
+        body.insert("pagination_key".to_owned(), key.into());
+    }
+    Some(ApiRequest::post_json("/v3/list-calls".to_owned(), bearer(&account(config)?.api_key), &body))
+}
+
+pub(crate) fn parse_page(body: &[u8]) -> Option<ParsedPage> {
+    let mut answer = object(body)?;
+    let Some(Value::Array(items)) = answer.remove("items") else { return None };
+    let has_more = answer.get("has_more").and_then(Value::as_bool) == Some(true);
+    let next_page = text(&answer, "pagination_key").filter(|_| has_more).map(str::to_owned);
+    Some((endings(objects(items).map(parse_call)), next_page))
 }
 
 /// Converts an ended call into `call_analyzed` if it has an analysis, otherwise into `call_ended`.

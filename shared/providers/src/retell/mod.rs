@@ -5,6 +5,9 @@ mod normalize;
 mod payload;
 mod signature;
 
-pub(crate) use client::{Search, dial_api_request, dialled_call_id, is_unknown, next_step, refusal, start_search};
+pub(crate) use client::{
+    Search, dial_api_request, dialled_call_id, discovery_request, is_unknown, next_step, parse_page, refusal,
+    start_search,
+};
 pub(crate) use normalize::read;
 pub(crate) use signature::{sign, verify};

@@ -19,7 +19,7 @@ use crate::config::{Account, ProviderConfig, TelnyxAccount};
 use crate::correlation::EchoedIds;
 use crate::dial::{DialRequest, Refusal};
 use crate::ids::bounded;
-use crate::lookup::{Lookup, ParsedAnswer, Step, created_from};
+use crate::lookup::{Lookup, ParsedAnswer, ParsedPage, Period, Step, created_from, endings};
 
 const HANGUP: &str = "call.hangup";
 const WEBHOOK_PATH: &str = "/webhooks/telnyx";
@@ -242,6 +242,27 @@ pub(crate) fn next_step(
     }
 }
 
+/// Lists the webhooks of all calls since the start of the period: Telnyx has no list of ended calls.
+pub(crate) fn discovery_request(config: &ProviderConfig, period: Period, page: Option<&str>) -> Option<ApiRequest> {
+    let since = period.from.to_string();
+    let filters = query([("filter[type]", "webhook"), ("filter[occurred_at][gte]", since.as_str())]);
+    events_request(config, &filters, page.map_or(Some(1), |page| page.parse().ok())?)
+}
+
+/// Reads one page, and takes the hangups of the period.
+pub(crate) fn parse_page(body: &[u8], period: Period, page: Option<&str>) -> Option<ParsedPage> {
+    let answer = object(body).filter(|answer| answer.contains_key("data"))?;
+    let number: u64 = page.map_or(Some(1), |page| page.parse().ok())?;
+    let occurred_at = |event: &Map<String, Value>| Timestamp::parse_rfc3339(text(event, "occurred_at")?);
+    let times: Vec<Timestamp> = raw_events(&answer).filter_map(occurred_at).collect();
+    // With the oldest event first, nothing of the period follows after its end.
+    let is_past = times.first() < times.last() && times.last().is_some_and(|last| *last > period.until);
+    let next_page = (has_next_page(&answer, number) && !is_past).then(|| (number + 1).to_string());
+    let hangups = raw_events(&answer)
+        .filter(|event| is_hangup(event) && occurred_at(event).is_some_and(|at| period.contains(at)));
+    Some((endings(hangups.map(ended)), next_page))
+}
+
 /// Answer about a call that has not ended. A call that is neither alive nor has an end time is still being set up, so
 /// the answer is unreadable for now. `None` if the call has ended.
 fn state_of(call: &Map<String, Value>) -> Option<ParsedAnswer> {
@@ -255,8 +276,8 @@ fn state_of(call: &Map<String, Value>) -> Option<ParsedAnswer> {
     }
 }
 
-/// Answer about a call whose hangup is not among the events: a `call.hangup` without a cause if Telnyx still knows the
-/// call, because that part of its API gives no cause.
+/// Answer about a call whose hangup is not among the events. If Telnyx still knows the call, that is a `call.hangup`
+/// without a cause, because `GET /v2/calls/{id}` gives none.
 fn without_hangup(call: Option<Map<String, Value>>) -> ParsedAnswer {
     let Some(call) = call else { return ParsedAnswer::Gone };
     let event = json!({"data": {"record_type": "event", "event_type": HANGUP, "payload": call}});

@@ -11,12 +11,12 @@ use serde_json::{Map, Value};
 use switchhook_domain::Timestamp;
 
 use super::payload::{CallStatus, parse_time};
-use crate::api::{ApiRequest, basic, encoded, object, query, text};
+use crate::api::{ApiRequest, basic, encoded, object, objects, query, text};
 use crate::config::{Account, ProviderConfig, TwilioAccount};
 use crate::correlation::EchoedIds;
 use crate::dial::{DialRequest, Refusal};
 use crate::ids::bounded;
-use crate::lookup::{Lookup, ParsedAnswer, Step, created_from, created_until};
+use crate::lookup::{Lookup, ParsedAnswer, ParsedPage, Period, Step, created_from, created_until, endings};
 
 /// Start of every path, also of the next page that a response names.
 const API_PATH: &str = "/2010-04-01/Accounts/";
@@ -136,18 +136,15 @@ pub(crate) fn next_step(
     match (search, answer) {
         (Search::ById, None) if body.is_none() => Step::Answer(ParsedAnswer::Gone),
         (Search::ById, Some(call)) if text(&call, "sid") == lookup.provider_call_id => {
-            Step::Answer(parse_call(lookup, &call))
+            Step::Answer(parse_call(ids_query(lookup), &call))
         }
         (Search::ById, Some(_) | None) => Step::Answer(ParsedAnswer::Unreadable),
         (Search::Candidates { mut found }, Some(mut page)) => {
             let (Some(Value::Array(calls)), Some(dialled_at)) = (page.remove("calls"), lookup.dialled_at) else {
                 return Step::Answer(ParsedAnswer::Unreadable);
             };
-            let period = created_from(dialled_at)..=created_until(dialled_at);
-            found.extend(calls.into_iter().filter_map(|call| match call {
-                Value::Object(call) => Some(call).filter(|call| may_be_ours(call, &period)),
-                Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => None,
-            }));
+            let period = Period { from: created_from(dialled_at), until: created_until(dialled_at) };
+            found.extend(objects(calls).filter(|call| may_be_ours(call, period)));
             let next_page = text(&page, "next_page_uri").filter(|path| path.starts_with(API_PATH));
             match next_page.and_then(|path| get(config, path.to_owned())) {
                 Some(request) => Step::Ask(request, Search::Candidates { found }),
@@ -156,23 +153,30 @@ pub(crate) fn next_step(
         }
         (Search::Requests { candidate, others }, answer) => {
             let is_ours = answer.is_some_and(|page| names_us(lookup, &page));
-            if is_ours { Step::Answer(parse_call(lookup, &candidate)) } else { read_requests(config, others) }
+            if is_ours {
+                Step::Answer(parse_call(ids_query(lookup), &candidate))
+            } else {
+                read_requests(config, others)
+            }
         }
         (Search::Candidates { .. }, None) => Step::Answer(ParsedAnswer::Unreadable),
     }
 }
 
 /// True if the API created the call around the time of our dial.
-fn may_be_ours(call: &Map<String, Value>, period: &std::ops::RangeInclusive<Timestamp>) -> bool {
-    let created_at = text(call, "date_created").or_else(|| text(call, "start_time")).and_then(parse_time);
-    text(call, "direction") == Some("outbound-api") && created_at.is_some_and(|at| period.contains(&at))
+fn may_be_ours(call: &Map<String, Value>, period: Period) -> bool {
+    text(call, "direction") == Some("outbound-api") && created_at(call).is_some_and(|at| period.contains(at))
+}
+
+fn created_at(call: &Map<String, Value>) -> Option<Timestamp> {
+    text(call, "date_created").or_else(|| text(call, "start_time")).and_then(parse_time)
 }
 
 /// Decides between the calls that may be ours. If there is one, it is ours.
 fn choose(config: &ProviderConfig, lookup: &Lookup<'_>, mut found: Vec<Map<String, Value>>) -> Step<Search> {
     match found.len() {
         0 => Step::Answer(ParsedAnswer::NotFound),
-        1 => Step::Answer(found.pop().map_or(ParsedAnswer::NotFound, |call| parse_call(lookup, &call))),
+        1 => Step::Answer(found.pop().map_or(ParsedAnswer::NotFound, |call| parse_call(ids_query(lookup), &call))),
         2..=CANDIDATES_MAX => read_requests(config, found),
         _ => Step::Answer(ParsedAnswer::Undecided("several_calls")),
     }
@@ -197,7 +201,8 @@ fn names_us(lookup: &Lookup<'_>, page: &Map<String, Value>) -> bool {
     })
 }
 
-fn parse_call(lookup: &Lookup<'_>, call: &Map<String, Value>) -> ParsedAnswer {
+/// Reads a call. `ids` is the query of the callback that would report its ending.
+fn parse_call(ids: String, call: &Map<String, Value>) -> ParsedAnswer {
     let (Some(call_sid), Some(status)) = (text(call, "sid"), text(call, "status")) else {
         return ParsedAnswer::Unreadable;
     };
@@ -206,10 +211,33 @@ fn parse_call(lookup: &Lookup<'_>, call: &Map<String, Value>) -> ParsedAnswer {
             ParsedAnswer::Alive { provider_call_id: bounded("", call_sid) }
         }
         CallStatus::Completed | CallStatus::Busy | CallStatus::NoAnswer | CallStatus::Failed | CallStatus::Canceled => {
-            ParsedAnswer::Ended { query: ids_query(lookup), body: callback(call).into_bytes() }
+            ParsedAnswer::Ended { query: ids, body: callback(call).into_bytes() }
         }
         CallStatus::Other => ParsedAnswer::Unreadable,
     }
+}
+
+pub(crate) fn discovery_request(config: &ProviderConfig, period: Period, page: Option<&str>) -> Option<ApiRequest> {
+    if let Some(path) = page {
+        return get(config, path.to_owned()).filter(|request| request.path.starts_with(API_PATH));
+    }
+    let day = period.from.to_string();
+    let filters = query([("StartTime>", day.split('T').next()?), ("PageSize", PAGE_SIZE)]);
+    get(config, format!("{API_PATH}{}/Calls.json?{filters}", encoded(&account(config)?.account_sid)))
+}
+
+/// Reads one page, the newest calls first. Calls that another call dialled are left out. The ids that we gave to a call
+/// are not in the list.
+pub(crate) fn parse_page(body: &[u8], period: Period) -> Option<ParsedPage> {
+    let mut page = object(body)?;
+    let Some(Value::Array(calls)) = page.remove("calls") else { return None };
+    let calls: Vec<Map<String, Value>> = objects(calls).collect();
+    let is_past = calls.iter().any(|call| created_at(call).is_some_and(|at| at < period.from));
+    let next_page = text(&page, "next_page_uri").filter(|path| path.starts_with(API_PATH) && !is_past);
+    let wanted = calls.iter().filter(|call| {
+        text(call, "parent_call_sid").is_none() && created_at(call).is_some_and(|at| period.contains(at))
+    });
+    Some((endings(wanted.map(|call| parse_call(String::new(), call))), next_page.map(str::to_owned)))
 }
 
 /// Our ids, as in the query of a callback URL.

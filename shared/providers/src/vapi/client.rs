@@ -9,11 +9,11 @@ use serde_json::{Map, Value, json};
 use switchhook_domain::Timestamp;
 
 use super::payload::CallStatus;
-use crate::api::{ApiRequest, bearer, echoed_ids, encoded, error_messages, json_object, object, query, text};
+use crate::api::{ApiRequest, bearer, echoed_ids, encoded, error_messages, json_object, object, objects, query, text};
 use crate::config::{Account, ProviderConfig, VapiAccount};
 use crate::dial::{DialRequest, Refusal};
 use crate::ids::bounded;
-use crate::lookup::{Lookup, ParsedAnswer, Step, created_from, created_until};
+use crate::lookup::{Lookup, ParsedAnswer, ParsedPage, Period, Step, created_from, created_until, endings};
 
 /// Calls per page. Each one includes its whole transcript, some hundred KB, and a response may have 4 MB.
 const LISTED_MAX: usize = 10;
@@ -112,30 +112,54 @@ pub(crate) fn next_step(
     let Some(Ok(Value::Array(calls))) = body.map(serde_json::from_slice) else {
         return Step::Answer(ParsedAnswer::Unreadable);
     };
+    let rest = rest_of(&calls, from, until);
     let page_is_full = calls.len() >= LISTED_MAX;
-    let created_at = |call: Option<&Value>| Timestamp::parse_rfc3339(call?.get("createdAt")?.as_str()?);
-    let page = (created_at(calls.first()), created_at(calls.last()));
-    let ours = calls.into_iter().find_map(|call| match call {
-        Value::Object(call) => Some(call).filter(|call| lookup.matches(&echoed_ids(metadata(call)))),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => None,
-    });
+    let ours = objects(calls).find(|call| lookup.matches(&echoed_ids(metadata(call))));
     if let Some(call) = ours {
         return Step::Answer(parse_call(call));
     }
     if !page_is_full {
         return Step::Answer(ParsedAnswer::NotFound);
     }
-    // The next page begins where this one ended, whether Vapi lists the newest or the oldest call first. Vapi documents
-    // no order.
-    let rest = match page {
-        (Some(first), Some(last)) if first >= last && last < until => Some((from, last)),
-        (Some(first), Some(last)) if first < last && last > from => Some((last, until)),
-        (Some(_) | None, Some(_) | None) => None,
-    };
     match rest.and_then(|(from, until)| list_request(config, from, until)) {
         Some((request, search)) => Step::Ask(request, search),
         None => Step::Answer(ParsedAnswer::Undecided("too_many_calls")),
     }
+}
+
+/// Part of the period that a full page does not cover. The next page begins where this one ended, whether Vapi lists the
+/// newest or the oldest call first: Vapi documents no order. `None` if all calls of the page were created at once.
+fn rest_of(calls: &[Value], from: Timestamp, until: Timestamp) -> Option<(Timestamp, Timestamp)> {
+    let created_at = |call: Option<&Value>| Timestamp::parse_rfc3339(call?.get("createdAt")?.as_str()?);
+    let (first, last) = (created_at(calls.first())?, created_at(calls.last())?);
+    if first >= last && last < until {
+        Some((from, last))
+    } else if first < last && last > from {
+        Some((last, until))
+    } else {
+        None
+    }
+}
+
+pub(crate) fn discovery_request(config: &ProviderConfig, period: Period, page: Option<&str>) -> Option<ApiRequest> {
+    let (from, until) = page.and_then(parse_rest).unwrap_or((period.from, period.until));
+    let (ge, le, limit) = (from.to_string(), until.to_string(), LISTED_MAX.to_string());
+    let pairs = [("createdAtGe", ge.as_str()), ("createdAtLe", le.as_str()), ("limit", limit.as_str())];
+    Some(ApiRequest::get(format!("/call?{}", query(pairs)), bearer(&account(config)?.api_key)))
+}
+
+/// Reads one page. The next page is named by the part of the period that is left.
+pub(crate) fn parse_page(body: &[u8], period: Period, page: Option<&str>) -> Option<ParsedPage> {
+    let Ok(Value::Array(calls)) = serde_json::from_slice(body) else { return None };
+    let (from, until) = page.and_then(parse_rest).unwrap_or((period.from, period.until));
+    let rest = rest_of(&calls, from, until).filter(|_| calls.len() >= LISTED_MAX);
+    let next_page = rest.map(|(from, until)| format!("{}-{}", from.as_millis(), until.as_millis()));
+    Some((endings(objects(calls).map(parse_call)), next_page))
+}
+
+fn parse_rest(page: &str) -> Option<(Timestamp, Timestamp)> {
+    let (from, until) = page.split_once('-')?;
+    Some((Timestamp::from_millis(from.parse().ok()?), Timestamp::from_millis(until.parse().ok()?)))
 }
 
 fn metadata(call: &Map<String, Value>) -> Option<&Value> {

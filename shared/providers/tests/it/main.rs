@@ -4,6 +4,7 @@
 
 mod api;
 mod dialling;
+mod discovery;
 mod folding;
 mod lookups;
 mod pages;

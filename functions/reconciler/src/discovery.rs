@@ -1,0 +1,132 @@
+//! Discovery: once an hour, reads the providers' own lists of calls, and stores the calls that nobody reported.
+//!
+//! **A call that Switchhook knows is left alone**, so a list costs reads, and writes only for calls whose webhooks were
+//! all lost. A cursor per provider in the inbox table holds the period that is being read, and the next page. One run
+//! reads at most [`PAGES_MAX`] pages, and the next run continues.
+
+use std::time::Duration;
+
+use switchhook_aws::Error;
+use switchhook_aws::inbox::{DiscoveryCursor, NewEvent, PutOutcome, submit};
+use switchhook_aws::telemetry::Decision;
+use switchhook_domain::{CallId, Provider, ProviderEvent, Timestamp};
+use switchhook_providers::{
+    Period, Providers, VerifiedWebhook, derived_call_id, discovery_api_request, read_discovery_answer,
+};
+
+use crate::reconciler::{Reconciler, Report};
+
+/// Length of the period that is read at once, and time between two readings.
+const PERIOD: Duration = Duration::from_secs(60 * 60);
+/// Longest time that discovery looks back: after an interruption, older calls stay unknown.
+const LOOK_BACK_MAX: Duration = Duration::from_secs(20 * 60 * 60);
+/// Time after which the rest of a period is given up, if its next page cannot be read.
+const GIVE_UP_AFTER: Duration = Duration::from_secs(3 * 60 * 60);
+/// Limit on the pages that one run reads per provider.
+const PAGES_MAX: u32 = 10;
+
+impl Reconciler {
+    /// Reads the lists of all providers that are configured to be discovered, as far as there is time.
+    pub(crate) async fn discover(&self, report: &mut Report, stop_at: Timestamp, trace_id: &str) -> Result<(), Error> {
+        let providers = self.secrets.current(self.clock.now()).await;
+        let mut first_error = None;
+        for provider in Provider::ALL {
+            if !providers.config(provider).is_some_and(|config| config.discovers()) {
+                continue;
+            }
+            if let Err(error) = self.discover_at(provider, &providers, report, stop_at, trace_id).await {
+                report.failed += 1;
+                first_error.get_or_insert(error);
+            }
+        }
+        first_error.map_or(Ok(()), Err)
+    }
+
+    async fn discover_at(
+        &self,
+        provider: Provider,
+        providers: &Providers,
+        report: &mut Report,
+        stop_at: Timestamp,
+        trace_id: &str,
+    ) -> Result<(), Error> {
+        let Some(config) = providers.config(provider) else { return Ok(()) };
+        // A call that is younger than this may still be going on, and its webhooks may still be on their way.
+        let newest = self.clock.now().minus(self.policy.inactivity_timeout);
+        let stored = self.inbox.discovery_cursor(provider).await?;
+        let mut cursor = match &stored {
+            Some(cursor) if cursor.page.is_some() => cursor.clone(),
+            Some(cursor) if cursor.until.plus(PERIOD) > newest => return Ok(()),
+            Some(cursor) => {
+                let from = cursor.until.max(newest.minus(LOOK_BACK_MAX));
+                DiscoveryCursor { from, until: newest, page: None }
+            }
+            None => DiscoveryCursor { from: newest.minus(PERIOD), until: newest, page: None },
+        };
+        for _ in 0..PAGES_MAX {
+            if self.is_time_up(stop_at) {
+                break;
+            }
+            let period = Period { from: cursor.from, until: cursor.until };
+            let Ok(request) = discovery_api_request(provider, config, period, cursor.page.as_deref()) else { break };
+            report.lookups += 1;
+            let Ok(response) = self.api.send(provider, request).await else { break };
+            let now = self.clock.now();
+            let page =
+                read_discovery_answer(provider, period, cursor.page.as_deref(), response.status, &response.body, now);
+            let Some(page) = page else {
+                self.log_unreadable_list(provider, trace_id);
+                // A next page that stays unreadable must not keep later calls from being read.
+                if cursor.page.is_some() && cursor.until.plus(GIVE_UP_AFTER) <= newest {
+                    cursor.page = None;
+                    self.inbox.set_discovery_cursor(provider, &cursor).await?;
+                }
+                break;
+            };
+            for (webhook, event) in &page.endings {
+                report.discovered += u64::from(self.store_if_unknown(provider, webhook, event, trace_id).await?);
+            }
+            cursor.page = page.next_page;
+            self.inbox.set_discovery_cursor(provider, &cursor).await?;
+            if cursor.page.is_none() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Stores and queues the ending of a call, unless Switchhook has an attempt with this provider call id. Returns true if it
+    /// is new in the inbox.
+    async fn store_if_unknown(
+        &self,
+        provider: Provider,
+        webhook: &VerifiedWebhook,
+        event: &ProviderEvent,
+        trace_id: &str,
+    ) -> Result<bool, Error> {
+        let Some(provider_call_id) = event.provider_call_id.as_deref() else { return Ok(false) };
+        for call_id in [event.call_id.clone(), CallId::new(derived_call_id(provider, provider_call_id))] {
+            let call = self.calls.resolve(&call_id).await?.call;
+            let is_known = call.is_some_and(|call| {
+                call.attempt_records.iter().any(|record| record.provider_call_id.as_deref() == Some(provider_call_id))
+            });
+            if is_known {
+                return Ok(false);
+            }
+        }
+        let outcome = submit(&self.inbox, &self.queue, &NewEvent::from_lookup(webhook, event, trace_id), event).await?;
+        Ok(matches!(outcome, PutOutcome::Stored))
+    }
+
+    fn log_unreadable_list(&self, provider: Provider, trace_id: &str) {
+        let decision = Decision {
+            stage: "reconciler",
+            message: "provider's list of calls cannot be read",
+            action_taken: "not_discovered",
+            provider: Some(provider.as_str()),
+            trace_id: Some(trace_id),
+            ..Decision::from_error(None)
+        };
+        decision.log(self.clock.now(), true);
+    }
+}

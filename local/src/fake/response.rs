@@ -1,0 +1,31 @@
+//! Responses of the fake provider's API.
+
+use serde_json::{Value, json};
+
+/// A response of the provider's API.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ApiResponse {
+    pub status: u16,
+    pub body: String,
+    pub fate: ResponseFate,
+}
+
+/// Way of a response to the client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ResponseFate {
+    Arrives,
+    /// The provider carried out the request, and the connection breaks before the response arrives.
+    Lost,
+    /// The provider neither carries out the request nor responds. The client waits until its own timeout.
+    NeverSent,
+}
+
+/// Response that arrives.
+pub(super) fn respond(status: u16, body: &Value) -> ApiResponse {
+    ApiResponse { status, body: body.to_string(), fate: ResponseFate::Arrives }
+}
+
+/// Error response in Retell's form.
+pub(super) fn error(status: u16, message: &str) -> ApiResponse {
+    respond(status, &json!({"status": "error", "message": message}))
+}

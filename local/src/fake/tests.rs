@@ -1,0 +1,125 @@
+//! Requests to the fake provider, and its responses.
+
+use std::time::UNIX_EPOCH;
+
+use super::*;
+
+fn provider() -> FakeProvider {
+    let clock = Clock::starting_at(UNIX_EPOCH + Duration::from_secs(1_767_225_600));
+    FakeProvider::new(clock, 1, DeliveryFaults::ALL_LOST)
+}
+
+/// Sends a dial request. Returns the status and the body of the response.
+fn dial(provider: &FakeProvider, key: &str, behaviour: &str) -> (ApiResponse, Value) {
+    let metadata = json!({"switchhook_call_id": "call-1", "switchhook_attempt": "1", "fake": behaviour});
+    let body = json!({
+        "from_number": "+15550100", "to_number": "+15550199", "idempotency_key": key, "metadata": metadata,
+    });
+    let response = send(provider, "POST", "/v2/create-phone-call", &body);
+    let body = serde_json::from_str(&response.body).unwrap_or_default();
+    (response, body)
+}
+
+fn send(provider: &FakeProvider, method: &str, path: &str, body: &Value) -> ApiResponse {
+    provider.handle(method, path, Some("Bearer key"), body.to_string().as_bytes())
+}
+
+#[tokio::test(start_paused = true)]
+async fn same_key_rings_one_phone_within_an_hour() {
+    let provider = provider();
+    let (_, first) = dial(&provider, "a", "confirms");
+    tokio::time::advance(Duration::from_secs(59 * 60)).await;
+    let (repeated, second) = dial(&provider, "a", "confirms");
+    assert_eq!((repeated.status, &second["call_id"]), (201, &first["call_id"]));
+    assert_eq!(provider.dials().len(), 1);
+    tokio::time::advance(Duration::from_secs(2 * 60)).await;
+    dial(&provider, "a", "confirms");
+    dial(&provider, "b", "confirms");
+    assert_eq!(provider.dials().len(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn lost_response_is_lost_once_or_always() {
+    let provider = provider();
+    for (behaviour, fates) in [
+        ("first_response_lost", [ResponseFate::Lost, ResponseFate::Arrives]),
+        ("response_lost", [ResponseFate::Lost, ResponseFate::Lost]),
+    ] {
+        assert_eq!([(); 2].map(|()| dial(&provider, behaviour, behaviour).0.fate), fates, "{behaviour}");
+    }
+    assert_eq!(provider.dials().len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn modes_answer_dials_and_lookups() {
+    let provider = provider();
+    let (_, call) = dial(&provider, "placed", "confirms");
+    let path = format!("/v2/get-call/{}", call["call_id"].as_str().unwrap_or_default());
+    let mut answers = Vec::new();
+    for mode in Mode::ALL {
+        provider.set_mode(mode);
+        let (response, _) = dial(&provider, &format!("{mode:?}"), "confirms");
+        let lookup = send(&provider, "GET", &path, &Value::Null);
+        let fate = |response: &ApiResponse| match response.fate {
+            ResponseFate::Arrives => response.status.to_string(),
+            ResponseFate::Lost | ResponseFate::NeverSent => "silence".to_owned(),
+        };
+        answers.push(format!("{mode:?}: dial {}, lookup {}", fate(&response), fate(&lookup)));
+    }
+    let expected = [
+        "Normal: dial 201, lookup 200",
+        "Down: dial 503, lookup 503",
+        "Unresponsive: dial silence, lookup silence",
+        "FailsAfterDial: dial 500, lookup 200",
+        "Unauthorized: dial 401, lookup 401",
+        "OutOfCredit: dial 402, lookup 200",
+        "UnknownAsset: dial 422, lookup 200",
+        "RejectsNumbers: dial 422, lookup 200",
+        "RateLimited: dial 429, lookup 200",
+        "OverCapacity: dial 201, lookup 200",
+    ];
+    assert_eq!(answers, expected);
+    // The first dial, the one in normal mode, and the one that was answered with 500.
+    assert_eq!(provider.dials().len(), 3);
+    provider.set_mode_for(Mode::Down, Duration::from_secs(60));
+    assert_eq!(dial(&provider, "c", "confirms").0.status, 503);
+    tokio::time::advance(Duration::from_secs(60)).await;
+    assert_eq!(dial(&provider, "c", "confirms").0.status, 201);
+}
+
+#[tokio::test(start_paused = true)]
+async fn call_over_capacity_ends_with_an_error_and_rings_nobody() {
+    let provider = provider();
+    provider.set_mode(Mode::OverCapacity);
+    let (_, call) = dial(&provider, "a", "confirms");
+    tokio::time::advance(Duration::from_secs(1)).await;
+    let path = format!("/v2/get-call/{}", call["call_id"].as_str().unwrap_or_default());
+    let call: Value = serde_json::from_str(&send(&provider, "GET", &path, &Value::Null).body).unwrap_or_default();
+    assert_eq!(
+        (&call["call_status"], &call["disconnection_reason"]),
+        (&json!("error"), &json!("concurrency_limit_reached"))
+    );
+    assert_eq!(provider.dials(), []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_are_listed_in_pages() {
+    let provider = provider();
+    for number in 0..5 {
+        dial(&provider, &number.to_string(), "confirms");
+        tokio::time::advance(Duration::from_secs(1)).await;
+    }
+    let mut listed = Vec::new();
+    let mut body = json!({"sort_order": "ascending", "limit": 2});
+    loop {
+        let page = send(&provider, "POST", "/v3/list-calls", &body);
+        let page: Value = serde_json::from_str(&page.body).unwrap_or_default();
+        listed.extend(page["items"].as_array().into_iter().flatten().map(|call| call["call_id"].clone()));
+        if page["has_more"] == false {
+            break;
+        }
+        body["pagination_key"] = page["pagination_key"].clone();
+    }
+    let dialled: Vec<Value> = provider.dials().into_iter().map(|dial| dial.provider_call_id.into()).collect();
+    assert_eq!(listed, dialled);
+}

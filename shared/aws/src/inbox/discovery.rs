@@ -1,0 +1,39 @@
+//! Cursor of the discovery of calls that nobody reported.
+
+use switchhook_domain::{Provider, Timestamp};
+
+use super::item::{DiscoveryItem, discovery_key};
+use super::table::Inbox;
+use crate::error::Error;
+
+/// Progress of reading a provider's list of calls.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DiscoveryCursor {
+    /// Start of the period that is being read, or was read last.
+    pub from: Timestamp,
+    pub until: Timestamp,
+    /// Next page of the list. `None` if the period was read to its end.
+    pub page: Option<String>,
+}
+
+impl Inbox {
+    /// Reads the progress of discovery at a provider. `None` before the first reading.
+    ///
+    /// # Errors
+    /// [`Error::ReadInbox`], [`Error::DecodeInbox`].
+    pub async fn discovery_cursor(&self, provider: Provider) -> Result<Option<DiscoveryCursor>, Error> {
+        let Some(item) = self.get_item(&discovery_key(provider)).await? else { return Ok(None) };
+        let unreadable = |_| Error::DecodeInbox("the cursor of discovery");
+        let DiscoveryItem { from, until, page, .. } = serde_dynamo::from_item(item).map_err(unreadable)?;
+        Ok(Some(DiscoveryCursor { from, until, page }))
+    }
+
+    /// Stores the progress of discovery at a provider. Two runs at the same time at worst read the same page twice.
+    ///
+    /// # Errors
+    /// [`Error::WriteInbox`].
+    pub async fn set_discovery_cursor(&self, provider: Provider, cursor: &DiscoveryCursor) -> Result<(), Error> {
+        let DiscoveryCursor { from, until, page } = cursor.clone();
+        self.put_item(&DiscoveryItem { event_id: discovery_key(provider), from, until, page }).await
+    }
+}

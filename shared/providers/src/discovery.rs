@@ -1,0 +1,77 @@
+//! Discovery: reads a provider's own list of recent calls, page by page.
+//!
+//! **Every ended call of the list is rewritten as a webhook of the same provider**, as in a lookup. So a call enters like
+//! every other event, even if all its webhooks were lost.
+
+use http::StatusCode;
+use switchhook_domain::{Provider, ProviderEvent, Timestamp};
+
+use crate::api::{ApiRequest, ClientError};
+use crate::config::ProviderConfig;
+use crate::dispatch::read;
+use crate::lookup::Period;
+use crate::reading::Reading;
+use crate::webhook::VerifiedWebhook;
+use crate::{retell, telnyx, twilio, vapi};
+
+/// One page of a provider's list of calls.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CallPage {
+    /// The ended calls of the page: the webhook to store, and the event that [`read`](crate::read) makes of it.
+    pub endings: Vec<(VerifiedWebhook, ProviderEvent)>,
+    /// Names the next page to [`discovery_api_request`]. `None` if this was the last one.
+    pub next_page: Option<String>,
+}
+
+/// The HTTP request for a page of the calls that were created in a period. `page` is `None` for the first page.
+///
+/// # Errors
+///
+/// [`ClientError::LookupUnsupported`] for generic, and for a provider without `dial` in its configuration.
+pub fn discovery_api_request(
+    provider: Provider,
+    config: &ProviderConfig,
+    period: Period,
+    page: Option<&str>,
+) -> Result<ApiRequest, ClientError> {
+    let request = match provider {
+        Provider::Retell => retell::discovery_request(config, period, page),
+        Provider::Twilio => twilio::discovery_request(config, period, page),
+        Provider::Vapi => vapi::discovery_request(config, period, page),
+        Provider::Telnyx => telnyx::discovery_request(config, period, page),
+        Provider::Generic => None,
+    };
+    request.ok_or(ClientError::LookupUnsupported)
+}
+
+/// Reads the provider's response to the request of [`discovery_api_request`] for `page`. `None` if the response is no
+/// page of calls.
+#[must_use]
+pub fn read_discovery_answer(
+    provider: Provider,
+    period: Period,
+    page: Option<&str>,
+    status: u16,
+    body: &[u8],
+    now: Timestamp,
+) -> Option<CallPage> {
+    if !StatusCode::from_u16(status).is_ok_and(|status| status.is_success()) {
+        return None;
+    }
+    let (webhooks, next_page) = match provider {
+        Provider::Retell => retell::parse_page(body),
+        Provider::Twilio => twilio::parse_page(body, period),
+        Provider::Vapi => vapi::parse_page(body, period, page),
+        Provider::Telnyx => telnyx::parse_page(body, period, page),
+        Provider::Generic => None,
+    }?;
+    let endings = webhooks.into_iter().filter_map(|(query, body)| {
+        // Only the provider answers on this connection, so its response is as trustworthy as a signed webhook.
+        let webhook = VerifiedWebhook::new(provider, &query, body, 0);
+        match read(&webhook, now) {
+            Reading::Event(event) => Some((webhook, event)),
+            Reading::Recorded { .. } | Reading::Quarantined { .. } => None,
+        }
+    });
+    Some(CallPage { endings: endings.collect(), next_page })
+}

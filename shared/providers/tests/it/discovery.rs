@@ -1,0 +1,123 @@
+//! Requests for a provider's own list of calls, and the events in their responses.
+
+use insta::assert_snapshot;
+use serde_json::{Value, json};
+use switchhook_domain::{Provider, Timestamp};
+use switchhook_providers::{CallPage, ClientError, Period, discovery_api_request, read_discovery_answer};
+
+use crate::api::{DIALLED, NOW, config, without_dial};
+
+/// An hour that ends a second before [`NOW`].
+const PERIOD: Period = Period {
+    from: Timestamp::from_millis(NOW.as_millis() - 3_601_000),
+    until: Timestamp::from_millis(NOW.as_millis() - 1_000),
+};
+
+fn request(provider: Provider, page: Option<&str>) -> String {
+    let request = discovery_api_request(provider, &config(provider), PERIOD, page).unwrap();
+    format!("{} {} {}", request.method, request.path, String::from_utf8(request.body).unwrap()).trim_end().to_owned()
+}
+
+fn read(provider: Provider, page: Option<&str>, body: &Value) -> CallPage {
+    read_discovery_answer(provider, PERIOD, page, 200, body.to_string().as_bytes(), NOW).unwrap()
+}
+
+/// Ids of the events of a page, and the next page.
+fn events(page: &CallPage) -> (Vec<&str>, Option<&str>) {
+    (page.endings.iter().map(|(_, event)| event.event_id.as_str()).collect(), page.next_page.as_deref())
+}
+
+#[test]
+fn recent_calls_are_listed() {
+    let requests = [
+        request(Provider::Retell, None),
+        request(Provider::Retell, Some("key")),
+        request(Provider::Twilio, None),
+        request(Provider::Twilio, Some("/2010-04-01/Accounts/AC1/Calls.json?Page=1")),
+        request(Provider::Vapi, None),
+        request(Provider::Telnyx, None),
+        request(Provider::Telnyx, Some("2")),
+    ];
+    assert_snapshot!(requests.join("\n"), @r#"
+    POST /v3/list-calls {"filter_criteria":{"start_timestamp":{"op":"bt","type":"range","value":[1760958999000,1760962599000]}},"limit":10,"sort_order":"ascending"}
+    POST /v3/list-calls {"filter_criteria":{"start_timestamp":{"op":"bt","type":"range","value":[1760958999000,1760962599000]}},"limit":10,"pagination_key":"key","sort_order":"ascending"}
+    GET /2010-04-01/Accounts/AC1/Calls.json?StartTime%3E=2025-10-20&PageSize=50
+    GET /2010-04-01/Accounts/AC1/Calls.json?Page=1
+    GET /call?createdAtGe=2025-10-20T11%3A16%3A39.000Z&createdAtLe=2025-10-20T12%3A16%3A39.000Z&limit=10
+    GET /v2/call_events?filter%5Btype%5D=webhook&filter%5Boccurred_at%5D%5Bgte%5D=2025-10-20T11%3A16%3A39.000Z&page%5Bnumber%5D=1&page%5Bsize%5D=100
+    GET /v2/call_events?filter%5Btype%5D=webhook&filter%5Boccurred_at%5D%5Bgte%5D=2025-10-20T11%3A16%3A39.000Z&page%5Bnumber%5D=2&page%5Bsize%5D=100
+    "#);
+    let elsewhere = discovery_api_request(Provider::Twilio, &config(Provider::Twilio), PERIOD, Some("//evil"));
+    assert_eq!(elsewhere, Err(ClientError::LookupUnsupported));
+    for provider in Provider::ALL {
+        let request = discovery_api_request(provider, &without_dial(provider), PERIOD, None);
+        assert_eq!(request, Err(ClientError::LookupUnsupported));
+    }
+}
+
+#[test]
+fn ended_calls_become_the_events_of_their_webhooks() {
+    let call = |id: &str, status: &str| {
+        json!({
+            "call_id": id, "call_status": status, "disconnection_reason": "user_hangup",
+            "start_timestamp": 1_760_962_437_211_i64, "end_timestamp": 1_760_962_521_846_i64,
+        })
+    };
+    let list =
+        json!({"items": [call("c1", "ended"), call("c2", "ongoing"), 7], "has_more": true, "pagination_key": "c2"});
+    assert_eq!(events(&read(Provider::Retell, None, &list)), (vec!["retell:c1:call_ended"], Some("c2")));
+
+    let call = |id: &str, created: &str, parent: Value| {
+        json!({
+            "sid": id, "status": "busy", "direction": "inbound", "date_created": created, "parent_call_sid": parent,
+            "end_time": "Mon, 20 Oct 2025 12:14:47 +0000",
+        })
+    };
+    let now = call("CA1", "Mon, 20 Oct 2025 12:13:56 +0000", Value::Null);
+    let leg = call("CA2", "Mon, 20 Oct 2025 12:13:56 +0000", json!("CA1"));
+    let late = call("CA3", "Mon, 20 Oct 2025 12:17:56 +0000", Value::Null);
+    let early = call("CA4", "Mon, 20 Oct 2025 11:00:00 +0000", Value::Null);
+    let next = "/2010-04-01/Accounts/AC1/Calls.json?Page=1";
+    let page = read(Provider::Twilio, None, &json!({"calls": [late, leg, now], "next_page_uri": next}));
+    let (ids, next_page) = events(&page);
+    assert!(ids.len() == 1 && ids[0].starts_with("twilio:CA1:busy"), "{ids:?}");
+    assert_eq!(next_page, Some(next));
+    // The newest call comes first, so nothing of the period follows after this page.
+    let page = read(Provider::Twilio, None, &json!({"calls": [early], "next_page_uri": next}));
+    assert_eq!(events(&page), (vec![], None));
+
+    let call = |second: u32| {
+        json!({
+            "id": format!("v{second}"), "status": "ended", "endedReason": "customer-ended-call",
+            "createdAt": format!("2025-10-20T12:14:{second:02}.000Z"), "endedAt": "2025-10-20T12:15:47.610Z",
+        })
+    };
+    let page = read(Provider::Vapi, None, &(0..10).map(call).collect());
+    assert_eq!(page.endings.len(), 10);
+    let next_page = page.next_page.unwrap();
+    assert!(request(Provider::Vapi, Some(&next_page)).contains("createdAtGe=2025-10-20T12%3A14%3A09.000Z"));
+    let page = read(Provider::Vapi, Some(&next_page), &json!([call(9)]));
+    assert_eq!(events(&page), (vec!["vapi:v9:status-update:ended"], None));
+
+    let row = |id: &str, event_type: &str, at: &str| {
+        let payload = json!({"call_control_id": "v3:1", "hangup_cause": "user_busy"});
+        json!({"metadata": {"event_type": event_type, "id": id, "occurred_at": at, "payload": payload}})
+    };
+    let rows = [
+        row("e1", "call.answered", "2025-10-20T12:14:47Z"),
+        row("e2", "call.hangup", "2025-10-20T12:14:48Z"),
+        row("e3", "call.hangup", "2025-10-20T12:16:39.500Z"),
+    ];
+    let list = |rows: &[Value]| json!({"data": rows, "meta": {"total_pages": 3}});
+    assert_eq!(events(&read(Provider::Telnyx, Some("1"), &list(&rows[..2]))), (vec!["telnyx:e2"], Some("2")));
+    assert_eq!(events(&read(Provider::Telnyx, Some("2"), &list(&rows[1..]))), (vec!["telnyx:e2"], None));
+}
+
+#[test]
+fn what_is_no_list_is_not_read() {
+    for provider in DIALLED {
+        for (status, body) in [(200, ""), (200, "{}"), (200, "7"), (500, "{\"items\":[]}"), (404, "[]"), (429, "[]")] {
+            assert_eq!(read_discovery_answer(provider, PERIOD, None, status, body.as_bytes(), NOW), None, "{body}");
+        }
+    }
+}
