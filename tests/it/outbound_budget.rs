@@ -12,6 +12,8 @@ use switchhook_domain::{CallId, Provider};
 use switchhook_local::CALLS_TABLE;
 use switchhook_local::connector::RequestInfo;
 use switchhook_local::fake::DeliveryFaults;
+use switchhook_local::stream::StreamRecord;
+use switchhook_scheduler::Report;
 use switchhook_tests::{MINUTE, World};
 
 use crate::budget::{ACCESS_LOG_BYTES, LOG_LINE_BYTES, index_writes, price, request_counts, reset_counters};
@@ -84,6 +86,37 @@ async fn claiming_costs_one_read_one_write_and_one_message_per_call_and_one_book
     reset_counters(&world);
     world.cloud.schedule().await.unwrap().unwrap();
     assert_eq!(world.requests(), request_counts(&[("GetItem", 1), ("Query", pages + 6)]));
+}
+
+/// Invokes the scheduler with the records of calls that are due soon.
+async fn wake_scheduler(world: &World) -> Report {
+    let records = world.cloud.services().dynamodb().stream().take_due(10);
+    let records: Vec<Value> = records.iter().map(StreamRecord::to_event_record).collect();
+    let event = serde_json::from_value(json!({"Records": records})).unwrap();
+    world.cloud.scheduler().claim_written(event, "test").await
+}
+
+#[tokio::test(start_paused = true)]
+async fn claiming_a_call_at_its_creation_costs_three_reads_two_writes_and_one_message() {
+    let world = World::stopped();
+    create(&world, &without_appointment("confirms")).await;
+    reset_counters(&world);
+    assert_eq!(wake_scheduler(&world).await.claimed, 1);
+    // It reads the call, and twice the health of the provider, in which it books a place.
+    assert_eq!(world.requests(), request_counts(&[("GetItem", 3), ("PutItem", 2), ("SendMessage", 1)]));
+    // A call that is due within a minute costs one message, which SQS delays. Up to ten share a request.
+    let mut soon = without_appointment("confirms");
+    soon["due_at"] = json!(world.now().plus(Duration::from_secs(30)).to_string());
+    for _ in 0..3 {
+        create(&world, &soon).await;
+    }
+    reset_counters(&world);
+    assert_eq!(wake_scheduler(&world).await.delayed, 3);
+    assert_eq!(world.requests(), request_counts(&[("SendMessageBatch", 1)]));
+    // The scheduler is not woken for a call that is due later.
+    soon["due_at"] = json!(world.now().plus(MINUTE * 2).to_string());
+    create(&world, &soon).await;
+    assert_eq!(world.cloud.services().dynamodb().stream().take_due(10), []);
 }
 
 #[tokio::test(start_paused = true)]

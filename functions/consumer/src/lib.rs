@@ -28,7 +28,8 @@ use switchhook_aws::queue::{Message, Queue, backoff};
 use switchhook_aws::sdk::Clock;
 use switchhook_aws::telemetry::Decision;
 use switchhook_domain::{
-    Call, Disposition, EventId, FoldOutcome, Origin, Policy, ProviderEvent, Timestamp, WebhookQuarantined, fold,
+    Call, DialFailure, DialSignal, Disposition, EventId, FoldOutcome, Origin, Policy, ProviderEvent, ProviderHealth,
+    Timestamp, WebhookQuarantined, fold,
 };
 
 use crate::refold::{Refolder, is_drift_event};
@@ -198,6 +199,7 @@ impl Consumer {
             let mut outcomes: Vec<(&ProviderEvent, FoldOutcome)> = events.iter().zip(folded.outcomes).collect();
             outcomes.extend(refused.iter().map(|message| (&message.event, FoldOutcome::Refused)));
             self.note_unfolded(&outcomes, now).await?;
+            self.note_never_dialled(&outcomes, now).await;
             let duration_ms = self.clock.now().millis_since(started);
             let outcomes = folding.into_iter().chain(refused).zip(outcomes.into_iter().map(|(_, outcome)| outcome));
             let call = folded.transition.as_ref().map(|transition| &transition.call).or(call.as_ref());
@@ -227,6 +229,30 @@ impl Consumer {
             }
         }
         Ok(())
+    }
+
+    /// Notes in the health of a provider that it accepted a call and then dialled nobody. It has too many calls, or its account
+    /// has a problem, so it slows down. An error is logged and otherwise ignored: the next such call is noted again.
+    async fn note_never_dialled(&self, outcomes: &[(&ProviderEvent, FoldOutcome)], now: Timestamp) {
+        for (event, outcome) in outcomes {
+            let is_never_dialled = event.call_events.iter().any(|event| event.never_dialled);
+            let (FoldOutcome::Folded, Origin::Provider(provider), true) = (outcome, event.origin, is_never_dialled)
+            else {
+                continue;
+            };
+            let signal = DialSignal::Failed { failure: DialFailure::Busy, cause: "never_dialled", retry_after: None };
+            let change = |health: &ProviderHealth| Some((health.after_dial(&event.call_id, signal, now)?, ()));
+            if let Err(error) = self.calls.change_provider_health(provider, change).await {
+                let decision = Decision {
+                    stage: "consumer",
+                    message: "call that was never dialled not noted in the health of its provider",
+                    action_taken: "health_not_noted",
+                    provider: Some(provider.as_str()),
+                    ..Decision::from_error(Some(&error))
+                };
+                decision.log(now, true);
+            }
+        }
     }
 
     /// Keeps a failed tail invisible for the backoff time, and notes the failure in the inbox.

@@ -267,7 +267,7 @@ impl Dialer {
         if !call.is_claimed_by(token, now) {
             return Ok(NextStep::ClaimLost);
         }
-        if !self.may_dial(*provider, &call.call_id, now).await? {
+        if !self.may_dial(*provider, call, now).await? {
             let release = call.release(token, &self.policy, now);
             return Ok(release.map_or(NextStep::ClaimLost, NextStep::Release));
         }
@@ -390,13 +390,15 @@ impl Dialer {
 
     /// True if the provider takes this call now. A health that was read some seconds ago may allow a call, but not refuse one:
     /// the call may be the probe that was started meanwhile.
-    async fn may_dial(&self, provider: Provider, call_id: &CallId, now: Timestamp) -> Result<bool, Error> {
+    async fn may_dial(&self, provider: Provider, call: &Call, now: Timestamp) -> Result<bool, Error> {
+        // The last write of the row was the claim.
+        let claimed_at = call.updated_at;
         let cached = self.health.get(provider, now);
-        if cached.is_some_and(|health| health.allows(call_id, now)) {
+        if cached.is_some_and(|health| health.allows(&call.call_id, claimed_at, now)) {
             return Ok(true);
         }
         let health = self.calls.provider_health(provider).await?;
-        let is_allowed = health.allows(call_id, now);
+        let is_allowed = health.allows(&call.call_id, claimed_at, now);
         self.health.set(health, now);
         Ok(is_allowed)
     }

@@ -12,9 +12,9 @@ use switchhook_providers::Providers;
 /// Way on which a call reaches a provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Route {
-    /// Within the dial rate of this provider.
+    /// The call takes a place in the dial rate of this provider.
     AtRate(Provider),
-    /// As the probe of this provider.
+    /// The call is the probe of this provider.
     Probe(Provider),
 }
 

@@ -10,7 +10,7 @@
 //! dialer dials only with the token of the current claim. If a scheduler dies before it queues a claim, the lease ends and the
 //! reconciler returns the call to PENDING.
 //!
-//! Any number of schedulers may run at once. **Together they claim no more calls than their providers can be asked to place
+//! Any number of schedulers may run at once. **Together they claim no more calls than can be dialled
 //! while the claims last**: each books places in a provider's dial rate ([`ProviderHealth`]) before it claims. Calls of a
 //! provider that is unavailable stay pending, but for one probe, or go to the next provider that they name.
 
@@ -46,7 +46,7 @@ const CONCURRENCY: usize = 16;
 /// Time from a claim to its expiry.
 pub const LEASE: Duration = Duration::from_secs(5 * 60);
 /// Time for which a run of the schedule books the dial rate. It is twice the time to the next run, so dialers never idle
-/// while calls wait, and less than half a lease, so every claim is dialled in time.
+/// while calls wait. It is less than half a lease, so every claim is dialled in time.
 const RUN_AHEAD: Duration = Duration::from_secs(2 * 60);
 /// Time for which a scheduler that was woken for single calls books the dial rate. It is less than [`RUN_AHEAD`], so calls that
 /// wait come first.

@@ -16,11 +16,10 @@ use std::cmp::Ordering;
 use std::time::Duration;
 
 use crate::announcement::{Announcement, AnnouncementSource};
-use crate::dialling::Refusals;
 use crate::event::{
     AttemptKey, CallEvent, CallId, Direction, EventId, EventKind, Origin, PhoneNumber, Provider, ProviderSet,
 };
-use crate::plan::{ManualTrigger, Plan, StopReason};
+use crate::plan::{ManualTrigger, Plan, Refusals, StopReason};
 use crate::time::Timestamp;
 
 /// Maximum number of call events per attempt, and per call for events that name no attempt. Events of the kinds `alive`,

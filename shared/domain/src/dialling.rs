@@ -1,18 +1,9 @@
 //! The next dial of a call: when it is due, and who is asked.
 
-use serde::{Deserialize, Serialize};
-
 use crate::call::{Call, Job};
 use crate::event::Provider;
+use crate::plan::Refusals;
 use crate::time::Timestamp;
-
-/// Providers that refused to place the next attempt. They hold until the attempt is made.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Refusals {
-    /// Number of dials of the call that were not withdrawn, when the providers refused.
-    after_dials: usize,
-    providers: Vec<Provider>,
-}
 
 impl Call {
     /// True if the call waits to be placed, and its time has come.
@@ -24,8 +15,8 @@ impl Call {
         }
     }
 
-    /// Returns the providers that may place the next attempt, in the order in which they are asked: as the call names them, but
-    /// those that have refused this attempt come last. Empty if another system places the call.
+    /// Returns the providers that may place the next attempt, in the order in which they are asked. That is the order of the
+    /// plan, but providers that have refused this attempt come last. Empty if another system places the call.
     #[must_use]
     pub fn dial_providers(&self) -> Vec<Provider> {
         let named = self.plan.iter().flat_map(|plan| plan.providers.iter().copied());
@@ -60,5 +51,100 @@ impl Call {
     fn has_refused(&self, provider: Provider) -> bool {
         let refusals = self.refusals.as_ref().filter(|refusals| refusals.after_dials == self.attempt_records.len());
         refusals.is_some_and(|refusals| refusals.providers.contains(&provider))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::call::Policy;
+    use crate::event::{AttemptKey, CallId, PhoneNumber, ProviderSet};
+    use crate::plan::{NewCall, Plan, RetryPolicy};
+
+    const LEASE: Duration = Duration::from_secs(300);
+
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp::from_millis(seconds * 1_000)
+    }
+
+    fn policy() -> Policy {
+        Policy { inactivity_timeout: Duration::from_secs(900), outcome_providers: ProviderSet::from_iter([]) }
+    }
+
+    fn call_with(providers: &[Provider]) -> Call {
+        let retry = RetryPolicy {
+            attempts_max: 3,
+            delay_seconds: 60,
+            delay_max_seconds: 600,
+            voicemail: false,
+            unheard: false,
+        };
+        let plan = Plan {
+            providers: providers.to_vec(),
+            due_at: at(0),
+            window: None,
+            retry,
+            metadata: BTreeMap::new(),
+            request_hash: None,
+        };
+        let new = NewCall {
+            call_id: CallId::new("call-1"),
+            from: PhoneNumber::new("+15550100"),
+            to: PhoneNumber::new("+15550101"),
+            appointment_id: None,
+            plan,
+        };
+        Call::schedule(new, &policy(), at(0)).call
+    }
+
+    /// Dials a call with its next provider, which refuses.
+    fn refused(call: &Call, now: i64) -> Call {
+        let provider = call.dial_provider().expect("placed by us");
+        let claimed = call.claim("token", LEASE, false, &policy(), at(now)).expect("due").call;
+        let started = claimed.start_dial("token", "dial", provider, &policy(), at(now)).expect("claimed");
+        let dialled = started.transition.call;
+        dialled.withdraw(&started.attempt, at(now + 60), &policy(), at(now)).expect("not reported").call
+    }
+
+    #[test]
+    fn providers_are_asked_in_turn_and_then_again_after_a_pause() {
+        let call = call_with(&[Provider::Vapi, Provider::Retell]);
+        let once = refused(&call, 1);
+        assert!(once.is_due(at(1)), "the next provider is asked at once");
+        assert_eq!(once.dial_providers(), [Provider::Retell, Provider::Vapi]);
+        let twice = refused(&once, 2);
+        assert!(!twice.is_due(at(61)) && twice.is_due(at(62)), "all have refused");
+        assert_eq!(twice.dial_providers(), [Provider::Vapi, Provider::Retell]);
+        assert_eq!(twice.attempts(), [], "no refusal counts as an attempt");
+    }
+
+    #[test]
+    fn only_provider_is_asked_again_after_a_pause_however_often_it_refuses() {
+        let mut call = call_with(&[Provider::Retell]);
+        for round in 0..200 {
+            call = refused(&call, round * 60 + 1);
+            assert!(!call.is_due(at(round * 60 + 60)) && call.is_due(at(round * 60 + 61)));
+        }
+    }
+
+    #[test]
+    fn refusals_hold_for_one_attempt() {
+        let call = refused(&call_with(&[Provider::Vapi, Provider::Retell]), 1);
+        let claimed = call.claim("token", LEASE, false, &policy(), at(2)).expect("due").call;
+        let started = claimed.start_dial("token", "dial", Provider::Retell, &policy(), at(2)).expect("claimed");
+        assert_eq!(started.attempt, AttemptKey::new("1"));
+        assert_eq!(started.transition.call.dial_providers(), [Provider::Vapi, Provider::Retell]);
+    }
+
+    #[test]
+    fn released_call_stays_due() {
+        let call = call_with(&[Provider::Retell]);
+        let claimed = call.claim("token", LEASE, false, &policy(), at(1)).expect("due").call;
+        assert_eq!(claimed.release("other", &policy(), at(2)), None);
+        let released = claimed.release("token", &policy(), at(2)).expect("claimed").call;
+        assert_eq!(released.job, Job::Pending { due_at: at(0) });
     }
 }

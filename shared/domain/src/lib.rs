@@ -38,7 +38,6 @@ pub use call::{
     JobState, Policy,
 };
 pub use derive::Transition;
-pub use dialling::Refusals;
 pub use domain_event::{DOMAIN_EVENT_SCHEMA_VERSION, DomainEvent, WebhookQuarantined};
 pub use event::{
     AttemptKey, CallEvent, CallId, DO_NOT_CALL_PREFIX, Direction, EventId, EventKind, Origin, PROVIDER_HEALTH_PREFIX,
@@ -47,7 +46,7 @@ pub use event::{
 pub use fold::{Fold, FoldOutcome, fold, refold};
 pub use lifecycle::{INCONCLUSIVE, LIFECYCLE, Lifecycle, OUTCOME, Outcome};
 pub use machine::{Machine, MachineFold, State, StateEdges, Verdict};
-pub use plan::{EndReason, ManualTrigger, NewCall, Plan, RetryPolicy, StopReason};
+pub use plan::{EndReason, ManualTrigger, NewCall, Plan, Refusals, RetryPolicy, StopReason};
 pub use provider_health::{Circuit, DialFailure, DialSignal, ProviderAvailability, ProviderHealth, Slowdown};
 pub use time::Timestamp;
 pub use transition::DialStarted;

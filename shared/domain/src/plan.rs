@@ -170,6 +170,14 @@ pub struct ManualTrigger {
     pub at: Timestamp,
 }
 
+/// Providers that refused to place the next attempt. They hold until the attempt is made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refusals {
+    /// Number of dials of the call that were not withdrawn, when the providers refused.
+    pub(crate) after_dials: usize,
+    pub(crate) providers: Vec<Provider>,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,14 +1,14 @@
 //! The health of a provider: whether calls are placed with it now, and how fast.
 //!
-//! A dial may fail for a reason that is not the number's: the account is out of credit, the provider is overloaded or cannot
-//! be reached, or it gives no clear answer. Such failures say something about the provider, and nothing about the call.
+//! A dial may fail for a reason that is not the number's. Examples: the account is out of credit, or the provider is
+//! overloaded, cannot be reached or gives no clear answer. Such failures say something about the provider, and nothing about the call.
 //!
 //! **Failures in a row open the provider's circuit. While it is open, one call at a time is dialled, as a probe, and only
 //! the success of a probe closes it.** The pause before a probe doubles with every probe that fails.
 //!
 //! A provider that is busy also slows down: each refusal for that reason halves the dial rate and pauses all dials for a
 //! moment. From then on the rate rises again with time. The number of calls in flight is the dial rate times the length of
-//! a call, so the rate bounds it, and no event of a call needs to be counted.
+//! a call. So the rate bounds it, and nobody counts calls.
 //!
 //! **A claim books its place in the dial rate.** However many schedulers run at once, they never claim more calls than the
 //! provider takes in the time that they book ahead.
@@ -139,7 +139,7 @@ pub struct ProviderHealth {
 }
 
 impl ProviderHealth {
-    /// Health of a provider of which nothing is known.
+    /// Health of a provider that no dial has told anything about: it is available.
     #[must_use]
     pub const fn new(provider: Provider) -> Self {
         Self {
@@ -169,11 +169,14 @@ impl ProviderHealth {
         !self.is_open() && self.paused_until.is_none_or(|until| until <= now)
     }
 
-    /// True if this call may be dialled with the provider.
+    /// True if this call, claimed at this time, may be dialled with the provider. A claim from before a slowdown is void: it was
+    /// booked at a higher rate.
     #[must_use]
-    pub fn allows(&self, call_id: &CallId, now: Timestamp) -> bool {
+    pub fn allows(&self, call_id: &CallId, claimed_at: Timestamp, now: Timestamp) -> bool {
         match &self.circuit {
-            Circuit::Closed => self.is_available(now),
+            Circuit::Closed => {
+                self.is_available(now) && self.slowdown.is_none_or(|slowdown| slowdown.since <= claimed_at)
+            }
             Circuit::Open { probe, .. } => probe.as_ref() == Some(call_id),
         }
     }
@@ -306,6 +309,7 @@ impl ProviderHealth {
             .max(retry_after.unwrap_or_default().min(PROBE_PAUSE_MAX));
         self.slowdown = Some(Slowdown { rate, since: now });
         self.paused_until = Some(now.plus(pause));
+        self.booked_until = None;
     }
 
     /// Rate in thousandths of the configured rate.

@@ -6,9 +6,8 @@ use std::time::Duration;
 use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::operation::update_item::builders::UpdateItemFluentBuilder;
 use aws_sdk_dynamodb::types::{AttributeValue, ReturnValue, ReturnValuesOnConditionCheckFailure};
-use switchhook_domain::{AttemptKey, Call, CallId, EventId, Timestamp, Transition};
+use switchhook_domain::{AttemptKey, Call, CallId, EventId, PROVIDER_HEALTH_PREFIX, Timestamp, Transition};
 
-use super::provider_health::HealthRow;
 use super::row::CallRow;
 use super::wake_queue::{WAKE_SHARDS, WakeQueue};
 use crate::dynamodb::{ConditionalWrite, Item, expires_at, number, shard_of, text};
@@ -258,7 +257,7 @@ impl Calls {
         {
             return Ok(Found::Alias(Alias { call_id: CallId::new(of), attempt: AttemptKey::new(attempt) }));
         }
-        if HealthRow::is_key(call_id.as_str()) {
+        if call_id.as_str().starts_with(PROVIDER_HEALTH_PREFIX) {
             return Ok(Found::Nothing);
         }
         // An entry of the do-not-call list has no attribute but its key.

@@ -24,7 +24,7 @@ fn dials_in_an_hour(failure: DialFailure) -> Vec<u64> {
         if health.needs_probe(now) {
             health = health.start_probe(&call_id, now).expect("open");
         }
-        if health.allows(&call_id, now) {
+        if health.allows(&call_id, now, now) {
             dials.push(second);
             health = health.after_dial(&call_id, failed(failure), now).unwrap_or(health);
         }
@@ -59,7 +59,7 @@ fn success_of_the_probe_closes_the_circuit_and_nothing_else_does() {
     assert!(!health.needs_probe(at(31)) && health.needs_probe(at(32)));
     let probing = health.start_probe(&call(4), at(32)).expect("open");
     assert!(!probing.needs_probe(at(60)) && probing.needs_probe(at(32 + 120)), "a lost probe is replaced");
-    assert!(probing.allows(&call(4), at(33)) && !probing.allows(&call(5), at(33)));
+    assert!(probing.allows(&call(4), at(32), at(33)) && !probing.allows(&call(5), at(32), at(33)));
     assert_eq!(probing.after_dial(&call(5), DialSignal::Works, at(33)), None);
     let closed = probing.after_dial(&call(4), DialSignal::Works, at(34)).expect("changes");
     assert!(closed.is_available(at(34)));
@@ -82,6 +82,8 @@ fn busy_provider_is_paused_and_slowed_down_once_per_burst() {
     let busy = health.after_dial(&call(1), failed(DialFailure::Busy), at(100)).expect("changes");
     assert!(!busy.is_available(at(101)) && busy.is_available(at(102)));
     assert_eq!(busy.after_dial(&call(2), failed(DialFailure::Busy), at(100)), None);
+    assert!(!busy.allows(&call(3), at(99), at(102)), "a claim from before the slowdown is void");
+    assert!(busy.allows(&call(3), at(102), at(102)));
     assert_eq!(busy.free_places(SECOND, 60 * SECOND, at(101)), 0);
     assert_eq!(busy.free_places(SECOND, 60 * SECOND, at(102)), 30);
     // Half of the rate comes back in 25 minutes.
@@ -144,7 +146,8 @@ mod random {
         #[test]
         fn circuit_opens_and_closes_in_turn_and_claims_keep_the_rate(steps in prop::collection::vec(step(), 1..80)) {
             let mut health = ProviderHealth::new(Provider::Retell);
-            let (mut now, mut claimed) = (0_u64, 0_u64);
+            // Claims since the last slowdown. Those from before are void.
+            let (mut now, mut since, mut claimed) = (0_u64, 0_u64, 0_u64);
             for step in steps {
                 let before = health.clone();
                 match step {
@@ -155,7 +158,8 @@ mod random {
                             claimed += booked;
                             health = next;
                         }
-                        prop_assert!(claimed <= now + 61, "{claimed} claims in {now} s at one per second");
+                        let seconds = now - since;
+                        prop_assert!(claimed <= seconds + 61, "{claimed} claims in {seconds} s at one per second");
                     }
                     Step::Trigger(number) => {
                         let next = health.start_probe(&call(number), at(now));
@@ -164,9 +168,12 @@ mod random {
                     }
                     Step::Answer(number, failure) => {
                         let signal = failure.map_or(DialSignal::Works, failed);
-                        let allowed = health.allows(&call(number), at(now));
+                        let allowed = health.allows(&call(number), at(now), at(now));
                         let Some(next) = health.after_dial(&call(number), signal, at(now)) else { continue };
                         prop_assert_ne!(&next, &health, "a change is written, and nothing else");
+                        if next.slowdown != health.slowdown {
+                            (since, claimed) = (now, 0);
+                        }
                         if before.is_open() {
                             prop_assert!(allowed, "only the probe counts");
                             prop_assert_eq!(next.is_open(), failure.is_some());
