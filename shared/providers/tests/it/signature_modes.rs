@@ -268,6 +268,8 @@ fn wrong_signature_settings_are_refused() {
     );
     assert_eq!(
         problems(json!({"retell": {"keys": ["k"], "signature": {}}})),
-        ["retell.\"signature\": unknown field: known are keys, public_url, window_seconds, allowed_sources, dial"]
+        [
+            "retell.\"signature\": unknown field: known are keys, public_url, window_seconds, allowed_sources, dial, discover"
+        ]
     );
 }
