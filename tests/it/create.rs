@@ -1,6 +1,6 @@
 //! Creation of calls: repetitions without an idempotency key, callers, and batches.
 
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that cannot go on fails")]
+#![expect(clippy::indexing_slicing, reason = "a test that cannot go on fails")]
 
 use std::time::Duration;
 
