@@ -14,7 +14,7 @@ use proptest::test_runner::TestRunner;
 use serde_json::{Value, json};
 use switchhook_domain::{
     AttemptKey, Call, CallEvent, CallId, EventId, EventKind, NewCall, Origin, PhoneNumber, Plan, Policy, Provider,
-    ProviderEvent, ProviderSet, RetryPolicy, StopReason, Timestamp, fold, refold,
+    ProviderEvent, RetryPolicy, StopReason, Timestamp, fold, refold,
 };
 use switchhook_local::fake::{DeliveryFaults, Mode};
 use switchhook_tests::contract::{described_types, schema_documents, schema_violation};
@@ -51,13 +51,17 @@ async fn every_type_is_published_and_no_other() {
     world.cloud.check_drift().await.unwrap().unwrap();
 
     world.cloud.fake().set_delivery_faults(DeliveryFaults::USUAL);
-    for behaviour in ["confirms", "voicemail", "busy,confirms", "no_answer", "fails", "forgotten"] {
+    for behaviour in ["confirms", "voicemail", "busy,confirms", "no_answer", "fails", "forgotten", "invalid"] {
         create(&world, &call_request(behaviour)).await;
     }
     let mut later = call_request("confirms");
     later["due_at"] = json!("2026-01-02T00:00:00Z");
     let canceled = create(&world, &later).await;
     send(&world, "POST", &format!("/calls/{canceled}/cancel"), None, &Value::Null).await;
+    let mut blocked = call_request("confirms");
+    blocked["to"] = json!("+15550198");
+    send(&world, "PUT", "/do-not-call/+15550198", None, &Value::Null).await;
+    create(&world, &blocked).await;
     world.wait(HOUR * 12).await;
 
     // The account of a provider has a problem, and then none.
@@ -106,31 +110,41 @@ fn spoiled_event_is_refused() {
         check_refused("occurred_at", json!("2026-01-01T09:00:00Z"));
         check_refused("id", json!("1"));
         let event_type = text(&example["type"]);
-        if event_type == "webhook.quarantined" {
+        if !event_type.starts_with("call.") && !event_type.starts_with("appointment.") {
             continue;
         }
         check_refused("sequence", json!(0));
         check_refused("attempt", json!(0));
         check_refused("provider", json!("switchhook"));
+        check_refused("reason", json!("else"));
+        check_refused("provider", if example["provider"].is_null() { json!("retell") } else { Value::Null });
         check_refused("status", json!("pending"));
         if event_type != "call.retry_scheduled" {
             check_refused("due_at", json!("2026-01-01T09:00:00.000Z"));
         }
-        if !["call.corrected", "call.drift_repaired"].contains(&event_type.as_str()) {
+        if example.get("reason").is_none() {
+            check_refused("reason", json!("attempts_used"));
+        }
+        if !["call.outcome", "call.corrected", "call.drift_repaired"].contains(&event_type.as_str()) {
             let other = if event_type.ends_with(".inconclusive") { "no_answer" } else { "inconclusive" };
             check_refused("status", json!(other));
         }
-        if !["call.canceled", "call.exhausted", "call.drift_repaired"].contains(&event_type.as_str()) {
+        // Some calls end without an attempt, and by a request.
+        if !example["attempt"].is_null() && event_type != "call.exhausted" {
             check_refused("attempt", Value::Null);
         }
-        if !["call.canceled", "call.exhausted"].contains(&event_type.as_str()) {
+        if !example["source_event_id"].is_null() && event_type != "call.exhausted" {
             check_refused("source_event_id", Value::Null);
         }
     }
 }
 
-const POLICY: Policy = Policy { inactivity_timeout: Duration::from_secs(900), outcome_providers: ProviderSet::ALL };
 const LEASE: Duration = Duration::from_secs(300);
+
+fn policy() -> Policy {
+    let outcome_providers = Provider::ALL.into_iter().filter(|provider| provider.reports_outcome()).collect();
+    Policy { inactivity_timeout: Duration::from_secs(900), outcome_providers }
+}
 
 /// A step in the life of a random call.
 #[derive(Clone, Debug)]
@@ -139,43 +153,79 @@ enum Step {
     Dial,
     /// The provider did not place the call, so the dialer takes the attempt back.
     Withdraw,
+    /// The provider will never place the call.
+    Reject,
     /// The dialer finds the number on the do-not-call list.
     GiveUp,
     Cancel,
     /// The reconciler looks for deadlines that have passed.
     FindDeadlines,
-    /// An event from the provider: its attempt, its kind, its time in seconds by the provider's clock, and whether a
-    /// failure is permanent.
-    Report(Option<u8>, EventKind, Option<i64>, bool),
+    /// The provider has no such call, so the reconciler withdraws the latest attempt.
+    FindNoDial,
+    /// An event from a provider.
+    Report(ShortReport),
     /// The row loses the event at this place of its history, and is folded again from the inbox.
     Drift(usize),
 }
 
-fn a_step() -> impl Strategy<Value = Step> {
+/// An event from a provider, with one call event.
+#[derive(Clone, Copy, Debug)]
+struct ShortReport {
+    provider: Provider,
+    attempt: Option<u8>,
+    kind: EventKind,
+    /// Time in seconds by the provider's clock.
+    at: Option<i64>,
+    /// True if a failure is permanent.
+    permanent: bool,
+    /// True if the provider dialled nobody.
+    never_dialled: bool,
+}
+
+fn a_report() -> impl Strategy<Value = ShortReport> {
     let kinds: Vec<EventKind> = EventKind::ALL
         .into_iter()
         .filter(|kind| {
-            use EventKind::{Alive, ClaimExpired, DeadlinePassed, DriftFound};
-            ![Alive, ClaimExpired, DeadlinePassed, DriftFound].contains(kind)
+            use EventKind::{Alive, ClaimExpired, DeadlinePassed, DialNotFound, DriftFound, RetryMissed};
+            ![Alive, ClaimExpired, DeadlinePassed, DialNotFound, DriftFound, RetryMissed].contains(kind)
         })
         .collect();
-    let report = (prop::option::weighted(0.9, 1..4_u8), prop::sample::select(kinds), prop::option::of(0..4_000_i64));
+    (
+        prop::sample::select(vec![Provider::Retell, Provider::Retell, Provider::Twilio]),
+        prop::option::weighted(0.9, 1..4_u8),
+        prop::sample::select(kinds),
+        prop::option::of(0..4_000_i64),
+        any::<bool>(),
+        prop::bool::weighted(0.1),
+    )
+        .prop_map(|(provider, attempt, kind, at, permanent, never_dialled)| ShortReport {
+            provider,
+            attempt,
+            kind,
+            at,
+            permanent,
+            never_dialled,
+        })
+}
+
+fn a_step() -> impl Strategy<Value = Step> {
     prop_oneof![
         3 => (1..2_000_i64).prop_map(Step::Wait),
         3 => Just(Step::Dial),
         1 => Just(Step::Withdraw),
+        1 => Just(Step::Reject),
         1 => Just(Step::GiveUp),
         1 => Just(Step::Cancel),
         3 => Just(Step::FindDeadlines),
-        8 => (report, any::<bool>())
-            .prop_map(|((attempt, kind, at), permanent)| Step::Report(attempt, kind, at, permanent)),
+        1 => Just(Step::FindNoDial),
+        8 => a_report().prop_map(Step::Report),
         1 => (0..8_usize).prop_map(Step::Drift),
     ]
 }
 
-fn scheduled_call() -> Call {
+fn scheduled_call(appointment_id: Option<&str>) -> Call {
     let retry =
-        RetryPolicy { attempts_max: 3, delay_seconds: 60, delay_max_seconds: 600, voicemail: true, unheard: false };
+        RetryPolicy { attempts_max: 3, delay_seconds: 60, delay_max_seconds: 600, voicemail: true, unheard: true };
     let plan = Plan {
         providers: vec![Provider::Retell],
         due_at: Timestamp::from_millis(0),
@@ -188,25 +238,19 @@ fn scheduled_call() -> Call {
         call_id: CallId::new("call-1"),
         from: PhoneNumber::new("+15550100"),
         to: PhoneNumber::new("+15550101"),
-        appointment_id: None,
+        appointment_id: appointment_id.map(str::to_owned),
         plan,
     };
-    Call::schedule(new, &POLICY, Timestamp::from_millis(0)).call
+    Call::schedule(new, &policy(), Timestamp::from_millis(0)).call
 }
 
-/// A provider event with one call event.
-fn report(
-    number: usize,
-    attempt: Option<u8>,
-    kind: EventKind,
-    at: Option<i64>,
-    permanent: bool,
-    now: Timestamp,
-) -> ProviderEvent {
+/// The provider event of a report.
+fn report(number: usize, report: ShortReport, now: Timestamp) -> ProviderEvent {
+    let ShortReport { provider, attempt, kind, at, permanent, never_dialled } = report;
     let occurred_at = at.map(|seconds| Timestamp::from_millis(seconds * 1_000));
     ProviderEvent {
-        event_id: EventId::new(format!("retell:e{number}")),
-        origin: Origin::Provider(Provider::Retell),
+        event_id: EventId::new(format!("{provider}:e{number}")),
+        origin: Origin::Provider(provider),
         event_type: kind.to_string(),
         call_id: CallId::new("call-1"),
         attempt: attempt.map(|attempt| AttemptKey::new(attempt.to_string())),
@@ -217,14 +261,7 @@ fn report(
         to: None,
         block_number: false,
         received_at: now,
-        call_events: vec![CallEvent {
-            kind,
-            implied: false,
-            occurred_at,
-            sequence: None,
-            permanent,
-            never_dialled: false,
-        }],
+        call_events: vec![CallEvent { kind, implied: false, occurred_at, sequence: None, permanent, never_dialled }],
     }
 }
 
@@ -233,34 +270,45 @@ fn run_steps(mut call: Option<Call>, steps: &[Step]) -> Vec<Call> {
     let mut now = Timestamp::from_millis(1_000);
     let mut events: Vec<ProviderEvent> = Vec::new();
     let mut states = Vec::new();
+    let policy = &policy();
     for (number, step) in steps.iter().enumerate() {
         now = now.plus(Duration::from_secs(1));
-        let claimed = |call: &Call| Some(call.claim("token", LEASE, true, &POLICY, now)?.call);
+        let claimed = |call: &Call| Some(call.claim("token", LEASE, true, policy, now)?.call);
         let next = match (step, &call) {
             (Step::Wait(seconds), _) => {
                 now = now.plus(Duration::from_secs(seconds.unsigned_abs()));
                 None
             }
             (Step::Dial, Some(call)) => claimed(call)
-                .and_then(|call| call.start_dial("token", &format!("d{number}"), Provider::Retell, &POLICY, now))
+                .and_then(|call| call.start_dial("token", &format!("d{number}"), Provider::Retell, policy, now))
                 .map(|dialled| dialled.transition.call),
             (Step::Withdraw, Some(call)) => {
                 let key = call.attempt_records.last().and_then(|record| record.key.clone());
-                key.and_then(|key| call.withdraw(&key, now, &POLICY, now)).map(|transition| transition.call)
+                key.and_then(|key| call.withdraw(&key, now, policy, now)).map(|transition| transition.call)
+            }
+            (Step::Reject, Some(call)) => {
+                let key = call.attempt_records.last().and_then(|record| record.key.clone());
+                key.and_then(|key| call.reject(&key, policy, now)).map(|transition| transition.call)
             }
             (Step::GiveUp, Some(call)) => claimed(call)
-                .and_then(|call| call.give_up("token", StopReason::DoNotCall, &POLICY, now))
+                .and_then(|call| call.give_up("token", StopReason::DoNotCall, policy, now))
                 .map(|transition| transition.call),
-            (Step::Cancel, Some(call)) => call.cancel(&POLICY, now).map(|transition| transition.call),
+            (Step::Cancel, Some(call)) => call.cancel(policy, now).map(|transition| transition.call),
             (Step::FindDeadlines, Some(call)) => {
-                let found = call.deadline_passed_events(&POLICY, now);
+                let found = call.deadline_passed_events(policy, now);
                 events.extend(found.iter().cloned());
-                fold(Some(call), &found, &POLICY, now).transition.map(|it| it.call)
+                fold(Some(call), &found, policy, now).transition.map(|it| it.call)
             }
-            (Step::Report(attempt, kind, at, permanent), call) => {
-                let event = report(number, *attempt, *kind, *at, *permanent, now);
+            (Step::FindNoDial, Some(call)) => {
+                let key = call.attempt_records.last().and_then(|record| record.key.clone());
+                let found: Vec<ProviderEvent> = key.iter().map(|key| call.dial_not_found_event(key, now)).collect();
+                events.extend(found.iter().cloned());
+                fold(Some(call), &found, policy, now).transition.map(|it| it.call)
+            }
+            (Step::Report(short), call) => {
+                let event = report(number, *short, now);
                 events.push(event.clone());
-                fold(call.as_ref(), &[event], &POLICY, now).transition.map(|it| it.call)
+                fold(call.as_ref(), &[event], policy, now).transition.map(|it| it.call)
             }
             (Step::Drift(lost), Some(call)) => {
                 let mut altered = call.clone();
@@ -270,10 +318,17 @@ fn run_steps(mut call: Option<Call>, steps: &[Step]) -> Vec<Call> {
                     altered.announcements.clear();
                 }
                 let drift = altered.drift_found_event(&number.to_string(), now);
-                refold(&altered, &events, |_| false, &drift, &POLICY, now).transition.map(|it| it.call)
+                refold(&altered, &events, |_| false, &drift, policy, now).transition.map(|it| it.call)
             }
             (
-                Step::Dial | Step::Withdraw | Step::GiveUp | Step::Cancel | Step::FindDeadlines | Step::Drift(_),
+                Step::Dial
+                | Step::Withdraw
+                | Step::Reject
+                | Step::GiveUp
+                | Step::Cancel
+                | Step::FindDeadlines
+                | Step::FindNoDial
+                | Step::Drift(_),
                 None,
             ) => None,
         };
@@ -287,7 +342,7 @@ fn run_steps(mut call: Option<Call>, steps: &[Step]) -> Vec<Call> {
 
 /// Applies steps whose domain events once violated the schema. Checks every event, and returns the last one.
 fn last_event_of_life(steps: &[Step]) -> Value {
-    let call = run_steps(Some(scheduled_call()), steps).pop().unwrap();
+    let call = run_steps(Some(scheduled_call(Some("apt"))), steps).pop().unwrap();
     let events: Vec<Value> = call.domain_events_from(1).iter().map(|event| json!(event)).collect();
     for event in &events {
         assert_eq!(schema_violation(event), None, "{event}");
@@ -295,11 +350,16 @@ fn last_event_of_life(steps: &[Step]) -> Value {
     events.last().unwrap().clone()
 }
 
+const fn retell(attempt: Option<u8>, kind: EventKind, at: Option<i64>) -> Step {
+    let (provider, permanent, never_dialled) = (Provider::Retell, false, false);
+    Step::Report(ShortReport { provider, attempt, kind, at, permanent, never_dialled })
+}
+
 /// The provider reports a failure and then an answer, both without an attempt. Then the number turns out to be on the
 /// do-not-call list. The first `appointment.connected` has corrected the failure, so the last one corrects nothing.
 #[test]
 fn retry_called_off_after_a_late_answer_is_told_as_described() {
-    let report = |kind| Step::Report(None, kind, None, false);
+    let report = |kind| retell(None, kind, None);
     let event = last_event_of_life(&[report(EventKind::Failed), report(EventKind::InProgress), Step::GiveUp]);
     assert_eq!((&event["type"], &event["previous"]), (&json!("appointment.connected"), &json!("retrying")));
     assert_eq!((&event["source_event_id"], event.get("corrects")), (&Value::Null, None));
@@ -310,11 +370,11 @@ fn retry_called_off_after_a_late_answer_is_told_as_described() {
 #[test]
 fn retry_called_off_after_a_decision_went_to_another_attempt_is_told_as_described() {
     let event = last_event_of_life(&[
-        Step::Report(Some(1), EventKind::VoicemailDetected, Some(1303), false),
+        retell(Some(1), EventKind::VoicemailDetected, Some(1303)),
         Step::Wait(898),
         Step::FindDeadlines,
-        Step::Report(None, EventKind::UserDeclined, None, false),
-        Step::Report(Some(2), EventKind::Canceled, None, false),
+        retell(None, EventKind::UserDeclined, None),
+        retell(Some(2), EventKind::Canceled, None),
         Step::GiveUp,
     ]);
     assert_eq!((&event["type"], &event["previous"]), (&json!("appointment.voicemail"), &json!("retrying")));
@@ -325,11 +385,19 @@ fn retry_called_off_after_a_decision_went_to_another_attempt_is_told_as_describe
 /// The outcome of the first attempt is still open, so the appointment returns to `dialing`.
 #[test]
 fn retry_withdrawn_while_the_outcome_is_open_is_told_as_described() {
-    let completed = Step::Report(Some(1), EventKind::Completed, None, false);
+    let completed = retell(Some(1), EventKind::Completed, None);
     let event =
         last_event_of_life(&[Step::Dial, Step::Wait(898), Step::FindDeadlines, Step::Dial, completed, Step::Withdraw]);
     assert_eq!((&event["type"], &event["previous"]), (&json!("appointment.dialing"), &json!("retrying")));
     assert_eq!((&event["source_event_id"], event.get("corrects")), (&Value::Null, None));
+}
+
+/// The provider never dials the number. The call ends without an attempt, and says why.
+#[test]
+fn rejected_number_is_told_as_described() {
+    let event = last_event_of_life(&[Step::Dial, Step::Reject]);
+    assert_eq!((&event["type"], &event["reason"]), (&json!("appointment.failed"), &json!("rejected_by_provider")));
+    assert_eq!((&event["attempt"], &event["provider"]), (&Value::Null, &Value::Null));
 }
 
 mod random {
@@ -339,9 +407,10 @@ mod random {
     fn invariant_every_life_of_a_call_is_told_as_described() {
         let seen = RefCell::new(BTreeSet::new());
         let config = switchhook_random::config(2_000, None);
-        let steps_of_calls = (any::<bool>(), prop::collection::vec(a_step(), 1..16));
-        let result = TestRunner::new(config).run(&steps_of_calls, |(is_placed, steps)| {
-            for call in run_steps(is_placed.then(scheduled_call), &steps) {
+        let start = prop::sample::select(vec![None, Some(scheduled_call(None)), Some(scheduled_call(Some("apt")))]);
+        let steps_of_calls = (start, prop::collection::vec(a_step(), 1..16));
+        let result = TestRunner::new(config).run(&steps_of_calls, |(start, steps)| {
+            for call in run_steps(start, &steps) {
                 for event in call.domain_events_from(1) {
                     let event = json!(event);
                     prop_assert_eq!(schema_violation(&event), None, "{}", event);

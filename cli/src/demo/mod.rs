@@ -15,7 +15,7 @@
 //! - [`oracle`] computes the **expectations** from the ground truth and the deliveries, and compares them with the
 //!   observations. Each difference is a **mismatch**. The oracle uses no code of Switchhook, so both cannot be wrong in
 //!   the same way.
-//! - [`output`] prints the figures, the mismatches, and four calls in full.
+//! - [`output`] prints the figures, the mismatches, and five calls in full.
 //!
 //! # Example
 //!
@@ -116,7 +116,7 @@ impl Demo {
     }
 }
 
-/// Prints for people: first four calls in full, then the summary, which ends with the result.
+/// Prints for people: first five calls in full, then the summary, which ends with the result.
 fn print_text(
     summary: &Summary,
     traffic: &Traffic,

@@ -30,16 +30,18 @@ pub(super) struct Observations {
     pub(super) worker_actions: BTreeMap<String, u64>,
     /// Ids of the calls for which the drift check logged a drift.
     pub(super) drifted_calls: Vec<String>,
-    /// Answers of `GET /events/{id}/status` about the deliveries from another provider.
-    pub(super) other_provider_statuses: Vec<Value>,
     /// Domain events and dials that belong to no call of this run.
     pub(super) unexpected_events: Vec<Value>,
     /// Domain events about unreadable webhooks, each once.
     pub(super) quarantine_events: Vec<Value>,
+    /// Domain events about the health of the provider, each once, in the order of publication.
+    pub(super) provider_events: Vec<Value>,
     /// Ids of domain events that were published with two different contents.
     pub(super) ids_with_two_contents: Vec<String>,
     /// Rejected webhooks by the cause in the log.
     pub(super) rejections_by_cause: BTreeMap<String, u64>,
+    /// Webhooks that named a call id of others, by the log.
+    pub(super) foreign_ids: u64,
     /// Log lines that report a failure.
     pub(super) logged_failures: Vec<String>,
     pub(super) events_queue: Depth,
@@ -102,7 +104,7 @@ pub(super) struct ApiResponse {
 #[derive(Clone, Debug)]
 pub(super) struct PhoneRing {
     pub(super) provider_call_id: String,
-    /// Attempt number in the dial request.
+    /// Number of the dial, which the request names.
     pub(super) attempt: String,
     /// Keyword of the scenario that the fake provider played.
     pub(super) behaviour: &'static str,
@@ -123,7 +125,7 @@ pub(super) struct SentWebhook {
 /// The fake provider's response to a dial or to a lookup.
 #[derive(Clone, Debug)]
 pub(super) struct ProviderResponse {
-    /// Attempt number in the dial request.
+    /// Number of the dial, which the request names.
     pub(super) attempt: String,
     pub(super) at: Millis,
     pub(super) result: RequestResult,
@@ -133,24 +135,25 @@ pub(super) struct ProviderResponse {
 pub(super) type WebhookKey = (String, Millis);
 
 impl PlacedCall {
-    /// True if the attempt with this number, counted from 1, found the provider down.
+    /// True if the dial with this number, counted from 1, found the provider down. The request may have been repeated.
     pub(super) fn hit_outage(&self, number: usize) -> bool {
-        self.responses_about(number).any(|response| response.result == RequestResult::Unavailable)
+        let is_answered = |with: RequestResult| self.dial_responses(number).any(|response| response.result == with);
+        is_answered(RequestResult::Unavailable) && !is_answered(RequestResult::Accepted)
     }
 
-    /// Returns the provider's responses to the dials of an attempt.
+    /// Returns the provider's responses to the requests of a dial.
     pub(super) fn dial_responses(&self, number: usize) -> impl Iterator<Item = &ProviderResponse> {
         self.responses_about(number).filter(|response| is_of_dial(response.result))
     }
 
-    /// Time at which the attempt was dialled. A dial that the rate limit refused does not count.
+    /// Time at which the dial was made. A request that the rate limit refused does not count.
     pub(super) fn dialled_at(&self, number: usize) -> Option<Millis> {
         self.dial_responses(number)
             .find(|response| response.result != RequestResult::RateLimited)
             .map(|response| response.at)
     }
 
-    /// Returns the times at which a lookup of an attempt found no such call at the provider.
+    /// Returns the times at which a lookup of a dial found no such call at the provider.
     pub(super) fn lookups_without_result(&self, number: usize) -> impl Iterator<Item = Millis> {
         self.responses_about(number)
             .filter(|response| response.result == RequestResult::NotFound)
@@ -161,7 +164,7 @@ impl PlacedCall {
         self.phone_rings.iter().find(|ring| ring.attempt == number.to_string())
     }
 
-    /// Returns the provider's responses to the dials and lookups of an attempt.
+    /// Returns the provider's responses to the requests and lookups of a dial.
     pub(super) fn responses_about(&self, number: usize) -> impl Iterator<Item = &ProviderResponse> {
         self.provider_responses.iter().filter(move |response| response.attempt == number.to_string())
     }

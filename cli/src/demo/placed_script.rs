@@ -27,6 +27,14 @@ const MORE_ATTEMPTS_MAX: usize = 5;
 pub(super) const RETRY_DELAY: Millis = 5 * MINUTE;
 /// Longest delay before any attempt.
 pub(super) const RETRY_DELAY_MAX: Millis = HOUR;
+/// Reason of a call that ended because its number is on the do-not-call list.
+pub(super) const DO_NOT_CALL: &str = "do_not_call";
+/// Reason of a call that ended because the provider will never dial its number.
+pub(super) const REJECTED: &str = "rejected_by_provider";
+/// Reason of a call that ended after its last attempt.
+const ATTEMPTS_USED: &str = "attempts_used";
+/// Reason of a call that ended because nobody knows whether the person answered.
+const UNHEARD: &str = "unheard";
 
 /// The course of one attempt: how the called person behaves, or what goes wrong before the phone rings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,13 +53,14 @@ pub(super) enum DialScenario {
     Silent,
     /// Confirms, after the provider has refused the dial because of its rate limit.
     RateLimited,
-    /// The number does not exist.
+    /// The number does not exist, and the provider refuses the dial for good. Nothing was dialled, so this is no attempt.
     Invalid,
-    /// The provider is down. Its answer does not say whether it accepted the call.
+    /// The provider is down. Its answer does not say whether it accepted the call. Later it has no such call, so nothing
+    /// was dialled, and this is no attempt either.
     Outage,
 }
 
-/// The true result of one attempt.
+/// The true result of one attempt. Empty for a dial that is no attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct AttemptResult {
     pub(super) lifecycle: &'static str,
@@ -107,22 +116,73 @@ impl DialScenario {
             Self::NoAnswer => ("no_answer", "no_answer", true),
             Self::Fails => ("failed", "no_answer", true),
             Self::Forgotten => ("inconclusive", "inconclusive", true),
-            Self::Invalid => ("failed", "no_answer", false),
-            Self::Outage => ("inconclusive", "inconclusive", false),
+            Self::Invalid | Self::Outage => ("", "", false),
         };
         AttemptResult { lifecycle, outcome, rings }
     }
+
+    /// False if the provider dialled nobody. The API does not show such a dial, and it does not count.
+    pub(super) const fn is_attempt(self) -> bool {
+        match self {
+            Self::Confirms
+            | Self::Declines
+            | Self::Voicemail
+            | Self::Busy
+            | Self::NoAnswer
+            | Self::Fails
+            | Self::Forgotten
+            | Self::ResponseLost
+            | Self::Silent
+            | Self::RateLimited => true,
+            Self::Invalid | Self::Outage => false,
+        }
+    }
 }
 
-/// Decision of the retry policy after an attempt.
+/// Decision about the job after a dial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum PolicyDecision {
+pub(super) enum Decision {
     /// The job is completed.
     Complete,
-    /// The job has failed.
-    Fail,
-    /// Another attempt follows.
+    /// The job has failed, for this reason.
+    Fail(&'static str),
+    /// Another dial follows.
     Retry,
+    /// The call was canceled.
+    Cancel,
+}
+
+/// The true course of one call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Course {
+    /// Every dial, whether it became an attempt or not.
+    pub(super) dials: Vec<DialScenario>,
+    /// The last decision about the job.
+    pub(super) decision: Decision,
+}
+
+impl Course {
+    /// Returns the attempts in order, each with the number of its dial, counted from 1.
+    pub(super) fn attempts(&self) -> impl DoubleEndedIterator<Item = (usize, DialScenario)> {
+        let numbered = self.dials.iter().copied().enumerate().map(|(index, scenario)| (index + 1, scenario));
+        numbered.filter(|(_, scenario)| scenario.is_attempt())
+    }
+
+    /// Final appointment status.
+    pub(super) fn final_appointment(&self) -> &'static str {
+        let outcome = self.attempts().next_back().map(|(_, scenario)| scenario.result().outcome);
+        match (outcome, self.decision) {
+            (Some("confirmed"), _) => "Confirmed",
+            (Some("declined"), _) => "Declined",
+            (Some("voicemail"), _) => "Voicemail",
+            (Some("no_answer"), _) => "NoAnswer",
+            (Some("inconclusive"), _) => "Inconclusive",
+            (None, Decision::Cancel) => "Canceled",
+            (None, Decision::Fail(DO_NOT_CALL)) => "Blocked",
+            (None, Decision::Fail(_)) => "Failed",
+            (Some(_), _) | (None, Decision::Complete | Decision::Retry) => "Pending",
+        }
+    }
 }
 
 /// The way in which a call is requested.
@@ -135,15 +195,17 @@ pub(super) enum RequestPattern {
     /// The call is due in a day, and is triggered by hand.
     Triggered,
     Canceled,
+    /// The number is put on the do-not-call list before the call is due.
+    Blocked,
     /// The person may be called at certain hours only.
     CallingWindow,
     /// The call is due while the provider is down.
     DuringOutage,
-    /// The call gets more attempts than usual, and another attempt after a voicemail.
+    /// The call gets more attempts than usual, also after a voicemail, and after an attempt of which nothing is known.
     MoreAttempts,
 }
 
-const PATTERNS: [RequestPattern; 13] = [
+const PATTERNS: [RequestPattern; 14] = [
     RequestPattern::DueNow,
     RequestPattern::Repeated,
     RequestPattern::DueNow,
@@ -155,6 +217,7 @@ const PATTERNS: [RequestPattern; 13] = [
     RequestPattern::DueNow,
     RequestPattern::CallingWindow,
     RequestPattern::MoreAttempts,
+    RequestPattern::Blocked,
     RequestPattern::DueNow,
     RequestPattern::DuringOutage,
 ];
@@ -192,6 +255,8 @@ pub(super) enum ApiAction {
     Trigger,
     Cancel,
     TriggerCanceled,
+    /// Puts the number on the do-not-call list.
+    Block,
 }
 
 impl ApiAction {
@@ -202,6 +267,7 @@ impl ApiAction {
             Self::CreateOther => "POST /calls, different body, same key",
             Self::Trigger | Self::TriggerCanceled => "POST trigger",
             Self::Cancel => "POST cancel",
+            Self::Block => "PUT do-not-call",
         }
     }
 
@@ -211,6 +277,7 @@ impl ApiAction {
             Self::Create => 201,
             Self::CreateAgain | Self::Trigger | Self::Cancel => 200,
             Self::CreateOther | Self::TriggerCanceled => 409,
+            Self::Block => 204,
         }
     }
 }
@@ -276,6 +343,10 @@ impl PlacedScript {
                 requests.push((at, ApiAction::Cancel));
                 requests.push((at + rng.i64(SECOND..2 * HOUR), ApiAction::TriggerCanceled));
             }
+            RequestPattern::Blocked => {
+                due_at = Some(created_at + HOUR);
+                requests.push((created_at + rng.i64(SECOND..50 * MINUTE), ApiAction::Block));
+            }
             RequestPattern::DuringOutage => due_at = Some(OUTAGE_START + rng.i64(MINUTE..8 * MINUTE)),
         }
         let script = Self {
@@ -312,81 +383,81 @@ impl PlacedScript {
                 set("window", window);
             }
             RequestPattern::MoreAttempts => {
-                set("retry", json!({"attempts_max": MORE_ATTEMPTS_MAX, "voicemail": true}));
+                set("retry", json!({"attempts_max": MORE_ATTEMPTS_MAX, "voicemail": true, "unheard": true}));
             }
             RequestPattern::DueNow
             | RequestPattern::DueLater
             | RequestPattern::Repeated
             | RequestPattern::Triggered
             | RequestPattern::Canceled
+            | RequestPattern::Blocked
             | RequestPattern::DuringOutage => {}
         }
         Value::Object(body)
     }
 
-    /// Returns the scenarios of all attempts that take place, and the final decision about the job.
+    /// Returns the true course of the call.
     ///
-    /// `hit_outage` returns true for the number of an attempt, counted from 1, that found the provider down.
-    pub(super) fn play_out(&self, hit_outage: impl Fn(usize) -> bool) -> (Vec<DialScenario>, PolicyDecision) {
-        let mut played = Vec::new();
+    /// `hit_outage` returns true for the number of a dial, counted from 1, that found the provider down.
+    pub(super) fn course(&self, hit_outage: impl Fn(usize) -> bool) -> Course {
+        let mut dials = Vec::new();
+        match self.pattern {
+            RequestPattern::Canceled => return Course { dials, decision: Decision::Cancel },
+            RequestPattern::Blocked => return Course { dials, decision: Decision::Fail(DO_NOT_CALL) },
+            RequestPattern::DueNow
+            | RequestPattern::DueLater
+            | RequestPattern::Repeated
+            | RequestPattern::Triggered
+            | RequestPattern::CallingWindow
+            | RequestPattern::DuringOutage
+            | RequestPattern::MoreAttempts => {}
+        }
         loop {
-            let number = played.len() + 1;
-            played.push(if hit_outage(number) { DialScenario::Outage } else { self.scenario(number) });
-            match self.decide(&played) {
-                PolicyDecision::Retry => {}
-                last @ (PolicyDecision::Complete | PolicyDecision::Fail) => return (played, last),
+            let number = dials.len() + 1;
+            dials.push(if hit_outage(number) { DialScenario::Outage } else { self.scenario(number) });
+            match self.decide(&dials) {
+                Decision::Retry => {}
+                decision @ (Decision::Complete | Decision::Fail(_) | Decision::Cancel) => {
+                    return Course { dials, decision };
+                }
             }
         }
     }
 
-    /// Planned scenario of an attempt, counted from 1. An outage may replace it.
+    /// Planned scenario of a dial, counted from 1. An outage may replace it.
     pub(super) fn scenario(&self, number: usize) -> DialScenario {
         self.scenarios.get(number - 1).or(self.scenarios.last()).copied().unwrap_or(DialScenario::Confirms)
     }
 
-    /// Decision of the retry policy after the attempts so far.
-    fn decide(&self, played: &[DialScenario]) -> PolicyDecision {
-        let Some(latest) = played.last() else { return PolicyDecision::Retry };
+    /// Decides about the job after the dials so far.
+    fn decide(&self, dials: &[DialScenario]) -> Decision {
+        let Some(latest) = dials.last() else { return Decision::Retry };
         let more_attempts = self.pattern == RequestPattern::MoreAttempts;
-        let attempts_left = played.len() < if more_attempts { MORE_ATTEMPTS_MAX } else { ATTEMPTS_MAX };
+        let attempts = dials.iter().filter(|scenario| scenario.is_attempt()).count();
+        let attempts_left = attempts < if more_attempts { MORE_ATTEMPTS_MAX } else { ATTEMPTS_MAX };
         let again = match latest {
             DialScenario::Confirms
             | DialScenario::Declines
             | DialScenario::ResponseLost
             | DialScenario::Silent
-            | DialScenario::RateLimited => {
-                return PolicyDecision::Complete;
-            }
-            DialScenario::Voicemail if !more_attempts => return PolicyDecision::Complete,
-            DialScenario::Voicemail if attempts_left => true,
-            // The limit of attempts is reached, and only a machine has answered.
-            DialScenario::Voicemail => false,
-            DialScenario::Busy | DialScenario::NoAnswer | DialScenario::Forgotten | DialScenario::Outage => true,
+            | DialScenario::RateLimited => return Decision::Complete,
+            DialScenario::Outage => return Decision::Retry,
+            DialScenario::Invalid => return Decision::Fail(REJECTED),
+            DialScenario::Voicemail if !more_attempts => return Decision::Complete,
+            DialScenario::Forgotten if !more_attempts => return Decision::Fail(UNHEARD),
+            DialScenario::Voicemail | DialScenario::Forgotten | DialScenario::Busy | DialScenario::NoAnswer => true,
             // A temporary failure is retried once.
-            DialScenario::Fails => played.iter().filter(|scenario| **scenario == DialScenario::Fails).count() == 1,
-            DialScenario::Invalid => false,
+            DialScenario::Fails => dials.iter().filter(|scenario| **scenario == DialScenario::Fails).count() == 1,
         };
-        if again && attempts_left { PolicyDecision::Retry } else { PolicyDecision::Fail }
+        if again && attempts_left { Decision::Retry } else { Decision::Fail(ATTEMPTS_USED) }
     }
 
-    /// Final appointment status after these attempts.
-    pub(super) fn final_appointment(played: &[DialScenario]) -> &'static str {
-        match played.last().map(|scenario| scenario.result().outcome) {
-            Some("confirmed") => "Confirmed",
-            Some("declined") => "Declined",
-            Some("voicemail") => "Voicemail",
-            Some("no_answer") => "NoAnswer",
-            Some("inconclusive") => "Inconclusive",
-            Some(_) | None => "Pending",
-        }
-    }
-
-    /// Earliest time at which an attempt may be made. A canceled call gets none.
+    /// Earliest time at which an attempt may be made. A canceled or blocked call gets none.
     pub(super) fn not_before(&self) -> Millis {
         match self.pattern {
             RequestPattern::CallingWindow => WINDOW_OPENS,
             RequestPattern::Triggered => self.triggered_at.unwrap_or(START),
-            RequestPattern::Canceled => Millis::MAX,
+            RequestPattern::Canceled | RequestPattern::Blocked => Millis::MAX,
             RequestPattern::DueNow
             | RequestPattern::DueLater
             | RequestPattern::Repeated
@@ -404,6 +475,7 @@ impl PlacedScript {
             | RequestPattern::Repeated
             | RequestPattern::Triggered
             | RequestPattern::Canceled
+            | RequestPattern::Blocked
             | RequestPattern::DuringOutage
             | RequestPattern::MoreAttempts => Millis::MAX,
         }
@@ -419,37 +491,37 @@ mod tests {
         PlacedScript { scenarios: scenarios.to_vec(), pattern, ..drawn }
     }
 
-    fn play_out(scenarios: &[DialScenario], pattern: RequestPattern) -> (usize, PolicyDecision) {
-        let (played, decision) = script(scenarios, pattern).play_out(|_| false);
-        (played.len(), decision)
+    fn course(scenarios: &[DialScenario], pattern: RequestPattern) -> (usize, Decision) {
+        let course = script(scenarios, pattern).course(|_| false);
+        (course.attempts().count(), course.decision)
     }
 
     #[test]
     fn calls_are_tried_as_often_as_policy_allows() {
+        let (used, unheard) = (Decision::Fail(ATTEMPTS_USED), Decision::Fail(UNHEARD));
         for (scenarios, pattern, attempts, decision) in [
-            (&[DialScenario::Confirms][..], RequestPattern::DueNow, 1, PolicyDecision::Complete),
-            (&[DialScenario::Busy, DialScenario::Confirms], RequestPattern::DueNow, 2, PolicyDecision::Complete),
-            (&[DialScenario::NoAnswer], RequestPattern::DueNow, 3, PolicyDecision::Fail),
-            (&[DialScenario::NoAnswer], RequestPattern::MoreAttempts, 5, PolicyDecision::Fail),
-            (&[DialScenario::Voicemail], RequestPattern::DueNow, 1, PolicyDecision::Complete),
-            (
-                &[DialScenario::Voicemail, DialScenario::Confirms],
-                RequestPattern::MoreAttempts,
-                2,
-                PolicyDecision::Complete,
-            ),
-            (&[DialScenario::Fails], RequestPattern::DueNow, 2, PolicyDecision::Fail),
-            (&[DialScenario::Invalid], RequestPattern::DueNow, 1, PolicyDecision::Fail),
-            (&[DialScenario::Forgotten, DialScenario::Declines], RequestPattern::DueNow, 2, PolicyDecision::Complete),
+            (&[DialScenario::Confirms][..], RequestPattern::DueNow, 1, Decision::Complete),
+            (&[DialScenario::Busy, DialScenario::Confirms], RequestPattern::DueNow, 2, Decision::Complete),
+            (&[DialScenario::NoAnswer], RequestPattern::DueNow, 3, used),
+            (&[DialScenario::NoAnswer], RequestPattern::MoreAttempts, 5, used),
+            (&[DialScenario::Voicemail], RequestPattern::DueNow, 1, Decision::Complete),
+            (&[DialScenario::Voicemail, DialScenario::Confirms], RequestPattern::MoreAttempts, 2, Decision::Complete),
+            (&[DialScenario::Fails], RequestPattern::DueNow, 2, used),
+            (&[DialScenario::Invalid], RequestPattern::DueNow, 0, Decision::Fail(REJECTED)),
+            (&[DialScenario::Forgotten, DialScenario::Declines], RequestPattern::DueNow, 1, unheard),
+            (&[DialScenario::Forgotten, DialScenario::Declines], RequestPattern::MoreAttempts, 2, Decision::Complete),
+            (&[DialScenario::Confirms], RequestPattern::Blocked, 0, Decision::Fail(DO_NOT_CALL)),
+            (&[DialScenario::Confirms], RequestPattern::Canceled, 0, Decision::Cancel),
         ] {
-            assert_eq!(play_out(scenarios, pattern), (attempts, decision), "{scenarios:?}");
+            assert_eq!(course(scenarios, pattern), (attempts, decision), "{scenarios:?}");
         }
     }
 
     #[test]
-    fn attempt_at_a_provider_that_is_down_reaches_nobody() {
-        let (played, decision) = script(&[DialScenario::Busy, DialScenario::Confirms], RequestPattern::DueNow)
-            .play_out(|number| number == 1);
-        assert_eq!((played, decision), (vec![DialScenario::Outage, DialScenario::Confirms], PolicyDecision::Complete));
+    fn dial_at_a_provider_that_is_down_is_no_attempt() {
+        let course =
+            script(&[DialScenario::Busy, DialScenario::Confirms], RequestPattern::DueNow).course(|number| number == 1);
+        assert_eq!(course.dials, [DialScenario::Outage, DialScenario::Confirms]);
+        assert_eq!(course.attempts().collect::<Vec<_>>(), [(2, DialScenario::Confirms)]);
     }
 }

@@ -51,6 +51,7 @@ fn two_hundred_calls_come_out_right() {
         "Webhooks out of order",
         "Lost webhooks",
         "Forged webhooks",
+        "Two providers",
         "Placed by Switchhook, and retried",
         "Result, after",
     ] {
@@ -63,7 +64,7 @@ fn two_hundred_calls_come_out_right() {
 /// for omitted lines. The time that the run took may differ.
 fn readme_shows(printed: &str) {
     let readme = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../README.md")).expect("README.md");
-    let (_, block) = readme.split_once("```\nFour calls in full\n").expect("the output of the demo");
+    let (_, block) = readme.split_once("```\nFive calls in full\n").expect("the output of the demo");
     let (block, _) = block.split_once("\n```").expect("the end of the output");
     let without_time = |line: &str| match line.strip_prefix("Result, after ").and_then(|rest| rest.split_once(" s: ")) {
         Some((_, rest)) => format!("Result: {rest}"),

@@ -14,10 +14,12 @@
 
 use serde_json::Value;
 
+use super::attempt_knowledge::{AttemptKnowledge, CONNECTED, ReachedStatus};
 use super::choices::Choices;
-use super::evidence::{CheckedCall, Evidence, Placement, timeout_detected_between};
+use super::evidence::{CheckedCall, Evidence, Placement};
 use super::expected_event::{AttemptEnd, EventContent, EventSource, ExpectedEvent, INCONCLUSIVE, Topic};
-use super::knowledge::{AttemptKnowledge, InactivityTimeout, Knowledge, ReachedStatus};
+use super::knowledge::Knowledge;
+use super::silence::{Timeout, next_timeout, waiting_timeouts};
 use crate::demo::script::{Millis, SECOND};
 
 /// Two reports that arrive within this time may be folded together.
@@ -33,7 +35,7 @@ pub(super) fn mismatch(call: &CheckedCall<'_>, evidence: &[Evidence], actual: &[
     let mut choices = Choices::default();
     let mut closest: Option<(usize, String)> = None;
     for _ in 0..COMBINATIONS_MAX {
-        let mut matcher = EventMatcher { call, actual, expected: Vec::new() };
+        let mut matcher = EventMatcher { call, actual, expected: Vec::new(), appointment_id: None };
         let result = expect_all(call, evidence, &mut choices, &mut matcher).and_then(|()| matcher.finish());
         match result {
             Ok(()) => return None,
@@ -58,17 +60,31 @@ fn expect_all<'a>(
     choices: &mut Choices,
     matcher: &mut EventMatcher<'a, '_>,
 ) -> Result<(), String> {
-    if let Some(at) = call.placement.as_ref().and_then(|placement| placement.canceled_at) {
-        matcher.expect(ExpectedEvent::canceled(at))?;
-    }
     let mut order: Vec<&Evidence> = evidence.iter().collect();
     let mut knowledge = Knowledge::empty(call);
+    matcher.appointment_id = knowledge.appointment_id();
+    if let Some(end) = call.placement.as_ref().and_then(|placement| placement.ended) {
+        for event in ExpectedEvent::of_end(end) {
+            if event.topic == Topic::Job || matcher.appointment_id.is_some() {
+                matcher.expect(event)?;
+            }
+        }
+    }
     let mut place = 0;
     loop {
         let next = order.get(place).copied();
-        while let Some(timeout) = next_timeout(&knowledge, next, choices) {
-            knowledge.add_timeout(timeout);
-            expect_new(&knowledge, matcher)?;
+        while let Some(detected) = next_timeout(&knowledge, next, choices) {
+            match detected {
+                Timeout::Attempt(timeout) => knowledge.add_timeout(timeout),
+                Timeout::Retry(missed) => knowledge.add_missed_retry(missed),
+            }
+            // One run of the reconciler may detect several timeouts, which are then folded together.
+            let more = waiting_timeouts(&knowledge)
+                .iter()
+                .any(|other| other.detected_between().0 <= detected.detected_between().1);
+            if !(more && choices.choose()) {
+                expect_new(&knowledge, matcher)?;
+            }
         }
         let Some(mut item) = next else { return Ok(()) };
         let same_time = order.get(place + 1).is_some_and(|after| after.at() == item.at());
@@ -85,51 +101,24 @@ fn expect_all<'a>(
     }
 }
 
-/// Returns the next inactivity timeout that is detected before the next evidence arrives.
-///
-/// `None` for every call that Switchhook placed: its timeouts are detected by lookups, which are evidence themselves.
-fn next_timeout(
-    knowledge: &Knowledge<'_>,
-    next: Option<&Evidence>,
-    choices: &mut Choices,
-) -> Option<InactivityTimeout> {
-    if knowledge.call.placement.is_some() {
-        return None;
-    }
-    let attempts = knowledge.attempts();
-    let mut waiting: Vec<&AttemptKnowledge<'_>> = attempts.iter().filter(|attempt| !attempt.is_settled()).collect();
-    waiting.sort_by_key(|attempt| attempt.last_event_at);
-    let mut first = waiting.first().copied()?;
-    // One run of the reconciler may detect both timeouts, in either order.
-    if let Some(second) = waiting.get(1)
-        && timeout_detected_between(second.last_event_at).0 <= timeout_detected_between(first.last_event_at).1
-        && choices.choose()
-    {
-        first = second;
-    }
-    let detected_between = timeout_detected_between(first.last_event_at);
-    let (earliest, latest) = detected_between;
-    let is_next = match next {
-        None => true,
-        Some(evidence) if evidence.at() < earliest => false,
-        Some(evidence) if evidence.at() > latest => true,
-        Some(_) => choices.choose(),
-    };
-    is_next.then_some(InactivityTimeout { attempt: first.index, since: first.last_event_at, detected_between })
-}
-
 /// Expects the events that the knowledge newly requires: first those of each attempt, then of the job, then of the
-/// appointment.
+/// appointment. For a call without an appointment, the outcomes of each attempt take the place of the last.
 fn expect_new<'a>(knowledge: &Knowledge<'a>, matcher: &mut EventMatcher<'a, '_>) -> Result<(), String> {
     let attempts = knowledge.attempts();
+    matcher.appointment_id = knowledge.appointment_id();
     for (place, attempt) in attempts.iter().enumerate() {
         let event = |content| ExpectedEvent::of_attempt(Topic::Lifecycle, attempt, place + 1, content);
         let of_attempt =
             |event: &&ExpectedEvent<'_>| event.topic == Topic::Lifecycle && event.attempt == Some(attempt.index);
         let announced = matcher.expected.iter().filter(of_attempt).filter_map(|event| event.content.rank).max();
         let ended = matcher.expected.iter().rposition(|event| of_attempt(&event) && event.content.is_final);
+        let mut last = matcher.expected.iter().rfind(of_attempt).map(|event| event.content.status);
         let lifecycles = attempt.lifecycles();
-        let new: Vec<&ReachedStatus> = lifecycles.iter().filter(|status| Some(status.rank) > announced).collect();
+        // A presumed `completed` and a reported one look the same to a subscriber, so the second is not announced.
+        let is_new = |status: &&ReachedStatus| {
+            Some(status.rank) > announced && last.replace(status.status) != Some(status.status)
+        };
+        let new: Vec<&ReachedStatus> = lifecycles.iter().filter(is_new).collect();
         for status in &new {
             matcher.expect(event(EventContent::reached(status, attempt)))?;
         }
@@ -146,7 +135,10 @@ fn expect_new<'a>(knowledge: &Knowledge<'a>, matcher: &mut EventMatcher<'a, '_>)
     if let Some(placement) = &knowledge.call.placement {
         expect_job_event(placement, &numbered, matcher)?;
     }
-    expect_appointment_events(knowledge, &numbered, matcher)
+    if matcher.appointment_id.is_some() {
+        return expect_appointment_events(knowledge, &numbered, matcher);
+    }
+    numbered.iter().try_for_each(|(attempt, number)| expect_outcome_events(attempt, *number, matcher))
 }
 
 /// Expects `call.retry_scheduled` or `call.exhausted` once the latest attempt has ended.
@@ -163,11 +155,35 @@ fn expect_job_event<'a>(
     let Some(end) = AttemptEnd::of(latest) else { return Ok(()) };
     let content = match placement.retry_due_between(latest.index, end.known_between()) {
         Some(due_between) => EventContent::retry_scheduled(&end, due_between),
-        None if placement.fails && latest.index == placement.retries.len() => EventContent::exhausted(&end),
-        None => return Ok(()),
+        None => match placement.fails_after {
+            Some((attempt, reason)) if attempt == latest.index => EventContent::exhausted(&end, reason),
+            Some(_) | None => return Ok(()),
+        },
     };
     let event = ExpectedEvent::of_attempt(Topic::Job, latest, *number, content);
     matcher.expect(ExpectedEvent { provider_call_id: None, ..event })
+}
+
+/// Expects `call.outcome` for each final outcome that the attempt has newly reached.
+fn expect_outcome_events<'a>(
+    attempt: &AttemptKnowledge<'a>,
+    number: usize,
+    matcher: &mut EventMatcher<'a, '_>,
+) -> Result<(), String> {
+    let own = |event: &&ExpectedEvent<'_>| event.topic == Topic::Outcome && event.attempt == Some(attempt.index);
+    let announced = matcher.expected.iter().filter(own).filter_map(|event| event.content.rank).max();
+    for outcome in attempt.final_outcomes().iter().filter(|outcome| Some(outcome.rank) > announced) {
+        let content = EventContent::reached(outcome, attempt);
+        matcher.expect(ExpectedEvent::of_attempt(Topic::Outcome, attempt, number, content))?;
+    }
+    let last = matcher.expected.iter().rfind(own).map(|event| event.content.status);
+    match attempt.timeout.filter(|_| !attempt.has_outcome() && last != Some(INCONCLUSIVE)) {
+        Some(timeout) => {
+            let content = EventContent::inconclusive(timeout);
+            matcher.expect(ExpectedEvent::of_attempt(Topic::Outcome, attempt, number, content))
+        }
+        None => Ok(()),
+    }
 }
 
 /// Expects the new events of the appointment. It follows the attempt that was confirmed or declined, otherwise the
@@ -191,15 +207,25 @@ fn expect_appointment_events<'a>(
         return Ok(());
     }
     let (latest, number) = latest;
-    let planned_by_others = knowledge.retry_planned().map(|(at, report)| EventSource::Reports(vec![(report, at)]));
-    let retries = || knowledge.call.placement.as_ref().is_some_and(|placement| placement.retries(latest.index));
-    let planned_by_policy = || AttemptEnd::of(latest).filter(|_| retries()).map(|end| end.source());
-    let content = match planned_by_others.or_else(planned_by_policy) {
-        Some(source) => Some(EventContent::retrying(source)),
-        None => latest.timeout.filter(|_| !latest.has_outcome()).map(EventContent::inconclusive),
-    };
     let last = matcher.expected.iter().rfind(|event| event.topic == Topic::Appointment);
     let last = last.map(|event| event.content.status);
+    if let Some(missed) = knowledge.missed_retry() {
+        // The promise was made for the whole call, so its end belongs to no attempt.
+        let event = ExpectedEvent::of_call(Topic::Appointment, EventContent::retry_missed(missed));
+        return if last == Some(INCONCLUSIVE) { Ok(()) } else { matcher.expect(event) };
+    }
+    let awaited = knowledge.awaited_retry().map(|(at, report)| EventSource::Reports(vec![(report, at)]));
+    let retries = || knowledge.call.placement.as_ref().is_some_and(|placement| placement.retries(latest.index));
+    let planned_by_policy = || AttemptEnd::of(latest).filter(|_| retries()).map(|end| end.source());
+    let content = match awaited.or_else(planned_by_policy) {
+        Some(source) => Some(EventContent::retrying(source)),
+        None if latest.has_outcome() => {
+            // After an inactivity timeout, the ending shows that nothing more will come.
+            let settled = latest.final_outcomes().pop().filter(|outcome| outcome.status == CONNECTED);
+            settled.filter(|_| last == Some(INCONCLUSIVE)).map(|outcome| EventContent::reached(&outcome, latest))
+        }
+        None => latest.timeout.map(EventContent::inconclusive),
+    };
     match content.filter(|content| last != Some(content.status)) {
         Some(content) => matcher.expect(ExpectedEvent::of_attempt(Topic::Appointment, latest, number, content)),
         None => Ok(()),
@@ -212,10 +238,13 @@ struct EventMatcher<'a, 'b> {
     actual: &'b [Value],
     /// The expected events that were found so far.
     expected: Vec<ExpectedEvent<'a>>,
+    /// The appointment of the call, as far as it is known now.
+    appointment_id: Option<&'a str>,
 }
 
 impl<'a> EventMatcher<'a, '_> {
     fn expect(&mut self, event: ExpectedEvent<'a>) -> Result<(), String> {
+        let event = ExpectedEvent { appointment_id: self.appointment_id, ..event };
         let sequence = self.expected.len() + 1;
         let event_type = event.event_type();
         let Some(actual) = self.actual.get(self.expected.len()) else {

@@ -7,26 +7,41 @@ use crate::demo::stack_settings::{INACTIVITY_TIMEOUT, RECONCILER_PERIOD};
 #[derive(Debug)]
 pub(super) struct CheckedCall<'a> {
     pub(super) call_id: &'a str,
-    pub(super) provider: Provider,
     pub(super) appointment_id: Option<&'a str>,
-    /// One per attempt.
-    pub(super) provider_call_ids: Vec<Option<&'a str>>,
+    /// For calls that Switchhook places: one per dial, whether it became an attempt or not.
+    pub(super) attempts: Vec<CheckedAttempt<'a>>,
     pub(super) reports: &'a [Report],
     /// `None` if others place the call.
     pub(super) placement: Option<Placement>,
 }
 
+/// An attempt at a provider.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CheckedAttempt<'a> {
+    pub(super) provider: Provider,
+    pub(super) provider_call_id: Option<&'a str>,
+}
+
 /// The part of the truth that exists only for calls that Switchhook places.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Placement {
-    /// Time at which each attempt was dialled.
-    pub(super) dialled_at: Vec<Millis>,
-    /// One per attempt that must be followed by another.
-    pub(super) retries: Vec<Retry>,
-    /// True if the job must fail after the last attempt.
-    pub(super) fails: bool,
-    /// Time of the request that cancels the call.
-    pub(super) canceled_at: Option<Millis>,
+    /// One per dial. `None` if it was no attempt, or no retry must follow it.
+    pub(super) retries: Vec<Option<Retry>>,
+    /// Index of the attempt after which the job must fail, with the reason.
+    pub(super) fails_after: Option<(usize, &'static str)>,
+    /// End of a call without any attempt.
+    pub(super) ended: Option<EndWithoutAttempt>,
+}
+
+/// End of a call that had no attempt.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct EndWithoutAttempt {
+    /// Earliest and latest time at which it ended, both included.
+    pub(super) between: (Millis, Millis),
+    /// Status of the call: `canceled` or `exhausted`.
+    pub(super) status: &'static str,
+    pub(super) appointment_status: &'static str,
+    pub(super) reason: &'static str,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -63,10 +78,36 @@ pub(super) struct ReceivedReport {
     pub(super) at: Millis,
 }
 
+/// An inactivity timeout of an attempt, which the reconciler has detected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct InactivityTimeout {
+    /// Index into the attempts of the call.
+    pub(super) attempt: usize,
+    /// Time of the attempt's last event.
+    pub(super) since: Millis,
+    /// Earliest and latest time of the detection, both included.
+    pub(super) detected_between: (Millis, Millis),
+}
+
+/// The detection that a retry, which another system had promised, has not come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct MissedRetry {
+    /// Time at which the promise arrived.
+    pub(super) since: Millis,
+    /// Earliest and latest time of the detection, both included.
+    pub(super) detected_between: (Millis, Millis),
+}
+
+impl MissedRetry {
+    pub(super) const fn since(since: Millis) -> Self {
+        Self { since, detected_between: timeout_detected_between(since) }
+    }
+}
+
 impl Placement {
     /// True if the attempt with this index must be followed by another.
     pub(super) fn retries(&self, attempt: usize) -> bool {
-        attempt < self.retries.len()
+        self.retries.get(attempt).copied().flatten().is_some()
     }
 
     /// Returns the earliest and the latest time at which the next attempt may be due, if the end of this one became
@@ -76,7 +117,7 @@ impl Placement {
         attempt: usize,
         (earliest, latest): (Millis, Millis),
     ) -> Option<(Millis, Millis)> {
-        let Retry { delay_max, dialled_at } = *self.retries.get(attempt)?;
+        let Retry { delay_max, dialled_at } = self.retries.get(attempt).copied().flatten()?;
         Some((earliest, dialled_at.min(latest + delay_max)))
     }
 }

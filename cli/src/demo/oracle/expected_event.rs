@@ -2,14 +2,13 @@
 
 use serde_json::Value;
 
-use super::evidence::{CheckedCall, ReceivedReport};
-use super::knowledge::{AttemptKnowledge, InactivityTimeout, ReachedStatus};
+use super::attempt_knowledge::{AttemptKnowledge, ReachedStatus};
+use super::evidence::{CheckedCall, EndWithoutAttempt, InactivityTimeout, MissedRetry, ReceivedReport};
 use crate::demo::json::{text, time};
-use crate::demo::script::{Fact, Millis};
+use crate::demo::script::{Millis, Provider};
 
 pub(super) const INCONCLUSIVE: &str = "inconclusive";
 pub(super) const RETRYING: &str = "retrying";
-const CANCELED: &str = "canceled";
 const RETRY_SCHEDULED: &str = "retry_scheduled";
 const EXHAUSTED: &str = "exhausted";
 
@@ -22,7 +21,10 @@ pub(super) struct ExpectedEvent<'a> {
     /// Number of the attempt as subscribers see it, counted from 1.
     pub(super) number: Option<usize>,
     pub(super) content: EventContent<'a>,
+    pub(super) provider: Option<Provider>,
     pub(super) provider_call_id: Option<&'a str>,
+    /// The appointment of the call, as far as it was known then.
+    pub(super) appointment_id: Option<&'a str>,
 }
 
 /// The subject of a domain event.
@@ -34,6 +36,8 @@ pub(super) enum Topic {
     Job,
     /// `call.corrected`: a later report replaced the ending that the expected event of this index announced.
     Correction(usize),
+    /// `call.outcome`: the outcome of an attempt of a call without an appointment.
+    Outcome,
     Appointment,
 }
 
@@ -46,6 +50,8 @@ pub(super) struct EventContent<'a> {
     source: EventSource<'a>,
     /// Earliest and latest time at which the next attempt may be due, both included.
     due_between: Option<(Millis, Millis)>,
+    /// Reason why the call gets no further attempt.
+    reason: Option<&'static str>,
 }
 
 /// The cause of a domain event. It determines `source_event_id` and `occurred_at`.
@@ -57,8 +63,10 @@ pub(super) enum EventSource<'a> {
     TimeoutDetected(InactivityTimeout),
     /// An inactivity timeout. `occurred_at` is the start of the timeout: the time of the last event before it.
     TimeoutStarted(InactivityTimeout),
-    /// An API request at this time.
-    Request(Millis),
+    /// The detection that a promised retry has not come.
+    RetryMissed(MissedRetry),
+    /// A request to Switchhook, or a decision of Switchhook, at a time between these, both included.
+    NoReport(Millis, Millis),
 }
 
 /// The reason why an attempt has ended.
@@ -71,8 +79,7 @@ pub(super) enum AttemptEnd<'a> {
 impl<'a> AttemptEnd<'a> {
     /// `None` if the attempt has not ended.
     pub(super) fn of(attempt: &AttemptKnowledge<'a>) -> Option<Self> {
-        let ending = attempt.ending().filter(|_| attempt.has_ended());
-        let reported = ending.map(|ending| Self::Reported(attempt.sources(Some(Fact::Ended(ending)))));
+        let reported = attempt.end_fact().map(|fact| Self::Reported(attempt.sources(Some(fact))));
         reported.or_else(|| attempt.timeout.map(Self::TimedOut))
     }
 
@@ -98,15 +105,16 @@ impl<'a> AttemptEnd<'a> {
 impl<'a> EventContent<'a> {
     /// Announces a status that an attempt has reached.
     pub(super) fn reached(status: &ReachedStatus, attempt: &AttemptKnowledge<'a>) -> Self {
-        let source = match attempt.timeout.filter(|_| attempt.has_no_report()) {
-            Some(timeout) => EventSource::TimeoutStarted(timeout),
-            None => EventSource::Reports(attempt.sources(status.fact)),
-        };
+        let source = EventSource::Reports(attempt.sources(status.fact));
         Self { rank: Some(status.rank), is_final: status.is_final, ..Self::new(status.status, source) }
     }
 
     pub(super) fn inconclusive(timeout: InactivityTimeout) -> Self {
         Self { is_final: true, ..Self::new(INCONCLUSIVE, EventSource::TimeoutDetected(timeout)) }
+    }
+
+    pub(super) fn retry_missed(missed: MissedRetry) -> Self {
+        Self { is_final: true, ..Self::new(INCONCLUSIVE, EventSource::RetryMissed(missed)) }
     }
 
     pub(super) fn retrying(source: EventSource<'a>) -> Self {
@@ -117,12 +125,12 @@ impl<'a> EventContent<'a> {
         Self { due_between: Some(due_between), ..Self::new(RETRY_SCHEDULED, end.source()) }
     }
 
-    pub(super) fn exhausted(end: &AttemptEnd<'a>) -> Self {
-        Self::new(EXHAUSTED, end.source())
+    pub(super) fn exhausted(end: &AttemptEnd<'a>, reason: &'static str) -> Self {
+        Self { reason: Some(reason), ..Self::new(EXHAUSTED, end.source()) }
     }
 
     fn new(status: &'static str, source: EventSource<'a>) -> Self {
-        Self { rank: None, status, is_final: false, source, due_between: None }
+        Self { rank: None, status, is_final: false, source, due_between: None, reason: None }
     }
 }
 
@@ -133,19 +141,38 @@ impl<'a> ExpectedEvent<'a> {
         number: usize,
         content: EventContent<'a>,
     ) -> Self {
-        let provider_call_id = attempt.provider_call_id();
-        Self { topic, attempt: Some(attempt.index), number: Some(number), content, provider_call_id }
+        Self {
+            attempt: Some(attempt.index),
+            number: Some(number),
+            provider: attempt.provider(),
+            provider_call_id: attempt.provider_call_id(),
+            ..Self::of_call(topic, content)
+        }
     }
 
-    pub(super) fn canceled(requested_at: Millis) -> Self {
-        let content = EventContent::new(CANCELED, EventSource::Request(requested_at));
-        Self { topic: Topic::Job, attempt: None, number: None, content, provider_call_id: None }
+    /// An event that belongs to no attempt.
+    pub(super) fn of_call(topic: Topic, content: EventContent<'a>) -> Self {
+        let (attempt, number, provider, provider_call_id, appointment_id) = (None, None, None, None, None);
+        Self { topic, attempt, number, content, provider, provider_call_id, appointment_id }
+    }
+
+    /// Returns the events at the end of a call that had no attempt: the end of its job, then that of its appointment.
+    pub(super) fn of_end(end: EndWithoutAttempt) -> [Self; 2] {
+        let content = |status| {
+            let content = EventContent::new(status, EventSource::NoReport(end.between.0, end.between.1));
+            EventContent { reason: Some(end.reason), ..content }
+        };
+        [
+            Self::of_call(Topic::Job, content(end.status)),
+            Self::of_call(Topic::Appointment, content(end.appointment_status)),
+        ]
     }
 
     pub(super) fn event_type(&self) -> String {
         match self.topic {
             Topic::Lifecycle | Topic::Job => format!("call.{}", self.content.status),
             Topic::Correction(_) => "call.corrected".to_owned(),
+            Topic::Outcome => "call.outcome".to_owned(),
             Topic::Appointment => format!("appointment.{}", self.content.status),
         }
     }
@@ -155,7 +182,7 @@ impl<'a> ExpectedEvent<'a> {
     pub(super) fn difference(&self, call: &CheckedCall<'_>, before: &[Self], actual: &Value) -> Option<String> {
         let sequence = before.len() + 1;
         let of_attempt = |other: &&Self| other.topic == Topic::Lifecycle && other.attempt == self.attempt;
-        let of_appointment = |other: &&Self| other.topic == Topic::Appointment;
+        let of_topic = |other: &&Self| other.topic == self.topic;
         let is_corrected = |other: &Self| other.attempt == self.attempt && other.content.is_final;
         let (previous, corrected) = match self.topic {
             Topic::Lifecycle => (
@@ -163,29 +190,30 @@ impl<'a> ExpectedEvent<'a> {
                 before.iter().rposition(|other| of_attempt(&other) && is_corrected(other)),
             ),
             // A planned retry continues after the previous status. It does not correct it.
-            Topic::Appointment if self.content.status == RETRYING => (before.iter().rfind(of_appointment), None),
-            Topic::Appointment => (
-                before.iter().rfind(of_appointment),
-                before.iter().rposition(|other| of_appointment(&other) && is_corrected(other)),
+            Topic::Appointment if self.content.status == RETRYING => (before.iter().rfind(of_topic), None),
+            Topic::Appointment | Topic::Outcome => (
+                before.iter().rfind(of_topic),
+                before.iter().rposition(|other| of_topic(&other) && is_corrected(other)),
             ),
             Topic::Job => (before.iter().rfind(of_attempt), None),
             Topic::Correction(index) => (before.get(index), Some(index)),
         };
         let previous = previous.map(|other| other.content.status);
         let corrects = corrected.map(|index| format!("{}/{}", call.call_id, index + 1));
-        let fields: [(&str, Value); 12] = [
+        let fields: [(&str, Value); 13] = [
             ("schema_version", 1.into()),
             ("type", self.event_type().into()),
             ("id", format!("{}/{sequence}", call.call_id).into()),
             ("sequence", sequence.into()),
             ("call_id", call.call_id.into()),
-            ("provider", call.provider.name().into()),
+            ("provider", self.provider.map(Provider::name).into()),
             ("status", self.content.status.into()),
             ("previous", previous.into()),
             ("attempt", self.number.into()),
             ("provider_call_id", self.provider_call_id.into()),
-            ("appointment_id", call.appointment_id.into()),
+            ("appointment_id", self.appointment_id.into()),
             ("corrects", corrects.into()),
+            ("reason", self.content.reason.into()),
         ];
         for (name, expected) in fields {
             let found = actual.get(name).unwrap_or(&Value::Null);
@@ -221,21 +249,28 @@ impl<'a> ExpectedEvent<'a> {
                 (!is_timeout || at != *since)
                     .then(|| format!("{}: not dated by the start of the inactivity timeout at {since}", found()))
             }
-            EventSource::Request(requested_at) => {
+            EventSource::RetryMissed(MissedRetry { detected_between: (earliest, latest), .. }) => {
+                let is_own = source.starts_with(&format!("switchhook:{}/", call.call_id));
+                (!is_own || at < *earliest || at > *latest)
+                    .then(|| format!("{}: not the detection that the promised retry has not come", found()))
+            }
+            EventSource::NoReport(earliest, latest) => {
                 let has_source = actual.get("source_event_id").is_some_and(|source| !source.is_null());
-                (has_source || at != *requested_at).then(|| format!("{}: not the request at {requested_at}", found()))
+                (has_source || at < *earliest || at > *latest)
+                    .then(|| format!("{}: not without a source, from {earliest} to {latest}", found()))
             }
         }
     }
 
     /// True if `id` is the id that Switchhook gives to the inactivity timeout of this attempt that began at `since`.
     ///
-    /// The id names the attempt. If Switchhook placed the call, that is the number of the attempt. If others placed it,
+    /// The id names the attempt. If Switchhook placed the call, that is the number of the dial. If others placed it,
     /// the oracle does not check the name.
     fn is_timeout_event(&self, call: &CheckedCall<'_>, id: &str, since: Millis) -> bool {
         let rest = id.strip_prefix(&format!("switchhook:{}/", call.call_id));
         let attempt = rest.and_then(|rest| rest.strip_suffix(&format!("/deadline/{since}")));
-        let number = self.number.filter(|_| call.placement.is_some()).map(|number| number.to_string());
+        let dial = self.attempt.filter(|_| call.placement.is_some());
+        let number = dial.map(|index| (index + 1).to_string());
         attempt.is_some_and(|attempt| number.is_none_or(|number| attempt == number))
     }
 

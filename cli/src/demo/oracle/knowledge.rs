@@ -1,23 +1,15 @@
 //! The knowledge about a call at some moment: the states and outcomes that the evidence so far proves. Reports that
 //! were lost or have not arrived yet are missing from it.
 
-use super::evidence::{CheckedCall, Evidence, ReceivedReport, timeout_detected_between};
-use crate::demo::script::{Ending, Fact, GroundTruth, MINUTE, Millis, Report, Statement};
+use super::attempt_knowledge::{AttemptKnowledge, happened_at};
+use super::evidence::{
+    CheckedCall, Evidence, InactivityTimeout, MissedRetry, ReceivedReport, timeout_detected_between,
+};
+use crate::demo::script::{Fact, MINUTE, Millis, Report};
 use crate::demo::stack_settings::INACTIVITY_TIMEOUT;
 
 /// The drift check ignores an ending that is more recent than this: its webhook may still be on the way.
 const DRIFT_CHECK_MIN_AGE: Millis = 10 * MINUTE;
-
-/// An inactivity timeout of an attempt, which the reconciler has detected.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct InactivityTimeout {
-    /// Index into the attempts of the call.
-    pub(super) attempt: usize,
-    /// Time of the attempt's last event. If it has none, the time of its dial.
-    pub(super) since: Millis,
-    /// Earliest and latest time of the detection, both included.
-    pub(super) detected_between: (Millis, Millis),
-}
 
 /// Everything that is known about a call at some moment.
 #[derive(Clone, Debug)]
@@ -25,22 +17,12 @@ pub(super) struct Knowledge<'a> {
     pub(super) call: &'a CheckedCall<'a>,
     received: Vec<(&'a Report, &'a ReceivedReport)>,
     timeouts: Vec<InactivityTimeout>,
-}
-
-/// A lifecycle or an outcome that an attempt has reached.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct ReachedStatus {
-    /// The status with the highest rank counts.
-    pub(super) rank: u8,
-    pub(super) status: &'static str,
-    /// Fact that proves the status. `None` for the first status, which every attempt has.
-    pub(super) fact: Option<Fact>,
-    pub(super) is_final: bool,
+    missed_retries: Vec<MissedRetry>,
 }
 
 impl<'a> Knowledge<'a> {
     pub(super) const fn empty(call: &'a CheckedCall<'a>) -> Self {
-        Self { call, received: Vec::new(), timeouts: Vec::new() }
+        Self { call, received: Vec::new(), timeouts: Vec::new(), missed_retries: Vec::new() }
     }
 
     /// Knowledge after all evidence has arrived and every inactivity timeout has passed.
@@ -57,6 +39,8 @@ impl<'a> Knowledge<'a> {
                 detected_between: timeout_detected_between(since),
             });
         }
+        let since = knowledge.awaited_retry().map(|(_, report)| report.at);
+        knowledge.missed_retries.extend(since.map(MissedRetry::since));
         knowledge
     }
 
@@ -92,15 +76,15 @@ impl<'a> Knowledge<'a> {
         !attempt.is_settled() && (timeout_passed || (!attempt.has_ended() && ended_long_ago))
     }
 
-    /// Adds a lookup that found no such call at the provider. It counts only once the inactivity timeout has passed:
+    /// Adds a lookup that found no such call at the provider. It counts only for an attempt that was reported, and once the inactivity timeout has passed:
     /// before that, the dial may still be on its way to the provider.
     fn add_not_found(&mut self, attempt: usize, at: Millis) {
         let known = self.attempts().into_iter().find(|known| known.index == attempt);
-        let dialled_at = self.call.placement.as_ref().and_then(|placement| placement.dialled_at.get(attempt)).copied();
         let since = match known {
             Some(known) if known.is_settled() => return,
             Some(known) => known.last_event_at,
-            None => dialled_at.unwrap_or(at),
+            // Nothing was ever reported, so the provider dialled nobody. The dial is no attempt.
+            None => return,
         };
         if at >= since + INACTIVITY_TIMEOUT {
             self.add_timeout(InactivityTimeout { attempt, since, detected_between: (at, at) });
@@ -131,14 +115,6 @@ impl<'a> Knowledge<'a> {
                 attempt.add(report, received);
             }
         }
-        // An attempt without any report becomes known when its inactivity timeout is detected.
-        for timeout in &self.timeouts {
-            if attempts.iter().all(|attempt| attempt.index != timeout.attempt) {
-                let InactivityTimeout { attempt, since, .. } = *timeout;
-                let unreported = AttemptKnowledge::new(self.call, attempt);
-                attempts.push(AttemptKnowledge { started_at: since, last_event_at: since, ..unreported });
-            }
-        }
         attempts.sort_by_key(|attempt| attempt.started_at);
         // A planned retry concerns the whole call. It restarts the timeout of every attempt that had started by then.
         for (report, received) in self.received.iter().filter(|(report, _)| report.states(Fact::RetryPlanned)) {
@@ -157,10 +133,20 @@ impl<'a> Knowledge<'a> {
         attempts
     }
 
+    /// The appointment id of the call, if a report has carried it or the request that created the call names it.
+    pub(super) fn appointment_id(&self) -> Option<&'a str> {
+        let is_known = || self.received.iter().any(|(report, _)| report.names_appointment);
+        self.call.appointment_id.filter(|_| self.call.placement.is_some() || is_known())
+    }
+
     /// Latest report that another attempt is planned, and the time that it states. `None` if an attempt has started
-    /// since.
-    pub(super) fn retry_planned(&self) -> Option<(Millis, &'a ReceivedReport)> {
-        let started_at = self.attempts().last().map_or(Millis::MIN, |latest| latest.started_at);
+    /// since, or if the person has decided.
+    fn planned_retry(&self) -> Option<(Millis, &'a ReceivedReport)> {
+        let attempts = self.attempts();
+        if attempts.iter().any(|attempt| attempt.decisive_outcome().is_some()) {
+            return None;
+        }
+        let started_at = attempts.last().map_or(Millis::MIN, |latest| latest.started_at);
         self.received
             .iter()
             .filter(|(report, _)| report.states(Fact::RetryPlanned))
@@ -169,236 +155,57 @@ impl<'a> Knowledge<'a> {
             .max_by_key(|(planned_at, _)| *planned_at)
     }
 
+    /// The planned retry that may still come.
+    pub(super) fn awaited_retry(&self) -> Option<(Millis, &'a ReceivedReport)> {
+        self.planned_retry().filter(|(_, report)| self.miss_of(report).is_none())
+    }
+
+    /// The planned retry that has not come in time.
+    pub(super) fn missed_retry(&self) -> Option<MissedRetry> {
+        self.planned_retry().and_then(|(_, report)| self.miss_of(report))
+    }
+
+    fn miss_of(&self, planned: &ReceivedReport) -> Option<MissedRetry> {
+        self.missed_retries.iter().find(|missed| missed.since >= planned.at).copied()
+    }
+
+    pub(super) fn add_missed_retry(&mut self, missed: MissedRetry) {
+        self.missed_retries.push(missed);
+    }
+
     /// Appointment status that the API must show in the end.
     pub(super) fn final_appointment(&self) -> &'static str {
         let attempts = self.attempts();
         if let Some(decided) = attempts.iter().rev().find_map(AttemptKnowledge::decisive_outcome) {
             return if decided == "confirmed" { "Confirmed" } else { "Declined" };
         }
-        if self.retry_planned().is_some() {
-            return "Retrying";
+        if self.missed_retry().is_some() {
+            return "Inconclusive";
         }
         match attempts.last().map(AttemptKnowledge::final_outcome) {
             Some("no_answer") => "NoAnswer",
             Some("voicemail") => "Voicemail",
+            Some("connected") => "Connected",
             Some("inconclusive") => "Inconclusive",
             Some(_) | None => "unexpected",
         }
     }
 
     /// Final job state of a call that others place. It is completed if somebody confirmed or declined, or if an attempt
-    /// was completed.
-    pub(super) fn final_job(&self) -> &'static str {
+    /// was completed. An inbound call that certainly nobody answered is missed: nobody had a job that could fail.
+    pub(super) fn final_job(&self, inbound: bool) -> &'static str {
         let attempts = self.attempts();
         let done = attempts
             .iter()
             .any(|attempt| attempt.decisive_outcome().is_some() || attempt.final_lifecycle() == "completed");
-        if done { "COMPLETED" } else { "FAILED" }
-    }
-}
-
-/// Everything that is known about one attempt.
-#[derive(Clone, Debug)]
-pub(super) struct AttemptKnowledge<'a> {
-    /// Index into the attempts of the call.
-    pub(super) index: usize,
-    /// Earliest time that a report about the attempt states, by the provider's clock.
-    pub(super) started_at: Millis,
-    /// Time at which the latest report arrived. The inactivity timeout starts here.
-    pub(super) last_event_at: Millis,
-    /// True once an inactivity timeout was detected. From then on Switchhook presumes that the missing reports were
-    /// lost.
-    presumes_loss: bool,
-    /// The detected inactivity timeout, if no report has arrived since.
-    pub(super) timeout: Option<InactivityTimeout>,
-    call: &'a CheckedCall<'a>,
-    /// True if a report carried the provider's id of the attempt.
-    has_provider_call_id: bool,
-    statements: Vec<(Statement, &'a ReceivedReport)>,
-}
-
-impl<'a> AttemptKnowledge<'a> {
-    const fn new(call: &'a CheckedCall<'a>, index: usize) -> Self {
-        Self {
-            index,
-            started_at: Millis::MAX,
-            last_event_at: Millis::MIN,
-            presumes_loss: false,
-            timeout: None,
-            call,
-            has_provider_call_id: false,
-            statements: Vec::new(),
-        }
-    }
-
-    fn add(&mut self, report: &'a Report, received: &'a ReceivedReport) {
-        self.started_at = self.started_at.min(happened_at(report, received));
-        self.last_event_at = self.last_event_at.max(received.at);
-        self.has_provider_call_id |= report.has_provider_call_id;
-        self.statements.extend(report.statements.iter().map(|statement| (*statement, received)));
-    }
-
-    /// The provider's id of the attempt, if a report has carried it.
-    pub(super) fn provider_call_id(&self) -> Option<&'a str> {
-        self.call.provider_call_ids.get(self.index).copied().flatten().filter(|_| self.has_provider_call_id)
-    }
-
-    pub(super) fn has_no_report(&self) -> bool {
-        self.statements.is_empty()
-    }
-
-    fn is_stated(&self, fact: Fact) -> bool {
-        self.statements.iter().any(|(statement, _)| statement.fact == fact)
-    }
-
-    /// Ending of the attempt. Some senders add `completed` after every call, so any other ending counts more.
-    pub(super) fn ending(&self) -> Option<Ending> {
-        let endings = self.statements.iter().filter_map(|(statement, _)| statement.fact.ending());
-        endings.max_by_key(|ending| *ending != Ending::Completed)
-    }
-
-    /// Returns the lifecycles that the attempt has reached.
-    ///
-    /// A lifecycle counts only if the one before it was reported too: `in_progress` needs `ringing`. If a report that
-    /// an ending needs is missing, the ending counts only after the inactivity timeout.
-    pub(super) fn lifecycles(&self) -> Vec<ReachedStatus> {
-        let reached = |rank, status, fact| ReachedStatus { rank, status, fact, is_final: false };
-        let mut all = vec![reached(0, "initiated", None)];
-        let rang = self.is_stated(Fact::Ringing);
-        let talked = rang && self.is_stated(Fact::Answered);
-        if rang {
-            all.push(reached(1, "ringing", Some(Fact::Ringing)));
-        }
-        if talked {
-            all.push(reached(4, "in_progress", Some(Fact::Answered)));
-        }
-        if let Some(ending) = self.ending() {
-            let follows_on = match ending {
-                Ending::Completed => talked,
-                Ending::NoAnswer | Ending::Busy => rang,
-                Ending::Failed | Ending::Canceled => true,
-            };
-            if follows_on || self.presumes_loss {
-                // An ending after an answer outranks every other ending. A `completed` without an answer ranks lowest.
-                let rank = match (talked, ending) {
-                    (true, _) => 5,
-                    (false, Ending::NoAnswer | Ending::Busy | Ending::Failed | Ending::Canceled) => 3,
-                    (false, Ending::Completed) => 2,
-                };
-                all.push(ReachedStatus { is_final: true, ..reached(rank, ending.status(), Some(Fact::Ended(ending))) });
-            }
-        }
-        all
-    }
-
-    /// Returns the outcomes that the attempt has reached.
-    pub(super) fn outcomes(&self) -> Vec<ReachedStatus> {
-        let reached = |rank, status, fact| ReachedStatus { rank, status, fact, is_final: false };
-        let ending = |rank, status, fact| ReachedStatus { is_final: true, ..reached(rank, status, Some(fact)) };
-        let mut all = vec![reached(0, "dialing", None)];
-        let answered = self.is_stated(Fact::Answered);
-        if answered {
-            all.push(reached(2, "connected", Some(Fact::Answered)));
-        }
-        match self.ending() {
-            // A completed call, or one that has not ended, has no outcome from its ending.
-            Some(Ending::Completed) | None => {}
-            Some(_) if answered => {}
-            Some(unanswered) => all.push(ending(1, "no_answer", Fact::Ended(unanswered))),
-        }
-        if self.is_stated(Fact::Voicemail) {
-            all.push(ending(3, "voicemail", Fact::Voicemail));
-        }
-        // A person can confirm or decline only after an answer. Without one, Switchhook waits for the missing report.
-        if answered || self.presumes_loss {
-            if self.is_stated(Fact::Declined) {
-                all.push(ending(4, "declined", Fact::Declined));
-            }
-            if self.is_stated(Fact::Confirmed) {
-                all.push(ending(5, "confirmed", Fact::Confirmed));
-            }
-        }
-        all
-    }
-
-    /// Returns the reports that may be the source of a status, each with the time that it states.
-    ///
-    /// These are the reports that date the fact first. `initiated`, `ringing` and `answered` without a time count as
-    /// earliest, any other fact without a time counts as latest.
-    pub(super) fn sources(&self, fact: Option<Fact>) -> Vec<(&'a ReceivedReport, Millis)> {
-        let dated = |statement: &Statement| match (statement.at, statement.fact) {
-            (Some(at), _) => at,
-            (None, Fact::Initiated | Fact::Ringing | Fact::Answered) => Millis::MIN,
-            (None, Fact::Voicemail | Fact::Declined | Fact::Confirmed | Fact::Ended(_) | Fact::RetryPlanned) => {
-                Millis::MAX
-            }
+        let is_missed = |attempt: &AttemptKnowledge<'_>| {
+            attempt.final_outcome() == "no_answer" && attempt.final_lifecycle() != "failed"
         };
-        let matching =
-            || self.statements.iter().filter(|(statement, _)| fact.is_none_or(|fact| statement.fact == fact));
-        let first = matching().map(|(statement, _)| dated(statement)).min();
-        matching()
-            .filter(|(statement, _)| Some(dated(statement)) == first)
-            .map(|(statement, received)| (*received, statement.at.unwrap_or(received.at)))
-            .collect()
-    }
-
-    pub(super) fn has_ended(&self) -> bool {
-        self.lifecycles().last().is_some_and(|last| last.is_final)
-    }
-
-    /// True if the attempt can have ended at this time: a report states it, or, without a reported ending, the
-    /// inactivity timeout was detected then.
-    pub(super) fn is_possible_end(&self, at: Millis) -> bool {
-        match self.ending() {
-            Some(ending) => self.sources(Some(Fact::Ended(ending))).iter().any(|(_, time)| *time == at),
-            None => self
-                .timeout
-                .is_some_and(|timeout| (timeout.detected_between.0..=timeout.detected_between.1).contains(&at)),
+        let missed = attempts.iter().all(is_missed);
+        match (done, inbound && missed) {
+            (true, _) => "COMPLETED",
+            (false, true) => "MISSED",
+            (false, false) => "FAILED",
         }
     }
-
-    pub(super) fn has_outcome(&self) -> bool {
-        highest(&self.outcomes()).is_final
-    }
-
-    /// The outcome, if it is `confirmed` or `declined`.
-    pub(super) fn decisive_outcome(&self) -> Option<&'static str> {
-        let outcome = highest(&self.outcomes());
-        (outcome.rank >= 4).then_some(outcome.status)
-    }
-
-    /// True if Switchhook waits for no further report about the attempt.
-    pub(super) fn is_settled(&self) -> bool {
-        self.timeout.is_some() || (self.has_ended() && self.has_outcome())
-    }
-
-    pub(super) fn final_lifecycle(&self) -> &'static str {
-        if self.has_ended() { highest(&self.lifecycles()).status } else { "inconclusive" }
-    }
-
-    pub(super) fn final_outcome(&self) -> &'static str {
-        if self.has_outcome() { highest(&self.outcomes()).status } else { "inconclusive" }
-    }
-}
-
-/// Outcome that Switchhook must show if every report has arrived.
-pub(super) fn true_outcome(truth: &GroundTruth) -> &'static str {
-    match (truth.outcome_fact, truth.answered_at) {
-        (Some((Fact::Confirmed, _)), _) => "confirmed",
-        (Some((Fact::Declined, _)), _) => "declined",
-        (Some((Fact::Voicemail, _)), _) => "voicemail",
-        // Somebody answered, and no report ever tells the outcome.
-        (Some(_) | None, Some(_)) => "inconclusive",
-        (Some(_) | None, None) => "no_answer",
-    }
-}
-
-fn highest(reached: &[ReachedStatus]) -> ReachedStatus {
-    let none = ReachedStatus { rank: 0, status: "", fact: None, is_final: false };
-    reached.iter().max_by_key(|status| status.rank).cloned().unwrap_or(none)
-}
-
-/// Time that a report states by the provider's clock, or the time of its arrival if it states none.
-fn happened_at(report: &Report, received: &ReceivedReport) -> Millis {
-    report.statements.iter().map(|statement| statement.at.unwrap_or(received.at)).min().unwrap_or(received.at)
 }

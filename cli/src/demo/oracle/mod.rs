@@ -3,7 +3,7 @@
 //! **Nothing of Switchhook's own is used here**: no type, no table, no rule. The steps are:
 //!
 //! 1. [`evidence`]: the reports that reached Switchhook. Lost and forged webhooks are not among them.
-//! 2. [`knowledge`]: the states and outcomes that this evidence proves.
+//! 2. [`knowledge`] and [`attempt_knowledge`]: the states and outcomes that this evidence proves.
 //! 3. [`domain_events`]: the domain events that must have been published, in order.
 //! 4. [`scripted_calls`], [`placed_calls`] and [`whole_run`] compare, field by field, with the JSON that subscribers
 //!    and clients of the API get.
@@ -11,13 +11,17 @@
 //! The tests of the oracle show that it finds errors: each test changes one thing in a correct run, and expects a
 //! mismatch.
 
+mod attempt_knowledge;
 mod choices;
 mod domain_events;
 mod evidence;
 mod expected_event;
 mod knowledge;
 mod placed_calls;
+#[cfg(test)]
+mod rule_tests;
 mod scripted_calls;
+mod silence;
 #[cfg(test)]
 mod tests;
 mod timeline;

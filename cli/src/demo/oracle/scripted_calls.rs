@@ -4,12 +4,13 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::evidence::{CheckedCall, Evidence, ReceivedReport};
-use super::knowledge::{self, Knowledge};
+use super::attempt_knowledge::true_outcome;
+use super::evidence::{CheckedAttempt, CheckedCall, Evidence, ReceivedReport};
+use super::knowledge::Knowledge;
 use super::{domain_events, timeline};
 use crate::demo::json::time;
 use crate::demo::observation::{Observations, ObservedCall, WebhookResponse};
-use crate::demo::script::{Provider, Script};
+use crate::demo::script::{Attempt, Provider, Script};
 use crate::demo::traffic::{Delivery, DeliveryKind, Traffic};
 
 /// Returns, for each script, the reports that Switchhook received, in the order of arrival. Checks all responses on the
@@ -54,7 +55,6 @@ fn expected_response(traffic: &Traffic, delivery: &Delivery, first: bool) -> (u1
     match (delivery.kind, report) {
         (DeliveryKind::Forged(_), _) => (401, "invalid_signature"),
         (DeliveryKind::Unreadable, _) => (200, "quarantined"),
-        (DeliveryKind::OtherProvider, _) => (200, "accepted"),
         (DeliveryKind::First | DeliveryKind::Repeated | DeliveryKind::Reworded, _) if !first => {
             (200, "already_processed")
         }
@@ -85,9 +85,15 @@ pub(super) fn mismatches(script: &Script, received: &[ReceivedReport], observed:
 fn checked_call(script: &Script) -> CheckedCall<'_> {
     CheckedCall {
         call_id: &script.call_id,
-        provider: script.provider,
         appointment_id: script.appointment_id.as_deref(),
-        provider_call_ids: script.attempts.iter().map(|attempt| attempt.provider_call_id.as_deref()).collect(),
+        attempts: script
+            .attempts
+            .iter()
+            .map(|attempt| CheckedAttempt {
+                provider: attempt.provider,
+                provider_call_id: attempt.provider_call_id.as_deref(),
+            })
+            .collect(),
         reports: &script.reports,
         placement: None,
     }
@@ -103,15 +109,16 @@ fn check_state(script: &Script, knowledge: &Knowledge<'_>, call: &Value, mismatc
         }
     };
     check("/call_id", script.call_id.as_str().into());
-    check("/provider", script.provider.name().into());
-    check("/appointment_id", script.appointment_id.as_deref().into());
+    check("/provider", latest.and_then(|attempt| attempt.provider()).map(Provider::name).into());
+    check("/appointment_id", knowledge.appointment_id().into());
     check("/lifecycle", latest.map(|attempt| attempt.final_lifecycle()).into());
     check("/outcome", latest.map(|attempt| attempt.final_outcome()).into());
     check("/appointment_status", knowledge.final_appointment().into());
-    check("/job/state", knowledge.final_job().into());
+    check("/job/state", knowledge.final_job(script.inbound).into());
     check("/settled", true.into());
     for (place, attempt) in attempts.iter().enumerate() {
         check(&format!("/attempts/{place}/number"), (place + 1).into());
+        check(&format!("/attempts/{place}/provider"), attempt.provider().map(Provider::name).into());
         check(&format!("/attempts/{place}/provider_call_id"), attempt.provider_call_id().into());
         check(&format!("/attempts/{place}/lifecycle"), attempt.final_lifecycle().into());
         check(&format!("/attempts/{place}/outcome"), attempt.final_outcome().into());
@@ -120,9 +127,9 @@ fn check_state(script: &Script, knowledge: &Knowledge<'_>, call: &Value, mismatc
     // If no report was lost, the state must be exactly what truly happened.
     if knowledge.is_complete() {
         for (place, attempt) in attempts.iter().enumerate() {
-            let Some(truth) = script.attempts.get(attempt.index).map(|attempt| &attempt.truth) else { continue };
+            let Some(Attempt { provider, truth, .. }) = script.attempts.get(attempt.index) else { continue };
             check(&format!("/attempts/{place}/lifecycle"), truth.ending.status().into());
-            check(&format!("/attempts/{place}/outcome"), knowledge::true_outcome(truth).into());
+            check(&format!("/attempts/{place}/outcome"), true_outcome(*provider, truth).into());
         }
     }
     for (place, attempt) in attempts.iter().enumerate() {
@@ -136,7 +143,7 @@ fn check_state(script: &Script, knowledge: &Knowledge<'_>, call: &Value, mismatc
     let direction = call.pointer("/direction").and_then(Value::as_str);
     let true_direction = if script.inbound { "inbound" } else { "outbound" };
     if direction.is_some_and(|direction| direction != true_direction)
-        || script.provider == Provider::Retell && direction.is_none()
+        || attempts.iter().any(|attempt| attempt.provider() == Some(Provider::Retell)) && direction.is_none()
     {
         mismatches.push(format!("/direction is {direction:?}, must be {true_direction}"));
     }

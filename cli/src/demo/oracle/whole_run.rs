@@ -2,9 +2,11 @@
 
 use serde_json::{Value, json};
 
-use crate::demo::json::time;
+use crate::demo::json::{text, time};
 use crate::demo::observation::Observations;
-use crate::demo::traffic::{DeliveryKind, Traffic};
+use crate::demo::placed_script::{OUTAGE_END, OUTAGE_START};
+use crate::demo::script::Report;
+use crate::demo::traffic::{Delivery, DeliveryKind, Traffic};
 
 pub(super) fn check(traffic: &Traffic, observations: &Observations, add_mismatch: &mut impl FnMut(String)) {
     let faults = &traffic.faults;
@@ -17,13 +19,8 @@ pub(super) fn check(traffic: &Traffic, observations: &Observations, add_mismatch
     for line in &observations.logged_failures {
         add_mismatch(format!("a failure was logged: {line}"));
     }
-    for status in &observations.other_provider_statuses {
-        let disposition = status.get("disposition").and_then(Value::as_str);
-        if disposition != Some("refused") {
-            add_mismatch(format!("an event of another provider is {disposition:?}, must be refused: {status}"));
-        }
-    }
     check_quarantine(traffic, observations, add_mismatch);
+    check_provider_events(observations, add_mismatch);
     // The fake provider knows only the calls that Switchhook placed.
     for call_id in &observations.drifted_calls {
         if !observations.placed_calls.iter().any(|placed| placed.call_id == *call_id) {
@@ -37,18 +34,36 @@ pub(super) fn check(traffic: &Traffic, observations: &Observations, add_mismatch
             add_mismatch(format!("{what}: {actual}, must be {expected}"));
         }
     };
-    check("events of another provider", observations.other_provider_statuses.len() as u64, faults.other_provider);
     let cause = |name: &str| observations.rejections_by_cause.get(name).copied().unwrap_or_default();
     let badly_signed = faults.forged_wrong_key + faults.forged_flipped_bit + faults.forged_no_signature;
     check("webhooks rejected for their signature", cause("bad_signature"), badly_signed);
     check("webhooks rejected for their age", cause("stale_timestamp"), faults.forged_old_recording);
     let all_causes = observations.rejections_by_cause.values().sum();
     check("webhooks rejected for any cause", all_causes, badly_signed + faults.forged_old_recording);
+    let names_foreign_id = |delivery: &&Delivery| {
+        let script = traffic.scripts.get(delivery.call).filter(|script| script.foreign_call_id.is_some());
+        let report = delivery.report.and_then(|report| script?.reports.get(report));
+        report.is_some_and(Report::is_folded)
+    };
+    let foreign_ids = traffic.deliveries.iter().filter(names_foreign_id).count();
+    check("webhooks that name an id of others", observations.foreign_ids, foreign_ids as u64);
     check("messages left in the event queue", observations.events_queue.total() as u64, 0);
     check("messages left in the dial queue", observations.dial_queue.total() as u64, 0);
     check("phones that rang twice", observations.duplicate_dials as u64, 0);
     check("messages in the dead-letter queue", observations.dead_letters.total() as u64, faults.unreadable);
     check("records that the relay gave up on", observations.relay_failures.total() as u64, 0);
+}
+
+/// Checks that the provider is announced as unavailable only during the outage, and each time as available again.
+fn check_provider_events(observations: &Observations, add_mismatch: &mut impl FnMut(String)) {
+    for events in observations.provider_events.chunks(2) {
+        let types: Vec<&str> = events.iter().map(|event| text(event, "type")).collect();
+        let unavailable_at = events.first().and_then(|event| time(event, "occurred_at")).unwrap_or_default();
+        let during_outage = (OUTAGE_START..=OUTAGE_END).contains(&unavailable_at);
+        if types != ["provider.unavailable", "provider.available"] || !during_outage {
+            add_mismatch(format!("the health of the provider was announced wrongly: {events:?}"));
+        }
+    }
 }
 
 /// Checks that every unreadable webhook is announced once as quarantined, and that nothing else is.

@@ -1,4 +1,4 @@
-//! The output of the demo: a summary for people or programs, and four calls in full.
+//! The output of the demo: a summary for people or programs, and five calls in full.
 
 mod summary;
 mod text;

@@ -60,8 +60,6 @@ pub(in crate::demo) struct Summary {
     pub(super) dials_in_doubt: u64,
     /// Dials that the provider refused because of its rate limit.
     pub(super) dials_withdrawn: u64,
-    /// Claims that were given back because the calling window was closed.
-    pub(super) claims_postponed: u64,
     /// Calls with an ending that was learned by a lookup at the provider.
     pub(super) endings_looked_up: usize,
     pub(super) calls_triggered: usize,
@@ -155,7 +153,6 @@ impl Summary {
             retries: observations.placed_calls.iter().map(|placed| attempts(&placed.observed).saturating_sub(1)).sum(),
             dials_in_doubt: logged("dial_in_doubt"),
             dials_withdrawn: logged("dial_withdrawn"),
-            claims_postponed: logged("window_closed"),
             endings_looked_up: sources.filter(|source| *source == EndingSource::Lookup).count(),
             calls_triggered: successful_requests(ApiAction::Trigger),
             calls_canceled: successful_requests(ApiAction::Cancel),
@@ -194,7 +191,6 @@ impl Summary {
         let of_placed_calls = [
             ("retries", self.retries as u64),
             ("dials in doubt", self.dials_in_doubt),
-            ("claims postponed", self.claims_postponed),
             ("endings looked up", self.endings_looked_up as u64),
             ("calls triggered by hand", self.calls_triggered as u64),
             ("calls canceled", self.calls_canceled as u64),
@@ -239,9 +235,6 @@ fn count_dispositions(observations: &Observations) -> BTreeMap<String, u64> {
                 *counts.entry(disposition).or_default() += 1;
             }
         }
-    }
-    for status in &observations.other_provider_statuses {
-        *counts.entry(text(status, "disposition").to_owned()).or_default() += 1;
     }
     counts
 }

@@ -32,13 +32,12 @@ pub(in crate::demo) fn print_summary(summary: &Summary, wall_time: Duration, out
     figure(out, summary.applied, "applied: led to the final state")?;
     figure(out, summary.stale, "stale: superseded by other events")?;
     figure(out, summary.parked, "parked: waited for an event that was lost")?;
-    figure(out, summary.refused, "refused: contradicted the state, or came from another provider")?;
+    figure(out, summary.refused, "refused: contradicted the state")?;
 
     writeln!(out, "\nCalls that Switchhook placed: {calls_placed} calls")?;
     figure(out, summary.phones_rung as u64, "phones rang")?;
     figure(out, summary.retries as u64, "attempts were retries")?;
     figure(out, summary.claims, "claims of a call by the scheduler or by a manual trigger")?;
-    figure(out, summary.claims_postponed, "claims given back, because the calling window was closed")?;
     figure(out, summary.dials_in_doubt, "dials in doubt: the provider did not answer, and was asked later")?;
     figure(out, summary.dials_withdrawn, "dials refused by the provider's rate limit, and repeated")?;
     figure(out, summary.endings_looked_up as u64, "calls whose ending was looked up, because its webhook was lost")?;

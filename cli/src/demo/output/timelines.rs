@@ -1,5 +1,5 @@
-//! Four calls in full: one whose webhooks arrived out of order, one that lost webhooks, one with forged webhooks, and
-//! one that Switchhook placed and retried.
+//! Five calls in full: one whose webhooks arrived out of order, one that lost webhooks, one with forged webhooks, one that
+//! two providers report, and one that Switchhook placed and retried.
 
 use std::io::{self, Write};
 
@@ -8,15 +8,15 @@ use serde_json::Value;
 use super::summary::attempts;
 use crate::demo::json::{text, time};
 use crate::demo::observation::{Observations, ObservedCall, PlacedCall};
-use crate::demo::placed_script::{DialScenario, PlacedScript, RequestPattern};
-use crate::demo::script::{Millis, SECOND, Script};
+use crate::demo::placed_script::{PlacedScript, RequestPattern};
+use crate::demo::script::{Millis, Report, SECOND, Scenario, Script};
 use crate::demo::traffic::{Delivery, DeliveryKind, Traffic};
 
 /// Number of domain events that fit on a line.
 const EVENTS_PER_LINE: usize = 3;
 
 const LEGEND: &str = "\
-Four calls in full
+Five calls in full
   → webhook from the provider, and Switchhook's answer    ✗ webhook that was lost
   ← request to Switchhook's API    ☎ phone    ⇒ domain events that Switchhook publishes";
 
@@ -33,10 +33,19 @@ pub(in crate::demo) fn print_timelines(
     let lost = |call: usize, script: &Script| script.reports.len() > first(call).count();
     let forged = |call: usize| of_call(call).any(|delivery| matches!(delivery.kind, DeliveryKind::Forged(_)));
     type Filter<'a> = Box<dyn Fn(usize, &Script) -> bool + 'a>;
-    let kinds: [(&str, Filter<'_>); 3] = [
-        ("Webhooks out of order", Box::new(|call, script| !in_order(call) && !lost(call, script) && !forged(call))),
+    let decided = |script: &Script| {
+        script.attempts.iter().any(|it| matches!(it.truth.scenario, Scenario::Confirmed | Scenario::Declined))
+    };
+    let kinds: [(&str, Filter<'_>); 4] = [
+        (
+            "Webhooks out of order",
+            Box::new(|call, script| {
+                !in_order(call) && !lost(call, script) && !forged(call) && !script.has_two_providers()
+            }),
+        ),
         ("Lost webhooks", Box::new(|call, script| lost(call, script) && in_order(call))),
         ("Forged webhooks", Box::new(|call, script| forged(call) && !lost(call, script))),
+        ("Two providers report one call", Box::new(|_, script| script.has_two_providers() && decided(script))),
     ];
     for (title, fits) in &kinds {
         let calls = || traffic.scripts.iter().enumerate().filter(|(call, script)| fits(*call, script));
@@ -56,8 +65,8 @@ pub(in crate::demo) fn print_timelines(
             && placed.phone_rings.len() > 1
     };
     if let Some((script, placed)) = retried().find(is_interesting).or_else(|| retried().next()) {
-        let (scenarios, _) = script.play_out(|number| placed.hit_outage(number));
-        let truth: Vec<&str> = scenarios.into_iter().map(DialScenario::description).collect();
+        let course = script.course(|number| placed.hit_outage(number));
+        let truth: Vec<&str> = course.attempts().map(|(_, scenario)| scenario.description()).collect();
         let lines = placed_call_lines(placed);
         print_timeline("Placed by Switchhook, and retried", &placed.call_id, &truth, &placed.observed, &lines, out)?;
     }
@@ -98,15 +107,22 @@ fn scripted_call_lines(traffic: &Traffic, observations: &Observations, call: usi
     let (Some(script), Some(observed)) = (traffic.scripts.get(call), observations.calls.get(call)) else {
         return lines;
     };
+    // If two providers report the call, each webhook is printed with its provider.
+    let name = |name: &str, report: &Report| {
+        let provider = if script.has_two_providers() { script.provider_of(report).name() } else { "" };
+        format!("{provider} {name}").trim_start().to_owned()
+    };
     let deliveries = traffic.deliveries.iter().zip(&observations.webhook_responses);
     let of_call = || deliveries.clone().filter(|(delivery, _)| delivery.call == call);
     for (index, report) in script.reports.iter().enumerate() {
         if !of_call().any(|(delivery, _)| delivery.report == Some(index)) {
-            lines.push((report.emitted_at, format!("✗ {:<22} lost, never delivered", report.name)));
+            lines.push((report.emitted_at, format!("✗ {:<22} lost, never delivered", name(&report.name, report))));
         }
     }
     for (delivery, response) in of_call() {
-        let line = format!("→ {:<22} {}{}", delivery.name, remark(script, delivery), response.status);
+        let report = delivery.report.and_then(|report| script.reports.get(report));
+        let name = report.map_or_else(|| delivery.name.clone(), |report| name(&delivery.name, report));
+        let line = format!("→ {name:<22} {}{}", remark(script, delivery), response.status);
         lines.push((delivery.at, line));
     }
     lines.extend(domain_event_lines(observed));
@@ -125,7 +141,7 @@ fn placed_call_lines(placed: &PlacedCall) -> Vec<(Millis, String)> {
         lines.push((response.request.at, format!("← {:<22} {answer}", response.request.action.name())));
     }
     for ring in &placed.phone_rings {
-        lines.push((ring.started_at, format!("☎ {:<22} attempt {}: {}", "phone rings", ring.attempt, ring.behaviour)));
+        lines.push((ring.started_at, format!("☎ {:<22} dial {}: {}", "phone rings", ring.attempt, ring.behaviour)));
     }
     lines.extend(placed.sent_webhooks.iter().map(|webhook| (webhook.at, format!("→ {}", webhook.event))));
     lines.extend(domain_event_lines(&placed.observed));
@@ -169,7 +185,6 @@ fn remark(script: &Script, delivery: &Delivery) -> String {
         DeliveryKind::First if late > 0 => format!("{late} s late: "),
         DeliveryKind::First => String::new(),
         DeliveryKind::Repeated | DeliveryKind::Reworded => "repeated: ".to_owned(),
-        DeliveryKind::OtherProvider => "from another provider: ".to_owned(),
         DeliveryKind::Unreadable => "unreadable: ".to_owned(),
         DeliveryKind::Forged(forgery) => format!("forged, {}: ", forgery.name()),
     }

@@ -8,13 +8,14 @@ use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::layer::{Context, Layer};
 
-/// Subscriber layer that collects rejections, failures, drifts and the decisions of scheduler and dialer.
+/// Subscriber layer that collects rejections, ids that a sender must not name, failures, drifts and the decisions of scheduler and dialer.
 #[derive(Clone, Default)]
 pub(super) struct LogCollector(Arc<Mutex<CollectedLogs>>);
 
 #[derive(Default)]
 pub(super) struct CollectedLogs {
     pub(super) rejections_by_cause: BTreeMap<String, u64>,
+    pub(super) foreign_ids: u64,
     pub(super) failures: Vec<String>,
     pub(super) worker_actions: BTreeMap<String, u64>,
     pub(super) drifted_calls: Vec<String>,
@@ -35,12 +36,14 @@ impl<S: Subscriber> Layer<S> for LogCollector {
         let Some(line) = visitor.0 else { return };
         let rejected = line.contains("\"action_taken\":\"rejected\"");
         let of_worker = ["scheduler", "dialer"].iter().any(|stage| line.contains(&format!("\"stage\":\"{stage}\"")));
-        if !failed && !rejected && !of_worker {
+        let foreign_id = line.contains("\"reserved_call_id\":1");
+        if !failed && !rejected && !of_worker && !foreign_id {
             return;
         }
         let fields: Value = serde_json::from_str(&line).unwrap_or_default();
         let text = |name: &str| fields.get(name).and_then(Value::as_str).unwrap_or_default();
         let mut logs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        logs.foreign_ids += u64::from(foreign_id);
         if rejected {
             let cause = fields.get("cause").and_then(Value::as_str).unwrap_or("unnamed");
             *logs.rejections_by_cause.entry(cause.to_owned()).or_default() += 1;

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, UNIX_EPOCH};
 
 use bytes::Bytes;
-use http::{Request, StatusCode};
+use http::{Method, Request, StatusCode};
 use serde_json::Value;
 use switchhook_aws::random::RandomIds;
 use switchhook_local::clock::Clock;
@@ -28,7 +28,7 @@ use super::observation::{
 use super::placed_script::{ApiAction, ApiRequest, OUTAGE_END, OUTAGE_START, PlacedScript};
 use super::script::{HOUR, MINUTE, Millis, START};
 use super::stack_settings::{INACTIVITY_TIMEOUT, RECONCILER_PERIOD};
-use super::traffic::{Delivery, DeliveryKind, Traffic};
+use super::traffic::{Delivery, Traffic};
 use crate::paths::encoded;
 pub(crate) use error::PlayError;
 use logs::LogCollector;
@@ -59,6 +59,7 @@ pub(super) fn play(traffic: &Traffic, seed: u64, progress: impl Fn(Millis)) -> R
     observations.wall_time = started.elapsed();
     let logs = collector.take();
     observations.rejections_by_cause = logs.rejections_by_cause;
+    observations.foreign_ids = logs.foreign_ids;
     observations.logged_failures = logs.failures;
     observations.worker_actions = logs.worker_actions;
     observations.drifted_calls = logs.drifted_calls;
@@ -155,14 +156,9 @@ async fn run(traffic: &Traffic, progress: impl Fn(Millis)) -> Result<Observation
         observations.placed_calls.push(call);
     }
     observations.quarantine_events = std::mem::take(&mut published.quarantine_events);
+    observations.provider_events = std::mem::take(&mut published.provider_events);
     observations.ids_with_two_contents = std::mem::take(&mut published.ids_with_two_contents);
     observations.unexpected_events.extend(published.into_rest());
-    for (delivery, response) in traffic.deliveries.iter().zip(&observations.webhook_responses) {
-        if let (DeliveryKind::OtherProvider, Some(event_id)) = (delivery.kind, &response.event_id) {
-            let status = get(&cloud, &format!("/events/{}/status", encoded(event_id))).await?;
-            observations.other_provider_statuses.push(status.unwrap_or_default());
-        }
-    }
     running.abort();
     Ok(observations)
 }
@@ -205,13 +201,17 @@ async fn send_api_request(
         ApiAction::Create | ApiAction::CreateAgain | ApiAction::CreateOther => "/calls".to_owned(),
         ApiAction::Trigger | ApiAction::TriggerCanceled => format!("/calls/{}/trigger", encoded(&call.call_id)),
         ApiAction::Cancel => format!("/calls/{}/cancel", encoded(&call.call_id)),
+        ApiAction::Block => format!("/do-not-call/{}", encoded(&script.to)),
     };
     let body = match request.action {
         ApiAction::Create | ApiAction::CreateAgain => script.request_body(false).to_string(),
         ApiAction::CreateOther => script.request_body(true).to_string(),
-        ApiAction::Trigger | ApiAction::TriggerCanceled | ApiAction::Cancel => String::new(),
+        ApiAction::Trigger | ApiAction::TriggerCanceled | ApiAction::Cancel | ApiAction::Block => String::new(),
     };
-    let http_request = Request::post(path)
+    let method = if request.action == ApiAction::Block { Method::PUT } else { Method::POST };
+    let http_request = Request::builder()
+        .method(method)
+        .uri(path)
         .header("content-type", "application/json")
         .header("idempotency-key", &script.key)
         .body(Bytes::from(body))

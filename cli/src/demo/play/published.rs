@@ -14,6 +14,7 @@ pub(super) struct PublishedEvents {
     by_id: BTreeMap<String, Value>,
     by_call: BTreeMap<String, CallEvents>,
     pub(super) quarantine_events: Vec<Value>,
+    pub(super) provider_events: Vec<Value>,
     pub(super) ids_with_two_contents: Vec<String>,
 }
 
@@ -55,9 +56,9 @@ impl PublishedEvents {
                 self.by_id.insert(id, event.clone());
                 self.quarantine_events.push(event);
             }
-            // Events about a provider concern no call. The outage of the demo makes its provider unavailable.
             None if text("type").starts_with("provider.") => {
-                self.by_id.insert(id, event);
+                self.by_id.insert(id, event.clone());
+                self.provider_events.push(event);
             }
             None => {
                 self.by_id.insert(id, event.clone());

@@ -81,6 +81,25 @@ impl Scenario {
         }
     }
 
+    /// Returns the scenarios of inbound calls that the provider can report. Retell answers every inbound call itself.
+    pub(crate) const fn weighted_for_inbound(provider: Provider) -> &'static [Self] {
+        match provider {
+            Provider::Retell | Provider::Generic => &[Scenario::Talked, Scenario::Talked, Scenario::Confirmed],
+            Provider::Twilio => &[Scenario::Talked, Scenario::NoAnswer, Scenario::Canceled],
+        }
+    }
+
+    /// Scenarios of calls that two providers report.
+    pub(crate) const OF_TWO_PROVIDERS: &'static [Self] = &[
+        Scenario::Confirmed,
+        Scenario::Confirmed,
+        Scenario::Confirmed,
+        Scenario::Declined,
+        Scenario::Declined,
+        Scenario::Talked,
+        Scenario::NoAnswer,
+    ];
+
     /// Description for the printed output, also used as the summary of an analysis.
     pub(crate) const fn description(self) -> &'static str {
         match self {
@@ -118,6 +137,19 @@ pub(crate) struct GroundTruth {
 }
 
 impl GroundTruth {
+    /// Returns the same course by a clock that is ahead by this time.
+    pub(crate) fn shifted(self, by: Millis) -> Self {
+        Self {
+            scenario: self.scenario,
+            placed_at: self.placed_at + by,
+            rang_at: self.rang_at.map(|at| at + by),
+            answered_at: self.answered_at.map(|at| at + by),
+            outcome_fact: self.outcome_fact.map(|(fact, at)| (fact, at + by)),
+            ending: self.ending,
+            ended_at: self.ended_at + by,
+        }
+    }
+
     pub(crate) fn draw(scenario: Scenario, placed_at: Millis, rng: &mut Rng) -> Self {
         let mut seconds = |from: i64, to: i64| rng.i64(from * SECOND..to * SECOND);
         let rings = match scenario {

@@ -45,6 +45,14 @@ impl Provider {
         }
     }
 
+    /// True if the provider reports what the person said. Twilio carries the voice and does not listen to it.
+    pub(crate) const fn reports_outcome(self) -> bool {
+        match self {
+            Self::Retell | Self::Generic => true,
+            Self::Twilio => false,
+        }
+    }
+
     /// Time by which the provider's clock is ahead of the system's clock. In reality no two clocks agree either.
     const fn clock_skew(self) -> Millis {
         match self {
@@ -52,6 +60,11 @@ impl Provider {
             Self::Twilio => -1_300,
             Self::Generic => 0,
         }
+    }
+
+    /// Converts a time of the provider's clock into a time of the system's clock.
+    const fn to_system_time(self, at: Millis) -> Millis {
+        at - self.clock_skew()
     }
 }
 
@@ -105,6 +118,8 @@ pub(crate) struct Report {
     pub(crate) attempt: usize,
     /// True if the report carries the provider's id of the attempt.
     pub(crate) has_provider_call_id: bool,
+    /// True if the report carries the appointment id of the call.
+    pub(crate) names_appointment: bool,
     /// Empty if the report does not concern the state of a call, such as a billing event.
     pub(crate) statements: Vec<Statement>,
     /// Time at which the provider makes the report, by the system's clock.
@@ -142,6 +157,8 @@ pub(crate) enum Correlation {
 
 #[derive(Clone, Debug)]
 pub(crate) struct Attempt {
+    /// The provider that places the attempt and reports it.
+    pub(crate) provider: Provider,
     /// `None` if the provider has no id for the attempt.
     pub(crate) provider_call_id: Option<String>,
     pub(crate) truth: GroundTruth,
@@ -150,12 +167,15 @@ pub(crate) struct Attempt {
 /// One call: what truly happens in it, and every report about it.
 #[derive(Clone, Debug)]
 pub(crate) struct Script {
-    pub(crate) provider: Provider,
     pub(crate) correlation: Correlation,
     /// Id under which Switchhook has to show the call.
     pub(crate) call_id: String,
     pub(crate) appointment_id: Option<String>,
     pub(crate) inbound: bool,
+    /// Id of a call that the sender must not name, such as `retell:call_…` in an event of a generic sender. Every report
+    /// carries it as its call id.
+    pub(crate) foreign_call_id: Option<String>,
+    /// At least one.
     pub(crate) attempts: Vec<Attempt>,
     /// In the order in which the provider makes them.
     pub(crate) reports: Vec<Report>,
@@ -167,7 +187,7 @@ impl Script {
     /// Draws the call of this index. Its provider is one of `providers`.
     pub(crate) fn draw(index: usize, providers: &[Provider], rng: &mut Rng) -> Self {
         let provider = rng.choice(providers).copied().unwrap_or(Provider::Generic);
-        let inbound = provider != Provider::Generic && rng.u8(..10) == 0;
+        let inbound = provider != Provider::Generic && rng.u8(..8) == 0;
         let correlation = if inbound {
             Correlation::ProviderCall
         } else {
@@ -178,29 +198,93 @@ impl Script {
             }
         };
         let attempts = draw_attempts(provider, correlation, inbound, rng);
+        Self::with_attempts(index, correlation, inbound, attempts, rng)
+    }
+
+    /// Draws a call that two providers report: Twilio carries the voice, and Retell talks to the person.
+    pub(crate) fn draw_two_providers(index: usize, rng: &mut Rng) -> Self {
+        let correlation = if rng.bool() { Correlation::Appointment } else { Correlation::Call };
+        let placed_at = START + rng.i64(0..PLACED_WITHIN);
+        let scenario = rng.choice(Scenario::OF_TWO_PROVIDERS).copied().unwrap_or(Scenario::Talked);
+        let truth = GroundTruth::draw(scenario, placed_at, rng);
+        let attempts = [Provider::Twilio, Provider::Retell].map(|provider| Attempt {
+            provider,
+            provider_call_id: Some(new_call_id(provider, rng)),
+            truth: truth.shifted(provider.clock_skew()),
+        });
+        Self::with_attempts(index, correlation, false, attempts.to_vec(), rng)
+    }
+
+    /// Draws a call whose sender uses the generic provider and names an id that is not its own.
+    pub(crate) fn draw_with_foreign_id(index: usize, rng: &mut Rng) -> Self {
+        let correlation = if rng.bool() { Correlation::Appointment } else { Correlation::ProviderCall };
+        let mut attempts = draw_attempts(Provider::Generic, correlation, false, rng);
+        for attempt in &mut attempts {
+            // Without an id of its own and without an appointment, such an event would belong to no call.
+            attempt.provider_call_id.get_or_insert_with(|| new_call_id(Provider::Generic, rng));
+        }
+        let victim = rng.choice([Provider::Retell, Provider::Twilio]).unwrap_or(Provider::Retell);
+        let foreign = match rng.u8(..3) {
+            0 => "do-not-call:+447700900000".to_owned(),
+            _ => format!("{}:{}", victim.name(), new_call_id(victim, rng)),
+        };
+        let mut script = Self::with_attempts(index, correlation, false, attempts, rng);
+        script.foreign_call_id = Some(foreign);
+        script.reports = script.make_reports();
+        script
+    }
+
+    fn with_attempts(
+        index: usize,
+        correlation: Correlation,
+        inbound: bool,
+        attempts: Vec<Attempt>,
+        rng: &mut Rng,
+    ) -> Self {
         let appointment_id = match correlation {
             Correlation::Appointment => Some(format!("appt_{index:04}")),
             Correlation::Call => rng.bool().then(|| format!("appt_{index:04}")),
             Correlation::ProviderCall => None,
         };
-        let first = attempts.first().and_then(|attempt| attempt.provider_call_id.clone());
+        let first = attempts.first();
         let call_id = match correlation {
             Correlation::Appointment => format!("appointment:appt_{index:04}"),
             Correlation::Call => format!("call-{index:04}"),
-            Correlation::ProviderCall => format!("{}:{}", provider.name(), first.unwrap_or_default()),
+            Correlation::ProviderCall => {
+                let provider = first.map_or(Provider::Generic, |attempt| attempt.provider).name();
+                let id = first.and_then(|attempt| attempt.provider_call_id.as_deref()).unwrap_or_default();
+                format!("{provider}:{id}")
+            }
         };
-        let seed = rng.u64(..);
-        let mut script =
-            Self { provider, correlation, call_id, appointment_id, inbound, attempts, reports: Vec::new(), seed };
+        let mut script = Self {
+            correlation,
+            call_id,
+            appointment_id,
+            inbound,
+            foreign_call_id: None,
+            attempts,
+            reports: Vec::new(),
+            seed: rng.u64(..),
+        };
         script.reports = script.make_reports();
         script
+    }
+
+    pub(crate) fn has_two_providers(&self) -> bool {
+        let first = self.attempts.first().map(|attempt| attempt.provider);
+        self.attempts.iter().any(|attempt| Some(attempt.provider) != first)
+    }
+
+    /// Returns the provider that makes this report.
+    pub(crate) fn provider_of(&self, report: &Report) -> Provider {
+        self.attempts.get(report.attempt).map_or(Provider::Generic, |attempt| attempt.provider)
     }
 
     /// Returns reports of the same call with other endings than the true ones, such as a forger might post.
     pub(crate) fn false_reports(&self, rng: &mut Rng) -> Vec<Report> {
         let mut false_script = self.clone();
         for attempt in &mut false_script.attempts {
-            let all = Scenario::weighted_for(self.provider).iter().copied();
+            let all = Scenario::weighted_for(attempt.provider).iter().copied();
             let other: Vec<Scenario> = all.filter(|scenario| *scenario != attempt.truth.scenario).collect();
             let scenario = rng.choice(&other).copied().unwrap_or(Scenario::NoAnswer);
             attempt.truth = GroundTruth::draw(scenario, attempt.truth.placed_at, rng);
@@ -210,39 +294,38 @@ impl Script {
 
     fn make_reports(&self) -> Vec<Report> {
         let mut rng = Rng::with_seed(self.seed);
-        let mut reports = match self.provider {
-            Provider::Retell => retell::reports(self, &mut rng),
-            Provider::Twilio => twilio::reports(self, &mut rng),
-            Provider::Generic => generic::reports(self, &mut rng),
-        };
+        let mut reports: Vec<Report> = Vec::new();
+        for provider in [Provider::Retell, Provider::Twilio, Provider::Generic] {
+            let attempts: Vec<usize> =
+                (0..self.attempts.len()).filter(|index| self.is_placed_by(*index, provider)).collect();
+            match provider {
+                Provider::Retell => reports.extend(retell::reports(self, &attempts, &mut rng)),
+                Provider::Twilio => reports.extend(twilio::reports(self, &attempts, &mut rng)),
+                Provider::Generic => reports.extend(generic::reports(self, &attempts, &mut rng)),
+            }
+        }
         reports.sort_by_key(|report| report.emitted_at);
         reports
     }
 
-    /// Converts a time of the provider's clock into a time of the system's clock.
-    fn to_system_time(&self, at: Millis) -> Millis {
-        at - self.provider.clock_skew()
+    fn is_placed_by(&self, attempt: usize, provider: Provider) -> bool {
+        self.attempts.get(attempt).is_some_and(|attempt| attempt.provider == provider)
     }
 }
 
 fn draw_attempts(provider: Provider, correlation: Correlation, inbound: bool, rng: &mut Rng) -> Vec<Attempt> {
     let mut placed_at = START + provider.clock_skew() + rng.i64(0..PLACED_WITHIN);
     let has_id = provider != Provider::Generic || correlation == Correlation::ProviderCall || rng.u8(..5) > 0;
-    let possible = Scenario::weighted_for(provider);
+    let possible = if inbound { Scenario::weighted_for_inbound(provider) } else { Scenario::weighted_for(provider) };
     let mut attempts = Vec::new();
     loop {
-        let scenario = if inbound {
-            let answered = [Scenario::Talked, Scenario::Talked, Scenario::Confirmed];
-            rng.choice(answered).filter(|scenario| possible.contains(scenario))
-        } else {
-            rng.choice(possible).copied()
-        };
-        let truth = GroundTruth::draw(scenario.unwrap_or(Scenario::Talked), placed_at, rng);
+        let scenario = rng.choice(possible).copied().unwrap_or(Scenario::Talked);
+        let truth = GroundTruth::draw(scenario, placed_at, rng);
         placed_at = truth.ended_at + rng.i64(2 * MINUTE..10 * MINUTE);
         let provider_call_id = has_id.then(|| new_call_id(provider, rng));
-        attempts.push(Attempt { provider_call_id, truth });
-        // A second attempt needs an id that both attempts share, and one that tells them apart.
-        let may_retry = has_id && correlation != Correlation::ProviderCall;
+        attempts.push(Attempt { provider, provider_call_id, truth });
+        // A second attempt needs an id that both attempts share. An id, or else a number, tells them apart.
+        let may_retry = correlation != Correlation::ProviderCall;
         let again = may_retry && truth.scenario.is_worth_a_retry() && attempts.len() < 3;
         if !again || rng.u8(..10) < 4 {
             return attempts;

@@ -5,14 +5,15 @@ use fastrand::Rng;
 use serde_json::{Value, json};
 
 use super::{
-    Correlation, Ending, Fact, Fields, GroundTruth, MINUTE, Millis, Report, SECOND, Scenario, Script, Statement,
-    object, reporting_delay,
+    Correlation, Ending, Fact, Fields, GroundTruth, MINUTE, Millis, Provider, Report, SECOND, Scenario, Script,
+    Statement, object, reporting_delay,
 };
 
-pub(super) fn reports(script: &Script, rng: &mut Rng) -> Vec<Report> {
+/// Returns the reports of these attempts, each given by its index.
+pub(super) fn reports(script: &Script, attempts: &[usize], rng: &mut Rng) -> Vec<Report> {
     let mut reports = Vec::new();
-    for attempt in 0..script.attempts.len() {
-        attempt_reports(script, attempt, rng, &mut reports);
+    for attempt in attempts {
+        attempt_reports(script, *attempt, rng, &mut reports);
     }
     reports
 }
@@ -20,8 +21,8 @@ pub(super) fn reports(script: &Script, rng: &mut Rng) -> Vec<Report> {
 fn attempt_reports(script: &Script, index: usize, rng: &mut Rng, reports: &mut Vec<Report>) {
     let Some(attempt) = script.attempts.get(index) else { return };
     let truth = &attempt.truth;
-    let answered = script.to_system_time(truth.answered_at.unwrap_or(truth.ended_at));
-    let ended = script.to_system_time(truth.ended_at);
+    let answered = Provider::Retell.to_system_time(truth.answered_at.unwrap_or(truth.ended_at));
+    let ended = Provider::Retell.to_system_time(truth.ended_at);
     // For a call that never connected, Retell does not always give the time of its end.
     let ended_at = (truth.answered_at.is_some() || rng.bool()).then_some(truth.ended_at);
     let builder = ReportBuilder { script, attempt: index, reason: disconnection_reason(truth, rng), ended_at };
@@ -144,6 +145,7 @@ impl ReportBuilder<'_> {
             name: event.to_owned(),
             attempt: self.attempt,
             has_provider_call_id: true,
+            names_appointment: script.appointment_id.is_some(),
             statements,
             emitted_at,
             query: String::new(),

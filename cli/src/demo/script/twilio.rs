@@ -9,7 +9,8 @@ use form_urlencoded::Serializer;
 use serde_json::{Map, Value};
 
 use super::{
-    Correlation, Ending, Fact, GroundTruth, Millis, Report, SECOND, Scenario, Script, Statement, reporting_delay,
+    Correlation, Ending, Fact, GroundTruth, Millis, Provider, Report, SECOND, Scenario, Script, Statement,
+    reporting_delay,
 };
 
 /// The team's settings at Twilio.
@@ -29,15 +30,17 @@ enum MachineDetection {
     Async,
 }
 
-pub(super) fn reports(script: &Script, rng: &mut Rng) -> Vec<Report> {
+/// Returns the reports of these attempts, each given by its index.
+pub(super) fn reports(script: &Script, attempts: &[usize], rng: &mut Rng) -> Vec<Report> {
     let settings = CallbackSettings {
         all_statuses: rng.u8(..5) > 0,
         detection: if rng.bool() { MachineDetection::Sync } else { MachineDetection::Async },
         as_json: rng.u8(..8) == 0,
     };
     let mut reports = Vec::new();
-    for (index, attempt) in script.attempts.iter().enumerate() {
-        let builder = ReportBuilder { script, attempt: index, provider_call_id: attempt.provider_call_id.as_deref() };
+    for index in attempts {
+        let Some(attempt) = script.attempts.get(*index) else { continue };
+        let builder = ReportBuilder { script, attempt: *index, provider_call_id: attempt.provider_call_id.as_deref() };
         if script.inbound {
             reports.extend(builder.inbound(&attempt.truth, rng));
         } else {
@@ -76,12 +79,7 @@ impl ReportBuilder<'_> {
         };
         let machine = truth.scenario == Scenario::Voicemail;
         let answered_by = if machine { "machine_end_beep" } else { "human" };
-        let mut facts = match truth.ending {
-            Ending::Completed => vec![Fact::Ringing, Fact::Answered],
-            Ending::NoAnswer | Ending::Busy => vec![Fact::Ringing],
-            Ending::Failed | Ending::Canceled => Vec::new(),
-        };
-        facts.push(Fact::Ended(truth.ending));
+        let mut facts = ending_facts(truth.ending);
         let mut more = vec![("CallDuration", ((truth.ended_at - truth.placed_at) / SECOND).to_string())];
         if truth.answered_at.is_some() && detection == MachineDetection::Sync {
             more.push(("AnsweredBy", answered_by.to_owned()));
@@ -91,20 +89,13 @@ impl ReportBuilder<'_> {
             let facts = [Fact::Ringing, Fact::Answered].into_iter().chain(machine.then_some(Fact::Voicemail));
             let statements = facts.map(|fact| Statement { fact, at: None }).collect();
             let fields = [("AnsweredBy", answered_by), ("MachineDetectionDuration", "2910")];
-            let emitted_at = self.script.to_system_time(at) + rng.i64(3 * SECOND..4 * SECOND);
+            let emitted_at = Provider::Twilio.to_system_time(at) + rng.i64(3 * SECOND..4 * SECOND);
             reports.push(self.report(&format!("amd {answered_by}"), emitted_at, statements, &fields, false));
         }
-        let status = match truth.ending {
-            Ending::Completed => "completed",
-            Ending::NoAnswer => "no-answer",
-            Ending::Busy => "busy",
-            Ending::Failed => "failed",
-            Ending::Canceled => "canceled",
-        };
-        reports.push(self.status(status, sequence, truth.ended_at, &facts, &more, settings, rng));
+        reports.push(self.status(status_word(truth.ending), sequence, truth.ended_at, &facts, &more, settings, rng));
         if truth.answered_at.is_some() && rng.u8(..8) == 0 {
             let fields = [("RecordingSid", "RE00000000000000000000000000000001"), ("RecordingStatus", "completed")];
-            let emitted_at = self.script.to_system_time(truth.ended_at) + 3 * SECOND;
+            let emitted_at = Provider::Twilio.to_system_time(truth.ended_at) + 3 * SECOND;
             reports.push(self.report("recording", emitted_at, Vec::new(), &fields, false));
         }
         reports
@@ -112,14 +103,14 @@ impl ReportBuilder<'_> {
 
     fn inbound(&self, truth: &GroundTruth, rng: &mut Rng) -> Vec<Report> {
         let rang_at = truth.rang_at.unwrap_or(truth.placed_at);
-        let asked_at = self.script.to_system_time(rang_at) + reporting_delay(rng);
+        let asked_at = Provider::Twilio.to_system_time(rang_at) + reporting_delay(rng);
         let statements = vec![Statement { fact: Fact::Ringing, at: None }];
         let request = [("CallStatus", "ringing"), ("Direction", "inbound")];
         let settings = CallbackSettings { all_statuses: false, detection: MachineDetection::None, as_json: false };
-        let facts = [Fact::Ringing, Fact::Answered, Fact::Ended(truth.ending)];
+        let facts = ending_facts(truth.ending);
         vec![
             self.report("ringing", asked_at, statements, &request, false),
-            self.status("completed", 0, truth.ended_at, &facts, &[], &settings, rng),
+            self.status(status_word(truth.ending), 0, truth.ended_at, &facts, &[], &settings, rng),
         ]
     }
 
@@ -147,7 +138,7 @@ impl ReportBuilder<'_> {
         fields.extend(more.iter().map(|(name, value)| (*name, value.as_str())));
         self.report(
             status,
-            self.script.to_system_time(at) + reporting_delay(rng),
+            Provider::Twilio.to_system_time(at) + reporting_delay(rng),
             statements,
             &fields,
             settings.as_json,
@@ -181,6 +172,7 @@ impl ReportBuilder<'_> {
             name: name.to_owned(),
             attempt: self.attempt,
             has_provider_call_id: true,
+            names_appointment: self.script.appointment_id.is_some(),
             statements,
             emitted_at,
             query: self.query(),
@@ -199,6 +191,27 @@ impl ReportBuilder<'_> {
             query.append_pair("appointment_id", appointment_id);
         }
         query.finish()
+    }
+}
+
+/// Facts that the last status callback states.
+fn ending_facts(ending: Ending) -> Vec<Fact> {
+    let mut facts = match ending {
+        Ending::Completed => vec![Fact::Ringing, Fact::Answered],
+        Ending::NoAnswer | Ending::Busy => vec![Fact::Ringing],
+        Ending::Failed | Ending::Canceled => Vec::new(),
+    };
+    facts.push(Fact::Ended(ending));
+    facts
+}
+
+const fn status_word(ending: Ending) -> &'static str {
+    match ending {
+        Ending::Completed => "completed",
+        Ending::NoAnswer => "no-answer",
+        Ending::Busy => "busy",
+        Ending::Failed => "failed",
+        Ending::Canceled => "canceled",
     }
 }
 

@@ -11,8 +11,6 @@ pub(in crate::demo) enum DeliveryKind {
     Repeated,
     /// A further delivery with the same meaning and other bytes.
     Reworded,
-    /// A correctly signed event of another provider, which names this call.
-    OtherProvider,
     /// A correctly signed webhook that is not valid JSON.
     Unreadable,
     Forged(Forgery),

@@ -25,14 +25,16 @@ pub(in crate::demo) struct FaultCounts {
     pub(in crate::demo) forged_flipped_bit: u64,
     pub(in crate::demo) forged_no_signature: u64,
     pub(in crate::demo) forged_old_recording: u64,
-    /// Events of another provider that name a call.
-    pub(in crate::demo) other_provider: u64,
+    /// Calls that two providers report.
+    pub(in crate::demo) two_providers: u64,
+    /// Calls whose sender names an id that is not its own.
+    pub(in crate::demo) foreign_ids: u64,
     pub(in crate::demo) unreadable: u64,
 }
 
 impl FaultCounts {
     /// Returns all counts with a description for the printed output.
-    pub(in crate::demo) fn all(&self) -> [(&'static str, u64); 14] {
+    pub(in crate::demo) fn all(&self) -> [(&'static str, u64); 15] {
         [
             ("delivered again", self.repeated),
             ("  of these, with other bytes", self.reworded),
@@ -46,7 +48,8 @@ impl FaultCounts {
             ("forged: one bit flipped after signing", self.forged_flipped_bit),
             ("forged: not signed", self.forged_no_signature),
             ("forged: old recording sent again", self.forged_old_recording),
-            ("signed by another provider", self.other_provider),
+            ("calls that two providers report", self.two_providers),
+            ("calls whose sender names an id of others", self.foreign_ids),
             ("signed, but not readable", self.unreadable),
         ]
     }

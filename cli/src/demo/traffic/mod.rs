@@ -1,7 +1,7 @@
 //! The traffic of one run: the deliveries of all webhooks, and the API requests for placed calls.
 //!
 //! A webhook is delivered once, twice, late, in the wrong order, or not at all. Webhooks that Switchhook must not trust
-//! are added. Each call gets a fault profile. The profiles take turns, so that every fault occurs in a run of 200
+//! are added. Some calls are reported by two providers, and some senders name ids that are not theirs. Each call gets a fault profile. The profiles take turns, so that every fault occurs in a run of 200
 //! calls.
 
 mod delivery;
@@ -41,7 +41,7 @@ impl Traffic {
         for call in 0..calls - calls / 2 {
             let profile = FaultProfile::of_call(call);
             let mut rng = rng.fork();
-            let script = Script::draw(call, profile.providers(), &mut rng);
+            let script = profile.draw_script(call, &mut rng);
             deliveries.extend(plan_deliveries(call, &script, profile, rng, &mut faults));
             scripts.push(script);
         }

@@ -4,11 +4,10 @@
 use std::collections::BTreeSet;
 
 use fastrand::Rng;
-use serde_json::json;
 
 use super::delivery::{Delivery, DeliveryKind, Forgery};
 use super::faults::FaultCounts;
-use crate::demo::script::{Correlation, Fact, MINUTE, Millis, Provider, Report, SECOND, Script};
+use crate::demo::script::{Fact, MINUTE, Millis, Provider, Report, SECOND, Script};
 use crate::demo::stack_settings::INACTIVITY_TIMEOUT;
 
 /// Largest age of a signed timestamp that Switchhook accepts.
@@ -36,14 +35,18 @@ pub(super) enum FaultProfile {
     /// All reports arrive together, in any order.
     Burst,
     Forged(Forgery),
-    /// Another provider sends an event about the call.
-    OtherProvider,
+    /// Two providers report the call.
+    TwoProviders,
+    /// Two providers report the call. The reports of the provider that carries the voice arrive after the others.
+    TwoProvidersReversed,
+    /// The sender names a call id that belongs to another provider.
+    ForeignId,
     /// A report is added whose body was cut off before it was signed.
     Unreadable,
 }
 
 /// The profiles that calls take in turn.
-const FAULT_PROFILES: [FaultProfile; 20] = [
+const FAULT_PROFILES: [FaultProfile; 22] = [
     FaultProfile::FaultFree,
     FaultProfile::Random,
     FaultProfile::Repeated,
@@ -59,10 +62,12 @@ const FAULT_PROFILES: [FaultProfile; 20] = [
     FaultProfile::Delayed,
     FaultProfile::Forged(Forgery::OldRecording),
     FaultProfile::Burst,
-    FaultProfile::OtherProvider,
+    FaultProfile::TwoProviders,
     FaultProfile::Lost,
     FaultProfile::Forged(Forgery::NoSignature),
+    FaultProfile::TwoProvidersReversed,
     FaultProfile::Reworded,
+    FaultProfile::ForeignId,
     FaultProfile::Unreadable,
 ];
 
@@ -71,13 +76,33 @@ impl FaultProfile {
         FAULT_PROFILES.get(call % FAULT_PROFILES.len()).copied().unwrap_or(Self::Random)
     }
 
+    /// Draws the call of this index. Its script fits this profile.
+    pub(super) fn draw_script(self, call: usize, rng: &mut Rng) -> Script {
+        match self {
+            Self::TwoProviders | Self::TwoProvidersReversed => Script::draw_two_providers(call, rng),
+            Self::ForeignId => Script::draw_with_foreign_id(call, rng),
+            Self::FaultFree
+            | Self::Random
+            | Self::Repeated
+            | Self::Reworded
+            | Self::OutOfOrder
+            | Self::Delayed
+            | Self::AfterTimeout
+            | Self::Lost
+            | Self::EndingLost
+            | Self::Burst
+            | Self::Forged(_)
+            | Self::Unreadable => Script::draw(call, self.providers(), rng),
+        }
+    }
+
     /// Returns the providers whose calls can have this profile.
-    pub(super) const fn providers(self) -> &'static [Provider] {
+    const fn providers(self) -> &'static [Provider] {
         match self {
             // Twilio signs no timestamp, so a recorded webhook is accepted as a repeated one.
             Self::Forged(Forgery::OldRecording) => &[Provider::Retell, Provider::Generic],
-            Self::OtherProvider => &[Provider::Retell, Provider::Twilio],
-            Self::Reworded | Self::Unreadable => &[Provider::Generic],
+            Self::TwoProviders | Self::TwoProvidersReversed => &[Provider::Twilio, Provider::Retell],
+            Self::Reworded | Self::Unreadable | Self::ForeignId => &[Provider::Generic],
             Self::FaultFree
             | Self::Random
             | Self::Repeated
@@ -134,7 +159,9 @@ impl Planner<'_> {
                 | FaultProfile::EndingLost
                 | FaultProfile::Burst
                 | FaultProfile::Forged(_)
-                | FaultProfile::OtherProvider
+                | FaultProfile::TwoProviders
+                | FaultProfile::TwoProvidersReversed
+                | FaultProfile::ForeignId
                 | FaultProfile::Unreadable => self.rng.u8(..10) == 0,
             };
             if is_repeated {
@@ -144,7 +171,7 @@ impl Planner<'_> {
         match profile {
             FaultProfile::Forged(forgery) => self.add_forgeries(forgery, faults),
             FaultProfile::Random if self.rng.u8(..4) == 0 => self.add_forgeries(Forgery::WrongKey, faults),
-            FaultProfile::OtherProvider => self.add_other_provider(&arrivals, faults),
+            FaultProfile::TwoProviders | FaultProfile::TwoProvidersReversed => faults.two_providers += 1,
             FaultProfile::Unreadable => self.add_unreadable(faults),
             FaultProfile::FaultFree
             | FaultProfile::Random
@@ -155,7 +182,8 @@ impl Planner<'_> {
             | FaultProfile::AfterTimeout
             | FaultProfile::Lost
             | FaultProfile::EndingLost
-            | FaultProfile::Burst => {}
+            | FaultProfile::Burst
+            | FaultProfile::ForeignId => {}
         }
     }
 
@@ -165,7 +193,19 @@ impl Planner<'_> {
         let on_time: Vec<Millis> =
             script.reports.iter().map(|report| report.emitted_at + self.rng.i64(20..400)).collect();
         let mut arrivals: Vec<Option<Millis>> = match profile {
-            FaultProfile::FaultFree => return on_time.into_iter().map(Some).collect(),
+            FaultProfile::FaultFree | FaultProfile::TwoProviders => return on_time.into_iter().map(Some).collect(),
+            FaultProfile::TwoProvidersReversed => {
+                let last = on_time.iter().max().copied().unwrap_or_default();
+                let first = on_time.iter().min().copied().unwrap_or_default();
+                let is_held_back = |report: &Report| script.provider_of(report) == Provider::Twilio;
+                let held_back_by = last - first + self.rng.i64(SECOND..MINUTE);
+                return script
+                    .reports
+                    .iter()
+                    .zip(on_time)
+                    .map(|(report, at)| Some(if is_held_back(report) { at + held_back_by } else { at }))
+                    .collect();
+            }
             FaultProfile::Burst => {
                 let last = on_time.iter().max().copied().unwrap_or_default();
                 let released_at = last + self.rng.i64(SECOND..MINUTE);
@@ -186,7 +226,7 @@ impl Planner<'_> {
             | FaultProfile::Lost
             | FaultProfile::EndingLost
             | FaultProfile::Forged(_)
-            | FaultProfile::OtherProvider
+            | FaultProfile::ForeignId
             | FaultProfile::Unreadable => on_time.iter().map(|at| self.random_arrival(*at)).collect(),
         };
         let Some(any) = self.any_report(|report| report.is_folded()) else { return arrivals };
@@ -226,7 +266,9 @@ impl Planner<'_> {
             | FaultProfile::Reworded
             | FaultProfile::Burst
             | FaultProfile::Forged(_)
-            | FaultProfile::OtherProvider
+            | FaultProfile::TwoProviders
+            | FaultProfile::TwoProvidersReversed
+            | FaultProfile::ForeignId
             | FaultProfile::Unreadable => {}
         }
         arrivals
@@ -298,6 +340,7 @@ impl Planner<'_> {
     fn count_faults(&self, arrivals: &[Option<Millis>], faults: &mut FaultCounts) {
         let mut times: BTreeSet<Millis> = BTreeSet::new();
         let mut latest = Millis::MIN;
+        faults.foreign_ids += u64::from(self.script.foreign_call_id.is_some());
         for (report, arrival) in self.script.reports.iter().zip(arrivals).filter(|(report, _)| report.is_folded()) {
             let Some(at) = *arrival else {
                 faults.lost += 1;
@@ -335,7 +378,7 @@ impl Planner<'_> {
             call: self.call,
             report: index,
             kind,
-            provider: self.script.provider,
+            provider: self.script.provider_of(report),
             name: report.name.clone(),
             query: report.query.clone(),
             body: report.body.clone(),
@@ -388,41 +431,6 @@ impl Planner<'_> {
             }
             self.deliveries.push(forged);
         }
-    }
-
-    /// Adds a correctly signed event of the generic provider that names a call of another provider. Switchhook must
-    /// refuse it.
-    fn add_other_provider(&mut self, arrivals: &[Option<Millis>], faults: &mut FaultCounts) {
-        let arriving = self.script.reports.iter().zip(arrivals).filter(|(report, _)| report.is_folded());
-        let Some(first) = arriving.filter_map(|(_, at)| *at).min() else { return };
-        if self.script.correlation == Correlation::ProviderCall {
-            // Ingress ignores the id of another provider's call.
-            return;
-        }
-        let event_type = self.rng.choice(["USER_DECLINED", "USER_CONFIRMED", "ENDED", "CANCELED"]).unwrap_or("ENDED");
-        let (field, id) = match (self.script.correlation, &self.script.appointment_id) {
-            (Correlation::Appointment, Some(appointment_id)) => ("appointment_id", appointment_id),
-            (Correlation::Appointment | Correlation::Call | Correlation::ProviderCall, _) => {
-                ("call_id", &self.script.call_id)
-            }
-        };
-        let event_id = format!("evt_other_{:04}", self.call);
-        let event = json!({"event_id": event_id, "type": event_type, "call": {"sid": "line-0"}, field: id});
-        let at = first + self.rng.i64(SECOND..MINUTE);
-        self.deliveries.push(Delivery {
-            at,
-            call: self.call,
-            report: None,
-            kind: DeliveryKind::OtherProvider,
-            provider: Provider::Generic,
-            name: event_type.to_owned(),
-            query: String::new(),
-            body: event.to_string().into_bytes(),
-            signed_at: at,
-            old_key: false,
-            flipped_bit: None,
-        });
-        faults.other_provider += 1;
     }
 
     fn add_unreadable(&mut self, faults: &mut FaultCounts) {

@@ -13,9 +13,7 @@ use super::evidence::timeout_detected_between;
 use super::{domain_events, timeline};
 use crate::demo::json::{text, time};
 use crate::demo::observation::{PhoneRing, PlacedCall, RequestResult, WebhookKey};
-use crate::demo::placed_script::{
-    ApiAction, DialScenario, OUTAGE_END, OUTAGE_START, PlacedScript, PolicyDecision, RequestPattern,
-};
+use crate::demo::placed_script::{ApiAction, Course, Decision, DialScenario, OUTAGE_END, OUTAGE_START, PlacedScript};
 use crate::demo::script::Millis;
 use provider_record::ProviderRecord;
 
@@ -38,25 +36,13 @@ pub(in crate::demo) fn mismatches(script: &PlacedScript, observed: &PlacedCall) 
         add(format!("{} is not known at all", observed.call_id));
         return mismatches;
     };
-    let (scenarios, decision) = match script.pattern {
-        RequestPattern::Canceled => (Vec::new(), None),
-        RequestPattern::DueNow
-        | RequestPattern::DueLater
-        | RequestPattern::Repeated
-        | RequestPattern::Triggered
-        | RequestPattern::CallingWindow
-        | RequestPattern::DuringOutage
-        | RequestPattern::MoreAttempts => {
-            let (scenarios, decision) = script.play_out(|number| observed.hit_outage(number));
-            (scenarios, Some(decision))
-        }
-    };
-    check_state(script, observed, call, &scenarios, decision, &mut add);
-    check_dials(script, observed, &scenarios, &mut add);
-    check_phones(&observed.phone_rings, &scenarios, &mut add);
-    check_timeouts(observed, &scenarios, &mut add);
-    let record = ProviderRecord::new(script, observed, &scenarios, decision);
-    let (checked, evidence) = (record.checked_call(), record.evidence(&scenarios));
+    let course = script.course(|number| observed.hit_outage(number));
+    check_state(script, observed, call, &course, &mut add);
+    check_dials(script, observed, &course.dials, &mut add);
+    check_phones(&observed.phone_rings, &course.dials, &mut add);
+    check_timeouts(observed, &course.dials, &mut add);
+    let record = ProviderRecord::new(script, observed, &course);
+    let (checked, evidence) = (record.checked_call(), record.evidence(&course.dials));
     timeline::check(&observed.call_id, &evidence, &observed.observed.timeline, &mut mismatches);
     mismatches.extend(domain_events::mismatch(&checked, &evidence, &observed.observed.domain_events));
     mismatches
@@ -80,8 +66,7 @@ fn check_state(
     script: &PlacedScript,
     observed: &PlacedCall,
     call: &Value,
-    scenarios: &[DialScenario],
-    decision: Option<PolicyDecision>,
+    course: &Course,
     add_mismatch: &mut impl FnMut(String),
 ) {
     let mut check = |path: &str, expected: Value| {
@@ -90,43 +75,44 @@ fn check_state(
             add_mismatch(format!("{path} is {actual}, must be {expected}"));
         }
     };
-    let latest = scenarios.last().map(|scenario| scenario.result());
+    let attempts: Vec<(usize, DialScenario)> = course.attempts().collect();
+    let latest = attempts.last().map(|(_, scenario)| scenario.result());
     check("/call_id", observed.call_id.as_str().into());
     check("/provider", "retell".into());
     check("/direction", "outbound".into());
     check("/appointment_id", script.appointment_id.as_deref().into());
-    check("/appointment_status", PlacedScript::final_appointment(scenarios).into());
-    check("/job/state", job_state(decision).into());
+    check("/appointment_status", course.final_appointment().into());
+    check("/job/state", job_state(course.decision).into());
     check("/lifecycle", latest.map(|result| result.lifecycle).into());
     check("/outcome", latest.map(|result| result.outcome).into());
     check("/settled", true.into());
-    for (place, scenario) in scenarios.iter().enumerate() {
+    for (place, (number, scenario)) in attempts.iter().enumerate() {
         let result = scenario.result();
-        let provider_call_id = observed.phone_ring(place + 1).map(|ring| ring.provider_call_id.as_str());
+        let provider_call_id = observed.phone_ring(*number).map(|ring| ring.provider_call_id.as_str());
         check(&format!("/attempts/{place}/number"), (place + 1).into());
+        check(&format!("/attempts/{place}/provider"), "retell".into());
         check(&format!("/attempts/{place}/lifecycle"), result.lifecycle.into());
         check(&format!("/attempts/{place}/outcome"), result.outcome.into());
         check(&format!("/attempts/{place}/provider_call_id"), provider_call_id.into());
     }
-    check(&format!("/attempts/{}", scenarios.len()), Value::Null);
-    for (place, scenario) in scenarios.iter().enumerate() {
+    check(&format!("/attempts/{}", attempts.len()), Value::Null);
+    for (place, (number, scenario)) in attempts.iter().enumerate() {
         let mut check = |name: &str, expected: Option<Millis>| {
             let actual = call.pointer(&format!("/attempts/{place}")).and_then(|attempt| time(attempt, name));
             if actual != expected {
                 add_mismatch(format!("/attempts/{place}/{name} is {actual:?}, must be {expected:?}"));
             }
         };
-        check("dialled_at", observed.dialled_at(place + 1));
+        check("dialled_at", observed.dialled_at(*number));
         // An inactivity timeout ends the attempt when it is detected. The domain events are checked for that time.
         if scenario.result().lifecycle != "inconclusive" {
-            let ended_at = observed.phone_ring(place + 1).map(|ring| ring.ended_at);
-            check("ended_at", ended_at.or(observed.dialled_at(place + 1)));
+            check("ended_at", observed.phone_ring(*number).map(|ring| ring.ended_at));
         }
     }
 }
 
-/// Checks that the provider got one dial per attempt, and at a time when the call might be dialled. A dial that the
-/// rate limit refused may be repeated.
+/// Checks that the provider got each dial once, and at a time when the call might be dialled. A dial that the rate limit
+/// refused may be repeated.
 fn check_dials(
     script: &PlacedScript,
     observed: &PlacedCall,
@@ -155,24 +141,24 @@ fn check_dials(
         let expected: Vec<RequestResult> =
             std::iter::repeat_n(RequestResult::RateLimited, refused).chain([last]).collect();
         if results != expected {
-            add_mismatch(format!("dials of attempt {number} were answered {results:?}, must be {expected:?}"));
+            add_mismatch(format!("the requests of dial {number} were answered {results:?}, must be {expected:?}"));
         }
     }
-    let attempts = scenarios.len();
+    let dials = scenarios.len();
     for response in &observed.provider_responses {
-        if !(1..=attempts).any(|number| response.attempt == number.to_string()) {
-            let attempt = &response.attempt;
-            add_mismatch(format!("the provider got a request for attempt {attempt}, must be {attempts} attempts"));
+        if !(1..=dials).any(|number| response.attempt == number.to_string()) {
+            let number = &response.attempt;
+            add_mismatch(format!("the provider got a request for dial {number}, must be {dials} dials"));
         }
     }
-    for response in (1..=attempts).flat_map(|number| observed.dial_responses(number)) {
+    for response in (1..=dials).flat_map(|number| observed.dial_responses(number)) {
         if !(script.not_before()..=script.not_after()).contains(&response.at) {
-            add_mismatch(format!("attempt {} was dialled at {}, outside its time", response.attempt, response.at));
+            add_mismatch(format!("dial {} was made at {}, outside its time", response.attempt, response.at));
         }
     }
 }
 
-/// Checks that one phone rang for each attempt that reaches a phone, and that no two rang at the same time.
+/// Checks that one phone rang for each dial that reaches a phone, and that no two rang at the same time.
 fn check_phones(rings: &[PhoneRing], scenarios: &[DialScenario], add_mismatch: &mut impl FnMut(String)) {
     let expected: Vec<(String, Option<&str>)> = scenarios
         .iter()
@@ -211,9 +197,8 @@ fn check_timeouts(observed: &PlacedCall, scenarios: &[DialScenario], add_mismatc
 /// Returns how Switchhook learned of the endings: by a lookup, if an ending was received when no webhook was sent.
 pub(in crate::demo) fn ending_source(observed: &PlacedCall, sent_webhooks: &BTreeSet<WebhookKey>) -> EndingSource {
     let is_looked_up = |ring: &PhoneRing| {
-        let of_attempt = |entry: &&Value| {
-            text(entry, "event_id").starts_with("retell:") && attempt_number(entry).to_string() == ring.attempt
-        };
+        let prefix = format!("retell:{}:", ring.provider_call_id);
+        let of_attempt = |entry: &&Value| text(entry, "event_id").starts_with(&prefix);
         let first = observed
             .observed
             .timeline
@@ -227,17 +212,12 @@ pub(in crate::demo) fn ending_source(observed: &PlacedCall, sent_webhooks: &BTre
     if observed.phone_rings.iter().any(is_looked_up) { EndingSource::Lookup } else { EndingSource::Webhook }
 }
 
-/// State of the job in the API. The decision is `None` if the call was canceled.
-const fn job_state(decision: Option<PolicyDecision>) -> &'static str {
+/// State of the job in the API.
+const fn job_state(decision: Decision) -> &'static str {
     match decision {
-        Some(PolicyDecision::Complete) => "COMPLETED",
-        Some(PolicyDecision::Fail) => "FAILED",
-        Some(PolicyDecision::Retry) => "PENDING",
-        None => "CANCELED",
+        Decision::Complete => "COMPLETED",
+        Decision::Fail(_) => "FAILED",
+        Decision::Retry => "PENDING",
+        Decision::Cancel => "CANCELED",
     }
-}
-
-fn attempt_number(entry: &Value) -> usize {
-    let number = entry.get("attempt").and_then(Value::as_u64);
-    number.and_then(|number| usize::try_from(number).ok()).unwrap_or_default()
 }

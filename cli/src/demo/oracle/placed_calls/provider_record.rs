@@ -6,17 +6,25 @@
 //! webhook, or by a lookup because the webhook was never sent. The record shows which way it was.
 
 use crate::demo::json::text;
-use crate::demo::observation::{PhoneRing, PlacedCall, RequestResult};
-use crate::demo::oracle::evidence::{CheckedCall, Evidence, Placement, ReceivedReport, Retry};
-use crate::demo::placed_script::{ApiAction, DialScenario, PlacedScript, PolicyDecision, RETRY_DELAY, RETRY_DELAY_MAX};
-use crate::demo::script::{Ending, Fact, Millis, Provider, Report, Statement};
+use crate::demo::observation::{PhoneRing, PlacedCall, ProviderResponse, RequestResult};
+use crate::demo::oracle::evidence::{
+    CheckedAttempt, CheckedCall, EndWithoutAttempt, Evidence, Placement, ReceivedReport, Retry,
+};
+use crate::demo::placed_script::{
+    ApiAction, Course, DO_NOT_CALL, Decision, DialScenario, PlacedScript, REJECTED, RETRY_DELAY, RETRY_DELAY_MAX,
+};
+use crate::demo::script::{Ending, Fact, MINUTE, Millis, Provider, Report, SECOND, Statement};
+
+/// Longest time from the moment when a call is due until a dialer takes it. While the provider is unavailable, and for
+/// some time after, Switchhook holds calls back.
+const DIALLED_WITHIN: Millis = 30 * MINUTE;
 
 /// Evidence about one call, together with its script and its observations.
 #[derive(Debug)]
 pub(super) struct ProviderRecord<'a> {
     script: &'a PlacedScript,
     observed: &'a PlacedCall,
-    /// All kinds of [`ReportKind::ALL`] for the first attempt, then for the second, and so on.
+    /// All kinds of [`ReportKind::ALL`] for the first dial, then for the second, and so on.
     reports: Vec<Report>,
     placement: Placement,
 }
@@ -46,37 +54,40 @@ impl ReportKind {
 }
 
 impl<'a> ProviderRecord<'a> {
-    /// `scenarios` holds one scenario for each attempt that took place. `decision` is the last decision of the retry
-    /// policy, or `None` if the call was canceled.
-    pub(super) fn new(
-        script: &'a PlacedScript,
-        observed: &'a PlacedCall,
-        scenarios: &[DialScenario],
-        decision: Option<PolicyDecision>,
-    ) -> Self {
-        let reports = scenarios.iter().zip(1..).flat_map(|(scenario, number)| {
+    pub(super) fn new(script: &'a PlacedScript, observed: &'a PlacedCall, course: &Course) -> Self {
+        let reports = course.dials.iter().zip(1..).flat_map(|(scenario, number)| {
             let ring = observed.phone_ring(number);
             ReportKind::ALL.map(|kind| report(*scenario, number, kind, ring))
         });
-        let canceled = observed.api_responses.iter().find(|response| response.request.action == ApiAction::Cancel);
-        let dialled_at = |number| observed.dialled_at(number).unwrap_or(Millis::MAX);
+        let attempts: Vec<usize> = course.attempts().map(|(number, _)| number).collect();
+        let retry = |number: usize| {
+            let place = attempts.iter().position(|attempt| *attempt == number)?;
+            (place + 1 < attempts.len() || number < course.dials.len()).then(|| retry_after(observed, number, place))
+        };
+        let last = attempts.last().map(|number| number - 1);
         let placement = Placement {
-            dialled_at: (1..=scenarios.len()).map(dialled_at).collect(),
-            retries: (1..scenarios.len()).map(|number| retry_after(observed, number)).collect(),
-            fails: decision == Some(PolicyDecision::Fail),
-            canceled_at: canceled.map(|response| response.request.at),
+            retries: (1..=course.dials.len()).map(retry).collect(),
+            fails_after: match course.decision {
+                Decision::Fail(reason) => last.map(|index| (index, reason)),
+                Decision::Complete | Decision::Retry | Decision::Cancel => None,
+            },
+            ended: if attempts.is_empty() { end_without_attempt(script, observed, course.decision) } else { None },
         };
         Self { script, observed, reports: reports.collect(), placement }
     }
 
     pub(super) fn checked_call(&self) -> CheckedCall<'_> {
-        let numbers = 1..=self.placement.dialled_at.len();
-        let rings = numbers.map(|number| self.observed.phone_ring(number));
+        let attempt = |number| {
+            let ring = self.observed.phone_ring(number);
+            CheckedAttempt {
+                provider: Provider::Retell,
+                provider_call_id: ring.map(|ring| ring.provider_call_id.as_str()),
+            }
+        };
         CheckedCall {
             call_id: &self.observed.call_id,
-            provider: Provider::Retell,
             appointment_id: self.script.appointment_id.as_deref(),
-            provider_call_ids: rings.map(|ring| ring.map(|ring| ring.provider_call_id.as_str())).collect(),
+            attempts: (1..=self.placement.retries.len()).map(attempt).collect(),
             reports: &self.reports,
             placement: Some(self.placement.clone()),
         }
@@ -86,15 +97,18 @@ impl<'a> ProviderRecord<'a> {
     pub(super) fn evidence(&self, scenarios: &[DialScenario]) -> Vec<Evidence> {
         let mut evidence: Vec<Evidence> = Vec::new();
         for (scenario, number) in scenarios.iter().zip(1..) {
-            let received = |kind, at| self.received_report(*scenario, number, kind, at);
+            let received = |kind, at| self.received_report(number, kind, at);
             for response in self.observed.responses_about(number) {
                 let at = response.at;
                 match response.result {
                     RequestResult::Accepted if *scenario == DialScenario::ResponseLost => {}
-                    RequestResult::Accepted | RequestResult::Rejected => {
+                    RequestResult::Accepted => {
                         evidence.push(Evidence::Received(received(ReportKind::DialResponse, at)));
                     }
-                    RequestResult::RateLimited | RequestResult::Refused | RequestResult::Unavailable => {}
+                    RequestResult::RateLimited
+                    | RequestResult::Refused
+                    | RequestResult::Unavailable
+                    | RequestResult::Rejected => {}
                     RequestResult::NotFound => evidence.push(Evidence::LookupNotFound { attempt: number - 1, at }),
                     // The answer that the call is in progress tells no more than the response to its dial.
                     RequestResult::InProgress => {
@@ -118,14 +132,11 @@ impl<'a> ProviderRecord<'a> {
         evidence
     }
 
-    fn received_report(&self, scenario: DialScenario, number: usize, kind: ReportKind, at: Millis) -> ReceivedReport {
+    fn received_report(&self, number: usize, kind: ReportKind, at: Millis) -> ReceivedReport {
         let place = ReportKind::ALL.iter().position(|other| *other == kind).unwrap_or_default();
         let provider_call_id = self.observed.phone_ring(number).map_or("", |ring| ring.provider_call_id.as_str());
         let event_id = match kind {
-            ReportKind::DialResponse => {
-                let result = if scenario == DialScenario::Invalid { "dial_refused" } else { "dial_accepted" };
-                format!("switchhook:{}/{number}/{result}", self.observed.call_id)
-            }
+            ReportKind::DialResponse => format!("switchhook:{}/{number}/dial_accepted", self.observed.call_id),
             ReportKind::Started => format!("retell:{provider_call_id}:call_started"),
             ReportKind::Ended => format!("retell:{provider_call_id}:call_ended"),
             ReportKind::Analysed => self.analysis_event_id(provider_call_id),
@@ -143,18 +154,37 @@ impl<'a> ProviderRecord<'a> {
     }
 }
 
-/// Retry after the attempt with this number.
-fn retry_after(observed: &PlacedCall, number: usize) -> Retry {
-    let delay_max = (1..number).fold(RETRY_DELAY, |delay, _| (delay * 2).min(RETRY_DELAY_MAX));
+/// Retry after the dial with this number. `place` is the index of its attempt.
+fn retry_after(observed: &PlacedCall, number: usize, place: usize) -> Retry {
+    let delay_max = (0..place).fold(RETRY_DELAY, |delay, _| (delay * 2).min(RETRY_DELAY_MAX));
     let first_dial = observed.dial_responses(number + 1).map(|response| response.at).next();
     Retry { delay_max, dialled_at: first_dial.unwrap_or(Millis::MAX) }
 }
 
+/// The end of a call without any attempt.
+fn end_without_attempt(script: &PlacedScript, observed: &PlacedCall, decision: Decision) -> Option<EndWithoutAttempt> {
+    let (between, status, appointment_status, reason) = match decision {
+        Decision::Cancel => {
+            let canceled = observed.api_responses.iter().find(|response| response.request.action == ApiAction::Cancel);
+            let at = canceled.map(|response| response.request.at)?;
+            ((at, at), "canceled", "canceled", "canceled_by_user")
+        }
+        Decision::Fail(DO_NOT_CALL) => {
+            let due_at = script.due_at?;
+            ((due_at, due_at + DIALLED_WITHIN), "exhausted", "blocked", DO_NOT_CALL)
+        }
+        Decision::Fail(REJECTED) => {
+            let rejected = |response: &&ProviderResponse| response.result == RequestResult::Rejected;
+            let at = observed.provider_responses.iter().find(rejected).map(|response| response.at)?;
+            ((at, at + SECOND), "exhausted", "failed", REJECTED)
+        }
+        Decision::Fail(_) | Decision::Complete | Decision::Retry => return None,
+    };
+    Some(EndWithoutAttempt { between, status, appointment_status, reason })
+}
+
 fn report(scenario: DialScenario, number: usize, kind: ReportKind, ring: Option<&PhoneRing>) -> Report {
     let statements = match (kind, ring) {
-        (ReportKind::DialResponse, _) if scenario == DialScenario::Invalid => {
-            vec![Statement { fact: Fact::Ended(Ending::Failed), at: None }]
-        }
         (ReportKind::DialResponse, _) => vec![Statement { fact: Fact::Initiated, at: None }],
         (_, None) => Vec::new(),
         (ReportKind::Started, Some(ring)) => answered_statements(scenario, ring),
@@ -174,6 +204,7 @@ fn report(scenario: DialScenario, number: usize, kind: ReportKind, ring: Option<
         name: format!("{kind:?}"),
         attempt: number - 1,
         has_provider_call_id: true,
+        names_appointment: true,
         statements,
         emitted_at: Millis::MIN,
         query: String::new(),

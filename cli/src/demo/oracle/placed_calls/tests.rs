@@ -63,16 +63,17 @@ fn domain_events(events: &[ShortEvent<'_>]) -> Vec<Value> {
     let event = |((head, provider_call_id, source, at), sequence): (&ShortEvent<'_>, usize)| {
         let mut words = head.split(' ');
         let event_type = words.next().unwrap();
+        let number = words.next().and_then(|number| number.parse::<usize>().ok());
         json!({
             "schema_version": 1,
             "id": format!("{ID}/{sequence}"),
             "type": event_type,
             "call_id": ID,
             "sequence": sequence,
-            "provider": "retell",
+            "provider": number.map(|_| "retell"),
             "provider_call_id": provider_call_id,
             "appointment_id": "appt-1",
-            "attempt": words.next().and_then(|number| number.parse::<usize>().ok()),
+            "attempt": number,
             "previous": words.next(),
             "status": event_type.split('.').next_back(),
             "source_event_id": (!source.is_empty()).then_some(source),
@@ -94,6 +95,7 @@ fn call(appointment: &str, job: &str, attempts: &[Attempt<'_>]) -> Value {
     let attempt = |(attempt, number): (&Attempt<'_>, usize)| {
         json!({
             "number": number,
+            "provider": "retell",
             "lifecycle": attempt.lifecycle,
             "outcome": attempt.outcome,
             "provider_call_id": attempt.provider_call_id,
@@ -196,71 +198,95 @@ fn right() -> PlacedCall {
 }
 
 fn while_down() -> PlacedScript {
-    script(RequestPattern::DuringOutage, &[DialScenario::Confirms, DialScenario::Invalid])
+    script(RequestPattern::DuringOutage, &[DialScenario::Confirms, DialScenario::Forgotten])
 }
 
 const DIALLED_IN_OUTAGE: Millis = OUTAGE_START + 60 * SECOND;
-const TIMEOUT_DETECTED: Millis = DIALLED_IN_OUTAGE + INACTIVITY_TIMEOUT + 30 * SECOND;
-const REJECTED: Millis = TIMEOUT_DETECTED + 60 * SECOND;
+const NOT_FOUND: Millis = DIALLED_IN_OUTAGE + INACTIVITY_TIMEOUT + 30 * SECOND;
+const DIALLED_AGAIN: Millis = NOT_FOUND + 60 * SECOND;
+const TIMEOUT_DETECTED: Millis = DIALLED_AGAIN + INACTIVITY_TIMEOUT + 30 * SECOND;
 
-/// The provider is down and does not answer the first dial. The second attempt shows that the number does not exist.
+/// The provider is down and does not answer the first dial, which is therefore no attempt. It accepts the second dial and
+/// forgets the call. Nobody knows whether the person answered, so there is no third dial.
 fn right_while_down() -> PlacedCall {
-    let timeout = format!("switchhook:{ID}/1/deadline/{DIALLED_IN_OUTAGE}");
-    let rejected = format!("switchhook:{ID}/2/dial_refused");
+    let provider_call_id = Some("call_b");
+    let timeout = format!("switchhook:{ID}/2/deadline/{DIALLED_AGAIN}");
     let mut domain_events = domain_events(&[
-        ("call.initiated 1", None, &timeout, DIALLED_IN_OUTAGE),
-        ("call.inconclusive 1 initiated", None, &timeout, TIMEOUT_DETECTED),
-        ("call.retry_scheduled 1 inconclusive", None, &timeout, DIALLED_IN_OUTAGE),
-        ("appointment.dialing 1", None, &timeout, DIALLED_IN_OUTAGE),
-        ("appointment.retrying 1 dialing", None, &timeout, DIALLED_IN_OUTAGE),
-        ("call.initiated 2", None, &rejected, REJECTED),
-        ("call.failed 2 initiated", None, &rejected, REJECTED),
-        ("call.exhausted 2 failed", None, &rejected, REJECTED),
-        ("appointment.dialing 2 retrying", None, &rejected, REJECTED),
-        ("appointment.no_answer 2 dialing", None, &rejected, REJECTED),
+        ("call.initiated 1", provider_call_id, DIALLED_2, DIALLED_AGAIN),
+        ("appointment.dialing 1", provider_call_id, DIALLED_2, DIALLED_AGAIN),
+        ("call.inconclusive 1 initiated", provider_call_id, &timeout, TIMEOUT_DETECTED),
+        ("call.exhausted 1 inconclusive", None, &timeout, DIALLED_AGAIN),
+        ("appointment.inconclusive 1 dialing", provider_call_id, &timeout, TIMEOUT_DETECTED),
     ]);
-    domain_events[2]["due_at"] = json!(rfc3339(TIMEOUT_DETECTED + 10 * SECOND));
-    let attempt = |lifecycle, outcome, dialled_at, ended_at| Attempt {
-        lifecycle,
-        outcome,
-        provider_call_id: None,
-        dialled_at,
-        ended_at,
+    domain_events[3]["reason"] = json!("unheard");
+    let attempt = Attempt {
+        lifecycle: "inconclusive",
+        outcome: "inconclusive",
+        provider_call_id,
+        dialled_at: DIALLED_AGAIN,
+        ended_at: TIMEOUT_DETECTED,
     };
-    let attempts = [
-        attempt("inconclusive", "inconclusive", DIALLED_IN_OUTAGE, TIMEOUT_DETECTED),
-        attempt("failed", "no_answer", REJECTED, REJECTED),
-    ];
     PlacedCall {
         call_id: ID.to_owned(),
         api_responses: vec![api_response(10, ApiAction::Create)],
+        phone_rings: vec![PhoneRing {
+            provider_call_id: "call_b".to_owned(),
+            attempt: "2".to_owned(),
+            behaviour: "forgotten",
+            started_at: DIALLED_AGAIN,
+            answered_at: None,
+            ended_at: DIALLED_AGAIN + 60 * SECOND,
+        }],
         provider_responses: vec![
             provider_response(1, DIALLED_IN_OUTAGE, RequestResult::Unavailable),
             // A lookup without result counts only after the inactivity timeout.
             provider_response(1, DIALLED_IN_OUTAGE + INACTIVITY_TIMEOUT / 2, RequestResult::NotFound),
-            provider_response(1, TIMEOUT_DETECTED, RequestResult::NotFound),
-            provider_response(2, REJECTED, RequestResult::Rejected),
+            provider_response(1, NOT_FOUND, RequestResult::NotFound),
+            provider_response(2, DIALLED_AGAIN, RequestResult::Accepted),
+            provider_response(2, TIMEOUT_DETECTED, RequestResult::NotFound),
         ],
-        observed: observed(call("NoAnswer", "FAILED", &attempts), &[&timeout, &rejected], domain_events),
+        observed: observed(call("Inconclusive", "FAILED", &[attempt]), &[&timeout, DIALLED_2], domain_events),
+        ..PlacedCall::default()
+    }
+}
+
+/// A call that ended without an attempt. `status` is that of the appointment.
+fn right_without_attempt(status: &str, job: &str, reason: &str, at: Millis) -> PlacedCall {
+    let job_event = if job == "CANCELED" { "call.canceled" } else { "call.exhausted" };
+    let appointment_event = format!("appointment.{}", status.to_lowercase());
+    let mut domain_events = domain_events(&[(job_event, None, "", at), (&appointment_event, None, "", at)]);
+    for event in &mut domain_events {
+        event["reason"] = json!(reason);
+    }
+    PlacedCall {
+        call_id: ID.to_owned(),
+        api_responses: vec![api_response(10, ApiAction::Create)],
+        observed: observed(call(status, job, &[]), &[], domain_events),
         ..PlacedCall::default()
     }
 }
 
 fn right_canceled() -> PlacedCall {
-    PlacedCall {
-        call_id: ID.to_owned(),
-        api_responses: vec![
-            api_response(10, ApiAction::Create),
-            api_response(20, ApiAction::Cancel),
-            api_response(30, ApiAction::TriggerCanceled),
-        ],
-        observed: observed(
-            call("Pending", "CANCELED", &[]),
-            &[],
-            domain_events(&[("call.canceled", None, "", at(20))]),
-        ),
-        ..PlacedCall::default()
-    }
+    let mut placed = right_without_attempt("Canceled", "CANCELED", "canceled_by_user", at(20));
+    placed.api_responses.push(api_response(20, ApiAction::Cancel));
+    placed.api_responses.push(api_response(30, ApiAction::TriggerCanceled));
+    placed
+}
+
+fn right_rejected() -> PlacedCall {
+    let mut placed = right_without_attempt("Failed", "FAILED", "rejected_by_provider", at(60));
+    placed.provider_responses.push(provider_response(1, at(60), RequestResult::Rejected));
+    placed
+}
+
+fn blocked() -> PlacedScript {
+    PlacedScript { due_at: Some(at(60)), ..script(RequestPattern::Blocked, &[DialScenario::Confirms]) }
+}
+
+fn right_blocked() -> PlacedCall {
+    let mut placed = right_without_attempt("Blocked", "FAILED", "do_not_call", at(90));
+    placed.api_responses.push(api_response(20, ApiAction::Block));
+    placed
 }
 
 #[track_caller]
@@ -310,6 +336,8 @@ fn right_worlds_are_right() {
     assert_eq!(mismatches(&busy_then_confirms(), &right()), [""; 0]);
     assert_eq!(mismatches(&while_down(), &right_while_down()), [""; 0]);
     assert_eq!(mismatches(&script(RequestPattern::Canceled, &[DialScenario::Confirms]), &right_canceled()), [""; 0]);
+    assert_eq!(mismatches(&script(RequestPattern::DueNow, &[DialScenario::Invalid]), &right_rejected()), [""; 0]);
+    assert_eq!(mismatches(&blocked(), &right_blocked()), [""; 0]);
 }
 
 #[test]
@@ -325,6 +353,7 @@ fn wrong_answer_is_found() {
 fn wrong_state_is_found() {
     complains("not known", |placed| placed.observed.call = None);
     complains("/provider is", |placed| call_of(placed)["provider"] = json!("twilio"));
+    complains("/attempts/0/provider is", |placed| call_of(placed)["attempts"][0]["provider"] = json!("twilio"));
     complains("/direction is", |placed| call_of(placed)["direction"] = json!("inbound"));
     complains("/appointment_id is", |placed| call_of(placed)["appointment_id"] = json!("appt-2"));
     complains("/appointment_status is", |placed| call_of(placed)["appointment_status"] = json!("Retrying"));
@@ -384,8 +413,9 @@ fn every_field_of_every_domain_event_counts() {
         ("previous", json!("else")),
         ("status", json!("else")),
         ("source_event_id", json!("retell:call_b:call_started")),
-        ("occurred_at", json!(rfc3339(at(77)))),
+        ("occurred_at", json!(rfc3339(at(7_777_777)))),
         ("corrects", json!("call-1/1")),
+        ("reason", json!("else")),
     ];
     for (field, wrong) in wrong {
         for sequence in 1..=right().observed.domain_events.len() {
@@ -397,7 +427,13 @@ fn every_field_of_every_domain_event_counts() {
             complains_while_down(field, |placed| event(placed, sequence)[field] = wrong.clone());
         }
         let canceled = script(RequestPattern::Canceled, &[]);
-        complains_of(&canceled, right_canceled(), field, |placed| event(placed, 1)[field] = wrong.clone());
+        let rejected = script(RequestPattern::DueNow, &[DialScenario::Invalid]);
+        for sequence in 1..=2 {
+            let change = |placed: &mut PlacedCall| event(placed, sequence)[field] = wrong.clone();
+            complains_of(&canceled, right_canceled(), field, change);
+            complains_of(&rejected, right_rejected(), field, change);
+            complains_of(&blocked(), right_blocked(), field, change);
+        }
     }
 }
 
@@ -412,15 +448,26 @@ fn right_source_of_something_else_is_wrong() {
 #[test]
 fn timeout_events_are_dated_by_its_start_or_its_detection() {
     complains_while_down("not the detection of the inactivity timeout", |placed| {
-        event(placed, 2)["occurred_at"] = json!(rfc3339(DIALLED_IN_OUTAGE));
+        event(placed, 3)["occurred_at"] = json!(rfc3339(DIALLED_AGAIN));
     });
     complains_while_down("not dated by the start of the inactivity timeout", |placed| {
-        event(placed, 3)["occurred_at"] = json!(rfc3339(TIMEOUT_DETECTED));
+        event(placed, 4)["occurred_at"] = json!(rfc3339(TIMEOUT_DETECTED));
     });
     complains_while_down("not the detection of the inactivity timeout", |placed| {
-        event(placed, 2)["source_event_id"] = json!(format!("switchhook:{ID}/2/deadline/{DIALLED_IN_OUTAGE}"));
+        event(placed, 3)["source_event_id"] = json!(format!("switchhook:{ID}/1/deadline/{DIALLED_AGAIN}"));
     });
-    complains_while_down("was detected at", |placed| placed.provider_responses[2].at += INACTIVITY_TIMEOUT);
+    complains_while_down("was detected at", |placed| placed.provider_responses[4].at += INACTIVITY_TIMEOUT);
+}
+
+#[test]
+fn dial_that_reached_nobody_must_not_be_shown() {
+    complains_while_down("/attempts/1 is", |placed| {
+        let attempts = call_of(placed)["attempts"].as_array_mut().unwrap();
+        attempts.push(attempts[0].clone());
+    });
+    complains_while_down("got a request for dial 3", |placed| {
+        placed.provider_responses.push(provider_response(3, TIMEOUT_DETECTED + SECOND, RequestResult::Accepted));
+    });
 }
 
 #[test]
@@ -478,13 +525,13 @@ fn phone_that_rings_twice_is_found() {
         placed.phone_rings.push(again);
     });
     complains("before the previous attempt was over", |placed| placed.phone_rings[0].ended_at = at(181));
-    complains("dials of attempt 2 were answered [Accepted, Accepted]", |placed| {
+    complains("the requests of dial 2 were answered [Accepted, Accepted]", |placed| {
         placed.provider_responses.push(provider_response(2, at(200), RequestResult::Accepted));
     });
-    complains("dials of attempt 2 were answered [RateLimited, Accepted]", |placed| {
+    complains("the requests of dial 2 were answered [RateLimited, Accepted]", |placed| {
         placed.provider_responses.insert(1, provider_response(2, at(170), RequestResult::RateLimited));
     });
-    complains("got a request for attempt 3", |placed| {
+    complains("got a request for dial 3", |placed| {
         placed.provider_responses.push(provider_response(3, at(2000), RequestResult::Accepted))
     });
     complains("phones rang for", |placed| drop(placed.phone_rings.pop()));
@@ -496,7 +543,7 @@ fn call_out_of_its_time_is_found() {
     let mismatches = mismatches(&later, &right());
     assert!(mismatches.iter().any(|mismatch| mismatch.contains("outside its time")), "{mismatches:?}");
     let canceled = script(RequestPattern::Canceled, &[DialScenario::Confirms]);
-    complains_of(&canceled, right_canceled(), "got a request for attempt 1", |placed| {
+    complains_of(&canceled, right_canceled(), "got a request for dial 1", |placed| {
         placed.provider_responses.push(provider_response(1, at(40), RequestResult::Accepted));
     });
 }
