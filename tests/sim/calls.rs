@@ -1,5 +1,5 @@
-//! Ground truth of a run: external calls, which others place, and requests for calls that Switchhook places. An
-//! external call has its true ending and the webhooks that its provider posts.
+//! Ground truth of the external calls, which others place: the true ending of each, and the webhooks that its provider
+//! posts.
 //!
 //! **This module uses none of the code under test**, so a bug there cannot distort the truth.
 
@@ -68,7 +68,7 @@ impl ExternalCall {
         Self {
             provider: provider.name(),
             call_id: script.call_id.clone(),
-            attempts: script.attempts.iter().map(|attempt| truth(&attempt.truth)).collect(),
+            attempts: script.attempts.iter().map(|attempt| truth(&attempt.truth, provider.name())).collect(),
             webhooks,
         }
     }
@@ -161,7 +161,7 @@ impl ExternalCall {
             endings: if place == last { vec![story.ending.status()] } else { Vec::new() },
             is_contradiction: false,
         });
-        Self { provider, call_id, attempts: vec![truth(story)], webhooks: webhooks.collect() }
+        Self { provider, call_id, attempts: vec![truth(story, provider)], webhooks: webhooks.collect() }
     }
 }
 
@@ -185,107 +185,26 @@ fn draw_story(scenarios: &[Scenario], rng: &mut Rng) -> GroundTruth {
     GroundTruth::draw(scenario, START + rng.i64(0..30 * MINUTE), rng)
 }
 
-fn truth(story: &GroundTruth) -> Truth {
+fn truth(story: &GroundTruth, provider: &str) -> Truth {
     let outcome = match (story.outcome_fact, story.answered_at) {
         (Some((Fact::Confirmed, _)), _) => "confirmed",
         (Some((Fact::Declined, _)), _) => "declined",
         (Some((Fact::Voicemail, _)), _) => "voicemail",
-        // The call was answered, and no webhook reports a result.
+        // The call was answered. These providers never report what the person said.
+        (_, Some(_)) if ["twilio", "telnyx"].contains(&provider) => "connected",
+        // No webhook reports what the person said.
         (_, Some(_)) => "inconclusive",
         (_, None) => "no_answer",
     };
     Truth { lifecycle: story.ending.status(), outcome }
 }
 
-fn rfc3339(at: Millis) -> String {
+pub(crate) fn rfc3339(at: Millis) -> String {
     jiff::Timestamp::from_millisecond(at).unwrap().to_string()
 }
 
-fn merge(into: &mut Value, more: Value) {
+pub(crate) fn merge(into: &mut Value, more: Value) {
     if let (Value::Object(into), Value::Object(more)) = (into, more) {
         into.extend(more);
     }
-}
-
-/// A request to place a call, as a client of the API sends it.
-#[derive(Clone, Debug)]
-pub(crate) struct CallRequest {
-    pub(crate) key: String,
-    pub(crate) pattern: RequestPattern,
-    pub(crate) at: Millis,
-    /// Behaviour of the person called in each attempt, in the fake provider's words. The last behaviour repeats.
-    pub(crate) behaviours: Vec<&'static str>,
-}
-
-/// Requests that a client sends for one call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum RequestPattern {
-    /// One request to create the call.
-    Plain,
-    /// Two requests to create the call at the same time, with one idempotency key.
-    SentTwice,
-    /// A request for a later due time, and a request to trigger the call before then.
-    Triggered,
-    /// A request for a later due time, and a request to cancel the call before then.
-    Canceled,
-}
-
-/// Highest number of attempts of a call under the stack's default retry policy.
-pub(crate) const ATTEMPTS_MAX: usize = 3;
-
-const BEHAVIOURS: [&[&str]; 14] = [
-    &["confirms"],
-    &["declines"],
-    &["voicemail"],
-    &["busy", "confirms"],
-    &["no_answer"],
-    &["no_answer", "declines"],
-    &["fails", "confirms"],
-    &["fails"],
-    &["forgotten", "declines"],
-    &["response_lost"],
-    &["busy", "response_lost"],
-    &["silent"],
-    &["rate_limited"],
-    &["invalid"],
-];
-
-impl CallRequest {
-    pub(crate) fn draw(index: usize, rng: &mut Rng) -> Self {
-        let pattern = match rng.u8(..8) {
-            0 => RequestPattern::SentTwice,
-            1 => RequestPattern::Triggered,
-            2 => RequestPattern::Canceled,
-            _ => RequestPattern::Plain,
-        };
-        let behaviours = rng.choice(BEHAVIOURS).unwrap().to_vec();
-        Self { key: format!("order-{index}"), pattern, at: START + rng.i64(0..20 * MINUTE), behaviours }
-    }
-
-    /// The body of `POST /calls`.
-    pub(crate) fn body(&self) -> Value {
-        let mut body = json!({
-            "provider": "retell", "from": "+442079460018", "to": "+447700900123", "appointment_id": self.key,
-            "metadata": {"fake": self.behaviours.join(",")}, "retry": {"delay_seconds": 60, "delay_max_seconds": 120},
-        });
-        if matches!(self.pattern, RequestPattern::Triggered | RequestPattern::Canceled) {
-            merge(&mut body, json!({"due_at": rfc3339(self.at + 20 * MINUTE)}));
-        }
-        body
-    }
-}
-
-/// True end of an attempt in which the person called behaves like this.
-pub(crate) fn truth_of(behaviour: &str) -> Truth {
-    let (lifecycle, outcome) = match behaviour {
-        "confirms" | "response_lost" | "silent" | "rate_limited" => ("completed", "confirmed"),
-        "declines" => ("completed", "declined"),
-        "voicemail" => ("completed", "voicemail"),
-        "busy" => ("busy", "no_answer"),
-        "no_answer" => ("no_answer", "no_answer"),
-        "fails" | "invalid" => ("failed", "no_answer"),
-        "forgotten" => ("inconclusive", "inconclusive"),
-        other => panic!("unknown behaviour {other}"),
-    };
-    Truth { lifecycle, outcome }
 }

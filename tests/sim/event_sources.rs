@@ -7,24 +7,25 @@ use std::time::Duration;
 use aws_lambda_events::event::dynamodb::Event as StreamEvent;
 use aws_lambda_events::event::sqs::SqsEvent;
 use serde_json::{Value, json};
-use switchhook_local::fake::CrashPoint;
+use switchhook_domain::{AttemptKey, StopReason};
+use switchhook_local::fake::{Behaviour, CrashPoint, RequestResult};
 use switchhook_local::queue::ReceivedMessage;
 use switchhook_local::sqs::to_event_record;
-use switchhook_local::{DIAL_QUEUE, EVENTS_QUEUE};
+use switchhook_local::stream::StreamRecord;
+use switchhook_local::{CALL_RETENTION, DIAL_QUEUE, DUE_BATCH, DUE_QUEUE, EVENTS_QUEUE};
 use switchhook_tests::MINUTE;
 use tokio::task::spawn_local;
 use tokio::time::sleep;
 
 use crate::mutation::Mutation;
 use crate::plan::FaultKind;
-use crate::sim::Sim;
+use crate::run::TICK;
+use crate::sim::{Sim, policy};
 
-/// Pause between two runs of the schedules. AWS runs them every minute. A longer pause makes a run of the simulator
-/// cheaper and changes little.
-const TICK: Duration = Duration::from_secs(2 * 60);
 /// Timeouts of the functions in seconds, as in `template.yaml`.
 const CONSUMER_TIMEOUT: u64 = 10;
 const DIALER_TIMEOUT: u64 = 30;
+const SCHEDULER_TIMEOUT: u64 = 50;
 const RELAY_TIMEOUT: u64 = 30;
 
 impl Sim {
@@ -96,7 +97,76 @@ impl Sim {
         }
         let dialer = self.world.cloud.dialer();
         let response = self.invoke(DIALER_TIMEOUT, async move { dialer.handle(batch).await }).await;
+        if self.has_mutation(Mutation::LostAnswerWithdrawn) {
+            self.without_faults(self.withdraw_unanswered()).await;
+        }
+        if self.has_mutation(Mutation::RefusalFails) {
+            self.without_faults(self.fail_refused()).await;
+        }
         response.is_some_and(|response| response.batch_item_failures.is_empty())
+    }
+
+    /// Polls the queue of due calls and invokes the scheduler.
+    pub(crate) async fn poll_due_queue(self: Rc<Self>) {
+        let sqs = self.world.cloud.services().sqs();
+        for run in 1.. {
+            let received = sqs.long_poll(DUE_QUEUE, DUE_BATCH, Some(60_000), 20_000).await.unwrap();
+            if received.is_empty() {
+                continue;
+            }
+            let (scheduler, batch) = (self.world.cloud.scheduler(), batch_of(DUE_QUEUE, &received));
+            let invocation = async move { scheduler.claim_delayed(batch, &format!("due-{run}")).await };
+            if self.invoke(SCHEDULER_TIMEOUT, invocation).await.is_some() && !self.hit(FaultKind::NotDeleted) {
+                for done in &received {
+                    drop(sqs.delete(DUE_QUEUE, &done.receipt_handle));
+                }
+            }
+        }
+    }
+
+    /// Invokes the scheduler with the stream records of calls that are due soon. A record that fails is not tried
+    /// again.
+    pub(crate) async fn poll_due_records(self: Rc<Self>) {
+        let stream = self.world.cloud.services().dynamodb().stream();
+        for run in 1.. {
+            let mut watch = stream.watch();
+            let batch = stream.take_due(DUE_BATCH);
+            if batch.is_empty() {
+                watch.changed().await;
+                continue;
+            }
+            let records: Vec<Value> = batch.iter().map(StreamRecord::to_event_record).collect();
+            let event: StreamEvent = serde_json::from_value(json!({"Records": records})).unwrap();
+            let scheduler = self.world.cloud.scheduler();
+            let invocation = async move { scheduler.claim_written(event, &format!("stream-{run}")).await };
+            self.invoke(SCHEDULER_TIMEOUT, invocation).await;
+        }
+    }
+
+    /// Fails the calls whose dial the provider refused because of the account, as a wrong dialer would.
+    async fn fail_refused(&self) {
+        let records = self.world.cloud.fake().api_records().into_iter();
+        for record in records.filter(|record| record.result == RequestResult::Refused) {
+            let (call, now) = (self.world.call(&record.call_id).await, self.world.now());
+            let Some(claimed) = call.claim("wrong", Duration::from_secs(60), true, &policy(), now) else { continue };
+            let reason = StopReason::RejectedByProvider;
+            if let Some(mut failed) = claimed.call.give_up("wrong", reason, &policy(), now) {
+                failed.call.version = call.version + 1;
+                drop(self.world.calls.store(&failed, CALL_RETENTION).await);
+            }
+        }
+    }
+
+    /// Withdraws the attempts whose dial got no answer, as a wrong dialer would.
+    async fn withdraw_unanswered(&self) {
+        let dials = self.world.cloud.fake().dials().into_iter();
+        for dial in dials.filter(|dial| dial.behaviour == Behaviour::ResponseLost) {
+            let (call, now) = (self.world.call(&dial.call_id).await, self.world.now());
+            let until = now.plus(Duration::from_secs(30));
+            if let Some(transition) = call.withdraw(&AttemptKey::new(dial.attempt), until, &policy(), now) {
+                drop(self.world.calls.store(&transition, CALL_RETENTION).await);
+            }
+        }
     }
 
     /// Polls the stream of the calls table and invokes the relay.

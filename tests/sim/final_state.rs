@@ -4,13 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use http::StatusCode;
 use serde_json::Value;
-use switchhook_domain::{Call, CallId, EventId, Policy, ProviderEvent, ProviderSet, Timestamp, refold};
+use switchhook_aws::calls::Alias;
+use switchhook_domain::{Call, CallId, EventId, ProviderEvent, Timestamp, refold};
 use switchhook_tests::{KEY, OLD_KEY, text};
 
-use crate::calls::{ATTEMPTS_MAX, CallRequest, ExternalCall, Truth, truth_of};
+use crate::calls::{ExternalCall, Truth};
 use crate::law::Law;
 use crate::observed::INCONCLUSIVE;
-use crate::sim::{API_KEY, INACTIVITY_TIMEOUT, RequestedCall, Sim};
+use crate::requests::{ATTEMPTS_MAX, CallRequest, truth_of};
+use crate::sim::{API_KEY, RequestedCall, Sim, policy};
 
 /// Lease of a claim.
 const LEASE_MS: u64 = 5 * 60 * 1_000;
@@ -22,6 +24,8 @@ impl Sim {
     /// Checks every law that holds at the end.
     pub(crate) async fn check_final_state(&self) {
         self.check_changes().await;
+        self.check_all_dials();
+        self.check_refusals();
         let violated = |law, what: String| self.state().report_violation(law, what);
         if !self.is_over() {
             let queued = self.world.queued().len();
@@ -85,6 +89,11 @@ impl Sim {
             let stored = self.without_faults(self.world.inbox.get(&EventId::new(id))).await.unwrap();
             let Some(stored) = stored else { continue };
             if let Some(event) = self.without_faults(self.world.inbox.renormalize(&stored)).await.unwrap() {
+                let alias = self.observed.borrow().aliases.get(&event.call_id).cloned();
+                let event = match alias {
+                    Some(Alias { call_id, attempt }) => ProviderEvent { call_id, attempt: Some(attempt), ..event },
+                    None => event,
+                };
                 events.entry(event.call_id.clone()).or_default().push(event);
             }
         }
@@ -92,8 +101,7 @@ impl Sim {
         for (id, call) in &observed.calls {
             let (events, now) = (events.remove(id).unwrap_or_default(), self.world.now());
             let drift = call.drift_found_event("nothing", now);
-            let policy =
-                Policy { inactivity_timeout: INACTIVITY_TIMEOUT, outcome_providers: ProviderSet::reporting_outcome() };
+            let policy = policy();
             let again = refold(call, &events, |_| false, &drift, &policy, now).transition.unwrap().call;
             let entries = |call: &Call| -> BTreeSet<String> {
                 let entries = call.history.iter().filter(|entry| entry.source_event_id != drift.event_id);
@@ -119,8 +127,9 @@ impl Sim {
     /// endings that an acknowledged webhook reported.
     async fn check_external_call(&self, index: usize, call: &ExternalCall) {
         let acknowledged: BTreeSet<usize> = (self.acknowledged.borrow().iter())
-            .filter(|it| it.webhook.0 == index && call.webhooks[it.webhook.1].is_folded)
-            .map(|it| it.webhook.1)
+            .filter_map(|it| it.webhook)
+            .filter(|(of, place)| *of == index && call.webhooks[*place].is_folded)
+            .map(|(_, place)| place)
             .collect();
         if acknowledged.is_empty() {
             return;
@@ -148,22 +157,15 @@ impl Sim {
         }
     }
 
-    /// Checks a placed call. Its attempts must be those in which a phone rang at the fake provider, and the retry
-    /// policy must allow their number.
+    /// Checks a placed call. Its attempts must be those in which a phone rang at the fake provider. If it failed, the
+    /// reason must be the person, the number or the policy.
     async fn check_placed_call(&self, request: &CallRequest, requested: &RequestedCall) {
         let shown = self.shown(&requested.call_id).await;
         let attempts = attempts_of(&shown);
-        let dials: Vec<_> =
-            (self.world.cloud.fake().dials().into_iter()).filter(|dial| dial.call_id == requested.call_id).collect();
-        let truth: Vec<Truth> = (0..attempts.len().max(dials.len()))
-            .map(|place| {
-                let behaviour = request.behaviours.get(place).or(request.behaviours.last()).unwrap();
-                let rang = dials.iter().any(|dial| dial.attempt == (place + 1).to_string());
-                // If no phone rang, the provider refused the number, or the dialer crashed before its request. After a
-                // crash nobody knows whether it had dialled, so the attempt ends like a forgotten one.
-                let refused = *behaviour == "invalid" && attempts.get(place).is_some_and(|it| it.lifecycle == "failed");
-                if rang || refused { truth_of(behaviour) } else { truth_of("forgotten") }
-            })
+        let dials = self.world.cloud.fake().dials().into_iter();
+        let truth: Vec<Truth> = dials
+            .filter(|dial| dial.call_id == requested.call_id && !self.is_unknowable(dial))
+            .map(|dial| truth_of(dial.behaviour))
             .collect();
         let ended = |lifecycle: &str| truth.iter().filter(|it| it.lifecycle == lifecycle).count();
         let job = match (requested.canceled, ended("completed")) {
@@ -171,14 +173,36 @@ impl Sim {
             (false, 1..) => "COMPLETED",
             (false, 0) => "FAILED",
         };
-        let gave_up_early = job == "FAILED" && truth.len() < ATTEMPTS_MAX && ended("failed") == 0;
-        let too_many = truth.len() > ATTEMPTS_MAX || requested.canceled && !truth.is_empty();
-        if attempts != truth || shown["job"]["state"] != job || gave_up_early || too_many {
+        let violated = |law, why: &str| {
             let what = format!(
-                "{} {request:?}: the API shows {} {attempts:?}, the truth is {job} {truth:?}",
+                "{} {request:?}: {why}: the API shows {} {attempts:?}, the truth is {job} {truth:?}",
                 requested.call_id, shown["job"]
             );
-            return self.state().report_violation(Law::Truth, what);
+            self.state().report_violation(law, what);
+        };
+        let too_many = truth.len() > ATTEMPTS_MAX || requested.canceled && !truth.is_empty();
+        if attempts != truth || shown["job"]["state"] != job || too_many {
+            return violated(Law::Truth, "wrong state");
+        }
+        let is_unheard = truth.last().is_some_and(|last| last.lifecycle == INCONCLUSIVE) && !request.retries_unheard;
+        let is_reason_right = match text(&shown["job"]["stop_reason"]).as_str() {
+            "do_not_call" => requested.blocked_at.is_some(),
+            "rejected_by_provider" => request.behaviours.contains(&"invalid"),
+            "" => truth.len() == ATTEMPTS_MAX || ended("failed") == 2 || is_unheard,
+            _ => false,
+        };
+        if job == "FAILED" && !is_reason_right {
+            return violated(Law::NoFailureWithoutReason, "wrong reason");
+        }
+        let published = self.observed.borrow().published_types(&requested.call_id);
+        let has = |kind: &str| published.iter().any(|other| other.starts_with(kind));
+        let is_announced = if request.has_appointment {
+            has("appointment.") && !has("call.outcome")
+        } else {
+            !has("appointment.") && (truth.is_empty() || has("call.outcome"))
+        };
+        if !is_announced {
+            return violated(Law::Truth, &format!("published {published:?}"));
         }
         self.state().result.verified_calls += 1;
     }
@@ -195,7 +219,7 @@ impl Sim {
 
 /// The end of each attempt, as the API shows it. `not over` if the API shows none.
 fn attempts_of(shown: &Value) -> Vec<Truth> {
-    let words = "completed no_answer busy failed canceled inconclusive voicemail declined confirmed";
+    let words = "completed no_answer busy failed canceled inconclusive connected voicemail declined confirmed";
     let known = |word: &Value| words.split(' ').find(|known| *known == word).unwrap_or("not over");
     let attempts = shown["attempts"].as_array().into_iter().flatten();
     attempts.map(|it| Truth { lifecycle: known(&it["lifecycle"]), outcome: known(&it["outcome"]) }).collect()

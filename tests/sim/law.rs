@@ -17,6 +17,16 @@ pub(crate) enum Law {
     VersionGrows,
     /// No phone rings twice for one attempt, or while another phone rings for the same call.
     OnePhone,
+    /// Nobody who has answered is dialled again, unless a machine answered.
+    NotAfterAnswer,
+    /// No number on the do-not-call list is dialled.
+    NoBlockedNumber,
+    /// Nobody is dialled outside the calling window of the call.
+    WindowOpen,
+    /// No dial is in doubt for longer than ten minutes in which nothing is wrong with the provider.
+    DoubtEnds,
+    /// A provider that refuses every dial because of the account gets few requests.
+    FewRefusedDials,
     /// A domain event has the same content however often it is published, and matches its JSON Schema.
     OneContent,
     // Checked at the end of a run
@@ -32,6 +42,9 @@ pub(crate) enum Law {
     ClaimInTime,
     /// No log line holds a secret or a phone number.
     NothingLeaks,
+    /// A placed call fails because of the person, the number or the retry policy, and never because of the account, the
+    /// provider or the functions.
+    NoFailureWithoutReason,
     /// The API shows what truly happened, except for facts that no webhook reported.
     Truth,
 }

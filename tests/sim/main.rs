@@ -1,7 +1,7 @@
 //! The simulator: it runs the production handlers over the real SDK clients in virtual time, and injects faults into
 //! everything around them.
 //!
-//! One seed makes one [`plan`]: calls whose ground truth is known ([`calls`]), and faults. [`run`] carries the plan
+//! One seed makes one [`plan`]: calls whose ground truth is known ([`calls`], [`requests`]), and faults. [`run`] carries the plan
 //! out. The laws ([`law`]) are checked after every step ([`watch`]) and at the end ([`final_state`]). If a run breaks a
 //! law, the simulator shrinks the plan and prints it. [`mutants`] shows that a law is broken when a safeguard of the
 //! program is missing.
@@ -18,6 +18,7 @@
 )]
 
 mod calls;
+mod dials;
 mod event_sources;
 mod final_state;
 mod law;
@@ -25,6 +26,7 @@ mod mutants;
 mod mutation;
 mod observed;
 mod plan;
+mod requests;
 mod run;
 mod senders;
 mod sim;
@@ -84,6 +86,11 @@ fn missing_parts_are_noticed_one_half() {
 #[test]
 fn missing_parts_are_noticed_other_half() {
     mutants::check(1);
+}
+
+#[test]
+fn orphaned_events_are_adopted_while_the_sweep_is_off() {
+    mutants::check_adoption_without_sweep();
 }
 
 #[test]

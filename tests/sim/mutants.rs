@@ -7,6 +7,7 @@
 use crate::law::Law;
 use crate::mutation::Mutation;
 use crate::plan::{FaultKind, Plan};
+use crate::requests::{CallRequest, Delivery};
 use crate::run::run;
 
 struct Mutant {
@@ -21,23 +22,51 @@ const fn mutant(mutation: Mutation, faults: &'static [FaultKind], caught_by: &'s
     Mutant { mutation, faults, caught_by }
 }
 
-const MUTANTS: [Mutant; 8] = [
+const MUTANTS: [Mutant; 17] = [
     mutant(
         Mutation::NoVersionCondition,
         &[FaultKind::VisibilityOverlap, FaultKind::ReorderedWebhooks],
         &[Law::OneContent, Law::VersionGrows, Law::IsFold, Law::Accounted],
     ),
     mutant(Mutation::NoResendOnDuplicate, &[FaultKind::FunctionCrash], &[Law::Accounted]),
-    mutant(Mutation::TailNotFailed, &[FaultKind::Conflict, FaultKind::ReorderedWebhooks], &[Law::Accounted]),
+    mutant(
+        Mutation::TailNotFailed,
+        &[FaultKind::Conflict, FaultKind::Throttled, FaultKind::ServerError, FaultKind::ReorderedWebhooks],
+        &[Law::Accounted],
+    ),
     mutant(Mutation::SharedClaimToken, &[FaultKind::LateClaim], &[Law::ClaimInTime]),
     mutant(Mutation::NoClaimCondition, &[FaultKind::DuplicateClaim], &[Law::OnePhone]),
     mutant(Mutation::NoRelayRetry, &[FaultKind::BusRefusal], &[Law::Published]),
     mutant(Mutation::NoInboxCondition, &[FaultKind::DuplicateWebhook], &[Law::AcceptedOnce]),
     mutant(Mutation::NeverWakes, &[FaultKind::LostWebhook], &[Law::Settles]),
+    mutant(Mutation::LostAnswerWithdrawn, &[], &[Law::OnePhone]),
+    mutant(Mutation::DoubtForgotten, &[], &[Law::DoubtEnds]),
+    mutant(Mutation::NoAdoption, &[], &[Law::Accounted, Law::IsFold]),
+    mutant(Mutation::NoDoNotCallList, &[], &[Law::NoBlockedNumber]),
+    mutant(Mutation::NoWindow, &[], &[Law::WindowOpen]),
+    mutant(Mutation::RefusalFails, &[FaultKind::AccountProblem], &[Law::NoFailureWithoutReason]),
+    mutant(Mutation::NoCircuit, &[FaultKind::AccountProblem], &[Law::FewRefusedDials]),
+    mutant(Mutation::NoFallback, &[], &[Law::Settles]),
+    mutant(Mutation::NoWindowGuard, &[FaultKind::LateClaim], &[Law::WindowOpen]),
 ];
 
 /// Seeds of the runs with each mutant. The runs end with the first one that breaks an expected law.
 const SEEDS: std::ops::Range<u64> = 0..40;
+
+/// Checks that the adoption of orphaned events keeps the laws by itself: the sweep, which would heal a call without it,
+/// is off.
+pub(crate) fn check_adoption_without_sweep() {
+    let has_orphans = |request: &CallRequest| {
+        request.delivery == Delivery::WithoutIds && request.behaviours.contains(&"response_lost")
+    };
+    let plans = SEEDS.map(|seed| Plan::with_faults(seed, &[]));
+    let plans: Vec<Plan> = plans.filter(|plan| plan.call_requests.iter().any(has_orphans)).take(3).collect();
+    assert_eq!(plans.len(), 3);
+    for plan in plans {
+        let result = run(&plan, Some(Mutation::NoSweep));
+        assert!(result.violation.is_none(), "seed {}: {:?}", plan.seed, result.violation);
+    }
+}
 
 /// Checks every second mutant, beginning with the first (`half` 0) or the second (`half` 1). Two tests share the work.
 pub(crate) fn check(half: usize) {

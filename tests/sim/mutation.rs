@@ -26,12 +26,46 @@ pub(crate) enum Mutation {
     NoInboxCondition,
     /// The reconciler never finds a call that is due.
     NeverWakes,
+    /// A dial whose answer was lost counts as not dialled, so the call is dialled again.
+    LostAnswerWithdrawn,
+    /// The reconciler never looks up a dial that is in doubt.
+    DoubtForgotten,
+    /// Events that arrived before the alias of their attempt stay with the call that they made.
+    NoAdoption,
+    /// The dialer does not look at the do-not-call list.
+    NoDoNotCallList,
+    /// Calls have no calling window.
+    NoWindow,
+    /// The dialer does not look at the calling window.
+    NoWindowGuard,
+    /// A dial that the provider refuses because of the account fails the call.
+    RefusalFails,
+    /// The circuit of a provider never opens.
+    NoCircuit,
+    /// A call has only the first of the providers that it names.
+    NoFallback,
+    /// Nothing is mutated but the sweep, which is off.
+    NoSweep,
+}
+
+/// An event of the inbox, as the requests of the program show it.
+#[derive(Default)]
+pub(crate) struct InboxEvent {
+    /// Number of `PutItem` requests.
+    pub(crate) puts: u32,
+    /// Id of the call that the event belongs to when it arrives.
+    pub(crate) call_id: String,
 }
 
 impl Mutation {
     /// Returns the fault that replaces a request of the program by the mutated one, or that fakes its response. `None`
-    /// if the mutation leaves the request as it is. `inbox` counts the `PutItem` requests for each event.
-    pub(crate) fn apply(self, call: &RequestInfo<'_>, body: &Value, inbox: &BTreeMap<String, u32>) -> Option<Fault> {
+    /// if the mutation leaves the request as it is. `inbox` holds the events that were put into it so far.
+    pub(crate) fn apply(
+        self,
+        call: &RequestInfo<'_>,
+        body: &Value,
+        inbox: &BTreeMap<String, InboxEvent>,
+    ) -> Option<Fault> {
         let sweep_off = self.disables_sweep();
         let of_table = |table: &str| body["TableName"] == table;
         let to_queue = |queue: &str| text(&body["QueueUrl"]).ends_with(queue);
@@ -52,15 +86,13 @@ impl Mutation {
             (Self::NoVersionCondition, "PutItem") if of_table(CALLS_TABLE) => unconditional(),
             // The row of a call in progress has an empty history only if its dial has just started.
             (Self::NoClaimCondition, "PutItem") if of_table(CALLS_TABLE) => {
-                let item = &body["Item"];
-                let dialled = item["job"]["S"] == "IN_PROGRESS" && item["history"]["L"] == json!([]);
-                dialled.then(unconditional).flatten()
+                dial_has_started(&body["Item"]).then(unconditional).flatten()
             }
             (Self::NoInboxCondition, "PutItem") if of_table(INBOX_TABLE) => unconditional(),
             (Self::NoResendOnDuplicate, "SendMessage") if to_queue(EVENTS_QUEUE) => {
                 let message: Value = serde_json::from_str(&text(&body["MessageBody"])).unwrap_or_default();
-                let puts = inbox.get(&text(&message["event"]["event_id"])).copied().unwrap_or_default();
-                (puts > 1).then(|| faked_response(&json!({"MessageId": "never", "MD5OfMessageBody": ""}))).flatten()
+                let puts = inbox.get(&text(&message["event"]["event_id"])).map_or(0, |event| event.puts);
+                (puts > 1).then(sent).flatten()
             }
             (Self::SharedClaimToken, "PutItem") if of_table(CALLS_TABLE) => {
                 with("/Item/claim_token/S", "one for all".into())
@@ -75,6 +107,30 @@ impl Mutation {
                 let never = key.starts_with("reconcile#").then(|| json!("9999999999999"));
                 never.and_then(|never| with("/Item/wake_at/N", never))
             }
+            // A dial has just started. The row of a later attempt has a history, and another law holds for it.
+            (Self::DoubtForgotten, "PutItem") if of_table(CALLS_TABLE) && dial_has_started(&body["Item"]) => {
+                with("/Item/wake_at/N", json!("9999999999999"))
+            }
+            (Self::NoAdoption, "SendMessage") if to_queue(EVENTS_QUEUE) => {
+                let message: Value = serde_json::from_str(&text(&body["MessageBody"])).unwrap_or_default();
+                let stored = inbox.get(&text(&message["event"]["event_id"]))?;
+                (message["event"]["call_id"] != stored.call_id).then(sent).flatten()
+            }
+            (Self::NoDoNotCallList, "GetItem") => {
+                let is_entry = text(&body["Key"]["call_id"]["S"]).starts_with("do-not-call:");
+                is_entry.then(|| faked_response(&json!({}))).flatten()
+            }
+            (Self::NoCircuit, "PutItem") if !body["Item"]["health"].is_null() => {
+                with("/Item/health/M/circuit", json!({"S": "closed"}))
+            }
+            (Self::NoFallback, "PutItem") if of_table(CALLS_TABLE) => {
+                let first = body.pointer("/Item/plan/M/providers/L/0")?.clone();
+                with("/Item/plan/M/providers/L", json!([first]))
+            }
+            (Self::NoWindow, "PutItem") if of_table(CALLS_TABLE) => without_window(body),
+            (Self::NoWindowGuard, "PutItem") if of_table(CALLS_TABLE) && body["Item"]["job"]["S"] == "CLAIMED" => {
+                without_window(body)
+            }
             (_, _) => None,
         }
     }
@@ -83,14 +139,42 @@ impl Mutation {
     /// mutation.
     const fn disables_sweep(self) -> bool {
         match self {
-            Self::NoVersionCondition | Self::NoResendOnDuplicate | Self::TailNotFailed => true,
+            Self::NoVersionCondition
+            | Self::NoResendOnDuplicate
+            | Self::TailNotFailed
+            | Self::NoAdoption
+            | Self::NoSweep => true,
             Self::SharedClaimToken
             | Self::NoClaimCondition
             | Self::NoRelayRetry
             | Self::NoInboxCondition
-            | Self::NeverWakes => false,
+            | Self::NeverWakes
+            | Self::LostAnswerWithdrawn
+            | Self::DoubtForgotten
+            | Self::NoDoNotCallList
+            | Self::NoWindow
+            | Self::NoWindowGuard
+            | Self::RefusalFails
+            | Self::NoCircuit
+            | Self::NoFallback => false,
         }
     }
+}
+
+/// True if this is the row of a call whose first dial has just started: it is in progress, and its history is empty.
+fn dial_has_started(item: &Value) -> bool {
+    item["job"]["S"] == "IN_PROGRESS" && item["history"]["L"] == json!([])
+}
+
+fn without_window(body: &Value) -> Option<Fault> {
+    let mut body = body.clone();
+    body.pointer_mut("/Item/plan/M")?.as_object_mut()?.remove("window")?;
+    Some(Fault::ReplacedRequest(body.to_string().into_bytes()))
+}
+
+/// The message is dropped, and its sender believes that it was sent.
+fn sent() -> Option<Fault> {
+    faked_response(&json!({"MessageId": "never", "MD5OfMessageBody": ""}))
 }
 
 fn faked_response(answer: &Value) -> Option<Fault> {

@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
+use switchhook_aws::calls::Alias;
 use switchhook_domain::{AttemptState, Call, CallId};
+use switchhook_tests::text;
 
 use crate::law::Law;
 
@@ -20,11 +22,28 @@ pub(crate) struct Observed {
     pub(crate) ranks: BTreeMap<(CallId, String), (u8, u8)>,
     /// Index of the first event of the bus that is not checked yet.
     pub(crate) bus_index: u64,
+    pub(crate) aliases: BTreeMap<CallId, Alias>,
+    /// Number of dials that were checked.
+    pub(crate) dials: usize,
+    /// Seconds for which an attempt has been in doubt, by call and attempt key.
+    pub(crate) doubts: BTreeMap<(CallId, String), u64>,
     /// Published domain events by their ids.
     pub(crate) published: BTreeMap<String, Value>,
 }
 
 impl Observed {
+    /// Types of the domain events of a call that were published, in no order.
+    pub(crate) fn published_types(&self, call_id: &str) -> BTreeSet<String> {
+        let of_call = self.published.values().filter(|event| event["call_id"] == call_id);
+        of_call.map(|event| text(&event["type"])).collect()
+    }
+
+    /// Records that an id is an alias. The call that was stored under the id, if there was one, exists no more.
+    pub(crate) fn merge(&mut self, id: &CallId, alias: Alias) {
+        self.calls.remove(id);
+        self.aliases.insert(id.clone(), alias);
+    }
+
     /// Compares a changed call with its last observed state. Returns the law that it breaks.
     pub(crate) fn check_call(&mut self, call: Call) -> Option<(Law, String)> {
         let before = self.calls.insert(call.call_id.clone(), call.clone());

@@ -3,7 +3,8 @@
 
 use fastrand::Rng;
 
-use crate::calls::{CallRequest, ExternalCall};
+use crate::calls::ExternalCall;
+use crate::requests::CallRequest;
 
 /// Seconds from the start of a run after which no fault is injected.
 pub(crate) const FAULTS_END: u64 = 50 * 60;
@@ -54,11 +55,24 @@ pub(crate) enum FaultKind {
     Poison,
     // The provider that places calls for Switchhook
     DialerCrash,
+    /// The provider answers every request with 503.
     ProviderDown,
+    /// The provider answers no request.
+    ProviderSilent,
+    /// The provider carries every dial out, and answers it with 500.
+    ErrorAfterDial,
+    /// The provider refuses all dials because of the account: no credit, or no such agent.
+    AccountProblem,
+    /// The provider refuses the key of the account, in lookups too.
+    KeyRefused,
+    /// The provider answers every dial with 429.
+    ProviderBusy,
+    /// The provider accepts every dial, and then reports that the account has no room for another call.
+    OverCapacity,
 }
 
 /// Every kind of fault, with the percentage of opportunities at which it is injected.
-pub(crate) const FAULT_KINDS: [(FaultKind, u8); 26] = [
+pub(crate) const FAULT_KINDS: [(FaultKind, u8); 32] = [
     (FaultKind::DuplicateWebhook, 35),
     (FaultKind::DelayedWebhook, 15),
     (FaultKind::ReorderedWebhooks, 35),
@@ -85,7 +99,70 @@ pub(crate) const FAULT_KINDS: [(FaultKind, u8); 26] = [
     (FaultKind::Poison, 100),
     (FaultKind::DialerCrash, 50),
     (FaultKind::ProviderDown, 100),
+    (FaultKind::ProviderSilent, 100),
+    (FaultKind::ErrorAfterDial, 100),
+    (FaultKind::AccountProblem, 100),
+    (FaultKind::KeyRefused, 100),
+    (FaultKind::ProviderBusy, 100),
+    (FaultKind::OverCapacity, 100),
 ];
+
+/// The part of the run that a kind of fault disturbs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// Only webhooks on their way.
+    Webhooks,
+    /// The functions, or what AWS runs around them.
+    Functions,
+    /// The provider that places calls for Switchhook.
+    Provider,
+}
+
+impl FaultKind {
+    pub(crate) const fn reach(self) -> Reach {
+        match self {
+            Self::DuplicateWebhook
+            | Self::DelayedWebhook
+            | Self::ReorderedWebhooks
+            | Self::LostWebhook
+            | Self::TwoEndings
+            | Self::KeyRotation => Reach::Webhooks,
+            Self::Throttled
+            | Self::Conflict
+            | Self::ServerError
+            | Self::ErrorAfterEffect
+            | Self::NotSent
+            | Self::ResponseLost
+            | Self::Timeout
+            | Self::Slow
+            | Self::FunctionCrash
+            | Self::VisibilityOverlap
+            | Self::NotDeleted
+            | Self::DuplicateClaim
+            | Self::LateClaim
+            | Self::DuplicateSchedule
+            | Self::MissedSchedule
+            | Self::RelayDown
+            | Self::BusRefusal
+            | Self::Poison
+            | Self::DialerCrash => Reach::Functions,
+            Self::ProviderDown
+            | Self::ProviderSilent
+            | Self::ErrorAfterDial
+            | Self::AccountProblem
+            | Self::KeyRefused
+            | Self::ProviderBusy
+            | Self::OverCapacity => Reach::Provider,
+        }
+    }
+}
+
+impl FaultKind {
+    /// True if the provider answers no lookup.
+    pub(crate) const fn refuses_lookups(self) -> bool {
+        matches!(self, Self::ProviderDown | Self::ProviderSilent | Self::KeyRefused)
+    }
+}
 
 /// A kind of fault, and the time during which it is injected, in seconds from the start of the run.
 #[derive(Clone, Copy, Debug)]
@@ -145,8 +222,8 @@ impl Plan {
 
 impl PlannedFault {
     fn draw((kind, percent): (FaultKind, u8), from: u64, rng: &mut Rng) -> Self {
-        // If the outage lasted longer, the reconciler would settle calls without the provider.
-        let longest = if kind == FaultKind::ProviderDown { 6 * 60 } else { FAULTS_END - from };
+        // If lookups failed for longer, the reconciler would settle calls without the provider.
+        let longest = if kind.refuses_lookups() { 6 * 60 } else { FAULTS_END - from };
         Self { kind, percent, from, until: from + rng.u64(longest / 2..=longest) }
     }
 }

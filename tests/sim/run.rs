@@ -24,6 +24,9 @@ use crate::state::RunResult;
 /// Virtual time within which every call must be settled. It is this long because an unreadable message is retried for
 /// hours.
 const SETTLED_WITHIN: Duration = Duration::from_secs(12 * 60 * 60);
+/// Pause between two runs of the schedules. AWS runs them every minute. A longer pause makes a run of the simulator
+/// cheaper and changes little.
+pub(crate) const TICK: Duration = Duration::from_secs(2 * 60);
 const CONSUMERS: usize = 3;
 const DIALERS: usize = 2;
 
@@ -40,6 +43,7 @@ pub(crate) fn run(plan: &Plan, mutation: Option<Mutation>) -> RunResult {
 
 impl Sim {
     async fn carry_out(self: &Rc<Self>) -> RunResult {
+        self.world.cloud.fake().start_recording();
         let state = self.state.clone();
         self.world.set_fault_hook(move |call| match NO_FAULTS.try_with(|()| ()) {
             Ok(()) => None,
@@ -54,10 +58,10 @@ impl Sim {
             vec![spawn_local(self.clone().poll_stream()), spawn_local(self.clone().run_schedules())];
         background_tasks.extend((0..CONSUMERS).map(|_| spawn_local(self.clone().poll_events_queue())));
         background_tasks.extend((0..DIALERS).map(|_| spawn_local(self.clone().poll_dial_queue())));
-        background_tasks.extend([
-            spawn_local(self.clone().deliver_fake_webhooks()),
-            spawn_local(self.clone().toggle_fake_outage()),
-        ]);
+        background_tasks
+            .extend([spawn_local(self.clone().deliver_fake_webhooks()), spawn_local(self.clone().set_provider_mode())]);
+        background_tasks
+            .extend([spawn_local(self.clone().poll_due_queue()), spawn_local(self.clone().poll_due_records())]);
         background_tasks.push(spawn_local(self.clone().watch()));
         let mut senders = vec![spawn_local(self.clone().poison())];
         for (index, call) in self.plan.external_calls.iter().enumerate() {
@@ -70,13 +74,15 @@ impl Sim {
         while !is_broken() && (Instant::now() < faults_end || !senders.iter().all(JoinHandle::is_finished)) {
             sleep(MINUTE).await;
         }
-        if self.state().result.injected.contains_key(&FaultKind::RelayDown) {
+        if !is_broken() && self.state().result.injected.contains_key(&FaultKind::RelayDown) {
             let start = switchhook_domain::Timestamp::from_millis(START);
             self.world.cloud.republish_since(start).await.unwrap();
         }
         while !is_broken() && self.began.elapsed() < SETTLED_WITHIN && !self.is_over() {
             sleep(5 * MINUTE).await;
         }
+        // Time in which the reconciler finishes the adoption of orphaned events.
+        sleep(5 * MINUTE).await;
         if !is_broken() {
             self.check_final_state().await;
         }

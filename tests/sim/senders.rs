@@ -8,14 +8,15 @@ use http::Request;
 use serde_json::Value;
 use switchhook_domain::Provider;
 use switchhook_local::EVENTS_QUEUE;
+use switchhook_local::fake::Mode;
 use switchhook_local::queue::NewMessage;
 use switchhook_tests::{KEY, OLD_KEY, text};
 use tokio::task::spawn_local;
 use tokio::time::sleep;
 
-use crate::calls::{CallRequest, RequestPattern};
 use crate::law::Law;
-use crate::plan::{FAULTS_END, FaultKind};
+use crate::plan::{FAULTS_END, FaultKind, Reach};
+use crate::requests::{Block, CallRequest, Delivery, RequestPattern};
 use crate::sim::Sim;
 
 impl Sim {
@@ -65,7 +66,7 @@ impl Sim {
             let (event_id, status) = (text(&answer["event_id"]), text(&answer["status"]));
             self.trace(&format!("{} of {} is answered {code} {status} {event_id}", webhook.name, call.call_id));
             match code.as_u16() {
-                200 => return self.acknowledge((call_index, webhook_index), event_id, &status).await,
+                200 => return self.acknowledge(Some((call_index, webhook_index)), event_id, &status).await,
                 500.. => sleep(Duration::from_secs(pause_s)).await,
                 _ => {
                     return self
@@ -86,7 +87,12 @@ impl Sim {
     pub(crate) async fn request_call(self: Rc<Self>, index: usize) {
         let request = &self.plan.call_requests[index];
         self.sleep_to(request.at).await;
-        let body = request.body();
+        if request.block == Some(Block::BeforeCreation) {
+            self.block(index).await;
+        }
+        // After a crash nobody could tell whether Vapi has placed the call.
+        let may_crash = self.plan.faults.iter().any(|fault| fault.kind.reach() == Reach::Functions);
+        let body = request.body(!may_crash);
         let created = if request.pattern == RequestPattern::SentTwice {
             let both = tokio::join!(self.api(request, "/calls", &body), self.api(request, "/calls", &body));
             if both.0.1["call_id"] != both.1.1["call_id"] {
@@ -101,6 +107,13 @@ impl Sim {
             return self.state().report_violation(Law::Answered, format!("{}: {created:?}", request.key));
         }
         self.requested.borrow_mut()[index].call_id.clone_from(&call_id);
+        if let Some(Block::AfterCreation(wait_ms)) = request.block {
+            let sim = self.clone();
+            spawn_local(async move {
+                sleep(Duration::from_millis(wait_ms.unsigned_abs())).await;
+                sim.block(index).await;
+            });
+        }
         sleep(Duration::from_secs(self.random(1..600))).await;
         match request.pattern {
             RequestPattern::Plain | RequestPattern::SentTwice => {}
@@ -112,6 +125,20 @@ impl Sim {
                 self.requested.borrow_mut()[index].canceled = code == 200;
             }
         }
+    }
+
+    /// Puts the number of a request on the do-not-call list.
+    async fn block(&self, index: usize) {
+        let path = format!("/do-not-call/{}", self.plan.call_requests[index].to.replace('+', "%2B"));
+        loop {
+            let (code, _) = self.world.send(Request::put(&path).body(Bytes::new()).unwrap()).await;
+            self.trace(&format!("PUT {path} is answered {code}"));
+            if code.is_success() {
+                break;
+            }
+            sleep(Duration::from_secs(5)).await;
+        }
+        self.requested.borrow_mut()[index].blocked_at = Some(self.world.now().as_millis());
     }
 
     /// Posts an API request until the answer is no server error.
@@ -135,16 +162,19 @@ impl Sim {
             let delivery = self.world.cloud.fake().next_delivery().await;
             let sim = self.clone();
             spawn_local(async move {
+                let Some(body) = sim.body_to_send(delivery.body()).await else { return };
                 if !sim.arrives().await {
                     return;
                 }
                 let copies = if sim.hit(FaultKind::DuplicateWebhook) { 2 } else { 1 };
                 for _ in 0..copies {
-                    let (body, now) = (delivery.body().as_bytes(), sim.world.now());
-                    let request = sim.world.signed(Provider::Retell, sim.key(), "", body, now);
+                    let request = sim.world.signed(Provider::Retell, sim.key(), "", body.as_bytes(), sim.world.now());
                     let (code, answer) = sim.world.send(request).await;
-                    sim.trace(&format!("a placed call's webhook is answered {code} {}", text(&answer["event_id"])));
-                    if !code.is_success() {
+                    let (event_id, status) = (text(&answer["event_id"]), text(&answer["status"]));
+                    sim.trace(&format!("a placed call's webhook is answered {code} {status} {event_id}"));
+                    if code.is_success() {
+                        sim.acknowledge(None, event_id, &status).await;
+                    } else {
                         sim.world.cloud.fake().retry_delivery(delivery.clone());
                     }
                 }
@@ -152,10 +182,46 @@ impl Sim {
         }
     }
 
-    /// Takes the fake provider down while the plan has that fault.
-    pub(crate) async fn toggle_fake_outage(self: Rc<Self>) {
+    /// Waits as long as the webhooks of this placed call are late. Returns the body to send, or `None` if they are lost.
+    async fn body_to_send(&self, body: &str) -> Option<String> {
+        let mut parsed: Value = serde_json::from_str(body).unwrap();
+        let metadata = parsed.pointer_mut("/call/metadata")?;
+        let order = text(&metadata["order"]);
+        let request = self.plan.call_requests.iter().find(|request| request.key == order);
+        match request.map_or(Delivery::Usual, |request| request.delivery) {
+            Delivery::Usual => Some(body.to_owned()),
+            Delivery::Late => {
+                sleep(Duration::from_secs(self.random(300..900))).await;
+                Some(body.to_owned())
+            }
+            Delivery::Lost => None,
+            Delivery::WithoutIds => {
+                *metadata = Value::Null;
+                Some(parsed.to_string())
+            }
+        }
+    }
+
+    /// Sets the mode of the fake provider, as the faults of the plan demand.
+    pub(crate) async fn set_provider_mode(self: Rc<Self>) {
+        let account_problem = *self.state().rng.choice(&[Mode::OutOfCredit, Mode::UnknownAsset]).unwrap();
+        let modes = [
+            (FaultKind::ProviderDown, Mode::Down),
+            (FaultKind::ProviderSilent, Mode::Unresponsive),
+            (FaultKind::ErrorAfterDial, Mode::FailsAfterDial),
+            (FaultKind::AccountProblem, account_problem),
+            (FaultKind::KeyRefused, Mode::Unauthorized),
+            (FaultKind::ProviderBusy, Mode::RateLimited),
+            (FaultKind::OverCapacity, Mode::OverCapacity),
+        ];
+        let mut before = Mode::Normal;
         loop {
-            self.world.cloud.fake().set_down(self.hit(FaultKind::ProviderDown));
+            let mode = modes.into_iter().find(|(kind, _)| self.hit(*kind)).map_or(Mode::Normal, |(_, mode)| mode);
+            if mode != before {
+                self.trace(&format!("the mode of the provider is {mode:?}"));
+                self.world.cloud.fake().set_mode(mode);
+                before = mode;
+            }
             sleep(Duration::from_secs(10)).await;
         }
     }

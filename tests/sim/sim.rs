@@ -9,7 +9,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use fastrand::Rng;
 use serde_json::{Value, json};
 use switchhook_aws::random::RandomIds;
-use switchhook_domain::Provider;
+use switchhook_domain::{Policy, Provider, ProviderSet};
 use switchhook_local::CloudOptions;
 use switchhook_local::clock::Clock;
 use switchhook_local::fake::DeliveryFaults;
@@ -33,18 +33,20 @@ tokio::task_local! {
 
 /// A webhook that was answered with a success.
 pub(crate) struct Acknowledged {
-    /// Index of the external call, and of the webhook within it.
-    pub(crate) webhook: (usize, usize),
+    /// Index of the external call, and of the webhook within it. `None` if the webhook is about a placed call.
+    pub(crate) webhook: Option<(usize, usize)>,
     pub(crate) event_id: String,
 }
 
-/// The result of one [`CallRequest`](crate::calls::CallRequest).
+/// The result of one [`CallRequest`](crate::requests::CallRequest).
 #[derive(Clone, Default)]
 pub(crate) struct RequestedCall {
     /// Id of the created call. Empty before the API has answered.
     pub(crate) call_id: String,
     /// True if the API has canceled the call.
     pub(crate) canceled: bool,
+    /// Time at which the API answered that the number is blocked.
+    pub(crate) blocked_at: Option<Millis>,
 }
 
 pub(crate) struct Sim {
@@ -133,6 +135,11 @@ impl Sim {
     }
 }
 
+/// The policy of the stack.
+pub(crate) fn policy() -> Policy {
+    Policy { inactivity_timeout: INACTIVITY_TIMEOUT, outcome_providers: ProviderSet::reporting_outcome() }
+}
+
 /// The secret of the stack. Each provider has its new and its old key. Telnyx has the public keys.
 fn secret() -> Value {
     let telnyx = [KEY, OLD_KEY].map(|key| verifying_key(Provider::Telnyx, &Key::new(key).unwrap()));
@@ -140,7 +147,10 @@ fn secret() -> Value {
     json!({
         "retell": {"keys": keys, "dial": {"api_key": API_KEY, "per_second": 100.0}},
         "twilio": {"keys": keys, "public_url": PUBLIC_URL},
-        "vapi": {"keys": keys},
+        "vapi": {
+            "keys": keys,
+            "dial": {"api_key": API_KEY, "assistant_id": "a", "phone_number_id": "p", "per_second": 100.0},
+        },
         "telnyx": {"keys": telnyx},
         "generic": {"keys": keys},
     })

@@ -13,7 +13,7 @@ use switchhook_tests::text;
 
 use crate::calls::START;
 use crate::law::{Law, Violation};
-use crate::mutation::Mutation;
+use crate::mutation::{InboxEvent, Mutation};
 use crate::plan::{FaultKind, Plan};
 
 /// The result of a run.
@@ -38,8 +38,8 @@ pub(crate) struct State {
     pub(crate) result: RunResult,
     /// Ids of the calls that were written since the last check.
     pub(crate) written: BTreeSet<String>,
-    /// Number of `PutItem` requests for each event of the inbox.
-    pub(crate) inbox: BTreeMap<String, u32>,
+    /// Events that were put into the inbox.
+    pub(crate) inbox: BTreeMap<String, InboxEvent>,
     /// Time in ms at which a claim was sent to the dial queue, by call id and trace id.
     pub(crate) claims: BTreeMap<(String, String), u64>,
 }
@@ -58,6 +58,12 @@ impl State {
     pub(crate) fn report_violation(&mut self, law: Law, detail: String) {
         self.trace(&format!("BROKEN {law:?}: {detail}"));
         self.result.violation.get_or_insert(Violation { law, detail });
+    }
+
+    /// True if the plan has a fault of such a kind at this time.
+    pub(crate) fn has_fault(&self, is_it: impl Fn(FaultKind) -> bool) -> bool {
+        let now = self.now();
+        self.plan.faults.iter().any(|it| is_it(it.kind) && (it.from..it.until).contains(&now))
     }
 
     /// Draws whether a fault of this kind happens now, and counts it.
@@ -120,7 +126,11 @@ impl State {
                 self.written.extend(id.map(text));
             }
             "PutItem" if of_table(INBOX_TABLE) && !body["Item"]["received_bucket"].is_null() => {
-                *self.inbox.entry(text(&body["Item"]["event_id"]["S"])).or_default() += 1;
+                let event = self.inbox.entry(text(&body["Item"]["event_id"]["S"])).or_default();
+                event.puts += 1;
+                if event.puts == 1 {
+                    event.call_id = text(&body["Item"]["call_id"]["S"]);
+                }
             }
             "SendMessage" if text(&body["QueueUrl"]).ends_with(DIAL_QUEUE) => {
                 let message = message();

@@ -1,0 +1,129 @@
+//! Checks of the laws about dials: whom the program dialled, when, and how often.
+//!
+//! The dials are the fake provider's own record. The program's view of them does not count: it may miss a dial.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use switchhook_domain::{Call, CallId};
+use switchhook_local::fake::{Behaviour, Dial, RequestResult};
+
+use crate::law::Law;
+use crate::plan::Reach;
+use crate::requests::CallRequest;
+use crate::run::TICK;
+use crate::sim::{INACTIVITY_TIMEOUT, RequestedCall, Sim};
+
+/// Longest time from the dialer's last check to the dial: the timeout of the dialer.
+const CHECK_TO_DIAL_MS: i64 = 30_000;
+/// Longest time for which a dial may be in doubt while nothing is wrong with the provider, the functions and AWS. A run
+/// of the reconciler must come after the inactivity timeout, and its event must be folded.
+const DOUBT_MAX: Duration = INACTIVITY_TIMEOUT.saturating_add(TICK).saturating_add(Duration::from_secs(15));
+
+/// Largest number of dials that a provider refuses because of the account in one run. Three open its circuit, and the
+/// probes take longer and longer. A few more come from calls whose own behaviour is to be refused at times.
+const REFUSALS_MAX: usize = 24;
+
+impl Sim {
+    /// Checks the dials, if there is a new one.
+    pub(crate) fn check_dials(&self) {
+        let dials = self.world.cloud.fake().dials();
+        let before = std::mem::replace(&mut self.observed.borrow_mut().dials, dials.len());
+        for dial in dials.iter().skip(before) {
+            let Dial { call_id, attempt, provider_call_id, behaviour, .. } = dial;
+            self.trace(&format!("a phone rings: {call_id}/{attempt} {behaviour:?}, {provider_call_id}"));
+        }
+        if before < dials.len() {
+            self.check_all_dials();
+        }
+    }
+
+    /// Checks all dials so far.
+    pub(crate) fn check_all_dials(&self) {
+        let rung_twice = self.world.cloud.fake().duplicate_dials();
+        if rung_twice > 0 {
+            self.state().report_violation(Law::OnePhone, format!("{rung_twice} phones rang twice"));
+        }
+        let dials = self.world.cloud.fake().dials();
+        let requested = self.requested.borrow();
+        for (request, requested) in self.plan.call_requests.iter().zip(requested.iter()) {
+            let is_of_call = |dial: &&Dial| dial.call_id == requested.call_id && !self.is_unknowable(dial);
+            let dials: Vec<&Dial> = dials.iter().filter(is_of_call).collect();
+            if let Some((law, what)) = broken_law(request, requested, &dials) {
+                self.state().report_violation(law, format!("{} {request:?}: {what}", requested.call_id));
+            }
+        }
+    }
+
+    /// Checks how many dials the provider has refused because of the account.
+    pub(crate) fn check_refusals(&self) {
+        let records = self.world.cloud.fake().api_records();
+        let refused = records.iter().filter(|record| record.result == RequestResult::Refused).count();
+        if refused > REFUSALS_MAX {
+            self.state().report_violation(Law::FewRefusedDials, format!("{refused} dials were refused"));
+        }
+    }
+
+    /// True if the program cannot know of a dial: the provider forgot the call, and its answer to the dial was lost.
+    pub(crate) fn is_unknowable(&self, dial: &Dial) -> bool {
+        let observed = self.observed.borrow();
+        let call = observed.calls.get(&CallId::new(dial.call_id.as_str()));
+        let mut records = call.into_iter().flat_map(|call| &call.attempt_records);
+        let is_known = records.any(|record| record.provider_call_id.as_ref() == Some(&dial.provider_call_id));
+        dial.behaviour == Behaviour::Forgotten && !is_known
+    }
+
+    /// Checks for how long dials are in doubt. It is called every second. Time with faults of the provider, the
+    /// functions or AWS does not count.
+    pub(crate) fn check_doubts(&self) {
+        let is_disturbed = self.state().has_fault(|kind| kind.reach() != Reach::Webhooks);
+        let observed = &mut *self.observed.borrow_mut();
+        let in_doubt: BTreeSet<(CallId, String)> = observed.calls.values().flat_map(doubts_of).collect();
+        observed.doubts.retain(|doubt, _| in_doubt.contains(doubt));
+        for doubt in in_doubt {
+            let seconds = observed.doubts.entry(doubt.clone()).or_default();
+            *seconds += u64::from(!is_disturbed);
+            if Duration::from_secs(*seconds) > DOUBT_MAX {
+                let (call_id, attempt) = doubt;
+                self.state().report_violation(Law::DoubtEnds, format!("{call_id}/{attempt} is still in doubt"));
+            }
+        }
+    }
+}
+
+/// The law that the dials of one call break.
+fn broken_law(request: &CallRequest, requested: &RequestedCall, dials: &[&Dial]) -> Option<(Law, String)> {
+    for (place, dial) in dials.iter().enumerate() {
+        let checked_ms = dial.started_ms - CHECK_TO_DIAL_MS;
+        if requested.blocked_at.is_some_and(|at| at < checked_ms) {
+            return Some((Law::NoBlockedNumber, format!("dialled after its number was blocked: {dial:?}")));
+        }
+        let is_closed = |at| request.window.as_ref().is_some_and(|window| window.closed.contains(&at));
+        if is_closed(dial.started_ms) && is_closed(checked_ms) {
+            return Some((Law::WindowOpen, format!("dialled outside its window: {dial:?}")));
+        }
+        let may_follow = |earlier: &Dial| match earlier.behaviour {
+            Behaviour::Forgotten => request.retries_unheard,
+            behaviour => behaviour == Behaviour::Voicemail || earlier.answered_ms.is_none(),
+        };
+        let answered = dials.iter().take(place).find(|earlier| !may_follow(earlier));
+        if let Some(answered) = answered {
+            return Some((Law::NotAfterAnswer, format!("after {answered:?} it was dialled again: {dial:?}")));
+        }
+    }
+    None
+}
+
+/// Returns the attempts in doubt: they were dialled, and nothing more is known about them.
+fn doubts_of(call: &Call) -> Vec<(CallId, String)> {
+    let mut doubts = Vec::new();
+    for attempt in call.attempts() {
+        let Some(record) = call.attempt_records.get(attempt.index) else { continue };
+        let is_heard = call.history.iter().any(|entry| entry.attempt_index == Some(attempt.index));
+        if record.dialled_at.is_some() && record.provider_call_id.is_none() && !is_heard && !attempt.timed_out {
+            let key = record.key.as_ref().map_or_else(String::new, |key| key.as_str().to_owned());
+            doubts.push((call.call_id.clone(), key));
+        }
+    }
+    doubts
+}
