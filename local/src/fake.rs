@@ -210,7 +210,7 @@ impl FakeProvider {
         let body: Value = serde_json::from_slice(body).unwrap_or_default();
         // The APIs of other providers are unknown here, whatever the mode is.
         if !path.starts_with("/v2/") && !path.starts_with("/v3/") {
-            return mode::error(404, "no such path");
+            return error(404, "no such path");
         }
         if state.mode_until_ms.is_some_and(|until| until <= now) {
             (state.mode, state.mode_until_ms) = (Mode::Normal, None);
