@@ -51,7 +51,8 @@ fn claimed(call: &Call, now: i64) -> Call {
 }
 
 fn dialled(call: &Call, now: i64) -> Call {
-    claimed(call, now).start_dial("token", "dial", Provider::Retell, &POLICY, at(now)).expect("claimed").transition.call
+    let provider = call.dial_provider().unwrap();
+    claimed(call, now).start_dial("token", "dial", provider, &POLICY, at(now)).expect("claimed").transition.call
 }
 
 /// Returns a provider event about an attempt.

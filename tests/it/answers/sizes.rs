@@ -104,5 +104,5 @@ async fn chunked_event_that_never_reached_the_queue_is_queued_from_its_chunks() 
     assert_eq!(world.post(Provider::Generic, &body).await, answer("already_processed", "generic:large"));
     world.quiesce().await;
     assert_eq!(world.status(&EventId::new("generic:large")).await["status"], "processed");
-    assert_eq!(world.published_types("c1"), ["call.initiated", "appointment.dialing", "appointment.connected"]);
+    assert_eq!(world.published_types("c1"), ["call.initiated", "call.ringing", "call.in_progress"]);
 }

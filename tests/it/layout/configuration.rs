@@ -24,6 +24,7 @@ fn variables_read() -> BTreeMap<&'static str, BTreeSet<String>> {
             let value = match name {
                 "CALLING_WINDOW" => "",
                 "OUTCOME_PROVIDERS" => "retell",
+                "BLOCK_ON_REQUEST" => "true",
                 _ => "30",
             };
             Some(value.to_owned())

@@ -66,7 +66,7 @@ fn full_call(id_bytes: usize, deadlines: bool) -> Call {
     let attempts = (0..CALL_ATTEMPTS_MAX).map(Some).chain([None]);
     for attempt in attempts {
         for number in 0..ATTEMPT_EVENTS_MAX {
-            let kind = EventKind::ALL[number % (EventKind::ALL.len() - 5)];
+            let kind = EventKind::ALL[number % (EventKind::ALL.len() - 7)];
             let key = attempt.map(|attempt| long(format!("attempt-{attempt:02}-")));
             let mut event = provider_event(&call_id, &long(format!("generic:{attempt:?}-{number:02}-")), kind, second);
             event.provider_call_id = key.as_ref().map(|_| long(format!("provider-call-{attempt:?}-")));
