@@ -90,7 +90,7 @@ async fn run(world: &mut World) -> Secrets {
     let mut elsewhere = world.signed(Provider::Generic, KEY, "", &generic("e4", "RINGING"), world.now());
     *elsewhere.uri_mut() = format!("/webhooks/{}", NUMBERS[0]).parse().unwrap();
     world.send(elsewhere).await;
-    // A webhook about another provider's call, and a call that has reached its limit of events.
+    // A second provider reports the same appointment, and a call reaches its limit of events.
     let claim = json!({"event_id": "e5", "type": "BUSY", "appointment_id": "appt_1", "call": {"to": NUMBERS[0]}});
     secrets.post(world, Provider::Generic, KEY, "", claim.to_string().as_bytes()).await;
     for number in 0..66 {
@@ -124,7 +124,7 @@ async fn run(world: &mut World) -> Secrets {
     for (call_id, attribute, value) in [
         ("c2", "version", AttributeValue::S(NUMBERS[0].to_owned())),
         ("c3", "history", AttributeValue::L(vec![AttributeValue::S(format!("0 {} {SPOKEN}", NUMBERS[1]))])),
-        ("appointment:appt_1", "provider", AttributeValue::S(NUMBERS[0].to_owned())),
+        ("appointment:appt_1", "direction", AttributeValue::S(NUMBERS[0].to_owned())),
     ] {
         let mut row = world.item(CALLS_TABLE, call_id).await;
         row.insert(attribute.to_owned(), value);
@@ -156,7 +156,6 @@ async fn every_line_says_what_was_decided_and_none_says_what_was_sent() {
         "api storage_failure",
         "consumer applied",
         "consumer backoff_failed change_visibility",
-        "consumer fold_refused",
         "consumer dead_lettered decode_call",
         "consumer dead_lettered decode_message",
         "consumer quarantined",
@@ -200,7 +199,9 @@ async fn no_line_about_a_placed_call_says_who_was_called() {
     }
     let mut later = request("confirms");
     later["due_at"] = json!("2026-01-02T00:00:00Z");
-    let (triggered, canceled) = (create(&world, &later).await, create(&world, &later).await);
+    let triggered = create(&world, &later).await;
+    later["allow_duplicate"] = json!(true);
+    let canceled = create(&world, &later).await;
     for path in [format!("/calls/{triggered}/trigger"), format!("/calls/{canceled}/cancel")] {
         send(&world, "POST", &path, None, &Value::Null).await;
     }
@@ -233,7 +234,7 @@ async fn no_line_about_a_placed_call_says_who_was_called() {
         "consumer retried write_call",
         "dialer dial_in_doubt no_response",
         "dialer dial_in_doubt unclear_answer",
-        "dialer dial_refused unprocessable",
+        "dialer dial_rejected invalid_number",
         "dialer dial_stopped do_not_call",
         "dialer dialled",
         "reconciler drift_run",

@@ -62,8 +62,8 @@ async fn every_behaviour_ends_as_it_truly_did() {
     busy,confirms: job COMPLETED, appointment Confirmed, attempts [busy, completed]
     no_answer: job FAILED, appointment NoAnswer, attempts [no_answer, no_answer, no_answer]
     fails,fails: job FAILED, appointment NoAnswer, attempts [failed, failed]
-    invalid: job FAILED, appointment NoAnswer, attempts [failed]
-    forgotten,declines: job COMPLETED, appointment Declined, attempts [inconclusive, completed]
+    invalid: job FAILED, appointment Failed, attempts []
+    forgotten,declines: job FAILED, appointment Inconclusive, attempts [inconclusive]
     response_lost: job COMPLETED, appointment Confirmed, attempts [completed]
     silent: job COMPLETED, appointment Confirmed, attempts [completed]
     rate_limited: job COMPLETED, appointment Confirmed, attempts [completed]
@@ -105,9 +105,12 @@ async fn number_on_the_do_not_call_list_is_not_called() {
     world.calls.set_do_not_call(&PhoneNumber::new("+15550199"), true).await.unwrap();
     let call_id = create(&world, &call_request("confirms")).await;
     world.wait(MINUTE * 5).await;
-    assert_snapshot!(call_state(&world, &call_id).await, @"job FAILED, appointment Pending, attempts []");
+    assert_snapshot!(call_state(&world, &call_id).await, @"job FAILED, appointment Blocked, attempts []");
     assert_eq!(get_call(&world, &call_id).await["job"]["stop_reason"], "do_not_call");
-    assert_snapshot!(world.timeline().replace(&call_id, "call"), @"call/1 call.exhausted");
+    assert_snapshot!(world.timeline().replace(&call_id, "call"), @r"
+    call/1 call.exhausted
+    call/2 appointment.blocked
+    ");
     assert_eq!(world.cloud.fake().dials(), []);
     world.calls.set_do_not_call(&PhoneNumber::new("+15550199"), false).await.unwrap();
     let call_id = create(&world, &call_request("confirms")).await;
@@ -127,8 +130,11 @@ async fn canceled_call_is_never_dialled() {
     let (code, _) = send(&world, "POST", &format!("/calls/{call_id}/trigger"), None, &Value::Null).await;
     assert_eq!(code, StatusCode::CONFLICT);
     world.wait(HOUR * 2).await;
-    assert_snapshot!(call_state(&world, &call_id).await, @"job CANCELED, appointment Pending, attempts []");
-    assert_snapshot!(world.timeline().replace(&call_id, "call"), @"call/1 call.canceled");
+    assert_snapshot!(call_state(&world, &call_id).await, @"job CANCELED, appointment Canceled, attempts []");
+    assert_snapshot!(world.timeline().replace(&call_id, "call"), @r"
+    call/1 call.canceled
+    call/2 appointment.canceled
+    ");
     assert_eq!(world.cloud.fake().dials(), []);
 }
 

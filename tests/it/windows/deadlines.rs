@@ -46,9 +46,8 @@ async fn schedule_that_fires_twice_makes_one_deadline_of_it() {
     assert_snapshot!(world.timeline(), @r"
     c1/1 call.initiated
     c1/2 call.ringing
-    c1/3 appointment.dialing
-    c1/4 call.inconclusive
-    c1/5 appointment.inconclusive
+    c1/3 call.inconclusive
+    c1/4 call.outcome
     ");
     assert_eq!(world.reconciler.run("four").await.unwrap().woken, 0, "a settled call must never be woken");
 }
@@ -105,12 +104,11 @@ async fn ending_that_comes_after_the_deadline_corrects_it() {
     assert_snapshot!(world.timeline(), @r"
     c1/1 call.initiated
     c1/2 call.ringing
-    c1/3 appointment.dialing
-    c1/4 call.inconclusive
-    c1/5 appointment.inconclusive
-    c1/6 call.no_answer corrects c1/4
-    c1/7 call.corrected corrects c1/4
-    c1/8 appointment.no_answer corrects c1/5
+    c1/3 call.inconclusive
+    c1/4 call.outcome
+    c1/5 call.no_answer corrects c1/3
+    c1/6 call.corrected corrects c1/3
+    c1/7 call.outcome corrects c1/4
     ");
 }
 

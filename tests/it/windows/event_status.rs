@@ -51,7 +51,7 @@ async fn status_of_an_event_tells_where_it_is() {
         "event_id": "generic:e1", "call_id": "c1", "provider": "generic", "type": "RINGING", "status": "processed",
         "disposition": "applied", "received_at": received_at.to_string(), "processed_at": processed_at.to_string(),
         "duration_ms": processed_at.millis_since(received_at), "attempts": 3, "error": "could not write the call",
-        "next_retry_at": null, "action": ["call.initiated", "call.ringing", "appointment.dialing"],
+        "next_retry_at": null, "action": ["call.initiated", "call.ringing"],
     });
     assert_eq!(status, processed);
 }
@@ -101,7 +101,7 @@ async fn status_of_what_the_reconciler_learned_can_be_asked_for() {
     type: deadline_passed
     status: processed
     disposition: applied
-    action: ["call.inconclusive","appointment.inconclusive"]
+    action: ["call.inconclusive","call.outcome"]
     "#);
     // A deadline can be stored like any other event. So if it were not queued, the sweep would find it.
     let policy = Policy { inactivity_timeout: INACTIVITY_TIMEOUT, outcome_providers: ProviderSet::ALL };

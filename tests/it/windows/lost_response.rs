@@ -23,7 +23,6 @@ async fn queued_event_whose_answer_was_lost_is_folded_once() {
     assert_snapshot!(world.timeline(), @r"
     c1/1 call.initiated
     c1/2 call.ringing
-    c1/3 appointment.dialing
     ");
 }
 
@@ -71,11 +70,9 @@ async fn write_whose_answer_was_lost_is_found_and_published_once() {
         allow_duplicates! {
             assert_snapshot!(world.timeline(), @r"
             c1/1 call.initiated
-            c1/2 appointment.dialing
-            c1/3 call.ringing
-            c1/4 call.in_progress
-            c1/5 appointment.connected
-            c1/6 call.completed
+            c1/2 call.ringing
+            c1/3 call.in_progress
+            c1/4 call.completed
             ");
         }
         assert_eq!(world.logged("retried"), NOTHING, "{lost:?}: the message must not fail");
@@ -94,7 +91,6 @@ async fn write_whose_every_answer_was_lost_is_found_by_the_redelivery() {
     assert_snapshot!(world.timeline(), @r"
     c1/1 call.initiated
     c1/2 call.ringing
-    c1/3 appointment.dialing
     ");
     assert_eq!((world.queued(), world.dead_letters()), (vec![], vec![]));
 }

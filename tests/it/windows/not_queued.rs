@@ -58,7 +58,6 @@ async fn what_is_queued_again_is_what_was_stored_and_not_what_came() {
     assert_snapshot!(world.timeline(), @r"
     c1/1 call.initiated
     c1/2 call.ringing
-    c1/3 appointment.dialing
     ");
 }
 
@@ -83,7 +82,7 @@ async fn event_that_was_stored_but_not_queued_is_found_by_the_sweep() {
                 "the sweep has not found the event of second {second} of its minute"
             );
         }
-        assert_eq!(world.published_types(&call_id), ["call.initiated", "call.ringing", "appointment.dialing"]);
+        assert_eq!(world.published_types(&call_id), ["call.initiated", "call.ringing"]);
     }
 }
 
