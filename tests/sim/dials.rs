@@ -102,9 +102,12 @@ fn broken_law(request: &CallRequest, requested: &RequestedCall, dials: &[&Dial])
         if is_closed(dial.started_ms) && is_closed(checked_ms) {
             return Some((Law::WindowOpen, format!("dialled outside its window: {dial:?}")));
         }
-        let may_follow = |earlier: &Dial| match earlier.behaviour {
-            Behaviour::Forgotten => request.retries_unheard,
-            behaviour => behaviour == Behaviour::Voicemail || earlier.answered_ms.is_none(),
+        let may_follow = |earlier: &Dial| {
+            if earlier.behaviour == Behaviour::Forgotten {
+                request.retries_unheard
+            } else {
+                earlier.behaviour == Behaviour::Voicemail || earlier.answered_ms.is_none()
+            }
         };
         let answered = dials.iter().take(place).find(|earlier| !may_follow(earlier));
         if let Some(answered) = answered {

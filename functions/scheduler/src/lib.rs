@@ -1,6 +1,6 @@
 //! The scheduler: claims calls that are due, and queues the claims for the dialer.
 //!
-//! Four ways lead to it, and all of them take the same path ([`claim`]):
+//! Four ways lead to it, and all of them take the same path (`claim`):
 //! - The schedule, every minute, finds all calls that are due, and those that will be due before its next run.
 //! - The stream of the calls table reports a call that was written and is due within a minute.
 //! - The queue of due calls delivers a call at the second at which it is due.

@@ -39,9 +39,10 @@ impl State {
         let has_more = known.len() > skipped + page.len();
         let first_result = page.first().map_or(RequestResult::NotFound, |(_, call)| call.lookup_result(now));
         let items: Vec<Value> = page.iter().map(|(id, call)| call.to_json(id, now)).collect();
+        let last_id = page.last().filter(|_| has_more).map(|(id, _)| id.as_str());
         let mut answer = json!({"items": items, "has_more": has_more});
-        if let Some((id, _)) = page.last().filter(|_| has_more) {
-            answer["pagination_key"] = id.as_str().into();
+        if let (Some(id), Some(answer)) = (last_id, answer.as_object_mut()) {
+            answer.insert("pagination_key".to_owned(), id.into());
         }
         // Only a list that is filtered by metadata asks about one attempt.
         if !filters.is_empty() {

@@ -51,7 +51,7 @@ fn claimed(call: &Call, now: i64) -> Call {
 }
 
 fn dialled(call: &Call, now: i64) -> Call {
-    let provider = call.dial_provider().unwrap();
+    let provider = call.dial_provider().expect("the plan names a provider");
     claimed(call, now).start_dial("token", "dial", provider, &POLICY, at(now)).expect("claimed").transition.call
 }
 

@@ -5,7 +5,7 @@
 //! Switchhook may fill it only as far as the words allow.
 
 use fastrand::Rng;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::{
     Correlation, Ending, Fact, Fields, Millis, Provider, Report, SECOND, Script, Statement, object, reporting_delay,
@@ -130,15 +130,15 @@ fn report(script: &Script, event: &GenericEvent, style: &EventStyle, rng: &mut R
     let occurred_at = style.has_times.then_some(event.at);
     let mut fields: Fields =
         vec![("event_id", event_id(rng).into()), (if style.upper_case { "type" } else { "event_type" }, name.into())];
-    let mut meta = json!({"source": "orchestrator"});
+    let mut meta = Map::from_iter([("source".to_owned(), json!("orchestrator"))]);
     let number = Value::from(event.attempt + 1);
     match style.number_field.filter(|_| event.has_number) {
-        Some(NumberField::Meta) => meta["attempt"] = number,
+        Some(NumberField::Meta) => drop(meta.insert("attempt".to_owned(), number)),
         Some(NumberField::Data) => fields.push(("data", json!({"attempt": number}))),
         Some(NumberField::Event) => fields.push(("attempt", number)),
         None => {}
     }
-    fields.push(("meta", meta));
+    fields.push(("meta", meta.into()));
     if let Some(time) = occurred_at.and_then(|at| jiff::Timestamp::from_millisecond(at).ok()) {
         fields.push((if style.upper_case { "created_at" } else { "occurred_at" }, format!("{time:.3}").into()));
     }

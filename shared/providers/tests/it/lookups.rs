@@ -305,7 +305,8 @@ fn telnyx_tells_how_a_call_ended_by_the_raw_webhook() {
     let initiated = telnyx_row("e1", "call.initiated", "v3:1", &ours());
     let hangup = telnyx_row("e2", "call.hangup", "v3:1", &json!({}));
     for first in [gone.clone(), ended.clone()] {
-        let pages = [telnyx_page(&[other.clone(), initiated.clone()], 1, 2), telnyx_page(&[hangup.clone()], 2, 2)];
+        let pages =
+            [telnyx_page(&[other.clone(), initiated.clone()], 1, 2), telnyx_page(std::slice::from_ref(&hangup), 2, 2)];
         let (requests, answer) = play(Provider::Telnyx, Some("v3:1"), [first].into_iter().chain(pages));
         assert_eq!(requests.len(), 3, "{requests:?}");
         let event = event(answer.unwrap());
@@ -355,7 +356,7 @@ fn telnyx_is_searched_in_its_events_and_then_in_its_active_calls() {
         Provider::Telnyx,
         None,
         [
-            telnyx_page(&[theirs.clone()], 1, 1),
+            telnyx_page(std::slice::from_ref(&theirs), 1, 1),
             telnyx_page(&[active("v3:0", &other)], 1, 2),
             telnyx_page(&[active("v3:1", &ours())], 2, 2),
         ],
