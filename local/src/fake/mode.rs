@@ -8,7 +8,7 @@ use super::response::{ApiResponse, ResponseFate, error};
 /// sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Mode {
-    /// Each call has its own [`Behaviour`](super::Behaviour).
+    /// Each call has its own [`Behaviour`].
     #[default]
     Normal,
     /// Every request is answered with 503, and not carried out.

@@ -17,7 +17,7 @@ use crate::{retell, telnyx, twilio, vapi};
 /// One page of a provider's list of calls.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallPage {
-    /// The ended calls of the page: the webhook to store, and the event that [`read`](crate::read) makes of it.
+    /// The ended calls of the page: the webhook to store, and the event that [`read`] makes of it.
     pub endings: Vec<(VerifiedWebhook, ProviderEvent)>,
     /// Names the next page to [`discovery_api_request`]. `None` if this was the last one.
     pub next_page: Option<String>,

@@ -40,7 +40,7 @@ pub struct HealthRow {
 pub struct HealthCache(Mutex<BTreeMap<Provider, (ProviderHealth, Timestamp)>>);
 
 impl HealthCache {
-    /// Returns the health if it was read less than [`HEALTH_AGE_MAX`] ago.
+    /// Returns the health if it was read less than `HEALTH_AGE_MAX` ago.
     #[must_use]
     pub fn get(&self, provider: Provider, now: Timestamp) -> Option<ProviderHealth> {
         let cache = self.0.lock().unwrap_or_else(PoisonError::into_inner);
