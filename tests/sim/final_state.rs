@@ -124,7 +124,7 @@ impl Sim {
     }
 
     /// Checks an external call. If every webhook was acknowledged, the call shows the truth. Otherwise it shows only
-    /// endings that an acknowledged webhook reported.
+    /// endings that an acknowledged webhook reported, or `completed` after the person decided or a voicemail answered.
     async fn check_external_call(&self, index: usize, call: &ExternalCall) {
         let acknowledged: BTreeSet<usize> = (self.acknowledged.borrow().iter())
             .filter_map(|it| it.webhook)
@@ -146,7 +146,10 @@ impl Sim {
         } else {
             let endings: BTreeSet<&str> =
                 acknowledged.iter().flat_map(|place| call.webhooks[*place].endings.iter().copied()).collect();
-            attempts.iter().all(|it| endings.contains(it.lifecycle) || it.lifecycle == INCONCLUSIVE)
+            let is_presumed = |it: &Truth| {
+                it.lifecycle == "completed" && ["confirmed", "declined", "voicemail"].contains(&it.outcome)
+            };
+            attempts.iter().all(|it| endings.contains(it.lifecycle) || it.lifecycle == INCONCLUSIVE || is_presumed(it))
         };
         if !right {
             let what = format!(

@@ -43,7 +43,8 @@ const MUTANTS: [Mutant; 17] = [
     mutant(Mutation::DoubtForgotten, &[], &[Law::DoubtEnds]),
     mutant(Mutation::NoAdoption, &[], &[Law::Accounted, Law::IsFold]),
     mutant(Mutation::NoDoNotCallList, &[], &[Law::NoBlockedNumber]),
-    mutant(Mutation::NoWindow, &[], &[Law::WindowOpen]),
+    // The stored due time was moved into the window, so the row without a window is not the fold of its events.
+    mutant(Mutation::NoWindow, &[], &[Law::WindowOpen, Law::IsFold]),
     mutant(Mutation::RefusalFails, &[FaultKind::AccountProblem], &[Law::NoFailureWithoutReason]),
     mutant(Mutation::NoCircuit, &[FaultKind::AccountProblem], &[Law::FewRefusedDials]),
     mutant(Mutation::NoFallback, &[], &[Law::Settles]),

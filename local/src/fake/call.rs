@@ -86,7 +86,7 @@ impl FakeCall {
                 json!({})
             };
             let analysis = json!({
-                "in_voicemail": self.behaviour == Behaviour::Voicemail,
+                "in_voicemail": self.behaviour == Behaviour::Voicemail && answered.is_some(),
                 "call_successful": answered.is_some(),
                 "user_sentiment": "Unknown",
                 "custom_analysis_data": outcome,
