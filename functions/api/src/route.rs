@@ -73,6 +73,9 @@ impl Route {
         if let Some(operation) = matching.iter().find_map(exact) {
             return Ok(Self { operation, id: String::new() });
         }
+        // A path that is described as it is has the methods that its description lists.
+        let described: Vec<&str> =
+            matching.iter().filter(|(_, template, _, _)| *template == path).map(|(name, _, _, _)| *name).collect();
         let longest = matching.iter().map(|(_, template, _, _)| template.len()).max();
         let mut longest_matches =
             matching.into_iter().filter(|(_, template, _, _)| Some(template.len()) == longest).peekable();
@@ -87,6 +90,7 @@ impl Route {
                 Some(_) | None => allowed.push(name),
             }
         }
+        let allowed = if described.is_empty() { allowed } else { described };
         Err(RouteError::MethodNotAllowed(allowed.join(", ")))
     }
 
@@ -160,7 +164,7 @@ mod tests {
         };
         let allowed = |methods: &str| RouteError::MethodNotAllowed(methods.to_owned());
         check(Method::DELETE, "/calls", allowed("GET, POST"));
-        check(Method::PUT, "/calls/batch", allowed("GET"));
+        check(Method::PUT, "/calls/batch", allowed("POST"));
         check(Method::PUT, "/calls/c1", allowed("GET"));
         check(Method::GET, "/calls/c1/cancel", allowed("POST"));
         check(Method::GET, "/calls/c1/trigger", allowed("POST"));
