@@ -67,7 +67,7 @@ impl Sim {
     fn check_claims(&self) {
         for line in self.world.log_text().lines().filter(|line| line.contains("\"stage\":\"dialer\"")) {
             let line: Value = serde_json::from_str(line).unwrap();
-            let used = ["dialled", "dial_in_doubt", "dial_withdrawn", "dial_refused"];
+            let used = ["dialled", "dial_in_doubt", "dial_withdrawn", "dial_rejected"];
             let claim = (text(&line["call_id"]), text(&line["trace_id"]));
             let claimed_at = self.state().claims.get(&claim).copied().unwrap_or_default();
             let logged_at = Timestamp::parse_rfc3339(&text(&line["timestamp"])).unwrap().as_millis().unsigned_abs();

@@ -36,7 +36,7 @@ pub const CALL_DIALS_MAX: usize = 2 * CALL_ATTEMPTS_MAX;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Call {
     pub call_id: CallId,
-    /// `Inbound` if any event says so, else the direction that an event says.
+    /// `Inbound` if any event reports an inbound call, else the first direction that an event reports.
     pub direction: Option<Direction>,
     pub from: Option<PhoneNumber>,
     pub to: Option<PhoneNumber>,

@@ -40,7 +40,7 @@ id! {
     EventId
 }
 impl EventId {
-    /// Returns the sender of the event, which stands before the first colon. `None` if the id has no such form.
+    /// Returns the sender of the event: the part of the id before the first colon. `None` if there is no such sender.
     #[must_use]
     pub fn origin(&self) -> Option<Origin> {
         self.0.split_once(':')?.0.parse().ok()

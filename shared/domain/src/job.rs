@@ -37,8 +37,8 @@ impl Call {
         self.job.is_final() && self.attempts().iter().all(AttemptState::is_settled)
     }
 
-    /// Returns the next time at which something happens without an event: the call is due, the lease of its claim ends, an
-    /// attempt times out, or a retry of another system is overdue. `None` if the call is settled.
+    /// Returns the next time at which something happens without an event. The call is due, or the lease of its claim ends, or an
+    /// attempt times out, or a retry by another system is overdue. `None` if the call is settled.
     #[must_use]
     pub fn next_wake_at(&self, policy: &Policy) -> Option<Timestamp> {
         let job = match &self.job {

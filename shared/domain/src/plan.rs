@@ -63,8 +63,8 @@ pub struct RetryPolicy {
     /// True if a call that reached a voicemail is tried again.
     #[serde(default)]
     pub voicemail: bool,
-    /// True if a call is tried again although nobody knows whether the person answered: the provider accepted the attempt, and
-    /// its inactivity timeout passed without an answer or an ending.
+    /// True if an unheard call is tried again, although the person may have answered. Unheard means: the provider accepted the
+    /// attempt, and its inactivity timeout passed without an answer or an ending.
     #[serde(default)]
     pub unheard: bool,
 }
