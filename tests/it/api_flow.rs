@@ -124,7 +124,7 @@ async fn list_shows_every_call_once_whatever_the_size_of_a_page_and_never_scans(
     }
 }
 
-/// Time by which a call is listed: that of its next step if it is open, else that of its settlement.
+/// Time by which a call is listed: the time of its next step if it is open, else the time of its settlement.
 fn listed_by(call: &Value) -> (bool, i64) {
     let text = call["settled_at"].as_str().or(call["job"]["due_at"].as_str());
     // An open call without a due time wakes after the inactivity timeout.
@@ -289,7 +289,7 @@ async fn created_call_is_shown_listed_and_found_by_its_appointment() {
     let (code, _) = get(&world, &format!("/events/{}/status", encoded(&event_id))).await;
     assert_eq!(code, StatusCode::OK, "{event_id}");
 
-    // What the person decided stands, although another call waits.
+    // The decision of the person holds, although another call waits.
     world.wait(MINUTE).await;
     let mut again = request;
     again["due_at"] = json!("2026-01-02T00:00:00Z");

@@ -201,7 +201,7 @@ pub(super) enum RequestPattern {
     CallingWindow,
     /// The call is due while the provider is down.
     DuringOutage,
-    /// The call gets more attempts than usual, also after a voicemail, and after an attempt of which nothing is known.
+    /// The call gets more attempts than usual, also after a voicemail and after an unheard attempt.
     MoreAttempts,
 }
 

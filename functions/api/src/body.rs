@@ -42,7 +42,7 @@ const FIELDS: [&str; 10] = [
     "retry",
     "allow_duplicate",
 ];
-/// Field of a call in a batch, beside those of a call. It stands for the header of this name.
+/// Extra field of a call in a batch. It replaces the header `Idempotency-Key`.
 const KEY_FIELD: &str = "idempotency_key";
 const WINDOW_FIELDS: [&str; 5] = ["time_zone", "opens", "closes", "days", "closed_dates"];
 const RETRY_FIELDS: [&str; 5] = ["attempts_max", "delay_seconds", "delay_max_seconds", "voicemail", "unheard"];

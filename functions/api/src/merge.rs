@@ -1,8 +1,8 @@
 //! Merge of the shards of several wake queues into one order.
 //!
 //! **The order is total, so one entry tells the place in every shard.** Entries are ordered by time, then by shard, and within a
-//! shard as the index has them. If a page ended with an entry of shard 3 at noon, the next page begins after noon in the shards
-//! before shard 3, and at noon in the shards after it.
+//! shard as the index has them. Example: a page ended with an entry of shard 3 at noon. The next page begins after noon in the
+//! shards before shard 3, and at noon in the shards after it.
 
 use std::cmp::Reverse;
 use std::collections::VecDeque;

@@ -89,7 +89,7 @@ pub struct Consumer {
     pub policy: Policy,
     /// The queue's `maxReceiveCount`. A message that fails at this receive goes to the dead-letter queue.
     pub max_receive_count: u32,
-    /// True if the number of a person who asks not to be called again goes on the do-not-call list.
+    /// True if the consumer adds a number to the do-not-call list when the person asks not to be called again.
     pub block_on_request: bool,
     pub clock: Clock,
 }

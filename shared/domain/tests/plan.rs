@@ -287,7 +287,7 @@ fn passing_failure_is_retried_once() {
     assert_eq!(call.job.as_str(), "FAILED");
 }
 
-/// Nobody knows whether a person answered, so the phone does not ring again unless the retry policy says so.
+/// A person may have answered, so the phone rings again only if the retry policy allows it.
 #[test]
 fn unheard_attempt_is_retried_only_if_the_policy_says_so() {
     let check = |retry: RetryPolicy, heard: Option<EventKind>, job: &str| {

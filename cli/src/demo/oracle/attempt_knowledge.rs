@@ -250,7 +250,7 @@ impl<'a> AttemptKnowledge<'a> {
 pub(super) fn true_outcome(provider: Provider, truth: &GroundTruth) -> &'static str {
     match (truth.outcome_fact, truth.answered_at) {
         (Some((Fact::Voicemail, _)), _) => "voicemail",
-        // The provider hears that somebody answered, and not what is said.
+        // The provider reports that somebody answered, and no outcome.
         (Some(_) | None, Some(_)) if !provider.reports_outcome() => CONNECTED,
         (Some((Fact::Confirmed, _)), _) => "confirmed",
         (Some((Fact::Declined, _)), _) => "declined",

@@ -156,7 +156,7 @@ impl<'a> ExpectedEvent<'a> {
         Self { topic, attempt, number, content, provider, provider_call_id, appointment_id }
     }
 
-    /// Returns the events at the end of a call that had no attempt: the end of its job, then that of its appointment.
+    /// Returns the events at the end of a call without an attempt: one for its job, then one for its appointment.
     pub(super) fn of_end(end: EndWithoutAttempt) -> [Self; 2] {
         let content = |status| {
             let content = EventContent::new(status, EventSource::NoReport(end.between.0, end.between.1));

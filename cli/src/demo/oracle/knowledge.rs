@@ -76,8 +76,8 @@ impl<'a> Knowledge<'a> {
         !attempt.is_settled() && (timeout_passed || (!attempt.has_ended() && ended_long_ago))
     }
 
-    /// Adds a lookup that found no such call at the provider. It counts only for an attempt that was reported, and once the inactivity timeout has passed:
-    /// before that, the dial may still be on its way to the provider.
+    /// Adds a lookup that found no such call at the provider. It counts only for an attempt that was reported, and only once
+    /// the inactivity timeout has passed. Before that, the dial may still be on its way to the provider.
     fn add_not_found(&mut self, attempt: usize, at: Millis) {
         let known = self.attempts().into_iter().find(|known| known.index == attempt);
         let since = match known {

@@ -1,5 +1,5 @@
-//! Five calls in full: one whose webhooks arrived out of order, one that lost webhooks, one with forged webhooks, one that
-//! two providers report, and one that Switchhook placed and retried.
+//! Five calls in full. The webhooks of the first arrived out of order, the second lost some, and the third has forged ones. Two
+//! providers report the fourth, and Switchhook placed and retried the fifth.
 
 use std::io::{self, Write};
 

@@ -103,7 +103,7 @@ fn claims_book_the_dial_rate_and_no_more() {
     let (health, booked) = health.book(100, SECOND, 60 * SECOND, at(0)).expect("free");
     assert_eq!((booked, health.booked_until), (60, Some(at(60))));
     assert_eq!(health.book(1, SECOND, 60 * SECOND, at(0)), None);
-    // Whoever may book further ahead comes first.
+    // A scheduler that may book further ahead still finds free places.
     let (health, booked) = health.book(100, SECOND, 120 * SECOND, at(0)).expect("free");
     assert_eq!((booked, health.booked_until), (60, Some(at(120))));
     assert_eq!(health.free_places(SECOND, 60 * SECOND, at(61)), 1);

@@ -114,7 +114,7 @@ fn ended(call: &Call) -> CallEventSet {
     call_events
 }
 
-/// A person who asks not to be called again says no to the appointment too.
+/// Adds a refusal of the appointment if the person asked not to be called again.
 fn imply_refusal(call: &Call, call_events: &mut CallEventSet) {
     if call.disconnection_reason == Some(DisconnectionReason::UserRequestedDnc) {
         call_events.imply(EventKind::UserDeclined, ended_at(call), None);

@@ -250,7 +250,7 @@ fn right_while_down() -> PlacedCall {
     }
 }
 
-/// A call that ended without an attempt. `status` is that of the appointment.
+/// A call that ended without an attempt. `status` is the status of the appointment.
 fn right_without_attempt(status: &str, job: &str, reason: &str, at: Millis) -> PlacedCall {
     let job_event = if job == "CANCELED" { "call.canceled" } else { "call.exhausted" };
     let appointment_event = format!("appointment.{}", status.to_lowercase());
