@@ -20,10 +20,16 @@ Examples:
   switchhook demo                 watch the whole system at work, in seconds
   switchhook dev                  run it on this machine; it prints commands to try
   switchhook send --provider retell --key KEY --sample retell/call_ended --to http://127.0.0.1:8787
-  switchhook show appointment:appt_201 --to http://127.0.0.1:8787
+  switchhook show appointment:appt_201
   switchhook call create --provider retell --from-number +442079460018 --to-number +447700900120 --to http://127.0.0.1:8787
 
 `switchhook COMMAND --help` explains a command, with examples.
+
+A command needs a stack. The first of these that names one decides:
+  1. --stack NAME for a deployed stack, or --to URL
+  2. the environment variable SWITCHHOOK_STACK or SWITCHHOOK_TO
+  3. the file ~/.config/switchhook/config.json: {\"stack\": \"NAME\", \"region\": \"REGION\"} or {\"to\": \"URL\"}
+  4. a running `switchhook dev`
 
 Exit status: 0 if everything is right, 1 if something is wrong, 2 if the command could not be carried out.";
 

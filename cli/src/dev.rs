@@ -4,6 +4,7 @@
 //! it. Everything else goes to standard error.
 
 mod keys;
+mod operator;
 mod server;
 
 use std::io::{self, Write};
@@ -25,6 +26,7 @@ use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt;
 
 use crate::duration;
+use crate::running_dev::RunningDev;
 use crate::serving::{FaultLevel, behaviours, stop_signal};
 
 use keys::GeneratedKeys;
@@ -56,6 +58,11 @@ Routes:
 and, only in this local stack:
   GET  /domain-events                stream all domain events, as server-sent events
   POST /republish                    publish domain events again; body: {\"call_id\": …} or {\"since\": …}
+  GET  /stack                        show the names of the tables, the queues and the bus
+  POST /aws                          answer AWS requests to them; any credentials are accepted
+  POST /run/{schedule}               run a schedule now: scheduler, reconciler or drift
+
+While it runs, the other commands find it without --to.
 
 No phone rings. A fake provider in the same process answers all dial requests and lookups in the way that Retell does, whatever
 keys the providers file has. To create calls, the file needs a \"dial\" entry for retell; generated keys have one.
@@ -171,6 +178,7 @@ impl Dev {
         if let Some(keys) = generated {
             keys.print_commands(&base_url, errors).map_err(DevError::Print)?;
         }
+        let _running_dev = self.announce(&base_url, errors).map_err(DevError::Print)?;
         writeln!(out, "listening on {base_url}").and_then(|()| out.flush()).map_err(DevError::Print)?;
 
         let running = tokio::spawn({
@@ -178,7 +186,7 @@ impl Dev {
             async move { cloud.run().await }
         });
         let (stopping, stopped) = watch::channel(false);
-        let app = app(cloud, stopped.clone());
+        let app = app(cloud, &base_url, stopped.clone());
         let serving = axum::serve(listener, app).with_graceful_shutdown(until_stopped(stopped));
         let serving = tokio::spawn(async move { serving.await });
         let result = tokio::select! {
@@ -193,6 +201,17 @@ impl Dev {
             Ok(Ok(Err(error))) => result.and(Err(DevError::Serve(error))),
             // A request that is still open gets no response, so its sender does not assume that it was stored.
             Ok(Ok(Ok(())) | Err(_)) | Err(_) => result,
+        }
+    }
+
+    /// Tells the other commands where this stack is. If that fails, they need --to.
+    fn announce(&self, base_url: &str, errors: &mut impl Write) -> io::Result<Option<RunningDev>> {
+        match RunningDev::announce(base_url) {
+            Ok(announced) => Ok(announced),
+            Err(error) => {
+                writeln!(errors, "switchhook: other commands will need --to {base_url}: {error}")?;
+                Ok(None)
+            }
         }
     }
 

@@ -17,6 +17,7 @@ use jiff::SignedDuration;
 use serde_json::{Map, Value, json};
 use switchhook_api::BATCH_CALLS_MAX;
 use switchhook_domain::{PhoneNumber, Provider};
+use switchhook_operate::web::WebError;
 
 use self::rows::{Defaults, Row, RowError, read_rows};
 use crate::client::{self, ClientError};
@@ -253,7 +254,7 @@ fn send_batch(to: &str, batch: &[&Row], imported: &mut Imported) -> Result<(), B
             }
             Ok(answer) if answer.status == 429 || answer.status >= 500 => BatchError::Answer(answer.error_text()),
             Ok(answer) => return Err(BatchError::Answer(answer.error_text())),
-            Err(error @ ClientError::Send { .. }) => error.into(),
+            Err(error @ ClientError::Web(WebError::NoAnswer { .. })) => error.into(),
             Err(error) => return Err(error.into()),
         };
         if tries >= TRIES_MAX {

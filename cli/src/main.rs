@@ -10,9 +10,11 @@ mod fake;
 mod import;
 mod paths;
 mod republish;
+mod running_dev;
 mod send;
 mod serving;
 mod show;
+mod stack_choice;
 
 use std::process::ExitCode;
 

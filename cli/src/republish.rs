@@ -12,6 +12,7 @@ use switchhook_aws::calls::Calls;
 use switchhook_aws::inbox::Inbox;
 use switchhook_aws::sdk;
 use switchhook_domain::{CallId, Timestamp};
+use switchhook_operate::web::WebError;
 use switchhook_relay::{RepublishReport, calls_since, republish_call};
 
 use crate::client::{self, ClientError};
@@ -121,7 +122,7 @@ impl Republish {
         let body = json!({"call_id": self.selection.call, "since": since.map(|since| since.to_string())});
         let request = Request::post(&url).header("content-type", "application/json");
         let request = request.body(body.to_string().into_bytes());
-        let request = request.map_err(|source| ClientError::Request { url: url.clone(), source })?;
+        let request = request.map_err(|source| ClientError::from(WebError::Request { url: url.clone(), source }))?;
         let answer = client::send(request)?;
         let body = answer.json();
         let count = |name: &str| body.get(name).and_then(Value::as_u64);

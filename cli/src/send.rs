@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 use http::{Method, Request};
 use switchhook_domain::{Provider, Timestamp};
+use switchhook_operate::web::WebError;
 use switchhook_providers::{Key, KeyError, samples, sign};
 
 use crate::client::{self, ClientError};
@@ -103,7 +104,8 @@ impl Send {
         for (name, value) in &signed.headers {
             request = request.header(*name, value);
         }
-        request.body(body).map_err(|source| ClientError::Request { url, source }.into())
+        let request = request.body(body).map_err(|source| WebError::Request { url, source });
+        Ok(request.map_err(ClientError::from)?)
     }
 
     /// Returns the URL of the provider's webhook route.

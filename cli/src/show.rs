@@ -5,14 +5,17 @@ use std::io::{self, Write};
 use clap::Args;
 use http::Request;
 use serde_json::{Value, json};
+use switchhook_operate::web::WebError;
 
 use crate::client::{self, ClientError, Response};
 use crate::paths::encoded;
+use crate::stack_choice::{StackChoice, StackChoiceError};
 
 const EXAMPLES: &str = "\
 Examples:
+  switchhook show appointment:appt_201
+  switchhook show retell:call_5d0b8f6e --stack switchhook --json
   switchhook show appointment:appt_201 --to http://127.0.0.1:8787
-  switchhook show retell:call_5d0b8f6e --to http://127.0.0.1:8787 --json
 
 The API of a deployed stack requires signed requests. Requests to other machines are therefore signed with your AWS credentials.
 
@@ -24,9 +27,8 @@ pub(crate) struct Show {
     /// Id of the call: the id from `call create`, appointment:APPOINTMENT_ID, or PROVIDER:PROVIDER_CALL_ID
     #[arg(value_name = "CALL")]
     call: String,
-    /// URL of the stack's API
-    #[arg(long, value_name = "URL")]
-    to: String,
+    #[command(flatten)]
+    stack: StackChoice,
     /// Print one JSON object: {"call": …, "events": […]}
     #[arg(long)]
     json: bool,
@@ -36,6 +38,8 @@ pub(crate) struct Show {
 pub(crate) enum ShowError {
     #[error(transparent)]
     Client(#[from] ClientError),
+    #[error(transparent)]
+    Stack(#[from] StackChoiceError),
     #[error("{url} did not return a call, but {status}: {body}")]
     Unexpected { url: String, status: u16, body: String },
     #[error("could not print the call")]
@@ -45,15 +49,16 @@ pub(crate) enum ShowError {
 impl Show {
     /// Returns true if the call was found.
     pub(crate) fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<bool, ShowError> {
-        client::base_url(&self.to)?;
-        let url = format!("{}/calls/{}", self.to.trim_end_matches('/'), encoded(&self.call));
+        let api = self.stack.api_url()?;
+        client::base_url(&api)?;
+        let url = format!("{}/calls/{}", api.trim_end_matches('/'), encoded(&self.call));
         let (Some(call), Some(timeline)) = (get(&url)?, get(&format!("{url}/events"))?) else {
-            let Self { call, to, .. } = self;
             writeln!(
                 errors,
-                "switchhook: there is no call {call:?} at {to}. The id of a call is the id from `call create`, \
+                "switchhook: there is no call {:?} at {api}. The id of a call is the id from `call create`, \
                  appointment:APPOINTMENT_ID, or PROVIDER:PROVIDER_CALL_ID. If you have the event_id from the response to a \
                  webhook, GET /events/{{event_id}}/status returns the id of its call.",
+                self.call,
             )
             .map_err(ShowError::Print)?;
             return Ok(false);
@@ -72,7 +77,7 @@ impl Show {
 /// Requests a JSON document. `None` if the response is 404.
 fn get(url: &str) -> Result<Option<Value>, ShowError> {
     let request = Request::builder().uri(url).body(Vec::new());
-    let request = request.map_err(|source| ClientError::Request { url: url.to_owned(), source })?;
+    let request = request.map_err(|source| ClientError::from(WebError::Request { url: url.to_owned(), source }))?;
     let Response { status, body } = client::send_to_api(request)?;
     match (status, serde_json::from_str(&body)) {
         (200, Ok(found)) => Ok(Some(found)),

@@ -20,6 +20,9 @@ use aws_smithy_runtime_api::client::runtime_components::RuntimeComponents;
 use aws_smithy_runtime_api::http::StatusCode;
 use aws_smithy_types::body::SdkBody;
 use aws_smithy_types::byte_stream::ByteStream;
+use bytes::Bytes;
+use http::Response;
+use http::header::CONTENT_TYPE;
 
 use crate::bus::Bus;
 use crate::dynamodb::DynamoDb;
@@ -30,6 +33,10 @@ use crate::sync::lock;
 
 /// Time until a request without a response fails, if the client has no shorter timeout.
 const NO_RESPONSE_MS_MAX: u64 = 30_000;
+/// Content type of every response.
+const JSON: &str = "application/x-amz-json-1.0";
+/// Header from which the SDK derives the type of an SQS error.
+const QUERY_ERROR: &str = "x-amzn-query-error";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Service {
@@ -104,6 +111,20 @@ impl Connector {
         Self(Arc::new(Inner { dynamodb, sqs, bus, fault: Mutex::default(), counters: Mutex::default() }))
     }
 
+    /// Answers a request that arrived over a socket, as it answers the SDK clients of this process. `target` is the value
+    /// of the header `X-Amz-Target`.
+    ///
+    /// # Errors
+    /// No local service has this target, or an injected fault breaks the connection.
+    pub async fn handle(&self, target: &str, body: &[u8]) -> Result<Response<Bytes>, ConnectorError> {
+        let answer = self.0.answer(target, body).await?;
+        let mut response = Response::builder().status(answer.status).header(CONTENT_TYPE, JSON);
+        if let Some(error) = answer.query_error {
+            response = response.header(QUERY_ERROR, error);
+        }
+        response.body(answer.body.into()).map_err(|error| ConnectorError::user(error.into()))
+    }
+
     /// Calls `hook` for every request from now on. `None` removes the hook.
     pub fn set_fault_hook(&self, hook: Option<FaultHook>) {
         *lock(&self.0.fault) = hook;
@@ -125,20 +146,23 @@ impl Inner {
         let body = ByteStream::new(request.take_body()).collect().await;
         let body = body.map_err(|error| ConnectorError::user(error.into()))?.into_bytes();
         let target = request.headers().get("x-amz-target").unwrap_or_default();
+        http_response(self.answer(target, &body).await?)
+    }
+
+    /// Carries out a request, with the fault that the hook chooses.
+    async fn answer(&self, target: &str, body: &[u8]) -> Result<ServiceResponse, ConnectorError> {
         let (service, operation) =
             route(target).ok_or_else(|| ConnectorError::user("no local service has this target".into()))?;
 
-        let info = RequestInfo { service, operation, number: self.count(service, operation), body: &body };
+        let info = RequestInfo { service, operation, number: self.count(service, operation), body };
         let hook = lock(&self.fault).clone();
         let fault = hook.and_then(|hook| hook(&info));
         match fault {
-            None => http_response(self.dispatch(&info).await),
-            Some(Fault::ErrorBefore { status, code }) => {
-                http_response(ServiceResponse::error(status, &code, "injected fault"))
-            }
+            None => Ok(self.dispatch(&info).await),
+            Some(Fault::ErrorBefore { status, code }) => Ok(ServiceResponse::error(status, &code, "injected fault")),
             Some(Fault::ErrorAfter { status, code }) => {
                 self.dispatch(&info).await;
-                http_response(ServiceResponse::error(status, &code, "injected fault"))
+                Ok(ServiceResponse::error(status, &code, "injected fault"))
             }
             Some(Fault::NotSent) => Err(ConnectorError::io("injected fault: connection refused".into())),
             Some(Fault::ResponseLost) => {
@@ -151,12 +175,12 @@ impl Inner {
             }
             Some(Fault::Delay(delay)) => {
                 tokio::time::sleep(delay).await;
-                http_response(self.dispatch(&info).await)
+                Ok(self.dispatch(&info).await)
             }
             Some(Fault::ResponseDelay(delay)) => {
                 let response = self.dispatch(&info).await;
                 tokio::time::sleep(delay).await;
-                http_response(response)
+                Ok(response)
             }
             Some(Fault::Crash(point)) => {
                 if point == CrashPoint::BeforeResponse {
@@ -164,12 +188,8 @@ impl Inner {
                 }
                 crash()
             }
-            Some(Fault::ReplacedRequest(body)) => {
-                http_response(self.dispatch(&RequestInfo { body: &body, ..info }).await)
-            }
-            Some(Fault::FakedResponse { body }) => {
-                http_response(ServiceResponse { status: 200, body, query_error: None })
-            }
+            Some(Fault::ReplacedRequest(body)) => Ok(self.dispatch(&RequestInfo { body: &body, ..info }).await),
+            Some(Fault::FakedResponse { body }) => Ok(ServiceResponse { status: 200, body, query_error: None }),
         }
     }
 
@@ -229,12 +249,9 @@ fn route(target: &str) -> Option<(Service, &str)> {
 fn http_response(service_response: ServiceResponse) -> Result<HttpResponse, ConnectorError> {
     let status = StatusCode::try_from(service_response.status).map_err(|error| ConnectorError::user(error.into()))?;
     let mut response = HttpResponse::new(status, SdkBody::from(service_response.body));
-    response.headers_mut().insert("content-type", "application/x-amz-json-1.0");
+    response.headers_mut().insert("content-type", JSON);
     if let Some(error) = service_response.query_error {
-        response
-            .headers_mut()
-            .try_insert("x-amzn-query-error", error)
-            .map_err(|error| ConnectorError::user(error.into()))?;
+        response.headers_mut().try_insert(QUERY_ERROR, error).map_err(|error| ConnectorError::user(error.into()))?;
     }
     Ok(response)
 }

@@ -1,4 +1,4 @@
-//! HTTP server of `switchhook dev`: it passes requests on to the stack, and adds two local routes.
+//! HTTP server of `switchhook dev`: it passes requests on to the stack, and adds local routes.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -18,6 +18,8 @@ use switchhook_local::Cloud;
 use switchhook_local::bus::BusEvent;
 use tokio::sync::watch;
 
+use super::operator;
+
 /// Largest request body that API Gateway accepts.
 const BODY_BYTES_MAX: usize = 10 * 1024 * 1024;
 /// Time between two keep-alive comments on an idle event stream.
@@ -30,12 +32,14 @@ struct AppState {
 }
 
 /// Returns the server. Its event streams end when `stopped` becomes true.
-pub(super) fn app(cloud: Cloud, stopped: watch::Receiver<bool>) -> Router {
+pub(super) fn app(cloud: Cloud, base_url: &str, stopped: watch::Receiver<bool>) -> Router {
+    let operator = operator::routes(cloud.clone(), base_url);
     Router::new()
         .route("/domain-events", get(domain_events))
         .route("/republish", post(republish))
         .fallback(forward)
         .with_state(AppState { cloud, stopped })
+        .merge(operator)
 }
 
 /// Waits until the server stops.

@@ -13,4 +13,5 @@ mod fake;
 mod help;
 mod import;
 mod kill;
+mod operator;
 mod stack;

@@ -15,13 +15,22 @@ pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_switchhook");
 
 pub(crate) fn switchhook(arguments: &[&str]) -> Output {
     let mut command = Command::new(PROGRAM);
-    command.args(arguments).env_remove("RUST_LOG").output().expect("the binary starts")
+    without_choice(command.args(arguments)).output().expect("the binary starts")
+}
+
+/// Hides from a command the stack that the user of this machine has chosen.
+fn without_choice(command: &mut Command) -> &mut Command {
+    let nowhere = std::env::temp_dir().join("switchhook-cli-nowhere");
+    for variable in ["RUST_LOG", "SWITCHHOOK_STACK", "SWITCHHOOK_TO"] {
+        command.env_remove(variable);
+    }
+    command.env("XDG_CONFIG_HOME", &nowhere).env("XDG_STATE_HOME", &nowhere)
 }
 
 /// Runs a printed line unchanged in a shell.
 pub(crate) fn pasted(line: &str) -> Output {
     let mut command = Command::new("sh");
-    command.args(["-c", line]).env_remove("RUST_LOG").output().expect("a shell starts")
+    without_choice(command.args(["-c", line])).output().expect("a shell starts")
 }
 
 /// Sends a signal to a process, with the `kill` that is built into the shell: a machine may not have `/bin/kill`.
@@ -66,6 +75,8 @@ impl Drop for Scratch {
 pub(crate) struct Stack {
     child: Child,
     errors: Option<BufReader<ChildStderr>>,
+    /// Directory of the file in which the stack says where it listens.
+    state: Scratch,
     /// Address of the stack, for example `http://127.0.0.1:40123`.
     pub(crate) url: String,
 }
@@ -73,10 +84,11 @@ pub(crate) struct Stack {
 impl Stack {
     /// Starts a stack and waits until it listens.
     pub(crate) fn start(arguments: &[&str]) -> Self {
-        let mut child = Command::new(PROGRAM)
+        let state = Scratch::new();
+        let mut child = without_choice(&mut Command::new(PROGRAM))
             .args(["dev", "--port", "0", "--seed", "1"])
             .args(arguments)
-            .env_remove("RUST_LOG")
+            .env("XDG_STATE_HOME", &state.0)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
@@ -86,7 +98,19 @@ impl Stack {
         BufReader::new(out).read_line(&mut line).expect("a ready line");
         let url = line.strip_prefix("listening on ").expect("a ready line").trim_end().to_owned();
         let errors = child.stderr.take().map(BufReader::new);
-        Self { child, errors, url }
+        Self { child, errors, state, url }
+    }
+
+    /// Runs a command that finds this stack by itself.
+    pub(crate) fn switchhook(&self, arguments: &[&str]) -> Output {
+        let mut command = Command::new(PROGRAM);
+        let command = without_choice(command.args(arguments)).env("XDG_STATE_HOME", &self.state.0);
+        command.output().expect("the binary starts")
+    }
+
+    /// Path of the file in which the stack says where it listens.
+    pub(crate) fn state_file(&self) -> PathBuf {
+        self.state.0.join("switchhook/dev.json")
     }
 
     pub(crate) fn with_data(data: &Path, providers: &Path) -> Self {

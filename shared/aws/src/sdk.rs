@@ -3,11 +3,13 @@
 use std::env;
 use std::time::Duration;
 
+pub use aws_config::SdkConfig;
 use aws_config::environment::{EnvironmentVariableCredentialsProvider, EnvironmentVariableRegionProvider};
 use aws_config::meta::region::ProvideRegion;
 use aws_config::retry::RetryConfig;
 use aws_config::timeout::TimeoutConfig;
-use aws_config::{BehaviorVersion, SdkConfig};
+use aws_config::{BehaviorVersion, Region};
+use aws_credential_types::Credentials;
 use aws_credential_types::provider::SharedCredentialsProvider;
 use aws_smithy_async::time::SharedTimeSource;
 use aws_smithy_http_client::tls::Provider as TlsProvider;
@@ -52,6 +54,20 @@ pub async fn from_environment() -> SdkConfig {
 /// does.
 pub async fn from_profile() -> SdkConfig {
     with_timeouts_and_retries(&aws_config::defaults(behavior_version()).http_client(https_client()).load().await)
+}
+
+/// Returns the configuration of an operator's tool for the services of a local stack, which answer at this URL. They
+/// accept any credentials.
+#[must_use]
+pub fn from_url(url: &str, region: &str) -> SdkConfig {
+    let credentials = Credentials::new("local", "local", None, None, "switchhook-local");
+    let config = SdkConfig::builder()
+        .behavior_version(behavior_version())
+        .http_client(https_client())
+        .region(Region::new(region.to_owned()))
+        .credentials_provider(SharedCredentialsProvider::new(credentials))
+        .endpoint_url(url);
+    with_timeouts_and_retries(&config.build())
 }
 
 /// HTTP client of the SDK, with the TLS provider that [`crate::provider`] uses for providers' APIs.
@@ -125,9 +141,6 @@ mod tests {
     use std::io::Read;
     use std::net::TcpListener;
     use std::thread;
-
-    use aws_config::Region;
-    use aws_credential_types::Credentials;
 
     use super::*;
 

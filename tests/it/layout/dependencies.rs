@@ -65,6 +65,7 @@ fn layer(package: &str) -> u8 {
         "switchhook-domain" | "switchhook-random" => 0,
         "switchhook-providers" => 1,
         "switchhook-aws" => 2,
+        "switchhook-operate" => 3,
         "switchhook-local" => 4,
         "switchhook-cli" | "switchhook-tests" => 5,
         function => {

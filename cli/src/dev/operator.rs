@@ -1,0 +1,151 @@
+//! Local routes by which operators' commands reach the stack: its names, AWS requests, and schedules.
+//!
+//! **A page in a browser must not reach them**: they answer only requests whose `Host` is a name of this machine, and
+//! whose `Origin`, if there is one, is the stack itself.
+
+use std::error::Error;
+
+use axum::Router;
+use axum::body::{Body, to_bytes};
+use axum::extract::{Path, Request, State};
+use axum::http::header::{CONTENT_TYPE, HOST, ORIGIN};
+use axum::http::uri::Authority;
+use axum::http::{HeaderMap, StatusCode};
+use axum::middleware::{Next, from_fn};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use serde_json::{Value, json};
+use switchhook_local::sqs::queue_url;
+use switchhook_local::{
+    CALLS_TABLE, Cloud, DIAL_QUEUE, DUE_QUEUE, EVENT_BUS, EVENTS_DEAD_LETTER_QUEUE, EVENTS_QUEUE, INBOX_TABLE, REGION,
+    RELAY_FAILURES_QUEUE,
+};
+use switchhook_operate::{StackNames, web};
+
+/// Largest body of a request to DynamoDB.
+const BODY_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+#[derive(Clone)]
+struct OperatorState {
+    cloud: Cloud,
+    names: StackNames,
+}
+
+/// Returns the routes of the stack at this URL.
+pub(super) fn routes(cloud: Cloud, base_url: &str) -> Router {
+    Router::new()
+        .route("/stack", get(stack))
+        .route("/aws", post(aws))
+        // The SDK appends a slash to its endpoint.
+        .route("/aws/", post(aws))
+        .route("/run/{schedule}", post(run))
+        .route_layer(from_fn(refuse_foreign))
+        .with_state(OperatorState { cloud, names: names(base_url) })
+}
+
+fn names(base_url: &str) -> StackNames {
+    StackNames {
+        stack: "dev".to_owned(),
+        region: REGION.to_owned(),
+        api_url: base_url.to_owned(),
+        inbox_table: INBOX_TABLE.to_owned(),
+        calls_table: CALLS_TABLE.to_owned(),
+        events_queue_url: queue_url(EVENTS_QUEUE),
+        events_dlq_url: queue_url(EVENTS_DEAD_LETTER_QUEUE),
+        dial_queue_url: queue_url(DIAL_QUEUE),
+        due_queue_url: queue_url(DUE_QUEUE),
+        relay_failures_queue_url: queue_url(RELAY_FAILURES_QUEUE),
+        event_bus: EVENT_BUS.to_owned(),
+        scheduler_function: "scheduler".to_owned(),
+        reconciler_function: "reconciler".to_owned(),
+        providers_secret: "providers".to_owned(),
+    }
+}
+
+async fn stack(State(state): State<OperatorState>) -> Response {
+    json_response(StatusCode::OK, &json!(state.names))
+}
+
+/// Answers a request of an AWS SDK.
+async fn aws(State(state): State<OperatorState>, request: Request) -> Response {
+    let (parts, body) = request.into_parts();
+    let Ok(body) = to_bytes(body, BODY_BYTES_MAX).await else {
+        return message(StatusCode::PAYLOAD_TOO_LARGE, "the body is too large");
+    };
+    let target = parts.headers.get("x-amz-target").and_then(|target| target.to_str().ok()).unwrap_or_default();
+    match state.cloud.services().connector().handle(target, &body).await {
+        Ok(response) => response.map(Body::from),
+        Err(error) => message(StatusCode::BAD_GATEWAY, &error.to_string()),
+    }
+}
+
+/// Runs a schedule once.
+async fn run(State(state): State<OperatorState>, Path(schedule): Path<String>) -> Response {
+    let cloud = &state.cloud;
+    match schedule.as_str() {
+        "scheduler" => ran(cloud.schedule().await),
+        "reconciler" => ran(cloud.reconcile().await),
+        "drift" => ran(cloud.check_drift().await),
+        _ => message(StatusCode::NOT_FOUND, "the schedules are scheduler, reconciler and drift"),
+    }
+}
+
+fn ran<T, E: Error, F: Error>(run: Result<Result<T, E>, F>) -> Response {
+    let failed = |error: &dyn Error| message(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string());
+    match run {
+        Ok(Ok(_)) => json_response(StatusCode::OK, &Value::Null),
+        Ok(Err(error)) => failed(&error),
+        Err(panicked) => failed(&panicked),
+    }
+}
+
+/// Refuses requests that a page of another site could have sent, or that reach this machine by a foreign name.
+async fn refuse_foreign(request: Request, next: Next) -> Response {
+    if is_own(request.headers()) {
+        next.run(request).await
+    } else {
+        message(StatusCode::FORBIDDEN, "only programs on this machine may send this request")
+    }
+}
+
+fn is_own(headers: &HeaderMap) -> bool {
+    let text = |name| headers.get(name).map(|value| value.to_str().unwrap_or_default());
+    let Some(host) = text(HOST) else { return false };
+    let is_loopback = host.parse::<Authority>().is_ok_and(|authority| web::is_loopback_host(authority.host()));
+    is_loopback && text(ORIGIN).is_none_or(|origin| origin.strip_prefix("http://") == Some(host))
+}
+
+fn message(status: StatusCode, message: &str) -> Response {
+    json_response(status, &json!({"message": message}))
+}
+
+fn json_response(status: StatusCode, body: &Value) -> Response {
+    (status, [(CONTENT_TYPE, "application/json")], body.to_string()).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is_accepted(host: Option<&str>, origin: Option<&str>) -> bool {
+        let mut headers = HeaderMap::new();
+        headers.extend(host.map(|host| (HOST, host.parse().unwrap())));
+        headers.extend(origin.map(|origin| (ORIGIN, origin.parse().unwrap())));
+        is_own(&headers)
+    }
+
+    #[test]
+    fn only_this_machine_may_send_requests() {
+        for host in ["127.0.0.1:8787", "localhost:8787", "localhost", "[::1]:8787", "switchhook.localhost:1"] {
+            assert!(is_accepted(Some(host), None), "{host}");
+            assert!(is_accepted(Some(host), Some(&format!("http://{host}"))), "{host}");
+            assert!(!is_accepted(Some(host), Some("https://example.com")), "{host}");
+            assert!(!is_accepted(Some(host), Some("null")), "{host}");
+        }
+        assert!(!is_accepted(Some("127.0.0.1:8787"), Some("http://127.0.0.1:9999")), "another local server");
+        for host in ["example.com", "127.0.0.1.example.com", "user@127.0.0.1@example.com", "10.0.0.1:8787", ""] {
+            assert!(!is_accepted(Some(host), None), "{host}");
+        }
+        assert!(!is_accepted(None, None));
+    }
+}

@@ -1,0 +1,125 @@
+//! Operators' access to a running `switchhook dev`: its names, AWS requests, schedules, and the file that names it.
+
+use std::time::Duration;
+
+use serde_json::Value;
+use switchhook_domain::{CallId, JobState};
+use switchhook_operate::{Address, Error};
+
+use crate::stack::{Scratch, Stack, agent, switchhook, text};
+
+fn connect(url: &str) -> Result<switchhook_operate::Stack, Error> {
+    block_on(switchhook_operate::Stack::connect(&Address::Local { url: url.to_owned() }))
+}
+
+fn block_on<F: Future>(future: F) -> F::Output {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(future)
+}
+
+fn with_a_call() -> (Scratch, Stack) {
+    let scratch = Scratch::new();
+    let providers = scratch.providers();
+    let stack = Stack::start(&["--providers", providers.to_str().expect("UTF-8"), "--tick", "1h"]);
+    let output = stack.switchhook(&[
+        "send",
+        "--provider",
+        "retell",
+        "--key",
+        "a retell key",
+        "--sample",
+        "retell/call_ended",
+        "--to",
+        &stack.url,
+    ]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    (scratch, stack)
+}
+
+#[test]
+fn operators_clients_reach_the_tables_the_queues_and_the_bus() {
+    let (_scratch, stack) = with_a_call();
+    let operated = connect(&format!("{}/", stack.url)).expect("a stack");
+    assert_eq!(operated.names.api_url, stack.url);
+    let id = CallId::new("appointment:appt_201");
+    let read = || block_on(operated.calls.get_call(&id)).expect("the table answers");
+    let call = (0..100).find_map(|_| {
+        std::thread::sleep(Duration::from_millis(20));
+        read()
+    });
+    assert_eq!(call.expect("the call").job.state(), JobState::Completed);
+    for queue in [&operated.events_queue, &operated.dlq, &operated.dial_queue, &operated.due_queue] {
+        assert_eq!(block_on(queue.depth()).expect("the queue answers"), 0);
+    }
+    assert!(block_on(operated.bus.publish([])).is_err(), "the bus rejects an empty batch, as EventBridge does");
+    assert!(operated.now().as_millis() > 1_700_000_000_000);
+}
+
+#[test]
+fn command_finds_the_running_stack_and_no_other() {
+    let (_scratch, stack) = with_a_call();
+    let shown = || stack.switchhook(&["show", "appointment:appt_201"]);
+    let found = (0..100).any(|_| {
+        std::thread::sleep(Duration::from_millis(20));
+        shown().status.code() == Some(0)
+    });
+    assert!(found, "{}", text(&shown().stderr));
+
+    let file = std::fs::read_to_string(stack.state_file()).expect("the file");
+    let content: Value = serde_json::from_str(&file).expect("JSON");
+    assert_eq!(content["to"], *stack.url);
+    let path = stack.state_file();
+    stack.stop("-TERM");
+    assert!(!path.exists(), "the stack removes its file at its end");
+
+    let output = switchhook(&["show", "appointment:appt_201"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("no stack is chosen"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn file_of_a_killed_stack_is_ignored() {
+    let mut stack = Stack::start(&[]);
+    stack.kill();
+    assert!(stack.state_file().exists());
+    let output = stack.switchhook(&["show", "c"]);
+    assert!(text(&output.stderr).contains("no stack is chosen"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn schedules_run_by_hand() {
+    let (_scratch, stack) = with_a_call();
+    for schedule in ["scheduler", "reconciler", "drift"] {
+        let answer = agent().post(format!("{}/run/{schedule}", stack.url)).send_empty().expect("an answer");
+        assert_eq!(answer.status(), 200, "{schedule}");
+    }
+    let answer = agent().post(format!("{}/run/dialer", stack.url)).send_empty().expect("an answer");
+    assert_eq!(answer.status(), 404);
+}
+
+#[test]
+fn foreign_pages_are_refused() {
+    let stack = Stack::start(&[]);
+    for (method, path) in [("GET", "/stack"), ("POST", "/aws"), ("POST", "/run/scheduler")] {
+        for (name, value) in [("host", "example.com"), ("origin", "https://example.com")] {
+            let request = http::Request::builder().method(method).uri(format!("{}{path}", stack.url));
+            let request = request.header(name, value).body(()).expect("a request");
+            let answer = agent().run(request).expect("an answer");
+            assert_eq!(answer.status(), 403, "{method} {path} with {name} {value}");
+        }
+    }
+}
+
+#[test]
+fn address_of_something_else_is_told_apart() {
+    let server = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("http://{}", server.local_addr().expect("an address"));
+    std::thread::spawn(move || {
+        let (mut socket, _) = server.accept().expect("a connection");
+        drop(std::io::Read::read(&mut socket, &mut [0; 1024]));
+        drop(std::io::Write::write_all(&mut socket, b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}"));
+    });
+    let error = connect(&url).expect_err("no stack");
+    assert!(matches!(&error, Error::NotDev(_)), "{error}");
+    assert!(connect("127.0.0.1:8787").is_err_and(|error| error.to_string().contains("not a URL")));
+}

@@ -1,0 +1,14 @@
+//! Library for operators of a stack, local or deployed: reads, verdicts, plans and repairs.
+//!
+//! **Data in, data out.** Nothing here parses arguments or prints. The commands of the `switchhook` tool do, and every
+//! result can be serialised, so that another front end shows the same.
+//!
+//! A stack is reached with the operator's own AWS credentials, through the SDK clients that the functions use.
+//! `switchhook dev` answers the same requests at a URL of its own, so one code path serves both.
+
+mod error;
+pub mod stack;
+pub mod web;
+
+pub use error::Error;
+pub use stack::{Address, Stack, StackNames};
