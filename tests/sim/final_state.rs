@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use http::StatusCode;
 use serde_json::Value;
 use switchhook_aws::calls::Alias;
-use switchhook_domain::{Call, CallId, EventId, ProviderEvent, Timestamp, refold};
+use switchhook_domain::{Call, CallId, EventId, ProviderEvent, Timestamp, differences, refold};
 use switchhook_tests::{KEY, OLD_KEY, text};
 
 use crate::calls::{ExternalCall, Truth};
@@ -114,6 +114,9 @@ impl Sim {
                 let [stored, again] = [call, &again].map(|call| format!("{:?} {:?}", shown(call), entries(call)));
                 self.state()
                     .report_violation(Law::IsFold, format!("{id}: the row has {stored}, its events give {again}"));
+            }
+            for difference in differences(call, &events, |_| false, now) {
+                self.state().report_violation(Law::IsFold, format!("{id}: {difference}"));
             }
             for number in 1..=call.announcements.len() {
                 if !observed.published.contains_key(&format!("{id}/{number}")) {

@@ -7,13 +7,12 @@
 use std::time::Duration;
 
 use futures_util::stream::{self, StreamExt};
-use sha2::{Digest, Sha256};
 use switchhook_aws::Error;
 use switchhook_aws::calls::{TimeRange, WakeQueue, wake_shards_from};
 use switchhook_aws::inbox::minute_of;
 use switchhook_aws::telemetry::Decision;
 use switchhook_domain::{
-    AttemptKey, AttemptRecord, AttemptState, Call, CallId, EventKind, Policy, Provider, ProviderEvent, Timestamp, fold,
+    AttemptKey, AttemptRecord, AttemptState, Call, CallId, Policy, Provider, ProviderEvent, Timestamp, fold,
 };
 
 use crate::findings::ALIVE_MAX;
@@ -150,7 +149,9 @@ impl Reconciler {
                 drifted += 1;
             }
         }
-        if !call.matches_history() && self.request_refold(&call, &fingerprint(&call, "itself"), now, trace_id).await? {
+        if !call.matches_history()
+            && self.request_refold(&call, &call.drift_fingerprint("itself"), now, trace_id).await?
+        {
             drifted += 1;
         }
         Ok(drifted)
@@ -166,7 +167,7 @@ impl Reconciler {
         now: Timestamp,
         trace_id: &str,
     ) -> Result<bool, Error> {
-        let disagreement = fingerprint(call, drift.provider_lifecycle());
+        let disagreement = call.drift_fingerprint(drift.provider_lifecycle());
         if call.contains_event(&call.drift_found_event(&disagreement, now).event_id) {
             return Ok(false);
         }
@@ -242,19 +243,4 @@ fn lifecycle_of(event: &ProviderEvent, policy: &Policy) -> Option<&'static str> 
 fn is_recent(event: &ProviderEvent, now: Timestamp) -> bool {
     let occurred_at = event.call_events.iter().filter_map(|event| event.occurred_at).max();
     occurred_at.is_some_and(|at| at.plus(DELIVERY_MARGIN) > now)
-}
-
-/// Identifies a disagreement, so that the same one is reported once. It differs after a repair.
-fn fingerprint(call: &Call, provider_lifecycle: &str) -> String {
-    let mut hasher = Sha256::new();
-    // Events of the check itself and "alive" reports only say how often the provider was asked.
-    let is_evidence = |kind: EventKind| kind != EventKind::DriftFound && kind != EventKind::Alive;
-    for entry in call.history.iter().filter(|entry| is_evidence(entry.event.kind)) {
-        hasher.update(format!("{} {} {:?}\n", entry.source_event_id, entry.event.kind, entry.event.occurred_at));
-    }
-    let repairs = call.announcements.iter().filter(|announcement| announcement.kind.is_drift_repaired()).count();
-    hasher.update(format!("{} {repairs} {provider_lifecycle}", call.job.as_str()));
-    let mut digits = hex::encode(hasher.finalize());
-    digits.truncate(16);
-    digits
 }

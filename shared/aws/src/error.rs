@@ -19,6 +19,10 @@ pub enum Error {
     ListInbox(#[source] Source),
     #[error("could not send the event to the queue")]
     Send(#[source] Source),
+    #[error("could not receive messages from the queue")]
+    Receive(#[source] Source),
+    #[error("could not delete the messages from the queue")]
+    Delete(#[source] Source),
     #[error("could not change the visibility timeout of the messages")]
     ChangeVisibility(#[source] Source),
     #[error("could not read the number of messages in the queue")]
@@ -67,6 +71,8 @@ impl Error {
             Self::DecodeInbox(_) => "decode_inbox",
             Self::ListInbox(_) => "list_inbox",
             Self::Send(_) => "send",
+            Self::Receive(_) => "receive",
+            Self::Delete(_) => "delete",
             Self::ChangeVisibility(_) => "change_visibility",
             Self::ReadQueueDepth(_) => "read_queue_depth",
             Self::DecodeMessage(_) => "decode_message",

@@ -7,13 +7,17 @@
 //! the message, which stays the same in a dead-letter queue. A message carries the normalized event without the
 //! webhook's body, so the consumer need not read the inbox.
 
+use std::fmt;
 use std::time::Duration;
 
 use aws_sdk_sqs::Client;
-use aws_sdk_sqs::types::{ChangeMessageVisibilityBatchRequestEntry, QueueAttributeName, SendMessageBatchRequestEntry};
+use aws_sdk_sqs::types::{
+    ChangeMessageVisibilityBatchRequestEntry, DeleteMessageBatchRequestEntry, MessageSystemAttributeName,
+    QueueAttributeName, SendMessageBatchRequestEntry,
+};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
-use switchhook_domain::{CallId, EventId, Provider, ProviderEvent};
+use switchhook_domain::{CallId, EventId, Provider, ProviderEvent, Timestamp};
 
 use crate::error::Error;
 
@@ -60,6 +64,23 @@ pub struct QuarantineNotice {
     pub trace_id: String,
     pub quarantined: EventId,
     pub reason: String,
+}
+
+/// Message that a queue delivered. `Debug` leaves out its body, which may hold a phone number.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ReceivedMessage {
+    pub message_id: String,
+    /// Handle by which this receive can delete the message or show it again.
+    pub receipt: String,
+    pub body: String,
+    /// Time at which the message was sent to this queue.
+    pub sent_at: Timestamp,
+}
+
+impl fmt::Debug for ReceivedMessage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ReceivedMessage").field("message_id", &self.message_id).finish_non_exhaustive()
+    }
 }
 
 /// Client of one queue.
@@ -200,6 +221,54 @@ impl Queue {
         Ok(())
     }
 
+    /// Receives up to ten messages, and hides them from other receivers for `hidden_for`. Empty if no message is visible now.
+    ///
+    /// A FIFO queue returns no message of a group of which another message is hidden.
+    ///
+    /// # Errors
+    /// [`Error::Receive`].
+    pub async fn receive(&self, hidden_for: Duration) -> Result<Vec<ReceivedMessage>, Error> {
+        let answer = self
+            .client
+            .receive_message()
+            .queue_url(&self.url)
+            .max_number_of_messages(10)
+            .visibility_timeout(i32::try_from(hidden_for.as_secs()).unwrap_or(i32::MAX))
+            .message_system_attribute_names(MessageSystemAttributeName::SentTimestamp)
+            .send()
+            .await
+            .map_err(|error| Error::Receive(Box::new(error)))?;
+        let received = answer.messages.unwrap_or_default().into_iter().filter_map(|message| {
+            let sent = message.attributes.as_ref()?.get(&MessageSystemAttributeName::SentTimestamp)?.parse().ok()?;
+            Some(ReceivedMessage {
+                message_id: message.message_id?,
+                receipt: message.receipt_handle?,
+                body: message.body.unwrap_or_default(),
+                sent_at: Timestamp::from_millis(sent),
+            })
+        });
+        Ok(received.collect())
+    }
+
+    /// Deletes messages, by the receipt handles of their latest receives.
+    ///
+    /// # Errors
+    /// [`Error::Delete`] if a message was not deleted. It returns when its visibility timeout ends.
+    pub async fn delete(&self, receipts: &[String]) -> Result<(), Error> {
+        for ten in receipts.chunks(10) {
+            let mut request = self.client.delete_message_batch().queue_url(&self.url);
+            for (index, receipt) in ten.iter().enumerate() {
+                let entry = DeleteMessageBatchRequestEntry::builder().id(index.to_string()).receipt_handle(receipt);
+                request = request.entries(entry.build().map_err(|error| Error::Delete(Box::new(error)))?);
+            }
+            let answer = request.send().await.map_err(|error| Error::Delete(Box::new(error)))?;
+            if let Some(failed) = answer.failed.first() {
+                return Err(Error::Delete(failed.code().into()));
+            }
+        }
+        Ok(())
+    }
+
     async fn send_body(&self, group: &str, dedup: &str, body: &impl Serialize) -> Result<(), Error> {
         let body = ascii_json(body).map_err(|error| Error::Send(Box::new(error)))?;
         self.client
@@ -220,6 +289,16 @@ impl Message {
     ///
     /// # Errors
     /// [`Error::NewerSchema`] if a newer program sent it, [`Error::DecodeMessage`] if Switchhook did not.
+    pub fn decode(body: &str) -> Result<Self, Error> {
+        decode(body)
+    }
+}
+
+impl QuarantineNotice {
+    /// Reads the body of a message from the dead-letter queue.
+    ///
+    /// # Errors
+    /// The same as [`Message::decode`].
     pub fn decode(body: &str) -> Result<Self, Error> {
         decode(body)
     }

@@ -57,7 +57,7 @@ impl Call {
     }
 
     /// Gives every entry of the history its disposition. An event that belongs to several attempts gets the strongest verdict.
-    fn derive_dispositions(&mut self, attempts: &[AttemptState]) {
+    pub(crate) fn derive_dispositions(&mut self, attempts: &[AttemptState]) {
         let retry = self.external_retry(attempts);
         let withdrawn: Vec<bool> = (0..self.attempt_records.len()).map(|index| self.is_withdrawn(index)).collect();
         for (index, entry) in self.history.iter_mut().enumerate() {

@@ -3,6 +3,8 @@
 //! Such an event is folded like the events of a provider. **Its id is made from its subject**, for example from the attempt and
 //! the start of the inactivity timeout. If two workers find the same thing, they make the same event, and one is a duplicate.
 
+use sha2::{Digest, Sha256};
+
 use crate::attempt::AttemptState;
 use crate::call::{Call, Job, Policy};
 use crate::event::{AttemptKey, CallEvent, EventId, EventKind, Origin, ProviderEvent};
@@ -59,6 +61,29 @@ impl Call {
     #[must_use]
     pub fn drift_found_event(&self, fingerprint: &str, now: Timestamp) -> ProviderEvent {
         self.own_event(EventKind::DriftFound, &format!("drift/{fingerprint}"), None, None, now)
+    }
+
+    /// True if the id belongs to a `drift_found` event of this call.
+    #[must_use]
+    pub fn is_drift_found_id(&self, event_id: &EventId) -> bool {
+        let own = |text: &str| Some(text.strip_prefix(self.call_id.as_str())?.starts_with("/drift/"));
+        event_id.as_str().strip_prefix("switchhook:").and_then(own).unwrap_or_default()
+    }
+
+    /// Identifies a disagreement between the row and the provider or the inbox, so that the same one is reported once. It differs
+    /// after a repair.
+    #[must_use]
+    pub fn drift_fingerprint(&self, disagreement: &str) -> String {
+        let mut hasher = Sha256::new();
+        // Events of the check itself and "alive" reports only say how often the provider was asked.
+        let is_evidence = |kind: EventKind| kind != EventKind::DriftFound && kind != EventKind::Alive;
+        for entry in self.history.iter().filter(|entry| is_evidence(entry.event.kind)) {
+            hasher.update(format!("{} {} {:?}\n", entry.source_event_id, entry.event.kind, entry.event.occurred_at));
+        }
+        let repairs = self.announcements.iter().filter(|announcement| announcement.kind.is_drift_repaired()).count();
+        hasher.update(format!("{} {repairs} {disagreement}", self.job.as_str()));
+        let bytes = hasher.finalize();
+        bytes.iter().take(8).map(|byte| format!("{byte:02x}")).collect()
     }
 
     /// Returns the event that says that the provider accepted an attempt, and under which id.

@@ -89,7 +89,7 @@ pub fn refold(
 }
 
 /// Returns the call with a history that consists of `events` and of the entries that are kept.
-fn rebuild_history(
+pub(crate) fn rebuild_history(
     call: &Call,
     events: &[ProviderEvent],
     is_kept: impl Fn(&HistoryEntry) -> bool,

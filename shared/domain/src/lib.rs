@@ -6,7 +6,7 @@
 //! - `window`, `plan`, `announcement`, `call`: a call as data;
 //! - `attempt`, `job`, `appointment`: what follows from the history of a call;
 //! - `announce`, `finding`, `domain_event`: events that Switchhook itself makes;
-//! - `derive`, `transition`, `fold`: the next row of a call;
+//! - `derive`, `transition`, `fold`: the next row of a call; `compare`: how a row differs from its events;
 //! - `dialling`: when the next dial is due, and who is asked;
 //! - `provider_health`: whether a provider gets calls, and how fast.
 
@@ -15,6 +15,7 @@ mod announcement;
 mod appointment;
 mod attempt;
 mod call;
+mod compare;
 mod derive;
 mod dialling;
 mod domain_event;
@@ -37,6 +38,7 @@ pub use call::{
     ATTEMPT_EVENTS_MAX, AttemptRecord, CALL_ATTEMPTS_MAX, CALL_DIALS_MAX, Call, Disposition, HistoryEntry, Job,
     JobState, Policy,
 };
+pub use compare::{Difference, differences};
 pub use derive::Transition;
 pub use domain_event::{DOMAIN_EVENT_SCHEMA_VERSION, DomainEvent, WebhookQuarantined};
 pub use event::{

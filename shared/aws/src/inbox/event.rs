@@ -7,7 +7,7 @@ use aws_sdk_dynamodb::types::ReturnValuesOnConditionCheckFailure;
 use serde_bytes::{ByteBuf, Bytes};
 use sha2::{Digest, Sha256};
 use switchhook_domain::{AttemptKey, CallId, Disposition, EventId, Origin, ProviderEvent, Timestamp};
-use switchhook_providers::{Reading, VerifiedWebhook, content_hash};
+use switchhook_providers::{ReadError, Reading, VerifiedWebhook, content_hash};
 
 use super::item::{
     ChunkItem, ConflictItem, EventItem, INBOX_SCHEMA, chunk_body, chunk_key, conflict_key, disposition_of, is_companion,
@@ -15,7 +15,7 @@ use super::item::{
 use super::sweep::received_bucket;
 use super::table::{Inbox, encode};
 use crate::compression::{self, Compressed};
-use crate::dynamodb::{ConditionalWrite, Item};
+use crate::dynamodb::{ConditionalWrite, Item, number, text};
 use crate::error::Error;
 
 /// Largest body that is accepted, in bytes. Lambda's limit of 6 MB includes the envelope and base64.
@@ -92,6 +92,16 @@ pub enum PutOutcome {
         stored: Box<StoredEvent>,
         same_content: bool,
     },
+}
+
+/// Result of reading a stored event again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reread {
+    Foldable(Box<ProviderEvent>),
+    /// This version of the program folds no event of its type.
+    Recorded,
+    /// This version of the program cannot read it either.
+    Quarantined(ReadError),
 }
 
 impl fmt::Debug for NewEvent {
@@ -276,23 +286,83 @@ impl Inbox {
         if stored.disposition.is_some() {
             return Ok(None);
         }
+        Ok(match self.read_again(stored).await? {
+            Reread::Foldable(event) => Some(*event),
+            Reread::Recorded | Reread::Quarantined(_) => None,
+        })
+    }
+
+    /// Reads the body of a stored event again, whatever its disposition. The event keeps the id under which it is stored.
+    ///
+    /// # Errors
+    /// The same as [`Inbox::renormalize`].
+    pub async fn read_again(&self, stored: &StoredEvent) -> Result<Reread, Error> {
         let body = self.read_body(stored).await?;
-        match stored.origin {
-            Origin::Switchhook => serde_json::from_slice(&body).map(Some).map_err(|_| Error::DecodeInbox("the body")),
-            Origin::Provider(provider) => {
-                let webhook = VerifiedWebhook::from_inbox(provider, stored.query.clone(), body, stored.key_index);
-                match switchhook_providers::read(&webhook, stored.received_at) {
-                    // The answer to a lookup is about the attempt that was looked up, whatever ids the provider echoes.
-                    Reading::Event(event) if stored.from_lookup => Ok(Some(ProviderEvent {
+        let provider = match stored.origin {
+            Origin::Switchhook => {
+                let event = serde_json::from_slice(&body).map_err(|_| Error::DecodeInbox("the body"))?;
+                return Ok(Reread::Foldable(event));
+            }
+            Origin::Provider(provider) => provider,
+        };
+        let webhook = VerifiedWebhook::from_inbox(provider, stored.query.clone(), body, stored.key_index);
+        Ok(match switchhook_providers::read(&webhook, stored.received_at) {
+            // The id of an event that was unreadable when it was stored is a hash of its body.
+            Reading::Event(event) => {
+                let event = ProviderEvent { event_id: stored.event_id.clone(), ..event };
+                // The answer to a lookup is about the attempt that was looked up, whatever ids the provider echoes.
+                Reread::Foldable(Box::new(if stored.from_lookup {
+                    ProviderEvent {
                         call_id: stored.call_id.clone().unwrap_or(event.call_id),
                         attempt: stored.lookup_attempt.clone().or(event.attempt),
                         ..event
-                    })),
-                    Reading::Event(event) => Ok(Some(event)),
-                    Reading::Recorded { .. } | Reading::Quarantined { .. } => Ok(None),
-                }
+                    }
+                } else {
+                    event
+                }))
             }
+            Reading::Recorded { .. } => Reread::Recorded,
+            Reading::Quarantined { error, .. } => Reread::Quarantined(error),
+        })
+    }
+
+    /// Makes an event foldable that an earlier version of the program recorded or quarantined, if this version can fold it. The
+    /// stored item loses its disposition and gets its call and its type; its body and its id stay. So the sweep, the refold and
+    /// the drift check treat it like any other event. The caller must then queue it.
+    ///
+    /// # Errors
+    /// The same as [`Inbox::renormalize`], and [`Error::WriteInbox`]. A repetition is safe.
+    pub async fn make_foldable(&self, stored: &StoredEvent) -> Result<Reread, Error> {
+        let reread = self.read_again(stored).await?;
+        let Reread::Foldable(event) = &reread else { return Ok(reread) };
+        if stored.disposition.is_none() {
+            return Ok(reread);
         }
+        let bucket = received_bucket(Some(&event.call_id), &event.event_id, stored.received_at);
+        let occurred_at = event.call_events.iter().find(|event| !event.implied).and_then(|event| event.occurred_at);
+        let mut update = "SET call_id = :call, #type = :type, received_bucket = :bucket".to_owned();
+        if occurred_at.is_some() {
+            update.push_str(", occurred_at = :occurred");
+        }
+        update.push_str(" REMOVE disposition");
+        let request = self
+            .client
+            .update_item()
+            .table_name(&self.table)
+            .key("event_id", text(stored.event_id.as_str()))
+            // If another operator was faster, or the event is deleted, nothing is written.
+            .condition_expression("attribute_exists(event_id) AND attribute_exists(disposition)")
+            .update_expression(update)
+            .expression_attribute_names("#type", "type")
+            .expression_attribute_values(":call", text(event.call_id.as_str()))
+            .expression_attribute_values(":type", text(&event.event_type))
+            .expression_attribute_values(":bucket", text(&bucket));
+        let request = match occurred_at {
+            Some(at) => request.expression_attribute_values(":occurred", number(at.as_millis())),
+            None => request,
+        };
+        ConditionalWrite::from_result(request.send().await).map(drop).map_err(Error::WriteInbox)?;
+        Ok(reread)
     }
 
     /// Reads the exact bytes that were signed.

@@ -16,13 +16,15 @@ mod discovery;
 mod event;
 mod item;
 mod note;
+mod of_call;
 mod submit;
 mod sweep;
 mod table;
 
 pub use discovery::DiscoveryCursor;
-pub use event::{BODY_BYTES_MAX, NewEvent, PutOutcome, StoredEvent};
+pub use event::{BODY_BYTES_MAX, NewEvent, PutOutcome, Reread, StoredEvent};
 pub use note::Note;
+pub use of_call::is_kept_without_event;
 pub use submit::{adopt, resend, submit, write_alias_and_adopt};
 pub use sweep::{BY_RECEIVED, RECEIVED_SHARDS, ReceivedEvent, SweepCursor, SweepPosition, minute_of};
 pub use table::Inbox;

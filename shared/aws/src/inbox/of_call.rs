@@ -1,0 +1,123 @@
+//! The events of one call, read from the inbox.
+//!
+//! **The number of reads is limited, and "too many" is a value, not an error.** The index finds events by the minute in which
+//! they arrived, whatever their call. So a busy minute has many pages for the few events of one call.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use futures_util::stream::{self, StreamExt};
+use switchhook_domain::{Call, CallId, EventId, EventKind, HistoryEntry, ProviderEvent, Timestamp};
+
+use super::sweep::{RECEIVED_SHARDS, ReceivedEvent, minute_of};
+use super::table::Inbox;
+use crate::dynamodb::shard_of;
+use crate::error::Error;
+
+/// Minutes before the start of an attempt whose events are read.
+const BEFORE_MINUTES: i64 = 2;
+/// Minutes after the last event of an attempt whose events are read.
+const AFTER_MINUTES: i64 = 15;
+/// Limit on the minutes of all attempts together.
+const MINUTES_MAX: usize = 120;
+/// Limit on the index pages of all those minutes together. A page holds up to 1 MB and costs up to 128 read units.
+const PAGES_MAX: u64 = 160;
+/// Concurrent reads.
+const CONCURRENCY: usize = 8;
+/// Events this close to the end of the inbox's retention may be deleted already.
+const RETENTION_MARGIN: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// True if a refold must keep an entry of the history although the inbox does not hold its event: the event may be deleted
+/// already, or it only reports a disagreement.
+#[must_use]
+pub fn is_kept_without_event(entry: &HistoryEntry, inbox_retention: Duration, now: Timestamp) -> bool {
+    let deleted_before = now.minus(inbox_retention).plus(RETENTION_MARGIN);
+    entry.received_at < deleted_before || entry.event.kind == EventKind::DriftFound
+}
+
+impl Inbox {
+    /// Reads two sets of events: those that the row of a call names, and those that arrived for the call around the time of its
+    /// attempts. The second set contains events that the row lacks. Leaves out `drift_found` events. `None` if there are too
+    /// many to read.
+    ///
+    /// # Errors
+    /// [`Error::ReadInbox`], [`Error::ListInbox`], [`Error::DecodeInbox`], [`Error::NewerSchema`].
+    pub async fn events_of_call(&self, call: &Call, now: Timestamp) -> Result<Option<Vec<ProviderEvent>>, Error> {
+        let known = call.history.iter().map(|entry| entry.source_event_id.clone());
+        let known: BTreeSet<EventId> = known.filter(|id| !call.is_drift_found_id(id)).collect();
+        let mut events = self.read_by_id(known.clone()).await?;
+        let mut minutes = BTreeSet::new();
+        for attempt in call.attempts().iter().rev() {
+            let first = minute_of(attempt.started_at) - BEFORE_MINUTES;
+            let last = minute_of(attempt.last_event_at).min(minute_of(now)) + AFTER_MINUTES;
+            minutes.extend((first..=last).take(MINUTES_MAX.saturating_sub(minutes.len())));
+        }
+        let Some(found) = self.ids_received_in(minutes, &call.call_id, PAGES_MAX).await? else { return Ok(None) };
+        let missing = found.into_iter().filter(|id| !known.contains(id) && !call.is_drift_found_id(id));
+        events.extend(self.read_by_id(missing.collect()).await?);
+        Ok(Some(events))
+    }
+
+    /// Returns the ids of the foldable events that arrived for a call in these minutes. `None` if they are spread over more
+    /// than `pages_max` pages of the index.
+    ///
+    /// # Errors
+    /// [`Error::ListInbox`].
+    pub async fn ids_received_in(
+        &self,
+        minutes: impl IntoIterator<Item = i64>,
+        call_id: &CallId,
+        pages_max: u64,
+    ) -> Result<Option<Vec<EventId>>, Error> {
+        let pages = &AtomicU64::new(0);
+        let found: Vec<Result<Option<Vec<EventId>>, Error>> = stream::iter(minutes)
+            .map(|minute| self.ids_received_in_minute(minute, call_id, pages, pages_max))
+            .buffered(CONCURRENCY)
+            .collect()
+            .await;
+        let mut all = Vec::new();
+        for ids in found {
+            let Some(ids) = ids? else { return Ok(None) };
+            all.extend(ids);
+        }
+        Ok(Some(all))
+    }
+
+    async fn ids_received_in_minute(
+        &self,
+        minute: i64,
+        call_id: &CallId,
+        pages: &AtomicU64,
+        pages_max: u64,
+    ) -> Result<Option<Vec<EventId>>, Error> {
+        // All events of a call are in one shard of their minute.
+        let shard = shard_of(call_id.as_str(), RECEIVED_SHARDS);
+        let mut ids = Vec::new();
+        let mut index = self.received_pages(minute, shard, None);
+        loop {
+            if pages.fetch_add(1, Ordering::Relaxed) >= pages_max {
+                return Ok(None);
+            }
+            let Some(page) = index.next().await? else { return Ok(Some(ids)) };
+            let is_own = |one: &ReceivedEvent| one.call_id.as_ref() == Some(call_id) && !one.decided;
+            ids.extend(page.items.into_iter().filter(is_own).map(|one| one.event_id));
+            if page.next.is_none() {
+                return Ok(Some(ids));
+            }
+        }
+    }
+
+    /// Reads events by their ids, as [`Inbox::get_normalized`] does. Leaves out those that the inbox does not hold.
+    ///
+    /// # Errors
+    /// The same as [`Inbox::get_normalized`].
+    pub async fn read_by_id(&self, ids: BTreeSet<EventId>) -> Result<Vec<ProviderEvent>, Error> {
+        let read: Vec<Result<Option<ProviderEvent>, Error>> = stream::iter(ids)
+            .map(|id| async move { self.get_normalized(&id).await })
+            .buffered(CONCURRENCY)
+            .collect()
+            .await;
+        read.into_iter().filter_map(Result::transpose).collect()
+    }
+}
