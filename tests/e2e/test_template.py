@@ -394,7 +394,7 @@ def test_alarms_on_our_own_metrics_name_metrics_that_are_counted():
     assert 'NAMESPACE: &str = "Switchhook"' in source
     for each in own:
         assert f'"{each["MetricName"]}"' in source
-        assert f'stage: "{each["Dimensions"][0]["Value"]}"' in source
+        assert f'function: "{each["Dimensions"][0]["Value"]}"' in source
         assert each["Dimensions"][1] == {"Name": "stack", "Value": ref("AWS::StackName")}
 
 

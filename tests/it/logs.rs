@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use http::StatusCode;
 use serde_dynamo::AttributeValue;
 use serde_json::{Value, json};
+use switchhook_aws::telemetry::{METRICS, Metric, Unit};
 use switchhook_domain::Provider;
 use switchhook_local::connector::Service;
 use switchhook_local::queue::NewMessage;
@@ -23,6 +24,14 @@ use crate::traffic::{retell_call, twilio_call};
 const NUMBERS: [&str; 2] = ["+15550107001", "+15550107002"];
 /// Sentence of a conversation.
 const SPOKEN: &str = "my card ends in four three two one";
+
+/// All dimension sets. None has an id or another text without a bound.
+const DIMENSION_SETS: [&[&str]; 4] = [
+    &["stack", "function"],
+    &["stack", "function", "provider"],
+    &["stack", "function", "cause"],
+    &["stack", "function", "provider", "event_type"],
+];
 
 /// Texts that no log line may hold: keys, signatures, bodies, phone numbers, names.
 #[derive(Debug, Default)]
@@ -252,10 +261,10 @@ fn check_log(log: &str, expected: &[&str], secrets: &Secrets) {
     let mut decisions = BTreeSet::new();
     for line in log.lines() {
         let line: Value = serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
-        let (stage, action) = (text(&line["stage"]), text(&line["action_taken"]));
-        assert!(!stage.is_empty() && !action.is_empty(), "{line}");
+        let (function, action) = (text(&line["function"]), text(&line["action_taken"]));
+        assert!(!function.is_empty() && !action.is_empty(), "{line}");
         check_metrics(&line);
-        decisions.insert(format!("{stage} {action} {}", text(&line["cause"])).trim_end().to_owned());
+        decisions.insert(format!("{function} {action} {}", text(&line["cause"])).trim_end().to_owned());
     }
     let missing: Vec<&&str> = expected.iter().filter(|decision| !decisions.contains(**decision)).collect();
     assert!(missing.is_empty(), "the log has no line with {missing:?}; it has {decisions:?}");
@@ -267,19 +276,29 @@ fn check_log(log: &str, expected: &[&str], secrets: &Secrets) {
     }
 }
 
-/// Checks a line against CloudWatch's embedded metric format:
+/// Checks a line against CloudWatch's embedded metric format, and its metrics against the table of all metrics:
 /// <https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/CloudWatch_Embedded_Metric_Format_Specification.html>.
 fn check_metrics(line: &Value) {
     let directives = line["_aws"]["CloudWatchMetrics"].as_array();
-    let directives = directives.unwrap_or_else(|| panic!("no metric in {line}"));
+    let Some(directives) = directives else {
+        assert!(metric(line, &text(&line["action_taken"])).is_none(), "no metric in {line}");
+        return;
+    };
     assert!(line["_aws"]["Timestamp"].is_u64(), "{line}");
+    let mut series = BTreeSet::new();
     for directive in directives {
         assert_eq!(directive["Namespace"], "Switchhook", "{line}");
         let dimensions = directive["Dimensions"].as_array().unwrap();
         assert!(!dimensions.is_empty(), "{line}");
         for set in dimensions {
+            for metric in directive["Metrics"].as_array().unwrap() {
+                assert!(series.insert(format!("{} {set}", metric["Name"])), "{metric} is counted twice: {line}");
+            }
             let set = set.as_array().unwrap();
-            assert!(set.len() <= 30, "{line}");
+            assert!(
+                DIMENSION_SETS.contains(&set.iter().map(|name| name.as_str().unwrap()).collect::<Vec<_>>().as_slice()),
+                "{line}"
+            );
             for name in set {
                 let value = line[text(name)].as_str().unwrap_or_default();
                 assert!(!value.is_empty() && value.len() <= 1_024 && value.is_ascii(), "dimension {name} in {line}");
@@ -289,9 +308,20 @@ fn check_metrics(line: &Value) {
         assert!((1..=100).contains(&metrics.len()), "{line}");
         let names: BTreeSet<String> = metrics.iter().map(|metric| text(&metric["Name"])).collect();
         assert_eq!(names.len(), metrics.len(), "a metric is named twice: {line}");
-        for metric in metrics {
-            assert!(metric["Name"].is_string(), "{line}");
-            assert!(line[text(&metric["Name"])].is_u64(), "{metric} in {line}");
+        for found in metrics {
+            let name = text(&found["Name"]);
+            assert!(line[&name].is_u64(), "{name} in {line}");
+            let known = metric(line, &name).unwrap_or_else(|| panic!("METRICS does not name {name} of {line}"));
+            let unit = match known.unit {
+                Unit::Count => Value::Null,
+                Unit::Milliseconds => json!("Milliseconds"),
+            };
+            assert_eq!(found["Unit"], unit, "{name} in {line}");
         }
     }
+}
+
+/// Returns a metric of the function that wrote the line.
+fn metric(line: &Value, name: &str) -> Option<&'static Metric> {
+    METRICS.iter().find(|metric| metric.name == name && line["function"] == metric.function)
 }

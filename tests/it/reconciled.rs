@@ -309,7 +309,8 @@ async fn what_switchhook_found_out_about_a_stray_call_is_refused_by_the_call_tha
     let call = world.call(&ours).await;
     assert_eq!(call.attempt_records.len(), 1, "{:?}", call.attempt_records);
     assert!(call.contains_event(&ended) && !call.contains_event(&deadline), "{:?}", call.history);
-    let refused = world.logged("fold_refused");
+    let mut refused = world.logged("refused");
+    refused.retain(|line| line["cause"] == "no_call");
     assert_eq!(refused.iter().map(|line| text(&line["event_id"])).collect::<Vec<_>>(), [deadline.as_str()]);
     let note = world.inbox.get_note(&deadline).await.unwrap().unwrap();
     assert_eq!(note.disposition.map(|disposition| disposition.as_str()), Some("refused"));
@@ -345,7 +346,7 @@ async fn refold_that_would_take_too_long_leaves_the_row_to_the_next_drift_run() 
     assert_eq!(world.item(CALLS_TABLE, "c1").await, before);
     let lines = world.logged("refold_too_long");
     assert_eq!(lines.len(), 1);
-    assert_eq!(json!([lines[0]["stage"], lines[0]["call_id"]]), json!(["consumer", "c1"]));
+    assert_eq!(json!([lines[0]["function"], lines[0]["call_id"]]), json!(["consumer", "c1"]));
 
     world.clear_faults();
     world.wait(HOUR).await;

@@ -65,7 +65,7 @@ impl Sim {
 
     /// Checks the age that each claim had when a dialer used it.
     fn check_claims(&self) {
-        for line in self.world.log_text().lines().filter(|line| line.contains("\"stage\":\"dialer\"")) {
+        for line in self.world.log_text().lines().filter(|line| line.contains("\"function\":\"dialer\"")) {
             let line: Value = serde_json::from_str(line).unwrap();
             let used = ["dialled", "dial_in_doubt", "dial_withdrawn", "dial_rejected"];
             let claim = (text(&line["call_id"]), text(&line["trace_id"]));

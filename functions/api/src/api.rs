@@ -38,7 +38,7 @@ impl Api {
         };
         let answer = result.ok();
         let decision = Decision {
-            stage: "api",
+            function: "api",
             message: "request answered",
             action_taken,
             call_id: answer.and_then(|answer| answer.call_id.as_ref()).map(CallId::as_str),

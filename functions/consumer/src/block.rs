@@ -27,7 +27,7 @@ impl Consumer {
                 self.calls.set_do_not_call(number, true).await?;
             }
             let decision = Decision {
-                stage: "consumer",
+                function: "consumer",
                 message: if number.is_some() { "number blocked, as the person asked" } else { "no number to block" },
                 action_taken: if number.is_some() { "number_blocked" } else { "number_unknown" },
                 provider: Some(event.origin.as_str()),

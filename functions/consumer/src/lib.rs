@@ -244,7 +244,7 @@ impl Consumer {
             let change = |health: &ProviderHealth| Some((health.after_dial(&event.call_id, signal, now)?, ()));
             if let Err(error) = self.calls.change_provider_health(provider, change).await {
                 let decision = Decision {
-                    stage: "consumer",
+                    function: "consumer",
                     message: "call that was never dialled not noted in the health of its provider",
                     action_taken: "health_not_noted",
                     provider: Some(provider.as_str()),
@@ -267,7 +267,7 @@ impl Consumer {
         join_all(tail.messages.iter().map(|message| self.note_failure(message, &tail.error, delay, now))).await;
         if let Err(error) = delayed {
             let decision = Decision {
-                stage: "consumer",
+                function: "consumer",
                 message: "backoff not set, messages return at the visibility timeout",
                 action_taken: "backoff_failed",
                 ..Decision::from_error(Some(&error))
@@ -291,7 +291,7 @@ impl Consumer {
             drop(self.inbox.put_note(&decoded.event.event_id, &note, now).await);
         }
         let decision = Decision {
-            stage: "consumer",
+            function: "consumer",
             message: "event not folded",
             action_taken: if dead { "dead_lettered" } else { "retried" },
             event_id: decoded.as_ref().map(|message| message.event.event_id.as_str()),
@@ -316,11 +316,11 @@ impl Consumer {
             let action_taken = match outcome {
                 FoldOutcome::Folded => call.and_then(disposition).map_or("folded", Disposition::as_str),
                 FoldOutcome::Duplicate => Disposition::Duplicate.as_str(),
-                FoldOutcome::Refused => "fold_refused",
+                FoldOutcome::Refused => Disposition::Refused.as_str(),
                 FoldOutcome::Quarantined => Disposition::Quarantined.as_str(),
             };
             let decision = Decision {
-                stage: "consumer",
+                function: "consumer",
                 message: "event handled",
                 action_taken,
                 provider: Some(event.origin.as_str()),
@@ -328,6 +328,8 @@ impl Consumer {
                 call_id: Some(event.call_id.as_str()),
                 appointment_id: event.appointment_id.as_deref(),
                 attempt: event.attempt.as_ref().map(switchhook_domain::AttemptKey::as_str),
+                // An event can be refused for two reasons: it contradicts the state of its call, or it has no call.
+                cause: (outcome == FoldOutcome::Refused).then_some("no_call"),
                 duration_ms: Some(duration_ms),
                 trace_id: Some(&message.trace_id),
                 counts: vec![("received", 1)],
@@ -341,7 +343,7 @@ impl Consumer {
         let now = self.clock.now();
         let event = &message.event;
         let decision = Decision {
-            stage: "consumer",
+            function: "consumer",
             message: "call not refolded, reading its events takes too long",
             action_taken: "refold_too_long",
             event_id: Some(event.event_id.as_str()),

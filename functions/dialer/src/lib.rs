@@ -422,8 +422,8 @@ impl Dialer {
             Ok(Some((health, has_changed))) => {
                 self.health.set(health.clone(), now);
                 match &health.circuit {
-                    Circuit::Open { failure, .. } if *has_changed => ("provider_unavailable", Some(failure.as_str())),
-                    Circuit::Closed if *has_changed => ("provider_available", None),
+                    Circuit::Open { failure, .. } if *has_changed => ("circuit_open", Some(failure.as_str())),
+                    Circuit::Closed if *has_changed => ("circuit_closed", None),
                     Circuit::Open { .. } | Circuit::Closed => return,
                 }
             }
@@ -432,7 +432,7 @@ impl Dialer {
         };
         let failure = Decision::from_error(changed.as_ref().err());
         let decision = Decision {
-            stage: "dialer",
+            function: "dialer",
             message: "result of a dial noted in the health of its provider",
             action_taken,
             provider: Some(provider.as_str()),
@@ -450,7 +450,7 @@ impl Dialer {
         let now = self.clock.now();
         let failure = Decision::from_error(dialled.as_ref().err());
         let decision = Decision {
-            stage: "dialer",
+            function: "dialer",
             message: "claim handled",
             action_taken: dialled.as_ref().map_or("dial_failed", DialOutcome::as_str),
             call_id: claim.map(|claim| claim.call_id.as_str()),

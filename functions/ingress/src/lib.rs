@@ -285,7 +285,7 @@ impl Ingress {
             counts.push(("unknown_value", 1));
         }
         let decision = Decision {
-            stage: "ingress",
+            function: "ingress",
             message: "webhook answered",
             action_taken,
             provider: context.provider.map(Provider::as_str),

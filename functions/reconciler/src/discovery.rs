@@ -120,7 +120,7 @@ impl Reconciler {
 
     fn log_unreadable_list(&self, provider: Provider, trace_id: &str) {
         let decision = Decision {
-            stage: "reconciler",
+            function: "reconciler",
             message: "provider's list of calls cannot be read",
             action_taken: "not_discovered",
             provider: Some(provider.as_str()),

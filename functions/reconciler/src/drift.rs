@@ -183,7 +183,7 @@ impl Reconciler {
         }
         self.request_refold(call, &disagreement, now, trace_id).await?;
         let decision = Decision {
-            stage: "reconciler",
+            function: "reconciler",
             message: "provider disagrees with call",
             action_taken: "drift_found",
             provider: attempt.provider.map(Provider::as_str),
@@ -216,7 +216,7 @@ impl Reconciler {
     fn log_drift(&self, report: &DriftReport, error: Option<&Error>, started: Timestamp, trace_id: &str) {
         let now = self.clock.now();
         let decision = Decision {
-            stage: "reconciler",
+            function: "reconciler",
             message: "drift check done",
             action_taken: if error.is_some() { "drift_run_failed" } else { "drift_run" },
             duration_ms: Some(now.millis_since(started)),

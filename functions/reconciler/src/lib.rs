@@ -87,14 +87,14 @@ impl Reconciler {
         }
         let now = self.clock.now();
         let decision = Decision {
-            stage: "reconciler",
+            function: "reconciler",
             message: "reconciled",
             action_taken: if first_error.is_some() { "reconcile_failed" } else { "reconciled" },
             duration_ms: Some(now.millis_since(started)),
             trace_id: Some(trace_id),
             counts: vec![
                 ("woken", report.woken),
-                ("deadlines_passed", report.deadlines_passed),
+                ("timeouts", report.deadlines_passed),
                 ("lookups", report.lookups),
                 ("lookup_events", report.lookup_events),
                 ("claims_expired", report.claims_expired),

@@ -175,7 +175,7 @@ impl Reconciler {
 
     fn log_unreadable(&self, event_id: &EventId, call_id: &CallId, error: &Error) {
         let decision = Decision {
-            stage: "reconciler",
+            function: "reconciler",
             message: "stored event cannot be read",
             action_taken: "not_requeued",
             event_id: Some(event_id.as_str()),

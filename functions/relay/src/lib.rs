@@ -107,7 +107,7 @@ impl Relay {
 
     fn log_skipped(&self, record: &EventRecord, error: &Error) {
         let decision = Decision {
-            stage: "relay",
+            function: "relay",
             message: "row in a stream record cannot be read",
             action_taken: "record_skipped",
             call_id: key_of(record),
@@ -118,7 +118,7 @@ impl Relay {
 
     fn log(&self, batch: &Event, published: usize, failed: Option<&(usize, Error)>, duration_ms: i64) {
         let decision = Decision {
-            stage: "relay",
+            function: "relay",
             message: "stream batch relayed",
             action_taken: if failed.is_some() { "relay_failed" } else { "relayed" },
             duration_ms: Some(duration_ms),

@@ -210,7 +210,7 @@ impl Scheduler {
         }
         let now = self.clock.now();
         let decision = Decision {
-            stage: "scheduler",
+            function: "scheduler",
             message: "call triggered",
             action_taken: match &claim {
                 Ok(ClaimOutcome::Claimed) => "triggered",
@@ -264,7 +264,7 @@ impl Scheduler {
     ) {
         let now = self.clock.now();
         let decision = Decision {
-            stage: "scheduler",
+            function: "scheduler",
             message,
             action_taken: if error.is_none() { "scheduled" } else { "schedule_failed" },
             duration_ms: Some(now.millis_since(started)),

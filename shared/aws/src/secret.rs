@@ -54,7 +54,7 @@ impl ProviderSecrets {
             Ok(providers) => Arc::new(providers),
             Err(error) => {
                 let decision = Decision {
-                    stage: "secret",
+                    function: "secret",
                     message: "the secret with the providers' keys could not be read again; the old keys stay in use",
                     action_taken: "secret_refresh_failed",
                     ..Decision::from_error(Some(&error))

@@ -1,25 +1,35 @@
 //! Logging: one JSON line per decision, which also carries its metrics (CloudWatch's embedded metric format).
 //!
-//! **No line carries a phone number, a body, a signature or a key.** Only the fields of [`Decision`] can be logged, and
-//! none of them holds one. Lines go through `tracing`, so that a test can read them and the local cloud can suppress
-//! them.
+//! **No line carries a phone number, a body, a signature or a key.** Only the fields of [`Decision`] can be logged. Its
+//! ids are the senders' own texts, so digits that look like a phone number are hidden in them. Lines go through
+//! `tracing`, so that a test can read them and the local cloud can suppress them.
 
+mod metrics;
+
+use std::borrow::Cow;
 use std::fmt;
 use std::io::Write;
 use std::sync::{Mutex, OnceLock};
 
-use serde::Serialize;
-use serde_json::json;
+use serde::{Serialize, Serializer};
+use serde_json::{Value, json};
 use switchhook_domain::Timestamp;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 
+pub use self::metrics::{METRICS, Metric, Unit};
 use crate::error::Error;
 
 /// CloudWatch namespace of all metrics.
 pub const NAMESPACE: &str = "Switchhook";
+/// Text in place of the hidden digits of a phone number.
+const HIDDEN: &str = "***";
+/// Fewest digits of a phone number after a plus sign.
+const E164_DIGITS_MIN: usize = 7;
+/// Number of digits of an id that is hidden although it has no plus sign, because it may be a phone number.
+const NATIONAL_DIGITS: std::ops::RangeInclusive<usize> = 10..=15;
 
 /// Name of this stack, a dimension of every metric. Two stacks in one account must not trigger each other's alarms.
 static STACK: OnceLock<String> = OnceLock::new();
@@ -31,20 +41,25 @@ const STACK_UNNAMED: &str = "local";
 pub struct Decision<'a> {
     /// Function that decided: ingress, consumer, relay, scheduler, dialer, reconciler or api. `secret` if any of them
     /// reads the secret again.
-    pub stage: &'static str,
-    /// Constant text, without values.
+    pub function: &'static str,
+    /// Constant text, without values. Empty if the action says it all.
+    #[serde(skip_serializing_if = "str::is_empty")]
     pub message: &'static str,
-    /// Action that was taken. Also the name of a metric, which counts 1.
+    /// Action that was taken. If [`METRICS`] names it, it is also a metric, which counts 1.
     pub action_taken: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub provider: Option<&'a str>,
+    /// Type of a webhook, from the bounded list of types that Switchhook folds, else `other`. A dimension of the metric
+    /// `received`.
     #[serde(skip_serializing_if = "Option::is_none")]
+    pub event_type: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "without_number")]
     pub event_id: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "without_number")]
     pub call_id: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "without_number")]
     pub appointment_id: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "without_number")]
     pub attempt: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cause: Option<&'a str>,
@@ -53,13 +68,20 @@ pub struct Decision<'a> {
     /// Provider's field with a value that Switchhook does not know. Never the value.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unknown_field: Option<&'a str>,
+    /// Index of the key that verified a webhook. `None` if the provider has one key only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key_index: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub duration_ms: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry_count: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trace_id: Option<&'a str>,
-    /// Further metrics: name and value.
+    /// Trace ids of everything that one line is about.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub trace_ids: Vec<&'a str>,
+    /// Further numbers: name and value. Those that [`METRICS`] names are metrics. A count of 0 is left out: CloudWatch
+    /// charges for every series that has a value, even 0.
     #[serde(skip)]
     pub counts: Vec<(&'static str, u64)>,
 }
@@ -82,34 +104,92 @@ impl Decision<'_> {
     }
 
     fn line(&self, now: Timestamp, level: &str) -> String {
-        let own = (self.action_taken, 1);
-        let counts: Vec<(&str, u64)> =
-            std::iter::once(own).filter(|(name, _)| !name.is_empty()).chain(self.counts.iter().copied()).collect();
-        let mut dimensions = vec!["stack", "stage"];
-        dimensions.extend(self.provider.map(|_| "provider"));
-        dimensions.extend(self.cause.map(|_| "cause"));
-        let metrics: Vec<_> = counts.iter().map(|(name, _)| json!({"Name": name})).collect();
+        let action = metrics::metric(self.function, self.action_taken);
+        let numbers = self.counts.iter().filter_map(|(name, value)| {
+            let metric = metrics::metric(self.function, name);
+            let is_duration = metric.is_some_and(|metric| metric.unit == Unit::Milliseconds);
+            (*value > 0 || is_duration).then_some((*name, *value, metric))
+        });
+        let numbers: Vec<(&str, u64, Option<&Metric>)> =
+            action.map(|metric| (metric.name, 1, Some(metric))).into_iter().chain(numbers).collect();
+        let metrics: Vec<&Metric> = numbers.iter().filter_map(|(_, _, metric)| *metric).collect();
         let mut line = serde_json::to_value(self).unwrap_or_default();
         if let Some(fields) = line.as_object_mut() {
             fields.insert("level".to_owned(), json!(level));
             fields.insert("timestamp".to_owned(), json!(now.to_string()));
             fields.insert("stack".to_owned(), json!(STACK.get().map_or(STACK_UNNAMED, String::as_str)));
-            for (name, count) in counts {
-                fields.insert(name.to_owned(), json!(count));
+            for (name, value, _) in &numbers {
+                fields.insert((*name).to_owned(), json!(value));
             }
             if !metrics.is_empty() {
-                fields.insert(
-                    "_aws".to_owned(),
-                    json!({
-                        "Timestamp": now.as_millis(),
-                        "CloudWatchMetrics":
-                            [{"Namespace": NAMESPACE, "Dimensions": [dimensions, ["stack", "stage"]], "Metrics": metrics}],
-                    }),
-                );
+                let directives = self.directives(action, &metrics);
+                let header = json!({"Timestamp": now.as_millis(), "CloudWatchMetrics": directives});
+                fields.insert("_aws".to_owned(), header);
             }
         }
         line.to_string()
     }
+
+    /// Metric directives of the line: which metrics it carries, and under which sets of dimensions CloudWatch counts
+    /// them. Every metric has the sets of its function and, if the line has one, its provider. Only the action has a
+    /// cause, and only `received` a type of event, because every further set is a further series.
+    fn directives(&self, action: Option<&Metric>, metrics: &[&Metric]) -> Vec<Value> {
+        let directive = |dimensions: &[&[&str]], metrics: &[&Metric]| {
+            let metrics: Vec<Value> = metrics
+                .iter()
+                .map(|metric| match metric.unit {
+                    Unit::Count => json!({"Name": metric.name}),
+                    Unit::Milliseconds => json!({"Name": metric.name, "Unit": "Milliseconds"}),
+                })
+                .collect();
+            json!({"Namespace": NAMESPACE, "Dimensions": dimensions, "Metrics": metrics})
+        };
+        let all: &[&[&str]] = if self.provider.is_some() {
+            &[&["stack", "function"], &["stack", "function", "provider"]]
+        } else {
+            &[&["stack", "function"]]
+        };
+        let mut directives = vec![directive(all, metrics)];
+        if let Some(action) = action
+            && self.cause.is_some()
+        {
+            directives.push(directive(&[&["stack", "function", "cause"]], &[action]));
+        }
+        let received = metrics.iter().find(|metric| metric.name == "received");
+        if let Some(received) = received
+            && self.event_type.is_some()
+            && self.provider.is_some()
+        {
+            directives.push(directive(&[&["stack", "function", "provider", "event_type"]], &[received]));
+        }
+        directives
+    }
+}
+
+/// Serializes an id without the digits of a phone number. Ids are chosen by providers and users, and some users name an
+/// appointment or a call by the person's number.
+fn without_number<S: Serializer>(id: &Option<&str>, serializer: S) -> Result<S::Ok, S::Error> {
+    id.map(hide_number).serialize(serializer)
+}
+
+/// Hides phone numbers in an id: digits after a plus sign, and a part between colons that consists of as many digits as a
+/// national number has. An id of fewer or of more digits, such as a row number, is shown.
+fn hide_number(id: &str) -> Cow<'_, str> {
+    let is_separator = |c: char| matches!(c, ' ' | '-' | '.' | '(' | ')' | '/');
+    let digits = |text: &str| text.chars().filter(char::is_ascii_digit).count();
+    let is_number = |part: &str| {
+        let international = part.split('+').skip(1).any(|rest| {
+            let number: String = rest.chars().take_while(|c| c.is_ascii_digit() || is_separator(*c)).collect();
+            digits(&number) >= E164_DIGITS_MIN
+        });
+        let is_national = NATIONAL_DIGITS.contains(&digits(part));
+        international || is_national && part.chars().all(|c| c.is_ascii_digit() || is_separator(c))
+    };
+    if !id.split(':').any(is_number) {
+        return Cow::Borrowed(id);
+    }
+    let parts: Vec<&str> = id.split(':').map(|part| if is_number(part) { HIDDEN } else { part }).collect();
+    Cow::Owned(parts.join(":"))
 }
 
 /// Sends all lines to standard output, where CloudWatch reads them. Called once, at the start of `main`.
@@ -174,21 +254,75 @@ impl Visit for Fields {
 mod tests {
     use super::*;
 
+    fn logged(decision: &Decision<'_>) -> Value {
+        serde_json::from_str(&decision.line(Timestamp::from_millis(0), "INFO")).unwrap()
+    }
+
     #[test]
-    fn line_carries_its_metric() {
-        let decision = Decision {
-            stage: "ingress",
-            message: "webhook answered",
-            action_taken: "accepted",
+    fn line_carries_its_metrics_with_their_units_and_dimensions() {
+        let line = logged(&Decision {
+            function: "ingress",
+            action_taken: "rejected",
             provider: Some("retell"),
+            event_type: Some("call_ended"),
+            cause: Some("bad_signature"),
+            counts: vec![("received", 1), ("answer_ms", 0), ("unsigned", 0), ("of_no_metric", 7)],
             ..Decision::default()
-        };
-        let line: serde_json::Value = serde_json::from_str(&decision.line(Timestamp::from_millis(0), "INFO")).unwrap();
-        assert_eq!(line["accepted"], 1);
-        assert_eq!(line["stack"], "local");
-        assert_eq!(line["timestamp"], "1970-01-01T00:00:00.000Z");
-        let metrics = &line["_aws"]["CloudWatchMetrics"][0];
-        assert_eq!(metrics["Metrics"], json!([{"Name": "accepted"}]));
-        assert_eq!(metrics["Dimensions"], json!([["stack", "stage", "provider"], ["stack", "stage"]]));
+        });
+        assert_eq!(json!([line["rejected"], line["received"], line["answer_ms"]]), json!([1, 1, 0]));
+        assert_eq!(json!([line["of_no_metric"], line["unsigned"], line["message"]]), json!([7, null, null]));
+        assert_eq!((&line["stack"], &line["timestamp"]), (&json!("local"), &json!("1970-01-01T00:00:00.000Z")));
+        let names = [json!({"Name": "rejected"}), json!({"Name": "received"})];
+        let answer_ms = json!({"Name": "answer_ms", "Unit": "Milliseconds"});
+        assert_eq!(
+            line["_aws"]["CloudWatchMetrics"],
+            json!([
+                {
+                    "Namespace": "Switchhook",
+                    "Dimensions": [["stack", "function"], ["stack", "function", "provider"]],
+                    "Metrics": [names[0], names[1], answer_ms],
+                },
+                {"Namespace": "Switchhook", "Dimensions": [["stack", "function", "cause"]], "Metrics": [names[0]]},
+                {
+                    "Namespace": "Switchhook",
+                    "Dimensions": [["stack", "function", "provider", "event_type"]],
+                    "Metrics": [names[1]],
+                },
+            ])
+        );
+    }
+
+    #[test]
+    fn no_dimension_set_is_listed_twice() {
+        // CloudWatch counts a metric once for each set in the list.
+        let line = logged(&Decision { function: "scheduler", action_taken: "scheduled", ..Decision::default() });
+        assert_eq!(line["_aws"]["CloudWatchMetrics"][0]["Dimensions"], json!([["stack", "function"]]));
+    }
+
+    #[test]
+    fn action_that_is_no_metric_is_only_logged() {
+        let line = logged(&Decision { function: "api", action_taken: "shown", ..Decision::default() });
+        assert_eq!(json!([line["action_taken"], line["shown"], line["_aws"]]), json!(["shown", null, null]));
+    }
+
+    #[test]
+    fn id_that_is_a_phone_number_is_hidden() {
+        for (id, shown) in [
+            ("appointment:apt_1", "appointment:apt_1"),
+            ("+15550107002", "***"),
+            ("appointment:+1 (555) 010-7002", "appointment:***"),
+            ("generic:call+15550107002", "generic:***"),
+            ("retell:call_1:+15550107002:call_ended", "retell:call_1:***:call_ended"),
+            ("(555) 010-7002", "***"),
+            ("5550107002", "***"),
+            // A row number, a sum of two, a UUID and a hash are no phone numbers.
+            ("4711", "4711"),
+            ("1+234567", "1+234567"),
+            ("12345678901234567", "12345678901234567"),
+            ("9b1deb4d-3b7d-4bad-9bdd-2b0d7b3dcb6d", "9b1deb4d-3b7d-4bad-9bdd-2b0d7b3dcb6d"),
+        ] {
+            let line = logged(&Decision { appointment_id: Some(id), call_id: Some(id), ..Decision::default() });
+            assert_eq!(json!([line["appointment_id"], line["call_id"]]), json!([shown, shown]), "{id}");
+        }
     }
 }

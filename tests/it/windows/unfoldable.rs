@@ -43,7 +43,7 @@ async fn call_takes_as_many_events_as_it_holds_and_still_settles() {
     let quarantined = world.logged("quarantined");
     let ids: Vec<String> = quarantined.iter().map(|line| text(&line["event_id"])).collect();
     assert_eq!(ids, ["generic:e64", "generic:e65", "generic:e66"]);
-    assert!(quarantined.iter().all(|line| line["level"] == "ERROR" && line["stage"] == "consumer"));
+    assert!(quarantined.iter().all(|line| line["level"] == "ERROR" && line["function"] == "consumer"));
     for id in ids {
         let shown = status(&world, &EventId::new(id), &["status", "disposition", "error", "next_retry_at"]).await;
         allow_duplicates! {

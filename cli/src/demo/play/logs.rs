@@ -35,7 +35,8 @@ impl<S: Subscriber> Layer<S> for LogCollector {
         let failed = *event.metadata().level() == Level::ERROR;
         let Some(line) = visitor.0 else { return };
         let rejected = line.contains("\"action_taken\":\"rejected\"");
-        let of_worker = ["scheduler", "dialer"].iter().any(|stage| line.contains(&format!("\"stage\":\"{stage}\"")));
+        let of_worker =
+            ["scheduler", "dialer"].iter().any(|function| line.contains(&format!("\"function\":\"{function}\"")));
         let foreign_id = line.contains("\"reserved_call_id\":1");
         if !failed && !rejected && !of_worker && !foreign_id {
             return;

@@ -1,0 +1,151 @@
+//! The table of all metrics.
+//!
+//! **A number in a log line is a metric only if this table names it.** Each combination of a metric and the values of
+//! its dimensions is a series that CloudWatch charges for, so other numbers are fields of the line alone.
+
+/// Unit of a metric.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// A plain number. CloudWatch assumes it if a line names no unit, so lines do not name it.
+    Count,
+    Milliseconds,
+}
+
+/// One metric of one function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Metric {
+    /// Name of the metric, and of the field that holds its value.
+    pub name: &'static str,
+    /// Function that emits it: a dimension of the metric.
+    pub function: &'static str,
+    pub unit: Unit,
+    /// Meaning, as in the documentation.
+    pub meaning: &'static str,
+}
+
+const fn count(function: &'static str, name: &'static str, meaning: &'static str) -> Metric {
+    Metric { name, function, unit: Unit::Count, meaning }
+}
+
+const fn milliseconds(function: &'static str, name: &'static str, meaning: &'static str) -> Metric {
+    Metric { name, function, unit: Unit::Milliseconds, meaning }
+}
+
+/// Every metric. `docs/operate.md` has the same table, and the alarms and the dashboard use these names.
+pub const METRICS: &[Metric] = &[
+    count("ingress", "received", "Requests to a webhook URL"),
+    count("ingress", "accepted", "Webhooks stored and queued"),
+    count("ingress", "duplicate", "Webhooks that were stored before"),
+    count("ingress", "rejected", "Requests refused: the cause tells why"),
+    count("ingress", "quarantined", "Authentic webhooks that cannot be read"),
+    count("ingress", "recorded", "Webhooks stored only, because they change no call"),
+    count("ingress", "storage_failure", "Webhooks answered with 500, because storing or queueing failed"),
+    count("ingress", "conflicting_body", "Webhooks with the id of a stored one and another content"),
+    count("ingress", "unsigned", "Webhooks whose sender proved only that it knows a key"),
+    count("ingress", "reserved_call_id", "Webhooks that named a call that their sender may not name"),
+    count("ingress", "unknown_value", "Webhooks with a value that Switchhook does not know"),
+    count("ingress", "key_0", "Webhooks that the first of several keys verified"),
+    count("ingress", "key_1", "Webhooks that the second key verified"),
+    count("ingress", "key_2", "Webhooks that the third key verified"),
+    count("ingress", "key_3", "Webhooks that the fourth key, or a later one, verified"),
+    milliseconds("ingress", "answer_ms", "Time to answer a webhook"),
+    count("consumer", "received", "Events folded or decided about"),
+    count("consumer", "applied", "Events that led to the present state"),
+    count("consumer", "parked", "Events that no legal transition reaches yet"),
+    count("consumer", "unparked", "Parked events that a later event made legal"),
+    count("consumer", "refused", "Events that contradict the state of their call, or have no call"),
+    count("consumer", "stale", "Legal events that others had superseded"),
+    count("consumer", "duplicate", "Events that their call had already"),
+    count("consumer", "quarantined", "Events that their call has no room for"),
+    count("consumer", "fold_conflicts", "Lost races: another writer changed the call first"),
+    count("consumer", "retried", "Failures of a message that SQS delivers again"),
+    count("consumer", "dead_lettered", "Messages that failed for the last time"),
+    count("consumer", "backoff_failed", "Batches whose failed messages got no backoff time"),
+    count("consumer", "refold_too_long", "Repairs of a call that would read too much"),
+    count("consumer", "number_blocked", "Numbers put on the do-not-call list, as the person asked"),
+    count("consumer", "number_unknown", "Such wishes without a number to block"),
+    count("consumer", "health_not_noted", "Failed notes in the health of a provider"),
+    milliseconds("consumer", "received_to_applied_ms", "Time from the receipt of an applied event to its fold"),
+    count("relay", "relayed", "Batches of the stream that were published"),
+    count("relay", "relay_failed", "Batches that the stream delivers again"),
+    count("relay", "published", "Domain events published"),
+    count("relay", "record_skipped", "Records that can never be read"),
+    milliseconds(
+        "relay",
+        "received_to_announced_ms",
+        "Time from the receipt of an event to its domain event, the longest of a batch",
+    ),
+    count("scheduler", "scheduled", "Runs and batches that claimed what was due"),
+    count("scheduler", "schedule_failed", "Runs and batches with an error"),
+    count("scheduler", "claimed", "Calls claimed"),
+    count("scheduler", "waiting", "Due calls that no provider takes now"),
+    count("scheduler", "unconfigured", "Providers with due calls and no `dial` in the secret"),
+    count("scheduler", "providers_unavailable", "Providers whose circuit is open"),
+    count("scheduler", "budget_used_up", "Runs that ended because their time was up"),
+    count("scheduler", "triggered", "Calls claimed by hand"),
+    count("scheduler", "storage_failure", "Manual triggers that failed"),
+    milliseconds("scheduler", "due_overdue_ms", "Time since the oldest due time that a run found"),
+    count("dialer", "dialled", "Dials that the provider accepted"),
+    count("dialer", "claim_lost", "Claims that were used, had expired or were replaced"),
+    count("dialer", "window_closed", "Claims returned, because the calling window is closed"),
+    count("dialer", "dial_released", "Claims returned, because the provider takes no calls"),
+    count("dialer", "dial_stopped", "Calls ended, because they must not be placed"),
+    count("dialer", "dial_withdrawn", "Dials that reached nobody and are tried again"),
+    count("dialer", "dial_rejected", "Dials that the provider will never make"),
+    count("dialer", "dial_in_doubt", "Dials of which nobody knows whether they were made"),
+    count("dialer", "dial_failed", "Claims that failed with an error"),
+    count("dialer", "circuit_open", "Circuits that opened: the provider gets probes only"),
+    count("dialer", "circuit_closed", "Circuits that closed again"),
+    count("dialer", "health_not_noted", "Failed notes in the health of a provider"),
+    count("dialer", "provider_request_failed", "Dial requests without a usable answer"),
+    milliseconds("dialer", "provider_request_ms", "Time of a dial request, with its repetition"),
+    count("reconciler", "reconciled", "Runs without an error"),
+    count("reconciler", "reconcile_failed", "Runs with an error"),
+    count("reconciler", "failed", "Calls, index pages and sweeps that failed in a run"),
+    count("reconciler", "woken", "Calls that were due"),
+    count("reconciler", "timeouts", "Attempts ended by their inactivity timeout"),
+    count("reconciler", "doubts", "Dials in doubt that were due for a lookup"),
+    count("reconciler", "claims_expired", "Claims whose lease ended without a dial"),
+    count("reconciler", "requeued", "Stored events that their call lacked, queued again"),
+    count("reconciler", "not_requeued", "Stored events that cannot be read"),
+    count("reconciler", "discovered", "Calls that nobody reported, found in a provider's list"),
+    count("reconciler", "not_discovered", "Pages of a provider's list that cannot be read"),
+    count("reconciler", "drift_run", "Drift checks without an error"),
+    count("reconciler", "drift_run_failed", "Drift checks with an error"),
+    count("reconciler", "drift_found", "Attempts that their provider reports differently"),
+    count("reconciler", "drifted", "Disagreements found by a drift check, rows that differ from their events included"),
+    count("reconciler", "budget_used_up", "Runs without time or requests for all that was due"),
+    count("reconciler", "provider_request_failed", "Requests to providers without a usable answer"),
+    milliseconds("reconciler", "provider_request_ms", "Time of a request to a provider, the longest of a run"),
+    milliseconds("reconciler", "overdue_wake_ms", "Time since the oldest wake-up time that a run found"),
+    milliseconds("reconciler", "sweep_lag_ms", "Age of the first minute that is not swept"),
+    count("api", "created", "Calls created"),
+    count("api", "repeated", "Requests that had created their call before"),
+    count("api", "canceled", "Calls canceled"),
+    count("api", "number_blocked", "Numbers put on the do-not-call list"),
+    count("api", "number_unblocked", "Numbers taken off the do-not-call list"),
+    count("api", "storage_failure", "Requests that failed, because a table failed"),
+    count("secret", "secret_refresh_failed", "Failed reads of the providers' secret by a running function"),
+];
+
+/// Returns a metric of a function. `None` if the table does not name it.
+pub(super) fn metric(function: &str, name: &str) -> Option<&'static Metric> {
+    METRICS.iter().find(|metric| metric.function == function && metric.name == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn metric_of_a_function_is_named_once_and_tells_its_unit() {
+        let names: BTreeSet<(&str, &str)> = METRICS.iter().map(|metric| (metric.function, metric.name)).collect();
+        assert_eq!(names.len(), METRICS.len());
+        for Metric { name, unit, meaning, .. } in METRICS {
+            assert_eq!(name.ends_with("_ms"), *unit == Unit::Milliseconds, "{name}");
+            assert!(!meaning.is_empty() && !meaning.contains('|'), "{name}");
+        }
+    }
+}
