@@ -205,9 +205,9 @@ impl Call {
         match &self.verb {
             Verb::Create(create) => create.run(out, errors),
             Verb::Import(import) => Ok(import.run(out, errors)?),
-            Verb::Show(call) => call.run(Method::GET, "", out, errors),
-            Verb::Trigger(call) => call.run(Method::POST, "/trigger", out, errors),
-            Verb::Cancel(call) => call.run(Method::POST, "/cancel", out, errors),
+            Verb::Show(call) => call.run(Method::GET, "/call", out, errors),
+            Verb::Trigger(call) => call.run(Method::POST, "/call/trigger", out, errors),
+            Verb::Cancel(call) => call.run(Method::POST, "/call/cancel", out, errors),
             Verb::List(list) => list.run(out, errors),
         }
     }
@@ -261,11 +261,11 @@ impl CallArguments {
     fn run(
         &self,
         method: Method,
-        path_suffix: &str,
+        path: &str,
         out: &mut impl Write,
         errors: &mut impl Write,
     ) -> Result<bool, CallError> {
-        let path = format!("/calls/{}{path_suffix}", encoded(&self.call));
+        let path = format!("{path}?id={}", encoded(&self.call));
         let answer = self.target.send(method, &path, [], Vec::new())?;
         self.target.print(&answer, out, errors, |call, out| match call.get("provider") {
             Some(_) => print_call(call, out),

@@ -48,13 +48,13 @@ Routes:
   POST /webhooks/{provider}          receive a provider's webhook
   GET  /calls                        list calls; filters: ?job=, lifecycle=, stuck_for=, limit=, cursor=
   POST /calls                        create a call that Switchhook places
-  GET  /calls/{call_id}              show the state of a call
-  GET  /calls/{call_id}/events       show the timeline of a call
-  POST /calls/{call_id}/trigger      place a call now, even if it is not due
-  POST /calls/{call_id}/cancel       cancel a call that is waiting to be placed
-  GET  /appointments/{id}            list the calls of an appointment
-  GET  /events/{event_id}/status     show how an event was processed
-  PUT, DELETE /do-not-call/{number}  block or unblock a number
+  GET  /call?id={call_id}            show the state of a call
+  GET  /call/events?id={call_id}     show the timeline of a call
+  POST /call/trigger?id={call_id}    place a call now, even if it is not due
+  POST /call/cancel?id={call_id}     cancel a call that is waiting to be placed
+  GET  /appointment?id={id}          list the calls of an appointment
+  GET  /event/status?id={event_id}   show how an event was processed
+  PUT, DELETE /do-not-call?number={number}   block or unblock a number
 and, only in this local stack:
   GET  /domain-events                stream all domain events, as server-sent events
   POST /republish                    publish domain events again; body: {\"call_id\": …} or {\"since\": …}

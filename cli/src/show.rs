@@ -51,13 +51,15 @@ impl Show {
     pub(crate) fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<bool, ShowError> {
         let api = self.stack.api_url()?;
         client::base_url(&api)?;
-        let url = format!("{}/calls/{}", api.trim_end_matches('/'), encoded(&self.call));
-        let (Some(call), Some(timeline)) = (get(&url)?, get(&format!("{url}/events"))?) else {
+        let (base, id) = (api.trim_end_matches('/'), encoded(&self.call));
+        let call = get(&format!("{base}/call?id={id}"))?;
+        let timeline = get(&format!("{base}/call/events?id={id}"))?;
+        let (Some(call), Some(timeline)) = (call, timeline) else {
             writeln!(
                 errors,
                 "switchhook: there is no call {:?} at {api}. The id of a call is the id from `call create`, \
                  appointment:APPOINTMENT_ID, or PROVIDER:PROVIDER_CALL_ID. If you have the event_id from the response to a \
-                 webhook, GET /events/{{event_id}}/status returns the id of its call.",
+                 webhook, GET /event/status?id=EVENT_ID returns the id of its call.",
                 self.call,
             )
             .map_err(ShowError::Print)?;

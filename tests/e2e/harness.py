@@ -210,7 +210,7 @@ class Stack:
         return self.http("POST", "/calls", json.dumps(new_call).encode(), headers)
 
     def post_action(self, action: str, call_id: str) -> Answer:
-        return self.http("POST", f"/calls/{quote(call_id, safe='')}/{action}")
+        return self.http("POST", f"/call/{action}?id={quote(call_id, safe='')}")
 
     def invoke(self, output: str, payload: dict | None = None):
         """Invokes a function as its schedule does. `output` is the output of the stack that has its name."""
@@ -219,13 +219,13 @@ class Stack:
         assert "FunctionError" not in answer, payload
 
     def call(self, call_id: str) -> Answer:
-        return self.http("GET", f"/calls/{quote(call_id, safe='')}")
+        return self.http("GET", f"/call?id={quote(call_id, safe='')}")
 
     def call_events(self, call_id: str) -> Answer:
-        return self.http("GET", f"/calls/{quote(call_id, safe='')}/events")
+        return self.http("GET", f"/call/events?id={quote(call_id, safe='')}")
 
     def event_status(self, event_id: str) -> Answer:
-        return self.http("GET", f"/events/{quote(event_id, safe='')}/status")
+        return self.http("GET", f"/event/status?id={quote(event_id, safe='')}")
 
 
 class Mailbox:

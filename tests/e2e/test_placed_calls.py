@@ -67,7 +67,7 @@ def test_a_call_that_is_created_is_dialled_once_and_settled_by_its_webhooks(stac
 
     assert (call["job"]["state"], call["appointment_status"], call["lifecycle"], call["outcome"]) == ("COMPLETED", "Confirmed", "completed", "confirmed")
     assert [dial["attempt"] for dial in provider.dials(call_id)] == ["1"]
-    shown = stack.http("GET", f"/appointments/{quote(appointment_id, safe='')}").json()
+    shown = stack.http("GET", f"/appointment?id={quote(appointment_id, safe='')}").json()
     assert (shown["status"], [each["call_id"] for each in shown["calls"]]) == ("Confirmed", [call_id])
     announced = wait_for("the appointment is announced", lambda: announcements(subscriber, call_id, "appointment.confirmed"), seconds=60)
     assert announced[0] == "call.initiated"
@@ -160,7 +160,7 @@ def test_the_same_request_creates_one_call(stack):
 
 def test_a_number_on_the_do_not_call_list_is_not_called(stack, provider):
     number = "+15550177"
-    path = f"/do-not-call/{quote(number, safe='')}"
+    path = f"/do-not-call?number={quote(number, safe='')}"
     assert stack.http("PUT", path).status == 204
     call_id = create(stack, new_call("confirms", to=number))
 

@@ -106,8 +106,7 @@ def test_consumer_gives_back_what_it_cannot_decode(cloud, stack, tmp_path):
 
 def test_api_does_not_know_a_call_that_nobody_reported(cloud, stack, tmp_path):
     event = sample("api-call")
-    event["rawPath"], event["pathParameters"] = "/calls/never", {"call_id": "never"}
-    event["requestContext"]["http"]["path"] = "/calls/never"
+    event["rawQueryString"], event["queryStringParameters"] = "id=never", {"id": "never"}
     with emulated(cloud, stack, "api", tmp_path) as invoke:
         assert invoke(event)["statusCode"] == 404
 

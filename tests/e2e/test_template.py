@@ -148,14 +148,14 @@ ROUTES = {
     "POST /calls": "api",
     "POST /calls/batch": "api",
     "GET /calls": "api",
-    "GET /calls/{call_id}": "api",
-    "GET /calls/{call_id}/events": "api",
-    "POST /calls/{call_id}/cancel": "api",
-    "POST /calls/{call_id}/trigger": "scheduler",
-    "GET /appointments/{appointment_id}": "api",
-    "GET /events/{event_id}/status": "api",
-    "PUT /do-not-call/{number}": "api",
-    "DELETE /do-not-call/{number}": "api",
+    "GET /call": "api",
+    "GET /call/events": "api",
+    "POST /call/cancel": "api",
+    "POST /call/trigger": "scheduler",
+    "GET /appointment": "api",
+    "GET /event/status": "api",
+    "PUT /do-not-call": "api",
+    "DELETE /do-not-call": "api",
 }
 
 

@@ -77,7 +77,7 @@ async fn created_call_is_shown_where_its_answer_says() {
     assert_eq!(created.status(), StatusCode::CREATED);
     let location = created.headers()[LOCATION].to_str().unwrap().to_owned();
     let answer = body(&created);
-    assert_eq!(location, format!("/calls/{}", answer["call_id"].as_str().unwrap()));
+    assert_eq!(location, format!("/call?id={}", answer["call_id"].as_str().unwrap()));
     let (code, call) = world.get(&location).await;
     let expected = json!({
         "call_id": answer["call_id"],
@@ -97,7 +97,7 @@ async fn created_call_is_shown_where_its_answer_says() {
         "updated_at": answer["created_at"],
     });
     assert_eq!((code, &call), (StatusCode::OK, &expected));
-    let appointment = world.get("/appointments/apt%2F7%20%C3%A9").await;
+    let appointment = world.get("/appointment?id=apt%2F7%20%C3%A9").await;
     let expected = json!({"appointment_id": "apt/7 é", "status": "Pending", "calls_total": 1, "calls": [expected]});
     assert_eq!(appointment, (StatusCode::OK, expected));
     assert!(!world.log_text().contains("415555"));
@@ -111,7 +111,7 @@ async fn repeat_is_answered_with_the_same_bytes_however_it_is_written() {
     world.wait(MINUTE).await;
     // The call changes after its creation; the answer to a repeated request does not.
     let id = body(&first)["call_id"].as_str().unwrap().to_owned();
-    assert_eq!(send(&world, "POST", &format!("/calls/{id}/cancel"), None, "").await.status(), StatusCode::OK);
+    assert_eq!(send(&world, "POST", &format!("/call/cancel?id={id}"), None, "").await.status(), StatusCode::OK);
     let spaced = " {\"to\": \"\\u002b14155550123\", \"from\": \"+14155550100\",\n \"provider\": \"retell\"}";
     let again = send(&world, "POST", "/calls", Some("k1"), spaced).await;
     assert_eq!((again.status(), &again.headers()["idempotent-replayed"]), (StatusCode::OK, &"true".parse().unwrap()));
@@ -177,7 +177,7 @@ async fn key_whose_call_somebody_else_made_is_taken() {
 #[tokio::test(start_paused = true)]
 async fn only_a_pending_call_of_ours_can_be_canceled() {
     let world = World::stopped();
-    let cancel = async |id: &str| send(&world, "POST", &format!("/calls/{id}/cancel"), None, "").await;
+    let cancel = async |id: &str| send(&world, "POST", &format!("/call/cancel?id={id}"), None, "").await;
     let id = create(&world, json!({"due_at": "2026-01-02T00:00:00Z"})).await;
     let canceled = cancel(&id).await;
     let job = json!({"state": "CANCELED", "stop_reason": "canceled_by_user"});
@@ -192,11 +192,11 @@ async fn only_a_pending_call_of_ours_can_be_canceled() {
     );
 
     let claimed = create(&world, json!({})).await;
-    assert_eq!(send(&world, "POST", &format!("/calls/{claimed}/trigger"), None, "").await.status(), StatusCode::OK);
+    assert_eq!(send(&world, "POST", &format!("/call/trigger?id={claimed}"), None, "").await.status(), StatusCode::OK);
     let refused = cancel(&claimed).await;
     assert_eq!(problem(&refused), (409, "not_pending".to_owned()));
     assert!(body(&refused)["detail"].as_str().unwrap().contains("CLAIMED"));
-    let (_, shown) = world.get(&format!("/calls/{claimed}")).await;
+    let (_, shown) = world.get(&format!("/call?id={claimed}")).await;
     assert_eq!(shown["job"]["state"], "CLAIMED");
     assert!(shown["job"]["lease_ends_at"].is_string() && shown["job"].get("due_at").is_none());
     let AttributeValue::S(token) = world.item(CALLS_TABLE, &claimed).await["claim_token"].clone() else {
@@ -215,7 +215,7 @@ async fn cancellation_that_was_written_and_not_answered_is_one() {
     let world = World::stopped();
     let id = create(&world, json!({})).await;
     world.inject_fault("PutItem", CALLS_TABLE, 1, Fault::ResponseLost);
-    let canceled = send(&world, "POST", &format!("/calls/{id}/cancel"), None, "").await;
+    let canceled = send(&world, "POST", &format!("/call/cancel?id={id}"), None, "").await;
     assert_eq!((canceled.status(), &body(&canceled)["job"]["state"]), (StatusCode::OK, &json!("CANCELED")));
     assert_eq!(body(&canceled)["version"], 2);
 }
@@ -228,7 +228,7 @@ async fn list_has_every_call_once_whatever_the_size_of_its_pages() {
     for n in 0..60 {
         let id = create(&world, json!({"provider": if n % 3 == 0 { "twilio" } else { "retell" }})).await;
         if n % 4 == 0 {
-            send(&world, "POST", &format!("/calls/{id}/cancel"), None, "").await;
+            send(&world, "POST", &format!("/call/cancel?id={id}"), None, "").await;
             canceled.insert(id);
         } else {
             pending.insert(id);
@@ -254,7 +254,7 @@ async fn list_tells_what_is_stuck_from_what_waits() {
     let forgotten = create(&world, json!({})).await;
     let planned = create(&world, json!({"due_at": "2026-01-01T00:20:00Z"})).await;
     let canceled = create(&world, json!({})).await;
-    send(&world, "POST", &format!("/calls/{canceled}/cancel"), None, "").await;
+    send(&world, "POST", &format!("/call/cancel?id={canceled}"), None, "").await;
     world.accept(Provider::Generic, &generic("silent", "e1", "call.ringing", 0)).await;
     world.invoke_consumer(&world.receive()).await;
     world.wait(MINUTE * 15).await;
@@ -293,11 +293,11 @@ async fn appointment_stands_as_its_latest_call_does() {
     world.wait(MINUTE).await;
     let second = create(&world, change()).await;
     create(&world, json!({"appointment_id": "another"})).await;
-    let (code, appointment) = world.get("/appointments/apt").await;
+    let (code, appointment) = world.get("/appointment?id=apt").await;
     assert_eq!((code, &appointment["status"]), (StatusCode::OK, &json!("Pending")));
     let ids: Vec<&Value> = appointment["calls"].as_array().unwrap().iter().map(|call| &call["call_id"]).collect();
     assert_eq!(ids, [&json!(second), &json!(first)]);
-    assert_eq!(problem(&send(&world, "GET", "/appointments/none", None, "").await), (404, "not_found".to_owned()));
+    assert_eq!(problem(&send(&world, "GET", "/appointment?id=none", None, "").await), (404, "not_found".to_owned()));
 }
 
 #[tokio::test(start_paused = true)]
@@ -305,16 +305,16 @@ async fn number_is_listed_and_taken_off_and_never_logged() {
     let world = World::stopped();
     for (method, items) in [("PUT", 1), ("PUT", 1), ("DELETE", 0), ("DELETE", 0)] {
         for number in ["+14155550123", "%2B14155550123"] {
-            let response = send(&world, method, &format!("/do-not-call/{number}"), None, "").await;
+            let response = send(&world, method, &format!("/do-not-call?number={number}"), None, "").await;
             assert_eq!((response.status(), response.body().len()), (StatusCode::NO_CONTENT, 0));
             assert_eq!(world.items(CALLS_TABLE).await.len(), items);
         }
     }
-    let wrong = send(&world, "PUT", "/do-not-call/14155550123", None, "").await;
+    let wrong = send(&world, "PUT", "/do-not-call?number=14155550123", None, "").await;
     assert_eq!(problem(&wrong), (400, "invalid_request".to_owned()));
     // A phone number is no call id. A request with one in its path must not log it.
-    send(&world, "PUT", "/do-not-call/+14155550123", None, "").await;
-    for path in ["/calls/do-not-call:+14155550123", "/calls/+14155550123", "/events/+14155550123/status"] {
+    send(&world, "PUT", "/do-not-call?number=+14155550123", None, "").await;
+    for path in ["/call?id=do-not-call:+14155550123", "/call?id=+14155550123", "/event/status?id=+14155550123"] {
         assert_eq!(problem(&send(&world, "GET", path, None, "").await), (404, "not_found".to_owned()));
     }
     assert!(!world.log_text().contains("415555"), "{}", world.log_text());
@@ -334,12 +334,12 @@ async fn refusals_are_problems_and_leave_nothing() {
     check("POST", "/calls", None, &" ".repeat(16 * 1024 + 1), (413, "payload_too_large")).await;
     check("GET", "/calls?cursor=e30", None, "", (400, "invalid_request")).await;
     check("GET", "/calls?job=pending&limit=0", None, "", (400, "invalid_request")).await;
-    check("GET", "/calls/none", None, "", (404, "not_found")).await;
-    check("GET", "/calls/none/events", None, "", (404, "not_found")).await;
-    check("GET", "/events/none/status", None, "", (404, "not_found")).await;
+    check("GET", "/call?id=none", None, "", (404, "not_found")).await;
+    check("GET", "/call/events?id=none", None, "", (404, "not_found")).await;
+    check("GET", "/event/status?id=none", None, "", (404, "not_found")).await;
     let response = check("PATCH", "/calls", None, "", (405, "method_not_allowed")).await;
     assert_eq!(response.headers()[ALLOW], "GET, POST");
-    let response = check("GET", "/calls/c1/cancel", None, "", (405, "method_not_allowed")).await;
+    let response = check("GET", "/call/cancel?id=c1", None, "", (405, "method_not_allowed")).await;
     assert_eq!(response.headers()[ALLOW], "POST");
     assert_eq!(world.items(CALLS_TABLE).await, []);
 }
@@ -351,13 +351,13 @@ async fn database_that_is_down_is_a_problem_of_ours() {
     let paths = [
         ("POST", "/calls"),
         ("GET", "/calls"),
-        ("GET", "/calls/c1"),
-        ("GET", "/calls/c1/events"),
-        ("POST", "/calls/c1/cancel"),
-        ("GET", "/appointments/a1"),
-        ("GET", "/events/e1/status"),
-        ("PUT", "/do-not-call/+14155550123"),
-        ("DELETE", "/do-not-call/+14155550123"),
+        ("GET", "/call?id=c1"),
+        ("GET", "/call/events?id=c1"),
+        ("POST", "/call/cancel?id=c1"),
+        ("GET", "/appointment?id=a1"),
+        ("GET", "/event/status?id=e1"),
+        ("PUT", "/do-not-call?number=+14155550123"),
+        ("DELETE", "/do-not-call?number=+14155550123"),
     ];
     for (method, path) in paths {
         let response = send(&world, method, path, None, &request_body(&json!({}))).await;

@@ -34,7 +34,7 @@ async fn retell_call_becomes_a_settled_call() {
         world.quiesce().await;
     }
 
-    let (code, call) = world.get("/calls/appointment:apt_1").await;
+    let (code, call) = world.get("/call?id=appointment:apt_1").await;
     assert_eq!(code, StatusCode::OK, "{call}");
     assert_eq!(call["lifecycle"], "completed");
     assert_eq!(call["outcome"], "confirmed");

@@ -109,7 +109,7 @@ async fn run(world: &mut World) -> Secrets {
     // Each service is down once. Then the queue and the table hold content that Switchhook did not write.
     world.set_fault_hook(database_down);
     secrets.post(world, Provider::Generic, KEY, "", &generic("e6", "RINGING")).await;
-    world.get("/calls/c1").await;
+    world.get("/call?id=c1").await;
     world.wait(MINUTE * 2).await;
     world.set_fault_hook(|call| (call.service == Service::Sqs).then(down));
     secrets.post(world, Provider::Generic, KEY, "", &generic("e7", "RINGING")).await;
@@ -139,11 +139,11 @@ async fn run(world: &mut World) -> Secrets {
         row.insert(attribute.to_owned(), value);
         world.put_item(CALLS_TABLE, row).await;
         secrets.post(world, Provider::Generic, KEY, "", &generic_of(call_id, &format!("{call_id}-again"))).await;
-        world.get(&format!("/calls/{call_id}")).await;
+        world.get(&format!("/call?id={call_id}")).await;
     }
-    world.get("/calls/c1/events").await;
-    world.get("/calls/none").await;
-    world.get("/events/generic:e1/status").await;
+    world.get("/call/events?id=c1").await;
+    world.get("/call?id=none").await;
+    world.get("/event/status?id=generic:e1").await;
     world.wait(INACTIVITY_TIMEOUT + MINUTE * 5).await;
     world.wait(MINUTE * 300).await;
     secrets
@@ -211,14 +211,14 @@ async fn no_line_about_a_placed_call_says_who_was_called() {
     let triggered = create(&world, &later).await;
     later["allow_duplicate"] = json!(true);
     let canceled = create(&world, &later).await;
-    for path in [format!("/calls/{triggered}/trigger"), format!("/calls/{canceled}/cancel")] {
+    for path in [format!("/call/trigger?id={triggered}"), format!("/call/cancel?id={canceled}")] {
         send(&world, "POST", &path, None, &Value::Null).await;
     }
     // A client sends a phone number in place of a call id.
     for (method, path) in [
-        ("POST", "/calls/%2B15550107002/trigger"),
-        ("POST", "/calls/%2B15550107002/cancel"),
-        ("GET", "/calls/%2B15550107002"),
+        ("POST", "/call/trigger?id=%2B15550107002"),
+        ("POST", "/call/cancel?id=%2B15550107002"),
+        ("GET", "/call?id=%2B15550107002"),
     ] {
         send(&world, method, path, None, &Value::Null).await;
     }
@@ -232,7 +232,7 @@ async fn no_line_about_a_placed_call_says_who_was_called() {
     world.set_fault_hook(|call| (call.operation == "PutItem" && is_request_to(call, CALLS_TABLE)).then(down));
     world.wait(MINUTE * 5).await;
     world.clear_faults();
-    send(&world, "PUT", "/do-not-call/%2B15550107002", None, &Value::Null).await;
+    send(&world, "PUT", "/do-not-call?number=%2B15550107002", None, &Value::Null).await;
     create(&world, &request("confirms")).await;
     world.wait(MINUTE * 60 * 26).await;
 

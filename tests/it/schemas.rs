@@ -57,10 +57,10 @@ async fn every_type_is_published_and_no_other() {
     let mut later = call_request("confirms");
     later["due_at"] = json!("2026-01-02T00:00:00Z");
     let canceled = create(&world, &later).await;
-    send(&world, "POST", &format!("/calls/{canceled}/cancel"), None, &Value::Null).await;
+    send(&world, "POST", &format!("/call/cancel?id={canceled}"), None, &Value::Null).await;
     let mut blocked = call_request("confirms");
     blocked["to"] = json!("+15550198");
-    send(&world, "PUT", "/do-not-call/+15550198", None, &Value::Null).await;
+    send(&world, "PUT", "/do-not-call?number=+15550198", None, &Value::Null).await;
     create(&world, &blocked).await;
     world.wait(HOUR * 12).await;
 

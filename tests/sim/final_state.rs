@@ -215,7 +215,7 @@ impl Sim {
 
     /// The call as the API shows it. It must be settled.
     async fn shown(&self, call_id: &str) -> Value {
-        let (code, shown) = self.world.get(&format!("/calls/{call_id}")).await;
+        let (code, shown) = self.world.get(&format!("/call?id={call_id}")).await;
         if code != StatusCode::OK || shown["settled"] != true {
             self.state().report_violation(Law::Settles, format!("{call_id}: {code} {shown}"));
         }

@@ -118,10 +118,10 @@ impl Sim {
         match request.pattern {
             RequestPattern::Plain | RequestPattern::SentTwice => {}
             RequestPattern::Triggered => {
-                drop(self.api(request, &format!("/calls/{call_id}/trigger"), &Value::Null).await)
+                drop(self.api(request, &format!("/call/trigger?id={call_id}"), &Value::Null).await)
             }
             RequestPattern::Canceled => {
-                let (code, _) = self.api(request, &format!("/calls/{call_id}/cancel"), &Value::Null).await;
+                let (code, _) = self.api(request, &format!("/call/cancel?id={call_id}"), &Value::Null).await;
                 self.requested.borrow_mut()[index].canceled = code == 200;
             }
         }
@@ -129,7 +129,7 @@ impl Sim {
 
     /// Puts the number of a request on the do-not-call list.
     async fn block(&self, index: usize) {
-        let path = format!("/do-not-call/{}", self.plan.call_requests[index].to.replace('+', "%2B"));
+        let path = format!("/do-not-call?number={}", self.plan.call_requests[index].to.replace('+', "%2B"));
         loop {
             let (code, _) = self.world.send(Request::put(&path).body(Bytes::new()).unwrap()).await;
             self.trace(&format!("PUT {path} is answered {code}"));

@@ -204,12 +204,13 @@ impl World {
         self.send(request).await
     }
 
-    /// The answer of `GET /events/{event_id}/status`.
+    /// The answer of `GET /event/status?id={event_id}`.
     ///
     /// # Panics
     /// If the event is unknown.
     pub async fn status(&self, event_id: &EventId) -> Value {
-        let (code, answer) = self.get(&format!("/events/{event_id}/status")).await;
+        let id: String = form_urlencoded::byte_serialize(event_id.as_str().as_bytes()).collect();
+        let (code, answer) = self.get(&format!("/event/status?id={id}")).await;
         assert_eq!(code, StatusCode::OK, "{answer}");
         answer
     }

@@ -67,7 +67,7 @@ pub(super) struct WebhookResponse {
 /// One call as the system shows and announces it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ObservedCall {
-    /// Answer of `GET /calls/{id}`. `None` if the call does not exist.
+    /// Answer of `GET /call?id={id}`. `None` if the call does not exist.
     pub(super) call: Option<Value>,
     pub(super) timeline: Vec<Value>,
     /// Domain events of the call in the order of publication, each once.

@@ -39,7 +39,7 @@ fn id(created: &Value) -> String {
 fn wait_for_job(stack: &Stack, call_id: &str, job: &str) -> Value {
     let began = Instant::now();
     loop {
-        let shown = stack.get(&format!("/calls/{call_id}")).expect("the call is known");
+        let shown = stack.get(&format!("/call?id={call_id}")).expect("the call is known");
         if shown["job"]["state"] == job {
             return shown;
         }
@@ -104,7 +104,7 @@ fn everything_asked_for_reaches_the_stack() {
     let order = ["--window", "Europe/London 09:00-18:00 mon,tue", "--attempts", "2", "--delay", "10m"];
     let created =
         create(&stack, &[&order[..], &["--due", &due, "--metadata", "a=b=c", "--idempotency-key", "k"]].concat());
-    let shown = stack.get(&format!("/calls/{}", id(&created))).expect("it is known");
+    let shown = stack.get(&format!("/call?id={}", id(&created))).expect("it is known");
     assert_eq!(shown["metadata"]["a"], "b=c");
     let time = |text: &str| text.parse::<jiff::Timestamp>().expect("a time").as_millisecond();
     let due_at = created["due_at"].as_str().expect("a time");
@@ -212,7 +212,8 @@ fn placed_call_survives_kill_9_and_ends() {
         &["--metadata", "fake=no_answer,busy", "--attempts", "2", "--delay", "1s", "--retry-unheard"],
     ));
     let began = Instant::now();
-    while stack.get(&format!("/calls/{rung}")).expect("it is known")["attempts"].as_array().is_none_or(Vec::is_empty) {
+    while stack.get(&format!("/call?id={rung}")).expect("it is known")["attempts"].as_array().is_none_or(Vec::is_empty)
+    {
         assert!(began.elapsed() < Duration::from_secs(20), "it is dialled");
         std::thread::sleep(Duration::from_millis(20));
     }

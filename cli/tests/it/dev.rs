@@ -22,13 +22,13 @@ fn with_known_keys() -> (Scratch, Stack) {
 /// Waits until the call has this lifecycle, and returns the call. A webhook gets its response before it is folded.
 fn shown(stack: &Stack, call: &str, lifecycle: &str) -> Value {
     for _ in 0..100 {
-        let shown = stack.get(&format!("/calls/{call}"));
+        let shown = stack.get(&format!("/call?id={call}"));
         if let Some(shown) = shown.filter(|shown| shown["lifecycle"] == lifecycle) {
             return shown;
         }
         std::thread::sleep(std::time::Duration::from_millis(50));
     }
-    panic!("{call} is not {lifecycle}: {:?}", stack.get(&format!("/calls/{call}")));
+    panic!("{call} is not {lifecycle}: {:?}", stack.get(&format!("/call?id={call}")));
 }
 
 #[test]

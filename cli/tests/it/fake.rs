@@ -69,8 +69,8 @@ fn call_that_is_placed_reaches_a_stack_by_signed_webhooks() {
     assert_eq!(fake.get(&format!("/v2/get-call/{id}"))["call_id"], id);
 
     let begun = Instant::now();
-    while stack.get("/calls/call-1").is_none_or(|call| call["lifecycle"] != "busy") {
-        assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", stack.get("/calls/call-1"));
+    while stack.get("/call?id=call-1").is_none_or(|call| call["lifecycle"] != "busy") {
+        assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", stack.get("/call?id=call-1"));
         std::thread::sleep(Duration::from_millis(200));
     }
     let dials = fake.get("/dials");

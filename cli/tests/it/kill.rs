@@ -67,7 +67,7 @@ fn nothing_acknowledged_is_lost_by_kill_9() {
         assert_eq!(sequences, all, "{call}");
     }
     for id in &acknowledged {
-        let status = stack.get(&format!("/events/{id}/status")).unwrap_or_else(|| panic!("{id} is gone"));
+        let status = stack.get(&format!("/event/status?id={id}")).unwrap_or_else(|| panic!("{id} is gone"));
         assert_eq!(status["status"], "processed", "{status}");
         for event_type in status["action"].as_array().expect("a list") {
             let event_type = event_type.as_str().expect("a text").to_owned();

@@ -152,7 +152,7 @@ fn created(call: &Call, appointment_id: Option<&str>, is_repeated: bool) -> Answ
         "due_at": call.plan.as_ref().map(|plan| plan.moved_into_window(plan.due_at).to_string()),
         "created_at": call.created_at.to_string(),
     });
-    let mut headers = vec![(LOCATION, format!("/calls/{}", call.call_id))];
+    let mut headers = vec![(LOCATION, format!("/call?id={}", call.call_id))];
     if is_repeated {
         headers.push((IDEMPOTENT_REPLAYED, "true".to_owned()));
     }

@@ -28,8 +28,10 @@ use serde_json::{Map, Value, json};
 use switchhook_aws::Error;
 use switchhook_aws::calls::StoreOutcome;
 use switchhook_aws::config::{Environment, EnvironmentError};
+use switchhook_aws::dynamodb::KEY_BYTES_MAX;
 use switchhook_aws::http::path_of;
 use switchhook_aws::problem::{FieldError, Problem, ProblemKind};
+use switchhook_aws::query::only_parameter;
 use switchhook_domain::{
     AppointmentStatus, CALL_ATTEMPTS_MAX, Call, CallId, CallingWindow, EventId, Job, Policy, RetryPolicy,
 };
@@ -39,11 +41,11 @@ use crate::api::RACES_MAX;
 pub use crate::body::{BATCH_CALLS_MAX, BODY_BYTES_MAX, check};
 use crate::caller::Caller;
 use crate::list::ListQuery;
-use crate::number::{INVALID_NUMBER, numbers_in_path};
+use crate::number::{INVALID_NUMBER, number_in_query};
 pub use crate::request::Defaults;
 use crate::response::{Answer, RequestError};
+use crate::route::RouteError;
 pub use crate::route::{OTHER_ROUTES, Operation, ROUTES};
-use crate::route::{Route, RouteError};
 use crate::view::{CallView, EventView, StatusView};
 
 /// Limit on the calls in the answer about an appointment. All its calls count for its status.
@@ -108,31 +110,22 @@ impl Api {
     }
 
     async fn answer(&self, request: &Request) -> Result<Answer, RequestError> {
-        let route = Route::parse(request.method(), &path_of(request)).map_err(|error| match error {
+        let operation = Operation::find(request.method(), &path_of(request)).map_err(|error| match error {
             RouteError::NoSuchPath => RequestError::not_found("no operation of the API has this path"),
             RouteError::MethodNotAllowed(methods) => RequestError::MethodNotAllowed(methods),
         })?;
-        match (self.dispatch(&route, request).await, route.decoded()) {
-            // API Gateway's HTTP API decodes the path, other servers do not. So an id is tried as received, then decoded.
-            (Err(RequestError::Problem(Problem { kind: ProblemKind::NotFound, .. })), Some(decoded)) => {
-                self.dispatch(&decoded, request).await
-            }
-            (result, _) => result,
-        }
-    }
-
-    async fn dispatch(&self, Route { operation, id }: &Route, request: &Request) -> Result<Answer, RequestError> {
+        let query = request.uri().query().unwrap_or_default();
         match operation {
-            Operation::ListCalls => self.list(request.uri().query().unwrap_or_default()).await,
+            Operation::ListCalls => self.list(query).await,
             Operation::CreateCall => self.create(request.headers(), &Caller::of(request), request.body()).await,
             Operation::CreateCalls => self.create_batch(&Caller::of(request), request.body()).await,
-            Operation::ShowCall => self.show(&CallId::new(id)).await,
-            Operation::ShowCallEvents => self.show_events(&CallId::new(id)).await,
-            Operation::CancelCall => self.cancel(&CallId::new(id)).await,
-            Operation::ShowAppointment => self.show_appointment(id).await,
-            Operation::ShowEventStatus => self.show_status(&EventId::new(id)).await,
-            Operation::BlockNumber => self.set_do_not_call(id, true).await,
-            Operation::UnblockNumber => self.set_do_not_call(id, false).await,
+            Operation::ShowCall => self.show(&CallId::new(id_in(query)?)).await,
+            Operation::ShowCallEvents => self.show_events(&CallId::new(id_in(query)?)).await,
+            Operation::CancelCall => self.cancel(&CallId::new(id_in(query)?)).await,
+            Operation::ShowAppointment => self.show_appointment(&id_in(query)?).await,
+            Operation::ShowEventStatus => self.show_status(&EventId::new(id_in(query)?)).await,
+            Operation::BlockNumber => self.set_do_not_call(query, true).await,
+            Operation::UnblockNumber => self.set_do_not_call(query, false).await,
         }
     }
 
@@ -207,15 +200,13 @@ impl Api {
         Ok(Answer { event_id: Some(stored.event_id), ..Answer::ok("shown", body) })
     }
 
-    async fn set_do_not_call(&self, text: &str, is_blocked: bool) -> Result<Answer, RequestError> {
-        let numbers = numbers_in_path(text);
-        if numbers.is_empty() {
+    async fn set_do_not_call(&self, query: &str, is_blocked: bool) -> Result<Answer, RequestError> {
+        let text = only_parameter(query, "number").map_err(RequestError::Problem)?;
+        let Some(number) = number_in_query(&text) else {
             let error = FieldError::new("number", INVALID_NUMBER);
             return Err(RequestError::Problem(Problem::invalid(vec![error])));
-        }
-        for number in numbers {
-            self.calls.set_do_not_call(&number, is_blocked).await?;
-        }
+        };
+        self.calls.set_do_not_call(&number, is_blocked).await?;
         Ok(Answer::empty(if is_blocked { "number_blocked" } else { "number_unblocked" }))
     }
 
@@ -227,6 +218,13 @@ impl Api {
     async fn find(&self, id: &CallId) -> Result<Option<Call>, Error> {
         Ok(self.calls.resolve(id).await?.call)
     }
+}
+
+/// The id in a query.
+fn id_in(query: &str) -> Result<String, RequestError> {
+    let id = only_parameter(query, "id").map_err(RequestError::Problem)?;
+    // A key of a table is not longer.
+    if id.len() <= KEY_BYTES_MAX { Ok(id) } else { Err(RequestError::unknown_id()) }
 }
 
 fn cannot_cancel(call: &Call) -> Result<Answer, RequestError> {

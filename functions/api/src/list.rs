@@ -11,6 +11,7 @@ use std::time::Duration;
 use switchhook_aws::Error;
 use switchhook_aws::calls::{Calls, WakeQueue};
 use switchhook_aws::problem::FieldError;
+use switchhook_aws::query::parameters;
 use switchhook_domain::{Call, CallId, INCONCLUSIVE, Job, JobState, Lifecycle, State, Timestamp};
 
 use crate::cursor::Position;
@@ -47,23 +48,7 @@ pub(crate) struct Page {
 impl ListQuery {
     /// Parses the query of the URL. Returns all errors together.
     pub(crate) fn parse(query: &str, now: Timestamp) -> Result<Self, Vec<FieldError>> {
-        let mut errors = Vec::new();
-        let mut values: [Option<String>; PARAMETERS.len()] = Default::default();
-        for (name, value) in form_urlencoded::parse(query.as_bytes()) {
-            let known = PARAMETERS.iter().zip(&mut values).find(|(known, _)| **known == name);
-            match known {
-                None => {
-                    let name: String = name.chars().take(64).collect();
-                    errors.push(FieldError::new(
-                        name,
-                        format!("is not a known parameter; known parameters are {}", PARAMETERS.join(", ")),
-                    ));
-                }
-                Some((name, Some(_))) => errors.push(FieldError::new(*name, "must be given only once")),
-                Some((_, entry @ None)) => *entry = Some(value.into_owned()),
-            }
-        }
-        let [job, lifecycle, stuck_for, limit, cursor] = values;
+        let ([job, lifecycle, stuck_for, limit, cursor], mut errors) = parameters(query, PARAMETERS);
         let mut error = |name: &str, message: String| errors.push(FieldError::new(name, message));
         let job = job.and_then(|text| {
             let job = JobState::parse(&text);

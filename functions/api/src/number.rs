@@ -1,6 +1,5 @@
-//! Phone numbers in a body and in a path.
+//! Phone numbers in a body and in a query.
 
-use percent_encoding::percent_decode_str;
 use switchhook_domain::PhoneNumber;
 
 pub(crate) const NUMBER_BYTES_MAX: usize = 256;
@@ -20,12 +19,10 @@ pub(crate) fn phone_number(text: &str) -> Option<PhoneNumber> {
     is_number.then(|| PhoneNumber::new(text))
 }
 
-/// Parses the number in a path. Nothing tells whether the server in front has decoded the path. So a SIP address with a
-/// percent sign stands for two numbers: as received, and decoded.
-pub(crate) fn numbers_in_path(text: &str) -> Vec<PhoneNumber> {
-    let decoded = percent_decode_str(text).decode_utf8().ok().filter(|decoded| *decoded != text);
-    let texts = [Some(text), decoded.as_deref()];
-    texts.into_iter().flatten().filter_map(phone_number).collect()
+/// Parses the number in a query. In a query a plus sign stands for a blank. No number contains a blank, so a blank was a plus
+/// sign that is not percent-encoded.
+pub(crate) fn number_in_query(text: &str) -> Option<PhoneNumber> {
+    phone_number(&text.replace(' ', "+"))
 }
 
 #[cfg(test)]
@@ -33,17 +30,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn number_in_a_path_may_be_encoded() {
-        let check = |text: &str, numbers: &[&str]| {
-            let found = numbers_in_path(text);
-            assert_eq!(found.iter().map(PhoneNumber::as_str).collect::<Vec<_>>(), numbers, "{text}");
+    fn plus_sign_in_a_query_need_not_be_encoded() {
+        let check = |text: &str, number: Option<&str>| {
+            assert_eq!(number_in_query(text).as_ref().map(PhoneNumber::as_str), number, "{text}");
         };
-        check("+14155550123", &["+14155550123"]);
-        check("%2B14155550123", &["+14155550123"]);
-        check("sip%3Adesk%40example.com", &["sip:desk@example.com"]);
-        check("sip:desk%40example.com", &["sip:desk%40example.com", "sip:desk@example.com"]);
-        check("14155550123", &[]);
-        check("%252B14155550123", &[]);
-        check("%ff", &[]);
+        check("+14155550123", Some("+14155550123"));
+        check(" 14155550123", Some("+14155550123"));
+        check("sip: 1415@example.com", Some("sip:+1415@example.com"));
+        check("sip:desk%40example.com", Some("sip:desk%40example.com"));
+        check("14155550123", None);
+        check("%2B14155550123", None);
+        check("", None);
     }
 }

@@ -18,7 +18,7 @@ pub(crate) struct Answer {
     pub(crate) body: Option<Value>,
     pub(crate) headers: Vec<(HeaderName, String)>,
     pub(crate) action_taken: &'static str,
-    /// Id for the log. Set only after a row with this id was found: the id in a path can be any text.
+    /// Id for the log. Set only after a row with this id was found: the id in a request can be any text.
     pub(crate) call_id: Option<CallId>,
     pub(crate) event_id: Option<EventId>,
 }
@@ -75,7 +75,7 @@ impl RequestError {
 
     pub(crate) fn unknown_id() -> Self {
         Self::not_found(
-            "there is nothing with this id; check it, and percent-encode the characters that a path cannot hold",
+            "there is nothing with this id; check it, and percent-encode the characters that a query cannot hold",
         )
     }
 

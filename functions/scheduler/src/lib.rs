@@ -27,9 +27,9 @@ use switchhook_aws::Error;
 use switchhook_aws::calls::Calls;
 use switchhook_aws::config::{Environment, EnvironmentError};
 use switchhook_aws::dynamodb::KEY_BYTES_MAX;
-use switchhook_aws::http::path_of;
 use switchhook_aws::inbox::minute_of;
 use switchhook_aws::problem::{Problem, ProblemKind};
+use switchhook_aws::query::only_parameter;
 use switchhook_aws::queue::Queue;
 use switchhook_aws::random::RandomIds;
 use switchhook_aws::sdk::Clock;
@@ -153,18 +153,13 @@ impl Scheduler {
         result.map(|()| report)
     }
 
-    /// Answers `POST /calls/{call_id}/trigger`.
+    /// Answers `POST /call/trigger?id=…`, the only route that leads to this function.
     pub async fn handle(&self, request: Request) -> Response<Body> {
-        let path = path_of(&request);
-        let id = path.strip_prefix("/calls/").and_then(|rest| rest.strip_suffix("/trigger"));
-        let id = id.filter(|id| !id.is_empty() && id.len() <= KEY_BYTES_MAX);
-        let Some(id) = id else {
-            return respond(Problem::new(
-                ProblemKind::NotFound,
-                "no operation has this path; a call is triggered with POST /calls/{call_id}/trigger",
-            ));
+        let id = match only_parameter(request.uri().query().unwrap_or_default(), "id") {
+            Ok(id) if id.len() <= KEY_BYTES_MAX => CallId::new(id),
+            Ok(_) => return respond(unknown_call()),
+            Err(problem) => return respond(problem),
         };
-        let id = CallId::new(id);
         let trace_id = format!("trigger-{}", minute_of(self.clock.now()));
         match self.trigger(&id, &trace_id).await {
             Ok(ClaimOutcome::Claimed) => {
@@ -187,7 +182,7 @@ impl Scheduler {
                 ProblemKind::ProviderUnavailable,
                 "no provider of the call takes calls now; the call stays pending and is placed later",
             )),
-            Ok(ClaimOutcome::NotFound) => respond(Problem::new(ProblemKind::NotFound, "there is no call with this id")),
+            Ok(ClaimOutcome::NotFound) => respond(unknown_call()),
             Err(_) => respond(Problem::new(
                 ProblemKind::StorageFailure,
                 "the tables or the queue failed, and the call may be claimed; send the request again, a repetition is safe",
@@ -283,6 +278,10 @@ impl Scheduler {
         };
         decision.log(now, error.is_some());
     }
+}
+
+fn unknown_call() -> Problem {
+    Problem::new(ProblemKind::NotFound, "there is no call with this id")
 }
 
 fn respond(problem: Problem) -> Response<Body> {

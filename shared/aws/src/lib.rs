@@ -10,6 +10,7 @@ pub mod http;
 pub mod inbox;
 pub mod problem;
 pub mod provider;
+pub mod query;
 pub mod queue;
 pub mod random;
 pub mod sdk;

@@ -152,15 +152,15 @@ async fn confirmation_that_tutorials_show_is_folded_at_once() {
     world.quiesce().await;
 
     let shown = |call: &Value| json!([call["appointment_status"], call["outcome"], call["lifecycle"], call["settled"]]);
-    let (_, call) = world.get("/calls/appointment:appt_123").await;
+    let (_, call) = world.get("/call?id=appointment:appt_123").await;
     assert_eq!(shown(&call), json!(["Confirmed", "confirmed", "in_progress", false]));
     assert_eq!(call["attempts"][0]["provider_call_id"], "CAxxxx");
-    let (_, timeline) = world.get("/calls/appointment:appt_123/events").await;
+    let (_, timeline) = world.get("/call/events?id=appointment:appt_123").await;
     let mut events = timeline["events"].as_array().unwrap().iter();
     assert!(events.all(|event| event["disposition"] == "applied"), "{timeline}");
 
     world.wait(Duration::from_secs(17 * 60)).await;
-    let (_, call) = world.get("/calls/appointment:appt_123").await;
+    let (_, call) = world.get("/call?id=appointment:appt_123").await;
     assert_eq!(shown(&call), json!(["Confirmed", "confirmed", "completed", true]));
     assert_eq!(call["job"]["state"], "COMPLETED");
     assert!(world.published_types("appointment:appt_123").contains(&"appointment.confirmed".to_owned()));

@@ -53,7 +53,7 @@ async fn other_body_under_a_known_id_is_kept_beside_the_first_and_counted() {
     let elsewhere = generic("c2", "e1", "ANSWERED", 0);
     assert_eq!(world.post(Provider::Generic, &elsewhere).await, answer("already_processed", id));
     world.quiesce().await;
-    assert_eq!(world.get("/calls/c2").await.0, StatusCode::NOT_FOUND);
+    assert_eq!(world.get("/call?id=c2").await.0, StatusCode::NOT_FOUND);
 }
 
 #[tokio::test(start_paused = true)]

@@ -45,7 +45,7 @@ async fn repeated_report_does_not_block_an_unblocked_number() {
     world.accept(Provider::Retell, &report("call_1", "outbound")).await;
     world.quiesce().await;
     assert!(world.calls.is_on_do_not_call_list(&number).await.unwrap());
-    send(&world, "DELETE", "/do-not-call/%2B15550199", None, &json!(null)).await;
+    send(&world, "DELETE", "/do-not-call?number=%2B15550199", None, &json!(null)).await;
     world.post(Provider::Retell, &report("call_1", "outbound")).await;
     world.quiesce().await;
     assert!(!world.calls.is_on_do_not_call_list(&number).await.unwrap());

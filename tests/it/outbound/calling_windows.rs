@@ -61,7 +61,7 @@ async fn due_time_that_is_told_lies_inside_the_window() {
 async fn trigger_outside_the_window_waits_for_its_opening() {
     let world = World::new();
     let call_id = create(&world, &within("Europe/London", "09:00", "18:00")).await;
-    let (_, answer) = send(&world, "POST", &format!("/calls/{call_id}/trigger"), None, &Value::Null).await;
+    let (_, answer) = send(&world, "POST", &format!("/call/trigger?id={call_id}"), None, &Value::Null).await;
     assert_eq!(answer["job"]["state"], "CLAIMED");
     world.wait(MINUTE * 2).await;
     assert_eq!(world.cloud.fake().dials(), []);

@@ -53,12 +53,12 @@ pub(crate) async fn create(world: &World, request: &Value) -> String {
 }
 
 pub(crate) async fn get_call(world: &World, call_id: &str) -> Value {
-    let (code, call) = send(world, "GET", &format!("/calls/{call_id}"), None, &Value::Null).await;
+    let (code, call) = send(world, "GET", &format!("/call?id={call_id}"), None, &Value::Null).await;
     assert_eq!(code, StatusCode::OK, "{call}");
     call
 }
 
-/// The state of a call as `GET /calls/{call_id}` shows it, with the lifecycle of each attempt. For example `job
+/// The state of a call as `GET /call?id={call_id}` shows it, with the lifecycle of each attempt. For example `job
 /// PENDING, appointment Retrying, attempts [busy, no_answer]`.
 pub(crate) async fn call_state(world: &World, call_id: &str) -> String {
     let call = get_call(world, call_id).await;

@@ -124,10 +124,10 @@ async fn canceled_call_is_never_dialled() {
     let mut later = call_request("confirms");
     later["due_at"] = json!("2026-01-01T01:00:00Z");
     let call_id = create(&world, &later).await;
-    let path = format!("/calls/{call_id}/cancel");
+    let path = format!("/call/cancel?id={call_id}");
     let (code, _) = send(&world, "POST", &path, None, &Value::Null).await;
     assert_eq!(code, StatusCode::OK);
-    let (code, _) = send(&world, "POST", &format!("/calls/{call_id}/trigger"), None, &Value::Null).await;
+    let (code, _) = send(&world, "POST", &format!("/call/trigger?id={call_id}"), None, &Value::Null).await;
     assert_eq!(code, StatusCode::CONFLICT);
     world.wait(HOUR * 2).await;
     assert_snapshot!(call_state(&world, &call_id).await, @"job CANCELED, appointment Canceled, attempts []");
@@ -144,11 +144,11 @@ async fn trigger_waives_the_due_time_alone() {
     let mut later = call_request("declines");
     later["due_at"] = json!("2026-01-03T00:00:00Z");
     let call_id = create(&world, &later).await;
-    let (code, answer) = send(&world, "POST", &format!("/calls/{call_id}/trigger"), None, &Value::Null).await;
+    let (code, answer) = send(&world, "POST", &format!("/call/trigger?id={call_id}"), None, &Value::Null).await;
     assert_eq!((code, &answer["job"]["state"]), (StatusCode::OK, &json!("CLAIMED")));
     world.wait(MINUTE * 5).await;
     assert_snapshot!(call_state(&world, &call_id).await, @"job COMPLETED, appointment Declined, attempts [completed]");
-    let (code, _) = send(&world, "POST", "/calls/nobody/trigger", None, &Value::Null).await;
+    let (code, _) = send(&world, "POST", "/call/trigger?id=nobody", None, &Value::Null).await;
     assert_eq!(code, StatusCode::NOT_FOUND);
 }
 

@@ -128,7 +128,7 @@ async fn trigger_probes_a_provider_that_is_unavailable() {
     assert_eq!(provider_events(&world), ["provider.unavailable"]);
     // Somebody pays the bill, and does not want to wait for the next probe.
     fake.set_mode(Mode::Normal);
-    let (code, answer) = send(&world, "POST", &format!("/calls/{}/trigger", calls[0]), None, &Value::Null).await;
+    let (code, answer) = send(&world, "POST", &format!("/call/trigger?id={}", calls[0]), None, &Value::Null).await;
     assert_eq!((code.as_u16(), &answer["job"]["state"]), (200, &json!("CLAIMED")));
     world.wait(MINUTE * 2).await;
     assert_eq!(provider_events(&world), ["provider.unavailable", "provider.available"]);

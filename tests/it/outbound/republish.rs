@@ -16,7 +16,7 @@ async fn republish_derives_the_same_events_with_the_same_ids() {
     let mut later = call_request("confirms");
     later["due_at"] = json!("2026-01-02T00:00:00Z");
     let canceled = create(&world, &later).await;
-    send(&world, "POST", &format!("/calls/{canceled}/cancel"), None, &Value::Null).await;
+    send(&world, "POST", &format!("/call/cancel?id={canceled}"), None, &Value::Null).await;
     world.wait(HOUR * 2).await;
 
     let bus = switchhook_aws::bus::Bus::new(

@@ -96,10 +96,10 @@ async fn ending_that_comes_after_the_deadline_corrects_it() {
     let world = World::new();
     world.accept(Provider::Generic, &generic("c1", "e1", "RINGING", 0)).await;
     world.wait(INACTIVITY_TIMEOUT + MINUTE * 2).await;
-    assert_eq!(world.get("/calls/c1").await.1["lifecycle"], "inconclusive");
+    assert_eq!(world.get("/call?id=c1").await.1["lifecycle"], "inconclusive");
     world.accept(Provider::Generic, &generic("c1", "e2", "NO_ANSWER", 30)).await;
     world.quiesce().await;
-    let (_, call) = world.get("/calls/c1").await;
+    let (_, call) = world.get("/call?id=c1").await;
     assert_eq!(json!([call["lifecycle"], call["outcome"], call["settled"]]), json!(["no_answer", "no_answer", true]));
     assert_snapshot!(world.timeline(), @r"
     c1/1 call.initiated

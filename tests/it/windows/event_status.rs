@@ -1,4 +1,4 @@
-//! `GET /events/{event_id}/status` shows where an event is, also after failures.
+//! `GET /event/status?id={event_id}` shows where an event is, also after failures.
 
 use std::time::Duration;
 
@@ -83,7 +83,8 @@ async fn status_of_a_dead_letter_says_so_until_it_is_redriven() {
 #[tokio::test(start_paused = true)]
 async fn unknown_event_and_unknown_call_are_not_found() {
     let world = World::new();
-    for path in ["/events/generic:none/status", "/calls/none", "/calls/none/events", "/calls/", "/events//status"] {
+    for path in ["/event/status?id=generic:none", "/call?id=none", "/call/events?id=none", "/calls/", "/event/status/"]
+    {
         assert_eq!(world.get(path).await.0, StatusCode::NOT_FOUND, "{path}");
     }
 }

@@ -24,7 +24,7 @@ const NOTHING: [Value; 0] = [];
 const CRASHED: StatusCode = StatusCode::INTERNAL_SERVER_ERROR;
 const HOUR: Duration = Duration::from_secs(60 * 60);
 
-/// Fields of `GET /events/{event_id}/status` as text, one line per field: `status: queued`.
+/// Fields of `GET /event/status?id={event_id}` as text, one line per field: `status: queued`.
 async fn status(world: &World, event_id: &EventId, fields: &[&str]) -> String {
     let status = world.status(event_id).await;
     let shown = |field: &&str| {

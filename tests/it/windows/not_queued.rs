@@ -29,7 +29,7 @@ async fn event_that_was_stored_but_not_queued_is_queued_by_the_providers_retry()
     attempts: 0
     ");
     assert_eq!(
-        (world.queued(), world.get("/calls/c1").await.0),
+        (world.queued(), world.get("/call?id=c1").await.0),
         (vec![], StatusCode::NOT_FOUND),
         "the event must be stored and not queued"
     );

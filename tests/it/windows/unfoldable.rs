@@ -58,7 +58,7 @@ async fn call_takes_as_many_events_as_it_holds_and_still_settles() {
     assert_eq!((world.queued(), world.dead_letters()), (vec![], vec![]));
 
     world.wait(INACTIVITY_TIMEOUT + MINUTE * 3).await;
-    let (_, shown) = world.get("/calls/c1").await;
+    let (_, shown) = world.get("/call?id=c1").await;
     assert_eq!(json!([shown["lifecycle"], shown["settled"]]), json!(["inconclusive", true]));
     assert_eq!(
         world.call("c1").await.history.len(),

@@ -199,9 +199,9 @@ async fn send_api_request(
 ) -> Result<(), PlayError> {
     let path = match request.action {
         ApiAction::Create | ApiAction::CreateAgain | ApiAction::CreateOther => "/calls".to_owned(),
-        ApiAction::Trigger | ApiAction::TriggerCanceled => format!("/calls/{}/trigger", encoded(&call.call_id)),
-        ApiAction::Cancel => format!("/calls/{}/cancel", encoded(&call.call_id)),
-        ApiAction::Block => format!("/do-not-call/{}", encoded(&script.to)),
+        ApiAction::Trigger | ApiAction::TriggerCanceled => format!("/call/trigger?id={}", encoded(&call.call_id)),
+        ApiAction::Cancel => format!("/call/cancel?id={}", encoded(&call.call_id)),
+        ApiAction::Block => format!("/do-not-call?number={}", encoded(&script.to)),
     };
     let body = match request.action {
         ApiAction::Create | ApiAction::CreateAgain => script.request_body(false).to_string(),
@@ -231,9 +231,9 @@ async fn observe_call(
     published: &mut PublishedEvents,
     call_id: &str,
 ) -> Result<ObservedCall, PlayError> {
-    let path = format!("/calls/{}", encoded(call_id));
-    let call = get(cloud, &path).await?;
-    let timeline = get(cloud, &format!("{path}/events")).await?;
+    let id = encoded(call_id);
+    let call = get(cloud, &format!("/call?id={id}")).await?;
+    let timeline = get(cloud, &format!("/call/events?id={id}")).await?;
     let events = timeline.as_ref().and_then(|timeline| timeline.get("events")).and_then(Value::as_array);
     let timeline = events.cloned().unwrap_or_default();
     let published = published.take_call(call_id);
