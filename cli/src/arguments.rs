@@ -11,6 +11,7 @@ use crate::call::Call;
 use crate::demo::Demo;
 use crate::dev::Dev;
 use crate::fake::Fake;
+use crate::reconcile::Reconcile;
 use crate::republish::Republish;
 use crate::send::Send;
 use crate::show::Show;
@@ -19,9 +20,9 @@ const EXAMPLES: &str = "\
 Examples:
   switchhook demo                 watch the whole system at work, in seconds
   switchhook dev                  run it on this machine; it prints commands to try
-  switchhook send --provider retell --key KEY --sample retell/call_ended --to http://127.0.0.1:8787
+  switchhook send --provider retell --key KEY --sample retell/call_ended
   switchhook show appointment:appt_201
-  switchhook call create --provider retell --from-number +442079460018 --to-number +447700900120 --to http://127.0.0.1:8787
+  switchhook call create --provider retell --from-number +442079460018 --to-number +447700900120
 
 `switchhook COMMAND --help` explains a command, with examples.
 
@@ -52,6 +53,8 @@ enum Verb {
     Demo(Demo),
     /// Run a fake provider, which accepts calls and dials nobody
     Fake(Fake),
+    /// Run the reconciler, or the drift check, now
+    Reconcile(Reconcile),
     /// Publish the domain events of calls again
     Republish(Republish),
     /// Sign a test webhook and post it to a stack
@@ -86,6 +89,7 @@ pub(crate) fn run(
         Verb::Call(call) => call.run(out, errors).map_err(Into::into),
         Verb::Demo(demo) => demo.run(out).map_err(Into::into),
         Verb::Fake(fake) => fake.run(out, errors).map_err(Into::into),
+        Verb::Reconcile(reconcile) => reconcile.run(out).map_err(Into::into),
         Verb::Republish(republish) => republish.run(out, errors).map_err(Into::into),
         Verb::Send(send) => send.run(out).map_err(Into::into),
         Verb::Show(show) => show.run(out, errors).map_err(Into::into),

@@ -13,13 +13,14 @@ use crate::duration;
 use crate::import::{Import, ImportError};
 use crate::paths::encoded;
 use crate::show::{print_call, text};
+use crate::stack_choice::{StackChoice, StackChoiceError};
 
 const EXAMPLES: &str = "\
 Examples:
   switchhook call create --provider retell --from-number +442079460018 --to-number +447700900123 \\
-      --appointment appt_201 --to http://127.0.0.1:8787
+      --appointment appt_201
   switchhook call import calls.csv --plan
-  switchhook call list --job PENDING --to http://127.0.0.1:8787
+  switchhook call list --job PENDING --stack switchhook
   switchhook call trigger call-050d39f27cbbd5c6d2e754f8767178ea --to http://127.0.0.1:8787
 
 The API of a deployed stack requires signed requests. Requests to other machines are therefore signed with AWS SigV4, with
@@ -29,7 +30,7 @@ Exit status: 0 if the request succeeded, 1 if the stack rejected it, 2 if the st
 
 const SHOW_EXAMPLES: &str = "\
 Example:
-  switchhook call show call-050d39f27cbbd5c6d2e754f8767178ea --to http://127.0.0.1:8787
+  switchhook call show call-050d39f27cbbd5c6d2e754f8767178ea
 
 `switchhook show` also prints the timeline.
 
@@ -37,7 +38,7 @@ Exit status: 0 if the call was found, 1 if it was not, 2 if the stack could not 
 
 const TRIGGER_EXAMPLES: &str = "\
 Example:
-  switchhook call trigger call-050d39f27cbbd5c6d2e754f8767178ea --to http://127.0.0.1:8787
+  switchhook call trigger call-050d39f27cbbd5c6d2e754f8767178ea
 
 The call must be PENDING. Its due time does not matter, but its calling window and the do-not-call list do.
 
@@ -45,7 +46,7 @@ Exit status: 0 if the call is being placed, 1 if the stack rejected the request,
 
 const CANCEL_EXAMPLES: &str = "\
 Example:
-  switchhook call cancel call-050d39f27cbbd5c6d2e754f8767178ea --to http://127.0.0.1:8787
+  switchhook call cancel call-050d39f27cbbd5c6d2e754f8767178ea
 
 A call can be canceled while it waits to be placed, also between two attempts. An attempt that was dialled is not interrupted.
 
@@ -53,8 +54,8 @@ Exit status: 0 if the call is canceled, 1 if the stack rejected the request, 2 i
 
 const LIST_EXAMPLES: &str = "\
 Examples:
-  switchhook call list --to http://127.0.0.1:8787
-  switchhook call list --job PENDING --limit 20 --to http://127.0.0.1:8787
+  switchhook call list
+  switchhook call list --job PENDING --limit 20 --stack switchhook
   switchhook call list --stuck-for 2h --to http://127.0.0.1:8787 --json
 
 If there are more calls, the last line prints the --cursor for the next page.
@@ -63,11 +64,10 @@ Exit status: 0 if the calls were listed, 1 if the stack rejected the request, 2 
 
 const CREATE_EXAMPLES: &str = "\
 Examples:
-  switchhook call create --provider retell --from-number +442079460018 --to-number +447700900123 \\
-      --to http://127.0.0.1:8787
+  switchhook call create --provider retell --from-number +442079460018 --to-number +447700900123
   switchhook call create --provider retell --from-number +442079460018 --to-number +447700900123 \\
       --appointment appt_201 --due 2026-11-23T09:30:00Z --window 'Europe/London 09:00-18:00 mon,tue,wed' \\
-      --attempts 3 --delay 10m --metadata name=Zoe --idempotency-key order-7 --to http://127.0.0.1:8787
+      --attempts 3 --delay 10m --metadata name=Zoe --idempotency-key order-7
 
 The fake provider of `switchhook dev` plays the behaviours in --metadata fake=busy,confirms, one per attempt. Without them, the
 last digit of the called number decides. `switchhook dev --help` lists the behaviours.
@@ -106,9 +106,8 @@ enum Verb {
 
 #[derive(Debug, Args)]
 struct Target {
-    /// URL of the stack's API
-    #[arg(long, value_name = "URL")]
-    to: String,
+    #[command(flatten)]
+    stack: StackChoice,
     /// Print the response as it is, as one JSON object
     #[arg(long)]
     json: bool,
@@ -193,6 +192,8 @@ struct List {
 pub(crate) enum CallError {
     #[error(transparent)]
     Client(#[from] ClientError),
+    #[error(transparent)]
+    Stack(#[from] StackChoiceError),
     #[error(transparent)]
     Import(#[from] ImportError),
     #[error("could not print the response")]
@@ -315,7 +316,7 @@ impl Target {
         headers: impl IntoIterator<Item = (&'a str, &'a str)>,
         body: Vec<u8>,
     ) -> Result<Response, CallError> {
-        Ok(client::send_to_stack(&self.to, method, path, headers, body)?)
+        Ok(client::send_to_stack(&self.stack.api_url()?, method, path, headers, body)?)
     }
 
     /// Prints the response. Returns true if its status is 2xx.

@@ -82,7 +82,7 @@ impl Response {
 
 /// Sends the request and returns the response, whatever its status.
 pub(crate) fn send(request: Request<Vec<u8>>) -> Result<Response, ClientError> {
-    let web::Response { status, body } = web::send(request)?;
+    let web::Response { status, body, headers: _ } = web::send(request)?;
     Ok(Response { status, body })
 }
 

@@ -21,12 +21,13 @@ use switchhook_operate::web::WebError;
 
 use self::rows::{Defaults, Row, RowError, read_rows};
 use crate::client::{self, ClientError};
+use crate::stack_choice::{StackChoice, StackChoiceError};
 
 const EXAMPLES: &str = "\
 Examples:
   switchhook call import calls.csv --plan --per-second 2
-  switchhook call import calls.csv --provider retell --from-number +442079460018 --to http://127.0.0.1:8787
-  switchhook call import calls.jsonl --name reminders-november --to http://127.0.0.1:8787 --json
+  switchhook call import calls.csv --provider retell --from-number +442079460018
+  switchhook call import calls.jsonl --name reminders-november --stack switchhook --json
 
 A .jsonl file has one body of POST /calls per line. A .csv file begins with the names of its columns: provider (or
 providers, separated by blanks), from, to, appointment_id, due_at, window, idempotency_key, metadata.NAME, and
@@ -68,9 +69,8 @@ pub(crate) struct Import {
     /// Create the other calls if rows are refused
     #[arg(long)]
     skip_refused: bool,
-    /// URL of the stack's API
-    #[arg(long, value_name = "URL", required_unless_present = "plan")]
-    to: Option<String>,
+    #[command(flatten)]
+    stack: StackChoice,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -80,6 +80,8 @@ pub(crate) struct Import {
 pub(crate) enum ImportError {
     #[error(transparent)]
     Rows(#[from] rows::RowsError),
+    #[error(transparent)]
+    Stack(#[from] StackChoiceError),
     #[error("{done} of {rows} rows are done; run the same command again for the others")]
     Interrupted {
         done: usize,
@@ -110,6 +112,8 @@ struct Imported {
 impl Import {
     /// Returns true if no row was refused.
     pub(crate) fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<bool, ImportError> {
+        // A plan needs no stack.
+        let to = if self.plan { None } else { Some(self.stack.api_url()?) };
         let defaults = Defaults { provider: self.provider, from: self.from_number.as_deref() };
         let file_name = self.file.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let rows = read_rows(&self.file, self.name.as_deref().unwrap_or(&file_name), &defaults)?;
@@ -118,16 +122,16 @@ impl Import {
             writeln!(errors, "{}", error.text(&self.file)).map_err(ImportError::Print)?;
         }
         let is_stopped = !refused.is_empty() && !self.skip_refused;
-        if self.plan || is_stopped {
+        let (Some(to), false) = (to, is_stopped) else {
             self.print_plan(&rows, &refused, out).map_err(ImportError::Print)?;
             if is_stopped && !self.plan && !self.json {
                 let advice = "nothing was created; correct these rows, or import the others with --skip-refused";
                 writeln!(errors, "switchhook: {advice}").map_err(ImportError::Print)?;
             }
             return Ok(refused.is_empty());
-        }
+        };
         let valid: Vec<&Row> = rows.iter().filter(|row| row.errors.is_empty()).collect();
-        let mut imported = self.send(&valid)?;
+        let mut imported = self.send(&to, &valid)?;
         for error in imported.refused.iter().filter(|_| !self.json) {
             writeln!(errors, "{}", error.text(&self.file)).map_err(ImportError::Print)?;
         }
@@ -137,8 +141,7 @@ impl Import {
     }
 
     /// Sends all rows, in batches.
-    fn send(&self, rows: &[&Row]) -> Result<Imported, ImportError> {
-        let to = self.to.as_deref().unwrap_or_default();
+    fn send(&self, to: &str, rows: &[&Row]) -> Result<Imported, ImportError> {
         let progress = self.progress(rows.len());
         let mut imported = Imported::default();
         let mut done = 0;

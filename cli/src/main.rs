@@ -9,6 +9,7 @@ mod duration;
 mod fake;
 mod import;
 mod paths;
+mod reconcile;
 mod republish;
 mod running_dev;
 mod send;

@@ -10,15 +10,17 @@ use switchhook_operate::web::WebError;
 use switchhook_providers::{Key, KeyError, samples, sign};
 
 use crate::client::{self, ClientError};
+use crate::stack_choice::{StackChoice, StackChoiceError};
 
 const EXAMPLES: &str = "\
 Examples:
-  switchhook send --provider retell --key KEY --sample retell/call_ended --to http://127.0.0.1:8787
+  switchhook send --provider retell --key KEY --sample retell/call_ended
   switchhook send --provider generic --key KEY --file event.json --to https://abc.execute-api.eu-west-1.amazonaws.com
   switchhook send --provider twilio --key TOKEN --sample twilio/completed \\
       --to 'http://127.0.0.1:8787/webhooks/twilio?appointment_id=appt_1'
 
-The webhook is signed with the current time, in the way that the provider signs. An unknown --sample prints the list of samples.
+The webhook is signed with the current time, in the way that the provider signs. It goes to /webhooks/PROVIDER at the URL of
+the stack, unless --to ends with that path. An unknown --sample prints the list of samples.
 
 Exit status: 0 if the response is 2xx, 1 if it is not, 2 if the webhook could not be sent.";
 
@@ -33,10 +35,9 @@ pub(crate) struct Send {
     key: String,
     #[command(flatten)]
     content: Content,
-    /// URL of the stack; /webhooks/PROVIDER is appended if it is missing
-    #[arg(long, value_name = "URL")]
-    to: String,
-    /// URL that goes into the signature of a Twilio webhook, if it differs from --to
+    #[command(flatten)]
+    stack: StackChoice,
+    /// URL that goes into the signature of a Twilio webhook, if it differs from that of the stack
     #[arg(long, value_name = "URL")]
     public_url: Option<String>,
 }
@@ -69,6 +70,8 @@ pub(crate) enum SendError {
     SampleOfOtherProvider { sample: String, provider: Provider },
     #[error(transparent)]
     Client(#[from] ClientError),
+    #[error(transparent)]
+    Stack(#[from] StackChoiceError),
     #[error("could not print the response")]
     Print(#[source] io::Error),
 }
@@ -85,7 +88,7 @@ impl Send {
     }
 
     fn request(&self, key: &Key, body: Vec<u8>, now: Timestamp) -> Result<Request<Vec<u8>>, SendError> {
-        let url = self.webhook_url(&self.to)?;
+        let url = self.webhook_url(&self.stack.api_url()?)?;
         let signed_url = match &self.public_url {
             Some(public_url) => {
                 let query = url.split_once('?').map_or(String::new(), |(_, query)| format!("?{query}"));

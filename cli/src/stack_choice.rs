@@ -64,7 +64,6 @@ pub(crate) enum StackChoiceError {
 
 /// A stack, and the runtime in which its clients work.
 #[derive(Debug)]
-#[allow(dead_code, reason = "the commands that connect follow")]
 pub(crate) struct Connection {
     pub(crate) stack: Stack,
     runtime: Runtime,
@@ -79,7 +78,6 @@ struct Config {
     to: Option<String>,
 }
 
-#[allow(dead_code, reason = "the commands that connect follow")]
 impl Connection {
     /// Waits for a future that uses the stack.
     pub(crate) fn block_on<F: Future>(&self, future: F) -> F::Output {
@@ -89,7 +87,6 @@ impl Connection {
 
 impl StackChoice {
     /// Connects to the stack.
-    #[allow(dead_code, reason = "the commands that connect follow")]
     pub(crate) fn connect(&self) -> Result<Connection, StackChoiceError> {
         let address = self.address()?;
         let runtime = runtime()?;

@@ -6,9 +6,12 @@
 //! A stack is reached with the operator's own AWS credentials, through the SDK clients that the functions use.
 //! `switchhook dev` answers the same requests at a URL of its own, so one code path serves both.
 
+mod aws;
 mod error;
+pub mod reconcile;
 pub mod stack;
 pub mod web;
 
+pub use aws::{Alarm, AlarmState, MetricQuery, Series};
 pub use error::Error;
 pub use stack::{Address, Stack, StackNames};

@@ -1,5 +1,6 @@
 //! A running stack: its names, and the clients that reach it.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use http::Method;
@@ -11,6 +12,7 @@ use switchhook_aws::queue::Queue;
 use switchhook_aws::sdk;
 use switchhook_domain::Timestamp;
 
+use crate::aws::AwsServices;
 use crate::error::Error;
 use crate::web;
 
@@ -63,6 +65,8 @@ pub struct Stack {
     pub bus: Bus,
     /// URL of the `switchhook dev`. `None` for a deployed stack.
     pub local: Option<String>,
+    /// Further services of a deployed stack.
+    pub(crate) services: Option<AwsServices>,
     clock: sdk::Clock,
 }
 
@@ -79,7 +83,12 @@ impl Stack {
                 let aws = sdk::from_url(&format!("{url}/aws"), &names.region);
                 Ok(Self::new(names, &aws, Some(url.to_owned())))
             }
-            Address::Deployed { stack, .. } => Err(Error::Deployed(stack.clone())),
+            Address::Deployed { stack, region } => {
+                let aws = sdk::from_profile_in(region.clone()).await;
+                let services = AwsServices::new(&aws)?;
+                let names = StackNames::from_outputs(stack, services.region(), &services.outputs(stack).await?)?;
+                Ok(Self { services: Some(services), ..Self::new(names, &aws, None) })
+            }
         }
     }
 
@@ -87,6 +96,17 @@ impl Stack {
     #[must_use]
     pub fn now(&self) -> Timestamp {
         self.clock.now()
+    }
+
+    /// Returns who operates the stack: the ARN of the AWS credentials, or the user of this machine.
+    ///
+    /// # Errors
+    /// STS did not answer.
+    pub async fn caller(&self) -> Result<String, Error> {
+        match &self.services {
+            Some(services) => services.caller().await,
+            None => Ok(std::env::var("USER").ok().filter(|user| !user.is_empty()).unwrap_or_else(|| "dev".to_owned())),
+        }
     }
 
     fn new(names: StackNames, aws: &sdk::SdkConfig, local: Option<String>) -> Self {
@@ -103,6 +123,7 @@ impl Stack {
             relay_failures_queue: queue(&names.relay_failures_queue_url),
             bus: Bus::new(sdk::eventbridge(aws), names.event_bus.clone()),
             local,
+            services: None,
             clock: sdk::Clock::from_config(aws),
             names,
         }
@@ -117,8 +138,70 @@ impl StackNames {
     pub async fn of_dev(url: &str) -> Result<Self, Error> {
         web::base_url(url)?;
         let request = web::request(Method::GET, &format!("{}/stack", url.trim_end_matches('/')))?;
-        let response = web::send_in_background(request).await?;
+        let response = web::send_in_background(request, web::TIMEOUT).await?;
         let names = serde_json::from_str(&response.body).ok().filter(|_| response.status == 200);
         names.ok_or_else(|| Error::NotDev(url.to_owned()))
+    }
+
+    /// Reads the names from the outputs of a deployed stack.
+    fn from_outputs(stack: &str, region: &str, outputs: &BTreeMap<String, String>) -> Result<Self, Error> {
+        let mut missing = Vec::new();
+        let mut output = |name: &'static str| {
+            outputs.get(name).cloned().unwrap_or_else(|| {
+                missing.push(name);
+                String::new()
+            })
+        };
+        let names = Self {
+            stack: stack.to_owned(),
+            region: region.to_owned(),
+            api_url: output("ApiUrl"),
+            inbox_table: output("InboxTableName"),
+            calls_table: output("CallsTableName"),
+            events_queue_url: output("EventsQueueUrl"),
+            events_dlq_url: output("EventsDlqUrl"),
+            dial_queue_url: output("DialQueueUrl"),
+            due_queue_url: output("DueQueueUrl"),
+            relay_failures_queue_url: output("RelayFailuresQueueUrl"),
+            event_bus: output("EventBusName"),
+            scheduler_function: output("SchedulerFunctionName"),
+            reconciler_function: output("ReconcilerFunctionName"),
+            providers_secret: output("SecretArn"),
+        };
+        if missing.is_empty() { Ok(names) } else { Err(Error::MissingOutputs { stack: stack.to_owned(), missing }) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OUTPUTS: [&str; 12] = [
+        "ApiUrl",
+        "InboxTableName",
+        "CallsTableName",
+        "EventsQueueUrl",
+        "EventsDlqUrl",
+        "DialQueueUrl",
+        "DueQueueUrl",
+        "RelayFailuresQueueUrl",
+        "EventBusName",
+        "SchedulerFunctionName",
+        "ReconcilerFunctionName",
+        "SecretArn",
+    ];
+
+    #[test]
+    fn outputs_name_the_stack_and_missing_ones_are_told_at_once() {
+        let mut outputs: BTreeMap<String, String> = OUTPUTS.map(|name| (name.to_owned(), format!("the {name}"))).into();
+        let names = StackNames::from_outputs("switchhook", "eu-west-1", &outputs).unwrap();
+        assert_eq!(
+            (names.inbox_table.as_str(), names.providers_secret.as_str()),
+            ("the InboxTableName", "the SecretArn")
+        );
+        outputs.remove("ApiUrl");
+        outputs.remove("SecretArn");
+        let error = StackNames::from_outputs("switchhook", "eu-west-1", &outputs).unwrap_err().to_string();
+        assert!(error.contains("the stack switchhook lack ApiUrl, SecretArn"), "{error}");
     }
 }

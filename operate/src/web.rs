@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{Request, Uri};
+use http::{HeaderMap, Request, Uri};
 use ureq::Agent;
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
 
 use crate::error::Error;
 
-/// Timeout of a request. A stack answers in milliseconds, but a slow network takes longer.
-const TIMEOUT: Duration = Duration::from_secs(30);
+/// Usual timeout of a request. A stack answers in milliseconds, but a slow network takes longer.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(30);
 /// Largest response body. The timeline of a call with the maximum number of events has about 300 KB.
 const RESPONSE_BYTES_MAX: u64 = 8 * 1024 * 1024;
 
@@ -37,6 +37,7 @@ pub enum WebError {
 #[derive(Debug)]
 pub struct Response {
     pub status: u16,
+    pub headers: HeaderMap,
     pub body: String,
 }
 
@@ -68,18 +69,24 @@ pub fn is_loopback_host(host: &str) -> bool {
 /// # Errors
 /// [`WebError::NoAnswer`].
 pub fn send(request: Request<Vec<u8>>) -> Result<Response, WebError> {
+    send_within(request, TIMEOUT)
+}
+
+/// Does the same as [`send`], with another timeout.
+fn send_within(request: Request<Vec<u8>>, timeout: Duration) -> Result<Response, WebError> {
     let url = request.uri().to_string();
     let failed = |source| WebError::NoAnswer { url: url.clone(), source: Box::new(source) };
-    let agent = agent_for(request.uri());
+    let agent = agent_for(request.uri(), timeout);
     let mut response = agent.run(request).map_err(failed)?;
     let status = response.status().as_u16();
+    let headers = response.headers().clone();
     let body = response.body_mut().with_config().limit(RESPONSE_BYTES_MAX).lossy_utf8(true).read_to_string();
-    Ok(Response { status, body: body.map_err(failed)? })
+    Ok(Response { status, headers, body: body.map_err(failed)? })
 }
 
 /// Does the same as [`send`], on a thread of the runtime for blocking work.
-pub(crate) async fn send_in_background(request: Request<Vec<u8>>) -> Result<Response, Error> {
-    Ok(tokio::task::spawn_blocking(move || send(request)).await.map_err(Error::Wait)??)
+pub(crate) async fn send_in_background(request: Request<Vec<u8>>, timeout: Duration) -> Result<Response, Error> {
+    Ok(tokio::task::spawn_blocking(move || send_within(request, timeout)).await.map_err(Error::Wait)??)
 }
 
 /// Builds a request without a body.
@@ -88,8 +95,8 @@ pub(crate) fn request(method: http::Method, url: &str) -> Result<Request<Vec<u8>
     request.map_err(|source| WebError::Request { url: url.to_owned(), source })
 }
 
-fn agent_for(uri: &Uri) -> Agent {
-    let mut config = Agent::config_builder().timeout_global(Some(TIMEOUT)).http_status_as_error(false).max_redirects(0);
+fn agent_for(uri: &Uri, timeout: Duration) -> Agent {
+    let mut config = Agent::config_builder().timeout_global(Some(timeout)).http_status_as_error(false).max_redirects(0);
     if uri.scheme_str() == Some("https") {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let found = rustls_native_certs::load_native_certs().certs;

@@ -14,6 +14,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
+use serde::Serialize;
 use serde_json::{Value, json};
 use switchhook_local::sqs::queue_url;
 use switchhook_local::{
@@ -45,7 +46,8 @@ pub(super) fn routes(cloud: Cloud, base_url: &str) -> Router {
 
 fn names(base_url: &str) -> StackNames {
     StackNames {
-        stack: "dev".to_owned(),
+        // The dimension `stack` of its metrics.
+        stack: "local".to_owned(),
         region: REGION.to_owned(),
         api_url: base_url.to_owned(),
         inbox_table: INBOX_TABLE.to_owned(),
@@ -90,10 +92,10 @@ async fn run(State(state): State<OperatorState>, Path(schedule): Path<String>) -
     }
 }
 
-fn ran<T, E: Error, F: Error>(run: Result<Result<T, E>, F>) -> Response {
+fn ran<T: Serialize, E: Error, F: Error>(run: Result<Result<T, E>, F>) -> Response {
     let failed = |error: &dyn Error| message(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string());
     match run {
-        Ok(Ok(_)) => json_response(StatusCode::OK, &Value::Null),
+        Ok(Ok(report)) => json_response(StatusCode::OK, &json!(report)),
         Ok(Err(error)) => failed(&error),
         Err(panicked) => failed(&panicked),
     }

@@ -76,6 +76,11 @@ fn help_of_call_list() {
 }
 
 #[test]
+fn help_of_reconcile() {
+    insta::assert_snapshot!(help(&["reconcile", "--help"]));
+}
+
+#[test]
 fn help_of_republish() {
     insta::assert_snapshot!(help(&["republish", "--help"]));
 }

@@ -98,6 +98,18 @@ fn schedules_run_by_hand() {
 }
 
 #[test]
+fn reconciler_and_drift_check_tell_what_they_did() {
+    let (_scratch, stack) = with_a_call();
+    let output = stack.switchhook(&["reconcile"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let printed = text(&output.stdout);
+    assert!(printed.starts_with("the reconciler has run\n") && printed.contains("swept minutes"), "{printed}");
+    let output = stack.switchhook(&["reconcile", "--drift", "--json"]);
+    let report: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
+    assert!(report["checked"].is_u64(), "{report}");
+}
+
+#[test]
 fn foreign_pages_are_refused() {
     let stack = Stack::start(&[]);
     for (method, path) in [("GET", "/stack"), ("POST", "/aws"), ("POST", "/run/scheduler")] {

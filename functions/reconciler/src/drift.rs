@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use futures_util::stream::{self, StreamExt};
+use serde::Serialize;
 use switchhook_aws::Error;
 use switchhook_aws::calls::{TimeRange, WakeQueue, wake_shards_from};
 use switchhook_aws::inbox::minute_of;
@@ -31,7 +32,7 @@ const ATTEMPTS_MAX: usize = 3;
 const CONCURRENCY: usize = 8;
 
 /// Result of one drift check. The fields are also metrics.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct DriftReport {
     /// Calls that were checked.
     pub checked: u64,

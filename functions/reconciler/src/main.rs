@@ -1,7 +1,7 @@
 //! Wiring of the reconciler function: configuration, clients, run.
 
 use lambda_runtime::{Error, LambdaEvent, run, service_fn};
-use serde_json::Value;
+use serde_json::{Value, json};
 use switchhook_aws::calls::Calls;
 use switchhook_aws::inbox::Inbox;
 use switchhook_aws::provider::ProviderApi;
@@ -32,9 +32,9 @@ async fn main() -> Result<(), Error> {
     run(service_fn(move |event: LambdaEvent<Value>| async move {
         let trace_id = &event.context.request_id;
         if event.payload.get("run").and_then(Value::as_str) == Some("drift") {
-            return reconciler.check_drift(trace_id).await.map(drop).map_err(Error::from);
+            return reconciler.check_drift(trace_id).await.map(|report| json!(report)).map_err(Error::from);
         }
-        reconciler.run(trace_id).await.map(drop).map_err(Error::from)
+        reconciler.run(trace_id).await.map(|report| json!(report)).map_err(Error::from)
     }))
     .await
 }

@@ -22,6 +22,7 @@ mod wake;
 use std::time::Duration;
 
 use lambda_http::{Body, Request, Response};
+use serde::Serialize;
 use serde_json::json;
 use switchhook_aws::Error;
 use switchhook_aws::calls::Calls;
@@ -106,7 +107,7 @@ pub struct Scheduler {
 }
 
 /// Result of one run, or of one batch.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Report {
     /// Due calls that were found.
     pub due: u64,

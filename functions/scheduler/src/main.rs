@@ -45,7 +45,7 @@ async fn main() -> Result<(), Error> {
             None => {}
         }
         if event.payload.get("routeKey").is_none() {
-            return scheduler.run(trace_id).await.map(|_| Value::Null).map_err(Error::from);
+            return scheduler.run(trace_id).await.map(|report| json!(report)).map_err(Error::from);
         }
         let request = serde_json::from_value::<LambdaRequest>(event.payload)?;
         let response = scheduler.handle(request_from_event(request)).await;

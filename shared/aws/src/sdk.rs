@@ -53,7 +53,16 @@ pub async fn from_environment() -> SdkConfig {
 /// Returns the configuration of an operator's tool. It finds region and credentials as the AWS CLI on the same machine
 /// does.
 pub async fn from_profile() -> SdkConfig {
-    with_timeouts_and_retries(&aws_config::defaults(behavior_version()).http_client(https_client()).load().await)
+    from_profile_in(None).await
+}
+
+/// Does the same as [`from_profile`], for this region if there is one.
+pub async fn from_profile_in(region: Option<String>) -> SdkConfig {
+    let mut config = aws_config::defaults(behavior_version()).http_client(https_client());
+    if let Some(region) = region {
+        config = config.region(Region::new(region));
+    }
+    with_timeouts_and_retries(&config.load().await)
 }
 
 /// Returns the configuration of an operator's tool for the services of a local stack, which answer at this URL. They

@@ -1,4 +1,5 @@
-//! Signing of requests to the API of a deployed stack, with the operator's AWS credentials (Signature Version 4).
+//! Signing of requests to the API of a deployed stack, and to AWS services without an SDK client, with the operator's AWS
+//! credentials (Signature Version 4).
 
 use std::time::SystemTime;
 
@@ -9,10 +10,10 @@ use aws_sigv4::sign::v4;
 use aws_smithy_runtime_api::client::identity::Identity;
 use http::Request;
 
-use crate::sdk;
+use crate::sdk::{self, SdkConfig};
 
 /// Service name of an HTTP API in a signature.
-const SERVICE: &str = "execute-api";
+const HTTP_API: &str = "execute-api";
 
 /// Reason why a request could not be signed.
 #[derive(Debug, thiserror::Error)]
@@ -44,24 +45,40 @@ pub fn sign(request: &mut Request<Vec<u8>>) -> Result<(), SignError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(SignError::Runtime)?;
     let config = runtime.block_on(sdk::from_profile());
     let host = request.uri().host().unwrap_or_default().to_owned();
+    let region = region_of(&host).map(str::to_owned).or_else(|| Some(config.region()?.to_string()));
+    let region = region.ok_or(SignError::NoRegion(host))?;
+    runtime.block_on(sign_for(request, &config, HTTP_API, &region))
+}
+
+/// Signs a request to a service with the credentials of a configuration. `service` is its name in a signature, for example
+/// `monitoring`.
+///
+/// # Errors
+/// See [`SignError`].
+pub async fn sign_for(
+    request: &mut Request<Vec<u8>>,
+    config: &SdkConfig,
+    service: &str,
+    region: &str,
+) -> Result<(), SignError> {
+    let host = request.uri().host().unwrap_or_default().to_owned();
     let missing = |source| SignError::NoCredentials { host: host.clone(), source };
     let provider = config.credentials_provider().ok_or_else(|| missing(None))?;
-    let credentials = runtime.block_on(provider.provide_credentials()).map_err(|source| missing(Some(source)))?;
-    let region = region_of(&host).map(str::to_owned).or_else(|| Some(config.region()?.to_string()));
-    let region = region.ok_or_else(|| SignError::NoRegion(host.clone()))?;
-    sign_with(request, &credentials.into(), &region, SystemTime::now())
+    let credentials = provider.provide_credentials().await.map_err(|source| missing(Some(source)))?;
+    sign_with(request, &credentials.into(), service, region, SystemTime::now())
 }
 
 fn sign_with(
     request: &mut Request<Vec<u8>>,
     identity: &Identity,
+    service: &str,
     region: &str,
     now: SystemTime,
 ) -> Result<(), SignError> {
     let parameters: SigningParams<'_> = v4::SigningParams::builder()
         .identity(identity)
         .region(region)
-        .name(SERVICE)
+        .name(service)
         .time(now)
         .settings(SigningSettings::default())
         .build()
@@ -105,7 +122,7 @@ mod tests {
         let signed = |body: &[u8]| {
             let mut request =
                 Request::post("https://abc.execute-api.eu-west-1.amazonaws.com/calls").body(body.to_vec()).unwrap();
-            sign_with(&mut request, &identity, "eu-west-1", now).unwrap();
+            sign_with(&mut request, &identity, "execute-api", "eu-west-1", now).unwrap();
             let header = |name: &str| request.headers()[name].to_str().unwrap().to_owned();
             assert_eq!(header("x-amz-security-token"), "a session");
             header("authorization")

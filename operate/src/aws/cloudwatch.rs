@@ -1,0 +1,219 @@
+//! CloudWatch: the states of alarms, and the values of metrics.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use switchhook_domain::Timestamp;
+
+use super::{AwsServices, Service};
+use crate::error::Error;
+
+/// Prefix of the operations in the JSON protocol.
+const TARGET: &str = "GraniteServiceVersion20100801";
+/// Largest number of alarms in one response.
+const ALARMS_MAX: u32 = 100;
+
+/// State of an alarm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all(deserialize = "SCREAMING_SNAKE_CASE", serialize = "snake_case"))]
+pub enum AlarmState {
+    Ok,
+    Alarm,
+    InsufficientData,
+}
+
+/// Alarm of a deployed stack.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all(deserialize = "PascalCase"))]
+pub struct Alarm {
+    #[serde(rename(deserialize = "AlarmName"))]
+    pub name: String,
+    #[serde(rename(deserialize = "StateValue"))]
+    pub state: AlarmState,
+    #[serde(rename(deserialize = "StateReason"), default)]
+    pub reason: String,
+}
+
+/// Statistic of one metric, whose values are asked for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MetricQuery {
+    pub namespace: String,
+    pub name: String,
+    pub dimensions: Vec<(String, String)>,
+    /// For example `Sum`, `Maximum` or `p99`.
+    pub statistic: String,
+    /// Seconds that each value covers.
+    pub period: u32,
+}
+
+/// Values of a metric, the latest first. Each belongs to the time at which its period began.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Series(pub Vec<(Timestamp, f64)>);
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Alarms {
+    #[serde(default)]
+    metric_alarms: Vec<Alarm>,
+    next_token: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct MetricData {
+    #[serde(default)]
+    metric_data_results: Vec<MetricDataResult>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct MetricDataResult {
+    id: String,
+    #[serde(default)]
+    timestamps: Vec<f64>,
+    #[serde(default)]
+    values: Vec<f64>,
+}
+
+impl AwsServices {
+    /// Returns the alarms whose name begins with this prefix.
+    ///
+    /// # Errors
+    /// [`Error::Refused`], [`Error::Web`], [`Error::Unreadable`].
+    pub(crate) async fn alarms(&self, prefix: &str) -> Result<Vec<Alarm>, Error> {
+        let mut alarms = Vec::new();
+        let mut next: Option<String> = None;
+        loop {
+            let mut body = json!({"AlarmNamePrefix": prefix, "MaxRecords": ALARMS_MAX});
+            if let (Some(token), Some(body)) = (next, body.as_object_mut()) {
+                body.insert("NextToken".to_owned(), token.into());
+            }
+            let page: Alarms = parse(self.json(Service::CloudWatch, TARGET, "DescribeAlarms", &body).await?)?;
+            alarms.extend(page.metric_alarms);
+            next = page.next_token.filter(|token| !token.is_empty());
+            if next.is_none() {
+                return Ok(alarms);
+            }
+        }
+    }
+
+    /// Returns the values of each metric in a span of time, in the order of the queries.
+    ///
+    /// # Errors
+    /// The same as [`AwsServices::alarms`].
+    pub(crate) async fn metric_data(
+        &self,
+        queries: &[MetricQuery],
+        from: Timestamp,
+        to: Timestamp,
+    ) -> Result<Vec<Series>, Error> {
+        let all: Vec<Value> = queries.iter().enumerate().map(|(index, query)| query.json(index)).collect();
+        let seconds = |time: Timestamp| time.as_millis() / 1_000;
+        let body = json!({
+            "MetricDataQueries": all, "StartTime": seconds(from), "EndTime": seconds(to),
+            "ScanBy": "TimestampDescending",
+        });
+        let data = self.json(Service::CloudWatch, TARGET, "GetMetricData", &body).await?;
+        series(data, queries.len())
+    }
+}
+
+impl MetricQuery {
+    fn json(&self, index: usize) -> Value {
+        let dimensions: Vec<Value> =
+            self.dimensions.iter().map(|(name, value)| json!({"Name": name, "Value": value})).collect();
+        json!({
+            "Id": format!("m{index}"), "ReturnData": true,
+            "MetricStat": {
+                "Metric": {"Namespace": self.namespace, "MetricName": self.name, "Dimensions": dimensions},
+                "Period": self.period, "Stat": self.statistic,
+            },
+        })
+    }
+}
+
+impl Series {
+    /// Sum of the values.
+    #[must_use]
+    pub fn sum(&self) -> f64 {
+        self.0.iter().map(|(_, value)| value).sum()
+    }
+
+    /// Largest value. `None` if there is no value.
+    #[must_use]
+    pub fn max(&self) -> Option<f64> {
+        self.0.iter().map(|(_, value)| *value).reduce(f64::max)
+    }
+
+    /// Latest value. `None` if there is no value.
+    #[must_use]
+    pub fn latest(&self) -> Option<f64> {
+        self.0.iter().max_by_key(|(time, _)| *time).map(|(_, value)| *value)
+    }
+}
+
+fn series(data: Value, queries: usize) -> Result<Vec<Series>, Error> {
+    let data: MetricData = parse(data)?;
+    let mut all = vec![Series::default(); queries];
+    for result in data.metric_data_results {
+        let index: Option<usize> = result.id.strip_prefix('m').and_then(|index| index.parse().ok());
+        let Some(series) = index.and_then(|index| all.get_mut(index)) else { continue };
+        let times = result.timestamps.into_iter().map(|seconds| Timestamp::from_millis((seconds * 1_000.0) as i64));
+        series.0.extend(times.zip(result.values));
+    }
+    Ok(all)
+}
+
+fn parse<T: serde::de::DeserializeOwned>(value: Value) -> Result<T, Error> {
+    serde_json::from_value(value).map_err(|_| Error::Unreadable { service: Service::CloudWatch.name() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn alarms_are_read_with_their_states() {
+        let page: Alarms = parse(json!({
+            "CompositeAlarms": [],
+            "MetricAlarms": [
+                {"AlarmName": "switchhook-P1-EventsDlq", "StateValue": "ALARM", "StateReason": "Threshold Crossed",
+                 "StateUpdatedTimestamp": 1_760_961_600.123, "Threshold": 0.0},
+                {"AlarmName": "switchhook-P2-RelayAge", "StateValue": "INSUFFICIENT_DATA"},
+            ],
+            "NextToken": "more",
+        }))
+        .unwrap();
+        assert_eq!(page.next_token.as_deref(), Some("more"));
+        let states: Vec<AlarmState> = page.metric_alarms.iter().map(|alarm| alarm.state).collect();
+        assert_eq!(states, [AlarmState::Alarm, AlarmState::InsufficientData]);
+        assert_eq!(page.metric_alarms[0].name, "switchhook-P1-EventsDlq");
+    }
+
+    #[test]
+    fn values_are_read_in_the_order_of_the_queries() {
+        let data = json!({"Messages": [], "MetricDataResults": [
+            {"Id": "m1", "Label": "b", "StatusCode": "Complete", "Timestamps": [1_760_961_660.0, 1_760_961_600.0], "Values": [3.0, 5.0]},
+            {"Id": "m0", "Label": "a", "StatusCode": "Complete", "Timestamps": [], "Values": []},
+        ]});
+        let all = series(data, 2).unwrap();
+        assert_eq!((all[0].max(), all[0].latest(), all[0].sum()), (None, None, 0.0));
+        assert_eq!((all[1].max(), all[1].latest(), all[1].sum()), (Some(5.0), Some(3.0), 8.0));
+    }
+
+    #[test]
+    fn query_names_metric_statistic_and_period() {
+        let query = MetricQuery {
+            namespace: "Switchhook".to_owned(),
+            name: "accepted".to_owned(),
+            dimensions: vec![("stack".to_owned(), "switchhook".to_owned())],
+            statistic: "Sum".to_owned(),
+            period: 60,
+        };
+        assert_eq!(
+            query.json(3),
+            json!({"Id": "m3", "ReturnData": true, "MetricStat": {
+                "Metric": {"Namespace": "Switchhook", "MetricName": "accepted", "Dimensions": [{"Name": "stack", "Value": "switchhook"}]},
+                "Period": 60, "Stat": "Sum"}})
+        );
+    }
+}

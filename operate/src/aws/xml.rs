@@ -1,0 +1,23 @@
+//! Texts in the XML of the query protocol.
+
+use roxmltree::{Document, Node};
+
+/// Returns the text of the first element with this name.
+pub(super) fn first_text(xml: &str, name: &str) -> Option<String> {
+    let document = Document::parse(xml).ok()?;
+    let text = descendants(document.root(), name).next()?.text()?.to_owned();
+    Some(text)
+}
+
+/// Returns the texts of two elements in each element of this name, for example a key and a value.
+pub(super) fn pairs(xml: &str, list: &str, key: &str, value: &str) -> Option<Vec<(String, String)>> {
+    let document = Document::parse(xml).ok()?;
+    let list = descendants(document.root(), list).next()?;
+    let text = |node: Node<'_, '_>, name: &str| Some(descendants(node, name).next()?.text()?.trim().to_owned());
+    let members = list.children().filter(Node::is_element);
+    Some(members.filter_map(|member| Some((text(member, key)?, text(member, value)?))).collect())
+}
+
+fn descendants<'a, 'i: 'a>(node: Node<'a, 'i>, name: &str) -> impl Iterator<Item = Node<'a, 'i>> {
+    node.descendants().filter(move |node| node.is_element() && node.tag_name().name() == name)
+}
