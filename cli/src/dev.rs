@@ -224,6 +224,7 @@ impl Dev {
             clock: Clock::system(),
             concurrent_dials_per_provider: CONCURRENT_DIALS_PER_PROVIDER,
             default_retry_policy: DEFAULT_RETRY_POLICY,
+            index_numbers: true,
             random_ids: RandomIds::from_system(),
             seed: self.seed.unwrap_or_else(|| fastrand::u64(..)),
             delivery_faults: self.delivery_faults.into(),

@@ -72,6 +72,8 @@ pub struct CloudOptions {
     pub default_retry_policy: RetryPolicy,
     /// Number of calls that are placed at the same time with one provider. Also the number of concurrent dialers.
     pub concurrent_dials_per_provider: u32,
+    /// True if calls are found by the other person's number.
+    pub index_numbers: bool,
     /// Source of the ids of calls, claims and dials.
     pub random_ids: RandomIds,
     /// Seed of the fake provider's random numbers.
@@ -120,6 +122,7 @@ impl Cloud {
             clock,
             default_retry_policy,
             concurrent_dials_per_provider,
+            index_numbers,
             random_ids,
             seed,
             delivery_faults,
@@ -128,7 +131,7 @@ impl Cloud {
         let aws = sdk::with_timeouts_and_retries(&services.sdk_config());
         let dynamodb = sdk::dynamodb(&aws);
         let inbox = |retention| Inbox::new(dynamodb.clone(), INBOX_TABLE.to_owned(), retention);
-        let calls = || Calls::new(dynamodb.clone(), CALLS_TABLE.to_owned());
+        let calls = || Calls::new(dynamodb.clone(), CALLS_TABLE.to_owned()).index_numbers(index_numbers);
         let queue = |name| QueueClient::new(sdk::sqs(&aws), queue_url(name));
         let clock = || sdk::Clock::from_config(&aws);
         let policy = Policy { inactivity_timeout, outcome_providers: ProviderSet::reporting_outcome() };

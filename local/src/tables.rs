@@ -18,16 +18,31 @@ pub(crate) fn create_tables(database: &Database, inbox: &str, calls: &str) -> Re
                 {"AttributeName": "event_id", "AttributeType": "S"},
                 {"AttributeName": "received_bucket", "AttributeType": "S"},
                 {"AttributeName": "received_at", "AttributeType": "N"},
+                {"AttributeName": "attention", "AttributeType": "S"},
+                {"AttributeName": "attention_at", "AttributeType": "N"},
             ],
             "KeySchema": [{"AttributeName": "event_id", "KeyType": "HASH"}],
-            "GlobalSecondaryIndexes": [{
-                "IndexName": "by_received",
-                "KeySchema": [
-                    {"AttributeName": "received_bucket", "KeyType": "HASH"},
-                    {"AttributeName": "received_at", "KeyType": "RANGE"},
-                ],
-                "Projection": {"ProjectionType": "INCLUDE", "NonKeyAttributes": ["call_id", "disposition"]},
-            }],
+            "GlobalSecondaryIndexes": [
+                {
+                    "IndexName": "by_received",
+                    "KeySchema": [
+                        {"AttributeName": "received_bucket", "KeyType": "HASH"},
+                        {"AttributeName": "received_at", "KeyType": "RANGE"},
+                    ],
+                    "Projection": {"ProjectionType": "INCLUDE", "NonKeyAttributes": ["call_id", "disposition"]},
+                },
+                {
+                    "IndexName": "by_attention",
+                    "KeySchema": [
+                        {"AttributeName": "attention", "KeyType": "HASH"},
+                        {"AttributeName": "attention_at", "KeyType": "RANGE"},
+                    ],
+                    "Projection": {
+                        "ProjectionType": "INCLUDE",
+                        "NonKeyAttributes": ["call_id", "origin", "type", "cause"],
+                    },
+                },
+            ],
         }),
     )?;
     create_table(
@@ -41,6 +56,8 @@ pub(crate) fn create_tables(database: &Database, inbox: &str, calls: &str) -> Re
                 {"AttributeName": "wake_key", "AttributeType": "S"},
                 {"AttributeName": "wake_at", "AttributeType": "N"},
                 {"AttributeName": "appointment_id", "AttributeType": "S"},
+                {"AttributeName": "party", "AttributeType": "S"},
+                {"AttributeName": "created_at", "AttributeType": "N"},
             ],
             "KeySchema": [{"AttributeName": "call_id", "KeyType": "HASH"}],
             "GlobalSecondaryIndexes": [
@@ -55,6 +72,14 @@ pub(crate) fn create_tables(database: &Database, inbox: &str, calls: &str) -> Re
                 {
                     "IndexName": "by_appointment",
                     "KeySchema": [{"AttributeName": "appointment_id", "KeyType": "HASH"}],
+                    "Projection": {"ProjectionType": "KEYS_ONLY"},
+                },
+                {
+                    "IndexName": "by_party",
+                    "KeySchema": [
+                        {"AttributeName": "party", "KeyType": "HASH"},
+                        {"AttributeName": "created_at", "KeyType": "RANGE"},
+                    ],
                     "Projection": {"ProjectionType": "KEYS_ONLY"},
                 },
             ],

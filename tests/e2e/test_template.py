@@ -66,7 +66,7 @@ GRANTS = {
     "consumer": [
         (["sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes", "sqs:ChangeMessageVisibility"], [QUEUE]),
         (["dynamodb:GetItem", "dynamodb:PutItem"], [CALLS]),
-        (["dynamodb:GetItem", "dynamodb:PutItem"], [INBOX]),
+        (["dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem"], [INBOX]),
         (["dynamodb:Query"], [index("InboxTable", "by_received")]),
         (["events:PutEvents"], [BUS]),
     ],
@@ -218,18 +218,18 @@ API_URLS = ["RETELL_API_URL", "TWILIO_API_URL", "VAPI_API_URL", "TELNYX_API_URL"
 ENVIRONMENT = {
     "ingress": ["INBOX_TABLE", "QUEUE_URL", "DLQ_URL", "EVENT_BUS", "PROVIDERS_SECRET_ID", "INBOX_RETENTION_DAYS"],
     "consumer": [
-        "INBOX_TABLE", "CALLS_TABLE", "QUEUE_URL", "EVENT_BUS", "INACTIVITY_TIMEOUT_SECONDS", "OUTCOME_PROVIDERS", "CALL_RETENTION_DAYS", "INBOX_RETENTION_DAYS", "MAX_RECEIVE_COUNT",
+        "INBOX_TABLE", "CALLS_TABLE", "INDEX_NUMBERS", "QUEUE_URL", "EVENT_BUS", "INACTIVITY_TIMEOUT_SECONDS", "OUTCOME_PROVIDERS", "CALL_RETENTION_DAYS", "INBOX_RETENTION_DAYS", "MAX_RECEIVE_COUNT",
         "BLOCK_ON_REQUEST"
     ],
     "relay": ["EVENT_BUS"],
-    "scheduler": ["CALLS_TABLE", "DIAL_QUEUE_URL", "DUE_QUEUE_URL", "PROVIDERS_SECRET_ID", "INACTIVITY_TIMEOUT_SECONDS", "OUTCOME_PROVIDERS", "CONCURRENT_DIALS_PER_PROVIDER", "CALL_RETENTION_DAYS"],
+    "scheduler": ["CALLS_TABLE", "INDEX_NUMBERS", "DIAL_QUEUE_URL", "DUE_QUEUE_URL", "PROVIDERS_SECRET_ID", "INACTIVITY_TIMEOUT_SECONDS", "OUTCOME_PROVIDERS", "CONCURRENT_DIALS_PER_PROVIDER", "CALL_RETENTION_DAYS"],
     "dialer": [
-        "INBOX_TABLE", "CALLS_TABLE", "QUEUE_URL", "PROVIDERS_SECRET_ID", "INACTIVITY_TIMEOUT_SECONDS", "OUTCOME_PROVIDERS", "CONCURRENT_DIALS_PER_PROVIDER", "INBOX_RETENTION_DAYS",
+        "INBOX_TABLE", "CALLS_TABLE", "INDEX_NUMBERS", "QUEUE_URL", "PROVIDERS_SECRET_ID", "INACTIVITY_TIMEOUT_SECONDS", "OUTCOME_PROVIDERS", "CONCURRENT_DIALS_PER_PROVIDER", "INBOX_RETENTION_DAYS",
         "CALL_RETENTION_DAYS", *API_URLS
     ],
     "reconciler": ["INBOX_TABLE", "CALLS_TABLE", "QUEUE_URL", "PROVIDERS_SECRET_ID", "INACTIVITY_TIMEOUT_SECONDS", "OUTCOME_PROVIDERS", "INBOX_RETENTION_DAYS", *API_URLS],
     "api": [
-        "INBOX_TABLE", "CALLS_TABLE", "INACTIVITY_TIMEOUT_SECONDS", "OUTCOME_PROVIDERS", "CALL_RETENTION_DAYS", "CALLING_WINDOW", "RETRY_ATTEMPTS_MAX",
+        "INBOX_TABLE", "CALLS_TABLE", "INDEX_NUMBERS", "INACTIVITY_TIMEOUT_SECONDS", "OUTCOME_PROVIDERS", "CALL_RETENTION_DAYS", "CALLING_WINDOW", "RETRY_ATTEMPTS_MAX",
         "RETRY_DELAY_SECONDS", "RETRY_DELAY_MAX_SECONDS"
     ],
 }
@@ -349,7 +349,7 @@ def test_a_table_survives_the_stack_and_can_be_restored(table):
 def test_the_indexes_of_the_calls_hold_keys_alone():
     """With more attributes, every write of a call would copy phone numbers and names into the indexes."""
     indexes = {index["IndexName"]: index["Projection"] for index in properties("CallsTable")["GlobalSecondaryIndexes"]}
-    assert indexes == {"by_wake": {"ProjectionType": "KEYS_ONLY"}, "by_appointment": {"ProjectionType": "KEYS_ONLY"}}
+    assert indexes == {name: {"ProjectionType": "KEYS_ONLY"} for name in ("by_wake", "by_appointment", "by_party")}
 
 
 def test_the_secret_starts_without_a_single_key():

@@ -3,6 +3,7 @@
 mod answers;
 mod api;
 mod api_flow;
+mod attention;
 mod budget;
 mod create;
 mod files;

@@ -65,6 +65,7 @@ impl Sim {
         let delivery_faults = DeliveryFaults::NONE;
         let options = CloudOptions {
             clock: Clock::starting_at(start),
+            index_numbers: true,
             random_ids: RandomIds::seeded(plan.seed),
             seed: plan.seed,
             inactivity_timeout: INACTIVITY_TIMEOUT,

@@ -2,6 +2,7 @@
 
 #![expect(clippy::panic, clippy::indexing_slicing, reason = "a test that cannot go on fails")]
 
+mod attention;
 pub mod contract;
 mod fixtures;
 mod log_buffer;

@@ -56,6 +56,7 @@ const APPOINTMENT_CALLS_MAX: usize = 50;
 pub struct Config {
     pub inbox_table: String,
     pub calls_table: String,
+    pub index_numbers: bool,
     pub call_retention: Duration,
     pub policy: Policy,
     pub defaults: Defaults,
@@ -73,6 +74,7 @@ impl Config {
         let config = Self {
             inbox_table: environment.text("INBOX_TABLE"),
             calls_table: environment.text("CALLS_TABLE"),
+            index_numbers: environment.flag("INDEX_NUMBERS"),
             call_retention: environment.days("CALL_RETENTION_DAYS"),
             policy: environment.policy(),
             defaults: Defaults {

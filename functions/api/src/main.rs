@@ -15,7 +15,7 @@ async fn main() -> Result<(), Error> {
     let dynamodb = sdk::dynamodb(&aws);
     let api = Api {
         inbox: Inbox::new(dynamodb.clone(), config.inbox_table, NO_RETENTION),
-        calls: Calls::new(dynamodb, config.calls_table),
+        calls: Calls::new(dynamodb, config.calls_table).index_numbers(config.index_numbers),
         call_retention: config.call_retention,
         policy: config.policy,
         defaults: config.defaults,

@@ -40,12 +40,17 @@ const RACES_MAX: u32 = 5;
 /// is for handling the failure.
 const FOLD_MS_MAX: i64 = 3_000;
 
+/// Age of an event after which it may have been dead-lettered, although its message is received for the first time: SQS counts
+/// the receives of a redriven message anew.
+const LATE: Duration = Duration::from_secs(5 * 60);
+
 /// Configuration, read from environment variables at cold start.
 #[derive(Debug)]
 pub struct Config {
     pub inbox_table: String,
     pub inbox_retention: Duration,
     pub calls_table: String,
+    pub index_numbers: bool,
     pub call_retention: Duration,
     pub queue_url: String,
     pub event_bus: String,
@@ -66,6 +71,7 @@ impl Config {
             inbox_table: environment.text("INBOX_TABLE"),
             inbox_retention: environment.days("INBOX_RETENTION_DAYS"),
             calls_table: environment.text("CALLS_TABLE"),
+            index_numbers: environment.flag("INDEX_NUMBERS"),
             call_retention: environment.days("CALL_RETENTION_DAYS"),
             queue_url: environment.text("QUEUE_URL"),
             event_bus: environment.text("EVENT_BUS"),
@@ -143,12 +149,28 @@ impl Consumer {
             a.event.call_id == b.event.call_id && !is_drift_event(&a.event) && !is_drift_event(&b.event)
         };
         for same_call in readable.chunk_by(together) {
-            if let Err(error) = self.fold_call(same_call, invoked_at).await {
+            let received = messages.get(done..done + same_call.len()).unwrap_or_default();
+            let folded = match self.fold_call(same_call, invoked_at).await {
+                Ok(()) => self.end_retries(received, same_call).await,
+                Err(error) => Err(error),
+            };
+            if let Err(error) = folded {
                 return messages.get(done..).map(|messages| FailedTail { messages, error });
             }
             done += same_call.len();
         }
         unreadable.and_then(|error| messages.get(count..).map(|messages| FailedTail { messages, error }))
+    }
+
+    /// Takes the notes on events that were folded after a retry out of the index of items that a person should look at.
+    async fn end_retries(&self, received: &[SqsMessage], messages: &[Message]) -> Result<(), Error> {
+        let late = self.clock.now().minus(LATE);
+        let retried = received
+            .iter()
+            .zip(messages)
+            .filter(|(received, message)| receives_of(received) > 1 || message.event.received_at < late);
+        let cleared = join_all(retried.map(|(_, message)| self.inbox.clear_retry(&message.event.event_id))).await;
+        cleared.into_iter().try_for_each(|cleared| cleared.map(drop))
     }
 
     /// Folds events of one call: one read and one conditional write, repeated if another writer came first.
@@ -212,15 +234,22 @@ impl Consumer {
     /// Notes in the inbox why events were not folded, and publishes those that were quarantined.
     async fn note_unfolded(&self, outcomes: &[(&ProviderEvent, FoldOutcome)], now: Timestamp) -> Result<(), Error> {
         for (event, outcome) in outcomes {
-            let (disposition, error) = match outcome {
+            let (disposition, cause, error) = match outcome {
                 FoldOutcome::Folded | FoldOutcome::Duplicate => continue,
                 FoldOutcome::Refused => {
-                    (Disposition::Refused, "the event's call does not exist, or was merged into another call")
+                    (Disposition::Refused, None, "the event's call does not exist, or was merged into another call")
                 }
-                FoldOutcome::Quarantined => (Disposition::Quarantined, "the call has reached its limit of events"),
+                FoldOutcome::Quarantined => {
+                    (Disposition::Quarantined, Some("call_full"), "the call has reached its limit of events")
+                }
             };
-            let note = Note { disposition: Some(disposition), error: Some(error.to_owned()), ..Note::default() };
-            self.inbox.put_note(&event.event_id, &note, now).await?;
+            let note = Note {
+                disposition: Some(disposition),
+                error: Some(error.to_owned()),
+                cause: cause.map(str::to_owned),
+                ..Note::default()
+            };
+            self.inbox.put_note(event, &note, now).await?;
             if *outcome == FoldOutcome::Quarantined {
                 let reason = note.error.as_deref().unwrap_or_default();
                 let ProviderEvent { event_id, origin, call_id, received_at, .. } = event;
@@ -283,12 +312,14 @@ impl Consumer {
             let note = Note {
                 attempts: receives_of(message),
                 error: Some(error.to_string()),
+                cause: Some(error.operation().to_owned()),
+                first_tried_at: first_received_at(message),
                 next_retry_at: (!dead).then(|| now.plus(delay)),
                 dead_lettered_at: dead.then_some(now),
                 disposition: None,
             };
             // Best effort: the cause of the failure may also keep this note from being written.
-            drop(self.inbox.put_note(&decoded.event.event_id, &note, now).await);
+            drop(self.inbox.put_note(&decoded.event, &note, now).await);
         }
         let decision = Decision {
             function: "consumer",
@@ -365,4 +396,9 @@ fn disposition_of(call: &Call, event_id: &EventId) -> Option<Disposition> {
 
 fn receives_of(message: &SqsMessage) -> u32 {
     message.attributes.get("ApproximateReceiveCount").and_then(|count| count.parse().ok()).unwrap_or(1)
+}
+
+fn first_received_at(message: &SqsMessage) -> Option<Timestamp> {
+    let at = message.attributes.get("ApproximateFirstReceiveTimestamp")?;
+    at.parse().ok().map(Timestamp::from_millis)
 }

@@ -18,7 +18,7 @@ async fn main() -> Result<(), Error> {
     let consumer = Consumer {
         inbox: Inbox::new(dynamodb.clone(), config.inbox_table, config.inbox_retention),
         inbox_retention: config.inbox_retention,
-        calls: Calls::new(dynamodb, config.calls_table),
+        calls: Calls::new(dynamodb, config.calls_table).index_numbers(config.index_numbers),
         call_retention: config.call_retention,
         queue: Queue::new(sdk::sqs(&aws), config.queue_url),
         bus: Bus::new(sdk::eventbridge(&aws), config.event_bus),

@@ -49,6 +49,7 @@ pub struct Config {
     pub inbox_table: String,
     pub inbox_retention: Duration,
     pub calls_table: String,
+    pub index_numbers: bool,
     pub call_retention: Duration,
     pub queue_url: String,
     pub providers_secret_id: String,
@@ -69,6 +70,7 @@ impl Config {
             inbox_table: environment.text("INBOX_TABLE"),
             inbox_retention: environment.days("INBOX_RETENTION_DAYS"),
             calls_table: environment.text("CALLS_TABLE"),
+            index_numbers: environment.flag("INDEX_NUMBERS"),
             call_retention: environment.days("CALL_RETENTION_DAYS"),
             queue_url: environment.text("QUEUE_URL"),
             providers_secret_id: environment.text("PROVIDERS_SECRET_ID"),
@@ -341,7 +343,7 @@ impl Dialer {
             DialAnswer::Busy { reason, retry_after } => self.withdraw(call, attempt, reason, retry_after).await,
             DialAnswer::AccountProblem { reason } => self.withdraw(call, attempt, reason, None).await,
             DialAnswer::Rejected { reason } => {
-                let rejection = |call: &Call, now| call.reject(attempt, &self.policy, now);
+                let rejection = |call: &Call, now| Some(call.reject(attempt, &self.policy, now)?.because(reason));
                 self.undo_dial(call, rejection, DialOutcome::Rejected(reason)).await
             }
             DialAnswer::InDoubt => Ok(DialOutcome::InDoubt(UNCLEAR_ANSWER)),
@@ -359,7 +361,9 @@ impl Dialer {
     ) -> Result<DialOutcome, Error> {
         let pause =
             Duration::from_millis(fastrand::u64(BACKOFF_MS / 2..=BACKOFF_MS)).max(retry_after.unwrap_or_default());
-        let withdrawal = |call: &Call, now: Timestamp| call.withdraw(attempt, now.plus(pause), &self.policy, now);
+        let withdrawal = |call: &Call, now: Timestamp| {
+            Some(call.withdraw(attempt, now.plus(pause), &self.policy, now)?.because(reason))
+        };
         self.undo_dial(call, withdrawal, DialOutcome::Withdrawn(reason)).await
     }
 

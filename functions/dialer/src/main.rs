@@ -20,7 +20,7 @@ async fn main() -> Result<(), Error> {
     let clock = sdk::Clock::from_config(&aws);
     let dialer = Dialer {
         inbox: Inbox::new(dynamodb.clone(), config.inbox_table, config.inbox_retention),
-        calls: Calls::new(dynamodb, config.calls_table),
+        calls: Calls::new(dynamodb, config.calls_table).index_numbers(config.index_numbers),
         call_retention: config.call_retention,
         queue: Queue::new(sdk::sqs(&aws), config.queue_url),
         secrets: ProviderSecrets::load(&aws, config.providers_secret_id, clock.now()).await?,

@@ -170,6 +170,7 @@ impl Ingress {
             body: webhook.body().to_vec(),
             headers,
             disposition: None,
+            cause: None,
             trace_id: trace_id.to_owned(),
         };
         match reading {
@@ -191,7 +192,7 @@ impl Ingress {
             }
             Reading::Quarantined { event_id, error } => {
                 let disposition = Some(Disposition::Quarantined);
-                let new_event = NewEvent { disposition, ..new_event(event_id.clone()) };
+                let new_event = NewEvent { disposition, cause: Some(error.cause()), ..new_event(event_id.clone()) };
                 let outcome = self.inbox.put(&new_event).await?;
                 let reason = error.to_string();
                 // Also for a duplicate: the function that stored it may have died before it sent the notice. Within five

@@ -177,7 +177,9 @@ impl Reconciler {
             (false, _) => next_lookup.or_else(|| self.next_wake_at(&call, now)),
         };
         if let Some(wake_at) = wake_at {
-            woken.is_rescheduled = self.calls.set_wake_at(&call, wake_at).await? == StoreOutcome::Committed;
+            let doubted = call.doubted(now);
+            let stored = self.calls.set_wake_at(doubted.as_ref().unwrap_or(&call), wake_at).await?;
+            woken.is_rescheduled = stored == StoreOutcome::Committed;
         }
         Ok(woken)
     }

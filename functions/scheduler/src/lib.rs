@@ -59,6 +59,7 @@ const RACES_MAX: u32 = 5;
 #[derive(Debug)]
 pub struct Config {
     pub calls_table: String,
+    pub index_numbers: bool,
     pub call_retention: Duration,
     pub dial_queue_url: String,
     pub due_queue_url: String,
@@ -77,6 +78,7 @@ impl Config {
     ) -> Result<Self, EnvironmentError> {
         let config = Self {
             calls_table: environment.text("CALLS_TABLE"),
+            index_numbers: environment.flag("INDEX_NUMBERS"),
             call_retention: environment.days("CALL_RETENTION_DAYS"),
             dial_queue_url: environment.text("DIAL_QUEUE_URL"),
             due_queue_url: environment.text("DUE_QUEUE_URL"),

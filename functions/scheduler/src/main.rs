@@ -18,7 +18,7 @@ async fn main() -> Result<(), Error> {
     let aws = sdk::from_environment().await;
     let clock = sdk::Clock::from_config(&aws);
     let scheduler = Scheduler {
-        calls: Calls::new(sdk::dynamodb(&aws), config.calls_table),
+        calls: Calls::new(sdk::dynamodb(&aws), config.calls_table).index_numbers(config.index_numbers),
         call_retention: config.call_retention,
         queue: Queue::new(sdk::sqs(&aws), config.dial_queue_url),
         due_queue: Queue::new(sdk::sqs(&aws), config.due_queue_url),

@@ -19,6 +19,7 @@ use crate::announcement::{Announcement, AnnouncementSource};
 use crate::event::{
     AttemptKey, CallEvent, CallId, Direction, EventId, EventKind, Origin, PhoneNumber, Provider, ProviderSet,
 };
+use crate::moves::Move;
 use crate::plan::{ManualTrigger, Plan, Refusals, StopReason};
 use crate::time::Timestamp;
 
@@ -57,6 +58,9 @@ pub struct Call {
     pub history: Vec<HistoryEntry>,
     /// Everything that the call has announced. The n-th announcement has sequence n, counted from 1.
     pub announcements: Vec<Announcement>,
+    /// What workers and users did to the job, the newest [`MOVES_MAX`](crate::MOVES_MAX). For display only: no state depends on
+    /// it.
+    pub moves: Vec<Move>,
     /// Time at which a worker looks at the call again. It is never later than the next time-out, due time or end of a lease.
     /// `None` if the call is settled.
     pub wake_at: Option<Timestamp>,
@@ -303,6 +307,7 @@ impl Call {
             attempt_records: Vec::new(),
             history: Vec::new(),
             announcements: Vec::new(),
+            moves: Vec::new(),
             wake_at: None,
             settled_at: None,
             version: 0,
@@ -317,6 +322,14 @@ impl Call {
         self.history.iter().any(|entry| entry.source_event_id == *event_id)
     }
 
+    /// True if the two rows are the same but for what is no state: the moves, the version, and when and how often the row was
+    /// written.
+    #[must_use]
+    pub fn has_same_state(&self, other: &Self) -> bool {
+        let Self { version, updated_at, moves, .. } = self.clone();
+        *self == Self { version, updated_at, moves, ..other.clone() }
+    }
+
     /// Returns the index into the history of the event that arrived last. `None` if there is no event.
     pub(crate) fn newest_event(&self) -> Option<usize> {
         self.history.len().checked_sub(1)
@@ -328,6 +341,17 @@ impl Call {
             AnnouncementSource::Event(index) => self.history.get(index)?.provider(),
             AnnouncementSource::Transition(_) => None,
         }
+    }
+
+    /// Returns the number of the other person in canonical form: the called number of an outbound call, the calling number
+    /// of an inbound one. `None` if the number or the direction is not known.
+    #[must_use]
+    pub fn party(&self) -> Option<PhoneNumber> {
+        let number = match self.direction? {
+            Direction::Outbound => self.to.as_ref(),
+            Direction::Inbound => self.from.as_ref(),
+        };
+        number.map(PhoneNumber::canonical)
     }
 
     /// Returns the history in canonical order.

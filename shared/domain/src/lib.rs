@@ -3,7 +3,7 @@
 //! The modules build on each other in this order:
 //! - `time`, `event`: what a provider reported; `number`: how phone numbers are compared;
 //! - `machine`, `lifecycle`: the state of one attempt as a function of its events;
-//! - `window`, `plan`, `announcement`, `call`: a call as data;
+//! - `window`, `plan`, `announcement`, `moves`, `call`: a call as data;
 //! - `attempt`, `job`, `appointment`: what follows from the history of a call;
 //! - `announce`, `finding`, `domain_event`: events that Switchhook itself makes;
 //! - `derive`, `transition`, `fold`: the next row of a call; `compare`: how a row differs from its events;
@@ -25,6 +25,7 @@ mod fold;
 mod job;
 mod lifecycle;
 mod machine;
+mod moves;
 mod number;
 mod plan;
 mod provider_health;
@@ -48,6 +49,7 @@ pub use event::{
 pub use fold::{Fold, FoldOutcome, fold, refold};
 pub use lifecycle::{INCONCLUSIVE, LIFECYCLE, Lifecycle, OUTCOME, Outcome};
 pub use machine::{Machine, MachineFold, State, StateEdges, Verdict};
+pub use moves::{MOVES_MAX, Move, MoveKind};
 pub use plan::{EndReason, ManualTrigger, NewCall, Plan, Refusals, RetryPolicy, StopReason};
 pub use provider_health::{Circuit, DialFailure, DialSignal, ProviderAvailability, ProviderHealth, Slowdown};
 pub use time::Timestamp;

@@ -10,8 +10,14 @@ use crate::announce::Cause;
 use crate::call::{AttemptRecord, CALL_DIALS_MAX, Call, Job, Policy};
 use crate::derive::Transition;
 use crate::event::{AttemptKey, Direction, Provider};
+use crate::moves::{MOVES_MAX, Move, MoveKind};
 use crate::plan::{ManualTrigger, NewCall, StopReason};
 use crate::time::Timestamp;
+
+/// Reason of a move: the person may not be called at this time.
+const WINDOW_CLOSED: &str = "window_closed";
+/// Reason of a move: the provider of the claim takes no calls.
+const PROVIDER_UNAVAILABLE: &str = "provider_unavailable";
 
 /// Dial that a dialer may send to the provider as soon as `transition` is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,6 +70,7 @@ impl Call {
             call.manual_trigger = Some(ManualTrigger { after_attempts: self.attempt_records.len(), at: now });
         }
         call.job = Job::Claimed { token: token.to_owned(), lease_ends_at: now.plus(lease) };
+        call.note_move(if forced { MoveKind::Triggered } else { MoveKind::Claimed }, None, now);
         Some(call.into_transition(policy, now))
     }
 
@@ -107,6 +114,7 @@ impl Call {
             dial_key: Some(dial_key.to_owned()),
         });
         call.not_before = None;
+        call.note_move(MoveKind::Dialled, None, now);
         // `wake_at` stays at the end of the claim's lease, which saves a write to the index. If the response to the dial was
         // lost, the reconciler looks the attempt up at that time.
         Some(DialStarted { transition: call.rederive(Cause::Worker, policy, now), attempt, is_last_attempt })
@@ -128,13 +136,16 @@ impl Call {
     pub fn postpone(&self, token: &str, until: Timestamp, policy: &Policy, now: Timestamp) -> Option<Transition> {
         let mut call = self.release_claim(token, now)?;
         call.not_before = Some(until);
+        call.note_move(MoveKind::Returned, Some(WINDOW_CLOSED), now);
         Some(call.into_transition(policy, now))
     }
 
     /// CLAIMED → PENDING, for the dialer that holds the claim: the provider of the claim takes no calls now. The call stays due.
     #[must_use]
     pub fn release(&self, token: &str, policy: &Policy, now: Timestamp) -> Option<Transition> {
-        Some(self.release_claim(token, now)?.into_transition(policy, now))
+        let mut call = self.release_claim(token, now)?;
+        call.note_move(MoveKind::Returned, Some(PROVIDER_UNAVAILABLE), now);
+        Some(call.into_transition(policy, now))
     }
 
     /// CLAIMED → FAILED, for the dialer that holds the claim.
@@ -142,6 +153,7 @@ impl Call {
     pub fn give_up(&self, token: &str, reason: StopReason, policy: &Policy, now: Timestamp) -> Option<Transition> {
         let mut call = self.release_claim(token, now)?;
         call.stop_reason = Some(reason);
+        call.note_move(MoveKind::GivenUp, Some(reason.as_str()), now);
         Some(call.into_transition(policy, now))
     }
 
@@ -160,6 +172,7 @@ impl Call {
         let refused_by = self.attempt_records.last().and_then(|record| record.provider);
         let mut call = self.without_dial(attempt)?;
         call.not_before = Some(until).filter(|_| !call.note_refusal(refused_by));
+        call.note_move(MoveKind::Withdrawn, None, now);
         Some(call.into_transition(policy, now))
     }
 
@@ -171,6 +184,7 @@ impl Call {
     pub fn reject(&self, attempt: &AttemptKey, policy: &Policy, now: Timestamp) -> Option<Transition> {
         let mut call = self.without_dial(attempt)?;
         call.stop_reason = Some(StopReason::RejectedByProvider);
+        call.note_move(MoveKind::Rejected, None, now);
         Some(call.into_transition(policy, now))
     }
 
@@ -203,7 +217,27 @@ impl Call {
         }
         let mut call = self.clone();
         call.stop_reason = Some(StopReason::CanceledByUser);
+        call.note_move(MoveKind::Canceled, None, now);
         Some(call.into_transition(policy, now))
+    }
+
+    /// Returns the call with a move: its dial is in doubt. `None` if the newest move says so already, or no dial is in doubt.
+    #[must_use]
+    pub fn doubted(&self, now: Timestamp) -> Option<Self> {
+        let is_known = self.moves.last().is_some_and(|last| last.kind == MoveKind::Doubted);
+        if is_known || self.in_doubt().is_empty() {
+            return None;
+        }
+        let mut call = self.clone();
+        call.note_move(MoveKind::Doubted, None, now);
+        Some(call)
+    }
+
+    /// Adds a move, and forgets the oldest one if there are too many.
+    fn note_move(&mut self, kind: MoveKind, reason: Option<&str>, at: Timestamp) {
+        self.moves.push(Move { kind, at, reason: reason.map(str::to_owned) });
+        let surplus = self.moves.len().saturating_sub(MOVES_MAX);
+        self.moves.drain(..surplus);
     }
 
     fn release_claim(&self, token: &str, now: Timestamp) -> Option<Self> {
@@ -216,5 +250,16 @@ impl Call {
     fn into_transition(mut self, policy: &Policy, now: Timestamp) -> Transition {
         self.wake_at = None;
         self.rederive(Cause::Worker, policy, now)
+    }
+}
+
+impl Transition {
+    /// Gives the newest move a reason.
+    #[must_use]
+    pub fn because(mut self, reason: &'static str) -> Self {
+        if let Some(newest) = self.call.moves.last_mut() {
+            newest.reason = Some(reason.to_owned());
+        }
+        self
     }
 }

@@ -14,8 +14,9 @@ use std::time::Duration;
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use switchhook_domain::{
-    AttemptKey, Call, CallEvent, CallId, Disposition, EventId, EventKind, FoldOutcome, Job, Lifecycle, NewCall, Origin,
-    PhoneNumber, Plan, Policy, Provider, ProviderEvent, ProviderSet, RetryPolicy, StopReason, Timestamp, fold, refold,
+    AttemptKey, Call, CallEvent, CallId, Disposition, EventId, EventKind, FoldOutcome, Job, Lifecycle, MOVES_MAX,
+    NewCall, Origin, PhoneNumber, Plan, Policy, Provider, ProviderEvent, ProviderSet, RetryPolicy, StopReason,
+    Timestamp, fold, refold,
 };
 
 const POLICY: Policy = Policy { inactivity_timeout: Duration::from_secs(900), outcome_providers: ProviderSet::ALL };
@@ -547,6 +548,55 @@ fn refold_repairs_a_row_that_was_altered_by_hand() {
         .unwrap()
         .call;
     assert!(!after.contains_event(&EventId::new("retell:forged")));
+}
+
+fn moves(call: &Call) -> Vec<(&'static str, Option<&str>)> {
+    call.moves.iter().map(|one| (one.kind.as_str(), one.reason.as_deref())).collect()
+}
+
+#[test]
+fn moves_tell_what_workers_did_and_the_newest_stay() {
+    let call = dialled(&call_with(RETRY), 10);
+    assert_eq!(moves(&call), [("claimed", None), ("dialled", None)]);
+    let doubted = call.doubted(at(20)).expect("no event of the dial is known");
+    assert_eq!((moves(&doubted)[2], doubted.doubted(at(30))), (("doubted", None), None));
+    let attempt = AttemptKey::new("1");
+    let withdrawn = call.withdraw(&attempt, at(12), &POLICY, at(11)).expect("not reported").because("busy").call;
+    let forced = withdrawn.claim("u", LEASE, true, &POLICY, at(11)).expect("pending").call;
+    let returned = forced.postpone("u", at(40), &POLICY, at(11)).expect("claimed").call;
+    let canceled = returned.cancel(&POLICY, at(12)).expect("pending").call;
+    let later =
+        [("withdrawn", Some("busy")), ("triggered", None), ("returned", Some("window_closed")), ("canceled", None)];
+    assert_eq!(moves(&canceled)[2..], later);
+
+    let mut call = call_with(RETRY);
+    for n in 0..20 {
+        call = claimed(&call, 10 + n).release("token", &POLICY, at(10 + n)).expect("claimed").call;
+    }
+    assert_eq!((call.moves.len(), call.moves[0].at, call.moves[31].at), (MOVES_MAX, at(14), at(29)));
+}
+
+#[test]
+fn moves_are_copied_by_folds_and_read_by_none() {
+    let call = dialled(&call_with(RETRY), 10);
+    let mut without = call.clone();
+    without.moves.clear();
+    let event = reports("e1", "1", EventKind::Busy, 20);
+    let drift = ProviderEvent {
+        event_id: EventId::new("switchhook:drift"),
+        origin: Origin::Switchhook,
+        ..reports("drift", "1", EventKind::DriftFound, 30)
+    };
+    let refolded = |call: &Call| {
+        let fold = refold(call, std::slice::from_ref(&event), |_| false, &drift, &POLICY, at(30));
+        fold.transition.expect("repaired").call
+    };
+    for (with, without) in [(folded(&call, &event), folded(&without, &event)), (refolded(&call), refolded(&without))] {
+        assert_eq!(with.moves, call.moves);
+        assert!(with.has_same_state(&without) && with != without);
+        assert!(with.matches_history() && without.matches_history());
+        assert!(!with.has_same_state(&call));
+    }
 }
 
 mod random {

@@ -62,3 +62,18 @@ pub enum ReadError {
     #[error("the event names no call")]
     MissingCallId,
 }
+
+impl ReadError {
+    /// Short name of the reason, for a log and an index.
+    #[must_use]
+    pub const fn cause(self) -> &'static str {
+        match self {
+            Self::InvalidUtf8 => "invalid_utf8",
+            Self::InvalidJson { .. } => "invalid_json",
+            Self::NotAnObject => "not_an_object",
+            Self::RepeatedField { .. } => "repeated_field",
+            Self::MissingEventType => "missing_event_type",
+            Self::MissingCallId => "missing_call_id",
+        }
+    }
+}

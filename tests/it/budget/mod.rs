@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that cannot go on fails")]
 
+mod attention;
 mod dollars;
 mod reconciler;
 mod webhooks;

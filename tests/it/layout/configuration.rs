@@ -24,7 +24,7 @@ fn variables_read() -> BTreeMap<&'static str, BTreeSet<String>> {
             let value = match name {
                 "CALLING_WINDOW" => "",
                 "OUTCOME_PROVIDERS" => "retell",
-                "BLOCK_ON_REQUEST" => "true",
+                "BLOCK_ON_REQUEST" | "INDEX_NUMBERS" => "true",
                 _ => "30",
             };
             Some(value.to_owned())

@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use serde_dynamo::AttributeValue;
 use switchhook_aws::Error;
 use switchhook_aws::inbox::{NewEvent, Note, PutOutcome, SweepCursor};
-use switchhook_domain::{CallId, Disposition, EventId, Origin, Provider};
+use switchhook_domain::{CallId, Disposition, EventId, EventKind, Origin, Provider};
 use switchhook_local::{CALLS_TABLE, INBOX_TABLE};
 use switchhook_tests::{Item, World, generic};
 
+use super::provider_event;
 use crate::traffic::{at, noise};
 
 fn new_event(event_id: &str, body: &str) -> NewEvent {
@@ -24,6 +25,7 @@ fn new_event(event_id: &str, body: &str) -> NewEvent {
         key_index: 0,
         headers: BTreeMap::new(),
         disposition: None,
+        cause: None,
         trace_id: "t".to_owned(),
     }
 }
@@ -100,12 +102,15 @@ async fn cursor_of_the_sweep_moves_from_where_it_was_read() {
 #[tokio::test(start_paused = true)]
 async fn note_reads_back_as_it_was_written_and_the_last_one_stands() {
     let world = World::stopped();
-    let id = EventId::new("generic:e1");
-    assert_eq!(world.inbox.get_note(&id).await.unwrap(), None);
+    let event = provider_event("c1", "generic:e1", EventKind::Ringing, 0);
+    let id = &event.event_id;
+    assert_eq!(world.inbox.get_note(id).await.unwrap(), None);
     let notes = [
         Note {
             attempts: 3,
             error: Some("could not read the call".to_owned()),
+            cause: Some("read_call".to_owned()),
+            first_tried_at: Some(at(1)),
             next_retry_at: Some(at(5)),
             dead_lettered_at: None,
             disposition: None,
@@ -114,8 +119,8 @@ async fn note_reads_back_as_it_was_written_and_the_last_one_stands() {
         Note { disposition: Some(Disposition::Refused), ..Note::default() },
     ];
     for note in notes {
-        world.inbox.put_note(&id, &note, at(0)).await.unwrap();
-        assert_eq!(world.inbox.get_note(&id).await.unwrap(), Some(note));
+        world.inbox.put_note(&event, &note, at(0)).await.unwrap();
+        assert_eq!(world.inbox.get_note(id).await.unwrap(), Some(note));
     }
 }
 
@@ -128,7 +133,8 @@ async fn everything_stored_knows_when_it_may_be_removed() {
     world.accept(Provider::Generic, &generic("c1", "e1", "RINGING", 0)).await;
     drop(world.post(Provider::Generic, &generic("c1", "e1", "BUSY", 0)).await);
     world.quiesce().await;
-    world.inbox.put_note(&EventId::new("generic:e1"), &Note::default(), world.now()).await.unwrap();
+    let event = provider_event("c1", "generic:e1", EventKind::Ringing, 0);
+    world.inbox.put_note(&event, &Note::default(), world.now()).await.unwrap();
 
     let days = |item: &Item| match item.get("expires_at") {
         Some(AttributeValue::N(seconds)) => (seconds.parse::<i64>().unwrap() - at(0).as_millis() / 1_000) / 86_400,

@@ -4,6 +4,7 @@
 
 mod calls;
 mod inbox;
+mod parties;
 mod random;
 mod sizes;
 

@@ -77,6 +77,7 @@ async fn run(traffic: &Traffic, progress: impl Fn(Millis)) -> Result<Observation
         clock: Clock::starting_at(start),
         default_retry_policy: DEFAULT_RETRY_POLICY,
         concurrent_dials_per_provider: CONCURRENT_DIALS_PER_PROVIDER,
+        index_numbers: true,
         random_ids: RandomIds::seeded(traffic.seed),
         seed: traffic.seed,
         delivery_faults: DeliveryFaults::USUAL,

@@ -3,7 +3,7 @@
 
 use switchhook_domain::{
     Announcement, AnnouncementKind, AnnouncementSource, AppointmentStatus, CallEvent, Disposition, EndReason, EventId,
-    EventKind, HistoryEntry, INCONCLUSIVE, Lifecycle, NOT_PLACED, Outcome, State, Timestamp,
+    EventKind, HistoryEntry, INCONCLUSIVE, Lifecycle, Move, MoveKind, NOT_PLACED, Outcome, State, Timestamp,
 };
 
 /// Text of a history entry: `{attempt index} {kind} {occurred_at} {sequence} {disposition} {received_at} {folded_at -
@@ -163,6 +163,20 @@ pub(super) fn decode_announcement(text: &str) -> Option<Announcement> {
         provider_call_known: known.contains('p'),
         appointment_known: known.contains('a'),
     })
+}
+
+/// Text of a move: `{kind} {time in Unix milliseconds}[ {reason}]`. Example: `returned 1767225600000 window_closed`.
+pub(super) fn encode_move(one: &Move) -> String {
+    let reason = one.reason.as_deref().map_or_else(String::new, |reason| format!(" {reason}"));
+    format!("{} {}{reason}", one.kind.as_str(), one.at.as_millis())
+}
+
+/// Reads the text of a move. `None` if the text is malformed.
+pub(super) fn decode_move(text: &str) -> Option<Move> {
+    let mut parts = text.splitn(3, ' ');
+    let kind = MoveKind::parse(parts.next()?)?;
+    let at = Timestamp::from_millis(parts.next()?.parse().ok()?);
+    Some(Move { kind, at, reason: parts.next().map(str::to_owned) })
 }
 
 /// Name of a state in a row. No two states have the same name, while [`Lifecycle::label`] is the same for some states.

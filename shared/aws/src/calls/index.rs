@@ -1,10 +1,10 @@
-//! Queries of the two indexes of the calls table.
+//! Queries of the indexes of the calls table.
 
 use std::ops::RangeInclusive;
 
 use aws_sdk_dynamodb::operation::query::builders::QueryFluentBuilder;
 use aws_sdk_dynamodb::types::AttributeValue;
-use switchhook_domain::{CallId, Timestamp};
+use switchhook_domain::{CallId, PhoneNumber, Timestamp};
 
 use super::table::Calls;
 use super::wake_queue::{WAKE_SHARDS, WakeQueue};
@@ -15,6 +15,8 @@ use crate::error::Error;
 pub const BY_WAKE: &str = "by_wake";
 /// Index of calls by `appointment_id`. It holds keys only.
 pub const BY_APPOINTMENT: &str = "by_appointment";
+/// Index of calls by the number of the other person: partition key `party`, sort key `created_at`. It holds keys only.
+pub const BY_PARTY: &str = "by_party";
 
 /// Range of `wake_at` in a wake queue.
 #[derive(Clone, Copy, Debug)]
@@ -147,6 +149,21 @@ impl Calls {
             calls.extend(page.items);
         }
         Ok(calls)
+    }
+
+    /// Returns the pages of the calls to or from a number, the latest call first. Every notation of the number finds the
+    /// same calls. A call that was last written while `IndexNumbers` was off is not found.
+    #[must_use]
+    pub fn by_party(&self, number: &PhoneNumber) -> Pages<CallId> {
+        let query = self
+            .client
+            .query()
+            .table_name(&self.table)
+            .index_name(BY_PARTY)
+            .key_condition_expression("party = :party")
+            .expression_attribute_values(":party", text(number.canonical().as_str()))
+            .scan_index_forward(false);
+        Pages::new(query, call_id_of, Error::ListCalls)
     }
 }
 

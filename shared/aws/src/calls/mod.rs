@@ -7,7 +7,7 @@
 //!
 //! Two more writes touch the row of a call. They change no state, but raise its version, so that a worker that read the
 //! row before loses its race:
-//! - [`Calls::set_wake_at`] has the same condition.
+//! - [`Calls::set_wake_at`] has the same condition. It also stores the moves, which are no part of the state.
 //! - [`Calls::write_alias`] turns a call into an alias. It accepts every version, but no call that Switchhook placed.
 //!
 //! The table holds three more kinds of item, under keys of their own. An alias leads from a provider's id of an attempt
@@ -22,7 +22,7 @@ mod row;
 mod table;
 mod wake_queue;
 
-pub use index::{BY_APPOINTMENT, BY_WAKE, TimeRange, WakeEntry, wake_shards_from};
+pub use index::{BY_APPOINTMENT, BY_PARTY, BY_WAKE, TimeRange, WakeEntry, wake_shards_from};
 pub use provider_health::{HealthCache, HealthRow};
 pub use row::{CALL_SCHEMA, CallRow};
 pub use table::{Alias, Calls, Found, Resolved, StoreOutcome};

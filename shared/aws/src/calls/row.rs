@@ -8,9 +8,9 @@ use switchhook_domain::{
     Provider, Refusals, StopReason, Timestamp,
 };
 
-use super::encoding::{decode_announcement, decode_entry, encode_announcement, encode_entry};
+use super::encoding::{decode_announcement, decode_entry, decode_move, encode_announcement, encode_entry, encode_move};
 use super::wake_queue::{WakeQueue, wake_key};
-use crate::dynamodb::expires_at;
+use crate::dynamodb::{KEY_BYTES_MAX, expires_at};
 use crate::error::Error;
 
 /// Schema version of a stored call. A row with a higher version is an error, so that only a newer program changes it.
@@ -31,6 +31,10 @@ pub struct CallRow {
     from: Option<PhoneNumber>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     to: Option<PhoneNumber>,
+    /// Number of the other person in canonical form, by which the index `by_party` finds the call. `None` if the index is
+    /// not written, or the number is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    party: Option<PhoneNumber>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     appointment_id: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -60,6 +64,9 @@ pub struct CallRow {
     history: Vec<String>,
     /// See [`encode_announcement`].
     announcements: Vec<String>,
+    /// See [`encode_move`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    moves: Vec<String>,
     /// Sequence of the first announcement that the last write of the state added. `None` if that write added no
     /// announcement.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -109,7 +116,7 @@ impl CallRow {
     }
 
     /// Returns the row of a call. Its last `new_announcements` announcements are new, and the relay publishes them.
-    pub(super) fn encode(call: &Call, new_announcements: usize, retention: Duration) -> Self {
+    pub(super) fn encode(call: &Call, new_announcements: usize, retention: Duration, index_numbers: bool) -> Self {
         let (due_at, claim_token, lease_ends_at) = match &call.job {
             Job::Pending { due_at } => (Some(*due_at), None, None),
             Job::Claimed { token, lease_ends_at } => (None, Some(token.clone()), Some(*lease_ends_at)),
@@ -124,6 +131,7 @@ impl CallRow {
             direction: call.direction,
             from: call.from.clone(),
             to: call.to.clone(),
+            party: call.party().filter(|party| index_numbers && is_key(party.as_str())),
             appointment_id: call.appointment_id.clone(),
             plan: call.plan.clone(),
             not_before: call.not_before,
@@ -138,6 +146,7 @@ impl CallRow {
             attempts: call.attempt_records.iter().map(AttemptRow::encode).collect(),
             history: history.collect(),
             announcements: call.announcements.iter().map(encode_announcement).collect(),
+            moves: call.moves.iter().map(encode_move).collect(),
             outbox_start: (new_announcements > 0).then_some(call.announcements.len() + 1 - new_announcements),
             wake_key: Some(wake_key(call)),
             wake_at: call.wake_at.or(call.settled_at),
@@ -186,6 +195,8 @@ impl CallRow {
             attempt_records: self.attempts.into_iter().map(AttemptRow::decode).collect(),
             history,
             announcements: announcements.ok_or_else(|| unreadable("announcements"))?,
+            // For display only: a move that cannot be read must not keep the call from being read.
+            moves: self.moves.iter().filter_map(|text| decode_move(text)).collect(),
             wake_at: self.wake_at.filter(|_| !is_settled),
             settled_at: self.wake_at.filter(|_| is_settled),
             version: self.version,
@@ -216,6 +227,11 @@ impl AttemptRow {
 /// Returns the provider's call id in a key such as `retell:call_1`.
 fn id_in_key(key: Option<&AttemptKey>) -> Option<&str> {
     key?.as_str().split_once(':').map(|(_, id)| id)
+}
+
+/// True if DynamoDB accepts the text as a key.
+const fn is_key(text: &str) -> bool {
+    !text.is_empty() && text.len() <= KEY_BYTES_MAX
 }
 
 const fn yes() -> bool {

@@ -8,6 +8,7 @@ use aws_sdk_dynamodb::operation::update_item::builders::UpdateItemFluentBuilder;
 use aws_sdk_dynamodb::types::{AttributeValue, ReturnValue, ReturnValuesOnConditionCheckFailure};
 use switchhook_domain::{AttemptKey, Call, CallId, EventId, PROVIDER_HEALTH_PREFIX, Timestamp, Transition};
 
+use super::encoding::encode_move;
 use super::row::CallRow;
 use super::wake_queue::{WAKE_SHARDS, WakeQueue};
 use crate::dynamodb::{ConditionalWrite, Item, expires_at, number, shard_of, text};
@@ -60,12 +61,20 @@ pub enum StoreOutcome {
 pub struct Calls {
     pub(super) client: Client,
     pub(super) table: String,
+    index_numbers: bool,
 }
 
 impl Calls {
+    /// Client that writes the numbers of calls into the index `by_party`.
     #[must_use]
     pub const fn new(client: Client, table: String) -> Self {
-        Self { client, table }
+        Self { client, table, index_numbers: true }
+    }
+
+    /// The same client, which writes no numbers into the index `by_party` if `index_numbers` is false.
+    #[must_use]
+    pub fn index_numbers(self, index_numbers: bool) -> Self {
+        Self { index_numbers, ..self }
     }
 
     /// Opens the connection, so that the first event does not wait for it.
@@ -116,7 +125,7 @@ impl Calls {
     /// [`Error::WriteCall`], [`Error::EncodeCall`].
     pub async fn store(&self, transition: &Transition, retention: Duration) -> Result<StoreOutcome, Error> {
         let Transition { call, new_announcements } = transition;
-        let row = CallRow::encode(call, *new_announcements, retention);
+        let row = CallRow::encode(call, *new_announcements, retention, self.index_numbers);
         let item: Item = serde_dynamo::to_item(row).map_err(|error| Error::EncodeCall(Box::new(error)))?;
         let request = self.client.put_item().table_name(&self.table).set_item(Some(item));
         let request = if call.version == 1 {
@@ -129,13 +138,13 @@ impl Calls {
         outcome(ConditionalWrite::from_result(request.send().await))
     }
 
-    /// Sets the time at which a call wakes up. Changes no state and leaves `outbox_start` as it is, so that the relay
+    /// Sets the time at which a call wakes up, and stores its moves. Changes no state and leaves `outbox_start` as it is, so that the relay
     /// publishes nothing.
     ///
     /// # Errors
     /// [`Error::WriteCall`].
     pub async fn set_wake_at(&self, call: &Call, wake_at: Timestamp) -> Result<StoreOutcome, Error> {
-        let request = self
+        let mut request = self
             .client
             .update_item()
             .table_name(&self.table)
@@ -145,6 +154,12 @@ impl Calls {
             .expression_attribute_values(":read", version(call.version))
             .expression_attribute_values(":next", version(call.version + 1))
             .expression_attribute_values(":at", number(wake_at.as_millis()));
+        if !call.moves.is_empty() {
+            let moves = call.moves.iter().map(|one| text(&encode_move(one))).collect();
+            request = request
+                .update_expression("SET version = :next, wake_at = :at, moves = :moves")
+                .expression_attribute_values(":moves", AttributeValue::L(moves));
+        }
         outcome(ConditionalWrite::from_result(request.send().await))
     }
 

@@ -9,6 +9,7 @@ use sha2::{Digest, Sha256};
 use switchhook_domain::{AttemptKey, CallId, Disposition, EventId, Origin, ProviderEvent, Timestamp};
 use switchhook_providers::{ReadError, Reading, VerifiedWebhook, content_hash};
 
+use super::attention::AttentionKind;
 use super::item::{
     ChunkItem, ConflictItem, EventItem, INBOX_SCHEMA, chunk_body, chunk_key, conflict_key, disposition_of, is_companion,
 };
@@ -25,6 +26,8 @@ pub const BODY_BYTES_MAX: usize = 4 * 1024 * 1024;
 const INLINE_BYTES_MAX: usize = 300_000;
 /// Hex digits of a body's hash. 128 bits are enough: only the holder of the provider's key could use a collision.
 const BODY_HASH_DIGITS: usize = 32;
+/// Cause in the index of items that a person should look at, for a body that contradicts the stored one.
+const CONFLICT_CAUSE: &str = "conflicting_body";
 /// Header that no webhook has. It marks a provider's answer to a lookup.
 const SOURCE_HEADER: &str = "switchhook-source";
 /// Header with the attempt that was looked up: a provider's answer may name neither the attempt nor its call.
@@ -49,6 +52,8 @@ pub struct NewEvent {
     pub headers: BTreeMap<String, String>,
     /// Recorded or quarantined, if ingress decided so. `None` for an event that is to be folded.
     pub disposition: Option<Disposition>,
+    /// Short name of the reason for a quarantine.
+    pub cause: Option<&'static str>,
     pub trace_id: String,
 }
 
@@ -134,6 +139,7 @@ impl NewEvent {
             key_index: 0,
             headers: BTreeMap::new(),
             disposition: None,
+            cause: None,
             trace_id: trace_id.to_owned(),
         })
     }
@@ -156,6 +162,7 @@ impl NewEvent {
             key_index: 0,
             headers,
             disposition: None,
+            cause: None,
             trace_id: trace_id.to_owned(),
         }
     }
@@ -177,6 +184,7 @@ impl Inbox {
             return self.duplicate(item, event, &body_hash).await;
         }
         let body_chunks = self.put_chunks(event, &body_hash, &bytes).await?;
+        let is_quarantined = event.disposition == Some(Disposition::Quarantined);
         let item = EventItem {
             event_id: event.event_id.clone(),
             schema_version: INBOX_SCHEMA,
@@ -195,6 +203,9 @@ impl Inbox {
             body_hash,
             disposition: event.disposition.map(|disposition| disposition.as_str().to_owned()),
             trace_id: event.trace_id.clone(),
+            attention: is_quarantined.then(|| AttentionKind::Quarantined.key(event.event_id.as_str())),
+            attention_at: is_quarantined.then_some(event.received_at),
+            cause: event.cause.map(str::to_owned),
             expires_at: self.expires_at(event.received_at),
         };
         let request = self
@@ -242,7 +253,13 @@ impl Inbox {
         }
         let body_chunks = self.put_chunks(event, &body_hash, &bytes).await?;
         self.put_new_item(&ConflictItem {
+            attention: AttentionKind::Conflict.key(&event_id),
+            attention_at: event.received_at,
+            cause: CONFLICT_CAUSE,
             event_id,
+            call_id: event.call_id.as_ref(),
+            origin: event.origin,
+            event_type: &event.event_type,
             received_at: event.received_at,
             body: body_chunks.is_none().then(|| Bytes::new(&bytes)),
             body_chunks,

@@ -14,7 +14,9 @@ use crate::error::Error;
 pub(super) const INBOX_SCHEMA: u32 = 1;
 
 /// Prefixes of the keys of companion items. The keys of events begin with a provider or with `switchhook`.
-const COMPANION_PREFIXES: [&str; 4] = ["chunk:", "conflict:", "note:", "sweep:"];
+const COMPANION_PREFIXES: [&str; 5] = ["audit:", "chunk:", CONFLICT_PREFIX, NOTE_PREFIX, "sweep:"];
+const CONFLICT_PREFIX: &str = "conflict:";
+const NOTE_PREFIX: &str = "note:";
 
 pub(super) const SWEEP_CURSOR_KEY: &str = "sweep:cursor";
 
@@ -53,6 +55,13 @@ pub(super) struct EventItem {
     pub(super) disposition: Option<String>,
     #[serde(default)]
     pub(super) trace_id: String,
+    /// Value of [`AttentionKind::key`](super::AttentionKind::key), while a person should look at the event.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) attention: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) attention_at: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) cause: Option<String>,
     pub(super) expires_at: i64,
 }
 
@@ -60,6 +69,11 @@ pub(super) struct EventItem {
 #[derive(Serialize)]
 pub(super) struct ConflictItem<'a> {
     pub(super) event_id: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) call_id: Option<&'a CallId>,
+    pub(super) origin: Origin,
+    #[serde(rename = "type")]
+    pub(super) event_type: &'a str,
     pub(super) received_at: Timestamp,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) body: Option<&'a Bytes>,
@@ -67,6 +81,9 @@ pub(super) struct ConflictItem<'a> {
     pub(super) body_chunks: Option<u32>,
     pub(super) dictionary: u32,
     pub(super) body_hash: &'a str,
+    pub(super) attention: String,
+    pub(super) attention_at: Timestamp,
+    pub(super) cause: &'static str,
     pub(super) expires_at: i64,
 }
 
@@ -82,16 +99,30 @@ pub(super) struct ChunkItem<'a> {
 #[derive(Serialize, Deserialize)]
 pub(super) struct NoteItem {
     pub(super) event_id: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) call_id: Option<CallId>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) origin: Option<Origin>,
+    #[serde(rename = "type", default, skip_serializing_if = "Option::is_none")]
+    pub(super) event_type: Option<String>,
     #[serde(default)]
     pub(super) attempts: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) error: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) cause: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) first_tried_at: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) next_retry_at: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) dead_lettered_at: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) disposition: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) attention: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) attention_at: Option<Timestamp>,
     pub(super) expires_at: i64,
 }
 
@@ -133,6 +164,22 @@ pub(super) struct ReceivedItem {
     pub(super) received_at: Timestamp,
     #[serde(default)]
     pub(super) disposition: Option<String>,
+}
+
+/// Item in the index `by_attention`. The index holds only these attributes.
+#[derive(Deserialize)]
+pub(super) struct AttentionItem {
+    pub(super) event_id: String,
+    pub(super) attention: String,
+    pub(super) attention_at: Timestamp,
+    #[serde(default)]
+    pub(super) call_id: Option<CallId>,
+    #[serde(default)]
+    pub(super) origin: Option<Origin>,
+    #[serde(rename = "type", default)]
+    pub(super) event_type: Option<String>,
+    #[serde(default)]
+    pub(super) cause: Option<String>,
 }
 
 impl EventItem {
@@ -179,9 +226,16 @@ pub(super) fn chunk_key(event_id: &EventId, body_hash: &str, index: u32) -> Stri
 }
 
 pub(super) fn conflict_key(event_id: &EventId) -> String {
-    format!("conflict:{event_id}")
+    format!("{CONFLICT_PREFIX}{event_id}")
 }
 
 pub(super) fn note_key(event_id: &EventId) -> String {
-    format!("note:{event_id}")
+    format!("{NOTE_PREFIX}{event_id}")
+}
+
+/// Returns the id of the event that an item is about: the event itself, its note or its conflicting body. `None` for any
+/// other item.
+pub(super) fn marked_event(item_key: &str) -> Option<&str> {
+    let of_companion = item_key.strip_prefix(NOTE_PREFIX).or_else(|| item_key.strip_prefix(CONFLICT_PREFIX));
+    of_companion.or_else(|| (!is_companion(&EventId::new(item_key))).then_some(item_key))
 }

@@ -11,7 +11,10 @@
 //! - one conflicting body per event;
 //! - a note on an event that the consumer could not fold;
 //! - the cursor of the sweep, and one of discovery per provider.
+//!
+//! An item that a person should look at is in a second index, `by_attention`, as long as the trouble lasts.
 
+mod attention;
 mod discovery;
 mod event;
 mod item;
@@ -21,6 +24,7 @@ mod submit;
 mod sweep;
 mod table;
 
+pub use attention::{ATTENTION_SHARDS, Attention, AttentionKind, BY_ATTENTION};
 pub use discovery::DiscoveryCursor;
 pub use event::{BODY_BYTES_MAX, NewEvent, PutOutcome, Reread, StoredEvent};
 pub use note::Note;

@@ -1,7 +1,8 @@
 //! Notes on events that the consumer could not fold.
 
-use switchhook_domain::{Disposition, EventId, Timestamp};
+use switchhook_domain::{Disposition, EventId, ProviderEvent, Timestamp};
 
+use super::attention::AttentionKind;
 use super::item::{NoteItem, disposition_of, note_key};
 use super::table::Inbox;
 use crate::error::Error;
@@ -12,25 +13,53 @@ pub struct Note {
     /// Number of failed attempts of the consumer.
     pub attempts: u32,
     pub error: Option<String>,
+    /// Short name of what went wrong, for example `read_call`.
+    pub cause: Option<String>,
+    /// Time at which the consumer received the event for the first time.
+    pub first_tried_at: Option<Timestamp>,
     pub next_retry_at: Option<Timestamp>,
     pub dead_lettered_at: Option<Timestamp>,
     /// Refused or quarantined. `None` if the consumer has not decided against folding the event.
     pub disposition: Option<Disposition>,
 }
 
+impl Note {
+    /// Returns the reason why a person should look at the event, and since when. The time of a retry stays the same
+    /// from try to try, so that the index is written once.
+    fn attention(&self, now: Timestamp) -> Option<(AttentionKind, Timestamp)> {
+        if let Some(at) = self.dead_lettered_at {
+            Some((AttentionKind::DeadLettered, at))
+        } else if self.disposition == Some(Disposition::Quarantined) {
+            Some((AttentionKind::Quarantined, now))
+        } else {
+            self.next_retry_at.map(|_| (AttentionKind::Retrying, self.first_tried_at.unwrap_or(now)))
+        }
+    }
+}
+
 impl Inbox {
-    /// Writes the note on an event. Replaces an earlier note.
+    /// Writes the note on an event. Replaces an earlier note. The note is in the index of items that a person should look
+    /// at while the event is retried, dead-lettered or quarantined.
     ///
     /// # Errors
     /// [`Error::WriteInbox`].
-    pub async fn put_note(&self, event_id: &EventId, note: &Note, now: Timestamp) -> Result<(), Error> {
+    pub async fn put_note(&self, event: &ProviderEvent, note: &Note, now: Timestamp) -> Result<(), Error> {
+        let event_id = note_key(&event.event_id);
+        let attention = note.attention(now);
         self.put_item(&NoteItem {
-            event_id: note_key(event_id),
+            call_id: Some(event.call_id.clone()),
+            origin: Some(event.origin),
+            event_type: Some(event.event_type.clone()),
             attempts: note.attempts,
             error: note.error.clone(),
+            cause: note.cause.clone(),
+            first_tried_at: note.first_tried_at,
             next_retry_at: note.next_retry_at,
             dead_lettered_at: note.dead_lettered_at,
             disposition: note.disposition.map(|disposition| disposition.as_str().to_owned()),
+            attention: attention.map(|(kind, _)| kind.key(&event_id)),
+            attention_at: attention.map(|(_, at)| at),
+            event_id,
             expires_at: self.expires_at(now),
         })
         .await
@@ -46,6 +75,8 @@ impl Inbox {
         Ok(Some(Note {
             attempts: note.attempts,
             error: note.error,
+            cause: note.cause,
+            first_tried_at: note.first_tried_at,
             next_retry_at: note.next_retry_at,
             dead_lettered_at: note.dead_lettered_at,
             disposition: note.disposition.as_deref().and_then(disposition_of),

@@ -1,0 +1,76 @@
+//! Moves: what workers and users did to the job of a call, for display.
+//!
+//! **Moves are not part of the state.** The transitions add them, folds copy them, and nothing reads them to decide
+//! anything. A call without them behaves the same.
+
+use crate::time::Timestamp;
+
+/// Maximum number of moves that a call keeps, the newest ones.
+pub const MOVES_MAX: usize = 32;
+
+/// What a worker or a user did to the job of a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Move {
+    pub kind: MoveKind,
+    pub at: Timestamp,
+    /// Short name, for example `window_closed`. `None` if the kind says everything.
+    pub reason: Option<String>,
+}
+
+/// Kind of a [`Move`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum MoveKind {
+    /// The scheduler claimed the call for a dialer.
+    Claimed,
+    /// A user triggered the call, and the scheduler claimed it at once.
+    Triggered,
+    /// The dialer returned its claim without dialling: the window is closed, or the provider is not available.
+    Returned,
+    /// The dialer recorded the dial, and then asked the provider.
+    Dialled,
+    /// The provider placed no call, so the dialer took the dial back.
+    Withdrawn,
+    /// The reconciler found no event of the dial, and the provider could not tell yet.
+    Doubted,
+    /// A user canceled the call.
+    Canceled,
+    /// The provider will never place the call, so the dialer ended it.
+    Rejected,
+    /// The dialer ended the call without dialling, for example because of the do-not-call list.
+    GivenUp,
+}
+
+impl MoveKind {
+    pub const ALL: [Self; 9] = [
+        Self::Claimed,
+        Self::Triggered,
+        Self::Returned,
+        Self::Dialled,
+        Self::Withdrawn,
+        Self::Doubted,
+        Self::Canceled,
+        Self::Rejected,
+        Self::GivenUp,
+    ];
+
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Claimed => "claimed",
+            Self::Triggered => "triggered",
+            Self::Returned => "returned",
+            Self::Dialled => "dialled",
+            Self::Withdrawn => "withdrawn",
+            Self::Doubted => "doubted",
+            Self::Canceled => "canceled",
+            Self::Rejected => "rejected",
+            Self::GivenUp => "given_up",
+        }
+    }
+
+    /// Returns the kind with this name. `None` if there is none.
+    #[must_use]
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.as_str() == name)
+    }
+}

@@ -1,0 +1,142 @@
+//! Inbox items that a person should look at: which ones the index holds, and until when.
+
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that cannot go on fails")]
+
+use std::time::Duration;
+
+use switchhook_aws::inbox::{Attention, AttentionKind};
+use switchhook_domain::{ATTEMPT_EVENTS_MAX, CallId, EventId, Origin, Provider};
+use switchhook_local::{CALLS_TABLE, EVENTS_DEAD_LETTER_QUEUE};
+use switchhook_tests::{MINUTE, World, down, generic};
+
+const HOUR: Duration = Duration::from_secs(60 * 60);
+
+/// The ids and causes of the events of a kind.
+async fn marked(world: &World, kind: AttentionKind) -> Vec<(String, String)> {
+    let all = world.attention(kind).await.into_iter();
+    all.map(|one| (one.event_id.unwrap().to_string(), one.cause.unwrap())).collect()
+}
+
+fn named(event_id: &str, cause: &str) -> Vec<(String, String)> {
+    vec![(event_id.to_owned(), cause.to_owned())]
+}
+
+#[tokio::test(start_paused = true)]
+async fn healthy_event_is_in_no_list() {
+    let world = World::new();
+    for (number, word) in ["CALL_STARTED", "RINGING", "ANSWERED", "ENDED", "SOMETHING_ELSE"].into_iter().enumerate() {
+        world.post(Provider::Generic, &generic("c1", &format!("e{number}"), word, 0)).await;
+    }
+    world.wait(HOUR * 2).await;
+    assert!(world.call("c1").await.is_settled());
+    for kind in AttentionKind::ALL {
+        assert_eq!(world.attention(kind).await, [], "{kind:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn webhook_that_cannot_be_read_is_listed_with_its_cause() {
+    let world = World::new();
+    let (_, answer) = world.post(Provider::Generic, "{").await;
+    let event_id = EventId::new(answer["event_id"].as_str().unwrap());
+    let expected = Attention {
+        kind: AttentionKind::Quarantined,
+        item_key: event_id.to_string(),
+        event_id: Some(event_id.clone()),
+        call_id: None,
+        origin: Some(Origin::Provider(Provider::Generic)),
+        event_type: None,
+        cause: Some("invalid_json".to_owned()),
+        at: world.now(),
+    };
+    assert_eq!(world.attention(AttentionKind::Quarantined).await, [expected]);
+    assert!(world.inbox.clear_attention(event_id.as_str()).await.unwrap());
+    assert!(!world.inbox.clear_attention(event_id.as_str()).await.unwrap());
+    assert_eq!(world.attention(AttentionKind::Quarantined).await, []);
+    assert!(world.inbox.get(&event_id).await.unwrap().is_some(), "the event itself must stay");
+}
+
+#[tokio::test(start_paused = true)]
+async fn event_beyond_the_limit_of_its_call_is_listed_with_its_call() {
+    let world = World::new();
+    for number in 0..=ATTEMPT_EVENTS_MAX {
+        world.accept(Provider::Generic, &generic("c1", &format!("e{number}"), "RINGING", 0)).await;
+        world.quiesce().await;
+    }
+    let listed = world.attention(AttentionKind::Quarantined).await;
+    assert_eq!(listed.len(), 1);
+    let Attention { item_key, event_id, call_id, event_type, cause, .. } = listed[0].clone();
+    assert_eq!((item_key.as_str(), event_id), ("note:generic:e64", Some(EventId::new("generic:e64"))));
+    assert_eq!((call_id, event_type.as_deref()), (Some(CallId::new("c1")), Some("RINGING")));
+    assert_eq!(cause.as_deref(), Some("call_full"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn conflicting_body_is_listed_once() {
+    let world = World::new();
+    world.accept(Provider::Generic, &generic("c1", "e1", "ANSWERED", 0)).await;
+    for word in ["FAILED", "BUSY"] {
+        world.post(Provider::Generic, &generic("c1", "e1", word, 0)).await;
+    }
+    let listed = world.attention(AttentionKind::Conflict).await;
+    assert_eq!(marked(&world, AttentionKind::Conflict).await, named("generic:e1", "conflicting_body"));
+    assert_eq!((listed[0].item_key.as_str(), &listed[0].call_id), ("conflict:generic:e1", &Some(CallId::new("c1"))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn retried_event_is_listed_since_its_first_try_and_until_it_is_folded() {
+    let world = World::new();
+    world.inject_fault("PutItem", CALLS_TABLE, 3, down());
+    world.accept(Provider::Generic, &generic("c1", "e1", "RINGING", 0)).await;
+    world.wait(Duration::from_millis(100)).await;
+    let first = world.attention(AttentionKind::Retrying).await;
+    assert_eq!(marked(&world, AttentionKind::Retrying).await, named("generic:e1", "write_call"));
+    world.wait(Duration::from_secs(4)).await;
+    assert_eq!(world.logged("retried").len(), 2);
+    assert_eq!(world.attention(AttentionKind::Retrying).await, first, "the time must be that of the first try");
+    world.wait(MINUTE).await;
+    assert_eq!(world.call("c1").await.version, 1);
+    assert_eq!(world.attention(AttentionKind::Retrying).await, []);
+    let note = world.inbox.get_note(&EventId::new("generic:e1")).await.unwrap().unwrap();
+    assert_eq!((note.attempts, note.cause.as_deref()), (3, Some("write_call")), "the note itself must stay");
+}
+
+#[tokio::test(start_paused = true)]
+async fn mark_whose_removal_fails_is_removed_by_the_next_try() {
+    let world = World::stopped();
+    world.accept(Provider::Generic, &generic("c1", "e1", "RINGING", 0)).await;
+    world.inject_fault("GetItem", CALLS_TABLE, 1, down());
+    world.consume(&world.receive()).await;
+    assert_eq!(world.attention(AttentionKind::Retrying).await.len(), 1);
+    world.wait(MINUTE).await;
+    // Clearing the mark fails once: then the event is tried again, although it is folded.
+    world.inject_fault("UpdateItem", switchhook_local::INBOX_TABLE, 1, down());
+    assert_eq!(world.consume(&world.receive()).await, 0);
+    assert_eq!(world.attention(AttentionKind::Retrying).await.len(), 1);
+    world.wait(MINUTE).await;
+    assert_eq!(world.consume(&world.receive()).await, 1);
+    assert_eq!(world.attention(AttentionKind::Retrying).await, []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn dead_letter_is_listed_with_its_cause() {
+    let world = World::new();
+    world.inject_fault("PutItem", CALLS_TABLE, u64::MAX, down());
+    world.accept(Provider::Generic, &generic("c1", "e1", "RINGING", 0)).await;
+    world.wait(HOUR * 6).await;
+    assert_eq!(world.dead_letters().len(), 1);
+    assert_eq!(world.attention(AttentionKind::Retrying).await, []);
+    assert_eq!(marked(&world, AttentionKind::DeadLettered).await, named("generic:e1", "write_call"));
+    let at = world.attention(AttentionKind::DeadLettered).await[0].at;
+    let of = |at| world.inbox.attention_pages(AttentionKind::DeadLettered, shard("note:generic:e1"), Some(at));
+    assert_eq!(of(at).next().await.unwrap().unwrap().items, [], "only items marked before that time");
+    assert_eq!(of(at.plus(Duration::from_millis(1))).next().await.unwrap().unwrap().items.len(), 1);
+    world.clear_faults();
+    assert_eq!(world.cloud.services().sqs().redrive(EVENTS_DEAD_LETTER_QUEUE, None).unwrap(), 1);
+    world.quiesce().await;
+    assert_eq!(world.attention(AttentionKind::DeadLettered).await, [], "a redriven event is folded");
+}
+
+fn shard(item_key: &str) -> u64 {
+    switchhook_aws::dynamodb::shard_of(item_key, switchhook_aws::inbox::ATTENTION_SHARDS)
+}

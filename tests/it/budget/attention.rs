@@ -1,0 +1,57 @@
+//! The cost of troubled events: an index unit when the trouble begins, and one when it ends.
+
+use switchhook_aws::inbox::AttentionKind;
+use switchhook_local::CALLS_TABLE;
+use switchhook_tests::{MINUTE, World, down};
+
+use super::{consume, generic_webhook, post, request_counts, reset_counters};
+
+#[tokio::test(start_paused = true)]
+async fn retried_event_costs_an_index_unit_at_its_first_failure_and_one_when_it_is_folded() {
+    let world = World::stopped();
+    post(&world, &generic_webhook("c1", "e1", "RINGING")).await;
+    let mut units = Vec::new();
+    for fails in [true, true, true, false] {
+        world.inject_fault("PutItem", CALLS_TABLE, u64::from(fails), down());
+        let received = world.receive();
+        assert_eq!(received.len(), 1);
+        reset_counters(&world);
+        assert_eq!(world.consume(&received).await, usize::from(!fails));
+        let capacity = world.capacity();
+        let note = if fails { capacity["PutItem"] } else { capacity["UpdateItem"] };
+        units.push((note.write_units, note.index_write_units));
+        world.wait(MINUTE).await;
+    }
+    assert_eq!(units, [(1.0, 1.0), (1.0, 0.0), (1.0, 0.0), (1.0, 1.0)]);
+    assert_eq!(world.attention(AttentionKind::Retrying).await, []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn quarantined_and_conflicting_webhooks_cost_an_index_unit() {
+    let world = World::stopped();
+    reset_counters(&world);
+    let healthy = generic_webhook("c1", "e1", "RINGING");
+    post(&world, &healthy).await;
+    assert_eq!(world.capacity()["PutItem"].index_write_units, 1.0, "only the index of received events");
+
+    let unreadable = crate::traffic::Webhook { body: "{".to_owned(), ..healthy.clone() };
+    assert_eq!(post(&world, &unreadable).await, "quarantined");
+    assert_eq!(world.capacity()["PutItem"].index_write_units, 2.0);
+    reset_counters(&world);
+
+    assert_eq!(post(&world, &generic_webhook("c1", "e1", "BUSY")).await, "already_processed");
+    assert_eq!(world.requests(), request_counts(&[("PutItem", 2), ("SendMessage", 1)]));
+    assert_eq!(world.capacity()["PutItem"].index_write_units, 1.0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn event_that_is_folded_late_costs_one_more_write() {
+    let world = World::stopped();
+    post(&world, &generic_webhook("c1", "e1", "RINGING")).await;
+    world.wait(MINUTE * 6).await;
+    reset_counters(&world);
+    consume(&world).await;
+    assert_eq!(world.requests(), request_counts(&[("GetItem", 1), ("PutItem", 1), ("UpdateItem", 1)]));
+    let removal = world.capacity()["UpdateItem"];
+    assert_eq!((removal.write_units, removal.index_write_units), (1.0, 0.0), "it may have been dead-lettered");
+}
