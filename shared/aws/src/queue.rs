@@ -83,6 +83,16 @@ impl fmt::Debug for ReceivedMessage {
     }
 }
 
+/// Stored event that an operator sends to the consumer again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SentAgain {
+    pub event: ProviderEvent,
+    pub trace_id: String,
+    /// Names the run that sends the event. SQS drops an event that it accepted from the same run in the last 5 minutes, but not one
+    /// that it accepted from ingress.
+    pub run: String,
+}
+
 /// Client of one queue.
 #[derive(Clone, Debug)]
 pub struct Queue {
@@ -104,6 +114,33 @@ impl Queue {
     pub async fn send(&self, event: &ProviderEvent, trace_id: &str) -> Result<(), Error> {
         let message = Message { schema_version: MESSAGE_SCHEMA, trace_id: trace_id.to_owned(), event: event.clone() };
         self.send_body(event.call_id.as_str(), event.event_id.as_str(), &message).await
+    }
+
+    /// Sends stored events to the consumer again, ten in a request. Events of one call are delivered in this order.
+    ///
+    /// # Errors
+    /// [`Error::Send`] if SQS did not accept all of them. A repetition is safe.
+    pub async fn send_again(&self, events: &[SentAgain]) -> Result<(), Error> {
+        for ten in events.chunks(10) {
+            let mut request = self.client.send_message_batch().queue_url(&self.url);
+            for (index, SentAgain { event, trace_id, run }) in ten.iter().enumerate() {
+                let message =
+                    Message { schema_version: MESSAGE_SCHEMA, trace_id: trace_id.clone(), event: event.clone() };
+                let entry = SendMessageBatchRequestEntry::builder()
+                    .id(index.to_string())
+                    .message_group_id(group_of(&event.call_id))
+                    .message_deduplication_id(fifo_id(&format!("{run}:{}", event.event_id)))
+                    .message_body(ascii_json(&message).map_err(|error| Error::Send(Box::new(error)))?)
+                    .build()
+                    .map_err(|error| Error::Send(Box::new(error)))?;
+                request = request.entries(entry);
+            }
+            let answer = request.send().await.map_err(|error| Error::Send(Box::new(error)))?;
+            if let Some(failed) = answer.failed.first() {
+                return Err(Error::Send(failed.code().into()));
+            }
+        }
+        Ok(())
     }
 
     /// Hands a claimed call to the dialer. `lane` is the number of one of the provider's message groups. One dialer at a

@@ -23,7 +23,7 @@ use crate::error::Error;
 pub const BODY_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Largest compressed body that is stored in the event's item, in bytes. An item may have 400 KB. A larger body is
 /// stored in chunks.
-const INLINE_BYTES_MAX: usize = 300_000;
+pub(super) const INLINE_BYTES_MAX: usize = 300_000;
 /// Hex digits of a body's hash. 128 bits are enough: only the holder of the provider's key could use a collision.
 const BODY_HASH_DIGITS: usize = 32;
 /// Cause in the index of items that a person should look at, for a body that contradicts the stored one.
@@ -447,7 +447,7 @@ impl StoredEvent {
     }
 }
 
-fn compress(body: &[u8]) -> Result<Compressed, Error> {
+pub(super) fn compress(body: &[u8]) -> Result<Compressed, Error> {
     compression::compress(body).map_err(|error| Error::WriteInbox(Box::new(error)))
 }
 

@@ -14,7 +14,7 @@ use crate::error::Error;
 pub(super) const INBOX_SCHEMA: u32 = 1;
 
 /// Prefixes of the keys of companion items. The keys of events begin with a provider or with `switchhook`.
-const COMPANION_PREFIXES: [&str; 5] = ["audit:", "chunk:", CONFLICT_PREFIX, NOTE_PREFIX, "sweep:"];
+const COMPANION_PREFIXES: [&str; 7] = ["audit:", "chunk:", CONFLICT_PREFIX, NOTE_PREFIX, "plan:", "run:", "sweep:"];
 const CONFLICT_PREFIX: &str = "conflict:";
 const NOTE_PREFIX: &str = "note:";
 

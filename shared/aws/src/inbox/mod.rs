@@ -10,12 +10,14 @@
 //! - chunks of a body that does not fit into one item, written before the event's item, so that no item lacks its body;
 //! - one conflicting body per event;
 //! - a note on an event that the consumer could not fold;
-//! - the cursor of the sweep, and one of discovery per provider.
+//! - the cursor of the sweep, and one of discovery per provider;
+//! - the plans, the runs and the audit records of operators.
 //!
 //! An item that a person should look at is in a second index, `by_attention`, as long as the trouble lasts.
 
 mod attention;
 mod discovery;
+mod document;
 mod event;
 mod item;
 mod note;
@@ -26,6 +28,7 @@ mod table;
 
 pub use attention::{ATTENTION_SHARDS, Attention, AttentionKind, BY_ATTENTION};
 pub use discovery::DiscoveryCursor;
+pub use document::{Document, DocumentKind};
 pub use event::{BODY_BYTES_MAX, NewEvent, PutOutcome, Reread, StoredEvent};
 pub use note::Note;
 pub use of_call::is_kept_without_event;
