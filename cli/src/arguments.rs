@@ -7,12 +7,16 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+use crate::audit::Audit;
 use crate::call::Call;
+use crate::change::Ended;
 use crate::demo::Demo;
 use crate::dev::Dev;
 use crate::fake::Fake;
 use crate::reconcile::Reconcile;
+use crate::replay::Replay;
 use crate::republish::Republish;
+use crate::run::Run;
 use crate::send::Send;
 use crate::show::Show;
 
@@ -32,7 +36,7 @@ A command needs a stack. The first of these that names one decides:
   3. the file ~/.config/switchhook/config.json: {\"stack\": \"NAME\", \"region\": \"REGION\"} or {\"to\": \"URL\"}
   4. a running `switchhook dev`
 
-Exit status: 0 if everything is right, 1 if something is wrong, 2 if the command could not be carried out.";
+Exit status: 0 if everything is right, 1 if something is wrong, 2 if the command could not be carried out, 3 if it was refused.";
 
 /// Turns webhooks of telephony providers into one correct state per call. This tool runs Switchhook on your machine,
 /// and inspects and operates a deployed stack
@@ -47,6 +51,8 @@ struct Switchhook {
 enum Verb {
     /// Run the whole stack on this machine
     Dev(Dev),
+    /// List what operators did
+    Audit(Audit),
     /// Create, import, show, trigger, cancel and list calls that Switchhook places
     Call(Call),
     /// Play simulated calls through the whole stack, with unreliable webhooks, and check every result
@@ -55,8 +61,12 @@ enum Verb {
     Fake(Fake),
     /// Run the reconciler, or the drift check, now
     Reconcile(Reconcile),
+    /// Fold stored events again
+    Replay(Replay),
     /// Publish the domain events of calls again
     Republish(Republish),
+    /// List runs of repairs, and go on with one that was interrupted
+    Run(Run),
     /// Sign a test webhook and post it to a stack
     Send(Send),
     /// Show the state and the timeline of a call
@@ -69,6 +79,8 @@ const EXIT_SUCCESS: u8 = 0;
 const EXIT_FAILURE: u8 = 1;
 /// The command could not be carried out.
 const EXIT_ERROR: u8 = 2;
+/// The command refused to do what was asked: for example, phones could ring.
+const EXIT_REFUSED: u8 = 3;
 
 pub(crate) fn run(
     arguments: impl Iterator<Item = OsString>,
@@ -84,19 +96,24 @@ pub(crate) fn run(
             return ExitCode::from(if error.use_stderr() { EXIT_ERROR } else { EXIT_SUCCESS });
         }
     };
-    let done: Result<bool, Box<dyn Error>> = match switchhook.verb {
-        Verb::Dev(dev) => dev.run(out, errors).map_err(Into::into),
-        Verb::Call(call) => call.run(out, errors).map_err(Into::into),
-        Verb::Demo(demo) => demo.run(out).map_err(Into::into),
-        Verb::Fake(fake) => fake.run(out, errors).map_err(Into::into),
-        Verb::Reconcile(reconcile) => reconcile.run(out).map_err(Into::into),
-        Verb::Republish(republish) => republish.run(out, errors).map_err(Into::into),
-        Verb::Send(send) => send.run(out).map_err(Into::into),
-        Verb::Show(show) => show.run(out, errors).map_err(Into::into),
+    let ended = |is_right| if is_right { Ended::Found } else { Ended::NotFound };
+    let done: Result<Ended, Box<dyn Error>> = match switchhook.verb {
+        Verb::Dev(dev) => dev.run(out, errors).map(ended).map_err(Into::into),
+        Verb::Audit(audit) => audit.run(out).map_err(Into::into),
+        Verb::Call(call) => call.run(out, errors).map(ended).map_err(Into::into),
+        Verb::Demo(demo) => demo.run(out).map(ended).map_err(Into::into),
+        Verb::Fake(fake) => fake.run(out, errors).map(ended).map_err(Into::into),
+        Verb::Reconcile(reconcile) => reconcile.run(out).map(ended).map_err(Into::into),
+        Verb::Replay(replay) => replay.run(out, errors).map_err(Into::into),
+        Verb::Republish(republish) => republish.run(out, errors).map(ended).map_err(Into::into),
+        Verb::Run(run) => run.run(out, errors).map_err(Into::into),
+        Verb::Send(send) => send.run(out).map(ended).map_err(Into::into),
+        Verb::Show(show) => show.run(out, errors).map(ended).map_err(Into::into),
     };
     ExitCode::from(match done {
-        Ok(true) => EXIT_SUCCESS,
-        Ok(false) => EXIT_FAILURE,
+        Ok(Ended::Found) => EXIT_SUCCESS,
+        Ok(Ended::NotFound) => EXIT_FAILURE,
+        Ok(Ended::Refused) => EXIT_REFUSED,
         Err(error) => {
             drop(writeln!(errors, "switchhook: {}", with_causes(error.as_ref())));
             EXIT_ERROR

@@ -1,7 +1,9 @@
 //! `switchhook`: the command-line tool for developers and operators of Switchhook.
 
 mod arguments;
+mod audit;
 mod call;
+mod change;
 mod client;
 mod demo;
 mod dev;
@@ -10,7 +12,9 @@ mod fake;
 mod import;
 mod paths;
 mod reconcile;
+mod replay;
 mod republish;
+mod run;
 mod running_dev;
 mod send;
 mod serving;

@@ -26,9 +26,42 @@ pub enum Error {
     #[error("the function {function} failed: {message}")]
     FunctionFailed { function: String, message: String },
     #[error(
-        "the outputs of the stack {stack} lack {}: it is not a Switchhook stack, or an older one, which must be deployed \
+        "the outputs and parameters of the stack {stack} lack {}: it is not a Switchhook stack, or an older one, which must be deployed \
          again",
         missing.join(", ")
     )]
     MissingOutputs { stack: String, missing: Vec<&'static str> },
+    #[error("could not encode a document")]
+    Encode(#[source] serde_json::Error),
+    #[error("could not read {0}: another version of this tool wrote it")]
+    Decode(&'static str),
+    #[error(transparent)]
+    Refusal(#[from] Refusal),
+}
+
+/// Reason why nothing was done. Each tells the operator what to do instead.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    #[error("the selection is empty, and would match everything: {0}")]
+    EmptyFilter(&'static str),
+    #[error("a plan has at most {most} items, not {asked}")]
+    TooManyItems { asked: usize, most: usize },
+    #[error("there is no plan {0}: plans are kept for a day")]
+    UnknownPlan(String),
+    #[error("the plan {plan} was made by `{made_by}`, not by `{asked}`")]
+    OtherCommand { plan: String, made_by: &'static str, asked: &'static str },
+    #[error("the plan {0} is older than 15 minutes: make a new one")]
+    Expired(String),
+    #[error("a reason is needed, for the audit record: add --reason TEXT")]
+    NoReason,
+    #[error("phones that could ring: {0}. If that is wanted, add --allow-ringing")]
+    CouldRing(usize),
+    #[error("the plan was run already, as {run}: {result}")]
+    Finished { run: String, result: String },
+    #[error("the plan is being run already, as {0}. If that run was interrupted: switchhook run resume {0}")]
+    Started(String),
+    #[error("there is no run {0}")]
+    UnknownRun(String),
+    #[error("another process has taken over the run {0}, and carries it out")]
+    TakenOver(String),
 }

@@ -6,12 +6,20 @@
 //! A stack is reached with the operator's own AWS credentials, through the SDK clients that the functions use.
 //! `switchhook dev` answers the same requests at a URL of its own, so one code path serves both.
 
+pub mod audit;
 mod aws;
+pub mod cost;
+mod draft;
 mod error;
+mod forecast;
+pub mod plan;
 pub mod reconcile;
+pub mod replay;
+pub mod run;
 pub mod stack;
+mod time_text;
 pub mod web;
 
 pub use aws::{Alarm, AlarmState, MetricQuery, Series};
-pub use error::Error;
-pub use stack::{Address, Stack, StackNames};
+pub use error::{Error, Refusal};
+pub use stack::{Address, Stack, StackNames, StackSettings};

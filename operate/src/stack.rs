@@ -10,14 +10,15 @@ use switchhook_aws::calls::Calls;
 use switchhook_aws::inbox::Inbox;
 use switchhook_aws::queue::Queue;
 use switchhook_aws::sdk;
-use switchhook_domain::Timestamp;
+use switchhook_domain::{Policy, Provider, Timestamp};
 
-use crate::aws::AwsServices;
+use crate::aws::{AwsServices, StackDescription};
 use crate::error::Error;
 use crate::web;
 
+const DAY_SECONDS: u64 = 24 * 60 * 60;
 /// Retention of the items that operators write into the inbox table: as long as calls are kept by default.
-const OPERATOR_RETENTION: Duration = Duration::from_secs(400 * 24 * 60 * 60);
+pub(crate) const OPERATOR_RETENTION: Duration = Duration::from_secs(400 * DAY_SECONDS);
 
 /// Address of a stack.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,6 +50,19 @@ pub struct StackNames {
     pub reconciler_function: String,
     /// ARN of the secret with the providers' keys.
     pub providers_secret: String,
+    pub settings: StackSettings,
+}
+
+/// Settings of a stack that decide how its calls are folded, and for how long its data is kept.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StackSettings {
+    pub inactivity_timeout_seconds: u64,
+    /// Providers that report what the person said after the call has ended.
+    pub outcome_providers: Vec<Provider>,
+    pub inbox_retention_days: u64,
+    pub call_retention_days: u64,
+    /// True if a number is blocked when its person asks not to be called again.
+    pub block_on_request: bool,
 }
 
 /// Clients of one running stack.
@@ -86,7 +100,7 @@ impl Stack {
             Address::Deployed { stack, region } => {
                 let aws = sdk::from_profile_in(region.clone()).await;
                 let services = AwsServices::new(&aws)?;
-                let names = StackNames::from_outputs(stack, services.region(), &services.outputs(stack).await?)?;
+                let names = StackNames::of_deployed(stack, services.region(), &services.describe_stack(stack).await?)?;
                 Ok(Self { services: Some(services), ..Self::new(names, &aws, None) })
             }
         }
@@ -109,7 +123,31 @@ impl Stack {
         }
     }
 
-    fn new(names: StackNames, aws: &sdk::SdkConfig, local: Option<String>) -> Self {
+    /// Returns the limits by which the consumer of this stack folds calls.
+    #[must_use]
+    pub fn policy(&self) -> Policy {
+        let StackSettings { inactivity_timeout_seconds, outcome_providers, .. } = &self.names.settings;
+        Policy {
+            inactivity_timeout: Duration::from_secs(*inactivity_timeout_seconds),
+            outcome_providers: outcome_providers.iter().copied().collect(),
+        }
+    }
+
+    /// Returns the time for which the inbox keeps an event.
+    #[must_use]
+    pub const fn inbox_retention(&self) -> Duration {
+        Duration::from_secs(self.names.settings.inbox_retention_days * DAY_SECONDS)
+    }
+
+    /// Returns the time for which a call is kept after its last change.
+    #[must_use]
+    pub const fn call_retention(&self) -> Duration {
+        Duration::from_secs(self.names.settings.call_retention_days * DAY_SECONDS)
+    }
+
+    /// Makes the clients of a stack with these names.
+    #[must_use]
+    pub fn new(names: StackNames, aws: &sdk::SdkConfig, local: Option<String>) -> Self {
         let dynamodb = sdk::dynamodb(aws);
         let sqs = sdk::sqs(aws);
         let queue = |url: &str| Queue::new(sqs.clone(), url.to_owned());
@@ -143,11 +181,12 @@ impl StackNames {
         names.ok_or_else(|| Error::NotDev(url.to_owned()))
     }
 
-    /// Reads the names from the outputs of a deployed stack.
-    fn from_outputs(stack: &str, region: &str, outputs: &BTreeMap<String, String>) -> Result<Self, Error> {
+    /// Reads the names from the outputs of a deployed stack, and the settings from its parameters.
+    fn of_deployed(stack: &str, region: &str, described: &StackDescription) -> Result<Self, Error> {
         let mut missing = Vec::new();
+        let settings = StackSettings::from_parameters(&described.parameters, &mut missing);
         let mut output = |name: &'static str| {
-            outputs.get(name).cloned().unwrap_or_else(|| {
+            described.outputs.get(name).cloned().unwrap_or_else(|| {
                 missing.push(name);
                 String::new()
             })
@@ -167,8 +206,33 @@ impl StackNames {
             scheduler_function: output("SchedulerFunctionName"),
             reconciler_function: output("ReconcilerFunctionName"),
             providers_secret: output("SecretArn"),
+            settings,
         };
         if missing.is_empty() { Ok(names) } else { Err(Error::MissingOutputs { stack: stack.to_owned(), missing }) }
+    }
+}
+
+impl StackSettings {
+    /// Reads the settings from the parameters of a deployed stack. Adds the names of missing ones to `missing`.
+    fn from_parameters(parameters: &BTreeMap<String, String>, missing: &mut Vec<&'static str>) -> Self {
+        let mut parameter = |name: &'static str| {
+            parameters.get(name).map_or_else(
+                || {
+                    missing.push(name);
+                    ""
+                },
+                String::as_str,
+            )
+        };
+        // The template allows only values that can be read.
+        let number = |text: &str| text.parse().unwrap_or_default();
+        Self {
+            inactivity_timeout_seconds: number(parameter("InactivityTimeoutSeconds")),
+            outcome_providers: parameter("OutcomeProviders").split(',').filter_map(|name| name.parse().ok()).collect(),
+            inbox_retention_days: number(parameter("InboxRetentionDays")),
+            call_retention_days: number(parameter("CallRetentionDays")),
+            block_on_request: parameter("BlockOnRequest") == "true",
+        }
     }
 }
 
@@ -191,17 +255,37 @@ mod tests {
         "SecretArn",
     ];
 
+    const PARAMETERS: [(&str, &str); 5] = [
+        ("InactivityTimeoutSeconds", "900"),
+        ("OutcomeProviders", "retell,generic"),
+        ("InboxRetentionDays", "30"),
+        ("CallRetentionDays", "400"),
+        ("BlockOnRequest", "true"),
+    ];
+
     #[test]
     fn outputs_name_the_stack_and_missing_ones_are_told_at_once() {
-        let mut outputs: BTreeMap<String, String> = OUTPUTS.map(|name| (name.to_owned(), format!("the {name}"))).into();
-        let names = StackNames::from_outputs("switchhook", "eu-west-1", &outputs).unwrap();
+        let outputs: BTreeMap<String, String> = OUTPUTS.map(|name| (name.to_owned(), format!("the {name}"))).into();
+        let parameters: BTreeMap<String, String> =
+            PARAMETERS.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+        let mut described = StackDescription { outputs, parameters };
+        let names = StackNames::of_deployed("switchhook", "eu-west-1", &described).unwrap();
+        let settings = StackSettings {
+            inactivity_timeout_seconds: 900,
+            outcome_providers: vec![Provider::Retell, Provider::Generic],
+            inbox_retention_days: 30,
+            call_retention_days: 400,
+            block_on_request: true,
+        };
+        assert_eq!(names.settings, settings);
         assert_eq!(
             (names.inbox_table.as_str(), names.providers_secret.as_str()),
             ("the InboxTableName", "the SecretArn")
         );
-        outputs.remove("ApiUrl");
-        outputs.remove("SecretArn");
-        let error = StackNames::from_outputs("switchhook", "eu-west-1", &outputs).unwrap_err().to_string();
-        assert!(error.contains("the stack switchhook lack ApiUrl, SecretArn"), "{error}");
+        described.outputs.remove("ApiUrl");
+        described.outputs.remove("SecretArn");
+        described.parameters.remove("BlockOnRequest");
+        let error = StackNames::of_deployed("switchhook", "eu-west-1", &described).unwrap_err().to_string();
+        assert!(error.contains("BlockOnRequest, ApiUrl, SecretArn"), "{error}");
     }
 }

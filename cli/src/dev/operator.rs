@@ -4,6 +4,7 @@
 //! whose `Origin`, if there is one, is the stack itself.
 
 use std::error::Error;
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::{Body, to_bytes};
@@ -16,12 +17,13 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use serde::Serialize;
 use serde_json::{Value, json};
+use switchhook_domain::Provider;
 use switchhook_local::sqs::queue_url;
 use switchhook_local::{
     CALLS_TABLE, Cloud, DIAL_QUEUE, DUE_QUEUE, EVENT_BUS, EVENTS_DEAD_LETTER_QUEUE, EVENTS_QUEUE, INBOX_TABLE, REGION,
     RELAY_FAILURES_QUEUE,
 };
-use switchhook_operate::{StackNames, web};
+use switchhook_operate::{StackNames, StackSettings, web};
 
 /// Largest body of a request to DynamoDB.
 const BODY_BYTES_MAX: usize = 16 * 1024 * 1024;
@@ -34,6 +36,7 @@ struct OperatorState {
 
 /// Returns the routes of the stack at this URL.
 pub(super) fn routes(cloud: Cloud, base_url: &str) -> Router {
+    let names = names(&cloud, base_url);
     Router::new()
         .route("/stack", get(stack))
         .route("/aws", post(aws))
@@ -41,10 +44,13 @@ pub(super) fn routes(cloud: Cloud, base_url: &str) -> Router {
         .route("/aws/", post(aws))
         .route("/run/{schedule}", post(run))
         .route_layer(from_fn(refuse_foreign))
-        .with_state(OperatorState { cloud, names: names(base_url) })
+        .with_state(OperatorState { cloud, names })
 }
 
-fn names(base_url: &str) -> StackNames {
+fn names(cloud: &Cloud, base_url: &str) -> StackNames {
+    let consumer = cloud.consumer();
+    let days = |time: Duration| time.as_secs() / (24 * 60 * 60);
+    let reports = |provider: &Provider| consumer.policy.outcome_providers.contains(*provider);
     StackNames {
         // The dimension `stack` of its metrics.
         stack: "local".to_owned(),
@@ -61,6 +67,13 @@ fn names(base_url: &str) -> StackNames {
         scheduler_function: "scheduler".to_owned(),
         reconciler_function: "reconciler".to_owned(),
         providers_secret: "providers".to_owned(),
+        settings: StackSettings {
+            inactivity_timeout_seconds: consumer.policy.inactivity_timeout.as_secs(),
+            outcome_providers: Provider::ALL.into_iter().filter(reports).collect(),
+            inbox_retention_days: days(consumer.inbox_retention),
+            call_retention_days: days(consumer.call_retention),
+            block_on_request: consumer.block_on_request,
+        },
     }
 }
 

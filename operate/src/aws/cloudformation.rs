@@ -1,24 +1,35 @@
-//! CloudFormation: the outputs of a stack.
+//! CloudFormation: the outputs and the parameters of a stack.
 
 use std::collections::BTreeMap;
 
 use super::{AwsServices, Service, xml};
 use crate::error::Error;
 
+/// Outputs and parameters of a stack, by their keys.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct StackDescription {
+    pub(crate) outputs: BTreeMap<String, String>,
+    pub(crate) parameters: BTreeMap<String, String>,
+}
+
 impl AwsServices {
-    /// Returns the outputs of a stack.
+    /// Returns the outputs and the parameters of a stack.
     ///
     /// # Errors
     /// [`Error::Refused`] if there is no such stack, [`Error::Web`].
-    pub(crate) async fn outputs(&self, stack: &str) -> Result<BTreeMap<String, String>, Error> {
+    pub(crate) async fn describe_stack(&self, stack: &str) -> Result<StackDescription, Error> {
         let parameters = [("Action", "DescribeStacks"), ("Version", "2010-05-15"), ("StackName", stack)];
-        Ok(outputs(&self.query(Service::CloudFormation, &parameters).await?))
+        Ok(description(&self.query(Service::CloudFormation, &parameters).await?))
     }
 }
 
-/// Reads the outputs. A stack without outputs has none.
-fn outputs(body: &str) -> BTreeMap<String, String> {
-    xml::pairs(body, "Outputs", "OutputKey", "OutputValue").unwrap_or_default().into_iter().collect()
+/// Reads the outputs and the parameters. A stack may have none.
+fn description(body: &str) -> StackDescription {
+    let pairs = |list, key, value| xml::pairs(body, list, key, value).unwrap_or_default().into_iter().collect();
+    StackDescription {
+        outputs: pairs("Outputs", "OutputKey", "OutputValue"),
+        parameters: pairs("Parameters", "ParameterKey", "ParameterValue"),
+    }
 }
 
 #[cfg(test)]
@@ -51,11 +62,12 @@ mod tests {
 </DescribeStacksResponse>"#;
 
     #[test]
-    fn outputs_are_read_by_key() {
-        let outputs = outputs(DESCRIBED);
+    fn outputs_and_parameters_are_read_by_key() {
+        let StackDescription { outputs, parameters } = description(DESCRIBED);
+        assert_eq!(parameters, BTreeMap::from([("LogLevel".to_owned(), "info".to_owned())]));
         assert_eq!(outputs.len(), 2);
         assert_eq!(outputs["ApiUrl"], "https://abc.execute-api.eu-west-1.amazonaws.com");
         assert_eq!(outputs["InboxTableName"], "switchhook-InboxTable-1");
-        assert!(super::outputs("<html>").is_empty());
+        assert!(description("<html>").outputs.is_empty());
     }
 }

@@ -17,6 +17,7 @@ use serde_json::Value;
 use switchhook_aws::sdk::SdkConfig;
 use switchhook_aws::sign;
 
+pub(crate) use self::cloudformation::StackDescription;
 pub use self::cloudwatch::{Alarm, AlarmState, MetricQuery, Series};
 
 use crate::error::Error;

@@ -4,7 +4,7 @@ use aws_sdk_eventbridge::Client;
 use aws_sdk_eventbridge::primitives::DateTime;
 use aws_sdk_eventbridge::types::PutEventsRequestEntry;
 use serde::Serialize;
-use switchhook_domain::{DomainEvent, ProviderAvailability, Timestamp, WebhookQuarantined};
+use switchhook_domain::{DomainEvent, OperatorAction, ProviderAvailability, Timestamp, WebhookQuarantined};
 
 use crate::error::Error;
 
@@ -84,8 +84,19 @@ impl Bus {
     /// # Errors
     /// [`Error::Publish`], [`Error::PublishRefused`].
     pub async fn publish_quarantined(&self, event: &WebhookQuarantined) -> Result<(), Error> {
-        let entry = self.entry(event.event_type, &event.occurred_at, event)?;
-        let answer = self.client.put_events().entries(entry).send().await;
+        self.publish_one(event.event_type, &event.occurred_at, event).await
+    }
+
+    /// Publishes an `operator.action` event.
+    ///
+    /// # Errors
+    /// [`Error::Publish`], [`Error::PublishRefused`].
+    pub async fn publish_operator_action(&self, event: &OperatorAction) -> Result<(), Error> {
+        self.publish_one(event.event_type, &event.occurred_at, event).await
+    }
+
+    async fn publish_one(&self, event_type: &str, occurred_at: &str, event: &impl Serialize) -> Result<(), Error> {
+        let answer = self.client.put_events().entries(self.entry(event_type, occurred_at, event)?).send().await;
         let answer = answer.map_err(|error| Error::Publish(Box::new(error)))?;
         match answer.entries.unwrap_or_default().into_iter().find_map(|entry| entry.error_code) {
             Some(code) => Err(Error::PublishRefused(code)),

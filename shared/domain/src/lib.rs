@@ -5,7 +5,7 @@
 //! - `machine`, `lifecycle`: the state of one attempt as a function of its events;
 //! - `window`, `plan`, `announcement`, `moves`, `call`: a call as data;
 //! - `attempt`, `job`, `appointment`: what follows from the history of a call;
-//! - `announce`, `finding`, `domain_event`: events that Switchhook itself makes;
+//! - `announce`, `finding`, `domain_event`, `operator`: events that Switchhook itself makes;
 //! - `derive`, `transition`, `fold`: the next row of a call; `compare`: how a row differs from its events;
 //! - `dialling`: when the next dial is due, and who is asked;
 //! - `provider_health`: whether a provider gets calls, and how fast.
@@ -27,6 +27,7 @@ mod lifecycle;
 mod machine;
 mod moves;
 mod number;
+mod operator;
 mod plan;
 mod provider_health;
 mod time;
@@ -50,6 +51,7 @@ pub use fold::{Fold, FoldOutcome, fold, refold};
 pub use lifecycle::{INCONCLUSIVE, LIFECYCLE, Lifecycle, OUTCOME, Outcome};
 pub use machine::{Machine, MachineFold, State, StateEdges, Verdict};
 pub use moves::{MOVES_MAX, Move, MoveKind};
+pub use operator::OperatorAction;
 pub use plan::{EndReason, ManualTrigger, NewCall, Plan, Refusals, RetryPolicy, StopReason};
 pub use provider_health::{Circuit, DialFailure, DialSignal, ProviderAvailability, ProviderHealth, Slowdown};
 pub use time::Timestamp;

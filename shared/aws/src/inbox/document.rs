@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_bytes::{ByteBuf, Bytes};
 use switchhook_domain::Timestamp;
 
+use super::attention::AttentionKind;
 use super::event::{INLINE_BYTES_MAX, compress};
 use super::item::{ChunkItem, chunk_body};
 use super::table::{Inbox, encode};
@@ -22,6 +23,12 @@ pub enum DocumentKind {
     Plan,
     Run,
     Audit,
+}
+
+/// Returns the id of the audit record under this key. `None` if the key is not that of an audit record.
+#[must_use]
+pub fn audit_id(item_key: &str) -> Option<&str> {
+    item_key.strip_prefix("audit:")
 }
 
 /// Document that the inbox table holds.
@@ -44,6 +51,11 @@ struct DocumentItem {
     dictionary: u32,
     /// Size of the content before compression.
     content_bytes: usize,
+    /// Only in audit records: it puts them into the index of items that a person should look at.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    attention: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    attention_at: Option<Timestamp>,
     expires_at: i64,
 }
 
@@ -72,6 +84,7 @@ impl Inbox {
         now: Timestamp,
     ) -> Result<bool, Error> {
         let key = kind.key(id);
+        let is_audit = kind == DocumentKind::Audit;
         let expires_at = expires_at(now, retention);
         let Compressed { bytes, dictionary } = compress(content)?;
         let mut item = DocumentItem {
@@ -81,6 +94,8 @@ impl Inbox {
             body_chunks: None,
             dictionary,
             content_bytes: content.len(),
+            attention: is_audit.then(|| AttentionKind::Audit.key(&key)),
+            attention_at: is_audit.then_some(now),
             expires_at,
         };
         if bytes.len() <= INLINE_BYTES_MAX {
@@ -119,6 +134,8 @@ impl Inbox {
             body_chunks: None,
             dictionary,
             content_bytes: content.len(),
+            attention: None,
+            attention_at: None,
             expires_at: expires_at(now, retention),
         };
         let request = self

@@ -361,7 +361,7 @@ impl Inbox {
         if occurred_at.is_some() {
             update.push_str(", occurred_at = :occurred");
         }
-        update.push_str(" REMOVE disposition");
+        update.push_str(" REMOVE disposition, attention, attention_at, cause");
         let request = self
             .client
             .update_item()

@@ -28,7 +28,7 @@ mod table;
 
 pub use attention::{ATTENTION_SHARDS, Attention, AttentionKind, BY_ATTENTION};
 pub use discovery::DiscoveryCursor;
-pub use document::{Document, DocumentKind};
+pub use document::{Document, DocumentKind, audit_id};
 pub use event::{BODY_BYTES_MAX, NewEvent, PutOutcome, Reread, StoredEvent};
 pub use note::Note;
 pub use of_call::is_kept_without_event;

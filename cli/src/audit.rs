@@ -1,0 +1,116 @@
+//! `switchhook audit`: lists what operators did.
+
+use std::io::{self, Write};
+
+use clap::{Args, Subcommand};
+use serde_json::json;
+use switchhook_operate::audit::{self, AuditRecord, Counts};
+
+use crate::change::Ended;
+use crate::stack_choice::{StackChoice, StackChoiceError};
+
+const LIST_HELP: &str = "\
+Examples:
+  switchhook audit list
+  switchhook audit list --max 500 --json
+
+Every run of a repair leaves a record when it starts, when it is resumed and when it ends: who, why, what, and the result. Records
+are kept for 400 days, and published as the domain event operator.action.
+
+Exit status: 0 if there are records, 1 if there is none, 2 if the stack could not be reached.";
+
+#[derive(Debug, Args)]
+pub(crate) struct Audit {
+    #[command(subcommand)]
+    verb: AuditVerb,
+}
+
+#[derive(Debug, Subcommand)]
+enum AuditVerb {
+    /// List the latest records
+    List(List),
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = LIST_HELP)]
+struct List {
+    /// Largest number of records
+    #[arg(long, value_name = "N", default_value_t = 50)]
+    max: usize,
+    #[command(flatten)]
+    stack: StackChoice,
+    /// Print one JSON object: {"records": […]}
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum AuditError {
+    #[error(transparent)]
+    Stack(#[from] StackChoiceError),
+    #[error(transparent)]
+    Operate(#[from] switchhook_operate::Error),
+    #[error("could not print the records")]
+    Print(#[from] io::Error),
+}
+
+impl Audit {
+    pub(crate) fn run(&self, out: &mut impl Write) -> Result<Ended, AuditError> {
+        let AuditVerb::List(List { max, stack, json }) = &self.verb;
+        let connection = stack.connect()?;
+        let records = connection.block_on(audit::list(&connection.stack, *max))?;
+        if *json {
+            writeln!(out, "{:#}", json!({"records": records}))?;
+        } else {
+            print(&records, out)?;
+        }
+        Ok(if records.is_empty() { Ended::NotFound } else { Ended::Found })
+    }
+}
+
+fn print(records: &[AuditRecord], out: &mut impl Write) -> io::Result<()> {
+    if records.is_empty() {
+        return writeln!(out, "There is no audit record: no operator has repaired anything.");
+    }
+    for record in records {
+        let AuditRecord { at, moment, who, reason, verb, run_id, items, counts, .. } = record;
+        let Counts { done, unchanged, skipped } = counts;
+        let (moment, command) = (moment.as_str(), verb.command());
+        writeln!(out, "{at}  {run_id}  {moment:<8}  {command}, {items} items  {who}: {reason}")?;
+        if done + unchanged + skipped > 0 {
+            writeln!(out, "    {done} done, {unchanged} unchanged, {skipped} skipped")?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use switchhook_domain::Timestamp;
+    use switchhook_operate::audit::Moment;
+    use switchhook_operate::plan::Verb;
+
+    use super::*;
+
+    #[test]
+    fn record_tells_who_why_and_what() {
+        let record = AuditRecord {
+            id: "r-1/finished".to_owned(),
+            at: Timestamp::from_millis(0),
+            moment: Moment::Finished,
+            who: "ada".to_owned(),
+            reason: "ticket 812".to_owned(),
+            verb: Verb::Replay,
+            run_id: "r-1".to_owned(),
+            plan_id: "p-1".to_owned(),
+            items: 3,
+            counts: Counts { done: 2, unchanged: 0, skipped: 1 },
+        };
+        let mut out = Vec::new();
+        print(&[record], &mut out).unwrap();
+        assert_eq!(
+            String::from_utf8(out).unwrap(),
+            "1970-01-01T00:00:00.000Z  r-1  finished  replay, 3 items  ada: ticket 812\n    2 done, 0 unchanged, 1 skipped\n"
+        );
+    }
+}

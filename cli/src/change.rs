@@ -1,0 +1,339 @@
+//! What all changing commands share: their options, the printed plan, and the run with its progress bar.
+
+use std::io::{self, Write};
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::json;
+use switchhook_operate::plan;
+use switchhook_operate::plan::{CallSummary, Effect, ITEMS_MAX_DEFAULT, Plan, PlanId, Skipped, Verb};
+use switchhook_operate::run::{self, Progress, RATE_DEFAULT, Run, RunId, RunOptions, RunState};
+
+use crate::stack_choice::Connection;
+
+/// Number of effects, and of skipped items, that are printed.
+const PRINTED_MAX: usize = 20;
+
+/// Options of a command that changes something.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Change {
+    /// Carry the plan out; without it, the plan is printed and nothing changes
+    #[arg(long)]
+    yes: bool,
+    /// Run this plan, which the same command printed at most 15 minutes ago
+    #[arg(long, value_name = "PLAN")]
+    plan: Option<String>,
+    /// Why, for the audit record
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
+    /// Largest number of items in the plan
+    #[arg(long, value_name = "N", default_value_t = ITEMS_MAX_DEFAULT)]
+    max: usize,
+    /// Items per second
+    #[arg(long, value_name = "N", default_value_t = RATE_DEFAULT, value_parser = clap::value_parser!(u32).range(1..))]
+    rate: u32,
+    /// Carry the plan out even if phones could ring
+    #[arg(long)]
+    allow_ringing: bool,
+}
+
+/// How a command ended, if no error kept it from ending.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// Everything is right.
+    Found,
+    /// The command found nothing, or found a difference, or did not finish.
+    NotFound,
+    /// The command refused to do what was asked.
+    Refused,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ChangeError {
+    #[error(transparent)]
+    Operate(#[from] switchhook_operate::Error),
+    #[error("could not print the plan")]
+    Print(#[from] io::Error),
+}
+
+impl Change {
+    /// True if the operator named a plan, so that none is to be made.
+    pub(crate) const fn names_plan(&self) -> bool {
+        self.plan.is_some()
+    }
+
+    /// Returns the largest number of items in the plan.
+    pub(crate) const fn max(&self) -> usize {
+        self.max
+    }
+
+    /// Prints the plan that the operator named, or carries it out.
+    pub(crate) fn run_named(
+        &self,
+        connection: &Connection,
+        verb: Verb,
+        json: bool,
+        out: &mut impl Write,
+        errors: &mut impl Write,
+    ) -> Result<Ended, ChangeError> {
+        let id = PlanId::new(self.plan.clone().unwrap_or_default());
+        if self.yes {
+            return self.run(connection, verb, &id, None, json, out, errors);
+        }
+        match connection.block_on(Plan::load(&connection.stack, &id)) {
+            Ok(plan) => self.carry_out(connection, plan, json, out, errors),
+            Err(error) => ended(error, errors),
+        }
+    }
+
+    /// Prints a new plan, and with `--yes` carries it out.
+    pub(crate) fn carry_out(
+        &self,
+        connection: &Connection,
+        plan: Plan,
+        json: bool,
+        out: &mut impl Write,
+        errors: &mut impl Write,
+    ) -> Result<Ended, ChangeError> {
+        if !json {
+            print_plan(&plan, self.rate, out)?;
+        }
+        if plan.items.is_empty() {
+            if json {
+                writeln!(out, "{:#}", json!(plan))?;
+            }
+            return Ok(Ended::NotFound);
+        }
+        if self.yes {
+            let (verb, id) = (plan.verb, plan.id.clone());
+            return self.run(connection, verb, &id, Some(&plan), json, out, errors);
+        }
+        if json {
+            writeln!(out, "{:#}", json!(plan))?;
+        } else {
+            let ringing = if plan.phones > 0 { " --allow-ringing" } else { "" };
+            let command = plan.verb.command();
+            writeln!(out, "\nNothing has changed. To carry it out:")?;
+            writeln!(out, "  switchhook {command} --plan {}{ringing} --yes --reason TEXT", plan.id)?;
+        }
+        Ok(Ended::Found)
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "two of them are the outputs")]
+    fn run(
+        &self,
+        connection: &Connection,
+        verb: Verb,
+        id: &PlanId,
+        plan: Option<&Plan>,
+        json: bool,
+        out: &mut impl Write,
+        errors: &mut impl Write,
+    ) -> Result<Ended, ChangeError> {
+        let stack = &connection.stack;
+        let done = with_progress(connection, json, async |progress| {
+            let who = stack.caller().await?;
+            let reason = self.reason.clone().unwrap_or_default();
+            let options = RunOptions { who, reason, rate: self.rate, allow_ringing: self.allow_ringing };
+            run::start(stack, id, verb, options, progress).await
+        });
+        finish(done, plan, json, out, errors)
+    }
+}
+
+/// Goes on with a run.
+pub(crate) fn resume(
+    connection: &Connection,
+    id: &RunId,
+    json: bool,
+    out: &mut impl Write,
+    errors: &mut impl Write,
+) -> Result<Ended, ChangeError> {
+    let stack = &connection.stack;
+    let done = with_progress(connection, json, async |progress| {
+        let who = stack.caller().await?;
+        run::resume(stack, id, &who, progress).await
+    });
+    finish(done, None, json, out, errors)
+}
+
+/// Prints the result of a run, or the reason why it was refused.
+fn finish(
+    done: Result<Run, switchhook_operate::Error>,
+    plan: Option<&Plan>,
+    json: bool,
+    out: &mut impl Write,
+    errors: &mut impl Write,
+) -> Result<Ended, ChangeError> {
+    let run = match done {
+        Ok(run) => run,
+        Err(error) => return ended(error, errors),
+    };
+    match (json, plan) {
+        (true, Some(plan)) => writeln!(out, "{:#}", json!({"plan": plan, "run": run}))?,
+        (true, None) => writeln!(out, "{:#}", json!({"run": run}))?,
+        (false, _) => print_run(&run, out)?,
+    }
+    Ok(match run.state {
+        RunState::Finished => Ended::Found,
+        RunState::Unfinished => Ended::NotFound,
+    })
+}
+
+/// Prints a refusal. Any other error is an error of the command.
+fn ended(error: switchhook_operate::Error, errors: &mut impl Write) -> Result<Ended, ChangeError> {
+    match error {
+        switchhook_operate::Error::Refusal(refusal) => {
+            writeln!(errors, "switchhook: refused: {refusal}")?;
+            Ok(Ended::Refused)
+        }
+        other => Err(other.into()),
+    }
+}
+
+/// Prints a refusal to make a plan. Any other error is an error of the command.
+pub(crate) fn refused(error: switchhook_operate::Error, errors: &mut impl Write) -> Result<Ended, ChangeError> {
+    ended(error, errors)
+}
+
+/// Carries a run out with a progress bar. The first Ctrl-C stops the run at the end of its page.
+fn with_progress(
+    connection: &Connection,
+    json: bool,
+    run: impl AsyncFnOnce(Progress<'_>) -> Result<Run, switchhook_operate::Error>,
+) -> Result<Run, switchhook_operate::Error> {
+    let bar = progress_bar(json, "items");
+    let is_stopped = AtomicBool::new(false);
+    let mut progress = |run: &Run| {
+        bar.set_length(run.items as u64);
+        bar.set_position(run.position as u64);
+        if is_stopped.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    };
+    let done = connection.block_on(async {
+        let mut run = std::pin::pin!(run(&mut progress));
+        loop {
+            tokio::select! {
+                done = &mut run => break done,
+                _ = tokio::signal::ctrl_c(), if !is_stopped.load(Ordering::Relaxed) => {
+                    is_stopped.store(true, Ordering::Relaxed);
+                    bar.set_message("items; stopping");
+                }
+            }
+        }
+    });
+    bar.finish_and_clear();
+    done
+}
+
+/// Progress bar on standard error. Hidden with `--json`, and if standard error is no terminal.
+pub(crate) fn progress_bar(json: bool, unit: &'static str) -> ProgressBar {
+    if json {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::new(0).with_message(unit);
+    match ProgressStyle::with_template("{bar:40} {pos}/{len} {msg}") {
+        Ok(style) => bar.with_style(style),
+        Err(_) => bar,
+    }
+}
+
+fn print_plan(plan: &Plan, rate: u32, out: &mut impl Write) -> io::Result<()> {
+    let (items, calls) = (counted(plan.items.len(), "item"), counted(plan.calls, "call"));
+    writeln!(out, "Plan {}: {} {items} of {calls}, valid until {}", plan.id, plan.verb.command(), plan.valid_until)?;
+    if !plan.effects.is_empty() {
+        writeln!(out, "\n  {:<36}  {:<44}  {:<44}  {:>9}  rings", "call", "before", "after", "announces")?;
+    }
+    for effect in plan.effects.iter().take(PRINTED_MAX) {
+        print_effect(effect, out)?;
+    }
+    if plan.calls > PRINTED_MAX {
+        writeln!(out, "  and {}", counted(plan.calls - PRINTED_MAX.min(plan.effects.len()), "more call"))?;
+    }
+    writeln!(out)?;
+    if plan.unaffected > 0 {
+        writeln!(out, "Nothing to do for {}.", counted(plan.unaffected, "other"))?;
+    }
+    print_skipped(&plan.skipped, plan.skipped_count, "cannot be processed", out)?;
+    if plan.calls_without_effect() > 0 {
+        let more = counted(plan.calls_without_effect(), "more call");
+        writeln!(
+            out,
+            "The effect on {more} is not worked out, because a plan shows {}. The run makes none of their phones ring.",
+            plan::EFFECTS_MAX
+        )?;
+    }
+    if plan.capped {
+        write!(out, "The plan has reached its limit, so more may match.")?;
+        match plan.continue_at {
+            Some(at) => writeln!(out, " The next plan goes on with --since {at}.")?,
+            None => writeln!(out)?,
+        }
+    }
+    let blocked = plan.effects.iter().filter(|effect| effect.blocks_number).count();
+    if blocked > 0 {
+        writeln!(out, "Numbers that would be blocked, if BlockOnRequest is on: {blocked}.")?;
+    }
+    let changed = plan.effects.iter().filter(|effect| effect.before != effect.after).count();
+    writeln!(
+        out,
+        "Calls that change state: {changed}. Domain events: {}, corrections among them: {}. Phones that could ring: {}.",
+        plan.domain_events, plan.corrections, plan.phones
+    )?;
+    let seconds = plan.items.len().div_ceil(usize::try_from(rate).unwrap_or(usize::MAX));
+    let cost = &plan.cost;
+    writeln!(
+        out,
+        "About {} requests, {} write units and ${:.5}; {} at {rate} a second.",
+        cost.requests,
+        cost.write_units,
+        cost.dollars,
+        counted(seconds, "second")
+    )
+}
+
+fn print_effect(effect: &Effect, out: &mut impl Write) -> io::Result<()> {
+    let state = |summary: &Option<CallSummary>| summary.as_ref().map_or("no call".to_owned(), ToString::to_string);
+    writeln!(
+        out,
+        "  {:<36}  {:<44}  {:<44}  {:>9}  {}",
+        effect.call_id,
+        state(&effect.before),
+        state(&effect.after),
+        effect.announces.len(),
+        if effect.could_ring { "could ring" } else { "no" }
+    )
+}
+
+fn print_skipped(skipped: &[Skipped], count: usize, what: &str, out: &mut impl Write) -> io::Result<()> {
+    if count == 0 {
+        return Ok(());
+    }
+    writeln!(out, "{} {what}:", counted(count, "item"))?;
+    for Skipped { item, reason, .. } in skipped.iter().take(PRINTED_MAX) {
+        writeln!(out, "  {item}: {reason}")?;
+    }
+    if count > PRINTED_MAX {
+        writeln!(out, "  and {} more", count - PRINTED_MAX)?;
+    }
+    Ok(())
+}
+
+/// Prints the result of a run.
+pub(crate) fn print_run(run: &Run, out: &mut impl Write) -> io::Result<()> {
+    match run.state {
+        RunState::Finished => writeln!(out, "Run {} finished: {}.", run.id, run.result())?,
+        RunState::Unfinished => {
+            let (id, position, items) = (&run.id, run.position, run.items);
+            writeln!(out, "Run {id} stopped after {position} of {items} items: {}. To go on:", run.result())?;
+            writeln!(out, "  switchhook run resume {id}")?;
+        }
+    }
+    print_skipped(&run.skipped, run.counts.skipped, "left alone", out)
+}
+
+/// Returns a number and its noun, for example `1 call` or `2 calls`.
+fn counted(number: usize, noun: &str) -> String {
+    if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
+}

@@ -1,0 +1,167 @@
+//! `switchhook replay`: folds stored events again.
+
+use std::io::Write;
+use std::time::Duration;
+
+use clap::Args;
+use switchhook_domain::{CallId, Disposition, Provider, Timestamp};
+use switchhook_operate::plan::Verb;
+use switchhook_operate::replay::{self, ReplayFilter, Selected};
+
+use crate::change::{self, Change, ChangeError, Ended};
+use crate::duration;
+use crate::stack_choice::{StackChoice, StackChoiceError};
+
+const EXAMPLES: &str = "\
+Examples:
+  switchhook replay --call appointment:appt_201
+  switchhook replay --since 2h --provider retell
+  switchhook replay --since 2026-11-20T09:00:00Z --until 2026-11-20T10:00:00Z --disposition not_folded
+  switchhook replay --plan p-7f3a90c1d2e4 --yes --reason 'ticket 812: events lost in the outage'
+
+The first three print a plan: each call before and after, the domain events, and how many phones could ring. The last one carries
+a plan out. With --yes, the first three do both.
+
+What a replay of an event does depends on the event:
+  It is not in its call                       it is queued and folded
+  It is in its call, and is read alike        nothing: it is not queued
+  It is in its call, and is read differently  the call is folded again from all its events
+  It was recorded or quarantined, and this    it is folded like any other event
+    version of the tool can read it
+  It now belongs to another call              it is skipped and named
+
+Events of one call may be replayed in any order and any number of times: the state stays the same. Use a tool of the version that
+runs on the stack, because the plan reads the events with the rules of this tool.
+
+An interrupted run goes on with `switchhook run resume`. Ctrl-C stops it at the end of a page.
+
+Exit status: 0 if the plan was printed or carried out, 1 if there is nothing to do or the run was stopped, 2 if the stack could not
+be reached, 3 if the replay was refused.";
+
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Replay {
+    /// Events of this call
+    #[arg(long, value_name = "CALL", conflicts_with = "plan")]
+    call: Option<String>,
+    /// Events received since this time: a duration such as 2h, or a time in RFC 3339 format
+    #[arg(long, value_name = "TIME", value_parser = time, conflicts_with = "plan")]
+    since: Option<Time>,
+    /// Events received until this time
+    #[arg(long, value_name = "TIME", value_parser = time, conflicts_with = "plan")]
+    until: Option<Time>,
+    /// Events of this provider
+    #[arg(long, value_name = "PROVIDER", conflicts_with = "plan")]
+    provider: Option<Provider>,
+    /// Events of this type, in the provider's words: call_ended
+    #[arg(long = "type", value_name = "TYPE", conflicts_with = "plan")]
+    event_type: Option<String>,
+    /// Events with this disposition: applied, parked, refused, stale, recorded, quarantined, or not_folded for events that are in
+    /// no call
+    #[arg(long, value_name = "DISPOSITION", value_parser = selected, conflicts_with = "plan")]
+    disposition: Option<Selected>,
+    #[command(flatten)]
+    change: Change,
+    #[command(flatten)]
+    stack: StackChoice,
+    /// Print JSON: the plan, or {"plan": …, "run": …}
+    #[arg(long)]
+    json: bool,
+}
+
+/// Point in time that an option names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Time {
+    Ago(Duration),
+    At(Timestamp),
+}
+
+impl Time {
+    fn before(self, now: Timestamp) -> Timestamp {
+        match self {
+            Self::Ago(ago) => now.minus(ago),
+            Self::At(at) => at,
+        }
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ReplayError {
+    #[error(transparent)]
+    Stack(#[from] StackChoiceError),
+    #[error(transparent)]
+    Change(#[from] ChangeError),
+}
+
+impl Replay {
+    pub(crate) fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<Ended, ReplayError> {
+        let connection = self.stack.connect()?;
+        if self.change.names_plan() {
+            return Ok(self.change.run_named(&connection, Verb::Replay, self.json, out, errors)?);
+        }
+        let stack = &connection.stack;
+        let now = stack.now();
+        let filter = ReplayFilter {
+            call: self.call.as_ref().map(CallId::new),
+            since: self.since.map(|time| time.before(now)),
+            until: self.until.map(|time| time.before(now)),
+            provider: self.provider,
+            event_type: self.event_type.clone(),
+            disposition: self.disposition,
+        };
+        let bar = change::progress_bar(self.json, "minutes searched");
+        let mut progress = |done, all| {
+            bar.set_length(all);
+            bar.set_position(done);
+        };
+        let plan = connection.block_on(replay::plan(stack, &filter, self.change.max(), &mut progress));
+        bar.finish_and_clear();
+        match plan {
+            Ok(plan) => Ok(self.change.carry_out(&connection, plan, self.json, out, errors)?),
+            Err(error) => Ok(change::refused(error, errors)?),
+        }
+    }
+}
+
+fn time(text: &str) -> Result<Time, String> {
+    match (Timestamp::parse_rfc3339(text), duration::parse(text)) {
+        (Some(at), _) => Ok(Time::At(at)),
+        (None, Ok(ago)) => Ok(Time::Ago(ago)),
+        (None, Err(_)) => {
+            Err("not a time ago such as 2h, up to 30 days, and not a time such as 2026-11-20T09:00:00Z".to_owned())
+        }
+    }
+}
+
+fn selected(text: &str) -> Result<Selected, String> {
+    let names = ["applied", "parked", "refused", "stale", "recorded", "quarantined", "not_folded"];
+    if text == "not_folded" {
+        return Ok(Selected::NotFolded);
+    }
+    let known = Disposition::ALL.into_iter().filter(|one| names.contains(&one.as_str()));
+    let found = known.into_iter().find(|one| one.as_str() == text).map(Selected::As);
+    found.ok_or_else(|| format!("the dispositions are {}", names.join(", ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_is_a_time_or_a_time_ago() {
+        assert_eq!(time("2h"), Ok(Time::Ago(Duration::from_secs(7_200))));
+        assert_eq!(time("1970-01-01T00:00:01Z"), Ok(Time::At(Timestamp::from_millis(1_000))));
+        for text in ["", "yesterday", "90d"] {
+            assert!(time(text).is_err(), "{text}");
+        }
+        assert_eq!(Time::Ago(Duration::from_secs(1)).before(Timestamp::from_millis(5_000)).as_millis(), 4_000);
+    }
+
+    #[test]
+    fn dispositions_are_selected_by_name() {
+        assert_eq!(selected("not_folded"), Ok(Selected::NotFolded));
+        assert_eq!(selected("recorded"), Ok(Selected::As(Disposition::Recorded)));
+        // A duplicate is not stored.
+        assert!(selected("duplicate").unwrap_err().contains("not_folded"));
+    }
+}

@@ -1,0 +1,119 @@
+//! Audit records: who changed what, and why.
+//!
+//! **No audit record, no action.** A run writes a record before its first action, another one whenever it is resumed, and one when
+//! it ends. If a record cannot be written, the run stops. Each record is also published as the domain event
+//! `operator.action`.
+
+use serde::{Deserialize, Serialize};
+use switchhook_aws::inbox::{ATTENTION_SHARDS, AttentionKind, DocumentKind, audit_id};
+use switchhook_domain::{OperatorAction, Timestamp};
+
+use crate::error::Error;
+use crate::plan::Verb;
+use crate::stack::{OPERATOR_RETENTION, Stack};
+use crate::time_text;
+
+/// Moment of a run that a record is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Moment {
+    Started,
+    Resumed,
+    Finished,
+}
+
+impl Moment {
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Started => "started",
+            Self::Resumed => "resumed",
+            Self::Finished => "finished",
+        }
+    }
+}
+
+/// Numbers of items of a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counts {
+    /// Items that the run has processed.
+    pub done: usize,
+    /// Items for which nothing was left to do.
+    pub unchanged: usize,
+    /// Items that were left alone, because their call has changed since the plan or because they cannot be processed.
+    pub skipped: usize,
+}
+
+/// One record.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AuditRecord {
+    /// Id of the record, such as `r-7f3a90c1d2e4/started`.
+    pub id: String,
+    #[serde(with = "time_text")]
+    pub at: Timestamp,
+    pub moment: Moment,
+    /// Operator: the ARN of the caller, or the name of the user of a local stack.
+    pub who: String,
+    /// Reason that the operator gave.
+    pub reason: String,
+    pub verb: Verb,
+    pub run_id: String,
+    pub plan_id: String,
+    /// Number of items of the plan.
+    pub items: usize,
+    pub counts: Counts,
+}
+
+/// Returns the latest records, at most `limit`, the latest first.
+///
+/// # Errors
+/// The errors of the inbox.
+pub async fn list(stack: &Stack, limit: usize) -> Result<Vec<AuditRecord>, Error> {
+    let mut entries = Vec::new();
+    for shard in 0..ATTENTION_SHARDS {
+        let mut pages = stack.inbox.attention_pages(AttentionKind::Audit, shard, None);
+        let mut of_shard = 0;
+        while let Some(page) = pages.next().await? {
+            of_shard += page.items.len();
+            entries.extend(page.items);
+            if of_shard >= limit || page.next.is_none() {
+                break;
+            }
+        }
+    }
+    entries.sort_by_key(|entry| std::cmp::Reverse(entry.at));
+    let mut records = Vec::new();
+    for id in entries.iter().filter_map(|entry| audit_id(&entry.item_key)).take(limit) {
+        let Some(document) = stack.inbox.get_document(DocumentKind::Audit, id).await? else { continue };
+        records.push(serde_json::from_slice(&document.content).map_err(|_| Error::Decode("the audit record"))?);
+    }
+    Ok(records)
+}
+
+/// Writes a record and publishes it. A record that is stored already stays, and is published again.
+pub(crate) async fn record(stack: &Stack, record: &AuditRecord) -> Result<(), Error> {
+    let content = serde_json::to_vec(record).map_err(Error::Encode)?;
+    stack.inbox.put_document(DocumentKind::Audit, &record.id, &content, OPERATOR_RETENTION, record.at).await?;
+    stack.bus.publish_operator_action(&event_of(record)).await?;
+    Ok(())
+}
+
+fn event_of(record: &AuditRecord) -> OperatorAction {
+    let count = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
+    OperatorAction {
+        schema_version: switchhook_domain::DOMAIN_EVENT_SCHEMA_VERSION,
+        id: record.id.clone(),
+        event_type: OperatorAction::TYPE,
+        action: record.moment.as_str(),
+        verb: record.verb.as_str(),
+        who: record.who.clone(),
+        reason: record.reason.clone(),
+        run_id: record.run_id.clone(),
+        plan_id: record.plan_id.clone(),
+        items: count(record.items),
+        done: count(record.counts.done),
+        unchanged: count(record.counts.unchanged),
+        skipped: count(record.counts.skipped),
+        occurred_at: record.at.to_string(),
+    }
+}

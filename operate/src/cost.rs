@@ -1,0 +1,86 @@
+//! Prices of AWS, and estimates of what a run costs.
+
+use serde::{Deserialize, Serialize};
+
+/// List prices of us-east-1 in USD, as published in November 2026, without free tiers.
+pub mod price {
+    /// Per request to an HTTP API of up to 512 KB.
+    pub const HTTP_API: f64 = 1.00 / 1e6;
+    pub const LAMBDA_REQUEST: f64 = 0.20 / 1e6;
+    /// Per GB-second on arm64.
+    pub const LAMBDA_GB_S: f64 = 0.000_013_333_4;
+    /// Per unit, on demand.
+    pub const WRITE_UNIT: f64 = 0.625 / 1e6;
+    pub const READ_UNIT: f64 = 0.125 / 1e6;
+    /// Per request of up to 64 KB. A batch of messages is one request.
+    pub const SQS_FIFO: f64 = 0.50 / 1e6;
+    /// Per event of up to 64 KB.
+    pub const EVENT: f64 = 1.00 / 1e6;
+    pub const LOG_GB: f64 = 0.50;
+}
+
+/// Read units of an event with a body of 5 KB, or of a typical call.
+const READ_UNITS: f64 = 1.0;
+/// Write units of a typical call, with its place in the index.
+const CALL_WRITE_UNITS: f64 = 3.0;
+/// Read units of a refold: the events of a call, and the index of half an hour.
+const REFOLD_READ_UNITS: f64 = 30.0;
+/// Write units of the event that asks for a refold.
+const REFOLD_WRITE_UNITS: f64 = 2.0;
+/// Messages in a batch of the consumer.
+const BATCH: f64 = 10.0;
+/// GB-seconds of an invocation: 20 ms with 256 MB.
+const INVOCATION_GB_S: f64 = 0.25 * 0.020;
+
+/// Estimated cost of a run, together with the work that it causes in the functions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Cost {
+    pub requests: u64,
+    pub read_units: u64,
+    pub write_units: u64,
+    pub dollars: f64,
+}
+
+/// Amount of work of a run.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Work {
+    /// Events that are queued again.
+    pub(crate) events: usize,
+    /// Calls that these events, and the other items, belong to.
+    pub(crate) calls: usize,
+    pub(crate) refolds: usize,
+    pub(crate) domain_events: usize,
+}
+
+impl Cost {
+    #[expect(
+        clippy::cast_precision_loss,
+        clippy::cast_sign_loss,
+        clippy::cast_possible_truncation,
+        reason = "an estimate"
+    )]
+    pub(crate) fn of(work: Work) -> Self {
+        let (events, calls) = (work.events as f64, work.calls as f64);
+        let (refolds, domain_events) = (work.refolds as f64, work.domain_events as f64);
+        let batches = (events / BATCH).ceil() + refolds;
+        // The run reads each event and each call, and the consumer reads each call once more.
+        let reads = events + 2.0 * calls + refolds * REFOLD_READ_UNITS;
+        let writes = calls + refolds;
+        let read_units = reads * READ_UNITS;
+        let write_units = calls * CALL_WRITE_UNITS + refolds * REFOLD_WRITE_UNITS;
+        // A batch is sent, received and deleted.
+        let sqs = 3.0 * batches;
+        let publishes = (domain_events / BATCH).ceil();
+        let invocations = batches + publishes;
+        Self {
+            requests: (reads + writes + sqs + publishes).ceil() as u64,
+            read_units: read_units.ceil() as u64,
+            write_units: write_units.ceil() as u64,
+            dollars: read_units * price::READ_UNIT
+                + write_units * price::WRITE_UNIT
+                + sqs * price::SQS_FIFO
+                + domain_events * price::EVENT
+                + invocations * (price::LAMBDA_REQUEST + INVOCATION_GB_S * price::LAMBDA_GB_S),
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! Makes a plan of the items that a command has collected.
+
+use std::collections::BTreeMap;
+
+use futures_util::stream::{self, StreamExt};
+use serde_json::Value;
+use switchhook_aws::inbox::Reread;
+use switchhook_domain::{CallId, Timestamp};
+
+use crate::cost::{Cost, Work};
+use crate::error::Error;
+use crate::forecast::{Forecast, Step, forecast};
+use crate::plan::{Action, EFFECTS_MAX, NAMED_MAX, Plan, PlanId, PlanItem, Skipped, VALID_FOR, Verb};
+use crate::stack::Stack;
+
+/// Calls whose effect is worked out at the same time.
+const CONCURRENCY: usize = 16;
+
+/// Items that a command has collected for a plan.
+#[derive(Debug)]
+pub(crate) struct Draft {
+    pub(crate) verb: Verb,
+    pub(crate) filter: Value,
+    /// Items, the earliest first.
+    pub(crate) items: Vec<PlanItem>,
+    /// True if the command stopped at its limit.
+    pub(crate) capped: bool,
+    pub(crate) continue_at: Option<Timestamp>,
+    /// Number of events that the command has looked at.
+    pub(crate) examined: usize,
+}
+
+/// Items of one call.
+type Group = (Option<CallId>, Vec<PlanItem>);
+
+impl Draft {
+    /// Works out the effects on the first calls, stores the plan, and returns it.
+    pub(crate) async fn into_plan(self, stack: &Stack) -> Result<Plan, Error> {
+        let now = stack.now();
+        let id = PlanId::random()?;
+        let (first, rest) = self.groups(stack).await?;
+        let forecasts: Vec<Result<(Vec<PlanItem>, Forecast), Error>> = stream::iter(first)
+            .map(|group| forecast_group(stack, &id, group, now))
+            .buffered(CONCURRENCY)
+            .collect()
+            .await;
+        let mut plan = Plan {
+            id,
+            verb: self.verb,
+            made_at: now,
+            valid_until: now.plus(VALID_FOR),
+            filter: self.filter,
+            items: Vec::new(),
+            capped: self.capped,
+            continue_at: self.continue_at,
+            examined: self.examined,
+            unaffected: 0,
+            skipped: Vec::new(),
+            skipped_count: 0,
+            effects: Vec::new(),
+            calls: 0,
+            phones: 0,
+            corrections: 0,
+            domain_events: 0,
+            cost: Cost::default(),
+        };
+        for forecast in forecasts {
+            let (items, forecast) = forecast?;
+            plan.add(items, forecast);
+        }
+        for (call_id, items) in rest {
+            plan.calls += usize::from(call_id.is_some());
+            plan.items.extend(items);
+        }
+        plan.cost = Cost::of(plan.work());
+        plan.store(stack).await?;
+        Ok(plan)
+    }
+
+    /// Groups the items by call. The calls of the first groups are known for certain: aliases were followed.
+    async fn groups(&self, stack: &Stack) -> Result<(Vec<Group>, Vec<Group>), Error> {
+        let mut groups = grouped(self.items.iter().cloned());
+        let rest = groups.split_off(groups.len().min(EFFECTS_MAX));
+        let located: Vec<Result<Vec<PlanItem>, Error>> = stream::iter(groups)
+            .map(|(call_id, items)| locate(stack, call_id, items))
+            .buffered(CONCURRENCY)
+            .collect()
+            .await;
+        let mut first = Vec::new();
+        for items in located {
+            first.extend(items?);
+        }
+        Ok((grouped(first.into_iter()), rest))
+    }
+}
+
+/// Groups items by call, in the order in which the calls first appear. Each item without a call is a group of its own.
+fn grouped(items: impl Iterator<Item = PlanItem>) -> Vec<Group> {
+    let mut groups: Vec<Group> = Vec::new();
+    let mut places: BTreeMap<CallId, usize> = BTreeMap::new();
+    for item in items {
+        let place = item.call_id.as_ref().and_then(|call_id| places.get(call_id)).copied();
+        match place.and_then(|place| groups.get_mut(place)) {
+            Some((_, items)) => items.push(item),
+            None => {
+                if let Some(call_id) = &item.call_id {
+                    places.insert(call_id.clone(), groups.len());
+                }
+                groups.push((item.call_id.clone(), vec![item]));
+            }
+        }
+    }
+    groups
+}
+
+/// Gives items the call that they lead to: ingress knows no call of an unreadable event, and an id may be an alias.
+async fn locate(stack: &Stack, call_id: Option<CallId>, mut items: Vec<PlanItem>) -> Result<Vec<PlanItem>, Error> {
+    let call_id = match (call_id, items.first()) {
+        (Some(call_id), _) => Some(call_id),
+        (None, Some(PlanItem { event_id: Some(event_id), .. })) => match stack.inbox.get(event_id).await {
+            Ok(Some(stored)) => match stack.inbox.read_again(&stored).await {
+                Ok(Reread::Foldable(event)) => Some(event.call_id),
+                // The forecast reports the error.
+                Ok(Reread::Recorded | Reread::Quarantined(_)) | Err(_) => None,
+            },
+            Ok(None) | Err(_) => None,
+        },
+        (None, _) => None,
+    };
+    let Some(call_id) = call_id else { return Ok(items) };
+    let alias = stack.calls.resolve(&call_id).await.ok().and_then(|resolved| resolved.alias);
+    let call_id = alias.map_or(call_id, |alias| alias.call_id);
+    for item in &mut items {
+        item.call_id = Some(call_id.clone());
+    }
+    Ok(items)
+}
+
+/// Works out the effect of the items of one call. If an event in the call is read differently now, a refold takes the place of
+/// its replay.
+async fn forecast_group(
+    stack: &Stack,
+    plan: &PlanId,
+    (call_id, mut items): Group,
+    now: Timestamp,
+) -> Result<(Vec<PlanItem>, Forecast), Error> {
+    let forecast_now = forecast(stack, plan, call_id.as_ref(), &items, now).await?;
+    let differs = forecast_now.steps.iter().any(|step| matches!(step, Step::ReadsDifferently));
+    match call_id {
+        Some(call_id) if differs && !items.iter().any(|item| item.action == Action::Refold) => {
+            items.push(PlanItem::of_call(Action::Refold, call_id.clone()));
+            let forecast_again = forecast(stack, plan, Some(&call_id), &items, now).await?;
+            Ok((items, forecast_again))
+        }
+        Some(_) | None => Ok((items, forecast_now)),
+    }
+}
+
+impl Plan {
+    /// Adds the items of one call, and their effect.
+    fn add(&mut self, items: Vec<PlanItem>, Forecast { effect, steps }: Forecast) {
+        for (item, step) in items.into_iter().zip(steps) {
+            match step {
+                Step::Send { .. } | Step::Refold(_) | Step::Act => self.items.push(item),
+                Step::Unchanged => self.unaffected += 1,
+                // The refold of the call does its work.
+                Step::ReadsDifferently => {}
+                Step::Skip(reason) => {
+                    self.skipped_count += 1;
+                    if self.skipped.len() < NAMED_MAX {
+                        let name = item.name().to_owned();
+                        self.skipped.push(Skipped { item: name, call_id: item.call_id, reason });
+                    }
+                }
+            }
+        }
+        let Some(effect) = effect else { return };
+        self.calls += 1;
+        self.phones += usize::from(effect.could_ring);
+        self.corrections += effect.corrections;
+        self.domain_events += effect.announces.len();
+        self.effects.push(effect);
+    }
+
+    fn work(&self) -> Work {
+        let refolds = self.items.iter().filter(|item| item.action == Action::Refold).count();
+        let events = self.items.iter().filter(|item| item.event_id.is_some()).count();
+        Work { events, calls: self.calls, refolds, domain_events: self.domain_events }
+    }
+}

@@ -1,0 +1,301 @@
+//! What items would do to a call now: the real row, folded with the planned events as the consumer would fold them.
+//!
+//! **A plan and a run ask the same function.** So a run can tell whether its effect is still the planned one. The state after it
+//! is exact, because a state is a function of the set of events. The domain events are those of one batch: if the consumer
+//! gets the events of a call in several batches, the call may also announce an ending and correct it at once.
+
+use std::collections::BTreeMap;
+
+use futures_util::stream::{self, StreamExt};
+use switchhook_aws::calls::{Alias, Resolved};
+use switchhook_aws::inbox::{Reread, StoredEvent, is_kept_without_event};
+use switchhook_domain::{
+    AttemptKey, Call, CallEvent, CallId, EventId, EventKind, Fold, FoldOutcome, Origin, ProviderEvent, Timestamp, fold,
+    refold,
+};
+
+use crate::error::Error;
+use crate::plan::{Action, CallSummary, Effect, PlanId, PlanItem, due_at};
+use crate::stack::Stack;
+
+/// Concurrent reads of the events of one call.
+const CONCURRENCY: usize = 8;
+
+/// What is to be done with one item.
+#[derive(Debug)]
+pub(crate) enum Step {
+    /// Queue the event, after it was made foldable if ingress had decided not to fold it.
+    Send {
+        event: Box<ProviderEvent>,
+        stored: Box<StoredEvent>,
+    },
+    /// Store and queue the event that asks for a refold.
+    Refold(Box<ProviderEvent>),
+    /// An action that changes no call.
+    Act,
+    /// Nothing is left to do: the event is in its call.
+    Unchanged,
+    /// The event is in its call, but this version reads it differently. Only a refold changes that.
+    ReadsDifferently,
+    Skip(String),
+}
+
+impl Step {
+    /// True if a run has something to do.
+    pub(crate) const fn is_changing(&self) -> bool {
+        match self {
+            Self::Send { .. } | Self::Refold(_) | Self::Act => true,
+            Self::Unchanged | Self::ReadsDifferently | Self::Skip(_) => false,
+        }
+    }
+}
+
+/// What the items of one call would do now.
+#[derive(Debug)]
+pub(crate) struct Forecast {
+    /// `None` if no item changes anything, or the items belong to no call.
+    pub(crate) effect: Option<Effect>,
+    /// One step for each item, in the same order.
+    pub(crate) steps: Vec<Step>,
+}
+
+/// Stored event, and what this version reads from it.
+enum Found {
+    Gone,
+    Unreadable(String),
+    Event(Box<StoredEvent>, Reread),
+}
+
+/// Returns what `items`, which belong to the call `call_id`, would do now. Items without a call change none.
+pub(crate) async fn forecast(
+    stack: &Stack,
+    plan: &PlanId,
+    call_id: Option<&CallId>,
+    items: &[PlanItem],
+    now: Timestamp,
+) -> Result<Forecast, Error> {
+    let row = match read_row(stack, call_id).await {
+        Ok(row) => row,
+        Err(error @ (switchhook_aws::Error::DecodeCall(_) | switchhook_aws::Error::NewerSchema(_))) => {
+            return Ok(Forecast { effect: None, steps: items.iter().map(|_| Step::Skip(error.to_string())).collect() });
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let found: Vec<Result<Option<Found>, Error>> = stream::iter(items)
+        .map(|item| async move {
+            let Some(event_id) = item.event_id.as_ref().filter(|_| sends_event(item.action)) else { return Ok(None) };
+            find(stack, event_id).await.map(Some)
+        })
+        .buffered(CONCURRENCY)
+        .collect()
+        .await;
+    let target = row.as_ref().map(|row| &row.call_id).or(call_id);
+    let mut aliases = BTreeMap::new();
+    let mut steps = Vec::new();
+    for (item, found) in items.iter().zip(found) {
+        let step = match (item.action, found?) {
+            (_, Some(Found::Gone)) => Step::Skip("the inbox no longer holds the event".to_owned()),
+            (_, Some(Found::Unreadable(error))) => Step::Skip(error),
+            (_, Some(Found::Event(stored, reread))) => {
+                step_of_event(stack, row.as_ref(), target, *stored, reread, &mut aliases).await?
+            }
+            (Action::Refold, None) => step_of_refold(row.as_ref(), plan, now),
+            (Action::Republish, None) if row.is_none() => Step::Skip("the call does not exist".to_owned()),
+            (Action::Replay | Action::Reprocess, None) => Step::Skip("the item names no event".to_owned()),
+            (Action::Redrive | Action::DiscardDeadLetter | Action::DiscardQuarantined | Action::Republish, None) => {
+                Step::Act
+            }
+        };
+        steps.push(step);
+    }
+    let is_republished = items.iter().any(|item| item.action == Action::Republish);
+    let effect = match target {
+        Some(target) => fold_steps(stack, row.as_ref(), target, &mut steps, is_republished, now).await?,
+        None => None,
+    };
+    Ok(Forecast { effect, steps })
+}
+
+/// True if the action queues the event of its item.
+const fn sends_event(action: Action) -> bool {
+    match action {
+        Action::Replay | Action::Redrive | Action::Reprocess => true,
+        Action::DiscardDeadLetter | Action::DiscardQuarantined | Action::Republish | Action::Refold => false,
+    }
+}
+
+async fn read_row(stack: &Stack, call_id: Option<&CallId>) -> Result<Option<Call>, switchhook_aws::Error> {
+    let Some(call_id) = call_id else { return Ok(None) };
+    let Resolved { call, .. } = stack.calls.resolve(call_id).await?;
+    Ok(call)
+}
+
+async fn find(stack: &Stack, event_id: &EventId) -> Result<Found, Error> {
+    let found = async {
+        let Some(stored) = stack.inbox.get(event_id).await? else { return Ok(Found::Gone) };
+        let reread = stack.inbox.read_again(&stored).await?;
+        Ok(Found::Event(Box::new(stored), reread))
+    };
+    match found.await {
+        Ok(found) => Ok(found),
+        Err(error @ (switchhook_aws::Error::DecodeInbox(_) | switchhook_aws::Error::NewerSchema(_))) => {
+            Ok(Found::Unreadable(error.to_string()))
+        }
+        Err(error) => Err(Error::Aws(error)),
+    }
+}
+
+async fn step_of_event(
+    stack: &Stack,
+    row: Option<&Call>,
+    target: Option<&CallId>,
+    stored: StoredEvent,
+    reread: Reread,
+    aliases: &mut BTreeMap<CallId, Option<Alias>>,
+) -> Result<Step, Error> {
+    let is_in_row = row.is_some_and(|row| row.contains_event(&stored.event_id));
+    let mut event = match reread {
+        Reread::Foldable(event) => event,
+        Reread::Recorded | Reread::Quarantined(_) if is_in_row => return Ok(Step::ReadsDifferently),
+        Reread::Recorded => return Ok(Step::Unchanged),
+        Reread::Quarantined(error) => return Ok(Step::Skip(format!("the event is not readable: {error}"))),
+    };
+    let Some(target) = target else {
+        return Ok(Step::Skip("the call of the event is not known yet: plan again".to_owned()));
+    };
+    if event.call_id != *target {
+        if !aliases.contains_key(&event.call_id) {
+            let alias = stack.calls.resolve(&event.call_id).await?.alias;
+            aliases.insert(event.call_id.clone(), alias);
+        }
+        match aliases.get(&event.call_id).and_then(Option::as_ref) {
+            Some(alias) if alias.call_id == *target && event.origin == Origin::Switchhook => {
+                return Ok(Step::Skip("the event describes a call that was merged into another".to_owned()));
+            }
+            Some(alias) if alias.call_id == *target => {
+                event.call_id = alias.call_id.clone();
+                event.attempt = Some(alias.attempt.clone());
+            }
+            Some(_) | None => return Ok(Step::Skip(format!("the event belongs to the call {}", event.call_id))),
+        }
+    }
+    Ok(match row {
+        Some(row) if is_in_row && reads_alike(row, &event) => Step::Unchanged,
+        Some(_) if is_in_row => Step::ReadsDifferently,
+        Some(_) if is_drift_event(&event) => Step::Refold(event),
+        Some(_) | None => Step::Send { event, stored: Box::new(stored) },
+    })
+}
+
+/// True if the event reports drift, and so asks for a refold of its call.
+fn is_drift_event(event: &ProviderEvent) -> bool {
+    event.call_events.iter().all(|event| event.kind == EventKind::DriftFound)
+}
+
+fn step_of_refold(row: Option<&Call>, plan: &PlanId, now: Timestamp) -> Step {
+    let Some(row) = row else { return Step::Skip("the call does not exist".to_owned()) };
+    // The id of the plan makes the event unique, so that an operator can ask for a refold again.
+    let drift = row.drift_found_event(plan.as_str(), now);
+    if row.contains_event(&drift.event_id) { Step::Unchanged } else { Step::Refold(Box::new(drift)) }
+}
+
+/// True if the row holds the event as this version reads it.
+fn reads_alike(row: &Call, event: &ProviderEvent) -> bool {
+    let entries = || row.history.iter().filter(|entry| entry.source_event_id == event.event_id);
+    let held: Vec<&CallEvent> = entries().map(|entry| &entry.event).collect();
+    let is_same_attempt = |index: Option<usize>| match (index, &event.attempt) {
+        (None, None) => true,
+        (Some(index), Some(key)) => row.attempt_records.get(index).is_some_and(|record| {
+            record.key.as_ref().map(AttemptKey::as_str) == Some(key.as_str())
+                || (record.provider_call_id.is_some() && record.provider_call_id == event.provider_call_id)
+        }),
+        (Some(_), None) => false,
+        // Events that concern the call ignore the attempt that they name.
+        (None, Some(_)) => entries().all(|entry| entry.attempt_index.is_none()),
+    };
+    let names_more = (row.appointment_id.is_none() && event.appointment_id.is_some())
+        || (row.from.is_none() && event.from.is_some())
+        || (row.to.is_none() && event.to.is_some());
+    held == event.call_events.iter().collect::<Vec<_>>()
+        && entries().all(|entry| is_same_attempt(entry.attempt_index))
+        && !names_more
+}
+
+/// Folds the events of the steps into the row. A step whose event the fold does not take becomes [`Step::Unchanged`] or
+/// [`Step::Skip`].
+async fn fold_steps(
+    stack: &Stack,
+    row: Option<&Call>,
+    target: &CallId,
+    steps: &mut [Step],
+    is_republished: bool,
+    now: Timestamp,
+) -> Result<Option<Effect>, Error> {
+    let policy = &stack.policy();
+    let mut sent: Vec<ProviderEvent> = Vec::new();
+    let mut places = Vec::new();
+    for (place, step) in steps.iter().enumerate() {
+        if let Step::Send { event, .. } = step {
+            sent.push((**event).clone());
+            places.push(place);
+        }
+    }
+    let Fold { transition, outcomes } = fold(row, &sent, policy, now);
+    let mut blocks_number = false;
+    for ((place, outcome), event) in places.into_iter().zip(outcomes).zip(&sent) {
+        let replaced = match outcome {
+            FoldOutcome::Folded => {
+                blocks_number |= event.block_number;
+                continue;
+            }
+            FoldOutcome::Duplicate => Step::Unchanged,
+            FoldOutcome::Refused => {
+                Step::Skip("Switchhook itself made the event, and its call does not exist".to_owned())
+            }
+            FoldOutcome::Quarantined => Step::Skip("the call has no room for the event".to_owned()),
+        };
+        if let Some(step) = steps.get_mut(place) {
+            *step = replaced;
+        }
+    }
+    let mut after = transition.map(|transition| transition.call).or_else(|| row.cloned());
+    for step in steps.iter_mut() {
+        let (Step::Refold(drift), Some(call)) = (&*step, &after) else { continue };
+        let Some(mut events) = stack.inbox.events_of_call(call, now).await? else {
+            *step = Step::Skip("the call has too many events to fold it again".to_owned());
+            continue;
+        };
+        events.extend(
+            sent.iter()
+                .filter(|new| !events.iter().any(|one| one.event_id == new.event_id))
+                .cloned()
+                .collect::<Vec<_>>(),
+        );
+        let is_kept = |entry: &_| is_kept_without_event(entry, stack.inbox_retention(), now);
+        if let Some(transition) = refold(call, &events, is_kept, drift, policy, now).transition {
+            after = Some(transition.call);
+        }
+    }
+    let announced = if is_republished { 0 } else { row.map_or(0, |row| row.announcements.len()) };
+    let events = after.as_ref().map(|after| after.domain_events_from(announced + 1)).unwrap_or_default();
+    let changing = steps.iter().filter(|step| step.is_changing()).count();
+    Ok((changing > 0).then(|| Effect {
+        call_id: target.clone(),
+        items: changing,
+        before: row.map(CallSummary::new),
+        after: after.as_ref().map(CallSummary::new),
+        corrections: events.iter().filter(|event| event.corrects.is_some() && !is_republished).count(),
+        announces: events.into_iter().map(|event| event.event_type).collect(),
+        could_ring: could_ring(row, after.as_ref()),
+        blocks_number,
+    }))
+}
+
+/// True if a phone could ring that would not have rung: the call becomes pending, or is due earlier.
+fn could_ring(before: Option<&Call>, after: Option<&Call>) -> bool {
+    match (before.and_then(due_at), after.and_then(due_at)) {
+        (_, None) => false,
+        (None, Some(_)) => true,
+        (Some(before), Some(after)) => after < before,
+    }
+}

@@ -1,0 +1,303 @@
+//! Plans: frozen lists of items, and what a run would do to them.
+//!
+//! **A run touches the items of its plan and no others.** So what an operator has read and confirmed is what happens. A plan
+//! needs no count of what matches its filter: it collects items up to its limit, and says when it reached the limit.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use switchhook_aws::inbox::DocumentKind;
+use switchhook_aws::random::RandomIds;
+use switchhook_domain::{AttemptState, Call, CallId, EventId, Job, NOT_PLACED, Timestamp};
+
+use crate::cost::Cost;
+use crate::error::{Error, Refusal};
+use crate::stack::Stack;
+use crate::time_text;
+
+/// Time for which a plan can be run. Later, too much may have changed since the operator read it.
+pub const VALID_FOR: Duration = Duration::from_secs(15 * 60);
+/// Time for which a plan can be read, by a run that is resumed too.
+const KEPT_FOR: Duration = Duration::from_secs(24 * 60 * 60);
+/// Default limit on the items of a plan.
+pub const ITEMS_MAX_DEFAULT: usize = 10_000;
+/// Highest limit on the items of a plan that an operator can ask for. The plan is then about 20 MB long.
+pub const ITEMS_MAX: usize = 100_000;
+/// Number of calls, from the start of the plan, whose effect the plan shows.
+pub const EFFECTS_MAX: usize = 500;
+/// Number of skipped events, and of skipped items of a run, that are named. The others are counted.
+pub const NAMED_MAX: usize = 100;
+
+/// Id of a plan, such as `p-7f3a90c1d2e4`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct PlanId(String);
+
+impl PlanId {
+    /// Id as an operator wrote it.
+    #[must_use]
+    pub fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+
+    pub(crate) fn random() -> Result<Self, Error> {
+        Ok(Self(format!("p-{}", RandomIds::from_system().hex::<6>()?)))
+    }
+
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for PlanId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Command that made a plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verb {
+    Replay,
+    Redrive,
+    DiscardDeadLetters,
+    Reprocess,
+    DiscardQuarantined,
+    Republish,
+    Verify,
+}
+
+impl Verb {
+    /// Returns the words of the command, for example `dlq redrive`.
+    #[must_use]
+    pub const fn command(self) -> &'static str {
+        match self {
+            Self::Replay => "replay",
+            Self::Redrive => "dlq redrive",
+            Self::DiscardDeadLetters => "dlq discard",
+            Self::Reprocess => "quarantine reprocess",
+            Self::DiscardQuarantined => "quarantine discard",
+            Self::Republish => "republish",
+            Self::Verify => "verify",
+        }
+    }
+
+    /// Returns the name used in audit records and in domain events, for example `redrive`.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Replay => "replay",
+            Self::Redrive => "redrive",
+            Self::DiscardDeadLetters => "discard_dead_letters",
+            Self::Reprocess => "reprocess",
+            Self::DiscardQuarantined => "discard_quarantined",
+            Self::Republish => "republish",
+            Self::Verify => "verify",
+        }
+    }
+}
+
+/// Action of a run on one item.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Action {
+    /// Queues a stored event again.
+    Replay,
+    /// Queues the event of a dead letter again, and deletes the dead letter once the event is folded.
+    Redrive,
+    /// Deletes a dead letter.
+    DiscardDeadLetter,
+    /// Makes a quarantined event foldable, and queues it.
+    Reprocess,
+    /// Takes a quarantined event off the list of those that need attention.
+    DiscardQuarantined,
+    /// Publishes the domain events of a call again.
+    Republish,
+    /// Has a call folded again from its events in the inbox.
+    Refold,
+}
+
+/// One thing that a run does.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlanItem {
+    pub action: Action,
+    /// Stored event. `None` if the item is a call, or a dead letter without an event.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub event_id: Option<EventId>,
+    /// Call that the item belongs to. `None` if it is unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub call_id: Option<CallId>,
+    /// Key of an item that is neither an event nor a call, for example the message id of a dead letter.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+}
+
+impl PlanItem {
+    /// Item that is a stored event.
+    #[must_use]
+    pub const fn of_event(action: Action, event_id: EventId, call_id: Option<CallId>) -> Self {
+        Self { action, event_id: Some(event_id), call_id, key: None }
+    }
+
+    /// Item that is a call.
+    #[must_use]
+    pub const fn of_call(action: Action, call_id: CallId) -> Self {
+        Self { action, event_id: None, call_id: Some(call_id), key: None }
+    }
+
+    /// Returns the id of the item for people.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        let event = self.event_id.as_ref().map(EventId::as_str);
+        event.or(self.key.as_deref()).or(self.call_id.as_ref().map(CallId::as_str)).unwrap_or("-")
+    }
+}
+
+/// State of a call, as an operator compares it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallSummary {
+    /// State of the latest attempt.
+    pub lifecycle: String,
+    /// Outcome of the latest attempt.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub outcome: Option<String>,
+    pub appointment_status: String,
+    pub job: String,
+    /// Due time of a pending call.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub due_at: Option<String>,
+    pub attempts: usize,
+    pub settled: bool,
+}
+
+impl CallSummary {
+    #[must_use]
+    pub fn new(call: &Call) -> Self {
+        let attempts = call.attempts();
+        let latest = attempts.last();
+        Self {
+            lifecycle: latest.map_or(NOT_PLACED, AttemptState::lifecycle_label).to_owned(),
+            outcome: latest.map(|attempt| attempt.outcome_label().to_owned()),
+            appointment_status: call.appointment_status().as_str().to_owned(),
+            job: call.job.as_str().to_owned(),
+            due_at: due_at(call).map(|at| at.to_string()),
+            attempts: attempts.len(),
+            settled: call.is_settled(),
+        }
+    }
+}
+
+impl fmt::Display for CallSummary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}, {}, {}", self.lifecycle, self.appointment_status, self.job)?;
+        self.due_at.as_ref().map_or(Ok(()), |at| write!(f, " due {at}"))
+    }
+}
+
+/// Returns the due time of a pending call.
+pub(crate) const fn due_at(call: &Call) -> Option<Timestamp> {
+    match call.job {
+        Job::Pending { due_at } => Some(due_at),
+        Job::Claimed { .. } | Job::InProgress | Job::Completed | Job::Failed | Job::Missed | Job::Canceled => None,
+    }
+}
+
+/// What the items of one call would do to it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Effect {
+    pub call_id: CallId,
+    /// Number of items of the call.
+    pub items: usize,
+    /// `None` if there is no row of the call.
+    pub before: Option<CallSummary>,
+    pub after: Option<CallSummary>,
+    /// Types of the domain events that would be published.
+    pub announces: Vec<String>,
+    /// Number of those domain events that correct an earlier one.
+    pub corrections: usize,
+    /// True if a phone could ring: the call would become pending, or be due earlier.
+    pub could_ring: bool,
+    /// True if the person's number would be added to the do-not-call list, where `BlockOnRequest` is on.
+    pub blocks_number: bool,
+}
+
+/// Item that cannot be processed, and the reason.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Skipped {
+    pub item: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub call_id: Option<CallId>,
+    pub reason: String,
+}
+
+/// Frozen list of items, and what a run would do to them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Plan {
+    pub id: PlanId,
+    pub verb: Verb,
+    #[serde(with = "time_text")]
+    pub made_at: Timestamp,
+    #[serde(with = "time_text")]
+    pub valid_until: Timestamp,
+    /// Selection that the operator asked for.
+    pub filter: Value,
+    /// Items, in the order of a run. Items of one call stand together.
+    pub items: Vec<PlanItem>,
+    /// True if the plan reached its limit, so that more may match.
+    pub capped: bool,
+    /// Time of receipt at which the next plan goes on, if this one reached its limit.
+    #[serde(with = "time_text::optional", skip_serializing_if = "Option::is_none", default)]
+    pub continue_at: Option<Timestamp>,
+    /// Number of events that were looked at.
+    pub examined: usize,
+    /// Number of matching items that a run would not change. They are not among the items.
+    pub unaffected: usize,
+    /// Matching items that cannot be processed, the first [`NAMED_MAX`] of them. They are not among the items.
+    pub skipped: Vec<Skipped>,
+    pub skipped_count: usize,
+    /// Effects on the first [`EFFECTS_MAX`] calls.
+    pub effects: Vec<Effect>,
+    /// Calls of the items, those without a shown effect included.
+    pub calls: usize,
+    /// Phones that could ring because of the shown effects.
+    pub phones: usize,
+    pub corrections: usize,
+    pub domain_events: usize,
+    pub cost: Cost,
+}
+
+impl Plan {
+    /// Number of calls whose effect the plan does not show. A run makes none of their phones ring, unless it is allowed to.
+    #[must_use]
+    pub fn calls_without_effect(&self) -> usize {
+        self.calls.saturating_sub(self.effects.len())
+    }
+
+    /// Returns the planned effect on a call. `None` if the plan shows none.
+    #[must_use]
+    pub fn effect_on(&self, call_id: &CallId) -> Option<&Effect> {
+        self.effects.iter().find(|effect| effect.call_id == *call_id)
+    }
+
+    /// Stores the plan. A run can then start from it, on any machine.
+    pub(crate) async fn store(&self, stack: &Stack) -> Result<(), Error> {
+        let content = serde_json::to_vec(self).map_err(Error::Encode)?;
+        let now = stack.now();
+        stack.inbox.put_document(DocumentKind::Plan, self.id.as_str(), &content, KEPT_FOR, now).await?;
+        Ok(())
+    }
+
+    /// Reads a stored plan.
+    ///
+    /// # Errors
+    /// [`Refusal::UnknownPlan`] if there is none with this id, and the errors of the table.
+    pub async fn load(stack: &Stack, id: &PlanId) -> Result<Self, Error> {
+        let document = stack.inbox.get_document(DocumentKind::Plan, id.as_str()).await?;
+        let document = document.ok_or_else(|| Refusal::UnknownPlan(id.to_string()))?;
+        serde_json::from_slice(&document.content).map_err(|_| Error::Decode("the plan"))
+    }
+}

@@ -1,0 +1,312 @@
+//! Replay: folds stored events again.
+//!
+//! What a replay does depends on the event:
+//! - An event that is not in its call is queued, and folded.
+//! - An event that is in its call, and that this version reads alike, changes nothing. It is not queued.
+//! - An event that is in its call, but that this version reads differently, has its whole call folded again from the inbox:
+//!   the fold of one event would ignore it as a duplicate.
+//! - A recorded or quarantined event that this version can read loses that decision, and is folded.
+//! - An event that this version reads as an event of another call is skipped, and named.
+
+use std::collections::BTreeSet;
+
+use futures_util::stream::{self, StreamExt};
+use serde::Serialize;
+use serde_json::json;
+use switchhook_aws::calls::Resolved;
+use switchhook_aws::dynamodb::shard_of;
+use switchhook_aws::inbox::{RECEIVED_SHARDS, ReceivedEvent, StoredEvent, minute_of};
+use switchhook_domain::{Call, CallId, Disposition, EventId, Origin, Provider, Timestamp};
+
+use crate::draft::Draft;
+use crate::error::{Error, Refusal};
+use crate::plan::{Action, ITEMS_MAX, Plan, PlanItem, Verb};
+use crate::stack::Stack;
+
+/// Reads at the same time.
+const CONCURRENCY: usize = 16;
+/// Limit on the entries of the index that one plan looks at.
+const EXAMINED_MAX: usize = 1_000_000;
+/// Limit on the events that one plan reads to compare them with the filter.
+const READ_MAX: usize = 50_000;
+/// Minutes before the first event of a call in which its events are looked for, and after its last.
+const AROUND_MINUTES: i64 = 60;
+/// Limit on the minutes in which the events of one call are looked for, if no time is given.
+const CALL_MINUTES_MAX: usize = 240;
+
+/// Disposition that events are selected by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Selected {
+    /// Events that are to be folded, and are in no call: they never reached the consumer, or it refused them.
+    NotFolded,
+    #[serde(serialize_with = "disposition_name", untagged)]
+    As(Disposition),
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn disposition_name<S: serde::Serializer>(disposition: &Disposition, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(disposition.as_str())
+}
+
+/// Selection of stored events.
+#[derive(Clone, Debug, Default)]
+pub struct ReplayFilter {
+    pub call: Option<CallId>,
+    /// Time of receipt of the first event.
+    pub since: Option<Timestamp>,
+    /// Time of receipt of the last event. `None` for now.
+    pub until: Option<Timestamp>,
+    pub provider: Option<Provider>,
+    /// The provider's name of the type, for example `call_ended`.
+    pub event_type: Option<String>,
+    pub disposition: Option<Selected>,
+}
+
+/// Event that was found, before it is compared with the whole filter.
+struct Candidate {
+    event_id: EventId,
+    call_id: Option<CallId>,
+    received_at: Timestamp,
+}
+
+/// Events that match a filter.
+#[derive(Default)]
+struct Matches {
+    items: Vec<PlanItem>,
+    examined: usize,
+    /// Events that were read to compare them with the filter.
+    read: usize,
+    /// Time of receipt at which the next plan goes on, if this one reached a limit.
+    continue_at: Option<Timestamp>,
+}
+
+/// Makes a plan to replay the events that match the filter, at most `items_max` of them. `progress` gets the number of minutes
+/// that were searched, and the number of all minutes.
+///
+/// # Errors
+/// [`Refusal`] if the filter selects neither a call nor a time, or the limit is too high. The errors of the tables.
+pub async fn plan(
+    stack: &Stack,
+    filter: &ReplayFilter,
+    items_max: usize,
+    progress: &mut (dyn FnMut(u64, u64) + Send),
+) -> Result<Plan, Error> {
+    if filter.call.is_none() && filter.since.is_none() {
+        return Err(Refusal::EmptyFilter("give --call, or --since").into());
+    }
+    if items_max > ITEMS_MAX {
+        return Err(Refusal::TooManyItems { asked: items_max, most: ITEMS_MAX }.into());
+    }
+    let matches = matches(stack, filter, items_max, progress).await?;
+    let draft = Draft {
+        verb: Verb::Replay,
+        filter: filter.to_json(),
+        capped: matches.continue_at.is_some(),
+        continue_at: matches.continue_at,
+        examined: matches.examined,
+        items: matches.items,
+    };
+    draft.into_plan(stack).await
+}
+
+impl ReplayFilter {
+    fn to_json(&self) -> serde_json::Value {
+        let Self { call, since, until, provider, event_type, disposition } = self;
+        let mut json = json!({
+            "call": call,
+            "since": since.map(|at| at.to_string()),
+            "until": until.map(|at| at.to_string()),
+            "provider": provider,
+            "type": event_type,
+            "disposition": disposition,
+        });
+        if let Some(fields) = json.as_object_mut() {
+            fields.retain(|_, value| !value.is_null());
+        }
+        json
+    }
+
+    /// True if the index alone tells whether an event matches.
+    const fn needs_no_read(&self) -> bool {
+        self.event_type.is_none() && self.disposition.is_none()
+    }
+
+    fn matches_origin(&self, event_id: &EventId) -> bool {
+        self.provider.is_none_or(|provider| event_id.origin() == Some(Origin::Provider(provider)))
+    }
+}
+
+async fn matches(
+    stack: &Stack,
+    filter: &ReplayFilter,
+    items_max: usize,
+    progress: &mut (dyn FnMut(u64, u64) + Send),
+) -> Result<Matches, Error> {
+    let now = stack.now();
+    let row = match &filter.call {
+        Some(call_id) => stack.calls.resolve(call_id).await?.call,
+        None => None,
+    };
+    let mut matches = Matches::default();
+    let mut seen = BTreeSet::new();
+    // The events of a call that its row names are found by their ids, whenever they arrived.
+    for candidate in row.iter().flat_map(|row| row.history.iter().map(|entry| of_row(row, entry))) {
+        let is_in_time = filter.since.is_none_or(|since| since <= candidate.received_at)
+            && filter.until.is_none_or(|until| candidate.received_at <= until);
+        if is_in_time && seen.insert(candidate.event_id.clone()) {
+            matches.take(stack, filter, vec![candidate], items_max).await?;
+        }
+    }
+    let minutes = minutes_of(filter, row.as_ref(), now);
+    let all = minutes.len() as u64;
+    let shards: Vec<u64> = match &filter.call {
+        // All events of a call are in one shard of their minute.
+        Some(call_id) => vec![shard_of(call_id.as_str(), RECEIVED_SHARDS)],
+        None => (0..RECEIVED_SHARDS).collect(),
+    };
+    let mut done = 0;
+    for some in minutes.chunks(CONCURRENCY) {
+        let buckets = some.iter().flat_map(|minute| shards.iter().map(move |shard| (*minute, *shard)));
+        let pages = stream::iter(buckets).map(|(minute, shard)| received(stack, minute, shard, filter));
+        let found: Vec<Result<Vec<Candidate>, Error>> = pages.buffered(CONCURRENCY).collect().await;
+        let mut candidates = Vec::new();
+        for of_bucket in found {
+            candidates.extend(of_bucket?);
+        }
+        candidates.retain(|candidate| seen.insert(candidate.event_id.clone()));
+        candidates.sort_by(|a, b| (a.received_at, &a.event_id).cmp(&(b.received_at, &b.event_id)));
+        matches.take(stack, filter, candidates, items_max).await?;
+        done += some.len() as u64;
+        progress(done, all);
+        if matches.continue_at.is_some() {
+            break;
+        }
+    }
+    Ok(matches)
+}
+
+fn of_row(row: &Call, entry: &switchhook_domain::HistoryEntry) -> Candidate {
+    Candidate {
+        event_id: entry.source_event_id.clone(),
+        call_id: Some(row.call_id.clone()),
+        received_at: entry.received_at,
+    }
+}
+
+/// Returns the minutes in which the events are looked for.
+fn minutes_of(filter: &ReplayFilter, row: Option<&Call>, now: Timestamp) -> Vec<i64> {
+    let until = filter.until.unwrap_or(now).min(now);
+    match (filter.since, row) {
+        (Some(since), _) => (minute_of(since)..=minute_of(until)).collect(),
+        (None, Some(row)) => {
+            let times = || row.history.iter().map(|entry| entry.received_at);
+            let first = times().min().unwrap_or(row.created_at).min(row.created_at);
+            // More events of an open call may have arrived at any time.
+            let last = if row.is_settled() { times().max().unwrap_or(row.updated_at) } else { now };
+            let range = minute_of(first) - AROUND_MINUTES..=(minute_of(last) + AROUND_MINUTES).min(minute_of(until));
+            range.take(CALL_MINUTES_MAX).collect()
+        }
+        (None, None) => Vec::new(),
+    }
+}
+
+/// Reads the events that one shard received in one minute, and that the index knows to match.
+async fn received(stack: &Stack, minute: i64, shard: u64, filter: &ReplayFilter) -> Result<Vec<Candidate>, Error> {
+    let mut found = Vec::new();
+    let mut pages = stack.inbox.received_pages(minute, shard, None);
+    while let Some(page) = pages.next().await? {
+        let is_wanted = |event: &ReceivedEvent| {
+            filter.since.is_none_or(|since| since <= event.received_at)
+                && filter.until.is_none_or(|until| event.received_at <= until)
+                && filter.call.as_ref().is_none_or(|call| event.call_id.as_ref() == Some(call))
+                && filter.matches_origin(&event.event_id)
+        };
+        found.extend(page.items.into_iter().filter(is_wanted).map(|event| Candidate {
+            event_id: event.event_id,
+            call_id: event.call_id,
+            received_at: event.received_at,
+        }));
+        if page.next.is_none() {
+            break;
+        }
+    }
+    Ok(found)
+}
+
+impl Matches {
+    /// Takes the candidates that match, up to the limits.
+    async fn take(
+        &mut self,
+        stack: &Stack,
+        filter: &ReplayFilter,
+        candidates: Vec<Candidate>,
+        items_max: usize,
+    ) -> Result<(), Error> {
+        // As many at a time as can be read at the same time, so that little is read beyond the limit.
+        for some in candidates.chunks(CONCURRENCY) {
+            let is_over = self.examined >= EXAMINED_MAX || self.read >= READ_MAX;
+            if let Some(first) = some.first().filter(|_| is_over) {
+                self.continue_at.get_or_insert(first.received_at);
+                return Ok(());
+            }
+            let matching: Vec<Result<bool, Error>> =
+                stream::iter(some).map(|one| is_match(stack, filter, one)).buffered(CONCURRENCY).collect().await;
+            self.read += if filter.needs_no_read() { 0 } else { some.len() };
+            for (candidate, is_match) in some.iter().zip(matching) {
+                if !is_match? {
+                    self.examined += 1;
+                    continue;
+                }
+                if self.items.len() >= items_max {
+                    self.continue_at.get_or_insert(candidate.received_at);
+                    return Ok(());
+                }
+                self.examined += 1;
+                let Candidate { event_id, call_id, .. } = candidate;
+                self.items.push(PlanItem::of_event(Action::Replay, event_id.clone(), call_id.clone()));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Compares an event with the parts of the filter that the index does not know.
+async fn is_match(stack: &Stack, filter: &ReplayFilter, candidate: &Candidate) -> Result<bool, Error> {
+    if !filter.matches_origin(&candidate.event_id) {
+        return Ok(false);
+    }
+    if filter.needs_no_read() {
+        return Ok(true);
+    }
+    let stored = match stack.inbox.get(&candidate.event_id).await {
+        Ok(Some(stored)) => stored,
+        Ok(None) => return Ok(false),
+        // The plan names an event that cannot be read.
+        Err(switchhook_aws::Error::DecodeInbox(_) | switchhook_aws::Error::NewerSchema(_)) => return Ok(true),
+        Err(error) => return Err(error.into()),
+    };
+    if filter.event_type.as_ref().is_some_and(|wanted| *wanted != stored.event_type) {
+        return Ok(false);
+    }
+    match filter.disposition {
+        None => Ok(true),
+        Some(selected) => Ok(disposition_of(stack, &stored, candidate).await? == selected),
+    }
+}
+
+/// Returns the disposition that an event has now.
+async fn disposition_of(stack: &Stack, stored: &StoredEvent, candidate: &Candidate) -> Result<Selected, Error> {
+    if let Some(decided) = stored.disposition {
+        return Ok(Selected::As(decided));
+    }
+    let Some(call_id) = &candidate.call_id else { return Ok(Selected::NotFolded) };
+    let Resolved { call, .. } = stack.calls.resolve(call_id).await?;
+    let entries = || {
+        let history = call.iter().flat_map(|call| &call.history);
+        history.filter(|entry| entry.source_event_id == stored.event_id)
+    };
+    // The event that the provider reported decides, not one that it implies.
+    let entry = entries().find(|entry| !entry.event.implied).or_else(|| entries().next());
+    Ok(entry.map_or(Selected::NotFolded, |entry| Selected::As(entry.disposition)))
+}

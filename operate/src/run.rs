@@ -1,0 +1,445 @@
+//! Runs: plans that are carried out.
+//!
+//! **A run can be killed at any instruction, and goes on from any machine.** It works in pages, and stores its position after each
+//! page, on the condition that nobody else has moved it. What a page did is safe to do again: an event that is in its call is
+//! not queued again, and the fold ignores a repetition. A process that finds the position moved stops at once.
+//!
+//! **Each item is checked again before the run acts.** If the call has changed since the plan, so that it would not end in the
+//! planned state, the item is skipped and named. A run makes no phone ring that its plan did not count, unless it is
+//! allowed to.
+
+use std::fmt;
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+use futures_util::stream::{self, StreamExt};
+use serde::{Deserialize, Serialize};
+use switchhook_aws::inbox::{Document, DocumentKind, NewEvent, submit};
+use switchhook_aws::queue::SentAgain;
+use switchhook_aws::random::RandomIds;
+use switchhook_domain::{ProviderEvent, Timestamp};
+
+use crate::audit::{self, AuditRecord, Counts, Moment};
+use crate::error::{Error, Refusal};
+use crate::forecast::{Forecast, Step, forecast};
+use crate::plan::{Action, CallSummary, Effect, NAMED_MAX, Plan, PlanId, PlanItem, Skipped, Verb};
+use crate::stack::{OPERATOR_RETENTION, Stack};
+use crate::time_text;
+
+/// Default rate of a run, in items per second.
+pub const RATE_DEFAULT: u32 = 50;
+/// Largest number of items in a page, unless one call has more.
+const PAGE_MAX: usize = 50;
+/// Calls that are checked at the same time.
+const CONCURRENCY: usize = 8;
+
+/// Id of a run, such as `r-7f3a90c1d2e4`. The run of a plan has the digits of the plan, so a plan has one run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct RunId(String);
+
+impl RunId {
+    /// Id as an operator wrote it.
+    #[must_use]
+    pub fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+
+    /// Returns the id of the run of a plan.
+    #[must_use]
+    pub fn of_plan(plan: &PlanId) -> Self {
+        Self(format!("r-{}", plan.as_str().trim_start_matches("p-")))
+    }
+
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for RunId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// State of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RunState {
+    /// A process carries it out, or it was interrupted.
+    Unfinished,
+    Finished,
+}
+
+/// Plan that is or was carried out.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Run {
+    pub id: RunId,
+    pub plan_id: PlanId,
+    pub verb: Verb,
+    pub who: String,
+    pub reason: String,
+    /// Items per second.
+    pub rate: u32,
+    pub allow_ringing: bool,
+    pub state: RunState,
+    #[serde(with = "time_text")]
+    pub started_at: Timestamp,
+    /// Time of the last stored position.
+    #[serde(with = "time_text")]
+    pub updated_at: Timestamp,
+    /// Number of items, from the start of the plan, that are done with.
+    pub position: usize,
+    pub items: usize,
+    pub counts: Counts,
+    /// Items that were skipped, the first [`NAMED_MAX`] of them.
+    pub skipped: Vec<Skipped>,
+    /// Process that carries the run out.
+    holder: String,
+}
+
+/// Operator's choices for a run.
+#[derive(Clone, Debug)]
+pub struct RunOptions {
+    pub who: String,
+    pub reason: String,
+    /// Items per second.
+    pub rate: u32,
+    /// True if phones may ring.
+    pub allow_ringing: bool,
+}
+
+/// Function that is called after each page. It may stop the run.
+pub type Progress<'a> = &'a mut (dyn FnMut(&Run) -> ControlFlow<()> + Send);
+
+/// Run in the hands of this process.
+struct Held<'a> {
+    stack: &'a Stack,
+    plan: Plan,
+    run: Run,
+    version: u64,
+}
+
+/// Starts the run of a plan that `verb` made. After each page it calls `progress`, which may stop the run; it can be resumed.
+///
+/// # Errors
+/// [`Refusal`] if the plan cannot be run, and nothing was done then. Any other error stops the run where it is.
+pub async fn start(
+    stack: &Stack,
+    plan_id: &PlanId,
+    verb: Verb,
+    options: RunOptions,
+    progress: Progress<'_>,
+) -> Result<Run, Error> {
+    if options.reason.trim().is_empty() {
+        return Err(Refusal::NoReason.into());
+    }
+    let plan = Plan::load(stack, plan_id).await?;
+    if plan.verb != verb {
+        let (made_by, asked) = (plan.verb.command(), verb.command());
+        return Err(Refusal::OtherCommand { plan: plan_id.to_string(), made_by, asked }.into());
+    }
+    let id = RunId::of_plan(plan_id);
+    if let Some((run, _)) = load(stack, &id).await? {
+        return Err(refusal_of(&run).into());
+    }
+    let now = stack.now();
+    if now > plan.valid_until {
+        return Err(Refusal::Expired(plan_id.to_string()).into());
+    }
+    if plan.phones > 0 && !options.allow_ringing {
+        return Err(Refusal::CouldRing(plan.phones).into());
+    }
+    let RunOptions { who, reason, rate, allow_ringing } = options;
+    let run = Run {
+        id,
+        plan_id: plan_id.clone(),
+        verb,
+        who,
+        reason,
+        rate: rate.max(1),
+        allow_ringing,
+        state: RunState::Unfinished,
+        started_at: now,
+        updated_at: now,
+        position: 0,
+        items: plan.items.len(),
+        counts: Counts::default(),
+        skipped: Vec::new(),
+        holder: RandomIds::from_system().hex::<8>()?,
+    };
+    let content = serde_json::to_vec(&run).map_err(Error::Encode)?;
+    if !stack.inbox.put_document(DocumentKind::Run, run.id.as_str(), &content, OPERATOR_RETENTION, now).await? {
+        // If the response to this write was lost, the SDK has repeated it, and the stored run is this one.
+        match load(stack, &run.id).await? {
+            Some((stored, _)) if stored.holder == run.holder => {}
+            Some((stored, _)) => return Err(refusal_of(&stored).into()),
+            None => return Err(Refusal::UnknownRun(run.id.to_string()).into()),
+        }
+    }
+    let held = Held { stack, plan, run, version: 1 };
+    held.record(Moment::Started, now).await?;
+    held.carry_out(progress).await
+}
+
+/// Goes on with a run that was interrupted. If another process still carries it out, that process stops.
+///
+/// # Errors
+/// [`Refusal`] if there is no such run or it is finished. Any other error stops the run where it is.
+pub async fn resume(stack: &Stack, id: &RunId, who: &str, progress: Progress<'_>) -> Result<Run, Error> {
+    let (mut run, version) = load(stack, id).await?.ok_or_else(|| Refusal::UnknownRun(id.to_string()))?;
+    match run.state {
+        RunState::Finished => return Err(refusal_of(&run).into()),
+        RunState::Unfinished => {}
+    }
+    let plan = Plan::load(stack, &run.plan_id).await?;
+    run.holder = RandomIds::from_system().hex::<8>()?;
+    who.clone_into(&mut run.who);
+    let mut held = Held { stack, plan, run, version };
+    held.save().await?;
+    held.record(Moment::Resumed, held.run.updated_at).await?;
+    held.carry_out(progress).await
+}
+
+/// Reads a run. `None` if there is none with this id.
+///
+/// # Errors
+/// The errors of the table.
+pub async fn get(stack: &Stack, id: &RunId) -> Result<Option<Run>, Error> {
+    Ok(load(stack, id).await?.map(|(run, _)| run))
+}
+
+/// Returns the runs that the latest audit records name, at most `limit` of them, the latest first.
+///
+/// # Errors
+/// The errors of the inbox.
+pub async fn list(stack: &Stack, limit: usize) -> Result<Vec<Run>, Error> {
+    let mut runs: Vec<Run> = Vec::new();
+    for record in audit::list(stack, limit.saturating_mul(3)).await? {
+        if runs.len() < limit && !runs.iter().any(|run| run.id.as_str() == record.run_id) {
+            runs.extend(get(stack, &RunId::new(record.run_id)).await?);
+        }
+    }
+    Ok(runs)
+}
+
+async fn load(stack: &Stack, id: &RunId) -> Result<Option<(Run, u64)>, Error> {
+    let Some(Document { content, version }) = stack.inbox.get_document(DocumentKind::Run, id.as_str()).await? else {
+        return Ok(None);
+    };
+    let run = serde_json::from_slice(&content).map_err(|_| Error::Decode("the run"))?;
+    Ok(Some((run, version)))
+}
+
+fn refusal_of(run: &Run) -> Refusal {
+    match run.state {
+        RunState::Finished => Refusal::Finished { run: run.id.to_string(), result: run.result() },
+        RunState::Unfinished => Refusal::Started(run.id.to_string()),
+    }
+}
+
+impl Run {
+    /// Returns the counts as text, for example `40 done, 2 unchanged, 1 skipped`.
+    #[must_use]
+    pub fn result(&self) -> String {
+        let Counts { done, unchanged, skipped } = self.counts;
+        format!("{done} done, {unchanged} unchanged, {skipped} skipped")
+    }
+
+    fn skip(&mut self, item: &PlanItem, reason: String) {
+        self.counts.skipped += 1;
+        if self.skipped.len() < NAMED_MAX {
+            let item = (item.name().to_owned(), item.call_id.clone());
+            self.skipped.push(Skipped { item: item.0, call_id: item.1, reason });
+        }
+    }
+}
+
+/// Work of one page, after every item was checked.
+#[derive(Default)]
+struct PageWork {
+    /// Events to queue, in order.
+    sends: Vec<SentAgain>,
+    /// Events that ask for a refold. They are queued after the other events of their call.
+    refolds: Vec<ProviderEvent>,
+    acts: Vec<PlanItem>,
+}
+
+impl Held<'_> {
+    async fn carry_out(mut self, progress: Progress<'_>) -> Result<Run, Error> {
+        while self.run.position < self.plan.items.len() {
+            let started = self.stack.now();
+            let until = self.page_end();
+            let size = until - self.run.position;
+            self.process(until).await?;
+            self.run.position = until;
+            self.save().await?;
+            if progress(&self.run).is_break() {
+                return Ok(self.run);
+            }
+            if until < self.plan.items.len() {
+                self.keep_rate(size, started).await;
+            }
+        }
+        // The result is recorded before the run counts as finished, so that a process that is killed here records it later.
+        self.record(Moment::Finished, self.stack.now()).await?;
+        self.run.state = RunState::Finished;
+        self.save().await?;
+        Ok(self.run)
+    }
+
+    /// Returns the end of the page that starts at the position. The items of one call are in one page.
+    fn page_end(&self) -> usize {
+        let items = &self.plan.items;
+        let size = usize::try_from(self.run.rate).unwrap_or(PAGE_MAX).clamp(1, PAGE_MAX);
+        let mut end = (self.run.position + size).min(items.len());
+        let call_before = |index: usize| items.get(index).and_then(|item| item.call_id.as_ref());
+        while end < items.len() && call_before(end).is_some() && call_before(end) == call_before(end - 1) {
+            end += 1;
+        }
+        end
+    }
+
+    /// Waits until the items of a page have taken as long as the rate demands.
+    async fn keep_rate(&self, size: usize, started: Timestamp) {
+        let items = u64::try_from(size).unwrap_or(u64::MAX);
+        let due = Duration::from_millis(items.saturating_mul(1_000) / u64::from(self.run.rate));
+        let spent = Duration::from_millis(self.stack.now().millis_since(started).unsigned_abs());
+        tokio::time::sleep(due.saturating_sub(spent)).await;
+    }
+
+    /// Checks the items of a page again, and processes them.
+    async fn process(&mut self, until: usize) -> Result<(), Error> {
+        let now = self.stack.now();
+        let page = self.plan.items.get(self.run.position..until).unwrap_or_default().to_vec();
+        let groups: Vec<&[PlanItem]> = page.chunk_by(|a, b| a.call_id.is_some() && a.call_id == b.call_id).collect();
+        let (stack, plan_id) = (self.stack, &self.plan.id);
+        let forecasts: Vec<Result<Forecast, Error>> = stream::iter(&groups)
+            .map(|items| async move {
+                let call_id = items.first().and_then(|item| item.call_id.as_ref());
+                forecast(stack, plan_id, call_id, items, now).await
+            })
+            .buffered(CONCURRENCY)
+            .collect()
+            .await;
+        let mut work = PageWork::default();
+        for (items, forecast) in groups.into_iter().zip(forecasts) {
+            self.check(items, forecast?, &mut work).await?;
+        }
+        self.stack.events_queue.send_again(&work.sends).await?;
+        for drift in &work.refolds {
+            let new_event = NewEvent::from_switchhook(drift, self.run.id.as_str())?;
+            let _ = submit(&self.stack.inbox, &self.stack.events_queue, &new_event, drift).await?;
+        }
+        for item in &work.acts {
+            act(item)?;
+        }
+        Ok(())
+    }
+
+    /// Decides about the items of one call.
+    async fn check(
+        &mut self,
+        items: &[PlanItem],
+        Forecast { effect, steps }: Forecast,
+        work: &mut PageWork,
+    ) -> Result<(), Error> {
+        let changes_call = steps.iter().any(|step| matches!(step, Step::Send { .. } | Step::Refold(_)));
+        let call_id = items.first().and_then(|item| item.call_id.as_ref());
+        let planned = call_id.and_then(|call_id| self.plan.effect_on(call_id));
+        let effect = effect.filter(|_| changes_call);
+        let objection = effect.and_then(|effect| objection(planned, &effect, self.run.allow_ringing));
+        for (item, step) in items.iter().zip(steps) {
+            match (&objection, step) {
+                (_, Step::Skip(reason)) => self.run.skip(item, reason),
+                (_, Step::Unchanged | Step::ReadsDifferently) => self.run.counts.unchanged += 1,
+                (Some(objection), Step::Send { .. } | Step::Refold(_) | Step::Act) => {
+                    self.run.skip(item, objection.clone());
+                }
+                (None, Step::Send { event, stored }) => {
+                    self.stack.inbox.make_foldable(&stored).await?;
+                    let (trace_id, run) = (stored.trace_id.clone(), self.run.id.to_string());
+                    work.sends.push(SentAgain { event: *event, trace_id, run });
+                    self.run.counts.done += 1;
+                }
+                (None, Step::Refold(drift)) => {
+                    work.refolds.push(*drift);
+                    self.run.counts.done += 1;
+                }
+                (None, Step::Act) => {
+                    work.acts.push(item.clone());
+                    self.run.counts.done += 1;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Stores the run, on the condition that no other process has stored it since.
+    async fn save(&mut self) -> Result<(), Error> {
+        let (stack, now) = (self.stack, self.stack.now());
+        self.run.updated_at = now;
+        let content = serde_json::to_vec(&self.run).map_err(Error::Encode)?;
+        let id = self.run.id.as_str();
+        let kind = DocumentKind::Run;
+        if !stack.inbox.replace_document(kind, id, &content, self.version, OPERATOR_RETENTION, now).await? {
+            // If the response to this write was lost, the SDK has repeated it, and the stored run is this one.
+            let stored = load(stack, &self.run.id).await?;
+            if stored.is_none_or(|(run, version)| version != self.version + 1 || run != self.run) {
+                return Err(Refusal::TakenOver(self.run.id.to_string()).into());
+            }
+        }
+        self.version += 1;
+        Ok(())
+    }
+
+    /// Writes an audit record about the run.
+    async fn record(&self, moment: Moment, at: Timestamp) -> Result<(), Error> {
+        let Run { id, plan_id, verb, who, reason, items, counts, .. } = &self.run;
+        let name = match moment {
+            Moment::Started | Moment::Finished => moment.as_str().to_owned(),
+            Moment::Resumed => format!("{}-{}", moment.as_str(), self.version),
+        };
+        let record = AuditRecord {
+            id: format!("{id}/{name}"),
+            at,
+            moment,
+            who: who.clone(),
+            reason: reason.clone(),
+            verb: *verb,
+            run_id: id.to_string(),
+            plan_id: plan_id.to_string(),
+            items: *items,
+            counts: *counts,
+        };
+        audit::record(self.stack, &record).await
+    }
+}
+
+/// Returns the reason why the items of a call are left alone. `None` if their effect is the planned one.
+fn objection(planned: Option<&Effect>, effect: &Effect, allow_ringing: bool) -> Option<String> {
+    let state = |summary: &Option<CallSummary>| summary.as_ref().map_or("no call".to_owned(), ToString::to_string);
+    match planned {
+        Some(planned) if planned.after != effect.after => Some(format!(
+            "the call has changed since the plan, and would become {}, not {}",
+            state(&effect.after),
+            state(&planned.after)
+        )),
+        planned if effect.could_ring && !allow_ringing && planned.is_none_or(|planned| !planned.could_ring) => {
+            Some("its phone could ring, and the plan did not count it".to_owned())
+        }
+        _ => None,
+    }
+}
+
+/// Carries out an action that folds no event.
+fn act(item: &PlanItem) -> Result<(), Error> {
+    match item.action {
+        // These fold events.
+        Action::Replay | Action::Reprocess | Action::Refold => Ok(()),
+        Action::Redrive | Action::DiscardDeadLetter | Action::DiscardQuarantined | Action::Republish => {
+            Err(Error::Decode("the plan"))
+        }
+    }
+}
