@@ -16,6 +16,7 @@ use clap::Args;
 use switchhook_aws::random::RandomIds;
 use switchhook_aws::telemetry::JsonLines;
 use switchhook_local::clock::Clock;
+use switchhook_local::metrics::Metrics;
 use switchhook_local::{
     CONCURRENT_DIALS_PER_PROVIDER, Cloud, CloudError, CloudOptions, DEFAULT_RETRY_POLICY, LocalError,
 };
@@ -23,7 +24,7 @@ use switchhook_providers::{ConfigError, Providers};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tracing_subscriber::filter::Targets;
-use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::layer::{Layer, SubscriberExt};
 
 use crate::duration;
 use crate::running_dev::RunningDev;
@@ -61,6 +62,8 @@ and, only in this local stack:
   GET  /stack                        show the names of the tables, the queues and the bus
   POST /aws                          answer AWS requests to them; any credentials are accepted
   POST /run/{schedule}               run a schedule now: scheduler, reconciler or drift
+  GET  /metrics-data                 show the metrics of each minute; ?since= takes an RFC 3339 time
+  POST /metrics-data                 run queries of CloudWatch over them
 
 While it runs, the other commands find it without --to.
 
@@ -153,7 +156,6 @@ pub(crate) enum DevError {
 impl Dev {
     /// Serves until Ctrl-C or SIGTERM.
     pub(crate) fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<bool, DevError> {
-        log_to_stderr();
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(DevError::Start)?;
         runtime.block_on(self.serve(out, errors))?;
         Ok(true)
@@ -173,6 +175,7 @@ impl Dev {
             }
         };
         let cloud = self.open(providers)?;
+        log_to_stderr(cloud.metrics().clone());
         // The signal handlers must exist before the ready line is printed, because a signal may follow it immediately.
         let stop = stop_signal().map_err(DevError::Start)?;
         if let Some(keys) = generated {
@@ -236,10 +239,13 @@ impl Dev {
     }
 }
 
-fn log_to_stderr() {
+/// Sends log lines to standard error, and the metrics of every decision to the stack, whatever lines are shown.
+fn log_to_stderr(metrics: Metrics) {
     let set = std::env::var("RUST_LOG").ok().and_then(|text| text.parse::<Targets>().ok());
     let filter = set.unwrap_or_else(|| Targets::new().with_default(tracing::Level::WARN));
-    let subscriber = tracing_subscriber::registry().with(filter).with(JsonLines::new(io::stderr()));
+    let lines = JsonLines::new(io::stderr()).with_filter(filter);
+    let metrics = metrics.with_filter(Targets::new().with_target("switchhook", tracing::Level::INFO));
+    let subscriber = tracing_subscriber::registry().with(lines).with(metrics);
     // This fails only if a global subscriber is already set, and nothing else sets one.
     drop(tracing::subscriber::set_global_default(subscriber));
 }

@@ -32,13 +32,14 @@ use switchhook_providers::{Key, Providers, sign};
 use switchhook_reconciler::Reconciler;
 use switchhook_relay::{Relay, RepublishReport, calls_since, republish_call};
 use switchhook_scheduler::Scheduler;
-use tokio::task::JoinError;
+use tokio::task::{JoinError, JoinHandle};
 
 use crate::bus::Bus;
 use crate::clock::Clock;
 use crate::connector::FakeProviderConnector;
 use crate::error::LocalError;
 use crate::fake::{Delivery, DeliveryFaults, FakeProvider};
+use crate::metrics::{MINUTE_MS, Metrics, Sampler};
 use crate::services::{Options, Services};
 use crate::sqs::queue_url;
 use crate::stack::{
@@ -105,6 +106,7 @@ struct Stack {
     fake_key: Option<Key>,
     requests: AtomicU64,
     runs: AtomicU64,
+    metrics: Metrics,
 }
 
 impl Cloud {
@@ -214,15 +216,16 @@ impl Cloud {
             tick,
             requests: AtomicU64::new(1),
             runs: AtomicU64::new(1),
+            metrics: Metrics::default(),
         })))
     }
 
     /// Runs the event source mappings and the schedules until the local cloud fails, which should never happen.
     /// Dropping the future stops them.
     pub async fn run(&self) -> CloudError {
-        let Stack { services, consumer, dialer, relay, scheduler, .. } = &*self.0;
-        let sqs = services.sqs();
-        let consumers = std::array::from_fn::<_, CONSUMERS, _>(|_| Box::pin(poll_events_queue(sqs, consumer)));
+        let Stack { services, consumer, dialer, relay, scheduler, metrics, .. } = &*self.0;
+        let consumers =
+            std::array::from_fn::<_, CONSUMERS, _>(|_| Box::pin(poll_events_queue(services, consumer, metrics)));
         let [first, second, third, fourth] = consumers;
         let dialers = usize::try_from(dialer.lanes).unwrap_or(usize::MAX);
         let stopped = tokio::select! {
@@ -231,12 +234,13 @@ impl Cloud {
             stopped = second => stopped,
             stopped = third => stopped,
             stopped = fourth => stopped,
-            stopped = poll_dial_queue(sqs, dialer, dialers) => stopped,
-            stopped = poll_stream(services, relay) => stopped,
-            stopped = poll_due_queue(sqs, scheduler) => stopped,
-            never = poll_due_records(services, scheduler) => match never {},
+            stopped = poll_dial_queue(services, dialer, dialers, metrics) => stopped,
+            stopped = poll_stream(services, relay, metrics) => stopped,
+            stopped = poll_due_queue(services, scheduler, metrics) => stopped,
+            never = poll_due_records(services, scheduler, metrics) => match never {},
             never = self.run_schedules() => match never {},
             never = self.deliver_webhooks() => match never {},
+            never = self.sample_metrics() => match never {},
         };
         match stopped {
             Err(error) => error,
@@ -254,6 +258,7 @@ impl Cloud {
             Err(_) => return gateway_error(StatusCode::INTERNAL_SERVER_ERROR, "Internal Server Error"),
         };
         let stack = self.0.clone();
+        let started_ms = self.clock().now_ms();
         let handled = tokio::spawn(async move {
             let request = request_from_event(event);
             match route {
@@ -262,10 +267,16 @@ impl Cloud {
                 Route::Api => stack.api.handle(request).await,
             }
         });
-        match handled.await {
+        let handled = handled.await;
+        let (now_ms, failed) = (self.clock().now_ms(), handled.is_err());
+        let answer = match handled {
             Ok(response) => response.map(|body| Bytes::from(body.to_vec())),
             Err(_) => gateway_error(StatusCode::INTERNAL_SERVER_ERROR, "Internal Server Error"),
-        }
+        };
+        let duration_ms = now_ms.saturating_sub(started_ms);
+        self.0.metrics.record_invocation(route.function(), duration_ms, failed, now_ms);
+        self.0.metrics.record_request(answer.status().as_u16(), duration_ms, now_ms);
+        answer
     }
 
     /// Runs the reconciler once, as its schedule does.
@@ -275,7 +286,7 @@ impl Cloud {
     pub async fn reconcile(&self) -> Result<Result<switchhook_reconciler::Report, switchhook_aws::Error>, JoinError> {
         let reconciler = self.0.reconciler.clone();
         let run = self.0.runs.fetch_add(1, Ordering::Relaxed);
-        tokio::spawn(async move { reconciler.run(&format!("reconcile-{run}")).await }).await
+        self.invoked("reconciler", tokio::spawn(async move { reconciler.run(&format!("reconcile-{run}")).await })).await
     }
 
     /// Runs the scheduler once, as its schedule does.
@@ -285,7 +296,7 @@ impl Cloud {
     pub async fn schedule(&self) -> Result<Result<switchhook_scheduler::Report, switchhook_aws::Error>, JoinError> {
         let scheduler = self.0.scheduler.clone();
         let run = self.0.runs.fetch_add(1, Ordering::Relaxed);
-        tokio::spawn(async move { scheduler.run(&format!("schedule-{run}")).await }).await
+        self.invoked("scheduler", tokio::spawn(async move { scheduler.run(&format!("schedule-{run}")).await })).await
     }
 
     /// Runs the drift check once, as its schedule does.
@@ -297,7 +308,8 @@ impl Cloud {
     ) -> Result<Result<switchhook_reconciler::DriftReport, switchhook_aws::Error>, JoinError> {
         let reconciler = self.0.reconciler.clone();
         let run = self.0.runs.fetch_add(1, Ordering::Relaxed);
-        tokio::spawn(async move { reconciler.check_drift(&format!("drift-{run}")).await }).await
+        self.invoked("reconciler", tokio::spawn(async move { reconciler.check_drift(&format!("drift-{run}")).await }))
+            .await
     }
 
     /// Publishes the domain events of a call again. Does nothing if the call does not exist.
@@ -365,6 +377,12 @@ impl Cloud {
         self.0.services.clock()
     }
 
+    /// Metrics of this stack. As a layer of the tracing subscriber, it collects those of the functions.
+    #[must_use]
+    pub fn metrics(&self) -> &Metrics {
+        &self.0.metrics
+    }
+
     #[must_use]
     pub fn services(&self) -> &Services {
         &self.0.services
@@ -385,6 +403,29 @@ impl Cloud {
             if !self.request(request).await.status().is_success() {
                 self.0.fake.retry_delivery(delivery);
             }
+        }
+    }
+
+    /// Waits for the run of a scheduled function, and records its invocation.
+    async fn invoked<T>(
+        &self,
+        function: &str,
+        run: JoinHandle<Result<T, switchhook_aws::Error>>,
+    ) -> Result<Result<T, switchhook_aws::Error>, JoinError> {
+        let started_ms = self.clock().now_ms();
+        let done = run.await;
+        let now_ms = self.clock().now_ms();
+        let failed = !matches!(done, Ok(Ok(_)));
+        self.0.metrics.record_invocation(function, now_ms.saturating_sub(started_ms), failed, now_ms);
+        done
+    }
+
+    /// Samples the queues and tables once a minute, as AWS does.
+    async fn sample_metrics(&self) -> Infallible {
+        let mut sampler = Sampler::new(self.0.services.clone(), self.0.metrics.clone());
+        loop {
+            tokio::time::sleep(Duration::from_millis(MINUTE_MS)).await;
+            sampler.sample();
         }
     }
 

@@ -51,10 +51,19 @@ pub struct Count {
     pub index_write_units: f64,
 }
 
+/// Table or index that consumes capacity units, and their kind.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Units {
+    pub table: String,
+    pub index: Option<String>,
+    pub is_write: bool,
+}
+
 pub struct DynamoDb {
     database: Database,
     calls: Stream,
     counts: Mutex<BTreeMap<&'static str, Count>>,
+    units: Mutex<BTreeMap<Units, f64>>,
     keys: Mutex<BTreeMap<String, Arc<[String]>>>,
 }
 
@@ -68,7 +77,7 @@ impl DynamoDb {
     ) -> Result<Self, LocalError> {
         create_tables(&database, inbox_table, calls_table)?;
         let calls = Stream::open(&database, calls_table, journal, clock)?;
-        Ok(Self { database, calls, counts: Mutex::default(), keys: Mutex::default() })
+        Ok(Self { database, calls, counts: Mutex::default(), units: Mutex::default(), keys: Mutex::default() })
     }
 
     /// Stream of the calls table.
@@ -83,6 +92,11 @@ impl DynamoDb {
 
     pub fn reset_counts(&self) {
         lock(&self.counts).clear();
+    }
+
+    /// Capacity units of each table and index since the start.
+    pub fn units(&self) -> BTreeMap<Units, f64> {
+        lock(&self.units).clone()
     }
 
     pub(crate) fn handle(&self, operation: &str, body: &[u8]) -> ServiceResponse {
@@ -222,6 +236,7 @@ impl DynamoDb {
         let count = counts.entry(operation.name()).or_default();
         for consumed in consumed {
             count.read_units += consumed.capacity_units;
+            self.count_units(consumed, false);
         }
     }
 
@@ -238,6 +253,7 @@ impl DynamoDb {
             let indexes = consumed.global_secondary_indexes.iter().flat_map(|indexes| indexes.values());
             let index_units: f64 = indexes.map(|index| index.capacity_units).sum();
             count.index_write_units += index_units;
+            self.count_units(consumed, true);
             count.write_units += consumed.capacity_units - index_units;
         }
     }
@@ -246,6 +262,23 @@ impl DynamoDb {
         let stored = self.stored(row).as_ref().map_or(0, item_size);
         let units = write_capacity_units(stored.max(row.item_bytes)) * factor;
         lock(&self.counts).entry(operation.name()).or_default().write_units += units;
+        let table = Units { table: row.table.clone(), index: None, is_write: true };
+        *lock(&self.units).entry(table).or_default() += units;
+    }
+
+    /// Adds what a request consumed to the units of its table and of each index.
+    fn count_units(&self, consumed: &ConsumedCapacity, is_write: bool) {
+        let mut units = lock(&self.units);
+        let mut add = |index: Option<&String>, more: f64| {
+            let key = Units { table: consumed.table_name.clone(), index: index.cloned(), is_write };
+            *units.entry(key).or_default() += more;
+        };
+        let mut rest = consumed.capacity_units;
+        for (index, detail) in consumed.global_secondary_indexes.iter().flatten() {
+            add(Some(index), detail.capacity_units);
+            rest -= detail.capacity_units;
+        }
+        add(None, rest);
     }
 
     fn stored(&self, row: &Row) -> Option<Item> {

@@ -19,6 +19,7 @@ pub mod dynamodb;
 mod error;
 pub mod fake;
 mod journal;
+pub mod metrics;
 pub mod queue;
 mod response;
 mod services;

@@ -322,6 +322,11 @@ impl Queue {
         Depth { visible: self.messages.len() - in_flight, in_flight }
     }
 
+    /// Time at which the oldest message was sent. `None` if the queue is empty.
+    pub fn oldest_sent_at(&self) -> Option<u64> {
+        self.messages.values().next().map(|stored| stored.message.sent_at_ms)
+    }
+
     /// All messages in order, including those in flight.
     pub fn messages(&self) -> impl Iterator<Item = &Message> {
         self.messages.values().map(|stored| &stored.message)

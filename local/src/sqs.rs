@@ -41,6 +41,8 @@ pub struct Sqs {
 struct State {
     queues: BTreeMap<String, Queue>,
     next_number: u64,
+    /// Messages that were sent, received and deleted since the start, by queue and name of the metric.
+    traffic: BTreeMap<(String, &'static str), u64>,
 }
 
 /// A rejected request, or a failure to store it.
@@ -83,7 +85,7 @@ impl Sqs {
                 }
             }
         }
-        Ok(Self { state: Mutex::new(State { queues, next_number }), signals, journal, clock })
+        Ok(Self { state: Mutex::new(State { queues, next_number, traffic: BTreeMap::new() }), signals, journal, clock })
     }
 
     pub fn send(&self, queue: &str, new: NewMessage) -> Result<SendOutcome, QueueError> {
@@ -98,6 +100,7 @@ impl Sqs {
                 return Err(error);
             }
             state.next_number += 1;
+            state.count(queue, "NumberOfMessagesSent", 1);
             drop(state);
             self.changed(queue);
         }
@@ -118,6 +121,7 @@ impl Sqs {
         let source = state.queue(queue)?;
         let outcome = source.receive(now_ms, messages_max, visibility_timeout_ms);
         let redrive = source.settings().redrive_policy.clone();
+        state.count(queue, "NumberOfMessagesReceived", outcome.messages.len());
         if let (Some(redrive), false) = (redrive, outcome.dead_letters.is_empty()) {
             for message in outcome.dead_letters {
                 let dead = Message {
@@ -141,6 +145,7 @@ impl Sqs {
         let deleted = state.queue(queue)?.delete(now_ms, receipt_handle).map_err(QueueError::ReceiptHandle)?;
         let Some(message) = deleted else { return Ok(false) };
         self.erase(message.sequence)?;
+        state.count(queue, "NumberOfMessagesDeleted", 1);
         drop(state);
         self.changed(queue);
         Ok(true)
@@ -164,6 +169,16 @@ impl Sqs {
     pub fn depth(&self, queue: &str) -> Result<Depth, QueueError> {
         let now_ms = self.clock.now_ms();
         Ok(lock(&self.state).queue(queue)?.depth(now_ms))
+    }
+
+    /// Time at which the oldest message was sent. `None` if the queue is empty.
+    pub fn oldest_sent_at(&self, queue: &str) -> Result<Option<u64>, QueueError> {
+        Ok(lock(&self.state).queue(queue)?.oldest_sent_at())
+    }
+
+    /// Messages that were sent, received and deleted since the start, by queue and name of the metric.
+    pub fn traffic(&self) -> BTreeMap<(String, &'static str), u64> {
+        lock(&self.state).traffic.clone()
     }
 
     pub fn settings(&self, queue: &str) -> Result<QueueSettings, QueueError> {
@@ -298,6 +313,11 @@ impl Sqs {
 }
 
 impl State {
+    fn count(&mut self, queue: &str, metric: &'static str, messages: usize) {
+        let count = self.traffic.entry((queue.to_owned(), metric)).or_default();
+        *count += u64::try_from(messages).unwrap_or(u64::MAX);
+    }
+
     fn queue(&mut self, name: &str) -> Result<&mut Queue, QueueError> {
         self.queues.get_mut(name).ok_or(QueueError::UnknownQueue)
     }

@@ -6,6 +6,7 @@ import re
 
 import pytest
 import yaml
+from draw_dashboard import metrics_shown, resolve, widgets
 from expand_template import expand
 
 from harness import FUNCTIONS, ROOT
@@ -362,6 +363,27 @@ def test_logs_go_to_a_group_that_forgets(function):
     assert properties(logging["LogGroup"]["Ref"])["RetentionInDays"] == ref("LogRetentionDays")
 
 
+ALARMS = of_type("AWS::CloudWatch::Alarm")
+ALARM_ACTION = {"Fn::If": ["HasAlarmTopic", [ref("AlarmTopicArn")], ref("AWS::NoValue")]}
+
+
+def metrics_of(alarm: dict) -> list[tuple]:
+    """Returns namespace, name and dimensions of each metric that an alarm looks at."""
+    stats = [query["MetricStat"]["Metric"] for query in alarm.get("Metrics", []) if "MetricStat" in query] or [alarm]
+    return [(each["Namespace"], each["MetricName"], {one["Name"]: one["Value"] for one in each["Dimensions"]}) for each in stats]
+
+
+@pytest.mark.parametrize("name", ALARMS)
+def test_an_alarm_has_its_severity_in_its_name_and_wakes_somebody(name):
+    alarm = ALARMS[name]
+    severity, words = re.fullmatch(r"(P[123])(\w+)Alarm", name).groups()
+    kebab = re.sub(r"(?<=[a-z])(?=[A-Z])", "-", words).lower()
+    assert alarm["AlarmName"] == {"Fn::Sub": f"${{AWS::StackName}}-{severity}-{kebab}"}
+    assert alarm["AlarmActions"] == alarm["OKActions"] == ALARM_ACTION
+    # Local emulators accept neither metric math nor what depends on it.
+    assert RESOURCES[name].get("Condition") == ("OnAws" if "Metrics" in alarm else None)
+
+
 @pytest.mark.parametrize(
     ("metric", "value"),
     [
@@ -373,29 +395,79 @@ def test_logs_go_to_a_group_that_forgets(function):
         ("Invocations", ref("ReconcilerFunction")),
         ("IteratorAge", ref("RelayFunction")),
         ("5xx", ref("HttpApi")),
-        *[("Errors", ref(name_of(function))) for function in FUNCTIONS],
+        *[(metric, ref(name_of(function))) for metric in ("Errors", "Throttles") for function in FUNCTIONS],
+        *[(f"{kind}ThrottleEvents", ref(table)) for kind in ("Read", "Write") for table in ("InboxTable", "CallsTable")],
     ],
 )
 def test_somebody_is_woken(metric, value):
-    (alarm,) = [
-        each for each in of_type("AWS::CloudWatch::Alarm").values() if each["MetricName"] == metric and each["Dimensions"][0]["Value"] == value
-    ]
-    assert alarm["AlarmActions"] == {"Fn::If": ["HasAlarmTopic", [ref("AlarmTopicArn")], ref("AWS::NoValue")]}
+    assert [name for name, alarm in ALARMS.items() for _, found, dimensions in metrics_of(alarm) if found == metric and value in dimensions.values()]
 
 
-def test_alarms_on_our_own_metrics_name_metrics_that_are_counted():
-    """If the code renames a metric, its alarm would never fire again."""
-    own = [each for each in of_type("AWS::CloudWatch::Alarm").values() if each["Namespace"] == "Switchhook"]
-    assert sorted(each["MetricName"] for each in own) == [
-        "conflicting_body", "dial_failed", "dial_in_doubt", "dial_withdrawn", "drift_run", "drifted", "providers_unavailable", "quarantined", "record_skipped",
-        "rejected", "secret_refresh_failed", "unconfigured",
-    ]
-    source = "".join(path.read_text() for folder in ("functions", "shared") for path in sorted((ROOT / folder).rglob("*.rs")))
-    assert 'NAMESPACE: &str = "Switchhook"' in source
-    for each in own:
-        assert f'"{each["MetricName"]}"' in source
-        assert f'function: "{each["Dimensions"][0]["Value"]}"' in source
-        assert each["Dimensions"][1] == {"Name": "stack", "Value": ref("AWS::StackName")}
+def test_the_price_of_the_alarms_is_in_the_documentation():
+    """An alarm costs $0.10 a month for each metric that it looks at, and a band counts as two more."""
+    looked_at = sum(len(metrics_of(alarm)) + (2 if "ThresholdMetricId" in alarm else 0) for alarm in ALARMS.values())
+    assert f"{len(ALARMS)} alarms on {looked_at} metrics, $0.10 each | {looked_at / 10:.2f} |" in (ROOT / "docs" / "cost.md").read_text()
+
+
+def dashboard() -> list[dict]:
+    return widgets(TEMPLATE)
+
+
+def test_the_dashboard_fits_its_grid_and_asks_the_three_questions_first():
+    found = dashboard()
+    assert [each["properties"]["title"] for each in found if each["y"] == 0] == ["Healthy?", "Backlog?", "Poison?"]
+    for one, other in itertools.combinations(found, 2):
+        apart = [a[at] + a[size] <= b[at] for a, b in ((one, other), (other, one)) for at, size in (("x", "width"), ("y", "height"))]
+        assert any(apart), f"{one['properties']['title']} covers {other['properties']['title']}"
+    assert all(each["x"] + each["width"] <= 24 for each in found)
+    named = [arn.partition(":alarm:")[2] for each in found for arn in each["properties"].get("alarms", [])]
+    assert sorted(named) == sorted(resolve(alarm["AlarmName"]) for alarm in ALARMS.values())
+
+
+# Metrics that AWS makes itself. Source: the page of each service in the AWS documentation, "CloudWatch metrics" or "metrics and dimensions".
+AWS_METRICS = {
+    "AWS/Lambda": ({"Invocations", "Errors", "Throttles", "Duration", "IteratorAge"}, {"FunctionName"}),
+    "AWS/SQS": (
+        {"ApproximateNumberOfMessagesVisible", "ApproximateAgeOfOldestMessage", "NumberOfMessagesSent", "NumberOfMessagesReceived",
+         "NumberOfMessagesDeleted"},
+        {"QueueName"},
+    ),
+    "AWS/ApiGateway": ({"Count", "5xx"}, {"ApiId"}),
+    "AWS/DynamoDB": (
+        {"ReadThrottleEvents", "WriteThrottleEvents", "ConsumedReadCapacityUnits", "ConsumedWriteCapacityUnits"},
+        {"TableName", "GlobalSecondaryIndexName"},
+    ),
+}
+
+
+def test_every_metric_of_an_alarm_or_of_the_dashboard_is_counted():
+    """If the code renames a metric, its alarm would never fire again, and its line in a graph would be empty."""
+    source = (ROOT / "shared" / "aws" / "src" / "telemetry" / "metrics.rs").read_text()
+    own = {(function, name) for function, name in re.findall(r'(?:count|milliseconds)\(\s*"(\w+)",\s*"(\w+)"', source)}
+    (counted,) = properties("HttpThrottlesFilter")["MetricTransformations"]
+    fields = resolve(properties("HttpStage")["AccessLogSettings"]["Format"])
+    assert '"function":"gateway"' in fields and {each["Value"] for each in counted["Dimensions"]} == {"$.stack", "$.function"}
+    own.add(("gateway", counted["MetricName"]))
+    names = {"AWS::StackName": "local"}
+    for namespace, name, dimensions in [
+        *(each for alarm in ALARMS.values() for each in metrics_of(resolve(alarm))),
+        *(each for widget in dashboard() for each in metrics_shown(widget)),
+    ]:
+        if namespace == "Switchhook":
+            assert dimensions.get("stack") == names["AWS::StackName"], name
+            assert (dimensions["function"], name) in own, f"{dimensions['function']} does not count {name}"
+        else:
+            metrics, allowed = AWS_METRICS[namespace]
+            assert name in metrics and set(dimensions) <= allowed, f"{namespace} {name}"
+
+
+def test_the_message_of_an_operator_event_names_the_events():
+    rule = properties("AttentionRule")
+    assert RESOURCES["AttentionRule"]["Condition"] == "HasAlarmTopic"
+    assert rule["EventPattern"] == {"source": ["switchhook"], "detail-type": ["operator.attention"]}
+    (target,) = rule["Targets"]
+    assert target["Arn"] == ref("AlarmTopicArn")
+    assert set(re.findall(r"<(\w+)>", target["InputTransformer"]["InputTemplate"]["Fn::Sub"])) == set(target["InputTransformer"]["InputPathsMap"])
 
 
 @pytest.mark.parametrize("function", ["scheduler", "reconciler"])
@@ -419,7 +491,7 @@ def test_drift_is_looked_for_every_hour():
 
 
 def test_nothing_that_is_not_there_sets_off_an_alarm_but_a_silent_schedule():
-    breaching = [name for name, alarm in of_type("AWS::CloudWatch::Alarm").items() if alarm["TreatMissingData"] == "breaching"]
-    assert sorted(breaching) == ["DriftCheckNotRunningAlarm", "ReconcilerNotRunningAlarm", "SchedulerNotRunningAlarm"]
+    breaching = [name for name, alarm in ALARMS.items() if alarm["TreatMissingData"] == "breaching"]
+    assert sorted(breaching) == ["P1ReconcilerNotRunningAlarm", "P1SchedulerNotRunningAlarm", "P3DriftCheckNotRunningAlarm"]
     for name in breaching:
         assert properties(name)["ComparisonOperator"] == "LessThanThreshold"

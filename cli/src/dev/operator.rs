@@ -11,13 +11,14 @@ use axum::body::{Body, to_bytes};
 use axum::extract::{Path, Request, State};
 use axum::http::header::{CONTENT_TYPE, HOST, ORIGIN};
 use axum::http::uri::Authority;
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use serde::Serialize;
 use serde_json::{Value, json};
-use switchhook_domain::Provider;
+use switchhook_domain::{Provider, Timestamp};
+use switchhook_local::metrics;
 use switchhook_local::sqs::queue_url;
 use switchhook_local::{
     CALLS_TABLE, Cloud, DIAL_QUEUE, DUE_QUEUE, EVENT_BUS, EVENTS_DEAD_LETTER_QUEUE, EVENTS_QUEUE, INBOX_TABLE, REGION,
@@ -43,6 +44,7 @@ pub(super) fn routes(cloud: Cloud, base_url: &str) -> Router {
         // The SDK appends a slash to its endpoint.
         .route("/aws/", post(aws))
         .route("/run/{schedule}", post(run))
+        .route("/metrics-data", get(metrics_since).post(metrics_data))
         .route_layer(from_fn(refuse_foreign))
         .with_state(OperatorState { cloud, names })
 }
@@ -91,6 +93,30 @@ async fn aws(State(state): State<OperatorState>, request: Request) -> Response {
     match state.cloud.services().connector().handle(target, &body).await {
         Ok(response) => response.map(Body::from),
         Err(error) => message(StatusCode::BAD_GATEWAY, &error.to_string()),
+    }
+}
+
+/// Returns the metrics of each minute since a time, or all of them.
+async fn metrics_since(State(state): State<OperatorState>, uri: Uri) -> Response {
+    let query = form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes());
+    let since = query.into_iter().find_map(|(name, value)| (name == "since").then_some(value));
+    let since_ms = match since.as_deref().map(Timestamp::parse_rfc3339) {
+        None => 0,
+        Some(Some(since)) => u64::try_from(since.as_millis()).unwrap_or_default(),
+        Some(None) => return message(StatusCode::BAD_REQUEST, "since must be an RFC 3339 time"),
+    };
+    json_response(StatusCode::OK, &state.cloud.metrics().since(since_ms))
+}
+
+/// Runs queries and alarms over the metrics, as CloudWatch would.
+async fn metrics_data(State(state): State<OperatorState>, body: String) -> Response {
+    let request = match serde_json::from_str::<metrics::Request>(&body) {
+        Ok(request) => request,
+        Err(error) => return message(StatusCode::BAD_REQUEST, &error.to_string()),
+    };
+    match metrics::answer(state.cloud.metrics(), &request) {
+        Ok(answer) => json_response(StatusCode::OK, &answer),
+        Err(error) => message(StatusCode::BAD_REQUEST, &error.to_string()),
     }
 }
 

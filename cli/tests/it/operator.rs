@@ -56,6 +56,32 @@ fn operators_clients_reach_the_tables_the_queues_and_the_bus() {
 }
 
 #[test]
+fn metrics_of_a_decision_can_be_queried_although_its_line_is_not_shown() {
+    let (_scratch, stack) = with_a_call();
+    let all = stack.get("/metrics-data?since=2020-01-01T00:00:00Z").expect("the metrics");
+    let series = all["series"].as_array().expect("series");
+    let sums = |name: &str| -> Vec<Value> {
+        series.iter().filter(|one| one["name"] == name).map(|one| one["points"][0][1].clone()).collect()
+    };
+    assert_eq!(sums("accepted"), [1.0, 1.0], "of the function, and of its provider");
+    assert_eq!(sums("5xx"), [0.0]);
+    let later = stack.get("/metrics-data?since=2100-01-01T00:00:00Z").expect("the metrics");
+    assert_eq!(later["series"], serde_json::json!([]));
+
+    let query = serde_json::json!({
+        "from_ms": 0, "to_ms": 4_000_000_000_000_u64, "period_ms": 4_000_000_000_000_u64,
+        "queries": [{"Id": "e", "Expression": "2 * SUM(SEARCH('{Switchhook,stack,function} MetricName=\"accepted\"', 'Sum'))"}],
+    });
+    let post = |body: String| {
+        let answer = agent().post(format!("{}/metrics-data", stack.url)).send(body).expect("an answer");
+        (answer.status().as_u16(), answer.into_body().read_to_string().expect("text"))
+    };
+    let (status, body) = post(query.to_string());
+    assert_eq!((status, body.as_str()), (200, r#"{"alarms":{},"results":{"e":[{"label":"","points":[[0,2.0]]}]}}"#));
+    assert_eq!(post(query.to_string().replace("SUM(", "SUMS(")).0, 400);
+}
+
+#[test]
 fn command_finds_the_running_stack_and_no_other() {
     let (_scratch, stack) = with_a_call();
     let shown = || stack.switchhook(&["show", "appointment:appt_201"]);

@@ -17,9 +17,10 @@ use switchhook_relay::Relay;
 use switchhook_scheduler::Scheduler;
 
 use crate::error::LocalError;
+use crate::metrics::{Metrics, SeriesKey, function_name, to_f64};
 use crate::queue::{NewMessage, ReceivedMessage};
 use crate::services::Services;
-use crate::sqs::{QueueError, Sqs, to_event_record};
+use crate::sqs::{QueueError, to_event_record};
 use crate::stack::{
     DIAL_BATCH, DIAL_QUEUE, DIAL_VISIBILITY_TIMEOUT_MS, DUE_BATCH, DUE_QUEUE, DUE_VISIBILITY_TIMEOUT_MS, EVENTS_QUEUE,
     QUEUE_BATCH, RECORD_AGE_MAX, RELAY_FAILURES_QUEUE, STREAM_BATCH, VISIBILITY_TIMEOUT_MS,
@@ -42,26 +43,34 @@ pub enum CloudError {
 }
 
 /// Invokes the consumer with batches of the events queue.
-pub(super) async fn poll_events_queue(sqs: &Sqs, consumer: &Arc<Consumer>) -> Result<Infallible, CloudError> {
+pub(super) async fn poll_events_queue(
+    services: &Services,
+    consumer: &Arc<Consumer>,
+    metrics: &Metrics,
+) -> Result<Infallible, CloudError> {
+    let invoker = Invoker { services, metrics, function: "consumer", queue: EVENTS_QUEUE };
     loop {
-        let received = sqs.long_poll(EVENTS_QUEUE, QUEUE_BATCH, Some(VISIBILITY_TIMEOUT_MS), POLL_MS).await?;
+        let received =
+            services.sqs().long_poll(EVENTS_QUEUE, QUEUE_BATCH, Some(VISIBILITY_TIMEOUT_MS), POLL_MS).await?;
         if received.is_empty() {
             continue;
         }
         let consumer = consumer.clone();
-        invoke(sqs, EVENTS_QUEUE, received, |event| async move { consumer.handle(event).await }).await?;
+        invoker.invoke(received, |event| async move { consumer.handle(event).await }).await?;
     }
 }
 
 /// Invokes the dialer with messages of the dial queue. One poller feeds `concurrency` dialers.
 pub(super) async fn poll_dial_queue(
-    sqs: &Sqs,
+    services: &Services,
     dialer: &Arc<Dialer>,
     concurrency: usize,
+    metrics: &Metrics,
 ) -> Result<Infallible, CloudError> {
+    let invoker = Invoker { services, metrics, function: "dialer", queue: DIAL_QUEUE };
     let mut running = FuturesUnordered::new();
     loop {
-        let receive = sqs.long_poll(DIAL_QUEUE, DIAL_BATCH, Some(DIAL_VISIBILITY_TIMEOUT_MS), POLL_MS);
+        let receive = services.sqs().long_poll(DIAL_QUEUE, DIAL_BATCH, Some(DIAL_VISIBILITY_TIMEOUT_MS), POLL_MS);
         tokio::select! {
             biased;
             Some(finished) = running.next() => finished?,
@@ -69,7 +78,7 @@ pub(super) async fn poll_dial_queue(
                 let received = received?;
                 if !received.is_empty() {
                     let dialer = dialer.clone();
-                    running.push(invoke(sqs, DIAL_QUEUE, received, |event| async move { dialer.handle(event).await }));
+                    running.push(invoker.invoke(received, |event| async move { dialer.handle(event).await }));
                 }
             }
         }
@@ -77,9 +86,14 @@ pub(super) async fn poll_dial_queue(
 }
 
 /// Invokes the scheduler with messages of the queue of due calls.
-pub(super) async fn poll_due_queue(sqs: &Sqs, scheduler: &Arc<Scheduler>) -> Result<Infallible, CloudError> {
+pub(super) async fn poll_due_queue(
+    services: &Services,
+    scheduler: &Arc<Scheduler>,
+    metrics: &Metrics,
+) -> Result<Infallible, CloudError> {
+    let invoker = Invoker { services, metrics, function: "scheduler", queue: DUE_QUEUE };
     loop {
-        let received = sqs.long_poll(DUE_QUEUE, DUE_BATCH, Some(DUE_VISIBILITY_TIMEOUT_MS), POLL_MS).await?;
+        let received = services.sqs().long_poll(DUE_QUEUE, DUE_BATCH, Some(DUE_VISIBILITY_TIMEOUT_MS), POLL_MS).await?;
         if received.is_empty() {
             continue;
         }
@@ -88,13 +102,13 @@ pub(super) async fn poll_due_queue(sqs: &Sqs, scheduler: &Arc<Scheduler>) -> Res
             scheduler.claim_delayed(event, "due").await;
             SqsBatchResponse::default()
         };
-        invoke(sqs, DUE_QUEUE, received, handle).await?;
+        invoker.invoke(received, handle).await?;
     }
 }
 
 /// Invokes the scheduler with the records of calls that are due soon. A record that fails is not tried again: the
 /// schedule finds its call.
-pub(super) async fn poll_due_records(services: &Services, scheduler: &Arc<Scheduler>) -> Infallible {
+pub(super) async fn poll_due_records(services: &Services, scheduler: &Arc<Scheduler>, metrics: &Metrics) -> Infallible {
     let stream = services.dynamodb().stream();
     loop {
         let mut watch = stream.watch();
@@ -106,14 +120,21 @@ pub(super) async fn poll_due_records(services: &Services, scheduler: &Arc<Schedu
         let records: Vec<Value> = batch.iter().map(StreamRecord::to_event_record).collect();
         if let Ok(event) = serde_json::from_value::<StreamEvent>(json!({"Records": records})) {
             let scheduler = scheduler.clone();
-            drop(tokio::spawn(async move { scheduler.claim_written(event, "stream").await }).await);
+            let started_ms = services.clock().now_ms();
+            let done = tokio::spawn(async move { scheduler.claim_written(event, "stream").await }).await;
+            let now_ms = services.clock().now_ms();
+            metrics.record_invocation("scheduler", now_ms.saturating_sub(started_ms), done.is_err(), now_ms);
         }
     }
 }
 
 /// Invokes the relay with batches of the stream, oldest record first. A record that fails is tried again, and all later
 /// records wait for it.
-pub(super) async fn poll_stream(services: &Services, relay: &Arc<Relay>) -> Result<Infallible, CloudError> {
+pub(super) async fn poll_stream(
+    services: &Services,
+    relay: &Arc<Relay>,
+    metrics: &Metrics,
+) -> Result<Infallible, CloudError> {
     let stream = services.dynamodb().stream();
     let mut pause = RELAY_PAUSE_FIRST;
     loop {
@@ -127,7 +148,15 @@ pub(super) async fn poll_stream(services: &Services, relay: &Arc<Relay>) -> Resu
         let response = match serde_json::from_value::<StreamEvent>(json!({"Records": records})) {
             Ok(event) => {
                 let relay = relay.clone();
-                tokio::spawn(async move { relay.handle(event).await }).await.ok()
+                let started_ms = services.clock().now_ms();
+                let response = tokio::spawn(async move { relay.handle(event).await }).await.ok();
+                let now_ms = services.clock().now_ms();
+                metrics.record_invocation("relay", now_ms.saturating_sub(started_ms), response.is_none(), now_ms);
+                let age_ms = u64::try_from(first.age(now_ms).as_millis()).unwrap_or(u64::MAX);
+                let name = function_name("relay");
+                let key = SeriesKey::new("AWS/Lambda", "IteratorAge", &[("FunctionName", &name)]);
+                metrics.record(key, to_f64(age_ms), now_ms);
+                response
             }
             Err(_) => None,
         };
@@ -160,28 +189,42 @@ pub(super) async fn poll_stream(services: &Services, relay: &Arc<Relay>) -> Resu
     }
 }
 
-/// Invokes a function once with a batch of messages, and deletes the messages that it processed. If the handler panics,
-/// nothing is deleted and all messages become visible again.
-async fn invoke<R>(
-    sqs: &Sqs,
-    queue: &str,
-    received: Vec<ReceivedMessage>,
-    handler: impl FnOnce(SqsEvent) -> R,
-) -> Result<(), QueueError>
-where
-    R: Future<Output = SqsBatchResponse> + Send + 'static,
-{
-    let records: Vec<Value> = received.iter().map(|message| to_event_record(queue, message)).collect();
-    let Ok(event) = serde_json::from_value::<SqsEvent>(json!({"Records": records})) else { return Ok(()) };
-    let Ok(response) = tokio::spawn(handler(event)).await else { return Ok(()) };
-    for message in processed(received, response) {
-        match sqs.delete(queue, &message.receipt_handle) {
-            // If the handle has expired in the meantime, the message is delivered again.
-            Ok(_) | Err(QueueError::ReceiptHandle(_)) => {}
-            Err(error) => return Err(error),
+/// Invokes a function with the messages of one queue.
+#[derive(Clone, Copy)]
+struct Invoker<'a> {
+    services: &'a Services,
+    metrics: &'a Metrics,
+    function: &'static str,
+    queue: &'static str,
+}
+
+impl Invoker<'_> {
+    /// Invokes the function once with a batch of messages, and deletes the messages that it processed. If the handler
+    /// panics, nothing is deleted and all messages become visible again.
+    async fn invoke<R>(
+        self,
+        received: Vec<ReceivedMessage>,
+        handler: impl FnOnce(SqsEvent) -> R,
+    ) -> Result<(), QueueError>
+    where
+        R: Future<Output = SqsBatchResponse> + Send + 'static,
+    {
+        let records: Vec<Value> = received.iter().map(|message| to_event_record(self.queue, message)).collect();
+        let Ok(event) = serde_json::from_value::<SqsEvent>(json!({"Records": records})) else { return Ok(()) };
+        let started_ms = self.services.clock().now_ms();
+        let done = tokio::spawn(handler(event)).await;
+        let now_ms = self.services.clock().now_ms();
+        self.metrics.record_invocation(self.function, now_ms.saturating_sub(started_ms), done.is_err(), now_ms);
+        let Ok(response) = done else { return Ok(()) };
+        for message in processed(received, response) {
+            match self.services.sqs().delete(self.queue, &message.receipt_handle) {
+                // If the handle has expired in the meantime, the message is delivered again.
+                Ok(_) | Err(QueueError::ReceiptHandle(_)) => {}
+                Err(error) => return Err(error),
+            }
         }
+        Ok(())
     }
-    Ok(())
 }
 
 /// Returns the messages that the handler did not report as failed. As in Lambda, a report that names a message outside

@@ -19,6 +19,15 @@ pub(super) enum Route {
 }
 
 impl Route {
+    /// Name of the function.
+    pub(super) const fn function(self) -> &'static str {
+        match self {
+            Self::Ingress => "ingress",
+            Self::Scheduler => "scheduler",
+            Self::Api => "api",
+        }
+    }
+
     /// Returns the function that serves a request. `None` if the gateway has no such route.
     ///
     /// The strictest reading of an HTTP API: it decodes the path before it matches a route, and a path parameter is one

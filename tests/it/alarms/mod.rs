@@ -1,0 +1,86 @@
+//! The alarms of the template. Each one's cause is provoked in the local cloud, and the alarm's own expression is evaluated
+//! over the metrics of that run.
+
+#![expect(clippy::indexing_slicing, clippy::panic, clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod provoked;
+mod template;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use switchhook_domain::{Provider, Timestamp};
+use switchhook_tests::{MINUTE, World, generic};
+
+use crate::outbound::{HOUR, call_request, create};
+use crate::traffic::retell_call;
+use template::alarms;
+
+/// Alarms whose cause only AWS can produce, with the reason. Their expressions are evaluated, on metrics that stay silent.
+const NOT_LOCAL: [(&str, &str); 4] = [
+    ("P1SecretRefreshFailedAlarm", "the local stack reads its keys once, from a file"),
+    ("P1WebhooksThrottledAlarm", "the local gateway refuses no request because of its rate"),
+    ("P2FunctionThrottlesAlarm", "the local event sources have no limit of concurrency that they share"),
+    ("P2TableThrottlesAlarm", "AWS counts throttles; a local fault only shows what they cause"),
+];
+
+/// Times at which each alarm was in the state ALARM, from the start of a run until now. Alarms that never were are left out.
+fn fired(world: &World, start: Timestamp) -> BTreeMap<String, Vec<u64>> {
+    let metrics = world.cloud.metrics();
+    for line in world.log_text().lines() {
+        metrics.record_line(line);
+    }
+    let ms = |at: Timestamp| u64::try_from(at.as_millis()).unwrap();
+    let times = alarms().into_iter().map(|(name, alarm)| {
+        let times = alarm.times_in_alarm(metrics, ms(start), ms(world.now()));
+        (name, times.unwrap_or_else(|error| panic!("{error}")))
+    });
+    times.filter(|(_, times)| !times.is_empty()).collect()
+}
+
+/// Posts the webhooks of one ordinary call.
+async fn ordinary_call(world: &World, number: u64) {
+    for webhook in retell_call(number, 4, 1) {
+        world.post_signed(webhook.provider, switchhook_tests::KEY, &webhook.query, webhook.body.as_bytes()).await;
+        world.quiesce().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn healthy_stack_fires_no_alarm() {
+    let world = World::new();
+    let start = world.now();
+    for number in 0..50 {
+        ordinary_call(&world, number).await;
+        if number % 5 == 0 {
+            create(&world, &call_request("confirms")).await;
+        }
+        // One duplicate in a while is usual.
+        if number % 10 == 0 {
+            let webhook = &retell_call(number, 4, 1)[0];
+            world.post_signed(webhook.provider, switchhook_tests::KEY, &webhook.query, webhook.body.as_bytes()).await;
+        }
+        world.wait(MINUTE * 6).await;
+    }
+    assert_eq!(fired(&world, start), BTreeMap::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn stack_that_nobody_uses_fires_no_alarm() {
+    let world = World::new();
+    let start = world.now();
+    world.wait(HOUR * 8).await;
+    assert_eq!(fired(&world, start), BTreeMap::new());
+}
+
+#[test]
+fn every_alarm_is_provoked_here_or_says_why_not() {
+    let provoked: BTreeSet<String> =
+        provoked::ALARMS.iter().copied().chain(NOT_LOCAL.iter().map(|(name, _)| *name)).map(str::to_owned).collect();
+    assert_eq!(provoked, alarms().into_keys().collect());
+    assert_eq!(provoked.len(), provoked::ALARMS.len() + NOT_LOCAL.len());
+}
+
+/// Posts an event of a generic sender, and expects it to be accepted.
+async fn generic_event(world: &World, call_id: &str, event_id: &str, event_type: &str) {
+    world.accept(Provider::Generic, &generic(call_id, event_id, event_type, 1)).await;
+}
