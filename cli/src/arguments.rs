@@ -5,20 +5,24 @@ use std::ffi::OsString;
 use std::io::Write;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::audit::Audit;
 use crate::call::Call;
 use crate::change::Ended;
+use crate::completions::Completions;
 use crate::demo::Demo;
 use crate::dev::Dev;
 use crate::fake::Fake;
+use crate::providers::Providers;
 use crate::reconcile::Reconcile;
 use crate::replay::Replay;
 use crate::republish::Republish;
 use crate::run::Run;
 use crate::send::Send;
 use crate::show::Show;
+use crate::status::Status;
+use crate::stuck::Stuck;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -27,6 +31,7 @@ Examples:
   switchhook send --provider retell --key KEY --sample retell/call_ended
   switchhook show appointment:appt_201
   switchhook call create --provider retell --from-number +442079460018 --to-number +447700900120
+  switchhook status               is it healthy, is there a backlog, is there poison?
 
 `switchhook COMMAND --help` explains a command, with examples.
 
@@ -55,10 +60,14 @@ enum Verb {
     Audit(Audit),
     /// Create, import, show, trigger, cancel and list calls that Switchhook places
     Call(Call),
+    /// Print a script that completes commands and options in a shell
+    Completions(Completions),
     /// Play simulated calls through the whole stack, with unreliable webhooks, and check every result
     Demo(Demo),
     /// Run a fake provider, which accepts calls and dials nobody
     Fake(Fake),
+    /// List the providers of a stack, or check a providers file
+    Providers(Providers),
     /// Run the reconciler, or the drift check, now
     Reconcile(Reconcile),
     /// Fold stored events again
@@ -71,6 +80,10 @@ enum Verb {
     Send(Send),
     /// Show the state and the timeline of a call
     Show(Show),
+    /// Answer three questions about a stack: is it healthy, is there a backlog, is there poison?
+    Status(Status),
+    /// List calls that do not move: why, what happens next, and when
+    Stuck(Stuck),
 }
 
 /// The command was carried out, and everything is right.
@@ -101,14 +114,18 @@ pub(crate) fn run(
         Verb::Dev(dev) => dev.run(out, errors).map(ended).map_err(Into::into),
         Verb::Audit(audit) => audit.run(out).map_err(Into::into),
         Verb::Call(call) => call.run(out, errors).map(ended).map_err(Into::into),
+        Verb::Completions(completions) => completions.run(Switchhook::command(), out).map(ended).map_err(Into::into),
         Verb::Demo(demo) => demo.run(out).map(ended).map_err(Into::into),
         Verb::Fake(fake) => fake.run(out, errors).map(ended).map_err(Into::into),
+        Verb::Providers(providers) => providers.run(out, errors).map(ended).map_err(Into::into),
         Verb::Reconcile(reconcile) => reconcile.run(out).map(ended).map_err(Into::into),
         Verb::Replay(replay) => replay.run(out, errors).map_err(Into::into),
         Verb::Republish(republish) => republish.run(out, errors).map(ended).map_err(Into::into),
         Verb::Run(run) => run.run(out, errors).map_err(Into::into),
         Verb::Send(send) => send.run(out).map(ended).map_err(Into::into),
         Verb::Show(show) => show.run(out, errors).map(ended).map_err(Into::into),
+        Verb::Status(status) => status.run(out).map(ended).map_err(Into::into),
+        Verb::Stuck(stuck) => stuck.run(out).map(ended).map_err(Into::into),
     };
     ExitCode::from(match done {
         Ok(Ended::Found) => EXIT_SUCCESS,

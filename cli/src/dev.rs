@@ -20,6 +20,7 @@ use switchhook_local::metrics::Metrics;
 use switchhook_local::{
     CONCURRENT_DIALS_PER_PROVIDER, Cloud, CloudError, CloudOptions, DEFAULT_RETRY_POLICY, LocalError,
 };
+use switchhook_operate::providers::Configured;
 use switchhook_providers::{ConfigError, Providers};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -60,6 +61,7 @@ and, only in this local stack:
   GET  /domain-events                stream all domain events, as server-sent events
   POST /republish                    publish domain events again; body: {\"call_id\": …} or {\"since\": …}
   GET  /stack                        show the names of the tables, the queues and the bus
+  GET  /providers                    show which providers are configured
   POST /aws                          answer AWS requests to them; any credentials are accepted
   POST /run/{schedule}               run a schedule now: scheduler, reconciler or drift
   GET  /metrics-data                 show the metrics of each minute; ?since= takes an RFC 3339 time
@@ -174,6 +176,7 @@ impl Dev {
                 (Providers::from_json(&document).map_err(DevError::UseGeneratedKeys)?, Some(keys))
             }
         };
+        let configured = Configured::list(&providers);
         let cloud = self.open(providers)?;
         log_to_stderr(cloud.metrics().clone());
         // The signal handlers must exist before the ready line is printed, because a signal may follow it immediately.
@@ -189,7 +192,7 @@ impl Dev {
             async move { cloud.run().await }
         });
         let (stopping, stopped) = watch::channel(false);
-        let app = app(cloud, &base_url, stopped.clone());
+        let app = app(cloud, configured, &base_url, stopped.clone());
         let serving = axum::serve(listener, app).with_graceful_shutdown(until_stopped(stopped));
         let serving = tokio::spawn(async move { serving.await });
         let result = tokio::select! {

@@ -5,12 +5,14 @@ mod audit;
 mod call;
 mod change;
 mod client;
+mod completions;
 mod demo;
 mod dev;
 mod duration;
 mod fake;
 mod import;
 mod paths;
+mod providers;
 mod reconcile;
 mod replay;
 mod republish;
@@ -20,6 +22,8 @@ mod send;
 mod serving;
 mod show;
 mod stack_choice;
+mod status;
+mod stuck;
 
 use std::process::ExitCode;
 

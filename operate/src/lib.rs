@@ -8,15 +8,19 @@
 
 pub mod audit;
 mod aws;
+pub mod calls;
 pub mod cost;
 mod draft;
 mod error;
 mod forecast;
+mod metrics;
 pub mod plan;
+pub mod providers;
 pub mod reconcile;
 pub mod replay;
 pub mod run;
 pub mod stack;
+pub mod status;
 mod time_text;
 pub mod web;
 

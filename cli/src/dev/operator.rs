@@ -24,6 +24,7 @@ use switchhook_local::{
     CALLS_TABLE, Cloud, DIAL_QUEUE, DUE_QUEUE, EVENT_BUS, EVENTS_DEAD_LETTER_QUEUE, EVENTS_QUEUE, INBOX_TABLE, REGION,
     RELAY_FAILURES_QUEUE,
 };
+use switchhook_operate::providers::Configured;
 use switchhook_operate::{StackNames, StackSettings, web};
 
 /// Largest body of a request to DynamoDB.
@@ -33,20 +34,22 @@ const BODY_BYTES_MAX: usize = 16 * 1024 * 1024;
 struct OperatorState {
     cloud: Cloud,
     names: StackNames,
+    providers: Vec<Configured>,
 }
 
 /// Returns the routes of the stack at this URL.
-pub(super) fn routes(cloud: Cloud, base_url: &str) -> Router {
+pub(super) fn routes(cloud: Cloud, providers: Vec<Configured>, base_url: &str) -> Router {
     let names = names(&cloud, base_url);
     Router::new()
         .route("/stack", get(stack))
+        .route("/providers", get(configured))
         .route("/aws", post(aws))
         // The SDK appends a slash to its endpoint.
         .route("/aws/", post(aws))
         .route("/run/{schedule}", post(run))
         .route("/metrics-data", get(metrics_since).post(metrics_data))
         .route_layer(from_fn(refuse_foreign))
-        .with_state(OperatorState { cloud, names })
+        .with_state(OperatorState { cloud, names, providers })
 }
 
 fn names(cloud: &Cloud, base_url: &str) -> StackNames {
@@ -81,6 +84,11 @@ fn names(cloud: &Cloud, base_url: &str) -> StackNames {
 
 async fn stack(State(state): State<OperatorState>) -> Response {
     json_response(StatusCode::OK, &json!(state.names))
+}
+
+/// Lists the configured providers, without their keys.
+async fn configured(State(state): State<OperatorState>) -> Response {
+    json_response(StatusCode::OK, &json!(state.providers))
 }
 
 /// Answers a request of an AWS SDK.

@@ -76,6 +76,36 @@ fn help_of_call_list() {
 }
 
 #[test]
+fn help_of_completions() {
+    insta::assert_snapshot!(help(&["completions", "--help"]));
+}
+
+#[test]
+fn help_of_providers() {
+    insta::assert_snapshot!(help(&["providers", "--help"]));
+}
+
+#[test]
+fn help_of_providers_list() {
+    insta::assert_snapshot!(help(&["providers", "list", "--help"]));
+}
+
+#[test]
+fn help_of_providers_check() {
+    insta::assert_snapshot!(help(&["providers", "check", "--help"]));
+}
+
+#[test]
+fn help_of_status() {
+    insta::assert_snapshot!(help(&["status", "--help"]));
+}
+
+#[test]
+fn help_of_stuck() {
+    insta::assert_snapshot!(help(&["stuck", "--help"]));
+}
+
+#[test]
 fn help_of_reconcile() {
     insta::assert_snapshot!(help(&["reconcile", "--help"]));
 }
@@ -129,7 +159,7 @@ fn arguments_that_make_no_sense_are_refused() {
         (&["republish", "--since", "soon", "--to", "http://h"], "not a time ago"),
         (&["republish", "--call", "c", "--calls-table", "t"], "--event-bus"),
         (&["republish", "--call", "c", "--to", "http://127.0.0.1:1"], "no answer from"),
-        (&["show", "call", "--to", "http://127.0.0.1:1"], "no answer from http://127.0.0.1:1/calls/call"),
+        (&["show", "call", "--to", "http://127.0.0.1:1"], "no answer from http://127.0.0.1:1/call?id=call"),
     ] {
         let output = switchhook(arguments);
         let errors = text(&output.stderr);

@@ -136,9 +136,92 @@ fn reconciler_and_drift_check_tell_what_they_did() {
 }
 
 #[test]
+fn status_answers_three_questions_and_calls_nothing_fine_that_it_cannot_read() {
+    let (_scratch, stack) = with_a_call();
+    let output = stack.switchhook(&["status", "--json"]);
+    let status: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
+    let questions = status["questions"].as_array().expect("questions");
+    let asked: Vec<&str> = questions.iter().map(|question| question["question"].as_str().expect("a text")).collect();
+    assert_eq!(asked, ["Healthy?", "Backlog?", "Poison?"]);
+    let all_fine = questions.iter().all(|question| question["answer"] == "yes");
+    assert_eq!(output.status.code(), Some(if all_fine { 0 } else { 1 }), "{status}");
+    let line = |name: &str| {
+        let lines = questions.iter().flat_map(|question| question["evidence"].as_array().expect("lines"));
+        lines.clone().find(|line| line["name"] == name).unwrap_or_else(|| panic!("{name} is not in {status}"))
+    };
+    assert_eq!(line("dead letters")["level"], "yes");
+    assert_eq!(line("quarantined")["text"], "0");
+    assert_eq!(line("provider circuits")["text"], "all closed");
+    assert_eq!(line("reconciler runs")["level"], "unknown", "its first run is an hour away");
+    assert_eq!(line("sweep lag")["level"], "unknown", "nothing was swept yet");
+
+    assert_eq!(stack.switchhook(&["reconcile"]).status.code(), Some(0));
+    let output = stack.switchhook(&["status"]);
+    let printed = text(&output.stdout);
+    assert!(printed.starts_with("local in us-east-1, ") && printed.contains("\nPoison?   "), "{printed}");
+    assert!(!printed.contains("no sweep has run yet"), "{printed}");
+}
+
+#[test]
+fn nothing_is_stuck_in_a_new_stack() {
+    let (_scratch, stack) = with_a_call();
+    let output = stack.switchhook(&["stuck"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert!(text(&output.stdout).starts_with("no call is stuck"), "{}", text(&output.stdout));
+}
+
+#[test]
+fn call_that_waits_too_long_is_stuck() {
+    // Without an account for it, no provider takes the call.
+    let scratch = Scratch::new();
+    let path = scratch.0.join("providers.json");
+    std::fs::write(&path, r#"{"generic": {"keys": ["a key"]}}"#).expect("the file is written");
+    let stack = Stack::start(&["--providers", path.to_str().expect("UTF-8"), "--tick", "1h"]);
+    let numbers = ["--from-number", "+442079460018", "--to-number", "+447700900123"];
+    let output = stack.switchhook(&[&["call", "create", "--provider", "retell"], &numbers[..]].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    std::thread::sleep(Duration::from_millis(300));
+    let output = stack.switchhook(&["stuck", "--for", "100ms"]);
+    let printed = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{printed}");
+    assert!(printed.contains("overdue, job PENDING, retell") && printed.contains("next  the scheduler"), "{printed}");
+    assert!(!printed.contains("7700900"), "{printed}");
+}
+
+#[test]
+fn providers_are_listed_and_a_file_is_checked() {
+    let (scratch, stack) = with_a_call();
+    let output = stack.switchhook(&["providers", "list"]);
+    let printed = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert!(printed.contains("retell: available, 0 in flight\n  configured  1 key, places up to 5 calls"), "{printed}");
+    assert!(!printed.contains("a retell key") && !printed.contains("telnyx"), "{printed}");
+
+    let file = scratch.providers();
+    let output = switchhook(&["providers", "check", file.to_str().expect("UTF-8")]);
+    assert_eq!(output.status.code(), Some(0));
+    assert!(text(&output.stdout).contains("generic: 1 key, places no calls"), "{}", text(&output.stdout));
+    std::fs::write(&file, r#"{"retell": {"keys": []}, "vapi": {"key": ["hunter2"]}}"#).expect("the file is written");
+    let output = switchhook(&["providers", "check", file.to_str().expect("UTF-8")]);
+    let errors = text(&output.stderr);
+    assert_eq!((output.status.code(), text(&output.stdout)), (Some(1), String::new()), "{errors}");
+    assert!(errors.contains("retell.keys") && errors.contains("vapi") && !errors.contains("hunter2"), "{errors}");
+}
+
+#[test]
+fn completions_name_every_command() {
+    for shell in ["bash", "zsh", "fish"] {
+        let output = switchhook(&["completions", shell]);
+        let script = text(&output.stdout);
+        assert_eq!(output.status.code(), Some(0));
+        assert!(["status", "reconcile", "providers"].iter().all(|verb| script.contains(verb)), "{shell}");
+    }
+}
+
+#[test]
 fn foreign_pages_are_refused() {
     let stack = Stack::start(&[]);
-    for (method, path) in [("GET", "/stack"), ("POST", "/aws"), ("POST", "/run/scheduler")] {
+    for (method, path) in [("GET", "/stack"), ("GET", "/providers"), ("POST", "/aws"), ("POST", "/run/scheduler")] {
         for (name, value) in [("host", "example.com"), ("origin", "https://example.com")] {
             let request = http::Request::builder().method(method).uri(format!("{}{path}", stack.url));
             let request = request.header(name, value).body(()).expect("a request");

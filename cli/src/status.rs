@@ -1,0 +1,124 @@
+//! `switchhook status`: answers three questions about a stack, with their evidence.
+
+use std::io::{self, Write};
+
+use clap::Args;
+use serde_json::json;
+use switchhook_operate::status::{Level, Question, Status as StackStatus, status};
+
+use crate::stack_choice::{StackChoice, StackChoiceError};
+
+const EXAMPLES: &str = "\
+Examples:
+  switchhook status
+  switchhook status --stack switchhook --region eu-west-1
+  switchhook status --json
+
+Three questions, each answered by its worst line:
+  Healthy?  alarms, rejected webhooks, latency, schedules, circuits of providers
+  Backlog?  queues with the age of their oldest message, calls that are due, wake-ups that are overdue, the sweep
+  Poison?   dead letters, webhooks that could not be read, events that fail, drift
+
+  Yes      nothing to do
+  Watch    nothing is lost; look at it today
+  Act      something is being lost or stands still; act now
+  Unknown  it could not be read, so it may be anything
+
+The limits are those of the alarms. A line that is not Yes has advice, a command, and the section of infra/runbook.md.
+Counts stop at 1,000. A deployed stack needs permission to read its tables, queues, alarms and metrics.
+
+Exit status: 0 if all answers are Yes, 1 if something needs a look, 2 if the stack could not be reached.";
+
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Status {
+    #[command(flatten)]
+    stack: StackChoice,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum StatusError {
+    #[error(transparent)]
+    Stack(#[from] StackChoiceError),
+    #[error("could not print the status")]
+    Print(#[source] io::Error),
+}
+
+impl Status {
+    /// Returns true if all answers are Yes.
+    pub(crate) fn run(&self, out: &mut impl Write) -> Result<bool, StatusError> {
+        let connection = self.stack.connect()?;
+        let status = connection.block_on(status(&connection.stack));
+        let printed = if self.json { writeln!(out, "{:#}", json!(status)) } else { print(&status, out) };
+        printed.map_err(StatusError::Print)?;
+        Ok(status.is_fine())
+    }
+}
+
+fn print(status: &StackStatus, out: &mut impl Write) -> io::Result<()> {
+    writeln!(out, "{} in {}, {}", status.stack, status.region, status.at)?;
+    status.questions.iter().try_for_each(|question| print_question(question, out))
+}
+
+fn print_question(question: &Question, out: &mut impl Write) -> io::Result<()> {
+    writeln!(out, "\n{:<10}{}", question.question, question.answer.as_str())?;
+    let width = question.evidence.iter().map(|line| line.name.len()).max().unwrap_or_default();
+    for line in &question.evidence {
+        let mark = match line.level {
+            Level::Yes => ' ',
+            Level::Watch => '~',
+            Level::Unknown => '?',
+            Level::Act => '!',
+        };
+        writeln!(out, "{mark} {:<width$}  {}", line.name, line.text)?;
+        if let Some(advice) = &line.advice {
+            writeln!(out, "  {:width$}  → {}: {}", "", advice.text, advice.command)?;
+            if let Some(section) = &advice.runbook {
+                writeln!(out, "  {:width$}    infra/runbook.md, section {section}", "")?;
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use switchhook_domain::Timestamp;
+    use switchhook_operate::status::{Advice, Evidence};
+
+    use super::*;
+
+    #[test]
+    fn status_is_readable() {
+        let line = |name, level, text: &str, advice| Evidence { name, level, text: text.to_owned(), advice };
+        let advice = Advice {
+            text: "events could not be processed",
+            runbook: Some("P1DeadLettersAlarm".to_owned()),
+            command: "switchhook dlq list",
+        };
+        let question = |question, answer, evidence| Question { question, answer, evidence };
+        let status = StackStatus {
+            stack: "switchhook".to_owned(),
+            region: "eu-west-1".to_owned(),
+            at: Timestamp::from_millis(1_760_961_600_000),
+            questions: [
+                question("Healthy?", Level::Yes, vec![line("answer p99", Level::Yes, "38 ms", None)]),
+                question("Backlog?", Level::Unknown, vec![line("due calls", Level::Unknown, "not authorized", None)]),
+                question(
+                    "Poison?",
+                    Level::Act,
+                    vec![
+                        line("dead letters", Level::Act, "2: retell:call_1:call_ended", Some(advice)),
+                        line("drift", Level::Yes, "0 in the last day", None),
+                    ],
+                ),
+            ],
+        };
+        let mut out = Vec::new();
+        print(&status, &mut out).unwrap();
+        insta::assert_snapshot!(String::from_utf8(out).unwrap());
+    }
+}

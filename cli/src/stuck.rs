@@ -1,0 +1,128 @@
+//! `switchhook stuck`: lists calls that do not move, with the reason and the next step.
+
+use std::io::{self, Write};
+use std::time::Duration;
+
+use clap::Args;
+use serde_json::json;
+use switchhook_operate::calls::{StuckReport, stuck};
+
+use crate::duration;
+use crate::stack_choice::{StackChoice, StackChoiceError};
+
+const EXAMPLES: &str = "\
+Examples:
+  switchhook stuck
+  switchhook stuck --for 2h --stack switchhook
+  switchhook stuck --json
+
+A call is listed if one of these is true:
+  in doubt  it was dialled, the provider's answer was lost and no event has arrived
+  claimed   a dialer holds it for longer than --for, or beyond the lease, and has not dialled it
+  overdue   it has been due for longer than --for
+  dialling  it was dialled, and nobody answered for longer than --for
+  silent    no event has arrived for longer than --for, and its ending or its outcome is missing
+
+Each line says what happens next without your help, and when. `late` means that this time has passed: then look at
+`switchhook status`. At most 1,000 open calls are examined.
+
+Exit status: 0 if no call is stuck, 1 if some are, 2 if the stack could not be read.";
+
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Stuck {
+    /// Time for which nothing has moved
+    #[arg(long = "for", value_name = "TIME", default_value = "10m", value_parser = duration::parse)]
+    limit: Duration,
+    #[command(flatten)]
+    stack: StackChoice,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum StuckError {
+    #[error(transparent)]
+    Stack(#[from] StackChoiceError),
+    #[error(transparent)]
+    Operate(#[from] switchhook_operate::Error),
+    #[error("could not print the calls")]
+    Print(#[source] io::Error),
+}
+
+impl Stuck {
+    /// Returns true if no call is stuck.
+    pub(crate) fn run(&self, out: &mut impl Write) -> Result<bool, StuckError> {
+        let connection = self.stack.connect()?;
+        let report = connection.block_on(stuck(&connection.stack, self.limit))?;
+        let printed = if self.json { writeln!(out, "{:#}", json!(report)) } else { print(&report, out) };
+        printed.map_err(StuckError::Print)?;
+        Ok(report.calls.is_empty() && report.unreadable.is_empty())
+    }
+}
+
+fn print(report: &StuckReport, out: &mut impl Write) -> io::Result<()> {
+    for call in &report.calls {
+        let provider = call.provider.map_or("-", |provider| provider.as_str());
+        let appointment = call.appointment_id.as_deref().unwrap_or("-");
+        writeln!(
+            out,
+            "{}  {}, job {}, {provider}, appointment {appointment}",
+            call.call_id,
+            call.kind.as_str(),
+            call.job
+        )?;
+        writeln!(out, "  why   {}", call.why)?;
+        let late = if call.late { " (late)" } else { "" };
+        let at = call.next_at.map_or_else(String::new, |at| format!(", at {at}{late}"));
+        writeln!(out, "  next  {}{at}", call.next)?;
+    }
+    for id in &report.unreadable {
+        writeln!(out, "{id} could not be read: a newer version of this tool may be able to")?;
+    }
+    if report.calls.is_empty() && report.unreadable.is_empty() {
+        writeln!(out, "no call is stuck; {} open or overdue calls were examined", report.examined)?;
+    }
+    if report.more {
+        writeln!(out, "there are more open calls than the {} that were examined", report.examined)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use switchhook_domain::{CallId, Provider, Timestamp};
+    use switchhook_operate::calls::{StuckCall, StuckKind};
+
+    use super::*;
+
+    #[test]
+    fn stuck_calls_are_readable() {
+        let at = Timestamp::from_millis(1_760_961_600_000);
+        let call = StuckCall {
+            call_id: CallId::new("call-1"),
+            kind: StuckKind::InDoubt,
+            provider: Some(Provider::Retell),
+            job: "IN_PROGRESS",
+            appointment_id: None,
+            since: at,
+            why: "the answer was lost".to_owned(),
+            next: "the reconciler asks the provider",
+            next_at: Some(at),
+            late: true,
+        };
+        let printed = |report: &StuckReport| {
+            let mut out = Vec::new();
+            print(report, &mut out).unwrap();
+            String::from_utf8(out).unwrap()
+        };
+        let report = StuckReport { calls: vec![call], examined: 1_000, more: true, ..StuckReport::default() };
+        assert_eq!(
+            printed(&report),
+            "call-1  in doubt, job IN_PROGRESS, retell, appointment -\n  why   the answer was lost\n  next  the reconciler asks \
+             the provider, at 2025-10-20T12:00:00.000Z (late)\nthere are more open calls than the 1000 that were examined\n"
+        );
+        assert_eq!(printed(&StuckReport::default()), "no call is stuck; 0 open or overdue calls were examined\n");
+    }
+}

@@ -1,0 +1,309 @@
+//! Calls that are stuck: why, what happens next, and when.
+//!
+//! **Nothing reads the whole table.** Open calls are read from the wake queues, at most [`EXAMINED_MAX`] of them.
+
+use std::time::Duration;
+
+use futures_util::stream::{self, StreamExt, TryStreamExt};
+use serde::Serialize;
+use switchhook_aws::calls::{Found, TimeRange, WAKE_SHARDS, WakeQueue};
+use switchhook_domain::{Call, CallId, Job, Lifecycle, Provider, Timestamp};
+
+use crate::error::Error;
+use crate::stack::Stack;
+use crate::time_text;
+
+/// Largest number of open calls that one report examines.
+pub const EXAMINED_MAX: usize = 1_000;
+/// Concurrent reads.
+const CONCURRENCY: usize = 16;
+/// Time after a dial in which its answer and its first event are on their way. After it, a dial without either is in doubt.
+const DOUBT_AFTER: Duration = Duration::from_secs(60);
+/// Time by which a wake-up may be late. The reconciler and the scheduler run every minute.
+const LATE_AFTER: Duration = Duration::from_secs(3 * 60);
+
+/// Way in which a call is stuck.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StuckKind {
+    /// The call was dialled, and nobody knows whether the provider placed it.
+    InDoubt,
+    /// A dialer holds the call, and has not dialled it.
+    Claimed,
+    /// The call is due, and was not claimed.
+    Overdue,
+    /// The attempt was never answered and has not ended.
+    Dialling,
+    /// The attempt goes on or its outcome is missing, and no event has arrived.
+    Silent,
+}
+
+impl StuckKind {
+    /// Name for display.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::InDoubt => "in doubt",
+            Self::Claimed => "claimed",
+            Self::Overdue => "overdue",
+            Self::Dialling => "dialling",
+            Self::Silent => "silent",
+        }
+    }
+}
+
+/// One stuck call.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct StuckCall {
+    pub call_id: CallId,
+    pub kind: StuckKind,
+    pub provider: Option<Provider>,
+    pub job: &'static str,
+    pub appointment_id: Option<String>,
+    /// Time since which nothing has moved.
+    #[serde(serialize_with = "time_text::serialize")]
+    pub since: Timestamp,
+    /// Reason, as a sentence without its full stop.
+    pub why: String,
+    /// What happens next without anybody's help.
+    pub next: &'static str,
+    /// Time of the next step. `None` if it is the next run of a schedule.
+    #[serde(serialize_with = "time_text::optional::serialize")]
+    pub next_at: Option<Timestamp>,
+    /// True if the next step is late: then a schedule does not run, or does not come to it.
+    pub late: bool,
+}
+
+/// Stuck calls of a stack, the longest stuck first.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct StuckReport {
+    pub calls: Vec<StuckCall>,
+    /// Calls whose row cannot be read.
+    pub unreadable: Vec<CallId>,
+    pub examined: usize,
+    /// True if there are more open calls than were examined.
+    pub more: bool,
+}
+
+/// Rows of open calls.
+#[derive(Debug, Default)]
+pub(crate) struct OpenCalls {
+    pub(crate) calls: Vec<Call>,
+    pub(crate) unreadable: Vec<CallId>,
+    pub(crate) examined: usize,
+    pub(crate) more: bool,
+}
+
+/// Returns the calls that have not moved for this time, and those that are in doubt.
+///
+/// # Errors
+/// The index or a row could not be read.
+pub async fn stuck(stack: &Stack, limit: Duration) -> Result<StuckReport, Error> {
+    let now = stack.now();
+    let overdue = TimeRange::UpTo(now.minus(limit));
+    let pending = WakeQueue::PENDING.into_iter().map(|queue| (queue, overdue));
+    let OpenCalls { calls, mut unreadable, examined, more } =
+        open_calls(stack, pending.chain([(WakeQueue::Reconcile, TimeRange::UpTo(Timestamp::MAX))]).collect()).await?;
+    let mut calls: Vec<StuckCall> = calls.iter().filter_map(|call| judge(call, now, limit)).collect();
+    calls.sort_by(|a, b| (a.since, &a.call_id).cmp(&(b.since, &b.call_id)));
+    unreadable.sort();
+    Ok(StuckReport { calls, unreadable, examined, more })
+}
+
+/// Reads the rows of these queues, at most [`EXAMINED_MAX`] of them.
+pub(crate) async fn open_calls(stack: &Stack, queues: Vec<(WakeQueue, TimeRange)>) -> Result<OpenCalls, Error> {
+    let shards: Vec<_> =
+        queues.into_iter().flat_map(|queue| (0..WAKE_SHARDS).map(move |shard| (queue, shard))).collect();
+    let size = EXAMINED_MAX / usize::try_from(WAKE_SHARDS).unwrap_or(1);
+    let mut pages = stream::iter(shards)
+        .map(|((queue, range), shard)| async move {
+            let size = i32::try_from(size).unwrap_or(i32::MAX);
+            stack.calls.wake_queue_pages(queue, shard, range, Some(size), None).next().await
+        })
+        .buffer_unordered(CONCURRENCY);
+    let (mut ids, mut more) = (Vec::new(), false);
+    while let Some(page) = pages.try_next().await? {
+        let Some(page) = page else { continue };
+        more |= page.next.is_some();
+        ids.extend(page.items);
+    }
+    more |= ids.len() > EXAMINED_MAX;
+    ids.truncate(EXAMINED_MAX);
+    let mut open = OpenCalls { examined: ids.len(), more, ..OpenCalls::default() };
+    let mut rows = stream::iter(ids)
+        .map(|id| async move { (stack.calls.get_eventual(&id).await, id) })
+        .buffer_unordered(CONCURRENCY);
+    while let Some((found, id)) = rows.next().await {
+        match found {
+            Ok(Found::Call(call)) => open.calls.push(*call),
+            Ok(Found::Alias(_) | Found::Nothing) => {}
+            Err(switchhook_aws::Error::DecodeCall(_) | switchhook_aws::Error::NewerSchema(_)) => {
+                open.unreadable.push(id);
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(open)
+}
+
+/// Returns how a call is stuck. `None` if it moves.
+fn judge(call: &Call, now: Timestamp, limit: Duration) -> Option<StuckCall> {
+    let is_long = |since: Timestamp| since.plus(limit) <= now;
+    let attempts = call.attempts();
+    let latest = attempts.last();
+    let shown = |kind, provider, since, why: String, next, next_at: Option<Timestamp>| StuckCall {
+        call_id: call.call_id.clone(),
+        kind,
+        provider,
+        job: call.job.as_str(),
+        appointment_id: call.appointment_id.clone(),
+        since,
+        why,
+        next,
+        next_at,
+        late: next_at.is_some_and(|at| at.plus(LATE_AFTER) <= now),
+    };
+    let in_doubt = call.in_doubt().into_iter().filter_map(|record| Some((record.provider, record.dialled_at?))).min();
+    if let Some((provider, dialled_at)) = in_doubt
+        && dialled_at.plus(DOUBT_AFTER) <= now
+    {
+        let why = format!(
+            "dialled at {dialled_at}; the provider's answer was lost and no event has arrived, so nobody knows whether the \
+             phone rings"
+        );
+        let next = "the reconciler looks for the call at the provider; it is not dialled again before";
+        return Some(shown(StuckKind::InDoubt, provider, dialled_at, why, next, call.wake_at));
+    }
+    match &call.job {
+        Job::Pending { due_at } => {
+            let next = "the scheduler claims it at its next run, if one of its providers takes calls";
+            let why = format!("due since {due_at}, and not claimed");
+            is_long(*due_at).then(|| shown(StuckKind::Overdue, call.dial_provider(), *due_at, why, next, Some(*due_at)))
+        }
+        Job::Claimed { token: _, lease_ends_at } => {
+            let next = "the reconciler returns the claim when its lease ends, and the call becomes pending again";
+            let why = format!("claimed, with a lease until {lease_ends_at}, and not dialled");
+            let since = call.updated_at;
+            let is_stuck = is_long(since) || lease_ends_at.plus(LATE_AFTER) <= now;
+            is_stuck.then(|| shown(StuckKind::Claimed, call.dial_provider(), since, why, next, Some(*lease_ends_at)))
+        }
+        Job::InProgress | Job::Completed | Job::Failed | Job::Missed | Job::Canceled => {
+            let since = latest.map_or(call.updated_at, |attempt| attempt.last_event_at);
+            if !is_long(since) {
+                return None;
+            }
+            let provider = latest.and_then(|attempt| attempt.provider);
+            let (kind, why) = match latest.map(|attempt| attempt.lifecycle) {
+                Some(state @ (Lifecycle::Initiated | Lifecycle::Ringing)) => {
+                    (StuckKind::Dialling, format!("{} without an event since {since}", state.label()))
+                }
+                Some(Lifecycle::InProgress) => {
+                    (StuckKind::Silent, format!("answered, and no event has arrived since {since}"))
+                }
+                Some(state) => (StuckKind::Silent, format!("{}, and its outcome is not known yet", state.label())),
+                None => (StuckKind::Silent, format!("no event has arrived since {since}")),
+            };
+            let next = "the reconciler asks the provider how the call ended";
+            Some(shown(kind, provider, since, why, next, call.wake_at))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use switchhook_domain::{NewCall, PhoneNumber, Plan, Policy, ProviderSet, RetryPolicy};
+
+    use super::*;
+
+    const LIMIT: Duration = Duration::from_secs(600);
+    const LEASE: Duration = Duration::from_secs(300);
+
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp::from_millis(1_760_961_600_000 + seconds * 1_000)
+    }
+
+    fn policy() -> Policy {
+        Policy { inactivity_timeout: Duration::from_secs(900), outcome_providers: ProviderSet::from_iter([]) }
+    }
+
+    fn pending() -> Call {
+        let retry = RetryPolicy {
+            attempts_max: 3,
+            delay_seconds: 60,
+            delay_max_seconds: 600,
+            voicemail: false,
+            unheard: false,
+        };
+        let plan = Plan {
+            providers: vec![Provider::Retell],
+            due_at: at(0),
+            window: None,
+            retry,
+            metadata: BTreeMap::new(),
+            request_hash: None,
+        };
+        let new = NewCall {
+            call_id: CallId::new("call-1"),
+            from: PhoneNumber::new("+15550100"),
+            to: PhoneNumber::new("+15550101"),
+            appointment_id: Some("apt_1".to_owned()),
+            plan,
+        };
+        Call::schedule(new, &policy(), at(0)).call
+    }
+
+    fn claimed() -> Call {
+        pending().claim("token", LEASE, false, &policy(), at(0)).unwrap().call
+    }
+
+    fn dialled() -> Call {
+        claimed().start_dial("token", "dial", Provider::Retell, &policy(), at(10)).unwrap().transition.call
+    }
+
+    /// Way in which a call is stuck at a time, and whether its next step is late.
+    fn judged(call: &Call, seconds: i64) -> Option<(StuckKind, bool)> {
+        judge(call, at(seconds), LIMIT).map(|stuck| (stuck.kind, stuck.late))
+    }
+
+    #[test]
+    fn pending_call_is_overdue_once_it_is_due_for_longer_than_the_limit() {
+        assert_eq!(judged(&pending(), 599), None);
+        assert_eq!(judged(&pending(), 600), Some((StuckKind::Overdue, true)));
+        let later = Call { job: Job::Pending { due_at: at(3_600) }, ..pending() };
+        assert_eq!(judged(&later, 3_600), None, "it waits until it is due");
+    }
+
+    #[test]
+    fn claim_is_stuck_when_its_lease_ended_and_nobody_returned_it() {
+        assert_eq!(judged(&claimed(), 300), None);
+        assert_eq!(judged(&claimed(), 480), Some((StuckKind::Claimed, true)));
+    }
+
+    #[test]
+    fn dial_without_an_answer_is_in_doubt_after_a_minute() {
+        assert_eq!(judged(&dialled(), 69), None, "the answer is on its way");
+        let stuck = judge(&dialled(), at(70), LIMIT).unwrap();
+        assert_eq!((stuck.kind, stuck.provider, stuck.since), (StuckKind::InDoubt, Some(Provider::Retell), at(10)));
+        assert!(stuck.next_at.is_some() && !stuck.late);
+    }
+
+    #[test]
+    fn dial_that_the_provider_accepted_is_dialling_without_an_event() {
+        let mut call = dialled();
+        for record in &mut call.attempt_records {
+            record.provider_call_id = Some("call_1".to_owned());
+        }
+        assert_eq!(judged(&call, 609), None);
+        assert_eq!(judged(&call, 610).map(|(kind, _)| kind), Some(StuckKind::Dialling));
+    }
+
+    #[test]
+    fn stuck_call_shows_no_phone_number() {
+        let stuck = judge(&pending(), at(700), LIMIT).unwrap();
+        let json = serde_json::to_string(&stuck).unwrap();
+        assert!(!json.contains("5550"), "{json}");
+        assert!(json.contains("\"since\":\"2025-10-20T12:00:00.000Z\""), "{json}");
+    }
+}

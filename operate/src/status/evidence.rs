@@ -1,0 +1,256 @@
+//! Lines of evidence, made from what was read.
+
+use std::time::Duration;
+
+use switchhook_domain::Timestamp;
+
+use super::sources::{Count, Metrics, Overdue, Read, Sources};
+use super::thresholds::{
+    ANSWER, APPLIED, CIRCUITS, CONFLICTS, DEAD_LETTERS, DIAL_AGE, DOUBTS, DRIFT, DUE, EVENTS_AGE, QUARANTINED,
+    REJECTED, RELAY_FAILURES, RETRYING, RUNS_MIN, SCHEDULE_ALARMS, SWEEP, Threshold, WAKE,
+};
+use super::{Advice, Evidence, Level};
+use crate::aws::{Alarm, AlarmState, Series};
+
+const HOUR: Duration = Duration::from_secs(60 * 60);
+/// Time in which each schedule runs at least once: that of its alarm.
+const RUNS_IN: Duration = Duration::from_secs(10 * 60);
+/// Time for which the latest value of a gauge counts. Metrics arrive after a few minutes.
+const GAUGE_AGE_MAX: Duration = Duration::from_secs(15 * 60);
+
+/// Lines of "Healthy?".
+pub(super) fn healthy(sources: &Sources, now: Timestamp) -> Vec<Evidence> {
+    let mut lines: Vec<Evidence> =
+        sources.alarms.iter().map(|alarms| line("alarms", alarms, |all| alarm_line(all))).collect();
+    let metrics = |name, make: &dyn Fn(&Metrics) -> Evidence| line(name, &sources.metrics, make);
+    lines.push(metrics("rejected webhooks", &|metrics| {
+        let (received, rejected) = (last(&metrics.received, now, HOUR).sum(), last(&metrics.rejected, now, HOUR).sum());
+        let percent = if received > 0.0 { 100.0 * rejected / received } else { 0.0 };
+        let text = format!("{rejected} of {received} in the last hour, {percent:.1} %");
+        judged("rejected webhooks", &REJECTED, Some(percent), text)
+    }));
+    for (name, threshold, series) in [
+        ("answer p99", ANSWER, (|metrics: &Metrics| metrics.answer.clone()) as fn(&Metrics) -> Series),
+        ("received to applied p99", APPLIED, |metrics| metrics.applied.clone()),
+        ("received to announced p99", APPLIED, |metrics| metrics.announced.clone()),
+    ] {
+        lines.push(metrics(name, &|metrics| {
+            let worst = last(&series(metrics), now, HOUR).max();
+            let text = worst.map_or_else(|| "nothing in the last hour".to_owned(), |worst| milliseconds(worst));
+            judged(name, &threshold, worst, text)
+        }));
+    }
+    lines.push(metrics("last webhook", &|metrics| {
+        let at = metrics.received.0.iter().filter(|(_, value)| *value > 0.0).map(|(at, _)| *at).max();
+        let text = at.map_or_else(
+            || "none in the last day".to_owned(),
+            |at| format!("within {} ago", age(now.millis_since(at))),
+        );
+        Evidence { name: "last webhook", level: Level::Yes, text, advice: None }
+    }));
+    for (function, alarm) in SCHEDULE_ALARMS {
+        let name = if function == "scheduler" { "scheduler runs" } else { "reconciler runs" };
+        lines.push(metrics(name, &|metrics| {
+            let runs = if function == "scheduler" { &metrics.scheduler_runs } else { &metrics.reconciler_runs };
+            let runs: f64 = runs.iter().map(|series| last(series, now, RUNS_IN).sum()).sum();
+            schedule_line(name, alarm, runs, sources.is_local)
+        }));
+    }
+    lines.push(line("provider circuits", &sources.health, |health| {
+        let open: Vec<&str> =
+            health.iter().filter(|health| health.is_open()).map(|health| health.provider.as_str()).collect();
+        let text = if open.is_empty() { "all closed".to_owned() } else { format!("open: {}", open.join(", ")) };
+        judged("provider circuits", &CIRCUITS, Some(open.len() as f64), text)
+    }));
+    lines.push(metrics("dials in doubt", &|metrics| {
+        let doubts = last(&metrics.doubts, now, HOUR).sum();
+        judged("dials in doubt", &DOUBTS, Some(doubts), format!("{doubts} in the last hour"))
+    }));
+    lines
+}
+
+/// Lines of "Backlog?".
+pub(super) fn backlog(sources: &Sources, now: Timestamp) -> Vec<Evidence> {
+    let queue = |name, depth: &Read<u64>, threshold: &Threshold, series: fn(&Metrics) -> &Series| {
+        let read = depth.as_ref().and_then(|depth| Ok((*depth, sources.metrics.as_ref()?))).map_err(Clone::clone);
+        line(name, &read, |(depth, metrics)| {
+            let oldest = last(series(metrics), now, GAUGE_AGE_MAX).latest();
+            // An empty queue has no oldest message. Its metric may be minutes old.
+            let oldest = oldest.filter(|_| *depth > 0);
+            let text = match oldest {
+                Some(oldest) => format!("{depth}, oldest {}", age(seconds(oldest))),
+                None => depth.to_string(),
+            };
+            judged(name, threshold, oldest, text)
+        })
+    };
+    let overdue = |name, read: &Read<Overdue>, threshold: &Threshold| {
+        line(name, read, |overdue| {
+            let late = overdue.oldest.map(|oldest| now.millis_since(oldest));
+            let text = match late {
+                Some(late) => format!("{}, longest overdue by {}", number(&overdue.count), age(late)),
+                None => "0".to_owned(),
+            };
+            judged(name, threshold, late.map(|late| late as f64 / 1_000.0), text)
+        })
+    };
+    vec![
+        queue("events queue age", &sources.events_queue, &EVENTS_AGE, |metrics| &metrics.events_age),
+        queue("dial queue age", &sources.dial_queue, &DIAL_AGE, |metrics| &metrics.dial_age),
+        line("calls due within a minute", &sources.due_queue, |depth| Evidence {
+            name: "calls due within a minute",
+            level: Level::Yes,
+            text: depth.to_string(),
+            advice: None,
+        }),
+        overdue("due calls", &sources.due, &DUE),
+        overdue("overdue wake-ups", &sources.wake, &WAKE),
+        line("sweep lag", &sources.swept, |swept| match swept {
+            Some(swept) => {
+                let lag = now.millis_since(*swept).max(0);
+                judged("sweep lag", &SWEEP, Some(lag as f64 / 1_000.0), age(lag))
+            }
+            None => unknown("sweep lag", "no sweep has run yet"),
+        }),
+    ]
+}
+
+/// Lines of "Poison?".
+pub(super) fn poison(sources: &Sources) -> Vec<Evidence> {
+    let depth = |name, read: &Read<u64>, threshold: &Threshold, named: Option<&Count>| {
+        line(name, read, |depth| {
+            let text = format!("{depth}{}", named.map(names).unwrap_or_default());
+            judged(name, threshold, Some(*depth as f64), text)
+        })
+    };
+    let count = |name, read: &Read<Count>, threshold: &Threshold| {
+        line(name, read, |count| {
+            judged(name, threshold, Some(count.number as f64), format!("{}{}", number(count), names(count)))
+        })
+    };
+    vec![
+        depth("dead letters", &sources.dead_letters, &DEAD_LETTERS, sources.dead_lettered.as_ref().ok()),
+        count("quarantined", &sources.quarantined, &QUARANTINED),
+        count("retrying", &sources.retrying, &RETRYING),
+        depth("relay gave up", &sources.relay_failures, &RELAY_FAILURES, None),
+        count("conflicting bodies", &sources.conflicts, &CONFLICTS),
+        line("drift", &sources.metrics, |metrics| {
+            let drifted = metrics.drifted.sum();
+            judged("drift", &DRIFT, Some(drifted), format!("{drifted} in the last day"))
+        }),
+    ]
+}
+
+fn alarm_line(alarms: &[Alarm]) -> Evidence {
+    if alarms.is_empty() {
+        return unknown("alarms", "the stack has no alarms");
+    }
+    // Names are `{stack}-P1-dead-letters`. Severity and rest of the name come last.
+    let short = |alarm: &Alarm| {
+        let parts: Vec<&str> = alarm.name.split("-P").collect();
+        format!("P{}", parts.last().copied().unwrap_or_default())
+    };
+    let in_state = |state| alarms.iter().filter(move |alarm| alarm.state == state);
+    let mut firing: Vec<String> = in_state(AlarmState::Alarm).map(short).collect();
+    firing.sort();
+    let without_data = in_state(AlarmState::InsufficientData).count();
+    let mut text = format!("{} of {}", firing.len(), alarms.len());
+    if !firing.is_empty() {
+        text.push_str(&format!(": {}", firing.join(", ")));
+    }
+    if without_data > 0 {
+        text.push_str(&format!(", {without_data} without data"));
+    }
+    let level = match firing.first() {
+        None => Level::Yes,
+        Some(first) if first.starts_with("P1-") => Level::Act,
+        Some(_) => Level::Watch,
+    };
+    let advice = firing.first().map(|first| Advice {
+        text: "each alarm has its section in infra/runbook.md",
+        runbook: Some(section(first)),
+        command: "switchhook status --json",
+    });
+    Evidence { name: "alarms", level, text, advice }
+}
+
+/// Returns the section of the runbook for an alarm: `P1DeadLettersAlarm` for `P1-dead-letters`.
+fn section(alarm: &str) -> String {
+    let words = alarm.split('-').map(|word| {
+        let mut letters = word.chars();
+        letters.next().map_or_else(String::new, |first| format!("{}{}", first.to_ascii_uppercase(), letters.as_str()))
+    });
+    format!("{}Alarm", words.collect::<String>())
+}
+
+fn schedule_line(name: &'static str, alarm: &str, runs: f64, is_local: bool) -> Evidence {
+    let text = format!("{runs} in ten minutes");
+    if runs >= RUNS_MIN as f64 {
+        return Evidence { name, level: Level::Yes, text, advice: None };
+    }
+    // A local stack may have started a moment ago, and its --tick may be long.
+    let level = if is_local { Level::Unknown } else { Level::Act };
+    let advice = Advice {
+        text: "the schedule does not run: its work waits",
+        runbook: Some(alarm.to_owned()),
+        command: "switchhook reconcile",
+    };
+    Evidence { name, level, text, advice: Some(advice) }
+}
+
+/// Makes a line from what was read. What could not be read is unknown.
+fn line<T>(name: &'static str, read: &Read<T>, make: impl Fn(&T) -> Evidence) -> Evidence {
+    match read {
+        Ok(value) => make(value),
+        Err(reason) => unknown(name, reason),
+    }
+}
+
+fn unknown(name: &'static str, reason: &str) -> Evidence {
+    Evidence { name, level: Level::Unknown, text: reason.to_owned(), advice: None }
+}
+
+/// Judges a value. `None` means that there is nothing to judge, which is fine.
+fn judged(name: &'static str, threshold: &Threshold, value: Option<f64>, text: String) -> Evidence {
+    if value.is_none_or(|value| value <= threshold.limit) {
+        return Evidence { name, level: Level::Yes, text, advice: None };
+    }
+    let Threshold { alarm, breach, advice, command, limit: _ } = *threshold;
+    let advice = Advice { text: advice, runbook: alarm.map(str::to_owned), command };
+    Evidence { name, level: breach, text, advice: Some(advice) }
+}
+
+/// Values of the last time.
+fn last(series: &Series, now: Timestamp, time: Duration) -> Series {
+    let from = now.minus(time);
+    Series(series.0.iter().filter(|(at, _)| *at >= from).copied().collect())
+}
+
+fn number(count: &Count) -> String {
+    if count.more { "1,000+".to_owned() } else { count.number.to_string() }
+}
+
+fn names(count: &Count) -> String {
+    if count.first.is_empty() { String::new() } else { format!(": {}", count.first.join(", ")) }
+}
+
+fn milliseconds(value: f64) -> String {
+    if value < 1_000.0 { format!("{value:.0} ms") } else { format!("{:.1} s", value / 1_000.0) }
+}
+
+fn seconds(value: f64) -> i64 {
+    (value * 1_000.0) as i64
+}
+
+/// Returns a time for display, for example `41 s` or `3 h`.
+fn age(millis: i64) -> String {
+    match millis.max(0) / 1_000 {
+        seconds @ ..120 => format!("{seconds} s"),
+        seconds @ 120..7_200 => format!("{} min", seconds / 60),
+        seconds @ 7_200..172_800 => format!("{} h", seconds / 3_600),
+        seconds => format!("{} d", seconds / 86_400),
+    }
+}
+
+#[cfg(test)]
+mod tests;

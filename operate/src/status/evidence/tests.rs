@@ -1,0 +1,154 @@
+use switchhook_domain::{Provider, ProviderHealth};
+
+use super::*;
+use crate::status::Question;
+
+const NOW: Timestamp = Timestamp::from_millis(1_760_961_600_000);
+
+fn ago(seconds: u64) -> Timestamp {
+    NOW.minus(Duration::from_secs(seconds))
+}
+
+fn series(values: &[(u64, f64)]) -> Series {
+    Series(values.iter().map(|(seconds, value)| (ago(*seconds), *value)).collect())
+}
+
+/// Sources of a stack in which everything is fine.
+fn fine() -> Sources {
+    let metrics = Metrics {
+        received: series(&[(60, 100.0)]),
+        answer: series(&[(60, 38.0)]),
+        scheduler_runs: [series(&[(60, 5.0)]), Series::default()],
+        reconciler_runs: [series(&[(60, 5.0)]), Series::default()],
+        ..Metrics::default()
+    };
+    Sources {
+        is_local: false,
+        alarms: Some(Ok(vec![alarm("P1-dead-letters", AlarmState::Ok), alarm("P2-latency", AlarmState::Ok)])),
+        metrics: Ok(metrics),
+        events_queue: Ok(0),
+        dial_queue: Ok(0),
+        due_queue: Ok(0),
+        dead_letters: Ok(0),
+        relay_failures: Ok(0),
+        due: Ok(Overdue::default()),
+        wake: Ok(Overdue::default()),
+        swept: Ok(Some(ago(120))),
+        health: Ok(Provider::ALL.map(ProviderHealth::new).to_vec()),
+        quarantined: Ok(Count::default()),
+        dead_lettered: Ok(Count::default()),
+        retrying: Ok(Count::default()),
+        conflicts: Ok(Count::default()),
+    }
+}
+
+fn alarm(name: &str, state: AlarmState) -> Alarm {
+    Alarm { name: format!("switchhook-{name}"), state, reason: String::new() }
+}
+
+/// Answers to the three questions.
+fn answers(sources: &Sources) -> [Level; 3] {
+    [healthy(sources, NOW), backlog(sources, NOW), poison(sources)].map(|lines| Question::new("", lines).answer)
+}
+
+/// The line of this name.
+fn evidence(sources: &Sources, name: &str) -> Evidence {
+    let all = [healthy(sources, NOW), backlog(sources, NOW), poison(sources)].concat();
+    all.into_iter().find(|line| line.name == name).unwrap()
+}
+
+#[test]
+fn all_answers_are_yes_if_nothing_is_wrong() {
+    assert_eq!(answers(&fine()), [Level::Yes; 3]);
+}
+
+#[test]
+fn what_cannot_be_read_is_unknown_and_hides_nothing_else() {
+    let denied = || "not authorized".to_owned();
+    let unread = Sources {
+        alarms: Some(Err(denied())),
+        metrics: Err(denied()),
+        due: Err(denied()),
+        dead_letters: Err(denied()),
+        ..fine()
+    };
+    assert_eq!(answers(&unread), [Level::Unknown; 3]);
+    assert_eq!(evidence(&unread, "due calls").text, "not authorized");
+    assert_eq!(evidence(&unread, "quarantined").level, Level::Yes);
+    let poisoned = Sources { relay_failures: Ok(1), ..unread };
+    assert_eq!(answers(&poisoned)[2], Level::Act, "a known failure is worse than an unknown one");
+    assert_eq!(answers(&Sources { alarms: Some(Ok(Vec::new())), ..fine() })[0], Level::Unknown);
+}
+
+#[test]
+fn severity_of_the_worst_alarm_decides() {
+    let with = |alarms: Vec<Alarm>| Sources { alarms: Some(Ok(alarms)), ..fine() };
+    let low = with(vec![alarm("P2-latency", AlarmState::Alarm), alarm("P1-dead-letters", AlarmState::Ok)]);
+    assert_eq!(answers(&low)[0], Level::Watch);
+    let high = with(vec![
+        alarm("P2-latency", AlarmState::Alarm),
+        alarm("P1-dead-letters", AlarmState::Alarm),
+        alarm("P3-duplicates", AlarmState::InsufficientData),
+    ]);
+    let line = evidence(&high, "alarms");
+    assert_eq!((line.level, line.text.as_str()), (Level::Act, "2 of 3: P1-dead-letters, P2-latency, 1 without data"));
+    assert_eq!(line.advice.unwrap().runbook.as_deref(), Some("P1DeadLettersAlarm"));
+}
+
+#[test]
+fn each_limit_is_breached_above_it_and_not_at_it() {
+    let metrics = |change: fn(&mut Metrics)| {
+        let mut sources = fine();
+        change(sources.metrics.as_mut().unwrap());
+        sources
+    };
+    for (sources, name, level) in [
+        (metrics(|metrics| metrics.rejected = series(&[(60, 1.0)])), "rejected webhooks", Level::Yes),
+        (metrics(|metrics| metrics.rejected = series(&[(60, 2.0)])), "rejected webhooks", Level::Watch),
+        (metrics(|metrics| metrics.answer = series(&[(60, 500.0)])), "answer p99", Level::Yes),
+        (metrics(|metrics| metrics.answer = series(&[(60, 501.0)])), "answer p99", Level::Watch),
+        (metrics(|metrics| metrics.answer = series(&[(7_200, 900.0)])), "answer p99", Level::Yes),
+        (metrics(|metrics| metrics.drifted = series(&[(80_000, 1.0)])), "drift", Level::Watch),
+        (metrics(|metrics| metrics.doubts = series(&[(60, 1.0)])), "dials in doubt", Level::Watch),
+        (
+            metrics(|metrics| metrics.scheduler_runs = [Series::default(), Series::default()]),
+            "scheduler runs",
+            Level::Act,
+        ),
+        (Sources { swept: Ok(Some(ago(901))), ..fine() }, "sweep lag", Level::Watch),
+        (Sources { swept: Ok(None), ..fine() }, "sweep lag", Level::Unknown),
+        (Sources { dead_letters: Ok(1), ..fine() }, "dead letters", Level::Act),
+        (Sources { relay_failures: Ok(1), ..fine() }, "relay gave up", Level::Act),
+        (Sources { quarantined: Ok(Count { number: 1, ..Count::default() }), ..fine() }, "quarantined", Level::Watch),
+    ] {
+        assert_eq!(evidence(&sources, name).level, level, "{name}: {}", evidence(&sources, name).text);
+    }
+}
+
+#[test]
+fn age_of_a_queue_counts_only_while_it_holds_messages() {
+    let mut sources = fine();
+    sources.metrics.as_mut().unwrap().events_age = series(&[(60, 400.0)]);
+    assert_eq!(evidence(&sources, "events queue age").level, Level::Yes, "the queue is empty again");
+    sources.events_queue = Ok(212);
+    let line = evidence(&sources, "events queue age");
+    assert_eq!((line.level, line.text.as_str()), (Level::Act, "212, oldest 6 min"));
+}
+
+#[test]
+fn counts_stop_and_name_the_first() {
+    let many = Count { number: 1_000, more: true, first: vec!["call-1".to_owned(), "call-2".to_owned()] };
+    let due = Overdue { count: many.clone(), oldest: Some(ago(700)) };
+    let sources = Sources { due: Ok(due), dead_letters: Ok(2), dead_lettered: Ok(many), ..fine() };
+    let line = evidence(&sources, "due calls");
+    assert_eq!((line.level, line.text.as_str()), (Level::Watch, "1,000+, longest overdue by 11 min"));
+    assert_eq!(evidence(&sources, "dead letters").text, "2: call-1, call-2");
+}
+
+#[test]
+fn local_stack_has_no_alarms_and_may_have_started_just_now() {
+    let mut sources = Sources { is_local: true, alarms: None, ..fine() };
+    assert_eq!(answers(&sources), [Level::Yes; 3]);
+    sources.metrics.as_mut().unwrap().reconciler_runs = [Series::default(), Series::default()];
+    assert_eq!(evidence(&sources, "reconciler runs").level, Level::Unknown);
+}

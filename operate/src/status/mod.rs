@@ -1,0 +1,115 @@
+//! The three questions of an operator: is it healthy, is there a backlog, is there poison?
+//!
+//! **What cannot be read is unknown, and never fine.** Each line of evidence is read by itself, so one failure hides no
+//! other line. The verdict of a question is the worst level of its lines.
+
+mod evidence;
+mod sources;
+mod thresholds;
+
+use serde::Serialize;
+use switchhook_domain::Timestamp;
+
+use crate::stack::Stack;
+use crate::time_text;
+
+pub use thresholds::{RUNS_MIN, SCHEDULE_ALARMS, THRESHOLDS, Threshold};
+
+/// Largest count that is read: a larger one is shown as `1,000+`.
+pub const COUNT_MAX: usize = 1_000;
+
+/// Answer to a question, or level of a line. The worst comes last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Level {
+    Yes,
+    /// Nothing is lost, and somebody should look today.
+    Watch,
+    /// It could not be read.
+    Unknown,
+    /// Somebody must act now.
+    Act,
+}
+
+impl Level {
+    /// Word for display.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Yes => "Yes",
+            Self::Watch => "Watch",
+            Self::Unknown => "Unknown",
+            Self::Act => "Act",
+        }
+    }
+}
+
+/// One line below a question.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Evidence {
+    pub name: &'static str,
+    pub level: Level,
+    /// Value as text, for example `212, oldest 41 s`. If it could not be read: the reason.
+    pub text: String,
+    /// Advice and command, if the level is not Yes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub advice: Option<Advice>,
+}
+
+/// What to do about a line.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Advice {
+    pub text: &'static str,
+    /// Section of the runbook.
+    pub runbook: Option<String>,
+    pub command: &'static str,
+}
+
+/// A question with its answer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Question {
+    pub question: &'static str,
+    pub answer: Level,
+    pub evidence: Vec<Evidence>,
+}
+
+/// Status of a stack.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Status {
+    pub stack: String,
+    pub region: String,
+    #[serde(serialize_with = "time_text::serialize")]
+    pub at: Timestamp,
+    pub questions: [Question; 3],
+}
+
+impl Question {
+    fn new(question: &'static str, evidence: Vec<Evidence>) -> Self {
+        let answer = evidence.iter().map(|line| line.level).max().unwrap_or(Level::Unknown);
+        Self { question, answer, evidence }
+    }
+}
+
+impl Status {
+    /// True if all answers are Yes.
+    #[must_use]
+    pub fn is_fine(&self) -> bool {
+        self.questions.iter().all(|question| question.answer == Level::Yes)
+    }
+}
+
+/// Reads the status of a stack. It never fails: what cannot be read is unknown.
+pub async fn status(stack: &Stack) -> Status {
+    let now = stack.now();
+    let sources = sources::read(stack, now).await;
+    Status {
+        stack: stack.names.stack.clone(),
+        region: stack.names.region.clone(),
+        at: now,
+        questions: [
+            Question::new("Healthy?", evidence::healthy(&sources, now)),
+            Question::new("Backlog?", evidence::backlog(&sources, now)),
+            Question::new("Poison?", evidence::poison(&sources)),
+        ],
+    }
+}

@@ -1,0 +1,249 @@
+//! Reads everything that the status is made of. Each source is read by itself.
+
+use std::error::Error as _;
+use std::time::Duration;
+
+use futures_util::stream::{self, StreamExt, TryStreamExt};
+use switchhook_aws::calls::{WAKE_SHARDS, WakeQueue};
+use switchhook_aws::inbox::{ATTENTION_SHARDS, AttentionKind};
+use switchhook_aws::queue::Queue;
+use switchhook_domain::{Provider, ProviderHealth, Timestamp};
+
+use super::COUNT_MAX;
+use crate::aws::{Alarm, MetricQuery, Series};
+use crate::error::Error;
+use crate::stack::Stack;
+
+/// Time for which metrics are read: the longest that a line looks back.
+pub(super) const LOOK_BACK: Duration = Duration::from_secs(24 * 60 * 60);
+/// Seconds that one value of a metric covers.
+const PERIOD: u32 = 300;
+/// Concurrent reads of the index.
+const CONCURRENCY: usize = 16;
+/// Ids that a count names.
+const FIRST_MAX: usize = 3;
+
+/// Value of a source, or the reason why it could not be read.
+pub(super) type Read<T> = Result<T, String>;
+
+/// Number of items, up to [`COUNT_MAX`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Count {
+    pub(super) number: usize,
+    /// True if there are more.
+    pub(super) more: bool,
+    /// Ids of a few of them.
+    pub(super) first: Vec<String>,
+}
+
+/// Calls whose time in a wake queue has passed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Overdue {
+    pub(super) count: Count,
+    pub(super) oldest: Option<Timestamp>,
+}
+
+/// Metrics of the last day.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Metrics {
+    pub(super) received: Series,
+    pub(super) rejected: Series,
+    pub(super) answer: Series,
+    pub(super) applied: Series,
+    pub(super) announced: Series,
+    pub(super) scheduler_runs: [Series; 2],
+    pub(super) reconciler_runs: [Series; 2],
+    pub(super) doubts: Series,
+    pub(super) drifted: Series,
+    pub(super) events_age: Series,
+    pub(super) dial_age: Series,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Sources {
+    pub(super) is_local: bool,
+    /// `None` for a local stack, which has no alarms.
+    pub(super) alarms: Option<Read<Vec<Alarm>>>,
+    pub(super) metrics: Read<Metrics>,
+    pub(super) events_queue: Read<u64>,
+    pub(super) dial_queue: Read<u64>,
+    pub(super) due_queue: Read<u64>,
+    pub(super) dead_letters: Read<u64>,
+    pub(super) relay_failures: Read<u64>,
+    pub(super) due: Read<Overdue>,
+    pub(super) wake: Read<Overdue>,
+    /// Last minute that was swept to its end. `None` before the first sweep.
+    pub(super) swept: Read<Option<Timestamp>>,
+    pub(super) health: Read<Vec<ProviderHealth>>,
+    pub(super) quarantined: Read<Count>,
+    pub(super) dead_lettered: Read<Count>,
+    pub(super) retrying: Read<Count>,
+    pub(super) conflicts: Read<Count>,
+}
+
+/// Reads all sources.
+pub(super) async fn read(stack: &Stack, now: Timestamp) -> Sources {
+    let depth = |queue: &Queue| {
+        let queue = queue.clone();
+        async move { queue.depth().await.map_err(|error| reason(error.into())) }
+    };
+    let count = |kind| async move { attention(stack, kind).await.map_err(reason) };
+    let reconcile = [WakeQueue::Reconcile];
+    let (alarms, metrics, swept, health) =
+        tokio::join!(alarms(stack), metrics(stack, now), swept(stack), provider_health(stack));
+    let (events_queue, dial_queue, due_queue, dead_letters, relay_failures) = tokio::join!(
+        depth(&stack.events_queue),
+        depth(&stack.dial_queue),
+        depth(&stack.due_queue),
+        depth(&stack.dlq),
+        depth(&stack.relay_failures_queue)
+    );
+    let (due, wake, quarantined, dead_lettered, retrying, conflicts) = tokio::join!(
+        overdue(stack, &WakeQueue::PENDING, now),
+        overdue(stack, &reconcile, now),
+        count(AttentionKind::Quarantined),
+        count(AttentionKind::DeadLettered),
+        count(AttentionKind::Retrying),
+        count(AttentionKind::Conflict)
+    );
+    Sources {
+        is_local: stack.local.is_some(),
+        alarms,
+        metrics: metrics.map_err(reason),
+        events_queue,
+        dial_queue,
+        due_queue,
+        dead_letters,
+        relay_failures,
+        due: due.map_err(reason),
+        wake: wake.map_err(reason),
+        swept: swept.map_err(reason),
+        health: health.map_err(reason),
+        quarantined,
+        dead_lettered,
+        retrying,
+        conflicts,
+    }
+}
+
+async fn alarms(stack: &Stack) -> Option<Read<Vec<Alarm>>> {
+    let services = stack.services.as_ref()?;
+    let prefix = format!("{}-P", stack.names.stack);
+    let alarms = services.alarms(&prefix).await.map_err(reason);
+    // Another stack may have a name that begins with this prefix.
+    let is_own = |alarm: &Alarm| {
+        let severity = alarm.name.strip_prefix(&prefix).and_then(|rest| rest.split_once('-'));
+        severity.is_some_and(|(severity, _)| matches!(severity, "1" | "2" | "3"))
+    };
+    Some(alarms.map(|alarms| alarms.into_iter().filter(is_own).collect()))
+}
+
+async fn metrics(stack: &Stack, now: Timestamp) -> Result<Metrics, Error> {
+    let of_function = |function: &str, name: &str, statistic: &str| MetricQuery {
+        namespace: "Switchhook".to_owned(),
+        name: name.to_owned(),
+        dimensions: vec![("stack".to_owned(), stack.names.stack.clone()), ("function".to_owned(), function.to_owned())],
+        statistic: statistic.to_owned(),
+        period: PERIOD,
+    };
+    let of_queue = |url: &str| MetricQuery {
+        namespace: "AWS/SQS".to_owned(),
+        name: "ApproximateAgeOfOldestMessage".to_owned(),
+        dimensions: vec![("QueueName".to_owned(), url.rsplit('/').next().unwrap_or_default().to_owned())],
+        statistic: "Maximum".to_owned(),
+        period: PERIOD,
+    };
+    let queries = [
+        of_function("ingress", "received", "Sum"),
+        of_function("ingress", "rejected", "Sum"),
+        of_function("ingress", "answer_ms", "p99"),
+        of_function("consumer", "received_to_applied_ms", "p99"),
+        of_function("relay", "received_to_announced_ms", "p99"),
+        of_function("scheduler", "scheduled", "Sum"),
+        of_function("scheduler", "schedule_failed", "Sum"),
+        of_function("reconciler", "reconciled", "Sum"),
+        of_function("reconciler", "reconcile_failed", "Sum"),
+        of_function("dialer", "dial_in_doubt", "Sum"),
+        of_function("reconciler", "drifted", "Sum"),
+        of_queue(&stack.names.events_queue_url),
+        of_queue(&stack.names.dial_queue_url),
+    ];
+    let mut all = stack.metrics(&queries, now.minus(LOOK_BACK)).await?.into_iter();
+    let mut next = || all.next().unwrap_or_default();
+    Ok(Metrics {
+        received: next(),
+        rejected: next(),
+        answer: next(),
+        applied: next(),
+        announced: next(),
+        scheduler_runs: [next(), next()],
+        reconciler_runs: [next(), next()],
+        doubts: next(),
+        drifted: next(),
+        events_age: next(),
+        dial_age: next(),
+    })
+}
+
+/// Counts the calls of these queues whose time has passed.
+async fn overdue(stack: &Stack, queues: &[WakeQueue], now: Timestamp) -> Result<Overdue, Error> {
+    let range = Timestamp::from_millis(0)..=now;
+    let limit = i32::try_from(COUNT_MAX).unwrap_or(i32::MAX);
+    let shards = queues.iter().flat_map(|queue| (0..WAKE_SHARDS).map(move |shard| (*queue, shard)));
+    let mut pages = stream::iter(shards)
+        .map(|(queue, shard)| stack.calls.wake_entries(queue, shard, range.clone(), false, limit, None))
+        .buffer_unordered(CONCURRENCY);
+    let mut entries = Vec::new();
+    let mut more = false;
+    while let Some((page, is_more)) = pages.try_next().await? {
+        more |= is_more;
+        entries.extend(page);
+    }
+    entries.sort_by(|a, b| (a.wake_at, &a.call_id).cmp(&(b.wake_at, &b.call_id)));
+    let first = entries.iter().take(FIRST_MAX).map(|entry| entry.call_id.to_string()).collect();
+    let number = entries.len().min(COUNT_MAX);
+    let count = Count { number, more: more || entries.len() > COUNT_MAX, first };
+    Ok(Overdue { count, oldest: entries.first().map(|entry| entry.wake_at) })
+}
+
+async fn swept(stack: &Stack) -> Result<Option<Timestamp>, Error> {
+    let cursor = stack.inbox.sweep_cursor().await?;
+    Ok(cursor.map(|cursor| Timestamp::from_millis((cursor.minute + 1).saturating_mul(60_000))))
+}
+
+async fn provider_health(stack: &Stack) -> Result<Vec<ProviderHealth>, Error> {
+    let reads = Provider::ALL.map(|provider| stack.calls.provider_health_eventual(provider));
+    Ok(stream::iter(reads).buffered(CONCURRENCY).try_collect().await?)
+}
+
+/// Counts the inbox items that a person should look at.
+async fn attention(stack: &Stack, kind: AttentionKind) -> Result<Count, Error> {
+    let mut count = Count::default();
+    for shard in 0..ATTENTION_SHARDS {
+        let mut pages = stack.inbox.attention_pages(kind, shard, None);
+        while let Some(page) = pages.next().await? {
+            let ids = page.items.iter().filter_map(|item| item.event_id.as_ref().map(ToString::to_string));
+            let room = FIRST_MAX.saturating_sub(count.first.len());
+            count.first.extend(ids.take(room));
+            count.number += page.items.len();
+            if count.number >= COUNT_MAX {
+                return Ok(Count { number: COUNT_MAX, more: true, ..count });
+            }
+        }
+    }
+    Ok(count)
+}
+
+/// Returns the text of an error, followed by the texts of its causes.
+fn reason(error: Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let more = error.to_string();
+        if !text.ends_with(&more) {
+            text = format!("{text}: {more}");
+        }
+        cause = error.source();
+    }
+    text
+}

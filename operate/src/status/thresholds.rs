@@ -1,0 +1,141 @@
+//! Limits of the verdicts. They are those of the template's alarms, where there is one: a test compares the two.
+
+use super::Level;
+
+/// Limit of one line of evidence.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Threshold {
+    /// Logical id of the alarm in the template, which is also the name of its section in the runbook. `None` if no alarm
+    /// watches this.
+    pub alarm: Option<&'static str>,
+    /// A larger value breaches the limit.
+    pub limit: f64,
+    /// Level of a line that breaches the limit.
+    pub breach: Level,
+    /// Advice to the operator.
+    pub advice: &'static str,
+    /// Command that shows more.
+    pub command: &'static str,
+}
+
+/// Every threshold, by the name of its line.
+pub const THRESHOLDS: [(&str, Threshold); 16] = [
+    ("rejected webhooks", REJECTED),
+    ("answer p99", ANSWER),
+    ("received to applied p99", APPLIED),
+    ("provider circuits", CIRCUITS),
+    ("dials in doubt", DOUBTS),
+    ("events queue age", EVENTS_AGE),
+    ("dial queue age", DIAL_AGE),
+    ("due calls", DUE),
+    ("overdue wake-ups", WAKE),
+    ("sweep lag", SWEEP),
+    ("dead letters", DEAD_LETTERS),
+    ("relay gave up", RELAY_FAILURES),
+    ("quarantined", QUARANTINED),
+    ("retrying", RETRYING),
+    ("conflicting bodies", CONFLICTS),
+    ("drift", DRIFT),
+];
+
+const fn act(alarm: &'static str, limit: f64, advice: &'static str, command: &'static str) -> Threshold {
+    Threshold { alarm: Some(alarm), limit, breach: Level::Act, advice, command }
+}
+
+const fn watch(alarm: Option<&'static str>, limit: f64, advice: &'static str, command: &'static str) -> Threshold {
+    Threshold { alarm, limit, breach: Level::Watch, advice, command }
+}
+
+/// Rejected webhooks in the last hour, in percent of all.
+pub(super) const REJECTED: Threshold = watch(
+    Some("P2RejectedWebhooksAlarm"),
+    1.0,
+    "a key or a clock is wrong at a provider, or somebody guesses",
+    "switchhook providers list",
+);
+/// Milliseconds.
+pub(super) const ANSWER: Threshold = watch(
+    Some("P2LatencyAlarm"),
+    500.0,
+    "webhooks are answered slowly, and providers give up after seconds",
+    "switchhook tail",
+);
+/// Milliseconds.
+pub(super) const APPLIED: Threshold =
+    watch(None, 60_000.0, "events are applied late: look at the queue and at its retries", "switchhook stuck");
+/// Providers whose circuit is open.
+pub(super) const CIRCUITS: Threshold = watch(
+    Some("P2CircuitOpenAlarm"),
+    0.0,
+    "a provider takes no calls; its calls wait, or go to the next provider that they name",
+    "switchhook providers list",
+);
+/// Dials in the last hour of which nobody knows whether they were made.
+pub(super) const DOUBTS: Threshold = watch(
+    Some("P2DialInDoubtAlarm"),
+    0.0,
+    "the reconciler asks the provider; nothing is dialled again before it knows",
+    "switchhook stuck",
+);
+/// Seconds.
+pub(super) const EVENTS_AGE: Threshold = act(
+    "P1EventsQueueAgeAlarm",
+    300.0,
+    "events are not folded, or not fast enough",
+    "switchhook event list --status queued",
+);
+/// Seconds.
+pub(super) const DIAL_AGE: Threshold =
+    watch(Some("P2DialQueueAgeAlarm"), 240.0, "claimed calls are not dialled in time", "switchhook providers list");
+/// Seconds for which the longest due call is overdue.
+pub(super) const DUE: Threshold = watch(
+    None,
+    600.0,
+    "calls are due and no provider takes them, or the scheduler does not run",
+    "switchhook providers list",
+);
+/// Seconds for which the longest due wake-up is overdue.
+pub(super) const WAKE: Threshold =
+    watch(None, 600.0, "the reconciler does not keep up, or does not run", "switchhook reconcile");
+/// Seconds.
+pub(super) const SWEEP: Threshold = watch(
+    None,
+    900.0,
+    "the reconciler's sweep is behind: events that never reached the queue wait",
+    "switchhook reconcile",
+);
+pub(super) const DEAD_LETTERS: Threshold = act(
+    "P1DeadLettersAlarm",
+    0.0,
+    "events could not be processed: mend the cause, then redrive them",
+    "switchhook dlq list",
+);
+pub(super) const RELAY_FAILURES: Threshold = act(
+    "P1RelayFailuresAlarm",
+    0.0,
+    "domain events were not published: publish those of the calls again",
+    "switchhook republish --help",
+);
+pub(super) const QUARANTINED: Threshold =
+    watch(None, 0.0, "webhooks could not be read: look at them, then process them again", "switchhook quarantine list");
+pub(super) const RETRYING: Threshold = watch(
+    None,
+    0.0,
+    "events fail and are tried again; they become dead letters if that goes on",
+    "switchhook event list",
+);
+pub(super) const CONFLICTS: Threshold = watch(
+    Some("P3ConflictingBodyAlarm"),
+    0.0,
+    "a sender used the id of an event again for other content",
+    "switchhook event list",
+);
+/// Disagreements found in the last day.
+pub(super) const DRIFT: Threshold =
+    watch(Some("P3DriftFoundAlarm"), 0.0, "calls differed from their providers' reports", "switchhook verify --help");
+
+/// Runs of a schedule in the last ten minutes, below which a schedule does not run.
+pub const RUNS_MIN: u64 = 1;
+/// Alarms of the schedules, by function.
+pub const SCHEDULE_ALARMS: [(&str, &str); 2] =
+    [("scheduler", "P1SchedulerNotRunningAlarm"), ("reconciler", "P1ReconcilerNotRunningAlarm")];
