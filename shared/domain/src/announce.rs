@@ -92,7 +92,7 @@ fn lifecycle_announcements(call: &Call, attempt: &AttemptState) -> Vec<Announcem
 }
 
 /// Returns what the job of a call that Switchhook places has come to after the latest attempt. A call announces it once per
-/// attempt.
+/// attempt, and that the user canceled it only once: a late event may show an attempt that was not known then.
 fn job_announcement(call: &Call, attempts: &[AttemptState], cause: Cause, now: Timestamp) -> Option<Announcement> {
     call.plan.as_ref()?;
     let latest = attempts.last();
@@ -108,7 +108,9 @@ fn job_announcement(call: &Call, attempts: &[AttemptState], cause: Cause, now: T
         (Job::Pending { .. } | Job::Claimed { .. } | Job::InProgress | Job::Completed | Job::Missed, _) => return None,
     };
     let attempt_index = latest.map(|attempt| attempt.index);
-    if call.announcements.iter().any(|other| other.attempt_index == attempt_index && is_same(other.kind)) {
+    let is_once = kind == AnnouncementKind::CanceledByUser;
+    let is_announced = |other: &Announcement| (is_once || other.attempt_index == attempt_index) && is_same(other.kind);
+    if call.announcements.iter().any(is_announced) {
         return None;
     }
     let source = source_of_end(call, latest, cause, now);

@@ -11,9 +11,10 @@ use crate::plan::{EndReason, Plan, RetryPolicy, StopReason};
 use crate::time::Timestamp;
 
 /// Pause after a dial that reached nobody, although the provider had accepted it or nobody knew. It doubles with each such dial of
-/// a call.
+/// a call, so it is about as long as the time for which nobody has dialled the call. Sixteen such dials take more than two weeks.
+/// So the limit [`CALL_DIALS_MAX`] bounds the row, and ends no call because of a bad day of its provider.
 const WITHDRAWN_PAUSE: Duration = Duration::from_secs(30);
-const WITHDRAWN_PAUSE_MAX: Duration = Duration::from_secs(60 * 60);
+const WITHDRAWN_PAUSE_MAX: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 /// Decision of the retry policy about an attempt that has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

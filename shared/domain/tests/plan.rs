@@ -7,6 +7,9 @@
     reason = "a test that panics has failed, which is what it is for"
 )]
 
+#[path = "plan/reached_nobody.rs"]
+mod reached_nobody;
+
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -333,23 +336,6 @@ fn dial_that_the_provider_does_not_have_is_no_attempt() {
     let late = folded(&withdrawn, &reports("1", "1", EventKind::NoAnswer, 950));
     assert_eq!((late.attempts().len(), late.job.as_str()), (1, "FAILED"));
     assert_eq!(late.history[0].disposition, Disposition::Stale);
-}
-
-/// The provider accepted the dial and then did not make it, because too many calls were in progress.
-#[test]
-fn dial_that_the_provider_never_made_is_no_attempt() {
-    let call = dialled(&call_with(RETRY), 10);
-    let call = folded(&call, &call.dial_accepted_event(&AttemptKey::new("1"), "p1", at(11)));
-    let mut report = reports("1", "1", EventKind::Failed, 12);
-    report.call_events.retain(|event| !event.implied);
-    report.call_events[0].never_dialled = true;
-    let withdrawn = folded(&call, &report);
-    assert_eq!((withdrawn.attempts().len(), due_at(&withdrawn)), (0, at(42)));
-    let dispositions: Vec<_> = withdrawn.history.iter().map(|entry| entry.disposition).collect();
-    assert_eq!(dispositions, [Disposition::Stale, Disposition::Applied]);
-    // A phone rang after all.
-    let rang = folded(&withdrawn, &reports("2", "1", EventKind::Ringing, 13));
-    assert_eq!((rang.attempts().len(), rang.job.as_str()), (1, "PENDING"));
 }
 
 #[test]

@@ -1,0 +1,60 @@
+//! Dials that reached nobody: the provider accepted them and then did not make them.
+
+use switchhook_domain::CALL_DIALS_MAX;
+
+use super::*;
+
+/// The provider accepted the dial and then did not make it, because too many calls were in progress.
+#[test]
+fn dial_that_the_provider_never_made_is_no_attempt() {
+    let call = dialled(&call_with(RETRY), 10);
+    let call = folded(&call, &call.dial_accepted_event(&AttemptKey::new("1"), "p1", at(11)));
+    let mut report = reports("1", "1", EventKind::Failed, 12);
+    report.call_events.retain(|event| !event.implied);
+    report.call_events[0].never_dialled = true;
+    let withdrawn = folded(&call, &report);
+    assert_eq!((withdrawn.attempts().len(), due_at(&withdrawn)), (0, at(42)));
+    let dispositions: Vec<_> = withdrawn.history.iter().map(|entry| entry.disposition).collect();
+    assert_eq!(dispositions, [Disposition::Stale, Disposition::Applied]);
+    // A phone rang after all.
+    let rang = folded(&withdrawn, &reports("2", "1", EventKind::Ringing, 13));
+    assert_eq!((rang.attempts().len(), rang.job.as_str()), (1, "PENDING"));
+}
+
+/// The room for dials bounds the row. It must not end a call whose provider has a bad day, or a bad week.
+#[test]
+fn call_that_nobody_dials_waits_for_weeks_before_it_ends() {
+    let mut call = call_with(RetryPolicy { attempts_max: 16, ..RETRY });
+    let mut dials = 0;
+    let mut now = 10;
+    let mut pauses = Vec::new();
+    while call.is_pending() {
+        dials += 1;
+        call = dialled(&call, now);
+        let mut report = reports(&format!("report-{dials}"), &dials.to_string(), EventKind::Failed, now + 1);
+        report.call_events.retain(|event| !event.implied);
+        report.call_events[0].never_dialled = true;
+        call = folded(&call, &report);
+        if call.is_pending() {
+            pauses.push(due_at(&call).millis_since(at(now + 1)) / 1_000);
+            now += 1 + *pauses.last().unwrap();
+        }
+    }
+    assert_eq!((dials, call.job.as_str()), (CALL_DIALS_MAX, "FAILED"));
+    assert_eq!(call.domain_events_from(1).last().unwrap().reason, Some("never_dialled"));
+    assert_eq!((pauses[0], pauses[1], pauses[12], pauses[20]), (30, 60, 30 << 12, 7 * 24 * 3_600));
+    let sixteen: i64 = pauses.iter().take(16).sum();
+    assert!(sixteen > 14 * 24 * 3_600, "{sixteen} seconds");
+}
+
+/// The user cancels a call after a dial that reached nobody. A late event shows that a phone rang after all.
+#[test]
+fn cancellation_is_announced_once_whatever_arrives_later() {
+    let call = dialled(&call_with(RETRY), 10);
+    let withdrawn = folded(&call, &call.dial_not_found_event(&AttemptKey::new("1"), at(910)));
+    let canceled = withdrawn.cancel(&POLICY, at(911)).unwrap().call;
+    assert_eq!(reasons(&canceled)[0], ("call.canceled", Some("canceled_by_user")));
+    let late = folded(&canceled, &reports("1", "1", EventKind::NoAnswer, 920));
+    assert_eq!((late.attempts().len(), late.job.as_str()), (1, "CANCELED"));
+    assert_eq!(types(&late).iter().filter(|name| *name == "call.canceled").count(), 1, "{:?}", types(&late));
+}
