@@ -7,7 +7,7 @@ use clap::Args;
 use http::{Method, Request};
 use switchhook_domain::{Provider, Timestamp};
 use switchhook_operate::web::WebError;
-use switchhook_providers::{Key, KeyError, samples, sign};
+use switchhook_providers::{ConfigError, Key, KeyError, Providers, SignedWebhook, samples, sign, sign_as_configured};
 
 use crate::client::{self, ClientError};
 use crate::stack_choice::{StackChoice, StackChoiceError};
@@ -18,9 +18,12 @@ Examples:
   switchhook send --provider generic --key KEY --file event.json --to https://abc.execute-api.eu-west-1.amazonaws.com
   switchhook send --provider twilio --key TOKEN --sample twilio/completed \\
       --to 'http://127.0.0.1:8787/webhooks/twilio?appointment_id=appt_1'
+  switchhook send --provider vapi --providers providers.json --sample vapi/end_of_call_report --to http://127.0.0.1:8787
 
-The webhook is signed with the current time, in the way that the provider signs. It goes to /webhooks/PROVIDER at the URL of
-the stack, unless --to ends with that path. An unknown --sample prints the list of samples.
+The webhook is signed with the current time, in the way that the provider signs. With --key that is the provider's usual way.
+With --providers it is the way that the stack's secret configures: Vapi's signature settings, and the first shared key of Twilio.
+It goes to /webhooks/PROVIDER at the URL of the stack, unless --to ends with that path. An unknown --sample prints the list of
+samples.
 
 Exit status: 0 if the response is 2xx, 1 if it is not, 2 if the webhook could not be sent.";
 
@@ -30,9 +33,8 @@ pub(crate) struct Send {
     /// Provider that the webhook imitates: retell, twilio, vapi, telnyx or generic
     #[arg(long, value_name = "PROVIDER")]
     provider: Provider,
-    /// Key that signs the webhook: one of the keys that the stack has for the provider
-    #[arg(long, value_name = "KEY")]
-    key: String,
+    #[command(flatten)]
+    signing: Signing,
     #[command(flatten)]
     content: Content,
     #[command(flatten)]
@@ -40,6 +42,17 @@ pub(crate) struct Send {
     /// URL that goes into the signature of a Twilio webhook, if it differs from that of the stack
     #[arg(long, value_name = "URL")]
     public_url: Option<String>,
+}
+
+#[derive(Debug, Args)]
+#[group(required = true, multiple = false)]
+struct Signing {
+    /// Key that signs the webhook: one of the keys that the stack has for the provider
+    #[arg(long, value_name = "KEY")]
+    key: Option<String>,
+    /// JSON file with the secret of the stack, which says how the provider signs and with which keys
+    #[arg(long, value_name = "FILE")]
+    providers: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
@@ -58,6 +71,22 @@ pub(crate) enum SendError {
     // clap does not check the key, because its error message would repeat the value.
     #[error("--key is not a valid key")]
     Key(#[source] KeyError),
+    #[error("could not read the providers file {path}: check --providers")]
+    ReadProviders {
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+    #[error("{path} is not a valid providers file: correct it, `switchhook dev --help` shows the format")]
+    ParseProviders {
+        path: PathBuf,
+        #[source]
+        source: ConfigError,
+    },
+    #[error("{path} has no keys of {provider}")]
+    NoKeys { path: PathBuf, provider: Provider },
+    #[error("{path} has no key that signs for {provider}, only one that verifies: give the private key with --key")]
+    NoSigningKey { path: PathBuf, provider: Provider },
     #[error("could not read the body from {path}")]
     Read {
         path: PathBuf,
@@ -79,15 +108,15 @@ pub(crate) enum SendError {
 impl Send {
     /// Returns true if the response is 2xx.
     pub(crate) fn run(&self, out: &mut impl Write) -> Result<bool, SendError> {
-        let key = Key::new(self.key.as_str()).map_err(SendError::Key)?;
+        let signer = self.signing.signer()?;
         let body = self.content.body(self.provider)?;
-        let request = self.request(&key, body, now())?;
+        let request = self.request(&signer, body, now())?;
         let response = client::send(request)?;
         writeln!(out, "{} {}", response.status, response.body).map_err(SendError::Print)?;
         Ok((200..300).contains(&response.status))
     }
 
-    fn request(&self, key: &Key, body: Vec<u8>, now: Timestamp) -> Result<Request<Vec<u8>>, SendError> {
+    fn request(&self, signer: &Signer<'_>, body: Vec<u8>, now: Timestamp) -> Result<Request<Vec<u8>>, SendError> {
         let url = self.webhook_url(&self.stack.api_url()?)?;
         let signed_url = match &self.public_url {
             Some(public_url) => {
@@ -96,7 +125,7 @@ impl Send {
             }
             None => url.clone(),
         };
-        let signed = sign(self.provider, key, &signed_url, &body, now);
+        let signed = signer.sign(self.provider, &signed_url, &body, now)?;
         // Twilio adds parameters to the query, so the query of the signed URL is the one to send.
         let base = url.split_once('?').map_or(url.as_str(), |(base, _)| base);
         let url = match signed.url.split_once('?') {
@@ -105,7 +134,7 @@ impl Send {
         };
         let mut request = Request::builder().method(Method::POST).uri(&url).header("content-type", signed.content_type);
         for (name, value) in &signed.headers {
-            request = request.header(*name, value);
+            request = request.header(name, value);
         }
         let request = request.body(body).map_err(|source| WebError::Request { url, source });
         Ok(request.map_err(ClientError::from)?)
@@ -125,6 +154,48 @@ impl Send {
             url.push_str(query);
         }
         Ok(url)
+    }
+}
+
+/// Source of signatures.
+enum Signer<'a> {
+    Key(Key),
+    Configured(&'a PathBuf, Providers),
+}
+
+impl Signing {
+    fn signer(&self) -> Result<Signer<'_>, SendError> {
+        match &self.providers {
+            Some(path) => {
+                let text = std::fs::read_to_string(path)
+                    .map_err(|source| SendError::ReadProviders { path: path.clone(), source })?;
+                let providers = Providers::from_json(&text)
+                    .map_err(|source| SendError::ParseProviders { path: path.clone(), source })?;
+                Ok(Signer::Configured(path, providers))
+            }
+            // clap requires one of the two.
+            None => Key::new(self.key.as_deref().unwrap_or_default()).map(Signer::Key).map_err(SendError::Key),
+        }
+    }
+}
+
+impl Signer<'_> {
+    fn sign(
+        &self,
+        provider: Provider,
+        url: &str,
+        body: &[u8],
+        now: Timestamp,
+    ) -> Result<SignedWebhook<String>, SendError> {
+        match self {
+            Self::Key(key) => Ok(sign(provider, key, url, body, now).into()),
+            Self::Configured(path, providers) => {
+                let path = || (*path).clone();
+                let config = providers.config(provider).ok_or_else(|| SendError::NoKeys { path: path(), provider })?;
+                sign_as_configured(provider, config, url, body, now)
+                    .ok_or_else(|| SendError::NoSigningKey { path: path(), provider })
+            }
+        }
     }
 }
 

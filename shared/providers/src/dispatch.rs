@@ -77,6 +77,28 @@ pub fn sign(provider: Provider, key: &Key, url: &str, body: &[u8], now: Timestam
     }
 }
 
+/// Signs a webhook in the way that the configuration of its provider asks for, for `switchhook send`: with the first of Twilio's
+/// shared keys if there are any, else with the first key. `None` for Telnyx, whose configuration holds only the public key.
+#[must_use]
+pub fn sign_as_configured(
+    provider: Provider,
+    config: &ProviderConfig,
+    url: &str,
+    body: &[u8],
+    now: Timestamp,
+) -> Option<SignedWebhook<String>> {
+    let key = config.keys().first();
+    match provider {
+        Provider::Twilio => match config.shared_keys().first() {
+            Some(shared) => Some(twilio::sign_with_shared_key(shared, url, body).into()),
+            None => Some(twilio::sign(key?, url, body).into()),
+        },
+        Provider::Vapi => vapi::sign_with(config.vapi_scheme(), key?, url, body, now),
+        Provider::Telnyx => None,
+        Provider::Retell | Provider::Generic => Some(sign(provider, key?, url, body, now).into()),
+    }
+}
+
 /// Text to put into `keys` of the configuration, so that webhooks that [`sign`] made with this key are accepted. For
 /// Telnyx it is the public key. For all other providers it is the key itself, so it is secret.
 #[must_use]

@@ -36,6 +36,18 @@ impl HmacAlgorithm {
             Self::Sha512 => verifies::<Hmac<Sha512>>(secret, parts, tag),
         }
     }
+
+    /// MAC of the parts under this secret.
+    pub(crate) fn tag(self, secret: &[u8], parts: &[&[u8]]) -> Vec<u8> {
+        fn of<M: Mac + KeyInit>(secret: &[u8], parts: &[&[u8]]) -> Vec<u8> {
+            keyed::<M>(secret, parts).finalize().into_bytes().to_vec()
+        }
+        match self {
+            Self::Sha1 => of::<HmacSha1>(secret, parts),
+            Self::Sha256 => of::<HmacSha256>(secret, parts),
+            Self::Sha512 => of::<Hmac<Sha512>>(secret, parts),
+        }
+    }
 }
 
 /// Index of the first key under which `tag` is the MAC of the parts. The parts are joined without a separator.

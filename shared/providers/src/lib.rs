@@ -56,7 +56,8 @@ pub use content_hash::content_hash;
 pub use dial::{DialAnswer, DialRequest, repeats_safely_for};
 pub use discovery::{CallPage, discovery_api_request, read_discovery_answer};
 pub use dispatch::{
-    api_url, derived_call_id, dial_api_request, read, read_dial_answer, read_with_notes, sign, verify, verifying_key,
+    api_url, derived_call_id, dial_api_request, read, read_dial_answer, read_with_notes, sign, sign_as_configured,
+    verify, verifying_key,
 };
 pub use ids::ID_BYTES_MAX;
 pub use key::{Key, KeyError};

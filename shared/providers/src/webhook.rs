@@ -142,18 +142,26 @@ impl VerifyError {
     }
 }
 
-/// Headers and URL of a webhook that is signed as its provider would sign it.
+/// Headers and URL of a webhook that is signed as its provider would sign it. The names of the headers are fixed, or texts if
+/// they are configured.
 #[derive(Clone, PartialEq, Eq)]
-pub struct SignedWebhook {
+pub struct SignedWebhook<N = &'static str> {
     /// Headers to send with the request. Names are in lower case.
-    pub headers: Vec<(&'static str, String)>,
+    pub headers: Vec<(N, String)>,
     /// URL to post to. It can differ from the given one: Twilio adds the hash of a JSON body to the query.
     pub url: String,
     /// Content type that the provider would send. Not part of `headers`.
     pub content_type: &'static str,
 }
 
-impl fmt::Debug for SignedWebhook {
+impl From<SignedWebhook> for SignedWebhook<String> {
+    fn from(SignedWebhook { headers, url, content_type }: SignedWebhook) -> Self {
+        let headers = headers.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+        Self { headers, url, content_type }
+    }
+}
+
+impl<N> fmt::Debug for SignedWebhook<N> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SignedWebhook").field("content_type", &self.content_type).finish_non_exhaustive()
     }

@@ -21,7 +21,7 @@ pub use fields::ConfigError;
 pub use pacing::{PER_SECOND_MIN, Pacing};
 pub use provider::{DEDUPE_RETENTION, DialConfig, ProviderConfig, WINDOW_MAX};
 
-pub(crate) use scheme::{HmacScheme, SignatureEncoding, VapiScheme};
+pub(crate) use scheme::{HmacScheme, SharedKey, SignatureEncoding, VapiScheme};
 
 pub(crate) use account::{Account, RetellAccount, TelnyxAccount, TwilioAccount, VapiAccount};
 

@@ -28,10 +28,10 @@ use percent_encoding::{AsciiSet, CONTROLS, NON_ALPHANUMERIC, utf8_percent_encode
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
-use crate::config::ProviderConfig;
+use crate::config::{ProviderConfig, SharedKey};
 use crate::dial::TWILIO_BODY_HASH as BODY_HASH;
 use crate::form::Form;
-use crate::hmac::{HmacAlgorithm, HmacSha1, matching_key, tag};
+use crate::hmac::{HmacAlgorithm, HmacSha1, matching_key};
 use crate::key::Key;
 use crate::webhook::{SignedWebhook, UnverifiedWebhook, VerifyError, signature_header};
 
@@ -144,6 +144,21 @@ impl<'a> Signer<'a> {
 }
 
 pub(crate) fn sign(key: &Key, url: &str, body: &[u8]) -> SignedWebhook {
+    sign_with(HmacAlgorithm::Sha1, key, url, body)
+}
+
+/// Signs with a shared key, by the algorithm that is configured for it.
+pub(crate) fn sign_with_shared_key(shared: &SharedKey, url: &str, body: &[u8]) -> SignedWebhook {
+    let mut signed = sign_with(shared.algorithm, &shared.key, url, body);
+    let algorithm = match shared.algorithm {
+        HmacAlgorithm::Sha1 => "HMAC_SHA1",
+        HmacAlgorithm::Sha256 | HmacAlgorithm::Sha512 => "HMAC_SHA256",
+    };
+    signed.headers.push((SETTINGS_HEADER, format!("key={},algorithm={algorithm}", shared.id)));
+    signed
+}
+
+fn sign_with(algorithm: HmacAlgorithm, key: &Key, url: &str, body: &[u8]) -> SignedWebhook {
     let url = url.split_once('#').map_or(url, |(url, _fragment)| url);
     let (base, query) = url.split_once('?').unwrap_or((url, ""));
     let mut query: Vec<Cow<'_, str>> =
@@ -158,7 +173,7 @@ pub(crate) fn sign(key: &Key, url: &str, body: &[u8]) -> SignedWebhook {
         (Form::parse(body).joined(), "application/x-www-form-urlencoded")
     };
     let url = with_query(base, &query.join("&"));
-    let tag = tag::<HmacSha1>(key, &[url.as_bytes(), parameters.as_bytes()]);
+    let tag = algorithm.tag(key.as_bytes(), &[url.as_bytes(), parameters.as_bytes()]);
     SignedWebhook { headers: vec![(HEADER, BASE64_STANDARD.encode(tag))], url, content_type }
 }
 

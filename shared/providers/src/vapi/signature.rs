@@ -89,6 +89,39 @@ pub(crate) fn sign(key: &Key, url: &str, body: &[u8], now: Timestamp) -> SignedW
     }
 }
 
+/// Signs with the configured settings of a credential. `None` if the key is not base64, although the credential says so.
+pub(crate) fn sign_with(
+    scheme: &VapiScheme,
+    key: &Key,
+    url: &str,
+    body: &[u8],
+    now: Timestamp,
+) -> Option<SignedWebhook<String>> {
+    let headers = match scheme {
+        VapiScheme::Hmac(scheme) => {
+            let timestamp = now.as_millis().div_euclid(1000).to_string();
+            let signed: &[&[u8]] = match &scheme.timestamp_header {
+                Some(_) => &[timestamp.as_bytes(), b".", body],
+                None => &[body],
+            };
+            let tag = scheme.algorithm.tag(&scheme.secret(key)?, signed);
+            let text = match scheme.encoding {
+                SignatureEncoding::Hex => hex::encode(tag),
+                SignatureEncoding::Base64 => BASE64_STANDARD.encode(tag),
+            };
+            let signature = (scheme.signature_header.clone(), format!("{}{text}", scheme.prefix));
+            let timestamp = scheme.timestamp_header.clone().map(|header| (header, timestamp));
+            timestamp.into_iter().chain([signature]).collect()
+        }
+        VapiScheme::SharedSecret { header } => {
+            let is_bearer = header == AUTHORIZATION.as_str();
+            let scheme = if is_bearer { "Bearer " } else { "" };
+            vec![(header.clone(), format!("{scheme}{}", key.as_str()))]
+        }
+    };
+    Some(SignedWebhook { headers, url: url.to_owned(), content_type: "application/json" })
+}
+
 fn parse_signature(scheme: &HmacScheme, header: &str) -> Option<Vec<u8>> {
     let text = header.strip_prefix(scheme.prefix.as_str())?;
     let bytes = match scheme.encoding {

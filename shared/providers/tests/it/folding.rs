@@ -257,6 +257,26 @@ fn numbers_of_attempts_are_read_wherever_they_stand() {
     assert_eq!(key(json!({"meta": {"attempt": 2, "switchhook_attempt": "7"}})), some("7"));
 }
 
+/// Nothing tells whether a decision that names no attempt was made in the attempt that has ended. So it belongs to both, and no
+/// late report can take it away from one of them. The appointment is confirmed in any case.
+#[test]
+fn decision_without_an_attempt_belongs_to_all_that_had_started() {
+    let events = [
+        event("CALL_STARTED", 0, Naming::Number, 1),
+        event("NO_ANSWER", 30, Naming::Number, 1),
+        event("CALL_STARTED", 60, Naming::Number, 2),
+        event("USER_CONFIRMED", 80, Naming::Unnamed, 2),
+    ];
+    for order in permutations(&events.iter().collect::<Vec<_>>()) {
+        let call = folded(&order);
+        assert_eq!(states(&call), "in_progress/confirmed in_progress/confirmed");
+        assert_eq!((call.job.as_str(), call.appointment_status().as_str()), ("COMPLETED", "Confirmed"));
+        let confirmed =
+            call.domain_events_from(1).into_iter().filter(|event| event.event_type == "appointment.confirmed");
+        assert!(confirmed.count() >= 1);
+    }
+}
+
 /// A decision that names no attempt was made in the attempts that had started by then, also if it arrives late.
 #[test]
 fn late_decision_without_an_attempt_is_not_about_a_later_attempt() {

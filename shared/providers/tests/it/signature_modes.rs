@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use sha1::Sha1;
 use sha2::{Digest, Sha256, Sha512};
 use switchhook_domain::{Provider, Timestamp};
-use switchhook_providers::{Providers, UnverifiedWebhook, VerifyError, verify};
+use switchhook_providers::{Providers, UnverifiedWebhook, VerifyError, sign_as_configured, verify};
 
 const NOW: Timestamp = Timestamp::from_millis(1_760_962_445_000);
 const BODY: &str = r#"{"message":{"type":"hang","call":{"id":"c"}}}"#;
@@ -272,4 +272,42 @@ fn wrong_signature_settings_are_refused() {
             "retell.\"signature\": unknown field: known are keys, public_url, window_seconds, allowed_sources, dial, discover"
         ]
     );
+}
+
+/// `switchhook send` signs in every mode that can be configured, and the stack with that configuration accepts it.
+#[test]
+fn webhook_is_signed_in_every_mode_that_is_configured() {
+    let base64_key = BASE64_STANDARD.encode(SECRET);
+    let vapi = |signature: Value| (Provider::Vapi, json!({"keys": [SECRET], "signature": signature}));
+    let shared = |algorithm: &str| {
+        let keys = json!([{"id": "k1", "key": SECRET, "algorithm": algorithm}]);
+        (Provider::Twilio, json!({"keys": ["token"], "public_url": "https://example.com", "shared_keys": keys}))
+    };
+    let twilio = json!({"keys": ["token"], "public_url": "https://example.com"});
+    let modes = [
+        vapi(json!({})),
+        vapi(json!({"include_timestamp": false})),
+        vapi(json!({"algorithm": "sha512", "encoding": "base64", "prefix": "v1=", "header": "X-Hook"})),
+        vapi(json!({"algorithm": "sha1", "timestamp_header": "X-Time"})),
+        vapi(json!({"mode": "shared_secret"})),
+        vapi(json!({"mode": "shared_secret", "header": "Authorization"})),
+        (Provider::Vapi, json!({"keys": [base64_key], "signature": {"base64_keys": true}})),
+        shared("HMAC_SHA256"),
+        shared("HMAC_SHA1"),
+        (Provider::Twilio, twilio),
+        (Provider::Retell, json!({"keys": [SECRET]})),
+        (Provider::Generic, json!({"keys": [SECRET, "old"]})),
+    ];
+    for (provider, config) in modes {
+        let providers = Providers::from_json(&json!({provider.as_str(): config}).to_string()).unwrap();
+        let of_provider = providers.config(provider).unwrap();
+        for body in [BODY, "CallSid=CA1&CallStatus=ringing"] {
+            let url = "https://example.com/webhooks?appointment_id=a";
+            let signed = sign_as_configured(provider, of_provider, url, body.as_bytes(), NOW).unwrap();
+            let headers: Vec<(&str, &str)> =
+                signed.headers.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+            let query = signed.url.split_once('?').unwrap().1;
+            assert!(verified(provider, &config, &headers, query, body).is_ok(), "{provider} {config}: {headers:?}");
+        }
+    }
 }
