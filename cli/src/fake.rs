@@ -11,7 +11,7 @@ use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
-use axum::http::header::{AUTHORIZATION, CONTENT_TYPE};
+use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, RETRY_AFTER};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use clap::Args;
@@ -144,7 +144,12 @@ async fn handle(State(provider): State<Arc<FakeProvider>>, request: Request) -> 
         return StatusCode::GATEWAY_TIMEOUT.into_response();
     }
     let status = StatusCode::from_u16(response.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    (status, [(CONTENT_TYPE, "application/json")], Body::from(response.body)).into_response()
+    let retry_after = response.retry_after.map(|seconds| [(RETRY_AFTER, seconds.to_string())]);
+    let headers = [(CONTENT_TYPE, "application/json")];
+    match retry_after {
+        Some(retry_after) => (status, headers, retry_after, Body::from(response.body)).into_response(),
+        None => (status, headers, Body::from(response.body)).into_response(),
+    }
 }
 
 /// Lists the accepted dials, without phone numbers.

@@ -286,7 +286,11 @@ impl HttpConnector for FakeProviderConnector {
                 }
             }
             let status = StatusCode::try_from(response.status).map_err(|error| ConnectorError::user(error.into()))?;
-            Ok(HttpResponse::new(status, SdkBody::from(response.body)))
+            let mut answer = HttpResponse::new(status, SdkBody::from(response.body));
+            if let Some(seconds) = response.retry_after {
+                answer.headers_mut().insert("retry-after", seconds.to_string());
+            }
+            Ok(answer)
         })
     }
 }

@@ -30,6 +30,7 @@ use serde_json::{Map, Value, json};
 use crate::clock::Clock;
 use crate::sync::{Signal, lock};
 use call::FakeCall;
+use mode::Refusal;
 use response::{error, respond};
 
 pub use behaviour::Behaviour;
@@ -43,6 +44,8 @@ const RETRIES_MAX: u32 = 3;
 const RETRY_PAUSE: Duration = Duration::from_secs(10);
 /// Time during which a repeated dial request with the same `idempotency_key` is answered with the first call.
 const IDEMPOTENCY_MS: i64 = 60 * 60 * 1000;
+/// Seconds after which a caller may try again that was answered 429. It is longer than any pause that a dialer makes by itself.
+const RETRY_AFTER_SECONDS: u64 = 90;
 /// Method and path of the request that places a call.
 const DIAL_ROUTE: (&str, &str) = ("POST", "/v2/create-phone-call");
 
@@ -80,6 +83,8 @@ struct State {
     scheduled_webhooks: BTreeMap<(i64, u64), Delivery>,
     counter: u64,
     dials: Vec<Dial>,
+    /// Number of dial requests that were answered 429.
+    rate_limited: u64,
     /// `None` until recording starts.
     recording: Option<Recording>,
     requests: u64,
@@ -116,6 +121,7 @@ impl FakeProvider {
             scheduled_webhooks: BTreeMap::new(),
             counter: 0,
             dials: Vec::new(),
+            rate_limited: 0,
             recording: None,
             requests: 0,
         };
@@ -220,7 +226,7 @@ impl FakeProvider {
             if is_dial {
                 state.record_dial(&body, now, refusal.result);
             }
-            return refusal.response;
+            return state.with_retry_after(refusal);
         }
         if !authorization.is_some_and(|value| value.starts_with("Bearer ") && value.len() > "Bearer ".len()) {
             return error(401, "no API key");
@@ -306,7 +312,7 @@ impl State {
         let mode = if behaviour == Behaviour::Invalid { Mode::RejectsNumbers } else { mode };
         if let Some(refusal) = mode.response() {
             self.record_dial(body, now, refusal.result);
-            return refusal.response;
+            return self.with_retry_after(refusal);
         }
         let is_over_capacity = mode == Mode::OverCapacity;
         let id = format!("call_{:012x}{:020x}", self.started_at_ms, self.rng.u128(..) >> 48);
@@ -421,6 +427,15 @@ impl State {
         let answer = if result == RequestResult::NotFound { unknown } else { respond(200, &call.to_json(id, now)) };
         self.record(&metadata, now, result);
         answer
+    }
+
+    /// Response of a refusal. Every other 429 says when to try again, beginning with the first.
+    fn with_retry_after(&mut self, refusal: Refusal) -> ApiResponse {
+        if refusal.result != RequestResult::RateLimited {
+            return refusal.response;
+        }
+        self.rate_limited += 1;
+        ApiResponse { retry_after: (self.rate_limited % 2 == 1).then_some(RETRY_AFTER_SECONDS), ..refusal.response }
     }
 
     /// Records the response to a dial request. See [`ApiRecord`] for repeated requests.

@@ -25,7 +25,7 @@ pub enum Mode {
     UnknownAsset,
     /// Every dial is answered with 422: the called number is wrong. Lookups work.
     RejectsNumbers,
-    /// Every dial is answered with 429. Lookups work.
+    /// Every dial is answered with 429, and every other one of these with `Retry-After`. Lookups work.
     RateLimited,
     /// Every dial is accepted, and no phone rings: the call ends at once with the status `error` and the reason
     /// `concurrency_limit_reached`. Lookups work.

@@ -7,6 +7,8 @@ use serde_json::{Value, json};
 pub struct ApiResponse {
     pub status: u16,
     pub body: String,
+    /// Seconds in the header `Retry-After`. `None` if the response has no such header.
+    pub retry_after: Option<u64>,
     pub fate: ResponseFate,
 }
 
@@ -22,7 +24,7 @@ pub enum ResponseFate {
 
 /// Response that arrives.
 pub(super) fn respond(status: u16, body: &Value) -> ApiResponse {
-    ApiResponse { status, body: body.to_string(), fate: ResponseFate::Arrives }
+    ApiResponse { status, body: body.to_string(), retry_after: None, fate: ResponseFate::Arrives }
 }
 
 /// Error response in Retell's form.

@@ -123,3 +123,12 @@ async fn calls_are_listed_in_pages() {
     let dialled: Vec<Value> = provider.dials().into_iter().map(|dial| dial.provider_call_id.into()).collect();
     assert_eq!(listed, dialled);
 }
+
+#[tokio::test(start_paused = true)]
+async fn every_other_429_says_when_to_try_again() {
+    let provider = provider();
+    provider.set_mode(Mode::RateLimited);
+    let answers: Vec<_> = (0..3).map(|_| dial(&provider, "a", "confirms").0).collect();
+    let headers: Vec<_> = answers.iter().map(|answer| (answer.status, answer.retry_after)).collect();
+    assert_eq!(headers, [(429, Some(90)), (429, None), (429, Some(90))]);
+}
