@@ -28,8 +28,8 @@ use switchhook_aws::queue::{Message, Queue, backoff};
 use switchhook_aws::sdk::Clock;
 use switchhook_aws::telemetry::Decision;
 use switchhook_domain::{
-    Call, DialFailure, DialSignal, Disposition, EventId, FoldOutcome, Origin, Policy, ProviderEvent, ProviderHealth,
-    Timestamp, WebhookQuarantined, fold,
+    Call, DialFailure, DialSignal, Disposition, EventId, FoldOutcome, Origin, Policy, Provider, ProviderEvent,
+    ProviderHealth, Timestamp, WebhookQuarantined, fold,
 };
 
 use crate::refold::{Refolder, is_drift_event};
@@ -221,10 +221,10 @@ impl Consumer {
             let mut outcomes: Vec<(&ProviderEvent, FoldOutcome)> = events.iter().zip(folded.outcomes).collect();
             outcomes.extend(refused.iter().map(|message| (&message.event, FoldOutcome::Refused)));
             self.note_unfolded(&outcomes, now).await?;
-            self.note_never_dialled(&outcomes, now).await;
+            let call = folded.transition.as_ref().map(|transition| &transition.call).or(call.as_ref());
+            self.note_dials(call, &outcomes, now).await;
             let duration_ms = self.clock.now().millis_since(started);
             let outcomes = folding.into_iter().chain(refused).zip(outcomes.into_iter().map(|(_, outcome)| outcome));
-            let call = folded.transition.as_ref().map(|transition| &transition.call).or(call.as_ref());
             self.log(outcomes, call, duration_ms);
             return Ok(());
         }
@@ -260,27 +260,33 @@ impl Consumer {
         Ok(())
     }
 
-    /// Notes in the health of a provider that it accepted a call and then dialled nobody. It has too many calls, or its account
-    /// has a problem, so it slows down. An error is logged and otherwise ignored: the next such call is noted again.
-    async fn note_never_dialled(&self, outcomes: &[(&ProviderEvent, FoldOutcome)], now: Timestamp) {
-        for (event, outcome) in outcomes {
-            let is_never_dialled = event.call_events.iter().any(|event| event.never_dialled);
-            let (FoldOutcome::Folded, Origin::Provider(provider), true) = (outcome, event.origin, is_never_dialled)
-            else {
-                continue;
+    /// Notes in the health of a provider that it accepted a call and then dialled nobody, or that it dialled a call for whose news
+    /// the health waits. An error is logged and otherwise ignored: the next such call is noted again.
+    async fn note_dials(&self, call: Option<&Call>, outcomes: &[(&ProviderEvent, FoldOutcome)], now: Timestamp) {
+        let folded = outcomes.iter().filter(|(_, outcome)| *outcome == FoldOutcome::Folded);
+        for (event, (provider, signal)) in folded.filter_map(|(event, _)| Some((event, dial_signal(call, event)?))) {
+            let change = |health: &ProviderHealth| {
+                let next = health.after_dial(&event.call_id, signal, now)?;
+                let has_changed = next.sequence != health.sequence;
+                Some((next.clone(), has_changed.then_some(next.is_open())))
             };
-            let signal = DialSignal::Failed { failure: DialFailure::Busy, cause: "never_dialled", retry_after: None };
-            let change = |health: &ProviderHealth| Some((health.after_dial(&event.call_id, signal, now)?, ()));
-            if let Err(error) = self.calls.change_provider_health(provider, change).await {
-                let decision = Decision {
-                    function: "consumer",
-                    message: "call that was never dialled not noted in the health of its provider",
-                    action_taken: "health_not_noted",
-                    provider: Some(provider.as_str()),
-                    ..Decision::from_error(Some(&error))
-                };
-                decision.log(now, true);
-            }
+            let changed = self.calls.change_provider_health(provider, change).await;
+            let action_taken = match &changed {
+                Ok(None | Some(None)) => continue,
+                Ok(Some(Some(true))) => "circuit_open",
+                Ok(Some(Some(false))) => "circuit_closed",
+                Err(_) => "health_not_noted",
+            };
+            let failure = Decision::from_error(changed.as_ref().err());
+            let decision = Decision {
+                function: "consumer",
+                message: "report of a dial noted in the health of its provider",
+                action_taken,
+                provider: Some(provider.as_str()),
+                cause: (action_taken == "circuit_open").then_some(DialFailure::NotDialled.as_str()).or(failure.cause),
+                ..failure
+            };
+            decision.log(now, changed.is_err());
         }
     }
 
@@ -386,6 +392,18 @@ impl Consumer {
         };
         decision.log(now, true);
     }
+}
+
+/// Returns what a folded event says about the dial of a call. `None` if it says nothing that the provider's health waits for.
+fn dial_signal(call: Option<&Call>, event: &ProviderEvent) -> Option<(Provider, DialSignal<'static>)> {
+    if let Origin::Provider(provider) = event.origin
+        && event.call_events.iter().any(|event| event.never_dialled)
+    {
+        let failure = DialFailure::NotDialled;
+        return Some((provider, DialSignal::Failed { failure, cause: "never_dialled", retry_after: None }));
+    }
+    let (provider, dialled_at) = call?.watched_dial(&event.event_id)?;
+    Some((provider, DialSignal::Heard { dialled_at }))
 }
 
 /// Disposition of the call event that the provider reported. If it reported none, the first implied call event decides.

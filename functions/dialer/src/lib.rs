@@ -269,10 +269,10 @@ impl Dialer {
         if !call.is_claimed_by(token, now) {
             return Ok(NextStep::ClaimLost);
         }
-        if !self.may_dial(*provider, call, now).await? {
+        let Some(health) = self.health_that_allows(*provider, call, now).await? else {
             let release = call.release(token, &self.policy, now);
             return Ok(release.map_or(NextStep::ClaimLost, NextStep::Release));
-        }
+        };
         let give_up = |reason: StopReason| {
             let transition = call.give_up(token, reason, &self.policy, now);
             transition.map_or(NextStep::ClaimLost, |transition| NextStep::GiveUp(transition, reason))
@@ -286,6 +286,7 @@ impl Dialer {
         Ok(match window.map(|window| window.next_opening(now)) {
             None | Some(Ok(None)) => call
                 .start_dial(token, dial_key, *provider, &self.policy, now)
+                .map(|started| if health.is_doubted() { started.watched() } else { started })
                 .map_or(NextStep::ClaimLost, NextStep::Dial),
             Some(Ok(Some(opening))) => {
                 call.postpone(token, opening, &self.policy, now).map_or(NextStep::ClaimLost, NextStep::Postpone)
@@ -392,19 +393,22 @@ impl Dialer {
         Err(Error::Contended(RACES_MAX))
     }
 
-    /// True if the provider takes this call now. A health that was read some seconds ago may allow a call, but not refuse one:
-    /// the call may be the probe that was started meanwhile.
-    async fn may_dial(&self, provider: Provider, call: &Call, now: Timestamp) -> Result<bool, Error> {
+    /// Returns the health of the provider if it takes this call now. A health that was read some seconds ago may allow a call, but
+    /// not refuse one: the call may be the probe that was started meanwhile.
+    async fn health_that_allows(
+        &self,
+        provider: Provider,
+        call: &Call,
+        now: Timestamp,
+    ) -> Result<Option<ProviderHealth>, Error> {
         // The last write of the row was the claim.
-        let claimed_at = call.updated_at;
-        let cached = self.health.get(provider, now);
-        if cached.is_some_and(|health| health.allows(&call.call_id, claimed_at, now)) {
-            return Ok(true);
+        let allows = |health: &ProviderHealth| health.allows(&call.call_id, call.updated_at, now);
+        if let Some(cached) = self.health.get(provider, now).filter(&allows) {
+            return Ok(Some(cached));
         }
         let health = self.calls.provider_health(provider).await?;
-        let is_allowed = health.allows(&call.call_id, claimed_at, now);
-        self.health.set(health, now);
-        Ok(is_allowed)
+        self.health.set(health.clone(), now);
+        Ok(Some(health).filter(allows))
     }
 
     /// Notes the result of a dial in the health of the provider. A dial that works changes nothing at a healthy provider, and

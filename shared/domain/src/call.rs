@@ -85,6 +85,8 @@ pub struct AttemptRecord {
     pub awaits_outcome: bool,
     /// Time at which Switchhook asked the provider to place the attempt. `None` if another system placed it.
     pub dialled_at: Option<Timestamp>,
+    /// True if the health of the provider waits for news of this dial: it was [doubted](crate::ProviderHealth) at that time.
+    pub is_watched: bool,
     /// Id of the dial. If the response to the write of this record was lost, the dialer recognises its own dial by this id.
     pub dial_key: Option<String>,
 }
@@ -391,6 +393,15 @@ impl Call {
         let mut entries = self.history.iter().filter(|entry| entry.attempt_index == Some(index));
         let is_disproved = entries.clone().any(|entry| entry.disproves_withdrawal());
         is_dialled && !is_disproved && entries.any(HistoryEntry::is_withdrawal)
+    }
+
+    /// Returns the provider and the time of the dial that an event reports, if the provider's health waits for news of that dial.
+    /// `None` if the event says that nobody was dialled, or does not say it.
+    #[must_use]
+    pub fn watched_dial(&self, event_id: &EventId) -> Option<(Provider, Timestamp)> {
+        let mut reports = self.history.iter().filter(|entry| entry.source_event_id == *event_id);
+        let record = self.attempt_records.get(reports.find(|entry| entry.disproves_withdrawal())?.attempt_index?)?;
+        record.provider.zip(record.dialled_at).filter(|_| record.is_watched)
     }
 
     /// Returns the attempts in doubt: Switchhook dialled them, no event has arrived, and the provider's call id is unknown

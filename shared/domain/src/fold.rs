@@ -160,6 +160,7 @@ impl Call {
                 provider_call_id: None,
                 awaits_outcome: true,
                 dialled_at: None,
+                is_watched: false,
                 dial_key: None,
             });
         }

@@ -10,6 +10,10 @@
 //! moment. From then on the rate rises again with time. The number of calls in flight is the dial rate times the length of
 //! a call. So the rate bounds it, and nobody counts calls.
 //!
+//! **A provider may accept calls and then dial nobody.** Its answers to dials then say nothing. So after the first report of such
+//! a call the health is *doubted*, and an accepted call neither clears the failures nor closes the circuit. Only the news that a
+//! call was dialled does, if that call was sent after the doubt began.
+//!
 //! **A claim books its place in the dial rate.** However many schedulers run at once, they never claim more calls than the
 //! provider takes in the time that they book ahead.
 
@@ -50,10 +54,13 @@ pub enum DialFailure {
     Unreachable,
     /// The provider gave no answer, or none that says whether it places the call.
     UnclearAnswer,
+    /// The provider accepted the call, and reported later that it dialled nobody.
+    NotDialled,
 }
 
 impl DialFailure {
-    pub const ALL: [Self; 4] = [Self::AccountProblem, Self::Busy, Self::Unreachable, Self::UnclearAnswer];
+    pub const ALL: [Self; 5] =
+        [Self::AccountProblem, Self::Busy, Self::Unreachable, Self::UnclearAnswer, Self::NotDialled];
 
     /// Returns the name used in domain events, logs and rows.
     #[must_use]
@@ -63,14 +70,25 @@ impl DialFailure {
             Self::Busy => "busy",
             Self::Unreachable => "unreachable",
             Self::UnclearAnswer => "unclear_answer",
+            Self::NotDialled => "not_dialled",
         }
     }
 
-    /// Weight of one failure. Three failures in a row open the circuit. A busy provider works, so it takes twelve.
+    /// Weight of one failure. Three failures in a row open the circuit. A busy provider works, so it takes twelve. Six calls that
+    /// were accepted and not dialled open it: they may be the part that was too many.
     const fn score(self) -> u32 {
         match self {
             Self::AccountProblem | Self::Unreachable | Self::UnclearAnswer => 4,
+            Self::NotDialled => 2,
             Self::Busy => 1,
+        }
+    }
+
+    /// True if the provider has too many requests or calls, so that fewer of them help.
+    const fn slows_down(self) -> bool {
+        match self {
+            Self::Busy | Self::NotDialled => true,
+            Self::AccountProblem | Self::Unreachable | Self::UnclearAnswer => false,
         }
     }
 }
@@ -80,6 +98,8 @@ impl DialFailure {
 pub enum DialSignal<'a> {
     /// The provider accepted the call, or refused the number.
     Works,
+    /// The provider reported a call that was dialled, and that was sent to it at this time.
+    Heard { dialled_at: Timestamp },
     Failed {
         failure: DialFailure,
         /// The provider's reason in our words, for example `payment_required`.
@@ -128,6 +148,10 @@ pub struct ProviderHealth {
     pub changed_at: Option<Timestamp>,
     /// Weight of all failed dials since the last one that worked.
     pub failure_score: u32,
+    /// Time of the first report that the provider accepted a call and dialled nobody. `None` if a call that was sent later was
+    /// dialled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub doubted_since: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slowdown: Option<Slowdown>,
     /// Time until which no call is dialled, because the provider was busy.
@@ -148,6 +172,7 @@ impl ProviderHealth {
             sequence: 0,
             changed_at: None,
             failure_score: 0,
+            doubted_since: None,
             slowdown: None,
             paused_until: None,
             booked_until: None,
@@ -161,6 +186,12 @@ impl ProviderHealth {
             Circuit::Closed => false,
             Circuit::Open { .. } => true,
         }
+    }
+
+    /// True if an accepted call says nothing: the provider has accepted calls and dialled nobody.
+    #[must_use]
+    pub const fn is_doubted(&self) -> bool {
+        self.doubted_since.is_some()
     }
 
     /// True if the provider gets calls other than probes.
@@ -204,11 +235,24 @@ impl ProviderHealth {
         }
     }
 
-    /// Returns the health after the dial of a call. `None` if it does not change, so that nothing needs to be written.
+    /// Returns the health after a signal about the dial of a call. `None` if it does not change, so that nothing needs to be
+    /// written.
     #[must_use]
     pub fn after_dial(&self, call_id: &CallId, signal: DialSignal<'_>, now: Timestamp) -> Option<Self> {
         let mut next = self.clone();
         match (&mut next.circuit, signal) {
+            (_, DialSignal::Heard { dialled_at }) => {
+                // A call that was sent before says nothing about the provider since then.
+                let since = if self.is_open() { self.changed_at } else { self.doubted_since };
+                if since.is_none_or(|since| dialled_at < since) {
+                    return None;
+                }
+                if self.is_open() {
+                    next.close(now);
+                }
+                (next.failure_score, next.doubted_since) = (0, None);
+            }
+            (_, DialSignal::Works) if self.is_doubted() => return None,
             (Circuit::Closed, DialSignal::Works) if self.failure_score == 0 => return None,
             (Circuit::Closed, DialSignal::Works) => next.failure_score = 0,
             // Dials that were under way when the pause began are no news.
@@ -217,7 +261,10 @@ impl ProviderHealth {
             }
             (Circuit::Closed, DialSignal::Failed { failure, cause, retry_after }) => {
                 next.failure_score = self.failure_score.saturating_add(failure.score());
-                if failure == DialFailure::Busy {
+                if failure == DialFailure::NotDialled {
+                    next.doubted_since = self.doubted_since.or(Some(now));
+                }
+                if failure.slows_down() && self.is_available(now) {
                     next.slow_down(retry_after, now);
                 }
                 if next.failure_score >= SCORE_TO_OPEN {
@@ -234,15 +281,16 @@ impl ProviderHealth {
             // Only the probe counts. Other dials were sent before the circuit opened.
             (Circuit::Open { probe, .. }, _) if probe.as_ref() != Some(call_id) => return None,
             (Circuit::Open { .. }, DialSignal::Works) => {
-                next.circuit = Circuit::Closed;
+                next.close(now);
                 next.failure_score = 0;
-                next.paused_until = None;
-                next.change(now);
             }
             (
                 Circuit::Open { failure, cause, probe_at, failed_probes, probe },
                 DialSignal::Failed { failure: new_failure, cause: new_cause, retry_after },
             ) => {
+                if new_failure == DialFailure::NotDialled {
+                    next.doubted_since = self.doubted_since.or(Some(now));
+                }
                 *failed_probes = failed_probes.saturating_add(1);
                 *failure = new_failure;
                 new_cause.clone_into(cause);
@@ -295,6 +343,12 @@ impl ProviderHealth {
             cause,
             occurred_at: occurred_at.to_string(),
         })
+    }
+
+    fn close(&mut self, now: Timestamp) {
+        self.circuit = Circuit::Closed;
+        self.paused_until = None;
+        self.change(now);
     }
 
     fn change(&mut self, now: Timestamp) {

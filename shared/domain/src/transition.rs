@@ -28,6 +28,17 @@ pub struct DialStarted {
     pub is_last_attempt: bool,
 }
 
+impl DialStarted {
+    /// Marks the dial as one of which the health of its provider waits for news.
+    #[must_use]
+    pub fn watched(mut self) -> Self {
+        if let Some(record) = self.transition.call.attempt_records.last_mut() {
+            record.is_watched = true;
+        }
+        self
+    }
+}
+
 impl Call {
     /// → PENDING: creates a call that Switchhook places.
     #[must_use]
@@ -111,6 +122,7 @@ impl Call {
             provider_call_id: None,
             awaits_outcome: policy.outcome_providers.contains(provider),
             dialled_at: Some(now),
+            is_watched: false,
             dial_key: Some(dial_key.to_owned()),
         });
         call.not_before = None;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use switchhook_domain::{CallId, NewCall, PhoneNumber, Plan, Policy, Provider, RetryPolicy};
-use switchhook_local::fake::{DeliveryFaults, Mode};
+use switchhook_local::fake::{DeliveryFaults, Mode, RequestResult};
 use switchhook_tests::{CALL_RETENTION, INACTIVITY_TIMEOUT, MINUTE, World, all_providers, text};
 
 use super::{HOUR, call_request, create, send};
@@ -62,6 +62,22 @@ async fn provider_that_is_busy_for_an_hour_costs_a_handful_of_requests_and_no_ca
     assert!(requests <= 25, "{requests}");
 }
 
+/// The fake provider answers the first 429 with `Retry-After: 90`. By itself, the dialer would try again within a minute.
+#[tokio::test(start_paused = true)]
+async fn busy_provider_is_not_asked_before_it_wants_to_be() {
+    let world = World::new();
+    let fake = world.cloud.fake();
+    fake.set_mode(Mode::RateLimited);
+    let call_id = create(&world, &call_request("confirms")).await;
+    world.wait(Duration::from_secs(5)).await;
+    assert_eq!(fake.requests(), 1);
+    fake.set_mode(Mode::Normal);
+    world.wait(Duration::from_secs(83)).await;
+    assert_eq!((fake.requests(), world.call(&call_id).await.job.as_str()), (1, "PENDING"));
+    world.wait(MINUTE).await;
+    assert_eq!(fake.dials().len(), 1);
+}
+
 #[tokio::test(start_paused = true)]
 async fn provider_that_gives_no_clear_answer_for_an_hour_leaves_few_calls_in_doubt() {
     for mode in [Mode::Down, Mode::Unresponsive] {
@@ -89,30 +105,120 @@ async fn provider_that_gives_no_clear_answer_for_an_hour_leaves_few_calls_in_dou
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn provider_that_accepts_calls_and_dials_nobody_is_asked_less_and_less_often() {
-    let world = World::new();
+/// Lets a provider accept calls and dial nobody for half an hour, while 100 calls are due. Returns the number of requests in
+/// that time. All calls must be dialled within two hours after it, each once, and none may have lost an attempt.
+async fn requests_of_a_provider_that_dials_nobody(per_second: f64) -> u64 {
+    let mut secret = all_providers();
+    secret["retell"]["dial"]["per_second"] = json!(per_second);
+    let world = World::with_secret(&secret);
     let fake = world.cloud.fake();
     fake.set_delivery_faults(DeliveryFaults::NONE);
     fake.set_mode(Mode::OverCapacity);
+    let mut request = call_request("declines");
+    request["retry"] = json!({"attempts_max": 1});
     let mut created = Vec::new();
-    for _ in 0..100 {
-        created.push(create(&world, &call_request("declines")).await);
+    for number in 0..100 {
+        request["appointment_id"] = json!(format!("apt-{number}"));
+        created.push(create(&world, &request).await);
     }
-    let mut requests = Vec::new();
-    for _ in 0..4 {
-        let before = fake.requests();
-        world.wait(HOUR / 4).await;
-        requests.push(fake.requests() - before);
+    world.wait(HOUR / 2).await;
+    let requests = fake.requests();
+    assert_eq!((fake.dials(), provider_events(&world)), (Vec::new(), vec!["provider.unavailable".to_owned()]));
+    fake.set_mode(Mode::Normal);
+    world.wait(HOUR * 2).await;
+    for call_id in &created {
+        let call = world.call(call_id).await;
+        assert_eq!((call.job.as_str(), call.attempts().len()), ("COMPLETED", 1), "{call_id}");
     }
-    println!("requests in each quarter of an hour: {requests:?}");
-    // The provider looks healthy: it accepts every call. So the calls themselves slow down.
-    assert!(requests.is_sorted_by(|earlier, later| later < earlier), "{requests:?}");
+    assert_eq!((fake.dials().len(), fake.duplicate_dials()), (100, 0));
+    assert_eq!(provider_events(&world), ["provider.unavailable", "provider.available"]);
+    requests
+}
+
+#[tokio::test(start_paused = true)]
+async fn provider_that_accepts_calls_and_dials_nobody_costs_few_requests_and_no_call() {
+    let requests = requests_of_a_provider_that_dials_nobody(5.0).await;
+    println!("{requests} requests in half an hour");
+    assert!(requests <= 60, "{requests}");
+    // At 100 calls in a second, all are sent before the first report arrives.
+    let requests = requests_of_a_provider_that_dials_nobody(100.0).await;
+    println!("{requests} requests in half an hour");
+    assert!(requests <= 110, "{requests}");
+}
+
+const fn is_dial(result: RequestResult) -> bool {
+    match result {
+        RequestResult::Accepted
+        | RequestResult::RateLimited
+        | RequestResult::Rejected
+        | RequestResult::Refused
+        | RequestResult::Unavailable => true,
+        RequestResult::NotFound | RequestResult::InProgress | RequestResult::Ended | RequestResult::Analysed => false,
+    }
+}
+
+/// Number of calls around an outage. `SWITCHHOOK_OUTAGE_CALLS=1000` makes the tests longer.
+fn calls_around_an_outage() -> usize {
+    std::env::var("SWITCHHOOK_OUTAGE_CALLS").ok().and_then(|text| text.parse().ok()).unwrap_or(300)
+}
+
+/// Lets calls become due over three hours, and the provider fail in this way in the second of them. All calls must be dialled and
+/// settled in the end, none twice, and none may have lost its only attempt.
+async fn outage_in_the_middle(mode: Mode, requests_max: usize) {
+    let calls = calls_around_an_outage();
+    let world = World::new();
+    let fake = world.cloud.fake();
+    fake.set_delivery_faults(DeliveryFaults::NONE);
+    let mut request = call_request("confirms");
+    request["retry"] = json!({"attempts_max": 1});
+    let (started, mut created) = (world.now(), Vec::new());
+    for number in 0..calls {
+        request["appointment_id"] = json!(format!("apt-{number}"));
+        let share = number as f64 / calls as f64;
+        request["due_at"] = json!(started.plus((HOUR * 3).mul_f64(share)).to_string());
+        created.push(create(&world, &request).await);
+    }
+    world.wait(HOUR).await;
+    fake.start_recording();
+    fake.set_mode(mode);
+    world.wait(HOUR).await;
+    // The drift check looks up calls of the hour before, and is not counted.
+    let requests = fake.api_records().iter().filter(|record| is_dial(record.result)).count();
     fake.set_mode(Mode::Normal);
     world.wait(HOUR * 3).await;
+    println!("{mode:?}: {requests} dial requests in the hour");
+    assert!(requests <= requests_max, "{mode:?}: {requests} dial requests in the hour");
+    assert_eq!((fake.dials().len(), fake.duplicate_dials()), (calls, 0), "{mode:?}");
     for call_id in &created {
-        assert_eq!(world.call(call_id).await.job.as_str(), "COMPLETED");
+        let call = world.call(call_id).await;
+        assert_eq!(
+            (call.job.as_str(), call.attempts().len(), call.is_settled()),
+            ("COMPLETED", 1, true),
+            "{mode:?} {call_id}"
+        );
     }
+    assert_eq!(provider_events(&world), ["provider.unavailable", "provider.available"], "{mode:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_hour_of_422_in_the_middle_of_many_calls_costs_none() {
+    outage_in_the_middle(Mode::UnknownAsset, 20).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_hour_of_429_in_the_middle_of_many_calls_costs_none() {
+    outage_in_the_middle(Mode::RateLimited, 30).await;
+}
+
+/// The provider dials, and answers 500.
+#[tokio::test(start_paused = true)]
+async fn an_hour_of_500_in_the_middle_of_many_calls_costs_none() {
+    outage_in_the_middle(Mode::FailsAfterDial, 30).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_hour_of_silence_in_the_middle_of_many_calls_costs_none() {
+    outage_in_the_middle(Mode::Unresponsive, 30).await;
 }
 
 #[tokio::test(start_paused = true)]

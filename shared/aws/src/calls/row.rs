@@ -93,6 +93,8 @@ struct AttemptRow {
     provider_call_id: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     dialled_at: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "is_false")]
+    is_watched: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     dial_key: Option<String>,
     #[serde(default = "yes", skip_serializing_if = "is_true")]
@@ -208,19 +210,20 @@ impl CallRow {
 
 impl AttemptRow {
     fn encode(attempt: &AttemptRecord) -> Self {
-        let AttemptRecord { key, provider, provider_call_id, awaits_outcome, dialled_at, dial_key } = attempt.clone();
+        let AttemptRecord { key, provider, provider_call_id, awaits_outcome, dialled_at, is_watched, dial_key } =
+            attempt.clone();
         let is_in_key = provider_call_id.as_deref() == id_in_key(key.as_ref());
         let provider_call_id = if is_in_key { None } else { Some(provider_call_id.unwrap_or_default()) };
-        Self { key, provider, provider_call_id, dialled_at, dial_key, awaits_outcome }
+        Self { key, provider, provider_call_id, dialled_at, is_watched, dial_key, awaits_outcome }
     }
 
     fn decode(self) -> AttemptRecord {
-        let Self { key, provider, provider_call_id, dialled_at, dial_key, awaits_outcome } = self;
+        let Self { key, provider, provider_call_id, dialled_at, is_watched, dial_key, awaits_outcome } = self;
         let provider_call_id = match provider_call_id {
             None => id_in_key(key.as_ref()).map(str::to_owned),
             Some(id) => Some(id).filter(|id| !id.is_empty()),
         };
-        AttemptRecord { key, provider, provider_call_id, awaits_outcome, dialled_at, dial_key }
+        AttemptRecord { key, provider, provider_call_id, awaits_outcome, dialled_at, is_watched, dial_key }
     }
 }
 
@@ -241,4 +244,9 @@ const fn yes() -> bool {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 const fn is_true(flag: &bool) -> bool {
     *flag
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_false(flag: &bool) -> bool {
+    !*flag
 }

@@ -64,6 +64,8 @@ pub const METRICS: &[Metric] = &[
     count("consumer", "refold_too_long", "Repairs of a call that would read too much"),
     count("consumer", "number_blocked", "Numbers put on the do-not-call list, as the person asked"),
     count("consumer", "number_unknown", "Such wishes without a number to block"),
+    count("consumer", "circuit_open", "Circuits that opened, because the provider dialled nobody"),
+    count("consumer", "circuit_closed", "Circuits that closed, because a call was heard of"),
     count("consumer", "health_not_noted", "Failed notes in the health of a provider"),
     milliseconds("consumer", "received_to_applied_ms", "Time from the receipt of an applied event to its fold"),
     count("relay", "relayed", "Batches of the stream that were published"),

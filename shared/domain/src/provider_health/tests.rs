@@ -68,6 +68,39 @@ fn success_of_the_probe_closes_the_circuit_and_nothing_else_does() {
 }
 
 #[test]
+fn accepted_calls_prove_nothing_until_one_of_them_is_heard_of() {
+    let mut health = ProviderHealth::new(Provider::Retell);
+    for second in 0..6 {
+        assert!(!health.is_open() && health.after_dial(&call(90), DialSignal::Works, at(second)).is_none());
+        health = health.after_dial(&call(second), failed(DialFailure::NotDialled), at(second)).expect("changes");
+    }
+    assert_eq!(health.domain_event().expect("opened").reason, Some("not_dialled"));
+    let probing = health.start_probe(&call(6), at(40)).expect("open");
+    assert_eq!(probing.after_dial(&call(6), DialSignal::Works, at(41)), None, "an accepted probe proves nothing");
+    let heard = |seconds| DialSignal::Heard { dialled_at: at(seconds) };
+    assert_eq!(probing.after_dial(&call(0), heard(4), at(42)), None, "sent before the circuit opened");
+    let failed_again = probing.after_dial(&call(6), failed(DialFailure::NotDialled), at(42)).expect("changes");
+    assert!(failed_again.is_doubted() && !failed_again.needs_probe(at(101)) && failed_again.needs_probe(at(102)));
+    let probing = failed_again.start_probe(&call(7), at(102)).expect("open");
+    let closed = probing.after_dial(&call(7), heard(102), at(110)).expect("changes");
+    assert!(closed.is_available(at(110)) && !closed.is_doubted() && closed.failure_score == 0);
+    assert_eq!(closed.after_dial(&call(7), heard(102), at(111)), None, "later news of the call costs no write");
+}
+
+#[test]
+fn calls_that_are_heard_of_clear_what_single_calls_said_that_were_not_dialled() {
+    let mut health = ProviderHealth::new(Provider::Retell);
+    for hour in 0..24 {
+        let now = at(hour * 3_600);
+        health = health.after_dial(&call(1), failed(DialFailure::NotDialled), now).expect("changes");
+        let heard = DialSignal::Heard { dialled_at: now.plus(10 * SECOND) };
+        assert_eq!(health.after_dial(&call(0), DialSignal::Heard { dialled_at: at(0) }, now).is_some(), hour == 0);
+        health = health.after_dial(&call(2), heard, now.plus(20 * SECOND)).expect("changes");
+    }
+    assert!(!health.is_open() && health.failure_score == 0);
+}
+
+#[test]
 fn dial_that_works_changes_nothing_at_a_healthy_provider() {
     let health = ProviderHealth::new(Provider::Twilio);
     assert_eq!(health.after_dial(&call(1), DialSignal::Works, at(1)), None);
@@ -124,6 +157,8 @@ mod random {
         Claim(u64),
         Answer(u64, Option<DialFailure>),
         Trigger(u64),
+        /// A call that was dialled at this time is heard of.
+        Heard(u64),
         Wait(u64),
     }
 
@@ -136,6 +171,7 @@ mod random {
             (1_u64..200).prop_map(Step::Claim),
             (0_u64..4, failure).prop_map(|(number, failure)| Step::Answer(number, failure)),
             (0_u64..4).prop_map(Step::Trigger),
+            (0_u64..4_000).prop_map(Step::Heard),
             (0_u64..400).prop_map(Step::Wait),
         ]
     }
@@ -166,6 +202,12 @@ mod random {
                         prop_assert_eq!(next.is_some(), health.is_open());
                         health = next.unwrap_or(health);
                     }
+                    Step::Heard(dialled_at) => {
+                        let signal = DialSignal::Heard { dialled_at: at(dialled_at) };
+                        let Some(next) = health.after_dial(&call(0), signal, at(now)) else { continue };
+                        prop_assert!(!next.is_open() && !next.is_doubted() && next.failure_score == 0);
+                        health = next;
+                    }
                     Step::Answer(number, failure) => {
                         let signal = failure.map_or(DialSignal::Works, failed);
                         let allowed = health.allows(&call(number), at(now), at(now));
@@ -178,6 +220,7 @@ mod random {
                             prop_assert!(allowed, "only the probe counts");
                             prop_assert_eq!(next.is_open(), failure.is_some());
                         }
+                        prop_assert!(failure.is_some() || !before.is_doubted(), "an accepted call proves nothing");
                         health = next;
                     }
                 }
@@ -190,7 +233,9 @@ mod random {
             let later = at(now).plus(PROBE_PAUSE_MAX);
             if health.needs_probe(later) {
                 let probing = health.start_probe(&call(7), later).expect("open");
-                health = probing.after_dial(&call(7), DialSignal::Works, later).expect("closes");
+                let signal =
+                    if health.is_doubted() { DialSignal::Heard { dialled_at: later } } else { DialSignal::Works };
+                health = probing.after_dial(&call(7), signal, later).expect("closes");
             }
             prop_assert!(health.is_available(later));
         }
