@@ -13,8 +13,10 @@ use crate::change::Ended;
 use crate::completions::Completions;
 use crate::demo::Demo;
 use crate::dev::Dev;
+use crate::dlq::Dlq;
 use crate::fake::Fake;
 use crate::providers::Providers;
+use crate::quarantine::Quarantine;
 use crate::reconcile::Reconcile;
 use crate::replay::Replay;
 use crate::republish::Republish;
@@ -23,6 +25,7 @@ use crate::send::Send;
 use crate::show::Show;
 use crate::status::Status;
 use crate::stuck::Stuck;
+use crate::verify::Verify;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -64,10 +67,14 @@ enum Verb {
     Completions(Completions),
     /// Play simulated calls through the whole stack, with unreliable webhooks, and check every result
     Demo(Demo),
+    /// List dead letters, send their events again, or discard them
+    Dlq(Dlq),
     /// Run a fake provider, which accepts calls and dials nobody
     Fake(Fake),
     /// List the providers of a stack, or check a providers file
     Providers(Providers),
+    /// List webhooks that could not be read, read them again, or discard them
+    Quarantine(Quarantine),
     /// Run the reconciler, or the drift check, now
     Reconcile(Reconcile),
     /// Fold stored events again
@@ -84,6 +91,8 @@ enum Verb {
     Status(Status),
     /// List calls that do not move: why, what happens next, and when
     Stuck(Stuck),
+    /// Compare calls with their events in the inbox, and repair what differs
+    Verify(Verify),
 }
 
 /// The command was carried out, and everything is right.
@@ -116,16 +125,19 @@ pub(crate) fn run(
         Verb::Call(call) => call.run(out, errors).map(ended).map_err(Into::into),
         Verb::Completions(completions) => completions.run(Switchhook::command(), out).map(ended).map_err(Into::into),
         Verb::Demo(demo) => demo.run(out).map(ended).map_err(Into::into),
+        Verb::Dlq(dlq) => dlq.run(out, errors).map_err(Into::into),
         Verb::Fake(fake) => fake.run(out, errors).map(ended).map_err(Into::into),
         Verb::Providers(providers) => providers.run(out, errors).map(ended).map_err(Into::into),
         Verb::Reconcile(reconcile) => reconcile.run(out).map(ended).map_err(Into::into),
+        Verb::Quarantine(quarantine) => quarantine.run(out, errors).map_err(Into::into),
         Verb::Replay(replay) => replay.run(out, errors).map_err(Into::into),
-        Verb::Republish(republish) => republish.run(out, errors).map(ended).map_err(Into::into),
+        Verb::Republish(republish) => republish.run(out, errors).map_err(Into::into),
         Verb::Run(run) => run.run(out, errors).map_err(Into::into),
         Verb::Send(send) => send.run(out).map(ended).map_err(Into::into),
         Verb::Show(show) => show.run(out, errors).map(ended).map_err(Into::into),
         Verb::Status(status) => status.run(out).map(ended).map_err(Into::into),
         Verb::Stuck(stuck) => stuck.run(out).map(ended).map_err(Into::into),
+        Verb::Verify(verify) => verify.run(out, errors).map_err(Into::into),
     };
     ExitCode::from(match done {
         Ok(Ended::Found) => EXIT_SUCCESS,

@@ -121,6 +121,21 @@ impl Change {
         Ok(Ended::Found)
     }
 
+    /// Does the same with the result of making a plan: prints a refusal to make it.
+    pub(crate) fn carry_out_planned(
+        &self,
+        connection: &Connection,
+        plan: Result<Plan, switchhook_operate::Error>,
+        json: bool,
+        out: &mut impl Write,
+        errors: &mut impl Write,
+    ) -> Result<Ended, ChangeError> {
+        match plan {
+            Ok(plan) => self.carry_out(connection, plan, json, out, errors),
+            Err(error) => ended(error, errors),
+        }
+    }
+
     #[expect(clippy::too_many_arguments, reason = "two of them are the outputs")]
     fn run(
         &self,

@@ -59,7 +59,6 @@ Routes:
   PUT, DELETE /do-not-call?number={number}   block or unblock a number
 and, only in this local stack:
   GET  /domain-events                stream all domain events, as server-sent events
-  POST /republish                    publish domain events again; body: {\"call_id\": …} or {\"since\": …}
   GET  /stack                        show the names of the tables, the queues and the bus
   GET  /providers                    show which providers are configured
   POST /aws                          answer AWS requests to them; any credentials are accepted

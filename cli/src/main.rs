@@ -8,11 +8,14 @@ mod client;
 mod completions;
 mod demo;
 mod dev;
+mod dlq;
 mod duration;
 mod fake;
 mod import;
 mod paths;
+mod payload;
 mod providers;
+mod quarantine;
 mod reconcile;
 mod replay;
 mod republish;
@@ -21,9 +24,12 @@ mod running_dev;
 mod send;
 mod serving;
 mod show;
+mod since;
 mod stack_choice;
 mod status;
 mod stuck;
+mod verify;
+mod words;
 
 use std::process::ExitCode;
 

@@ -26,11 +26,11 @@ use switchhook_aws::sdk;
 use switchhook_aws::secret::ProviderSecrets;
 use switchhook_consumer::Consumer;
 use switchhook_dialer::Dialer;
-use switchhook_domain::{CallId, Policy, Provider, ProviderSet, RetryPolicy, Timestamp};
+use switchhook_domain::{Policy, Provider, ProviderSet, RetryPolicy, Timestamp};
 use switchhook_ingress::Ingress;
 use switchhook_providers::{Key, Providers, sign};
 use switchhook_reconciler::Reconciler;
-use switchhook_relay::{Relay, RepublishReport, calls_since, republish_call};
+use switchhook_relay::Relay;
 use switchhook_scheduler::Scheduler;
 use tokio::task::{JoinError, JoinHandle};
 
@@ -94,9 +94,6 @@ struct Stack {
     ingress: Arc<Ingress>,
     consumer: Arc<Consumer>,
     relay: Arc<Relay>,
-    bus: BusClient,
-    calls: Calls,
-    inbox: Inbox,
     scheduler: Arc<Scheduler>,
     dialer: Arc<Dialer>,
     reconciler: Arc<Reconciler>,
@@ -165,9 +162,6 @@ impl Cloud {
                 clock: clock(),
             }),
             relay: Arc::new(Relay { bus: bus(), clock: clock() }),
-            bus: bus(),
-            calls: calls(),
-            inbox: inbox(INBOX_RETENTION),
             scheduler: Arc::new(Scheduler {
                 calls: calls(),
                 call_retention: CALL_RETENTION,
@@ -310,29 +304,6 @@ impl Cloud {
         let run = self.0.runs.fetch_add(1, Ordering::Relaxed);
         self.invoked("reconciler", tokio::spawn(async move { reconciler.check_drift(&format!("drift-{run}")).await }))
             .await
-    }
-
-    /// Publishes the domain events of a call again. Does nothing if the call does not exist.
-    ///
-    /// # Errors
-    /// The call could not be read, or its events could not be published.
-    pub async fn republish(&self, call_id: &CallId) -> Result<RepublishReport, switchhook_aws::Error> {
-        republish_call(&self.0.calls, &self.0.bus, call_id).await
-    }
-
-    /// Publishes the domain events of all calls that received an event or were settled since `since`.
-    ///
-    /// # Errors
-    /// The calls could not be read, or their events could not be published.
-    pub async fn republish_since(&self, since: Timestamp) -> Result<RepublishReport, switchhook_aws::Error> {
-        let now = Timestamp::from_millis(i64::try_from(self.clock().now_ms()).unwrap_or(i64::MAX));
-        let mut all = RepublishReport::default();
-        for call_id in calls_since(&self.0.inbox, &self.0.calls, since, now, |_, _| {}).await? {
-            let RepublishReport { calls, events } = self.republish(&call_id).await?;
-            all.calls += calls;
-            all.events += events;
-        }
-        Ok(all)
     }
 
     #[must_use]

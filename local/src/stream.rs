@@ -205,6 +205,11 @@ impl StreamRecord {
         self.sequence
     }
 
+    /// Time of the write, in Unix milliseconds.
+    pub(crate) const fn written_at_ms(&self) -> u64 {
+        self.at_ms
+    }
+
     /// Time since the change.
     pub fn age(&self, now_ms: u64) -> Duration {
         Duration::from_millis(now_ms.saturating_sub(self.at_ms))

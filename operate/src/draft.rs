@@ -9,7 +9,7 @@ use switchhook_domain::{CallId, Timestamp};
 
 use crate::cost::{Cost, Work};
 use crate::error::Error;
-use crate::forecast::{Forecast, Step, forecast};
+use crate::forecast::{Forecast, Step, forecast, sends_event};
 use crate::plan::{Action, EFFECTS_MAX, NAMED_MAX, Plan, PlanId, PlanItem, Skipped, VALID_FOR, Verb};
 use crate::stack::Stack;
 
@@ -115,6 +115,9 @@ fn grouped(items: impl Iterator<Item = PlanItem>) -> Vec<Group> {
 
 /// Gives items the call that they lead to: ingress knows no call of an unreadable event, and an id may be an alias.
 async fn locate(stack: &Stack, call_id: Option<CallId>, mut items: Vec<PlanItem>) -> Result<Vec<PlanItem>, Error> {
+    if !items.iter().any(|item| item.call_id.is_some() || sends_event(item.action)) {
+        return Ok(items);
+    }
     let call_id = match (call_id, items.first()) {
         (Some(call_id), _) => Some(call_id),
         (None, Some(PlanItem { event_id: Some(event_id), .. })) => match stack.inbox.get(event_id).await {
@@ -162,6 +165,10 @@ impl Plan {
         for (item, step) in items.into_iter().zip(steps) {
             match step {
                 Step::Send { .. } | Step::Refold(_) | Step::Act => self.items.push(item),
+                // Its dead letter or its notice is still to be deleted.
+                Step::Unchanged | Step::ReadsDifferently if item.action.is_finished_after_fold() => {
+                    self.items.push(item);
+                }
                 Step::Unchanged => self.unaffected += 1,
                 // The refold of the call does its work.
                 Step::ReadsDifferently => {}

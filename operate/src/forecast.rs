@@ -27,7 +27,8 @@ pub(crate) enum Step {
     /// Queue the event, after it was made foldable if ingress had decided not to fold it.
     Send {
         event: Box<ProviderEvent>,
-        stored: Box<StoredEvent>,
+        /// `None` if the inbox no longer holds the event: it comes from the message of a dead letter.
+        stored: Option<Box<StoredEvent>>,
     },
     /// Store and queue the event that asks for a refold.
     Refold(Box<ProviderEvent>),
@@ -94,17 +95,29 @@ pub(crate) async fn forecast(
     let mut steps = Vec::new();
     for (item, found) in items.iter().zip(found) {
         let step = match (item.action, found?) {
-            (_, Some(Found::Gone)) => Step::Skip("the inbox no longer holds the event".to_owned()),
+            (_, Some(Found::Gone)) => match &item.message {
+                // The message of a dead letter carries its event.
+                Some(event) => {
+                    let reread = Reread::Foldable(event.clone());
+                    step_of_event(stack, row.as_ref(), target, item, None, reread, &mut aliases).await?
+                }
+                None => Step::Skip("the inbox no longer holds the event".to_owned()),
+            },
             (_, Some(Found::Unreadable(error))) => Step::Skip(error),
             (_, Some(Found::Event(stored, reread))) => {
-                step_of_event(stack, row.as_ref(), target, *stored, reread, &mut aliases).await?
+                step_of_event(stack, row.as_ref(), target, item, Some(stored), reread, &mut aliases).await?
             }
             (Action::Refold, None) => step_of_refold(row.as_ref(), plan, now),
             (Action::Republish, None) if row.is_none() => Step::Skip("the call does not exist".to_owned()),
             (Action::Replay | Action::Reprocess, None) => Step::Skip("the item names no event".to_owned()),
-            (Action::Redrive | Action::DiscardDeadLetter | Action::DiscardQuarantined | Action::Republish, None) => {
-                Step::Act
-            }
+            (
+                Action::Redrive
+                | Action::DiscardDeadLetter
+                | Action::DiscardQuarantined
+                | Action::Republish
+                | Action::DeleteRelayFailure,
+                None,
+            ) => Step::Act,
         };
         steps.push(step);
     }
@@ -117,10 +130,14 @@ pub(crate) async fn forecast(
 }
 
 /// True if the action queues the event of its item.
-const fn sends_event(action: Action) -> bool {
+pub(crate) const fn sends_event(action: Action) -> bool {
     match action {
         Action::Replay | Action::Redrive | Action::Reprocess => true,
-        Action::DiscardDeadLetter | Action::DiscardQuarantined | Action::Republish | Action::Refold => false,
+        Action::DiscardDeadLetter
+        | Action::DiscardQuarantined
+        | Action::Republish
+        | Action::DeleteRelayFailure
+        | Action::Refold => false,
     }
 }
 
@@ -149,14 +166,18 @@ async fn step_of_event(
     stack: &Stack,
     row: Option<&Call>,
     target: Option<&CallId>,
-    stored: StoredEvent,
+    item: &PlanItem,
+    stored: Option<Box<StoredEvent>>,
     reread: Reread,
     aliases: &mut BTreeMap<CallId, Option<Alias>>,
 ) -> Result<Step, Error> {
-    let is_in_row = row.is_some_and(|row| row.contains_event(&stored.event_id));
+    let is_in_row = row.zip(item.event_id.as_ref()).is_some_and(|(row, id)| row.contains_event(id));
     let mut event = match reread {
         Reread::Foldable(event) => event,
         Reread::Recorded | Reread::Quarantined(_) if is_in_row => return Ok(Step::ReadsDifferently),
+        Reread::Recorded if item.action == Action::Reprocess => {
+            return Ok(Step::Skip("this version reads the event, and folds no event of its type".to_owned()));
+        }
         Reread::Recorded => return Ok(Step::Unchanged),
         Reread::Quarantined(error) => return Ok(Step::Skip(format!("the event is not readable: {error}"))),
     };
@@ -183,7 +204,7 @@ async fn step_of_event(
         Some(row) if is_in_row && reads_alike(row, &event) => Step::Unchanged,
         Some(_) if is_in_row => Step::ReadsDifferently,
         Some(_) if is_drift_event(&event) => Step::Refold(event),
-        Some(_) | None => Step::Send { event, stored: Box::new(stored) },
+        Some(_) | None => Step::Send { event, stored },
     })
 }
 

@@ -6,22 +6,30 @@
 //! A stack is reached with the operator's own AWS credentials, through the SDK clients that the functions use.
 //! `switchhook dev` answers the same requests at a URL of its own, so one code path serves both.
 
+mod act;
+mod attention;
 pub mod audit;
 mod aws;
 pub mod calls;
 pub mod cost;
+pub mod dead_letters;
 mod draft;
 mod error;
 mod forecast;
+pub mod mask;
 mod metrics;
 pub mod plan;
 pub mod providers;
+pub mod quarantine;
 pub mod reconcile;
 pub mod replay;
+pub mod republish;
 pub mod run;
+pub mod selection;
 pub mod stack;
 pub mod status;
 mod time_text;
+pub mod verify;
 pub mod web;
 
 pub use aws::{Alarm, AlarmState, MetricQuery, Series};

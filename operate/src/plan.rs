@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use switchhook_aws::inbox::DocumentKind;
 use switchhook_aws::random::RandomIds;
-use switchhook_domain::{AttemptState, Call, CallId, EventId, Job, NOT_PLACED, Timestamp};
+use switchhook_domain::{AttemptState, Call, CallId, EventId, Job, NOT_PLACED, ProviderEvent, Timestamp};
 
 use crate::cost::Cost;
 use crate::error::{Error, Refusal};
@@ -117,9 +117,29 @@ pub enum Action {
     DiscardQuarantined,
     /// Publishes the domain events of a call again.
     Republish,
+    /// Deletes a message of the relay's failures queue, once its calls are published again.
+    DeleteRelayFailure,
     /// Has a call folded again from its events in the inbox.
     Refold,
 }
+
+impl Action {
+    /// True if something is left to do once the event of an item is in its call: its dead letter or its notice is to be deleted.
+    pub(crate) const fn is_finished_after_fold(self) -> bool {
+        match self {
+            Self::Redrive | Self::Reprocess => true,
+            Self::Replay
+            | Self::DiscardDeadLetter
+            | Self::DiscardQuarantined
+            | Self::Republish
+            | Self::DeleteRelayFailure
+            | Self::Refold => false,
+        }
+    }
+}
+
+/// Item that a run left alone, and the reason.
+pub(crate) type LeftAlone = (PlanItem, String);
 
 /// One thing that a run does.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -134,19 +154,22 @@ pub struct PlanItem {
     /// Key of an item that is neither an event nor a call, for example the message id of a dead letter.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
+    /// Event of a dead letter that the inbox may no longer hold.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<Box<ProviderEvent>>,
 }
 
 impl PlanItem {
     /// Item that is a stored event.
     #[must_use]
     pub const fn of_event(action: Action, event_id: EventId, call_id: Option<CallId>) -> Self {
-        Self { action, event_id: Some(event_id), call_id, key: None }
+        Self { action, event_id: Some(event_id), call_id, key: None, message: None }
     }
 
     /// Item that is a call.
     #[must_use]
     pub const fn of_call(action: Action, call_id: CallId) -> Self {
-        Self { action, event_id: None, call_id: Some(call_id), key: None }
+        Self { action, event_id: None, call_id: Some(call_id), key: None, message: None }
     }
 
     /// Returns the id of the item for people.

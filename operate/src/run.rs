@@ -19,10 +19,11 @@ use switchhook_aws::queue::SentAgain;
 use switchhook_aws::random::RandomIds;
 use switchhook_domain::{ProviderEvent, Timestamp};
 
+use crate::act;
 use crate::audit::{self, AuditRecord, Counts, Moment};
 use crate::error::{Error, Refusal};
 use crate::forecast::{Forecast, Step, forecast};
-use crate::plan::{Action, CallSummary, Effect, NAMED_MAX, Plan, PlanId, PlanItem, Skipped, Verb};
+use crate::plan::{CallSummary, Effect, NAMED_MAX, Plan, PlanId, PlanItem, Skipped, Verb};
 use crate::stack::{OPERATOR_RETENTION, Stack};
 use crate::time_text;
 
@@ -264,6 +265,8 @@ struct PageWork {
     /// Events that ask for a refold. They are queued after the other events of their call.
     refolds: Vec<ProviderEvent>,
     acts: Vec<PlanItem>,
+    /// Items whose dead letter or notice is deleted once their event is in its call.
+    finishing: Vec<PlanItem>,
 }
 
 impl Held<'_> {
@@ -332,8 +335,11 @@ impl Held<'_> {
             let new_event = NewEvent::from_switchhook(drift, self.run.id.as_str())?;
             let _ = submit(&self.stack.inbox, &self.stack.events_queue, &new_event, drift).await?;
         }
-        for item in &work.acts {
-            act(item)?;
+        let mut left = act::act(self.stack, &work.acts).await?;
+        left.extend(act::finish(self.stack, work.finishing).await?);
+        for (item, reason) in left {
+            self.run.counts.done = self.run.counts.done.saturating_sub(1);
+            self.run.skip(&item, reason);
         }
         Ok(())
     }
@@ -353,13 +359,21 @@ impl Held<'_> {
         for (item, step) in items.iter().zip(steps) {
             match (&objection, step) {
                 (_, Step::Skip(reason)) => self.run.skip(item, reason),
-                (_, Step::Unchanged | Step::ReadsDifferently) => self.run.counts.unchanged += 1,
+                (_, Step::Unchanged | Step::ReadsDifferently) => {
+                    self.run.counts.unchanged += 1;
+                    work.finishing.extend(Some(item.clone()).filter(|item| item.action.is_finished_after_fold()));
+                }
                 (Some(objection), Step::Send { .. } | Step::Refold(_) | Step::Act) => {
                     self.run.skip(item, objection.clone());
                 }
                 (None, Step::Send { event, stored }) => {
-                    self.stack.inbox.make_foldable(&stored).await?;
-                    let (trace_id, run) = (stored.trace_id.clone(), self.run.id.to_string());
+                    let mut trace_id = self.run.id.to_string();
+                    if let Some(stored) = stored {
+                        self.stack.inbox.make_foldable(&stored).await?;
+                        trace_id.clone_from(&stored.trace_id);
+                    }
+                    let run = self.run.id.to_string();
+                    work.finishing.extend(Some(item.clone()).filter(|item| item.action.is_finished_after_fold()));
                     work.sends.push(SentAgain { event: *event, trace_id, run });
                     self.run.counts.done += 1;
                 }
@@ -430,16 +444,5 @@ fn objection(planned: Option<&Effect>, effect: &Effect, allow_ringing: bool) -> 
             Some("its phone could ring, and the plan did not count it".to_owned())
         }
         _ => None,
-    }
-}
-
-/// Carries out an action that folds no event.
-fn act(item: &PlanItem) -> Result<(), Error> {
-    match item.action {
-        // These fold events.
-        Action::Replay | Action::Reprocess | Action::Refold => Ok(()),
-        Action::Redrive | Action::DiscardDeadLetter | Action::DiscardQuarantined | Action::Republish => {
-            Err(Error::Decode("the plan"))
-        }
     }
 }

@@ -10,8 +10,14 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use switchhook_aws::bus::Bus;
+use switchhook_aws::sdk;
+use switchhook_domain::Timestamp;
+use switchhook_local::EVENT_BUS;
 use switchhook_local::bus::BusEvent;
-use switchhook_tests::MINUTE;
+use switchhook_operate::republish::republish_call;
+use switchhook_operate::selection::calls_since;
+use switchhook_tests::{MINUTE, World};
 use tokio::task::{JoinHandle, LocalSet, spawn_local};
 use tokio::time::{Instant, sleep};
 
@@ -75,8 +81,7 @@ impl Sim {
             sleep(MINUTE).await;
         }
         if !is_broken() && self.state().result.injected.contains_key(&FaultKind::RelayDown) {
-            let start = switchhook_domain::Timestamp::from_millis(START);
-            self.world.cloud.republish_since(start).await.unwrap();
+            self.republish_all().await;
         }
         while !is_broken() && self.began.elapsed() < SETTLED_WITHIN && !self.is_over() {
             sleep(5 * MINUTE).await;
@@ -92,5 +97,17 @@ impl Sim {
             assert!(!task.await.is_err_and(|error| error.is_panic()), "a task of the simulator panicked, see above");
         }
         std::mem::take(&mut self.state().result)
+    }
+
+    /// Publishes the domain events of all calls again, as an operator does after the relay was down for too long.
+    async fn republish_all(&self) {
+        let World { inbox, calls, cloud, .. } = &self.world;
+        let aws = sdk::with_timeouts_and_retries(&cloud.services().sdk_config());
+        let bus = Bus::new(sdk::eventbridge(&aws), EVENT_BUS.to_owned());
+        let since = Timestamp::from_millis(START);
+        let found = calls_since(inbox, calls, since, self.world.now(), &mut |_, _| {}).await.unwrap();
+        for call_id in found.keys() {
+            let _ = republish_call(calls, &bus, call_id).await.unwrap();
+        }
     }
 }

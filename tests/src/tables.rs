@@ -86,6 +86,18 @@ impl World {
         self.items(table).await.into_iter().find(is_it).unwrap_or_else(|| panic!("there is no {key} in {table}"))
     }
 
+    /// Deletes the item with this key.
+    ///
+    /// # Panics
+    /// If DynamoDB refuses the request.
+    pub async fn delete_item(&self, table: &str, key: &str) {
+        let aws = sdk::with_timeouts_and_retries(&self.cloud.services().sdk_config());
+        let name = if table == CALLS_TABLE { "call_id" } else { "event_id" };
+        let key = AttributeValue::S(key.to_owned()).into();
+        let deleted = sdk::dynamodb(&aws).delete_item().table_name(table).key(name, key).send().await;
+        deleted.unwrap_or_else(|error| panic!("{error:?}"));
+    }
+
     /// Puts an item without any condition.
     ///
     /// # Panics

@@ -10,10 +10,9 @@ use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
+use axum::routing::get;
 use futures_util::stream::{Stream, StreamExt, iter, unfold};
 use serde_json::{Value, json};
-use switchhook_domain::{CallId, Timestamp};
 use switchhook_local::Cloud;
 use switchhook_local::bus::BusEvent;
 use switchhook_operate::providers::Configured;
@@ -37,7 +36,6 @@ pub(super) fn app(cloud: Cloud, providers: Vec<Configured>, base_url: &str, stop
     let operator = operator::routes(cloud.clone(), providers, base_url);
     Router::new()
         .route("/domain-events", get(domain_events))
-        .route("/republish", post(republish))
         .fallback(forward)
         .with_state(AppState { cloud, stopped })
         .merge(operator)
@@ -47,25 +45,6 @@ pub(super) fn app(cloud: Cloud, providers: Vec<Configured>, base_url: &str, stop
 pub(super) async fn until_stopped(mut stopped: watch::Receiver<bool>) {
     // An error means that the sender is gone, so the server has stopped.
     drop(stopped.wait_for(|stopped| *stopped).await);
-}
-
-/// Publishes domain events again. Not part of the API of a deployed stack: there an operator does it with their own AWS
-/// credentials.
-async fn republish(State(state): State<AppState>, body: String) -> Response {
-    let request: Value = serde_json::from_str(&body).unwrap_or_default();
-    let text = |name: &str| request.get(name).and_then(Value::as_str);
-    let report = match (text("call_id"), text("since").map(Timestamp::parse_rfc3339)) {
-        (Some(call_id), None) => state.cloud.republish(&CallId::new(call_id)).await,
-        (None, Some(Some(since))) => state.cloud.republish_since(since).await,
-        (Some(_) | None, Some(_) | None) => {
-            let message = "the body must contain either call_id, or since as an RFC 3339 time";
-            return json_response(StatusCode::BAD_REQUEST, &json!({"message": message}));
-        }
-    };
-    match report {
-        Ok(report) => json_response(StatusCode::OK, &json!({"calls": report.calls, "events": report.events})),
-        Err(error) => json_response(StatusCode::INTERNAL_SERVER_ERROR, &json!({"message": error.to_string()})),
-    }
 }
 
 /// Passes a request on to the stack unchanged.

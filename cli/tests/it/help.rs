@@ -116,6 +116,31 @@ fn help_of_republish() {
 }
 
 #[test]
+fn help_of_verify() {
+    insta::assert_snapshot!(help(&["verify", "--help"]));
+}
+
+#[test]
+fn help_of_dlq() {
+    insta::assert_snapshot!(help(&["dlq", "--help"]));
+}
+
+#[test]
+fn help_of_dlq_redrive() {
+    insta::assert_snapshot!(help(&["dlq", "redrive", "--help"]));
+}
+
+#[test]
+fn help_of_quarantine() {
+    insta::assert_snapshot!(help(&["quarantine", "--help"]));
+}
+
+#[test]
+fn help_of_quarantine_reprocess() {
+    insta::assert_snapshot!(help(&["quarantine", "reprocess", "--help"]));
+}
+
+#[test]
 fn arguments_that_make_no_sense_are_refused() {
     for (arguments, part) in [
         (&[][..], "Usage"),
@@ -154,10 +179,13 @@ fn arguments_that_make_no_sense_are_refused() {
         (&["call", "import", "calls.csv"], "--to"),
         (&["call", "import", "calls.csv", "--plan", "--per-second", "0"], "not between 0.1 and 100"),
         (&["republish", "--to", "http://h"], "--call"),
-        (&["republish", "--call", "c"], "--to"),
         (&["republish", "--call", "c", "--since", "1h", "--to", "http://h"], "--since"),
         (&["republish", "--since", "soon", "--to", "http://h"], "not a time ago"),
-        (&["republish", "--call", "c", "--calls-table", "t"], "--event-bus"),
+        (&["verify", "--to", "http://h"], "CALL"),
+        (&["verify", "c", "--to", "http://127.0.0.1:1"], "no answer from"),
+        (&["dlq"], "Usage"),
+        (&["dlq", "list", "--to", "http://127.0.0.1:1"], "no answer from"),
+        (&["quarantine", "reprocess", "--provider", "vonage"], "unknown provider"),
         (&["republish", "--call", "c", "--to", "http://127.0.0.1:1"], "no answer from"),
         (&["show", "call", "--to", "http://127.0.0.1:1"], "no answer from http://127.0.0.1:1/call?id=call"),
     ] {

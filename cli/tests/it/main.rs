@@ -14,4 +14,5 @@ mod help;
 mod import;
 mod kill;
 mod operator;
+mod repair;
 mod stack;

@@ -7,8 +7,6 @@
 //! and the events have the same ids and content. A record whose row can never be read is skipped, and an alarm reports it. A
 //! record of a newer schema version stays in the stream until a newer relay reads it.
 
-mod republish;
-
 use std::time::Duration;
 
 use aws_lambda_events::event::dynamodb::{Event, EventRecord};
@@ -19,8 +17,6 @@ use switchhook_aws::calls::{CallRow, HealthRow};
 use switchhook_aws::config::{Environment, EnvironmentError};
 use switchhook_aws::sdk::Clock;
 use switchhook_aws::telemetry::Decision;
-
-pub use republish::{RepublishReport, calls_since, republish_call};
 
 /// Pause before refused events are sent once more. The bus refuses events above its rate limit.
 const REFUSED_PAUSE: Duration = Duration::from_millis(200);

@@ -13,6 +13,7 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use serde_json::{Value, json};
 use switchhook_consumer::Consumer;
 use switchhook_dialer::Dialer;
+use switchhook_domain::Timestamp;
 use switchhook_relay::Relay;
 use switchhook_scheduler::Scheduler;
 
@@ -180,13 +181,28 @@ pub(super) async fn poll_stream(
         if let Some(record) = record
             && record.age(services.clock().now_ms()) > RECORD_AGE_MAX
         {
-            let message = NewMessage { body: record.to_event_record().to_string(), ..NewMessage::default() };
+            let message = NewMessage { body: failure_message(record).to_string(), ..NewMessage::default() };
             services.sqs().send(RELAY_FAILURES_QUEUE, message)?;
             stream.trim(failed)?;
         }
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(RELAY_PAUSE_MAX);
     }
+}
+
+/// Message that Lambda sends to the on-failure destination of a stream. It tells where the record was, and not its content.
+fn failure_message(record: &StreamRecord) -> Value {
+    let written_at = Timestamp::from_millis(i64::try_from(record.written_at_ms()).unwrap_or(i64::MAX)).to_string();
+    let sequence = record.sequence().to_string();
+    json!({
+        "requestContext": {"requestId": sequence, "functionArn": "relay", "condition": "MaximumRecordAgeExceeded"},
+        "version": "1.0",
+        "DDBStreamBatchInfo": {
+            "shardId": "shardId-local", "startSequenceNumber": sequence, "endSequenceNumber": sequence,
+            "approximateArrivalOfFirstRecord": written_at, "approximateArrivalOfLastRecord": written_at,
+            "batchSize": 1, "streamArn": "stream",
+        },
+    })
 }
 
 /// Invokes a function with the messages of one queue.

@@ -26,6 +26,9 @@ pub const MESSAGE_SCHEMA: u32 = 1;
 /// Longest group or deduplication id that SQS accepts.
 const FIFO_ID_MAX: usize = 128;
 
+/// Receives after which a queue that returned nothing counts as empty.
+const EMPTY_RECEIVES_MAX: u32 = 3;
+
 const BACKOFF_BASE: Duration = Duration::from_secs(2);
 const BACKOFF_MAX: Duration = Duration::from_secs(15 * 60);
 
@@ -260,11 +263,22 @@ impl Queue {
 
     /// Receives up to ten messages, and hides them from other receivers for `hidden_for`. Empty if no message is visible now.
     ///
-    /// A FIFO queue returns no message of a group of which another message is hidden.
+    /// A FIFO queue returns no message of a group of which another message is hidden. A receive asks only some of the servers
+    /// of SQS, so an empty one is repeated. A long poll would ask all, and takes longer than a request may.
     ///
     /// # Errors
     /// [`Error::Receive`].
     pub async fn receive(&self, hidden_for: Duration) -> Result<Vec<ReceivedMessage>, Error> {
+        for _ in 0..EMPTY_RECEIVES_MAX {
+            let received = self.receive_once(hidden_for).await?;
+            if !received.is_empty() {
+                return Ok(received);
+            }
+        }
+        Ok(Vec::new())
+    }
+
+    async fn receive_once(&self, hidden_for: Duration) -> Result<Vec<ReceivedMessage>, Error> {
         let answer = self
             .client
             .receive_message()

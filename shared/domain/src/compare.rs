@@ -31,7 +31,7 @@ pub enum Difference {
     Job { stored: String, expected: String },
     /// The row shows another state of an attempt than the events give.
     Attempt { number: u8, stored: String, expected: String },
-    /// The events give announcements that the row does not have, and so nobody was told.
+    /// The events give announcements that the row does not have, so they were not published.
     MissingAnnouncements { statuses: Vec<String> },
     /// An announcement names a source event that the row does not hold.
     AnnouncementWithoutSource { sequence: usize },

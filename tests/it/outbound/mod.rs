@@ -10,7 +10,6 @@ mod due;
 mod lookups;
 mod placed;
 mod provider_health;
-mod republish;
 
 use std::time::Duration;
 

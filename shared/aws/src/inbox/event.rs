@@ -30,6 +30,8 @@ const BODY_HASH_DIGITS: usize = 32;
 const CONFLICT_CAUSE: &str = "conflicting_body";
 /// Header that no webhook has. It marks a provider's answer to a lookup.
 const SOURCE_HEADER: &str = "switchhook-source";
+/// Header with the version of the program that could not read a webhook.
+const VERSION_HEADER: &str = "switchhook-version";
 /// Header with the attempt that was looked up: a provider's answer may name neither the attempt nor its call.
 const ATTEMPT_HEADER: &str = "switchhook-attempt";
 
@@ -67,6 +69,8 @@ pub struct StoredEvent {
     pub received_at: Timestamp,
     pub disposition: Option<Disposition>,
     pub trace_id: String,
+    /// Version of the program that could not read the event. `None` for every other event.
+    pub program_version: Option<String>,
     /// True if the event is a provider's answer to a lookup, not a webhook.
     from_lookup: bool,
     /// Attempt that was looked up.
@@ -185,6 +189,10 @@ impl Inbox {
         }
         let body_chunks = self.put_chunks(event, &body_hash, &bytes).await?;
         let is_quarantined = event.disposition == Some(Disposition::Quarantined);
+        let mut headers = event.headers.clone();
+        if is_quarantined {
+            headers.insert(VERSION_HEADER.to_owned(), env!("CARGO_PKG_VERSION").to_owned());
+        }
         let item = EventItem {
             event_id: event.event_id.clone(),
             schema_version: INBOX_SCHEMA,
@@ -195,7 +203,7 @@ impl Inbox {
             received_at: event.received_at,
             received_bucket: received_bucket(event.call_id.as_ref(), &event.event_id, event.received_at),
             query: event.query.clone(),
-            headers: event.headers.clone(),
+            headers,
             key_index: event.key_index,
             body: body_chunks.is_none().then(|| ByteBuf::from(bytes)),
             body_chunks,
@@ -438,6 +446,7 @@ impl StoredEvent {
             trace_id: item.trace_id,
             from_lookup: item.headers.contains_key(SOURCE_HEADER),
             lookup_attempt: item.headers.get(ATTEMPT_HEADER).map(AttemptKey::new),
+            program_version: item.headers.get(VERSION_HEADER).cloned(),
             query: item.query,
             key_index: item.key_index,
             body,

@@ -28,7 +28,7 @@ const CONCURRENCY: usize = 8;
 /// Events this close to the end of the inbox's retention may be deleted already.
 const RETENTION_MARGIN: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// True if a refold must keep an entry of the history although the inbox does not hold its event: the event may be deleted
+/// True if a refold must keep an entry of the history although the inbox does not hold its event. The event may be deleted
 /// already, or it only reports a disagreement.
 #[must_use]
 pub fn is_kept_without_event(entry: &HistoryEntry, inbox_retention: Duration, now: Timestamp) -> bool {

@@ -1,0 +1,281 @@
+//! `switchhook dlq`: lists dead letters, sends their events again, and discards them.
+
+use std::io::{self, Write};
+
+use clap::{Args, Subcommand};
+use switchhook_domain::EventId;
+use switchhook_operate::dead_letters::{self, DeadLetter, DeadLetters, LISTED_DEFAULT, LetterFilter, LetterKind};
+use switchhook_operate::plan::Verb;
+
+use crate::change::{Change, ChangeError, Ended};
+use crate::payload;
+use crate::stack_choice::{Connection, StackChoice, StackChoiceError};
+use crate::words::{age, counted};
+
+const EXAMPLES: &str = "\
+Examples:
+  switchhook dlq list
+  switchhook dlq show retell:call_5d0b8f6e:call_ended
+  switchhook dlq redrive --all
+  switchhook dlq redrive --all --yes --reason 'ticket 812: the table was throttled'
+  switchhook dlq discard 7b3c6f7e-0000-0000-0000-000000000001 --yes --reason 'a test message of ours'
+
+A dead letter is an event that the consumer could not fold in as many receives as the queue allows, or a notice that a webhook
+could not be read. `switchhook quarantine` handles those notices. Fix the cause before a redrive: the log of the consumer and the
+column `cause` tell it.";
+
+const LIST_HELP: &str = "\
+The messages are received and shown again at once. The column `where` compares the queue with the list of events that need
+attention. `queue only`: the consumer could not write its note. `list only`: the message was deleted or has expired; a redrive sends
+the event again from the inbox.
+
+Exit status: 0 if there are dead letters, 1 if there is none, 2 if the stack could not be read.";
+
+const REDRIVE_HELP: &str = "\
+The events are sent again from the inbox. An event that the inbox no longer holds is sent from its message. A dead letter is
+deleted once its event is in the call, or is refused there for good. An event that fails again comes back here. The order in which
+events are folded does not change the result.
+
+Exit status: 0 if done or planned, 1 if nothing is selected or an event was not folded in time, 2 if the command could not be carried
+out, 3 if it was refused.";
+
+const DISCARD_HELP: &str = "\
+Deletes the messages. The events stay in the inbox, but nothing folds them: `switchhook replay` still can.
+
+Exit status: 0 if done or planned, 1 if nothing is selected, 2 if the command could not be carried out, 3 if it was refused.";
+
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Dlq {
+    #[command(subcommand)]
+    verb: DlqVerb,
+}
+
+#[derive(Debug, Subcommand)]
+enum DlqVerb {
+    /// List dead letters by cause
+    List(List),
+    /// Show one dead letter, its error and its payload
+    Show(Show),
+    /// Send the events of dead letters again
+    Redrive(Redrive),
+    /// Delete dead letters; their events stay in the inbox
+    Discard(Discard),
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = LIST_HELP)]
+struct List {
+    /// Largest number of messages to receive
+    #[arg(long, value_name = "N", default_value_t = LISTED_DEFAULT)]
+    max: usize,
+    #[command(flatten)]
+    stack: StackChoice,
+    /// Print one JSON object: {"causes": […], "in_queue": …, "not_received": …}
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+struct Show {
+    /// Id of the event or of the message
+    #[arg(value_name = "ID")]
+    id: String,
+    /// Show the whole payload, which may hold numbers and names
+    #[arg(long)]
+    body: bool,
+    #[command(flatten)]
+    stack: StackChoice,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+struct Selection {
+    /// Ids of events or messages
+    #[arg(value_name = "ID")]
+    keys: Vec<String>,
+    /// Select dead letters whose cause contains this text
+    #[arg(long, value_name = "TEXT")]
+    cause: Option<String>,
+    /// Select all dead letters
+    #[arg(long)]
+    all: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = REDRIVE_HELP)]
+struct Redrive {
+    #[command(flatten)]
+    selection: Selection,
+    #[command(flatten)]
+    change: Change,
+    #[command(flatten)]
+    stack: StackChoice,
+    /// Print the plan or the run as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = DISCARD_HELP)]
+struct Discard {
+    #[command(flatten)]
+    selection: Selection,
+    #[command(flatten)]
+    change: Change,
+    #[command(flatten)]
+    stack: StackChoice,
+    /// Print the plan or the run as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum DlqError {
+    #[error(transparent)]
+    Stack(#[from] StackChoiceError),
+    #[error("could not read the dead letters")]
+    Read(#[source] switchhook_operate::Error),
+    #[error(transparent)]
+    Change(#[from] ChangeError),
+    #[error("could not print the dead letters")]
+    Print(#[source] io::Error),
+}
+
+impl Dlq {
+    pub(crate) fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<Ended, DlqError> {
+        match &self.verb {
+            DlqVerb::List(list) => list.run(out),
+            DlqVerb::Show(show) => show.run(out, errors),
+            DlqVerb::Redrive(Redrive { selection, change, stack, json }) => {
+                let connection = stack.connect()?;
+                if change.names_plan() {
+                    return Ok(change.run_named(&connection, Verb::Redrive, *json, out, errors)?);
+                }
+                let filter = selection.filter();
+                let plan = connection.block_on(dead_letters::plan_redrive(&connection.stack, &filter, change.max()));
+                Ok(change.carry_out_planned(&connection, plan, *json, out, errors)?)
+            }
+            DlqVerb::Discard(Discard { selection, change, stack, json }) => {
+                let connection = stack.connect()?;
+                if change.names_plan() {
+                    return Ok(change.run_named(&connection, Verb::DiscardDeadLetters, *json, out, errors)?);
+                }
+                let filter = selection.filter();
+                let plan = connection.block_on(dead_letters::plan_discard(&connection.stack, &filter, change.max()));
+                Ok(change.carry_out_planned(&connection, plan, *json, out, errors)?)
+            }
+        }
+    }
+}
+
+impl Selection {
+    fn filter(&self) -> LetterFilter {
+        LetterFilter { keys: self.keys.clone(), cause: self.cause.clone(), all: self.all }
+    }
+}
+
+impl List {
+    fn run(&self, out: &mut impl Write) -> Result<Ended, DlqError> {
+        let connection = self.stack.connect()?;
+        let letters = connection.block_on(dead_letters::list(&connection.stack, self.max)).map_err(DlqError::Read)?;
+        let printed = if self.json {
+            serde_json::to_string_pretty(&letters).map_err(io::Error::from).and_then(|text| writeln!(out, "{text}"))
+        } else {
+            let now_ms = connection.stack.now();
+            print(&letters, now_ms, out)
+        };
+        printed.map_err(DlqError::Print)?;
+        Ok(if letters.iter().next().is_some() { Ended::Found } else { Ended::NotFound })
+    }
+}
+
+impl Show {
+    fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<Ended, DlqError> {
+        let connection = self.stack.connect()?;
+        let letters = connection.block_on(dead_letters::list(&connection.stack, usize::MAX)).map_err(DlqError::Read)?;
+        let named = |letter: &DeadLetter| letter.key == self.id || letter.message_id.as_ref() == Some(&self.id);
+        let Some((cause, letter)) = letters.iter().find(|(_, letter)| named(letter)) else {
+            let id = &self.id;
+            writeln!(errors, "switchhook: there is no dead letter {id:?}. `switchhook dlq list` lists them")
+                .map_err(DlqError::Print)?;
+            return Ok(Ended::NotFound);
+        };
+        let payload = payload_of(&connection, letter.event_id.as_ref(), self.body)?;
+        let printed = if self.json {
+            let value = serde_json::json!({ "cause": cause, "letter": letter, "payload": payload });
+            writeln!(out, "{value:#}")
+        } else {
+            print_letter(cause, letter, payload.as_deref(), out)
+        };
+        printed.map_err(DlqError::Print)?;
+        Ok(Ended::Found)
+    }
+}
+
+/// Reads the payload of an event. `None` if the inbox does not hold the event.
+fn payload_of(connection: &Connection, event_id: Option<&EventId>, whole: bool) -> Result<Option<String>, DlqError> {
+    let Some(event_id) = event_id else { return Ok(None) };
+    connection.block_on(payload::read(&connection.stack, event_id, whole)).map_err(DlqError::Read)
+}
+
+fn print(letters: &DeadLetters, now: switchhook_domain::Timestamp, out: &mut impl Write) -> io::Result<()> {
+    for group in &letters.causes {
+        writeln!(out, "{}: {}", counted(group.letters.len() as u64, "dead letter"), group.cause)?;
+        for letter in &group.letters {
+            let call = letter.call_id.as_ref().map_or("-", |id| id.as_str());
+            let receives = letter.receives.map_or_else(|| "-".to_owned(), |count| count.to_string());
+            let age = age(now, letter.dead_lettered_at);
+            writeln!(
+                out,
+                "  {:<10}  {age:>8}  {receives:>8}  {:<11}  {call:<28}  {}",
+                kind(letter.kind),
+                place(letter),
+                letter.key
+            )?;
+        }
+    }
+    let all = letters.iter().count() as u64;
+    write!(out, "{}, {} in the queue", counted(all, "dead letter"), counted(letters.in_queue, "message"))?;
+    match letters.not_received {
+        0 => writeln!(out),
+        more => writeln!(out, "; {more} not received, behind others of their call or beyond --max"),
+    }
+}
+
+fn print_letter(cause: &str, letter: &DeadLetter, payload: Option<&str>, out: &mut impl Write) -> io::Result<()> {
+    let text = |value: Option<&str>| value.unwrap_or("-").to_owned();
+    writeln!(out, "{}", letter.key)?;
+    writeln!(out, "  what      {}", kind(letter.kind))?;
+    writeln!(out, "  call      {}", text(letter.call_id.as_ref().map(|id| id.as_str())))?;
+    writeln!(out, "  type      {}", text(letter.event_type.as_deref()))?;
+    writeln!(out, "  since     {}", letter.dead_lettered_at)?;
+    writeln!(out, "  receives  {}", letter.receives.map_or_else(|| "-".to_owned(), |count| count.to_string()))?;
+    writeln!(out, "  where     {}", place(letter))?;
+    writeln!(out, "  message   {}", text(letter.message_id.as_deref()))?;
+    writeln!(out, "  error     {}", letter.error.as_deref().unwrap_or(cause))?;
+    match payload {
+        Some(payload) => writeln!(out, "\n{payload}"),
+        None => writeln!(out, "\nThe inbox does not hold the event, so there is no payload."),
+    }
+}
+
+const fn kind(kind: LetterKind) -> &'static str {
+    match kind {
+        LetterKind::Event => "event",
+        LetterKind::QuarantineNotice => "quarantine",
+        LetterKind::Unreadable => "unreadable",
+    }
+}
+
+fn place(letter: &DeadLetter) -> &'static str {
+    match (&letter.message_id, letter.in_index) {
+        // No list names a message of somebody else.
+        (Some(_), _) if letter.kind == LetterKind::Unreadable => "queue",
+        (Some(_), true) => "both",
+        (Some(_), false) => "queue only",
+        (None, _) => "list only",
+    }
+}

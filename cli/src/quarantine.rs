@@ -1,0 +1,256 @@
+//! `switchhook quarantine`: lists webhooks that could not be read, reads them again, and discards them.
+
+use std::io::{self, Write};
+
+use clap::{Args, Subcommand};
+use switchhook_domain::{EventId, Origin, Timestamp};
+use switchhook_operate::plan::Verb;
+use switchhook_operate::quarantine::{
+    self, Detail, LISTED_DEFAULT, QuarantineFilter, Quarantined, QuarantinedBy, ReadNow,
+};
+
+use crate::change::{Change, ChangeError, Ended};
+use crate::payload;
+use crate::stack_choice::{StackChoice, StackChoiceError};
+use crate::words::{age, counted};
+
+const EXAMPLES: &str = "\
+Examples:
+  switchhook quarantine list
+  switchhook quarantine show generic:sha256-6e1f0c…
+  switchhook quarantine reprocess --provider retell
+  switchhook quarantine reprocess --all --yes --reason 'this version reads the new format'
+  switchhook quarantine discard generic:sha256-6e1f0c… --yes --reason 'sent by a test of the vendor'
+
+A quarantined event is an authentic webhook that could not be read, or an event for which its call has no room. It is stored, and
+not folded.";
+
+const REPROCESS_HELP: &str = "\
+The stored body is read again by the rules of this version. An event that it can read is folded as if it had just been accepted,
+under the id that it always had. The plan says why another one cannot be read.
+
+Exit status: 0 if done or planned, 1 if nothing is selected, 2 if the command could not be carried out, 3 if it was refused.";
+
+const DISCARD_HELP: &str = "\
+Takes the events off the list, and deletes their notices from the dead-letter queue. The events stay in the inbox.
+
+Exit status: 0 if done or planned, 1 if nothing is selected, 2 if the command could not be carried out, 3 if it was refused.";
+
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Quarantine {
+    #[command(subcommand)]
+    verb: QuarantineVerb,
+}
+
+#[derive(Debug, Subcommand)]
+enum QuarantineVerb {
+    /// List quarantined events
+    List(List),
+    /// Show one quarantined event, why it is unreadable, and its payload
+    Show(Show),
+    /// Read quarantined events again, and fold those that can be read now
+    Reprocess(Reprocess),
+    /// Take quarantined events off the list; they stay in the inbox
+    Discard(Discard),
+}
+
+#[derive(Debug, Args)]
+struct List {
+    /// Largest number of events
+    #[arg(long, value_name = "N", default_value_t = LISTED_DEFAULT)]
+    max: usize,
+    #[command(flatten)]
+    stack: StackChoice,
+    /// Print one JSON array
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+struct Show {
+    /// Id of the event
+    #[arg(value_name = "EVENT")]
+    event: String,
+    /// Show the whole payload, which may hold numbers and names
+    #[arg(long)]
+    body: bool,
+    #[command(flatten)]
+    stack: StackChoice,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+struct Selection {
+    /// Ids of events
+    #[arg(value_name = "EVENT")]
+    events: Vec<String>,
+    /// Select the webhooks of this provider
+    #[arg(long, value_name = "NAME")]
+    provider: Option<Origin>,
+    /// Select events whose cause contains this text
+    #[arg(long, value_name = "TEXT")]
+    cause: Option<String>,
+    /// Select all quarantined events
+    #[arg(long)]
+    all: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = REPROCESS_HELP)]
+struct Reprocess {
+    #[command(flatten)]
+    selection: Selection,
+    #[command(flatten)]
+    change: Change,
+    #[command(flatten)]
+    stack: StackChoice,
+    /// Print the plan or the run as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = DISCARD_HELP)]
+struct Discard {
+    #[command(flatten)]
+    selection: Selection,
+    #[command(flatten)]
+    change: Change,
+    #[command(flatten)]
+    stack: StackChoice,
+    /// Print the plan or the run as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum QuarantineError {
+    #[error(transparent)]
+    Stack(#[from] StackChoiceError),
+    #[error("could not read the quarantined events")]
+    Read(#[source] switchhook_operate::Error),
+    #[error(transparent)]
+    Change(#[from] ChangeError),
+    #[error("could not print the quarantined events")]
+    Print(#[source] io::Error),
+}
+
+impl Quarantine {
+    pub(crate) fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<Ended, QuarantineError> {
+        match &self.verb {
+            QuarantineVerb::List(list) => list.run(out),
+            QuarantineVerb::Show(show) => show.run(out, errors),
+            QuarantineVerb::Reprocess(Reprocess { selection, change, stack, json }) => {
+                let connection = stack.connect()?;
+                if change.names_plan() {
+                    return Ok(change.run_named(&connection, Verb::Reprocess, *json, out, errors)?);
+                }
+                let filter = selection.filter();
+                let plan = connection.block_on(quarantine::plan_reprocess(&connection.stack, &filter, change.max()));
+                Ok(change.carry_out_planned(&connection, plan, *json, out, errors)?)
+            }
+            QuarantineVerb::Discard(Discard { selection, change, stack, json }) => {
+                let connection = stack.connect()?;
+                if change.names_plan() {
+                    return Ok(change.run_named(&connection, Verb::DiscardQuarantined, *json, out, errors)?);
+                }
+                let filter = selection.filter();
+                let plan = connection.block_on(quarantine::plan_discard(&connection.stack, &filter, change.max()));
+                Ok(change.carry_out_planned(&connection, plan, *json, out, errors)?)
+            }
+        }
+    }
+}
+
+impl Selection {
+    fn filter(&self) -> QuarantineFilter {
+        QuarantineFilter {
+            event_ids: self.events.iter().map(EventId::new).collect(),
+            origin: self.provider,
+            cause: self.cause.clone(),
+            all: self.all,
+        }
+    }
+}
+
+impl List {
+    fn run(&self, out: &mut impl Write) -> Result<Ended, QuarantineError> {
+        let connection = self.stack.connect()?;
+        let events =
+            connection.block_on(quarantine::list(&connection.stack, self.max)).map_err(QuarantineError::Read)?;
+        let printed = if self.json {
+            serde_json::to_string_pretty(&events).map_err(io::Error::from).and_then(|text| writeln!(out, "{text}"))
+        } else {
+            print(&events, self.max, connection.stack.now(), out)
+        };
+        printed.map_err(QuarantineError::Print)?;
+        Ok(if events.is_empty() { Ended::NotFound } else { Ended::Found })
+    }
+}
+
+impl Show {
+    fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<Ended, QuarantineError> {
+        let connection = self.stack.connect()?;
+        let event_id = EventId::new(&self.event);
+        let found =
+            connection.block_on(quarantine::show(&connection.stack, &event_id)).map_err(QuarantineError::Read)?;
+        let Some(detail) = found else {
+            let id = &self.event;
+            writeln!(
+                errors,
+                "switchhook: the event {id:?} is not quarantined. `switchhook event show` shows any event"
+            )
+            .map_err(QuarantineError::Print)?;
+            return Ok(Ended::NotFound);
+        };
+        let payload = payload::read(&connection.stack, &event_id, self.body);
+        let payload = connection.block_on(payload).map_err(QuarantineError::Read)?;
+        let printed = if self.json {
+            let value = serde_json::json!({ "event": detail, "payload": payload });
+            writeln!(out, "{value:#}")
+        } else {
+            print_detail(&detail, payload.as_deref(), out)
+        };
+        printed.map_err(QuarantineError::Print)?;
+        Ok(Ended::Found)
+    }
+}
+
+fn print(events: &[Quarantined], max: usize, now: Timestamp, out: &mut impl Write) -> io::Result<()> {
+    for event in events {
+        let age = age(now, event.quarantined_at);
+        let cause = event.cause.as_deref().unwrap_or("-");
+        writeln!(out, "{age:>8}  {:<8}  {cause:<24}  {}", by(event.by), event.event_id)?;
+    }
+    let more = if events.len() >= max { ", and perhaps more: raise --max" } else { "" };
+    writeln!(out, "{}{more}", counted(events.len() as u64, "quarantined event"))
+}
+
+fn print_detail(detail: &Detail, payload: Option<&str>, out: &mut impl Write) -> io::Result<()> {
+    let Detail { event, read_now, quarantined_by_version, trace_id } = detail;
+    let text = |value: Option<&str>| value.unwrap_or("-").to_owned();
+    writeln!(out, "{}", event.event_id)?;
+    writeln!(out, "  by        {}, version {}", by(event.by), quarantined_by_version.as_deref().unwrap_or("unknown"))?;
+    writeln!(out, "  at        {}", event.quarantined_at)?;
+    writeln!(out, "  cause     {}", text(event.cause.as_deref()))?;
+    writeln!(out, "  trace id  {}", text(trace_id.as_deref()))?;
+    match read_now {
+        ReadNow::Foldable { call_id, event_type } => {
+            writeln!(out, "  now       this version reads it as {event_type} of the call {call_id}: reprocess it")?;
+        }
+        ReadNow::Recorded => writeln!(out, "  now       this version reads it, and folds no event of its type")?,
+        ReadNow::Unreadable { reason } => writeln!(out, "  now       this version cannot read it: {reason}")?,
+        ReadNow::Gone => writeln!(out, "  now       the inbox no longer holds it")?,
+    }
+    payload.map_or(Ok(()), |payload| writeln!(out, "\n{payload}"))
+}
+
+const fn by(by: QuarantinedBy) -> &'static str {
+    match by {
+        QuarantinedBy::Ingress => "ingress",
+        QuarantinedBy::Consumer => "consumer",
+    }
+}

@@ -1,0 +1,187 @@
+//! `switchhook verify`: folds calls again from their events in the inbox, and compares the result with their rows.
+
+use std::io::{self, Write};
+
+use clap::Args;
+use switchhook_domain::CallId;
+use switchhook_operate::verify::{self, Finding, Problem, SEARCHED_DEFAULT, VerifyFilter, VerifyReport};
+
+use crate::change::{self, Change, ChangeError, Ended};
+use crate::since::{self, Since};
+use crate::stack_choice::{StackChoice, StackChoiceError};
+use crate::words::counted;
+
+const EXAMPLES: &str = "\
+Examples:
+  switchhook verify appointment:appt_201
+  switchhook verify --appointment appt_201 --stack switchhook
+  switchhook verify --since 24h
+  switchhook verify --since 24h --repair
+  switchhook verify --since 24h --repair --yes --reason 'ticket 812'
+
+The events of each call are read from the inbox and folded again. The row must have the same state, history and announcements.
+With --since alone, every call is verified that received an event or was settled since then. So a row that was lost is found too:
+its events name the call. With a CALL, --since is the time from which the events of a call without a row are searched.
+
+--repair plans to fold each differing row again, and to queue the events of each lost row, which rebuilds it. A call that
+Switchhook placed is rebuilt without its plan, which was in the row alone: it is never dialled again. A rebuilt call publishes its
+domain events again, with ids from 1 on, which subscribers know.
+
+Exit status: 0 if all calls match, 1 if a call differs, is lost or does not exist, 2 if the command could not be carried out, 3 if
+the repair was refused.";
+
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Verify {
+    /// Ids of calls
+    #[arg(value_name = "CALL", required_unless_present_any = ["appointment", "since", "plan"])]
+    calls: Vec<String>,
+    /// Id of an appointment: verify all its calls
+    #[arg(long, value_name = "ID", conflicts_with = "calls")]
+    appointment: Option<String>,
+    /// Verify all calls with changes since this time: a duration such as 2h, or a time in RFC 3339 format
+    #[arg(long, value_name = "TIME", value_parser = since::parse)]
+    since: Option<Since>,
+    /// Plan the repair of what differs
+    #[arg(long)]
+    repair: bool,
+    #[command(flatten)]
+    change: Change,
+    #[command(flatten)]
+    stack: StackChoice,
+    /// Print one JSON object: {"matching": …, "findings": […]}, or the plan or the run of a repair
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum VerifyError {
+    #[error(transparent)]
+    Stack(#[from] StackChoiceError),
+    #[error("could not verify the calls")]
+    Verify(#[source] switchhook_operate::Error),
+    #[error(transparent)]
+    Change(#[from] ChangeError),
+    #[error("could not print the result")]
+    Print(#[source] io::Error),
+}
+
+impl Verify {
+    /// Returns [`Ended::Found`] if every call matches its events.
+    pub(crate) fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<Ended, VerifyError> {
+        let connection = self.stack.connect()?;
+        if self.change.names_plan() {
+            return Ok(self.change.run_named(
+                &connection,
+                switchhook_operate::plan::Verb::Verify,
+                self.json,
+                out,
+                errors,
+            )?);
+        }
+        let stack = &connection.stack;
+        let since = self.since.map_or_else(|| stack.now().minus(SEARCHED_DEFAULT), |since| since.at(stack.now()));
+        let filter = match &self.appointment {
+            Some(appointment) => VerifyFilter::Appointment(appointment.clone()),
+            None if self.calls.is_empty() => VerifyFilter::Since,
+            None => VerifyFilter::Calls(self.calls.iter().map(CallId::new).collect()),
+        };
+        let bar = change::progress_bar(self.json, "minutes of the inbox read");
+        let report = connection.block_on(verify::verify(stack, &filter, since, &mut |done, all| {
+            bar.set_length(all);
+            bar.set_position(done);
+        }));
+        bar.finish_and_clear();
+        let report = report.map_err(VerifyError::Verify)?;
+        if self.repair && report.is_repairable() {
+            if !self.json {
+                print(&report, out).map_err(VerifyError::Print)?;
+            }
+            let plan = connection.block_on(verify::plan_repair(stack, &filter, &report, self.change.max()));
+            return Ok(self.change.carry_out_planned(&connection, plan, self.json, out, errors)?);
+        }
+        let printed = if self.json {
+            serde_json::to_string_pretty(&report).map_err(io::Error::from).and_then(|text| writeln!(out, "{text}"))
+        } else {
+            print(&report, out)
+        };
+        printed.map_err(VerifyError::Print)?;
+        Ok(if report.is_clean() { Ended::Found } else { Ended::NotFound })
+    }
+}
+
+fn print(report: &VerifyReport, out: &mut impl Write) -> io::Result<()> {
+    for Finding { call_id, problem } in &report.findings {
+        match problem {
+            Problem::Different { differences } => {
+                writeln!(out, "{call_id}: the row does not match its events")?;
+                for difference in differences {
+                    writeln!(out, "  {}", difference.text)?;
+                }
+            }
+            Problem::Lost { events } => {
+                let number = counted(events.len() as u64, "event");
+                writeln!(out, "{call_id}: the row is lost, and the inbox holds {number} of the call")?;
+                for event_id in events {
+                    writeln!(out, "  {event_id}")?;
+                }
+            }
+            Problem::Unknown => {
+                writeln!(
+                    out,
+                    "{call_id}: there is no such call, and the inbox holds no event of it in the searched time"
+                )?;
+            }
+            Problem::Unreadable { error } => writeln!(out, "{call_id}: {error}")?,
+            Problem::TooManyEvents => {
+                writeln!(out, "{call_id}: not verified, because too many events of other calls arrived with its own")?;
+            }
+        }
+    }
+    let matching = counted(report.matching as u64, "call");
+    let other = report.findings.len();
+    match other {
+        0 => writeln!(out, "verified {matching}: all match their events"),
+        _ => writeln!(out, "{other} found, {matching} match their events"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use switchhook_domain::EventId;
+    use switchhook_operate::verify::NamedDifference;
+
+    use super::*;
+
+    fn printed(report: &VerifyReport) -> String {
+        let mut out = Vec::new();
+        print(report, &mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn every_finding_is_said_in_words() {
+        let text = "the row says that the job is FAILED, and its events make it COMPLETED".to_owned();
+        let finding = |id: &str, problem| Finding { call_id: CallId::new(id), problem };
+        let report = VerifyReport {
+            matching: 1,
+            findings: vec![
+                finding("a", Problem::Different { differences: vec![NamedDifference { name: "job", text }] }),
+                finding("b", Problem::Lost { events: vec![EventId::new("retell:1")] }),
+                finding("c", Problem::Unknown),
+                finding("d", Problem::Unreadable { error: "could not read history of the call's row".to_owned() }),
+                finding("e", Problem::TooManyEvents),
+            ],
+        };
+        let expected = "a: the row does not match its events\n  the row says that the job is FAILED, and its events make it \
+                        COMPLETED\nb: the row is lost, and the inbox holds 1 event of the call\n  retell:1\nc: there is no such \
+                        call, and the inbox holds no event of it in the searched time\nd: could not read history of the call's \
+                        row\ne: not verified, because too many events of other calls arrived with its own\n5 found, 1 call \
+                        match their events\n";
+        assert_eq!(printed(&report), expected);
+        assert_eq!(
+            printed(&VerifyReport { matching: 2, findings: Vec::new() }),
+            "verified 2 calls: all match their events\n"
+        );
+    }
+}

@@ -1,0 +1,181 @@
+//! `switchhook verify`, `dlq` and `quarantine`, with a `switchhook dev` in which something went wrong.
+
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::stack::{KEY, PROGRAM, Scratch, Stack, agent, switchhook, text};
+
+const RUN: [&str; 3] = ["--yes", "--reason", "a test"];
+
+fn started() -> (Scratch, Stack) {
+    let scratch = Scratch::new();
+    let providers = scratch.providers();
+    let stack = Stack::start(&["--providers", providers.to_str().expect("UTF-8")]);
+    (scratch, stack)
+}
+
+/// Runs a command on the stack. Returns its exit status, its output and its errors.
+fn run(stack: &Stack, arguments: &[&str]) -> (Option<i32>, String, String) {
+    let output = switchhook(&[arguments, &["--to", &stack.url]].concat());
+    (output.status.code(), text(&output.stdout), text(&output.stderr))
+}
+
+/// Posts a signed body of the generic provider.
+fn post(scratch: &Scratch, stack: &Stack, body: &str) -> Value {
+    let file = scratch.0.join("body");
+    std::fs::write(&file, body).expect("the file is written");
+    let file = file.to_str().expect("UTF-8");
+    let (_, out, errors) = run(stack, &["send", "--provider", "generic", "--key", KEY, "--file", file]);
+    let answer = out.split_once('{').map(|(_, rest)| format!("{{{rest}")).unwrap_or_default();
+    serde_json::from_str(&answer).unwrap_or_else(|_| panic!("{out}{errors}"))
+}
+
+fn ringing(call: &str, event: &str) -> Value {
+    let sid = format!("sid-{call}");
+    json!({
+        "event_id": event, "type": "RINGING", "call_id": call, "occurred_at": "2026-01-01T00:00:00Z",
+        "call": {"sid": sid},
+    })
+}
+
+/// Sends a request as an AWS SDK would.
+fn aws(stack: &Stack, target: &str, body: &Value) -> Value {
+    let request = agent().post(format!("{}/aws", stack.url)).header("x-amz-target", target);
+    let mut answer = request.send(body.to_string()).expect("an answer");
+    let text = answer.body_mut().read_to_string().expect("a body");
+    assert_eq!(answer.status(), 200, "{target}: {text}");
+    serde_json::from_str(&text).unwrap_or_default()
+}
+
+/// Waits until a call exists, and returns it.
+fn wait_for_call(stack: &Stack, call: &str) -> Value {
+    for _ in 0..100 {
+        let (code, out, _) = run(stack, &["show", call, "--json"]);
+        if code == Some(0) {
+            return serde_json::from_str(&out).expect("JSON");
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    panic!("there is no call {call}");
+}
+
+#[test]
+fn altered_row_is_named_and_repaired() {
+    let (scratch, stack) = started();
+    post(&scratch, &stack, &ringing("c1", "e1").to_string());
+    wait_for_call(&stack, "c1");
+    let (code, out, errors) = run(&stack, &["verify", "c1"]);
+    assert_eq!((code, out.as_str()), (Some(0), "verified 1 call: all match their events\n"), "{errors}");
+    let update = json!({
+        "TableName": "switchhook-calls", "Key": {"call_id": {"S": "c1"}}, "UpdateExpression": "SET #job = :job",
+        "ExpressionAttributeNames": {"#job": "job"}, "ExpressionAttributeValues": {":job": {"S": "FAILED"}},
+    });
+    aws(&stack, "DynamoDB_20120810.UpdateItem", &update);
+    let (code, out, _) = run(&stack, &["verify", "--since", "1h"]);
+    let expected = "c1: the row does not match its events\n  the row says that the job is FAILED, and its events make it \
+                    IN_PROGRESS\n1 found, 0 calls match their events\n";
+    assert_eq!((code, out.as_str()), (Some(1), expected));
+    let (code, out, _) = run(&stack, &["verify", "--since", "1h", "--repair"]);
+    assert_eq!(code, Some(0), "{out}");
+    assert!(out.contains("switchhook verify --plan p-"), "{out}");
+    let (code, out, errors) = run(&stack, &[&["verify", "--since", "1h", "--repair"][..], &RUN].concat());
+    assert_eq!(code, Some(0), "{out}{errors}");
+    for _ in 0..50 {
+        if run(&stack, &["verify", "c1"]).0 == Some(0) {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    panic!("the row is not repaired");
+}
+
+#[test]
+fn dead_letter_is_listed_and_redriven() {
+    let (_scratch, stack) = started();
+    assert_eq!(run(&stack, &["dlq", "list"]).0, Some(1), "there is none");
+    let event = json!({
+        "event_id": "generic:e1", "origin": "generic", "event_type": "RINGING", "call_id": "c1", "attempt": "generic:c1",
+        "from": "+15550100", "received_at": 1_767_225_600_000_i64, "call_events": [{"kind": "ringing"}],
+    });
+    let message = json!({"schema_version": 1, "trace_id": "trace", "event": event});
+    let url = "http://sqs.us-east-1.amazonaws.com/000000000000/switchhook-events-dlq.fifo";
+    let send = |body: &str, group: &str| {
+        let request = json!({
+            "QueueUrl": url, "MessageBody": body, "MessageGroupId": group, "MessageDeduplicationId": group,
+        });
+        aws(&stack, "AmazonSQS.SendMessage", &request)
+    };
+    send(&message.to_string(), "c1");
+    let stranger = send("{\"nonsense\": true}", "x")["MessageId"].as_str().expect("an id").to_owned();
+    let (code, out, errors) = run(&stack, &["dlq", "list"]);
+    assert_eq!(code, Some(0), "{errors}");
+    assert!(out.contains("generic:e1") && out.contains(&stranger), "{out}");
+    assert!(out.contains("queue only") && out.ends_with("2 dead letters, 2 messages in the queue\n"), "{out}");
+    let (code, out, _) = run(&stack, &["dlq", "show", "generic:e1"]);
+    assert_eq!(code, Some(0));
+    assert!(out.contains("call      c1") && !out.contains("+15550100"), "{out}");
+
+    let (code, out, errors) = run(&stack, &["dlq", "redrive"]);
+    assert_eq!((code, out.as_str()), (Some(3), ""), "{errors}");
+    let (code, out, errors) = run(&stack, &[&["dlq", "redrive", "--all"][..], &RUN].concat());
+    assert_eq!(code, Some(0), "{out}{errors}");
+    assert!(out.contains("finished: 1 done"), "{out}");
+    assert_eq!(wait_for_call(&stack, "c1")["call"]["lifecycle"], "ringing");
+    let (_, out, _) = run(&stack, &["dlq", "list"]);
+    assert!(!out.contains("generic:e1") && out.contains(&stranger), "{out}");
+    let (code, out, errors) = run(&stack, &[&["dlq", "discard", &stranger][..], &RUN].concat());
+    assert_eq!(code, Some(0), "{out}{errors}");
+    assert_eq!(run(&stack, &["dlq", "list"]).0, Some(1));
+}
+
+#[test]
+fn unreadable_webhook_is_listed_shown_and_discarded() {
+    let (scratch, stack) = started();
+    assert_eq!(run(&stack, &["quarantine", "list"]).0, Some(1), "there is none");
+    let answer = post(&scratch, &stack, "{\"from\": \"+15550100\", \"type\": ");
+    let id = answer["event_id"].as_str().expect("an id");
+    assert_eq!(answer["status"], "quarantined");
+    let (code, out, _) = run(&stack, &["quarantine", "list"]);
+    assert_eq!(code, Some(0));
+    assert!(out.contains(id) && out.contains("ingress"), "{out}");
+    let (code, out, errors) = run(&stack, &["quarantine", "show", id]);
+    assert_eq!(code, Some(0), "{errors}");
+    assert!(out.contains("this version cannot read it: the body is not JSON") && !out.contains("+15550100"), "{out}");
+    let (_, out, _) = run(&stack, &["quarantine", "show", id, "--body"]);
+    assert!(out.contains("+15550100"), "{out}");
+    let (code, out, _) = run(&stack, &["quarantine", "reprocess", "--all"]);
+    assert_eq!(code, Some(1), "nothing can be read");
+    assert!(out.contains(id) && out.contains("the body is not JSON"), "{out}");
+    let (code, out, errors) = run(&stack, &[&["quarantine", "discard", id][..], &RUN].concat());
+    assert_eq!(code, Some(0), "{out}{errors}");
+    assert_eq!((run(&stack, &["quarantine", "list"]).0, run(&stack, &["dlq", "list"]).0), (Some(1), Some(1)));
+}
+
+#[test]
+fn run_that_is_killed_goes_on() {
+    let (scratch, stack) = started();
+    for number in 0..6 {
+        post(&scratch, &stack, &ringing(&format!("c{number}"), &format!("e{number}")).to_string());
+    }
+    wait_for_call(&stack, "c5");
+    let (_, out, errors) = run(&stack, &["republish", "--since", "1h", "--json"]);
+    let plan: Value = serde_json::from_str(&out).unwrap_or_else(|_| panic!("{out}{errors}"));
+    let plan = plan["id"].as_str().expect("an id").to_owned();
+    let mut killed = Command::new(PROGRAM)
+        .args(["republish", "--plan", &plan, "--rate", "1", "--to", &stack.url])
+        .args(RUN)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("the binary starts");
+    std::thread::sleep(Duration::from_millis(2_500));
+    killed.kill().expect("it is running");
+    killed.wait().expect("it ends");
+    let (code, out, errors) = run(&stack, &["run", "resume", &plan.replace("p-", "r-")]);
+    assert_eq!(code, Some(0), "{out}{errors}");
+    assert!(out.contains("finished: 6 done, 0 unchanged, 0 skipped."), "{out}");
+    let ringing = stack.domain_events(None).into_iter().filter(|event| event.1 == "call.ringing").count();
+    assert!((12..=13).contains(&ringing), "each once more, and at most the one of the kill twice: {ringing}");
+}

@@ -1,0 +1,39 @@
+//! Actions of a run that fold no event, and the end of a redrive: its dead letters and notices are deleted.
+
+use switchhook_domain::EventId;
+
+use crate::dead_letters;
+use crate::error::Error;
+use crate::plan::{Action, LeftAlone, PlanItem};
+use crate::quarantine;
+use crate::republish;
+use crate::stack::Stack;
+
+/// Carries out the actions that fold no event, in the order of the items. A repetition is safe.
+pub(crate) async fn act(stack: &Stack, items: &[PlanItem]) -> Result<Vec<LeftAlone>, Error> {
+    let mut left = Vec::new();
+    for same in items.chunk_by(|a, b| a.action == b.action) {
+        match same.first().map(|item| item.action) {
+            Some(Action::DiscardDeadLetter) => dead_letters::discard(stack, same).await?,
+            Some(Action::DiscardQuarantined) => quarantine::clear(stack, same).await?,
+            Some(Action::Republish) => left.extend(republish::republish(stack, same).await?),
+            Some(Action::DeleteRelayFailure) => republish::delete_failures(stack, same).await?,
+            // These fold events.
+            Some(Action::Replay | Action::Redrive | Action::Reprocess | Action::Refold) | None => {}
+        }
+    }
+    Ok(left)
+}
+
+/// Ends items whose events were queued, or were in their calls already: deletes their dead letters and notices.
+pub(crate) async fn finish(stack: &Stack, items: Vec<PlanItem>) -> Result<Vec<LeftAlone>, Error> {
+    let (redriven, reprocessed): (Vec<PlanItem>, Vec<PlanItem>) =
+        items.into_iter().partition(|item| item.action == Action::Redrive);
+    quarantine::clear(stack, &reprocessed).await?;
+    let left = dead_letters::finish_redrive(stack, redriven).await?;
+    let reason = |item: &PlanItem| {
+        let id = item.event_id.as_ref().map_or("-", EventId::as_str);
+        format!("the event {id} is queued and was not folded in time, so its dead letter stays: redrive it again")
+    };
+    Ok(left.into_iter().map(|item| (item.clone(), reason(&item))).collect())
+}

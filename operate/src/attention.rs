@@ -1,0 +1,25 @@
+//! Items that need attention, over all shards of the index.
+
+use switchhook_aws::inbox::{ATTENTION_SHARDS, Attention, AttentionKind};
+
+use crate::error::Error;
+use crate::stack::Stack;
+
+/// Returns the items of a kind, the latest first, at most `limit` of them.
+pub(crate) async fn all(stack: &Stack, kind: AttentionKind, limit: usize) -> Result<Vec<Attention>, Error> {
+    let mut found = Vec::new();
+    for shard in 0..ATTENTION_SHARDS {
+        let mut pages = stack.inbox.attention_pages(kind, shard, None);
+        let mut of_shard = 0;
+        while let Some(page) = pages.next().await? {
+            of_shard += page.items.len();
+            found.extend(page.items);
+            if of_shard >= limit {
+                break;
+            }
+        }
+    }
+    found.sort_by(|a, b| b.at.cmp(&a.at).then_with(|| a.item_key.cmp(&b.item_key)));
+    found.truncate(limit);
+    Ok(found)
+}

@@ -1,0 +1,478 @@
+//! Dead letters: events that the consumer could not fold as often as it may try, and notices of unreadable webhooks.
+//!
+//! Two sources name them: the messages of the dead-letter queue, and the index of items that need attention. They should
+//! agree, and every list shows where they do not: a message may have expired, or the note of the consumer could not be written.
+//!
+//! **A dead letter is deleted only once its event is in its call, or is refused for good.** Until then it stays in the queue, so
+//! nothing is lost if a run is interrupted. Deleting a dead letter never removes the stored event.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use futures_util::stream::{self, StreamExt};
+use serde::Serialize;
+use serde_json::json;
+use switchhook_aws::calls::Resolved;
+use switchhook_aws::inbox::{Attention, AttentionKind};
+use switchhook_aws::queue::{Message, QuarantineNotice, Queue, ReceivedMessage};
+use switchhook_domain::{CallId, Disposition, EventId, FoldOutcome, Origin, ProviderEvent, Timestamp, fold};
+
+use crate::attention;
+use crate::draft::Draft;
+use crate::error::{Error, Refusal};
+use crate::plan::{Action, Plan, PlanItem, Verb};
+use crate::stack::Stack;
+
+/// Default limit on the messages that a list receives.
+pub const LISTED_DEFAULT: usize = 1_000;
+/// Time for which received messages are hidden from other receivers. A list shows them again at its end.
+const HIDDEN: Duration = Duration::from_secs(120);
+/// Longest wait for the consumer to fold the events of one page.
+const FOLD_WAIT: Duration = Duration::from_secs(20);
+/// Time between two looks at a call that is about to be folded.
+const FOLD_POLL: Duration = Duration::from_millis(500);
+/// Reads at the same time.
+const CONCURRENCY: usize = 16;
+
+/// Dead letters, and how their two sources compare.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct DeadLetters {
+    /// Dead letters by cause, the most frequent cause first.
+    pub causes: Vec<Cause>,
+    /// Messages in the queue, those that were not received included.
+    pub in_queue: u64,
+    /// Messages in the queue that this list does not hold: it reached its limit, or they are behind others of their call.
+    pub not_received: u64,
+}
+
+/// Dead letters with the same cause.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Cause {
+    pub cause: String,
+    /// The earliest first.
+    pub letters: Vec<DeadLetter>,
+}
+
+/// Content of a dead letter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LetterKind {
+    /// An event that the consumer could not fold.
+    Event,
+    /// A notice that ingress could not read a webhook.
+    QuarantineNotice,
+    /// A message that Switchhook did not send, or that a newer version sent.
+    Unreadable,
+}
+
+/// One dead letter.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct DeadLetter {
+    pub kind: LetterKind,
+    /// Id of the event, or else of the message. Other commands take it.
+    pub key: String,
+    /// Id of the message. `None` if only the index names the dead letter.
+    pub message_id: Option<String>,
+    pub event_id: Option<EventId>,
+    pub call_id: Option<CallId>,
+    pub origin: Option<Origin>,
+    pub event_type: Option<String>,
+    /// Number of receives before the message came to this queue. `None` if there is no note on the event.
+    pub receives: Option<u32>,
+    pub error: Option<String>,
+    #[serde(with = "crate::time_text")]
+    pub dead_lettered_at: Timestamp,
+    /// True if the index of items that need attention names it. Notices of unreadable webhooks are listed as quarantined there.
+    pub in_index: bool,
+    /// Event of the message, for a redrive of an event that the inbox no longer holds.
+    #[serde(skip)]
+    pub event: Option<Box<ProviderEvent>>,
+}
+
+/// Selection of dead letters.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct LetterFilter {
+    /// Ids of events or messages.
+    pub keys: Vec<String>,
+    /// Part of the cause.
+    pub cause: Option<String>,
+    /// True if all dead letters are selected.
+    pub all: bool,
+}
+
+impl LetterFilter {
+    fn check(&self) -> Result<(), Error> {
+        let is_empty = self.keys.is_empty() && self.cause.is_none() && !self.all;
+        if is_empty { Err(Refusal::EmptyFilter("name ids, --cause TEXT or --all").into()) } else { Ok(()) }
+    }
+
+    fn takes(&self, cause: &str, letter: &DeadLetter) -> bool {
+        let is_named = self.keys.is_empty()
+            || self.keys.iter().any(|key| *key == letter.key || Some(key) == letter.message_id.as_ref());
+        is_named && self.cause.as_ref().is_none_or(|part| cause.contains(part.as_str()))
+    }
+}
+
+impl DeadLetters {
+    /// Returns all letters with their causes.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &DeadLetter)> {
+        self.causes.iter().flat_map(|group| group.letters.iter().map(move |letter| (group.cause.as_str(), letter)))
+    }
+
+    /// Letters that only one of the two sources names. Messages that were not received may be the missing ones.
+    pub fn differing(&self) -> impl Iterator<Item = &DeadLetter> {
+        self.iter().map(|(_, letter)| letter).filter(|letter| letter.message_id.is_none() || !letter.in_index)
+    }
+}
+
+/// Lists the dead letters: at most `limit` messages of the queue, and the entries of the index. Receives the messages, and shows
+/// them again at once.
+///
+/// # Errors
+/// The errors of the queue and of the inbox.
+pub async fn list(stack: &Stack, limit: usize) -> Result<DeadLetters, Error> {
+    let in_queue = stack.dlq.depth().await?;
+    let received = receive(&stack.dlq, |so_far| so_far.len() < limit).await?;
+    let marked = attention::all(stack, AttentionKind::DeadLettered, limit).await?;
+    let quarantined = attention::all(stack, AttentionKind::Quarantined, limit).await?;
+    let mut letters: Vec<(String, DeadLetter)> = Vec::new();
+    let described: Vec<Result<(String, DeadLetter), Error>> = stream::iter(&received)
+        .map(|message| describe(stack, message, &marked, &quarantined))
+        .buffered(CONCURRENCY)
+        .collect()
+        .await;
+    for letter in described {
+        letters.push(letter?);
+    }
+    let known: BTreeSet<EventId> = letters.iter().filter_map(|(_, letter)| letter.event_id.clone()).collect();
+    for entry in marked.iter().filter(|entry| entry.event_id.as_ref().is_some_and(|id| !known.contains(id))) {
+        letters.push(of_index(stack, entry).await?);
+    }
+    let mut causes: BTreeMap<String, Vec<DeadLetter>> = BTreeMap::new();
+    for (cause, letter) in letters {
+        causes.entry(cause).or_default().push(letter);
+    }
+    let mut causes: Vec<Cause> = causes
+        .into_iter()
+        .map(|(cause, mut letters)| {
+            letters.sort_by_key(|letter| letter.dead_lettered_at);
+            Cause { cause, letters }
+        })
+        .collect();
+    causes.sort_by_key(|group| std::cmp::Reverse(group.letters.len()));
+    Ok(DeadLetters { causes, in_queue, not_received: in_queue.saturating_sub(received.len() as u64) })
+}
+
+/// Plans to send the events of dead letters again. Notices of unreadable webhooks are left out: `quarantine` handles them.
+///
+/// # Errors
+/// [`Refusal::EmptyFilter`], and the errors of the queue and of the tables.
+pub async fn plan_redrive(stack: &Stack, filter: &LetterFilter, items_max: usize) -> Result<Plan, Error> {
+    plan(stack, filter, items_max, Verb::Redrive, |letter| {
+        let event_id = letter.event_id.clone().filter(|_| letter.kind == LetterKind::Event)?;
+        let item = PlanItem::of_event(Action::Redrive, event_id, letter.call_id.clone());
+        Some(PlanItem { message: letter.event.clone(), ..item })
+    })
+    .await
+}
+
+/// Plans to delete dead letters. Their events stay in the inbox, and are not folded. Notices of unreadable webhooks are left out.
+///
+/// # Errors
+/// The same as [`plan_redrive`].
+pub async fn plan_discard(stack: &Stack, filter: &LetterFilter, items_max: usize) -> Result<Plan, Error> {
+    plan(stack, filter, items_max, Verb::DiscardDeadLetters, |letter| match letter.kind {
+        LetterKind::Event | LetterKind::Unreadable => Some(PlanItem {
+            action: Action::DiscardDeadLetter,
+            event_id: letter.event_id.clone(),
+            call_id: None,
+            key: Some(letter.key.clone()),
+            message: None,
+        }),
+        LetterKind::QuarantineNotice => None,
+    })
+    .await
+}
+
+async fn plan(
+    stack: &Stack,
+    filter: &LetterFilter,
+    items_max: usize,
+    verb: Verb,
+    item_of: impl Fn(&DeadLetter) -> Option<PlanItem>,
+) -> Result<Plan, Error> {
+    filter.check()?;
+    let listed = list(stack, items_max.saturating_add(1)).await?;
+    let mut selected: Vec<&DeadLetter> =
+        listed.iter().filter(|(cause, letter)| filter.takes(cause, letter)).map(|(_, letter)| letter).collect();
+    selected.sort_by_key(|letter| letter.dead_lettered_at);
+    let examined = selected.len();
+    let mut items: Vec<PlanItem> = selected.into_iter().filter_map(item_of).collect();
+    let capped = items.len() > items_max || listed.not_received > 0;
+    items.truncate(items_max);
+    let filter = json!({ "dead_letters": filter });
+    Draft { verb, filter, items, capped, continue_at: None, examined }.into_plan(stack).await
+}
+
+/// Ends the redrive of events that were queued again: waits until each is in its call or is refused, and then deletes its dead
+/// letter. Returns the items that were not folded in time, whose dead letters stay.
+pub(crate) async fn finish_redrive(stack: &Stack, items: Vec<PlanItem>) -> Result<Vec<PlanItem>, Error> {
+    let mut waiting = items;
+    let mut decided = BTreeSet::new();
+    let give_up_at = stack.now().plus(FOLD_WAIT);
+    loop {
+        let looked: Vec<Result<bool, Error>> =
+            stream::iter(&waiting).map(|item| is_decided(stack, item)).buffered(CONCURRENCY).collect().await;
+        let mut still = Vec::new();
+        for (item, is_decided) in waiting.into_iter().zip(looked) {
+            match (is_decided?, &item.event_id) {
+                (true, Some(event_id)) => {
+                    stack.inbox.clear_retry(event_id).await?;
+                    decided.insert(event_id.to_string());
+                }
+                (true, None) => {}
+                (false, _) => still.push(item),
+            }
+        }
+        waiting = still;
+        if waiting.is_empty() || stack.now() >= give_up_at {
+            break;
+        }
+        tokio::time::sleep(FOLD_POLL).await;
+    }
+    delete_messages(stack, decided).await?;
+    Ok(waiting)
+}
+
+/// Deletes dead letters and takes their notes off the list of items that need attention.
+pub(crate) async fn discard(stack: &Stack, items: &[PlanItem]) -> Result<(), Error> {
+    delete_messages(stack, items.iter().filter_map(|item| item.key.clone()).collect()).await?;
+    for event_id in items.iter().filter_map(|item| item.event_id.as_ref()) {
+        stack.inbox.clear_retry(event_id).await?;
+    }
+    Ok(())
+}
+
+/// Deletes the dead letters with these keys. A key without a message is not an error: a run that is repeated finds it deleted.
+pub(crate) async fn delete_messages(stack: &Stack, mut keys: BTreeSet<String>) -> Result<(), Error> {
+    // Messages of one call come ten at a time: the next ones follow when these are deleted.
+    while !keys.is_empty() {
+        let held = take(&stack.dlq, &keys).await?;
+        if held.is_empty() {
+            break;
+        }
+        for (key, message) in &held {
+            keys.remove(key);
+            keys.remove(&message.message_id);
+        }
+        stack.dlq.delete(&receipts(held.into_iter().map(|(_, message)| message))).await?;
+    }
+    Ok(())
+}
+
+/// True if the fate of an event is decided: it is in its call, it would change nothing there, or the consumer refused it.
+async fn is_decided(stack: &Stack, item: &PlanItem) -> Result<bool, Error> {
+    let Some(id) = &item.event_id else { return Ok(true) };
+    let stored = stack.inbox.get_normalized(id).await?;
+    let Some(event) = stored.or_else(|| item.message.as_deref().cloned()) else { return Ok(false) };
+    let Resolved { call, alias } = match stack.calls.resolve(&event.call_id).await {
+        Ok(resolved) => resolved,
+        // The consumer cannot read the row either.
+        Err(switchhook_aws::Error::DecodeCall(_) | switchhook_aws::Error::NewerSchema(_)) => return Ok(false),
+        Err(error) => return Err(error.into()),
+    };
+    if call.as_ref().is_some_and(|call| call.contains_event(id)) {
+        return Ok(true);
+    }
+    if let Some(call) = &call {
+        // A call keeps only the latest of some kinds of events.
+        let event = match alias {
+            Some(alias) => ProviderEvent { call_id: alias.call_id, attempt: Some(alias.attempt), ..event },
+            None => event,
+        };
+        let outcomes = fold(Some(call), &[event], &stack.policy(), stack.now()).outcomes;
+        if outcomes == [FoldOutcome::Duplicate] {
+            return Ok(true);
+        }
+    }
+    let note = stack.inbox.get_note(id).await?;
+    Ok(matches!(note.and_then(|note| note.disposition), Some(Disposition::Refused | Disposition::Quarantined)))
+}
+
+/// Receives messages until the queue returns none or `goes_on` is false, and then shows all of them again.
+async fn receive(queue: &Queue, goes_on: impl Fn(&[ReceivedMessage]) -> bool) -> Result<Vec<ReceivedMessage>, Error> {
+    let mut all: Vec<ReceivedMessage> = Vec::new();
+    let mut result = Ok(());
+    while goes_on(&all) {
+        match queue.receive(HIDDEN).await {
+            Ok(page) if page.is_empty() => break,
+            Ok(page) => all.extend(page),
+            Err(error) => {
+                result = Err(error.into());
+                break;
+            }
+        }
+    }
+    let released = release_messages(queue, all.iter().cloned()).await;
+    result.and(released).map(|()| all)
+}
+
+/// Receives messages until each key is found or the queue returns none. Keeps those with a key of `keys` hidden, and shows the
+/// others again. Each comes with its key.
+async fn take(queue: &Queue, keys: &BTreeSet<String>) -> Result<Vec<(String, ReceivedMessage)>, Error> {
+    let mut found: Vec<(String, ReceivedMessage)> = Vec::new();
+    let mut others = Vec::new();
+    let mut missing = keys.clone();
+    let mut result = Ok(());
+    while !missing.is_empty() {
+        let page = match queue.receive(HIDDEN).await {
+            Ok(page) => page,
+            Err(error) => {
+                result = Err(error.into());
+                break;
+            }
+        };
+        if page.is_empty() {
+            break;
+        }
+        for message in page {
+            let key = key_of(&message);
+            if keys.contains(&key) || keys.contains(&message.message_id) {
+                missing.remove(&key);
+                missing.remove(&message.message_id);
+                found.push((key, message));
+            } else {
+                others.push(message);
+            }
+        }
+    }
+    if result.is_err() {
+        others.extend(found.drain(..).map(|(_, message)| message));
+    }
+    let released = release_messages(queue, others).await;
+    result.and(released).map(|()| found)
+}
+
+async fn release_messages(queue: &Queue, messages: impl IntoIterator<Item = ReceivedMessage>) -> Result<(), Error> {
+    let receipts: Vec<(String, Duration)> =
+        messages.into_iter().map(|message| (message.receipt, Duration::ZERO)).collect();
+    Ok(queue.delay(&receipts).await?)
+}
+
+fn receipts(messages: impl Iterator<Item = ReceivedMessage>) -> Vec<String> {
+    messages.map(|message| message.receipt).collect()
+}
+
+/// Content of a message of the dead-letter queue.
+enum Content {
+    Event(Box<Message>),
+    Notice(QuarantineNotice),
+    Unreadable(switchhook_aws::Error),
+}
+
+fn content_of(message: &ReceivedMessage) -> Content {
+    match (Message::decode(&message.body), QuarantineNotice::decode(&message.body)) {
+        (Ok(event), _) => Content::Event(Box::new(event)),
+        (Err(_), Ok(notice)) => Content::Notice(notice),
+        (Err(error), Err(_)) => Content::Unreadable(error),
+    }
+}
+
+/// Id of the event of a message, or else of the message.
+fn key_of(message: &ReceivedMessage) -> String {
+    match content_of(message) {
+        Content::Event(event) => event.event.event_id.to_string(),
+        Content::Notice(notice) => notice.quarantined.to_string(),
+        Content::Unreadable(_) => message.message_id.clone(),
+    }
+}
+
+/// Describes a message, together with its cause.
+async fn describe(
+    stack: &Stack,
+    message: &ReceivedMessage,
+    marked: &[Attention],
+    quarantined: &[Attention],
+) -> Result<(String, DeadLetter), Error> {
+    let entry =
+        |entries: &[Attention], id: &EventId| entries.iter().find(|one| one.event_id.as_ref() == Some(id)).cloned();
+    let blank = DeadLetter {
+        kind: LetterKind::Unreadable,
+        key: key_of(message),
+        message_id: Some(message.message_id.clone()),
+        event_id: None,
+        call_id: None,
+        origin: None,
+        event_type: None,
+        receives: None,
+        error: None,
+        dead_lettered_at: message.sent_at,
+        in_index: false,
+        event: None,
+    };
+    Ok(match content_of(message) {
+        Content::Event(content) => {
+            let event = content.event;
+            let note = stack.inbox.get_note(&event.event_id).await?;
+            let error = note.as_ref().and_then(|note| note.error.clone());
+            let entry = entry(marked, &event.event_id);
+            let cause = error.clone().or_else(|| entry.as_ref()?.cause.clone());
+            let letter = DeadLetter {
+                kind: LetterKind::Event,
+                event_id: Some(event.event_id.clone()),
+                call_id: Some(event.call_id.clone()),
+                origin: Some(event.origin),
+                event_type: Some(event.event_type.clone()),
+                receives: note.as_ref().map(|note| note.attempts),
+                error,
+                dead_lettered_at: note.and_then(|note| note.dead_lettered_at).unwrap_or(message.sent_at),
+                in_index: entry.is_some(),
+                event: Some(Box::new(event)),
+                ..blank
+            };
+            (cause.unwrap_or_else(|| "unknown: the consumer wrote no note".to_owned()), letter)
+        }
+        Content::Notice(notice) => {
+            let entry = entry(quarantined, &notice.quarantined);
+            let letter = DeadLetter {
+                kind: LetterKind::QuarantineNotice,
+                origin: notice.quarantined.origin(),
+                call_id: entry.as_ref().and_then(|entry| entry.call_id.clone()),
+                event_id: Some(notice.quarantined),
+                error: Some(notice.reason.clone()),
+                in_index: entry.is_some(),
+                ..blank
+            };
+            (notice.reason, letter)
+        }
+        Content::Unreadable(error) => {
+            let text = error.to_string();
+            // Nothing could have marked it in the index.
+            (text.clone(), DeadLetter { error: Some(text), in_index: true, ..blank })
+        }
+    })
+}
+
+/// Describes an entry of the index that no received message belongs to.
+async fn of_index(stack: &Stack, entry: &Attention) -> Result<(String, DeadLetter), Error> {
+    let note = match &entry.event_id {
+        Some(id) => stack.inbox.get_note(id).await?,
+        None => None,
+    };
+    let error = note.as_ref().and_then(|note| note.error.clone());
+    let letter = DeadLetter {
+        kind: LetterKind::Event,
+        key: entry.event_id.as_ref().map_or_else(|| entry.item_key.clone(), EventId::to_string),
+        message_id: None,
+        event_id: entry.event_id.clone(),
+        call_id: entry.call_id.clone(),
+        origin: entry.origin,
+        event_type: entry.event_type.clone(),
+        receives: note.map(|note| note.attempts),
+        error: error.clone(),
+        dead_lettered_at: entry.at,
+        in_index: true,
+        event: None,
+    };
+    Ok((error.or_else(|| entry.cause.clone()).unwrap_or_else(|| "unknown".to_owned()), letter))
+}

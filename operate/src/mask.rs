@@ -1,0 +1,284 @@
+//! Payloads without what identifies a person.
+//!
+//! **A value is shown only if its field is known to be harmless and the value looks harmless.** Everything else is masked, so a field
+//! that a provider adds tomorrow is masked too. Equal values get equal letters, so that two payloads can be compared.
+
+use serde_json::{Map, Value};
+
+/// Fields whose values are shown, in lower case and without `_` and `-`. None of them holds what a person said or is called.
+const SHOWN_FIELDS: [&str; 100] = [
+    "accountsid",
+    "agentid",
+    "agentversion",
+    "answeredby",
+    "apiversion",
+    "appointmentconfirmed",
+    "appointmentid",
+    "assistantid",
+    "attempt",
+    "callbacksource",
+    "callcontrolid",
+    "callduration",
+    "callid",
+    "calllegid",
+    "callsessionid",
+    "callsid",
+    "callstatus",
+    "callsuccessful",
+    "calltype",
+    "channels",
+    "combinedcost",
+    "connectionid",
+    "contenttype",
+    "cost",
+    "created",
+    "createdat",
+    "currency",
+    "direction",
+    "disconnectionreason",
+    "duration",
+    "durationms",
+    "durationseconds",
+    "end",
+    "endedat",
+    "endedreason",
+    "endtime",
+    "endtimestamp",
+    "errorcode",
+    "event",
+    "eventid",
+    "eventtype",
+    "hangupcause",
+    "hangupsource",
+    "id",
+    "implied",
+    "intwilioidempotencytoken",
+    "invoicemail",
+    "kind",
+    "machinedetectionduration",
+    "max",
+    "min",
+    "neverdialled",
+    "num",
+    "object",
+    "occurredat",
+    "optoutsensitivedatastorage",
+    "orgid",
+    "origin",
+    "p50",
+    "p90",
+    "p95",
+    "p99",
+    "parentcallsid",
+    "permanent",
+    "phonecallprovider",
+    "phonecalltransport",
+    "phonenumberid",
+    "product",
+    "provider",
+    "providercallid",
+    "reason",
+    "receivedat",
+    "recordingchannels",
+    "recordingduration",
+    "recordingsid",
+    "recordingsource",
+    "recordingstatus",
+    "recordtype",
+    "result",
+    "role",
+    "secondsfromstart",
+    "sequence",
+    "sequencenumber",
+    "sid",
+    "siphangupcause",
+    "sipresponsecode",
+    "start",
+    "startedat",
+    "starttime",
+    "starttimestamp",
+    "state",
+    "status",
+    "switchhookattempt",
+    "switchhookcallid",
+    "time",
+    "timestamp",
+    "toolcallid",
+    "totaldurationseconds",
+    "transfertype",
+    "type",
+];
+/// Fields whose content is free: only ids are shown in it.
+const FREE_FIELDS: [&str; 6] =
+    ["metadata", "dynamicvariables", "variablevalues", "customanalysisdata", "structureddata", "arguments"];
+/// Fields of free content that are shown nevertheless.
+const FREE_SHOWN: [&str; 3] = ["appointmentid", "switchhookcallid", "switchhookattempt"];
+/// Fields with a number of this many digits hold a time or a counter if they are shown, and may hold a phone number if not.
+const PHONE_DIGITS_MIN: usize = 7;
+const PHONE_DIGITS_MAX: usize = 15;
+
+/// Masks payloads. One masker gives equal values equal letters.
+#[derive(Debug, Default)]
+pub struct Masker {
+    numbers: Vec<String>,
+    texts: Vec<String>,
+}
+
+impl Masker {
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Returns the lines of a body without what identifies a person. The body is JSON, a form, or anything else: of that, only
+    /// its length is shown.
+    #[must_use]
+    pub fn body(&mut self, body: &[u8]) -> Vec<String> {
+        if let Ok(value) = serde_json::from_slice::<Value>(body) {
+            let masked = self.json(value);
+            return format!("{masked:#}").lines().map(str::to_owned).collect();
+        }
+        let is_form = !body.is_empty() && body.contains(&b'=') && body.iter().all(|byte| (33..127).contains(byte));
+        if is_form {
+            let fields = form_urlencoded::parse(body).into_owned();
+            return fields
+                .map(|(name, value)| format!("{} = {}", self.text(&name), self.field(&name, &value)))
+                .collect();
+        }
+        vec![format!("‹{} bytes that are neither JSON nor a form›", body.len())]
+    }
+
+    /// Returns a JSON value without what identifies a person.
+    #[must_use]
+    pub fn json(&mut self, value: Value) -> Value {
+        self.value("", value, false)
+    }
+
+    /// Returns the value of a named field without what identifies a person.
+    #[must_use]
+    pub fn field(&mut self, name: &str, value: &str) -> String {
+        let name = normalized(name);
+        if value.is_empty() || (SHOWN_FIELDS.contains(&name.as_str()) && is_harmless(value, is_time(&name))) {
+            value.to_owned()
+        } else {
+            self.hidden(value)
+        }
+    }
+
+    /// Returns a text in which phone numbers and addresses are masked. For texts of our own, such as errors and headers.
+    #[must_use]
+    pub fn text(&mut self, text: &str) -> String {
+        let mut shown = Vec::new();
+        for word in text.split(' ') {
+            let core = word.trim_matches(|c: char| !c.is_alphanumeric() && c != '+');
+            shown.push(if is_personal(core) { word.replace(core, &self.hidden(core)) } else { word.to_owned() });
+        }
+        shown.join(" ")
+    }
+
+    fn value(&mut self, name: &str, value: Value, is_free: bool) -> Value {
+        match value {
+            Value::Null | Value::Bool(_) => value,
+            Value::Number(number) => {
+                let digits = number.to_string().chars().filter(char::is_ascii_digit).count();
+                let is_shown =
+                    digits < PHONE_DIGITS_MIN || (!is_free && SHOWN_FIELDS.contains(&normalized(name).as_str()));
+                let is_fraction = number.as_i64().is_none() && number.as_u64().is_none();
+                if is_shown || is_fraction { Value::Number(number) } else { self.hidden(&number.to_string()).into() }
+            }
+            Value::String(text) if is_free && !FREE_SHOWN.contains(&normalized(name).as_str()) && !text.is_empty() => {
+                self.hidden(&text).into()
+            }
+            Value::String(text) => self.field(name, &text).into(),
+            Value::Array(items) => items.into_iter().map(|item| self.value(name, item, is_free)).collect(),
+            Value::Object(fields) => {
+                let masked: Map<String, Value> = fields
+                    .into_iter()
+                    .map(|(name, value)| {
+                        let is_free = is_free || FREE_FIELDS.iter().any(|free| normalized(&name).ends_with(free));
+                        let value = self.value(&name, value, is_free);
+                        (self.text(&name), value)
+                    })
+                    .collect();
+                Value::Object(masked)
+            }
+        }
+    }
+
+    /// Returns what stands for a hidden value. Of a phone number it keeps the country and the last three digits.
+    fn hidden(&mut self, value: &str) -> String {
+        if is_phone(value) {
+            let letter = letter(&mut self.numbers, value);
+            let compact: String = value.chars().filter(|c| c.is_ascii_digit() || *c == '+').collect();
+            let digits = compact.chars().count();
+            let head: String = compact.chars().take(3).filter(|_| compact.starts_with('+')).collect();
+            let tail: String = compact.chars().skip(digits.saturating_sub(3)).collect();
+            format!("{head}…{tail} {letter}")
+        } else {
+            let letter = letter(&mut self.texts, value);
+            let count = value.chars().count();
+            format!("‹text {letter}, {count} character{}›", if count == 1 { "" } else { "s" })
+        }
+    }
+}
+
+/// Returns the letter of a value: A for the first one seen, then B.
+fn letter(seen: &mut Vec<String>, value: &str) -> String {
+    let index = seen.iter().position(|known| known == value).unwrap_or_else(|| {
+        seen.push(value.to_owned());
+        seen.len() - 1
+    });
+    let mut rest = index;
+    let mut letters = Vec::new();
+    loop {
+        letters.push(char::from(b'A' + u8::try_from(rest % 26).unwrap_or_default()));
+        match (rest / 26).checked_sub(1) {
+            Some(more) => rest = more,
+            None => return letters.iter().rev().collect(),
+        }
+    }
+}
+
+fn normalized(name: &str) -> String {
+    name.chars().filter(|c| c.is_alphanumeric()).collect::<String>().to_lowercase()
+}
+
+fn is_time(name: &str) -> bool {
+    ["time", "timestamp", "at", "created", "start", "end"].iter().any(|suffix| name.ends_with(suffix))
+}
+
+/// True if a value of a shown field is an id, a name of a state, a number or a time.
+fn is_harmless(value: &str, is_time: bool) -> bool {
+    let is_token = value.chars().all(|c| c.is_ascii_alphanumeric() || "-_.:~/%,+=".contains(c));
+    let is_date =
+        is_time && value.len() < 40 && value.chars().all(|c| c.is_ascii_alphanumeric() || " ,:+-.".contains(c));
+    (is_token || is_date) && !value.contains("://") && (is_date && value.contains(':') || !is_personal(value))
+}
+
+/// True if a text holds a phone number, an e-mail address or a SIP address.
+fn is_personal(text: &str) -> bool {
+    let lower = text.to_lowercase();
+    text.contains('@')
+        || lower.starts_with("sip:")
+        || lower.starts_with("sips:")
+        || lower.starts_with("tel:")
+        || holds_phone(text)
+}
+
+/// True if the whole text is a phone number, in some notation.
+fn is_phone(text: &str) -> bool {
+    let is_notation = text.chars().all(|c| c.is_ascii_digit() || "+-. ()xX/".contains(c));
+    let digits = text.chars().filter(char::is_ascii_digit).count();
+    is_notation && (PHONE_DIGITS_MIN..=PHONE_DIGITS_MAX).contains(&digits)
+}
+
+/// True if a phone number stands anywhere in the text: all of it, or a plus sign with digits after it.
+fn holds_phone(text: &str) -> bool {
+    let after_plus = |rest: &str| {
+        rest.chars().take_while(|c| c.is_ascii_digit() || "-. ()".contains(*c)).filter(char::is_ascii_digit).count()
+    };
+    is_phone(text) || text.split('+').skip(1).any(|rest| after_plus(rest) >= PHONE_DIGITS_MIN)
+}
+
+#[cfg(test)]
+mod tests;

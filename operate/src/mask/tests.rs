@@ -1,0 +1,167 @@
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use serde_json::json;
+
+use super::*;
+
+/// Fields of the fixtures whose values identify a person or repeat what was said.
+const PERSONAL: [&str; 24] = [
+    "agentname",
+    "appointmenttime",
+    "called",
+    "caller",
+    "callsummary",
+    "clientstate",
+    "content",
+    "customername",
+    "deliveredto",
+    "from",
+    "fromnumber",
+    "message",
+    "name",
+    "number",
+    "publiclogurl",
+    "recordingurl",
+    "summary",
+    "to",
+    "tonumber",
+    "transcript",
+    "transferdestination",
+    "word",
+    "calledcountry",
+    "preferredlanguage",
+];
+
+fn personal_values(name: &str, value: &Value, found: &mut BTreeSet<String>) {
+    match value {
+        Value::String(text) if PERSONAL.contains(&normalized(name).as_str()) && !text.trim().is_empty() => {
+            found.insert(text.trim().to_owned());
+        }
+        Value::Array(items) => items.iter().for_each(|item| personal_values(name, item, found)),
+        Value::Object(fields) => fields.iter().for_each(|(name, value)| personal_values(name, value, found)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+fn fixtures() -> Vec<(String, Vec<u8>)> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/providers/fixtures");
+    let mut all = Vec::new();
+    for provider in ["retell", "twilio", "vapi", "telnyx", "generic"] {
+        for file in std::fs::read_dir(root.join(provider)).expect("the fixtures") {
+            let path = file.expect("a file").path();
+            if path.extension().is_some_and(|end| end == "json" || end == "form") {
+                all.push((path.display().to_string(), std::fs::read(&path).expect("a fixture")));
+            }
+        }
+    }
+    all
+}
+
+#[test]
+fn no_number_name_transcript_or_address_of_a_fixture_survives() {
+    let fixtures = fixtures();
+    assert!(fixtures.len() > 60, "{}", fixtures.len());
+    let mut values = 0;
+    for (path, body) in &fixtures {
+        let mut personal = BTreeSet::new();
+        match serde_json::from_slice::<Value>(body) {
+            Ok(value) => personal_values("", &value, &mut personal),
+            Err(_) => {
+                for (name, value) in form_urlencoded::parse(body) {
+                    personal_values(&name, &Value::from(value.as_ref()), &mut personal);
+                }
+            }
+        }
+        values += personal.len();
+        let masked = Masker::new().body(body).join("\n");
+        for value in &personal {
+            // Short words such as "a" stand in other words.
+            let is_there = if value.len() > 3 {
+                masked.contains(value.as_str())
+            } else {
+                masked.contains(&format!("\"{value}\""))
+            };
+            assert!(!is_there, "{path}: {value:?} in {masked}");
+        }
+        for mark in ["Ada", "+44", "https://", "@"] {
+            let digits = masked.split(mark).skip(1).any(|rest| {
+                mark != "+44"
+                    || !rest.starts_with('…')
+                        && !rest.is_empty()
+                        && mark == "+44"
+                        && rest.chars().take(7).all(|c| c.is_ascii_digit())
+            });
+            assert!(!digits, "{path}: {mark} in {masked}");
+        }
+    }
+    assert!(values > 150, "the fixtures hold personal values: {values}");
+}
+
+#[test]
+fn masked_payload_is_still_useful() {
+    let body = include_bytes!("../../../shared/providers/fixtures/retell/call_ended.json");
+    let masked = Masker::new().body(body).join("\n");
+    for kept in
+        ["\"call_ended\"", "\"appointment_id\": \"appt_201\"", "\"call_id\": \"call_", "1760962437211", "+44…000 "]
+    {
+        assert!(masked.contains(kept), "{kept} in {masked}");
+    }
+    assert!(masked.contains("‹text "), "{masked}");
+}
+
+#[test]
+fn values_that_look_personal_are_masked_in_every_field() {
+    let mut masker = Masker::new();
+    let masked = masker.json(json!({
+        "id": "sip:ada@example.com",
+        "call_id": "+447700900123",
+        "status": "ada@example.com",
+        "event": "call for +44 7700 900123",
+        "unknown": "harmless",
+        "phone": 447_700_900_123_i64,
+        "timestamp": 1_760_962_437_211_i64,
+        "metadata": {"appointment_id": "appt_1", "note": "busy", "+447700900123": true},
+        "tel": "tel:+447700900123",
+    }));
+    assert_eq!(
+        masked,
+        json!({
+            "id": "‹text B, 19 characters›",
+            "call_id": "+44…123 A",
+            "status": "‹text D, 15 characters›",
+            "event": "‹text A, 24 characters›",
+            "unknown": "‹text F, 8 characters›",
+            "phone": "…123 B",
+            "timestamp": 1_760_962_437_211_i64,
+            "metadata": {"appointment_id": "appt_1", "note": "‹text C, 4 characters›", "+44…123 A": true},
+            "tel": "‹text E, 17 characters›",
+        })
+    );
+}
+
+#[test]
+fn equal_values_have_equal_letters() {
+    let mut masker = Masker::new();
+    let (first, again) = (masker.field("to", "+447700900123"), masker.field("From", "+44 7700 900123"));
+    assert_eq!(first, "+44…123 A");
+    assert_eq!(again, "+44…123 B", "another notation is another value");
+    assert_eq!(masker.field("to", "+447700900123"), "+44…123 A");
+    assert_eq!(masker.text("could not call +447700900123: busy"), "could not call +44…123 A: busy");
+}
+
+#[test]
+fn body_that_cannot_be_read_shows_its_length_alone() {
+    assert_eq!(Masker::new().body(b"\xffAda +447700900123"), ["‹18 bytes that are neither JSON nor a form›"]);
+    assert_eq!(
+        Masker::new().body(b"CallSid=CA1&To=%2B447700900123&CallStatus=busy"),
+        ["CallSid = CA1", "To = +44…123 A", "CallStatus = busy"]
+    );
+}
+
+#[test]
+fn letters_go_on_after_z() {
+    let mut seen = Vec::new();
+    let letters: Vec<String> = (0..28).map(|n| letter(&mut seen, &n.to_string())).collect();
+    assert_eq!([&letters[0], &letters[25], &letters[26], &letters[27]], ["A", "Z", "AA", "AB"]);
+}

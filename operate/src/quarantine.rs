@@ -1,0 +1,222 @@
+//! Quarantined events: authentic webhooks that cannot be read, and events for which their call has no room.
+//!
+//! A later version of the program may read such a webhook. Reprocessing it reads the stored body again. If that gives an event,
+//! the stored event becomes foldable under the id that it always had, and is queued as if it had just been accepted.
+
+use std::collections::BTreeSet;
+
+use serde::Serialize;
+use serde_json::json;
+use switchhook_aws::inbox::{Attention, AttentionKind, Reread, StoredEvent};
+use switchhook_domain::{CallId, Disposition, EventId, Origin, Timestamp};
+
+use crate::attention;
+use crate::dead_letters;
+use crate::draft::Draft;
+use crate::error::{Error, Refusal};
+use crate::plan::{Action, Plan, PlanItem, Verb};
+use crate::stack::Stack;
+
+/// Default limit on the events that a list shows.
+pub const LISTED_DEFAULT: usize = 1_000;
+
+/// Part of Switchhook that quarantined an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum QuarantinedBy {
+    /// Ingress could not read the webhook.
+    Ingress,
+    /// The consumer found that the call has no room for the event.
+    Consumer,
+}
+
+/// Event that is quarantined.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Quarantined {
+    pub event_id: EventId,
+    pub by: QuarantinedBy,
+    pub origin: Option<Origin>,
+    pub event_type: Option<String>,
+    pub call_id: Option<CallId>,
+    pub cause: Option<String>,
+    #[serde(with = "crate::time_text")]
+    pub quarantined_at: Timestamp,
+    /// Key of the marked item.
+    #[serde(skip)]
+    item_key: String,
+}
+
+/// Result of reading a quarantined event with this version of the program.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "now", rename_all = "snake_case")]
+pub enum ReadNow {
+    /// It reads it as an event of this call.
+    Foldable { call_id: CallId, event_type: String },
+    /// It reads it, and folds no event of its type.
+    Recorded,
+    /// It cannot read it either.
+    Unreadable { reason: String },
+    /// The event is no longer stored.
+    Gone,
+}
+
+/// One quarantined event in detail.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Detail {
+    #[serde(flatten)]
+    pub event: Quarantined,
+    #[serde(flatten)]
+    pub read_now: ReadNow,
+    /// Version of the program that quarantined it. `None` if the event was stored without it.
+    pub quarantined_by_version: Option<String>,
+    pub trace_id: Option<String>,
+}
+
+/// Selection of quarantined events.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct QuarantineFilter {
+    pub event_ids: Vec<EventId>,
+    /// Name of the sender, such as `retell`.
+    pub origin: Option<Origin>,
+    /// Part of the cause.
+    pub cause: Option<String>,
+    /// True if all quarantined events are selected.
+    pub all: bool,
+}
+
+impl QuarantineFilter {
+    fn check(&self) -> Result<(), Error> {
+        let is_empty = self.event_ids.is_empty() && self.origin.is_none() && self.cause.is_none() && !self.all;
+        if is_empty {
+            return Err(Refusal::EmptyFilter("name event ids, --provider NAME, --cause TEXT or --all").into());
+        }
+        Ok(())
+    }
+
+    fn takes(&self, event: &Quarantined) -> bool {
+        (self.event_ids.is_empty() || self.event_ids.contains(&event.event_id))
+            && self.origin.is_none_or(|origin| event.origin == Some(origin))
+            && self.cause.as_ref().is_none_or(|part| event.cause.as_ref().is_some_and(|cause| cause.contains(part)))
+    }
+}
+
+/// Lists the quarantined events, the latest first, at most `limit` of them.
+///
+/// # Errors
+/// The errors of the inbox.
+pub async fn list(stack: &Stack, limit: usize) -> Result<Vec<Quarantined>, Error> {
+    let entries = attention::all(stack, AttentionKind::Quarantined, limit).await?;
+    Ok(entries.into_iter().filter_map(of_index).collect())
+}
+
+/// Reads one quarantined event. `None` if the event is not quarantined.
+///
+/// # Errors
+/// The errors of the inbox.
+pub async fn show(stack: &Stack, event_id: &EventId) -> Result<Option<Detail>, Error> {
+    // The index is not ordered by the id. A list of the usual limit finds every event that an operator can have seen.
+    let entries = attention::all(stack, AttentionKind::Quarantined, LISTED_DEFAULT).await?;
+    let found = entries.into_iter().filter_map(of_index).find(|event| event.event_id == *event_id);
+    let stored = stack.inbox.get(event_id).await?;
+    let event = match (found, &stored) {
+        (Some(event), _) => event,
+        (None, Some(stored)) if stored.disposition == Some(Disposition::Quarantined) => of_stored(stored),
+        (None, _) => return Ok(None),
+    };
+    let read_now = match &stored {
+        Some(stored) => match stack.inbox.read_again(stored).await? {
+            Reread::Foldable(read) => ReadNow::Foldable { call_id: read.call_id, event_type: read.event_type },
+            Reread::Recorded => ReadNow::Recorded,
+            Reread::Quarantined(error) => ReadNow::Unreadable { reason: error.to_string() },
+        },
+        None => ReadNow::Gone,
+    };
+    let quarantined_by_version = stored.as_ref().and_then(|stored| stored.program_version.clone());
+    Ok(Some(Detail { event, read_now, quarantined_by_version, trace_id: stored.map(|stored| stored.trace_id) }))
+}
+
+/// Plans to read quarantined events again, and to queue those that this version can read.
+///
+/// # Errors
+/// [`Refusal::EmptyFilter`], and the errors of the tables.
+pub async fn plan_reprocess(stack: &Stack, filter: &QuarantineFilter, items_max: usize) -> Result<Plan, Error> {
+    plan(stack, filter, items_max, Verb::Reprocess, Action::Reprocess).await
+}
+
+/// Plans to take quarantined events off the list. The events stay in the inbox.
+///
+/// # Errors
+/// The same as [`plan_reprocess`].
+pub async fn plan_discard(stack: &Stack, filter: &QuarantineFilter, items_max: usize) -> Result<Plan, Error> {
+    plan(stack, filter, items_max, Verb::DiscardQuarantined, Action::DiscardQuarantined).await
+}
+
+async fn plan(
+    stack: &Stack,
+    filter: &QuarantineFilter,
+    items_max: usize,
+    verb: Verb,
+    action: Action,
+) -> Result<Plan, Error> {
+    filter.check()?;
+    let listed = list(stack, items_max.saturating_add(LISTED_DEFAULT)).await?;
+    let mut selected: Vec<Quarantined> = listed.into_iter().filter(|event| filter.takes(event)).collect();
+    // A named event that is in no index was reprocessed halfway, or is not quarantined: the plan says which.
+    for event_id in &filter.event_ids {
+        if !selected.iter().any(|event| event.event_id == *event_id)
+            && let Some(stored) = stack.inbox.get(event_id).await?
+        {
+            selected.push(of_stored(&stored));
+        }
+    }
+    selected.sort_by_key(|event| event.quarantined_at);
+    let examined = selected.len();
+    let capped = selected.len() > items_max;
+    selected.truncate(items_max);
+    let item = |event: Quarantined| {
+        let call_id = event.call_id.filter(|_| action == Action::Reprocess);
+        PlanItem { key: Some(event.item_key), ..PlanItem::of_event(action, event.event_id, call_id) }
+    };
+    let items = selected.into_iter().map(item).collect();
+    let filter = json!({ "quarantine": filter });
+    Draft { verb, filter, items, capped, continue_at: None, examined }.into_plan(stack).await
+}
+
+/// Takes events off the list of quarantined ones and deletes their notices. Called when an event is discarded, and when a
+/// reprocessed one is queued: from then on it is like any other event.
+pub(crate) async fn clear(stack: &Stack, items: &[PlanItem]) -> Result<(), Error> {
+    for key in items.iter().filter_map(|item| item.key.as_ref()) {
+        stack.inbox.clear_attention(key).await?;
+    }
+    let keys: BTreeSet<String> =
+        items.iter().filter_map(|item| item.event_id.as_ref().map(EventId::to_string)).collect();
+    dead_letters::delete_messages(stack, keys).await
+}
+
+fn of_index(entry: Attention) -> Option<Quarantined> {
+    let event_id = entry.event_id?;
+    let is_own_item = entry.item_key == event_id.as_str();
+    Some(Quarantined {
+        by: if is_own_item { QuarantinedBy::Ingress } else { QuarantinedBy::Consumer },
+        origin: entry.origin.or_else(|| event_id.origin()),
+        event_id,
+        event_type: entry.event_type,
+        call_id: entry.call_id,
+        cause: entry.cause,
+        quarantined_at: entry.at,
+        item_key: entry.item_key,
+    })
+}
+
+fn of_stored(stored: &StoredEvent) -> Quarantined {
+    Quarantined {
+        event_id: stored.event_id.clone(),
+        by: QuarantinedBy::Ingress,
+        origin: Some(stored.origin),
+        event_type: Some(stored.event_type.clone()).filter(|name| !name.is_empty()),
+        call_id: stored.call_id.clone(),
+        cause: None,
+        quarantined_at: stored.received_at,
+        item_key: stored.event_id.to_string(),
+    }
+}

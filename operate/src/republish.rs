@@ -1,0 +1,233 @@
+//! Publishes the domain events of calls again. This helps after the stream dropped records that were never relayed, and when
+//! a subscriber lost its data.
+//!
+//! **The events are the same**: the function that the relay uses derives them from the announcements in the row, with the same ids
+//! and the same content. A subscriber that handles each id once does not notice the repetition.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use futures_util::stream::{self, StreamExt};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use switchhook_aws::bus::{BATCH_MAX, Bus, OutboxEvent};
+use switchhook_aws::calls::Calls;
+use switchhook_domain::{Call, CallId, Timestamp};
+
+use crate::draft::Draft;
+use crate::error::{Error, Refusal};
+use crate::plan::{Action, LeftAlone, Plan, PlanItem, Verb};
+use crate::selection::{self, Progress};
+use crate::stack::Stack;
+
+/// Time by which an event may have waited in the queue before the write whose announcements were not published.
+const LOOK_BACK: Duration = Duration::from_secs(6 * 60 * 60);
+/// Difference of the clocks of the stream and of the functions.
+const CLOCK_MARGIN: Duration = Duration::from_secs(60);
+/// Time for which the messages of the failures queue are hidden from other receivers while they are read.
+const HIDDEN: Duration = Duration::from_secs(120);
+/// Rows read at the same time.
+const CONCURRENCY: usize = 16;
+
+/// Calls whose domain events are published again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RepublishFilter {
+    Calls(Vec<CallId>),
+    /// Calls that received an event, or were settled, since this time.
+    Since(#[serde(with = "crate::time_text")] Timestamp),
+    /// Calls that were written since the relay gave up, as the messages of its failures queue say.
+    Failed,
+}
+
+/// Message that Lambda sends when the relay has given up on a part of the stream.
+#[derive(Debug, Deserialize)]
+struct Failure {
+    #[serde(rename = "DDBStreamBatchInfo")]
+    batch: FailedBatch,
+}
+
+#[derive(Debug, Deserialize)]
+struct FailedBatch {
+    #[serde(rename = "approximateArrivalOfFirstRecord")]
+    first_at: String,
+}
+
+/// Message of the failures queue, as far as a republish needs it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct RelayFailure {
+    pub message_id: String,
+    /// Time of the first record that was not published. The time of the message if it does not say.
+    #[serde(with = "crate::time_text")]
+    pub first_at: Timestamp,
+}
+
+/// Publishes the domain events of a call again. The id may be the derived id of an attempt, such as `retell:call_1`. Returns the
+/// number of events. `None` if there is no such call.
+///
+/// # Errors
+/// Returns the error of the table or the bus. A repetition is safe.
+pub async fn republish_call(calls: &Calls, bus: &Bus, call_id: &CallId) -> Result<Option<u64>, switchhook_aws::Error> {
+    match calls.resolve(call_id).await?.call {
+        Some(call) => publish(bus, &call).await.map(Some),
+        None => Ok(None),
+    }
+}
+
+/// Plans to publish the domain events of calls again.
+///
+/// # Errors
+/// [`Refusal::EmptyFilter`], and the errors of the queue and of the tables.
+pub async fn plan(
+    stack: &Stack,
+    filter: &RepublishFilter,
+    items_max: usize,
+    progress: Progress<'_>,
+) -> Result<Plan, Error> {
+    let now = stack.now();
+    let item = |call_id: CallId| PlanItem::of_call(Action::Republish, call_id);
+    let (mut items, failures): (Vec<PlanItem>, Vec<RelayFailure>) = match filter {
+        RepublishFilter::Calls(calls) if calls.is_empty() => {
+            return Err(Refusal::EmptyFilter("name a call with --call, or use --since or --failed").into());
+        }
+        RepublishFilter::Calls(calls) => (calls.iter().cloned().map(item).collect(), Vec::new()),
+        RepublishFilter::Since(since) => {
+            let calls = selection::calls_since(&stack.inbox, &stack.calls, *since, now, progress).await?;
+            (calls.into_keys().map(item).collect(), Vec::new())
+        }
+        RepublishFilter::Failed => {
+            let failures = failures(stack).await?;
+            let calls = written_since_failure(stack, &failures, now, progress).await?;
+            (calls.into_iter().map(item).collect(), failures)
+        }
+    };
+    let examined = items.len();
+    let capped = items.len() > items_max;
+    items.truncate(items_max);
+    // The messages are deleted last, and only by a plan that holds every call.
+    let messages = failures.iter().filter(|_| !capped).map(|failure| PlanItem {
+        action: Action::DeleteRelayFailure,
+        event_id: None,
+        call_id: None,
+        key: Some(failure.message_id.clone()),
+        message: None,
+    });
+    items.extend(messages);
+    let filter = json!({ "republish": filter, "failures": failures });
+    Draft { verb: Verb::Republish, filter, items, capped, continue_at: None, examined }.into_plan(stack).await
+}
+
+/// Returns what the messages of the failures queue say. Receives them, and shows them again at once.
+///
+/// # Errors
+/// The errors of the queue.
+pub async fn failures(stack: &Stack) -> Result<Vec<RelayFailure>, Error> {
+    let mut messages = Vec::new();
+    let mut result = Ok(());
+    loop {
+        match stack.relay_failures_queue.receive(HIDDEN).await {
+            Ok(page) if page.is_empty() => break,
+            Ok(page) => messages.extend(page),
+            Err(error) => {
+                result = Err(Error::from(error));
+                break;
+            }
+        }
+    }
+    let receipts: Vec<(String, Duration)> =
+        messages.iter().map(|message| (message.receipt.clone(), Duration::ZERO)).collect();
+    stack.relay_failures_queue.delay(&receipts).await?;
+    result?;
+    let failure = |message: switchhook_aws::queue::ReceivedMessage| {
+        let content: Option<Failure> = serde_json::from_str(&message.body).ok();
+        let first_at = content.and_then(|content| Timestamp::parse_rfc3339(&content.batch.first_at));
+        // The relay gives a record up when it is 21 hours old, so it is not older than a day.
+        let first_at = first_at.unwrap_or_else(|| message.sent_at.minus(Duration::from_secs(24 * 60 * 60)));
+        RelayFailure { message_id: message.message_id, first_at }
+    };
+    Ok(messages.into_iter().map(failure).collect())
+}
+
+/// Publishes the domain events of the calls of these items. A call that cannot be read is left alone, and the others go on.
+pub(crate) async fn republish(stack: &Stack, items: &[PlanItem]) -> Result<Vec<LeftAlone>, Error> {
+    let published: Vec<Result<Option<LeftAlone>, Error>> = stream::iter(items)
+        .map(|item| async move {
+            let Some(call_id) = &item.call_id else { return Ok(None) };
+            let left = |reason: String| Ok(Some((item.clone(), reason)));
+            match republish_call(&stack.calls, &stack.bus, call_id).await {
+                Ok(Some(_)) => Ok(None),
+                Ok(None) => left("the call does not exist".to_owned()),
+                Err(error @ (switchhook_aws::Error::DecodeCall(_) | switchhook_aws::Error::NewerSchema(_))) => {
+                    left(error.to_string())
+                }
+                Err(error) => Err(error.into()),
+            }
+        })
+        .buffered(CONCURRENCY)
+        .collect()
+        .await;
+    published.into_iter().filter_map(Result::transpose).collect()
+}
+
+/// Deletes messages of the failures queue. A message that is gone is not an error.
+pub(crate) async fn delete_failures(stack: &Stack, items: &[PlanItem]) -> Result<(), Error> {
+    let ids: BTreeSet<&String> = items.iter().filter_map(|item| item.key.as_ref()).collect();
+    let mut found = Vec::new();
+    let mut others = Vec::new();
+    while found.len() < ids.len() {
+        let page = stack.relay_failures_queue.receive(HIDDEN).await?;
+        if page.is_empty() {
+            break;
+        }
+        for message in page {
+            if ids.contains(&message.message_id) {
+                found.push(message.receipt);
+            } else {
+                others.push((message.receipt, Duration::ZERO));
+            }
+        }
+    }
+    stack.relay_failures_queue.delete(&found).await?;
+    Ok(stack.relay_failures_queue.delay(&others).await?)
+}
+
+/// Returns the calls that were written since the first failure. They are open, or were settled
+/// since then, or received an event since then or shortly before.
+async fn written_since_failure(
+    stack: &Stack,
+    failures: &[RelayFailure],
+    now: Timestamp,
+    progress: Progress<'_>,
+) -> Result<BTreeSet<CallId>, Error> {
+    let Some(first_at) = failures.iter().map(|failure| failure.first_at).min() else { return Ok(BTreeSet::new()) };
+    let since = first_at.minus(CLOCK_MARGIN);
+    let received = selection::calls_since(&stack.inbox, &stack.calls, since.minus(LOOK_BACK), now, progress).await?;
+    let mut candidates: BTreeSet<CallId> = received.into_keys().collect();
+    candidates.extend(selection::open_calls(&stack.calls).await?);
+    let written: Vec<Result<Option<CallId>, Error>> = stream::iter(candidates)
+        .map(|call_id| async move {
+            match stack.calls.resolve(&call_id).await {
+                Ok(resolved) => {
+                    let call = resolved.call.filter(|call| call.updated_at >= since);
+                    Ok(call.map(|call| call.call_id))
+                }
+                // The run names a row that cannot be read.
+                Err(switchhook_aws::Error::DecodeCall(_) | switchhook_aws::Error::NewerSchema(_)) => Ok(Some(call_id)),
+                Err(error) => Err(error.into()),
+            }
+        })
+        .buffered(CONCURRENCY)
+        .collect()
+        .await;
+    written.into_iter().filter_map(Result::transpose).collect()
+}
+
+async fn publish(bus: &Bus, call: &Call) -> Result<u64, switchhook_aws::Error> {
+    let events: Vec<OutboxEvent> = call.domain_events_from(1).into_iter().map(OutboxEvent::from).collect();
+    for chunk in events.chunks(BATCH_MAX) {
+        if let Some((_, reason)) = bus.publish(chunk).await?.into_iter().next() {
+            return Err(switchhook_aws::Error::PublishRefused(reason));
+        }
+    }
+    Ok(events.len() as u64)
+}

@@ -1,0 +1,270 @@
+//! Verifies calls: folds the events of each call from the inbox again, and compares the result with the row.
+//!
+//! **A row that was lost is found by its events.** The index of received events names the call of each event, so a call that has
+//! events and no row is reported. Its events are queued again to rebuild it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use futures_util::stream::{self, StreamExt};
+use serde::Serialize;
+use serde_json::json;
+use switchhook_aws::calls::Resolved;
+use switchhook_aws::inbox::{is_kept_without_event, minute_of};
+use switchhook_domain::{Call, CallId, Difference, EventId, Origin, Timestamp, differences};
+
+use crate::draft::Draft;
+use crate::error::Error;
+use crate::plan::{Action, Plan, PlanItem, Verb};
+use crate::selection::{self, CallEvents, Progress};
+use crate::stack::Stack;
+
+/// Time after its receipt in which an event may still be on its way to its call.
+const ARRIVAL_MARGIN: Duration = Duration::from_secs(2 * 60);
+/// Period in which the events of a call without a row are searched, if the operator names no period.
+pub const SEARCHED_DEFAULT: Duration = Duration::from_secs(24 * 60 * 60);
+/// Limit on the index pages that are read for one call without a row.
+const PAGES_MAX: u64 = 100_000;
+/// Calls that are verified at the same time.
+const CONCURRENCY: usize = 8;
+/// Times that a call is read again if its row changes meanwhile.
+const READS_MAX: usize = 3;
+
+/// Calls that are verified.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum VerifyFilter {
+    /// These calls. Ids of attempts, such as `retell:call_1`, are followed to their calls.
+    Calls(Vec<CallId>),
+    /// The calls of an appointment.
+    Appointment(String),
+    /// All calls that received an event, or were settled, since `since`.
+    Since,
+}
+
+/// Result of verifying calls.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct VerifyReport {
+    /// Calls whose row matches their events.
+    pub matching: usize,
+    /// Calls that do not match, or could not be verified.
+    pub findings: Vec<Finding>,
+}
+
+/// Call that does not match its events, or could not be verified.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    pub call_id: CallId,
+    #[serde(flatten)]
+    pub problem: Problem,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "problem", rename_all = "snake_case")]
+pub enum Problem {
+    /// The row says something else than the events.
+    Different { differences: Vec<NamedDifference> },
+    /// There is no row, although the inbox holds events of the call.
+    Lost { events: Vec<EventId> },
+    /// There is no row, and the inbox holds no event of the call in the searched period.
+    Unknown,
+    /// The row cannot be read.
+    Unreadable { error: String },
+    /// Too many events of other calls arrived in the same minutes to read those of this call.
+    TooManyEvents,
+}
+
+/// Difference between a row and its events, in words.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct NamedDifference {
+    /// Name for programs, for example `missing_event`.
+    pub name: &'static str,
+    pub text: String,
+}
+
+impl From<Difference> for NamedDifference {
+    fn from(difference: Difference) -> Self {
+        Self { name: difference.name(), text: difference.to_string() }
+    }
+}
+
+impl VerifyReport {
+    /// True if every verified call matches its events.
+    #[must_use]
+    pub const fn is_clean(&self) -> bool {
+        self.findings.is_empty()
+    }
+
+    /// True if there is a finding that a repair can mend.
+    #[must_use]
+    pub fn is_repairable(&self) -> bool {
+        self.findings.iter().any(|finding| match finding.problem {
+            Problem::Different { .. } | Problem::Lost { .. } => true,
+            Problem::Unknown | Problem::Unreadable { .. } | Problem::TooManyEvents => false,
+        })
+    }
+}
+
+/// Verifies the calls of a filter. `since` limits the search for events of calls that have no row.
+///
+/// # Errors
+/// The errors of the tables. A row or an event that cannot be read is a finding, not an error.
+pub async fn verify(
+    stack: &Stack,
+    filter: &VerifyFilter,
+    since: Timestamp,
+    progress: Progress<'_>,
+) -> Result<VerifyReport, Error> {
+    let now = stack.now();
+    let named = match filter {
+        VerifyFilter::Calls(calls) => calls.iter().map(|id| (id.clone(), Vec::new())).collect(),
+        VerifyFilter::Appointment(appointment_id) => {
+            let mut calls = stack.calls.calls_of_appointment(appointment_id).await?;
+            // The index does not hold a call whose row was lost. The id of a call that another system placed tells its
+            // appointment.
+            if calls.is_empty() {
+                calls.push(CallId::new(format!("appointment:{appointment_id}")));
+            }
+            calls.into_iter().map(|id| (id, Vec::new())).collect()
+        }
+        VerifyFilter::Since => selection::calls_since(&stack.inbox, &stack.calls, since, now, progress).await?,
+    };
+    let is_search = *filter == VerifyFilter::Since;
+    let resolved: Vec<Result<Located, Error>> =
+        stream::iter(named).map(|(id, events)| locate(stack, id, events)).buffered(CONCURRENCY).collect().await;
+    let mut report = VerifyReport::default();
+    let mut rows: BTreeMap<CallId, Call> = BTreeMap::new();
+    let mut lost = CallEvents::new();
+    for located in resolved {
+        match located? {
+            Located::Row(call) => drop(rows.insert(call.call_id.clone(), *call)),
+            Located::NoRow(call_id, events) => lost.entry(call_id).or_default().extend(events),
+            Located::Unreadable(call_id, error) => {
+                report.findings.push(Finding { call_id, problem: Problem::Unreadable { error } });
+            }
+        }
+    }
+    let verified: Vec<Result<Option<Finding>, Error>> =
+        stream::iter(rows.into_values()).map(|call| verify_call(stack, call)).buffered(CONCURRENCY).collect().await;
+    for finding in verified {
+        match finding? {
+            Some(finding) => report.findings.push(finding),
+            None => report.matching += 1,
+        }
+    }
+    for (call_id, mut events) in lost {
+        if !is_search {
+            let minutes = minute_of(since)..=minute_of(now);
+            events = stack.inbox.ids_received_in(minutes, &call_id, PAGES_MAX).await?.unwrap_or_default();
+        }
+        report.findings.extend(lost_call(stack, call_id, events, is_search, now).await?);
+    }
+    report.findings.sort_by(|a, b| a.call_id.cmp(&b.call_id));
+    Ok(report)
+}
+
+/// Plans the repair of findings: a refold of every row that differs, and a replay of the events of every row that was lost.
+///
+/// # Errors
+/// The errors of the tables.
+pub async fn plan_repair(
+    stack: &Stack,
+    filter: &VerifyFilter,
+    report: &VerifyReport,
+    items_max: usize,
+) -> Result<Plan, Error> {
+    let mut items: Vec<PlanItem> = Vec::new();
+    for Finding { call_id, problem } in &report.findings {
+        match problem {
+            Problem::Different { .. } => items.push(PlanItem::of_call(Action::Refold, call_id.clone())),
+            Problem::Lost { events } => {
+                let item = |id: &EventId| PlanItem::of_event(Action::Replay, id.clone(), Some(call_id.clone()));
+                items.extend(events.iter().map(item));
+            }
+            Problem::Unknown | Problem::Unreadable { .. } | Problem::TooManyEvents => {}
+        }
+    }
+    let examined = report.matching + report.findings.len();
+    let capped = items.len() > items_max;
+    items.truncate(items_max);
+    let filter = json!({ "verify": filter });
+    Draft { verb: Verb::Verify, filter, items, capped, continue_at: None, examined }.into_plan(stack).await
+}
+
+/// Place to which the id of a call leads.
+enum Located {
+    Row(Box<Call>),
+    /// There is no row under this id, which is the end of an alias if there is one.
+    NoRow(CallId, Vec<EventId>),
+    Unreadable(CallId, String),
+}
+
+async fn locate(stack: &Stack, call_id: CallId, events: Vec<EventId>) -> Result<Located, Error> {
+    match stack.calls.resolve(&call_id).await {
+        Ok(Resolved { call: Some(call), .. }) => Ok(Located::Row(Box::new(call))),
+        Ok(Resolved { call: None, alias }) => Ok(Located::NoRow(alias.map_or(call_id, |alias| alias.call_id), events)),
+        Err(error @ (switchhook_aws::Error::DecodeCall(_) | switchhook_aws::Error::NewerSchema(_))) => {
+            Ok(Located::Unreadable(call_id, error.to_string()))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Compares a row with its events. If the row differs, it is read again: an event may have been folded meanwhile.
+async fn verify_call(stack: &Stack, mut call: Call) -> Result<Option<Finding>, Error> {
+    let finding = |call_id: &CallId, problem| Ok(Some(Finding { call_id: call_id.clone(), problem }));
+    for _ in 0..READS_MAX {
+        let now = stack.now();
+        let events = match stack.inbox.events_of_call(&call, now).await {
+            Ok(Some(events)) => events,
+            Ok(None) => return finding(&call.call_id, Problem::TooManyEvents),
+            Err(error @ (switchhook_aws::Error::DecodeInbox(_) | switchhook_aws::Error::NewerSchema(_))) => {
+                return finding(&call.call_id, Problem::Unreadable { error: error.to_string() });
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let is_kept = |entry: &_| is_kept_without_event(entry, stack.inbox_retention(), now);
+        let found = differences(&call, &events, is_kept, now.minus(ARRIVAL_MARGIN));
+        if found.is_empty() {
+            return Ok(None);
+        }
+        match stack.calls.get_call(&call.call_id).await? {
+            Some(again) if again.version != call.version => call = again,
+            Some(_) | None => {
+                let differences = found.into_iter().map(NamedDifference::from).collect();
+                return finding(&call.call_id, Problem::Different { differences });
+            }
+        }
+    }
+    // The row changes all the time, so its events arrive now. It is verified when they have arrived.
+    Ok(None)
+}
+
+/// Returns the finding about a call without a row. Only an event of a provider makes a call, so a call without one was never
+/// stored. `None` if there is nothing to report.
+async fn lost_call(
+    stack: &Stack,
+    call_id: CallId,
+    events: Vec<EventId>,
+    is_search: bool,
+    now: Timestamp,
+) -> Result<Option<Finding>, Error> {
+    let unique: BTreeSet<EventId> = events.into_iter().collect();
+    let mut events = stack.inbox.read_by_id(unique).await?;
+    events.retain(|event| event.received_at <= now.minus(ARRIVAL_MARGIN));
+    let is_own = |origin| match origin {
+        Origin::Switchhook => true,
+        Origin::Provider(_) => false,
+    };
+    let is_lost = events.iter().any(|event| !is_own(event.origin));
+    // Switchhook's own events are refused until an event of a provider has made the call.
+    events.sort_by_key(|event| (is_own(event.origin), event.received_at));
+    let problem = if is_lost {
+        Problem::Lost { events: events.into_iter().map(|event| event.event_id).collect() }
+    } else if is_search {
+        return Ok(None);
+    } else {
+        Problem::Unknown
+    };
+    Ok(Some(Finding { call_id, problem }))
+}
