@@ -130,7 +130,7 @@ impl HistoryEntry {
     }
 
     /// True if the event is evidence that the provider dialled. The provider may accept a dial and then not make it.
-    fn disproves_withdrawal(&self) -> bool {
+    pub(crate) fn disproves_withdrawal(&self) -> bool {
         self.event.kind.restarts_timeout() && self.event.kind != EventKind::Initiated && !self.event.never_dialled
     }
 

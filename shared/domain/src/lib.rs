@@ -8,6 +8,7 @@
 //! - `announce`, `finding`, `domain_event`, `operator`: events that Switchhook itself makes;
 //! - `derive`, `transition`, `fold`: the next row of a call; `compare`: how a row differs from its events;
 //! - `dialling`: when the next dial is due, and who is asked;
+//! - `reason`, `explain`: why an event has its disposition; `past`: a call as it was believed at an earlier time;
 //! - `provider_health`: whether a provider gets calls, and how fast.
 
 mod announce;
@@ -20,6 +21,7 @@ mod derive;
 mod dialling;
 mod domain_event;
 mod event;
+mod explain;
 mod finding;
 mod fold;
 mod job;
@@ -28,8 +30,10 @@ mod machine;
 mod moves;
 mod number;
 mod operator;
+mod past;
 mod plan;
 mod provider_health;
+mod reason;
 mod time;
 mod transition;
 mod window;
@@ -47,13 +51,16 @@ pub use event::{
     AttemptKey, CallEvent, CallId, DO_NOT_CALL_PREFIX, Direction, EventId, EventKind, Origin, PROVIDER_HEALTH_PREFIX,
     PhoneNumber, Provider, ProviderEvent, ProviderSet, UnknownProvider,
 };
+pub use explain::{explain, explain_all, explain_not_folded};
 pub use fold::{Fold, FoldOutcome, fold, refold};
 pub use lifecycle::{INCONCLUSIVE, LIFECYCLE, Lifecycle, OUTCOME, Outcome};
 pub use machine::{Machine, MachineFold, State, StateEdges, Verdict};
 pub use moves::{MOVES_MAX, Move, MoveKind};
 pub use operator::OperatorAction;
+pub use past::{PastCall, Write};
 pub use plan::{EndReason, ManualTrigger, NewCall, Plan, Refusals, RetryPolicy, StopReason};
 pub use provider_health::{Circuit, DialFailure, DialSignal, ProviderAvailability, ProviderHealth, Slowdown};
+pub use reason::{EntryRef, Reason, Step};
 pub use time::Timestamp;
 pub use transition::DialStarted;
 pub use window::{CallingWindow, Day, WindowError};

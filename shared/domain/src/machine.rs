@@ -89,6 +89,36 @@ impl<S> MachineFold<S> {
     }
 }
 
+/// Explanation of the [`Verdict`] on one event in one machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Finding<S, I> {
+    /// The machine has no edge for the event.
+    Unhandled,
+    /// No legal path reaches the event. `missing` are the inputs that would make it legal if they came before it. It is empty if
+    /// only a passed deadline makes the event legal.
+    NoPath { missing: Vec<I> },
+    /// The event is legal and leads to `state`. The event at index `by` had reached that state before.
+    Repeated { state: S, by: usize },
+    /// The event is legal and leads to `state`. The later event at index `by` made the present state, on another path.
+    Outranked { state: S, by: usize },
+    /// The event is legal and leads to `state`. The earlier event at index `by` made the present state, on another path.
+    Contradicts { state: S, by: usize },
+    /// The event is on the path to the present state, by this edge.
+    Step { from: S, to: S, is_presumed: bool },
+}
+
+impl<S, I> Finding<S, I> {
+    pub(crate) const fn verdict(&self) -> Verdict {
+        match self {
+            Self::Unhandled => Verdict::Unhandled,
+            Self::NoPath { .. } => Verdict::Parked,
+            Self::Repeated { .. } | Self::Outranked { .. } => Verdict::Stale,
+            Self::Contradicts { .. } => Verdict::Refused,
+            Self::Step { .. } => Verdict::Applied,
+        }
+    }
+}
+
 /// Set of at most 16 states.
 #[derive(Clone, Copy)]
 struct StateSet(u16);
@@ -115,31 +145,7 @@ impl<S: State, I: Copy + Eq> Machine<S, I> {
     /// Folds `events`, which are in canonical order. With `presuming`, the presumed edges are legal too.
     #[must_use]
     pub fn fold(&self, events: &[I], presuming: bool) -> MachineFold<S> {
-        let mut reached = StateSet(0);
-        reached.insert(self.initial);
-        let mut highest = self.initial;
-        let mut steps: Vec<Step<S>> = Vec::new();
-        let mut run = Vec::new();
-        for (event, input) in events.iter().enumerate() {
-            let before = reached;
-            for (from, to) in self.legal(*input, presuming, before) {
-                if !before.contains(to) {
-                    reached.insert(to);
-                    // If one event reaches a state by two edges, the edge from the higher state counts.
-                    match steps.iter_mut().find(|step| step.to == to) {
-                        Some(step) if step.from < from => step.from = from,
-                        Some(_) => {}
-                        None => steps.push(Step { to, from, event }),
-                    }
-                    if to > highest {
-                        highest = to;
-                    }
-                }
-            }
-            if highest != run.last().map_or(self.initial, |(state, _)| *state) {
-                run.push((highest, event));
-            }
-        }
+        let (highest, run, steps) = self.steps(events, presuming);
         let path = path_to(highest, &steps);
         let made = path.first().map(|step| step.event);
         let mut reached = StateSet(0);
@@ -166,6 +172,99 @@ impl<S: State, I: Copy + Eq> Machine<S, I> {
             })
             .collect();
         MachineFold { state: highest, running_maxima: run, verdicts }
+    }
+
+    /// Explains the verdict on the event at index `event`. The events are those of [`Machine::fold`].
+    pub(crate) fn explain(&self, events: &[I], presuming: bool, event: usize) -> Finding<S, I> {
+        let Some(input) = events.get(event).copied() else { return Finding::Unhandled };
+        let (highest, _, steps) = self.steps(events, presuming);
+        let path = path_to(highest, &steps);
+        if let Some(step) = path.iter().find(|step| step.event == event) {
+            let edges = self.edges.iter().filter(|(from, _)| *from == step.from);
+            let is_presumed = !edges.flat_map(|(_, edges)| *edges).any(|edge| *edge == (input, step.to));
+            return Finding::Step { from: step.from, to: step.to, is_presumed };
+        }
+        let mut before = StateSet(0);
+        before.insert(self.initial);
+        for step in steps.iter().filter(|step| step.event < event) {
+            before.insert(step.to);
+        }
+        let mut targets: Vec<S> = self.legal(input, presuming, before).map(|(_, to)| to).collect();
+        // The highest state first: it says most about the event.
+        targets.sort_by(|a, b| b.cmp(a));
+        let is_on_path = |to: S| path.iter().any(|step| step.to == to);
+        let made = path.first().map(|step| step.event);
+        let off_path = targets.iter().copied().find(|to| !is_on_path(*to));
+        let reached_before = |to: &S| steps.iter().find(|step| step.to == *to && step.event < event);
+        match (targets.first(), off_path, made) {
+            (None, _, _) if self.handles(input) => Finding::NoPath { missing: self.missing(input, presuming, before) },
+            (None, _, _) => Finding::Unhandled,
+            (Some(_), Some(state), Some(by)) if event > by => Finding::Contradicts { state, by },
+            (Some(first), _, made) => {
+                let new = targets.iter().copied().find(|to| reached_before(to).is_none());
+                let repeated = reached_before(first).map(|step| Finding::Repeated { state: *first, by: step.event });
+                let outranked = new.zip(made).map(|(state, by)| Finding::Outranked { state, by });
+                outranked.or(repeated).unwrap_or(Finding::Unhandled)
+            }
+        }
+    }
+
+    /// Returns the shortest sequence of inputs that leads from a reached state to a state with an edge for `input`. Empty if
+    /// there is none.
+    fn missing(&self, input: I, presuming: bool, reached: StateSet) -> Vec<I> {
+        let is_wanted = |state: S| {
+            self.rows(presuming).any(|(from, edges)| *from == state && edges.iter().any(|(on, _)| *on == input))
+        };
+        let starts = S::ALL.iter().rev().copied().filter(|state| reached.contains(*state));
+        let mut paths: Vec<(S, Vec<I>)> = starts.map(|state| (state, Vec::new())).collect();
+        let mut seen = reached;
+        while !paths.is_empty() {
+            if let Some((_, path)) = paths.iter().find(|(state, _)| is_wanted(*state)) {
+                return path.clone();
+            }
+            let mut longer = Vec::new();
+            for (state, path) in &paths {
+                let edges = self.rows(presuming).filter(|(from, _)| from == state).flat_map(|(_, edges)| *edges);
+                for (on, to) in edges {
+                    if !seen.contains(*to) {
+                        seen.insert(*to);
+                        longer.push((*to, path.iter().copied().chain([*on]).collect()));
+                    }
+                }
+            }
+            paths = longer;
+        }
+        Vec::new()
+    }
+
+    /// Returns the state, its running maxima, and the step by which each state was first reached.
+    fn steps(&self, events: &[I], presuming: bool) -> (S, Vec<(S, usize)>, Vec<Step<S>>) {
+        let mut reached = StateSet(0);
+        reached.insert(self.initial);
+        let mut highest = self.initial;
+        let mut steps: Vec<Step<S>> = Vec::new();
+        let mut run = Vec::new();
+        for (event, input) in events.iter().enumerate() {
+            let before = reached;
+            for (from, to) in self.legal(*input, presuming, before) {
+                if !before.contains(to) {
+                    reached.insert(to);
+                    // If one event reaches a state by two edges, the edge from the higher state counts.
+                    match steps.iter_mut().find(|step| step.to == to) {
+                        Some(step) if step.from < from => step.from = from,
+                        Some(_) => {}
+                        None => steps.push(Step { to, from, event }),
+                    }
+                    if to > highest {
+                        highest = to;
+                    }
+                }
+            }
+            if highest != run.last().map_or(self.initial, |(state, _)| *state) {
+                run.push((highest, event));
+            }
+        }
+        (highest, run, steps)
     }
 
     /// True if any edge has this input, presumed edges included.

@@ -611,6 +611,7 @@ mod random {
         let ran = TestRunner::new(config).run(&prop::collection::vec(step, 1..40), |steps| {
             let mut call = call_with(RETRY);
             let mut now = 0;
+            let mut rows = Vec::new();
             for (n, (step, kind, which, pause)) in steps.into_iter().enumerate() {
                 now += pause;
                 let time = at(now);
@@ -664,7 +665,20 @@ mod random {
                     let (before, after) = (call.domain_events_from(1), next.domain_events_from(1));
                     prop_assert_eq!(&after[..before.len()], &before[..]);
                     call = next;
+                    rows.push((call.updated_at, call.job.state()));
                 }
+            }
+            // The job of an earlier time is the one that was written then, as far back as moves are recorded.
+            for (time, job) in rows {
+                let past = call.as_of(time).and_then(|past| past.job);
+                prop_assert!(
+                    past.is_none_or(|past| past == job),
+                    "{:?} at {:?}, not {:?}: {:?}",
+                    past,
+                    time,
+                    job,
+                    call.moves
+                );
             }
             Ok(())
         });

@@ -1,0 +1,425 @@
+//! Reasons for the dispositions of events, as data and as one sentence each.
+
+use std::fmt;
+
+use crate::call::{ATTEMPT_EVENTS_MAX, CALL_ATTEMPTS_MAX, Disposition};
+use crate::event::{EventId, EventKind};
+
+/// Entry of a call's history that a reason refers to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EntryRef {
+    /// Index into [`Call::history`](crate::Call::history).
+    pub index: usize,
+    /// Id for display: see [`HistoryEntry::id`](crate::HistoryEntry::id).
+    pub id: EventId,
+    pub kind: EventKind,
+}
+
+/// State of an attempt before and after an event, by the labels that the API shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Step {
+    pub from: &'static str,
+    pub to: &'static str,
+    /// True if the step ended the attempt, or gave it its final outcome.
+    pub is_ending: bool,
+    /// True if the step is legal only because the deadline of the attempt has passed.
+    pub is_presumed: bool,
+}
+
+/// Reason for the disposition of one event. [`Display`](fmt::Display) gives one sentence. Attempts are named by the number
+/// that is displayed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// The event is on the path that leads to the present state. At least one of the two steps is there. `waits_for` are the
+    /// kinds that the lifecycle still lacks, if the event changed only the outcome.
+    Stepped {
+        attempt: u8,
+        lifecycle: Option<Step>,
+        outcome: Option<Step>,
+        waits_for: Vec<EventKind>,
+    },
+    /// The event is the first `initiated` of its attempt.
+    Began {
+        attempt: u8,
+    },
+    /// The provider was asked, and reports the attempt alive.
+    Alive {
+        attempt: u8,
+    },
+    /// The inactivity timeout of the attempt passed, and its state depends on that.
+    DeadlineCounts {
+        attempt: u8,
+        lifecycle: &'static str,
+        outcome: &'static str,
+    },
+    /// The event says that nobody was dialled, so the dial was withdrawn.
+    Withdrew,
+    ClaimExpired,
+    /// Another system promised a retry. `missed` is the finding that the retry did not come.
+    RetryPromised {
+        is_awaited: bool,
+        missed: Option<EntryRef>,
+    },
+    /// The retry that another system promised did not come. `promise` is the latest promise before.
+    RetryMissed {
+        promise: Option<EntryRef>,
+    },
+    DriftFound,
+
+    /// No legal path reaches the event yet.
+    NoPath {
+        attempt: u8,
+        /// Kinds of the events that would have to come before. Empty if only a passed deadline makes the event legal.
+        missing: Vec<EventKind>,
+        /// Earlier event of the path, which waits for the same kinds.
+        waits_with: Option<EntryRef>,
+        /// Event of a missing kind that has arrived but happened later.
+        too_late: Option<EntryRef>,
+    },
+
+    /// The event leads elsewhere than the present state, which an earlier event had made.
+    Contradicts {
+        attempt: u8,
+        present: &'static str,
+        leads_to: &'static str,
+        by: EntryRef,
+    },
+
+    /// Another event had reached the state that the event leads to.
+    Repeated {
+        attempt: u8,
+        state: &'static str,
+        by: EntryRef,
+    },
+    /// A later event led to a state of higher precedence, on another path.
+    Outranked {
+        attempt: u8,
+        leads_to: &'static str,
+        present: &'static str,
+        by: EntryRef,
+    },
+    /// Another event was the first `initiated` of the attempt.
+    BeganBefore {
+        attempt: u8,
+        by: EntryRef,
+    },
+    /// An event arrived since the inactivity timeout began, so the passed deadline no longer counts.
+    DeadlineLifted {
+        attempt: u8,
+        by: EntryRef,
+    },
+    /// The attempt began after the start of the timeout that the finding names.
+    DeadlineTooEarly {
+        attempt: u8,
+    },
+    /// Another finding says the same of the same silence.
+    DeadlineRepeated {
+        attempt: u8,
+        by: EntryRef,
+    },
+    /// The event belongs to a dial that was withdrawn.
+    OfWithdrawnDial {
+        by: EntryRef,
+    },
+    /// The finding says that the dial was never made, but another event is evidence of it.
+    DialProved {
+        by: EntryRef,
+    },
+    /// The finding says that a dial was never made, but Switchhook did not make that dial.
+    NotOurDial,
+    /// A further attempt has started since the promised retry.
+    RetryBegan {
+        attempt: u8,
+    },
+    /// Another system promised a retry again, later.
+    RetryPromisedAgain {
+        by: EntryRef,
+    },
+    /// The event names no attempt, and the call has none.
+    NoAttempt,
+
+    /// The event names no attempt, so it counts for these attempts. `reason` is the strongest one.
+    Unnamed {
+        attempts: Vec<u8>,
+        reason: Box<Reason>,
+    },
+
+    /// The id of the event is in the history.
+    Duplicate {
+        of: EntryRef,
+    },
+    /// The call keeps only the latest finding of its kind, and has a newer one.
+    NewerFinding {
+        of: EntryRef,
+    },
+    /// The attempt has as many events as it may have.
+    AttemptFull,
+    /// The call has as many attempts as it may have.
+    CallFull,
+    /// The event is a finding about a call that does not exist.
+    NoCall,
+}
+
+impl Reason {
+    /// Returns the disposition that the reason explains.
+    #[must_use]
+    pub fn disposition(&self) -> Disposition {
+        match self {
+            Self::Stepped { .. }
+            | Self::Began { .. }
+            | Self::Alive { .. }
+            | Self::DeadlineCounts { .. }
+            | Self::Withdrew
+            | Self::ClaimExpired
+            | Self::RetryPromised { .. }
+            | Self::RetryMissed { .. }
+            | Self::DriftFound => Disposition::Applied,
+            Self::NoPath { .. } => Disposition::Parked,
+            Self::Contradicts { .. } | Self::NoCall => Disposition::Refused,
+            Self::Repeated { .. }
+            | Self::Outranked { .. }
+            | Self::BeganBefore { .. }
+            | Self::DeadlineLifted { .. }
+            | Self::DeadlineTooEarly { .. }
+            | Self::DeadlineRepeated { .. }
+            | Self::OfWithdrawnDial { .. }
+            | Self::DialProved { .. }
+            | Self::NotOurDial
+            | Self::RetryBegan { .. }
+            | Self::RetryPromisedAgain { .. }
+            | Self::NoAttempt => Disposition::Stale,
+            Self::Unnamed { reason, .. } => reason.disposition(),
+            Self::Duplicate { .. } | Self::NewerFinding { .. } => Disposition::Duplicate,
+            Self::AttemptFull | Self::CallFull => Disposition::Quarantined,
+        }
+    }
+
+    /// Returns the name of the reason for programs.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Stepped { .. } => "stepped",
+            Self::Began { .. } => "began",
+            Self::Alive { .. } => "alive",
+            Self::DeadlineCounts { .. } => "deadline_counts",
+            Self::Withdrew => "withdrew",
+            Self::ClaimExpired => "claim_expired",
+            Self::RetryPromised { .. } => "retry_promised",
+            Self::RetryMissed { .. } => "retry_missed",
+            Self::DriftFound => "drift_found",
+            Self::NoPath { .. } => "no_path",
+            Self::Contradicts { .. } => "contradicts",
+            Self::Repeated { .. } => "repeated",
+            Self::Outranked { .. } => "outranked",
+            Self::BeganBefore { .. } => "began_before",
+            Self::DeadlineLifted { .. } => "deadline_lifted",
+            Self::DeadlineTooEarly { .. } => "deadline_too_early",
+            Self::DeadlineRepeated { .. } => "deadline_repeated",
+            Self::OfWithdrawnDial { .. } => "of_withdrawn_dial",
+            Self::DialProved { .. } => "dial_proved",
+            Self::NotOurDial => "not_our_dial",
+            Self::RetryBegan { .. } => "retry_began",
+            Self::RetryPromisedAgain { .. } => "retry_promised_again",
+            Self::NoAttempt => "no_attempt",
+            Self::Unnamed { reason, .. } => reason.name(),
+            Self::Duplicate { .. } => "duplicate",
+            Self::NewerFinding { .. } => "newer_finding",
+            Self::AttemptFull => "attempt_full",
+            Self::CallFull => "call_full",
+            Self::NoCall => "no_call",
+        }
+    }
+
+    /// Returns the other events that the reason refers to.
+    #[must_use]
+    pub fn entries(&self) -> Vec<&EntryRef> {
+        match self {
+            Self::Stepped { .. }
+            | Self::Began { .. }
+            | Self::Alive { .. }
+            | Self::DeadlineCounts { .. }
+            | Self::Withdrew
+            | Self::ClaimExpired
+            | Self::DriftFound
+            | Self::DeadlineTooEarly { .. }
+            | Self::NotOurDial
+            | Self::RetryBegan { .. }
+            | Self::NoAttempt
+            | Self::AttemptFull
+            | Self::CallFull
+            | Self::NoCall => Vec::new(),
+            Self::RetryPromised { missed: entry, .. } | Self::RetryMissed { promise: entry } => entry.iter().collect(),
+            Self::NoPath { waits_with, too_late, .. } => waits_with.iter().chain(too_late).collect(),
+            Self::Contradicts { by, .. }
+            | Self::Repeated { by, .. }
+            | Self::Outranked { by, .. }
+            | Self::BeganBefore { by, .. }
+            | Self::DeadlineLifted { by, .. }
+            | Self::DeadlineRepeated { by, .. }
+            | Self::OfWithdrawnDial { by }
+            | Self::DialProved { by }
+            | Self::RetryPromisedAgain { by }
+            | Self::Duplicate { of: by }
+            | Self::NewerFinding { of: by } => vec![by],
+            Self::Unnamed { reason, .. } => reason.entries(),
+        }
+    }
+}
+
+impl fmt::Display for EntryRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", self.kind, self.id)
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Stepped { attempt, lifecycle, outcome, waits_for } => {
+                write_step(f, *attempt, lifecycle.as_ref(), outcome.as_ref())?;
+                if waits_for.is_empty() {
+                    f.write_str(".")
+                } else {
+                    write!(f, "; the lifecycle still waits for {}.", list(waits_for))
+                }
+            }
+            Self::Began { attempt } => write!(f, "It is the first report that attempt {attempt} began."),
+            Self::Alive { attempt } => {
+                write!(f, "The provider reported attempt {attempt} alive, so its inactivity timeout began again.")
+            }
+            Self::DeadlineCounts { attempt, lifecycle, outcome } => write!(
+                f,
+                "Attempt {attempt} was silent for its inactivity timeout, so it counts as {lifecycle} with the outcome \
+                 {outcome}."
+            ),
+            Self::Withdrew => {
+                f.write_str("The provider dialled nobody, so the dial was withdrawn and counts as no attempt.")
+            }
+            Self::ClaimExpired => {
+                f.write_str("The lease of the claim ended without a dial, so the claim no longer counts.")
+            }
+            Self::RetryPromised { is_awaited: true, .. } => {
+                f.write_str("Another system promised a retry, so the call stays open until it comes.")
+            }
+            Self::RetryPromised { is_awaited: false, missed: None } => f.write_str(
+                "Another system promised a retry, but the call does not wait for it: the person decided, or Switchhook \
+                 places the call.",
+            ),
+            Self::RetryPromised { is_awaited: false, missed: Some(missed) } => {
+                write!(f, "Another system promised a retry, but {missed} found that it did not come.")
+            }
+            Self::RetryMissed { promise: Some(promise) } => {
+                write!(f, "The retry promised by {promise} did not come within the inactivity timeout.")
+            }
+            Self::RetryMissed { promise: None } => {
+                f.write_str("A promised retry did not come, but the call has no promise from before that time.")
+            }
+            Self::DriftFound => f.write_str(
+                "The row differed from the provider's report or from its own events, so the call was computed again.",
+            ),
+            Self::NoPath { attempt, missing, waits_with, too_late } => {
+                if missing.is_empty() {
+                    return write!(
+                        f,
+                        "It leads nowhere from the present state of attempt {attempt}, unless the deadline passes first."
+                    );
+                }
+                write!(f, "Attempt {attempt} lacks {} before it", list(missing))?;
+                if let Some(entry) = waits_with {
+                    write!(f, "; {entry} waits for the same")?;
+                }
+                match too_late {
+                    Some(entry) => write!(f, "; {entry} has arrived, but comes later in the order of events."),
+                    None => f.write_str("."),
+                }
+            }
+            Self::Contradicts { attempt, present, leads_to, by } if present == leads_to => write!(
+                f,
+                "Attempt {attempt} was already {present} because of {by}; without that answer, this would be another \
+                 {leads_to}."
+            ),
+            Self::Contradicts { attempt, present, leads_to, by } => write!(
+                f,
+                "It leads to {leads_to}, which contradicts {by}: attempt {attempt} was already {present} by then."
+            ),
+            Self::Repeated { attempt, state, by } => {
+                write!(f, "It repeats {by}, which had already made attempt {attempt} {state}.")
+            }
+            Self::Outranked { attempt, leads_to, present, by } => write!(
+                f,
+                "It leads to {leads_to}, but {by} came later and made attempt {attempt} {present}, which outranks it."
+            ),
+            Self::BeganBefore { attempt, by } => {
+                write!(f, "It repeats {by}, the first report that attempt {attempt} began.")
+            }
+            Self::DeadlineLifted { attempt, by } => {
+                write!(f, "It no longer counts for attempt {attempt}, because {by} arrived after that silence began.")
+            }
+            Self::DeadlineTooEarly { attempt } => {
+                write!(f, "The silence that it names began before attempt {attempt} did.")
+            }
+            Self::DeadlineRepeated { attempt, by } => {
+                write!(f, "It says of attempt {attempt} what {by} had already said.")
+            }
+            Self::OfWithdrawnDial { by } => write!(f, "Its dial was withdrawn: {by} says that nobody was dialled."),
+            Self::DialProved { by } => write!(f, "The dial was made after all: {by} is evidence of it."),
+            Self::NotOurDial => f.write_str("Switchhook did not make that dial, so there is nothing to withdraw."),
+            Self::RetryBegan { attempt } => {
+                write!(f, "The promised retry has come: attempt {attempt} has started since.")
+            }
+            Self::RetryPromisedAgain { by } => write!(f, "A later promise of a retry replaced it: {by}."),
+            Self::NoAttempt => f.write_str("It names no attempt, and the call has none."),
+            Self::Unnamed { attempts, reason } => {
+                let numbers: Vec<String> = attempts.iter().map(u8::to_string).collect();
+                let (noun, numbers) = (if numbers.len() == 1 { "attempt" } else { "attempts" }, numbers.join(", "));
+                write!(f, "It names no attempt, so it counts for {noun} {numbers}. {reason}")
+            }
+            Self::Duplicate { of } => write!(f, "The history already holds {of}, which has the same id."),
+            Self::NewerFinding { of } => {
+                write!(f, "The call keeps only the latest finding of this kind, and {of} is newer.")
+            }
+            Self::AttemptFull => {
+                write!(f, "Its attempt already has {ATTEMPT_EVENTS_MAX} events, and an attempt has room for no more.")
+            }
+            Self::CallFull => {
+                write!(f, "The call already has {CALL_ATTEMPTS_MAX} attempts, and a call has room for no more.")
+            }
+            Self::NoCall => f.write_str("Switchhook found it out about a call that does not exist."),
+        }
+    }
+}
+
+fn write_step(
+    f: &mut fmt::Formatter<'_>,
+    attempt: u8,
+    lifecycle: Option<&Step>,
+    outcome: Option<&Step>,
+) -> fmt::Result {
+    match (lifecycle, outcome) {
+        (Some(step), outcome) => {
+            let verb = if step.is_ending { "ended" } else { "moved" };
+            write!(f, "It {verb} attempt {attempt}: {} → {}", step.from, step.to)?;
+            if let Some(outcome) = outcome {
+                write!(f, ", outcome {} → {}", outcome.from, outcome.to)?;
+            }
+        }
+        (None, Some(step)) => write!(f, "It set the outcome of attempt {attempt}: {} → {}", step.from, step.to)?,
+        (None, None) => write!(f, "It counts for attempt {attempt}")?,
+    }
+    if [lifecycle, outcome].into_iter().flatten().any(|step| step.is_presumed) {
+        f.write_str(", presumed because the deadline passed")?;
+    }
+    Ok(())
+}
+
+/// Returns `a`, `a and b`, or `a, b and c`.
+fn list(kinds: &[EventKind]) -> String {
+    match kinds {
+        [] => String::new(),
+        [only] => only.to_string(),
+        [first @ .., last] => {
+            let first: Vec<&str> = first.iter().map(|kind| kind.as_str()).collect();
+            format!("{} and {last}", first.join(", "))
+        }
+    }
+}
