@@ -14,6 +14,7 @@ use crate::completions::Completions;
 use crate::demo::Demo;
 use crate::dev::Dev;
 use crate::dlq::Dlq;
+use crate::event::Event;
 use crate::fake::Fake;
 use crate::providers::Providers;
 use crate::quarantine::Quarantine;
@@ -25,6 +26,8 @@ use crate::send::Send;
 use crate::show::Show;
 use crate::status::Status;
 use crate::stuck::Stuck;
+use crate::tail::Tail;
+use crate::timeline::Timeline;
 use crate::verify::Verify;
 
 const EXAMPLES: &str = "\
@@ -69,6 +72,8 @@ enum Verb {
     Demo(Demo),
     /// List dead letters, send their events again, or discard them
     Dlq(Dlq),
+    /// List received events, and show the path and the payload of one
+    Event(Event),
     /// Run a fake provider, which accepts calls and dials nobody
     Fake(Fake),
     /// List the providers of a stack, or check a providers file
@@ -91,6 +96,10 @@ enum Verb {
     Status(Status),
     /// List calls that do not move: why, what happens next, and when
     Stuck(Stuck),
+    /// Follow new events and domain events
+    Tail(Tail),
+    /// Tell the story of a call: every event, what it did and why
+    Timeline(Timeline),
     /// Compare calls with their events in the inbox, and repair what differs
     Verify(Verify),
 }
@@ -126,6 +135,7 @@ pub(crate) fn run(
         Verb::Completions(completions) => completions.run(Switchhook::command(), out).map(ended).map_err(Into::into),
         Verb::Demo(demo) => demo.run(out).map(ended).map_err(Into::into),
         Verb::Dlq(dlq) => dlq.run(out, errors).map_err(Into::into),
+        Verb::Event(event) => event.run(out, errors).map(ended).map_err(Into::into),
         Verb::Fake(fake) => fake.run(out, errors).map(ended).map_err(Into::into),
         Verb::Providers(providers) => providers.run(out, errors).map(ended).map_err(Into::into),
         Verb::Reconcile(reconcile) => reconcile.run(out).map(ended).map_err(Into::into),
@@ -137,6 +147,8 @@ pub(crate) fn run(
         Verb::Show(show) => show.run(out, errors).map(ended).map_err(Into::into),
         Verb::Status(status) => status.run(out).map(ended).map_err(Into::into),
         Verb::Stuck(stuck) => stuck.run(out).map(ended).map_err(Into::into),
+        Verb::Tail(tail) => tail.run(out).map(ended).map_err(Into::into),
+        Verb::Timeline(timeline) => timeline.run(out, errors).map(ended).map_err(Into::into),
         Verb::Verify(verify) => verify.run(out, errors).map_err(Into::into),
     };
     ExitCode::from(match done {

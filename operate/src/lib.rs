@@ -15,6 +15,7 @@ pub mod cost;
 pub mod dead_letters;
 mod draft;
 mod error;
+pub mod events;
 mod forecast;
 pub mod mask;
 mod metrics;
@@ -29,6 +30,7 @@ pub mod selection;
 pub mod stack;
 pub mod status;
 mod time_text;
+pub mod timeline;
 pub mod verify;
 pub mod web;
 

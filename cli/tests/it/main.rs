@@ -9,6 +9,7 @@
 mod call;
 mod demo;
 mod dev;
+mod events;
 mod fake;
 mod help;
 mod import;

@@ -66,17 +66,21 @@ pub struct StoredEvent {
     pub call_id: Option<CallId>,
     pub origin: Origin,
     pub event_type: String,
+    pub occurred_at: Option<Timestamp>,
     pub received_at: Timestamp,
     pub disposition: Option<Disposition>,
     pub trace_id: String,
     /// Version of the program that could not read the event. `None` for every other event.
     pub program_version: Option<String>,
+    /// Headers that were stored for debugging.
+    pub headers: BTreeMap<String, String>,
     /// True if the event is a provider's answer to a lookup, not a webhook.
-    from_lookup: bool,
+    pub from_lookup: bool,
     /// Attempt that was looked up.
     lookup_attempt: Option<AttemptKey>,
     query: String,
-    key_index: usize,
+    /// Index of the provider's key that verified the event.
+    pub key_index: usize,
     body: StoredBody,
     /// Number of the dictionary that compressed the body.
     dictionary: Option<u32>,
@@ -85,7 +89,7 @@ pub struct StoredEvent {
 
 /// Compressed body.
 #[derive(Clone)]
-enum StoredBody {
+pub(super) enum StoredBody {
     Inline(Vec<u8>),
     /// Number of chunk items.
     Chunks(u32),
@@ -395,16 +399,26 @@ impl Inbox {
     /// # Errors
     /// [`Error::ReadInbox`], [`Error::DecodeInbox`], [`Error::NewerSchema`].
     pub async fn read_body(&self, stored: &StoredEvent) -> Result<Vec<u8>, Error> {
-        match &stored.body {
-            StoredBody::Inline(bytes) => compression::decompress(bytes, stored.dictionary, BODY_BYTES_MAX),
+        self.read_stored_body(&stored.event_id, &stored.body, &stored.body_hash, stored.dictionary).await
+    }
+
+    pub(super) async fn read_stored_body(
+        &self,
+        event_id: &EventId,
+        body: &StoredBody,
+        body_hash: &str,
+        dictionary: Option<u32>,
+    ) -> Result<Vec<u8>, Error> {
+        match body {
+            StoredBody::Inline(bytes) => compression::decompress(bytes, dictionary, BODY_BYTES_MAX),
             StoredBody::Chunks(count) => {
                 let mut bytes = Vec::new();
                 for index in 0..*count {
-                    let key = chunk_key(&stored.event_id, &stored.body_hash, index);
+                    let key = chunk_key(event_id, body_hash, index);
                     let chunk = self.get_item(&key).await?.ok_or(Error::DecodeInbox("a chunk of the body"))?;
                     bytes.extend(chunk_body(chunk)?);
                 }
-                compression::decompress(&bytes, stored.dictionary, BODY_BYTES_MAX)
+                compression::decompress(&bytes, dictionary, BODY_BYTES_MAX)
             }
         }
     }
@@ -431,16 +445,13 @@ impl Inbox {
 
 impl StoredEvent {
     fn decode(item: EventItem) -> Result<Self, Error> {
-        let body = match (item.body, item.body_chunks) {
-            (Some(bytes), None) => StoredBody::Inline(bytes.into_vec()),
-            (None, Some(count)) => StoredBody::Chunks(count),
-            (Some(_), Some(_)) | (None, None) => return Err(Error::DecodeInbox("the body")),
-        };
+        let body = StoredBody::decode(item.body, item.body_chunks)?;
         Ok(Self {
             event_id: item.event_id,
             call_id: item.call_id,
             origin: item.origin,
             event_type: item.event_type,
+            occurred_at: item.occurred_at,
             received_at: item.received_at,
             disposition: item.disposition.as_deref().and_then(disposition_of),
             trace_id: item.trace_id,
@@ -452,7 +463,18 @@ impl StoredEvent {
             body,
             dictionary: item.dictionary,
             body_hash: item.body_hash,
+            headers: item.headers,
         })
+    }
+}
+
+impl StoredBody {
+    pub(super) fn decode(body: Option<ByteBuf>, chunks: Option<u32>) -> Result<Self, Error> {
+        match (body, chunks) {
+            (Some(bytes), None) => Ok(Self::Inline(bytes.into_vec())),
+            (None, Some(count)) => Ok(Self::Chunks(count)),
+            (Some(_), Some(_)) | (None, None) => Err(Error::DecodeInbox("the body")),
+        }
     }
 }
 

@@ -87,6 +87,19 @@ pub(super) struct ConflictItem<'a> {
     pub(super) expires_at: i64,
 }
 
+/// [`ConflictItem`] as it is read.
+#[derive(Deserialize)]
+pub(super) struct StoredConflictItem {
+    pub(super) received_at: Timestamp,
+    #[serde(default)]
+    pub(super) body: Option<ByteBuf>,
+    #[serde(default)]
+    pub(super) body_chunks: Option<u32>,
+    #[serde(default)]
+    pub(super) dictionary: Option<u32>,
+    pub(super) body_hash: String,
+}
+
 /// Part of a compressed body that is too large for one item.
 #[derive(Serialize)]
 pub(super) struct ChunkItem<'a> {

@@ -16,6 +16,7 @@
 //! An item that a person should look at is in a second index, `by_attention`, as long as the trouble lasts.
 
 mod attention;
+mod conflict;
 mod discovery;
 mod document;
 mod event;
@@ -27,6 +28,7 @@ mod sweep;
 mod table;
 
 pub use attention::{ATTENTION_SHARDS, Attention, AttentionKind, BY_ATTENTION};
+pub use conflict::ConflictingBody;
 pub use discovery::DiscoveryCursor;
 pub use document::{Document, DocumentKind, audit_id};
 pub use event::{BODY_BYTES_MAX, NewEvent, PutOutcome, Reread, StoredEvent};

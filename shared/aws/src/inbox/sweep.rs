@@ -88,6 +88,38 @@ impl Inbox {
         Pages::new(query, ReceivedEvent::parse, Error::ListInbox)
     }
 
+    /// Reads the newest events that one shard received in one minute, before `until`: at most `limit`, the newest first. Returns
+    /// true with them if there are more.
+    ///
+    /// # Errors
+    /// [`Error::ListInbox`].
+    pub async fn received_before(
+        &self,
+        minute: i64,
+        shard: u64,
+        until: Timestamp,
+        limit: i32,
+    ) -> Result<(Vec<ReceivedEvent>, bool), Error> {
+        let query = self
+            .client
+            .query()
+            .table_name(&self.table)
+            .index_name(BY_RECEIVED)
+            .key_condition_expression("received_bucket = :bucket AND received_at < :until")
+            .expression_attribute_values(":bucket", text(&bucket(minute, shard)))
+            .expression_attribute_values(":until", number(until.as_millis()))
+            .scan_index_forward(false)
+            .limit(limit);
+        let page = Pages::new(query, ReceivedEvent::parse, Error::ListInbox).next().await?;
+        Ok(page.map(|page| (page.items, page.next.is_some())).unwrap_or_default())
+    }
+
+    /// Returns the shard of every minute in which the events of a call are found.
+    #[must_use]
+    pub fn shard_of_call(call_id: &CallId) -> u64 {
+        shard_of(call_id.as_str(), RECEIVED_SHARDS)
+    }
+
     /// Reads the progress of the sweep. `None` before the first sweep.
     ///
     /// # Errors

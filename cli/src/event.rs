@@ -1,0 +1,298 @@
+//! `switchhook event`: lists received events, and shows the path and the payload of one.
+
+use std::io::{self, Write};
+
+use clap::{Args, Subcommand};
+use switchhook_domain::{CallId, EventId, Origin, Timestamp};
+use switchhook_operate::events::{self, EventLine, EventPage, EventPath, Filter, STATUSES};
+use switchhook_operate::timeline::find;
+
+use crate::mark::mark;
+use crate::since::{self, Since};
+use crate::stack_choice::{Connection, StackChoice, StackChoiceError};
+use crate::table::{cut, duration, wrapped};
+
+const EXAMPLES: &str = "\
+Examples:
+  switchhook event list
+  switchhook event list --status quarantined --provider retell --since 2h
+  switchhook event list --call appt_201
+  switchhook event show retell:call_5d0b8f6e:call_ended
+  switchhook event status retell:call_5d0b8f6e:call_ended --json
+
+Exit status: 0 if something was found, 1 if nothing was, 2 if the stack could not be reached.";
+
+const LIST_EXAMPLES: &str = "\
+Examples:
+  switchhook event list --since 30m
+  switchhook event list --type call_ended --since 2026-11-20T09:00:00Z --until 2026-11-20T10:00:00Z
+  switchhook event list --status parked --limit 50 --json
+
+The latest event comes first. A page reads a bounded number of minutes and events; then it says which span it examined, and how
+to go on.
+
+Exit status: 0 if an event was found, 1 if none was, 2 if the stack could not be reached.";
+
+const SHOW_EXAMPLES: &str = "\
+Examples:
+  switchhook event show retell:call_5d0b8f6e:call_ended
+  switchhook event show retell:call_5d0b8f6e:call_ended --headers --json
+
+Phone numbers, addresses, names and what people said are masked: equal values get equal letters.
+
+Exit status: 0 if the event was found, 1 if it was not, 2 if the stack could not be reached.";
+
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Event {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// List received events, the latest first
+    List(List),
+    /// Show the path of one event, and its masked payload
+    Show(Show),
+    /// Show what became of one event, in one line
+    Status(Status),
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = LIST_EXAMPLES)]
+struct List {
+    #[command(flatten)]
+    stack: StackChoice,
+    /// Events with this disposition, or queued, retrying or dead_lettered
+    #[arg(long, value_name = "STATUS", value_parser = clap::builder::PossibleValuesParser::new(STATUSES))]
+    status: Option<String>,
+    /// Events of this provider, or of switchhook itself
+    #[arg(long, value_name = "PROVIDER")]
+    provider: Option<Origin>,
+    /// Events of this type, in the provider's own words
+    #[arg(long = "type", value_name = "TYPE")]
+    event_type: Option<String>,
+    /// Events that arrived since this time: a time ago such as 2h, or a time in RFC 3339 format [default: 1h, or all with
+    /// --call]
+    #[arg(long, value_name = "TIME", value_parser = since::parse)]
+    since: Option<Since>,
+    /// Events that arrived before this time
+    #[arg(long, value_name = "TIME", value_parser = since::parse)]
+    until: Option<Since>,
+    /// Events of this call: its id, a provider's call id, an appointment or a phone number
+    #[arg(long, value_name = "CALL")]
+    call: Option<String>,
+    /// Number of events to show
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=1_000))]
+    limit: u16,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = SHOW_EXAMPLES)]
+struct Show {
+    /// Id of the event
+    #[arg(value_name = "EVENT")]
+    event: String,
+    #[command(flatten)]
+    stack: StackChoice,
+    /// Show the stored headers too
+    #[arg(long)]
+    headers: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+struct Status {
+    /// Id of the event
+    #[arg(value_name = "EVENT")]
+    event: String,
+    #[command(flatten)]
+    stack: StackChoice,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum EventError {
+    #[error(transparent)]
+    Stack(#[from] StackChoiceError),
+    #[error("could not read the inbox")]
+    Read(#[from] switchhook_operate::Error),
+    #[error("could not print the event")]
+    Print(#[from] io::Error),
+    #[error("could not write the event as JSON")]
+    Json(#[from] serde_json::Error),
+}
+
+impl Event {
+    /// Returns true if something was found.
+    pub(crate) fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<bool, EventError> {
+        match &self.verb {
+            Verb::List(list) => list.run(out, errors),
+            Verb::Show(show) => show.run(out, errors),
+            Verb::Status(status) => status.run(out, errors),
+        }
+    }
+}
+
+impl List {
+    fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<bool, EventError> {
+        let connection = self.stack.connect()?;
+        let now = connection.stack.now();
+        let call = match &self.call {
+            Some(text) => match connection.block_on(find(&connection.stack, text))? {
+                Some(found) => Some(found.call.call_id),
+                None => Some(CallId::new(text)),
+            },
+            None => None,
+        };
+        let hour_ago = Timestamp::from_millis(now.as_millis() - 3_600_000);
+        let default_since = if call.is_some() { Timestamp::from_millis(0) } else { hour_ago };
+        let filter = Filter {
+            status: self.status.clone(),
+            provider: self.provider,
+            event_type: self.event_type.clone(),
+            call,
+            since: self.since.map_or(default_since, |since| since.at(now)),
+            // An event that arrives right now is shown too.
+            until: self.until.map_or(Timestamp::from_millis(now.as_millis() + 1_000), |until| until.at(now)),
+            limit: usize::from(self.limit),
+        };
+        let page = connection.block_on(events::list(&connection.stack, &filter))?;
+        if self.json {
+            writeln!(out, "{}", serde_json::to_string_pretty(&page)?)?;
+        } else {
+            print_page(&page, out, errors)?;
+        }
+        Ok(!page.events.is_empty())
+    }
+}
+
+fn print_page(page: &EventPage, out: &mut impl Write, errors: &mut impl Write) -> io::Result<()> {
+    for line in &page.events {
+        print_line(line, out)?;
+    }
+    let EventPage { examined_since, examined_until, examined, queries, .. } = page;
+    let found = page.events.len();
+    writeln!(
+        errors,
+        "{found} shown; examined {examined} events between {examined_since} and {examined_until}, with {queries} queries"
+    )?;
+    match &page.next_until {
+        Some(until) => writeln!(errors, "there may be older ones: repeat the command with --until {until}"),
+        None => Ok(()),
+    }
+}
+
+/// Prints an event in two lines.
+pub(crate) fn print_line(line: &EventLine, out: &mut impl Write) -> io::Result<()> {
+    let after = line.applied_after_ms.map_or_else(String::new, |ms| format!("after {}", duration(ms)));
+    let retries = if line.attempts > 1 { format!(", {} tries", line.attempts) } else { String::new() };
+    writeln!(out, "{}  {} {:<13}  {}", line.received_at, mark(line.status), line.status, cut(&line.event_id, 57))?;
+    let call = line.call_id.as_deref().unwrap_or("-");
+    writeln!(out, "    {} {}  call {}  {after}{retries}", line.provider, cut(&line.event_type, 24), cut(call, 40))?;
+    match &line.error {
+        Some(error) => wrapped(error, 4).iter().try_for_each(|line| writeln!(out, "{line}")),
+        None => Ok(()),
+    }
+}
+
+impl Status {
+    fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<bool, EventError> {
+        let connection = self.stack.connect()?;
+        let found = connection.block_on(events::status(&connection.stack, &EventId::new(&self.event)))?;
+        let Some(line) = found else { return not_found(&self.event, &connection, errors) };
+        if self.json {
+            writeln!(out, "{}", serde_json::to_string_pretty(&line)?)?;
+        } else {
+            print_line(&line, out)?;
+        }
+        Ok(true)
+    }
+}
+
+impl Show {
+    fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<bool, EventError> {
+        let connection = self.stack.connect()?;
+        let found = connection.block_on(events::show(&connection.stack, &EventId::new(&self.event)))?;
+        let Some(path) = found else { return not_found(&self.event, &connection, errors) };
+        if self.json {
+            writeln!(out, "{}", serde_json::to_string_pretty(&path)?)?;
+        } else {
+            print_path(&path, self.headers, out)?;
+        }
+        Ok(true)
+    }
+}
+
+fn not_found(event: &str, connection: &Connection, errors: &mut impl Write) -> Result<bool, EventError> {
+    let stack = &connection.stack.names.stack;
+    writeln!(
+        errors,
+        "switchhook: the inbox of the stack {stack} holds no event {event:?}. Ids are like retell:CALL_ID:call_ended; \
+         `switchhook event list` shows them."
+    )?;
+    Ok(false)
+}
+
+fn print_path(path: &EventPath, with_headers: bool, out: &mut impl Write) -> io::Result<()> {
+    let line = &path.line;
+    writeln!(out, "{}", line.event_id)?;
+    writeln!(out, "  type       {} from {}, {} {}", line.event_type, line.provider, mark(line.status), line.status)?;
+    writeln!(out, "  call       {}", line.call_id.as_deref().unwrap_or("-"))?;
+    let late = line.late_ms.map_or_else(String::new, |ms| format!(", {} after it happened", duration(ms)));
+    writeln!(out, "  received   {}{late}", line.received_at)?;
+    match (path.key_index, path.source) {
+        (Some(index), _) => writeln!(out, "  verified   by key {} of the provider", index + 1)?,
+        (None, "lookup") => writeln!(out, "  verified   not needed: the provider's answer to a lookup")?,
+        (None, _) => writeln!(out, "  verified   not needed: Switchhook made it")?,
+    }
+    writeln!(out, "  stored     {} bytes, trace id {}", path.body_bytes, path.trace_id)?;
+    match (&path.folded_at, line.applied_after_ms) {
+        (Some(at), Some(after)) => writeln!(out, "  folded     {at}, after {}", duration(after))?,
+        (_, _) => writeln!(out, "  folded     no: {}", line.status)?,
+    }
+    for entry in &path.folded {
+        let implied = if entry.implied { " (implied)" } else { "" };
+        writeln!(out, "    {} {}{implied}, {}", mark(entry.disposition), entry.kind, entry.disposition)?;
+        for line in wrapped(&entry.why, 6) {
+            writeln!(out, "{line}")?;
+        }
+    }
+    for event in &path.announced {
+        writeln!(out, "  announced  {} {}, id {}", event.at.as_deref().unwrap_or("-"), event.event_type, event.id)?;
+    }
+    if let Some(retries) = &path.retries {
+        let ends = [("next try", &retries.next_retry_at), ("dead letter since", &retries.dead_lettered_at)];
+        let ends: String = ends.iter().filter_map(|(name, at)| Some(format!(", {name} {}", at.as_ref()?))).collect();
+        writeln!(out, "  retries    {}{ends}", retries.count)?;
+        for line in retries.error.iter().flat_map(|error| wrapped(error, 4)) {
+            writeln!(out, "{line}")?;
+        }
+    }
+    if with_headers {
+        for (name, value) in &path.headers {
+            writeln!(out, "  header     {name}: {value}")?;
+        }
+    }
+    match &path.conflict {
+        Some(conflict) => {
+            writeln!(out, "\nOther body under the same id, received {} (- stored, + later):", conflict.received_at)?;
+            for line in &conflict.diff {
+                writeln!(out, "{}{}", line.sign, line.line)?;
+            }
+            Ok(())
+        }
+        None => {
+            writeln!(out, "\nPayload, masked{}:", if path.body_is_cut { " and cut" } else { "" })?;
+            path.body.iter().try_for_each(|line| writeln!(out, "{line}"))
+        }
+    }
+}

@@ -1,0 +1,17 @@
+//! Shapes of dispositions, so that a list can be read without colour.
+
+/// Returns the shape of a disposition or of another status of an event.
+pub(crate) fn mark(status: &str) -> char {
+    match status {
+        "applied" => '●',
+        "parked" => '◐',
+        "refused" => '✕',
+        "stale" => '○',
+        "duplicate" => '◎',
+        "recorded" => '□',
+        "quarantined" => '▲',
+        "dead_lettered" => '▼',
+        "retrying" => '↻',
+        _ => '◌',
+    }
+}

@@ -1,0 +1,168 @@
+//! `switchhook timeline`, `event` and `tail` with a running `switchhook dev`.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::stack::{KEY, Scratch, Stack, text};
+
+fn with_known_keys() -> (Scratch, Stack) {
+    let scratch = Scratch::new();
+    let providers = scratch.providers();
+    let stack = Stack::start(&["--providers", providers.to_str().expect("UTF-8"), "--tick", "1h"]);
+    (scratch, stack)
+}
+
+fn send(stack: &Stack, provider: &str, key: &str, content: [&str; 2]) {
+    let [option, value] = content;
+    let to = stack.url.as_str();
+    let output = stack.switchhook(&["send", "--provider", provider, "--key", key, option, value, "--to", to]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+}
+
+/// Runs a command until it succeeds: a webhook gets its response before it is folded.
+fn until_found(stack: &Stack, arguments: &[&str], is_there: impl Fn(&Value) -> bool) -> Value {
+    let mut last = String::new();
+    for _ in 0..100 {
+        let output = stack.switchhook(arguments);
+        last = text(&output.stdout) + &text(&output.stderr);
+        if let Some(found) = serde_json::from_slice(&output.stdout).ok().filter(&is_there) {
+            return found;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    panic!("{arguments:?} never printed it: {last}");
+}
+
+fn printed(stack: &Stack, arguments: &[&str]) -> String {
+    let output = stack.switchhook(arguments);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    text(&output.stdout)
+}
+
+const ENDED: &str = "retell:call_5d0b8f6e2c3a4f7d9e1b0a6c8d2f4e70:call_ended";
+
+#[test]
+fn story_of_a_call_is_found_from_every_id_and_says_why() {
+    let (_scratch, stack) = with_known_keys();
+    send(&stack, "retell", "a retell key", ["--sample", "retell/call_ended"]);
+    let story =
+        until_found(&stack, &["timeline", "appt_201", "--json"], |story| story["call"]["lifecycle"] == "completed");
+    assert_eq!(story["call"]["call_id"], "appointment:appt_201");
+    let lines = story["story"].as_array().expect("lines");
+    let events: Vec<&Value> = lines.iter().filter(|line| line["what"] == "event").collect();
+    assert_eq!(events.len(), 3);
+    for event in &events {
+        assert_eq!(event["disposition"], "applied");
+        assert!(event["why"].as_str().is_some_and(|why| why.ends_with('.')), "{event}");
+        assert_eq!(event["is_late"], true, "the sample is from last year");
+    }
+    let write = lines.last().expect("a write");
+    assert_eq!(
+        (&write["what"], &write["lifecycle"], &write["job"]),
+        (&"write".into(), &"completed".into(), &"COMPLETED".into())
+    );
+    assert!(
+        write["announced"]
+            .as_array()
+            .is_some_and(|announced| announced.iter().any(|event| event["type"] == "call.completed"))
+    );
+
+    let id = ENDED.trim_end_matches(":call_ended");
+    for name in ["appointment:appt_201", ENDED, "+447700900000", "+44 7700 900000"] {
+        assert_eq!(printed(&stack, &["timeline", name, "--json"]).contains("appointment:appt_201"), true, "{name}");
+    }
+    // The event named its appointment, so no call and no alias has the provider's id.
+    assert_eq!(stack.switchhook(&["timeline", id]).status.code(), Some(1));
+
+    let told = printed(&stack, &["timeline", "appt_201"]);
+    for part in [
+        "retell, outbound",
+        "state        completed, outcome connected",
+        "late",
+        "(implied)",
+        "● applied",
+        "announced #1",
+    ] {
+        assert!(told.contains(part), "{part} is not in\n{told}");
+    }
+    let widest = told.lines().map(|line| line.chars().count()).max();
+    assert!(widest <= Some(100), "{widest:?} columns:\n{told}");
+
+    let before = stack.switchhook(&["timeline", "appt_201", "--as-of", "2025-10-20T12:00:00Z"]);
+    assert_eq!(before.status.code(), Some(1));
+    assert!(text(&before.stderr).contains("was not known then"), "{}", text(&before.stderr));
+    let nobody = stack.switchhook(&["timeline", "a/b?c#d%e 😀"]);
+    assert_eq!(nobody.status.code(), Some(1));
+    assert!(text(&nobody.stderr).contains("no call is found"), "{}", text(&nobody.stderr));
+}
+
+#[test]
+fn events_are_listed_by_filter_and_shown_masked() {
+    let (_scratch, stack) = with_known_keys();
+    send(&stack, "retell", "a retell key", ["--sample", "retell/call_ended"]);
+    send(&stack, "retell", "a retell key", ["--sample", "retell/transcript_updated"]);
+    let all = until_found(&stack, &["event", "list", "--json"], |page| {
+        let events = page["events"].as_array();
+        events.is_some_and(|events| events.len() == 2 && events.iter().any(|event| event["status"] == "applied"))
+    });
+    assert!(all["queries"].as_u64().is_some_and(|queries| queries <= 244), "{all}");
+    let count = |arguments: &[&str]| {
+        let output = stack.switchhook(&[&["event", "list", "--json"], arguments].concat());
+        let page: Value = serde_json::from_slice(&output.stdout).expect("a page");
+        let found = page["events"].as_array().map_or(0, Vec::len);
+        assert_eq!(output.status.code(), Some(i32::from(found == 0)), "{arguments:?}");
+        found
+    };
+    assert_eq!(count(&["--status", "applied"]), 1);
+    assert_eq!(count(&["--status", "recorded"]), 1);
+    assert_eq!(count(&["--type", "call_ended"]), 1);
+    assert_eq!(count(&["--provider", "retell"]), 2);
+    assert_eq!(count(&["--provider", "twilio"]), 0);
+    assert_eq!(count(&["--call", "appt_201"]), 2, "folded and recorded events of the call");
+    assert_eq!(count(&["--until", "2026-01-01T00:00:00Z", "--since", "2025-12-31T23:30:00Z"]), 0);
+    assert_eq!(count(&["--limit", "1"]), 1);
+
+    let shown = printed(&stack, &["event", "show", ENDED, "--headers"]);
+    for part in
+        ["by key 1", "folded     ", "announced  ", "● completed, applied", "\"call_ended\"", "header     ", "‹text A"]
+    {
+        assert!(shown.contains(part), "{part} is not in\n{shown}");
+    }
+    for personal in ["+447700900000", "+442079460018", "Ada", "https://"] {
+        assert!(!shown.contains(personal), "{personal} is in\n{shown}");
+    }
+    let status = printed(&stack, &["event", "status", ENDED, "--json"]);
+    let status: Value = serde_json::from_str(&status).expect("one object");
+    assert_eq!((&status["status"], &status["call_id"]), (&"applied".into(), &"appointment:appt_201".into()));
+    let none = stack.switchhook(&["event", "show", "retell:a/b?c#d"]);
+    assert_eq!(none.status.code(), Some(1));
+    assert!(text(&none.stderr).contains("holds no event"), "{}", text(&none.stderr));
+}
+
+#[test]
+fn conflicting_body_is_shown_as_a_difference() {
+    let (scratch, stack) = with_known_keys();
+    send(&stack, "generic", KEY, ["--sample", "generic/user_confirmed"]);
+    let sample = include_str!("../../../shared/providers/fixtures/generic/user_confirmed.json");
+    let path = scratch.0.join("other.json");
+    std::fs::write(&path, sample.replace("USER_CONFIRMED", "USER_DECLINED")).expect("the file is written");
+    send(&stack, "generic", KEY, ["--file", path.to_str().expect("UTF-8")]);
+    let shown = printed(&stack, &["event", "show", "generic:evt_8f1a2c"]);
+    for line in ["-  \"type\": \"USER_CONFIRMED\"", "+  \"type\": \"USER_DECLINED\""] {
+        assert!(shown.lines().any(|shown| shown.trim_end_matches(',') == line), "{line} is not in\n{shown}");
+    }
+}
+
+#[test]
+fn tail_prints_events_and_domain_events_once() {
+    let (_scratch, stack) = with_known_keys();
+    send(&stack, "retell", "a retell key", ["--sample", "retell/call_ended"]);
+    let followed = printed(&stack, &["tail", "--since", "10s", "--every", "200ms", "--stop-after", "2s", "--json"]);
+    let items: Vec<Value> =
+        followed.lines().map(|line| serde_json::from_str(line).expect("one object per line")).collect();
+    let applied = items.iter().filter(|item| item["what"] == "event" && item["status"] == "applied").count();
+    assert_eq!(applied, 1, "{followed}");
+    let completed = items.iter().filter(|item| item["type"] == "call.completed").count();
+    assert_eq!(completed, 1, "{followed}");
+}

@@ -1,0 +1,120 @@
+//! Received events: what arrived, how each was processed, and its payload.
+
+mod list;
+mod path;
+mod tail;
+
+use serde::Serialize;
+use switchhook_aws::inbox::{Note, StoredEvent};
+use switchhook_domain::{Call, Disposition, EventId, HistoryEntry, Timestamp};
+
+use crate::error::Error;
+use crate::stack::Stack;
+
+pub use list::{EventPage, Filter, list};
+pub use path::{Announced, Conflict, DiffLine, EventPath, FoldedEntry, Retries, show};
+pub use tail::{Tail, TailItem};
+
+/// One received event and what became of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct EventLine {
+    pub event_id: String,
+    pub provider: &'static str,
+    #[serde(rename = "type")]
+    pub event_type: String,
+    /// The call that has the event. If the event arrived under a derived id, this is the call that the alias leads to.
+    pub call_id: Option<String>,
+    /// Disposition of the event, or `queued`, `retrying` or `dead_lettered` if it has none yet.
+    pub status: &'static str,
+    pub received_at: String,
+    pub occurred_at: Option<String>,
+    /// Time between the event and its receipt. `None` if the provider names no time.
+    pub late_ms: Option<i64>,
+    /// Time between the receipt and the first fold. `None` if the event is not folded.
+    pub applied_after_ms: Option<i64>,
+    /// Number of times that the consumer tried to fold the event.
+    pub attempts: u32,
+    pub error: Option<String>,
+}
+
+/// Statuses of an event: the dispositions, and those of an event that has none yet.
+pub const STATUSES: [&str; 10] = [
+    "applied",
+    "parked",
+    "refused",
+    "stale",
+    "duplicate",
+    "recorded",
+    "quarantined",
+    "queued",
+    "retrying",
+    "dead_lettered",
+];
+
+/// An event with everything that says what became of it.
+pub(crate) struct Fate {
+    pub(crate) stored: StoredEvent,
+    pub(crate) note: Note,
+    pub(crate) call: Option<Call>,
+}
+
+impl Fate {
+    /// Reads an event, its note and its call. `None` if there is no such event.
+    pub(crate) async fn read(stack: &Stack, id: &EventId) -> Result<Option<Self>, Error> {
+        let Some(stored) = stack.inbox.get(id).await? else { return Ok(None) };
+        let call = match &stored.call_id {
+            Some(call_id) => stack.calls.resolve_eventual(call_id).await?.call,
+            None => None,
+        };
+        let is_folded = call.as_ref().is_some_and(|call| call.contains_event(id));
+        // The note tells why an event was not folded, or how often it was tried before.
+        let note = if is_folded && stored.disposition.is_some() { None } else { stack.inbox.get_note(id).await? };
+        Ok(Some(Self { stored, note: note.unwrap_or_default(), call }))
+    }
+
+    /// Returns the entries of the event in the history of its call. The event itself comes before the events that it implies.
+    pub(crate) fn entries(&self) -> Vec<(usize, &HistoryEntry)> {
+        let history = self.call.iter().flat_map(|call| call.history.iter().enumerate());
+        let mut entries: Vec<_> = history.filter(|(_, entry)| entry.source_event_id == self.stored.event_id).collect();
+        entries.sort_by_key(|(_, entry)| entry.event.implied);
+        entries
+    }
+
+    pub(crate) fn status(&self) -> &'static str {
+        let decided = self.stored.disposition.or(self.note.disposition);
+        match (self.entries().first(), decided) {
+            (Some((_, entry)), _) => entry.disposition.as_str(),
+            (None, Some(disposition)) => Disposition::as_str(disposition),
+            (None, None) if self.note.dead_lettered_at.is_some() => "dead_lettered",
+            (None, None) if self.note.attempts > 0 => "retrying",
+            (None, None) => "queued",
+        }
+    }
+
+    pub(crate) fn line(&self) -> EventLine {
+        let Self { stored, note, call } = self;
+        let folded = self.entries().first().map(|(_, entry)| entry.folded_at);
+        let shown = |time: Timestamp| time.to_string();
+        EventLine {
+            event_id: stored.event_id.to_string(),
+            provider: stored.origin.as_str(),
+            event_type: stored.event_type.clone(),
+            call_id: call.as_ref().map(|call| &call.call_id).or(stored.call_id.as_ref()).map(ToString::to_string),
+            status: self.status(),
+            received_at: shown(stored.received_at),
+            occurred_at: stored.occurred_at.map(shown),
+            late_ms: stored.occurred_at.map(|at| stored.received_at.millis_since(at)),
+            applied_after_ms: folded.map(|at| at.millis_since(stored.received_at)),
+            attempts: note.attempts + u32::from(folded.is_some()),
+            error: note.error.clone(),
+        }
+    }
+}
+
+/// Returns what became of one event. `None` if there is no such event.
+///
+/// # Errors
+/// A read failed.
+pub async fn status(stack: &Stack, id: &EventId) -> Result<Option<EventLine>, Error> {
+    Ok(Fate::read(stack, id).await?.map(|fate| fate.line()))
+}

@@ -1,0 +1,203 @@
+//! The list of received events, the latest first.
+//!
+//! **The number of queries of a page is bounded.** A page says which span it examined, and where the next one starts.
+
+use std::collections::BTreeSet;
+
+use futures_util::stream::{self, StreamExt, TryStreamExt};
+use serde::Serialize;
+use switchhook_aws::inbox::{Inbox, RECEIVED_SHARDS, ReceivedEvent, minute_of};
+use switchhook_domain::{Call, CallId, EventId, Origin, Timestamp};
+
+use super::{EventLine, Fate};
+use crate::error::Error;
+use crate::stack::Stack;
+
+/// Limit on the queries of a page. They cost half a read unit each if they find nothing.
+const QUERIES_MAX: usize = 240;
+/// Limit on the events that a page reads to apply the filters.
+const EXAMINED_MAX: usize = 200;
+/// Largest number of events that one query returns.
+const BUCKET_LIMIT: i32 = 250;
+/// Concurrent requests.
+const CONCURRENCY: usize = 16;
+const MINUTE_MS: i64 = 60_000;
+/// Minutes before the start of an attempt, and after its last event, in which the events of a call are looked for.
+const BEFORE_MINUTES: i64 = 2;
+const AFTER_MINUTES: i64 = 15;
+
+/// Events that a list shows.
+#[derive(Clone, Debug)]
+pub struct Filter {
+    pub status: Option<String>,
+    pub provider: Option<Origin>,
+    pub event_type: Option<String>,
+    pub call: Option<CallId>,
+    /// Earliest time of receipt.
+    pub since: Timestamp,
+    /// Time of receipt before which events are shown.
+    pub until: Timestamp,
+    /// Number of events to show. A page never ends between two events of one millisecond, so it may have a few more.
+    pub limit: usize,
+}
+
+/// Page of the list.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct EventPage {
+    /// The latest first.
+    pub events: Vec<EventLine>,
+    /// Earliest time of receipt that the page examined.
+    pub examined_since: String,
+    pub examined_until: String,
+    /// Number of events in that span that were read to apply the filters.
+    pub examined: usize,
+    /// Number of queries of the index.
+    pub queries: usize,
+    /// `until` of the next page. `None` if the whole span was examined.
+    pub next_until: Option<String>,
+}
+
+/// Events of one minute, and the time down to which they are complete.
+struct Minute {
+    events: Vec<ReceivedEvent>,
+    complete_since: Timestamp,
+}
+
+/// Lists received events, the latest first. The events of one call are found by its history, and in the minutes around its
+/// attempts.
+///
+/// # Errors
+/// A read failed.
+pub async fn list(stack: &Stack, filter: &Filter) -> Result<EventPage, Error> {
+    match &filter.call {
+        Some(call_id) => match stack.calls.resolve_eventual(call_id).await?.call {
+            Some(call) => of_call(stack, &call, filter).await,
+            None => by_time(stack, vec![Inbox::shard_of_call(call_id)], filter).await,
+        },
+        None => by_time(stack, (0..RECEIVED_SHARDS).collect(), filter).await,
+    }
+}
+
+async fn by_time(stack: &Stack, shards: Vec<u64>, filter: &Filter) -> Result<EventPage, Error> {
+    let (mut until, mut queries, mut examined) = (filter.until, 0, 0);
+    let mut found: Vec<Fate> = Vec::new();
+    while until > filter.since
+        && queries + shards.len() <= QUERIES_MAX
+        && found.len() < filter.limit
+        && examined < EXAMINED_MAX
+    {
+        let newest = minute_of(Timestamp::from_millis(until.as_millis() - 1));
+        let count = (CONCURRENCY.min(QUERIES_MAX - queries) / shards.len()).max(1);
+        let minutes = (minute_of(filter.since)..=newest).rev().take(count);
+        let read: Vec<Minute> = stream::iter(minutes)
+            .map(|minute| read_minute(stack, minute, &shards, until))
+            .buffered(CONCURRENCY)
+            .try_collect()
+            .await?;
+        for Minute { events, complete_since } in read {
+            queries += shards.len();
+            let wanted: Vec<EventId> =
+                events.iter().filter(|event| is_wanted(event, filter)).map(|event| event.event_id.clone()).collect();
+            examined += wanted.len();
+            found.extend(read_all(stack, wanted).await?.into_iter().filter(|fate| matches(fate, filter)));
+            until = complete_since;
+            // The rest of a busy minute is read in the next round, and so is what is older.
+            if until.as_millis() % MINUTE_MS != 0 || found.len() >= filter.limit || examined >= EXAMINED_MAX {
+                break;
+            }
+        }
+    }
+    let last = found.get(..filter.limit).and_then(|page| page.last()).map(|fate| fate.stored.received_at);
+    if let Some(last) = last {
+        let all = found.len();
+        found.retain(|fate| fate.stored.received_at >= last);
+        until = if found.len() < all { last } else { until };
+    }
+    Ok(EventPage {
+        events: found.iter().map(Fate::line).collect(),
+        examined_since: until.max(filter.since).to_string(),
+        examined_until: filter.until.to_string(),
+        examined,
+        queries,
+        next_until: (until > filter.since).then(|| until.to_string()),
+    })
+}
+
+/// Lists the events of a call. One page holds them all, because a call has a limit on its events.
+async fn of_call(stack: &Stack, call: &Call, filter: &Filter) -> Result<EventPage, Error> {
+    let mut minutes = BTreeSet::new();
+    for attempt in call.attempts().iter().rev() {
+        let (first, last) = (minute_of(attempt.started_at), minute_of(attempt.last_event_at));
+        let around = (first - BEFORE_MINUTES)..=(last + AFTER_MINUTES);
+        minutes.extend(around.rev().take(QUERIES_MAX.saturating_sub(minutes.len())));
+    }
+    let shards = [Inbox::shard_of_call(&call.call_id)];
+    let end = Timestamp::from_millis(i64::MAX);
+    let read: Vec<Minute> = stream::iter(minutes.clone())
+        .map(|minute| read_minute(stack, minute, &shards, end))
+        .buffered(CONCURRENCY)
+        .try_collect()
+        .await?;
+    let is_own = |event: &&ReceivedEvent| event.call_id.as_ref() == Some(&call.call_id);
+    let mut ids: BTreeSet<EventId> =
+        read.iter().flat_map(|minute| &minute.events).filter(is_own).map(|event| event.event_id.clone()).collect();
+    ids.extend(call.history.iter().map(|entry| entry.source_event_id.clone()));
+    let examined = ids.len();
+    let span = filter.since..filter.until;
+    let mut found = read_all(stack, ids).await?;
+    found.retain(|fate| span.contains(&fate.stored.received_at) && is_of(fate, filter) && matches(fate, filter));
+    found.sort_by(|a, b| (b.stored.received_at, &b.stored.event_id).cmp(&(a.stored.received_at, &a.stored.event_id)));
+    found.truncate(filter.limit);
+    Ok(EventPage {
+        events: found.iter().map(Fate::line).collect(),
+        examined_since: filter.since.to_string(),
+        examined_until: filter.until.to_string(),
+        examined,
+        queries: minutes.len(),
+        next_until: None,
+    })
+}
+
+/// Reads the events of one minute before `until`, the latest first.
+async fn read_minute(stack: &Stack, minute: i64, shards: &[u64], until: Timestamp) -> Result<Minute, Error> {
+    let mut complete_since = Timestamp::from_millis(minute * MINUTE_MS);
+    let mut events = Vec::new();
+    for shard in shards {
+        let (found, has_more) = stack.inbox.received_before(minute, *shard, until, BUCKET_LIMIT).await?;
+        if let (true, Some(last)) = (has_more, found.last()) {
+            // Other events of the same millisecond may follow on the next page, unless all of this page are of that one.
+            let after = Timestamp::from_millis(last.received_at.as_millis() + 1);
+            complete_since = complete_since.max(if after < until { after } else { last.received_at });
+        }
+        events.extend(found);
+    }
+    events.retain(|event| event.received_at >= complete_since);
+    events.sort_by(|a, b| (b.received_at, &b.event_id).cmp(&(a.received_at, &a.event_id)));
+    Ok(Minute { events, complete_since })
+}
+
+/// Applies the filters that need no read.
+fn is_wanted(event: &ReceivedEvent, filter: &Filter) -> bool {
+    event.received_at >= filter.since
+        && filter.provider.is_none_or(|origin| event.event_id.origin() == Some(origin))
+        && filter.call.as_ref().is_none_or(|call_id| event.call_id.as_ref() == Some(call_id))
+}
+
+fn is_of(fate: &Fate, filter: &Filter) -> bool {
+    filter.provider.is_none_or(|origin| fate.stored.origin == origin)
+}
+
+fn matches(fate: &Fate, filter: &Filter) -> bool {
+    filter.event_type.as_ref().is_none_or(|wanted| fate.stored.event_type == *wanted)
+        && filter.status.as_ref().is_none_or(|wanted| fate.status() == wanted)
+}
+
+/// Reads events in the order of their ids. An event whose retention has ended may still be in an index; it is left out.
+async fn read_all(stack: &Stack, ids: impl IntoIterator<Item = EventId>) -> Result<Vec<Fate>, Error> {
+    let found: Vec<Option<Fate>> = stream::iter(ids)
+        .map(|id| async move { Fate::read(stack, &id).await })
+        .buffered(CONCURRENCY)
+        .try_collect()
+        .await?;
+    Ok(found.into_iter().flatten().collect())
+}
