@@ -13,8 +13,6 @@ pub enum Error {
     Web(#[from] WebError),
     #[error("{0} is not the URL of a running `switchhook dev`; name a deployed stack with --stack")]
     NotDev(String),
-    #[error("could not wait for a request")]
-    Wait(#[source] tokio::task::JoinError),
     #[error(transparent)]
     Sign(#[from] SignError),
     #[error("no AWS region: name it with --region, or set AWS_REGION")]

@@ -7,8 +7,6 @@ use http::{HeaderMap, Request, Uri};
 use ureq::Agent;
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
 
-use crate::error::Error;
-
 /// Usual timeout of a request. A stack answers in milliseconds, but a slow network takes longer.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(30);
 /// Largest response body. The timeline of a call with the maximum number of events has about 300 KB.
@@ -31,6 +29,8 @@ pub enum WebError {
         #[source]
         source: Box<ureq::Error>,
     },
+    #[error("could not wait for the answer")]
+    Wait(#[source] tokio::task::JoinError),
 }
 
 /// The response to a request.
@@ -85,8 +85,8 @@ fn send_within(request: Request<Vec<u8>>, timeout: Duration) -> Result<Response,
 }
 
 /// Does the same as [`send`], on a thread of the runtime for blocking work.
-pub(crate) async fn send_in_background(request: Request<Vec<u8>>, timeout: Duration) -> Result<Response, Error> {
-    Ok(tokio::task::spawn_blocking(move || send_within(request, timeout)).await.map_err(Error::Wait)??)
+pub(crate) async fn send_in_background(request: Request<Vec<u8>>, timeout: Duration) -> Result<Response, WebError> {
+    tokio::task::spawn_blocking(move || send_within(request, timeout)).await.map_err(WebError::Wait)?
 }
 
 /// Builds a request without a body.

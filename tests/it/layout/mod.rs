@@ -8,6 +8,7 @@ mod documents;
 mod house;
 mod links;
 mod local_cloud;
+mod thresholds;
 
 use std::collections::BTreeSet;
 

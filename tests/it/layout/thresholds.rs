@@ -1,0 +1,33 @@
+//! The limits of `switchhook status` are those of the template's alarms.
+
+use switchhook_operate::status::{Level, RUNS_MIN, SCHEDULE_ALARMS, THRESHOLDS};
+
+use super::TEMPLATE;
+use crate::files::yaml;
+
+/// Operator and threshold of an alarm.
+fn limit(alarm: &str) -> (String, f64) {
+    let properties = &yaml(TEMPLATE)["Resources"][alarm]["Properties"];
+    assert!(properties.is_object(), "the template has no alarm {alarm}");
+    (properties["ComparisonOperator"].as_str().unwrap().to_owned(), properties["Threshold"].as_f64().unwrap())
+}
+
+#[test]
+fn limits_of_the_status_are_those_of_the_alarms() {
+    for (line, threshold) in THRESHOLDS {
+        let Some(alarm) = threshold.alarm else { continue };
+        let (operator, value) = limit(alarm);
+        // Ages and latencies are judged in the unit of their metric.
+        assert_eq!((operator.as_str(), value), ("GreaterThanThreshold", threshold.limit), "{line}: {alarm}");
+        let severity = if alarm.starts_with("P1") { Level::Act } else { Level::Watch };
+        assert_eq!(threshold.breach, severity, "{line}: {alarm}");
+    }
+}
+
+#[test]
+fn schedules_run_as_often_as_their_alarms_say() {
+    for (function, alarm) in SCHEDULE_ALARMS {
+        let (operator, value) = limit(alarm);
+        assert_eq!((operator.as_str(), value), ("LessThanThreshold", RUNS_MIN as f64), "{function}");
+    }
+}
