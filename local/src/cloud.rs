@@ -190,6 +190,8 @@ impl Cloud {
                 inbox: inbox(INBOX_RETENTION),
                 calls: calls(),
                 queue: queue(EVENTS_QUEUE),
+                dlq: queue(EVENTS_DEAD_LETTER_QUEUE),
+                bus: bus(),
                 secrets: secrets(),
                 api: provider_api(),
                 policy,

@@ -95,10 +95,12 @@ GRANTS = {
         (["secretsmanager:GetSecretValue"], [SECRET]),
     ],
     "reconciler": [
-        (["dynamodb:Query"], [index("CallsTable", "by_wake"), index("InboxTable", "by_received")]),
-        (["dynamodb:GetItem", "dynamodb:PutItem"], [INBOX]),
+        (["dynamodb:Query"], [index("CallsTable", "by_wake"), index("InboxTable", "by_received"), index("InboxTable", "by_attention")]),
+        (["dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem"], [INBOX]),
         (["dynamodb:GetItem", "dynamodb:UpdateItem"], [CALLS]),
         (["sqs:SendMessage", "sqs:GetQueueAttributes"], [QUEUE]),
+        (["sqs:GetQueueAttributes", "sqs:ReceiveMessage", "sqs:ChangeMessageVisibility"], [DLQ]),
+        (["events:PutEvents"], [BUS]),
         (["secretsmanager:GetSecretValue"], [SECRET]),
     ],
     "api": [
@@ -228,7 +230,7 @@ ENVIRONMENT = {
         "INBOX_TABLE", "CALLS_TABLE", "INDEX_NUMBERS", "QUEUE_URL", "PROVIDERS_SECRET_ID", "INACTIVITY_TIMEOUT_SECONDS", "OUTCOME_PROVIDERS", "CONCURRENT_DIALS_PER_PROVIDER", "INBOX_RETENTION_DAYS",
         "CALL_RETENTION_DAYS", *API_URLS
     ],
-    "reconciler": ["INBOX_TABLE", "CALLS_TABLE", "QUEUE_URL", "PROVIDERS_SECRET_ID", "INACTIVITY_TIMEOUT_SECONDS", "OUTCOME_PROVIDERS", "INBOX_RETENTION_DAYS", *API_URLS],
+    "reconciler": ["INBOX_TABLE", "CALLS_TABLE", "QUEUE_URL", "DLQ_URL", "EVENT_BUS", "PROVIDERS_SECRET_ID", "INACTIVITY_TIMEOUT_SECONDS", "OUTCOME_PROVIDERS", "INBOX_RETENTION_DAYS", *API_URLS],
     "api": [
         "INBOX_TABLE", "CALLS_TABLE", "INDEX_NUMBERS", "INACTIVITY_TIMEOUT_SECONDS", "OUTCOME_PROVIDERS", "CALL_RETENTION_DAYS", "CALLING_WINDOW", "RETRY_ATTEMPTS_MAX",
         "RETRY_DELAY_SECONDS", "RETRY_DELAY_MAX_SECONDS"

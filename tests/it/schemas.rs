@@ -80,7 +80,7 @@ async fn every_type_is_published_and_no_other() {
     // A webhook cannot be read.
     let (_, answer) = world.post(Provider::Generic, "{").await;
     assert_eq!(answer["status"], "quarantined");
-    world.quiesce().await;
+    world.wait(MINUTE * 2).await;
 
     let seen: BTreeSet<String> = world.domain_events().iter().map(|event| text(&event["type"])).collect();
     assert_eq!(seen, all_types());

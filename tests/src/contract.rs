@@ -10,9 +10,10 @@ use switchhook_local::bus::BusEvent;
 
 use crate::fixtures::text;
 
-const SOURCES: [&str; 4] = [
+const SOURCES: [&str; 5] = [
     include_str!("../../infra/events/appointment.json"),
     include_str!("../../infra/events/call.json"),
+    include_str!("../../infra/events/operator.json"),
     include_str!("../../infra/events/provider.json"),
     include_str!("../../infra/events/webhook.json"),
 ];

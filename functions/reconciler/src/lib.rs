@@ -12,6 +12,7 @@
 //! **A run ends in time.** It reads the clock before each call and each request. Calls that it has no time for stay due for
 //! the next run.
 
+mod attention;
 mod discovery;
 mod drift;
 mod findings;
@@ -39,6 +40,8 @@ pub struct Config {
     pub inbox_retention: Duration,
     pub calls_table: String,
     pub queue_url: String,
+    pub dlq_url: String,
+    pub event_bus: String,
     pub policy: Policy,
     pub providers_secret_id: String,
     pub api_urls: ApiUrls,
@@ -57,6 +60,8 @@ impl Config {
             inbox_retention: environment.days("INBOX_RETENTION_DAYS"),
             calls_table: environment.text("CALLS_TABLE"),
             queue_url: environment.text("QUEUE_URL"),
+            dlq_url: environment.text("DLQ_URL"),
+            event_bus: environment.text("EVENT_BUS"),
             policy: environment.policy(),
             providers_secret_id: environment.text("PROVIDERS_SECRET_ID"),
             api_urls: ApiUrls::from_environment(&mut environment),
@@ -66,7 +71,8 @@ impl Config {
 }
 
 impl Reconciler {
-    /// Sweeps the inbox, wakes the calls that are due, and reads the providers' own lists of calls.
+    /// Sweeps the inbox, wakes the calls that are due, reads the providers' own lists of calls, and tells operators about new
+    /// trouble.
     ///
     /// # Errors
     /// Returns the first error, after the run has tried everything else.
@@ -83,6 +89,10 @@ impl Reconciler {
             first_error.get_or_insert(error);
         }
         if let Err(error) = self.discover(&mut report, started.plus(RUN_MAX), trace_id).await {
+            first_error.get_or_insert(error);
+        }
+        if let Err(error) = self.notify(&mut report, started.plus(RUN_MAX)).await {
+            report.failed += 1;
             first_error.get_or_insert(error);
         }
         let now = self.clock.now();
@@ -102,6 +112,8 @@ impl Reconciler {
                 ("swept_minutes", report.swept_minutes),
                 ("requeued", report.requeued),
                 ("discovered", report.discovered),
+                ("dead_letters_marked", report.dead_letters_marked),
+                ("notices", report.notices),
                 ("failed", report.failed),
             ],
             ..Decision::from_error(first_error.as_ref())

@@ -2,6 +2,7 @@
 
 use lambda_runtime::{Error, LambdaEvent, run, service_fn};
 use serde_json::{Value, json};
+use switchhook_aws::bus::Bus;
 use switchhook_aws::calls::Calls;
 use switchhook_aws::inbox::Inbox;
 use switchhook_aws::provider::ProviderApi;
@@ -21,6 +22,8 @@ async fn main() -> Result<(), Error> {
         inbox: Inbox::new(dynamodb.clone(), config.inbox_table, config.inbox_retention),
         calls: Calls::new(dynamodb, config.calls_table),
         queue: Queue::new(sdk::sqs(&aws), config.queue_url),
+        dlq: Queue::new(sdk::sqs(&aws), config.dlq_url),
+        bus: Bus::new(sdk::eventbridge(&aws), config.event_bus),
         secrets: ProviderSecrets::load(&aws, config.providers_secret_id, clock.now()).await?,
         api: ProviderApi::new(config.api_urls),
         policy: config.policy,

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use serde::Serialize;
+use switchhook_aws::bus::Bus;
 use switchhook_aws::calls::Calls;
 use switchhook_aws::inbox::Inbox;
 use switchhook_aws::provider::ProviderApi;
@@ -21,6 +22,9 @@ pub struct Reconciler {
     pub inbox: Inbox,
     pub calls: Calls,
     pub queue: Queue,
+    /// Dead-letter queue of the events queue.
+    pub dlq: Queue,
+    pub bus: Bus,
     pub secrets: ProviderSecrets,
     pub api: ProviderApi,
     pub policy: Policy,
@@ -48,6 +52,10 @@ pub struct Report {
     pub requeued: u64,
     /// Calls that nobody had reported, found in the providers' own lists.
     pub discovered: u64,
+    /// Dead letters that the consumer had not noted.
+    pub dead_letters_marked: u64,
+    /// Notices to operators about new trouble.
+    pub notices: u64,
     /// Errors: calls, index pages and sweeps that the next run tries again.
     pub failed: u64,
 }

@@ -4,7 +4,9 @@ use aws_sdk_eventbridge::Client;
 use aws_sdk_eventbridge::primitives::DateTime;
 use aws_sdk_eventbridge::types::PutEventsRequestEntry;
 use serde::Serialize;
-use switchhook_domain::{DomainEvent, OperatorAction, ProviderAvailability, Timestamp, WebhookQuarantined};
+use switchhook_domain::{
+    DomainEvent, OperatorAction, OperatorAttention, ProviderAvailability, Timestamp, WebhookQuarantined,
+};
 
 use crate::error::Error;
 
@@ -92,6 +94,14 @@ impl Bus {
     /// # Errors
     /// [`Error::Publish`], [`Error::PublishRefused`].
     pub async fn publish_operator_action(&self, event: &OperatorAction) -> Result<(), Error> {
+        self.publish_one(event.event_type, &event.occurred_at, event).await
+    }
+
+    /// Publishes an `operator.attention` event.
+    ///
+    /// # Errors
+    /// [`Error::Publish`], [`Error::PublishRefused`].
+    pub async fn publish_attention(&self, event: &OperatorAttention) -> Result<(), Error> {
         self.publish_one(event.event_type, &event.occurred_at, event).await
     }
 

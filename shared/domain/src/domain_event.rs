@@ -220,6 +220,61 @@ fn occurred_at(announcement: &Announcement, source: Option<&HistoryEntry>) -> Op
     }
 }
 
+/// Event that Switchhook publishes when there are new dead letters or quarantined events.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct OperatorAttention {
+    pub schema_version: u32,
+    /// `operator.attention/{kind}/{after}-{until}-{count}`, with times in Unix milliseconds. A repetition of the event has the
+    /// same id.
+    pub id: String,
+    /// `operator.attention`.
+    #[serde(rename = "type")]
+    pub event_type: &'static str,
+    /// `dead_lettered` or `quarantined`.
+    pub kind: &'static str,
+    /// Number of events since the previous event of this kind.
+    pub count: u64,
+    /// True if there are more events than `count` says.
+    pub more: bool,
+    /// The first of these events.
+    pub events: Vec<TroubledEvent>,
+    /// Time of the last of these events. RFC 3339.
+    pub occurred_at: String,
+}
+
+/// Event that an operator should look at.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct TroubledEvent {
+    pub event_id: String,
+    /// `None` if the webhook could not be read.
+    pub call_id: Option<String>,
+    /// Short name of what went wrong.
+    pub cause: Option<String>,
+}
+
+impl OperatorAttention {
+    /// Event about the trouble after `after` and up to `until`.
+    #[must_use]
+    pub fn new(
+        kind: &'static str,
+        (after, until): (Timestamp, Timestamp),
+        count: u64,
+        more: bool,
+        events: Vec<TroubledEvent>,
+    ) -> Self {
+        Self {
+            schema_version: DOMAIN_EVENT_SCHEMA_VERSION,
+            id: format!("operator.attention/{kind}/{}-{}-{count}", after.as_millis(), until.as_millis()),
+            event_type: "operator.attention",
+            kind,
+            count,
+            more,
+            events,
+            occurred_at: until.to_string(),
+        }
+    }
+}
+
 /// Event that Switchhook publishes about an authentic webhook that it cannot use. The webhook is unreadable, or its call has no
 /// room for it. The event is published at once, and again under the same id whenever the webhook is delivered again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

@@ -46,7 +46,9 @@ pub use call::{
 };
 pub use compare::{Difference, differences};
 pub use derive::Transition;
-pub use domain_event::{DOMAIN_EVENT_SCHEMA_VERSION, DomainEvent, WebhookQuarantined};
+pub use domain_event::{
+    DOMAIN_EVENT_SCHEMA_VERSION, DomainEvent, OperatorAttention, TroubledEvent, WebhookQuarantined,
+};
 pub use event::{
     AttemptKey, CallEvent, CallId, DO_NOT_CALL_PREFIX, Direction, EventId, EventKind, Origin, PROVIDER_HEALTH_PREFIX,
     PhoneNumber, Provider, ProviderEvent, ProviderSet, UnknownProvider,

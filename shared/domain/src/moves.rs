@@ -8,7 +8,7 @@ use crate::time::Timestamp;
 /// Maximum number of moves that a call keeps, the newest ones.
 pub const MOVES_MAX: usize = 32;
 
-/// What a worker or a user did to the job of a call.
+/// Action of a worker or a user on the job of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Move {
     pub kind: MoveKind,

@@ -115,5 +115,5 @@ async fn conflict_is_not_acknowledged_before_it_was_kept() {
     });
     assert_eq!(world.post(Provider::Generic, &other).await, storage_failure());
     assert_eq!(world.post(Provider::Generic, &other).await, answer("already_processed", "generic:e1"));
-    assert_eq!(world.item(INBOX_TABLE, "conflict:generic:e1").await.len(), 6);
+    assert_eq!(world.item(INBOX_TABLE, "conflict:generic:e1").await.len(), 12);
 }

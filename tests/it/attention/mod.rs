@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that cannot go on fails")]
 
+mod notices;
+
 use std::time::Duration;
 
 use switchhook_aws::inbox::{Attention, AttentionKind};

@@ -3,11 +3,14 @@
 use std::collections::BTreeMap;
 
 use switchhook_aws::calls::WAKE_SHARDS;
-use switchhook_aws::inbox::RECEIVED_SHARDS;
+use switchhook_aws::inbox::{ATTENTION_SHARDS, RECEIVED_SHARDS};
 use switchhook_tests::{INACTIVITY_TIMEOUT, MINUTE, World};
 
 use super::{consume, generic_webhook, post, request_counts, reset_counters};
 use crate::traffic::twilio_call;
+
+/// Pages of the index that a run reads to find new trouble: one per shard of two kinds.
+const NOTICE_PAGES: u64 = 2 * ATTENTION_SHARDS;
 
 #[tokio::test(start_paused = true)]
 async fn sweep_costs_a_page_for_each_shard_and_a_read_for_each_call() {
@@ -27,13 +30,13 @@ async fn sweep_costs_a_page_for_each_shard_and_a_read_for_each_call() {
     reset_counters(&world);
     let report = world.reconciler.run("test").await.unwrap();
     assert_eq!((report.swept_minutes, report.requeued), (minutes, 0));
-    let pages = WAKE_SHARDS + minutes * RECEIVED_SHARDS;
+    let pages = WAKE_SHARDS + minutes * RECEIVED_SHARDS + NOTICE_PAGES;
     let requests = world.requests();
-    let sweep = [("GetItem", 1 + 7), ("GetQueueAttributes", minutes), ("PutItem", minutes), ("Query", pages)];
+    let sweep = [("GetItem", 2 + 7), ("GetQueueAttributes", minutes + 1), ("PutItem", minutes), ("Query", pages)];
     assert_eq!(requests, request_counts(&sweep));
     let capacity = world.capacity();
-    let read_units = 1.0 + 7.0 * 0.5;
-    assert_eq!(capacity["GetItem"].read_units, read_units, "one unit for the cursor, and half a unit for each call");
+    let read_units = 2.0 + 7.0 * 0.5;
+    assert_eq!(capacity["GetItem"].read_units, read_units, "one unit per cursor, and half a unit for each call");
     assert!(capacity["Query"].read_units <= pages as f64 * 0.5 + 1.0, "{capacity:?}");
     assert_eq!(capacity["PutItem"].write_units, minutes as f64);
 }
@@ -74,15 +77,15 @@ async fn reconciler_reads_what_is_due_and_not_what_is_stored() {
         costs.push((due, idle));
     }
     assert_eq!(costs[0], costs[1]);
-    let (pages, minute) = (WAKE_SHARDS + RECEIVED_SHARDS, 1);
+    let (pages, minute) = (WAKE_SHARDS + RECEIVED_SHARDS + NOTICE_PAGES, 1);
     // For each due call, the reconciler reads the call, and writes its deadline into the inbox and the queue.
     let due = [
-        ("GetItem", 1 + 3),
-        ("GetQueueAttributes", minute),
+        ("GetItem", 2 + 3),
+        ("GetQueueAttributes", minute + 1),
         ("PutItem", minute + 3),
         ("Query", pages),
         ("SendMessage", 3),
     ];
-    let idle = [("GetItem", 1), ("GetQueueAttributes", minute), ("PutItem", minute), ("Query", pages)];
+    let idle = [("GetItem", 2), ("GetQueueAttributes", minute + 1), ("PutItem", minute), ("Query", pages)];
     assert_eq!(costs[0], (request_counts(&due), request_counts(&idle)));
 }

@@ -139,7 +139,9 @@ async fn batch_costs_one_read_and_one_write_for_each_of_its_calls() {
     world.wait(MINUTE).await;
     let again = world.receive();
     assert_eq!(world.consume(&again).await, 10);
-    assert_eq!(world.requests(), request_counts(&[("GetItem", 3)]), "duplicates must cause no write");
+    // A message that is received twice may have a note from its first failure, which is taken out of the index.
+    let again = request_counts(&[("GetItem", 3), ("UpdateItem", 10)]);
+    assert_eq!(world.requests(), again, "duplicates must cause no write of a call");
 }
 
 /// Write units of the calls table and of its indexes that each webhook of a call costs. Each is consumed in its own
@@ -207,7 +209,8 @@ async fn wake_index_is_written_when_a_call_begins_and_when_it_is_settled_and_not
 
     // Twilio reports no outcome beyond the answer, so the call is settled by its ending.
     let writes = writes_along(&twilio_call(1, false)).await;
-    assert_eq!(writes.iter().map(|(_, index)| *index).collect::<Vec<_>>(), [1.0, 0.0, 0.0, 0.0, 2.0]);
+    // The first write also puts the number of the other person into its index.
+    assert_eq!(writes.iter().map(|(_, index)| *index).collect::<Vec<_>>(), [2.0, 0.0, 0.0, 0.0, 2.0]);
 
     // A call whose ending implies its outcome is settled at once.
     let writes = writes_along(&[

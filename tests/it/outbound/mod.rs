@@ -8,6 +8,7 @@ mod calling_windows;
 mod claims;
 mod due;
 mod lookups;
+mod moves;
 mod placed;
 mod provider_health;
 

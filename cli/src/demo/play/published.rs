@@ -60,6 +60,8 @@ impl PublishedEvents {
                 self.by_id.insert(id, event.clone());
                 self.provider_events.push(event);
             }
+            // Notices to operators repeat what other observations show.
+            None if text("type").starts_with("operator.") => drop(self.by_id.insert(id, event)),
             None => {
                 self.by_id.insert(id, event.clone());
                 let events = self.by_call.entry(call_id).or_default();

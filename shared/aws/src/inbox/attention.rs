@@ -14,7 +14,7 @@ use crate::error::Error;
 /// Index of items that a person should look at: partition key `attention`, sort key `attention_at`.
 pub const BY_ATTENTION: &str = "by_attention";
 /// Partitions of each kind in `by_attention`. Each partition takes 1,000 writes a second.
-pub const ATTENTION_SHARDS: u64 = 4;
+pub const ATTENTION_SHARDS: u64 = 2;
 
 /// Reason why a person should look at an inbox item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -19,6 +19,7 @@ const CONFLICT_PREFIX: &str = "conflict:";
 const NOTE_PREFIX: &str = "note:";
 
 pub(super) const SWEEP_CURSOR_KEY: &str = "sweep:cursor";
+pub(super) const ATTENTION_CURSOR_KEY: &str = "sweep:attention";
 
 /// Provider event.
 #[derive(Serialize, Deserialize)]
@@ -158,6 +159,19 @@ pub(super) struct DiscoveryItem {
     pub(super) until: Timestamp,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) page: Option<String>,
+}
+
+/// Progress of the notices to operators. It never expires.
+#[derive(Serialize, Deserialize)]
+pub(super) struct AttentionCursorItem {
+    pub(super) event_id: String,
+    pub(super) dead_letters: u64,
+    pub(super) dead_lettered_until: Timestamp,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) dead_lettered_published_at: Option<Timestamp>,
+    pub(super) quarantined_until: Timestamp,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) quarantined_published_at: Option<Timestamp>,
 }
 
 /// Key of an event in the index `by_received`.

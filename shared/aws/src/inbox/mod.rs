@@ -10,7 +10,7 @@
 //! - chunks of a body that does not fit into one item, written before the event's item, so that no item lacks its body;
 //! - one conflicting body per event;
 //! - a note on an event that the consumer could not fold;
-//! - the cursor of the sweep, and one of discovery per provider;
+//! - the cursor of the sweep, the cursor of the notices to operators, and one of discovery per provider;
 //! - the plans, the runs and the audit records of operators.
 //!
 //! An item that a person should look at is in a second index, `by_attention`, as long as the trouble lasts.
@@ -22,6 +22,7 @@ mod document;
 mod event;
 mod item;
 mod note;
+mod notice;
 mod of_call;
 mod submit;
 mod sweep;
@@ -33,6 +34,7 @@ pub use discovery::DiscoveryCursor;
 pub use document::{Document, DocumentKind, audit_id};
 pub use event::{BODY_BYTES_MAX, NewEvent, PutOutcome, Reread, StoredEvent};
 pub use note::Note;
+pub use notice::{AttentionCursor, SeenUntil};
 pub use of_call::is_kept_without_event;
 pub use submit::{adopt, resend, submit, write_alias_and_adopt};
 pub use sweep::{BY_RECEIVED, RECEIVED_SHARDS, ReceivedEvent, SweepCursor, SweepPosition, minute_of};

@@ -5,6 +5,7 @@ use switchhook_domain::{Disposition, EventId, ProviderEvent, Timestamp};
 use super::attention::AttentionKind;
 use super::item::{NoteItem, disposition_of, note_key};
 use super::table::Inbox;
+use crate::dynamodb::{ConditionalWrite, number, text};
 use crate::error::Error;
 
 /// Note on an event: why it was not folded, or how often that failed.
@@ -63,6 +64,38 @@ impl Inbox {
             expires_at: self.expires_at(now),
         })
         .await
+    }
+
+    /// Marks an event whose message is in the dead-letter queue. The attempts and errors that an earlier note has stay.
+    /// Returns false if a note says already that the event was dead-lettered.
+    ///
+    /// # Errors
+    /// [`Error::WriteInbox`].
+    pub async fn mark_dead_letter(&self, event: &ProviderEvent, cause: &str, now: Timestamp) -> Result<bool, Error> {
+        let item_key = note_key(&event.event_id);
+        let request = self
+            .client
+            .update_item()
+            .table_name(&self.table)
+            .key("event_id", text(&item_key))
+            .condition_expression("attribute_not_exists(dead_lettered_at)")
+            .update_expression(
+                "SET attention = :attention, attention_at = :at, dead_lettered_at = :at, call_id = :call, \
+                 origin = :origin, #type = :type, cause = if_not_exists(cause, :cause), \
+                 attempts = if_not_exists(attempts, :none), expires_at = if_not_exists(expires_at, :end) \
+                 REMOVE next_retry_at",
+            )
+            .expression_attribute_names("#type", "type")
+            .expression_attribute_values(":attention", text(&AttentionKind::DeadLettered.key(&item_key)))
+            .expression_attribute_values(":at", number(now.as_millis()))
+            .expression_attribute_values(":call", text(event.call_id.as_str()))
+            .expression_attribute_values(":origin", text(event.origin.as_str()))
+            .expression_attribute_values(":type", text(&event.event_type))
+            .expression_attribute_values(":cause", text(cause))
+            .expression_attribute_values(":none", number(0))
+            .expression_attribute_values(":end", number(self.expires_at(now)));
+        let write = ConditionalWrite::from_result(request.send().await).map_err(Error::WriteInbox)?;
+        Ok(write.is_applied())
     }
 
     /// Reads the note on an event. `None` if there is none.

@@ -1,0 +1,125 @@
+//! Attention: marks dead letters that nobody noted, and tells operators about new trouble.
+//!
+//! **At most one domain event per kind and ten minutes.** It has the number of new items and names the first of them, so that
+//! an alarm says more than a number. The event is published before the cursor moves, and its content and id follow from the
+//! items alone. So if a run dies in between, the next one publishes the same event again.
+//!
+//! **The index of dead letters follows the dead-letter queue.** A consumer that crashes or is throttled at the last receive of
+//! a message writes no note. If the queue has grown since the last run, its messages are read, and events without a note
+//! get one.
+
+use std::time::Duration;
+
+use switchhook_aws::Error;
+use switchhook_aws::inbox::{ATTENTION_SHARDS, Attention, AttentionKind, SeenUntil};
+use switchhook_aws::queue::Message;
+use switchhook_domain::{OperatorAttention, Timestamp, TroubledEvent};
+
+use crate::reconciler::{Reconciler, Report};
+
+/// Kinds that are published.
+const KINDS: [AttentionKind; 2] = [AttentionKind::DeadLettered, AttentionKind::Quarantined];
+/// Shortest time between two domain events of one kind.
+const PAUSE: Duration = Duration::from_secs(10 * 60);
+/// Distance from the clock. By then an item that was marked is also written, and the index shows it.
+const BEHIND: Duration = Duration::from_secs(20);
+/// Limit on the items that are counted per shard.
+const COUNTED_MAX: i32 = 250;
+/// Number of items that a domain event names.
+const NAMED_MAX: usize = 10;
+/// Limit on the messages of the dead-letter queue that one run reads.
+const MESSAGES_MAX: usize = 1_000;
+/// Time for which messages that are read are hidden. They are shown again when all are read.
+const HIDDEN: Duration = Duration::from_secs(30);
+/// Cause of a dead letter that the consumer did not note.
+const UNNOTED: &str = "crashed_or_throttled";
+
+/// New items of one kind.
+#[derive(Default)]
+struct Found {
+    /// The first items, in the order of their times.
+    first: Vec<Attention>,
+    count: u64,
+    /// True if there are more items than were counted.
+    is_more: bool,
+    /// Time of the last item that was counted.
+    last_at: Option<Timestamp>,
+}
+
+impl Reconciler {
+    /// Marks dead letters without a note, and publishes notices about new trouble.
+    pub(crate) async fn notify(&self, report: &mut Report, stop_at: Timestamp) -> Result<(), Error> {
+        let before = self.inbox.attention_cursor().await?;
+        let mut after = before.clone();
+        let depth = self.dlq.depth().await?;
+        if depth > before.dead_letters {
+            report.dead_letters_marked += self.mark_dead_letters(stop_at).await?;
+        }
+        after.dead_letters = depth;
+        let now = self.clock.now();
+        for kind in KINDS {
+            let Some(seen) = after.seen(kind) else { continue };
+            if seen.published_at.is_some_and(|at| now < at.plus(PAUSE)) || self.is_time_up(stop_at) {
+                continue;
+            }
+            let found = self.find_new(kind, seen.until, now.minus(BEHIND)).await?;
+            let Some(until) = found.last_at else { continue };
+            self.bus.publish_attention(&event_of(kind, (seen.until, until), &found)).await?;
+            *seen = SeenUntil { until, published_at: Some(now) };
+            report.notices += 1;
+        }
+        if after == before { Ok(()) } else { self.inbox.set_attention_cursor(&after).await }
+    }
+
+    /// Items of a kind that were marked after `after`, up to `until`.
+    async fn find_new(&self, kind: AttentionKind, after: Timestamp, until: Timestamp) -> Result<Found, Error> {
+        let mut found = Found::default();
+        for shard in 0..ATTENTION_SHARDS {
+            let mut pages = self.inbox.attention_between(kind, shard, after, until, COUNTED_MAX);
+            let Some(page) = pages.next().await? else { continue };
+            found.count += page.items.len() as u64;
+            found.is_more |= page.next.is_some();
+            found.first.extend(page.items);
+        }
+        found.last_at = found.first.iter().map(|one| one.at).max();
+        found.first.sort_by(|a, b| (a.at, &a.item_key).cmp(&(b.at, &b.item_key)));
+        found.first.truncate(NAMED_MAX);
+        Ok(found)
+    }
+
+    /// Reads the messages of the dead-letter queue, and marks their events. Returns the number of events that had no mark.
+    async fn mark_dead_letters(&self, stop_at: Timestamp) -> Result<u64, Error> {
+        let (mut marked, mut receipts) = (0, Vec::new());
+        let mut failure = None;
+        while receipts.len() < MESSAGES_MAX && !self.is_time_up(stop_at) {
+            let received = match self.dlq.receive(HIDDEN).await {
+                Ok(received) if !received.is_empty() => received,
+                Ok(_) => break,
+                Err(error) => {
+                    failure = Some(error);
+                    break;
+                }
+            };
+            receipts.extend(received.iter().map(|message| (message.receipt.clone(), Duration::ZERO)));
+            // A message that is no event has no inbox item: a notice of ingress, or a message of another program.
+            for message in received.iter().filter_map(|message| Message::decode(&message.body).ok()) {
+                match self.inbox.mark_dead_letter(&message.event, UNNOTED, self.clock.now()).await {
+                    Ok(is_new) => marked += u64::from(is_new),
+                    Err(error) => failure = Some(error),
+                }
+            }
+        }
+        self.dlq.delay(&receipts).await?;
+        failure.map_or(Ok(marked), Err)
+    }
+}
+
+fn event_of(kind: AttentionKind, period: (Timestamp, Timestamp), found: &Found) -> OperatorAttention {
+    let named = |one: &Attention| TroubledEvent {
+        event_id: one.event_id.as_ref().map_or_else(|| one.item_key.clone(), ToString::to_string),
+        call_id: one.call_id.as_ref().map(ToString::to_string),
+        cause: one.cause.clone(),
+    };
+    let events = found.first.iter().map(named).collect();
+    OperatorAttention::new(kind.as_str(), period, found.count, found.is_more, events)
+}

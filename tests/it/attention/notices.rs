@@ -1,0 +1,125 @@
+//! Notices to operators about new trouble, and dead letters that the consumer did not note.
+
+use serde_json::{Value, json};
+use switchhook_aws::inbox::AttentionKind;
+use switchhook_domain::{EventId, Provider};
+use switchhook_local::EVENTS_DEAD_LETTER_QUEUE;
+use switchhook_tests::{MAX_RECEIVE_COUNT, MINUTE, World, generic, text};
+
+use super::{marked, named};
+
+/// The notices that were published.
+fn notices(world: &World) -> Vec<Value> {
+    world.domain_events().into_iter().filter(|event| event["type"] == "operator.attention").collect()
+}
+
+async fn quarantine(world: &World, count: usize) {
+    for number in 0..count {
+        world.post(Provider::Generic, &format!("{{{number} {}", world.now())).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn notice_counts_what_is_new_and_names_the_first_ten() {
+    let world = World::new();
+    quarantine(&world, 12).await;
+    let at = world.now();
+    world.wait(MINUTE * 2).await;
+    let first = notices(&world);
+    assert_eq!(first.len(), 1);
+    let expected = json!([
+        format!("operator.attention/quarantined/0-{}-12", at.as_millis()),
+        "quarantined",
+        12,
+        false,
+        10,
+        null,
+        "invalid_json"
+    ]);
+    let event = &first[0];
+    let shown = json!([
+        event["id"],
+        event["kind"],
+        event["count"],
+        event["more"],
+        event["events"].as_array().unwrap().len(),
+        event["events"][0]["call_id"],
+        event["events"][0]["cause"],
+    ]);
+    assert_eq!(shown, expected);
+
+    // Within ten minutes there is no second notice. After them there is one, about what is new since the first.
+    quarantine(&world, 2).await;
+    world.wait(MINUTE * 8).await;
+    assert_eq!(notices(&world).len(), 1);
+    world.wait(MINUTE * 3).await;
+    let second = notices(&world);
+    assert_eq!((second.len(), &second[1]["count"]), (2, &json!(2)));
+    assert_ne!(second[1]["id"], second[0]["id"]);
+    world.wait(MINUTE * 60).await;
+    assert_eq!(notices(&world).len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn notice_that_was_published_before_its_cursor_moved_is_repeated_under_its_id() {
+    let world = World::stopped();
+    quarantine(&world, 1).await;
+    let id = format!("operator.attention/quarantined/0-{}-1", world.now().as_millis());
+    world.wait(MINUTE).await;
+    world.set_fault_hook(|call| {
+        let is_cursor = String::from_utf8_lossy(call.body).contains("sweep:attention");
+        (call.operation == "PutItem" && is_cursor).then(switchhook_tests::down)
+    });
+    assert!(world.reconciler.run("test").await.is_err());
+    world.clear_faults();
+    world.reconciler.run("test").await.unwrap();
+    world.reconciler.run("test").await.unwrap();
+    let ids: Vec<String> = notices(&world).iter().map(|event| text(&event["id"])).collect();
+    assert_eq!(ids, [id.clone(), id]);
+    assert_eq!(notices(&world)[0], notices(&world)[1]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn dead_letter_that_no_consumer_noted_is_marked_and_published() {
+    let world = World::stopped();
+    let id = world.accept(Provider::Generic, &generic("c1", "e1", "RINGING", 0)).await;
+    // Every consumer crashes before it can write a note.
+    for _ in 0..=MAX_RECEIVE_COUNT {
+        drop(world.receive());
+        world.wait(MINUTE * 2).await;
+    }
+    assert_eq!((world.dead_letters().len(), world.inbox.get_note(&id).await.unwrap()), (1, None));
+    let report = world.reconciler.run("test").await.unwrap();
+    assert_eq!((report.dead_letters_marked, report.notices), (1, 0));
+    assert_eq!(marked(&world, AttentionKind::DeadLettered).await, named("generic:e1", "crashed_or_throttled"));
+    assert!(world.inbox.get_note(&id).await.unwrap().unwrap().dead_lettered_at.is_some());
+    let visible = world.cloud.services().sqs().receive(EVENTS_DEAD_LETTER_QUEUE, 10, None).unwrap();
+    assert_eq!(visible.len(), 1, "the message must be visible again");
+
+    world.wait(MINUTE).await;
+    drop(world.requests());
+    let report = world.reconciler.run("test").await.unwrap();
+    assert_eq!((report.dead_letters_marked, report.notices), (0, 1));
+    assert!(!world.requests().contains_key("ReceiveMessage"), "the queue has not grown");
+    let notice = &notices(&world)[0];
+    let event = json!({"event_id": "generic:e1", "call_id": "c1", "cause": "crashed_or_throttled"});
+    assert_eq!((&notice["kind"], &notice["events"]), (&json!("dead_lettered"), &json!([event])));
+}
+
+#[tokio::test(start_paused = true)]
+async fn note_of_the_consumer_stays_and_only_its_kind_changes() {
+    let world = World::stopped();
+    let id = world.accept(Provider::Generic, &generic("c1", "e1", "RINGING", 0)).await;
+    world.inject_fault("GetItem", switchhook_local::CALLS_TABLE, 1, switchhook_tests::down());
+    world.consume(&world.receive()).await;
+    assert_eq!(marked(&world, AttentionKind::Retrying).await, named("generic:e1", "read_call"));
+    for _ in 0..MAX_RECEIVE_COUNT {
+        world.wait(MINUTE * 2).await;
+        drop(world.receive());
+    }
+    world.reconciler.run("test").await.unwrap();
+    assert_eq!(world.attention(AttentionKind::Retrying).await, []);
+    assert_eq!(marked(&world, AttentionKind::DeadLettered).await, named("generic:e1", "read_call"));
+    let note = world.inbox.get_note(&EventId::new(id.as_str())).await.unwrap().unwrap();
+    assert_eq!((note.attempts, note.next_retry_at), (1, None));
+}
