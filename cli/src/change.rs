@@ -1,4 +1,4 @@
-//! What all changing commands share: their options, the printed plan, and the run with its progress bar.
+//! Parts that all changing commands share: their options, the printed plan, and the run with its progress bar.
 
 use std::io::{self, Write};
 use std::ops::ControlFlow;
@@ -39,14 +39,14 @@ pub(crate) struct Change {
     allow_ringing: bool,
 }
 
-/// How a command ended, if no error kept it from ending.
+/// End of a command that met no error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ended {
     /// Everything is right.
     Found,
     /// The command found nothing, or found a difference, or did not finish.
     NotFound,
-    /// The command refused to do what was asked.
+    /// The command was refused.
     Refused,
 }
 
@@ -115,8 +115,13 @@ impl Change {
         } else {
             let ringing = if plan.phones > 0 { " --allow-ringing" } else { "" };
             let command = plan.verb.command();
+            let names = &connection.stack.names;
+            let address = match &connection.stack.local {
+                Some(url) => format!("--to {url}"),
+                None => format!("--stack {} --region {}", names.stack, names.region),
+            };
             writeln!(out, "\nNothing has changed. To carry it out:")?;
-            writeln!(out, "  switchhook {command} --plan {}{ringing} --yes --reason TEXT", plan.id)?;
+            writeln!(out, "  switchhook {command} --plan {} {address}{ringing} --yes --reason TEXT", plan.id)?;
         }
         Ok(Ended::Found)
     }

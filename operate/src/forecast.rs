@@ -1,8 +1,8 @@
-//! What items would do to a call now: the real row, folded with the planned events as the consumer would fold them.
+//! Forecasts: the real row of a call, folded with the planned events as the consumer would fold them.
 //!
 //! **A plan and a run ask the same function.** So a run can tell whether its effect is still the planned one. The state after it
-//! is exact, because a state is a function of the set of events. The domain events are those of one batch: if the consumer
-//! gets the events of a call in several batches, the call may also announce an ending and correct it at once.
+//! is exact, because a state is a function of the set of events. The domain events are those of one batch. If the
+//! consumer gets the events of a call in several batches, the call may also announce an ending and correct it at once.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ use crate::stack::Stack;
 /// Concurrent reads of the events of one call.
 const CONCURRENCY: usize = 8;
 
-/// What is to be done with one item.
+/// Next step for one item.
 #[derive(Debug)]
 pub(crate) enum Step {
     /// Queue the event, after it was made foldable if ingress had decided not to fold it.
@@ -51,7 +51,7 @@ impl Step {
     }
 }
 
-/// What the items of one call would do now.
+/// Effect of the items of one call, and the step for each.
 #[derive(Debug)]
 pub(crate) struct Forecast {
     /// `None` if no item changes anything, or the items belong to no call.

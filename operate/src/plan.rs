@@ -229,7 +229,7 @@ pub(crate) const fn due_at(call: &Call) -> Option<Timestamp> {
     }
 }
 
-/// What the items of one call would do to it.
+/// Effect of a plan's items on one call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Effect {
     pub call_id: CallId,

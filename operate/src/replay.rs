@@ -1,10 +1,10 @@
 //! Replay: folds stored events again.
 //!
-//! What a replay does depends on the event:
+//! Each kind of event has its own effect:
 //! - An event that is not in its call is queued, and folded.
 //! - An event that is in its call, and that this version reads alike, changes nothing. It is not queued.
-//! - An event that is in its call, but that this version reads differently, has its whole call folded again from the inbox:
-//!   the fold of one event would ignore it as a duplicate.
+//! - An event that is in its call, but that this version reads differently, has its whole call folded again from the
+//!   inbox. The fold of one event would ignore it as a duplicate.
 //! - A recorded or quarantined event that this version can read loses that decision, and is folded.
 //! - An event that this version reads as an event of another call is skipped, and named.
 
@@ -243,7 +243,7 @@ impl Matches {
         candidates: Vec<Candidate>,
         items_max: usize,
     ) -> Result<(), Error> {
-        // As many at a time as can be read at the same time, so that little is read beyond the limit.
+        // Chunks of this size can be read at the same time, and little is read beyond the limit.
         for some in candidates.chunks(CONCURRENCY) {
             let is_over = self.examined >= EXAMINED_MAX || self.read >= READ_MAX;
             if let Some(first) = some.first().filter(|_| is_over) {
