@@ -13,6 +13,7 @@ mod logs;
 mod outbound;
 mod outbound_budget;
 mod reconciled;
+mod repair;
 mod schemas;
 mod store;
 mod traffic;

@@ -21,6 +21,7 @@ use switchhook_tests::contract::{described_types, schema_documents, schema_viola
 use switchhook_tests::{MINUTE, World, generic, text};
 
 use crate::outbound::{HOUR, call_request, create, send};
+use crate::repair::{carry_out, of_call, plan_replay, stack_of};
 
 fn all_types() -> BTreeSet<String> {
     schema_documents().iter().flat_map(described_types).collect()
@@ -77,6 +78,10 @@ async fn every_type_is_published_and_no_other() {
     world.accept(Provider::Generic, &generic("late", "e1", "RINGING", 0)).await;
     world.wait(HOUR).await;
     world.accept(Provider::Generic, &generic("late", "e2", "BUSY", 5)).await;
+    // An operator replays a call.
+    let stack = stack_of(&world);
+    let plan = plan_replay(&stack, &of_call(&canceled)).await;
+    carry_out(&stack, &plan).await.unwrap();
     // A webhook cannot be read.
     let (_, answer) = world.post(Provider::Generic, "{").await;
     assert_eq!(answer["status"], "quarantined");

@@ -15,21 +15,10 @@ use switchhook_tests::{KEY, World, generic};
 
 use crate::traffic::Webhook;
 
-/// List prices of us-east-1 in USD, as published in November 2026, without free tiers.
 pub(crate) mod price {
-    /// Per request to an HTTP API of up to 512 KB.
-    pub(crate) const HTTP_API: f64 = 1.00 / 1e6;
-    pub(crate) const LAMBDA_REQUEST: f64 = 0.20 / 1e6;
-    /// Per GB-second on arm64.
-    pub(crate) const LAMBDA_GB_S: f64 = 0.000_013_333_4;
-    /// Per unit, on demand.
-    pub(crate) const WRITE_UNIT: f64 = 0.625 / 1e6;
-    pub(crate) const READ_UNIT: f64 = 0.125 / 1e6;
-    /// Per request of up to 64 KB. A batch of messages is one request.
-    pub(crate) const SQS_FIFO: f64 = 0.50 / 1e6;
-    /// Per event of up to 64 KB.
-    pub(crate) const EVENT: f64 = 1.00 / 1e6;
-    pub(crate) const LOG_GB: f64 = 0.50;
+    pub(crate) use switchhook_operate::cost::price::{
+        EVENT, HTTP_API, LAMBDA_GB_S, LAMBDA_REQUEST, LOG_GB, READ_UNIT, SQS_FIFO, WRITE_UNIT,
+    };
 
     /// Per invocation of a function.
     pub(crate) const fn invocation() -> f64 {

@@ -1,0 +1,103 @@
+//! What a replay does with events that are in their call, and with those that ingress did not let in.
+
+use serde_dynamo::AttributeValue;
+use switchhook_domain::CallId;
+use switchhook_local::INBOX_TABLE;
+use switchhook_operate::plan::Action;
+use switchhook_tests::World;
+
+use super::{carry_out, consume_all, everything, of_call, plan_replay, post_folded, post_unqueued, stack_of, summary};
+
+#[tokio::test(start_paused = true)]
+async fn event_that_is_in_its_call_is_not_queued_again() {
+    let world = World::stopped();
+    let stack = stack_of(&world);
+    post_folded(&world, "c1", "e1", "RINGING", 0).await;
+    post_folded(&world, "c1", "e2", "BUSY", 5).await;
+    let plan = plan_replay(&stack, &everything()).await;
+    assert_eq!((plan.items.len(), plan.unaffected, plan.calls), (0, 2, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn replay_within_five_minutes_of_the_first_sending_is_not_dropped() {
+    let world = World::stopped();
+    let stack = stack_of(&world);
+    // SQS has accepted the event, and nobody has folded it.
+    post_unqueued(&world, "c1", "e1", "RINGING", 0).await;
+    let plan = plan_replay(&stack, &everything()).await;
+    assert_eq!(carry_out(&stack, &plan).await.unwrap().counts.done, 1);
+    consume_all(&world).await;
+    assert_eq!(world.call("c1").await.history.len(), 1);
+}
+
+/// Gives a stored event the disposition that an earlier version of the program could have decided.
+async fn decide(world: &World, event_id: &str, disposition: &str) {
+    let mut item = world.item(INBOX_TABLE, event_id).await;
+    item.insert("disposition".to_owned(), AttributeValue::S(disposition.to_owned()));
+    world.put_item(INBOX_TABLE, item).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn recorded_event_that_this_version_folds_is_folded() {
+    let world = World::stopped();
+    let stack = stack_of(&world);
+    post_folded(&world, "c1", "e1", "RINGING", 0).await;
+    for (event_id, second, disposition) in [("e2", 5, "recorded"), ("e3", 9, "quarantined")] {
+        let event_type = if second == 5 { "IN_PROGRESS" } else { "COMPLETED" };
+        post_unqueued(&world, "c1", event_id, event_type, second).await;
+        decide(&world, &format!("generic:{event_id}"), disposition).await;
+    }
+    let plan = plan_replay(&stack, &of_call("c1")).await;
+    assert_eq!((plan.items.len(), plan.unaffected), (2, 1));
+    let after = plan.effects[0].after.clone();
+    assert_eq!(after.as_ref().unwrap().lifecycle, "completed");
+    assert_eq!(carry_out(&stack, &plan).await.unwrap().counts.done, 2);
+    consume_all(&world).await;
+    assert_eq!(summary(&world, &CallId::new("c1")).await, after);
+    assert!(!world.item(INBOX_TABLE, "generic:e2").await.contains_key("disposition"), "a refold must find it too");
+    assert_eq!(plan_replay(&stack, &everything()).await.items.len(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn call_whose_events_are_read_differently_is_folded_again() {
+    let world = World::stopped();
+    let stack = stack_of(&world);
+    post_folded(&world, "c1", "e1", "RINGING", 0).await;
+    post_folded(&world, "c1", "e2", "BUSY", 5).await;
+    post_unqueued(&world, "c1", "e3", "RINGING", 7).await;
+    // An earlier version read the ending as another one.
+    let busy = |history: &mut Vec<String>| {
+        for entry in history.iter_mut().filter(|entry| entry.contains("busy")) {
+            *entry = entry.replace("busy", "no_answer");
+        }
+    };
+    world.alter_history("c1", busy).await;
+    let plan = plan_replay(&stack, &of_call("c1")).await;
+    let actions: Vec<Action> = plan.items.iter().map(|item| item.action).collect();
+    assert_eq!(actions, [Action::Replay, Action::Refold]);
+    let effect = &plan.effects[0];
+    assert_eq!(effect.after.as_ref().unwrap().lifecycle, "busy");
+    assert!(effect.announces.contains(&"call.drift_repaired".to_owned()), "{:?}", effect.announces);
+    let before = world.call("c1").await.announcements.len();
+    assert_eq!(carry_out(&stack, &plan).await.unwrap().counts.done, 2);
+    consume_all(&world).await;
+    let call = world.call("c1").await;
+    assert_eq!(summary(&world, &call.call_id).await, effect.after);
+    let types: Vec<String> = call.domain_events_from(before + 1).into_iter().map(|event| event.event_type).collect();
+    assert_eq!(types, effect.announces);
+    assert_eq!(plan_replay(&stack, &everything()).await.items.len(), 0, "nothing is left to do");
+}
+
+#[tokio::test(start_paused = true)]
+async fn events_without_a_row_make_the_row_again() {
+    let world = World::stopped();
+    let stack = stack_of(&world);
+    for (event_id, event_type, second) in [("e1", "RINGING", 0), ("e2", "IN_PROGRESS", 5), ("e3", "COMPLETED", 9)] {
+        post_unqueued(&world, "c1", event_id, event_type, second).await;
+    }
+    let plan = plan_replay(&stack, &everything()).await;
+    assert_eq!((plan.effects[0].before.clone(), plan.effects[0].items), (None, 3));
+    carry_out(&stack, &plan).await.unwrap();
+    consume_all(&world).await;
+    assert_eq!(summary(&world, &CallId::new("c1")).await, plan.effects[0].after);
+}
