@@ -142,7 +142,17 @@ def test_no_role_is_wider_than_its_statements():
             # The only wildcard is in the ARN of a stream, whose name is not known before its table exists.
             resources = [json.dumps(each) for each in as_list(statement["Resource"])]
             assert not [each for each in resources if "*" in each and each != '{"Fn::Sub": "${CallsTable.Arn}/stream/*"}'], name
-    assert not of_type("AWS::IAM::Policy") and not of_type("AWS::IAM::ManagedPolicy")
+    assert list(of_type("AWS::IAM::Policy")) == ["TracingPolicy"] and not of_type("AWS::IAM::ManagedPolicy")
+
+
+def test_functions_may_send_traces_only_if_tracing_is_active():
+    assert TEMPLATE["Parameters"]["Tracing"]["Default"] == "PassThrough"
+    assert TEMPLATE["Globals"]["Function"]["Tracing"] == ref("Tracing")
+    assert TEMPLATE["Conditions"]["IsTraced"] == {"Fn::Equals": [ref("Tracing"), "Active"]}
+    assert RESOURCES["TracingPolicy"]["Condition"] == "IsTraced"
+    assert properties("TracingPolicy")["Roles"] == [ref(f"{function.capitalize()}Role") for function in FUNCTIONS]
+    (statement,) = properties("TracingPolicy")["PolicyDocument"]["Statement"]
+    assert statement["Action"] == ["xray:PutTraceSegments", "xray:PutTelemetryRecords"]
 
 
 ROUTES = {

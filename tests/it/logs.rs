@@ -4,6 +4,7 @@
 #![expect(clippy::panic, clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that cannot go on fails")]
 
 use std::collections::BTreeSet;
+use std::path::Path;
 
 use http::StatusCode;
 use serde_dynamo::AttributeValue;
@@ -31,6 +32,69 @@ const DIMENSION_SETS: [&[&str]; 4] = [
     &["stack", "function", "provider"],
     &["stack", "function", "cause"],
     &["stack", "function", "provider", "event_type"],
+];
+
+/// Numbers of a line that are no metrics.
+const NUMBERS_WITHOUT_METRIC: [&str; 14] = [
+    "delayed",
+    "drift_checked",
+    "drift_lookups",
+    "due",
+    "duration_ms",
+    "failed",
+    "key_index",
+    "lookup_events",
+    "lookups",
+    "lost_races",
+    "records",
+    "rescheduled",
+    "retry_count",
+    "swept_minutes",
+];
+
+/// Price of one series of a custom metric in a month, for the first 10,000.
+const SERIES_DOLLARS: f64 = 0.30;
+
+/// Metrics of states that the runs of this file do not reach.
+const EMITTED_ELSEWHERE: [(&str, &str); 38] = [
+    ("reconciler", "stuck_dialing"),
+    ("api", "number_unblocked"),
+    ("api", "repeated"),
+    ("consumer", "duplicate"),
+    ("consumer", "fold_conflicts"),
+    ("consumer", "health_not_noted"),
+    ("consumer", "number_blocked"),
+    ("consumer", "number_unknown"),
+    ("consumer", "parked"),
+    ("consumer", "refold_too_long"),
+    ("consumer", "unparked"),
+    ("dialer", "circuit_closed"),
+    ("dialer", "circuit_open"),
+    ("dialer", "claim_lost"),
+    ("dialer", "dial_failed"),
+    ("dialer", "dial_released"),
+    ("dialer", "dial_withdrawn"),
+    ("dialer", "health_not_noted"),
+    ("dialer", "window_closed"),
+    ("ingress", "key_2"),
+    ("ingress", "key_3"),
+    ("ingress", "reserved_call_id"),
+    ("ingress", "unknown_value"),
+    ("ingress", "unsigned"),
+    ("reconciler", "budget_used_up"),
+    ("reconciler", "claims_expired"),
+    ("reconciler", "discovered"),
+    ("reconciler", "drift_found"),
+    ("reconciler", "drifted"),
+    ("reconciler", "not_discovered"),
+    ("reconciler", "not_requeued"),
+    ("relay", "record_skipped"),
+    ("scheduler", "budget_used_up"),
+    ("scheduler", "providers_unavailable"),
+    ("scheduler", "storage_failure"),
+    ("scheduler", "unconfigured"),
+    ("scheduler", "waiting"),
+    ("secret", "secret_refresh_failed"),
 ];
 
 /// Texts that no log line may hold: keys, signatures, bodies, phone numbers, names.
@@ -157,6 +221,20 @@ fn generic_of(call_id: &str, event_id: &str) -> Vec<u8> {
 
 #[tokio::test(start_paused = true)]
 async fn every_line_says_what_was_decided_and_none_says_what_was_sent() {
+    let logs = [log_of_webhooks().await, log_of_placed_calls().await].concat();
+    let emitted: BTreeSet<(&str, &str)> = logs.lines().flat_map(|line| metrics_of(&parse(line))).collect();
+    let missing: BTreeSet<(&str, &str)> =
+        METRICS.iter().map(|metric| (metric.function, metric.name)).filter(|name| !emitted.contains(name)).collect();
+    let unexpected: Vec<_> = missing.iter().filter(|name| !EMITTED_ELSEWHERE.contains(name)).collect();
+    assert!(unexpected.is_empty(), "these runs do not emit {unexpected:?}");
+    for (function, name) in missing {
+        let is_named = sources_of(function).iter().any(|source| source.contains(&format!("\"{name}\"")));
+        assert!(is_named, "{function} cannot emit {name}: its source does not name it");
+    }
+}
+
+/// Runs every kind of webhook and fault, and checks the log.
+async fn log_of_webhooks() -> String {
     let mut world = World::new();
     let secrets = run(&mut world).await;
     let expected = [
@@ -188,11 +266,13 @@ async fn every_line_says_what_was_decided_and_none_says_what_was_sent() {
         "relay relay_failed publish",
         "relay relayed",
     ];
-    check_log(&world.log_text(), &expected, &secrets);
+    let log = world.log_text();
+    check_log(&log, &expected, &secrets);
+    log
 }
 
-#[tokio::test(start_paused = true)]
-async fn no_line_about_a_placed_call_says_who_was_called() {
+/// Runs placed calls with every kind of ending, and checks the log.
+async fn log_of_placed_calls() -> String {
     let world = World::new();
     let mut secrets = Secrets::default();
     // Any notation of a phone number contains these digits.
@@ -252,7 +332,88 @@ async fn no_line_about_a_placed_call_says_who_was_called() {
         "scheduler scheduled",
         "scheduler triggered",
     ];
-    check_log(&world.log_text(), &expected, &secrets);
+    let log = world.log_text();
+    check_log(&log, &expected, &secrets);
+    log
+}
+
+/// Series of metrics that CloudWatch charges for if it gets these lines.
+fn series_of(log: &str) -> BTreeSet<String> {
+    let mut series = BTreeSet::new();
+    for line in log.lines().map(parse) {
+        for directive in line["_aws"]["CloudWatchMetrics"].as_array().into_iter().flatten() {
+            for set in directive["Dimensions"].as_array().into_iter().flatten() {
+                let values = set.as_array().into_iter().flatten().map(|name| text(&line[text(name)]));
+                let values: Vec<String> = values.collect();
+                let names = directive["Metrics"].as_array().into_iter().flatten();
+                series.extend(names.map(|metric| format!("{} {}", text(&metric["Name"]), values.join(" "))));
+            }
+        }
+    }
+    series
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_idle_stack_has_few_series_of_metrics_and_a_busy_one_as_many_as_documented() {
+    let world = World::new();
+    world.wait(MINUTE * 130).await;
+    let idle = series_of(&world.log_text());
+    for number in 0..3 {
+        for webhook in retell_call(number, 3, 1).into_iter().chain(twilio_call(number, true)) {
+            let (code, _) = world.post_signed(webhook.provider, KEY, &webhook.query, webhook.body.as_bytes()).await;
+            assert_eq!(code, StatusCode::OK);
+            world.quiesce().await;
+        }
+    }
+    for behaviour in ["confirms", "busy,confirms", "voicemail", "silent"] {
+        let metadata = json!({"fake": behaviour});
+        let request = json!({"provider": "retell", "from": NUMBERS[0], "to": NUMBERS[1], "metadata": metadata});
+        create(&world, &request).await;
+    }
+    world.wait(MINUTE * 180).await;
+    let busy = series_of(&world.log_text());
+    println!("idle {}: {idle:#?}\nbusy {}: {busy:#?}", idle.len(), busy.len());
+    let row = |what: &str, series: usize| format!("| {what} | {series} | {:.2} |", series as f64 * SERIES_DOLLARS);
+    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/cost.md")).unwrap();
+    for row in [row("idle", idle.len()), row("two providers that report calls, one of which places some", busy.len())] {
+        assert!(page.contains(&row), "docs/cost.md must have the row {row}");
+    }
+}
+
+#[test]
+fn table_of_metrics_is_documented() {
+    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/operate.md")).unwrap();
+    let rows: Vec<&str> = page
+        .lines()
+        .skip_while(|line| *line != "| function | metric | unit | meaning |")
+        .skip(2)
+        .take_while(|line| line.starts_with('|'))
+        .collect();
+    let expected: Vec<String> = METRICS
+        .iter()
+        .map(|Metric { name, function, unit, meaning }| format!("| {function} | `{name}` | {unit:?} | {meaning} |"))
+        .collect();
+    assert_eq!(rows, expected);
+}
+
+/// Source of a function, and of the dispositions, which name metrics of the consumer.
+fn sources_of(function: &str) -> Vec<String> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let folder = root.join("functions").join(function).join("src");
+    let files = std::fs::read_dir(folder).into_iter().flatten().map(|file| file.unwrap().path());
+    let shared = ["shared/domain/src/call.rs", "shared/aws/src/secret.rs"].map(|file| root.join(file));
+    files.chain(shared).map(|file| std::fs::read_to_string(file).unwrap()).collect()
+}
+
+fn parse(line: &str) -> Value {
+    serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))
+}
+
+/// Metrics of a line: function and name.
+fn metrics_of(line: &Value) -> Vec<(&'static str, &'static str)> {
+    let directives = line["_aws"]["CloudWatchMetrics"].as_array();
+    let names = directives.into_iter().flatten().flat_map(|directive| directive["Metrics"].as_array()).flatten();
+    names.filter_map(|found| metric(line, &text(&found["Name"]))).map(|known| (known.function, known.name)).collect()
 }
 
 /// Checks that every line has a decision and its metrics, that all expected decisions were made, and that no line holds
@@ -260,7 +421,7 @@ async fn no_line_about_a_placed_call_says_who_was_called() {
 fn check_log(log: &str, expected: &[&str], secrets: &Secrets) {
     let mut decisions = BTreeSet::new();
     for line in log.lines() {
-        let line: Value = serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
+        let line = parse(line);
         let (function, action) = (text(&line["function"]), text(&line["action_taken"]));
         assert!(!function.is_empty() && !action.is_empty(), "{line}");
         check_metrics(&line);
@@ -280,6 +441,10 @@ fn check_log(log: &str, expected: &[&str], secrets: &Secrets) {
 /// <https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/CloudWatch_Embedded_Metric_Format_Specification.html>.
 fn check_metrics(line: &Value) {
     let directives = line["_aws"]["CloudWatchMetrics"].as_array();
+    for (name, _) in line.as_object().unwrap().iter().filter(|(_, value)| value.is_number()) {
+        let is_known = metric(line, name).is_some() || NUMBERS_WITHOUT_METRIC.contains(&name.as_str());
+        assert!(is_known, "neither METRICS nor NUMBERS_WITHOUT_METRIC names {name} of {line}");
+    }
     let Some(directives) = directives else {
         assert!(metric(line, &text(&line["action_taken"])).is_none(), "no metric in {line}");
         return;

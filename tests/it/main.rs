@@ -16,5 +16,6 @@ mod reconciled;
 mod repair;
 mod schemas;
 mod store;
+mod trace;
 mod traffic;
 mod windows;

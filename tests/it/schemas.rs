@@ -238,6 +238,7 @@ fn scheduled_call(appointment_id: Option<&str>) -> Call {
         retry,
         metadata: BTreeMap::new(),
         request_hash: None,
+        trace_id: None,
     };
     let new = NewCall {
         call_id: CallId::new("call-1"),
@@ -265,6 +266,7 @@ fn report(number: usize, report: ShortReport, now: Timestamp) -> ProviderEvent {
         from: None,
         to: None,
         block_number: false,
+        trace_id: None,
         received_at: now,
         call_events: vec![CallEvent { kind, implied: false, occurred_at, sequence: None, permanent, never_dialled }],
     }

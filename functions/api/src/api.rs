@@ -7,7 +7,7 @@ use switchhook_aws::inbox::Inbox;
 use switchhook_aws::random::RandomIds;
 use switchhook_aws::sdk::Clock;
 use switchhook_aws::telemetry::Decision;
-use switchhook_domain::{CallId, EventId, Policy, Timestamp};
+use switchhook_domain::{CallId, EventId, Policy, Timestamp, TraceId};
 
 use crate::request::Defaults;
 use crate::response::{Answer, RequestError};
@@ -30,7 +30,7 @@ pub struct Api {
 
 impl Api {
     /// Logs how a request was answered, or one call of a batch.
-    pub(crate) fn log(&self, result: Result<&Answer, &RequestError>, started: Timestamp) {
+    pub(crate) fn log(&self, result: Result<&Answer, &RequestError>, trace_id: Option<&TraceId>, started: Timestamp) {
         let now = self.clock.now();
         let (action_taken, error, failed) = match result {
             Ok(answer) => (answer.action_taken, None, false),
@@ -45,6 +45,7 @@ impl Api {
             event_id: answer.and_then(|answer| answer.event_id.as_ref()).map(EventId::as_str),
             error,
             duration_ms: Some(now.millis_since(started)),
+            trace_id: trace_id.map(TraceId::as_str),
             ..Decision::default()
         };
         decision.log(now, failed);

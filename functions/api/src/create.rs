@@ -5,13 +5,15 @@
 //! was received. The five minutes before are read too, so a repetition within five minutes finds the first call.
 
 use futures_util::{StreamExt, stream};
+use http::StatusCode;
 use http::header::{HeaderName, LOCATION};
-use http::{HeaderMap, StatusCode};
+use lambda_http::Request;
 use serde_json::{Value, json};
 use switchhook_aws::Error;
 use switchhook_aws::calls::StoreOutcome;
+use switchhook_aws::http::trace_id_of;
 use switchhook_aws::problem::{Problem, ProblemKind};
-use switchhook_domain::{Call, CallId, Timestamp};
+use switchhook_domain::{Call, CallId, Timestamp, TraceId};
 
 use crate::api::{Api, RACES_MAX};
 use crate::body::{self, BatchEntry};
@@ -26,34 +28,32 @@ const CONCURRENCY: usize = 16;
 
 impl Api {
     /// Answers `POST /calls`.
-    pub(crate) async fn create(
-        &self,
-        headers: &HeaderMap,
-        caller: &Caller,
-        body: &[u8],
-    ) -> Result<Answer, RequestError> {
+    pub(crate) async fn create(&self, request: &Request) -> Result<Answer, RequestError> {
         let now = self.clock.now();
-        let (key, errors) = match idempotency_key(headers) {
+        let (key, errors) = match idempotency_key(request.headers()) {
             Ok(key) => (key, Vec::new()),
             Err(error) => (None, vec![error]),
         };
-        let request = body::read(body, errors, now).map_err(RequestError::Problem)?;
-        self.create_call(caller, key, request, now).await
+        let (caller, trace_id) = (Caller::of(request), trace_id_of(request));
+        let call = body::read(request.body(), errors, now).map_err(RequestError::Problem)?;
+        self.create_call(&caller, key, call, trace_id, now).await
     }
 
     /// Answers `POST /calls/batch`. Each call is created by itself: one that is refused does not affect the others.
-    pub(crate) async fn create_batch(&self, caller: &Caller, body: &[u8]) -> Result<Answer, RequestError> {
+    pub(crate) async fn create_batch(&self, request: &Request) -> Result<Answer, RequestError> {
         let now = self.clock.now();
-        let entries = body::read_batch(body, now).map_err(RequestError::Problem)?;
+        let (caller, trace_id) = (&Caller::of(request), &trace_id_of(request));
+        let entries = body::read_batch(request.body(), now).map_err(RequestError::Problem)?;
         let creations = entries.into_iter().map(|entry| async move {
             let started = self.clock.now();
             let result = match entry {
                 Ok(BatchEntry { key, request }) => {
-                    self.create_call(caller, key.as_deref().map(str::as_bytes), request, now).await
+                    let key = key.as_deref().map(str::as_bytes);
+                    self.create_call(caller, key, request, trace_id.clone(), now).await
                 }
                 Err(problem) => Err(RequestError::Problem(problem)),
             };
-            self.log(result.as_ref(), started);
+            self.log(result.as_ref(), trace_id.as_ref(), started);
             match result {
                 Ok(answer) => (answer.status, json!({"status": answer.status.as_u16(), "call": answer.body})),
                 Err(error) => {
@@ -82,6 +82,7 @@ impl Api {
         caller: &Caller,
         key: Option<&[u8]>,
         mut request: CallRequest,
+        trace_id: Option<TraceId>,
         now: Timestamp,
     ) -> Result<Answer, RequestError> {
         let hash = request.hash().map_err(RequestError::Hash)?;
@@ -110,6 +111,7 @@ impl Api {
             };
         }
         let mut call = request.into_call(call_id.clone(), hash.clone(), &self.defaults, now);
+        call.plan.trace_id = trace_id;
         for _ in 0..RACES_MAX {
             let scheduled = Call::schedule(call.clone(), &self.policy, now);
             match self.calls.store(&scheduled, self.call_retention).await? {

@@ -29,7 +29,7 @@ use switchhook_aws::Error;
 use switchhook_aws::calls::StoreOutcome;
 use switchhook_aws::config::{Environment, EnvironmentError};
 use switchhook_aws::dynamodb::KEY_BYTES_MAX;
-use switchhook_aws::http::path_of;
+use switchhook_aws::http::{path_of, trace_id_of};
 use switchhook_aws::problem::{FieldError, Problem, ProblemKind};
 use switchhook_aws::query::only_parameter;
 use switchhook_domain::{
@@ -39,7 +39,6 @@ use switchhook_domain::{
 pub use crate::api::Api;
 use crate::api::RACES_MAX;
 pub use crate::body::{BATCH_CALLS_MAX, BODY_BYTES_MAX, check};
-use crate::caller::Caller;
 use crate::list::ListQuery;
 use crate::number::{INVALID_NUMBER, number_in_query};
 pub use crate::request::Defaults;
@@ -104,7 +103,7 @@ impl Api {
     pub async fn handle(&self, request: Request) -> Response<Body> {
         let started = self.clock.now();
         let result = self.answer(&request).await;
-        self.log(result.as_ref(), started);
+        self.log(result.as_ref(), trace_id_of(&request).as_ref(), started);
         match result {
             Ok(answer) => answer.into_response(),
             Err(error) => error.into_response(),
@@ -119,8 +118,8 @@ impl Api {
         let query = request.uri().query().unwrap_or_default();
         match operation {
             Operation::ListCalls => self.list(query).await,
-            Operation::CreateCall => self.create(request.headers(), &Caller::of(request), request.body()).await,
-            Operation::CreateCalls => self.create_batch(&Caller::of(request), request.body()).await,
+            Operation::CreateCall => self.create(request).await,
+            Operation::CreateCalls => self.create_batch(request).await,
             Operation::ShowCall => self.show(&CallId::new(id_in(query)?)).await,
             Operation::ShowCallEvents => self.show_events(&CallId::new(id_in(query)?)).await,
             Operation::CancelCall => self.cancel(&CallId::new(id_in(query)?)).await,

@@ -77,6 +77,7 @@ impl CallRequest {
                 retry: self.retry.unwrap_or_default().with_defaults(defaults.retry),
                 metadata: self.metadata,
                 request_hash: Some(hash),
+                trace_id: None,
             },
         }
     }

@@ -14,7 +14,7 @@
 mod block;
 mod refold;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use aws_lambda_events::event::sqs::{BatchItemFailure, SqsBatchResponse, SqsEvent, SqsMessage};
@@ -28,8 +28,8 @@ use switchhook_aws::queue::{Message, Queue, backoff};
 use switchhook_aws::sdk::Clock;
 use switchhook_aws::telemetry::Decision;
 use switchhook_domain::{
-    Call, DialFailure, DialSignal, Disposition, EventId, FoldOutcome, Origin, Policy, Provider, ProviderEvent,
-    ProviderHealth, Timestamp, WebhookQuarantined, fold,
+    AttemptKey, Call, DialFailure, DialSignal, Disposition, EventId, FoldOutcome, Origin, Policy, Provider,
+    ProviderEvent, ProviderHealth, Timestamp, WebhookQuarantined, fold,
 };
 
 use crate::refold::{Refolder, is_drift_event};
@@ -221,11 +221,10 @@ impl Consumer {
             let mut outcomes: Vec<(&ProviderEvent, FoldOutcome)> = events.iter().zip(folded.outcomes).collect();
             outcomes.extend(refused.iter().map(|message| (&message.event, FoldOutcome::Refused)));
             self.note_unfolded(&outcomes, now).await?;
-            let call = folded.transition.as_ref().map(|transition| &transition.call).or(call.as_ref());
-            self.note_dials(call, &outcomes, now).await;
-            let duration_ms = self.clock.now().millis_since(started);
+            let (before, after) = (call.as_ref(), folded.transition.as_ref().map(|transition| &transition.call));
+            self.note_dials(after.or(before), &outcomes, now).await;
             let outcomes = folding.into_iter().chain(refused).zip(outcomes.into_iter().map(|(_, outcome)| outcome));
-            self.log(outcomes, call, duration_ms);
+            self.log(outcomes, before, after, race, started);
             return Ok(());
         }
         Err(Error::Contended(RACES_MAX))
@@ -252,8 +251,9 @@ impl Consumer {
             self.inbox.put_note(event, &note, now).await?;
             if *outcome == FoldOutcome::Quarantined {
                 let reason = note.error.as_deref().unwrap_or_default();
-                let ProviderEvent { event_id, origin, call_id, received_at, .. } = event;
-                let quarantined = WebhookQuarantined::new(event_id, *origin, Some(call_id), reason, *received_at);
+                let ProviderEvent { event_id, origin, call_id, received_at, trace_id, .. } = event;
+                let (call_id, trace_id) = (Some(call_id), trace_id.as_ref());
+                let quarantined = WebhookQuarantined::new(event_id, *origin, call_id, reason, trace_id, *received_at);
                 self.bus.publish_quarantined(&quarantined).await?;
             }
         }
@@ -299,7 +299,8 @@ impl Consumer {
             tail.messages.iter().filter_map(|message| Some((message.receipt_handle.clone()?, delay))).collect();
         let delayed = self.queue.delay(&receipts).await;
         // Concurrent writes, so that all notes together take no longer than one.
-        join_all(tail.messages.iter().map(|message| self.note_failure(message, &tail.error, delay, now))).await;
+        let noted = tail.messages.iter().enumerate();
+        join_all(noted.map(|(place, message)| self.note_failure(place, message, &tail.error, delay, now))).await;
         if let Err(error) = delayed {
             let decision = Decision {
                 function: "consumer",
@@ -311,7 +312,7 @@ impl Consumer {
         }
     }
 
-    async fn note_failure(&self, message: &SqsMessage, error: &Error, delay: Duration, now: Timestamp) {
+    async fn note_failure(&self, place: usize, message: &SqsMessage, error: &Error, delay: Duration, now: Timestamp) {
         let decoded = Message::decode(message.body.as_deref().unwrap_or_default()).ok();
         let dead = receives_of(message) >= self.max_receive_count;
         if let Some(decoded) = &decoded {
@@ -335,18 +336,25 @@ impl Consumer {
             call_id: decoded.as_ref().map(|message| message.event.call_id.as_str()),
             retry_count: Some(receives_of(message)),
             trace_id: decoded.as_ref().map(|message| message.trace_id.as_str()),
+            counts: vec![("fold_conflicts", if place == 0 { lost_races(error) } else { 0 })],
             ..Decision::from_error(Some(error))
         };
         decision.log(now, true);
     }
 
+    /// Logs the outcome of each event of a call. `before` and `after` are the call before and after the fold; `after` is
+    /// `None` if the fold changed nothing. The first line also counts what the whole fold did.
     fn log<'a>(
         &self,
         outcomes: impl Iterator<Item = (&'a Message, FoldOutcome)>,
-        call: Option<&Call>,
-        duration_ms: i64,
+        before: Option<&Call>,
+        after: Option<&Call>,
+        lost_races: u32,
+        started: Timestamp,
     ) {
         let now = self.clock.now();
+        let mut of_fold = vec![("unparked", unparked(before, after)), ("fold_conflicts", lost_races.into())];
+        let call = after.or(before);
         for (message, outcome) in outcomes {
             let event = &message.event;
             let disposition = |call: &Call| disposition_of(call, &event.event_id);
@@ -356,20 +364,26 @@ impl Consumer {
                 FoldOutcome::Refused => Disposition::Refused.as_str(),
                 FoldOutcome::Quarantined => Disposition::Quarantined.as_str(),
             };
+            let attempt = event.attempt.as_ref().map(AttemptKey::as_str);
+            let mut counts = vec![("received", 1)];
+            counts.append(&mut of_fold);
+            if action_taken == Disposition::Applied.as_str() {
+                counts.push(("received_to_applied_ms", now.millis_since(event.received_at).unsigned_abs()));
+            }
             let decision = Decision {
                 function: "consumer",
-                message: "event handled",
                 action_taken,
                 provider: Some(event.origin.as_str()),
                 event_id: Some(event.event_id.as_str()),
                 call_id: Some(event.call_id.as_str()),
                 appointment_id: event.appointment_id.as_deref(),
-                attempt: event.attempt.as_ref().map(switchhook_domain::AttemptKey::as_str),
+                // The id of an event often begins with its attempt. Log volume is a cost, so it is not repeated.
+                attempt: attempt.filter(|key| !event.event_id.as_str().starts_with(key)),
                 // An event can be refused for two reasons: it contradicts the state of its call, or it has no call.
                 cause: (outcome == FoldOutcome::Refused).then_some("no_call"),
-                duration_ms: Some(duration_ms),
+                duration_ms: Some(now.millis_since(started)),
                 trace_id: Some(&message.trace_id),
-                counts: vec![("received", 1)],
+                counts,
                 ..Decision::default()
             };
             decision.log(now, matches!(outcome, FoldOutcome::Quarantined));
@@ -410,6 +424,21 @@ fn dial_signal(call: Option<&Call>, event: &ProviderEvent) -> Option<(Provider, 
 fn disposition_of(call: &Call, event_id: &EventId) -> Option<Disposition> {
     let entries = || call.history.iter().filter(|entry| entry.source_event_id == *event_id);
     entries().find(|entry| !entry.event.implied).or_else(|| entries().next()).map(|entry| entry.disposition)
+}
+
+/// Number of events that were parked before a fold and are not after it: a legal transition reaches them now. Such an
+/// event only arrived too early.
+fn unparked(before: Option<&Call>, after: Option<&Call>) -> u64 {
+    let (Some(before), Some(after)) = (before, after) else { return 0 };
+    let is_parked = |call: &Call, id: &EventId| disposition_of(call, id) == Some(Disposition::Parked);
+    let ids: BTreeSet<&EventId> = before.history.iter().map(|entry| &entry.source_event_id).collect();
+    let reached = |id: &&&EventId| is_parked(before, id) && after.contains_event(id) && !is_parked(after, id);
+    ids.iter().filter(reached).count() as u64
+}
+
+/// Number of races that a fold lost before it was given up.
+fn lost_races(error: &Error) -> u64 {
+    if let Error::Contended(races) = error { u64::from(*races) } else { 0 }
 }
 
 fn receives_of(message: &SqsMessage) -> u32 {

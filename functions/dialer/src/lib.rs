@@ -123,6 +123,15 @@ enum DialOutcome {
     InDoubt(&'static str),
 }
 
+/// The request to the provider that a claim led to, for the metrics.
+#[derive(Clone, Copy, Debug, Default)]
+struct RequestNotes {
+    /// Time of the request, with its repetition. `None` if there was no request.
+    request_ms: Option<u64>,
+    /// True if the provider gave no usable answer.
+    is_failed: bool,
+}
+
 /// The next step with a call under a valid claim. The row must hold its transition before anything else happens.
 enum NextStep {
     Dial(DialStarted),
@@ -201,11 +210,12 @@ impl Dialer {
                 waiting.push(failure);
                 continue;
             }
+            let mut notes = RequestNotes::default();
             let dialled = match &decoded {
-                Ok(claim) => self.dial(claim).await,
+                Ok(claim) => self.dial(claim, &mut notes).await,
                 Err(error) => Err(Error::DecodeMessage(error.to_string())),
             };
-            self.log(decoded.as_ref().ok(), &dialled, started);
+            self.log(decoded.as_ref().ok(), &dialled, notes, started);
             // The lanes of a provider share its dial rate, so the next call waits. After an error too: a request may have been sent.
             if dialled.as_ref().map_or(true, DialOutcome::may_have_sent_request) {
                 let spent = Duration::from_millis(self.clock.now().millis_since(started).unsigned_abs());
@@ -224,14 +234,14 @@ impl Dialer {
         dial.map_or(Duration::ZERO, |dial| dial.pacing().lane_interval(self.lanes))
     }
 
-    async fn dial(&self, claim: &ClaimMessage) -> Result<DialOutcome, Error> {
+    async fn dial(&self, claim: &ClaimMessage, notes: &mut RequestNotes) -> Result<DialOutcome, Error> {
         let dial_key = self.random_ids.hex::<8>()?;
         let mut last_error = None;
         for _ in 0..RACES_MAX {
             let Some(call) = self.calls.get_call(&claim.call_id).await? else { return Ok(DialOutcome::ClaimLost) };
             // The write of the last round was committed, and only its answer was lost: no other dial has this key.
             if let Some((attempt, is_last_attempt)) = call.started_dial(&dial_key) {
-                return self.place(&call, &attempt, is_last_attempt, &dial_key, claim).await;
+                return self.place(&call, &attempt, is_last_attempt, &dial_key, claim, notes).await;
             }
             let now = self.clock.now();
             let step = self.next_step(&call, claim, &dial_key, now).await?;
@@ -246,7 +256,7 @@ impl Dialer {
             }
             return match step {
                 NextStep::Dial(DialStarted { transition, attempt, is_last_attempt }) => {
-                    self.place(&transition.call, &attempt, is_last_attempt, &dial_key, claim).await
+                    self.place(&transition.call, &attempt, is_last_attempt, &dial_key, claim, notes).await
                 }
                 NextStep::Postpone(_) => Ok(DialOutcome::WindowClosed),
                 NextStep::Release(_) => Ok(DialOutcome::Released),
@@ -304,6 +314,7 @@ impl Dialer {
         is_last_attempt: bool,
         dial_key: &str,
         claim: &ClaimMessage,
+        notes: &mut RequestNotes,
     ) -> Result<DialOutcome, Error> {
         let providers = self.secrets.current(self.clock.now()).await;
         let record = call.attempt_records.iter().find(|record| record.key.as_ref() == Some(attempt));
@@ -324,7 +335,10 @@ impl Dialer {
         };
         let request = providers.config(provider).and_then(|config| dial_api_request(provider, config, &dial).ok());
         let Some(request) = request else { return self.withdraw(call, attempt, "not_configured", None).await };
+        let asked_at = self.clock.now();
         let answer = self.api.dial(provider, request).await;
+        notes.request_ms = Some(self.clock.now().millis_since(asked_at).unsigned_abs());
+        notes.is_failed = signal(&answer) != DialSignal::Works;
         // Before the call is due again, so that no scheduler claims it for a provider that just became unavailable.
         self.note(provider, &call.call_id, signal(&answer)).await;
         let answer = match answer {
@@ -454,17 +468,27 @@ impl Dialer {
         submit(&self.inbox, &self.queue, &NewEvent::from_switchhook(event, &claim.trace_id)?, event).await.map(drop)
     }
 
-    fn log(&self, claim: Option<&ClaimMessage>, dialled: &Result<DialOutcome, Error>, started: Timestamp) {
+    fn log(
+        &self,
+        claim: Option<&ClaimMessage>,
+        dialled: &Result<DialOutcome, Error>,
+        notes: RequestNotes,
+        started: Timestamp,
+    ) {
         let now = self.clock.now();
+        let mut counts = vec![("provider_request_failed", u64::from(notes.is_failed))];
+        counts.extend(notes.request_ms.map(|request_ms| ("provider_request_ms", request_ms)));
         let failure = Decision::from_error(dialled.as_ref().err());
         let decision = Decision {
             function: "dialer",
             message: "claim handled",
             action_taken: dialled.as_ref().map_or("dial_failed", DialOutcome::as_str),
+            provider: claim.map(|claim| claim.provider.as_str()),
             call_id: claim.map(|claim| claim.call_id.as_str()),
             cause: dialled.as_ref().map_or(failure.cause, DialOutcome::cause),
             duration_ms: Some(now.millis_since(started)),
             trace_id: claim.map(|claim| claim.trace_id.as_str()),
+            counts,
             ..failure
         };
         decision.log(now, dialled.is_err());

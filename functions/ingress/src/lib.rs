@@ -17,13 +17,13 @@ use serde_json::json;
 use switchhook_aws::Error;
 use switchhook_aws::bus::Bus;
 use switchhook_aws::config::{Environment, EnvironmentError};
-use switchhook_aws::http::path_of;
+use switchhook_aws::http::{path_of, trace_id_of};
 use switchhook_aws::inbox::{BODY_BYTES_MAX, Inbox, NewEvent, PutOutcome, submit};
 use switchhook_aws::queue::Queue;
 use switchhook_aws::sdk::Clock;
 use switchhook_aws::secret::ProviderSecrets;
 use switchhook_aws::telemetry::Decision;
-use switchhook_domain::{Disposition, EventId, Origin, Provider, Timestamp, WebhookQuarantined};
+use switchhook_domain::{CallId, Disposition, EventId, Origin, Provider, Timestamp, TraceId, WebhookQuarantined};
 use switchhook_providers::{
     DEDUPE_RETENTION, ReadNotes, Reading, UnverifiedWebhook, VerifiedWebhook, read_with_notes, verify,
 };
@@ -75,12 +75,20 @@ pub struct Ingress {
     pub clock: Clock,
 }
 
+/// Names of the metrics that count which of several keys verified a webhook. Every later key counts as the last.
+const KEY_METRICS: [&str; 4] = ["key_0", "key_1", "key_2", "key_3"];
+
 /// Facts about an authentic webhook, for the log and the metrics.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Notes {
     /// True if the webhook proves only that its sender knows a key.
     unsigned: bool,
     read: ReadNotes,
+    /// Index of the key that verified the webhook. `None` if the provider has only one key.
+    key_index: Option<usize>,
+    event_type: Option<String>,
+    call_id: Option<CallId>,
+    appointment_id: Option<String>,
 }
 
 /// Result of a request. [`Answer::respond`] alone chooses its HTTP status and body.
@@ -107,7 +115,7 @@ impl Ingress {
             Ok(answer) => answer,
             Err(error) => Answer::StorageFailure(error),
         };
-        self.log(&answer, &context, notes, now);
+        self.log(&answer, &context, &notes, now);
         answer.respond()
     }
 
@@ -144,8 +152,15 @@ impl Ingress {
             Err(error) => return Ok(Answer::InvalidSignature(error.cause(), error.to_string())),
         };
         notes.unsigned = config.is_unsigned();
+        // Which key matched tells when an old key can be removed. With one key there is nothing to tell.
+        notes.key_index = (config.keys().len() > 1).then_some(webhook.key_index());
         let reading;
         (reading, notes.read) = read_with_notes(&webhook, now);
+        notes.event_type = Some(reading.event_type_label().to_owned());
+        notes.call_id = reading.call_id().cloned();
+        if let Reading::Event(event) = &reading {
+            notes.appointment_id.clone_from(&event.appointment_id);
+        }
         self.store(&webhook, reading, stored_headers(&parts.headers), &context.trace_id, now).await
     }
 
@@ -199,11 +214,19 @@ impl Ingress {
                 // minutes, SQS drops a second notice.
                 self.dlq.send_quarantine_notice(&event_id, &reason, trace_id).await?;
                 // A duplicate publishes the same domain event as the first delivery, with the time of that delivery.
-                let received_at = match &outcome {
-                    PutOutcome::Stored => now,
-                    PutOutcome::Duplicate { stored, .. } => stored.received_at,
+                let (received_at, first_trace_id) = match &outcome {
+                    PutOutcome::Stored => (now, trace_id),
+                    PutOutcome::Duplicate { stored, .. } => (stored.received_at, stored.trace_id.as_str()),
                 };
-                let quarantined = WebhookQuarantined::new(&event_id, new_event.origin, None, &reason, received_at);
+                let first_trace_id = TraceId::new(first_trace_id);
+                let quarantined = WebhookQuarantined::new(
+                    &event_id,
+                    new_event.origin,
+                    None,
+                    &reason,
+                    first_trace_id.as_ref(),
+                    received_at,
+                );
                 self.bus.publish_quarantined(&quarantined).await?;
                 self.answer_outcome(outcome, &new_event, Answer::Quarantined(event_id, reason)).await
             }
@@ -229,7 +252,7 @@ impl Ingress {
         }
     }
 
-    fn log(&self, answer: &Answer, context: &Context, notes: Notes, started: Timestamp) {
+    fn log(&self, answer: &Answer, context: &Context, notes: &Notes, started: Timestamp) {
         let now = self.clock.now();
         let event_id = match answer {
             Answer::Accepted(id)
@@ -264,37 +287,29 @@ impl Ingress {
             Answer::InvalidSignature(cause, _) => ("rejected", Some(*cause)),
             Answer::StorageFailure(error) => ("storage_failure", Some(error.operation())),
         };
-        let mut counts = match answer {
-            Answer::AlreadyProcessed { conflict: true, .. } => vec![("conflicting_body", 1)],
-            Answer::Accepted(_)
-            | Answer::AlreadyProcessed { conflict: false, .. }
-            | Answer::Quarantined(..)
-            | Answer::Recorded(_)
-            | Answer::UnknownProvider
-            | Answer::Forbidden
-            | Answer::TooLarge
-            | Answer::InvalidSignature(..)
-            | Answer::StorageFailure(_) => Vec::new(),
-        };
-        if notes.unsigned {
-            counts.push(("unsigned", 1));
-        }
-        if notes.read.reserved_call_id {
-            counts.push(("reserved_call_id", 1));
-        }
-        if notes.read.unknown_value.is_some() {
-            counts.push(("unknown_value", 1));
-        }
+        let is_conflict = matches!(answer, Answer::AlreadyProcessed { conflict: true, .. });
+        let mut counts = vec![
+            ("received", 1),
+            ("answer_ms", now.millis_since(started).unsigned_abs()),
+            ("conflicting_body", u64::from(is_conflict)),
+            ("unsigned", u64::from(notes.unsigned)),
+            ("reserved_call_id", u64::from(notes.read.reserved_call_id)),
+            ("unknown_value", u64::from(notes.read.unknown_value.is_some())),
+        ];
+        let key_metric = notes.key_index.and_then(|index| KEY_METRICS.get(index.min(KEY_METRICS.len() - 1)));
+        counts.extend(key_metric.map(|name| (*name, 1)));
         let decision = Decision {
             function: "ingress",
-            message: "webhook answered",
             action_taken,
             provider: context.provider.map(Provider::as_str),
+            event_type: notes.event_type.as_deref(),
             event_id,
+            call_id: notes.call_id.as_ref().map(CallId::as_str),
+            appointment_id: notes.appointment_id.as_deref(),
             cause,
             error,
             unknown_field: notes.read.unknown_value,
-            duration_ms: Some(now.millis_since(started)),
+            key_index: notes.key_index,
             trace_id: Some(&context.trace_id),
             counts,
             ..Decision::default()
@@ -359,13 +374,13 @@ impl Context {
         let name = path.strip_prefix("/webhooks/").unwrap_or_default();
         // The webhooks of inbound calls may have a URL of their own: the usual one, followed by `/inbound`.
         let name = name.strip_suffix("/inbound").unwrap_or(name);
-        let (source, trace_id) = match request.request_context_ref() {
-            Some(RequestContext::ApiGatewayV2(context)) => (
-                context.http.source_ip.as_deref().and_then(|ip| ip.parse().ok()),
-                context.request_id.clone().unwrap_or_default(),
-            ),
-            Some(_) | None => (None, String::new()),
+        let source = match request.request_context_ref() {
+            Some(RequestContext::ApiGatewayV2(context)) => {
+                context.http.source_ip.as_deref().and_then(|ip| ip.parse().ok())
+            }
+            Some(_) | None => None,
         };
+        let trace_id = trace_id_of(request).map_or_else(String::new, |trace_id| trace_id.as_str().to_owned());
         Self { provider: name.parse().ok(), path, source, trace_id }
     }
 }

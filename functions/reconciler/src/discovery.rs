@@ -70,11 +70,18 @@ impl Reconciler {
             let period = Period { from: cursor.from, until: cursor.until };
             let Ok(request) = discovery_api_request(provider, config, period, cursor.page.as_deref()) else { break };
             report.lookups += 1;
-            let Ok(response) = self.api.send(provider, request).await else { break };
+            let asked_at = self.clock.now();
+            let response = self.api.send(provider, request).await;
             let now = self.clock.now();
+            report.requests.add_time(now.millis_since(asked_at));
+            let Ok(response) = response else {
+                report.requests.failed += 1;
+                break;
+            };
             let page =
                 read_discovery_answer(provider, period, cursor.page.as_deref(), response.status, &response.body, now);
             let Some(page) = page else {
+                report.requests.failed += 1;
                 self.log_unreadable_list(provider, trace_id);
                 // A next page that stays unreadable must not keep later calls from being read.
                 if cursor.page.is_some() && cursor.until.plus(GIVE_UP_AFTER) <= newest {

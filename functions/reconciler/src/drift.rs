@@ -19,7 +19,7 @@ use switchhook_domain::{
 
 use crate::findings::ALIVE_MAX;
 use crate::lookup::{LookupOutcome, Lookups, ReportedEnding};
-use crate::reconciler::{RUN_MAX, Reconciler};
+use crate::reconciler::{RUN_MAX, Reconciler, RequestStats};
 
 /// Time for which a settled call is checked.
 const SETTLED_FOR: Duration = Duration::from_secs(6 * 60 * 60);
@@ -34,7 +34,7 @@ const ATTEMPTS_MAX: usize = 3;
 /// Calls checked at the same time.
 const CONCURRENCY: usize = 8;
 
-/// Result of one drift check. The fields are also metrics.
+/// Result of one drift check.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct DriftReport {
     /// Calls that were checked.
@@ -47,6 +47,9 @@ pub struct DriftReport {
     pub stuck_dialing: u64,
     /// Calls and index pages that failed with an error.
     pub failed: u64,
+    /// 1 if the check had no time or no requests left for all calls.
+    pub budget_used_up: u64,
+    pub requests: RequestStats,
 }
 
 /// Result of checking one call.
@@ -133,6 +136,8 @@ impl Reconciler {
             }
         }
         report.lookups = lookups.sent();
+        report.requests = lookups.stats();
+        report.budget_used_up = u64::from(lookups.is_over_budget() || self.is_time_up(stop_at));
         self.log_drift(&report, first_error.as_ref(), started, trace_id);
         first_error.map_or(Ok(report), Err)
     }
@@ -232,19 +237,22 @@ impl Reconciler {
 
     fn log_drift(&self, report: &DriftReport, error: Option<&Error>, started: Timestamp, trace_id: &str) {
         let now = self.clock.now();
+        let mut counts = vec![
+            ("drift_checked", report.checked),
+            ("drift_lookups", report.lookups),
+            ("drifted", report.drifted),
+            ("stuck_dialing", report.stuck_dialing),
+            ("failed", report.failed),
+            ("budget_used_up", report.budget_used_up),
+        ];
+        counts.extend(report.requests.counts());
         let decision = Decision {
             function: "reconciler",
             message: "drift check done",
             action_taken: if error.is_some() { "drift_run_failed" } else { "drift_run" },
             duration_ms: Some(now.millis_since(started)),
             trace_id: Some(trace_id),
-            counts: vec![
-                ("drift_checked", report.checked),
-                ("drift_lookups", report.lookups),
-                ("drifted", report.drifted),
-                ("stuck_dialing", report.stuck_dialing),
-                ("failed", report.failed),
-            ],
+            counts,
             ..Decision::from_error(error)
         };
         decision.log(now, error.is_some());

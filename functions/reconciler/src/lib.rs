@@ -27,11 +27,11 @@ use switchhook_aws::Error;
 use switchhook_aws::config::{Environment, EnvironmentError};
 use switchhook_aws::provider::ApiUrls;
 use switchhook_aws::telemetry::Decision;
-use switchhook_domain::Policy;
+use switchhook_domain::{Policy, Timestamp};
 
 pub use crate::drift::DriftReport;
 use crate::reconciler::RUN_MAX;
-pub use crate::reconciler::{Reconciler, Report};
+pub use crate::reconciler::{Reconciler, Report, RequestStats};
 
 /// Configuration, read from environment variables at cold start.
 #[derive(Debug)]
@@ -96,29 +96,40 @@ impl Reconciler {
             first_error.get_or_insert(error);
         }
         let now = self.clock.now();
+        let mut counts = vec![
+            ("woken", report.woken),
+            ("timeouts", report.timeouts),
+            ("doubts", report.doubts),
+            ("lookups", report.lookups),
+            ("lookup_events", report.lookup_events),
+            ("claims_expired", report.claims_expired),
+            ("rescheduled", report.rescheduled),
+            ("swept_minutes", report.swept_minutes),
+            ("requeued", report.requeued),
+            ("discovered", report.discovered),
+            ("dead_letters_marked", report.dead_letters_marked),
+            ("notices", report.notices),
+            ("failed", report.failed),
+            ("budget_used_up", report.budget_used_up),
+            ("overdue_wake_ms", report.overdue_wake_ms),
+        ];
+        counts.extend(report.swept_until.map(|minute| ("sweep_lag_ms", since_end_of(minute, now))));
+        counts.extend(report.requests.counts());
         let decision = Decision {
             function: "reconciler",
             message: "reconciled",
             action_taken: if first_error.is_some() { "reconcile_failed" } else { "reconciled" },
             duration_ms: Some(now.millis_since(started)),
             trace_id: Some(trace_id),
-            counts: vec![
-                ("woken", report.woken),
-                ("timeouts", report.deadlines_passed),
-                ("lookups", report.lookups),
-                ("lookup_events", report.lookup_events),
-                ("claims_expired", report.claims_expired),
-                ("rescheduled", report.rescheduled),
-                ("swept_minutes", report.swept_minutes),
-                ("requeued", report.requeued),
-                ("discovered", report.discovered),
-                ("dead_letters_marked", report.dead_letters_marked),
-                ("notices", report.notices),
-                ("failed", report.failed),
-            ],
+            counts,
             ..Decision::from_error(first_error.as_ref())
         };
         decision.log(now, first_error.is_some());
         first_error.map_or(Ok(report), Err)
     }
+}
+
+/// Time since the end of this minute, in milliseconds.
+fn since_end_of(minute: i64, now: Timestamp) -> u64 {
+    now.as_millis().saturating_sub((minute + 1) * 60_000).unsigned_abs()
 }

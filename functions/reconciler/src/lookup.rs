@@ -6,12 +6,14 @@
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::PoisonError;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use switchhook_aws::provider::ProviderApi;
 use switchhook_aws::sdk::Clock;
 use switchhook_domain::{AttemptRecord, Call, Provider, ProviderEvent, Timestamp};
 use switchhook_providers::{CallSearch, Lookup, LookupAnswer, Providers, SearchStep, VerifiedWebhook};
+
+use crate::reconciler::RequestStats;
 
 /// Limit on the requests of one run.
 const REQUESTS_MAX: u64 = 300;
@@ -49,13 +51,34 @@ pub(crate) struct Lookups<'a> {
     clock: &'a Clock,
     stop_at: Timestamp,
     sent: AtomicU64,
+    is_over_budget: AtomicBool,
+    stats: Mutex<RequestStats>,
     /// Number of failures in a row per provider.
     failures: Mutex<BTreeMap<Provider, u32>>,
 }
 
 impl<'a> Lookups<'a> {
     pub(crate) fn new(api: &'a ProviderApi, providers: &'a Providers, clock: &'a Clock, stop_at: Timestamp) -> Self {
-        Self { api, providers, clock, stop_at, sent: AtomicU64::new(0), failures: Mutex::default() }
+        let (sent, is_over_budget) = (AtomicU64::new(0), AtomicBool::new(false));
+        Self {
+            api,
+            providers,
+            clock,
+            stop_at,
+            sent,
+            is_over_budget,
+            stats: Mutex::default(),
+            failures: Mutex::default(),
+        }
+    }
+
+    /// True if a lookup was left out, because the run had no time or no requests left.
+    pub(crate) fn is_over_budget(&self) -> bool {
+        self.is_over_budget.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn stats(&self) -> RequestStats {
+        *self.stats.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Number of requests sent so far.
@@ -85,9 +108,14 @@ impl<'a> Lookups<'a> {
                 return LookupOutcome::RetryLater;
             }
             if self.clock.now() >= self.stop_at || self.sent.fetch_add(1, Ordering::Relaxed) >= REQUESTS_MAX {
+                self.is_over_budget.store(true, Ordering::Relaxed);
                 return LookupOutcome::OverBudget;
             }
-            let Ok(response) = self.api.send(provider, search.request().clone()).await else {
+            let asked_at = self.clock.now();
+            let response = self.api.send(provider, search.request().clone()).await;
+            let elapsed = self.clock.now().millis_since(asked_at);
+            self.stats.lock().unwrap_or_else(PoisonError::into_inner).add_time(elapsed);
+            let Ok(response) = response else {
                 break LookupAnswer::RetryLater { reason: "no_response" };
             };
             match search.respond(response.status, &response.body, now) {
@@ -117,6 +145,7 @@ impl<'a> Lookups<'a> {
     }
 
     fn record_result(&self, provider: Provider, is_answered: bool) {
+        self.stats.lock().unwrap_or_else(PoisonError::into_inner).failed += u64::from(!is_answered);
         let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
         let count = failures.entry(provider).or_default();
         *count = if is_answered { 0 } else { *count + 1 };

@@ -31,7 +31,7 @@ pub struct Reconciler {
     pub clock: Clock,
 }
 
-/// Result of one run. Each field is also a metric.
+/// Result of one run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Report {
     /// Due calls that the index returned.
@@ -58,6 +58,44 @@ pub struct Report {
     pub notices: u64,
     /// Errors: calls, index pages and sweeps that the next run tries again.
     pub failed: u64,
+    /// Attempts whose inactivity timeout ended them: `deadline_passed` events that are new in the inbox.
+    pub timeouts: u64,
+    /// Dials in doubt of the calls that were due.
+    pub doubts: u64,
+    /// 1 if the run had no time or no requests left for all that was due.
+    pub budget_used_up: u64,
+    /// Time since the oldest wake-up time that the run found, in milliseconds.
+    pub overdue_wake_ms: u64,
+    /// Last minute of the inbox that is swept. `None` if nothing was swept yet, or the cursor could not be read.
+    pub swept_until: Option<i64>,
+    pub requests: RequestStats,
+}
+
+/// Requests to providers in one run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct RequestStats {
+    /// Requests without a usable answer.
+    pub failed: u64,
+    /// Time of the slowest request in milliseconds. `None` if there was no request.
+    pub slowest_ms: Option<u64>,
+}
+
+impl RequestStats {
+    /// Adds a request that took this time.
+    pub(crate) fn add_time(&mut self, millis: i64) {
+        self.slowest_ms = self.slowest_ms.max(Some(millis.unsigned_abs()));
+    }
+
+    pub(crate) fn add(&mut self, other: Self) {
+        self.failed += other.failed;
+        self.slowest_ms = self.slowest_ms.max(other.slowest_ms);
+    }
+
+    /// The requests as metrics of a log line.
+    pub(crate) fn counts(&self) -> Vec<(&'static str, u64)> {
+        let slowest = self.slowest_ms.map(|slowest_ms| ("provider_request_ms", slowest_ms));
+        slowest.into_iter().chain([("provider_request_failed", self.failed)]).collect()
+    }
 }
 
 impl Reconciler {

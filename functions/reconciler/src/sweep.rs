@@ -39,9 +39,11 @@ impl Reconciler {
         let last = minute_of(self.clock.now()) - SWEEP_BEHIND_MINUTES;
         let cursor = self.inbox.sweep_cursor().await?;
         let mut done = cursor.as_ref().map(|cursor| cursor.minute);
+        report.swept_until = done;
         let mut position = cursor.and_then(|cursor| cursor.position).unwrap_or_default();
         let first = done.map_or(last + 1 - SWEEP_MINUTES_MAX, |minute| minute + 1);
         for minute in first..=last.min(first + SWEEP_MINUTES_MAX - 1) {
+            report.budget_used_up |= u64::from(self.is_time_up(stop_at));
             if self.is_time_up(stop_at) || self.queue.depth().await? > QUEUE_DEPTH_MAX {
                 return Ok(());
             }
@@ -50,11 +52,13 @@ impl Reconciler {
                 None => SweepCursor { minute, position: None },
                 Some(position) => SweepCursor { minute: minute - 1, position: Some(position) },
             };
+            report.budget_used_up |= u64::from(swept.position.is_some());
             if !self.inbox.advance_sweep_cursor(done, &swept).await? || swept.position.is_some() {
                 // Another run moved the cursor, or the next run continues inside this minute.
                 return Ok(());
             }
             done = Some(minute);
+            report.swept_until = done;
             report.swept_minutes += 1;
         }
         Ok(())

@@ -45,6 +45,10 @@ struct WokenCall {
     deadlines_passed: u64,
     lookup_events: u64,
     claims_expired: u64,
+    timeouts: u64,
+    doubts: u64,
+    /// Time since the wake-up time, in milliseconds.
+    overdue_ms: u64,
     is_rescheduled: bool,
 }
 
@@ -83,6 +87,9 @@ impl Reconciler {
                             report.deadlines_passed += woken.deadlines_passed;
                             report.lookup_events += woken.lookup_events;
                             report.claims_expired += woken.claims_expired;
+                            report.timeouts += woken.timeouts;
+                            report.doubts += woken.doubts;
+                            report.overdue_wake_ms = report.overdue_wake_ms.max(woken.overdue_ms);
                             report.rescheduled += u64::from(woken.is_rescheduled);
                         }
                         Err(error) => {
@@ -94,6 +101,8 @@ impl Reconciler {
             }
         }
         report.lookups += lookups.sent();
+        report.requests.add(lookups.stats());
+        report.budget_used_up |= u64::from(lookups.is_over_budget() || self.is_time_up(stop_at));
         first_error.map_or(Ok(()), Err)
     }
 
@@ -112,9 +121,8 @@ impl Reconciler {
             // The index may lag behind the row, and the row may have been deleted.
             Found::Nothing => return Ok(woken),
         };
-        if call.wake_at.is_none_or(|at| at > now) || call.is_pending() {
-            return Ok(woken);
-        }
+        let Some(wake_at) = call.wake_at.filter(|at| *at <= now && !call.is_pending()) else { return Ok(woken) };
+        woken.overdue_ms = now.millis_since(wake_at).unsigned_abs();
         // A finding is an event in the inbox. It is new if the inbox did not have it before.
         let (mut has_findings, mut has_new_findings) = (false, false);
         let mut next_lookup: Option<Timestamp> = None;
@@ -142,8 +150,11 @@ impl Reconciler {
                     let not_found = record
                         .filter(|record| matches!(resolution, Resolution::NotFound) && call.in_doubt().contains(record))
                         .and_then(|record| Some(call.dial_not_found_event(record.key.as_ref()?, now)));
+                    let is_timeout = not_found.is_none();
                     let event = not_found.unwrap_or_else(|| call.deadline_passed_event(attempt, now));
-                    has_new_findings |= self.submit(&event, trace_id).await?;
+                    let is_new = self.submit(&event, trace_id).await?;
+                    woken.timeouts += u64::from(is_timeout && is_new);
+                    has_new_findings |= is_new;
                     has_findings = true;
                     woken.deadlines_passed += 1;
                 }
@@ -157,6 +168,7 @@ impl Reconciler {
             if overdue.iter().any(|attempt| call.attempt_records.get(attempt.index) == Some(record)) {
                 continue;
             }
+            woken.doubts += 1;
             match self.resolve_doubt(&call, record, dialled_at, lookups, now, trace_id).await? {
                 Resolution::Stored { is_new } => {
                     has_new_findings |= is_new;

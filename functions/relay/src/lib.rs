@@ -7,6 +7,7 @@
 //! and the events have the same ids and content. A record whose row can never be read is skipped, and an alarm reports it. A
 //! record of a newer schema version stays in the stream until a newer relay reads it.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use aws_lambda_events::event::dynamodb::{Event, EventRecord};
@@ -17,6 +18,7 @@ use switchhook_aws::calls::{CallRow, HealthRow};
 use switchhook_aws::config::{Environment, EnvironmentError};
 use switchhook_aws::sdk::Clock;
 use switchhook_aws::telemetry::Decision;
+use switchhook_domain::Timestamp;
 
 /// Pause before refused events are sent once more. The bus refuses events above its rate limit.
 const REFUSED_PAUSE: Duration = Duration::from_millis(200);
@@ -50,15 +52,27 @@ pub struct Relay {
 /// Domain event, with the index of its stream record in the batch.
 type RecordEvent = (usize, OutboxEvent);
 
+/// Domain events of one stream record.
+#[derive(Debug, Default)]
+struct RecordEvents {
+    events: Vec<OutboxEvent>,
+    /// Time of receipt of the newest event of the call. `None` if a worker made the write.
+    received_at: Option<Timestamp>,
+}
+
 impl Relay {
     /// Publishes the domain events of a batch of stream records. Reports the first record whose events were not all published.
     pub async fn handle(&self, batch: Event) -> DynamoDbEventResponse {
         let started = self.clock.now();
         let mut events: Vec<RecordEvent> = Vec::new();
+        let mut received_at: Vec<Timestamp> = Vec::new();
         let mut failed: Option<(usize, Error)> = None;
         for (index, record) in batch.records.iter().enumerate() {
             match domain_events_of(record) {
-                Ok(more) => events.extend(more.into_iter().map(|event| (index, event))),
+                Ok(more) => {
+                    events.extend(more.events.into_iter().map(|event| (index, event)));
+                    received_at.extend(more.received_at);
+                }
                 // This record can never be read, and the records after it must not wait until the stream drops it.
                 Err(error @ (Error::DecodeCall(_) | Error::DecodeHealth(_))) => self.log_skipped(record, &error),
                 Err(error) => {
@@ -75,7 +89,10 @@ impl Relay {
             }
             published += chunk.len();
         }
-        self.log(&batch, published, failed.as_ref(), self.clock.now().millis_since(started));
+        // A failed batch comes again, and is measured when it succeeds.
+        let oldest = received_at.into_iter().min().filter(|_| failed.is_none());
+        let published_events = events.get(..published).unwrap_or_default();
+        self.log(&batch, published_events, oldest, failed.as_ref(), started);
         let mut response = DynamoDbEventResponse::default();
         if let Some(record) = failed.and_then(|(index, _)| batch.records.get(index)) {
             let mut failure = DynamoDbBatchItemFailure::default();
@@ -112,33 +129,52 @@ impl Relay {
         decision.log(self.clock.now(), true);
     }
 
-    fn log(&self, batch: &Event, published: usize, failed: Option<&(usize, Error)>, duration_ms: i64) {
+    /// Logs a batch. `oldest` is the time of receipt of the oldest of the events that caused its domain events.
+    fn log(
+        &self,
+        batch: &Event,
+        published: &[RecordEvent],
+        oldest: Option<Timestamp>,
+        failed: Option<&(usize, Error)>,
+        started: Timestamp,
+    ) {
+        let now = self.clock.now();
+        let mut counts = vec![("records", batch.records.len() as u64), ("published", published.len() as u64)];
+        counts.extend(oldest.map(|at| ("received_to_announced_ms", now.millis_since(at).unsigned_abs())));
+        let trace_ids: BTreeSet<&str> = published.iter().filter_map(|(_, event)| event.trace_id()).collect();
         let decision = Decision {
             function: "relay",
-            message: "stream batch relayed",
             action_taken: if failed.is_some() { "relay_failed" } else { "relayed" },
-            duration_ms: Some(duration_ms),
-            counts: vec![("records", batch.records.len() as u64), ("published", published as u64)],
+            duration_ms: Some(now.millis_since(started)),
+            trace_ids: trace_ids.into_iter().collect(),
+            counts,
             ..Decision::from_error(failed.map(|(_, error)| error))
         };
-        decision.log(self.clock.now(), failed.is_some());
+        decision.log(now, failed.is_some());
     }
 }
 
 /// Domain events of one record. Empty for a deletion, and for a write that left `outbox_start` unchanged.
-fn domain_events_of(record: &EventRecord) -> Result<Vec<OutboxEvent>, Error> {
+fn domain_events_of(record: &EventRecord) -> Result<RecordEvents, Error> {
     let outbox_start = |image: &serde_dynamo::Item| image.get("outbox_start").cloned();
     let (new, old) = (&record.change.new_image, &record.change.old_image);
     if new.is_empty() || outbox_start(new).is_none() || outbox_start(new) == outbox_start(old) {
-        return Ok(Vec::new());
+        return Ok(RecordEvents::default());
     }
     if key_of(record).is_some_and(HealthRow::is_key) {
         let row = HealthRow::parse(new.clone())?;
-        return Ok(row.domain_event().map(OutboxEvent::OfProvider).into_iter().collect());
+        let events = row.domain_event().map(OutboxEvent::OfProvider).into_iter().collect();
+        return Ok(RecordEvents { events, received_at: None });
     }
     let row = CallRow::parse(new.clone())?;
-    let Some(from) = row.outbox_start else { return Ok(Vec::new()) };
-    Ok(row.decode()?.domain_events_from(from).into_iter().map(OutboxEvent::from).collect())
+    let Some(from) = row.outbox_start else { return Ok(RecordEvents::default()) };
+    let call = row.decode()?;
+    let events = call.domain_events_from(from);
+    // A fold adds its events at the end of the history. A domain event may name an older one, for example if the
+    // appointment of the call has just become known.
+    let newest = call.history.last().filter(|_| events.iter().any(|event| event.source_event_id.is_some()));
+    let received_at = newest.map(|entry| entry.received_at);
+    Ok(RecordEvents { events: events.into_iter().map(OutboxEvent::from).collect(), received_at })
 }
 
 fn key_of(record: &EventRecord) -> Option<&str> {

@@ -28,7 +28,7 @@ use switchhook_aws::Error;
 use switchhook_aws::calls::Calls;
 use switchhook_aws::config::{Environment, EnvironmentError};
 use switchhook_aws::dynamodb::KEY_BYTES_MAX;
-use switchhook_aws::inbox::minute_of;
+use switchhook_aws::http::trace_id_of;
 use switchhook_aws::problem::{Problem, ProblemKind};
 use switchhook_aws::query::only_parameter;
 use switchhook_aws::queue::Queue;
@@ -38,7 +38,7 @@ use switchhook_aws::secret::ProviderSecrets;
 use switchhook_aws::telemetry::Decision;
 #[cfg(doc)]
 use switchhook_domain::ProviderHealth;
-use switchhook_domain::{CallId, Policy, Timestamp};
+use switchhook_domain::{CallId, Policy, Timestamp, TraceId};
 
 use crate::flow::{Flow, Route};
 
@@ -124,6 +124,10 @@ pub struct Report {
     pub failed: u64,
     /// Providers that have due calls but no `dial` in the secret. Each run reads only one shard of such a provider.
     pub unconfigured: u64,
+    /// 1 if the run ended because its time was up.
+    pub budget_used_up: u64,
+    /// Time since the oldest due time that a run of the schedule found, in milliseconds. `None` for a batch.
+    pub due_overdue_ms: Option<u64>,
 }
 
 /// Result of claiming one call.
@@ -149,7 +153,7 @@ impl Scheduler {
     /// run.
     pub async fn run(&self, trace_id: &str) -> Result<Report, Error> {
         let started = self.clock.now();
-        let mut report = Report::default();
+        let mut report = Report { due_overdue_ms: Some(0), ..Report::default() };
         let mut flow = self.flow(started).await;
         let result = self.claim_due(&mut flow, &mut report, started, trace_id).await;
         self.log("due calls claimed", &report, &flow, result.as_ref().err(), started, trace_id);
@@ -163,8 +167,8 @@ impl Scheduler {
             Ok(_) => return respond(unknown_call()),
             Err(problem) => return respond(problem),
         };
-        let trace_id = format!("trigger-{}", minute_of(self.clock.now()));
-        match self.trigger(&id, &trace_id).await {
+        let trace_id = trace_id_of(&request);
+        match self.trigger(&id, trace_id.as_ref().map_or("", TraceId::as_str)).await {
             Ok(ClaimOutcome::Claimed) => {
                 let mut response =
                     Response::new(Body::Text(json!({"call_id": id, "job": {"state": "CLAIMED"}}).to_string()));
@@ -261,22 +265,25 @@ impl Scheduler {
         trace_id: &str,
     ) {
         let now = self.clock.now();
+        let mut counts = vec![
+            ("due", report.due),
+            ("claimed", report.claimed),
+            ("waiting", report.waiting),
+            ("delayed", report.delayed),
+            ("lost_races", report.lost_races),
+            ("failed", report.failed),
+            ("unconfigured", report.unconfigured),
+            ("providers_unavailable", flow.unavailable()),
+            ("budget_used_up", report.budget_used_up),
+        ];
+        counts.extend(report.due_overdue_ms.map(|overdue_ms| ("due_overdue_ms", overdue_ms)));
         let decision = Decision {
             function: "scheduler",
             message,
             action_taken: if error.is_none() { "scheduled" } else { "schedule_failed" },
             duration_ms: Some(now.millis_since(started)),
             trace_id: Some(trace_id),
-            counts: vec![
-                ("due", report.due),
-                ("claimed", report.claimed),
-                ("waiting", report.waiting),
-                ("delayed", report.delayed),
-                ("lost_races", report.lost_races),
-                ("failed", report.failed),
-                ("unconfigured", report.unconfigured),
-                ("providers_unavailable", flow.unavailable()),
-            ],
+            counts,
             ..Decision::from_error(error)
         };
         decision.log(now, error.is_some());

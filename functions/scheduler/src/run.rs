@@ -56,13 +56,15 @@ impl Scheduler {
         for shard in wake_shards_from(minute_of(started).unsigned_abs()) {
             let now = self.clock.now();
             let limit = self.page_limit(queue, provider, flow, now).await?;
-            if limit == 0 || now >= started.plus(RUN_MAX) {
+            if limit == 0 || is_time_up(report, started, now) {
                 break;
             }
             let mut pages = self.calls.dial_queue_pages(queue, shard, now.plus(LOOK_AHEAD), limit);
             while let Some(page) = pages.next().await? {
                 let now = self.clock.now();
                 let (due, later): (Vec<_>, Vec<_>) = page.items.into_iter().partition(|(_, at)| *at <= now);
+                let oldest = due.iter().map(|(_, at)| now.millis_since(*at).unsigned_abs()).max();
+                report.due_overdue_ms = report.due_overdue_ms.max(oldest);
                 if !is_configured && queue == WakeQueue::Dial(provider) {
                     // If an operator removed `dial` from the secret on purpose, these calls wait. If it is missing by
                     // mistake, the count `unconfigured` shows it.
@@ -75,7 +77,7 @@ impl Scheduler {
                 result = result.and(self.claim_all(flow, due, RUN_AHEAD, report, trace_id).await);
                 if is_last_page
                     || self.page_limit(queue, provider, flow, now).await? == 0
-                    || now >= started.plus(RUN_MAX)
+                    || is_time_up(report, started, now)
                 {
                     break;
                 }
@@ -109,4 +111,11 @@ impl Scheduler {
             0
         })
     }
+}
+
+/// True if the run may start no further claims. The report then says so.
+fn is_time_up(report: &mut Report, started: Timestamp, now: Timestamp) -> bool {
+    let is_up = now >= started.plus(RUN_MAX);
+    report.budget_used_up |= u64::from(is_up);
+    is_up
 }

@@ -12,6 +12,8 @@ use crate::error::Error;
 
 /// Largest number of events in one request.
 pub const BATCH_MAX: usize = 10;
+/// Variable in which the Lambda runtime puts the X-Ray trace of an invocation. EventBridge hands it to the subscribers.
+const TRACE_HEADER: &str = "_X_AMZN_TRACE_ID";
 /// Source of every event. Subscribers' rules match it.
 pub const SOURCE: &str = "switchhook";
 
@@ -28,6 +30,15 @@ impl OutboxEvent {
         match self {
             Self::OfCall(event) => &event.event_type,
             Self::OfProvider(event) => &event.event_type,
+        }
+    }
+
+    /// Trace id of the request that caused the event. `None` if it is not known.
+    #[must_use]
+    pub fn trace_id(&self) -> Option<&str> {
+        match self {
+            Self::OfCall(event) => event.trace_id.as_deref(),
+            Self::OfProvider(_) => None,
         }
     }
 
@@ -128,6 +139,7 @@ impl Bus {
             .detail_type(event_type)
             .set_time(time.map(|time| DateTime::from_millis(time.as_millis())))
             .detail(detail)
+            .set_trace_header(std::env::var(TRACE_HEADER).ok().filter(|header| !header.is_empty()))
             .build())
     }
 }

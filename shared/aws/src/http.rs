@@ -5,10 +5,11 @@
 //! first**: no path can fail an invocation, and [`path_of`] returns exactly the path of the event.
 
 use aws_lambda_events::event::apigw::ApiGatewayV2httpRequest;
-use lambda_http::request::LambdaRequest;
+use lambda_http::request::{LambdaRequest, RequestContext};
 use lambda_http::tower::ServiceBuilder;
 use lambda_http::{Adapter, Body, Error, LambdaEvent, Request, RequestExt, Response, service_fn};
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
+use switchhook_domain::TraceId;
 
 /// Characters that are encoded in a path. The percent sign is one of them, so that every path can be decoded again.
 const NOT_IN_PATH: &AsciiSet = &CONTROLS
@@ -30,6 +31,16 @@ const NOT_IN_PATH: &AsciiSet = &CONTROLS
 /// Characters that are encoded in a query, beside those that are not ASCII. A query arrives encoded, and providers sign
 /// it, so nothing else may change.
 const NOT_IN_QUERY: &AsciiSet = &CONTROLS.add(b' ').add(b'"').add(b'#').add(b'<').add(b'>');
+
+/// Trace id of a request: the id that API Gateway gave it, which its access log has too. `None` if there is none.
+#[must_use]
+pub fn trace_id_of(request: &Request) -> Option<TraceId> {
+    match request.request_context_ref() {
+        Some(RequestContext::ApiGatewayV2(context)) => TraceId::new(context.request_id.as_deref()?),
+        // The crate's features compile in no other kind of context.
+        Some(_) | None => None,
+    }
+}
 
 /// Answers requests of API Gateway until Lambda ends the process.
 ///

@@ -17,7 +17,7 @@ use aws_sdk_sqs::types::{
 };
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
-use switchhook_domain::{CallId, EventId, Provider, ProviderEvent, Timestamp};
+use switchhook_domain::{CallId, EventId, Provider, ProviderEvent, Timestamp, TraceId};
 
 use crate::error::Error;
 
@@ -341,7 +341,9 @@ impl Message {
     /// # Errors
     /// [`Error::NewerSchema`] if a newer program sent it, [`Error::DecodeMessage`] if Switchhook did not.
     pub fn decode(body: &str) -> Result<Self, Error> {
-        decode(body)
+        let mut message: Self = decode(body)?;
+        message.event.trace_id = TraceId::new(&message.trace_id);
+        Ok(message)
     }
 }
 

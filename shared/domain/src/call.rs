@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use crate::announcement::{Announcement, AnnouncementSource};
 use crate::event::{
-    AttemptKey, CallEvent, CallId, Direction, EventId, EventKind, Origin, PhoneNumber, Provider, ProviderSet,
+    AttemptKey, CallEvent, CallId, Direction, EventId, EventKind, Origin, PhoneNumber, Provider, ProviderSet, TraceId,
 };
 use crate::moves::Move;
 use crate::plan::{ManualTrigger, Plan, Refusals, StopReason};
@@ -103,6 +103,8 @@ pub struct HistoryEntry {
     /// Index into [`Call::attempt_records`]. `None` if the event names no attempt.
     pub attempt_index: Option<usize>,
     pub disposition: Disposition,
+    /// Trace id of the source event. For domain events only: no state depends on it.
+    pub trace_id: Option<TraceId>,
 }
 
 impl HistoryEntry {

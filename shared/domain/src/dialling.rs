@@ -89,6 +89,7 @@ mod tests {
             retry,
             metadata: BTreeMap::new(),
             request_hash: None,
+            trace_id: None,
         };
         let new = NewCall {
             call_id: CallId::new("call-1"),

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::announcement::{Announcement, AnnouncementKind, AnnouncementSource, AppointmentStatus, Topic};
 use crate::call::{Call, HistoryEntry};
-use crate::event::{CallId, EventId, Origin, Provider};
+use crate::event::{CallId, EventId, Origin, Provider, TraceId};
 use crate::plan::StopReason;
 use crate::time::Timestamp;
 
@@ -38,6 +38,9 @@ pub struct DomainEvent {
     pub status: &'static str,
     /// Id of the event that caused the change. `None` if a worker or a request to Switchhook caused it.
     pub source_event_id: Option<String>,
+    /// Trace id of the source event. If there is none, the trace id of the request that created the call. `None` if neither is
+    /// known.
+    pub trace_id: Option<String>,
     /// Time at which the source event happened: by the provider's clock if the provider names a time, else the time of receipt.
     /// If there is no source event, the time of the worker's transition. RFC 3339.
     pub occurred_at: String,
@@ -58,6 +61,13 @@ impl Call {
     #[must_use]
     pub fn domain_events_from(&self, sequence: usize) -> Vec<DomainEvent> {
         (sequence.max(1)..=self.announcements.len()).filter_map(|n| self.domain_event(n)).collect()
+    }
+
+    fn trace_id_of<'a>(&'a self, source: Option<&'a HistoryEntry>) -> Option<&'a TraceId> {
+        match source {
+            Some(source) => source.trace_id.as_ref(),
+            None => self.plan.as_ref()?.trace_id.as_ref(),
+        }
     }
 
     fn domain_event(&self, sequence: usize) -> Option<DomainEvent> {
@@ -88,6 +98,7 @@ impl Call {
             previous,
             status: kind.status(),
             source_event_id: source.map(|source| source.source_event_id.to_string()),
+            trace_id: self.trace_id_of(source).map(|trace_id| trace_id.as_str().to_owned()),
             occurred_at: occurred_at(announcement, source)?.to_string(),
             corrects: corrected_sequence(announcement, earlier, previous)
                 .map(|sequence| format!("{}/{sequence}", self.call_id)),
@@ -290,6 +301,8 @@ pub struct WebhookQuarantined {
     /// Id of the call that the webhook belongs to. `None` if the webhook names no readable call.
     pub call_id: Option<String>,
     pub reason: String,
+    /// Trace id of the request that stored the webhook. `None` if it is not known.
+    pub trace_id: Option<String>,
     /// Time of receipt. RFC 3339.
     pub occurred_at: String,
 }
@@ -301,6 +314,7 @@ impl WebhookQuarantined {
         origin: Origin,
         call_id: Option<&CallId>,
         reason: &str,
+        trace_id: Option<&TraceId>,
         received_at: Timestamp,
     ) -> Self {
         Self {
@@ -311,6 +325,7 @@ impl WebhookQuarantined {
             event_id: event_id.to_string(),
             call_id: call_id.map(CallId::to_string),
             reason: reason.to_owned(),
+            trace_id: trace_id.map(|trace_id| trace_id.as_str().to_owned()),
             occurred_at: received_at.to_string(),
         }
     }

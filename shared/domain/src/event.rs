@@ -57,6 +57,30 @@ id! {
     AttemptKey
 }
 
+/// Id of the request that brought an event or created a call: API Gateway's, or that of a function's invocation. It leads
+/// from a domain event to the log lines of everything that caused it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct TraceId(String);
+
+impl TraceId {
+    /// Longest trace id. A row holds one for each of its events.
+    pub const BYTES_MAX: usize = 64;
+
+    /// Makes a trace id of the printable ASCII characters of a text, as many as fit. `None` if there are none, or only a
+    /// hyphen, which stands for no trace id in a row.
+    #[must_use]
+    pub fn new(text: &str) -> Option<Self> {
+        let kept: String = text.chars().filter(char::is_ascii_graphic).take(Self::BYTES_MAX).collect();
+        (!kept.is_empty() && kept != "-").then_some(Self(kept))
+    }
+
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
 /// Prefix of the keys of the do-not-call list. The list shares a table with the calls, so no call id starts with this prefix.
 pub const DO_NOT_CALL_PREFIX: &str = "do-not-call:";
 
@@ -437,4 +461,22 @@ pub struct ProviderEvent {
     /// True if the person asked not to be called again.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub block_number: bool,
+    /// Trace id of the request that stored the event first. The queue message and the inbox hold it beside the event, so it
+    /// is not part of the event's own text, which decides whether two deliveries are the same.
+    #[serde(skip)]
+    pub trace_id: Option<TraceId>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn trace_id_is_short_and_has_no_blank() {
+        let made = |text: &str| TraceId::new(text).map(|id| id.as_str().to_owned());
+        assert_eq!(made("Yd2pkjXVoAMEJ5g=").as_deref(), Some("Yd2pkjXVoAMEJ5g="));
+        assert_eq!(made(" a b\u{e9}\n").as_deref(), Some("ab"));
+        assert_eq!(made(&"a".repeat(100)).map(|id| id.len()), Some(TraceId::BYTES_MAX));
+        assert_eq!((made(""), made(" "), made("-")), (None, None, None));
+    }
 }

@@ -269,5 +269,6 @@ fn new_entry(
         folded_at: now,
         attempt_index,
         disposition: Disposition::Parked,
+        trace_id: event.trace_id.clone(),
     }
 }

@@ -51,7 +51,7 @@ pub use domain_event::{
 };
 pub use event::{
     AttemptKey, CallEvent, CallId, DO_NOT_CALL_PREFIX, Direction, EventId, EventKind, Origin, PROVIDER_HEALTH_PREFIX,
-    PhoneNumber, Provider, ProviderEvent, ProviderSet, UnknownProvider,
+    PhoneNumber, Provider, ProviderEvent, ProviderSet, TraceId, UnknownProvider,
 };
 pub use explain::{explain, explain_all, explain_not_folded};
 pub use fold::{Fold, FoldOutcome, fold, refold};

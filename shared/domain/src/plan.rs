@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::event::{AttemptKey, CallId, PhoneNumber, Provider};
+use crate::event::{AttemptKey, CallId, PhoneNumber, Provider, TraceId};
 use crate::time::Timestamp;
 use crate::window::CallingWindow;
 
@@ -37,6 +37,9 @@ pub struct Plan {
     /// has the same hash.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_hash: Option<String>,
+    /// Trace id of the request that created the call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace_id: Option<TraceId>,
 }
 
 impl Plan {

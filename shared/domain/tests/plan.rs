@@ -39,6 +39,7 @@ fn call_with(retry: RetryPolicy) -> Call {
         retry,
         metadata: BTreeMap::new(),
         request_hash: None,
+        trace_id: None,
     };
     let new = NewCall {
         call_id: CallId::new("call-1"),
@@ -88,6 +89,7 @@ fn reports(id: &str, attempt: &str, kind: EventKind, now: i64) -> ProviderEvent 
         from: None,
         to: None,
         block_number: false,
+        trace_id: None,
         received_at: at(now),
         call_events,
     }

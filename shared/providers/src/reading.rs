@@ -3,6 +3,9 @@
 use switchhook_domain::{CallId, EventId, ProviderEvent};
 use thiserror::Error;
 
+/// Label of every event type that is not folded.
+const OTHER_EVENT_TYPE: &str = "other";
+
 /// Content of an authentic webhook. Every reading has an event id, so that every authentic webhook can be stored
 /// exactly once.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,6 +24,16 @@ impl Reading {
         match self {
             Self::Event(event) => &event.event_id,
             Self::Recorded { event_id, .. } | Self::Quarantined { event_id, .. } => event_id,
+        }
+    }
+
+    /// Type of the event as a metric may count it. The list of types that are folded is bounded; every other type is
+    /// `other`.
+    #[must_use]
+    pub fn event_type_label(&self) -> &str {
+        match self {
+            Self::Event(event) => &event.event_type,
+            Self::Recorded { .. } | Self::Quarantined { .. } => OTHER_EVENT_TYPE,
         }
     }
 

@@ -257,6 +257,7 @@ async fn schedule(world: &World, id: &str, providers: &[Provider], delay: Durati
             retry,
             metadata: BTreeMap::new(),
             request_hash: None,
+            trace_id: None,
         },
     };
     let policy =

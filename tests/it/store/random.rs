@@ -7,7 +7,7 @@ use proptest::test_runner::TestRunner;
 use switchhook_aws::calls::{Found, StoreOutcome, TimeRange, WAKE_SHARDS, WakeQueue};
 use switchhook_domain::{
     AttemptKey, Call, CallEvent, CallId, Direction, EventId, EventKind, Job, JobState, Origin, PhoneNumber, Provider,
-    ProviderEvent, Timestamp, fold,
+    ProviderEvent, Timestamp, TraceId, fold,
 };
 use switchhook_tests::{INACTIVITY_TIMEOUT, KEY, MINUTE, World};
 
@@ -43,6 +43,7 @@ prop_compose! {
         received_at in 0_i64..4_000_000_000_000,
         call_events in proptest::collection::vec(any_call_event(), 1..5),
         of_switchhook in proptest::bool::weighted(0.1),
+        trace_id in prop_oneof!["[!-~]{0,70}", Just("-".to_owned()), Just("=".to_owned())],
     ) -> ProviderEvent {
         let (from, to) = numbers.unzip();
         ProviderEvent {
@@ -57,6 +58,7 @@ prop_compose! {
             from: from.map(PhoneNumber::new),
             to: to.map(PhoneNumber::new),
             block_number: false,
+            trace_id: TraceId::new(&trace_id),
             received_at: Timestamp::from_millis(received_at),
             call_events,
         }

@@ -75,6 +75,7 @@ fn everything_that_is_asked_for_is_in_the_plan() {
         },
         metadata: [("empty", ""), ("name", "Zoë")].map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
         request_hash: Some("hash".to_owned()),
+        trace_id: None,
     };
     let expected = NewCall {
         call_id: CallId::new("c1"),
@@ -102,6 +103,7 @@ fn what_is_left_out_is_the_stacks() {
         retry: RETRY,
         metadata: BTreeMap::new(),
         request_hash: Some("hash".to_owned()),
+        trace_id: None,
     };
     assert_eq!((call.appointment_id, call.plan), (None, plan));
 }

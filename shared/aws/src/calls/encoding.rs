@@ -3,16 +3,16 @@
 
 use switchhook_domain::{
     Announcement, AnnouncementKind, AnnouncementSource, AppointmentStatus, CallEvent, Disposition, EndReason, EventId,
-    EventKind, HistoryEntry, INCONCLUSIVE, Lifecycle, Move, MoveKind, NOT_PLACED, Outcome, State, Timestamp,
+    EventKind, HistoryEntry, INCONCLUSIVE, Lifecycle, Move, MoveKind, NOT_PLACED, Outcome, State, Timestamp, TraceId,
 };
 
 /// Text of a history entry: `{attempt index} {kind} {occurred_at} {sequence} {disposition} {received_at} {folded_at -
-/// received_at} {source event id}`. Times are Unix milliseconds.
+/// received_at} {trace id} {source event id}`. Times are Unix milliseconds.
 ///
 /// - `-` stands for an absent value.
 /// - `~` before the kind marks an implied event, `!` after it a permanent failure, `^` a call that was
 ///   never dialled.
-/// - `=` in place of the last three values repeats those of the entry before. Example: `0 ~ringing - - applied =`.
+/// - `=` in place of the last four values repeats those of the entry before. Example: `0 ~ringing - - applied =`.
 pub(super) fn encode_entry(entry: &HistoryEntry, before: Option<&HistoryEntry>) -> String {
     let or_dash = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
     let event = &entry.event;
@@ -28,14 +28,16 @@ pub(super) fn encode_entry(entry: &HistoryEntry, before: Option<&HistoryEntry>) 
     );
     let disposition = entry.disposition.as_str();
     let same = |other: &&HistoryEntry| {
-        (&other.source_event_id, other.received_at, other.folded_at)
-            == (&entry.source_event_id, entry.received_at, entry.folded_at)
+        (&other.source_event_id, other.received_at, other.folded_at, &other.trace_id)
+            == (&entry.source_event_id, entry.received_at, entry.folded_at, &entry.trace_id)
     };
     if before.as_ref().is_some_and(same) {
         format!("{head} {disposition} =")
     } else {
         let folded = entry.folded_at.millis_since(entry.received_at);
-        format!("{head} {disposition} {} {folded} {}", entry.received_at.as_millis(), entry.source_event_id)
+        let trace_id = entry.trace_id.as_ref().map_or("-", TraceId::as_str);
+        let received_at = entry.received_at.as_millis();
+        format!("{head} {disposition} {received_at} {folded} {trace_id} {}", entry.source_event_id)
     }
 }
 
@@ -55,18 +57,21 @@ pub(super) fn decode_entry(text: &str, before: Option<&HistoryEntry>) -> Option<
     let sequence = optional(parts.next()?)?;
     let disposition = parts.next()?;
     let disposition = Disposition::ALL.into_iter().find(|known| known.as_str() == disposition)?;
-    let (received_at, folded_at, source_event_id) = match parts.next()? {
-        "=" => before.map(|entry| (entry.received_at, entry.folded_at, entry.source_event_id.clone()))?,
+    let (received_at, folded_at, trace_id, source_event_id) = match parts.next()? {
+        "=" => before
+            .map(|entry| (entry.received_at, entry.folded_at, entry.trace_id.clone(), entry.source_event_id.clone()))?,
         tail => {
-            let mut tail = tail.splitn(3, ' ');
+            let mut tail = tail.splitn(4, ' ');
             let received_at: i64 = tail.next()?.parse().ok()?;
             let folded: i64 = tail.next()?.parse().ok()?;
             let folded_at = Timestamp::from_millis(received_at.saturating_add(folded));
-            (Timestamp::from_millis(received_at), folded_at, EventId::new(tail.next()?))
+            let trace_id = tail.next()?;
+            let trace_id = TraceId::new(trace_id).filter(|_| trace_id != "-");
+            (Timestamp::from_millis(received_at), folded_at, trace_id, EventId::new(tail.next()?))
         }
     };
     let event = CallEvent { kind, implied, occurred_at, sequence, permanent, never_dialled };
-    Some(HistoryEntry { source_event_id, event, received_at, folded_at, attempt_index, disposition })
+    Some(HistoryEntry { source_event_id, event, received_at, folded_at, attempt_index, disposition, trace_id })
 }
 
 /// Text of an announcement: `{call|appointment|outcome} {status}[={detail}] {attempt index} {attempt number} {source}

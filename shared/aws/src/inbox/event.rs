@@ -6,7 +6,7 @@ use std::fmt;
 use aws_sdk_dynamodb::types::ReturnValuesOnConditionCheckFailure;
 use serde_bytes::{ByteBuf, Bytes};
 use sha2::{Digest, Sha256};
-use switchhook_domain::{AttemptKey, CallId, Disposition, EventId, Origin, ProviderEvent, Timestamp};
+use switchhook_domain::{AttemptKey, CallId, Disposition, EventId, Origin, ProviderEvent, Timestamp, TraceId};
 use switchhook_providers::{ReadError, Reading, VerifiedWebhook, content_hash};
 
 use super::attention::AttentionKind;
@@ -329,8 +329,9 @@ impl Inbox {
         let body = self.read_body(stored).await?;
         let provider = match stored.origin {
             Origin::Switchhook => {
-                let event = serde_json::from_slice(&body).map_err(|_| Error::DecodeInbox("the body"))?;
-                return Ok(Reread::Foldable(event));
+                let event: ProviderEvent = serde_json::from_slice(&body).map_err(|_| Error::DecodeInbox("the body"))?;
+                let trace_id = TraceId::new(&stored.trace_id);
+                return Ok(Reread::Foldable(Box::new(ProviderEvent { trace_id, ..event })));
             }
             Origin::Provider(provider) => provider,
         };
@@ -338,7 +339,8 @@ impl Inbox {
         Ok(match switchhook_providers::read(&webhook, stored.received_at) {
             // The id of an event that was unreadable when it was stored is a hash of its body.
             Reading::Event(event) => {
-                let event = ProviderEvent { event_id: stored.event_id.clone(), ..event };
+                let trace_id = TraceId::new(&stored.trace_id);
+                let event = ProviderEvent { event_id: stored.event_id.clone(), trace_id, ..event };
                 // The answer to a lookup is about the attempt that was looked up, whatever ids the provider echoes.
                 Reread::Foldable(Box::new(if stored.from_lookup {
                     ProviderEvent {

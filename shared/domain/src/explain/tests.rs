@@ -57,6 +57,7 @@ fn event(letter: Letter, name: &str, second: i64) -> ProviderEvent {
         received_at: at(second),
         call_events: vec![call_event],
         block_number: false,
+        trace_id: None,
     }
 }
 
@@ -75,6 +76,7 @@ fn dialled() -> Call {
         retry,
         metadata: BTreeMap::new(),
         request_hash: None,
+        trace_id: None,
     };
     let (from, to) = (PhoneNumber::new("+15550100"), PhoneNumber::new("+15550101"));
     let new = NewCall { call_id: CallId::new("call-1"), from, to, appointment_id: None, plan };

@@ -36,6 +36,7 @@ fn generic_tutorial_event_is_read() {
             from: Some(PhoneNumber::new("+4420xxxxxxx")),
             to: Some(PhoneNumber::new("+447700900000")),
             block_number: false,
+            trace_id: None,
             received_at: RECEIVED_AT,
             call_events: vec![
                 call_event(EventKind::Ringing, true, None),
