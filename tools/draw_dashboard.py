@@ -1,30 +1,22 @@
 """Draws the dashboard of template.yaml as it looks for a local stack, as an SVG picture.
 
-    cargo build --workspace --bin switchhook
     .venv/bin/python tools/draw_dashboard.py docs/pictures/dashboard.svg
 
-It runs `switchhook dev` with traffic for half an hour: calls that Switchhook places, webhooks of two other providers, repetitions, a wrong
-key, a webhook that cannot be read. With --to it draws a `dev` that runs already. The queries are those of the template. `dev` runs
-them over its own metrics (POST /metrics-data), with one value per minute.
+A test (`tests/it/alarms/picture.rs`) runs the stack for an hour of virtual time, with traffic of three providers, repetitions, a wrong key,
+and an outage. It answers the queries of the template with its metrics, one value per minute. With --to, a running `switchhook dev`
+answers them instead (POST /metrics-data).
 """
 
 import argparse
 import json
 import os
-import random
 import re
-import signal
 import subprocess
 import tempfile
 import time
-import urllib.error
 import urllib.request
-from contextlib import contextmanager
 from html import escape
 from pathlib import Path
-from urllib.parse import urlencode
-
-from sign import sign
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -114,92 +106,45 @@ def metrics_shown(widget: dict) -> list[tuple]:
 # --- the data ---------------------------------------------------------------------------------------------------------
 
 
-def ask(url: str, body: dict) -> dict:
-    request = urllib.request.Request(f"{url}/metrics-data", json.dumps(body).encode(), {"content-type": "application/json"})
-    with urllib.request.urlopen(request, timeout=30) as answer:
-        return json.load(answer)
+def request_of(widget: dict) -> dict:
+    """Returns the request for what a widget shows."""
+    asked = queries(widget) if "metrics" in widget["properties"] else []
+    return {"queries": [{key: value for key, value in query.items() if key != "Label"} for query in asked]}
 
 
-def series_of(url: str, widget: dict, span: tuple[int, int]) -> list[dict]:
+def ask_dev(url: str, requests: list[dict], minutes: int) -> dict:
+    """Lets a running `dev` answer."""
+    end = int(time.time() * 1000) // 60_000 * 60_000
+    span = (end - minutes * 60_000, end)
+
+    def ask(body: dict) -> dict:
+        body = json.dumps({"from_ms": span[0], "to_ms": span[1], **body}).encode()
+        request = urllib.request.Request(f"{url}/metrics-data", body, {"content-type": "application/json"})
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            return json.load(answer)
+
+    return {"span": span, "answers": [ask(each) for each in requests]}
+
+
+def ask_test(requests: list[dict]) -> dict:
+    """Lets the test answer, after an hour of virtual time."""
+    with tempfile.TemporaryDirectory() as folder:
+        sent, answered = Path(folder) / "requests.json", Path(folder) / "answers.json"
+        sent.write_text(json.dumps([{"from_ms": 0, "to_ms": 0, **each} for each in requests]))
+        environment = {"SWITCHHOOK_DASHBOARD_REQUESTS": str(sent), "SWITCHHOOK_DASHBOARD_ANSWERS": str(answered)}
+        command = ["cargo", "test", "--quiet", "--locked", "-p", "switchhook-tests", "--test", "it", "--", "--ignored", "data_of_the_dashboard"]
+        subprocess.run(command, cwd=ROOT, env={**os.environ, **environment}, check=True, stdout=subprocess.DEVNULL)
+        return json.loads(answered.read_text())
+
+
+def series_of(widget: dict, answer: dict) -> list[dict]:
     """Returns the lines of a widget: label and points."""
-    asked = queries(widget)
-    sent = [{key: value for key, value in query.items() if key != "Label"} for query in asked]
-    answer = ask(url, {"from_ms": span[0], "to_ms": span[1], "queries": sent})["results"]
     return [
         {"label": query["Label"] or one["label"], "points": [tuple(point) for point in one["points"]]}
-        for query in asked
+        for query in queries(widget)
         if query["ReturnData"]
-        for one in answer[query["Id"]]
+        for one in answer["results"][query["Id"]]
     ]
-
-
-# --- traffic ----------------------------------------------------------------------------------------------------------
-
-
-@contextmanager
-def stack():
-    """Runs `switchhook dev`. Yields its address and its providers."""
-    providers = json.loads((ROOT / "events" / "keys.json").read_text())
-    providers["retell"]["dial"] = {"api_key": "any", "per_second": 2}
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "providers.json"
-        file.write_text(json.dumps(providers))
-        tool = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "debug" / "switchhook"
-        command = [str(tool), "dev", "--port", "0", "--providers", str(file), "--seed", "1", "--tick", "10s", "--inactivity-timeout", "3m"]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, "XDG_STATE_HOME": folder}) as dev:
-            try:
-                yield dev.stdout.readline().split()[-1], providers
-            finally:
-                dev.send_signal(signal.SIGTERM)
-
-
-def post(url: str, path: str, body: bytes, headers: dict) -> int:
-    try:
-        with urllib.request.urlopen(urllib.request.Request(f"{url}{path}", body, headers), timeout=10) as answer:
-            return answer.status
-    except urllib.error.HTTPError as error:
-        return error.code
-
-
-def send_traffic(url: str, providers: dict, seconds: int):
-    """Creates calls, and posts webhooks of calls that others placed. The same calls in each run."""
-    draw = random.Random(7)
-    later: list = []
-
-    def webhook(provider: str, body: bytes, content_type: str, key: dict | None = None):
-        headers = sign(provider, key or providers, f"/webhooks/{provider}", body)
-        post(url, f"/webhooks/{provider}", body, {"content-type": content_type, **headers})
-
-    started, number = time.time(), 0
-    while (passed := time.time() - started) < seconds:
-        number += 1
-        busy = 1.6 if 0.4 < passed / seconds < 0.7 else 1
-        if draw.random() < 0.5 * busy:
-            # The last digit of the number decides what the person does.
-            call = {"provider": "retell", "from": "+15550100", "to": f"+1555010{draw.randrange(1000):03}", "appointment_id": f"apt_{number}"}
-            post(url, "/calls", json.dumps(call).encode(), {"content-type": "application/json"})
-        if draw.random() < 0.4 * busy:
-            ending = draw.choice(["USER_CONFIRMED", "USER_CONFIRMED", "USER_DECLINED", "VOICEMAIL_DETECTED"])
-            for order, kind in enumerate(["CALL_STARTED", "RINGING", "ANSWERED", ending, "ENDED"]):
-                event = {"event_id": f"{number}-{order}", "type": kind, "call_id": f"other-{number}", "call": {"sid": f"s{number}"}}
-                later.append((passed + order * draw.uniform(1, 6), "generic", json.dumps(event).encode(), "application/json"))
-        if draw.random() < 0.25 * busy:
-            for order, status in enumerate(["initiated", "ringing", "in-progress", "completed"]):
-                form = {"CallSid": f"CA{number:032x}", "CallStatus": status, "SequenceNumber": order, "From": "+15550100", "To": "+15550199"}
-                later.append((passed + order * draw.uniform(1, 6), "twilio", urlencode(form).encode(), "application/x-www-form-urlencoded"))
-        due, later = [each for each in later if each[0] <= passed], [each for each in later if each[0] > passed]
-        for _, provider, body, content_type in due:
-            if draw.random() < 0.03:
-                continue  # lost
-            webhook(provider, body, content_type)
-            if draw.random() < 0.06:
-                webhook(provider, body, content_type)
-        if draw.random() < 0.01:
-            wrong = {name: {**each, "keys": ["a wrong key of this test"]} for name, each in providers.items()}
-            webhook("generic", b'{"event_id": "forged"}', "application/json", wrong)
-        if number == round(seconds * 0.6):
-            webhook("generic", b"{not JSON", "application/json")
-        time.sleep(1)
 
 
 # --- the picture ------------------------------------------------------------------------------------------------------
@@ -236,17 +181,20 @@ def nice_top(value: float) -> float:
 
 
 def line(points: list, at, colour: str, width=1.6) -> str:
-    """Draws a line. Points that are more than a minute apart are not joined."""
-    parts, last = [], None
+    """Draws a line. Points that are more than a minute apart are not joined. A point alone becomes a dot."""
+    parts, dots = [], []
+    times = {time_ms for time_ms, _ in points}
     for time_ms, value in points:
-        joined = last is not None and time_ms - last <= 60_000
         x, y = at(time_ms, value)
-        parts.append(f"{'L' if joined else 'M'}{x:.1f} {y:.1f}")
-        if not joined:
-            parts.append("h0.01")
-        last = time_ms
+        if time_ms - 60_000 in times:
+            parts.append(f"L{x:.1f} {y:.1f}")
+        elif time_ms + 60_000 in times:
+            parts.append(f"M{x:.1f} {y:.1f}")
+        else:
+            dots.append(f"<circle cx='{x:.1f}' cy='{y:.1f}' r='2.2' fill='{colour}'/>")
     path = "".join(parts)
-    return f"<path d='{path}' fill='none' stroke='{colour}' stroke-width='{width}' stroke-linecap='round' stroke-linejoin='round'/>"
+    drawn = f"<path d='{path}' fill='none' stroke='{colour}' stroke-width='{width}' stroke-linecap='round' stroke-linejoin='round'/>"
+    return "".join([drawn if path else "", *dots])
 
 
 def draw_numbers(box, series, span) -> list[str]:
@@ -262,7 +210,7 @@ def draw_numbers(box, series, span) -> list[str]:
         out.append(text(x + width * 0.68, base, number(value), 16, INK, "end", "600"))
         if points:
             left, right, top = x + width * 0.72, x + width - 12, max(value for _, value in points) or 1
-            at = lambda time_ms, value: (left + (time_ms - span[0]) / (span[1] - span[0]) * (right - left), base + 2 - value / top * (step - 10))
+            at = lambda time_ms, value: (left + (time_ms - span[0]) / (span[1] - span[0]) * (right - left), base - value / top * min(step - 10, 16))
             out.append(line(points, at, COLOURS[0], 1.4))
     return out
 
@@ -347,11 +295,11 @@ def draw_alarms(box, states: dict) -> list[str]:
     return out
 
 
-def picture(found: list[dict], url: str, alarms: list[dict], span: tuple[int, int]) -> str:
+def picture(found: list[dict], answers: list[dict], span: tuple[int, int]) -> str:
     column = (WIDTH - 2 * MARGIN + GAP) / 24
     bottom = max(each["y"] + each["height"] for each in found)
     height = 40 + bottom * UNIT + MARGIN
-    times = ask(url, {"from_ms": span[0], "to_ms": span[1], "alarms": alarms})["alarms"]
+    times = answers[-1]["alarms"]
     # The state at the end of the picture.
     states = {name.partition("-")[2]: bool(at and at[-1] >= span[1] - 120_000) for name, at in times.items()}
     out = [
@@ -361,7 +309,7 @@ def picture(found: list[dict], url: str, alarms: list[dict], span: tuple[int, in
         text(MARGIN, 27, "Switchhook", 17, INK, weight="600"),
         text(WIDTH - MARGIN, 27, f"a local stack, the last {round((span[1] - span[0]) / 60_000)} minutes, one value per minute", 12, MUTED, "end"),
     ]
-    for widget in found:
+    for widget, answer in zip(found, answers):
         properties = widget["properties"]
         box = (MARGIN + widget["x"] * column, 40 + widget["y"] * UNIT, widget["width"] * column - GAP, widget["height"] * UNIT - GAP)
         x, y, width, tall = box
@@ -370,36 +318,26 @@ def picture(found: list[dict], url: str, alarms: list[dict], span: tuple[int, in
         if widget["type"] == "alarm":
             out += draw_alarms(box, states)
         elif properties["view"] == "singleValue":
-            out += draw_numbers(box, series_of(url, widget, span), span)
+            out += draw_numbers(box, series_of(widget, answer), span)
         else:
-            out += draw_graph(box, series_of(url, widget, span), span, properties.get("stacked", False))
+            out += draw_graph(box, series_of(widget, answer), span, properties.get("stacked", False))
     return "\n".join([*out, "</svg>", ""])
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("picture", type=Path, help="file for the picture")
-    parser.add_argument("--to", help="address of a running dev; without it, one is started with traffic")
-    parser.add_argument("--minutes", type=int, default=30, help="length of the time shown")
+    parser.add_argument("--to", help="address of a running dev, whose last hour is drawn")
     arguments = parser.parse_args()
     from expand_template import expand
 
     template = expand(ROOT / "template.yaml")
+    found = widgets(template)
     alarms = [resolve(each["Properties"]) for each in template["Resources"].values() if each["Type"] == "AWS::CloudWatch::Alarm"]
-
-    def draw(url: str):
-        minute = 60_000
-        end = int(time.time() * 1000) // minute * minute
-        span = (end - arguments.minutes * minute, end)
-        arguments.picture.parent.mkdir(parents=True, exist_ok=True)
-        arguments.picture.write_text(picture(widgets(template), url, alarms, span))
-
-    if arguments.to:
-        draw(arguments.to)
-    else:
-        with stack() as (url, providers):
-            send_traffic(url, providers, 60 * arguments.minutes + 60)
-            draw(url)
+    requests = [*(request_of(each) for each in found), {"alarms": alarms}]
+    data = ask_dev(arguments.to, requests, 60) if arguments.to else ask_test(requests)
+    arguments.picture.parent.mkdir(parents=True, exist_ok=True)
+    arguments.picture.write_text(picture(found, data["answers"], data["span"]))
 
 
 if __name__ == "__main__":

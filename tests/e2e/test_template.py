@@ -147,7 +147,8 @@ def test_no_role_is_wider_than_its_statements():
 
 def test_functions_may_send_traces_only_if_tracing_is_active():
     assert TEMPLATE["Parameters"]["Tracing"]["Default"] == "PassThrough"
-    assert TEMPLATE["Globals"]["Function"]["Tracing"] == ref("Tracing")
+    for function in FUNCTIONS:
+        assert properties(name_of(function))["TracingConfig"] == {"Mode": ref("Tracing")}, function
     assert TEMPLATE["Conditions"]["IsTraced"] == {"Fn::Equals": [ref("Tracing"), "Active"]}
     assert RESOURCES["TracingPolicy"]["Condition"] == "IsTraced"
     assert properties("TracingPolicy")["Roles"] == [ref(f"{function.capitalize()}Role") for function in FUNCTIONS]

@@ -1,5 +1,6 @@
 //! Whole flows: signed HTTP in, domain events out, through the handlers, the real SDK clients and the local cloud.
 
+mod alarms;
 mod answers;
 mod api;
 mod api_flow;

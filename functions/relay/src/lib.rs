@@ -49,6 +49,16 @@ pub struct Relay {
     pub clock: Clock,
 }
 
+/// Types of the domain events that tell how an attempt ended, and their metrics.
+const ENDINGS: [(&str, &str); 6] = [
+    ("call.completed", "call_completed"),
+    ("call.no_answer", "call_no_answer"),
+    ("call.busy", "call_busy"),
+    ("call.failed", "call_failed"),
+    ("call.canceled", "call_canceled"),
+    ("call.inconclusive", "call_inconclusive"),
+];
+
 /// Domain event, with the index of its stream record in the batch.
 type RecordEvent = (usize, OutboxEvent);
 
@@ -140,6 +150,7 @@ impl Relay {
     ) {
         let now = self.clock.now();
         let mut counts = vec![("records", batch.records.len() as u64), ("published", published.len() as u64)];
+        counts.extend(endings(published));
         counts.extend(oldest.map(|at| ("received_to_announced_ms", now.millis_since(at).unsigned_abs())));
         let trace_ids: BTreeSet<&str> = published.iter().filter_map(|(_, event)| event.trace_id()).collect();
         let decision = Decision {
@@ -152,6 +163,14 @@ impl Relay {
         };
         decision.log(now, failed.is_some());
     }
+}
+
+/// Returns the number of published domain events for each ending of an attempt.
+fn endings(published: &[RecordEvent]) -> impl Iterator<Item = (&'static str, u64)> {
+    ENDINGS.into_iter().map(|(event_type, metric)| {
+        let count = published.iter().filter(|(_, event)| event.event_type() == event_type).count();
+        (metric, count as u64)
+    })
 }
 
 /// Domain events of one record. Empty for a deletion, and for a write that left `outbox_start` unchanged.

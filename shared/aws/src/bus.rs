@@ -26,7 +26,9 @@ pub enum OutboxEvent {
 }
 
 impl OutboxEvent {
-    fn event_type(&self) -> &str {
+    /// Type of the event, which is also the `detail-type` on the bus.
+    #[must_use]
+    pub fn event_type(&self) -> &str {
         match self {
             Self::OfCall(event) => &event.event_type,
             Self::OfProvider(event) => &event.event_type,

@@ -71,6 +71,12 @@ pub const METRICS: &[Metric] = &[
     count("relay", "relayed", "Batches of the stream that were published"),
     count("relay", "relay_failed", "Batches that the stream delivers again"),
     count("relay", "published", "Domain events published"),
+    count("relay", "call_completed", "Attempts announced as completed"),
+    count("relay", "call_no_answer", "Attempts announced as not answered"),
+    count("relay", "call_busy", "Attempts announced as busy"),
+    count("relay", "call_failed", "Attempts announced as failed"),
+    count("relay", "call_canceled", "Attempts and waiting calls announced as canceled"),
+    count("relay", "call_inconclusive", "Attempts announced as inconclusive"),
     count("relay", "record_skipped", "Records that can never be read"),
     milliseconds(
         "relay",
