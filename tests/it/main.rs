@@ -11,6 +11,7 @@ mod files;
 mod flow;
 mod layout;
 mod logs;
+mod operator;
 mod outbound;
 mod outbound_budget;
 mod reconciled;

@@ -1,0 +1,148 @@
+//! Dead letters are listed by cause, redriven, and discarded.
+
+use serde_json::Value;
+use switchhook_domain::{EventId, Provider};
+use switchhook_local::queue::NewMessage;
+use switchhook_local::{CALLS_TABLE, EVENTS_DEAD_LETTER_QUEUE, EVENTS_QUEUE, INBOX_TABLE};
+use switchhook_operate::dead_letters::{
+    DeadLetters, LISTED_DEFAULT, LetterFilter, LetterKind, list, plan_discard, plan_redrive,
+};
+use switchhook_operate::{Error, Refusal};
+use switchhook_tests::{World, down, generic, is_request_to};
+
+use super::{HOUR, MAX, carry_out, carry_out_in_two, stack};
+
+const ALL: LetterFilter = LetterFilter { keys: Vec::new(), cause: None, all: true };
+
+/// A running stack with two dead letters of the calls `c1` and `c2`: the calls table was down for too long.
+async fn with_dead_letters() -> World {
+    let world = World::new();
+    // Only the consumer reads consistently. The sweep finds both events missing, and its messages are dropped as repetitions.
+    world.set_fault_hook(|call| {
+        let body: Value = serde_json::from_slice(call.body).unwrap_or_default();
+        let is_consumer = call.operation == "GetItem" && body["ConsistentRead"] == true;
+        (is_consumer && is_request_to(call, CALLS_TABLE)).then(down)
+    });
+    world.accept(Provider::Generic, &generic("c1", "e1", "RINGING", 0)).await;
+    world.accept(Provider::Generic, &generic("c2", "e2", "RINGING", 0)).await;
+    world.wait(HOUR * 6).await;
+    world.clear_faults();
+    world
+}
+
+async fn listed(world: &World) -> DeadLetters {
+    list(&stack(world), LISTED_DEFAULT).await.unwrap()
+}
+
+fn send_to_dlq(world: &World, body: &str, group: &str) {
+    let message = NewMessage {
+        body: body.to_owned(),
+        group: Some(group.to_owned()),
+        deduplication_id: Some(format!("{group}-{}", body.len())),
+        ..NewMessage::default()
+    };
+    world.cloud.services().sqs().send(EVENTS_DEAD_LETTER_QUEUE, message).unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn dead_letters_are_listed_by_cause_and_stay_visible() {
+    let world = with_dead_letters().await;
+    send_to_dlq(&world, "{\"nonsense\":true}", "g");
+    world.post(Provider::Generic, "not JSON").await;
+    for _ in 0..2 {
+        let letters = listed(&world).await;
+        assert_eq!((letters.in_queue, letters.not_received), (4, 0));
+        let kinds: Vec<(usize, LetterKind)> =
+            letters.causes.iter().map(|cause| (cause.letters.len(), cause.letters[0].kind)).collect();
+        assert_eq!(kinds[0], (2, LetterKind::Event), "{letters:#?}");
+        assert!(kinds.contains(&(1, LetterKind::QuarantineNotice)) && kinds.contains(&(1, LetterKind::Unreadable)));
+        assert_eq!(letters.causes[0].cause, "could not read the call");
+        assert_eq!(letters.causes[0].letters[0].receives, Some(20));
+        assert_eq!(letters.differing().count(), 0, "{letters:#?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn redrive_folds_the_events_and_then_deletes_their_dead_letters() {
+    let world = with_dead_letters().await;
+    world.post(Provider::Generic, "not JSON").await;
+    let stack = stack(&world);
+    let plan = plan_redrive(&stack, &ALL, MAX).await.unwrap();
+    assert_eq!((plan.items.len(), plan.effects.len()), (2, 2), "{plan:?}");
+    assert_eq!(plan.effects[0].after.as_ref().unwrap().lifecycle, "ringing");
+    let run = carry_out_in_two(&stack, &plan).await;
+    assert_eq!(run.result(), "2 done, 0 unchanged, 0 skipped");
+    for call in ["c1", "c2"] {
+        assert_eq!(world.call(call).await.history.len(), 1);
+    }
+    assert_eq!(world.dead_letters().len(), 1, "the notice stays");
+    let left = listed(&world).await;
+    assert_eq!(left.iter().map(|(_, letter)| letter.kind).collect::<Vec<_>>(), [LetterKind::QuarantineNotice]);
+    let nothing = plan_redrive(&stack, &ALL, MAX).await.unwrap();
+    assert!(nothing.items.is_empty(), "{nothing:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn dead_letter_stays_until_its_event_is_folded() {
+    let mut world = with_dead_letters().await;
+    world.stop();
+    let stack = stack(&world);
+    let filter = LetterFilter { keys: vec!["generic:e1".to_owned()], ..LetterFilter::default() };
+    let plan = plan_redrive(&stack, &filter, MAX).await.unwrap();
+    let run = carry_out(&stack, &plan).await;
+    assert_eq!((run.counts.skipped, world.dead_letters().len()), (1, 2), "{run:?}");
+    assert!(run.skipped[0].reason.contains("not folded in time"), "{run:?}");
+
+    // The event was queued. Another redrive finds it folded, and deletes the dead letter.
+    world.start();
+    world.quiesce().await;
+    assert_eq!(world.call("c1").await.history.len(), 1);
+    let plan = plan_redrive(&stack, &filter, MAX).await.unwrap();
+    carry_out(&stack, &plan).await;
+    assert_eq!(world.dead_letters().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn event_that_the_inbox_lost_is_redriven_from_its_message() {
+    let world = with_dead_letters().await;
+    world.delete_item(INBOX_TABLE, "generic:e1").await;
+    let stack = stack(&world);
+    let plan = plan_redrive(&stack, &ALL, MAX).await.unwrap();
+    assert_eq!((plan.items.len(), plan.skipped_count), (2, 0), "{plan:?}");
+    carry_out(&stack, &plan).await;
+    assert_eq!(world.call("c1").await.history.len(), 1);
+    assert_eq!(world.dead_letters().len(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn dead_letter_whose_message_is_gone_is_redriven_from_the_inbox() {
+    let world = with_dead_letters().await;
+    let sqs = world.cloud.services().sqs();
+    for message in sqs.receive(EVENTS_DEAD_LETTER_QUEUE, 10, None).unwrap() {
+        let _ = sqs.delete(EVENTS_DEAD_LETTER_QUEUE, &message.receipt_handle).unwrap();
+    }
+    let letters = listed(&world).await;
+    assert_eq!((letters.in_queue, letters.differing().count()), (0, 2), "{letters:#?}");
+    let stack = stack(&world);
+    carry_out(&stack, &plan_redrive(&stack, &ALL, MAX).await.unwrap()).await;
+    assert_eq!(world.call("c2").await.history.len(), 1);
+    assert_eq!(listed(&world).await.iter().count(), 0, "they need no attention any more");
+}
+
+#[tokio::test(start_paused = true)]
+async fn discard_deletes_the_message_and_keeps_the_event() {
+    let world = with_dead_letters().await;
+    send_to_dlq(&world, "{\"nonsense\":true}", "g");
+    world.post(Provider::Generic, "not JSON").await;
+    let stack = stack(&world);
+    let none = plan_discard(&stack, &LetterFilter::default(), MAX).await;
+    assert!(matches!(none, Err(Error::Refused(Refusal::EmptyFilter(_)))), "{none:?}");
+    let plan = plan_discard(&stack, &ALL, MAX).await.unwrap();
+    assert_eq!(plan.items.len(), 3, "{plan:?}");
+    let run = carry_out_in_two(&stack, &plan).await;
+    assert_eq!(run.result(), "3 done, 0 unchanged, 0 skipped");
+    assert_eq!(world.dead_letters().len(), 1, "`quarantine` removes the notice");
+    assert!(world.inbox.get(&EventId::new("generic:e1")).await.unwrap().is_some());
+    assert_eq!(listed(&world).await.iter().filter(|(_, letter)| letter.kind == LetterKind::Event).count(), 0);
+    assert!(world.queued().is_empty(), "{EVENTS_QUEUE} must be empty");
+}

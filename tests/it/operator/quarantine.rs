@@ -1,0 +1,129 @@
+//! Quarantined events are listed, read again by a newer version, and discarded.
+
+use std::collections::BTreeMap;
+
+use serde_json::json;
+use switchhook_aws::inbox::{NewEvent, PutOutcome};
+use switchhook_domain::{Disposition, EventId, Origin, Provider};
+use switchhook_operate::quarantine::{
+    LISTED_DEFAULT, QuarantineFilter, QuarantinedBy, ReadNow, list, plan_discard, plan_reprocess, show,
+};
+use switchhook_operate::{Error, Refusal};
+use switchhook_tests::{World, generic, text};
+
+use super::{MAX, carry_out, carry_out_in_two, stack};
+
+/// Posts a body that no version can read. Returns its id.
+async fn unreadable(world: &World) -> EventId {
+    let (_, answer) = world.post(Provider::Generic, "not JSON").await;
+    assert_eq!(answer["status"], json!("quarantined"), "{answer}");
+    EventId::new(text(&answer["event_id"]))
+}
+
+/// Stores an event as a version did that could not read its body: under the hash of the body, with the notice of ingress. This
+/// version can read the body.
+async fn quarantined_by_older_version(world: &World, call_id: &str, disposition: Disposition) -> EventId {
+    let event_id = EventId::new(format!("generic:sha256-{call_id}"));
+    let event = NewEvent {
+        event_id: event_id.clone(),
+        call_id: None,
+        origin: Origin::Provider(Provider::Generic),
+        event_type: String::new(),
+        occurred_at: None,
+        received_at: world.now(),
+        query: String::new(),
+        body: generic(call_id, "e1", "RINGING", 0).into_bytes(),
+        key_index: 0,
+        headers: BTreeMap::new(),
+        disposition: Some(disposition),
+        cause: None,
+        trace_id: "trace".to_owned(),
+    };
+    assert!(matches!(world.inbox.put(&event).await.unwrap(), PutOutcome::Stored));
+    let stack = stack(world);
+    stack.dlq.send_quarantine_notice(&event_id, "the body is not a JSON object", "trace").await.unwrap();
+    event_id
+}
+
+fn all() -> QuarantineFilter {
+    QuarantineFilter { all: true, ..QuarantineFilter::default() }
+}
+
+fn only(event_id: &EventId) -> QuarantineFilter {
+    QuarantineFilter { event_ids: vec![event_id.clone()], ..QuarantineFilter::default() }
+}
+
+#[tokio::test(start_paused = true)]
+async fn event_is_listed_and_shown_with_the_reason() {
+    let world = World::new();
+    let event_id = unreadable(&world).await;
+    let stack = stack(&world);
+    let listed = list(&stack, LISTED_DEFAULT).await.unwrap();
+    assert_eq!((listed.len(), &listed[0].event_id, listed[0].by), (1, &event_id, QuarantinedBy::Ingress));
+    let detail = show(&stack, &event_id).await.unwrap().unwrap();
+    let ReadNow::Unreadable { reason } = &detail.read_now else { panic!("{detail:?}") };
+    assert_eq!(reason, "the body is not JSON at line 1, column 2");
+    assert_eq!(detail.quarantined_by_version.as_deref(), Some(env!("CARGO_PKG_VERSION")));
+    assert_eq!(show(&stack, &EventId::new("generic:nothing")).await.unwrap(), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn reprocess_folds_what_this_version_can_read_under_its_old_id() {
+    let world = World::new();
+    let first = quarantined_by_older_version(&world, "c1", Disposition::Quarantined).await;
+    let second = quarantined_by_older_version(&world, "c2", Disposition::Quarantined).await;
+    let hopeless = unreadable(&world).await;
+    let stack = stack(&world);
+    let plan = plan_reprocess(&stack, &all(), MAX).await.unwrap();
+    assert_eq!((plan.items.len(), plan.skipped_count), (2, 1), "{plan:?}");
+    assert_eq!(plan.skipped[0].item, hopeless.as_str());
+    assert!(plan.skipped[0].reason.contains("not JSON"), "{plan:?}");
+    assert_eq!(plan.effects[0].after.as_ref().unwrap().lifecycle, "ringing");
+
+    let run = carry_out_in_two(&stack, &plan).await;
+    assert_eq!(run.result(), "2 done, 0 unchanged, 0 skipped");
+    world.quiesce().await;
+    for (call, event_id) in [("c1", &first), ("c2", &second)] {
+        assert!(world.call(call).await.contains_event(event_id));
+        assert_eq!(world.status(event_id).await["status"], json!("processed"));
+    }
+    let left: Vec<EventId> = list(&stack, LISTED_DEFAULT).await.unwrap().into_iter().map(|one| one.event_id).collect();
+    assert_eq!(left, [hopeless.clone()]);
+    assert_eq!(world.dead_letters().len(), 1, "the notices of the others are deleted");
+
+    // A refold finds the event like any other.
+    let events = world.inbox.events_of_call(&world.call("c1").await, world.now()).await.unwrap().unwrap();
+    assert_eq!(events.iter().map(|event| &event.event_id).collect::<Vec<_>>(), [&first]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn event_that_was_made_foldable_and_never_queued_is_finished_by_a_repetition() {
+    let world = World::new();
+    let event_id = quarantined_by_older_version(&world, "c1", Disposition::Quarantined).await;
+    // A run died after its first write.
+    let stored = world.inbox.get(&event_id).await.unwrap().unwrap();
+    let _ = world.inbox.make_foldable(&stored).await.unwrap();
+    let stack = stack(&world);
+    let plan = plan_reprocess(&stack, &only(&event_id), MAX).await.unwrap();
+    carry_out(&stack, &plan).await;
+    world.quiesce().await;
+    assert!(world.call("c1").await.contains_event(&event_id));
+    assert!(list(&stack, LISTED_DEFAULT).await.unwrap().is_empty());
+    // Once more changes nothing.
+    let again = plan_reprocess(&stack, &only(&event_id), MAX).await.unwrap();
+    assert_eq!(carry_out(&stack, &again).await.result(), "0 done, 1 unchanged, 0 skipped");
+}
+
+#[tokio::test(start_paused = true)]
+async fn discard_takes_it_off_the_list_and_keeps_the_event() {
+    let world = World::new();
+    let event_id = unreadable(&world).await;
+    let stack = stack(&world);
+    let none = plan_discard(&stack, &QuarantineFilter::default(), MAX).await;
+    assert!(matches!(none, Err(Error::Refused(Refusal::EmptyFilter(_)))), "{none:?}");
+    let plan = plan_discard(&stack, &only(&event_id), MAX).await.unwrap();
+    carry_out(&stack, &plan).await;
+    assert!(list(&stack, LISTED_DEFAULT).await.unwrap().is_empty());
+    assert!(world.dead_letters().is_empty());
+    assert!(world.inbox.get(&event_id).await.unwrap().is_some());
+}

@@ -1,0 +1,125 @@
+//! Domain events are published again, with the same ids and the same content.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use switchhook_domain::{CallId, Provider};
+use switchhook_local::RELAY_FAILURES_QUEUE;
+use switchhook_local::queue::NewMessage;
+use switchhook_operate::republish::{RepublishFilter, failures, plan};
+use switchhook_operate::{Error, Refusal, Stack};
+use switchhook_tests::{MINUTE, World, generic};
+
+use super::{HOUR, MAX, carry_out, carry_out_in_two, stack};
+use crate::outbound::{call_request, create, send};
+
+async fn planned(stack: &Stack, filter: &RepublishFilter) -> switchhook_operate::plan::Plan {
+    plan(stack, filter, MAX, &mut |_, _| {}).await.unwrap()
+}
+
+fn details(world: &World) -> Vec<String> {
+    let events = world.cloud.bus().events_since(0).into_iter();
+    // The records of the operator's own actions are events too.
+    events.filter(|event| event.detail_type != "operator.action").map(|event| event.detail).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn same_events_are_published_again_with_the_same_ids() {
+    let world = World::new();
+    let began = world.now();
+    create(&world, &call_request("busy,confirms")).await;
+    world.wait(MINUTE * 5).await;
+    let mut later = call_request("confirms");
+    later["due_at"] = json!("2026-01-02T00:00:00Z");
+    let canceled = create(&world, &later).await;
+    send(&world, "POST", &format!("/call/cancel?id={canceled}"), None, &Value::Null).await;
+    world.wait(HOUR * 2).await;
+
+    let first = details(&world);
+    let stack = stack(&world);
+    let mut minutes = (0, 0);
+    let since = RepublishFilter::Since(began);
+    let made = plan(&stack, &since, MAX, &mut |done, all| minutes = (done, all)).await.unwrap();
+    assert_eq!((made.items.len(), made.phones), (2, 0), "{made:?}");
+    assert!(minutes.0 == minutes.1 && minutes.1 > 120, "{minutes:?}");
+    let run = carry_out_in_two(&stack, &made).await;
+    assert_eq!(run.result(), "2 done, 0 unchanged, 0 skipped");
+    let again = details(&world);
+    let (mut once, mut twice) = (first.clone(), again[first.len()..].to_vec());
+    once.sort();
+    twice.sort();
+    assert_eq!(once, twice);
+
+    let nobody = planned(&stack, &RepublishFilter::Calls(vec![CallId::new("nobody")])).await;
+    assert_eq!((nobody.items.len(), nobody.skipped[0].reason.as_str()), (0, "the call does not exist"));
+    let empty = plan(&stack, &RepublishFilter::Calls(Vec::new()), MAX, &mut |_, _| {}).await;
+    assert!(matches!(empty, Err(Error::Refused(Refusal::EmptyFilter(_)))), "{empty:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn row_that_cannot_be_read_is_named_and_the_others_are_published() {
+    let world = World::new();
+    let began = world.now();
+    for call in ["c1", "c2"] {
+        world.accept(Provider::Generic, &generic(call, call, "RINGING", 0)).await;
+    }
+    world.quiesce().await;
+    world.alter_text("c1", "job", "NONSENSE").await;
+    let before = details(&world).len();
+    let stack = stack(&world);
+    let plan = planned(&stack, &RepublishFilter::Since(began)).await;
+    assert_eq!((plan.items.len(), plan.skipped_count, plan.skipped[0].item.as_str()), (1, 1, "c1"), "{plan:?}");
+    let run = carry_out(&stack, &plan).await;
+    assert_eq!(run.result(), "1 done, 0 unchanged, 0 skipped");
+    assert!(details(&world).len() > before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_relay_gave_up_is_published_and_its_messages_are_deleted() {
+    let world = World::new();
+    world.accept(Provider::Generic, &generic("before", "e0", "ENDED", 0)).await;
+    world.wait(HOUR * 8).await;
+    // The bus is down for longer than the relay retries a record.
+    world.cloud.bus().fail_entries(Some(Arc::new(|_| Some("ThrottlingException".to_owned()))));
+    world.accept(Provider::Generic, &generic("c1", "e1", "RINGING", 0)).await;
+    world.wait(HOUR * 23).await;
+    world.clear_faults();
+    world.quiesce().await;
+    let stack = stack(&world);
+    let failed = failures(&stack).await.unwrap();
+    assert!(!failed.is_empty());
+    let published = |call: &str| world.published_types(call).len();
+    assert_eq!(failures(&stack).await.unwrap(), failed, "the messages are visible again");
+    let before = published("before");
+
+    let plan = planned(&stack, &RepublishFilter::Failed).await;
+    let names: Vec<&str> = plan.items.iter().filter_map(|item| item.call_id.as_ref()).map(CallId::as_str).collect();
+    assert_eq!(names, ["c1"], "{plan:?}");
+    let run = carry_out_in_two(&stack, &plan).await;
+    assert_eq!(run.counts.done, 1 + failed.len());
+    assert!(published("c1") > 0);
+    assert_eq!(published("before"), before);
+    assert!(failures(&stack).await.unwrap().is_empty());
+    let nothing = planned(&stack, &RepublishFilter::Failed).await;
+    assert!(nothing.items.is_empty(), "{nothing:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn message_of_lambda_is_understood() {
+    let world = World::stopped();
+    let body = json!({
+        "requestContext": {"requestId": "r", "condition": "RetryAttemptsExhausted", "approximateInvokeCount": 1},
+        "responseContext": {"statusCode": 200, "executedVersion": "$LATEST"},
+        "version": "1.0", "timestamp": "2026-01-02T00:33:21.747Z",
+        "DDBStreamBatchInfo": {
+            "shardId": "shardId-1", "startSequenceNumber": "1", "endSequenceNumber": "2",
+            "approximateArrivalOfFirstRecord": "2026-01-01T00:33:19Z",
+            "approximateArrivalOfLastRecord": "2026-01-01T00:34:19Z", "batchSize": 2,
+            "streamArn": "arn:aws:dynamodb:us-east-1:000000000000:table/t/stream/1",
+        },
+    });
+    let message = NewMessage { body: body.to_string(), ..NewMessage::default() };
+    world.cloud.services().sqs().send(RELAY_FAILURES_QUEUE, message).unwrap();
+    let failed = failures(&stack(&world)).await.unwrap();
+    assert_eq!(failed[0].first_at.to_string(), "2026-01-01T00:33:19.000Z");
+}

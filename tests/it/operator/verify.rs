@@ -1,0 +1,136 @@
+//! A call is verified: its events are folded again and compared with its row.
+
+use std::collections::BTreeSet;
+
+use switchhook_domain::{Call, CallId, Provider};
+use switchhook_local::CALLS_TABLE;
+use switchhook_operate::plan::{Action, CallSummary};
+use switchhook_operate::verify::{Problem, VerifyFilter, VerifyReport, plan_repair, verify};
+use switchhook_tests::{MINUTE, World, generic};
+
+use super::{HOUR, MAX, carry_out, carry_out_in_two, stack};
+use crate::outbound::{call_request, create};
+
+/// Stores a call that rang, was answered and ended.
+async fn finished_call(world: &World, id: &str) {
+    for (type_, second) in [("RINGING", 1), ("ANSWERED", 3), ("USER_CONFIRMED", 20), ("ENDED", 60)] {
+        world.accept(Provider::Generic, &generic(id, &format!("{id}-{type_}"), type_, second)).await;
+    }
+    world.quiesce().await;
+}
+
+async fn verified(world: &World, filter: &VerifyFilter) -> VerifyReport {
+    let stack = stack(world);
+    let since = stack.now().minus(HOUR);
+    verify(&stack, filter, since, &mut |_, _| {}).await.unwrap()
+}
+
+fn calls(ids: &[&str]) -> VerifyFilter {
+    VerifyFilter::Calls(ids.iter().copied().map(CallId::new).collect())
+}
+
+/// The entries of a call's history, in no particular order.
+fn history_of(call: &Call) -> BTreeSet<String> {
+    call.history.iter().map(|entry| format!("{} {}", entry.id(), entry.disposition.as_str())).collect()
+}
+
+/// The findings, one line each.
+fn found(report: &VerifyReport) -> String {
+    let line = |id: &CallId, problem: &Problem| match problem {
+        Problem::Different { differences } => {
+            let names: Vec<&str> = differences.iter().map(|difference| difference.name).collect();
+            format!("{id} differs: {}", names.join(" "))
+        }
+        Problem::Lost { events } => format!("{id} is lost: {} events", events.len()),
+        Problem::Unknown => format!("{id} is unknown"),
+        Problem::Unreadable { error } => format!("{id}: {error}"),
+        Problem::TooManyEvents => format!("{id} has too many events"),
+    };
+    report.findings.iter().map(|finding| line(&finding.call_id, &finding.problem)).collect::<Vec<_>>().join("\n")
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_of_every_kind_match_their_events() {
+    let world = World::new();
+    finished_call(&world, "c1").await;
+    world.accept(Provider::Generic, &generic("c2", "open", "RINGING", 0)).await;
+    create(&world, &call_request("busy,confirms")).await;
+    create(&world, &call_request("no_answer,no_answer,no_answer")).await;
+    create(&world, &call_request("voicemail")).await;
+    world.wait(MINUTE * 30).await;
+    let report = verified(&world, &VerifyFilter::Since).await;
+    assert_eq!((report.matching, found(&report).as_str()), (5, ""));
+    let report = verified(&world, &VerifyFilter::Appointment("apt".to_owned())).await;
+    assert_eq!((report.matching, found(&report).as_str()), (3, ""));
+}
+
+#[tokio::test(start_paused = true)]
+async fn altered_row_is_named_and_repaired_once() {
+    let world = World::new();
+    finished_call(&world, "c1").await;
+    finished_call(&world, "c2").await;
+    world.wait(MINUTE * 3).await;
+    let before = world.call("c1").await;
+    world.alter_text("c1", "job", "FAILED").await;
+    world.alter_text("c2", "job", "FAILED").await;
+    let report = verified(&world, &calls(&["c1", "c2"])).await;
+    assert_eq!(found(&report), "c1 differs: job\nc2 differs: job");
+
+    let stack = stack(&world);
+    let plan = plan_repair(&stack, &calls(&["c1", "c2"]), &report, MAX).await.unwrap();
+    assert_eq!((plan.items.len(), plan.phones), (2, 0));
+    assert_eq!(plan.effects[0].after.as_ref().unwrap().job, "COMPLETED");
+    let run = carry_out_in_two(&stack, &plan).await;
+    assert_eq!(run.result(), "2 done, 0 unchanged, 0 skipped");
+    world.quiesce().await;
+    assert_eq!(world.call("c1").await.job, before.job);
+    let again = verified(&world, &calls(&["c1", "c2"])).await;
+    assert_eq!((again.matching, found(&again).as_str()), (2, ""));
+}
+
+#[tokio::test(start_paused = true)]
+async fn lost_row_is_found_by_its_events_and_rebuilt() {
+    let world = World::new();
+    finished_call(&world, "c1").await;
+    finished_call(&world, "c2").await;
+    let (before, announced) = (world.call("c1").await, world.published_types("c1"));
+    world.wait(MINUTE * 3).await;
+    world.delete_item(CALLS_TABLE, "c1").await;
+    let report = verified(&world, &VerifyFilter::Since).await;
+    assert_eq!((report.matching, found(&report).as_str()), (1, "c1 is lost: 4 events"));
+    assert_eq!(found(&verified(&world, &calls(&["c1", "nobody"])).await), "c1 is lost: 4 events\nnobody is unknown");
+
+    let stack = stack(&world);
+    let plan = plan_repair(&stack, &VerifyFilter::Since, &report, MAX).await.unwrap();
+    assert!(plan.items.iter().all(|item| item.action == Action::Replay), "{plan:?}");
+    assert_eq!((plan.items.len(), plan.phones, plan.effects[0].before.as_ref()), (4, 0, None));
+    carry_out(&stack, &plan).await;
+    world.quiesce().await;
+    let after = world.call("c1").await;
+    assert_eq!((CallSummary::new(&after), history_of(&after)), (CallSummary::new(&before), history_of(&before)));
+    // The call announces again, from its first id on. Subscribers that have these ids ignore them.
+    assert_eq!(world.published_types("c1").len(), 2 * announced.len());
+    assert_eq!(found(&verified(&world, &VerifyFilter::Since).await), "");
+}
+
+#[tokio::test(start_paused = true)]
+async fn row_that_cannot_be_read_is_named_and_the_others_are_verified() {
+    let world = World::new();
+    finished_call(&world, "c1").await;
+    finished_call(&world, "c2").await;
+    world.alter_text("c1", "job", "NONSENSE").await;
+    let report = verified(&world, &VerifyFilter::Since).await;
+    assert_eq!((report.matching, report.findings.len()), (1, 1));
+    assert!(found(&report).starts_with("c1: could not read"), "{}", found(&report));
+}
+
+#[tokio::test(start_paused = true)]
+async fn event_on_its_way_is_no_difference() {
+    let mut world = World::new();
+    finished_call(&world, "c1").await;
+    world.stop();
+    world.accept(Provider::Generic, &generic("c1", "late", "RINGING", 2)).await;
+    assert_eq!(found(&verified(&world, &calls(&["c1"])).await), "");
+    world.wait(MINUTE * 3).await;
+    assert_eq!(found(&verified(&world, &calls(&["c1"])).await), "c1 differs: missing_event");
+}
