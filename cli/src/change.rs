@@ -204,13 +204,11 @@ fn finish(
 
 /// Prints a refusal. Any other error is an error of the command.
 fn ended(error: switchhook_operate::Error, errors: &mut impl Write) -> Result<Ended, ChangeError> {
-    match error {
-        switchhook_operate::Error::Refusal(refusal) => {
-            writeln!(errors, "switchhook: refused: {refusal}")?;
-            Ok(Ended::Refused)
-        }
-        other => Err(other.into()),
+    if let switchhook_operate::Error::Refusal(refusal) = error {
+        writeln!(errors, "switchhook: refused: {refusal}")?;
+        return Ok(Ended::Refused);
     }
+    Err(error.into())
 }
 
 /// Prints a refusal to make a plan. Any other error is an error of the command.

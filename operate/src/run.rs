@@ -333,7 +333,7 @@ impl Held<'_> {
         self.stack.events_queue.send_again(&work.sends).await?;
         for drift in &work.refolds {
             let new_event = NewEvent::from_switchhook(drift, self.run.id.as_str())?;
-            let _ = submit(&self.stack.inbox, &self.stack.events_queue, &new_event, drift).await?;
+            drop(submit(&self.stack.inbox, &self.stack.events_queue, &new_event, drift).await?);
         }
         let mut left = act::act(self.stack, &work.acts).await?;
         left.extend(act::finish(self.stack, work.finishing).await?);

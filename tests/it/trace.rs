@@ -1,6 +1,6 @@
 //! Trace ids: they lead from a request to everything that it caused, in the log and in the domain events.
 
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that cannot go on fails")]
+#![expect(clippy::indexing_slicing, reason = "a test that cannot go on fails")]
 
 use http::StatusCode;
 use serde_json::{Value, json};

@@ -70,7 +70,7 @@ fn story_of_a_call_is_found_from_every_id_and_says_why() {
 
     let id = ENDED.trim_end_matches(":call_ended");
     for name in ["appointment:appt_201", ENDED, "+447700900000", "+44 7700 900000"] {
-        assert_eq!(printed(&stack, &["timeline", name, "--json"]).contains("appointment:appt_201"), true, "{name}");
+        assert!(printed(&stack, &["timeline", name, "--json"]).contains("appointment:appt_201"), "{name}");
     }
     // The event named its appointment, so no call and no alias has the provider's id.
     assert_eq!(stack.switchhook(&["timeline", id]).status.code(), Some(1));

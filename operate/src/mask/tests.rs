@@ -84,16 +84,11 @@ fn no_number_name_transcript_or_address_of_a_fixture_survives() {
             };
             assert!(!is_there, "{path}: {value:?} in {masked}");
         }
-        for mark in ["Ada", "+44", "https://", "@"] {
-            let digits = masked.split(mark).skip(1).any(|rest| {
-                mark != "+44"
-                    || !rest.starts_with('…')
-                        && !rest.is_empty()
-                        && mark == "+44"
-                        && rest.chars().take(7).all(|c| c.is_ascii_digit())
-            });
-            assert!(!digits, "{path}: {mark} in {masked}");
+        for mark in ["Ada", "https://", "@"] {
+            assert!(!masked.contains(mark), "{path}: {mark} in {masked}");
         }
+        let digits = masked.split("+44").skip(1).any(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
+        assert!(!digits, "{path}: a number in {masked}");
     }
     assert!(values > 150, "the fixtures hold personal values: {values}");
 }

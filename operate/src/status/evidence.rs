@@ -36,7 +36,7 @@ pub(super) fn healthy(sources: &Sources, now: Timestamp) -> Vec<Evidence> {
     ] {
         lines.push(metrics(name, &|metrics| {
             let worst = last(&series(metrics), now, HOUR).max();
-            let text = worst.map_or_else(|| "nothing in the last hour".to_owned(), |worst| milliseconds(worst));
+            let text = worst.map_or_else(|| "nothing in the last hour".to_owned(), milliseconds);
             judged(name, &threshold, worst, text)
         }));
     }

@@ -136,7 +136,7 @@ async fn discard_deletes_the_message_and_keeps_the_event() {
     world.post(Provider::Generic, "not JSON").await;
     let stack = stack(&world);
     let none = plan_discard(&stack, &LetterFilter::default(), MAX).await;
-    assert!(matches!(none, Err(Error::Refused(Refusal::EmptyFilter(_)))), "{none:?}");
+    assert!(matches!(none, Err(Error::Refusal(Refusal::EmptyFilter(_)))), "{none:?}");
     let plan = plan_discard(&stack, &ALL, MAX).await.unwrap();
     assert_eq!(plan.items.len(), 3, "{plan:?}");
     let run = carry_out_in_two(&stack, &plan).await;

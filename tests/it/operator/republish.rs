@@ -53,7 +53,7 @@ async fn same_events_are_published_again_with_the_same_ids() {
     let nobody = planned(&stack, &RepublishFilter::Calls(vec![CallId::new("nobody")])).await;
     assert_eq!((nobody.items.len(), nobody.skipped[0].reason.as_str()), (0, "the call does not exist"));
     let empty = plan(&stack, &RepublishFilter::Calls(Vec::new()), MAX, &mut |_, _| {}).await;
-    assert!(matches!(empty, Err(Error::Refused(Refusal::EmptyFilter(_)))), "{empty:?}");
+    assert!(matches!(empty, Err(Error::Refusal(Refusal::EmptyFilter(_)))), "{empty:?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -51,14 +51,12 @@ async fn requests_of_a_bad_hour(mode: Mode, calls: usize) -> u64 {
 #[tokio::test(start_paused = true)]
 async fn provider_with_an_account_problem_for_an_hour_costs_a_handful_of_requests_and_no_call() {
     let requests = requests_of_a_bad_hour(Mode::UnknownAsset, 1_000).await;
-    println!("{requests} requests in the hour");
     assert!(requests <= 12, "{requests}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn provider_that_is_busy_for_an_hour_costs_a_handful_of_requests_and_no_call() {
     let requests = requests_of_a_bad_hour(Mode::RateLimited, 200).await;
-    println!("{requests} requests in the hour");
     assert!(requests <= 25, "{requests}");
 }
 
@@ -138,11 +136,9 @@ async fn requests_of_a_provider_that_dials_nobody(per_second: f64) -> u64 {
 #[tokio::test(start_paused = true)]
 async fn provider_that_accepts_calls_and_dials_nobody_costs_few_requests_and_no_call() {
     let requests = requests_of_a_provider_that_dials_nobody(5.0).await;
-    println!("{requests} requests in half an hour");
     assert!(requests <= 60, "{requests}");
     // At 100 calls in a second, all are sent before the first report arrives.
     let requests = requests_of_a_provider_that_dials_nobody(100.0).await;
-    println!("{requests} requests in half an hour");
     assert!(requests <= 110, "{requests}");
 }
 
@@ -186,7 +182,6 @@ async fn outage_in_the_middle(mode: Mode, requests_max: usize) {
     let requests = fake.api_records().iter().filter(|record| is_dial(record.result)).count();
     fake.set_mode(Mode::Normal);
     world.wait(HOUR * 3).await;
-    println!("{mode:?}: {requests} dial requests in the hour");
     assert!(requests <= requests_max, "{mode:?}: {requests} dial requests in the hour");
     assert_eq!((fake.dials().len(), fake.duplicate_dials()), (calls, 0), "{mode:?}");
     for call_id in &created {

@@ -14,10 +14,8 @@ use super::{carry_out, consume_all, everything, of_call, options, plan_replay, p
 use crate::outbound::{call_request, create};
 
 fn refusal(error: Error) -> Refusal {
-    match error {
-        Error::Refusal(refusal) => refusal,
-        other => panic!("not refused, but: {other}"),
-    }
+    let Error::Refusal(refusal) = error else { panic!("not refused, but: {error}") };
+    refusal
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,6 +1,6 @@
 //! Repairs by operators: plans that show their effect, and runs that have exactly this effect, once.
 
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that cannot go on fails")]
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "a test that cannot go on fails")]
 
 mod effects;
 mod interrupted;
