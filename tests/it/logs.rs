@@ -35,7 +35,8 @@ const DIMENSION_SETS: [&[&str]; 4] = [
 ];
 
 /// Numbers of a line that are no metrics.
-const NUMBERS_WITHOUT_METRIC: [&str; 14] = [
+const NUMBERS_WITHOUT_METRIC: [&str; 16] = [
+    "dead_letters_marked",
     "delayed",
     "drift_checked",
     "drift_lookups",
@@ -46,6 +47,7 @@ const NUMBERS_WITHOUT_METRIC: [&str; 14] = [
     "lookup_events",
     "lookups",
     "lost_races",
+    "notices",
     "records",
     "rescheduled",
     "retry_count",
@@ -56,7 +58,11 @@ const NUMBERS_WITHOUT_METRIC: [&str; 14] = [
 const SERIES_DOLLARS: f64 = 0.30;
 
 /// Metrics of states that the runs of this file do not reach.
-const EMITTED_ELSEWHERE: [(&str, &str); 38] = [
+const EMITTED_ELSEWHERE: [(&str, &str); 42] = [
+    ("relay", "call_failed"),
+    ("relay", "call_no_answer"),
+    ("consumer", "circuit_closed"),
+    ("consumer", "circuit_open"),
     ("reconciler", "stuck_dialing"),
     ("api", "number_unblocked"),
     ("api", "repeated"),
@@ -401,6 +407,7 @@ fn sources_of(function: &str) -> Vec<String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let folder = root.join("functions").join(function).join("src");
     let files = std::fs::read_dir(folder).into_iter().flatten().map(|file| file.unwrap().path());
+    let files = files.filter(|path| path.is_file());
     let shared = ["shared/domain/src/call.rs", "shared/aws/src/secret.rs"].map(|file| root.join(file));
     files.chain(shared).map(|file| std::fs::read_to_string(file).unwrap()).collect()
 }

@@ -12,6 +12,8 @@
 //! A message leaves the queue even if its dial failed. The claim of such a call expires, and the reconciler returns the call to
 //! PENDING. Only messages of a newer schema version stay in the queue.
 
+mod outcome;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -32,6 +34,8 @@ use switchhook_domain::{
     ProviderHealth, StopReason, Timestamp, Transition,
 };
 use switchhook_providers::{DialAnswer, DialRequest, derived_call_id, dial_api_request};
+
+use crate::outcome::{DialOutcome, NextStep, RequestNotes};
 
 /// Tries of a conditional write that loses the race against another writer.
 const RACES_MAX: u32 = 5;
@@ -100,87 +104,6 @@ pub struct Dialer {
     /// Source of dial keys.
     pub random_ids: RandomIds,
     pub clock: Clock,
-}
-
-/// Result of working on one claim. The texts are causes for the log.
-#[derive(Debug, PartialEq, Eq)]
-enum DialOutcome {
-    /// Nothing was dialled: the claim was used or has expired, or the call has another claim.
-    ClaimLost,
-    /// The provider places the call.
-    Accepted,
-    /// Nothing was dialled: the calling window is closed, and the call waits until it opens.
-    WindowClosed,
-    /// Nothing was dialled: the provider takes no calls now. The call stays due.
-    Released,
-    /// Nothing was dialled: this call must not be placed, now or later.
-    Stopped(StopReason),
-    /// Nothing was dialled, for a passing reason. The call is tried again later, and the attempt does not count.
-    Withdrawn(&'static str),
-    /// Nothing was dialled: the provider will never place this call.
-    Rejected(&'static str),
-    /// Nobody knows whether the provider placed the call.
-    InDoubt(&'static str),
-}
-
-/// The request to the provider that a claim led to, for the metrics.
-#[derive(Clone, Copy, Debug, Default)]
-struct RequestNotes {
-    /// Time of the request, with its repetition. `None` if there was no request.
-    request_ms: Option<u64>,
-    /// True if the provider gave no usable answer.
-    is_failed: bool,
-}
-
-/// The next step with a call under a valid claim. The row must hold its transition before anything else happens.
-enum NextStep {
-    Dial(DialStarted),
-    Postpone(Transition),
-    Release(Transition),
-    GiveUp(Transition, StopReason),
-    /// The claim is no longer valid, so there is nothing to store.
-    ClaimLost,
-}
-
-impl NextStep {
-    const fn transition(&self) -> Option<&Transition> {
-        match self {
-            Self::Dial(started) => Some(&started.transition),
-            Self::Postpone(transition) | Self::Release(transition) | Self::GiveUp(transition, _) => Some(transition),
-            Self::ClaimLost => None,
-        }
-    }
-}
-
-impl DialOutcome {
-    const fn as_str(&self) -> &'static str {
-        match self {
-            Self::ClaimLost => "claim_lost",
-            Self::Accepted => "dialled",
-            Self::WindowClosed => "window_closed",
-            Self::Released => "dial_released",
-            Self::Stopped(_) => "dial_stopped",
-            Self::Withdrawn(_) => "dial_withdrawn",
-            Self::Rejected(_) => "dial_rejected",
-            Self::InDoubt(_) => "dial_in_doubt",
-        }
-    }
-
-    const fn cause(&self) -> Option<&'static str> {
-        match self {
-            Self::ClaimLost | Self::Accepted | Self::WindowClosed | Self::Released => None,
-            Self::Stopped(reason) => Some(reason.as_str()),
-            Self::Withdrawn(reason) | Self::Rejected(reason) | Self::InDoubt(reason) => Some(reason),
-        }
-    }
-
-    /// True if a request may have gone to the provider. It then counts towards the provider's dial rate.
-    const fn may_have_sent_request(&self) -> bool {
-        match self {
-            Self::ClaimLost | Self::WindowClosed | Self::Released | Self::Stopped(_) => false,
-            Self::Accepted | Self::Withdrawn(_) | Self::Rejected(_) | Self::InDoubt(_) => true,
-        }
-    }
 }
 
 impl Dialer {

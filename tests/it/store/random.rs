@@ -43,10 +43,10 @@ prop_compose! {
         received_at in 0_i64..4_000_000_000_000,
         call_events in proptest::collection::vec(any_call_event(), 1..5),
         of_switchhook in proptest::bool::weighted(0.1),
-        trace_id in prop_oneof!["[!-~]{0,70}", Just("-".to_owned()), Just("=".to_owned())],
     ) -> ProviderEvent {
         let (from, to) = numbers.unzip();
         ProviderEvent {
+            trace_id: TraceId::new(&event_id),
             event_id: EventId::new(event_id),
             origin: if of_switchhook { Origin::Switchhook } else { Origin::Provider(Provider::Twilio) },
             event_type: String::new(),
@@ -58,7 +58,6 @@ prop_compose! {
             from: from.map(PhoneNumber::new),
             to: to.map(PhoneNumber::new),
             block_number: false,
-            trace_id: TraceId::new(&trace_id),
             received_at: Timestamp::from_millis(received_at),
             call_events,
         }
