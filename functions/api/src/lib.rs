@@ -256,6 +256,7 @@ mod tests {
                 "RETRY_ATTEMPTS_MAX" => Some(attempts.to_owned()),
                 "CALLING_WINDOW" => None,
                 "OUTCOME_PROVIDERS" => Some("retell".to_owned()),
+                "INDEX_NUMBERS" => Some("true".to_owned()),
                 _ => Some("7".to_owned()),
             });
             Config::from_environment(environment).unwrap()
@@ -273,6 +274,7 @@ mod tests {
             let environment = Environment::new(move |name| match name {
                 "CALLING_WINDOW" => Some(window.to_owned()),
                 "OUTCOME_PROVIDERS" => Some("retell".to_owned()),
+                "INDEX_NUMBERS" => Some("true".to_owned()),
                 _ => Some("7".to_owned()),
             });
             Config::from_environment(environment)

@@ -227,7 +227,7 @@ async fn table_can_be_described_and_given_a_time_to_live() {
     let mut indexes: Vec<&str> =
         described.global_secondary_indexes().iter().filter_map(|index| index.index_name()).collect();
     indexes.sort_unstable();
-    assert_eq!(indexes, ["by_appointment", "by_wake"]);
+    assert_eq!(indexes, ["by_appointment", "by_party", "by_wake"]);
     assert_eq!(described.latest_stream_arn(), None, "the stream is ours");
 
     let lifetime = TimeToLiveSpecification::builder().attribute_name("expires_at").enabled(true).build().unwrap();
