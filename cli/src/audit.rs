@@ -73,10 +73,16 @@ fn print(records: &[AuditRecord], out: &mut impl Write) -> io::Result<()> {
         return writeln!(out, "There is no audit record: no operator has repaired anything.");
     }
     for record in records {
-        let AuditRecord { at, moment, who, reason, verb, run_id, items, counts, .. } = record;
+        let AuditRecord { at, moment, who, reason, verb, run_id, event_id, items, counts, .. } = record;
         let Counts { done, unchanged, skipped } = counts;
         let (moment, command) = (moment.as_str(), verb.command());
-        writeln!(out, "{at}  {run_id}  {moment:<8}  {command}, {items} items  {who}: {reason}")?;
+        match (run_id, event_id) {
+            (_, Some(event_id)) => writeln!(out, "{at}  {moment}  {command} {event_id}  {who}: {reason}")?,
+            (run_id, None) => {
+                let run_id = run_id.as_deref().unwrap_or_default();
+                writeln!(out, "{at}  {run_id}  {moment:<8}  {command}, {items} items  {who}: {reason}")?;
+            }
+        }
         if done + unchanged + skipped > 0 {
             writeln!(out, "    {done} done, {unchanged} unchanged, {skipped} skipped")?;
         }
@@ -101,8 +107,9 @@ mod tests {
             who: "ada".to_owned(),
             reason: "ticket 812".to_owned(),
             verb: Verb::Replay,
-            run_id: "r-1".to_owned(),
-            plan_id: "p-1".to_owned(),
+            run_id: Some("r-1".to_owned()),
+            plan_id: Some("p-1".to_owned()),
+            event_id: None,
             items: 3,
             counts: Counts { done: 2, unchanged: 0, skipped: 1 },
         };

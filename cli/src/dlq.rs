@@ -81,9 +81,6 @@ struct Show {
     /// Id of the event or of the message
     #[arg(value_name = "ID")]
     id: String,
-    /// Show the whole payload, which may hold numbers and names
-    #[arg(long)]
-    body: bool,
     #[command(flatten)]
     stack: StackChoice,
     /// Print one JSON object
@@ -203,7 +200,7 @@ impl Show {
                 .map_err(DlqError::Print)?;
             return Ok(Ended::NotFound);
         };
-        let payload = payload_of(&connection, letter.event_id.as_ref(), self.body)?;
+        let payload = payload_of(&connection, letter.event_id.as_ref())?;
         let printed = if self.json {
             let value = serde_json::json!({ "cause": cause, "letter": letter, "payload": payload });
             writeln!(out, "{value:#}")
@@ -216,9 +213,9 @@ impl Show {
 }
 
 /// Reads the payload of an event. `None` if the inbox does not hold the event.
-fn payload_of(connection: &Connection, event_id: Option<&EventId>, whole: bool) -> Result<Option<String>, DlqError> {
+fn payload_of(connection: &Connection, event_id: Option<&EventId>) -> Result<Option<String>, DlqError> {
     let Some(event_id) = event_id else { return Ok(None) };
-    connection.block_on(payload::read(&connection.stack, event_id, whole)).map_err(DlqError::Read)
+    connection.block_on(payload::read(&connection.stack, event_id)).map_err(DlqError::Read)
 }
 
 fn print(letters: &DeadLetters, now: switchhook_domain::Timestamp, out: &mut impl Write) -> io::Result<()> {

@@ -38,7 +38,10 @@ Examples:
   switchhook event show retell:call_5d0b8f6e:call_ended
   switchhook event show retell:call_5d0b8f6e:call_ended --headers --json
 
-Phone numbers, addresses, names and what people said are masked: equal values get equal letters.
+  switchhook event show retell:call_5d0b8f6e:call_ended --body --reason 'ticket 812'
+
+Phone numbers, addresses, names and what people said are masked: equal values get equal letters. --body prints the exact bytes
+that the provider sent, and nothing else. It writes an audit record with your reason first.
 
 Exit status: 0 if the event was found, 1 if it was not, 2 if the stack could not be reached.";
 
@@ -102,6 +105,12 @@ struct Show {
     /// Show the stored headers too
     #[arg(long)]
     headers: bool,
+    /// Print the payload as it was sent, without masking
+    #[arg(long, requires = "reason", conflicts_with_all = ["headers", "json"])]
+    body: bool,
+    /// Why the payload must be read, for the audit record
+    #[arg(long, value_name = "TEXT", requires = "body")]
+    reason: Option<String>,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -221,6 +230,12 @@ impl Status {
 impl Show {
     fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<bool, EventError> {
         let connection = self.stack.connect()?;
+        if let (true, Some(reason)) = (self.body, &self.reason) {
+            let body = connection.block_on(events::unmasked(&connection.stack, &EventId::new(&self.event), reason))?;
+            let Some(body) = body else { return not_found(&self.event, &connection, errors) };
+            out.write_all(&body)?;
+            return Ok(true);
+        }
         let found = connection.block_on(events::show(&connection.stack, &EventId::new(&self.event)))?;
         let Some(path) = found else { return not_found(&self.event, &connection, errors) };
         if self.json {

@@ -72,9 +72,6 @@ struct Show {
     /// Id of the event
     #[arg(value_name = "EVENT")]
     event: String,
-    /// Show the whole payload, which may hold numbers and names
-    #[arg(long)]
-    body: bool,
     #[command(flatten)]
     stack: StackChoice,
     /// Print one JSON object
@@ -206,7 +203,7 @@ impl Show {
             .map_err(QuarantineError::Print)?;
             return Ok(Ended::NotFound);
         };
-        let payload = payload::read(&connection.stack, &event_id, self.body);
+        let payload = payload::read(&connection.stack, &event_id);
         let payload = connection.block_on(payload).map_err(QuarantineError::Read)?;
         let printed = if self.json {
             let value = serde_json::json!({ "event": detail, "payload": payload });

@@ -1,25 +1,27 @@
 //! Audit records: who changed what, and why.
 //!
 //! **No audit record, no action.** A run writes a record before its first action, another one whenever it is resumed, and one when
-//! it ends. If a record cannot be written, the run stops. Each record is also published as the domain event
-//! `operator.action`.
+//! it ends. If a record cannot be written, the run stops. A payload that is not masked is read only after its record is written.
+//! Each record is also published as the domain event `operator.action`.
 
 use serde::{Deserialize, Serialize};
 use switchhook_aws::inbox::{ATTENTION_SHARDS, AttentionKind, DocumentKind, audit_id};
-use switchhook_domain::{OperatorAction, Timestamp};
+use switchhook_aws::random::RandomIds;
+use switchhook_domain::{EventId, OperatorAction, Timestamp};
 
-use crate::error::Error;
+use crate::error::{Error, Refusal};
 use crate::plan::Verb;
 use crate::stack::{OPERATOR_RETENTION, Stack};
 use crate::time_text;
 
-/// Moment of a run that a record is about.
+/// Moment of a run that a record is about, or the reading of a payload that is not masked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Moment {
     Started,
     Resumed,
     Finished,
+    Unmasked,
 }
 
 impl Moment {
@@ -29,6 +31,7 @@ impl Moment {
             Self::Started => "started",
             Self::Resumed => "resumed",
             Self::Finished => "finished",
+            Self::Unmasked => "unmasked",
         }
     }
 }
@@ -57,9 +60,12 @@ pub struct AuditRecord {
     /// Reason that the operator gave.
     pub reason: String,
     pub verb: Verb,
-    pub run_id: String,
-    pub plan_id: String,
-    /// Number of items of the plan.
+    /// `None` if the record is about no run.
+    pub run_id: Option<String>,
+    pub plan_id: Option<String>,
+    /// Event whose payload was read.
+    pub event_id: Option<String>,
+    /// Number of items of the plan, or 1 for a payload.
     pub items: usize,
     pub counts: Counts,
 }
@@ -98,6 +104,30 @@ pub(crate) async fn record(stack: &Stack, record: &AuditRecord) -> Result<(), Er
     Ok(())
 }
 
+/// Records that an operator reads the payload of an event as it was sent.
+///
+/// # Errors
+/// [`Refusal::NoReason`], and the errors of the caller's identity, the inbox and the bus.
+pub async fn record_unmasking(stack: &Stack, event_id: &EventId, reason: &str) -> Result<(), Error> {
+    if reason.trim().is_empty() {
+        return Err(Refusal::NoReason.into());
+    }
+    let unmasking = AuditRecord {
+        id: format!("u-{}/{}", RandomIds::from_system().hex::<6>()?, Moment::Unmasked.as_str()),
+        at: stack.now(),
+        moment: Moment::Unmasked,
+        who: stack.caller().await?,
+        reason: reason.trim().to_owned(),
+        verb: Verb::ShowBody,
+        run_id: None,
+        plan_id: None,
+        event_id: Some(event_id.to_string()),
+        items: 1,
+        counts: Counts::default(),
+    };
+    record(stack, &unmasking).await
+}
+
 fn event_of(record: &AuditRecord) -> OperatorAction {
     let count = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
     OperatorAction {
@@ -110,6 +140,7 @@ fn event_of(record: &AuditRecord) -> OperatorAction {
         reason: record.reason.clone(),
         run_id: record.run_id.clone(),
         plan_id: record.plan_id.clone(),
+        event_id: record.event_id.clone(),
         items: count(record.items),
         done: count(record.counts.done),
         unchanged: count(record.counts.unchanged),

@@ -8,6 +8,7 @@ use serde::Serialize;
 use switchhook_aws::inbox::{Note, StoredEvent};
 use switchhook_domain::{Call, Disposition, EventId, HistoryEntry, Timestamp};
 
+use crate::audit;
 use crate::error::Error;
 use crate::stack::Stack;
 
@@ -117,4 +118,15 @@ impl Fate {
 /// A read failed.
 pub async fn status(stack: &Stack, id: &EventId) -> Result<Option<EventLine>, Error> {
     Ok(Fate::read(stack, id).await?.map(|fate| fate.line()))
+}
+
+/// Returns the exact bytes that the provider sent, after an audit record was written. `None` if there is no such event, which
+/// writes no record.
+///
+/// # Errors
+/// The record could not be written, or a read failed.
+pub async fn unmasked(stack: &Stack, id: &EventId, reason: &str) -> Result<Option<Vec<u8>>, Error> {
+    let Some(stored) = stack.inbox.get(id).await? else { return Ok(None) };
+    audit::record_unmasking(stack, id, reason).await?;
+    Ok(Some(stack.inbox.read_body(&stored).await?))
 }

@@ -58,7 +58,7 @@ impl fmt::Display for PlanId {
     }
 }
 
-/// Command that made a plan.
+/// Command that made a plan, or another one that is audited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verb {
@@ -69,6 +69,7 @@ pub enum Verb {
     DiscardQuarantined,
     Republish,
     Verify,
+    ShowBody,
 }
 
 impl Verb {
@@ -83,6 +84,7 @@ impl Verb {
             Self::DiscardQuarantined => "quarantine discard",
             Self::Republish => "republish",
             Self::Verify => "verify",
+            Self::ShowBody => "event show --body",
         }
     }
 
@@ -97,6 +99,7 @@ impl Verb {
             Self::DiscardQuarantined => "discard_quarantined",
             Self::Republish => "republish",
             Self::Verify => "verify",
+            Self::ShowBody => "show_body",
         }
     }
 }

@@ -218,8 +218,9 @@ pub async fn get(stack: &Stack, id: &RunId) -> Result<Option<Run>, Error> {
 pub async fn list(stack: &Stack, limit: usize) -> Result<Vec<Run>, Error> {
     let mut runs: Vec<Run> = Vec::new();
     for record in audit::list(stack, limit.saturating_mul(3)).await? {
-        if runs.len() < limit && !runs.iter().any(|run| run.id.as_str() == record.run_id) {
-            runs.extend(get(stack, &RunId::new(record.run_id)).await?);
+        let Some(run_id) = record.run_id else { continue };
+        if runs.len() < limit && !runs.iter().any(|run| run.id.as_str() == run_id) {
+            runs.extend(get(stack, &RunId::new(run_id)).await?);
         }
     }
     Ok(runs)
@@ -412,7 +413,7 @@ impl Held<'_> {
     async fn record(&self, moment: Moment, at: Timestamp) -> Result<(), Error> {
         let Run { id, plan_id, verb, who, reason, items, counts, .. } = &self.run;
         let name = match moment {
-            Moment::Started | Moment::Finished => moment.as_str().to_owned(),
+            Moment::Started | Moment::Finished | Moment::Unmasked => moment.as_str().to_owned(),
             Moment::Resumed => format!("{}-{}", moment.as_str(), self.version),
         };
         let record = AuditRecord {
@@ -422,8 +423,9 @@ impl Held<'_> {
             who: who.clone(),
             reason: reason.clone(),
             verb: *verb,
-            run_id: id.to_string(),
-            plan_id: plan_id.to_string(),
+            run_id: Some(id.to_string()),
+            plan_id: Some(plan_id.to_string()),
+            event_id: None,
             items: *items,
             counts: *counts,
         };

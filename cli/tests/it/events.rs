@@ -166,3 +166,27 @@ fn tail_prints_events_and_domain_events_once() {
     let completed = items.iter().filter(|item| item["type"] == "call.completed").count();
     assert_eq!(completed, 1, "{followed}");
 }
+
+#[test]
+fn whole_payload_is_shown_for_a_reason_and_recorded() {
+    let (_scratch, stack) = with_known_keys();
+    send(&stack, "retell", "a retell key", ["--sample", "retell/call_ended"]);
+    until_found(&stack, &["event", "status", ENDED, "--json"], |line| line["status"] == "applied");
+    let without = stack.switchhook(&["event", "show", ENDED, "--body"]);
+    assert_eq!(without.status.code(), Some(2), "{}", text(&without.stderr));
+    let blank = stack.switchhook(&["event", "show", ENDED, "--body", "--reason", " "]);
+    assert_eq!((blank.status.code(), text(&blank.stdout)), (Some(2), String::new()));
+    let nobody = stack.switchhook(&["event", "show", "retell:x", "--body", "--reason", "ticket 812"]);
+    assert_eq!(nobody.status.code(), Some(1));
+
+    let whole = printed(&stack, &["event", "show", ENDED, "--body", "--reason", "ticket 812"]);
+    assert!(whole.contains("+447700900000"), "{whole}");
+    let records: Value = serde_json::from_str(&printed(&stack, &["audit", "list", "--json"])).expect("records");
+    let records = records["records"].as_array().expect("records");
+    assert_eq!(records.len(), 1, "{records:?}");
+    for (field, value) in
+        [("verb", "show_body"), ("moment", "unmasked"), ("event_id", ENDED), ("reason", "ticket 812")]
+    {
+        assert_eq!(records[0][field], value);
+    }
+}
