@@ -184,8 +184,7 @@ fn whole_payload_is_shown_for_a_reason_and_recorded() {
     let records: Value = serde_json::from_str(&printed(&stack, &["audit", "list", "--json"])).expect("records");
     let records = records["records"].as_array().expect("records");
     assert_eq!(records.len(), 1, "{records:?}");
-    for (field, value) in
-        [("verb", "show_body"), ("moment", "unmasked"), ("event_id", ENDED), ("reason", "ticket 812")]
+    for (field, value) in [("verb", "show_body"), ("moment", "unmasked"), ("event_id", ENDED), ("reason", "ticket 812")]
     {
         assert_eq!(records[0][field], value);
     }

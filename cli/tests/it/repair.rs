@@ -143,7 +143,7 @@ fn unreadable_webhook_is_listed_shown_and_discarded() {
     let (code, out, errors) = run(&stack, &["quarantine", "show", id]);
     assert_eq!(code, Some(0), "{errors}");
     assert!(out.contains("this version cannot read it: the body is not JSON") && !out.contains("+15550100"), "{out}");
-    let (_, out, _) = run(&stack, &["quarantine", "show", id, "--body"]);
+    let (_, out, _) = run(&stack, &["event", "show", id, "--body", "--reason", "ticket 812"]);
     assert!(out.contains("+15550100"), "{out}");
     let (code, out, _) = run(&stack, &["quarantine", "reprocess", "--all"]);
     assert_eq!(code, Some(1), "nothing can be read");

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use switchhook_domain::CallId;
-use switchhook_local::fake::DeliveryFaults;
+use switchhook_local::fake::{DeliveryFaults, Mode};
 use switchhook_tests::{MINUTE, World};
 
 use super::{call_request, create, send};
@@ -31,11 +31,13 @@ async fn row_tells_what_workers_did_until_the_call_ended() {
 #[tokio::test(start_paused = true)]
 async fn dial_that_the_provider_refused_or_that_the_window_delayed_has_its_reason() {
     let world = World::new();
-    let call_id = create(&world, &call_request("out_of_credit")).await;
-    world.wait(MINUTE * 3).await;
+    world.cloud.fake().set_mode(Mode::OutOfCredit);
+    let call_id = create(&world, &call_request("confirms")).await;
+    world.wait(MINUTE / 2).await;
     let all = moves(&world, &call_id).await;
     assert_eq!(all[..2], ["claimed", "dialled"]);
     assert!(all[2].starts_with("withdrawn "), "{all:?}");
+    world.cloud.fake().set_mode(Mode::Normal);
 
     let mut later = call_request("confirms");
     later["due_at"] = json!("2026-01-02T00:00:00Z");
@@ -52,6 +54,7 @@ async fn dial_without_an_event_is_doubted_once_in_a_write_that_happens_anyway() 
     world.cloud.scheduler().trigger(&call_id, "test").await.unwrap();
     world.cloud.dialer().handle(world.take_claims()).await;
     assert_eq!(moves(&world, call_id.as_str()).await, ["triggered", "dialled"]);
+    world.cloud.fake().set_mode(Mode::Down);
     for _ in 0..2 {
         world.wait(MINUTE * 6).await;
         drop(world.requests());

@@ -155,7 +155,7 @@ const fn is_dial(result: RequestResult) -> bool {
 
 /// Number of calls around an outage. `SWITCHHOOK_OUTAGE_CALLS=1000` makes the tests longer.
 fn calls_around_an_outage() -> usize {
-    std::env::var("SWITCHHOOK_OUTAGE_CALLS").ok().and_then(|text| text.parse().ok()).unwrap_or(300)
+    std::env::var("SWITCHHOOK_OUTAGE_CALLS").ok().and_then(|text| text.parse().ok()).unwrap_or(60)
 }
 
 /// Lets calls become due over three hours, and the provider fail in this way in the second of them. All calls must be dialled and

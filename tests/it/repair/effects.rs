@@ -53,7 +53,7 @@ async fn plan_names_only_what_it_would_change() {
     let world = World::stopped();
     let stack = stack_of(&world);
     post_folded(&world, "c1", "e1", "RINGING", 0).await;
-    post_unqueued(&world, "c1", "e2", "IN_PROGRESS", 5).await;
+    post_unqueued(&world, "c1", "e2", "ANSWERED", 5).await;
     post_folded(&world, "c2", "e3", "RINGING", 0).await;
     let plan = plan_replay(&stack, &everything()).await;
     assert_eq!(plan.items.iter().map(|item| item.name()).collect::<Vec<_>>(), ["generic:e2"]);
@@ -71,7 +71,7 @@ async fn filter_selects_by_provider_type_and_disposition() {
     let world = World::stopped();
     let stack = stack_of(&world);
     post_folded(&world, "c1", "e1", "RINGING", 0).await;
-    post_unqueued(&world, "c1", "e2", "IN_PROGRESS", 5).await;
+    post_unqueued(&world, "c1", "e2", "ANSWERED", 5).await;
     post_unqueued(&world, "c2", "e3", "RINGING", 0).await;
     let (_, answer) = world.post(Provider::Generic, "{").await;
     assert_eq!(answer["status"], "quarantined");
@@ -146,7 +146,7 @@ async fn item_of_a_changed_call_is_skipped_and_named() {
     let world = World::stopped();
     let stack = stack_of(&world);
     post_folded(&world, "c1", "e1", "RINGING", 0).await;
-    post_unqueued(&world, "c1", "e2", "IN_PROGRESS", 5).await;
+    post_unqueued(&world, "c1", "e2", "ANSWERED", 5).await;
     post_unqueued(&world, "c2", "e3", "RINGING", 0).await;
     let plan = plan_replay(&stack, &everything()).await;
     // The ending arrives between the plan and the run.

@@ -23,7 +23,7 @@ async fn run_that_is_killed_at_any_request_does_everything_once() {
     loop {
         let world = World::stopped();
         post_folded(&world, "c1", "e1", "RINGING", 0).await;
-        post_unqueued(&world, "c1", "e2", "IN_PROGRESS", 5).await;
+        post_unqueued(&world, "c1", "e2", "ANSWERED", 5).await;
         post_unqueued(&world, "c2", "e3", "RINGING", 0).await;
         post_folded(&world, "c3", "e4", "RINGING", 0).await;
         post_folded(&world, "c3", "e5", "BUSY", 3).await;

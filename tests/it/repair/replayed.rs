@@ -43,7 +43,7 @@ async fn recorded_event_that_this_version_folds_is_folded() {
     let stack = stack_of(&world);
     post_folded(&world, "c1", "e1", "RINGING", 0).await;
     for (event_id, second, disposition) in [("e2", 5, "recorded"), ("e3", 9, "quarantined")] {
-        let event_type = if second == 5 { "IN_PROGRESS" } else { "COMPLETED" };
+        let event_type = if second == 5 { "ANSWERED" } else { "ENDED" };
         post_unqueued(&world, "c1", event_id, event_type, second).await;
         decide(&world, &format!("generic:{event_id}"), disposition).await;
     }
@@ -92,7 +92,7 @@ async fn call_whose_events_are_read_differently_is_folded_again() {
 async fn events_without_a_row_make_the_row_again() {
     let world = World::stopped();
     let stack = stack_of(&world);
-    for (event_id, event_type, second) in [("e1", "RINGING", 0), ("e2", "IN_PROGRESS", 5), ("e3", "COMPLETED", 9)] {
+    for (event_id, event_type, second) in [("e1", "RINGING", 0), ("e2", "ANSWERED", 5), ("e3", "ENDED", 9)] {
         post_unqueued(&world, "c1", event_id, event_type, second).await;
     }
     let plan = plan_replay(&stack, &everything()).await;
