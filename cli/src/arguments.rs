@@ -98,7 +98,7 @@ enum Verb {
     Stuck(Stuck),
     /// Follow new events and domain events
     Tail(Tail),
-    /// Tell the story of a call: every event, what it did and why
+    /// Tell the story of a call: every event, its effect and the reason
     Timeline(Timeline),
     /// Compare calls with their events in the inbox, and repair what differs
     Verify(Verify),
@@ -110,7 +110,7 @@ const EXIT_SUCCESS: u8 = 0;
 const EXIT_FAILURE: u8 = 1;
 /// The command could not be carried out.
 const EXIT_ERROR: u8 = 2;
-/// The command refused to do what was asked: for example, phones could ring.
+/// The command was refused: for example, because phones could ring.
 const EXIT_REFUSED: u8 = 3;
 
 pub(crate) fn run(

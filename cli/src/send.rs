@@ -39,7 +39,7 @@ pub(crate) struct Send {
     content: Content,
     #[command(flatten)]
     stack: StackChoice,
-    /// URL that goes into the signature of a Twilio webhook, if it differs from that of the stack
+    /// URL that goes into the signature of a Twilio webhook, if it differs from the URL of the stack
     #[arg(long, value_name = "URL")]
     public_url: Option<String>,
 }

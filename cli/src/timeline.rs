@@ -35,7 +35,7 @@ pub(crate) struct Timeline {
     call: String,
     #[command(flatten)]
     stack: StackChoice,
-    /// Show what Switchhook believed at this time: a time ago such as 2h, or a time in RFC 3339 format
+    /// Show the state as Switchhook knew it at this time: a time ago such as 2h, or a time in RFC 3339 format
     #[arg(long, value_name = "TIME", value_parser = since::parse)]
     as_of: Option<Since>,
     /// Print one JSON object

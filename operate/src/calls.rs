@@ -65,7 +65,7 @@ pub struct StuckCall {
     pub since: Timestamp,
     /// Reason, as a sentence without its full stop.
     pub why: String,
-    /// What happens next without anybody's help.
+    /// Next step, which needs nobody's help.
     pub next: &'static str,
     /// Time of the next step. `None` if it is the next run of a schedule.
     #[serde(serialize_with = "time_text::optional::serialize")]

@@ -205,7 +205,7 @@ impl Masker {
         }
     }
 
-    /// Returns what stands for a hidden value. Of a phone number it keeps the country and the last three digits.
+    /// Returns the text that replaces a hidden value. Of a phone number it keeps the country and the last three digits.
     fn hidden(&mut self, value: &str) -> String {
         if is_phone(value) {
             let letter = letter(&mut self.numbers, value);

@@ -1,4 +1,4 @@
-//! The story of one call: its events, what each of them did and why, and what was announced.
+//! The story of one call: its events with their effects and reasons, and its announcements.
 
 use std::time::Duration;
 
@@ -47,7 +47,7 @@ pub struct Story {
     /// Text that says how the call was found, if not by its own id.
     pub found_by: Option<String>,
     pub other_calls: Vec<String>,
-    /// Time at which Switchhook believed this. `None` for the present.
+    /// Time at which Switchhook knew this state. `None` for the present.
     pub as_of: Option<String>,
     /// Events and writes in the order in which Switchhook learned of them.
     pub story: Vec<Line>,
@@ -99,7 +99,7 @@ pub struct AttemptSummary {
 #[serde(tag = "what", rename_all = "snake_case")]
 pub enum Line {
     Event(EventInStory),
-    /// What a worker or a user did to the job.
+    /// A worker or a user changed the job.
     Move {
         at: String,
         kind: &'static str,
@@ -132,7 +132,7 @@ pub struct EventInStory {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct WriteInStory {
     pub at: String,
-    /// State of the latest attempt after the write, as Switchhook believed it then.
+    /// State of the latest attempt after the write, as Switchhook knew it then.
     pub lifecycle: Option<&'static str>,
     pub outcome: Option<&'static str>,
     pub appointment_status: &'static str,
@@ -197,7 +197,7 @@ async fn latest(stack: &Stack, ids: Vec<CallId>, how: How) -> Result<Option<Foun
     Ok(Some(FoundCall { call, how, others: calls.map(|call| call.call_id).collect() }))
 }
 
-/// Tells the story of a call, as Switchhook believes it now or believed it at `as_of`. `None` if it did not know the call then.
+/// Tells the story of a call, as Switchhook knows it now or knew it at `as_of`. `None` if it did not know the call then.
 #[must_use]
 pub fn story(found: &FoundCall, as_of: Option<Timestamp>) -> Option<Story> {
     let past = found.call.as_of(as_of.unwrap_or(found.call.updated_at))?;

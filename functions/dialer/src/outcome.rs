@@ -1,4 +1,4 @@
-//! What the work on one claim can come to.
+//! Outcome of the work on one claim.
 
 use switchhook_domain::{DialStarted, StopReason, Transition};
 

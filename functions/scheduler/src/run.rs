@@ -113,7 +113,7 @@ impl Scheduler {
     }
 }
 
-/// True if the run may start no further claims. The report then says so.
+/// True if the run may start no further claims. The report then names this cause.
 fn is_time_up(report: &mut Report, started: Timestamp, now: Timestamp) -> bool {
     let is_up = now >= started.plus(RUN_MAX);
     report.budget_used_up |= u64::from(is_up);

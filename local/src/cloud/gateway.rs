@@ -83,7 +83,7 @@ pub(super) fn http_api_event(request: &Request<Bytes>, id: u64) -> Value {
                 "sourceIp": "127.0.0.1",
                 "userAgent": header(http::header::USER_AGENT),
             },
-            // As long as the ids of API Gateway, because rows and log lines hold them.
+            // Length of the ids of API Gateway, because rows and log lines hold them.
             "requestId": format!("local-{id:010}"),
             "routeKey": "$default",
             "stage": "$default",

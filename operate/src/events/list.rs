@@ -101,7 +101,7 @@ async fn by_time(stack: &Stack, shards: Vec<u64>, filter: &Filter) -> Result<Eve
             examined += wanted.len();
             found.extend(read_all(stack, wanted).await?.into_iter().filter(|fate| matches(fate, filter)));
             until = complete_since;
-            // The rest of a busy minute is read in the next round, and so is what is older.
+            // The rest of a busy minute is read in the next round, like the older minutes.
             if until.as_millis() % MINUTE_MS != 0 || found.len() >= filter.limit || examined >= EXAMINED_MAX {
                 break;
             }

@@ -50,7 +50,7 @@ impl Tail {
         Self { since, seen: BTreeMap::new(), announced: BTreeMap::new() }
     }
 
-    /// Returns what is new since the last poll, in the order in which it happened.
+    /// Returns the new events since the last poll, in the order in which it happened.
     ///
     /// # Errors
     /// A read failed. The next poll returns what this one could not.

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::*;
 
-/// Fields of the fixtures whose values identify a person or repeat what was said.
+/// Fields of the fixtures whose values identify a person or repeat spoken words.
 const PERSONAL: [&str; 24] = [
     "agentname",
     "appointmenttime",

@@ -1,4 +1,4 @@
-//! Lines of evidence, made from what was read.
+//! Lines of evidence, made from the values that were read.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use super::{Advice, Evidence, Level};
 use crate::aws::{Alarm, AlarmState, Series};
 
 const HOUR: Duration = Duration::from_secs(60 * 60);
-/// Time in which each schedule runs at least once: that of its alarm.
+/// Time in which each schedule runs at least once. Its alarm has the same time.
 const RUNS_IN: Duration = Duration::from_secs(10 * 60);
 /// Time for which the latest value of a gauge counts. Metrics arrive after a few minutes.
 const GAUGE_AGE_MAX: Duration = Duration::from_secs(15 * 60);
@@ -198,7 +198,7 @@ fn schedule_line(name: &'static str, alarm: &str, runs: f64, is_local: bool) -> 
     Evidence { name, level, text, advice: Some(advice) }
 }
 
-/// Makes a line from what was read. What could not be read is unknown.
+/// Makes a line from a value that was read. What could not be read is unknown.
 fn line<T>(name: &'static str, read: &Read<T>, make: impl Fn(&T) -> Evidence) -> Evidence {
     match read {
         Ok(value) => make(value),

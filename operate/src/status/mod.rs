@@ -56,7 +56,7 @@ pub struct Evidence {
     pub advice: Option<Advice>,
 }
 
-/// What to do about a line.
+/// Advice about a line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Advice {
     pub text: &'static str,

@@ -70,7 +70,7 @@ pub(super) const CIRCUITS: Threshold = watch(
     "a provider takes no calls; its calls wait, or go to the next provider that they name",
     "switchhook providers list",
 );
-/// Dials in the last hour of which nobody knows whether they were made.
+/// Dials in doubt in the last hour.
 pub(super) const DOUBTS: Threshold = watch(
     Some("P2DialInDoubtAlarm"),
     0.0,

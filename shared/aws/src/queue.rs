@@ -263,7 +263,7 @@ impl Queue {
 
     /// Receives up to ten messages, and hides them from other receivers for `hidden_for`. Empty if no message is visible now.
     ///
-    /// A FIFO queue returns no message of a group of which another message is hidden. A receive asks only some of the servers
+    /// If one message of a group is hidden, a FIFO queue returns no other message of that group. A receive asks only some of the servers
     /// of SQS, so an empty one is repeated. A long poll would ask all, and takes longer than a request may.
     ///
     /// # Errors

@@ -58,7 +58,7 @@ pub struct Call {
     pub history: Vec<HistoryEntry>,
     /// Everything that the call has announced. The n-th announcement has sequence n, counted from 1.
     pub announcements: Vec<Announcement>,
-    /// What workers and users did to the job, the newest [`MOVES_MAX`](crate::MOVES_MAX). For display only: no state depends on
+    /// Moves of the job by workers and users, the newest [`MOVES_MAX`](crate::MOVES_MAX). For display only: no state depends on
     /// it.
     pub moves: Vec<Move>,
     /// Time at which a worker looks at the call again. It is never later than the next time-out, due time or end of a lease.
@@ -326,7 +326,7 @@ impl Call {
         self.history.iter().any(|entry| entry.source_event_id == *event_id)
     }
 
-    /// True if the two rows are the same but for what is no state: the moves, the version, and when and how often the row was
+    /// True if the two rows are the same, except for data that is not part of the state: the moves, the version, and when and how often the row was
     /// written.
     #[must_use]
     pub fn has_same_state(&self, other: &Self) -> bool {

@@ -8,7 +8,7 @@
 //! - `announce`, `finding`, `domain_event`, `operator`: events that Switchhook itself makes;
 //! - `derive`, `transition`, `fold`: the next row of a call; `compare`: how a row differs from its events;
 //! - `dialling`: when the next dial is due, and who is asked;
-//! - `reason`, `explain`: why an event has its disposition; `past`: a call as it was believed at an earlier time;
+//! - `reason`, `explain`: why an event has its disposition; `past`: a call as it was known at an earlier time;
 //! - `provider_health`: whether a provider gets calls, and how fast.
 
 mod announce;

@@ -15,7 +15,7 @@ pub struct OperatorAction {
     pub event_type: &'static str,
     /// `started`, `resumed`, `finished` or `unmasked`.
     pub action: &'static str,
-    /// What the operator does, for example `replay`.
+    /// Command of the operator, for example `replay`.
     pub verb: &'static str,
     /// Operator: the ARN of the caller, or the name of the user of a local stack.
     pub who: String,

@@ -1,4 +1,4 @@
-//! A call as Switchhook believed it at an earlier time.
+//! A call as Switchhook knew it at an earlier time.
 //!
 //! Every entry of the history has the time at which it was folded. So folding the entries up to a time again gives the state
 //! that the row had then. This needs no read, and works for every call.
@@ -16,7 +16,7 @@ use crate::event::EventKind;
 use crate::moves::{MOVES_MAX, Move, MoveKind};
 use crate::time::Timestamp;
 
-/// Call as it was believed at an earlier time.
+/// Call as it was known at an earlier time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PastCall {
     /// The call with the history, attempts, dispositions and announcements of that time. Its version, wake-up and worker's data
@@ -37,7 +37,7 @@ pub struct Write {
 }
 
 impl Call {
-    /// Returns the call as Switchhook believed it at `time`. `None` if it did not know the call yet.
+    /// Returns the call as Switchhook knew it at `time`. `None` if it did not know the call yet.
     #[must_use]
     pub fn as_of(&self, time: Timestamp) -> Option<PastCall> {
         let writes = self.writes();

@@ -29,7 +29,7 @@ pub struct DialStarted {
 }
 
 impl DialStarted {
-    /// Marks the dial as one of which the health of its provider waits for news.
+    /// Marks the dial: the health of its provider waits for news of it.
     #[must_use]
     pub fn watched(mut self) -> Self {
         if let Some(record) = self.transition.call.attempt_records.last_mut() {

@@ -16,7 +16,7 @@ use crate::traffic::twilio_call;
 const REQUESTS: &str = "SWITCHHOOK_DASHBOARD_REQUESTS";
 const ANSWERS: &str = "SWITCHHOOK_DASHBOARD_ANSWERS";
 
-/// What the people called do, in turn.
+/// Behaviours of the people called, in turn.
 const BEHAVIOURS: [&str; 8] = [
     "confirms",
     "declines",

@@ -48,7 +48,7 @@ async fn notice_counts_what_is_new_and_names_the_first_ten() {
     ]);
     assert_eq!(shown, expected);
 
-    // Within ten minutes there is no second notice. After them there is one, about what is new since the first.
+    // Within ten minutes there is no second notice. After them there is one, about the new events since the first.
     quarantine(&world, 2).await;
     world.wait(MINUTE * 8).await;
     assert_eq!(notices(&world).len(), 1);

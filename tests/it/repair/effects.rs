@@ -1,4 +1,4 @@
-//! What a plan says, and what it refuses.
+//! The effects in a plan, and the refusals.
 
 use std::ops::ControlFlow;
 use std::time::Duration;

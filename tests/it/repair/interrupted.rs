@@ -45,7 +45,7 @@ async fn run_that_is_killed_at_any_request_does_everything_once() {
         let tasks = tokio::task::LocalSet::new();
         let first = tasks.run_until(async move { tokio::task::spawn_local(killed).await }).await;
         world.clear_faults();
-        // What was queued before the kill may be folded or not.
+        // Events that were queued before the kill may be folded or not.
         if requests % 2 == 0 {
             consume_all(&world).await;
         }
@@ -119,7 +119,7 @@ async fn run_over_many_events_stops_and_goes_on() {
     };
     let stopped = run::start(&stack, &plan.id, Verb::Replay, options(), &mut stop_after_7).await.unwrap();
     assert_eq!((stopped.state, stopped.position), (RunState::Unfinished, 350));
-    // Part of what was queued is folded before the run goes on, on another machine.
+    // A part of the queued events is folded before the run goes on, on another machine.
     for _ in 0..10 {
         let received = world.receive();
         assert_eq!(world.consume(&received).await, received.len());

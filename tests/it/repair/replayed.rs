@@ -1,4 +1,4 @@
-//! What a replay does with events that are in their call, and with those that ingress did not let in.
+//! Replay of events that are in their call, and of events that ingress did not let in.
 
 use serde_dynamo::AttributeValue;
 use switchhook_domain::CallId;

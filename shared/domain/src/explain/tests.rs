@@ -126,7 +126,7 @@ fn check_meaning(call: &Call, index: usize, reason: &Reason) {
     let entry = &call.history[index];
     let is_before = |by: &EntryRef| call.history[by.index].canonical_cmp(entry).is_lt();
     match reason {
-        // If what is missing arrives before the event, the event is no longer parked.
+        // If the missing events arrive before the event, it is no longer parked.
         Reason::NoPath { missing, waits_with, .. } if !missing.is_empty() => {
             let before = waits_with.as_ref().map_or(entry, |with| &call.history[with.index]);
             let mut more = call.clone();

@@ -8,7 +8,7 @@ use crate::event::{AttemptKey, CallEvent, CallId, EventId, EventKind, Origin, Pr
 use crate::fold::fold;
 
 const POLICY: Policy = Policy { inactivity_timeout: Duration::from_secs(900), outcome_providers: ProviderSet::ALL };
-/// Kinds of which the call keeps only the latest, so that an earlier one is not known any more.
+/// Kinds of events. The call keeps only the latest of each, so that an earlier one is not known any more.
 const FORGOTTEN: [EventKind; 2] = [EventKind::Alive, EventKind::ClaimExpired];
 
 fn at(seconds: i64) -> Timestamp {
@@ -65,7 +65,7 @@ mod random {
     proptest! {
         #![proptest_config(switchhook_random::config(2_000, None))]
 
-        /// What was believed at the time of a write is the row that was written then.
+        /// The state as of the time of a write is the row that was written then.
         #[test]
         fn invariant_past_call_is_the_row_that_was_written_then(events in some_events(), size in 1..4_usize) {
             let mut rows: Vec<Call> = Vec::new();

@@ -157,7 +157,7 @@ mod random {
         Claim(u64),
         Answer(u64, Option<DialFailure>),
         Trigger(u64),
-        /// A call that was dialled at this time is heard of.
+        /// News of a call that was dialled at this time.
         Heard(u64),
         Wait(u64),
     }
