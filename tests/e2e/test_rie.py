@@ -123,7 +123,7 @@ def test_api_creates_the_sample_call_once(cloud, stack, tmp_path):
 
 def test_scheduler_runs_on_an_empty_event(cloud, stack, tmp_path):
     with emulated(cloud, stack, "scheduler", tmp_path) as invoke:
-        assert invoke(sample("scheduler-tick")) is None
+        assert invoke(sample("scheduler-tick"))["claimed"] == 0
 
 
 def test_dialer_takes_claims_that_nobody_made_off_the_queue_and_dials_nobody(cloud, stack, tmp_path):

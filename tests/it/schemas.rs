@@ -35,7 +35,6 @@ fn examples() -> Vec<Value> {
 fn each_type_has_an_example_that_is_as_described() {
     let shown: Vec<String> = examples().iter().map(|example| text(&example["type"])).collect();
     assert_eq!(shown.iter().cloned().collect::<BTreeSet<_>>(), all_types());
-    assert_eq!(shown.len(), all_types().len());
     for example in examples() {
         assert_eq!(schema_violation(&example), None, "{example}");
     }
