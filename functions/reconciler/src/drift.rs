@@ -43,7 +43,7 @@ pub struct DriftReport {
     pub lookups: u64,
     /// Disagreements found: attempts that the provider reports differently, and rows that do not match their own events.
     pub drifted: u64,
-    /// Calls that have been dialling for longer than [`STUCK_AFTER`].
+    /// Calls that have been dialling for longer than `STUCK_AFTER`.
     pub stuck_dialing: u64,
     /// Calls and index pages that failed with an error.
     pub failed: u64,
