@@ -41,7 +41,7 @@ impl Stack {
             return services.metric_data(queries, from, self.now()).await;
         }
         let url = self.local.as_deref().unwrap_or_default();
-        let request = web::request(Method::GET, &format!("{url}/metrics-data?since={}", from.as_millis()))?;
+        let request = web::request(Method::GET, &format!("{url}/metrics-data?since={from}"))?;
         let response = web::send_in_background(request, web::TIMEOUT).await?;
         let data = serde_json::from_str(&response.body).ok().filter(|_| response.status == 200);
         let data: MetricsData = data.ok_or(Error::Unreadable { service: "/metrics-data" })?;
