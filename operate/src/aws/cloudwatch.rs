@@ -135,7 +135,8 @@ impl Series {
     /// Sum of the values.
     #[must_use]
     pub fn sum(&self) -> f64 {
-        self.0.iter().map(|(_, value)| value).sum()
+        // An empty sum is -0.0.
+        self.0.iter().map(|(_, value)| value).sum::<f64>() + 0.0
     }
 
     /// Largest value. `None` if there is no value.
