@@ -1,15 +1,14 @@
 //! `switchhook replay`: folds stored events again.
 
 use std::io::Write;
-use std::time::Duration;
 
 use clap::Args;
-use switchhook_domain::{CallId, Disposition, Provider, Timestamp};
+use switchhook_domain::{CallId, Disposition, Provider};
 use switchhook_operate::plan::Verb;
 use switchhook_operate::replay::{self, ReplayFilter, Selected};
 
 use crate::change::{self, Change, ChangeError, Ended};
-use crate::duration;
+use crate::since::{self, Since};
 use crate::stack_choice::{StackChoice, StackChoiceError};
 
 const EXAMPLES: &str = "\
@@ -45,11 +44,11 @@ pub(crate) struct Replay {
     #[arg(long, value_name = "CALL", conflicts_with = "plan")]
     call: Option<String>,
     /// Events received since this time: a duration such as 2h, or a time in RFC 3339 format
-    #[arg(long, value_name = "TIME", value_parser = time, conflicts_with = "plan")]
-    since: Option<Time>,
+    #[arg(long, value_name = "TIME", value_parser = since::parse, conflicts_with = "plan")]
+    since: Option<Since>,
     /// Events received until this time
-    #[arg(long, value_name = "TIME", value_parser = time, conflicts_with = "plan")]
-    until: Option<Time>,
+    #[arg(long, value_name = "TIME", value_parser = since::parse, conflicts_with = "plan")]
+    until: Option<Since>,
     /// Events of this provider
     #[arg(long, value_name = "PROVIDER", conflicts_with = "plan")]
     provider: Option<Provider>,
@@ -67,22 +66,6 @@ pub(crate) struct Replay {
     /// Print JSON: the plan, or {"plan": …, "run": …}
     #[arg(long)]
     json: bool,
-}
-
-/// Point in time that an option names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Time {
-    Ago(Duration),
-    At(Timestamp),
-}
-
-impl Time {
-    fn before(self, now: Timestamp) -> Timestamp {
-        match self {
-            Self::Ago(ago) => now.minus(ago),
-            Self::At(at) => at,
-        }
-    }
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -103,8 +86,8 @@ impl Replay {
         let now = stack.now();
         let filter = ReplayFilter {
             call: self.call.as_ref().map(CallId::new),
-            since: self.since.map(|time| time.before(now)),
-            until: self.until.map(|time| time.before(now)),
+            since: self.since.map(|time| time.at(now)),
+            until: self.until.map(|time| time.at(now)),
             provider: self.provider,
             event_type: self.event_type.clone(),
             disposition: self.disposition,
@@ -123,16 +106,6 @@ impl Replay {
     }
 }
 
-fn time(text: &str) -> Result<Time, String> {
-    match (Timestamp::parse_rfc3339(text), duration::parse(text)) {
-        (Some(at), _) => Ok(Time::At(at)),
-        (None, Ok(ago)) => Ok(Time::Ago(ago)),
-        (None, Err(_)) => {
-            Err("not a time ago such as 2h, up to 30 days, and not a time such as 2026-11-20T09:00:00Z".to_owned())
-        }
-    }
-}
-
 fn selected(text: &str) -> Result<Selected, String> {
     let names = ["applied", "parked", "refused", "stale", "recorded", "quarantined", "not_folded"];
     if text == "not_folded" {
@@ -146,16 +119,6 @@ fn selected(text: &str) -> Result<Selected, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn time_is_a_time_or_a_time_ago() {
-        assert_eq!(time("2h"), Ok(Time::Ago(Duration::from_secs(7_200))));
-        assert_eq!(time("1970-01-01T00:00:01Z"), Ok(Time::At(Timestamp::from_millis(1_000))));
-        for text in ["", "yesterday", "90d"] {
-            assert!(time(text).is_err(), "{text}");
-        }
-        assert_eq!(Time::Ago(Duration::from_secs(1)).before(Timestamp::from_millis(5_000)).as_millis(), 4_000);
-    }
 
     #[test]
     fn dispositions_are_selected_by_name() {

@@ -81,7 +81,7 @@ impl Configured {
 /// Returns the providers of a stack: those that are configured, and those that have been dialled.
 ///
 /// # Errors
-/// The health of a provider or the open calls could not be read. If the configuration cannot be read, the report says so.
+/// The health of a provider or the open calls could not be read. If the configuration cannot be read, the report names the error.
 pub async fn providers(stack: &Stack) -> Result<ProviderReport, Error> {
     let (configured, unconfigured_reason) = match configured(stack).await {
         Ok(configured) => (configured, None),

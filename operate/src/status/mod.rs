@@ -1,6 +1,6 @@
 //! The three questions of an operator: is it healthy, is there a backlog, is there poison?
 //!
-//! **What cannot be read is unknown, and never fine.** Each line of evidence is read by itself, so one failure hides no
+//! **A value that cannot be read is unknown, and never fine.** Each line of evidence is read by itself, so one failure hides no
 //! other line. The verdict of a question is the worst level of its lines.
 
 mod evidence;

@@ -326,8 +326,7 @@ impl Call {
         self.history.iter().any(|entry| entry.source_event_id == *event_id)
     }
 
-    /// True if the two rows are the same, except for data that is not part of the state: the moves, the version, and when and how often the row was
-    /// written.
+    /// True if the two rows have the same state. The moves, the version, and the time of the last write are not part of it.
     #[must_use]
     pub fn has_same_state(&self, other: &Self) -> bool {
         let Self { version, updated_at, moves, .. } = self.clone();

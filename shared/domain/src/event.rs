@@ -57,7 +57,7 @@ id! {
     AttemptKey
 }
 
-/// Id of the request that brought an event or created a call: API Gateway's, or that of a function's invocation. It leads
+/// Id of the request that brought an event or created a call: of API Gateway, or of a function's invocation. It leads
 /// from a domain event to the log lines of everything that caused it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -68,7 +68,7 @@ impl TraceId {
     pub const BYTES_MAX: usize = 64;
 
     /// Makes a trace id of the printable ASCII characters of a text, as many as fit. `None` if there are none, or only a
-    /// hyphen, which stands for no trace id in a row.
+    /// hyphen. In a row, a hyphen means that there is no trace id.
     #[must_use]
     pub fn new(text: &str) -> Option<Self> {
         let kept: String = text.chars().filter(char::is_ascii_graphic).take(Self::BYTES_MAX).collect();
@@ -461,8 +461,8 @@ pub struct ProviderEvent {
     /// True if the person asked not to be called again.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub block_number: bool,
-    /// Trace id of the request that stored the event first. The queue message and the inbox hold it beside the event, so it
-    /// is not part of the event's own text, which decides whether two deliveries are the same.
+    /// Trace id of the request that stored the event first. The queue message and the inbox hold it beside the event. It
+    /// is not part of the event's own text, because a second delivery has another trace id.
     #[serde(skip)]
     pub trace_id: Option<TraceId>,
 }

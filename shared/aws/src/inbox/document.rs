@@ -25,7 +25,7 @@ pub enum DocumentKind {
     Audit,
 }
 
-/// Returns the id of the audit record under this key. `None` if the key is not that of an audit record.
+/// Returns the id of the audit record under this key. `None` if the key belongs to another item.
 #[must_use]
 pub fn audit_id(item_key: &str) -> Option<&str> {
     item_key.strip_prefix("audit:")
