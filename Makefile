@@ -11,6 +11,9 @@ IN_VENV := PATH="$(CURDIR)/$(VENV)/bin:$$PATH"
 MACHINE := $(shell uname -m)
 HOST_ARCHITECTURE := $(if $(filter aarch64 arm64,$(MACHINE)),arm64,x86_64)
 HOST_BUILD := .aws-sam/local
+# The other architecture of Lambda, and the Debian package with its C library.
+OTHER_MACHINE := $(if $(filter arm64,$(HOST_ARCHITECTURE)),x86_64,aarch64)
+OTHER_LIBRARY := $(if $(filter arm64,$(HOST_ARCHITECTURE)),libc6-amd64-cross,libc6-arm64-cross)
 # Architecture of `make package`: the default of the template.
 ARCHITECTURE := arm64
 FUNCTIONS := ingress consumer relay scheduler dialer reconciler api
@@ -18,11 +21,14 @@ FUNCTIONS := ingress consumer relay scheduler dialer reconciler api
 RUST_VERSION := $(shell sed -n 's/^channel = "\(.*\)"/\1/p' rust-toolchain.toml)
 CARGO_DENY_VERSION := 0.20.2
 CARGO_DENY := .make/cargo-deny-$(CARGO_DENY_VERSION)/bin/cargo-deny
+CARGO_CYCLONEDX_VERSION := 0.5.9
+CARGO_CYCLONEDX := .make/cargo-cyclonedx-$(CARGO_CYCLONEDX_VERSION)/bin/cargo-cyclonedx
 
 export SAM_CLI_TELEMETRY := 0
 
-.PHONY: help demo test soak check package sign clean
-.PHONY: need-rust need-python need-venv need-linux format clippy doc deny template test-rust provider functions test-deployed
+.PHONY: help demo test soak check package release sign clean
+.PHONY: need-rust need-python need-venv need-linux need-qemu format clippy doc deny template test-rust provider functions test-deployed
+.PHONY: compile-release test-dist
 
 help: ## list the targets
 	@awk -F ' ## ' '/^[a-z]+:.* ## / { sub(/:.*/, "", $$1); printf "  make %-9s %s\n", $$1, $$2 }' Makefile
@@ -51,11 +57,15 @@ check: need-rust need-venv format clippy doc deny template ## check the format, 
 package: need-rust $(VENV)/installed ## build the functions for `sam deploy` (for arm64, or with ARCHITECTURE=x86_64)
 	$(IN_VENV) sam build --parameter-overrides Architecture=$(ARCHITECTURE)
 
+release: need-rust $(VENV)/installed $(CARGO_CYCLONEDX) ## fill dist/: functions for both architectures, templates, the tool, checksums
+	@for architecture in arm64 x86_64; do $(MAKE) --no-print-directory compile-release ARCHITECTURE=$$architecture || exit 1; done
+	CARGO_CYCLONEDX=$(CURDIR)/$(CARGO_CYCLONEDX) $(IN_VENV) python tools/release.py
+
 sign: need-python ## give the webhooks in events/ new timestamps and signatures
 	@$(PYTHON) tools/sign.py events
 
 clean: ## delete everything that was built or installed here
-	rm -rf target .aws-sam .make $(VENV)
+	rm -rf target .aws-sam .make dist $(VENV)
 
 # --- parts of `make check` -------------------------------------------------------------------------------------------
 
@@ -95,6 +105,20 @@ functions: need-rust need-linux $(VENV)/installed
 test-deployed: functions provider
 	$(IN_VENV) python -m pytest tests/e2e
 
+# --- parts of `make release`, and its test ---------------------------------------------------------------------------
+
+RELEASE_BUILD = $(IN_VENV) cargo lambda build --release --locked --$(subst _,-,$(ARCHITECTURE)) --lambda-dir .make/release/$(ARCHITECTURE)
+
+# The tool runs on any processor, so cargo-lambda must not optimise it for those of Lambda.
+compile-release: need-rust $(VENV)/installed
+	$(RELEASE_BUILD) $(addprefix --bin ,$(FUNCTIONS))
+	$(RELEASE_BUILD) --disable-optimizations --package switchhook-cli --bin switchhook
+
+# Nothing is compiled: the deployed tests run with the templates, the functions and the tool of dist/.
+test-dist: need-linux need-qemu $(VENV)/installed
+	@[ -f dist/SHA256SUMS ] || { echo "dist/ is missing: run make release first." >&2; exit 1; }
+	SWITCHHOOK_E2E_DIST=$(CURDIR)/dist $(IN_VENV) python -m pytest tests/e2e
+
 # --- installed tools -------------------------------------------------------------------------------------------------
 
 # Without --no-compile, pip would compile thousands of modules of which the tools import a small part.
@@ -105,13 +129,15 @@ $(VENV)/installed: tools/requirements.txt tools/constraints.txt | need-venv
 	@$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-compile -r tools/requirements.txt -c tools/constraints.txt
 	@touch $@
 
-# Settings for a short compilation; the speed of the tool does not matter.
-$(CARGO_DENY): | need-rust
-	@echo "compiling cargo-deny $(CARGO_DENY_VERSION) into .make (about a minute) ..."
-	@CARGO_TARGET_DIR=.make/cargo-deny-target CARGO_PROFILE_RELEASE_OPT_LEVEL=0 CARGO_PROFILE_RELEASE_DEBUG=false CARGO_PROFILE_RELEASE_LTO=false \
+# Settings for a short compilation; the speed of the tools does not matter.
+$(CARGO_DENY) $(CARGO_CYCLONEDX): TOOL = $(notdir $@)
+$(CARGO_DENY) $(CARGO_CYCLONEDX): VERSION = $(patsubst .make/$(TOOL)-%/bin/$(TOOL),%,$@)
+$(CARGO_DENY) $(CARGO_CYCLONEDX): | need-rust
+	@echo "compiling $(TOOL) $(VERSION) into .make (about a minute) ..."
+	@CARGO_TARGET_DIR=.make/$(TOOL)-target CARGO_PROFILE_RELEASE_OPT_LEVEL=0 CARGO_PROFILE_RELEASE_DEBUG=false CARGO_PROFILE_RELEASE_LTO=false \
 		CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 \
-		cargo install --quiet --locked --version $(CARGO_DENY_VERSION) --root .make/cargo-deny-$(CARGO_DENY_VERSION) cargo-deny
-	@rm -rf .make/cargo-deny-target
+		cargo install --quiet --locked --version $(VERSION) --root .make/$(TOOL)-$(VERSION) $(TOOL)
+	@rm -rf .make/$(TOOL)-target
 
 # --- requirements ----------------------------------------------------------------------------------------------------
 
@@ -131,3 +157,7 @@ need-venv: need-python
 
 need-linux:
 	@[ "$$(uname -s)" = Linux ] || { echo "The deployed tests run the functions natively and require Linux. Run the other tests with: make test-rust" >&2; exit 1; }
+
+# The functions for the other architecture run in QEMU, with the C library of that architecture.
+need-qemu:
+	@[ -x /usr/bin/qemu-$(OTHER_MACHINE)-static ] && [ -d /usr/$(OTHER_MACHINE)-linux-gnu/lib ] || { echo "QEMU, or the C library of $(OTHER_MACHINE), is missing: on Debian and Ubuntu, apt install qemu-user-static $(OTHER_LIBRARY)." >&2; exit 1; }

@@ -7,7 +7,9 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
+import tomllib
 import urllib.error
 import urllib.request
 import zipfile
@@ -24,15 +26,31 @@ ROOT = Path(__file__).resolve().parents[2]
 FUNCTIONS = ["ingress", "consumer", "relay", "scheduler", "dialer", "reconciler", "api"]
 REGION = "us-east-1"
 
-# Output of `sam build` for this machine (`make functions`): the template, changed only in the folders of the code.
-BUILT = Path(os.environ.get("SWITCHHOOK_E2E_BUILD", ROOT / ".aws-sam" / "local"))
 ARCHITECTURE = {"x86_64": "x86_64", "aarch64": "arm64", "arm64": "arm64"}[platform.machine()]
+
+# A release (`make release`). If the variable is set, the tests use its template, its functions and its tool, and nothing that was built here.
+DIST = Path(os.environ["SWITCHHOOK_E2E_DIST"]) if "SWITCHHOOK_E2E_DIST" in os.environ else None
+VERSION = tomllib.loads((ROOT / "Cargo.toml").read_text())["workspace"]["package"]["version"]
+
+
+def release_folder(architecture: str) -> Path:
+    """Returns the folder of the release that is deployed to an architecture."""
+    return DIST / f"switchhook-{VERSION}-{architecture}"
+
+
+def release_tool(architecture: str) -> Path:
+    return DIST / f"switchhook-{VERSION}-linux-{architecture}"
+
+
+# The folder that is deployed: of the release, or the output of `sam build` for this machine (`make functions`). That has the template,
+# changed only in the folders of the code.
+BUILT = release_folder(ARCHITECTURE) if DIST else Path(os.environ.get("SWITCHHOOK_E2E_BUILD", ROOT / ".aws-sam" / "local"))
 
 # Test keys, also used by the sample events.
 PROVIDERS = json.loads((ROOT / "events" / "keys.json").read_text())
 
 # The `switchhook` binary (`make provider`), which contains the fake provider.
-TOOL = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "debug" / "switchhook"
+TOOL = release_tool(ARCHITECTURE) if DIST else Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "debug" / "switchhook"
 
 # Emulators do not check credentials, but the SDKs require some.
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_DEFAULT_REGION": REGION, "AWS_REGION": REGION}
@@ -122,8 +140,19 @@ def ministack(folder: Path):
         yield endpoint
 
 
-def bootstrap(function: str) -> Path:
-    """Returns the path of the built binary of a function."""
+# Binaries from the archives of a release.
+UNPACKED = tempfile.TemporaryDirectory(prefix="switchhook-e2e-")
+
+
+def bootstrap(function: str, architecture: str = ARCHITECTURE) -> Path:
+    """Returns the path of the binary of a function. Only a release has those of both architectures."""
+    if DIST:
+        path = Path(UNPACKED.name) / architecture / function / "bootstrap"
+        if not path.exists():
+            with zipfile.ZipFile(release_folder(architecture) / "functions" / f"{function}-{VERSION}-{architecture}.zip") as archive:
+                archive.extractall(path.parent)
+            path.chmod(0o755)
+        return path
     path = BUILT / f"{function.capitalize()}Function" / "bootstrap"
     if not path.is_file():
         raise FileNotFoundError(f"{path} is missing; build it with: make functions")
@@ -288,11 +317,15 @@ def deployed(cloud: Cloud, parameters: dict):
     """Deploys the built template with `sam deploy`, as a user does. Afterwards deletes the stack and the tables that it retains."""
     name = f"switchhook-e2e-{os.getpid()}"
     overrides = [f"{key}={value}" for key, value in parameters.items()]
+    environment = cloud.environment
+    if DIST:
+        # A release needs nothing but SAM, so no other tool is on the search path.
+        environment = environment | {"PATH": "/usr/bin:/bin"}
     # fmt: off
     run([str(Path(sys.executable).parent / "sam"), "deploy", "--template-file", str(BUILT / "template.yaml"),
-         "--config-file", str(ROOT / "samconfig.toml"), "--stack-name", name, "--region", REGION,
+         "--config-file", str((BUILT if DIST else ROOT) / "samconfig.toml"), "--stack-name", name, "--region", REGION,
          "--no-confirm-changeset", "--no-progressbar", "--parameter-overrides", *overrides],
-        cloud.environment, BUILT, seconds=240)
+        environment, BUILT, seconds=240)
     # fmt: on
     cloudformation = cloud.client("cloudformation")
     described = cloudformation.describe_stacks(StackName=name)["Stacks"][0]
