@@ -16,6 +16,7 @@ import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
+import tomlkit
 from samcli.lib.utils.resources import NESTED_STACKS_RESOURCES, RESOURCES_WITH_LOCAL_PATHS
 from samcli.yamlhelper import yaml_dump, yaml_parse
 
@@ -27,7 +28,7 @@ README = """# Switchhook {version}
 
     sha256sum --check --quiet SHA256SUMS
     cd switchhook-{version}-arm64             # or switchhook-{version}-x86_64
-    sam deploy --guided
+    sam deploy
 
 `docs/deploy.md` in the sources of this version explains every step and every file. You need the SAM CLI, credentials and a region.
 """
@@ -87,7 +88,24 @@ class Stack:
             target = path.relative_to(template.parent)
             if "Resources" in yaml_parse(path.read_text()) and not (self.folder / target).exists():
                 self.package_template(path, target)
-        shutil.copyfile(template.parent / "samconfig.toml", self.folder / "samconfig.toml")
+        self.package_configuration(template.parent / "samconfig.toml")
+
+    def package_configuration(self, source: Path):
+        """Writes the configuration of SAM: the environments of the sources, for templates that are built already."""
+        configuration = tomllib.loads(source.read_text())
+        for environment in configuration.values():
+            if not isinstance(environment, dict):
+                continue  # the version of the format
+            for command in ("build", "validate"):
+                environment.pop(command, None)
+            environment.setdefault("deploy", {}).setdefault("parameters", {})["template_file"] = "template.yaml"
+            settings = environment.setdefault("global", {}).setdefault("parameters", {})
+            others = [each for each in settings.get("parameter_overrides", []) if not each.startswith("Architecture=")]
+            settings["parameter_overrides"] = [f"Architecture={self.architecture.name}", *others]
+        (self.folder / "samconfig.toml").write_text(f"# {self.origin(source)}\n{tomlkit.dumps(configuration)}")
+
+    def origin(self, source: Path) -> str:
+        return f"Switchhook {self.version} for {self.architecture.name}. The comments are in {source.name} of its sources."
 
     def package_template(self, source: Path, target: Path, is_root: bool = False):
         """Writes a template that refers to nothing outside the folder. `target` is its path in the folder."""
@@ -96,15 +114,14 @@ class Stack:
         template = copy.deepcopy(original)
         template.get("Globals", {}).get("Function", {}).pop("CodeUri", None)
         if is_root:
-            # SAM passes the value that a deployed stack has. So a stack of the other architecture is refused, and not broken.
+            # A stack keeps its parameters. If nobody sets this one anew, a stack of the other architecture is refused, and not broken.
             template["Parameters"]["Architecture"].update(Default=self.architecture.name, AllowedValues=[self.architecture.name])
         for name, resource in template["Resources"].items():
             self.package_resource(f"{name} in {source.name}", resource, source.parent, target.parent)
         path = self.folder / target
         path.parent.mkdir(parents=True, exist_ok=True)
         if template != original:
-            origin = f"Switchhook {self.version} for {self.architecture.name}. The comments are in {source.name} of its sources."
-            text = f"# {origin}\n{yaml_dump(template)}"
+            text = f"# {self.origin(source)}\n{yaml_dump(template)}"
         path.write_text(text)
 
     def package_resource(self, name: str, resource: dict, source_folder: Path, target_folder: Path):

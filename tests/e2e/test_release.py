@@ -84,7 +84,14 @@ def test_each_architecture_has_a_folder_that_needs_nothing_else(compiled, tmp_pa
         source = yaml_parse((ROOT / "template.yaml").read_text())
         assert template["Outputs"] == source["Outputs"]
         assert template["Resources"].keys() == source["Resources"].keys()
-        assert (folder / "samconfig.toml").read_bytes() == (ROOT / "samconfig.toml").read_bytes()
+        configuration = tomllib.loads((folder / "samconfig.toml").read_text())
+        assert configuration.keys() == tomllib.loads((ROOT / "samconfig.toml").read_text()).keys()
+        environments = [each for each in configuration.values() if isinstance(each, dict)]
+        assert environments
+        for environment in environments:
+            assert environment["deploy"]["parameters"]["template_file"] == "template.yaml"
+            overrides = environment["global"]["parameters"]["parameter_overrides"]
+            assert [each for each in overrides if each.startswith("Architecture=")] == [f"Architecture={architecture.name}"]
         tool = dist / f"switchhook-{VERSION}-linux-{architecture.name}"
         assert tool.stat().st_mode & 0o777 == 0o755
 
