@@ -86,7 +86,7 @@ template: $(VENV)/installed
 	$(IN_VENV) sam validate --lint
 	@mkdir -p .make
 	$(IN_VENV) python tools/expand_template.py template.yaml > .make/expanded.json
-	$(IN_VENV) cfn-lint --template .make/expanded.json
+	$(IN_VENV) cfn-lint --template .make/expanded.json infra/edge.yaml infra/forward.yaml
 
 # --- parts of `make test` --------------------------------------------------------------------------------------------
 

@@ -27,6 +27,8 @@ def expand(path: Path) -> dict:
         if resource["Type"] == "AWS::Serverless::Function":
             # The translator refuses a local folder. `sam package` replaces it with a bucket as well.
             resource["Properties"]["CodeUri"] = {"Bucket": "code", "Key": "code.zip"}
+        if resource["Type"] == "AWS::CloudFormation::Stack":
+            resource["Properties"]["TemplateURL"] = "https://code.s3.amazonaws.com/nested.yaml"
     template.get("Globals", {}).get("Function", {}).pop("CodeUri", None)
     return transform(template, {}, NoManagedPolicies())
 

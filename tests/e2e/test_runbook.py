@@ -15,11 +15,16 @@ from botocore import xform_name
 from markdown_it import MarkdownIt
 
 from harness import FUNCTIONS, ROOT, TOOL
-from test_template import RESOURCES, TEMPLATE, of_type
+from test_edge import EDGE, FORWARD
+from test_template import RESOURCES, TEMPLATE
 
 RUNBOOK = ROOT / "infra" / "runbook.md"
 PAGES = [RUNBOOK, *sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
-ALARMS = sorted(of_type("AWS::CloudWatch::Alarm"))
+# The templates that an operator deploys, by their paths.
+TEMPLATES = {"template.yaml": TEMPLATE, "infra/edge.yaml": EDGE, "infra/forward.yaml": FORWARD}
+RESOURCES_OF_ALL = {name: each for template in TEMPLATES.values() for name, each in template["Resources"].items()}
+OUTPUTS_OF_ALL = {name for template in TEMPLATES.values() for name in template["Outputs"]}
+ALARMS = sorted(name for name, each in RESOURCES_OF_ALL.items() if each["Type"] == "AWS::CloudWatch::Alarm")
 
 
 @cache
@@ -87,15 +92,15 @@ def test_every_alarm_is_in_the_runbook_once_with_its_four_parts():
 
 
 def test_the_runbook_names_what_the_template_has():
-    known = {*TEMPLATE["Parameters"], *TEMPLATE["Outputs"], *RESOURCES}
+    known = {name for template in TEMPLATES.values() for name in template["Parameters"]} | {*OUTPUTS_OF_ALL, *RESOURCES_OF_ALL}
     camel_case = {code for code in inline_code(RUNBOOK) if re.fullmatch(r"([A-Z][a-z]+){2,}", code)}
     assert camel_case <= known
     assert set(re.findall(r"\b\w+Alarm\b", RUNBOOK.read_text())) <= set(ALARMS)
-    assert TEMPLATE["Resources"]["HttpLogGroup"]["Properties"]["LogGroupName"] == {"Fn::Sub": "/aws/vendedlogs/${AWS::StackName}-http"}
+    assert RESOURCES["HttpLogGroup"]["Properties"]["LogGroupName"] == {"Fn::Sub": "/aws/vendedlogs/${AWS::StackName}-http"}
 
 
 def test_placeholders_are_outputs_or_explained():
-    outputs = {re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).upper() for name in TEMPLATE["Outputs"]}
+    outputs = {re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).upper() for name in OUTPUTS_OF_ALL}
     used = set(re.findall(r"(?<![$\w])[A-Z]+(?:_[A-Z]+)+(?!\w)", "".join(code_blocks(RUNBOOK))))
     assert used - outputs == used & set(inline_code(RUNBOOK)) - outputs
 
@@ -186,7 +191,8 @@ def test_a_command_of_the_aws_cli_is_one_that_the_api_knows(words):
 def test_parameters_that_sam_is_given_are_those_of_the_template(words):
     options, _ = values_of(words)
     given = [value.partition("=")[0] for value in options.get("--parameter-overrides", [])]
-    assert set(given) <= set(TEMPLATE["Parameters"])
+    (template,) = options.get("--template-file", ["template.yaml"])
+    assert set(given) <= set(TEMPLATES[template]["Parameters"])
 
 
 @pytest.mark.parametrize("words", commands_of("make"))

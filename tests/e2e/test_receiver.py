@@ -1,0 +1,144 @@
+"""Tests of the sample receivers: each processes every domain event once, and answers so that EventBridge repeats what it should."""
+
+import json
+import shutil
+import sys
+import urllib.error
+import urllib.request
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from harness import ROOT, base_environment, child_process, free_port, tail, wait_for
+
+# The line of each sample that does the work, and one in its place that fails while a file exists.
+SAMPLES = {
+    "receiver.py": (
+        '    print(event["type"], event["id"], flush=True)\n',
+        '    assert not os.path.exists("broken"), "the other system is down"\n',
+    ),
+    "receiver.mjs": (
+        "    console.log(event.type, event.id);\n",
+        "    if (existsSync('broken')) throw new Error('the other system is down');\n",
+    ),
+}
+KEY, OLD_KEY = "new key of the test", "old key of the test"
+EVENT = {"schema_version": 1, "id": "appointment:apt_1/7", "type": "appointment.confirmed", "appointment_id": "apt_1"}
+
+
+class Receiver:
+    """A running receiver, and the folder that it works in."""
+
+    def __init__(self, folder: Path, port: int):
+        self.folder = folder
+        self.url = f"http://127.0.0.1:{port}/events"
+
+    def post(self, body, key: str | None = KEY, header: str = "x-switchhook-key") -> int:
+        raw = body if isinstance(body, bytes) else json.dumps(body).encode()
+        headers = {"content-type": "application/json"} | ({header: key} if key is not None else {})
+        request = urllib.request.Request(self.url, data=raw, headers=headers)
+        try:
+            with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=10) as answer:
+                return answer.status
+        except urllib.error.HTTPError as refusal:
+            return refusal.code
+
+    def done(self) -> list[str]:
+        """Returns the ids of the events that were worked on, as often as that happened."""
+        return [line.split()[1] for line in (self.folder / "log").read_text().splitlines() if line.startswith("appointment.")]
+
+    def expect(self, *ids: str):
+        wait_for(f"the work on {ids}", lambda: self.done() == list(ids), seconds=10, every=0.05)
+
+
+@contextmanager
+def running(sample: str, folder: Path, **environment: str):
+    """Runs a receiver whose work fails while the file `broken` exists in the folder."""
+    program = {"receiver.py": sys.executable, "receiver.mjs": shutil.which("node")}[sample]
+    if program is None:
+        pytest.skip("node is not installed: the receiver in Node was not tested")
+    line, failing = SAMPLES[sample]
+    source = (ROOT / "infra" / sample).read_text()
+    assert source.count(line) == 1
+    (folder / sample).write_text(source.replace(line, failing + line))
+    port = free_port()
+    receiver = Receiver(folder, port)
+    settings = {"SWITCHHOOK_KEYS": f"{KEY},{OLD_KEY}", "EVENTS_FOLDER": str(folder / "events"), "PORT": str(port), "RETRY_SECONDS": "0.1"}
+    log = folder / "log"
+    with child_process([program, sample], log, base_environment() | settings | environment, folder) as process:
+
+        def listening():
+            assert process.poll() is None, tail(log)
+            try:
+                return receiver.post(b"", key="wrong") == 401
+            except OSError:
+                return False
+
+        wait_for(f"{sample} listens", listening, every=0.05)
+        yield receiver
+
+
+@pytest.fixture(params=SAMPLES)
+def sample(request):
+    return request.param
+
+
+def test_an_event_that_arrives_twice_is_worked_on_once(sample, tmp_path):
+    other = EVENT | {"id": "call-2/1"}
+    with running(sample, tmp_path) as receiver:
+        assert [receiver.post(event) for event in (EVENT, EVENT)] == [200, 200]
+        receiver.expect(EVENT["id"])
+        assert [receiver.post(event) for event in (EVENT, other)] == [200, 200]
+        receiver.expect(EVENT["id"], "call-2/1")
+    with running(sample, tmp_path) as receiver:
+        assert receiver.post(EVENT) == 200
+        assert receiver.post(EVENT | {"id": "call-3/1"}) == 200
+        receiver.expect("call-3/1")
+
+
+def test_both_keys_of_a_rotation_are_accepted_and_no_other(sample, tmp_path):
+    with running(sample, tmp_path) as receiver:
+        assert receiver.post(EVENT, OLD_KEY) == 200
+        for key in (None, "", "wrong", KEY[:-1], f"{KEY},{OLD_KEY}"):
+            assert receiver.post(EVENT | {"id": "forged"}, key) == 401, key
+        assert receiver.post(EVENT | {"id": "call-2/1"}) == 200
+        receiver.expect(EVENT["id"], "call-2/1")
+    with running(sample, tmp_path, SWITCHHOOK_KEYS=f"{KEY},", KEY_HEADER="Authorization") as receiver:
+        assert receiver.post(EVENT, None) == receiver.post(EVENT, "", "authorization") == receiver.post(EVENT) == 401
+        assert receiver.post(EVENT, header="authorization") == 200
+
+
+def test_what_can_never_be_read_is_refused_so_that_it_is_not_repeated(sample, tmp_path):
+    """EventBridge repeats 401, 407, 409, 429 and 5xx, and nothing else."""
+    with running(sample, tmp_path) as receiver:
+        for body in (b"", b"{", b"null", b"[]", b"7", {"id": "call-1/1"}, EVENT | {"id": 7}):
+            assert receiver.post(body) == 400, body
+        assert receiver.post(EVENT | {"schema_version": 2}) == 422
+        assert receiver.post(b" " * (256 * 1024 + 1)) == 413
+        assert receiver.post(EVENT) == 200
+        receiver.expect(EVENT["id"])
+
+
+def test_work_that_failed_is_done_again_without_another_delivery_and_after_a_restart(sample, tmp_path):
+    broken = tmp_path / "broken"
+    broken.touch()
+    with running(sample, tmp_path) as receiver:
+        assert receiver.post(EVENT) == 200
+        wait_for("the work fails", lambda: "will be done again" in (tmp_path / "log").read_text(), every=0.05)
+        assert receiver.done() == []
+        broken.unlink()
+        receiver.expect(EVENT["id"])
+        broken.touch()
+        assert receiver.post(EVENT | {"id": "call-2/1"}) == 200
+    broken.unlink()
+    with running(sample, tmp_path) as receiver:
+        receiver.expect("call-2/1")
+
+
+def test_an_event_that_cannot_be_stored_is_repeated_by_eventbridge(sample, tmp_path):
+    with running(sample, tmp_path) as receiver:
+        # A file in place of the folder: not even root can write into it.
+        (tmp_path / "events" / "waiting").rmdir()
+        (tmp_path / "events" / "waiting").touch()
+        assert receiver.post(EVENT) == 500
