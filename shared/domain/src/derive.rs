@@ -75,7 +75,7 @@ impl Call {
                 Verdict::Unhandled if is_finding || retry == Some(index) => Disposition::Applied,
                 Verdict::Applied => Disposition::Applied,
                 Verdict::Refused => Disposition::Refused,
-                Verdict::Stale | Verdict::Unhandled => Disposition::Stale,
+                Verdict::Repeated | Verdict::Stale | Verdict::Unhandled => Disposition::Stale,
                 Verdict::Parked => Disposition::Parked,
             };
         }

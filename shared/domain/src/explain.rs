@@ -197,10 +197,12 @@ fn of_machines(call: &Call, attempt: &AttemptState, index: usize, order: &[usize
                 view.reason(&OUTCOME, &outcome, attempt.outcome, Outcome::label)
             }
         }
-        strongest @ (Verdict::Refused | Verdict::Stale | Verdict::Unhandled) if first == strongest => {
+        strongest @ (Verdict::Repeated | Verdict::Refused | Verdict::Stale | Verdict::Unhandled)
+            if first == strongest =>
+        {
             view.reason(&LIFECYCLE, &lifecycle, attempt.lifecycle, Lifecycle::label)
         }
-        Verdict::Refused | Verdict::Stale | Verdict::Unhandled => {
+        Verdict::Repeated | Verdict::Refused | Verdict::Stale | Verdict::Unhandled => {
             view.reason(&OUTCOME, &outcome, attempt.outcome, Outcome::label)
         }
     }
@@ -258,7 +260,7 @@ impl View<'_> {
                 Some(by) => Reason::Outranked { attempt, leads_to: label(*state), present: label(present), by },
                 None => Reason::NoAttempt,
             },
-            Finding::Repeated { state, by } => match self.entry(*by) {
+            Finding::Repeated { state, by, is_applied: _ } => match self.entry(*by) {
                 Some(by) => Reason::Repeated { attempt, state: label(*state), by },
                 None => Reason::NoAttempt,
             },

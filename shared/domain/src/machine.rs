@@ -59,6 +59,8 @@ pub enum Verdict {
     /// The event is legal but contradicts the present state: it comes after the event that made that state and leads off the
     /// path.
     Refused,
+    /// The event repeats an applied event. So it is superseded, although it may contradict the present state of the other machine.
+    Repeated,
     /// The event is on the path of legal edges that leads to the present state.
     Applied,
 }
@@ -97,8 +99,9 @@ pub(crate) enum Finding<S, I> {
     /// No legal path reaches the event. `missing` are the inputs that would make it legal if they came before it. It is empty if
     /// only a passed deadline makes the event legal.
     NoPath { missing: Vec<I> },
-    /// The event is legal and leads to `state`. The event at index `by` had reached that state before.
-    Repeated { state: S, by: usize },
+    /// The event is legal and leads to `state`. The event at index `by` had reached that state before. With `is_applied`, that
+    /// event is of the same kind and on the path to the present state.
+    Repeated { state: S, by: usize, is_applied: bool },
     /// The event is legal and leads to `state`. The later event at index `by` made the present state, on another path.
     Outranked { state: S, by: usize },
     /// The event is legal and leads to `state`. The earlier event at index `by` made the present state, on another path.
@@ -112,7 +115,8 @@ impl<S, I> Finding<S, I> {
         match self {
             Self::Unhandled => Verdict::Unhandled,
             Self::NoPath { .. } => Verdict::Parked,
-            Self::Repeated { .. } | Self::Outranked { .. } => Verdict::Stale,
+            Self::Repeated { is_applied: true, .. } => Verdict::Repeated,
+            Self::Repeated { is_applied: false, .. } | Self::Outranked { .. } => Verdict::Stale,
             Self::Contradicts { .. } => Verdict::Refused,
             Self::Step { .. } => Verdict::Applied,
         }
@@ -162,6 +166,8 @@ impl<S: State, I: Copy + Eq> Machine<S, I> {
                 let off_path = |to: &S| *to != self.initial && !path.iter().any(|step| step.to == *to);
                 if path.iter().any(|step| step.event == event) {
                     Verdict::Applied
+                } else if repeated(&path, events, event).is_some() {
+                    Verdict::Repeated
                 } else if targets.is_empty() {
                     if self.handles(*input) { Verdict::Parked } else { Verdict::Unhandled }
                 } else if made.is_some_and(|made| event > made) && targets.iter().any(off_path) {
@@ -184,6 +190,9 @@ impl<S: State, I: Copy + Eq> Machine<S, I> {
             let is_presumed = !edges.flat_map(|(_, edges)| *edges).any(|edge| *edge == (input, step.to));
             return Finding::Step { from: step.from, to: step.to, is_presumed };
         }
+        if let Some(step) = repeated(&path, events, event) {
+            return Finding::Repeated { state: step.to, by: step.event, is_applied: true };
+        }
         let mut before = StateSet(0);
         before.insert(self.initial);
         for step in steps.iter().filter(|step| step.event < event) {
@@ -202,7 +211,9 @@ impl<S: State, I: Copy + Eq> Machine<S, I> {
             (Some(_), Some(state), Some(by)) if event > by => Finding::Contradicts { state, by },
             (Some(first), _, made) => {
                 let new = targets.iter().copied().find(|to| reached_before(to).is_none());
-                let repeated = reached_before(first).map(|step| Finding::Repeated { state: *first, by: step.event });
+                let repeated = reached_before(first);
+                let repeated =
+                    repeated.map(|step| Finding::Repeated { state: *first, by: step.event, is_applied: false });
                 let outranked = new.zip(made).map(|(state, by)| Finding::Outranked { state, by });
                 outranked.or(repeated).unwrap_or(Finding::Unhandled)
             }
@@ -284,6 +295,11 @@ impl<S: State, I: Copy + Eq> Machine<S, I> {
     fn rows(&self, presuming: bool) -> impl Iterator<Item = &'static StateEdges<S, I>> {
         self.edges.iter().chain(self.presumed_edges.iter().filter(move |_| presuming))
     }
+}
+
+/// Returns the step on the path that an earlier event with the same input made.
+fn repeated<S: State, I: Eq>(path: &[Step<S>], events: &[I], event: usize) -> Option<Step<S>> {
+    path.iter().copied().find(|step| step.event < event && events.get(step.event) == events.get(event))
 }
 
 /// Returns the steps from `state` back to the initial state, the last one first.

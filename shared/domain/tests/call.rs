@@ -593,3 +593,16 @@ fn nothing_new_writes_nothing() {
     let folded = fold(Some(&call), &[ringing], &POLICY, at(2));
     assert_eq!((folded.transition, folded.outcomes), (None, vec![FoldOutcome::Duplicate]));
 }
+
+/// The second `failed` contradicts the outcome `connected`, but the first one ended the attempt.
+#[test]
+fn second_report_of_a_failure_after_an_answer_is_stale() {
+    for ending in [EventKind::Failed, EventKind::Busy] {
+        let kinds = [EventKind::Ringing, EventKind::InProgress, ending, ending];
+        let report = |(n, kind): (i64, &EventKind)| event(&format!("e{n}"), Some("a"), *kind, Some(n), n);
+        let events: Vec<ProviderEvent> = (0..).zip(&kinds).map(report).collect();
+        let call = fold(None, &events, &POLICY, at(10)).transition.unwrap().call;
+        let last = call.history.last().unwrap();
+        assert_eq!((last.event.kind, last.disposition), (ending, Disposition::Stale));
+    }
+}

@@ -200,7 +200,22 @@ fn no_answer_while_in_progress_does_not_end_the_call() {
 #[test]
 fn second_ringing_is_stale() {
     let folded = LIFECYCLE.fold(&[Ringing, InProgress, Ringing], false);
-    assert_eq!(folded.verdicts, [Verdict::Applied, Verdict::Applied, Verdict::Stale]);
+    assert_eq!(folded.verdicts, [Verdict::Applied, Verdict::Applied, Verdict::Repeated]);
+}
+
+/// The lifecycle's edge from `Initiated` leads elsewhere, and the outcome's edge leads to `NoAnswer`. Neither makes the
+/// repetition a contradiction.
+#[test]
+fn second_failure_after_an_answer_is_repeated() {
+    for ending in [Failed, Busy] {
+        let history = [Ringing, InProgress, ending, ending];
+        assert_eq!(LIFECYCLE.fold(&history, false).verdicts.last(), Some(&Verdict::Repeated), "{ending:?}");
+        let outcome = OUTCOME.fold(&history, false).verdicts;
+        assert_eq!(outcome.last(), Some(&Verdict::Refused), "{ending:?}");
+    }
+    // A repetition of an event that was refused is refused too.
+    let refused = LIFECYCLE.fold(&[Ringing, InProgress, NoAnswer, NoAnswer], false);
+    assert_eq!(refused.verdicts.get(2..), Some([Verdict::Refused, Verdict::Refused].as_slice()));
 }
 
 #[test]
