@@ -13,8 +13,7 @@ use switchhook_aws::calls::{TimeRange, WakeQueue, wake_shards_from};
 use switchhook_aws::inbox::minute_of;
 use switchhook_aws::telemetry::Decision;
 use switchhook_domain::{
-    AppointmentStatus, AttemptKey, AttemptRecord, AttemptState, Call, CallId, Job, Policy, Provider, ProviderEvent,
-    Timestamp, fold,
+    AttemptKey, AttemptRecord, AttemptState, Call, CallId, Policy, Provider, ProviderEvent, Timestamp, fold,
 };
 
 use crate::findings::ALIVE_MAX;
@@ -25,8 +24,6 @@ use crate::reconciler::{RUN_MAX, Reconciler, RequestStats};
 const SETTLED_FOR: Duration = Duration::from_secs(6 * 60 * 60);
 /// Time after an event during which a disagreement is not drift yet: the webhook may still be on its way.
 const DELIVERY_MARGIN: Duration = Duration::from_secs(10 * 60);
-/// Time after the last report of an attempt at which a call that is still dialling is stuck.
-const STUCK_AFTER: Duration = Duration::from_secs(10 * 60);
 /// Limit on the calls that one run checks per wake queue and shard.
 const CALLS_PER_SHARD: i32 = 25;
 /// Limit on the attempts per call that are looked up, the latest first.
@@ -43,21 +40,11 @@ pub struct DriftReport {
     pub lookups: u64,
     /// Disagreements found: attempts that the provider reports differently, and rows that do not match their own events.
     pub drifted: u64,
-    /// Calls that have been dialling for longer than `STUCK_AFTER`.
-    pub stuck_dialing: u64,
     /// Calls and index pages that failed with an error.
     pub failed: u64,
     /// 1 if the check had no time or no requests left for all calls.
     pub budget_used_up: u64,
     pub requests: RequestStats,
-}
-
-/// Result of checking one call.
-#[derive(Default)]
-struct CheckedCall {
-    /// Disagreements that were not reported before.
-    drifted: u64,
-    is_stuck_dialing: bool,
 }
 
 /// Disagreement between a provider and a call about one attempt.
@@ -109,7 +96,7 @@ impl Reconciler {
                         continue;
                     }
                 };
-                let checked: Vec<Option<Result<CheckedCall, Error>>> = stream::iter(calls)
+                let checked: Vec<Option<Result<u64, Error>>> = stream::iter(calls)
                     .map(|id| async move {
                         if self.is_time_up(stop_at) {
                             None
@@ -123,10 +110,7 @@ impl Reconciler {
                 for checked in checked.into_iter().flatten() {
                     report.checked += 1;
                     match checked {
-                        Ok(checked) => {
-                            report.drifted += checked.drifted;
-                            report.stuck_dialing += u64::from(checked.is_stuck_dialing);
-                        }
+                        Ok(drifted) => report.drifted += drifted,
                         Err(error) => {
                             report.failed += 1;
                             first_error.get_or_insert(error);
@@ -142,10 +126,10 @@ impl Reconciler {
         first_error.map_or(Ok(report), Err)
     }
 
-    /// Checks one call.
-    async fn check_call(&self, call_id: &CallId, lookups: &Lookups<'_>, trace_id: &str) -> Result<CheckedCall, Error> {
+    /// Checks one call. Returns the number of disagreements that were not reported before.
+    async fn check_call(&self, call_id: &CallId, lookups: &Lookups<'_>, trace_id: &str) -> Result<u64, Error> {
         let now = self.clock.now();
-        let Some(call) = self.calls.get_call(call_id).await? else { return Ok(CheckedCall::default()) };
+        let Some(call) = self.calls.get_call(call_id).await? else { return Ok(0) };
         let mut drifted = 0;
         for attempt in call.attempts().iter().rev().take(ATTEMPTS_MAX) {
             let Some(record) = call.attempt_records.get(attempt.index) else { continue };
@@ -176,7 +160,7 @@ impl Reconciler {
         {
             drifted += 1;
         }
-        Ok(CheckedCall { drifted, is_stuck_dialing: is_stuck_dialing(&call, now) })
+        Ok(drifted)
     }
 
     /// Stores a disagreement as events, and logs it. Returns false if it was reported before.
@@ -241,7 +225,6 @@ impl Reconciler {
             ("drift_checked", report.checked),
             ("drift_lookups", report.lookups),
             ("drifted", report.drifted),
-            ("stuck_dialing", report.stuck_dialing),
             ("failed", report.failed),
             ("budget_used_up", report.budget_used_up),
         ];
@@ -257,13 +240,6 @@ impl Reconciler {
         };
         decision.log(now, error.is_some());
     }
-}
-
-/// True if the call is dialling, and nothing was reported about it for [`STUCK_AFTER`].
-fn is_stuck_dialing(call: &Call, now: Timestamp) -> bool {
-    let attempts = call.attempts();
-    let is_old = attempts.last().is_some_and(|attempt| attempt.last_event_at.plus(STUCK_AFTER) <= now);
-    is_old && call.job == Job::InProgress && call.appointment_status() == AppointmentStatus::Dialing
 }
 
 /// Label of the lifecycle that an attempt would have if this were its only event.

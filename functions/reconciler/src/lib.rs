@@ -18,6 +18,7 @@ mod drift;
 mod findings;
 mod lookup;
 mod reconciler;
+mod stuck;
 mod sweep;
 mod wake;
 
@@ -95,6 +96,10 @@ impl Reconciler {
             report.failed += 1;
             first_error.get_or_insert(error);
         }
+        if let Err(error) = self.count_stuck(&mut report, started.plus(RUN_MAX)).await {
+            report.failed += 1;
+            first_error.get_or_insert(error);
+        }
         let now = self.clock.now();
         let mut counts = vec![
             ("woken", report.woken),
@@ -113,6 +118,7 @@ impl Reconciler {
             ("budget_used_up", report.budget_used_up),
             ("overdue_wake_ms", report.overdue_wake_ms),
         ];
+        counts.extend(report.stuck_dialing.map(|stuck| ("stuck_dialing", stuck)));
         counts.extend(report.swept_until.map(|minute| ("sweep_lag_ms", since_end_of(minute, now))));
         counts.extend(report.requests.counts());
         let decision = Decision {

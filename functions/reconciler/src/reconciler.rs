@@ -56,6 +56,8 @@ pub struct Report {
     pub dead_letters_marked: u64,
     /// Notices to operators about new trouble.
     pub notices: u64,
+    /// Calls that have been dialling for too long. `None` if this run did not count them.
+    pub stuck_dialing: Option<u64>,
     /// Errors: calls, index pages and sweeps that the next run tries again.
     pub failed: u64,
     /// Attempts whose inactivity timeout ended them: `deadline_passed` events that are new in the inbox.

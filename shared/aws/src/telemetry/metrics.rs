@@ -122,7 +122,11 @@ pub const METRICS: &[Metric] = &[
     count("reconciler", "drift_run_failed", "Drift checks with an error"),
     count("reconciler", "drift_found", "Attempts that their provider reports differently"),
     count("reconciler", "drifted", "Disagreements found by a drift check, rows that differ from their events included"),
-    count("reconciler", "stuck_dialing", "Calls that have been dialling for more than ten minutes, at a drift check"),
+    count(
+        "reconciler",
+        "stuck_dialing",
+        "Calls that have been dialling for more than ten minutes, counted every ten minutes",
+    ),
     count("reconciler", "budget_used_up", "Runs without time or requests for all that was due"),
     count("reconciler", "provider_request_failed", "Requests to providers without a usable answer"),
     milliseconds("reconciler", "provider_request_ms", "Time of a request to a provider, the longest of a run"),

@@ -1,0 +1,61 @@
+//! Stuck calls: counts the calls that have been dialling for too long.
+//!
+//! A provider reports within seconds that it rings, and within a minute or two whether somebody answered. A longer silence is worth
+//! an alarm long before the inactivity timeout ends the attempt.
+
+use std::time::Duration;
+
+use futures_util::stream::{self, StreamExt, TryStreamExt};
+use switchhook_aws::Error;
+use switchhook_aws::calls::{TimeRange, WakeQueue, wake_shards_from};
+use switchhook_aws::inbox::minute_of;
+use switchhook_domain::{AppointmentStatus, Call, CallId, Job, Timestamp};
+
+use crate::reconciler::{Reconciler, Report};
+
+/// Time after the last report of an attempt at which a call that is still dialling is stuck.
+const STUCK_AFTER: Duration = Duration::from_secs(10 * 60);
+/// Minutes between two counts.
+const EVERY_MINUTES: i64 = 10;
+/// Limit on the calls that one count reads per shard, those with the earliest wake-up time first.
+const CALLS_PER_SHARD: i32 = 25;
+/// Calls read at the same time.
+const CONCURRENCY: usize = 8;
+
+impl Reconciler {
+    /// Counts the stuck calls, every ten minutes. A run reads a limited number of calls per shard, so the count of a large
+    /// backlog is too low.
+    pub(crate) async fn count_stuck(&self, report: &mut Report, stop_at: Timestamp) -> Result<(), Error> {
+        let now = self.clock.now();
+        if minute_of(now) % EVERY_MINUTES != 0 {
+            return Ok(());
+        }
+        // An attempt without a report since then wakes its call before this time.
+        let silent_since = now.minus(STUCK_AFTER);
+        let range = TimeRange::UpTo(silent_since.plus(self.policy.inactivity_timeout));
+        let mut stuck = 0;
+        for shard in wake_shards_from(0) {
+            if self.is_time_up(stop_at) {
+                break;
+            }
+            let mut pages =
+                self.calls.wake_queue_pages(WakeQueue::Reconcile, shard, range, Some(CALLS_PER_SHARD), None);
+            let Some(page) = pages.next().await? else { continue };
+            let is_stuck = |id: CallId| async move {
+                let call = self.calls.get_call(&id).await?;
+                Ok::<_, Error>(call.is_some_and(|call| is_stuck_dialing(&call, silent_since)))
+            };
+            let found: Vec<bool> = stream::iter(page.items).map(is_stuck).buffered(CONCURRENCY).try_collect().await?;
+            stuck += found.into_iter().filter(|is_stuck| *is_stuck).count() as u64;
+        }
+        report.stuck_dialing = Some(stuck);
+        Ok(())
+    }
+}
+
+/// True if the call is dialling, and nothing was reported about it since this time.
+fn is_stuck_dialing(call: &Call, silent_since: Timestamp) -> bool {
+    let attempts = call.attempts();
+    let is_silent = attempts.last().is_some_and(|attempt| attempt.last_event_at <= silent_since);
+    is_silent && call.job == Job::InProgress && call.appointment_status() == AppointmentStatus::Dialing
+}
