@@ -22,7 +22,8 @@ that they already have by the id. No stored data changes, and the command can be
 and the others are published.
 
 --since selects the calls that received an event, or were settled, since that time. --failed reads the messages of the relay's
-failures queue, selects the calls that were written since the first failure, and deletes the messages at the end of the run.
+failures queue, selects the calls that were written since the first failure, and deletes the messages at the end of the run. It does
+not find a settled call whose last event waited in the queue for more than six hours, as after a redrive: use --call for those.
 
 Exit status: 0 if done or planned, 1 if there is nothing to publish, 2 if not all events could be published, 3 if it was refused.";
 
