@@ -4,7 +4,7 @@ As a program, it gives every webhook in a folder of API Gateway events a new tim
 
     python3 tools/sign.py events
 
-The keys are test keys, from keys.json in that folder. To use the events, store the same JSON in the providers secret of the stack.
+The keys are test keys, from keys.json in that folder. To use the events, store the same JSON in the secret of the stack's webhook keys.
 """
 
 import base64

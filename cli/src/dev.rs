@@ -20,8 +20,7 @@ use switchhook_local::metrics::Metrics;
 use switchhook_local::{
     CONCURRENT_DIALS_PER_PROVIDER, Cloud, CloudError, CloudOptions, DEFAULT_RETRY_POLICY, LocalError,
 };
-use switchhook_operate::providers::Configured;
-use switchhook_providers::{ConfigError, Providers};
+use switchhook_providers::{ConfigError, DialRates, ProvidersFile};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tracing_subscriber::filter::Targets;
@@ -41,8 +40,8 @@ Examples:
   switchhook dev --port 9000 --data ./calls --inactivity-timeout 2m --tick 5s
   switchhook dev --providers providers.json --delivery-faults none --seed 7
 
-The file for --providers has the format of a deployed stack's secret:
-  {\"retell\": {\"keys\": [\"new\", \"old\"], \"dial\": {\"api_key\": \"…\", \"per_second\": 5}},
+The file for --providers has the format of `switchhook providers put`:
+  {\"retell\": {\"keys\": [\"new\", \"old\"], \"dial\": {\"api_key\": \"…\"}},
    \"twilio\": {\"keys\": [\"…\"], \"public_url\": \"https://example.com\"},
    \"vapi\": {\"keys\": [\"…\"]}, \"telnyx\": {\"keys\": [\"…\"]}, \"generic\": {\"keys\": [\"…\"]}}
 
@@ -59,9 +58,8 @@ Routes:
   PUT, DELETE /do-not-call?number={number}   block or unblock a number
 and, only in this local stack:
   GET  /domain-events                stream all domain events, as server-sent events
-  GET  /stack                        show the names of the tables, the queues and the bus
-  GET  /providers                    show which providers are configured
-  POST /aws                          answer AWS requests to them; any credentials are accepted
+  GET  /stack                        show the names of the tables, the queues, the bus and the secrets
+  POST /aws                          answer AWS requests to them and to the secrets; any credentials are accepted
   POST /run/{schedule}               run a schedule now: scheduler, reconciler or drift
   GET  /metrics-data                 show the metrics of each minute; ?since= takes an RFC 3339 time
   POST /metrics-data                 run queries of CloudWatch over them
@@ -91,6 +89,9 @@ pub(crate) struct Dev {
     /// JSON file with the keys of the providers; without it, keys are generated for this run and printed
     #[arg(long, value_name = "FILE")]
     providers: Option<PathBuf>,
+    /// Calls per second that each provider is asked to place; calls of another provider wait
+    #[arg(long, value_name = "RATES", default_value = "retell=5")]
+    dial_rates: DialRates,
     /// Time that an attempt may go without events before Switchhook asks the provider about it
     #[arg(long, value_name = "TIME", default_value = "15m", value_parser = duration::parse)]
     inactivity_timeout: Duration,
@@ -172,10 +173,9 @@ impl Dev {
             None => {
                 let keys = GeneratedKeys::generate().map_err(DevError::GenerateKeys)?;
                 let document = keys.providers(&base_url).to_string();
-                (Providers::from_json(&document).map_err(DevError::UseGeneratedKeys)?, Some(keys))
+                (ProvidersFile::from_json(&document).map_err(DevError::UseGeneratedKeys)?, Some(keys))
             }
         };
-        let configured = Configured::list(&providers);
         let cloud = self.open(providers)?;
         log_to_stderr(cloud.metrics().clone());
         // The signal handlers must exist before the ready line is printed, because a signal may follow it immediately.
@@ -191,7 +191,7 @@ impl Dev {
             async move { cloud.run().await }
         });
         let (stopping, stopped) = watch::channel(false);
-        let app = app(cloud, configured, &base_url, stopped.clone());
+        let app = app(cloud, &base_url, stopped.clone());
         let serving = axum::serve(listener, app).with_graceful_shutdown(until_stopped(stopped));
         let serving = tokio::spawn(async move { serving.await });
         let result = tokio::select! {
@@ -220,9 +220,11 @@ impl Dev {
         }
     }
 
-    fn open(&self, providers: Providers) -> Result<Cloud, DevError> {
+    fn open(&self, providers: ProvidersFile) -> Result<Cloud, DevError> {
         let options = CloudOptions {
             providers,
+            reads_secrets: true,
+            dial_rates: self.dial_rates.clone(),
             inactivity_timeout: self.inactivity_timeout,
             tick: self.tick,
             data_dir: self.data.clone(),
@@ -252,8 +254,8 @@ fn log_to_stderr(metrics: Metrics) {
     drop(tracing::subscriber::set_global_default(subscriber));
 }
 
-fn read_providers(path: &Path) -> Result<Providers, DevError> {
+fn read_providers(path: &Path) -> Result<ProvidersFile, DevError> {
     let text =
         std::fs::read_to_string(path).map_err(|source| DevError::ReadProviders { path: path.to_owned(), source })?;
-    Providers::from_json(&text).map_err(|source| DevError::ParseProviders { path: path.to_owned(), source })
+    ProvidersFile::from_json(&text).map_err(|source| DevError::ParseProviders { path: path.to_owned(), source })
 }

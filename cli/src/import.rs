@@ -63,7 +63,7 @@ pub(crate) struct Import {
     /// Calling number of the rows that name none
     #[arg(long, value_name = "NUMBER")]
     from_number: Option<String>,
-    /// Calls per second that each provider places, `per_second` in the secret; for the plan
+    /// Calls per second that each provider places, its rate in `DialRates`; for the plan
     #[arg(long, value_name = "N", default_value_t = 1.0, value_parser = rate)]
     per_second: f64,
     /// Create the other calls if rows are refused

@@ -1,19 +1,21 @@
-//! `switchhook providers`: lists the providers of a stack, and checks a providers file.
+//! `switchhook providers`: lists the providers of a stack, checks a providers file, and stores it.
 
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use serde_json::json;
 use switchhook_operate::providers::{Configured, ProviderReport, ProviderView, providers};
-use switchhook_providers::Providers as Document;
+use switchhook_operate::secrets::{self, EntryChange, SecretsPlan};
+use switchhook_providers::ProvidersFile;
 
 use crate::stack_choice::{StackChoice, StackChoiceError};
 
 const EXAMPLES: &str = "\
 Examples:
   switchhook providers list
-  switchhook providers check providers.json";
+  switchhook providers check providers.json
+  switchhook providers put providers.json --stack switchhook";
 
 const LIST_EXAMPLES: &str = "\
 Examples:
@@ -22,7 +24,7 @@ Examples:
 
 A provider whose circuit is open gets one call at a time, as a probe, until one succeeds. Its other calls wait, or go to the next
 provider that they name. In flight are calls that were dialled and have not ended; at most 1,000 open calls are counted.
-The configuration of a deployed stack is read from its secret; no key is printed.
+The configuration is read from the secrets of the stack; no key is printed.
 
 Exit status: 0 if all providers are available, 1 if one is not, 2 if the stack could not be read.";
 
@@ -31,10 +33,23 @@ Examples:
   switchhook providers check providers.json
   switchhook providers check - < secret.json
 
-The file has the format of the stack's secret. Every wrong field is named, and no value is printed. Check a document before you
-store it: functions keep the old keys if the new document is wrong, and a new function does not start.
+Every wrong field is named, and no value is printed. The file holds the webhook keys and the dial accounts of all providers;
+`switchhook providers put` stores the two in their secrets.
 
 Exit status: 0 if the document is right, 1 if it is wrong, 2 if it could not be read.";
+
+const PUT_EXAMPLES: &str = "\
+Examples:
+  switchhook providers put providers.json --stack switchhook
+  switchhook providers put providers.json --stack switchhook --yes
+  switchhook providers put retell.json --stack switchhook --yes
+
+The file is checked first, and a wrong one is not stored. Then its entries are compared with those of both secrets, the webhook
+keys and the dial accounts; no value is printed. An entry of a provider replaces both of its stored entries. Entries of other
+providers are kept, or removed with --replace. A secret without a change is not written.
+Running functions use the new entries within five minutes.
+
+Exit status: 0 if the file is stored, or would be, 1 if it is wrong, 2 if the stack could not be read or written.";
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
@@ -48,9 +63,12 @@ enum Verb {
     /// List the providers: configuration, circuits and calls in flight
     #[command(after_help = LIST_EXAMPLES)]
     List(List),
-    /// Check a providers file before it becomes the stack's secret
+    /// Check a providers file before it is stored
     #[command(after_help = CHECK_EXAMPLES)]
     Check(Check),
+    /// Check a providers file and store it in the stack's secrets
+    #[command(after_help = PUT_EXAMPLES)]
+    Put(Put),
 }
 
 #[derive(Debug, Args)]
@@ -68,6 +86,24 @@ struct Check {
     #[arg(value_name = "FILE")]
     file: PathBuf,
     /// Print one JSON object: {"providers": […], "problems": […]}
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+struct Put {
+    /// Providers file; - reads standard input
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    #[command(flatten)]
+    stack: StackChoice,
+    /// Store the file; without it, only the changes are printed
+    #[arg(long)]
+    yes: bool,
+    /// Remove the entries of providers that the file does not name
+    #[arg(long)]
+    replace: bool,
+    /// Print one JSON object
     #[arg(long)]
     json: bool,
 }
@@ -94,6 +130,7 @@ impl Providers {
         match &self.verb {
             Verb::List(list) => list.run(out, errors),
             Verb::Check(check) => check.run(out, errors),
+            Verb::Put(put) => put.run(out, errors),
         }
     }
 }
@@ -104,31 +141,85 @@ impl List {
         let report = connection.block_on(providers(&connection.stack))?;
         let printed = if self.json { writeln!(out, "{:#}", json!(report)) } else { print(&report, out, errors) };
         printed.map_err(ProvidersError::Print)?;
-        Ok(report.providers.iter().all(|provider| provider.available))
+        Ok(report.problems.is_empty() && report.providers.iter().all(|provider| provider.available))
     }
 }
 
 impl Check {
     fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<bool, ProvidersError> {
-        let read = if self.file.as_os_str() == "-" {
-            io::read_to_string(io::stdin())
-        } else {
-            std::fs::read_to_string(&self.file)
-        };
-        let document = read.map_err(|source| ProvidersError::Read { path: self.file.clone(), source })?;
-        let (configured, problems) = match Document::from_json(&document) {
-            Ok(document) => (Configured::list(&document), Vec::new()),
+        let document = read(&self.file)?;
+        let (configured, problems) = match ProvidersFile::from_json(&document) {
+            Ok(file) => (Configured::list(file.webhook_keys(), file.dial_accounts()), Vec::new()),
             Err(error) => (Vec::new(), error.problems().to_vec()),
         };
         let printed = if self.json {
             writeln!(out, "{:#}", json!({"providers": configured, "problems": problems}))
         } else {
             problems.iter().try_for_each(|problem| writeln!(errors, "{}: {problem}", self.file.display())).and_then(
-                |()| configured.iter().try_for_each(|one| writeln!(out, "{}: {}", one.provider, described(one))),
+                |()| configured.iter().try_for_each(|one| writeln!(out, "{}: {}", one.provider, checked(one))),
             )
         };
         printed.map_err(ProvidersError::Print)?;
         Ok(problems.is_empty())
+    }
+}
+
+impl Put {
+    fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<bool, ProvidersError> {
+        let file = match ProvidersFile::from_json(&read(&self.file)?) {
+            Ok(file) => file,
+            Err(error) => {
+                let mut problems = error.problems().iter();
+                let printed = problems.try_for_each(|problem| writeln!(errors, "{}: {problem}", self.file.display()));
+                printed.map_err(ProvidersError::Print)?;
+                return Ok(false);
+            }
+        };
+        let connection = self.stack.connect()?;
+        let plan = connection.block_on(secrets::plan(&connection.stack, &file, self.replace))?;
+        let stored = if self.yes { connection.block_on(secrets::store(&connection.stack, &plan))? } else { Vec::new() };
+        let printed = if self.json {
+            writeln!(out, "{:#}", json!({"plan": plan, "stored": stored}))
+        } else {
+            print_plan(&plan, &stored, out, errors)
+        };
+        printed.map_err(ProvidersError::Print)?;
+        Ok(true)
+    }
+}
+
+fn read(path: &Path) -> Result<String, ProvidersError> {
+    let read = if path.as_os_str() == "-" { io::read_to_string(io::stdin()) } else { std::fs::read_to_string(path) };
+    read.map_err(|source| ProvidersError::Read { path: path.to_owned(), source })
+}
+
+fn print_plan(plan: &SecretsPlan, stored: &[&str], out: &mut impl Write, errors: &mut impl Write) -> io::Result<()> {
+    for change in &plan.changes {
+        let halves = [("webhook keys", change.webhook_keys), ("dial account", change.dial_account)];
+        let words: Vec<String> =
+            halves.into_iter().filter_map(|(half, change)| Some(format!("{half} {}", change_word(change)?))).collect();
+        writeln!(out, "{}: {}", change.provider, words.join(", "))?;
+    }
+    for warning in &plan.warnings {
+        writeln!(errors, "switchhook: {warning}")?;
+    }
+    if !stored.is_empty() {
+        writeln!(out, "stored the {}; running functions use them within five minutes", stored.join(" and the "))
+    } else if plan.has_changes() {
+        writeln!(out, "\nNothing has changed. To store the file, add --yes")
+    } else {
+        writeln!(out, "the secrets hold this already")
+    }
+}
+
+const fn change_word(change: EntryChange) -> Option<&'static str> {
+    match change {
+        EntryChange::Absent => None,
+        EntryChange::Unchanged => Some("unchanged"),
+        EntryChange::Kept => Some("kept"),
+        EntryChange::Added => Some("added"),
+        EntryChange::Changed => Some("changed"),
+        EntryChange::Removed => Some("removed"),
     }
 }
 
@@ -138,6 +229,9 @@ fn print(report: &ProviderReport, out: &mut impl Write, errors: &mut impl Write)
     }
     if let Some(reason) = &report.unconfigured_reason {
         writeln!(errors, "switchhook: the configuration of the providers could not be read: {reason}")?;
+    }
+    for problem in &report.problems {
+        writeln!(errors, "switchhook: {problem}")?;
     }
     if report.more {
         writeln!(out, "there are more open calls than were counted")?;
@@ -153,7 +247,8 @@ fn print_provider(view: &ProviderView, is_configuration_known: bool, out: &mut i
     };
     writeln!(out, "{}: {state}, {} in flight", view.provider, view.in_flight)?;
     match &view.configured {
-        Some(configured) => writeln!(out, "  configured  {}", described(configured))?,
+        Some(configured) => writeln!(out, "  configured  {}", described(configured, view.per_second))?,
+        None if view.disabled => writeln!(out, "  configured  no: its entry in the secret is wrong")?,
         None if is_configuration_known => writeln!(out, "  configured  no")?,
         None => {}
     }
@@ -165,12 +260,23 @@ fn print_provider(view: &ProviderView, is_configuration_known: bool, out: &mut i
     Ok(())
 }
 
-fn described(configured: &Configured) -> String {
-    let keys = if configured.keys == 1 { "1 key".to_owned() } else { format!("{} keys", configured.keys) };
-    let dial = match configured.per_second {
-        Some(rate) => format!("places up to {rate} calls per second"),
-        None => "places no calls".to_owned(),
+/// Describes a provider of a stack.
+fn described(configured: &Configured, per_second: Option<f64>) -> String {
+    let dial = match (configured.dial, per_second) {
+        (true, Some(rate)) => format!("places up to {rate} calls per second"),
+        (true, None) => "has an account, but no rate in DialRates".to_owned(),
+        (false, _) => "places no calls".to_owned(),
     };
+    with_keys(configured, &dial)
+}
+
+/// Describes a provider of a file.
+fn checked(configured: &Configured) -> String {
+    with_keys(configured, if configured.dial { "places calls" } else { "places no calls" })
+}
+
+fn with_keys(configured: &Configured, dial: &str) -> String {
+    let keys = if configured.keys == 1 { "1 key".to_owned() } else { format!("{} keys", configured.keys) };
     let discover = if configured.discover { ", its list of calls is read" } else { "" };
     format!("{keys}, {dial}{discover}")
 }
@@ -192,10 +298,12 @@ mod tests {
             next_probe_at: at,
             failed_probes: 2,
         };
-        let configured = Configured { provider: Provider::Retell, keys: 2, per_second: Some(5.0), discover: true };
+        let configured = Configured { provider: Provider::Retell, keys: 2, dial: true, discover: true };
         let view = ProviderView {
             provider: Provider::Retell,
             configured: Some(configured),
+            disabled: false,
+            per_second: Some(5.0),
             available: false,
             open: Some(open),
             paused_until: None,
@@ -204,19 +312,23 @@ mod tests {
         let idle = ProviderView {
             provider: Provider::Generic,
             configured: None,
+            disabled: true,
+            per_second: None,
             available: true,
             open: None,
             paused_until: None,
             in_flight: 0,
         };
-        let report = ProviderReport { providers: vec![view, idle], unconfigured_reason: None, more: false };
-        let mut out = Vec::new();
-        print(&report, &mut out, &mut Vec::new()).unwrap();
+        let problems = vec!["webhook keys: generic.keys: missing".to_owned()];
+        let report = ProviderReport { providers: vec![view, idle], unconfigured_reason: None, problems, more: false };
+        let (mut out, mut errors) = (Vec::new(), Vec::new());
+        print(&report, &mut out, &mut errors).unwrap();
+        assert_eq!(String::from_utf8(errors).unwrap(), "switchhook: webhook keys: generic.keys: missing\n");
         assert_eq!(
             String::from_utf8(out).unwrap(),
             "retell: unavailable, 3 in flight\n  configured  2 keys, places up to 5 calls per second, its list of calls is \
              read\n  circuit     open since 2025-10-20T12:00:00.000Z: account_problem, payment_required\n  next probe  \
-             2025-10-20T12:00:00.000Z, after 2 failed\ngeneric: available, 0 in flight\n  configured  no\n"
+             2025-10-20T12:00:00.000Z, after 2 failed\ngeneric: available, 0 in flight\n  configured  no: its entry in the secret is wrong\n"
         );
     }
 }

@@ -7,7 +7,9 @@ use clap::Args;
 use http::{Method, Request};
 use switchhook_domain::{Provider, Timestamp};
 use switchhook_operate::web::WebError;
-use switchhook_providers::{ConfigError, Key, KeyError, Providers, SignedWebhook, samples, sign, sign_as_configured};
+use switchhook_providers::{
+    ConfigError, Key, KeyError, ProvidersFile, SignedWebhook, samples, sign, sign_as_configured,
+};
 
 use crate::client::{self, ClientError};
 use crate::stack_choice::{StackChoice, StackChoiceError};
@@ -160,7 +162,7 @@ impl Send {
 /// Source of signatures.
 enum Signer<'a> {
     Key(Key),
-    Configured(&'a PathBuf, Providers),
+    Configured(&'a PathBuf, ProvidersFile),
 }
 
 impl Signing {
@@ -169,7 +171,7 @@ impl Signing {
             Some(path) => {
                 let text = std::fs::read_to_string(path)
                     .map_err(|source| SendError::ReadProviders { path: path.clone(), source })?;
-                let providers = Providers::from_json(&text)
+                let providers = ProvidersFile::from_json(&text)
                     .map_err(|source| SendError::ParseProviders { path: path.clone(), source })?;
                 Ok(Signer::Configured(path, providers))
             }
@@ -191,7 +193,10 @@ impl Signer<'_> {
             Self::Key(key) => Ok(sign(provider, key, url, body, now).into()),
             Self::Configured(path, providers) => {
                 let path = || (*path).clone();
-                let config = providers.config(provider).ok_or_else(|| SendError::NoKeys { path: path(), provider })?;
+                let config = providers
+                    .webhook_keys()
+                    .config(provider)
+                    .ok_or_else(|| SendError::NoKeys { path: path(), provider })?;
                 sign_as_configured(provider, config, url, body, now)
                     .ok_or_else(|| SendError::NoSigningKey { path: path(), provider })
             }

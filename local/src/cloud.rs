@@ -23,12 +23,12 @@ use switchhook_aws::provider::{ApiUrls, ProviderApi};
 use switchhook_aws::queue::Queue as QueueClient;
 use switchhook_aws::random::RandomIds;
 use switchhook_aws::sdk;
-use switchhook_aws::secret::ProviderSecrets;
+use switchhook_aws::secret::{DialAccounts, WebhookKeys};
 use switchhook_consumer::Consumer;
 use switchhook_dialer::Dialer;
 use switchhook_domain::{Policy, Provider, ProviderSet, RetryPolicy, Timestamp};
 use switchhook_ingress::Ingress;
-use switchhook_providers::{Key, Providers, sign};
+use switchhook_providers::{DialRates, Key, ProvidersFile, sign};
 use switchhook_reconciler::Reconciler;
 use switchhook_relay::Relay;
 use switchhook_scheduler::Scheduler;
@@ -43,8 +43,8 @@ use crate::metrics::{MINUTE_MS, Metrics, Sampler};
 use crate::services::{Options, Services};
 use crate::sqs::queue_url;
 use crate::stack::{
-    CALL_RETENTION, CALLS_TABLE, DIAL_QUEUE, DUE_QUEUE, EVENT_BUS, EVENTS_DEAD_LETTER_QUEUE, EVENTS_QUEUE,
-    INBOX_RETENTION, INBOX_TABLE, MAX_RECEIVE_COUNT,
+    CALL_RETENTION, CALLS_TABLE, DIAL_ACCOUNTS_SECRET, DIAL_QUEUE, DUE_QUEUE, EVENT_BUS, EVENTS_DEAD_LETTER_QUEUE,
+    EVENTS_QUEUE, INBOX_RETENTION, INBOX_TABLE, MAX_RECEIVE_COUNT, WEBHOOK_KEYS_SECRET,
 };
 use event_sources::{poll_dial_queue, poll_due_queue, poll_due_records, poll_events_queue, poll_stream};
 use gateway::{Route, gateway_error, http_api_event};
@@ -61,7 +61,12 @@ const FAKE_WEBHOOK_PATH: &str = "/webhooks/retell";
 /// Options of a local stack.
 #[derive(Debug)]
 pub struct CloudOptions {
-    pub providers: Providers,
+    pub providers: ProvidersFile,
+    /// True if the functions read their half of the providers file from the local Secrets Manager, and read it again as on
+    /// AWS. False if they keep what they start with, and send no such requests.
+    pub reads_secrets: bool,
+    /// Rates of the providers that calls are placed with.
+    pub dial_rates: DialRates,
     /// Time without events after which Switchhook asks the provider about an attempt.
     pub inactivity_timeout: Duration,
     /// Time between two runs of the scheduler, and between two runs of the reconciler.
@@ -115,6 +120,8 @@ impl Cloud {
     pub fn open(options: CloudOptions) -> Result<Self, LocalError> {
         let CloudOptions {
             providers,
+            reads_secrets,
+            dial_rates,
             inactivity_timeout,
             tick,
             data_dir,
@@ -135,14 +142,27 @@ impl Cloud {
         let clock = || sdk::Clock::from_config(&aws);
         let policy = Policy { inactivity_timeout, outcome_providers: ProviderSet::reporting_outcome() };
         let fake = Arc::new(FakeProvider::new(services.clock(), seed, delivery_faults));
-        let fake_key = providers.config(Provider::Retell).and_then(|config| config.keys().first()).cloned();
-        let secrets = || ProviderSecrets::fixed(providers.clone());
+        let fake_key =
+            providers.webhook_keys().config(Provider::Retell).and_then(|config| config.keys().first()).cloned();
+        services.store_secrets(&providers);
+        let webhook_keys = if reads_secrets {
+            WebhookKeys::new(&aws, WEBHOOK_KEYS_SECRET.to_owned())
+        } else {
+            WebhookKeys::fixed(providers.webhook_keys().clone())
+        };
+        let dial_accounts = || {
+            if reads_secrets {
+                DialAccounts::new(&aws, DIAL_ACCOUNTS_SECRET.to_owned())
+            } else {
+                DialAccounts::fixed(providers.dial_accounts().clone())
+            }
+        };
         let connector = SharedHttpConnector::new(FakeProviderConnector(fake.clone()));
         let provider_api = || ProviderApi::with_connector(connector.clone(), ApiUrls::default());
         let bus = || BusClient::new(sdk::eventbridge(&aws), EVENT_BUS.to_owned());
         Ok(Self(Arc::new(Stack {
             ingress: Arc::new(Ingress {
-                secrets: secrets(),
+                webhook_keys,
                 inbox: inbox(INBOX_RETENTION),
                 queue: queue(EVENTS_QUEUE),
                 dlq: queue(EVENTS_DEAD_LETTER_QUEUE),
@@ -167,7 +187,7 @@ impl Cloud {
                 call_retention: CALL_RETENTION,
                 queue: queue(DIAL_QUEUE),
                 due_queue: queue(DUE_QUEUE),
-                secrets: secrets(),
+                dial_rates: dial_rates.clone(),
                 policy,
                 lanes: concurrent_dials_per_provider,
                 random_ids: random_ids.clone(),
@@ -178,7 +198,8 @@ impl Cloud {
                 calls: calls(),
                 call_retention: CALL_RETENTION,
                 queue: queue(EVENTS_QUEUE),
-                secrets: secrets(),
+                dial_accounts: dial_accounts(),
+                dial_rates,
                 api: provider_api(),
                 policy,
                 lanes: concurrent_dials_per_provider,
@@ -192,7 +213,7 @@ impl Cloud {
                 queue: queue(EVENTS_QUEUE),
                 dlq: queue(EVENTS_DEAD_LETTER_QUEUE),
                 bus: bus(),
-                secrets: secrets(),
+                dial_accounts: dial_accounts(),
                 api: provider_api(),
                 policy,
                 clock: clock(),

@@ -28,6 +28,7 @@ use crate::bus::Bus;
 use crate::dynamodb::DynamoDb;
 use crate::fake::{CrashPoint, FakeProvider, ResponseFate};
 use crate::response::ServiceResponse;
+use crate::secrets_manager::SecretsManager;
 use crate::sqs::Sqs;
 use crate::sync::lock;
 
@@ -43,6 +44,7 @@ pub enum Service {
     DynamoDb,
     Sqs,
     EventBridge,
+    SecretsManager,
 }
 
 /// A request on its way to a service. Every retry is a separate request.
@@ -96,6 +98,7 @@ struct Inner {
     dynamodb: Arc<DynamoDb>,
     sqs: Arc<Sqs>,
     bus: Arc<Bus>,
+    secrets_manager: Arc<SecretsManager>,
     fault: Mutex<Option<FaultHook>>,
     counters: Mutex<Counters>,
 }
@@ -107,8 +110,14 @@ struct Counters {
 }
 
 impl Connector {
-    pub(crate) fn new(dynamodb: Arc<DynamoDb>, sqs: Arc<Sqs>, bus: Arc<Bus>) -> Self {
-        Self(Arc::new(Inner { dynamodb, sqs, bus, fault: Mutex::default(), counters: Mutex::default() }))
+    pub(crate) fn new(
+        dynamodb: Arc<DynamoDb>,
+        sqs: Arc<Sqs>,
+        bus: Arc<Bus>,
+        secrets_manager: Arc<SecretsManager>,
+    ) -> Self {
+        let (fault, counters) = (Mutex::default(), Mutex::default());
+        Self(Arc::new(Inner { dynamodb, sqs, bus, secrets_manager, fault, counters }))
     }
 
     /// Answers a request that arrived over a socket, as it answers the SDK clients of this process. `target` is the value
@@ -198,6 +207,7 @@ impl Inner {
             Service::DynamoDb => self.dynamodb.handle(info.operation, info.body),
             Service::Sqs => self.sqs.handle(info.operation, info.body).await,
             Service::EventBridge => self.bus.handle(info.operation, info.body),
+            Service::SecretsManager => self.secrets_manager.handle(info.operation, info.body),
         }
     }
 
@@ -241,6 +251,7 @@ fn route(target: &str) -> Option<(Service, &str)> {
         "DynamoDB_20120810" => Service::DynamoDb,
         "AmazonSQS" => Service::Sqs,
         "AWSEvents" => Service::EventBridge,
+        "secretsmanager" => Service::SecretsManager,
         _ => return None,
     };
     Some((service, operation))

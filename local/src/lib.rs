@@ -22,6 +22,7 @@ mod journal;
 pub mod metrics;
 pub mod queue;
 mod response;
+pub mod secrets_manager;
 mod services;
 pub mod sqs;
 mod stack;
@@ -33,8 +34,9 @@ pub use crate::cloud::{Cloud, CloudError, CloudOptions};
 pub use crate::error::LocalError;
 pub use crate::services::{Options, Services};
 pub use crate::stack::{
-    ACCOUNT, CALL_RETENTION, CALLS_TABLE, CONCURRENT_DIALS_PER_PROVIDER, DEFAULT_RETRY_POLICY, DIAL_BATCH, DIAL_QUEUE,
-    DUE_BATCH, DUE_QUEUE, EVENT_BUS, EVENTS_DEAD_LETTER_QUEUE, EVENTS_QUEUE, INBOX_RETENTION, INBOX_TABLE, QUEUE_BATCH,
-    RECORD_AGE_MAX, REGION, RELAY_FAILURES_QUEUE, STREAM_BATCH, stack_queues,
+    ACCOUNT, CALL_RETENTION, CALLS_TABLE, CONCURRENT_DIALS_PER_PROVIDER, DEFAULT_RETRY_POLICY, DIAL_ACCOUNTS_SECRET,
+    DIAL_BATCH, DIAL_QUEUE, DUE_BATCH, DUE_QUEUE, EVENT_BUS, EVENTS_DEAD_LETTER_QUEUE, EVENTS_QUEUE, INBOX_RETENTION,
+    INBOX_TABLE, QUEUE_BATCH, RECORD_AGE_MAX, REGION, RELAY_FAILURES_QUEUE, STREAM_BATCH, WEBHOOK_KEYS_SECRET,
+    stack_queues,
 };
 pub use crate::sync::Watch;

@@ -13,6 +13,8 @@ use aws_smithy_runtime_api::client::behavior_version::BehaviorVersion;
 use aws_types::SdkConfig;
 use aws_types::region::Region;
 use dynoxide::Database;
+use serde_json::Value;
+use switchhook_providers::ProvidersFile;
 
 use crate::bus::Bus;
 use crate::clock::Clock;
@@ -21,8 +23,9 @@ use crate::dynamodb::DynamoDb;
 use crate::error::LocalError;
 use crate::journal::Journal;
 use crate::queue::QueueSettings;
+use crate::secrets_manager::SecretsManager;
 use crate::sqs::Sqs;
-use crate::stack::{CALLS_TABLE, INBOX_TABLE, REGION, stack_queues};
+use crate::stack::{CALLS_TABLE, DIAL_ACCOUNTS_SECRET, INBOX_TABLE, REGION, WEBHOOK_KEYS_SECRET, stack_queues};
 use crate::{bus, sqs, stream, tables};
 
 /// Endpoint of all clients. The name does not resolve, so a client without the connector reaches nothing.
@@ -55,6 +58,7 @@ pub struct Services {
     dynamodb: Arc<DynamoDb>,
     sqs: Arc<Sqs>,
     bus: Arc<Bus>,
+    secrets_manager: Arc<SecretsManager>,
     connector: Connector,
     _data_dir: Option<Arc<DataDir>>,
 }
@@ -79,8 +83,9 @@ impl Services {
         let bus = Arc::new(Bus::open(journal(bus::JOURNAL)?, clock)?);
         let stream = journal(stream::JOURNAL)?;
         let dynamodb = Arc::new(DynamoDb::open(database, INBOX_TABLE, CALLS_TABLE, stream, clock)?);
-        let connector = Connector::new(dynamodb.clone(), sqs.clone(), bus.clone());
-        Ok(Self { clock, dynamodb, sqs, bus, connector, _data_dir: data_dir.map(Arc::new) })
+        let secrets_manager = Arc::new(SecretsManager::default());
+        let connector = Connector::new(dynamodb.clone(), sqs.clone(), bus.clone(), secrets_manager.clone());
+        Ok(Self { clock, dynamodb, sqs, bus, secrets_manager, connector, _data_dir: data_dir.map(Arc::new) })
     }
 
     pub fn clock(&self) -> Clock {
@@ -102,6 +107,21 @@ impl Services {
 
     pub fn bus(&self) -> &Bus {
         &self.bus
+    }
+
+    /// Stores the halves of a providers file in the secrets of the stack.
+    pub fn store_secrets(&self, providers: &ProvidersFile) {
+        let halves = [
+            (WEBHOOK_KEYS_SECRET, providers.webhook_keys_document()),
+            (DIAL_ACCOUNTS_SECRET, providers.dial_accounts_document()),
+        ];
+        for (secret, document) in halves {
+            self.secrets_manager.put(secret, &Value::from(document).to_string());
+        }
+    }
+
+    pub fn secrets_manager(&self) -> &SecretsManager {
+        &self.secrets_manager
     }
 
     pub fn connector(&self) -> &Connector {

@@ -14,6 +14,11 @@ pub const INBOX_TABLE: &str = "switchhook-inbox";
 pub const CALLS_TABLE: &str = "switchhook-calls";
 pub const EVENT_BUS: &str = "switchhook";
 
+/// Secret of the keys that verify webhooks.
+pub const WEBHOOK_KEYS_SECRET: &str = "switchhook-webhook-keys";
+/// Secret of the accounts that place calls.
+pub const DIAL_ACCOUNTS_SECRET: &str = "switchhook-dial-accounts";
+
 /// FIFO queue from the ingress to the consumer.
 pub const EVENTS_QUEUE: &str = "switchhook-events.fifo";
 /// FIFO queue of claimed calls, from the scheduler to the dialer.

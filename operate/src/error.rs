@@ -40,6 +40,10 @@ pub enum Error {
 /// Reason why nothing was done. Each tells the operator what to do instead.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
+    #[error(
+        "the secret of the {0} is not a JSON object, so its entries cannot be kept: add --replace to store the file alone"
+    )]
+    UnreadableSecret(&'static str),
     #[error("the selection is empty, and would match everything: {0}")]
     EmptyFilter(&'static str),
     #[error("a plan has at most {most} items, not {asked}")]

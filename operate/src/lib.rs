@@ -26,6 +26,7 @@ pub mod reconcile;
 pub mod replay;
 pub mod republish;
 pub mod run;
+pub mod secrets;
 pub mod selection;
 pub mod stack;
 pub mod status;

@@ -1,25 +1,24 @@
 //! Providers of a stack: their configuration, their circuits, and their calls.
 
-use http::Method;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use switchhook_aws::calls::{TimeRange, WakeQueue};
-use switchhook_aws::secret::ProviderSecrets;
+use switchhook_aws::secret::SecretVersion;
 use switchhook_domain::{Call, Circuit, Job, Provider, ProviderHealth, Timestamp};
-use switchhook_providers::Providers;
+use switchhook_providers::{AccountConfig, Entries, Pacing, SecretHalf, WebhookConfig};
 
 use crate::calls::{OpenCalls, open_calls};
 use crate::error::Error;
 use crate::stack::Stack;
-use crate::{time_text, web};
+use crate::time_text;
 
 /// Configuration of one provider, without keys and accounts.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Configured {
     pub provider: Provider,
     /// Number of keys that verify its webhooks.
     pub keys: usize,
-    /// Calls that it is asked to place per second. `None` if it places none.
-    pub per_second: Option<f64>,
+    /// True if it has an account that places calls.
+    pub dial: bool,
     /// True if its own list of calls is read.
     pub discover: bool,
 }
@@ -31,6 +30,10 @@ pub struct ProviderView {
     /// `None` if the configuration could not be read, or if it does not name the provider: see
     /// [`ProviderReport::unconfigured_reason`].
     pub configured: Option<Configured>,
+    /// True if a secret has an entry of the provider that is wrong.
+    pub disabled: bool,
+    /// Calls that it is asked to place per second, by the stack's `DialRates`. `None` if it is asked to place none.
+    pub per_second: Option<f64>,
     /// True if the provider gets calls other than probes now.
     pub available: bool,
     /// Reason why its circuit is open. `None` if it is closed.
@@ -61,21 +64,33 @@ pub struct ProviderReport {
     pub providers: Vec<ProviderView>,
     /// Reason why the configuration could not be read. `None` if it was read.
     pub unconfigured_reason: Option<String>,
+    /// Problems of the configuration. None shows a key.
+    pub problems: Vec<String>,
     /// True if there are more open calls than were counted.
     pub more: bool,
 }
 
 impl Configured {
-    /// Lists the configured providers of a providers document.
+    /// Lists the configured providers.
     #[must_use]
-    pub fn list(providers: &Providers) -> Vec<Self> {
+    pub fn list(webhook_keys: &Entries<WebhookConfig>, dial_accounts: &Entries<AccountConfig>) -> Vec<Self> {
         let configured = |provider| {
-            let config = providers.config(provider)?;
-            let per_second = config.dial().map(|dial| dial.pacing().per_second());
-            Some(Self { provider, keys: config.keys().len(), per_second, discover: config.discovers() })
+            let (keys, account) = (webhook_keys.config(provider), dial_accounts.config(provider));
+            (keys.is_some() || account.is_some()).then(|| Self {
+                provider,
+                keys: keys.map_or(0, |keys| keys.keys().len()),
+                dial: account.is_some(),
+                discover: account.is_some_and(AccountConfig::discovers),
+            })
         };
         Provider::ALL.into_iter().filter_map(configured).collect()
     }
+}
+
+/// Configuration in the secrets of a stack.
+struct StoredConfiguration {
+    webhook_keys: Entries<WebhookConfig>,
+    dial_accounts: Entries<AccountConfig>,
 }
 
 /// Returns the providers of a stack: those that are configured, and those that have been dialled.
@@ -83,10 +98,21 @@ impl Configured {
 /// # Errors
 /// The health of a provider or the open calls could not be read. If the configuration cannot be read, the report names the error.
 pub async fn providers(stack: &Stack) -> Result<ProviderReport, Error> {
-    let (configured, unconfigured_reason) = match configured(stack).await {
-        Ok(configured) => (configured, None),
-        Err(error) => (Vec::new(), Some(error.to_string())),
+    let (stored, unconfigured_reason) = match stored_configuration(stack).await {
+        Ok(stored) => (Some(stored), None),
+        Err(error) => (None, Some(error.with_causes())),
     };
+    let configured =
+        stored.as_ref().map_or_else(Vec::new, |stored| Configured::list(&stored.webhook_keys, &stored.dial_accounts));
+    let (mut disabled, mut problems) = (Vec::new(), Vec::new());
+    if let Some(StoredConfiguration { webhook_keys, dial_accounts }) = &stored {
+        disabled = [webhook_keys.disabled(), dial_accounts.disabled()].concat();
+        let of = |name: &str, found: &[String]| -> Vec<String> {
+            found.iter().map(|problem| format!("{name}: {problem}")).collect()
+        };
+        problems = of(WebhookConfig::NAME, webhook_keys.problems());
+        problems.extend(of(AccountConfig::NAME, dial_accounts.problems()));
+    }
     let queue = vec![(WakeQueue::Reconcile, TimeRange::UpTo(Timestamp::MAX))];
     let OpenCalls { calls, more, unreadable: _, examined: _ } = open_calls(stack, queue).await?;
     let now = stack.now();
@@ -96,23 +122,23 @@ pub async fn providers(stack: &Stack) -> Result<ProviderReport, Error> {
         let configured = configured.iter().find(|configured| configured.provider == provider).cloned();
         let in_flight = calls.iter().filter(|call| is_in_flight(call, provider)).count();
         let is_known = configured.is_some() || in_flight > 0 || health != ProviderHealth::new(provider);
-        if is_known {
-            providers.push(view(&health, configured, in_flight, now));
+        if is_known || disabled.contains(&provider) {
+            let per_second = stack.dial_rates().pacing(provider).map(Pacing::per_second);
+            let view = view(&health, configured, in_flight, now);
+            providers.push(ProviderView { disabled: disabled.contains(&provider), per_second, ..view });
         }
     }
-    Ok(ProviderReport { providers, unconfigured_reason, more })
+    Ok(ProviderReport { providers, unconfigured_reason, problems, more })
 }
 
-async fn configured(stack: &Stack) -> Result<Vec<Configured>, Error> {
-    if let Some(services) = &stack.services {
-        let secret = stack.names.providers_secret.clone();
-        let secrets = ProviderSecrets::load(services.config(), secret, stack.now()).await?;
-        return Ok(Configured::list(secrets.current(stack.now()).await.as_ref()));
-    }
-    let url = stack.local.as_deref().unwrap_or_default();
-    let request = web::request(Method::GET, &format!("{url}/providers"))?;
-    let response = web::send_in_background(request, web::TIMEOUT).await?;
-    serde_json::from_str(&response.body).map_err(|_| Error::Unreadable { service: "/providers" })
+async fn stored_configuration(stack: &Stack) -> Result<StoredConfiguration, switchhook_aws::Error> {
+    let names = &stack.names;
+    let webhook_keys = stack.secrets.read(&names.webhook_keys_secret, SecretVersion::Current).await?;
+    let dial_accounts = stack.secrets.read(&names.dial_accounts_secret, SecretVersion::Current).await?;
+    Ok(StoredConfiguration {
+        webhook_keys: WebhookConfig::parse(&webhook_keys),
+        dial_accounts: AccountConfig::parse(&dial_accounts),
+    })
 }
 
 fn view(health: &ProviderHealth, configured: Option<Configured>, in_flight: usize, now: Timestamp) -> ProviderView {
@@ -129,6 +155,8 @@ fn view(health: &ProviderHealth, configured: Option<Configured>, in_flight: usiz
     ProviderView {
         provider: health.provider,
         configured,
+        disabled: false,
+        per_second: None,
         available: health.is_available(now),
         open,
         paused_until: health.paused_until.filter(|until| *until > now),
@@ -153,19 +181,21 @@ fn is_in_flight(call: &Call, provider: Provider) -> bool {
 #[cfg(test)]
 mod tests {
     use switchhook_domain::{CallId, DialFailure, DialSignal};
+    use switchhook_providers::ProvidersFile;
 
     use super::*;
 
     #[test]
     fn configuration_is_listed_without_keys() {
-        let document = r#"{"retell": {"keys": ["hunter2", "hunter3"], "dial": {"api_key": "hunter4", "per_second": 2}},
+        let document = r#"{"retell": {"keys": ["hunter2", "hunter3"], "dial": {"api_key": "hunter4"}},
             "generic": {"keys": ["hunter5"]}}"#;
-        let list = Configured::list(&Providers::from_json(document).unwrap());
+        let file = ProvidersFile::from_json(document).unwrap();
+        let list = Configured::list(file.webhook_keys(), file.dial_accounts());
         let json = serde_json::to_string(&list).unwrap();
         assert!(!json.contains("hunter"), "{json}");
         assert_eq!(
-            list.iter().map(|one| (one.provider, one.keys, one.per_second)).collect::<Vec<_>>(),
-            [(Provider::Retell, 2, Some(2.0)), (Provider::Generic, 1, None),]
+            list.iter().map(|one| (one.provider, one.keys, one.dial)).collect::<Vec<_>>(),
+            [(Provider::Retell, 2, true), (Provider::Generic, 1, false)]
         );
     }
 

@@ -10,7 +10,9 @@ use switchhook_aws::calls::Calls;
 use switchhook_aws::inbox::Inbox;
 use switchhook_aws::queue::Queue;
 use switchhook_aws::sdk;
+use switchhook_aws::secret::Secrets;
 use switchhook_domain::{Policy, Provider, Timestamp};
+use switchhook_providers::DialRates;
 
 use crate::aws::{AwsServices, StackDescription};
 use crate::error::Error;
@@ -48,8 +50,10 @@ pub struct StackNames {
     pub event_bus: String,
     pub scheduler_function: String,
     pub reconciler_function: String,
-    /// ARN of the secret with the providers' keys.
-    pub providers_secret: String,
+    /// ARN of the secret with the keys that verify webhooks.
+    pub webhook_keys_secret: String,
+    /// ARN of the secret with the accounts that place calls.
+    pub dial_accounts_secret: String,
     pub settings: StackSettings,
 }
 
@@ -63,6 +67,8 @@ pub struct StackSettings {
     pub call_retention_days: u64,
     /// True if a number is blocked when its person asks not to be called again.
     pub block_on_request: bool,
+    /// Rates of the providers that calls are placed with, for example `retell=1,twilio=0.5`.
+    pub dial_rates: String,
 }
 
 /// Clients of one running stack.
@@ -77,6 +83,7 @@ pub struct Stack {
     pub due_queue: Queue,
     pub relay_failures_queue: Queue,
     pub bus: Bus,
+    pub secrets: Secrets,
     /// URL of the `switchhook dev`. `None` for a deployed stack.
     pub local: Option<String>,
     /// Further services of a deployed stack.
@@ -133,6 +140,13 @@ impl Stack {
         }
     }
 
+    /// Returns the rates of the providers that calls are placed with.
+    #[must_use]
+    pub fn dial_rates(&self) -> DialRates {
+        // The template allows only texts that can be read, except for a name of no provider.
+        self.names.settings.dial_rates.parse().unwrap_or_default()
+    }
+
     /// Returns the time for which the inbox keeps an event.
     #[must_use]
     pub const fn inbox_retention(&self) -> Duration {
@@ -160,6 +174,7 @@ impl Stack {
             due_queue: queue(&names.due_queue_url),
             relay_failures_queue: queue(&names.relay_failures_queue_url),
             bus: Bus::new(sdk::eventbridge(aws), names.event_bus.clone()),
+            secrets: Secrets::new(aws),
             local,
             services: None,
             clock: sdk::Clock::from_config(aws),
@@ -205,7 +220,8 @@ impl StackNames {
             event_bus: output("EventBusName"),
             scheduler_function: output("SchedulerFunctionName"),
             reconciler_function: output("ReconcilerFunctionName"),
-            providers_secret: output("SecretArn"),
+            webhook_keys_secret: output("WebhookKeysSecretArn"),
+            dial_accounts_secret: output("DialAccountsSecretArn"),
             settings,
         };
         if missing.is_empty() { Ok(names) } else { Err(Error::MissingOutputs { stack: stack.to_owned(), missing }) }
@@ -232,6 +248,7 @@ impl StackSettings {
             inbox_retention_days: number(parameter("InboxRetentionDays")),
             call_retention_days: number(parameter("CallRetentionDays")),
             block_on_request: parameter("BlockOnRequest") == "true",
+            dial_rates: parameter("DialRates").to_owned(),
         }
     }
 }
@@ -240,7 +257,7 @@ impl StackSettings {
 mod tests {
     use super::*;
 
-    const OUTPUTS: [&str; 12] = [
+    const OUTPUTS: [&str; 13] = [
         "ApiUrl",
         "InboxTableName",
         "CallsTableName",
@@ -252,15 +269,17 @@ mod tests {
         "EventBusName",
         "SchedulerFunctionName",
         "ReconcilerFunctionName",
-        "SecretArn",
+        "WebhookKeysSecretArn",
+        "DialAccountsSecretArn",
     ];
 
-    const PARAMETERS: [(&str, &str); 5] = [
+    const PARAMETERS: [(&str, &str); 6] = [
         ("InactivityTimeoutSeconds", "900"),
         ("OutcomeProviders", "retell,generic"),
         ("InboxRetentionDays", "30"),
         ("CallRetentionDays", "400"),
         ("BlockOnRequest", "true"),
+        ("DialRates", "retell=1"),
     ];
 
     #[test]
@@ -276,16 +295,17 @@ mod tests {
             inbox_retention_days: 30,
             call_retention_days: 400,
             block_on_request: true,
+            dial_rates: "retell=1".to_owned(),
         };
         assert_eq!(names.settings, settings);
         assert_eq!(
-            (names.inbox_table.as_str(), names.providers_secret.as_str()),
-            ("the InboxTableName", "the SecretArn")
+            (names.webhook_keys_secret.as_str(), names.dial_accounts_secret.as_str()),
+            ("the WebhookKeysSecretArn", "the DialAccountsSecretArn")
         );
         described.outputs.remove("ApiUrl");
-        described.outputs.remove("SecretArn");
+        described.outputs.remove("DialAccountsSecretArn");
         described.parameters.remove("BlockOnRequest");
         let error = StackNames::of_deployed("switchhook", "eu-west-1", &described).unwrap_err().to_string();
-        assert!(error.contains("BlockOnRequest, ApiUrl, SecretArn"), "{error}");
+        assert!(error.contains("BlockOnRequest, ApiUrl, DialAccountsSecretArn"), "{error}");
     }
 }

@@ -41,7 +41,7 @@ def provider_port():
 
 @pytest.fixture(scope="session")
 def stack(cloud, provider_port):
-    """The deployed stack. Its secret has the keys of all providers, and its Retell URL is the port of the fixture `provider`."""
+    """The deployed stack. Its secrets have the keys of all providers, and an account of Retell. Its Retell URL is the port of the fixture `provider`."""
     parameters = {
         "Architecture": ARCHITECTURE,
         # Functions in containers may need another URL for the endpoint.
@@ -51,11 +51,13 @@ def stack(cloud, provider_port):
         # Long enough for all tests except those of the timeout itself.
         "InactivityTimeoutSeconds": "15",
         "RetellApiUrl": f"http://127.0.0.1:{provider_port}",
+        "DialRates": "retell=10",
     }
-    dial = {"api_key": "test-api-key", "agent_id": "agent_fake", "per_second": 10}
-    providers = PROVIDERS | {"retell": PROVIDERS["retell"] | {"dial": dial}}
+    accounts = {"retell": {"dial": {"api_key": "test-api-key", "agent_id": "agent_fake"}}}
     with deployed(cloud, parameters) as stack:
-        cloud.client("secretsmanager").put_secret_value(SecretId=stack.outputs["SecretArn"], SecretString=json.dumps(providers))
+        secrets = cloud.client("secretsmanager")
+        for output, half in (("WebhookKeysSecretArn", PROVIDERS), ("DialAccountsSecretArn", accounts)):
+            secrets.put_secret_value(SecretId=stack.outputs[output], SecretString=json.dumps(half))
         yield stack
 
 

@@ -33,11 +33,12 @@ def dev_stack(folder: Path):
     """Runs a local stack on a free port, with test keys, the fake provider and a schedule of one second. Yields its URL."""
     if not TOOL.is_file():
         raise FileNotFoundError(f"{TOOL} is missing; build it with: make provider")
-    providers = PROVIDERS | {"retell": PROVIDERS["retell"] | {"dial": {"api_key": "key_e2e", "per_second": 20}}}
+    providers = PROVIDERS | {"retell": PROVIDERS["retell"] | {"dial": {"api_key": "key_e2e"}}}
     keys = folder / "providers.json"
     keys.write_text(json.dumps(providers))
     log = folder / "dev.log"
-    command = [str(TOOL), "dev", "--port", "0", "--tick", "1s", "--delivery-faults", "none", "--seed", "7", "--providers", str(keys)]
+    command = [str(TOOL), "dev", "--port", "0", "--tick", "1s", "--delivery-faults", "none", "--seed", "7", "--providers", str(keys),
+               "--dial-rates", "retell=20"]
     with child_process(command, log, base_environment(), folder) as process:
 
         def address():

@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from harness import TOOL
+from harness import PROVIDERS, TOOL
 
 
 @pytest.fixture(scope="module")
@@ -50,6 +50,32 @@ def test_providers_and_stuck_calls_are_listed(operate):
     code, out, errors = operate("stuck", "--json")
     assert code in (0, 1), errors
     assert json.loads(out)["unreadable"] == []
+
+
+def test_a_providers_file_is_stored_in_both_secrets(operate, cloud, stack, tmp_path):
+    secrets = cloud.client("secretsmanager")
+    outputs = ("WebhookKeysSecretArn", "DialAccountsSecretArn")
+
+    def stored() -> list[dict]:
+        return [json.loads(secrets.get_secret_value(SecretId=stack.outputs[each])["SecretString"]) for each in outputs]
+
+    before, file = stored(), tmp_path / "providers.json"
+    vapi = {"keys": ["a secret of the credential, which is new"], "dial": {"api_key": "an API key that is new", "assistant_id": "a", "phone_number_id": "p"}}
+    file.write_text(json.dumps({"generic": PROVIDERS["generic"], "vapi": vapi}))
+    code, out, errors = operate("providers", "put", str(file))
+    assert code == 0 and "add --yes" in out, errors
+    assert stored() == before
+    try:
+        code, out, errors = operate("providers", "put", str(file), "--yes")
+        assert code == 0 and "which is new" not in out + errors, errors
+        assert "vapi: webhook keys added, dial account added" in out and "generic: webhook keys unchanged" in out
+        assert "vapi has an account, but no rate in DialRates" in errors
+        assert stored() == [before[0] | {"vapi": {"keys": vapi["keys"]}}, before[1] | {"vapi": {"dial": vapi["dial"]}}]
+        previous = secrets.get_secret_value(SecretId=stack.outputs[outputs[0]], VersionStage="AWSPREVIOUS")
+        assert json.loads(previous["SecretString"]) == before[0]
+    finally:
+        for output, half in zip(outputs, before):
+            secrets.put_secret_value(SecretId=stack.outputs[output], SecretString=json.dumps(half))
 
 
 def test_stack_that_does_not_exist_is_refused_by_name(cloud):

@@ -47,7 +47,7 @@ def as_list(value) -> list:
 
 INBOX, CALLS = get_att("InboxTable", "Arn"), get_att("CallsTable", "Arn")
 QUEUE, DLQ, DIALS = get_att("EventsQueue", "Arn"), get_att("EventsDlq", "Arn"), get_att("DialQueue", "Arn")
-BUS, SECRET = get_att("EventBus", "Arn"), ref("ProvidersSecret")
+BUS, WEBHOOK_KEYS, DIAL_ACCOUNTS = get_att("EventBus", "Arn"), ref("WebhookKeysSecret"), ref("DialAccountsSecret")
 
 
 def index(table: str, name: str) -> dict:
@@ -62,7 +62,7 @@ GRANTS = {
         (["sqs:SendMessage"], [QUEUE, DLQ]),
         (["events:PutEvents"], [BUS]),
         (["sqs:GetQueueAttributes"], [QUEUE]),
-        (["secretsmanager:GetSecretValue"], [SECRET]),
+        (["secretsmanager:GetSecretValue"], [WEBHOOK_KEYS]),
     ],
     "consumer": [
         (["sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes", "sqs:ChangeMessageVisibility"], [QUEUE]),
@@ -85,14 +85,13 @@ GRANTS = {
         (["sqs:SendMessage", "sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes"], [get_att("DueQueue", "Arn")]),
         (["dynamodb:DescribeStream", "dynamodb:GetRecords", "dynamodb:GetShardIterator"], [get_att("CallsTable", "StreamArn")]),
         (["dynamodb:ListStreams"], [{"Fn::Sub": "${CallsTable.Arn}/stream/*"}]),
-        (["secretsmanager:GetSecretValue"], [SECRET]),
     ],
     "dialer": [
         (["sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes"], [DIALS]),
         (["dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem"], [CALLS]),
         (["dynamodb:GetItem", "dynamodb:PutItem"], [INBOX]),
         (["sqs:SendMessage", "sqs:GetQueueAttributes"], [QUEUE]),
-        (["secretsmanager:GetSecretValue"], [SECRET]),
+        (["secretsmanager:GetSecretValue"], [DIAL_ACCOUNTS]),
     ],
     "reconciler": [
         (["dynamodb:Query"], [index("CallsTable", "by_wake"), index("InboxTable", "by_received"), index("InboxTable", "by_attention")]),
@@ -101,7 +100,7 @@ GRANTS = {
         (["sqs:SendMessage", "sqs:GetQueueAttributes"], [QUEUE]),
         (["sqs:GetQueueAttributes", "sqs:ReceiveMessage", "sqs:ChangeMessageVisibility"], [DLQ]),
         (["events:PutEvents"], [BUS]),
-        (["secretsmanager:GetSecretValue"], [SECRET]),
+        (["secretsmanager:GetSecretValue"], [DIAL_ACCOUNTS]),
     ],
     "api": [
         (["dynamodb:GetItem", "dynamodb:PutItem"], [CALLS]),
@@ -230,18 +229,18 @@ def test_the_stage_comes_after_every_route_that_it_throttles():
 # Environment variables of each function, besides those of all functions. docs/configuration.md lists the same.
 API_URLS = ["RETELL_API_URL", "TWILIO_API_URL", "VAPI_API_URL", "TELNYX_API_URL"]
 ENVIRONMENT = {
-    "ingress": ["INBOX_TABLE", "QUEUE_URL", "DLQ_URL", "EVENT_BUS", "PROVIDERS_SECRET_ID", "INBOX_RETENTION_DAYS"],
+    "ingress": ["INBOX_TABLE", "QUEUE_URL", "DLQ_URL", "EVENT_BUS", "WEBHOOK_KEYS_SECRET_ID", "INBOX_RETENTION_DAYS"],
     "consumer": [
         "INBOX_TABLE", "CALLS_TABLE", "INDEX_NUMBERS", "QUEUE_URL", "EVENT_BUS", "INACTIVITY_TIMEOUT_SECONDS", "OUTCOME_PROVIDERS", "CALL_RETENTION_DAYS", "INBOX_RETENTION_DAYS", "MAX_RECEIVE_COUNT",
         "BLOCK_ON_REQUEST"
     ],
     "relay": ["EVENT_BUS"],
-    "scheduler": ["CALLS_TABLE", "INDEX_NUMBERS", "DIAL_QUEUE_URL", "DUE_QUEUE_URL", "PROVIDERS_SECRET_ID", "INACTIVITY_TIMEOUT_SECONDS", "OUTCOME_PROVIDERS", "CONCURRENT_DIALS_PER_PROVIDER", "CALL_RETENTION_DAYS"],
+    "scheduler": ["CALLS_TABLE", "INDEX_NUMBERS", "DIAL_QUEUE_URL", "DUE_QUEUE_URL", "DIAL_RATES", "INACTIVITY_TIMEOUT_SECONDS", "OUTCOME_PROVIDERS", "CONCURRENT_DIALS_PER_PROVIDER", "CALL_RETENTION_DAYS"],
     "dialer": [
-        "INBOX_TABLE", "CALLS_TABLE", "INDEX_NUMBERS", "QUEUE_URL", "PROVIDERS_SECRET_ID", "INACTIVITY_TIMEOUT_SECONDS", "OUTCOME_PROVIDERS", "CONCURRENT_DIALS_PER_PROVIDER", "INBOX_RETENTION_DAYS",
+        "INBOX_TABLE", "CALLS_TABLE", "INDEX_NUMBERS", "QUEUE_URL", "DIAL_ACCOUNTS_SECRET_ID", "DIAL_RATES", "INACTIVITY_TIMEOUT_SECONDS", "OUTCOME_PROVIDERS", "CONCURRENT_DIALS_PER_PROVIDER", "INBOX_RETENTION_DAYS",
         "CALL_RETENTION_DAYS", *API_URLS
     ],
-    "reconciler": ["INBOX_TABLE", "CALLS_TABLE", "QUEUE_URL", "DLQ_URL", "EVENT_BUS", "PROVIDERS_SECRET_ID", "INACTIVITY_TIMEOUT_SECONDS", "OUTCOME_PROVIDERS", "INBOX_RETENTION_DAYS", *API_URLS],
+    "reconciler": ["INBOX_TABLE", "CALLS_TABLE", "QUEUE_URL", "DLQ_URL", "EVENT_BUS", "DIAL_ACCOUNTS_SECRET_ID", "INACTIVITY_TIMEOUT_SECONDS", "OUTCOME_PROVIDERS", "INBOX_RETENTION_DAYS", *API_URLS],
     "api": [
         "INBOX_TABLE", "CALLS_TABLE", "INDEX_NUMBERS", "INACTIVITY_TIMEOUT_SECONDS", "OUTCOME_PROVIDERS", "CALL_RETENTION_DAYS", "CALLING_WINDOW", "RETRY_ATTEMPTS_MAX",
         "RETRY_DELAY_SECONDS", "RETRY_DELAY_MAX_SECONDS"
@@ -366,8 +365,9 @@ def test_the_indexes_of_the_calls_hold_keys_alone():
     assert indexes == {name: {"ProjectionType": "KEYS_ONLY"} for name in ("by_wake", "by_appointment", "by_party")}
 
 
-def test_the_secret_starts_without_a_single_key():
-    assert json.loads(properties("ProvidersSecret")["SecretString"]) == {}
+@pytest.mark.parametrize("secret", ["WebhookKeysSecret", "DialAccountsSecret"])
+def test_a_secret_starts_without_a_single_key(secret):
+    assert json.loads(properties(secret)["SecretString"]) == {}
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)

@@ -17,6 +17,7 @@ mod outbound_budget;
 mod reconciled;
 mod repair;
 mod schemas;
+mod secrets;
 mod store;
 mod trace;
 mod traffic;

@@ -146,11 +146,11 @@ fn secret() -> Value {
     let telnyx = [KEY, OLD_KEY].map(|key| verifying_key(Provider::Telnyx, &Key::new(key).unwrap()));
     let keys = [KEY, OLD_KEY];
     json!({
-        "retell": {"keys": keys, "dial": {"api_key": API_KEY, "per_second": 100.0}},
+        "retell": {"keys": keys, "dial": {"api_key": API_KEY}},
         "twilio": {"keys": keys, "public_url": PUBLIC_URL},
         "vapi": {
             "keys": keys,
-            "dial": {"api_key": API_KEY, "assistant_id": "a", "phone_number_id": "p", "per_second": 100.0},
+            "dial": {"api_key": API_KEY, "assistant_id": "a", "phone_number_id": "p"},
         },
         "telnyx": {"keys": telnyx},
         "generic": {"keys": keys},

@@ -88,6 +88,7 @@ impl State {
             Service::DynamoDb => "TransactionConflictException",
             Service::Sqs => "OverLimit",
             Service::EventBridge => "ConcurrentModificationException",
+            Service::SecretsManager => "DecryptionFailure",
         };
         let refused = |status, code: &str| Fault::ErrorBefore { status, code: code.to_owned() };
         let (heads, delay) = (self.rng.bool(), Duration::from_millis(self.rng.u64(1..900)));

@@ -10,7 +10,7 @@ use switchhook_local::connector::{Fault, RequestInfo, Service};
 use switchhook_local::fake::DeliveryFaults;
 pub use switchhook_local::{CALL_RETENTION, INBOX_RETENTION};
 use switchhook_local::{CONCURRENT_DIALS_PER_PROVIDER, CloudOptions, DEFAULT_RETRY_POLICY};
-use switchhook_providers::{Key, Providers, samples, verifying_key};
+use switchhook_providers::{DialRates, Key, ProvidersFile, samples, verifying_key};
 
 /// Signing key of every provider.
 pub const KEY: &str = "a key of the tests";
@@ -31,7 +31,9 @@ pub const MAX_RECEIVE_COUNT: u32 = 20;
 #[must_use]
 pub fn options(secret: &Value) -> CloudOptions {
     CloudOptions {
-        providers: Providers::from_json(&secret.to_string()).unwrap_or_else(|error| panic!("{error}")),
+        providers: ProvidersFile::from_json(&secret.to_string()).unwrap_or_else(|error| panic!("{error}")),
+        reads_secrets: false,
+        dial_rates: dial_rates(secret, 100.0),
         inactivity_timeout: INACTIVITY_TIMEOUT,
         tick: MINUTE,
         data_dir: None,
@@ -45,12 +47,24 @@ pub fn options(secret: &Value) -> CloudOptions {
     }
 }
 
+/// Rates at which calls are placed with every provider that has an account in the secret.
+///
+/// # Panics
+/// If the rate is out of range.
+#[must_use]
+pub fn dial_rates(secret: &Value, per_second: f64) -> DialRates {
+    let has_account = |provider: &Provider| secret[provider.as_str()]["dial"].is_object();
+    let rates = Provider::ALL.into_iter().filter(has_account).map(|provider| format!("{provider}={per_second}"));
+    let rates: Vec<String> = rates.collect();
+    rates.join(",").parse().unwrap_or_else(|error| panic!("{error}"))
+}
+
 /// A secret that configures every provider. Retell has two keys, as in the middle of a key rotation.
 #[must_use]
 pub fn all_providers() -> Value {
     let telnyx = Key::new(KEY).map(|key| verifying_key(Provider::Telnyx, &key)).unwrap_or_default();
     json!({
-        "retell": {"keys": [KEY, OLD_KEY], "dial": {"api_key": "an API key of the tests", "per_second": 100.0}},
+        "retell": {"keys": [KEY, OLD_KEY], "dial": {"api_key": "an API key of the tests"}},
         "twilio": {"keys": [KEY], "public_url": PUBLIC_URL},
         "vapi": {"keys": [KEY]},
         "telnyx": {"keys": [telnyx]},
@@ -98,13 +112,14 @@ pub fn database_down(call: &RequestInfo<'_>) -> Option<Fault> {
     (call.service == Service::DynamoDb).then(down)
 }
 
-/// Returns true if the request is for the table or queue with this name. A request to EventBridge matches every name.
+/// Returns true if the request is for the table or queue with this name. A request to EventBridge or to Secrets Manager
+/// matches every name.
 #[must_use]
 pub fn is_request_to(call: &RequestInfo<'_>, name: &str) -> bool {
     let body: Value = serde_json::from_slice(call.body).unwrap_or_default();
     match call.service {
         Service::DynamoDb => body["TableName"] == name,
         Service::Sqs => text(&body["QueueUrl"]).ends_with(&format!("/{name}")),
-        Service::EventBridge => true,
+        Service::EventBridge | Service::SecretsManager => true,
     }
 }

@@ -31,7 +31,7 @@ use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt;
 
 use crate::contract;
-use crate::fixtures::{INBOX_RETENTION, KEY, PUBLIC_URL, all_providers, is_request_to, options, text};
+use crate::fixtures::{INBOX_RETENTION, KEY, PUBLIC_URL, all_providers, dial_rates, is_request_to, options, text};
 use crate::log_buffer::LogBuffer;
 
 /// A local stack, and the test's own clients of the same local services. It needs a Tokio runtime with one thread and
@@ -72,6 +72,16 @@ impl World {
     pub fn with_lanes(lanes: u32) -> Self {
         let mut world =
             Self::with_options(CloudOptions { concurrent_dials_per_provider: lanes, ..options(&all_providers()) });
+        world.start();
+        world
+    }
+
+    /// A running stack that places this number of calls per second with each provider.
+    #[must_use]
+    pub fn with_dial_rate(per_second: f64) -> Self {
+        let secret = all_providers();
+        let dial_rates = dial_rates(&secret, per_second);
+        let mut world = Self::with_options(CloudOptions { dial_rates, ..options(&secret) });
         world.start();
         world
     }

@@ -6,9 +6,6 @@ use serde_json::{Value, json};
 
 /// Size of a generated key: 192 bits.
 const KEY_BYTES: usize = 24;
-/// Rate limit of dial requests to the fake provider.
-const DIALS_PER_SECOND: f64 = 5.0;
-
 /// Keys for one run.
 pub(super) struct GeneratedKeys {
     retell: String,
@@ -32,7 +29,7 @@ impl GeneratedKeys {
         json!({
             "retell": {
                 "keys": [self.retell],
-                "dial": {"api_key": self.retell_api, "per_second": DIALS_PER_SECOND},
+                "dial": {"api_key": self.retell_api},
             },
             "twilio": {"keys": [self.twilio], "public_url": base_url},
             "generic": {"keys": [self.generic]},

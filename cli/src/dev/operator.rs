@@ -21,10 +21,9 @@ use switchhook_domain::{Provider, Timestamp};
 use switchhook_local::metrics;
 use switchhook_local::sqs::queue_url;
 use switchhook_local::{
-    CALLS_TABLE, Cloud, DIAL_QUEUE, DUE_QUEUE, EVENT_BUS, EVENTS_DEAD_LETTER_QUEUE, EVENTS_QUEUE, INBOX_TABLE, REGION,
-    RELAY_FAILURES_QUEUE,
+    CALLS_TABLE, Cloud, DIAL_ACCOUNTS_SECRET, DIAL_QUEUE, DUE_QUEUE, EVENT_BUS, EVENTS_DEAD_LETTER_QUEUE, EVENTS_QUEUE,
+    INBOX_TABLE, REGION, RELAY_FAILURES_QUEUE, WEBHOOK_KEYS_SECRET,
 };
-use switchhook_operate::providers::Configured;
 use switchhook_operate::{StackNames, StackSettings, web};
 
 /// Largest body of a request to DynamoDB.
@@ -34,22 +33,20 @@ const BODY_BYTES_MAX: usize = 16 * 1024 * 1024;
 struct OperatorState {
     cloud: Cloud,
     names: StackNames,
-    providers: Vec<Configured>,
 }
 
 /// Returns the routes of the stack at this URL.
-pub(super) fn routes(cloud: Cloud, providers: Vec<Configured>, base_url: &str) -> Router {
+pub(super) fn routes(cloud: Cloud, base_url: &str) -> Router {
     let names = names(&cloud, base_url);
     Router::new()
         .route("/stack", get(stack))
-        .route("/providers", get(configured))
         .route("/aws", post(aws))
         // The SDK appends a slash to its endpoint.
         .route("/aws/", post(aws))
         .route("/run/{schedule}", post(run))
         .route("/metrics-data", get(metrics_since).post(metrics_data))
         .route_layer(from_fn(refuse_foreign))
-        .with_state(OperatorState { cloud, names, providers })
+        .with_state(OperatorState { cloud, names })
 }
 
 fn names(cloud: &Cloud, base_url: &str) -> StackNames {
@@ -71,24 +68,21 @@ fn names(cloud: &Cloud, base_url: &str) -> StackNames {
         event_bus: EVENT_BUS.to_owned(),
         scheduler_function: "scheduler".to_owned(),
         reconciler_function: "reconciler".to_owned(),
-        providers_secret: "providers".to_owned(),
+        webhook_keys_secret: WEBHOOK_KEYS_SECRET.to_owned(),
+        dial_accounts_secret: DIAL_ACCOUNTS_SECRET.to_owned(),
         settings: StackSettings {
             inactivity_timeout_seconds: consumer.policy.inactivity_timeout.as_secs(),
             outcome_providers: Provider::ALL.into_iter().filter(reports).collect(),
             inbox_retention_days: days(consumer.inbox_retention),
             call_retention_days: days(consumer.call_retention),
             block_on_request: consumer.block_on_request,
+            dial_rates: cloud.scheduler().dial_rates.to_string(),
         },
     }
 }
 
 async fn stack(State(state): State<OperatorState>) -> Response {
     json_response(StatusCode::OK, &json!(state.names))
-}
-
-/// Lists the configured providers, without their keys.
-async fn configured(State(state): State<OperatorState>) -> Response {
-    json_response(StatusCode::OK, &json!(state.providers))
 }
 
 /// Answers a request of an AWS SDK.

@@ -15,7 +15,6 @@ use futures_util::stream::{Stream, StreamExt, iter, unfold};
 use serde_json::{Value, json};
 use switchhook_local::Cloud;
 use switchhook_local::bus::BusEvent;
-use switchhook_operate::providers::Configured;
 use tokio::sync::watch;
 
 use super::operator;
@@ -32,8 +31,8 @@ struct AppState {
 }
 
 /// Returns the server. Its event streams end when `stopped` becomes true.
-pub(super) fn app(cloud: Cloud, providers: Vec<Configured>, base_url: &str, stopped: watch::Receiver<bool>) -> Router {
-    let operator = operator::routes(cloud.clone(), providers, base_url);
+pub(super) fn app(cloud: Cloud, base_url: &str, stopped: watch::Receiver<bool>) -> Router {
+    let operator = operator::routes(cloud.clone(), base_url);
     Router::new()
         .route("/domain-events", get(domain_events))
         .fallback(forward)

@@ -173,11 +173,8 @@ fn nothing_is_stuck_in_a_new_stack() {
 
 #[test]
 fn call_that_waits_too_long_is_stuck() {
-    // Without an account for it, no provider takes the call.
-    let scratch = Scratch::new();
-    let path = scratch.0.join("providers.json");
-    std::fs::write(&path, r#"{"generic": {"keys": ["a key"]}}"#).expect("the file is written");
-    let stack = Stack::start(&["--providers", path.to_str().expect("UTF-8"), "--tick", "1h"]);
+    // Calls of a provider without a rate wait.
+    let stack = Stack::start(&["--dial-rates", "vapi=1", "--tick", "1h"]);
     let numbers = ["--from-number", "+442079460018", "--to-number", "+447700900123"];
     let output = stack.switchhook(&[&["call", "create", "--provider", "retell"], &numbers[..]].concat());
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
@@ -201,7 +198,7 @@ fn providers_are_listed_and_a_file_is_checked() {
     let file = scratch.providers();
     let output = switchhook(&["providers", "check", file.to_str().expect("UTF-8")]);
     assert_eq!(output.status.code(), Some(0));
-    assert!(text(&output.stdout).contains("generic: 1 key, places no calls"), "{}", text(&output.stdout));
+    assert_eq!(text(&output.stdout), "retell: 1 key, places calls\ngeneric: 1 key, places no calls\n");
     std::fs::write(&file, r#"{"retell": {"keys": []}, "vapi": {"key": ["hunter2"]}}"#).expect("the file is written");
     let output = switchhook(&["providers", "check", file.to_str().expect("UTF-8")]);
     let errors = text(&output.stderr);
@@ -220,9 +217,72 @@ fn completions_name_every_command() {
 }
 
 #[test]
+fn providers_file_is_checked_compared_and_stored() {
+    let (scratch, stack) = with_a_call();
+    let path = scratch.0.join("put.json");
+    let put = |file: &str, options: &[&str]| {
+        std::fs::write(&path, file).expect("the file is written");
+        let output = stack.switchhook(&[&["providers", "put", path.to_str().expect("UTF-8")], options].concat());
+        let (printed, errors) = (text(&output.stdout), text(&output.stderr));
+        assert!(!format!("{printed}{errors}").contains("hunter2"), "{printed}{errors}");
+        (output.status.code(), printed, errors)
+    };
+    let listed = || text(&stack.switchhook(&["providers", "list"]).stdout);
+
+    let (code, printed, errors) = put(r#"{"generic": {"key": ["hunter2"]}}"#, &["--yes"]);
+    assert_eq!((code, printed.as_str()), (Some(1), ""), "{errors}");
+    assert!(errors.contains("generic.keys: missing"), "{errors}");
+
+    let rotated = r#"{"generic": {"keys": ["hunter2 and more", "the generic key"]}}"#;
+    let (code, printed, errors) = put(rotated, &[]);
+    let expected = "generic: webhook keys changed\nretell: webhook keys kept, dial account kept\n\n\
+                    Nothing has changed. To store the file, add --yes\n";
+    assert_eq!((code, printed.as_str(), errors.as_str()), (Some(0), expected, ""));
+    assert!(listed().contains("configured  1 key, places no calls"), "{}", listed());
+
+    let (code, printed, errors) = put(rotated, &["--yes"]);
+    assert_eq!(code, Some(0), "{errors}");
+    assert!(
+        printed.ends_with("stored the webhook keys; running functions use them within five minutes\n"),
+        "{printed}"
+    );
+    assert!(listed().contains("configured  2 keys, places no calls"), "{}", listed());
+    let (_, printed, _) = put(rotated, &["--yes"]);
+    assert!(printed.ends_with("the secrets hold this already\n"), "{printed}");
+
+    let vapi = r#"{"vapi": {"keys": ["hunter2"], "dial": {"api_key": "hunter2", "assistant_id": "a", "phone_number_id": "p"}}}"#;
+    let (_, printed, errors) = put(vapi, &["--replace", "--yes"]);
+    let expected = "generic: webhook keys removed\nretell: webhook keys removed, dial account removed\n\
+                    vapi: webhook keys added, dial account added\n\
+                    stored the webhook keys and the dial accounts; running functions use them within five minutes\n";
+    assert_eq!(printed, expected);
+    assert!(errors.contains("vapi has an account, but no rate in DialRates: its calls wait"), "{errors}");
+}
+
+#[test]
+fn secret_that_is_no_object_is_only_replaced_as_a_whole() {
+    let (scratch, stack) = with_a_call();
+    let operated = connect(&stack.url).expect("a stack");
+    let secret = &operated.names.webhook_keys_secret;
+    block_on(operated.secrets.write(secret, "{hunter2".to_owned())).expect("the secret is written");
+    let output = stack.switchhook(&["providers", "list"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("webhook keys: not JSON at line 1"), "{}", text(&output.stderr));
+
+    let file = scratch.providers();
+    let put = ["providers", "put", file.to_str().expect("UTF-8"), "--yes"];
+    let output = stack.switchhook(&put);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("add --replace"), "{}", text(&output.stderr));
+    let output = stack.switchhook(&[&put[..], &["--replace"]].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert!(text(&output.stdout).contains("generic: webhook keys added"), "{}", text(&output.stdout));
+}
+
+#[test]
 fn foreign_pages_are_refused() {
     let stack = Stack::start(&[]);
-    for (method, path) in [("GET", "/stack"), ("GET", "/providers"), ("POST", "/aws"), ("POST", "/run/scheduler")] {
+    for (method, path) in [("GET", "/stack"), ("POST", "/aws"), ("POST", "/run/scheduler")] {
         for (name, value) in [("host", "example.com"), ("origin", "https://example.com")] {
             let request = http::Request::builder().method(method).uri(format!("{}{path}", stack.url));
             let request = request.header(name, value).body(()).expect("a request");

@@ -58,7 +58,7 @@ impl Scratch {
     /// Writes a providers file with known keys, and returns its path.
     pub(crate) fn providers(&self) -> PathBuf {
         let path = self.0.join("providers.json");
-        let retell = r#"{"keys":["a retell key"],"dial":{"api_key":"an API key","per_second":5}}"#;
+        let retell = r#"{"keys":["a retell key"],"dial":{"api_key":"an API key"}}"#;
         let document = format!(r#"{{"generic":{{"keys":["{KEY}"]}},"retell":{retell}}}"#);
         std::fs::write(&path, document).expect("the file is written");
         path

@@ -27,13 +27,13 @@ use switchhook_aws::provider::{ApiUrls, ProviderApi, SendError};
 use switchhook_aws::queue::{ClaimMessage, Queue};
 use switchhook_aws::random::RandomIds;
 use switchhook_aws::sdk::Clock;
-use switchhook_aws::secret::ProviderSecrets;
+use switchhook_aws::secret::DialAccounts;
 use switchhook_aws::telemetry::Decision;
 use switchhook_domain::{
     AttemptKey, Call, CallId, Circuit, DialFailure, DialSignal, DialStarted, Policy, Provider, ProviderEvent,
     ProviderHealth, StopReason, Timestamp, Transition,
 };
-use switchhook_providers::{DialAnswer, DialRequest, derived_call_id, dial_api_request};
+use switchhook_providers::{DialAnswer, DialRates, DialRequest, Entry, derived_call_id, dial_api_request};
 
 use crate::outcome::{DialOutcome, NextStep, RequestNotes};
 
@@ -46,6 +46,10 @@ const BACKOFF_MS: u64 = 60_000;
 const NO_CONNECTION: &str = "no_connection";
 const NO_RESPONSE: &str = "no_response";
 const UNCLEAR_ANSWER: &str = "unclear_answer";
+/// No account of the provider is stored.
+const NOT_CONFIGURED: &str = "not_configured";
+/// The stored account of the provider cannot be read.
+const ACCOUNT_DISABLED: &str = "account_disabled";
 
 /// Configuration, read from environment variables at cold start.
 #[derive(Debug)]
@@ -56,7 +60,8 @@ pub struct Config {
     pub index_numbers: bool,
     pub call_retention: Duration,
     pub queue_url: String,
-    pub providers_secret_id: String,
+    pub dial_accounts_secret_id: String,
+    pub dial_rates: DialRates,
     pub policy: Policy,
     pub lanes: u32,
     pub api_urls: ApiUrls,
@@ -77,7 +82,8 @@ impl Config {
             index_numbers: environment.flag("INDEX_NUMBERS"),
             call_retention: environment.days("CALL_RETENTION_DAYS"),
             queue_url: environment.text("QUEUE_URL"),
-            providers_secret_id: environment.text("PROVIDERS_SECRET_ID"),
+            dial_accounts_secret_id: environment.text("DIAL_ACCOUNTS_SECRET_ID"),
+            dial_rates: environment.optional_parsed("DIAL_RATES", str::parse).unwrap_or_default(),
             policy: environment.policy(),
             lanes: environment.number("CONCURRENT_DIALS_PER_PROVIDER"),
             api_urls: ApiUrls::from_environment(&mut environment),
@@ -94,7 +100,9 @@ pub struct Dialer {
     pub call_retention: Duration,
     /// The queue of call events, for the answers of providers.
     pub queue: Queue,
-    pub secrets: ProviderSecrets,
+    pub dial_accounts: DialAccounts,
+    /// Rates of the providers. Together, the lanes of a provider keep to its rate.
+    pub dial_rates: DialRates,
     pub api: ProviderApi,
     /// Health of the providers, as this process read it last.
     pub health: HealthCache,
@@ -142,19 +150,18 @@ impl Dialer {
             // The lanes of a provider share its dial rate, so the next call waits. After an error too: a request may have been sent.
             if dialled.as_ref().map_or(true, DialOutcome::may_have_sent_request) {
                 let spent = Duration::from_millis(self.clock.now().millis_since(started).unsigned_abs());
-                tokio::time::sleep(self.lane_interval(message).await.saturating_sub(spent)).await;
+                tokio::time::sleep(self.lane_interval(message).saturating_sub(spent)).await;
             }
         }
         waiting
     }
 
     /// Time from one dial to the next in the lane of this message. A lane is named `{provider}-{number}`.
-    async fn lane_interval(&self, message: &SqsMessage) -> Duration {
+    fn lane_interval(&self, message: &SqsMessage) -> Duration {
         let lane = message.attributes.get("MessageGroupId").and_then(|lane| lane.split_once('-'));
         let provider = lane.and_then(|(provider, _)| provider.parse::<Provider>().ok());
-        let providers = self.secrets.current(self.clock.now()).await;
-        let dial = provider.and_then(|provider| providers.config(provider)?.dial());
-        dial.map_or(Duration::ZERO, |dial| dial.pacing().lane_interval(self.lanes))
+        let pacing = provider.and_then(|provider| self.dial_rates.pacing(provider));
+        pacing.map_or(Duration::ZERO, |pacing| pacing.lane_interval(self.lanes))
     }
 
     async fn dial(&self, claim: &ClaimMessage, notes: &mut RequestNotes) -> Result<DialOutcome, Error> {
@@ -239,7 +246,7 @@ impl Dialer {
         claim: &ClaimMessage,
         notes: &mut RequestNotes,
     ) -> Result<DialOutcome, Error> {
-        let providers = self.secrets.current(self.clock.now()).await;
+        let accounts = self.dial_accounts.current(self.clock.now()).await;
         let record = call.attempt_records.iter().find(|record| record.key.as_ref() == Some(attempt));
         let (Some(plan), Some(provider), Some(from), Some(to)) =
             (&call.plan, record.and_then(|record| record.provider), &call.from, &call.to)
@@ -256,8 +263,17 @@ impl Dialer {
             metadata: &plan.metadata,
             dial_key,
         };
-        let request = providers.config(provider).and_then(|config| dial_api_request(provider, config, &dial).ok());
-        let Some(request) = request else { return self.withdraw(call, attempt, "not_configured", None).await };
+        let request = accounts.config(provider).and_then(|config| dial_api_request(provider, config, &dial).ok());
+        let Some(request) = request else {
+            let cause = match accounts.entry(provider) {
+                Entry::Disabled => ACCOUNT_DISABLED,
+                Entry::Configured(_) | Entry::Unnamed => NOT_CONFIGURED,
+            };
+            notes.has_no_account = true;
+            let signal = DialSignal::Failed { failure: DialFailure::AccountProblem, cause, retry_after: None };
+            self.note(provider, &call.call_id, signal).await;
+            return self.withdraw(call, attempt, cause, None).await;
+        };
         let asked_at = self.clock.now();
         let answer = self.api.dial(provider, request).await;
         notes.request_ms = Some(self.clock.now().millis_since(asked_at).unsigned_abs());
@@ -399,7 +415,10 @@ impl Dialer {
         started: Timestamp,
     ) {
         let now = self.clock.now();
-        let mut counts = vec![("provider_request_failed", u64::from(notes.is_failed))];
+        let mut counts = vec![
+            ("provider_request_failed", u64::from(notes.is_failed)),
+            ("no_account", u64::from(notes.has_no_account)),
+        ];
         counts.extend(notes.request_ms.map(|request_ms| ("provider_request_ms", request_ms)));
         let failure = Decision::from_error(dialled.as_ref().err());
         let decision = Decision {

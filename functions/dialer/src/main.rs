@@ -7,7 +7,7 @@ use switchhook_aws::inbox::Inbox;
 use switchhook_aws::provider::ProviderApi;
 use switchhook_aws::queue::Queue;
 use switchhook_aws::random::RandomIds;
-use switchhook_aws::secret::ProviderSecrets;
+use switchhook_aws::secret::DialAccounts;
 use switchhook_aws::{config, sdk, telemetry};
 use switchhook_dialer::{Config, Dialer};
 
@@ -17,21 +17,22 @@ async fn main() -> Result<(), Error> {
     let config = Config::from_environment(config::environment())?;
     let aws = sdk::from_environment().await;
     let dynamodb = sdk::dynamodb(&aws);
-    let clock = sdk::Clock::from_config(&aws);
     let dialer = Dialer {
         inbox: Inbox::new(dynamodb.clone(), config.inbox_table, config.inbox_retention),
         calls: Calls::new(dynamodb, config.calls_table).index_numbers(config.index_numbers),
         call_retention: config.call_retention,
         queue: Queue::new(sdk::sqs(&aws), config.queue_url),
-        secrets: ProviderSecrets::load(&aws, config.providers_secret_id, clock.now()).await?,
+        dial_accounts: DialAccounts::new(&aws, config.dial_accounts_secret_id),
+        dial_rates: config.dial_rates,
         api: ProviderApi::new(config.api_urls),
         health: HealthCache::default(),
         policy: config.policy,
         lanes: config.lanes,
         random_ids: RandomIds::from_system(),
-        clock,
+        clock: sdk::Clock::from_config(&aws),
     };
-    tokio::join!(dialer.calls.warm_up(), dialer.queue.warm_up());
+    let now = dialer.clock.now();
+    tokio::join!(dialer.dial_accounts.warm_up(now), dialer.calls.warm_up(), dialer.queue.warm_up());
     let dialer = &dialer;
     run(service_fn(
         move |event: LambdaEvent<SqsEvent>| async move { Ok::<_, Error>(dialer.handle(event.payload).await) },

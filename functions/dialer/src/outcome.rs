@@ -30,6 +30,8 @@ pub(crate) struct RequestNotes {
     pub(crate) request_ms: Option<u64>,
     /// True if the provider gave no usable answer.
     pub(crate) is_failed: bool,
+    /// True if there was no request, because the provider has no account that can be read.
+    pub(crate) has_no_account: bool,
 }
 
 /// The next step with a call under a valid claim. The row must hold its transition before anything else happens.

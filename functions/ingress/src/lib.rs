@@ -21,11 +21,11 @@ use switchhook_aws::http::{path_of, trace_id_of};
 use switchhook_aws::inbox::{BODY_BYTES_MAX, Inbox, NewEvent, PutOutcome, submit};
 use switchhook_aws::queue::Queue;
 use switchhook_aws::sdk::Clock;
-use switchhook_aws::secret::ProviderSecrets;
+use switchhook_aws::secret::WebhookKeys;
 use switchhook_aws::telemetry::Decision;
 use switchhook_domain::{CallId, Disposition, EventId, Origin, Provider, Timestamp, TraceId, WebhookQuarantined};
 use switchhook_providers::{
-    DEDUPE_RETENTION, ReadNotes, Reading, UnverifiedWebhook, VerifiedWebhook, read_with_notes, verify,
+    DEDUPE_RETENTION, Entry, ReadNotes, Reading, UnverifiedWebhook, VerifiedWebhook, read_with_notes, verify,
 };
 
 /// Request headers stored with an event, for debugging. None of them holds a secret.
@@ -39,7 +39,7 @@ pub struct Config {
     pub queue_url: String,
     pub dlq_url: String,
     pub event_bus: String,
-    pub providers_secret_id: String,
+    pub webhook_keys_secret_id: String,
     pub inbox_retention: Duration,
 }
 
@@ -56,7 +56,7 @@ impl Config {
             queue_url: environment.text("QUEUE_URL"),
             dlq_url: environment.text("DLQ_URL"),
             event_bus: environment.text("EVENT_BUS"),
-            providers_secret_id: environment.text("PROVIDERS_SECRET_ID"),
+            webhook_keys_secret_id: environment.text("WEBHOOK_KEYS_SECRET_ID"),
             // The inbox must know an id for as long as a replayed webhook passes the check of its timestamp.
             inbox_retention: environment.days_at_least("INBOX_RETENTION_DAYS", DEDUPE_RETENTION),
         };
@@ -67,7 +67,7 @@ impl Config {
 /// The handler, with its clients and settings.
 #[derive(Debug)]
 pub struct Ingress {
-    pub secrets: ProviderSecrets,
+    pub webhook_keys: WebhookKeys,
     pub inbox: Inbox,
     pub queue: Queue,
     pub dlq: Queue,
@@ -99,6 +99,7 @@ enum Answer {
     Quarantined(EventId, String),
     Recorded(EventId),
     UnknownProvider,
+    ProviderDisabled,
     Forbidden,
     TooLarge,
     InvalidSignature(&'static str, String),
@@ -126,9 +127,13 @@ impl Ingress {
         notes: &mut Notes,
         now: Timestamp,
     ) -> Result<Answer, Error> {
-        let providers = self.secrets.current(now).await;
-        let configured = context.provider.and_then(|provider| Some((provider, providers.config(provider)?)));
-        let Some((provider, config)) = configured else { return Ok(Answer::UnknownProvider) };
+        let Some(provider) = context.provider else { return Ok(Answer::UnknownProvider) };
+        let keys = self.webhook_keys.current(now).await;
+        let config = match keys.entry(provider) {
+            Entry::Configured(config) => config,
+            Entry::Unnamed => return Ok(Answer::UnknownProvider),
+            Entry::Disabled => return Ok(Answer::ProviderDisabled),
+        };
         // A request without a known source address is refused if there is an allow-list.
         let allowed = match context.source {
             Some(source) => config.allows(source),
@@ -260,6 +265,7 @@ impl Ingress {
             | Answer::Quarantined(id, _)
             | Answer::Recorded(id) => Some(id.as_str()),
             Answer::UnknownProvider
+            | Answer::ProviderDisabled
             | Answer::Forbidden
             | Answer::TooLarge
             | Answer::InvalidSignature(..)
@@ -272,6 +278,7 @@ impl Ingress {
             | Answer::AlreadyProcessed { .. }
             | Answer::Recorded(_)
             | Answer::UnknownProvider
+            | Answer::ProviderDisabled
             | Answer::Forbidden
             | Answer::TooLarge => None,
         };
@@ -282,6 +289,7 @@ impl Ingress {
             Answer::Quarantined(..) => ("quarantined", None),
             Answer::Recorded(_) => ("recorded", None),
             Answer::UnknownProvider => ("rejected", Some("unknown_provider")),
+            Answer::ProviderDisabled => ("provider_disabled", None),
             Answer::Forbidden => ("rejected", Some("forbidden_source")),
             Answer::TooLarge => ("rejected", Some("too_large")),
             Answer::InvalidSignature(cause, _) => ("rejected", Some(*cause)),
@@ -314,7 +322,7 @@ impl Ingress {
             counts,
             ..Decision::default()
         };
-        decision.log(now, matches!(answer, Answer::StorageFailure(_)));
+        decision.log(now, matches!(answer, Answer::StorageFailure(_) | Answer::ProviderDisabled));
     }
 }
 
@@ -331,6 +339,11 @@ impl Answer {
                 StatusCode::NOT_FOUND,
                 "unknown_provider",
                 "no provider with this name is configured; check the URL, or add the provider to the stack's secret",
+            ),
+            Self::ProviderDisabled => refuse(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "provider_disabled",
+                "the entry of this provider in the stack's secret cannot be read; send the webhook again later",
             ),
             Self::Forbidden => {
                 refuse(StatusCode::FORBIDDEN, "forbidden", "the source address is not on the provider's allow-list")

@@ -4,7 +4,7 @@ use lambda_http::Error;
 use switchhook_aws::bus::Bus;
 use switchhook_aws::inbox::Inbox;
 use switchhook_aws::queue::Queue;
-use switchhook_aws::secret::ProviderSecrets;
+use switchhook_aws::secret::WebhookKeys;
 use switchhook_aws::{config, http, sdk, telemetry};
 use switchhook_ingress::{Config, Ingress};
 
@@ -15,16 +15,16 @@ async fn main() -> Result<(), Error> {
     let aws = sdk::from_environment().await;
     let dynamodb = sdk::dynamodb(&aws);
     let sqs = sdk::sqs(&aws);
-    let clock = sdk::Clock::from_config(&aws);
     let ingress = Ingress {
-        secrets: ProviderSecrets::load(&aws, config.providers_secret_id, clock.now()).await?,
+        webhook_keys: WebhookKeys::new(&aws, config.webhook_keys_secret_id),
         inbox: Inbox::new(dynamodb, config.inbox_table, config.inbox_retention),
         queue: Queue::new(sqs.clone(), config.queue_url),
         dlq: Queue::new(sqs, config.dlq_url),
         bus: Bus::new(sdk::eventbridge(&aws), config.event_bus),
-        clock,
+        clock: sdk::Clock::from_config(&aws),
     };
-    tokio::join!(ingress.inbox.warm_up(), ingress.queue.warm_up());
+    let now = ingress.clock.now();
+    tokio::join!(ingress.webhook_keys.warm_up(now), ingress.inbox.warm_up(), ingress.queue.warm_up());
     let ingress = &ingress;
     http::serve(move |request| ingress.handle(request)).await
 }

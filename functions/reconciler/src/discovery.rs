@@ -11,7 +11,7 @@ use switchhook_aws::inbox::{DiscoveryCursor, NewEvent, PutOutcome, submit};
 use switchhook_aws::telemetry::Decision;
 use switchhook_domain::{CallId, Provider, ProviderEvent, Timestamp};
 use switchhook_providers::{
-    Period, Providers, VerifiedWebhook, derived_call_id, discovery_api_request, read_discovery_answer,
+    AccountConfig, Period, VerifiedWebhook, derived_call_id, discovery_api_request, read_discovery_answer,
 };
 
 use crate::reconciler::{Reconciler, Report};
@@ -28,13 +28,11 @@ const PAGES_MAX: u32 = 10;
 impl Reconciler {
     /// Reads the lists of all providers that are configured to be discovered, as far as there is time.
     pub(crate) async fn discover(&self, report: &mut Report, stop_at: Timestamp, trace_id: &str) -> Result<(), Error> {
-        let providers = self.secrets.current(self.clock.now()).await;
+        let accounts = self.dial_accounts.current(self.clock.now()).await;
         let mut first_error = None;
         for provider in Provider::ALL {
-            if !providers.config(provider).is_some_and(|config| config.discovers()) {
-                continue;
-            }
-            if let Err(error) = self.discover_at(provider, &providers, report, stop_at, trace_id).await {
+            let Some(config) = accounts.config(provider).filter(|config| config.discovers()) else { continue };
+            if let Err(error) = self.discover_at(provider, config, report, stop_at, trace_id).await {
                 report.failed += 1;
                 first_error.get_or_insert(error);
             }
@@ -45,12 +43,11 @@ impl Reconciler {
     async fn discover_at(
         &self,
         provider: Provider,
-        providers: &Providers,
+        config: &AccountConfig,
         report: &mut Report,
         stop_at: Timestamp,
         trace_id: &str,
     ) -> Result<(), Error> {
-        let Some(config) = providers.config(provider) else { return Ok(()) };
         // A call that is younger than this may still be going on, and its webhooks may still be on their way.
         let newest = self.clock.now().minus(self.policy.inactivity_timeout);
         let stored = self.inbox.discovery_cursor(provider).await?;

@@ -71,9 +71,9 @@ impl Reconciler {
     /// Returns the first error, after the run has tried every other call.
     pub async fn check_drift(&self, trace_id: &str) -> Result<DriftReport, Error> {
         let started = self.clock.now();
-        let providers = self.secrets.current(started).await;
+        let accounts = self.dial_accounts.current(started).await;
         let stop_at = started.plus(RUN_MAX);
-        let lookups = &Lookups::new(&self.api, &providers, &self.clock, stop_at);
+        let lookups = &Lookups::new(&self.api, &accounts, &self.clock, stop_at);
         let mut report = DriftReport::default();
         let mut first_error = None;
         let first = minute_of(started).unsigned_abs() / 60;

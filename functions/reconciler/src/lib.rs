@@ -44,7 +44,7 @@ pub struct Config {
     pub dlq_url: String,
     pub event_bus: String,
     pub policy: Policy,
-    pub providers_secret_id: String,
+    pub dial_accounts_secret_id: String,
     pub api_urls: ApiUrls,
 }
 
@@ -64,7 +64,7 @@ impl Config {
             dlq_url: environment.text("DLQ_URL"),
             event_bus: environment.text("EVENT_BUS"),
             policy: environment.policy(),
-            providers_secret_id: environment.text("PROVIDERS_SECRET_ID"),
+            dial_accounts_secret_id: environment.text("DIAL_ACCOUNTS_SECRET_ID"),
             api_urls: ApiUrls::from_environment(&mut environment),
         };
         environment.check(config)

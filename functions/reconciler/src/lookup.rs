@@ -11,7 +11,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use switchhook_aws::provider::ProviderApi;
 use switchhook_aws::sdk::Clock;
 use switchhook_domain::{AttemptRecord, Call, Provider, ProviderEvent, Timestamp};
-use switchhook_providers::{CallSearch, Lookup, LookupAnswer, Providers, SearchStep, VerifiedWebhook};
+use switchhook_providers::{
+    AccountConfig, CallSearch, Entries, Entry, Lookup, LookupAnswer, SearchStep, VerifiedWebhook,
+};
 
 use crate::reconciler::RequestStats;
 
@@ -47,7 +49,7 @@ pub(crate) struct ReportedEnding {
 /// The lookups of one run.
 pub(crate) struct Lookups<'a> {
     api: &'a ProviderApi,
-    providers: &'a Providers,
+    accounts: &'a Entries<AccountConfig>,
     clock: &'a Clock,
     stop_at: Timestamp,
     sent: AtomicU64,
@@ -58,11 +60,16 @@ pub(crate) struct Lookups<'a> {
 }
 
 impl<'a> Lookups<'a> {
-    pub(crate) fn new(api: &'a ProviderApi, providers: &'a Providers, clock: &'a Clock, stop_at: Timestamp) -> Self {
+    pub(crate) fn new(
+        api: &'a ProviderApi,
+        accounts: &'a Entries<AccountConfig>,
+        clock: &'a Clock,
+        stop_at: Timestamp,
+    ) -> Self {
         let (sent, is_over_budget) = (AtomicU64::new(0), AtomicBool::new(false));
         Self {
             api,
-            providers,
+            accounts,
             clock,
             stop_at,
             sent,
@@ -100,9 +107,12 @@ impl<'a> Lookups<'a> {
             from: call.from.as_ref(),
             to: call.to.as_ref(),
         };
-        let search =
-            self.providers.config(provider).and_then(|config| CallSearch::start(provider, config, lookup).ok());
-        let Some(mut search) = search else { return LookupOutcome::Unavailable };
+        let config = match self.accounts.entry(provider) {
+            Entry::Configured(config) => config,
+            Entry::Unnamed => return LookupOutcome::Unavailable,
+            Entry::Disabled => return LookupOutcome::RetryLater,
+        };
+        let Ok(mut search) = CallSearch::start(provider, config, lookup) else { return LookupOutcome::Unavailable };
         let answer = loop {
             if self.is_failing(provider) {
                 return LookupOutcome::RetryLater;

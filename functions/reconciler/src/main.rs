@@ -7,7 +7,7 @@ use switchhook_aws::calls::Calls;
 use switchhook_aws::inbox::Inbox;
 use switchhook_aws::provider::ProviderApi;
 use switchhook_aws::queue::Queue;
-use switchhook_aws::secret::ProviderSecrets;
+use switchhook_aws::secret::DialAccounts;
 use switchhook_aws::{config, sdk, telemetry};
 use switchhook_reconciler::{Config, Reconciler};
 
@@ -17,19 +17,19 @@ async fn main() -> Result<(), Error> {
     let config = Config::from_environment(config::environment())?;
     let aws = sdk::from_environment().await;
     let dynamodb = sdk::dynamodb(&aws);
-    let clock = sdk::Clock::from_config(&aws);
     let reconciler = Reconciler {
         inbox: Inbox::new(dynamodb.clone(), config.inbox_table, config.inbox_retention),
         calls: Calls::new(dynamodb, config.calls_table),
         queue: Queue::new(sdk::sqs(&aws), config.queue_url),
         dlq: Queue::new(sdk::sqs(&aws), config.dlq_url),
         bus: Bus::new(sdk::eventbridge(&aws), config.event_bus),
-        secrets: ProviderSecrets::load(&aws, config.providers_secret_id, clock.now()).await?,
+        dial_accounts: DialAccounts::new(&aws, config.dial_accounts_secret_id),
         api: ProviderApi::new(config.api_urls),
         policy: config.policy,
-        clock,
+        clock: sdk::Clock::from_config(&aws),
     };
-    tokio::join!(reconciler.calls.warm_up(), reconciler.queue.warm_up());
+    let now = reconciler.clock.now();
+    tokio::join!(reconciler.dial_accounts.warm_up(now), reconciler.calls.warm_up(), reconciler.queue.warm_up());
     let reconciler = &reconciler;
     // The input only selects the drift check or the usual run. Schedules, tests and operators start the same two.
     run(service_fn(move |event: LambdaEvent<Value>| async move {

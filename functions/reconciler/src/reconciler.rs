@@ -9,7 +9,7 @@ use switchhook_aws::inbox::Inbox;
 use switchhook_aws::provider::ProviderApi;
 use switchhook_aws::queue::Queue;
 use switchhook_aws::sdk::Clock;
-use switchhook_aws::secret::ProviderSecrets;
+use switchhook_aws::secret::DialAccounts;
 use switchhook_domain::{Policy, Timestamp};
 
 /// Time after which a run starts no further call or request. The function's timeout is 50 s, and a provider has 8 s to
@@ -25,7 +25,7 @@ pub struct Reconciler {
     /// Dead-letter queue of the events queue.
     pub dlq: Queue,
     pub bus: Bus,
-    pub secrets: ProviderSecrets,
+    pub dial_accounts: DialAccounts,
     pub api: ProviderApi,
     pub policy: Policy,
     pub clock: Clock,

@@ -56,8 +56,8 @@ impl Reconciler {
     /// Wakes the calls that are due, as many as there is time for. Returns the first error, after it has tried every call.
     pub(crate) async fn wake(&self, report: &mut Report, stop_at: Timestamp, trace_id: &str) -> Result<(), Error> {
         let mut first_error = None;
-        let providers = self.secrets.current(self.clock.now()).await;
-        let lookups = &Lookups::new(&self.api, &providers, &self.clock, stop_at);
+        let accounts = self.dial_accounts.current(self.clock.now()).await;
+        let lookups = &Lookups::new(&self.api, &accounts, &self.clock, stop_at);
         // Each run starts with another shard, so that no shard is always the last.
         let first = minute_of(self.clock.now()).unsigned_abs();
         for shard in wake_shards_from(first) {

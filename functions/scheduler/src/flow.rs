@@ -1,13 +1,12 @@
 //! The providers as one invocation of the scheduler sees them: their health, and their dial rates.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
 use switchhook_aws::Error;
 use switchhook_aws::calls::Calls;
 use switchhook_domain::{Call, CallId, Provider, ProviderHealth, Timestamp};
-use switchhook_providers::Providers;
+use switchhook_providers::DialRates;
 
 /// Way on which a call reaches a provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,17 +20,17 @@ pub(crate) enum Route {
 /// Providers and their health. The health of each is read once, when it is asked for first.
 pub(crate) struct Flow<'a> {
     calls: &'a Calls,
-    providers: Arc<Providers>,
+    dial_rates: &'a DialRates,
     lanes: u32,
     health: BTreeMap<Provider, ProviderHealth>,
 }
 
 impl<'a> Flow<'a> {
-    pub(crate) const fn new(calls: &'a Calls, providers: Arc<Providers>, lanes: u32) -> Self {
-        Self { calls, providers, lanes, health: BTreeMap::new() }
+    pub(crate) const fn new(calls: &'a Calls, dial_rates: &'a DialRates, lanes: u32) -> Self {
+        Self { calls, dial_rates, lanes, health: BTreeMap::new() }
     }
 
-    /// True if the secret says how to place calls with the provider.
+    /// True if calls are placed with the provider.
     pub(crate) fn is_configured(&self, provider: Provider) -> bool {
         self.dial_interval(provider).is_some()
     }
@@ -134,14 +133,13 @@ impl<'a> Flow<'a> {
 
     /// Lane of a call: one of the provider's message groups in the dial queue.
     pub(crate) fn lane(&self, provider: Provider, call_id: &CallId) -> u64 {
-        let dial = self.providers.config(provider).and_then(|config| config.dial());
-        let lanes = dial.map_or(1, |dial| dial.pacing().lanes(self.lanes));
+        let lanes = self.dial_rates.pacing(provider).map_or(1, |pacing| pacing.lanes(self.lanes));
         switchhook_aws::dynamodb::shard_of(call_id.as_str(), lanes.into())
     }
 
     /// Time from one dial to the next at the configured rate. `None` if the provider places no calls.
     fn dial_interval(&self, provider: Provider) -> Option<Duration> {
-        let pacing = self.providers.config(provider)?.dial()?.pacing();
+        let pacing = self.dial_rates.pacing(provider)?;
         Some(Duration::from_secs_f64(1.0 / pacing.throughput(self.lanes)))
     }
 }

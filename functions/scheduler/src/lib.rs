@@ -34,11 +34,11 @@ use switchhook_aws::query::only_parameter;
 use switchhook_aws::queue::Queue;
 use switchhook_aws::random::RandomIds;
 use switchhook_aws::sdk::Clock;
-use switchhook_aws::secret::ProviderSecrets;
 use switchhook_aws::telemetry::Decision;
 #[cfg(doc)]
 use switchhook_domain::ProviderHealth;
 use switchhook_domain::{CallId, Policy, Timestamp, TraceId};
+use switchhook_providers::DialRates;
 
 use crate::flow::{Flow, Route};
 
@@ -63,7 +63,7 @@ pub struct Config {
     pub call_retention: Duration,
     pub dial_queue_url: String,
     pub due_queue_url: String,
-    pub providers_secret_id: String,
+    pub dial_rates: DialRates,
     pub policy: Policy,
     pub lanes: u32,
 }
@@ -82,7 +82,7 @@ impl Config {
             call_retention: environment.days("CALL_RETENTION_DAYS"),
             dial_queue_url: environment.text("DIAL_QUEUE_URL"),
             due_queue_url: environment.text("DUE_QUEUE_URL"),
-            providers_secret_id: environment.text("PROVIDERS_SECRET_ID"),
+            dial_rates: environment.optional_parsed("DIAL_RATES", str::parse).unwrap_or_default(),
             policy: environment.policy(),
             lanes: environment.number("CONCURRENT_DIALS_PER_PROVIDER"),
         };
@@ -98,8 +98,8 @@ pub struct Scheduler {
     pub queue: Queue,
     /// Queue that delivers calls at the second at which they are due.
     pub due_queue: Queue,
-    /// Configuration of the providers, for their dial rates.
-    pub secrets: ProviderSecrets,
+    /// Rates of the providers. Calls of another provider wait.
+    pub dial_rates: DialRates,
     pub policy: Policy,
     /// Limit on concurrent dials per provider. Each lane is one message group of the dial queue.
     pub lanes: u32,
@@ -122,7 +122,7 @@ pub struct Report {
     pub lost_races: u64,
     /// Calls whose claim failed with an error. The next run tries them again.
     pub failed: u64,
-    /// Providers that have due calls but no `dial` in the secret. Each run reads only one shard of such a provider.
+    /// Providers that have due calls but no dial rate. Each run reads only one shard of such a provider.
     pub unconfigured: u64,
     /// 1 if the run ended because its time was up.
     pub budget_used_up: u64,
@@ -154,7 +154,7 @@ impl Scheduler {
     pub async fn run(&self, trace_id: &str) -> Result<Report, Error> {
         let started = self.clock.now();
         let mut report = Report { due_overdue_ms: Some(0), ..Report::default() };
-        let mut flow = self.flow(started).await;
+        let mut flow = self.flow();
         let result = self.claim_due(&mut flow, &mut report, started, trace_id).await;
         self.log("due calls claimed", &report, &flow, result.as_ref().err(), started, trace_id);
         result.map(|()| report)
@@ -237,7 +237,7 @@ impl Scheduler {
             return Ok(ClaimOutcome::NotPending(call.job.as_str()));
         }
         let now = self.clock.now();
-        let mut flow = self.flow(now).await;
+        let mut flow = self.flow();
         let route = match flow.route(&call, false, now).await? {
             Some(route) => Some(route),
             // Somebody wants to know whether the provider works again.
@@ -251,8 +251,8 @@ impl Scheduler {
         }
     }
 
-    async fn flow(&self, now: Timestamp) -> Flow<'_> {
-        Flow::new(&self.calls, self.secrets.current(now).await, self.lanes)
+    const fn flow(&self) -> Flow<'_> {
+        Flow::new(&self.calls, &self.dial_rates, self.lanes)
     }
 
     fn log(

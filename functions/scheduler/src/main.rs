@@ -7,7 +7,6 @@ use switchhook_aws::calls::Calls;
 use switchhook_aws::http::request_from_event;
 use switchhook_aws::queue::Queue;
 use switchhook_aws::random::RandomIds;
-use switchhook_aws::secret::ProviderSecrets;
 use switchhook_aws::{config, sdk, telemetry};
 use switchhook_scheduler::{Config, Scheduler};
 
@@ -16,17 +15,16 @@ async fn main() -> Result<(), Error> {
     telemetry::init();
     let config = Config::from_environment(config::environment())?;
     let aws = sdk::from_environment().await;
-    let clock = sdk::Clock::from_config(&aws);
     let scheduler = Scheduler {
         calls: Calls::new(sdk::dynamodb(&aws), config.calls_table).index_numbers(config.index_numbers),
         call_retention: config.call_retention,
         queue: Queue::new(sdk::sqs(&aws), config.dial_queue_url),
         due_queue: Queue::new(sdk::sqs(&aws), config.due_queue_url),
         policy: config.policy,
-        secrets: ProviderSecrets::load(&aws, config.providers_secret_id, clock.now()).await?,
+        dial_rates: config.dial_rates,
         lanes: config.lanes,
         random_ids: RandomIds::from_system(),
-        clock,
+        clock: sdk::Clock::from_config(&aws),
     };
     tokio::join!(scheduler.calls.warm_up(), scheduler.queue.warm_up());
     let scheduler = &scheduler;

@@ -66,8 +66,8 @@ impl Scheduler {
                 let oldest = due.iter().map(|(_, at)| now.millis_since(*at).unsigned_abs()).max();
                 report.due_overdue_ms = report.due_overdue_ms.max(oldest);
                 if !is_configured && queue == WakeQueue::Dial(provider) {
-                    // If an operator removed `dial` from the secret on purpose, these calls wait. If it is missing by
-                    // mistake, the count `unconfigured` shows it.
+                    // If an operator removed the provider's rate on purpose, these calls wait. If it is missing by mistake,
+                    // the count `unconfigured` shows it.
                     report.unconfigured += u64::from(!due.is_empty());
                     break;
                 }

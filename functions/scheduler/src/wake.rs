@@ -49,7 +49,7 @@ impl Scheduler {
     ) -> Report {
         let started = self.clock.now();
         let mut report = Report::default();
-        let mut flow = self.flow(started).await;
+        let mut flow = self.flow();
         let mut result = self.delay(later, &mut report).await;
         if !due.is_empty() {
             let due = due.into_iter().collect();

@@ -60,10 +60,6 @@ impl AwsServices {
         Ok(Self { config: config.clone(), region })
     }
 
-    pub(crate) const fn config(&self) -> &SdkConfig {
-        &self.config
-    }
-
     pub(crate) fn region(&self) -> &str {
         &self.region
     }

@@ -55,10 +55,10 @@ pub enum Error {
     PublishRefused(String),
     #[error("schema version {0} is newer than this program supports; a newer program must process it")]
     NewerSchema(u32),
-    #[error("could not read the secret with the providers' keys")]
+    #[error("could not read a secret of the providers")]
     ReadSecret(#[source] Source),
-    #[error("the secret with the providers' keys is not valid")]
-    Secret(#[source] switchhook_providers::ConfigError),
+    #[error("could not write a secret of the providers")]
+    WriteSecret(#[source] Source),
 }
 
 impl Error {
@@ -90,7 +90,7 @@ impl Error {
             Self::PublishRefused(_) => "publish_refused",
             Self::NewerSchema(_) => "newer_schema",
             Self::ReadSecret(_) => "read_secret",
-            Self::Secret(_) => "secret",
+            Self::WriteSecret(_) => "write_secret",
         }
     }
 

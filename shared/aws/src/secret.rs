@@ -1,8 +1,12 @@
-//! The providers' keys and settings, read from Secrets Manager.
+//! Halves of the providers' configuration, read from Secrets Manager.
 //!
-//! **The rotation of a key needs no restart and rejects no webhook.** A function reads the secret at cold start and
-//! again every five minutes. To rotate a key, add the new one to the provider's list, wait five minutes, change the key
-//! at the provider, and remove the old one.
+//! **The rotation of a key needs no restart and rejects no webhook.** A function reads its secret when it starts and again
+//! every five minutes. To rotate a key, add the new one to the provider's list, wait five minutes, change the key at the
+//! provider, and remove the old one.
+//!
+//! **A wrong entry disables at most its own provider, and only if no older entry of that provider is known.** A running
+//! function goes on with the entry that it has. A function that starts takes that provider's entry from the version of the
+//! secret before (`AWSPREVIOUS`). The same holds for all entries if the secret cannot be read, or is not JSON.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -10,74 +14,169 @@ use std::time::Duration;
 use aws_config::SdkConfig;
 use aws_sdk_secretsmanager::Client;
 use switchhook_domain::Timestamp;
-use switchhook_providers::Providers;
+use switchhook_providers::{AccountConfig, Entries, SecretHalf, WebhookConfig};
 
 use crate::error::Error;
 use crate::telemetry::Decision;
 
-/// Time after which the secret is read again.
-pub const SECRETS_AGE_MAX: Duration = Duration::from_secs(5 * 60);
+/// Time after which a secret is read again.
+pub const SECRET_AGE_MAX: Duration = Duration::from_secs(5 * 60);
+/// Time after which a secret is read again while it disables a provider.
+pub const DISABLED_AGE_MAX: Duration = Duration::from_secs(30);
 
-/// Providers and their keys, as last read from the secret.
-#[derive(Debug)]
-pub struct ProviderSecrets {
-    secret: Option<(Client, String)>,
-    cached: Mutex<(Arc<Providers>, Timestamp)>,
+/// Version of a secret.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SecretVersion {
+    Current,
+    /// The version before the current one.
+    Previous,
 }
 
-impl ProviderSecrets {
-    /// Keys that never change, for a stack without a secret.
+impl SecretVersion {
+    /// Name of the version's stage in Secrets Manager.
     #[must_use]
-    pub fn fixed(providers: Providers) -> Self {
-        Self { secret: None, cached: Mutex::new((Arc::new(providers), Timestamp::MAX)) }
+    pub const fn stage(self) -> &'static str {
+        match self {
+            Self::Current => "AWSCURRENT",
+            Self::Previous => "AWSPREVIOUS",
+        }
+    }
+}
+
+/// Client of Secrets Manager.
+#[derive(Clone, Debug)]
+pub struct Secrets(Client);
+
+impl Secrets {
+    #[must_use]
+    pub fn new(config: &SdkConfig) -> Self {
+        Self(Client::new(config))
     }
 
-    /// Reads the keys from the secret.
+    /// Returns the text of a secret. Empty if the secret has no text.
     ///
     /// # Errors
-    /// [`Error::ReadSecret`]. [`Error::Secret`] names every problem in the secret, but no key.
-    pub async fn load(config: &SdkConfig, secret_id: String, now: Timestamp) -> Result<Self, Error> {
-        let client = Client::new(config);
-        let providers = read(&client, &secret_id).await?;
-        Ok(Self { secret: Some((client, secret_id)), cached: Mutex::new((Arc::new(providers), now)) })
+    /// [`Error::ReadSecret`], also if there is no such secret or version.
+    pub async fn read(&self, secret_id: &str, version: SecretVersion) -> Result<String, Error> {
+        let request = self.0.get_secret_value().secret_id(secret_id).version_stage(version.stage());
+        let answer = request.send().await.map_err(|error| Error::ReadSecret(Box::new(error)))?;
+        Ok(answer.secret_string().unwrap_or_default().to_owned())
     }
 
-    /// Returns the keys, and reads them again if they are old. If that fails, this process goes on with the old keys:
-    /// only a cold start needs a valid secret.
-    pub async fn current(&self, now: Timestamp) -> Arc<Providers> {
-        let (cached, read_at) = self.cached();
-        let Some((client, secret_id)) = &self.secret else { return cached };
-        if now < read_at.plus(SECRETS_AGE_MAX) {
-            return cached;
-        }
-        let providers = match read(client, secret_id).await {
-            Ok(providers) => Arc::new(providers),
-            Err(error) => {
-                let decision = Decision {
-                    function: "secret",
-                    message: "the secret with the providers' keys could not be read again; the old keys stay in use",
-                    action_taken: "secret_refresh_failed",
-                    ..Decision::from_error(Some(&error))
-                };
-                decision.log(now, true);
-                cached
+    /// Stores a new version of a secret. The current one becomes the previous one.
+    ///
+    /// # Errors
+    /// [`Error::WriteSecret`].
+    pub async fn write(&self, secret_id: &str, text: String) -> Result<(), Error> {
+        let request = self.0.put_secret_value().secret_id(secret_id).secret_string(text);
+        request.send().await.map(drop).map_err(|error| Error::WriteSecret(Box::new(error)))
+    }
+}
+
+/// Entries of all providers, as last read from their secret.
+#[derive(Debug)]
+pub struct ProviderSecret<C>(Source<C>);
+
+/// Keys and settings that verify webhooks.
+pub type WebhookKeys = ProviderSecret<WebhookConfig>;
+/// Accounts that place calls.
+pub type DialAccounts = ProviderSecret<AccountConfig>;
+
+#[derive(Debug)]
+enum Source<C> {
+    Fixed(Arc<Entries<C>>),
+    Secret { secrets: Secrets, secret_id: String, cached: Mutex<Option<Cached<C>>> },
+}
+
+#[derive(Debug)]
+struct Cached<C> {
+    entries: Arc<Entries<C>>,
+    read_again_at: Timestamp,
+}
+
+impl<C: SecretHalf> ProviderSecret<C> {
+    /// Entries that never change, for a stack without a secret.
+    #[must_use]
+    pub fn fixed(entries: Entries<C>) -> Self {
+        Self(Source::Fixed(Arc::new(entries)))
+    }
+
+    /// Entries of this secret, which is read when they are asked for first.
+    #[must_use]
+    pub fn new(config: &SdkConfig, secret_id: String) -> Self {
+        Self(Source::Secret { secrets: Secrets::new(config), secret_id, cached: Mutex::default() })
+    }
+
+    /// Reads the secret before the first request needs it.
+    pub async fn warm_up(&self, now: Timestamp) {
+        drop(self.current(now).await);
+    }
+
+    /// Returns the entries, and reads them again if they are old.
+    pub async fn current(&self, now: Timestamp) -> Arc<Entries<C>> {
+        let (secrets, secret_id, cached) = match &self.0 {
+            Source::Fixed(entries) => return entries.clone(),
+            Source::Secret { secrets, secret_id, cached } => (secrets, secret_id, cached),
+        };
+        let before = {
+            let cached = cached.lock().unwrap_or_else(PoisonError::into_inner);
+            match &*cached {
+                Some(cached) if now < cached.read_again_at => return cached.entries.clone(),
+                Some(cached) => Some(cached.entries.clone()),
+                None => None,
             }
         };
-        *self.cached.lock().unwrap_or_else(PoisonError::into_inner) = (providers.clone(), now);
-        providers
-    }
-
-    fn cached(&self) -> (Arc<Providers>, Timestamp) {
-        self.cached.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        let entries = Arc::new(read(secrets, secret_id, before.as_deref(), now).await);
+        let age_max = if entries.disabled().is_empty() { SECRET_AGE_MAX } else { DISABLED_AGE_MAX };
+        let read = Cached { entries: entries.clone(), read_again_at: now.plus(age_max) };
+        *cached.lock().unwrap_or_else(PoisonError::into_inner) = Some(read);
+        entries
     }
 }
 
-async fn read(client: &Client, secret_id: &str) -> Result<Providers, Error> {
-    let answer = client
-        .get_secret_value()
-        .secret_id(secret_id)
-        .send()
-        .await
-        .map_err(|error| Error::ReadSecret(Box::new(error)))?;
-    Providers::from_json(answer.secret_string().unwrap_or_default()).map_err(Error::Secret)
+/// Reads the secret. Entries that are wrong are those of `before`, or else those of the version before.
+async fn read<C: SecretHalf>(
+    secrets: &Secrets,
+    secret_id: &str,
+    before: Option<&Entries<C>>,
+    now: Timestamp,
+) -> Entries<C> {
+    let mut entries = match secrets.read(secret_id, SecretVersion::Current).await {
+        Ok(text) => C::parse(&text),
+        Err(error) => Entries::unreadable(error.with_causes()),
+    };
+    if !entries.problems().is_empty() {
+        let decision = Decision {
+            message: "a secret has problems; older entries stay in use",
+            action_taken: "secret_refresh_failed",
+            error: Some(entries.problems().join("; ")),
+            ..decision::<C>()
+        };
+        decision.log(now, true);
+    }
+    if let Some(before) = before {
+        entries = entries.or_from(before);
+    }
+    if !entries.disabled().is_empty()
+        && let Ok(text) = secrets.read(secret_id, SecretVersion::Previous).await
+    {
+        entries = entries.or_from(&C::parse(&text));
+    }
+    for provider in entries.disabled() {
+        let decision = Decision {
+            message: "a provider is disabled: no version of its entry can be read",
+            action_taken: "provider_disabled",
+            provider: Some(provider.as_str()),
+            ..decision::<C>()
+        };
+        decision.log(now, true);
+    }
+    entries
 }
+
+fn decision<C: SecretHalf>() -> Decision<'static> {
+    Decision { function: "secret", cause: Some(C::NAME), ..Decision::default() }
+}
+
+#[cfg(test)]
+mod tests;

@@ -8,6 +8,7 @@ use base64::prelude::BASE64_STANDARD;
 use http::Method;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Map, Value};
+use switchhook_domain::Provider;
 use thiserror::Error;
 
 use crate::correlation::EchoedIds;
@@ -16,7 +17,19 @@ use crate::key::Key;
 /// Characters that stay as they are in a path segment and in a query. Every decoder reads the result alike.
 const UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// Request to a provider's API. Send it to [`api_url`](crate::api_url), or to a stand-in for it, followed by `path`.
+/// Base URL of the provider's API. `None` if the provider has no API (generic).
+#[must_use]
+pub const fn api_url(provider: Provider) -> Option<&'static str> {
+    match provider {
+        Provider::Retell => Some("https://api.retellai.com"),
+        Provider::Twilio => Some("https://api.twilio.com"),
+        Provider::Vapi => Some("https://api.vapi.ai"),
+        Provider::Telnyx => Some("https://api.telnyx.com"),
+        Provider::Generic => None,
+    }
+}
+
+/// Request to a provider's API. Send it to [`api_url`], or to a stand-in for it, followed by `path`.
 ///
 /// `Debug` hides headers and body.
 #[derive(Clone, PartialEq, Eq)]

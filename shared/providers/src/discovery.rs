@@ -7,7 +7,7 @@ use http::StatusCode;
 use switchhook_domain::{Provider, ProviderEvent, Timestamp};
 
 use crate::api::{ApiRequest, ClientError};
-use crate::config::ProviderConfig;
+use crate::config::AccountConfig;
 use crate::dispatch::read;
 use crate::lookup::Period;
 use crate::reading::Reading;
@@ -27,10 +27,10 @@ pub struct CallPage {
 ///
 /// # Errors
 ///
-/// [`ClientError::LookupUnsupported`] for generic, and for a provider without `dial` in its configuration.
+/// [`ClientError::LookupUnsupported`] for generic, and for the account of another provider.
 pub fn discovery_api_request(
     provider: Provider,
-    config: &ProviderConfig,
+    config: &AccountConfig,
     period: Period,
     page: Option<&str>,
 ) -> Result<ApiRequest, ClientError> {

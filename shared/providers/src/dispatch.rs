@@ -3,7 +3,7 @@
 use switchhook_domain::{Provider, Timestamp};
 
 use crate::api::{ApiRequest, ClientError};
-use crate::config::ProviderConfig;
+use crate::config::{AccountConfig, WebhookConfig};
 use crate::dial::{DialAnswer, DialRequest};
 use crate::ids;
 use crate::key::Key;
@@ -19,7 +19,7 @@ use crate::{generic, retell, telnyx, twilio, vapi};
 /// so [`VerifyError::StaleTimestamp`] always means that the provider did sign this: earlier, or with a wrong clock.
 pub fn verify(
     provider: Provider,
-    config: &ProviderConfig,
+    config: &WebhookConfig,
     webhook: &UnverifiedWebhook<'_>,
     now: Timestamp,
 ) -> Result<VerifiedWebhook, VerifyError> {
@@ -82,7 +82,7 @@ pub fn sign(provider: Provider, key: &Key, url: &str, body: &[u8], now: Timestam
 #[must_use]
 pub fn sign_as_configured(
     provider: Provider,
-    config: &ProviderConfig,
+    config: &WebhookConfig,
     url: &str,
     body: &[u8],
     now: Timestamp,
@@ -109,26 +109,14 @@ pub fn verifying_key(provider: Provider, key: &Key) -> String {
     }
 }
 
-/// Base URL of the provider's API. `None` if the provider has no API (generic).
-#[must_use]
-pub const fn api_url(provider: Provider) -> Option<&'static str> {
-    match provider {
-        Provider::Retell => Some("https://api.retellai.com"),
-        Provider::Twilio => Some("https://api.twilio.com"),
-        Provider::Vapi => Some("https://api.vapi.ai"),
-        Provider::Telnyx => Some("https://api.telnyx.com"),
-        Provider::Generic => None,
-    }
-}
-
 /// The HTTP request that places a call.
 ///
 /// # Errors
 ///
-/// [`ClientError::DialUnsupported`] if the provider has no API (generic), or no `dial` in its configuration.
+/// [`ClientError::DialUnsupported`] if the provider has no API (generic), or if the account is another provider's.
 pub fn dial_api_request(
     provider: Provider,
-    config: &ProviderConfig,
+    config: &AccountConfig,
     request: &DialRequest<'_>,
 ) -> Result<ApiRequest, ClientError> {
     let api_request = match provider {

@@ -48,16 +48,17 @@ mod user_decision;
 mod vapi;
 mod webhook;
 
-pub use api::{ApiRequest, ClientError};
+pub use api::{ApiRequest, ClientError, api_url};
 pub use config::{
-    ConfigError, DEDUPE_RETENTION, DialConfig, PER_SECOND_MIN, Pacing, ProviderConfig, Providers, WINDOW_MAX,
+    AccountConfig, ConfigError, DEDUPE_RETENTION, DialRates, DialRatesError, Entries, Entry, PER_SECOND_MIN, Pacing,
+    ProvidersFile, SecretHalf, WINDOW_MAX, WebhookConfig,
 };
 pub use content_hash::content_hash;
 pub use dial::{DialAnswer, DialRequest, repeats_safely_for};
 pub use discovery::{CallPage, discovery_api_request, read_discovery_answer};
 pub use dispatch::{
-    api_url, derived_call_id, dial_api_request, read, read_dial_answer, read_with_notes, sign, sign_as_configured,
-    verify, verifying_key,
+    derived_call_id, dial_api_request, read, read_dial_answer, read_with_notes, sign, sign_as_configured, verify,
+    verifying_key,
 };
 pub use ids::ID_BYTES_MAX;
 pub use key::{Key, KeyError};

@@ -7,7 +7,7 @@ use http::StatusCode;
 use switchhook_domain::{Provider, Timestamp};
 
 use crate::api::{ApiRequest, ClientError};
-use crate::config::ProviderConfig;
+use crate::config::AccountConfig;
 use crate::dispatch::read;
 use crate::lookup::{Lookup, LookupAnswer, ParsedAnswer, Step};
 use crate::reading::Reading;
@@ -20,7 +20,7 @@ const REQUESTS_MAX: u32 = 30;
 /// A search that waits for the response to its [`request`](Self::request).
 #[derive(Clone, Debug)]
 pub struct CallSearch<'a> {
-    config: &'a ProviderConfig,
+    config: &'a AccountConfig,
     lookup: Lookup<'a>,
     request: ApiRequest,
     stage: Stage,
@@ -49,9 +49,9 @@ impl<'a> CallSearch<'a> {
     ///
     /// # Errors
     ///
-    /// [`ClientError::LookupUnsupported`] for generic, and for a provider without `dial` in its configuration. Also if
+    /// [`ClientError::LookupUnsupported`] for generic, and for the account of another provider. Also if
     /// the provider call id is unknown, and so is what the provider could be searched by instead.
-    pub fn start(provider: Provider, config: &'a ProviderConfig, lookup: Lookup<'a>) -> Result<Self, ClientError> {
+    pub fn start(provider: Provider, config: &'a AccountConfig, lookup: Lookup<'a>) -> Result<Self, ClientError> {
         let first = match provider {
             Provider::Retell => retell::start_search(config, &lookup).map(|(ask, next)| (ask, Stage::Retell(next))),
             Provider::Twilio => twilio::start_search(config, &lookup).map(|(ask, next)| (ask, Stage::Twilio(next))),

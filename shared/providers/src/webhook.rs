@@ -6,7 +6,7 @@ use http::HeaderMap;
 use switchhook_domain::{Provider, Timestamp};
 use thiserror::Error;
 
-use crate::config::ProviderConfig;
+use crate::config::WebhookConfig;
 
 /// Request as it arrived. Anybody can have sent it, so no part of it can be trusted.
 #[derive(Clone, Copy)]
@@ -204,7 +204,7 @@ pub(crate) fn parse_unix_seconds(header: &str) -> Option<Timestamp> {
 
 /// Rejects a signed timestamp that is further from now than the window, in either direction. A distance of exactly the
 /// window is accepted.
-pub(crate) fn check_window(config: &ProviderConfig, signed_at: Timestamp, now: Timestamp) -> Result<(), VerifyError> {
+pub(crate) fn check_window(config: &WebhookConfig, signed_at: Timestamp, now: Timestamp) -> Result<(), VerifyError> {
     let skew_ms = now.millis_since(signed_at);
     let window_ms = config.window().map_or(u128::MAX, |window| window.as_millis());
     if u128::from(skew_ms.unsigned_abs()) > window_ms {

@@ -17,8 +17,7 @@ use crate::traffic::retell_call;
 use template::alarms;
 
 /// Alarms whose cause only AWS can produce, with the reason. Their expressions are evaluated, on metrics that stay silent.
-const NOT_LOCAL: [(&str, &str); 4] = [
-    ("P1SecretRefreshFailedAlarm", "the local stack reads its keys once, from a file"),
+const NOT_LOCAL: [(&str, &str); 3] = [
     ("P1WebhooksThrottledAlarm", "the local gateway refuses no request because of its rate"),
     ("P2FunctionThrottlesAlarm", "the local event sources have no limit of concurrency that they share"),
     ("P2TableThrottlesAlarm", "AWS counts throttles; a local fault only shows what they cause"),

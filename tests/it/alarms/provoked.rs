@@ -6,8 +6,10 @@ use switchhook_domain::Provider;
 use switchhook_local::connector::{Fault, Service};
 use switchhook_local::fake::DeliveryFaults;
 use switchhook_local::queue::NewMessage;
-use switchhook_local::{CALLS_TABLE, DIAL_QUEUE, INBOX_TABLE};
-use switchhook_tests::{INACTIVITY_TIMEOUT, MINUTE, World, all_providers, database_down, down, generic, is_request_to};
+use switchhook_local::{CALLS_TABLE, CloudOptions, DIAL_ACCOUNTS_SECRET, DIAL_QUEUE, INBOX_TABLE, WEBHOOK_KEYS_SECRET};
+use switchhook_tests::{
+    INACTIVITY_TIMEOUT, MINUTE, World, all_providers, database_down, down, generic, is_request_to, options,
+};
 
 use super::{fired, generic_event, ordinary_call};
 use crate::outbound::{HOUR, call_request, create};
@@ -82,6 +84,26 @@ provoked! {
         generic_event(&world, "c1", "e2", "ANSWERED").await;
         world.wait(MINUTE * 12).await;
         world.clear_faults();
+    }
+    secret_with_a_typo: "P1SecretRefreshFailedAlarm", all_providers(), |world| {
+        world = reading_secrets(world);
+        world.cloud.services().secrets_manager().put(WEBHOOK_KEYS_SECRET, r#"{"generic": {"key": []}}"#);
+        generic_event(&world, "c1", "e1", "RINGING").await;
+        world.wait(MINUTE * 6).await;
+    }
+    typo_in_both_versions_of_a_secret: "P1ProviderDisabledAlarm", all_providers(), |world| {
+        world = reading_secrets(world);
+        for _ in 0..2 {
+            world.cloud.services().secrets_manager().put(WEBHOOK_KEYS_SECRET, r#"{"generic": {"key": []}}"#);
+        }
+        world.post(Provider::Generic, &generic("c1", "e1", "RINGING", 1)).await;
+        world.wait(MINUTE * 6).await;
+    }
+    account_that_was_removed: "P2DialAccountMissingAlarm", all_providers(), |world| {
+        world = reading_secrets(world);
+        world.cloud.services().secrets_manager().put(DIAL_ACCOUNTS_SECRET, "{}");
+        create(&world, &call_request("confirms")).await;
+        world.wait(MINUTE * 6).await;
     }
     event_after_event_that_fails: "P2RetryRateAlarm", all_providers(), |world| {
         world.set_fault_hook(|call| (call.operation == "GetItem" && is_request_to(call, CALLS_TABLE)).then(down));
@@ -193,7 +215,7 @@ provoked! {
         world.reconciler.check_drift("test").await.unwrap();
         world.wait(MINUTE * 3).await;
     }
-    provider_without_an_account: "P3DialUnconfiguredAlarm", without_dial(), |world| {
+    provider_without_a_dial_rate: "P3DialUnconfiguredAlarm", without_dial(), |world| {
         create(&world, &call_request("confirms")).await;
         world.wait(MINUTE * 15).await;
     }
@@ -238,6 +260,14 @@ provoked! {
         }
         world.wait(MINUTE * 2).await;
     }
+}
+
+/// Replaces a world by one whose functions read the secrets.
+fn reading_secrets(world: World) -> World {
+    drop(world);
+    let mut world = World::with_options(CloudOptions { reads_secrets: true, ..options(&all_providers()) });
+    world.start();
+    world
 }
 
 /// The secret of a stack that may receive webhooks, and place no calls.

@@ -2,7 +2,7 @@
 
 use insta::assert_snapshot;
 use serde_json::{Value, json};
-use switchhook_tests::{MINUTE, World, all_providers};
+use switchhook_tests::{MINUTE, World};
 
 use super::{HOUR, call_request, call_state, create, get_call, send};
 
@@ -17,9 +17,7 @@ fn within(zone: &str, opens: &str, closes: &str) -> Value {
 
 #[tokio::test(start_paused = true)]
 async fn sleeping_calls_hold_up_no_call_that_may_be_placed() {
-    let mut secret = all_providers();
-    secret["retell"]["dial"]["per_second"] = json!(1.0);
-    let world = World::with_secret(&secret);
+    let world = World::with_dial_rate(1.0);
     let mut sleeping = Vec::new();
     for number in 0..600 {
         let mut request = within("Europe/London", "09:00", "18:00");

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use switchhook_local::fake::DeliveryFaults;
-use switchhook_tests::{MINUTE, World, all_providers};
+use switchhook_tests::{MINUTE, World};
 
 use super::{call_request, create};
 
@@ -38,9 +38,7 @@ async fn call_is_dialled_at_the_second_at_which_it_is_due() {
 
 #[tokio::test(start_paused = true)]
 async fn burst_of_calls_is_claimed_no_faster_than_it_is_dialled() {
-    let mut secret = all_providers();
-    secret["retell"]["dial"]["per_second"] = json!(1.0);
-    let world = World::with_secret(&secret);
+    let world = World::with_dial_rate(1.0);
     world.cloud.fake().set_delivery_faults(DeliveryFaults::ALL_LOST);
     for _ in 0..500 {
         create(&world, &call_request("busy")).await;

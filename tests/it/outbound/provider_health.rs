@@ -106,9 +106,7 @@ async fn provider_that_gives_no_clear_answer_for_an_hour_leaves_few_calls_in_dou
 /// Lets a provider accept calls and dial nobody for half an hour, while 100 calls are due. Returns the number of requests in
 /// that time. All calls must be dialled within two hours after it, each once, and none may have lost an attempt.
 async fn requests_of_a_provider_that_dials_nobody(per_second: f64) -> u64 {
-    let mut secret = all_providers();
-    secret["retell"]["dial"]["per_second"] = json!(per_second);
-    let world = World::with_secret(&secret);
+    let world = World::with_dial_rate(per_second);
     let fake = world.cloud.fake();
     fake.set_delivery_faults(DeliveryFaults::NONE);
     fake.set_mode(Mode::OverCapacity);

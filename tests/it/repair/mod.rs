@@ -14,8 +14,8 @@ use switchhook_aws::sdk;
 use switchhook_domain::{CallId, EventId, Provider, Timestamp};
 use switchhook_local::sqs::queue_url;
 use switchhook_local::{
-    CALLS_TABLE, DIAL_QUEUE, DUE_QUEUE, EVENT_BUS, EVENTS_DEAD_LETTER_QUEUE, EVENTS_QUEUE, INBOX_TABLE, REGION,
-    RELAY_FAILURES_QUEUE,
+    CALLS_TABLE, DIAL_ACCOUNTS_SECRET, DIAL_QUEUE, DUE_QUEUE, EVENT_BUS, EVENTS_DEAD_LETTER_QUEUE, EVENTS_QUEUE,
+    INBOX_TABLE, REGION, RELAY_FAILURES_QUEUE, WEBHOOK_KEYS_SECRET,
 };
 use switchhook_operate::plan::{CallSummary, Plan, Verb};
 use switchhook_operate::replay::{self, ReplayFilter};
@@ -39,13 +39,15 @@ pub(crate) fn stack_of(world: &World) -> Stack {
         event_bus: EVENT_BUS.to_owned(),
         scheduler_function: "scheduler".to_owned(),
         reconciler_function: "reconciler".to_owned(),
-        providers_secret: "providers".to_owned(),
+        webhook_keys_secret: WEBHOOK_KEYS_SECRET.to_owned(),
+        dial_accounts_secret: DIAL_ACCOUNTS_SECRET.to_owned(),
         settings: StackSettings {
             inactivity_timeout_seconds: INACTIVITY_TIMEOUT.as_secs(),
             outcome_providers: Provider::ALL.into_iter().filter(|provider| provider.reports_outcome()).collect(),
             inbox_retention_days: 30,
             call_retention_days: 400,
             block_on_request: true,
+            dial_rates: "retell=100".to_owned(),
         },
     };
     let aws = sdk::with_timeouts_and_retries(&world.cloud.services().sdk_config());

@@ -1,7 +1,7 @@
 //! Errors that stop a run of the demo.
 
 use switchhook_local::LocalError;
-use switchhook_providers::{ConfigError, KeyError};
+use switchhook_providers::{ConfigError, DialRatesError, KeyError};
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PlayError {
@@ -9,6 +9,8 @@ pub(crate) enum PlayError {
     SigningKey(#[source] KeyError),
     #[error("the demo's provider configuration was refused")]
     ProviderConfig(#[source] ConfigError),
+    #[error("could not use the demo's dial rates")]
+    DialRates(#[source] DialRatesError),
     #[error("the local cloud did not open")]
     Open(#[source] LocalError),
     #[error("Switchhook does not know the provider {0}")]

@@ -42,6 +42,8 @@ const SETTLED_CHECK_PERIOD: Millis = 5 * MINUTE;
 const SETTLED_CHECKS: u32 = 2;
 /// Time after the start within which every call must be settled.
 const SETTLED_WITHIN: Millis = 24 * HOUR;
+/// Dial requests per second to the fake provider, which speaks for Retell.
+const DIAL_RATES: &str = "retell=20";
 
 /// Plays all traffic on this thread. Calls `progress` with the system's time at every delivery and every API request.
 pub(super) fn play(traffic: &Traffic, seed: u64, progress: impl Fn(Millis)) -> Result<Observations, PlayError> {
@@ -71,6 +73,8 @@ async fn run(traffic: &Traffic, progress: impl Fn(Millis)) -> Result<Observation
     let start = UNIX_EPOCH + Duration::from_millis(START.unsigned_abs());
     let cloud = Cloud::open(CloudOptions {
         providers: keys.provider_config()?,
+        reads_secrets: false,
+        dial_rates: DIAL_RATES.parse().map_err(PlayError::DialRates)?,
         inactivity_timeout: Duration::from_millis(INACTIVITY_TIMEOUT.unsigned_abs()),
         tick: Duration::from_millis(RECONCILER_PERIOD.unsigned_abs()),
         data_dir: None,

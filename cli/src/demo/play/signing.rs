@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::{Method, Request};
 use serde_json::{Map, Value, json};
 use switchhook_domain::Timestamp;
-use switchhook_providers::{Key, Providers, sign};
+use switchhook_providers::{Key, ProvidersFile, sign};
 
 use super::error::PlayError;
 use crate::demo::script::Provider;
@@ -14,8 +14,6 @@ use crate::demo::traffic::{Delivery, DeliveryKind, Forgery};
 
 const PUBLIC_URL: &str = "https://hooks.example.com";
 const WRONG_KEY: &str = "a key that nobody configured";
-/// Limit of the fake provider, in dials per second.
-const DIALS_PER_SECOND: f64 = 20.0;
 
 /// Two signing keys per provider: a new one, and an old one that is still valid. They are the same in every run.
 pub(super) struct SigningKeys {
@@ -35,16 +33,16 @@ impl SigningKeys {
     }
 
     /// Returns the configuration of all providers with these keys.
-    pub(super) fn provider_config(&self) -> Result<Providers, PlayError> {
+    pub(super) fn provider_config(&self) -> Result<ProvidersFile, PlayError> {
         let mut document = Map::new();
         for (provider, keys) in &self.by_provider {
             let texts: Vec<&str> = keys.iter().map(|(_, text)| text.as_str()).collect();
             document.insert((*provider).to_owned(), json!({"keys": texts, "public_url": PUBLIC_URL}));
         }
         if let Some(retell) = document.get_mut(Provider::Retell.name()) {
-            retell["dial"] = json!({"api_key": "the demo's own", "per_second": DIALS_PER_SECOND});
+            retell["dial"] = json!({"api_key": "the demo's own"});
         }
-        Providers::from_json(&Value::Object(document).to_string()).map_err(PlayError::ProviderConfig)
+        ProvidersFile::from_json(&Value::Object(document).to_string()).map_err(PlayError::ProviderConfig)
     }
 
     /// Returns the signed HTTP request of a delivery. A forgery gets the defect of its kind, for example a wrong key.

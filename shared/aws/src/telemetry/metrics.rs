@@ -40,6 +40,7 @@ pub const METRICS: &[Metric] = &[
     count("ingress", "quarantined", "Authentic webhooks that cannot be read"),
     count("ingress", "recorded", "Webhooks stored only, because they change no call"),
     count("ingress", "storage_failure", "Webhooks answered with 500, because storing or queueing failed"),
+    count("ingress", "provider_disabled", "Webhooks answered with 503, because their provider is disabled"),
     count("ingress", "conflicting_body", "Webhooks with the id of a stored one and another content"),
     count("ingress", "unsigned", "Webhooks whose sender proved only that it knows a key"),
     count("ingress", "reserved_call_id", "Webhooks that named a call that their sender may not name"),
@@ -87,7 +88,7 @@ pub const METRICS: &[Metric] = &[
     count("scheduler", "schedule_failed", "Runs and batches with an error"),
     count("scheduler", "claimed", "Calls claimed"),
     count("scheduler", "waiting", "Due calls that no provider takes now"),
-    count("scheduler", "unconfigured", "Providers with due calls and no `dial` in the secret"),
+    count("scheduler", "unconfigured", "Providers with due calls and no rate in `DialRates`"),
     count("scheduler", "providers_unavailable", "Providers whose circuit is open"),
     count("scheduler", "budget_used_up", "Runs that ended because their time was up"),
     count("scheduler", "triggered", "Calls claimed by hand"),
@@ -99,6 +100,7 @@ pub const METRICS: &[Metric] = &[
     count("dialer", "dial_released", "Claims returned, because the provider takes no calls"),
     count("dialer", "dial_stopped", "Calls ended, because they must not be placed"),
     count("dialer", "dial_withdrawn", "Dials that reached nobody and are tried again"),
+    count("dialer", "no_account", "Dials without a request, because the provider has no account that can be read"),
     count("dialer", "dial_rejected", "Dials that the provider will never make"),
     count("dialer", "dial_in_doubt", "Dials of which nobody knows whether they were made"),
     count("dialer", "dial_failed", "Claims that failed with an error"),
@@ -138,7 +140,8 @@ pub const METRICS: &[Metric] = &[
     count("api", "number_blocked", "Numbers put on the do-not-call list"),
     count("api", "number_unblocked", "Numbers taken off the do-not-call list"),
     count("api", "storage_failure", "Requests that failed, because a table failed"),
-    count("secret", "secret_refresh_failed", "Failed reads of the providers' secret by a running function"),
+    count("secret", "secret_refresh_failed", "Reads of a secret that failed, or that found a wrong entry"),
+    count("secret", "provider_disabled", "Providers that a read of a secret disabled: no version has a right entry"),
 ];
 
 /// Returns a metric of a function. `None` if the table does not name it.

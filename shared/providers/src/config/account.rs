@@ -1,9 +1,43 @@
-//! Accounts that place calls, one type per provider.
+//! Account half of the configuration of one provider: the account that places calls, one type per provider.
+
+use std::fmt;
 
 use switchhook_domain::Provider;
 
 use super::fields::Fields;
 use crate::key::Key;
+
+/// Account that places the calls of one provider, and answers questions about them. `Debug` hides the account.
+#[derive(Clone)]
+pub struct AccountConfig {
+    pub(super) account: Account,
+    pub(super) public_url: Option<String>,
+    pub(super) discover: bool,
+}
+
+impl AccountConfig {
+    pub(crate) fn account(&self) -> &Account {
+        &self.account
+    }
+
+    /// Start of the URL that the provider posts the webhooks of placed calls to. See
+    /// [`WebhookConfig::public_url`](super::WebhookConfig::public_url).
+    pub(crate) fn public_url(&self) -> Option<&str> {
+        self.public_url.as_deref()
+    }
+
+    /// True if the provider's own list of calls is read, for calls that nobody reported.
+    #[must_use]
+    pub fn discovers(&self) -> bool {
+        self.discover
+    }
+}
+
+impl fmt::Debug for AccountConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AccountConfig").field("discover", &self.discover).finish_non_exhaustive()
+    }
+}
 
 #[derive(Clone)]
 pub(crate) enum Account {
@@ -71,18 +105,13 @@ impl TwilioAccount {
     fn read(fields: &mut Fields<'_>) -> Option<Self> {
         let account_sid = fields.text("account_sid");
         let login = if fields.has("api_key_sid") || fields.has("api_key_secret") {
-            if fields.has("auth_token") {
-                fields.problem("auth_token", "not beside api_key_sid and api_key_secret");
-            }
+            fields.reject("auth_token", "not beside api_key_sid and api_key_secret");
             (fields.text("api_key_sid"), fields.key("api_key_secret"))
         } else {
             (account_sid.clone(), fields.key("auth_token"))
         };
         // With an application, Twilio uses the application's callbacks and ignores those of the request.
-        if fields.has("application_sid") {
-            fields
-                .problem("application_sid", "not supported: Twilio then ignores the callback URL that carries our ids");
-        }
+        fields.reject("application_sid", "not supported: Twilio then ignores the callback URL that carries our ids");
         let twiml_url = fields.url("twiml_url");
         let machine_detection = fields.flag("machine_detection").unwrap_or(false);
         let (user, password) = login;

@@ -62,6 +62,13 @@ impl<'a> Fields<'a> {
         self.problems.push(format!("{}.{name}: {message}", self.path));
     }
 
+    /// Adds a problem with the field if it is there, and removes it.
+    pub(super) fn reject(&mut self, name: &str, message: &str) {
+        if self.has(name) {
+            self.problem(name, message);
+        }
+    }
+
     /// Adds a problem for every field that is left. `known` lists the fields that exist.
     pub(super) fn reject_unknown(self, known: &str) {
         for name in self.object.keys() {

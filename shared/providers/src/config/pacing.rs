@@ -3,10 +3,15 @@
 //! A lane is one message group of the dial queue. The calls of one lane are placed one after the other, and different
 //! lanes work at the same time. **All lanes of a provider together never exceed its rate.**
 
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
 use std::time::Duration;
 
-/// Default rate in calls per second. Every provider allows a new account this rate.
-const PER_SECOND_DEFAULT: f64 = 1.0;
+use switchhook_domain::{Provider, UnknownProvider};
+use thiserror::Error;
+
+use crate::api::api_url;
 
 /// Highest rate in calls per second. Any higher rate is a mistake: no provider accepts a hundred calls per second from
 /// one account.
@@ -20,27 +25,74 @@ const LANE_SECONDS: f64 = 5.0;
 /// Typical time that a provider takes to answer a request that places a call.
 const ANSWER_SECONDS: f64 = 2.0;
 
+/// Rates of the providers that calls are placed with, as text: `retell=1,twilio=0.5`. Calls of another provider wait.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct DialRates(BTreeMap<Provider, Pacing>);
+
+/// Reason why a text does not name dial rates.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum DialRatesError {
+    #[error("{0:?} is not of the form provider=calls per second")]
+    Form(String),
+    #[error(transparent)]
+    Unknown(#[from] UnknownProvider),
+    #[error("{0} has no API, and places no calls")]
+    NoApi(Provider),
+    #[error("the rate of {0} is not a number from {PER_SECOND_MIN} to {PER_SECOND_MAX}")]
+    Range(Provider),
+    #[error("{0} has two rates")]
+    Twice(Provider),
+}
+
+impl DialRates {
+    /// Rate of one provider. `None` if no calls are placed with it.
+    #[must_use]
+    pub fn pacing(&self, provider: Provider) -> Option<Pacing> {
+        self.0.get(&provider).copied()
+    }
+}
+
+impl FromStr for DialRates {
+    type Err = DialRatesError;
+
+    fn from_str(text: &str) -> Result<Self, DialRatesError> {
+        let mut rates = BTreeMap::new();
+        for rate in text.split(',').map(str::trim).filter(|rate| !rate.is_empty()) {
+            let (provider, per_second) = rate.split_once('=').ok_or_else(|| DialRatesError::Form(rate.to_owned()))?;
+            let provider: Provider = provider.trim().parse()?;
+            if api_url(provider).is_none() {
+                return Err(DialRatesError::NoApi(provider));
+            }
+            let pacing = per_second.trim().parse().ok().and_then(Pacing::new);
+            if rates.insert(provider, pacing.ok_or(DialRatesError::Range(provider))?).is_some() {
+                return Err(DialRatesError::Twice(provider));
+            }
+        }
+        Ok(Self(rates))
+    }
+}
+
+impl fmt::Display for DialRates {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, (provider, Pacing { per_second })) in self.0.iter().enumerate() {
+            let comma = if index > 0 { "," } else { "" };
+            write!(f, "{comma}{provider}={per_second}")?;
+        }
+        Ok(())
+    }
+}
+
 /// Rate at which calls are placed with one provider.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pacing {
     per_second: f64,
 }
 
-impl Default for Pacing {
-    fn default() -> Self {
-        Self { per_second: PER_SECOND_DEFAULT }
-    }
-}
-
 impl Pacing {
     /// Makes a pacing from a rate in calls per second. `None` if the rate is out of range.
-    pub(super) fn new(per_second: f64) -> Option<Self> {
+    #[must_use]
+    pub fn new(per_second: f64) -> Option<Self> {
         (PER_SECOND_MIN..=PER_SECOND_MAX).contains(&per_second).then_some(Self { per_second })
-    }
-
-    /// Error message for a rate that is out of range.
-    pub(super) fn range_message() -> String {
-        format!("not a number from {PER_SECOND_MIN} to {PER_SECOND_MAX}")
     }
 
     /// Calls that the account may place per second: 0.1 to 100.

@@ -4,14 +4,13 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use ipnet::IpNet;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use switchhook_domain::Provider;
 
-use super::account::Account;
-use super::fields::{Fields, is_base_url};
-use super::pacing::Pacing;
-use super::provider::{DialConfig, ProviderConfig, WINDOW_MAX};
+use super::account::{Account, AccountConfig};
+use super::fields::{ConfigError, Fields, is_base_url};
 use super::scheme::{HmacScheme, SharedKey, VapiScheme};
+use super::webhook::{WINDOW_MAX, WebhookConfig};
 use crate::ed25519;
 use crate::key::Key;
 
@@ -23,39 +22,118 @@ const WINDOW_DEFAULT: Duration = Duration::from_secs(300);
 /// that is rejected.
 const KEYS_MAX: usize = 8;
 
+/// Fields of the webhook half. Which of them a provider knows is in [`webhook_field_names`].
+const WEBHOOK_FIELDS: [&str; 5] = ["keys", "window_seconds", "allowed_sources", "signature", "shared_keys"];
+/// Fields of the account half.
+pub(super) const ACCOUNT_FIELDS: [&str; 2] = ["dial", "discover"];
+/// Field of both halves.
+pub(super) const PUBLIC_URL: &str = "public_url";
+
+/// Part of the configuration that a document holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    /// A providers file.
+    Both,
+    WebhookKeys,
+    DialAccounts,
+}
+
+/// Configuration of one provider.
+pub(super) struct Halves {
+    /// `None` in a document without webhook keys.
+    pub(super) webhook: Option<WebhookConfig>,
+    /// `None` in a document without dial accounts, or if the provider places no calls.
+    pub(super) account: Option<AccountConfig>,
+}
+
+/// Reads a document: one object per provider.
+pub(super) fn document(json: &str) -> Result<Map<String, Value>, ConfigError> {
+    let document = serde_json::from_str(json)
+        .map_err(|error| ConfigError::one(format!("not JSON at line {}, column {}", error.line(), error.column())))?;
+    match document {
+        Value::Object(document) => Ok(document),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
+            Err(ConfigError::one("not a JSON object".to_owned()))
+        }
+    }
+}
+
 /// Reads one provider's object. `None` if it has problems, which are then in `problems`.
-pub(super) fn provider_config(provider: Provider, fields: Value, problems: &mut Vec<String>) -> Option<ProviderConfig> {
+pub(super) fn entry(provider: Provider, fields: Value, part: Part, problems: &mut Vec<String>) -> Option<Halves> {
     let Value::Object(object) = fields else {
         problems.push(format!("{provider}: not an object"));
         return None;
     };
     let problems_before = problems.len();
     let mut fields = Fields::new(provider.to_string(), object, problems);
-    let (vapi_scheme, shared_keys, known) = match provider {
-        Provider::Vapi => (VapiScheme::read(&mut fields), Vec::new(), "keys, signature"),
-        Provider::Twilio => {
-            let shared_keys = SharedKey::read_list(&mut fields);
-            (VapiScheme::Hmac(HmacScheme::default()), shared_keys, "keys, shared_keys")
+    let halves = match part {
+        Part::Both => {
+            let public_url = public_url(provider, &mut fields);
+            let webhook = webhook(provider, public_url.clone(), &mut fields);
+            let account = account(provider, public_url, &mut fields);
+            if account.is_none() && fields.flag("discover") == Some(true) {
+                fields.problem("discover", "needs dial, the account whose calls are listed");
+            }
+            fields.reject_unknown(&format!("{}, {PUBLIC_URL}, dial, discover", webhook_field_names(provider)));
+            Halves { webhook: Some(webhook), account }
         }
-        Provider::Retell | Provider::Telnyx | Provider::Generic => {
-            (VapiScheme::Hmac(HmacScheme::default()), Vec::new(), "keys")
+        Part::WebhookKeys => {
+            for name in ACCOUNT_FIELDS {
+                fields.reject(name, "belongs in the secret of the dial accounts");
+            }
+            let public_url = public_url(provider, &mut fields);
+            let webhook = webhook(provider, public_url, &mut fields);
+            fields.reject_unknown(&format!("{}, {PUBLIC_URL}", webhook_field_names(provider)));
+            Halves { webhook: Some(webhook), account: None }
+        }
+        Part::DialAccounts => {
+            for name in WEBHOOK_FIELDS {
+                fields.reject(name, "belongs in the secret of the webhook keys");
+            }
+            let public_url = public_url(provider, &mut fields);
+            if !fields.has("dial") {
+                fields.problem("dial", "missing");
+            }
+            let account = account(provider, public_url, &mut fields);
+            fields.reject_unknown(&format!("{PUBLIC_URL}, dial, discover"));
+            Halves { webhook: None, account }
         }
     };
-    let config = ProviderConfig {
-        keys: keys(provider, &vapi_scheme, !shared_keys.is_empty(), &mut fields),
-        public_url: public_url(provider, &mut fields),
-        window: window(provider, &vapi_scheme, &mut fields),
-        allowed_sources: allowed_sources(&mut fields),
-        dial: dial(provider, &mut fields),
+    (problems.len() == problems_before).then_some(halves)
+}
+
+/// Names of the fields of the provider's webhook half, for the message about an unknown field.
+const fn webhook_field_names(provider: Provider) -> &'static str {
+    match provider {
+        Provider::Vapi => "keys, signature, window_seconds, allowed_sources",
+        Provider::Twilio => "keys, shared_keys, window_seconds, allowed_sources",
+        Provider::Retell | Provider::Telnyx | Provider::Generic => "keys, window_seconds, allowed_sources",
+    }
+}
+
+fn webhook(provider: Provider, public_url: Option<String>, fields: &mut Fields<'_>) -> WebhookConfig {
+    let (vapi_scheme, shared_keys) = match provider {
+        Provider::Vapi => (VapiScheme::read(fields), Vec::new()),
+        Provider::Twilio => (VapiScheme::Hmac(HmacScheme::default()), SharedKey::read_list(fields)),
+        Provider::Retell | Provider::Telnyx | Provider::Generic => {
+            (VapiScheme::Hmac(HmacScheme::default()), Vec::new())
+        }
+    };
+    WebhookConfig {
+        keys: keys(provider, &vapi_scheme, !shared_keys.is_empty(), fields),
+        public_url,
+        window: window(provider, &vapi_scheme, fields),
+        allowed_sources: allowed_sources(fields),
         vapi_scheme,
         shared_keys,
-        discover: fields.flag("discover").unwrap_or(false),
-    };
-    if config.discover && config.dial.is_none() {
-        fields.problem("discover", "needs dial, the account whose calls are listed");
     }
-    fields.reject_unknown(&format!("{known}, public_url, window_seconds, allowed_sources, dial, discover"));
-    (problems.len() == problems_before).then_some(config)
+}
+
+/// Reads the account half. `None` if the provider has no `dial`, or if there is a problem.
+fn account(provider: Provider, public_url: Option<String>, fields: &mut Fields<'_>) -> Option<AccountConfig> {
+    let account = dial(provider, fields)?;
+    let discover = fields.flag("discover").unwrap_or(false);
+    Some(AccountConfig { account, public_url, discover })
 }
 
 /// Reads the list `keys`. It may be missing if there are shared keys.
@@ -172,7 +250,7 @@ fn parse_net(text: &str) -> Option<IpNet> {
     text.parse::<IpNet>().ok().or_else(|| text.parse::<IpAddr>().ok().map(IpNet::from))
 }
 
-fn dial(provider: Provider, fields: &mut Fields<'_>) -> Option<DialConfig> {
+fn dial(provider: Provider, fields: &mut Fields<'_>) -> Option<Account> {
     let Value::Object(object) = fields.take("dial")? else {
         fields.problem("dial", "not an object");
         return None;
@@ -182,18 +260,8 @@ fn dial(provider: Provider, fields: &mut Fields<'_>) -> Option<DialConfig> {
         return None;
     }
     let mut fields = fields.inner("dial", object);
-    let pacing = pacing(&mut fields);
     let account = Account::read(provider, &mut fields);
-    fields.reject_unknown(&format!("{}, per_second", Account::field_names(provider)));
-    Some(DialConfig { pacing, account: account? })
-}
-
-fn pacing(fields: &mut Fields<'_>) -> Pacing {
-    let Some(value) = fields.take("per_second") else {
-        return Pacing::default();
-    };
-    value.as_f64().and_then(Pacing::new).unwrap_or_else(|| {
-        fields.problem("per_second", &Pacing::range_message());
-        Pacing::default()
-    })
+    fields.reject("per_second", "not here: the parameter DialRates of the stack sets the rate");
+    fields.reject_unknown(Account::field_names(provider));
+    account
 }

@@ -1,16 +1,19 @@
 use std::time::Duration;
 
+use serde_json::{Value, json};
 use switchhook_domain::Provider;
 
-use super::{ProviderConfig, Providers};
+use super::{
+    AccountConfig, DialRates, DialRatesError, Entries, Entry, Pacing, ProvidersFile, SecretHalf, WebhookConfig,
+};
 
 fn problems(json: &str) -> Vec<String> {
-    Providers::from_json(json).map_err(|error| error.problems().to_vec()).expect_err("refused")
+    ProvidersFile::from_json(json).map_err(|error| error.problems().to_vec()).expect_err("refused")
 }
 
 #[test]
 fn the_documented_shape_is_read() {
-    let providers = Providers::from_json(
+    let providers = ProvidersFile::from_json(
         r#"{"retell":{"keys":["new","old"]},
             "twilio":{"keys":["t"],"public_url":"https://user:pass@example.com:8443/prod/"},
             "vapi":{"keys":["v"]},
@@ -20,30 +23,32 @@ fn the_documented_shape_is_read() {
     )
     .unwrap();
 
-    let retell = providers.config(Provider::Retell).unwrap();
+    let keys = providers.webhook_keys();
+    let retell = keys.config(Provider::Retell).unwrap();
     assert_eq!(retell.keys().len(), 2);
     assert_eq!(retell.window(), Some(Duration::from_secs(300)));
     assert_eq!(retell.public_url(), None);
 
-    let twilio = providers.config(Provider::Twilio).unwrap();
+    let twilio = keys.config(Provider::Twilio).unwrap();
     assert_eq!(twilio.public_url(), Some("https://user:pass@example.com:8443/prod"));
     assert_eq!(twilio.window(), None);
 
-    let generic = providers.config(Provider::Generic).unwrap();
+    let generic = keys.config(Provider::Generic).unwrap();
     assert_eq!(generic.window(), Some(Duration::from_secs(60)));
     assert_eq!(generic.allowed_sources().len(), 3);
 
-    let telnyx = providers.config(Provider::Telnyx).unwrap();
+    let telnyx = keys.config(Provider::Telnyx).unwrap();
     assert_eq!(telnyx.window(), Some(Duration::from_secs(300)));
-    assert_eq!(telnyx.dial().map(|dial| dial.pacing().per_second()), Some(1.0));
+    assert!(Provider::ALL.into_iter().all(|provider| keys.config(provider).is_some()));
 
-    assert!(Provider::ALL.into_iter().all(|provider| providers.config(provider).is_some()));
+    let dials = |provider: &Provider| providers.dial_accounts().config(*provider).is_some();
+    assert_eq!(Provider::ALL.into_iter().filter(dials).collect::<Vec<_>>(), [Provider::Telnyx]);
 }
 
 #[test]
 fn a_provider_that_is_left_out_is_not_configured() {
-    let providers = Providers::from_json(r#"{"generic":{"keys":["g"]}}"#).unwrap();
-    assert!(providers.config(Provider::Retell).is_none());
+    let providers = ProvidersFile::from_json(r#"{"generic":{"keys":["g"]}}"#).unwrap();
+    assert!(matches!(providers.webhook_keys().entry(Provider::Retell), Entry::Unnamed));
 }
 
 #[test]
@@ -62,17 +67,17 @@ fn every_problem_is_reported_at_once_and_no_value_is_shown() {
             "generic.keys[3]: not a text",
             "generic.window_seconds: not a whole number from 1 to 86400",
             "generic.allowed_sources[0]: not an address block such as 10.0.0.0/8, nor an address",
-            "generic.\"key\": unknown field: known are keys, public_url, window_seconds, allowed_sources, dial, discover",
+            "generic.\"key\": unknown field: known are keys, window_seconds, allowed_sources, public_url, dial, discover",
             "unknown provider \"plivo\": known are retell, twilio, vapi, telnyx, generic",
             "retell.keys: the list is empty",
             "retell.window_seconds: not a whole number from 1 to 86400",
             "retell.allowed_sources: the list is empty; leave it out to allow every source",
-            "twilio.keys: not a list",
             "twilio.public_url: missing: twilio signs the URL that it posts to, for example https://example.com",
+            "twilio.keys: not a list",
             "twilio.window_seconds: not for twilio, which signs no timestamp",
         ]
     );
-    let error = Providers::from_json(json).expect_err("refused");
+    let error = ProvidersFile::from_json(json).expect_err("refused");
     assert!(!format!("{error} {error:?}").contains("SECRET"));
 }
 
@@ -89,7 +94,7 @@ fn telnyx_keys_must_be_public_keys() {
     ] {
         assert_eq!(problems(&telnyx(key)), ["telnyx.keys[0]: not the base64 of an Ed25519 public key"], "{key}");
     }
-    assert!(Providers::from_json(&telnyx("11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo=")).is_ok());
+    assert!(ProvidersFile::from_json(&telnyx("11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo=")).is_ok());
 }
 
 #[test]
@@ -98,42 +103,34 @@ fn dialling_is_configured_per_provider() {
         let key = "11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo=";
         let url = "https://example.com";
         let json = format!(r#"{{"{provider}":{{"keys":["{key}"],"public_url":"{url}","dial":{dial}}}}}"#);
-        Providers::from_json(&json).map(|providers| {
-            let config = providers.config(provider.parse().unwrap()).cloned().unwrap();
-            config.dial().unwrap().pacing().per_second()
-        })
+        ProvidersFile::from_json(&json)
+            .map(|providers| providers.dial_accounts().config(provider.parse().unwrap()).is_some())
     };
     for (provider, good) in [
-        ("retell", r#"{"api_key":"SECRET","per_second":0.5}"#),
-        ("retell", r#"{"api_key":"SECRET","agent_id":"agent_1","per_second":0.5}"#),
-        (
-            "twilio",
-            r#"{"account_sid":"AC1","auth_token":"SECRET","twiml_url":"https://x.example/t?a=1","per_second":0.5}"#,
-        ),
+        ("retell", r#"{"api_key":"SECRET"}"#),
+        ("retell", r#"{"api_key":"SECRET","agent_id":"agent_1"}"#),
+        ("twilio", r#"{"account_sid":"AC1","auth_token":"SECRET","twiml_url":"https://x.example/t?a=1"}"#),
         (
             "twilio",
             r#"{"account_sid":"AC1","api_key_sid":"SK1","api_key_secret":"SECRET","twiml_url":"https://x.example",
-                "machine_detection":true,"per_second":0.5}"#,
+                "machine_detection":true}"#,
         ),
-        ("vapi", r#"{"api_key":"SECRET","assistant_id":"a","phone_number_id":"p","per_second":0.5}"#),
-        ("telnyx", r#"{"api_key":"SECRET","connection_id":"c","per_second":0.5}"#),
-        (
-            "telnyx",
-            r#"{"api_key":"SECRET","connection_id":"c","assistant_id":"a","machine_detection":"premium","per_second":0.5}"#,
-        ),
+        ("vapi", r#"{"api_key":"SECRET","assistant_id":"a","phone_number_id":"p"}"#),
+        ("telnyx", r#"{"api_key":"SECRET","connection_id":"c"}"#),
+        ("telnyx", r#"{"api_key":"SECRET","connection_id":"c","assistant_id":"a","machine_detection":"premium"}"#),
     ] {
-        assert_eq!(dial(provider, good), Ok(0.5), "{good}");
+        assert_eq!(dial(provider, good), Ok(true), "{good}");
     }
     let problems = |provider: &str, json: &str| {
         dial(provider, json).map_err(|error| error.problems().to_vec()).expect_err("refused")
     };
     assert_eq!(
-        problems("retell", r#"{"api_key":"SECRET ","agent_id":7,"per_second":0,"agent":"SECRET"}"#),
+        problems("retell", r#"{"api_key":"SECRET ","agent_id":7,"per_second":1,"agent":"SECRET"}"#),
         [
-            "retell.dial.per_second: not a number from 0.1 to 100",
             "retell.dial.api_key: the key begins or ends with white space",
             "retell.dial.agent_id: not a text",
-            "retell.dial.\"agent\": unknown field: known are api_key, agent_id, honor_internal_dnc, per_second",
+            "retell.dial.per_second: not here: the parameter DialRates of the stack sets the rate",
+            "retell.dial.\"agent\": unknown field: known are api_key, agent_id, honor_internal_dnc",
         ]
     );
     assert_eq!(
@@ -156,9 +153,8 @@ fn dialling_is_configured_per_provider() {
         ["vapi.dial.api_key: missing", "vapi.dial.assistant_id: missing", "vapi.dial.phone_number_id: missing",]
     );
     assert_eq!(
-        problems("telnyx", r#"{"connection_id":"","per_second":1000,"machine_detection":"maybe"}"#),
+        problems("telnyx", r#"{"connection_id":"","machine_detection":"maybe"}"#),
         [
-            "telnyx.dial.per_second: not a number from 0.1 to 100",
             "telnyx.dial.api_key: missing",
             "telnyx.dial.connection_id: empty, or with white space around it",
             "telnyx.dial.machine_detection: not one of premium, premium_ios_call_screening_detection, detect, detect_beep, \
@@ -203,10 +199,7 @@ fn bad_urls_are_refused() {
 
 #[test]
 fn lanes_together_keep_the_rate_and_no_turn_is_far_off() {
-    let config = |per_second: f64| {
-        let json = format!(r#"{{"retell":{{"keys":["k"],"dial":{{"api_key":"a","per_second":{per_second}}}}}}}"#);
-        Providers::from_json(&json).unwrap().config(Provider::Retell).unwrap().dial().unwrap().pacing()
-    };
+    let config = |per_second: f64| Pacing::new(per_second).unwrap();
     let lanes_and_interval =
         |per_second: f64| (config(per_second).lanes(5), config(per_second).lane_interval(5).as_millis());
     assert_eq!(lanes_and_interval(0.1), (1, 10_000));
@@ -221,9 +214,9 @@ fn lanes_together_keep_the_rate_and_no_turn_is_far_off() {
 #[test]
 fn sources_are_allowed_by_address_block() {
     let config = |json: &str| {
-        Providers::from_json(&format!(r#"{{"generic":{json}}}"#)).unwrap().config(Provider::Generic).cloned().unwrap()
+        WebhookConfig::parse(&format!(r#"{{"generic":{json}}}"#)).config(Provider::Generic).cloned().unwrap()
     };
-    let allows = |config: &ProviderConfig, source: &str| config.allows(source.parse().unwrap());
+    let allows = |config: &WebhookConfig, source: &str| config.allows(source.parse().unwrap());
 
     let anywhere = config(r#"{"keys":["g"]}"#);
     assert!(allows(&anywhere, "192.0.2.1"));
@@ -238,11 +231,135 @@ fn sources_are_allowed_by_address_block() {
 
 #[test]
 fn debug_hides_keys_and_the_password_of_the_url() {
-    let providers = Providers::from_json(
+    let providers = ProvidersFile::from_json(
         r#"{"twilio":{"keys":["SECRET"],"public_url":"https://user:SECRET@example.com",
                 "dial":{"account_sid":"SECRET","auth_token":"SECRET","twiml_url":"https://SECRET.example"}},
                 "retell":{"keys":["SECRET"],"dial":{"api_key":"SECRET"}}}"#,
     )
     .unwrap();
     assert!(!format!("{providers:?}").contains("SECRET"));
+}
+
+const FILE: &str = r#"{
+    "retell": {"keys": ["r"], "discover": true, "dial": {"api_key": "SECRET"}},
+    "twilio": {"keys": ["t"], "public_url": "https://example.com", "shared_keys": [{"id": "1", "key": "k"}],
+        "dial": {"account_sid": "AC1", "auth_token": "SECRET", "twiml_url": "https://x.example"}},
+    "vapi": {"keys": ["v"], "signature": {"mode": "shared_secret"}},
+    "generic": {"keys": ["g"], "window_seconds": 60, "allowed_sources": ["::1"]}}"#;
+
+#[test]
+fn file_is_stored_as_two_halves_that_hold_no_more_than_their_readers_use() {
+    let file = ProvidersFile::from_json(FILE).unwrap();
+    let (keys, accounts) = (Value::from(file.webhook_keys_document()), Value::from(file.dial_accounts_document()));
+    assert!(!keys.to_string().contains("SECRET"));
+    assert_eq!(
+        accounts,
+        json!({
+            "retell": {"discover": true, "dial": {"api_key": "SECRET"}},
+            "twilio": {"public_url": "https://example.com",
+                "dial": {"account_sid": "AC1", "auth_token": "SECRET", "twiml_url": "https://x.example"}},
+        })
+    );
+    // Both are read from their secrets without a problem, and name the providers of the file.
+    let (keys, accounts) = (WebhookConfig::parse(&keys.to_string()), AccountConfig::parse(&accounts.to_string()));
+    assert_eq!((keys.problems(), accounts.problems()), (&[][..], &[][..]));
+    let named = [Provider::Retell, Provider::Twilio, Provider::Vapi, Provider::Generic];
+    assert_eq!(configured(&keys), named);
+    assert_eq!(configured(&accounts), [Provider::Retell, Provider::Twilio]);
+    assert!(accounts.config(Provider::Retell).unwrap().discovers());
+    assert_eq!(accounts.config(Provider::Twilio).unwrap().public_url(), Some("https://example.com"));
+}
+
+fn configured<C: SecretHalf>(entries: &Entries<C>) -> Vec<Provider> {
+    Provider::ALL.into_iter().filter(|provider| entries.config(*provider).is_some()).collect()
+}
+
+#[test]
+fn half_in_the_wrong_secret_is_named() {
+    let keys = WebhookConfig::parse(FILE);
+    assert_eq!(
+        keys.problems(),
+        [
+            "retell.dial: belongs in the secret of the dial accounts",
+            "retell.discover: belongs in the secret of the dial accounts",
+            "twilio.dial: belongs in the secret of the dial accounts",
+        ]
+    );
+    assert_eq!(keys.disabled(), [Provider::Retell, Provider::Twilio]);
+    let accounts = AccountConfig::parse(FILE);
+    assert_eq!(
+        accounts.problems(),
+        [
+            "generic.keys: belongs in the secret of the webhook keys",
+            "generic.window_seconds: belongs in the secret of the webhook keys",
+            "generic.allowed_sources: belongs in the secret of the webhook keys",
+            "generic.dial: missing",
+            "retell.keys: belongs in the secret of the webhook keys",
+            "twilio.keys: belongs in the secret of the webhook keys",
+            "twilio.shared_keys: belongs in the secret of the webhook keys",
+            "vapi.keys: belongs in the secret of the webhook keys",
+            "vapi.signature: belongs in the secret of the webhook keys",
+            "vapi.dial: missing",
+        ]
+    );
+    assert_eq!(configured(&accounts), []);
+}
+
+#[test]
+fn wrong_entry_disables_its_provider_alone() {
+    let keys = WebhookConfig::parse(r#"{"retell": {"keys": [" SECRET"]}, "generic": {"keys": ["g"]}}"#);
+    assert_eq!(keys.problems(), ["retell.keys[0]: the key begins or ends with white space"]);
+    assert_eq!((configured(&keys), keys.disabled()), (vec![Provider::Generic], vec![Provider::Retell]));
+    assert!(matches!(keys.entry(Provider::Vapi), Entry::Unnamed));
+
+    // The older version has the entry of the disabled provider. It adds none that was removed.
+    let older = WebhookConfig::parse(r#"{"retell": {"keys": ["old"]}, "vapi": {"keys": ["v"]}}"#);
+    let repaired = keys.clone().or_from(&older);
+    assert_eq!((configured(&repaired), repaired.disabled()), (vec![Provider::Retell, Provider::Generic], vec![]));
+    // A provider that the older version does not name stays disabled: its webhooks must not be answered 404.
+    assert_eq!(keys.or_from(&WebhookConfig::parse("{}")).disabled(), [Provider::Retell]);
+}
+
+#[test]
+fn unknown_name_may_stand_for_any_provider_without_an_entry() {
+    let keys = WebhookConfig::parse(r#"{"retel": {"keys": ["SECRET"]}, "generic": {"keys": ["g"]}}"#);
+    assert_eq!(keys.problems(), [r#"unknown provider "retel": known are retell, twilio, vapi, telnyx, generic"#]);
+    assert_eq!(configured(&keys), [Provider::Generic]);
+    assert_eq!(keys.disabled().len(), Provider::ALL.len() - 1);
+
+    let keys = keys.or_from(&WebhookConfig::parse(r#"{"retell": {"keys": ["old"]}}"#));
+    assert_eq!((configured(&keys), keys.disabled()), (vec![Provider::Retell, Provider::Generic], vec![]));
+    assert!(matches!(keys.entry(Provider::Vapi), Entry::Unnamed));
+}
+
+#[test]
+fn text_that_is_no_object_disables_every_provider() {
+    for json in ["", "{\"retell\": SECRET}", "[]", "null"] {
+        let keys = WebhookConfig::parse(json);
+        assert_eq!((configured(&keys), keys.disabled().len()), (vec![], Provider::ALL.len()), "{json}");
+        assert_eq!(keys.problems().len(), 1, "{json}");
+        let keys = keys.or_from(&WebhookConfig::parse(r#"{"retell": {"keys": ["old"]}}"#));
+        assert_eq!((configured(&keys), keys.disabled()), (vec![Provider::Retell], vec![]), "{json}");
+    }
+    assert_eq!(WebhookConfig::parse("{}").problems(), [] as [&str; 0]);
+}
+
+#[test]
+fn dial_rates_are_read_and_written() {
+    let rates: DialRates = " twilio=0.5, retell=1 ".parse().unwrap();
+    assert_eq!(rates.pacing(Provider::Twilio), Pacing::new(0.5));
+    assert_eq!(rates.pacing(Provider::Vapi), None);
+    assert_eq!(rates.to_string(), "retell=1,twilio=0.5");
+    assert_eq!("".parse(), Ok(DialRates::default()));
+    for (text, problem) in [
+        ("retell", "\"retell\" is not of the form provider=calls per second"),
+        ("plivo=1", "unknown provider \"plivo\": known are retell, twilio, vapi, telnyx, generic"),
+        ("generic=1", "generic has no API, and places no calls"),
+        ("retell=0", "the rate of retell is not a number from 0.1 to 100"),
+        ("retell=fast", "the rate of retell is not a number from 0.1 to 100"),
+        ("retell=1,retell=2", "retell has two rates"),
+    ] {
+        let error: DialRatesError = text.parse::<DialRates>().unwrap_err();
+        assert_eq!(error.to_string(), problem);
+    }
 }

@@ -4,7 +4,7 @@
 
 use switchhook_domain::Timestamp;
 
-use crate::config::ProviderConfig;
+use crate::config::WebhookConfig;
 use crate::hmac::{HmacSha256, matching_key, tag};
 use crate::key::Key;
 use crate::webhook::{
@@ -15,7 +15,7 @@ const TIMESTAMP_HEADER: &str = "x-webhook-timestamp";
 const SIGNATURE_HEADER: &str = "x-webhook-signature";
 
 pub(crate) fn verify(
-    config: &ProviderConfig,
+    config: &WebhookConfig,
     webhook: &UnverifiedWebhook<'_>,
     now: Timestamp,
 ) -> Result<usize, VerifyError> {

@@ -7,7 +7,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::api::{ApiRequest, bearer, echoed_ids, encoded, error_messages, json_object, object, objects, text};
-use crate::config::{Account, ProviderConfig, RetellAccount};
+use crate::config::{Account, AccountConfig, RetellAccount};
 use crate::dial::{DialRequest, Refusal};
 use crate::ids::bounded;
 use crate::lookup::{Lookup, ParsedAnswer, ParsedPage, Period, Step, endings};
@@ -15,7 +15,7 @@ use crate::lookup::{Lookup, ParsedAnswer, ParsedPage, Period, Step, endings};
 /// Calls per page, the newest first. Our ids belong to one call, so a longer list means that the filter did not work.
 const LISTED_MAX: u32 = 10;
 
-pub(crate) fn dial_api_request(config: &ProviderConfig, request: &DialRequest<'_>) -> Option<ApiRequest> {
+pub(crate) fn dial_api_request(config: &AccountConfig, request: &DialRequest<'_>) -> Option<ApiRequest> {
     let account = account(config)?;
     let echo = json_object(&request.metadata_to_echo());
     let mut body = Map::new();
@@ -68,7 +68,7 @@ pub(crate) enum Search {
     List,
 }
 
-pub(crate) fn start_search(config: &ProviderConfig, lookup: &Lookup<'_>) -> Option<(ApiRequest, Search)> {
+pub(crate) fn start_search(config: &AccountConfig, lookup: &Lookup<'_>) -> Option<(ApiRequest, Search)> {
     let Some(id) = lookup.provider_call_id else {
         return Some((list_request(config, lookup, None)?, Search::List));
     };
@@ -76,7 +76,7 @@ pub(crate) fn start_search(config: &ProviderConfig, lookup: &Lookup<'_>) -> Opti
     Some((ApiRequest::get(path, bearer(&account(config)?.api_key)), Search::ById))
 }
 
-fn list_request(config: &ProviderConfig, lookup: &Lookup<'_>, pagination_key: Option<&str>) -> Option<ApiRequest> {
+fn list_request(config: &AccountConfig, lookup: &Lookup<'_>, pagination_key: Option<&str>) -> Option<ApiRequest> {
     let metadata = |key: &str, value: &str| json!({"key": key, "type": "string", "op": "eq", "value": value});
     let mut body = json!({
         "filter_criteria": {"metadata": [
@@ -94,7 +94,7 @@ fn list_request(config: &ProviderConfig, lookup: &Lookup<'_>, pagination_key: Op
 
 /// Reads a response. `body` is `None` if Retell does not know the call.
 pub(crate) fn next_step(
-    config: &ProviderConfig,
+    config: &AccountConfig,
     lookup: &Lookup<'_>,
     search: Search,
     body: Option<&[u8]>,
@@ -124,7 +124,7 @@ pub(crate) fn next_step(
     })
 }
 
-pub(crate) fn discovery_request(config: &ProviderConfig, period: Period, page: Option<&str>) -> Option<ApiRequest> {
+pub(crate) fn discovery_request(config: &AccountConfig, period: Period, page: Option<&str>) -> Option<ApiRequest> {
     let limits = [period.from.as_millis(), period.until.as_millis()];
     let mut body = json!({
         "filter_criteria": {"start_timestamp": {"type": "range", "op": "bt", "value": limits}},
@@ -164,8 +164,8 @@ fn parse_call(call: Map<String, Value>) -> ParsedAnswer {
     }
 }
 
-fn account(config: &ProviderConfig) -> Option<&RetellAccount> {
-    match config.dial()?.account() {
+fn account(config: &AccountConfig) -> Option<&RetellAccount> {
+    match config.account() {
         Account::Retell(account) => Some(account),
         Account::Twilio(_) | Account::Vapi(_) | Account::Telnyx(_) => None,
     }

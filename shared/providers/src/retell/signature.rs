@@ -6,7 +6,7 @@
 
 use switchhook_domain::Timestamp;
 
-use crate::config::ProviderConfig;
+use crate::config::WebhookConfig;
 use crate::hmac::{HmacSha256, matching_key, tag};
 use crate::key::Key;
 use crate::webhook::{SignedWebhook, UnverifiedWebhook, VerifyError, check_window, signature_header};
@@ -14,7 +14,7 @@ use crate::webhook::{SignedWebhook, UnverifiedWebhook, VerifyError, check_window
 const HEADER: &str = "x-retell-signature";
 
 pub(crate) fn verify(
-    config: &ProviderConfig,
+    config: &WebhookConfig,
     webhook: &UnverifiedWebhook<'_>,
     now: Timestamp,
 ) -> Result<usize, VerifyError> {

@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 use switchhook_domain::Timestamp;
 
 use crate::api::{ApiRequest, bearer, echoed_ids, encoded, json_object, object, query, text};
-use crate::config::{Account, ProviderConfig, TelnyxAccount};
+use crate::config::{Account, AccountConfig, TelnyxAccount};
 use crate::correlation::EchoedIds;
 use crate::dial::{DialRequest, Refusal};
 use crate::ids::bounded;
@@ -40,7 +40,7 @@ const PAGE_SIZE: u32 = 100;
 /// Time for which Telnyx lists the events of all calls, less an hour for the difference between the clocks.
 const EVENTS_KEPT_MS: i64 = 23 * 60 * 60 * 1000;
 
-pub(crate) fn dial_api_request(config: &ProviderConfig, request: &DialRequest<'_>) -> Option<ApiRequest> {
+pub(crate) fn dial_api_request(config: &AccountConfig, request: &DialRequest<'_>) -> Option<ApiRequest> {
     let account = account(config)?;
     let echo = json_object(&request.metadata_to_echo());
     let mut body = json!({
@@ -120,7 +120,7 @@ pub(crate) enum Search {
     },
 }
 
-pub(crate) fn start_search(config: &ProviderConfig, lookup: &Lookup<'_>) -> Option<(ApiRequest, Search)> {
+pub(crate) fn start_search(config: &AccountConfig, lookup: &Lookup<'_>) -> Option<(ApiRequest, Search)> {
     if let Some(id) = lookup.provider_call_id {
         return Some((get(config, format!("/v2/calls/{}", encoded(id)))?, Search::ById));
     }
@@ -128,7 +128,7 @@ pub(crate) fn start_search(config: &ProviderConfig, lookup: &Lookup<'_>) -> Opti
     Some((events_request(config, &filters, 1)?, Search::Events { found: None, filters, page: 1 }))
 }
 
-fn get(config: &ProviderConfig, path: String) -> Option<ApiRequest> {
+fn get(config: &AccountConfig, path: String) -> Option<ApiRequest> {
     Some(ApiRequest::get(path, bearer(&account(config)?.api_key)))
 }
 
@@ -143,11 +143,11 @@ fn number_filters(lookup: &Lookup<'_>) -> Option<String> {
     ]))
 }
 
-fn events_request(config: &ProviderConfig, filters: &str, page: u64) -> Option<ApiRequest> {
+fn events_request(config: &AccountConfig, filters: &str, page: u64) -> Option<ApiRequest> {
     get(config, format!("/v2/call_events?{filters}&page%5Bnumber%5D={page}&page%5Bsize%5D={PAGE_SIZE}"))
 }
 
-fn active_calls_request(config: &ProviderConfig, page: u64) -> Option<ApiRequest> {
+fn active_calls_request(config: &AccountConfig, page: u64) -> Option<ApiRequest> {
     let connection_id = encoded(&account(config)?.connection_id);
     get(
         config,
@@ -157,7 +157,7 @@ fn active_calls_request(config: &ProviderConfig, page: u64) -> Option<ApiRequest
 
 /// Reads a response. `body` is `None` if Telnyx does not know the call.
 pub(crate) fn next_step(
-    config: &ProviderConfig,
+    config: &AccountConfig,
     lookup: &Lookup<'_>,
     search: Search,
     body: Option<&[u8]>,
@@ -243,7 +243,7 @@ pub(crate) fn next_step(
 }
 
 /// Lists the webhooks of all calls since the start of the period: Telnyx has no list of ended calls.
-pub(crate) fn discovery_request(config: &ProviderConfig, period: Period, page: Option<&str>) -> Option<ApiRequest> {
+pub(crate) fn discovery_request(config: &AccountConfig, period: Period, page: Option<&str>) -> Option<ApiRequest> {
     let since = period.from.to_string();
     let filters = query([("filter[type]", "webhook"), ("filter[occurred_at][gte]", since.as_str())]);
     events_request(config, &filters, page.map_or(Some(1), |page| page.parse().ok())?)
@@ -326,8 +326,8 @@ fn has_next_page(answer: &Map<String, Value>, page: u64) -> bool {
     pages.is_some_and(|pages| page < pages) && !rows(answer).is_empty()
 }
 
-fn account(config: &ProviderConfig) -> Option<&TelnyxAccount> {
-    match config.dial()?.account() {
+fn account(config: &AccountConfig) -> Option<&TelnyxAccount> {
+    match config.account() {
         Account::Telnyx(account) => Some(account),
         Account::Retell(_) | Account::Twilio(_) | Account::Vapi(_) => None,
     }

@@ -10,7 +10,7 @@ use ed25519_dalek::{SECRET_KEY_LENGTH, Signature, Signer, SigningKey};
 use sha2::{Digest, Sha256};
 use switchhook_domain::Timestamp;
 
-use crate::config::ProviderConfig;
+use crate::config::WebhookConfig;
 use crate::ed25519::parse_public_key;
 use crate::key::Key;
 use crate::webhook::{
@@ -21,7 +21,7 @@ const TIMESTAMP_HEADER: &str = "telnyx-timestamp";
 const SIGNATURE_HEADER: &str = "telnyx-signature-ed25519";
 
 pub(crate) fn verify(
-    config: &ProviderConfig,
+    config: &WebhookConfig,
     webhook: &UnverifiedWebhook<'_>,
     now: Timestamp,
 ) -> Result<usize, VerifyError> {

@@ -12,7 +12,7 @@ use switchhook_domain::Timestamp;
 
 use super::payload::{CallStatus, parse_time};
 use crate::api::{ApiRequest, basic, encoded, object, objects, query, text};
-use crate::config::{Account, ProviderConfig, TwilioAccount};
+use crate::config::{Account, AccountConfig, TwilioAccount};
 use crate::correlation::EchoedIds;
 use crate::dial::{DialRequest, Refusal};
 use crate::ids::bounded;
@@ -31,7 +31,7 @@ const CALLBACK_PATH: &str = "/webhooks/twilio";
 /// error.
 const CALLBACK_RETRIES: &str = "rc=5&rp=all";
 
-pub(crate) fn dial_api_request(config: &ProviderConfig, request: &DialRequest<'_>) -> Option<ApiRequest> {
+pub(crate) fn dial_api_request(config: &AccountConfig, request: &DialRequest<'_>) -> Option<ApiRequest> {
     let account = account(config)?;
     let echo = query(request.metadata_to_echo());
     let callback = format!("{}{CALLBACK_PATH}?{echo}#{CALLBACK_RETRIES}", config.public_url()?);
@@ -100,7 +100,7 @@ pub(crate) enum Search {
     },
 }
 
-pub(crate) fn start_search(config: &ProviderConfig, lookup: &Lookup<'_>) -> Option<(ApiRequest, Search)> {
+pub(crate) fn start_search(config: &AccountConfig, lookup: &Lookup<'_>) -> Option<(ApiRequest, Search)> {
     if let Some(sid) = lookup.provider_call_id {
         return Some((call_request(config, sid, ".json")?, Search::ById));
     }
@@ -115,19 +115,19 @@ pub(crate) fn start_search(config: &ProviderConfig, lookup: &Lookup<'_>) -> Opti
     Some((get(config, path)?, Search::Candidates { found: Vec::new() }))
 }
 
-fn get(config: &ProviderConfig, path: String) -> Option<ApiRequest> {
+fn get(config: &AccountConfig, path: String) -> Option<ApiRequest> {
     let account = account(config)?;
     Some(ApiRequest::get(path, basic(&account.user, &account.password)))
 }
 
-fn call_request(config: &ProviderConfig, sid: &str, suffix: &str) -> Option<ApiRequest> {
+fn call_request(config: &AccountConfig, sid: &str, suffix: &str) -> Option<ApiRequest> {
     let account_sid = encoded(&account(config)?.account_sid);
     get(config, format!("{API_PATH}{account_sid}/Calls/{}{suffix}", encoded(sid)))
 }
 
 /// Reads a response. `body` is `None` if Twilio does not know the call.
 pub(crate) fn next_step(
-    config: &ProviderConfig,
+    config: &AccountConfig,
     lookup: &Lookup<'_>,
     search: Search,
     body: Option<&[u8]>,
@@ -173,7 +173,7 @@ fn created_at(call: &Map<String, Value>) -> Option<Timestamp> {
 }
 
 /// Decides between the calls that may be ours. If there is one, it is ours.
-fn choose(config: &ProviderConfig, lookup: &Lookup<'_>, mut found: Vec<Map<String, Value>>) -> Step<Search> {
+fn choose(config: &AccountConfig, lookup: &Lookup<'_>, mut found: Vec<Map<String, Value>>) -> Step<Search> {
     match found.len() {
         0 => Step::Answer(ParsedAnswer::NotFound),
         1 => Step::Answer(found.pop().map_or(ParsedAnswer::NotFound, |call| parse_call(ids_query(lookup), &call))),
@@ -183,7 +183,7 @@ fn choose(config: &ProviderConfig, lookup: &Lookup<'_>, mut found: Vec<Map<Strin
 }
 
 /// Asks which requests Twilio made for the next of several calls.
-fn read_requests(config: &ProviderConfig, mut others: Vec<Map<String, Value>>) -> Step<Search> {
+fn read_requests(config: &AccountConfig, mut others: Vec<Map<String, Value>>) -> Step<Search> {
     let Some(candidate) = others.pop() else { return Step::Answer(ParsedAnswer::Undecided("several_calls")) };
     match text(&candidate, "sid").and_then(|sid| call_request(config, sid, "/Events.json")) {
         Some(request) => Step::Ask(request, Search::Requests { candidate, others }),
@@ -217,7 +217,7 @@ fn parse_call(ids: String, call: &Map<String, Value>) -> ParsedAnswer {
     }
 }
 
-pub(crate) fn discovery_request(config: &ProviderConfig, period: Period, page: Option<&str>) -> Option<ApiRequest> {
+pub(crate) fn discovery_request(config: &AccountConfig, period: Period, page: Option<&str>) -> Option<ApiRequest> {
     if let Some(path) = page {
         return get(config, path.to_owned()).filter(|request| request.path.starts_with(API_PATH));
     }
@@ -269,8 +269,8 @@ fn callback(call: &Map<String, Value>) -> String {
     form.finish()
 }
 
-fn account(config: &ProviderConfig) -> Option<&TwilioAccount> {
-    match config.dial()?.account() {
+fn account(config: &AccountConfig) -> Option<&TwilioAccount> {
+    match config.account() {
         Account::Twilio(account) => Some(account),
         Account::Retell(_) | Account::Vapi(_) | Account::Telnyx(_) => None,
     }

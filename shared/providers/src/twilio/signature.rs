@@ -28,7 +28,7 @@ use percent_encoding::{AsciiSet, CONTROLS, NON_ALPHANUMERIC, utf8_percent_encode
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
-use crate::config::{ProviderConfig, SharedKey};
+use crate::config::{SharedKey, WebhookConfig};
 use crate::dial::TWILIO_BODY_HASH as BODY_HASH;
 use crate::form::Form;
 use crate::hmac::{HmacAlgorithm, HmacSha1, matching_key};
@@ -57,7 +57,7 @@ const QUERYSTRING: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'(')
     .remove(b')');
 
-pub(crate) fn verify(config: &ProviderConfig, webhook: &UnverifiedWebhook<'_>) -> Result<usize, VerifyError> {
+pub(crate) fn verify(config: &WebhookConfig, webhook: &UnverifiedWebhook<'_>) -> Result<usize, VerifyError> {
     let header = signature_header(webhook.headers, HEADER)?;
     let signer = Signer::of(config, webhook.headers)?;
     let signature = BASE64_STANDARD
@@ -101,7 +101,7 @@ enum Signer<'a> {
 impl<'a> Signer<'a> {
     /// Without the header, an auth token signed. With it, the named key counts alone, and no algorithm that is weaker
     /// than the one configured for that key.
-    fn of(config: &'a ProviderConfig, headers: &HeaderMap) -> Result<Self, VerifyError> {
+    fn of(config: &'a WebhookConfig, headers: &HeaderMap) -> Result<Self, VerifyError> {
         if !headers.contains_key(SETTINGS_HEADER) {
             return Ok(Self::AuthToken);
         }
@@ -132,7 +132,7 @@ impl<'a> Signer<'a> {
     }
 
     /// Index of the key that made the signature. Shared keys are counted after the auth tokens.
-    fn matching_key(&self, config: &ProviderConfig, parts: &[&[u8]], signature: &[u8]) -> Option<usize> {
+    fn matching_key(&self, config: &WebhookConfig, parts: &[&[u8]], signature: &[u8]) -> Option<usize> {
         match self {
             Self::AuthToken => matching_key::<HmacSha1>(config.keys(), parts, signature),
             Self::SharedKey { index, key, algorithm } => {

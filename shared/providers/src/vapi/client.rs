@@ -10,7 +10,7 @@ use switchhook_domain::Timestamp;
 
 use super::payload::CallStatus;
 use crate::api::{ApiRequest, bearer, echoed_ids, encoded, error_messages, json_object, object, objects, query, text};
-use crate::config::{Account, ProviderConfig, VapiAccount};
+use crate::config::{Account, AccountConfig, VapiAccount};
 use crate::dial::{DialRequest, Refusal};
 use crate::ids::bounded;
 use crate::lookup::{Lookup, ParsedAnswer, ParsedPage, Period, Step, created_from, created_until, endings};
@@ -18,7 +18,7 @@ use crate::lookup::{Lookup, ParsedAnswer, ParsedPage, Period, Step, created_from
 /// Calls per page. Each one includes its whole transcript, some hundred KB, and a response may have 4 MB.
 const LISTED_MAX: usize = 10;
 
-pub(crate) fn dial_api_request(config: &ProviderConfig, request: &DialRequest<'_>) -> Option<ApiRequest> {
+pub(crate) fn dial_api_request(config: &AccountConfig, request: &DialRequest<'_>) -> Option<ApiRequest> {
     let account = account(config)?;
     let echo = json_object(&request.metadata_to_echo());
     // Webhooks echo the metadata. The assistant sees only the variables.
@@ -69,7 +69,7 @@ pub(crate) enum Search {
     },
 }
 
-pub(crate) fn start_search(config: &ProviderConfig, lookup: &Lookup<'_>) -> Option<(ApiRequest, Search)> {
+pub(crate) fn start_search(config: &AccountConfig, lookup: &Lookup<'_>) -> Option<(ApiRequest, Search)> {
     if let Some(id) = lookup.provider_call_id {
         let path = format!("/call/{}", encoded(id));
         return Some((ApiRequest::get(path, bearer(&account(config)?.api_key)), Search::ById));
@@ -78,7 +78,7 @@ pub(crate) fn start_search(config: &ProviderConfig, lookup: &Lookup<'_>) -> Opti
     list_request(config, created_from(dialled_at), created_until(dialled_at))
 }
 
-fn list_request(config: &ProviderConfig, from: Timestamp, until: Timestamp) -> Option<(ApiRequest, Search)> {
+fn list_request(config: &AccountConfig, from: Timestamp, until: Timestamp) -> Option<(ApiRequest, Search)> {
     let account = account(config)?;
     let (ge, le, limit) = (from.to_string(), until.to_string(), LISTED_MAX.to_string());
     let pairs = [
@@ -94,7 +94,7 @@ fn list_request(config: &ProviderConfig, from: Timestamp, until: Timestamp) -> O
 
 /// Reads a response. `body` is `None` if Vapi does not know the call.
 pub(crate) fn next_step(
-    config: &ProviderConfig,
+    config: &AccountConfig,
     lookup: &Lookup<'_>,
     search: Search,
     body: Option<&[u8]>,
@@ -141,7 +141,7 @@ fn rest_of(calls: &[Value], from: Timestamp, until: Timestamp) -> Option<(Timest
     }
 }
 
-pub(crate) fn discovery_request(config: &ProviderConfig, period: Period, page: Option<&str>) -> Option<ApiRequest> {
+pub(crate) fn discovery_request(config: &AccountConfig, period: Period, page: Option<&str>) -> Option<ApiRequest> {
     let (from, until) = page.and_then(parse_rest).unwrap_or((period.from, period.until));
     let (ge, le, limit) = (from.to_string(), until.to_string(), LISTED_MAX.to_string());
     let pairs = [("createdAtGe", ge.as_str()), ("createdAtLe", le.as_str()), ("limit", limit.as_str())];
@@ -198,8 +198,8 @@ fn parse_call(call: Map<String, Value>) -> ParsedAnswer {
     }
 }
 
-fn account(config: &ProviderConfig) -> Option<&VapiAccount> {
-    match config.dial()?.account() {
+fn account(config: &AccountConfig) -> Option<&VapiAccount> {
+    match config.account() {
         Account::Vapi(account) => Some(account),
         Account::Retell(_) | Account::Twilio(_) | Account::Telnyx(_) => None,
     }

@@ -14,7 +14,7 @@ use http::header::AUTHORIZATION;
 use subtle::ConstantTimeEq;
 use switchhook_domain::Timestamp;
 
-use crate::config::{HmacScheme, ProviderConfig, SignatureEncoding, VapiScheme};
+use crate::config::{HmacScheme, SignatureEncoding, VapiScheme, WebhookConfig};
 use crate::hmac::{HmacSha256, tag};
 use crate::key::Key;
 use crate::webhook::{SignedWebhook, UnverifiedWebhook, VerifyError, check_window, signature_header, timestamp_header};
@@ -27,7 +27,7 @@ const SIGNATURE_HEADER: &str = "x-signature";
 const MILLIS_FROM: i64 = 100_000_000_000;
 
 pub(crate) fn verify(
-    config: &ProviderConfig,
+    config: &WebhookConfig,
     webhook: &UnverifiedWebhook<'_>,
     now: Timestamp,
 ) -> Result<usize, VerifyError> {
@@ -38,7 +38,7 @@ pub(crate) fn verify(
 }
 
 fn verify_hmac(
-    config: &ProviderConfig,
+    config: &WebhookConfig,
     scheme: &HmacScheme,
     webhook: &UnverifiedWebhook<'_>,
     now: Timestamp,
@@ -66,7 +66,7 @@ fn verify_hmac(
     Ok(key_index)
 }
 
-fn verify_secret(config: &ProviderConfig, header: &str, headers: &HeaderMap) -> Result<usize, VerifyError> {
+fn verify_secret(config: &WebhookConfig, header: &str, headers: &HeaderMap) -> Result<usize, VerifyError> {
     let value = signature_header(headers, header)?;
     let secret = if header == AUTHORIZATION.as_str() {
         let (scheme, token) = value.split_once(' ').ok_or(VerifyError::MalformedSignature)?;

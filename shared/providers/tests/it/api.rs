@@ -6,7 +6,7 @@ use std::fmt::Write;
 use serde_json::Value;
 use switchhook_domain::{AttemptKey, CallId, PhoneNumber, Provider, Timestamp};
 use switchhook_providers::{
-    ApiRequest, CallSearch, ClientError, DialRequest, Lookup, ProviderConfig, Providers, dial_api_request,
+    AccountConfig, ApiRequest, CallSearch, ClientError, DialRequest, Lookup, ProvidersFile, dial_api_request,
 };
 
 pub(crate) const NOW: Timestamp = Timestamp::from_millis(1_760_962_600_000);
@@ -26,14 +26,8 @@ pub(crate) const CONFIG: &str = r#"{
 
 pub(crate) const DIALLED: [Provider; 4] = [Provider::Retell, Provider::Twilio, Provider::Vapi, Provider::Telnyx];
 
-pub(crate) fn config(provider: Provider) -> ProviderConfig {
-    Providers::from_json(CONFIG).unwrap().config(provider).cloned().unwrap()
-}
-
-pub(crate) fn without_dial(provider: Provider) -> ProviderConfig {
-    let mut document: Value = serde_json::from_str(CONFIG).unwrap();
-    document[provider.as_str()].as_object_mut().unwrap().remove("dial");
-    Providers::from_json(&document.to_string()).unwrap().config(provider).cloned().unwrap()
+pub(crate) fn config(provider: Provider) -> AccountConfig {
+    ProvidersFile::from_json(CONFIG).unwrap().dial_accounts().config(provider).cloned().unwrap()
 }
 
 /// Owned parts of a [`DialRequest`].

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use pulldown_cmark::{CodeBlockKind, Event, Options, Parser, Tag, TagEnd};
 use serde_json::{Value, json};
 use switchhook_domain::{EventKind, Provider, Timestamp};
-use switchhook_providers::{Providers, Reading, VerifiedWebhook, read};
+use switchhook_providers::{ProvidersFile, Reading, VerifiedWebhook, read};
 
 use crate::reading;
 
@@ -258,8 +258,8 @@ fn json_examples_are_accepted_and_their_fields_explained() {
             let document: Value = serde_json::from_str(example).unwrap();
             let fields = match document.get(provider.as_str()) {
                 Some(fields) => {
-                    let providers = Providers::from_json(example).unwrap();
-                    assert!(providers.config(provider).is_some());
+                    let providers = ProvidersFile::from_json(example).unwrap();
+                    assert!(providers.webhook_keys().config(provider).is_some());
                     secrets += 1;
                     fields
                 }

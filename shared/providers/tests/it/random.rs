@@ -4,15 +4,15 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use proptest::prelude::*;
 use switchhook_domain::{AttemptKey, CallId, Provider, Timestamp};
 use switchhook_providers::{
-    CallSearch, DialAnswer, ID_BYTES_MAX, Key, LookupAnswer, Providers, Reading, SearchStep, UnverifiedWebhook,
-    VerifiedWebhook, read, read_dial_answer, samples, sign, verify, verifying_key,
+    CallSearch, DialAnswer, Entries, ID_BYTES_MAX, Key, LookupAnswer, ProvidersFile, Reading, SearchStep, SecretHalf,
+    UnverifiedWebhook, VerifiedWebhook, WebhookConfig, read, read_dial_answer, samples, sign, verify, verifying_key,
 };
 
 use crate::api::{Job, config};
 
 const NOW: Timestamp = Timestamp::from_millis(1_760_962_445_000);
 
-fn providers() -> Providers {
+fn providers() -> ProvidersFile {
     let document: serde_json::Map<String, serde_json::Value> = Provider::ALL
         .into_iter()
         .map(|provider| {
@@ -20,12 +20,12 @@ fn providers() -> Providers {
             (provider.to_string(), serde_json::json!({"keys": [key], "public_url": "https://example.com"}))
         })
         .collect();
-    Providers::from_json(&serde_json::Value::from(document).to_string()).unwrap()
+    ProvidersFile::from_json(&serde_json::Value::from(document).to_string()).unwrap()
 }
 
 fn accepted(provider: Provider, headers: &HeaderMap, path: &str, query: &str, body: &[u8]) -> bool {
     let webhook = UnverifiedWebhook { headers, path, query, body };
-    verify(provider, providers().config(provider).unwrap(), &webhook, NOW).is_ok()
+    verify(provider, providers().webhook_keys().config(provider).unwrap(), &webhook, NOW).is_ok()
 }
 
 /// Checks the limits that hold for every reading.
@@ -202,7 +202,8 @@ proptest! {
     #[test]
     fn configuration_never_panics(text in any::<String>()) {
         // Random text gives an error or a configuration without providers.
-        let none = |providers: Providers| Provider::ALL.into_iter().all(|provider| providers.config(provider).is_none());
-        prop_assert!(Providers::from_json(&text).map_or(true, none));
+        let none = |keys: &Entries<WebhookConfig>| Provider::ALL.into_iter().all(|one| keys.config(one).is_none());
+        prop_assert!(ProvidersFile::from_json(&text).map_or(true, |providers| none(providers.webhook_keys())));
+        prop_assert!(none(&WebhookConfig::parse(&text)));
     }
 }

@@ -7,7 +7,7 @@ use insta::assert_snapshot;
 use serde_json::json;
 use switchhook_domain::{CallEvent, Provider, ProviderEvent, Timestamp};
 use switchhook_providers::{
-    Key, Providers, Reading, UnverifiedWebhook, VerifiedWebhook, read, samples, sign, verify, verifying_key,
+    Key, ProvidersFile, Reading, UnverifiedWebhook, VerifiedWebhook, read, samples, sign, verify, verifying_key,
 };
 
 const NOW: Timestamp = Timestamp::from_millis(1_760_962_600_000);
@@ -615,8 +615,8 @@ fn verified(name: &str) -> VerifiedWebhook {
         "keys": [verifying_key(provider, &Key::new("key").unwrap())],
         "public_url": "https://example.com",
     }});
-    let providers = Providers::from_json(&document.to_string()).unwrap();
-    verify(provider, providers.config(provider).unwrap(), &webhook, NOW).unwrap()
+    let providers = ProvidersFile::from_json(&document.to_string()).unwrap();
+    verify(provider, providers.webhook_keys().config(provider).unwrap(), &webhook, NOW).unwrap()
 }
 
 /// Reading of a sample as lines: event id, event type, call id, then ids, direction and numbers, then one line per call event.

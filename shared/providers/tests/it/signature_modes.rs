@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use sha1::Sha1;
 use sha2::{Digest, Sha256, Sha512};
 use switchhook_domain::{Provider, Timestamp};
-use switchhook_providers::{Providers, UnverifiedWebhook, VerifyError, sign_as_configured, verify};
+use switchhook_providers::{ProvidersFile, UnverifiedWebhook, VerifyError, sign_as_configured, verify};
 
 const NOW: Timestamp = Timestamp::from_millis(1_760_962_445_000);
 const BODY: &str = r#"{"message":{"type":"hang","call":{"id":"c"}}}"#;
@@ -47,13 +47,13 @@ fn verified(
     query: &str,
     body: &str,
 ) -> Result<usize, VerifyError> {
-    let providers = Providers::from_json(&json!({provider.as_str(): config}).to_string()).unwrap();
+    let providers = ProvidersFile::from_json(&json!({provider.as_str(): config}).to_string()).unwrap();
     let mut map = HeaderMap::new();
     for (name, value) in headers {
         map.append(HeaderName::from_bytes(name.as_bytes()).unwrap(), HeaderValue::from_str(value).unwrap());
     }
     let webhook = UnverifiedWebhook { headers: &map, path: "/webhooks", query, body: body.as_bytes() };
-    let webhook = verify(provider, providers.config(provider).unwrap(), &webhook, NOW)?;
+    let webhook = verify(provider, providers.webhook_keys().config(provider).unwrap(), &webhook, NOW)?;
     Ok(webhook.key_index())
 }
 
@@ -140,7 +140,7 @@ fn vapi_shared_secret_must_be_asked_for() {
 
     let is_unsigned = |signature: Value| {
         let json = json!({"vapi": {"keys": [SECRET], "signature": signature}}).to_string();
-        Providers::from_json(&json).unwrap().config(Provider::Vapi).unwrap().is_unsigned()
+        ProvidersFile::from_json(&json).unwrap().webhook_keys().config(Provider::Vapi).unwrap().is_unsigned()
     };
     assert!(is_unsigned(default));
     assert!(!is_unsigned(json!({"include_timestamp": false})));
@@ -222,7 +222,7 @@ fn twilio_shared_keys_alone_are_enough() {
 #[test]
 fn wrong_signature_settings_are_refused() {
     let problems = |json: Value| {
-        Providers::from_json(&json.to_string())
+        ProvidersFile::from_json(&json.to_string())
             .map(|_| ())
             .map_err(|error| error.problems().to_vec())
             .expect_err("refused")
@@ -269,7 +269,7 @@ fn wrong_signature_settings_are_refused() {
     assert_eq!(
         problems(json!({"retell": {"keys": ["k"], "signature": {}}})),
         [
-            "retell.\"signature\": unknown field: known are keys, public_url, window_seconds, allowed_sources, dial, discover"
+            "retell.\"signature\": unknown field: known are keys, window_seconds, allowed_sources, public_url, dial, discover"
         ]
     );
 }
@@ -299,8 +299,8 @@ fn webhook_is_signed_in_every_mode_that_is_configured() {
         (Provider::Generic, json!({"keys": [SECRET, "old"]})),
     ];
     for (provider, config) in modes {
-        let providers = Providers::from_json(&json!({provider.as_str(): config}).to_string()).unwrap();
-        let of_provider = providers.config(provider).unwrap();
+        let providers = ProvidersFile::from_json(&json!({provider.as_str(): config}).to_string()).unwrap();
+        let of_provider = providers.webhook_keys().config(provider).unwrap();
         for body in [BODY, "CallSid=CA1&CallStatus=ringing"] {
             let url = "https://example.com/webhooks?appointment_id=a";
             let signed = sign_as_configured(provider, of_provider, url, body.as_bytes(), NOW).unwrap();

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use sha2::Sha256;
 use switchhook_domain::{Provider, Timestamp};
 use switchhook_providers::{
-    Key, ProviderConfig, Providers, SignedWebhook, UnverifiedWebhook, VerifiedWebhook, VerifyError, sign, verify,
+    Key, ProvidersFile, SignedWebhook, UnverifiedWebhook, VerifiedWebhook, VerifyError, WebhookConfig, sign, verify,
     verifying_key,
 };
 
@@ -62,14 +62,14 @@ impl Request {
         verify(self.provider, &self.config(), &webhook, self.now)
     }
 
-    fn config(&self) -> ProviderConfig {
+    fn config(&self) -> WebhookConfig {
         let document = match self.provider {
             Provider::Twilio => json!({"twilio": {"keys": self.keys, "public_url": self.public_url}}),
             Provider::Retell | Provider::Vapi | Provider::Telnyx | Provider::Generic => {
                 json!({self.provider.as_str(): {"keys": self.keys}})
             }
         };
-        Providers::from_json(&document.to_string()).unwrap().config(self.provider).cloned().unwrap()
+        ProvidersFile::from_json(&document.to_string()).unwrap().webhook_keys().config(self.provider).cloned().unwrap()
     }
 
     fn error(&self) -> Option<VerifyError> {
@@ -432,13 +432,13 @@ fn twilio_url_is_signed_without_fragment_and_with_one_hash() {
 #[test]
 fn twilio_without_a_public_url_is_never_accepted() {
     let mut request = Request::signed(Provider::Twilio, TWILIO_BODY);
-    let config = Providers::from_json(r#"{"retell":{"keys":["key"]}}"#).unwrap();
+    let config = ProvidersFile::from_json(r#"{"retell":{"keys":["key"]}}"#).unwrap();
     let mut headers = HeaderMap::new();
     for (name, value) in request.headers.drain(..) {
         headers.insert(name, HeaderValue::from_str(&value).unwrap());
     }
     let webhook = UnverifiedWebhook { headers: &headers, path: "/webhooks", query: "", body: TWILIO_BODY };
-    let error = verify(Provider::Twilio, config.config(Provider::Retell).unwrap(), &webhook, NOW).err();
+    let error = verify(Provider::Twilio, config.webhook_keys().config(Provider::Retell).unwrap(), &webhook, NOW).err();
     assert_eq!(error, Some(VerifyError::MissingPublicUrl));
 }
 

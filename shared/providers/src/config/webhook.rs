@@ -1,4 +1,4 @@
-//! Configuration of one provider: its keys, where its webhooks may come from, and the account that places calls.
+//! Webhook half of the configuration of one provider: its keys, and where its webhooks may come from.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -6,8 +6,6 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 
-use super::account::Account;
-use super::pacing::Pacing;
 use super::scheme::{SharedKey, VapiScheme};
 use crate::key::Key;
 
@@ -22,22 +20,20 @@ pub const WINDOW_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 // event once the inbox has forgotten its id. Twice the window, because a timestamp may also lie in the future.
 const _: () = assert!(2 * WINDOW_MAX.as_secs() <= DEDUPE_RETENTION.as_secs());
 
-/// Configuration of one provider.
+/// Keys and settings that verify the webhooks of one provider.
 #[derive(Clone)]
-pub struct ProviderConfig {
+pub struct WebhookConfig {
     pub(super) keys: Vec<Key>,
     pub(super) public_url: Option<String>,
     pub(super) window: Option<Duration>,
     pub(super) allowed_sources: Vec<IpNet>,
-    pub(super) dial: Option<DialConfig>,
     pub(super) vapi_scheme: VapiScheme,
     pub(super) shared_keys: Vec<SharedKey>,
-    pub(super) discover: bool,
 }
 
-impl ProviderConfig {
-    /// Keys that verify webhooks: at least one, unless Twilio has shared keys. The first is the current key. The others serve a rotation: the key that
-    /// is being phased out, or the next one.
+impl WebhookConfig {
+    /// Keys that verify webhooks: at least one, unless Twilio has shared keys. The first is the current key. The others
+    /// serve a rotation: the key that is being phased out, or the next one.
     #[must_use]
     pub fn keys(&self) -> &[Key] {
         &self.keys
@@ -83,18 +79,6 @@ impl ProviderConfig {
         &self.allowed_sources
     }
 
-    /// Account and pace of placing calls. `None` if this provider places no calls and cannot be asked about any.
-    #[must_use]
-    pub fn dial(&self) -> Option<&DialConfig> {
-        self.dial.as_ref()
-    }
-
-    /// True if the provider's own list of calls is read, for calls that nobody reported.
-    #[must_use]
-    pub fn discovers(&self) -> bool {
-        self.discover
-    }
-
     /// True if no allow-list is set or the address is on it. An IPv4-mapped IPv6 address counts as its IPv4 address.
     #[must_use]
     pub fn allows(&self, source: IpAddr) -> bool {
@@ -104,40 +88,14 @@ impl ProviderConfig {
 }
 
 /// Leaves out the URL, which may contain a password.
-impl fmt::Debug for ProviderConfig {
+impl fmt::Debug for WebhookConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ProviderConfig")
+        f.debug_struct("WebhookConfig")
             .field("keys", &self.keys)
             .field("shared_keys", &self.shared_keys)
             .field("vapi_scheme", &self.vapi_scheme)
             .field("window", &self.window)
             .field("allowed_sources", &self.allowed_sources)
-            .field("dial", &self.dial)
             .finish_non_exhaustive()
-    }
-}
-
-/// Account that places calls, and its pace. `Debug` hides the account.
-#[derive(Clone)]
-pub struct DialConfig {
-    pub(super) pacing: Pacing,
-    pub(super) account: Account,
-}
-
-impl DialConfig {
-    /// Rate at which calls are placed.
-    #[must_use]
-    pub fn pacing(&self) -> Pacing {
-        self.pacing
-    }
-
-    pub(crate) fn account(&self) -> &Account {
-        &self.account
-    }
-}
-
-impl fmt::Debug for DialConfig {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DialConfig").field("pacing", &self.pacing).finish_non_exhaustive()
     }
 }

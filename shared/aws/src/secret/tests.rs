@@ -1,0 +1,181 @@
+use std::collections::BTreeMap;
+
+use aws_config::Region;
+use aws_config::retry::RetryConfig;
+use aws_credential_types::Credentials;
+use aws_credential_types::provider::SharedCredentialsProvider;
+use aws_smithy_runtime_api::client::behavior_version::BehaviorVersion;
+use aws_smithy_runtime_api::client::http::{
+    HttpClient, HttpConnector, HttpConnectorFuture, HttpConnectorSettings, SharedHttpConnector,
+};
+use aws_smithy_runtime_api::client::orchestrator::{HttpRequest, HttpResponse};
+use aws_smithy_runtime_api::client::runtime_components::RuntimeComponents;
+use aws_smithy_runtime_api::http::StatusCode;
+use aws_smithy_types::body::SdkBody;
+use serde_json::{Value, json};
+use switchhook_domain::Provider;
+use switchhook_providers::{AccountConfig, Entry, WebhookConfig};
+
+use super::*;
+
+const GOOD: &str = r#"{"retell": {"keys": ["r"]}, "generic": {"keys": ["g"]}}"#;
+const NEW: &str = r#"{"retell": {"keys": ["r2", "r"]}, "generic": {"keys": ["g"]}}"#;
+const TYPO: &str = r#"{"retell": {"key": ["SECRET"]}, "generic": {"keys": ["g2", "g"]}}"#;
+const TYPO_IN_NAME: &str = r#"{"retel": {"keys": ["SECRET"]}, "generic": {"keys": ["g2", "g"]}}"#;
+const TYPO_IN_JSON: &str = r#"{"retell": {"keys": ["SECRET"]}, "generic": }"#;
+
+/// One secret in Secrets Manager, with the texts of its versions.
+#[derive(Clone, Debug, Default)]
+struct Stored(Arc<Mutex<BTreeMap<String, String>>>);
+
+impl Stored {
+    /// Stores a new version.
+    fn put(&self, text: &str) {
+        let mut versions = self.0.lock().unwrap();
+        if let Some(before) = versions.insert("AWSCURRENT".to_owned(), text.to_owned()) {
+            versions.insert("AWSPREVIOUS".to_owned(), before);
+        }
+    }
+
+    fn with(texts: &[&str]) -> Self {
+        let stored = Self::default();
+        for text in texts {
+            stored.put(text);
+        }
+        stored
+    }
+
+    fn secret<C: SecretHalf>(&self) -> ProviderSecret<C> {
+        let config = SdkConfig::builder()
+            .behavior_version(BehaviorVersion::v2026_01_12())
+            .region(Region::new("us-east-1"))
+            .credentials_provider(SharedCredentialsProvider::new(Credentials::new("a", "b", None, None, "test")))
+            .retry_config(RetryConfig::disabled())
+            .http_client(self.clone())
+            .build();
+        ProviderSecret::new(&config, "the-secret".to_owned())
+    }
+}
+
+impl HttpConnector for Stored {
+    fn call(&self, request: HttpRequest) -> HttpConnectorFuture {
+        let body: Value = serde_json::from_slice(request.body().bytes().unwrap()).unwrap();
+        assert_eq!(request.headers().get("x-amz-target"), Some("secretsmanager.GetSecretValue"));
+        assert_eq!(body["SecretId"], "the-secret");
+        let text = self.0.lock().unwrap().get(body["VersionStage"].as_str().unwrap()).cloned();
+        let (status, answer) = match text {
+            Some(text) => (200, json!({"Name": "the-secret", "SecretString": text})),
+            None => (400, json!({"__type": "ResourceNotFoundException", "message": "there is no such version"})),
+        };
+        let response = HttpResponse::new(StatusCode::try_from(status).unwrap(), SdkBody::from(answer.to_string()));
+        HttpConnectorFuture::ready(Ok(response))
+    }
+}
+
+impl HttpClient for Stored {
+    fn http_connector(&self, _: &HttpConnectorSettings, _: &RuntimeComponents) -> SharedHttpConnector {
+        SharedHttpConnector::new(self.clone())
+    }
+}
+
+fn at(seconds: u64) -> Timestamp {
+    Timestamp::from_millis(0).plus(Duration::from_secs(seconds))
+}
+
+/// Number of keys of each provider at this time: `retell 1, generic 2`. A disabled provider has none, but is named.
+async fn keys(secret: &ProviderSecret<WebhookConfig>, now: Timestamp) -> String {
+    let entries = secret.current(now).await;
+    let shown = Provider::ALL.into_iter().filter_map(|provider| match entries.entry(provider) {
+        Entry::Configured(config) => Some(format!("{provider} {}", config.keys().len())),
+        Entry::Disabled => Some(format!("{provider} disabled")),
+        Entry::Unnamed => None,
+    });
+    shown.collect::<Vec<_>>().join(", ")
+}
+
+const ALL_DISABLED: &str = "retell disabled, twilio disabled, vapi disabled, telnyx disabled, generic disabled";
+
+#[tokio::test]
+async fn rotated_key_is_used_after_five_minutes() {
+    let stored = Stored::with(&[GOOD]);
+    let secret = stored.secret();
+    assert_eq!(keys(&secret, at(0)).await, "retell 1, generic 1");
+    stored.put(NEW);
+    assert_eq!(keys(&secret, at(299)).await, "retell 1, generic 1");
+    assert_eq!(keys(&secret, at(300)).await, "retell 2, generic 1");
+}
+
+#[tokio::test]
+async fn running_function_keeps_the_entry_that_a_typo_breaks_and_takes_the_others() {
+    for typo in [TYPO, TYPO_IN_NAME] {
+        let stored = Stored::with(&[NEW]);
+        let secret = stored.secret();
+        assert_eq!(keys(&secret, at(0)).await, "retell 2, generic 1");
+        // Two wrong versions in a row: the one before is of no use either.
+        stored.put(typo);
+        stored.put(typo);
+        assert_eq!(keys(&secret, at(300)).await, "retell 2, generic 2", "{typo}");
+        stored.put(GOOD);
+        assert_eq!(keys(&secret, at(600)).await, "retell 1, generic 1");
+    }
+}
+
+#[tokio::test]
+async fn function_that_starts_takes_a_broken_entry_from_the_version_before() {
+    for typo in [TYPO, TYPO_IN_NAME] {
+        let secret = Stored::with(&[NEW, typo]).secret();
+        assert_eq!(keys(&secret, at(0)).await, "retell 2, generic 2", "{typo}");
+    }
+    let secret = Stored::with(&[NEW, TYPO_IN_JSON]).secret();
+    assert_eq!(keys(&secret, at(0)).await, "retell 2, generic 1");
+}
+
+#[tokio::test]
+async fn provider_is_disabled_if_both_versions_are_broken_until_one_is_right() {
+    let stored = Stored::with(&[TYPO, TYPO]);
+    let secret = stored.secret();
+    assert_eq!(keys(&secret, at(0)).await, "retell disabled, generic 2");
+    stored.put(NEW);
+    assert_eq!(keys(&secret, at(29)).await, "retell disabled, generic 2");
+    assert_eq!(keys(&secret, at(30)).await, "retell 2, generic 1");
+
+    let secret = Stored::with(&[TYPO_IN_JSON, TYPO_IN_JSON]).secret();
+    assert_eq!(keys(&secret, at(0)).await, ALL_DISABLED);
+}
+
+#[tokio::test]
+async fn first_version_of_a_new_stack_has_no_version_before() {
+    let secret = Stored::with(&["{}"]).secret();
+    assert_eq!(keys(&secret, at(0)).await, "");
+    let secret = Stored::with(&["{}", TYPO]).secret();
+    assert_eq!(keys(&secret, at(0)).await, "retell disabled, generic 2");
+    let secret = Stored::with(&[TYPO]).secret();
+    assert_eq!(keys(&secret, at(0)).await, "retell disabled, generic 2");
+}
+
+#[tokio::test]
+async fn missing_secret_disables_every_provider_of_a_function_that_starts_and_none_of_a_running_one() {
+    let stored = Stored::with(&[]);
+    let secret = stored.secret();
+    assert_eq!(keys(&secret, at(0)).await, ALL_DISABLED);
+    stored.put(GOOD);
+    assert_eq!(keys(&secret, at(30)).await, "retell 1, generic 1");
+    stored.0.lock().unwrap().clear();
+    assert_eq!(keys(&secret, at(330)).await, "retell 1, generic 1");
+}
+
+#[tokio::test]
+async fn removed_entry_does_not_come_back() {
+    let stored = Stored::with(&[GOOD, r#"{"retell": {"keys": ["r"]}}"#]);
+    assert_eq!(keys(&stored.secret(), at(0)).await, "retell 1");
+}
+
+#[tokio::test]
+async fn accounts_are_read_like_keys() {
+    let good = r#"{"retell": {"dial": {"api_key": "a"}}}"#;
+    let wrong_half = r#"{"retell": {"keys": ["SECRET"]}}"#;
+    let accounts = |texts: &[&str]| Stored::with(texts).secret::<AccountConfig>();
+    assert!(accounts(&[good, wrong_half]).current(at(0)).await.config(Provider::Retell).is_some());
+    assert_eq!(accounts(&[wrong_half]).current(at(0)).await.disabled(), [Provider::Retell]);
+    assert_eq!(accounts(&[GOOD]).current(at(0)).await.disabled(), [Provider::Retell, Provider::Generic]);
+}

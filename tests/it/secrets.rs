@@ -1,0 +1,172 @@
+//! Secrets of the providers: a typo, a missing secret, a rotation, and each half broken. The functions read both halves from
+//! the local Secrets Manager, as they do on AWS.
+
+use std::time::Duration;
+
+use http::StatusCode;
+use serde_json::{Value, json};
+use switchhook_domain::Provider;
+use switchhook_local::{CloudOptions, DIAL_ACCOUNTS_SECRET, WEBHOOK_KEYS_SECRET};
+use switchhook_tests::{KEY, MINUTE, World, all_providers, generic, options};
+
+use crate::outbound::{call_request, create};
+
+/// Time after which every running function has read its secret again.
+const REREAD: Duration = Duration::from_secs(301);
+
+/// A running stack that reads its secrets.
+fn world() -> World {
+    let secret = all_providers();
+    let dial_rates = "retell=100,vapi=100".parse().unwrap();
+    let mut world = World::with_options(CloudOptions { reads_secrets: true, dial_rates, ..options(&secret) });
+    world.start();
+    world
+}
+
+fn put(world: &World, secret: &str, text: &str) {
+    world.cloud.services().secrets_manager().put(secret, text);
+}
+
+/// The text of the webhook keys with another entry of one provider.
+fn keys_with(provider: &str, entry: Value) -> String {
+    let mut keys = options(&all_providers()).providers.webhook_keys_document();
+    keys.insert(provider.to_owned(), entry);
+    Value::from(keys).to_string()
+}
+
+/// Posts a webhook of a generic sender, and returns the status of the answer.
+async fn post(world: &World, key: &str, event_id: &str) -> StatusCode {
+    let body = generic("c1", event_id, "RINGING", 1);
+    world.post_signed(Provider::Generic, key, "", body.as_bytes()).await.0
+}
+
+/// Posts a webhook of Retell, and returns the status of the answer.
+async fn post_retell(world: &World) -> StatusCode {
+    world.post(Provider::Retell, switchhook_tests::sample("retell/call_ended")).await.0
+}
+
+#[tokio::test(start_paused = true)]
+async fn rotated_key_is_accepted_after_five_minutes_and_the_old_one_until_it_is_removed() {
+    let world = world();
+    let rotated = "the next key of the tests";
+    assert_eq!(post(&world, KEY, "e1").await, StatusCode::OK);
+    put(&world, WEBHOOK_KEYS_SECRET, &keys_with("generic", json!({"keys": [rotated, KEY]})));
+    assert_eq!(post(&world, rotated, "e2").await, StatusCode::UNAUTHORIZED);
+    world.wait(REREAD).await;
+    assert_eq!(post(&world, rotated, "e2").await, StatusCode::OK);
+    assert_eq!(post(&world, KEY, "e3").await, StatusCode::OK);
+    put(&world, WEBHOOK_KEYS_SECRET, &keys_with("generic", json!({"keys": [rotated]})));
+    world.wait(REREAD).await;
+    assert_eq!(post(&world, KEY, "e4").await, StatusCode::UNAUTHORIZED);
+}
+
+#[tokio::test(start_paused = true)]
+async fn typo_leaves_running_functions_with_the_old_entry() {
+    let world = world();
+    assert_eq!(post(&world, KEY, "e1").await, StatusCode::OK);
+    for text in
+        [keys_with("generic", json!({"key": [KEY]})), keys_with("generick", json!({"keys": [KEY]})), "{".to_owned()]
+    {
+        put(&world, WEBHOOK_KEYS_SECRET, &text);
+        world.wait(REREAD).await;
+        assert_eq!(post(&world, KEY, "e1").await, StatusCode::OK, "{text}");
+        assert_eq!(post_retell(&world).await, StatusCode::OK, "{text}");
+    }
+    assert!(!world.logged("secret_refresh_failed").is_empty());
+    assert!(world.logged("provider_disabled").is_empty());
+    assert!(!world.log_text().contains(KEY));
+}
+
+#[tokio::test(start_paused = true)]
+async fn function_that_starts_takes_a_broken_entry_from_the_version_before() {
+    let texts =
+        [keys_with("generic", json!({"key": [KEY]})), keys_with("generick", json!({"keys": [KEY]})), "{".to_owned()];
+    for text in texts {
+        let world = world();
+        // No function has read the secret yet.
+        put(&world, WEBHOOK_KEYS_SECRET, &text);
+        assert_eq!(post(&world, KEY, "e1").await, StatusCode::OK, "{text}");
+        assert_eq!(post_retell(&world).await, StatusCode::OK, "{text}");
+        assert!(!world.logged("secret_refresh_failed").is_empty() && world.logged("provider_disabled").is_empty());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn webhooks_of_a_provider_without_a_right_entry_are_refused_for_now_and_those_of_others_accepted() {
+    let world = world();
+    let typo = keys_with("generic", json!({"key": [KEY]}));
+    put(&world, WEBHOOK_KEYS_SECRET, &typo);
+    put(&world, WEBHOOK_KEYS_SECRET, &typo);
+    let body = generic("c1", "e1", "RINGING", 1);
+    let (status, answer) = world.post(Provider::Generic, &body).await;
+    assert_eq!((status, &answer["error"]), (StatusCode::SERVICE_UNAVAILABLE, &json!("provider_disabled")));
+    assert_eq!(post_retell(&world).await, StatusCode::OK);
+    let disabled = world.logged("provider_disabled");
+    assert!(disabled.iter().any(|line| line["function"] == "secret" && line["provider"] == "generic"), "{disabled:?}");
+    assert!(disabled.iter().any(|line| line["function"] == "ingress"), "{disabled:?}");
+
+    // The correction is used within half a minute, and the webhook that the provider sends again is accepted.
+    put(&world, WEBHOOK_KEYS_SECRET, &keys_with("generic", json!({"keys": [KEY]})));
+    world.wait(Duration::from_secs(31)).await;
+    assert_eq!(post(&world, KEY, "e1").await, StatusCode::OK);
+}
+
+#[tokio::test(start_paused = true)]
+async fn missing_secret_loses_no_webhook() {
+    let world = world();
+    world.cloud.services().secrets_manager().delete(WEBHOOK_KEYS_SECRET);
+    assert_eq!(post(&world, KEY, "e1").await, StatusCode::SERVICE_UNAVAILABLE);
+    put(&world, WEBHOOK_KEYS_SECRET, &keys_with("generic", json!({"keys": [KEY]})));
+    world.wait(Duration::from_secs(31)).await;
+    assert_eq!(post(&world, KEY, "e1").await, StatusCode::OK);
+
+    world.cloud.services().secrets_manager().delete(WEBHOOK_KEYS_SECRET);
+    world.wait(REREAD).await;
+    assert_eq!(post(&world, KEY, "e2").await, StatusCode::OK, "a running function keeps what it has read");
+}
+
+#[tokio::test(start_paused = true)]
+async fn provider_that_the_secret_does_not_name_is_unknown() {
+    let world = world();
+    put(&world, WEBHOOK_KEYS_SECRET, "{}");
+    assert_eq!(post(&world, KEY, "e1").await, StatusCode::NOT_FOUND);
+    assert!(world.logged("secret_refresh_failed").is_empty());
+}
+
+/// Creates a call of Retell while this text is the current and the previous version of the dial accounts. Returns the causes
+/// with which the dialer gave it back in ten minutes, and checks that it is placed once the account is right.
+async fn causes_with_accounts(text: &str) -> Vec<Value> {
+    let world = world();
+    put(&world, DIAL_ACCOUNTS_SECRET, text);
+    put(&world, DIAL_ACCOUNTS_SECRET, text);
+    let call_id = create(&world, &call_request("confirms")).await;
+    world.wait(MINUTE * 10).await;
+    assert_eq!(world.cloud.fake().requests(), 0);
+    assert_eq!(world.call(&call_id).await.job.as_str(), "PENDING");
+    // The other half is another secret.
+    assert_eq!(post(&world, KEY, "e1").await, StatusCode::OK);
+    let withdrawn = world.logged("dial_withdrawn");
+    assert!(withdrawn.iter().all(|line| line["no_account"] == 1), "{withdrawn:?}");
+    assert!(withdrawn.len() < 10, "the circuit opens: {}", withdrawn.len());
+
+    let accounts = options(&all_providers()).providers.dial_accounts_document();
+    put(&world, DIAL_ACCOUNTS_SECRET, &Value::from(accounts).to_string());
+    world.wait(MINUTE * 40).await;
+    let call = world.call(&call_id).await;
+    assert_eq!((call.job.as_str(), call.attempts().len()), ("COMPLETED", 1));
+    withdrawn.into_iter().map(|line| line["cause"].clone()).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn call_of_a_provider_whose_account_is_wrong_or_missing_waits_for_it() {
+    let wrong_half = json!({"retell": {"keys": [KEY]}}).to_string();
+    for (text, cause) in [
+        ("{}", "not_configured"),
+        (r#"{"retell": {"dial": {}}}"#, "account_disabled"),
+        (&wrong_half, "account_disabled"),
+        ("{", "account_disabled"),
+    ] {
+        let causes = causes_with_accounts(text).await;
+        assert!(!causes.is_empty() && causes.iter().all(|found| found == cause), "{text}: {causes:?}");
+    }
+}
