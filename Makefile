@@ -27,8 +27,8 @@ CARGO_CYCLONEDX := .make/cargo-cyclonedx-$(CARGO_CYCLONEDX_VERSION)/bin/cargo-cy
 export SAM_CLI_TELEMETRY := 0
 
 .PHONY: help demo test soak check package release sign clean
-.PHONY: need-rust need-python need-venv need-linux need-qemu format clippy doc deny template test-rust provider functions test-deployed
-.PHONY: compile-release test-dist
+.PHONY: need-rust need-python need-venv need-linux need-docker need-qemu format clippy doc deny template test-rust provider functions test-deployed
+.PHONY: compile-release test-dist test-sam-local
 
 help: ## list the targets
 	@awk -F ' ## ' '/^[a-z]+:.* ## / { sub(/:.*/, "", $$1); printf "  make %-9s %s\n", $$1, $$2 }' Makefile
@@ -61,8 +61,8 @@ release: need-rust $(VENV)/installed $(CARGO_CYCLONEDX) ## fill dist/: functions
 	@for architecture in arm64 x86_64; do $(MAKE) --no-print-directory compile-release ARCHITECTURE=$$architecture || exit 1; done
 	CARGO_CYCLONEDX=$(CURDIR)/$(CARGO_CYCLONEDX) $(IN_VENV) python tools/release.py
 
-sign: need-python ## give the webhooks in events/ new timestamps and signatures
-	@$(PYTHON) tools/sign.py events
+sign: need-python ## copy the webhooks in events/ to .make/events, with new timestamps and signatures
+	@$(PYTHON) tools/sign.py events .make/events
 
 clean: ## delete everything that was built or installed here
 	rm -rf target .aws-sam .make dist $(VENV)
@@ -104,6 +104,12 @@ functions: need-rust need-linux $(VENV)/installed
 
 test-deployed: functions provider
 	$(IN_VENV) python -m pytest tests/e2e
+
+# The functions in containers, by the commands of docs/deploy.md, the first of which is `make package`.
+test-sam-local: need-docker need-linux provider
+	@$(MAKE) --no-print-directory package ARCHITECTURE=$(HOST_ARCHITECTURE)
+	tools/lambda_image.sh $(HOST_ARCHITECTURE) .aws-sam/build/IngressFunction/bootstrap
+	SWITCHHOOK_E2E_SAM_LOCAL=1 $(IN_VENV) python -m pytest tests/e2e/test_sam_local.py
 
 # --- parts of `make release`, and its test ---------------------------------------------------------------------------
 
@@ -154,6 +160,9 @@ need-python:
 
 need-venv: need-python
 	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { echo "Python cannot make virtual environments: on Debian and Ubuntu, apt install python3-venv." >&2; exit 1; }
+
+need-docker:
+	@docker info >/dev/null 2>&1 || { echo "Docker is missing or does not run: on Debian and Ubuntu, apt install docker.io." >&2; exit 1; }
 
 need-linux:
 	@[ "$$(uname -s)" = Linux ] || { echo "The deployed tests run the functions natively and require Linux. Run the other tests with: make test-rust" >&2; exit 1; }

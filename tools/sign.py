@@ -1,10 +1,10 @@
 """Signs webhooks as their providers do. It shares nothing with the Rust code, so that each checks the other.
 
-As a program, it gives every webhook in a folder of API Gateway events a new timestamp and signature:
+As a program, it copies every webhook in a folder of API Gateway events to another folder, with a new timestamp and signature:
 
-    python3 tools/sign.py events
+    python3 tools/sign.py events .make/events
 
-The keys are test keys, from keys.json in that folder. To use the events, store the same JSON in the secret of the stack's webhook keys.
+The keys are test keys, from keys.json in the first folder. To use the events, store that file with `switchhook providers put`.
 """
 
 import base64
@@ -60,13 +60,14 @@ def sign_event(event: dict, providers: dict):
 
 
 def main():
-    folder = Path(sys.argv[1])
+    folder, signed = Path(sys.argv[1]), Path(sys.argv[2])
+    signed.mkdir(parents=True, exist_ok=True)
     providers = json.loads((folder / "keys.json").read_text())
     for path in sorted(folder.glob("ingress-*.json")):
         event = json.loads(path.read_text())
         sign_event(event, providers)
-        path.write_text(json.dumps(event, indent=2, ensure_ascii=False) + "\n")
-        print(f"signed {path}")
+        (signed / path.name).write_text(json.dumps(event, indent=2, ensure_ascii=False) + "\n")
+        print(f"signed {signed / path.name}")
 
 
 if __name__ == "__main__":

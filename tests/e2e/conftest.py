@@ -4,6 +4,8 @@ SWITCHHOOK_E2E_DIST is the folder of a release, which the tests use in place of 
 
 SWITCHHOOK_E2E_ENDPOINT is the URL of an endpoint that is already running, for example LocalStack. Without it, the tests start MiniStack
 on a free port of the loopback interface, and stop it with all its processes at the end.
+
+SWITCHHOOK_E2E_SAM_LOCAL=1 adds the tests of test_sam_local.py, which run the functions in containers (`make test-sam-local`).
 """
 
 import json
@@ -17,6 +19,8 @@ from harness import ARCHITECTURE, DIST, PROVIDERS, Cloud, Mailbox, deployed, fak
 
 # Without a release there is nothing that this module could test.
 collect_ignore = [] if DIST else ["test_dist.py"]
+# These tests need Docker.
+collect_ignore += [] if os.environ.get("SWITCHHOOK_E2E_SAM_LOCAL") else ["test_sam_local.py"]
 
 
 def pytest_sessionstart():

@@ -77,6 +77,7 @@ def test_reconciler_runs_on_what_its_schedules_say(cloud, stack, tmp_path, event
         invoke(sample(event))
 
 
-def test_relay_runs_on_an_empty_batch(cloud, stack, tmp_path):
+def test_relay_publishes_the_domain_events_of_the_sample_record(cloud, stack, subscriber, tmp_path):
     with emulated(cloud, stack, "relay", bootstrap("relay"), tmp_path) as invoke:
-        assert invoke({"Records": []}) in ({"batchItemFailures": []}, {}, None)
+        assert invoke(sample("relay-batch")) == {"batchItemFailures": []}
+    subscriber.expect("the call is announced", lambda body: "call_sample_relay" in body and "call.ringing" in body)
