@@ -10,6 +10,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use crate::audit::Audit;
 use crate::call::Call;
 use crate::change::Ended;
+use crate::check::Check;
 use crate::completions::Completions;
 use crate::demo::Demo;
 use crate::dev::Dev;
@@ -37,6 +38,7 @@ Examples:
   switchhook send --provider retell --key KEY --sample retell/call_ended
   switchhook show appointment:appt_201
   switchhook call create --provider retell --from-number +442079460018 --to-number +447700900120
+  switchhook check --stack NAME   does a deployed stack work, from the webhook to the domain event?
   switchhook status               is it healthy, is there a backlog, is there poison?
 
 `switchhook COMMAND --help` explains a command, with examples.
@@ -66,6 +68,8 @@ enum Verb {
     Audit(Audit),
     /// Create, import, show, trigger, cancel and list calls that Switchhook places
     Call(Call),
+    /// Walk the whole path of a deployed stack with one signed webhook, and remove what that made
+    Check(Check),
     /// Print a script that completes commands and options in a shell
     Completions(Completions),
     /// Play simulated calls through the whole stack, with unreliable webhooks, and check every result
@@ -132,6 +136,7 @@ pub(crate) fn run(
         Verb::Dev(dev) => dev.run(out, errors).map(ended).map_err(Into::into),
         Verb::Audit(audit) => audit.run(out).map_err(Into::into),
         Verb::Call(call) => call.run(out, errors).map(ended).map_err(Into::into),
+        Verb::Check(check) => check.run(out).map(ended).map_err(Into::into),
         Verb::Completions(completions) => completions.run(Switchhook::command(), out).map(ended).map_err(Into::into),
         Verb::Demo(demo) => demo.run(out).map(ended).map_err(Into::into),
         Verb::Dlq(dlq) => dlq.run(out, errors).map_err(Into::into),

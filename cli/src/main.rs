@@ -4,6 +4,7 @@ mod arguments;
 mod audit;
 mod call;
 mod change;
+mod check;
 mod client;
 mod completions;
 mod demo;

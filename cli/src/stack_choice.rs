@@ -166,7 +166,8 @@ fn answering_dev() -> Result<Option<String>, StackChoiceError> {
     Ok(answers.then_some(url))
 }
 
-fn runtime() -> Result<Runtime, StackChoiceError> {
+/// Makes the runtime in which the clients of a stack work.
+pub(crate) fn runtime() -> Result<Runtime, StackChoiceError> {
     tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(StackChoiceError::Start)
 }
 

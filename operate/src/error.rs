@@ -1,5 +1,7 @@
 //! Errors of operations on a stack.
 
+use std::error::Error as StdError;
+
 use switchhook_aws::sign::SignError;
 
 use crate::web::WebError;
@@ -35,6 +37,23 @@ pub enum Error {
     Decode(&'static str),
     #[error(transparent)]
     Refusal(#[from] Refusal),
+}
+
+impl Error {
+    /// Text of the error and of each of its causes, separated by colons.
+    #[must_use]
+    pub fn with_causes(&self) -> String {
+        let mut text = self.to_string();
+        let mut cause = self.source();
+        while let Some(error) = cause {
+            let more = error.to_string();
+            if !text.ends_with(&more) {
+                text = format!("{text}: {more}");
+            }
+            cause = error.source();
+        }
+        text
+    }
 }
 
 /// Reason why nothing was done. Each tells the operator what to do instead.

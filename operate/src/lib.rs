@@ -11,6 +11,7 @@ mod attention;
 pub mod audit;
 mod aws;
 pub mod calls;
+pub mod check;
 pub mod cost;
 pub mod dead_letters;
 mod draft;

@@ -105,12 +105,23 @@ impl Stack {
                 Ok(Self::new(names, &aws, Some(url.to_owned())))
             }
             Address::Deployed { stack, region } => {
-                let aws = sdk::from_profile_in(region.clone()).await;
-                let services = AwsServices::new(&aws)?;
-                let names = StackNames::of_deployed(stack, services.region(), &services.describe_stack(stack).await?)?;
-                Ok(Self { services: Some(services), ..Self::new(names, &aws, None) })
+                let services = AwsServices::new(&sdk::from_profile_in(region.clone()).await)?;
+                let described = services.describe_stack(stack).await?;
+                Self::of_deployed(stack, &described, services)
             }
         }
+    }
+
+    /// Makes the clients of a deployed stack.
+    ///
+    /// # Errors
+    /// [`Error::MissingOutputs`].
+    pub(crate) fn of_deployed(stack: &str, described: &StackDescription, services: AwsServices) -> Result<Self, Error> {
+        let mut names = StackNames::of_deployed(stack, services.region(), described)?;
+        if let Some(endpoint) = services.config().endpoint_url() {
+            names.api_url = emulated(&names.api_url, endpoint);
+        }
+        Ok(Self { services: Some(services.clone()), ..Self::new(names, services.config(), None) })
     }
 
     /// Current time, by the clock of the SDK.
@@ -180,6 +191,15 @@ impl Stack {
             clock: sdk::Clock::from_config(aws),
             names,
         }
+    }
+}
+
+/// Returns the URL at which an emulator of AWS at `endpoint` serves an HTTP API. A URL with a domain of one's own stays.
+fn emulated(api_url: &str, endpoint: &str) -> String {
+    let id = api_url.strip_prefix("https://").and_then(|rest| rest.split_once(".execute-api."));
+    match id {
+        Some((id, _)) => format!("{}/_aws/execute-api/{id}/$default", endpoint.trim_end_matches('/')),
+        None => api_url.to_owned(),
     }
 }
 
@@ -283,11 +303,18 @@ mod tests {
     ];
 
     #[test]
+    fn api_of_an_emulator_is_at_its_endpoint() {
+        let api = emulated("https://abc.execute-api.us-east-1.amazonaws.com", "http://127.0.0.1:4566/");
+        assert_eq!(api, "http://127.0.0.1:4566/_aws/execute-api/abc/$default");
+        assert_eq!(emulated("https://calls.example.com", "http://127.0.0.1:4566"), "https://calls.example.com");
+    }
+
+    #[test]
     fn outputs_name_the_stack_and_missing_ones_are_told_at_once() {
         let outputs: BTreeMap<String, String> = OUTPUTS.map(|name| (name.to_owned(), format!("the {name}"))).into();
         let parameters: BTreeMap<String, String> =
             PARAMETERS.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
-        let mut described = StackDescription { outputs, parameters };
+        let mut described = StackDescription { status: "CREATE_COMPLETE".to_owned(), outputs, parameters };
         let names = StackNames::of_deployed("switchhook", "eu-west-1", &described).unwrap();
         let settings = StackSettings {
             inactivity_timeout_seconds: 900,

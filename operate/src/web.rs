@@ -1,5 +1,6 @@
 //! HTTP requests to a stack's API, to a local stack, and to AWS services that have no client here.
 
+use std::io::{BufRead, BufReader};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -87,6 +88,34 @@ fn send_within(request: Request<Vec<u8>>, timeout: Duration) -> Result<Response,
 /// Does the same as [`send`], on a thread of the runtime for blocking work.
 pub(crate) async fn send_in_background(request: Request<Vec<u8>>, timeout: Duration) -> Result<Response, WebError> {
     tokio::task::spawn_blocking(move || send_within(request, timeout)).await.map_err(WebError::Wait)?
+}
+
+/// Reads a response line by line, and returns those lines that are wanted. Ends after the line that is the last one, or when
+/// the response ends or the time is up.
+pub(crate) async fn lines_until(
+    request: Request<Vec<u8>>,
+    timeout: Duration,
+    is_wanted: impl Fn(&str) -> bool + Send + 'static,
+    is_last: impl Fn(&str) -> bool + Send + 'static,
+) -> Result<Vec<String>, WebError> {
+    let read = tokio::task::spawn_blocking(move || {
+        let url = request.uri().to_string();
+        let response = agent_for(request.uri(), timeout).run(request);
+        let response = response.map_err(|source| WebError::NoAnswer { url, source: Box::new(source) })?;
+        let mut wanted = Vec::new();
+        // An error means that the time is up.
+        for line in BufReader::new(response.into_body().into_reader()).lines().map_while(Result::ok) {
+            let is_end = is_last(&line);
+            if is_end || is_wanted(&line) {
+                wanted.push(line);
+            }
+            if is_end {
+                break;
+            }
+        }
+        Ok(wanted)
+    });
+    read.await.map_err(WebError::Wait)?
 }
 
 /// Builds a request without a body.

@@ -128,6 +128,8 @@ def test_the_runbook_names_what_the_code_logs():
 GLOBAL_OPTIONS = {"--query", "--output", "--region", "--profile", "--endpoint-url", "--cli-binary-format"}
 # `aws logs tail` is made by the CLI; no API has it.
 TAIL_OPTIONS = {"--since", "--follow", "--format", "--filter-pattern", "--log-stream-names"}
+# Options that the CLI calls otherwise than the API.
+RENAMED = {("sns", "subscribe"): {"--notification-endpoint": "--endpoint"}}
 # Positional arguments: the CLI writes an answer that is a stream to a file.
 POSITIONAL = {("lambda", "invoke"): 1, ("logs", "tail"): 1}
 
@@ -162,6 +164,8 @@ def check_value(shape, values: list[str]):
 def test_a_command_of_the_aws_cli_is_one_that_the_api_knows(words):
     service, operation, *rest = words
     options, positional = values_of(rest)
+    renamed = RENAMED.get((service, operation), {})
+    options = {renamed.get(name, name): values for name, values in options.items()}
     if "--query" in options:
         jmespath.compile(*options["--query"])
     if (service, operation) == ("logs", "tail"):

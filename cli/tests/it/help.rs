@@ -76,6 +76,11 @@ fn help_of_call_list() {
 }
 
 #[test]
+fn help_of_check() {
+    insta::assert_snapshot!(help(&["check", "--help"]));
+}
+
+#[test]
 fn help_of_completions() {
     insta::assert_snapshot!(help(&["completions", "--help"]));
 }
@@ -183,6 +188,8 @@ fn arguments_that_make_no_sense_are_refused() {
         (&["republish", "--since", "soon", "--to", "http://h"], "not a time ago"),
         (&["verify", "--to", "http://h"], "CALL"),
         (&["verify", "c", "--to", "http://127.0.0.1:1"], "no answer from"),
+        (&["check", "--to", "http://127.0.0.1:1", "--clean-up", "appointment:1"], "not the id of a check"),
+        (&["check", "--timeout", "soon"], "not a time such as"),
         (&["dlq"], "Usage"),
         (&["dlq", "list", "--to", "http://127.0.0.1:1"], "no answer from"),
         (&["quarantine", "reprocess", "--provider", "vonage"], "unknown provider"),

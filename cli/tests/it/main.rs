@@ -7,10 +7,12 @@
 )]
 
 mod call;
+mod check;
 mod demo;
 mod dev;
 mod events;
 mod fake;
+mod fake_aws;
 mod help;
 mod import;
 mod kill;

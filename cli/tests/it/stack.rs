@@ -19,7 +19,7 @@ pub(crate) fn switchhook(arguments: &[&str]) -> Output {
 }
 
 /// Hides from a command the stack that the user of this machine has chosen.
-fn without_choice(command: &mut Command) -> &mut Command {
+pub(crate) fn without_choice(command: &mut Command) -> &mut Command {
     let nowhere = std::env::temp_dir().join("switchhook-cli-nowhere");
     for variable in ["RUST_LOG", "SWITCHHOOK_STACK", "SWITCHHOOK_TO"] {
         command.env_remove(variable);
@@ -154,19 +154,24 @@ impl Stack {
 
     /// Returns the domain events so far, each as its id, its type and its content.
     pub(crate) fn domain_events(&self, after: Option<&str>) -> Vec<(String, String, Value)> {
-        let mut stream = TcpStream::connect(self.url.trim_start_matches("http://")).expect("it listens");
-        stream.set_read_timeout(Some(Duration::from_millis(300))).expect("a timeout");
-        let after = after.map_or(String::new(), |id| format!("Last-Event-ID: {id}\r\n"));
-        // With HTTP/1.0 the body is not chunked.
-        write!(stream, "GET /domain-events HTTP/1.0\r\n{after}\r\n").expect("it reads");
-        let mut bytes = Vec::new();
-        // The stream never ends. The read timeout means that all events have arrived.
-        drop(stream.read_to_end(&mut bytes));
-        let answer = text(&bytes);
-        let (head, events) = answer.split_once("\r\n\r\n").expect("a head");
-        assert!(head.contains("text/event-stream"), "{head}");
-        events.split("\n\n").filter(|event| event.contains("data: ")).map(parse_event).collect()
+        domain_events(&self.url, after)
     }
+}
+
+/// Returns the domain events of the stack at this URL so far, each as its id, its type and its content.
+pub(crate) fn domain_events(url: &str, after: Option<&str>) -> Vec<(String, String, Value)> {
+    let mut stream = TcpStream::connect(url.trim_start_matches("http://")).expect("it listens");
+    stream.set_read_timeout(Some(Duration::from_millis(300))).expect("a timeout");
+    let after = after.map_or(String::new(), |id| format!("Last-Event-ID: {id}\r\n"));
+    // With HTTP/1.0 the body is not chunked.
+    write!(stream, "GET /domain-events HTTP/1.0\r\n{after}\r\n").expect("it reads");
+    let mut bytes = Vec::new();
+    // The stream never ends. The read timeout means that all events have arrived.
+    drop(stream.read_to_end(&mut bytes));
+    let answer = text(&bytes);
+    let (head, events) = answer.split_once("\r\n\r\n").expect("a head");
+    assert!(head.contains("text/event-stream"), "{head}");
+    events.split("\n\n").filter(|event| event.contains("data: ")).map(parse_event).collect()
 }
 
 impl Drop for Stack {

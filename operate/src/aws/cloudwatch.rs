@@ -75,11 +75,17 @@ struct MetricDataResult {
 }
 
 impl AwsServices {
-    /// Returns the alarms whose name begins with this prefix.
+    /// Returns the alarms of a stack, whose names begin with the stack and the severity.
     ///
     /// # Errors
     /// [`Error::Refused`], [`Error::Web`], [`Error::Unreadable`].
-    pub(crate) async fn alarms(&self, prefix: &str) -> Result<Vec<Alarm>, Error> {
+    pub(crate) async fn alarms(&self, stack: &str) -> Result<Vec<Alarm>, Error> {
+        let prefix = format!("{stack}-P");
+        // Another stack may have a name that begins with this prefix.
+        let is_own = |alarm: &Alarm| {
+            let severity = alarm.name.strip_prefix(&prefix).and_then(|rest| rest.split_once('-'));
+            severity.is_some_and(|(severity, _)| matches!(severity, "1" | "2" | "3"))
+        };
         let mut alarms = Vec::new();
         let mut next: Option<String> = None;
         loop {
@@ -88,7 +94,7 @@ impl AwsServices {
                 body.insert("NextToken".to_owned(), token.into());
             }
             let page: Alarms = parse(self.json(Service::CloudWatch, TARGET, "DescribeAlarms", &body).await?)?;
-            alarms.extend(page.metric_alarms);
+            alarms.extend(page.metric_alarms.into_iter().filter(is_own));
             next = page.next_token.filter(|token| !token.is_empty());
             if next.is_none() {
                 return Ok(alarms);

@@ -6,7 +6,12 @@
 
 mod cloudformation;
 mod cloudwatch;
+mod eventbridge;
 mod lambda;
+mod scheduler;
+mod secrets_manager;
+mod sns;
+mod sqs;
 mod sts;
 mod xml;
 
@@ -17,8 +22,11 @@ use serde_json::Value;
 use switchhook_aws::sdk::SdkConfig;
 use switchhook_aws::sign;
 
-pub(crate) use self::cloudformation::StackDescription;
+pub(crate) use self::cloudformation::{Resource, StackDescription};
 pub use self::cloudwatch::{Alarm, AlarmState, MetricQuery, Series};
+pub(crate) use self::eventbridge::Rule;
+pub(crate) use self::lambda::{Concurrency, EventSource, FunctionState};
+pub(crate) use self::sns::Topic;
 
 use crate::error::Error;
 use crate::web::{self, Response, WebError};
@@ -28,7 +36,12 @@ use crate::web::{self, Response, WebError};
 enum Service {
     CloudFormation,
     CloudWatch,
+    EventBridge,
     Lambda,
+    Scheduler,
+    SecretsManager,
+    Sns,
+    Sqs,
     Sts,
 }
 
@@ -44,8 +57,27 @@ impl Service {
         match self {
             Self::CloudFormation => "cloudformation",
             Self::CloudWatch => "monitoring",
+            Self::EventBridge => "events",
             Self::Lambda => "lambda",
+            Self::Scheduler => "scheduler",
+            Self::SecretsManager => "secretsmanager",
+            Self::Sns => "sns",
+            Self::Sqs => "sqs",
             Self::Sts => "sts",
+        }
+    }
+
+    /// Content type of a request of the JSON protocol, which has two versions.
+    const fn json_type(self) -> &'static str {
+        match self {
+            Self::CloudWatch | Self::Sqs => "application/x-amz-json-1.0",
+            Self::CloudFormation
+            | Self::EventBridge
+            | Self::Lambda
+            | Self::Scheduler
+            | Self::SecretsManager
+            | Self::Sns
+            | Self::Sts => "application/x-amz-json-1.1",
         }
     }
 }
@@ -58,6 +90,10 @@ impl AwsServices {
     pub(crate) fn new(config: &SdkConfig) -> Result<Self, Error> {
         let region = config.region().ok_or(Error::NoRegion)?.to_string();
         Ok(Self { config: config.clone(), region })
+    }
+
+    pub(crate) const fn config(&self) -> &SdkConfig {
+        &self.config
     }
 
     pub(crate) fn region(&self) -> &str {
@@ -77,9 +113,16 @@ impl AwsServices {
     /// Sends a request of the JSON protocol, and returns the JSON of its response.
     async fn json(&self, service: Service, prefix: &str, operation: &str, body: &Value) -> Result<Value, Error> {
         let target = format!("{prefix}.{operation}");
-        let headers = [("content-type", "application/x-amz-json-1.0"), ("x-amz-target", target.as_str())];
+        let headers = [("content-type", service.json_type()), ("x-amz-target", target.as_str())];
         let response = self.send(service, operation, "/", &headers, body.to_string(), web::TIMEOUT).await?;
-        serde_json::from_str(&response.body).map_err(|_| Error::Unreadable { service: service.name() })
+        parsed(service, &response)
+    }
+
+    /// Sends a GET request of a REST protocol, and returns the JSON of its response.
+    async fn get(&self, service: Service, operation: &str, path: &str) -> Result<Value, Error> {
+        let request = web::request(Method::GET, &format!("{}{path}", self.endpoint(service)))?;
+        let response = self.exchange(service, operation, request, web::TIMEOUT).await?;
+        parsed(service, &response)
     }
 
     /// Sends a POST request, and returns a response of status 2xx.
@@ -98,13 +141,24 @@ impl AwsServices {
             request = request.header(*name, *value);
         }
         let request = request.body(body.into_bytes());
-        let mut request = request.map_err(|source| WebError::Request { url, source })?;
+        let request = request.map_err(|source| WebError::Request { url, source })?;
+        self.exchange(service, operation, request, timeout).await
+    }
+
+    /// Signs and sends a request, and returns a response of status 2xx.
+    async fn exchange(
+        &self,
+        service: Service,
+        operation: &str,
+        mut request: Request<Vec<u8>>,
+        timeout: Duration,
+    ) -> Result<Response, Error> {
         sign::sign_for(&mut request, &self.config, service.name(), &self.region).await?;
         let response = web::send_in_background(request, timeout).await?;
         if (200..300).contains(&response.status) {
             return Ok(response);
         }
-        let (code, message) = refusal(&response.body);
+        let (code, message) = refusal(&response);
         let (service, operation, status) = (service.name(), operation.to_owned(), response.status);
         Err(Error::Refused { service, operation, status, code, message })
     }
@@ -120,15 +174,27 @@ impl AwsServices {
     }
 }
 
-/// Returns the code and the message of an error, from the XML or the JSON of a response.
-fn refusal(body: &str) -> (String, String) {
+/// Returns the JSON of a response. An empty response is `null`.
+fn parsed(service: Service, response: &Response) -> Result<Value, Error> {
+    if response.body.is_empty() {
+        return Ok(Value::Null);
+    }
+    serde_json::from_str(&response.body).map_err(|_| Error::Unreadable { service: service.name() })
+}
+
+/// Returns the code and the message of an error, from the XML or the JSON of a response. REST services send the code in a
+/// header.
+fn refusal(response: &Response) -> (String, String) {
+    let body = response.body.as_str();
     if let Ok(error) = serde_json::from_str::<Value>(body) {
         let text = |names: [&str; 3]| {
             let value = names.iter().find_map(|name| error.get(name)?.as_str());
             value.unwrap_or_default().to_owned()
         };
-        let code = text(["__type", "code", "Code"]);
-        let code = code.rsplit('#').next().unwrap_or_default().to_owned();
+        let header = response.headers.get("x-amzn-errortype").and_then(|code| code.to_str().ok());
+        let code = header.map_or_else(|| text(["__type", "code", "Code"]), str::to_owned);
+        // `com.example#Code` in a body, `Code:http://example.com/` in a header.
+        let code = code.rsplit('#').next().unwrap_or_default().split(':').next().unwrap_or_default().to_owned();
         return (code, text(["message", "Message", "errorMessage"]));
     }
     let text = |name| xml::first_text(body, name).unwrap_or_default();
@@ -139,6 +205,10 @@ fn refusal(body: &str) -> (String, String) {
 mod tests {
     use super::*;
 
+    fn refusal(body: &str) -> (String, String) {
+        super::refusal(&Response { status: 400, headers: http::HeaderMap::new(), body: body.to_owned() })
+    }
+
     #[test]
     fn error_is_read_from_both_protocols() {
         let xml = "<ErrorResponse xmlns=\"http://cloudformation.amazonaws.com/doc/2010-05-15/\"><Error><Type>Sender</Type>\
@@ -147,5 +217,15 @@ mod tests {
         let json = r#"{"__type":"com.amazon.coral.service#AccessDeniedException","Message":"not authorized"}"#;
         assert_eq!(refusal(json), ("AccessDeniedException".to_owned(), "not authorized".to_owned()));
         assert_eq!(refusal("<html>"), (String::new(), String::new()));
+    }
+
+    #[test]
+    fn code_of_a_rest_service_is_in_a_header() {
+        let mut headers = http::HeaderMap::new();
+        headers.insert("x-amzn-errortype", "ResourceNotFoundException:http://internal/".parse().unwrap());
+        let body = r#"{"Type":"User","Message":"Function not found"}"#.to_owned();
+        let response = Response { status: 404, headers, body };
+        let expected = ("ResourceNotFoundException".to_owned(), "Function not found".to_owned());
+        assert_eq!(super::refusal(&response), expected);
     }
 }

@@ -18,6 +18,17 @@ pub(super) fn pairs(xml: &str, list: &str, key: &str, value: &str) -> Option<Vec
     Some(members.filter_map(|member| Some((text(member, key)?, text(member, value)?))).collect())
 }
 
+/// Returns the texts of these elements in each member of a list. An element that is missing is empty.
+pub(super) fn members<const N: usize>(xml: &str, list: &str, names: [&str; N]) -> Vec<[String; N]> {
+    let Ok(document) = Document::parse(xml) else { return Vec::new() };
+    let Some(list) = descendants(document.root(), list).next() else { return Vec::new() };
+    let text = |node: Node<'_, '_>, name: &str| {
+        let text = descendants(node, name).next().and_then(|node| Some(node.text()?.trim().to_owned()));
+        text.unwrap_or_default()
+    };
+    list.children().filter(Node::is_element).map(|member| names.map(|name| text(member, name))).collect()
+}
+
 fn descendants<'a, 'i: 'a>(node: Node<'a, 'i>, name: &str) -> impl Iterator<Item = Node<'a, 'i>> {
     node.descendants().filter(move |node| node.is_element() && node.tag_name().name() == name)
 }

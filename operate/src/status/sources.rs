@@ -1,6 +1,5 @@
 //! Reads everything that the status is made of. Each source is read by itself.
 
-use std::error::Error as _;
 use std::time::Duration;
 
 use futures_util::stream::{self, StreamExt, TryStreamExt};
@@ -128,14 +127,7 @@ pub(super) async fn read(stack: &Stack, now: Timestamp) -> Sources {
 
 async fn alarms(stack: &Stack) -> Option<Read<Vec<Alarm>>> {
     let services = stack.services.as_ref()?;
-    let prefix = format!("{}-P", stack.names.stack);
-    let alarms = services.alarms(&prefix).await.map_err(reason);
-    // Another stack may have a name that begins with this prefix.
-    let is_own = |alarm: &Alarm| {
-        let severity = alarm.name.strip_prefix(&prefix).and_then(|rest| rest.split_once('-'));
-        severity.is_some_and(|(severity, _)| matches!(severity, "1" | "2" | "3"))
-    };
-    Some(alarms.map(|alarms| alarms.into_iter().filter(is_own).collect()))
+    Some(services.alarms(&stack.names.stack).await.map_err(reason))
 }
 
 async fn metrics(stack: &Stack, now: Timestamp) -> Result<Metrics, Error> {
@@ -234,16 +226,6 @@ async fn attention(stack: &Stack, kind: AttentionKind) -> Result<Count, Error> {
     Ok(count)
 }
 
-/// Returns the text of an error, followed by the texts of its causes.
 fn reason(error: Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let more = error.to_string();
-        if !text.ends_with(&more) {
-            text = format!("{text}: {more}");
-        }
-        cause = error.source();
-    }
-    text
+    error.with_causes()
 }

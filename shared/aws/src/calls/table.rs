@@ -219,6 +219,17 @@ impl Calls {
         ConditionalWrite::from_result(request.send().await).map(drop).map_err(Error::WriteCall)
     }
 
+    /// Deletes the row of a call without a trace, for a call that an operator's check made. A row that does not exist is no
+    /// error.
+    ///
+    /// # Errors
+    /// [`Error::WriteCall`].
+    pub async fn remove(&self, call_id: &CallId) -> Result<(), Error> {
+        let request = self.client.delete_item().table_name(&self.table).key("call_id", text(call_id.as_str()));
+        request.send().await.map_err(|error| Error::WriteCall(Box::new(error)))?;
+        Ok(())
+    }
+
     fn alias_update(&self, from: &CallId, alias: &Alias, now: Timestamp, condition: &str) -> UpdateItemFluentBuilder {
         self.client
             .update_item()

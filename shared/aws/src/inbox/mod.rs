@@ -24,6 +24,7 @@ mod item;
 mod note;
 mod notice;
 mod of_call;
+mod remove;
 mod submit;
 mod sweep;
 mod table;

@@ -1,0 +1,317 @@
+//! The parts of a deployed stack, as AWS sees them: functions, event sources, schedules, alarms and subscribers.
+
+use std::collections::BTreeMap;
+
+use futures_util::future::join_all;
+use serde_json::Value;
+
+use super::advice;
+use super::step::{Finding, Steps};
+use crate::aws::{
+    Alarm, AlarmState, AwsServices, Concurrency, EventSource, FunctionState, Resource, Rule, StackDescription, Topic,
+};
+use crate::error::Error;
+use crate::stack::Stack;
+
+/// Beginning of the names of the rules that checks make.
+pub(super) const RULE_PREFIX: &str = "switchhook-check-";
+/// Alarms that a note names.
+const ALARMS_SHOWN_MAX: usize = 5;
+
+/// A stack as CloudFormation describes it.
+pub(super) struct Deployment {
+    pub(super) services: AwsServices,
+    pub(super) name: String,
+    pub(super) described: StackDescription,
+}
+
+impl Deployment {
+    /// Connects to the stack. `None` if it cannot be reached or used; then the last step says why.
+    pub(super) async fn connect(self, steps: &mut Steps<'_>) -> Option<Stack> {
+        let is_failure = ["ROLLBACK", "FAILED"].iter().any(|part| self.described.status.contains(part));
+        let failure = if is_failure { self.services.first_failure(&self.name).await.ok().flatten() } else { None };
+        let cause = failure.map(|(resource, reason)| format!(", because {resource} failed: {reason}"));
+        let status = status(&self.name, &self.described.status, self.services.region(), &cause.unwrap_or_default());
+        if status.is_failed() {
+            steps.add("stack", status);
+            return None;
+        }
+        match Stack::of_deployed(&self.name, &self.described, self.services) {
+            Ok(stack) => {
+                steps.add("stack", status);
+                Some(stack)
+            }
+            Err(error) => {
+                steps.add("stack", advice::failed(&error));
+                None
+            }
+        }
+    }
+}
+
+/// Judges the status of a stack. `cause` is the first failure of its latest operation, or empty.
+fn status(name: &str, status: &str, region: &str, cause: &str) -> Finding {
+    let delete = format!("aws cloudformation delete-stack --stack-name {name} --region {region}");
+    match status {
+        "CREATE_COMPLETE" | "UPDATE_COMPLETE" | "IMPORT_COMPLETE" | "UPDATE_COMPLETE_CLEANUP_IN_PROGRESS" => {
+            Finding::passed(format!("{name} in {region}: {status}"))
+        }
+        "UPDATE_ROLLBACK_COMPLETE" | "IMPORT_ROLLBACK_COMPLETE" => Finding::note(
+            format!("{name} in {region}: {status}{cause}"),
+            "the stack works as before its last update; correct the cause and deploy again",
+        ),
+        "ROLLBACK_COMPLETE" | "ROLLBACK_FAILED" | "CREATE_FAILED" => Finding::failed(
+            format!("{name} in {region}: {status}{cause}"),
+            format!(
+                "a stack that was never created cannot be updated. Correct the cause, delete the stack, wait a minute (SQS does \
+                 not reuse a queue's name sooner), and deploy again: {delete}"
+            ),
+        ),
+        "REVIEW_IN_PROGRESS" => Finding::failed(
+            format!("{name} in {region}: {status}: its first deployment was prepared and not carried out"),
+            "run `sam deploy` again and confirm the change set",
+        ),
+        "UPDATE_ROLLBACK_FAILED" | "IMPORT_ROLLBACK_FAILED" | "UPDATE_FAILED" => Finding::failed(
+            format!("{name} in {region}: {status}{cause}"),
+            format!(
+                "correct the cause, then: aws cloudformation continue-update-rollback --stack-name {name} --region {region}"
+            ),
+        ),
+        "DELETE_FAILED" | "DELETE_COMPLETE" => Finding::failed(
+            format!("{name} in {region}: {status}{cause}"),
+            format!("delete the stack completely, and deploy it again: {delete}"),
+        ),
+        _ => Finding::failed(
+            format!("{name} in {region}: {status}"),
+            "AWS is working on the stack: wait until `sam deploy` has ended, and run the check again",
+        ),
+    }
+}
+
+/// Checks the parts of a stack that work without a webhook.
+pub(super) async fn check(
+    stack: &Stack,
+    services: &AwsServices,
+    parameters: &BTreeMap<String, String>,
+    steps: &mut Steps<'_>,
+) {
+    let resources = match services.stack_resources(&stack.names.stack).await {
+        Ok(resources) => resources,
+        Err(error) => {
+            steps.add("functions", advice::failed(&error));
+            return;
+        }
+    };
+    let of_kind = |kind: &str| resources.iter().filter(|one| one.kind == kind).cloned().collect::<Vec<Resource>>();
+    let (functions, mappings) = (of_kind("AWS::Lambda::Function"), of_kind("AWS::Lambda::EventSourceMapping"));
+    let schedules = of_kind("AWS::Scheduler::Schedule");
+    let states = join_all(functions.iter().map(|one| services.function_state(&one.physical_id))).await;
+    steps.add("functions", judged(&functions, states, "functions are active", function));
+    let limit = services.concurrency().await;
+    steps.add("concurrency", limit.map_or_else(|error| advice::failed(&error), |limit| concurrency(limit, parameters)));
+    let states = join_all(mappings.iter().map(|one| services.event_source(&one.physical_id))).await;
+    steps.add("event sources", judged(&mappings, states, "event sources are enabled", event_source));
+    let states = join_all(schedules.iter().map(|one| services.schedule_state(&one.physical_id))).await;
+    steps.add("schedules", judged(&schedules, states, "schedules are enabled", schedule));
+    let alarms = services.alarms(&stack.names.stack).await;
+    steps.add("alarms", alarms.map_or_else(|error| advice::failed(&error), |alarms| firing(&alarms)));
+    steps.add("alarm topic", topic(services, parameters.get("AlarmTopicArn").map_or("", String::as_str)).await);
+    let own = of_kind("AWS::Events::Rule");
+    let rules = services.rules(&stack.names.event_bus).await;
+    steps.add("subscribers", rules.map_or_else(|error| advice::failed(&error), |rules| subscribers(&rules, &own)));
+}
+
+/// Judges each resource by its state. Returns the first failure, else the first note, else that all are right.
+fn judged<T>(
+    resources: &[Resource],
+    states: Vec<Result<T, Error>>,
+    all: &str,
+    judge: impl Fn(&Resource, &T) -> Option<Finding>,
+) -> Finding {
+    let mut found = Vec::new();
+    for (resource, state) in resources.iter().zip(states) {
+        match state {
+            Ok(state) => found.extend(judge(resource, &state)),
+            Err(error) => {
+                let mut failed = advice::failed(&error);
+                failed.text = format!("{}: {}", resource.logical_id, failed.text);
+                found.push(failed);
+            }
+        }
+    }
+    let worst = found.iter().find(|finding| finding.is_failed()).or_else(|| found.first());
+    let Some(worst) = worst.cloned() else { return Finding::passed(format!("{} {all}", resources.len())) };
+    match found.len() {
+        1 => worst,
+        count => Finding { text: format!("{} (and {} more)", worst.text, count - 1), ..worst },
+    }
+}
+
+fn function(resource: &Resource, state: &FunctionState) -> Option<Finding> {
+    let (name, physical) = (&resource.logical_id, &resource.physical_id);
+    let FunctionState { state, state_reason, last_update, last_update_reason, reserved } = state;
+    if *reserved == Some(0) {
+        return Some(Finding::failed(
+            format!("{name} has a reserved concurrency of 0, so Lambda throttles every invocation"),
+            format!("aws lambda delete-function-concurrency --function-name {physical}"),
+        ));
+    }
+    match (state.as_str(), last_update.as_str()) {
+        ("Failed", _) => {
+            Some(Finding::failed(format!("{name} is Failed: {state_reason}"), "correct the cause, and deploy again"))
+        }
+        (_, "Failed") => Some(Finding::failed(
+            format!("the last update of {name} failed: {last_update_reason}"),
+            "the function runs its version before; correct the cause, and deploy again",
+        )),
+        ("Pending", _) | (_, "InProgress") => Some(Finding::failed(
+            format!("{name} is being made or updated: {state_reason}{last_update_reason}"),
+            "wait a minute, and run the check again",
+        )),
+        // A function without a call for weeks. The first invocations fail while Lambda prepares it again.
+        ("Inactive", _) => Some(Finding::note(
+            format!("{name} is Inactive: Lambda put it to rest, and prepares it at its next invocation"),
+            "run the check again if it fails below",
+        )),
+        // Emulators do not always name a state.
+        ("Active" | "", _) => None,
+        (other, _) => Some(Finding::failed(format!("{name} is {other}: {state_reason}"), "deploy again")),
+    }
+}
+
+fn concurrency(limit: Concurrency, parameters: &BTreeMap<String, String>) -> Finding {
+    let parameter = |name: &str| parameters.get(name).and_then(|value| value.parse::<u64>().ok()).unwrap_or_default();
+    let wanted = parameter("ConsumerMaxConcurrency") + parameter("DialerMaxConcurrency");
+    let Concurrency { all, unreserved } = limit;
+    if unreserved > wanted {
+        return Finding::passed(format!("this account may run {unreserved} functions at once in the region"));
+    }
+    Finding::note(
+        format!(
+            "this account may run {all} functions at once in the region, {unreserved} of them without a reservation, and the \
+             consumer and the dialer alone may use {wanted}: throttled webhooks are answered 5xx, and throttled batches use \
+             up the receives of their messages"
+        ),
+        "ask for more (new accounts have 10): aws service-quotas request-service-quota-increase --service-code lambda \
+         --quota-code L-B99A9384 --desired-value 1000. Until then, deploy with ConsumerMaxConcurrency=2 and \
+         DialerMaxConcurrency=2",
+    )
+}
+
+fn event_source(resource: &Resource, source: &EventSource) -> Option<Finding> {
+    let (name, uuid) = (&resource.logical_id, &resource.physical_id);
+    let reason = source.state_transition_reason.as_deref().unwrap_or_default();
+    match (source.state.as_str(), source.last_processing_result.as_deref().unwrap_or_default()) {
+        ("Enabled", result) if result.starts_with("PROBLEM") => Some(Finding::note(
+            format!("the event source {name} reports: {result}"),
+            "if the check fails below, read the log of the function",
+        )),
+        ("Enabled", _) => None,
+        ("Disabled" | "Disabling", _) => Some(Finding::failed(
+            format!("the event source {name} is disabled ({reason}), so its function receives nothing"),
+            format!("aws lambda update-event-source-mapping --uuid {uuid} --enabled"),
+        )),
+        (state, _) => Some(Finding::failed(
+            format!("the event source {name} is {state}: {reason}"),
+            "wait a minute, and run the check again",
+        )),
+    }
+}
+
+fn schedule(resource: &Resource, state: &String) -> Option<Finding> {
+    (state != "ENABLED").then(|| {
+        Finding::failed(
+            format!("the schedule {} is {state}, so its function does not run by itself", resource.logical_id),
+            format!("enable the schedule {} in the console of EventBridge Scheduler", resource.physical_id),
+        )
+    })
+}
+
+fn firing(alarms: &[Alarm]) -> Finding {
+    let names: Vec<&str> =
+        alarms.iter().filter(|alarm| alarm.state == AlarmState::Alarm).map(|alarm| alarm.name.as_str()).collect();
+    if names.is_empty() {
+        return Finding::passed(format!("none of {} alarms fires", alarms.len()));
+    }
+    let more = names.len().saturating_sub(ALARMS_SHOWN_MAX);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    let shown = names.get(..ALARMS_SHOWN_MAX.min(names.len())).unwrap_or_default().join(", ");
+    Finding::note(
+        format!("in alarm: {shown}{more}"),
+        "ask `switchhook status`; infra/runbook.md has a section for each",
+    )
+}
+
+async fn topic(services: &AwsServices, arn: &str) -> Finding {
+    if arn.is_empty() {
+        return Finding::note(
+            "the alarms notify nobody",
+            "make an SNS topic with a subscription, and deploy with AlarmTopicArn=ARN: docs/deploy.md",
+        );
+    }
+    match services.topic(arn).await {
+        Ok(topic) => subscribed(arn, &topic),
+        Err(error) => advice::failed(&error),
+    }
+}
+
+fn subscribed(arn: &str, topic: &Topic) -> Finding {
+    let Topic { confirmed, pending, policy } = topic;
+    match (confirmed, pending) {
+        (0, 0) => Finding::note(
+            format!("the topic {arn} has no subscription, so the alarms notify nobody"),
+            format!("aws sns subscribe --topic-arn {arn} --protocol email --notification-endpoint ADDRESS"),
+        ),
+        (0, pending) => Finding::note(
+            format!(
+                "{pending} subscription(s) of the topic {arn} wait for their confirmation, so the alarms notify nobody"
+            ),
+            "open the message from AWS Notifications in the mailbox, and follow its link",
+        ),
+        _ if !allows_rules(policy) => Finding::note(
+            "the policy of the alarm topic does not allow events.amazonaws.com to publish, so the messages with the ids of dead \
+             letters do not arrive",
+            "add the statement of docs/deploy.md to the topic's policy",
+        ),
+        _ => Finding::passed(format!("{confirmed} confirmed subscription(s)")),
+    }
+}
+
+/// True if a statement of the policy names EventBridge or everybody.
+fn allows_rules(policy: &str) -> bool {
+    let policy: Value = serde_json::from_str(policy).unwrap_or_default();
+    let names_rules = |value: &Value| value == "events.amazonaws.com" || value == "*";
+    let mut statements = policy.get("Statement").and_then(Value::as_array).into_iter().flatten();
+    statements.any(|statement| {
+        // The policy that SNS makes itself allows everybody of the owner's account, and EventBridge is not part of it.
+        let is_of_owner =
+            statement.get("Condition").is_some_and(|condition| condition.to_string().contains("SourceOwner"));
+        let principal = statement.get("Principal").cloned().unwrap_or_default();
+        let services = principal.get("Service").cloned().unwrap_or_default();
+        let everybody = principal.get("AWS").cloned().unwrap_or_default();
+        let is_named = [&principal, &services, &everybody]
+            .into_iter()
+            .chain(services.as_array().into_iter().flatten())
+            .any(names_rules);
+        is_named && !is_of_owner && statement.get("Effect").is_some_and(|effect| effect == "Allow")
+    })
+}
+
+fn subscribers(rules: &[Rule], own: &[Resource]) -> Finding {
+    // The physical id of a rule is `bus|rule`.
+    let is_own = |rule: &Rule| own.iter().any(|one| one.physical_id.rsplit('|').next() == Some(rule.name.as_str()));
+    let of_others: Vec<&Rule> =
+        rules.iter().filter(|rule| !is_own(rule) && !rule.name.starts_with(RULE_PREFIX)).collect();
+    let enabled = of_others.iter().filter(|rule| rule.state != "DISABLED").count();
+    match (of_others.len(), enabled) {
+        (0, _) => Finding::note(
+            "the event bus has no rule, so the domain events reach nobody",
+            "subscribe: docs/events.md#subscribe",
+        ),
+        (all, 0) => Finding::note(
+            format!("all {all} rule(s) of the event bus are disabled, so the domain events reach nobody"),
+            "enable one: aws events enable-rule",
+        ),
+        (_, enabled) => Finding::passed(format!("{enabled} rule(s) on the event bus")),
+    }
+}
