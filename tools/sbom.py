@@ -10,7 +10,7 @@ import subprocess
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-# The packages of the released binaries are those that have one.
+# Name that cargo-cyclonedx gives to the bill in each package's folder.
 FILE_NAME = "release-bill"
 LICENCE_FILE = re.compile(r"(licen[cs]e|unlicense|copying|copyright|notice)", re.IGNORECASE)
 
