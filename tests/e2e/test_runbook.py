@@ -13,6 +13,8 @@ import jmespath
 import pytest
 from botocore import xform_name
 from markdown_it import MarkdownIt
+from parameters import parameters
+from samcli.yamlhelper import yaml_parse
 
 from harness import FUNCTIONS, ROOT, TOOL
 from test_edge import EDGE, FORWARD
@@ -21,9 +23,10 @@ from test_template import RESOURCES, TEMPLATE
 RUNBOOK = ROOT / "infra" / "runbook.md"
 PAGES = [RUNBOOK, *sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 # The templates that an operator deploys, by their paths.
-TEMPLATES = {"template.yaml": TEMPLATE, "infra/edge.yaml": EDGE, "infra/forward.yaml": FORWARD}
+BUDGET = yaml_parse((ROOT / "infra" / "budget.yaml").read_text())
+TEMPLATES = {"template.yaml": TEMPLATE, "infra/edge.yaml": EDGE, "infra/forward.yaml": FORWARD, "infra/budget.yaml": BUDGET}
 RESOURCES_OF_ALL = {name: each for template in TEMPLATES.values() for name, each in template["Resources"].items()}
-OUTPUTS_OF_ALL = {name for template in TEMPLATES.values() for name in template["Outputs"]}
+OUTPUTS_OF_ALL = {name for template in TEMPLATES.values() for name in template.get("Outputs", {})}
 ALARMS = sorted(name for name, each in RESOURCES_OF_ALL.items() if each["Type"] == "AWS::CloudWatch::Alarm")
 
 
@@ -128,6 +131,8 @@ def test_the_runbook_names_what_the_code_logs():
 GLOBAL_OPTIONS = {"--query", "--output", "--region", "--profile", "--endpoint-url", "--cli-binary-format"}
 # `aws logs tail` is made by the CLI; no API has it.
 TAIL_OPTIONS = {"--since", "--follow", "--format", "--filter-pattern", "--log-stream-names"}
+# Services whose name in the CLI is not the one of their API.
+CLI_NAMES = {"deploy": "codedeploy"}
 # Options that the CLI calls otherwise than the API.
 RENAMED = {("sns", "subscribe"): {"--notification-endpoint": "--endpoint"}}
 # Positional arguments: the CLI writes an answer that is a stream to a file.
@@ -171,7 +176,7 @@ def test_a_command_of_the_aws_cli_is_one_that_the_api_knows(words):
     if (service, operation) == ("logs", "tail"):
         assert set(options) <= GLOBAL_OPTIONS | TAIL_OPTIONS and len(positional) == 1
         return
-    model = botocore.session.get_session().get_service_model(service)
+    model = botocore.session.get_session().get_service_model(CLI_NAMES.get(service, service))
     names = {xform_name(name, "-"): name for name in model.operation_names}
     assert operation in names
     shape = model.operation_model(names[operation]).input_shape
@@ -203,6 +208,8 @@ def test_parameters_that_sam_is_given_are_those_of_the_template(words):
 def test_a_target_of_make_exists(words):
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     assert {word for word in words if "=" not in word} <= targets
+    variables = dict(word.split("=", 1) for word in words if "=" in word)
+    assert set(parameters(variables.get("ENV", "default"), [variables.get("PARAMETERS", "")])) <= set(TEMPLATE["Parameters"])
 
 
 @pytest.mark.parametrize("words", commands_of("switchhook", "target/debug/switchhook"))

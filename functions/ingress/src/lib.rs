@@ -2,7 +2,7 @@
 //!
 //! **2xx means that the event is stored and queued.** An event that cannot be folded is stored only.
 //!
-//! The order of checks is fixed: provider, source address, body size, signature, content. A rejected request costs no AWS
+//! The order of checks is fixed: edge, provider, source address, body size, signature, content. A rejected request costs no AWS
 //! call.
 
 use std::collections::BTreeMap;
@@ -98,6 +98,8 @@ enum Answer {
     AlreadyProcessed { event_id: EventId, conflict: bool },
     Quarantined(EventId, String),
     Recorded(EventId),
+    EdgeBypassed,
+    EdgeDisabled,
     UnknownProvider,
     ProviderDisabled,
     Forbidden,
@@ -127,15 +129,23 @@ impl Ingress {
         notes: &mut Notes,
         now: Timestamp,
     ) -> Result<Answer, Error> {
-        let Some(provider) = context.provider else { return Ok(Answer::UnknownProvider) };
         let keys = self.webhook_keys.current(now).await;
+        let source = match keys.edge() {
+            Entry::Configured(edge) => match edge.forwarded(request.headers()) {
+                Some(forwarded) => forwarded.source,
+                None => return Ok(Answer::EdgeBypassed),
+            },
+            Entry::Unnamed => context.source,
+            Entry::Disabled => return Ok(Answer::EdgeDisabled),
+        };
+        let Some(provider) = context.provider else { return Ok(Answer::UnknownProvider) };
         let config = match keys.entry(provider) {
             Entry::Configured(config) => config,
             Entry::Unnamed => return Ok(Answer::UnknownProvider),
             Entry::Disabled => return Ok(Answer::ProviderDisabled),
         };
         // A request without a known source address is refused if there is an allow-list.
-        let allowed = match context.source {
+        let allowed = match source {
             Some(source) => config.allows(source),
             None => config.allowed_sources().is_empty(),
         };
@@ -264,7 +274,9 @@ impl Ingress {
             | Answer::AlreadyProcessed { event_id: id, .. }
             | Answer::Quarantined(id, _)
             | Answer::Recorded(id) => Some(id.as_str()),
-            Answer::UnknownProvider
+            Answer::EdgeBypassed
+            | Answer::EdgeDisabled
+            | Answer::UnknownProvider
             | Answer::ProviderDisabled
             | Answer::Forbidden
             | Answer::TooLarge
@@ -277,6 +289,8 @@ impl Ingress {
             Answer::Accepted(_)
             | Answer::AlreadyProcessed { .. }
             | Answer::Recorded(_)
+            | Answer::EdgeBypassed
+            | Answer::EdgeDisabled
             | Answer::UnknownProvider
             | Answer::ProviderDisabled
             | Answer::Forbidden
@@ -288,6 +302,8 @@ impl Ingress {
             Answer::AlreadyProcessed { conflict: true, .. } => ("duplicate", Some("conflicting_body")),
             Answer::Quarantined(..) => ("quarantined", None),
             Answer::Recorded(_) => ("recorded", None),
+            Answer::EdgeBypassed => ("rejected", Some("edge_bypassed")),
+            Answer::EdgeDisabled => ("edge_disabled", None),
             Answer::UnknownProvider => ("rejected", Some("unknown_provider")),
             Answer::ProviderDisabled => ("provider_disabled", None),
             Answer::Forbidden => ("rejected", Some("forbidden_source")),
@@ -322,7 +338,8 @@ impl Ingress {
             counts,
             ..Decision::default()
         };
-        decision.log(now, matches!(answer, Answer::StorageFailure(_) | Answer::ProviderDisabled));
+        decision
+            .log(now, matches!(answer, Answer::StorageFailure(_) | Answer::ProviderDisabled | Answer::EdgeDisabled));
     }
 }
 
@@ -335,6 +352,16 @@ impl Answer {
             Self::AlreadyProcessed { event_id, .. } => ok("already_processed", event_id),
             Self::Quarantined(id, _) => ok("quarantined", id),
             Self::Recorded(id) => ok("recorded", id),
+            Self::EdgeBypassed => refuse(
+                StatusCode::FORBIDDEN,
+                "forbidden",
+                "webhooks are accepted only through the proxy in front of this stack; check the URL",
+            ),
+            Self::EdgeDisabled => refuse(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "edge_disabled",
+                "the entry `edge` in the stack's secret cannot be read; send the webhook again later",
+            ),
             Self::UnknownProvider => refuse(
                 StatusCode::NOT_FOUND,
                 "unknown_provider",
@@ -377,6 +404,7 @@ struct Context {
     /// Provider in the path. `None` if no provider has that name.
     provider: Option<Provider>,
     path: String,
+    /// Address of the connection. Behind a proxy, that of the proxy.
     source: Option<IpAddr>,
     trace_id: String,
 }

@@ -127,7 +127,7 @@ impl<C: SecretHalf> ProviderSecret<C> {
             }
         };
         let entries = Arc::new(read(secrets, secret_id, before.as_deref(), now).await);
-        let age_max = if entries.disabled().is_empty() { SECRET_AGE_MAX } else { DISABLED_AGE_MAX };
+        let age_max = if entries.needs_older() { DISABLED_AGE_MAX } else { SECRET_AGE_MAX };
         let read = Cached { entries: entries.clone(), read_again_at: now.plus(age_max) };
         *cached.lock().unwrap_or_else(PoisonError::into_inner) = Some(read);
         entries
@@ -157,7 +157,7 @@ async fn read<C: SecretHalf>(
     if let Some(before) = before {
         entries = entries.or_from(before);
     }
-    if !entries.disabled().is_empty()
+    if entries.needs_older()
         && let Ok(text) = secrets.read(secret_id, SecretVersion::Previous).await
     {
         entries = entries.or_from(&C::parse(&text));

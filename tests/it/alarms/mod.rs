@@ -10,18 +10,24 @@ mod template;
 use std::collections::{BTreeMap, BTreeSet};
 
 use switchhook_domain::{Provider, Timestamp};
-use switchhook_tests::{MINUTE, World, generic};
+use switchhook_local::CloudOptions;
+use switchhook_tests::{MINUTE, World, all_providers, generic, options};
 
 use crate::outbound::{HOUR, call_request, create};
 use crate::traffic::retell_call;
 use template::alarms;
 
 /// Alarms whose cause only AWS can produce, with the reason. Their expressions are evaluated, on metrics that stay silent.
-const NOT_LOCAL: [(&str, &str); 3] = [
+const NOT_LOCAL: [(&str, &str); 4] = [
     ("P1WebhooksThrottledAlarm", "the local gateway refuses no request because of its rate"),
+    ("P2ReleaseErrorsAlarm", "the local stack has one version of each function"),
     ("P2FunctionThrottlesAlarm", "the local event sources have no limit of concurrency that they share"),
     ("P2TableThrottlesAlarm", "AWS counts throttles; a local fault only shows what they cause"),
 ];
+
+/// Alarms of a stack whose schedules are gone.
+const WITHOUT_SCHEDULES: [&str; 3] =
+    ["P1ReconcilerNotRunningAlarm", "P1SchedulerNotRunningAlarm", "P3DriftCheckNotRunningAlarm"];
 
 /// Times at which each alarm was in the state ALARM, from the start of a run until now. Alarms that never were are left out.
 fn fired(world: &World, start: Timestamp) -> BTreeMap<String, Vec<u64>> {
@@ -72,12 +78,32 @@ async fn stack_that_nobody_uses_fires_no_alarm() {
     assert_eq!(fired(&world, start), BTreeMap::new());
 }
 
+/// CloudWatch evaluates a new alarm over periods before the stack existed, which have no data.
+#[tokio::test(start_paused = true)]
+async fn new_stack_fires_no_alarm() {
+    let world = World::new();
+    let start = world.now();
+    world.wait(HOUR * 4).await;
+    let long_before = start.minus(HOUR * 24);
+    assert_eq!(fired(&world, long_before), BTreeMap::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn stack_without_schedules_fires_their_alarms() {
+    let mut world = World::with_options(CloudOptions { tick: HOUR * 24, ..options(&all_providers()) });
+    world.start();
+    let start = world.now();
+    world.wait(HOUR * 5).await;
+    assert_eq!(fired(&world, start).into_keys().collect::<Vec<_>>(), WITHOUT_SCHEDULES);
+}
+
 #[test]
 fn every_alarm_is_provoked_here_or_says_why_not() {
-    let provoked: BTreeSet<String> =
-        provoked::ALARMS.iter().copied().chain(NOT_LOCAL.iter().map(|(name, _)| *name)).map(str::to_owned).collect();
+    let not_local = NOT_LOCAL.map(|(name, _)| name);
+    let listed = [provoked::ALARMS, &WITHOUT_SCHEDULES, &not_local].concat();
+    let provoked: BTreeSet<String> = listed.iter().copied().map(str::to_owned).collect();
     assert_eq!(provoked, alarms().into_keys().collect());
-    assert_eq!(provoked.len(), provoked::ALARMS.len() + NOT_LOCAL.len());
+    assert_eq!(provoked.len(), listed.len());
 }
 
 /// Posts an event of a generic sender, and expects it to be accepted.

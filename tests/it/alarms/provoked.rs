@@ -67,16 +67,6 @@ provoked! {
         }
         world.clear_faults();
     }
-    schedule_of_the_scheduler_that_is_gone: "P1SchedulerNotRunningAlarm", all_providers(), |world| {
-        world.wait(MINUTE * 10).await;
-        world.stop();
-        world.wait(MINUTE * 20).await;
-    }
-    schedule_of_the_reconciler_that_is_gone: "P1ReconcilerNotRunningAlarm", all_providers(), |world| {
-        world.wait(MINUTE * 10).await;
-        world.stop();
-        world.wait(MINUTE * 20).await;
-    }
     consumer_that_crashes: "P2FunctionErrorsAlarm", all_providers(), |world| {
         generic_event(&world, "c1", "e1", "RINGING").await;
         world.quiesce().await;
@@ -243,11 +233,6 @@ provoked! {
         world.alter_text("c1", "job", "FAILED").await;
         world.cloud.check_drift().await.unwrap().unwrap();
         world.wait(MINUTE * 10).await;
-    }
-    schedule_of_the_drift_check_that_is_gone: "P3DriftCheckNotRunningAlarm", all_providers(), |world| {
-        world.wait(MINUTE).await;
-        world.stop();
-        world.wait(HOUR * 6).await;
     }
     one_id_with_two_bodies: "P3ConflictingBodyAlarm", all_providers(), |world| {
         generic_event(&world, "c1", "e1", "RINGING").await;

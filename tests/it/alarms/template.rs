@@ -46,6 +46,8 @@ fn physical_name(resource: &str) -> String {
         "DialQueue.QueueName" => switchhook_local::DIAL_QUEUE.to_owned(),
         "RelayFailuresQueue.QueueName" => switchhook_local::RELAY_FAILURES_QUEUE.to_owned(),
         _ => {
+            // A local function has one version.
+            let resource = resource.strip_suffix(".Version.Version").unwrap_or(resource);
             let function = resource.strip_suffix("Function");
             function_name(&function.unwrap_or_else(|| panic!("{resource} has no local name")).to_lowercase())
         }

@@ -5,6 +5,7 @@
 mod accepted;
 mod authenticity;
 mod conflicts;
+mod edge;
 mod outages;
 mod paths;
 mod sizes;

@@ -24,6 +24,7 @@ fn variables_read() -> BTreeMap<&'static str, BTreeSet<String>> {
             let value = match name {
                 "CALLING_WINDOW" => "",
                 "OUTCOME_PROVIDERS" => "retell",
+                "DIAL_RATES" => "retell=1",
                 "BLOCK_ON_REQUEST" | "INDEX_NUMBERS" => "true",
                 _ => "30",
             };

@@ -40,6 +40,11 @@ pub const METRICS: &[Metric] = &[
     count("ingress", "quarantined", "Authentic webhooks that cannot be read"),
     count("ingress", "recorded", "Webhooks stored only, because they change no call"),
     count("ingress", "storage_failure", "Webhooks answered with 500, because storing or queueing failed"),
+    count(
+        "ingress",
+        "edge_disabled",
+        "Webhooks answered with 503, because the entry `edge` of the secret cannot be read",
+    ),
     count("ingress", "provider_disabled", "Webhooks answered with 503, because their provider is disabled"),
     count("ingress", "conflicting_body", "Webhooks with the id of a stored one and another content"),
     count("ingress", "unsigned", "Webhooks whose sender proved only that it knows a key"),

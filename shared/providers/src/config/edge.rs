@@ -10,7 +10,6 @@ use http::HeaderMap;
 use serde_json::Value;
 use subtle::{Choice, ConstantTimeEq};
 
-use super::fields::Fields;
 use crate::key::Key;
 
 /// Name of the entry in the webhook keys, beside the names of the providers.
@@ -44,34 +43,28 @@ pub struct Forwarded {
 impl Edge {
     /// Reads the entry. `None` if it has problems, which are then in `problems`.
     pub(super) fn read(value: Value, problems: &mut Vec<String>) -> Option<Self> {
-        let Value::Object(object) = value else {
+        let Value::Object(mut object) = value else {
             problems.push(format!("{EDGE}: not an object"));
             return None;
         };
         let problems_before = problems.len();
-        let mut fields = Fields::new(EDGE.to_owned(), object, problems);
-        let texts = match fields.take("keys") {
-            Some(Value::Array(texts)) if (1..=KEYS_MAX).contains(&texts.len()) => texts,
-            Some(_) => {
-                fields.problem("keys", &format!("not a list of one to {KEYS_MAX} keys"));
-                Vec::new()
-            }
-            None => {
-                fields.problem("keys", "missing");
-                Vec::new()
-            }
-        };
         let mut keys = Vec::new();
-        for (index, text) in texts.into_iter().enumerate() {
-            match edge_key(text) {
-                Some(key) => keys.push(key),
-                None => fields.problem(
-                    &format!("keys[{index}]"),
-                    &format!("not {KEY_CHARS_MIN} to {KEY_CHARS_MAX} visible ASCII characters"),
-                ),
+        match object.remove("keys") {
+            Some(Value::Array(texts)) if (1..=KEYS_MAX).contains(&texts.len()) => {
+                for (index, text) in texts.into_iter().enumerate() {
+                    match edge_key(text) {
+                        Some(key) => keys.push(key),
+                        None => problems.push(format!(
+                            "{EDGE}.keys[{index}]: not {KEY_CHARS_MIN} to {KEY_CHARS_MAX} visible ASCII characters"
+                        )),
+                    }
+                }
             }
+            Some(_) => problems.push(format!("{EDGE}.keys: not a list of one to {KEYS_MAX} keys")),
+            None => problems.push(format!("{EDGE}.keys: missing")),
         }
-        fields.reject_unknown("keys");
+        let unknown = object.keys().map(|name| format!("{EDGE}.{name:?}: unknown field: known are keys"));
+        problems.extend(unknown);
         (problems.len() == problems_before).then_some(Self { keys })
     }
 

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use switchhook_domain::Provider;
 
 use super::account::AccountConfig;
+use super::edge::{EDGE, Edge};
 use super::parse::{self, Part};
 use super::webhook::WebhookConfig;
 
@@ -30,15 +31,17 @@ pub enum Entry<C> {
     Disabled,
 }
 
-/// Entries of all providers.
+/// Entries of all providers, and the entry of the edge.
 #[derive(Clone, Debug)]
 pub struct Entries<C> {
     by_provider: BTreeMap<Provider, ReadEntry<C>>,
+    /// `None` if the edge is not named. Always `None` in the dial accounts.
+    edge: Option<ReadEntry<Edge>>,
     /// Problems of the text that these entries were read from.
     problems: Vec<String>,
 }
 
-/// Entry of one provider, as it was read. A provider that is missing in the map is not named.
+/// Entry of one provider, or of the edge, as it was read. A provider that is missing in the map is not named.
 #[derive(Clone, Copy, Debug)]
 enum ReadEntry<C> {
     Configured(C),
@@ -48,19 +51,54 @@ enum ReadEntry<C> {
     Unclear,
 }
 
+impl<T: Clone> ReadEntry<T> {
+    /// Returns the entry to use, if an older version has the entry `older`. An entry that is wrong stays wrong if the older
+    /// version does not name it.
+    fn or_from(own: Option<Self>, older: Option<&Self>) -> Option<Self> {
+        match (own, older) {
+            (Some(Self::Wrong | Self::Unclear), Some(Self::Configured(config))) => {
+                Some(Self::Configured(config.clone()))
+            }
+            (Some(Self::Unclear), Some(Self::Wrong)) => Some(Self::Wrong),
+            (Some(Self::Unclear), None) => None,
+            (own, _) => own,
+        }
+    }
+}
+
 impl<C: Clone> Entries<C> {
     /// Entries of a text that cannot be read: every provider is disabled.
     #[must_use]
     pub fn unreadable(problem: String) -> Self {
         let by_provider = Provider::ALL.into_iter().map(|provider| (provider, ReadEntry::Unclear)).collect();
-        Self { by_provider, problems: vec![problem] }
+        Self { by_provider, edge: Some(ReadEntry::Unclear), problems: vec![problem] }
     }
 
     /// Entries of these providers alone.
-    pub(super) fn configured(configured: BTreeMap<Provider, C>) -> Self {
+    pub(super) fn configured(configured: BTreeMap<Provider, C>, edge: Option<Edge>) -> Self {
         let read = |(provider, config)| (provider, ReadEntry::Configured(config));
         let by_provider = configured.into_iter().map(read).collect();
-        Self { by_provider, problems: Vec::new() }
+        Self { by_provider, edge: edge.map(ReadEntry::Configured), problems: Vec::new() }
+    }
+
+    /// Entry of the edge. **An entry that is wrong counts as [`Entry::Disabled`], and never as missing.** Otherwise a typo
+    /// would open the stack to requests that did not come through the edge.
+    #[must_use]
+    pub fn edge(&self) -> Entry<&Edge> {
+        match &self.edge {
+            Some(ReadEntry::Configured(edge)) => Entry::Configured(edge),
+            Some(ReadEntry::Wrong) => Entry::Disabled,
+            // The text is no JSON, so every provider is disabled. Or an entry has an unknown name, which is seldom meant to be
+            // the edge, and other providers must go on.
+            Some(ReadEntry::Unclear) | None => Entry::Unnamed,
+        }
+    }
+
+    /// True if an older version may know an entry that cannot be read here.
+    #[must_use]
+    pub fn needs_older(&self) -> bool {
+        let is_edge_read = matches!(self.edge, None | Some(ReadEntry::Configured(_)));
+        !is_edge_read || !self.disabled().is_empty()
     }
 
     /// Entry of one provider.
@@ -98,22 +136,16 @@ impl<C: Clone> Entries<C> {
         &self.problems
     }
 
-    /// These entries, and for each disabled provider its entry in an older version. A provider whose entry is wrong stays
+    /// These entries. An entry that cannot be read is replaced by the one of an older version. A provider whose entry is wrong stays
     /// disabled if the older version does not name it.
     #[must_use]
     pub fn or_from(mut self, older: &Self) -> Self {
         for provider in self.disabled() {
-            let is_wrong = matches!(self.by_provider.get(&provider), Some(ReadEntry::Wrong));
-            match older.by_provider.get(&provider) {
-                Some(ReadEntry::Configured(config)) => {
-                    self.by_provider.insert(provider, ReadEntry::Configured(config.clone()));
-                }
-                None if !is_wrong => {
-                    self.by_provider.remove(&provider);
-                }
-                Some(ReadEntry::Wrong | ReadEntry::Unclear) | None => {}
-            }
+            let own = self.by_provider.remove(&provider);
+            let entry = ReadEntry::or_from(own, older.by_provider.get(&provider));
+            self.by_provider.extend(entry.map(|entry| (provider, entry)));
         }
+        self.edge = ReadEntry::or_from(self.edge, older.edge.as_ref());
         self
     }
 
@@ -122,9 +154,22 @@ impl<C: Clone> Entries<C> {
             Ok(document) => document,
             Err(error) => return Self::unreadable(error.problems().join("; ")),
         };
-        let (mut by_provider, mut problems) = (BTreeMap::new(), Vec::new());
+        let (mut by_provider, mut edge, mut problems) = (BTreeMap::new(), None, Vec::new());
         let mut has_unknown = false;
         for (name, value) in document {
+            if name == EDGE {
+                edge = match part {
+                    Part::DialAccounts => {
+                        problems.push(format!("{EDGE}: belongs in the secret of the webhook keys"));
+                        None
+                    }
+                    Part::Both | Part::WebhookKeys => {
+                        let read = Edge::read(value, &mut problems);
+                        Some(read.map_or(ReadEntry::Wrong, ReadEntry::Configured))
+                    }
+                };
+                continue;
+            }
             match name.parse::<Provider>() {
                 Ok(provider) => {
                     let config = parse::entry(provider, value, part, &mut problems).and_then(&half);
@@ -140,8 +185,9 @@ impl<C: Clone> Entries<C> {
             for provider in Provider::ALL {
                 by_provider.entry(provider).or_insert(ReadEntry::Unclear);
             }
+            edge = edge.or(Some(ReadEntry::Unclear));
         }
-        Self { by_provider, problems }
+        Self { by_provider, edge, problems }
     }
 }
 
@@ -158,5 +204,61 @@ impl SecretHalf for AccountConfig {
 
     fn parse(json: &str) -> Entries<Self> {
         Entries::parse(json, Part::DialAccounts, |halves| halves.account)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEY: &str = "0123456789abcdef0123456789abcdef";
+
+    /// Webhook keys with a provider, and with this entry beside it.
+    fn keys(entry: &str) -> Entries<WebhookConfig> {
+        WebhookConfig::parse(&format!(r#"{{{entry}"retell":{{"keys":["{KEY}"]}}}}"#))
+    }
+
+    fn edge(entries: &Entries<WebhookConfig>) -> &'static str {
+        match entries.edge() {
+            Entry::Configured(_) => "configured",
+            Entry::Unnamed => "unnamed",
+            Entry::Disabled => "disabled",
+        }
+    }
+
+    #[test]
+    fn wrong_entry_of_the_edge_never_counts_as_missing() {
+        let right = format!(r#""edge":{{"keys":["{KEY}"]}},"#);
+        let (right, none) = (keys(&right), keys(""));
+        let (wrong, typo) = (keys(r#""edge":{"keys":["SECRET"]},"#), keys(r#""egde":{"keys":["SECRET"]},"#));
+        let unreadable = WebhookConfig::parse("{");
+        assert_eq!([&right, &none, &wrong].map(edge), ["configured", "unnamed", "disabled"]);
+        assert!(wrong.config(Provider::Retell).is_some() && !format!("{:?}", wrong.problems()).contains("SECRET"));
+        for (current, older, expected) in [
+            (&wrong, &right, "configured"),
+            (&wrong, &none, "disabled"),
+            (&wrong, &unreadable, "disabled"),
+            (&typo, &right, "configured"),
+            (&typo, &wrong, "disabled"),
+            // Nothing suggests that the unknown name was meant to be the edge.
+            (&typo, &none, "unnamed"),
+            (&typo, &typo, "unnamed"),
+            (&unreadable, &right, "configured"),
+            (&unreadable, &wrong, "disabled"),
+            (&unreadable, &none, "unnamed"),
+            (&none, &right, "unnamed"),
+        ] {
+            let used = current.clone().or_from(older);
+            assert_eq!(edge(&used), expected, "{:?} after {:?}", current.problems(), older.problems());
+        }
+        assert!([&wrong, &typo, &unreadable].iter().all(|entries| entries.needs_older()));
+        assert!(!right.needs_older() && !none.needs_older() && !typo.clone().or_from(&none).needs_older());
+    }
+
+    #[test]
+    fn edge_belongs_to_the_webhook_keys() {
+        let accounts = AccountConfig::parse(&format!(r#"{{"edge":{{"keys":["{KEY}"]}}}}"#));
+        assert_eq!(accounts.problems(), ["edge: belongs in the secret of the webhook keys"]);
+        assert!(matches!(accounts.edge(), Entry::Unnamed) && accounts.disabled().is_empty());
     }
 }

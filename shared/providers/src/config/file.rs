@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 use switchhook_domain::Provider;
 
 use super::account::AccountConfig;
+use super::edge::{EDGE, Edge};
 use super::entries::Entries;
 use super::fields::ConfigError;
 use super::parse::{self, ACCOUNT_FIELDS, PUBLIC_URL, Part};
@@ -34,14 +35,20 @@ impl ProvidersFile {
     ///
     /// The `keys` of Telnyx are the account's public keys.
     ///
+    /// An entry `edge` has the keys of the proxy in front of the stack: `{"edge":{"keys":["new","old"]}}`.
+    ///
     /// # Errors
     ///
     /// Every problem of the whole document at once. Each names its provider and field, and none shows a value.
     pub fn from_json(json: &str) -> Result<Self, ConfigError> {
         let document = parse::document(json)?;
         let mut problems = Vec::new();
-        let (mut webhook_keys, mut dial_accounts) = (BTreeMap::new(), BTreeMap::new());
+        let (mut webhook_keys, mut dial_accounts, mut edge) = (BTreeMap::new(), BTreeMap::new(), None);
         for (name, value) in &document {
+            if name == EDGE {
+                edge = Edge::read(value.clone(), &mut problems);
+                continue;
+            }
             match name.parse::<Provider>() {
                 Ok(provider) => {
                     let halves = parse::entry(provider, value.clone(), Part::Both, &mut problems);
@@ -55,7 +62,8 @@ impl ProvidersFile {
         if !problems.is_empty() {
             return Err(ConfigError::new(problems));
         }
-        let (webhook_keys, dial_accounts) = (Entries::configured(webhook_keys), Entries::configured(dial_accounts));
+        let webhook_keys = Entries::configured(webhook_keys, edge);
+        let dial_accounts = Entries::configured(dial_accounts, None);
         Ok(Self { webhook_keys, dial_accounts, document })
     }
 

@@ -8,6 +8,7 @@
 //! problems. A stored half that is wrong nevertheless is read entry by entry.
 
 mod account;
+mod edge;
 mod entries;
 mod fields;
 mod file;
@@ -19,6 +20,7 @@ mod tests;
 mod webhook;
 
 pub use account::AccountConfig;
+pub use edge::{Edge, Forwarded};
 pub use entries::{Entries, Entry, SecretHalf};
 pub use fields::ConfigError;
 pub use file::ProvidersFile;
