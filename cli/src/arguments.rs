@@ -20,6 +20,7 @@ use crate::fake::Fake;
 use crate::providers::Providers;
 use crate::quarantine::Quarantine;
 use crate::reconcile::Reconcile;
+use crate::recover::Recover;
 use crate::replay::Replay;
 use crate::republish::Republish;
 use crate::run::Run;
@@ -86,6 +87,8 @@ enum Verb {
     Quarantine(Quarantine),
     /// Run the reconciler, or the drift check, now
     Reconcile(Reconcile),
+    /// Recover from a disaster: copy restored tables, refill the inbox, stop calls whose dials are forgotten
+    Recover(Recover),
     /// Fold stored events again
     Replay(Replay),
     /// Publish the domain events of calls again
@@ -145,6 +148,7 @@ pub(crate) fn run(
         Verb::Providers(providers) => providers.run(out, errors).map(ended).map_err(Into::into),
         Verb::Reconcile(reconcile) => reconcile.run(out).map(ended).map_err(Into::into),
         Verb::Quarantine(quarantine) => quarantine.run(out, errors).map_err(Into::into),
+        Verb::Recover(recover) => recover.run(out, errors).map_err(Into::into),
         Verb::Replay(replay) => replay.run(out, errors).map_err(Into::into),
         Verb::Republish(republish) => republish.run(out, errors).map_err(Into::into),
         Verb::Run(run) => run.run(out, errors).map_err(Into::into),

@@ -20,6 +20,7 @@ mod payload;
 mod providers;
 mod quarantine;
 mod reconcile;
+mod recover;
 mod replay;
 mod republish;
 mod run;

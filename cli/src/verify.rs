@@ -24,8 +24,9 @@ With --since alone, every call is verified that received an event or was settled
 its events name the call. With a CALL, --since is the time from which the events of a call without a row are searched.
 
 --repair plans to fold each differing row again, and to queue the events of each lost row, which rebuilds it. A call that
-Switchhook placed is rebuilt without its plan, which was in the row alone: it is never dialled again. A rebuilt call publishes its
-domain events again, with ids from 1 on, which subscribers know.
+Switchhook places first gets back what the inbox records of it: the request that created it, its dials, and its cancellation. A dial
+that comes back is in doubt until its provider is asked, so nobody is dialled twice. A rebuilt call publishes its domain events
+again, with ids from 1 on, which subscribers know.
 
 Exit status: 0 if all calls match, 1 if a call differs, is lost or does not exist, 2 if the command could not be carried out, 3 if
 the repair was refused.";
@@ -113,15 +114,16 @@ impl Verify {
 fn print(report: &VerifyReport, out: &mut impl Write) -> io::Result<()> {
     for Finding { call_id, problem } in &report.findings {
         match problem {
-            Problem::Different { differences } => {
+            Problem::Different { differences, missing: _, is_forgetful: _ } => {
                 writeln!(out, "{call_id}: the row does not match its events")?;
                 for difference in differences {
                     writeln!(out, "  {}", difference.text)?;
                 }
             }
-            Problem::Lost { events } => {
+            Problem::Lost { events, is_placed } => {
                 let number = counted(events.len() as u64, "event");
-                writeln!(out, "{call_id}: the row is lost, and the inbox holds {number} of the call")?;
+                let creation = if *is_placed { "the request that created the call, and " } else { "" };
+                writeln!(out, "{call_id}: the row is lost, and the inbox holds {creation}{number} of the call")?;
                 for event_id in events {
                     writeln!(out, "  {event_id}")?;
                 }
@@ -166,15 +168,22 @@ mod tests {
         let report = VerifyReport {
             matching: 1,
             findings: vec![
-                finding("a", Problem::Different { differences: vec![NamedDifference { name: "job", text }] }),
-                finding("b", Problem::Lost { events: vec![EventId::new("retell:1")] }),
+                finding(
+                    "a",
+                    Problem::Different {
+                        differences: vec![NamedDifference { name: "job", text }],
+                        missing: Vec::new(),
+                        is_forgetful: false,
+                    },
+                ),
+                finding("b", Problem::Lost { events: vec![EventId::new("retell:1")], is_placed: true }),
                 finding("c", Problem::Unknown),
                 finding("d", Problem::Unreadable { error: "could not read history of the call's row".to_owned() }),
                 finding("e", Problem::TooManyEvents),
             ],
         };
         let expected = "a: the row does not match its events\n  the row says that the job is FAILED, and its events make it \
-                        COMPLETED\nb: the row is lost, and the inbox holds 1 event of the call\n  retell:1\nc: there is no such \
+                        COMPLETED\nb: the row is lost, and the inbox holds the request that created the call, and 1 event of the call\n  retell:1\nc: there is no such \
                         call, and the inbox holds no event of it in the searched time\nd: could not read history of the call's \
                         row\ne: not verified, because too many events of other calls arrived with its own\n5 found, 1 call \
                         match their events\n";

@@ -27,6 +27,7 @@ use dynoxide::types::{ConsumedCapacity, item_size, write_capacity_units};
 use dynoxide::{Database, DynoxideError, Item};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::json;
 
 use crate::clock::Clock;
 use crate::error::LocalError;
@@ -35,7 +36,7 @@ use crate::journal::{self, Journal};
 use crate::response::ServiceResponse;
 use crate::stream::Stream;
 use crate::sync::lock;
-use crate::tables::create_tables;
+use crate::tables::{create_table, create_tables};
 
 /// Factor for writes in a transaction, which cost twice as much.
 const TRANSACTION_FACTOR: f64 = 2.0;
@@ -78,6 +79,20 @@ impl DynamoDb {
         create_tables(&database, inbox_table, calls_table)?;
         let calls = Stream::open(&database, calls_table, journal, clock)?;
         Ok(Self { database, calls, counts: Mutex::default(), units: Mutex::default(), keys: Mutex::default() })
+    }
+
+    /// Makes a table with a text key and no index, beside the tables of the stack. For tests of restored tables.
+    ///
+    /// # Errors
+    /// The database refuses the table.
+    pub fn make_table(&self, table: &str, key: &str) -> Result<(), LocalError> {
+        let definition = json!({
+            "TableName": table,
+            "BillingMode": "PAY_PER_REQUEST",
+            "AttributeDefinitions": [{"AttributeName": key, "AttributeType": "S"}],
+            "KeySchema": [{"AttributeName": key, "KeyType": "HASH"}],
+        });
+        create_table(&self.database, table, definition)
     }
 
     /// Stream of the calls table.

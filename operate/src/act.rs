@@ -6,6 +6,7 @@ use crate::dead_letters;
 use crate::error::Error;
 use crate::plan::{Action, LeftAlone, PlanItem};
 use crate::quarantine;
+use crate::recover;
 use crate::republish;
 use crate::stack::Stack;
 
@@ -17,9 +18,13 @@ pub(crate) async fn act(stack: &Stack, items: &[PlanItem]) -> Result<Vec<LeftAlo
             Some(Action::DiscardDeadLetter) => dead_letters::discard(stack, same).await?,
             Some(Action::DiscardQuarantined) => quarantine::clear(stack, same).await?,
             Some(Action::Republish) => left.extend(republish::republish(stack, same).await?),
+            Some(Action::Refill) => left.extend(recover::refill(stack, same).await?),
             Some(Action::DeleteRelayFailure) => republish::delete_failures(stack, same).await?,
             // These fold events.
-            Some(Action::Replay | Action::Redrive | Action::Reprocess | Action::Refold) | None => {}
+            Some(Action::Replay | Action::Redrive | Action::Reprocess | Action::Refold)
+            // The run stores the rows of these.
+            | Some(Action::Rebuild | Action::Stop)
+            | None => {}
         }
     }
     Ok(left)

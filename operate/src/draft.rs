@@ -164,7 +164,7 @@ impl Plan {
     fn add(&mut self, items: Vec<PlanItem>, Forecast { effect, steps }: Forecast) {
         for (item, step) in items.into_iter().zip(steps) {
             match step {
-                Step::Send { .. } | Step::Refold(_) | Step::Act => self.items.push(item),
+                Step::Send { .. } | Step::Store(_) | Step::Refold(_) | Step::Act => self.items.push(item),
                 // Its dead letter or its notice is still to be deleted.
                 Step::Unchanged | Step::ReadsDifferently if item.action.is_finished_after_fold() => {
                     self.items.push(item);

@@ -67,6 +67,8 @@ pub enum Refusal {
     EmptyFilter(&'static str),
     #[error("a plan has at most {most} items, not {asked}")]
     TooManyItems { asked: usize, most: usize },
+    #[error("{0} is the table of the stack itself: name the table that was restored")]
+    SameTable(String),
     #[error("there is no plan {0}: plans are kept for a day")]
     UnknownPlan(String),
     #[error("the plan {plan} was made by `{made_by}`, not by `{asked}`")]

@@ -10,8 +10,8 @@ use futures_util::stream::{self, StreamExt};
 use switchhook_aws::calls::{Alias, Resolved};
 use switchhook_aws::inbox::{Reread, StoredEvent, is_kept_without_event};
 use switchhook_domain::{
-    AttemptKey, Call, CallEvent, CallId, EventId, EventKind, Fold, FoldOutcome, Origin, ProviderEvent, Timestamp, fold,
-    refold,
+    AttemptKey, Call, CallEvent, CallId, EventId, EventKind, Fold, FoldOutcome, Origin, ProviderEvent, Timestamp,
+    Transition, fold, refold,
 };
 
 use crate::error::Error;
@@ -30,6 +30,8 @@ pub(crate) enum Step {
         /// `None` if the inbox no longer holds the event: it comes from the message of a dead letter.
         stored: Option<Box<StoredEvent>>,
     },
+    /// Store the next row of the call. The steps after it start from that row.
+    Store(Box<Transition>),
     /// Store and queue the event that asks for a refold.
     Refold(Box<ProviderEvent>),
     /// An action that changes no call.
@@ -45,7 +47,7 @@ impl Step {
     /// True if a run has something to do.
     pub(crate) const fn is_changing(&self) -> bool {
         match self {
-            Self::Send { .. } | Self::Refold(_) | Self::Act => true,
+            Self::Send { .. } | Self::Store(_) | Self::Refold(_) | Self::Act => true,
             Self::Unchanged | Self::ReadsDifferently | Self::Skip(_) => false,
         }
     }
@@ -75,7 +77,7 @@ pub(crate) async fn forecast(
     items: &[PlanItem],
     now: Timestamp,
 ) -> Result<Forecast, Error> {
-    let row = match read_row(stack, call_id).await {
+    let stored = match read_row(stack, call_id).await {
         Ok(row) => row,
         Err(error @ (switchhook_aws::Error::DecodeCall(_) | switchhook_aws::Error::NewerSchema(_))) => {
             return Ok(Forecast { effect: None, steps: items.iter().map(|_| Step::Skip(error.to_string())).collect() });
@@ -90,6 +92,11 @@ pub(crate) async fn forecast(
         .buffered(CONCURRENCY)
         .collect()
         .await;
+    let next = match items.iter().find(|item| matches!(item.action, Action::Rebuild | Action::Stop)) {
+        Some(item) => next_row(stack, stored.as_ref(), call_id, item.action, now).await?,
+        None => None,
+    };
+    let row = next.as_ref().map(|next| next.call.clone()).or_else(|| stored.clone());
     let target = row.as_ref().map(|row| &row.call_id).or(call_id);
     let mut aliases = BTreeMap::new();
     let mut steps = Vec::new();
@@ -108,6 +115,9 @@ pub(crate) async fn forecast(
                 step_of_event(stack, row.as_ref(), target, item, Some(stored), reread, &mut aliases).await?
             }
             (Action::Refold, None) => step_of_refold(row.as_ref(), plan, now),
+            (Action::Rebuild | Action::Stop, None) => {
+                next.clone().map_or(Step::Unchanged, |next| Step::Store(Box::new(next)))
+            }
             (Action::Republish, None) if row.is_none() => Step::Skip("the call does not exist".to_owned()),
             (Action::Replay | Action::Reprocess, None) => Step::Skip("the item names no event".to_owned()),
             (
@@ -115,7 +125,8 @@ pub(crate) async fn forecast(
                 | Action::DiscardDeadLetter
                 | Action::DiscardQuarantined
                 | Action::Republish
-                | Action::DeleteRelayFailure,
+                | Action::DeleteRelayFailure
+                | Action::Refill,
                 None,
             ) => Step::Act,
         };
@@ -123,7 +134,10 @@ pub(crate) async fn forecast(
     }
     let is_republished = items.iter().any(|item| item.action == Action::Republish);
     let effect = match target {
-        Some(target) => fold_steps(stack, row.as_ref(), target, &mut steps, is_republished, now).await?,
+        Some(target) => {
+            let rows = (stored.as_ref(), row.as_ref());
+            fold_steps(stack, rows, target, &mut steps, is_republished, now).await?
+        }
         None => None,
     };
     Ok(Forecast { effect, steps })
@@ -137,7 +151,10 @@ pub(crate) const fn sends_event(action: Action) -> bool {
         | Action::DiscardQuarantined
         | Action::Republish
         | Action::DeleteRelayFailure
-        | Action::Refold => false,
+        | Action::Refold
+        | Action::Rebuild
+        | Action::Stop
+        | Action::Refill => false,
     }
 }
 
@@ -145,6 +162,40 @@ async fn read_row(stack: &Stack, call_id: Option<&CallId>) -> Result<Option<Call
     let Some(call_id) = call_id else { return Ok(None) };
     let Resolved { call, .. } = stack.calls.resolve(call_id).await?;
     Ok(call)
+}
+
+/// Returns the row that an action on a placed call writes. `None` if it writes none.
+async fn next_row(
+    stack: &Stack,
+    row: Option<&Call>,
+    call_id: Option<&CallId>,
+    action: Action,
+    now: Timestamp,
+) -> Result<Option<Transition>, Error> {
+    let policy = &stack.policy();
+    match (action, row.map(|row| &row.call_id).or(call_id)) {
+        (Action::Stop, _) => Ok(row.and_then(|row| row.stop_unknown(policy, now))),
+        (_, None) => Ok(None),
+        (_, Some(call_id)) => rebuild(stack, row, call_id, now).await,
+    }
+}
+
+/// Returns the row of a placed call with everything that the inbox records of it. `None` if the row lacks nothing.
+pub(crate) async fn rebuild(
+    stack: &Stack,
+    row: Option<&Call>,
+    call_id: &CallId,
+    now: Timestamp,
+) -> Result<Option<Transition>, Error> {
+    let creation = match row {
+        Some(row) if row.plan.is_some() => None,
+        Some(_) | None => stack.inbox.creation(call_id).await?,
+    };
+    if creation.is_none() && row.is_none_or(|row| row.plan.is_none()) {
+        return Ok(None);
+    }
+    let records = stack.inbox.dial_records(call_id).await?;
+    Ok(Call::rebuild(row, creation.as_ref(), &records, &stack.policy(), now))
 }
 
 async fn find(stack: &Stack, event_id: &EventId) -> Result<Found, Error> {
@@ -242,11 +293,11 @@ fn reads_alike(row: &Call, event: &ProviderEvent) -> bool {
         && !names_more
 }
 
-/// Folds the events of the steps into the row. A step whose event the fold does not take becomes [`Step::Unchanged`] or
+/// Folds the events of the steps into the second of the two rows, which the steps start from. The first one is stored now. A step whose event the fold does not take becomes [`Step::Unchanged`] or
 /// [`Step::Skip`].
 async fn fold_steps(
     stack: &Stack,
-    row: Option<&Call>,
+    (before, row): (Option<&Call>, Option<&Call>),
     target: &CallId,
     steps: &mut [Step],
     is_republished: bool,
@@ -297,17 +348,17 @@ async fn fold_steps(
             after = Some(transition.call);
         }
     }
-    let announced = if is_republished { 0 } else { row.map_or(0, |row| row.announcements.len()) };
+    let announced = if is_republished { 0 } else { before.map_or(0, |row| row.announcements.len()) };
     let events = after.as_ref().map(|after| after.domain_events_from(announced + 1)).unwrap_or_default();
     let changing = steps.iter().filter(|step| step.is_changing()).count();
     Ok((changing > 0).then(|| Effect {
         call_id: target.clone(),
         items: changing,
-        before: row.map(CallSummary::new),
+        before: before.map(CallSummary::new),
         after: after.as_ref().map(CallSummary::new),
         corrections: events.iter().filter(|event| event.corrects.is_some() && !is_republished).count(),
         announces: events.into_iter().map(|event| event.event_type).collect(),
-        could_ring: could_ring(row, after.as_ref()),
+        could_ring: could_ring(before, after.as_ref()),
         blocks_number,
     }))
 }

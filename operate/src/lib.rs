@@ -24,6 +24,7 @@ pub mod plan;
 pub mod providers;
 pub mod quarantine;
 pub mod reconcile;
+pub mod recover;
 pub mod replay;
 pub mod republish;
 pub mod run;

@@ -69,6 +69,8 @@ pub enum Verb {
     DiscardQuarantined,
     Republish,
     Verify,
+    Refill,
+    Stop,
     ShowBody,
 }
 
@@ -84,6 +86,8 @@ impl Verb {
             Self::DiscardQuarantined => "quarantine discard",
             Self::Republish => "republish",
             Self::Verify => "verify",
+            Self::Refill => "recover inbox",
+            Self::Stop => "recover stop",
             Self::ShowBody => "event show --body",
         }
     }
@@ -99,6 +103,8 @@ impl Verb {
             Self::DiscardQuarantined => "discard_quarantined",
             Self::Republish => "republish",
             Self::Verify => "verify",
+            Self::Refill => "refill",
+            Self::Stop => "stop",
             Self::ShowBody => "show_body",
         }
     }
@@ -124,6 +130,12 @@ pub enum Action {
     DeleteRelayFailure,
     /// Has a call folded again from its events in the inbox.
     Refold,
+    /// Gives the row of a placed call what the inbox records and the row lacks: its creation, its dials, its cancellation.
+    Rebuild,
+    /// Ends a placed call, because its dials may be forgotten.
+    Stop,
+    /// Writes what the row of a call holds, and the inbox has lost, into the inbox.
+    Refill,
 }
 
 impl Action {
@@ -136,7 +148,10 @@ impl Action {
             | Self::DiscardQuarantined
             | Self::Republish
             | Self::DeleteRelayFailure
-            | Self::Refold => false,
+            | Self::Refold
+            | Self::Rebuild
+            | Self::Stop
+            | Self::Refill => false,
         }
     }
 }

@@ -14,10 +14,11 @@ use std::time::Duration;
 
 use futures_util::stream::{self, StreamExt};
 use serde::{Deserialize, Serialize};
+use switchhook_aws::calls::StoreOutcome;
 use switchhook_aws::inbox::{Document, DocumentKind, NewEvent, submit};
 use switchhook_aws::queue::SentAgain;
 use switchhook_aws::random::RandomIds;
-use switchhook_domain::{ProviderEvent, Timestamp};
+use switchhook_domain::{ProviderEvent, Timestamp, Transition};
 
 use crate::act;
 use crate::audit::{self, AuditRecord, Counts, Moment};
@@ -261,6 +262,8 @@ impl Run {
 /// Work of one page, after every item was checked.
 #[derive(Default)]
 struct PageWork {
+    /// Next rows of placed calls, each with its item. They are stored before anything is queued.
+    rows: Vec<(PlanItem, Transition)>,
     /// Events to queue, in order.
     sends: Vec<SentAgain>,
     /// Events that ask for a refold. They are queued after the other events of their call.
@@ -331,6 +334,14 @@ impl Held<'_> {
         for (items, forecast) in groups.into_iter().zip(forecasts) {
             self.check(items, forecast?, &mut work).await?;
         }
+        for (item, transition) in &work.rows {
+            match self.stack.calls.store(transition, self.stack.call_retention()).await? {
+                StoreOutcome::Committed => self.run.counts.done += 1,
+                StoreOutcome::LostRace => {
+                    self.run.skip(item, "the call changed at the same time: plan again".to_owned())
+                }
+            }
+        }
         self.stack.events_queue.send_again(&work.sends).await?;
         for drift in &work.refolds {
             let new_event = NewEvent::from_switchhook(drift, self.run.id.as_str())?;
@@ -352,7 +363,8 @@ impl Held<'_> {
         Forecast { effect, steps }: Forecast,
         work: &mut PageWork,
     ) -> Result<(), Error> {
-        let changes_call = steps.iter().any(|step| matches!(step, Step::Send { .. } | Step::Refold(_)));
+        let changes_call =
+            steps.iter().any(|step| matches!(step, Step::Send { .. } | Step::Store(_) | Step::Refold(_)));
         let call_id = items.first().and_then(|item| item.call_id.as_ref());
         let planned = call_id.and_then(|call_id| self.plan.effect_on(call_id));
         let effect = effect.filter(|_| changes_call);
@@ -364,7 +376,7 @@ impl Held<'_> {
                     self.run.counts.unchanged += 1;
                     work.finishing.extend(Some(item.clone()).filter(|item| item.action.is_finished_after_fold()));
                 }
-                (Some(objection), Step::Send { .. } | Step::Refold(_) | Step::Act) => {
+                (Some(objection), Step::Send { .. } | Step::Store(_) | Step::Refold(_) | Step::Act) => {
                     self.run.skip(item, objection.clone());
                 }
                 (None, Step::Send { event, stored }) => {
@@ -378,6 +390,7 @@ impl Held<'_> {
                     work.sends.push(SentAgain { event: *event, trace_id, run });
                     self.run.counts.done += 1;
                 }
+                (None, Step::Store(transition)) => work.rows.push((item.clone(), *transition)),
                 (None, Step::Refold(drift)) => {
                     work.refolds.push(*drift);
                     self.run.counts.done += 1;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use futures_util::stream::{self, StreamExt};
 use switchhook_aws::Error;
 use switchhook_aws::calls::{Calls, TimeRange, WAKE_SHARDS, WakeQueue};
-use switchhook_aws::inbox::{Inbox, RECEIVED_SHARDS, ReceivedEvent, minute_of};
+use switchhook_aws::inbox::{Inbox, RECEIVED_SHARDS, ReceivedEvent, creation_id, minute_of};
 use switchhook_domain::{CallId, EventId, Timestamp};
 
 /// Minutes of the inbox that are read at the same time.
@@ -17,8 +17,8 @@ pub type CallEvents = BTreeMap<CallId, Vec<EventId>>;
 /// Progress of a search: the number of minutes that are read, and of all minutes.
 pub type Progress<'a> = &'a mut dyn FnMut(u64, u64);
 
-/// Returns the calls that received an event from `since` to `now`, and those that were settled since then. Some calls never
-/// receive an event: a canceled call, for example, or a call to a blocked number.
+/// Returns the calls that were created or received an event from `since` to `now`, and those that were settled since then. Some
+/// calls never receive an event: a canceled call, for example, or a call to a blocked number.
 ///
 /// It reads the indexes, with at least one request per minute and shard.
 ///
@@ -87,8 +87,13 @@ async fn received_in(inbox: &Inbox, minute: i64) -> Result<Vec<ReceivedEvent>, E
     for shard in 0..RECEIVED_SHARDS {
         let mut pages = inbox.received_pages(minute, shard, None);
         while let Some(page) = pages.next().await? {
-            found.extend(page.items.into_iter().filter(|event| !event.decided));
+            found.extend(page.items.into_iter().filter(|event| !event.decided || is_creation(event)));
         }
     }
     Ok(found)
+}
+
+/// True if this is the record of the request that created a call.
+fn is_creation(event: &ReceivedEvent) -> bool {
+    event.call_id.as_ref().is_some_and(|call_id| creation_id(call_id) == event.event_id)
 }

@@ -69,6 +69,8 @@ pub struct StackSettings {
     pub block_on_request: bool,
     /// Rates of the providers that calls are placed with, for example `retell=1,twilio=0.5`.
     pub dial_rates: String,
+    /// True if the index of numbers is written.
+    pub index_numbers: bool,
 }
 
 /// Clients of one running stack.
@@ -86,6 +88,8 @@ pub struct Stack {
     pub secrets: Secrets,
     /// URL of the `switchhook dev`. `None` for a deployed stack.
     pub local: Option<String>,
+    /// Client for whole tables.
+    pub(crate) dynamodb: switchhook_aws::dynamodb::Client,
     /// Further services of a deployed stack.
     pub(crate) services: Option<AwsServices>,
     clock: sdk::Clock,
@@ -178,7 +182,7 @@ impl Stack {
         let queue = |url: &str| Queue::new(sqs.clone(), url.to_owned());
         Self {
             inbox: Inbox::new(dynamodb.clone(), names.inbox_table.clone(), OPERATOR_RETENTION),
-            calls: Calls::new(dynamodb, names.calls_table.clone()),
+            calls: Calls::new(dynamodb.clone(), names.calls_table.clone()).index_numbers(names.settings.index_numbers),
             events_queue: queue(&names.events_queue_url),
             dlq: queue(&names.events_dlq_url),
             dial_queue: queue(&names.dial_queue_url),
@@ -187,6 +191,7 @@ impl Stack {
             bus: Bus::new(sdk::eventbridge(aws), names.event_bus.clone()),
             secrets: Secrets::new(aws),
             local,
+            dynamodb,
             services: None,
             clock: sdk::Clock::from_config(aws),
             names,
@@ -269,6 +274,7 @@ impl StackSettings {
             call_retention_days: number(parameter("CallRetentionDays")),
             block_on_request: parameter("BlockOnRequest") == "true",
             dial_rates: parameter("DialRates").to_owned(),
+            index_numbers: parameter("IndexNumbers") == "true",
         }
     }
 }
@@ -293,13 +299,14 @@ mod tests {
         "DialAccountsSecretArn",
     ];
 
-    const PARAMETERS: [(&str, &str); 6] = [
+    const PARAMETERS: [(&str, &str); 7] = [
         ("InactivityTimeoutSeconds", "900"),
         ("OutcomeProviders", "retell,generic"),
         ("InboxRetentionDays", "30"),
         ("CallRetentionDays", "400"),
         ("BlockOnRequest", "true"),
         ("DialRates", "retell=1"),
+        ("IndexNumbers", "false"),
     ];
 
     #[test]
@@ -323,6 +330,7 @@ mod tests {
             call_retention_days: 400,
             block_on_request: true,
             dial_rates: "retell=1".to_owned(),
+            index_numbers: false,
         };
         assert_eq!(names.settings, settings);
         assert_eq!(

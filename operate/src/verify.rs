@@ -2,6 +2,9 @@
 //!
 //! **A row that was lost is found by its events.** The index of received events names the call of each event, so a call that has
 //! events and no row is reported. Its events are queued again to rebuild it.
+//!
+//! **A placed call is also compared with what the inbox records of it**: the request that created it, its dials, and its
+//! cancellation. So a row that was restored to an earlier time gets back what it has forgotten.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -11,10 +14,14 @@ use serde::Serialize;
 use serde_json::json;
 use switchhook_aws::calls::Resolved;
 use switchhook_aws::inbox::{is_kept_without_event, minute_of};
-use switchhook_domain::{Call, CallId, Difference, EventId, Origin, Timestamp, differences};
+use switchhook_domain::{
+    AttemptKey, AttemptRecord, Call, CallId, Difference, EventId, Origin, ProviderEvent, StopReason, Timestamp,
+    differences,
+};
 
 use crate::draft::Draft;
 use crate::error::Error;
+use crate::forecast;
 use crate::plan::{Action, Plan, PlanItem, Verb};
 use crate::selection::{self, CallEvents, Progress};
 use crate::stack::Stack;
@@ -29,6 +36,12 @@ const PAGES_MAX: u64 = 100_000;
 const CONCURRENCY: usize = 8;
 /// Times that a call is read again if its row changes meanwhile.
 const READS_MAX: usize = 3;
+
+/// Names of differences between a row and what the inbox records of its placed call.
+const FORGOTTEN_PLAN: &str = "forgotten_plan";
+const FORGOTTEN_DIAL: &str = "forgotten_dial";
+const FORGOTTEN_CANCELLATION: &str = "forgotten_cancellation";
+const FORGOTTEN: [&str; 3] = [FORGOTTEN_PLAN, FORGOTTEN_DIAL, FORGOTTEN_CANCELLATION];
 
 /// Calls that are verified.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -63,9 +76,19 @@ pub struct Finding {
 #[serde(tag = "problem", rename_all = "snake_case")]
 pub enum Problem {
     /// The row says something else than the events.
-    Different { differences: Vec<NamedDifference> },
-    /// There is no row, although the inbox holds events of the call.
-    Lost { events: Vec<EventId> },
+    Different {
+        differences: Vec<NamedDifference>,
+        /// Events that the row lacks.
+        missing: Vec<EventId>,
+        /// True if the inbox records something about the placed call that the row lacks.
+        is_forgetful: bool,
+    },
+    /// There is no row, although the inbox holds events of the call, or the request that created it.
+    Lost {
+        events: Vec<EventId>,
+        /// True if Switchhook places the call.
+        is_placed: bool,
+    },
     /// There is no row, and the inbox holds no event of the call in the searched period.
     Unknown,
     /// The row cannot be read.
@@ -133,19 +156,24 @@ pub async fn verify(
     let resolved: Vec<Result<Located, Error>> =
         stream::iter(named).map(|(id, events)| locate(stack, id, events)).buffered(CONCURRENCY).collect().await;
     let mut report = VerifyReport::default();
-    let mut rows: BTreeMap<CallId, Call> = BTreeMap::new();
+    let mut rows: BTreeMap<CallId, (Call, Vec<EventId>)> = BTreeMap::new();
     let mut lost = CallEvents::new();
     for located in resolved {
         match located? {
-            Located::Row(call) => drop(rows.insert(call.call_id.clone(), *call)),
+            Located::Row(call, events) => {
+                rows.entry(call.call_id.clone()).or_insert((*call, Vec::new())).1.extend(events);
+            }
             Located::NoRow(call_id, events) => lost.entry(call_id).or_default().extend(events),
             Located::Unreadable(call_id, error) => {
                 report.findings.push(Finding { call_id, problem: Problem::Unreadable { error } });
             }
         }
     }
-    let verified: Vec<Result<Option<Finding>, Error>> =
-        stream::iter(rows.into_values()).map(|call| verify_call(stack, call)).buffered(CONCURRENCY).collect().await;
+    let verified: Vec<Result<Option<Finding>, Error>> = stream::iter(rows.into_values())
+        .map(|(call, events)| verify_call(stack, call, events))
+        .buffered(CONCURRENCY)
+        .collect()
+        .await;
     for finding in verified {
         match finding? {
             Some(finding) => report.findings.push(finding),
@@ -163,7 +191,8 @@ pub async fn verify(
     Ok(report)
 }
 
-/// Plans the repair of findings: a refold of every row that differs, and a replay of the events of every row that was lost.
+/// Plans the repair of findings: a refold of every row that differs, and a replay of the events of every row that was lost. Before
+/// that, the row of a placed call is rebuilt from what the inbox records of it.
 ///
 /// # Errors
 /// The errors of the tables.
@@ -176,8 +205,20 @@ pub async fn plan_repair(
     let mut items: Vec<PlanItem> = Vec::new();
     for Finding { call_id, problem } in &report.findings {
         match problem {
-            Problem::Different { .. } => items.push(PlanItem::of_call(Action::Refold, call_id.clone())),
-            Problem::Lost { events } => {
+            Problem::Different { differences, missing, is_forgetful } => {
+                if *is_forgetful {
+                    items.push(PlanItem::of_call(Action::Rebuild, call_id.clone()));
+                }
+                let item = |id: &EventId| PlanItem::of_event(Action::Replay, id.clone(), Some(call_id.clone()));
+                items.extend(missing.iter().map(item));
+                if differences.iter().any(|difference| !FORGOTTEN.contains(&difference.name)) {
+                    items.push(PlanItem::of_call(Action::Refold, call_id.clone()));
+                }
+            }
+            Problem::Lost { events, is_placed } => {
+                if *is_placed {
+                    items.push(PlanItem::of_call(Action::Rebuild, call_id.clone()));
+                }
                 let item = |id: &EventId| PlanItem::of_event(Action::Replay, id.clone(), Some(call_id.clone()));
                 items.extend(events.iter().map(item));
             }
@@ -193,7 +234,8 @@ pub async fn plan_repair(
 
 /// Place to which the id of a call leads.
 enum Located {
-    Row(Box<Call>),
+    /// The row, and the events that were received for the call under its own id.
+    Row(Box<Call>, Vec<EventId>),
     /// There is no row under this id, which is the end of an alias if there is one.
     NoRow(CallId, Vec<EventId>),
     Unreadable(CallId, String),
@@ -201,7 +243,8 @@ enum Located {
 
 async fn locate(stack: &Stack, call_id: CallId, events: Vec<EventId>) -> Result<Located, Error> {
     match stack.calls.resolve(&call_id).await {
-        Ok(Resolved { call: Some(call), .. }) => Ok(Located::Row(Box::new(call))),
+        Ok(Resolved { call: Some(call), alias: None }) => Ok(Located::Row(Box::new(call), events)),
+        Ok(Resolved { call: Some(call), alias: Some(_) }) => Ok(Located::Row(Box::new(call), Vec::new())),
         Ok(Resolved { call: None, alias }) => Ok(Located::NoRow(alias.map_or(call_id, |alias| alias.call_id), events)),
         Err(error @ (switchhook_aws::Error::DecodeCall(_) | switchhook_aws::Error::NewerSchema(_))) => {
             Ok(Located::Unreadable(call_id, error.to_string()))
@@ -211,11 +254,18 @@ async fn locate(stack: &Stack, call_id: CallId, events: Vec<EventId>) -> Result<
 }
 
 /// Compares a row with its events. If the row differs, it is read again: an event may have been folded meanwhile.
-async fn verify_call(stack: &Stack, mut call: Call) -> Result<Option<Finding>, Error> {
+///
+/// `received` are events of the call that were received since the operator's time. Others are searched around its attempts.
+async fn verify_call(stack: &Stack, mut call: Call, received: Vec<EventId>) -> Result<Option<Finding>, Error> {
     let finding = |call_id: &CallId, problem| Ok(Some(Finding { call_id: call_id.clone(), problem }));
     for _ in 0..READS_MAX {
         let now = stack.now();
-        let events = match stack.inbox.events_of_call(&call, now).await {
+        let rebuilt = forecast::rebuild(stack, Some(&call), &call.call_id, now).await?.map(|next| next.call);
+        let mut differences_found = rebuilt.as_ref().map(|rebuilt| forgotten(&call, rebuilt)).unwrap_or_default();
+        let is_forgetful = !differences_found.is_empty();
+        // The events of a dial are searched around its time, so a forgotten dial leads to events that the row lacks too.
+        let row = rebuilt.unwrap_or_else(|| call.clone());
+        let events = match events_of(stack, &row, &received, now).await {
             Ok(Some(events)) => events,
             Ok(None) => return finding(&call.call_id, Problem::TooManyEvents),
             Err(error @ (switchhook_aws::Error::DecodeInbox(_) | switchhook_aws::Error::NewerSchema(_))) => {
@@ -224,15 +274,28 @@ async fn verify_call(stack: &Stack, mut call: Call) -> Result<Option<Finding>, E
             Err(error) => return Err(error.into()),
         };
         let is_kept = |entry: &_| is_kept_without_event(entry, stack.inbox_retention(), now);
-        let found = differences(&call, &events, is_kept, now.minus(ARRIVAL_MARGIN));
-        if found.is_empty() {
+        let found = differences(&row, &events, is_kept, now.minus(ARRIVAL_MARGIN));
+        let missing_event = |difference: &Difference| match difference {
+            Difference::MissingEvent { event_id, .. } => Some(event_id.clone()),
+            Difference::UnknownEvent { .. }
+            | Difference::WrongEvent { .. }
+            | Difference::WrongDisposition { .. }
+            | Difference::Job { .. }
+            | Difference::Attempt { .. }
+            | Difference::MissingAnnouncements { .. }
+            | Difference::AnnouncementWithoutSource { .. }
+            | Difference::WakeUp { .. } => None,
+        };
+        let missing: Vec<EventId> = found.iter().filter_map(missing_event).collect();
+        differences_found.extend(found.into_iter().map(NamedDifference::from));
+        if differences_found.is_empty() {
             return Ok(None);
         }
         match stack.calls.get_call(&call.call_id).await? {
             Some(again) if again.version != call.version => call = again,
             Some(_) | None => {
-                let differences = found.into_iter().map(NamedDifference::from).collect();
-                return finding(&call.call_id, Problem::Different { differences });
+                let differences = differences_found;
+                return finding(&call.call_id, Problem::Different { differences, missing, is_forgetful });
             }
         }
     }
@@ -240,8 +303,50 @@ async fn verify_call(stack: &Stack, mut call: Call) -> Result<Option<Finding>, E
     Ok(None)
 }
 
-/// Returns the finding about a call without a row. Only an event of a provider makes a call, so a call without one was never
-/// stored. `None` if there is nothing to report.
+/// Reads the events of a call: those that its row names, those around its attempts, and those of `received`. `None` if there are
+/// too many.
+async fn events_of(
+    stack: &Stack,
+    row: &Call,
+    received: &[EventId],
+    now: Timestamp,
+) -> Result<Option<Vec<ProviderEvent>>, switchhook_aws::Error> {
+    let Some(mut events) = stack.inbox.events_of_call(row, now).await? else { return Ok(None) };
+    let is_known = |id: &EventId| row.is_drift_found_id(id) || events.iter().any(|event| event.event_id == *id);
+    let others: BTreeSet<EventId> = received.iter().filter(|id| !is_known(id)).cloned().collect();
+    let others = stack.inbox.read_by_id(others).await?;
+    events.extend(others.into_iter().filter(|event| event.call_id == row.call_id));
+    Ok(Some(events))
+}
+
+/// Describes what the inbox records of a placed call and its row lacks. `rebuilt` is the row with all of it.
+fn forgotten(row: &Call, rebuilt: &Call) -> Vec<NamedDifference> {
+    let mut found = Vec::new();
+    if row.plan.is_none() && rebuilt.plan.is_some() {
+        let text = "the inbox records the request that created the call, and the row has no plan".to_owned();
+        found.push(NamedDifference { name: FORGOTTEN_PLAN, text });
+    }
+    for record in &rebuilt.attempt_records {
+        let is_known = row.attempt_records.iter().any(|other| dial_of(other) == dial_of(record));
+        if let Some(key) = record.key.as_ref().filter(|_| !is_known) {
+            let text = format!("the inbox records dial {key} of the call, and the row does not");
+            found.push(NamedDifference { name: FORGOTTEN_DIAL, text });
+        }
+    }
+    if row.stop_reason.is_none() && rebuilt.stop_reason == Some(StopReason::CanceledByUser) {
+        let text = "the inbox records that the user canceled the call, and the row does not".to_owned();
+        found.push(NamedDifference { name: FORGOTTEN_CANCELLATION, text });
+    }
+    found
+}
+
+/// Identifies a dial.
+fn dial_of(record: &AttemptRecord) -> (Option<&AttemptKey>, Option<&str>) {
+    (record.key.as_ref(), record.dial_key.as_deref())
+}
+
+/// Returns the finding about a call without a row. Only an event of a provider or a creation makes a call, so a call without one
+/// was never stored. `None` if there is nothing to report.
 async fn lost_call(
     stack: &Stack,
     call_id: CallId,
@@ -256,11 +361,14 @@ async fn lost_call(
         Origin::Switchhook => true,
         Origin::Provider(_) => false,
     };
-    let is_lost = events.iter().any(|event| !is_own(event.origin));
+    let creation = stack.inbox.creation(&call_id).await?;
+    // A call that is being created has no row yet.
+    let is_placed = creation.is_some_and(|creation| creation.created_at <= now.minus(ARRIVAL_MARGIN));
+    let is_lost = is_placed || events.iter().any(|event| !is_own(event.origin));
     // Switchhook's own events are refused until an event of a provider has made the call.
     events.sort_by_key(|event| (is_own(event.origin), event.received_at));
     let problem = if is_lost {
-        Problem::Lost { events: events.into_iter().map(|event| event.event_id).collect() }
+        Problem::Lost { events: events.into_iter().map(|event| event.event_id).collect(), is_placed }
     } else if is_search {
         return Ok(None);
     } else {

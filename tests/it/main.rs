@@ -15,6 +15,7 @@ mod operator;
 mod outbound;
 mod outbound_budget;
 mod reconciled;
+mod recovery;
 mod repair;
 mod schemas;
 mod secrets;

@@ -163,7 +163,11 @@ impl Sim {
         for dial in dials.filter(|dial| dial.behaviour == Behaviour::ResponseLost) {
             let (call, now) = (self.world.call(&dial.call_id).await, self.world.now());
             let until = now.plus(Duration::from_secs(30));
-            if let Some(transition) = call.withdraw(&AttemptKey::new(dial.attempt), until, &policy(), now) {
+            let attempt = AttemptKey::new(dial.attempt);
+            if let Some(transition) = call.withdraw(&attempt, until, &policy(), now) {
+                if let Some(record) = call.dial_record(&attempt) {
+                    drop(self.world.inbox.forget_dial(&call.call_id, &record).await);
+                }
                 drop(self.world.calls.store(&transition, CALL_RETENTION).await);
             }
         }

@@ -18,7 +18,8 @@ pub(crate) enum Mutation {
     TailNotFailed,
     /// All claims have the same token.
     SharedClaimToken,
-    /// A dialer starts a dial without the condition on the claim.
+    /// A dialer starts a dial without the condition on the claim, and records it without the condition that no dial of the attempt
+    /// is recorded.
     NoClaimCondition,
     /// Records that the relay could not publish are not retried.
     NoRelayRetry,
@@ -87,6 +88,11 @@ impl Mutation {
             // The row of a call in progress has an empty history only if its dial has just started.
             (Self::NoClaimCondition, "PutItem") if of_table(CALLS_TABLE) => {
                 dial_has_started(&body["Item"]).then(unconditional).flatten()
+            }
+            (Self::NoClaimCondition, "UpdateItem") if of_table(INBOX_TABLE) => {
+                let mut body = body.clone();
+                body.as_object_mut()?.remove("ConditionExpression")?;
+                Some(Fault::ReplacedRequest(body.to_string().into_bytes()))
             }
             (Self::NoInboxCondition, "PutItem") if of_table(INBOX_TABLE) => unconditional(),
             (Self::NoResendOnDuplicate, "SendMessage") if to_queue(EVENTS_QUEUE) => {

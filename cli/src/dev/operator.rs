@@ -77,6 +77,7 @@ fn names(cloud: &Cloud, base_url: &str) -> StackNames {
             call_retention_days: days(consumer.call_retention),
             block_on_request: consumer.block_on_request,
             dial_rates: cloud.scheduler().dial_rates.to_string(),
+            index_numbers: consumer.calls.indexes_numbers(),
         },
     }
 }

@@ -3,6 +3,9 @@
 //! **The id of a new call is a hash, so the table itself detects a repetition.** With an idempotency key, it is the hash of the
 //! caller and the key. Without one, it is the hash of the caller, the content of the request and the five minutes in which it
 //! was received. The five minutes before are read too, so a repetition within five minutes finds the first call.
+//!
+//! **The request is recorded in the inbox before the row is written.** So a row that was lost can be rebuilt, and a repetition of the
+//! request rebuilds it, with every dial that the inbox records. It never makes a second call.
 
 use futures_util::{StreamExt, stream};
 use http::StatusCode;
@@ -12,8 +15,9 @@ use serde_json::{Value, json};
 use switchhook_aws::Error;
 use switchhook_aws::calls::StoreOutcome;
 use switchhook_aws::http::trace_id_of;
+use switchhook_aws::inbox::CreationOutcome;
 use switchhook_aws::problem::{Problem, ProblemKind};
-use switchhook_domain::{Call, CallId, Timestamp, TraceId};
+use switchhook_domain::{Call, CallCreation, CallId, NewCall, Timestamp, TraceId, Transition};
 
 use crate::api::{Api, RACES_MAX};
 use crate::body::{self, BatchEntry};
@@ -113,21 +117,26 @@ impl Api {
         let mut call = request.into_call(call_id.clone(), hash.clone(), &self.defaults, now);
         call.plan.trace_id = trace_id;
         for _ in 0..RACES_MAX {
-            let scheduled = Call::schedule(call.clone(), &self.policy, now);
-            match self.calls.store(&scheduled, self.call_retention).await? {
-                StoreOutcome::Committed => return Ok(created(&scheduled.call, appointment_id.as_deref(), false)),
-                StoreOutcome::LostRace => {}
+            let creation = CallCreation { call: call.clone(), created_at: now };
+            let first_creation = self.record_creation(&creation).await?;
+            let transition = match &first_creation {
+                None => Some(Call::schedule(creation.call, &self.policy, now)),
+                Some(first) if is_requested_by(&first.call, &hash) => self.rebuild(first).await?,
+                // The id of a call without a key is made of the hash, so this request has a key.
+                Some(_) => return Err(key_reused()),
+            };
+            if let Some(transition) = transition
+                && self.calls.store(&transition, self.call_retention).await? == StoreOutcome::Committed
+            {
+                return Ok(created(&transition.call, appointment_id.as_deref(), first_creation.is_some()));
             }
             match self.calls.get_call(&call_id).await? {
                 // If the row has this request's time of creation, this request wrote it, and only the response was lost.
                 Some(first) if is_created_by(&first, &hash) => {
-                    let is_repeated = first.created_at != scheduled.call.created_at;
+                    let is_repeated = first.created_at != now;
                     return Ok(created(&first, appointment_id.as_deref(), is_repeated));
                 }
-                Some(_) if key.is_some() => {
-                    let detail = "this idempotency key was used for another request; send a new call with a new key";
-                    return Err(RequestError::Problem(Problem::new(ProblemKind::IdempotencyKeyReused, detail)));
-                }
+                Some(_) if key.is_some() => return Err(key_reused()),
                 // Another system reported a call under this id.
                 Some(_) => {
                     call_id = self.random_call_id()?;
@@ -138,6 +147,27 @@ impl Api {
             }
         }
         Err(RequestError::Storage(Error::Contended(RACES_MAX)))
+    }
+
+    /// Records the request that creates a call. Returns the creation that is recorded already, if it is another one.
+    async fn record_creation(&self, creation: &CallCreation) -> Result<Option<Box<CallCreation>>, Error> {
+        let trace_id = creation.call.plan.trace_id.as_ref().map_or("", TraceId::as_str);
+        Ok(match self.inbox.put_creation(creation, trace_id).await? {
+            CreationOutcome::Stored => None,
+            // The response to this write may have been lost, and the SDK has repeated the request.
+            CreationOutcome::Exists(first) if *first == *creation => None,
+            CreationOutcome::Exists(first) => Some(first),
+        })
+    }
+
+    /// Returns the row of a call whose creation is recorded, if the row was lost or never written. `None` if it is there.
+    async fn rebuild(&self, creation: &CallCreation) -> Result<Option<Transition>, Error> {
+        let row = self.calls.get_call(&creation.call.call_id).await?;
+        if row.as_ref().is_some_and(|row| row.plan.is_some()) {
+            return Ok(None);
+        }
+        let records = self.inbox.dial_records(&creation.call.call_id).await?;
+        Ok(Call::rebuild(row.as_ref(), Some(creation), &records, &self.policy, self.clock.now()))
     }
 
     fn random_call_id(&self) -> Result<CallId, RequestError> {
@@ -163,7 +193,17 @@ fn created(call: &Call, appointment_id: Option<&str>, is_repeated: bool) -> Answ
     Answer { status, headers, call_id: Some(call.call_id.clone()), ..Answer::ok(action_taken, body) }
 }
 
+fn key_reused() -> RequestError {
+    let detail = "this idempotency key was used for another request; send a new call with a new key";
+    RequestError::Problem(Problem::new(ProblemKind::IdempotencyKeyReused, detail))
+}
+
 /// True if a request with this hash created the call.
 fn is_created_by(call: &Call, hash: &str) -> bool {
     call.plan.as_ref().is_some_and(|plan| plan.request_hash.as_deref() == Some(hash))
+}
+
+/// True if a request with this hash asked for the call.
+fn is_requested_by(call: &NewCall, hash: &str) -> bool {
+    call.plan.request_hash.as_deref() == Some(hash)
 }

@@ -54,6 +54,7 @@ const APPOINTMENT_CALLS_MAX: usize = 50;
 #[derive(Debug)]
 pub struct Config {
     pub inbox_table: String,
+    pub inbox_retention: Duration,
     pub calls_table: String,
     pub index_numbers: bool,
     pub call_retention: Duration,
@@ -72,6 +73,7 @@ impl Config {
         let attempts_max = environment.number("RETRY_ATTEMPTS_MAX");
         let config = Self {
             inbox_table: environment.text("INBOX_TABLE"),
+            inbox_retention: environment.days("INBOX_RETENTION_DAYS"),
             calls_table: environment.text("CALLS_TABLE"),
             index_numbers: environment.flag("INDEX_NUMBERS"),
             call_retention: environment.days("CALL_RETENTION_DAYS"),
@@ -94,9 +96,6 @@ impl Config {
         environment.check(config)
     }
 }
-
-/// Retention given to the inbox. This function only reads the inbox, so the value is never used.
-pub const NO_RETENTION: Duration = Duration::ZERO;
 
 impl Api {
     /// Handles one request. Every request gets an answer, also when the tables fail.
@@ -160,13 +159,28 @@ impl Api {
     async fn cancel(&self, id: &CallId) -> Result<Answer, RequestError> {
         for _ in 0..RACES_MAX {
             let call = self.call(id).await?;
-            let Some(canceled) = call.cancel(&self.policy, self.clock.now()) else { return cannot_cancel(&call) };
+            let Some(canceled) = call.cancel(&self.policy, self.clock.now()) else {
+                if call.job == Job::Canceled {
+                    self.record_cancellation(&call).await?;
+                }
+                return cannot_cancel(&call);
+            };
             match self.calls.store(&canceled, self.call_retention).await? {
-                StoreOutcome::Committed => return Ok(Answer::with_call("canceled", &canceled.call)),
+                StoreOutcome::Committed => {
+                    self.record_cancellation(&canceled.call).await?;
+                    return Ok(Answer::with_call("canceled", &canceled.call));
+                }
                 StoreOutcome::LostRace => {}
             }
         }
         Err(RequestError::Storage(Error::Contended(RACES_MAX)))
+    }
+
+    /// Records in the inbox that the user canceled a call. So the call stays canceled if its row is lost.
+    async fn record_cancellation(&self, call: &Call) -> Result<(), Error> {
+        let now = self.clock.now();
+        let kept_from = call.plan.as_ref().map_or(now, |plan| plan.due_at.max(now));
+        self.inbox.record_cancellation(&call.call_id, kept_from, now).await
     }
 
     async fn show_appointment(&self, id: &str) -> Result<Answer, RequestError> {

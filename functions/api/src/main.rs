@@ -1,7 +1,7 @@
 //! Wiring of the api function: configuration, clients, run.
 
 use lambda_http::Error;
-use switchhook_api::{Api, Config, NO_RETENTION};
+use switchhook_api::{Api, Config};
 use switchhook_aws::calls::Calls;
 use switchhook_aws::inbox::Inbox;
 use switchhook_aws::random::RandomIds;
@@ -14,7 +14,7 @@ async fn main() -> Result<(), Error> {
     let aws = sdk::from_environment().await;
     let dynamodb = sdk::dynamodb(&aws);
     let api = Api {
-        inbox: Inbox::new(dynamodb.clone(), config.inbox_table, NO_RETENTION),
+        inbox: Inbox::new(dynamodb.clone(), config.inbox_table, config.inbox_retention),
         calls: Calls::new(dynamodb, config.calls_table).index_numbers(config.index_numbers),
         call_retention: config.call_retention,
         policy: config.policy,

@@ -5,6 +5,10 @@
 //! write asks the provider, and it asks once. If it dies after the write, the attempt is in doubt and the reconciler
 //! looks it up at the provider. So a phone that may have rung never rings again because a function died.
 //!
+//! **Nothing is dialled before the inbox records the dial, and the inbox records one dial of each attempt.** So a row that was lost,
+//! or restored to an earlier time, cannot make a phone ring for a dial that it has forgotten. The inbox refuses that dial, and
+//! the row gets the forgotten one back, in doubt.
+//!
 //! **A dial that the provider refuses, for a reason that is not the number's, says something about the provider.** It is
 //! withdrawn and does not count, and the provider's health notes it. A call whose provider takes no calls now is released
 //! before it is dialled.
@@ -22,7 +26,7 @@ use futures_util::future::join_all;
 use switchhook_aws::Error;
 use switchhook_aws::calls::{Alias, Calls, HealthCache, StoreOutcome};
 use switchhook_aws::config::{Environment, EnvironmentError};
-use switchhook_aws::inbox::{Inbox, NewEvent, submit, write_alias_and_adopt};
+use switchhook_aws::inbox::{self, Inbox, NewEvent, submit, write_alias_and_adopt};
 use switchhook_aws::provider::{ApiUrls, ProviderApi, SendError};
 use switchhook_aws::queue::{ClaimMessage, Queue};
 use switchhook_aws::random::RandomIds;
@@ -30,8 +34,8 @@ use switchhook_aws::sdk::Clock;
 use switchhook_aws::secret::DialAccounts;
 use switchhook_aws::telemetry::Decision;
 use switchhook_domain::{
-    AttemptKey, Call, CallId, Circuit, DialFailure, DialSignal, DialStarted, Policy, Provider, ProviderEvent,
-    ProviderHealth, StopReason, Timestamp, Transition,
+    AttemptKey, Call, CallId, Circuit, DialFailure, DialRecord, DialRecords, DialSignal, DialStarted, Policy, Provider,
+    ProviderEvent, ProviderHealth, StopReason, Timestamp, Transition,
 };
 use switchhook_providers::{DialAnswer, DialRates, DialRequest, Entry, derived_call_id, dial_api_request};
 
@@ -247,12 +251,12 @@ impl Dialer {
         notes: &mut RequestNotes,
     ) -> Result<DialOutcome, Error> {
         let accounts = self.dial_accounts.current(self.clock.now()).await;
-        let record = call.attempt_records.iter().find(|record| record.key.as_ref() == Some(attempt));
-        let (Some(plan), Some(provider), Some(from), Some(to)) =
-            (&call.plan, record.and_then(|record| record.provider), &call.from, &call.to)
+        let (Some(plan), Some(record), Some(from), Some(to)) =
+            (&call.plan, call.dial_record(attempt), &call.from, &call.to)
         else {
             return Ok(DialOutcome::ClaimLost);
         };
+        let provider = record.provider;
         let dial = DialRequest {
             call_id: &call.call_id,
             attempt,
@@ -274,6 +278,15 @@ impl Dialer {
             self.note(provider, &call.call_id, signal).await;
             return self.withdraw(call, attempt, cause, None).await;
         };
+        match self.inbox.record_dial(&call.call_id, &record, self.clock.now()).await {
+            Ok(inbox::DialOutcome::Recorded) => {}
+            Ok(inbox::DialOutcome::Refused(records)) => return self.recall(call, attempt, &records).await,
+            // The provider was not asked. If the dial is recorded all the same, the inbox refuses the next one, which is then looked up.
+            Err(error) => {
+                self.withdraw(call, attempt, "dial_not_recorded", None).await?;
+                return Err(error);
+            }
+        }
         let asked_at = self.clock.now();
         let answer = self.api.dial(provider, request).await;
         notes.request_ms = Some(self.clock.now().millis_since(asked_at).unsigned_abs());
@@ -282,7 +295,10 @@ impl Dialer {
         self.note(provider, &call.call_id, signal(&answer)).await;
         let answer = match answer {
             Ok(answer) => answer,
-            Err(SendError::NotSent(_)) => return self.withdraw(call, attempt, NO_CONNECTION, None).await,
+            Err(SendError::NotSent(_)) => {
+                self.forget(call, &record).await;
+                return self.withdraw(call, attempt, NO_CONNECTION, None).await;
+            }
             Err(SendError::NoResponse(_)) => return Ok(DialOutcome::InDoubt(NO_RESPONSE)),
         };
         match answer {
@@ -294,14 +310,49 @@ impl Dialer {
                 self.submit(&call.dial_accepted_event(attempt, &provider_call_id, now), claim).await?;
                 Ok(DialOutcome::Accepted)
             }
-            DialAnswer::Busy { reason, retry_after } => self.withdraw(call, attempt, reason, retry_after).await,
-            DialAnswer::AccountProblem { reason } => self.withdraw(call, attempt, reason, None).await,
+            DialAnswer::Busy { reason, retry_after } => {
+                self.forget(call, &record).await;
+                self.withdraw(call, attempt, reason, retry_after).await
+            }
+            DialAnswer::AccountProblem { reason } => {
+                self.forget(call, &record).await;
+                self.withdraw(call, attempt, reason, None).await
+            }
             DialAnswer::Rejected { reason } => {
+                self.forget(call, &record).await;
                 let rejection = |call: &Call, now| Some(call.reject(attempt, &self.policy, now)?.because(reason));
                 self.undo_dial(call, rejection, DialOutcome::Rejected(reason)).await
             }
             DialAnswer::InDoubt => Ok(DialOutcome::InDoubt(UNCLEAR_ANSWER)),
         }
+    }
+
+    /// Deletes the record of a dial that the provider did not make. If that fails, the inbox refuses the next dial of the attempt,
+    /// which is then looked up at the provider: that costs time, and nobody is dialled twice.
+    async fn forget(&self, call: &Call, dial: &DialRecord) {
+        if let Err(error) = self.inbox.forget_dial(&call.call_id, dial).await {
+            let now = self.clock.now();
+            let decision = Decision {
+                function: "dialer",
+                message: "record of a dial that was not made stays in the inbox",
+                action_taken: "dial_not_forgotten",
+                provider: Some(dial.provider.as_str()),
+                call_id: Some(call.call_id.as_str()),
+                ..Decision::from_error(Some(&error))
+            };
+            decision.log(now, true);
+        }
+    }
+
+    /// Gives a row what the inbox knows and the row has forgotten: an earlier dial of this attempt, or that the user canceled the
+    /// call. Nothing is dialled.
+    async fn recall(&self, call: &Call, attempt: &AttemptKey, records: &DialRecords) -> Result<DialOutcome, Error> {
+        let outcome = if records.dial_of(attempt).is_some() {
+            DialOutcome::DialledBefore
+        } else {
+            DialOutcome::Stopped(StopReason::CanceledByUser)
+        };
+        self.undo_dial(call, |call, now| call.recall(attempt, records, &self.policy, now), outcome).await
     }
 
     /// Withdraws an attempt that was not dialled, so that the call is due again later. If events of the attempt have arrived,

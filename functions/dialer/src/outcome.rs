@@ -21,6 +21,8 @@ pub(crate) enum DialOutcome {
     Rejected(&'static str),
     /// Nobody knows whether the provider placed the call.
     InDoubt(&'static str),
+    /// Nothing was dialled: the inbox knows an earlier dial of the attempt, which the row had forgotten.
+    DialledBefore,
 }
 
 /// The request to the provider that a claim led to, for the metrics.
@@ -65,12 +67,13 @@ impl DialOutcome {
             Self::Withdrawn(_) => "dial_withdrawn",
             Self::Rejected(_) => "dial_rejected",
             Self::InDoubt(_) => "dial_in_doubt",
+            Self::DialledBefore => "dialled_before",
         }
     }
 
     pub(crate) const fn cause(&self) -> Option<&'static str> {
         match self {
-            Self::ClaimLost | Self::Accepted | Self::WindowClosed | Self::Released => None,
+            Self::ClaimLost | Self::Accepted | Self::WindowClosed | Self::Released | Self::DialledBefore => None,
             Self::Stopped(reason) => Some(reason.as_str()),
             Self::Withdrawn(reason) | Self::Rejected(reason) | Self::InDoubt(reason) => Some(reason),
         }
@@ -79,7 +82,7 @@ impl DialOutcome {
     /// True if a request may have gone to the provider. It then counts towards the provider's dial rate.
     pub(crate) const fn may_have_sent_request(&self) -> bool {
         match self {
-            Self::ClaimLost | Self::WindowClosed | Self::Released | Self::Stopped(_) => false,
+            Self::ClaimLost | Self::WindowClosed | Self::Released | Self::Stopped(_) | Self::DialledBefore => false,
             Self::Accepted | Self::Withdrawn(_) | Self::Rejected(_) | Self::InDoubt(_) => true,
         }
     }

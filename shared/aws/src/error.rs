@@ -43,6 +43,8 @@ pub enum Error {
     ListCalls(#[source] Source),
     #[error("could not read {0} of the call's row")]
     DecodeCall(String),
+    #[error("could not copy the items of a table")]
+    CopyTable(#[source] Source),
     #[error("could not encode the call's row")]
     EncodeCall(#[source] Source),
     #[error("other writers changed the call during each of {0} attempts to write it")]
@@ -83,6 +85,7 @@ impl Error {
             Self::DecodeHealth(_) => "decode_health",
             Self::ListCalls(_) => "list_calls",
             Self::DecodeCall(_) => "decode_call",
+            Self::CopyTable(_) => "copy_table",
             Self::EncodeCall(_) => "encode_call",
             Self::Contended(_) => "contended",
             Self::Random(_) => "random",

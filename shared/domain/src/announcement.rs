@@ -87,7 +87,9 @@ impl AppointmentStatus {
         match reason {
             EndReason::Stopped(StopReason::CanceledByUser) => Self::Canceled,
             EndReason::Stopped(StopReason::DoNotCall) => Self::Blocked,
-            EndReason::Stopped(StopReason::UnknownTimeZone | StopReason::RejectedByProvider)
+            EndReason::Stopped(
+                StopReason::UnknownTimeZone | StopReason::RejectedByProvider | StopReason::DialsUnknown,
+            )
             | EndReason::AttemptsUsed
             | EndReason::NotRetryable
             | EndReason::Unheard

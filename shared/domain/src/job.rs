@@ -173,9 +173,16 @@ impl Call {
         let due_at = due_at.map(|due_at| trigger.map_or(due_at, |trigger| due_at.min(trigger.at)));
         match (self.stop_reason, due_at, &self.job) {
             (Some(StopReason::CanceledByUser), _, _) => Job::Canceled,
-            (Some(StopReason::DoNotCall | StopReason::UnknownTimeZone | StopReason::RejectedByProvider), _, _) => {
-                Job::Failed
-            }
+            (
+                Some(
+                    StopReason::DoNotCall
+                    | StopReason::UnknownTimeZone
+                    | StopReason::RejectedByProvider
+                    | StopReason::DialsUnknown,
+                ),
+                _,
+                _,
+            ) => Job::Failed,
             (None, None, _) => Job::Failed,
             (None, Some(_), Job::Claimed { lease_ends_at, .. }) if !self.claim_has_expired(*lease_ends_at) => {
                 self.job.clone()

@@ -6,7 +6,7 @@
 //! - `window`, `plan`, `announcement`, `moves`, `call`: a call as data;
 //! - `attempt`, `job`, `appointment`: what follows from the history of a call;
 //! - `announce`, `finding`, `domain_event`, `operator`: events that Switchhook itself makes;
-//! - `derive`, `transition`, `fold`: the next row of a call; `compare`: how a row differs from its events;
+//! - `derive`, `record`, `transition`, `fold`: the next row of a call; `compare`: how a row differs from its events;
 //! - `dialling`: when the next dial is due, and who is asked;
 //! - `reason`, `explain`: why an event has its disposition; `past`: a call as it was known at an earlier time;
 //! - `provider_health`: whether a provider gets calls, and how fast.
@@ -34,6 +34,7 @@ mod past;
 mod plan;
 mod provider_health;
 mod reason;
+mod record;
 mod time;
 mod transition;
 mod window;
@@ -63,6 +64,7 @@ pub use past::{PastCall, Write};
 pub use plan::{EndReason, ManualTrigger, NewCall, Plan, Refusals, RetryPolicy, StopReason};
 pub use provider_health::{Circuit, DialFailure, DialSignal, ProviderAvailability, ProviderHealth, Slowdown};
 pub use reason::{EntryRef, Reason, Step};
+pub use record::{CallCreation, DialRecord, DialRecords};
 pub use time::Timestamp;
 pub use transition::DialStarted;
 pub use window::{CallingWindow, Day, WindowError};

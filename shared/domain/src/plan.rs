@@ -11,11 +11,12 @@ use crate::time::Timestamp;
 use crate::window::CallingWindow;
 
 /// Request for a call that Switchhook places. Never changes after the call was created.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NewCall {
     pub call_id: CallId,
     pub from: PhoneNumber,
     pub to: PhoneNumber,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub appointment_id: Option<String>,
     pub plan: Plan,
 }
@@ -108,10 +109,13 @@ pub enum StopReason {
     UnknownTimeZone,
     /// The provider will never place this call, for example because the number is not valid.
     RejectedByProvider,
+    /// The records of the call's dials were lost in a disaster, so nobody knows whether the person was called.
+    DialsUnknown,
 }
 
 impl StopReason {
-    pub const ALL: [Self; 4] = [Self::CanceledByUser, Self::DoNotCall, Self::UnknownTimeZone, Self::RejectedByProvider];
+    pub const ALL: [Self; 5] =
+        [Self::CanceledByUser, Self::DoNotCall, Self::UnknownTimeZone, Self::RejectedByProvider, Self::DialsUnknown];
 
     /// Returns the name used in API answers, domain events and rows.
     #[must_use]
@@ -121,6 +125,7 @@ impl StopReason {
             Self::DoNotCall => "do_not_call",
             Self::UnknownTimeZone => "unknown_time_zone",
             Self::RejectedByProvider => "rejected_by_provider",
+            Self::DialsUnknown => "dials_unknown",
         }
     }
 }

@@ -12,6 +12,7 @@ use crate::derive::Transition;
 use crate::event::{AttemptKey, Direction, Provider};
 use crate::moves::{MOVES_MAX, Move, MoveKind};
 use crate::plan::{ManualTrigger, NewCall, StopReason};
+use crate::record::DialRecords;
 use crate::time::Timestamp;
 
 /// Reason of a move: the person may not be called at this time.
@@ -197,6 +198,40 @@ impl Call {
         let mut call = self.without_dial(attempt)?;
         call.stop_reason = Some(StopReason::RejectedByProvider);
         call.note_move(MoveKind::Rejected, None, now);
+        Some(call.into_transition(policy, now))
+    }
+
+    /// For the dialer whose dial the inbox refused to record: the attempt was dialled before, or the user canceled the call. The
+    /// row has forgotten that, and gets it back.
+    ///
+    /// `None` if an event of the attempt has arrived after all: then that event decides.
+    #[must_use]
+    pub fn recall(
+        &self,
+        attempt: &AttemptKey,
+        records: &DialRecords,
+        policy: &Policy,
+        now: Timestamp,
+    ) -> Option<Transition> {
+        let call = match records.dial_of(attempt) {
+            Some(_) => self.clone(),
+            None => self.without_dial(attempt)?,
+        };
+        Self::rebuild(Some(&call), None, records, policy, now)
+    }
+
+    /// Ends a call whose dials may be forgotten: no further attempt follows. What the provider reports is still folded.
+    ///
+    /// `None` if Switchhook does not place the call, or it is stopped already.
+    #[must_use]
+    pub fn stop_unknown(&self, policy: &Policy, now: Timestamp) -> Option<Transition> {
+        if self.plan.is_none() || self.stop_reason.is_some() {
+            return None;
+        }
+        let mut call = self.clone();
+        let reason = StopReason::DialsUnknown;
+        call.stop_reason = Some(reason);
+        call.note_move(MoveKind::GivenUp, Some(reason.as_str()), now);
         Some(call.into_transition(policy, now))
     }
 

@@ -37,11 +37,11 @@ fn history_of(call: &Call) -> BTreeSet<String> {
 /// The findings, one line each.
 fn found(report: &VerifyReport) -> String {
     let line = |id: &CallId, problem: &Problem| match problem {
-        Problem::Different { differences } => {
+        Problem::Different { differences, .. } => {
             let names: Vec<&str> = differences.iter().map(|difference| difference.name).collect();
             format!("{id} differs: {}", names.join(" "))
         }
-        Problem::Lost { events } => format!("{id} is lost: {} events", events.len()),
+        Problem::Lost { events, .. } => format!("{id} is lost: {} events", events.len()),
         Problem::Unknown => format!("{id} is unknown"),
         Problem::Unreadable { error } => format!("{id}: {error}"),
         Problem::TooManyEvents => format!("{id} has too many events"),

@@ -48,6 +48,7 @@ pub(crate) fn stack_of(world: &World) -> Stack {
             call_retention_days: 400,
             block_on_request: true,
             dial_rates: "retell=100".to_owned(),
+            index_numbers: true,
         },
     };
     let aws = sdk::with_timeouts_and_retries(&world.cloud.services().sdk_config());

@@ -77,6 +77,12 @@ impl Calls {
         Self { index_numbers, ..self }
     }
 
+    /// True if the client writes numbers into the index `by_party`.
+    #[must_use]
+    pub const fn indexes_numbers(&self) -> bool {
+        self.index_numbers
+    }
+
     /// Opens the connection, so that the first event does not wait for it.
     pub async fn warm_up(&self) {
         drop(self.get_call(&CallId::new("warm")).await);

@@ -13,6 +13,7 @@ use super::attention::AttentionKind;
 use super::item::{
     ChunkItem, ConflictItem, EventItem, INBOX_SCHEMA, chunk_body, chunk_key, conflict_key, disposition_of, is_companion,
 };
+use super::new_event::{ATTEMPT_HEADER, LOOKUP_SOURCE, NewEvent, ROW_SOURCE, SOURCE_HEADER};
 use super::sweep::received_bucket;
 use super::table::{Inbox, encode};
 use crate::compression::{self, Compressed};
@@ -28,36 +29,8 @@ pub(super) const INLINE_BYTES_MAX: usize = 300_000;
 const BODY_HASH_DIGITS: usize = 32;
 /// Cause in the index of items that a person should look at, for a body that contradicts the stored one.
 const CONFLICT_CAUSE: &str = "conflicting_body";
-/// Header that no webhook has. It marks a provider's answer to a lookup.
-const SOURCE_HEADER: &str = "switchhook-source";
 /// Header with the version of the program that could not read a webhook.
 const VERSION_HEADER: &str = "switchhook-version";
-/// Header with the attempt that was looked up: a provider's answer may name neither the attempt nor its call.
-const ATTEMPT_HEADER: &str = "switchhook-attempt";
-
-/// Authentic event on its way into the inbox. `Debug` shows its id alone, because a body must never reach a log.
-#[derive(Clone)]
-pub struct NewEvent {
-    pub event_id: EventId,
-    pub call_id: Option<CallId>,
-    pub origin: Origin,
-    pub event_type: String,
-    pub occurred_at: Option<Timestamp>,
-    pub received_at: Timestamp,
-    /// Query of the URL, which some providers sign.
-    pub query: String,
-    /// Exact bytes that were signed.
-    pub body: Vec<u8>,
-    /// Index of the provider's key that verified the event.
-    pub key_index: usize,
-    /// Headers for debugging, never a signature or an authorisation.
-    pub headers: BTreeMap<String, String>,
-    /// Recorded or quarantined, if ingress decided so. `None` for an event that is to be folded.
-    pub disposition: Option<Disposition>,
-    /// Short name of the reason for a quarantine.
-    pub cause: Option<&'static str>,
-    pub trace_id: String,
-}
 
 /// Event that the inbox holds. `Debug` shows its id alone, because a body must never reach a log.
 #[derive(Clone)]
@@ -76,6 +49,8 @@ pub struct StoredEvent {
     pub headers: BTreeMap<String, String>,
     /// True if the event is a provider's answer to a lookup, not a webhook.
     pub from_lookup: bool,
+    /// True if the event was restored from the row of its call, and its body is the event as Switchhook read it.
+    pub is_from_row: bool,
     /// Attempt that was looked up.
     lookup_attempt: Option<AttemptKey>,
     query: String,
@@ -117,62 +92,9 @@ pub enum Reread {
     Quarantined(ReadError),
 }
 
-impl fmt::Debug for NewEvent {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("NewEvent").field("event_id", &self.event_id).finish_non_exhaustive()
-    }
-}
-
 impl fmt::Debug for StoredEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("StoredEvent").field("event_id", &self.event_id).finish_non_exhaustive()
-    }
-}
-
-impl NewEvent {
-    /// Event that Switchhook itself made. Its body is the event as JSON.
-    ///
-    /// # Errors
-    /// [`Error::WriteInbox`] if the event cannot be written as JSON.
-    pub fn from_switchhook(event: &ProviderEvent, trace_id: &str) -> Result<Self, Error> {
-        Ok(Self {
-            event_id: event.event_id.clone(),
-            call_id: Some(event.call_id.clone()),
-            origin: event.origin,
-            event_type: event.event_type.clone(),
-            occurred_at: event.call_events.first().and_then(|e| e.occurred_at),
-            received_at: event.received_at,
-            query: String::new(),
-            body: serde_json::to_vec(event).map_err(|error| Error::WriteInbox(Box::new(error)))?,
-            key_index: 0,
-            headers: BTreeMap::new(),
-            disposition: None,
-            cause: None,
-            trace_id: trace_id.to_owned(),
-        })
-    }
-
-    /// Event that Switchhook read from a provider's answer to a lookup. `answer` is that answer in the form of a
-    /// webhook.
-    #[must_use]
-    pub fn from_lookup(answer: &VerifiedWebhook, event: &ProviderEvent, trace_id: &str) -> Self {
-        let mut headers = BTreeMap::from([(SOURCE_HEADER.to_owned(), "lookup".to_owned())]);
-        headers.extend(event.attempt.as_ref().map(|attempt| (ATTEMPT_HEADER.to_owned(), attempt.to_string())));
-        Self {
-            event_id: event.event_id.clone(),
-            call_id: Some(event.call_id.clone()),
-            origin: Origin::Provider(answer.provider()),
-            event_type: event.event_type.clone(),
-            occurred_at: event.call_events.iter().find(|e| !e.implied).and_then(|e| e.occurred_at),
-            received_at: event.received_at,
-            query: answer.query().to_owned(),
-            body: answer.body().to_vec(),
-            key_index: 0,
-            headers,
-            disposition: None,
-            cause: None,
-            trace_id: trace_id.to_owned(),
-        }
     }
 }
 
@@ -184,6 +106,11 @@ impl Inbox {
     /// [`Error::WriteInbox`], [`Error::ReadInbox`]. If the stored event cannot be read: [`Error::DecodeInbox`],
     /// [`Error::NewerSchema`].
     pub async fn put(&self, event: &NewEvent) -> Result<PutOutcome, Error> {
+        self.put_kept_from(event, event.received_at).await
+    }
+
+    /// Does the same as [`Inbox::put`], and keeps the event for the retention of the inbox after `kept_from`.
+    pub(super) async fn put_kept_from(&self, event: &NewEvent, kept_from: Timestamp) -> Result<PutOutcome, Error> {
         let body_hash = body_hash(&event.body);
         let Compressed { bytes, dictionary } = compress(&event.body)?;
         if bytes.len() > INLINE_BYTES_MAX
@@ -218,7 +145,7 @@ impl Inbox {
             attention: is_quarantined.then(|| AttentionKind::Quarantined.key(event.event_id.as_str())),
             attention_at: is_quarantined.then_some(event.received_at),
             cause: event.cause.map(str::to_owned),
-            expires_at: self.expires_at(event.received_at),
+            expires_at: self.expires_at(kept_from),
         };
         let request = self
             .client
@@ -240,6 +167,7 @@ impl Inbox {
         let stored = Box::new(StoredEvent::decode(EventItem::parse(item)?)?);
         // A provider writes its answer to a lookup and its webhook differently. That is no contradiction.
         let same_content = stored.from_lookup
+            || stored.is_from_row
             || stored.body_hash == body_hash
             || match event.origin {
                 Origin::Switchhook => false,
@@ -326,14 +254,18 @@ impl Inbox {
     /// # Errors
     /// The same as [`Inbox::renormalize`].
     pub async fn read_again(&self, stored: &StoredEvent) -> Result<Reread, Error> {
+        // A record of Switchhook itself, such as the request that created a call, is no event of a call.
+        if stored.origin == Origin::Switchhook && stored.disposition == Some(Disposition::Recorded) {
+            return Ok(Reread::Recorded);
+        }
         let body = self.read_body(stored).await?;
         let provider = match stored.origin {
-            Origin::Switchhook => {
+            Origin::Provider(provider) if !stored.is_from_row => provider,
+            Origin::Switchhook | Origin::Provider(_) => {
                 let event: ProviderEvent = serde_json::from_slice(&body).map_err(|_| Error::DecodeInbox("the body"))?;
                 let trace_id = TraceId::new(&stored.trace_id);
                 return Ok(Reread::Foldable(Box::new(ProviderEvent { trace_id, ..event })));
             }
-            Origin::Provider(provider) => provider,
         };
         let webhook = VerifiedWebhook::from_inbox(provider, stored.query.clone(), body, stored.key_index);
         Ok(match switchhook_providers::read(&webhook, stored.received_at) {
@@ -457,7 +389,8 @@ impl StoredEvent {
             received_at: item.received_at,
             disposition: item.disposition.as_deref().and_then(disposition_of),
             trace_id: item.trace_id,
-            from_lookup: item.headers.contains_key(SOURCE_HEADER),
+            from_lookup: item.headers.get(SOURCE_HEADER).is_some_and(|source| source == LOOKUP_SOURCE),
+            is_from_row: item.headers.get(SOURCE_HEADER).is_some_and(|source| source == ROW_SOURCE),
             lookup_attempt: item.headers.get(ATTEMPT_HEADER).map(AttemptKey::new),
             program_version: item.headers.get(VERSION_HEADER).cloned(),
             query: item.query,

@@ -14,8 +14,10 @@ use crate::error::Error;
 pub(super) const INBOX_SCHEMA: u32 = 1;
 
 /// Prefixes of the keys of companion items. The keys of events begin with a provider or with `switchhook`.
-const COMPANION_PREFIXES: [&str; 7] = ["audit:", "chunk:", CONFLICT_PREFIX, NOTE_PREFIX, "plan:", "run:", "sweep:"];
+const COMPANION_PREFIXES: [&str; 8] =
+    ["audit:", "chunk:", CONFLICT_PREFIX, DIALS_PREFIX, NOTE_PREFIX, "plan:", "run:", "sweep:"];
 const CONFLICT_PREFIX: &str = "conflict:";
+const DIALS_PREFIX: &str = "dials:";
 const NOTE_PREFIX: &str = "note:";
 
 pub(super) const SWEEP_CURSOR_KEY: &str = "sweep:cursor";
@@ -254,6 +256,11 @@ pub(super) fn chunk_key(event_id: &EventId, body_hash: &str, index: u32) -> Stri
 
 pub(super) fn conflict_key(event_id: &EventId) -> String {
     format!("{CONFLICT_PREFIX}{event_id}")
+}
+
+/// Key of the item that holds the dials of a call.
+pub(super) fn dials_key(call_id: &CallId) -> String {
+    format!("{DIALS_PREFIX}{call_id}")
 }
 
 pub(super) fn note_key(event_id: &EventId) -> String {

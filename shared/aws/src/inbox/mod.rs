@@ -10,6 +10,7 @@
 //! - chunks of a body that does not fit into one item, written before the event's item, so that no item lacks its body;
 //! - one conflicting body per event;
 //! - a note on an event that the consumer could not fold;
+//! - the dials of a call that Switchhook places;
 //! - the cursor of the sweep, the cursor of the notices to operators, and one of discovery per provider;
 //! - the plans, the runs and the audit records of operators.
 //!
@@ -21,9 +22,11 @@ mod discovery;
 mod document;
 mod event;
 mod item;
+mod new_event;
 mod note;
 mod notice;
 mod of_call;
+mod record;
 mod remove;
 mod submit;
 mod sweep;
@@ -33,10 +36,12 @@ pub use attention::{ATTENTION_SHARDS, Attention, AttentionKind, BY_ATTENTION};
 pub use conflict::ConflictingBody;
 pub use discovery::DiscoveryCursor;
 pub use document::{Document, DocumentKind, audit_id};
-pub use event::{BODY_BYTES_MAX, NewEvent, PutOutcome, Reread, StoredEvent};
+pub use event::{BODY_BYTES_MAX, PutOutcome, Reread, StoredEvent};
+pub use new_event::NewEvent;
 pub use note::Note;
 pub use notice::{AttentionCursor, SeenUntil};
 pub use of_call::is_kept_without_event;
+pub use record::{CreationOutcome, DialOutcome, creation_id};
 pub use submit::{adopt, resend, submit, write_alias_and_adopt};
 pub use sweep::{BY_RECEIVED, RECEIVED_SHARDS, ReceivedEvent, SweepCursor, SweepPosition, minute_of};
 pub use table::Inbox;

@@ -2,7 +2,8 @@
 
 use switchhook_domain::{CallId, EventId, Origin, ProviderEvent, Timestamp};
 
-use super::event::{NewEvent, PutOutcome, StoredEvent};
+use super::event::{PutOutcome, StoredEvent};
+use super::new_event::NewEvent;
 use super::table::Inbox;
 use crate::calls::{Alias, Calls};
 use crate::error::Error;

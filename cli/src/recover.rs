@@ -1,0 +1,233 @@
+//! `switchhook recover`: copies restored tables, refills an inbox that lost events, and ends calls whose dials are forgotten.
+
+use std::io::{self, Write};
+
+use clap::{Args, Subcommand};
+use switchhook_operate::plan::{Plan, Verb};
+use switchhook_operate::recover::{self, Copied, CopyFrom, CopyReport};
+use switchhook_operate::{Error, Stack};
+
+use crate::change::{self, Change, ChangeError, Ended};
+use crate::since::{self, Since};
+use crate::stack_choice::{StackChoice, StackChoiceError};
+use crate::words::counted;
+
+const EXAMPLES: &str = "\
+Examples:
+  switchhook recover copy --inbox-from inbox-restored --calls-from calls-restored --stack switchhook
+  switchhook recover inbox --since 2026-11-20T09:00:00Z
+  switchhook recover stop --since 2026-11-20T09:00:00Z --yes --reason 'ticket 812'
+
+docs/recovery.md says which of these a disaster needs, and in which order. `switchhook verify --since TIME --repair` does the rest.";
+
+const COPY_EXAMPLES: &str = "\
+Examples:
+  switchhook recover copy --calls-from calls-restored --stack switchhook
+  switchhook recover copy --inbox-from inbox-restored --calls-from calls-restored --json
+
+DynamoDB restores a backup into a new table. This command copies its items into the table of the stack. An item that the stack has
+already stays as it is, so the command can be repeated. The inbox is copied first: it knows which calls were dialled.
+
+Exit status: 0 if the tables were copied, 2 if not, 3 if it was refused.";
+
+const INBOX_EXAMPLES: &str = "\
+Examples:
+  switchhook recover inbox --since 2026-11-20T09:00:00Z
+  switchhook recover inbox --since 6h --yes --reason 'the inbox was restored'
+
+Use it after the inbox was restored to an earlier time, and the calls were not. The row of a call holds its events in short form.
+They are written into the inbox, with the request that created the call and its dials. The bodies of the webhooks are lost.
+
+Exit status: 0 if done or planned, 1 if there is nothing to do, 2 if it could not be done, 3 if it was refused.";
+
+const STOP_EXAMPLES: &str = "\
+Examples:
+  switchhook recover stop --since 2026-11-20T09:00:00Z
+  switchhook recover stop --since 6h --keep-not-due --yes --reason 'both tables were restored'
+
+Use it after both tables were restored, before the dialer runs again. Nobody knows which calls were dialled since TIME, the later of
+the two times. So every call that was created before, and could be dialled, ends as FAILED with the reason dials_unknown, and the
+domain event call.exhausted says so. What the provider still reports is folded. Create a call again if the person is to be called.
+
+A call that is not due yet was dialled only if somebody triggered it by hand. --keep-not-due keeps such calls.
+
+Exit status: 0 if done or planned, 1 if there is nothing to do, 2 if it could not be done, 3 if it was refused.";
+
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Recover {
+    #[command(subcommand)]
+    verb: RecoverVerb,
+}
+
+#[derive(Debug, Subcommand)]
+enum RecoverVerb {
+    /// Copy the items of restored tables into the tables of the stack
+    Copy(CopyTables),
+    /// Write into the inbox what it has lost and the rows of the calls still hold
+    Inbox(Refill),
+    /// End the calls of which nobody knows whether they were dialled
+    Stop(Stop),
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = COPY_EXAMPLES)]
+struct CopyTables {
+    /// Restored table with events
+    #[arg(long, value_name = "TABLE")]
+    inbox_from: Option<String>,
+    /// Restored table with calls
+    #[arg(long, value_name = "TABLE", required_unless_present = "inbox_from")]
+    calls_from: Option<String>,
+    #[command(flatten)]
+    stack: StackChoice,
+    /// Print one JSON object: the numbers of items of each table
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = INBOX_EXAMPLES)]
+struct Refill {
+    /// Time to which the inbox was restored: a duration such as 2h, or a time in RFC 3339 format
+    #[arg(long, value_name = "TIME", value_parser = since::parse, required_unless_present = "plan")]
+    since: Option<Since>,
+    #[command(flatten)]
+    change: Change,
+    #[command(flatten)]
+    stack: StackChoice,
+    /// Print the plan or the run as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = STOP_EXAMPLES)]
+struct Stop {
+    /// Time since which dials may be forgotten: a duration such as 2h, or a time in RFC 3339 format
+    #[arg(long, value_name = "TIME", value_parser = since::parse, required_unless_present = "plan")]
+    since: Option<Since>,
+    /// Keep calls that are not due yet
+    #[arg(long)]
+    keep_not_due: bool,
+    #[command(flatten)]
+    change: Change,
+    #[command(flatten)]
+    stack: StackChoice,
+    /// Print the plan or the run as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum RecoverError {
+    #[error(transparent)]
+    Stack(#[from] StackChoiceError),
+    #[error(transparent)]
+    Change(#[from] ChangeError),
+    #[error("could not copy the tables")]
+    Copy(#[source] Error),
+    #[error("could not print the result")]
+    Print(#[source] io::Error),
+}
+
+impl Recover {
+    pub(crate) fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<Ended, RecoverError> {
+        match &self.verb {
+            RecoverVerb::Copy(copy) => copy.run(out, errors),
+            RecoverVerb::Inbox(refill) => refill.run(out, errors),
+            RecoverVerb::Stop(stop) => stop.run(out, errors),
+        }
+    }
+}
+
+impl CopyTables {
+    fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<Ended, RecoverError> {
+        let connection = self.stack.connect()?;
+        let from = CopyFrom { inbox: self.inbox_from.clone(), calls: self.calls_from.clone() };
+        let bar = change::progress_bar(self.json, "items read");
+        let report = connection.block_on(recover::copy(&connection.stack, &from, &mut |read| bar.set_position(read)));
+        bar.finish_and_clear();
+        let printed = match report {
+            Err(Error::Refusal(refusal)) => {
+                writeln!(errors, "switchhook: {refusal}").map_err(RecoverError::Print)?;
+                return Ok(Ended::Refused);
+            }
+            Err(error) => return Err(RecoverError::Copy(error)),
+            Ok(report) if self.json => {
+                serde_json::to_string_pretty(&report).map_err(io::Error::from).and_then(|text| writeln!(out, "{text}"))
+            }
+            Ok(report) => print(&report, out),
+        };
+        printed.map_err(RecoverError::Print)?;
+        Ok(Ended::Found)
+    }
+}
+
+impl Refill {
+    fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<Ended, RecoverError> {
+        let bar = change::progress_bar(self.json, "minutes of the inbox read");
+        let plan = async |stack: &Stack, since: Since, max| {
+            let since = since.at(stack.now());
+            recover::plan_refill(stack, since, max, &mut |done, all| {
+                bar.set_length(all);
+                bar.set_position(done);
+            })
+            .await
+        };
+        carry_out(Verb::Refill, &self.stack, &self.change, self.since, self.json, plan, out, errors)
+    }
+}
+
+impl Stop {
+    fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<Ended, RecoverError> {
+        let plan = async |stack: &Stack, since: Since, max| {
+            recover::plan_stop(stack, since.at(stack.now()), self.keep_not_due, max).await
+        };
+        carry_out(Verb::Stop, &self.stack, &self.change, self.since, self.json, plan, out, errors)
+    }
+}
+
+/// Prints the plan that `plan` makes, or that the operator named, and with `--yes` carries it out.
+#[expect(clippy::too_many_arguments, reason = "two of them are the outputs")]
+fn carry_out(
+    verb: Verb,
+    stack: &StackChoice,
+    change: &Change,
+    since: Option<Since>,
+    json: bool,
+    plan: impl AsyncFn(&Stack, Since, usize) -> Result<Plan, Error>,
+    out: &mut impl Write,
+    errors: &mut impl Write,
+) -> Result<Ended, RecoverError> {
+    let connection = stack.connect()?;
+    match since {
+        Some(since) if !change.names_plan() => {
+            let plan = connection.block_on(plan(&connection.stack, since, change.max()));
+            Ok(change.carry_out_planned(&connection, plan, json, out, errors)?)
+        }
+        Some(_) | None => Ok(change.run_named(&connection, verb, json, out, errors)?),
+    }
+}
+
+fn print(report: &CopyReport, out: &mut impl Write) -> io::Result<()> {
+    for (name, copied) in [("inbox", report.inbox), ("calls", report.calls)] {
+        let Some(Copied { copied, present, expired }) = copied else { continue };
+        let copied = counted(copied, "item");
+        writeln!(out, "{name}: {copied} copied, {present} were there already, {expired} have expired")?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copied_items_are_counted_for_each_table() {
+        let report = CopyReport { inbox: None, calls: Some(Copied { copied: 1, present: 2, expired: 3 }) };
+        let mut out = Vec::new();
+        print(&report, &mut out).unwrap();
+        assert_eq!(String::from_utf8(out).unwrap(), "calls: 1 item copied, 2 were there already, 3 have expired\n");
+    }
+}

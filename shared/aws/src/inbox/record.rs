@@ -1,0 +1,225 @@
+//! Records of calls that Switchhook places: the request that created a call, its dials, and its cancellation.
+//!
+//! **The inbox holds them so that the row of a call can be rebuilt, and so that a forgotten dial is not repeated.** The creation is
+//! stored like a recorded event, before the row, under an id made of the call's id. So the index of received events finds it,
+//! and no fold takes it. The dials of a call share one companion item, with an attribute for each attempt.
+//!
+//! A dial is recorded on the condition that no dial of its attempt is recorded, and that the user has not canceled the call. The
+//! database decides, whatever the row of the call says.
+
+use std::collections::BTreeMap;
+
+use aws_sdk_dynamodb::operation::update_item::builders::UpdateItemFluentBuilder;
+use aws_sdk_dynamodb::types::{AttributeValue, ReturnValuesOnConditionCheckFailure};
+use switchhook_domain::{
+    AttemptKey, CallCreation, CallId, DialRecord, DialRecords, Disposition, EventId, Origin, Timestamp,
+};
+
+use super::event::{PutOutcome, StoredEvent};
+use super::item::dials_key;
+use super::new_event::NewEvent;
+use super::table::Inbox;
+use crate::dynamodb::{ConditionalWrite, Item, number, text};
+use crate::error::Error;
+
+/// Type of the recorded event that holds the request which created a call.
+const CREATION_TYPE: &str = "call_created";
+/// End of the id of such an event.
+const CREATION_SUFFIX: &str = "/created";
+/// Prefix of the attribute that holds the dial of an attempt.
+const DIAL_PREFIX: &str = "dial_";
+const CANCELED_AT: &str = "canceled_at";
+
+/// Outcome of recording a creation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CreationOutcome {
+    Stored,
+    /// A call with this id was created before, by this request.
+    Exists(Box<CallCreation>),
+}
+
+/// Outcome of recording a dial.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DialOutcome {
+    Recorded,
+    /// The attempt was dialled before, or the call is canceled. These are the records of the call.
+    Refused(DialRecords),
+}
+
+/// Returns the id of the recorded event that holds the request which created a call.
+#[must_use]
+pub fn creation_id(call_id: &CallId) -> EventId {
+    EventId::new(format!("{}:{call_id}{CREATION_SUFFIX}", Origin::Switchhook.as_str()))
+}
+
+impl Inbox {
+    /// Records the request that creates a call, if none is recorded under the id of the call.
+    ///
+    /// # Errors
+    /// [`Error::WriteInbox`], [`Error::ReadInbox`], [`Error::DecodeInbox`], [`Error::NewerSchema`].
+    pub async fn put_creation(&self, creation: &CallCreation, trace_id: &str) -> Result<CreationOutcome, Error> {
+        let event = NewEvent {
+            event_id: creation_id(&creation.call.call_id),
+            call_id: Some(creation.call.call_id.clone()),
+            origin: Origin::Switchhook,
+            event_type: CREATION_TYPE.to_owned(),
+            occurred_at: None,
+            received_at: creation.created_at,
+            query: String::new(),
+            body: serde_json::to_vec(creation).map_err(|error| Error::WriteInbox(Box::new(error)))?,
+            key_index: 0,
+            headers: BTreeMap::new(),
+            disposition: Some(Disposition::Recorded),
+            cause: None,
+            trace_id: trace_id.to_owned(),
+        };
+        // A call may wait for months until it is due.
+        let kept_from = creation.created_at.max(creation.call.plan.due_at);
+        match self.put_kept_from(&event, kept_from).await? {
+            PutOutcome::Stored => Ok(CreationOutcome::Stored),
+            PutOutcome::Duplicate { stored, .. } => {
+                Ok(CreationOutcome::Exists(Box::new(self.decode_creation(&stored).await?)))
+            }
+        }
+    }
+
+    /// Reads the request that created a call. `None` if none is recorded: another system placed the call, or the record expired.
+    ///
+    /// # Errors
+    /// [`Error::ReadInbox`], [`Error::DecodeInbox`], [`Error::NewerSchema`].
+    pub async fn creation(&self, call_id: &CallId) -> Result<Option<CallCreation>, Error> {
+        match self.get(&creation_id(call_id)).await? {
+            Some(stored) => self.decode_creation(&stored).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    async fn decode_creation(&self, stored: &StoredEvent) -> Result<CallCreation, Error> {
+        let body = self.read_body(stored).await?;
+        serde_json::from_slice(&body).map_err(|_| Error::DecodeInbox("the creation of a call"))
+    }
+
+    /// Records a dial, unless a dial of the same attempt is recorded or the call is canceled. **Only who gets
+    /// [`DialOutcome::Recorded`] may ask the provider.**
+    ///
+    /// # Errors
+    /// [`Error::WriteInbox`]. The dial may be recorded then.
+    pub async fn record_dial(&self, call_id: &CallId, dial: &DialRecord, now: Timestamp) -> Result<DialOutcome, Error> {
+        let request = self
+            .update_dials(call_id)
+            .condition_expression("attribute_not_exists(#dial) AND attribute_not_exists(canceled_at)")
+            .update_expression("SET #dial = :dial, expires_at = :end")
+            .expression_attribute_names("#dial", attribute_of(&dial.attempt))
+            .expression_attribute_values(":dial", text(&encode_dial(dial)))
+            .expression_attribute_values(":end", number(self.expires_at(now)))
+            .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld);
+        match ConditionalWrite::from_result(request.send().await).map_err(Error::WriteInbox)? {
+            ConditionalWrite::Applied(_) => Ok(DialOutcome::Recorded),
+            ConditionalWrite::Refused(item) => {
+                let records = decode_records(&item.unwrap_or_default());
+                // The response to this write may have been lost, and the SDK has repeated the request.
+                let is_own = records.dial_of(&dial.attempt).is_some_and(|known| known.dial_key == dial.dial_key);
+                Ok(if is_own { DialOutcome::Recorded } else { DialOutcome::Refused(records) })
+            }
+        }
+    }
+
+    /// Deletes the record of a dial that the provider did not make, so that the attempt can be dialled. Does nothing if another
+    /// dial of the attempt is recorded.
+    ///
+    /// # Errors
+    /// [`Error::WriteInbox`].
+    pub async fn forget_dial(&self, call_id: &CallId, dial: &DialRecord) -> Result<(), Error> {
+        let request = self
+            .update_dials(call_id)
+            .condition_expression("#dial = :dial")
+            .update_expression("REMOVE #dial")
+            .expression_attribute_names("#dial", attribute_of(&dial.attempt))
+            .expression_attribute_values(":dial", text(&encode_dial(dial)));
+        ConditionalWrite::from_result(request.send().await).map(drop).map_err(Error::WriteInbox)
+    }
+
+    /// Records that the user canceled a call. The record is kept for the retention of the inbox after `kept_from`.
+    ///
+    /// # Errors
+    /// [`Error::WriteInbox`]. A repetition is safe.
+    pub async fn record_cancellation(
+        &self,
+        call_id: &CallId,
+        kept_from: Timestamp,
+        now: Timestamp,
+    ) -> Result<(), Error> {
+        let request = self
+            .update_dials(call_id)
+            .update_expression("SET canceled_at = if_not_exists(canceled_at, :now), expires_at = :end")
+            .expression_attribute_values(":now", number(now.as_millis()))
+            .expression_attribute_values(":end", number(self.expires_at(kept_from)));
+        request.send().await.map(drop).map_err(|error| Error::WriteInbox(Box::new(error)))
+    }
+
+    /// Reads what is recorded about the dials of a call.
+    ///
+    /// # Errors
+    /// [`Error::ReadInbox`].
+    pub async fn dial_records(&self, call_id: &CallId) -> Result<DialRecords, Error> {
+        Ok(self.get_item(&dials_key(call_id)).await?.map(|item| decode_records(&item)).unwrap_or_default())
+    }
+
+    fn update_dials(&self, call_id: &CallId) -> UpdateItemFluentBuilder {
+        self.client.update_item().table_name(&self.table).key("event_id", text(&dials_key(call_id)))
+    }
+}
+
+fn attribute_of(attempt: &AttemptKey) -> String {
+    format!("{DIAL_PREFIX}{attempt}")
+}
+
+/// Text of a dial: `{provider} {time in Unix milliseconds} {dial key}`.
+fn encode_dial(dial: &DialRecord) -> String {
+    format!("{} {} {}", dial.provider, dial.dialled_at.as_millis(), dial.dial_key)
+}
+
+/// Reads the text of a dial. `None` if the text is malformed.
+fn decode_dial(attempt: &str, dial: &str) -> Option<DialRecord> {
+    let mut parts = dial.splitn(3, ' ');
+    Some(DialRecord {
+        attempt: AttemptKey::new(attempt),
+        provider: parts.next()?.parse().ok()?,
+        dialled_at: Timestamp::from_millis(parts.next()?.parse().ok()?),
+        dial_key: parts.next()?.to_owned(),
+    })
+}
+
+fn decode_records(item: &Item) -> DialRecords {
+    let dial = |(name, value): (&String, &AttributeValue)| match value {
+        AttributeValue::S(dial) => decode_dial(name.strip_prefix(DIAL_PREFIX)?, dial),
+        _ => None,
+    };
+    let mut dials: Vec<DialRecord> = item.iter().filter_map(dial).collect();
+    dials.sort_by_key(|dial| (dial.attempt.as_str().parse::<u32>().unwrap_or(u32::MAX), dial.dialled_at));
+    let canceled_at = item.get(CANCELED_AT).and_then(|at| at.as_n().ok()?.parse().ok()).map(Timestamp::from_millis);
+    DialRecords { dials, canceled_at }
+}
+
+#[cfg(test)]
+mod tests {
+    use switchhook_domain::Provider;
+
+    use super::*;
+
+    #[test]
+    fn dials_of_a_call_read_back_in_the_order_of_their_numbers() {
+        let dial = |attempt: u32| DialRecord {
+            attempt: AttemptKey::new(attempt.to_string()),
+            provider: Provider::Twilio,
+            dialled_at: Timestamp::from_millis(1_767_225_600_000),
+            dial_key: "0a 1b".to_owned(),
+        };
+        let dials: Vec<DialRecord> = (1..=11).map(dial).collect();
+        let mut item: Item = dials.iter().map(|dial| (attribute_of(&dial.attempt), text(&encode_dial(dial)))).collect();
+        item.insert("event_id".to_owned(), text("dials:call-1"));
+        assert_eq!(decode_records(&item), DialRecords { dials: dials.clone(), canceled_at: None });
+        item.insert(CANCELED_AT.to_owned(), number(7));
+        assert_eq!(decode_records(&item), DialRecords { dials, canceled_at: Some(Timestamp::from_millis(7)) });
+    }
+}

@@ -1,0 +1,209 @@
+//! Records of what no provider reports: the request that created a call, its dials, and its cancellation.
+//!
+//! **The inbox holds these records beside the events, so a row that is lost or older than they are can be rebuilt.** The row alone
+//! holds everything else that a worker decides; losing that may delay a call, and never makes it ring twice.
+//!
+//! **A dial is recorded before the provider is asked, and only if no dial of that attempt is recorded.** So a row that has
+//! forgotten a dial cannot repeat it.
+
+use serde::{Deserialize, Serialize};
+
+use crate::announce::Cause;
+use crate::call::{AttemptRecord, Call, HistoryEntry, Policy};
+use crate::derive::Transition;
+use crate::event::{AttemptKey, Direction, EventId, EventKind, Provider, ProviderEvent};
+use crate::plan::{NewCall, StopReason};
+use crate::time::Timestamp;
+
+/// Request that created a call, and the time of the creation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallCreation {
+    #[serde(flatten)]
+    pub call: NewCall,
+    pub created_at: Timestamp,
+}
+
+/// One dial of a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DialRecord {
+    pub attempt: AttemptKey,
+    pub provider: Provider,
+    pub dialled_at: Timestamp,
+    /// Id of the dial. See [`AttemptRecord::dial_key`].
+    pub dial_key: String,
+}
+
+/// What the inbox records about the dials of a call.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DialRecords {
+    /// Latest dial of each attempt, in the order of their numbers.
+    pub dials: Vec<DialRecord>,
+    /// Time at which the user canceled the call. `None` if the call was not canceled.
+    pub canceled_at: Option<Timestamp>,
+}
+
+impl DialRecords {
+    /// Returns the recorded dial of an attempt. `None` if there is none.
+    #[must_use]
+    pub fn dial_of(&self, attempt: &AttemptKey) -> Option<&DialRecord> {
+        self.dials.iter().find(|dial| dial.attempt == *attempt)
+    }
+}
+
+impl Call {
+    /// Returns the record of the dial of an attempt. `None` if Switchhook did not dial it.
+    #[must_use]
+    pub fn dial_record(&self, attempt: &AttemptKey) -> Option<DialRecord> {
+        let record = self.attempt_records.iter().find(|record| record.key.as_ref() == Some(attempt))?;
+        Some(DialRecord {
+            attempt: attempt.clone(),
+            provider: record.provider?,
+            dialled_at: record.dialled_at?,
+            dial_key: record.dial_key.clone()?,
+        })
+    }
+
+    /// Returns the request that created the call. `None` if Switchhook does not place the call.
+    #[must_use]
+    pub fn creation(&self) -> Option<CallCreation> {
+        let call = NewCall {
+            call_id: self.call_id.clone(),
+            from: self.from.clone()?,
+            to: self.to.clone()?,
+            appointment_id: self.appointment_id.clone(),
+            plan: self.plan.clone()?,
+        };
+        Some(CallCreation { call, created_at: self.created_at })
+    }
+
+    /// Returns the dials of the call.
+    #[must_use]
+    pub fn dials(&self) -> Vec<DialRecord> {
+        let keys = self.attempt_records.iter().filter_map(|record| record.key.as_ref());
+        keys.filter_map(|key| self.dial_record(key)).collect()
+    }
+
+    /// Returns the events that the row holds, as far as it knows them: the row has neither the bodies of the webhooks nor the
+    /// providers' names of their types. Leaves out events that report drift.
+    #[must_use]
+    pub fn held_events(&self) -> Vec<ProviderEvent> {
+        let mut seen: Vec<&EventId> = Vec::new();
+        let mut events = Vec::new();
+        for entry in self.history.iter().filter(|entry| entry.event.kind != EventKind::DriftFound) {
+            if !seen.contains(&&entry.source_event_id) {
+                seen.push(&entry.source_event_id);
+                events.extend(self.held_event(entry));
+            }
+        }
+        events
+    }
+
+    /// Returns the event that an entry of the history comes from.
+    fn held_event(&self, entry: &HistoryEntry) -> Option<ProviderEvent> {
+        let siblings = || self.history.iter().filter(|other| other.source_event_id == entry.source_event_id);
+        let record = entry.attempt_index.and_then(|index| self.attempt_records.get(index));
+        let reported = siblings().find(|other| !other.event.implied).unwrap_or(entry);
+        Some(ProviderEvent {
+            event_id: entry.source_event_id.clone(),
+            origin: entry.source_event_id.origin()?,
+            event_type: reported.event.kind.as_str().to_owned(),
+            call_id: self.call_id.clone(),
+            attempt: record.and_then(|record| record.key.clone()),
+            provider_call_id: record.and_then(|record| record.provider_call_id.clone()),
+            appointment_id: self.appointment_id.clone(),
+            direction: self.direction,
+            from: self.from.clone(),
+            to: self.to.clone(),
+            received_at: entry.received_at,
+            call_events: siblings().map(|other| other.event.clone()).collect(),
+            block_number: false,
+            trace_id: entry.trace_id.clone(),
+        })
+    }
+
+    /// Adds to a row what the inbox records and the row lacks: the request that created the call, its dials, and its cancellation.
+    /// A row that was lost is made anew.
+    ///
+    /// A dial that comes back is in doubt until an event of it is folded: nobody dials, and the reconciler looks it up.
+    ///
+    /// `None` if the row lacks nothing, or if there is neither a row nor a creation.
+    #[must_use]
+    pub fn rebuild(
+        row: Option<&Self>,
+        creation: Option<&CallCreation>,
+        records: &DialRecords,
+        policy: &Policy,
+        now: Timestamp,
+    ) -> Option<Transition> {
+        let (mut call, mut is_changed) = match (row, creation) {
+            (None, None) => return None,
+            (None, Some(creation)) => {
+                let scheduled = Self::schedule(creation.call.clone(), policy, creation.created_at).call;
+                (Self { version: 0, ..scheduled }, true)
+            }
+            (Some(row), creation) => {
+                let mut call = row.clone();
+                let is_changed = creation.is_some_and(|creation| call.restore_plan(creation));
+                (call, is_changed)
+            }
+        };
+        call.plan.as_ref()?;
+        for dial in &records.dials {
+            is_changed |= call.restore_dial(dial);
+        }
+        let is_canceled = records.canceled_at.is_some() && call.stop_reason.is_none();
+        if is_canceled {
+            call.stop_reason = Some(StopReason::CanceledByUser);
+        }
+        // What the events of the row lead to, now that it has its plan again, was caused by them.
+        let cause = if is_canceled { Cause::Worker } else { Cause::Events };
+        (is_changed || is_canceled).then(|| {
+            call.wake_at = None;
+            call.rederive(cause, policy, now)
+        })
+    }
+
+    /// Gives the plan back to a row that an event made after the row of the placed call was lost. Returns true if it did.
+    ///
+    /// A row that is older than the creation is the call of another system, which has the same id.
+    fn restore_plan(&mut self, creation: &CallCreation) -> bool {
+        if self.plan.is_some() || self.created_at < creation.created_at {
+            return false;
+        }
+        let NewCall { call_id: _, from, to, appointment_id, plan } = creation.call.clone();
+        self.direction = Some(Direction::Outbound);
+        self.from = Some(from);
+        self.to = Some(to);
+        self.appointment_id = appointment_id.or_else(|| self.appointment_id.take());
+        self.plan = Some(plan);
+        self.created_at = creation.created_at;
+        true
+    }
+
+    /// Returns true if the row lacked the dial.
+    fn restore_dial(&mut self, dial: &DialRecord) -> bool {
+        let DialRecord { attempt, provider, dialled_at, dial_key } = dial.clone();
+        let record = self.attempt_records.iter_mut().find(|record| record.key.as_ref() == Some(&attempt));
+        match record {
+            Some(record) if record.dial_key.as_ref() == Some(&dial_key) => return false,
+            Some(record) => {
+                record.provider = Some(provider);
+                record.dialled_at = Some(dialled_at);
+                record.dial_key = Some(dial_key);
+            }
+            None => self.attempt_records.push(AttemptRecord {
+                key: Some(attempt),
+                provider: Some(provider),
+                provider_call_id: None,
+                awaits_outcome: true,
+                dialled_at: Some(dialled_at),
+                is_watched: false,
+                dial_key: Some(dial_key),
+            }),
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,197 @@
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::*;
+use crate::call::Job;
+use crate::event::{CallEvent, CallId, Origin, PhoneNumber, ProviderSet};
+use crate::fold::fold;
+use crate::plan::{Plan, RetryPolicy};
+
+const LEASE: Duration = Duration::from_secs(300);
+
+fn at(seconds: i64) -> Timestamp {
+    Timestamp::from_millis(seconds * 1_000)
+}
+
+fn policy() -> Policy {
+    Policy { inactivity_timeout: Duration::from_secs(900), outcome_providers: ProviderSet::from_iter([]) }
+}
+
+fn creation() -> CallCreation {
+    let retry =
+        RetryPolicy { attempts_max: 3, delay_seconds: 60, delay_max_seconds: 600, voicemail: false, unheard: false };
+    let plan = Plan {
+        providers: vec![Provider::Retell],
+        due_at: at(0),
+        window: None,
+        retry,
+        metadata: BTreeMap::from([("name".to_owned(), "Zoë".to_owned())]),
+        request_hash: Some("hash".to_owned()),
+        trace_id: None,
+    };
+    let call = NewCall {
+        call_id: CallId::new("call-1"),
+        from: PhoneNumber::new("+15550100"),
+        to: PhoneNumber::new("+15550101"),
+        appointment_id: Some("apt".to_owned()),
+        plan,
+    };
+    CallCreation { call, created_at: at(0) }
+}
+
+fn pending() -> Call {
+    Call::schedule(creation().call, &policy(), at(0)).call
+}
+
+/// Dials a pending call.
+fn dialled(call: &Call, now: i64) -> Call {
+    let token = format!("token-{now}");
+    let claimed = call.claim(&token, LEASE, true, &policy(), at(now)).expect("pending").call;
+    let key = format!("dial-{now}");
+    claimed.start_dial(&token, &key, Provider::Retell, &policy(), at(now)).expect("claimed").transition.call
+}
+
+/// A webhook about an attempt of the call.
+fn event(id: &str, attempt: &str, kind: EventKind, now: i64) -> ProviderEvent {
+    ProviderEvent {
+        event_id: EventId::new(format!("retell:{id}")),
+        origin: Origin::Provider(Provider::Retell),
+        event_type: id.to_owned(),
+        call_id: CallId::new("call-1"),
+        attempt: Some(AttemptKey::new(attempt)),
+        provider_call_id: Some(format!("call_{attempt}")),
+        appointment_id: None,
+        direction: None,
+        from: None,
+        to: None,
+        received_at: at(now),
+        call_events: vec![CallEvent {
+            kind,
+            implied: false,
+            occurred_at: Some(at(now)),
+            sequence: None,
+            permanent: false,
+            never_dialled: false,
+        }],
+        block_number: false,
+        trace_id: None,
+    }
+}
+
+fn folded(call: Option<&Call>, events: &[ProviderEvent], now: i64) -> Call {
+    fold(call, events, &policy(), at(now)).transition.expect("new events").call
+}
+
+fn busy(call: Option<&Call>, attempt: &str, now: i64) -> Call {
+    let ringing = event(&format!("ringing-{attempt}"), attempt, EventKind::Ringing, now);
+    folded(call, &[ringing, event(&format!("busy-{attempt}"), attempt, EventKind::Busy, now + 1)], now + 1)
+}
+
+fn records(call: &Call) -> DialRecords {
+    DialRecords { dials: call.dials(), canceled_at: None }
+}
+
+fn rebuilt(row: Option<&Call>, records: &DialRecords, now: i64) -> Option<Call> {
+    Call::rebuild(row, Some(&creation()), records, &policy(), at(now)).map(|transition| transition.call)
+}
+
+#[test]
+fn row_that_lacks_nothing_is_not_rebuilt() {
+    for call in [pending(), dialled(&pending(), 1), busy(Some(&dialled(&pending(), 1)), "1", 5)] {
+        assert_eq!(rebuilt(Some(&call), &records(&call), 100), None);
+    }
+    assert_eq!(Call::rebuild(None, None, &DialRecords::default(), &policy(), at(0)), None);
+}
+
+#[test]
+fn lost_row_of_a_call_that_was_never_dialled_is_pending_again() {
+    let call = rebuilt(None, &DialRecords::default(), 100).expect("created");
+    assert!(call.has_same_state(&pending()), "{call:?}");
+    assert_eq!(call.version, 1);
+}
+
+#[test]
+fn lost_row_of_a_dialled_call_is_in_doubt() {
+    let before = dialled(&pending(), 1);
+    let call = rebuilt(None, &records(&before), 100).expect("created");
+    assert_eq!((&call.job, call.in_doubt().len()), (&Job::InProgress, 1));
+    assert_eq!(call.claim("token", LEASE, true, &policy(), at(101)), None);
+    assert_eq!(call.attempt_records[0].dialled_at, Some(at(1)), "the provider is asked about that time");
+}
+
+#[test]
+fn forgotten_dial_comes_back_and_its_number_is_not_used_again() {
+    let first = busy(Some(&dialled(&pending(), 1)), "1", 5);
+    let second = dialled(&first, 200);
+    // The row is restored to the time between the two attempts.
+    let call = rebuilt(Some(&first), &records(&second), 300).expect("forgotten");
+    assert_eq!((&call.job, call.in_doubt().len(), call.attempts().len()), (&Job::InProgress, 1, 2));
+    let ended = busy(Some(&call), "2", 400);
+    let third = dialled(&ended, 2_000);
+    assert_eq!(third.dials().iter().map(|dial| dial.attempt.as_str()).collect::<Vec<_>>(), ["1", "2", "3"]);
+}
+
+#[test]
+fn row_without_a_plan_gets_it_back_with_its_dials() {
+    let before = dialled(&pending(), 1);
+    let of_webhooks = busy(None, "1", 5);
+    assert_eq!((of_webhooks.plan.is_none(), &of_webhooks.job), (true, &Job::Failed));
+    let call = rebuilt(Some(&of_webhooks), &records(&before), 100).expect("forgotten");
+    let expected = busy(Some(&before), "1", 5);
+    assert_eq!(call.job, expected.job, "due again, at the same time");
+    assert_eq!((call.plan, call.attempt_records), (expected.plan, expected.attempt_records));
+}
+
+#[test]
+fn call_of_another_system_gets_no_plan() {
+    let older = Call { created_at: at(-1), ..busy(None, "1", 5) };
+    assert_eq!(rebuilt(Some(&older), &DialRecords::default(), 100), None);
+}
+
+#[test]
+fn forgotten_cancellation_comes_back() {
+    let canceled = DialRecords { dials: Vec::new(), canceled_at: Some(at(50)) };
+    let call = rebuilt(Some(&pending()), &canceled, 100).expect("forgotten");
+    assert_eq!((&call.job, call.stop_reason), (&Job::Canceled, Some(StopReason::CanceledByUser)));
+    assert_eq!(rebuilt(Some(&call), &canceled, 101), None);
+}
+
+#[test]
+fn refused_dial_becomes_the_dial_that_was_forgotten() {
+    let forgotten = records(&dialled(&pending(), 1));
+    let again = dialled(&pending(), 500);
+    let call = again.recall(&AttemptKey::new("1"), &forgotten, &policy(), at(501)).expect("not reported").call;
+    assert_eq!(call.dials(), forgotten.dials);
+    assert_eq!((&call.job, call.in_doubt().len()), (&Job::InProgress, 1));
+    let canceled = DialRecords { dials: Vec::new(), canceled_at: Some(at(50)) };
+    let call = again.recall(&AttemptKey::new("1"), &canceled, &policy(), at(501)).expect("not reported").call;
+    assert_eq!((&call.job, call.attempts().len()), (&Job::Canceled, 0));
+}
+
+#[test]
+fn stopped_call_is_not_tried_again_and_still_learns_how_it_ended() {
+    let ringing = folded(Some(&dialled(&pending(), 1)), &[event("r", "1", EventKind::Ringing, 5)], 5);
+    for call in [pending(), dialled(&pending(), 1), ringing.clone()] {
+        let stopped = call.stop_unknown(&policy(), at(10)).expect("placed by us").call;
+        assert_eq!(stopped.stop_unknown(&policy(), at(11)), None);
+        assert_eq!(stopped.claim("token", LEASE, true, &policy(), at(11)), None);
+        let ended = busy(Some(&stopped), "1", 20);
+        assert_eq!((&ended.job, ended.attempts().len()), (&Job::Failed, 1));
+    }
+    let stopped = ringing.stop_unknown(&policy(), at(10)).expect("placed by us").call;
+    let answered = event("answered", "1", EventKind::InProgress, 20);
+    let completed = folded(Some(&stopped), &[answered, event("done", "1", EventKind::Completed, 30)], 30);
+    assert_eq!(completed.job, Job::Completed);
+    assert_eq!(busy(None, "1", 5).stop_unknown(&policy(), at(10)), None, "another system places it");
+}
+
+#[test]
+fn events_that_a_row_holds_give_the_same_row_again() {
+    let first = busy(Some(&dialled(&pending(), 1)), "1", 5);
+    let call = busy(Some(&dialled(&first, 200)), "2", 210);
+    let events = call.held_events();
+    assert_eq!(events.len(), 4);
+    let lost = rebuilt(None, &records(&call), 300).expect("created");
+    let again = folded(Some(&lost), &events, 301);
+    assert_eq!((again.attempts(), again.job), (call.attempts(), call.job));
+}

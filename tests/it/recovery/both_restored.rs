@@ -1,0 +1,135 @@
+//! Both tables are restored to an earlier time, so nobody knows which calls were dialled since.
+
+use insta::assert_snapshot;
+use serde_json::json;
+use switchhook_domain::Timestamp;
+use switchhook_local::fake::DeliveryFaults;
+use switchhook_local::{CALLS_TABLE, INBOX_TABLE};
+use switchhook_operate::recover::plan_stop;
+use switchhook_tests::{MINUTE, World};
+
+use super::{Backup, MAX, back_up, carry_out, dials, restore, stack};
+use crate::outbound::{HOUR, call_request, call_state, create, get_call};
+
+/// Calls that were created before the backup, and the backup.
+struct Disaster {
+    world: World,
+    restored_to: Timestamp,
+    due: String,
+    retried: String,
+    later: String,
+}
+
+/// Backs both tables up while one call is about to be dialled, one is in its first attempt, and one is due in three hours. Then plays them
+/// on, loses everything since the backup, and leaves the functions stopped.
+async fn disaster() -> Disaster {
+    let mut world = World::new();
+    let mut request = call_request("confirms");
+    request["due_at"] = json!("2026-01-01T00:10:00Z");
+    let due = create(&world, &request).await;
+    request["due_at"] = json!("2026-01-01T03:00:00Z");
+    let later = create(&world, &request).await;
+    let retried = create(&world, &call_request("busy,no_answer,confirms")).await;
+    world.wait(std::time::Duration::from_secs(2)).await;
+    assert_eq!(world.call(&retried).await.job.as_str(), "IN_PROGRESS");
+    let backups: [Backup; 2] = [back_up(&world, INBOX_TABLE).await, back_up(&world, CALLS_TABLE).await];
+    let restored_to = world.now();
+    world.wait(MINUTE * 80).await;
+    assert_eq!((dials(&world)[&due], dials(&world)[&retried]), (1, 3));
+    world.stop();
+    world.cloud.fake().set_delivery_faults(DeliveryFaults::ALL_LOST);
+    for backup in &backups {
+        restore(&world, backup).await;
+    }
+    world.cloud.services().sqs().purge(switchhook_local::EVENTS_QUEUE).unwrap();
+    Disaster { world, restored_to, due, retried, later }
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_whose_dials_are_unknown_end_and_say_so() {
+    let Disaster { mut world, restored_to, due, retried, later } = disaster().await;
+    let stack = stack(&world);
+    let plan = plan_stop(&stack, restored_to, false, MAX).await.unwrap();
+    assert_eq!((plan.items.len(), plan.phones), (3, 0));
+    let run = carry_out(&stack, &plan).await;
+    assert_eq!(run.result(), "3 done, 0 unchanged, 0 skipped");
+    assert_eq!(plan_stop(&stack, restored_to, false, MAX).await.unwrap().items, []);
+    let began = world.domain_events().len();
+    world.start();
+    world.wait(HOUR * 2).await;
+    assert_eq!((dials(&world)[&due], dials(&world)[&retried], dials(&world).get(&later)), (1, 3, None));
+    for call_id in [&due, &later] {
+        assert_eq!(get_call(&world, call_id).await["job"]["stop_reason"], "dials_unknown");
+        assert_snapshot!(call_state(&world, call_id).await, @"job FAILED, appointment Failed, attempts []");
+        let told = |event: &&serde_json::Value| event["call_id"] == **call_id && event["type"] == "call.exhausted";
+        let events = world.domain_events();
+        assert_eq!(events[began..].iter().find(told).unwrap()["reason"], "dials_unknown");
+    }
+    // The attempt that the backup knows is looked up, and the call is not tried again.
+    assert_snapshot!(call_state(&world, &retried).await, @"job FAILED, appointment NoAnswer, attempts [busy]");
+    assert_eq!(world.cloud.fake().duplicate_dials(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn report_that_comes_later_is_folded_into_the_stopped_call() {
+    let Disaster { mut world, restored_to, due, .. } = disaster().await;
+    let stack = stack(&world);
+    let plan = plan_stop(&stack, restored_to, false, MAX).await.unwrap();
+    carry_out(&stack, &plan).await;
+    world.start();
+    world.wait(MINUTE * 5).await;
+    let dial = world.cloud.fake().dials().into_iter().find(|dial| dial.call_id == due).unwrap();
+    let body = json!({"event": "call_ended", "call": {
+        "call_id": dial.provider_call_id, "call_status": "ended", "disconnection_reason": "user_hangup",
+        "metadata": {"switchhook_call_id": due, "switchhook_attempt": "1"},
+        "start_timestamp": dial.started_ms, "end_timestamp": dial.ended_ms,
+    }});
+    world.accept(switchhook_domain::Provider::Retell, &body.to_string()).await;
+    world.wait(HOUR).await;
+    let call = get_call(&world, &due).await;
+    assert_eq!(call["attempts"][0]["lifecycle"], "completed", "{call}");
+    assert_eq!(call["job"]["state"], "COMPLETED");
+    assert_eq!(dials(&world)[&due], 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn call_that_is_not_due_yet_can_be_kept() {
+    let Disaster { mut world, restored_to, due, retried, later } = disaster().await;
+    let stack = stack(&world);
+    let plan = plan_stop(&stack, restored_to, true, MAX).await.unwrap();
+    assert_eq!(plan.items.len(), 2);
+    carry_out(&stack, &plan).await;
+    // A call that was created after the disaster is not stopped.
+    let new = create(&world, &call_request("confirms")).await;
+    assert_eq!(plan_stop(&stack, restored_to, true, MAX).await.unwrap().items, []);
+    world.start();
+    world.wait(HOUR * 2).await;
+    let all = dials(&world);
+    assert_eq!((all[&due], all[&retried], all[&later], all[&new]), (1, 3, 1, 1));
+    assert_snapshot!(call_state(&world, &later).await, @"job COMPLETED, appointment Confirmed, attempts [completed]");
+}
+
+#[tokio::test(start_paused = true)]
+async fn inbox_that_is_newer_than_the_calls_stops_only_what_it_does_not_know() {
+    // The calls are restored to the start, and the inbox to a time after the dial. The operator names the later time.
+    let mut world = World::new();
+    let mut request = call_request("confirms");
+    request["due_at"] = json!("2026-01-01T00:10:00Z");
+    let call_id = create(&world, &request).await;
+    let calls = back_up(&world, CALLS_TABLE).await;
+    world.wait(HOUR).await;
+    let inbox = back_up(&world, INBOX_TABLE).await;
+    let restored_to = world.now();
+    world.wait(HOUR).await;
+    world.stop();
+    restore(&world, &calls).await;
+    restore(&world, &inbox).await;
+    let stack = stack(&world);
+    super::repair(&stack, restored_to.minus(HOUR * 2)).await;
+    crate::repair::consume_all(&world).await;
+    carry_out(&stack, &plan_stop(&stack, restored_to, false, MAX).await.unwrap()).await;
+    world.start();
+    world.wait(MINUTE * 70).await;
+    assert_snapshot!(call_state(&world, &call_id).await, @"job COMPLETED, appointment Confirmed, attempts [completed]");
+    assert_eq!(dials(&world)[&call_id], 1);
+}

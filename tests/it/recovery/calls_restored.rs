@@ -1,0 +1,176 @@
+//! The calls table is restored to an earlier time, and the inbox is intact. Every way is played by which a restored row could make a
+//! phone ring that had rung after the backup. The scheduler runs on, which is worse than the page allows.
+
+use insta::assert_snapshot;
+use serde_json::{Value, json};
+use switchhook_local::CALLS_TABLE;
+use switchhook_local::fake::DeliveryFaults;
+use switchhook_tests::{MINUTE, World};
+
+use super::{back_up, dials, found, repair, restore, stack, states, verified};
+use crate::outbound::{HOUR, call_request, call_state, create, send};
+
+/// Behaviours of persons, with the number of phones that ring.
+const BEHAVIOURS: [(&str, usize); 8] = [
+    ("confirms", 1),
+    ("busy,confirms", 2),
+    ("busy,no_answer,declines", 3),
+    ("voicemail", 1),
+    ("silent", 1),
+    ("response_lost", 1),
+    ("rate_limited", 1),
+    ("no_response", 1),
+];
+
+/// A request for a call that is due some time after the start of the test.
+fn due_at(behaviour: &str, time: &str) -> Value {
+    let mut request = call_request(behaviour);
+    request["due_at"] = json!(time);
+    request
+}
+
+async fn trigger(world: &World, call_id: &str) {
+    send(world, "POST", &format!("/call/trigger?id={call_id}"), None, &Value::Null).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn pending_call_that_was_dialled_after_the_backup_is_not_dialled_again() {
+    let world = World::new();
+    let call_id = create(&world, &due_at("confirms", "2026-01-01T00:10:00Z")).await;
+    let (backup, began) = (back_up(&world, CALLS_TABLE).await, world.now());
+    world.wait(HOUR).await;
+    assert_snapshot!(call_state(&world, &call_id).await, @"job COMPLETED, appointment Confirmed, attempts [completed]");
+    restore(&world, &backup).await;
+    // The call is due, so it is claimed within a minute. The inbox refuses the dial, and the provider is asked.
+    world.wait(MINUTE * 3).await;
+    assert_eq!(world.logged("dialled_before").len(), 1);
+    world.wait(MINUTE * 30).await;
+    assert_snapshot!(call_state(&world, &call_id).await, @"job COMPLETED, appointment Confirmed, attempts [completed]");
+    assert_eq!(dials(&world)[&call_id], 1);
+    let stack = stack(&world);
+    repair(&stack, began).await;
+    world.quiesce().await;
+    assert_eq!(found(&verified(&stack, began).await), "");
+}
+
+#[tokio::test(start_paused = true)]
+async fn claim_in_the_backup_is_not_used_again() {
+    let mut world = World::stopped();
+    let call_id = create(&world, &call_request("confirms")).await;
+    world.cloud.schedule().await.unwrap().unwrap();
+    let backup = back_up(&world, CALLS_TABLE).await;
+    let claims = world.take_claims();
+    world.cloud.dialer().handle(claims.clone()).await;
+    assert_eq!(dials(&world)[&call_id], 1);
+    // The row shows the claim again, while its lease lasts and its message is delivered a second time.
+    restore(&world, &backup).await;
+    world.cloud.dialer().handle(claims).await;
+    assert_eq!(world.logged("dialled_before").len(), 1);
+    // And again, after which the lease ends and the call is pending.
+    restore(&world, &backup).await;
+    world.start();
+    world.wait(HOUR).await;
+    assert_snapshot!(call_state(&world, &call_id).await, @"job COMPLETED, appointment Confirmed, attempts [completed]");
+    assert_eq!(dials(&world)[&call_id], 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn call_that_was_triggered_by_hand_after_the_backup_is_not_dialled_when_it_is_due() {
+    let world = World::new();
+    let call_id = create(&world, &due_at("declines", "2026-01-01T02:00:00Z")).await;
+    let backup = back_up(&world, CALLS_TABLE).await;
+    trigger(&world, &call_id).await;
+    world.wait(HOUR).await;
+    restore(&world, &backup).await;
+    trigger(&world, &call_id).await;
+    world.wait(HOUR * 2).await;
+    assert_snapshot!(call_state(&world, &call_id).await, @"job COMPLETED, appointment Declined, attempts [completed]");
+    assert_eq!(dials(&world)[&call_id], 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn call_that_was_canceled_after_the_backup_stays_canceled() {
+    let world = World::new();
+    let call_id = create(&world, &due_at("confirms", "2026-01-01T01:00:00Z")).await;
+    let backup = back_up(&world, CALLS_TABLE).await;
+    send(&world, "POST", &format!("/call/cancel?id={call_id}"), None, &Value::Null).await;
+    restore(&world, &backup).await;
+    world.wait(MINUTE * 70).await;
+    assert_snapshot!(call_state(&world, &call_id).await, @"job CANCELED, appointment Canceled, attempts []");
+    assert_eq!(dials(&world).get(&call_id), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn canceled_call_is_found_before_it_is_due() {
+    let world = World::new();
+    let call_id = create(&world, &due_at("confirms", "2026-01-01T05:00:00Z")).await;
+    let (backup, began) = (back_up(&world, CALLS_TABLE).await, world.now());
+    send(&world, "POST", &format!("/call/cancel?id={call_id}"), None, &Value::Null).await;
+    restore(&world, &backup).await;
+    world.wait(MINUTE * 3).await;
+    let stack = stack(&world);
+    assert_eq!(found(&verified(&stack, began).await), "differs: forgotten_cancellation");
+    repair(&stack, began).await;
+    assert_snapshot!(call_state(&world, &call_id).await, @"job CANCELED, appointment Canceled, attempts []");
+}
+
+#[tokio::test(start_paused = true)]
+async fn backup_of_any_minute_rings_no_phone_twice() {
+    // Backups of the pending, the claimed, the dialled, the retried and the settled call. All worlds are alike until the restore.
+    for minutes in [0, 1, 3, 8, 20] {
+        let world = World::new();
+        let mut calls = Vec::new();
+        for (behaviour, phones) in BEHAVIOURS {
+            calls.push((behaviour, phones, create(&world, &due_at(behaviour, "2026-01-01T00:00:30Z")).await));
+        }
+        let began = world.now();
+        world.wait(MINUTE * minutes).await;
+        let backup = back_up(&world, CALLS_TABLE).await;
+        world.wait(MINUTE * (80 - minutes)).await;
+        let before = states(&world).await;
+        for (behaviour, phones, call_id) in &calls {
+            assert_eq!(dials(&world)[call_id], *phones, "{behaviour} before the disaster");
+        }
+        // No webhook is repeated. The provider can only be asked.
+        world.cloud.fake().set_delivery_faults(DeliveryFaults::ALL_LOST);
+        restore(&world, &backup).await;
+        world.wait(MINUTE * 80).await;
+        for (behaviour, phones, call_id) in &calls {
+            assert_eq!(dials(&world)[call_id], *phones, "{behaviour}, restored to minute {minutes}");
+        }
+        assert_eq!(world.cloud.fake().duplicate_dials(), 0);
+        let stack = stack(&world);
+        repair(&stack, began).await;
+        world.wait(MINUTE * 3).await;
+        assert_eq!(found(&verified(&stack, began).await), "", "restored to minute {minutes}");
+        assert_eq!(states(&world).await, before, "restored to minute {minutes}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn repair_before_the_dialer_runs_brings_every_call_back_at_once() {
+    for minutes in [0, 3] {
+        let mut world = World::new();
+        for (behaviour, _) in BEHAVIOURS {
+            create(&world, &due_at(behaviour, "2026-01-01T00:00:30Z")).await;
+        }
+        let began = world.now();
+        world.wait(MINUTE * minutes).await;
+        let backup = back_up(&world, CALLS_TABLE).await;
+        world.wait(MINUTE * 80).await;
+        let (before, rang) = (states(&world).await, dials(&world));
+        // As the page says: dialling is stopped, and the calls are repaired before it starts again.
+        world.stop();
+        restore(&world, &backup).await;
+        let stack = stack(&world);
+        let is_forgetful = states(&world).await != before;
+        assert_eq!(found(&verified(&stack, began).await).is_empty(), !is_forgetful, "restored to minute {minutes}");
+        repair(&stack, began).await;
+        crate::repair::consume_all(&world).await;
+        assert_eq!(states(&world).await, before, "restored to minute {minutes}");
+        assert_eq!(found(&verified(&stack, began).await), "", "restored to minute {minutes}");
+        world.start();
+        world.wait(HOUR).await;
+        assert_eq!((states(&world).await, dials(&world)), (before, rang), "restored to minute {minutes}");
+    }
+}

@@ -1,0 +1,99 @@
+//! The inbox is restored to an earlier time, or lost, and the calls table is intact.
+
+use switchhook_domain::Provider;
+use switchhook_local::INBOX_TABLE;
+use switchhook_operate::plan::Action;
+use switchhook_operate::recover::plan_refill;
+use switchhook_tests::{MINUTE, World, generic};
+
+use super::{Backup, MAX, back_up, carry_out, dials, found, keys, repair, restore, stack, states, verified};
+use crate::outbound::{HOUR, call_request, create};
+
+/// Creates calls of every kind, and waits until most of them have ended. Returns a backup of the inbox from the start.
+async fn play(world: &World) -> Backup {
+    world.accept(Provider::Generic, &generic("early", "e1", "RINGING", 0)).await;
+    world.quiesce().await;
+    let backup = back_up(world, INBOX_TABLE).await;
+    for (type_, second) in [("RINGING", 1), ("ANSWERED", 3), ("USER_CONFIRMED", 20), ("ENDED", 60)] {
+        world.accept(Provider::Generic, &generic("team", &format!("t-{type_}"), type_, second)).await;
+    }
+    for behaviour in ["confirms", "busy,confirms", "no_answer", "response_lost"] {
+        create(world, &call_request(behaviour)).await;
+    }
+    let mut later = call_request("confirms");
+    later["due_at"] = serde_json::json!("2026-01-01T04:00:00Z");
+    create(world, &later).await;
+    world.wait(MINUTE * 80).await;
+    backup
+}
+
+#[tokio::test(start_paused = true)]
+async fn events_dials_and_creations_come_back_from_the_rows() {
+    let world = World::new();
+    let began = world.now();
+    let backup = play(&world).await;
+    let (before, rang) = (states(&world).await, dials(&world));
+    let known: Vec<String> = keys(&world, INBOX_TABLE).await;
+    restore(&world, &backup).await;
+    let stack = stack(&world);
+    assert!(found(&verified(&stack, began).await).contains("unknown_event"));
+
+    let plan = plan_refill(&stack, began, MAX, &mut |_, _| {}).await.unwrap();
+    assert!(plan.items.iter().all(|item| item.action == Action::Refill), "{plan:?}");
+    assert_eq!(plan.phones, 0);
+    let run = carry_out(&stack, &plan).await;
+    assert_eq!((run.counts.done, run.counts.skipped), (plan.items.len(), 0));
+    let now_known = keys(&world, INBOX_TABLE).await;
+    for key in
+        known.iter().filter(|key| key.contains("/created") || key.starts_with("dials:") || key.starts_with("generic:"))
+    {
+        assert!(now_known.contains(key), "{key}");
+    }
+    world.wait(MINUTE * 3).await;
+    assert_eq!(found(&verified(&stack, began).await), "");
+    // A drift check, which folds calls again from the inbox, finds nothing to repair.
+    world.wait(MINUTE * 65).await;
+    assert_eq!(world.logged("drift_found").len(), 0);
+    assert_eq!((states(&world).await, dials(&world)), (before, rang));
+    // The call that was to come is placed once.
+    world.wait(HOUR * 2).await;
+    assert!(dials(&world).values().all(|dials| *dials <= 3));
+    assert_eq!(world.cloud.fake().duplicate_dials(), 0);
+    assert_eq!(found(&verified(&stack, began).await), "");
+}
+
+#[tokio::test(start_paused = true)]
+async fn webhooks_that_come_again_change_nothing() {
+    let world = World::new();
+    let backup = play(&world).await;
+    let before = world.call("team").await;
+    restore(&world, &backup).await;
+    // The provider repeats a webhook. The inbox takes it for a new one, and the call knows it.
+    world.accept(Provider::Generic, &generic("team", "t-ENDED", "ENDED", 60)).await;
+    world.quiesce().await;
+    let after = world.call("team").await;
+    assert!(after.has_same_state(&before) && after.version == before.version);
+}
+
+#[tokio::test(start_paused = true)]
+async fn refilled_event_is_read_like_the_webhook_and_replaced_by_none() {
+    let world = World::new();
+    let began = world.now();
+    let backup = play(&world).await;
+    restore(&world, &backup).await;
+    let stack = stack(&world);
+    let plan = plan_refill(&stack, began, MAX, &mut |_, _| {}).await.unwrap();
+    carry_out(&stack, &plan).await;
+    // A repetition of the webhook is a duplicate again, and no contradiction, although its body differs from the refilled one.
+    let (_, answer) = world.post(Provider::Generic, &generic("team", "t-ENDED", "ENDED", 60)).await;
+    assert_eq!(answer["status"], "already_processed");
+    assert_eq!(world.logged("duplicate").iter().filter(|line| line["cause"] == "conflicting_body").count(), 0);
+    // A row that is lost now is rebuilt from the refilled events.
+    let before = world.call("team").await;
+    world.delete_item(switchhook_local::CALLS_TABLE, "team").await;
+    world.wait(MINUTE * 3).await;
+    repair(&stack, began).await;
+    world.quiesce().await;
+    let after = world.call("team").await;
+    assert_eq!((after.job, after.history.len()), (before.job, before.history.len()));
+}

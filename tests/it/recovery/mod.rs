@@ -1,0 +1,120 @@
+//! Disasters of `docs/recovery.md`, each played on the local cloud: what happens by itself, what the operator does, and what holds
+//! afterwards.
+//!
+//! In all of them, **no call is dialled again that was dialled before**, whatever the row of the call says.
+
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "a test that cannot go on fails")]
+
+mod both_restored;
+mod calls_restored;
+mod inbox_restored;
+mod queues_lost;
+mod row_lost;
+mod stack_redeployed;
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+
+use serde_dynamo::AttributeValue;
+use switchhook_domain::Timestamp;
+use switchhook_local::{CALLS_TABLE, INBOX_TABLE};
+use switchhook_operate::Stack;
+use switchhook_operate::plan::Plan;
+use switchhook_operate::run::{self, RATE_DEFAULT, Run, RunOptions};
+use switchhook_operate::verify::{Problem, VerifyFilter, VerifyReport, plan_repair, verify};
+use switchhook_tests::{Item, World};
+
+pub(crate) use crate::repair::stack_of as stack;
+
+const MAX: usize = 1_000;
+
+/// Content of a table at one time.
+struct Backup {
+    table: &'static str,
+    items: Vec<Item>,
+}
+
+async fn back_up(world: &World, table: &'static str) -> Backup {
+    Backup { table, items: world.items(table).await }
+}
+
+/// Makes a table what it was at the time of the backup, as if the restored table took its place.
+async fn restore(world: &World, backup: &Backup) {
+    lose(world, backup.table).await;
+    for item in &backup.items {
+        world.put_item(backup.table, item.clone()).await;
+    }
+}
+
+/// Deletes all items of a table.
+async fn lose(world: &World, table: &str) {
+    for item in world.items(table).await {
+        world.delete_item(table, &key_of(table, &item)).await;
+    }
+}
+
+fn key_of(table: &str, item: &Item) -> String {
+    let name = if table == INBOX_TABLE { "event_id" } else { "call_id" };
+    match &item[name] {
+        AttributeValue::S(key) => key.clone(),
+        other => panic!("a key is {other:?}"),
+    }
+}
+
+/// Keys of the items of a table.
+async fn keys(world: &World, table: &str) -> Vec<String> {
+    world.items(table).await.iter().map(|item| key_of(table, item)).collect()
+}
+
+/// Number of phones that rang for each call.
+fn dials(world: &World) -> BTreeMap<String, usize> {
+    let mut dials = BTreeMap::new();
+    for dial in world.cloud.fake().dials() {
+        *dials.entry(dial.call_id).or_default() += 1;
+    }
+    dials
+}
+
+async fn verified(stack: &Stack, since: Timestamp) -> VerifyReport {
+    verify(stack, &VerifyFilter::Since, since, &mut |_, _| {}).await.unwrap()
+}
+
+/// Repairs what differs, as `switchhook verify --since TIME --repair --yes` does.
+async fn repair(stack: &Stack, since: Timestamp) -> Plan {
+    let report = verified(stack, since).await;
+    let plan = plan_repair(stack, &VerifyFilter::Since, &report, MAX).await.unwrap();
+    carry_out(stack, &plan).await;
+    plan
+}
+
+/// Runs a plan to its end. Phones may ring: the test counts them.
+async fn carry_out(stack: &Stack, plan: &Plan) -> Run {
+    let (who, reason) = ("tester".to_owned(), "a disaster".to_owned());
+    let options = RunOptions { who, reason, rate: RATE_DEFAULT, allow_ringing: true };
+    run::start(stack, &plan.id, plan.verb, options, &mut |_| ControlFlow::Continue(())).await.unwrap()
+}
+
+/// Names of the differences that were found, one line for each call.
+fn found(report: &VerifyReport) -> String {
+    let line = |problem: &Problem| match problem {
+        Problem::Different { differences, .. } => {
+            let names: Vec<&str> = differences.iter().map(|difference| difference.name).collect();
+            format!("differs: {}", names.join(" "))
+        }
+        Problem::Lost { events, is_placed } => format!("lost: {} events, placed: {is_placed}", events.len()),
+        Problem::Unknown | Problem::Unreadable { .. } | Problem::TooManyEvents => format!("{problem:?}"),
+    };
+    report.findings.iter().map(|finding| line(&finding.problem)).collect::<Vec<_>>().join("\n")
+}
+
+/// State of every call, by its id.
+async fn states(world: &World) -> BTreeMap<String, String> {
+    let mut states = BTreeMap::new();
+    for key in keys(world, CALLS_TABLE).await {
+        if key.starts_with("call-") {
+            let state = crate::outbound::call_state(world, &key).await;
+            states.insert(key, state);
+        }
+    }
+    states
+}

@@ -1,0 +1,145 @@
+//! The row of a call that Switchhook places is lost.
+
+use http::StatusCode;
+use insta::assert_snapshot;
+use serde_json::{Value, json};
+use switchhook_local::fake::DeliveryFaults;
+use switchhook_local::{CALLS_TABLE, INBOX_TABLE};
+use switchhook_operate::plan::{Action, CallSummary};
+use switchhook_operate::verify::{VerifyFilter, plan_repair};
+use switchhook_tests::{MINUTE, World, down, is_request_to};
+
+use super::{MAX, carry_out, dials, found, repair, stack, verified};
+use crate::outbound::{HOUR, call_request, call_state, create, get_call, send};
+
+/// Creates a call with an idempotency key. Returns the status code and the id.
+async fn create_with_key(world: &World, request: &Value) -> (StatusCode, String) {
+    let (code, answer) = send(world, "POST", "/calls", Some("order-7"), request).await;
+    (code, answer["call_id"].as_str().unwrap_or_default().to_owned())
+}
+
+#[tokio::test(start_paused = true)]
+async fn row_of_a_call_that_was_never_dialled_is_rebuilt_with_its_plan() {
+    let world = World::new();
+    let began = world.now();
+    let mut request = call_request("busy,confirms");
+    request["due_at"] = json!("2026-01-01T02:00:00Z");
+    let call_id = create(&world, &request).await;
+    let before = world.call(&call_id).await;
+    world.wait(MINUTE * 5).await;
+    world.delete_item(CALLS_TABLE, &call_id).await;
+    let stack = stack(&world);
+    let report = verified(&stack, began).await;
+    assert_eq!(found(&report), "lost: 0 events, placed: true");
+    let plan = plan_repair(&stack, &VerifyFilter::Since, &report, MAX).await.unwrap();
+    // The operator is told that a phone will ring, and must allow it.
+    assert_eq!((plan.items.len(), plan.items[0].action, plan.phones), (1, Action::Rebuild, 1));
+    carry_out(&stack, &plan).await;
+    let after = world.call(&call_id).await;
+    assert!(after.has_same_state(&before), "{after:?}\n{before:?}");
+    assert_eq!(after.plan, before.plan);
+    world.wait(MINUTE * 150).await;
+    assert_snapshot!(call_state(&world, &call_id).await, @"job COMPLETED, appointment Confirmed, attempts [busy, completed]");
+    assert_eq!(dials(&world)[&call_id], 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn row_that_is_lost_during_a_dial_comes_back_with_its_plan_and_its_dial() {
+    let world = World::new();
+    let began = world.now();
+    let call_id = create(&world, &call_request("busy,no_answer,confirms")).await;
+    world.wait(std::time::Duration::from_secs(3)).await;
+    assert_eq!(dials(&world)[&call_id], 1);
+    world.delete_item(CALLS_TABLE, &call_id).await;
+    // The webhooks of the dial make a row without a plan. Nothing would dial the call again.
+    world.wait(MINUTE * 5).await;
+    let call = world.call(&call_id).await;
+    assert_eq!((call.plan.is_none(), call.job.as_str()), (true, "FAILED"));
+    let stack = stack(&world);
+    let report = found(&verified(&stack, began).await);
+    assert!(report.starts_with("differs: forgotten_plan forgotten_dial"), "{report}");
+    repair(&stack, began).await;
+    world.wait(HOUR).await;
+    assert_snapshot!(
+        call_state(&world, &call_id).await,
+        @"job COMPLETED, appointment Confirmed, attempts [busy, no_answer, completed]"
+    );
+    assert_eq!(dials(&world)[&call_id], 3);
+    assert_eq!(found(&verified(&stack, began).await), "");
+}
+
+#[tokio::test(start_paused = true)]
+async fn row_that_is_lost_after_the_call_is_rebuilt_and_dials_nobody() {
+    let world = World::new();
+    let began = world.now();
+    let call_id = create(&world, &call_request("no_answer,voicemail")).await;
+    world.wait(MINUTE * 30).await;
+    let before = world.call(&call_id).await;
+    world.delete_item(CALLS_TABLE, &call_id).await;
+    let stack = stack(&world);
+    repair(&stack, began).await;
+    world.quiesce().await;
+    let after = world.call(&call_id).await;
+    assert_eq!((CallSummary::new(&after), &after.plan), (CallSummary::new(&before), &before.plan));
+    world.wait(HOUR).await;
+    assert_eq!(dials(&world)[&call_id], 2);
+    assert_eq!(found(&verified(&stack, began).await), "");
+}
+
+#[tokio::test(start_paused = true)]
+async fn repeated_request_brings_a_lost_row_back_and_dials_nobody_again() {
+    // All webhooks are lost, so that only the inbox knows the dial.
+    for (wait, is_dialled) in [(0, false), (3, true), (1_800, true)] {
+        let world = World::new();
+        world.cloud.fake().set_delivery_faults(DeliveryFaults::ALL_LOST);
+        let mut request = call_request("confirms");
+        if !is_dialled {
+            request["due_at"] = json!("2026-01-01T01:00:00Z");
+        }
+        let (code, call_id) = create_with_key(&world, &request).await;
+        assert_eq!(code, StatusCode::CREATED);
+        world.wait(std::time::Duration::from_secs(wait)).await;
+        assert_eq!(dials(&world).contains_key(&call_id), is_dialled, "after {wait} s");
+        world.delete_item(CALLS_TABLE, &call_id).await;
+        let repeated = create_with_key(&world, &request).await;
+        assert_eq!(repeated, (StatusCode::OK, call_id.clone()), "after {wait} s");
+        world.wait(MINUTE * 80).await;
+        let state = call_state(&world, &call_id).await;
+        assert_eq!(state, "job COMPLETED, appointment Confirmed, attempts [completed]", "after {wait} s");
+        assert_eq!(dials(&world)[&call_id], 1, "after {wait} s");
+        let created_at = get_call(&world, &call_id).await["created_at"].clone();
+        assert_eq!(created_at, "2026-01-01T00:00:00.000Z", "the time of the first request");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn creation_that_stopped_before_the_row_was_written_is_finished_by_the_repeated_request() {
+    let world = World::new();
+    let request = call_request("confirms");
+    world.set_fault_hook(|call| (call.operation == "PutItem" && is_request_to(call, CALLS_TABLE)).then(down));
+    assert_eq!(create_with_key(&world, &request).await.0, StatusCode::INTERNAL_SERVER_ERROR);
+    world.clear_faults();
+    world.wait(MINUTE * 10).await;
+    assert_eq!(dials(&world).len(), 0, "a request that failed places no call by itself");
+    let (code, call_id) = create_with_key(&world, &request).await;
+    assert_eq!(code, StatusCode::OK);
+    let (code, _) = create_with_key(&world, &call_request("declines")).await;
+    assert_eq!(code, StatusCode::CONFLICT, "the key belongs to the first request");
+    world.wait(MINUTE * 10).await;
+    assert_snapshot!(call_state(&world, &call_id).await, @"job COMPLETED, appointment Confirmed, attempts [completed]");
+    assert_eq!(dials(&world)[&call_id], 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_dialled_that_the_inbox_cannot_record() {
+    let world = World::new();
+    world.set_fault_hook(|call| (call.operation == "UpdateItem" && is_request_to(call, INBOX_TABLE)).then(down));
+    let call_id = create(&world, &call_request("confirms")).await;
+    world.wait(MINUTE * 10).await;
+    assert_eq!(dials(&world).len(), 0);
+    assert!(!world.logged("dial_failed").is_empty());
+    world.clear_faults();
+    world.wait(MINUTE * 10).await;
+    assert_snapshot!(call_state(&world, &call_id).await, @"job COMPLETED, appointment Confirmed, attempts [completed]");
+    assert_eq!(dials(&world)[&call_id], 1);
+}

@@ -1,0 +1,140 @@
+//! The stack is deployed again, under new names or in another region. Its tables are new, and the old ones were retained or restored
+//! from backups: their items are copied.
+
+use insta::assert_snapshot;
+use serde_json::json;
+use switchhook_domain::{PhoneNumber, Provider};
+use switchhook_local::fake::DeliveryFaults;
+use switchhook_local::{CALLS_TABLE, INBOX_TABLE};
+use switchhook_operate::recover::{CopyFrom, copy, plan_stop};
+use switchhook_operate::{Error, Refusal, Stack};
+use switchhook_tests::{Item, MINUTE, World, generic};
+
+use super::{MAX, carry_out, dials, found, repair, stack, verified};
+use crate::outbound::{HOUR, call_request, call_state, create};
+
+const OLD_INBOX: &str = "old-inbox";
+const OLD_CALLS: &str = "old-calls";
+
+/// Makes a table beside those of the stack, with these items.
+async fn make_table(world: &World, table: &str, key: &str, items: Vec<Item>) {
+    world.cloud.services().dynamodb().make_table(table, key).unwrap();
+    for item in items {
+        world.put_item(table, item).await;
+    }
+}
+
+/// Opens a new stack, beside which the tables of an old one are.
+async fn redeploy(old: &World) -> World {
+    let world = World::stopped();
+    make_table(&world, OLD_INBOX, "event_id", old.items(INBOX_TABLE).await).await;
+    make_table(&world, OLD_CALLS, "call_id", old.items(CALLS_TABLE).await).await;
+    // The clock of a new world starts anew.
+    world.wait(std::time::Duration::from_millis(old.now().millis_since(world.now()).unsigned_abs())).await;
+    world
+}
+
+async fn copy_both(stack: &Stack) -> (u64, u64) {
+    let from = CopyFrom { inbox: Some(OLD_INBOX.to_owned()), calls: Some(OLD_CALLS.to_owned()) };
+    let report = copy(stack, &from, &mut |_| {}).await.unwrap();
+    (report.inbox.unwrap().copied, report.calls.unwrap().copied)
+}
+
+#[tokio::test(start_paused = true)]
+async fn retained_tables_are_copied_and_every_call_goes_on() {
+    let mut old = World::new();
+    let began = old.now();
+    old.calls.set_do_not_call(&PhoneNumber::new("+15550111"), true).await.unwrap();
+    old.accept(Provider::Generic, &generic("team", "t-1", "RINGING", 0)).await;
+    let mut request = call_request("confirms");
+    request["due_at"] = json!("2026-01-01T02:00:00Z");
+    let later = create(&old, &request).await;
+    let done = create(&old, &call_request("declines")).await;
+    old.wait(HOUR).await;
+    assert_eq!(dials(&old)[&done], 1);
+    // An event waits in the queue of the old stack, which is deleted with it.
+    old.stop();
+    old.accept(Provider::Generic, &generic("team", "t-2", "ANSWERED", 3_500)).await;
+
+    let mut world = redeploy(&old).await;
+    let new = stack(&world);
+    let (inbox, calls) = copy_both(&new).await;
+    assert_eq!((inbox, calls), (old.items(INBOX_TABLE).await.len() as u64, old.items(CALLS_TABLE).await.len() as u64));
+    assert_eq!(copy_both(&new).await, (0, 0), "a repetition copies nothing");
+    assert!(world.calls.is_on_do_not_call_list(&PhoneNumber::new("+15550111")).await.unwrap());
+    world.start();
+    world.wait(MINUTE * 5).await;
+    repair(&new, began).await;
+    world.wait(MINUTE * 3).await;
+    assert_eq!(found(&verified(&new, began).await), "");
+    assert!(world.call("team").await.contains_event(&switchhook_domain::EventId::new("generic:t-2")));
+    world.wait(HOUR * 2).await;
+    assert_snapshot!(call_state(&world, &later).await, @"job COMPLETED, appointment Confirmed, attempts [completed]");
+    // The provider of the new world has its own record: only the later call was dialled there.
+    assert_eq!((dials(&world).get(&done), dials(&world)[&later]), (None, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn copied_row_announces_nothing_again_by_itself() {
+    let old = World::new();
+    old.accept(Provider::Generic, &generic("team", "t-1", "RINGING", 0)).await;
+    old.quiesce().await;
+    assert!(!old.domain_events().is_empty());
+    let mut world = redeploy(&old).await;
+    copy_both(&stack(&world)).await;
+    world.start();
+    world.wait(MINUTE * 3).await;
+    assert_eq!(world.domain_events(), [json!(null); 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn row_that_the_new_stack_has_already_stays() {
+    let old = World::new();
+    old.accept(Provider::Generic, &generic("team", "t-1", "RINGING", 0)).await;
+    old.quiesce().await;
+    let mut world = redeploy(&old).await;
+    world.start();
+    world.accept(Provider::Generic, &generic("team", "t-2", "ANSWERED", 5)).await;
+    world.quiesce().await;
+    let new = stack(&world);
+    copy_both(&new).await;
+    assert_eq!(world.call("team").await.history.len(), 2, "the answer implies that the phone rang");
+    world.wait(MINUTE * 3).await;
+    // The sweep or the repair folds the copied event too.
+    repair(&new, world.now().minus(HOUR)).await;
+    world.wait(MINUTE * 3).await;
+    assert!(world.call("team").await.contains_event(&switchhook_domain::EventId::new("generic:t-1")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn region_is_lost_and_the_backups_are_older_than_the_last_dials() {
+    let old = World::new();
+    old.cloud.fake().set_delivery_faults(DeliveryFaults::NONE);
+    let mut request = call_request("confirms");
+    request["due_at"] = json!("2026-01-01T00:30:00Z");
+    let call_id = create(&old, &request).await;
+    let restored_to = old.now();
+    // The backups are copied to the other region, and the old stack goes on until it is lost.
+    let mut world = redeploy(&old).await;
+    old.wait(HOUR).await;
+    assert_eq!(dials(&old)[&call_id], 1);
+    world.wait(HOUR).await;
+    let new = stack(&world);
+    copy_both(&new).await;
+    carry_out(&new, &plan_stop(&new, restored_to, false, MAX).await.unwrap()).await;
+    world.start();
+    world.wait(HOUR).await;
+    assert_snapshot!(call_state(&world, &call_id).await, @"job FAILED, appointment Failed, attempts []");
+    assert_eq!(dials(&world).len(), 0, "the person was called by the stack that was lost");
+}
+
+#[tokio::test(start_paused = true)]
+async fn table_is_not_copied_into_itself() {
+    let world = World::stopped();
+    let new = stack(&world);
+    let itself = CopyFrom { inbox: None, calls: Some(CALLS_TABLE.to_owned()) };
+    let refused = copy(&new, &itself, &mut |_| {}).await;
+    assert!(matches!(refused, Err(Error::Refusal(Refusal::SameTable(_)))), "{refused:?}");
+    let nothing = copy(&new, &CopyFrom::default(), &mut |_| {}).await;
+    assert!(matches!(nothing, Err(Error::Refusal(Refusal::EmptyFilter(_)))), "{nothing:?}");
+}
