@@ -17,6 +17,7 @@ use crate::dev::Dev;
 use crate::dlq::Dlq;
 use crate::event::Event;
 use crate::fake::Fake;
+use crate::forget::Forget;
 use crate::providers::Providers;
 use crate::quarantine::Quarantine;
 use crate::reconcile::Reconcile;
@@ -81,6 +82,8 @@ enum Verb {
     Event(Event),
     /// Run a fake provider, which accepts calls and dials nobody
     Fake(Fake),
+    /// Erase a person's data from calls, events and dead letters
+    Forget(Forget),
     /// List the providers of a stack, or check a providers file
     Providers(Providers),
     /// List webhooks that could not be read, read them again, or discard them
@@ -145,6 +148,7 @@ pub(crate) fn run(
         Verb::Dlq(dlq) => dlq.run(out, errors).map_err(Into::into),
         Verb::Event(event) => event.run(out, errors).map(ended).map_err(Into::into),
         Verb::Fake(fake) => fake.run(out, errors).map(ended).map_err(Into::into),
+        Verb::Forget(forget) => forget.run(out, errors).map_err(Into::into),
         Verb::Providers(providers) => providers.run(out, errors).map(ended).map_err(Into::into),
         Verb::Reconcile(reconcile) => reconcile.run(out).map(ended).map_err(Into::into),
         Verb::Quarantine(quarantine) => quarantine.run(out, errors).map_err(Into::into),

@@ -270,6 +270,9 @@ fn print_path(path: &EventPath, with_headers: bool, out: &mut impl Write) -> io:
         (None, _) => writeln!(out, "  verified   not needed: Switchhook made it")?,
     }
     writeln!(out, "  stored     {} bytes, trace id {}", path.body_bytes, path.trace_id)?;
+    if let Some(at) = &path.erased_at {
+        writeln!(out, "  erased     {at}, because its person was forgotten; the payload is what was read from it")?;
+    }
     match (&path.folded_at, line.applied_after_ms) {
         (Some(at), Some(after)) => writeln!(out, "  folded     {at}, after {}", duration(after))?,
         (_, _) => writeln!(out, "  folded     no: {}", line.status)?,

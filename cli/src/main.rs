@@ -13,6 +13,7 @@ mod dlq;
 mod duration;
 mod event;
 mod fake;
+mod forget;
 mod import;
 mod mark;
 mod paths;

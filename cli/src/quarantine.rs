@@ -240,6 +240,7 @@ fn print_detail(detail: &Detail, payload: Option<&str>, out: &mut impl Write) ->
         }
         ReadNow::Recorded => writeln!(out, "  now       this version reads it, and folds no event of its type")?,
         ReadNow::Unreadable { reason } => writeln!(out, "  now       this version cannot read it: {reason}")?,
+        ReadNow::Erased => writeln!(out, "  now       its person was forgotten, and its payload erased")?,
         ReadNow::Gone => writeln!(out, "  now       the inbox no longer holds it")?,
     }
     payload.map_or(Ok(()), |payload| writeln!(out, "\n{payload}"))

@@ -110,6 +110,9 @@ pub(crate) fn print_call(call: &Value, out: &mut impl Write) -> io::Result<()> {
         })
     });
     writeln!(out, "  job          {}{}, {settled}", text(call, "/job/state"), details.collect::<String>())?;
+    if let Some(at) = call.get("forgotten_at").and_then(Value::as_str) {
+        writeln!(out, "  person       forgotten {at}")?;
+    }
     for attempt in call.get("attempts").and_then(Value::as_array).into_iter().flatten() {
         writeln!(
             out,

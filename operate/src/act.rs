@@ -4,22 +4,27 @@ use switchhook_domain::EventId;
 
 use crate::dead_letters;
 use crate::error::Error;
-use crate::plan::{Action, LeftAlone, PlanItem};
+use crate::forget;
+use crate::plan::{Action, LeftAlone, Plan, PlanItem};
 use crate::quarantine;
 use crate::recover;
 use crate::republish;
 use crate::stack::Stack;
 
 /// Carries out the actions that fold no event, in the order of the items. A repetition is safe.
-pub(crate) async fn act(stack: &Stack, items: &[PlanItem]) -> Result<Vec<LeftAlone>, Error> {
+pub(crate) async fn act(stack: &Stack, plan: &Plan, items: &[PlanItem]) -> Result<Vec<LeftAlone>, Error> {
     let mut left = Vec::new();
-    for same in items.chunk_by(|a, b| a.action == b.action) {
+    let is_same = |a: &PlanItem, b: &PlanItem| a.action == b.action || (a.action.forgets() && b.action.forgets());
+    for same in items.chunk_by(is_same) {
         match same.first().map(|item| item.action) {
             Some(Action::DiscardDeadLetter) => dead_letters::discard(stack, same).await?,
             Some(Action::DiscardQuarantined) => quarantine::clear(stack, same).await?,
             Some(Action::Republish) => left.extend(republish::republish(stack, same).await?),
             Some(Action::Refill) => left.extend(recover::refill(stack, same).await?),
             Some(Action::DeleteRelayFailure) => republish::delete_failures(stack, same).await?,
+            Some(Action::UnblockNumber | Action::ForgetCall | Action::EraseEvent | Action::EraseDeadLetter) => {
+                left.extend(forget::carry_out(stack, plan, same).await?);
+            }
             // These fold events.
             Some(Action::Replay | Action::Redrive | Action::Reprocess | Action::Refold)
             // The run stores the rows of these.

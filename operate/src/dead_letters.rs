@@ -171,7 +171,10 @@ pub async fn plan_redrive(stack: &Stack, filter: &LetterFilter, items_max: usize
     plan(stack, filter, items_max, Verb::Redrive, |letter| {
         let event_id = letter.event_id.clone().filter(|_| letter.kind == LetterKind::Event)?;
         let item = PlanItem::of_event(Action::Redrive, event_id, letter.call_id.clone());
-        Some(PlanItem { message: letter.event.clone(), ..item })
+        // A plan is kept for a day, and holds no phone number.
+        let message = letter.event.as_deref().cloned();
+        let message = message.map(|event| Box::new(ProviderEvent { from: None, to: None, ..event }));
+        Some(PlanItem { message, ..item })
     })
     .await
 }

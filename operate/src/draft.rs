@@ -124,7 +124,7 @@ async fn locate(stack: &Stack, call_id: Option<CallId>, mut items: Vec<PlanItem>
             Ok(Some(stored)) => match stack.inbox.read_again(&stored).await {
                 Ok(Reread::Foldable(event)) => Some(event.call_id),
                 // The forecast reports the error.
-                Ok(Reread::Recorded | Reread::Quarantined(_)) | Err(_) => None,
+                Ok(Reread::Recorded | Reread::Quarantined(_) | Reread::Erased) | Err(_) => None,
             },
             Ok(None) | Err(_) => None,
         },

@@ -77,6 +77,8 @@ pub enum Refusal {
     Expired(String),
     #[error("a reason is needed, for the audit record: add --reason TEXT")]
     NoReason,
+    #[error("the reason may hold a phone number, and the audit record would keep it: name a ticket instead")]
+    NumberInReason,
     #[error("phones that could ring: {0}. If that is wanted, add --allow-ringing")]
     CouldRing(usize),
     #[error("the plan was run already, as {run}: {result}")]

@@ -15,6 +15,7 @@ use switchhook_domain::{
 };
 
 use crate::error::Error;
+use crate::forget;
 use crate::plan::{Action, CallSummary, Effect, PlanId, PlanItem, due_at};
 use crate::stack::Stack;
 
@@ -84,6 +85,9 @@ pub(crate) async fn forecast(
         }
         Err(error) => return Err(error.into()),
     };
+    if let Some(reason) = forget::objection(items, stored.as_ref()) {
+        return Ok(Forecast { effect: None, steps: items.iter().map(|_| Step::Skip(reason.clone())).collect() });
+    }
     let found: Vec<Result<Option<Found>, Error>> = stream::iter(items)
         .map(|item| async move {
             let Some(event_id) = item.event_id.as_ref().filter(|_| sends_event(item.action)) else { return Ok(None) };
@@ -126,7 +130,11 @@ pub(crate) async fn forecast(
                 | Action::DiscardQuarantined
                 | Action::Republish
                 | Action::DeleteRelayFailure
-                | Action::Refill,
+                | Action::Refill
+                | Action::UnblockNumber
+                | Action::ForgetCall
+                | Action::EraseEvent
+                | Action::EraseDeadLetter,
                 None,
             ) => Step::Act,
         };
@@ -154,7 +162,11 @@ pub(crate) const fn sends_event(action: Action) -> bool {
         | Action::Refold
         | Action::Rebuild
         | Action::Stop
-        | Action::Refill => false,
+        | Action::Refill
+        | Action::UnblockNumber
+        | Action::ForgetCall
+        | Action::EraseEvent
+        | Action::EraseDeadLetter => false,
     }
 }
 
@@ -225,11 +237,13 @@ async fn step_of_event(
     let is_in_row = row.zip(item.event_id.as_ref()).is_some_and(|(row, id)| row.contains_event(id));
     let mut event = match reread {
         Reread::Foldable(event) => event,
+        Reread::Erased if is_in_row => return Ok(Step::Unchanged),
         Reread::Recorded | Reread::Quarantined(_) if is_in_row => return Ok(Step::ReadsDifferently),
         Reread::Recorded if item.action == Action::Reprocess => {
             return Ok(Step::Skip("this version reads the event, and folds no event of its type".to_owned()));
         }
         Reread::Recorded => return Ok(Step::Unchanged),
+        Reread::Erased => return Ok(Step::Skip("the event is erased: its person was forgotten".to_owned())),
         Reread::Quarantined(error) => return Ok(Step::Skip(format!("the event is not readable: {error}"))),
     };
     let Some(target) = target else {
@@ -343,7 +357,7 @@ async fn fold_steps(
                 .cloned()
                 .collect::<Vec<_>>(),
         );
-        let is_kept = |entry: &_| is_kept_without_event(entry, stack.inbox_retention(), now);
+        let is_kept = |entry: &_| is_kept_without_event(call, entry, stack.inbox_retention(), now);
         if let Some(transition) = refold(call, &events, is_kept, drift, policy, now).transition {
             after = Some(transition.call);
         }

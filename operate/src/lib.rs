@@ -18,6 +18,7 @@ mod draft;
 mod error;
 pub mod events;
 mod forecast;
+pub mod forget;
 pub mod mask;
 mod metrics;
 pub mod plan;

@@ -71,6 +71,7 @@ pub enum Verb {
     Verify,
     Refill,
     Stop,
+    Forget,
     ShowBody,
 }
 
@@ -88,6 +89,7 @@ impl Verb {
             Self::Verify => "verify",
             Self::Refill => "recover inbox",
             Self::Stop => "recover stop",
+            Self::Forget => "forget",
             Self::ShowBody => "event show --body",
         }
     }
@@ -105,6 +107,7 @@ impl Verb {
             Self::Verify => "verify",
             Self::Refill => "refill",
             Self::Stop => "stop",
+            Self::Forget => "forget",
             Self::ShowBody => "show_body",
         }
     }
@@ -136,6 +139,14 @@ pub enum Action {
     Stop,
     /// Writes what the row of a call holds, and the inbox has lost, into the inbox.
     Refill,
+    /// Takes the number of a call off the do-not-call list, before the call is forgotten.
+    UnblockNumber,
+    /// Erases the person from the row of a call.
+    ForgetCall,
+    /// Erases the person from a stored event.
+    EraseEvent,
+    /// Deletes a dead letter of a forgotten call. Its erased event stays in the inbox.
+    EraseDeadLetter,
 }
 
 impl Action {
@@ -145,6 +156,28 @@ impl Action {
             Self::Redrive | Self::Reprocess => true,
             Self::Replay
             | Self::DiscardDeadLetter
+            | Self::DiscardQuarantined
+            | Self::Republish
+            | Self::DeleteRelayFailure
+            | Self::Refold
+            | Self::Rebuild
+            | Self::Stop
+            | Self::Refill
+            | Self::UnblockNumber
+            | Self::ForgetCall
+            | Self::EraseEvent
+            | Self::EraseDeadLetter => false,
+        }
+    }
+
+    /// True if the action is a part of forgetting a person.
+    pub(crate) const fn forgets(self) -> bool {
+        match self {
+            Self::UnblockNumber | Self::ForgetCall | Self::EraseEvent | Self::EraseDeadLetter => true,
+            Self::Replay
+            | Self::Redrive
+            | Self::DiscardDeadLetter
+            | Self::Reprocess
             | Self::DiscardQuarantined
             | Self::Republish
             | Self::DeleteRelayFailure

@@ -56,6 +56,8 @@ pub enum ReadNow {
     Recorded,
     /// It cannot read it either.
     Unreadable { reason: String },
+    /// Its person was forgotten, and nothing that could be read is left.
+    Erased,
     /// The event is no longer stored.
     Gone,
 }
@@ -128,6 +130,7 @@ pub async fn show(stack: &Stack, event_id: &EventId) -> Result<Option<Detail>, E
             Reread::Foldable(read) => ReadNow::Foldable { call_id: read.call_id, event_type: read.event_type },
             Reread::Recorded => ReadNow::Recorded,
             Reread::Quarantined(error) => ReadNow::Unreadable { reason: error.to_string() },
+            Reread::Erased => ReadNow::Erased,
         },
         None => ReadNow::Gone,
     };

@@ -24,6 +24,7 @@ use crate::act;
 use crate::audit::{self, AuditRecord, Counts, Moment};
 use crate::error::{Error, Refusal};
 use crate::forecast::{Forecast, Step, forecast};
+use crate::forget;
 use crate::plan::{CallSummary, Effect, NAMED_MAX, Plan, PlanId, PlanItem, Skipped, Verb};
 use crate::stack::{OPERATOR_RETENTION, Stack};
 use crate::time_text;
@@ -136,6 +137,9 @@ pub async fn start(
 ) -> Result<Run, Error> {
     if options.reason.trim().is_empty() {
         return Err(Refusal::NoReason.into());
+    }
+    if verb == Verb::Forget {
+        forget::check_reason(&options.reason)?;
     }
     let plan = Plan::load(stack, plan_id).await?;
     if plan.verb != verb {
@@ -347,7 +351,7 @@ impl Held<'_> {
             let new_event = NewEvent::from_switchhook(drift, self.run.id.as_str())?;
             drop(submit(&self.stack.inbox, &self.stack.events_queue, &new_event, drift).await?);
         }
-        let mut left = act::act(self.stack, &work.acts).await?;
+        let mut left = act::act(self.stack, &self.plan, &work.acts).await?;
         left.extend(act::finish(self.stack, work.finishing).await?);
         for (item, reason) in left {
             self.run.counts.done = self.run.counts.done.saturating_sub(1);

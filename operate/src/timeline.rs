@@ -71,6 +71,9 @@ pub struct CallSummary {
     pub created_at: String,
     pub updated_at: String,
     pub settled_at: Option<String>,
+    /// Time at which the person was forgotten.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub forgotten_at: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -311,6 +314,7 @@ fn summary(call: &Call, attempts: &[AttemptState], job_state: Option<JobState>) 
         created_at: call.created_at.to_string(),
         updated_at: call.updated_at.to_string(),
         settled_at: call.settled_at.map(|at| at.to_string()),
+        forgotten_at: call.forgotten_at.map(|at| at.to_string()),
     }
 }
 

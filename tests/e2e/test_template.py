@@ -93,6 +93,7 @@ GRANTS = {
         (["sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes", "sqs:ChangeMessageVisibility"], [QUEUE]),
         (["dynamodb:GetItem", "dynamodb:PutItem"], [CALLS]),
         (["dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem"], [INBOX]),
+        (["dynamodb:DeleteItem"], [INBOX]),
         (["dynamodb:Query"], [index("InboxTable", "by_received")]),
         (["events:PutEvents"], [BUS]),
     ],
@@ -121,6 +122,7 @@ GRANTS = {
     "reconciler": [
         (["dynamodb:Query"], [index("CallsTable", "by_wake"), index("InboxTable", "by_received"), index("InboxTable", "by_attention")]),
         (["dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem"], [INBOX]),
+        (["dynamodb:DeleteItem"], [INBOX]),
         (["dynamodb:GetItem", "dynamodb:UpdateItem"], [CALLS]),
         (["sqs:SendMessage", "sqs:GetQueueAttributes"], [QUEUE]),
         (["sqs:GetQueueAttributes", "sqs:ReceiveMessage", "sqs:ChangeMessageVisibility"], [DLQ]),
@@ -135,8 +137,18 @@ GRANTS = {
     ],
 }
 
-# Permissions with a condition: api may delete entries of the do-not-call list, but no calls.
-CONDITIONS = {("api", "dynamodb:DeleteItem"): {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": ["do-not-call:*"]}}}
+def deletes(*keys):
+    """Condition that allows items with these keys to be deleted."""
+    return {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": list(keys)}}
+
+
+# Permissions with a condition: api may delete entries of the do-not-call list, but no calls. Two functions may delete what an erased
+# event leaves, but no events.
+CONDITIONS = {
+    ("api", "dynamodb:DeleteItem"): deletes("do-not-call:*"),
+    ("consumer", "dynamodb:DeleteItem"): deletes("chunk:*", "conflict:*"),
+    ("reconciler", "dynamodb:DeleteItem"): deletes("chunk:*", "conflict:*"),
+}
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)

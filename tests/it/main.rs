@@ -14,6 +14,7 @@ mod logs;
 mod operator;
 mod outbound;
 mod outbound_budget;
+mod privacy;
 mod reconciled;
 mod recovery;
 mod repair;

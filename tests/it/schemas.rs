@@ -265,6 +265,7 @@ fn report(number: usize, report: ShortReport, now: Timestamp) -> ProviderEvent {
         from: None,
         to: None,
         block_number: false,
+        forgotten_at: None,
         trace_id: None,
         received_at: now,
         call_events: vec![CallEvent { kind, implied: false, occurred_at, sequence: None, permanent, never_dialled }],

@@ -1,6 +1,8 @@
 //! Secrets of the providers: a typo, a missing secret, a rotation, and each half broken. The functions read both halves from
 //! the local Secrets Manager, as they do on AWS.
 
+#![expect(clippy::indexing_slicing, clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
 use std::time::Duration;
 
 use http::StatusCode;

@@ -58,6 +58,9 @@ fn print_call(call: &CallSummary, out: &mut impl Write) -> io::Result<()> {
         text.push_str(&format!(", {reason}"));
     }
     writeln!(out, "  job          {text}, {}", if call.settled { "settled" } else { "not settled" })?;
+    if let Some(at) = &call.forgotten_at {
+        writeln!(out, "  person       forgotten {at}")?;
+    }
     for attempt in &call.attempts {
         let ended = attempt.ended_at.as_deref().unwrap_or("-");
         writeln!(

@@ -9,6 +9,10 @@ use crate::stack::{KEY, Scratch, Stack, switchhook, text};
 
 /// Answers, by the names of their operations, that make one step fail.
 type Answers<'a> = &'a [(&'a str, u16, String)];
+/// Answers, environment variables, exit status, the step that fails, and texts of its advice.
+type Unreachable<'a> = (Answers<'a>, &'a [(&'a str, Option<&'a str>)], i32, &'a str, &'a [&'a str]);
+/// Answers, the step that fails, and texts of its advice.
+type Failure<'a> = (Vec<(&'a str, u16, String)>, &'a str, &'a [&'a str]);
 
 fn dev() -> (Scratch, Stack) {
     let scratch = Scratch::new();
@@ -139,7 +143,7 @@ fn stack_that_cannot_be_reached_or_used_ends_the_check() {
     let no_keys = [("AWS_ACCESS_KEY_ID", None), ("AWS_SECRET_ACCESS_KEY", None)];
     let no_region = [("AWS_REGION", None)];
     let described = |status: &str| ("DescribeStacks", 200, described(status, None, &[]));
-    let cases: &[(Answers<'_>, &[(&str, Option<&str>)], i32, &str, &[&str])] = &[
+    let cases: &[Unreachable<'_>] = &[
         (&[], &no_keys, 2, "credentials", &["no AWS credentials", "AWS_PROFILE"]),
         (&[], &no_region, 2, "credentials", &["no AWS region", "--region"]),
         (
@@ -268,7 +272,7 @@ fn walk_ends_at_its_first_failure_with_advice_and_cleans_up() {
     let webhook = |status: u16, body: &str| ("/webhooks/generic", status, body.to_owned());
     let error = |name: &str| json!({"error": name, "message": "no"}).to_string();
     let denied = refused("AccessDeniedException");
-    let cases: Vec<(Vec<(&str, u16, String)>, &str, &[&str])> = vec![
+    let cases: Vec<Failure<'_>> = vec![
         (
             vec![("GetSecretValue", 200, secret("{}"))],
             "key",

@@ -31,6 +31,11 @@ fn help_of_fake() {
 }
 
 #[test]
+fn help_of_forget() {
+    insta::assert_snapshot!(help(&["forget", "--help"]));
+}
+
+#[test]
 fn help_of_send() {
     insta::assert_snapshot!(help(&["send", "--help"]));
 }

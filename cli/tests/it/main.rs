@@ -13,6 +13,7 @@ mod dev;
 mod events;
 mod fake;
 mod fake_aws;
+mod forget;
 mod help;
 mod import;
 mod kill;

@@ -153,7 +153,8 @@ impl Api {
     async fn record_creation(&self, creation: &CallCreation) -> Result<Option<Box<CallCreation>>, Error> {
         let trace_id = creation.call.plan.trace_id.as_ref().map_or("", TraceId::as_str);
         Ok(match self.inbox.put_creation(creation, trace_id).await? {
-            CreationOutcome::Stored => None,
+            // The row of a forgotten person is in the way of another.
+            CreationOutcome::Stored | CreationOutcome::Erased => None,
             // The response to this write may have been lost, and the SDK has repeated the request.
             CreationOutcome::Exists(first) if *first == *creation => None,
             CreationOutcome::Exists(first) => Some(first),

@@ -32,6 +32,8 @@ pub(crate) struct CallView<'a> {
     updated_at: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     settled_at: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    forgotten_at: Option<String>,
 }
 
 impl<'a> CallView<'a> {
@@ -55,6 +57,7 @@ impl<'a> CallView<'a> {
             created_at: call.created_at.to_string(),
             updated_at: call.updated_at.to_string(),
             settled_at: call.settled_at.map(|at| at.to_string()),
+            forgotten_at: call.forgotten_at.map(|at| at.to_string()),
         }
     }
 }

@@ -12,6 +12,7 @@
 //! a row that does not match its events from the inbox.
 
 mod block;
+mod forget;
 mod refold;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -223,6 +224,7 @@ impl Consumer {
             self.note_unfolded(&outcomes, now).await?;
             let (before, after) = (call.as_ref(), folded.transition.as_ref().map(|transition| &transition.call));
             self.note_dials(after.or(before), &outcomes, now).await;
+            self.erase_late_events(after.or(before), &events).await?;
             let outcomes = folding.into_iter().chain(refused).zip(outcomes.into_iter().map(|(_, outcome)| outcome));
             self.log(outcomes, before, after, race, started);
             return Ok(());

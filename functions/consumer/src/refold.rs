@@ -45,7 +45,7 @@ impl<'a> Refolder<'a> {
         let read = tokio::time::timeout(READ_MAX.saturating_sub(spent), read).await;
         // If the time is up, the refold is skipped without an error.
         let Some(events) = read.unwrap_or(Ok(None))? else { return Ok(None) };
-        let is_kept = |entry: &_| is_kept_without_event(entry, self.inbox_retention, now);
+        let is_kept = |entry: &_| is_kept_without_event(call, entry, self.inbox_retention, now);
         Ok(Some(refold(call, &events, is_kept, drift, self.policy, now)))
     }
 }

@@ -2,6 +2,9 @@
 //!
 //! **Each minute of the inbox is swept once, two minutes behind the clock.** A cursor in the inbox table holds the last
 //! swept minute, and the position inside a minute if a run had no time for all of it.
+//!
+//! An event that ingress decided not to fold never reaches the consumer. So the sweep [erases](switchhook_aws::inbox::Inbox::erase)
+//! it if the person of its call was forgotten.
 
 use std::collections::BTreeMap;
 
@@ -104,14 +107,14 @@ impl Reconciler {
         stop_at: Timestamp,
     ) -> Result<Option<usize>, Error> {
         // Calls in the order of the page, each with the place of its first event in the page.
-        let mut calls: Vec<(usize, CallId, Vec<EventId>)> = Vec::new();
+        let mut calls: Vec<(usize, CallId, Vec<ReceivedEvent>)> = Vec::new();
         let mut by_id: BTreeMap<&CallId, usize> = BTreeMap::new();
-        for (place, ReceivedEvent { event_id, call_id, decided, .. }) in received.iter().enumerate() {
-            let Some(call_id) = call_id.as_ref().filter(|_| !decided) else { continue };
+        for (place, event) in received.iter().enumerate() {
+            let Some(call_id) = &event.call_id else { continue };
             let index = *by_id.entry(call_id).or_insert(calls.len());
             match calls.get_mut(index) {
-                Some((_, _, events)) => events.push(event_id.clone()),
-                None => calls.push((place, call_id.clone(), vec![event_id.clone()])),
+                Some((_, _, events)) => events.push(event.clone()),
+                None => calls.push((place, call_id.clone(), vec![event.clone()])),
             }
         }
         let places: Vec<usize> = calls.iter().map(|(place, _, _)| *place).collect();
@@ -129,11 +132,12 @@ impl Reconciler {
         Ok(first_incomplete)
     }
 
-    /// Queues the events of one call that are not in its history.
+    /// Queues the events of one call that are not in its history. If the person of the call was forgotten, erases those that
+    /// are not to be folded.
     async fn requeue_missing(
         &self,
         call_id: &CallId,
-        events: &[EventId],
+        events: &[ReceivedEvent],
         stop_at: Timestamp,
     ) -> Result<Requeued, Error> {
         let mut requeued = Requeued { events: 0, is_incomplete: self.is_time_up(stop_at) };
@@ -146,15 +150,20 @@ impl Reconciler {
             Err(Error::DecodeCall(_) | Error::NewerSchema(_)) => Resolved { call: None, alias: None },
             Err(error) => return Err(error),
         };
-        for event_id in events {
-            if call.as_ref().is_some_and(|call| call.contains_event(event_id)) {
+        let forgotten_at = call.as_ref().and_then(|call| call.forgotten_at);
+        for ReceivedEvent { event_id, decided, .. } in events {
+            if call.as_ref().is_some_and(|call| call.contains_event(event_id)) || (*decided && forgotten_at.is_none()) {
                 continue;
             }
             if self.is_time_up(stop_at) {
                 requeued.is_incomplete = true;
                 break;
             }
-            match self.requeue(event_id, alias.as_ref()).await {
+            let handled = match forgotten_at.filter(|_| *decided) {
+                Some(forgotten_at) => self.inbox.erase(event_id, forgotten_at).await.map(|_| false),
+                None => self.requeue(event_id, alias.as_ref()).await,
+            };
+            match handled {
                 Ok(true) => requeued.events += 1,
                 Ok(false) => {}
                 // An unreadable event must not stop the sweep.

@@ -178,18 +178,18 @@ async fn connect(
 
 /// Describes the reason why CloudFormation did not describe the stack.
 fn missing(name: &str, region: &str, error: &Error) -> Finding {
-    match error {
-        Error::Refused { code, message, .. } if code == "ValidationError" && message.contains("does not exist") => {
-            Finding::failed(
-                format!("there is no stack {name} in {region}"),
-                format!(
-                    "is it in another region (--region) or account (AWS_PROFILE)? aws cloudformation list-stacks --region \
-                     {region}; if it was never deployed: docs/first-deployment.md"
-                ),
-            )
-        }
-        _ => advice::failed(error),
+    let is_unknown = matches!(error, Error::Refused { code, message, .. }
+        if code == "ValidationError" && message.contains("does not exist"));
+    if !is_unknown {
+        return advice::failed(error);
     }
+    Finding::failed(
+        format!("there is no stack {name} in {region}"),
+        format!(
+            "is it in another region (--region) or account (AWS_PROFILE)? aws cloudformation list-stacks --region {region}; if \
+             it was never deployed: docs/first-deployment.md"
+        ),
+    )
 }
 
 /// Removes what a check has made. A repetition is safe.

@@ -28,7 +28,7 @@ pub(super) enum Subscription {
     /// URL of a `switchhook dev`.
     Local(String),
     Queue {
-        services: AwsServices,
+        services: Box<AwsServices>,
         bus: String,
         url: String,
     },
@@ -42,7 +42,7 @@ impl Subscription {
         let rule = services.put_rule(bus, &name, &json!({"detail": {"call_id": [id.as_str()]}})).await?;
         services.allow_rule(&url, &arn, &rule).await?;
         services.put_target(bus, &name, &arn).await?;
-        Ok(Self::Queue { services: services.clone(), bus: bus.to_owned(), url })
+        Ok(Self::Queue { services: Box::new(services.clone()), bus: bus.to_owned(), url })
     }
 
     /// Waits until the subscription works. **EventBridge takes a while to know a new rule, and an event before that is lost.**

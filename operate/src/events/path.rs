@@ -32,6 +32,8 @@ pub struct EventPath {
     pub announced: Vec<Announced>,
     pub retries: Option<Retries>,
     pub headers: BTreeMap<String, String>,
+    /// Time at which the person was forgotten. The body then holds only the call events that were read from it.
+    pub erased_at: Option<String>,
     /// Lines of the masked body.
     pub body: Vec<String>,
     pub body_is_cut: bool,
@@ -120,6 +122,7 @@ pub async fn show(stack: &Stack, id: &EventId) -> Result<Option<EventPath>, Erro
         announced: fate.call.as_ref().map_or_else(Vec::new, |call| announced(call, id)),
         retries: retries(&fate.note, &mut masker),
         headers,
+        erased_at: stored.erased_at.map(|at| at.to_string()),
         body: lines,
         body_is_cut,
         conflict,

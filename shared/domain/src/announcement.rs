@@ -93,7 +93,8 @@ impl AppointmentStatus {
             | EndReason::AttemptsUsed
             | EndReason::NotRetryable
             | EndReason::Unheard
-            | EndReason::NeverDialled => Self::Failed,
+            | EndReason::NeverDialled
+            | EndReason::Forgotten => Self::Failed,
         }
     }
 

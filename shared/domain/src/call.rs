@@ -66,6 +66,8 @@ pub struct Call {
     pub wake_at: Option<Timestamp>,
     /// Time at which the call was settled. `None` if it is not settled.
     pub settled_at: Option<Timestamp>,
+    /// Time at which the [person was forgotten](Call::forget). `None` if the person was not forgotten.
+    pub forgotten_at: Option<Timestamp>,
     /// Version of the row. Grows by one with every write.
     pub version: u64,
     pub created_at: Timestamp,
@@ -314,6 +316,7 @@ impl Call {
             moves: Vec::new(),
             wake_at: None,
             settled_at: None,
+            forgotten_at: None,
             version: 0,
             created_at,
             updated_at: created_at,

@@ -37,6 +37,8 @@ pub enum Difference {
     AnnouncementWithoutSource { sequence: usize },
     /// An open call has no wake-up time, so that no worker ever looks at it, or a settled one has.
     WakeUp { is_stored: bool },
+    /// The person of the call was forgotten, as its erased events say, and the row does not say so.
+    NotForgotten,
 }
 
 impl Difference {
@@ -53,6 +55,7 @@ impl Difference {
             Self::MissingAnnouncements { .. } => "missing_announcements",
             Self::AnnouncementWithoutSource { .. } => "announcement_without_source",
             Self::WakeUp { .. } => "wake_up",
+            Self::NotForgotten => "not_forgotten",
         }
     }
 }
@@ -91,6 +94,9 @@ impl fmt::Display for Difference {
             Self::WakeUp { is_stored: false } => {
                 f.write_str("the row has no wake-up time, although the call is open, so no worker looks at it")
             }
+            Self::NotForgotten => f.write_str(
+                "the person was forgotten, as erased events of the call say, and the row holds the person's data",
+            ),
         }
     }
 }
@@ -117,6 +123,9 @@ pub fn differences(
     let rebuilt = rebuild_history(row, &arrived, is_kept, row.updated_at);
     let has_same_history = history_keys(&rebuilt) == history_keys(row);
     let mut found = history_differences(row, &rebuilt);
+    if rebuilt.forgotten_at.is_some() && row.forgotten_at.is_none() {
+        found.push(Difference::NotForgotten);
+    }
     for (sequence, announcement) in (1..).zip(&row.announcements) {
         let has_source = match announcement.source {
             AnnouncementSource::Event(index) => index < row.history.len(),

@@ -461,6 +461,9 @@ pub struct ProviderEvent {
     /// True if the person asked not to be called again.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub block_number: bool,
+    /// Time at which the person was forgotten, in a stored event that was erased for that. `None` in every other event.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub forgotten_at: Option<Timestamp>,
     /// Trace id of the request that stored the event first. The queue message and the inbox hold it beside the event. It
     /// is not part of the event's own text, because a second delivery has another trace id.
     #[serde(skip)]

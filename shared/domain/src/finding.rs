@@ -136,6 +136,7 @@ impl Call {
             from: None,
             to: None,
             block_number: false,
+            forgotten_at: None,
             trace_id: None,
             received_at: now,
             call_events: vec![CallEvent {

@@ -169,6 +169,9 @@ impl Call {
             self.describe_attempt(index, key, event);
         }
         self.describe_call(event);
+        if let Some(forgotten_at) = event.forgotten_at.or(self.forgotten_at) {
+            self.erase_person(forgotten_at);
+        }
         let entries = event.call_events.iter().map(|call_event| new_entry(event, call_event, attempt_index, now));
         self.history.extend(entries);
         FoldOutcome::Folded

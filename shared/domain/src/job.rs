@@ -183,6 +183,8 @@ impl Call {
                 _,
                 _,
             ) => Job::Failed,
+            // Nobody knows the number of a forgotten person.
+            (None, Some(_), _) if self.forgotten_at.is_some() => Job::Failed,
             (None, None, _) => Job::Failed,
             (None, Some(_), Job::Claimed { lease_ends_at, .. }) if !self.claim_has_expired(*lease_ends_at) => {
                 self.job.clone()
@@ -205,7 +207,9 @@ impl Call {
     pub(crate) fn end_reason(&self, attempts: &[AttemptState]) -> EndReason {
         let by_policy = || self.end_reason_by_policy(self.plan.as_ref()?, attempts, attempts.last()?);
         let stopped = self.stop_reason.map(EndReason::Stopped);
-        stopped.or_else(by_policy).unwrap_or(EndReason::NeverDialled)
+        let is_forgotten = self.forgotten_at.is_some() && self.has_dials_left();
+        let otherwise = if is_forgotten { EndReason::Forgotten } else { EndReason::NeverDialled };
+        stopped.or_else(by_policy).unwrap_or(otherwise)
     }
 
     /// Returns the reason why the retry policy allows no attempt after the latest one. `None` if it allows one.

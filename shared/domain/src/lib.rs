@@ -6,7 +6,7 @@
 //! - `window`, `plan`, `announcement`, `moves`, `call`: a call as data;
 //! - `attempt`, `job`, `appointment`: what follows from the history of a call;
 //! - `announce`, `finding`, `domain_event`, `operator`: events that Switchhook itself makes;
-//! - `derive`, `record`, `transition`, `fold`: the next row of a call; `compare`: how a row differs from its events;
+//! - `derive`, `record`, `transition`, `fold`, `forget`: the next row of a call; `compare`: how a row differs from its events;
 //! - `dialling`: when the next dial is due, and who is asked;
 //! - `reason`, `explain`: why an event has its disposition; `past`: a call as it was known at an earlier time;
 //! - `provider_health`: whether a provider gets calls, and how fast.
@@ -24,6 +24,7 @@ mod event;
 mod explain;
 mod finding;
 mod fold;
+mod forget;
 mod job;
 mod lifecycle;
 mod machine;

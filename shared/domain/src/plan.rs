@@ -142,6 +142,8 @@ pub enum EndReason {
     Unheard,
     /// The provider never dialled, in as many dials as a call has room for.
     NeverDialled,
+    /// The person was forgotten, so there is no number to dial.
+    Forgotten,
 }
 
 impl EndReason {
@@ -154,6 +156,7 @@ impl EndReason {
             Self::NotRetryable => "not_retryable",
             Self::Unheard => "unheard",
             Self::NeverDialled => "never_dialled",
+            Self::Forgotten => "forgotten",
         }
     }
 
@@ -162,7 +165,7 @@ impl EndReason {
     pub fn parse(name: &str) -> Option<Self> {
         let stopped = StopReason::ALL.into_iter().map(Self::Stopped);
         stopped
-            .chain([Self::AttemptsUsed, Self::NotRetryable, Self::Unheard, Self::NeverDialled])
+            .chain([Self::AttemptsUsed, Self::NotRetryable, Self::Unheard, Self::NeverDialled, Self::Forgotten])
             .find(|reason| reason.as_str() == name)
     }
 }

@@ -118,6 +118,7 @@ impl Call {
             call_events: siblings().map(|other| other.event.clone()).collect(),
             block_number: false,
             trace_id: entry.trace_id.clone(),
+            forgotten_at: self.forgotten_at,
         })
     }
 
@@ -158,6 +159,9 @@ impl Call {
         // What the events of the row lead to, now that it has its plan again, was caused by them.
         let cause = if is_canceled { Cause::Worker } else { Cause::Events };
         (is_changed || is_canceled).then(|| {
+            if let Some(forgotten_at) = call.forgotten_at {
+                call.erase_person(forgotten_at);
+            }
             call.wake_at = None;
             call.rederive(cause, policy, now)
         })

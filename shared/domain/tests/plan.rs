@@ -7,6 +7,8 @@
     reason = "a test that panics has failed, which is what it is for"
 )]
 
+#[path = "plan/forgotten.rs"]
+mod forgotten;
 #[path = "plan/reached_nobody.rs"]
 mod reached_nobody;
 
@@ -89,6 +91,7 @@ fn reports(id: &str, attempt: &str, kind: EventKind, now: i64) -> ProviderEvent 
         from: None,
         to: None,
         block_number: false,
+        forgotten_at: None,
         trace_id: None,
         received_at: at(now),
         call_events,

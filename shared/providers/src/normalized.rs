@@ -53,6 +53,7 @@ impl NormalizedEvent {
             from: number(self.from),
             to: number(self.to),
             block_number: self.block_number,
+            forgotten_at: None,
             trace_id: None,
             received_at,
             call_events: self.call_events.into_iter().map(with_plausible_time).collect(),

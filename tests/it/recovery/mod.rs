@@ -55,10 +55,8 @@ async fn lose(world: &World, table: &str) {
 
 fn key_of(table: &str, item: &Item) -> String {
     let name = if table == INBOX_TABLE { "event_id" } else { "call_id" };
-    match &item[name] {
-        AttributeValue::S(key) => key.clone(),
-        other => panic!("a key is {other:?}"),
-    }
+    let AttributeValue::S(key) = &item[name] else { panic!("a key is {:?}", item[name]) };
+    key.clone()
 }
 
 /// Keys of the items of a table.

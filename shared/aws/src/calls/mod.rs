@@ -5,10 +5,11 @@
 //! announcements together: `outbox_start` names the first announcement that this write added, and the relay publishes
 //! from there.
 //!
-//! Two more writes touch the row of a call. They change no state, but raise its version, so that a worker that read the
+//! Three more writes touch the row of a call. They change no state, but raise its version, so that a worker that read the
 //! row before loses its race:
 //! - [`Calls::set_wake_at`] has the same condition. It also stores the moves, which are no part of the state.
 //! - [`Calls::write_alias`] turns a call into an alias. It accepts every version, but no call that Switchhook placed.
+//!   [`Calls::erase_alias`] removes from an alias what the call left there.
 //!
 //! The table holds three more kinds of item, under keys of their own. An alias leads from a provider's id of an attempt
 //! to the call that the attempt belongs to. An entry of the do-not-call list blocks a phone number. The health of a
@@ -16,6 +17,7 @@
 
 mod do_not_call;
 mod encoding;
+mod erase;
 mod index;
 mod provider_health;
 mod row;

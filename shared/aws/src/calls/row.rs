@@ -76,6 +76,8 @@ pub struct CallRow {
     /// Time at which the call wakes up or, in the queue of settled calls, was settled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     wake_at: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    forgotten_at: Option<Timestamp>,
     created_at: Timestamp,
     updated_at: Timestamp,
     /// Unix seconds. DynamoDB removes the row some time after.
@@ -152,6 +154,7 @@ impl CallRow {
             outbox_start: (new_announcements > 0).then_some(call.announcements.len() + 1 - new_announcements),
             wake_key: Some(wake_key(call)),
             wake_at: call.wake_at.or(call.settled_at),
+            forgotten_at: call.forgotten_at,
             created_at: call.created_at,
             updated_at: call.updated_at,
             // The retention of a call that waits begins at its wake-up, which may be months away.
@@ -201,6 +204,7 @@ impl CallRow {
             moves: self.moves.iter().filter_map(|text| decode_move(text)).collect(),
             wake_at: self.wake_at.filter(|_| !is_settled),
             settled_at: self.wake_at.filter(|_| is_settled),
+            forgotten_at: self.forgotten_at,
             version: self.version,
             created_at: self.created_at,
             updated_at: self.updated_at,

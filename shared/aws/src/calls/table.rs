@@ -305,6 +305,6 @@ fn outcome<T>(write: Result<ConditionalWrite<T>, crate::error::Source>) -> Resul
     Ok(if write.is_applied() { StoreOutcome::Committed } else { StoreOutcome::LostRace })
 }
 
-fn version(value: u64) -> AttributeValue {
+pub(super) fn version(value: u64) -> AttributeValue {
     AttributeValue::N(value.to_string())
 }

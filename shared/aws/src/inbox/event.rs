@@ -3,16 +3,14 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use aws_sdk_dynamodb::types::ReturnValuesOnConditionCheckFailure;
+use aws_sdk_dynamodb::types::{AttributeValue, ReturnValuesOnConditionCheckFailure};
 use serde_bytes::{ByteBuf, Bytes};
 use sha2::{Digest, Sha256};
 use switchhook_domain::{AttemptKey, CallId, Disposition, EventId, Origin, ProviderEvent, Timestamp, TraceId};
 use switchhook_providers::{ReadError, Reading, VerifiedWebhook, content_hash};
 
 use super::attention::AttentionKind;
-use super::item::{
-    ChunkItem, ConflictItem, EventItem, INBOX_SCHEMA, chunk_body, chunk_key, conflict_key, disposition_of, is_companion,
-};
+use super::item::{ChunkItem, EventItem, INBOX_SCHEMA, chunk_body, chunk_key, disposition_of, is_companion};
 use super::new_event::{ATTEMPT_HEADER, LOOKUP_SOURCE, NewEvent, ROW_SOURCE, SOURCE_HEADER};
 use super::sweep::received_bucket;
 use super::table::{Inbox, encode};
@@ -27,8 +25,6 @@ pub const BODY_BYTES_MAX: usize = 4 * 1024 * 1024;
 pub(super) const INLINE_BYTES_MAX: usize = 300_000;
 /// Hex digits of a body's hash. 128 bits are enough: only the holder of the provider's key could use a collision.
 const BODY_HASH_DIGITS: usize = 32;
-/// Cause in the index of items that a person should look at, for a body that contradicts the stored one.
-const CONFLICT_CAUSE: &str = "conflicting_body";
 /// Header with the version of the program that could not read a webhook.
 const VERSION_HEADER: &str = "switchhook-version";
 
@@ -45,6 +41,8 @@ pub struct StoredEvent {
     pub trace_id: String,
     /// Version of the program that could not read the event. `None` for every other event.
     pub program_version: Option<String>,
+    /// Time at which the person was erased from the event. `None` if the event is as it was received.
+    pub erased_at: Option<Timestamp>,
     /// Headers that were stored for debugging.
     pub headers: BTreeMap<String, String>,
     /// True if the event is a provider's answer to a lookup, not a webhook.
@@ -59,7 +57,9 @@ pub struct StoredEvent {
     body: StoredBody,
     /// Number of the dictionary that compressed the body.
     dictionary: Option<u32>,
-    body_hash: String,
+    /// Number of chunks. In an erased event, those that are yet to be deleted.
+    pub(super) body_chunks: Option<u32>,
+    pub(super) body_hash: String,
 }
 
 /// Compressed body.
@@ -68,6 +68,8 @@ pub(super) enum StoredBody {
     Inline(Vec<u8>),
     /// Number of chunk items.
     Chunks(u32),
+    /// The event is erased, and no call event was read from its body.
+    Erased,
 }
 
 /// Outcome of storing an event.
@@ -90,6 +92,8 @@ pub enum Reread {
     Recorded,
     /// This version of the program cannot read it either.
     Quarantined(ReadError),
+    /// The event is erased, and no call event was read from it before.
+    Erased,
 }
 
 impl fmt::Debug for StoredEvent {
@@ -140,6 +144,7 @@ impl Inbox {
             body_chunks,
             dictionary: Some(dictionary),
             body_hash,
+            erased_at: None,
             disposition: event.disposition.map(|disposition| disposition.as_str().to_owned()),
             trace_id: event.trace_id.clone(),
             attention: is_quarantined.then(|| AttentionKind::Quarantined.key(event.event_id.as_str())),
@@ -165,9 +170,11 @@ impl Inbox {
     /// the bytes differ: a provider that repeats an event may format it differently.
     async fn duplicate(&self, item: Item, event: &NewEvent, body_hash: &str) -> Result<PutOutcome, Error> {
         let stored = Box::new(StoredEvent::decode(EventItem::parse(item)?)?);
-        // A provider writes its answer to a lookup and its webhook differently. That is no contradiction.
+        // A provider writes its answer to a lookup and its webhook differently. That is no contradiction. Nobody knows any more
+        // what an erased event said.
         let same_content = stored.from_lookup
             || stored.is_from_row
+            || stored.erased_at.is_some()
             || stored.body_hash == body_hash
             || match event.origin {
                 Origin::Switchhook => false,
@@ -177,37 +184,6 @@ impl Inbox {
                 }
             };
         Ok(PutOutcome::Duplicate { stored, same_content })
-    }
-
-    /// Stores the body of an event whose id belongs to a stored event with other content. Keeps only the first such
-    /// body. Returns true if this is the first.
-    ///
-    /// # Errors
-    /// [`Error::WriteInbox`], [`Error::ReadInbox`].
-    pub async fn put_conflict(&self, event: &NewEvent) -> Result<bool, Error> {
-        let event_id = conflict_key(&event.event_id);
-        let body_hash = body_hash(&event.body);
-        let Compressed { bytes, dictionary } = compress(&event.body)?;
-        if bytes.len() > INLINE_BYTES_MAX && self.get_item(&event_id).await?.is_some() {
-            return Ok(false);
-        }
-        let body_chunks = self.put_chunks(event, &body_hash, &bytes).await?;
-        self.put_new_item(&ConflictItem {
-            attention: AttentionKind::Conflict.key(&event_id),
-            attention_at: event.received_at,
-            cause: CONFLICT_CAUSE,
-            event_id,
-            call_id: event.call_id.as_ref(),
-            origin: event.origin,
-            event_type: &event.event_type,
-            received_at: event.received_at,
-            body: body_chunks.is_none().then(|| Bytes::new(&bytes)),
-            body_chunks,
-            dictionary,
-            body_hash: &body_hash,
-            expires_at: self.expires_at(event.received_at),
-        })
-        .await
     }
 
     /// Reads the event with this id. `None` if there is none, or if the id is the key of a companion item.
@@ -245,7 +221,7 @@ impl Inbox {
         }
         Ok(match self.read_again(stored).await? {
             Reread::Foldable(event) => Some(*event),
-            Reread::Recorded | Reread::Quarantined(_) => None,
+            Reread::Recorded | Reread::Quarantined(_) | Reread::Erased => None,
         })
     }
 
@@ -258,10 +234,14 @@ impl Inbox {
         if stored.origin == Origin::Switchhook && stored.disposition == Some(Disposition::Recorded) {
             return Ok(Reread::Recorded);
         }
+        if matches!(stored.body, StoredBody::Erased) {
+            return Ok(Reread::Erased);
+        }
         let body = self.read_body(stored).await?;
-        let provider = match stored.origin {
-            Origin::Provider(provider) if !stored.is_from_row => provider,
-            Origin::Switchhook | Origin::Provider(_) => {
+        let provider = match (stored.origin, stored.erased_at) {
+            (Origin::Provider(provider), None) if !stored.is_from_row => provider,
+            // The body is the event itself.
+            (Origin::Switchhook | Origin::Provider(_), _) => {
                 let event: ProviderEvent = serde_json::from_slice(&body).map_err(|_| Error::DecodeInbox("the body"))?;
                 let trace_id = TraceId::new(&stored.trace_id);
                 return Ok(Reread::Foldable(Box::new(ProviderEvent { trace_id, ..event })));
@@ -328,7 +308,8 @@ impl Inbox {
         Ok(reread)
     }
 
-    /// Reads the exact bytes that were signed.
+    /// Reads the exact bytes that were signed. If the event is erased, reads the call events that were read from them, as JSON, or
+    /// nothing.
     ///
     /// # Errors
     /// [`Error::ReadInbox`], [`Error::DecodeInbox`], [`Error::NewerSchema`].
@@ -345,6 +326,7 @@ impl Inbox {
     ) -> Result<Vec<u8>, Error> {
         match body {
             StoredBody::Inline(bytes) => compression::decompress(bytes, dictionary, BODY_BYTES_MAX),
+            StoredBody::Erased => Ok(Vec::new()),
             StoredBody::Chunks(count) => {
                 let mut bytes = Vec::new();
                 for index in 0..*count {
@@ -359,7 +341,12 @@ impl Inbox {
 
     /// Writes a compressed body in chunks and returns their number. `None`, and nothing written, if the body fits into
     /// one item.
-    async fn put_chunks(&self, event: &NewEvent, body_hash: &str, bytes: &[u8]) -> Result<Option<u32>, Error> {
+    pub(super) async fn put_chunks(
+        &self,
+        event: &NewEvent,
+        body_hash: &str,
+        bytes: &[u8],
+    ) -> Result<Option<u32>, Error> {
         if bytes.len() <= INLINE_BYTES_MAX {
             return Ok(None);
         }
@@ -378,8 +365,18 @@ impl Inbox {
 }
 
 impl StoredEvent {
+    /// True if the person is erased from the event, and no chunk of its body is left.
+    #[must_use]
+    pub const fn is_erased(&self) -> bool {
+        self.erased_at.is_some() && self.body_chunks.is_none()
+    }
+
     fn decode(item: EventItem) -> Result<Self, Error> {
-        let body = StoredBody::decode(item.body, item.body_chunks)?;
+        let body = match (item.erased_at, item.body) {
+            (Some(_), Some(bytes)) => StoredBody::Inline(bytes.into_vec()),
+            (Some(_), None) => StoredBody::Erased,
+            (None, bytes) => StoredBody::decode(bytes, item.body_chunks)?,
+        };
         Ok(Self {
             event_id: item.event_id,
             call_id: item.call_id,
@@ -397,9 +394,18 @@ impl StoredEvent {
             key_index: item.key_index,
             body,
             dictionary: item.dictionary,
+            body_chunks: item.body_chunks,
             body_hash: item.body_hash,
+            erased_at: item.erased_at,
             headers: item.headers,
         })
+    }
+
+    /// Headers that Switchhook itself added, as an attribute.
+    pub(super) fn own_headers(&self) -> AttributeValue {
+        let own = [SOURCE_HEADER, VERSION_HEADER, ATTEMPT_HEADER].into_iter();
+        let own = own.filter_map(|name| Some((name.to_owned(), text(self.headers.get(name)?))));
+        AttributeValue::M(own.collect())
     }
 }
 
@@ -417,7 +423,7 @@ pub(super) fn compress(body: &[u8]) -> Result<Compressed, Error> {
     compression::compress(body).map_err(|error| Error::WriteInbox(Box::new(error)))
 }
 
-fn body_hash(body: &[u8]) -> String {
+pub(super) fn body_hash(body: &[u8]) -> String {
     let mut hash = hex::encode(Sha256::digest(body));
     hash.truncate(BODY_HASH_DIGITS);
     hash

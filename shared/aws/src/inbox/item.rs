@@ -52,7 +52,13 @@ pub(super) struct EventItem {
     /// Number of the dictionary that compressed the body. Absent in items written before there was a dictionary.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) dictionary: Option<u32>,
+    /// Absent once the event is erased.
+    #[serde(default)]
     pub(super) body_hash: String,
+    /// Time at which the person was forgotten. Then `body` holds the call events that were read from the body, if any were, and
+    /// `body_chunks` is the number of chunks that are yet to be deleted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) erased_at: Option<Timestamp>,
     /// Name of a [`Disposition`] that ingress decided.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) disposition: Option<String>,

@@ -20,6 +20,7 @@ mod attention;
 mod conflict;
 mod discovery;
 mod document;
+mod erase;
 mod event;
 mod item;
 mod new_event;

@@ -29,11 +29,11 @@ const CONCURRENCY: usize = 8;
 const RETENTION_MARGIN: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// True if a refold must keep an entry of the history although the inbox does not hold its event. The event may be deleted
-/// already, or it only reports a disagreement.
+/// already, or it only reports a disagreement, or it was erased and cannot be read again.
 #[must_use]
-pub fn is_kept_without_event(entry: &HistoryEntry, inbox_retention: Duration, now: Timestamp) -> bool {
+pub fn is_kept_without_event(call: &Call, entry: &HistoryEntry, inbox_retention: Duration, now: Timestamp) -> bool {
     let deleted_before = now.minus(inbox_retention).plus(RETENTION_MARGIN);
-    entry.received_at < deleted_before || entry.event.kind == EventKind::DriftFound
+    entry.received_at < deleted_before || entry.event.kind == EventKind::DriftFound || call.forgotten_at.is_some()
 }
 
 impl Inbox {

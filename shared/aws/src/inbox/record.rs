@@ -36,6 +36,8 @@ pub enum CreationOutcome {
     Stored,
     /// A call with this id was created before, by this request.
     Exists(Box<CallCreation>),
+    /// A call with this id was created before, and its person was forgotten.
+    Erased,
 }
 
 /// Outcome of recording a dial.
@@ -77,20 +79,22 @@ impl Inbox {
         let kept_from = creation.created_at.max(creation.call.plan.due_at);
         match self.put_kept_from(&event, kept_from).await? {
             PutOutcome::Stored => Ok(CreationOutcome::Stored),
+            PutOutcome::Duplicate { stored, .. } if stored.erased_at.is_some() => Ok(CreationOutcome::Erased),
             PutOutcome::Duplicate { stored, .. } => {
                 Ok(CreationOutcome::Exists(Box::new(self.decode_creation(&stored).await?)))
             }
         }
     }
 
-    /// Reads the request that created a call. `None` if none is recorded: another system placed the call, or the record expired.
+    /// Reads the request that created a call. `None` if none is recorded: another system placed the call, the record expired, or
+    /// the person was forgotten.
     ///
     /// # Errors
     /// [`Error::ReadInbox`], [`Error::DecodeInbox`], [`Error::NewerSchema`].
     pub async fn creation(&self, call_id: &CallId) -> Result<Option<CallCreation>, Error> {
         match self.get(&creation_id(call_id)).await? {
-            Some(stored) => self.decode_creation(&stored).await.map(Some),
-            None => Ok(None),
+            Some(stored) if stored.erased_at.is_none() => self.decode_creation(&stored).await.map(Some),
+            Some(_) | None => Ok(None),
         }
     }
 
@@ -191,10 +195,8 @@ fn decode_dial(attempt: &str, dial: &str) -> Option<DialRecord> {
 }
 
 fn decode_records(item: &Item) -> DialRecords {
-    let dial = |(name, value): (&String, &AttributeValue)| match value {
-        AttributeValue::S(dial) => decode_dial(name.strip_prefix(DIAL_PREFIX)?, dial),
-        _ => None,
-    };
+    let dial =
+        |(name, value): (&String, &AttributeValue)| decode_dial(name.strip_prefix(DIAL_PREFIX)?, value.as_s().ok()?);
     let mut dials: Vec<DialRecord> = item.iter().filter_map(dial).collect();
     dials.sort_by_key(|dial| (dial.attempt.as_str().parse::<u32>().unwrap_or(u32::MAX), dial.dialled_at));
     let canceled_at = item.get(CANCELED_AT).and_then(|at| at.as_n().ok()?.parse().ok()).map(Timestamp::from_millis);

@@ -75,6 +75,7 @@ fn event(id: &str, attempt: &str, kind: EventKind, now: i64) -> ProviderEvent {
         }],
         block_number: false,
         trace_id: None,
+        forgotten_at: None,
     }
 }
 

@@ -1,0 +1,114 @@
+//! `switchhook forget`: erases a person's data.
+
+use std::io::{self, Write};
+
+use clap::Args;
+use switchhook_domain::{CallId, PhoneNumber};
+use switchhook_operate::forget::{self, ForgetFilter, ForgetRequest};
+use switchhook_operate::plan::Verb;
+
+use crate::change::{self, Change, ChangeError, Ended};
+use crate::since::{self, Since};
+use crate::stack_choice::{StackChoice, StackChoiceError};
+
+/// Value of `--number` for a number on standard input.
+const STANDARD_INPUT: &str = "-";
+
+const EXAMPLES: &str = "\
+Examples:
+  switchhook forget --call appointment:appt_201
+  switchhook forget --number +447700900123 --yes --reason 'ticket 812'
+  echo +447700900123 | switchhook forget --number - --also-do-not-call
+  switchhook forget --appointment appt_201 --yes --reason 'ticket 812'
+  switchhook forget --plan p-7f3a90c1d2e4 --yes --reason 'ticket 812'
+
+The first and the third print a plan. The last one carries a plan out. With --yes, the others do both.
+
+What is erased: the numbers and the metadata in the calls' rows; body, query and headers of their stored events; conflicting
+bodies; errors in notes; dead letters. What stays: states, times, ids, domain events that were published. A forgotten call can
+still be shown, verified and replayed. An event that arrives later is erased when it is folded, or within a few minutes. Switchhook
+never dials a forgotten call again.
+
+A call that is waiting or under way is skipped: cancel it, or wait until it has ended. A number on the do-not-call list stays there,
+because the person asked not to be called. --also-do-not-call takes it off.
+
+What no command can erase: the provider's own records, backups and exports of the tables, the stream of the calls table (24 hours),
+and what subscribers stored. docs/privacy.md has the list. A reason that may hold a phone number is refused.
+
+Exit status: 0 if the plan was printed or carried out, 1 if there is nothing to do or the run was stopped, 2 if the stack could not
+be reached, 3 if it was refused.";
+
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Forget {
+    /// Forget the person of this call; may be repeated
+    #[arg(
+        long = "call",
+        value_name = "CALL",
+        required_unless_present_any = ["number", "appointment", "plan"],
+        conflicts_with_all = ["number", "appointment", "plan"]
+    )]
+    calls: Vec<String>,
+    /// Forget the person with this number; `-` reads it from standard input
+    #[arg(long, value_name = "NUMBER", allow_hyphen_values = true, conflicts_with_all = ["appointment", "plan"])]
+    number: Option<String>,
+    /// Forget the persons of all calls of this appointment
+    #[arg(long, value_name = "ID", conflicts_with = "plan")]
+    appointment: Option<String>,
+    /// Also take the person's number off the do-not-call list
+    #[arg(long, conflicts_with = "plan")]
+    also_do_not_call: bool,
+    /// Search events received since this time, not since the first of the calls was created
+    #[arg(long, value_name = "TIME", value_parser = since::parse, conflicts_with = "plan")]
+    since: Option<Since>,
+    #[command(flatten)]
+    change: Change,
+    #[command(flatten)]
+    stack: StackChoice,
+    /// Print JSON: the plan, or {"plan": …, "run": …}
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ForgetError {
+    #[error(transparent)]
+    Stack(#[from] StackChoiceError),
+    #[error("could not read the number from standard input")]
+    ReadNumber(#[source] io::Error),
+    #[error(transparent)]
+    Change(#[from] ChangeError),
+}
+
+impl Forget {
+    pub(crate) fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<Ended, ForgetError> {
+        let connection = self.stack.connect()?;
+        if self.change.names_plan() {
+            return Ok(self.change.run_named(&connection, Verb::Forget, self.json, out, errors)?);
+        }
+        let stack = &connection.stack;
+        let since = self.since.map(|time| time.at(stack.now()));
+        let request = ForgetRequest { filter: self.filter()?, since, also_do_not_call: self.also_do_not_call };
+        let bar = change::progress_bar(self.json, "minutes searched");
+        let mut progress = |done, all| {
+            bar.set_length(all);
+            bar.set_position(done);
+        };
+        let plan = connection.block_on(forget::plan(stack, &request, self.change.max(), &mut progress));
+        bar.finish_and_clear();
+        Ok(self.change.carry_out_planned(&connection, plan, self.json, out, errors)?)
+    }
+
+    fn filter(&self) -> Result<ForgetFilter, ForgetError> {
+        Ok(match (&self.number, &self.appointment) {
+            (Some(number), _) if number == STANDARD_INPUT => {
+                let mut line = String::new();
+                io::stdin().read_line(&mut line).map_err(ForgetError::ReadNumber)?;
+                ForgetFilter::Number(PhoneNumber::new(line.trim()))
+            }
+            (Some(number), _) => ForgetFilter::Number(PhoneNumber::new(number)),
+            (None, Some(appointment)) => ForgetFilter::Appointment(appointment.clone()),
+            (None, None) => ForgetFilter::Calls(self.calls.iter().map(CallId::new).collect()),
+        })
+    }
+}

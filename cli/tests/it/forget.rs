@@ -1,0 +1,78 @@
+//! `switchhook forget`, with a `switchhook dev` that knows a person.
+
+use std::io::Write;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::stack::{PROGRAM, Scratch, Stack, switchhook, text};
+
+const NUMBER: &str = "+447700900000";
+
+/// A stack with the call of Retell's samples, which has ended.
+fn with_a_call() -> (Scratch, Stack) {
+    let scratch = Scratch::new();
+    let providers = scratch.providers();
+    let stack = Stack::start(&["--providers", providers.to_str().expect("UTF-8")]);
+    for sample in ["retell/call_started", "retell/call_ended"] {
+        let sent = ["send", "--provider", "retell", "--key", "a retell key", "--sample", sample, "--to", &stack.url];
+        assert_eq!(stack.switchhook(&sent).status.code(), Some(0));
+    }
+    for _ in 0..100 {
+        if run(&stack, &["show", "appointment:appt_201"]).1.contains("COMPLETED") {
+            return (scratch, stack);
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    panic!("the call has not ended");
+}
+
+fn run(stack: &Stack, arguments: &[&str]) -> (Option<i32>, String, String) {
+    let output = switchhook(&[arguments, &["--to", &stack.url]].concat());
+    (output.status.code(), text(&output.stdout), text(&output.stderr))
+}
+
+#[test]
+fn person_is_planned_forgotten_and_gone() {
+    let (_scratch, stack) = with_a_call();
+    let (code, out, errors) = run(&stack, &["forget", "--number", NUMBER]);
+    assert_eq!(code, Some(0), "{errors}");
+    assert!(out.contains("forget 3 items of 1 call"), "{out}");
+    assert!(out.contains("Nothing has changed") && !out.contains(NUMBER), "{out}");
+    let plan = out.split_whitespace().nth(1).expect("an id").trim_end_matches(':').to_owned();
+    let refused = run(&stack, &["forget", "--plan", &plan, "--yes", "--reason", NUMBER]);
+    assert_eq!(refused.0, Some(3));
+    assert!(refused.2.contains("the reason may hold a phone number") && !refused.2.contains(NUMBER), "{}", refused.2);
+    let (code, out, errors) = run(&stack, &["forget", "--plan", &plan, "--yes", "--reason", "ticket 812"]);
+    assert_eq!((code, out.contains("finished: 3 done")), (Some(0), true), "{out}{errors}");
+
+    let (_, out, _) = run(&stack, &["show", "appointment:appt_201"]);
+    assert!(out.contains("COMPLETED") && out.contains("person       forgotten 2"), "{out}");
+    assert!(run(&stack, &["timeline", "appointment:appt_201"]).1.contains("person       forgotten 2"));
+    let event = ["event", "show", "retell:call_5d0b8f6e2c3a4f7d9e1b0a6c8d2f4e70:call_ended"];
+    let (_, out, _) = run(&stack, &event);
+    assert!(out.contains("erased     2") && !out.contains("transcript"), "{out}");
+    let body = run(&stack, &[&event[..], &["--body", "--reason", "a test"]].concat());
+    assert!(!body.1.contains("Ada") && !body.1.contains(NUMBER), "{}", body.1);
+    assert_eq!(run(&stack, &["verify", "appointment:appt_201"]).0, Some(0));
+    let (code, out, _) = run(&stack, &["forget", "--call", "appointment:appt_201", "--json"]);
+    let plan: Value = serde_json::from_str(&out).expect("JSON");
+    assert_eq!((code, plan["items"].as_array().map(Vec::len)), (Some(1), Some(0)));
+}
+
+#[test]
+fn number_is_read_from_standard_input() {
+    let (_scratch, stack) = with_a_call();
+    let mut forget = Command::new(PROGRAM)
+        .args(["forget", "--number", "-", "--json", "--to", &stack.url])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the program starts");
+    writeln!(forget.stdin.take().expect("a pipe"), "{NUMBER}").expect("the number is read");
+    let output = forget.wait_with_output().expect("the program ends");
+    let plan: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!((output.status.code(), &plan["calls"]), (Some(0), &1.into()));
+    assert!(!text(&output.stdout).contains(NUMBER), "{plan}");
+}

@@ -1,0 +1,206 @@
+//! Forgets persons: erases their data from calls, events and dead letters.
+//!
+//! **A forgotten call keeps its state, its history and its announcements.** What describes the person is erased: numbers,
+//! metadata, bodies, headers, error texts. The row then says that the person was forgotten. So the consumer erases each late
+//! event, and a repair gives the same state as before.
+//!
+//! **No plan, run or audit record holds a phone number.** A plan for a number lists the calls and the events that were found by it.
+//!
+//! The row is forgotten first. From then on, no write brings the person back, so a run that stops half-way has only work
+//! left to do, and none to repeat.
+
+mod carry_out;
+mod search;
+
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
+
+use serde_json::{Value, json};
+use switchhook_domain::{Call, CallId, PhoneNumber, Timestamp};
+
+use crate::dead_letters;
+use crate::draft::Draft;
+use crate::error::{Error, Refusal};
+use crate::plan::{Action, ITEMS_MAX_DEFAULT, Plan, PlanItem, Verb};
+use crate::run::{self, Run, RunOptions};
+use crate::selection::Progress;
+use crate::stack::Stack;
+
+pub(crate) use carry_out::carry_out;
+use search::{Target, Targets};
+
+/// Number of consecutive digits of a reason that may be a phone number.
+const NUMBER_DIGITS_MIN: usize = 9;
+/// Items per second of [`forget_call`].
+const RATE: u32 = 1_000;
+
+/// Persons to forget.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ForgetFilter {
+    /// The persons of these calls. Ids of attempts, such as `retell:call_1`, are followed to their calls.
+    Calls(Vec<CallId>),
+    /// The person with this number. Finds nothing while `IndexNumbers` is off.
+    Number(PhoneNumber),
+    /// The persons of all calls of an appointment.
+    Appointment(String),
+}
+
+impl ForgetFilter {
+    /// Returns the filter for the plan, without a phone number.
+    fn to_json(&self) -> Value {
+        match self {
+            Self::Calls(calls) => json!({ "calls": calls }),
+            Self::Number(_) => json!({ "number": "not kept" }),
+            Self::Appointment(id) => json!({ "appointment": id }),
+        }
+    }
+}
+
+/// Request to forget persons.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ForgetRequest {
+    pub filter: ForgetFilter,
+    /// Earliest time at which an event of the calls may have arrived. `None` for the creation of the first of the calls.
+    pub since: Option<Timestamp>,
+    /// True if the persons' numbers are also taken off the do-not-call list.
+    pub also_do_not_call: bool,
+}
+
+/// Plans to forget persons. Reads every minute of the inbox since the first of the calls was created.
+///
+/// # Errors
+/// [`Refusal::EmptyFilter`], [`Refusal::TooManyItems`] if a single call has more items than the plan may have, and the
+/// errors of the tables and of the queue.
+pub async fn plan(
+    stack: &Stack,
+    request: &ForgetRequest,
+    items_max: usize,
+    progress: Progress<'_>,
+) -> Result<Plan, Error> {
+    let mut targets = Targets::find(stack, &request.filter).await?;
+    let unattributed = targets.search_inbox(stack, request, progress).await?;
+    let letters = dead_letters::list(stack, items_max.saturating_add(1)).await?;
+    let examined = targets.examined();
+    let mut groups: Vec<Vec<PlanItem>> = Vec::new();
+    for target in targets.iter() {
+        let letters: Vec<&dead_letters::DeadLetter> =
+            letters.iter().map(|(_, letter)| letter).filter(|letter| target.has_letter(letter)).collect();
+        let items = items_of(target, &letters, request.also_do_not_call);
+        if !items.is_empty() {
+            groups.push(items);
+        }
+    }
+    // Events that name no call are a group each.
+    for event_id in unattributed {
+        let letter =
+            letters.iter().map(|(_, letter)| letter).find(|letter| letter.event_id.as_ref() == Some(&event_id));
+        let mut items = vec![PlanItem::of_event(Action::EraseEvent, event_id, None)];
+        items.extend(letter.map(|letter| of_letter(letter, None)));
+        groups.push(items);
+    }
+    let all: usize = groups.iter().map(Vec::len).sum();
+    let mut items: Vec<PlanItem> = Vec::new();
+    for group in groups {
+        // A call is forgotten as a whole.
+        if items.len() + group.len() > items_max {
+            if items.is_empty() {
+                return Err(Refusal::TooManyItems { asked: group.len(), most: items_max }.into());
+            }
+            break;
+        }
+        items.extend(group);
+    }
+    let capped = items.len() < all || letters.not_received > 0;
+    let filter = json!({ "forget": request.filter.to_json(), "also_do_not_call": request.also_do_not_call });
+    Draft { verb: Verb::Forget, filter, items, capped, continue_at: None, examined }.into_plan(stack).await
+}
+
+/// Forgets the person of one call at once: makes a plan and carries it out. `since` is the same as in [`ForgetRequest`].
+///
+/// # Errors
+/// The errors of [`plan`] and of [`run::start`]. A call that still runs is skipped, as the run says.
+pub async fn forget_call(
+    stack: &Stack,
+    call_id: &CallId,
+    since: Option<Timestamp>,
+    reason: &str,
+) -> Result<Run, Error> {
+    let filter = ForgetFilter::Calls(vec![call_id.clone()]);
+    let request = ForgetRequest { filter, since, also_do_not_call: false };
+    let plan = plan(stack, &request, ITEMS_MAX_DEFAULT, &mut |_, _| {}).await?;
+    let options =
+        RunOptions { who: stack.caller().await?, reason: reason.to_owned(), rate: RATE, allow_ringing: false };
+    run::start(stack, &plan.id, Verb::Forget, options, &mut |_| ControlFlow::Continue(())).await
+}
+
+/// Refuses a reason that may hold a phone number: it goes into the audit record.
+pub(crate) fn check_reason(reason: &str) -> Result<(), Refusal> {
+    let is_separator = |c: char| matches!(c, ' ' | '-' | '.' | '(' | ')' | '/');
+    let is_other = |c: char| !c.is_ascii_digit() && !is_separator(c);
+    let digits = |part: &str| part.chars().filter(char::is_ascii_digit).count();
+    if reason.split(is_other).any(|part| digits(part) >= NUMBER_DIGITS_MIN) {
+        return Err(Refusal::NumberInReason);
+    }
+    Ok(())
+}
+
+/// Returns the reason why the items of a call cannot be carried out. `None` if they can, or do not forget the call.
+pub(crate) fn objection(items: &[PlanItem], row: Option<&Call>) -> Option<String> {
+    let forgets = items.iter().any(|item| item.action.forgets());
+    let call = row.filter(|call| forgets && !call.has_ended())?;
+    Some(format!("the call is {}: cancel it, or wait until it has ended", call.job.as_str()))
+}
+
+/// Returns the items that forget a call. Empty if nothing is left to do.
+fn items_of(target: &Target, letters: &[&dead_letters::DeadLetter], also_do_not_call: bool) -> Vec<PlanItem> {
+    let call_id = &target.call_id;
+    let is_forgotten = target.row.as_ref().is_none_or(|call| call.forgotten_at.is_some());
+    let mut items: Vec<PlanItem> = Vec::new();
+    if let Some(call) = &target.row {
+        if also_do_not_call && number_of(call).is_some() {
+            items.push(PlanItem::of_call(Action::UnblockNumber, call_id.clone()));
+        }
+        items.push(PlanItem::of_call(Action::ForgetCall, call_id.clone()));
+    }
+    let events = target.events.iter();
+    items.extend(events.map(|id| PlanItem::of_event(Action::EraseEvent, id.clone(), Some(call_id.clone()))));
+    items.extend(letters.iter().map(|letter| of_letter(letter, Some(call_id.clone()))));
+    let has_data = !is_forgotten || items.iter().any(|item| item.action != Action::ForgetCall);
+    if has_data { items } else { Vec::new() }
+}
+
+fn of_letter(letter: &dead_letters::DeadLetter, call_id: Option<CallId>) -> PlanItem {
+    let key = Some(letter.key.clone());
+    PlanItem { action: Action::EraseDeadLetter, event_id: letter.event_id.clone(), call_id, key, message: None }
+}
+
+/// Returns the number of the person: the calling number of an inbound call, else the called one.
+fn number_of(call: &Call) -> Option<PhoneNumber> {
+    call.party().or_else(|| call.to.as_ref().map(PhoneNumber::canonical).filter(|_| call.direction.is_none()))
+}
+
+/// Returns the ids under which the webhooks of a call arrive: its own, and those that its attempts have at their providers.
+fn ids_of(call: &Call) -> BTreeSet<CallId> {
+    let attempts = call.attempt_records.iter().enumerate();
+    let derived = attempts.filter_map(|(index, record)| {
+        let provider = call.attempt_provider(index)?;
+        let id = switchhook_providers::derived_call_id(provider, record.provider_call_id.as_ref()?);
+        Some(CallId::new(id))
+    });
+    derived.chain([call.call_id.clone()]).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reason_with_a_phone_number_is_refused() {
+        for reason in ["call +44 7700 900123 asked", "447700900123", "(555) 010-0123-9"] {
+            assert_eq!(check_reason(reason), Err(Refusal::NumberInReason), "{reason}");
+        }
+        for reason in ["ticket 812", "request of 2026-11-22", "GDPR-2026-000123, by mail"] {
+            assert_eq!(check_reason(reason), Ok(()), "{reason}");
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! Carries out the items that forget persons. A repetition is safe.
+
+use std::collections::BTreeSet;
+
+use futures_util::stream::{self, StreamExt};
+use switchhook_aws::calls::StoreOutcome;
+use switchhook_aws::inbox::minute_of;
+use switchhook_domain::{CallId, EventId, Timestamp};
+
+use super::search::received_in;
+use super::{ids_of, number_of};
+use crate::dead_letters;
+use crate::error::Error;
+use crate::plan::{Action, LeftAlone, Plan, PlanItem};
+use crate::stack::Stack;
+
+/// Tries of a write that loses the race against another writer.
+const RACES_MAX: u32 = 20;
+/// Minutes before the plan in which the search may have missed an event, because the index lags behind the table.
+const LAG_MINUTES: i64 = 2;
+/// Events that are erased at the same time.
+const CONCURRENCY: usize = 8;
+
+/// What became of a row.
+enum ForgottenRow {
+    Forgotten {
+        at: Timestamp,
+        events: BTreeSet<EventId>,
+        ids: BTreeSet<CallId>,
+    },
+    /// There is no row.
+    Gone,
+    /// The call runs again.
+    Running,
+}
+
+/// Carries out items that forget persons. Items of one call stand together, and the item of its row comes first.
+pub(crate) async fn carry_out(stack: &Stack, plan: &Plan, items: &[PlanItem]) -> Result<Vec<LeftAlone>, Error> {
+    let mut left: Vec<LeftAlone> = Vec::new();
+    let mut letters: Vec<PlanItem> = Vec::new();
+    let recent = received_since(stack, plan.made_at).await?;
+    for of_call in items.chunk_by(|a, b| a.call_id.is_some() && a.call_id == b.call_id) {
+        let row = match of_call.first().and_then(|item| item.call_id.as_ref()) {
+            Some(call_id) => forget_row(stack, call_id, of_call).await?,
+            None => ForgottenRow::Gone,
+        };
+        let (at, mut events, ids) = match row {
+            ForgottenRow::Forgotten { at, events, ids } => (at, events, ids),
+            ForgottenRow::Gone => (stack.now(), BTreeSet::new(), BTreeSet::new()),
+            ForgottenRow::Running => {
+                left.extend(of_call.iter().map(|item| (item.clone(), "the call is running again".to_owned())));
+                continue;
+            }
+        };
+        for id in &ids {
+            stack.calls.erase_alias(id).await?;
+        }
+        events.extend(recent.iter().filter(|(call_id, _)| ids.contains(call_id)).map(|(_, id)| id.clone()));
+        let planned = of_call.iter().filter(|item| item.action == Action::EraseEvent);
+        let named: Vec<(&PlanItem, EventId)> =
+            planned.filter_map(|item| Some((item, item.event_id.clone()?))).collect();
+        for (_, id) in &named {
+            events.remove(id);
+        }
+        let further = events.into_iter().map(|id| (None, id));
+        let erased: Vec<Result<Option<LeftAlone>, Error>> =
+            stream::iter(named.into_iter().map(|(item, id)| (Some(item), id)).chain(further))
+                .map(|(item, id)| erase(stack, item, id, at))
+                .buffered(CONCURRENCY)
+                .collect()
+                .await;
+        for one in erased {
+            left.extend(one?);
+        }
+        letters.extend(of_call.iter().filter(|item| item.action == Action::EraseDeadLetter).cloned());
+    }
+    dead_letters::discard(stack, &letters).await?;
+    Ok(left)
+}
+
+/// Erases one event. If it cannot be read, its item is left alone. An event that the plan does not name has no item.
+async fn erase(stack: &Stack, item: Option<&PlanItem>, id: EventId, at: Timestamp) -> Result<Option<LeftAlone>, Error> {
+    match stack.inbox.erase(&id, at).await {
+        Ok(_) => Ok(None),
+        Err(error @ (switchhook_aws::Error::DecodeInbox(_) | switchhook_aws::Error::NewerSchema(_))) => {
+            Ok(item.map(|item| (item.clone(), error.to_string())))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Takes the number off the do-not-call list, if an item asks for that, and forgets the row.
+async fn forget_row(stack: &Stack, call_id: &CallId, items: &[PlanItem]) -> Result<ForgottenRow, Error> {
+    for _ in 0..RACES_MAX {
+        let Some(call) = stack.calls.get_call(call_id).await? else { return Ok(ForgottenRow::Gone) };
+        let events = call.history.iter().map(|entry| entry.source_event_id.clone()).collect();
+        let ids = ids_of(&call);
+        if let Some(at) = call.forgotten_at {
+            return Ok(ForgottenRow::Forgotten { at, events, ids });
+        }
+        let now = stack.now();
+        let Some(forgotten) = call.forget(now) else { return Ok(ForgottenRow::Running) };
+        let unblocks = items.iter().any(|item| item.action == Action::UnblockNumber);
+        if let Some(number) = number_of(&call).filter(|_| unblocks) {
+            stack.calls.set_do_not_call(&number, false).await?;
+        }
+        match stack.calls.store(&forgotten, stack.call_retention()).await? {
+            StoreOutcome::Committed => return Ok(ForgottenRow::Forgotten { at: now, events, ids }),
+            StoreOutcome::LostRace => {}
+        }
+    }
+    Err(switchhook_aws::Error::Contended(RACES_MAX).into())
+}
+
+/// Returns the events that arrived since the plan was made, with the calls that they name.
+async fn received_since(stack: &Stack, made_at: Timestamp) -> Result<Vec<(CallId, EventId)>, Error> {
+    let mut found = Vec::new();
+    for minute in minute_of(made_at) - LAG_MINUTES..=minute_of(stack.now()) {
+        let events = received_in(stack, minute).await?.into_iter();
+        found.extend(events.filter_map(|event| Some((event.call_id?, event.event_id))));
+    }
+    Ok(found)
+}

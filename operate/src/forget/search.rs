@@ -1,0 +1,237 @@
+//! The calls and events of the persons to forget.
+//!
+//! **The index of received events is read from end to end**, because it alone names events that are in no row: recorded and
+//! quarantined ones. An event that names no call is read itself, and is found by the ids or the number in its body.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use futures_util::stream::{self, StreamExt};
+use switchhook_aws::calls::Found;
+use switchhook_aws::inbox::{RECEIVED_SHARDS, ReceivedEvent, minute_of};
+use switchhook_domain::{Call, CallId, EventId, PhoneNumber, Timestamp};
+
+use super::{ForgetFilter, ForgetRequest, ids_of};
+use crate::dead_letters::DeadLetter;
+use crate::error::{Error, Refusal};
+use crate::selection::Progress;
+use crate::stack::Stack;
+
+/// Time before the creation of a call in which its first events may have arrived.
+const BEFORE_CREATION: Duration = Duration::from_secs(60 * 60);
+/// Minutes of the inbox that are read at the same time.
+const CONCURRENCY: usize = 16;
+/// Shortest id or number that is searched in bodies. A shorter one would be found everywhere.
+const NEEDLE_MIN: usize = 7;
+
+/// Call whose person is to be forgotten.
+#[derive(Debug)]
+pub(super) struct Target {
+    pub(super) call_id: CallId,
+    /// `None` if the row was lost or has expired.
+    pub(super) row: Option<Call>,
+    /// Ids under which its webhooks arrive.
+    ids: BTreeSet<CallId>,
+    /// Events that are to be erased.
+    pub(super) events: BTreeSet<EventId>,
+}
+
+impl Target {
+    /// True if the dead letter is about the call.
+    pub(super) fn has_letter(&self, letter: &DeadLetter) -> bool {
+        letter.call_id.as_ref().is_some_and(|id| self.ids.contains(id))
+            || letter.event_id.as_ref().is_some_and(|id| {
+                self.events.contains(id) || self.row.as_ref().is_some_and(|call| call.contains_event(id))
+            })
+    }
+}
+
+/// Calls whose persons are to be forgotten.
+#[derive(Debug, Default)]
+pub(super) struct Targets {
+    targets: BTreeMap<CallId, Target>,
+    /// Call that each id leads to.
+    owners: BTreeMap<CallId, CallId>,
+    examined: usize,
+}
+
+impl Targets {
+    /// Finds the calls of a filter.
+    pub(super) async fn find(stack: &Stack, filter: &ForgetFilter) -> Result<Self, Error> {
+        let mut ids: Vec<CallId> = match filter {
+            ForgetFilter::Calls(calls) if calls.is_empty() => {
+                return Err(Refusal::EmptyFilter("name a call with --call, or use --number or --appointment").into());
+            }
+            ForgetFilter::Calls(calls) => calls.clone(),
+            ForgetFilter::Number(number) => by_number(stack, number).await?,
+            ForgetFilter::Appointment(id) => {
+                let mut calls = stack.calls.calls_of_appointment(id).await?;
+                // The index does not hold a call whose row was lost.
+                calls.push(CallId::new(format!("appointment:{id}")));
+                calls
+            }
+        };
+        let mut found = Self::default();
+        while let Some(id) = ids.pop() {
+            if !found.owners.contains_key(&id) {
+                ids.extend(found.add(stack, id).await?);
+            }
+        }
+        Ok(found)
+    }
+
+    /// Adds the call that an id leads to. Returns the ids of further calls about the same phone call.
+    async fn add(&mut self, stack: &Stack, id: CallId) -> Result<Vec<CallId>, Error> {
+        let resolved = stack.calls.resolve(&id).await?;
+        let call_id = match (&resolved.call, resolved.alias) {
+            (Some(call), _) => call.call_id.clone(),
+            (None, Some(alias)) => alias.call_id,
+            (None, None) => id.clone(),
+        };
+        let mut ids = resolved.call.as_ref().map(ids_of).unwrap_or_default();
+        let mut others = Vec::new();
+        for derived in ids.iter().filter(|derived| **derived != call_id) {
+            match stack.calls.find(derived).await? {
+                Found::Call(other) => others.push(other.call_id.clone()),
+                Found::Alias(_) | Found::Nothing => {}
+            }
+        }
+        ids.retain(|derived| !others.contains(derived));
+        ids.extend([id, call_id.clone()]);
+        self.owners.extend(ids.iter().map(|id| (id.clone(), call_id.clone())));
+        let target = self.targets.entry(call_id.clone()).or_insert_with(|| {
+            let events = resolved.call.iter().flat_map(|call| call.history.iter());
+            let events = events.map(|entry| entry.source_event_id.clone()).collect();
+            Target { call_id, row: resolved.call, ids: BTreeSet::new(), events }
+        });
+        target.ids.extend(ids);
+        Ok(others)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Target> {
+        self.targets.values()
+    }
+
+    /// Number of events that were looked at.
+    pub(super) const fn examined(&self) -> usize {
+        self.examined
+    }
+
+    /// Finds the events of the calls that are not erased yet. Returns those that name no call, and whose body names a call, a
+    /// provider's call id or the number.
+    pub(super) async fn search_inbox(
+        &mut self,
+        stack: &Stack,
+        request: &ForgetRequest,
+        progress: Progress<'_>,
+    ) -> Result<BTreeSet<EventId>, Error> {
+        let now = stack.now();
+        let since = request.since.unwrap_or_else(|| self.first_created_at(stack, now));
+        let minutes = minute_of(since.max(now.minus(stack.inbox_retention())))..=minute_of(now);
+        let all = minutes.clone().count() as u64;
+        let mut nameless = Vec::new();
+        let mut done = 0;
+        let mut read = stream::iter(minutes).map(|minute| received_in(stack, minute)).buffered(CONCURRENCY);
+        while let Some(events) = read.next().await {
+            for event in events? {
+                self.examined += 1;
+                let owner = event.call_id.as_ref().map(|call_id| self.owners.get(call_id));
+                match owner {
+                    Some(Some(owner)) => {
+                        if let Some(target) = self.targets.get_mut(owner) {
+                            target.events.insert(event.event_id);
+                        }
+                    }
+                    Some(None) => {}
+                    None => nameless.push(event.event_id),
+                }
+            }
+            done += 1;
+            progress(done, all);
+        }
+        drop(read);
+        for target in self.targets.values_mut() {
+            target.events = unerased(stack, std::mem::take(&mut target.events)).await?;
+        }
+        self.named_in_body(stack, &request.filter, nameless).await
+    }
+
+    /// Returns the earliest time at which an event of the calls may have arrived.
+    fn first_created_at(&self, stack: &Stack, now: Timestamp) -> Timestamp {
+        let is_complete = self.targets.values().all(|target| target.row.is_some());
+        let rows = self.targets.values().filter_map(|target| target.row.as_ref());
+        let first = rows.map(|call| call.created_at).min().filter(|_| is_complete);
+        first.map_or_else(|| now.minus(stack.inbox_retention()), |first| first.minus(BEFORE_CREATION))
+    }
+
+    /// Returns the events whose body names one of the calls or the number.
+    async fn named_in_body(
+        &self,
+        stack: &Stack,
+        filter: &ForgetFilter,
+        events: Vec<EventId>,
+    ) -> Result<BTreeSet<EventId>, Error> {
+        let records =
+            self.targets.values().filter_map(|target| target.row.as_ref()).flat_map(|call| &call.attempt_records);
+        let mut needles: Vec<String> = records.filter_map(|record| record.provider_call_id.clone()).collect();
+        needles.extend(self.owners.keys().map(ToString::to_string));
+        if let ForgetFilter::Number(number) = filter {
+            needles.push(number.canonical().as_str().trim_start_matches('+').to_owned());
+        }
+        needles.retain(|needle| needle.len() >= NEEDLE_MIN);
+        let needles = &needles;
+        let matching: Vec<Result<Option<EventId>, Error>> = stream::iter(events)
+            .map(|id| async move {
+                let Some(stored) = stack.inbox.get(&id).await?.filter(|stored| stored.erased_at.is_none()) else {
+                    return Ok(None);
+                };
+                let body = stack.inbox.read_body(&stored).await?;
+                Ok(needles.iter().any(|needle| contains(&body, needle.as_bytes())).then_some(id))
+            })
+            .buffered(CONCURRENCY)
+            .collect()
+            .await;
+        matching.into_iter().filter_map(Result::transpose).collect()
+    }
+}
+
+/// Returns every event that arrived in a minute, whether it is folded or not.
+pub(super) async fn received_in(stack: &Stack, minute: i64) -> Result<Vec<ReceivedEvent>, Error> {
+    let mut found = Vec::new();
+    for shard in 0..RECEIVED_SHARDS {
+        let mut pages = stack.inbox.received_pages(minute, shard, None);
+        while let Some(page) = pages.next().await? {
+            found.extend(page.items);
+        }
+    }
+    Ok(found)
+}
+
+async fn by_number(stack: &Stack, number: &PhoneNumber) -> Result<Vec<CallId>, Error> {
+    let mut pages = stack.calls.by_party(number);
+    let mut calls = Vec::new();
+    while let Some(page) = pages.next().await? {
+        calls.extend(page.items);
+    }
+    Ok(calls)
+}
+
+/// Returns the events that the inbox holds with their person. An event that cannot be read is among them.
+async fn unerased(stack: &Stack, events: BTreeSet<EventId>) -> Result<BTreeSet<EventId>, Error> {
+    let found: Vec<Result<Option<EventId>, Error>> = stream::iter(events)
+        .map(|id| async move {
+            match stack.inbox.get(&id).await {
+                Ok(stored) => Ok(stored.filter(|stored| !stored.is_erased()).map(|_| id)),
+                Err(switchhook_aws::Error::DecodeInbox(_) | switchhook_aws::Error::NewerSchema(_)) => Ok(Some(id)),
+                Err(error) => Err(error.into()),
+            }
+        })
+        .buffered(CONCURRENCY)
+        .collect()
+        .await;
+    found.into_iter().filter_map(Result::transpose).collect()
+}
+
+fn contains(body: &[u8], needle: &[u8]) -> bool {
+    body.windows(needle.len()).any(|window| window == needle)
+}

@@ -1,0 +1,130 @@
+//! Erasing the person from stored events, for calls whose [person was forgotten](switchhook_domain::Call::forget).
+//!
+//! **An erased event keeps its key, its times and the call events that were read from it.** So another delivery is still a
+//! duplicate, and a refold, a replay and the sweep still find the event. Its body, query and headers are gone, and the
+//! hash of its body too, from which a short body could be guessed.
+//!
+//! **A repetition finishes what an interruption left.** The chunks of a large body are deleted after the event's item was
+//! replaced, and their number stays in the item until they are gone.
+
+use serde_bytes::ByteBuf;
+use switchhook_domain::{EventId, Timestamp};
+
+use super::event::{Reread, StoredEvent, compress};
+use super::item::{StoredConflictItem, chunk_key, conflict_key, note_key};
+use super::table::Inbox;
+use crate::compression::Compressed;
+use crate::dynamodb::{ConditionalWrite, number, text};
+use crate::error::Error;
+
+impl Inbox {
+    /// Erases the person from an event, and with it the conflicting body and the error text of the note. Returns false if there
+    /// is no such event.
+    ///
+    /// # Errors
+    /// [`Error::ReadInbox`], [`Error::WriteInbox`], [`Error::DecodeInbox`], [`Error::NewerSchema`]. A repetition is safe.
+    pub async fn erase(&self, event_id: &EventId, forgotten_at: Timestamp) -> Result<bool, Error> {
+        let Some(stored) = self.get(event_id).await? else { return Ok(false) };
+        if stored.erased_at.is_none() {
+            self.replace_body(&stored, forgotten_at).await?;
+        }
+        if let Some(count) = stored.body_chunks {
+            self.delete_chunks(event_id, &stored.body_hash, count).await?;
+            self.update_if("attribute_exists(erased_at)", event_id.as_str(), "REMOVE body_chunks, body_hash").await?;
+        }
+        self.delete_conflict(event_id).await?;
+        self.erase_note(event_id).await?;
+        Ok(true)
+    }
+
+    /// Replaces the body by the call events that this version of the program reads from it.
+    async fn replace_body(&self, stored: &StoredEvent, forgotten_at: Timestamp) -> Result<(), Error> {
+        let read = match self.read_again(stored).await {
+            Ok(Reread::Foldable(event)) => Some(event.forgotten(forgotten_at)),
+            Ok(Reread::Recorded | Reread::Quarantined(_) | Reread::Erased) => None,
+            // A body that cannot be read is of no use to anybody.
+            Err(Error::DecodeInbox(_)) => None,
+            Err(error) => return Err(error),
+        };
+        let headers = stored.own_headers();
+        let mut update = "SET erased_at = :at, headers = :headers".to_owned();
+        if read.is_some() {
+            update.push_str(", body = :body, dictionary = :dictionary");
+        }
+        update.push_str(" REMOVE #query");
+        if read.is_none() {
+            // There is nothing left that a person could look at.
+            update.push_str(", body, attention, attention_at, cause");
+        }
+        if stored.body_chunks.is_none() {
+            update.push_str(", body_hash");
+        }
+        let mut request = self
+            .client
+            .update_item()
+            .table_name(&self.table)
+            .key("event_id", text(stored.event_id.as_str()))
+            .condition_expression("attribute_exists(event_id) AND attribute_not_exists(erased_at)")
+            .update_expression(update)
+            .expression_attribute_names("#query", "query")
+            .expression_attribute_values(":at", number(forgotten_at.as_millis()))
+            .expression_attribute_values(":headers", headers);
+        if let Some(event) = read {
+            let content = serde_json::to_vec(&event).map_err(|error| Error::WriteInbox(Box::new(error)))?;
+            let Compressed { bytes, dictionary } = compress(&content)?;
+            request = request
+                .expression_attribute_values(
+                    ":body",
+                    serde_dynamo::to_attribute_value(ByteBuf::from(bytes))
+                        .map_err(|error| Error::WriteInbox(Box::new(error)))?,
+                )
+                .expression_attribute_values(":dictionary", number(dictionary.into()));
+        }
+        ConditionalWrite::from_result(request.send().await).map(drop).map_err(Error::WriteInbox)
+    }
+
+    async fn delete_conflict(&self, event_id: &EventId) -> Result<(), Error> {
+        let key = conflict_key(event_id);
+        let Some(item) = self.get_item(&key).await? else { return Ok(()) };
+        let item: StoredConflictItem =
+            serde_dynamo::from_item(item).map_err(|_| Error::DecodeInbox("the conflicting body"))?;
+        self.delete_chunks(event_id, &item.body_hash, item.body_chunks.unwrap_or(0)).await?;
+        self.delete_item(&key).await
+    }
+
+    async fn erase_note(&self, event_id: &EventId) -> Result<(), Error> {
+        let request = self
+            .client
+            .update_item()
+            .table_name(&self.table)
+            .key("event_id", text(&note_key(event_id)))
+            .condition_expression("attribute_exists(#error)")
+            .update_expression("REMOVE #error")
+            .expression_attribute_names("#error", "error");
+        ConditionalWrite::from_result(request.send().await).map(drop).map_err(Error::WriteInbox)
+    }
+
+    async fn delete_chunks(&self, event_id: &EventId, body_hash: &str, count: u32) -> Result<(), Error> {
+        for index in 0..count {
+            self.delete_item(&chunk_key(event_id, body_hash, index)).await?;
+        }
+        Ok(())
+    }
+
+    async fn delete_item(&self, key: &str) -> Result<(), Error> {
+        let request = self.client.delete_item().table_name(&self.table).key("event_id", text(key));
+        request.send().await.map_err(|error| Error::WriteInbox(Box::new(error)))?;
+        Ok(())
+    }
+
+    async fn update_if(&self, condition: &str, key: &str, update: &str) -> Result<(), Error> {
+        let request = self
+            .client
+            .update_item()
+            .table_name(&self.table)
+            .key("event_id", text(key))
+            .condition_expression(condition)
+            .update_expression(update);
+        ConditionalWrite::from_result(request.send().await).map(drop).map_err(Error::WriteInbox)
+    }
+}

@@ -1,0 +1,96 @@
+//! Webhooks that arrive after their person was forgotten.
+
+use std::collections::BTreeSet;
+
+use http::StatusCode;
+use serde_json::json;
+use switchhook_domain::Provider;
+use switchhook_local::INBOX_TABLE;
+use switchhook_operate::verify::{VerifyFilter, verify};
+use switchhook_tests::{MINUTE, World};
+
+use super::places::places;
+use super::{RETELL_CALL, about, finished_call, forget_calls, retell, stored};
+use crate::operator::{HOUR, stack};
+
+#[tokio::test(start_paused = true)]
+async fn late_webhook_is_folded_and_brings_nobody_back() {
+    let world = World::new();
+    for name in ["call_started", "call_ended"] {
+        world.accept(Provider::Retell, &retell(name)).await;
+    }
+    world.wait(MINUTE).await;
+    forget_calls(&world, &[RETELL_CALL]).await;
+    assert_eq!(places(&world).await, BTreeSet::new());
+    let late = world.accept(Provider::Retell, &retell("call_analyzed")).await;
+    world.quiesce().await;
+    assert_eq!(places(&world).await, BTreeSet::new());
+    let call = world.call(RETELL_CALL).await;
+    assert!(call.contains_event(&late) && call.is_settled(), "{call:?}");
+    assert!(world.published_types(RETELL_CALL).contains(&"appointment.confirmed".to_owned()));
+    let stack = stack(&world);
+    let report = verify(&stack, &VerifyFilter::Since, stack.now().minus(HOUR), &mut |_, _| {}).await.unwrap();
+    assert!(report.is_clean(), "{report:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn consumer_that_dies_before_it_erases_erases_at_the_next_delivery() {
+    let world = World::new();
+    finished_call(&world, "c1").await;
+    world.quiesce().await;
+    forget_calls(&world, &["c1"]).await;
+    // The update of the event is the first that erases.
+    world.inject_fault("UpdateItem", INBOX_TABLE, 3, switchhook_tests::down());
+    world.accept(Provider::Generic, &about("c1", "late", "VOICEMAIL_DETECTED", 50, "my hip is broken")).await;
+    world.quiesce().await;
+    assert!(!places(&world).await.is_empty());
+    world.wait(MINUTE * 5).await;
+    assert_eq!(places(&world).await, BTreeSet::new());
+    assert!(stored(&world, "generic:late").await.is_erased());
+}
+
+#[tokio::test(start_paused = true)]
+async fn recorded_webhook_is_erased_by_the_sweep() {
+    let world = World::new();
+    for name in ["call_started", "call_ended"] {
+        world.accept(Provider::Retell, &retell(name)).await;
+    }
+    world.wait(MINUTE).await;
+    forget_calls(&world, &[RETELL_CALL]).await;
+    let (code, answer) = world.post(Provider::Retell, &retell("transcript_updated")).await;
+    assert_eq!((code, &answer["status"]), (StatusCode::OK, &json!("recorded")));
+    assert_eq!(places(&world).await.len(), 1);
+    world.wait(MINUTE * 5).await;
+    assert_eq!(places(&world).await, BTreeSet::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn repeated_webhook_is_a_duplicate_whatever_it_says() {
+    let world = World::new();
+    finished_call(&world, "c1").await;
+    world.quiesce().await;
+    forget_calls(&world, &["c1"]).await;
+    for (second, data) in [(60, "my hip is broken"), (61, "and my hip is broken again")] {
+        let body = about("c1", "c1-ENDED", "ENDED", second, data);
+        let (code, answer) = world.post(Provider::Generic, &body).await;
+        assert_eq!((code, &answer["status"]), (StatusCode::OK, &json!("already_processed")));
+    }
+    world.wait(MINUTE * 5).await;
+    assert_eq!(places(&world).await, BTreeSet::new());
+}
+
+/// The event was in the queue when its call was forgotten.
+#[tokio::test(start_paused = true)]
+async fn message_that_was_queued_before_is_folded_without_its_number() {
+    let mut world = World::new();
+    finished_call(&world, "c1").await;
+    world.quiesce().await;
+    world.stop();
+    world.accept(Provider::Generic, &about("c1", "queued", "VOICEMAIL_DETECTED", 50, "my hip is broken")).await;
+    forget_calls(&world, &["c1"]).await;
+    assert_eq!(places(&world).await.len(), 1, "the message is still in the queue");
+    world.start();
+    world.wait(MINUTE * 5).await;
+    assert_eq!(places(&world).await, BTreeSet::new());
+    assert_eq!(world.call("c1").await.to, None);
+}

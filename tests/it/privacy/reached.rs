@@ -1,0 +1,216 @@
+//! What forgetting reaches: everything that Switchhook stores about a person.
+
+use std::collections::BTreeSet;
+
+use serde_dynamo::AttributeValue;
+use serde_json::{Value, json};
+use switchhook_aws::inbox::Note;
+use switchhook_aws::queue::{MESSAGE_SCHEMA, Message};
+use switchhook_domain::{CallId, EventId, Provider};
+use switchhook_local::queue::NewMessage;
+use switchhook_local::{CALLS_TABLE, EVENTS_DEAD_LETTER_QUEUE, INBOX_TABLE};
+use switchhook_operate::dead_letters::{LetterFilter, plan_redrive};
+use switchhook_operate::forget::ForgetFilter;
+use switchhook_operate::plan::Verb;
+use switchhook_operate::run::{self, RunOptions};
+use switchhook_operate::{Error, Refusal};
+use switchhook_tests::{MINUTE, World, generic};
+
+use super::places::places;
+use super::{MAX, NAME, NUMBER, RETELL_CALL, about, calls, finished_call, number, planned, retell, stored};
+use crate::operator::{carry_out, carry_out_in_two, stack};
+use crate::outbound::{call_request, create, send};
+use crate::repair::drop_messages;
+use crate::traffic::noise;
+
+const LARGE_CALL: &str = "large";
+
+/// Dead letter with an event of the call `c1`, which the consumer could not fold.
+async fn dead_letter(world: &World) {
+    world.accept(Provider::Generic, &about("c1", "dead", "RINGING", 2, "my hip is broken")).await;
+    drop_messages(world);
+    let event = world.inbox.get_normalized(&EventId::new("generic:dead")).await.unwrap().unwrap();
+    let note = Note {
+        attempts: 20,
+        error: Some(format!("could not call {NAME}")),
+        dead_lettered_at: Some(world.now()),
+        ..Note::default()
+    };
+    world.inbox.put_note(&event, &note, world.now()).await.unwrap();
+    let body = Message { schema_version: MESSAGE_SCHEMA, trace_id: "t".to_owned(), event };
+    let message = NewMessage {
+        body: serde_json::to_string(&body).unwrap(),
+        group: Some("c1".to_owned()),
+        deduplication_id: Some("dead".to_owned()),
+        ..NewMessage::default()
+    };
+    world.cloud.services().sqs().send(EVENTS_DEAD_LETTER_QUEUE, message).unwrap();
+}
+
+/// A world that holds our person wherever a person can be. Returns it with the id of the call that Switchhook placed.
+async fn seeded() -> (World, String) {
+    let mut world = World::new();
+    for name in ["call_started", "transcript_updated", "call_ended", "call_analyzed"] {
+        let (code, answer) = world.post(Provider::Retell, &retell(name)).await;
+        assert_eq!(code, 200, "{answer}");
+    }
+    finished_call(&world, "c1").await;
+    // A second body under the id of a stored event.
+    world.post(Provider::Generic, &about("c1", "c1-ENDED", "ENDED", 61, "my hip is broken again")).await;
+    // A body in chunks.
+    let large = about(LARGE_CALL, "large", "BUSY", 5, &format!("my hip is broken {}", noise(900_000)));
+    world.accept(Provider::Generic, &large).await;
+    // A webhook that cannot be read, and names no call.
+    world
+        .post(
+            Provider::Retell,
+            &json!({"event": "call_ended", "call": {"to_number": NUMBER, "name": NAME}}).to_string(),
+        )
+        .await;
+    // A call that Switchhook places.
+    let mut request = call_request("confirms");
+    request["to"] = json!(NUMBER);
+    request["metadata"]["customer"] = json!(NAME);
+    request["appointment_id"] = json!("apt_9");
+    let placed = create(&world, &request).await;
+    world.wait(MINUTE * 20).await;
+    // Its alias was a call of its own before.
+    let alias = world.items(CALLS_TABLE).await.into_iter().find(|item| item.contains_key("alias_of"));
+    let mut alias = alias.unwrap();
+    for name in ["to", "party"] {
+        alias.insert(name.to_owned(), AttributeValue::S(NUMBER.to_owned()));
+    }
+    alias.insert("created_at".to_owned(), AttributeValue::N("1".to_owned()));
+    world.put_item(CALLS_TABLE, alias).await;
+    world.stop();
+    dead_letter(&world).await;
+    // A plan is stored for a day.
+    let all = LetterFilter { all: true, ..LetterFilter::default() };
+    assert!(!plan_redrive(&stack(&world), &all, MAX).await.unwrap().items.is_empty());
+    // Another person's call.
+    world.start();
+    world.accept(Provider::Generic, &generic("other", "other-1", "BUSY", 3)).await;
+    world.quiesce().await;
+    (world, placed)
+}
+
+fn kinds(places: &BTreeSet<String>) -> BTreeSet<&str> {
+    let kind = |place: &str| {
+        let (of, key) = place.split_once(' ').unwrap();
+        match (of, key.split(':').next().unwrap()) {
+            ("queue", _) => "queue",
+            (INBOX_TABLE, "chunk") => "chunk",
+            (INBOX_TABLE, "conflict") => "conflict",
+            (INBOX_TABLE, "note") => "note",
+            (INBOX_TABLE, "plan") => "plan",
+            (INBOX_TABLE, _) => "event",
+            (CALLS_TABLE, _) => "row",
+            (_, _) => "elsewhere",
+        }
+    };
+    places.iter().map(|place| kind(place)).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn forgotten_person_is_in_no_row_no_body_and_no_queue() {
+    let (world, placed) = seeded().await;
+    let before = places(&world).await;
+    assert_eq!(kinds(&before), BTreeSet::from(["chunk", "conflict", "event", "note", "queue", "row"]), "{before:#?}");
+    let stack = stack(&world);
+    let plan = planned(&stack, number(), false).await;
+    assert_eq!((plan.calls, plan.skipped_count, plan.capped), (4, 0, false), "{plan:#?}");
+    assert!(
+        plan.effects.iter().all(|effect| effect.before == effect.after && effect.announces.is_empty()),
+        "{plan:#?}"
+    );
+    assert_eq!(places(&world).await, before, "a plan changes nothing and holds no number");
+    let run = carry_out_in_two(&stack, &plan).await;
+    assert_eq!((run.counts.skipped, run.counts.unchanged), (0, 0), "{run:#?}");
+    assert_eq!(places(&world).await, BTreeSet::new());
+
+    for id in ["c1", LARGE_CALL, RETELL_CALL, &placed] {
+        let call = world.call(id).await;
+        assert!(call.forgotten_at.is_some() && call.party().is_none(), "{call:?}");
+    }
+    assert_eq!(world.call("other").await.forgotten_at, None);
+    assert!(world.dead_letters().iter().all(|letter| !letter.to_string().contains("generic:dead")));
+    let chunks = world.items(INBOX_TABLE).await.into_iter();
+    let chunks = chunks.filter(|item| matches!(&item["event_id"], AttributeValue::S(key) if key.starts_with("chunk:")));
+    assert_eq!(chunks.count(), 0);
+    assert!(stored(&world, "generic:large").await.is_erased());
+    let again = planned(&stack, calls(&["c1", LARGE_CALL, RETELL_CALL, &placed]), false).await;
+    assert_eq!(again.items, [], "nothing is left to do");
+}
+
+#[tokio::test(start_paused = true)]
+async fn appointment_and_ids_of_attempts_lead_to_their_calls() {
+    let (world, placed) = seeded().await;
+    let stack = stack(&world);
+    let of_appointment = planned(&stack, ForgetFilter::Appointment("apt_9".to_owned()), false).await;
+    let ids: BTreeSet<CallId> = of_appointment.items.iter().filter_map(|item| item.call_id.clone()).collect();
+    assert_eq!(ids, BTreeSet::from([CallId::new(placed)]));
+    let by_attempt = planned(&stack, calls(&["retell:call_5d0b8f6e2c3a4f7d9e1b0a6c8d2f4e70"]), false).await;
+    carry_out(&stack, &by_attempt).await;
+    assert_eq!(world.call("c1").await.forgotten_at, None);
+    let left = places(&world).await;
+    assert!(left.iter().all(|place| !place.contains("call_5d0b")), "{left:#?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn do_not_call_list_stays_unless_it_is_named() {
+    let world = World::new();
+    finished_call(&world, "c1").await;
+    finished_call(&world, "c2").await;
+    world.wait(MINUTE).await;
+    let (code, answer) = send(&world, "PUT", "/do-not-call?number=%2B447700900123", None, &Value::Null).await;
+    assert!(code.is_success(), "{answer}");
+    let stack = stack(&world);
+    carry_out(&stack, &planned(&stack, calls(&["c1"]), false).await).await;
+    let listed = format!("{CALLS_TABLE} do-not-call:{NUMBER}");
+    assert!(places(&world).await.contains(&listed));
+    carry_out(&stack, &planned(&stack, calls(&["c2"]), true).await).await;
+    assert_eq!(places(&world).await, BTreeSet::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn call_that_runs_is_skipped_as_a_whole() {
+    let world = World::new();
+    world.accept(Provider::Generic, &about("c1", "e1", "ANSWERED", 1, "my hip is broken")).await;
+    finished_call(&world, "c2").await;
+    world.wait(MINUTE).await;
+    let stack = stack(&world);
+    let before = places(&world).await;
+    let plan = planned(&stack, calls(&["c1"]), false).await;
+    assert_eq!((plan.items.len(), plan.skipped_count), (0, 2), "{plan:#?}");
+    assert!(plan.skipped[0].reason.contains("IN_PROGRESS: cancel it, or wait"), "{plan:#?}");
+
+    // The second call is answered once more after it was planned.
+    let plan = planned(&stack, calls(&["c2"]), false).await;
+    let again = about("c2", "again", "ANSWERED", 90, "my hip is broken").replace("sid-c2", "sid-c2-again");
+    world
+        .accept(Provider::Generic, &again.replace("\"call_id\":\"c2\"", "\"call_id\":\"c2\",\"meta\":{\"attempt\":2}"))
+        .await;
+    world.quiesce().await;
+    let run = carry_out(&stack, &plan).await;
+    assert_eq!((run.counts.done, run.counts.skipped), (0, plan.items.len()), "{run:#?}");
+    assert!(places(&world).await.is_superset(&before));
+}
+
+#[tokio::test(start_paused = true)]
+async fn audit_record_and_plan_name_no_number() {
+    let world = World::new();
+    finished_call(&world, "c1").await;
+    world.wait(MINUTE).await;
+    let stack = stack(&world);
+    let plan = planned(&stack, number(), false).await;
+    let options =
+        |reason: &str| RunOptions { who: "ada".to_owned(), reason: reason.to_owned(), rate: 50, allow_ringing: false };
+    let refused =
+        run::start(&stack, &plan.id, Verb::Forget, options(NUMBER), &mut |_| std::ops::ControlFlow::Continue(())).await;
+    assert!(matches!(refused, Err(Error::Refusal(Refusal::NumberInReason))), "{refused:?}");
+    carry_out(&stack, &plan).await;
+    let actions: Vec<Value> =
+        world.domain_events().into_iter().filter(|event| event["type"] == "operator.action").collect();
+    assert_eq!((actions.len(), &actions[0]["verb"]), (2, &json!("forget")), "{actions:?}");
+    assert_eq!(places(&world).await, BTreeSet::new());
+}
