@@ -187,8 +187,8 @@ mod tests {
 
     #[test]
     fn configuration_is_listed_without_keys() {
-        let document = r#"{"retell": {"keys": ["hunter2", "hunter3"], "dial": {"api_key": "hunter4"}},
-            "generic": {"keys": ["hunter5"]}}"#;
+        let document = r#"{"retell": {"keys": ["hunter2 and more characters", "hunter3 and more characters"], "dial": {"api_key": "hunter4 and more characters"}},
+            "generic": {"keys": ["hunter5 and more characters, 32 or more"]}}"#;
         let file = ProvidersFile::from_json(document).unwrap();
         let list = Configured::list(file.webhook_keys(), file.dial_accounts());
         let json = serde_json::to_string(&list).unwrap();

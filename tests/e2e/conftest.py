@@ -57,7 +57,7 @@ def stack(cloud, provider_port):
         "RetellApiUrl": f"http://127.0.0.1:{provider_port}",
         "DialRates": "retell=10",
     }
-    accounts = {"retell": {"dial": {"api_key": "test-api-key", "agent_id": "agent_fake"}}}
+    accounts = {"retell": {"dial": {"api_key": "test-api-key-of-retell", "agent_id": "agent_fake"}}}
     with deployed(cloud, parameters) as stack:
         secrets = cloud.client("secretsmanager")
         for output, half in (("WebhookKeysSecretArn", PROVIDERS), ("DialAccountsSecretArn", accounts)):

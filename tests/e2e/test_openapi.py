@@ -33,7 +33,7 @@ def dev_stack(folder: Path):
     """Runs a local stack on a free port, with test keys, the fake provider and a schedule of one second. Yields its URL."""
     if not TOOL.is_file():
         raise FileNotFoundError(f"{TOOL} is missing; build it with: make provider")
-    providers = PROVIDERS | {"retell": PROVIDERS["retell"] | {"dial": {"api_key": "key_e2e"}}}
+    providers = PROVIDERS | {"retell": PROVIDERS["retell"] | {"dial": {"api_key": "key_of_the_e2e_tests"}}}
     keys = folder / "providers.json"
     keys.write_text(json.dumps(providers))
     log = folder / "dev.log"

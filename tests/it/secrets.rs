@@ -50,7 +50,7 @@ async fn post_retell(world: &World) -> StatusCode {
 #[tokio::test(start_paused = true)]
 async fn rotated_key_is_accepted_after_five_minutes_and_the_old_one_until_it_is_removed() {
     let world = world();
-    let rotated = "the next key of the tests";
+    let rotated = "the next key of the tests, which is long enough";
     assert_eq!(post(&world, KEY, "e1").await, StatusCode::OK);
     put(&world, WEBHOOK_KEYS_SECRET, &keys_with("generic", json!({"keys": [rotated, KEY]})));
     assert_eq!(post(&world, rotated, "e2").await, StatusCode::UNAUTHORIZED);

@@ -13,9 +13,9 @@ use switchhook_local::{CONCURRENT_DIALS_PER_PROVIDER, CloudOptions, DEFAULT_RETR
 use switchhook_providers::{DialRates, Key, ProvidersFile, samples, verifying_key};
 
 /// Signing key of every provider.
-pub const KEY: &str = "a key of the tests";
+pub const KEY: &str = "a key of the tests, as long as it must be";
 /// Second signing key of Retell, whose keys are being rotated.
-pub const OLD_KEY: &str = "the key before";
+pub const OLD_KEY: &str = "the key before, as long as it must be";
 pub const PUBLIC_URL: &str = "https://hooks.example.com";
 pub const INACTIVITY_TIMEOUT: Duration = Duration::from_secs(900);
 /// Start of every test's virtual time: 2026-01-01T00:00:00Z, in Unix seconds.

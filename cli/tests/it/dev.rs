@@ -73,7 +73,7 @@ fn printed_command_can_be_pasted() {
 fn webhook_becomes_a_call_and_a_stream_of_domain_events() {
     let (_scratch, stack) = with_known_keys();
 
-    let (code, answer) = send(&stack, "retell/call_analyzed", "a retell key");
+    let (code, answer) = send(&stack, "retell/call_analyzed", "a key for Retell");
     assert_eq!(code, Some(0), "{answer}");
     assert!(answer.starts_with("200 {") && answer.contains("accepted"), "{answer}");
     assert_eq!(shown(&stack, "appointment:appt_201", "completed")["appointment_status"], "Confirmed");
@@ -100,7 +100,7 @@ fn webhook_becomes_a_call_and_a_stream_of_domain_events() {
 #[test]
 fn show_prints_the_timeline_of_a_call() {
     let (_scratch, stack) = with_known_keys();
-    send(&stack, "retell/call_ended", "a retell key");
+    send(&stack, "retell/call_ended", "a key for Retell");
     shown(&stack, "appointment:appt_201", "completed");
 
     let output = switchhook(&["show", "appointment:appt_201", "--to", &stack.url]);

@@ -45,7 +45,7 @@ const ENDED: &str = "retell:call_5d0b8f6e2c3a4f7d9e1b0a6c8d2f4e70:call_ended";
 #[test]
 fn story_of_a_call_is_found_from_every_id_and_says_why() {
     let (_scratch, stack) = with_known_keys();
-    send(&stack, "retell", "a retell key", ["--sample", "retell/call_ended"]);
+    send(&stack, "retell", "a key for Retell", ["--sample", "retell/call_ended"]);
     let story =
         until_found(&stack, &["timeline", "appt_201", "--json"], |story| story["call"]["lifecycle"] == "completed");
     assert_eq!(story["call"]["call_id"], "appointment:appt_201");
@@ -100,8 +100,8 @@ fn story_of_a_call_is_found_from_every_id_and_says_why() {
 #[test]
 fn events_are_listed_by_filter_and_shown_masked() {
     let (_scratch, stack) = with_known_keys();
-    send(&stack, "retell", "a retell key", ["--sample", "retell/call_ended"]);
-    send(&stack, "retell", "a retell key", ["--sample", "retell/transcript_updated"]);
+    send(&stack, "retell", "a key for Retell", ["--sample", "retell/call_ended"]);
+    send(&stack, "retell", "a key for Retell", ["--sample", "retell/transcript_updated"]);
     let all = until_found(&stack, &["event", "list", "--json"], |page| {
         let events = page["events"].as_array();
         events.is_some_and(|events| events.len() == 2 && events.iter().any(|event| event["status"] == "applied"))
@@ -157,7 +157,7 @@ fn conflicting_body_is_shown_as_a_difference() {
 #[test]
 fn tail_prints_events_and_domain_events_once() {
     let (_scratch, stack) = with_known_keys();
-    send(&stack, "retell", "a retell key", ["--sample", "retell/call_ended"]);
+    send(&stack, "retell", "a key for Retell", ["--sample", "retell/call_ended"]);
     let followed = printed(&stack, &["tail", "--since", "10s", "--every", "200ms", "--stop-after", "2s", "--json"]);
     let items: Vec<Value> =
         followed.lines().map(|line| serde_json::from_str(line).expect("one object per line")).collect();
@@ -170,7 +170,7 @@ fn tail_prints_events_and_domain_events_once() {
 #[test]
 fn whole_payload_is_shown_for_a_reason_and_recorded() {
     let (_scratch, stack) = with_known_keys();
-    send(&stack, "retell", "a retell key", ["--sample", "retell/call_ended"]);
+    send(&stack, "retell", "a key for Retell", ["--sample", "retell/call_ended"]);
     until_found(&stack, &["event", "status", ENDED, "--json"], |line| line["status"] == "applied");
     let without = stack.switchhook(&["event", "show", ENDED, "--body"]);
     assert_eq!(without.status.code(), Some(2), "{}", text(&without.stderr));

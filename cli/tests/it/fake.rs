@@ -17,7 +17,7 @@ struct Fake {
 impl Fake {
     fn start(webhooks_to: &str) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_switchhook"))
-            .args(["fake", "--port", "0", "--key", "a retell key", "--delivery-faults", "none", "--seed", "1"])
+            .args(["fake", "--port", "0", "--key", "a key for Retell", "--delivery-faults", "none", "--seed", "1"])
             .args(["--webhooks-to", webhooks_to])
             .stdout(Stdio::piped())
             .stderr(Stdio::null())

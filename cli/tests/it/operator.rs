@@ -26,7 +26,7 @@ fn with_a_call() -> (Scratch, Stack) {
         "--provider",
         "retell",
         "--key",
-        "a retell key",
+        "a key for Retell",
         "--sample",
         "retell/call_ended",
         "--to",
@@ -193,7 +193,7 @@ fn providers_are_listed_and_a_file_is_checked() {
     let printed = text(&output.stdout);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     assert!(printed.contains("retell: available, 0 in flight\n  configured  1 key, places up to 5 calls"), "{printed}");
-    assert!(!printed.contains("a retell key") && !printed.contains("telnyx"), "{printed}");
+    assert!(!printed.contains("a key for Retell") && !printed.contains("telnyx"), "{printed}");
 
     let file = scratch.providers();
     let output = switchhook(&["providers", "check", file.to_str().expect("UTF-8")]);
@@ -233,7 +233,7 @@ fn providers_file_is_checked_compared_and_stored() {
     assert_eq!((code, printed.as_str()), (Some(1), ""), "{errors}");
     assert!(errors.contains("generic.keys: missing"), "{errors}");
 
-    let rotated = r#"{"generic": {"keys": ["hunter2 and more", "the generic key"]}}"#;
+    let rotated = r#"{"generic": {"keys": ["hunter2 and more, so that it is long enough", "the generic key, which is as long as it must be"]}}"#;
     let (code, printed, errors) = put(rotated, &[]);
     let expected = "generic: webhook keys changed\nretell: webhook keys kept, dial account kept\n\n\
                     Nothing has changed. To store the file, add --yes\n";
@@ -250,7 +250,7 @@ fn providers_file_is_checked_compared_and_stored() {
     let (_, printed, _) = put(rotated, &["--yes"]);
     assert!(printed.ends_with("the secrets hold this already\n"), "{printed}");
 
-    let vapi = r#"{"vapi": {"keys": ["hunter2"], "dial": {"api_key": "hunter2", "assistant_id": "a", "phone_number_id": "p"}}}"#;
+    let vapi = r#"{"vapi": {"keys": ["hunter2 and more"], "dial": {"api_key": "hunter2 and more", "assistant_id": "a", "phone_number_id": "p"}}}"#;
     let (_, printed, errors) = put(vapi, &["--replace", "--yes"]);
     let expected = "generic: webhook keys removed\nretell: webhook keys removed, dial account removed\n\
                     vapi: webhook keys added, dial account added\n\

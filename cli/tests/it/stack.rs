@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-pub(crate) const KEY: &str = "the generic key";
+pub(crate) const KEY: &str = "the generic key, which is as long as it must be";
 /// Path of the binary under test.
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_switchhook");
 
@@ -58,7 +58,7 @@ impl Scratch {
     /// Writes a providers file with known keys, and returns its path.
     pub(crate) fn providers(&self) -> PathBuf {
         let path = self.0.join("providers.json");
-        let retell = r#"{"keys":["a retell key"],"dial":{"api_key":"an API key"}}"#;
+        let retell = r#"{"keys":["a key for Retell"],"dial":{"api_key":"an API key of Retell"}}"#;
         let document = format!(r#"{{"generic":{{"keys":["{KEY}"]}},"retell":{retell}}}"#);
         std::fs::write(&path, document).expect("the file is written");
         path

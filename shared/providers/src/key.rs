@@ -28,6 +28,16 @@ impl Key {
         Ok(Self(text))
     }
 
+    /// Makes a key of a text of at least `chars_min` characters.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::new`], and [`KeyError::TooShort`].
+    pub(crate) fn with_length(text: impl Into<String>, chars_min: usize) -> Result<Self, KeyError> {
+        let key = Self::new(text)?;
+        if key.0.chars().count() < chars_min { Err(KeyError::TooShort(chars_min)) } else { Ok(key) }
+    }
+
     pub(crate) fn as_str(&self) -> &str {
         &self.0
     }
@@ -50,6 +60,8 @@ pub enum KeyError {
     Empty,
     #[error("the key begins or ends with white space")]
     SurroundingWhiteSpace,
+    #[error("the key is shorter than {0} characters")]
+    TooShort(usize),
 }
 
 #[cfg(test)]

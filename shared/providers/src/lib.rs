@@ -49,6 +49,7 @@ mod vapi;
 mod webhook;
 
 pub use api::{ApiRequest, ClientError, api_url};
+pub use config::KeyLengths;
 pub use config::{
     AccountConfig, ConfigError, DEDUPE_RETENTION, DialRates, DialRatesError, Edge, Entries, Entry, Forwarded,
     PER_SECOND_MIN, Pacing, ProvidersFile, SecretHalf, WINDOW_MAX, WebhookConfig,

@@ -21,12 +21,17 @@ pub(super) struct SigningKeys {
     by_provider: BTreeMap<&'static str, [(Key, String); 2]>,
 }
 
+/// Text of a key. A public one, because it opens nothing but the demo.
+fn key_text(provider: Provider, age: &str) -> String {
+    format!("the {age} key of the demo for {}", provider.name())
+}
+
 impl SigningKeys {
     pub(super) fn new() -> Result<Self, PlayError> {
         let key = |text: &str| Key::new(text).map_err(PlayError::SigningKey);
         let mut by_provider = BTreeMap::new();
         for provider in [Provider::Retell, Provider::Twilio, Provider::Generic] {
-            let (new, old) = (format!("demo-{}-new", provider.name()), format!("demo-{}-old", provider.name()));
+            let (new, old) = (key_text(provider, "new"), key_text(provider, "old"));
             by_provider.insert(provider.name(), [(key(&new)?, new), (key(&old)?, old)]);
         }
         Ok(Self { wrong: key(WRONG_KEY)?, by_provider })
@@ -40,7 +45,7 @@ impl SigningKeys {
             document.insert((*provider).to_owned(), json!({"keys": texts, "public_url": PUBLIC_URL}));
         }
         if let Some(retell) = document.get_mut(Provider::Retell.name()) {
-            retell["dial"] = json!({"api_key": "the demo's own"});
+            retell["dial"] = json!({"api_key": "the demo's own API key"});
         }
         ProvidersFile::from_json(&Value::Object(document).to_string()).map_err(PlayError::ProviderConfig)
     }

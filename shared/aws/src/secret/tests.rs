@@ -18,10 +18,10 @@ use switchhook_providers::{AccountConfig, Entry, WebhookConfig};
 
 use super::*;
 
-const GOOD: &str = r#"{"retell": {"keys": ["r"]}, "generic": {"keys": ["g"]}}"#;
-const NEW: &str = r#"{"retell": {"keys": ["r2", "r"]}, "generic": {"keys": ["g"]}}"#;
-const TYPO: &str = r#"{"retell": {"key": ["SECRET"]}, "generic": {"keys": ["g2", "g"]}}"#;
-const TYPO_IN_NAME: &str = r#"{"retel": {"keys": ["SECRET"]}, "generic": {"keys": ["g2", "g"]}}"#;
+const GOOD: &str = r#"{"retell": {"keys": ["a key that is as long as it must be"]}, "generic": {"keys": ["a key that is as long as it must be"]}}"#;
+const NEW: &str = r#"{"retell": {"keys": ["the next, a key that is as long as it must be", "a key that is as long as it must be"]}, "generic": {"keys": ["a key that is as long as it must be"]}}"#;
+const TYPO: &str = r#"{"retell": {"key": ["SECRET"]}, "generic": {"keys": ["the next, a key that is as long as it must be", "a key that is as long as it must be"]}}"#;
+const TYPO_IN_NAME: &str = r#"{"retel": {"keys": ["SECRET"]}, "generic": {"keys": ["the next, a key that is as long as it must be", "a key that is as long as it must be"]}}"#;
 const TYPO_IN_JSON: &str = r#"{"retell": {"keys": ["SECRET"]}, "generic": }"#;
 
 /// One secret in Secrets Manager, with the texts of its versions.
@@ -166,13 +166,13 @@ async fn missing_secret_disables_every_provider_of_a_function_that_starts_and_no
 
 #[tokio::test]
 async fn removed_entry_does_not_come_back() {
-    let stored = Stored::with(&[GOOD, r#"{"retell": {"keys": ["r"]}}"#]);
+    let stored = Stored::with(&[GOOD, r#"{"retell": {"keys": ["a key that is as long as it must be"]}}"#]);
     assert_eq!(keys(&stored.secret(), at(0)).await, "retell 1");
 }
 
 #[tokio::test]
 async fn accounts_are_read_like_keys() {
-    let good = r#"{"retell": {"dial": {"api_key": "a"}}}"#;
+    let good = r#"{"retell": {"dial": {"api_key": "a key that is as long as it must be"}}}"#;
     let wrong_half = r#"{"retell": {"keys": ["SECRET"]}}"#;
     let accounts = |texts: &[&str]| Stored::with(texts).secret::<AccountConfig>();
     assert!(accounts(&[good, wrong_half]).current(at(0)).await.config(Provider::Retell).is_some());

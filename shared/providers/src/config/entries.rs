@@ -172,7 +172,8 @@ impl<C: Clone> Entries<C> {
             }
             match name.parse::<Provider>() {
                 Ok(provider) => {
-                    let config = parse::entry(provider, value, part, &mut problems).and_then(&half);
+                    let config =
+                        parse::entry(provider, value, part, parse::KeyLengths::Enforced, &mut problems).and_then(&half);
                     by_provider.insert(provider, config.map_or(ReadEntry::Wrong, ReadEntry::Configured));
                 }
                 Err(unknown) => {

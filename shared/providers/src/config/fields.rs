@@ -35,17 +35,30 @@ pub(super) struct Fields<'a> {
     /// Path of the object, which starts every problem: `retell`, or `retell.dial`.
     path: String,
     object: Map<String, Value>,
+    /// Fewest characters of a key.
+    key_chars_min: usize,
     problems: &'a mut Vec<String>,
 }
 
 impl<'a> Fields<'a> {
-    pub(super) fn new(path: String, object: Map<String, Value>, problems: &'a mut Vec<String>) -> Self {
-        Self { path, object, problems }
+    pub(super) fn new(
+        path: String,
+        object: Map<String, Value>,
+        key_chars_min: usize,
+        problems: &'a mut Vec<String>,
+    ) -> Self {
+        Self { path, object, key_chars_min, problems }
+    }
+
+    /// Fewest characters of a key.
+    pub(super) const fn key_chars_min(&self) -> usize {
+        self.key_chars_min
     }
 
     /// Fields of an object inside this one.
     pub(super) fn inner(&mut self, name: &str, object: Map<String, Value>) -> Fields<'_> {
-        Fields { path: format!("{}.{name}", self.path), object, problems: self.problems }
+        let path = format!("{}.{name}", self.path);
+        Fields { path, object, key_chars_min: self.key_chars_min, problems: self.problems }
     }
 
     pub(super) fn has(&self, name: &str) -> bool {
@@ -98,7 +111,7 @@ impl<'a> Fields<'a> {
     /// A required secret.
     pub(super) fn key(&mut self, name: &str) -> Option<Key> {
         match self.object.remove(name) {
-            Some(Value::String(text)) => match Key::new(text) {
+            Some(Value::String(text)) => match Key::with_length(text, self.key_chars_min) {
                 Ok(key) => return Some(key),
                 Err(error) => self.problem(name, &error.to_string()),
             },

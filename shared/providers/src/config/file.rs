@@ -9,7 +9,7 @@ use super::account::AccountConfig;
 use super::edge::{EDGE, Edge};
 use super::entries::Entries;
 use super::fields::ConfigError;
-use super::parse::{self, ACCOUNT_FIELDS, PUBLIC_URL, Part};
+use super::parse::{self, ACCOUNT_FIELDS, KeyLengths, PUBLIC_URL, Part};
 use super::webhook::WebhookConfig;
 
 /// The configured providers.
@@ -41,6 +41,15 @@ impl ProvidersFile {
     ///
     /// Every problem of the whole document at once. Each names its provider and field, and none shows a value.
     pub fn from_json(json: &str) -> Result<Self, ConfigError> {
+        Self::parse(json, KeyLengths::Enforced)
+    }
+
+    /// Reads the text of a providers file by this rule for the length of its keys.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::from_json`].
+    pub fn parse(json: &str, lengths: KeyLengths) -> Result<Self, ConfigError> {
         let document = parse::document(json)?;
         let mut problems = Vec::new();
         let (mut webhook_keys, mut dial_accounts, mut edge) = (BTreeMap::new(), BTreeMap::new(), None);
@@ -51,7 +60,7 @@ impl ProvidersFile {
             }
             match name.parse::<Provider>() {
                 Ok(provider) => {
-                    let halves = parse::entry(provider, value.clone(), Part::Both, &mut problems);
+                    let halves = parse::entry(provider, value.clone(), Part::Both, lengths, &mut problems);
                     let (webhook, account) = halves.map_or((None, None), |halves| (halves.webhook, halves.account));
                     webhook_keys.extend(webhook.map(|config| (provider, config)));
                     dial_accounts.extend(account.map(|config| (provider, config)));

@@ -24,6 +24,7 @@ pub use edge::{Edge, Forwarded};
 pub use entries::{Entries, Entry, SecretHalf};
 pub use fields::ConfigError;
 pub use file::ProvidersFile;
+pub use parse::KeyLengths;
 pub use pacing::{DialRates, DialRatesError, PER_SECOND_MIN, Pacing};
 pub use webhook::{DEDUPE_RETENTION, WINDOW_MAX, WebhookConfig};
 

@@ -29,6 +29,32 @@ pub(super) const ACCOUNT_FIELDS: [&str; 2] = ["dial", "discover"];
 /// Field of both halves.
 pub(super) const PUBLIC_URL: &str = "public_url";
 
+/// Fewest characters of a key that the vendor makes, or that is entered at the vendor. No vendor documents a length. HMAC
+/// needs half the length of the hash at least (FIPS 198, section 3): 16 bytes of SHA-256.
+const KEY_CHARS_MIN: usize = 16;
+/// Fewest characters of a key of the generic provider, which its operator makes: the length of the hash, as RFC 2104
+/// (section 3) recommends.
+const GENERIC_KEY_CHARS_MIN: usize = 32;
+
+/// Rule for the length of keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyLengths {
+    /// Short keys are refused: anybody could guess them.
+    Enforced,
+    /// Any length, for the vendors' own test vectors.
+    Any,
+}
+
+impl KeyLengths {
+    const fn chars_min(self, provider: Provider) -> usize {
+        match (self, provider) {
+            (Self::Any, _) => 0,
+            (Self::Enforced, Provider::Generic) => GENERIC_KEY_CHARS_MIN,
+            (Self::Enforced, Provider::Retell | Provider::Twilio | Provider::Vapi | Provider::Telnyx) => KEY_CHARS_MIN,
+        }
+    }
+}
+
 /// Part of the configuration that a document holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part {
@@ -59,13 +85,19 @@ pub(super) fn document(json: &str) -> Result<Map<String, Value>, ConfigError> {
 }
 
 /// Reads one provider's object. `None` if it has problems, which are then in `problems`.
-pub(super) fn entry(provider: Provider, fields: Value, part: Part, problems: &mut Vec<String>) -> Option<Halves> {
+pub(super) fn entry(
+    provider: Provider,
+    fields: Value,
+    part: Part,
+    lengths: KeyLengths,
+    problems: &mut Vec<String>,
+) -> Option<Halves> {
     let Value::Object(object) = fields else {
         problems.push(format!("{provider}: not an object"));
         return None;
     };
     let problems_before = problems.len();
-    let mut fields = Fields::new(provider.to_string(), object, problems);
+    let mut fields = Fields::new(provider.to_string(), object, lengths.chars_min(provider), problems);
     let halves = match part {
         Part::Both => {
             let public_url = public_url(provider, &mut fields);
@@ -151,8 +183,9 @@ fn keys(provider: Provider, scheme: &VapiScheme, has_shared: bool, fields: &mut 
         Vec::new()
     });
     let mut keys = Vec::new();
+    let chars_min = fields.key_chars_min();
     for (index, text) in texts.into_iter().enumerate() {
-        match key(provider, scheme, text) {
+        match key(provider, scheme, text, chars_min) {
             Ok(key) => keys.push(key),
             Err(message) => fields.problem(&format!("keys[{index}]"), &message),
         }
@@ -160,18 +193,24 @@ fn keys(provider: Provider, scheme: &VapiScheme, has_shared: bool, fields: &mut 
     keys
 }
 
-fn key(provider: Provider, scheme: &VapiScheme, value: Value) -> Result<Key, String> {
+fn key(provider: Provider, scheme: &VapiScheme, value: Value, chars_min: usize) -> Result<Key, String> {
     let Value::String(text) = value else {
         return Err("not a text".to_owned());
     };
-    let key = Key::new(text).map_err(|error| error.to_string())?;
+    // The public keys of Telnyx have one length, which is checked below.
+    let chars_min = if provider == Provider::Telnyx { 0 } else { chars_min };
+    let key = Key::with_length(text, chars_min).map_err(|error| error.to_string())?;
     if provider == Provider::Telnyx && ed25519::parse_public_key(&key).is_none() {
         return Err("not the base64 of an Ed25519 public key".to_owned());
     }
-    if let VapiScheme::Hmac(scheme) = scheme
-        && scheme.secret(&key).is_none()
-    {
-        return Err("not base64, although base64_keys is true".to_owned());
+    if let VapiScheme::Hmac(scheme) = scheme {
+        match scheme.secret(&key) {
+            None => return Err("not base64, although base64_keys is true".to_owned()),
+            Some(secret) if secret.len() < chars_min => {
+                return Err(format!("the key is the base64 of fewer than {chars_min} bytes"));
+            }
+            Some(_) => {}
+        }
     }
     Ok(key)
 }

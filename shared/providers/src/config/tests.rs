@@ -4,16 +4,21 @@ use serde_json::{Value, json};
 use switchhook_domain::Provider;
 
 use super::{
-    AccountConfig, DialRates, DialRatesError, Entries, Entry, Pacing, ProvidersFile, SecretHalf, WebhookConfig,
+    AccountConfig, ConfigError, DialRates, DialRatesError, Entries, Entry, KeyLengths, Pacing, ProvidersFile, SecretHalf,
+    WebhookConfig,
 };
 
+fn file(json: &str) -> Result<ProvidersFile, ConfigError> {
+    ProvidersFile::parse(json, KeyLengths::Any)
+}
+
 fn problems(json: &str) -> Vec<String> {
-    ProvidersFile::from_json(json).map_err(|error| error.problems().to_vec()).expect_err("refused")
+    file(json).map_err(|error| error.problems().to_vec()).expect_err("refused")
 }
 
 #[test]
 fn the_documented_shape_is_read() {
-    let providers = ProvidersFile::from_json(
+    let providers = file(
         r#"{"retell":{"keys":["new","old"]},
             "twilio":{"keys":["t"],"public_url":"https://user:pass@example.com:8443/prod/"},
             "vapi":{"keys":["v"]},
@@ -47,7 +52,7 @@ fn the_documented_shape_is_read() {
 
 #[test]
 fn a_provider_that_is_left_out_is_not_configured() {
-    let providers = ProvidersFile::from_json(r#"{"generic":{"keys":["g"]}}"#).unwrap();
+    let providers = file(r#"{"generic":{"keys":["g"]}}"#).unwrap();
     assert!(matches!(providers.webhook_keys().entry(Provider::Retell), Entry::Unnamed));
 }
 
@@ -77,7 +82,7 @@ fn every_problem_is_reported_at_once_and_no_value_is_shown() {
             "twilio.window_seconds: not for twilio, which signs no timestamp",
         ]
     );
-    let error = ProvidersFile::from_json(json).expect_err("refused");
+    let error = file(json).expect_err("refused");
     assert!(!format!("{error} {error:?}").contains("SECRET"));
 }
 
@@ -94,7 +99,7 @@ fn telnyx_keys_must_be_public_keys() {
     ] {
         assert_eq!(problems(&telnyx(key)), ["telnyx.keys[0]: not the base64 of an Ed25519 public key"], "{key}");
     }
-    assert!(ProvidersFile::from_json(&telnyx("11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo=")).is_ok());
+    assert!(file(&telnyx("11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo=")).is_ok());
 }
 
 #[test]
@@ -103,7 +108,7 @@ fn dialling_is_configured_per_provider() {
         let key = "11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo=";
         let url = "https://example.com";
         let json = format!(r#"{{"{provider}":{{"keys":["{key}"],"public_url":"{url}","dial":{dial}}}}}"#);
-        ProvidersFile::from_json(&json)
+        file(&json)
             .map(|providers| providers.dial_accounts().config(provider.parse().unwrap()).is_some())
     };
     for (provider, good) in [
@@ -214,7 +219,7 @@ fn lanes_together_keep_the_rate_and_no_turn_is_far_off() {
 #[test]
 fn sources_are_allowed_by_address_block() {
     let config = |json: &str| {
-        WebhookConfig::parse(&format!(r#"{{"generic":{json}}}"#)).config(Provider::Generic).cloned().unwrap()
+        file(&format!(r#"{{"generic":{json}}}"#)).unwrap().webhook_keys().config(Provider::Generic).cloned().unwrap()
     };
     let allows = |config: &WebhookConfig, source: &str| config.allows(source.parse().unwrap());
 
@@ -231,7 +236,7 @@ fn sources_are_allowed_by_address_block() {
 
 #[test]
 fn debug_hides_keys_and_the_password_of_the_url() {
-    let providers = ProvidersFile::from_json(
+    let providers = file(
         r#"{"twilio":{"keys":["SECRET"],"public_url":"https://user:SECRET@example.com",
                 "dial":{"account_sid":"SECRET","auth_token":"SECRET","twiml_url":"https://SECRET.example"}},
                 "retell":{"keys":["SECRET"],"dial":{"api_key":"SECRET"}}}"#,
@@ -241,11 +246,11 @@ fn debug_hides_keys_and_the_password_of_the_url() {
 }
 
 const FILE: &str = r#"{
-    "retell": {"keys": ["r"], "discover": true, "dial": {"api_key": "SECRET"}},
-    "twilio": {"keys": ["t"], "public_url": "https://example.com", "shared_keys": [{"id": "1", "key": "k"}],
-        "dial": {"account_sid": "AC1", "auth_token": "SECRET", "twiml_url": "https://x.example"}},
-    "vapi": {"keys": ["v"], "signature": {"mode": "shared_secret"}},
-    "generic": {"keys": ["g"], "window_seconds": 60, "allowed_sources": ["::1"]}}"#;
+    "retell": {"keys": ["a key that is as long as it must be"], "discover": true, "dial": {"api_key": "SECRET SECRET SECRET"}},
+    "twilio": {"keys": ["a key that is as long as it must be"], "public_url": "https://example.com", "shared_keys": [{"id": "1", "key": "a key that is as long as it must be"}],
+        "dial": {"account_sid": "AC1", "auth_token": "SECRET SECRET SECRET", "twiml_url": "https://x.example"}},
+    "vapi": {"keys": ["a key that is as long as it must be"], "signature": {"mode": "shared_secret"}},
+    "generic": {"keys": ["a key that is as long as it must be"], "window_seconds": 60, "allowed_sources": ["::1"]}}"#;
 
 #[test]
 fn file_is_stored_as_two_halves_that_hold_no_more_than_their_readers_use() {
@@ -255,9 +260,9 @@ fn file_is_stored_as_two_halves_that_hold_no_more_than_their_readers_use() {
     assert_eq!(
         accounts,
         json!({
-            "retell": {"discover": true, "dial": {"api_key": "SECRET"}},
+            "retell": {"discover": true, "dial": {"api_key": "SECRET SECRET SECRET"}},
             "twilio": {"public_url": "https://example.com",
-                "dial": {"account_sid": "AC1", "auth_token": "SECRET", "twiml_url": "https://x.example"}},
+                "dial": {"account_sid": "AC1", "auth_token": "SECRET SECRET SECRET", "twiml_url": "https://x.example"}},
         })
     );
     // Both are read from their secrets without a problem, and name the providers of the file.
@@ -307,13 +312,13 @@ fn half_in_the_wrong_secret_is_named() {
 
 #[test]
 fn wrong_entry_disables_its_provider_alone() {
-    let keys = WebhookConfig::parse(r#"{"retell": {"keys": [" SECRET"]}, "generic": {"keys": ["g"]}}"#);
+    let keys = WebhookConfig::parse(r#"{"retell": {"keys": [" SECRET"]}, "generic": {"keys": ["a key that is as long as it must be"]}}"#);
     assert_eq!(keys.problems(), ["retell.keys[0]: the key begins or ends with white space"]);
     assert_eq!((configured(&keys), keys.disabled()), (vec![Provider::Generic], vec![Provider::Retell]));
     assert!(matches!(keys.entry(Provider::Vapi), Entry::Unnamed));
 
     // The older version has the entry of the disabled provider. It adds none that was removed.
-    let older = WebhookConfig::parse(r#"{"retell": {"keys": ["old"]}, "vapi": {"keys": ["v"]}}"#);
+    let older = WebhookConfig::parse(r#"{"retell": {"keys": ["a key that is as long as it must be"]}, "vapi": {"keys": ["a key that is as long as it must be"]}}"#);
     let repaired = keys.clone().or_from(&older);
     assert_eq!((configured(&repaired), repaired.disabled()), (vec![Provider::Retell, Provider::Generic], vec![]));
     // A provider that the older version does not name stays disabled: its webhooks must not be answered 404.
@@ -322,12 +327,12 @@ fn wrong_entry_disables_its_provider_alone() {
 
 #[test]
 fn unknown_name_may_stand_for_any_provider_without_an_entry() {
-    let keys = WebhookConfig::parse(r#"{"retel": {"keys": ["SECRET"]}, "generic": {"keys": ["g"]}}"#);
+    let keys = WebhookConfig::parse(r#"{"retel": {"keys": ["SECRET"]}, "generic": {"keys": ["a key that is as long as it must be"]}}"#);
     assert_eq!(keys.problems(), [r#"unknown provider "retel": known are retell, twilio, vapi, telnyx, generic"#]);
     assert_eq!(configured(&keys), [Provider::Generic]);
     assert_eq!(keys.disabled().len(), Provider::ALL.len() - 1);
 
-    let keys = keys.or_from(&WebhookConfig::parse(r#"{"retell": {"keys": ["old"]}}"#));
+    let keys = keys.or_from(&WebhookConfig::parse(r#"{"retell": {"keys": ["a key that is as long as it must be"]}}"#));
     assert_eq!((configured(&keys), keys.disabled()), (vec![Provider::Retell, Provider::Generic], vec![]));
     assert!(matches!(keys.entry(Provider::Vapi), Entry::Unnamed));
 }
@@ -338,7 +343,7 @@ fn text_that_is_no_object_disables_every_provider() {
         let keys = WebhookConfig::parse(json);
         assert_eq!((configured(&keys), keys.disabled().len()), (vec![], Provider::ALL.len()), "{json}");
         assert_eq!(keys.problems().len(), 1, "{json}");
-        let keys = keys.or_from(&WebhookConfig::parse(r#"{"retell": {"keys": ["old"]}}"#));
+        let keys = keys.or_from(&WebhookConfig::parse(r#"{"retell": {"keys": ["a key that is as long as it must be"]}}"#));
         assert_eq!((configured(&keys), keys.disabled()), (vec![Provider::Retell], vec![]), "{json}");
     }
     assert_eq!(WebhookConfig::parse("{}").problems(), [] as [&str; 0]);
@@ -362,4 +367,32 @@ fn dial_rates_are_read_and_written() {
         let error: DialRatesError = text.parse::<DialRates>().unwrap_err();
         assert_eq!(error.to_string(), problem);
     }
+}
+
+#[test]
+fn short_keys_are_refused() {
+    let problems = |json: &str| {
+        ProvidersFile::from_json(json).map_err(|error| error.problems().to_vec()).expect_err("refused")
+    };
+    assert_eq!(
+        problems(
+            r#"{"retell": {"keys": ["15 characters.."], "dial": {"api_key": "15 characters.."}},
+                "twilio": {"keys": ["16 characters..."], "public_url": "https://example.com",
+                    "shared_keys": [{"id": "1", "key": "short"}]},
+                "vapi": {"keys": ["MTUgY2hhcmFjdGVycy4u"], "signature": {"base64_keys": true}},
+                "telnyx": {"keys": ["11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo="],
+                    "dial": {"api_key": "KEY0", "connection_id": "1"}},
+                "generic": {"keys": ["a key of 31 characters, not 32.", "a key of 32 characters, and more"]}}"#
+        ),
+        [
+            "generic.keys[0]: the key is shorter than 32 characters",
+            "retell.keys[0]: the key is shorter than 16 characters",
+            "retell.dial.api_key: the key is shorter than 16 characters",
+            "telnyx.dial.api_key: the key is shorter than 16 characters",
+            "twilio.shared_keys[0].key: the key is shorter than 16 characters",
+            "vapi.keys[0]: the key is the base64 of fewer than 16 bytes",
+        ]
+    );
+    // A stored key that is too short disables its provider.
+    assert_eq!(WebhookConfig::parse(r#"{"retell": {"keys": ["short"]}}"#).disabled(), [Provider::Retell]);
 }

@@ -6,7 +6,7 @@ use std::fmt::Write;
 use serde_json::Value;
 use switchhook_domain::{AttemptKey, CallId, PhoneNumber, Provider, Timestamp};
 use switchhook_providers::{
-    AccountConfig, ApiRequest, CallSearch, ClientError, DialRequest, Lookup, ProvidersFile, dial_api_request,
+    AccountConfig, ApiRequest, CallSearch, ClientError, DialRequest, Lookup, dial_api_request,
 };
 
 pub(crate) const NOW: Timestamp = Timestamp::from_millis(1_760_962_600_000);
@@ -27,7 +27,7 @@ pub(crate) const CONFIG: &str = r#"{
 pub(crate) const DIALLED: [Provider; 4] = [Provider::Retell, Provider::Twilio, Provider::Vapi, Provider::Telnyx];
 
 pub(crate) fn config(provider: Provider) -> AccountConfig {
-    ProvidersFile::from_json(CONFIG).unwrap().dial_accounts().config(provider).cloned().unwrap()
+    crate::providers_file(CONFIG).unwrap().dial_accounts().config(provider).cloned().unwrap()
 }
 
 /// Owned parts of a [`DialRequest`].

@@ -9,7 +9,7 @@ use insta::assert_snapshot;
 use serde_json::{Value, json};
 use switchhook_domain::{AttemptKey, CallId, Provider};
 use switchhook_providers::{
-    ApiRequest, CallSearch, ClientError, DialAnswer, DialRequest, ProvidersFile, Reading, VerifiedWebhook, api_url,
+    ApiRequest, CallSearch, ClientError, DialAnswer, DialRequest, Reading, VerifiedWebhook, api_url,
     dial_api_request, read, read_dial_answer, repeats_safely_for,
 };
 
@@ -160,7 +160,7 @@ fn account_of_one_provider_is_of_no_use_at_another() {
 
 #[test]
 fn twilio_account_logs_in_with_its_token() {
-    let providers = ProvidersFile::from_json(
+    let providers = crate::providers_file(
         r#"{"twilio": {"keys": ["k"], "public_url": "https://example.com", "dial":
             {"account_sid": "AC1", "auth_token": "token", "twiml_url": "https://app.example.com/twiml"}}}"#,
     )

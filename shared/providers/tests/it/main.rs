@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test that cannot go on fails")]
 
+use switchhook_providers::{ConfigError, KeyLengths, ProvidersFile};
+
 mod api;
 mod dialling;
 mod discovery;
@@ -13,3 +15,8 @@ mod reading;
 mod samples;
 mod signature_modes;
 mod signatures;
+
+/// Reads a providers file. Its keys may be as short as those of the vendors' own test vectors.
+fn providers_file(json: &str) -> Result<ProvidersFile, ConfigError> {
+    ProvidersFile::parse(json, KeyLengths::Any)
+}

@@ -20,7 +20,7 @@ fn providers() -> ProvidersFile {
             (provider.to_string(), serde_json::json!({"keys": [key], "public_url": "https://example.com"}))
         })
         .collect();
-    ProvidersFile::from_json(&serde_json::Value::from(document).to_string()).unwrap()
+    crate::providers_file(&serde_json::Value::from(document).to_string()).unwrap()
 }
 
 fn accepted(provider: Provider, headers: &HeaderMap, path: &str, query: &str, body: &[u8]) -> bool {

@@ -7,7 +7,7 @@ use insta::assert_snapshot;
 use serde_json::json;
 use switchhook_domain::{CallEvent, Provider, ProviderEvent, Timestamp};
 use switchhook_providers::{
-    Key, ProvidersFile, Reading, UnverifiedWebhook, VerifiedWebhook, read, samples, sign, verify, verifying_key,
+    Key, Reading, UnverifiedWebhook, VerifiedWebhook, read, samples, sign, verify, verifying_key,
 };
 
 const NOW: Timestamp = Timestamp::from_millis(1_760_962_600_000);
@@ -615,7 +615,7 @@ fn verified(name: &str) -> VerifiedWebhook {
         "keys": [verifying_key(provider, &Key::new("key").unwrap())],
         "public_url": "https://example.com",
     }});
-    let providers = ProvidersFile::from_json(&document.to_string()).unwrap();
+    let providers = crate::providers_file(&document.to_string()).unwrap();
     verify(provider, providers.webhook_keys().config(provider).unwrap(), &webhook, NOW).unwrap()
 }
 

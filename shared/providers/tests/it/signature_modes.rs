@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use sha1::Sha1;
 use sha2::{Digest, Sha256, Sha512};
 use switchhook_domain::{Provider, Timestamp};
-use switchhook_providers::{ProvidersFile, UnverifiedWebhook, VerifyError, sign_as_configured, verify};
+use switchhook_providers::{UnverifiedWebhook, VerifyError, sign_as_configured, verify};
 
 const NOW: Timestamp = Timestamp::from_millis(1_760_962_445_000);
 const BODY: &str = r#"{"message":{"type":"hang","call":{"id":"c"}}}"#;
@@ -47,7 +47,7 @@ fn verified(
     query: &str,
     body: &str,
 ) -> Result<usize, VerifyError> {
-    let providers = ProvidersFile::from_json(&json!({provider.as_str(): config}).to_string()).unwrap();
+    let providers = crate::providers_file(&json!({provider.as_str(): config}).to_string()).unwrap();
     let mut map = HeaderMap::new();
     for (name, value) in headers {
         map.append(HeaderName::from_bytes(name.as_bytes()).unwrap(), HeaderValue::from_str(value).unwrap());
@@ -140,7 +140,7 @@ fn vapi_shared_secret_must_be_asked_for() {
 
     let is_unsigned = |signature: Value| {
         let json = json!({"vapi": {"keys": [SECRET], "signature": signature}}).to_string();
-        ProvidersFile::from_json(&json).unwrap().webhook_keys().config(Provider::Vapi).unwrap().is_unsigned()
+        crate::providers_file(&json).unwrap().webhook_keys().config(Provider::Vapi).unwrap().is_unsigned()
     };
     assert!(is_unsigned(default));
     assert!(!is_unsigned(json!({"include_timestamp": false})));
@@ -222,7 +222,7 @@ fn twilio_shared_keys_alone_are_enough() {
 #[test]
 fn wrong_signature_settings_are_refused() {
     let problems = |json: Value| {
-        ProvidersFile::from_json(&json.to_string())
+        crate::providers_file(&json.to_string())
             .map(|_| ())
             .map_err(|error| error.problems().to_vec())
             .expect_err("refused")
@@ -299,7 +299,7 @@ fn webhook_is_signed_in_every_mode_that_is_configured() {
         (Provider::Generic, json!({"keys": [SECRET, "old"]})),
     ];
     for (provider, config) in modes {
-        let providers = ProvidersFile::from_json(&json!({provider.as_str(): config}).to_string()).unwrap();
+        let providers = crate::providers_file(&json!({provider.as_str(): config}).to_string()).unwrap();
         let of_provider = providers.webhook_keys().config(provider).unwrap();
         for body in [BODY, "CallSid=CA1&CallStatus=ringing"] {
             let url = "https://example.com/webhooks?appointment_id=a";

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use sha2::Sha256;
 use switchhook_domain::{Provider, Timestamp};
 use switchhook_providers::{
-    Key, ProvidersFile, SignedWebhook, UnverifiedWebhook, VerifiedWebhook, VerifyError, WebhookConfig, sign, verify,
+    Key, SignedWebhook, UnverifiedWebhook, VerifiedWebhook, VerifyError, WebhookConfig, sign, verify,
     verifying_key,
 };
 
@@ -69,7 +69,7 @@ impl Request {
                 json!({self.provider.as_str(): {"keys": self.keys}})
             }
         };
-        ProvidersFile::from_json(&document.to_string()).unwrap().webhook_keys().config(self.provider).cloned().unwrap()
+        crate::providers_file(&document.to_string()).unwrap().webhook_keys().config(self.provider).cloned().unwrap()
     }
 
     fn error(&self) -> Option<VerifyError> {
@@ -432,7 +432,7 @@ fn twilio_url_is_signed_without_fragment_and_with_one_hash() {
 #[test]
 fn twilio_without_a_public_url_is_never_accepted() {
     let mut request = Request::signed(Provider::Twilio, TWILIO_BODY);
-    let config = ProvidersFile::from_json(r#"{"retell":{"keys":["key"]}}"#).unwrap();
+    let config = crate::providers_file(r#"{"retell":{"keys":["key"]}}"#).unwrap();
     let mut headers = HeaderMap::new();
     for (name, value) in request.headers.drain(..) {
         headers.insert(name, HeaderValue::from_str(&value).unwrap());
