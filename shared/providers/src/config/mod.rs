@@ -24,8 +24,8 @@ pub use edge::{Edge, Forwarded};
 pub use entries::{Entries, Entry, SecretHalf};
 pub use fields::ConfigError;
 pub use file::ProvidersFile;
-pub use parse::KeyLengths;
 pub use pacing::{DialRates, DialRatesError, PER_SECOND_MIN, Pacing};
+pub use parse::KeyLengths;
 pub use webhook::{DEDUPE_RETENTION, WINDOW_MAX, WebhookConfig};
 
 pub(crate) use account::{Account, RetellAccount, TelnyxAccount, TwilioAccount, VapiAccount};

@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 use switchhook_domain::Provider;
 
 use super::{
-    AccountConfig, ConfigError, DialRates, DialRatesError, Entries, Entry, KeyLengths, Pacing, ProvidersFile, SecretHalf,
-    WebhookConfig,
+    AccountConfig, ConfigError, DialRates, DialRatesError, Entries, Entry, KeyLengths, Pacing, ProvidersFile,
+    SecretHalf, WebhookConfig,
 };
 
 fn file(json: &str) -> Result<ProvidersFile, ConfigError> {
@@ -108,8 +108,7 @@ fn dialling_is_configured_per_provider() {
         let key = "11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo=";
         let url = "https://example.com";
         let json = format!(r#"{{"{provider}":{{"keys":["{key}"],"public_url":"{url}","dial":{dial}}}}}"#);
-        file(&json)
-            .map(|providers| providers.dial_accounts().config(provider.parse().unwrap()).is_some())
+        file(&json).map(|providers| providers.dial_accounts().config(provider.parse().unwrap()).is_some())
     };
     for (provider, good) in [
         ("retell", r#"{"api_key":"SECRET"}"#),
@@ -312,13 +311,17 @@ fn half_in_the_wrong_secret_is_named() {
 
 #[test]
 fn wrong_entry_disables_its_provider_alone() {
-    let keys = WebhookConfig::parse(r#"{"retell": {"keys": [" SECRET"]}, "generic": {"keys": ["a key that is as long as it must be"]}}"#);
+    let keys = WebhookConfig::parse(
+        r#"{"retell": {"keys": [" SECRET"]}, "generic": {"keys": ["a key that is as long as it must be"]}}"#,
+    );
     assert_eq!(keys.problems(), ["retell.keys[0]: the key begins or ends with white space"]);
     assert_eq!((configured(&keys), keys.disabled()), (vec![Provider::Generic], vec![Provider::Retell]));
     assert!(matches!(keys.entry(Provider::Vapi), Entry::Unnamed));
 
     // The older version has the entry of the disabled provider. It adds none that was removed.
-    let older = WebhookConfig::parse(r#"{"retell": {"keys": ["a key that is as long as it must be"]}, "vapi": {"keys": ["a key that is as long as it must be"]}}"#);
+    let older = WebhookConfig::parse(
+        r#"{"retell": {"keys": ["a key that is as long as it must be"]}, "vapi": {"keys": ["a key that is as long as it must be"]}}"#,
+    );
     let repaired = keys.clone().or_from(&older);
     assert_eq!((configured(&repaired), repaired.disabled()), (vec![Provider::Retell, Provider::Generic], vec![]));
     // A provider that the older version does not name stays disabled: its webhooks must not be answered 404.
@@ -327,7 +330,9 @@ fn wrong_entry_disables_its_provider_alone() {
 
 #[test]
 fn unknown_name_may_stand_for_any_provider_without_an_entry() {
-    let keys = WebhookConfig::parse(r#"{"retel": {"keys": ["SECRET"]}, "generic": {"keys": ["a key that is as long as it must be"]}}"#);
+    let keys = WebhookConfig::parse(
+        r#"{"retel": {"keys": ["SECRET"]}, "generic": {"keys": ["a key that is as long as it must be"]}}"#,
+    );
     assert_eq!(keys.problems(), [r#"unknown provider "retel": known are retell, twilio, vapi, telnyx, generic"#]);
     assert_eq!(configured(&keys), [Provider::Generic]);
     assert_eq!(keys.disabled().len(), Provider::ALL.len() - 1);
@@ -343,7 +348,8 @@ fn text_that_is_no_object_disables_every_provider() {
         let keys = WebhookConfig::parse(json);
         assert_eq!((configured(&keys), keys.disabled().len()), (vec![], Provider::ALL.len()), "{json}");
         assert_eq!(keys.problems().len(), 1, "{json}");
-        let keys = keys.or_from(&WebhookConfig::parse(r#"{"retell": {"keys": ["a key that is as long as it must be"]}}"#));
+        let keys =
+            keys.or_from(&WebhookConfig::parse(r#"{"retell": {"keys": ["a key that is as long as it must be"]}}"#));
         assert_eq!((configured(&keys), keys.disabled()), (vec![Provider::Retell], vec![]), "{json}");
     }
     assert_eq!(WebhookConfig::parse("{}").problems(), [] as [&str; 0]);
@@ -371,9 +377,8 @@ fn dial_rates_are_read_and_written() {
 
 #[test]
 fn short_keys_are_refused() {
-    let problems = |json: &str| {
-        ProvidersFile::from_json(json).map_err(|error| error.problems().to_vec()).expect_err("refused")
-    };
+    let problems =
+        |json: &str| ProvidersFile::from_json(json).map_err(|error| error.problems().to_vec()).expect_err("refused");
     assert_eq!(
         problems(
             r#"{"retell": {"keys": ["15 characters.."], "dial": {"api_key": "15 characters.."}},

@@ -5,9 +5,7 @@ use std::fmt::Write;
 
 use serde_json::Value;
 use switchhook_domain::{AttemptKey, CallId, PhoneNumber, Provider, Timestamp};
-use switchhook_providers::{
-    AccountConfig, ApiRequest, CallSearch, ClientError, DialRequest, Lookup, dial_api_request,
-};
+use switchhook_providers::{AccountConfig, ApiRequest, CallSearch, ClientError, DialRequest, Lookup, dial_api_request};
 
 pub(crate) const NOW: Timestamp = Timestamp::from_millis(1_760_962_600_000);
 

@@ -9,8 +9,8 @@ use insta::assert_snapshot;
 use serde_json::{Value, json};
 use switchhook_domain::{AttemptKey, CallId, Provider};
 use switchhook_providers::{
-    ApiRequest, CallSearch, ClientError, DialAnswer, DialRequest, Reading, VerifiedWebhook, api_url,
-    dial_api_request, read, read_dial_answer, repeats_safely_for,
+    ApiRequest, CallSearch, ClientError, DialAnswer, DialRequest, Reading, VerifiedWebhook, api_url, dial_api_request,
+    read, read_dial_answer, repeats_safely_for,
 };
 
 use crate::api::{DIALLED, Job, NOW, config, dial_request, job, shown};

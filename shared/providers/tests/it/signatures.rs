@@ -7,8 +7,7 @@ use serde_json::{Value, json};
 use sha2::Sha256;
 use switchhook_domain::{Provider, Timestamp};
 use switchhook_providers::{
-    Key, SignedWebhook, UnverifiedWebhook, VerifiedWebhook, VerifyError, WebhookConfig, sign, verify,
-    verifying_key,
+    Key, SignedWebhook, UnverifiedWebhook, VerifiedWebhook, VerifyError, WebhookConfig, sign, verify, verifying_key,
 };
 
 const NOW: Timestamp = Timestamp::from_millis(1_760_962_445_000);
