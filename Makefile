@@ -98,8 +98,12 @@ template: $(VENV)/installed
 
 # --- parts of `make test` --------------------------------------------------------------------------------------------
 
+# Requests to AWS services that the Rust tests record for tests/e2e/test_service_models.py.
+REQUESTS := $(CURDIR)/.make/requests
+
 test-rust: need-rust
-	cargo test --locked --workspace
+	@rm -rf $(REQUESTS) && mkdir -p $(REQUESTS)
+	SWITCHHOOK_REQUESTS=$(REQUESTS) cargo test --locked --workspace
 
 # The fake provider of the deployed tests: the debug binary that `make demo` uses too.
 provider: need-rust

@@ -2,7 +2,7 @@
 
 `sam local` gives a function the names that resources have in the template. The functions of the stack have their real names:
 
-    .venv/bin/python tools/sam_local_env.py switchhook-local > .make/env.json
+    .venv/bin/python tools/sam_local_env.py switchhook-local > .aws-sam/env.json
 
 Region, credentials and AWS_ENDPOINT_URL are those of the AWS CLI.
 """

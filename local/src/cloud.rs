@@ -134,59 +134,59 @@ impl Cloud {
             delivery_faults,
         } = options;
         let services = Services::open(Options { data_dir, ..Options::new(clock) })?;
-        let aws = sdk::with_timeouts_and_retries(&services.sdk_config());
-        let dynamodb = sdk::dynamodb(&aws);
-        let inbox = |retention| Inbox::new(dynamodb.clone(), INBOX_TABLE.to_owned(), retention);
-        let calls = || Calls::new(dynamodb.clone(), CALLS_TABLE.to_owned()).index_numbers(index_numbers);
-        let queue = |name| QueueClient::new(sdk::sqs(&aws), queue_url(name));
-        let clock = || sdk::Clock::from_config(&aws);
+        // Every function has clients of its own, as in its own process, so that a request tells who sent it.
+        let aws = |function| sdk::with_timeouts_and_retries(&services.sdk_config_for(function));
+        let inbox = |of| Inbox::new(sdk::dynamodb(&aws(of)), INBOX_TABLE.to_owned(), INBOX_RETENTION);
+        let calls = |of| Calls::new(sdk::dynamodb(&aws(of)), CALLS_TABLE.to_owned()).index_numbers(index_numbers);
+        let queue = |of, name| QueueClient::new(sdk::sqs(&aws(of)), queue_url(name));
+        let clock = || sdk::Clock::from_config(&services.sdk_config());
         let policy = Policy { inactivity_timeout, outcome_providers: ProviderSet::reporting_outcome() };
         let fake = Arc::new(FakeProvider::new(services.clock(), seed, delivery_faults));
         let fake_key =
             providers.webhook_keys().config(Provider::Retell).and_then(|config| config.keys().first()).cloned();
         services.store_secrets(&providers);
         let webhook_keys = if reads_secrets {
-            WebhookKeys::new(&aws, WEBHOOK_KEYS_SECRET.to_owned())
+            WebhookKeys::new(&aws("ingress"), WEBHOOK_KEYS_SECRET.to_owned())
         } else {
             WebhookKeys::fixed(providers.webhook_keys().clone())
         };
-        let dial_accounts = || {
+        let dial_accounts = |of| {
             if reads_secrets {
-                DialAccounts::new(&aws, DIAL_ACCOUNTS_SECRET.to_owned())
+                DialAccounts::new(&aws(of), DIAL_ACCOUNTS_SECRET.to_owned())
             } else {
                 DialAccounts::fixed(providers.dial_accounts().clone())
             }
         };
         let connector = SharedHttpConnector::new(FakeProviderConnector(fake.clone()));
         let provider_api = || ProviderApi::with_connector(connector.clone(), ApiUrls::default());
-        let bus = || BusClient::new(sdk::eventbridge(&aws), EVENT_BUS.to_owned());
+        let bus = |of| BusClient::new(sdk::eventbridge(&aws(of)), EVENT_BUS.to_owned());
         Ok(Self(Arc::new(Stack {
             ingress: Arc::new(Ingress {
                 webhook_keys,
-                inbox: inbox(INBOX_RETENTION),
-                queue: queue(EVENTS_QUEUE),
-                dlq: queue(EVENTS_DEAD_LETTER_QUEUE),
-                bus: bus(),
+                inbox: inbox("ingress"),
+                queue: queue("ingress", EVENTS_QUEUE),
+                dlq: queue("ingress", EVENTS_DEAD_LETTER_QUEUE),
+                bus: bus("ingress"),
                 clock: clock(),
             }),
             consumer: Arc::new(Consumer {
-                inbox: inbox(INBOX_RETENTION),
+                inbox: inbox("consumer"),
                 inbox_retention: INBOX_RETENTION,
-                calls: calls(),
+                calls: calls("consumer"),
                 call_retention: CALL_RETENTION,
-                queue: queue(EVENTS_QUEUE),
-                bus: bus(),
+                queue: queue("consumer", EVENTS_QUEUE),
+                bus: bus("consumer"),
                 policy,
                 max_receive_count: MAX_RECEIVE_COUNT,
                 block_on_request: true,
                 clock: clock(),
             }),
-            relay: Arc::new(Relay { bus: bus(), clock: clock() }),
+            relay: Arc::new(Relay { bus: bus("relay"), clock: clock() }),
             scheduler: Arc::new(Scheduler {
-                calls: calls(),
+                calls: calls("scheduler"),
                 call_retention: CALL_RETENTION,
-                queue: queue(DIAL_QUEUE),
-                due_queue: queue(DUE_QUEUE),
+                queue: queue("scheduler", DIAL_QUEUE),
+                due_queue: queue("scheduler", DUE_QUEUE),
                 dial_rates: dial_rates.clone(),
                 policy,
                 lanes: concurrent_dials_per_provider,
@@ -194,11 +194,11 @@ impl Cloud {
                 clock: clock(),
             }),
             dialer: Arc::new(Dialer {
-                inbox: inbox(INBOX_RETENTION),
-                calls: calls(),
+                inbox: inbox("dialer"),
+                calls: calls("dialer"),
                 call_retention: CALL_RETENTION,
-                queue: queue(EVENTS_QUEUE),
-                dial_accounts: dial_accounts(),
+                queue: queue("dialer", EVENTS_QUEUE),
+                dial_accounts: dial_accounts("dialer"),
                 dial_rates,
                 api: provider_api(),
                 policy,
@@ -208,19 +208,19 @@ impl Cloud {
                 clock: clock(),
             }),
             reconciler: Arc::new(Reconciler {
-                inbox: inbox(INBOX_RETENTION),
-                calls: calls(),
-                queue: queue(EVENTS_QUEUE),
-                dlq: queue(EVENTS_DEAD_LETTER_QUEUE),
-                bus: bus(),
-                dial_accounts: dial_accounts(),
+                inbox: inbox("reconciler"),
+                calls: calls("reconciler"),
+                queue: queue("reconciler", EVENTS_QUEUE),
+                dlq: queue("reconciler", EVENTS_DEAD_LETTER_QUEUE),
+                bus: bus("reconciler"),
+                dial_accounts: dial_accounts("reconciler"),
                 api: provider_api(),
                 policy,
                 clock: clock(),
             }),
             api: Arc::new(Api {
-                inbox: inbox(INBOX_RETENTION),
-                calls: calls(),
+                inbox: inbox("api"),
+                calls: calls("api"),
                 call_retention: CALL_RETENTION,
                 policy,
                 defaults: Defaults { retry: default_retry_policy, window: None },

@@ -50,6 +50,10 @@ pub enum Service {
 /// A request on its way to a service. Every retry is a separate request.
 #[derive(Debug, Clone, Copy)]
 pub struct RequestInfo<'a> {
+    /// Sender, as named to [`Services::sdk_config_for`]. `None` if its configuration has no name.
+    ///
+    /// [`Services::sdk_config_for`]: crate::Services::sdk_config_for
+    pub sender: Option<&'static str>,
     pub service: Service,
     /// Operation, for example `PutItem` or `SendMessage`.
     pub operation: &'a str,
@@ -88,11 +92,17 @@ pub enum Fault {
 /// Function that chooses the fault for a request. `None` lets the request pass.
 pub type FaultHook = Arc<dyn Fn(&RequestInfo<'_>) -> Option<Fault> + Send + Sync>;
 
+/// Function that sees every request as it was sent, before any fault.
+pub type Observer = Arc<dyn Fn(&RequestInfo<'_>) + Send + Sync>;
+
 /// Number of requests by service and operation, including those with a fault.
 pub type Requests = BTreeMap<(Service, String), u64>;
 
 #[derive(Clone)]
-pub struct Connector(Arc<Inner>);
+pub struct Connector {
+    inner: Arc<Inner>,
+    sender: Option<&'static str>,
+}
 
 struct Inner {
     dynamodb: Arc<DynamoDb>,
@@ -100,6 +110,7 @@ struct Inner {
     bus: Arc<Bus>,
     secrets_manager: Arc<SecretsManager>,
     fault: Mutex<Option<FaultHook>>,
+    observer: Mutex<Option<Observer>>,
     counters: Mutex<Counters>,
 }
 
@@ -116,8 +127,14 @@ impl Connector {
         bus: Arc<Bus>,
         secrets_manager: Arc<SecretsManager>,
     ) -> Self {
-        let (fault, counters) = (Mutex::default(), Mutex::default());
-        Self(Arc::new(Inner { dynamodb, sqs, bus, secrets_manager, fault, counters }))
+        let (fault, observer, counters) = (Mutex::default(), Mutex::default(), Mutex::default());
+        let inner = Inner { dynamodb, sqs, bus, secrets_manager, fault, observer, counters };
+        Self { inner: Arc::new(inner), sender: None }
+    }
+
+    /// Returns a connector to the same services, whose requests name this sender.
+    pub(crate) fn with_sender(&self, sender: &'static str) -> Self {
+        Self { inner: self.inner.clone(), sender: Some(sender) }
     }
 
     /// Answers a request that arrived over a socket, as it answers the SDK clients of this process. `target` is the value
@@ -126,7 +143,7 @@ impl Connector {
     /// # Errors
     /// No local service has this target, or an injected fault breaks the connection.
     pub async fn handle(&self, target: &str, body: &[u8]) -> Result<Response<Bytes>, ConnectorError> {
-        let answer = self.0.answer(target, body).await?;
+        let answer = self.inner.answer(self.sender, target, body).await?;
         let mut response = Response::builder().status(answer.status).header(CONTENT_TYPE, JSON);
         if let Some(error) = answer.query_error {
             response = response.header(QUERY_ERROR, error);
@@ -136,34 +153,52 @@ impl Connector {
 
     /// Calls `hook` for every request from now on. `None` removes the hook.
     pub fn set_fault_hook(&self, hook: Option<FaultHook>) {
-        *lock(&self.0.fault) = hook;
+        *lock(&self.inner.fault) = hook;
+    }
+
+    /// Calls `observer` for every request from now on. `None` removes the observer.
+    pub fn set_observer(&self, observer: Option<Observer>) {
+        *lock(&self.inner.observer) = observer;
     }
 
     /// Number of requests since the start or the last reset.
     pub fn requests(&self) -> Requests {
-        lock(&self.0.counters).requests.clone()
+        lock(&self.inner.counters).requests.clone()
     }
 
     pub fn reset_requests(&self) {
-        lock(&self.0.counters).requests.clear();
+        lock(&self.inner.counters).requests.clear();
     }
 }
 
 impl Inner {
-    async fn respond(&self, mut request: HttpRequest) -> Result<HttpResponse, ConnectorError> {
+    async fn respond(
+        &self,
+        sender: Option<&'static str>,
+        mut request: HttpRequest,
+    ) -> Result<HttpResponse, ConnectorError> {
         // Reads the whole body, as a real connection does. Otherwise the SDK detects a stalled upload while it waits.
         let body = ByteStream::new(request.take_body()).collect().await;
         let body = body.map_err(|error| ConnectorError::user(error.into()))?.into_bytes();
         let target = request.headers().get("x-amz-target").unwrap_or_default();
-        http_response(self.answer(target, &body).await?)
+        http_response(self.answer(sender, target, &body).await?)
     }
 
     /// Carries out a request, with the fault that the hook chooses.
-    async fn answer(&self, target: &str, body: &[u8]) -> Result<ServiceResponse, ConnectorError> {
+    async fn answer(
+        &self,
+        sender: Option<&'static str>,
+        target: &str,
+        body: &[u8],
+    ) -> Result<ServiceResponse, ConnectorError> {
         let (service, operation) =
             route(target).ok_or_else(|| ConnectorError::user("no local service has this target".into()))?;
 
-        let info = RequestInfo { service, operation, number: self.count(service, operation), body };
+        let info = RequestInfo { sender, service, operation, number: self.count(service, operation), body };
+        let observer = lock(&self.observer).clone();
+        if let Some(observer) = observer {
+            observer(&info);
+        }
         let hook = lock(&self.fault).clone();
         let fault = hook.and_then(|hook| hook(&info));
         match fault {
@@ -222,8 +257,8 @@ impl Inner {
 
 impl HttpConnector for Connector {
     fn call(&self, request: HttpRequest) -> HttpConnectorFuture {
-        let inner = self.0.clone();
-        HttpConnectorFuture::new(async move { inner.respond(request).await })
+        let Self { inner, sender } = self.clone();
+        HttpConnectorFuture::new(async move { inner.respond(sender, request).await })
     }
 }
 

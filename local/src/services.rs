@@ -130,13 +130,22 @@ impl Services {
 
     /// SDK configuration for any client. The client talks to the local services and to nothing else.
     pub fn sdk_config(&self) -> SdkConfig {
+        self.sdk_config_over(self.connector.clone())
+    }
+
+    /// Does the same as [`Self::sdk_config`], for a client whose requests name their sender.
+    pub fn sdk_config_for(&self, sender: &'static str) -> SdkConfig {
+        self.sdk_config_over(self.connector.with_sender(sender))
+    }
+
+    fn sdk_config_over(&self, connector: Connector) -> SdkConfig {
         let credentials = Credentials::new("local", "local", None, None, "switchhook-local");
         SdkConfig::builder()
             .behavior_version(BehaviorVersion::v2026_01_12())
             .region(Region::new(REGION))
             .endpoint_url(ENDPOINT)
             .credentials_provider(SharedCredentialsProvider::new(credentials))
-            .http_client(self.connector.clone())
+            .http_client(connector)
             .time_source(self.time_source())
             .sleep_impl(TokioSleep::new())
             .build()

@@ -33,7 +33,7 @@ from test_template import ROUTES, name_of
 PAGE = ROOT / "docs" / "deploy.md"
 HEADING = "Run functions in containers"
 STACK = "switchhook-local"
-ENVIRONMENT_FILE = ROOT / ".make" / "env.json"
+ENVIRONMENT_FILE = ROOT / ".aws-sam" / "env.json"
 EVENTS = ROOT / ".make" / "events"
 
 

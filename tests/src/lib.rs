@@ -6,6 +6,7 @@ mod attention;
 pub mod contract;
 mod fixtures;
 mod log_buffer;
+mod recorded;
 mod tables;
 mod world;
 

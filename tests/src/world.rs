@@ -33,6 +33,7 @@ use tracing_subscriber::layer::SubscriberExt;
 use crate::contract;
 use crate::fixtures::{INBOX_RETENTION, KEY, PUBLIC_URL, all_providers, dial_rates, is_request_to, options, text};
 use crate::log_buffer::LogBuffer;
+use crate::recorded;
 
 /// A local stack, and the test's own clients of the same local services. It needs a Tokio runtime with one thread and
 /// paused time.
@@ -124,7 +125,8 @@ impl World {
             .with(JsonLines::new(lines.clone()));
         let subscriber = tracing::subscriber::set_default(subscriber);
         let cloud = Cloud::open(options).unwrap_or_else(|error| panic!("{error}"));
-        let aws = sdk::with_timeouts_and_retries(&cloud.services().sdk_config());
+        cloud.services().connector().set_observer(recorded::observer());
+        let aws = sdk::with_timeouts_and_retries(&cloud.services().sdk_config_for("tests"));
         let inbox = Inbox::new(sdk::dynamodb(&aws), INBOX_TABLE.to_owned(), INBOX_RETENTION);
         let calls = Calls::new(sdk::dynamodb(&aws), CALLS_TABLE.to_owned());
         let queue = Queue::new(sdk::sqs(&aws), queue_url(EVENTS_QUEUE));

@@ -51,7 +51,7 @@ pub(crate) fn stack_of(world: &World) -> Stack {
             index_numbers: true,
         },
     };
-    let aws = sdk::with_timeouts_and_retries(&world.cloud.services().sdk_config());
+    let aws = sdk::with_timeouts_and_retries(&world.cloud.services().sdk_config_for("operator"));
     Stack::new(names, &aws, None)
 }
 
