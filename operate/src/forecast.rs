@@ -15,7 +15,6 @@ use switchhook_domain::{
 };
 
 use crate::error::Error;
-use crate::forget;
 use crate::plan::{Action, CallSummary, Effect, PlanId, PlanItem, due_at};
 use crate::stack::Stack;
 
@@ -85,7 +84,7 @@ pub(crate) async fn forecast(
         }
         Err(error) => return Err(error.into()),
     };
-    if let Some(reason) = forget::objection(items, stored.as_ref()) {
+    if let Some(reason) = objection(items, stored.as_ref()) {
         return Ok(Forecast { effect: None, steps: items.iter().map(|_| Step::Skip(reason.clone())).collect() });
     }
     let found: Vec<Result<Option<Found>, Error>> = stream::iter(items)
@@ -149,6 +148,13 @@ pub(crate) async fn forecast(
         None => None,
     };
     Ok(Forecast { effect, steps })
+}
+
+/// Returns the reason why the items of a call cannot be carried out. `None` if they can, or do not forget the call.
+fn objection(items: &[PlanItem], row: Option<&Call>) -> Option<String> {
+    let forgets = items.iter().any(|item| item.action.forgets());
+    let call = row.filter(|call| forgets && !call.has_ended())?;
+    Some(format!("the call is {}: cancel it, or wait until it has ended", call.job.as_str()))
 }
 
 /// True if the action queues the event of its item.

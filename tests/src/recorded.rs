@@ -94,9 +94,9 @@ fn form(value: &Value, depth: usize) -> u64 {
 fn field_form(name: &str, value: &Value, depth: usize) -> u64 {
     let mut hasher = DefaultHasher::new();
     let is_whole = name.ends_with("Expression") || name.starts_with("Return") || WHOLE_FIELDS.contains(&name);
-    match value {
-        Value::String(text) if is_whole => (name, text).hash(&mut hasher),
-        other => (name, form(other, depth)).hash(&mut hasher),
+    match value.as_str().filter(|_| is_whole) {
+        Some(text) => (name, text).hash(&mut hasher),
+        None => (name, form(value, depth)).hash(&mut hasher),
     }
     hasher.finish()
 }

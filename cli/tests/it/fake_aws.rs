@@ -124,6 +124,8 @@ pub(crate) fn described(status: &str, names: Option<&Value>, parameters: &[(&str
         ("InboxRetentionDays", "30"),
         ("CallRetentionDays", "400"),
         ("BlockOnRequest", "true"),
+        ("DialRates", "retell=1"),
+        ("IndexNumbers", "true"),
         ("ConsumerMaxConcurrency", "50"),
         ("DialerMaxConcurrency", "20"),
         ("AlarmTopicArn", "arn:aws:sns:us-east-1:123456789012:alarms"),

@@ -16,7 +16,8 @@ fn with_a_call() -> (Scratch, Stack) {
     let providers = scratch.providers();
     let stack = Stack::start(&["--providers", providers.to_str().expect("UTF-8")]);
     for sample in ["retell/call_started", "retell/call_ended"] {
-        let sent = ["send", "--provider", "retell", "--key", "a retell key", "--sample", sample, "--to", &stack.url];
+        let sent =
+            ["send", "--provider", "retell", "--key", "a key for Retell", "--sample", sample, "--to", &stack.url];
         assert_eq!(stack.switchhook(&sent).status.code(), Some(0));
     }
     for _ in 0..100 {

@@ -281,11 +281,8 @@ impl Dialer {
         match self.inbox.record_dial(&call.call_id, &record, self.clock.now()).await {
             Ok(inbox::DialOutcome::Recorded) => {}
             Ok(inbox::DialOutcome::Refused(records)) => return self.recall(call, attempt, &records).await,
-            // The provider was not asked. If the dial is recorded all the same, the inbox refuses the next one, which is then looked up.
-            Err(error) => {
-                self.withdraw(call, attempt, "dial_not_recorded", None).await?;
-                return Err(error);
-            }
+            // If the dial is recorded all the same, the inbox refuses the next one, which is then looked up.
+            Err(error) => return self.withdraw(call, attempt, "dial_not_recorded", None).await.and(Err(error)),
         }
         let asked_at = self.clock.now();
         let answer = self.api.dial(provider, request).await;
