@@ -101,6 +101,11 @@ fn help_of_providers_list() {
 }
 
 #[test]
+fn help_of_providers_put() {
+    insta::assert_snapshot!(help(&["providers", "put", "--help"]));
+}
+
+#[test]
 fn help_of_providers_check() {
     insta::assert_snapshot!(help(&["providers", "check", "--help"]));
 }
