@@ -354,7 +354,7 @@ impl Answer {
             Self::Recorded(id) => ok("recorded", id),
             Self::EdgeBypassed => refuse(
                 StatusCode::FORBIDDEN,
-                "forbidden",
+                "edge_bypassed",
                 "webhooks are accepted only through the proxy in front of this stack; check the URL",
             ),
             Self::EdgeDisabled => refuse(

@@ -31,16 +31,14 @@ fn webhook(world: &World, event_id: &str) -> Request<Bytes> {
     world.signed(Provider::Generic, KEY, "", generic("c1", event_id, "ANSWERED", 0).as_bytes(), world.now())
 }
 
-fn forbidden(message: &str) -> (StatusCode, Value) {
-    (StatusCode::FORBIDDEN, json!({"error": "forbidden", "message": message}))
-}
-
 fn bypassed() -> (StatusCode, Value) {
-    forbidden("webhooks are accepted only through the proxy in front of this stack; check the URL")
+    let message = "webhooks are accepted only through the proxy in front of this stack; check the URL";
+    (StatusCode::FORBIDDEN, json!({"error": "edge_bypassed", "message": message}))
 }
 
 fn forbidden_source() -> (StatusCode, Value) {
-    forbidden("the source address is not on the provider's allow-list")
+    let message = "the source address is not on the provider's allow-list";
+    (StatusCode::FORBIDDEN, json!({"error": "forbidden", "message": message}))
 }
 
 #[tokio::test(start_paused = true)]
