@@ -10,13 +10,13 @@
 //! left to do, and none to repeat.
 
 mod carry_out;
+mod request;
 mod search;
 
-use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
-use serde_json::{Value, json};
-use switchhook_domain::{Call, CallId, PhoneNumber, Timestamp};
+use serde_json::json;
+use switchhook_domain::{Call, CallId, Timestamp};
 
 use crate::dead_letters;
 use crate::draft::Draft;
@@ -27,44 +27,15 @@ use crate::selection::Progress;
 use crate::stack::Stack;
 
 pub(crate) use carry_out::carry_out;
+pub use request::{ForgetFilter, ForgetRequest};
+
+use request::number_of;
 use search::{Target, Targets};
 
 /// Number of consecutive digits of a reason that may be a phone number.
 const NUMBER_DIGITS_MIN: usize = 9;
 /// Items per second of [`forget_call`].
 const RATE: u32 = 1_000;
-
-/// Persons to forget.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ForgetFilter {
-    /// The persons of these calls. Ids of attempts, such as `retell:call_1`, are followed to their calls.
-    Calls(Vec<CallId>),
-    /// The person with this number. Finds nothing while `IndexNumbers` is off.
-    Number(PhoneNumber),
-    /// The persons of all calls of an appointment.
-    Appointment(String),
-}
-
-impl ForgetFilter {
-    /// Returns the filter for the plan, without a phone number.
-    fn to_json(&self) -> Value {
-        match self {
-            Self::Calls(calls) => json!({ "calls": calls }),
-            Self::Number(_) => json!({ "number": "not kept" }),
-            Self::Appointment(id) => json!({ "appointment": id }),
-        }
-    }
-}
-
-/// Request to forget persons.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ForgetRequest {
-    pub filter: ForgetFilter,
-    /// Earliest time at which an event of the calls may have arrived. `None` for the creation of the first of the calls.
-    pub since: Option<Timestamp>,
-    /// True if the persons' numbers are also taken off the do-not-call list.
-    pub also_do_not_call: bool,
-}
 
 /// Plans to forget persons. Reads every minute of the inbox since the first of the calls was created.
 ///
@@ -165,22 +136,6 @@ fn items_of(target: &Target, letters: &[&dead_letters::DeadLetter], also_do_not_
 fn of_letter(letter: &dead_letters::DeadLetter, call_id: Option<CallId>) -> PlanItem {
     let key = Some(letter.key.clone());
     PlanItem { action: Action::EraseDeadLetter, event_id: letter.event_id.clone(), call_id, key, message: None }
-}
-
-/// Returns the number of the person: the calling number of an inbound call, else the called one.
-fn number_of(call: &Call) -> Option<PhoneNumber> {
-    call.party().or_else(|| call.to.as_ref().map(PhoneNumber::canonical).filter(|_| call.direction.is_none()))
-}
-
-/// Returns the ids under which the webhooks of a call arrive: its own, and those that its attempts have at their providers.
-fn ids_of(call: &Call) -> BTreeSet<CallId> {
-    let attempts = call.attempt_records.iter().enumerate();
-    let derived = attempts.filter_map(|(index, record)| {
-        let provider = call.attempt_provider(index)?;
-        let id = switchhook_providers::derived_call_id(provider, record.provider_call_id.as_ref()?);
-        Some(CallId::new(id))
-    });
-    derived.chain([call.call_id.clone()]).collect()
 }
 
 #[cfg(test)]

@@ -7,8 +7,8 @@ use switchhook_aws::calls::StoreOutcome;
 use switchhook_aws::inbox::minute_of;
 use switchhook_domain::{CallId, EventId, Timestamp};
 
+use super::request::{ids_of, number_of};
 use super::search::received_in;
-use super::{ids_of, number_of};
 use crate::dead_letters;
 use crate::error::Error;
 use crate::plan::{Action, LeftAlone, Plan, PlanItem};

@@ -11,7 +11,7 @@ use switchhook_aws::calls::Found;
 use switchhook_aws::inbox::{RECEIVED_SHARDS, ReceivedEvent, minute_of};
 use switchhook_domain::{Call, CallId, EventId, PhoneNumber, Timestamp};
 
-use super::{ForgetFilter, ForgetRequest, ids_of};
+use super::request::{ForgetFilter, ForgetRequest, ids_of};
 use crate::dead_letters::DeadLetter;
 use crate::error::{Error, Refusal};
 use crate::selection::Progress;

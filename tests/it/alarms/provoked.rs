@@ -160,12 +160,13 @@ provoked! {
         }
     }
     dials_that_cannot_be_noted: "P2DialFailedAlarm", all_providers(), |world| {
+        // The creation of a call is written before.
         for _ in 0..10 {
             create(&world, &call_request("confirms")).await;
-            world.set_fault_hook(|call| (call.operation == "PutItem" && is_request_to(call, INBOX_TABLE)).then(down));
-            world.wait(MINUTE).await;
-            world.clear_faults();
         }
+        world.set_fault_hook(|call| (call.operation == "PutItem" && is_request_to(call, INBOX_TABLE)).then(down));
+        world.wait(MINUTE * 10).await;
+        world.clear_faults();
     }
     claim_that_crashes_every_dialer: "P2DialQueueAgeAlarm", all_providers(), |world| {
         world.crash_at("GetItem", CALLS_TABLE);
