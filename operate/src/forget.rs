@@ -16,7 +16,7 @@ mod search;
 use std::ops::ControlFlow;
 
 use serde_json::json;
-use switchhook_domain::{Call, CallId, Timestamp};
+use switchhook_domain::{CallId, Timestamp};
 
 use crate::dead_letters;
 use crate::draft::Draft;

@@ -39,7 +39,7 @@ class Receiver:
         headers = {"content-type": "application/json"} | ({header: key} if key is not None else {})
         request = urllib.request.Request(self.url, data=raw, headers=headers)
         try:
-            with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=10) as answer:
+            with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=30) as answer:
                 return answer.status
         except urllib.error.HTTPError as refusal:
             return refusal.code
@@ -49,7 +49,7 @@ class Receiver:
         return [line.split()[1] for line in (self.folder / "log").read_text().splitlines() if line.startswith("appointment.")]
 
     def expect(self, *ids: str):
-        wait_for(f"the work on {ids}", lambda: self.done() == list(ids), seconds=10, every=0.05)
+        wait_for(f"the work on {ids}", lambda: self.done() == list(ids), seconds=60, every=0.05)
 
 
 @contextmanager
