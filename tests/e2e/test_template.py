@@ -115,7 +115,7 @@ GRANTS = {
     "dialer": [
         (["sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes"], [DIALS]),
         (["dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem"], [CALLS]),
-        (["dynamodb:GetItem", "dynamodb:PutItem"], [INBOX]),
+        (["dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem"], [INBOX]),
         (["sqs:SendMessage", "sqs:GetQueueAttributes"], [QUEUE]),
         (["secretsmanager:GetSecretValue"], [DIAL_ACCOUNTS]),
     ],
@@ -133,7 +133,7 @@ GRANTS = {
         (["dynamodb:GetItem", "dynamodb:PutItem"], [CALLS]),
         (["dynamodb:Query"], [index("CallsTable", "by_wake"), index("CallsTable", "by_appointment")]),
         (["dynamodb:DeleteItem"], [CALLS]),
-        (["dynamodb:GetItem"], [INBOX]),
+        (["dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem"], [INBOX]),
     ],
 }
 
@@ -417,7 +417,7 @@ ENVIRONMENT = {
     ],
     "reconciler": ["INBOX_TABLE", "CALLS_TABLE", "QUEUE_URL", "DLQ_URL", "EVENT_BUS", "DIAL_ACCOUNTS_SECRET_ID", "INACTIVITY_TIMEOUT_SECONDS", "OUTCOME_PROVIDERS", "INBOX_RETENTION_DAYS", *API_URLS],
     "api": [
-        "INBOX_TABLE", "CALLS_TABLE", "INDEX_NUMBERS", "INACTIVITY_TIMEOUT_SECONDS", "OUTCOME_PROVIDERS", "CALL_RETENTION_DAYS", "CALLING_WINDOW", "RETRY_ATTEMPTS_MAX",
+        "INBOX_TABLE", "INBOX_RETENTION_DAYS", "CALLS_TABLE", "INDEX_NUMBERS", "INACTIVITY_TIMEOUT_SECONDS", "OUTCOME_PROVIDERS", "CALL_RETENTION_DAYS", "CALLING_WINDOW", "RETRY_ATTEMPTS_MAX",
         "RETRY_DELAY_SECONDS", "RETRY_DELAY_MAX_SECONDS"
     ],
 }
