@@ -154,7 +154,7 @@ pub(crate) async fn forecast(
 fn objection(items: &[PlanItem], row: Option<&Call>) -> Option<String> {
     let forgets = items.iter().any(|item| item.action.forgets());
     let call = row.filter(|call| forgets && !call.has_ended())?;
-    Some(format!("the call is {}: cancel it, or wait until it has ended", call.job.as_str()))
+    Some(format!("the call has not ended, its job is {}: cancel it, or wait until it has ended", call.job.as_str()))
 }
 
 /// True if the action queues the event of its item.

@@ -7,6 +7,7 @@
 //! The stored events of the call are erased too. An erased event says when the person was forgotten. So a row that is rebuilt
 //! from such events, or restored from a backup, is forgotten again by the fold.
 
+use crate::attempt::AttemptState;
 use crate::call::Call;
 use crate::derive::Transition;
 use crate::event::ProviderEvent;
@@ -27,10 +28,11 @@ impl Call {
         Some(Transition { call, new_announcements: 0 })
     }
 
-    /// True if the call is neither waiting nor under way. The outcome of an ended call may still arrive.
+    /// True if the call is neither waiting nor under way. A person who has decided may still be on the line. The outcome of an
+    /// ended call may still arrive.
     #[must_use]
-    pub const fn has_ended(&self) -> bool {
-        self.job.is_final()
+    pub fn has_ended(&self) -> bool {
+        self.job.is_final() && self.attempts().iter().all(AttemptState::has_ended)
     }
 
     /// Removes the numbers, the metadata and the hash of the request. A number could be guessed from the hash.

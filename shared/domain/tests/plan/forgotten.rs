@@ -43,6 +43,9 @@ fn call_that_waits_or_runs_is_not_forgotten() {
     for call in [&pending, &claimed(&pending, 10), &dialled(&pending, 10), &busy] {
         assert_eq!(call.forget(at(30)), None, "{}", call.job.as_str());
     }
+    // The person has decided, and is still on the line.
+    let confirmed = folded(&dialled(&pending, 10), &reports("1", "1", EventKind::UserConfirmed, 20));
+    assert_eq!((confirmed.job.as_str(), confirmed.forget(at(30))), ("COMPLETED", None));
     let canceled = busy.cancel(&POLICY, at(31)).unwrap().call;
     assert!(canceled.forget(at(32)).is_some());
 }
