@@ -264,7 +264,7 @@ async fn schedule(world: &World, id: &str, providers: &[Provider], delay: Durati
 async fn next_provider_is_asked_when_the_first_refuses_and_later_when_it_is_unavailable() {
     let mut secret = all_providers();
     // The fake provider refuses the requests of Vapi: it has no such path.
-    secret["vapi"]["dial"] = json!({"api_key": "k", "assistant_id": "a", "phone_number_id": "p"});
+    secret["vapi"]["dial"] = json!({"api_key": "a key of Vapi for tests", "assistant_id": "a", "phone_number_id": "p"});
     let world = World::with_secret(&secret);
     world.cloud.fake().set_delivery_faults(DeliveryFaults::NONE);
     let both = [Provider::Vapi, Provider::Retell];
@@ -296,7 +296,7 @@ async fn next_provider_is_asked_when_the_first_refuses_and_later_when_it_is_unav
 #[tokio::test(start_paused = true)]
 async fn call_in_doubt_is_given_to_no_other_provider() {
     let mut secret = all_providers();
-    secret["vapi"]["dial"] = json!({"api_key": "k", "assistant_id": "a", "phone_number_id": "p"});
+    secret["vapi"]["dial"] = json!({"api_key": "a key of Vapi for tests", "assistant_id": "a", "phone_number_id": "p"});
     let world = World::with_secret(&secret);
     world.cloud.fake().set_mode(Mode::Down);
     schedule(&world, "doubt", &[Provider::Retell, Provider::Vapi], Duration::ZERO).await;
