@@ -13,16 +13,13 @@ mod carry_out;
 mod request;
 mod search;
 
-use std::ops::ControlFlow;
-
 use serde_json::json;
-use switchhook_domain::{CallId, Timestamp};
+use switchhook_domain::CallId;
 
 use crate::dead_letters;
 use crate::draft::Draft;
 use crate::error::{Error, Refusal};
-use crate::plan::{Action, ITEMS_MAX_DEFAULT, Plan, PlanItem, Verb};
-use crate::run::{self, Run, RunOptions};
+use crate::plan::{Action, Plan, PlanItem, Verb};
 use crate::selection::Progress;
 use crate::stack::Stack;
 
@@ -34,8 +31,6 @@ use search::{Target, Targets};
 
 /// Number of consecutive digits of a reason that may be a phone number.
 const NUMBER_DIGITS_MIN: usize = 9;
-/// Items per second of [`forget_call`].
-const RATE: u32 = 1_000;
 
 /// Plans to forget persons. Reads every minute of the inbox since the first of the calls was created.
 ///
@@ -84,24 +79,6 @@ pub async fn plan(
     let capped = items.len() < all || letters.not_received > 0;
     let filter = json!({ "forget": request.filter.to_json(), "also_do_not_call": request.also_do_not_call });
     Draft { verb: Verb::Forget, filter, items, capped, continue_at: None, examined }.into_plan(stack).await
-}
-
-/// Forgets the person of one call at once: makes a plan and carries it out. `since` is the same as in [`ForgetRequest`].
-///
-/// # Errors
-/// The errors of [`plan`] and of [`run::start`]. A call that still runs is skipped, as the run says.
-pub async fn forget_call(
-    stack: &Stack,
-    call_id: &CallId,
-    since: Option<Timestamp>,
-    reason: &str,
-) -> Result<Run, Error> {
-    let filter = ForgetFilter::Calls(vec![call_id.clone()]);
-    let request = ForgetRequest { filter, since, also_do_not_call: false };
-    let plan = plan(stack, &request, ITEMS_MAX_DEFAULT, &mut |_, _| {}).await?;
-    let options =
-        RunOptions { who: stack.caller().await?, reason: reason.to_owned(), rate: RATE, allow_ringing: false };
-    run::start(stack, &plan.id, Verb::Forget, options, &mut |_| ControlFlow::Continue(())).await
 }
 
 /// Refuses a reason that may hold a phone number: it goes into the audit record.

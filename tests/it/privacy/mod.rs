@@ -11,11 +11,14 @@ mod late;
 mod places;
 mod reached;
 
+use std::ops::ControlFlow;
+
 use serde_json::{Value, json};
 use switchhook_domain::{CallId, EventId, PhoneNumber, Provider};
 use switchhook_operate::Stack;
 use switchhook_operate::forget::{self, ForgetFilter, ForgetRequest};
-use switchhook_operate::plan::Plan;
+use switchhook_operate::plan::{Plan, Verb};
+use switchhook_operate::run::{self, RunOptions};
 use switchhook_tests::{World, generic, sample};
 
 pub(crate) const NUMBER: &str = "+447700900123";
@@ -66,7 +69,10 @@ fn number() -> ForgetFilter {
 async fn forget_calls(world: &World, ids: &[&str]) {
     let stack = crate::repair::stack_of(world);
     for id in ids {
-        let run = forget::forget_call(&stack, &CallId::new(*id), None, "ticket 812").await.unwrap();
+        let plan = planned(&stack, calls(&[*id]), false).await;
+        let options = RunOptions { reason: "ticket 812".to_owned(), ..crate::repair::options() };
+        let goes_on = &mut |_: &run::Run| ControlFlow::Continue(());
+        let run = run::start(&stack, &plan.id, Verb::Forget, options, goes_on).await.unwrap();
         assert_eq!(run.counts.skipped, 0, "{run:?}");
     }
 }
