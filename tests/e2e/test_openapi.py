@@ -20,7 +20,7 @@ from harness import PROVIDERS, ROOT, TOOL, base_environment, child_process, tail
 
 DOCUMENT = ROOT / "infra" / "openapi.yaml"
 SETTINGS = ROOT / "infra" / "schemathesis.toml"
-SECONDS_MAX = 60
+SECONDS_MAX = 180
 # The generated requests depend only on this seed and on the version in requirements.txt.
 SEED = 20260101
 EXAMPLES = 60
