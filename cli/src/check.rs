@@ -1,4 +1,4 @@
-//! `switchhook check`: walks the whole path of a deployment with one signed webhook, and removes what it made.
+//! `switchhook check`: walks the whole path of a deployment with one signed webhook, and removes its traces.
 
 use std::io::{self, Write};
 use std::time::Duration;

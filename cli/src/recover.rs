@@ -64,9 +64,9 @@ pub(crate) struct Recover {
 enum RecoverVerb {
     /// Copy the items of restored tables into the tables of the stack
     Copy(CopyTables),
-    /// Write into the inbox what it has lost and the rows of the calls still hold
+    /// Write lost events into the inbox, from the rows of the calls
     Inbox(Refill),
-    /// End the calls of which nobody knows whether they were dialled
+    /// End the calls that may have been dialled, if no record tells
     Stop(Stop),
 }
 

@@ -63,7 +63,7 @@ const FAKE_WEBHOOK_PATH: &str = "/webhooks/retell";
 pub struct CloudOptions {
     pub providers: ProvidersFile,
     /// True if the functions read their half of the providers file from the local Secrets Manager, and read it again as on
-    /// AWS. False if they keep what they start with, and send no such requests.
+    /// AWS. False if they keep their first copy, and send no such requests.
     pub reads_secrets: bool,
     /// Rates of the providers that calls are placed with.
     pub dial_rates: DialRates,

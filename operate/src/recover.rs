@@ -79,7 +79,7 @@ pub async fn copy(stack: &Stack, from: &CopyFrom, progress: &mut dyn FnMut(u64))
     Ok(CopyReport { inbox, calls })
 }
 
-/// Plans to write into the inbox what it has lost since `since` and the rows of the calls still hold.
+/// Plans to write the events into the inbox that it has lost since `since` and the rows of the calls still hold.
 ///
 /// # Errors
 /// The errors of the tables.

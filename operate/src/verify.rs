@@ -4,7 +4,7 @@
 //! events and no row is reported. Its events are queued again to rebuild it.
 //!
 //! **A placed call is also compared with what the inbox records of it**: the request that created it, its dials, and its
-//! cancellation. So a row that was restored to an earlier time gets back what it has forgotten.
+//! cancellation. So a row that was restored to an earlier time gets its forgotten parts back.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

@@ -65,6 +65,7 @@ def operated(cloud, stack, tmp_path_factory) -> list[Request]:
             ["reconcile", "--json"],
             ["event", "show", event_id, "--body", "--reason", "a test"],
             ["audit", "list", "--json"],
+            ["check", "--json"],
         ):
             done = subprocess.run([TOOL, *arguments, "--stack", stack.name], env=environment, capture_output=True, text=True, timeout=120)
             assert done.returncode in (0, 1), done.stderr

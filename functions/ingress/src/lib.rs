@@ -404,7 +404,7 @@ struct Context {
     /// Provider in the path. `None` if no provider has that name.
     provider: Option<Provider>,
     path: String,
-    /// Address of the connection. Behind a proxy, that of the proxy.
+    /// Address of the connection. Behind a proxy, the address of the proxy.
     source: Option<IpAddr>,
     trace_id: String,
 }

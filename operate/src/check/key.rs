@@ -23,7 +23,7 @@ pub(super) struct StoredKey {
 }
 
 impl StoredKey {
-    /// Reads the key. Returns what was found, also if there is no key.
+    /// Reads the key. Returns the finding, also if there is no key.
     pub(super) async fn read(stack: &Stack) -> Result<(Self, Finding), Finding> {
         let (text, stored_at) = match read(stack).await {
             Ok(secret) => secret,

@@ -11,12 +11,12 @@ pub struct Step {
     pub finding: Finding,
 }
 
-/// Result of a step, what it found, and what to do about it.
+/// Result of a step, with its finding and advice.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
     pub result: StepResult,
     pub text: String,
-    /// What to do, for a note and a failure.
+    /// Advice, for a note and a failure.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub advice: Option<String>,
 }

@@ -42,7 +42,7 @@ pub(super) struct Made {
 pub(super) struct Walk<'a> {
     pub(super) stack: &'a Stack,
     pub(super) id: &'a CheckId,
-    /// Base URL of the webhooks, if it is not that of the API.
+    /// Base URL of the webhooks, if it differs from the URL of the API.
     pub(super) webhook_url: Option<&'a str>,
     /// Time limit of each wait.
     pub(super) timeout: Duration,
@@ -126,7 +126,7 @@ impl Walk<'_> {
         Ok(self.post_once(key).await?.0)
     }
 
-    /// Returns what was found, and true if a key that ingress has not read yet may be the reason.
+    /// Returns the finding, and true if a key that ingress has not read yet may be the reason.
     async fn post_once(&self, key: &StoredKey) -> Result<(Finding, bool), Error> {
         let (now, url) = (self.stack.now(), self.url());
         let body = json!({

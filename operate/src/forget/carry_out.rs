@@ -21,7 +21,7 @@ const LAG_MINUTES: i64 = 2;
 /// Events that are erased at the same time.
 const CONCURRENCY: usize = 8;
 
-/// What became of a row.
+/// Result of forgetting a row.
 enum ForgottenRow {
     Forgotten {
         at: Timestamp,

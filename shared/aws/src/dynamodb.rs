@@ -139,7 +139,7 @@ pub async fn copy_items(
         let (live, expired): (Vec<Item>, Vec<Item>) = items.into_iter().partition(|item| !is_expired(item, now));
         counts.expired += expired.len() as u64;
         let puts = live.into_iter().map(|mut item| {
-            // What the last write of the other table announced is no news: the relay must not publish it again.
+            // The announcements of the last write in the other table are no news: the relay must not publish them again.
             item.remove("outbox_start");
             let put = client.put_item().table_name(to).set_item(Some(item));
             put.condition_expression("attribute_not_exists(#key)").expression_attribute_names("#key", key).send()

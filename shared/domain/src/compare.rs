@@ -37,7 +37,7 @@ pub enum Difference {
     AnnouncementWithoutSource { sequence: usize },
     /// An open call has no wake-up time, so that no worker ever looks at it, or a settled one has.
     WakeUp { is_stored: bool },
-    /// The person of the call was forgotten, as its erased events say, and the row does not say so.
+    /// The erased events say that the person was forgotten, and the row does not.
     NotForgotten,
 }
 

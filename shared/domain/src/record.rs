@@ -33,7 +33,7 @@ pub struct DialRecord {
     pub dial_key: String,
 }
 
-/// What the inbox records about the dials of a call.
+/// Records of the dials of a call in the inbox.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DialRecords {
     /// Latest dial of each attempt, in the order of their numbers.
@@ -83,8 +83,8 @@ impl Call {
         keys.filter_map(|key| self.dial_record(key)).collect()
     }
 
-    /// Returns the events that the row holds, as far as it knows them: the row has neither the bodies of the webhooks nor the
-    /// providers' names of their types. Leaves out events that report drift.
+    /// Returns the events in the history of the row. The row has neither the bodies of the webhooks nor the providers' names of
+    /// their types. Leaves out events that report drift.
     #[must_use]
     pub fn held_events(&self) -> Vec<ProviderEvent> {
         let mut seen: Vec<&EventId> = Vec::new();
@@ -156,7 +156,7 @@ impl Call {
         if is_canceled {
             call.stop_reason = Some(StopReason::CanceledByUser);
         }
-        // What the events of the row lead to, now that it has its plan again, was caused by them.
+        // The row has its plan again, so its events may lead to more than before. They are the cause.
         let cause = if is_canceled { Cause::Worker } else { Cause::Events };
         (is_changed || is_canceled).then(|| {
             if let Some(forgotten_at) = call.forgotten_at {

@@ -268,7 +268,7 @@ impl Call {
         Some(call.into_transition(policy, now))
     }
 
-    /// Returns the call with a move: its dial is in doubt. `None` if the newest move says so already, or no dial is in doubt.
+    /// Returns the call with a move: its dial is in doubt. `None` if that is the newest move already, or no dial is in doubt.
     #[must_use]
     pub fn doubted(&self, now: Timestamp) -> Option<Self> {
         let is_known = self.moves.last().is_some_and(|last| last.kind == MoveKind::Doubted);

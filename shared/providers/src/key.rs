@@ -32,7 +32,7 @@ impl Key {
     ///
     /// # Errors
     ///
-    /// As [`Self::new`], and [`KeyError::TooShort`].
+    /// The same as [`Self::new`], and [`KeyError::TooShort`].
     pub(crate) fn with_length(text: impl Into<String>, chars_min: usize) -> Result<Self, KeyError> {
         let key = Self::new(text)?;
         if key.0.chars().count() < chars_min { Err(KeyError::TooShort(chars_min)) } else { Ok(key) }

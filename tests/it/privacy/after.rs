@@ -36,7 +36,7 @@ async fn repair_plan(world: &World, report: &VerifyReport) -> Plan {
     plan_repair(&stack(world), &VerifyFilter::Since, report, MAX).await.unwrap()
 }
 
-/// What the API shows of a call, without what a write of the row changes.
+/// The view of a call in the API, without the fields that every write of the row changes.
 async fn shown(world: &World, id: &str) -> Value {
     let mut call = get_call(world, id).await;
     for name in ["version", "updated_at", "forgotten_at"] {

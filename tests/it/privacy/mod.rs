@@ -1,6 +1,6 @@
 //! Forgetting a person: afterwards no row, no body and no queue holds the person's data, and everything else works as before.
 //!
-//! The tables and queues are searched by [`places`], which knows nothing of the code under test: it decompresses what it finds, and
+//! The tables and queues are searched by [`places`], which knows nothing of the code under test: it decompresses every body, and
 //! looks for the person in every byte.
 
 #![expect(clippy::indexing_slicing, clippy::panic, clippy::unwrap_used, reason = "a test that cannot go on fails")]
@@ -23,7 +23,7 @@ use switchhook_tests::{World, generic, sample};
 
 pub(crate) const NUMBER: &str = "+447700900123";
 const NAME: &str = "Ottilie Zwickau";
-/// What the tests look for: the number in any notation that holds its digits, the name, and something that the person said.
+/// Traces of the person: the number in any notation that holds its digits, the name, and something that the person said.
 const TRACES: [&str; 3] = ["447700900123", NAME, "my hip is broken"];
 /// Call that Retell's samples report.
 const RETELL_CALL: &str = "appointment:appt_201";

@@ -1,4 +1,4 @@
-//! What forgetting reaches: everything that Switchhook stores about a person.
+//! Reach of forgetting: everything that Switchhook stores about a person.
 
 use std::collections::BTreeSet;
 

@@ -159,7 +159,7 @@ async fn repair_before_the_dialer_runs_brings_every_call_back_at_once() {
         let backup = back_up(&world, CALLS_TABLE).await;
         world.wait(MINUTE * 80).await;
         let (before, rang) = (states(&world).await, dials(&world));
-        // As the page says: dialling is stopped, and the calls are repaired before it starts again.
+        // The steps of the page: dialling is stopped, and the calls are repaired before it starts again.
         world.stop();
         restore(&world, &backup).await;
         let stack = stack(&world);

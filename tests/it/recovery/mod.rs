@@ -38,7 +38,7 @@ async fn back_up(world: &World, table: &'static str) -> Backup {
     Backup { table, items: world.items(table).await }
 }
 
-/// Makes a table what it was at the time of the backup, as if the restored table took its place.
+/// Gives a table the content of the backup, as if the restored table took its place.
 async fn restore(world: &World, backup: &Backup) {
     lose(world, backup.table).await;
     for item in &backup.items {

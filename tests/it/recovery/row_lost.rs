@@ -32,7 +32,7 @@ async fn row_of_a_call_that_was_never_dialled_is_rebuilt_with_its_plan() {
     let report = verified(&stack, began).await;
     assert_eq!(found(&report), "lost: 0 events, placed: true");
     let plan = plan_repair(&stack, &VerifyFilter::Since, &report, MAX).await.unwrap();
-    // The operator is told that a phone will ring, and must allow it.
+    // The plan counts a phone that will ring, and the operator must allow it.
     assert_eq!((plan.items.len(), plan.items[0].action, plan.phones), (1, Action::Rebuild, 1));
     carry_out(&stack, &plan).await;
     let after = world.call(&call_id).await;

@@ -161,7 +161,7 @@ impl Inbox {
         request.send().await.map(drop).map_err(|error| Error::WriteInbox(Box::new(error)))
     }
 
-    /// Reads what is recorded about the dials of a call.
+    /// Reads the records of the dials of a call.
     ///
     /// # Errors
     /// [`Error::ReadInbox`].

@@ -48,7 +48,7 @@ impl ProvidersFile {
     ///
     /// # Errors
     ///
-    /// As [`Self::from_json`].
+    /// The same as [`Self::from_json`].
     pub fn parse(json: &str, lengths: KeyLengths) -> Result<Self, ConfigError> {
         let document = parse::document(json)?;
         let mut problems = Vec::new();

@@ -89,7 +89,7 @@ pub(crate) fn sign(key: &Key, url: &str, body: &[u8], now: Timestamp) -> SignedW
     }
 }
 
-/// Signs with the configured settings of a credential. `None` if the key is not base64, although the credential says so.
+/// Signs with the configured settings of a credential. `None` if the key is not base64, although the credential promises base64.
 pub(crate) fn sign_with(
     scheme: &VapiScheme,
     key: &Key,
