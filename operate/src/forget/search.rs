@@ -125,35 +125,64 @@ impl Targets {
         request: &ForgetRequest,
         progress: Progress<'_>,
     ) -> Result<BTreeSet<EventId>, Error> {
+        let (mut nameless, mut others) = self.read_index(stack, request, progress).await?;
+        while !others.is_empty() {
+            for id in others {
+                self.add(stack, id).await?;
+            }
+            // An event of a call that was added may have been read before the one that led to the call.
+            (nameless, others) = self.read_index(stack, request, progress).await?;
+        }
+        for target in self.targets.values_mut() {
+            target.events = unerased(stack, std::mem::take(&mut target.events)).await?;
+        }
+        self.named_in_body(stack, &request.filter, nameless).await
+    }
+
+    /// Reads the index of received events, and assigns them to their calls. Returns the events that name no call, and the calls
+    /// that an attempt among the targets belongs to.
+    async fn read_index(
+        &mut self,
+        stack: &Stack,
+        request: &ForgetRequest,
+        progress: Progress<'_>,
+    ) -> Result<(Vec<EventId>, BTreeSet<CallId>), Error> {
         let now = stack.now();
         let since = request.since.unwrap_or_else(|| self.first_created_at(stack, now));
         let minutes = minute_of(since.max(now.minus(stack.inbox_retention())))..=minute_of(now);
         let all = minutes.clone().count() as u64;
-        let mut nameless = Vec::new();
+        let (mut nameless, mut others) = (Vec::new(), BTreeSet::new());
         let mut done = 0;
+        self.examined = 0;
         let mut read = stream::iter(minutes).map(|minute| received_in(stack, minute)).buffered(CONCURRENCY);
         while let Some(events) = read.next().await {
-            for event in events? {
+            for ReceivedEvent { event_id, call_id, .. } in events? {
                 self.examined += 1;
-                let owner = event.call_id.as_ref().map(|call_id| self.owners.get(call_id));
-                match owner {
-                    Some(Some(owner)) => {
-                        if let Some(target) = self.targets.get_mut(owner) {
-                            target.events.insert(event.event_id);
-                        }
+                let Some(call_id) = call_id else {
+                    nameless.push(event_id);
+                    continue;
+                };
+                if let Some(owner) = self.owners.get(&call_id) {
+                    if let Some(target) = self.targets.get_mut(owner) {
+                        target.events.insert(event_id);
                     }
-                    Some(None) => {}
-                    None => nameless.push(event.event_id),
+                } else if self.is_of_attempt(&event_id) {
+                    others.insert(call_id);
                 }
             }
             done += 1;
             progress(done, all);
         }
-        drop(read);
-        for target in self.targets.values_mut() {
-            target.events = unerased(stack, std::mem::take(&mut target.events)).await?;
-        }
-        self.named_in_body(stack, &request.filter, nameless).await
+        Ok((nameless, others))
+    }
+
+    /// True if the event's id begins with the id of a target that has no row. The target is then an attempt, and the event
+    /// names the attempt's call.
+    fn is_of_attempt(&self, event_id: &EventId) -> bool {
+        let mut without_row = self.targets.values().filter(|target| target.row.is_none());
+        without_row.any(|target| {
+            event_id.as_str().strip_prefix(target.call_id.as_str()).is_some_and(|rest| rest.starts_with(':'))
+        })
     }
 
     /// Returns the earliest time at which an event of the calls may have arrived.

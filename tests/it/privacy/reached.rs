@@ -10,7 +10,7 @@ use switchhook_domain::{CallId, EventId, Provider};
 use switchhook_local::queue::NewMessage;
 use switchhook_local::{CALLS_TABLE, EVENTS_DEAD_LETTER_QUEUE, INBOX_TABLE};
 use switchhook_operate::dead_letters::{LetterFilter, plan_redrive};
-use switchhook_operate::forget::ForgetFilter;
+use switchhook_operate::forget::{self, ForgetFilter, ForgetRequest};
 use switchhook_operate::plan::Verb;
 use switchhook_operate::run::{self, RunOptions};
 use switchhook_operate::{Error, Refusal};
@@ -146,10 +146,16 @@ async fn forgotten_person_is_in_no_row_no_body_and_no_queue() {
 async fn appointment_and_ids_of_attempts_lead_to_their_calls() {
     let (world, placed) = seeded().await;
     let stack = stack(&world);
-    let of_appointment = planned(&stack, ForgetFilter::Appointment("apt_9".to_owned()), false).await;
+    // The ids of an appointment and of an attempt have no row. Without a time, all minutes of the retention are read.
+    let planned = async |filter| {
+        let since = Some(world.now().minus(MINUTE * 60));
+        let request = ForgetRequest { filter, since, also_do_not_call: false };
+        forget::plan(&stack, &request, MAX, &mut |_, _| {}).await.unwrap()
+    };
+    let of_appointment = planned(ForgetFilter::Appointment("apt_9".to_owned())).await;
     let ids: BTreeSet<CallId> = of_appointment.items.iter().filter_map(|item| item.call_id.clone()).collect();
     assert_eq!(ids, BTreeSet::from([CallId::new(placed)]));
-    let by_attempt = planned(&stack, calls(&["retell:call_5d0b8f6e2c3a4f7d9e1b0a6c8d2f4e70"]), false).await;
+    let by_attempt = planned(calls(&["retell:call_5d0b8f6e2c3a4f7d9e1b0a6c8d2f4e70"])).await;
     carry_out(&stack, &by_attempt).await;
     assert_eq!(world.call("c1").await.forgotten_at, None);
     let left = places(&world).await;
