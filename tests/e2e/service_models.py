@@ -146,7 +146,9 @@ def from_http(method: str, url: str, headers: dict, body: bytes, sender: str | N
     if not scope:
         return Request("?", "?", {}, sender, [f"{method} {url} has no signature of version 4"])
     service = SIGNING_NAMES.get(scope[1], scope[1])
-    protocols = model_of(service).metadata["protocols"]
+    metadata = model_of(service).metadata
+    # Older models name one protocol.
+    protocols = metadata.get("protocols", [metadata["protocol"]])
     if "rest-json" in protocols:
         return from_rest(service, method, url, headers, body, sender)
     content_type = headers.get("content-type", "")

@@ -151,7 +151,8 @@ def test_a_canceled_call_is_never_dialled(stack, provider, subscriber):
 def test_the_same_request_creates_one_call(stack):
     key, body = uuid.uuid4().hex, new_call("confirms", due_at=in_an_hour())
     first, again, other = stack.create(body, key), stack.create(body, key), stack.create(body | {"to": "+15550191"}, key)
-    assert [first.status, again.status] == [201, 200], (first, again)
+    # The emulated gateway invokes a function again if its process ended before it answered. Then the first answer is a repetition too.
+    assert first.status in (200, 201) and again.status == 200, (first, again)
     assert first.json() == again.json()
     assert other.status == 409, other
     listed = stack.http("GET", "/calls?job=PENDING").json()["calls"]

@@ -9,6 +9,7 @@ use switchhook_local::{CALLS_TABLE, EVENTS_QUEUE, INBOX_TABLE};
 use switchhook_tests::{MINUTE, World, generic};
 
 use super::{NOTHING, call_events};
+use crate::outbound::{call_request, send};
 
 #[tokio::test(start_paused = true)]
 async fn queued_event_whose_answer_was_lost_is_folded_once() {
@@ -41,6 +42,20 @@ async fn stored_event_whose_answer_was_lost_is_accepted_and_folded_once() {
         1,
         "ingress must log the duplicate, and the consumer must get the event once"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn call_whose_record_or_row_was_written_without_an_answer_is_created_and_not_repeated() {
+    for table in [INBOX_TABLE, CALLS_TABLE] {
+        let world = World::new();
+        world.inject_fault("PutItem", table, 1, Fault::ResponseLost);
+        let mut request = call_request("confirms");
+        request["due_at"] = json!(world.now().plus(MINUTE * 60).to_string());
+        let (code, answer) = send(&world, "POST", "/calls", Some("key"), &request).await;
+        assert_eq!(code, StatusCode::CREATED, "{table}: {answer}");
+        let (code, again) = send(&world, "POST", "/calls", Some("key"), &request).await;
+        assert_eq!((code, &again["call_id"]), (StatusCode::OK, &answer["call_id"]), "{table}: {again}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
