@@ -15,7 +15,7 @@ import pytest
 from harness import FUNCTIONS, ROOT, TOOL, Cloud, bootstrap
 from recorder import recorder
 from rie import emulated, sample
-from service_models import Request, check_shape, from_http, model_of
+from service_models import Request, check_shape, model_of
 from test_template import RESOURCES, as_list, name_of, properties, statements
 
 RECORDS = Path(os.environ.get("SWITCHHOOK_REQUESTS", ROOT / ".make" / "requests"))
@@ -96,11 +96,7 @@ def test_every_request_without_an_sdk_client_is_among_them(operated):
     source = "".join(path.read_text().split("#[cfg(test)]")[0] for path in sorted(folder.glob("*.rs")))
     written = set(re.findall(r'\("Action", "(\w+)"\)', source)) | set(re.findall(r'Service::\w+, (?:TARGET, |"\w+", )?"(\w+)"', source))
     assert {"DescribeStacks", "GetMetricData", "DescribeAlarms", "Invoke", "GetCallerIdentity"} <= written
-    # The emulator makes no schedules, so no command asks for one. This is how operate/src/aws/scheduler.rs asks.
-    signed = {"Authorization": "AWS4-HMAC-SHA256 Credential=AKID/20261122/eu-west-1/scheduler/aws4_request, SignedHeaders=host, Signature=0"}
-    schedule = from_http("GET", "/schedules/switchhook-SchedulerTick", signed, b"")
-    assert (schedule.operation, schedule.check()) == ("GetSchedule", [])
-    assert written - {request.operation for request in operated} == {schedule.operation}
+    assert written - {request.operation for request in operated} == set()
 
 
 def test_a_request_that_a_model_refuses_is_noticed():
