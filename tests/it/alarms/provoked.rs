@@ -159,6 +159,16 @@ provoked! {
             world.wait(MINUTE).await;
         }
     }
+    row_that_was_restored_from_before_its_dial: "P2DialledBeforeAlarm", all_providers(), |world| {
+        let mut request = call_request("confirms");
+        request["due_at"] = json!("2026-01-01T00:10:00Z");
+        let call_id = create(&world, &request).await;
+        let backup = world.item(CALLS_TABLE, &call_id).await;
+        world.wait(HOUR).await;
+        world.put_item(CALLS_TABLE, backup).await;
+        world.wait(MINUTE * 6).await;
+        assert_eq!(world.cloud.fake().dials().len(), 1);
+    }
     dials_that_cannot_be_noted: "P2DialFailedAlarm", all_providers(), |world| {
         // The creations of calls are written all the same.
         let is_creation = |call: &RequestInfo<'_>| String::from_utf8_lossy(call.body).contains("/created");
