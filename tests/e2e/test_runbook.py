@@ -17,16 +17,16 @@ from parameters import parameters
 from samcli.yamlhelper import yaml_parse
 
 from harness import FUNCTIONS, ROOT, TOOL
-from test_edge import EDGE, FORWARD
 from test_template import RESOURCES, TEMPLATE
 
 RUNBOOK = ROOT / "infra" / "runbook.md"
 PAGES = [RUNBOOK, *sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
-# The templates that an operator deploys, by their paths.
-BUDGET = yaml_parse((ROOT / "infra" / "budget.yaml").read_text())
-# The runbook has no section for the alarm of the export: docs/privacy.md describes it.
-EXPORT = yaml_parse((ROOT / "infra" / "export.yaml").read_text())
-TEMPLATES = {"template.yaml": TEMPLATE, "infra/edge.yaml": EDGE, "infra/forward.yaml": FORWARD, "infra/budget.yaml": BUDGET}
+# Every template of the repository, by its path: an alarm of a new one needs a section in the runbook too.
+TEMPLATES = {"template.yaml": TEMPLATE} | {
+    f"infra/{path.name}": document
+    for path in sorted((ROOT / "infra").glob("*.yaml"))
+    if "AWSTemplateFormatVersion" in (document := yaml_parse(path.read_text()))
+}
 RESOURCES_OF_ALL = {name: each for template in TEMPLATES.values() for name, each in template["Resources"].items()}
 OUTPUTS_OF_ALL = {name for template in TEMPLATES.values() for name in template.get("Outputs", {})}
 ALARMS = sorted(name for name, each in RESOURCES_OF_ALL.items() if each["Type"] == "AWS::CloudWatch::Alarm")
@@ -203,7 +203,7 @@ def test_parameters_that_sam_is_given_are_those_of_the_template(words):
     options, _ = values_of(words)
     given = [value.partition("=")[0] for value in options.get("--parameter-overrides", [])]
     (template,) = options.get("--template-file", ["template.yaml"])
-    assert set(given) <= set((TEMPLATES | {"infra/export.yaml": EXPORT})[template]["Parameters"])
+    assert set(given) <= set(TEMPLATES[template]["Parameters"])
 
 
 @pytest.mark.parametrize("words", commands_of("make"))
