@@ -299,6 +299,12 @@ fn walk_ends_at_its_first_failure_with_advice_and_cleans_up() {
             &["knows no key", "aws logs tail /aws/lambda/switchhook-ingress"],
         ),
         (vec![webhook(503, &error("provider_disabled"))], "webhook", &["cannot read the entry", "providers put"]),
+        (
+            vec![webhook(503, &error("edge_disabled"))],
+            "webhook",
+            &["the entry `edge`", "providers put FILE --stack switchhook"],
+        ),
+        (vec![webhook(403, &error("edge_bypassed"))], "webhook", &["through its edge", "--webhook-url"]),
         (vec![webhook(403, &error("forbidden"))], "webhook", &["allowed_sources"]),
         (vec![webhook(403, r#"{"message":"Forbidden"}"#)], "webhook", &["did not reach ingress", "--webhook-url"]),
         (vec![webhook(404, r#"{"message":"Not Found"}"#)], "webhook", &["no such route", "--webhook-url"]),

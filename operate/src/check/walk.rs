@@ -180,6 +180,16 @@ impl Walk<'_> {
                 let advice = format!("correct the entry: switchhook providers put FILE {option}");
                 return (Finding::failed(what, advice), true);
             }
+            (503, "edge_disabled") => {
+                let what =
+                    refused("ingress cannot read the entry `edge` of the webhook keys, so it refuses every webhook");
+                let advice = format!("correct the entry `edge`: switchhook providers put FILE {option}");
+                return (Finding::failed(what, advice), true);
+            }
+            (403, "edge_bypassed") => Finding::failed(
+                refused("the stack takes webhooks only through its edge, and this URL leads past it"),
+                "name the URL of the edge with --webhook-url",
+            ),
             (403, "forbidden") => Finding::failed(
                 refused("the generic provider's allowed_sources do not contain the address of this machine"),
                 "run the check from an allowed address, or add this one",
