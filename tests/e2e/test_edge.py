@@ -142,7 +142,8 @@ def test_the_stack_hands_its_names_to_the_forwarding():
     assert RESOURCES["ForwardStack"]["Condition"] == "Forwards"
     assert "      TemplateURL: infra/forward.yaml\n" in (ROOT / "template.yaml").read_text()
     expected = {name: ref(f"Forward{name}") for name in ("Url", "Key", "KeyHeader", "EventTypes", "RatePerSecond")}
-    expected |= {"StackName": ref("AWS::StackName"), "EventBusName": ref("EventBus"), "AlarmTopicArn": ref("AlarmTopicArn")}
+    expected |= {"StackName": ref("AWS::StackName"), "EventBusName": ref("EventBus")}
+    expected |= {name: ref(name) for name in ("AlarmTopicArn", "KmsKeyArn")}
     assert nested["Parameters"] == expected
     assert set(expected) == set(FORWARD["Parameters"])
     for name in ("KeyHeader", "RatePerSecond"):
@@ -175,6 +176,19 @@ def test_an_event_that_cannot_be_delivered_is_repeated_for_a_day_and_then_kept()
     (allowed,) = forward("ForwardDlqPolicy")["PolicyDocument"]["Statement"]
     assert (allowed["Action"], allowed["Resource"]) == ("sqs:SendMessage", get_att("ForwardDlq", "Arn"))
     assert allowed["Condition"] == {"ArnEquals": {"aws:SourceArn": get_att("ForwardRule", "Arn")}}
+
+
+def test_a_key_of_the_customer_encrypts_the_events_that_were_not_delivered():
+    queue = forward("ForwardDlq")
+    assert queue["KmsMasterKeyId"] == {"Fn::If": ["HasKmsKey", ref("KmsKeyArn"), ref("AWS::NoValue")]}
+    assert queue["SqsManagedSseEnabled"] == {"Fn::If": ["HasKmsKey", ref("AWS::NoValue"), True]}
+    pattern = FORWARD["Parameters"]["KmsKeyArn"]["AllowedPattern"]
+    assert pattern == TEMPLATE["Parameters"]["KmsKeyArn"]["AllowedPattern"]
+    # EventBridge calls KMS as a service, so only the policy of the key can allow it.
+    page = (ROOT / "docs" / "deploy.md").read_text()
+    policy = next(json.loads(found) for found in re.findall(r'\{"Effect": "Allow"[^}]*\}[^}]*\}', page) if "events.amazonaws.com\"}" in found)
+    assert policy["Principal"] == {"Service": "events.amazonaws.com"}
+    assert set(policy["Action"]) == {"kms:Decrypt", "kms:GenerateDataKey"}
 
 
 def test_the_rule_may_post_to_its_own_destination_and_do_nothing_else():
