@@ -28,7 +28,7 @@ use switchhook_consumer::Consumer;
 use switchhook_dialer::Dialer;
 use switchhook_domain::{Policy, Provider, ProviderSet, RetryPolicy, Timestamp};
 use switchhook_ingress::Ingress;
-use switchhook_providers::{DialRates, Key, ProvidersFile, sign};
+use switchhook_providers::{DialRates, ProvidersFile, sign};
 use switchhook_reconciler::Reconciler;
 use switchhook_relay::Relay;
 use switchhook_scheduler::Scheduler;
@@ -104,8 +104,6 @@ struct Stack {
     reconciler: Arc<Reconciler>,
     api: Arc<Api>,
     fake: Arc<FakeProvider>,
-    /// Key that the fake provider signs its webhooks with. `None` if Retell is not configured.
-    fake_key: Option<Key>,
     requests: AtomicU64,
     runs: AtomicU64,
     metrics: Metrics,
@@ -142,8 +140,6 @@ impl Cloud {
         let clock = || sdk::Clock::from_config(&services.sdk_config());
         let policy = Policy { inactivity_timeout, outcome_providers: ProviderSet::reporting_outcome() };
         let fake = Arc::new(FakeProvider::new(services.clock(), seed, delivery_faults));
-        let fake_key =
-            providers.webhook_keys().config(Provider::Retell).and_then(|config| config.keys().first()).cloned();
         services.store_secrets(&providers);
         let webhook_keys = if reads_secrets {
             WebhookKeys::new(&aws("ingress"), WEBHOOK_KEYS_SECRET.to_owned())
@@ -228,7 +224,6 @@ impl Cloud {
                 clock: clock(),
             }),
             fake,
-            fake_key,
             services,
             tick,
             requests: AtomicU64::new(1),
@@ -382,12 +377,14 @@ impl Cloud {
         &self.0.services
     }
 
-    /// Posts the fake provider's webhooks to the stack. Each is signed at the moment it is sent.
+    /// Posts the fake provider's webhooks to the stack. Each is signed at the moment it is sent, with the first key of Retell that
+    /// ingress knows then. Without such a key, none is sent.
     async fn deliver_webhooks(&self) -> Infallible {
         loop {
             let delivery: Delivery = self.0.fake.next_delivery().await;
-            let Some(key) = &self.0.fake_key else { continue };
             let now = Timestamp::from_millis(i64::try_from(self.clock().now_ms()).unwrap_or(i64::MAX));
+            let keys = self.0.ingress.webhook_keys.current(now).await;
+            let Some(key) = keys.config(Provider::Retell).and_then(|config| config.keys().first()) else { continue };
             let signed = sign(Provider::Retell, key, FAKE_WEBHOOK_PATH, delivery.body().as_bytes(), now);
             let mut request = Request::post(FAKE_WEBHOOK_PATH).header(http::header::CONTENT_TYPE, signed.content_type);
             for (name, value) in &signed.headers {

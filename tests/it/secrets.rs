@@ -63,6 +63,23 @@ async fn rotated_key_is_accepted_after_five_minutes_and_the_old_one_until_it_is_
 }
 
 #[tokio::test(start_paused = true)]
+async fn fake_provider_signs_with_the_key_that_is_stored_now() {
+    let world = world();
+    let called_with = async |world: &World| {
+        let call_id = create(world, &call_request("confirms")).await;
+        world.wait(MINUTE * 10).await;
+        crate::outbound::call_state(world, &call_id).await
+    };
+    let expected = "job COMPLETED, appointment Confirmed, attempts [completed]";
+    assert_eq!(called_with(&world).await, expected);
+    let rotated = keys_with("retell", json!({"keys": ["the next key of retell, which is long enough"]}));
+    put(&world, WEBHOOK_KEYS_SECRET, &rotated);
+    world.wait(REREAD).await;
+    assert_eq!(called_with(&world).await, expected);
+    assert_eq!(world.logged("rejected"), Vec::<Value>::new());
+}
+
+#[tokio::test(start_paused = true)]
 async fn typo_leaves_running_functions_with_the_old_entry() {
     let world = world();
     assert_eq!(post(&world, KEY, "e1").await, StatusCode::OK);
