@@ -49,10 +49,9 @@ mod vapi;
 mod webhook;
 
 pub use api::{ApiRequest, ClientError, api_url};
-pub use config::KeyLengths;
 pub use config::{
     AccountConfig, ConfigError, DEDUPE_RETENTION, DialRates, DialRatesError, Edge, Entries, Entry, Forwarded,
-    PER_SECOND_MIN, Pacing, ProvidersFile, SecretHalf, WINDOW_MAX, WebhookConfig,
+    KeyLengths, PER_SECOND_MIN, Pacing, ProvidersFile, SecretHalf, WINDOW_MAX, WebhookConfig,
 };
 pub use content_hash::content_hash;
 pub use dial::{DialAnswer, DialRequest, repeats_safely_for};
