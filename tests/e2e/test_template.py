@@ -132,7 +132,6 @@ GRANTS = {
     "api": [
         (["dynamodb:GetItem", "dynamodb:PutItem"], [CALLS]),
         (["dynamodb:Query"], [index("CallsTable", "by_wake"), index("CallsTable", "by_appointment")]),
-        (["dynamodb:DeleteItem"], [CALLS]),
         (["dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem"], [INBOX]),
     ],
 }
@@ -142,10 +141,8 @@ def deletes(*keys):
     return {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": list(keys)}}
 
 
-# Permissions with a condition: api may delete entries of the do-not-call list, but no calls. Two functions may delete what an erased
-# event leaves, but no events.
+# Permissions with a condition: two functions may delete what an erased event leaves, but no events.
 CONDITIONS = {
-    ("api", "dynamodb:DeleteItem"): deletes("do-not-call:*"),
     ("consumer", "dynamodb:DeleteItem"): deletes("chunk:*", "conflict:*"),
     ("reconciler", "dynamodb:DeleteItem"): deletes("chunk:*", "conflict:*"),
 }

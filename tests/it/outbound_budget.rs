@@ -122,16 +122,16 @@ async fn claiming_a_call_at_its_creation_costs_three_reads_two_writes_and_one_me
 }
 
 #[tokio::test(start_paused = true)]
-async fn dialling_costs_three_reads_four_writes_and_one_message() {
+async fn dialling_costs_four_reads_four_writes_and_one_message() {
     let world = World::stopped();
     let call_id = CallId::new(create(&world, &without_appointment("confirms")).await);
     world.cloud.scheduler().trigger(&call_id, "test").await.unwrap();
     let claims = world.take_claims();
     reset_counters(&world);
     world.cloud.dialer().handle(claims.clone()).await;
-    // The dialer reads the call, the health of its provider, and the do-not-call list. It writes the started dial, its
+    // The dialer reads the call, the health of its provider, and the do-not-call list in both tables. It writes the started dial, its
     // record in the inbox, and the alias of the provider call id. It also stores and queues the event that the provider accepted the dial.
-    let dial = [("GetItem", 3), ("PutItem", 2), ("SendMessage", 1), ("UpdateItem", 2)];
+    let dial = [("GetItem", 4), ("PutItem", 2), ("SendMessage", 1), ("UpdateItem", 2)];
     assert_eq!(world.requests(), request_counts(&dial));
     let units = world.capacity();
     println!("capacity units of a dial: {units:?}");

@@ -123,7 +123,10 @@ impl Mutation {
                 (message["event"]["call_id"] != stored.call_id).then(sent).flatten()
             }
             (Self::NoDoNotCallList, "GetItem") => {
-                let is_entry = text(&body["Key"]["call_id"]["S"]).starts_with("do-not-call:");
+                let is_entry = ["call_id", "event_id"]
+                    .map(|key| text(&body["Key"][key]["S"]))
+                    .concat()
+                    .starts_with("do-not-call:");
                 is_entry.then(|| faked_response(&json!({}))).flatten()
             }
             (Self::NoCircuit, "PutItem") if !body["Item"]["health"].is_null() => {

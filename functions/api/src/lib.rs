@@ -28,6 +28,7 @@ use serde_json::{Map, Value, json};
 use switchhook_aws::Error;
 use switchhook_aws::calls::StoreOutcome;
 use switchhook_aws::config::{Environment, EnvironmentError};
+use switchhook_aws::do_not_call::DoNotCallList;
 use switchhook_aws::dynamodb::KEY_BYTES_MAX;
 use switchhook_aws::http::{path_of, trace_id_of};
 use switchhook_aws::problem::{FieldError, Problem, ProblemKind};
@@ -221,7 +222,12 @@ impl Api {
             let error = FieldError::new("number", INVALID_NUMBER);
             return Err(RequestError::Problem(Problem::invalid(vec![error])));
         };
-        self.calls.set_do_not_call(&number, is_blocked).await?;
+        let (list, now) = (DoNotCallList::new(&self.calls, &self.inbox), self.clock.now());
+        if is_blocked {
+            list.block(&number, now).await?
+        } else {
+            list.unblock(&number, now).await?
+        }
         Ok(Answer::empty(if is_blocked { "number_blocked" } else { "number_unblocked" }))
     }
 

@@ -1,6 +1,7 @@
 //! People who asked not to be called again: their numbers go on the do-not-call list.
 
 use switchhook_aws::Error;
+use switchhook_aws::do_not_call::DoNotCallList;
 use switchhook_aws::telemetry::Decision;
 use switchhook_domain::{Call, Direction, FoldOutcome, ProviderEvent, Timestamp};
 
@@ -24,7 +25,7 @@ impl Consumer {
                 Some(Direction::Outbound) | None => event.to.as_ref().or(call.to.as_ref()),
             };
             if let Some(number) = number {
-                self.calls.set_do_not_call(number, true).await?;
+                DoNotCallList::new(&self.calls, &self.inbox).block(number, now).await?;
             }
             let decision = Decision {
                 function: "consumer",

@@ -26,6 +26,7 @@ use futures_util::future::join_all;
 use switchhook_aws::Error;
 use switchhook_aws::calls::{Alias, Calls, HealthCache, StoreOutcome};
 use switchhook_aws::config::{Environment, EnvironmentError};
+use switchhook_aws::do_not_call::DoNotCallList;
 use switchhook_aws::inbox::{self, Inbox, NewEvent, submit, write_alias_and_adopt};
 use switchhook_aws::provider::{ApiUrls, ProviderApi, SendError};
 use switchhook_aws::queue::{ClaimMessage, Queue};
@@ -222,7 +223,7 @@ impl Dialer {
             transition.map_or(NextStep::ClaimLost, |transition| NextStep::GiveUp(transition, reason))
         };
         if let Some(to) = &call.to
-            && self.calls.is_on_do_not_call_list(to).await?
+            && DoNotCallList::new(&self.calls, &self.inbox).contains(to).await?
         {
             return Ok(give_up(StopReason::DoNotCall));
         }

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use futures_util::stream::{self, StreamExt};
 use switchhook_aws::calls::StoreOutcome;
+use switchhook_aws::do_not_call::DoNotCallList;
 use switchhook_aws::inbox::minute_of;
 use switchhook_domain::{CallId, EventId, Timestamp};
 
@@ -102,7 +103,7 @@ async fn forget_row(stack: &Stack, call_id: &CallId, items: &[PlanItem]) -> Resu
         let Some(forgotten) = call.forget(now) else { return Ok(ForgottenRow::Running) };
         let unblocks = items.iter().any(|item| item.action == Action::UnblockNumber);
         if let Some(number) = number_of(&call).filter(|_| unblocks) {
-            stack.calls.set_do_not_call(&number, false).await?;
+            DoNotCallList::new(&stack.calls, &stack.inbox).erase(&number).await?;
         }
         match stack.calls.store(&forgotten, stack.call_retention()).await? {
             StoreOutcome::Committed => return Ok(ForgottenRow::Forgotten { at: now, events, ids }),

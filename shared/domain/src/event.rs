@@ -81,7 +81,7 @@ impl TraceId {
     }
 }
 
-/// Prefix of the keys of the do-not-call list. The list shares a table with the calls, so no call id starts with this prefix.
+/// Prefix of the keys of the do-not-call list. The list shares the tables with calls and events, so none of their ids starts with this prefix.
 pub const DO_NOT_CALL_PREFIX: &str = "do-not-call:";
 
 /// Prefix of the keys of the rows that hold a provider's health. They share a table with the calls too.

@@ -4,6 +4,7 @@ use bytes::Bytes;
 use http::{Request, StatusCode};
 use insta::assert_snapshot;
 use serde_json::{Value, json};
+use switchhook_aws::do_not_call::DoNotCallList;
 use switchhook_domain::PhoneNumber;
 use switchhook_local::CALLS_TABLE;
 use switchhook_local::fake::{Behaviour, DeliveryFaults};
@@ -102,7 +103,8 @@ async fn calling_window_is_checked_at_the_last_moment() {
 #[tokio::test(start_paused = true)]
 async fn number_on_the_do_not_call_list_is_not_called() {
     let world = World::new();
-    world.calls.set_do_not_call(&PhoneNumber::new("+15550199"), true).await.unwrap();
+    let list = DoNotCallList::new(&world.calls, &world.inbox);
+    list.block(&PhoneNumber::new("+15550199"), world.now()).await.unwrap();
     let call_id = create(&world, &call_request("confirms")).await;
     world.wait(MINUTE * 5).await;
     assert_snapshot!(call_state(&world, &call_id).await, @"job FAILED, appointment Blocked, attempts []");
@@ -112,7 +114,7 @@ async fn number_on_the_do_not_call_list_is_not_called() {
     call/2 appointment.blocked
     ");
     assert_eq!(world.cloud.fake().dials(), []);
-    world.calls.set_do_not_call(&PhoneNumber::new("+15550199"), false).await.unwrap();
+    list.unblock(&PhoneNumber::new("+15550199"), world.now()).await.unwrap();
     let call_id = create(&world, &call_request("confirms")).await;
     world.wait(MINUTE * 5).await;
     assert_snapshot!(call_state(&world, &call_id).await, @"job COMPLETED, appointment Confirmed, attempts [completed]");

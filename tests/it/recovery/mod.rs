@@ -7,6 +7,7 @@
 
 mod both_restored;
 mod calls_restored;
+mod do_not_call;
 mod inbox_restored;
 mod queues_lost;
 mod row_lost;

@@ -3,6 +3,7 @@
 
 use insta::assert_snapshot;
 use serde_json::json;
+use switchhook_aws::do_not_call::DoNotCallList;
 use switchhook_domain::{PhoneNumber, Provider};
 use switchhook_local::fake::DeliveryFaults;
 use switchhook_local::{CALLS_TABLE, INBOX_TABLE};
@@ -44,7 +45,8 @@ async fn copy_both(stack: &Stack) -> (u64, u64) {
 async fn retained_tables_are_copied_and_every_call_goes_on() {
     let mut old = World::new();
     let began = old.now();
-    old.calls.set_do_not_call(&PhoneNumber::new("+15550111"), true).await.unwrap();
+    let blocked = PhoneNumber::new("+15550111");
+    DoNotCallList::new(&old.calls, &old.inbox).block(&blocked, old.now()).await.unwrap();
     old.accept(Provider::Generic, &generic("team", "t-1", "RINGING", 0)).await;
     let mut request = call_request("confirms");
     request["due_at"] = json!("2026-01-01T02:00:00Z");
@@ -61,7 +63,7 @@ async fn retained_tables_are_copied_and_every_call_goes_on() {
     let (inbox, calls) = copy_both(&new).await;
     assert_eq!((inbox, calls), (old.items(INBOX_TABLE).await.len() as u64, old.items(CALLS_TABLE).await.len() as u64));
     assert_eq!(copy_both(&new).await, (0, 0), "a repetition copies nothing");
-    assert!(world.calls.is_on_do_not_call_list(&PhoneNumber::new("+15550111")).await.unwrap());
+    assert!(DoNotCallList::new(&world.calls, &world.inbox).contains(&blocked).await.unwrap());
     world.start();
     world.wait(MINUTE * 5).await;
     repair(&new, began).await;

@@ -12,10 +12,9 @@
 //!   [`Calls::erase_alias`] removes from an alias what the call left there.
 //!
 //! The table holds three more kinds of item, under keys of their own. An alias leads from a provider's id of an attempt
-//! to the call that the attempt belongs to. An entry of the do-not-call list blocks a phone number. The health of a
-//! provider says whether it gets calls, and how fast.
+//! to the call that the attempt belongs to. An entry of the [do-not-call list](crate::do_not_call) blocks a phone number. The
+//! health of a provider says whether it gets calls, and how fast.
 
-mod do_not_call;
 mod encoding;
 mod erase;
 mod index;

@@ -6,7 +6,9 @@ use std::time::Duration;
 use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::operation::update_item::builders::UpdateItemFluentBuilder;
 use aws_sdk_dynamodb::types::{AttributeValue, ReturnValue, ReturnValuesOnConditionCheckFailure};
-use switchhook_domain::{AttemptKey, Call, CallId, EventId, PROVIDER_HEALTH_PREFIX, Timestamp, Transition};
+use switchhook_domain::{
+    AttemptKey, Call, CallId, DO_NOT_CALL_PREFIX, EventId, PROVIDER_HEALTH_PREFIX, Timestamp, Transition,
+};
 
 use super::encoding::encode_move;
 use super::row::CallRow;
@@ -59,8 +61,8 @@ pub enum StoreOutcome {
 /// Client of the calls table.
 #[derive(Clone, Debug)]
 pub struct Calls {
-    pub(super) client: Client,
-    pub(super) table: String,
+    pub(crate) client: Client,
+    pub(crate) table: String,
     index_numbers: bool,
 }
 
@@ -289,11 +291,7 @@ impl Calls {
         {
             return Ok(Found::Alias(Alias { call_id: CallId::new(of), attempt: AttemptKey::new(attempt) }));
         }
-        if call_id.as_str().starts_with(PROVIDER_HEALTH_PREFIX) {
-            return Ok(Found::Nothing);
-        }
-        // An entry of the do-not-call list has no attribute but its key.
-        if !item.contains_key("schema_version") && item.len() == 1 {
+        if [DO_NOT_CALL_PREFIX, PROVIDER_HEALTH_PREFIX].iter().any(|prefix| call_id.as_str().starts_with(prefix)) {
             return Ok(Found::Nothing);
         }
         CallRow::parse(item.into())?.decode().map(|call| Found::Call(Box::new(call)))

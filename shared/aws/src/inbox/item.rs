@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use aws_sdk_dynamodb::types::AttributeValue;
 use serde::{Deserialize, Serialize};
 use serde_bytes::{ByteBuf, Bytes};
-use switchhook_domain::{CallId, Disposition, EventId, Origin, Provider, Timestamp};
+use switchhook_domain::{CallId, DO_NOT_CALL_PREFIX, Disposition, EventId, Origin, Provider, Timestamp};
 
 use crate::dynamodb::Item;
 use crate::error::Error;
@@ -14,8 +14,8 @@ use crate::error::Error;
 pub(super) const INBOX_SCHEMA: u32 = 1;
 
 /// Prefixes of the keys of companion items. The keys of events begin with a provider or with `switchhook`.
-const COMPANION_PREFIXES: [&str; 8] =
-    ["audit:", "chunk:", CONFLICT_PREFIX, DIALS_PREFIX, NOTE_PREFIX, "plan:", "run:", "sweep:"];
+const COMPANION_PREFIXES: [&str; 9] =
+    ["audit:", "chunk:", CONFLICT_PREFIX, DIALS_PREFIX, DO_NOT_CALL_PREFIX, NOTE_PREFIX, "plan:", "run:", "sweep:"];
 const CONFLICT_PREFIX: &str = "conflict:";
 const DIALS_PREFIX: &str = "dials:";
 const NOTE_PREFIX: &str = "note:";

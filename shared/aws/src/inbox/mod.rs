@@ -11,6 +11,7 @@
 //! - one conflicting body per event;
 //! - a note on an event that the consumer could not fold;
 //! - the dials of a call that Switchhook places;
+//! - the entries of the [do-not-call list](crate::do_not_call), which the calls table holds too;
 //! - the cursor of the sweep, the cursor of the notices to operators, and one of discovery per provider;
 //! - the plans, the runs and the audit records of operators.
 //!

@@ -13,8 +13,8 @@ use crate::error::Error;
 /// Client of the inbox table.
 #[derive(Clone, Debug)]
 pub struct Inbox {
-    pub(super) client: Client,
-    pub(super) table: String,
+    pub(crate) client: Client,
+    pub(crate) table: String,
     retention: Duration,
 }
 
