@@ -447,6 +447,10 @@ pub struct ProviderEvent {
     pub attempt: Option<AttemptKey>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provider_call_id: Option<String>,
+    /// Provider that Switchhook asked to place the attempt, in an event that Switchhook itself made about it. So a row that has
+    /// forgotten the dial knows it. `None` in an event of a provider: there the origin names it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dialled_provider: Option<Provider>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub appointment_id: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]

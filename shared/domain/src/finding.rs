@@ -124,6 +124,7 @@ impl Call {
         occurred_at: Option<Timestamp>,
         now: Timestamp,
     ) -> ProviderEvent {
+        let dial = attempt.as_ref().and_then(|attempt| self.dial_record(attempt));
         ProviderEvent {
             event_id: EventId::new(format!("switchhook:{}/{name}", self.call_id)),
             origin: Origin::Switchhook,
@@ -131,6 +132,7 @@ impl Call {
             call_id: self.call_id.clone(),
             attempt,
             provider_call_id: None,
+            dialled_provider: dial.map(|dial| dial.provider),
             appointment_id: None,
             direction: None,
             from: None,

@@ -219,6 +219,7 @@ impl Call {
         if record.provider_call_id.is_none() {
             record.provider_call_id.clone_from(&event.provider_call_id);
         }
+        record.provider = record.provider.or(event.dialled_provider);
     }
 
     fn describe_call(&mut self, event: &ProviderEvent) {

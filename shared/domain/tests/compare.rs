@@ -28,6 +28,7 @@ fn event(id: &str, kind: EventKind, second: i64) -> ProviderEvent {
         from: None,
         to: None,
         block_number: false,
+        dialled_provider: None,
         forgotten_at: None,
         trace_id: None,
         received_at: at(second),

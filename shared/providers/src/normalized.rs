@@ -53,6 +53,7 @@ impl NormalizedEvent {
             from: number(self.from),
             to: number(self.to),
             block_number: self.block_number,
+            dialled_provider: None,
             forgotten_at: None,
             trace_id: None,
             received_at,

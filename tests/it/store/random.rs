@@ -58,6 +58,7 @@ prop_compose! {
             from: from.map(PhoneNumber::new),
             to: to.map(PhoneNumber::new),
             block_number: false,
+            dialled_provider: None,
             forgotten_at: None,
             received_at: Timestamp::from_millis(received_at),
             call_events,

@@ -41,6 +41,7 @@ fn event(n: usize, kind: EventKind, attempt: Option<&str>, occurred: Option<i64>
             never_dialled: false,
         }],
         block_number: false,
+        dialled_provider: None,
         forgotten_at: None,
         trace_id: None,
     }

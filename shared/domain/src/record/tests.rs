@@ -75,6 +75,7 @@ fn event(id: &str, attempt: &str, kind: EventKind, now: i64) -> ProviderEvent {
         }],
         block_number: false,
         trace_id: None,
+        dialled_provider: None,
         forgotten_at: None,
     }
 }
@@ -130,6 +131,20 @@ fn forgotten_dial_comes_back_and_its_number_is_not_used_again() {
     let ended = busy(Some(&call), "2", 400);
     let third = dialled(&ended, 2_000);
     assert_eq!(third.dials().iter().map(|dial| dial.attempt.as_str()).collect::<Vec<_>>(), ["1", "2", "3"]);
+}
+
+#[test]
+fn acceptance_names_the_provider_to_a_row_that_has_forgotten_the_dial() {
+    let attempt = AttemptKey::new("1");
+    let row = dialled(&pending(), 1);
+    let accepted = row.dial_accepted_event(&attempt, "call_1", at(2));
+    let restored = folded(Some(&pending()), std::slice::from_ref(&accepted), 3);
+    assert_eq!(restored.attempts()[0].provider, Some(Provider::Retell));
+    assert_eq!(restored.announcements[0].provider, Some(Provider::Retell));
+    assert_eq!(restored.dials(), [], "the dial itself comes back from its record");
+    // The event that the row gives back to a lost inbox names it too.
+    let held = folded(Some(&row), &[accepted], 3).held_events();
+    assert_eq!(held[0].dialled_provider, Some(Provider::Retell));
 }
 
 #[test]
