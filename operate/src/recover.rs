@@ -128,7 +128,7 @@ pub async fn plan_stop(stack: &Stack, since: Timestamp, keep_not_due: bool, item
 }
 
 /// Writes into the inbox what the rows of these calls hold: their creations, their dials, and their events. What the inbox holds
-/// already stays as it is.
+/// already stays as it is, except that forgotten persons are erased from it.
 pub(crate) async fn refill(stack: &Stack, items: &[PlanItem]) -> Result<Vec<LeftAlone>, Error> {
     let mut left = Vec::new();
     for item in items {
@@ -150,16 +150,23 @@ async fn refill_call(stack: &Stack, call: &Call) -> Result<(), Error> {
     if let Some(creation) = call.creation() {
         let trace_id = creation.call.plan.trace_id.as_ref().map_or("", TraceId::as_str);
         drop(stack.inbox.put_creation(&creation, trace_id).await?);
-        for dial in call.dials() {
-            drop(stack.inbox.record_dial(&call.call_id, &dial, now).await?);
-        }
-        if call.job == Job::Canceled {
-            stack.inbox.record_cancellation(&call.call_id, now, now).await?;
-        }
+    }
+    if let (Some(plan), Some(forgotten_at)) = (&call.plan, call.forgotten_at) {
+        stack.inbox.put_erased_creation(&call.call_id, call.created_at, plan.due_at, forgotten_at).await?;
+    }
+    for dial in call.dials() {
+        drop(stack.inbox.record_dial(&call.call_id, &dial, now).await?);
+    }
+    if call.plan.is_some() && call.job == Job::Canceled {
+        stack.inbox.record_cancellation(&call.call_id, now, now).await?;
     }
     for event in call.held_events() {
         match stack.inbox.put(&NewEvent::from_row(&event)?).await? {
             PutOutcome::Stored | PutOutcome::Duplicate { .. } => {}
+        }
+        // A restored inbox may hold the event as it was before the person was forgotten.
+        if let Some(forgotten_at) = call.forgotten_at {
+            stack.inbox.erase(&event.event_id, forgotten_at).await?;
         }
     }
     Ok(())

@@ -6,6 +6,9 @@
 //!
 //! **The request is recorded in the inbox before the row is written.** So a row that was lost can be rebuilt, and a repetition of the
 //! request rebuilds it, with every dial that the inbox records. It never makes a second call.
+//!
+//! **A repetition of a request whose person was forgotten is refused.** The erased record in the inbox decides, also if the row was
+//! lost. Otherwise a client that repeats its request would have the forgotten person dialled.
 
 use futures_util::{StreamExt, stream};
 use http::StatusCode;
@@ -15,7 +18,7 @@ use serde_json::{Value, json};
 use switchhook_aws::Error;
 use switchhook_aws::calls::StoreOutcome;
 use switchhook_aws::http::trace_id_of;
-use switchhook_aws::inbox::CreationOutcome;
+use switchhook_aws::inbox::{CreationOutcome, creation_id};
 use switchhook_aws::problem::{Problem, ProblemKind};
 use switchhook_domain::{Call, CallCreation, CallId, NewCall, Timestamp, TraceId, Transition};
 
@@ -101,10 +104,14 @@ impl Api {
         let appointment_id = request.appointment_id.clone();
         if let Some(earlier_id) = earlier_id
             && let Some(first) = self.calls.get_call(&earlier_id).await?
-            && is_created_by(&first, &hash)
             && first.created_at > now.minus(DUPLICATE_WINDOW)
         {
-            return Ok(created(&first, appointment_id.as_deref(), true));
+            if first.forgotten_at.is_some() {
+                return Err(call_forgotten());
+            }
+            if is_created_by(&first, &hash) {
+                return Ok(created(&first, appointment_id.as_deref(), true));
+            }
         }
         if let Some(error) = request.due_at_error.take() {
             // This may repeat a request whose due time was in range when it was first sent.
@@ -136,6 +143,11 @@ impl Api {
                     let is_repeated = first.created_at != now;
                     return Ok(created(&first, appointment_id.as_deref(), is_repeated));
                 }
+                // The inbox had lost the erased record, so this request was just recorded, with the person.
+                Some(Call { forgotten_at: Some(forgotten_at), .. }) => {
+                    self.inbox.erase(&creation_id(&call_id), forgotten_at).await?;
+                    return Err(call_forgotten());
+                }
                 Some(_) if key.is_some() => return Err(key_reused()),
                 // Another system reported a call under this id.
                 Some(_) => {
@@ -150,11 +162,11 @@ impl Api {
     }
 
     /// Records the request that creates a call. Returns the creation that is recorded already, if it is another one.
-    async fn record_creation(&self, creation: &CallCreation) -> Result<Option<Box<CallCreation>>, Error> {
+    async fn record_creation(&self, creation: &CallCreation) -> Result<Option<Box<CallCreation>>, RequestError> {
         let trace_id = creation.call.plan.trace_id.as_ref().map_or("", TraceId::as_str);
         Ok(match self.inbox.put_creation(creation, trace_id).await? {
-            // The row of a forgotten person is in the way of another.
-            CreationOutcome::Stored | CreationOutcome::Erased => None,
+            CreationOutcome::Stored => None,
+            CreationOutcome::Erased => return Err(call_forgotten()),
             // The response to this write may have been lost, and the SDK has repeated the request.
             CreationOutcome::Exists(first) if *first == *creation => None,
             CreationOutcome::Exists(first) => Some(first),
@@ -197,6 +209,12 @@ fn created(call: &Call, appointment_id: Option<&str>, is_repeated: bool) -> Answ
 fn key_reused() -> RequestError {
     let detail = "this idempotency key was used for another request; send a new call with a new key";
     RequestError::Problem(Problem::new(ProblemKind::IdempotencyKeyReused, detail))
+}
+
+fn call_forgotten() -> RequestError {
+    let detail = "this request created a call before, and the person of that call was forgotten; if the person is to be called all \
+                  the same, send the call with a new idempotency key";
+    RequestError::Problem(Problem::new(ProblemKind::CallForgotten, detail))
 }
 
 /// True if a request with this hash created the call.

@@ -19,6 +19,8 @@ pub enum ProblemKind {
     MethodNotAllowed,
     /// The idempotency key was used before, for a different request.
     IdempotencyKeyReused,
+    /// The same request created a call before, and the person of that call was forgotten.
+    CallForgotten,
     /// The call is no longer PENDING.
     NotPending,
     /// No provider of the call takes calls now.
@@ -31,12 +33,13 @@ pub enum ProblemKind {
 }
 
 impl ProblemKind {
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::InvalidJson,
         Self::InvalidRequest,
         Self::NotFound,
         Self::MethodNotAllowed,
         Self::IdempotencyKeyReused,
+        Self::CallForgotten,
         Self::NotPending,
         Self::ProviderUnavailable,
         Self::NotPlacedBySwitchhook,
@@ -54,6 +57,7 @@ impl ProblemKind {
             Self::NotFound => "not_found",
             Self::MethodNotAllowed => "method_not_allowed",
             Self::IdempotencyKeyReused => "idempotency_key_reused",
+            Self::CallForgotten => "call_forgotten",
             Self::NotPending => "not_pending",
             Self::ProviderUnavailable => "provider_unavailable",
             Self::NotPlacedBySwitchhook => "not_placed_by_switchhook",
@@ -71,6 +75,7 @@ impl ProblemKind {
             Self::NotFound => "Not found",
             Self::MethodNotAllowed => "The path does not have this method",
             Self::IdempotencyKeyReused => "The idempotency key is taken",
+            Self::CallForgotten => "The person of the call was forgotten",
             Self::NotPending => "The call is not pending",
             Self::ProviderUnavailable => "No provider takes the call now",
             Self::NotPlacedBySwitchhook => "Switchhook did not place the call",
@@ -86,9 +91,11 @@ impl ProblemKind {
             Self::InvalidJson | Self::InvalidRequest => StatusCode::BAD_REQUEST,
             Self::NotFound => StatusCode::NOT_FOUND,
             Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
-            Self::IdempotencyKeyReused | Self::NotPending | Self::ProviderUnavailable | Self::NotPlacedBySwitchhook => {
-                StatusCode::CONFLICT
-            }
+            Self::IdempotencyKeyReused
+            | Self::CallForgotten
+            | Self::NotPending
+            | Self::ProviderUnavailable
+            | Self::NotPlacedBySwitchhook => StatusCode::CONFLICT,
             Self::PayloadTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::StorageFailure | Self::InternalError => StatusCode::INTERNAL_SERVER_ERROR,
         }

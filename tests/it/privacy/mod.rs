@@ -10,6 +10,7 @@ mod interrupted;
 mod late;
 mod places;
 mod reached;
+mod recovered;
 
 use std::ops::ControlFlow;
 

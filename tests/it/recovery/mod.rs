@@ -30,17 +30,17 @@ pub(crate) use crate::repair::stack_of as stack;
 const MAX: usize = 1_000;
 
 /// Content of a table at one time.
-struct Backup {
+pub(crate) struct Backup {
     table: &'static str,
     items: Vec<Item>,
 }
 
-async fn back_up(world: &World, table: &'static str) -> Backup {
+pub(crate) async fn back_up(world: &World, table: &'static str) -> Backup {
     Backup { table, items: world.items(table).await }
 }
 
 /// Gives a table the content of the backup, as if the restored table took its place.
-async fn restore(world: &World, backup: &Backup) {
+pub(crate) async fn restore(world: &World, backup: &Backup) {
     lose(world, backup.table).await;
     for item in &backup.items {
         world.put_item(backup.table, item.clone()).await;
@@ -48,7 +48,7 @@ async fn restore(world: &World, backup: &Backup) {
 }
 
 /// Deletes all items of a table.
-async fn lose(world: &World, table: &str) {
+pub(crate) async fn lose(world: &World, table: &str) {
     for item in world.items(table).await {
         world.delete_item(table, &key_of(table, &item)).await;
     }

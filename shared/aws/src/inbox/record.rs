@@ -60,21 +60,8 @@ impl Inbox {
     /// # Errors
     /// [`Error::WriteInbox`], [`Error::ReadInbox`], [`Error::DecodeInbox`], [`Error::NewerSchema`].
     pub async fn put_creation(&self, creation: &CallCreation, trace_id: &str) -> Result<CreationOutcome, Error> {
-        let event = NewEvent {
-            event_id: creation_id(&creation.call.call_id),
-            call_id: Some(creation.call.call_id.clone()),
-            origin: Origin::Switchhook,
-            event_type: CREATION_TYPE.to_owned(),
-            occurred_at: None,
-            received_at: creation.created_at,
-            query: String::new(),
-            body: serde_json::to_vec(creation).map_err(|error| Error::WriteInbox(Box::new(error)))?,
-            key_index: 0,
-            headers: BTreeMap::new(),
-            disposition: Some(Disposition::Recorded),
-            cause: None,
-            trace_id: trace_id.to_owned(),
-        };
+        let body = serde_json::to_vec(creation).map_err(|error| Error::WriteInbox(Box::new(error)))?;
+        let event = creation_event(&creation.call.call_id, creation.created_at, body, trace_id);
         // A call may wait for months until it is due.
         let kept_from = creation.created_at.max(creation.call.plan.due_at);
         match self.put_kept_from(&event, kept_from).await? {
@@ -84,6 +71,24 @@ impl Inbox {
                 Ok(CreationOutcome::Exists(Box::new(self.decode_creation(&stored).await?)))
             }
         }
+    }
+
+    /// Records that a request created a call, and that the person of the call was forgotten. A record of the request loses the person.
+    ///
+    /// # Errors
+    /// [`Error::WriteInbox`], [`Error::ReadInbox`], [`Error::DecodeInbox`], [`Error::NewerSchema`]. A repetition is safe.
+    pub async fn put_erased_creation(
+        &self,
+        call_id: &CallId,
+        created_at: Timestamp,
+        due_at: Timestamp,
+        forgotten_at: Timestamp,
+    ) -> Result<(), Error> {
+        let event = creation_event(call_id, created_at, Vec::new(), "");
+        match self.put_kept_from(&event, created_at.max(due_at)).await? {
+            PutOutcome::Stored | PutOutcome::Duplicate { .. } => {}
+        }
+        self.erase(&event.event_id, forgotten_at).await.map(drop)
     }
 
     /// Reads the request that created a call. `None` if none is recorded: another system placed the call, the record expired, or
@@ -171,6 +176,24 @@ impl Inbox {
 
     fn update_dials(&self, call_id: &CallId) -> UpdateItemFluentBuilder {
         self.client.update_item().table_name(&self.table).key("event_id", text(&dials_key(call_id)))
+    }
+}
+
+fn creation_event(call_id: &CallId, created_at: Timestamp, body: Vec<u8>, trace_id: &str) -> NewEvent {
+    NewEvent {
+        event_id: creation_id(call_id),
+        call_id: Some(call_id.clone()),
+        origin: Origin::Switchhook,
+        event_type: CREATION_TYPE.to_owned(),
+        occurred_at: None,
+        received_at: created_at,
+        query: String::new(),
+        body,
+        key_index: 0,
+        headers: BTreeMap::new(),
+        disposition: Some(Disposition::Recorded),
+        cause: None,
+        trace_id: trace_id.to_owned(),
     }
 }
 
