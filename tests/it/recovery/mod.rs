@@ -79,7 +79,7 @@ async fn verified(stack: &Stack, since: Timestamp) -> VerifyReport {
 }
 
 /// Repairs what differs, as `switchhook verify --since TIME --repair --yes` does.
-async fn repair(stack: &Stack, since: Timestamp) -> Plan {
+pub(crate) async fn repair(stack: &Stack, since: Timestamp) -> Plan {
     let report = verified(stack, since).await;
     let plan = plan_repair(stack, &VerifyFilter::Since, &report, MAX).await.unwrap();
     carry_out(stack, &plan).await;

@@ -7,7 +7,7 @@ use http::StatusCode;
 use insta::assert_snapshot;
 use serde_dynamo::AttributeValue;
 use serde_json::{Value, json};
-use switchhook_aws::inbox::minute_of;
+use switchhook_aws::inbox::{SweepCursor, minute_of};
 use switchhook_domain::{EventId, Provider};
 use switchhook_local::{CALLS_TABLE, EVENTS_QUEUE, INBOX_TABLE};
 use switchhook_tests::{MINUTE, World, down, generic, text};
@@ -84,6 +84,30 @@ async fn event_that_was_stored_but_not_queued_is_found_by_the_sweep() {
         }
         assert_eq!(world.published_types(&call_id), ["call.initiated", "call.ringing"]);
     }
+}
+
+/// DynamoDB promises no time within which the index shows an event. Of all that finds such an event, only `verify` needs a person.
+#[tokio::test(start_paused = true)]
+async fn event_that_the_index_shows_after_the_sweep_is_found_by_verify() {
+    let world = World::new();
+    let began = world.now();
+    world.accept(Provider::Generic, &generic("c1", "e1", "RINGING", 0)).await;
+    world.wait(MINUTE).await;
+    world.crash_at("SendMessage", EVENTS_QUEUE);
+    assert_eq!(world.post(Provider::Generic, &generic("c1", "e2", "ANSWERED", 1)).await.0, CRASHED);
+    world.clear_faults();
+    // The sweep has passed the minute, as if the index had not had the event yet.
+    let swept = world.inbox.sweep_cursor().await.unwrap().map(|cursor| cursor.minute);
+    let passed = SweepCursor { minute: minute_of(world.now()), position: None };
+    assert!(world.inbox.advance_sweep_cursor(swept, &passed).await.unwrap());
+    world.wait(MINUTE * 10).await;
+    let id = EventId::new("generic:e2");
+    assert_eq!(world.status(&id).await["status"], "queued", "the sweep looks at no minute twice");
+    let stack = crate::repair::stack_of(&world);
+    crate::recovery::repair(&stack, began).await;
+    world.wait(MINUTE * 3).await;
+    assert_eq!(world.status(&id).await["status"], "processed");
+    assert!(world.call("c1").await.contains_event(&id));
 }
 
 #[tokio::test(start_paused = true)]
