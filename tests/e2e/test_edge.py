@@ -208,10 +208,10 @@ def test_event_types_that_the_parameter_takes_are_those_that_exist():
 # --- both ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("template", "prefix"), [(EDGE, "AWS::StackName"), (FORWARD, "StackName")], ids=["edge", "forward"])
-def test_an_alarm_has_its_severity_in_its_name_and_stays_quiet_on_a_new_stack(template, prefix):
+@pytest.mark.parametrize(("template", "prefix", "count"), [(EDGE, "AWS::StackName", 2), (FORWARD, "StackName", 3)], ids=["edge", "forward"])
+def test_an_alarm_has_its_severity_in_its_name_and_stays_quiet_on_a_new_stack(template, prefix, count):
     alarms = {name: each["Properties"] for name, each in template["Resources"].items() if each["Type"] == "AWS::CloudWatch::Alarm"}
-    assert len(alarms) == 2
+    assert len(alarms) == count
     for name, alarm in alarms.items():
         severity, words = re.fullmatch(r"(P[123])(\w+)Alarm", name).groups()
         kebab = re.sub(r"(?<=[a-z])(?=[A-Z])", "-", words).lower()
@@ -222,8 +222,10 @@ def test_an_alarm_has_its_severity_in_its_name_and_stays_quiet_on_a_new_stack(te
 
 def test_the_alarms_of_the_forwarding_look_at_its_own_queue_and_rule():
     assert forward("P1ForwardDeadLettersAlarm")["Dimensions"] == [{"Name": "QueueName", "Value": get_att("ForwardDlq", "QueueName")}]
-    dimensions = {each["Name"]: each["Value"] for each in forward("P2ForwardRetriesAlarm")["Dimensions"]}
-    assert dimensions == {"EventBusName": ref("EventBusName"), "RuleName": forward("ForwardRule")["Name"]}
+    for alarm, metric in (("P1ForwardEventsLostAlarm", "InvocationsFailedToBeSentToDlq"), ("P2ForwardRetriesAlarm", "RetryInvocationAttempts")):
+        dimensions = {each["Name"]: each["Value"] for each in forward(alarm)["Dimensions"]}
+        assert dimensions == {"EventBusName": ref("EventBusName"), "RuleName": forward("ForwardRule")["Name"]}
+        assert (forward(alarm)["Namespace"], forward(alarm)["MetricName"]) == ("AWS/Events", metric)
 
 
 def test_the_alarms_of_the_edge_look_at_its_own_distribution_and_rule():
