@@ -127,6 +127,24 @@ def test_the_runbook_names_what_the_code_logs():
             assert f'"{word}"' in sources, f"{function} never logs {word}"
 
 
+def test_the_runbook_explains_every_refusal_of_a_dial():
+    sources = "".join(path.read_text() for path in sorted((ROOT / "shared" / "providers" / "src").rglob("*.rs")))
+    answers = (ROOT / "shared" / "providers" / "src" / "dial.rs").read_text()
+    refusals = re.findall(r'Refusal::\w+\("(\w+)"\)', sources)
+    refusals += re.findall(r'(?:AccountProblem \{ reason: |busy\(|refused\()"(\w+)"', answers)
+    assert len(refusals) > 10
+    assert set(refusals) <= set(inline_code(RUNBOOK))
+
+
+def test_the_runbook_explains_every_cause_of_a_rejected_webhook():
+    ingress = (ROOT / "functions" / "ingress" / "src" / "lib.rs").read_text()
+    signature = (ROOT / "shared" / "providers" / "src" / "webhook.rs").read_text()
+    causes = re.findall(r'\("rejected", Some\("(\w+)"\)\)', ingress) + re.findall(r'Self::\w+(?: \{ \.\. \})? => "(\w+)"', signature)
+    assert len(causes) > 5
+    text = sections(RUNBOOK)["P2RejectedWebhooksAlarm"]
+    assert [cause for cause in causes if f"`{cause}`" not in text] == []
+
+
 # --- commands of all pages -------------------------------------------------------------------------------------------
 
 # Options of every command of the AWS CLI.
