@@ -8,6 +8,7 @@ use switchhook_operate::audit::{self, AuditRecord, Counts};
 
 use crate::change::Ended;
 use crate::stack_choice::{StackChoice, StackChoiceError};
+use crate::words::counted;
 
 const LIST_HELP: &str = "\
 Examples:
@@ -80,7 +81,8 @@ fn print(records: &[AuditRecord], out: &mut impl Write) -> io::Result<()> {
             (_, Some(event_id)) => writeln!(out, "{at}  {moment}  {command} {event_id}  {who}: {reason}")?,
             (run_id, None) => {
                 let run_id = run_id.as_deref().unwrap_or_default();
-                writeln!(out, "{at}  {run_id}  {moment:<8}  {command}, {items} items  {who}: {reason}")?;
+                let items = counted(*items as u64, "item");
+                writeln!(out, "{at}  {run_id}  {moment:<8}  {command}, {items}  {who}: {reason}")?;
             }
         }
         if done + unchanged + skipped > 0 {

@@ -14,6 +14,7 @@ use crate::import::{Import, ImportError};
 use crate::paths::encoded;
 use crate::show::{print_call, text};
 use crate::stack_choice::{StackChoice, StackChoiceError};
+use crate::table::aligned;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -339,30 +340,23 @@ impl Target {
 }
 
 fn print_list(calls: &[Value], out: &mut impl Write) -> io::Result<()> {
-    let rows: Vec<[String; 6]> = calls
-        .iter()
-        .map(|call| {
-            let attempts = call.get("attempts").and_then(Value::as_array).map_or(0, Vec::len);
-            [
-                text(call, "/call_id"),
-                text(call, "/job/state"),
-                attempts.to_string(),
-                text(call, "/lifecycle"),
-                text(call, "/appointment_status"),
-                text(call, "/updated_at"),
-            ]
-        })
-        .collect();
-    let titles = ["call", "job", "attempts", "state", "appointment", "changed"].map(str::to_owned);
-    let widths: [usize; 6] = std::array::from_fn(|column| {
-        let cells = rows.iter().chain([&titles]).filter_map(|row| row.get(column));
-        cells.map(|cell| cell.chars().count()).max().unwrap_or_default()
-    });
-    for row in [&titles].into_iter().chain(&rows) {
-        let cells: Vec<String> = row.iter().zip(widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
-        writeln!(out, "{}", cells.join("  ").trim_end())?;
+    if calls.is_empty() {
+        return writeln!(out, "no call is listed");
     }
-    Ok(())
+    let titles = ["call", "job", "attempts", "state", "appointment", "changed"].map(str::to_owned);
+    let rows = calls.iter().map(|call| {
+        let attempts = call.get("attempts").and_then(Value::as_array).map_or(0, Vec::len);
+        [
+            text(call, "/call_id"),
+            text(call, "/job/state"),
+            attempts.to_string(),
+            text(call, "/lifecycle"),
+            text(call, "/appointment_status"),
+            text(call, "/updated_at"),
+        ]
+    });
+    let rows: Vec<[String; 6]> = std::iter::once(titles).chain(rows).collect();
+    aligned(&rows).iter().try_for_each(|line| writeln!(out, "{line}"))
 }
 
 fn metadata(text: &str) -> Result<(String, String), String> {

@@ -12,6 +12,7 @@ use switchhook_operate::plan::{CallSummary, Effect, ITEMS_MAX_DEFAULT, Plan, Pla
 use switchhook_operate::run::{self, Progress, RATE_DEFAULT, Run, RunId, RunOptions, RunState};
 
 use crate::stack_choice::Connection;
+use crate::table::aligned;
 
 /// Number of effects, and of skipped items, that are printed.
 const PRINTED_MAX: usize = 20;
@@ -261,17 +262,22 @@ fn print_plan(plan: &Plan, rate: u32, out: &mut impl Write) -> io::Result<()> {
     let (items, calls) = (counted(plan.items.len(), "item"), counted(plan.calls, "call"));
     writeln!(out, "Plan {}: {} {items} of {calls}, valid until {}", plan.id, plan.verb.command(), plan.valid_until)?;
     if !plan.effects.is_empty() {
-        writeln!(out, "\n  {:<36}  {:<44}  {:<44}  {:>9}  rings", "call", "before", "after", "announces")?;
-    }
-    for effect in plan.effects.iter().take(PRINTED_MAX) {
-        print_effect(effect, out)?;
+        writeln!(out)?;
+        let titles = ["call", "before", "after", "announces", "rings"].map(str::to_owned);
+        let rows = std::iter::once(titles).chain(plan.effects.iter().take(PRINTED_MAX).map(row));
+        for line in aligned(&rows.collect::<Vec<_>>()) {
+            writeln!(out, "  {line}")?;
+        }
     }
     if plan.calls > PRINTED_MAX {
         writeln!(out, "  and {}", counted(plan.calls - PRINTED_MAX.min(plan.effects.len()), "more call"))?;
     }
     writeln!(out)?;
+    if plan.items.is_empty() && plan.unaffected == 0 && plan.skipped_count == 0 {
+        writeln!(out, "Nothing was selected.")?;
+    }
     if plan.unaffected > 0 {
-        writeln!(out, "Nothing to do for {}.", counted(plan.unaffected, "other"))?;
+        writeln!(out, "Selected items with nothing to do: {}.", plan.unaffected)?;
     }
     print_skipped(&plan.skipped, plan.skipped_count, "cannot be processed", out)?;
     if plan.calls_without_effect() > 0 {
@@ -311,17 +317,16 @@ fn print_plan(plan: &Plan, rate: u32, out: &mut impl Write) -> io::Result<()> {
     )
 }
 
-fn print_effect(effect: &Effect, out: &mut impl Write) -> io::Result<()> {
+/// Returns the effect on a call as a row of the plan's table.
+fn row(effect: &Effect) -> [String; 5] {
     let state = |summary: &Option<CallSummary>| summary.as_ref().map_or("no call".to_owned(), ToString::to_string);
-    writeln!(
-        out,
-        "  {:<36}  {:<44}  {:<44}  {:>9}  {}",
-        effect.call_id,
+    [
+        effect.call_id.to_string(),
         state(&effect.before),
         state(&effect.after),
-        effect.announces.len(),
-        if effect.could_ring { "could ring" } else { "no" }
-    )
+        effect.announces.len().to_string(),
+        if effect.could_ring { "could ring" } else { "no" }.to_owned(),
+    ]
 }
 
 fn print_skipped(skipped: &[Skipped], count: usize, what: &str, out: &mut impl Write) -> io::Result<()> {

@@ -26,7 +26,7 @@ column `cause` tell it.";
 
 const LIST_HELP: &str = "\
 The messages are received and shown again at once. The column `where` compares the queue with the list of events that need
-attention. `queue only`: the consumer could not write its note. `list only`: the message was deleted or has expired; a redrive sends
+attention. `both` and `queue` are right. `queue only`: the consumer could not write its note. `list only`: the message was deleted or has expired; a redrive sends
 the event again from the inbox.
 
 Exit status: 0 if there are dead letters, 1 if there is none, 2 if the stack could not be read.";
@@ -219,6 +219,9 @@ fn payload_of(connection: &Connection, event_id: Option<&EventId>) -> Result<Opt
 }
 
 fn print(letters: &DeadLetters, now: switchhook_domain::Timestamp, out: &mut impl Write) -> io::Result<()> {
+    if letters.iter().next().is_some() {
+        writeln!(out, "  {:<10}  {:>8}  {:>8}  {:<11}  {:<28}  id", "kind", "age", "receives", "where", "call")?;
+    }
     for group in &letters.causes {
         writeln!(out, "{}: {}", counted(group.letters.len() as u64, "dead letter"), group.cause)?;
         for letter in &group.letters {
@@ -245,7 +248,7 @@ fn print(letters: &DeadLetters, now: switchhook_domain::Timestamp, out: &mut imp
 fn print_letter(cause: &str, letter: &DeadLetter, payload: Option<&str>, out: &mut impl Write) -> io::Result<()> {
     let text = |value: Option<&str>| value.unwrap_or("-").to_owned();
     writeln!(out, "{}", letter.key)?;
-    writeln!(out, "  what      {}", kind(letter.kind))?;
+    writeln!(out, "  kind      {}", kind(letter.kind))?;
     writeln!(out, "  call      {}", text(letter.call_id.as_ref().map(|id| id.as_str())))?;
     writeln!(out, "  type      {}", text(letter.event_type.as_deref()))?;
     writeln!(out, "  since     {}", letter.dead_lettered_at)?;
@@ -269,7 +272,7 @@ const fn kind(kind: LetterKind) -> &'static str {
 
 fn place(letter: &DeadLetter) -> &'static str {
     match (&letter.message_id, letter.in_index) {
-        // No list names a message of somebody else.
+        // A message that is no event of Switchhook's is never in the list.
         (Some(_), _) if letter.kind == LetterKind::Unreadable => "queue",
         (Some(_), true) => "both",
         (Some(_), false) => "queue only",

@@ -10,7 +10,7 @@ use switchhook_operate::timeline::find;
 use crate::mark::mark;
 use crate::since::{self, Since};
 use crate::stack_choice::{Connection, StackChoice, StackChoiceError};
-use crate::table::{cut, duration, wrapped};
+use crate::table::{duration, wrapped};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -200,13 +200,18 @@ fn print_page(page: &EventPage, out: &mut impl Write, errors: &mut impl Write) -
     }
 }
 
-/// Prints an event in two lines.
+/// Returns the type of an event. A dash if it could not be read.
+fn type_of(line: &EventLine) -> &str {
+    if line.event_type.is_empty() { "-" } else { &line.event_type }
+}
+
+/// Prints an event in two lines. Ids are never cut, because they are pasted into the next command.
 pub(crate) fn print_line(line: &EventLine, out: &mut impl Write) -> io::Result<()> {
     let after = line.applied_after_ms.map_or_else(String::new, |ms| format!("after {}", duration(ms)));
     let retries = if line.attempts > 1 { format!(", {} tries", line.attempts) } else { String::new() };
-    writeln!(out, "{}  {} {:<13}  {}", line.received_at, mark(line.status), line.status, cut(&line.event_id, 57))?;
+    writeln!(out, "{}  {} {:<13}  {}", line.received_at, mark(line.status), line.status, line.event_id)?;
     let call = line.call_id.as_deref().unwrap_or("-");
-    writeln!(out, "    {} {}  call {}  {after}{retries}", line.provider, cut(&line.event_type, 24), cut(call, 40))?;
+    writeln!(out, "    {} {}  call {call}  {after}{retries}", line.provider, type_of(line))?;
     match &line.error {
         Some(error) => wrapped(error, 4).iter().try_for_each(|line| writeln!(out, "{line}")),
         None => Ok(()),
@@ -260,7 +265,7 @@ fn not_found(event: &str, connection: &Connection, errors: &mut impl Write) -> R
 fn print_path(path: &EventPath, with_headers: bool, out: &mut impl Write) -> io::Result<()> {
     let line = &path.line;
     writeln!(out, "{}", line.event_id)?;
-    writeln!(out, "  type       {} from {}, {} {}", line.event_type, line.provider, mark(line.status), line.status)?;
+    writeln!(out, "  type       {} from {}, {} {}", type_of(line), line.provider, mark(line.status), line.status)?;
     writeln!(out, "  call       {}", line.call_id.as_deref().unwrap_or("-"))?;
     let late = line.late_ms.map_or_else(String::new, |ms| format!(", {} after it happened", duration(ms)));
     writeln!(out, "  received   {}{late}", line.received_at)?;

@@ -40,7 +40,7 @@ be reached, 3 if the replay was refused.";
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Replay {
-    /// Events of this call
+    /// Events of the call with this id, which `switchhook timeline` finds by an appointment or a provider's call id
     #[arg(long, value_name = "CALL", conflicts_with = "plan")]
     call: Option<String>,
     /// Events received since this time: a duration such as 2h, or a time in RFC 3339 format

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 use serde_json::json;
-use switchhook_operate::calls::{StuckReport, stuck};
+use switchhook_operate::calls::{StuckKind, StuckReport, stuck};
 
 use crate::duration;
 use crate::stack_choice::{StackChoice, StackChoiceError};
@@ -74,9 +74,11 @@ fn print(report: &StuckReport, out: &mut impl Write) -> io::Result<()> {
             call.job
         )?;
         writeln!(out, "  why   {}", call.why)?;
+        // The due time of an overdue call has passed, and is in `why`.
+        let at = call.next_at.filter(|_| call.kind != StuckKind::Overdue);
+        let at = at.map_or_else(String::new, |at| format!(", at {at}"));
         let late = if call.late { " (late)" } else { "" };
-        let at = call.next_at.map_or_else(String::new, |at| format!(", at {at}{late}"));
-        writeln!(out, "  next  {}{at}", call.next)?;
+        writeln!(out, "  next  {}{at}{late}", call.next)?;
     }
     for id in &report.unreadable {
         writeln!(out, "{id} could not be read: a newer version of this tool may be able to")?;
@@ -93,7 +95,7 @@ fn print(report: &StuckReport, out: &mut impl Write) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use switchhook_domain::{CallId, Provider, Timestamp};
-    use switchhook_operate::calls::{StuckCall, StuckKind};
+    use switchhook_operate::calls::StuckCall;
 
     use super::*;
 

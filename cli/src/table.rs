@@ -1,9 +1,9 @@
 //! Text for a terminal of 100 columns.
 
-/// Width of a terminal that everything fits into.
-pub(crate) const WIDTH: usize = 100;
+/// Width of a terminal in characters.
+const WIDTH: usize = 100;
 
-/// Breaks a text into lines of at most [`WIDTH`] characters, each after `indent` spaces. A word that is too long stands alone.
+/// Breaks a text into lines of at most [`WIDTH`] characters, each after `indent` spaces. A longer word gets a line of its own.
 pub(crate) fn wrapped(text: &str, indent: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {
@@ -18,17 +18,19 @@ pub(crate) fn wrapped(text: &str, indent: usize) -> Vec<String> {
     lines
 }
 
-/// Cuts a text in the middle, so that it has at most `width` characters.
-pub(crate) fn cut(text: &str, width: usize) -> String {
-    let count = text.chars().count();
-    if count <= width {
-        return text.to_owned();
+/// Returns the rows of a table as lines. Each column is as wide as its widest cell.
+pub(crate) fn aligned<const COLUMNS: usize>(rows: &[[String; COLUMNS]]) -> Vec<String> {
+    let mut widths = [0; COLUMNS];
+    for row in rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = cell.chars().count().max(*width);
+        }
     }
-    let tail = width.saturating_sub(1) / 2;
-    let head = width.saturating_sub(1) - tail;
-    let (first, last): (String, String) =
-        (text.chars().take(head).collect(), text.chars().skip(count - tail).collect());
-    format!("{first}…{last}")
+    let line = |row: &[String; COLUMNS]| {
+        let cells: Vec<String> = row.iter().zip(widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+        cells.join("  ").trim_end().to_owned()
+    };
+    rows.iter().map(line).collect()
 }
 
 /// Returns a duration for people: `41 ms`, `3.2 s`, `2 min 5 s`, `3 h 12 min`, `2 d 4 h`.
@@ -56,11 +58,9 @@ mod tests {
     }
 
     #[test]
-    fn long_texts_are_wrapped_or_cut() {
+    fn long_texts_are_wrapped() {
         let text = "word ".repeat(40);
         let lines = wrapped(&text, 4);
         assert!(lines.len() > 1 && lines.iter().all(|line| line.chars().count() <= WIDTH && line.starts_with("    w")));
-        assert_eq!(cut("call-0123456789", 9), "call…6789");
-        assert_eq!(cut("call", 9), "call");
     }
 }

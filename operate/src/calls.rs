@@ -176,7 +176,7 @@ fn judge(call: &Call, now: Timestamp, limit: Duration) -> Option<StuckCall> {
     }
     match &call.job {
         Job::Pending { due_at } => {
-            let next = "the scheduler claims it at its next run, if one of its providers takes calls";
+            let next = "the scheduler claims it once one of its providers takes calls: switchhook providers list";
             let why = format!("due since {due_at}, and not claimed");
             is_long(*due_at).then(|| shown(StuckKind::Overdue, call.dial_provider(), *due_at, why, next, Some(*due_at)))
         }

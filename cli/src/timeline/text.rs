@@ -6,7 +6,7 @@ use switchhook_domain::Direction;
 use switchhook_operate::timeline::{CallSummary, EventInStory, Line, Story, WriteInStory};
 
 use crate::mark::mark;
-use crate::table::{WIDTH, cut, duration, wrapped};
+use crate::table::{duration, wrapped};
 
 /// Columns before the details of an event.
 const INDENT: usize = 4;
@@ -70,7 +70,7 @@ fn print_call(call: &CallSummary, out: &mut impl Write) -> io::Result<()> {
         )?;
         let dialled = attempt.dialled_at.as_ref().map(|at| format!(", dialled {at}")).unwrap_or_default();
         let id = or_dash(attempt.provider_call_id.as_deref());
-        writeln!(out, "               {} {}{dialled}", or_dash(attempt.provider), cut(id, 50))?;
+        writeln!(out, "               {} {}{dialled}", or_dash(attempt.provider), id)?;
     }
     Ok(())
 }
@@ -86,7 +86,7 @@ fn print_event(event: &EventInStory, out: &mut impl Write) -> io::Result<()> {
     };
     let mark = mark(event.disposition);
     writeln!(out, "{time:<24}  {arrived:<16}  {attempt}{}{implied}  {mark} {}", event.kind, event.disposition)?;
-    writeln!(out, "{:INDENT$}{}", "", cut(&event.event_id, WIDTH - INDENT))?;
+    writeln!(out, "{:INDENT$}{}", "", event.event_id)?;
     for line in wrapped(&event.why, INDENT) {
         writeln!(out, "{line}")?;
     }

@@ -44,7 +44,7 @@ pub(super) fn healthy(sources: &Sources, now: Timestamp) -> Vec<Evidence> {
         let at = metrics.received.0.iter().filter(|(_, value)| *value > 0.0).map(|(at, _)| *at).max();
         let text = at.map_or_else(
             || "none in the last day".to_owned(),
-            |at| format!("within {} ago", age(now.millis_since(at))),
+            |at| format!("at most {} ago", age(now.millis_since(at))),
         );
         Evidence { name: "last webhook", level: Level::Yes, text, advice: None }
     }));
@@ -78,7 +78,7 @@ pub(super) fn backlog(sources: &Sources, now: Timestamp) -> Vec<Evidence> {
             // An empty queue has no oldest message. Its metric may be minutes old.
             let oldest = oldest.filter(|_| *depth > 0);
             let text = match oldest {
-                Some(oldest) => format!("{depth}, oldest {}", age(seconds(oldest))),
+                Some(oldest) => format!("{depth} waiting, oldest {}", age(seconds(oldest))),
                 None => depth.to_string(),
             };
             judged(name, threshold, oldest, text)

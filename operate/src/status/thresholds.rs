@@ -122,13 +122,13 @@ pub(super) const RETRYING: Threshold = watch(
     None,
     0.0,
     "events fail and are tried again; they become dead letters if that goes on",
-    "switchhook event list",
+    "switchhook event list --status retrying",
 );
 pub(super) const CONFLICTS: Threshold = watch(
     Some("P3ConflictingBodyAlarm"),
     0.0,
     "a sender used the id of an event again for other content",
-    "switchhook event list",
+    "switchhook event show EVENT_ID",
 );
 /// Disagreements found in the last day.
 pub(super) const DRIFT: Threshold =

@@ -132,7 +132,7 @@ fn age_of_a_queue_counts_only_while_it_holds_messages() {
     assert_eq!(evidence(&sources, "events queue age").level, Level::Yes, "the queue is empty again");
     sources.events_queue = Ok(212);
     let line = evidence(&sources, "events queue age");
-    assert_eq!((line.level, line.text.as_str()), (Level::Act, "212, oldest 6 min"));
+    assert_eq!((line.level, line.text.as_str()), (Level::Act, "212 waiting, oldest 6 min"));
 }
 
 #[test]
