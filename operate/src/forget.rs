@@ -6,8 +6,8 @@
 //!
 //! **No plan, run or audit record holds a phone number.** A plan for a number lists the calls and the events that were found by it.
 //!
-//! The row is forgotten first. From then on, no write brings the person back, so a run that stops half-way has only work
-//! left to do, and none to repeat.
+//! The row is forgotten first. From then on, no write brings the person back, so a run that stops half-way is simply
+//! resumed.
 
 mod carry_out;
 mod request;

@@ -40,7 +40,7 @@ pub(super) struct Observations {
     pub(super) ids_with_two_contents: Vec<String>,
     /// Rejected webhooks by the cause in the log.
     pub(super) rejections_by_cause: BTreeMap<String, u64>,
-    /// Webhooks that named a call id of others, by the log.
+    /// Webhooks that named a call which their sender may not name, as counted from the log.
     pub(super) foreign_ids: u64,
     /// Log lines that report a failure.
     pub(super) logged_failures: Vec<String>,

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 /// Size of a generated key: 192 bits.
 const KEY_BYTES: usize = 24;
+
 /// Keys for one run.
 pub(super) struct GeneratedKeys {
     retell: String,

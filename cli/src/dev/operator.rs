@@ -1,7 +1,7 @@
 //! Local routes by which operators' commands reach the stack: its names, AWS requests, and schedules.
 //!
-//! **A page in a browser must not reach them**: they answer only requests whose `Host` is a name of this machine, and
-//! whose `Origin`, if there is one, is the stack itself.
+//! **A page in a browser must not reach them.** They answer a request only if its `Host` is a name of this machine. Its
+//! `Origin`, if it has one, must be the stack itself.
 
 use std::error::Error;
 use std::time::Duration;

@@ -56,7 +56,7 @@ pub struct Report {
     pub dead_letters_marked: u64,
     /// Notices to operators about new trouble.
     pub notices: u64,
-    /// Calls that have been dialling for too long. `None` if this run did not count them.
+    /// Calls that have been dialling for more than ten minutes. `None` if this run did not count them.
     pub stuck_dialing: Option<u64>,
     /// Errors: calls, index pages and sweeps that the next run tries again.
     pub failed: u64,
@@ -93,7 +93,7 @@ impl RequestStats {
         self.slowest_ms = self.slowest_ms.max(other.slowest_ms);
     }
 
-    /// The requests as metrics of a log line.
+    /// Returns the requests as metrics of a log line.
     pub(crate) fn counts(&self) -> Vec<(&'static str, u64)> {
         let slowest = self.slowest_ms.map(|slowest_ms| ("provider_request_ms", slowest_ms));
         slowest.into_iter().chain([("provider_request_failed", self.failed)]).collect()

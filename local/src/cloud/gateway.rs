@@ -30,8 +30,8 @@ impl Route {
 
     /// Returns the function that serves a request. `None` if the gateway has no such route.
     ///
-    /// The strictest reading of an HTTP API: it decodes the path before it matches a route, and a path parameter is one
-    /// segment. A method that a path of the API does not have also leads to the API, which names the methods that it has.
+    /// This is the strictest reading of the documentation of HTTP APIs: the path is decoded before a route is matched, and a
+    /// path parameter is one segment. A method that a path of the API does not have also leads to the API, which names the methods that it has.
     pub(super) fn find(method: &Method, encoded_path: &str) -> Option<Self> {
         let path = decoded_path(encoded_path);
         if let Some(rest) = path.strip_prefix("/webhooks/") {
@@ -83,7 +83,7 @@ pub(super) fn http_api_event(request: &Request<Bytes>, id: u64) -> Value {
                 "sourceIp": "127.0.0.1",
                 "userAgent": header(http::header::USER_AGENT),
             },
-            // Length of the ids of API Gateway, because rows and log lines hold them.
+            // It is as long as an id of API Gateway, so that rows and log lines have their real size.
             "requestId": format!("local-{id:010}"),
             "routeKey": "$default",
             "stage": "$default",

@@ -22,7 +22,7 @@ const POLL_LIMIT: usize = 200;
 #[derive(Debug)]
 pub struct Tail {
     since: Timestamp,
-    /// Events that were shown, with the status that was shown.
+    /// Events that were shown: the time of the poll that showed them last, and the status that it showed.
     seen: BTreeMap<EventId, (Timestamp, &'static str)>,
     /// Number of domain events of each call that were shown.
     announced: BTreeMap<CallId, usize>,
@@ -50,7 +50,8 @@ impl Tail {
         Self { since, seen: BTreeMap::new(), announced: BTreeMap::new() }
     }
 
-    /// Returns the new events since the last poll, in the order in which it happened.
+    /// Returns the new events since the last poll in the order in which they arrived, and then the new domain events of their
+    /// calls.
     ///
     /// # Errors
     /// A read failed. The next poll returns what this one could not.

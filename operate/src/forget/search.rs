@@ -117,8 +117,8 @@ impl Targets {
         self.examined
     }
 
-    /// Finds the events of the calls that are not erased yet. Returns those that name no call, and whose body names a call, a
-    /// provider's call id or the number.
+    /// Finds those events of the calls that still hold personal data. Returns the events that name no call, but whose body
+    /// holds the id of a call, a provider's call id or the number.
     pub(super) async fn search_inbox(
         &mut self,
         stack: &Stack,
@@ -245,7 +245,7 @@ async fn by_number(stack: &Stack, number: &PhoneNumber) -> Result<Vec<CallId>, E
     Ok(calls)
 }
 
-/// Returns the events that the inbox holds with their person. An event that cannot be read is among them.
+/// Returns those events whose personal data is still in the inbox. An event that cannot be read counts as one of them.
 async fn unerased(stack: &Stack, events: BTreeSet<EventId>) -> Result<BTreeSet<EventId>, Error> {
     let found: Vec<Result<Option<EventId>, Error>> = stream::iter(events)
         .map(|id| async move {

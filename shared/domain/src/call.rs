@@ -378,7 +378,7 @@ impl Call {
     }
 
     /// Returns the provider of an attempt, by its index into [`Call::attempt_records`]: the one that Switchhook asked to place
-    /// it, else the one that reports it. If the generic provider and another one report it, the other one is its provider.
+    /// it, else the one that reports it. Another provider that reports it is preferred to the generic one.
     #[must_use]
     pub fn attempt_provider(&self, index: usize) -> Option<Provider> {
         let dialled = self.attempt_records.get(index).and_then(|record| record.provider);

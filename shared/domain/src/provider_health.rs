@@ -163,7 +163,7 @@ pub struct ProviderHealth {
 }
 
 impl ProviderHealth {
-    /// Health of a provider that no dial has told anything about: it is available.
+    /// Health of a provider before the result of any dial is known: it is available.
     #[must_use]
     pub const fn new(provider: Provider) -> Self {
         Self {

@@ -243,7 +243,7 @@ fn late_truth_cancels_a_retry_that_is_no_longer_needed() {
     assert_eq!(call.job.as_str(), "PENDING");
     let confirmed = folded(&call, &reports("2", "1", EventKind::UserConfirmed, 41));
     assert_eq!((confirmed.job.as_str(), confirmed.appointment_status().as_str()), ("COMPLETED", "Confirmed"));
-    // Even if a dialer has claimed the call.
+    // The same holds if a dialer has claimed the call.
     let claimed = call.claim("token", LEASE, true, &POLICY, at(41)).unwrap().call;
     let confirmed = folded(&claimed, &reports("2", "1", EventKind::UserConfirmed, 42));
     assert_eq!(confirmed.start_dial("token", "dial", Provider::Retell, &POLICY, at(43)), None);
@@ -355,7 +355,7 @@ fn call_that_ends_without_an_attempt_says_why() {
     let reason = Some("do_not_call");
     assert_eq!(reasons(&blocked), [("call.exhausted", reason), ("appointment.blocked", reason)]);
     assert_eq!(blocked.appointment_status().as_str(), "Blocked");
-    // All of them have no provider and no source event.
+    // None of these events has a provider or a source event.
     assert!(blocked.domain_events_from(1).iter().all(|event| event.provider.is_none()));
     assert!(blocked.domain_events_from(1).iter().all(|event| event.source_event_id.is_none()));
 }

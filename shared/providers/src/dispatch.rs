@@ -77,8 +77,10 @@ pub fn sign(provider: Provider, key: &Key, url: &str, body: &[u8], now: Timestam
     }
 }
 
-/// Signs a webhook in the way that the configuration of its provider asks for, for `switchhook send`: with the first of Twilio's
-/// shared keys if there are any, else with the first key. `None` for Telnyx, whose configuration holds only the public key.
+/// Signs a webhook in the way that the configuration of its provider asks for. `switchhook send` uses it.
+///
+/// The first of Twilio's shared keys signs if there are any, else the first key. `None` for Telnyx, whose configuration holds
+/// only the public key.
 #[must_use]
 pub fn sign_as_configured(
     provider: Provider,

@@ -49,8 +49,8 @@ impl<'a> CallSearch<'a> {
     ///
     /// # Errors
     ///
-    /// [`ClientError::LookupUnsupported`] for generic, and for the account of another provider. Also if
-    /// the provider call id is unknown, and so is what the provider could be searched by instead.
+    /// [`ClientError::LookupUnsupported`] for generic, and for the account of another provider. Also if the provider call id is
+    /// unknown and the provider cannot be searched by the other facts in `lookup`.
     pub fn start(provider: Provider, config: &'a AccountConfig, lookup: Lookup<'a>) -> Result<Self, ClientError> {
         let first = match provider {
             Provider::Retell => retell::start_search(config, &lookup).map(|(ask, next)| (ask, Stage::Retell(next))),
@@ -72,7 +72,7 @@ impl<'a> CallSearch<'a> {
     /// Reads the response to the request. `now` is the current time.
     #[must_use]
     pub fn respond(self, status: u16, body: &[u8], now: Timestamp) -> SearchStep<'a> {
-        // `None` if the provider does not know the call.
+        // `None` means that the provider does not know the call.
         let body = match StatusCode::from_u16(status) {
             Ok(status) if status.is_success() => Some(body),
             Ok(StatusCode::NOT_FOUND) => None,
@@ -113,6 +113,7 @@ impl<'a> CallSearch<'a> {
     }
 }
 
+/// Wraps the search of one provider in the [`Stage`] of any.
 fn wrap<S>(step: Step<S>, stage: fn(S) -> Stage) -> Step<Stage> {
     match step {
         Step::Ask(request, search) => Step::Ask(request, stage(search)),

@@ -38,7 +38,7 @@ async fn sleeping_calls_hold_up_no_call_that_may_be_placed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn due_time_that_is_told_lies_inside_the_window() {
+async fn announced_due_time_lies_inside_the_window() {
     let world = World::new();
     let mut request = within("Europe/London", "00:30", "00:45");
     request["metadata"] = json!({"fake": "busy"});

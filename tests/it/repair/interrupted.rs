@@ -88,7 +88,7 @@ async fn run_that_is_killed_at_any_request_does_everything_once() {
             assert_eq!(repairs, usize::from(call_id == "c3"));
         }
         let actions = runs::actions(&world);
-        assert_eq!(actions.iter().filter(|(action, _)| action == "finished").map(|_| 1).max(), Some(1));
+        assert!(actions.iter().any(|(action, _)| action == "finished"));
         if !was_killed {
             break;
         }

@@ -17,8 +17,7 @@ pub(crate) enum PlayError {
     UnknownProvider(&'static str),
     #[error("an HTTP request could not be built")]
     Request(#[source] http::Error),
-    /// The local cloud stopped before the run was over.
-    #[error("the local cloud stopped")]
+    #[error("the local cloud stopped before the run was over")]
     Stopped,
     #[error("the async runtime did not start")]
     Runtime(#[source] std::io::Error),

@@ -19,8 +19,11 @@ use switchhook_providers::{AccountConfig, Entry, WebhookConfig};
 use super::*;
 
 const GOOD: &str = r#"{"retell": {"keys": ["a key that is as long as it must be"]}, "generic": {"keys": ["a key that is as long as it must be"]}}"#;
+/// Retell has a second key.
 const NEW: &str = r#"{"retell": {"keys": ["the next, a key that is as long as it must be", "a key that is as long as it must be"]}, "generic": {"keys": ["a key that is as long as it must be"]}}"#;
+/// Names a field `key`, which should be `keys`.
 const TYPO: &str = r#"{"retell": {"key": ["SECRET"]}, "generic": {"keys": ["the next, a key that is as long as it must be", "a key that is as long as it must be"]}}"#;
+/// Names a provider that does not exist.
 const TYPO_IN_NAME: &str = r#"{"retel": {"keys": ["SECRET"]}, "generic": {"keys": ["the next, a key that is as long as it must be", "a key that is as long as it must be"]}}"#;
 const TYPO_IN_JSON: &str = r#"{"retell": {"keys": ["SECRET"]}, "generic": }"#;
 
@@ -82,7 +85,7 @@ fn at(seconds: u64) -> Timestamp {
     Timestamp::from_millis(0).plus(Duration::from_secs(seconds))
 }
 
-/// Number of keys of each provider at this time: `retell 1, generic 2`. A disabled provider has none, but is named.
+/// Returns how many keys each provider has at this time, or that it is disabled: `retell disabled, generic 2`.
 async fn keys(secret: &ProviderSecret<WebhookConfig>, now: Timestamp) -> String {
     let entries = secret.current(now).await;
     let shown = Provider::ALL.into_iter().filter_map(|provider| match entries.entry(provider) {

@@ -54,7 +54,7 @@ fn success_of_the_probe_closes_the_circuit_and_nothing_else_does() {
     let opened = health.domain_event().expect("opened");
     assert_eq!((opened.event_type.as_str(), opened.id.as_str()), ("provider.unavailable", "provider-health:retell/1"));
     assert_eq!(opened.reason, Some("account_problem"));
-    // A dial that was under way, and a probe that is not due yet.
+    // A dial that was under way when the circuit opened changes nothing. The first probe is due after 30 seconds.
     assert_eq!(health.after_dial(&call(9), DialSignal::Works, at(3)), None);
     assert!(!health.needs_probe(at(31)) && health.needs_probe(at(32)));
     let probing = health.start_probe(&call(4), at(32)).expect("open");
@@ -88,7 +88,7 @@ fn accepted_calls_prove_nothing_until_one_of_them_is_heard_of() {
 }
 
 #[test]
-fn calls_that_are_heard_of_clear_what_single_calls_said_that_were_not_dialled() {
+fn report_of_a_call_that_was_dialled_clears_failures_of_single_calls() {
     let mut health = ProviderHealth::new(Provider::Retell);
     for hour in 0..24 {
         let now = at(hour * 3_600);

@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn address_is_believed_only_with_one_of_the_keys() {
+    fn address_is_trusted_only_with_one_of_the_keys() {
         let edge = read(json!({"keys": [NEXT, KEY]})).unwrap();
         let address = (VIEWER_ADDRESS_HEADER, "198.51.100.7");
         for key in [KEY, NEXT] {

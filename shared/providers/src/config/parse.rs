@@ -22,7 +22,7 @@ const WINDOW_DEFAULT: Duration = Duration::from_secs(300);
 /// that is rejected.
 const KEYS_MAX: usize = 8;
 
-/// Fields of the webhook half. Which of them a provider knows is in [`webhook_field_names`].
+/// Fields of the webhook half, of all providers. [`webhook_field_names`] lists those of one provider.
 const WEBHOOK_FIELDS: [&str; 5] = ["keys", "window_seconds", "allowed_sources", "signature", "shared_keys"];
 /// Fields of the account half.
 pub(super) const ACCOUNT_FIELDS: [&str; 2] = ["dial", "discover"];
@@ -64,7 +64,8 @@ pub(super) enum Part {
     DialAccounts,
 }
 
-/// Configuration of one provider.
+/// Configuration of one provider, in two halves: one is stored in the secret of the webhook keys, the other one in the secret
+/// of the dial accounts.
 pub(super) struct Halves {
     /// `None` in a document without webhook keys.
     pub(super) webhook: Option<WebhookConfig>,

@@ -63,6 +63,7 @@ fn ended_calls_become_the_events_of_their_webhooks() {
             "start_timestamp": 1_760_962_437_211_i64, "end_timestamp": 1_760_962_521_846_i64,
         })
     };
+    // A call that goes on, and an item that is no call, give no event.
     let list =
         json!({"items": [call("c1", "ended"), call("c2", "ongoing"), 7], "has_more": true, "pagination_key": "c2"});
     assert_eq!(events(&read(Provider::Retell, None, &list)), (vec!["retell:c1:call_ended"], Some("c2")));
@@ -114,7 +115,7 @@ fn ended_calls_become_the_events_of_their_webhooks() {
 }
 
 #[test]
-fn what_is_no_list_is_not_read() {
+fn response_without_a_list_is_not_read() {
     for provider in DIALLED {
         for (status, body) in [(200, ""), (200, "{}"), (200, "7"), (500, "{\"items\":[]}"), (404, "[]"), (429, "[]")] {
             assert_eq!(read_discovery_answer(provider, PERIOD, None, status, body.as_bytes(), NOW), None, "{body}");
