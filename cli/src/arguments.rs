@@ -3,6 +3,7 @@
 use std::error::Error;
 use std::ffi::OsString;
 use std::io::Write;
+use std::marker;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
@@ -125,7 +126,7 @@ const EXIT_REFUSED: u8 = 3;
 
 pub(crate) fn run(
     arguments: impl Iterator<Item = OsString>,
-    out: &mut impl Write,
+    out: &mut (impl Write + marker::Send),
     errors: &mut impl Write,
 ) -> ExitCode {
     let switchhook = match Switchhook::try_parse_from(arguments) {

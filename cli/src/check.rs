@@ -64,7 +64,7 @@ pub(crate) enum CheckError {
 
 impl Check {
     /// Returns true if no step failed.
-    pub(crate) fn run(&self, out: &mut impl Write) -> Result<bool, CheckError> {
+    pub(crate) fn run(&self, out: &mut (impl Write + Send)) -> Result<bool, CheckError> {
         let address = self.stack.address()?;
         let runtime = runtime()?;
         let mut printed = Ok(());

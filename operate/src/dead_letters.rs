@@ -9,7 +9,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use futures_util::stream::{self, StreamExt};
 use serde::Serialize;
 use serde_json::json;
 use switchhook_aws::calls::Resolved;
@@ -18,6 +17,7 @@ use switchhook_aws::queue::{Message, QuarantineNotice, Queue, ReceivedMessage};
 use switchhook_domain::{CallId, Disposition, EventId, FoldOutcome, Origin, ProviderEvent, Timestamp, fold};
 
 use crate::attention;
+use crate::concurrent::concurrently;
 use crate::draft::Draft;
 use crate::error::{Error, Refusal};
 use crate::plan::{Action, Plan, PlanItem, Verb};
@@ -135,15 +135,8 @@ pub async fn list(stack: &Stack, limit: usize) -> Result<DeadLetters, Error> {
     let received = receive(&stack.dlq, |so_far| so_far.len() < limit).await?;
     let marked = attention::all(stack, AttentionKind::DeadLettered, limit).await?;
     let quarantined = attention::all(stack, AttentionKind::Quarantined, limit).await?;
-    let mut letters: Vec<(String, DeadLetter)> = Vec::new();
-    let described: Vec<Result<(String, DeadLetter), Error>> = stream::iter(&received)
-        .map(|message| describe(stack, message, &marked, &quarantined))
-        .buffered(CONCURRENCY)
-        .collect()
-        .await;
-    for letter in described {
-        letters.push(letter?);
-    }
+    let described = received.iter().map(|message| describe(stack, message, &marked, &quarantined));
+    let mut letters = concurrently(CONCURRENCY, described).await?;
     let known: BTreeSet<EventId> = letters.iter().filter_map(|(_, letter)| letter.event_id.clone()).collect();
     for entry in marked.iter().filter(|entry| entry.event_id.as_ref().is_some_and(|id| !known.contains(id))) {
         letters.push(of_index(stack, entry).await?);
@@ -224,11 +217,10 @@ pub(crate) async fn finish_redrive(stack: &Stack, items: Vec<PlanItem>) -> Resul
     let mut decided = BTreeSet::new();
     let give_up_at = stack.now().plus(FOLD_WAIT);
     loop {
-        let looked: Vec<Result<bool, Error>> =
-            stream::iter(&waiting).map(|item| is_decided(stack, item)).buffered(CONCURRENCY).collect().await;
+        let looked = concurrently(CONCURRENCY, waiting.iter().map(|item| is_decided(stack, item))).await?;
         let mut still = Vec::new();
         for (item, is_decided) in waiting.into_iter().zip(looked) {
-            match (is_decided?, &item.event_id) {
+            match (is_decided, &item.event_id) {
                 (true, Some(event_id)) => {
                     stack.inbox.clear_retry(event_id).await?;
                     decided.insert(event_id.to_string());

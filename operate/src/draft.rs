@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use futures_util::stream::{self, StreamExt};
 use serde_json::Value;
 use switchhook_aws::inbox::Reread;
 use switchhook_domain::{CallId, Timestamp};
 
+use crate::concurrent::concurrently;
 use crate::cost::{Cost, Work};
 use crate::error::Error;
 use crate::forecast::{Forecast, Step, forecast, sends_event};
@@ -39,11 +39,8 @@ impl Draft {
         let now = stack.now();
         let id = PlanId::random()?;
         let (first, rest) = self.groups(stack).await?;
-        let forecasts: Vec<Result<(Vec<PlanItem>, Forecast), Error>> = stream::iter(first)
-            .map(|group| forecast_group(stack, &id, group, now))
-            .buffered(CONCURRENCY)
-            .collect()
-            .await;
+        let forecasts = first.into_iter().map(|group| forecast_group(stack, &id, group, now));
+        let forecasts = concurrently(CONCURRENCY, forecasts).await?;
         let mut plan = Plan {
             id,
             verb: self.verb,
@@ -64,8 +61,7 @@ impl Draft {
             domain_events: 0,
             cost: Cost::default(),
         };
-        for forecast in forecasts {
-            let (items, forecast) = forecast?;
+        for (items, forecast) in forecasts {
             plan.add(items, forecast);
         }
         for (call_id, items) in rest {
@@ -81,16 +77,9 @@ impl Draft {
     async fn groups(&self, stack: &Stack) -> Result<(Vec<Group>, Vec<Group>), Error> {
         let mut groups = grouped(self.items.iter().cloned());
         let rest = groups.split_off(groups.len().min(EFFECTS_MAX));
-        let located: Vec<Result<Vec<PlanItem>, Error>> = stream::iter(groups)
-            .map(|(call_id, items)| locate(stack, call_id, items))
-            .buffered(CONCURRENCY)
-            .collect()
-            .await;
-        let mut first = Vec::new();
-        for items in located {
-            first.extend(items?);
-        }
-        Ok((grouped(first.into_iter()), rest))
+        let located = groups.into_iter().map(|(call_id, items)| locate(stack, call_id, items));
+        let first = concurrently(CONCURRENCY, located).await?;
+        Ok((grouped(first.into_iter().flatten()), rest))
     }
 }
 

@@ -6,7 +6,6 @@
 
 use std::collections::BTreeMap;
 
-use futures_util::stream::{self, StreamExt};
 use switchhook_aws::calls::{Alias, Resolved};
 use switchhook_aws::inbox::{Reread, StoredEvent, is_kept_without_event};
 use switchhook_domain::{
@@ -14,6 +13,7 @@ use switchhook_domain::{
     Transition, fold, refold,
 };
 
+use crate::concurrent::concurrently;
 use crate::error::Error;
 use crate::plan::{Action, CallSummary, Effect, PlanId, PlanItem, due_at};
 use crate::stack::Stack;
@@ -87,14 +87,11 @@ pub(crate) async fn forecast(
     if let Some(reason) = objection(items, stored.as_ref()) {
         return Ok(Forecast { effect: None, steps: items.iter().map(|_| Step::Skip(reason.clone())).collect() });
     }
-    let found: Vec<Result<Option<Found>, Error>> = stream::iter(items)
-        .map(|item| async move {
-            let Some(event_id) = item.event_id.as_ref().filter(|_| sends_event(item.action)) else { return Ok(None) };
-            find(stack, event_id).await.map(Some)
-        })
-        .buffered(CONCURRENCY)
-        .collect()
-        .await;
+    let found = items.iter().map(|item| async move {
+        let Some(event_id) = item.event_id.as_ref().filter(|_| sends_event(item.action)) else { return Ok(None) };
+        find(stack, event_id).await.map(Some)
+    });
+    let found = concurrently(CONCURRENCY, found).await?;
     let next = match items.iter().find(|item| matches!(item.action, Action::Rebuild | Action::Stop)) {
         Some(item) => next_row(stack, stored.as_ref(), call_id, item.action, now).await?,
         None => None,
@@ -104,7 +101,7 @@ pub(crate) async fn forecast(
     let mut aliases = BTreeMap::new();
     let mut steps = Vec::new();
     for (item, found) in items.iter().zip(found) {
-        let step = match (item.action, found?) {
+        let step = match (item.action, found) {
             (_, Some(Found::Gone)) => match &item.message {
                 // The message of a dead letter carries its event.
                 Some(event) => {

@@ -12,6 +12,7 @@ pub mod audit;
 mod aws;
 pub mod calls;
 pub mod check;
+mod concurrent;
 pub mod cost;
 pub mod dead_letters;
 mod draft;
@@ -31,6 +32,8 @@ pub mod republish;
 pub mod run;
 pub mod secrets;
 pub mod selection;
+#[cfg(test)]
+mod spawn_tests;
 pub mod stack;
 pub mod status;
 mod time_text;

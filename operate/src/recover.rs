@@ -4,7 +4,6 @@
 
 use std::time::Duration;
 
-use futures_util::stream::{self, StreamExt};
 use serde::Serialize;
 use serde_json::json;
 use switchhook_aws::calls::{TimeRange, WAKE_SHARDS, WakeQueue};
@@ -12,6 +11,7 @@ use switchhook_aws::dynamodb::{CopyCounts, copy_items};
 use switchhook_aws::inbox::{NewEvent, PutOutcome};
 use switchhook_domain::{Call, CallId, Job, Timestamp, TraceId};
 
+use crate::concurrent::concurrently;
 use crate::draft::Draft;
 use crate::error::{Error, Refusal};
 use crate::plan::{Action, LeftAlone, Plan, PlanItem, Verb};
@@ -55,7 +55,7 @@ pub struct Copied {
 /// # Errors
 /// [`Refusal::EmptyFilter`] if no table is named, [`Refusal::SameTable`] if a table would be copied into itself, and the errors of
 /// the tables.
-pub async fn copy(stack: &Stack, from: &CopyFrom, progress: &mut dyn FnMut(u64)) -> Result<CopyReport, Error> {
+pub async fn copy(stack: &Stack, from: &CopyFrom, progress: &mut (dyn FnMut(u64) + Send)) -> Result<CopyReport, Error> {
     if *from == CopyFrom::default() {
         return Err(Refusal::EmptyFilter("name a table with --inbox-from or --calls-from").into());
     }
@@ -94,7 +94,7 @@ pub async fn plan_refill(
     for call_id in selection::open_calls(&stack.calls).await? {
         calls.entry(call_id).or_default();
     }
-    let rows = read_rows(stack, calls.into_keys()).await?;
+    let rows = read_rows(stack, calls.into_keys().collect()).await?;
     let written = rows.iter().filter(|call| call.updated_at >= since);
     let items: Vec<PlanItem> = written.map(|call| PlanItem::of_call(Action::Refill, call.call_id.clone())).collect();
     into_plan(stack, Verb::Refill, json!({ "since": since.to_string() }), items, rows.len(), items_max).await
@@ -172,19 +172,15 @@ async fn refill_call(stack: &Stack, call: &Call) -> Result<(), Error> {
     Ok(())
 }
 
-async fn read_rows(stack: &Stack, calls: impl IntoIterator<Item = CallId>) -> Result<Vec<Call>, Error> {
-    let read: Vec<Result<Option<Call>, switchhook_aws::Error>> = stream::iter(calls)
-        .map(|call_id| async move {
-            match stack.calls.get_call(&call_id).await {
-                // `verify` names a row that cannot be read.
-                Err(switchhook_aws::Error::DecodeCall(_) | switchhook_aws::Error::NewerSchema(_)) => Ok(None),
-                other => other,
-            }
-        })
-        .buffered(CONCURRENCY)
-        .collect()
-        .await;
-    Ok(read.into_iter().filter_map(Result::transpose).collect::<Result<_, _>>()?)
+async fn read_rows(stack: &Stack, calls: Vec<CallId>) -> Result<Vec<Call>, Error> {
+    let read = calls.iter().map(|call_id| async move {
+        match stack.calls.get_call(call_id).await {
+            // `verify` names a row that cannot be read.
+            Err(switchhook_aws::Error::DecodeCall(_) | switchhook_aws::Error::NewerSchema(_)) => Ok(None),
+            other => other,
+        }
+    });
+    Ok(concurrently(CONCURRENCY, read).await?.into_iter().flatten().collect())
 }
 
 async fn into_plan(

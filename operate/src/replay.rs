@@ -10,7 +10,6 @@
 
 use std::collections::BTreeSet;
 
-use futures_util::stream::{self, StreamExt};
 use serde::Serialize;
 use serde_json::json;
 use switchhook_aws::calls::Resolved;
@@ -18,9 +17,11 @@ use switchhook_aws::dynamodb::shard_of;
 use switchhook_aws::inbox::{RECEIVED_SHARDS, ReceivedEvent, StoredEvent, minute_of};
 use switchhook_domain::{Call, CallId, Disposition, EventId, Origin, Provider, Timestamp};
 
+use crate::concurrent::concurrently;
 use crate::draft::Draft;
 use crate::error::{Error, Refusal};
 use crate::plan::{Action, ITEMS_MAX, Plan, PlanItem, Verb};
+use crate::selection::Progress;
 use crate::stack::Stack;
 
 /// Reads at the same time.
@@ -90,7 +91,7 @@ pub async fn plan(
     stack: &Stack,
     filter: &ReplayFilter,
     items_max: usize,
-    progress: &mut (dyn FnMut(u64, u64) + Send),
+    progress: Progress<'_>,
 ) -> Result<Plan, Error> {
     if filter.call.is_none() && filter.since.is_none() {
         return Err(Refusal::EmptyFilter("give --call, or --since").into());
@@ -141,7 +142,7 @@ async fn matches(
     stack: &Stack,
     filter: &ReplayFilter,
     items_max: usize,
-    progress: &mut (dyn FnMut(u64, u64) + Send),
+    progress: Progress<'_>,
 ) -> Result<Matches, Error> {
     let now = stack.now();
     let row = match &filter.call {
@@ -151,7 +152,11 @@ async fn matches(
     let mut matches = Matches::default();
     let mut seen = BTreeSet::new();
     // The events of a call that its row names are found by their ids, whenever they arrived.
-    for candidate in row.iter().flat_map(|row| row.history.iter().map(|entry| of_row(row, entry))) {
+    let of_row: Vec<Candidate> = match &row {
+        Some(row) => row.history.iter().map(|entry| of_entry(row, entry)).collect(),
+        None => Vec::new(),
+    };
+    for candidate in of_row {
         let is_in_time = filter.since.is_none_or(|since| since <= candidate.received_at)
             && filter.until.is_none_or(|until| candidate.received_at <= until);
         if is_in_time && seen.insert(candidate.event_id.clone()) {
@@ -168,12 +173,9 @@ async fn matches(
     let mut done = 0;
     for some in minutes.chunks(CONCURRENCY) {
         let buckets = some.iter().flat_map(|minute| shards.iter().map(move |shard| (*minute, *shard)));
-        let pages = stream::iter(buckets).map(|(minute, shard)| received(stack, minute, shard, filter));
-        let found: Vec<Result<Vec<Candidate>, Error>> = pages.buffered(CONCURRENCY).collect().await;
-        let mut candidates = Vec::new();
-        for of_bucket in found {
-            candidates.extend(of_bucket?);
-        }
+        let found = buckets.map(|(minute, shard)| received(stack, minute, shard, filter));
+        let found = concurrently(CONCURRENCY, found).await?;
+        let mut candidates: Vec<Candidate> = found.into_iter().flatten().collect();
         candidates.retain(|candidate| seen.insert(candidate.event_id.clone()));
         candidates.sort_by(|a, b| (a.received_at, &a.event_id).cmp(&(b.received_at, &b.event_id)));
         matches.take(stack, filter, candidates, items_max).await?;
@@ -186,7 +188,7 @@ async fn matches(
     Ok(matches)
 }
 
-fn of_row(row: &Call, entry: &switchhook_domain::HistoryEntry) -> Candidate {
+fn of_entry(row: &Call, entry: &switchhook_domain::HistoryEntry) -> Candidate {
     Candidate {
         event_id: entry.source_event_id.clone(),
         call_id: Some(row.call_id.clone()),
@@ -250,11 +252,10 @@ impl Matches {
                 self.continue_at.get_or_insert(first.received_at);
                 return Ok(());
             }
-            let matching: Vec<Result<bool, Error>> =
-                stream::iter(some).map(|one| is_match(stack, filter, one)).buffered(CONCURRENCY).collect().await;
+            let matching = concurrently(CONCURRENCY, some.iter().map(|one| is_match(stack, filter, one))).await?;
             self.read += if filter.needs_no_read() { 0 } else { some.len() };
             for (candidate, is_match) in some.iter().zip(matching) {
-                if !is_match? {
+                if !is_match {
                     self.examined += 1;
                     continue;
                 }

@@ -7,13 +7,13 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use futures_util::stream::{self, StreamExt};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use switchhook_aws::bus::{BATCH_MAX, Bus, OutboxEvent};
 use switchhook_aws::calls::Calls;
 use switchhook_domain::{Call, CallId, Timestamp};
 
+use crate::concurrent::concurrently;
 use crate::draft::Draft;
 use crate::error::{Error, Refusal};
 use crate::plan::{Action, LeftAlone, Plan, PlanItem, Verb};
@@ -150,23 +150,19 @@ pub async fn failures(stack: &Stack) -> Result<Vec<RelayFailure>, Error> {
 
 /// Publishes the domain events of the calls of these items. A call that cannot be read is left alone, and the others go on.
 pub(crate) async fn republish(stack: &Stack, items: &[PlanItem]) -> Result<Vec<LeftAlone>, Error> {
-    let published: Vec<Result<Option<LeftAlone>, Error>> = stream::iter(items)
-        .map(|item| async move {
-            let Some(call_id) = &item.call_id else { return Ok(None) };
-            let left = |reason: String| Ok(Some((item.clone(), reason)));
-            match republish_call(&stack.calls, &stack.bus, call_id).await {
-                Ok(Some(_)) => Ok(None),
-                Ok(None) => left("the call does not exist".to_owned()),
-                Err(error @ (switchhook_aws::Error::DecodeCall(_) | switchhook_aws::Error::NewerSchema(_))) => {
-                    left(error.to_string())
-                }
-                Err(error) => Err(error.into()),
+    let published = items.iter().map(|item| async move {
+        let Some(call_id) = &item.call_id else { return Ok(None) };
+        let left = |reason: String| Ok(Some((item.clone(), reason)));
+        match republish_call(&stack.calls, &stack.bus, call_id).await {
+            Ok(Some(_)) => Ok(None),
+            Ok(None) => left("the call does not exist".to_owned()),
+            Err(error @ (switchhook_aws::Error::DecodeCall(_) | switchhook_aws::Error::NewerSchema(_))) => {
+                left(error.to_string())
             }
-        })
-        .buffered(CONCURRENCY)
-        .collect()
-        .await;
-    published.into_iter().filter_map(Result::transpose).collect()
+            Err(error) => Err(Error::from(error)),
+        }
+    });
+    Ok(concurrently(CONCURRENCY, published).await?.into_iter().flatten().collect())
 }
 
 /// Deletes messages of the failures queue. A message that is gone is not an error.
@@ -204,22 +200,18 @@ async fn written_since_failure(
     let received = selection::calls_since(&stack.inbox, &stack.calls, since.minus(LOOK_BACK), now, progress).await?;
     let mut candidates: BTreeSet<CallId> = received.into_keys().collect();
     candidates.extend(selection::open_calls(&stack.calls).await?);
-    let written: Vec<Result<Option<CallId>, Error>> = stream::iter(candidates)
-        .map(|call_id| async move {
-            match stack.calls.resolve(&call_id).await {
-                Ok(resolved) => {
-                    let call = resolved.call.filter(|call| call.updated_at >= since);
-                    Ok(call.map(|call| call.call_id))
-                }
-                // The run names a row that cannot be read.
-                Err(switchhook_aws::Error::DecodeCall(_) | switchhook_aws::Error::NewerSchema(_)) => Ok(Some(call_id)),
-                Err(error) => Err(error.into()),
+    let written = candidates.into_iter().map(|call_id| async move {
+        match stack.calls.resolve(&call_id).await {
+            Ok(resolved) => {
+                let call = resolved.call.filter(|call| call.updated_at >= since);
+                Ok(call.map(|call| call.call_id))
             }
-        })
-        .buffered(CONCURRENCY)
-        .collect()
-        .await;
-    written.into_iter().filter_map(Result::transpose).collect()
+            // The run names a row that cannot be read.
+            Err(switchhook_aws::Error::DecodeCall(_) | switchhook_aws::Error::NewerSchema(_)) => Ok(Some(call_id)),
+            Err(error) => Err(Error::from(error)),
+        }
+    });
+    Ok(concurrently(CONCURRENCY, written).await?.into_iter().flatten().collect())
 }
 
 async fn publish(bus: &Bus, call: &Call) -> Result<u64, switchhook_aws::Error> {

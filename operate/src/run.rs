@@ -12,7 +12,6 @@ use std::fmt;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use futures_util::stream::{self, StreamExt};
 use serde::{Deserialize, Serialize};
 use switchhook_aws::calls::StoreOutcome;
 use switchhook_aws::inbox::{Document, DocumentKind, NewEvent, submit};
@@ -22,6 +21,7 @@ use switchhook_domain::{ProviderEvent, Timestamp, Transition};
 
 use crate::act;
 use crate::audit::{self, AuditRecord, Counts, Moment};
+use crate::concurrent::concurrently;
 use crate::error::{Error, Refusal};
 use crate::forecast::{Forecast, Step, forecast};
 use crate::forget;
@@ -326,17 +326,14 @@ impl Held<'_> {
         let page = self.plan.items.get(self.run.position..until).unwrap_or_default().to_vec();
         let groups: Vec<&[PlanItem]> = page.chunk_by(|a, b| a.call_id.is_some() && a.call_id == b.call_id).collect();
         let (stack, plan_id) = (self.stack, &self.plan.id);
-        let forecasts: Vec<Result<Forecast, Error>> = stream::iter(&groups)
-            .map(|items| async move {
-                let call_id = items.first().and_then(|item| item.call_id.as_ref());
-                forecast(stack, plan_id, call_id, items, now).await
-            })
-            .buffered(CONCURRENCY)
-            .collect()
-            .await;
+        let forecasts = groups.iter().map(|items| {
+            let call_id = items.first().and_then(|item| item.call_id.as_ref());
+            forecast(stack, plan_id, call_id, items, now)
+        });
+        let forecasts = concurrently(CONCURRENCY, forecasts).await?;
         let mut work = PageWork::default();
         for (items, forecast) in groups.into_iter().zip(forecasts) {
-            self.check(items, forecast?, &mut work).await?;
+            self.check(items, forecast, &mut work).await?;
         }
         for (item, transition) in &work.rows {
             match self.stack.calls.store(transition, self.stack.call_retention()).await? {

@@ -15,7 +15,7 @@ const CONCURRENCY: usize = 8;
 pub type CallEvents = BTreeMap<CallId, Vec<EventId>>;
 
 /// Progress of a search: the number of minutes that are read, and of all minutes.
-pub type Progress<'a> = &'a mut dyn FnMut(u64, u64);
+pub type Progress<'a> = &'a mut (dyn FnMut(u64, u64) + Send);
 
 /// Returns the calls that were created or received an event from `since` to `now`, and those that were settled since then. Some
 /// calls never receive an event: a canceled call, for example, or a call to a blocked number.

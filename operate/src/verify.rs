@@ -9,7 +9,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use futures_util::stream::{self, StreamExt};
 use serde::Serialize;
 use serde_json::json;
 use switchhook_aws::calls::Resolved;
@@ -19,6 +18,7 @@ use switchhook_domain::{
     differences,
 };
 
+use crate::concurrent::concurrently;
 use crate::draft::Draft;
 use crate::error::Error;
 use crate::forecast;
@@ -153,13 +153,13 @@ pub async fn verify(
         VerifyFilter::Since => selection::calls_since(&stack.inbox, &stack.calls, since, now, progress).await?,
     };
     let is_search = *filter == VerifyFilter::Since;
-    let resolved: Vec<Result<Located, Error>> =
-        stream::iter(named).map(|(id, events)| locate(stack, id, events)).buffered(CONCURRENCY).collect().await;
+    let resolved = named.into_iter().map(|(id, events)| locate(stack, id, events));
+    let resolved = concurrently(CONCURRENCY, resolved).await?;
     let mut report = VerifyReport::default();
     let mut rows: BTreeMap<CallId, (Call, Vec<EventId>)> = BTreeMap::new();
     let mut lost = CallEvents::new();
     for located in resolved {
-        match located? {
+        match located {
             Located::Row(call, events) => {
                 rows.entry(call.call_id.clone()).or_insert((*call, Vec::new())).1.extend(events);
             }
@@ -169,13 +169,9 @@ pub async fn verify(
             }
         }
     }
-    let verified: Vec<Result<Option<Finding>, Error>> = stream::iter(rows.into_values())
-        .map(|(call, events)| verify_call(stack, call, events))
-        .buffered(CONCURRENCY)
-        .collect()
-        .await;
-    for finding in verified {
-        match finding? {
+    let verified = rows.into_values().map(|(call, events)| verify_call(stack, call, events));
+    for finding in concurrently(CONCURRENCY, verified).await? {
+        match finding {
             Some(finding) => report.findings.push(finding),
             None => report.matching += 1,
         }

@@ -102,11 +102,10 @@ impl AwsServices {
 
     /// Sends a request of the query protocol, and returns the XML of its response.
     async fn query(&self, service: Service, parameters: &[(&str, &str)]) -> Result<String, Error> {
-        let mut body = form_urlencoded::Serializer::new(String::new());
-        body.extend_pairs(parameters);
+        let body = form_urlencoded::Serializer::new(String::new()).extend_pairs(parameters).finish();
         let headers = [("content-type", "application/x-www-form-urlencoded; charset=utf-8")];
         let operation = parameters.iter().find(|(name, _)| *name == "Action").map_or("", |(_, operation)| operation);
-        let response = self.send(service, operation, "/", &headers, body.finish(), web::TIMEOUT).await?;
+        let response = self.send(service, operation, "/", &headers, body, web::TIMEOUT).await?;
         Ok(response.body)
     }
 

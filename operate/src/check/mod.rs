@@ -82,7 +82,7 @@ pub async fn check(
     address: &Address,
     options: &Options,
     stopped: impl Future<Output = ()>,
-    listener: &mut dyn FnMut(&Step),
+    listener: &mut (dyn FnMut(&Step) + Send),
 ) -> Result<Report, Error> {
     let id = CheckId::new()?;
     let mut steps = Steps::new(listener);
@@ -118,7 +118,11 @@ pub async fn check(
 ///
 /// # Errors
 /// The stack could not be reached.
-pub async fn clean_up(address: &Address, id: &CheckId, listener: &mut dyn FnMut(&Step)) -> Result<Report, Error> {
+pub async fn clean_up(
+    address: &Address,
+    id: &CheckId,
+    listener: &mut (dyn FnMut(&Step) + Send),
+) -> Result<Report, Error> {
     let stack = Stack::connect(address).await?;
     let mut steps = Steps::new(listener);
     let everything = Made { subscription: stack.services.is_some(), event: true, waits: false };

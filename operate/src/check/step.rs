@@ -71,11 +71,11 @@ impl Finding {
 /// Steps so far. Each new one is also handed to a listener.
 pub(super) struct Steps<'a> {
     all: Vec<Step>,
-    listener: &'a mut dyn FnMut(&Step),
+    listener: &'a mut (dyn FnMut(&Step) + Send),
 }
 
 impl<'a> Steps<'a> {
-    pub(super) fn new(listener: &'a mut dyn FnMut(&Step)) -> Self {
+    pub(super) fn new(listener: &'a mut (dyn FnMut(&Step) + Send)) -> Self {
         Self { all: Vec::new(), listener }
     }
 

@@ -4,12 +4,12 @@
 
 use std::collections::BTreeSet;
 
-use futures_util::stream::{self, StreamExt, TryStreamExt};
 use serde::Serialize;
 use switchhook_aws::inbox::{Inbox, RECEIVED_SHARDS, ReceivedEvent, minute_of};
 use switchhook_domain::{Call, CallId, EventId, Origin, Timestamp};
 
 use super::{EventLine, Fate};
+use crate::concurrent::concurrently;
 use crate::error::Error;
 use crate::stack::Stack;
 
@@ -89,11 +89,8 @@ async fn by_time(stack: &Stack, shards: Vec<u64>, filter: &Filter) -> Result<Eve
         let newest = minute_of(Timestamp::from_millis(until.as_millis() - 1));
         let count = (CONCURRENCY.min(QUERIES_MAX - queries) / shards.len()).max(1);
         let minutes = (minute_of(filter.since)..=newest).rev().take(count);
-        let read: Vec<Minute> = stream::iter(minutes)
-            .map(|minute| read_minute(stack, minute, &shards, until))
-            .buffered(CONCURRENCY)
-            .try_collect()
-            .await?;
+        let read = minutes.map(|minute| read_minute(stack, minute, &shards, until));
+        let read = concurrently(CONCURRENCY, read).await?;
         for Minute { events, complete_since } in read {
             queries += shards.len();
             let wanted: Vec<EventId> =
@@ -133,18 +130,15 @@ async fn of_call(stack: &Stack, call: &Call, filter: &Filter) -> Result<EventPag
     }
     let shards = [Inbox::shard_of_call(&call.call_id)];
     let end = Timestamp::from_millis(i64::MAX);
-    let read: Vec<Minute> = stream::iter(minutes.clone())
-        .map(|minute| read_minute(stack, minute, &shards, end))
-        .buffered(CONCURRENCY)
-        .try_collect()
-        .await?;
+    let read = minutes.iter().map(|minute| read_minute(stack, *minute, &shards, end));
+    let read = concurrently(CONCURRENCY, read).await?;
     let is_own = |event: &&ReceivedEvent| event.call_id.as_ref() == Some(&call.call_id);
     let mut ids: BTreeSet<EventId> =
         read.iter().flat_map(|minute| &minute.events).filter(is_own).map(|event| event.event_id.clone()).collect();
     ids.extend(call.history.iter().map(|entry| entry.source_event_id.clone()));
     let examined = ids.len();
     let span = filter.since..filter.until;
-    let mut found = read_all(stack, ids).await?;
+    let mut found = read_all(stack, ids.into_iter().collect()).await?;
     found.retain(|fate| span.contains(&fate.stored.received_at) && is_of(fate, filter) && matches(fate, filter));
     found.sort_by(|a, b| (b.stored.received_at, &b.stored.event_id).cmp(&(a.stored.received_at, &a.stored.event_id)));
     found.truncate(filter.limit);
@@ -193,11 +187,7 @@ fn matches(fate: &Fate, filter: &Filter) -> bool {
 }
 
 /// Reads events in the order of their ids. An event whose retention has ended may still be in an index; it is left out.
-async fn read_all(stack: &Stack, ids: impl IntoIterator<Item = EventId>) -> Result<Vec<Fate>, Error> {
-    let found: Vec<Option<Fate>> = stream::iter(ids)
-        .map(|id| async move { Fate::read(stack, &id).await })
-        .buffered(CONCURRENCY)
-        .try_collect()
-        .await?;
+async fn read_all(stack: &Stack, ids: Vec<EventId>) -> Result<Vec<Fate>, Error> {
+    let found = concurrently(CONCURRENCY, ids.iter().map(|id| Fate::read(stack, id))).await?;
     Ok(found.into_iter().flatten().collect())
 }

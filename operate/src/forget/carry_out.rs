@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use futures_util::stream::{self, StreamExt};
 use switchhook_aws::calls::StoreOutcome;
 use switchhook_aws::do_not_call::DoNotCallList;
 use switchhook_aws::inbox::minute_of;
@@ -10,6 +9,7 @@ use switchhook_domain::{CallId, EventId, Timestamp};
 
 use super::request::{ids_of, number_of};
 use super::search::received_in;
+use crate::concurrent::concurrently;
 use crate::dead_letters;
 use crate::error::Error;
 use crate::plan::{Action, LeftAlone, Plan, PlanItem};
@@ -64,15 +64,9 @@ pub(crate) async fn carry_out(stack: &Stack, plan: &Plan, items: &[PlanItem]) ->
             events.remove(id);
         }
         let further = events.into_iter().map(|id| (None, id));
-        let erased: Vec<Result<Option<LeftAlone>, Error>> =
-            stream::iter(named.into_iter().map(|(item, id)| (Some(item), id)).chain(further))
-                .map(|(item, id)| erase(stack, item, id, at))
-                .buffered(CONCURRENCY)
-                .collect()
-                .await;
-        for one in erased {
-            left.extend(one?);
-        }
+        let erased = named.into_iter().map(|(item, id)| (Some(item), id)).chain(further);
+        let erased = erased.map(|(item, id)| erase(stack, item, id, at));
+        left.extend(concurrently(CONCURRENCY, erased).await?.into_iter().flatten());
         letters.extend(of_call.iter().filter(|item| item.action == Action::EraseDeadLetter).cloned());
     }
     dead_letters::discard(stack, &letters).await?;

@@ -12,6 +12,7 @@ use switchhook_aws::inbox::{RECEIVED_SHARDS, ReceivedEvent, minute_of};
 use switchhook_domain::{Call, CallId, EventId, PhoneNumber, Timestamp};
 
 use super::request::{ForgetFilter, ForgetRequest, ids_of};
+use crate::concurrent::concurrently;
 use crate::dead_letters::DeadLetter;
 use crate::error::{Error, Refusal};
 use crate::selection::Progress;
@@ -209,18 +210,14 @@ impl Targets {
         }
         needles.retain(|needle| needle.len() >= NEEDLE_MIN);
         let needles = &needles;
-        let matching: Vec<Result<Option<EventId>, Error>> = stream::iter(events)
-            .map(|id| async move {
-                let Some(stored) = stack.inbox.get(&id).await?.filter(|stored| stored.erased_at.is_none()) else {
-                    return Ok(None);
-                };
-                let body = stack.inbox.read_body(&stored).await?;
-                Ok(needles.iter().any(|needle| contains(&body, needle.as_bytes())).then_some(id))
-            })
-            .buffered(CONCURRENCY)
-            .collect()
-            .await;
-        matching.into_iter().filter_map(Result::transpose).collect()
+        let matching = events.into_iter().map(|id| async move {
+            let Some(stored) = stack.inbox.get(&id).await?.filter(|stored| stored.erased_at.is_none()) else {
+                return Ok::<_, Error>(None);
+            };
+            let body = stack.inbox.read_body(&stored).await?;
+            Ok(needles.iter().any(|needle| contains(&body, needle.as_bytes())).then_some(id))
+        });
+        Ok(concurrently(CONCURRENCY, matching).await?.into_iter().flatten().collect())
     }
 }
 
@@ -247,18 +244,14 @@ async fn by_number(stack: &Stack, number: &PhoneNumber) -> Result<Vec<CallId>, E
 
 /// Returns those events whose personal data is still in the inbox. An event that cannot be read counts as one of them.
 async fn unerased(stack: &Stack, events: BTreeSet<EventId>) -> Result<BTreeSet<EventId>, Error> {
-    let found: Vec<Result<Option<EventId>, Error>> = stream::iter(events)
-        .map(|id| async move {
-            match stack.inbox.get(&id).await {
-                Ok(stored) => Ok(stored.filter(|stored| !stored.is_erased()).map(|_| id)),
-                Err(switchhook_aws::Error::DecodeInbox(_) | switchhook_aws::Error::NewerSchema(_)) => Ok(Some(id)),
-                Err(error) => Err(error.into()),
-            }
-        })
-        .buffered(CONCURRENCY)
-        .collect()
-        .await;
-    found.into_iter().filter_map(Result::transpose).collect()
+    let found = events.into_iter().map(|id| async move {
+        match stack.inbox.get(&id).await {
+            Ok(stored) => Ok(stored.filter(|stored| !stored.is_erased()).map(|_| id)),
+            Err(switchhook_aws::Error::DecodeInbox(_) | switchhook_aws::Error::NewerSchema(_)) => Ok(Some(id)),
+            Err(error) => Err(Error::from(error)),
+        }
+    });
+    Ok(concurrently(CONCURRENCY, found).await?.into_iter().flatten().collect())
 }
 
 fn contains(body: &[u8], needle: &[u8]) -> bool {

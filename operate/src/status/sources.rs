@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use futures_util::stream::{self, StreamExt, TryStreamExt};
 use switchhook_aws::calls::{WAKE_SHARDS, WakeQueue};
 use switchhook_aws::inbox::{ATTENTION_SHARDS, AttentionKind};
 use switchhook_aws::queue::Queue;
@@ -10,6 +9,7 @@ use switchhook_domain::{Provider, ProviderHealth, Timestamp};
 
 use super::COUNT_MAX;
 use crate::aws::{Alarm, MetricQuery, Series};
+use crate::concurrent::concurrently;
 use crate::error::Error;
 use crate::stack::Stack;
 
@@ -182,12 +182,10 @@ async fn overdue(stack: &Stack, queues: &[WakeQueue], now: Timestamp) -> Result<
     let range = Timestamp::from_millis(0)..=now;
     let limit = i32::try_from(COUNT_MAX).unwrap_or(i32::MAX);
     let shards = queues.iter().flat_map(|queue| (0..WAKE_SHARDS).map(move |shard| (*queue, shard)));
-    let mut pages = stream::iter(shards)
-        .map(|(queue, shard)| stack.calls.wake_entries(queue, shard, range.clone(), false, limit, None))
-        .buffer_unordered(CONCURRENCY);
+    let pages = shards.map(|(queue, shard)| stack.calls.wake_entries(queue, shard, range.clone(), false, limit, None));
     let mut entries = Vec::new();
     let mut more = false;
-    while let Some((page, is_more)) = pages.try_next().await? {
+    for (page, is_more) in concurrently(CONCURRENCY, pages).await? {
         more |= is_more;
         entries.extend(page);
     }
@@ -204,8 +202,8 @@ async fn swept(stack: &Stack) -> Result<Option<Timestamp>, Error> {
 }
 
 async fn provider_health(stack: &Stack) -> Result<Vec<ProviderHealth>, Error> {
-    let reads = Provider::ALL.map(|provider| stack.calls.provider_health_eventual(provider));
-    Ok(stream::iter(reads).buffered(CONCURRENCY).try_collect().await?)
+    let reads = Provider::ALL.into_iter().map(|provider| stack.calls.provider_health_eventual(provider));
+    Ok(concurrently(CONCURRENCY, reads).await?)
 }
 
 /// Counts the inbox items that a person should look at.

@@ -127,7 +127,7 @@ pub async fn copy_items(
     to: &str,
     key: &str,
     now: Timestamp,
-    progress: &mut dyn FnMut(u64),
+    progress: &mut (dyn FnMut(u64) + Send),
 ) -> Result<CopyCounts, Error> {
     let failed = |error: Source| Error::CopyTable(error);
     let mut counts = CopyCounts::default();
