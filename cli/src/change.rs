@@ -7,12 +7,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
-use switchhook_operate::plan;
-use switchhook_operate::plan::{CallSummary, Effect, ITEMS_MAX_DEFAULT, Plan, PlanId, Skipped, Verb};
-use switchhook_operate::run::{self, Progress, RATE_DEFAULT, Run, RunId, RunOptions, RunState};
+use switchhook_operate::plan::{self, CallSummary, Effect, ITEMS_MAX_DEFAULT, Plan, PlanId, Skipped, Verb};
+use switchhook_operate::run::{self, RATE_DEFAULT, Run, RunId, RunOptions, RunState};
+use switchhook_operate::{Error, Stack, selection};
 
-use crate::stack_choice::Connection;
+use crate::stack_choice::{Connection, StackChoice, StackChoiceError};
 use crate::table::aligned;
+use crate::words::counted;
 
 /// Number of effects, and of skipped items, that are printed.
 const PRINTED_MAX: usize = 20;
@@ -38,6 +39,11 @@ pub(crate) struct Change {
     /// Carry the plan out even if phones could ring
     #[arg(long)]
     allow_ringing: bool,
+    #[command(flatten)]
+    stack: StackChoice,
+    /// Print the plan or the run as JSON
+    #[arg(long)]
+    json: bool,
 }
 
 /// End of a command that met no error.
@@ -54,12 +60,36 @@ pub(crate) enum Ended {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ChangeError {
     #[error(transparent)]
-    Operate(#[from] switchhook_operate::Error),
-    #[error("could not print the plan")]
+    Stack(#[from] StackChoiceError),
+    #[error(transparent)]
+    Operate(#[from] Error),
+    #[error("could not print the result")]
     Print(#[from] io::Error),
 }
 
 impl Change {
+    /// Prints the plan that the operator named or that `plan` makes, and with `--yes` carries it out. `plan` gets the largest
+    /// number of items, and a function that shows the progress of its search.
+    pub(crate) fn carry_out(
+        &self,
+        verb: Verb,
+        plan: impl AsyncFnOnce(&Stack, usize, selection::Progress<'_>) -> Result<Plan, Error>,
+        out: &mut impl Write,
+        errors: &mut impl Write,
+    ) -> Result<Ended, ChangeError> {
+        let connection = self.connect()?;
+        if self.names_plan() {
+            return self.carry_out_named(&connection, verb, out, errors);
+        }
+        let plan = self.search(&connection, async |stack, progress| plan(stack, self.max, progress).await);
+        self.carry_out_made(&connection, plan, out, errors)
+    }
+
+    /// Connects to the stack.
+    pub(crate) fn connect(&self) -> Result<Connection, StackChoiceError> {
+        self.stack.connect()
+    }
+
     /// True if the operator named a plan, so that none is to be made.
     pub(crate) const fn names_plan(&self) -> bool {
         self.plan.is_some()
@@ -70,48 +100,68 @@ impl Change {
         self.max
     }
 
-    /// Prints the plan that the operator named, or carries it out.
-    pub(crate) fn run_named(
+    /// True if the result is printed as JSON.
+    pub(crate) const fn prints_json(&self) -> bool {
+        self.json
+    }
+
+    /// Waits for a search of the inbox, and shows its progress.
+    pub(crate) fn search<T>(
+        &self,
+        connection: &Connection,
+        search: impl AsyncFnOnce(&Stack, selection::Progress<'_>) -> T,
+    ) -> T {
+        let bar = progress_bar(self.json, "minutes searched");
+        let mut progress = |done, all| {
+            bar.set_length(all);
+            bar.set_position(done);
+        };
+        let found = connection.block_on(search(&connection.stack, &mut progress));
+        bar.finish_and_clear();
+        found
+    }
+
+    /// Prints the plan that the operator named, and with `--yes` carries it out.
+    pub(crate) fn carry_out_named(
         &self,
         connection: &Connection,
         verb: Verb,
-        json: bool,
         out: &mut impl Write,
         errors: &mut impl Write,
     ) -> Result<Ended, ChangeError> {
         let id = PlanId::new(self.plan.clone().unwrap_or_default());
         if self.yes {
-            return self.run(connection, verb, &id, None, json, out, errors);
+            return self.run(connection, verb, &id, None, out, errors);
         }
-        match connection.block_on(Plan::load(&connection.stack, &id)) {
-            Ok(plan) => self.carry_out(connection, plan, json, out, errors),
-            Err(error) => ended(error, errors),
-        }
+        let plan = connection.block_on(Plan::load(&connection.stack, &id));
+        self.carry_out_made(connection, plan, out, errors)
     }
 
-    /// Prints a new plan, and with `--yes` carries it out.
-    pub(crate) fn carry_out(
+    /// Prints a plan or the refusal to make it, and with `--yes` carries the plan out.
+    pub(crate) fn carry_out_made(
         &self,
         connection: &Connection,
-        plan: Plan,
-        json: bool,
+        plan: Result<Plan, Error>,
         out: &mut impl Write,
         errors: &mut impl Write,
     ) -> Result<Ended, ChangeError> {
-        if !json {
+        let plan = match plan {
+            Ok(plan) => plan,
+            Err(error) => return refused(error, errors),
+        };
+        if !self.json {
             print_plan(&plan, self.rate, out)?;
         }
         if plan.items.is_empty() {
-            if json {
+            if self.json {
                 writeln!(out, "{:#}", json!(plan))?;
             }
             return Ok(Ended::NotFound);
         }
         if self.yes {
-            let (verb, id) = (plan.verb, plan.id.clone());
-            return self.run(connection, verb, &id, Some(&plan), json, out, errors);
+            return self.run(connection, plan.verb, &plan.id, Some(&plan), out, errors);
         }
-        if json {
+        if self.json {
             writeln!(out, "{:#}", json!(plan))?;
         } else {
             let ringing = if plan.phones > 0 { " --allow-ringing" } else { "" };
@@ -127,40 +177,23 @@ impl Change {
         Ok(Ended::Found)
     }
 
-    /// Does the same with the result of making a plan: prints a refusal to make it.
-    pub(crate) fn carry_out_planned(
-        &self,
-        connection: &Connection,
-        plan: Result<Plan, switchhook_operate::Error>,
-        json: bool,
-        out: &mut impl Write,
-        errors: &mut impl Write,
-    ) -> Result<Ended, ChangeError> {
-        match plan {
-            Ok(plan) => self.carry_out(connection, plan, json, out, errors),
-            Err(error) => ended(error, errors),
-        }
-    }
-
-    #[expect(clippy::too_many_arguments, reason = "two of them are the outputs")]
     fn run(
         &self,
         connection: &Connection,
         verb: Verb,
         id: &PlanId,
         plan: Option<&Plan>,
-        json: bool,
         out: &mut impl Write,
         errors: &mut impl Write,
     ) -> Result<Ended, ChangeError> {
         let stack = &connection.stack;
-        let done = with_progress(connection, json, async |progress| {
+        let done = with_progress(connection, self.json, async |progress| {
             let who = stack.caller().await?;
             let reason = self.reason.clone().unwrap_or_default();
             let options = RunOptions { who, reason, rate: self.rate, allow_ringing: self.allow_ringing };
             run::start(stack, id, verb, options, progress).await
         });
-        finish(done, plan, json, out, errors)
+        finish(done, plan, self.json, out, errors)
     }
 }
 
@@ -182,7 +215,7 @@ pub(crate) fn resume(
 
 /// Prints the result of a run, or the reason why it was refused.
 fn finish(
-    done: Result<Run, switchhook_operate::Error>,
+    done: Result<Run, Error>,
     plan: Option<&Plan>,
     json: bool,
     out: &mut impl Write,
@@ -190,7 +223,7 @@ fn finish(
 ) -> Result<Ended, ChangeError> {
     let run = match done {
         Ok(run) => run,
-        Err(error) => return ended(error, errors),
+        Err(error) => return refused(error, errors),
     };
     match (json, plan) {
         (true, Some(plan)) => writeln!(out, "{:#}", json!({"plan": plan, "run": run}))?,
@@ -204,25 +237,20 @@ fn finish(
 }
 
 /// Prints a refusal. Any other error is an error of the command.
-fn ended(error: switchhook_operate::Error, errors: &mut impl Write) -> Result<Ended, ChangeError> {
-    if let switchhook_operate::Error::Refusal(refusal) = error {
+pub(crate) fn refused(error: Error, errors: &mut impl Write) -> Result<Ended, ChangeError> {
+    if let Error::Refusal(refusal) = error {
         writeln!(errors, "switchhook: refused: {refusal}")?;
         return Ok(Ended::Refused);
     }
     Err(error.into())
 }
 
-/// Prints a refusal to make a plan. Any other error is an error of the command.
-pub(crate) fn refused(error: switchhook_operate::Error, errors: &mut impl Write) -> Result<Ended, ChangeError> {
-    ended(error, errors)
-}
-
 /// Carries a run out with a progress bar. The first Ctrl-C stops the run at the end of its page.
 fn with_progress(
     connection: &Connection,
     json: bool,
-    run: impl AsyncFnOnce(Progress<'_>) -> Result<Run, switchhook_operate::Error>,
-) -> Result<Run, switchhook_operate::Error> {
+    run: impl AsyncFnOnce(run::Progress<'_>) -> Result<Run, Error>,
+) -> Result<Run, Error> {
     let bar = progress_bar(json, "items");
     let is_stopped = AtomicBool::new(false);
     let mut progress = |run: &Run| {
@@ -354,9 +382,4 @@ pub(crate) fn print_run(run: &Run, out: &mut impl Write) -> io::Result<()> {
         }
     }
     print_skipped(&run.skipped, run.counts.skipped, "left alone", out)
-}
-
-/// Returns a number and its noun, for example `1 call` or `2 calls`.
-fn counted(number: usize, noun: &str) -> String {
-    if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
 }

@@ -8,8 +8,7 @@ mod operator;
 mod server;
 
 use std::io::{self, Write};
-use std::net::{Ipv4Addr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
@@ -21,14 +20,14 @@ use switchhook_local::{
     CONCURRENT_DIALS_PER_PROVIDER, Cloud, CloudError, CloudOptions, DEFAULT_RETRY_POLICY, LocalError,
 };
 use switchhook_providers::{ConfigError, DialRates, ProvidersFile};
-use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::{Layer, SubscriberExt};
 
 use crate::duration;
+use crate::providers_file::{self, ProvidersFileError};
 use crate::running_dev::RunningDev;
-use crate::serving::{FaultLevel, behaviours, stop_signal};
+use crate::serving::{FaultLevel, ListenError, behaviours, listen, stop_signal};
 
 use keys::GeneratedKeys;
 use server::{app, until_stopped};
@@ -112,27 +111,10 @@ pub(crate) struct Dev {
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DevError {
-    #[error(
-        "could not listen on {address}: if another program uses the port, stop it or choose another --port (0 chooses a \
-         free port)"
-    )]
-    Listen {
-        address: SocketAddr,
-        #[source]
-        source: io::Error,
-    },
-    #[error("could not read the providers file {path}: check --providers")]
-    ReadProviders {
-        path: PathBuf,
-        #[source]
-        source: io::Error,
-    },
-    #[error("{path} is not a valid providers file: correct it, `switchhook dev --help` shows the format")]
-    ParseProviders {
-        path: PathBuf,
-        #[source]
-        source: ConfigError,
-    },
+    #[error(transparent)]
+    Listen(#[from] ListenError),
+    #[error(transparent)]
+    ProvidersFile(#[from] ProvidersFileError),
     #[error("could not generate keys")]
     GenerateKeys(#[source] getrandom::Error),
     #[error("could not use the generated keys")]
@@ -164,12 +146,10 @@ impl Dev {
     }
 
     async fn serve(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<(), DevError> {
-        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, self.port));
-        let listen = |source| DevError::Listen { address, source };
-        let listener = TcpListener::bind(address).await.map_err(listen)?;
-        let base_url = format!("http://{}", listener.local_addr().map_err(listen)?);
+        let (listener, address) = listen(self.port).await?;
+        let base_url = format!("http://{address}");
         let (providers, generated) = match &self.providers {
-            Some(path) => (read_providers(path)?, None),
+            Some(path) => (providers_file::read(path)?, None),
             None => {
                 let keys = GeneratedKeys::generate().map_err(DevError::GenerateKeys)?;
                 let document = keys.providers(&base_url).to_string();
@@ -252,10 +232,4 @@ fn log_to_stderr(metrics: Metrics) {
     let subscriber = tracing_subscriber::registry().with(lines).with(metrics);
     // This fails only if a global subscriber is already set, and nothing else sets one.
     drop(tracing::subscriber::set_global_default(subscriber));
-}
-
-fn read_providers(path: &Path) -> Result<ProvidersFile, DevError> {
-    let text =
-        std::fs::read_to_string(path).map_err(|source| DevError::ReadProviders { path: path.to_owned(), source })?;
-    ProvidersFile::from_json(&text).map_err(|source| DevError::ParseProviders { path: path.to_owned(), source })
 }

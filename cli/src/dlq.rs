@@ -9,8 +9,8 @@ use switchhook_operate::plan::Verb;
 
 use crate::change::{Change, ChangeError, Ended};
 use crate::payload;
-use crate::stack_choice::{Connection, StackChoice, StackChoiceError};
-use crate::words::{age, counted};
+use crate::stack_choice::{Connection, StackChoice};
+use crate::words::{age, counted, print_json};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -58,9 +58,11 @@ enum DlqVerb {
     /// Show one dead letter, its error and its payload
     Show(Show),
     /// Send the events of dead letters again
-    Redrive(Redrive),
+    #[command(after_help = REDRIVE_HELP)]
+    Redrive(Selection),
     /// Delete dead letters; their events stay in the inbox
-    Discard(Discard),
+    #[command(after_help = DISCARD_HELP)]
+    Discard(Selection),
 }
 
 #[derive(Debug, Args)]
@@ -99,71 +101,27 @@ struct Selection {
     /// Select all dead letters
     #[arg(long)]
     all: bool,
-}
-
-#[derive(Debug, Args)]
-#[command(after_help = REDRIVE_HELP)]
-struct Redrive {
-    #[command(flatten)]
-    selection: Selection,
     #[command(flatten)]
     change: Change,
-    #[command(flatten)]
-    stack: StackChoice,
-    /// Print the plan or the run as JSON
-    #[arg(long)]
-    json: bool,
-}
-
-#[derive(Debug, Args)]
-#[command(after_help = DISCARD_HELP)]
-struct Discard {
-    #[command(flatten)]
-    selection: Selection,
-    #[command(flatten)]
-    change: Change,
-    #[command(flatten)]
-    stack: StackChoice,
-    /// Print the plan or the run as JSON
-    #[arg(long)]
-    json: bool,
-}
-
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum DlqError {
-    #[error(transparent)]
-    Stack(#[from] StackChoiceError),
-    #[error("could not read the dead letters")]
-    Read(#[source] switchhook_operate::Error),
-    #[error(transparent)]
-    Change(#[from] ChangeError),
-    #[error("could not print the dead letters")]
-    Print(#[source] io::Error),
 }
 
 impl Dlq {
-    pub(crate) fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<Ended, DlqError> {
+    pub(crate) fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<Ended, ChangeError> {
         match &self.verb {
             DlqVerb::List(list) => list.run(out),
             DlqVerb::Show(show) => show.run(out, errors),
-            DlqVerb::Redrive(Redrive { selection, change, stack, json }) => {
-                let connection = stack.connect()?;
-                if change.names_plan() {
-                    return Ok(change.run_named(&connection, Verb::Redrive, *json, out, errors)?);
-                }
-                let filter = selection.filter();
-                let plan = connection.block_on(dead_letters::plan_redrive(&connection.stack, &filter, change.max()));
-                Ok(change.carry_out_planned(&connection, plan, *json, out, errors)?)
-            }
-            DlqVerb::Discard(Discard { selection, change, stack, json }) => {
-                let connection = stack.connect()?;
-                if change.names_plan() {
-                    return Ok(change.run_named(&connection, Verb::DiscardDeadLetters, *json, out, errors)?);
-                }
-                let filter = selection.filter();
-                let plan = connection.block_on(dead_letters::plan_discard(&connection.stack, &filter, change.max()));
-                Ok(change.carry_out_planned(&connection, plan, *json, out, errors)?)
-            }
+            DlqVerb::Redrive(selection) => selection.change.carry_out(
+                Verb::Redrive,
+                async |stack, max, _| dead_letters::plan_redrive(stack, &selection.filter(), max).await,
+                out,
+                errors,
+            ),
+            DlqVerb::Discard(selection) => selection.change.carry_out(
+                Verb::DiscardDeadLetters,
+                async |stack, max, _| dead_letters::plan_discard(stack, &selection.filter(), max).await,
+                out,
+                errors,
+            ),
         }
     }
 }
@@ -175,47 +133,43 @@ impl Selection {
 }
 
 impl List {
-    fn run(&self, out: &mut impl Write) -> Result<Ended, DlqError> {
+    fn run(&self, out: &mut impl Write) -> Result<Ended, ChangeError> {
         let connection = self.stack.connect()?;
-        let letters = connection.block_on(dead_letters::list(&connection.stack, self.max)).map_err(DlqError::Read)?;
-        let printed = if self.json {
-            serde_json::to_string_pretty(&letters).map_err(io::Error::from).and_then(|text| writeln!(out, "{text}"))
+        let letters = connection.block_on(dead_letters::list(&connection.stack, self.max))?;
+        if self.json {
+            print_json(&letters, out)?;
         } else {
-            let now_ms = connection.stack.now();
-            print(&letters, now_ms, out)
-        };
-        printed.map_err(DlqError::Print)?;
+            print(&letters, connection.stack.now(), out)?;
+        }
         Ok(if letters.iter().next().is_some() { Ended::Found } else { Ended::NotFound })
     }
 }
 
 impl Show {
-    fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<Ended, DlqError> {
+    fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<Ended, ChangeError> {
         let connection = self.stack.connect()?;
-        let letters = connection.block_on(dead_letters::list(&connection.stack, usize::MAX)).map_err(DlqError::Read)?;
+        let letters = connection.block_on(dead_letters::list(&connection.stack, usize::MAX))?;
         let named = |letter: &DeadLetter| letter.key == self.id || letter.message_id.as_ref() == Some(&self.id);
         let Some((cause, letter)) = letters.iter().find(|(_, letter)| named(letter)) else {
             let id = &self.id;
-            writeln!(errors, "switchhook: there is no dead letter {id:?}. `switchhook dlq list` lists them")
-                .map_err(DlqError::Print)?;
+            writeln!(errors, "switchhook: there is no dead letter {id:?}. `switchhook dlq list` lists them")?;
             return Ok(Ended::NotFound);
         };
         let payload = payload_of(&connection, letter.event_id.as_ref())?;
-        let printed = if self.json {
+        if self.json {
             let value = serde_json::json!({ "cause": cause, "letter": letter, "payload": payload });
-            writeln!(out, "{value:#}")
+            writeln!(out, "{value:#}")?;
         } else {
-            print_letter(cause, letter, payload.as_deref(), out)
-        };
-        printed.map_err(DlqError::Print)?;
+            print_letter(cause, letter, payload.as_deref(), out)?;
+        }
         Ok(Ended::Found)
     }
 }
 
 /// Reads the payload of an event. `None` if the inbox does not hold the event.
-fn payload_of(connection: &Connection, event_id: Option<&EventId>) -> Result<Option<String>, DlqError> {
+fn payload_of(connection: &Connection, event_id: Option<&EventId>) -> Result<Option<String>, ChangeError> {
     let Some(event_id) = event_id else { return Ok(None) };
-    connection.block_on(payload::read(&connection.stack, event_id)).map_err(DlqError::Read)
+    Ok(connection.block_on(payload::read(&connection.stack, event_id))?)
 }
 
 fn print(letters: &DeadLetters, now: switchhook_domain::Timestamp, out: &mut impl Write) -> io::Result<()> {
@@ -223,7 +177,7 @@ fn print(letters: &DeadLetters, now: switchhook_domain::Timestamp, out: &mut imp
         writeln!(out, "  {:<10}  {:>8}  {:>8}  {:<11}  {:<28}  id", "kind", "age", "receives", "where", "call")?;
     }
     for group in &letters.causes {
-        writeln!(out, "{}: {}", counted(group.letters.len() as u64, "dead letter"), group.cause)?;
+        writeln!(out, "{}: {}", counted(group.letters.len(), "dead letter"), group.cause)?;
         for letter in &group.letters {
             let call = letter.call_id.as_ref().map_or("-", |id| id.as_str());
             let receives = letter.receives.map_or_else(|| "-".to_owned(), |count| count.to_string());
@@ -237,7 +191,7 @@ fn print(letters: &DeadLetters, now: switchhook_domain::Timestamp, out: &mut imp
             )?;
         }
     }
-    let all = letters.iter().count() as u64;
+    let all = letters.iter().count();
     write!(out, "{}, {} in the queue", counted(all, "dead letter"), counted(letters.in_queue, "message"))?;
     match letters.not_received {
         0 => writeln!(out),

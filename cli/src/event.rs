@@ -11,6 +11,7 @@ use crate::mark::mark;
 use crate::since::{self, Since};
 use crate::stack_choice::{Connection, StackChoice, StackChoiceError};
 use crate::table::{duration, wrapped};
+use crate::words::print_json;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -136,8 +137,6 @@ pub(crate) enum EventError {
     Read(#[from] switchhook_operate::Error),
     #[error("could not print the event")]
     Print(#[from] io::Error),
-    #[error("could not write the event as JSON")]
-    Json(#[from] serde_json::Error),
 }
 
 impl Event {
@@ -176,7 +175,7 @@ impl List {
         };
         let page = connection.block_on(events::list(&connection.stack, &filter))?;
         if self.json {
-            writeln!(out, "{}", serde_json::to_string_pretty(&page)?)?;
+            print_json(&page, out)?;
         } else {
             print_page(&page, out, errors)?;
         }
@@ -224,7 +223,7 @@ impl Status {
         let found = connection.block_on(events::status(&connection.stack, &EventId::new(&self.event)))?;
         let Some(line) = found else { return not_found(&self.event, &connection, errors) };
         if self.json {
-            writeln!(out, "{}", serde_json::to_string_pretty(&line)?)?;
+            print_json(&line, out)?;
         } else {
             print_line(&line, out)?;
         }
@@ -244,7 +243,7 @@ impl Show {
         let found = connection.block_on(events::show(&connection.stack, &EventId::new(&self.event)))?;
         let Some(path) = found else { return not_found(&self.event, &connection, errors) };
         if self.json {
-            writeln!(out, "{}", serde_json::to_string_pretty(&path)?)?;
+            print_json(&path, out)?;
         } else {
             print_path(&path, self.headers, out)?;
         }

@@ -4,7 +4,6 @@
 //! `switchhook_local::fake` decides what happens to a call; this module adds the HTTP server and posts the webhooks.
 
 use std::io::{self, Write};
-use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use axum::Router;
@@ -20,11 +19,10 @@ use switchhook_domain::{Provider, Timestamp};
 use switchhook_local::clock::Clock;
 use switchhook_local::fake::{Delivery, FakeProvider, ResponseFate};
 use switchhook_providers::{Key, KeyError, sign};
-use tokio::net::TcpListener;
 use tokio::task::{JoinError, JoinSet};
 
 use crate::client::{self, ClientError};
-use crate::serving::{FaultLevel, behaviours, stop_signal};
+use crate::serving::{FaultLevel, ListenError, behaviours, listen, stop_signal};
 
 const EXAMPLES: &str = concat!(
     "\
@@ -80,15 +78,8 @@ pub(crate) enum FakeError {
     Key(#[source] KeyError),
     #[error(transparent)]
     Client(#[from] ClientError),
-    #[error(
-        "could not listen on {address}: if another program uses the port, stop it or choose another --port (0 chooses a \
-         free port)"
-    )]
-    Listen {
-        address: SocketAddr,
-        #[source]
-        source: io::Error,
-    },
+    #[error(transparent)]
+    Listen(#[from] ListenError),
     #[error("could not start the provider")]
     Start(#[source] io::Error),
     #[error("could not serve requests")]
@@ -112,9 +103,7 @@ impl Fake {
     }
 
     async fn serve(&self, key: Key, out: &mut impl Write, errors: &mut impl Write) -> Result<(), FakeError> {
-        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, self.port));
-        let listener = TcpListener::bind(address).await.map_err(|source| FakeError::Listen { address, source })?;
-        let address = listener.local_addr().map_err(FakeError::Start)?;
+        let (listener, address) = listen(self.port).await?;
         let stop = stop_signal().map_err(FakeError::Start)?;
         let seed = self.seed.unwrap_or_else(|| fastrand::u64(..));
         let provider = Arc::new(FakeProvider::new(Clock::system(), seed, self.delivery_faults.into()));

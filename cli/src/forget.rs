@@ -7,12 +7,13 @@ use switchhook_domain::{CallId, PhoneNumber};
 use switchhook_operate::forget::{self, ForgetFilter, ForgetRequest};
 use switchhook_operate::plan::Verb;
 
-use crate::change::{self, Change, ChangeError, Ended};
+use crate::change::{Change, ChangeError, Ended};
 use crate::since::{self, Since};
-use crate::stack_choice::{StackChoice, StackChoiceError};
 
 /// Value of `--number` for a number on standard input.
 const STANDARD_INPUT: &str = "-";
+
+const JSON_HELP: &str = "Print JSON: the plan, or {\"plan\": …, \"run\": …}";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -39,7 +40,7 @@ Exit status: 0 if the plan was printed or carried out, 1 if there is nothing to 
 be reached, 3 if it was refused.";
 
 #[derive(Debug, Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = EXAMPLES, mut_arg("json", |json| json.help(JSON_HELP)))]
 pub(crate) struct Forget {
     /// Forget the person of this call; may be repeated
     #[arg(
@@ -63,17 +64,10 @@ pub(crate) struct Forget {
     since: Option<Since>,
     #[command(flatten)]
     change: Change,
-    #[command(flatten)]
-    stack: StackChoice,
-    /// Print JSON: the plan, or {"plan": …, "run": …}
-    #[arg(long)]
-    json: bool,
 }
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ForgetError {
-    #[error(transparent)]
-    Stack(#[from] StackChoiceError),
     #[error("could not read the number from standard input")]
     ReadNumber(#[source] io::Error),
     #[error(transparent)]
@@ -82,21 +76,18 @@ pub(crate) enum ForgetError {
 
 impl Forget {
     pub(crate) fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<Ended, ForgetError> {
-        let connection = self.stack.connect()?;
-        if self.change.names_plan() {
-            return Ok(self.change.run_named(&connection, Verb::Forget, self.json, out, errors)?);
-        }
-        let stack = &connection.stack;
-        let since = self.since.map(|time| time.at(stack.now()));
-        let request = ForgetRequest { filter: self.filter()?, since, also_do_not_call: self.also_do_not_call };
-        let bar = change::progress_bar(self.json, "minutes searched");
-        let mut progress = |done, all| {
-            bar.set_length(all);
-            bar.set_position(done);
-        };
-        let plan = connection.block_on(forget::plan(stack, &request, self.change.max(), &mut progress));
-        bar.finish_and_clear();
-        Ok(self.change.carry_out_planned(&connection, plan, self.json, out, errors)?)
+        let filter = self.filter()?;
+        let done = self.change.carry_out(
+            Verb::Forget,
+            async |stack, max, progress| {
+                let since = self.since.map(|time| time.at(stack.now()));
+                let request = ForgetRequest { filter, since, also_do_not_call: self.also_do_not_call };
+                forget::plan(stack, &request, max, progress).await
+            },
+            out,
+            errors,
+        );
+        Ok(done?)
     }
 
     fn filter(&self) -> Result<ForgetFilter, ForgetError> {

@@ -22,6 +22,7 @@ use switchhook_operate::web::WebError;
 use self::rows::{Defaults, Row, RowError, read_rows};
 use crate::client::{self, ClientError};
 use crate::stack_choice::{StackChoice, StackChoiceError};
+use crate::words::counted;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -267,11 +268,6 @@ fn send_batch(to: &str, batch: &[&Row], imported: &mut Imported) -> Result<(), B
         pause *= 2;
     }
     Ok(())
-}
-
-/// Returns a number and its noun, for example `1 call` or `2 calls`.
-fn counted(number: usize, noun: &str) -> String {
-    if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
 }
 
 fn rate(text: &str) -> Result<f64, String> {

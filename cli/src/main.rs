@@ -19,6 +19,7 @@ mod mark;
 mod paths;
 mod payload;
 mod providers;
+mod providers_file;
 mod quarantine;
 mod reconcile;
 mod recover;

@@ -11,8 +11,8 @@ use switchhook_operate::quarantine::{
 
 use crate::change::{Change, ChangeError, Ended};
 use crate::payload;
-use crate::stack_choice::{StackChoice, StackChoiceError};
-use crate::words::{age, counted};
+use crate::stack_choice::StackChoice;
+use crate::words::{age, counted, print_json};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -50,9 +50,11 @@ enum QuarantineVerb {
     /// Show one quarantined event, why it is unreadable, and its payload
     Show(Show),
     /// Read quarantined events again, and fold those that can be read now
-    Reprocess(Reprocess),
+    #[command(after_help = REPROCESS_HELP)]
+    Reprocess(Selection),
     /// Take quarantined events off the list; they stay in the inbox
-    Discard(Discard),
+    #[command(after_help = DISCARD_HELP)]
+    Discard(Selection),
 }
 
 #[derive(Debug, Args)]
@@ -93,71 +95,27 @@ struct Selection {
     /// Select all quarantined events
     #[arg(long)]
     all: bool,
-}
-
-#[derive(Debug, Args)]
-#[command(after_help = REPROCESS_HELP)]
-struct Reprocess {
-    #[command(flatten)]
-    selection: Selection,
     #[command(flatten)]
     change: Change,
-    #[command(flatten)]
-    stack: StackChoice,
-    /// Print the plan or the run as JSON
-    #[arg(long)]
-    json: bool,
-}
-
-#[derive(Debug, Args)]
-#[command(after_help = DISCARD_HELP)]
-struct Discard {
-    #[command(flatten)]
-    selection: Selection,
-    #[command(flatten)]
-    change: Change,
-    #[command(flatten)]
-    stack: StackChoice,
-    /// Print the plan or the run as JSON
-    #[arg(long)]
-    json: bool,
-}
-
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum QuarantineError {
-    #[error(transparent)]
-    Stack(#[from] StackChoiceError),
-    #[error("could not read the quarantined events")]
-    Read(#[source] switchhook_operate::Error),
-    #[error(transparent)]
-    Change(#[from] ChangeError),
-    #[error("could not print the quarantined events")]
-    Print(#[source] io::Error),
 }
 
 impl Quarantine {
-    pub(crate) fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<Ended, QuarantineError> {
+    pub(crate) fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<Ended, ChangeError> {
         match &self.verb {
             QuarantineVerb::List(list) => list.run(out),
             QuarantineVerb::Show(show) => show.run(out, errors),
-            QuarantineVerb::Reprocess(Reprocess { selection, change, stack, json }) => {
-                let connection = stack.connect()?;
-                if change.names_plan() {
-                    return Ok(change.run_named(&connection, Verb::Reprocess, *json, out, errors)?);
-                }
-                let filter = selection.filter();
-                let plan = connection.block_on(quarantine::plan_reprocess(&connection.stack, &filter, change.max()));
-                Ok(change.carry_out_planned(&connection, plan, *json, out, errors)?)
-            }
-            QuarantineVerb::Discard(Discard { selection, change, stack, json }) => {
-                let connection = stack.connect()?;
-                if change.names_plan() {
-                    return Ok(change.run_named(&connection, Verb::DiscardQuarantined, *json, out, errors)?);
-                }
-                let filter = selection.filter();
-                let plan = connection.block_on(quarantine::plan_discard(&connection.stack, &filter, change.max()));
-                Ok(change.carry_out_planned(&connection, plan, *json, out, errors)?)
-            }
+            QuarantineVerb::Reprocess(selection) => selection.change.carry_out(
+                Verb::Reprocess,
+                async |stack, max, _| quarantine::plan_reprocess(stack, &selection.filter(), max).await,
+                out,
+                errors,
+            ),
+            QuarantineVerb::Discard(selection) => selection.change.carry_out(
+                Verb::DiscardQuarantined,
+                async |stack, max, _| quarantine::plan_discard(stack, &selection.filter(), max).await,
+                out,
+                errors,
+            ),
         }
     }
 }
@@ -174,44 +132,39 @@ impl Selection {
 }
 
 impl List {
-    fn run(&self, out: &mut impl Write) -> Result<Ended, QuarantineError> {
+    fn run(&self, out: &mut impl Write) -> Result<Ended, ChangeError> {
         let connection = self.stack.connect()?;
-        let events =
-            connection.block_on(quarantine::list(&connection.stack, self.max)).map_err(QuarantineError::Read)?;
-        let printed = if self.json {
-            serde_json::to_string_pretty(&events).map_err(io::Error::from).and_then(|text| writeln!(out, "{text}"))
+        let events = connection.block_on(quarantine::list(&connection.stack, self.max))?;
+        if self.json {
+            print_json(&events, out)?;
         } else {
-            print(&events, self.max, connection.stack.now(), out)
-        };
-        printed.map_err(QuarantineError::Print)?;
+            print(&events, self.max, connection.stack.now(), out)?;
+        }
         Ok(if events.is_empty() { Ended::NotFound } else { Ended::Found })
     }
 }
 
 impl Show {
-    fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<Ended, QuarantineError> {
+    fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<Ended, ChangeError> {
         let connection = self.stack.connect()?;
         let event_id = EventId::new(&self.event);
-        let found =
-            connection.block_on(quarantine::show(&connection.stack, &event_id)).map_err(QuarantineError::Read)?;
+        let found = connection.block_on(quarantine::show(&connection.stack, &event_id))?;
         let Some(detail) = found else {
             let id = &self.event;
             writeln!(
                 errors,
                 "switchhook: the event {id:?} is not quarantined. `switchhook event show` shows any event"
-            )
-            .map_err(QuarantineError::Print)?;
+            )?;
             return Ok(Ended::NotFound);
         };
         let payload = payload::read(&connection.stack, &event_id);
-        let payload = connection.block_on(payload).map_err(QuarantineError::Read)?;
-        let printed = if self.json {
+        let payload = connection.block_on(payload)?;
+        if self.json {
             let value = serde_json::json!({ "event": detail, "payload": payload });
-            writeln!(out, "{value:#}")
+            writeln!(out, "{value:#}")?;
         } else {
-            print_detail(&detail, payload.as_deref(), out)
-        };
-        printed.map_err(QuarantineError::Print)?;
+            print_detail(&detail, payload.as_deref(), out)?;
+        }
         Ok(Ended::Found)
     }
 }
@@ -223,7 +176,7 @@ fn print(events: &[Quarantined], max: usize, now: Timestamp, out: &mut impl Writ
         writeln!(out, "{age:>8}  {:<8}  {cause:<24}  {}", by(event.by), event.event_id)?;
     }
     let more = if events.len() >= max { ", and perhaps more: raise --max" } else { "" };
-    writeln!(out, "{}{more}", counted(events.len() as u64, "quarantined event"))
+    writeln!(out, "{}{more}", counted(events.len(), "quarantined event"))
 }
 
 fn print_detail(detail: &Detail, payload: Option<&str>, out: &mut impl Write) -> io::Result<()> {

@@ -3,14 +3,15 @@
 use std::io::{self, Write};
 
 use clap::{Args, Subcommand};
-use switchhook_operate::plan::{Plan, Verb};
+use switchhook_domain::Timestamp;
+use switchhook_operate::plan::Verb;
 use switchhook_operate::recover::{self, Copied, CopyFrom, CopyReport};
-use switchhook_operate::{Error, Stack};
+use switchhook_operate::{Error, Refusal, Stack};
 
 use crate::change::{self, Change, ChangeError, Ended};
 use crate::since::{self, Since};
-use crate::stack_choice::{StackChoice, StackChoiceError};
-use crate::words::counted;
+use crate::stack_choice::StackChoice;
+use crate::words::{counted, print_json};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -94,11 +95,6 @@ struct Refill {
     since: Option<Since>,
     #[command(flatten)]
     change: Change,
-    #[command(flatten)]
-    stack: StackChoice,
-    /// Print the plan or the run as JSON
-    #[arg(long)]
-    json: bool,
 }
 
 #[derive(Debug, Args)]
@@ -112,27 +108,10 @@ struct Stop {
     keep_not_due: bool,
     #[command(flatten)]
     change: Change,
-    #[command(flatten)]
-    stack: StackChoice,
-    /// Print the plan or the run as JSON
-    #[arg(long)]
-    json: bool,
-}
-
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum RecoverError {
-    #[error(transparent)]
-    Stack(#[from] StackChoiceError),
-    #[error(transparent)]
-    Change(#[from] ChangeError),
-    #[error("could not copy the tables")]
-    Copy(#[source] Error),
-    #[error("could not print the result")]
-    Print(#[source] io::Error),
 }
 
 impl Recover {
-    pub(crate) fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<Ended, RecoverError> {
+    pub(crate) fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<Ended, ChangeError> {
         match &self.verb {
             RecoverVerb::Copy(copy) => copy.run(out, errors),
             RecoverVerb::Inbox(refill) => refill.run(out, errors),
@@ -142,72 +121,51 @@ impl Recover {
 }
 
 impl CopyTables {
-    fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<Ended, RecoverError> {
+    fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<Ended, ChangeError> {
         let connection = self.stack.connect()?;
         let from = CopyFrom { inbox: self.inbox_from.clone(), calls: self.calls_from.clone() };
         let bar = change::progress_bar(self.json, "items read");
         let report = connection.block_on(recover::copy(&connection.stack, &from, &mut |read| bar.set_position(read)));
         bar.finish_and_clear();
-        let printed = match report {
-            Err(Error::Refusal(refusal)) => {
-                writeln!(errors, "switchhook: {refusal}").map_err(RecoverError::Print)?;
-                return Ok(Ended::Refused);
-            }
-            Err(error) => return Err(RecoverError::Copy(error)),
-            Ok(report) if self.json => {
-                serde_json::to_string_pretty(&report).map_err(io::Error::from).and_then(|text| writeln!(out, "{text}"))
-            }
-            Ok(report) => print(&report, out),
+        let report = match report {
+            Ok(report) => report,
+            Err(error) => return change::refused(error, errors),
         };
-        printed.map_err(RecoverError::Print)?;
+        if self.json {
+            print_json(&report, out)?;
+        } else {
+            print(&report, out)?;
+        }
         Ok(Ended::Found)
     }
 }
 
 impl Refill {
-    fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<Ended, RecoverError> {
-        let bar = change::progress_bar(self.json, "minutes of the inbox read");
-        let plan = async |stack: &Stack, since: Since, max| {
-            let since = since.at(stack.now());
-            recover::plan_refill(stack, since, max, &mut |done, all| {
-                bar.set_length(all);
-                bar.set_position(done);
-            })
-            .await
-        };
-        carry_out(Verb::Refill, &self.stack, &self.change, self.since, self.json, plan, out, errors)
+    fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<Ended, ChangeError> {
+        self.change.carry_out(
+            Verb::Refill,
+            async |stack, max, progress| recover::plan_refill(stack, at(self.since, stack)?, max, progress).await,
+            out,
+            errors,
+        )
     }
 }
 
 impl Stop {
-    fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<Ended, RecoverError> {
-        let plan = async |stack: &Stack, since: Since, max| {
-            recover::plan_stop(stack, since.at(stack.now()), self.keep_not_due, max).await
-        };
-        carry_out(Verb::Stop, &self.stack, &self.change, self.since, self.json, plan, out, errors)
+    fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<Ended, ChangeError> {
+        self.change.carry_out(
+            Verb::Stop,
+            async |stack, max, _| recover::plan_stop(stack, at(self.since, stack)?, self.keep_not_due, max).await,
+            out,
+            errors,
+        )
     }
 }
 
-/// Prints the plan that `plan` makes, or that the operator named, and with `--yes` carries it out.
-#[expect(clippy::too_many_arguments, reason = "two of them are the outputs")]
-fn carry_out(
-    verb: Verb,
-    stack: &StackChoice,
-    change: &Change,
-    since: Option<Since>,
-    json: bool,
-    plan: impl AsyncFn(&Stack, Since, usize) -> Result<Plan, Error>,
-    out: &mut impl Write,
-    errors: &mut impl Write,
-) -> Result<Ended, RecoverError> {
-    let connection = stack.connect()?;
-    match since {
-        Some(since) if !change.names_plan() => {
-            let plan = connection.block_on(plan(&connection.stack, since, change.max()));
-            Ok(change.carry_out_planned(&connection, plan, json, out, errors)?)
-        }
-        Some(_) | None => Ok(change.run_named(&connection, verb, json, out, errors)?),
-    }
+/// Returns the time of `--since`, which only a command with `--plan` can leave out.
+fn at(since: Option<Since>, stack: &Stack) -> Result<Timestamp, Error> {
+    let since = since.ok_or(Refusal::EmptyFilter("give --since"))?;
+    Ok(since.at(stack.now()))
 }
 
 fn print(report: &CopyReport, out: &mut impl Write) -> io::Result<()> {

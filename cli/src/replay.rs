@@ -3,13 +3,12 @@
 use std::io::Write;
 
 use clap::Args;
-use switchhook_domain::{CallId, Disposition, Provider};
+use switchhook_domain::{CallId, Disposition, Provider, Timestamp};
 use switchhook_operate::plan::Verb;
 use switchhook_operate::replay::{self, ReplayFilter, Selected};
 
-use crate::change::{self, Change, ChangeError, Ended};
+use crate::change::{Change, ChangeError, Ended};
 use crate::since::{self, Since};
-use crate::stack_choice::{StackChoice, StackChoiceError};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -61,47 +60,26 @@ pub(crate) struct Replay {
     disposition: Option<Selected>,
     #[command(flatten)]
     change: Change,
-    #[command(flatten)]
-    stack: StackChoice,
-    /// Print JSON: the plan, or {"plan": …, "run": …}
-    #[arg(long)]
-    json: bool,
-}
-
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum ReplayError {
-    #[error(transparent)]
-    Stack(#[from] StackChoiceError),
-    #[error(transparent)]
-    Change(#[from] ChangeError),
 }
 
 impl Replay {
-    pub(crate) fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<Ended, ReplayError> {
-        let connection = self.stack.connect()?;
-        if self.change.names_plan() {
-            return Ok(self.change.run_named(&connection, Verb::Replay, self.json, out, errors)?);
-        }
-        let stack = &connection.stack;
-        let now = stack.now();
-        let filter = ReplayFilter {
+    pub(crate) fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<Ended, ChangeError> {
+        self.change.carry_out(
+            Verb::Replay,
+            async |stack, max, progress| replay::plan(stack, &self.filter(stack.now()), max, progress).await,
+            out,
+            errors,
+        )
+    }
+
+    fn filter(&self, now: Timestamp) -> ReplayFilter {
+        ReplayFilter {
             call: self.call.as_ref().map(CallId::new),
             since: self.since.map(|time| time.at(now)),
             until: self.until.map(|time| time.at(now)),
             provider: self.provider,
             event_type: self.event_type.clone(),
             disposition: self.disposition,
-        };
-        let bar = change::progress_bar(self.json, "minutes searched");
-        let mut progress = |done, all| {
-            bar.set_length(all);
-            bar.set_position(done);
-        };
-        let plan = connection.block_on(replay::plan(stack, &filter, self.change.max(), &mut progress));
-        bar.finish_and_clear();
-        match plan {
-            Ok(plan) => Ok(self.change.carry_out(&connection, plan, self.json, out, errors)?),
-            Err(error) => Ok(change::refused(error, errors)?),
         }
     }
 }

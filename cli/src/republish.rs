@@ -3,13 +3,12 @@
 use std::io::Write;
 
 use clap::Args;
-use switchhook_domain::CallId;
+use switchhook_domain::{CallId, Timestamp};
 use switchhook_operate::plan::Verb;
 use switchhook_operate::republish::{self, RepublishFilter};
 
-use crate::change::{self, Change, ChangeError, Ended};
+use crate::change::{Change, ChangeError, Ended};
 use crate::since::{self, Since};
-use crate::stack_choice::{StackChoice, StackChoiceError};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -34,11 +33,6 @@ pub(crate) struct Republish {
     selection: Selection,
     #[command(flatten)]
     change: Change,
-    #[command(flatten)]
-    stack: StackChoice,
-    /// Print the plan or the run as JSON
-    #[arg(long)]
-    json: bool,
 }
 
 #[derive(Debug, Args)]
@@ -55,34 +49,25 @@ struct Selection {
     failed: bool,
 }
 
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum RepublishError {
-    #[error(transparent)]
-    Stack(#[from] StackChoiceError),
-    #[error(transparent)]
-    Change(#[from] ChangeError),
+impl Republish {
+    pub(crate) fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<Ended, ChangeError> {
+        self.change.carry_out(
+            Verb::Republish,
+            async |stack, max, progress| {
+                republish::plan(stack, &self.selection.filter(stack.now()), max, progress).await
+            },
+            out,
+            errors,
+        )
+    }
 }
 
-impl Republish {
-    pub(crate) fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<Ended, RepublishError> {
-        let connection = self.stack.connect()?;
-        if self.change.names_plan() {
-            return Ok(self.change.run_named(&connection, Verb::Republish, self.json, out, errors)?);
+impl Selection {
+    fn filter(&self, now: Timestamp) -> RepublishFilter {
+        match self.since {
+            Some(since) => RepublishFilter::Since(since.at(now)),
+            None if self.failed => RepublishFilter::Failed,
+            None => RepublishFilter::Calls(self.calls.iter().map(CallId::new).collect()),
         }
-        let stack = &connection.stack;
-        let Selection { calls, since, failed } = &self.selection;
-        let filter = match since {
-            Some(since) => RepublishFilter::Since(since.at(stack.now())),
-            None if *failed => RepublishFilter::Failed,
-            None => RepublishFilter::Calls(calls.iter().map(CallId::new).collect()),
-        };
-        let bar = change::progress_bar(self.json, "minutes searched");
-        let mut progress = |done, all| {
-            bar.set_length(all);
-            bar.set_position(done);
-        };
-        let plan = connection.block_on(republish::plan(stack, &filter, self.change.max(), &mut progress));
-        bar.finish_and_clear();
-        Ok(self.change.carry_out_planned(&connection, plan, self.json, out, errors)?)
     }
 }

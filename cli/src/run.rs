@@ -7,7 +7,7 @@ use serde_json::json;
 use switchhook_operate::run::{self, RunId, RunState};
 
 use crate::change::{self, ChangeError, Ended};
-use crate::stack_choice::{StackChoice, StackChoiceError};
+use crate::stack_choice::StackChoice;
 
 const LIST_HELP: &str = "\
 Examples:
@@ -69,32 +69,20 @@ struct Resume {
     json: bool,
 }
 
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum RunError {
-    #[error(transparent)]
-    Stack(#[from] StackChoiceError),
-    #[error(transparent)]
-    Change(#[from] ChangeError),
-    #[error(transparent)]
-    Operate(#[from] switchhook_operate::Error),
-    #[error("could not print the runs")]
-    Print(#[from] io::Error),
-}
-
 impl Run {
-    pub(crate) fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<Ended, RunError> {
+    pub(crate) fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<Ended, ChangeError> {
         match &self.verb {
             RunVerb::List(list) => list.run(out),
             RunVerb::Resume(resume) => {
                 let connection = resume.stack.connect()?;
-                Ok(change::resume(&connection, &RunId::new(&resume.id), resume.json, out, errors)?)
+                change::resume(&connection, &RunId::new(&resume.id), resume.json, out, errors)
             }
         }
     }
 }
 
 impl List {
-    fn run(&self, out: &mut impl Write) -> Result<Ended, RunError> {
+    fn run(&self, out: &mut impl Write) -> Result<Ended, ChangeError> {
         let connection = self.stack.connect()?;
         let runs = connection.block_on(run::list(&connection.stack, self.max))?;
         if self.json {

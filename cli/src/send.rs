@@ -7,11 +7,10 @@ use clap::Args;
 use http::{Method, Request};
 use switchhook_domain::{Provider, Timestamp};
 use switchhook_operate::web::WebError;
-use switchhook_providers::{
-    ConfigError, Key, KeyError, ProvidersFile, SignedWebhook, samples, sign, sign_as_configured,
-};
+use switchhook_providers::{Key, KeyError, ProvidersFile, SignedWebhook, samples, sign, sign_as_configured};
 
 use crate::client::{self, ClientError};
+use crate::providers_file::{self, ProvidersFileError};
 use crate::stack_choice::{StackChoice, StackChoiceError};
 
 const EXAMPLES: &str = "\
@@ -73,18 +72,8 @@ pub(crate) enum SendError {
     // clap does not check the key, because its error message would repeat the value.
     #[error("--key is not a valid key")]
     Key(#[source] KeyError),
-    #[error("could not read the providers file {path}: check --providers")]
-    ReadProviders {
-        path: PathBuf,
-        #[source]
-        source: io::Error,
-    },
-    #[error("{path} is not a valid providers file: correct it, `switchhook dev --help` shows the format")]
-    ParseProviders {
-        path: PathBuf,
-        #[source]
-        source: ConfigError,
-    },
+    #[error(transparent)]
+    ProvidersFile(#[from] ProvidersFileError),
     #[error("{path} has no keys of {provider}")]
     NoKeys { path: PathBuf, provider: Provider },
     #[error("{path} has no key that signs for {provider}, only one that verifies: give the private key with --key")]
@@ -168,13 +157,7 @@ enum Signer<'a> {
 impl Signing {
     fn signer(&self) -> Result<Signer<'_>, SendError> {
         match &self.providers {
-            Some(path) => {
-                let text = std::fs::read_to_string(path)
-                    .map_err(|source| SendError::ReadProviders { path: path.clone(), source })?;
-                let providers = ProvidersFile::from_json(&text)
-                    .map_err(|source| SendError::ParseProviders { path: path.clone(), source })?;
-                Ok(Signer::Configured(path, providers))
-            }
+            Some(path) => Ok(Signer::Configured(path, providers_file::read(path)?)),
             // clap requires one of the two.
             None => Key::new(self.key.as_deref().unwrap_or_default()).map(Signer::Key).map_err(SendError::Key),
         }

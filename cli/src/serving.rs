@@ -1,10 +1,12 @@
-//! Shared parts of `switchhook dev` and `switchhook fake`: the stop signal, the option `--delivery-faults`, and the
+//! Shared parts of `switchhook dev` and `switchhook fake`: the port, the stop signal, the option `--delivery-faults`, and the
 //! help about the fake provider's behaviours.
 
 use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
 
 use clap::ValueEnum;
 use switchhook_local::fake::DeliveryFaults;
+use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
 /// Help text about the behaviours of the fake provider. A macro, because `concat!` accepts only literals.
@@ -29,6 +31,26 @@ the first attempt is busy, and all later attempts confirm. Without that, the las
     };
 }
 pub(crate) use behaviours;
+
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "could not listen on {address}: if another program uses the port, stop it or choose another --port (0 chooses a free \
+     port)"
+)]
+pub(crate) struct ListenError {
+    address: SocketAddr,
+    #[source]
+    source: io::Error,
+}
+
+/// Listens on a port of this machine. Returns the address too, because port 0 chooses a free port.
+pub(crate) async fn listen(port: u16) -> Result<(TcpListener, SocketAddr), ListenError> {
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    let failed = |source| ListenError { address, source };
+    let listener = TcpListener::bind(address).await.map_err(failed)?;
+    let bound = listener.local_addr().map_err(failed)?;
+    Ok((listener, bound))
+}
 
 /// Value of `--delivery-faults`.
 #[derive(Clone, Copy, Debug, ValueEnum)]

@@ -10,6 +10,7 @@ use switchhook_operate::timeline::{FoundCall, find, story};
 
 use crate::since::{self, Since};
 use crate::stack_choice::{StackChoice, StackChoiceError};
+use crate::words::print_json;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -82,7 +83,7 @@ impl Timeline {
     ) -> io::Result<bool> {
         match story(found, as_of) {
             Some(story) if self.json => {
-                writeln!(out, "{}", serde_json::to_string_pretty(&story)?)?;
+                print_json(&story, out)?;
                 Ok(true)
             }
             Some(story) => {

@@ -4,12 +4,15 @@ use std::io::{self, Write};
 
 use clap::Args;
 use switchhook_domain::CallId;
+use switchhook_operate::plan::Verb;
 use switchhook_operate::verify::{self, Finding, Problem, SEARCHED_DEFAULT, VerifyFilter, VerifyReport};
 
-use crate::change::{self, Change, ChangeError, Ended};
+use crate::change::{Change, ChangeError, Ended};
 use crate::since::{self, Since};
-use crate::stack_choice::{StackChoice, StackChoiceError};
-use crate::words::counted;
+use crate::words::{counted, print_json};
+
+const JSON_HELP: &str =
+    "Print one JSON object: {\"matching\": …, \"findings\": […]}, or the plan or the run of a repair";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -32,7 +35,7 @@ Exit status: 0 if all calls match, 1 if a call differs, is lost or does not exis
 the repair was refused.";
 
 #[derive(Debug, Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = EXAMPLES, mut_arg("json", |json| json.help(JSON_HELP)))]
 pub(crate) struct Verify {
     /// Ids of calls
     #[arg(value_name = "CALL", required_unless_present_any = ["appointment", "since", "plan"])]
@@ -48,37 +51,14 @@ pub(crate) struct Verify {
     repair: bool,
     #[command(flatten)]
     change: Change,
-    #[command(flatten)]
-    stack: StackChoice,
-    /// Print one JSON object: {"matching": …, "findings": […]}, or the plan or the run of a repair
-    #[arg(long)]
-    json: bool,
-}
-
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum VerifyError {
-    #[error(transparent)]
-    Stack(#[from] StackChoiceError),
-    #[error("could not verify the calls")]
-    Verify(#[source] switchhook_operate::Error),
-    #[error(transparent)]
-    Change(#[from] ChangeError),
-    #[error("could not print the result")]
-    Print(#[source] io::Error),
 }
 
 impl Verify {
     /// Returns [`Ended::Found`] if every call matches its events.
-    pub(crate) fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<Ended, VerifyError> {
-        let connection = self.stack.connect()?;
+    pub(crate) fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<Ended, ChangeError> {
+        let connection = self.change.connect()?;
         if self.change.names_plan() {
-            return Ok(self.change.run_named(
-                &connection,
-                switchhook_operate::plan::Verb::Verify,
-                self.json,
-                out,
-                errors,
-            )?);
+            return self.change.carry_out_named(&connection, Verb::Verify, out, errors);
         }
         let stack = &connection.stack;
         let since = self.since.map_or_else(|| stack.now().minus(SEARCHED_DEFAULT), |since| since.at(stack.now()));
@@ -87,26 +67,21 @@ impl Verify {
             None if self.calls.is_empty() => VerifyFilter::Since,
             None => VerifyFilter::Calls(self.calls.iter().map(CallId::new).collect()),
         };
-        let bar = change::progress_bar(self.json, "minutes of the inbox read");
-        let report = connection.block_on(verify::verify(stack, &filter, since, &mut |done, all| {
-            bar.set_length(all);
-            bar.set_position(done);
-        }));
-        bar.finish_and_clear();
-        let report = report.map_err(VerifyError::Verify)?;
+        let report = self
+            .change
+            .search(&connection, async |stack, progress| verify::verify(stack, &filter, since, progress).await)?;
         if self.repair && report.is_repairable() {
-            if !self.json {
-                print(&report, out).map_err(VerifyError::Print)?;
+            if !self.change.prints_json() {
+                print(&report, out)?;
             }
             let plan = connection.block_on(verify::plan_repair(stack, &filter, &report, self.change.max()));
-            return Ok(self.change.carry_out_planned(&connection, plan, self.json, out, errors)?);
+            return self.change.carry_out_made(&connection, plan, out, errors);
         }
-        let printed = if self.json {
-            serde_json::to_string_pretty(&report).map_err(io::Error::from).and_then(|text| writeln!(out, "{text}"))
+        if self.change.prints_json() {
+            print_json(&report, out)?;
         } else {
-            print(&report, out)
-        };
-        printed.map_err(VerifyError::Print)?;
+            print(&report, out)?;
+        }
         Ok(if report.is_clean() { Ended::Found } else { Ended::NotFound })
     }
 }
@@ -121,7 +96,7 @@ fn print(report: &VerifyReport, out: &mut impl Write) -> io::Result<()> {
                 }
             }
             Problem::Lost { events, is_placed } => {
-                let number = counted(events.len() as u64, "event");
+                let number = counted(events.len(), "event");
                 let creation = if *is_placed { "the request that created the call, and " } else { "" };
                 writeln!(out, "{call_id}: the row is lost, and the inbox holds {creation}{number} of the call")?;
                 for event_id in events {
@@ -140,7 +115,7 @@ fn print(report: &VerifyReport, out: &mut impl Write) -> io::Result<()> {
             }
         }
     }
-    let matching = counted(report.matching as u64, "call");
+    let matching = counted(report.matching, "call");
     let other = report.findings.len();
     match other {
         0 => writeln!(out, "verified {matching}: all match their events"),

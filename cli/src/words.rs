@@ -1,10 +1,14 @@
-//! Numbers and ages for people.
+//! Words of the output: numbers and ages for people, and JSON for programs.
 
+use std::fmt::Display;
+use std::io::{self, Write};
+
+use serde::Serialize;
 use switchhook_domain::Timestamp;
 
 /// Returns a number and its noun, for example `1 call` or `2 calls`.
-pub(crate) fn counted(number: u64, noun: &str) -> String {
-    if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
+pub(crate) fn counted<N: Display + PartialEq + From<u8>>(number: N, noun: &str) -> String {
+    if number == N::from(1) { format!("1 {noun}") } else { format!("{number} {noun}s") }
 }
 
 /// Returns the time from `since` to `now` in its largest unit, for example `3 h`.
@@ -16,6 +20,11 @@ pub(crate) fn age(now: Timestamp, since: Timestamp) -> String {
         7_200..=172_799 => format!("{} h", seconds / 3_600),
         _ => format!("{} days", seconds / 86_400),
     }
+}
+
+/// Prints a value as JSON, on several lines.
+pub(crate) fn print_json(value: &impl Serialize, out: &mut impl Write) -> io::Result<()> {
+    writeln!(out, "{}", serde_json::to_string_pretty(value)?)
 }
 
 #[cfg(test)]
@@ -33,6 +42,6 @@ mod tests {
 
     #[test]
     fn one_has_no_plural() {
-        assert_eq!([0, 1, 2].map(|number| counted(number, "call")), ["0 calls", "1 call", "2 calls"]);
+        assert_eq!([0_u64, 1, 2].map(|number| counted(number, "call")), ["0 calls", "1 call", "2 calls"]);
     }
 }
