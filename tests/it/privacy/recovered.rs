@@ -29,7 +29,7 @@ async fn ask_for_call(world: &World, key: Option<&str>) -> (StatusCode, String, 
 async fn forgotten_call(world: &World, key: Option<&str>) -> String {
     let (code, call_id, _) = ask_for_call(world, key).await;
     assert_eq!(code, StatusCode::CREATED);
-    world.wait(MINUTE * 3).await;
+    world.wait(MINUTE * 4).await;
     forget_calls(world, &[&call_id]).await;
     call_id
 }
@@ -73,7 +73,7 @@ async fn refilled_inbox_holds_no_forgotten_person() {
         let began = world.now();
         finished_call(&world, "c1").await;
         let (_, placed, _) = ask_for_call(&world, Some("order-7")).await;
-        world.wait(MINUTE * 3).await;
+        world.wait(MINUTE * 4).await;
         let backup = back_up(&world, INBOX_TABLE).await;
         forget_calls(&world, &["c1", &placed]).await;
         if is_restored {
