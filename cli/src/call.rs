@@ -375,6 +375,13 @@ mod tests {
     }
 
     #[test]
+    fn empty_list_says_that_it_is_empty() {
+        let mut out = Vec::new();
+        print_list(&[], &mut out).unwrap();
+        assert_eq!(out, b"no call is listed\n");
+    }
+
+    #[test]
     fn list_is_a_table() {
         let call = json!({
             "call_id": "call-1", "job": {"state": "PENDING"}, "attempts": [{}, {}], "lifecycle": "busy",

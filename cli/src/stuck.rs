@@ -125,6 +125,13 @@ mod tests {
             "call-1  in doubt, job IN_PROGRESS, retell, appointment -\n  why   the answer was lost\n  next  the reconciler asks \
              the provider, at 2025-10-20T12:00:00.000Z (late)\nthere are more open calls than the 1000 that were examined\n"
         );
+        let overdue = StuckCall { kind: StuckKind::Overdue, ..report.calls[0].clone() };
+        let report = StuckReport { calls: vec![overdue], examined: 1, ..StuckReport::default() };
+        assert!(
+            printed(&report).ends_with("  next  the reconciler asks the provider (late)\n"),
+            "{}",
+            printed(&report)
+        );
         assert_eq!(printed(&StuckReport::default()), "no call is stuck; 0 open or overdue calls were examined\n");
     }
 }

@@ -58,6 +58,12 @@ mod tests {
     }
 
     #[test]
+    fn column_is_as_wide_as_its_widest_cell() {
+        let row = |cells: [&str; 2]| cells.map(str::to_owned);
+        assert_eq!(aligned(&[row(["call", "job"]), row(["call-1", "-"])]), ["call    job", "call-1  -"]);
+    }
+
+    #[test]
     fn long_texts_are_wrapped() {
         let text = "word ".repeat(40);
         let lines = wrapped(&text, 4);

@@ -112,6 +112,7 @@ fn dead_letter_is_listed_and_redriven() {
     let (code, out, errors) = run(&stack, &["dlq", "list"]);
     assert_eq!(code, Some(0), "{errors}");
     assert!(out.contains("generic:e1") && out.contains(&stranger), "{out}");
+    assert!(out.starts_with("  kind ") && out.contains("  where "), "{out}");
     assert!(out.contains("queue only") && out.ends_with("2 dead letters, 2 messages in the queue\n"), "{out}");
     let (code, out, _) = run(&stack, &["dlq", "show", "generic:e1"]);
     assert_eq!(code, Some(0));
