@@ -7,7 +7,7 @@ use switchhook_domain::Timestamp;
 use super::sources::{Count, Metrics, Overdue, Read, Sources};
 use super::thresholds::{
     ANSWER, APPLIED, CIRCUITS, CONFLICTS, DEAD_LETTERS, DIAL_AGE, DOUBTS, DRIFT, DUE, EVENTS_AGE, QUARANTINED,
-    REJECTED, RELAY_FAILURES, RETRYING, RUNS_MIN, SCHEDULE_ALARMS, SWEEP, Threshold, WAKE,
+    REJECTED, RELAY_FAILURES, RETRYING, RUNS_MIN, SCHEDULES, SWEEP, Threshold, WAKE,
 };
 use super::{Advice, Evidence, Level};
 use crate::aws::{Alarm, AlarmState, Series};
@@ -48,12 +48,12 @@ pub(super) fn healthy(sources: &Sources, now: Timestamp) -> Vec<Evidence> {
         );
         Evidence { name: "last webhook", level: Level::Yes, text, advice: None }
     }));
-    for (function, alarm) in SCHEDULE_ALARMS {
+    for (function, alarm, command) in SCHEDULES {
         let name = if function == "scheduler" { "scheduler runs" } else { "reconciler runs" };
         lines.push(metrics(name, &|metrics| {
             let runs = if function == "scheduler" { &metrics.scheduler_runs } else { &metrics.reconciler_runs };
             let runs: f64 = runs.iter().map(|series| last(series, now, RUNS_IN).sum()).sum();
-            schedule_line(name, alarm, runs, sources.is_local)
+            schedule_line(name, alarm, command, runs, sources.is_local)
         }));
     }
     lines.push(line("provider circuits", &sources.health, |health| {
@@ -183,18 +183,14 @@ fn section(alarm: &str) -> String {
     format!("{}Alarm", words.collect::<String>())
 }
 
-fn schedule_line(name: &'static str, alarm: &str, runs: f64, is_local: bool) -> Evidence {
+fn schedule_line(name: &'static str, alarm: &str, command: &'static str, runs: f64, is_local: bool) -> Evidence {
     let text = format!("{runs} in ten minutes");
     if runs >= RUNS_MIN as f64 {
         return Evidence { name, level: Level::Yes, text, advice: None };
     }
     // A local stack may have started a moment ago, and its --tick may be long.
     let level = if is_local { Level::Unknown } else { Level::Act };
-    let advice = Advice {
-        text: "the schedule does not run: its work waits",
-        runbook: Some(alarm.to_owned()),
-        command: "switchhook reconcile",
-    };
+    let advice = Advice { text: "the schedule does not run: its work waits", runbook: Some(alarm.to_owned()), command };
     Evidence { name, level, text, advice: Some(advice) }
 }
 

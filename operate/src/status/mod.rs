@@ -13,7 +13,7 @@ use switchhook_domain::Timestamp;
 use crate::stack::Stack;
 use crate::time_text;
 
-pub use thresholds::{RUNS_MIN, SCHEDULE_ALARMS, THRESHOLDS, Threshold};
+pub use thresholds::{RUNS_MIN, SCHEDULES, THRESHOLDS, Threshold};
 
 /// Largest count that is read: a larger one is shown as `1,000+`.
 pub const COUNT_MAX: usize = 1_000;

@@ -58,7 +58,7 @@ pub(super) const ANSWER: Threshold = watch(
     Some("P2LatencyAlarm"),
     500.0,
     "webhooks are answered slowly, and providers give up after seconds",
-    "switchhook tail",
+    "switchhook check",
 );
 /// Milliseconds.
 pub(super) const APPLIED: Threshold =
@@ -86,7 +86,7 @@ pub(super) const EVENTS_AGE: Threshold = act(
 );
 /// Seconds.
 pub(super) const DIAL_AGE: Threshold =
-    watch(Some("P2DialQueueAgeAlarm"), 240.0, "claimed calls are not dialled in time", "switchhook providers list");
+    watch(Some("P2DialQueueAgeAlarm"), 240.0, "claimed calls are not dialled in time", "switchhook stuck");
 /// Seconds for which the longest due call is overdue.
 pub(super) const DUE: Threshold = watch(
     None,
@@ -114,7 +114,7 @@ pub(super) const RELAY_FAILURES: Threshold = act(
     "P1RelayFailuresAlarm",
     0.0,
     "domain events were not published: publish those of the calls again",
-    "switchhook republish --help",
+    "switchhook republish --failed",
 );
 pub(super) const QUARANTINED: Threshold =
     watch(None, 0.0, "webhooks could not be read: look at them, then process them again", "switchhook quarantine list");
@@ -131,11 +131,17 @@ pub(super) const CONFLICTS: Threshold = watch(
     "switchhook event show EVENT_ID",
 );
 /// Disagreements found in the last day.
-pub(super) const DRIFT: Threshold =
-    watch(Some("P3DriftFoundAlarm"), 0.0, "calls differed from their providers' reports", "switchhook verify --help");
+pub(super) const DRIFT: Threshold = watch(
+    Some("P3DriftFoundAlarm"),
+    0.0,
+    "calls differed from their providers' reports",
+    "switchhook verify --since 24h",
+);
 
 /// Runs of a schedule in the last ten minutes, below which a schedule does not run.
 pub const RUNS_MIN: u64 = 1;
-/// Alarms of the schedules, by function.
-pub const SCHEDULE_ALARMS: [(&str, &str); 2] =
-    [("scheduler", "P1SchedulerNotRunningAlarm"), ("reconciler", "P1ReconcilerNotRunningAlarm")];
+/// Functions that run on a schedule, each with the alarm of the schedule and a command that shows more.
+pub const SCHEDULES: [(&str, &str, &str); 2] = [
+    ("scheduler", "P1SchedulerNotRunningAlarm", "switchhook call list --job PENDING"),
+    ("reconciler", "P1ReconcilerNotRunningAlarm", "switchhook reconcile"),
+];

@@ -1,9 +1,9 @@
-//! The limits of `switchhook status` are those of the template's alarms.
+//! The limits of `switchhook status` are those of the template's alarms, and its commands are those of the runbook.
 
-use switchhook_operate::status::{Level, RUNS_MIN, SCHEDULE_ALARMS, THRESHOLDS};
+use switchhook_operate::status::{Level, RUNS_MIN, SCHEDULES, THRESHOLDS};
 
 use super::TEMPLATE;
-use crate::files::yaml;
+use crate::files::{read, yaml};
 
 /// Operator and threshold of an alarm.
 fn limit(alarm: &str) -> (String, f64) {
@@ -26,8 +26,26 @@ fn limits_of_the_status_are_those_of_the_alarms() {
 
 #[test]
 fn schedules_run_as_often_as_their_alarms_say() {
-    for (function, alarm) in SCHEDULE_ALARMS {
+    for (function, alarm, _) in SCHEDULES {
         let (operator, value) = limit(alarm);
         assert_eq!((operator.as_str(), value), ("LessThanThreshold", RUNS_MIN as f64), "{function}");
     }
+}
+
+#[test]
+fn status_and_runbook_name_the_same_commands() {
+    let runbook = read("infra/runbook.md");
+    let of_lines = THRESHOLDS.iter().filter_map(|(_, threshold)| Some((threshold.alarm?, threshold.command)));
+    let of_schedules = SCHEDULES.iter().map(|(_, alarm, command)| (*alarm, *command));
+    let mut missing = Vec::new();
+    for (alarm, command) in of_lines.chain(of_schedules) {
+        let section = runbook.split("\n## ").find(|section| section.lines().next().unwrap().contains(alarm));
+        if !section.is_some_and(|section| section.contains(&format!("    target/debug/{command} --stack "))) {
+            missing.push(format!("{alarm}: {command}"));
+        }
+    }
+    assert!(
+        missing.is_empty(),
+        "these sections of infra/runbook.md do not have the command of the status: {missing:#?}"
+    );
 }
