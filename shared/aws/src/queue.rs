@@ -11,6 +11,7 @@ use std::fmt;
 use std::time::Duration;
 
 use aws_sdk_sqs::Client;
+use aws_sdk_sqs::types::builders::SendMessageBatchRequestEntryBuilder;
 use aws_sdk_sqs::types::{
     ChangeMessageVisibilityBatchRequestEntry, DeleteMessageBatchRequestEntry, MessageSystemAttributeName,
     QueueAttributeName, SendMessageBatchRequestEntry,
@@ -125,23 +126,16 @@ impl Queue {
     /// [`Error::Send`] if SQS did not accept all of them. A repetition is safe.
     pub async fn send_again(&self, events: &[SentAgain]) -> Result<(), Error> {
         for ten in events.chunks(10) {
-            let mut request = self.client.send_message_batch().queue_url(&self.url);
-            for (index, SentAgain { event, trace_id, run }) in ten.iter().enumerate() {
+            let mut entries = Vec::new();
+            for SentAgain { event, trace_id, run } in ten {
                 let message =
                     Message { schema_version: MESSAGE_SCHEMA, trace_id: trace_id.clone(), event: event.clone() };
                 let entry = SendMessageBatchRequestEntry::builder()
-                    .id(index.to_string())
                     .message_group_id(group_of(&event.call_id))
-                    .message_deduplication_id(fifo_id(&format!("{run}:{}", event.event_id)))
-                    .message_body(ascii_json(&message).map_err(|error| Error::Send(Box::new(error)))?)
-                    .build()
-                    .map_err(|error| Error::Send(Box::new(error)))?;
-                request = request.entries(entry);
+                    .message_deduplication_id(fifo_id(&format!("{run}:{}", event.event_id)));
+                entries.push((entry, ascii_json(&message)));
             }
-            let answer = request.send().await.map_err(|error| Error::Send(Box::new(error)))?;
-            if let Some(failed) = answer.failed.first() {
-                return Err(Error::Send(failed.code().into()));
-            }
+            self.send_batch(entries).await?;
         }
         Ok(())
     }
@@ -175,24 +169,35 @@ impl Queue {
     /// [`Error::Send`] if SQS did not accept all of them.
     pub async fn send_due(&self, calls: &[(CallId, Duration)]) -> Result<(), Error> {
         for ten in calls.chunks(10) {
-            let mut request = self.client.send_message_batch().queue_url(&self.url);
-            for (index, (call_id, delay)) in ten.iter().enumerate() {
+            let mut entries = Vec::new();
+            for (call_id, delay) in ten {
                 let message = DueMessage { schema_version: MESSAGE_SCHEMA, call_id: call_id.clone() };
                 let entry = SendMessageBatchRequestEntry::builder()
-                    .id(index.to_string())
                     // Rounded up, because a message that comes too early finds its call not due.
-                    .delay_seconds(i32::try_from(delay.as_millis().div_ceil(1_000)).unwrap_or(i32::MAX))
-                    .message_body(ascii_json(&message).map_err(|error| Error::Send(Box::new(error)))?)
-                    .build()
-                    .map_err(|error| Error::Send(Box::new(error)))?;
-                request = request.entries(entry);
+                    .delay_seconds(i32::try_from(delay.as_millis().div_ceil(1_000)).unwrap_or(i32::MAX));
+                entries.push((entry, ascii_json(&message)));
             }
-            let answer = request.send().await.map_err(|error| Error::Send(Box::new(error)))?;
-            if let Some(failed) = answer.failed.first() {
-                return Err(Error::Send(failed.code().into()));
-            }
+            self.send_batch(entries).await?;
         }
         Ok(())
+    }
+
+    /// Sends up to ten messages, each with its body, in one request.
+    async fn send_batch(
+        &self,
+        entries: Vec<(SendMessageBatchRequestEntryBuilder, Result<String, serde_json::Error>)>,
+    ) -> Result<(), Error> {
+        let mut request = self.client.send_message_batch().queue_url(&self.url);
+        for (index, (entry, body)) in entries.into_iter().enumerate() {
+            let body = body.map_err(|error| Error::Send(Box::new(error)))?;
+            let entry = entry.id(index.to_string()).message_body(body).build();
+            request = request.entries(entry.map_err(|error| Error::Send(Box::new(error)))?);
+        }
+        let answer = request.send().await.map_err(|error| Error::Send(Box::new(error)))?;
+        match answer.failed.first() {
+            Some(failed) => Err(Error::Send(failed.code().into())),
+            None => Ok(()),
+        }
     }
 
     /// Sends a notice about an unreadable event to this queue, which is a dead-letter queue.

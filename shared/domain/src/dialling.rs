@@ -9,9 +9,14 @@ impl Call {
     /// True if the call waits to be placed, and its time has come.
     #[must_use]
     pub fn is_due(&self, now: Timestamp) -> bool {
+        self.pending_due_at().is_some_and(|due_at| due_at <= now)
+    }
+
+    /// Returns the due time of a call that waits to be claimed. `None` for any other call.
+    pub(crate) fn pending_due_at(&self) -> Option<Timestamp> {
         match self.job {
-            Job::Pending { due_at } => self.plan.is_some() && due_at <= now,
-            Job::Claimed { .. } | Job::InProgress | Job::Completed | Job::Failed | Job::Missed | Job::Canceled => false,
+            Job::Pending { due_at } => self.plan.is_some().then_some(due_at),
+            Job::Claimed { .. } | Job::InProgress | Job::Completed | Job::Failed | Job::Missed | Job::Canceled => None,
         }
     }
 

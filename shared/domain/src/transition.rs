@@ -67,15 +67,9 @@ impl Call {
         policy: &Policy,
         now: Timestamp,
     ) -> Option<Transition> {
-        match &self.job {
-            Job::Pending { due_at } if self.plan.is_some() && (forced || *due_at <= now) => {}
-            Job::Pending { .. }
-            | Job::Claimed { .. }
-            | Job::InProgress
-            | Job::Completed
-            | Job::Failed
-            | Job::Missed
-            | Job::Canceled => return None,
+        let due_at = self.pending_due_at()?;
+        if !forced && due_at > now {
+            return None;
         }
         let mut call = self.clone();
         if forced {
@@ -252,16 +246,7 @@ impl Call {
     /// PENDING → CANCELED, for the user. `None` if the call is not pending.
     #[must_use]
     pub fn cancel(&self, policy: &Policy, now: Timestamp) -> Option<Transition> {
-        match self.job {
-            Job::Pending { .. } if self.plan.is_some() => {}
-            Job::Pending { .. }
-            | Job::Claimed { .. }
-            | Job::InProgress
-            | Job::Completed
-            | Job::Failed
-            | Job::Missed
-            | Job::Canceled => return None,
-        }
+        self.pending_due_at()?;
         let mut call = self.clone();
         call.stop_reason = Some(StopReason::CanceledByUser);
         call.note_move(MoveKind::Canceled, None, now);
