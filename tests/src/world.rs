@@ -155,6 +155,14 @@ impl World {
         tokio::time::sleep(time).await;
     }
 
+    /// Lets time pass in which nothing is due. The event sources and the schedules stand still, because an idle run of a schedule
+    /// takes as long as any other.
+    pub async fn skip(&mut self, time: Duration) {
+        self.stop();
+        self.wait(time).await;
+        self.start();
+    }
+
     /// Waits two seconds. In this time, queued messages are consumed and their domain events published.
     pub async fn quiesce(&self) {
         self.wait(Duration::from_secs(2)).await;

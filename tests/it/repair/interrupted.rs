@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
-use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 use switchhook_domain::Provider;
 use switchhook_operate::plan::{ITEMS_MAX, Verb};
@@ -12,9 +11,9 @@ use switchhook_operate::{Error, Refusal};
 use switchhook_tests::{World, generic};
 
 use super::{
-    carry_out, consume_all, drop_messages, everything, options, plan_replay, post_folded, post_unqueued, runs,
-    stack_of, summary,
+    consume_all, drop_messages, everything, options, plan_replay, post_folded, post_unqueued, runs, stack_of, summary,
 };
+use crate::operator::carry_out_killed;
 
 /// Crashes a run at its first request, resumes it, and compares. Repeats this with a crash at the second request, the third, and
 /// so on, until a run ends before it crashes.
@@ -35,35 +34,13 @@ async fn run_that_is_killed_at_any_request_does_everything_once() {
         let plan = plan_replay(&stack, &everything()).await;
         assert_eq!((plan.items.len(), plan.calls), (3, 3));
 
-        let left = AtomicU64::new(requests);
-        world.set_fault_hook(move |_| {
-            let more = left.fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1));
-            assert!(more.is_ok(), "the run is killed here, as the test demands");
-            None
-        });
-        let (killed_stack, killed_plan) = (stack.clone(), plan.clone());
-        let killed = async move { carry_out(&killed_stack, &killed_plan).await.unwrap() };
-        let tasks = tokio::task::LocalSet::new();
-        let first = tasks.run_until(async move { tokio::task::spawn_local(killed).await }).await;
-        world.clear_faults();
-        // Events that were queued before the kill may be folded or not.
-        if requests % 2 == 0 {
-            consume_all(&world).await;
-        }
-        let was_killed = first.is_err();
-        let run = match first {
-            Ok(run) => run,
-            Err(_) => {
-                let id = RunId::of_plan(&plan.id);
-                match run::resume(&stack, &id, "bob", &mut |_| ControlFlow::Continue(())).await {
-                    Ok(run) => run,
-                    // It was killed before it was stored, or after its last write.
-                    Err(Error::Refusal(Refusal::UnknownRun(_))) => carry_out(&stack, &plan).await.unwrap(),
-                    Err(Error::Refusal(Refusal::Finished { .. })) => run::get(&stack, &id).await.unwrap().unwrap(),
-                    Err(other) => panic!("{other}"),
-                }
+        let between = async || {
+            // Events that were queued before the kill may be folded or not.
+            if requests % 2 == 0 {
+                consume_all(&world).await;
             }
         };
+        let (run, was_killed) = carry_out_killed(&world, &plan, requests, between).await;
         consume_all(&world).await;
         assert_eq!(
             (run.state, run.position, run.counts.skipped),
