@@ -13,6 +13,7 @@ use crate::call::Call;
 use crate::change::Ended;
 use crate::check::Check;
 use crate::completions::Completions;
+use crate::console::Console;
 use crate::demo::Demo;
 use crate::dev::Dev;
 use crate::dlq::Dlq;
@@ -75,6 +76,8 @@ enum Verb {
     Check(Check),
     /// Print a script that completes commands and options in a shell
     Completions(Completions),
+    /// Serve the pages of a stack on this machine: its health, its calls, its repairs
+    Console(Console),
     /// Play simulated calls through the whole stack, with unreliable webhooks, and check every result
     Demo(Demo),
     /// List dead letters, send their events again, or discard them
@@ -145,6 +148,7 @@ pub(crate) fn run(
         Verb::Call(call) => call.run(out, errors).map(ended).map_err(Into::into),
         Verb::Check(check) => check.run(out).map(ended).map_err(Into::into),
         Verb::Completions(completions) => completions.run(Switchhook::command(), out).map(ended).map_err(Into::into),
+        Verb::Console(console) => console.run(out).map(ended).map_err(Into::into),
         Verb::Demo(demo) => demo.run(out).map(ended).map_err(Into::into),
         Verb::Dlq(dlq) => dlq.run(out, errors).map_err(Into::into),
         Verb::Event(event) => event.run(out, errors).map(ended).map_err(Into::into),

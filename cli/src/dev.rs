@@ -14,23 +14,28 @@ use std::time::Duration;
 use clap::Args;
 use switchhook_aws::random::RandomIds;
 use switchhook_aws::telemetry::JsonLines;
+use switchhook_console::{Console, LinkError, Options};
 use switchhook_local::clock::Clock;
 use switchhook_local::metrics::Metrics;
 use switchhook_local::{
     CONCURRENT_DIALS_PER_PROVIDER, Cloud, CloudError, CloudOptions, DEFAULT_RETRY_POLICY, LocalError,
 };
+use switchhook_operate::Stack;
 use switchhook_providers::{ConfigError, DialRates, ProvidersFile};
 use tokio::sync::watch;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::{Layer, SubscriberExt};
 
+use crate::console::OWN_NAME;
 use crate::duration;
 use crate::providers_file::{self, ProvidersFileError};
 use crate::running_dev::RunningDev;
 use crate::serving::{FaultLevel, ListenError, behaviours, listen, stop_signal};
 
 use keys::GeneratedKeys;
-use server::{app, until_stopped};
+use server::{app, by_host};
+
+pub(crate) use server::until_stopped;
 
 const EXAMPLES: &str = concat!(
     "\
@@ -43,6 +48,8 @@ The file for --providers has the format of `switchhook providers put`:
   {\"retell\": {\"keys\": [\"new\", \"old\"], \"dial\": {\"api_key\": \"…\"}},
    \"twilio\": {\"keys\": [\"…\"], \"public_url\": \"https://example.com\"},
    \"vapi\": {\"keys\": [\"…\"]}, \"telnyx\": {\"keys\": [\"…\"]}, \"generic\": {\"keys\": [\"…\"]}}
+
+The ready line on standard output has a link, which opens the pages of the stack once: calls, events, health and repairs.
 
 Routes:
   POST /webhooks/{provider}          receive a provider's webhook
@@ -133,6 +140,8 @@ pub(crate) enum DevError {
     Run(#[source] Box<CloudError>),
     #[error("could not serve requests")]
     Serve(#[source] io::Error),
+    #[error("could not make a link to the pages")]
+    Link(#[from] LinkError),
     #[error("could not print the address of the stack")]
     Print(#[source] io::Error),
 }
@@ -164,14 +173,19 @@ impl Dev {
             keys.print_commands(&base_url, errors).map_err(DevError::Print)?;
         }
         let _running_dev = self.announce(&base_url, errors).map_err(DevError::Print)?;
-        writeln!(out, "listening on {base_url}").and_then(|()| out.flush()).map_err(DevError::Print)?;
+        let names = operator::names(&cloud, &base_url);
+        let stack = Stack::new(names.clone(), &cloud.services().sdk_config(), Some(base_url.clone()));
+        let pages_host = format!("{OWN_NAME}:{}", address.port());
+        let pages = Console::new(stack, Options { host: pages_host.clone(), allows_changes: true });
+        let ready = format!("listening on {base_url}; look at it: {}", pages.link()?);
+        writeln!(out, "{ready}").and_then(|()| out.flush()).map_err(DevError::Print)?;
 
         let running = tokio::spawn({
             let cloud = cloud.clone();
             async move { cloud.run().await }
         });
         let (stopping, stopped) = watch::channel(false);
-        let app = app(cloud, &base_url, stopped.clone());
+        let app = by_host(pages_host, pages.router(), app(cloud, names, stopped.clone()));
         let serving = axum::serve(listener, app).with_graceful_shutdown(until_stopped(stopped));
         let serving = tokio::spawn(async move { serving.await });
         let result = tokio::select! {

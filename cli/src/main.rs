@@ -7,6 +7,7 @@ mod change;
 mod check;
 mod client;
 mod completions;
+mod console;
 mod demo;
 mod dev;
 mod dlq;

@@ -35,9 +35,8 @@ struct OperatorState {
     names: StackNames,
 }
 
-/// Returns the routes of the stack at this URL.
-pub(super) fn routes(cloud: Cloud, base_url: &str) -> Router {
-    let names = names(&cloud, base_url);
+/// Returns the routes of the stack with these names.
+pub(super) fn routes(cloud: Cloud, names: StackNames) -> Router {
     Router::new()
         .route("/stack", get(stack))
         .route("/aws", post(aws))
@@ -49,7 +48,8 @@ pub(super) fn routes(cloud: Cloud, base_url: &str) -> Router {
         .with_state(OperatorState { cloud, names })
 }
 
-fn names(cloud: &Cloud, base_url: &str) -> StackNames {
+/// Returns the names of the stack at this URL.
+pub(super) fn names(cloud: &Cloud, base_url: &str) -> StackNames {
     let consumer = cloud.consumer();
     let days = |time: Duration| time.as_secs() / (24 * 60 * 60);
     let reports = |provider: &Provider| consumer.policy.outcome_providers.contains(*provider);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::extract::{Request, State};
-use axum::http::header::CONTENT_TYPE;
+use axum::http::header::{CONTENT_TYPE, HOST};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
@@ -15,7 +15,9 @@ use futures_util::stream::{Stream, StreamExt, iter, unfold};
 use serde_json::{Value, json};
 use switchhook_local::Cloud;
 use switchhook_local::bus::BusEvent;
+use switchhook_operate::StackNames;
 use tokio::sync::watch;
+use tower::ServiceExt;
 
 use super::operator;
 
@@ -31,8 +33,8 @@ struct AppState {
 }
 
 /// Returns the server. Its event streams end when `stopped` becomes true.
-pub(super) fn app(cloud: Cloud, base_url: &str, stopped: watch::Receiver<bool>) -> Router {
-    let operator = operator::routes(cloud.clone(), base_url);
+pub(super) fn app(cloud: Cloud, names: StackNames, stopped: watch::Receiver<bool>) -> Router {
+    let operator = operator::routes(cloud.clone(), names);
     Router::new()
         .route("/domain-events", get(domain_events))
         .fallback(forward)
@@ -40,8 +42,17 @@ pub(super) fn app(cloud: Cloud, base_url: &str, stopped: watch::Receiver<bool>) 
         .merge(operator)
 }
 
+/// Returns a server that answers requests to `pages_host` with pages, and all others with the API. Both have a route `/calls`.
+pub(super) fn by_host(pages_host: String, pages: Router, api: Router) -> Router {
+    Router::new().fallback(move |request: Request| {
+        let is_page = request.headers().get(HOST).is_some_and(|host| host.as_bytes() == pages_host.as_bytes());
+        let router = if is_page { pages.clone() } else { api.clone() };
+        router.oneshot(request)
+    })
+}
+
 /// Waits until the server stops.
-pub(super) async fn until_stopped(mut stopped: watch::Receiver<bool>) {
+pub(crate) async fn until_stopped(mut stopped: watch::Receiver<bool>) {
     // An error means that the sender is gone, so the server has stopped.
     drop(stopped.wait_for(|stopped| *stopped).await);
 }

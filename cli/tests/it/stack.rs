@@ -96,7 +96,8 @@ impl Stack {
         let mut line = String::new();
         let out = child.stdout.as_mut().expect("standard output");
         BufReader::new(out).read_line(&mut line).expect("a ready line");
-        let url = line.strip_prefix("listening on ").expect("a ready line").trim_end().to_owned();
+        let url = line.strip_prefix("listening on ").expect("a ready line");
+        let url = url.split(';').next().unwrap_or_default().to_owned();
         let errors = child.stderr.take().map(BufReader::new);
         Self { child, errors, state, url }
     }

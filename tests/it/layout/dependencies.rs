@@ -66,7 +66,7 @@ fn layer(package: &str) -> u8 {
         "switchhook-providers" => 1,
         "switchhook-aws" => 2,
         "switchhook-operate" => 3,
-        "switchhook-local" => 4,
+        "switchhook-local" | "switchhook-console" => 4,
         "switchhook-cli" | "switchhook-tests" => 5,
         function => {
             assert!(

@@ -1,0 +1,140 @@
+//! `switchhook console`: serves the pages of a stack on this machine.
+//!
+//! **Standard output carries exactly one line for each link, the first one when the pages are ready.** Each press of Enter prints
+//! a new link, because a link opens the console once.
+
+use std::io::{self, BufRead, Write};
+use std::thread;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use switchhook_console::{Console as Pages, LinkError, Options};
+use tokio::sync::{mpsc, watch};
+
+use crate::dev::until_stopped;
+use crate::serving::{ListenError, listen, stop_signal};
+use crate::stack_choice::{StackChoice, StackChoiceError};
+
+const EXAMPLES: &str = "\
+Examples:
+  switchhook console --stack switchhook --region eu-west-1
+  switchhook console --stack switchhook --allow-changes
+  switchhook console --to http://127.0.0.1:8787
+
+The pages are served on this machine only, with your own AWS credentials. The link that is printed opens them once, in one browser;
+Enter prints a new one. A session lasts twelve hours, or until the command ends.
+
+Nothing can be changed without --allow-changes. Plans can be made either way.
+
+`switchhook dev` serves the same pages itself. Its ready line has the link.
+
+Exit status: 0 after Ctrl-C or SIGTERM, 2 if the pages could not be served.";
+
+/// Time that open requests get to finish after the stop signal.
+const SHUTDOWN_GRACE: Duration = Duration::from_secs(2);
+
+/// Name of this machine in the link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum HostName {
+    /// No other local server receives the cookie of this name
+    #[value(name = "switchhook.localhost")]
+    Own,
+    /// For browsers that cannot resolve names under localhost
+    #[value(name = "127.0.0.1")]
+    Address,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Console {
+    #[command(flatten)]
+    stack: StackChoice,
+    /// Port on 127.0.0.1; 0 chooses a free port
+    #[arg(long, value_name = "PORT", default_value_t = 8788)]
+    port: u16,
+    /// Name of this machine in the link
+    #[arg(long, value_name = "NAME", default_value = "switchhook.localhost")]
+    host: HostName,
+    /// Let the pages carry out plans
+    #[arg(long)]
+    allow_changes: bool,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ConsoleError {
+    #[error(transparent)]
+    Stack(#[from] StackChoiceError),
+    #[error(transparent)]
+    Listen(#[from] ListenError),
+    #[error("could not make a link")]
+    Link(#[from] LinkError),
+    #[error("could not print the link")]
+    Print(#[source] io::Error),
+    #[error("could not start the console")]
+    Start(#[source] io::Error),
+    #[error("could not serve the pages")]
+    Serve(#[source] io::Error),
+}
+
+impl Console {
+    /// Serves until Ctrl-C or SIGTERM.
+    pub(crate) fn run(&self, out: &mut impl Write) -> Result<bool, ConsoleError> {
+        let connection = self.stack.connect()?;
+        connection.block_on(self.serve(connection.stack.clone(), out))?;
+        Ok(true)
+    }
+
+    async fn serve(&self, stack: switchhook_operate::Stack, out: &mut impl Write) -> Result<(), ConsoleError> {
+        let (listener, address) = listen(self.port).await?;
+        let name = match self.host {
+            HostName::Own => OWN_NAME,
+            HostName::Address => "127.0.0.1",
+        };
+        let pages = Pages::new(
+            stack,
+            Options { host: format!("{name}:{}", address.port()), allows_changes: self.allow_changes },
+        );
+        let stop = stop_signal().map_err(ConsoleError::Start)?;
+        let (stopping, stopped) = watch::channel(false);
+        let serving = axum::serve(listener, pages.router()).with_graceful_shutdown(until_stopped(stopped));
+        let mut serving = tokio::spawn(async move { serving.await });
+        let mut pressed = enter_presses();
+        tokio::pin!(stop);
+        print_link(&pages, out)?;
+        loop {
+            tokio::select! {
+                () = &mut stop => break,
+                ended = &mut serving => {
+                    return ended.map_err(|error| ConsoleError::Serve(io::Error::other(error)))?.map_err(ConsoleError::Serve);
+                }
+                Some(()) = pressed.recv() => print_link(&pages, out)?,
+            }
+        }
+        stopping.send_replace(true);
+        // A page that is still open gets no more answers.
+        drop(tokio::time::timeout(SHUTDOWN_GRACE, serving).await);
+        Ok(())
+    }
+}
+
+/// Name of this machine that no other local server has, so that browsers give it no other server's cookies.
+pub(crate) const OWN_NAME: &str = "switchhook.localhost";
+
+fn print_link(pages: &Pages, out: &mut impl Write) -> Result<(), ConsoleError> {
+    let link = pages.link()?;
+    writeln!(out, "look at it: {link}").and_then(|()| out.flush()).map_err(ConsoleError::Print)
+}
+
+/// Returns a message for each line on standard input.
+fn enter_presses() -> mpsc::Receiver<()> {
+    let (pressed, presses) = mpsc::channel(1);
+    // A blocked read of standard input cannot be cancelled, so no task of the runtime waits for it.
+    thread::spawn(move || {
+        for line in io::stdin().lock().lines() {
+            if line.is_err() || pressed.blocking_send(()).is_err() {
+                return;
+            }
+        }
+    });
+    presses
+}

@@ -1,0 +1,126 @@
+//! The frame of every page: head, header with search and navigation, footer.
+//!
+//! [`stream`] sends the frame before the first read, so that a slow stack never leaves the browser empty.
+
+use std::convert::Infallible;
+
+use axum::body::{Body, Bytes};
+use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
+use futures_util::stream::{self, StreamExt};
+use maud::{DOCTYPE, Markup, html};
+
+use crate::assets;
+use crate::console::Console;
+use crate::parts;
+
+/// Entry of the navigation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Entry {
+    Health,
+    Calls,
+}
+
+impl Entry {
+    const ALL: [Self; 2] = [Self::Health, Self::Calls];
+
+    const fn title(self) -> &'static str {
+        match self {
+            Self::Health => "Health",
+            Self::Calls => "Calls",
+        }
+    }
+
+    const fn path(self) -> &'static str {
+        match self {
+            Self::Health => "/",
+            Self::Calls => "/calls",
+        }
+    }
+}
+
+/// What the frame of a page says.
+#[derive(Clone, Debug)]
+pub(crate) struct Frame {
+    /// Title of the page: the text of its `h1`. It holds no phone number.
+    pub(crate) title: String,
+    /// Entry that the page belongs to.
+    pub(crate) entry: Option<Entry>,
+    /// Command that prints the same in the terminal, without the options that choose the stack.
+    pub(crate) command: String,
+}
+
+/// Answers with a page whose content is complete.
+pub(crate) fn whole(console: &Console, status: StatusCode, frame: &Frame, content: &Markup) -> Response {
+    let page = format!("{}{}{}", begin(console, frame), content.0, end(console, frame));
+    (status, [(CONTENT_TYPE, "text/html; charset=utf-8")], page).into_response()
+}
+
+/// Answers with a page whose content is still to be read: the browser shows the frame at once.
+pub(crate) fn stream<F>(console: &Console, frame: Frame, content: F) -> Response
+where
+    F: Future<Output = Markup> + Send + 'static,
+{
+    let console = console.clone();
+    let first = begin(&console, &frame);
+    let rest = async move { format!("{}{}", content.await.0, end(&console, &frame)) };
+    let chunks = stream::iter([first]).chain(stream::once(rest));
+    let body = Body::from_stream(chunks.map(|chunk| Ok::<_, Infallible>(Bytes::from(chunk))));
+    (StatusCode::OK, [(CONTENT_TYPE, "text/html; charset=utf-8")], body).into_response()
+}
+
+/// Tags that the two halves of a page open and close. `maud` closes every element that it opens.
+const MAIN_BEGINS: &str = "<main id=\"main\" tabindex=\"-1\">";
+const PAGE_ENDS: &str = "</body></html>";
+
+fn begin(console: &Console, frame: &Frame) -> String {
+    let names = &console.stack().names;
+    let band = match (&console.stack().local, console.options().allows_changes) {
+        (Some(_), _) => "local",
+        (None, false) => "deployed",
+        (None, true) => "changes",
+    };
+    let mode = if console.options().allows_changes { "changes allowed" } else { "read-only" };
+    let place = if console.stack().local.is_some() { "this machine" } else { names.region.as_str() };
+    let head = html! {
+        head {
+            meta charset="utf-8";
+            meta name="viewport" content="width=device-width, initial-scale=1";
+            meta name="color-scheme" content="light dark";
+            title { (frame.title) " · " (names.stack) " · Switchhook" }
+            link rel="stylesheet" href=(assets::url("console.css"));
+        }
+    };
+    let header = html! {
+        a.skip href="#main" { "Skip to the content" }
+        header {
+            div class={ "band " (band) } {
+                span.brand { "Switchhook" }
+                span.stack { bdi { (names.stack) } " · " (place) }
+                span.mode { (mode) }
+                form.search role="search" method="post" action="/search" {
+                    label.hidden for="search" { "Search a call, event, appointment or number" }
+                    input #search name="text" type="search" autocomplete="off" spellcheck="false" required
+                        placeholder="call, event, appointment or number";
+                    button type="submit" { "Search" }
+                }
+            }
+            nav aria-label="Pages" {
+                @for entry in Entry::ALL {
+                    a href=(entry.path()) aria-current=[(frame.entry == Some(entry)).then_some("page")] { (entry.title()) }
+                }
+            }
+        }
+    };
+    format!("{}<html lang=\"en\">{}<body>{}{MAIN_BEGINS}", DOCTYPE.0, head.0, header.0)
+}
+
+fn end(console: &Console, frame: &Frame) -> String {
+    let footer = html! {
+        footer {
+            p.command { "In the terminal: " (parts::command(console, &frame.command)) }
+        }
+    };
+    format!("</main>{}{PAGE_ENDS}", footer.0)
+}

@@ -1,0 +1,46 @@
+//! Parameters of a URL or of a posted form.
+
+use axum::http::Uri;
+
+/// Parameters, decoded.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Query(Vec<(String, String)>);
+
+impl Query {
+    pub(crate) fn of(uri: &Uri) -> Self {
+        Self::parse(uri.query().unwrap_or_default().as_bytes())
+    }
+
+    pub(crate) fn parse(form: &[u8]) -> Self {
+        Self(form_urlencoded::parse(form).into_owned().collect())
+    }
+
+    /// Returns the first value of a parameter. `None` if it is missing or empty.
+    pub(crate) fn get(&self, name: &str) -> Option<&str> {
+        let found = self.0.iter().find(|(known, _)| known == name).map(|(_, value)| value.trim());
+        found.filter(|value| !value.is_empty())
+    }
+}
+
+/// Returns a URL with these parameters, percent-encoded. Ids may hold `/ ? # %`, so they stand in no path.
+pub(crate) fn url(path: &str, parameters: &[(&str, &str)]) -> String {
+    if parameters.is_empty() {
+        return path.to_owned();
+    }
+    let query = form_urlencoded::Serializer::new(String::new()).extend_pairs(parameters).finish();
+    format!("{path}?{query}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_id_comes_back_as_it_was() {
+        for id in ["a/b?c#d%e&f=g+h", "é 😀", "retell:call_1:call_ended", "\u{202e}x", "%2F"] {
+            let uri: Uri = url("/call", &[("id", id), ("as_of", "2026-11-22T10:00:00Z")]).parse().unwrap();
+            assert_eq!(Query::of(&uri).get("id"), Some(id));
+        }
+        assert_eq!(Query::parse(b"id=&x=%20").get("id"), None);
+    }
+}
