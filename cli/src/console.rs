@@ -110,6 +110,7 @@ impl Console {
                 Some(()) = pressed.recv() => print_link(&pages, out)?,
             }
         }
+        pages.close();
         stopping.send_replace(true);
         // A page that is still open gets no more answers.
         drop(tokio::time::timeout(SHUTDOWN_GRACE, serving).await);

@@ -195,6 +195,7 @@ impl Dev {
                 Err(panicked) => DevError::Start(io::Error::other(panicked)),
             }),
         };
+        pages.close();
         stopping.send_replace(true);
         match tokio::time::timeout(SHUTDOWN_GRACE, serving).await {
             Ok(Ok(Err(error))) => result.and(Err(DevError::Serve(error))),

@@ -20,11 +20,15 @@ struct Asset {
     content: &'static [u8],
 }
 
-static ASSETS: [Asset; 1] = [Asset {
-    name: "console.css",
-    content_type: "text/css; charset=utf-8",
-    content: include_bytes!("../assets/console.css"),
-}];
+const CSS: &str = "text/css; charset=utf-8";
+const JAVASCRIPT: &str = "text/javascript; charset=utf-8";
+
+static ASSETS: [Asset; 4] = [
+    Asset { name: "console.css", content_type: CSS, content: include_bytes!("../assets/console.css") },
+    Asset { name: "icon.svg", content_type: "image/svg+xml", content: include_bytes!("../assets/icon.svg") },
+    Asset { name: "keys.js", content_type: JAVASCRIPT, content: include_bytes!("../assets/keys.js") },
+    Asset { name: "live.js", content_type: JAVASCRIPT, content: include_bytes!("../assets/live.js") },
+];
 
 /// Hash of all assets: one changed file gives all a new URL, and scripts may name each other by relative URLs.
 static HASH: LazyLock<String> = LazyLock::new(|| {

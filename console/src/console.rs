@@ -6,9 +6,10 @@ use axum::Router;
 use axum::middleware::from_fn_with_state;
 use axum::routing::get;
 use switchhook_operate::Stack;
+use tokio::sync::watch;
 
 use crate::session::{LinkError, Sessions};
-use crate::{assets, guard, pages};
+use crate::{assets, guard, live, pages};
 
 /// Settings of a console.
 #[derive(Clone, Debug)]
@@ -28,12 +29,14 @@ struct Shared {
     stack: Stack,
     options: Options,
     sessions: Sessions,
+    /// True when the server stops.
+    closed: watch::Sender<bool>,
 }
 
 impl Console {
     #[must_use]
     pub fn new(stack: Stack, options: Options) -> Self {
-        Self(Arc::new(Shared { stack, options, sessions: Sessions::default() }))
+        Self(Arc::new(Shared { stack, options, sessions: Sessions::default(), closed: watch::Sender::new(false) }))
     }
 
     /// Returns a link that opens the console once.
@@ -52,10 +55,25 @@ impl Console {
             .route("/calls", get(pages::calls::show))
             .route("/call", get(pages::call::show))
             .route("/search", axum::routing::post(pages::search::find))
+            .route("/live", get(live::stream))
             .route("/assets/{hash}/{name}", get(assets::serve))
             .fallback(pages::not_found)
             .layer(from_fn_with_state(self.clone(), guard::check))
             .with_state(self.clone())
+    }
+
+    /// Ends the streams of open pages, which would otherwise keep the server from stopping.
+    pub fn close(&self) {
+        self.0.closed.send_replace(true);
+    }
+
+    /// Waits until the server stops.
+    pub(crate) fn until_closed(&self) -> impl Future<Output = ()> + Send + use<> {
+        let mut closed = self.0.closed.subscribe();
+        async move {
+            // An error means that the console is gone.
+            drop(closed.wait_for(|closed| *closed).await);
+        }
     }
 
     pub(crate) fn stack(&self) -> &Stack {

@@ -9,6 +9,7 @@
 mod assets;
 mod console;
 mod guard;
+mod live;
 mod page;
 mod pages;
 mod parts;

@@ -89,29 +89,40 @@ fn begin(console: &Console, frame: &Frame) -> String {
             meta name="viewport" content="width=device-width, initial-scale=1";
             meta name="color-scheme" content="light dark";
             title { (frame.title) " · " (names.stack) " · Switchhook" }
+            link rel="icon" type="image/svg+xml" href=(assets::url("icon.svg"));
             link rel="stylesheet" href=(assets::url("console.css"));
+            // Until the scripts have chosen the theme, nothing is drawn.
+            script type="module" blocking="render" src=(assets::url("keys.js")) {}
+            script type="module" src=(assets::url("live.js")) {}
         }
     };
     let header = html! {
         a.skip href="#main" { "Skip to the content" }
         header {
             div class={ "band " (band) } {
-                span.brand { "Switchhook" }
-                span.stack { bdi { (names.stack) } " · " (place) }
-                span.mode { (mode) }
-                form.search role="search" method="post" action="/search" {
-                    label.hidden for="search" { "Search a call, event, appointment or number" }
-                    input #search name="text" type="search" autocomplete="off" spellcheck="false" required
-                        placeholder="call, event, appointment or number";
-                    button type="submit" { "Search" }
+                div.inner {
+                    span.brand { "Switchhook" }
+                    span.stack { bdi { (names.stack) } " · " (place) }
+                    span.mode { (mode) }
+                    form.search role="search" method="post" action="/search" {
+                        label.hidden for="search" { "Search a call, event, appointment or number" }
+                        input #search name="text" type="search" autocomplete="off" spellcheck="false" required
+                            placeholder="call, event, appointment or number";
+                        button type="submit" { "Search" }
+                    }
+                    button #zone type="button" hidden { "UTC" }
+                    span #live .live { i {} span { "as of " (parts::time(&console.stack().now().to_string())) } }
                 }
             }
             nav aria-label="Pages" {
-                @for entry in Entry::ALL {
-                    a href=(entry.path()) aria-current=[(frame.entry == Some(entry)).then_some("page")] { (entry.title()) }
+                div.inner {
+                    @for entry in Entry::ALL {
+                        a href=(entry.path()) aria-current=[(frame.entry == Some(entry)).then_some("page")] { (entry.title()) }
+                    }
                 }
             }
         }
+        p #status .hidden role="status" {}
     };
     format!("{}<html lang=\"en\">{}<body>{}{MAIN_BEGINS}", DOCTYPE.0, head.0, header.0)
 }
@@ -120,6 +131,10 @@ fn end(console: &Console, frame: &Frame) -> String {
     let footer = html! {
         footer {
             p.command { "In the terminal: " (parts::command(console, &frame.command)) }
+            div.settings {
+                button #theme type="button" hidden { "Theme" }
+                button #help type="button" hidden { "Keys" }
+            }
         }
     };
     format!("</main>{}{PAGE_ENDS}", footer.0)

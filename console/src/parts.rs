@@ -28,21 +28,98 @@ pub(crate) fn call_link(id: &str) -> Markup {
     html! { a.id href=(url("/call", &[("id", id)])) title=(visible(id)) { bdi { (short_id(id)) } } }
 }
 
-/// Time in UTC, with its date where a page needs it. `at` is an RFC 3339 text.
+/// Time of the day in UTC. `at` is an RFC 3339 text, which a script shows in local time if the user wishes.
 pub(crate) fn time(at: &str) -> Markup {
-    let shown = at.get(11..19).filter(|_| at.is_ascii()).unwrap_or(at);
-    html! { time datetime=(at) title=(at) { (shown) } }
+    time_of(at, at.get(11..19))
+}
+
+/// Time of the day with its milliseconds.
+pub(crate) fn time_with_millis(at: &str) -> Markup {
+    time_of(at, at.get(11..23).filter(|text| !text.ends_with('Z')).or_else(|| at.get(11..19)))
+}
+
+/// Time with its date.
+pub(crate) fn date_and_time(at: &str) -> Markup {
+    let shown = at.get(..10).zip(at.get(11..19)).map(|(date, time)| format!("{date} {time}"));
+    time_of(at, shown.as_deref())
+}
+
+fn time_of(at: &str, shown: Option<&str>) -> Markup {
+    html! { time datetime=(at) title=(at) { (shown.unwrap_or(at)) } }
+}
+
+/// Whole id with a button that copies it. Scripts show the button.
+pub(crate) fn copyable(id: &str) -> Markup {
+    html! {
+        span.id { (foreign(id)) }
+        " "
+        button.copy type="button" data-copy=(id) aria-label={ "Copy " (visible(id)) } hidden { "copy" }
+    }
+}
+
+/// Panel with a heading.
+pub(crate) fn panel(title: &str, content: &Markup) -> Markup {
+    html! { section.panel { h2 { (title) } (content) } }
 }
 
 /// Shape and word of a verdict.
 pub(crate) fn level(level: Level) -> Markup {
-    let (class, shape) = match level {
-        Level::Yes => ("ok", "●"),
-        Level::Watch => ("watch", "◐"),
-        Level::Unknown => ("unknown", "?"),
-        Level::Act => ("act", "▲"),
+    badge(level.as_str())
+}
+
+/// Word of a state, a disposition or a verdict, with its shape and colour. The word alone carries the meaning.
+pub(crate) fn badge(word: &str) -> Markup {
+    let (shape, tone) = look(word).unwrap_or(("dash", "quiet"));
+    // Names of the API, such as `IN_PROGRESS`, stay as they are.
+    let shown = if word.chars().any(char::is_lowercase) { word.replace('_', " ") } else { word.to_owned() };
+    html! { span class={ "badge " (shape) " " (tone) } { i {} (visible(&shown)) } }
+}
+
+/// Shape and colour of a word, as the classes of the style sheet. `None` if the word is not known.
+fn look(word: &str) -> Option<(&'static str, &'static str)> {
+    let look = match word.to_ascii_lowercase().as_str() {
+        // Verdicts.
+        "yes" => ("disc", "ok"),
+        "watch" => ("half", "watch"),
+        "act" => ("up", "act"),
+        "unknown" => ("question", "quiet"),
+        // Dispositions, and statuses of events without one.
+        "applied" => ("disc", "applied"),
+        "parked" => ("half", "watch"),
+        "refused" => ("cross", "act"),
+        "stale" => ("ring", "quiet"),
+        "duplicate" => ("double", "quiet"),
+        "recorded" => ("square", "quiet"),
+        "quarantined" => ("up", "strong"),
+        "dead_lettered" => ("down", "strong"),
+        "queued" => ("dotted", "quiet"),
+        "retrying" => ("turn", "quiet"),
+        "conflict" => ("diamond", "watch"),
+        // Jobs, attempts, outcomes and appointments.
+        "pending" | "not_placed" => ("dotted", "quiet"),
+        "claimed" | "dialing" | "ringing" => ("half", "applied"),
+        "initiated" => ("half", "quiet"),
+        "in_progress" | "connected" => ("disc", "applied"),
+        "completed" | "confirmed" => ("check", "ok"),
+        "declined" => ("cross", "strong"),
+        "failed" => ("cross", "act"),
+        "no_answer" | "noanswer" => ("ring", "quiet"),
+        "busy" | "voicemail" => ("square", "quiet"),
+        "missed" => ("down", "watch"),
+        "inconclusive" | "in_doubt" => ("diamond", "watch"),
+        "canceled" | "withdrawn" => ("dash", "quiet"),
+        "blocked" => ("up", "strong"),
+        // Circuits of providers, and runs.
+        "closed" => ("disc", "ok"),
+        "half_open" => ("half", "watch"),
+        "open" => ("up", "act"),
+        "running" => ("half", "applied"),
+        "done" | "finished" => ("check", "ok"),
+        "stopped" => ("square", "watch"),
+        "skipped" => ("dash", "quiet"),
+        _ => return None,
     };
-    html! { span class={ "level " (class) } { span.shape aria-hidden="true" { (shape) } " " (level.as_str()) } }
+    Some(look)
 }
 
 /// What could not be read, and what to do about it.
@@ -58,4 +135,53 @@ pub(crate) fn problem(what: &str, error: &Error) -> Markup {
 /// Text where a list is empty. It says what would be there, and how it comes there.
 pub(crate) fn empty(text: &Markup) -> Markup {
     html! { p.empty { (text) } }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use switchhook_domain::{AppointmentStatus, JobState, Lifecycle, Outcome, State};
+    use switchhook_operate::events::STATUSES;
+
+    use super::*;
+
+    #[test]
+    fn every_state_has_a_look() {
+        let words = STATUSES.into_iter();
+        let words = words
+            .chain(JobState::ALL.map(JobState::as_str))
+            .chain(AppointmentStatus::ALL.map(AppointmentStatus::as_str));
+        let words = words.chain(Lifecycle::ALL.iter().map(|state| state.label()));
+        let words = words.chain(Outcome::ALL.iter().map(|state| state.label()));
+        let missing: Vec<&str> = words.filter(|word| look(word).is_none()).collect();
+        assert_eq!(missing, Vec::<&str>::new());
+    }
+
+    #[test]
+    fn every_disposition_has_a_shape_of_its_own() {
+        let shapes: BTreeSet<&str> = STATUSES.into_iter().map(|status| look(status).unwrap().0).collect();
+        assert_eq!(shapes.len(), STATUSES.len());
+    }
+
+    #[test]
+    fn badge_has_a_word() {
+        assert_eq!(
+            badge("dead_lettered").into_string(),
+            r#"<span class="badge down strong"><i></i>dead lettered</span>"#
+        );
+        assert!(badge("IN_PROGRESS").into_string().ends_with("</i>IN_PROGRESS</span>"));
+        assert!(badge("<b>\u{202e}").into_string().ends_with("</i>&lt;b&gt;⟨U+202E⟩</span>"));
+    }
+
+    #[test]
+    fn time_is_shown_as_its_page_needs_it() {
+        let at = "2026-11-22T15:45:11.212Z";
+        let shown = |markup: Markup| markup.into_string().split(['>', '<']).nth(2).unwrap().to_owned();
+        assert_eq!(shown(time(at)), "15:45:11");
+        assert_eq!(shown(time_with_millis(at)), "15:45:11.212");
+        assert_eq!(shown(time_with_millis("2026-11-22T15:45:11Z")), "15:45:11");
+        assert_eq!(shown(date_and_time(at)), "2026-11-22 15:45:11");
+        assert_eq!(shown(time("é")), "é");
+    }
 }

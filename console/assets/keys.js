@@ -1,0 +1,158 @@
+// Keys, and the settings of this browser: theme, time zone, keys on or off. No key changes data.
+
+const pages = { h: "/", c: "/calls", e: "/events", r: "/repair", d: "/dials", t: "/try" };
+const help = [
+  ["/", "search"], ["g h", "Health; then c calls, e events, r repair, d dials, t try"], ["j k", "next, previous row"],
+  ["Enter", "open the row"], ["[ ]", "previous, next event of a call"], [", .", "step Known at"],
+  ["t", "table or drawing"], ["n", "show newer rows"], ["y", "copy the id"], ["c", "copy the command"],
+  ["u", "UTC or local time"], ["f", "filters"], ["Esc", "back"], ["?", "this help"],
+];
+const root = document.documentElement;
+const find = (selector) => document.querySelector(selector);
+
+/** Says a sentence in the one polite status line of the page. */
+export const say = (text) => { find("#status").textContent = text; };
+
+const setting = (name, fallback) => localStorage.getItem(name) ?? fallback;
+const showTheme = () => {
+  const theme = setting("theme", "auto");
+  theme === "auto" ? delete root.dataset.theme : root.dataset.theme = theme;
+  return theme;
+};
+showTheme();
+
+const pad = (number, digits = 2) => String(number).padStart(digits, "0");
+
+/** Shows every time of the page in the chosen zone, in the form in which the page had it. */
+export const showTimes = (within = document) => {
+  const local = setting("zone", "UTC") === "local";
+  for (const time of within.querySelectorAll("time")) {
+    time.dataset.utc ??= time.textContent;
+    const at = new Date(time.dateTime);
+    const day = `${at.getFullYear()}-${pad(at.getMonth() + 1)}-${pad(at.getDate())}`;
+    const clock = `${pad(at.getHours())}:${pad(at.getMinutes())}:${pad(at.getSeconds())}`;
+    const shown = /^(\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d(\.\d{3})?$/.exec(time.dataset.utc);
+    if (shown && !Number.isNaN(+at)) {
+      const text = local ? `${shown[1] ? `${day} ` : ""}${clock}${shown[2] ? `.${pad(at.getMilliseconds(), 3)}` : ""}` : time.dataset.utc;
+      if (time.textContent !== text) time.textContent = text;
+    }
+  }
+  const zone = find("#zone");
+  zone.textContent = local ? "Local time" : "UTC";
+  zone.setAttribute("aria-label", `Time zone: ${zone.textContent}`);
+};
+
+const copy = (text, what) => navigator.clipboard.writeText(text).then(() => say(`Copied ${what}.`), () => say("The browser refused to copy."));
+
+// Rows that can be stepped through: those of the tables of the page that lead somewhere, or can be chosen.
+let selected = null;
+const rows = () => [...document.querySelectorAll("main tbody tr")].filter((row) => row.checkVisibility());
+const select = (step) => {
+  const all = rows();
+  const index = all.indexOf(selected);
+  const next = all[index < 0 ? (step > 0 ? 0 : all.length - 1) : Math.min(Math.max(index + step, 0), all.length - 1)];
+  if (!next) return;
+  selected?.classList.remove("selected");
+  selected = next;
+  next.classList.add("selected");
+  const target = next.querySelector("a, button, summary") ?? next;
+  if (target === next) next.tabIndex = -1;
+  target.focus({ preventScroll: true });
+  next.scrollIntoView({ block: "nearest" });
+  next.dispatchEvent(new CustomEvent("rowselected", { bubbles: true }));
+};
+
+const showHelp = () => {
+  let dialog = find("dialog#keys");
+  if (!dialog) {
+    dialog = document.createElement("dialog");
+    dialog.id = "keys";
+    dialog.setAttribute("aria-labelledby", "keys-title");
+    const title = document.createElement("h2");
+    title.id = "keys-title";
+    title.textContent = "Keys";
+    const list = document.createElement("dl");
+    for (const [keys, meaning] of help) {
+      const term = document.createElement("dt");
+      for (const key of keys.split(" ")) {
+        const cap = document.createElement("kbd");
+        cap.textContent = key;
+        term.append(cap, " ");
+      }
+      const text = document.createElement("dd");
+      text.textContent = meaning;
+      list.append(term, text);
+    }
+    const toggle = document.createElement("button");
+    const label = () => { toggle.textContent = setting("keys", "on") === "on" ? "Switch keys off" : "Switch keys on"; };
+    toggle.onclick = () => { localStorage.setItem("keys", setting("keys", "on") === "on" ? "off" : "on"); label(); };
+    label();
+    const close = document.createElement("button");
+    close.textContent = "Close";
+    close.className = "primary";
+    close.onclick = () => dialog.close();
+    const row = document.createElement("div");
+    row.className = "row";
+    row.append(close, toggle);
+    dialog.append(title, list, row);
+    document.body.append(dialog);
+  }
+  dialog.showModal();
+};
+
+let going = 0;
+const actions = {
+  "/": () => find("#search").focus(),
+  "?": showHelp,
+  g: () => { going = Date.now(); },
+  j: () => select(1),
+  k: () => select(-1),
+  y: () => {
+    const id = selected?.querySelector("[data-id], a.id")?.title || find("[data-copy]")?.dataset.copy;
+    if (id) copy(id, "the id");
+  },
+  c: () => copy(find("footer code").textContent, "the command"),
+  u: () => find("#zone").click(),
+  f: () => find("main form.filters :is(input, select)")?.focus(),
+  n: () => find(".newer")?.click(),
+};
+
+const isField = (element) => element.matches("input:not([type=checkbox], [type=radio], [type=range]), select, textarea, [contenteditable]");
+
+document.addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
+  if (event.key === "Escape" && isField(event.target)) return event.target.blur();
+  if (isField(event.target) || find("dialog[open]") || setting("keys", "on") === "off") return;
+  const page = Date.now() - going < 1500 && find(`nav a[href="${pages[event.key]}"]`);
+  going = 0;
+  if (page) {
+    page.click();
+  } else if (event.key === "Escape" && history.length > 1 && location.pathname !== "/") {
+    history.back();
+  } else if (event.key === "Enter" && selected && event.target === selected) {
+    selected.querySelector("a, summary")?.click();
+  } else if (Object.hasOwn(actions, event.key)) {
+    actions[event.key]();
+  } else {
+    return;
+  }
+  event.preventDefault();
+});
+
+document.addEventListener("click", (event) => {
+  const button = event.target.closest("[data-copy]");
+  if (button) copy(button.dataset.copy, "the id");
+});
+
+const ready = () => {
+  const theme = find("#theme");
+  const themes = ["auto", "light", "dark"];
+  const label = () => { theme.textContent = `Theme: ${showTheme()}`; };
+  theme.onclick = () => { localStorage.setItem("theme", themes[(themes.indexOf(setting("theme", "auto")) + 1) % 3]); label(); };
+  label();
+  find("#zone").onclick = () => { localStorage.setItem("zone", setting("zone", "UTC") === "UTC" ? "local" : "UTC"); showTimes(); say(`Times are shown in ${find("#zone").textContent}.`); };
+  find("#help").onclick = showHelp;
+  for (const button of document.querySelectorAll("#theme, #zone, #help, [data-copy]")) button.hidden = false;
+  showTimes();
+};
+document.readyState === "loading" ? document.addEventListener("DOMContentLoaded", ready) : ready();

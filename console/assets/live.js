@@ -1,0 +1,141 @@
+// Live pages: when the server names a new version, the page is fetched again, and what changed is taken over in place. Focus,
+// scrolling, selection, open details and the order of rows stay. A hidden page asks for nothing.
+import { say, showTimes } from "./keys.js";
+
+const find = (selector, within = document) => within.querySelector(selector);
+let source = null;
+let busy = false;
+let saidAt = 0;
+let latest = null;
+
+const light = (text, on) => {
+  const live = find("#live");
+  live.classList.toggle("on", on);
+  const span = find("span", live);
+  if (span.textContent !== text) span.textContent = text;
+};
+
+const isSelected = (node) => {
+  const selection = getSelection();
+  return !selection.isCollapsed && selection.rangeCount > 0 && selection.getRangeAt(0).intersectsNode(node);
+};
+
+const changed = (element) => {
+  element.classList.remove("changed");
+  requestAnimationFrame(() => element.classList.add("changed"));
+};
+
+const kept = new Set(["open", "tabindex", "data-utc", "class", "hidden"]);
+const takeAttributes = (old, next) => {
+  for (const { name, value } of next.attributes) if (name !== "open" && name !== "class" && old.getAttribute(name) !== value) old.setAttribute(name, value);
+  for (const { name } of [...old.attributes]) if (!next.hasAttribute(name) && !kept.has(name)) old.removeAttribute(name);
+  const own = ["selected", "changed", "gone"].filter((name) => old.classList.contains(name));
+  const name = [...next.classList, ...own].join(" ");
+  if (old.className.baseVal === undefined && old.className !== name) old.className = name;
+};
+
+const keyOf = (row, index) => row.id || find("a[href]", row)?.getAttribute("href") || `#${index}`;
+
+/** Takes over changed rows where they stand. Returns how many rows are new or gone. */
+const takeRows = (old, next) => {
+  const known = new Map([...old.rows].map((row, index) => [keyOf(row, index), row]));
+  let moved = 0;
+  [...next.rows].forEach((row, index) => {
+    const same = known.get(keyOf(row, index));
+    same ? take(same, row) : moved++;
+    known.delete(keyOf(row, index));
+    same?.classList.remove("gone");
+  });
+  for (const row of known.values()) row.classList.add("gone");
+  return moved + known.size;
+};
+
+let moved = 0;
+/** Makes one element equal to another, and changes no more than differs. */
+const take = (old, next) => {
+  if (old.isEqualNode(next) || "keep" in old.dataset || old.matches("input, select, textarea, dialog")) return;
+  takeAttributes(old, next);
+  if (old.tagName === "TBODY") { moved += takeRows(old, next); return; }
+  const ours = [...old.childNodes];
+  const theirs = [...next.childNodes];
+  theirs.forEach((node, index) => {
+    const own = ours[index];
+    if (!own) { old.append(document.importNode(node, true)); return; }
+    if (own.nodeName === node.nodeName && own.nodeType === Node.ELEMENT_NODE) { take(own, node); return; }
+    if (own.isEqualNode(node) || isSelected(own) || own.contains(document.activeElement)) return;
+    own.replaceWith(document.importNode(node, true));
+    changed(old);
+  });
+  for (const extra of ours.slice(theirs.length)) if (!isSelected(extra) && !extra.contains(document.activeElement)) extra.remove();
+};
+
+const showNewer = () => {
+  moved = 0;
+  const top = find("main table")?.getBoundingClientRect().top;
+  find("main").replaceChildren(...document.importNode(latest, true).childNodes);
+  showTimes();
+  if (top < 0) find("main table").scrollIntoView();
+  document.dispatchEvent(new Event("refreshed"));
+};
+
+const offer = () => {
+  let button = find("main > .newer");
+  if (!moved) { button?.remove(); return; }
+  if (!button) {
+    button = document.createElement("button");
+    button.className = "newer primary";
+    button.onclick = showNewer;
+    find("main").append(button);
+  }
+  button.textContent = moved === 1 ? "1 row changed: show it (n)" : `${moved} rows changed: show them (n)`;
+};
+
+const refresh = async () => {
+  if (busy || document.hidden) return;
+  busy = true;
+  const slow = setTimeout(() => light("reading…", true), 2000);
+  try {
+    const response = await fetch(location.href, { headers: { accept: "text/html" } });
+    if (!response.ok) throw new Error(response.status);
+    const page = policy.createHTML(await response.text());
+    const next = new DOMParser().parseFromString(page, "text/html");
+    for (const button of next.querySelectorAll("[data-copy]")) button.hidden = false;
+    showTimes(next);
+    latest = find("main", next);
+    const before = find("main").textContent;
+    moved = 0;
+    find("main > .newer")?.remove();
+    take(find("main"), latest);
+    offer();
+    const cost = find("#cost", next);
+    if (cost) find("#cost")?.replaceWith(document.importNode(cost, true));
+    if (before !== find("main").textContent && Date.now() - saidAt > 5000) {
+      saidAt = Date.now();
+      say(moved ? `${moved} rows changed.` : "The page was updated.");
+    }
+    light("live", true);
+    document.dispatchEvent(new Event("refreshed"));
+  } catch {
+    light("not reached", false);
+  }
+  clearTimeout(slow);
+  busy = false;
+};
+
+// The only text that this console's scripts turn into markup: a page of its own, of which scripts are never run.
+const policy = globalThis.trustedTypes?.createPolicy("switchhook", { createHTML: (page) => page }) ?? { createHTML: (page) => page };
+
+const listen = () => {
+  source = new EventSource(`/live?page=${encodeURIComponent(location.pathname)}`);
+  source.addEventListener("version", refresh);
+  source.onopen = () => light("live", true);
+  // A page without versions answers 204, which closes the stream for good.
+  source.onerror = () => { if (source?.readyState !== EventSource.CLOSED) light("not reached", false); };
+};
+
+document.addEventListener("visibilitychange", () => {
+  source?.close();
+  source = null;
+  if (!document.hidden) { refresh(); listen(); }
+});
+if (!document.hidden) listen();
