@@ -5,6 +5,9 @@
 
 PYTHON ?= python3
 VENV := .venv
+CONSOLE_VENV := .make/console
+# The console's pages are tested in it.
+BROWSER := $(firstword $(foreach name,chromium chromium-browser google-chrome,$(shell command -v $(name))))
 IN_VENV := PATH="$(CURDIR)/$(VENV)/bin:$$PATH"
 
 # Architecture of this machine, because the local AWS endpoint runs the functions natively.
@@ -31,17 +34,18 @@ export SAM_CLI_TELEMETRY := 0
 .PHONY: help demo test soak check package deploy release sign clean
 .PHONY: need-rust need-python need-venv need-linux need-docker need-qemu format clippy doc deny template test-rust provider functions test-deployed
 .PHONY: compile-release test-dist test-sam-local
+.PHONY: test-console pictures need-browser
 
 help: ## list the targets
-	@awk -F ' ## ' '/^[a-z]+:.* ## / { sub(/:.*/, "", $$1); printf "  make %-9s %s\n", $$1, $$2 }' Makefile
+	@awk -F ' ## ' '/^[a-z-]+:.* ## / { sub(/:.*/, "", $$1); printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 
 demo: need-rust ## run some hundred calls through the whole system on this machine, and check every result
 	@cargo build --locked --workspace --bin switchhook
 	@target/debug/switchhook demo
 
 # The requirements are checked before anything is compiled.
-test: need-rust need-venv need-linux test-rust test-deployed ## run all tests: Rust, then the deployed template on a local AWS endpoint
-	@echo "make test: all passed"
+test: need-rust need-venv need-linux test-rust $(if $(BROWSER),test-console) test-deployed ## run all tests: Rust, the console in a browser if Chromium is there, the template on a local AWS endpoint
+	@echo "make test: all passed$(if $(BROWSER),, but the tests of the console in a browser: Chromium is missing, see make test-console)"
 
 # Cases that each random test draws per round, and seeds that the simulator runs per round.
 SOAK_CASES := 10000
@@ -109,6 +113,14 @@ test-rust: need-rust
 provider: need-rust
 	@cargo build --locked --workspace --bin switchhook
 
+# The pages of `switchhook dev` in Chromium.
+test-console: need-browser provider $(CONSOLE_VENV)/installed ## look at the console's pages in a browser
+	$(CONSOLE_VENV)/bin/python -m pytest tests/console
+
+# The pictures of README.md and docs/.
+pictures: need-browser provider $(CONSOLE_VENV)/installed
+	$(CONSOLE_VENV)/bin/python -m pytest tests/console/test_pages.py -k rules --pictures docs/pictures
+
 # cargo-lambda compiles all functions in one run; then `sam build` finds each one compiled and only packages it.
 functions: need-rust need-linux $(VENV)/installed
 	$(IN_VENV) cargo lambda build --release --locked $(if $(filter arm64,$(HOST_ARCHITECTURE)),--arm64) $(addprefix --bin ,$(FUNCTIONS))
@@ -147,6 +159,13 @@ $(VENV)/installed: tools/requirements.txt tools/constraints.txt | need-venv
 	@$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-compile -r tools/requirements.txt -c tools/constraints.txt
 	@touch $@
 
+# Small, so that the console can be tested without the tools above.
+$(CONSOLE_VENV)/installed: tests/console/requirements.txt | need-venv
+	@echo "installing Playwright into $(CONSOLE_VENV) (a minute, 150 MB) ..."
+	@$(PYTHON) -m venv --clear $(CONSOLE_VENV)
+	@$(CONSOLE_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-compile -r $<
+	@touch $@
+
 # Settings for a short compilation; the speed of the tools does not matter.
 $(CARGO_DENY) $(CARGO_CYCLONEDX): TOOL = $(notdir $@)
 $(CARGO_DENY) $(CARGO_CYCLONEDX): VERSION = $(patsubst .make/$(TOOL)-%/bin/$(TOOL),%,$@)
@@ -172,6 +191,9 @@ need-python:
 
 need-venv: need-python
 	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { echo "Python cannot make virtual environments: on Debian and Ubuntu, apt install python3-venv." >&2; exit 1; }
+
+need-browser: need-linux
+	@[ -n "$(BROWSER)" ] || { echo "Chromium is missing: on Debian and Ubuntu, apt install chromium." >&2; exit 1; }
 
 need-docker:
 	@docker info >/dev/null 2>&1 || { echo "Docker is missing or does not run: on Debian and Ubuntu, apt install docker.io." >&2; exit 1; }

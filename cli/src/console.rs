@@ -114,6 +114,7 @@ impl Console {
         stopping.send_replace(true);
         // A page that is still open gets no more answers.
         drop(tokio::time::timeout(SHUTDOWN_GRACE, serving).await);
+        pages.stop_runs().await;
         Ok(())
     }
 }

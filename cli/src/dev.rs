@@ -3,13 +3,17 @@
 //! **Standard output carries exactly one line, printed when the stack is ready to answer requests.** Scripts wait for
 //! it. Everything else goes to standard error.
 
+mod guard;
 mod keys;
 mod operator;
+mod playground;
+mod response;
 mod server;
 
 use std::io::{self, Write};
 use std::path::PathBuf;
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, UNIX_EPOCH};
 
 use clap::Args;
 use switchhook_aws::random::RandomIds;
@@ -27,12 +31,14 @@ use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::{Layer, SubscriberExt};
 
 use crate::console::OWN_NAME;
+use crate::data_dir::DataDir;
 use crate::duration;
 use crate::providers_file::{self, ProvidersFileError};
 use crate::running_dev::RunningDev;
 use crate::serving::{FaultLevel, ListenError, behaviours, listen, stop_signal};
 
 use keys::GeneratedKeys;
+use playground::LocalPlayground;
 use server::{app, by_host};
 
 pub(crate) use server::until_stopped;
@@ -43,13 +49,19 @@ Examples:
   switchhook dev
   switchhook dev --port 9000 --data ./calls --inactivity-timeout 2m --tick 5s
   switchhook dev --providers providers.json --delivery-faults none --seed 7
+  switchhook demo --data calls && switchhook dev --data calls --freeze
 
 The file for --providers has the format of `switchhook providers put`:
   {\"retell\": {\"keys\": [\"new\", \"old\"], \"dial\": {\"api_key\": \"…\"}},
    \"twilio\": {\"keys\": [\"…\"], \"public_url\": \"https://example.com\"},
    \"vapi\": {\"keys\": [\"…\"]}, \"telnyx\": {\"keys\": [\"…\"]}, \"generic\": {\"keys\": [\"…\"]}}
 
-The ready line on standard output has a link, which opens the pages of the stack once: calls, events, health and repairs.
+The ready line on standard output has a link, which opens the pages of the stack once: calls, events, health and repairs. The page
+Try plays stories: a call whose webhooks come late and twice, a retry, a lost answer, a forgery. It places calls, sends signed
+webhooks, holds the fake provider's webhooks to let them go in any order, and skips time.
+
+Programs on this machine need no credentials. Send bodies with the header content-type: application/json. Pages of other sites are
+refused, and so are requests by another name than localhost or 127.0.0.1. Webhooks may come by any name, so that a tunnel works.
 
 Routes:
   POST /webhooks/{provider}          receive a provider's webhook
@@ -92,7 +104,7 @@ pub(crate) struct Dev {
     /// Port on 127.0.0.1; 0 chooses a free port
     #[arg(long, value_name = "PORT", default_value_t = 8787)]
     port: u16,
-    /// JSON file with the keys of the providers; without it, keys are generated for this run and printed
+    /// JSON file with the keys of the providers; without it, providers.json of --data, or keys that are generated for this run
     #[arg(long, value_name = "FILE")]
     providers: Option<PathBuf>,
     /// Calls per second that each provider is asked to place; calls of another provider wait
@@ -107,6 +119,9 @@ pub(crate) struct Dev {
     /// Directory for all data, from which a later run continues; without it, data is kept in memory
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
+    /// Only look at the data: the clock stands still where `switchhook demo --data` ended, and nothing runs or can be changed
+    #[arg(long, requires = "data")]
+    freeze: bool,
     /// Faults of the fake provider in delivering webhooks
     #[arg(long, value_name = "LEVEL", default_value = "usual")]
     delivery_faults: FaultLevel,
@@ -134,6 +149,14 @@ pub(crate) enum DevError {
     },
     #[error("could not open the stack")]
     Open(#[source] Box<LocalError>),
+    #[error("could not read the time in {}: check --data", path.display())]
+    Clock {
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+    #[error("{} holds no finished demo: write one with `switchhook demo --data DIR`", .0.display())]
+    NotADemo(PathBuf),
     #[error("could not start the stack")]
     Start(#[source] io::Error),
     #[error("the stack stopped by itself")]
@@ -157,7 +180,9 @@ impl Dev {
     async fn serve(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<(), DevError> {
         let (listener, address) = listen(self.port).await?;
         let base_url = format!("http://{address}");
-        let (providers, generated) = match &self.providers {
+        let (clock, frozen) = self.clock()?;
+        let file = self.providers.clone().or_else(|| DataDir::new(self.data.as_deref()?).providers());
+        let (providers, generated) = match &file {
             Some(path) => (providers_file::read(path)?, None),
             None => {
                 let keys = GeneratedKeys::generate().map_err(DevError::GenerateKeys)?;
@@ -165,7 +190,7 @@ impl Dev {
                 (ProvidersFile::from_json(&document).map_err(DevError::UseGeneratedKeys)?, Some(keys))
             }
         };
-        let cloud = self.open(providers)?;
+        let cloud = self.open(providers.clone(), clock)?;
         log_to_stderr(cloud.metrics().clone());
         // The signal handlers must exist before the ready line is printed, because a signal may follow it immediately.
         let stop = stop_signal().map_err(DevError::Start)?;
@@ -176,13 +201,20 @@ impl Dev {
         let names = operator::names(&cloud, &base_url);
         let stack = Stack::new(names.clone(), &cloud.services().sdk_config(), Some(base_url.clone()));
         let pages_host = format!("{OWN_NAME}:{}", address.port());
-        let pages = Console::new(stack, Options { host: pages_host.clone(), allows_changes: true });
+        let options = Options { host: pages_host.clone(), allows_changes: !frozen };
+        let pages = if frozen {
+            Console::new(stack, options)
+        } else {
+            let data = self.data.as_deref().map(DataDir::new);
+            let playground = LocalPlayground::new(cloud.clone(), stack.clone(), providers, data);
+            Console::with_playground(stack, options, Arc::new(playground))
+        };
         let ready = format!("listening on {base_url}; look at it: {}", pages.link()?);
         writeln!(out, "{ready}").and_then(|()| out.flush()).map_err(DevError::Print)?;
 
         let running = tokio::spawn({
             let cloud = cloud.clone();
-            async move { cloud.run().await }
+            async move { if frozen { std::future::pending().await } else { cloud.run().await } }
         });
         let (stopping, stopped) = watch::channel(false);
         let app = by_host(pages_host, pages.router(), app(cloud, names, stopped.clone()));
@@ -197,11 +229,24 @@ impl Dev {
         };
         pages.close();
         stopping.send_replace(true);
-        match tokio::time::timeout(SHUTDOWN_GRACE, serving).await {
+        let served = tokio::time::timeout(SHUTDOWN_GRACE, serving).await;
+        pages.stop_runs().await;
+        match served {
             Ok(Ok(Err(error))) => result.and(Err(DevError::Serve(error))),
             // A request that is still open gets no response, so its sender does not assume that it was stored.
             Ok(Ok(Ok(())) | Err(_)) | Err(_) => result,
         }
+    }
+
+    /// Returns the clock of the stack, and true if it is stopped.
+    fn clock(&self) -> Result<(Clock, bool), DevError> {
+        let Some(path) = &self.data else { return Ok((Clock::ahead_by(Duration::ZERO), false)) };
+        let file = DataDir::new(path).clock().map_err(|source| DevError::Clock { path: path.clone(), source })?;
+        if !self.freeze {
+            return Ok((Clock::ahead_by(Duration::from_millis(file.skipped_ms)), false));
+        }
+        let ended_ms = file.ended_ms.ok_or_else(|| DevError::NotADemo(path.clone()))?;
+        Ok((Clock::stopped(UNIX_EPOCH + Duration::from_millis(ended_ms)), true))
     }
 
     /// Tells the other commands where this stack is. If that fails, they need --to.
@@ -215,7 +260,7 @@ impl Dev {
         }
     }
 
-    fn open(&self, providers: ProvidersFile) -> Result<Cloud, DevError> {
+    fn open(&self, providers: ProvidersFile, clock: Clock) -> Result<Cloud, DevError> {
         let options = CloudOptions {
             providers,
             reads_secrets: true,
@@ -223,7 +268,7 @@ impl Dev {
             inactivity_timeout: self.inactivity_timeout,
             tick: self.tick,
             data_dir: self.data.clone(),
-            clock: Clock::system(),
+            clock,
             concurrent_dials_per_provider: CONCURRENT_DIALS_PER_PROVIDER,
             default_retry_policy: DEFAULT_RETRY_POLICY,
             index_numbers: true,

@@ -4,13 +4,14 @@ use std::io::{self, Write};
 
 use clap::{Args, Subcommand};
 use switchhook_domain::{CallId, EventId, Origin, Timestamp};
+use switchhook_operate::duration;
 use switchhook_operate::events::{self, EventLine, EventPage, EventPath, Filter, STATUSES};
-use switchhook_operate::timeline::find;
+use switchhook_operate::search::find;
 
 use crate::mark::mark;
 use crate::since::{self, Since};
 use crate::stack_choice::{Connection, StackChoice, StackChoiceError};
-use crate::table::{duration, wrapped};
+use crate::table::wrapped;
 use crate::words::print_json;
 
 const EXAMPLES: &str = "\

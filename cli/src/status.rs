@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use clap::Args;
 use serde_json::json;
-use switchhook_operate::status::{Level, Question, Status as StackStatus, status};
+use switchhook_operate::status::{Level, Question, Status as StackStatus, Subject, status};
 
 use crate::stack_choice::{StackChoice, StackChoiceError};
 
@@ -73,7 +73,9 @@ fn print_question(question: &Question, out: &mut impl Write) -> io::Result<()> {
             Level::Unknown => '?',
             Level::Act => '!',
         };
-        writeln!(out, "{mark} {:<width$}  {}", line.name, line.text)?;
+        let first: Vec<&str> = line.first.iter().map(Subject::id).collect();
+        let named = if first.is_empty() { String::new() } else { format!(": {}", first.join(", ")) };
+        writeln!(out, "{mark} {:<width$}  {}{named}", line.name, line.text)?;
         if let Some(advice) = &line.advice {
             writeln!(out, "  {:width$}  → {}: {}", "", advice.text, advice.command)?;
             if let Some(section) = &advice.runbook {
@@ -93,7 +95,13 @@ mod tests {
 
     #[test]
     fn status_is_readable() {
-        let line = |name, level, text: &str, advice| Evidence { name, level, text: text.to_owned(), advice };
+        let line = |name, level, text: &str, advice| Evidence {
+            name,
+            level,
+            text: text.to_owned(),
+            first: Vec::new(),
+            advice,
+        };
         let advice = Advice {
             text: "events could not be processed",
             runbook: Some("P1DeadLettersAlarm".to_owned()),
@@ -111,11 +119,15 @@ mod tests {
                     "Poison?",
                     Level::Act,
                     vec![
-                        line("dead letters", Level::Act, "2: retell:call_1:call_ended", Some(advice)),
+                        Evidence {
+                            first: vec![Subject::Event("retell:call_1:call_ended".to_owned())],
+                            ..line("dead letters", Level::Act, "2", Some(advice))
+                        },
                         line("drift", Level::Yes, "0 in the last day", None),
                     ],
                 ),
             ],
+            traffic: None,
         };
         let mut out = Vec::new();
         print(&status, &mut out).unwrap();

@@ -6,7 +6,8 @@ use std::io::{self, Write};
 
 use clap::Args;
 use switchhook_domain::Timestamp;
-use switchhook_operate::timeline::{FoundCall, find, story};
+use switchhook_operate::search::find;
+use switchhook_operate::timeline::{FoundCall, story};
 
 use crate::since::{self, Since};
 use crate::stack_choice::{StackChoice, StackChoiceError};

@@ -56,11 +56,11 @@ const take = (old, next) => {
   if (old.isEqualNode(next) || "keep" in old.dataset || old.matches("input, select, textarea, dialog")) return;
   takeAttributes(old, next);
   if (old.tagName === "TBODY") { moved += takeRows(old, next); return; }
-  const ours = [...old.childNodes];
+  const ours = [...old.childNodes].filter((node) => !node.classList?.contains("newer"));
   const theirs = [...next.childNodes];
   theirs.forEach((node, index) => {
     const own = ours[index];
-    if (!own) { old.append(document.importNode(node, true)); return; }
+    if (!own) { old.insertBefore(document.importNode(node, true), find(":scope > .newer", old)); return; }
     if (own.nodeName === node.nodeName && own.nodeType === Node.ELEMENT_NODE) { take(own, node); return; }
     if (own.isEqualNode(node) || isSelected(own) || own.contains(document.activeElement)) return;
     own.replaceWith(document.importNode(node, true));
@@ -104,7 +104,6 @@ const refresh = async () => {
     latest = find("main", next);
     const before = find("main").textContent;
     moved = 0;
-    find("main > .newer")?.remove();
     take(find("main"), latest);
     offer();
     const cost = find("#cost", next);

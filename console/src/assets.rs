@@ -23,11 +23,12 @@ struct Asset {
 const CSS: &str = "text/css; charset=utf-8";
 const JAVASCRIPT: &str = "text/javascript; charset=utf-8";
 
-static ASSETS: [Asset; 4] = [
+static ASSETS: [Asset; 5] = [
     Asset { name: "console.css", content_type: CSS, content: include_bytes!("../assets/console.css") },
     Asset { name: "icon.svg", content_type: "image/svg+xml", content: include_bytes!("../assets/icon.svg") },
     Asset { name: "keys.js", content_type: JAVASCRIPT, content: include_bytes!("../assets/keys.js") },
     Asset { name: "live.js", content_type: JAVASCRIPT, content: include_bytes!("../assets/live.js") },
+    Asset { name: "timeline.js", content_type: JAVASCRIPT, content: include_bytes!("../assets/timeline.js") },
 ];
 
 /// Hash of all assets: one changed file gives all a new URL, and scripts may name each other by relative URLs.
@@ -44,7 +45,7 @@ pub(crate) fn url(name: &str) -> String {
     format!("{PREFIX}{}/{name}", *HASH)
 }
 
-/// True if the path is that of an asset of this program.
+/// True if the path leads to an asset of this program.
 pub(crate) fn is_asset(path: &str) -> bool {
     ASSETS.iter().any(|asset| path == url(asset.name))
 }
@@ -57,3 +58,6 @@ pub(crate) async fn serve(Path((hash, name)): Path<(String, String)>) -> Respons
         None => (StatusCode::NOT_FOUND, "There is no such file. Load the page again.\n").into_response(),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,15 +1,13 @@
-//! The console of one stack: its routes, and what its pages share.
+//! The console of one stack, and what its pages share.
 
 use std::sync::Arc;
 
-use axum::Router;
-use axum::middleware::from_fn_with_state;
-use axum::routing::get;
 use switchhook_operate::Stack;
 use tokio::sync::watch;
 
+use crate::playground::Playground;
+use crate::runs::Runs;
 use crate::session::{LinkError, Sessions};
-use crate::{assets, guard, live, pages};
 
 /// Settings of a console.
 #[derive(Clone, Debug)]
@@ -29,14 +27,30 @@ struct Shared {
     stack: Stack,
     options: Options,
     sessions: Sessions,
+    /// Runs that this console carries out. `None` if it may change nothing.
+    runs: Option<Runs>,
     /// True when the server stops.
     closed: watch::Sender<bool>,
+    /// `None` for a deployed stack.
+    playground: Option<Arc<dyn Playground>>,
 }
 
 impl Console {
     #[must_use]
     pub fn new(stack: Stack, options: Options) -> Self {
-        Self(Arc::new(Shared { stack, options, sessions: Sessions::default(), closed: watch::Sender::new(false) }))
+        Self::over(stack, options, None)
+    }
+
+    /// Returns a console of a local stack, with the page Try.
+    #[must_use]
+    pub fn with_playground(stack: Stack, options: Options, playground: Arc<dyn Playground>) -> Self {
+        Self::over(stack, options, Some(playground))
+    }
+
+    fn over(stack: Stack, options: Options, playground: Option<Arc<dyn Playground>>) -> Self {
+        let runs = options.allows_changes.then(Runs::default);
+        let (sessions, closed) = (Sessions::default(), watch::Sender::new(false));
+        Self(Arc::new(Shared { stack, options, sessions, runs, closed, playground }))
     }
 
     /// Returns a link that opens the console once.
@@ -48,18 +62,11 @@ impl Console {
         Ok(format!("http://{}/?token={token}", self.0.options.host))
     }
 
-    /// Returns the routes of all pages, behind the guard.
-    pub fn router(&self) -> Router {
-        Router::new()
-            .route("/", get(pages::health::show))
-            .route("/calls", get(pages::calls::show))
-            .route("/call", get(pages::call::show))
-            .route("/search", axum::routing::post(pages::search::find))
-            .route("/live", get(live::stream))
-            .route("/assets/{hash}/{name}", get(assets::serve))
-            .fallback(pages::not_found)
-            .layer(from_fn_with_state(self.clone(), guard::check))
-            .with_state(self.clone())
+    /// Stops the runs that this console carries out, each at the end of its page of items. They can be resumed from any machine.
+    pub async fn stop_runs(&self) {
+        if let Some(runs) = &self.0.runs {
+            runs.stop_all().await;
+        }
     }
 
     /// Ends the streams of open pages, which would otherwise keep the server from stopping.
@@ -76,12 +83,20 @@ impl Console {
         }
     }
 
+    pub(crate) fn runs(&self) -> Option<&Runs> {
+        self.0.runs.as_ref()
+    }
+
     pub(crate) fn stack(&self) -> &Stack {
         &self.0.stack
     }
 
     pub(crate) fn options(&self) -> &Options {
         &self.0.options
+    }
+
+    pub(crate) fn playground(&self) -> Option<&dyn Playground> {
+        self.0.playground.as_deref()
     }
 
     pub(crate) fn sessions(&self) -> &Sessions {

@@ -1,7 +1,7 @@
 //! The guard before all pages: it refuses what a page of another site could send.
 //!
 //! A browser tells from where a request comes, by `Host`, `Sec-Fetch-Site` and `Origin`. All must be this console's own, and the
-//! cookie must be that of a session. The answer to a refused request does not say which check failed; the log does.
+//! cookie must belong to a session. The answer to a refused request does not say which check failed; the log does.
 
 use axum::extract::{Request, State};
 use axum::http::header::{
@@ -128,7 +128,8 @@ fn with_headers(mut response: Response, is_asset: bool) -> Response {
     let headers = response.headers_mut();
     headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+    // Not `no-referrer`: with it, browsers send `Origin: null` with the forms of these pages.
+    headers.insert(REFERRER_POLICY, HeaderValue::from_static("same-origin"));
     headers.insert(OPENER_POLICY, HeaderValue::from_static("same-origin"));
     headers.insert(RESOURCE_POLICY, HeaderValue::from_static("same-origin"));
     // The name of an asset holds its hash, so it never changes.

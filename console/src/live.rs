@@ -35,12 +35,12 @@ pub(crate) async fn stream(State(console): State<Console>, uri: Uri) -> Response
 
 /// Returns the time between two reads of a page. `None` if the page does not change by itself.
 ///
-/// Of a deployed stack, metrics cost most: an hour of Health once a minute costs less than $0.01.
+/// The metrics of a deployed stack cost most: an hour of Health, read once a minute, costs less than $0.01.
 fn interval(page: &str, is_local: bool) -> Option<Duration> {
     let seconds = match (page, is_local) {
         ("/", true) => 5,
         ("/", false) => 60,
-        ("/call" | "/try", true) => 1,
+        ("/call" | "/try", true) | ("/run", _) => 1,
         ("/calls" | "/events" | "/event" | "/repair" | "/dials", true) => 2,
         ("/call" | "/calls" | "/events" | "/event" | "/repair" | "/dials", false) => 10,
         (_, _) => return None,

@@ -1,6 +1,6 @@
 //! The frame of every page: head, header with search and navigation, footer.
 //!
-//! [`stream`] sends the frame before the first read, so that a slow stack never leaves the browser empty.
+//! [`stream()`] sends the frame before the first read, so that a slow stack never leaves the browser empty.
 
 use std::convert::Infallible;
 
@@ -20,15 +20,23 @@ use crate::parts;
 pub(crate) enum Entry {
     Health,
     Calls,
+    Events,
+    Repair,
+    Dials,
+    Try,
 }
 
 impl Entry {
-    const ALL: [Self; 2] = [Self::Health, Self::Calls];
+    const ALL: [Self; 6] = [Self::Health, Self::Calls, Self::Events, Self::Repair, Self::Dials, Self::Try];
 
     const fn title(self) -> &'static str {
         match self {
             Self::Health => "Health",
             Self::Calls => "Calls",
+            Self::Events => "Events",
+            Self::Repair => "Repair",
+            Self::Dials => "Dials",
+            Self::Try => "Try",
         }
     }
 
@@ -36,11 +44,15 @@ impl Entry {
         match self {
             Self::Health => "/",
             Self::Calls => "/calls",
+            Self::Events => "/events",
+            Self::Repair => "/repair",
+            Self::Dials => "/dials",
+            Self::Try => "/try",
         }
     }
 }
 
-/// What the frame of a page says.
+/// Texts of the frame of a page.
 #[derive(Clone, Debug)]
 pub(crate) struct Frame {
     /// Title of the page: the text of its `h1`. It holds no phone number.
@@ -116,7 +128,7 @@ fn begin(console: &Console, frame: &Frame) -> String {
             }
             nav aria-label="Pages" {
                 div.inner {
-                    @for entry in Entry::ALL {
+                    @for entry in Entry::ALL.into_iter().filter(|entry| *entry != Entry::Try || console.playground().is_some()) {
                         a href=(entry.path()) aria-current=[(frame.entry == Some(entry)).then_some("page")] { (entry.title()) }
                     }
                 }
@@ -131,6 +143,7 @@ fn end(console: &Console, frame: &Frame) -> String {
     let footer = html! {
         footer {
             p.command { "In the terminal: " (parts::command(console, &frame.command)) }
+            (parts::cost(console))
             div.settings {
                 button #theme type="button" hidden { "Theme" }
                 button #help type="button" hidden { "Keys" }

@@ -2,11 +2,12 @@
 
 use maud::{Markup, html};
 use switchhook_operate::Error;
+use switchhook_operate::cost::Spent;
 use switchhook_operate::status::Level;
 
 use crate::console::Console;
 use crate::query::url;
-use crate::text::{short_id, visible};
+use crate::text::{short_event_id, short_id, visible};
 
 /// Command that prints the same as a page, with the option that chooses the stack.
 pub(crate) fn command(console: &Console, command: &str) -> Markup {
@@ -28,6 +29,18 @@ pub(crate) fn call_link(id: &str) -> Markup {
     html! { a.id href=(url("/call", &[("id", id)])) title=(visible(id)) { bdi { (short_id(id)) } } }
 }
 
+/// Requests of this console since it started, and their cost.
+pub(crate) fn cost(console: &Console) -> Markup {
+    let Spent { requests, read_units, write_units: _, metrics, dollars } = Spent::of(&console.stack().ledger);
+    let place = if console.stack().local.is_some() { "on AWS about" } else { "about" };
+    html! {
+        span #cost {
+            "This console: " (requests) " requests, " (read_units) " read units, " (metrics) " metrics, " (place) " "
+            "$" (format!("{dollars:.4}"))
+        }
+    }
+}
+
 /// Time of the day in UTC. `at` is an RFC 3339 text, which a script shows in local time if the user wishes.
 pub(crate) fn time(at: &str) -> Markup {
     time_of(at, at.get(11..19))
@@ -45,7 +58,7 @@ pub(crate) fn date_and_time(at: &str) -> Markup {
 }
 
 fn time_of(at: &str, shown: Option<&str>) -> Markup {
-    html! { time datetime=(at) title=(at) { (shown.unwrap_or(at)) } }
+    html! { time datetime=(at) { (shown.unwrap_or(at)) } }
 }
 
 /// Whole id with a button that copies it. Scripts show the button.
@@ -55,11 +68,6 @@ pub(crate) fn copyable(id: &str) -> Markup {
         " "
         button.copy type="button" data-copy=(id) aria-label={ "Copy " (visible(id)) } hidden { "copy" }
     }
-}
-
-/// Panel with a heading.
-pub(crate) fn panel(title: &str, content: &Markup) -> Markup {
-    html! { section.panel { h2 { (title) } (content) } }
 }
 
 /// Shape and word of a verdict.
@@ -111,7 +119,7 @@ fn look(word: &str) -> Option<(&'static str, &'static str)> {
         "blocked" => ("up", "strong"),
         // Circuits of providers, and runs.
         "closed" => ("disc", "ok"),
-        "half_open" => ("half", "watch"),
+        "half_open" | "paused" => ("half", "watch"),
         "open" => ("up", "act"),
         "running" => ("half", "applied"),
         "done" | "finished" => ("check", "ok"),
@@ -122,12 +130,13 @@ fn look(word: &str) -> Option<(&'static str, &'static str)> {
     Some(look)
 }
 
-/// What could not be read, and what to do about it.
+/// Panel for something that could not be read, with the remedy.
 pub(crate) fn problem(what: &str, error: &Error) -> Markup {
+    let explanation = error.explanation();
     html! {
-        div.problem role="alert" {
+        div.problem role="alert" data-kind=(explanation.kind.as_str()) {
             strong { "Unknown: " (what) " could not be read. " }
-            (visible(&error.with_causes()))
+            bdi { (visible(&explanation.to_string())) }
         }
     }
 }
@@ -137,14 +146,38 @@ pub(crate) fn empty(text: &Markup) -> Markup {
     html! { p.empty { (text) } }
 }
 
+/// Text as one word of a shell. An id may hold blanks, quotes and anything else.
+pub(crate) fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:@%+=".contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) && !word.starts_with('-') {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', "'\\''"))
+}
+
+/// Link to an event.
+pub(crate) fn event_link(id: &str) -> Markup {
+    html! { a.id href=(url("/event", &[("id", id)])) title=(visible(id)) { bdi { (short_event_id(id)) } } }
+}
+
+/// Shape of a word, with a text before it. The word itself is there for screen readers and as a tip.
+pub(crate) fn shape(before: &str, word: &str) -> Markup {
+    let (shape, tone) = look(word).unwrap_or(("dash", "quiet"));
+    html! { span class={ "badge " (shape) " " (tone) } title=(visible(word)) { (before) i {} span.hidden { (visible(word)) } } }
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
 
+    use switchhook_aws::ledger::Usage;
+    use switchhook_aws::sdk;
     use switchhook_domain::{AppointmentStatus, JobState, Lifecycle, Outcome, State};
     use switchhook_operate::events::STATUSES;
+    use switchhook_operate::{Stack, StackNames, StackSettings};
 
     use super::*;
+    use crate::console::Options;
 
     #[test]
     fn every_state_has_a_look() {
@@ -162,6 +195,44 @@ mod tests {
     fn every_disposition_has_a_shape_of_its_own() {
         let shapes: BTreeSet<&str> = STATUSES.into_iter().map(|status| look(status).unwrap().0).collect();
         assert_eq!(shapes.len(), STATUSES.len());
+    }
+
+    #[test]
+    fn footer_shows_the_sum_of_the_ledger() {
+        let names = StackNames {
+            stack: "switchhook".to_owned(),
+            region: "eu-west-1".to_owned(),
+            api_url: String::new(),
+            inbox_table: String::new(),
+            calls_table: String::new(),
+            events_queue_url: String::new(),
+            events_dlq_url: String::new(),
+            dial_queue_url: String::new(),
+            due_queue_url: String::new(),
+            relay_failures_queue_url: String::new(),
+            event_bus: String::new(),
+            scheduler_function: String::new(),
+            reconciler_function: String::new(),
+            webhook_keys_secret: String::new(),
+            dial_accounts_secret: String::new(),
+            settings: StackSettings {
+                inactivity_timeout_seconds: 900,
+                outcome_providers: Vec::new(),
+                inbox_retention_days: 30,
+                call_retention_days: 400,
+                block_on_request: true,
+                dial_rates: String::new(),
+                index_numbers: true,
+            },
+        };
+        let stack = Stack::new(names, &sdk::from_url("http://127.0.0.1:1", "eu-west-1"), None);
+        let ledger = stack.ledger.clone();
+        let console = Console::new(stack, Options { host: "localhost:1".to_owned(), allows_changes: false });
+        let shown = || cost(&console).into_string();
+        assert!(shown().contains("0 requests, 0 read units, 0 metrics, about $0.0000"), "{}", shown());
+        ledger.record("dynamodb", "Query", Usage { requests: 30, half_read_units: 41, ..Usage::default() });
+        ledger.record("monitoring", "GetMetricData", Usage { requests: 1, metrics: 19, ..Usage::default() });
+        assert!(shown().contains("31 requests, 20.5 read units, 19 metrics, about $0.0002"), "{}", shown());
     }
 
     #[test]

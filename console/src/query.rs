@@ -20,9 +20,23 @@ impl Query {
         let found = self.0.iter().find(|(known, _)| known == name).map(|(_, value)| value.trim());
         found.filter(|value| !value.is_empty())
     }
+
+    /// Returns the first value of a parameter as it was sent. An id may begin or end with a blank. `None` if it is missing or empty.
+    pub(crate) fn id(&self, name: &str) -> Option<&str> {
+        let found = self.0.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str());
+        found.filter(|value| !value.is_empty())
+    }
 }
 
-/// Returns a URL with these parameters, percent-encoded. Ids may hold `/ ? # %`, so they stand in no path.
+impl Query {
+    /// Returns all values of a parameter that are not empty, in their order.
+    pub(crate) fn all(&self, name: &str) -> Vec<&str> {
+        let values = self.0.iter().filter(|(known, _)| known == name).map(|(_, value)| value.trim());
+        values.filter(|value| !value.is_empty()).collect()
+    }
+}
+
+/// Returns a URL with these parameters, percent-encoded. Ids may hold `/ ? # %`, so no path holds them.
 pub(crate) fn url(path: &str, parameters: &[(&str, &str)]) -> String {
     if parameters.is_empty() {
         return path.to_owned();
@@ -37,9 +51,9 @@ mod tests {
 
     #[test]
     fn any_id_comes_back_as_it_was() {
-        for id in ["a/b?c#d%e&f=g+h", "é 😀", "retell:call_1:call_ended", "\u{202e}x", "%2F"] {
+        for id in ["a/b?c#d%e&f=g+h", "é 😀", "retell:call_1:call_ended", "\u{202e}x", "%2F", " x "] {
             let uri: Uri = url("/call", &[("id", id), ("as_of", "2026-11-22T10:00:00Z")]).parse().unwrap();
-            assert_eq!(Query::of(&uri).get("id"), Some(id));
+            assert_eq!(Query::of(&uri).id("id"), Some(id));
         }
         assert_eq!(Query::parse(b"id=&x=%20").get("id"), None);
     }

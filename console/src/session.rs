@@ -39,7 +39,7 @@ struct Inner {
 
 struct Stored {
     ends_at: Instant,
-    /// Texts that were searched for, by their handles. They may be phone numbers, so they stand in no URL.
+    /// Texts that were searched for, by their handles. They may be phone numbers, so no URL holds them.
     searches: Vec<(String, String)>,
 }
 

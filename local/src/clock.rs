@@ -6,12 +6,16 @@
 //! can run, and jumps to the next timer when none can.
 //!
 //! In `dev`, time is the system clock. Tokio's clock pauses while a computer sleeps and stays behind afterwards.
-//! Timestamps of signed webhooks would then lie in the future.
+//! Timestamps of signed webhooks would then lie in the future. A user of `dev` may skip time: the clock then runs ahead of the
+//! system's. A clock can also stand still, to look at a stack as it was.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use aws_smithy_async::time::TimeSource;
 use tokio::time::Instant;
+
+use crate::sync::Signal;
 
 /// A clock.
 #[derive(Debug, Clone, Copy)]
@@ -25,6 +29,16 @@ enum Kind {
         started: Instant,
     },
     System,
+    /// The system's time plus what was skipped.
+    Skipping(&'static Skipped),
+    Stopped(SystemTime),
+}
+
+/// Time that a clock runs ahead of the system clock.
+#[derive(Debug)]
+struct Skipped {
+    ms: AtomicU64,
+    changed: Signal,
 }
 
 impl Clock {
@@ -37,6 +51,56 @@ impl Clock {
     /// Creates a clock that shows the time of the system clock, even after the system clock was adjusted.
     pub const fn system() -> Self {
         Self(Kind::System)
+    }
+
+    /// Creates a clock that runs this far ahead of the system clock, and that can [skip](Self::skip) time. It is meant for the whole
+    /// life of a process: its memory is never freed.
+    pub fn ahead_by(offset: Duration) -> Self {
+        let skipped = Skipped { ms: AtomicU64::new(millis(offset)), changed: Signal::default() };
+        Self(Kind::Skipping(Box::leak(Box::new(skipped))))
+    }
+
+    /// Creates a clock that always shows `at`.
+    pub const fn stopped(at: SystemTime) -> Self {
+        Self(Kind::Stopped(at))
+    }
+
+    /// Moves the clock forwards, and wakes everything that waits for a time that has come. Only clocks of [`Self::ahead_by`] move.
+    pub fn skip(&self, time: Duration) {
+        match self.0 {
+            Kind::Skipping(skipped) => {
+                skipped.ms.fetch_add(millis(time), Ordering::AcqRel);
+                skipped.changed.changed();
+            }
+            Kind::Tokio { .. } | Kind::System | Kind::Stopped(_) => {}
+        }
+    }
+
+    /// Time that the clock runs ahead of the system clock, because time was skipped.
+    pub fn offset(&self) -> Duration {
+        match self.0 {
+            Kind::Skipping(skipped) => Duration::from_millis(skipped.ms.load(Ordering::Acquire)),
+            Kind::Tokio { .. } | Kind::System | Kind::Stopped(_) => Duration::ZERO,
+        }
+    }
+
+    /// Waits until the clock shows this time. A clock that stands still never does.
+    pub async fn sleep_until(&self, at_ms: u64) {
+        match self.0 {
+            Kind::Tokio { .. } | Kind::System => tokio::time::sleep_until(self.instant_of(at_ms)).await,
+            Kind::Stopped(_) if self.now_ms() >= at_ms => {}
+            Kind::Stopped(_) => std::future::pending().await,
+            Kind::Skipping(skipped) => loop {
+                let mut changed = skipped.changed.watch();
+                if self.now_ms() >= at_ms {
+                    return;
+                }
+                tokio::select! {
+                    () = changed.changed() => {}
+                    () = tokio::time::sleep_until(self.instant_of(at_ms)) => {}
+                }
+            },
+        }
     }
 
     /// Current time in milliseconds since the Unix epoch.
@@ -55,6 +119,8 @@ impl TimeSource for Clock {
         match self.0 {
             Kind::Tokio { start, started } => start + started.elapsed(),
             Kind::System => SystemTime::now(),
+            Kind::Skipping(_) => SystemTime::now() + self.offset(),
+            Kind::Stopped(at) => at,
         }
     }
 }
@@ -69,8 +135,11 @@ pub fn seed(seed: u64) {
 }
 
 fn millis_since_epoch(time: SystemTime) -> u64 {
-    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+    millis(time.duration_since(UNIX_EPOCH).unwrap_or_default())
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]
@@ -95,5 +164,28 @@ mod tests {
         tokio::time::sleep_until(clock.instant_of(250)).await;
         assert_eq!(clock.now_ms(), 250);
         assert_eq!(clock.instant_of(100), Instant::now());
+    }
+
+    #[tokio::test]
+    async fn skipped_time_wakes_who_waits_for_it() {
+        let clock = Clock::ahead_by(Duration::from_secs(60));
+        assert!(clock.now_ms() >= Clock::system().now_ms() + 59_000);
+        let in_an_hour = clock.now_ms() + 3_600_000;
+        let waiting = tokio::spawn(async move { clock.sleep_until(in_an_hour).await });
+        clock.skip(Duration::from_secs(1_800));
+        tokio::task::yield_now().await;
+        assert!(!waiting.is_finished());
+        clock.skip(Duration::from_secs(1_801));
+        tokio::time::timeout(Duration::from_secs(5), waiting).await.unwrap().unwrap();
+        assert_eq!(clock.offset(), Duration::from_secs(60 + 3_601));
+    }
+
+    #[tokio::test]
+    async fn stopped_clock_stands_still() {
+        let clock = Clock::stopped(UNIX_EPOCH + Duration::from_secs(7));
+        clock.skip(Duration::from_secs(1));
+        assert_eq!((clock.now_ms(), clock.offset()), (7_000, Duration::ZERO));
+        clock.sleep_until(7_000).await;
+        assert!(tokio::time::timeout(Duration::from_millis(1), clock.sleep_until(7_001)).await.is_err());
     }
 }

@@ -14,6 +14,7 @@
 mod behaviour;
 mod call;
 mod faults;
+mod held;
 mod listing;
 mod mode;
 mod records;
@@ -35,6 +36,7 @@ use response::{error, respond};
 
 pub use behaviour::Behaviour;
 pub use faults::{CrashPoint, DeliveryFaults};
+pub use held::HeldWebhook;
 pub use mode::Mode;
 pub use records::{ApiRecord, Dial, RequestResult, SentWebhook};
 pub use response::{ApiResponse, ResponseFate};
@@ -56,6 +58,8 @@ pub struct Delivery {
     event: &'static str,
     body: String,
     failed_sends: u32,
+    /// True if somebody held the webhook and let it go, so that it is not held again.
+    is_released: bool,
 }
 
 /// The fake provider. All methods may be called from several threads.
@@ -82,6 +86,10 @@ struct State {
     /// Webhooks to send, by due time and a counter that keeps equal times apart.
     scheduled_webhooks: BTreeMap<(i64, u64), Delivery>,
     counter: u64,
+    /// True if webhooks that are due wait until somebody lets them go.
+    is_holding: bool,
+    /// Webhooks that wait, by a number that names each.
+    held: BTreeMap<u64, Delivery>,
     dials: Vec<Dial>,
     /// Number of dial requests that were answered 429.
     rate_limited: u64,
@@ -120,6 +128,8 @@ impl FakeProvider {
             calls_by_key: BTreeMap::new(),
             scheduled_webhooks: BTreeMap::new(),
             counter: 0,
+            is_holding: false,
+            held: BTreeMap::new(),
             dials: Vec::new(),
             rate_limited: 0,
             recording: None,
@@ -153,7 +163,12 @@ impl FakeProvider {
 
     /// Makes the function that sends the next API request crash at this point.
     pub fn crash_next(&self, point: CrashPoint) {
-        lock(&self.state).crash = Some(point);
+        self.set_crash(Some(point));
+    }
+
+    /// Does the same as [`Self::crash_next`]. With `None`, no function crashes.
+    pub fn set_crash(&self, point: Option<CrashPoint>) {
+        lock(&self.state).crash = point;
     }
 
     /// Returns true, once, if the calling function is to crash at this point.
@@ -250,33 +265,39 @@ impl FakeProvider {
         loop {
             let mut changed = self.changed.watch();
             let next = lock(&self.state).scheduled_webhooks.first_key_value().map(|((at, _), _)| *at);
-            let wait = next.map(|at| Duration::from_millis(u64::try_from(at - self.now_ms()).unwrap_or(0)));
-            match wait {
-                Some(Duration::ZERO) => {
-                    let at_ms = self.now_ms();
-                    let mut state = lock(&self.state);
-                    if let Some((_, delivery)) = state.scheduled_webhooks.pop_first() {
-                        let Delivery { provider_call_id, event, .. } = &delivery;
-                        if let Some(recording) = &mut state.recording {
-                            recording.webhooks.push(SentWebhook {
-                                provider_call_id: provider_call_id.clone(),
-                                event,
-                                at_ms,
-                            });
-                        }
+            match next {
+                Some(at) if at <= self.now_ms() => {
+                    if let Some(delivery) = self.take_due(at) {
                         return delivery;
                     }
                 }
-                Some(wait) => {
+                Some(at) => {
                     tokio::select! {
                         biased;
-                        () = tokio::time::sleep(wait) => {}
+                        () = self.clock.sleep_until(u64::try_from(at).unwrap_or_default()) => {}
                         () = changed.changed() => {}
                     }
                 }
                 None => changed.changed().await,
             }
         }
+    }
+
+    /// Takes the first webhook, which is due at `due`. `None` if it is held from now on.
+    fn take_due(&self, due: i64) -> Option<Delivery> {
+        let at_ms = self.now_ms();
+        let mut state = lock(&self.state);
+        let ((_, number), delivery) =
+            state.scheduled_webhooks.first_entry().filter(|entry| entry.key().0 <= due)?.remove_entry();
+        if state.is_holding && !delivery.is_released {
+            state.held.insert(number, delivery);
+            return None;
+        }
+        let Delivery { provider_call_id, event, .. } = &delivery;
+        if let Some(recording) = &mut state.recording {
+            recording.webhooks.push(SentWebhook { provider_call_id: provider_call_id.clone(), event, at_ms });
+        }
+        Some(delivery)
     }
 
     /// Schedules a webhook again that the receiver did not accept. Gives up after three retries.
@@ -409,7 +430,13 @@ impl State {
                 } else {
                     self.rng.i64(50..3_000)
                 };
-                let delivery = Delivery { provider_call_id: id.to_owned(), event, body: body.clone(), failed_sends: 0 };
+                let delivery = Delivery {
+                    provider_call_id: id.to_owned(),
+                    event,
+                    body: body.clone(),
+                    failed_sends: 0,
+                    is_released: false,
+                };
                 self.enqueue(at + delay, delivery);
             }
         }

@@ -268,7 +268,7 @@ impl Sqs {
             tokio::select! {
                 biased;
                 () = watch.changed() => {}
-                () = tokio::time::sleep_until(self.clock.instant_of(until_ms)) => {}
+                () = self.clock.sleep_until(until_ms) => {}
             }
         }
     }

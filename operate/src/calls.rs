@@ -1,17 +1,22 @@
-//! Calls that are stuck: why, what happens next, and when.
+//! Lists of calls, and the calls that are stuck: why, what happens next, and when.
 //!
-//! **Nothing reads the whole table.** Open calls are read from the wake queues, at most [`EXAMINED_MAX`] of them.
+//! **Nothing reads the whole table.** Open calls are read from the wake queues, at most [`EXAMINED_MAX`] of them. A page of a
+//! list reads at most 200 rows.
+
+mod list;
 
 use std::time::Duration;
 
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use serde::Serialize;
-use switchhook_aws::calls::{Found, TimeRange, WAKE_SHARDS, WakeQueue};
+use switchhook_aws::calls::{Loaded, TimeRange, WAKE_SHARDS, WakeQueue};
 use switchhook_domain::{Call, CallId, Job, Lifecycle, Provider, Timestamp};
 
 use crate::error::Error;
 use crate::stack::Stack;
 use crate::time_text;
+
+pub use list::{CallFilter, CallPage, ListedCall, Tab, list};
 
 /// Largest number of open calls that one report examines.
 pub const EXAMINED_MAX: usize = 1_000;
@@ -129,25 +134,13 @@ pub(crate) async fn open_calls(stack: &Stack, queues: Vec<(WakeQueue, TimeRange)
     }
     more |= ids.len() > EXAMINED_MAX;
     ids.truncate(EXAMINED_MAX);
-    let mut open = OpenCalls { examined: ids.len(), more, ..OpenCalls::default() };
-    let mut rows = stream::iter(ids)
-        .map(|id| async move { (stack.calls.get_eventual(&id).await, id) })
-        .buffer_unordered(CONCURRENCY);
-    while let Some((found, id)) = rows.next().await {
-        match found {
-            Ok(Found::Call(call)) => open.calls.push(*call),
-            Ok(Found::Alias(_) | Found::Nothing) => {}
-            Err(switchhook_aws::Error::DecodeCall(_) | switchhook_aws::Error::NewerSchema(_)) => {
-                open.unreadable.push(id);
-            }
-            Err(error) => return Err(error.into()),
-        }
-    }
-    Ok(open)
+    let examined = ids.len();
+    let Loaded { calls, unreadable } = stack.calls.load(ids).await?;
+    Ok(OpenCalls { calls, unreadable: unreadable.into_iter().map(|(id, _)| id).collect(), examined, more })
 }
 
 /// Returns how a call is stuck. `None` if it moves.
-fn judge(call: &Call, now: Timestamp, limit: Duration) -> Option<StuckCall> {
+pub(crate) fn judge(call: &Call, now: Timestamp, limit: Duration) -> Option<StuckCall> {
     let is_long = |since: Timestamp| since.plus(limit) <= now;
     let attempts = call.attempts();
     let latest = attempts.last();

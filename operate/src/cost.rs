@@ -1,6 +1,7 @@
 //! Prices of AWS, and estimates of what a run costs.
 
 use serde::{Deserialize, Serialize};
+use switchhook_aws::ledger::{Ledger, Usage};
 
 /// List prices of us-east-1 in USD, as published in November 2026, without free tiers.
 pub mod price {
@@ -17,6 +18,11 @@ pub mod price {
     /// Per event of up to 64 KB.
     pub const EVENT: f64 = 1.00 / 1e6;
     pub const LOG_GB: f64 = 0.50;
+    /// Per metric whose values `GetMetricData` returns.
+    pub const METRIC: f64 = 0.01 / 1e3;
+    /// Per other request to CloudWatch.
+    pub const CLOUDWATCH: f64 = 0.01 / 1e3;
+    pub const SECRET: f64 = 0.05 / 1e4;
 }
 
 /// Read units of an event with a body of 5 KB, or of a typical call.
@@ -82,5 +88,63 @@ impl Cost {
                 + domain_events * price::EVENT
                 + invocations * (price::LAMBDA_REQUEST + INVOCATION_GB_S * price::LAMBDA_GB_S),
         }
+    }
+}
+
+/// Requests of a program, and what they cost, estimated.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Spent {
+    pub requests: u64,
+    pub read_units: f64,
+    pub write_units: u64,
+    pub metrics: u64,
+    pub dollars: f64,
+}
+
+impl Spent {
+    /// Adds up a ledger.
+    #[must_use]
+    pub fn of(ledger: &Ledger) -> Self {
+        let mut spent = Self::default();
+        for ((service, _), usage) in ledger.entries() {
+            let Usage { requests, half_read_units, write_units, metrics } = usage;
+            let read_units = 0.5 * half_read_units as f64;
+            spent.requests += requests;
+            spent.read_units += read_units;
+            spent.write_units += write_units;
+            spent.metrics += metrics;
+            spent.dollars += read_units * price::READ_UNIT + write_units as f64 * price::WRITE_UNIT;
+            spent.dollars += match service.as_str() {
+                "sqs" => requests as f64 * price::SQS_FIFO,
+                "events" => requests as f64 * price::EVENT,
+                "secretsmanager" => requests as f64 * price::SECRET,
+                // A request for values is charged by the metric.
+                "monitoring" if metrics > 0 => metrics as f64 * price::METRIC,
+                "monitoring" => requests as f64 * price::CLOUDWATCH,
+                _ => 0.0,
+            };
+        }
+        spent
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ledger_is_added_up_with_its_prices() {
+        let ledger = Ledger::default();
+        let usage = Usage { requests: 4, ..Usage::default() };
+        ledger.record("dynamodb", "Query", Usage { half_read_units: 9, ..usage });
+        ledger.record("dynamodb", "PutItem", Usage { write_units: 2, ..usage });
+        ledger.record("sqs", "GetQueueAttributes", usage);
+        ledger.record("monitoring", "GetMetricData", Usage { metrics: 19, ..usage });
+        ledger.record("monitoring", "DescribeAlarms", usage);
+        ledger.record("cloudformation", "DescribeStacks", usage);
+        let spent = Spent::of(&ledger);
+        assert_eq!((spent.requests, spent.read_units, spent.write_units, spent.metrics), (24, 4.5, 2, 19));
+        let expected = 4.5 * 0.125e-6 + 2.0 * 0.625e-6 + 4.0 * 0.5e-6 + 19.0 * 1e-5 + 4.0 * 1e-5;
+        assert!((spent.dollars - expected).abs() < 1e-12, "{}", spent.dollars);
     }
 }

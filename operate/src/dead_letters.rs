@@ -84,6 +84,9 @@ pub struct DeadLetter {
     pub dead_lettered_at: Timestamp,
     /// True if the index of items that need attention names it. Notices of unreadable webhooks are listed as quarantined there.
     pub in_index: bool,
+    /// Cause in the index, for example `read_call`. `None` if the index does not name the dead letter.
+    #[serde(skip)]
+    pub index_cause: Option<String>,
     /// Event of the message, for a redrive of an event that the inbox no longer holds.
     #[serde(skip)]
     pub event: Option<Box<ProviderEvent>>,
@@ -94,7 +97,7 @@ pub struct DeadLetter {
 pub struct LetterFilter {
     /// Ids of events or messages.
     pub keys: Vec<String>,
-    /// Part of the cause.
+    /// Part of the cause, or the cause in the index.
     pub cause: Option<String>,
     /// True if all dead letters are selected.
     pub all: bool,
@@ -109,7 +112,8 @@ impl LetterFilter {
     fn takes(&self, cause: &str, letter: &DeadLetter) -> bool {
         let is_named = self.keys.is_empty()
             || self.keys.iter().any(|key| *key == letter.key || Some(key) == letter.message_id.as_ref());
-        is_named && self.cause.as_ref().is_none_or(|part| cause.contains(part.as_str()))
+        let is_cause = |part: &String| cause.contains(part.as_str()) || letter.index_cause.as_ref() == Some(part);
+        is_named && self.cause.as_ref().is_none_or(is_cause)
     }
 }
 
@@ -403,6 +407,7 @@ async fn describe(
         error: None,
         dead_lettered_at: message.sent_at,
         in_index: false,
+        index_cause: None,
         event: None,
     };
     Ok(match content_of(message) {
@@ -422,6 +427,7 @@ async fn describe(
                 error,
                 dead_lettered_at: note.and_then(|note| note.dead_lettered_at).unwrap_or(message.sent_at),
                 in_index: entry.is_some(),
+                index_cause: entry.and_then(|entry| entry.cause),
                 event: Some(Box::new(event)),
                 ..blank
             };
@@ -467,6 +473,7 @@ async fn of_index(stack: &Stack, entry: &Attention) -> Result<(String, DeadLette
         error: error.clone(),
         dead_lettered_at: entry.at,
         in_index: true,
+        index_cause: entry.cause.clone(),
         event: None,
     };
     Ok((error.or_else(|| entry.cause.clone()).unwrap_or_else(|| "unknown".to_owned()), letter))

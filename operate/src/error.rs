@@ -1,10 +1,14 @@
 //! Errors of operations on a stack.
 
+mod kind;
+
 use std::error::Error as StdError;
 
 use switchhook_aws::sign::SignError;
 
 use crate::web::WebError;
+
+pub use kind::{ErrorKind, Explanation};
 
 /// One variant for each operation that can fail.
 #[derive(Debug, thiserror::Error)]
@@ -69,6 +73,8 @@ pub enum Refusal {
     TooManyItems { asked: usize, most: usize },
     #[error("{0} is the table of the stack itself: name the table that was restored")]
     SameTable(String),
+    #[error("the position is of no page of this list: open the list again")]
+    UnknownPosition,
     #[error("there is no plan {0}: plans are kept for a day")]
     UnknownPlan(String),
     #[error("the plan {plan} was made by `{made_by}`, not by `{asked}`")]

@@ -5,6 +5,7 @@ mod path;
 mod tail;
 
 use serde::Serialize;
+use switchhook_aws::dynamodb::KEY_BYTES_MAX;
 use switchhook_aws::inbox::{Note, StoredEvent};
 use switchhook_domain::{Call, Disposition, EventId, HistoryEntry, Timestamp};
 
@@ -12,6 +13,7 @@ use crate::audit;
 use crate::error::Error;
 use crate::stack::Stack;
 
+pub use crate::received::MinuteCount;
 pub use list::{EventPage, Filter, list};
 pub use path::{Announced, Conflict, DiffLine, EventPath, FoldedEntry, Retries, show};
 pub use tail::{Tail, TailItem};
@@ -62,6 +64,10 @@ pub(crate) struct Fate {
 impl Fate {
     /// Reads an event, its note and its call. `None` if there is no such event.
     pub(crate) async fn read(stack: &Stack, id: &EventId) -> Result<Option<Self>, Error> {
+        // A text that can be no key is the id of no event.
+        if id.as_str().is_empty() || id.as_str().len() > KEY_BYTES_MAX {
+            return Ok(None);
+        }
         let Some(stored) = stack.inbox.get(id).await? else { return Ok(None) };
         let call = match &stored.call_id {
             Some(call_id) => stack.calls.resolve_eventual(call_id).await?.call,

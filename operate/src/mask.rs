@@ -4,6 +4,7 @@
 //! that a provider adds tomorrow is masked too. Equal values get equal letters, so that two payloads can be compared.
 
 use serde_json::{Map, Value};
+use switchhook_domain::PhoneNumber;
 
 /// Fields whose values are shown, in lower case and without `_` and `-`. None of them holds what a person said or is called.
 const SHOWN_FIELDS: [&str; 100] = [
@@ -174,6 +175,12 @@ impl Masker {
             shown.push(if is_personal(core) { word.replace(core, &self.hidden(core)) } else { word.to_owned() });
         }
         shown.join(" ")
+    }
+
+    /// Returns a phone number or a SIP address without what identifies its person.
+    #[must_use]
+    pub fn number(&mut self, number: &PhoneNumber) -> String {
+        self.hidden(number.canonical().as_str())
     }
 
     fn value(&mut self, name: &str, value: Value, is_free: bool) -> Value {

@@ -7,9 +7,10 @@ use std::collections::BTreeMap;
 
 use http::Method;
 use serde::Deserialize;
+use switchhook_aws::ledger::Usage;
 use switchhook_domain::Timestamp;
 
-use crate::aws::{MetricQuery, Series};
+use crate::aws::{METRIC_DATA, MetricQuery, Series};
 use crate::error::Error;
 use crate::stack::Stack;
 use crate::web;
@@ -40,6 +41,9 @@ impl Stack {
         if let Some(services) = &self.services {
             return services.metric_data(queries, from, self.now()).await;
         }
+        // CloudWatch would be asked for as many on AWS.
+        let usage = Usage { requests: 1, metrics: queries.len() as u64, ..Usage::default() };
+        self.ledger.record("monitoring", METRIC_DATA, usage);
         let url = self.local.as_deref().unwrap_or_default();
         let request = web::request(Method::GET, &format!("{url}/metrics-data?since={from}"))?;
         let response = web::send_in_background(request, web::TIMEOUT).await?;

@@ -141,7 +141,12 @@ async fn stored_configuration(stack: &Stack) -> Result<StoredConfiguration, swit
     })
 }
 
-fn view(health: &ProviderHealth, configured: Option<Configured>, in_flight: usize, now: Timestamp) -> ProviderView {
+pub(crate) fn view(
+    health: &ProviderHealth,
+    configured: Option<Configured>,
+    in_flight: usize,
+    now: Timestamp,
+) -> ProviderView {
     let open = match &health.circuit {
         Circuit::Closed => None,
         Circuit::Open { failure, cause, probe_at, failed_probes, probe: _ } => Some(OpenCircuit {
@@ -165,7 +170,7 @@ fn view(health: &ProviderHealth, configured: Option<Configured>, in_flight: usiz
 }
 
 /// True if the latest attempt of the call was dialled through this provider and has not ended.
-fn is_in_flight(call: &Call, provider: Provider) -> bool {
+pub(crate) fn is_in_flight(call: &Call, provider: Provider) -> bool {
     match call.job {
         Job::InProgress => {}
         Job::Pending { .. } | Job::Claimed { .. } | Job::Completed | Job::Failed | Job::Missed | Job::Canceled => {

@@ -9,8 +9,8 @@ use switchhook_domain::EventId;
 use crate::events::Tail;
 use crate::plan::Plan;
 use crate::{
-    Stack, StackNames, audit, calls, check, dead_letters, events, forget, providers, quarantine, recover, replay,
-    republish, run, secrets, selection, status, timeline, verify,
+    Stack, StackNames, audit, calls, check, dead_letters, dials, events, forget, providers, quarantine, recover,
+    repair, replay, republish, run, search, secrets, selection, status, timeline, verify,
 };
 
 /// Compiles only if a task of its own can run the future.
@@ -32,12 +32,15 @@ fn every_public_future_can_be_spawned() {
     can_be_spawned(async { StackNames::of_dev(&any::<String>()).await });
     can_be_spawned(async { audit::list(&any(), any()).await });
     can_be_spawned(async { audit::record_unmasking(&any(), &any(), &any::<String>()).await });
+    can_be_spawned(async { calls::list(&any(), &any()).await });
     can_be_spawned(async { calls::stuck(&any(), any()).await });
     can_be_spawned(async { check::check(&any(), &any(), std::future::pending(), &mut |_| {}).await });
     can_be_spawned(async { check::clean_up(&any(), &any(), &mut |_| {}).await });
     can_be_spawned(async { dead_letters::list(&any(), any()).await });
     can_be_spawned(async { dead_letters::plan_discard(&any(), &any(), any()).await });
     can_be_spawned(async { dead_letters::plan_redrive(&any(), &any(), any()).await });
+    can_be_spawned(async { dials::dials(&any()).await });
+    can_be_spawned(async { dials::is_blocked(&any(), &any()).await });
     can_be_spawned(async { events::list(&any(), &any()).await });
     can_be_spawned(async { events::show(&any(), &any()).await });
     can_be_spawned(async { events::status(&any(), &any()).await });
@@ -53,6 +56,8 @@ fn every_public_future_can_be_spawned() {
     can_be_spawned(async { recover::copy(&any(), &any(), &mut |_| {}).await });
     can_be_spawned(async { recover::plan_refill(&any(), any(), any(), &mut minutes).await });
     can_be_spawned(async { recover::plan_stop(&any(), any(), any(), any()).await });
+    can_be_spawned(async { repair::failed_messages(&any()).await });
+    can_be_spawned(async { repair::groups(&any(), any()).await });
     can_be_spawned(async { replay::plan(&any(), &any(), any(), &mut minutes).await });
     can_be_spawned(async { republish::failures(&any()).await });
     can_be_spawned(async { republish::plan(&any(), &any(), any(), &mut minutes).await });
@@ -61,11 +66,13 @@ fn every_public_future_can_be_spawned() {
     can_be_spawned(async { run::list(&any(), any()).await });
     can_be_spawned(async { run::resume(&any(), &any(), &any::<String>(), &mut |_| ControlFlow::Continue(())).await });
     can_be_spawned(async { run::start(&any(), &any(), any(), any(), &mut |_| ControlFlow::Continue(())).await });
+    can_be_spawned(async { search::find(&any(), &any::<String>()).await });
+    can_be_spawned(async { search::search(&any(), &any::<String>()).await });
     can_be_spawned(async { secrets::plan(&any(), &any(), any()).await });
     can_be_spawned(async { secrets::store(&any(), &any()).await });
     can_be_spawned(async { selection::calls_since(&any(), &any(), any(), any(), &mut minutes).await });
     can_be_spawned(async { status::status(&any()).await });
-    can_be_spawned(async { timeline::find(&any(), &any::<String>()).await });
+    can_be_spawned(async { timeline::find_by_id(&any(), &any()).await });
     can_be_spawned(async { verify::plan_repair(&any(), &any(), &any(), any()).await });
     can_be_spawned(async { verify::verify(&any(), &any(), any(), &mut minutes).await });
 }

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use switchhook_aws::bus::Bus;
 use switchhook_aws::calls::Calls;
 use switchhook_aws::inbox::Inbox;
+use switchhook_aws::ledger::Ledger;
 use switchhook_aws::queue::Queue;
 use switchhook_aws::sdk;
 use switchhook_aws::secret::Secrets;
@@ -88,6 +89,8 @@ pub struct Stack {
     pub secrets: Secrets,
     /// URL of the `switchhook dev`. `None` for a deployed stack.
     pub local: Option<String>,
+    /// Requests that were sent with these clients.
+    pub ledger: Ledger,
     /// Client for whole tables.
     pub(crate) dynamodb: switchhook_aws::dynamodb::Client,
     /// Further services of a deployed stack.
@@ -125,7 +128,8 @@ impl Stack {
         if let Some(endpoint) = services.config().endpoint_url() {
             names.api_url = emulated(&names.api_url, endpoint);
         }
-        Ok(Self { services: Some(services.clone()), ..Self::new(names, services.config(), None) })
+        let stack = Self::recorded(names, services.config(), None, services.ledger.clone());
+        Ok(Self { services: Some(services), ..stack })
     }
 
     /// Current time, by the clock of the SDK.
@@ -177,6 +181,11 @@ impl Stack {
     /// Makes the clients of a stack with these names.
     #[must_use]
     pub fn new(names: StackNames, aws: &sdk::SdkConfig, local: Option<String>) -> Self {
+        Self::recorded(names, aws, local, Ledger::default())
+    }
+
+    fn recorded(names: StackNames, aws: &sdk::SdkConfig, local: Option<String>, ledger: Ledger) -> Self {
+        let aws = &ledger.watch(aws);
         let dynamodb = sdk::dynamodb(aws);
         let sqs = sdk::sqs(aws);
         let queue = |url: &str| Queue::new(sqs.clone(), url.to_owned());
@@ -191,6 +200,7 @@ impl Stack {
             bus: Bus::new(sdk::eventbridge(aws), names.event_bus.clone()),
             secrets: Secrets::new(aws),
             local,
+            ledger,
             dynamodb,
             services: None,
             clock: sdk::Clock::from_config(aws),

@@ -1,24 +1,22 @@
 //! The story of one call: its events with their effects and reasons, and its announcements.
 
+mod in_short;
+
 use std::time::Duration;
 
-use futures_util::future::{join_all, try_join_all};
 use serde::Serialize;
 use switchhook_aws::calls::{Alias, Resolved};
 use switchhook_domain::{
-    AttemptState, Call, CallId, Direction, EventId, HistoryEntry, Job, JobState, PhoneNumber, Provider, Reason,
-    StopReason, Timestamp, Write, explain_all,
+    AnnouncementSource, AttemptState, Call, CallId, Direction, EventId, HistoryEntry, Job, JobState, Origin, Provider,
+    Reason, StopReason, Timestamp, Write, explain_all,
 };
 
 use crate::error::Error;
+use crate::mask::Masker;
 use crate::stack::Stack;
 
 /// Time after which an event counts as late.
 const LATE: Duration = Duration::from_secs(10);
-/// Smallest number of digits of a text that is looked for as a phone number.
-const NUMBER_DIGITS_MIN: usize = 5;
-/// Largest number of other calls that are named.
-const OTHERS_MAX: usize = 20;
 
 /// A call that was found, and how.
 #[derive(Clone, Debug)]
@@ -44,6 +42,10 @@ pub enum How {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Story {
     pub call: CallSummary,
+    /// The story in a few short sentences.
+    pub in_short: String,
+    /// Number of the other person, masked.
+    pub person: Option<String>,
     /// Text that says how the call was found, if not by its own id.
     pub found_by: Option<String>,
     pub other_calls: Vec<String>,
@@ -115,6 +117,8 @@ pub enum Line {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct EventInStory {
     pub event_id: String,
+    /// Id of the webhook. It differs from `event_id` if the event is implied.
+    pub source_event_id: String,
     pub kind: &'static str,
     pub implied: bool,
     pub occurred_at: Option<String>,
@@ -152,52 +156,39 @@ pub struct AnnouncedInStory {
     pub event_type: String,
 }
 
-/// Finds a call by its id, a provider's id of one of its attempts, the id of one of its events, its appointment, or the other
-/// person's number. Of several calls it returns the latest. `None` if nothing is found.
+impl CallSummary {
+    /// Returns the state of a call as its row has it.
+    #[must_use]
+    pub fn of(call: &Call) -> Self {
+        summary(call, &call.attempts(), Some(call.job.state()))
+    }
+}
+
+/// Finds a call by its id or by a provider's id of one of its attempts.
 ///
 /// # Errors
 /// A read failed.
-pub async fn find(stack: &Stack, text: &str) -> Result<Option<FoundCall>, Error> {
-    let ids = [Some(text.to_owned()), Some(format!("appointment:{text}"))].into_iter().flatten();
-    let ids = ids.chain(Provider::ALL.iter().map(|provider| format!("{provider}:{text}"))).map(CallId::new);
-    let found: Vec<Resolved> = try_join_all(ids.map(|id| async move { stack.calls.resolve(&id).await })).await?;
-    for Resolved { call, alias } in found {
-        if let Some(call) = call {
-            let how = alias.map_or(How::CallId, How::Alias);
-            return Ok(Some(FoundCall { call, how, others: Vec::new() }));
-        }
-    }
-    let event_id = EventId::new(text);
-    if let Some(call_id) = stack.inbox.get(&event_id).await?.and_then(|event| event.call_id)
-        && let Some(call) = stack.calls.resolve(&call_id).await?.call
-    {
-        return Ok(Some(FoundCall { call, how: How::Event(event_id), others: Vec::new() }));
-    }
-    let of_appointment = stack.calls.calls_of_appointment(text).await?;
-    if !of_appointment.is_empty() {
-        return latest(stack, of_appointment, How::Appointment).await;
-    }
-    latest(stack, by_number(stack, text).await?, How::Number).await
+pub async fn find_by_id(stack: &Stack, id: &CallId) -> Result<Option<FoundCall>, Error> {
+    let Resolved { call, alias } = stack.calls.resolve(id).await?;
+    let how = alias.map_or(How::CallId, How::Alias);
+    Ok(call.map(|call| FoundCall { call, how, others: Vec::new() }))
 }
 
-/// Returns the calls to or from a number, the latest first. Empty if the text is no number.
-async fn by_number(stack: &Stack, text: &str) -> Result<Vec<CallId>, Error> {
-    let digits = text.chars().filter(char::is_ascii_digit).count();
-    if digits < NUMBER_DIGITS_MIN && !text.starts_with("sip:") {
-        return Ok(Vec::new());
-    }
-    let page = stack.calls.by_party(&PhoneNumber::new(text)).next().await?;
-    Ok(page.map(|page| page.items).unwrap_or_default())
-}
-
-/// Reads the calls and returns the one that was created last.
-async fn latest(stack: &Stack, ids: Vec<CallId>, how: How) -> Result<Option<FoundCall>, Error> {
-    let read = join_all(ids.iter().take(OTHERS_MAX).map(|id| stack.calls.get_call(id))).await;
-    let mut calls = read.into_iter().filter_map(Result::transpose).collect::<Result<Vec<Call>, _>>()?;
-    calls.sort_by_key(|call| std::cmp::Reverse(call.created_at));
-    let mut calls = calls.into_iter();
-    let Some(call) = calls.next() else { return Ok(None) };
-    Ok(Some(FoundCall { call, how, others: calls.map(|call| call.call_id).collect() }))
+/// Returns the times at which Switchhook is known to have written the call's row, the earliest first. At each of them, the state
+/// may have changed.
+#[must_use]
+pub fn write_times(call: &Call) -> Vec<Timestamp> {
+    let created = call.plan.as_ref().map(|_| call.created_at);
+    let folded = call.history.iter().map(|entry| entry.folded_at);
+    let moved = call.moves.iter().map(|one| one.at);
+    let announced = call.announcements.iter().filter_map(|announcement| match announcement.source {
+        AnnouncementSource::Transition(at) => Some(at),
+        AnnouncementSource::Event(_) => None,
+    });
+    let mut times: Vec<Timestamp> = created.into_iter().chain(folded).chain(moved).chain(announced).collect();
+    times.sort_unstable();
+    times.dedup();
+    times
 }
 
 /// Tells the story of a call, as Switchhook knows it now or knew it at `as_of`. `None` if it did not know the call then.
@@ -210,10 +201,12 @@ pub fn story(found: &FoundCall, as_of: Option<Timestamp>) -> Option<Story> {
     let mut story = Vec::new();
     let mut moves = call.moves.iter().peekable();
     let mut writes = call.writes();
-    // A worker may write without announcing anything.
-    let moved = call.moves.iter().map(|one| one.at).filter(|at| writes.iter().all(|write| write.at != *at));
-    let moved: Vec<Write> = moved.map(|at| Write { at, entries: Vec::new(), announcements: 0..0 }).collect();
-    writes.extend(moved);
+    // A worker may write without announcing anything, and so may the request that creates a call.
+    let created = call.plan.as_ref().map(|_| call.created_at);
+    let mut silent: Vec<Timestamp> = created.into_iter().chain(call.moves.iter().map(|one| one.at)).collect();
+    silent.retain(|at| writes.iter().all(|write| write.at != *at));
+    silent.dedup();
+    writes.extend(silent.into_iter().map(|at| Write { at, entries: Vec::new(), announcements: 0..0 }));
     writes.sort_by_key(|write| write.at);
     for write in writes {
         while let Some(one) = moves.next_if(|one| one.at <= write.at) {
@@ -241,8 +234,11 @@ pub fn story(found: &FoundCall, as_of: Option<Timestamp>) -> Option<Story> {
         How::Appointment => Some("its appointment".to_owned()),
         How::Number => Some("the other person's number".to_owned()),
     };
+    let summary = summary(call, &attempts, past.job);
     Some(Story {
-        call: summary(call, &attempts, past.job),
+        in_short: in_short::in_short(&summary, &story),
+        person: call.party().map(|number| Masker::new().number(&number)),
+        call: summary,
         found_by,
         other_calls: found.others.iter().map(ToString::to_string).collect(),
         as_of: as_of.map(|at| at.to_string()),
@@ -250,19 +246,28 @@ pub fn story(found: &FoundCall, as_of: Option<Timestamp>) -> Option<Story> {
     })
 }
 
+/// Time between an event and its receipt. `None` if the provider names no time.
+fn late_ms(entry: &HistoryEntry) -> Option<i64> {
+    entry.event.occurred_at.map(|at| entry.received_at.millis_since(at))
+}
+
+/// True if an event arrived late. A finding of Switchhook names the start of a silence, so it is never late.
+pub(crate) fn is_late(entry: &HistoryEntry) -> bool {
+    entry.source_event_id.origin() != Some(Origin::Switchhook)
+        && late_ms(entry).is_some_and(|ms| u128::try_from(ms).is_ok_and(|ms| ms >= LATE.as_millis()))
+}
+
 fn event_in_story(entry: &HistoryEntry, reason: &Reason, attempts: &[AttemptState]) -> EventInStory {
     let attempt = attempts.iter().find(|attempt| Some(attempt.index) == entry.attempt_index);
-    let late_ms = entry.event.occurred_at.map(|at| entry.received_at.millis_since(at));
     EventInStory {
         event_id: entry.id().to_string(),
+        source_event_id: entry.source_event_id.to_string(),
         kind: entry.event.kind.as_str(),
         implied: entry.event.implied,
         occurred_at: entry.event.occurred_at.map(|at| at.to_string()),
         received_at: entry.received_at.to_string(),
-        late_ms,
-        // A finding names the start of a silence, so it is never late.
-        is_late: entry.source_event_id.origin() != Some(switchhook_domain::Origin::Switchhook)
-            && late_ms.is_some_and(|ms| u128::try_from(ms).is_ok_and(|ms| ms >= LATE.as_millis())),
+        late_ms: late_ms(entry),
+        is_late: is_late(entry),
         folded_at: entry.folded_at.to_string(),
         attempt: attempt.map(|attempt| attempt.number),
         disposition: entry.disposition.as_str(),

@@ -241,6 +241,36 @@ def test_a_function_sends_what_its_role_permits_and_all_of_it(function, recorded
     assert permitted - sent - UNPROVOKED.get(function, set()) == set(), "permissions that no request needs"
 
 
+# Requests of the console that no test of its pages provokes: those to CloudWatch and CloudFormation, of which a local stack needs none,
+# reads that other pages than those tested need, and the repair of a row that has lost its creation.
+CONSOLE_UNPROVOKED = {
+    ("cloudwatch:GetMetricData", "*"), ("cloudwatch:DescribeAlarms", "*"), ("cloudformation:DescribeStacks", "AWS::StackId"),
+    ("dynamodb:PutItem", "CallsTable"), ("dynamodb:UpdateItem", "CallsTable"),
+}  # fmt: skip
+
+
+def permitted_to_console(policy: str) -> set[tuple[str, str]]:
+    """Returns what a policy of the console permits, without the key of the customer."""
+    return {
+        (action, resource if resource == "*" else resource_in_statement(resource))
+        for statement in properties(policy)["PolicyDocument"]["Statement"]
+        if "Fn::If" not in statement
+        for action in as_list(statement["Action"])
+        for resource in as_list(statement["Resource"])
+    }
+
+
+def test_the_console_sends_what_its_policies_permit(recorded):
+    reads, changes = (permitted_to_console(policy) for policy in ("ConsoleReadPolicy", "ConsoleChangePolicy"))
+    looked, changed = (used(recorded, sender, LOCAL_NAMES) for sender in ("console", "console-changes"))
+    assert looked and changed, "the tests of the console record nothing"
+    assert looked - reads == set(), "requests of a read-only console that AWS would refuse"
+    assert changed - reads - changes == set(), "requests of a console that AWS would refuse"
+    assert changes - changed - CONSOLE_UNPROVOKED == set(), "permissions that no request needs"
+    stored = {request.parameters["Item"]["event_id"]["S"] for request in recorded if request.sender == "console" and request.operation == "PutItem"}
+    assert all(re.match(r"(chunk:\d+:)?plan:", key) for key in stored), stored
+
+
 def of_mappings(function: str) -> set[tuple[str, str]]:
     sources = [properties(name)["EventSourceArn"]["Fn::GetAtt"][0] for name in mappings(function)]
     return {(action, source) for source in sources for action in OF_LAMBDA[RESOURCES[source]["Type"]]}

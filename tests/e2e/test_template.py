@@ -176,8 +176,41 @@ def test_no_role_is_wider_than_its_statements():
             # The only wildcard is in the ARN of a stream, whose name is not known before its table exists.
             resources = [json.dumps(each) for each in as_list(statement["Resource"])]
             assert not [each for each in resources if "*" in each and each != '{"Fn::Sub": "${CallsTable.Arn}/stream/*"}'], name
-    assert list(of_type("AWS::IAM::Policy")) == ["CommonPolicy"] and not of_type("AWS::IAM::ManagedPolicy")
+    assert list(of_type("AWS::IAM::Policy")) == ["CommonPolicy"]
+    assert list(of_type("AWS::IAM::ManagedPolicy")) == ["ConsoleReadPolicy", "ConsoleChangePolicy"]
     assert properties("CommonPolicy")["Roles"] == [ref(f"{function.capitalize()}Role") for function in FUNCTIONS]
+
+
+# Actions of CloudWatch have no resources.
+WITHOUT_RESOURCE = {"cloudwatch:GetMetricData", "cloudwatch:DescribeAlarms"}
+CHANGES = {"PutItem", "UpdateItem", "SendMessage", "DeleteMessage", "PutEvents"}
+
+
+def console_statements(policy: str) -> list:
+    """Returns the statements of a policy of the console, with the key of the customer."""
+    return [each["Fn::If"][1] if "Fn::If" in each else each for each in properties(policy)["PolicyDocument"]["Statement"]]
+
+
+def test_policies_of_the_console_name_exact_actions_and_resources():
+    """Nothing attaches them: whoever runs the console has them attached to a role of their own."""
+    for policy in of_type("AWS::IAM::ManagedPolicy"):
+        assert set(properties(policy)) == {"Description", "PolicyDocument"}, policy
+        assert TEMPLATE["Outputs"][policy]["Value"] == ref(policy)
+        for statement in console_statements(policy):
+            actions = set(as_list(statement["Action"]))
+            assert statement["Effect"] == "Allow" and not [action for action in actions if "*" in action], policy
+            assert not {"dynamodb:Scan", "dynamodb:DeleteItem", "secretsmanager:GetSecretValue"} & actions, policy
+            assert ("*" in as_list(statement["Resource"])) == (actions <= WITHOUT_RESOURCE), actions
+
+
+def test_policy_for_looking_stores_nothing_but_plans():
+    writing = [each for each in console_statements("ConsoleReadPolicy") if CHANGES & {action.split(":")[1] for action in as_list(each["Action"])}]
+    (plans,) = writing
+    assert (plans["Action"], plans["Resource"]) == ("dynamodb:PutItem", get_att("InboxTable", "Arn"))
+    assert plans["Condition"] == {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": ["plan:*", "chunk:*:plan:*"]}}
+    indexes = [index["IndexName"] for table in ("InboxTable", "CallsTable") for index in properties(table)["GlobalSecondaryIndexes"]]
+    (listing,) = [each for each in console_statements("ConsoleReadPolicy") if each["Action"] == "dynamodb:Query"]
+    assert sorted(each["Fn::Sub"].rsplit("/", 1)[1] for each in listing["Resource"]) == sorted(indexes), "every index and no table"
 
 
 def test_functions_may_send_traces_only_if_tracing_is_active():

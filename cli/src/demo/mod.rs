@@ -36,6 +36,7 @@ mod stack_settings;
 mod traffic;
 
 use std::io::{self, Write};
+use std::path::PathBuf;
 
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -45,6 +46,9 @@ use play::PlayError;
 use script::MINUTE;
 use traffic::Traffic;
 
+use crate::data_dir::DataDir;
+use crate::shell::{program, shell_word};
+
 /// Largest number of calls in one run. It limits the memory that a run needs.
 const CALLS_MAX: u64 = 100_000;
 
@@ -53,11 +57,15 @@ Examples:
   switchhook demo
   switchhook demo --calls 2000 --seed 42
   switchhook demo --json
+  switchhook demo --data calls && switchhook dev --data calls --freeze
 
 One half of the calls is placed by others, and Retell, Twilio or a generic sender posts webhooks about them. The demo repeats,
 delays, loses, reorders and forges these webhooks. The other half is placed by Switchhook, which dials a fake provider, so that
 no real phone rings. Some of these calls are triggered by hand, some are canceled, and for ten minutes the provider is down.
 Time is simulated: hours pass in seconds. In the end every call is compared with what truly happened.
+
+With --data, the calls stay: `switchhook dev --data DIR --freeze` shows them in a browser, with the clock stopped at the end of the
+demo. The keys that sign the webhooks are in providers.json there.
 
 Exit status: 0 if everything is right, 1 if something is wrong, 2 if the demo could not run.";
 
@@ -70,6 +78,9 @@ pub(crate) struct Demo {
     /// Seed of all random choices: the same seed gives the same result
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
+    /// New directory for the finished stack, to look at with `switchhook dev`; without it, nothing is kept
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
     /// Print one JSON object and nothing else
     #[arg(long)]
     json: bool,
@@ -77,6 +88,8 @@ pub(crate) struct Demo {
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DemoError {
+    #[error("{} already holds a stack: choose another directory for --data", .0.display())]
+    HasStack(PathBuf),
     #[error("the demo could not run")]
     Play(#[source] PlayError),
     #[error("the result could not be printed")]
@@ -86,9 +99,12 @@ pub(crate) enum DemoError {
 impl Demo {
     /// Runs the demo and prints its result. Returns `true` if everything is right.
     pub(crate) fn run(&self, out: &mut impl Write) -> Result<bool, DemoError> {
+        if let Some(path) = self.data.as_ref().filter(|path| DataDir::new(path).has_stack()) {
+            return Err(DemoError::HasStack(path.clone()));
+        }
         let traffic = Traffic::draw(usize::try_from(self.calls).unwrap_or(usize::MAX), self.seed);
         let progress = self.progress(&traffic);
-        let played = play::play(&traffic, self.seed, |at| {
+        let played = play::play(&traffic, self.seed, self.data.as_deref(), |at| {
             progress.inc(1);
             let minutes = (at - script::START) / MINUTE;
             progress.set_message(format!("{}:{:02} hours of simulated time", minutes / 60, minutes % 60));
@@ -98,7 +114,7 @@ impl Demo {
         let mismatches = oracle::mismatches(&traffic, &observations);
         let summary = Summary::new(self.seed, &traffic, &observations, &mismatches);
         let printed =
-            if self.json { summary.print_json(out) } else { print_text(&summary, &traffic, &observations, out) };
+            if self.json { summary.print_json(out) } else { self.print_text(&summary, &traffic, &observations, out) };
         printed.map_err(DemoError::Print)?;
         Ok(summary.is_right())
     }
@@ -114,16 +130,27 @@ impl Demo {
             Err(_) => bar,
         }
     }
-}
 
-/// Prints for people: first five calls in full, then the summary, which ends with the result.
-fn print_text(
-    summary: &Summary,
-    traffic: &Traffic,
-    observations: &observation::Observations,
-    out: &mut impl Write,
-) -> io::Result<()> {
-    output::print_timelines(traffic, observations, out)?;
-    writeln!(out)?;
-    output::print_summary(summary, observations.wall_time, out)
+    /// Prints for people: first five calls in full, then the summary with the result, then how to look at the calls.
+    fn print_text(
+        &self,
+        summary: &Summary,
+        traffic: &Traffic,
+        observations: &observation::Observations,
+        out: &mut impl Write,
+    ) -> io::Result<()> {
+        output::print_timelines(traffic, observations, out)?;
+        writeln!(out)?;
+        output::print_summary(summary, observations.wall_time, out)?;
+        match &self.data {
+            Some(path) => {
+                let directory = shell_word(&path.to_string_lossy());
+                writeln!(out, "\nlook at these calls: {} dev --data {directory} --freeze", program())
+            }
+            None => writeln!(
+                out,
+                "\nlook at these calls: switchhook demo --data calls && switchhook dev --data calls --freeze"
+            ),
+        }
+    }
 }

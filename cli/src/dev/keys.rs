@@ -4,6 +4,8 @@ use std::io::{self, Write};
 
 use serde_json::{Value, json};
 
+use crate::shell::program;
+
 /// Size of a generated key: 192 bits.
 const KEY_BYTES: usize = 24;
 
@@ -55,36 +57,5 @@ impl GeneratedKeys {
              --to {base_url}",
         )?;
         writeln!(errors, "  curl -N {base_url}/domain-events")
-    }
-}
-
-/// Returns the name by which this program was called, quoted for a shell.
-fn program() -> String {
-    let called = std::env::args_os().next().filter(|called| !called.is_empty());
-    called.map_or_else(|| "switchhook".to_owned(), |called| shell_word(&called.to_string_lossy()))
-}
-
-fn shell_word(text: &str) -> String {
-    if text.chars().all(|c| c.is_alphanumeric() || "/._-+".contains(c)) {
-        text.to_owned()
-    } else {
-        format!("'{}'", text.replace('\'', r"'\''"))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn program_is_named_as_a_shell_takes_it() {
-        for (called, word) in [
-            ("switchhook", "switchhook"),
-            ("target/debug/switchhook", "target/debug/switchhook"),
-            ("/my tools/switchhook", "'/my tools/switchhook'"),
-            ("it's", r"'it'\''s'"),
-        ] {
-            assert_eq!(shell_word(called), word);
-        }
     }
 }

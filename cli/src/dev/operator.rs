@@ -1,7 +1,6 @@
 //! Local routes by which operators' commands reach the stack: its names, AWS requests, and schedules.
 //!
-//! **A page in a browser must not reach them.** They answer a request only if its `Host` is a name of this machine. Its
-//! `Origin`, if it has one, must be the stack itself.
+//! **A page in a browser must not reach them.** The [guard](super::guard) stands before them, as before the whole API.
 
 use std::error::Error;
 use std::time::Duration;
@@ -9,14 +8,11 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::extract::{Path, Request, State};
-use axum::http::header::{CONTENT_TYPE, HOST, ORIGIN};
-use axum::http::uri::Authority;
-use axum::http::{HeaderMap, StatusCode, Uri};
-use axum::middleware::{Next, from_fn};
-use axum::response::{IntoResponse, Response};
+use axum::http::{StatusCode, Uri};
+use axum::response::Response;
 use axum::routing::{get, post};
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::json;
 use switchhook_domain::{Provider, Timestamp};
 use switchhook_local::metrics;
 use switchhook_local::sqs::queue_url;
@@ -24,7 +20,9 @@ use switchhook_local::{
     CALLS_TABLE, Cloud, DIAL_ACCOUNTS_SECRET, DIAL_QUEUE, DUE_QUEUE, EVENT_BUS, EVENTS_DEAD_LETTER_QUEUE, EVENTS_QUEUE,
     INBOX_TABLE, REGION, RELAY_FAILURES_QUEUE, WEBHOOK_KEYS_SECRET,
 };
-use switchhook_operate::{StackNames, StackSettings, web};
+use switchhook_operate::{StackNames, StackSettings};
+
+use super::response::json_response;
 
 /// Largest body of a request to DynamoDB.
 const BODY_BYTES_MAX: usize = 16 * 1024 * 1024;
@@ -44,7 +42,6 @@ pub(super) fn routes(cloud: Cloud, names: StackNames) -> Router {
         .route("/aws/", post(aws))
         .route("/run/{schedule}", post(run))
         .route("/metrics-data", get(metrics_since).post(metrics_data))
-        .route_layer(from_fn(refuse_foreign))
         .with_state(OperatorState { cloud, names })
 }
 
@@ -143,53 +140,6 @@ fn ran<T: Serialize, E: Error, F: Error>(run: Result<Result<T, E>, F>) -> Respon
     }
 }
 
-/// Refuses requests that a page of another site could have sent, or that reach this machine by a foreign name.
-async fn refuse_foreign(request: Request, next: Next) -> Response {
-    if is_own(request.headers()) {
-        next.run(request).await
-    } else {
-        message(StatusCode::FORBIDDEN, "only programs on this machine may send this request")
-    }
-}
-
-fn is_own(headers: &HeaderMap) -> bool {
-    let text = |name| headers.get(name).map(|value| value.to_str().unwrap_or_default());
-    let Some(host) = text(HOST) else { return false };
-    let is_loopback = host.parse::<Authority>().is_ok_and(|authority| web::is_loopback_host(authority.host()));
-    is_loopback && text(ORIGIN).is_none_or(|origin| origin.strip_prefix("http://") == Some(host))
-}
-
 fn message(status: StatusCode, message: &str) -> Response {
     json_response(status, &json!({"message": message}))
-}
-
-fn json_response(status: StatusCode, body: &Value) -> Response {
-    (status, [(CONTENT_TYPE, "application/json")], body.to_string()).into_response()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn is_accepted(host: Option<&str>, origin: Option<&str>) -> bool {
-        let mut headers = HeaderMap::new();
-        headers.extend(host.map(|host| (HOST, host.parse().unwrap())));
-        headers.extend(origin.map(|origin| (ORIGIN, origin.parse().unwrap())));
-        is_own(&headers)
-    }
-
-    #[test]
-    fn only_this_machine_may_send_requests() {
-        for host in ["127.0.0.1:8787", "localhost:8787", "localhost", "[::1]:8787", "switchhook.localhost:1"] {
-            assert!(is_accepted(Some(host), None), "{host}");
-            assert!(is_accepted(Some(host), Some(&format!("http://{host}"))), "{host}");
-            assert!(!is_accepted(Some(host), Some("https://example.com")), "{host}");
-            assert!(!is_accepted(Some(host), Some("null")), "{host}");
-        }
-        assert!(!is_accepted(Some("127.0.0.1:8787"), Some("http://127.0.0.1:9999")), "another local server");
-        for host in ["example.com", "127.0.0.1.example.com", "user@127.0.0.1@example.com", "10.0.0.1:8787", ""] {
-            assert!(!is_accepted(Some(host), None), "{host}");
-        }
-        assert!(!is_accepted(None, None));
-    }
 }

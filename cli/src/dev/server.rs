@@ -6,10 +6,11 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::extract::{Request, State};
-use axum::http::header::{CONTENT_TYPE, HOST};
+use axum::http::header::HOST;
 use axum::http::{HeaderMap, StatusCode};
+use axum::middleware::from_fn;
+use axum::response::Response;
 use axum::response::sse::{Event, KeepAlive, Sse};
-use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use futures_util::stream::{Stream, StreamExt, iter, unfold};
 use serde_json::{Value, json};
@@ -19,7 +20,8 @@ use switchhook_operate::StackNames;
 use tokio::sync::watch;
 use tower::ServiceExt;
 
-use super::operator;
+use super::response::json_response;
+use super::{guard, operator};
 
 /// Largest request body that API Gateway accepts.
 const BODY_BYTES_MAX: usize = 10 * 1024 * 1024;
@@ -32,7 +34,7 @@ struct AppState {
     stopped: watch::Receiver<bool>,
 }
 
-/// Returns the server. Its event streams end when `stopped` becomes true.
+/// Returns the server of the API, behind its guard. Its event streams end when `stopped` becomes true.
 pub(super) fn app(cloud: Cloud, names: StackNames, stopped: watch::Receiver<bool>) -> Router {
     let operator = operator::routes(cloud.clone(), names);
     Router::new()
@@ -40,6 +42,7 @@ pub(super) fn app(cloud: Cloud, names: StackNames, stopped: watch::Receiver<bool
         .fallback(forward)
         .with_state(AppState { cloud, stopped })
         .merge(operator)
+        .layer(from_fn(guard::check))
 }
 
 /// Returns a server that answers requests to `pages_host` with pages, and all others with the API. Both have a route `/calls`.
@@ -103,8 +106,4 @@ fn sse_event(event: &BusEvent) -> Event {
 fn domain_event_id(event: &BusEvent) -> Option<String> {
     let detail: Value = serde_json::from_str(&event.detail).ok()?;
     detail.get("id").and_then(Value::as_str).map(str::to_owned)
-}
-
-fn json_response(status: StatusCode, body: &Value) -> Response {
-    (status, [(CONTENT_TYPE, "application/json")], body.to_string()).into_response()
 }

@@ -3,13 +3,16 @@
 use std::io::{self, Write};
 
 use switchhook_domain::Direction;
+use switchhook_operate::duration;
 use switchhook_operate::timeline::{CallSummary, EventInStory, Line, Story, WriteInStory};
 
 use crate::mark::mark;
-use crate::table::{duration, wrapped};
+use crate::table::wrapped;
 
 /// Columns before the details of an event.
 const INDENT: usize = 4;
+/// Columns before the values of the summary.
+const SUMMARY_INDENT: usize = 15;
 
 /// Prints a story.
 pub(super) fn print(story: &Story, out: &mut impl Write) -> io::Result<()> {
@@ -17,12 +20,17 @@ pub(super) fn print(story: &Story, out: &mut impl Write) -> io::Result<()> {
         writeln!(out, "As Switchhook believed it at {as_of}:")?;
     }
     print_call(&story.call, out)?;
+    if let Some(person) = &story.person {
+        writeln!(out, "  person       {person}")?;
+    }
     if let Some(found_by) = &story.found_by {
         writeln!(out, "  found by     {found_by}")?;
     }
     for other in &story.other_calls {
         writeln!(out, "  other call   {other}")?;
     }
+    let in_short = wrapped(&story.in_short, SUMMARY_INDENT).join("\n");
+    writeln!(out, "  {:<13}{}", "in short", in_short.trim_start())?;
     writeln!(out)?;
     for line in &story.story {
         match line {

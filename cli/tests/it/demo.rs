@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::stack::{switchhook, text};
+use crate::stack::{Scratch, Stack, switchhook, text};
 
 fn json(calls: &str, seed: &str) -> Value {
     let output = switchhook(&["demo", "--calls", calls, "--seed", seed, "--json"]);
@@ -74,4 +74,47 @@ fn readme_shows(printed: &str) {
     for line in block.lines().filter(|line| *line != "…").map(without_time) {
         assert!(lines.any(|printed| printed == line), "README shows a line that the demo does not print here: {line}");
     }
+}
+
+#[test]
+fn finished_stack_is_kept_and_looked_at() {
+    let scratch = Scratch::new();
+    let data = scratch.0.join("calls");
+    let data = data.to_str().expect("UTF-8");
+    let demo = ["demo", "--calls", "4", "--seed", "3", "--data", data];
+    let output = switchhook(&demo);
+    let printed = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{printed}{}", text(&output.stderr));
+    assert!(printed.ends_with(&format!(" dev --data {data} --freeze\n")), "{printed}");
+    let again = switchhook(&demo);
+    assert_eq!(again.status.code(), Some(2));
+    assert!(text(&again.stderr).contains("already holds a stack"), "{}", text(&again.stderr));
+
+    let looked = || {
+        let stack = Stack::start(&["--data", data, "--freeze"]);
+        let list = stack.get("/calls?limit=100").expect("the calls");
+        std::thread::sleep(std::time::Duration::from_millis(200));
+        (list, stack.get("/calls?limit=100").expect("the calls"))
+    };
+    let (first, later) = looked();
+    let calls = first["calls"].as_array().expect("calls");
+    assert!(calls.len() >= 4 && calls.iter().all(|call| call["settled"] == true), "{first}");
+    assert_eq!(first, later, "nothing moves");
+    assert_eq!(looked(), (first, later), "every start shows the same");
+
+    // Without --freeze the keys are the same, and the stack goes on.
+    let stack = Stack::start(&["--data", data]);
+    let key = "the new key of the demo for generic";
+    let send = ["send", "--provider", "generic", "--key", key, "--sample", "generic/busy", "--to", &stack.url];
+    assert_eq!(switchhook(&send).status.code(), Some(0));
+}
+
+#[test]
+fn only_a_demo_can_be_frozen() {
+    let scratch = Scratch::new();
+    let data = scratch.0.to_str().expect("UTF-8");
+    let output = switchhook(&["dev", "--port", "0", "--data", data, "--freeze"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("holds no finished demo"), "{}", text(&output.stderr));
+    assert_eq!(switchhook(&["dev", "--port", "0", "--freeze"]).status.code(), Some(2), "--freeze needs --data");
 }

@@ -37,7 +37,7 @@ fn ctrl_c_and_sigterm_stop_it_cleanly() {
         let stack = Stack::start(&[]);
         // A subscriber that never disconnects must not keep the process from stopping.
         let mut subscriber = std::net::TcpStream::connect(stack.url.trim_start_matches("http://")).expect("it listens");
-        std::io::Write::write_all(&mut subscriber, b"GET /domain-events HTTP/1.1\r\nhost: x\r\n\r\n")
+        std::io::Write::write_all(&mut subscriber, b"GET /domain-events HTTP/1.1\r\nhost: localhost\r\n\r\n")
             .expect("it reads");
         subscriber.read_exact(&mut [0; 12]).expect("an answer");
 

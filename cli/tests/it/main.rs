@@ -18,5 +18,6 @@ mod help;
 mod import;
 mod kill;
 mod operator;
+mod playground;
 mod repair;
 mod stack;

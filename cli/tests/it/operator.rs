@@ -73,7 +73,11 @@ fn metrics_of_a_decision_can_be_queried_although_its_line_is_not_shown() {
         "queries": [{"Id": "e", "Expression": "2 * SUM(SEARCH('{Switchhook,stack,function} MetricName=\"accepted\"', 'Sum'))"}],
     });
     let post = |body: String| {
-        let answer = agent().post(format!("{}/metrics-data", stack.url)).send(body).expect("an answer");
+        let answer = agent()
+            .post(format!("{}/metrics-data", stack.url))
+            .content_type("application/json")
+            .send(body)
+            .expect("an answer");
         (answer.status().as_u16(), answer.into_body().read_to_string().expect("text"))
     };
     let (status, body) = post(query.to_string());
@@ -279,16 +283,64 @@ fn secret_that_is_no_object_is_only_replaced_as_a_whole() {
     assert!(text(&output.stdout).contains("generic: webhook keys added"), "{}", text(&output.stdout));
 }
 
+/// Sends a request with these headers, and returns its status.
+fn status(stack: &Stack, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> u16 {
+    let mut request = http::Request::builder().method(method).uri(format!("{}{path}", stack.url));
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    let answer = if body.is_empty() {
+        agent().run(request.body(()).expect("a request"))
+    } else {
+        agent().run(request.body(body.to_owned()).expect("a request"))
+    };
+    answer.expect("an answer").status().as_u16()
+}
+
 #[test]
 fn foreign_pages_are_refused() {
-    let stack = Stack::start(&[]);
-    for (method, path) in [("GET", "/stack"), ("POST", "/aws"), ("POST", "/run/scheduler")] {
-        for (name, value) in [("host", "example.com"), ("origin", "https://example.com")] {
-            let request = http::Request::builder().method(method).uri(format!("{}{path}", stack.url));
-            let request = request.header(name, value).body(()).expect("a request");
-            let answer = agent().run(request).expect("an answer");
-            assert_eq!(answer.status(), 403, "{method} {path} with {name} {value}");
+    let (_scratch, stack) = with_a_call();
+    let call = r#"{"provider":"retell","from":"+442079460018","to":"+447700900120"}"#;
+    let json = ("content-type", "application/json");
+    for (method, path, body) in [
+        ("GET", "/stack", ""),
+        ("POST", "/aws", "{}"),
+        ("POST", "/run/scheduler", ""),
+        ("GET", "/calls", ""),
+        ("GET", "/domain-events", ""),
+        ("POST", "/calls", call),
+        ("POST", "/call/trigger?id=c", ""),
+        ("PUT", "/do-not-call?number=%2B447700900120", ""),
+    ] {
+        for foreign in [
+            ("host", "example.com"),
+            ("origin", "https://example.com"),
+            ("origin", "null"),
+            ("origin", "http://127.0.0.1:1"),
+            ("sec-fetch-site", "cross-site"),
+            ("sec-fetch-site", "same-site"),
+        ] {
+            assert_eq!(status(&stack, method, path, &[foreign, json], body), 403, "{method} {path} with {foreign:?}");
         }
+    }
+    // A request of a form on another page, from an old browser that does not say where the page is from.
+    for content_type in ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"] {
+        let sent = [("content-type", content_type)];
+        assert_eq!(status(&stack, "POST", "/calls", &sent, call), 415, "{content_type}");
+    }
+    assert_eq!(status(&stack, "POST", "/calls", &[json, ("idempotency-key", "k")], call), 201);
+}
+
+#[test]
+fn webhook_may_come_by_any_name() {
+    let (_scratch, stack) = with_a_call();
+    let tunnel = [("host", "abc.tunnel.example"), ("content-type", "application/x-www-form-urlencoded")];
+    for path in ["/webhooks/retell", "/webhooks/retell/inbound"] {
+        assert_eq!(status(&stack, "POST", path, &tunnel, "a=b"), 401, "{path}: the signature decides");
+    }
+    for path in ["/webhooks/../calls", "/webhooks/retell/../../calls", "/webhooks/%2e%2e/calls", "/webhooks/..%2Fcalls"]
+    {
+        assert_eq!(status(&stack, "POST", path, &tunnel, "a=b"), 404, "{path}");
     }
 }
 

@@ -42,8 +42,8 @@ fn ringing(call: &str, event: &str) -> Value {
 
 /// Sends a request as an AWS SDK would.
 fn aws(stack: &Stack, target: &str, body: &Value) -> Value {
-    let request = agent().post(format!("{}/aws", stack.url)).header("x-amz-target", target);
-    let mut answer = request.send(body.to_string()).expect("an answer");
+    let request = agent().post(format!("{}/aws", stack.url)).content_type("application/x-amz-json-1.0");
+    let mut answer = request.header("x-amz-target", target).send(body.to_string()).expect("an answer");
     let text = answer.body_mut().read_to_string().expect("a body");
     assert_eq!(answer.status(), 200, "{target}: {text}");
     serde_json::from_str(&text).unwrap_or_default()

@@ -79,6 +79,8 @@ pub(crate) struct Stack {
     state: Scratch,
     /// Address of the stack, for example `http://127.0.0.1:40123`.
     pub(crate) url: String,
+    /// Link that opens its pages once.
+    pub(crate) link: String,
 }
 
 impl Stack {
@@ -97,9 +99,10 @@ impl Stack {
         let out = child.stdout.as_mut().expect("standard output");
         BufReader::new(out).read_line(&mut line).expect("a ready line");
         let url = line.strip_prefix("listening on ").expect("a ready line");
-        let url = url.split(';').next().unwrap_or_default().to_owned();
+        let (url, link) = url.trim_end().split_once("; look at it: ").expect("a link to the pages");
+        let (url, link) = (url.to_owned(), link.to_owned());
         let errors = child.stderr.take().map(BufReader::new);
-        Self { child, errors, state, url }
+        Self { child, errors, state, url, link }
     }
 
     /// Runs a command that finds this stack by itself.
@@ -165,7 +168,7 @@ pub(crate) fn domain_events(url: &str, after: Option<&str>) -> Vec<(String, Stri
     stream.set_read_timeout(Some(Duration::from_millis(300))).expect("a timeout");
     let after = after.map_or(String::new(), |id| format!("Last-Event-ID: {id}\r\n"));
     // With HTTP/1.0 the body is not chunked.
-    write!(stream, "GET /domain-events HTTP/1.0\r\n{after}\r\n").expect("it reads");
+    write!(stream, "GET /domain-events HTTP/1.0\r\nHost: localhost\r\n{after}\r\n").expect("it reads");
     let mut bytes = Vec::new();
     // The stream never ends. The read timeout means that all events have arrived.
     drop(stream.read_to_end(&mut bytes));

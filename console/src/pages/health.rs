@@ -3,7 +3,7 @@
 use axum::extract::State;
 use axum::response::Response;
 use maud::{Markup, html};
-use switchhook_operate::status::{Evidence, Question, Status, status};
+use switchhook_operate::status::{Evidence, Level, Minute, Question, Status, Subject, Traffic, status};
 
 use crate::console::Console;
 use crate::page::{self, Entry, Frame};
@@ -21,6 +21,10 @@ fn content(status: &Status) -> Markup {
         div.questions {
             @for question in &status.questions { (panel(question)) }
         }
+        @match &status.traffic {
+            Some(traffic) => (received(traffic)),
+            None => p.muted { "Received webhooks: unknown, because the metrics cannot be read." }
+        }
     }
 }
 
@@ -37,15 +41,162 @@ fn panel(question: &Question) -> Markup {
 
 fn evidence(line: &Evidence) -> Markup {
     html! {
-        div.line {
-            dt { (line.name) }
-            dd { (parts::foreign(&line.text)) " " (parts::level(line.level)) }
+        div {
+            dt {
+                @match rows(line.name) {
+                    Some(path) => a href=(path) { (line.name) },
+                    None => (line.name),
+                }
+            }
+            dd {
+                @match line.level {
+                    Level::Yes => (parts::foreign(&line.text)),
+                    Level::Watch | Level::Act => { (parts::foreign(&line.text)) " " (parts::level(line.level)) },
+                    Level::Unknown => (parts::level(line.level)),
+                }
+            }
+            // The reason may be long.
+            @if line.level == Level::Unknown { dd.more { (parts::foreign(&line.text)) } }
+            @for subject in &line.first {
+                dd.more { (subject_link(subject)) }
+            }
             @if let Some(advice) = &line.advice {
-                dd.advice {
+                dd.more {
                     (advice.text) ": " code { (advice.command) }
                     @if let Some(section) = &advice.runbook { " (runbook: " (section) ")" }
                 }
             }
         }
+    }
+}
+
+fn subject_link(subject: &Subject) -> Markup {
+    match subject {
+        Subject::Call(id) => parts::call_link(id),
+        Subject::Event(id) => parts::event_link(id),
+    }
+}
+
+/// Returns the page that lists what a line counts. `None` if it counts metrics alone.
+fn rows(line: &str) -> Option<&'static str> {
+    let path = match line {
+        "received to applied p99" | "received to announced p99" | "last webhook" => "/events",
+        "events queue age" => "/events?status=queued",
+        "dials in doubt" => "/calls?tab=in_doubt",
+        "calls due within a minute" | "due calls" => "/calls?tab=waiting",
+        "overdue wake-ups" => "/calls?tab=stuck",
+        "provider circuits" | "dial queue age" | "scheduler runs" => "/dials",
+        "dead letters" => "/repair?tab=dead_letters",
+        "quarantined" => "/repair?tab=quarantined",
+        "retrying" => "/repair?tab=retrying",
+        "conflicting bodies" => "/repair?tab=conflicts",
+        "relay gave up" => "/repair?tab=relay",
+        _ => return None,
+    };
+    Some(path)
+}
+
+/// Width of a minute's bar with its gap, and height of the drawing, in its own units.
+const BAR: u64 = 8;
+const HEIGHT: u64 = 48;
+
+fn received(traffic: &Traffic) -> Markup {
+    let total = |of: fn(&Minute) -> u64| traffic.minutes.iter().map(of).sum::<u64>();
+    let largest = traffic.minutes.iter().map(all).max().unwrap_or_default().max(1);
+    let width = BAR * traffic.minutes.len() as u64;
+    html! {
+        section.panel {
+            h2 { "Received, last 60 minutes" }
+            figure.received {
+                svg viewBox={ "0 0 " (width) " " (HEIGHT) } preserveAspectRatio="none" aria-hidden="true" {
+                    @for (minute, index) in traffic.minutes.iter().zip(0..) { (bar(minute, index, largest)) }
+                }
+                figcaption {
+                    span.key.applied { i {} (total(|minute| minute.accepted)) " accepted" }
+                    span.key.quiet { i {} (total(|minute| minute.duplicate)) " duplicate" }
+                    span.key.act { i {} (total(|minute| minute.rejected)) " rejected" }
+                    span.muted { "most in a minute: " (traffic.minutes.iter().map(all).max().unwrap_or_default()) }
+                }
+            }
+            p {
+                "Last webhook: "
+                @for (silence, index) in traffic.last.iter().zip(0..) {
+                    @if index > 0 { " · " }
+                    (silence.provider) " " (span(silence.seconds)) " ago"
+                }
+                @if traffic.last.is_empty() { "none in the last day." }
+            }
+        }
+    }
+}
+
+fn bar(minute: &Minute, index: u64, largest: u64) -> Markup {
+    // The smallest count is still seen.
+    let height = |count: u64| if count == 0 { 0 } else { (count * HEIGHT / largest).max(1) };
+    let (rejected, duplicate) = (height(minute.rejected), height(minute.duplicate));
+    html! {
+        (part("act", index, 0, rejected))
+        (part("quiet", index, rejected, duplicate))
+        (part("applied", index, rejected + duplicate, height(minute.accepted)))
+    }
+}
+
+fn part(class: &str, index: u64, below: u64, height: u64) -> Markup {
+    let y = HEIGHT.saturating_sub(below + height);
+    html! {
+        @if height > 0 {
+            rect class=(class) x=(index * BAR + 1) y=(y) width=(BAR - 2) height=(height) {}
+        }
+    }
+}
+
+const fn all(minute: &Minute) -> u64 {
+    minute.accepted + minute.duplicate + minute.rejected
+}
+
+fn span(seconds: u64) -> String {
+    match seconds {
+        ..120 => format!("{seconds} s"),
+        120..7_200 => format!("{} min", seconds / 60),
+        7_200.. => format!("{} h", seconds / 3_600),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use switchhook_domain::Timestamp;
+    use switchhook_operate::status::{Advice, THRESHOLDS};
+
+    use super::*;
+
+    #[test]
+    fn line_in_trouble_has_its_word_its_first_rows_and_its_advice() {
+        let advice = Advice { text: "mend it", runbook: Some("P1Alarm".to_owned()), command: "switchhook dlq list" };
+        let first = vec![Subject::Event("<a/b>".to_owned()), Subject::Call("call 1".to_owned())];
+        let line =
+            Evidence { name: "dead letters", level: Level::Act, text: "2".to_owned(), first, advice: Some(advice) };
+        let shown = evidence(&line).into_string();
+        assert!(shown.contains("<a href=\"/repair?tab=dead_letters\">dead letters</a>"), "{shown}");
+        assert!(shown.contains("<bdi>2</bdi> <span class=\"badge up act\"><i></i>Act</span>"), "{shown}");
+        assert!(shown.contains("href=\"/event?id=%3Ca%2Fb%3E\""), "{shown}");
+        assert!(shown.contains("href=\"/call?id=call+1\""), "{shown}");
+        assert!(shown.contains("mend it: <code>switchhook dlq list</code> (runbook: P1Alarm)"), "{shown}");
+    }
+
+    #[test]
+    fn lines_that_count_rows_lead_to_them() {
+        for name in ["dead letters", "quarantined", "retrying", "conflicting bodies", "due calls", "overdue wake-ups"] {
+            assert!(rows(name).is_some() && THRESHOLDS.iter().any(|(known, _)| *known == name), "{name}");
+        }
+    }
+
+    #[test]
+    fn bars_of_a_minute_stand_on_each_other() {
+        let minute = Minute { at: Timestamp::from_millis(0), accepted: 2, duplicate: 1, rejected: 1 };
+        let drawn = bar(&minute, 3, 4).into_string();
+        let expected = "<rect class=\"act\" x=\"25\" y=\"36\" width=\"6\" height=\"12\"></rect>\
+                        <rect class=\"quiet\" x=\"25\" y=\"24\" width=\"6\" height=\"12\"></rect>\
+                        <rect class=\"applied\" x=\"25\" y=\"0\" width=\"6\" height=\"24\"></rect>";
+        assert_eq!(drawn, expected);
     }
 }

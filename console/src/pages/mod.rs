@@ -2,8 +2,16 @@
 
 pub(crate) mod call;
 pub(crate) mod calls;
+pub(crate) mod dials;
+pub(crate) mod event;
+pub(crate) mod events;
 pub(crate) mod health;
+pub(crate) mod plan;
+pub(crate) mod playground;
+pub(crate) mod repair;
+pub(crate) mod run;
 pub(crate) mod search;
+pub(crate) mod unmask;
 
 use axum::extract::State;
 use axum::http::StatusCode;

@@ -7,13 +7,10 @@ mod api;
 mod body;
 mod caller;
 mod create;
-mod cursor;
 #[cfg(test)]
 mod document;
 mod idempotency;
 mod list;
-mod load;
-mod merge;
 mod number;
 mod request;
 mod response;
@@ -186,7 +183,7 @@ impl Api {
 
     async fn show_appointment(&self, id: &str) -> Result<Answer, RequestError> {
         let ids = self.calls.calls_of_appointment(id).await?;
-        let loaded = load::load(&self.calls, ids).await?;
+        let loaded = self.calls.load(ids).await?;
         // Without one of its calls, the status of the appointment may be wrong.
         if let Some((_, error)) = loaded.unreadable.into_iter().next() {
             return Err(RequestError::Storage(error));

@@ -1,7 +1,7 @@
 //! `GET /calls`: lists calls from the wake-up index, never by a scan.
 //!
 //! **A list has one order: open calls by `wake_at`, the earliest first, then settled calls by `settled_at`, the latest first.**
-//! The index has several wake queues of several shards each, which are [merged](crate::merge). The index holds only keys, so
+//! The index has several wake queues of several shards each, which are [merged](Merge). The index holds only keys, so
 //! each row is read, and calls that do not match the filters are dropped.
 //!
 //! A request reads a limited number of rows. So a page may hold fewer calls than `limit`, or none, and still have a next page.
@@ -9,14 +9,10 @@
 use std::time::Duration;
 
 use switchhook_aws::Error;
-use switchhook_aws::calls::{Calls, WakeQueue};
+use switchhook_aws::calls::{Calls, Merge, Order, Position, WakeQueue};
 use switchhook_aws::problem::FieldError;
 use switchhook_aws::query::parameters;
-use switchhook_domain::{Call, CallId, INCONCLUSIVE, Job, JobState, Lifecycle, State, Timestamp};
-
-use crate::cursor::Position;
-use crate::load::load;
-use crate::merge::{Merge, Order};
+use switchhook_domain::{Call, CallId, Job, JobState, Timestamp, lifecycle_labels};
 
 pub(crate) const LIMIT_DEFAULT: usize = 20;
 pub(crate) const LIMIT_MAX: usize = 100;
@@ -58,9 +54,9 @@ impl ListQuery {
             job
         });
         let lifecycle = lifecycle.and_then(|text| {
-            let lifecycle = lifecycles().into_iter().find(|known| *known == text);
+            let lifecycle = lifecycle_labels().into_iter().find(|known| *known == text);
             if lifecycle.is_none() {
-                error("lifecycle", format!("must be one of {}", lifecycles().join(", ")));
+                error("lifecycle", format!("must be one of {}", lifecycle_labels().join(", ")));
             }
             lifecycle
         });
@@ -122,8 +118,8 @@ impl ListQuery {
                 }
                 rows += ids.len();
                 // A call that changes its wake queue while it is listed may appear in both.
-                let new = ids.into_iter().filter(|id| page.calls.iter().all(|call| call.call_id != *id)).collect();
-                let loaded = load(calls, new).await?;
+                ids.retain(|id| page.calls.iter().all(|call| call.call_id != *id));
+                let loaded = calls.load(ids).await?;
                 page.calls.extend(loaded.calls.into_iter().filter(|call| self.matches(call, now)));
                 page.unreadable.extend(loaded.unreadable.into_iter().map(|(id, _)| id));
             }
@@ -179,17 +175,6 @@ fn is_stuck(call: &Call, since: Timestamp) -> bool {
         Job::Completed | Job::Failed | Job::Missed | Job::Canceled => false,
     };
     call.updated_at <= since && is_due
-}
-
-/// Values of the filter `lifecycle`: the labels that calls are shown with.
-fn lifecycles() -> Vec<&'static str> {
-    let mut names: Vec<&str> = Vec::new();
-    for name in Lifecycle::ALL.iter().map(|lifecycle| lifecycle.label()).chain([INCONCLUSIVE]) {
-        if !names.contains(&name) {
-            names.push(name);
-        }
-    }
-    names
 }
 
 fn whole_number(text: &str) -> Option<u64> {

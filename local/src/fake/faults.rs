@@ -28,3 +28,16 @@ pub enum CrashPoint {
     /// After the provider has carried out the request, before its response arrives.
     BeforeResponse,
 }
+
+impl CrashPoint {
+    pub const ALL: [Self; 2] = [Self::BeforeRequest, Self::BeforeResponse];
+
+    /// Name for display.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::BeforeRequest => "before_the_request",
+            Self::BeforeResponse => "before_the_answer",
+        }
+    }
+}

@@ -46,6 +46,23 @@ impl Mode {
         Self::OverCapacity,
     ];
 
+    /// Name for display.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Normal => "up",
+            Self::Down => "down",
+            Self::Unresponsive => "unresponsive",
+            Self::FailsAfterDial => "fails_after_the_dial",
+            Self::Unauthorized => "refuses_the_key",
+            Self::OutOfCredit => "out_of_credit",
+            Self::UnknownAsset => "unknown_asset",
+            Self::RejectsNumbers => "rejects_numbers",
+            Self::RateLimited => "rate_limited",
+            Self::OverCapacity => "over_capacity",
+        }
+    }
+
     /// Mode in which the provider treats some dial requests of this behaviour.
     pub(super) const fn occasional(behaviour: Behaviour) -> Option<Self> {
         match behaviour {

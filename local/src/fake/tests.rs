@@ -132,3 +132,31 @@ async fn every_other_429_says_when_to_try_again() {
     let headers: Vec<_> = answers.iter().map(|answer| (answer.status, answer.retry_after)).collect();
     assert_eq!(headers, [(429, Some(90)), (429, None), (429, Some(90))]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn held_webhooks_wait_until_they_are_let_go() {
+    let clock = Clock::starting_at(UNIX_EPOCH + Duration::from_secs(1_767_225_600));
+    let provider = FakeProvider::new(clock, 1, DeliveryFaults::NONE);
+    dial(&provider, "a", "confirms");
+    provider.hold(true);
+    let nothing = tokio::time::timeout(Duration::from_secs(600), provider.next_delivery()).await;
+    assert!(nothing.is_err(), "{nothing:?}");
+    let held = provider.held();
+    let events: Vec<&str> = held.iter().map(|webhook| webhook.event).collect();
+    assert_eq!(events, ["call_started", "call_ended", "call_analyzed"]);
+    assert!(held.iter().all(|webhook| webhook.call_id == "call-1"), "{held:?}");
+    assert_eq!(provider.next_webhook_at(), None);
+
+    let [started, ended, analyzed] = [0, 1, 2].map(|index| held[index].number);
+    provider.drop_held(&[started]);
+    provider.release(&[analyzed, analyzed]);
+    let mut sent = Vec::new();
+    for _ in 0..2 {
+        sent.push(provider.next_delivery().await.event);
+    }
+    assert_eq!(sent, ["call_analyzed", "call_analyzed"]);
+    assert_eq!(provider.held().iter().map(|webhook| webhook.number).collect::<Vec<_>>(), [ended]);
+    provider.release(&[ended]);
+    assert_eq!(provider.next_delivery().await.event, "call_ended");
+    assert!(provider.held().is_empty() && provider.is_holding());
+}

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use switchhook_aws::ledger::Usage;
 use switchhook_domain::Timestamp;
 
 use super::{AwsServices, Service};
@@ -9,6 +10,8 @@ use crate::error::Error;
 
 /// Prefix of the operations in the JSON protocol.
 const TARGET: &str = "GraniteServiceVersion20100801";
+/// Operation that is charged by the metric.
+pub(crate) const METRIC_DATA: &str = "GetMetricData";
 /// Largest number of alarms in one response.
 const ALARMS_MAX: u32 = 100;
 
@@ -118,7 +121,12 @@ impl AwsServices {
             "MetricDataQueries": all, "StartTime": seconds(from), "EndTime": seconds(to),
             "ScanBy": "TimestampDescending",
         });
-        let data = self.json(Service::CloudWatch, TARGET, "GetMetricData", &body).await?;
+        self.ledger.record(
+            Service::CloudWatch.name(),
+            METRIC_DATA,
+            Usage { metrics: queries.len() as u64, ..Usage::default() },
+        );
+        let data = self.json(Service::CloudWatch, TARGET, METRIC_DATA, &body).await?;
         series(data, queries.len())
     }
 }

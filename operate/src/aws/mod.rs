@@ -19,10 +19,12 @@ use std::time::Duration;
 
 use http::{Method, Request};
 use serde_json::Value;
+use switchhook_aws::ledger::{Ledger, Usage};
 use switchhook_aws::sdk::SdkConfig;
 use switchhook_aws::sign;
 
 pub(crate) use self::cloudformation::{Resource, StackDescription};
+pub(crate) use self::cloudwatch::METRIC_DATA;
 pub use self::cloudwatch::{Alarm, AlarmState, MetricQuery, Series};
 pub(crate) use self::eventbridge::Rule;
 pub(crate) use self::lambda::{Concurrency, EventSource, FunctionState};
@@ -50,6 +52,7 @@ enum Service {
 pub(crate) struct AwsServices {
     config: SdkConfig,
     region: String,
+    pub(crate) ledger: Ledger,
 }
 
 impl Service {
@@ -89,7 +92,7 @@ impl AwsServices {
     /// [`Error::NoRegion`].
     pub(crate) fn new(config: &SdkConfig) -> Result<Self, Error> {
         let region = config.region().ok_or(Error::NoRegion)?.to_string();
-        Ok(Self { config: config.clone(), region })
+        Ok(Self { config: config.clone(), region, ledger: Ledger::default() })
     }
 
     pub(crate) const fn config(&self) -> &SdkConfig {
@@ -152,6 +155,7 @@ impl AwsServices {
         mut request: Request<Vec<u8>>,
         timeout: Duration,
     ) -> Result<Response, Error> {
+        self.ledger.record(service.name(), operation, Usage { requests: 1, ..Usage::default() });
         sign::sign_for(&mut request, &self.config, service.name(), &self.region).await?;
         let response = web::send_in_background(request, timeout).await?;
         if (200..300).contains(&response.status) {

@@ -11,17 +11,17 @@ use switchhook_domain::{Call, CallId, EventId, Origin, Timestamp};
 use super::{EventLine, Fate};
 use crate::concurrent::concurrently;
 use crate::error::Error;
+use crate::received::{MinuteCount, QUERIES_MAX, Walk, chunk_len, read_minute};
 use crate::stack::Stack;
 
-/// Limit on the queries of a page. They cost half a read unit each if they find nothing.
-const QUERIES_MAX: usize = 240;
-/// Limit on the events that a page reads to apply the filters.
+/// Limits on the events that a page reads to apply the filters. A page examines as many as it may show, within these limits. With
+/// the rows of their calls, a small page reads at most 200 rows.
+const EXAMINED_MIN: usize = 96;
 const EXAMINED_MAX: usize = 200;
-/// Largest number of events that one query returns.
+/// Largest number of events of each minute among which the events of one call are looked for.
 const BUCKET_LIMIT: i32 = 250;
 /// Concurrent requests.
 const CONCURRENCY: usize = 16;
-const MINUTE_MS: i64 = 60_000;
 /// Minutes before the start of an attempt, and after its last event, in which the events of a call are looked for.
 const BEFORE_MINUTES: i64 = 2;
 const AFTER_MINUTES: i64 = 15;
@@ -53,14 +53,11 @@ pub struct EventPage {
     pub examined: usize,
     /// Number of queries of the index.
     pub queries: usize,
+    /// Number of events of each minute that was read, the latest minute first. The filters do not apply to it. Empty for the
+    /// events of one call.
+    pub minutes: Vec<MinuteCount>,
     /// `until` of the next page. `None` if the whole span was examined.
     pub next_until: Option<String>,
-}
-
-/// Events of one minute, and the time down to which they are complete.
-struct Minute {
-    events: Vec<ReceivedEvent>,
-    complete_since: Timestamp,
 }
 
 /// Lists received events, the latest first. The events of one call are found by its history, and in the minutes around its
@@ -79,27 +76,28 @@ pub async fn list(stack: &Stack, filter: &Filter) -> Result<EventPage, Error> {
 }
 
 async fn by_time(stack: &Stack, shards: Vec<u64>, filter: &Filter) -> Result<EventPage, Error> {
-    let (mut until, mut queries, mut examined) = (filter.until, 0, 0);
+    let examined_max = filter.limit.clamp(EXAMINED_MIN, EXAMINED_MAX);
+    let (mut until, mut examined) = (filter.until, 0);
     let mut found: Vec<Fate> = Vec::new();
-    while until > filter.since
-        && queries + shards.len() <= QUERIES_MAX
-        && found.len() < filter.limit
-        && examined < EXAMINED_MAX
+    let mut walk = Walk::new(stack, shards, filter.since, filter.until);
+    while found.len() < filter.limit
+        && examined < examined_max
+        && let Some(mut events) = walk.next().await?
     {
-        let newest = minute_of(Timestamp::from_millis(until.as_millis() - 1));
-        let count = (CONCURRENCY.min(QUERIES_MAX - queries) / shards.len()).max(1);
-        let minutes = (minute_of(filter.since)..=newest).rev().take(count);
-        let read = minutes.map(|minute| read_minute(stack, minute, &shards, until));
-        let read = concurrently(CONCURRENCY, read).await?;
-        for Minute { events, complete_since } in read {
-            queries += shards.len();
-            let wanted: Vec<EventId> =
-                events.iter().filter(|event| is_wanted(event, filter)).map(|event| event.event_id.clone()).collect();
-            examined += wanted.len();
-            found.extend(read_all(stack, wanted).await?.into_iter().filter(|fate| matches(fate, filter)));
-            until = complete_since;
-            // The rest of a busy minute is read in the next round, like the older minutes.
-            if until.as_millis() % MINUTE_MS != 0 || found.len() >= filter.limit || examined >= EXAMINED_MAX {
+        until = walk.until;
+        events.retain(|event| is_wanted(event, filter));
+        while !events.is_empty() {
+            let rest = events.split_off(chunk_len(&events, CONCURRENCY));
+            let last = events.last().map(|event| event.received_at);
+            examined += events.len();
+            let ids: Vec<EventId> = events.into_iter().map(|event| event.event_id).collect();
+            let read = read_all(stack, ids).await?;
+            found.extend(read.into_iter().filter(|fate| matches(fate, filter)));
+            events = rest;
+            if let (false, Some(last)) = (events.is_empty(), last)
+                && (found.len() >= filter.limit || examined >= examined_max)
+            {
+                until = last;
                 break;
             }
         }
@@ -115,7 +113,8 @@ async fn by_time(stack: &Stack, shards: Vec<u64>, filter: &Filter) -> Result<Eve
         examined_since: until.max(filter.since).to_string(),
         examined_until: filter.until.to_string(),
         examined,
-        queries,
+        queries: walk.queries,
+        minutes: walk.minutes,
         next_until: (until > filter.since).then(|| until.to_string()),
     })
 }
@@ -130,7 +129,7 @@ async fn of_call(stack: &Stack, call: &Call, filter: &Filter) -> Result<EventPag
     }
     let shards = [Inbox::shard_of_call(&call.call_id)];
     let end = Timestamp::from_millis(i64::MAX);
-    let read = minutes.iter().map(|minute| read_minute(stack, *minute, &shards, end));
+    let read = minutes.iter().map(|minute| read_minute(stack, *minute, &shards, end, BUCKET_LIMIT));
     let read = concurrently(CONCURRENCY, read).await?;
     let is_own = |event: &&ReceivedEvent| event.call_id.as_ref() == Some(&call.call_id);
     let mut ids: BTreeSet<EventId> =
@@ -148,26 +147,9 @@ async fn of_call(stack: &Stack, call: &Call, filter: &Filter) -> Result<EventPag
         examined_until: filter.until.to_string(),
         examined,
         queries: minutes.len(),
+        minutes: Vec::new(),
         next_until: None,
     })
-}
-
-/// Reads the events of one minute before `until`, the latest first.
-async fn read_minute(stack: &Stack, minute: i64, shards: &[u64], until: Timestamp) -> Result<Minute, Error> {
-    let mut complete_since = Timestamp::from_millis(minute * MINUTE_MS);
-    let mut events = Vec::new();
-    for shard in shards {
-        let (found, has_more) = stack.inbox.received_before(minute, *shard, until, BUCKET_LIMIT).await?;
-        if let (true, Some(last)) = (has_more, found.last()) {
-            // Other events of the same millisecond may follow on the next page, unless all of this page are of that one.
-            let after = Timestamp::from_millis(last.received_at.as_millis() + 1);
-            complete_since = complete_since.max(if after < until { after } else { last.received_at });
-        }
-        events.extend(found);
-    }
-    events.retain(|event| event.received_at >= complete_since);
-    events.sort_by(|a, b| (b.received_at, &b.event_id).cmp(&(a.received_at, &a.event_id)));
-    Ok(Minute { events, complete_since })
 }
 
 /// Applies the filters that need no read.

@@ -46,7 +46,7 @@ pub(super) fn healthy(sources: &Sources, now: Timestamp) -> Vec<Evidence> {
             || "none in the last day".to_owned(),
             |at| format!("at most {} ago", age(now.millis_since(at))),
         );
-        Evidence { name: "last webhook", level: Level::Yes, text, advice: None }
+        fine("last webhook", text)
     }));
     for (function, alarm, command) in SCHEDULES {
         let name = if function == "scheduler" { "scheduler runs" } else { "reconciler runs" };
@@ -91,17 +91,15 @@ pub(super) fn backlog(sources: &Sources, now: Timestamp) -> Vec<Evidence> {
                 Some(late) => format!("{}, longest overdue by {}", number(&overdue.count), age(late)),
                 None => "0".to_owned(),
             };
-            judged(name, threshold, late.map(|late| late as f64 / 1_000.0), text)
+            let line = judged(name, threshold, late.map(|late| late as f64 / 1_000.0), text);
+            Evidence { first: overdue.count.first.clone(), ..line }
         })
     };
     vec![
         queue("events queue age", &sources.events_queue, &EVENTS_AGE, |metrics| &metrics.events_age),
         queue("dial queue age", &sources.dial_queue, &DIAL_AGE, |metrics| &metrics.dial_age),
-        line("calls due within a minute", &sources.due_queue, |depth| Evidence {
-            name: "calls due within a minute",
-            level: Level::Yes,
-            text: depth.to_string(),
-            advice: None,
+        line("calls due within a minute", &sources.due_queue, |depth| {
+            fine("calls due within a minute", depth.to_string())
         }),
         overdue("due calls", &sources.due, &DUE),
         overdue("overdue wake-ups", &sources.wake, &WAKE),
@@ -119,13 +117,14 @@ pub(super) fn backlog(sources: &Sources, now: Timestamp) -> Vec<Evidence> {
 pub(super) fn poison(sources: &Sources) -> Vec<Evidence> {
     let depth = |name, read: &Read<u64>, threshold: &Threshold, named: Option<&Count>| {
         line(name, read, |depth| {
-            let text = format!("{depth}{}", named.map(names).unwrap_or_default());
-            judged(name, threshold, Some(*depth as f64), text)
+            let first = named.map(|count| count.first.clone()).unwrap_or_default();
+            Evidence { first, ..judged(name, threshold, Some(*depth as f64), depth.to_string()) }
         })
     };
     let count = |name, read: &Read<Count>, threshold: &Threshold| {
         line(name, read, |count| {
-            judged(name, threshold, Some(count.number as f64), format!("{}{}", number(count), names(count)))
+            let first = count.first.clone();
+            Evidence { first, ..judged(name, threshold, Some(count.number as f64), number(count)) }
         })
     };
     vec![
@@ -171,7 +170,7 @@ fn alarm_line(alarms: &[Alarm]) -> Evidence {
         runbook: Some(section(first)),
         command: "switchhook status --json",
     });
-    Evidence { name: "alarms", level, text, advice }
+    Evidence { name: "alarms", level, text, first: Vec::new(), advice }
 }
 
 /// Returns the section of the runbook for an alarm: `P1DeadLettersAlarm` for `P1-dead-letters`.
@@ -186,12 +185,16 @@ fn section(alarm: &str) -> String {
 fn schedule_line(name: &'static str, alarm: &str, command: &'static str, runs: f64, is_local: bool) -> Evidence {
     let text = format!("{runs} in ten minutes");
     if runs >= RUNS_MIN as f64 {
-        return Evidence { name, level: Level::Yes, text, advice: None };
+        return fine(name, text);
     }
     // A local stack may have started a moment ago, and its --tick may be long.
     let level = if is_local { Level::Unknown } else { Level::Act };
     let advice = Advice { text: "the schedule does not run: its work waits", runbook: Some(alarm.to_owned()), command };
-    Evidence { name, level, text, advice: Some(advice) }
+    Evidence { level, advice: Some(advice), ..fine(name, text) }
+}
+
+const fn fine(name: &'static str, text: String) -> Evidence {
+    Evidence { name, level: Level::Yes, text, first: Vec::new(), advice: None }
 }
 
 /// Makes a line from a value that was read. What could not be read is unknown.
@@ -203,17 +206,17 @@ fn line<T>(name: &'static str, read: &Read<T>, make: impl Fn(&T) -> Evidence) ->
 }
 
 fn unknown(name: &'static str, reason: &str) -> Evidence {
-    Evidence { name, level: Level::Unknown, text: reason.to_owned(), advice: None }
+    Evidence { level: Level::Unknown, ..fine(name, reason.to_owned()) }
 }
 
 /// Judges a value. `None` means that there is nothing to judge, which is fine.
 fn judged(name: &'static str, threshold: &Threshold, value: Option<f64>, text: String) -> Evidence {
     if value.is_none_or(|value| value <= threshold.limit) {
-        return Evidence { name, level: Level::Yes, text, advice: None };
+        return fine(name, text);
     }
     let Threshold { alarm, breach, advice, command, limit: _ } = *threshold;
     let advice = Advice { text: advice, runbook: alarm.map(str::to_owned), command };
-    Evidence { name, level: breach, text, advice: Some(advice) }
+    Evidence { level: breach, advice: Some(advice), ..fine(name, text) }
 }
 
 /// Values of the last time.
@@ -224,10 +227,6 @@ fn last(series: &Series, now: Timestamp, time: Duration) -> Series {
 
 fn number(count: &Count) -> String {
     if count.more { "1,000+".to_owned() } else { count.number.to_string() }
-}
-
-fn names(count: &Count) -> String {
-    if count.first.is_empty() { String::new() } else { format!(": {}", count.first.join(", ")) }
 }
 
 fn milliseconds(value: f64) -> String {

@@ -6,6 +6,7 @@
 mod evidence;
 mod sources;
 mod thresholds;
+mod traffic;
 
 use serde::Serialize;
 use switchhook_domain::Timestamp;
@@ -14,6 +15,7 @@ use crate::stack::Stack;
 use crate::time_text;
 
 pub use thresholds::{RUNS_MIN, SCHEDULES, THRESHOLDS, Threshold};
+pub use traffic::{Minute, Silence, Traffic};
 
 /// Largest count that is read: a larger one is shown as `1,000+`.
 pub const COUNT_MAX: usize = 1_000;
@@ -51,9 +53,29 @@ pub struct Evidence {
     pub level: Level,
     /// Value as text, for example `212, oldest 41 s`. If it could not be read: the reason.
     pub text: String,
+    /// A few of the items that the value counts, the most urgent first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub first: Vec<Subject>,
     /// Advice and command, if the level is not Yes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub advice: Option<Advice>,
+}
+
+/// Item that a line of evidence counts, by its id.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Subject {
+    Event(String),
+    Call(String),
+}
+
+impl Subject {
+    #[must_use]
+    pub fn id(&self) -> &str {
+        match self {
+            Self::Event(id) | Self::Call(id) => id,
+        }
+    }
 }
 
 /// Advice about a line.
@@ -81,6 +103,8 @@ pub struct Status {
     #[serde(serialize_with = "time_text::serialize")]
     pub at: Timestamp,
     pub questions: [Question; 3],
+    /// Received webhooks of the last hour. `None` if the metrics cannot be read.
+    pub traffic: Option<Traffic>,
 }
 
 impl Question {
@@ -111,5 +135,6 @@ pub async fn status(stack: &Stack) -> Status {
             Question::new("Backlog?", evidence::backlog(&sources, now)),
             Question::new("Poison?", evidence::poison(&sources)),
         ],
+        traffic: sources.metrics.as_ref().ok().map(|metrics| Traffic::of(metrics, now)),
     }
 }

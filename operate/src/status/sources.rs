@@ -7,7 +7,7 @@ use switchhook_aws::inbox::{ATTENTION_SHARDS, AttentionKind};
 use switchhook_aws::queue::Queue;
 use switchhook_domain::{Provider, ProviderHealth, Timestamp};
 
-use super::COUNT_MAX;
+use super::{COUNT_MAX, Subject};
 use crate::aws::{Alarm, MetricQuery, Series};
 use crate::concurrent::concurrently;
 use crate::error::Error;
@@ -17,6 +17,8 @@ use crate::stack::Stack;
 pub(super) const LOOK_BACK: Duration = Duration::from_secs(24 * 60 * 60);
 /// Seconds that one value of a metric covers.
 const PERIOD: u32 = 300;
+/// Seconds that one value of the webhooks' metrics covers.
+const MINUTE: u32 = 60;
 /// Concurrent reads of the index.
 const CONCURRENCY: usize = 16;
 /// Ids that a count names.
@@ -31,8 +33,8 @@ pub(super) struct Count {
     pub(super) number: usize,
     /// True if there are more.
     pub(super) more: bool,
-    /// Ids of a few of them.
-    pub(super) first: Vec<String>,
+    /// A few of them.
+    pub(super) first: Vec<Subject>,
 }
 
 /// Calls whose time in a wake queue has passed.
@@ -47,6 +49,7 @@ pub(super) struct Overdue {
 pub(super) struct Metrics {
     pub(super) received: Series,
     pub(super) rejected: Series,
+    pub(super) duplicate: Series,
     pub(super) answer: Series,
     pub(super) applied: Series,
     pub(super) announced: Series,
@@ -56,6 +59,8 @@ pub(super) struct Metrics {
     pub(super) drifted: Series,
     pub(super) events_age: Series,
     pub(super) dial_age: Series,
+    /// Received webhooks of each provider, in the order of [`Provider::ALL`].
+    pub(super) by_provider: Vec<Series>,
 }
 
 #[derive(Clone, Debug)]
@@ -145,9 +150,16 @@ async fn metrics(stack: &Stack, now: Timestamp) -> Result<Metrics, Error> {
         statistic: "Maximum".to_owned(),
         period: PERIOD,
     };
-    let queries = [
-        of_function("ingress", "received", "Sum"),
-        of_function("ingress", "rejected", "Sum"),
+    let by_minute = |name: &str| MetricQuery { period: MINUTE, ..of_function("ingress", name, "Sum") };
+    let of_provider = |provider: Provider| {
+        let mut query = by_minute("received");
+        query.dimensions.push(("provider".to_owned(), provider.as_str().to_owned()));
+        query
+    };
+    let mut queries = vec![
+        by_minute("received"),
+        by_minute("rejected"),
+        by_minute("duplicate"),
         of_function("ingress", "answer_ms", "p99"),
         of_function("consumer", "received_to_applied_ms", "p99"),
         of_function("relay", "received_to_announced_ms", "p99"),
@@ -160,11 +172,13 @@ async fn metrics(stack: &Stack, now: Timestamp) -> Result<Metrics, Error> {
         of_queue(&stack.names.events_queue_url),
         of_queue(&stack.names.dial_queue_url),
     ];
+    queries.extend(Provider::ALL.map(of_provider));
     let mut all = stack.metrics(&queries, now.minus(LOOK_BACK)).await?.into_iter();
     let mut next = || all.next().unwrap_or_default();
     Ok(Metrics {
         received: next(),
         rejected: next(),
+        duplicate: next(),
         answer: next(),
         applied: next(),
         announced: next(),
@@ -174,6 +188,7 @@ async fn metrics(stack: &Stack, now: Timestamp) -> Result<Metrics, Error> {
         drifted: next(),
         events_age: next(),
         dial_age: next(),
+        by_provider: Provider::ALL.map(|_| next()).to_vec(),
     })
 }
 
@@ -190,7 +205,7 @@ async fn overdue(stack: &Stack, queues: &[WakeQueue], now: Timestamp) -> Result<
         entries.extend(page);
     }
     entries.sort_by(|a, b| (a.wake_at, &a.call_id).cmp(&(b.wake_at, &b.call_id)));
-    let first = entries.iter().take(FIRST_MAX).map(|entry| entry.call_id.to_string()).collect();
+    let first = entries.iter().take(FIRST_MAX).map(|entry| Subject::Call(entry.call_id.to_string())).collect();
     let number = entries.len().min(COUNT_MAX);
     let count = Count { number, more: more || entries.len() > COUNT_MAX, first };
     Ok(Overdue { count, oldest: entries.first().map(|entry| entry.wake_at) })
@@ -212,7 +227,8 @@ async fn attention(stack: &Stack, kind: AttentionKind) -> Result<Count, Error> {
     for shard in 0..ATTENTION_SHARDS {
         let mut pages = stack.inbox.attention_pages(kind, shard, None);
         while let Some(page) = pages.next().await? {
-            let ids = page.items.iter().filter_map(|item| item.event_id.as_ref().map(ToString::to_string));
+            let ids =
+                page.items.iter().filter_map(|item| item.event_id.as_ref().map(|id| Subject::Event(id.to_string())));
             let room = FIRST_MAX.saturating_sub(count.first.len());
             count.first.extend(ids.take(room));
             count.number += page.items.len();
@@ -225,5 +241,5 @@ async fn attention(stack: &Stack, kind: AttentionKind) -> Result<Count, Error> {
 }
 
 fn reason(error: Error) -> String {
-    error.with_causes()
+    error.explanation().to_string()
 }

@@ -57,7 +57,7 @@ pub use event::{
 };
 pub use explain::{explain, explain_all, explain_not_folded};
 pub use fold::{Fold, FoldOutcome, fold, refold};
-pub use lifecycle::{INCONCLUSIVE, LIFECYCLE, Lifecycle, OUTCOME, Outcome};
+pub use lifecycle::{INCONCLUSIVE, LIFECYCLE, Lifecycle, OUTCOME, Outcome, lifecycle_labels};
 pub use machine::{Machine, MachineFold, State, StateEdges, Verdict};
 pub use moves::{MOVES_MAX, Move, MoveKind};
 pub use operator::OperatorAction;

@@ -4,7 +4,7 @@ use crate::event::EventKind::{
     self, Busy, Canceled, Completed, Failed, InProgress, NoAnswer, Ringing, UserConfirmed, UserDeclined,
     VoicemailDetected,
 };
-use crate::machine::{Machine, states};
+use crate::machine::{Machine, State, states};
 use Lifecycle as L;
 use Outcome as O;
 
@@ -149,6 +149,18 @@ impl Outcome {
 /// Label of an attempt, or of an outcome, that timed out without an ending. It is not a state of a machine: no event leads to
 /// it.
 pub const INCONCLUSIVE: &str = "inconclusive";
+
+/// Returns each label that the lifecycle of an attempt is shown with, once.
+#[must_use]
+pub fn lifecycle_labels() -> Vec<&'static str> {
+    let mut labels: Vec<&str> = Vec::new();
+    for label in Lifecycle::ALL.iter().map(|lifecycle| lifecycle.label()).chain([INCONCLUSIVE]) {
+        if !labels.contains(&label) {
+            labels.push(label);
+        }
+    }
+    labels
+}
 
 #[cfg(test)]
 mod tests;

@@ -367,7 +367,8 @@ impl ProviderHealth {
     }
 
     /// Rate in thousandths of the configured rate.
-    fn rate(&self, now: Timestamp) -> u64 {
+    #[must_use]
+    pub fn rate(&self, now: Timestamp) -> u64 {
         self.slowdown.map_or(FULL_RATE, |slowdown| {
             let elapsed = u64::try_from(now.millis_since(slowdown.since)).unwrap_or_default();
             slowdown.rate.saturating_add(elapsed.saturating_mul(RATE_GROWTH) / 60_000).min(FULL_RATE)

@@ -15,7 +15,7 @@ use super::{HOUR, MAX, carry_out, carry_out_in_two, stack};
 const ALL: LetterFilter = LetterFilter { keys: Vec::new(), cause: None, all: true };
 
 /// A running stack with two dead letters of the calls `c1` and `c2`: the calls table was down for too long.
-async fn with_dead_letters() -> World {
+pub(crate) async fn with_dead_letters() -> World {
     let world = World::new();
     // Only the consumer reads consistently. The sweep finds both events missing, and its messages are dropped as repetitions.
     world.set_fault_hook(|call| {

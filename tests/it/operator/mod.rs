@@ -3,8 +3,10 @@
 
 #![expect(clippy::indexing_slicing, clippy::panic, clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
-mod dead_letters;
-mod quarantine;
+pub(crate) mod dead_letters;
+mod known_at;
+mod ledger;
+pub(crate) mod quarantine;
 mod republish;
 mod verify;
 

@@ -14,7 +14,7 @@ use switchhook_tests::{World, generic, text};
 use super::{MAX, carry_out, carry_out_in_two, stack};
 
 /// Posts a body that no version can read. Returns its id.
-async fn unreadable(world: &World) -> EventId {
+pub(crate) async fn unreadable(world: &World) -> EventId {
     let (_, answer) = world.post(Provider::Generic, "not JSON").await;
     assert_eq!(answer["status"], json!("quarantined"), "{answer}");
     EventId::new(text(&answer["event_id"]))
@@ -22,7 +22,7 @@ async fn unreadable(world: &World) -> EventId {
 
 /// Stores an event as a version did that could not read its body: under the hash of the body, with the notice of ingress. This
 /// version can read the body.
-async fn quarantined_by_older_version(world: &World, call_id: &str, disposition: Disposition) -> EventId {
+pub(crate) async fn quarantined_by_older_version(world: &World, call_id: &str, disposition: Disposition) -> EventId {
     let event_id = EventId::new(format!("generic:sha256-{call_id}"));
     let event = NewEvent {
         event_id: event_id.clone(),

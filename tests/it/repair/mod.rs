@@ -25,6 +25,11 @@ use switchhook_tests::{INACTIVITY_TIMEOUT, World, generic};
 
 /// The stack of a world, as an operator reaches it.
 pub(crate) fn stack_of(world: &World) -> Stack {
+    stack_for(world, "operator")
+}
+
+/// Returns the clients of the world's stack. Their requests are recorded under the name of their sender.
+pub(crate) fn stack_for(world: &World, sender: &'static str) -> Stack {
     let names = StackNames {
         stack: "dev".to_owned(),
         region: REGION.to_owned(),
@@ -51,7 +56,7 @@ pub(crate) fn stack_of(world: &World) -> Stack {
             index_numbers: true,
         },
     };
-    let aws = sdk::with_timeouts_and_retries(&world.cloud.services().sdk_config_for("operator"));
+    let aws = sdk::with_timeouts_and_retries(&world.cloud.services().sdk_config_for(sender));
     Stack::new(names, &aws, None)
 }
 

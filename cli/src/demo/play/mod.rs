@@ -6,6 +6,7 @@ mod published;
 mod signing;
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::{Duration, UNIX_EPOCH};
 
 use bytes::Bytes;
@@ -29,6 +30,7 @@ use super::placed_script::{ApiAction, ApiRequest, OUTAGE_END, OUTAGE_START, Plac
 use super::script::{HOUR, MINUTE, Millis, START};
 use super::stack_settings::{INACTIVITY_TIMEOUT, RECONCILER_PERIOD};
 use super::traffic::{Delivery, Traffic};
+use crate::data_dir::{ClockFile, DataDir};
 use crate::paths::encoded;
 pub(crate) use error::PlayError;
 use logs::LogCollector;
@@ -45,8 +47,14 @@ const SETTLED_WITHIN: Millis = 24 * HOUR;
 /// Dial requests per second to the fake provider, which speaks for Retell.
 const DIAL_RATES: &str = "retell=20";
 
-/// Plays all traffic on this thread. Calls `progress` with the system's time at every delivery and every API request.
-pub(super) fn play(traffic: &Traffic, seed: u64, progress: impl Fn(Millis)) -> Result<Observations, PlayError> {
+/// Plays all traffic on this thread. Calls `progress` with the system's time at every delivery and every API request. With `data`,
+/// the stack is kept in this directory.
+pub(super) fn play(
+    traffic: &Traffic,
+    seed: u64,
+    data: Option<&Path>,
+    progress: impl Fn(Millis),
+) -> Result<Observations, PlayError> {
     let collector = LogCollector::default();
     let subscriber = tracing_subscriber::registry().with(LevelFilter::INFO).with(collector.clone());
     let _guard = tracing::subscriber::set_default(subscriber);
@@ -57,7 +65,7 @@ pub(super) fn play(traffic: &Traffic, seed: u64, progress: impl Fn(Millis)) -> R
         .build()
         .map_err(PlayError::Runtime)?;
     let started = std::time::Instant::now();
-    let mut observations = runtime.block_on(run(traffic, progress))?;
+    let mut observations = runtime.block_on(run(traffic, data, progress))?;
     observations.wall_time = started.elapsed();
     let logs = collector.take();
     observations.rejections_by_cause = logs.rejections_by_cause;
@@ -68,7 +76,7 @@ pub(super) fn play(traffic: &Traffic, seed: u64, progress: impl Fn(Millis)) -> R
     Ok(observations)
 }
 
-async fn run(traffic: &Traffic, progress: impl Fn(Millis)) -> Result<Observations, PlayError> {
+async fn run(traffic: &Traffic, data: Option<&Path>, progress: impl Fn(Millis)) -> Result<Observations, PlayError> {
     let keys = SigningKeys::new()?;
     let start = UNIX_EPOCH + Duration::from_millis(START.unsigned_abs());
     let cloud = Cloud::open(CloudOptions {
@@ -77,7 +85,7 @@ async fn run(traffic: &Traffic, progress: impl Fn(Millis)) -> Result<Observation
         dial_rates: DIAL_RATES.parse().map_err(PlayError::DialRates)?,
         inactivity_timeout: Duration::from_millis(INACTIVITY_TIMEOUT.unsigned_abs()),
         tick: Duration::from_millis(RECONCILER_PERIOD.unsigned_abs()),
-        data_dir: None,
+        data_dir: data.map(Path::to_owned),
         clock: Clock::starting_at(start),
         default_retry_policy: DEFAULT_RETRY_POLICY,
         concurrent_dials_per_provider: CONCURRENT_DIALS_PER_PROVIDER,
@@ -165,6 +173,14 @@ async fn run(traffic: &Traffic, progress: impl Fn(Millis)) -> Result<Observation
     observations.ids_with_two_contents = std::mem::take(&mut published.ids_with_two_contents);
     observations.unexpected_events.extend(published.into_rest());
     running.abort();
+    if let Some(data) = data {
+        let directory = DataDir::new(data);
+        let clock = ClockFile { ended_ms: Some(cloud.clock().now_ms()), ..ClockFile::default() };
+        directory
+            .write_providers(&keys.document())
+            .and_then(|()| directory.write_clock(clock))
+            .map_err(PlayError::Keep)?;
+    }
     Ok(observations)
 }
 

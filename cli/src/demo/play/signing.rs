@@ -39,6 +39,11 @@ impl SigningKeys {
 
     /// Returns the configuration of all providers with these keys.
     pub(super) fn provider_config(&self) -> Result<ProvidersFile, PlayError> {
+        ProvidersFile::from_json(&self.document()).map_err(PlayError::ProviderConfig)
+    }
+
+    /// Returns the text of a providers file with these keys.
+    pub(super) fn document(&self) -> String {
         let mut document = Map::new();
         for (provider, keys) in &self.by_provider {
             let texts: Vec<&str> = keys.iter().map(|(_, text)| text.as_str()).collect();
@@ -47,7 +52,7 @@ impl SigningKeys {
         if let Some(retell) = document.get_mut(Provider::Retell.name()) {
             retell["dial"] = json!({"api_key": "the demo's own API key"});
         }
-        ProvidersFile::from_json(&Value::Object(document).to_string()).map_err(PlayError::ProviderConfig)
+        Value::Object(document).to_string()
     }
 
     /// Returns the signed HTTP request of a delivery. A forgery gets the defect of its kind, for example a wrong key.

@@ -1,13 +1,12 @@
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use serde_json::json;
-use switchhook_aws::calls::{WAKE_SHARDS, WakeEntry};
+use switchhook_aws::calls::{CURSOR_BYTES_MAX, WAKE_SHARDS, WakeEntry};
 use switchhook_aws::dynamodb::KEY_BYTES_MAX;
 use switchhook_domain::{Policy, Provider, ProviderSet, RetryPolicy};
 
 use super::*;
 use crate::body;
-use crate::cursor::CURSOR_BYTES_MAX;
 use crate::request::Defaults;
 
 const NOW: Timestamp = Timestamp::from_millis(1_795_168_800_000);
@@ -94,7 +93,7 @@ fn every_state_of_a_job_can_be_asked_for() {
 
 #[test]
 fn every_state_that_a_call_is_shown_in_can_be_asked_for_once() {
-    let mut names = lifecycles();
+    let mut names = lifecycle_labels();
     names.sort_unstable();
     let expected =
         ["busy", "canceled", "completed", "failed", "in_progress", "inconclusive", "initiated", "no_answer", "ringing"];

@@ -1,7 +1,7 @@
 use switchhook_domain::{Provider, ProviderHealth};
 
 use super::*;
-use crate::status::Question;
+use crate::status::{Question, Subject};
 
 const NOW: Timestamp = Timestamp::from_millis(1_760_961_600_000);
 
@@ -137,12 +137,17 @@ fn age_of_a_queue_counts_only_while_it_holds_messages() {
 
 #[test]
 fn counts_stop_and_name_the_first() {
-    let many = Count { number: 1_000, more: true, first: vec!["call-1".to_owned(), "call-2".to_owned()] };
+    let many = Count {
+        number: 1_000,
+        more: true,
+        first: ["call-1", "call-2"].map(|id| Subject::Call(id.to_owned())).to_vec(),
+    };
     let due = Overdue { count: many.clone(), oldest: Some(ago(700)) };
     let sources = Sources { due: Ok(due), dead_letters: Ok(2), dead_lettered: Ok(many), ..fine() };
     let line = evidence(&sources, "due calls");
     assert_eq!((line.level, line.text.as_str()), (Level::Watch, "1,000+, longest overdue by 11 min"));
-    assert_eq!(evidence(&sources, "dead letters").text, "2: call-1, call-2");
+    let line = evidence(&sources, "dead letters");
+    assert_eq!((line.text.as_str(), line.first.len()), ("2", 2));
 }
 
 #[test]

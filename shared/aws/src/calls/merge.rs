@@ -8,25 +8,27 @@ use std::cmp::Reverse;
 use std::collections::VecDeque;
 
 use futures_util::{StreamExt, TryStreamExt, stream};
-use switchhook_aws::Error;
-use switchhook_aws::calls::{Calls, WAKE_SHARDS, WakeEntry, WakeQueue};
 use switchhook_domain::Timestamp;
 
-use crate::cursor::Position;
+use super::index::WakeEntry;
+use super::position::Position;
+use super::table::Calls;
+use super::wake_queue::{WAKE_SHARDS, WakeQueue};
+use crate::error::Error;
 
 /// Shards read at the same time.
 const CONCURRENCY: usize = 16;
 
 /// Order of a merge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Order {
+pub enum Order {
     EarliestFirst,
     LatestFirst,
 }
 
 /// Shards that are read in one order.
 #[derive(Debug)]
-pub(crate) struct Merge<'a> {
+pub struct Merge<'a> {
     calls: &'a Calls,
     order: Order,
     shards: Vec<Shard>,
@@ -49,7 +51,8 @@ struct Shard {
 
 impl<'a> Merge<'a> {
     /// Prepares the entries of these queues that follow `start`. `until` is the latest time of a queue's entries.
-    pub(crate) fn new(
+    #[must_use]
+    pub fn new(
         calls: &'a Calls,
         queues: &[WakeQueue],
         order: Order,
@@ -79,7 +82,10 @@ impl<'a> Merge<'a> {
     }
 
     /// Returns the next entry. `None` at the end.
-    pub(crate) async fn next(&mut self) -> Result<Option<Position>, Error> {
+    ///
+    /// # Errors
+    /// [`Error::ListCalls`].
+    pub async fn next(&mut self) -> Result<Option<Position>, Error> {
         self.read_ahead().await?;
         let Some(index) = self.first() else { return Ok(None) };
         let shard = self.shards.get_mut(index);
@@ -90,7 +96,10 @@ impl<'a> Merge<'a> {
     }
 
     /// True if no entry is left.
-    pub(crate) async fn is_at_end(&mut self) -> Result<bool, Error> {
+    ///
+    /// # Errors
+    /// [`Error::ListCalls`].
+    pub async fn is_at_end(&mut self) -> Result<bool, Error> {
         self.read_ahead().await?;
         Ok(self.first().is_none())
     }

@@ -3,20 +3,22 @@
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
-use switchhook_aws::Error;
-use switchhook_aws::calls::{WAKE_SHARDS, WakeEntry, WakeQueue};
-use switchhook_aws::dynamodb::KEY_BYTES_MAX;
 use switchhook_domain::{CallId, Timestamp};
 
+use super::index::WakeEntry;
+use super::wake_queue::{WAKE_SHARDS, WakeQueue};
+use crate::dynamodb::KEY_BYTES_MAX;
+use crate::error::Error;
+
 /// Limit on the length of a cursor, before it is decoded.
-pub(crate) const CURSOR_BYTES_MAX: usize = 4 * 1024;
+pub const CURSOR_BYTES_MAX: usize = 4 * 1024;
 
 /// Position in a list: an entry of the index.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Position {
-    pub(crate) queue: WakeQueue,
-    pub(crate) shard: u64,
-    pub(crate) entry: WakeEntry,
+pub struct Position {
+    pub queue: WakeQueue,
+    pub shard: u64,
+    pub entry: WakeEntry,
 }
 
 /// JSON form of a position. The cursor is this JSON in base64.
@@ -31,7 +33,8 @@ struct Cursor {
 
 impl Position {
     /// Parses a cursor. `None` if it is not one that [`Position::to_cursor`] made.
-    pub(crate) fn parse(text: &str) -> Option<Self> {
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
         let bytes = BASE64_URL_SAFE_NO_PAD.decode(Some(text).filter(|text| text.len() <= CURSOR_BYTES_MAX)?).ok()?;
         let Cursor { queue, shard, call_id, wake_at } = serde_json::from_slice(&bytes).ok()?;
         let queue = WakeQueue::all().find(|known| known.to_string() == queue)?;
@@ -39,7 +42,11 @@ impl Position {
         (is_key && shard < WAKE_SHARDS).then_some(Self { queue, shard, entry: WakeEntry { call_id, wake_at } })
     }
 
-    pub(crate) fn to_cursor(&self) -> Result<String, Error> {
+    /// Returns the cursor of the position.
+    ///
+    /// # Errors
+    /// [`Error::ListCalls`] if the position cannot be written as JSON.
+    pub fn to_cursor(&self) -> Result<String, Error> {
         let WakeEntry { call_id, wake_at } = self.entry.clone();
         let cursor = Cursor { queue: self.queue.to_string(), shard: self.shard, call_id, wake_at };
         let json = serde_json::to_vec(&cursor).map_err(|error| Error::ListCalls(Box::new(error)))?;

@@ -1,0 +1,68 @@
+//! Files that `switchhook demo` and `switchhook dev` keep in a data directory, beside those of the local stack.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+/// Database of the local stack.
+const DATABASE: &str = "switchhook.sqlite";
+
+/// Time of a stack's clock, as a later run needs it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct ClockFile {
+    /// Time that was skipped: the clock runs ahead of the system's by it.
+    pub(crate) skipped_ms: u64,
+    /// Time at which the demo ended, in Unix milliseconds. `None` if no demo wrote this directory.
+    pub(crate) ended_ms: Option<u64>,
+}
+
+/// A data directory.
+#[derive(Clone, Debug)]
+pub(crate) struct DataDir(PathBuf);
+
+impl DataDir {
+    pub(crate) fn new(path: &Path) -> Self {
+        Self(path.to_owned())
+    }
+
+    /// True if the directory holds a stack.
+    pub(crate) fn has_stack(&self) -> bool {
+        self.0.join(DATABASE).exists()
+    }
+
+    /// Path of the providers file. `None` if the directory has none.
+    pub(crate) fn providers(&self) -> Option<PathBuf> {
+        Some(self.providers_path()).filter(|path| path.exists())
+    }
+
+    pub(crate) fn write_providers(&self, document: &str) -> io::Result<()> {
+        fs::write(self.providers_path(), document)
+    }
+
+    /// Reads the file of the clock. Without one, no time was skipped.
+    pub(crate) fn clock(&self) -> io::Result<ClockFile> {
+        match fs::read_to_string(self.clock_path()) {
+            Ok(text) => Ok(serde_json::from_str(&text)?),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(ClockFile::default()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Replaces the file of the clock. A kill leaves the old file or the new one.
+    pub(crate) fn write_clock(&self, clock: ClockFile) -> io::Result<()> {
+        let unfinished = self.0.join("clock.unfinished");
+        fs::write(&unfinished, serde_json::to_string(&clock)?)?;
+        fs::rename(unfinished, self.clock_path())
+    }
+
+    fn providers_path(&self) -> PathBuf {
+        self.0.join("providers.json")
+    }
+
+    fn clock_path(&self) -> PathBuf {
+        self.0.join("clock.json")
+    }
+}

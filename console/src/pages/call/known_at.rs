@@ -1,0 +1,78 @@
+//! "Known at": the choice of an earlier time, one for each write of the call's row.
+
+use maud::{Markup, html};
+use switchhook_domain::Timestamp;
+use switchhook_operate::timeline::CallSummary;
+
+use crate::parts;
+use crate::query::url;
+
+/// Position among the times at which the row was written.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct KnownAt<'a> {
+    pub(super) call_id: &'a str,
+    /// Times at which the row was written, the earliest first.
+    pub(super) times: &'a [Timestamp],
+    /// Time that is shown. `None` for the present.
+    pub(super) as_of: Option<Timestamp>,
+}
+
+impl KnownAt<'_> {
+    /// Returns the number of writes up to the time that is shown.
+    fn step(&self) -> usize {
+        let Some(as_of) = self.as_of else { return self.times.len() };
+        self.times.iter().filter(|at| **at <= as_of).count()
+    }
+
+    /// Returns the time of a write. The first has the number 1.
+    pub(super) fn time_of(times: &[Timestamp], step: usize) -> Option<Timestamp> {
+        times.get(step.checked_sub(1)?).copied()
+    }
+
+    fn url_of(&self, step: usize) -> Option<String> {
+        let at = Self::time_of(self.times, step)?.to_string();
+        Some(url("/call", &[("id", self.call_id), ("as_of", &at)]))
+    }
+
+    /// Prints the choice of a time, and the state of that time.
+    pub(super) fn print(&self, call: Option<&CallSummary>) -> Markup {
+        let (step, count) = (self.step(), self.times.len());
+        let shown = self.as_of.map(|at| at.to_string());
+        let before = if self.as_of.is_none() { count.saturating_sub(1) } else { step.saturating_sub(1) };
+        html! {
+            section.known aria-label="Known at" {
+                form #known method="get" action="/call" {
+                    input type="hidden" name="id" value=(self.call_id);
+                    label for="step" { "Known at" }
+                    @if let Some(url) = self.url_of(before) { a.previous rel="prev" href=(url) title="the write before (,)" { "◀ previous" } }
+                    input #step type="range" name="step" min="1" max=(count.max(1)) value=(step.max(1))
+                        aria-valuetext=(format!("write {step} of {count}"));
+                    @if let Some(url) = self.url_of(step + 1) { a.next rel="next" href=(url) title="the next write (.)" { "next ▶" } }
+                    button type="submit" { "Show" }
+                    @if self.as_of.is_some() { a.now href=(url("/call", &[("id", self.call_id)])) { "now" } }
+                }
+                p.believed {
+                    @match (&shown, call) {
+                        (Some(at), Some(call)) => {
+                            time datetime=(at) { (at) } ", write " (step) " of " (count) ": Switchhook then believed: "
+                            strong { (state(call)) }
+                        },
+                        (Some(at), None) => {
+                            time datetime=(at) { (at) } ": Switchhook did not know this call yet."
+                            @if let Some(first) = self.times.first() { " It is known since " (parts::time(&first.to_string())) "." }
+                        },
+                        (None, Some(call)) => { "Now, after write " (count) " of " (count) ": " strong { (state(call)) } },
+                        (None, None) => {},
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Returns the state of a call in one line: `in_progress, connected, Dialing, IN_PROGRESS`.
+pub(super) fn state(call: &CallSummary) -> String {
+    let job = call.job.state.unwrap_or("job not known");
+    let parts = [call.lifecycle, call.outcome, Some(call.appointment_status), Some(job)];
+    parts.into_iter().flatten().collect::<Vec<&str>>().join(", ")
+}

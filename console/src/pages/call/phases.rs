@@ -1,0 +1,84 @@
+//! The phases of an attempt: dialled, ringing, in progress.
+
+use switchhook_domain::{EventKind, MoveKind};
+use switchhook_operate::timeline::{AttemptSummary, Line, Story};
+
+use super::times::{happened, millis};
+
+/// Look of a bar.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fill {
+    Job(&'static str),
+    /// A dial without a report of ringing.
+    Dialled,
+    /// A dial whose result was not known.
+    Doubt,
+    Ringing,
+    InProgress,
+    /// The silence before an attempt was given up.
+    Inconclusive,
+}
+
+/// Returns the phases of an attempt with the times at which they began.
+pub(super) fn phases(story: &Story, attempt: &AttemptSummary, begin_ms: i64) -> Vec<(i64, Fill)> {
+    let mut phases: Vec<(i64, Fill)> = Vec::new();
+    let mut first_event = None;
+    let starts = story.call.attempts.iter().filter_map(|other| millis(&other.started_at));
+    let next_ms = starts.filter(|start| *start > begin_ms).min();
+    let mut is_doubted = false;
+    for line in &story.story {
+        match line {
+            Line::Event(event) if event.attempt == Some(attempt.number) => {
+                let Some(at_ms) = happened(event).or_else(|| millis(&event.received_at)) else { continue };
+                first_event = Some(first_event.unwrap_or(at_ms).min(at_ms));
+                let kind = EventKind::ALL.into_iter().find(|kind| kind.as_str() == event.kind);
+                let fill = kind.and_then(phase).filter(|_| event.disposition == "applied");
+                phases.extend(fill.map(|fill| (at_ms.max(begin_ms), fill)));
+            }
+            Line::Move { at, kind, .. } => {
+                let is_of_this = |at_ms| at_ms >= begin_ms && next_ms.is_none_or(|next| at_ms < next);
+                is_doubted |= *kind == MoveKind::Doubted.as_str() && millis(at).is_some_and(is_of_this);
+            }
+            Line::Event(_) | Line::Write(_) => {}
+        }
+    }
+    let is_silent = first_event.is_none_or(|first| first > begin_ms);
+    let first = if is_doubted && is_silent { Fill::Doubt } else { Fill::Dialled };
+    phases.push((begin_ms, first));
+    // The phase that comes later in a call counts, if two begin at the same time.
+    phases.sort_by_key(|(at_ms, fill)| (*at_ms, rank(*fill)));
+    phases
+}
+
+const fn rank(fill: Fill) -> u8 {
+    match fill {
+        Fill::Job(_) | Fill::Dialled | Fill::Doubt => 0,
+        Fill::Ringing => 1,
+        Fill::InProgress => 2,
+        Fill::Inconclusive => 3,
+    }
+}
+
+/// Returns the phase that an event begins.
+const fn phase(kind: EventKind) -> Option<Fill> {
+    match kind {
+        EventKind::Ringing => Some(Fill::Ringing),
+        EventKind::InProgress => Some(Fill::InProgress),
+        EventKind::Initiated
+        | EventKind::VoicemailDetected
+        | EventKind::UserDeclined
+        | EventKind::UserConfirmed
+        | EventKind::NoAnswer
+        | EventKind::Canceled
+        | EventKind::Busy
+        | EventKind::Failed
+        | EventKind::Completed
+        | EventKind::RetryScheduled
+        | EventKind::Alive
+        | EventKind::ClaimExpired
+        | EventKind::DialNotFound
+        | EventKind::RetryMissed
+        | EventKind::DriftFound
+        | EventKind::DeadlinePassed => None,
+    }
+}

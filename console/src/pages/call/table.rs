@@ -1,0 +1,220 @@
+//! The tables of a call: its attempts, and everything that happened to it. They say all that the drawing shows.
+
+use maud::{Markup, html};
+use switchhook_operate::duration;
+use switchhook_operate::timeline::{AttemptSummary, EventInStory, Line, Story, WriteInStory};
+
+use crate::parts;
+use crate::query::url;
+use crate::text::visible;
+
+/// Largest number of events that are all shown at once. Of more, those of one attempt are.
+const EVENTS_MAX: usize = 128;
+
+/// Attempts whose events are shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Open {
+    All,
+    /// One attempt is open, or none has this number. Events that name no attempt are always shown.
+    Attempt(u8),
+}
+
+impl Open {
+    /// Returns which attempts are open. A call with many events shows those of the attempt that the user chose.
+    pub(super) fn of(story: &Story, chosen: Option<&str>) -> Self {
+        let events = story.story.iter().filter(|line| matches!(line, Line::Event(_))).count();
+        match chosen {
+            Some("all") => Self::All,
+            Some(number) => Self::Attempt(number.parse().unwrap_or_default()),
+            None if events > EVENTS_MAX => Self::Attempt(0),
+            None => Self::All,
+        }
+    }
+
+    const fn shows(self, attempt: Option<u8>) -> bool {
+        match (self, attempt) {
+            (Self::All, _) | (Self::Attempt(_), None) => true,
+            (Self::Attempt(open), Some(of)) => open == of,
+        }
+    }
+}
+
+/// Returns the indexes of the lines that are shown: the events of the open attempts, all moves, and the writes that changed or
+/// announced something. Of shut attempts, only the writes that changed the job are shown.
+pub(super) fn rows(story: &Story, open: Open) -> Vec<usize> {
+    let mut rows = Vec::new();
+    let mut follows_shown = false;
+    let (mut last_state, mut last_job) = (None, None);
+    for (index, line) in story.story.iter().enumerate() {
+        let is_shown = match line {
+            Line::Event(event) => open.shows(event.attempt),
+            Line::Move { .. } => true,
+            Line::Write(write) => {
+                let state = (write.lifecycle, write.outcome, write.appointment_status);
+                let has_moved = last_job.replace(write.job) != Some(write.job);
+                let has_changed = last_state.replace(state) != Some(state) || !write.announced.is_empty();
+                has_moved || (has_changed && (std::mem::take(&mut follows_shown) || open == Open::All))
+            }
+        };
+        if is_shown {
+            rows.push(index);
+            follows_shown |= !matches!(line, Line::Write(_));
+        }
+    }
+    rows
+}
+
+/// Prints the attempts.
+pub(super) fn attempts(story: &Story, open: Open) -> Markup {
+    let call = &story.call;
+    let count = |attempt: &AttemptSummary| {
+        let of_attempt = |line: &&Line| matches!(line, Line::Event(event) if event.attempt == Some(attempt.number));
+        story.story.iter().filter(of_attempt).count()
+    };
+    let opened = |number: u8| {
+        let number = number.to_string();
+        let mut query = vec![("id", call.call_id.as_str()), ("attempt", number.as_str())];
+        query.extend(story.as_of.as_deref().map(|at| ("as_of", at)));
+        url("/call", &query) + "#events"
+    };
+    html! {
+        table.attempts {
+            caption { "Attempts" }
+            thead {
+                tr {
+                    th scope="col" { "Attempt" }
+                    th scope="col" { "Provider" }
+                    th scope="col" { "Provider's call id" }
+                    th scope="col" { "State" }
+                    th scope="col" { "Outcome" }
+                    th scope="col" { "Dialled" }
+                    th scope="col" { "Started" }
+                    th scope="col" { "Ended" }
+                    th scope="col" { "Events" }
+                }
+            }
+            tbody {
+                @for attempt in &call.attempts {
+                    tr {
+                        th scope="row" { (attempt.number) }
+                        td { (attempt.provider.unwrap_or("-")) }
+                        td { @if let Some(id) = &attempt.provider_call_id { (parts::foreign(id)) } @else { "-" } }
+                        td { (parts::badge(attempt.lifecycle)) }
+                        td { (parts::badge(attempt.outcome)) }
+                        @for time in times_of(attempt) { td { (time) } }
+                        td {
+                            @if open.shows(Some(attempt.number)) { (count(attempt)) }
+                            @else { a href=(opened(attempt.number)) { (count(attempt)) " shut ▸" } }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Returns the times of an attempt, with the date on the first one.
+fn times_of(attempt: &AttemptSummary) -> Vec<Markup> {
+    let mut date = String::new();
+    let times = [attempt.dialled_at.as_deref(), Some(attempt.started_at.as_str()), attempt.ended_at.as_deref()];
+    times.into_iter().map(|at| at.map_or_else(|| html! { "-" }, |at| moment(at, &mut date))).collect()
+}
+
+/// Prints the lines of the story with these indexes.
+pub(super) fn events(story: &Story, open: Open, rows: &[usize]) -> Markup {
+    let mut date = String::new();
+    html! {
+        table #events.events {
+            caption {
+                "What happened, in the order in which Switchhook learned of it. Times are UTC."
+                @if let Open::Attempt(number) = open {
+                    " The events of " @if number == 0 { "all attempts" } @else { "the other attempts" } " are shut: open them above."
+                }
+            }
+            thead {
+                tr {
+                    th scope="col" { "Occurred" }
+                    th scope="col" { "Arrived" }
+                    th scope="col" { "Attempt" }
+                    th scope="col" { "What" }
+                    th scope="col" { "Disposition" }
+                    th scope="col" { "Why" }
+                }
+            }
+            tbody {
+                @for (row, line) in rows.iter().filter_map(|row| Some((row, story.story.get(*row)?))) {
+                    @match line {
+                        Line::Event(event) => (event_row(*row, event, &mut date)),
+                        Line::Move { at, kind, reason } => tr.move #(format!("r{row}")) {
+                            td {}
+                            td { (moment(at, &mut date)) }
+                            td {}
+                            th scope="row" { "job " (kind.replace('_', " ")) }
+                            td {}
+                            td { @if let Some(reason) = reason { (parts::foreign(&reason.replace('_', " "))) } }
+                        },
+                        Line::Write(write) => (write_row(*row, write, &mut date)),
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn event_row(row: usize, event: &EventInStory, date: &mut String) -> Markup {
+    html! {
+        tr #(format!("r{row}")) {
+            td { @if let Some(at) = &event.occurred_at { (moment(at, date)) } }
+            td.late[event.is_late] {
+                @match event.late_ms {
+                    Some(ms) if event.is_late => { (duration(ms)) " late" },
+                    Some(ms) if ms >= 0 => { "+" (duration(ms)) },
+                    Some(ms) => { (duration(ms.saturating_neg())) " early" },
+                    None => (moment(&event.received_at, date)),
+                }
+            }
+            td { @if let Some(attempt) = event.attempt { (attempt) } }
+            th scope="row" {
+                a href=(url("/event", &[("id", &event.source_event_id)])) {
+                    (event.kind.replace('_', " "))
+                }
+                @if event.implied { " (implied)" }
+            }
+            td { (parts::badge(event.disposition)) }
+            td { (visible(&event.why)) }
+        }
+    }
+}
+
+fn write_row(row: usize, write: &WriteInStory, date: &mut String) -> Markup {
+    let state = [write.lifecycle, write.outcome, Some(write.appointment_status), write.job];
+    let state: Vec<&str> = state.into_iter().flatten().filter(|part| !part.is_empty()).collect();
+    html! {
+        tr.write #(format!("r{row}")) {
+            td {}
+            td { (moment(&write.at, date)) }
+            td {}
+            th scope="row" { "written" }
+            td colspan="2" {
+                (state.join(", "))
+                @if !write.announced.is_empty() {
+                    "; announced "
+                    @for (index, one) in write.announced.iter().enumerate() {
+                        @if index > 0 { ", " } "#" (one.sequence) " " (visible(&one.event_type))
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Prints a time to the millisecond. The date stands before it on the first time of each day.
+fn moment(at: &str, date: &mut String) -> Markup {
+    let (day, time) = (at.get(..10).unwrap_or_default(), at.get(11..23));
+    let Some(time) = time else { return parts::foreign(at) };
+    let is_new = day != date;
+    if is_new {
+        day.clone_into(date);
+    }
+    html! { time datetime=(at) { @if is_new { (day) " " } (time) } }
+}

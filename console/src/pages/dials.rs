@@ -1,0 +1,221 @@
+//! Dials: whether calls go out, which provider is blocked, and whether a phone could ring twice.
+
+use axum::Extension;
+use axum::body::Bytes;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::Response;
+use maud::{Markup, html};
+use switchhook_domain::{PhoneNumber, Timestamp};
+use switchhook_operate::calls::StuckCall;
+use switchhook_operate::dials::{DialReport, EXAMINED_MAX, ProviderDials, dials, is_blocked};
+use switchhook_operate::mask::Masker;
+
+use crate::console::Console;
+use crate::page::{self, Entry, Frame};
+use crate::pages::plan::refuse_form;
+use crate::pages::repair::{ago, span};
+use crate::parts;
+use crate::query::Query;
+use crate::session::Session;
+
+/// Purpose of the token in the form that checks a number.
+const CHECK_FORM: &str = "do-not-call";
+/// Rate of a provider that was not slowed down, in thousandths.
+const FULL_RATE: u64 = 1_000;
+
+pub(crate) async fn show(State(console): State<Console>, Extension(session): Extension<Session>) -> Response {
+    let stack = console.stack().clone();
+    page::stream(&console, frame(), async move {
+        match dials(&stack).await {
+            Ok(report) => html! { (content(&report)) (check_form(&session)) },
+            Err(error) => html! { h1 { "Dials" } (parts::problem("the dials", &error)) (check_form(&session)) },
+        }
+    })
+}
+
+/// Says whether a number is on the do-not-call list. The number is posted, and no page shows it whole.
+pub(crate) async fn check_number(
+    State(console): State<Console>,
+    Extension(session): Extension<Session>,
+    form: Bytes,
+) -> Response {
+    let form = Query::parse(&form);
+    if !session.accepts(CHECK_FORM, form.get("form_token").unwrap_or_default()) {
+        return refuse_form();
+    }
+    let text = form.get("number").unwrap_or_default();
+    let mut masker = Masker::new();
+    let shown = masker.field("number", text);
+    let is_number = text.starts_with('+') || text.contains(':');
+    let (status, content) = if !is_number {
+        let content =
+            html! { p.refused role="alert" { "A number starts with + and its country, and a SIP address with sip:." } };
+        (StatusCode::UNPROCESSABLE_ENTITY, content)
+    } else {
+        match is_blocked(console.stack(), &PhoneNumber::new(text)).await {
+            Ok(true) => (
+                StatusCode::OK,
+                html! { p role="status" { strong { (parts::foreign(&shown)) " is on the do-not-call list." } " It is not called." } },
+            ),
+            Ok(false) => (
+                StatusCode::OK,
+                html! { p role="status" { strong { (parts::foreign(&shown)) " is not on the do-not-call list." } } },
+            ),
+            Err(error) => (StatusCode::BAD_GATEWAY, parts::problem("the do-not-call list", &error)),
+        }
+    };
+    let content =
+        html! { h1 { "Do-not-call list" } (content) (check_form(&session)) p { a href="/dials" { "All dials" } } };
+    page::whole(&console, status, &frame(), &content)
+}
+
+fn frame() -> Frame {
+    Frame { title: "Dials".to_owned(), entry: Some(Entry::Dials), command: "providers list".to_owned() }
+}
+
+fn content(report: &DialReport) -> Markup {
+    html! {
+        h1 { "Dials" }
+        @if report.providers.is_empty() {
+            (parts::empty(&html! { "No provider is asked to place calls. The parameter " code { "DialRates" } " names those that are." }))
+        } @else {
+            (providers(report))
+        }
+        @if report.more {
+            p.muted { "In flight and in doubt are counted among the " (EXAMINED_MAX) " open calls that are looked at first. There are more." }
+        }
+        (stuck("In doubt", "No call is in doubt: each dial was answered, or an event of it has arrived.", &report.in_doubt, report.at))
+        h2 { "Due next" }
+        @if report.next.is_empty() { (parts::empty(&html! { "No call waits for its time." })) }
+        @else {
+            ul.due {
+                @for call in &report.next {
+                    li { (parts::time(&call.due_at.to_string())) " " (parts::call_link(call.call_id.as_str())) " " span.muted { (call.provider.as_str()) } }
+                }
+            }
+        }
+        (stuck("Expired claims", "No claim waits longer than it may.", &report.expired_claims, report.at))
+    }
+}
+
+fn providers(report: &DialReport) -> Markup {
+    html! {
+        table {
+            caption.hidden { "Providers and their dials" }
+            thead {
+                tr {
+                    th scope="col" { "Provider" }
+                    th scope="col" { "Circuit" }
+                    th scope="col" { "Rate" }
+                    th scope="col" { "In flight" }
+                    th scope="col" { "Due now" }
+                    th scope="col" { "Oldest due" }
+                    th scope="col" { "In doubt" }
+                    th scope="col" { "Failure score" }
+                    th scope="col" { "Next probe" }
+                    th scope="col" { "Last error" }
+                }
+            }
+            tbody { @for provider in &report.providers { (row(provider, report)) } }
+        }
+    }
+}
+
+fn row(dials: &ProviderDials, report: &DialReport) -> Markup {
+    let plus = if report.more { "+" } else { "" };
+    html! {
+        tr {
+            th scope="row" data-label="Provider" { (dials.provider.as_str()) }
+            td data-label="Circuit" { (circuit(dials, report.at)) }
+            td data-label="Rate" { (rate(dials)) }
+            td data-label="In flight" { (dials.in_flight) (plus) }
+            td data-label="Due now" { (dials.due) @if dials.more_due { "+" } }
+            td data-label="Oldest due" { @if let Some(at) = dials.oldest_due { (span(report.at.millis_since(at))) } @else { "-" } }
+            td data-label="In doubt" { @if dials.in_doubt > 0 { strong.act { (dials.in_doubt) (plus) } } @else { "0" (plus) } }
+            td data-label="Failure score" { (dials.failure_score) }
+            td data-label="Next probe" {
+                @if let Some(open) = &dials.open { (until(report.at, open.next_probe_at)) } @else { "-" }
+            }
+            td data-label="Last error" { @if let Some(open) = &dials.open { (parts::foreign(&open.cause)) } @else { "-" } }
+        }
+    }
+}
+
+fn circuit(dials: &ProviderDials, now: Timestamp) -> Markup {
+    html! {
+        @if let Some(open) = &dials.open {
+            (parts::badge("open"))
+            @if let Some(since) = open.since { " " (span(now.millis_since(since))) }
+            span.muted { ", " (open.reason) }
+        } @else if let Some(paused_until) = dials.paused_until {
+            (parts::badge("paused")) " until " (parts::time(&paused_until.to_string()))
+        } @else {
+            (parts::badge("closed"))
+        }
+    }
+}
+
+fn rate(dials: &ProviderDials) -> Markup {
+    html! {
+        @match (dials.per_second, dials.open.is_some()) {
+            (None, _) => span.muted { "none" },
+            (Some(per_second), true) => { "0 of " (per_second) "/s" },
+            (Some(per_second), false) if dials.rate < FULL_RATE => {
+                (format!("{:.2}", per_second * dials.rate as f64 / FULL_RATE as f64)) " of " (per_second) "/s"
+            }
+            (Some(per_second), false) => { (per_second) "/s" },
+        }
+    }
+}
+
+/// Returns a time after now for display. A probe whose time has come is dialled with the next due call.
+fn until(now: Timestamp, at: Timestamp) -> String {
+    let left = at.millis_since(now);
+    if left <= 0 { "with the next due call".to_owned() } else { format!("in {}", span(left)) }
+}
+
+fn stuck(title: &str, nothing: &str, calls: &[StuckCall], now: Timestamp) -> Markup {
+    html! {
+        h2 { (title) }
+        @if calls.is_empty() { (parts::empty(&html! { (nothing) })) }
+        @else {
+            table {
+                caption.hidden { (title) }
+                thead {
+                    tr {
+                        th scope="col" { "Call" }
+                        th scope="col" { "Since" }
+                        th scope="col" { "Why" }
+                        th scope="col" { "What happens next" }
+                    }
+                }
+                tbody {
+                    @for call in calls {
+                        tr {
+                            td data-label="Call" { (parts::call_link(call.call_id.as_str())) }
+                            td data-label="Since" { (ago(now, call.since)) }
+                            td data-label="Why" { (call.why) }
+                            td data-label="What happens next" {
+                                (call.next)
+                                @if let Some(at) = call.next_at { ", at " (parts::time(&at.to_string())) }
+                                @if call.late { " " strong.act { "late" } }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn check_form(session: &Session) -> Markup {
+    html! {
+        h2 { "Do-not-call list" }
+        form.change method="post" action="/dials/do-not-call" {
+            input type="hidden" name="form_token" value=(session.form_token(CHECK_FORM));
+            label.field { "Number" input name="number" type="tel" required autocomplete="off" placeholder="+44…"; }
+            button type="submit" { "Check" }
+        }
+    }
+}

@@ -1,0 +1,337 @@
+//! An event: the path of one webhook in five steps, with its masked payload.
+
+use axum::extract::State;
+use axum::http::{StatusCode, Uri};
+use axum::response::Response;
+use maud::{Markup, html};
+use switchhook_domain::EventId;
+use switchhook_operate::events::{Announced, Conflict, EventPath, FoldedEntry, Retries, show as read};
+
+use crate::console::Console;
+use crate::page::{self, Entry, Frame};
+use crate::pages::events::precise;
+use crate::parts;
+use crate::query::Query;
+use crate::text::{short_duration, visible};
+
+/// Largest part of a payload that is shown, in bytes.
+const SHOWN_BYTES_MAX: usize = 256 * 1024;
+/// Time after which an event counts as late.
+const LATE_MS: i64 = 10_000;
+
+pub(crate) async fn show(State(console): State<Console>, uri: Uri) -> Response {
+    let query = Query::of(&uri);
+    let id = query.id("id").unwrap_or_default();
+    let frame = Frame {
+        title: format!("Event {}", visible(id)),
+        entry: Some(Entry::Events),
+        command: format!("event show {}", parts::quoted(id)),
+    };
+    match read(console.stack(), &EventId::new(id)).await {
+        Ok(Some(path)) => page::whole(&console, StatusCode::OK, &frame, &content(&path)),
+        Ok(None) => page::whole(&console, StatusCode::NOT_FOUND, &frame, &nothing(id)),
+        Err(error) => page::whole(&console, StatusCode::OK, &frame, &parts::problem("the event", &error)),
+    }
+}
+
+fn nothing(id: &str) -> Markup {
+    html! {
+        h1 { "No event was found" }
+        p {
+            "The inbox holds no event with the id " (parts::foreign(id)) ". Ids are like "
+            code { "retell:call_5d0b8f6e:call_ended" } ". An event is kept for as long as the parameter "
+            code { "InboxRetentionDays" } " says."
+        }
+        p { a href="/events" { "Events that arrived lately" } }
+    }
+}
+
+fn content(path: &EventPath) -> Markup {
+    let line = &path.line;
+    html! {
+        h1 { "Event " (parts::copyable(&line.event_id)) }
+        p.row {
+            (parts::badge(line.status))
+            span { (line.provider) " " (parts::foreign(&line.event_type)) }
+            @if let Some(call) = &line.call_id { span { "call " (parts::call_link(call)) } }
+        }
+        (steps(path))
+        @if !path.folded.is_empty() { (folded(&path.folded)) }
+        @if !path.announced.is_empty() { (announced(&path.announced)) }
+        @if let Some(conflict) = &path.conflict { (difference(conflict)) }
+        (payload(path))
+        (headers(path))
+    }
+}
+
+fn steps(path: &EventPath) -> Markup {
+    let line = &path.line;
+    let late = line.late_ms.filter(|ms| *ms >= LATE_MS && path.source != "switchhook");
+    html! {
+        ol.steps {
+            li {
+                strong { "Received " }
+                (parts::date_and_time(&line.received_at))
+                p.muted {
+                    @if let Some(at) = &line.occurred_at { "It happened at " (parts::date_and_time(at)) ", by the provider's clock. " }
+                    @if let Some(late) = late { (short_duration(late)) " late." }
+                }
+            }
+            li { strong { "Verified " } (verified(path)) }
+            li {
+                strong { "Stored " }
+                (path.body_bytes) " bytes, trace id " span.id { (parts::foreign(&path.trace_id)) }
+                @if let Some(at) = &path.erased_at {
+                    p.muted { "Erased " (parts::date_and_time(at)) ", because its person was forgotten." }
+                }
+            }
+            li.missing[path.folded_at.is_none()] {
+                strong { "Folded " }
+                @match (&path.folded_at, line.applied_after_ms) {
+                    (Some(at), Some(after)) => { (parts::date_and_time(at)) ", after " (precise(after)) },
+                    (_, _) => { "not: " (unfolded(line.status)) },
+                }
+                @if let Some(retries) = &path.retries { (tries(retries)) }
+            }
+            li.missing[path.announced.is_empty()] {
+                strong { "Announced " }
+                @match path.announced.len() {
+                    0 => "nothing: no domain event has this event as its source",
+                    1 => "1 domain event",
+                    count => { (count) " domain events" },
+                }
+            }
+        }
+    }
+}
+
+fn verified(path: &EventPath) -> Markup {
+    match (path.key_index, path.source) {
+        (Some(0), _) => html! { "by the newest key of the provider" },
+        (Some(index), _) => html! { "by key " (index + 1) " of the provider; key 1 is the newest" },
+        (None, "lookup") => html! { "not needed: it is the provider's answer to a lookup" },
+        (None, _) => html! { "not needed: Switchhook made it" },
+    }
+}
+
+/// Says why an event of this status is in no call's history.
+fn unfolded(status: &str) -> &'static str {
+    match status {
+        "recorded" => "its type changes no call, so it is only kept",
+        "quarantined" => "it could not be read, or its call has no room for it",
+        "refused" => "its call refused it",
+        "retrying" => "folding it failed, and it is tried again",
+        "dead_lettered" => "folding it failed every time, and it waits in the dead-letter queue",
+        "queued" => "it waits in the queue",
+        _ => "its call does not have it in its history",
+    }
+}
+
+fn tries(retries: &Retries) -> Markup {
+    html! {
+        p.muted {
+            (retries.count) " failed " @if retries.count == 1 { "try. " } @else { "tries. " }
+            @if let Some(at) = &retries.next_retry_at { "Next try " (parts::date_and_time(at)) ". " }
+            @if let Some(at) = &retries.dead_lettered_at { "Dead letter since " (parts::date_and_time(at)) ". " }
+            @if let Some(error) = &retries.error { (parts::foreign(error)) }
+        }
+    }
+}
+
+fn folded(entries: &[FoldedEntry]) -> Markup {
+    html! {
+        table {
+            caption { "Call events that were read from it, and their effect" }
+            thead { tr { th scope="col" { "Call event" } th scope="col" { "Disposition" } th scope="col" { "Why" } } }
+            tbody {
+                @for entry in entries {
+                    tr {
+                        td { (entry.kind) @if entry.implied { span.muted { " (implied)" } } }
+                        td data-label="Disposition" { (parts::badge(entry.disposition)) }
+                        td data-label="Why" { (parts::foreign(&entry.why)) }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn announced(events: &[Announced]) -> Markup {
+    html! {
+        table {
+            caption { "Domain events that it caused. They are published right after the write that committed them." }
+            thead { tr { th scope="col" { "Type" } th scope="col" { "Committed" } th scope="col" { "Id" } } }
+            tbody {
+                @for event in events {
+                    tr {
+                        td { (event.event_type) }
+                        td data-label="Committed" { @if let Some(at) = &event.at { (parts::date_and_time(at)) } @else { "-" } }
+                        td data-label="Id" { span.id { (parts::foreign(&event.id)) } }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn difference(conflict: &Conflict) -> Markup {
+    html! {
+        section.panel {
+            h2 { "Another body arrived under the same id, " (parts::date_and_time(&conflict.received_at)) }
+            p.muted {
+                "The stored body counts: the later one was kept, and changed nothing. Lines with - are of the stored body, lines with + "
+                "of the later one."
+            }
+            pre.diff tabindex="0" aria-label="Difference of the two bodies" {
+                @for line in &conflict.diff {
+                    @match line.sign {
+                        '+' => ins { "+ " (visible(&line.line)) },
+                        '-' => del { "- " (visible(&line.line)) },
+                        _ => span { "  " (visible(&line.line)) },
+                    }
+                    "\n"
+                }
+            }
+        }
+    }
+}
+
+fn payload(path: &EventPath) -> Markup {
+    let mut left = SHOWN_BYTES_MAX;
+    let fits = |line: &&String| {
+        left = left.saturating_sub(line.len() + 1);
+        left > 0
+    };
+    let lines: Vec<&String> = path.body.iter().take_while(fits).collect();
+    let is_cut = path.body_is_cut || lines.len() < path.body.len();
+    html! {
+        section.panel {
+            h2 { "Payload, masked" }
+            p.muted {
+                "Numbers, addresses, names and what people said are hidden. Equal values have equal letters."
+                @if is_cut { " Only its beginning is shown." }
+            }
+            pre.payload tabindex="0" aria-label="Payload" {
+                @for line in lines { (visible(line)) "\n" }
+            }
+        }
+    }
+}
+
+fn headers(path: &EventPath) -> Markup {
+    html! {
+        @if !path.headers.is_empty() {
+            details.panel {
+                summary { "Headers, masked (" (path.headers.len()) ")" }
+                dl.headers {
+                    @for (name, value) in &path.headers {
+                        div { dt.mono { (parts::foreign(name)) } dd.mono { (parts::foreign(value)) } }
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use switchhook_operate::events::{DiffLine, EventLine};
+
+    use super::*;
+
+    fn path() -> EventPath {
+        let at = "2026-11-22T15:49:36.343Z".to_owned();
+        let line = EventLine {
+            event_id: "retell:call_1:call_ended".to_owned(),
+            provider: "retell",
+            event_type: "call_ended".to_owned(),
+            call_id: Some("call-1".to_owned()),
+            status: "applied",
+            received_at: at.clone(),
+            occurred_at: Some("2026-11-22T14:49:36.343Z".to_owned()),
+            late_ms: Some(3_600_000),
+            applied_after_ms: Some(41),
+            attempts: 1,
+            error: None,
+        };
+        EventPath {
+            line,
+            key_index: Some(1),
+            source: "webhook",
+            trace_id: "1-abc".to_owned(),
+            body_bytes: 120,
+            folded: vec![FoldedEntry {
+                kind: "completed",
+                implied: false,
+                disposition: "applied",
+                reason: "first_legal_step",
+                why: "ended attempt 1".to_owned(),
+            }],
+            folded_at: Some(at.clone()),
+            announced: vec![Announced {
+                id: "call-1#2".to_owned(),
+                event_type: "call.outcome".to_owned(),
+                at: Some(at.clone()),
+            }],
+            retries: None,
+            headers: BTreeMap::from([("x-retell-signature".to_owned(), "‹text A, 64 characters›".to_owned())]),
+            erased_at: None,
+            body: vec!["{".to_owned(), "  \"to\": \"+44…123 A\"".to_owned(), "}".to_owned()],
+            body_is_cut: false,
+            conflict: None,
+        }
+    }
+
+    #[test]
+    fn path_is_told_in_five_steps() {
+        let html = content(&path()).into_string();
+        for part in [
+            "Received ",
+            "1 h late",
+            "by key 2 of the provider",
+            "120 bytes, trace id",
+            "after 41 ms",
+            "1 domain event<",
+            "ended attempt 1",
+            r#"href="/call?id=call-1""#,
+            "+44…123 A",
+            "x-retell-signature",
+        ] {
+            assert!(html.contains(part), "{part} is missing: {html}");
+        }
+        assert_eq!(html.matches("<li").count(), 5);
+    }
+
+    #[test]
+    fn event_that_was_not_folded_says_why() {
+        let mut path = path();
+        (path.folded_at, path.line.status, path.key_index) = (None, "dead_lettered", None);
+        path.retries = Some(Retries {
+            count: 20,
+            error: Some("throttled".to_owned()),
+            next_retry_at: None,
+            dead_lettered_at: Some("2026-11-22T16:00:00.000Z".to_owned()),
+        });
+        let html = content(&path).into_string();
+        assert!(html.contains("waits in the dead-letter queue") && html.contains("20 failed tries. "), "{html}");
+        assert!(html.contains("throttled") && html.contains("not needed: Switchhook made it"), "{html}");
+    }
+
+    #[test]
+    fn conflict_is_a_difference_of_lines() {
+        let line = |sign, line: &str| DiffLine { sign, line: line.to_owned() };
+        let diff = vec![line(' ', "{"), line('-', "\"a\": 1"), line('+', "<script>\u{202e}")];
+        let conflict = Conflict { received_at: "2026-11-22T16:00:00.000Z".to_owned(), diff };
+        let html = difference(&conflict).into_string();
+        assert!(html.contains("<del>- &quot;a&quot;: 1</del>\n<ins>+ &lt;script&gt;⟨U+202E⟩</ins>"), "{html}");
+    }
+
+    #[test]
+    fn long_payload_is_cut() {
+        let long = EventPath { body: vec!["x".repeat(1_000); 1_000], ..path() };
+        let html = payload(&long).into_string();
+        assert!(html.len() < SHOWN_BYTES_MAX + 1_000 && html.contains("Only its beginning is shown"), "{}", html.len());
+    }
+}

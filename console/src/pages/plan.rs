@@ -1,0 +1,432 @@
+//! Plans: made by a form of any page, and shown with every effect before anything happens.
+//!
+//! A plan changes nothing, so a read-only console makes plans too. `POST /plan` takes these fields:
+//!
+//! | `kind` | further fields |
+//! |---|---|
+//! | `redrive`, `discard_dead_letters` | `event` (any number), or `cause`, or `all=yes` |
+//! | `reprocess`, `discard_quarantined` | `event` (any number), `provider`, `cause`, or `all=yes` |
+//! | `replay`, `verify` | `call` |
+//! | `republish` | `call`, or `failed=yes` for what the relay gave up |
+//!
+//! Other pages write such a form with [`button`].
+
+use std::fmt;
+
+use axum::Extension;
+use axum::body::Bytes;
+use axum::extract::State;
+use axum::http::{StatusCode, Uri};
+use axum::response::{IntoResponse, Redirect, Response};
+use maud::{Markup, html};
+use switchhook_domain::{CallId, EventId};
+use switchhook_operate::dead_letters::{self, LetterFilter};
+use switchhook_operate::mask::Masker;
+use switchhook_operate::plan::{CallSummary, EFFECTS_MAX, Effect, ITEMS_MAX_DEFAULT, Plan, PlanId, Skipped, Verb};
+use switchhook_operate::quarantine::{self, QuarantineFilter};
+use switchhook_operate::replay::{self, ReplayFilter};
+use switchhook_operate::republish::{self, RepublishFilter};
+use switchhook_operate::run::{self, RATE_DEFAULT, Run, RunId};
+use switchhook_operate::verify::{self, Problem, SEARCHED_DEFAULT, VerifyFilter, VerifyReport};
+use switchhook_operate::{Error, Refusal, Stack};
+
+use crate::console::Console;
+use crate::page::{self, Entry, Frame};
+use crate::parts;
+use crate::query::{Query, url};
+use crate::session::Session;
+
+/// Purpose of the token in forms that make a plan.
+const PLAN_FORM: &str = "plan";
+/// Effects that are visible at once. The others can be unfolded.
+const EFFECTS_SHOWN: usize = 50;
+
+/// Kind of a plan that a page asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Redrive,
+    DiscardDeadLetters,
+    Reprocess,
+    DiscardQuarantined,
+    Replay,
+    Verify,
+    Republish,
+}
+
+impl Kind {
+    const ALL: [Self; 7] = [
+        Self::Redrive,
+        Self::DiscardDeadLetters,
+        Self::Reprocess,
+        Self::DiscardQuarantined,
+        Self::Replay,
+        Self::Verify,
+        Self::Republish,
+    ];
+
+    /// Returns the value of the field `kind`.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Redrive => "redrive",
+            Self::DiscardDeadLetters => "discard_dead_letters",
+            Self::Reprocess => "reprocess",
+            Self::DiscardQuarantined => "discard_quarantined",
+            Self::Replay => "replay",
+            Self::Verify => "verify",
+            Self::Republish => "republish",
+        }
+    }
+
+    fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.as_str() == name)
+    }
+}
+
+/// Plan, or the reason why there is none.
+enum Made {
+    Plan(Box<Plan>),
+    /// The call matches its events, or nothing can be mended.
+    Verified(VerifyReport),
+}
+
+/// Returns a form with one button, which makes a plan. The fields are those of `POST /plan` without `kind`.
+pub(crate) fn button(session: &Session, label: &str, kind: Kind, fields: &[(&str, &str)]) -> Markup {
+    html! {
+        form.action method="post" action="/plan" {
+            input type="hidden" name="form_token" value=(session.form_token(PLAN_FORM));
+            input type="hidden" name="kind" value=(kind.as_str());
+            @for (name, value) in fields { input type="hidden" name=(name) value=(value); }
+            button type="submit" { (label) }
+        }
+    }
+}
+
+/// Answers with the refusal of a form: it is too old, or another page sent it.
+pub(crate) fn refuse_form() -> Response {
+    (StatusCode::FORBIDDEN, "This form is no longer valid. Load its page again.\n").into_response()
+}
+
+/// Makes a plan, and leads to its page.
+pub(crate) async fn make(
+    State(console): State<Console>,
+    Extension(session): Extension<Session>,
+    form: Bytes,
+) -> Response {
+    let form = Query::parse(&form);
+    if !session.accepts(PLAN_FORM, form.get("form_token").unwrap_or_default()) {
+        return refuse_form();
+    }
+    let frame = Frame { title: "Plan".to_owned(), entry: Some(Entry::Repair), command: "run list".to_owned() };
+    let Some(kind) = form.get("kind").and_then(Kind::parse) else {
+        let content = html! { h1 { "No plan was made" } p { "The form names no kind of plan." } };
+        return page::whole(&console, StatusCode::BAD_REQUEST, &frame, &content);
+    };
+    match plan(console.stack(), kind, &form).await {
+        Ok(Made::Plan(plan)) => Redirect::to(&url("/plan", &[("id", plan.id.as_str())])).into_response(),
+        Ok(Made::Verified(report)) => page::whole(&console, StatusCode::OK, &frame, &verified(&report)),
+        Err(Error::Refusal(refusal)) => {
+            let content = html! { h1 { "No plan was made" } (refused(&refusal)) };
+            page::whole(&console, StatusCode::UNPROCESSABLE_ENTITY, &frame, &content)
+        }
+        Err(error) => {
+            let content = html! { h1 { "No plan was made" } (parts::problem("what the plan is about", &error)) };
+            page::whole(&console, StatusCode::BAD_GATEWAY, &frame, &content)
+        }
+    }
+}
+
+async fn plan(stack: &Stack, kind: Kind, form: &Query) -> Result<Made, Error> {
+    let text = |name: &str| form.get(name).map(str::to_owned);
+    let call = || form.get("call").map(CallId::new);
+    let all = form.get("all") == Some("yes");
+    let letters =
+        || LetterFilter { keys: form.all("event").into_iter().map(str::to_owned).collect(), cause: text("cause"), all };
+    let quarantined = || QuarantineFilter {
+        event_ids: form.all("event").into_iter().map(EventId::new).collect(),
+        origin: form.get("provider").and_then(|name| name.parse().ok()),
+        cause: text("cause"),
+        all,
+    };
+    let most = ITEMS_MAX_DEFAULT;
+    let plan = match kind {
+        Kind::Redrive => dead_letters::plan_redrive(stack, &letters(), most).await?,
+        Kind::DiscardDeadLetters => dead_letters::plan_discard(stack, &letters(), most).await?,
+        Kind::Reprocess => quarantine::plan_reprocess(stack, &quarantined(), most).await?,
+        Kind::DiscardQuarantined => quarantine::plan_discard(stack, &quarantined(), most).await?,
+        Kind::Replay => {
+            let filter = ReplayFilter { call: call(), ..ReplayFilter::default() };
+            replay::plan(stack, &filter, most, &mut |_, _| {}).await?
+        }
+        Kind::Republish => {
+            let failed = form.get("failed") == Some("yes");
+            let calls = RepublishFilter::Calls(call().into_iter().collect());
+            let filter = if failed { RepublishFilter::Failed } else { calls };
+            republish::plan(stack, &filter, most, &mut |_, _| {}).await?
+        }
+        Kind::Verify => {
+            let Some(call) = call() else { return Err(Refusal::EmptyFilter("name a call").into()) };
+            let filter = VerifyFilter::Calls(vec![call]);
+            let since = stack.now().minus(SEARCHED_DEFAULT);
+            let report = verify::verify(stack, &filter, since, &mut |_, _| {}).await?;
+            if !report.is_repairable() {
+                return Ok(Made::Verified(report));
+            }
+            verify::plan_repair(stack, &filter, &report, most).await?
+        }
+    };
+    Ok(Made::Plan(Box::new(plan)))
+}
+
+fn verified(report: &VerifyReport) -> Markup {
+    html! {
+        @if report.is_clean() {
+            h1 { "The call matches its events" }
+            p { "Its row was folded again from the events in the inbox, and nothing differs. There is nothing to repair." }
+        } @else {
+            h1 { "The call could not be verified" }
+            @for finding in &report.findings {
+                p { (parts::foreign(finding.call_id.as_str())) ": " (why_not(&finding.problem)) }
+            }
+        }
+    }
+}
+
+fn why_not(problem: &Problem) -> Markup {
+    html! {
+        @match problem {
+            Problem::Unknown => { "there is no row, and the inbox holds no event of the call in the last day." }
+            Problem::Unreadable { error } => { "the row cannot be read: " (parts::foreign(error)) }
+            Problem::TooManyEvents => { "too many events of other calls arrived in the same minutes." }
+            Problem::Different { .. } | Problem::Lost { .. } => { "the row differs from the events." }
+        }
+    }
+}
+
+/// Shows a stored plan.
+pub(crate) async fn show(State(console): State<Console>, Extension(session): Extension<Session>, uri: Uri) -> Response {
+    let query = Query::of(&uri);
+    let id = PlanId::new(query.get("id").unwrap_or_default());
+    page_of(&console, &session, &id, StatusCode::OK, None).await
+}
+
+/// Answers with the page of a plan. `refusal` says why it was not run.
+pub(crate) async fn page_of(
+    console: &Console,
+    session: &Session,
+    id: &PlanId,
+    status: StatusCode,
+    refusal: Option<&str>,
+) -> Response {
+    let mut frame = Frame { title: format!("Plan {id}"), entry: Some(Entry::Repair), command: "run list".to_owned() };
+    let stack = console.stack();
+    let loaded = tokio::try_join!(Plan::load(stack, id), async { run::get(stack, &RunId::of_plan(id)).await });
+    match loaded {
+        Ok((plan, run)) => {
+            frame.command = format!("{} --plan {id}", plan.verb.command());
+            let content = content(console, session, &plan, run.as_ref(), refusal);
+            page::whole(console, status, &frame, &content)
+        }
+        Err(Error::Refusal(refusal)) => {
+            let content = html! { h1 { "There is no such plan" } (refused(&refusal)) };
+            page::whole(console, StatusCode::NOT_FOUND, &frame, &content)
+        }
+        Err(error) => page::whole(console, StatusCode::BAD_GATEWAY, &frame, &parts::problem("the plan", &error)),
+    }
+}
+
+/// Reason why nothing was done.
+pub(crate) fn refused(reason: &impl fmt::Display) -> Markup {
+    html! { p.refused role="alert" { "Refused: " (parts::foreign(&reason.to_string())) "." } }
+}
+
+fn content(console: &Console, session: &Session, plan: &Plan, run: Option<&Run>, refusal: Option<&str>) -> Markup {
+    let expired = console.stack().now() > plan.valid_until;
+    html! {
+        h1 { "Plan: " (title(plan)) }
+        @if let Some(reason) = refusal { (refused(&reason)) }
+        p.muted {
+            "Plan " code { (plan.id.as_str()) } " was made at " (parts::time(&plan.made_at.to_string()))
+            @if expired { ", and is no longer valid." } @else { ", and is valid until " (parts::time(&plan.valid_until.to_string())) "." }
+            " Nothing has changed by it."
+        }
+        (summary(plan))
+        @if !plan.effects.is_empty() { (effects(plan)) }
+        (left_out(plan))
+        @if let Some(run) = run {
+            p { "This plan was run: " a href=(url("/run", &[("id", run.id.as_str())])) { (run.id.as_str()) } ", " (run.result()) "." }
+        } @else if plan.items.is_empty() {
+            (parts::empty(&html! { "The plan holds no item, so there is nothing to run." }))
+        } @else if expired {
+            p.refused { "The plan is older than 15 minutes. Too much may have changed: make a new one." }
+        } @else if is_run_here(plan.verb) && console.runs().is_some() {
+            (run_form(session, plan))
+        } @else {
+            p { "This console carries out nothing like it. In the terminal, with a reason: "
+                (parts::command(console, &format!("{} --plan {} --yes --reason TEXT", plan.verb.command(), plan.id))) }
+            @if console.runs().is_none() {
+                p.muted { "Start the console with " code { "--allow-changes" } " to run plans from this page." }
+            }
+        }
+    }
+}
+
+/// True if the console runs plans of this verb. Others are for the terminal alone: they end or forget calls.
+pub(crate) const fn is_run_here(verb: Verb) -> bool {
+    match verb {
+        Verb::Replay
+        | Verb::Redrive
+        | Verb::DiscardDeadLetters
+        | Verb::Reprocess
+        | Verb::DiscardQuarantined
+        | Verb::Republish
+        | Verb::Verify => true,
+        Verb::Refill | Verb::Stop | Verb::Forget | Verb::ShowBody => false,
+    }
+}
+
+/// Returns what the plan does, for example `redrive 2 dead letters of 2 calls`.
+fn title(plan: &Plan) -> String {
+    let items = plan.items.len();
+    let (does, what) = match plan.verb {
+        Verb::Replay => ("replay", "event"),
+        Verb::Redrive => ("redrive", "dead letter"),
+        Verb::DiscardDeadLetters => ("discard", "dead letter"),
+        Verb::Reprocess => ("process again", "quarantined event"),
+        Verb::DiscardQuarantined => ("discard", "quarantined event"),
+        Verb::Republish => ("publish again", "item"),
+        Verb::Verify => ("repair", "item"),
+        Verb::Refill => ("refill", "call"),
+        Verb::Stop => ("end", "call"),
+        Verb::Forget => ("forget", "item"),
+        Verb::ShowBody => ("show", "body"),
+    };
+    let of = if plan.calls == 0 { String::new() } else { format!(" of {}", counted(plan.calls, "call")) };
+    format!("{does} {}{of}", counted(items, what))
+}
+
+/// Returns a number with its noun.
+pub(crate) fn counted(count: usize, noun: &str) -> String {
+    if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
+}
+
+fn summary(plan: &Plan) -> Markup {
+    let changed = plan.effects.iter().filter(|effect| effect.before != effect.after).count();
+    let blocked = plan.effects.iter().filter(|effect| effect.blocks_number).count();
+    let rate = usize::try_from(RATE_DEFAULT).unwrap_or(1);
+    html! {
+        dl.facts {
+            div { dt { "Items" } dd { (plan.items.len()) } }
+            div { dt { "Calls that change" } dd { (changed) } }
+            div { dt { "Domain events" } dd { (plan.domain_events) @if plan.corrections > 0 { ", corrections " (plan.corrections) } } }
+            div class=[(plan.phones > 0).then_some("danger")] { dt { "Phones that could ring" } dd { (plan.phones) } }
+            @if blocked > 0 { div { dt { "Numbers blocked, if BlockOnRequest is on" } dd { (blocked) } } }
+            div { dt { "Cost" } dd { "about $" (format!("{:.5}", plan.cost.dollars)) ", " (plan.cost.requests) " requests" } }
+            div { dt { "Time" } dd { "about " (counted(plan.items.len().div_ceil(rate), "second")) " at " (rate) " a second" } }
+        }
+    }
+}
+
+fn effects(plan: &Plan) -> Markup {
+    let (shown, more) = plan.effects.split_at(plan.effects.len().min(EFFECTS_SHOWN));
+    html! {
+        (effects_table("Calls before and after the run", shown))
+        @if !more.is_empty() {
+            details { summary { (more.len()) " more calls" } (effects_table("More calls before and after the run", more)) }
+        }
+    }
+}
+
+fn effects_table(caption: &str, effects: &[Effect]) -> Markup {
+    html! {
+        table.effects {
+            caption.hidden { (caption) }
+            thead {
+                tr {
+                    th scope="col" { "Call" }
+                    th scope="col" { "Before" }
+                    th scope="col" { "After" }
+                    th scope="col" { "Announces" }
+                    th scope="col" { "Could ring?" }
+                }
+            }
+            tbody {
+                @for effect in effects {
+                    tr {
+                        td data-label="Call" { (parts::call_link(effect.call_id.as_str())) }
+                        td data-label="Before" { (state(effect.before.as_ref())) }
+                        td data-label="After" {
+                            @if effect.before == effect.after { span.muted { "the same" } } @else { strong { (state(effect.after.as_ref())) } }
+                        }
+                        td data-label="Announces" title=(effect.announces.join(", ")) { (effect.announces.len()) }
+                        td data-label="Could ring?" { @if effect.could_ring { strong.act { "yes" } } @else { "no" } }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn state(summary: Option<&CallSummary>) -> Markup {
+    html! { @if let Some(summary) = summary { (summary.to_string()) } @else { span.muted { "no call" } } }
+}
+
+/// Items that the plan leaves out, with the reasons.
+fn left_out(plan: &Plan) -> Markup {
+    let hidden = plan.calls_without_effect();
+    html! {
+        @if hidden > 0 {
+            p { "The effect on " (counted(hidden, "more call")) " is not worked out, because a plan shows " (EFFECTS_MAX) ". The run makes none of their phones ring." }
+        }
+        @if plan.capped {
+            p { "The plan has reached its limit of " (ITEMS_MAX_DEFAULT) " items, so more may match. Run it, and then make the next plan." }
+        }
+        @if plan.unaffected > 0 { p { "Nothing is to be done for " (counted(plan.unaffected, "other item")) "." } }
+        (skipped("cannot be processed", &plan.skipped, plan.skipped_count))
+    }
+}
+
+/// Items that are or were left alone.
+pub(crate) fn skipped(what: &str, named: &[Skipped], count: usize) -> Markup {
+    let mut masker = Masker::new();
+    html! {
+        @if count > 0 {
+            details.skipped open[count <= 5] {
+                summary { (counted(count, "item")) " " (what) }
+                ul {
+                    @for one in named {
+                        li { (parts::foreign(&one.item)) ": " (parts::foreign(&masker.text(&one.reason))) }
+                    }
+                    @if count > named.len() { li { "and " (count - named.len()) " more" } }
+                }
+            }
+        }
+    }
+}
+
+fn run_form(session: &Session, plan: &Plan) -> Markup {
+    let count = plan.items.len();
+    html! {
+        form.change.panel method="post" action="/run" {
+            input type="hidden" name="form_token" value=(session.form_token(&run_form_purpose(&plan.id)));
+            input type="hidden" name="plan" value=(plan.id.as_str());
+            label.field.reason { "Reason, for the audit record"
+                input name="reason" required maxlength="500" autocomplete="off" placeholder="a ticket, and what was wrong"; }
+            label.field { span { "Type " strong { (count) } " to run them" }
+                input name="count" required inputmode="numeric" pattern="[0-9]+" autocomplete="off" size="8"; }
+            label.field { "Items a second"
+                input name="rate" type="number" min="1" max="1000" value=(RATE_DEFAULT) required; }
+            @if plan.phones > 0 {
+                label.confirm {
+                    input type="checkbox" name="ring" value=(plan.phones) required;
+                    strong { "Up to " (counted(plan.phones, "phone")) " could ring because of this run. I want that." }
+                }
+            }
+            button.danger type="submit" { "Run" }
+        }
+    }
+}
+
+/// Purpose of the token in the form that runs a plan.
+pub(crate) fn run_form_purpose(plan: &PlanId) -> String {
+    format!("run {plan}")
+}

@@ -1,0 +1,436 @@
+//! Repair: what could not be processed, grouped by cause, with a button for each plan that helps.
+
+use axum::Extension;
+use axum::extract::State;
+use axum::http::Uri;
+use axum::response::Response;
+use maud::{Markup, html};
+use switchhook_domain::Timestamp;
+use switchhook_operate::audit::{self, AuditRecord};
+use switchhook_operate::mask::Masker;
+use switchhook_operate::repair::{COUNTED_MAX, FailedMessages, Group, Groups, Trouble, failed_messages, groups};
+use switchhook_operate::run::{self, Run, RunState};
+use switchhook_operate::{Error, Stack};
+
+use crate::console::Console;
+use crate::page::{self, Entry, Frame};
+use crate::pages::plan::{Kind, button, counted};
+use crate::parts;
+use crate::query::{Query, url};
+use crate::session::Session;
+use crate::text::{short_id, visible};
+
+/// Ids that a group shows.
+const IDS_SHOWN: usize = 3;
+/// Audit records and runs that the page shows.
+const RECORDS_SHOWN: usize = 50;
+const RUNS_SHOWN: usize = 10;
+
+/// Section of the page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Tab {
+    DeadLetters,
+    Quarantined,
+    Retrying,
+    Conflicts,
+    Relay,
+    Audit,
+}
+
+impl Tab {
+    const ALL: [Self; 6] =
+        [Self::DeadLetters, Self::Quarantined, Self::Retrying, Self::Conflicts, Self::Relay, Self::Audit];
+
+    const fn title(self) -> &'static str {
+        match self {
+            Self::DeadLetters => "Dead letters",
+            Self::Quarantined => "Quarantined",
+            Self::Retrying => "Retrying",
+            Self::Conflicts => "Conflicts",
+            Self::Relay => "Relay",
+            Self::Audit => "Audit",
+        }
+    }
+
+    /// Value of the parameter `tab`.
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::DeadLetters => "dead-letters",
+            Self::Quarantined => "quarantined",
+            Self::Retrying => "retrying",
+            Self::Conflicts => "conflicts",
+            Self::Relay => "relay",
+            Self::Audit => "audit",
+        }
+    }
+
+    /// Command that prints the same.
+    const fn command(self) -> &'static str {
+        match self {
+            Self::DeadLetters => "dlq list",
+            Self::Quarantined => "quarantine list",
+            Self::Retrying => "event list --status retrying",
+            Self::Conflicts | Self::Relay => "status",
+            Self::Audit => "audit list",
+        }
+    }
+}
+
+/// Sources of the page. Each is read by itself.
+struct Read {
+    dead_letters: Result<Groups, Error>,
+    quarantined: Result<Groups, Error>,
+    retrying: Result<Groups, Error>,
+    conflicts: Result<Groups, Error>,
+    messages: Result<FailedMessages, Error>,
+    now: Timestamp,
+}
+
+impl Read {
+    async fn of(stack: &Stack) -> Self {
+        let (dead_letters, quarantined, retrying, conflicts, messages) = tokio::join!(
+            groups(stack, Trouble::DeadLetters),
+            groups(stack, Trouble::Quarantined),
+            groups(stack, Trouble::Retrying),
+            groups(stack, Trouble::Conflicts),
+            failed_messages(stack)
+        );
+        Self { dead_letters, quarantined, retrying, conflicts, messages, now: stack.now() }
+    }
+
+    /// Returns the number beside the name of a section. `None` for the audit.
+    fn count(&self, tab: Tab) -> Option<String> {
+        let counted = |groups: &Result<Groups, Error>| match groups {
+            Ok(groups) if groups.more => format!("{COUNTED_MAX}+"),
+            Ok(groups) => groups.count.to_string(),
+            Err(_) => "?".to_owned(),
+        };
+        match tab {
+            Tab::DeadLetters => Some(counted(&self.dead_letters)),
+            Tab::Quarantined => Some(counted(&self.quarantined)),
+            Tab::Retrying => Some(counted(&self.retrying)),
+            Tab::Conflicts => Some(counted(&self.conflicts)),
+            Tab::Relay => {
+                Some(self.messages.as_ref().map_or_else(|_| "?".to_owned(), |messages| messages.relay.to_string()))
+            }
+            Tab::Audit => None,
+        }
+    }
+
+    /// Returns the messages of the dead-letter queue that the index does not explain.
+    fn unexplained(&self) -> u64 {
+        let (Ok(letters), Ok(quarantined), Ok(messages)) = (&self.dead_letters, &self.quarantined, &self.messages)
+        else {
+            return 0;
+        };
+        let explained = u64::try_from(letters.count + quarantined.notices).unwrap_or(u64::MAX);
+        if letters.more || quarantined.more { 0 } else { messages.dead_letters.saturating_sub(explained) }
+    }
+
+    /// Returns the first section that is not empty.
+    fn first(&self) -> Tab {
+        let is_full = |tab: &Tab| self.count(*tab).is_some_and(|count| count != "0");
+        if self.unexplained() > 0 {
+            Tab::DeadLetters
+        } else {
+            Tab::ALL.into_iter().find(is_full).unwrap_or(Tab::DeadLetters)
+        }
+    }
+}
+
+pub(crate) async fn show(State(console): State<Console>, Extension(session): Extension<Session>, uri: Uri) -> Response {
+    let query = Query::of(&uri);
+    let asked = query.get("tab").and_then(|name| Tab::ALL.into_iter().find(|tab| tab.as_str() == name));
+    let command = asked.unwrap_or(Tab::DeadLetters).command().to_owned();
+    let frame = Frame { title: "Repair".to_owned(), entry: Some(Entry::Repair), command };
+    let stack = console.stack().clone();
+    page::stream(&console, frame, async move {
+        let read = Read::of(&stack).await;
+        let tab = asked.unwrap_or_else(|| read.first());
+        let section = match tab {
+            Tab::DeadLetters => dead_letters(&stack, &session, &read).await,
+            Tab::Quarantined => quarantined(&stack, &session, &read).await,
+            Tab::Retrying => retrying(&read),
+            Tab::Conflicts => conflicts(&read),
+            Tab::Relay => relay(&session, &read),
+            Tab::Audit => audit_of(&stack).await,
+        };
+        html! {
+            h1 { "Repair" }
+            nav.tabs aria-label="Sections of this page" {
+                @for one in Tab::ALL {
+                    a href=(url("/repair", &[("tab", one.as_str())])) aria-current=[(one == tab).then_some("page")] {
+                        (one.title()) @if let Some(count) = read.count(one) { " " span.count { (count) } }
+                    }
+                }
+            }
+            section aria-label=(tab.title()) { (section) }
+        }
+    })
+}
+
+async fn dead_letters(stack: &Stack, session: &Session, read: &Read) -> Markup {
+    let letters = match &read.dead_letters {
+        Ok(letters) => letters,
+        Err(error) => return parts::problem("the index of dead letters", error),
+    };
+    let unexplained = read.unexplained();
+    let nothing = letters.count == 0 && unexplained == 0;
+    html! {
+        p.muted { "Events that could not be folded in as many tries as there are. Each stays in its queue until its event is in its call." }
+        @match &read.messages {
+            Ok(messages) if !nothing => {
+                p { "The queue holds " (messages.dead_letters) ": dead letters, and a notice for each quarantined webhook." }
+            }
+            Ok(_) => {}
+            Err(error) => (parts::problem("the dead-letter queue", error)),
+        }
+        @if unexplained > 0 {
+            div.row {
+                p { strong { (unexplained) " more than the index names." } " A plan looks at the messages themselves." }
+                (button(session, "Plan: redrive all", Kind::Redrive, &[("all", "yes")]))
+                (button(session, "Plan: discard all", Kind::DiscardDeadLetters, &[("all", "yes")]))
+            }
+        }
+        @if nothing { (last_repair(stack).await) }
+        @else if letters.count > 0 {
+            (table(letters, read.now, "Dead letters by cause", |group| {
+                let filter = filter(group, false);
+                let fields: Vec<(&str, &str)> = filter.iter().map(|(name, value)| (*name, value.as_str())).collect();
+                html! {
+                    (button(session, "Plan: redrive", Kind::Redrive, &fields))
+                    (button(session, "Plan: discard", Kind::DiscardDeadLetters, &fields))
+                }
+            }))
+        }
+    }
+}
+
+async fn quarantined(stack: &Stack, session: &Session, read: &Read) -> Markup {
+    let events = match &read.quarantined {
+        Ok(events) => events,
+        Err(error) => return parts::problem("the index of quarantined events", error),
+    };
+    html! {
+        p.muted { "Authentic webhooks that this version could not read, and events for which their call has no room. A newer version may read them." }
+        @if events.count == 0 { (last_repair(stack).await) }
+        @else {
+            (table(events, read.now, "Quarantined events by cause", |group| {
+                let filter = filter(group, true);
+                let fields: Vec<(&str, &str)> = filter.iter().map(|(name, value)| (*name, value.as_str())).collect();
+                html! {
+                    (button(session, "Plan: process again", Kind::Reprocess, &fields))
+                    (button(session, "Plan: discard", Kind::DiscardQuarantined, &fields))
+                }
+            }))
+        }
+    }
+}
+
+fn retrying(read: &Read) -> Markup {
+    html! {
+        p.muted { "The consumer tries these events again by itself. One that never succeeds becomes a dead letter." }
+        @match &read.retrying {
+            Ok(events) if events.count == 0 => (parts::empty(&html! { "No event is tried again." })),
+            Ok(events) => (table(events, read.now, "Events that are tried again, by cause", |_| html! { span.muted { "goes on by itself" } })),
+            Err(error) => (parts::problem("the index of events that are tried again", error)),
+        }
+    }
+}
+
+fn conflicts(read: &Read) -> Markup {
+    html! {
+        p.muted { "The id of an event came again with another body. The first body counts, and the page of the event shows both." }
+        @match &read.conflicts {
+            Ok(events) if events.count == 0 => (parts::empty(&html! { "No event came again with another body." })),
+            Ok(events) => (table(events, read.now, "Conflicting events", |_| html! { span.muted { "compare the bodies" } })),
+            Err(error) => (parts::problem("the index of conflicts", error)),
+        }
+    }
+}
+
+fn relay(session: &Session, read: &Read) -> Markup {
+    html! {
+        p.muted { "Parts of the stream that the relay gave up. The domain events of the calls in them may never have been published." }
+        @match &read.messages {
+            Ok(messages) if messages.relay == 0 => (parts::empty(&html! { "The relay gave up nothing." })),
+            Ok(messages) => {
+                div.row {
+                    p { strong { (messages.relay) } " parts of the stream were given up." }
+                    (button(session, "Plan: publish again", Kind::Republish, &[("failed", "yes")]))
+                }
+            }
+            Err(error) => (parts::problem("the queue of the relay's failures", error)),
+        }
+    }
+}
+
+/// Returns the fields of a form that selects a group. A cause in the index decides, or else the events.
+fn filter(group: &Group, with_sender: bool) -> Vec<(&'static str, String)> {
+    match &group.cause {
+        Some(cause) => {
+            let sender = group.origin.filter(|_| with_sender).map(|origin| ("provider", origin.as_str().to_owned()));
+            [("cause", cause.clone())].into_iter().chain(sender).collect()
+        }
+        None => group.events.iter().map(|id| ("event", id.to_string())).collect(),
+    }
+}
+
+fn table(found: &Groups, now: Timestamp, caption: &str, actions: impl Fn(&Group) -> Markup) -> Markup {
+    let mut masker = Masker::new();
+    html! {
+        table.groups {
+            caption.hidden { (caption) }
+            thead {
+                tr {
+                    th scope="col" { "Events" }
+                    th scope="col" { "Cause" }
+                    th scope="col" { "Sender" }
+                    th scope="col" { "Oldest" }
+                    th scope="col" { "First events" }
+                    th scope="col" { "Repair" }
+                }
+            }
+            tbody {
+                @for group in &found.groups {
+                    @let cause = group.error.as_deref().or(group.cause.as_deref()).unwrap_or("no cause is recorded");
+                    tr {
+                        td data-label="Events" { strong { (group.count) } }
+                        td data-label="Cause" { (parts::foreign(&masker.text(cause))) }
+                        td data-label="Sender" { @if let Some(origin) = group.origin { (origin.as_str()) } @else { "-" } }
+                        td data-label="Oldest" { (ago(now, group.earliest)) ", " (parts::time(&group.earliest.to_string())) }
+                        td data-label="First events" {
+                            @for id in group.events.iter().take(IDS_SHOWN) { (event_link(id.as_str())) " " }
+                            @if group.count > IDS_SHOWN { span.muted { "and " (group.count - IDS_SHOWN) " more" } }
+                        }
+                        td.actions data-label="Repair" { (actions(group)) }
+                    }
+                }
+            }
+        }
+        @if found.more { p.muted { "The first " (COUNTED_MAX) " events are counted. There are more." } }
+    }
+}
+
+fn event_link(id: &str) -> Markup {
+    html! { a.id href=(url("/event", &[("id", id)])) title=(visible(id)) { bdi { (short_id(id)) } } }
+}
+
+/// Returns a time before now for display, for example `3 h ago`.
+pub(crate) fn ago(now: Timestamp, at: Timestamp) -> String {
+    format!("{} ago", span(now.millis_since(at)))
+}
+
+/// Returns a length of time for display, for example `41 s` or `3 h`.
+pub(crate) fn span(millis: i64) -> String {
+    match millis.max(0) / 1_000 {
+        seconds @ ..120 => format!("{seconds} s"),
+        seconds @ 120..7_200 => format!("{} min", seconds / 60),
+        seconds @ 7_200..172_800 => format!("{} h", seconds / 3_600),
+        seconds => format!("{} d", seconds / 86_400),
+    }
+}
+
+/// Text of a section without trouble. It names the last repair.
+async fn last_repair(stack: &Stack) -> Markup {
+    let last = run::list(stack, 1).await;
+    parts::empty(&html! {
+        "Nothing waits. "
+        @match last.as_ref().map(|runs| runs.first()) {
+            Ok(Some(run)) => {
+                "The last repair was " (run_link(run)) " (" (run.verb.command()) "), " (ago(stack.now(), run.updated_at)) ": " (run.result()) "."
+            }
+            Ok(None) => { "Nothing was ever repaired." }
+            Err(_) => { "What was repaired last could not be read." }
+        }
+    })
+}
+
+fn run_link(run: &Run) -> Markup {
+    html! { a href=(url("/run", &[("id", run.id.as_str())])) { (run.id.as_str()) } }
+}
+
+async fn audit_of(stack: &Stack) -> Markup {
+    let (runs, records) = tokio::join!(run::list(stack, RUNS_SHOWN), audit::list(stack, RECORDS_SHOWN));
+    html! {
+        p.muted { "Who changed what, and why. No run starts, and no body is unmasked, without a record." }
+        h2 { "Runs" }
+        @match &runs {
+            Ok(runs) if runs.is_empty() => (parts::empty(&html! { "Nothing was ever repaired." })),
+            Ok(runs) => (runs_table(runs)),
+            Err(error) => (parts::problem("the list of runs", error)),
+        }
+        h2 { "Records" }
+        @match &records {
+            Ok(records) if records.is_empty() => (parts::empty(&html! { "There is no audit record." })),
+            Ok(records) => (records_table(records)),
+            Err(error) => (parts::problem("the audit records", error)),
+        }
+    }
+}
+
+fn runs_table(runs: &[Run]) -> Markup {
+    html! {
+        table {
+            caption.hidden { "Latest runs" }
+            thead {
+                tr {
+                    th scope="col" { "Run" }
+                    th scope="col" { "Command" }
+                    th scope="col" { "State" }
+                    th scope="col" { "Items" }
+                    th scope="col" { "Result" }
+                    th scope="col" { "Last step" }
+                }
+            }
+            tbody {
+                @for run in runs {
+                    tr {
+                        td data-label="Run" { (run_link(run)) }
+                        td data-label="Command" { (run.verb.command()) }
+                        td data-label="State" {
+                            @match run.state { RunState::Finished => (parts::badge("finished")), RunState::Unfinished => (parts::badge("unfinished")) }
+                        }
+                        td data-label="Items" { (run.position) " of " (run.items) }
+                        td data-label="Result" { (run.result()) }
+                        td data-label="Last step" { (parts::date_and_time(&run.updated_at.to_string())) }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn records_table(records: &[AuditRecord]) -> Markup {
+    let mut masker = Masker::new();
+    html! {
+        table {
+            caption.hidden { "Latest audit records" }
+            thead {
+                tr {
+                    th scope="col" { "Time" }
+                    th scope="col" { "Who" }
+                    th scope="col" { "What" }
+                    th scope="col" { "Why" }
+                    th scope="col" { "Items" }
+                    th scope="col" { "About" }
+                }
+            }
+            tbody {
+                @for record in records {
+                    tr {
+                        td data-label="Time" { (parts::date_and_time(&record.at.to_string())) }
+                        td data-label="Who" { (parts::foreign(&record.who)) }
+                        td data-label="What" { (record.verb.command()) " " (record.moment.as_str()) }
+                        td data-label="Why" { (parts::foreign(&masker.text(&record.reason))) }
+                        td data-label="Items" { (counted(record.items, "item")) }
+                        td data-label="About" {
+                            @if let Some(run) = &record.run_id { a href=(url("/run", &[("id", run)])) { (visible(run)) } }
+                            @if let Some(event) = &record.event_id { (event_link(event)) }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,27 @@
+//! Durations as text for people.
+
+/// Returns a duration for people: `41 ms`, `3.2 s`, `2 min 5 s`, `3 h 12 min`, `2 d 4 h`.
+#[must_use]
+pub fn duration(ms: i64) -> String {
+    let (sign, ms) = (if ms < 0 { "-" } else { "" }, ms.unsigned_abs());
+    let (seconds, minutes, hours, days) = (ms / 1_000, ms / 60_000, ms / 3_600_000, ms / 86_400_000);
+    let text = match (days, hours, minutes) {
+        (0, 0, 0) if ms < 1_000 => format!("{ms} ms"),
+        (0, 0, 0) => format!("{}.{} s", seconds, ms % 1_000 / 100),
+        (0, 0, _) => format!("{minutes} min {} s", seconds % 60),
+        (0, _, _) => format!("{hours} h {} min", minutes % 60),
+        (_, _, _) => format!("{days} d {} h", hours % 24),
+    };
+    format!("{sign}{text}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_short() {
+        let texts = [41, 3_290, 125_000, 11_520_000, 187_200_000, -41].map(duration);
+        assert_eq!(texts, ["41 ms", "3.2 s", "2 min 5 s", "3 h 12 min", "2 d 4 h", "-41 ms"]);
+    }
+}

@@ -1,0 +1,160 @@
+//! Walk through the index of received events, the latest first.
+//!
+//! **The number of queries of a walk is bounded**, however long nothing has arrived.
+
+use std::collections::VecDeque;
+
+use futures_util::stream::{self, StreamExt, TryStreamExt};
+use serde::Serialize;
+use switchhook_aws::inbox::{ReceivedEvent, minute_of};
+use switchhook_domain::Timestamp;
+
+use crate::error::Error;
+use crate::stack::Stack;
+
+/// Limit on the queries of a walk. They cost half a read unit each if they find nothing.
+pub(crate) const QUERIES_MAX: usize = 240;
+/// Largest number of events that one query of a walk returns.
+const BUCKET_LIMIT: i32 = 100;
+/// Concurrent requests.
+const CONCURRENCY: usize = 16;
+const MINUTE_MS: i64 = 60_000;
+
+/// Events of one minute before a time, the latest first, and the time down to which they are complete.
+pub(crate) struct Minute {
+    pub(crate) events: Vec<ReceivedEvent>,
+    pub(crate) complete_since: Timestamp,
+}
+
+/// Number of events that arrived in one minute.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct MinuteCount {
+    /// Start of the minute.
+    pub minute: String,
+    pub events: usize,
+    /// True if more events arrived than were counted.
+    pub more: bool,
+}
+
+/// Walk from one time back to another.
+pub(crate) struct Walk<'a> {
+    stack: &'a Stack,
+    shards: Vec<u64>,
+    since: Timestamp,
+    /// Time down to which the walk has come. All events from it on were returned.
+    pub(crate) until: Timestamp,
+    /// Number of queries so far.
+    pub(crate) queries: usize,
+    /// Minutes so far, the latest first.
+    pub(crate) minutes: Vec<MinuteCount>,
+    ahead: VecDeque<Minute>,
+}
+
+impl<'a> Walk<'a> {
+    pub(crate) const fn new(stack: &'a Stack, shards: Vec<u64>, since: Timestamp, until: Timestamp) -> Self {
+        Self { stack, shards, since, until, queries: 0, minutes: Vec::new(), ahead: VecDeque::new() }
+    }
+
+    /// Returns the next events, which may be none. They are of one minute, and no event between two of them is missing. `None`
+    /// at the end, and when no query is left.
+    pub(crate) async fn next(&mut self) -> Result<Option<Vec<ReceivedEvent>>, Error> {
+        if self.ahead.is_empty() {
+            self.read_ahead().await?;
+        }
+        let Some(Minute { mut events, complete_since }) = self.ahead.pop_front() else { return Ok(None) };
+        self.until = complete_since;
+        if !is_start_of_minute(complete_since) {
+            // The rest of a busy minute comes next.
+            self.ahead.clear();
+        }
+        events.retain(|event| event.received_at >= self.since);
+        Ok(Some(events))
+    }
+
+    async fn read_ahead(&mut self) -> Result<(), Error> {
+        let left = QUERIES_MAX.saturating_sub(self.queries).min(CONCURRENCY) / self.shards.len().max(1);
+        if self.until <= self.since || left == 0 {
+            return Ok(());
+        }
+        let newest = minute_of(Timestamp::from_millis(self.until.as_millis() - 1));
+        let minutes = (minute_of(self.since)..=newest).rev().take(left);
+        let (stack, shards, until) = (self.stack, &self.shards, self.until);
+        let read: Vec<Minute> = stream::iter(minutes)
+            .map(|minute| read_minute(stack, minute, shards, until, BUCKET_LIMIT))
+            .buffered(CONCURRENCY)
+            .try_collect()
+            .await?;
+        self.queries += read.len() * self.shards.len();
+        for (minute, found) in (minute_of(self.since)..=newest).rev().zip(&read) {
+            let minute = Timestamp::from_millis(minute * MINUTE_MS).to_string();
+            match self.minutes.iter_mut().find(|known| known.minute == minute) {
+                Some(known) => {
+                    known.events += found.events.len();
+                    known.more = !is_start_of_minute(found.complete_since);
+                }
+                None => self.minutes.push(MinuteCount {
+                    minute,
+                    events: found.events.len(),
+                    more: !is_start_of_minute(found.complete_since),
+                }),
+            }
+        }
+        self.ahead.extend(read);
+        Ok(())
+    }
+}
+
+/// Returns the length of the first chunk of events that are sorted by time: `size`, and the further ones of the same millisecond.
+/// So the time of the last event tells where the next chunk begins.
+pub(crate) fn chunk_len(events: &[ReceivedEvent], size: usize) -> usize {
+    let last = events.get(..size).and_then(|chunk| chunk.last());
+    last.map_or(events.len(), |last| events.iter().take_while(|event| event.received_at >= last.received_at).count())
+}
+
+const fn is_start_of_minute(time: Timestamp) -> bool {
+    time.as_millis() % MINUTE_MS == 0
+}
+
+/// Reads the events of one minute before `until`, the latest first: at most `limit` of each shard.
+pub(crate) async fn read_minute(
+    stack: &Stack,
+    minute: i64,
+    shards: &[u64],
+    until: Timestamp,
+    limit: i32,
+) -> Result<Minute, Error> {
+    let mut complete_since = Timestamp::from_millis(minute * MINUTE_MS);
+    let mut events = Vec::new();
+    for shard in shards {
+        let (found, has_more) = stack.inbox.received_before(minute, *shard, until, limit).await?;
+        if let (true, Some(last)) = (has_more, found.last()) {
+            // Other events of the same millisecond may follow on the next page, unless all of this page are of that one.
+            let after = Timestamp::from_millis(last.received_at.as_millis() + 1);
+            complete_since = complete_since.max(if after < until { after } else { last.received_at });
+        }
+        events.extend(found);
+    }
+    events.retain(|event| event.received_at >= complete_since);
+    events.sort_by(|a, b| (b.received_at, &b.event_id).cmp(&(a.received_at, &a.event_id)));
+    Ok(Minute { events, complete_since })
+}
+
+#[cfg(test)]
+mod tests {
+    use switchhook_domain::EventId;
+
+    use super::*;
+
+    #[test]
+    fn chunk_ends_between_two_milliseconds() {
+        let events: Vec<ReceivedEvent> = [9, 8, 8, 8, 7]
+            .map(|at| ReceivedEvent {
+                event_id: EventId::new("generic:e"),
+                call_id: None,
+                received_at: Timestamp::from_millis(at),
+                decided: false,
+            })
+            .into();
+        assert_eq!([1, 2, 3, 4, 5, 6].map(|size| chunk_len(&events, size)), [1, 4, 4, 4, 5, 5]);
+    }
+}

@@ -1,0 +1,193 @@
+//! The story of a call in a few short sentences.
+
+use switchhook_domain::{Disposition, JobState, MoveKind, StopReason};
+
+use super::{AttemptSummary, CallSummary, EventInStory, Line};
+use crate::duration::duration;
+
+/// Largest number of phrases about dials. Of more, the middle ones are counted.
+const PHRASES_MAX: usize = 6;
+
+/// Returns the sentences: the end of each dial, the next step of the job, and whatever is unusual about the events.
+pub(super) fn in_short(call: &CallSummary, story: &[Line]) -> String {
+    let mut sentences = vec![dials(call, story)];
+    sentences.extend(job(call));
+    sentences.extend(doubts(call, story));
+    let events: Vec<&EventInStory> = story.iter().filter_map(event).collect();
+    sentences.extend(arrivals(&events));
+    sentences.extend(without_effect(&events));
+    if call.forgotten_at.is_some() {
+        sentences.push("The person was forgotten.".to_owned());
+    }
+    sentences.join(" ")
+}
+
+fn event(line: &Line) -> Option<&EventInStory> {
+    match line {
+        Line::Event(event) => Some(event),
+        Line::Move { .. } | Line::Write(_) => None,
+    }
+}
+
+/// Returns the times and reasons of the moves of one kind.
+fn moves(story: &[Line], wanted: MoveKind) -> Vec<(&str, Option<&str>)> {
+    let of_kind = |line| match line {
+        &Line::Move { ref at, kind, ref reason } if kind == wanted.as_str() => Some((at.as_str(), reason.as_deref())),
+        Line::Move { .. } | Line::Event(_) | Line::Write(_) => None,
+    };
+    story.iter().filter_map(of_kind).collect()
+}
+
+/// Returns the sentence about the dials: `Busy, then answered and confirmed.`
+fn dials(call: &CallSummary, story: &[Line]) -> String {
+    let attempts = call.attempts.iter().map(|attempt| (attempt.started_at.as_str(), phrase(attempt)));
+    let withdrawn = moves(story, MoveKind::Withdrawn).into_iter().map(|(at, reason)| {
+        let reason = reason.map(|reason| format!(" ({})", reason.replace('_', " "))).unwrap_or_default();
+        (at, format!("not placed{reason}"))
+    });
+    let mut dials: Vec<(&str, String)> = attempts.chain(withdrawn).collect();
+    // All times have the same format, so their texts are in the order of time.
+    dials.sort_by_key(|(at, _)| *at);
+    let mut phrases: Vec<(String, usize)> = Vec::new();
+    for (_, phrase) in dials {
+        match phrases.last_mut() {
+            Some((last, count)) if *last == phrase => *count += 1,
+            Some(_) | None => phrases.push((phrase, 1)),
+        }
+    }
+    let mut texts: Vec<String> = phrases
+        .into_iter()
+        .map(|(phrase, count)| if count == 1 { phrase } else { format!("{phrase}, {count} times") })
+        .collect();
+    if texts.len() > PHRASES_MAX {
+        let left_out = texts.len() + 1 - PHRASES_MAX;
+        texts.splice(2..2 + left_out, [format!("{left_out} other endings")]);
+    }
+    let waiting = [JobState::Pending, JobState::Claimed].map(JobState::as_str);
+    let may_dial = call.job.state.is_some_and(|state| waiting.contains(&state));
+    let text = if texts.is_empty() {
+        if may_dial { "not dialled yet" } else { "not dialled" }.to_owned()
+    } else {
+        texts.join(", then ")
+    };
+    format!("{}.", capitalized(&text))
+}
+
+/// Returns what became of one attempt.
+fn phrase(attempt: &AttemptSummary) -> String {
+    let text = match (attempt.lifecycle, attempt.outcome) {
+        ("completed", "confirmed") => "answered and confirmed",
+        ("completed", "declined") => "answered and declined",
+        ("completed", "voicemail") => "answered by voicemail",
+        ("completed", "connected") => "answered, without a decision",
+        ("completed", "no_answer") => "ended without an answer",
+        ("completed", _) => "ended, with an unknown outcome",
+        ("inconclusive", "confirmed") => "confirmed, with an unknown end",
+        ("inconclusive", "declined") => "declined, with an unknown end",
+        ("inconclusive", "voicemail") => "answered by voicemail, with an unknown end",
+        ("inconclusive", _) => "without any report of its end",
+        ("in_progress", "confirmed") => "confirmed, and still in progress",
+        ("in_progress", "declined") => "declined, and still in progress",
+        ("in_progress", "voicemail") => "answered by voicemail, and still in progress",
+        ("initiated", _) => "dialled",
+        (lifecycle, outcome @ ("confirmed" | "declined")) => {
+            return format!("{}, but {outcome}", lifecycle.replace('_', " "));
+        }
+        (lifecycle, _) => return lifecycle.replace('_', " "),
+    };
+    text.to_owned()
+}
+
+/// Returns the sentence about the job: its next step, or the reason why it ended early.
+fn job(call: &CallSummary) -> Option<String> {
+    let stopped = |reason: StopReason| call.job.stop_reason == Some(reason.as_str());
+    let by_reason = StopReason::ALL.into_iter().find(|reason| stopped(*reason)).map(|reason| match reason {
+        StopReason::CanceledByUser => "A user canceled the job.",
+        StopReason::DoNotCall => "The number is on the do-not-call list.",
+        StopReason::UnknownTimeZone => "The time zone of the calling window is unknown.",
+        StopReason::RejectedByProvider => "The provider will never place this call.",
+        StopReason::DialsUnknown => "The records of its dials were lost, so it is not dialled again.",
+    });
+    if let Some(text) = by_reason {
+        return Some(text.to_owned());
+    }
+    let state = JobState::ALL.into_iter().find(|state| call.job.state == Some(state.as_str()))?;
+    match state {
+        JobState::Pending => {
+            let due = call.job.due_at.as_deref().and_then(|at| Some((at.get(..10)?, at.get(11..19)?)));
+            due.map(|(day, time)| format!("The next dial is due {day} {time} UTC."))
+        }
+        JobState::Claimed => Some("A dialer has claimed the next dial.".to_owned()),
+        JobState::Missed => Some("The retry that another system promised did not come.".to_owned()),
+        JobState::InProgress | JobState::Completed | JobState::Failed | JobState::Canceled => None,
+    }
+}
+
+/// Returns a sentence for each dial that was in doubt.
+fn doubts(call: &CallSummary, story: &[Line]) -> Vec<String> {
+    let mut doubted: Vec<&AttemptSummary> = Vec::new();
+    for (at, _) in moves(story, MoveKind::Doubted) {
+        let begun = call.attempts.iter().rev().find(|attempt| attempt.started_at.as_str() <= at);
+        doubted.extend(begun.filter(|attempt| doubted.iter().all(|known| known.number != attempt.number)));
+    }
+    let sentence = |attempt: &&AttemptSummary| {
+        let number = attempt.number;
+        let settled = story.iter().filter_map(event).any(|event| event.attempt == Some(number));
+        if settled {
+            format!("The result of dial {number} was in doubt until an event settled it.")
+        } else {
+            format!("The result of dial {number} is in doubt.")
+        }
+    };
+    doubted.iter().map(sentence).collect()
+}
+
+/// Returns the sentence about late events and about those that arrived out of order.
+fn arrivals(events: &[&EventInStory]) -> Option<String> {
+    let late: Vec<&&EventInStory> = events.iter().filter(|event| event.is_late && !event.implied).collect();
+    let longest = late.iter().filter_map(|event| event.late_ms).max().map(duration).unwrap_or_default();
+    let late = match late.as_slice() {
+        [] => None,
+        [only] => Some(format!("the event {} came {longest} late", only.kind)),
+        [_, _, ..] => Some(format!("{} events came late, by up to {longest}", late.len())),
+    };
+    let mut arrived: Vec<(&str, &str)> = events
+        .iter()
+        .filter(|event| !event.implied)
+        .filter_map(|event| Some((event.received_at.as_str(), event.occurred_at.as_deref()?)))
+        .collect();
+    arrived.sort_unstable();
+    let is_crossed = arrived.windows(2).any(|pair| matches!(pair, [(_, one), (_, next)] if one > next));
+    match (late, is_crossed) {
+        (None, false) => None,
+        (None, true) => Some("Events arrived out of order.".to_owned()),
+        (Some(late), false) => Some(format!("{}.", capitalized(&late))),
+        (Some(late), true) => Some(format!("Events arrived out of order: {late}.")),
+    }
+}
+
+fn capitalized(text: &str) -> String {
+    let mut letters = text.chars();
+    let first = letters.next().map(|letter| letter.to_uppercase().to_string()).unwrap_or_default();
+    format!("{first}{}", letters.as_str())
+}
+
+/// Returns a sentence about the events that wait for others, and one about those that contradict others.
+fn without_effect(events: &[&EventInStory]) -> Vec<String> {
+    let count =
+        |disposition: Disposition| events.iter().filter(|event| event.disposition == disposition.as_str()).count();
+    let parked = match count(Disposition::Parked) {
+        0 => None,
+        1 => Some("1 event waits for another.".to_owned()),
+        count => Some(format!("{count} events wait for others.")),
+    };
+    let refused = match count(Disposition::Refused) {
+        0 => None,
+        1 => Some("1 event contradicts an earlier one and was refused.".to_owned()),
+        count => Some(format!("{count} events contradict earlier ones and were refused.")),
+    };
+    parked.into_iter().chain(refused).collect()
+}
+
+#[cfg(test)]
+mod tests;

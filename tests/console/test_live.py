@@ -1,0 +1,109 @@
+"""Live pages: nothing moves because of a refresh, and a hidden page asks for nothing."""
+
+import pytest
+from harness import Dev, wait_for
+from playwright.sync_api import Page, expect
+
+# Lets a test hide the page, as another tab in front of it would.
+HIDE = """
+    let isHidden = false;
+    Object.defineProperty(document, "hidden", { get: () => isHidden });
+    globalThis.hide = (value) => { isHidden = value; document.dispatchEvent(new Event("visibilitychange")); };
+"""
+
+
+@pytest.fixture
+def refreshed(page: Page):
+    """Waits until the page has been read again."""
+
+    def wait(times: int = 1) -> None:
+        page.evaluate(
+            """times => new Promise((done) => {
+                document.addEventListener("refreshed", () => { if (--times === 0) done(); });
+            })""",
+            times,
+        )
+
+    return wait
+
+
+def open_call(page: Page, dev: Dev, call: str) -> None:
+    page.goto(f"{dev.pages}/call?id={call}")
+    expect(page.locator("#live")).to_have_text("live")
+
+
+def test_light_says_whether_the_page_is_live(context, dev: Dev):
+    # A page without a connection logs errors, so it is no page of the fixture.
+    page = context.new_page()
+    open_call(page, dev, dev.calls[0])
+    context.set_offline(True)
+    expect(page.locator("#live")).to_have_text("not reached")
+    context.set_offline(False)
+    expect(page.locator("#live")).to_have_text("live")
+
+
+def test_refresh_moves_no_focus_scroll_detail_or_selection(page: Page, dev: Dev, refreshed):
+    open_call(page, dev, dev.calls[1])
+    page.evaluate(
+        """() => {
+            // A long page with a detail, as payloads are.
+            const details = document.createElement("details");
+            details.dataset.keep = "";
+            details.open = true;
+            details.append(Object.assign(document.createElement("summary"), { textContent: "detail" }), "content");
+            document.body.append(details);
+            document.body.append(Object.assign(document.createElement("div"), { id: "tall" }));
+            document.querySelector("#search").value = "half a word";
+            document.querySelector("#search").focus();
+            getSelection().selectAllChildren(document.querySelector("h1"));
+        }"""
+    )
+    page.keyboard.press("/")
+    before = page.evaluate("[scrollY, document.querySelector('h1').getBoundingClientRect().top]")
+    refreshed(2)
+    after = page.evaluate("[scrollY, document.querySelector('h1').getBoundingClientRect().top]")
+    assert after == before
+    assert page.locator("#search").input_value() == "half a word"
+    assert page.locator("details").last.get_attribute("open") is not None
+
+
+def test_new_rows_wait_until_the_user_asks(page: Page, dev: Dev):
+    call = dev.create_call("+447700900177", "appt_live")
+    open_call(page, dev, call)
+    # A new row may belong to any table of the page.
+    rows = page.locator("main tbody tr")
+    count = rows.count()
+    if count:
+        page.keyboard.press("j")
+    texts = rows.all_inner_texts()
+    newer = page.get_by_role("button", name="changed: show")
+    expect(newer).to_be_visible(timeout=30_000)
+    assert len(rows.all_inner_texts()) == len(texts), "no row was added"
+    page.keyboard.press("n")
+    wait_for("the new rows are shown", lambda: rows.count() > count)
+
+
+def test_hidden_page_asks_for_nothing(page: Page, dev: Dev, refreshed):
+    page.add_init_script(HIDE)
+    open_call(page, dev, dev.calls[0])
+    refreshed()
+    page.evaluate("hide(true)")
+    page.wait_for_timeout(300)
+    asked = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.wait_for_timeout(3_000)
+    assert asked == []
+    page.evaluate("hide(false)")
+    expect(page.locator("#live")).to_have_text("live")
+    wait_for("the page is read again", lambda: page.evaluate("1") and any("/call?" in url for url in asked))
+
+
+def test_stream_names_versions_and_no_data(page: Page, dev: Dev):
+    open_call(page, dev, dev.calls[0])
+    data = page.evaluate(
+        """() => new Promise((done) => {
+            const source = new EventSource("/live?page=/call");
+            source.addEventListener("version", (event) => { source.close(); done(event.data); });
+        })"""
+    )
+    assert data == "1"
