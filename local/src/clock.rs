@@ -29,7 +29,7 @@ enum Kind {
         started: Instant,
     },
     System,
-    /// The system's time plus what was skipped.
+    /// The system's time plus the time that was skipped.
     Skipping(&'static Skipped),
     Stopped(SystemTime),
 }
@@ -84,7 +84,7 @@ impl Clock {
         }
     }
 
-    /// Waits until the clock shows this time. A clock that stands still never does.
+    /// Waits until the clock shows this time. A stopped clock never shows it.
     pub async fn sleep_until(&self, at_ms: u64) {
         match self.0 {
             Kind::Tokio { .. } | Kind::System => tokio::time::sleep_until(self.instant_of(at_ms)).await,

@@ -91,7 +91,7 @@ impl Cost {
     }
 }
 
-/// Requests of a program, and what they cost, estimated.
+/// Requests of a program, and their estimated cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Spent {
     pub requests: u64,

@@ -42,7 +42,7 @@ impl FakeProvider {
         held.collect()
     }
 
-    /// Sends held webhooks now, in this order. A number that stands twice is sent twice.
+    /// Sends held webhooks now, in this order. A number that is listed twice is sent twice.
     pub fn release(&self, numbers: &[u64]) {
         let now = self.now_ms();
         let mut state = lock(&self.state);

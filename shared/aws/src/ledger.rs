@@ -1,4 +1,4 @@
-//! Ledger of the requests that a program sends to AWS, so that it can say what it costs.
+//! Ledger of the requests that a program sends to AWS, from which it can tell their cost.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
