@@ -232,8 +232,10 @@ fn placed_call_survives_kill_9_and_ends() {
         std::thread::sleep(Duration::from_millis(20));
     }
     // The first call is ringing when the stack is killed. The fake provider is killed too, and forgets it. The second
-    // call is still waiting.
-    let waiting = id(&create(&stack, &["--metadata", "fake=busy", "--attempts", "1"]));
+    // call is due only afterwards. One that is due at once can be killed between its claim and its dial, and then waits
+    // until its lease ends, minutes later.
+    let due = due_in(jiff::SignedDuration::from_secs(10));
+    let waiting = id(&create(&stack, &["--metadata", "fake=busy", "--attempts", "1", "--due", &due]));
     stack.kill();
     let stack = start();
     let shown = wait_for_job(&stack, &rung, "FAILED");
@@ -269,6 +271,9 @@ fn all_events(stack: &Stack) -> Vec<(String, String, Value)> {
 }
 
 fn in_a_day() -> String {
-    let now = jiff::Timestamp::now();
-    now.checked_add(jiff::SignedDuration::from_hours(24)).expect("a day from now").to_string()
+    due_in(jiff::SignedDuration::from_hours(24))
+}
+
+fn due_in(delay: jiff::SignedDuration) -> String {
+    jiff::Timestamp::now().checked_add(delay).expect("a time to come").to_string()
 }

@@ -3,8 +3,9 @@
 #![expect(clippy::indexing_slicing, clippy::panic, clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod dials;
-mod reads;
+mod lists;
 mod repair;
+mod searches;
 
 use axum::Router;
 use axum::body::{Body, to_bytes};
@@ -32,6 +33,7 @@ pub(crate) struct Browser {
 }
 
 /// Answer to a request.
+#[derive(Debug)]
 pub(crate) struct Page {
     pub(crate) status: StatusCode,
     /// Address that the browser goes to next.
@@ -106,10 +108,39 @@ impl Page {
     pub(crate) fn contains(&self, text: &str) -> bool {
         self.html.contains(text)
     }
+
+    /// URLs of the links to pages below `path`, in their order.
+    pub(crate) fn links(&self, path: &str) -> Vec<String> {
+        let prefix = format!("href=\"{path}?");
+        let parts = self.html.split(&prefix).skip(1);
+        parts.map(|part| format!("{path}?{}", part.split('"').next().unwrap().replace("&amp;", "&"))).collect()
+    }
+
+    /// Ids of the calls in the table, in their order.
+    pub(crate) fn calls(&self) -> Vec<String> {
+        self.links("/call").iter().map(|url| id_in(url)).collect()
+    }
+
+    /// URL of the next page.
+    pub(crate) fn next(&self) -> Option<String> {
+        let (before, _) = self.html.split_once("rel=\"next\"").or_else(|| self.html.split_once("rel=next"))?;
+        let (_, tag) = before.rsplit_once("<a ")?;
+        let after = self.html.get(before.len()..)?;
+        let whole = format!("{tag}{}", after.split('>').next()?);
+        let (_, url) = whole.split_once("href=\"")?;
+        Some(url.split('"').next()?.replace("&amp;", "&"))
+    }
 }
 
 fn attribute(tag: &str, name: &str) -> String {
     let (_, rest) = tag.split_once(&format!("{name}=\"")).unwrap_or_else(|| panic!("{tag} has no {name}"));
     let value = rest.split('"').next().unwrap();
     value.replace("&quot;", "\"").replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
+}
+
+/// The id in a URL of a call or an event.
+pub(crate) fn id_in(url: &str) -> String {
+    let (_, query) = url.split_once('?').unwrap();
+    let (_, id) = form_urlencoded::parse(query.as_bytes()).find(|(name, _)| name == "id").unwrap();
+    id.into_owned()
 }

@@ -12,8 +12,7 @@ use switchhook_domain::{CallId, Provider};
 use switchhook_local::{CALLS_TABLE, INBOX_TABLE};
 use switchhook_tests::{Item, World, generic};
 
-use super::{Browser, Page, id_in};
-use crate::operator::stack;
+use super::{Browser, Page, console, id_in};
 
 /// Rows of the test that counts what a page reads: three times as many as a page may read. With 100,000 rows, nothing but the time
 /// to store them would differ, because a page reads from an index and stops at its limits.
@@ -58,7 +57,7 @@ async fn recent_calls_are_on_one_page_each_where_their_latest_event_is() {
     ring(&world, 0..60, "RINGING").await;
     // Every third call gets a second event, the last one first.
     ring(&world, (0..60).rev().step_by(3), "ANSWERED").await;
-    let browser = Browser::open(stack(&world)).await;
+    let browser = Browser::open(&console(&world, false)).await;
     let again: Vec<u32> = (0..60).rev().step_by(3).collect();
     let once = (0..60).rev().filter(|n| !again.contains(n));
     let expected = names(again.iter().rev().copied().chain(once));
@@ -80,7 +79,7 @@ async fn recent_calls_are_on_one_page_each_where_their_latest_event_is() {
 async fn shards_of_a_wake_queue_are_merged_by_time() {
     let world = World::new();
     ring(&world, 0..60, "RINGING").await;
-    let browser = Browser::open(stack(&world)).await;
+    let browser = Browser::open(&console(&world, false)).await;
     let expected = names((0..60).rev());
     assert_eq!(calls_of(&all_pages(&browser, "/calls?tab=in_flight").await), expected);
     let filtered = all_pages(&browser, "/calls?tab=in_flight&state=ringing&provider=generic&job=IN_PROGRESS").await;
@@ -107,7 +106,7 @@ async fn any_id_opens_from_every_list() {
         world.wait(Duration::from_secs(1)).await;
     }
     world.quiesce().await;
-    let browser = Browser::open(stack(&world)).await;
+    let browser = Browser::open(&console(&world, false)).await;
     let expected: BTreeSet<String> = ids.iter().map(|id| (*id).to_owned()).collect();
     let mut opened = 0;
     for list in ["/calls", "/calls?tab=in_flight", "/events"] {
@@ -130,7 +129,7 @@ async fn events_are_on_one_page_each_and_quiet_times_are_told() {
     ring(&world, 0..30, "RINGING").await;
     world.wait(Duration::from_secs(30 * 60)).await;
     ring(&world, 30..60, "RINGING").await;
-    let browser = Browser::open(stack(&world)).await;
+    let browser = Browser::open(&console(&world, false)).await;
     let pages = all_pages(&browser, "/events?provider=generic&since=2026-01-01T00:00").await;
     let events: Vec<String> = pages.iter().flat_map(|page| page.links("/event")).map(|url| id_in(&url)).collect();
     let expected: Vec<String> = (0..60).rev().map(|n| format!("generic:RINGING-{n}")).collect();
@@ -169,7 +168,7 @@ async fn page_of_a_large_table_reads_few_rows() {
         item.insert("received_at".to_owned(), AttributeValue::N(at.to_string()));
         world.put_item(INBOX_TABLE, item).await;
     }
-    let browser = Browser::open(stack(&world)).await;
+    let browser = Browser::open(&console(&world, false)).await;
     drop(world.requests());
     for url in [
         "/calls",

@@ -5,8 +5,7 @@ use serde_json::{Value, json};
 use switchhook_domain::{EventId, Provider};
 use switchhook_tests::{World, generic, text};
 
-use super::{Browser, id_in};
-use crate::operator::stack;
+use super::{Browser, console, id_in};
 use crate::outbound::create;
 
 const NUMBER: &str = "+447700900123";
@@ -21,7 +20,7 @@ async fn one_result_is_opened_and_several_are_listed() {
     let first = create(&world, &request(NUMBER, "apt_1")).await;
     let second = create(&world, &request(NUMBER, "apt/2 née")).await;
     let other = create(&world, &request("+447700900999", "apt_3")).await;
-    let browser = Browser::open(stack(&world)).await;
+    let browser = Browser::open(&console(&world, false)).await;
     for (typed, call) in [
         (first.as_str(), &first),
         ("apt_1", &first),
@@ -48,7 +47,7 @@ async fn one_result_is_opened_and_several_are_listed() {
     assert!(!page.html.contains("123 B"), "both calls are of one number: {}", page.html);
 
     // Another session does not know the search.
-    let stranger = Browser::open(stack(&world)).await;
+    let stranger = Browser::open(&console(&world, false)).await;
     assert_eq!(stranger.get(&location).await.status, StatusCode::NOT_FOUND);
     assert!(!world.log_text().contains("7700900"));
 }
@@ -60,7 +59,7 @@ async fn event_leads_to_its_call_or_to_its_own_page() {
     let (_, answer) = world.post(Provider::Generic, "not JSON").await;
     let unreadable = EventId::new(text(answer.get("event_id").unwrap()));
     world.quiesce().await;
-    let browser = Browser::open(stack(&world)).await;
+    let browser = Browser::open(&console(&world, false)).await;
     let location = |page: super::Page| page.location.unwrap_or_else(|| panic!("{}", page.html));
     let call = location(browser.post("/search", &[("text", folded.as_str())]).await);
     assert_eq!((call.starts_with("/call?"), id_in(&call)), (true, "c/1".to_owned()));
@@ -81,7 +80,7 @@ async fn event_leads_to_its_call_or_to_its_own_page() {
 async fn search_reads_at_most_eleven_keys_and_the_calls_that_it_found() {
     let world = World::stopped();
     create(&world, &request(NUMBER, "apt_1")).await;
-    let browser = Browser::open(stack(&world)).await;
+    let browser = Browser::open(&console(&world, false)).await;
     drop(world.requests());
     browser.post("/search", &[("text", "447700900123")]).await;
     let requests = world.requests();
