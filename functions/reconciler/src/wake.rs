@@ -19,6 +19,9 @@ use crate::reconciler::{Reconciler, Report};
 const CONCURRENCY: usize = 16;
 /// Time from a dial without answer to its first lookup. The time between lookups doubles, up to the inactivity timeout.
 const DOUBT_PAUSE: Duration = Duration::from_secs(60);
+/// Time from a dial in doubt until "not found" means that nobody was dialled. Before, the provider may still be registering the call.
+/// With a shorter inactivity timeout it is that timeout.
+const NOT_FOUND_COUNTS_AFTER: Duration = Duration::from_secs(10 * 60);
 /// Longest time between lookups while the provider gives no usable answer. So a dial in doubt is looked up soon after the provider
 /// is back.
 const OUTAGE_PAUSE_MAX: Duration = Duration::from_secs(5 * 60);
@@ -31,7 +34,7 @@ enum Resolution {
     Stored { is_new: bool },
     /// The inactivity timeout has passed, and the lookup found nothing new.
     DeadlinePassed,
-    /// The inactivity timeout has passed, and the provider has no such call.
+    /// The provider has no such call, and has had the time to register it.
     NotFound,
     /// Nothing is known yet; the next lookup is due at this time.
     RetryAt(Timestamp),
@@ -175,8 +178,14 @@ impl Reconciler {
                     has_findings = true;
                     woken.lookup_events += 1;
                 }
+                Resolution::NotFound => {
+                    if let Some(attempt) = &record.key {
+                        has_new_findings |= self.submit(&call.dial_not_found_event(attempt, now), trace_id).await?;
+                        has_findings = true;
+                    }
+                }
                 // The deadline of an attempt that is not overdue has not passed.
-                Resolution::DeadlinePassed | Resolution::NotFound => {}
+                Resolution::DeadlinePassed => {}
                 Resolution::RetryAt(at) => next_lookup = Some(at),
                 Resolution::OverBudget => return Ok(woken),
             }
@@ -263,6 +272,9 @@ impl Reconciler {
         if now < dialled_at.plus(DOUBT_PAUSE) {
             return Ok(Resolution::RetryAt(dialled_at.plus(DOUBT_PAUSE)));
         }
+        let deadline = dialled_at.plus(self.policy.inactivity_timeout);
+        let counts_at = dialled_at.plus(NOT_FOUND_COUNTS_AFTER).min(deadline);
+        let elapsed = Duration::from_millis(now.millis_since(dialled_at).unsigned_abs());
         match lookups.look_up(call, record, now).await {
             LookupOutcome::Ended(ending) => {
                 let stored = self.store_ending(call, record, &ending, now, trace_id).await?;
@@ -273,13 +285,11 @@ impl Reconciler {
                 Ok(Resolution::Stored { is_new })
             }
             LookupOutcome::OverBudget => Ok(Resolution::OverBudget),
-            // "Not found" counts only at the deadline: the provider may still be registering the call.
-            outcome @ (LookupOutcome::NotFound | LookupOutcome::Unavailable | LookupOutcome::RetryLater) => {
-                let elapsed = Duration::from_millis(now.millis_since(dialled_at).unsigned_abs());
-                let pause_max =
-                    if matches!(outcome, LookupOutcome::RetryLater) { OUTAGE_PAUSE_MAX } else { Duration::MAX };
-                let deadline = dialled_at.plus(self.policy.inactivity_timeout);
-                Ok(Resolution::RetryAt(now.plus(elapsed.min(pause_max)).min(deadline)))
+            LookupOutcome::NotFound if counts_at <= now => Ok(Resolution::NotFound),
+            LookupOutcome::NotFound => Ok(Resolution::RetryAt(now.plus(elapsed).min(counts_at))),
+            LookupOutcome::Unavailable => Ok(Resolution::RetryAt(now.plus(elapsed).min(deadline))),
+            LookupOutcome::RetryLater => {
+                Ok(Resolution::RetryAt(now.plus(elapsed.min(OUTAGE_PAUSE_MAX)).min(deadline)))
             }
         }
     }

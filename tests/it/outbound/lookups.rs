@@ -8,7 +8,7 @@ use insta::assert_snapshot;
 use serde_json::json;
 use switchhook_domain::{CallId, EventKind};
 use switchhook_local::Cloud;
-use switchhook_local::fake::DeliveryFaults;
+use switchhook_local::fake::{DeliveryFaults, Mode};
 use switchhook_tests::{INACTIVITY_TIMEOUT, MINUTE, World};
 use tokio::task::JoinError;
 
@@ -61,6 +61,23 @@ async fn no_answer_of_the_provider_leaves_it_in_doubt_and_is_looked_up() {
     // This is long before the inactivity timeout ends.
     assert_snapshot!(call_state(&world, &call_id).await, @"job COMPLETED, appointment Confirmed, attempts [completed]");
     assert_eq!(world.cloud.fake().dials().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn dial_that_never_reached_a_healthy_provider_is_made_again_after_ten_minutes() {
+    let world = World::new();
+    let fake = world.cloud.fake();
+    fake.set_mode(Mode::Unresponsive);
+    let call_id = create(&world, &call_request("confirms")).await;
+    world.wait(MINUTE).await;
+    fake.set_mode(Mode::Normal);
+    world.wait(MINUTE * 8).await;
+    let call = world.load(&call_id).await.unwrap();
+    assert_eq!((call.job.as_str(), call.in_doubt().len()), ("IN_PROGRESS", 1), "the provider may still register it");
+    // The inactivity timeout of this stack is longer: 15 minutes.
+    world.wait(MINUTE * 4).await;
+    assert_snapshot!(call_state(&world, &call_id).await, @"job COMPLETED, appointment Confirmed, attempts [completed]");
+    assert_eq!((fake.dials().len(), fake.duplicate_dials()), (1, 0));
 }
 
 #[tokio::test(start_paused = true)]
