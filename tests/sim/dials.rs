@@ -10,15 +10,15 @@ use switchhook_local::fake::{Behaviour, Dial, RequestResult};
 
 use crate::law::Law;
 use crate::plan::Reach;
-use crate::requests::CallRequest;
+use crate::requests::{Block, CallRequest};
 use crate::run::TICK;
-use crate::sim::{INACTIVITY_TIMEOUT, RequestedCall, Sim};
+use crate::sim::{RequestedCall, Sim};
 
 /// Longest time from the dialer's last check to the dial: the timeout of the dialer.
 const CHECK_TO_DIAL_MS: i64 = 30_000;
-/// Longest time for which a dial may be in doubt while nothing is wrong with the provider, the functions and AWS. A run
-/// of the reconciler must come after the inactivity timeout, and its event must be folded.
-const DOUBT_MAX: Duration = INACTIVITY_TIMEOUT.saturating_add(TICK).saturating_add(Duration::from_secs(15));
+/// Longest time for which a dial may be in doubt while nothing is wrong with the provider, the functions and AWS: ten minutes. A
+/// run of the reconciler must come after them, and its event must be folded.
+const DOUBT_MAX: Duration = Duration::from_secs(10 * 60 + 15).saturating_add(TICK);
 
 /// Largest number of dials that a provider refuses because of the account in one run. Three open its circuit, and the
 /// probes take longer and longer. A few more come from calls whose own behaviour is to be refused at times.
@@ -95,7 +95,9 @@ impl Sim {
 fn broken_law(request: &CallRequest, requested: &RequestedCall, dials: &[&Dial]) -> Option<(Law, String)> {
     for (place, dial) in dials.iter().enumerate() {
         let checked_ms = dial.started_ms - CHECK_TO_DIAL_MS;
-        if requested.blocked_at.is_some_and(|at| at < checked_ms) {
+        // A number that was on the list before its call was created is never dialled.
+        let is_blocked_before = requested.blocked_at.is_some() && request.block == Some(Block::BeforeCreation);
+        if is_blocked_before || requested.blocked_at.is_some_and(|at| at < checked_ms) {
             return Some((Law::NoBlockedNumber, format!("dialled after its number was blocked: {dial:?}")));
         }
         let is_closed = |at| request.window.as_ref().is_some_and(|window| window.closed.contains(&at));

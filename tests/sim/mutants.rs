@@ -22,7 +22,7 @@ const fn mutant(mutation: Mutation, faults: &'static [FaultKind], caught_by: &'s
     Mutant { mutation, faults, caught_by }
 }
 
-const MUTANTS: [Mutant; 17] = [
+const MUTANTS: [Mutant; 18] = [
     mutant(
         Mutation::NoVersionCondition,
         &[FaultKind::VisibilityOverlap, FaultKind::ReorderedWebhooks],
@@ -43,8 +43,8 @@ const MUTANTS: [Mutant; 17] = [
     mutant(Mutation::DoubtForgotten, &[], &[Law::DoubtEnds]),
     mutant(Mutation::NoAdoption, &[], &[Law::Accounted, Law::IsFold]),
     mutant(Mutation::NoDoNotCallList, &[], &[Law::NoBlockedNumber]),
-    // The stored due time was moved into the window, so the row without a window is not the fold of its events.
-    mutant(Mutation::NoWindow, &[], &[Law::WindowOpen, Law::IsFold]),
+    mutant(Mutation::NoWindow, &[], &[Law::WindowOpen]),
+    mutant(Mutation::UnheardRetried, &[], &[Law::NotAfterAnswer]),
     mutant(Mutation::RefusalFails, &[FaultKind::AccountProblem], &[Law::NoFailureWithoutReason]),
     mutant(Mutation::NoCircuit, &[FaultKind::AccountProblem], &[Law::FewRefusedDials]),
     mutant(Mutation::NoFallback, &[], &[Law::Settles]),

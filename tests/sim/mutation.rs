@@ -39,6 +39,8 @@ pub(crate) enum Mutation {
     NoWindow,
     /// The dialer does not look at the calling window.
     NoWindowGuard,
+    /// An attempt that the provider accepted, and of which nothing more was heard, is always retried.
+    UnheardRetried,
     /// A dial that the provider refuses because of the account fails the call.
     RefusalFails,
     /// The circuit of a provider never opens.
@@ -136,7 +138,12 @@ impl Mutation {
                 let first = body.pointer("/Item/plan/M/providers/L/0")?.clone();
                 with("/Item/plan/M/providers/L", json!([first]))
             }
-            (Self::NoWindow, "PutItem") if of_table(CALLS_TABLE) => without_window(body),
+            (Self::UnheardRetried, "PutItem") if of_table(CALLS_TABLE) => {
+                let mut body = body.clone();
+                let retry = body.pointer_mut("/Item/plan/M/retry/M")?.as_object_mut()?;
+                retry.insert("unheard".to_owned(), json!({"BOOL": true}));
+                Some(Fault::ReplacedRequest(body.to_string().into_bytes()))
+            }
             (Self::NoWindowGuard, "PutItem") if of_table(CALLS_TABLE) && body["Item"]["job"]["S"] == "CLAIMED" => {
                 without_window(body)
             }
@@ -163,6 +170,7 @@ impl Mutation {
             | Self::NoDoNotCallList
             | Self::NoWindow
             | Self::NoWindowGuard
+            | Self::UnheardRetried
             | Self::RefusalFails
             | Self::NoCircuit
             | Self::NoFallback => false,

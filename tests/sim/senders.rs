@@ -15,6 +15,7 @@ use tokio::task::spawn_local;
 use tokio::time::sleep;
 
 use crate::law::Law;
+use crate::mutation::Mutation;
 use crate::plan::{FAULTS_END, FaultKind, Reach};
 use crate::requests::{Block, CallRequest, Delivery, RequestPattern};
 use crate::sim::Sim;
@@ -92,7 +93,11 @@ impl Sim {
         }
         // After a crash nobody could tell whether Vapi has placed the call.
         let may_crash = self.plan.faults.iter().any(|fault| fault.kind.reach() == Reach::Functions);
-        let body = request.body(!may_crash);
+        let mut body = request.body(!may_crash);
+        // A program that does not look at windows is one that never gets them.
+        if self.has_mutation(Mutation::NoWindow) {
+            body.as_object_mut().unwrap().remove("window");
+        }
         let created = if request.pattern == RequestPattern::SentTwice {
             let both = tokio::join!(self.api(request, "/calls", &body), self.api(request, "/calls", &body));
             if both.0.1["call_id"] != both.1.1["call_id"] {

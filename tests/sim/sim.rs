@@ -23,7 +23,8 @@ use crate::observed::Observed;
 use crate::plan::{FaultKind, Plan};
 use crate::state::{RunResult, State};
 
-pub(crate) const INACTIVITY_TIMEOUT: Duration = Duration::from_secs(10 * 60);
+/// Longer than a dial may be in doubt.
+pub(crate) const INACTIVITY_TIMEOUT: Duration = Duration::from_secs(15 * 60);
 pub(crate) const API_KEY: &str = "an API key of the simulator";
 
 tokio::task_local! {

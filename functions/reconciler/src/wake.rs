@@ -288,9 +288,7 @@ impl Reconciler {
             LookupOutcome::NotFound if counts_at <= now => Ok(Resolution::NotFound),
             LookupOutcome::NotFound => Ok(Resolution::RetryAt(now.plus(elapsed).min(counts_at))),
             LookupOutcome::Unavailable => Ok(Resolution::RetryAt(now.plus(elapsed).min(deadline))),
-            LookupOutcome::RetryLater => {
-                Ok(Resolution::RetryAt(now.plus(elapsed.min(OUTAGE_PAUSE_MAX)).min(deadline)))
-            }
+            LookupOutcome::RetryLater => Ok(Resolution::RetryAt(now.plus(elapsed.min(OUTAGE_PAUSE_MAX)).min(deadline))),
         }
     }
 }
