@@ -185,6 +185,14 @@ def check_value(shape, values: list[str]):
             json.loads(value)
 
 
+def written_to(file: str) -> set[str]:
+    """Returns the fields that commands of the runbook write to a file, by a query that names them."""
+    (text,) = re.findall(rf"--query '([^']+)' > {re.escape(file)}", "".join(code_blocks(RUNBOOK)))
+    query = jmespath.compile(text).parsed
+    assert query["type"] == "multi_select_dict"
+    return {pair["value"] for pair in query["children"]}
+
+
 @pytest.mark.parametrize("words", commands_of("aws"))
 def test_a_command_of_the_aws_cli_is_one_that_the_api_knows(words):
     service, operation, *rest = words
@@ -201,8 +209,10 @@ def test_a_command_of_the_aws_cli_is_one_that_the_api_knows(words):
     assert operation in names
     shape = model.operation_model(names[operation]).input_shape
     members = {f"--{xform_name(name, '-')}": name for name in (shape.members if shape else {})}
-    assert set(options) <= GLOBAL_OPTIONS | set(members)
+    assert set(options) <= GLOBAL_OPTIONS | {"--cli-input-json"} | set(members)
     missing = set(shape.required_members if shape else []) - {members[option] for option in options if option in members}
+    if "--cli-input-json" in options:
+        missing -= written_to(options.pop("--cli-input-json")[0].removeprefix("file://"))
     assert not missing
     for option, values in options.items():
         # The file that the answer goes to follows the value of the last option.
@@ -214,6 +224,35 @@ def test_a_command_of_the_aws_cli_is_one_that_the_api_knows(words):
         if option not in members or member.type_name != "list":
             expected = 0 if option in members and member.type_name == "boolean" else 1
             assert len(values) == expected + extra, f"{option} takes {expected} value(s): {values}"
+
+
+def command(*start: str) -> dict[str, list[str]]:
+    """Returns the options of the one command of the runbook that begins with these words."""
+    (found,) = [values_of(words)[0] for words in commands(RUNBOOK) if words[: len(start)] == list(start)]
+    return found
+
+
+def test_a_schedule_that_the_runbook_copies_or_makes_again_is_the_one_of_the_template():
+    """A deployment does not mend what was changed or deleted behind CloudFormation's back, so commands do."""
+    wanted = RESOURCES["SchedulerSchedule"]["Properties"]
+    assert written_to("schedule.json") == {"Name", *wanted}
+    assert command("aws", "scheduler", "update-schedule")["--state"] == ["ENABLED"]
+    made = command("aws", "scheduler", "create-schedule")
+    assert made["--schedule-expression"] == [wanted["ScheduleExpression"]]
+    assert made["--flexible-time-window"] == [f"Mode={wanted['FlexibleTimeWindow']['Mode']}"]
+    target = json.loads(*made["--target"])
+    assert target == wanted["Target"] | {"Arn": "FUNCTION_ARN", "RoleArn": "ROLE_ARN"}
+    assert RESOURCES["ReconcilerSchedule"]["Properties"]["Target"].keys() == target.keys()
+    drift = RESOURCES["DriftSchedule"]["Properties"]
+    assert {drift["ScheduleExpression"], drift["Target"]["Input"]} <= set(inline_code(RUNBOOK))
+
+
+def test_a_queue_policy_that_the_runbook_sets_again_is_the_one_of_the_template():
+    wanted = TEMPLATES["infra/forward.yaml"]["Resources"]["ForwardDlqPolicy"]["Properties"]["PolicyDocument"]
+    (attributes,) = command("aws", "sqs", "set-queue-attributes")["--attributes"]
+    policy = json.loads(json.loads(attributes)["Policy"])
+    replaced = json.dumps(wanted).replace(json.dumps({"Fn::GetAtt": ["ForwardDlq", "Arn"]}), '"QUEUE_ARN"')
+    assert policy == json.loads(replaced.replace(json.dumps({"Fn::GetAtt": ["ForwardRule", "Arn"]}), '"RULE_ARN"'))
 
 
 @pytest.mark.parametrize("words", commands_of(".venv/bin/sam"))
