@@ -104,8 +104,13 @@ def test_the_runbook_names_what_the_template_has():
     assert RESOURCES["HttpLogGroup"]["Properties"]["LogGroupName"] == {"Fn::Sub": "/aws/vendedlogs/${AWS::StackName}-http"}
 
 
+def placeholder(output: str) -> str:
+    """Returns the word that stands for the value of an output in a command."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", output).upper()
+
+
 def test_placeholders_are_outputs_or_explained():
-    outputs = {re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).upper() for name in OUTPUTS_OF_ALL}
+    outputs = {placeholder(name) for name in OUTPUTS_OF_ALL}
     used = set(re.findall(r"(?<![$\w])[A-Z]+(?:_[A-Z]+)+(?!\w)", "".join(code_blocks(RUNBOOK))))
     assert used - outputs == used & set(inline_code(RUNBOOK)) - outputs
 
@@ -224,6 +229,16 @@ def test_a_command_of_the_aws_cli_is_one_that_the_api_knows(words):
         if option not in members or member.type_name != "list":
             expected = 0 if option in members and member.type_name == "boolean" else 1
             assert len(values) == expected + extra, f"{option} takes {expected} value(s): {values}"
+
+
+@pytest.mark.parametrize(
+    "words", [each for each in commands_of("aws") if each.values[0][1].endswith("-function-concurrency")]
+)
+def test_the_concurrency_of_a_function_is_set_without_its_alias(words):
+    """Lambda refuses it for an alias or a version, and some outputs name a function with its alias."""
+    (named,) = values_of(words)[0]["--function-name"]
+    without_alias = {placeholder(name) for name, output in TEMPLATE["Outputs"].items() if "Ref" in output["Value"]}
+    assert named in without_alias
 
 
 def command(*start: str) -> dict[str, list[str]]:
