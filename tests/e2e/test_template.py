@@ -629,6 +629,29 @@ def test_somebody_is_woken(metric, value):
     assert [name for name, alarm in ALARMS.items() for _, found, dimensions in metrics_of(alarm) if found == metric and value in dimensions.values()]
 
 
+def test_the_throttles_of_every_table_and_index_wake_somebody():
+    """A throttled index throttles the writes of its table, and DynamoDB counts these for the index alone."""
+    tables = {name: [None, *(index["IndexName"] for index in properties(name)["GlobalSecondaryIndexes"])] for name in of_type("AWS::DynamoDB::Table")}
+    wanted = {(f"{kind}ThrottleEvents", name, index) for kind in ("Read", "Write") for name, indexes in tables.items() for index in indexes}
+    watched = [
+        (metric, dimensions["TableName"]["Ref"], dimensions.get("GlobalSecondaryIndexName"))
+        for alarm in ALARMS.values()
+        for namespace, metric, dimensions in metrics_of(alarm)
+        if namespace == "AWS/DynamoDB"
+    ]
+    assert sorted(watched, key=str) == sorted(wanted, key=str)
+
+
+@pytest.mark.parametrize("name", ALARMS)
+def test_an_alarm_looks_at_no_more_metrics_than_cloudwatch_allows_and_at_each_of_them(name):
+    queries = ALARMS[name].get("Metrics", [])
+    stats = [query["Id"] for query in queries if "MetricStat" in query]
+    # Source: the page "Limits" of CloudWatch alarms in the AWS documentation.
+    assert len(stats) <= 10
+    used = {word for query in queries for word in re.findall(r"\w+", query.get("Expression", ""))}
+    assert set(stats) <= used or not any("Expression" in query for query in queries)
+
+
 def test_the_price_of_the_alarms_is_in_the_documentation():
     """An alarm costs $0.10 a month for each metric that it looks at, and a band counts as two more."""
     always = [alarm for name, alarm in ALARMS.items() if RESOURCES[name].get("Condition") != "IsGradual"]

@@ -18,10 +18,11 @@ use crate::traffic::retell_call;
 use template::alarms;
 
 /// Alarms whose cause only AWS can produce, with the reason. Their expressions are evaluated, on metrics that stay silent.
-const NOT_LOCAL: [(&str, &str); 4] = [
+const NOT_LOCAL: [(&str, &str); 5] = [
     ("P1WebhooksThrottledAlarm", "the local gateway refuses no request because of its rate"),
     ("P2ReleaseErrorsAlarm", "the local stack has one version of each function"),
     ("P2FunctionThrottlesAlarm", "the local event sources have no limit of concurrency that they share"),
+    ("P2IndexReadThrottlesAlarm", "AWS counts throttles; a local fault only shows what they cause"),
     ("P2TableThrottlesAlarm", "AWS counts throttles; a local fault only shows what they cause"),
 ];
 
