@@ -4,6 +4,9 @@
 //! analysis of the conversation. Vapi does not retry by default, so each message implies the earlier call events. A
 //! call can have a start time although nobody answered, so a start time does not prove an answer. It only separates
 //! faults and stops during a conversation from earlier ones. A call that ended at its start time was not answered.
+//!
+//! **A missing start time means something only in a message that has the times of the whole call.** The status update `ended`
+//! repeats the call as it was created, without them. So a fault in it does not say that nobody answered; the report does.
 
 use switchhook_domain::{Direction, EventId, EventKind, Provider, Timestamp};
 
@@ -38,7 +41,7 @@ pub(crate) fn read(
     let call_events = match kind {
         Kind::Status(kind) => status(kind, message.occurred_at()),
         Kind::Forwarding => forwarding(message.occurred_at()),
-        Kind::Ended => ending(&message).reported(call_times(&message)),
+        Kind::Ended => ending(&message, message.ended_at().is_some()).reported(call_times(&message)),
         Kind::Report => report(&message),
         Kind::Other => {
             return Ok(Reading::Recorded {
@@ -150,7 +153,7 @@ fn forwarding(occurred_at: Option<Timestamp>) -> CallEventSet {
 /// The decision is ignored if nobody answered, whatever Vapi found in the empty transcript, and if a voicemail
 /// answered: a machine cannot confirm.
 fn report(message: &Message) -> CallEventSet {
-    let ending = ending(message);
+    let ending = ending(message, true);
     let decision = match ending {
         Ending::NotAnswered { .. } | Ending::NeverDialled | Ending::Answered { voicemail: true, .. } => None,
         Ending::Answered { voicemail: false, .. } | Ending::Unclear => message.decision(),
@@ -166,7 +169,9 @@ fn report(message: &Message) -> CallEventSet {
     call_events
 }
 
-fn ending(message: &Message) -> Ending {
+/// How the call ended. `has_times` is false if the message does not have the times of the whole call. A lookup that is
+/// rewritten as a status update has them.
+fn ending(message: &Message, has_times: bool) -> Ending {
     let started_at = message.started_at();
     // The call ended at the moment at which it started, so there was no conversation.
     let is_empty = started_at.is_some() && started_at == message.ended_at();
@@ -179,6 +184,8 @@ fn ending(message: &Message) -> Ending {
         (EndedReason::Busy, _) => Ending::BUSY,
         (EndedReason::NoAnswer, _) => Ending::NO_ANSWER,
         (EndedReason::CallerHungUp, _) => Ending::CANCELED,
+        // A fault or a stop before the answer, or during the conversation.
+        (EndedReason::Stopped | EndedReason::Fault, false) if !has_times => Ending::Unclear,
         (EndedReason::Stopped, true) => Ending::COMPLETED,
         (EndedReason::Stopped, false) => Ending::CANCELED,
         (EndedReason::NeverDialled, _) => Ending::NeverDialled,

@@ -146,6 +146,33 @@ fn vapi_statuses_say() {
     assert_eq!(kinds(&vapi(json!({"type": "end-of-call-report", "call": {"id": "c"}}))), "completed");
 }
 
+/// The status update repeats the call as it was created. Without a start time, it does not say that nobody answered: a
+/// person whose `in-progress` was lost must not be called again.
+#[test]
+fn vapi_status_update_alone_does_not_say_that_a_fault_came_before_the_answer() {
+    let sent: Value = serde_json::from_str(include_str!("../../../fixtures/vapi/status_ended.json")).unwrap();
+    let meaning = |reason: &str, times: Value| {
+        let mut message = sent["message"].clone();
+        message["endedReason"] = reason.into();
+        for (name, time) in times.as_object().unwrap() {
+            message["call"][name] = time.clone();
+        }
+        kinds(&vapi(message))
+    };
+    let (start, end) = ("2025-10-20T12:14:00Z", "2025-10-20T12:15:00Z");
+    for reason in include_str!("../../../fixtures/vapi/ended_reasons.txt").lines() {
+        let (started, never_started) = (vapi_ended(reason, true), vapi_ended(reason, false));
+        let alone = if started == never_started { &started } else { "completed" };
+        assert_eq!(meaning(reason, json!({})), alone, "{reason}");
+        assert_eq!(meaning(reason, json!({"startedAt": start})), started, "{reason}");
+        // A lookup has the times of the whole call.
+        assert_eq!(meaning(reason, json!({"endedAt": end})), never_started, "{reason}");
+    }
+    for reason in ["worker-shutdown", "pipeline-error-openai-llm-failed", "manually-canceled"] {
+        assert_eq!(meaning(reason, json!({})), "completed", "{reason}");
+    }
+}
+
 #[test]
 fn vapi_analysis_tells_the_outcome() {
     let meaning = |reason: &str, data: Value| {
