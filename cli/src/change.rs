@@ -193,6 +193,7 @@ impl Change {
             let options = RunOptions { who, reason, rate: self.rate, allow_ringing: self.allow_ringing };
             run::start(stack, id, verb, options, progress).await
         });
+        tell_how_to_go_on(connection, &RunId::of_plan(id), &done, errors)?;
         finish(done, plan, self.json, out, errors)
     }
 }
@@ -210,7 +211,30 @@ pub(crate) fn resume(
         let who = stack.caller().await?;
         run::resume(stack, id, &who, progress).await
     });
+    tell_how_to_go_on(connection, id, &done, errors)?;
     finish(done, None, json, out, errors)
+}
+
+/// Prints the command that goes on with a run that an error stopped. A refused run did not start.
+fn tell_how_to_go_on(
+    connection: &Connection,
+    id: &RunId,
+    done: &Result<Run, Error>,
+    errors: &mut impl Write,
+) -> io::Result<()> {
+    if matches!(done, Ok(_) | Err(Error::Refusal(_))) {
+        return Ok(());
+    }
+    let stored = connection.block_on(run::get(&connection.stack, id));
+    match stored {
+        Ok(Some(Run { state: RunState::Unfinished, position, items, .. })) => {
+            writeln!(
+                errors,
+                "The run {id} stopped after {position} of {items} items. To go on: switchhook run resume {id}"
+            )
+        }
+        Ok(Some(Run { state: RunState::Finished, .. }) | None) | Err(_) => Ok(()),
+    }
 }
 
 /// Prints the result of a run, or the reason why it was refused.

@@ -31,6 +31,10 @@ const HIDDEN: Duration = Duration::from_secs(120);
 const FOLD_WAIT: Duration = Duration::from_secs(20);
 /// Time between two looks at a call that is about to be folded.
 const FOLD_POLL: Duration = Duration::from_millis(500);
+/// Longest wait for messages that another reader hides. A list hides them for a moment.
+const HIDDEN_WAIT: Duration = Duration::from_secs(20);
+/// Time between two searches for hidden messages.
+const HIDDEN_POLL: Duration = Duration::from_secs(2);
 /// Reads at the same time.
 const CONCURRENCY: usize = 16;
 
@@ -218,17 +222,14 @@ async fn plan(
 /// letter. Returns the items that were not folded in time, whose dead letters stay.
 pub(crate) async fn finish_redrive(stack: &Stack, items: Vec<PlanItem>) -> Result<Vec<PlanItem>, Error> {
     let mut waiting = items;
-    let mut decided = BTreeSet::new();
+    let mut decided = Vec::new();
     let give_up_at = stack.now().plus(FOLD_WAIT);
     loop {
         let looked = concurrently(CONCURRENCY, waiting.iter().map(|item| is_decided(stack, item))).await?;
         let mut still = Vec::new();
         for (item, is_decided) in waiting.into_iter().zip(looked) {
             match (is_decided, &item.event_id) {
-                (true, Some(event_id)) => {
-                    stack.inbox.clear_retry(event_id).await?;
-                    decided.insert(event_id.to_string());
-                }
+                (true, Some(event_id)) => decided.push(event_id.clone()),
                 (true, None) => {}
                 (false, _) => still.push(item),
             }
@@ -239,32 +240,47 @@ pub(crate) async fn finish_redrive(stack: &Stack, items: Vec<PlanItem>) -> Resul
         }
         tokio::time::sleep(FOLD_POLL).await;
     }
-    delete_messages(stack, decided).await?;
+    delete_messages(stack, &stack.dlq, decided.iter().map(EventId::to_string).collect()).await?;
+    for event_id in &decided {
+        stack.inbox.clear_retry(event_id).await?;
+    }
     Ok(waiting)
 }
 
 /// Deletes dead letters and takes their notes off the list of items that need attention.
 pub(crate) async fn discard(stack: &Stack, items: &[PlanItem]) -> Result<(), Error> {
-    delete_messages(stack, items.iter().filter_map(|item| item.key.clone()).collect()).await?;
+    delete_messages(stack, &stack.dlq, items.iter().filter_map(|item| item.key.clone()).collect()).await?;
     for event_id in items.iter().filter_map(|item| item.event_id.as_ref()) {
         stack.inbox.clear_retry(event_id).await?;
     }
     Ok(())
 }
 
-/// Deletes the dead letters with these keys. A key without a message is not an error: a run that is repeated finds it deleted.
-pub(crate) async fn delete_messages(stack: &Stack, mut keys: BTreeSet<String>) -> Result<(), Error> {
+/// Deletes the messages with these keys. A key without a message is not an error: a run that is repeated finds it deleted.
+///
+/// # Errors
+/// [`Error::HiddenMessages`] if messages of the queue could not be received for a while, so that they may be the missing ones.
+/// Nothing is lost then, and a repetition deletes them.
+pub(crate) async fn delete_messages(stack: &Stack, queue: &Queue, mut keys: BTreeSet<String>) -> Result<(), Error> {
+    let give_up_at = stack.now().plus(HIDDEN_WAIT);
     // Messages of one call come ten at a time: the next ones follow when these are deleted.
     while !keys.is_empty() {
-        let held = take(&stack.dlq, &keys).await?;
-        if held.is_empty() {
-            break;
+        let Taken { found, others } = take(queue, &keys).await?;
+        if found.is_empty() {
+            let hidden = queue.depth().await?.saturating_sub(others);
+            if hidden == 0 {
+                break;
+            }
+            if stack.now() >= give_up_at {
+                return Err(Error::HiddenMessages { missing: keys.len(), hidden });
+            }
+            tokio::time::sleep(HIDDEN_POLL).await;
         }
-        for (key, message) in &held {
+        for (key, message) in &found {
             keys.remove(key);
             keys.remove(&message.message_id);
         }
-        stack.dlq.delete(&receipts(held.into_iter().map(|(_, message)| message))).await?;
+        queue.delete(&receipts(found.into_iter().map(|(_, message)| message))).await?;
     }
     Ok(())
 }
@@ -316,9 +332,16 @@ async fn receive(queue: &Queue, goes_on: impl Fn(&[ReceivedMessage]) -> bool) ->
     result.and(released).map(|()| all)
 }
 
-/// Receives messages until each key is found or the queue returns none. Keeps those with a key of `keys` hidden, and shows the
-/// others again. Each comes with its key.
-async fn take(queue: &Queue, keys: &BTreeSet<String>) -> Result<Vec<(String, ReceivedMessage)>, Error> {
+/// Messages that were received to find some of them.
+struct Taken {
+    /// Messages with a wanted key, each with its key. They stay hidden.
+    found: Vec<(String, ReceivedMessage)>,
+    /// Number of the other messages, which are shown again.
+    others: u64,
+}
+
+/// Receives messages until each key is found or the queue returns none.
+async fn take(queue: &Queue, keys: &BTreeSet<String>) -> Result<Taken, Error> {
     let mut found: Vec<(String, ReceivedMessage)> = Vec::new();
     let mut others = Vec::new();
     let mut missing = keys.clone();
@@ -348,8 +371,9 @@ async fn take(queue: &Queue, keys: &BTreeSet<String>) -> Result<Vec<(String, Rec
     if result.is_err() {
         others.extend(found.drain(..).map(|(_, message)| message));
     }
+    let taken = Taken { found, others: others.len() as u64 };
     let released = release_messages(queue, others).await;
-    result.and(released).map(|()| found)
+    result.and(released).map(|()| taken)
 }
 
 async fn release_messages(queue: &Queue, messages: impl IntoIterator<Item = ReceivedMessage>) -> Result<(), Error> {

@@ -39,6 +39,11 @@ pub enum Error {
     Encode(#[source] serde_json::Error),
     #[error("could not read {0}: another version of this tool wrote it")]
     Decode(&'static str),
+    #[error(
+        "not found in the queue, and so not deleted: {missing}. The queue holds {hidden} more that could not be received: another \
+         reader hides them for up to two minutes, or they are behind ten others of their call. Go on with the run later"
+    )]
+    HiddenMessages { missing: usize, hidden: u64 },
     #[error(transparent)]
     Refusal(#[from] Refusal),
 }

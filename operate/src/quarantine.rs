@@ -193,7 +193,7 @@ pub(crate) async fn clear(stack: &Stack, items: &[PlanItem]) -> Result<(), Error
     }
     let keys: BTreeSet<String> =
         items.iter().filter_map(|item| item.event_id.as_ref().map(EventId::to_string)).collect();
-    dead_letters::delete_messages(stack, keys).await
+    dead_letters::delete_messages(stack, &stack.dlq, keys).await
 }
 
 fn of_index(entry: Attention) -> Option<Quarantined> {

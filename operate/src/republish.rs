@@ -14,6 +14,7 @@ use switchhook_aws::calls::Calls;
 use switchhook_domain::{Call, CallId, Timestamp};
 
 use crate::concurrent::concurrently;
+use crate::dead_letters;
 use crate::draft::Draft;
 use crate::error::{Error, Refusal};
 use crate::plan::{Action, LeftAlone, Plan, PlanItem, Verb};
@@ -167,24 +168,8 @@ pub(crate) async fn republish(stack: &Stack, items: &[PlanItem]) -> Result<Vec<L
 
 /// Deletes messages of the failures queue. A message that is gone is not an error.
 pub(crate) async fn delete_failures(stack: &Stack, items: &[PlanItem]) -> Result<(), Error> {
-    let ids: BTreeSet<&String> = items.iter().filter_map(|item| item.key.as_ref()).collect();
-    let mut found = Vec::new();
-    let mut others = Vec::new();
-    while found.len() < ids.len() {
-        let page = stack.relay_failures_queue.receive(HIDDEN).await?;
-        if page.is_empty() {
-            break;
-        }
-        for message in page {
-            if ids.contains(&message.message_id) {
-                found.push(message.receipt);
-            } else {
-                others.push((message.receipt, Duration::ZERO));
-            }
-        }
-    }
-    stack.relay_failures_queue.delete(&found).await?;
-    Ok(stack.relay_failures_queue.delay(&others).await?)
+    let ids = items.iter().filter_map(|item| item.key.clone()).collect();
+    dead_letters::delete_messages(stack, &stack.relay_failures_queue, ids).await
 }
 
 /// Returns the calls that were written since the first failure. They are open, or were settled

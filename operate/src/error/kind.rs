@@ -194,6 +194,7 @@ impl Error {
             | Self::MissingOutputs { .. }
             | Self::Encode(_)
             | Self::Decode(_)
+            | Self::HiddenMessages { .. }
             | Self::Refusal(_) => self.other(),
         }
     }

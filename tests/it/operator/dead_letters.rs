@@ -1,5 +1,8 @@
 //! Dead letters are listed by cause, redriven, and discarded.
 
+use std::ops::ControlFlow;
+use std::time::Duration;
+
 use serde_json::Value;
 use switchhook_domain::{EventId, Provider};
 use switchhook_local::queue::NewMessage;
@@ -7,10 +10,12 @@ use switchhook_local::{CALLS_TABLE, EVENTS_DEAD_LETTER_QUEUE, EVENTS_QUEUE, INBO
 use switchhook_operate::dead_letters::{
     DeadLetters, LISTED_DEFAULT, LetterFilter, LetterKind, list, plan_discard, plan_redrive,
 };
+use switchhook_operate::plan::Verb;
+use switchhook_operate::run::{self, Run, RunId, RunState};
 use switchhook_operate::{Error, Refusal};
 use switchhook_tests::{World, down, generic, is_request_to};
 
-use super::{HOUR, MAX, carry_out, carry_out_in_two, stack};
+use super::{HOUR, MAX, carry_out, carry_out_in_two, options, stack};
 
 const ALL: LetterFilter = LetterFilter { keys: Vec::new(), cause: None, all: true };
 
@@ -100,6 +105,59 @@ async fn dead_letter_stays_until_its_event_is_folded() {
     let plan = plan_redrive(&stack, &filter, MAX).await.unwrap();
     carry_out(&stack, &plan).await;
     assert_eq!(world.dead_letters().len(), 1);
+}
+
+/// Hides all dead letters, as another reader does.
+fn hide(world: &World, time: Duration) {
+    let milliseconds = u64::try_from(time.as_millis()).unwrap();
+    let hidden = world.cloud.services().sqs().receive(EVENTS_DEAD_LETTER_QUEUE, 10, Some(milliseconds)).unwrap();
+    assert_eq!(hidden.len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn run_waits_for_dead_letters_that_another_reader_hides() {
+    let world = with_dead_letters().await;
+    let stack = stack(&world);
+    let plan = plan_redrive(&stack, &ALL, MAX).await.unwrap();
+    hide(&world, Duration::from_secs(10));
+    assert_eq!(carry_out(&stack, &plan).await.result(), "2 done, 0 unchanged, 0 skipped");
+    assert_eq!(world.dead_letters().len(), 0);
+}
+
+/// Starts the run of a plan while another reader hides the dead letters, and resumes it when they are visible again.
+async fn stops_and_finishes_later(verb: Verb) {
+    let world = with_dead_letters().await;
+    let stack = stack(&world);
+    let plan = match verb {
+        Verb::Redrive => plan_redrive(&stack, &ALL, MAX).await.unwrap(),
+        _ => plan_discard(&stack, &ALL, MAX).await.unwrap(),
+    };
+    hide(&world, Duration::from_secs(120));
+    let mut go_on = |_: &Run| ControlFlow::Continue(());
+    let stopped = run::start(&stack, &plan.id, verb, options(), &mut go_on).await;
+    assert!(matches!(stopped, Err(Error::HiddenMessages { missing: 2, hidden: 2 })), "{stopped:?}");
+    let id = RunId::of_plan(&plan.id);
+    let run = run::get(&stack, &id).await.unwrap().unwrap();
+    assert_eq!((run.state, run.position, run.counts.done), (RunState::Unfinished, 0, 0), "{run:?}");
+    assert_eq!(listed(&world).await.in_queue, 2, "they stay in the queue");
+
+    world.wait(Duration::from_secs(120)).await;
+    assert_eq!(world.dead_letters().len(), 2);
+    let run = run::resume(&stack, &id, "tester", &mut go_on).await.unwrap();
+    assert_eq!((run.state, world.dead_letters().len()), (RunState::Finished, 0), "{run:?}");
+    assert_eq!(listed(&world).await.iter().count(), 0);
+    let folded = usize::from(verb == Verb::Redrive);
+    assert_eq!(world.load("c1").await.map_or(0, |call| call.history.len()), folded);
+}
+
+#[tokio::test(start_paused = true)]
+async fn redrive_that_cannot_delete_its_dead_letters_stops_and_finishes_later() {
+    stops_and_finishes_later(Verb::Redrive).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn discard_that_cannot_delete_its_dead_letters_stops_and_finishes_later() {
+    stops_and_finishes_later(Verb::DiscardDeadLetters).await;
 }
 
 #[tokio::test(start_paused = true)]
