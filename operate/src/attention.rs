@@ -8,8 +8,9 @@ use crate::stack::Stack;
 /// Returns the items of a kind, the latest first, at most `limit` of them.
 pub(crate) async fn all(stack: &Stack, kind: AttentionKind, limit: usize) -> Result<Vec<Attention>, Error> {
     let mut found = Vec::new();
+    let page_max = i32::try_from(limit).unwrap_or(i32::MAX).max(1);
     for shard in 0..ATTENTION_SHARDS {
-        let mut pages = stack.inbox.attention_pages(kind, shard, None);
+        let mut pages = stack.inbox.attention_pages(kind, shard, None, Some(page_max));
         let mut of_shard = 0;
         while let Some(page) = pages.next().await? {
             of_shard += page.items.len();

@@ -5,10 +5,11 @@
 //! Each record is also published as the domain event `operator.action`.
 
 use serde::{Deserialize, Serialize};
-use switchhook_aws::inbox::{ATTENTION_SHARDS, AttentionKind, DocumentKind, audit_id};
+use switchhook_aws::inbox::{AttentionKind, DocumentKind, audit_id};
 use switchhook_aws::random::RandomIds;
 use switchhook_domain::{EventId, OperatorAction, Timestamp};
 
+use crate::attention;
 use crate::error::{Error, Refusal};
 use crate::plan::Verb;
 use crate::stack::{OPERATOR_RETENTION, Stack};
@@ -75,21 +76,9 @@ pub struct AuditRecord {
 /// # Errors
 /// The errors of the inbox.
 pub async fn list(stack: &Stack, limit: usize) -> Result<Vec<AuditRecord>, Error> {
-    let mut entries = Vec::new();
-    for shard in 0..ATTENTION_SHARDS {
-        let mut pages = stack.inbox.attention_pages(AttentionKind::Audit, shard, None);
-        let mut of_shard = 0;
-        while let Some(page) = pages.next().await? {
-            of_shard += page.items.len();
-            entries.extend(page.items);
-            if of_shard >= limit || page.next.is_none() {
-                break;
-            }
-        }
-    }
-    entries.sort_by_key(|entry| std::cmp::Reverse(entry.at));
+    let entries = attention::all(stack, AttentionKind::Audit, limit).await?;
     let mut records = Vec::new();
-    for id in entries.iter().filter_map(|entry| audit_id(&entry.item_key)).take(limit) {
+    for id in entries.iter().filter_map(|entry| audit_id(&entry.item_key)) {
         let Some(document) = stack.inbox.get_document(DocumentKind::Audit, id).await? else { continue };
         records.push(serde_json::from_slice(&document.content).map_err(|_| Error::Decode("the audit record"))?);
     }

@@ -12,7 +12,7 @@ impl World {
     pub async fn attention(&self, kind: AttentionKind) -> Vec<Attention> {
         let mut found = Vec::new();
         for shard in 0..ATTENTION_SHARDS {
-            let mut pages = self.inbox.attention_pages(kind, shard, None);
+            let mut pages = self.inbox.attention_pages(kind, shard, None, None);
             while let Some(page) = pages.next().await.unwrap_or_else(|error| panic!("{}", error.with_causes())) {
                 found.extend(page.items);
             }

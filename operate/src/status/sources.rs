@@ -224,8 +224,9 @@ async fn provider_health(stack: &Stack) -> Result<Vec<ProviderHealth>, Error> {
 /// Counts the inbox items that a person should look at.
 async fn attention(stack: &Stack, kind: AttentionKind) -> Result<Count, Error> {
     let mut count = Count::default();
+    let page_max = i32::try_from(COUNT_MAX).ok();
     for shard in 0..ATTENTION_SHARDS {
-        let mut pages = stack.inbox.attention_pages(kind, shard, None);
+        let mut pages = stack.inbox.attention_pages(kind, shard, None, page_max);
         while let Some(page) = pages.next().await? {
             let ids =
                 page.items.iter().filter_map(|item| item.event_id.as_ref().map(|id| Subject::Event(id.to_string())));

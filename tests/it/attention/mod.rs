@@ -130,7 +130,7 @@ async fn dead_letter_is_listed_with_its_cause() {
     assert_eq!(world.attention(AttentionKind::Retrying).await, []);
     assert_eq!(marked(&world, AttentionKind::DeadLettered).await, named("generic:e1", "write_call"));
     let at = world.attention(AttentionKind::DeadLettered).await[0].at;
-    let of = |at| world.inbox.attention_pages(AttentionKind::DeadLettered, shard("note:generic:e1"), Some(at));
+    let of = |at| world.inbox.attention_pages(AttentionKind::DeadLettered, shard("note:generic:e1"), Some(at), None);
     assert_eq!(of(at).next().await.unwrap().unwrap().items, [], "only items marked before that time");
     assert_eq!(of(at.plus(Duration::from_millis(1))).next().await.unwrap().unwrap().items.len(), 1);
     world.clear_faults();

@@ -1,12 +1,16 @@
 //! The ledger of an operator's requests holds what was sent, and no request reads a whole table.
 
 use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
 
+use serde_json::Value;
+use switchhook_domain::Provider;
 use switchhook_operate::cost::Spent;
-use switchhook_operate::{events, status};
+use switchhook_operate::quarantine::{self, QuarantineFilter};
+use switchhook_operate::{audit, events, status};
 use switchhook_tests::{MINUTE, World};
 
-use super::stack;
+use super::{carry_out, stack};
 
 #[tokio::test(start_paused = true)]
 async fn ledger_holds_every_request() {
@@ -41,4 +45,29 @@ async fn ledger_holds_every_request() {
     // An hour of Health, read once a minute, with the alarms.
     let hour = 60.0 * (spent.dollars + switchhook_operate::cost::price::CLOUDWATCH);
     assert!(hour < 0.02, "{hour}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn list_reads_no_more_entries_than_it_shows() {
+    let world = World::new();
+    for number in 0..6 {
+        world.post(Provider::Generic, &format!("not JSON {number}")).await;
+    }
+    let stack = stack(&world);
+    let all = QuarantineFilter { all: true, ..QuarantineFilter::default() };
+    let plan = quarantine::plan_discard(&stack, &all, 4).await.unwrap();
+    carry_out(&stack, &plan).await;
+    let limits: Arc<Mutex<Vec<u64>>> = Arc::default();
+    let read = Arc::clone(&limits);
+    world.set_fault_hook(move |call| {
+        let body: Value = serde_json::from_slice(call.body).unwrap_or_default();
+        if body["IndexName"] == "by_attention" {
+            read.lock().unwrap().push(body["Limit"].as_u64().unwrap_or(u64::MAX));
+        }
+        None
+    });
+    assert_eq!(quarantine::list(&stack, 1).await.unwrap().len(), 1);
+    assert_eq!(audit::list(&stack, 1).await.unwrap().len(), 1);
+    let limits = limits.lock().unwrap();
+    assert!(!limits.is_empty() && limits.iter().all(|limit| *limit == 1), "{limits:?}");
 }

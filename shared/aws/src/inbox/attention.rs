@@ -92,9 +92,16 @@ impl Attention {
 
 impl Inbox {
     /// Returns the pages of one shard of a kind, the latest item first. With `before`, they hold only items that were
-    /// marked earlier. To read all items of a kind, read the shards from 0 to [`ATTENTION_SHARDS`].
+    /// marked earlier. `limit` is the largest number of items in a page. To read all items of a kind, read the shards from 0 to
+    /// [`ATTENTION_SHARDS`].
     #[must_use]
-    pub fn attention_pages(&self, kind: AttentionKind, shard: u64, before: Option<Timestamp>) -> Pages<Attention> {
+    pub fn attention_pages(
+        &self,
+        kind: AttentionKind,
+        shard: u64,
+        before: Option<Timestamp>,
+        limit: Option<i32>,
+    ) -> Pages<Attention> {
         let before = before.map_or(i64::MAX, Timestamp::as_millis);
         let query = self
             .client
@@ -104,6 +111,7 @@ impl Inbox {
             .key_condition_expression("attention = :kind AND attention_at < :before")
             .expression_attribute_values(":kind", text(&kind.key_of_shard(shard)))
             .expression_attribute_values(":before", number(before))
+            .set_limit(limit)
             .scan_index_forward(false);
         Pages::new(query, Attention::parse, Error::ListInbox)
     }
