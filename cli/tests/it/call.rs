@@ -1,10 +1,10 @@
 //! `switchhook call` and `switchhook republish`, with a `switchhook dev` that places calls.
 
-use std::time::{Duration, Instant};
-
 use serde_json::Value;
+use switchhook_domain::CallId;
 
-use crate::stack::{Scratch, Stack, switchhook, text};
+use crate::operator::{block_on, connect};
+use crate::stack::{Scratch, Stack, switchhook, text, wait_for};
 
 fn placing(more: &[&str]) -> (Scratch, Stack) {
     let scratch = Scratch::new();
@@ -37,15 +37,10 @@ fn id(created: &Value) -> String {
 
 /// Waits until the job of the call has this state, and returns the call.
 fn wait_for_job(stack: &Stack, call_id: &str, job: &str) -> Value {
-    let began = Instant::now();
-    loop {
+    wait_for(&format!("the job {job} of {call_id}"), || {
         let shown = stack.get(&format!("/call?id={call_id}")).expect("the call is known");
-        if shown["job"]["state"] == job {
-            return shown;
-        }
-        assert!(began.elapsed() < Duration::from_secs(60), "the job is not {job}: {shown}");
-        std::thread::sleep(Duration::from_millis(100));
-    }
+        if shown["job"]["state"] == job { Ok(shown) } else { Err(shown.to_string()) }
+    })
 }
 
 fn lifecycles(shown: &Value) -> Vec<&str> {
@@ -170,7 +165,7 @@ fn domain_events_are_published_again_under_their_ids() {
     let canceled = id(&create(&stack, &["--due", &in_a_day()]));
     call(&stack, &["cancel", &canceled]);
     wait_for_job(&stack, &failed, "FAILED");
-    let first = all_events(&stack);
+    let first = published_events(&stack, &[&failed, &canceled]);
     let republish = |which: &[&str]| {
         let output = switchhook(&[&["republish"], which, &["--to", &stack.url]].concat());
         (output.status.code(), text(&output.stdout), text(&output.stderr))
@@ -225,12 +220,10 @@ fn placed_call_survives_kill_9_and_ends() {
         &stack,
         &["--metadata", "fake=no_answer,busy", "--attempts", "2", "--delay", "1s", "--retry-unheard"],
     ));
-    let began = Instant::now();
-    while stack.get(&format!("/call?id={rung}")).expect("it is known")["attempts"].as_array().is_none_or(Vec::is_empty)
-    {
-        assert!(began.elapsed() < Duration::from_secs(20), "it is dialled");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    wait_for("the first dial", || {
+        let shown = stack.get(&format!("/call?id={rung}")).expect("it is known");
+        if shown["attempts"].as_array().is_some_and(|all| !all.is_empty()) { Ok(()) } else { Err(shown.to_string()) }
+    });
     // The first call is ringing when the stack is killed. The fake provider is killed too, and forgets it. The second
     // call is due only afterwards. One that is due at once can be killed between its claim and its dial, and then waits
     // until its lease ends, minutes later.
@@ -242,7 +235,7 @@ fn placed_call_survives_kill_9_and_ends() {
     assert_eq!(lifecycles(&shown), ["inconclusive", "busy"], "{shown}");
     let shown = wait_for_job(&stack, &waiting, "FAILED");
     assert_eq!(lifecycles(&shown), ["busy"], "{shown}");
-    let events = stack.domain_events(None);
+    let events = published_events(&stack, &[&rung, &waiting]);
     for call_id in [&rung, &waiting] {
         let of_call: Vec<u64> = events
             .iter()
@@ -257,17 +250,22 @@ fn placed_call_survives_kill_9_and_ends() {
     }
 }
 
-/// Waits until no more domain events arrive, and returns all of them.
-fn all_events(stack: &Stack) -> Vec<(String, String, Value)> {
-    let mut events = stack.domain_events(None);
-    loop {
-        std::thread::sleep(Duration::from_millis(500));
-        let more = stack.domain_events(None);
-        if more.len() == events.len() {
-            return events;
-        }
-        events = more;
-    }
+/// Waits until the domain events of these calls are published, and returns all domain events.
+fn published_events(stack: &Stack, calls: &[&String]) -> Vec<(String, String, Value)> {
+    let operated = connect(&stack.url).expect("a stack");
+    let expected: Vec<String> = calls
+        .iter()
+        .flat_map(|id| {
+            let call = block_on(operated.calls.get_call(&CallId::new(id.as_str()))).expect("the table answers");
+            call.expect("the call is known").domain_events_from(1)
+        })
+        .map(|event| event.id)
+        .collect();
+    wait_for("the domain events of the calls", || {
+        let events = stack.domain_events(None);
+        let missing = expected.iter().find(|id| !events.iter().any(|event| event.0 == **id));
+        missing.map_or(Ok(events.clone()), |id| Err(format!("{id} is not published")))
+    })
 }
 
 fn in_a_day() -> String {

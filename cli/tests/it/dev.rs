@@ -4,7 +4,7 @@ use std::io::Read;
 
 use serde_json::Value;
 
-use crate::stack::{KEY, PROGRAM, Scratch, Stack, agent, pasted, switchhook, text};
+use crate::stack::{KEY, PROGRAM, Scratch, Stack, agent, pasted, switchhook, text, wait_for};
 
 fn send(stack: &Stack, sample: &str, key: &str) -> (Option<i32>, String) {
     let provider = sample.split('/').next().expect("a provider");
@@ -21,14 +21,10 @@ fn with_known_keys() -> (Scratch, Stack) {
 
 /// Waits until the call has this lifecycle, and returns the call. A webhook gets its response before it is folded.
 fn shown(stack: &Stack, call: &str, lifecycle: &str) -> Value {
-    for _ in 0..100 {
-        let shown = stack.get(&format!("/call?id={call}"));
-        if let Some(shown) = shown.filter(|shown| shown["lifecycle"] == lifecycle) {
-            return shown;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(50));
-    }
-    panic!("{call} is not {lifecycle}: {:?}", stack.get(&format!("/call?id={call}")));
+    wait_for(&format!("{lifecycle} of {call}"), || match stack.get(&format!("/call?id={call}")) {
+        Some(shown) if shown["lifecycle"] == lifecycle => Ok(shown),
+        shown => Err(format!("{shown:?}")),
+    })
 }
 
 #[test]
@@ -78,7 +74,10 @@ fn webhook_becomes_a_call_and_a_stream_of_domain_events() {
     assert!(answer.starts_with("200 {") && answer.contains("accepted"), "{answer}");
     assert_eq!(shown(&stack, "appointment:appt_201", "completed")["appointment_status"], "Confirmed");
 
-    let events = stack.domain_events(None);
+    let events = wait_for("the domain events of the call", || {
+        let events = stack.domain_events(None);
+        if events.len() >= 7 { Ok(events) } else { Err(format!("{events:?}")) }
+    });
     let types: Vec<&str> = events.iter().map(|(_, event_type, _)| event_type.as_str()).collect();
     assert_eq!(
         types,

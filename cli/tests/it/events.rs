@@ -1,10 +1,11 @@
 //! `switchhook timeline`, `event` and `tail` with a running `switchhook dev`.
 
-use std::time::Duration;
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
 
 use serde_json::Value;
 
-use crate::stack::{KEY, Scratch, Stack, text};
+use crate::stack::{KEY, Scratch, Stack, text, wait_for};
 
 fn with_known_keys() -> (Scratch, Stack) {
     let scratch = Scratch::new();
@@ -22,16 +23,11 @@ fn send(stack: &Stack, provider: &str, key: &str, content: [&str; 2]) {
 
 /// Runs a command until it succeeds: a webhook gets its response before it is folded.
 fn until_found(stack: &Stack, arguments: &[&str], is_there: impl Fn(&Value) -> bool) -> Value {
-    let mut last = String::new();
-    for _ in 0..100 {
+    wait_for(&format!("the output of {arguments:?}"), || {
         let output = stack.switchhook(arguments);
-        last = text(&output.stdout) + &text(&output.stderr);
-        if let Some(found) = serde_json::from_slice(&output.stdout).ok().filter(&is_there) {
-            return found;
-        }
-        std::thread::sleep(Duration::from_millis(50));
-    }
-    panic!("{arguments:?} never printed it: {last}");
+        let found = serde_json::from_slice(&output.stdout).ok().filter(&is_there);
+        found.ok_or_else(|| text(&output.stdout) + &text(&output.stderr))
+    })
 }
 
 fn printed(stack: &Stack, arguments: &[&str]) -> String {
@@ -158,13 +154,25 @@ fn conflicting_body_is_shown_as_a_difference() {
 fn tail_prints_events_and_domain_events_once() {
     let (_scratch, stack) = with_known_keys();
     send(&stack, "retell", "a key for Retell", ["--sample", "retell/call_ended"]);
-    let followed = printed(&stack, &["tail", "--since", "10s", "--every", "200ms", "--stop-after", "2s", "--json"]);
-    let items: Vec<Value> =
-        followed.lines().map(|line| serde_json::from_str(line).expect("one object per line")).collect();
-    let applied = items.iter().filter(|item| item["what"] == "event" && item["status"] == "applied").count();
-    assert_eq!(applied, 1, "{followed}");
-    let completed = items.iter().filter(|item| item["type"] == "call.completed").count();
-    assert_eq!(completed, 1, "{followed}");
+    let arguments = ["tail", "--since", "10m", "--every", "200ms", "--stop-after", "60s", "--json"];
+    let mut tail = stack.command(&arguments).stdout(Stdio::piped()).spawn().expect("the binary starts");
+    let mut lines = BufReader::new(tail.stdout.take().expect("standard output")).lines();
+    let mut items: Vec<Value> = Vec::new();
+    let is_applied = |item: &Value| item["what"] == "event" && item["status"] == "applied";
+    let is_completed = |item: &Value| item["type"] == "call.completed";
+    let is_later = |item: &Value| item["event_type"] == "transcript_updated";
+    // An event that was sent later shows that `tail` has looked again.
+    for is_awaited in [&[&is_applied as &dyn Fn(&Value) -> bool, &is_completed][..], &[&is_later]] {
+        while !is_awaited.iter().all(|is_it| items.iter().any(is_it)) {
+            let line = lines.next().unwrap_or_else(|| panic!("it ended after {items:?}")).expect("UTF-8");
+            items.push(serde_json::from_str(&line).expect("one object per line"));
+        }
+        send(&stack, "retell", "a key for Retell", ["--sample", "retell/transcript_updated"]);
+    }
+    tail.kill().expect("it is running");
+    tail.wait().expect("it ends");
+    assert_eq!(items.iter().filter(|item| is_applied(item)).count(), 1, "{items:?}");
+    assert_eq!(items.iter().filter(|item| is_completed(item)).count(), 1, "{items:?}");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::stack::{Scratch, Stack, agent, signal, switchhook, text};
+use crate::stack::{Scratch, Stack, agent, signal, switchhook, text, wait_for};
 
 /// A running fake provider. It is killed when the value is dropped.
 struct Fake {
@@ -68,11 +68,10 @@ fn call_that_is_placed_reaches_a_stack_by_signed_webhooks() {
     let id = placed["call_id"].as_str().expect("an id");
     assert_eq!(fake.get(&format!("/v2/get-call/{id}"))["call_id"], id);
 
-    let begun = Instant::now();
-    while stack.get("/call?id=call-1").is_none_or(|call| call["lifecycle"] != "busy") {
-        assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", stack.get("/call?id=call-1"));
-        std::thread::sleep(Duration::from_millis(200));
-    }
+    wait_for("the busy call", || match stack.get("/call?id=call-1") {
+        Some(call) if call["lifecycle"] == "busy" => Ok(()),
+        call => Err(format!("{call:?}")),
+    });
     let dials = fake.get("/dials");
     assert_eq!((&dials["duplicate_dials"], dials["dials"].as_array().map(Vec::len)), (&json!(0), Some(1)));
     assert_eq!(dials["dials"][0]["call_id"], "call-1");

@@ -2,11 +2,10 @@
 
 use std::io::Write;
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::stack::{PROGRAM, Scratch, Stack, switchhook, text};
+use crate::stack::{PROGRAM, Scratch, Stack, switchhook, text, wait_for};
 
 const NUMBER: &str = "+447700900000";
 
@@ -20,13 +19,11 @@ fn with_a_call() -> (Scratch, Stack) {
             ["send", "--provider", "retell", "--key", "a key for Retell", "--sample", sample, "--to", &stack.url];
         assert_eq!(stack.switchhook(&sent).status.code(), Some(0));
     }
-    for _ in 0..100 {
-        if run(&stack, &["show", "appointment:appt_201"]).1.contains("COMPLETED") {
-            return (scratch, stack);
-        }
-        std::thread::sleep(Duration::from_millis(50));
-    }
-    panic!("the call has not ended");
+    wait_for("the end of the call", || {
+        let (_, out, errors) = run(&stack, &["show", "appointment:appt_201"]);
+        if out.contains("COMPLETED") { Ok(()) } else { Err(format!("{out}{errors}")) }
+    });
+    (scratch, stack)
 }
 
 fn run(stack: &Stack, arguments: &[&str]) -> (Option<i32>, String, String) {

@@ -1,22 +1,17 @@
 //! **After a kill, every acknowledged webhook is stored and applied.**
 
+use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
-
-use serde_json::{Value, json};
 use switchhook_domain::{Provider, Timestamp};
 use switchhook_providers::{Key, sign};
 
-use crate::stack::{KEY, Scratch, Stack, agent};
+use crate::stack::{KEY, Scratch, Stack, agent, wait_for};
 
 const SENDERS: u64 = 4;
 const KILLS: usize = 3;
-/// Shortest time under load before each kill.
-const LOAD: Duration = Duration::from_millis(700);
-/// Smallest number of calls that are started before each kill. A busy machine needs longer than [`LOAD`] for them.
-const CALLS_BEFORE_KILL: u64 = 12;
-const TICK: Duration = Duration::from_secs(1);
+/// Smallest number of calls that are started before each kill.
+const CALLS_BEFORE_KILL: u64 = 40;
 
 /// Events of one call, in an order in which some must be parked until others arrive.
 const STORY: [(&str, i64); 5] = [
@@ -39,43 +34,51 @@ fn nothing_acknowledged_is_lost_by_kill_9() {
         let enough = calls.load(Ordering::Relaxed) + CALLS_BEFORE_KILL;
         acknowledged.extend(std::thread::scope(|scope| {
             let senders: Vec<_> = (0..SENDERS).map(|_| scope.spawn(|| send_until_killed(&url, &calls))).collect();
-            std::thread::sleep(LOAD);
-            while calls.load(Ordering::Relaxed) < enough && senders.iter().any(|sender| !sender.is_finished()) {
-                std::thread::sleep(Duration::from_millis(50));
-            }
+            wait_for("enough calls", || {
+                let started = calls.load(Ordering::Relaxed);
+                // Senders that have failed tell it when they are joined.
+                let is_over = started >= enough || senders.iter().all(|sender| sender.is_finished());
+                if is_over { Ok(()) } else { Err(format!("{started} calls")) }
+            });
             stack.kill();
             senders.into_iter().flat_map(|sender| sender.join().expect("the sender ends")).collect::<Vec<_>>()
         }));
         stack = Stack::with_data(&data, &providers);
     }
-    std::thread::sleep(2 * TICK);
-
-    let published = stack.domain_events(None);
+    let caused_by = |id: &String| {
+        let status = wait_for(&format!("the result of {id}"), || match stack.get(&format!("/event/status?id={id}")) {
+            Some(status) if status["status"] == "processed" => Ok(status),
+            status => Err(format!("{status:?}")),
+        });
+        let types = status["action"].as_array().expect("a list").clone();
+        let pair = |event_type: Value| (id.clone(), event_type.as_str().expect("a text").to_owned());
+        types.into_iter().map(pair).collect::<Vec<_>>()
+    };
+    let expected: BTreeSet<(String, String)> = acknowledged.iter().flat_map(caused_by).collect();
+    let published = wait_for("every domain event of an acknowledged webhook", || {
+        let published = stack.domain_events(None);
+        let text = |event: &Value, name: &str| event[name].as_str().expect("a text").to_owned();
+        let caused: BTreeSet<(String, String)> = published
+            .iter()
+            .map(|(_, event_type, event)| (text(event, "source_event_id"), event_type.clone()))
+            .collect();
+        match expected.difference(&caused).next() {
+            None => Ok(published),
+            Some((id, event_type)) => Err(format!("{id} caused {event_type}, which is not published")),
+        }
+    });
     assert!(acknowledged.len() > KILLS * 20, "only {} events were acknowledged", acknowledged.len());
-    let mut caused: BTreeSet<(String, String)> = BTreeSet::new();
     let mut by_call: BTreeMap<String, BTreeSet<u64>> = BTreeMap::new();
     let mut contents: BTreeMap<&str, &Value> = BTreeMap::new();
-    for (id, event_type, event) in &published {
+    for (id, _, event) in &published {
         assert_eq!(event["id"], *id);
         assert_eq!(*contents.entry(id).or_insert(event), event, "one id, one content");
-        let text = |name: &str| event[name].as_str().expect("a text").to_owned();
-        caused.insert((text("source_event_id"), event_type.clone()));
-        by_call.entry(text("call_id")).or_default().insert(event["sequence"].as_u64().expect("a number"));
+        let call_id = event["call_id"].as_str().expect("a text").to_owned();
+        by_call.entry(call_id).or_default().insert(event["sequence"].as_u64().expect("a number"));
     }
     for (call, sequences) in by_call {
         let all: BTreeSet<u64> = (1..=sequences.len() as u64).collect();
         assert_eq!(sequences, all, "{call}");
-    }
-    for id in &acknowledged {
-        let status = stack.get(&format!("/event/status?id={id}")).unwrap_or_else(|| panic!("{id} is gone"));
-        assert_eq!(status["status"], "processed", "{status}");
-        for event_type in status["action"].as_array().expect("a list") {
-            let event_type = event_type.as_str().expect("a text").to_owned();
-            assert!(
-                caused.contains(&(id.clone(), event_type.clone())),
-                "{id} caused {event_type}, which is not published"
-            );
-        }
     }
 }
 

@@ -1,18 +1,16 @@
 //! Operators' access to a running `switchhook dev`: its names, AWS requests, schedules, and the file that names it.
 
-use std::time::Duration;
-
 use serde_json::Value;
 use switchhook_domain::{CallId, JobState};
 use switchhook_operate::{Address, Error};
 
-use crate::stack::{Scratch, Stack, agent, switchhook, text};
+use crate::stack::{Scratch, Stack, agent, switchhook, text, wait_for};
 
-fn connect(url: &str) -> Result<switchhook_operate::Stack, Error> {
+pub(crate) fn connect(url: &str) -> Result<switchhook_operate::Stack, Error> {
     block_on(switchhook_operate::Stack::connect(&Address::Local { url: url.to_owned() }))
 }
 
-fn block_on<F: Future>(future: F) -> F::Output {
+pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(future)
 }
@@ -43,11 +41,8 @@ fn operators_clients_reach_the_tables_the_queues_and_the_bus() {
     assert_eq!(operated.names.api_url, stack.url);
     let id = CallId::new("appointment:appt_201");
     let read = || block_on(operated.calls.get_call(&id)).expect("the table answers");
-    let call = (0..100).find_map(|_| {
-        std::thread::sleep(Duration::from_millis(20));
-        read()
-    });
-    assert_eq!(call.expect("the call").job.state(), JobState::Completed);
+    let call = wait_for("the call", || read().ok_or_else(|| "no row".to_owned()));
+    assert_eq!(call.job.state(), JobState::Completed);
     for queue in [&operated.events_queue, &operated.dlq, &operated.dial_queue, &operated.due_queue] {
         assert_eq!(block_on(queue.depth()).expect("the queue answers"), 0);
     }
@@ -89,11 +84,10 @@ fn metrics_of_a_decision_can_be_queried_although_its_line_is_not_shown() {
 fn command_finds_the_running_stack_and_no_other() {
     let (_scratch, stack) = with_a_call();
     let shown = || stack.switchhook(&["show", "appointment:appt_201"]);
-    let found = (0..100).any(|_| {
-        std::thread::sleep(Duration::from_millis(20));
-        shown().status.code() == Some(0)
+    wait_for("the call", || {
+        let output = shown();
+        if output.status.code() == Some(0) { Ok(()) } else { Err(text(&output.stderr)) }
     });
-    assert!(found, "{}", text(&shown().stderr));
 
     let file = std::fs::read_to_string(stack.state_file()).expect("the file");
     let content: Value = serde_json::from_str(&file).expect("JSON");
@@ -182,10 +176,11 @@ fn call_that_waits_too_long_is_stuck() {
     let numbers = ["--from-number", "+442079460018", "--to-number", "+447700900123"];
     let output = stack.switchhook(&[&["call", "create", "--provider", "retell"], &numbers[..]].concat());
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-    std::thread::sleep(Duration::from_millis(300));
-    let output = stack.switchhook(&["stuck", "--for", "100ms"]);
-    let printed = text(&output.stdout);
-    assert_eq!(output.status.code(), Some(1), "{printed}");
+    let printed = wait_for("a stuck call", || {
+        let output = stack.switchhook(&["stuck", "--for", "100ms"]);
+        let printed = text(&output.stdout);
+        if output.status.code() == Some(1) { Ok(printed) } else { Err(printed + &text(&output.stderr)) }
+    });
     assert!(printed.contains("overdue, job PENDING, retell") && printed.contains("next  the scheduler"), "{printed}");
     assert!(!printed.contains("7700900"), "{printed}");
 }

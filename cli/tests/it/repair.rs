@@ -1,11 +1,13 @@
 //! `switchhook verify`, `dlq` and `quarantine`, with a `switchhook dev` in which something went wrong.
 
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 use serde_json::{Value, json};
+use switchhook_operate::plan::PlanId;
+use switchhook_operate::run::{self, RunId};
 
-use crate::stack::{KEY, PROGRAM, Scratch, Stack, agent, switchhook, text};
+use crate::operator::{block_on, connect};
+use crate::stack::{KEY, PROGRAM, Scratch, Stack, aws, switchhook, text, wait_for};
 
 const RUN: [&str; 3] = ["--yes", "--reason", "a test"];
 
@@ -40,25 +42,12 @@ fn ringing(call: &str, event: &str) -> Value {
     })
 }
 
-/// Sends a request as an AWS SDK would.
-fn aws(stack: &Stack, target: &str, body: &Value) -> Value {
-    let request = agent().post(format!("{}/aws", stack.url)).content_type("application/x-amz-json-1.0");
-    let mut answer = request.header("x-amz-target", target).send(body.to_string()).expect("an answer");
-    let text = answer.body_mut().read_to_string().expect("a body");
-    assert_eq!(answer.status(), 200, "{target}: {text}");
-    serde_json::from_str(&text).unwrap_or_default()
-}
-
 /// Waits until a call exists, and returns it.
 fn wait_for_call(stack: &Stack, call: &str) -> Value {
-    for _ in 0..100 {
-        let (code, out, _) = run(stack, &["show", call, "--json"]);
-        if code == Some(0) {
-            return serde_json::from_str(&out).expect("JSON");
-        }
-        std::thread::sleep(Duration::from_millis(100));
-    }
-    panic!("there is no call {call}");
+    wait_for(&format!("the call {call}"), || {
+        let (code, out, errors) = run(stack, &["show", call, "--json"]);
+        if code == Some(0) { Ok(serde_json::from_str(&out).expect("JSON")) } else { Err(errors) }
+    })
 }
 
 #[test]
@@ -72,7 +61,7 @@ fn altered_row_is_named_and_repaired() {
         "TableName": "switchhook-calls", "Key": {"call_id": {"S": "c1"}}, "UpdateExpression": "SET #job = :job",
         "ExpressionAttributeNames": {"#job": "job"}, "ExpressionAttributeValues": {":job": {"S": "FAILED"}},
     });
-    aws(&stack, "DynamoDB_20120810.UpdateItem", &update);
+    aws(&stack.url, "DynamoDB_20120810.UpdateItem", &update);
     let (code, out, _) = run(&stack, &["verify", "--since", "1h"]);
     let expected = "c1: the row does not match its events\n  the row says that the job is FAILED, and its events make it \
                     IN_PROGRESS\n1 found, 0 calls match their events\n";
@@ -82,13 +71,10 @@ fn altered_row_is_named_and_repaired() {
     assert!(out.contains("switchhook verify --plan p-"), "{out}");
     let (code, out, errors) = run(&stack, &[&["verify", "--since", "1h", "--repair"][..], &RUN].concat());
     assert_eq!(code, Some(0), "{out}{errors}");
-    for _ in 0..50 {
-        if run(&stack, &["verify", "c1"]).0 == Some(0) {
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(100));
-    }
-    panic!("the row is not repaired");
+    wait_for("the repaired row", || {
+        let (code, out, errors) = run(&stack, &["verify", "c1"]);
+        if code == Some(0) { Ok(()) } else { Err(format!("{out}{errors}")) }
+    });
 }
 
 #[test]
@@ -105,7 +91,7 @@ fn dead_letter_is_listed_and_redriven() {
         let request = json!({
             "QueueUrl": url, "MessageBody": body, "MessageGroupId": group, "MessageDeduplicationId": group,
         });
-        aws(&stack, "AmazonSQS.SendMessage", &request)
+        aws(&stack.url, "AmazonSQS.SendMessage", &request)
     };
     send(&message.to_string(), "c1");
     let stranger = send("{\"nonsense\": true}", "x")["MessageId"].as_str().expect("an id").to_owned();
@@ -160,7 +146,9 @@ fn run_that_is_killed_goes_on() {
     for number in 0..6 {
         post(&scratch, &stack, &ringing(&format!("c{number}"), &format!("e{number}")).to_string());
     }
-    wait_for_call(&stack, "c5");
+    for number in 0..6 {
+        wait_for_call(&stack, &format!("c{number}"));
+    }
     let (_, out, errors) = run(&stack, &["republish", "--since", "1h", "--json"]);
     let plan: Value = serde_json::from_str(&out).unwrap_or_else(|_| panic!("{out}{errors}"));
     let plan = plan["id"].as_str().expect("an id").to_owned();
@@ -171,12 +159,22 @@ fn run_that_is_killed_goes_on() {
         .stderr(Stdio::null())
         .spawn()
         .expect("the binary starts");
-    std::thread::sleep(Duration::from_millis(2_500));
+    let operated = connect(&stack.url).expect("a stack");
+    let run_id = RunId::of_plan(&PlanId::new(&plan));
+    wait_for("the first items of the run", || {
+        match block_on(run::get(&operated, &run_id)).expect("the table answers") {
+            Some(run) if run.position >= 2 => Ok(()),
+            run => Err(format!("{run:?}")),
+        }
+    });
     killed.kill().expect("it is running");
     killed.wait().expect("it ends");
-    let (code, out, errors) = run(&stack, &["run", "resume", &plan.replace("p-", "r-")]);
+    let (code, out, errors) = run(&stack, &["run", "resume", run_id.as_str()]);
     assert_eq!(code, Some(0), "{out}{errors}");
     assert!(out.contains("finished: 6 done, 0 unchanged, 0 skipped."), "{out}");
-    let ringing = stack.domain_events(None).into_iter().filter(|event| event.1 == "call.ringing").count();
+    let ringing = wait_for("every event twice", || {
+        let ringing = stack.domain_events(None).into_iter().filter(|event| event.1 == "call.ringing").count();
+        if ringing >= 12 { Ok(ringing) } else { Err(format!("{ringing} events")) }
+    });
     assert!((12..=13).contains(&ringing), "each once more, and at most the one of the kill twice: {ringing}");
 }

@@ -5,11 +5,15 @@ use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, ExitStatus, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 pub(crate) const KEY: &str = "the generic key, which is as long as it must be";
+/// Longest wait for anything that must come. A busy machine may need most of it.
+const WAIT: Duration = Duration::from_secs(60);
+/// Type of the events that mark the end of the domain events so far.
+const MARKER: &str = "test.marker";
 /// Path of the binary under test.
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_switchhook");
 
@@ -41,6 +45,18 @@ pub(crate) fn signal(signal: &str, process: u32) {
 
 pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).expect("UTF-8")
+}
+
+/// Waits until `look` finds something, and returns it. Fails after a minute, with the name of the missing thing and the last look.
+pub(crate) fn wait_for<T>(what: &str, mut look: impl FnMut() -> Result<T, String>) -> T {
+    let until = Instant::now() + WAIT;
+    loop {
+        match look() {
+            Ok(found) => return found,
+            Err(instead) => assert!(Instant::now() < until, "{what}: it never came. Instead: {instead}"),
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
 }
 
 /// A directory that is deleted when the value is dropped.
@@ -107,9 +123,14 @@ impl Stack {
 
     /// Runs a command that finds this stack by itself.
     pub(crate) fn switchhook(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().expect("the binary starts")
+    }
+
+    /// Returns a command that finds this stack by itself.
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(PROGRAM);
-        let command = without_choice(command.args(arguments)).env("XDG_STATE_HOME", &self.state.0);
-        command.output().expect("the binary starts")
+        without_choice(command.args(arguments)).env("XDG_STATE_HOME", &self.state.0);
+        command
     }
 
     /// Path of the file in which the stack says where it listens.
@@ -162,20 +183,46 @@ impl Stack {
     }
 }
 
+/// Sends a request as an AWS SDK would.
+pub(crate) fn aws(url: &str, target: &str, body: &Value) -> Value {
+    let request = agent().post(format!("{url}/aws")).content_type("application/x-amz-json-1.0");
+    let mut answer = request.header("x-amz-target", target).send(body.to_string()).expect("an answer");
+    let text = answer.body_mut().read_to_string().expect("a body");
+    assert_eq!(answer.status(), 200, "{target}: {text}");
+    serde_json::from_str(&text).unwrap_or_default()
+}
+
 /// Returns the domain events of the stack at this URL so far, each as its id, its type and its content.
+///
+/// The stream never ends, so a marker is published first. The events before it are the events so far.
 pub(crate) fn domain_events(url: &str, after: Option<&str>) -> Vec<(String, String, Value)> {
+    static MARKERS: AtomicU32 = AtomicU32::new(0);
+    let marker = format!("marker-{}-{}", std::process::id(), MARKERS.fetch_add(1, Ordering::Relaxed));
+    let entry = json!({"Source": "test", "DetailType": MARKER, "Detail": json!({"id": marker}).to_string()});
+    let published = aws(url, "AWSEvents.PutEvents", &json!({"Entries": [entry]}));
+    assert_eq!(published["FailedEntryCount"], 0, "{published}");
+
     let mut stream = TcpStream::connect(url.trim_start_matches("http://")).expect("it listens");
-    stream.set_read_timeout(Some(Duration::from_millis(300))).expect("a timeout");
+    stream.set_read_timeout(Some(WAIT)).expect("a timeout");
     let after = after.map_or(String::new(), |id| format!("Last-Event-ID: {id}\r\n"));
     // With HTTP/1.0 the body is not chunked.
     write!(stream, "GET /domain-events HTTP/1.0\r\nHost: localhost\r\n{after}\r\n").expect("it reads");
-    let mut bytes = Vec::new();
-    // The stream never ends. The read timeout means that all events have arrived.
-    drop(stream.read_to_end(&mut bytes));
-    let answer = text(&bytes);
-    let (head, events) = answer.split_once("\r\n\r\n").expect("a head");
-    assert!(head.contains("text/event-stream"), "{head}");
-    events.split("\n\n").filter(|event| event.contains("data: ")).map(parse_event).collect()
+    let mut lines = BufReader::new(stream).lines().map(|line| line.expect("the marker comes within a minute"));
+    let head: Vec<String> = lines.by_ref().take_while(|line| !line.is_empty()).collect();
+    assert!(head.iter().any(|line| line.contains("text/event-stream")), "{head:?}");
+    let mut events = Vec::new();
+    loop {
+        let event: Vec<String> = lines.by_ref().take_while(|line| !line.is_empty()).collect();
+        assert!(!event.is_empty(), "the stream ended without the marker");
+        // A comment keeps the connection alive.
+        if event.iter().any(|line| line.starts_with("data: ")) {
+            let event = parse_event(&event);
+            if event.0 == marker {
+                return events;
+            }
+            events.extend(Some(event).filter(|event| event.1 != MARKER));
+        }
+    }
 }
 
 impl Drop for Stack {
@@ -185,18 +232,14 @@ impl Drop for Stack {
     }
 }
 
-fn parse_event(event: &str) -> (String, String, Value) {
+fn parse_event(lines: &[String]) -> (String, String, Value) {
     let field = |name: &str| {
-        event.lines().find_map(|line| line.strip_prefix(name)).expect("every event has id, event and data").to_owned()
+        let value = lines.iter().find_map(|line| line.strip_prefix(name));
+        value.expect("every event has id, event and data").to_owned()
     };
     (field("id: "), field("event: "), serde_json::from_str(&field("data: ")).expect("JSON"))
 }
 
 pub(crate) fn agent() -> ureq::Agent {
-    ureq::Agent::config_builder()
-        .http_status_as_error(false)
-        .proxy(None)
-        .timeout_global(Some(Duration::from_secs(20)))
-        .build()
-        .into()
+    ureq::Agent::config_builder().http_status_as_error(false).proxy(None).timeout_global(Some(WAIT)).build().into()
 }
