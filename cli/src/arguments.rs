@@ -2,7 +2,7 @@
 
 use std::error::Error;
 use std::ffi::OsString;
-use std::io::Write;
+use std::io::{self, Write};
 use std::marker;
 use std::process::ExitCode;
 
@@ -53,7 +53,8 @@ A command needs a stack. The first of these that names one decides:
   3. the file ~/.config/switchhook/config.json: {\"stack\": \"NAME\", \"region\": \"REGION\"} or {\"to\": \"URL\"}
   4. a running `switchhook dev`
 
-Exit status: 0 if everything is right, 1 if something is wrong, 2 if the command could not be carried out, 3 if it was refused.";
+Exit status: 0 if everything is right, 1 if something is wrong, 2 if the command could not be carried out, 3 if it was refused,
+141 if the reader of its output ended first, as in `switchhook call list | head -1`.";
 
 /// Turns webhooks of telephony providers into one correct state per call. This tool runs Switchhook on your machine,
 /// and inspects and operates a deployed stack
@@ -129,6 +130,33 @@ const EXIT_REFUSED: u8 = 3;
 
 pub(crate) fn run(
     arguments: impl Iterator<Item = OsString>,
+/// The reader of the output has ended. A shell shows this status for a program that SIGPIPE ended.
+const EXIT_UNREAD: u8 = 128 + 13;
+
+/// Standard output, which remembers whether its reader has ended.
+struct Output<W> {
+    inner: W,
+    is_unread: bool,
+}
+
+impl<W: Write> Output<W> {
+    fn watch<T>(&mut self, result: io::Result<T>) -> io::Result<T> {
+        self.is_unread |= result.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::BrokenPipe);
+        result
+    }
+}
+
+impl<W: Write> Write for Output<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.inner.write(bytes);
+        self.watch(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let flushed = self.inner.flush();
+        self.watch(flushed)
+    }
+}
     out: &mut (impl Write + marker::Send),
     errors: &mut impl Write,
 ) -> ExitCode {
@@ -144,6 +172,7 @@ pub(crate) fn run(
     let ended = |is_right| if is_right { Ended::Found } else { Ended::NotFound };
     let done: Result<Ended, Box<dyn Error>> = match switchhook.verb {
         Verb::Dev(dev) => dev.run(out, errors).map(ended).map_err(Into::into),
+    let out = &mut Output { inner: out, is_unread: false };
         Verb::Audit(audit) => audit.run(out).map_err(Into::into),
         Verb::Call(call) => call.run(out, errors).map(ended).map_err(Into::into),
         Verb::Check(check) => check.run(out).map(ended).map_err(Into::into),
@@ -177,6 +206,7 @@ pub(crate) fn run(
             drop(writeln!(errors, "switchhook: {}", with_causes(error.as_ref())));
             EXIT_ERROR
         }
+        Err(_) if out.is_unread => EXIT_UNREAD,
     })
 }
 

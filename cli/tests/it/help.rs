@@ -1,6 +1,8 @@
 //! Help texts, and error messages about invalid arguments.
 
-use crate::stack::{switchhook, text};
+use std::process::{Command, Stdio};
+
+use crate::stack::{PROGRAM, switchhook, text};
 
 const CREATE: [&str; 8] = ["call", "create", "--from-number", "+1", "--to-number", "+1", "--to", "http://127.0.0.1:1"];
 
@@ -8,6 +10,24 @@ fn help(arguments: &[&str]) -> String {
     let output = switchhook(arguments);
     assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), String::new()));
     text(&output.stdout)
+}
+
+/// Runs a command that writes to `out`. Returns its exit status and its standard error.
+fn writing_to(out: impl Into<Stdio>) -> (Option<i32>, String) {
+    let mut command = Command::new(PROGRAM);
+    let child = command.args(["completions", "bash"]).stdout(out).stderr(Stdio::piped()).spawn();
+    let output = child.expect("the binary starts").wait_with_output().expect("it ends");
+    (output.status.code(), text(&output.stderr))
+}
+
+#[test]
+fn output_that_nobody_reads_ends_the_command_quietly() {
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    assert_eq!(writing_to(writer), (Some(141), String::new()));
+    let full = std::fs::File::create("/dev/full").expect("a device");
+    let (code, errors) = writing_to(full);
+    assert!(code == Some(2) && errors.starts_with("switchhook: could not print"), "{code:?} {errors}");
 }
 
 #[test]
