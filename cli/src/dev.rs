@@ -77,6 +77,7 @@ Routes:
 and, only in this local stack:
   GET  /domain-events                stream all domain events, as server-sent events
   GET  /stack                        show the names of the tables, the queues, the bus and the secrets
+  GET  /clock                        show the time of the stack: with --freeze it stands still, and Try can skip some
   POST /aws                          answer AWS requests to them and to the secrets; any credentials are accepted
   POST /run/{schedule}               run a schedule now: scheduler, reconciler or drift
   GET  /metrics-data                 show the metrics of each minute; ?since= takes an RFC 3339 time

@@ -6,12 +6,13 @@ use std::path::PathBuf;
 use clap::Args;
 use http::{Method, Request};
 use switchhook_domain::{Provider, Timestamp};
+use switchhook_operate::time_of_dev;
 use switchhook_operate::web::WebError;
 use switchhook_providers::{Key, KeyError, ProvidersFile, SignedWebhook, samples, sign, sign_as_configured};
 
 use crate::client::{self, ClientError};
 use crate::providers_file::{self, ProvidersFileError};
-use crate::stack_choice::{StackChoice, StackChoiceError};
+use crate::stack_choice::{self, StackChoice, StackChoiceError};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -21,7 +22,7 @@ Examples:
       --to 'http://127.0.0.1:8787/webhooks/twilio?appointment_id=appt_1'
   switchhook send --provider vapi --providers providers.json --sample vapi/end_of_call_report --to http://127.0.0.1:8787
 
-The webhook is signed with the current time, in the way that the provider signs. With --key that is the provider's usual way.
+The webhook is signed with the current time, or with the time of a `switchhook dev`, in the way that the provider signs. With --key that is the provider's usual way.
 With --providers it is the way that the stack's secret configures: Vapi's signature settings, and the first shared key of Twilio.
 It goes to /webhooks/PROVIDER at the URL of the stack, unless --to ends with that path. An unknown --sample prints the list of
 samples.
@@ -101,14 +102,23 @@ impl Send {
     pub(crate) fn run(&self, out: &mut impl Write) -> Result<bool, SendError> {
         let signer = self.signing.signer()?;
         let body = self.content.body(self.provider)?;
-        let request = self.request(&signer, body, now())?;
+        let to = self.stack.api_url()?;
+        // The signature is refused if its time is far from the stack's.
+        let of_stack = stack_choice::runtime()?.block_on(time_of_dev(&to));
+        let request = self.request(&signer, body, &to, of_stack.unwrap_or_else(now))?;
         let response = client::send(request)?;
         writeln!(out, "{} {}", response.status, response.body).map_err(SendError::Print)?;
         Ok((200..300).contains(&response.status))
     }
 
-    fn request(&self, signer: &Signer<'_>, body: Vec<u8>, now: Timestamp) -> Result<Request<Vec<u8>>, SendError> {
-        let url = self.webhook_url(&self.stack.api_url()?)?;
+    fn request(
+        &self,
+        signer: &Signer<'_>,
+        body: Vec<u8>,
+        to: &str,
+        now: Timestamp,
+    ) -> Result<Request<Vec<u8>>, SendError> {
+        let url = self.webhook_url(to)?;
         let signed_url = match &self.public_url {
             Some(public_url) => {
                 let query = url.split_once('?').map_or(String::new(), |(_, query)| format!("?{query}"));

@@ -96,6 +96,8 @@ pub struct Stack {
     /// Further services of a deployed stack.
     pub(crate) services: Option<AwsServices>,
     clock: sdk::Clock,
+    /// Time by which a `switchhook dev` is ahead of this machine, in milliseconds. A frozen one is behind.
+    ahead_ms: i64,
 }
 
 impl Stack {
@@ -109,7 +111,9 @@ impl Stack {
                 let url = url.trim_end_matches('/');
                 let names = StackNames::of_dev(url).await?;
                 let aws = sdk::from_url(&format!("{url}/aws"), &names.region);
-                Ok(Self::new(names, &aws, Some(url.to_owned())))
+                let stack = Self::new(names, &aws, Some(url.to_owned()));
+                let ahead_ms = time_of_dev(url).await.map_or(0, |now| now.millis_since(stack.clock.now()));
+                Ok(Self { ahead_ms, ..stack })
             }
             Address::Deployed { stack, region } => {
                 let services = AwsServices::new(&sdk::from_profile_in(region.clone()).await)?;
@@ -132,10 +136,10 @@ impl Stack {
         Ok(Self { services: Some(services), ..stack })
     }
 
-    /// Current time, by the clock of the SDK.
+    /// Current time of the stack, by the clock of the SDK.
     #[must_use]
     pub fn now(&self) -> Timestamp {
-        self.clock.now()
+        Timestamp::from_millis(self.clock.now().as_millis().saturating_add(self.ahead_ms))
     }
 
     /// Returns who operates the stack: the ARN of the AWS credentials, or the user of this machine.
@@ -204,6 +208,7 @@ impl Stack {
             dynamodb,
             services: None,
             clock: sdk::Clock::from_config(aws),
+            ahead_ms: 0,
             names,
         }
     }
@@ -216,6 +221,15 @@ fn emulated(api_url: &str, endpoint: &str) -> String {
         Some((id, _)) => format!("{}/_aws/execute-api/{id}/$default", endpoint.trim_end_matches('/')),
         None => api_url.to_owned(),
     }
+}
+
+/// Returns the time of the `switchhook dev` at this URL, whose user may have skipped time. `None` if something else answers.
+pub async fn time_of_dev(url: &str) -> Option<Timestamp> {
+    let uri = web::base_url(url).ok().filter(web::is_loopback)?;
+    let request = web::request(Method::GET, &format!("http://{}/clock", uri.authority()?)).ok()?;
+    let response = web::send_in_background(request, web::TIMEOUT).await.ok().filter(|answer| answer.status == 200)?;
+    let clock: serde_json::Value = serde_json::from_str(&response.body).ok()?;
+    Timestamp::parse_rfc3339(clock.get("now")?.as_str()?)
 }
 
 impl StackNames {

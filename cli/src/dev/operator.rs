@@ -37,6 +37,7 @@ struct OperatorState {
 pub(super) fn routes(cloud: Cloud, names: StackNames) -> Router {
     Router::new()
         .route("/stack", get(stack))
+        .route("/clock", get(clock))
         .route("/aws", post(aws))
         // The SDK appends a slash to its endpoint.
         .route("/aws/", post(aws))
@@ -81,6 +82,12 @@ pub(super) fn names(cloud: &Cloud, base_url: &str) -> StackNames {
 
 async fn stack(State(state): State<OperatorState>) -> Response {
     json_response(StatusCode::OK, &json!(state.names))
+}
+
+/// Returns the time of the stack. It runs ahead of this machine if a user has skipped time, and a frozen stack's stands still.
+async fn clock(State(state): State<OperatorState>) -> Response {
+    let now = Timestamp::from_millis(i64::try_from(state.cloud.clock().now_ms()).unwrap_or(i64::MAX));
+    json_response(StatusCode::OK, &json!({"now": now.to_string()}))
 }
 
 /// Answers a request of an AWS SDK.

@@ -97,6 +97,21 @@ fn webhook_becomes_a_call_and_a_stream_of_domain_events() {
 }
 
 #[test]
+fn commands_use_the_time_of_a_stack_that_runs_ahead() {
+    let scratch = Scratch::new();
+    let (data, providers) = (scratch.0.join("data"), scratch.providers());
+    std::fs::create_dir(&data).expect("a directory");
+    // Three hours were skipped on the page Try.
+    std::fs::write(data.join("clock.json"), r#"{"skipped_ms": 10800000}"#).expect("the file is written");
+    let stack = Stack::with_data(&data, &providers);
+    let (code, answer) = send(&stack, "retell/call_ended", "a key for Retell");
+    assert_eq!(code, Some(0), "the signature is too old: {answer}");
+    let listed = switchhook(&["event", "list", "--json", "--to", &stack.url]);
+    let page: Value = serde_json::from_slice(&listed.stdout).expect("one JSON object");
+    assert_eq!(page["events"].as_array().map(Vec::len), Some(1), "{page}");
+}
+
+#[test]
 fn show_prints_the_timeline_of_a_call() {
     let (_scratch, stack) = with_known_keys();
     send(&stack, "retell/call_ended", "a key for Retell");
