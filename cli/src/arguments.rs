@@ -16,6 +16,7 @@ use crate::completions::Completions;
 use crate::console::Console;
 use crate::demo::Demo;
 use crate::dev::Dev;
+use crate::dials::Dials;
 use crate::dlq::Dlq;
 use crate::event::Event;
 use crate::fake::Fake;
@@ -81,6 +82,8 @@ enum Verb {
     Console(Console),
     /// Play simulated calls through the whole stack, with unreliable webhooks, and check every result
     Demo(Demo),
+    /// Show whether calls go out: circuits, rates, due calls, and calls in doubt
+    Dials(Dials),
     /// List dead letters, send their events again, or discard them
     Dlq(Dlq),
     /// List received events, and show the path and the payload of one
@@ -127,9 +130,6 @@ const EXIT_FAILURE: u8 = 1;
 const EXIT_ERROR: u8 = 2;
 /// The command was refused: for example, because phones could ring.
 const EXIT_REFUSED: u8 = 3;
-
-pub(crate) fn run(
-    arguments: impl Iterator<Item = OsString>,
 /// The reader of the output has ended. A shell shows this status for a program that SIGPIPE ended.
 const EXIT_UNREAD: u8 = 128 + 13;
 
@@ -157,6 +157,9 @@ impl<W: Write> Write for Output<W> {
         self.watch(flushed)
     }
 }
+
+pub(crate) fn run(
+    arguments: impl Iterator<Item = OsString>,
     out: &mut (impl Write + marker::Send),
     errors: &mut impl Write,
 ) -> ExitCode {
@@ -169,16 +172,17 @@ impl<W: Write> Write for Output<W> {
             return ExitCode::from(if error.use_stderr() { EXIT_ERROR } else { EXIT_SUCCESS });
         }
     };
+    let out = &mut Output { inner: out, is_unread: false };
     let ended = |is_right| if is_right { Ended::Found } else { Ended::NotFound };
     let done: Result<Ended, Box<dyn Error>> = match switchhook.verb {
         Verb::Dev(dev) => dev.run(out, errors).map(ended).map_err(Into::into),
-    let out = &mut Output { inner: out, is_unread: false };
         Verb::Audit(audit) => audit.run(out).map_err(Into::into),
         Verb::Call(call) => call.run(out, errors).map(ended).map_err(Into::into),
         Verb::Check(check) => check.run(out).map(ended).map_err(Into::into),
         Verb::Completions(completions) => completions.run(Switchhook::command(), out).map(ended).map_err(Into::into),
         Verb::Console(console) => console.run(out).map(ended).map_err(Into::into),
         Verb::Demo(demo) => demo.run(out).map(ended).map_err(Into::into),
+        Verb::Dials(dials) => dials.run(out).map(ended).map_err(Into::into),
         Verb::Dlq(dlq) => dlq.run(out, errors).map_err(Into::into),
         Verb::Event(event) => event.run(out, errors).map(ended).map_err(Into::into),
         Verb::Fake(fake) => fake.run(out, errors).map(ended).map_err(Into::into),
@@ -202,11 +206,11 @@ impl<W: Write> Write for Output<W> {
         Ok(Ended::Found) => EXIT_SUCCESS,
         Ok(Ended::NotFound) => EXIT_FAILURE,
         Ok(Ended::Refused) => EXIT_REFUSED,
+        Err(_) if out.is_unread => EXIT_UNREAD,
         Err(error) => {
             drop(writeln!(errors, "switchhook: {}", with_causes(error.as_ref())));
             EXIT_ERROR
         }
-        Err(_) if out.is_unread => EXIT_UNREAD,
     })
 }
 

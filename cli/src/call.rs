@@ -1,20 +1,22 @@
 //! `switchhook call`: creates and manages calls over the API of a stack.
 
+mod list;
+
 use std::io::{self, Write};
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use http::Method;
 use serde_json::{Map, Value, json};
-use switchhook_domain::{CallingWindow, Provider};
+use switchhook_domain::{CallingWindow, JobState, Provider};
 
+use self::list::List;
 use crate::client::{self, ClientError, Response};
 use crate::duration;
 use crate::import::{Import, ImportError};
 use crate::paths::encoded;
 use crate::show::{print_call, text};
 use crate::stack_choice::{StackChoice, StackChoiceError};
-use crate::table::aligned;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -53,16 +55,6 @@ A call can be canceled while it waits to be placed, also between two attempts. A
 
 Exit status: 0 if the call is canceled, 1 if the stack rejected the request, 2 if the stack could not be reached.";
 
-const LIST_EXAMPLES: &str = "\
-Examples:
-  switchhook call list
-  switchhook call list --job PENDING --limit 20 --stack switchhook
-  switchhook call list --stuck-for 2h --to http://127.0.0.1:8787 --json
-
-If there are more calls, the last line prints the --cursor for the next page.
-
-Exit status: 0 if the calls were listed, 1 if the stack rejected the request, 2 if the stack could not be reached.";
-
 const CREATE_EXAMPLES: &str = "\
 Examples:
   switchhook call create --provider retell --from-number +442079460018 --to-number +447700900123
@@ -100,8 +92,7 @@ enum Verb {
     /// Cancel a call that is waiting to be placed
     #[command(after_help = CANCEL_EXAMPLES)]
     Cancel(CallArguments),
-    /// List calls: open calls by the time of their next step, then settled calls, the latest first
-    #[command(after_help = LIST_EXAMPLES)]
+    /// List calls: open calls by the time of their next step, then settled calls, the latest first; or one list of the page Calls
     List(List),
 }
 
@@ -167,28 +158,6 @@ struct Create {
     target: Target,
 }
 
-#[derive(Debug, Args)]
-struct List {
-    /// Only calls with this job state: PENDING, CLAIMED, IN_PROGRESS, COMPLETED, FAILED, MISSED or CANCELED
-    #[arg(long, value_name = "STATE")]
-    job: Option<String>,
-    /// Only calls whose latest attempt has this state: initiated, ringing, in_progress, completed, failed, busy,
-    /// no_answer, canceled or inconclusive
-    #[arg(long, value_name = "STATE")]
-    lifecycle: Option<String>,
-    /// Only calls whose job is not final and that have not changed for this time: 90s, 10m, 2h, 3d
-    #[arg(long, value_name = "TIME")]
-    stuck_for: Option<String>,
-    /// Maximum number of calls, up to 100
-    #[arg(long, value_name = "N")]
-    limit: Option<u8>,
-    /// Continue from the cursor that a previous list printed
-    #[arg(long, value_name = "CURSOR")]
-    cursor: Option<String>,
-    #[command(flatten)]
-    target: Target,
-}
-
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CallError {
     #[error(transparent)]
@@ -197,6 +166,10 @@ pub(crate) enum CallError {
     Stack(#[from] StackChoiceError),
     #[error(transparent)]
     Import(#[from] ImportError),
+    #[error(transparent)]
+    Operate(#[from] switchhook_operate::Error),
+    #[error("there is no job state {name:?}; they are: {}", JobState::ALL.map(JobState::as_str).join(", "))]
+    UnknownJob { name: String },
     #[error("could not print the response")]
     Print(#[source] io::Error),
 }
@@ -277,38 +250,6 @@ impl CallArguments {
     }
 }
 
-impl List {
-    fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<bool, CallError> {
-        let mut query = form_urlencoded::Serializer::new(String::new());
-        let limit = self.limit.map(|limit| limit.to_string());
-        for (name, value) in [
-            ("job", &self.job),
-            ("lifecycle", &self.lifecycle),
-            ("stuck_for", &self.stuck_for),
-            ("limit", &limit),
-            ("cursor", &self.cursor),
-        ] {
-            if let Some(value) = value {
-                query.append_pair(name, value);
-            }
-        }
-        let query = query.finish();
-        let path = if query.is_empty() { "/calls".to_owned() } else { format!("/calls?{query}") };
-        let answer = self.target.send(Method::GET, &path, [], Vec::new())?;
-        self.target.print(&answer, out, errors, |page, out| {
-            let calls = page.get("calls").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
-            print_list(calls, out)?;
-            for id in page.get("unreadable").and_then(Value::as_array).into_iter().flatten() {
-                writeln!(out, "{} could not be read", id.as_str().unwrap_or_default())?;
-            }
-            match page.get("cursor").and_then(Value::as_str) {
-                Some(cursor) => writeln!(out, "there may be more: --cursor {cursor}"),
-                None => Ok(()),
-            }
-        })
-    }
-}
-
 impl Target {
     fn send<'a>(
         &self,
@@ -339,26 +280,6 @@ impl Target {
     }
 }
 
-fn print_list(calls: &[Value], out: &mut impl Write) -> io::Result<()> {
-    if calls.is_empty() {
-        return writeln!(out, "no call is listed");
-    }
-    let titles = ["call", "job", "attempts", "state", "appointment", "changed"].map(str::to_owned);
-    let rows = calls.iter().map(|call| {
-        let attempts = call.get("attempts").and_then(Value::as_array).map_or(0, Vec::len);
-        [
-            text(call, "/call_id"),
-            text(call, "/job/state"),
-            attempts.to_string(),
-            text(call, "/lifecycle"),
-            text(call, "/appointment_status"),
-            text(call, "/updated_at"),
-        ]
-    });
-    let rows: Vec<[String; 6]> = std::iter::once(titles).chain(rows).collect();
-    aligned(&rows).iter().try_for_each(|line| writeln!(out, "{line}"))
-}
-
 fn metadata(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once('=').ok_or_else(|| "not NAME=VALUE".to_owned())?;
     Ok((name.to_owned(), value.to_owned()))
@@ -372,27 +293,5 @@ mod tests {
     fn metadata_may_hold_an_equals_sign() {
         assert_eq!(metadata("a=b=c"), Ok(("a".to_owned(), "b=c".to_owned())));
         assert!(metadata("a").is_err());
-    }
-
-    #[test]
-    fn empty_list_says_that_it_is_empty() {
-        let mut out = Vec::new();
-        print_list(&[], &mut out).unwrap();
-        assert_eq!(out, b"no call is listed\n");
-    }
-
-    #[test]
-    fn list_is_a_table() {
-        let call = json!({
-            "call_id": "call-1", "job": {"state": "PENDING"}, "attempts": [{}, {}], "lifecycle": "busy",
-            "appointment_status": "Retrying", "updated_at": "2025-10-20T12:00:00.000Z",
-        });
-        let mut out = Vec::new();
-        print_list(&[call], &mut out).unwrap();
-        assert_eq!(
-            String::from_utf8(out).unwrap(),
-            "call    job      attempts  state  appointment  changed\n\
-             call-1  PENDING  2         busy   Retrying     2025-10-20T12:00:00.000Z\n"
-        );
     }
 }

@@ -11,6 +11,7 @@ mod console;
 mod data_dir;
 mod demo;
 mod dev;
+mod dials;
 mod dlq;
 mod duration;
 mod event;

@@ -127,6 +127,16 @@ fn waiting_call_is_listed_triggered_and_canceled() {
     let (code, out, _) = call(&stack, &["list", "--job", "PENDING"]);
     assert_eq!(code, Some(0));
     assert!(out.contains(&one) && out.contains(&two) && out.starts_with("call "), "{out}");
+    let (code, out, errors) = call(&stack, &["list", "--tab", "waiting", "--provider", "retell"]);
+    assert!(code == Some(0) && out.contains(&one) && out.contains(&two), "{out}{errors}");
+    let (_, out, _) = call(&stack, &["list", "--tab", "waiting", "--job", "CLAIMED", "--json"]);
+    let page: Value = serde_json::from_str(&out).expect("one JSON object");
+    assert_eq!((page["calls"].as_array().map(Vec::len), &page["examined"]), (Some(0), &2.into()), "{out}");
+    assert_eq!(call(&stack, &["list", "--tab", "in_flight"]).1, "no call is listed\n");
+    let dials = stack.switchhook(&["dials"]);
+    let printed = text(&dials.stdout);
+    assert_eq!(dials.status.code(), Some(0), "{printed}{}", text(&dials.stderr));
+    assert!(printed.contains("retell    closed") && printed.contains(&format!("  {one}  retell\n")), "{printed}");
     let (_, out, _) = call(&stack, &["list", "--limit", "1"]);
     let cursor = out.lines().last().and_then(|line| line.split_once("--cursor ")).expect("a cursor").1.to_owned();
     let (code, rest, _) = call(&stack, &["list", "--cursor", &cursor]);

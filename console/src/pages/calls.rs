@@ -18,12 +18,7 @@ const LIMIT: usize = 25;
 
 pub(crate) async fn show(State(console): State<Console>, uri: Uri) -> Response {
     let filter = filter_of(&Query::of(&uri));
-    let command = match filter.tab {
-        Tab::Stuck | Tab::InDoubt => "stuck",
-        Tab::Recent => "event list",
-        Tab::InFlight | Tab::Waiting | Tab::Settled => "status",
-    };
-    let frame = Frame { title: "Calls".to_owned(), entry: Some(Entry::Calls), command: command.to_owned() };
+    let frame = Frame { title: "Calls".to_owned(), entry: Some(Entry::Calls), command: command_of(&filter) };
     let reader = console.clone();
     page::stream(&console, frame, async move {
         let found = list(reader.stack(), &filter).await;
@@ -86,6 +81,19 @@ fn url_of(filter: &CallFilter, from: Option<&str>) -> String {
     ];
     let given: Vec<(&str, &str)> = parameters.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
     url("/calls", &given)
+}
+
+/// Returns the command that prints this list with these filters.
+fn command_of(filter: &CallFilter) -> String {
+    let parameters = [
+        (" --job ", filter.job.map(JobState::as_str)),
+        (" --lifecycle ", filter.lifecycle.as_deref()),
+        (" --provider ", filter.provider.map(Provider::as_str)),
+    ];
+    let given = parameters.into_iter().filter_map(|(name, value)| Some([name, value?]));
+    let options: String = given.flatten().collect();
+    let from = filter.cursor.as_deref().map_or_else(String::new, |from| format!(" --cursor {}", parts::quoted(from)));
+    format!("call list --tab {}{options}{from}", filter.tab.as_str())
 }
 
 /// Returns the same list without filters.
@@ -372,6 +380,14 @@ mod tests {
             forgotten_at: None,
         };
         ListedCall { call, who: Some("+44…123 A".to_owned()), late_events: 2, stuck: None }
+    }
+
+    #[test]
+    fn command_prints_the_same_list() {
+        assert_eq!(command_of(&filter()), "call list --tab recent");
+        let query = b"tab=waiting&job=PENDING&state=no_answer&provider=retell&from=a+b";
+        let expected = "call list --tab waiting --job PENDING --lifecycle no_answer --provider retell --cursor 'a b'";
+        assert_eq!(command_of(&filter_of(&Query::parse(query))), expected);
     }
 
     #[test]

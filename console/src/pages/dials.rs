@@ -71,7 +71,7 @@ pub(crate) async fn check_number(
 }
 
 fn frame() -> Frame {
-    Frame { title: "Dials".to_owned(), entry: Some(Entry::Dials), command: "providers list".to_owned() }
+    Frame { title: "Dials".to_owned(), entry: Some(Entry::Dials), command: "dials".to_owned() }
 }
 
 fn content(report: &DialReport) -> Markup {

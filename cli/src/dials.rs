@@ -1,0 +1,112 @@
+//! `switchhook dials`: whether calls go out, which provider is blocked, and which calls are in doubt.
+
+use std::io::{self, Write};
+
+use clap::Args;
+use serde_json::json;
+use switchhook_domain::Timestamp;
+use switchhook_operate::calls::StuckCall;
+use switchhook_operate::dials::{DialReport, ProviderDials, dials};
+use switchhook_operate::duration;
+
+use crate::stack_choice::{StackChoice, StackChoiceError};
+use crate::table::aligned;
+
+const EXAMPLES: &str = "\
+Examples:
+  switchhook dials
+  switchhook dials --stack switchhook --json
+
+For each provider it prints the circuit, the rate, the calls in flight, due and in doubt, and the last error. Below are the calls
+in doubt, the claims that were not used in time, and the calls that are due next. In flight and in doubt are counted among the
+200 open calls that the reconciler looks at first.
+
+Exit status: 0 if every circuit is closed and no call is in doubt, 1 if not, 2 if the stack could not be read.";
+
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Dials {
+    #[command(flatten)]
+    stack: StackChoice,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum DialsError {
+    #[error(transparent)]
+    Stack(#[from] StackChoiceError),
+    #[error(transparent)]
+    Operate(#[from] switchhook_operate::Error),
+    #[error("could not print the dials")]
+    Print(#[source] io::Error),
+}
+
+impl Dials {
+    /// Returns true if every circuit is closed and no call is in doubt.
+    pub(crate) fn run(&self, out: &mut impl Write) -> Result<bool, DialsError> {
+        let connection = self.stack.connect()?;
+        let report = connection.block_on(dials(&connection.stack))?;
+        let printed = if self.json { writeln!(out, "{:#}", json!(report)) } else { print(&report, out) };
+        printed.map_err(DialsError::Print)?;
+        Ok(report.in_doubt.is_empty() && report.providers.iter().all(|provider| provider.open.is_none()))
+    }
+}
+
+fn print(report: &DialReport, out: &mut impl Write) -> io::Result<()> {
+    if report.providers.is_empty() {
+        writeln!(out, "No provider is asked to place calls. The parameter DialRates names those that are.")?;
+    } else {
+        let titles = ["provider", "circuit", "rate", "in flight", "due now", "oldest due", "in doubt", "last error"];
+        let rows = report.providers.iter().map(|dials| row(dials, report));
+        let rows: Vec<[String; 8]> = std::iter::once(titles.map(str::to_owned)).chain(rows).collect();
+        aligned(&rows).iter().try_for_each(|line| writeln!(out, "{line}"))?;
+    }
+    print_stuck("In doubt", &report.in_doubt, out)?;
+    print_stuck("Claimed, and not dialled in time", &report.expired_claims, out)?;
+    if !report.next.is_empty() {
+        writeln!(out, "\nDue next:")?;
+    }
+    for call in &report.next {
+        writeln!(out, "  {}  {}  {}", call.due_at, call.call_id, call.provider)?;
+    }
+    if report.more {
+        writeln!(out, "\nThere are more open calls than the {} that were examined.", report.examined)?;
+    }
+    Ok(())
+}
+
+fn row(dials: &ProviderDials, report: &DialReport) -> [String; 8] {
+    let plus = |more: bool| if more { "+" } else { "" };
+    let since = |at: Timestamp| duration(report.at.millis_since(at));
+    let circuit = match (&dials.open, dials.paused_until) {
+        (Some(open), _) => format!("open, next probe {}", open.next_probe_at),
+        (None, Some(until)) => format!("paused until {until}"),
+        (None, None) => "closed".to_owned(),
+    };
+    [
+        dials.provider.to_string(),
+        circuit,
+        dials.per_second.map_or("none".to_owned(), |rate| format!("{} % of {rate}/s", dials.rate / 10)),
+        format!("{}{}", dials.in_flight, plus(report.more)),
+        format!("{}{}", dials.due, plus(dials.more_due)),
+        dials.oldest_due.map_or("-".to_owned(), since),
+        format!("{}{}", dials.in_doubt, plus(report.more)),
+        dials.open.as_ref().map_or("-".to_owned(), |open| open.cause.clone()),
+    ]
+}
+
+fn print_stuck(title: &str, calls: &[StuckCall], out: &mut impl Write) -> io::Result<()> {
+    if calls.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "\n{title}:")?;
+    for call in calls {
+        let at = call.next_at.map_or_else(String::new, |at| format!(", at {at}"));
+        let late = if call.late { " (late)" } else { "" };
+        writeln!(out, "  {}  since {}: {}", call.call_id, call.since, call.why)?;
+        writeln!(out, "    next  {}{at}{late}", call.next)?;
+    }
+    Ok(())
+}
