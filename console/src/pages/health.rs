@@ -3,7 +3,7 @@
 use axum::extract::State;
 use axum::response::Response;
 use maud::{Markup, html};
-use switchhook_operate::status::{Evidence, Level, Minute, Question, Status, Subject, Traffic, status};
+use switchhook_operate::status::{Evidence, Level, Minute, Question, Silence, Status, Subject, Traffic, status};
 
 use crate::console::Console;
 use crate::page::{self, Entry, Frame};
@@ -122,10 +122,22 @@ fn received(traffic: &Traffic) -> Markup {
                 "Last webhook: "
                 @for (silence, index) in traffic.last.iter().zip(0..) {
                     @if index > 0 { " · " }
-                    (silence.provider) " " (span(silence.seconds)) " ago"
+                    (last_webhook(silence))
                 }
-                @if traffic.last.is_empty() { "none in the last day." }
+                @if traffic.last.is_empty() { "none in the last week." }
             }
+        }
+    }
+}
+
+fn last_webhook(silence: &Silence) -> Markup {
+    html! {
+        @match silence.longest_pause {
+            Some(pause) if silence.is_unusual() => {
+                (parts::level(Level::Watch)) " " strong { (silence.provider) " silent for " (span(silence.seconds)) }
+                ", its longest pause of the week was " (span(pause))
+            }
+            Some(_) | None => { (silence.provider) " " (span(silence.seconds)) " ago" }
         }
     }
 }
@@ -188,6 +200,16 @@ mod tests {
         for name in ["dead letters", "quarantined", "retrying", "conflicting bodies", "due calls", "overdue wake-ups"] {
             assert!(rows(name).is_some() && THRESHOLDS.iter().any(|(known, _)| *known == name), "{name}");
         }
+    }
+
+    #[test]
+    fn silent_provider_is_told_apart_by_a_word() {
+        let quiet = Silence { provider: "vapi", seconds: 10_800, longest_pause: Some(1_800) };
+        let shown = last_webhook(&quiet).into_string();
+        assert!(shown.contains("Watch") && shown.contains("vapi silent for 3 h"), "{shown}");
+        assert!(shown.contains("its longest pause of the week was 30 min"), "{shown}");
+        let usual = last_webhook(&Silence { seconds: 2, ..quiet }).into_string();
+        assert_eq!(usual, "vapi 2 s ago");
     }
 
     #[test]

@@ -7,9 +7,9 @@ use switchhook_domain::Timestamp;
 use super::sources::{Count, Metrics, Overdue, Read, Sources};
 use super::thresholds::{
     ANSWER, APPLIED, CIRCUITS, CONFLICTS, DEAD_LETTERS, DIAL_AGE, DOUBTS, DRIFT, DUE, EVENTS_AGE, QUARANTINED,
-    REJECTED, RELAY_FAILURES, RETRYING, RUNS_MIN, SCHEDULES, SWEEP, Threshold, WAKE,
+    REJECTED, RELAY_FAILURES, RETRYING, RUNS_MIN, SCHEDULES, SILENCE, SWEEP, Threshold, WAKE,
 };
-use super::{Advice, Evidence, Level};
+use super::{Advice, Evidence, Level, Silence};
 use crate::aws::{Alarm, AlarmState, Series};
 
 const HOUR: Duration = Duration::from_secs(60 * 60);
@@ -42,11 +42,17 @@ pub(super) fn healthy(sources: &Sources, now: Timestamp) -> Vec<Evidence> {
     }
     lines.push(metrics("last webhook", &|metrics| {
         let at = metrics.received.0.iter().filter(|(_, value)| *value > 0.0).map(|(at, _)| *at).max();
-        let text = at.map_or_else(
+        let mut text = at.map_or_else(
             || "none in the last day".to_owned(),
             |at| format!("at most {} ago", age(now.millis_since(at))),
         );
-        fine("last webhook", text)
+        let silent: Vec<Silence> =
+            Silence::all(metrics, now).into_iter().filter(|silence| silence.is_unusual()).collect();
+        for silence in &silent {
+            let millis = i64::try_from(silence.seconds.saturating_mul(1_000)).unwrap_or(i64::MAX);
+            text.push_str(&format!("; {} is silent for {}", silence.provider, age(millis)));
+        }
+        judged("last webhook", &SILENCE, Some(silent.len() as f64), text)
     }));
     for (function, alarm, command) in SCHEDULES {
         let name = if function == "scheduler" { "scheduler runs" } else { "reconciler runs" };

@@ -17,6 +17,8 @@ use crate::stack::Stack;
 pub(super) const LOOK_BACK: Duration = Duration::from_secs(24 * 60 * 60);
 /// Seconds that one value of a metric covers.
 const PERIOD: u32 = 300;
+/// Time in which the usual pauses of a provider are looked for.
+const WEEK: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 /// Seconds that one value of the webhooks' metrics covers.
 const MINUTE: u32 = 60;
 /// Concurrent reads of the index.
@@ -61,6 +63,8 @@ pub(super) struct Metrics {
     pub(super) dial_age: Series,
     /// Received webhooks of each provider, in the order of [`Provider::ALL`].
     pub(super) by_provider: Vec<Series>,
+    /// The same of the last week, by five minutes.
+    pub(super) week: Vec<Series>,
 }
 
 #[derive(Clone, Debug)]
@@ -151,8 +155,8 @@ async fn metrics(stack: &Stack, now: Timestamp) -> Result<Metrics, Error> {
         period: PERIOD,
     };
     let by_minute = |name: &str| MetricQuery { period: MINUTE, ..of_function("ingress", name, "Sum") };
-    let of_provider = |provider: Provider| {
-        let mut query = by_minute("received");
+    let of_provider = |provider: Provider, period: u32| {
+        let mut query = MetricQuery { period, ..by_minute("received") };
         query.dimensions.push(("provider".to_owned(), provider.as_str().to_owned()));
         query
     };
@@ -172,8 +176,13 @@ async fn metrics(stack: &Stack, now: Timestamp) -> Result<Metrics, Error> {
         of_queue(&stack.names.events_queue_url),
         of_queue(&stack.names.dial_queue_url),
     ];
-    queries.extend(Provider::ALL.map(of_provider));
-    let mut all = stack.metrics(&queries, now.minus(LOOK_BACK)).await?.into_iter();
+    queries.extend(Provider::ALL.map(|provider| of_provider(provider, MINUTE)));
+    // A request has one beginning for all its metrics, so the week needs a request of its own. CloudWatch charges for metrics, not
+    // for requests.
+    let of_week = Provider::ALL.map(|provider| of_provider(provider, PERIOD));
+    let (all, week) =
+        tokio::join!(stack.metrics(&queries, now.minus(LOOK_BACK)), stack.metrics(&of_week, now.minus(WEEK)));
+    let mut all = all?.into_iter();
     let mut next = || all.next().unwrap_or_default();
     Ok(Metrics {
         received: next(),
@@ -189,6 +198,7 @@ async fn metrics(stack: &Stack, now: Timestamp) -> Result<Metrics, Error> {
         events_age: next(),
         dial_age: next(),
         by_provider: Provider::ALL.map(|_| next()).to_vec(),
+        week: week?,
     })
 }
 

@@ -19,10 +19,11 @@ pub struct Threshold {
 }
 
 /// Every threshold, by the name of its line.
-pub const THRESHOLDS: [(&str, Threshold); 16] = [
+pub const THRESHOLDS: [(&str, Threshold); 17] = [
     ("rejected webhooks", REJECTED),
     ("answer p99", ANSWER),
     ("received to applied p99", APPLIED),
+    ("last webhook", SILENCE),
     ("provider circuits", CIRCUITS),
     ("dials in doubt", DOUBTS),
     ("events queue age", EVENTS_AGE),
@@ -63,6 +64,13 @@ pub(super) const ANSWER: Threshold = watch(
 /// Milliseconds.
 pub(super) const APPLIED: Threshold =
     watch(None, 60_000.0, "events are applied late: look at the queue and at its retries", "switchhook stuck");
+/// Providers that have sent nothing for longer than in any pause of the last week.
+pub(super) const SILENCE: Threshold = watch(
+    None,
+    0.0,
+    "a provider is silent for longer than in any pause of the last week: look at its settings for webhooks",
+    "switchhook event list --since 24h",
+);
 /// Providers whose circuit is open.
 pub(super) const CIRCUITS: Threshold = watch(
     Some("P2CircuitOpenAlarm"),

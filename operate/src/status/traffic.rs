@@ -9,13 +9,17 @@ use crate::time_text;
 
 const MINUTES: i64 = 60;
 const MINUTE_MS: i64 = 60_000;
+/// Seconds that one value of the week covers. The time of a webhook is known no better.
+const SLOT_SECONDS: u64 = 300;
+/// Shortest time from the first known webhook to the last one for which pauses are judged. It holds a night.
+const KNOWN_SECONDS_MIN: u64 = 24 * 60 * 60;
 
 /// Received webhooks of the last hour.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Traffic {
     /// All minutes of the hour, the earliest first. The last one is not over.
     pub minutes: Vec<Minute>,
-    /// Providers that sent a webhook within the last day.
+    /// Providers that sent a webhook within the last week.
     pub last: Vec<Silence>,
 }
 
@@ -34,6 +38,37 @@ pub struct Minute {
 pub struct Silence {
     pub provider: &'static str,
     pub seconds: u64,
+    /// Longest pause between two webhooks of the last week. `None` if less than a day of it is known.
+    pub longest_pause: Option<u64>,
+}
+
+impl Silence {
+    /// Returns the times since the last webhooks of the providers that sent one within the last week.
+    pub(super) fn all(metrics: &Metrics, now: Timestamp) -> Vec<Self> {
+        let received = |series: Option<&Series>| -> Vec<Timestamp> {
+            let all = series.map_or(&[][..], |series| series.0.as_slice());
+            let mut times: Vec<Timestamp> = all.iter().filter(|(_, value)| *value > 0.0).map(|(at, _)| *at).collect();
+            times.sort_unstable();
+            times
+        };
+        let silences = Provider::ALL.into_iter().zip(0..).filter_map(|(provider, index)| {
+            let week = received(metrics.week.get(index));
+            let last = received(metrics.by_provider.get(index)).last().copied().max(week.last().copied())?;
+            let seconds =
+                |from: Timestamp, to: Timestamp| u64::try_from(to.millis_since(from) / 1_000).unwrap_or_default();
+            let is_known = week.first().is_some_and(|first| seconds(*first, last) >= KNOWN_SECONDS_MIN);
+            let pauses = week.iter().zip(week.iter().skip(1)).map(|(from, to)| seconds(*from, *to));
+            let longest_pause = pauses.max().filter(|_| is_known);
+            Some(Self { provider: provider.as_str(), seconds: seconds(last, now), longest_pause })
+        });
+        silences.collect()
+    }
+
+    /// True if the provider has been silent for longer than in any pause of the last week.
+    #[must_use]
+    pub fn is_unusual(&self) -> bool {
+        self.longest_pause.is_some_and(|longest| self.seconds > longest + 2 * SLOT_SECONDS)
+    }
 }
 
 impl Traffic {
@@ -48,12 +83,7 @@ impl Traffic {
             let accepted = count(&metrics.received).saturating_sub(duplicate + rejected);
             Minute { at: Timestamp::from_millis(minute * MINUTE_MS), accepted, duplicate, rejected }
         });
-        let silences = Provider::ALL.into_iter().zip(&metrics.by_provider).filter_map(|(provider, series)| {
-            let last = series.0.iter().filter(|(_, value)| *value > 0.0).map(|(at, _)| *at).max()?;
-            let seconds = u64::try_from(now.millis_since(last) / 1_000).unwrap_or_default();
-            Some(Silence { provider: provider.as_str(), seconds })
-        });
-        Self { minutes: minutes.collect(), last: silences.collect() }
+        Self { minutes: minutes.collect(), last: Silence::all(metrics, now) }
     }
 }
 
@@ -83,6 +113,24 @@ mod tests {
         let last = traffic.minutes.last().unwrap();
         assert_eq!((last.accepted, last.duplicate, last.rejected), (6, 2, 1));
         assert_eq!(traffic.minutes.iter().map(|minute| minute.accepted).sum::<u64>(), 10, "older ones are left out");
-        assert_eq!(traffic.last, [Silence { provider: Provider::ALL[0].as_str(), seconds: 10 }]);
+        let last = Silence { provider: Provider::ALL[0].as_str(), seconds: 10, longest_pause: None };
+        assert_eq!(traffic.last, [last]);
+    }
+
+    /// Silence of a provider that sent webhooks so many hours ago.
+    fn silence(hours: &[u64]) -> Silence {
+        let week: Vec<(u64, f64)> = hours.iter().map(|hours| (hours * 3_600, 1.0)).collect();
+        let metrics = Metrics { week: vec![series(&week)], ..Metrics::default() };
+        Silence::all(&metrics, NOW).remove(0)
+    }
+
+    #[test]
+    fn silence_is_unusual_if_no_pause_of_the_week_was_as_long() {
+        let nights = [3, 4, 12, 13, 14, 36, 37];
+        assert_eq!((silence(&nights).seconds, silence(&nights).longest_pause), (3 * 3_600, Some(22 * 3_600)));
+        assert!(!silence(&nights).is_unusual());
+        assert!(silence(&[9, 10, 12, 13, 17, 18, 20, 24, 27, 33]).is_unusual(), "the longest pause was six hours");
+        assert!(!silence(&[6, 9, 12, 18, 24, 30]).is_unusual(), "one just as long");
+        assert!(!silence(&[20, 21, 22]).is_unusual(), "less than a day is known");
     }
 }
