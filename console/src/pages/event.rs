@@ -1,5 +1,6 @@
 //! An event: the path of one webhook in five steps, with its masked payload.
 
+use axum::Extension;
 use axum::extract::State;
 use axum::http::{StatusCode, Uri};
 use axum::response::Response;
@@ -10,16 +11,20 @@ use switchhook_operate::events::{Announced, Conflict, EventPath, FoldedEntry, Re
 use crate::console::Console;
 use crate::page::{self, Entry, Frame};
 use crate::pages::events::precise;
+use crate::pages::unmask;
 use crate::parts;
 use crate::query::Query;
+use crate::session::Session;
 use crate::text::{short_duration, visible};
 
 /// Largest part of a payload that is shown, in bytes.
 const SHOWN_BYTES_MAX: usize = 256 * 1024;
+/// Largest part of an unknown id that is shown, in characters.
+const ID_SHOWN_MAX: usize = 200;
 /// Time after which an event counts as late.
 const LATE_MS: i64 = 10_000;
 
-pub(crate) async fn show(State(console): State<Console>, uri: Uri) -> Response {
+pub(crate) async fn show(State(console): State<Console>, Extension(session): Extension<Session>, uri: Uri) -> Response {
     let query = Query::of(&uri);
     let id = query.id("id").unwrap_or_default();
     let frame = Frame {
@@ -28,25 +33,46 @@ pub(crate) async fn show(State(console): State<Console>, uri: Uri) -> Response {
         command: format!("event show {}", parts::quoted(id)),
     };
     match read(console.stack(), &EventId::new(id)).await {
-        Ok(Some(path)) => page::whole(&console, StatusCode::OK, &frame, &content(&path)),
+        Ok(Some(path)) => {
+            page::whole(&console, StatusCode::OK, &frame, &content(&path, &unmask_form(&console, &session, id)))
+        }
         Ok(None) => page::whole(&console, StatusCode::NOT_FOUND, &frame, &nothing(id)),
         Err(error) => page::whole(&console, StatusCode::OK, &frame, &parts::problem("the event", &error)),
     }
 }
 
 fn nothing(id: &str) -> Markup {
+    let is_cut = id.chars().count() > ID_SHOWN_MAX;
+    let shown: String = id.chars().take(ID_SHOWN_MAX).collect();
     html! {
         h1 { "No event was found" }
         p {
-            "The inbox holds no event with the id " (parts::foreign(id)) ". Ids are like "
-            code { "retell:call_5d0b8f6e:call_ended" } ". An event is kept for as long as the parameter "
+            @if id.is_empty() { "The address names no event. " }
+            @else { "The inbox holds no event with the id " (parts::foreign(&shown)) @if is_cut { "…" } ". " }
+            "Ids are like " code { "retell:call_5d0b8f6e:call_ended" } ". An event is kept for as long as the parameter "
             code { "InboxRetentionDays" } " says."
         }
+        p { "The search above also looks for calls, appointments and numbers." }
         p { a href="/events" { "Events that arrived lately" } }
     }
 }
 
-fn content(path: &EventPath) -> Markup {
+/// Returns the form that unmasks the payload. A console that changes nothing names the command instead.
+fn unmask_form(console: &Console, session: &Session, id: &str) -> Markup {
+    html! {
+        details.panel {
+            summary { "Payload, unmasked" }
+            p { "The body may hold numbers, names and what people said. An audit record will say that you looked, and why." }
+            @if console.runs().is_some() {
+                (unmask::form(console, session, id))
+            } @else {
+                p { "In the terminal: " (parts::command(console, &format!("event show {} --body --reason TEXT", parts::quoted(id)))) }
+            }
+        }
+    }
+}
+
+fn content(path: &EventPath, unmask: &Markup) -> Markup {
     let line = &path.line;
     html! {
         h1 { "Event " (parts::copyable(&line.event_id)) }
@@ -60,6 +86,7 @@ fn content(path: &EventPath) -> Markup {
         @if !path.announced.is_empty() { (announced(&path.announced)) }
         @if let Some(conflict) = &path.conflict { (difference(conflict)) }
         (payload(path))
+        (unmask)
         (headers(path))
     }
 }
@@ -286,7 +313,7 @@ mod tests {
 
     #[test]
     fn path_is_told_in_five_steps() {
-        let html = content(&path()).into_string();
+        let html = content(&path(), &html! {}).into_string();
         for part in [
             "Received ",
             "1 h late",
@@ -314,7 +341,7 @@ mod tests {
             next_retry_at: None,
             dead_lettered_at: Some("2026-11-22T16:00:00.000Z".to_owned()),
         });
-        let html = content(&path).into_string();
+        let html = content(&path, &html! {}).into_string();
         assert!(html.contains("waits in the dead-letter queue") && html.contains("20 failed tries. "), "{html}");
         assert!(html.contains("throttled") && html.contains("not needed: Switchhook made it"), "{html}");
     }

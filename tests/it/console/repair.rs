@@ -206,7 +206,7 @@ async fn without_an_audit_record_nothing_runs_and_nothing_is_unmasked() {
 
 /// Returns the token of the form that unmasks an event.
 async fn unmask_token(browser: &Browser, event: &EventId) -> String {
-    let page = browser.get(&format!("/unmask?event={event}")).await;
+    let page = browser.get(&format!("/event?id={event}")).await;
     token(&page.form("Show the body unmasked"))
 }
 
