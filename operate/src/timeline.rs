@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use switchhook_aws::calls::{Alias, Resolved};
+use switchhook_aws::dynamodb::KEY_BYTES_MAX;
 use switchhook_domain::{
     AnnouncementSource, AttemptState, Call, CallId, Direction, EventId, HistoryEntry, Job, JobState, Origin, Provider,
     Reason, StopReason, Timestamp, Write, explain_all,
@@ -169,6 +170,10 @@ impl CallSummary {
 /// # Errors
 /// A read failed.
 pub async fn find_by_id(stack: &Stack, id: &CallId) -> Result<Option<FoundCall>, Error> {
+    // A text that can be no key is the id of no call.
+    if !(1..=KEY_BYTES_MAX).contains(&id.as_str().len()) {
+        return Ok(None);
+    }
     let Resolved { call, alias } = stack.calls.resolve(id).await?;
     let how = alias.map_or(How::CallId, How::Alias);
     Ok(call.map(|call| FoundCall { call, how, others: Vec::new() }))

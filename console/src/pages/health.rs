@@ -86,7 +86,7 @@ fn rows(line: &str) -> Option<&'static str> {
         "calls due within a minute" | "due calls" => "/calls?tab=waiting",
         "overdue wake-ups" => "/calls?tab=stuck",
         "provider circuits" | "dial queue age" | "scheduler runs" => "/dials",
-        "dead letters" => "/repair?tab=dead_letters",
+        "dead letters" => "/repair?tab=dead-letters",
         "quarantined" => "/repair?tab=quarantined",
         "retrying" => "/repair?tab=retrying",
         "conflicting bodies" => "/repair?tab=conflicts",
@@ -188,7 +188,7 @@ mod tests {
         let line =
             Evidence { name: "dead letters", level: Level::Act, text: "2".to_owned(), first, advice: Some(advice) };
         let shown = evidence(&line).into_string();
-        assert!(shown.contains("<a href=\"/repair?tab=dead_letters\">dead letters</a>"), "{shown}");
+        assert!(shown.contains("<a href=\"/repair?tab=dead-letters\">dead letters</a>"), "{shown}");
         assert!(shown.contains("<bdi>2</bdi> <span class=\"badge up act\"><i></i>Act</span>"), "{shown}");
         assert!(shown.contains("href=\"/event?id=%3Ca%2Fb%3E\""), "{shown}");
         assert!(shown.contains("href=\"/call?id=call+1\""), "{shown}");

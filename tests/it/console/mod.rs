@@ -3,6 +3,7 @@
 #![expect(clippy::indexing_slicing, clippy::panic, clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod dials;
+mod links;
 mod lists;
 mod repair;
 mod searches;
