@@ -8,8 +8,12 @@ use std::thread;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use switchhook_aws::telemetry::JsonLines;
 use switchhook_console::{Console as Pages, LinkError, Options};
 use tokio::sync::{mpsc, watch};
+use tracing::Level;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::{Layer, SubscriberExt};
 
 use crate::dev::until_stopped;
 use crate::serving::{ListenError, listen, stop_signal};
@@ -27,6 +31,8 @@ Enter prints a new one. A session lasts twelve hours, or until the command ends.
 Nothing can be changed without --allow-changes. Plans can be made either way.
 
 `switchhook dev` serves the same pages itself. Its ready line has the link.
+
+Requests that are refused, such as those of pages of other sites, are logged to standard error.
 
 Exit status: 0 after Ctrl-C or SIGTERM, 2 if the pages could not be served.";
 
@@ -80,6 +86,7 @@ impl Console {
     /// Serves until Ctrl-C or SIGTERM.
     pub(crate) fn run(&self, out: &mut impl Write) -> Result<bool, ConsoleError> {
         let connection = self.stack.connect()?;
+        log_to_stderr();
         connection.block_on(self.serve(connection.stack.clone(), out))?;
         Ok(true)
     }
@@ -121,6 +128,14 @@ impl Console {
 
 /// Name of this machine that no other local server has, so that browsers give it no other server's cookies.
 pub(crate) const OWN_NAME: &str = "switchhook.localhost";
+
+/// Sends the log lines of the pages to standard error: the requests that they refused.
+fn log_to_stderr() {
+    let filter = Targets::new().with_target("switchhook_console", Level::WARN);
+    let subscriber = tracing_subscriber::registry().with(JsonLines::new(io::stderr()).with_filter(filter));
+    // This fails only if a global subscriber is already set, and nothing else sets one.
+    drop(tracing::subscriber::set_global_default(subscriber));
+}
 
 fn print_link(pages: &Pages, out: &mut impl Write) -> Result<(), ConsoleError> {
     let link = pages.link()?;

@@ -11,6 +11,7 @@ use axum::http::header::{
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use switchhook_operate::web::refusal_line;
 
 use crate::assets;
 use crate::console::Console;
@@ -35,6 +36,17 @@ enum Refused {
     Session,
 }
 
+impl Refused {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Host => "it came by a name that is not this console's",
+            Self::Site => "it came from another site",
+            Self::Origin => "it came from another origin",
+            Self::Session => "it has no cookie of a session; open the link from the terminal",
+        }
+    }
+}
+
 /// Refuses foreign requests, opens a session with a token, and gives every response its security headers.
 pub(crate) async fn check(State(console): State<Console>, mut request: Request, next: Next) -> Response {
     let is_asset = assets::is_asset(request.uri().path());
@@ -45,7 +57,8 @@ pub(crate) async fn check(State(console): State<Console>, mut request: Request, 
             next.run(request).await
         }
         Err(refused) => {
-            tracing::warn!(target: "switchhook_console", check = ?refused, path = request.uri().path(), "refused a request");
+            // The line holds everything, because the log shows no fields.
+            tracing::warn!(target: "switchhook_console", "{}", refusal_line(&request, refused.as_str()));
             (StatusCode::FORBIDDEN, "This page opens only with the link that the terminal shows.\n").into_response()
         }
     };

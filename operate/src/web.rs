@@ -8,10 +8,14 @@ use http::{HeaderMap, Request, Uri};
 use ureq::Agent;
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
 
+use crate::mask::Masker;
+
 /// Usual timeout of a request. A stack answers in milliseconds, but a slow network takes longer.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(30);
 /// Largest response body. The timeline of a call with the maximum number of events has about 300 KB.
 const RESPONSE_BYTES_MAX: u64 = 8 * 1024 * 1024;
+/// Largest part of a path or a host that is logged, in characters.
+const LOGGED_MAX: usize = 100;
 
 /// Reason why a request got no response.
 #[derive(Debug, thiserror::Error)]
@@ -63,6 +67,16 @@ pub fn is_loopback(uri: &Uri) -> bool {
 #[must_use]
 pub fn is_loopback_host(host: &str) -> bool {
     matches!(host, "localhost" | "127.0.0.1" | "[::1]") || host.ends_with(".localhost")
+}
+
+/// Returns the log line about a refused request. Its path and host are cut and masked, because a sender can write anything there.
+#[must_use]
+pub fn refusal_line<B>(request: &Request<B>, check: &str) -> String {
+    let mut masker = Masker::new();
+    let mut shown = |text: &str| masker.text(&text.chars().take(LOGGED_MAX).collect::<String>());
+    let host = request.headers().get(http::header::HOST).map(|host| host.to_str().unwrap_or_default());
+    let (path, host) = (shown(request.uri().path()), shown(host.unwrap_or_default()));
+    format!("refused {} {path:?} by the host {host:?}: {check}", request.method())
 }
 
 /// Sends the request and returns the response, whatever its status. Blocks until the response is complete.
@@ -154,6 +168,19 @@ mod tests {
         for bad in ["", "127.0.0.1:8787", "ftp://example.com", "http://", "/calls", "http://a b"] {
             assert!(base_url(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn refusal_is_told_with_its_path_its_host_and_its_check() {
+        let line = |path: &str, host: &str| {
+            let request = Request::post(path).header("host", host).body(()).unwrap();
+            refusal_line(&request, "foreign host")
+        };
+        let expected = r#"refused POST "/calls" by the host "evil.example:1": foreign host"#;
+        assert_eq!(line("/calls?to=+447700900123", "evil.example:1"), expected);
+        let long = line(&format!("/{}", "x".repeat(9_000)), "h");
+        assert!(long.len() < 200, "{long}");
+        assert!(!line("/calls/+447700900123", "h").contains("447700900123"));
     }
 
     #[test]

@@ -36,14 +36,20 @@ pub(super) async fn check(request: Request, next: Next) -> Response {
     if request.uri().path().starts_with(WEBHOOKS) {
         return next.run(request).await;
     }
-    let (status, text) = match judge(request.headers()) {
+    let (status, text, check) = match judge(request.headers()) {
         Ok(()) => return next.run(request).await,
-        Err(Refused::Foreign) => (StatusCode::FORBIDDEN, "only programs on this machine may send this request"),
+        Err(Refused::Foreign) => (
+            StatusCode::FORBIDDEN,
+            "only programs on this machine may send this request",
+            "its host or its site is not of this machine",
+        ),
         Err(Refused::NotJson) => (
             StatusCode::UNSUPPORTED_MEDIA_TYPE,
             "the body must be JSON: send the header content-type: application/json",
+            "its body is not JSON by its content type",
         ),
     };
+    tracing::warn!(target: "switchhook_dev", "{}", web::refusal_line(&request, check));
     json_response(status, &json!({"message": text}))
 }
 

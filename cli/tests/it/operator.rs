@@ -294,7 +294,7 @@ fn status(stack: &Stack, method: &str, path: &str, headers: &[(&str, &str)], bod
 
 #[test]
 fn foreign_pages_are_refused() {
-    let (_scratch, stack) = with_a_call();
+    let (_scratch, mut stack) = with_a_call();
     let call = r#"{"provider":"retell","from":"+442079460018","to":"+447700900120"}"#;
     let json = ("content-type", "application/json");
     for (method, path, body) in [
@@ -318,6 +318,8 @@ fn foreign_pages_are_refused() {
             assert_eq!(status(&stack, method, path, &[foreign, json], body), 403, "{method} {path} with {foreign:?}");
         }
     }
+    let line = stack.error_line("refused ");
+    assert!(line.contains("refused GET") && line.contains("/stack") && line.contains("example.com"), "{line}");
     // A request of a form on another page, from an old browser that does not say where the page is from.
     for content_type in ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"] {
         let sent = [("content-type", content_type)];
