@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use switchhook_domain::PhoneNumber;
 
 /// Fields whose values are shown, in lower case and without `_` and `-`. None of them holds what a person said or is called.
-const SHOWN_FIELDS: [&str; 100] = [
+const SHOWN_FIELDS: [&str; 101] = [
     "accountsid",
     "agentid",
     "agentversion",
@@ -35,6 +35,7 @@ const SHOWN_FIELDS: [&str; 100] = [
     "created",
     "createdat",
     "currency",
+    "dialledprovider",
     "direction",
     "disconnectionreason",
     "duration",
