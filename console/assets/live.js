@@ -7,6 +7,8 @@ let source = null;
 let busy = false;
 let saidAt = 0;
 let latest = null;
+let pause = 0;
+let skipped = 0;
 
 const light = (text, on) => {
   const live = find("#live");
@@ -102,6 +104,8 @@ const refresh = async () => {
     for (const button of next.querySelectorAll("[data-copy]")) button.hidden = false;
     showTimes(next);
     latest = find("main", next);
+    // AWS has throttled a read: each further time doubles the time to the next one.
+    pause = find("[data-kind=throttled]", latest) ? Math.min(2 * pause + 1, 31) : 0;
     const before = find("main").textContent;
     moved = 0;
     take(find("main"), latest);
@@ -126,7 +130,11 @@ const policy = globalThis.trustedTypes?.createPolicy("switchhook", { createHTML:
 
 const listen = () => {
   source = new EventSource(`/live?page=${encodeURIComponent(location.pathname)}`);
-  source.addEventListener("version", refresh);
+  source.addEventListener("version", () => {
+    if (skipped < pause) { skipped++; return; }
+    skipped = 0;
+    refresh();
+  });
   source.onopen = () => light("live", true);
   // A page without versions answers 204, which closes the stream for good.
   source.onerror = () => { if (source?.readyState !== EventSource.CLOSED) light("not reached", false); };
