@@ -166,6 +166,11 @@ pub(crate) fn shape(before: &str, word: &str) -> Markup {
     html! { span class={ "badge " (shape) " " (tone) } title=(visible(word)) { (before) i {} span.hidden { (visible(word)) } } }
 }
 
+/// Head of a table with these columns.
+pub(crate) fn columns(titles: &[&str]) -> Markup {
+    html! { thead { tr { @for title in titles { th scope="col" { (title) } } } } }
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;

@@ -255,17 +255,7 @@ pub(crate) fn table(caption: &str, calls: &[ListedCall], now: Timestamp) -> Mark
     html! {
         table.calls {
             caption { (caption) }
-            thead {
-                tr {
-                    th scope="col" { "Call" }
-                    th scope="col" { "Who" }
-                    th scope="col" { "Attempts" }
-                    th scope="col" { "State" }
-                    th scope="col" { "Appointment" }
-                    th scope="col" { "Job" }
-                    th scope="col" { "Changed" }
-                }
-            }
+            (parts::columns(&["Call", "Who", "Attempts", "State", "Appointment", "Job", "Changed"]))
             tbody { @for call in calls { (row(call, now)) } }
         }
     }

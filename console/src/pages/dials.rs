@@ -103,20 +103,7 @@ fn providers(report: &DialReport) -> Markup {
     html! {
         table {
             caption.hidden { "Providers and their dials" }
-            thead {
-                tr {
-                    th scope="col" { "Provider" }
-                    th scope="col" { "Circuit" }
-                    th scope="col" { "Rate" }
-                    th scope="col" { "In flight" }
-                    th scope="col" { "Due now" }
-                    th scope="col" { "Oldest due" }
-                    th scope="col" { "In doubt" }
-                    th scope="col" { "Failure score" }
-                    th scope="col" { "Next probe" }
-                    th scope="col" { "Last error" }
-                }
-            }
+            (parts::columns(&["Provider", "Circuit", "Rate", "In flight", "Due now", "Oldest due", "In doubt", "Failure score", "Next probe", "Last error"]))
             tbody { @for provider in &report.providers { (row(provider, report)) } }
         }
     }
@@ -182,14 +169,7 @@ fn stuck(title: &str, nothing: &str, calls: &[StuckCall], now: Timestamp) -> Mar
         @else {
             table {
                 caption.hidden { (title) }
-                thead {
-                    tr {
-                        th scope="col" { "Call" }
-                        th scope="col" { "Since" }
-                        th scope="col" { "Why" }
-                        th scope="col" { "What happens next" }
-                    }
-                }
+                (parts::columns(&["Call", "Since", "Why", "What happens next"]))
                 tbody {
                     @for call in calls {
                         tr {

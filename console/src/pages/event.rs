@@ -169,7 +169,7 @@ fn folded(entries: &[FoldedEntry]) -> Markup {
     html! {
         table {
             caption { "Call events that were read from it, and their effect" }
-            thead { tr { th scope="col" { "Call event" } th scope="col" { "Disposition" } th scope="col" { "Why" } } }
+            (parts::columns(&["Call event", "Disposition", "Why"]))
             tbody {
                 @for entry in entries {
                     tr {
@@ -187,7 +187,7 @@ fn announced(events: &[Announced]) -> Markup {
     html! {
         table {
             caption { "Domain events that it caused. They are published right after the write that committed them." }
-            thead { tr { th scope="col" { "Type" } th scope="col" { "Committed" } th scope="col" { "Id" } } }
+            (parts::columns(&["Type", "Committed", "Id"]))
             tbody {
                 @for event in events {
                     tr {

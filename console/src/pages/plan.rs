@@ -340,15 +340,7 @@ fn effects_table(caption: &str, effects: &[Effect]) -> Markup {
     html! {
         table.effects {
             caption.hidden { (caption) }
-            thead {
-                tr {
-                    th scope="col" { "Call" }
-                    th scope="col" { "Before" }
-                    th scope="col" { "After" }
-                    th scope="col" { "Announces" }
-                    th scope="col" { "Could ring?" }
-                }
-            }
+            (parts::columns(&["Call", "Before", "After", "Announces", "Could ring?"]))
             tbody {
                 @for effect in effects {
                     tr {

@@ -286,9 +286,7 @@ fn held(view: &PlaygroundView, token: &str) -> Markup {
                 }
             } @else {
                 table.try-held {
-                    thead {
-                        tr { th scope="col" { "Webhook" } th scope="col" { "Call" } th scope="col" { "Let it arrive" } }
-                    }
+                    (parts::columns(&["Webhook", "Call", "Let it arrive"]))
                     tbody {
                         @for event in &view.held {
                             tr {

@@ -281,16 +281,7 @@ fn table(found: &Groups, now: Timestamp, caption: &str, actions: impl Fn(&Group)
     html! {
         table.groups {
             caption.hidden { (caption) }
-            thead {
-                tr {
-                    th scope="col" { "Events" }
-                    th scope="col" { "Cause" }
-                    th scope="col" { "Sender" }
-                    th scope="col" { "Oldest" }
-                    th scope="col" { "First events" }
-                    th scope="col" { "Repair" }
-                }
-            }
+            (parts::columns(&["Events", "Cause", "Sender", "Oldest", "First events", "Repair"]))
             tbody {
                 @for group in &found.groups {
                     @let cause = group.error.as_deref().or(group.cause.as_deref()).unwrap_or("no cause is recorded");
@@ -373,16 +364,7 @@ fn runs_table(runs: &[Run]) -> Markup {
     html! {
         table {
             caption.hidden { "Latest runs" }
-            thead {
-                tr {
-                    th scope="col" { "Run" }
-                    th scope="col" { "Command" }
-                    th scope="col" { "State" }
-                    th scope="col" { "Items" }
-                    th scope="col" { "Result" }
-                    th scope="col" { "Last step" }
-                }
-            }
+            (parts::columns(&["Run", "Command", "State", "Items", "Result", "Last step"]))
             tbody {
                 @for run in runs {
                     tr {
@@ -406,16 +388,7 @@ fn records_table(records: &[AuditRecord]) -> Markup {
     html! {
         table {
             caption.hidden { "Latest audit records" }
-            thead {
-                tr {
-                    th scope="col" { "Time" }
-                    th scope="col" { "Who" }
-                    th scope="col" { "What" }
-                    th scope="col" { "Why" }
-                    th scope="col" { "Items" }
-                    th scope="col" { "About" }
-                }
-            }
+            (parts::columns(&["Time", "Who", "What", "Why", "Items", "About"]))
             tbody {
                 @for record in records {
                     tr {
