@@ -110,10 +110,9 @@ async fn run_needs_a_fresh_plan_of_its_own_command_and_a_reason() {
     assert_eq!(world.queued().len(), 0, "nothing was done");
 }
 
-#[tokio::test(start_paused = true)]
-async fn phone_rings_only_if_the_operator_allows_it() {
+/// A stopped stack and a call whose phone was busy. Nobody has folded that, so the call is not to be retried yet.
+pub(crate) async fn with_lost_ending() -> (World, String) {
     let world = World::stopped();
-    let stack = stack_of(&world);
     world.cloud.fake().set_delivery_faults(switchhook_local::fake::DeliveryFaults::ALL_LOST);
     let call_id = create(&world, &call_request("busy,confirms")).await;
     world.cloud.schedule().await.unwrap().unwrap();
@@ -128,6 +127,13 @@ async fn phone_rings_only_if_the_operator_allows_it() {
     });
     drop(world.cloud.reconcile().await);
     world.clear_faults();
+    (world, call_id)
+}
+
+#[tokio::test(start_paused = true)]
+async fn phone_rings_only_if_the_operator_allows_it() {
+    let (world, call_id) = with_lost_ending().await;
+    let stack = stack_of(&world);
     let plan = plan_replay(&stack, &of_call(&call_id)).await;
     assert_eq!(plan.phones, 1, "{plan:?}");
     let after = plan.effects[0].after.clone().unwrap();

@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "a test that cannot go on fails")]
 
-mod effects;
+pub(crate) mod effects;
 mod interrupted;
 mod random;
 mod replayed;
