@@ -24,10 +24,10 @@ use dynoxide::actions::transact_write_items::{TransactWriteItem, TransactWriteIt
 use dynoxide::actions::update_item::UpdateItemRequest;
 use dynoxide::actions::update_time_to_live::UpdateTimeToLiveRequest;
 use dynoxide::types::{ConsumedCapacity, item_size, write_capacity_units};
-use dynoxide::{Database, DynoxideError, Item};
+use dynoxide::{Database, DynoxideError, ImportOptions, Item};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
 use crate::clock::Clock;
 use crate::error::LocalError;
@@ -93,6 +93,29 @@ impl DynamoDb {
             "KeySchema": [{"AttributeName": key, "KeyType": "HASH"}],
         });
         create_table(&self.database, table, definition)
+    }
+
+    /// Stores copies of an item in one transaction, each with some attributes of its own, in DynamoDB's JSON. For tests of large
+    /// tables: the stream gets no record, and nothing is counted.
+    ///
+    /// # Errors
+    /// An attribute cannot be read, or the database refuses a copy.
+    pub fn store_copies(
+        &self,
+        table: &str,
+        item: Map<String, Value>,
+        copies: impl IntoIterator<Item = Map<String, Value>>,
+    ) -> Result<(), LocalError> {
+        let parse = |attributes| -> Result<Item, LocalError> {
+            serde_json::from_value(Value::Object(attributes))
+                .map_err(|source| LocalError::ReadCopy { table: table.to_owned(), source })
+        };
+        let item = parse(item)?;
+        let copy = |own| Ok(item.clone().into_iter().chain(parse(own)?).collect());
+        let copies: Vec<Item> = copies.into_iter().map(copy).collect::<Result<_, LocalError>>()?;
+        let stored = self.database.import_items(table, copies, ImportOptions::default());
+        stored.map_err(|source| LocalError::StoreCopies { table: table.to_owned(), source })?;
+        Ok(())
     }
 
     /// Stream of the calls table.

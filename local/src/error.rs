@@ -41,6 +41,18 @@ pub enum LocalError {
         #[source]
         source: DynoxideError,
     },
+    #[error("could not read an attribute of a copy for table {table}")]
+    ReadCopy {
+        table: String,
+        #[source]
+        source: serde_json::Error,
+    },
+    #[error("could not store copies of an item in table {table}")]
+    StoreCopies {
+        table: String,
+        #[source]
+        source: DynoxideError,
+    },
     #[error("could not read a row of table {table}")]
     ReadRow {
         table: String,
