@@ -119,7 +119,7 @@ test-console: need-browser provider $(CONSOLE_VENV)/installed ## look at the con
 
 # The pictures of README.md and docs/.
 pictures: need-browser provider $(CONSOLE_VENV)/installed
-	$(CONSOLE_VENV)/bin/python -m pytest tests/console/test_pages.py -k rules --pictures docs/pictures
+	$(CONSOLE_VENV)/bin/python -m pytest tests/console/test_pictures.py --pictures docs/pictures
 
 # cargo-lambda compiles all functions in one run; then `sam build` finds each one compiled and only packages it.
 functions: need-rust need-linux $(VENV)/installed

@@ -99,7 +99,11 @@ impl Console {
         };
         let pages = Pages::new(
             stack,
-            Options { host: format!("{name}:{}", address.port()), allows_changes: self.allow_changes },
+            Options {
+                host: format!("{name}:{}", address.port()),
+                allows_changes: self.allow_changes,
+                look_first: None,
+            },
         );
         let stop = stop_signal().map_err(ConsoleError::Start)?;
         let (stopping, stopped) = watch::channel(false);

@@ -58,6 +58,23 @@ impl DataDir {
         fs::rename(unfinished, self.clock_path())
     }
 
+    /// Id of the call that the demo recommends. `None` if no demo wrote this directory.
+    pub(crate) fn look_first(&self) -> io::Result<Option<String>> {
+        match fs::read_to_string(self.look_first_path()) {
+            Ok(id) => Ok(Some(id)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    pub(crate) fn write_look_first(&self, call_id: &str) -> io::Result<()> {
+        fs::write(self.look_first_path(), call_id)
+    }
+
+    fn look_first_path(&self) -> PathBuf {
+        self.0.join("look-first")
+    }
+
     fn providers_path(&self) -> PathBuf {
         self.0.join("providers.json")
     }

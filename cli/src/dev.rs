@@ -19,6 +19,7 @@ use clap::Args;
 use switchhook_aws::random::RandomIds;
 use switchhook_aws::telemetry::JsonLines;
 use switchhook_console::{Console, LinkError, Options};
+use switchhook_domain::CallId;
 use switchhook_local::clock::Clock;
 use switchhook_local::metrics::Metrics;
 use switchhook_local::{
@@ -156,6 +157,12 @@ pub(crate) enum DevError {
         #[source]
         source: io::Error,
     },
+    #[error("could not read the recommended call in {}: check --data", path.display())]
+    LookFirst {
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
     #[error("{} holds no finished demo: write one with `switchhook demo --data DIR`", .0.display())]
     NotADemo(PathBuf),
     #[error("could not start the stack")]
@@ -201,8 +208,9 @@ impl Dev {
         let _running_dev = self.announce(&base_url, errors).map_err(DevError::Print)?;
         let names = operator::names(&cloud, &base_url);
         let stack = Stack::new(names.clone(), &cloud.services().sdk_config(), Some(base_url.clone()));
+        let look_first = self.look_first()?;
         let pages_host = format!("{OWN_NAME}:{}", address.port());
-        let options = Options { host: pages_host.clone(), allows_changes: !frozen };
+        let options = Options { host: pages_host.clone(), allows_changes: !frozen, look_first };
         let pages = if frozen {
             Console::new(stack, options)
         } else {
@@ -248,6 +256,14 @@ impl Dev {
         }
         let ended_ms = file.ended_ms.ok_or_else(|| DevError::NotADemo(path.clone()))?;
         Ok((Clock::stopped(UNIX_EPOCH + Duration::from_millis(ended_ms)), true))
+    }
+
+    /// Returns the call that the demo in the directory recommends.
+    fn look_first(&self) -> Result<Option<CallId>, DevError> {
+        let Some(path) = &self.data else { return Ok(None) };
+        let id =
+            DataDir::new(path).look_first().map_err(|source| DevError::LookFirst { path: path.clone(), source })?;
+        Ok(id.map(CallId::new))
     }
 
     /// Tells the other commands where this stack is. If that fails, they need --to.

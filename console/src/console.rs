@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use switchhook_domain::CallId;
 use switchhook_operate::Stack;
 use tokio::sync::watch;
 
@@ -16,6 +17,8 @@ pub struct Options {
     pub host: String,
     /// True if operators may change the stack. Without it, the routes that change something do not exist.
     pub allows_changes: bool,
+    /// Call that a demo recommends to newcomers: its webhooks came late, twice and out of order.
+    pub look_first: Option<CallId>,
 }
 
 /// The console of one stack. Clones share their sessions.

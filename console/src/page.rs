@@ -114,7 +114,7 @@ fn begin(console: &Console, frame: &Frame) -> String {
             div class={ "band " (band) } {
                 div.inner {
                     span.brand { "Switchhook" }
-                    span.stack { bdi { (names.stack) } " · " (place) }
+                    span.stack { bdi { (names.stack) } span.place { " · " (place) } }
                     span.mode { (mode) }
                     form.search role="search" method="post" action="/search" {
                         label.hidden for="search" { "Search a call, event, appointment or number" }

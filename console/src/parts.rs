@@ -57,6 +57,12 @@ pub(crate) fn date_and_time(at: &str) -> Markup {
     time_of(at, shown.as_deref())
 }
 
+/// Time with its date and its milliseconds.
+pub(crate) fn date_and_time_with_millis(at: &str) -> Markup {
+    let shown = at.get(..10).zip(at.get(11..23).filter(|text| !text.ends_with('Z')));
+    time_of(at, shown.map(|(date, time)| format!("{date} {time}")).as_deref())
+}
+
 fn time_of(at: &str, shown: Option<&str>) -> Markup {
     html! { time datetime=(at) { (shown.unwrap_or(at)) } }
 }
@@ -119,7 +125,7 @@ fn look(word: &str) -> Option<(&'static str, &'static str)> {
         "blocked" => ("up", "strong"),
         // Circuits of providers, and runs.
         "closed" => ("disc", "ok"),
-        "half_open" | "paused" => ("half", "watch"),
+        "half_open" | "paused" | "unfinished" => ("half", "watch"),
         "open" => ("up", "act"),
         "running" => ("half", "applied"),
         "done" | "finished" => ("check", "ok"),
@@ -143,7 +149,7 @@ pub(crate) fn problem(what: &str, error: &Error) -> Markup {
 
 /// Text where a list is empty. It says what would be there, and how it comes there.
 pub(crate) fn empty(text: &Markup) -> Markup {
-    html! { p.empty { (text) } }
+    html! { div.empty { (text) } }
 }
 
 /// Text as one word of a shell. An id may hold blanks, quotes and anything else.
@@ -232,7 +238,8 @@ mod tests {
         };
         let stack = Stack::new(names, &sdk::from_url("http://127.0.0.1:1", "eu-west-1"), None);
         let ledger = stack.ledger.clone();
-        let console = Console::new(stack, Options { host: "localhost:1".to_owned(), allows_changes: false });
+        let console =
+            Console::new(stack, Options { host: "localhost:1".to_owned(), allows_changes: false, look_first: None });
         let shown = || cost(&console).into_string();
         assert!(shown().contains("0 requests, 0 read units, 0 metrics, about $0.0000"), "{}", shown());
         ledger.record("dynamodb", "Query", Usage { requests: 30, half_read_units: 41, ..Usage::default() });

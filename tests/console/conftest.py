@@ -4,15 +4,18 @@ import os
 from pathlib import Path
 
 import pytest
-from harness import Dev, chromium
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from harness import PATIENCE, Dev, chromium
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
+from views import LOOKS
 
 # Names that the browser resolves to this machine, for pages of other origins and for a rebound name.
 NAMES = ("hostile.example", "rebound.example")
 
+expect.set_options(timeout=PATIENCE * 1000)
+
 
 def pytest_addoption(parser):
-    parser.addoption("--pictures", type=Path, help="folder into which the pictures of the pages are written")
+    parser.addoption("--pictures", type=Path, help="folder into which the pictures of README.md and docs/ are written")
 
 
 @pytest.fixture(scope="session")
@@ -23,6 +26,22 @@ def dev():
         yield stack
     finally:
         stack.stop()
+
+
+@pytest.fixture(scope="session")
+def demo():
+    """The calls of the demo, as the last line of `make demo` opens them."""
+    stack = Dev.of_demo()
+    yield stack
+    stack.stop()
+
+
+@pytest.fixture
+def own():
+    """A stack of this test alone, which may be changed and whose time may be skipped."""
+    stack = Dev.start("--delivery-faults", "none")
+    yield stack
+    stack.stop()
 
 
 @pytest.fixture(scope="session")
@@ -37,20 +56,30 @@ def browser():
         browser.close()
 
 
-@pytest.fixture(scope="session")
-def session(dev: Dev, browser: Browser) -> dict:
+def cookies_of(browser: Browser, stack: Dev) -> dict:
     """Cookies of a browser that has opened the link."""
     context = browser.new_context()
-    response = context.new_page().goto(dev.link)
+    response = context.new_page().goto(stack.link)
     assert response.status == 200, response.status
     state = context.storage_state()
     context.close()
     return state
 
 
+@pytest.fixture(scope="session")
+def session(dev: Dev, browser: Browser) -> dict:
+    return cookies_of(browser, dev)
+
+
+@pytest.fixture(scope="session")
+def demo_session(demo: Dev, browser: Browser) -> dict:
+    return cookies_of(browser, demo)
+
+
 @pytest.fixture
 def context(browser: Browser, session: dict):
-    context = browser.new_context(storage_state=session, viewport={"width": 1280, "height": 800})
+    context = browser.new_context(storage_state=session, **LOOKS["light"])
+    context.set_default_timeout(PATIENCE * 1000)
     context.grant_permissions(["clipboard-read", "clipboard-write"])
     yield context
     context.close()

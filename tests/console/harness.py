@@ -1,16 +1,22 @@
 """A `switchhook dev` with some calls in it, and a browser that looks at its pages."""
 
+import hashlib
+import hmac
 import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
 import tempfile
 import time
+import urllib.error
 import urllib.request
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from urllib.parse import urlencode
 
 ROOT = Path(__file__).resolve().parents[2]
 TOOL = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "debug" / "switchhook"
@@ -18,9 +24,11 @@ KEYS = ROOT / "events" / "keys.json"
 
 # The ready line: `listening on http://127.0.0.1:PORT; look at it: LINK`.
 READY = re.compile(r"listening on (?P<api>http://[^;]+); look at it: (?P<link>http://\S+)")
+# Seconds that a test waits at most, on a slow machine.
+PATIENCE = 60
 
 
-def wait_for(what: str, probe, seconds: float = 20, every: float = 0.1):
+def wait_for(what: str, probe, seconds: float = PATIENCE, every: float = 0.1):
     """Calls `probe` until it returns a true value, and returns that value. Raises TimeoutError with `what` after the time limit."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
@@ -36,6 +44,11 @@ def chromium() -> str:
         if found := shutil.which(name):
             return found
     raise RuntimeError("Chromium is missing: on Debian and Ubuntu, apt install chromium")
+
+
+def ago(**span: float) -> str:
+    """Returns a time before now, as webhooks have it."""
+    return (datetime.now(timezone.utc) - timedelta(**span)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 @dataclass
@@ -60,15 +73,44 @@ class Dev:
     def run(self, *arguments: str) -> str:
         """Runs a command of the tool against this stack, and returns what it prints."""
         command = [TOOL, *arguments, "--to", self.api]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=30, env=self.environment(self.folder.name))
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, env=environment(self.folder.name))
         if done.returncode not in (0, 1):
             raise RuntimeError(f"{arguments}: {done.stderr}")
         return done.stdout
+
+    def get(self, path: str) -> dict:
+        with urllib.request.urlopen(self.api + path, timeout=PATIENCE) as response:
+            return json.load(response)
+
+    def call(self, call_id: str) -> dict:
+        return self.get("/call?" + urlencode({"id": call_id}))
 
     def send(self, sample: str, *arguments: str) -> None:
         """Sends a sample webhook, signed as its provider signs."""
         provider = sample.split("/")[0]
         self.run("send", "--provider", provider, "--providers", providers_file(self.folder.name), "--sample", sample, *arguments)
+
+    def post_event(self, event: dict | bytes) -> None:
+        """Posts a webhook of the generic provider. Bytes are sent as they are."""
+        body = event if isinstance(event, bytes) else json.dumps(event).encode()
+        at = str(int(time.time()))
+        key = json.loads(KEYS.read_text())["generic"]["keys"][0]
+        signature = hmac.new(key.encode(), at.encode() + b"." + body, hashlib.sha256).hexdigest()
+        headers = {"content-type": "application/json", "x-webhook-timestamp": at, "x-webhook-signature": f"sha256={signature}"}
+        request = urllib.request.Request(f"{self.api}/webhooks/generic", data=body, headers=headers)
+        with urllib.request.urlopen(request, timeout=PATIENCE) as response:
+            assert response.status == 200, response.status
+
+    def aws(self, service: str, operation: str, body: dict) -> dict:
+        """Sends an AWS request to the local tables and queues."""
+        headers = {
+            "content-type": "application/x-amz-json-1.0",
+            "x-amz-target": operation,
+            "authorization": f"AWS4-HMAC-SHA256 Credential=local/20260101/us-east-1/{service}/aws4_request, SignedHeaders=host, Signature=0",
+        }
+        request = urllib.request.Request(f"{self.api}/aws", data=json.dumps(body).encode(), headers=headers)
+        with urllib.request.urlopen(request, timeout=PATIENCE) as response:
+            return json.load(response)
 
     def create_call(self, number: str, appointment: str) -> str:
         printed = self.run(
@@ -85,22 +127,18 @@ class Dev:
         self.send("twilio/completed")
         self.send("generic/user_confirmed")
         self.quarantine(3)
-        listed = lambda: '"COMPLETED"' in self.run("call", "list", "--json") or "COMPLETED" in self.run("call", "list")
-        wait_for("a call is completed", listed, seconds=60, every=0.5)
+        wait_for("a call is completed", lambda: any(self.call(call)["job"]["state"] == "COMPLETED" for call in self.calls))
 
     def quarantine(self, count: int) -> None:
         """Sends signed webhooks whose content cannot be read."""
-        providers = providers_file(self.folder.name)
         for index in range(count):
-            file = Path(self.folder.name) / f"unreadable-{index}.json"
-            file.write_text(f"no JSON: {index}")
-            self.run("send", "--provider", "generic", "--providers", providers, "--file", str(file))
+            self.post_event(f"no JSON: {index}".encode())
 
     def request(self, path: str, headers: dict[str, str], method: str = "GET", body: bytes | None = None) -> int:
         """Sends a request with exactly these headers, and returns the status of the response."""
         request = urllib.request.Request(self.api + path, data=body, headers=headers, method=method)
         try:
-            with urllib.request.urlopen(request, timeout=5) as response:
+            with urllib.request.urlopen(request, timeout=PATIENCE) as response:
                 return response.status
         except urllib.error.HTTPError as error:
             return error.code
@@ -108,31 +146,54 @@ class Dev:
     def stop(self) -> None:
         self.process.send_signal(signal.SIGTERM)
         try:
-            self.process.wait(timeout=10)
+            self.process.wait(timeout=PATIENCE)
         finally:
             self.process.kill()
             self.folder.cleanup()
 
-    @staticmethod
-    def environment(folder: str) -> dict[str, str]:
-        # Other commands of this user must not find this stack.
-        return {**os.environ, "XDG_STATE_HOME": folder, "XDG_CONFIG_HOME": folder, "NO_PROXY": "*"}
-
     @classmethod
     def start(cls, *arguments: str) -> "Dev":
+        folder = tempfile.TemporaryDirectory(prefix="switchhook-console-")
+        return cls.launch(folder, ["dev", "--providers", providers_file(folder.name), "--seed", "7", "--tick", "1s", *arguments])
+
+    @classmethod
+    def of_demo(cls) -> "Dev":
+        """Follows the last line that `make demo` prints: the calls of the demo, with the time stopped at its end."""
+        folder = tempfile.TemporaryDirectory(prefix="switchhook-console-")
+
+        def run(arguments: list[str]) -> str:
+            done = subprocess.run(
+                [TOOL, *arguments], cwd=folder.name, capture_output=True, text=True, check=True, timeout=10 * PATIENCE, env=environment(folder.name)
+            )
+            return done.stdout
+
+        line = run(["demo", "--calls", "2"]).splitlines()[-1]
+        label, commands = line.split(": ", 1)
+        assert label == "look at these calls", line
+        demo, dev = (shlex.split(command) for command in commands.split(" && "))
+        assert demo[0] == dev[0] == "switchhook", line
+        run(demo[1:])
+        return cls.launch(folder, dev[1:])
+
+    @classmethod
+    def launch(cls, folder: tempfile.TemporaryDirectory, arguments: list[str]) -> "Dev":
         if not TOOL.exists():
             raise RuntimeError(f"{TOOL} is missing: run make test-console")
-        folder = tempfile.TemporaryDirectory(prefix="switchhook-console-")
         log = open(Path(folder.name) / "log", "w")
-        command = [TOOL, "dev", "--port", "0", "--providers", providers_file(folder.name), "--seed", "7", "--tick", "1s", *arguments]
         process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=log, stdin=subprocess.DEVNULL, text=True, env=cls.environment(folder.name)
+            [TOOL, *arguments, "--port", "0"], cwd=folder.name, stdout=subprocess.PIPE, stderr=log, stdin=subprocess.DEVNULL, text=True,
+            env=environment(folder.name),
         )
         line = process.stdout.readline()
         if not (ready := READY.search(line)):
             process.kill()
             raise RuntimeError(f"switchhook dev did not start: {line}{Path(log.name).read_text()}")
         return cls(process, ready["api"], ready["link"], folder)
+
+
+def environment(folder: str) -> dict[str, str]:
+    # Other commands of this user must not find this stack.
+    return {**os.environ, "XDG_STATE_HOME": folder, "XDG_CONFIG_HOME": folder, "NO_PROXY": "*"}
 
 
 def providers_file(folder: str) -> str:

@@ -153,18 +153,77 @@ def test_headers_forbid_what_pages_do_not_need(page, dev: Dev):
     assert headers["cross-origin-opener-policy"] == headers["cross-origin-resource-policy"] == "same-origin"
 
 
-HOSTILE = ["<img src=x onerror=alert(1)>", "javascript:alert(1)", "a/b?c#d%e&f", "\u202egnp.exe", "😀 \u200b é", "'\"><script>alert(1)</script>"]
+# Requests that a page can send without the browser's asking first, and those that it must ask for.
+API_ATTACKS = {
+    "plain text": """url => fetch(url + "/calls", { method: "POST", mode: "no-cors", headers: { "content-type": "text/plain" }, body: CALL })""",
+    "no content type": """url => fetch(url + "/calls", { method: "POST", mode: "no-cors", body: new Blob([CALL]) })""",
+    "JSON": """url => fetch(url + "/calls", { method: "POST", headers: { "content-type": "application/json" }, body: CALL })""",
+    "beacon": """url => navigator.sendBeacon(url + "/calls", new Blob([CALL], { type: "text/plain" }))""",
+    "form": """url => new Promise((done) => {
+        const form = Object.assign(document.createElement("form"), { method: "post", action: url + "/calls", enctype: "text/plain", target: "frame" });
+        const [name, value] = CALL.split(/(?<=^[^:]*:)/);
+        form.append(Object.assign(document.createElement("input"), { name, value }));
+        const frame = Object.assign(document.createElement("iframe"), { name: "frame", onload: done });
+        document.body.append(frame, form);
+        form.submit();
+    })""",
+    "a schedule": """url => fetch(url + "/run/scheduler", { method: "POST", mode: "no-cors" })""",
+    "AWS": """url => fetch(url + "/aws", { method: "POST", mode: "no-cors", body: "{}" })""",
+    "do-not-call": """url => fetch(url + "/do-not-call?number=%2B447700900199", { method: "PUT" })""",
+    "read": """url => fetch(url + "/calls").then((answer) => answer.text()).then((text) => { throw new Error("read: " + text); })""",
+    "read without CORS": """url => fetch(url + "/stack", { mode: "no-cors" })""",
+}
+CALL = '{"provider":"retell","from":"+442079460018","to":"+447700900198","appointment_id":"hostile"}'
 
 
-def test_hostile_texts_stay_texts(context: BrowserContext, dev: Dev):
-    """Texts of others, as ids: nothing runs, nothing becomes markup, and what cannot be seen is named."""
+@pytest.mark.parametrize("host", ["hostile.example", "127.0.0.1", "switchhook.localhost"])
+@pytest.mark.parametrize("name", ["127.0.0.1", "localhost"])
+def test_page_of_another_origin_changes_nothing_by_the_api(context: BrowserContext, dev: Dev, hostile_port: int, host: str, name: str):
+    """The API of `dev` asks for no credentials, so its guard alone keeps other pages out."""
     page = context.new_page()
-    page.goto(dev.pages)
-    page.on("dialog", lambda dialog: pytest.fail(f"a script ran: {dialog.message}"))
-    for text in HOSTILE:
-        page.locator("#search").fill(text)
+    page.goto(f"http://{host}:{hostile_port}/")
+    answers = {}
+    page.on("response", lambda response: answers.setdefault(response.url, set()).add(response.status))
+    url = f"http://{name}:{dev.port}"
+    for attack, script in API_ATTACKS.items():
+        try:
+            page.evaluate(script.replace("CALL", repr(CALL)), url)
+        except Exception as error:
+            # The browser withholds the answer from the page.
+            assert "Failed to fetch" in str(error), f"{attack}: {error}"
+    refused = {url: statuses for url, statuses in answers.items() if str(dev.port) in url}
+    assert refused, "the attacks reach the API"
+    assert all(statuses <= {403, 415} for statuses in refused.values()), refused
+    assert dev.request("/appointment?id=hostile", {}) == 404, "no call was created"
+
+
+def test_rebound_name_reaches_no_api(context: BrowserContext, dev: Dev):
+    """The page and the API have the same origin for the browser, and only the name is wrong."""
+    page = context.new_page()
+    for path in ("/calls", "/stack", "/domain-events", "/appointment?id=appt_201", "/event/status?id=x"):
+        response = page.goto(f"http://rebound.example:{dev.port}{path}")
+        assert response.status == 403, f"{path}: {response.status}"
+    created = page.evaluate(
+        """call => fetch("/calls", { method: "POST", headers: { "content-type": "application/json" }, body: call }).then((answer) => answer.status)""", CALL
+    )
+    assert created == 403
+    assert dev.request("/appointment?id=hostile", {}) == 404, "no call was created"
+
+
+def test_page_of_another_origin_changes_nothing_by_the_forms(context: BrowserContext, dev: Dev, hostile_port: int):
+    """The forms that change something, even from the same site on another port."""
+    page = context.new_page()
+    for path in ("/plan", "/run", "/run/stop", "/run/resume", "/unmask", "/try", "/dials/do-not-call", "/search"):
+        page.goto(f"http://switchhook.localhost:{hostile_port}/")
         with page.expect_navigation() as navigation:
-            page.keyboard.press("Enter")
-        assert navigation.value.status in (200, 404)
-        assert page.locator("main img, main script, main a[href^='javascript:']").count() == 0
-        page.goto(dev.pages)
+            page.evaluate(
+                """url => {
+                    const form = Object.assign(document.createElement("form"), { method: "post", action: url });
+                    for (const [name, value] of [["form_token", ""], ["token", ""], ["do", "hold"], ["kind", "discard_quarantined"], ["all", "yes"]])
+                        form.append(Object.assign(document.createElement("input"), { name, value }));
+                    document.body.append(form);
+                    form.submit();
+                }""",
+                dev.pages + path,
+            )
+        assert navigation.value.status == 403, path

@@ -147,6 +147,8 @@ pub(crate) fn choice(label: &str, name: &str, words: &[&str], chosen: Option<&st
 }
 
 fn content(console: &Console, filter: &CallFilter, page: &CallPage, now: Timestamp) -> Markup {
+    // The text of an empty page has this button already.
+    let offers_further = page.calls.is_empty() && is_filtered(filter);
     html! {
         (unreadable(&page.unreadable))
         @if page.calls.is_empty() {
@@ -156,7 +158,7 @@ fn content(console: &Console, filter: &CallFilter, page: &CallPage, now: Timesta
         }
         div.row.further {
             @if filter.cursor.is_some() { a.button href=(url_of(filter, None)) { "Back to the top" } }
-            @if let Some(next) = &page.next { a.button rel="next" href=(url_of(filter, Some(next))) { (further(filter.tab)) } }
+            @if let Some(next) = page.next.as_deref().filter(|_| !offers_further) { a.button rel="next" href=(url_of(filter, Some(next))) { (further(filter.tab)) } }
             span.muted { (summary(filter, page)) }
         }
     }
@@ -210,7 +212,7 @@ fn nothing(console: &Console, filter: &CallFilter, page: &CallPage) -> Markup {
             p { "None of the " (examined) " calls that were examined has this job, state and provider." }
             p.row {
                 a.button href=(url_of(&unfiltered(filter), None)) { "Without the filters" }
-                @if let Some(next) = &page.next { a.button href=(url_of(filter, Some(next))) { "Look further" } }
+                @if let Some(next) = &page.next { a.button rel="next" href=(url_of(filter, Some(next))) { "Look further" } }
             }
         } @else {
             @match filter.tab {
@@ -279,9 +281,9 @@ fn row(listed: &ListedCall, now: Timestamp) -> Markup {
             td data-label="Job" { @if let Some(job) = call.job.state { (parts::badge(job)) } @else { "-" } }
             td data-label="Changed" {
                 span {
-                    span title=(call.updated_at) { (since(&call.updated_at, now)) }
+                    span title=(call.updated_at) { (since(&call.updated_at, now)) " ago" }
                     @if let Some(due_at) = &call.job.due_at { ", " span title=(due_at) { (due(due_at, now)) } }
-                    @if *late_events > 0 { ", " (late_events) " late" }
+                    @if *late_events > 0 { ", " (late_events) @if *late_events == 1 { " late event" } @else { " late events" } }
                     @if let Some(stuck) = stuck { ", " span.stuck title=(stuck.why) { (stuck.kind.as_str()) } }
                 }
             }
@@ -390,7 +392,7 @@ mod tests {
             "PENDING",
             "Retrying",
             "apt_201",
-            ">12 s<",
+            ">12 s ago<",
             ">due in 3 min<",
             "2 late",
             r#"aria-label="outbound""#,

@@ -163,7 +163,7 @@ fn content(console: &Console, wanted: &Wanted, page: &EventPage) -> Markup {
                     @for (index, event) in page.events.iter().enumerate() {
                         @let newer = index.checked_sub(1).and_then(|index| page.events.get(index));
                         (quiet(wanted, newer.map_or(&page.examined_until, |event| &event.received_at), &event.received_at))
-                        (row(event))
+                        (row(event, newer.is_none_or(|newer| newer.received_at.get(..10) != event.received_at.get(..10))))
                     }
                     @if let Some(last) = page.events.last() { (quiet(wanted, &last.received_at, &page.examined_since)) }
                 }
@@ -171,7 +171,7 @@ fn content(console: &Console, wanted: &Wanted, page: &EventPage) -> Markup {
         }
         div.row.further {
             @if wanted.until.is_some() { a.button href=(wanted.url(None)) { "Back to the top" } }
-            @if let Some(until) = &page.next_until { a.button rel="next" href=(wanted.url(Some(until))) { "Older" } }
+            @if let Some(until) = page.next_until.as_deref().filter(|_| !page.events.is_empty()) { a.button rel="next" href=(wanted.url(Some(until))) { "Older" } }
             span.muted {
                 (page.events.len()) " shown; " (page.examined) " events were examined, back to "
                 (parts::date_and_time(&page.examined_since)) " UTC"
@@ -180,12 +180,13 @@ fn content(console: &Console, wanted: &Wanted, page: &EventPage) -> Markup {
     }
 }
 
-fn row(event: &EventLine) -> Markup {
+/// Row of an event. The first one of a day has its date.
+fn row(event: &EventLine, has_date: bool) -> Markup {
     let late = event.late_ms.filter(|ms| *ms >= LATE_MS && event.provider != Origin::Switchhook.as_str());
     html! {
         tr {
             td {
-                (parts::time_with_millis(&event.received_at))
+                @if has_date { (parts::date_and_time_with_millis(&event.received_at)) } @else { (parts::time_with_millis(&event.received_at)) }
                 @if let Some(late) = late { " " span.muted { (short_duration(late)) " late" } }
             }
             td data-label="Event" { (parts::event_link(&event.event_id)) " " span.muted { (parts::foreign(&event.event_type)) } }
@@ -227,7 +228,7 @@ fn nothing(console: &Console, wanted: &Wanted, page: &EventPage) -> Markup {
         }
         p.row {
             @if wanted.is_filtered() { a.button href="/events" { "Without the filters" } }
-            @if let Some(until) = &page.next_until { a.button href=(wanted.url(Some(until))) { "Look further back" } }
+            @if let Some(until) = &page.next_until { a.button rel="next" href=(wanted.url(Some(until))) { "Look further back" } }
         }
         @if !wanted.is_filtered() && wanted.until.is_none() && console.stack().local.is_none() {
             p { "This command sends an event and follows it: " (parts::command(console, "check")) }
@@ -243,7 +244,13 @@ fn bars(wanted: &Wanted, minutes: &[MinuteCount]) -> Markup {
         return html! {};
     }
     let width = minutes.len() * BAR_WIDTH;
+    let span = minutes.last().zip(minutes.first());
     html! {
+        p.muted.bars-text {
+            "Events of each minute"
+            @if let Some((oldest, newest)) = span { " from " (parts::time(&oldest.minute)) " to " (parts::time(&newest.minute)) }
+            ". A bar leads to its minute."
+        }
         svg.bars width=(width) height=(BAR_HEIGHT) viewBox={ "0 0 " (width) " " (BAR_HEIGHT) } aria-hidden="true" {
             @for (index, minute) in minutes.iter().rev().enumerate() {
                 @if minute.events > 0 {
@@ -320,7 +327,12 @@ mod tests {
 
     #[test]
     fn row_leads_to_the_event_and_to_its_call() {
-        let html = row(&event("retell:a b#1:call_ended", "2026-11-22T15:49:36.343Z")).into_string();
+        let event = event("retell:a b#1:call_ended", "2026-11-22T15:49:36.343Z");
+        assert!(
+            row(&event, true).into_string().contains(">2026-11-22 15:49:36.343<"),
+            "the first of a day has its date"
+        );
+        let html = row(&event, false).into_string();
         for part in [
             r#"href="/event?id=retell%3Aa+b%231%3Acall_ended""#,
             r#"href="/call?id=call%2F1""#,

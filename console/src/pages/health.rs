@@ -12,18 +12,39 @@ use crate::parts;
 pub(crate) async fn show(State(console): State<Console>) -> Response {
     let frame = Frame { title: "Health".to_owned(), entry: Some(Entry::Health), command: "status".to_owned() };
     let stack = console.stack().clone();
-    page::stream(&console, frame, async move { content(&status(&stack).await) })
+    let reader = console.clone();
+    page::stream(&console, frame, async move {
+        let status = status(&stack).await;
+        content(&status, &first_steps(&reader, &status))
+    })
 }
 
-fn content(status: &Status) -> Markup {
+fn content(status: &Status, first_steps: &Markup) -> Markup {
     html! {
         h1.hidden { "Health" }
+        (first_steps)
         div.questions {
             @for question in &status.questions { (panel(question)) }
         }
         @match &status.traffic {
             Some(traffic) => (received(traffic)),
             None => p.muted { "Received webhooks: unknown, because the metrics cannot be read." }
+        }
+    }
+}
+
+/// Hint for a newcomer: what to look at first, or how something comes here.
+fn first_steps(console: &Console, status: &Status) -> Markup {
+    let is_quiet = status.traffic.as_ref().is_some_and(|traffic| traffic.minutes.iter().all(|minute| all(minute) == 0));
+    html! {
+        @if let Some(call) = &console.options().look_first {
+            p.panel {
+                strong { "Start here. " } "This call was confirmed, although its webhooks came late, twice and in the wrong order: " (parts::call_link(call.as_str()))
+            }
+        } @else if is_quiet && console.playground().is_some() {
+            p.panel {
+                strong { "Start here. " } "Nothing has arrived yet. On the page " a href="/try" { "Try" } ", play the story “Late ending”: its webhooks come late, twice and in the wrong order."
+            }
         }
     }
 }

@@ -386,7 +386,7 @@ pub(crate) fn skipped(what: &str, named: &[Skipped], count: usize) -> Markup {
                 summary { (counted(count, "item")) " " (what) }
                 ul {
                     @for one in named {
-                        li { (parts::foreign(&one.item)) ": " (parts::foreign(&masker.text(&one.reason))) }
+                        li { span.id { (parts::foreign(&one.item)) } ": " (parts::foreign(&masker.text(&one.reason))) }
                     }
                     @if count > named.len() { li { "and " (count - named.len()) " more" } }
                 }

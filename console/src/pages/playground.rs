@@ -23,6 +23,8 @@ use crate::session::Session;
 const PURPOSE: &str = "try";
 /// Attempts that the form for a call offers.
 const ATTEMPTS: usize = 3;
+/// Behaviours that the form offers first: a retry that succeeds.
+const DEFAULTS: [(usize, &str); 2] = [(1, "busy"), (2, "confirms")];
 const MINUTE: Duration = Duration::from_secs(60);
 
 pub(crate) async fn show(State(console): State<Console>, Extension(session): Extension<Session>) -> Response {
@@ -171,7 +173,7 @@ fn place(view: &PlaygroundView, token: &str) -> Markup {
                         select name={ "attempt_" (number) } {
                             @if number > 1 { option value="" { "the same" } }
                             @for name in &view.behaviours {
-                                option value=(name) selected[number == 1 && name == "busy"] { (words(name)) }
+                                option value=(name) selected[DEFAULTS.contains(&(number, name.as_str()))] { (words(name)) }
                             }
                         }
                     }

@@ -141,7 +141,8 @@ impl Read {
 pub(crate) async fn show(State(console): State<Console>, Extension(session): Extension<Session>, uri: Uri) -> Response {
     let query = Query::of(&uri);
     let asked = query.get("tab").and_then(|name| Tab::ALL.into_iter().find(|tab| tab.as_str() == name));
-    let command = asked.unwrap_or(Tab::DeadLetters).command().to_owned();
+    // The frame is sent before the page knows which section is the first that is not empty.
+    let command = asked.map_or("status", Tab::command).to_owned();
     let frame = Frame { title: "Repair".to_owned(), entry: Some(Entry::Repair), command };
     let stack = console.stack().clone();
     page::stream(&console, frame, async move {
@@ -175,12 +176,15 @@ async fn dead_letters(stack: &Stack, session: &Session, read: &Read) -> Markup {
         Err(error) => return parts::problem("the index of dead letters", error),
     };
     let unexplained = read.unexplained();
-    let nothing = letters.count == 0 && unexplained == 0;
+    let messages = read.messages.as_ref().map_or(0, |messages| messages.dead_letters);
+    let nothing = letters.count == 0 && messages == 0;
     html! {
         p.muted { "Events that could not be folded in as many tries as there are. Each stays in its queue until its event is in its call." }
         @match &read.messages {
             Ok(messages) if !nothing => {
-                p { "The queue holds " (messages.dead_letters) ": dead letters, and a notice for each quarantined webhook." }
+                p { "Messages in the dead-letter queue: " strong { (messages.dead_letters) } ". Beside dead letters, it holds a notice for each "
+                    a href=(url("/repair", &[("tab", Tab::Quarantined.as_str())])) { "quarantined webhook" }
+                    ", which goes with the webhook." }
             }
             Ok(_) => {}
             Err(error) => (parts::problem("the dead-letter queue", error)),

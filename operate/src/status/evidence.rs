@@ -85,7 +85,7 @@ pub(super) fn backlog(sources: &Sources, now: Timestamp) -> Vec<Evidence> {
             let oldest = oldest.filter(|_| *depth > 0);
             let text = match oldest {
                 Some(oldest) => format!("{depth} waiting, oldest {}", age(seconds(oldest))),
-                None => depth.to_string(),
+                None => format!("{depth} waiting"),
             };
             judged(name, threshold, oldest, text)
         })

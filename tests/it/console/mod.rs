@@ -24,7 +24,7 @@ const PAGES_HOST: &str = "switchhook.localhost:8788";
 pub(crate) fn console(world: &World, allows_changes: bool) -> Console {
     // `tests/e2e/test_service_models.py` holds the requests of both against the policies of the template.
     let sender = if allows_changes { "console-changes" } else { "console" };
-    Console::new(stack_for(world, sender), Options { host: PAGES_HOST.to_owned(), allows_changes })
+    Console::new(stack_for(world, sender), Options { host: PAGES_HOST.to_owned(), allows_changes, look_first: None })
 }
 
 /// A browser with a session.

@@ -179,6 +179,7 @@ async fn run(traffic: &Traffic, data: Option<&Path>, progress: impl Fn(Millis)) 
         directory
             .write_providers(&keys.document())
             .and_then(|()| directory.write_clock(clock))
+            .and_then(|()| traffic.look_first().map_or(Ok(()), |script| directory.write_look_first(&script.call_id)))
             .map_err(PlayError::Keep)?;
     }
     Ok(observations)

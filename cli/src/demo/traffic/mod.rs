@@ -11,7 +11,7 @@ mod planner;
 use fastrand::Rng;
 
 use super::placed_script::{ApiRequest, PlacedScript};
-use super::script::Script;
+use super::script::{Attempt, MINUTE, Scenario, Script};
 pub(super) use delivery::{Delivery, DeliveryKind, Forgery};
 pub(super) use faults::FaultCounts;
 use planner::{FaultProfile, plan_deliveries};
@@ -56,12 +56,32 @@ impl Traffic {
         requests.sort_by_key(|request| request.at);
         Self { seed, scripts, deliveries, placed_scripts, requests, faults }
     }
+
+    /// Returns the call to look at first: the person confirmed, and the webhooks came late, twice and out of order. `None` if there
+    /// is none.
+    pub(super) fn look_first(&self) -> Option<&Script> {
+        let fits = |(call, script): &(usize, &Script)| {
+            let of_call = || self.deliveries.iter().filter(|delivery| delivery.call == *call);
+            let first = || of_call().filter(|delivery| delivery.kind == DeliveryKind::First);
+            let is_late = |delivery: &Delivery| {
+                let report = delivery.report.and_then(|index| script.reports.get(index));
+                report.is_some_and(|report| delivery.at - report.emitted_at >= MINUTE)
+            };
+            let confirmed = |attempt: &Attempt| attempt.truth.scenario == Scenario::Confirmed;
+            script.attempts.iter().all(confirmed)
+                && first().count() == script.reports.len()
+                && !first().filter_map(|delivery| delivery.report).is_sorted()
+                && first().any(is_late)
+                && of_call().any(|delivery| delivery.kind == DeliveryKind::Repeated)
+        };
+        self.scripts.iter().enumerate().find(fits).map(|(_, script)| script)
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::demo::script::{MINUTE, Report, START};
+    use crate::demo::script::{Report, START};
 
     #[test]
     fn everything_is_delivered_within_hours() {
@@ -69,6 +89,14 @@ mod tests {
         let moments = || traffic.deliveries.iter().map(|delivery| delivery.at);
         assert!(moments().is_sorted());
         assert!(moments().all(|at| (START..START + 180 * MINUTE).contains(&at)));
+    }
+
+    #[test]
+    fn call_to_look_at_first_was_confirmed_against_all_odds() {
+        let traffic = Traffic::draw(200, 1);
+        let script = traffic.look_first().unwrap();
+        assert_eq!(script.attempts.len(), 1);
+        assert!(!script.has_two_providers());
     }
 
     #[test]

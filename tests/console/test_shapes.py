@@ -1,0 +1,91 @@
+"""Dispositions differ by shape: without colours, and as people with colour blindness see them."""
+
+import base64
+import re
+from itertools import combinations
+
+import pytest
+from harness import ROOT, Dev
+from playwright.sync_api import Browser, Page
+from views import LOOKS
+
+# Looks of words, as `parts.rs` gives them: `"applied" => ("disc", "applied")`.
+LOOK = re.compile(r'((?:"\w+"(?: \| )?)+) => \("(\w+)", "(\w+)"\)')
+VISIONS = ["none", "achromatopsia", "protanopia", "deuteranopia", "tritanopia"]
+# Smallest share of the pixels of a shape by which two shapes differ. A badge is 12 px wide, and drawn at four times that.
+SHARE_MIN = 0.08
+# Smallest difference of the luminance of two pixels, in 255 parts.
+DIFFERENT = 64
+
+
+def looks() -> dict[str, tuple[str, str]]:
+    found = {}
+    for words, shape, tone in LOOK.findall((ROOT / "console" / "src" / "parts.rs").read_text()):
+        found |= {word: (shape, tone) for word in re.findall(r'"(\w+)"', words)}
+    return found
+
+
+@pytest.fixture(params=["light", "dark"])
+def drawn(browser: Browser, session: dict, dev: Dev, request) -> Page:
+    """A page with a badge of each disposition, four times as large as usual."""
+    context = browser.new_context(storage_state=session, device_scale_factor=4, **LOOKS[request.param])
+    page = context.new_page()
+    page.goto(f"{dev.pages}/events")
+    words = page.locator("select[name=status] option").evaluate_all("options => options.map(option => option.value).filter(value => value)")
+    known = looks()
+    page.evaluate(
+        """badges => {
+            const list = document.createElement("p");
+            for (const [word, shape, tone] of badges) {
+                const badge = document.createElement("span");
+                badge.className = `badge ${shape} ${tone}`;
+                badge.dataset.word = word;
+                badge.append(document.createElement("i"));
+                list.append(badge, " ");
+            }
+            document.querySelector("main").prepend(list);
+        }""",
+        [[word, *known[word]] for word in words],
+    )
+    yield page
+    context.close()
+
+
+def luminances(page: Page, reader: Page) -> dict[str, list[int]]:
+    """Returns the luminance of each pixel of each shape, as it is drawn."""
+    found = {}
+    for badge in page.locator("[data-word] i").all():
+        word = badge.evaluate("shape => shape.parentElement.dataset.word")
+        url = "data:image/png;base64," + base64.b64encode(badge.screenshot()).decode()
+        found[word] = reader.evaluate(
+            """async url => {
+                const image = await createImageBitmap(await (await fetch(url)).blob());
+                const canvas = new OffscreenCanvas(48, 48).getContext("2d");
+                canvas.drawImage(image, 0, 0, 48, 48);
+                const { data } = canvas.getImageData(0, 0, 48, 48);
+                return Array.from({ length: 48 * 48 }, (_, at) => Math.round(0.2126 * data[4 * at] + 0.7152 * data[4 * at + 1] + 0.0722 * data[4 * at + 2]));
+            }""",
+            url,
+        )
+    return found
+
+
+@pytest.mark.parametrize("vision", VISIONS)
+def test_dispositions_differ_by_shape(drawn: Page, vision: str):
+    reader = drawn.context.new_page()
+    drawn.context.new_cdp_session(drawn).send("Emulation.setEmulatedVisionDeficiency", {"type": vision})
+    shapes = luminances(drawn, reader)
+    assert {"applied", "parked", "refused", "stale", "duplicate", "recorded", "quarantined", "dead_lettered"} <= shapes.keys()
+    alike = []
+    for (one, first), (other, second) in combinations(shapes.items(), 2):
+        share = sum(abs(a - b) >= DIFFERENT for a, b in zip(first, second)) / len(first)
+        if share < SHARE_MIN:
+            alike.append(f"{one} and {other}: {share:.3f}")
+    assert alike == []
+
+
+def test_two_equal_shapes_would_be_found(drawn: Page):
+    """The comparison itself: a shape in another colour of the same luminance is the same shape."""
+    drawn.evaluate("document.querySelector('[data-word=duplicate]').className = document.querySelector('[data-word=stale]').className")
+    shapes = luminances(drawn, drawn.context.new_page())
+    assert sum(abs(a - b) >= DIFFERENT for a, b in zip(shapes["stale"], shapes["duplicate"])) == 0
