@@ -36,14 +36,18 @@ def drawn(browser: Browser, session: dict, dev: Dev, request) -> Page:
     page.evaluate(
         """badges => {
             const list = document.createElement("p");
-            for (const [word, shape, tone] of badges) {
+            list.style.cssText = "position: fixed; inset: 0 0 auto; z-index: 9; height: 40px; margin: 0; background: var(--canvas)";
+            for (const [index, [word, shape, tone]] of badges.entries()) {
                 const badge = document.createElement("span");
                 badge.className = `badge ${shape} ${tone}`;
                 badge.dataset.word = word;
+                // On whole pixels, so that equal shapes are equal pictures.
+                badge.style.cssText = `position: absolute; top: 8px; left: ${8 + 24 * index}px`;
                 badge.append(document.createElement("i"));
                 list.append(badge, " ");
             }
-            document.querySelector("main").prepend(list);
+            // Not in the part that is read again.
+            document.querySelector("footer").after(list);
         }""",
         [[word, *known[word]] for word in words],
     )

@@ -102,11 +102,11 @@ def test_hostile_texts_stay_texts_on_every_page(page: Page, own: Dev):
             response = page.goto(own.pages + path)
             page.locator("footer").wait_for()
             assert response.status == 200, path
-            markup = page.locator("main img, main script, main iframe, main style, main [onerror], main a[href^='javascript:' i], main a[href*='//']")
+            markup = page.locator("main img, main script:not([src^='/assets/']), main iframe, main style, main [onerror], main a[href^='javascript:' i], main a[href*='//']")
             assert markup.count() == 0, f"{path}: {markup.first.evaluate('element => element.outerHTML')}"
             assert not set("\u202e\u200b\u0000") & set(page.locator("main").inner_text()), f"{path}: a character that cannot be seen is not named"
             breaches += [f"{look} {path}: {breach}" for breach in page.evaluate(RULES)]
-    assert breaches == []
+    assert sorted(set(breaches)) == []
     # As a search, and as a link that somebody else made.
     for text in HOSTILE:
         page.goto(own.pages)
@@ -116,4 +116,4 @@ def test_hostile_texts_stay_texts_on_every_page(page: Page, own: Dev):
         assert navigation.value.status in (200, 404)
         for path in ("/call?id=", "/event?id=", "/plan?id=", "/run?id=", "/calls?tab=", "/events?type=", "/repair?tab="):
             assert page.goto(own.pages + path + quote(text, safe="")).status < 500, path
-            assert page.locator("main img, main script, main a[href^='javascript:' i]").count() == 0, path
+            assert page.locator("main img, main script:not([src^='/assets/']), main a[href^='javascript:' i]").count() == 0, path
