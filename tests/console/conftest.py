@@ -4,14 +4,14 @@ import os
 from pathlib import Path
 
 import pytest
-from harness import PATIENCE, Dev, chromium
+from harness import WAIT_MAX, Dev, chromium
 from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 from views import LOOKS
 
 # Names that the browser resolves to this machine, for pages of other origins and for a rebound name.
 NAMES = ("hostile.example", "rebound.example")
 
-expect.set_options(timeout=PATIENCE * 1000)
+expect.set_options(timeout=WAIT_MAX * 1000)
 
 
 def pytest_addoption(parser):
@@ -79,7 +79,7 @@ def demo_session(demo: Dev, browser: Browser) -> dict:
 @pytest.fixture
 def context(browser: Browser, session: dict):
     context = browser.new_context(storage_state=session, **LOOKS["light"])
-    context.set_default_timeout(PATIENCE * 1000)
+    context.set_default_timeout(WAIT_MAX * 1000)
     context.grant_permissions(["clipboard-read", "clipboard-write"])
     yield context
     context.close()

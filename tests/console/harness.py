@@ -25,10 +25,10 @@ KEYS = ROOT / "events" / "keys.json"
 # The ready line: `listening on http://127.0.0.1:PORT; look at it: LINK`.
 READY = re.compile(r"listening on (?P<api>http://[^;]+); look at it: (?P<link>http://\S+)")
 # Seconds that a test waits at most, on a slow machine.
-PATIENCE = 60
+WAIT_MAX = 60
 
 
-def wait_for(what: str, probe, seconds: float = PATIENCE, every: float = 0.1):
+def wait_for(what: str, probe, seconds: float = WAIT_MAX, every: float = 0.1):
     """Calls `probe` until it returns a true value, and returns that value. Raises TimeoutError with `what` after the time limit."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
@@ -73,13 +73,13 @@ class Dev:
     def run(self, *arguments: str) -> str:
         """Runs a command of the tool against this stack, and returns what it prints."""
         command = [TOOL, *arguments, "--to", self.api]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, env=environment(self.folder.name))
+        done = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_MAX, env=environment(self.folder.name))
         if done.returncode not in (0, 1):
             raise RuntimeError(f"{arguments}: {done.stderr}")
         return done.stdout
 
     def get(self, path: str) -> dict:
-        with urllib.request.urlopen(self.api + path, timeout=PATIENCE) as response:
+        with urllib.request.urlopen(self.api + path, timeout=WAIT_MAX) as response:
             return json.load(response)
 
     def call(self, call_id: str) -> dict:
@@ -98,7 +98,7 @@ class Dev:
         signature = hmac.new(key.encode(), at.encode() + b"." + body, hashlib.sha256).hexdigest()
         headers = {"content-type": "application/json", "x-webhook-timestamp": at, "x-webhook-signature": f"sha256={signature}"}
         request = urllib.request.Request(f"{self.api}/webhooks/generic", data=body, headers=headers)
-        with urllib.request.urlopen(request, timeout=PATIENCE) as response:
+        with urllib.request.urlopen(request, timeout=WAIT_MAX) as response:
             assert response.status == 200, response.status
 
     def aws(self, service: str, operation: str, body: dict) -> dict:
@@ -109,14 +109,14 @@ class Dev:
             "authorization": f"AWS4-HMAC-SHA256 Credential=local/20260101/us-east-1/{service}/aws4_request, SignedHeaders=host, Signature=0",
         }
         request = urllib.request.Request(f"{self.api}/aws", data=json.dumps(body).encode(), headers=headers)
-        with urllib.request.urlopen(request, timeout=PATIENCE) as response:
+        with urllib.request.urlopen(request, timeout=WAIT_MAX) as response:
             return json.load(response)
 
     def create_call(self, number: str, appointment: str) -> str:
-        printed = self.run(
-            "call", "create", "--provider", "retell", "--from-number", "+442079460018", "--to-number", number, "--appointment", appointment
-        )
-        self.calls.append(re.search(r"call-[0-9a-f]+", printed).group())
+        call = {"provider": "retell", "from": "+442079460018", "to": number, "appointment_id": appointment}
+        request = urllib.request.Request(f"{self.api}/calls", data=json.dumps(call).encode(), headers={"content-type": "application/json"})
+        with urllib.request.urlopen(request, timeout=WAIT_MAX) as response:
+            self.calls.append(json.load(response)["call_id"])
         return self.calls[-1]
 
     def fill(self) -> None:
@@ -127,7 +127,7 @@ class Dev:
         self.send("twilio/completed")
         self.send("generic/user_confirmed")
         self.quarantine(3)
-        wait_for("a call is completed", lambda: any(self.call(call)["job"]["state"] == "COMPLETED" for call in self.calls))
+        wait_for("the calls are dialled", lambda: all(self.call(call)["attempts"] for call in self.calls))
 
     def quarantine(self, count: int) -> None:
         """Sends signed webhooks whose content cannot be read."""
@@ -138,7 +138,7 @@ class Dev:
         """Sends a request with exactly these headers, and returns the status of the response."""
         request = urllib.request.Request(self.api + path, data=body, headers=headers, method=method)
         try:
-            with urllib.request.urlopen(request, timeout=PATIENCE) as response:
+            with urllib.request.urlopen(request, timeout=WAIT_MAX) as response:
                 return response.status
         except urllib.error.HTTPError as error:
             return error.code
@@ -146,7 +146,7 @@ class Dev:
     def stop(self) -> None:
         self.process.send_signal(signal.SIGTERM)
         try:
-            self.process.wait(timeout=PATIENCE)
+            self.process.wait(timeout=WAIT_MAX)
         finally:
             self.process.kill()
             self.folder.cleanup()
@@ -163,7 +163,7 @@ class Dev:
 
         def run(arguments: list[str]) -> str:
             done = subprocess.run(
-                [TOOL, *arguments], cwd=folder.name, capture_output=True, text=True, check=True, timeout=10 * PATIENCE, env=environment(folder.name)
+                [TOOL, *arguments], cwd=folder.name, capture_output=True, text=True, check=True, timeout=10 * WAIT_MAX, env=environment(folder.name)
             )
             return done.stdout
 

@@ -4,7 +4,7 @@ import socket
 from pathlib import Path
 
 import pytest
-from harness import PATIENCE, Dev
+from harness import WAIT_MAX, Dev
 from playwright.sync_api import Browser, Page
 from views import ABSENT, LISTS, LOOKS, views
 
@@ -121,7 +121,7 @@ def chunks_of(dev: Dev, session: dict, path: str) -> list[str]:
     cookie = "; ".join(f"{cookie['name']}={cookie['value']}" for cookie in session["cookies"])
     host = dev.pages.removeprefix("http://")
     request = f"GET {path} HTTP/1.1\r\nHost: {host}\r\nCookie: {cookie}\r\nSec-Fetch-Site: none\r\nSec-Fetch-Mode: navigate\r\nConnection: close\r\n\r\n"
-    with socket.create_connection(("127.0.0.1", dev.port), timeout=PATIENCE) as connection:
+    with socket.create_connection(("127.0.0.1", dev.port), timeout=WAIT_MAX) as connection:
         connection.sendall(request.encode())
         received = connection.makefile("rb").read()
     head, body = received.split(b"\r\n\r\n", 1)

@@ -35,9 +35,8 @@ def take(page: Page, path: Path, until: str | None = None, most: int = 1400) -> 
     """Takes a picture from the top of the page to the end of its content, or of an element of it."""
     # The page of a plan does not change by itself.
     expect(page.locator("#live")).to_have_text(re.compile("live|as of"))
-    last = page.locator(until or "main > *").last
-    box = last.bounding_box()
-    height = min(int(box["y"] + box["height"]) + 16, most)
+    ends = page.locator(until or "main > *").evaluate_all("parts => parts.map((part) => part.getBoundingClientRect().bottom + scrollY)")
+    height = min(int(max(ends)) + 16, most)
     page.screenshot(path=path, full_page=True, clip={"x": 0, "y": 0, "width": page.viewport_size["width"], "height": height})
 
 
@@ -64,7 +63,7 @@ def test_pictures_of_a_plan_and_of_try(browser: Browser, own: Dev, folder: Path)
     kinds = {"order-7": "user.confirmed", "order-8": "call.ringing"}
     make_dead_letters(own, page, [{"event_id": f"evt_{call}", "event_type": kind, "call_id": call} for call, kind in kinds.items()])
     page.goto(f"{own.pages}/repair")
-    page.get_by_role("button", name="Plan: redrive").click()
+    page.get_by_role("button", name="Plan: redrive", exact=True).click()
     page.wait_for_url("**/plan?id=*")
     fix(page)
     take(page, folder / "plan.png")
@@ -77,7 +76,13 @@ def fix(page: Page) -> None:
     """Replaces the times and the random ids of a page."""
     page.evaluate(
         """() => {
-            for (const time of document.querySelectorAll("time")) time.textContent = "15:58:20";
+            const times = [...document.querySelectorAll("time")];
+            const first = Math.min(...times.map((time) => Date.parse(time.dateTime)));
+            const begin = Date.parse("2025-10-20T15:58:20Z");
+            for (const time of times) {
+                const minutes = Math.round((Date.parse(time.dateTime) - first) / 60000);
+                time.textContent = new Date(begin + minutes * 60000).toISOString().slice(11, 19);
+            }
             for (const id of document.querySelectorAll("main code")) id.textContent = id.textContent.replace(/\\bp-[0-9a-f]+/, "p-7f3a90c1d2e4");
         }"""
     )

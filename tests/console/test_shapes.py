@@ -14,6 +14,8 @@ LOOK = re.compile(r'((?:"\w+"(?: \| )?)+) => \("(\w+)", "(\w+)"\)')
 VISIONS = ["none", "achromatopsia", "protanopia", "deuteranopia", "tritanopia"]
 # Smallest share of the pixels of a shape by which two shapes differ. A badge is 12 px wide, and drawn at four times that.
 SHARE_MIN = 0.08
+# Enlargement of the badges.
+SCALE = 4
 # Smallest difference of the luminance of two pixels, in 255 parts.
 DIFFERENT = 64
 
@@ -28,7 +30,7 @@ def looks() -> dict[str, tuple[str, str]]:
 @pytest.fixture(params=["light", "dark"])
 def drawn(browser: Browser, session: dict, dev: Dev, request) -> Page:
     """A page with a badge of each disposition, four times as large as usual."""
-    context = browser.new_context(storage_state=session, device_scale_factor=4, **LOOKS[request.param])
+    context = browser.new_context(storage_state=session, device_scale_factor=SCALE, **LOOKS[request.param])
     page = context.new_page()
     page.goto(f"{dev.pages}/events")
     words = page.locator("select[name=status] option").evaluate_all("options => options.map(option => option.value).filter(value => value)")
@@ -57,21 +59,23 @@ def drawn(browser: Browser, session: dict, dev: Dev, request) -> Page:
 
 def luminances(page: Page, reader: Page) -> dict[str, list[int]]:
     """Returns the luminance of each pixel of each shape, as it is drawn."""
-    found = {}
-    for badge in page.locator("[data-word] i").all():
-        word = badge.evaluate("shape => shape.parentElement.dataset.word")
-        url = "data:image/png;base64," + base64.b64encode(badge.screenshot()).decode()
-        found[word] = reader.evaluate(
-            """async url => {
-                const image = await createImageBitmap(await (await fetch(url)).blob());
-                const canvas = new OffscreenCanvas(48, 48).getContext("2d");
-                canvas.drawImage(image, 0, 0, 48, 48);
-                const { data } = canvas.getImageData(0, 0, 48, 48);
-                return Array.from({ length: 48 * 48 }, (_, at) => Math.round(0.2126 * data[4 * at] + 0.7152 * data[4 * at + 1] + 0.0722 * data[4 * at + 2]));
-            }""",
-            url,
-        )
-    return found
+    boxes = page.locator("[data-word] i").evaluate_all(
+        "shapes => shapes.map((shape) => ({ word: shape.parentElement.dataset.word, left: shape.getBoundingClientRect().x, top: shape.getBoundingClientRect().y }))"
+    )
+    url = "data:image/png;base64," + base64.b64encode(page.screenshot()).decode()
+    return reader.evaluate(
+        """async ([url, boxes, scale]) => {
+            const image = await createImageBitmap(await (await fetch(url)).blob());
+            const side = 12 * scale;
+            const canvas = new OffscreenCanvas(side, side).getContext("2d", { willReadFrequently: true });
+            return Object.fromEntries(boxes.map(({ word, left, top }) => {
+                canvas.drawImage(image, -Math.round(left * scale), -Math.round(top * scale));
+                const { data } = canvas.getImageData(0, 0, side, side);
+                return [word, Array.from({ length: side * side }, (_, at) => Math.round(0.2126 * data[4 * at] + 0.7152 * data[4 * at + 1] + 0.0722 * data[4 * at + 2]))];
+            }));
+        }""",
+        [url, boxes, SCALE],
+    )
 
 
 @pytest.mark.parametrize("vision", VISIONS)
