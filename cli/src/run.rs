@@ -23,8 +23,8 @@ Examples:
   switchhook run resume r-7f3a90c1d2e4
 
 A run stores its position after each page of items, so it goes on from any machine. Items that were processed already are checked
-and left alone. If another process still carries the run out, that process stops. The rate, the reason and --allow-ringing are
-those of the start.
+and left alone. If another process still carries the run out, that process stops. The rate and the reason are those of the
+start.
 
 Exit status: 0 if the run is finished, 1 if it was stopped again, 2 if the stack could not be reached, 3 if there is no such run or
 it is finished already.";

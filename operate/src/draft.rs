@@ -129,8 +129,8 @@ async fn locate(stack: &Stack, call_id: Option<CallId>, mut items: Vec<PlanItem>
 }
 
 /// Works out the effect of the items of one call. If an event in the call is read differently now, a refold takes the place of
-/// its replay.
-async fn forecast_group(
+/// its replay: it is added to the items.
+pub(crate) async fn forecast_group(
     stack: &Stack,
     plan: &PlanId,
     (call_id, mut items): Group,

@@ -345,7 +345,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Number of calls whose effect the plan does not show. A run makes none of their phones ring, unless it is allowed to.
+    /// Number of calls whose effect the plan does not show. A run makes none of their phones ring.
     #[must_use]
     pub fn calls_without_effect(&self) -> usize {
         self.calls.saturating_sub(self.effects.len())

@@ -5,8 +5,7 @@
 //! not queued again, and the fold ignores a repetition. A process that finds the position moved stops at once.
 //!
 //! **Each item is checked again before the run acts.** If the call has changed since the plan, so that it would not end in the
-//! planned state, the item is skipped and named. A run makes no phone ring that its plan did not count, unless it is
-//! allowed to.
+//! planned state, the item is skipped and named. A run makes no phone ring that its plan did not count.
 
 use std::fmt;
 use std::ops::ControlFlow;
@@ -22,8 +21,9 @@ use switchhook_domain::{ProviderEvent, Timestamp, Transition};
 use crate::act;
 use crate::audit::{self, AuditRecord, Counts, Moment};
 use crate::concurrent::concurrently;
+use crate::draft::forecast_group;
 use crate::error::{Error, Refusal};
-use crate::forecast::{Forecast, Step, forecast};
+use crate::forecast::{Forecast, Step};
 use crate::forget;
 use crate::plan::{CallSummary, Effect, NAMED_MAX, Plan, PlanId, PlanItem, Skipped, Verb};
 use crate::stack::{OPERATOR_RETENTION, Stack};
@@ -85,7 +85,6 @@ pub struct Run {
     pub reason: String,
     /// Items per second.
     pub rate: u32,
-    pub allow_ringing: bool,
     pub state: RunState,
     #[serde(with = "time_text")]
     pub started_at: Timestamp,
@@ -109,7 +108,7 @@ pub struct RunOptions {
     pub reason: String,
     /// Items per second.
     pub rate: u32,
-    /// True if phones may ring.
+    /// True if the phones that the plan counts may ring.
     pub allow_ringing: bool,
 }
 
@@ -157,7 +156,7 @@ pub async fn start(
     if plan.phones > 0 && !options.allow_ringing {
         return Err(Refusal::CouldRing(plan.phones).into());
     }
-    let RunOptions { who, reason, rate, allow_ringing } = options;
+    let RunOptions { who, reason, rate, allow_ringing: _ } = options;
     let run = Run {
         id,
         plan_id: plan_id.clone(),
@@ -165,7 +164,6 @@ pub async fn start(
         who,
         reason,
         rate: rate.max(1),
-        allow_ringing,
         state: RunState::Unfinished,
         started_at: now,
         updated_at: now,
@@ -327,13 +325,13 @@ impl Held<'_> {
         let groups: Vec<&[PlanItem]> = page.chunk_by(|a, b| a.call_id.is_some() && a.call_id == b.call_id).collect();
         let (stack, plan_id) = (self.stack, &self.plan.id);
         let forecasts = groups.iter().map(|items| {
-            let call_id = items.first().and_then(|item| item.call_id.as_ref());
-            forecast(stack, plan_id, call_id, items, now)
+            let call_id = items.first().and_then(|item| item.call_id.clone());
+            forecast_group(stack, plan_id, (call_id, items.to_vec()), now)
         });
         let forecasts = concurrently(CONCURRENCY, forecasts).await?;
         let mut work = PageWork::default();
-        for (items, forecast) in groups.into_iter().zip(forecasts) {
-            self.check(items, forecast, &mut work).await?;
+        for (planned, (items, forecast)) in groups.into_iter().zip(forecasts) {
+            self.check(planned.len(), &items, forecast, &mut work).await?;
         }
         for (item, transition) in &work.rows {
             match self.stack.calls.store(transition, self.stack.call_retention()).await? {
@@ -357,9 +355,11 @@ impl Held<'_> {
         Ok(())
     }
 
-    /// Decides about the items of one call.
+    /// Decides about the items of one call. Those after the first `planned` ones are not in the plan: the refold of a call whose
+    /// effect the plan did not work out, and which has events that are read differently now.
     async fn check(
         &mut self,
+        planned_items: usize,
         items: &[PlanItem],
         Forecast { effect, steps }: Forecast,
         work: &mut PageWork,
@@ -369,10 +369,15 @@ impl Held<'_> {
         let call_id = items.first().and_then(|item| item.call_id.as_ref());
         let planned = call_id.and_then(|call_id| self.plan.effect_on(call_id));
         let effect = effect.filter(|_| changes_call);
-        let objection = effect.and_then(|effect| objection(planned, &effect, self.run.allow_ringing));
-        for (item, step) in items.iter().zip(steps) {
+        let objection = effect.and_then(|effect| objection(planned, &effect));
+        let has_added_refold = items.len() > planned_items;
+        for (index, (item, step)) in items.iter().zip(steps).enumerate() {
             match (&objection, step) {
                 (_, Step::Skip(reason)) => self.run.skip(item, reason),
+                (None, Step::ReadsDifferently) if has_added_refold => self.run.counts.done += 1,
+                (Some(objection), Step::ReadsDifferently) if has_added_refold => self.run.skip(item, objection.clone()),
+                (None, Step::Refold(drift)) if index >= planned_items => work.refolds.push(*drift),
+                (Some(_), Step::Refold(_)) if index >= planned_items => {}
                 (_, Step::Unchanged | Step::ReadsDifferently) => {
                     self.run.counts.unchanged += 1;
                     work.finishing.extend(Some(item.clone()).filter(|item| item.action.is_finished_after_fold()));
@@ -448,7 +453,9 @@ impl Held<'_> {
 }
 
 /// Returns the reason why the items of a call are left alone. `None` if their effect is the planned one.
-fn objection(planned: Option<&Effect>, effect: &Effect, allow_ringing: bool) -> Option<String> {
+///
+/// `planned` is `None` for a call whose effect the plan did not work out.
+fn objection(planned: Option<&Effect>, effect: &Effect) -> Option<String> {
     let state = |summary: &Option<CallSummary>| summary.as_ref().map_or("no call".to_owned(), ToString::to_string);
     match planned {
         Some(planned) if planned.after != effect.after => Some(format!(
@@ -456,8 +463,8 @@ fn objection(planned: Option<&Effect>, effect: &Effect, allow_ringing: bool) -> 
             state(&effect.after),
             state(&planned.after)
         )),
-        planned if effect.could_ring && !allow_ringing && planned.is_none_or(|planned| !planned.could_ring) => {
-            Some("its phone could ring, and the plan did not count it".to_owned())
+        planned if effect.could_ring && planned.is_none_or(|planned| !planned.could_ring) => {
+            Some("its phone could ring, and the plan did not count it: plan again".to_owned())
         }
         _ => None,
     }

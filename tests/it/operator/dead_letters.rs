@@ -128,9 +128,10 @@ async fn run_waits_for_dead_letters_that_another_reader_hides() {
 async fn stops_and_finishes_later(verb: Verb) {
     let world = with_dead_letters().await;
     let stack = stack(&world);
-    let plan = match verb {
-        Verb::Redrive => plan_redrive(&stack, &ALL, MAX).await.unwrap(),
-        _ => plan_discard(&stack, &ALL, MAX).await.unwrap(),
+    let plan = if verb == Verb::Redrive {
+        plan_redrive(&stack, &ALL, MAX).await.unwrap()
+    } else {
+        plan_discard(&stack, &ALL, MAX).await.unwrap()
     };
     hide(&world, Duration::from_secs(120));
     let mut go_on = |_: &Run| ControlFlow::Continue(());

@@ -112,7 +112,13 @@ async fn run_needs_a_fresh_plan_of_its_own_command_and_a_reason() {
 
 /// A stopped stack and a call whose phone was busy. Nobody has folded that, so the call is not to be retried yet.
 pub(crate) async fn with_lost_ending() -> (World, String) {
+    with_lost_ending_behind(async |_| {}).await
+}
+
+/// The same, after something else has happened.
+pub(crate) async fn with_lost_ending_behind(before: impl AsyncFnOnce(&World)) -> (World, String) {
     let world = World::stopped();
+    before(&world).await;
     world.cloud.fake().set_delivery_faults(switchhook_local::fake::DeliveryFaults::ALL_LOST);
     let call_id = create(&world, &call_request("busy,confirms")).await;
     world.cloud.schedule().await.unwrap().unwrap();

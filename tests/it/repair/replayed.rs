@@ -1,12 +1,19 @@
 //! Replay of events that are in their call, and of events that ingress did not let in.
 
-use serde_dynamo::AttributeValue;
-use switchhook_domain::CallId;
-use switchhook_local::INBOX_TABLE;
-use switchhook_operate::plan::Action;
-use switchhook_tests::World;
+use std::ops::ControlFlow;
 
-use super::{carry_out, consume_all, everything, of_call, plan_replay, post_folded, post_unqueued, stack_of, summary};
+use serde_dynamo::AttributeValue;
+use switchhook_domain::{CallId, Provider};
+use switchhook_local::INBOX_TABLE;
+use switchhook_operate::plan::{Action, EFFECTS_MAX, Verb};
+use switchhook_operate::run::{self, RunOptions};
+use switchhook_tests::{MINUTE, World};
+
+use super::effects::with_lost_ending_behind;
+use super::{
+    carry_out, consume_all, everything, generic, of_call, options, plan_replay, post_folded, post_unqueued, stack_of,
+    summary,
+};
 
 #[tokio::test(start_paused = true)]
 async fn event_that_is_in_its_call_is_not_queued_again() {
@@ -86,6 +93,49 @@ async fn call_whose_events_are_read_differently_is_folded_again() {
     let types: Vec<String> = call.domain_events_from(before + 1).into_iter().map(|event| event.event_type).collect();
     assert_eq!(types, effect.announces);
     assert_eq!(plan_replay(&stack, &everything()).await.items.len(), 0, "nothing is left to do");
+}
+
+/// Posts and folds the only events of as many calls as a plan works out.
+async fn fill_a_plan(world: &World) {
+    for n in 0..EFFECTS_MAX {
+        world.accept(Provider::Generic, &generic(&format!("f{n}"), &format!("f{n}"), "BUSY", 0)).await;
+    }
+    consume_all(world).await;
+    // What is posted next is received in a later minute, and so stands behind them.
+    world.wait(MINUTE).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn call_behind_the_first_ones_of_a_plan_is_folded_again_too() {
+    let world = World::stopped();
+    let stack = stack_of(&world);
+    fill_a_plan(&world).await;
+    post_folded(&world, "c1", "e1", "BUSY", 5).await;
+    let busy = |history: &mut Vec<String>| {
+        for entry in history.iter_mut() {
+            *entry = entry.replace("busy", "no_answer");
+        }
+    };
+    world.alter_history("c1", busy).await;
+    let plan = plan_replay(&stack, &everything()).await;
+    assert_eq!((plan.effects.len(), plan.items.len()), (0, 1), "the plan does not work this call out");
+    let run = carry_out(&stack, &plan).await.unwrap();
+    assert_eq!((run.counts.done, run.counts.unchanged), (1, 0));
+    consume_all(&world).await;
+    assert_eq!(summary(&world, &CallId::new("c1")).await.unwrap().lifecycle, "busy");
+}
+
+#[tokio::test(start_paused = true)]
+async fn phone_behind_the_first_calls_of_a_plan_does_not_ring_uncounted() {
+    let (world, call_id) = with_lost_ending_behind(fill_a_plan).await;
+    let stack = stack_of(&world);
+    let plan = plan_replay(&stack, &everything()).await;
+    assert_eq!(plan.phones, 0, "the plan does not work this call out");
+    let allowed = RunOptions { allow_ringing: true, ..options() };
+    let run = run::start(&stack, &plan.id, Verb::Replay, allowed, &mut |_| ControlFlow::Continue(())).await.unwrap();
+    assert!(run.skipped[0].reason.contains("did not count it"), "{:?}", run.skipped);
+    consume_all(&world).await;
+    assert_eq!(world.call(&call_id).await.job.as_str(), "IN_PROGRESS");
 }
 
 #[tokio::test(start_paused = true)]
