@@ -711,13 +711,28 @@ def test_every_metric_of_an_alarm_or_of_the_dashboard_is_counted():
             assert name in metrics and set(dimensions) <= allowed, f"{namespace} {name}"
 
 
-def test_the_message_of_an_operator_event_names_the_events():
-    rule = properties("AttentionRule")
-    assert RESOURCES["AttentionRule"]["Condition"] == "HasAlarmTopic"
-    assert rule["EventPattern"] == {"source": ["switchhook"], "detail-type": ["operator.attention"]}
+@pytest.mark.parametrize(
+    ("name", "kinds", "section"),
+    [("AttentionRule", ["dead_lettered", "quarantined"], "P1DeadLettersAlarm"), ("RetryingRule", ["retrying"], "P1EventsQueueAgeAlarm")],
+)
+def test_the_message_of_an_operator_event_names_the_events_and_their_section(name, kinds, section):
+    rule = properties(name)
+    assert RESOURCES[name]["Condition"] == "HasAlarmTopic"
+    assert rule["EventPattern"] == {"source": ["switchhook"], "detail-type": ["operator.attention"], "detail": {"kind": kinds}}
     (target,) = rule["Targets"]
     assert target["Arn"] == ref("AlarmTopicArn")
-    assert set(re.findall(r"<(\w+)>", target["InputTransformer"]["InputTemplate"]["Fn::Sub"])) == set(target["InputTransformer"]["InputPathsMap"])
+    text = target["InputTransformer"]["InputTemplate"]["Fn::Sub"]
+    assert set(re.findall(r"<(\w+)>", text)) == set(target["InputTransformer"]["InputPathsMap"])
+    assert "events" in target["InputTransformer"]["InputPathsMap"]
+    assert re.findall(r"\w+Alarm\b", text) == [section] and section in ALARMS
+
+
+def test_every_kind_of_trouble_that_is_published_has_a_rule():
+    event = json.loads((ROOT / "infra" / "events" / "operator.json").read_text())
+    (kinds,) = re.findall(r'"kind": .*?"enum": (\[.*?\])', json.dumps(event))
+    rules = of_type("AWS::Events::Rule").values()
+    told = [kind for rule in rules for kind in rule["EventPattern"].get("detail", {}).get("kind", [])]
+    assert sorted(told) == sorted(json.loads(kinds))
 
 
 @pytest.mark.parametrize("function", ["scheduler", "reconciler"])

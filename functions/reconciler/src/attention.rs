@@ -18,11 +18,13 @@ use switchhook_domain::{OperatorAttention, Timestamp, TroubledEvent};
 use crate::reconciler::{Reconciler, Report};
 
 /// Kinds that are published.
-const KINDS: [AttentionKind; 2] = [AttentionKind::DeadLettered, AttentionKind::Quarantined];
+const KINDS: [AttentionKind; 3] = [AttentionKind::DeadLettered, AttentionKind::Quarantined, AttentionKind::Retrying];
 /// Shortest time between two domain events of one kind.
 const PAUSE: Duration = Duration::from_secs(10 * 60);
 /// Distance from the clock. By then an item that was marked is also written, and the index shows it.
 const BEHIND: Duration = Duration::from_secs(20);
+/// Time since the first try after which a retried event is trouble. The alarm on the age of the events queue has the same limit.
+const RETRYING_FOR: Duration = Duration::from_secs(5 * 60);
 /// Limit on the items that are counted per shard.
 const COUNTED_MAX: i32 = 250;
 /// Number of items that a domain event names.
@@ -62,7 +64,7 @@ impl Reconciler {
             if seen.published_at.is_some_and(|at| now < at.plus(PAUSE)) || self.is_time_up(stop_at) {
                 continue;
             }
-            let found = self.find_new(kind, seen.until, now.minus(BEHIND)).await?;
+            let found = self.find_new(kind, seen.until, now.minus(distance(kind))).await?;
             let Some(until) = found.last_at else { continue };
             self.bus.publish_attention(&event_of(kind, (seen.until, until), &found)).await?;
             *seen = SeenUntil { until, published_at: Some(now) };
@@ -111,6 +113,16 @@ impl Reconciler {
         }
         self.dlq.delay(&receipts).await?;
         failure.map_or(Ok(marked), Err)
+    }
+}
+
+/// Age from which an item is published. An event that is folded by then has left the index.
+const fn distance(kind: AttentionKind) -> Duration {
+    match kind {
+        AttentionKind::Retrying => RETRYING_FOR,
+        AttentionKind::DeadLettered | AttentionKind::Quarantined | AttentionKind::Conflict | AttentionKind::Audit => {
+            BEHIND
+        }
     }
 }
 

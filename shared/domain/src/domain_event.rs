@@ -231,7 +231,7 @@ fn occurred_at(announcement: &Announcement, source: Option<&HistoryEntry>) -> Op
     }
 }
 
-/// Event that Switchhook publishes when there are new dead letters or quarantined events.
+/// Event that Switchhook publishes when there are new dead letters or quarantined events, or events that are retried for long.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct OperatorAttention {
     pub schema_version: u32,
@@ -241,7 +241,7 @@ pub struct OperatorAttention {
     /// `operator.attention`.
     #[serde(rename = "type")]
     pub event_type: &'static str,
-    /// `dead_lettered` or `quarantined`.
+    /// `dead_lettered`, `quarantined` or `retrying`.
     pub kind: &'static str,
     /// Number of events since the previous event of this kind.
     pub count: u64,

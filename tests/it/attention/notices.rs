@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 use switchhook_aws::inbox::AttentionKind;
 use switchhook_domain::{EventId, Provider};
-use switchhook_local::EVENTS_DEAD_LETTER_QUEUE;
-use switchhook_tests::{MAX_RECEIVE_COUNT, MINUTE, World, generic, text};
+use switchhook_local::{CALLS_TABLE, EVENTS_DEAD_LETTER_QUEUE};
+use switchhook_tests::{MAX_RECEIVE_COUNT, MINUTE, World, down, generic, text};
 
 use super::{marked, named};
 
@@ -68,7 +68,7 @@ async fn notice_that_was_published_before_its_cursor_moved_is_repeated_under_its
     world.wait(MINUTE).await;
     world.set_fault_hook(|call| {
         let is_cursor = String::from_utf8_lossy(call.body).contains("sweep:attention");
-        (call.operation == "PutItem" && is_cursor).then(switchhook_tests::down)
+        (call.operation == "PutItem" && is_cursor).then(down)
     });
     assert!(world.reconciler.run("test").await.is_err());
     world.clear_faults();
@@ -77,6 +77,30 @@ async fn notice_that_was_published_before_its_cursor_moved_is_repeated_under_its
     let ids: Vec<String> = notices(&world).iter().map(|event| text(&event["id"])).collect();
     assert_eq!(ids, [id.clone(), id]);
     assert_eq!(notices(&world)[0], notices(&world)[1]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn event_that_is_retried_for_five_minutes_is_published_once() {
+    let world = World::new();
+    world.inject_fault("PutItem", CALLS_TABLE, u64::MAX, down());
+    world.accept(Provider::Generic, &generic("c1", "e1", "RINGING", 0)).await;
+    world.wait(MINUTE * 4).await;
+    assert_eq!(notices(&world), Vec::<Value>::new());
+    world.wait(MINUTE * 30).await;
+    let event = json!({"event_id": "generic:e1", "call_id": "c1", "cause": "write_call"});
+    let shown: Vec<Value> =
+        notices(&world).iter().map(|notice| json!([notice["kind"], notice["count"], notice["events"]])).collect();
+    assert_eq!(shown, [json!(["retrying", 1, [event]])]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn event_that_is_folded_after_some_retries_is_not_published() {
+    let world = World::new();
+    world.inject_fault("PutItem", CALLS_TABLE, 3, down());
+    world.accept(Provider::Generic, &generic("c1", "e1", "RINGING", 0)).await;
+    world.wait(MINUTE * 15).await;
+    assert!(!world.logged("retried").is_empty());
+    assert_eq!(notices(&world), Vec::<Value>::new());
 }
 
 #[tokio::test(start_paused = true)]
@@ -110,7 +134,7 @@ async fn dead_letter_that_no_consumer_noted_is_marked_and_published() {
 async fn note_of_the_consumer_stays_and_only_its_kind_changes() {
     let world = World::stopped();
     let id = world.accept(Provider::Generic, &generic("c1", "e1", "RINGING", 0)).await;
-    world.inject_fault("GetItem", switchhook_local::CALLS_TABLE, 1, switchhook_tests::down());
+    world.inject_fault("GetItem", CALLS_TABLE, 1, down());
     world.consume(&world.receive()).await;
     assert_eq!(marked(&world, AttentionKind::Retrying).await, named("generic:e1", "read_call"));
     for _ in 0..MAX_RECEIVE_COUNT {

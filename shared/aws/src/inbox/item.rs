@@ -180,6 +180,9 @@ pub(super) struct AttentionCursorItem {
     pub(super) quarantined_until: Timestamp,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) quarantined_published_at: Option<Timestamp>,
+    pub(super) retrying_until: Timestamp,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) retrying_published_at: Option<Timestamp>,
 }
 
 /// Key of an event in the index `by_received`.

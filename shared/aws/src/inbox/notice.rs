@@ -14,6 +14,7 @@ pub struct AttentionCursor {
     pub dead_letters: u64,
     pub dead_lettered: SeenUntil,
     pub quarantined: SeenUntil,
+    pub retrying: SeenUntil,
 }
 
 /// Progress of the notices about one kind.
@@ -31,7 +32,8 @@ impl SeenUntil {
 
 impl Default for AttentionCursor {
     fn default() -> Self {
-        Self { dead_letters: 0, dead_lettered: SeenUntil::NOTHING, quarantined: SeenUntil::NOTHING }
+        let nothing = SeenUntil::NOTHING;
+        Self { dead_letters: 0, dead_lettered: nothing, quarantined: nothing, retrying: nothing }
     }
 }
 
@@ -41,7 +43,8 @@ impl AttentionCursor {
         match kind {
             AttentionKind::DeadLettered => Some(&mut self.dead_lettered),
             AttentionKind::Quarantined => Some(&mut self.quarantined),
-            AttentionKind::Retrying | AttentionKind::Conflict | AttentionKind::Audit => None,
+            AttentionKind::Retrying => Some(&mut self.retrying),
+            AttentionKind::Conflict | AttentionKind::Audit => None,
         }
     }
 }
@@ -59,6 +62,7 @@ impl Inbox {
             dead_letters: item.dead_letters,
             dead_lettered: SeenUntil { until: item.dead_lettered_until, published_at: item.dead_lettered_published_at },
             quarantined: SeenUntil { until: item.quarantined_until, published_at: item.quarantined_published_at },
+            retrying: SeenUntil { until: item.retrying_until, published_at: item.retrying_published_at },
         })
     }
 
@@ -75,6 +79,8 @@ impl Inbox {
             dead_lettered_published_at: cursor.dead_lettered.published_at,
             quarantined_until: cursor.quarantined.until,
             quarantined_published_at: cursor.quarantined.published_at,
+            retrying_until: cursor.retrying.until,
+            retrying_published_at: cursor.retrying.published_at,
         })
         .await
     }
