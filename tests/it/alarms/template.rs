@@ -1,4 +1,4 @@
-//! The alarms of `template.yaml`, with the names of a local stack in the place of references.
+//! The alarms of all templates, with the names of a local stack in the place of references.
 
 use std::collections::BTreeMap;
 
@@ -7,11 +7,14 @@ use switchhook_local::metrics::{API_ID, Alarm, function_name};
 
 use crate::files::yaml;
 
+/// Templates with alarms.
+const TEMPLATES: [&str; 4] = ["template.yaml", "infra/forward.yaml", "infra/edge.yaml", "infra/export.yaml"];
+
 /// Every alarm by the name of its resource.
 pub(super) fn alarms() -> BTreeMap<String, Alarm> {
-    let template = yaml("template.yaml");
-    let resources = template["Resources"].as_object().unwrap();
-    let alarms = resources.iter().filter(|(_, resource)| resource["Type"] == "AWS::CloudWatch::Alarm");
+    let templates = TEMPLATES.map(yaml);
+    let resources = templates.iter().flat_map(|template| template["Resources"].as_object().unwrap());
+    let alarms = resources.filter(|(_, resource)| resource["Type"] == "AWS::CloudWatch::Alarm");
     alarms
         .map(|(name, resource)| {
             let alarm = serde_json::from_value(resolve(&resource["Properties"]));
@@ -25,7 +28,7 @@ fn resolve(value: &Value) -> Value {
         Value::Object(fields) => match fields.iter().next() {
             Some((tag, of)) if tag == "!Ref" => json!(physical_name(of.as_str().unwrap())),
             Some((tag, of)) if tag == "!GetAtt" => json!(physical_name(of.as_str().unwrap())),
-            Some((tag, of)) if tag == "!Sub" => json!(of.as_str().unwrap().replace("${AWS::StackName}", "local")),
+            Some((tag, of)) if tag == "!Sub" => json!(substitute(of.as_str().unwrap())),
             Some((tag, _)) if tag == "!If" => json!([]),
             _ => Value::Object(fields.iter().map(|(name, of)| (name.clone(), resolve(of))).collect::<Map<_, _>>()),
         },
@@ -34,10 +37,24 @@ fn resolve(value: &Value) -> Value {
     }
 }
 
+/// Replaces each `${NAME}` of a text.
+fn substitute(text: &str) -> String {
+    let mut parts = text.split("${");
+    let start = parts.next().unwrap_or_default().to_owned();
+    parts.fold(start, |text, part| {
+        let (name, rest) = part.split_once('}').unwrap();
+        format!("{text}{}{rest}", physical_name(name))
+    })
+}
+
 /// Name that a resource has in the metrics of a local stack.
 fn physical_name(resource: &str) -> String {
     match resource {
-        "AWS::StackName" => "local".to_owned(),
+        "AWS::StackName" | "StackName" | "SwitchhookStackName" => "local".to_owned(),
+        "EventBusName" => "bus".to_owned(),
+        "ForwardDlq.QueueName" => "forward-dlq".to_owned(),
+        "Distribution" => "distribution".to_owned(),
+        "ExportScheduleGroup" => "exports".to_owned(),
         "HttpApi" => API_ID.to_owned(),
         "InboxTable" => switchhook_local::INBOX_TABLE.to_owned(),
         "CallsTable" => switchhook_local::CALLS_TABLE.to_owned(),

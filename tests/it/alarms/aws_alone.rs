@@ -1,0 +1,140 @@
+//! Alarms on metrics that AWS alone produces: throttles of its services, new versions, the edge, posted events, and exports.
+//!
+//! The local cloud has none of these causes. So the values that AWS would record are recorded by hand, for each series that the
+//! alarm must watch, and nothing else of a stack is needed.
+
+use switchhook_local::metrics::{MINUTE_MS, Metrics, SeriesKey, function_name};
+use switchhook_local::{CALLS_TABLE, INBOX_TABLE};
+
+use super::template::alarms;
+
+const HOUR_MS: u64 = 60 * MINUTE_MS;
+const FUNCTIONS: [&str; 7] = ["ingress", "consumer", "relay", "scheduler", "dialer", "reconciler", "api"];
+
+/// One alarm, and the metrics that must set it off.
+pub(super) struct Case {
+    pub alarm: &'static str,
+    /// Each series alone must set the alarm off.
+    series: fn() -> Vec<SeriesKey>,
+    /// Value that AWS records in each minute of trouble, and one that is no trouble.
+    values: (f64, f64),
+}
+
+pub(super) const CASES: &[Case] = &[
+    Case { alarm: "P1WebhooksThrottledAlarm", series: webhooks_throttled, values: (1.0, 0.0) },
+    Case { alarm: "P2ReleaseErrorsAlarm", series: release_errors, values: (1.0, 0.0) },
+    Case { alarm: "P2FunctionThrottlesAlarm", series: function_throttles, values: (1.0, 0.0) },
+    Case { alarm: "P2TableThrottlesAlarm", series: table_throttles, values: (1.0, 0.0) },
+    Case { alarm: "P2IndexReadThrottlesAlarm", series: index_read_throttles, values: (1.0, 0.0) },
+    Case { alarm: "P1ForwardDeadLettersAlarm", series: forward_dead_letters, values: (1.0, 0.0) },
+    Case { alarm: "P1ForwardEventsLostAlarm", series: forward_events_lost, values: (1.0, 0.0) },
+    Case { alarm: "P2ForwardRetriesAlarm", series: forward_retries, values: (1.0, 0.0) },
+    Case { alarm: "P1EdgeErrorRateAlarm", series: edge_error_rate, values: (6.0, 5.0) },
+    Case { alarm: "P2EdgeRateLimitAlarm", series: edge_rate_limit, values: (1.0, 0.0) },
+    Case { alarm: "P3InboxExportAlarm", series: inbox_export, values: (1.0, 0.0) },
+];
+
+/// The access log of the gateway counts the webhooks that were answered 429.
+fn webhooks_throttled() -> Vec<SeriesKey> {
+    vec![SeriesKey::new("Switchhook", "throttled", &[("stack", "local"), ("function", "gateway")])]
+}
+
+fn release_errors() -> Vec<SeriesKey> {
+    let of = |function: &&str| {
+        let (name, alias) = (function_name(function), format!("{}:live", function_name(function)));
+        let dimensions = [("FunctionName", name.as_str()), ("Resource", &alias), ("ExecutedVersion", &name)];
+        SeriesKey::new("AWS/Lambda", "Errors", &dimensions)
+    };
+    FUNCTIONS.iter().map(of).collect()
+}
+
+fn function_throttles() -> Vec<SeriesKey> {
+    let of = |function: &&str| SeriesKey::new("AWS/Lambda", "Throttles", &[("FunctionName", &function_name(function))]);
+    FUNCTIONS.iter().map(of).collect()
+}
+
+fn table_throttles() -> Vec<SeriesKey> {
+    let mut series = index_throttles("WriteThrottleEvents");
+    for table in [INBOX_TABLE, CALLS_TABLE] {
+        for metric in ["ReadThrottleEvents", "WriteThrottleEvents"] {
+            series.push(SeriesKey::new("AWS/DynamoDB", metric, &[("TableName", table)]));
+        }
+    }
+    series
+}
+
+fn index_read_throttles() -> Vec<SeriesKey> {
+    index_throttles("ReadThrottleEvents")
+}
+
+fn index_throttles(metric: &str) -> Vec<SeriesKey> {
+    let of = |(table, index): (&str, &str)| {
+        SeriesKey::new("AWS/DynamoDB", metric, &[("TableName", table), ("GlobalSecondaryIndexName", index)])
+    };
+    let indexes = [
+        (INBOX_TABLE, "by_received"),
+        (INBOX_TABLE, "by_attention"),
+        (CALLS_TABLE, "by_wake"),
+        (CALLS_TABLE, "by_appointment"),
+        (CALLS_TABLE, "by_party"),
+    ];
+    indexes.into_iter().map(of).collect()
+}
+
+fn forward_dead_letters() -> Vec<SeriesKey> {
+    vec![SeriesKey::new("AWS/SQS", "ApproximateNumberOfMessagesVisible", &[("QueueName", "forward-dlq")])]
+}
+
+fn forward_events_lost() -> Vec<SeriesKey> {
+    vec![forward_rule("InvocationsFailedToBeSentToDlq")]
+}
+
+fn forward_retries() -> Vec<SeriesKey> {
+    vec![forward_rule("RetryInvocationAttempts")]
+}
+
+fn forward_rule(metric: &str) -> SeriesKey {
+    SeriesKey::new("AWS/Events", metric, &[("EventBusName", "bus"), ("RuleName", "local-forward")])
+}
+
+fn edge_error_rate() -> Vec<SeriesKey> {
+    vec![SeriesKey::new("AWS/CloudFront", "5xxErrorRate", &[("DistributionId", "distribution"), ("Region", "Global")])]
+}
+
+fn edge_rate_limit() -> Vec<SeriesKey> {
+    vec![SeriesKey::new("AWS/WAFV2", "BlockedRequests", &[("WebACL", "local"), ("Rule", "rate-per-address")])]
+}
+
+fn inbox_export() -> Vec<SeriesKey> {
+    vec![SeriesKey::new("AWS/Scheduler", "TargetErrorCount", &[("ScheduleGroup", "exports")])]
+}
+
+/// Names of the alarms that fire in six hours, of which the third has this value in each minute.
+fn fired(series: &SeriesKey, value: f64) -> Vec<String> {
+    let metrics = Metrics::default();
+    for minute in 0..60 {
+        metrics.record(series.clone(), value, 2 * HOUR_MS + minute * MINUTE_MS);
+    }
+    let fires = |alarm: &switchhook_local::metrics::Alarm| {
+        !alarm.times_in_alarm(&metrics, 0, 6 * HOUR_MS).unwrap_or_else(|error| panic!("{error}")).is_empty()
+    };
+    alarms().into_iter().filter(|(_, alarm)| fires(alarm)).map(|(name, _)| name).collect()
+}
+
+#[test]
+fn metric_of_aws_sets_off_its_alarm_and_no_other() {
+    for Case { alarm, series, values: (trouble, _) } in CASES {
+        for series in series() {
+            assert_eq!(fired(&series, *trouble), [*alarm], "{series:?}");
+        }
+    }
+}
+
+#[test]
+fn value_that_is_no_trouble_sets_off_no_alarm() {
+    for Case { series, values: (_, usual), .. } in CASES {
+        for series in series() {
+            assert_eq!(fired(&series, *usual), Vec::<String>::new(), "{series:?}");
+        }
+    }
+}
