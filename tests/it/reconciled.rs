@@ -451,7 +451,7 @@ async fn call_whose_provider_was_not_asked_for_want_of_requests_has_no_deadline(
     // It is now so late that the reconciler no longer waits for a provider that cannot answer.
     world.wait(INACTIVITY_TIMEOUT * 3).await;
     let first = world.reconciler.run("one").await.unwrap();
-    assert_eq!((first.lookups, first.deadlines_passed), (300, 300));
+    assert_eq!((first.lookups, first.requests.sent, first.deadlines_passed), (300, 300, 300));
     consume_all(&world).await;
     let second = world.reconciler.run("two").await.unwrap();
     assert_eq!((second.lookups, second.deadlines_passed), (10, 10));

@@ -334,6 +334,7 @@ impl Consumer {
             function: "consumer",
             message: "event not folded",
             action_taken: if dead { "dead_lettered" } else { "retried" },
+            provider: decoded.as_ref().map(|message| message.event.origin.as_str()),
             event_id: decoded.as_ref().map(|message| message.event.event_id.as_str()),
             call_id: decoded.as_ref().map(|message| message.event.call_id.as_str()),
             retry_count: Some(receives_of(message)),

@@ -76,6 +76,7 @@ pub struct Report {
 /// Requests to providers in one run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct RequestStats {
+    pub sent: u64,
     /// Requests without a usable answer.
     pub failed: u64,
     /// Time of the slowest request in milliseconds. `None` if there was no request.
@@ -85,10 +86,12 @@ pub struct RequestStats {
 impl RequestStats {
     /// Adds a request that took this time.
     pub(crate) fn add_time(&mut self, millis: i64) {
+        self.sent += 1;
         self.slowest_ms = self.slowest_ms.max(Some(millis.unsigned_abs()));
     }
 
     pub(crate) fn add(&mut self, other: Self) {
+        self.sent += other.sent;
         self.failed += other.failed;
         self.slowest_ms = self.slowest_ms.max(other.slowest_ms);
     }
@@ -96,7 +99,8 @@ impl RequestStats {
     /// Returns the requests as metrics of a log line.
     pub(crate) fn counts(&self) -> Vec<(&'static str, u64)> {
         let slowest = self.slowest_ms.map(|slowest_ms| ("provider_request_ms", slowest_ms));
-        slowest.into_iter().chain([("provider_request_failed", self.failed)]).collect()
+        let counts = [("provider_requests", self.sent), ("provider_request_failed", self.failed)];
+        slowest.into_iter().chain(counts).collect()
     }
 }
 

@@ -109,7 +109,7 @@ fn inbox_export() -> Vec<SeriesKey> {
     vec![SeriesKey::new("AWS/Scheduler", "TargetErrorCount", &[("ScheduleGroup", "exports")])]
 }
 
-/// Names of the alarms that fire in six hours, of which the third has this value in each minute.
+/// Names of the alarms that fire in six hours. The series has this value in each minute of the third hour.
 fn fired(series: &SeriesKey, value: f64) -> Vec<String> {
     let metrics = Metrics::default();
     for minute in 0..60 {

@@ -94,7 +94,8 @@ async fn retried_event_is_listed_since_its_first_try_and_until_it_is_folded() {
     let first = world.attention(AttentionKind::Retrying).await;
     assert_eq!(marked(&world, AttentionKind::Retrying).await, named("generic:e1", "write_call"));
     world.wait(Duration::from_secs(4)).await;
-    assert!(world.logged("retried").len() >= 2);
+    let retried = world.logged("retried");
+    assert!(retried.len() >= 2 && retried.iter().all(|line| line["provider"] == "generic"), "{retried:?}");
     assert_eq!(world.attention(AttentionKind::Retrying).await, first, "the time must be that of the first try");
     world.wait(MINUTE).await;
     assert_eq!(world.call("c1").await.version, 1);
@@ -127,6 +128,7 @@ async fn dead_letter_is_listed_with_its_cause() {
     world.accept(Provider::Generic, &generic("c1", "e1", "RINGING", 0)).await;
     world.wait(HOUR * 6).await;
     assert_eq!(world.dead_letters().len(), 1);
+    assert_eq!(world.logged("dead_lettered")[0]["provider"], "generic");
     assert_eq!(world.attention(AttentionKind::Retrying).await, []);
     assert_eq!(marked(&world, AttentionKind::DeadLettered).await, named("generic:e1", "write_call"));
     let at = world.attention(AttentionKind::DeadLettered).await[0].at;
