@@ -26,6 +26,8 @@ use crate::stack::Stack;
 
 /// Reads at the same time.
 const CONCURRENCY: usize = 16;
+/// Number of events that arrived in a few minutes, above which the next minutes are read one by one.
+const BUSY: usize = 1_000;
 /// Limit on the entries of the index that one plan looks at.
 const EXAMINED_MAX: usize = 1_000_000;
 /// Limit on the events that one plan reads to compare them with the filter.
@@ -170,12 +172,18 @@ async fn matches(
         Some(call_id) => vec![shard_of(call_id.as_str(), RECEIVED_SHARDS)],
         None => (0..RECEIVED_SHARDS).collect(),
     };
-    let mut done = 0;
-    for some in minutes.chunks(CONCURRENCY) {
+    // The events that the plan takes are among the first of each shard.
+    let most = if filter.needs_no_read() { items_max } else { READ_MAX }.saturating_add(seen.len() + 1);
+    let (mut done, mut ahead, mut rest) = (0, 1, minutes.as_slice());
+    while !rest.is_empty() {
+        let (some, later) = rest.split_at(ahead.min(rest.len()));
+        rest = later;
         let buckets = some.iter().flat_map(|minute| shards.iter().map(move |shard| (*minute, *shard)));
-        let found = buckets.map(|(minute, shard)| received(stack, minute, shard, filter));
+        let found = buckets.map(|(minute, shard)| received(stack, minute, shard, filter, most));
         let found = concurrently(CONCURRENCY, found).await?;
         let mut candidates: Vec<Candidate> = found.into_iter().flatten().collect();
+        // Busy minutes are read one by one, so that little is read beyond the limit. Quiet ones are read at the same time.
+        ahead = if candidates.len() > BUSY { 1 } else { (2 * ahead).min(CONCURRENCY) };
         candidates.retain(|candidate| seen.insert(candidate.event_id.clone()));
         candidates.sort_by(|a, b| (a.received_at, &a.event_id).cmp(&(b.received_at, &b.event_id)));
         matches.take(stack, filter, candidates, items_max).await?;
@@ -213,8 +221,15 @@ fn minutes_of(filter: &ReplayFilter, row: Option<&Call>, now: Timestamp) -> Vec<
     }
 }
 
-/// Reads the events that one shard received in one minute, and that the index knows to match.
-async fn received(stack: &Stack, minute: i64, shard: u64, filter: &ReplayFilter) -> Result<Vec<Candidate>, Error> {
+/// Reads the events that one shard received in one minute, and that the index knows to match: the first `most` of them, or a few
+/// more.
+async fn received(
+    stack: &Stack,
+    minute: i64,
+    shard: u64,
+    filter: &ReplayFilter,
+    most: usize,
+) -> Result<Vec<Candidate>, Error> {
     let mut found = Vec::new();
     let mut pages = stack.inbox.received_pages(minute, shard, None);
     while let Some(page) = pages.next().await? {
@@ -229,7 +244,7 @@ async fn received(stack: &Stack, minute: i64, shard: u64, filter: &ReplayFilter)
             call_id: event.call_id,
             received_at: event.received_at,
         }));
-        if page.next.is_none() {
+        if page.next.is_none() || found.len() >= most {
             break;
         }
     }

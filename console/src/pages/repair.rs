@@ -196,7 +196,7 @@ async fn dead_letters(stack: &Stack, session: &Session, read: &Read) -> Markup {
                 (button(session, "Plan: discard all", Kind::DiscardDeadLetters, &[("all", "yes")]))
             }
         }
-        @if nothing { (last_repair(stack).await) }
+        @if nothing && read.messages.is_ok() { (last_repair(stack).await) }
         @else if letters.count > 0 {
             (table(letters, read.now, "Dead letters by cause", |group| {
                 let filter = filter(group, false);

@@ -15,8 +15,8 @@ use crate::received::{MinuteCount, QUERIES_MAX, Walk, chunk_len, read_minute};
 use crate::stack::Stack;
 
 /// Limits on the events that a page reads to apply the filters. A page examines as many as it may show, within these limits. With
-/// the rows of their calls, a small page reads at most 200 rows.
-const EXAMINED_MIN: usize = 96;
+/// their notes and the rows of their calls, a small page reads at most 200 items.
+const EXAMINED_MIN: usize = 64;
 const EXAMINED_MAX: usize = 200;
 /// Largest number of events of each minute among which the events of one call are looked for.
 const BUCKET_LIMIT: i32 = 250;

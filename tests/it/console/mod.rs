@@ -8,10 +8,19 @@ mod lists;
 mod repair;
 mod searches;
 
+mod ids;
+mod killed;
+mod large;
+mod ledger;
+mod masked;
+mod problems;
+mod ringing;
+mod routes;
+
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use http::header::{COOKIE, HOST, LOCATION, ORIGIN, SET_COOKIE};
-use http::{Request, StatusCode};
+use http::{Method, Request, StatusCode};
 use switchhook_console::{Console, Options};
 use switchhook_tests::World;
 use tower::ServiceExt;
@@ -73,6 +82,18 @@ impl Browser {
         self.send(request.body(Body::from(body)).unwrap()).await
     }
 
+    /// Sends a request with an empty form.
+    pub(crate) async fn request(&self, method: &Method, path: &str) -> Page {
+        let request = Request::builder().method(method).uri(path).header(ORIGIN, format!("http://{PAGES_HOST}"));
+        self.send(request.body(Body::empty()).unwrap()).await
+    }
+
+    /// Opens the stream that tells a page when to read again.
+    pub(crate) async fn stream(&self, page: &str) -> Body {
+        let request = self.signed_in(Request::get(format!("/live?page={page}")).body(Body::empty()).unwrap());
+        self.router.clone().oneshot(request).await.unwrap().into_body()
+    }
+
     /// Sends a form with further fields, as if a user had filled them in.
     pub(crate) async fn submit(&self, form: &Form, filled: &[(&str, &str)]) -> Page {
         let hidden = form.fields.iter().map(|(name, value)| (name.as_str(), value.as_str()));
@@ -80,12 +101,16 @@ impl Browser {
         self.post(&form.action, &fields).await
     }
 
-    async fn send(&self, mut request: Request<Body>) -> Page {
+    fn signed_in(&self, mut request: Request<Body>) -> Request<Body> {
         let headers = request.headers_mut();
         headers.insert(HOST, PAGES_HOST.parse().unwrap());
         headers.insert(COOKIE, self.cookie.parse().unwrap());
         headers.insert("sec-fetch-site", "same-origin".parse().unwrap());
-        let response = self.router.clone().oneshot(request).await.unwrap();
+        request
+    }
+
+    async fn send(&self, request: Request<Body>) -> Page {
+        let response = self.router.clone().oneshot(self.signed_in(request)).await.unwrap();
         let status = response.status();
         let location = response.headers().get(LOCATION).map(|to| to.to_str().unwrap().to_owned());
         let body = to_bytes(response.into_body(), usize::MAX).await.unwrap();

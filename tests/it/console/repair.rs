@@ -15,7 +15,7 @@ use crate::operator::dead_letters::with_dead_letters;
 use crate::operator::quarantine::{quarantined_by_older_version, unreadable};
 use crate::repair::stack_of;
 
-const REASON: (&str, &str) = ("reason", "ticket 812: a new version reads it");
+pub(super) const REASON: (&str, &str) = ("reason", "ticket 812: a new version reads it");
 
 /// A stack with two events that this version can read, and a browser on its console.
 async fn with_quarantined() -> (World, Browser) {
@@ -38,7 +38,7 @@ async fn plan(browser: &Browser, from: &str, label: &str) -> (Page, PlanId) {
 }
 
 /// Waits until a run has ended in this console. Returns its page.
-async fn ended(browser: &Browser, started: &Page) -> Page {
+pub(super) async fn ended(browser: &Browser, started: &Page) -> Page {
     assert_eq!(started.status, StatusCode::SEE_OTHER, "{}", started.html);
     let path = started.location.clone().unwrap();
     for _ in 0..100 {
@@ -57,11 +57,11 @@ fn with(form: &Form, name: &str, value: &str) -> Form {
     Form { action: form.action.clone(), fields: form.fields.iter().map(replaced).collect() }
 }
 
-fn token(form: &Form) -> String {
+pub(super) fn token(form: &Form) -> String {
     form.fields.iter().find(|(name, _)| name == "form_token").unwrap().1.clone()
 }
 
-async fn audited(world: &World) -> usize {
+pub(super) async fn audited(world: &World) -> usize {
     audit::list(&stack_of(world), 100).await.unwrap().len()
 }
 

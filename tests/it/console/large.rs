@@ -1,0 +1,249 @@
+//! Large tables: what a page or a plan reads does not grow with the number of stored calls and events.
+//!
+//! `SWITCHHOOK_CONSOLE_ROWS=100000` stores as many calls as the console is made for.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::time::{Duration, Instant};
+
+use http::StatusCode;
+use serde_dynamo::AttributeValue;
+use switchhook_aws::calls::WAKE_SHARDS;
+use switchhook_aws::dynamodb::shard_of;
+use switchhook_aws::inbox::{AttentionKind, RECEIVED_SHARDS, minute_of};
+use switchhook_domain::{Provider, Timestamp};
+use switchhook_local::{CALLS_TABLE, INBOX_TABLE};
+use switchhook_operate::plan::ITEMS_MAX_DEFAULT;
+use switchhook_operate::replay::{self, ReplayFilter};
+use switchhook_tests::{Item, World, generic};
+
+use super::{Browser, console};
+use crate::operator::quarantine::unreadable;
+use crate::outbound::{call_request, create};
+use crate::repair::stack_of;
+
+/// Rows that a page may read one by one: of calls and events, and the health of each provider.
+const ROWS_MAX: u64 = 200 + Provider::ALL.len() as u64;
+/// Pages of lists, each with the largest number of queries that it may send.
+const LISTS: [(&str, u64); 16] = [
+    ("/calls", 240),
+    ("/calls?tab=in_flight", 2 * WAKE_SHARDS),
+    ("/calls?tab=waiting", 11 * WAKE_SHARDS),
+    ("/calls?tab=waiting&state=busy", 18 * WAKE_SHARDS),
+    ("/calls?tab=stuck", 18 * WAKE_SHARDS),
+    ("/calls?tab=in_doubt", 9 * WAKE_SHARDS),
+    ("/calls?tab=settled", 2 * WAKE_SHARDS),
+    ("/calls?tab=settled&job=PENDING", 9 * WAKE_SHARDS),
+    ("/events", 240),
+    ("/events?status=quarantined", 240),
+    ("/repair", 10),
+    ("/repair?tab=quarantined", 10),
+    ("/repair?tab=audit", 14),
+    ("/dials", 21 * WAKE_SHARDS),
+    // Overdue calls of each wake queue, and four kinds of trouble.
+    ("/", 11 * WAKE_SHARDS + 8),
+    ("/search", 0),
+];
+
+/// Number of calls, and of events. Half of the calls wait, more than are counted.
+fn rows() -> u64 {
+    std::env::var("SWITCHHOOK_CONSOLE_ROWS").ok().and_then(|text| text.parse().ok()).unwrap_or(12_000)
+}
+
+/// Items that the copies are made of.
+struct Originals {
+    settled: Item,
+    in_flight: Item,
+    waiting: Item,
+    event: Item,
+    quarantined: Item,
+}
+
+impl Originals {
+    /// Lets one of each come into being, and stops the stack.
+    async fn of(world: &mut World) -> Self {
+        let event = world.accept(Provider::Generic, &generic("settled", "e1", "ENDED", 0)).await;
+        world.wait(Duration::from_secs(40 * 60 + 30)).await;
+        world.accept(Provider::Generic, &generic("in-flight", "e2", "RINGING", 0)).await;
+        let mut later = call_request("confirms");
+        later["due_at"] = "2026-01-02T00:00:00Z".into();
+        let waiting = create(world, &later).await;
+        let quarantined = unreadable(world).await;
+        world.quiesce().await;
+        world.stop();
+        let mut event = world.item(INBOX_TABLE, event.as_str()).await;
+        // The bodies of the copies are compressed without it.
+        event.remove("dictionary");
+        Self {
+            settled: world.item(CALLS_TABLE, "settled").await,
+            in_flight: world.item(CALLS_TABLE, "in-flight").await,
+            waiting: world.item(CALLS_TABLE, &waiting).await,
+            event,
+            quarantined: world.item(INBOX_TABLE, quarantined.as_str()).await,
+        }
+    }
+
+    /// Stores the calls with these numbers, an event of each call, and some events that cannot be read. A quarter of the calls
+    /// is settled, a quarter is in flight, and half of them wait.
+    fn store(&self, world: &World, numbers: Range<u64>, now: Timestamp) {
+        let of_kind =
+            |kind: u64| numbers.clone().filter(move |n| [0, 2, 1, 2][usize::try_from(n % 4).unwrap()] == kind);
+        for (kind, item) in [(0, &self.settled), (1, &self.in_flight), (2, &self.waiting)] {
+            let copy = |n: u64| {
+                let id = call_id(n);
+                // Some are due, and others later. Each time is another one.
+                let wake_at = now.as_millis() - 1_000_000 + 7 * i64::try_from(n).unwrap();
+                let queue = text_of(&item["wake_key"]).rsplit_once('#').unwrap().0.to_owned();
+                let wake_key = format!("{queue}#{}", shard_of(&id, WAKE_SHARDS));
+                vec![("call_id", text(id)), ("wake_key", text(wake_key)), ("wake_at", number(wake_at))]
+            };
+            world.store_copies(CALLS_TABLE, item, of_kind(kind).map(copy));
+        }
+        let received = |n: u64, id: &str| {
+            let at = now.as_millis() - 7 * i64::try_from(n).unwrap();
+            let minute = minute_of(Timestamp::from_millis(at));
+            let bucket = format!("{minute}#{}", shard_of(id, RECEIVED_SHARDS));
+            [("received_at", number(at)), ("received_bucket", text(bucket))]
+        };
+        let event = |n: u64| {
+            let (call_id, event_id) = (call_id(n), format!("e-{n:07}"));
+            let body = zstd::bulk::compress(generic(&call_id, &event_id, "RINGING", 0).as_bytes(), 1).unwrap();
+            let own = [
+                ("event_id", text(format!("generic:{event_id}"))),
+                ("call_id", text(call_id.clone())),
+                ("body", AttributeValue::B(body)),
+            ];
+            own.into_iter().chain(received(n, &call_id)).collect()
+        };
+        world.store_copies(INBOX_TABLE, &self.event, numbers.clone().map(event));
+        let unreadable = |n: u64| {
+            let id = format!("generic:sha256-{n:07}");
+            let attention = AttentionKind::Quarantined.key(&id);
+            let own = [("event_id", text(id.clone())), ("attention", text(attention))];
+            own.into_iter().chain(received(n, &id)).collect()
+        };
+        world.store_copies(INBOX_TABLE, &self.quarantined, numbers.filter(|n| n % 5 == 0).map(unreadable));
+    }
+}
+
+fn call_id(n: u64) -> String {
+    format!("call-{n:07}")
+}
+
+fn text(text: String) -> AttributeValue {
+    AttributeValue::S(text)
+}
+
+fn number(number: i64) -> AttributeValue {
+    AttributeValue::N(number.to_string())
+}
+
+fn text_of(value: &AttributeValue) -> &str {
+    let AttributeValue::S(text) = value else { panic!("{value:?}") };
+    text
+}
+
+/// Requests and read units of something.
+#[derive(Debug, PartialEq)]
+struct Read {
+    requests: BTreeMap<String, u64>,
+    units: f64,
+}
+
+impl Read {
+    /// Returns the requests and read units since the last call.
+    fn of(world: &World) -> Self {
+        let units = world.capacity().values().map(|count| count.read_units).sum();
+        Self { requests: world.requests(), units }
+    }
+
+    fn of_operation(&self, operation: &str) -> u64 {
+        self.requests.get(operation).copied().unwrap_or_default()
+    }
+}
+
+/// Reads every list. Returns what each read.
+async fn read_lists(world: &World, stored: u64) -> Vec<(&'static str, Read)> {
+    let browser = Browser::open(&console(world, false)).await;
+    drop(Read::of(world));
+    let mut reads = Vec::new();
+    for (url, queries_max) in LISTS {
+        let started = Instant::now();
+        let page = browser.get(url).await;
+        let took = started.elapsed();
+        let read = Read::of(world);
+        println!("{stored} rows: {url} took {took:?}: {:?}, {} read units", read.requests, read.units);
+        let is_found = url != "/search";
+        assert_eq!(page.status == StatusCode::OK, is_found, "{url}: {}", page.html);
+        assert!(!page.contains("class=\"problem\""), "{url}: {}", page.html);
+        let (rows, queries) = (read.of_operation("GetItem"), read.of_operation("Query"));
+        assert!(rows <= ROWS_MAX && queries <= queries_max, "{url}: {rows} rows, {queries} queries");
+        let others = ["GetItem", "Query", "GetQueueAttributes"];
+        assert!(read.requests.keys().all(|operation| others.contains(&operation.as_str())), "{url}: {read:?}");
+        let kinds = [stored, stored / 2, stored / 4, stored / 5].into_iter().filter(|count| *count > 1_000);
+        for count in kinds {
+            let with_commas = format!("{},{:03}", count / 1_000, count % 1_000);
+            assert!(
+                !page.contains(&count.to_string()) && !page.contains(&with_commas),
+                "{url} shows the total {count}"
+            );
+        }
+        reads.push((url, read));
+    }
+    reads
+}
+
+/// Plans a replay of all events. Returns what this read.
+async fn read_plan(world: &World, stored: u64, since: Timestamp) -> Read {
+    let stack = stack_of(world);
+    drop(Read::of(world));
+    let started = Instant::now();
+    let filter = ReplayFilter { since: Some(since), provider: Some(Provider::Generic), ..ReplayFilter::default() };
+    let cap = ITEMS_MAX_DEFAULT.min(usize::try_from(stored / 2).unwrap());
+    let plan = replay::plan(&stack, &filter, cap, &mut |_, _| {}).await.unwrap();
+    let took = started.elapsed();
+    let read = Read::of(world);
+    println!("{stored} rows: a plan took {took:?}: {:?}, {} read units", read.requests, read.units);
+    assert!(plan.capped && plan.continue_at.is_some(), "the plan says that more may match");
+    assert_eq!(plan.items.len() + plan.skipped_count + plan.unaffected, cap);
+    assert_eq!(plan.effects.len(), 500);
+    assert!(!read.requests.contains_key("Scan"), "{read:?}");
+    let browser = Browser::open(&console(world, false)).await;
+    let page = browser.get(&format!("/plan?id={}", plan.id)).await;
+    assert!(
+        page.contains(
+            "The plan has reached its limit of 10000 items, so more may match. Run it, and then make the next plan."
+        ),
+        "{}",
+        page.html
+    );
+    assert!(page.contains("The effect on ") && page.contains("is not worked out, because a plan shows 500"));
+    drop(Read::of(world));
+    read
+}
+
+#[tokio::test(start_paused = true)]
+async fn lists_and_plans_read_no_more_of_a_larger_table() {
+    let mut world = World::new();
+    let originals = Originals::of(&mut world).await;
+    let (now, all) = (world.now(), rows());
+    let some = all / 4 * 3;
+    let started = Instant::now();
+    originals.store(&world, 0..some, now);
+    println!("{some} calls and as many events were stored in {:?}", started.elapsed());
+    let fewer = read_lists(&world, some).await;
+    let since = |stored: u64| now.minus(Duration::from_millis(7 * stored));
+    let fewer_planned = read_plan(&world, some, since(some)).await;
+    originals.store(&world, some..all, now);
+    let more = read_lists(&world, all).await;
+    for ((url, fewer), (_, more)) in fewer.iter().zip(&more) {
+        assert_eq!(fewer.requests, more.requests, "{url}");
+        assert!(more.units <= 1.05 * fewer.units + 1.0, "{url}: {} and {} read units", fewer.units, more.units);
+    }
+    // The earliest minute of a period is not always a full one.
+    let more_planned = read_plan(&world, all, since(all)).await;
+    let queries = [&fewer_planned, &more_planned].map(|read| read.of_operation("Query"));
+    assert!(queries[1] <= queries[0] + 2 * RECEIVED_SHARDS, "{queries:?}");
+    assert_eq!(fewer_planned.of_operation("GetItem"), more_planned.of_operation("GetItem"));
+    assert!(more_planned.units <= 1.3 * fewer_planned.units, "{fewer_planned:?} {more_planned:?}");
+}
