@@ -20,4 +20,5 @@ mod kill;
 mod operator;
 mod playground;
 mod repair;
+mod ringing;
 mod stack;
