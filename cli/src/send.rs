@@ -22,7 +22,8 @@ Examples:
       --to 'http://127.0.0.1:8787/webhooks/twilio?appointment_id=appt_1'
   switchhook send --provider vapi --providers providers.json --sample vapi/end_of_call_report --to http://127.0.0.1:8787
 
-The webhook is signed with the current time, or with the time of a `switchhook dev`, in the way that the provider signs. With --key that is the provider's usual way.
+The webhook is signed with the current time, or with the time of a `switchhook dev`, in the way that the provider signs. With --key
+that is the provider's usual way.
 With --providers it is the way that the stack's secret configures: Vapi's signature settings, and the first shared key of Twilio.
 It goes to /webhooks/PROVIDER at the URL of the stack, unless --to ends with that path. An unknown --sample prints the list of
 samples.

@@ -139,7 +139,7 @@ mod tests {
         ledger.record("dynamodb", "Query", Usage { half_read_units: 9, ..usage });
         ledger.record("dynamodb", "PutItem", Usage { write_units: 2, ..usage });
         ledger.record("sqs", "GetQueueAttributes", usage);
-        ledger.record("monitoring", "GetMetricData", Usage { metrics: 24, ..usage });
+        ledger.record("monitoring", "GetMetricData", Usage { metrics: 19, ..usage });
         ledger.record("monitoring", "DescribeAlarms", usage);
         ledger.record("cloudformation", "DescribeStacks", usage);
         let spent = Spent::of(&ledger);

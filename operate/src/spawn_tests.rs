@@ -10,7 +10,7 @@ use crate::events::Tail;
 use crate::plan::Plan;
 use crate::{
     Stack, StackNames, audit, calls, check, dead_letters, dials, events, forget, providers, quarantine, recover,
-    repair, replay, republish, run, search, secrets, selection, status, timeline, verify,
+    repair, replay, republish, run, search, secrets, selection, stack, status, timeline, verify,
 };
 
 /// Compiles only if a task of its own can run the future.
@@ -30,6 +30,7 @@ fn every_public_future_can_be_spawned() {
     can_be_spawned(async { any::<Stack>().metrics(any::<Vec<_>>().as_slice(), any()).await });
     can_be_spawned(async { any::<Stack>().run(any()).await });
     can_be_spawned(async { StackNames::of_dev(&any::<String>()).await });
+    can_be_spawned(async { stack::time_of_dev(&any::<String>()).await });
     can_be_spawned(async { audit::list(&any(), any()).await });
     can_be_spawned(async { audit::record_unmasking(&any(), &any(), &any::<String>()).await });
     can_be_spawned(async { calls::list(&any(), &any()).await });

@@ -160,7 +160,7 @@ fn tail_prints_events_and_domain_events_once() {
     let mut items: Vec<Value> = Vec::new();
     let is_applied = |item: &Value| item["what"] == "event" && item["status"] == "applied";
     let is_completed = |item: &Value| item["type"] == "call.completed";
-    let is_later = |item: &Value| item["event_type"] == "transcript_updated";
+    let is_later = |item: &Value| item["type"] == "transcript_updated";
     // An event that was sent later shows that `tail` has looked again.
     for is_awaited in [&[&is_applied as &dyn Fn(&Value) -> bool, &is_completed][..], &[&is_later]] {
         while !is_awaited.iter().all(|is_it| items.iter().any(is_it)) {
