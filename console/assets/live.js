@@ -1,5 +1,5 @@
-// Live pages: when the server names a new version, the page is fetched again, and what changed is taken over in place. Focus,
-// scrolling, selection, open details and the order of rows stay. A hidden page asks for nothing.
+// Live pages: when the server names a new version, the page is fetched again, and changes are taken over in place. Focus,
+// scrolling, selection, open details and the order of rows stay.
 import { say, showTimes } from "./keys.js";
 
 const find = (selector, within = document) => within.querySelector(selector);
@@ -31,14 +31,14 @@ const kept = new Set(["open", "tabindex", "data-utc", "class", "hidden"]);
 const takeAttributes = (old, next) => {
   for (const { name, value } of next.attributes) if (name !== "open" && name !== "class" && old.getAttribute(name) !== value) old.setAttribute(name, value);
   for (const { name } of [...old.attributes]) if (!next.hasAttribute(name) && !kept.has(name)) old.removeAttribute(name);
-  const own = ["selected", "changed", "gone"].filter((name) => old.classList.contains(name));
+  const own = marks.filter((name) => old.classList.contains(name));
   const name = [...next.classList, ...own].join(" ");
   if (old.className.baseVal === undefined && old.className !== name) old.className = name;
 };
 
 const keyOf = (row, index) => row.id || find("a[href]", row)?.getAttribute("href") || `#${index}`;
 
-/** Takes over changed rows where they stand. Returns how many rows are new or gone. */
+/** Takes over changed rows. Returns how many are new or gone. */
 const takeRows = (old, next) => {
   const known = new Map([...old.rows].map((row, index) => [keyOf(row, index), row]));
   let moved = 0;
@@ -53,22 +53,56 @@ const takeRows = (old, next) => {
 };
 
 let moved = 0;
-/** Makes one element equal to another, and changes no more than differs. */
+const parts = "table, section, figure, form, ul, ol, dl, details, div, p";
+const quick = ".empty, .problem";
+const marks = ["selected", "changed", "gone"];
+const named = (nodes) => {
+  const seen = {};
+  return new Map(nodes.map((node) => {
+    const name = `${node.nodeName}#${node.id}.${[...node.classList].find((one) => !marks.includes(one))}`;
+    seen[name] = (seen[name] ?? 0) + 1;
+    return [name + seen[name], node];
+  }));
+};
+const isBusy = (node) => isSelected(node) || node.contains(document.activeElement);
+
+/** Takes over parts of a page. A new part waits for the user if it would move those below it. */
+const takeParts = (old, next) => {
+  const ours = named([...old.children].filter((part) => !part.matches(".newer")));
+  const theirs = named([...next.children]);
+  const last = (all, others) => [...all.keys()].findLastIndex((name) => others.has(name));
+  let place = null;
+  [...theirs].forEach(([name, part], index) => {
+    const own = ours.get(name);
+    if (own) { take(own, part); place = own; return; }
+    if (index < last(theirs, ours) && !part.matches(quick)) { moved++; return; }
+    const copy = document.importNode(part, true);
+    place ? place.after(copy) : old.prepend(copy);
+    place = copy;
+  });
+  [...ours].forEach(([name, part], index) => {
+    if (!theirs.has(name) && (index > last(ours, theirs) || part.matches(quick)) && !isBusy(part)) part.remove();
+  });
+};
+
+/** Makes one element equal to another. */
 const take = (old, next) => {
   if (old.isEqualNode(next) || "keep" in old.dataset || old.matches("input, select, textarea, dialog")) return;
   takeAttributes(old, next);
   if (old.tagName === "TBODY") { moved += takeRows(old, next); return; }
+  const nodes = [...old.childNodes, ...next.childNodes];
+  if (nodes.every((node) => node.nodeType === 1) && nodes.some((node) => node.matches(parts))) { takeParts(old, next); return; }
   const ours = [...old.childNodes].filter((node) => !node.classList?.contains("newer"));
   const theirs = [...next.childNodes];
   theirs.forEach((node, index) => {
     const own = ours[index];
     if (!own) { old.insertBefore(document.importNode(node, true), find(":scope > .newer", old)); return; }
-    if (own.nodeName === node.nodeName && own.nodeType === Node.ELEMENT_NODE) { take(own, node); return; }
-    if (own.isEqualNode(node) || isSelected(own) || own.contains(document.activeElement)) return;
+    if (own.nodeName === node.nodeName && own.nodeType === 1) { take(own, node); return; }
+    if (own.isEqualNode(node) || isBusy(own)) return;
     own.replaceWith(document.importNode(node, true));
     changed(old);
   });
-  for (const extra of ours.slice(theirs.length)) if (!isSelected(extra) && !extra.contains(document.activeElement)) extra.remove();
+  for (const extra of ours.slice(theirs.length)) if (!isBusy(extra)) extra.remove();
 };
 
 const showNewer = () => {
@@ -89,7 +123,7 @@ const offer = () => {
     button.onclick = showNewer;
     find("main").append(button);
   }
-  button.textContent = moved === 1 ? "1 row changed: show it (n)" : `${moved} rows changed: show them (n)`;
+  button.textContent = `${moved} ${moved === 1 ? "part" : "parts"} changed: show (n)`;
 };
 
 const refresh = async () => {
@@ -114,7 +148,7 @@ const refresh = async () => {
     if (cost) find("#cost")?.replaceWith(document.importNode(cost, true));
     if (before !== find("main").textContent && Date.now() - saidAt > 5000) {
       saidAt = Date.now();
-      say(moved ? `${moved} rows changed.` : "The page was updated.");
+      say(moved ? `${moved} changed.` : "Updated.");
     }
     light("live", true);
     document.dispatchEvent(new Event("refreshed"));
@@ -125,7 +159,7 @@ const refresh = async () => {
   busy = false;
 };
 
-// The only text that this console's scripts turn into markup: a page of its own, of which scripts are never run.
+// The only text that becomes markup: a page of this console. Its scripts are never run.
 const policy = globalThis.trustedTypes?.createPolicy("switchhook", { createHTML: (page) => page }) ?? { createHTML: (page) => page };
 
 const listen = () => {
@@ -136,7 +170,7 @@ const listen = () => {
     refresh();
   });
   source.onopen = () => light("live", true);
-  // A page without versions answers 204, which closes the stream for good.
+  // The answer 204 closes the stream.
   source.onerror = () => { if (source?.readyState !== EventSource.CLOSED) light("not reached", false); };
 };
 
