@@ -105,7 +105,8 @@ async fn dead_letters_are_redriven() {
     let world = with_dead_letters().await;
     let browser = Browser::open(&console(&world, true)).await;
     let listed = browser.get("/repair").await;
-    assert!(listed.contains("could not read the call") && listed.contains("The queue holds 2"), "{}", listed.html);
+    let in_queue = "Messages in the dead-letter queue: <strong>2</strong>";
+    assert!(listed.contains("could not read the call") && listed.contains(in_queue), "{}", listed.html);
     let (page, _) = plan(&browser, "/repair", "Plan: redrive").await;
     let started = browser.submit(&page.form("Run"), &[REASON, ("count", "2"), ("rate", "50")]).await;
     let page = ended(&browser, &started).await;
