@@ -163,7 +163,6 @@ async fn kill_at_each_request(cases: &[Case]) {
             // A redrive looks again and again whether its events are folded.
             requests += if requests < 20 { 1 } else { 3 };
         }
-        println!("{:?}: killed at each of the first {requests} requests", case.verb);
         assert!(requests > 5, "a run of {:?} sends only {requests} requests", case.verb);
     }
 }

@@ -2,6 +2,8 @@
 //!
 //! `SWITCHHOOK_CONSOLE_ROWS=100000` stores as many calls as the console is made for.
 
+#![expect(clippy::print_stdout, reason = "it prints how long each page took, and judges only what was read")]
+
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::time::{Duration, Instant};
