@@ -1,6 +1,6 @@
 //! The story of a call in a few short sentences.
 
-use switchhook_domain::{Disposition, JobState, MoveKind, StopReason};
+use switchhook_domain::{Disposition, EventKind, JobState, MoveKind, Reason, StopReason};
 
 use super::{AttemptSummary, CallSummary, EventInStory, Line};
 use crate::duration::duration;
@@ -45,7 +45,14 @@ fn dials(call: &CallSummary, story: &[Line]) -> String {
         let reason = reason.map(|reason| format!(" ({})", reason.replace('_', " "))).unwrap_or_default();
         (at, format!("not placed{reason}"))
     });
-    let mut dials: Vec<(&str, String)> = attempts.chain(withdrawn).collect();
+    // A dial that an event took back is no attempt any more. The event may have implied others.
+    let is_withdrawal = |event: &&EventInStory| event.reason == Reason::Withdrew.name() && !event.implied;
+    let taken_back = story.iter().filter_map(event).filter(is_withdrawal).map(|event| {
+        let is_unknown = event.kind == EventKind::DialNotFound.as_str();
+        let reason = if is_unknown { "the provider had no such call" } else { "the provider dialled nobody" };
+        (event.received_at.as_str(), format!("not placed ({reason})"))
+    });
+    let mut dials: Vec<(&str, String)> = attempts.chain(withdrawn).chain(taken_back).collect();
     // All times have the same format, so their texts are in the order of time.
     dials.sort_by_key(|(at, _)| *at);
     let mut phrases: Vec<(String, usize)> = Vec::new();
@@ -127,7 +134,12 @@ fn job(call: &CallSummary) -> Option<String> {
 fn doubts(call: &CallSummary, story: &[Line]) -> Vec<String> {
     let mut doubted: Vec<&AttemptSummary> = Vec::new();
     for (at, _) in moves(story, MoveKind::Doubted) {
-        let begun = call.attempts.iter().rev().find(|attempt| attempt.started_at.as_str() <= at);
+        // A dial that was taken back is no attempt: the sentence about the dials names it.
+        let dialled_at = moves(story, MoveKind::Dialled).into_iter().map(|(at, _)| at).filter(|dial| *dial <= at).max();
+        let begun = call.attempts.iter().rev().find(|attempt| {
+            let begin = attempt.dialled_at.as_deref().unwrap_or(&attempt.started_at);
+            begin <= at && dialled_at.is_none_or(|dial| begin >= dial)
+        });
         doubted.extend(begun.filter(|attempt| doubted.iter().all(|known| known.number != attempt.number)));
     }
     let sentence = |attempt: &&AttemptSummary| {

@@ -81,6 +81,30 @@ fn dials_stand_in_order_and_equal_ones_are_counted() {
 }
 
 #[test]
+fn dial_that_an_event_took_back_is_named() {
+    let withdrawal = |kind, second| match event_at(kind, second, second, Disposition::Applied) {
+        Line::Event(event) => Line::Event(EventInStory { attempt: None, reason: "withdrew", ..event }),
+        other @ (Line::Move { .. } | Line::Write(_)) => other,
+    };
+    let attempts = || vec![attempt(1, 10, "busy", "no_answer"), attempt(2, 300, "completed", "confirmed")];
+    let story = [
+        moved(10, MoveKind::Dialled, None),
+        moved(100, MoveKind::Dialled, None),
+        moved(160, MoveKind::Doubted, None),
+        withdrawal("dial_not_found", 200),
+    ];
+    assert_eq!(
+        in_short(&call(attempts(), NO_JOB), &story),
+        "Busy, then not placed (the provider had no such call), then answered and confirmed.",
+        "the doubt was about the dial that was taken back"
+    );
+    assert_eq!(
+        in_short(&call(vec![], NO_JOB), &[withdrawal("failed", 20)]),
+        "Not placed (the provider dialled nobody)."
+    );
+}
+
+#[test]
 fn many_endings_are_cut_in_the_middle() {
     let states = ["busy", "failed"];
     let attempts =
