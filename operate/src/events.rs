@@ -3,6 +3,7 @@
 mod list;
 mod path;
 mod tail;
+mod unfolded;
 
 use serde::Serialize;
 use switchhook_aws::dynamodb::KEY_BYTES_MAX;
@@ -15,8 +16,9 @@ use crate::stack::Stack;
 
 pub use crate::received::MinuteCount;
 pub use list::{EventPage, Filter, list};
-pub use path::{Announced, Conflict, DiffLine, EventPath, FoldedEntry, Retries, show};
+pub use path::{Announced, Conflict, DiffLine, EventPath, FoldedEntry, Retries, show, show_masked};
 pub use tail::{Tail, TailItem};
+pub use unfolded::{UnfoldedPage, unfolded};
 
 /// One received event and what became of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

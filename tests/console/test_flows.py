@@ -69,10 +69,10 @@ def test_late_event_says_why(tab: Page, own: Dev):
     assert "late" in row.inner_text()
     why = row.locator("td").last.inner_text()
     assert len(why.split()) >= 4 and why.rstrip().endswith("."), why
-    # The row leads to its event, and Escape leads back.
-    with tab.expect_navigation(url="**/event?id=*"):
+    # The row opens its event in place, and Escape leads back.
+    with tab.expect_navigation(url="**&event=*"):
         hands.press("Enter")
-    expect(tab.locator(".steps")).to_contain_text("late")
+    expect(tab.locator("#opened")).to_contain_text("Payload, masked")
     with tab.expect_navigation(url="**/call?id=*"):
         hands.press("Escape")
 

@@ -13,7 +13,7 @@ use crate::page::{self, Entry, Frame};
 use crate::pages::events::precise;
 use crate::pages::unmask;
 use crate::parts;
-use crate::query::Query;
+use crate::query::{Query, url};
 use crate::session::Session;
 use crate::text::{short_duration, visible};
 
@@ -151,6 +151,21 @@ fn unfolded(status: &str) -> &'static str {
         "dead_lettered" => "folding it failed every time, and it waits in the dead-letter queue",
         "queued" => "it waits in the queue",
         _ => "its call does not have it in its history",
+    }
+}
+
+/// Details of an event for the page of its call: the key that verified it, its trace id, headers and payload.
+pub(crate) fn details(path: &EventPath) -> Markup {
+    html! {
+        p {
+            "Verified " (verified(path)) ". Trace id " span.id { (parts::foreign(&path.trace_id)) } ". "
+            a href=(url("/event", &[("id", &path.line.event_id)])) { "The whole path of this webhook" }
+        }
+        @if let Some(at) = &path.erased_at {
+            p.muted { "Erased " (parts::date_and_time(at)) ", because its person was forgotten." }
+        }
+        (payload(path))
+        (headers(path))
     }
 }
 

@@ -88,11 +88,18 @@ pub struct DiffLine {
 /// # Errors
 /// A read failed.
 pub async fn show(stack: &Stack, id: &EventId) -> Result<Option<EventPath>, Error> {
+    show_masked(stack, id, &mut Masker::new()).await
+}
+
+/// Reads the path of an event, as [`show`] does. The masker gives values the letters that they have elsewhere on the same page.
+///
+/// # Errors
+/// A read failed.
+pub async fn show_masked(stack: &Stack, id: &EventId, masker: &mut Masker) -> Result<Option<EventPath>, Error> {
     let Some(fate) = Fate::read(stack, id).await? else { return Ok(None) };
     let stored = &fate.stored;
     let body = stack.inbox.read_body(stored).await?;
     let conflict = stack.inbox.get_conflict(id).await?;
-    let mut masker = Masker::new();
     let mut lines = masker.body(&body);
     let body_is_cut = lines.len() > SHOWN_LINES_MAX;
     lines.truncate(SHOWN_LINES_MAX);
@@ -120,7 +127,7 @@ pub async fn show(stack: &Stack, id: &EventId) -> Result<Option<EventPath>, Erro
         folded: folded(&fate),
         folded_at: fate.entries().first().map(|(_, entry)| entry.folded_at.to_string()),
         announced: fate.call.as_ref().map_or_else(Vec::new, |call| announced(call, id)),
-        retries: retries(&fate.note, &mut masker),
+        retries: retries(&fate.note, masker),
         headers,
         erased_at: stored.erased_at.map(|at| at.to_string()),
         body: lines,

@@ -2,6 +2,7 @@
 
 #![expect(clippy::indexing_slicing, clippy::panic, clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod call;
 mod dials;
 mod links;
 mod lists;

@@ -4,23 +4,21 @@ use maud::{Markup, html};
 use switchhook_domain::Timestamp;
 use switchhook_operate::timeline::CallSummary;
 
+use super::view::View;
 use crate::parts;
-use crate::query::url;
 
 /// Position among the times at which the row was written.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct KnownAt<'a> {
-    pub(super) call_id: &'a str,
+    pub(super) view: &'a View<'a>,
     /// Times at which the row was written, the earliest first.
     pub(super) times: &'a [Timestamp],
-    /// Time that is shown. `None` for the present.
-    pub(super) as_of: Option<Timestamp>,
 }
 
 impl KnownAt<'_> {
     /// Returns the number of writes up to the time that is shown.
     fn step(&self) -> usize {
-        let Some(as_of) = self.as_of else { return self.times.len() };
+        let Some(as_of) = self.view.as_of else { return self.times.len() };
         self.times.iter().filter(|at| **at <= as_of).count()
     }
 
@@ -30,26 +28,27 @@ impl KnownAt<'_> {
     }
 
     fn url_of(&self, step: usize) -> Option<String> {
-        let at = Self::time_of(self.times, step)?.to_string();
-        Some(url("/call", &[("id", self.call_id), ("as_of", &at)]))
+        let at = Self::time_of(self.times, step)?;
+        Some(View { as_of: Some(at), ..*self.view }.url())
     }
 
     /// Prints the choice of a time, and the state of that time.
     pub(super) fn print(&self, call: Option<&CallSummary>) -> Markup {
         let (step, count) = (self.step(), self.times.len());
-        let shown = self.as_of.map(|at| at.to_string());
-        let before = if self.as_of.is_none() { count.saturating_sub(1) } else { step.saturating_sub(1) };
+        let shown = self.view.as_of.map(|at| at.to_string());
+        let before = if self.view.as_of.is_none() { count.saturating_sub(1) } else { step.saturating_sub(1) };
         html! {
             section.known aria-label="Known at" {
                 form #known method="get" action="/call" {
-                    input type="hidden" name="id" value=(self.call_id);
+                    input type="hidden" name="id" value=(self.view.call_id);
+                    @if self.view.zoom > 1 { input type="hidden" name="zoom" value=(self.view.zoom); }
                     label for="step" { "Known at" }
                     @if let Some(url) = self.url_of(before) { a.previous rel="prev" href=(url) title="the write before (,)" { "◀ previous" } }
                     input #step type="range" name="step" min="1" max=(count.max(1)) value=(step.max(1))
                         aria-valuetext=(format!("write {step} of {count}"));
                     @if let Some(url) = self.url_of(step + 1) { a.next rel="next" href=(url) title="the next write (.)" { "next ▶" } }
                     button type="submit" { "Show" }
-                    @if self.as_of.is_some() { a.now href=(url("/call", &[("id", self.call_id)])) { "now" } }
+                    @if self.view.as_of.is_some() { a.now href=(View { as_of: None, ..*self.view }.url()) { "now" } }
                 }
                 p.believed {
                     @match (&shown, call) {

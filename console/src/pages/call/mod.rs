@@ -7,24 +7,44 @@ mod scale;
 mod svg;
 mod table;
 mod times;
+mod unfolded;
+mod view;
 
+use axum::Extension;
 use axum::extract::State;
 use axum::http::{StatusCode, Uri};
 use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};
-use switchhook_domain::{CallId, Direction, Timestamp};
-use switchhook_operate::timeline::{self, FoundCall, Story};
+use switchhook_domain::{Call, CallId, Direction, EventId, Timestamp};
+use switchhook_operate::mask::Masker;
+use switchhook_operate::timeline::{self, FoundCall, Line, Story};
+use switchhook_operate::{Stack, events};
 
 use self::known_at::KnownAt;
 use self::table::Open;
+use self::view::View;
 use crate::assets;
 use crate::console::Console;
 use crate::page::{self, Entry, Frame};
+use crate::pages::event;
+use crate::pages::plan::{self, Kind};
 use crate::parts;
-use crate::query::{Query, url};
+use crate::query::Query;
+use crate::session::Session;
 use crate::text::{short_id, visible};
 
-pub(crate) async fn show(State(console): State<Console>, uri: Uri) -> Response {
+/// Parts of the page that need more than the call's row.
+#[derive(Default)]
+struct Further {
+    /// Buttons that plan a repair.
+    plans: Markup,
+    /// Details of the event that the user chose.
+    opened: Option<Markup>,
+    /// Events that are not folded, if the user asked for them.
+    unfolded: Option<Markup>,
+}
+
+pub(crate) async fn show(State(console): State<Console>, Extension(session): Extension<Session>, uri: Uri) -> Response {
     let query = Query::of(&uri);
     let id = query.id("id").unwrap_or_default();
     let found = match timeline::find_by_id(console.stack(), &CallId::new(id)).await {
@@ -35,17 +55,61 @@ pub(crate) async fn show(State(console): State<Console>, uri: Uri) -> Response {
         }
     };
     let call_id = found.call.call_id.as_str();
+    let view = View::of(&query, call_id);
     let times = timeline::write_times(&found.call);
     if let Some(step) = query.get("step").and_then(|step| step.parse().ok()) {
         // The range of "Known at" sends the number of a write. A page has the time of that write in its URL.
-        let at = KnownAt::time_of(&times, step).filter(|at| Some(at) != times.last()).map(|at| at.to_string());
-        let mut query = vec![("id", call_id)];
-        query.extend(at.as_deref().map(|at| ("as_of", at)));
-        return Redirect::to(&url("/call", &query)).into_response();
+        let as_of = KnownAt::time_of(&times, step).filter(|at| Some(at) != times.last());
+        return Redirect::to(&View { as_of, ..view }.url()).into_response();
     }
-    let as_of = query.get("as_of").and_then(Timestamp::parse_rfc3339);
+    let story = timeline::story(&found, None);
+    let further = Further {
+        plans: plans(&session, call_id),
+        opened: opened(console.stack(), &found.call, story.as_ref(), &view).await,
+        unfolded: unfolded::read(console.stack(), &found.call, &view).await,
+    };
     let frame = frame(&format!("Call {}", short_id(call_id)), call_id);
-    page::whole(&console, StatusCode::OK, &frame, &content(&found, &times, as_of, query.get("attempt")))
+    page::whole(&console, StatusCode::OK, &frame, &content(&found, story.as_ref(), &times, &view, &further))
+}
+
+/// Reads the details of the event that the user chose. `None` if the call has no such event.
+async fn opened(stack: &Stack, call: &Call, story: Option<&Story>, view: &View<'_>) -> Option<Markup> {
+    let events = story?.story.iter().filter_map(|line| match line {
+        Line::Event(event) => Some(&event.source_event_id),
+        Line::Move { .. } | Line::Write(_) => None,
+    });
+    let id = EventId::new(events.skip(view.event?.checked_sub(1)?).next()?);
+    // The other person has the same letter in the details as on the rest of the page.
+    let mut masker = Masker::new();
+    if let Some(number) = call.party() {
+        let _ = masker.number(&number);
+    }
+    Some(match events::show_masked(stack, &id, &mut masker).await {
+        Ok(Some(path)) => event::details(&path),
+        Ok(None) => html! {
+            p.muted {
+                "The inbox no longer holds this event: the parameter " code { "InboxRetentionDays" } " says how long it is kept."
+            }
+        },
+        Err(error) => parts::problem("the event", &error),
+    })
+}
+
+/// Prints the buttons that plan a repair of the call.
+fn plans(session: &Session, call_id: &str) -> Markup {
+    let call = [("call", call_id)];
+    html! {
+        section.plans {
+            h2 { "Repair this call" }
+            p.muted {
+                "A plan changes nothing. Replay sends the stored events of the call again, Verify compares its row with them, and "
+                "Republish publishes its domain events again."
+            }
+            (plan::button(session, "Plan: replay this call", Kind::Replay, &call))
+            (plan::button(session, "Verify", Kind::Verify, &call))
+            (plan::button(session, "Republish", Kind::Republish, &call))
+        }
+    }
 }
 
 fn frame(title: &str, id: &str) -> Frame {
@@ -60,17 +124,21 @@ fn nothing(id: &str) -> Markup {
     }
 }
 
-/// Prints the page of a call as it was known at a time. `chosen` names the attempt whose events are shown, or `all`.
-fn content(found: &FoundCall, times: &[Timestamp], as_of: Option<Timestamp>, chosen: Option<&str>) -> Markup {
-    let call_id = found.call.call_id.as_str();
-    let known_at = KnownAt { call_id, times, as_of };
-    let whole = timeline::story(found, None);
-    let past = as_of.map(|at| timeline::story(found, Some(at)));
-    let shown = past.as_ref().map_or(whole.as_ref(), |past| past.as_ref());
-    let (Some(whole), Some(story)) = (&whole, shown) else {
-        return html! { div.call { h1 { span.id { (parts::foreign(call_id)) } } (known_at.print(None)) } };
+/// Prints the page of a call as the user chose to see it. `whole` is its story as it is known now.
+fn content(
+    found: &FoundCall,
+    whole: Option<&Story>,
+    times: &[Timestamp],
+    view: &View<'_>,
+    further: &Further,
+) -> Markup {
+    let known_at = KnownAt { view, times };
+    let past = view.as_of.map(|at| timeline::story(found, Some(at)));
+    let shown = past.as_ref().map_or(whole, |past| past.as_ref());
+    let (Some(whole), Some(story)) = (whole, shown) else {
+        return html! { div.call { h1 { span.id { (parts::foreign(view.call_id)) } } (known_at.print(None)) } };
     };
-    let open = Open::of(story, chosen);
+    let open = Open::of(story, view.attempt);
     let rows = table::rows(story, open);
     html! {
         div.call {
@@ -80,8 +148,10 @@ fn content(found: &FoundCall, times: &[Timestamp], as_of: Option<Timestamp>, cho
                 div.scroll { (svg::print(&drawing::draw(story, whole, &rows))) }
                 figcaption { "In short: " (visible(&story.in_short)) }
             }
-            @if !story.call.attempts.is_empty() { (table::attempts(story, open)) }
-            (table::events(story, open, &rows))
+            @if !story.call.attempts.is_empty() { (table::attempts(story, open, view)) }
+            (table::events(story, open, &rows, view, further.opened.as_ref()))
+            (unfolded::section(view, further.unfolded.as_ref()))
+            (further.plans)
         }
         script type="module" src=(assets::url("timeline.js")) {}
     }

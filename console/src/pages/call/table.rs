@@ -4,8 +4,8 @@ use maud::{Markup, html};
 use switchhook_operate::duration;
 use switchhook_operate::timeline::{AttemptSummary, EventInStory, Line, Story, WriteInStory};
 
+use super::view::View;
 use crate::parts;
-use crate::query::url;
 use crate::text::visible;
 
 /// Largest number of events that are all shown at once. Of more, those of one attempt are.
@@ -65,7 +65,7 @@ pub(super) fn rows(story: &Story, open: Open) -> Vec<usize> {
 }
 
 /// Prints the attempts.
-pub(super) fn attempts(story: &Story, open: Open) -> Markup {
+pub(super) fn attempts(story: &Story, open: Open, view: &View<'_>) -> Markup {
     let call = &story.call;
     let count = |attempt: &AttemptSummary| {
         let of_attempt = |line: &&Line| matches!(line, Line::Event(event) if event.attempt == Some(attempt.number));
@@ -73,9 +73,7 @@ pub(super) fn attempts(story: &Story, open: Open) -> Markup {
     };
     let opened = |number: u8| {
         let number = number.to_string();
-        let mut query = vec![("id", call.call_id.as_str()), ("attempt", number.as_str())];
-        query.extend(story.as_of.as_deref().map(|at| ("as_of", at)));
-        url("/call", &query) + "#events"
+        View { attempt: Some(&number), ..*view }.url() + "#events"
     };
     html! {
         table.attempts {
@@ -120,9 +118,14 @@ fn times_of(attempt: &AttemptSummary) -> Vec<Markup> {
     times.into_iter().map(|at| at.map_or_else(|| html! { "-" }, |at| moment(at, &mut date))).collect()
 }
 
-/// Prints the lines of the story with these indexes.
-pub(super) fn events(story: &Story, open: Open, rows: &[usize]) -> Markup {
+/// Prints the lines of the story with these indexes. `opened` are the details of the event that the user chose; they follow its row.
+pub(super) fn events(story: &Story, open: Open, rows: &[usize], view: &View<'_>, opened: Option<&Markup>) -> Markup {
     let mut date = String::new();
+    let events = story.story.iter().scan(0, |events, line| {
+        *events += usize::from(matches!(line, Line::Event(_)));
+        Some(*events)
+    });
+    let numbers: Vec<usize> = events.collect();
     html! {
         table #events.events {
             caption {
@@ -144,7 +147,12 @@ pub(super) fn events(story: &Story, open: Open, rows: &[usize]) -> Markup {
             tbody {
                 @for (row, line) in rows.iter().filter_map(|row| Some((row, story.story.get(*row)?))) {
                     @match line {
-                        Line::Event(event) => (event_row(*row, event, &mut date)),
+                        Line::Event(event) => {
+                            (event_row(*row, event, numbers.get(*row).copied().unwrap_or_default(), view, &mut date))
+                            @if let Some(details) = opened.filter(|_| view.event == numbers.get(*row).copied()) {
+                                tr #opened .opened { td colspan="6" { (details) } }
+                            }
+                        },
                         Line::Move { at, kind, reason } => tr.move #(format!("r{row}")) {
                             td {}
                             td { (moment(at, &mut date)) }
@@ -161,11 +169,14 @@ pub(super) fn events(story: &Story, open: Open, rows: &[usize]) -> Markup {
     }
 }
 
-fn event_row(row: usize, event: &EventInStory, date: &mut String) -> Markup {
+/// Prints the row of an event. `number` is its number among the events of the story.
+fn event_row(row: usize, event: &EventInStory, number: usize, view: &View<'_>, date: &mut String) -> Markup {
+    let is_open = view.event == Some(number);
+    let url = View { event: Some(number).filter(|_| !is_open), ..*view }.url();
     html! {
         tr #(format!("r{row}")) {
             td { @if let Some(at) = &event.occurred_at { (moment(at, date)) } }
-            td.late[event.is_late] {
+            td class=[event.is_late.then_some("late")] {
                 @match event.late_ms {
                     Some(ms) if event.is_late => { (duration(ms)) " late" },
                     Some(ms) if ms >= 0 => { "+" (duration(ms)) },
@@ -175,7 +186,7 @@ fn event_row(row: usize, event: &EventInStory, date: &mut String) -> Markup {
             }
             td { @if let Some(attempt) = event.attempt { (attempt) } }
             th scope="row" {
-                a href=(url("/event", &[("id", &event.source_event_id)])) {
+                a href={ (url) @if is_open { "#r" (row) } @else { "#opened" } } aria-expanded=[is_open.then_some("true")] {
                     (event.kind.replace('_', " "))
                 }
                 @if event.implied { " (implied)" }

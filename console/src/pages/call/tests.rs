@@ -73,7 +73,9 @@ fn call_of(call_id: &str, attempts: i64, events: i64) -> FoundCall {
 }
 
 fn page(found: &FoundCall, as_of: Option<Timestamp>, chosen: Option<&str>) -> String {
-    content(found, &timeline::write_times(&found.call), as_of, chosen).into_string()
+    let view = View { as_of, attempt: chosen, ..View::of_call(found.call.call_id.as_str()) };
+    let whole = timeline::story(found, None);
+    content(found, whole.as_ref(), &timeline::write_times(&found.call), &view, &Further::default()).into_string()
 }
 
 /// The values of an attribute.
@@ -99,7 +101,7 @@ fn everything_that_is_drawn_is_in_the_table() {
 #[test]
 fn page_of_80_events_has_at_most_67_kilobytes() {
     let html = page(&call_of("appointment:apt_2026_201", 5, 16), None, None);
-    assert_eq!(html.matches("retell%3A").count(), 80);
+    assert_eq!(html.matches("event=").count(), 80);
     assert!(html.len() <= 64_000, "{} bytes, and the frame has up to 3,000", html.len());
 }
 
@@ -111,7 +113,7 @@ fn largest_call_has_at_most_250_kilobytes_with_its_attempts_shut() {
     assert_eq!(shut.matches("64 shut").count(), 16);
     assert!(shut.len() <= 100_000, "{} bytes", shut.len());
     let one = page(&found, None, Some("16"));
-    assert_eq!((one.matches("64 shut").count(), one.matches("/event?").count()), (15, 64));
+    assert_eq!((one.matches("64 shut").count(), one.matches("event=").count()), (15, 64));
     assert!(one.len() <= 200_000, "{} bytes", one.len());
 }
 
@@ -140,7 +142,7 @@ fn known_at_leads_to_the_writes_before_and_after() {
     let times = timeline::write_times(&found.call);
     assert_eq!(times.len(), 3);
     let html = page(&found, Some(times[1]), None);
-    let url_of = |at: Timestamp| url("/call", &[("id", "c"), ("as_of", &at.to_string())]).replace('&', "&amp;");
+    let url_of = |at: Timestamp| View { as_of: Some(at), ..View::of_call("c") }.url().replace('&', "&amp;");
     assert!(html.contains(&format!("rel=\"prev\" href=\"{}\"", url_of(times[0]))), "{html}");
     assert!(html.contains(&format!("rel=\"next\" href=\"{}\"", url_of(times[2]))));
     assert!(html.contains("Switchhook then believed: <strong>ringing, dialing"), "{html}");
