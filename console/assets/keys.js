@@ -4,7 +4,7 @@ const pages = { h: "/", c: "/calls", e: "/events", r: "/repair", d: "/dials", t:
 const help = [
   ["/", "search"], ["g h", "Health; then c calls, e events, r repair, d dials, t try"], ["j k", "next, previous row"],
   ["Enter", "open the row"], ["[ ]", "previous, next event of a call"], [", .", "step Known at"],
-  ["t", "table or drawing"], ["n", "show newer rows"], ["y", "copy the id"], ["c", "copy the command"],
+  ["+ - 0", "zoom of the drawing"], ["t", "table or drawing"], ["n", "show newer rows"], ["y", "copy the id"], ["c", "copy the command"],
   ["u", "UTC or local time"], ["f", "filters"], ["Esc", "back"], ["?", "this help"],
 ];
 const root = document.documentElement;

@@ -33,7 +33,7 @@ const takeAttributes = (old, next) => {
   for (const { name } of [...old.attributes]) if (!next.hasAttribute(name) && !kept.has(name)) old.removeAttribute(name);
   const own = marks.filter((name) => old.classList.contains(name));
   const name = [...next.classList, ...own].join(" ");
-  if (old.className.baseVal === undefined && old.className !== name) old.className = name;
+  if ((old.getAttribute("class") ?? "") !== name) old.setAttribute("class", name);
 };
 
 const keyOf = (row, index) => row.id || find("a[href]", row)?.getAttribute("href") || `#${index}`;
@@ -126,7 +126,8 @@ const offer = () => {
   button.textContent = `${moved} ${moved === 1 ? "part" : "parts"} changed: show (n)`;
 };
 
-const refresh = async () => {
+/** Reads the page again, and takes over what changed. */
+export const refresh = async () => {
   if (busy || document.hidden) return;
   busy = true;
   const slow = setTimeout(() => light("reading…", true), 2000);

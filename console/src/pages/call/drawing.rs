@@ -1,12 +1,14 @@
 //! The layout of the drawing of a call: where its bars, marks, lines and labels stand.
 //!
 //! **Nothing here is read or printed**: a story goes in, positions come out. [`super::svg`] prints them.
+//!
+//! Time runs across, or down on narrow pages: see `down`. In both, `x` is a position along the axis of time, and `y` one across it.
 
 use switchhook_domain::{INCONCLUSIVE, Timestamp};
 use switchhook_operate::timeline::{AttemptSummary, EventInStory, Line, Story};
 
 use super::phases::{Fill, phases};
-use super::scale::{Break, LEFT, Scale};
+use super::scale::{Axis, Break, Scale};
 use super::times::{happened, millis};
 
 /// Marks of one rail that are closer than this become one mark with a number.
@@ -24,12 +26,13 @@ const BASELINE: i64 = 4;
 /// Longest reason of a move that is drawn. The table has it whole.
 const REASON_MAX: usize = 28;
 
-/// Text of the drawing. It begins at `x`.
+/// Text of the drawing. It begins at `x` of the page, whatever the direction of time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Label {
     pub(super) x: i64,
     pub(super) y: i64,
     pub(super) text: String,
+    /// Class of the style sheet. Empty for plain text.
     pub(super) class: &'static str,
     /// Rows of the table that it belongs to.
     pub(super) rows: Vec<usize>,
@@ -94,25 +97,13 @@ pub(super) struct Drawing {
 /// Lays out a story. `rows` are the indexes of the lines that the table shows.
 ///
 /// `whole` is the story as it is known now. Its times make the scale, so that nothing moves while a user steps through time.
-pub(super) fn draw(story: &Story, whole: &Story, rows: &[usize]) -> Drawing {
-    let scale = Scale::of(&times(whole));
-    let cursor = story.as_of.as_deref().and_then(millis).map(|at_ms| scale.x(at_ms));
-    let mut drawing = Drawing {
-        width: scale.width(),
-        height: 0,
-        breaks: scale.breaks(),
-        ticks: Vec::new(),
-        bars: Vec::new(),
-        joins: Vec::new(),
-        marks: Vec::new(),
-        labels: Vec::new(),
-        rails: Vec::new(),
-        happened_y: 0,
-        cursor,
-    };
+pub(super) fn draw(story: &Story, whole: &Story, rows: &[usize], zoom: i64) -> Drawing {
+    let scale = Scale::of(&times(whole), Axis::across(zoom));
+    let mut drawing = Drawing::empty(story, &scale);
+    let cursor = drawing.cursor;
     drawing.ruler(&scale);
     let lines: Vec<(usize, &Line)> = rows.iter().filter_map(|row| Some((*row, story.story.get(*row)?))).collect();
-    let end_x = cursor.unwrap_or_else(|| scale.width() - 8);
+    let end_x = cursor.unwrap_or_else(|| scale.length() - 8);
     let mut y = drawing.rail(FIRST_RAIL_Y, "Job");
     drawing.job(story, &scale, y, end_x);
     let moves: Vec<(usize, i64, String)> = lines.iter().filter_map(|(row, line)| moved(*row, line, &scale)).collect();
@@ -122,11 +113,12 @@ pub(super) fn draw(story: &Story, whole: &Story, rows: &[usize]) -> Drawing {
     }
     for attempt in &story.call.attempts {
         y = drawing.rail(y + RAIL_HEIGHT, &format!("Attempt {}", attempt.number));
-        drawing.attempt(story, attempt, &scale, y, end_x);
+        // Behind the bar of an open attempt, there is room for its state.
+        drawing.attempt(story, attempt, &scale, y, cursor.unwrap_or_else(|| scale.end() + 8));
     }
     drawing.happened_y = drawing.rail(y + RAIL_HEIGHT + 4, "Happened");
     let arrived_y = drawing.rail(drawing.happened_y + JOIN_HEIGHT, "Arrived");
-    drawing.events(&lines, &scale);
+    drawing.events(&lines, &scale, MARK_DISTANCE);
     let announced_y = drawing.rail(arrived_y + RAIL_HEIGHT, "Announced");
     drawing.announced(&lines, &scale, announced_y);
     drawing.height = announced_y + RAIL_HEIGHT / 2;
@@ -134,7 +126,7 @@ pub(super) fn draw(story: &Story, whole: &Story, rows: &[usize]) -> Drawing {
 }
 
 /// Returns all times of a story that have a place in the drawing.
-fn times(story: &Story) -> Vec<i64> {
+pub(super) fn times(story: &Story) -> Vec<i64> {
     let mut times = Vec::new();
     for line in &story.story {
         match line {
@@ -173,13 +165,13 @@ pub(super) fn text_width(text: &str) -> i64 {
     i64::try_from(text.chars().count()).unwrap_or(i64::MAX / CHARACTER_WIDTH) * CHARACTER_WIDTH
 }
 
-/// Joins sorted positions that are too close to each other. Each group stands where its first member stands.
-fn grouped(mut marks: Vec<(i64, usize)>) -> Vec<(i64, Vec<usize>)> {
+/// Joins positions that are closer to each other than `distance`. Each group stands where its first member stands.
+fn grouped(mut marks: Vec<(i64, usize)>, distance: i64) -> Vec<(i64, Vec<usize>)> {
     marks.sort_unstable();
     let mut groups: Vec<(i64, Vec<usize>)> = Vec::new();
     for (x, row) in marks {
         match groups.last_mut() {
-            Some((first, rows)) if x - *first < MARK_DISTANCE => rows.push(row),
+            Some((first, rows)) if x - *first < distance => rows.push(row),
             Some(_) | None => groups.push((x, vec![row])),
         }
     }
@@ -204,6 +196,23 @@ fn stands_for_webhook(events: &[(usize, &EventInStory)], row: usize, event: &Eve
 }
 
 impl Drawing {
+    /// Returns a drawing with nothing but its scale.
+    pub(super) fn empty(story: &Story, scale: &Scale) -> Self {
+        Self {
+            width: scale.length(),
+            height: 0,
+            breaks: scale.breaks(),
+            ticks: Vec::new(),
+            bars: Vec::new(),
+            joins: Vec::new(),
+            marks: Vec::new(),
+            labels: Vec::new(),
+            rails: Vec::new(),
+            happened_y: 0,
+            cursor: story.as_of.as_deref().and_then(millis).map(|at_ms| scale.x(at_ms)),
+        }
+    }
+
     /// Adds a rail with its name. Returns its height.
     fn rail(&mut self, y: i64, name: &str) -> i64 {
         self.rails.push(y);
@@ -211,7 +220,7 @@ impl Drawing {
         y
     }
 
-    fn label(&mut self, x: i64, y: i64, text: String, class: &'static str, rows: Vec<usize>) {
+    pub(super) fn label(&mut self, x: i64, y: i64, text: String, class: &'static str, rows: Vec<usize>) {
         self.labels.push(Label { x, y: y + BASELINE, text, class, rows });
     }
 
@@ -262,7 +271,7 @@ impl Drawing {
 
     /// Draws what workers and users did to the job. A move has its name beside it if there is room.
     fn moves(&mut self, moves: &[(usize, i64, String)], y: i64) {
-        let groups = grouped(moves.iter().map(|(row, x, _)| (*x, *row)).collect());
+        let groups = grouped(moves.iter().map(|(row, x, _)| (*x, *row)).collect(), MARK_DISTANCE);
         let ends: Vec<i64> = groups.iter().skip(1).map(|(x, _)| *x - 8).chain([self.width]).collect();
         for ((x, rows), end_x) in groups.into_iter().zip(ends) {
             let name = match rows.as_slice() {
@@ -276,12 +285,20 @@ impl Drawing {
         }
     }
 
-    /// Draws the phases of an attempt, and how it ended.
-    fn attempt(&mut self, story: &Story, attempt: &AttemptSummary, scale: &Scale, y: i64, now_x: i64) {
+    /// Draws the phases of an attempt. Returns where its last bar ends. `None` if it has no time.
+    pub(super) fn phases(
+        &mut self,
+        story: &Story,
+        attempt: &AttemptSummary,
+        scale: &Scale,
+        y: i64,
+        now_x: i64,
+    ) -> Option<i64> {
         let begin = [attempt.dialled_at.as_deref(), Some(attempt.started_at.as_str())];
-        let Some(begin_ms) = begin.into_iter().flatten().filter_map(millis).min() else { return };
+        let begin_ms = begin.into_iter().flatten().filter_map(millis).min()?;
         let end_ms = attempt.ended_at.as_deref().and_then(millis);
-        let (begin_x, end_x) = (scale.x(begin_ms), end_ms.map_or(now_x, |at_ms| scale.x(at_ms)));
+        let begin_x = scale.x(begin_ms);
+        let end_x = end_ms.map_or(now_x, |at_ms| scale.x(at_ms)).max(begin_x);
         let mut phases = phases(story, attempt, begin_ms);
         if attempt.lifecycle == INCONCLUSIVE {
             let last = phases.iter().map(|(at_ms, _)| *at_ms).max().unwrap_or(begin_ms);
@@ -294,21 +311,20 @@ impl Drawing {
                 self.bar(from_x, to_x.min(end_x.max(from_x)), y, fill);
             }
         }
+        Some(self.bars.iter().filter(|bar| bar.y == y).map(|bar| bar.x + bar.width).fold(end_x, i64::max))
+    }
+
+    /// Draws the phases of an attempt, and behind them how it ended. The margin behind the scale has room for every ending.
+    fn attempt(&mut self, story: &Story, attempt: &AttemptSummary, scale: &Scale, y: i64, now_x: i64) {
+        let Some(end_x) = self.phases(story, attempt, scale, y, now_x) else { return };
         let outcome = Some(attempt.outcome).filter(|one| ["confirmed", "declined", "voicemail"].contains(one));
         let text: Vec<String> =
             [Some(attempt.lifecycle), outcome].into_iter().flatten().map(|one| one.replace('_', " ")).collect();
-        let text = text.join(" · ");
-        let width = text_width(&text);
-        let x = match (end_x + 8, begin_x - 8 - width) {
-            (right, _) if right + width <= self.width && end_ms.is_some() => right,
-            (_, left) if left >= LEFT => left,
-            (right, _) => right.min(self.width - width),
-        };
-        self.label(x, y, text, "end", Vec::new());
+        self.label(end_x + 8, y, text.join(" · "), "", Vec::new());
     }
 
-    /// Draws the two times of each event, and the lines between them.
-    fn events(&mut self, lines: &[(usize, &Line)], scale: &Scale) {
+    /// Draws the two times of each event, and the lines between them. Marks that are closer than `distance` become one.
+    pub(super) fn events(&mut self, lines: &[(usize, &Line)], scale: &Scale, distance: i64) {
         let events: Vec<(usize, &EventInStory)> = lines
             .iter()
             .filter_map(|(row, line)| match line {
@@ -319,7 +335,8 @@ impl Drawing {
         let reported: Vec<(usize, &EventInStory)> =
             events.iter().copied().filter(|(row, event)| stands_for_webhook(&events, *row, event)).collect();
         let of_rail = |time: &dyn Fn(&EventInStory) -> Option<i64>| {
-            grouped(reported.iter().filter_map(|(row, event)| Some((scale.x(time(event)?), *row))).collect())
+            let times = reported.iter().filter_map(|(row, event)| Some((scale.x(time(event)?), *row)));
+            grouped(times.collect(), distance)
         };
         let happened = of_rail(&happened);
         let arrived = of_rail(&|event| millis(&event.received_at));

@@ -1,5 +1,6 @@
 //! The page of one call: its story, drawn and as a table.
 
+mod down;
 mod drawing;
 mod known_at;
 mod phases;
@@ -145,8 +146,11 @@ fn content(
             (header(story))
             (known_at.print(Some(&story.call)))
             figure.drawing {
-                div.scroll { (svg::print(&drawing::draw(story, whole, &rows))) }
                 figcaption { "In short: " (visible(&story.in_short)) }
+                (zoom(view))
+                (svg::shapes())
+                div.scroll { (svg::print(&drawing::draw(story, whole, &rows, view.zoom))) }
+                (svg::print_down(&down::draw(story, whole, &rows)))
             }
             @if !story.call.attempts.is_empty() { (table::attempts(story, open, view)) }
             (table::events(story, open, &rows, view, further.opened.as_ref()))
@@ -154,6 +158,21 @@ fn content(
             (further.plans)
         }
         script type="module" src=(assets::url("timeline.js")) {}
+    }
+}
+
+/// Prints the links that make the drawing wider and narrower.
+fn zoom(view: &View<'_>) -> Markup {
+    let link = |view: Option<View<'_>>, key: &str, text: &str| {
+        html! { @if let Some(view) = view { a.button href=(view.url()) title=(format!("{text} ({key})")) aria-label=(text) { (key) } } }
+    };
+    html! {
+        p.zoom {
+            @if view.zoom > 1 { span { (view.zoom) " ×" } }
+            (link(view.zoomed(true), "+", "Zoom in"))
+            (link(view.zoomed(false), "−", "Zoom out"))
+            (link(view.zoomed(false).map(|view| View { zoom: 1, ..view }), "0", "Show the whole call"))
+        }
     }
 }
 

@@ -1,9 +1,12 @@
 //! The phases of an attempt: dialled, ringing, in progress.
 
-use switchhook_domain::{EventKind, MoveKind};
+use switchhook_domain::{Disposition, EventKind, MoveKind};
 use switchhook_operate::timeline::{AttemptSummary, Line, Story};
 
 use super::times::{happened, millis};
+
+/// Reason of an event that reports a state which another event had reached.
+const REPEATED: &str = "repeated";
 
 /// Look of a bar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +35,9 @@ pub(super) fn phases(story: &Story, attempt: &AttemptSummary, begin_ms: i64) -> 
                 let Some(at_ms) = happened(event).or_else(|| millis(&event.received_at)) else { continue };
                 first_event = Some(first_event.unwrap_or(at_ms).min(at_ms));
                 let kind = EventKind::ALL.into_iter().find(|kind| kind.as_str() == event.kind);
-                let fill = kind.and_then(phase).filter(|_| event.disposition == "applied");
+                // The fold may have applied an event that a later one implies. Then the report of the event itself repeats it.
+                let is_of_path = event.disposition == Disposition::Applied.as_str() || event.reason == REPEATED;
+                let fill = kind.and_then(phase).filter(|_| is_of_path);
                 phases.extend(fill.map(|fill| (at_ms.max(begin_ms), fill)));
             }
             Line::Move { at, kind, .. } => {
@@ -47,6 +52,13 @@ pub(super) fn phases(story: &Story, attempt: &AttemptSummary, begin_ms: i64) -> 
     phases.push((begin_ms, first));
     // The phase that comes later in a call counts, if two begin at the same time.
     phases.sort_by_key(|(at_ms, fill)| (*at_ms, rank(*fill)));
+    // A call never rings again after it was answered.
+    let mut next = 0;
+    phases.retain(|(_, fill)| {
+        let is_next = rank(*fill) >= next;
+        next = next.max(rank(*fill) + 1);
+        is_next
+    });
     phases
 }
 

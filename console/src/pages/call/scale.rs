@@ -1,26 +1,54 @@
-//! The scale of the drawing: it leads from a time to a horizontal position.
+//! The scale of the drawing: it leads from a time to a position along the axis of time, in pixels.
 //!
 //! **Silence is cut.** An empty gap becomes a narrow break if it is longer than a minute and longer than 15 % of the time that is
 //! drawn to scale. So the scale consists of parts, each to its own scale, with breaks between them.
 
 use switchhook_operate::duration;
 
-/// Left end of the scale. Names of rails stand before it.
+/// Position at which the drawing across begins its axis of time, behind the names of the rails.
 pub(super) const LEFT: i64 = 88;
-/// Right end of the scale, unless it has too many parts for that.
-const RIGHT: i64 = 1112;
-/// Room behind the scale, for labels that begin at its end.
-const MARGIN: i64 = 128;
-/// Width of a break, enough for its label.
-const BREAK_WIDTH: i64 = 56;
-/// Smallest width of a part, enough for the label of its first time.
-const PART_WIDTH_MIN: i64 = 72;
+/// Position at which that axis ends, unless it has too many parts for that.
+const RIGHT: i64 = 1048;
+/// Position at which the drawing down begins its axis of time, below the names of the columns.
+const TOP: i64 = 40;
+/// Length of the axis down: for each time, and limits.
+const DOWN_EACH: i64 = 8;
+const DOWN_MIN: i64 = 400;
+const DOWN_MAX: i64 = 800;
+
+/// Axis of time: its extent, and the sizes of its parts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Axis {
+    begin: i64,
+    end: i64,
+    /// Room behind the end, for labels that begin there.
+    margin: i64,
+    /// Length of a break, enough for its label.
+    break_length: i64,
+    /// Smallest length of a part, enough for the label of its first time.
+    part_min: i64,
+    /// Room that the label of a time on the ruler takes.
+    label_room: i64,
+}
+
+impl Axis {
+    /// Returns the axis on which time runs from left to right. A drawing has its width on a page of 1,280 px, times the zoom.
+    pub(super) const fn across(zoom: i64) -> Self {
+        let end = LEFT + (RIGHT - LEFT) * zoom;
+        Self { begin: LEFT, end, margin: 184, break_length: 56, part_min: 72, label_room: 80 }
+    }
+
+    /// Returns the axis on which this number of times runs down.
+    pub(super) fn down(times: usize) -> Self {
+        let length = i64::try_from(times).unwrap_or(DOWN_MAX).saturating_mul(DOWN_EACH).clamp(DOWN_MIN, DOWN_MAX);
+        Self { begin: TOP, end: TOP + length, margin: 24, break_length: 32, part_min: 48, label_room: 48 }
+    }
+}
+
 /// Gaps up to this length are never cut.
 const SILENCE_MS_MIN: i64 = 60_000;
 /// Smallest share of the time that a gap must take to be cut, in percent.
 const SILENCE_PERCENT: i64 = 15;
-/// Room that the label of a time on the ruler takes.
-const RULER_LABEL_WIDTH: i64 = 80;
 /// Steps between times on the ruler.
 const RULER_STEPS_MS: [i64; 21] = [
     100,
@@ -75,32 +103,33 @@ pub(super) struct Tick {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Scale {
+    axis: Axis,
     parts: Vec<Part>,
 }
 
 impl Scale {
     /// Returns the scale on which all these times can be drawn. They are milliseconds since the Unix epoch.
-    pub(super) fn of(times: &[i64]) -> Self {
+    pub(super) fn of(times: &[i64], axis: Axis) -> Self {
         let mut times = times.to_vec();
         times.sort_unstable();
         times.dedup();
         let spans = spans(&times);
         let breaks = i64::try_from(spans.len()).unwrap_or(i64::MAX).saturating_sub(1);
-        let room = (RIGHT - LEFT - breaks * BREAK_WIDTH).max((breaks + 1) * PART_WIDTH_MIN);
-        let spare = room - (breaks + 1) * PART_WIDTH_MIN;
+        let room = (axis.end - axis.begin - breaks * axis.break_length).max((breaks + 1) * axis.part_min);
+        let spare = room - (breaks + 1) * axis.part_min;
         // Half of the room is shared by duration. The other half is shared by the number of marks, so that a burst stays legible.
         let duration_sum = spans.iter().map(Span::duration_ms).fold(0_i64, i64::saturating_add).max(1);
         let gap_sum = spans.iter().map(|span| span.gaps).sum::<i64>().max(1);
-        let mut x = LEFT;
+        let mut x = axis.begin;
         let parts = spans.iter().map(|span| {
             let by_duration = i128::from(spare) * i128::from(span.duration_ms()) / i128::from(duration_sum) / 2;
             let by_gaps = spare * span.gaps / gap_sum / 2;
             let from_x = x;
-            let to_x = from_x + PART_WIDTH_MIN + by_gaps + i64::try_from(by_duration).unwrap_or_default();
-            x = to_x + BREAK_WIDTH;
+            let to_x = from_x + axis.part_min + by_gaps + i64::try_from(by_duration).unwrap_or_default();
+            x = to_x + axis.break_length;
             Part { from_ms: span.from_ms, to_ms: span.to_ms, from_x, to_x }
         });
-        Self { parts: parts.collect() }
+        Self { axis, parts: parts.collect() }
     }
 
     /// Returns the position of a time.
@@ -118,17 +147,17 @@ impl Scale {
             }
             before = Some(part);
         }
-        before.map_or(LEFT, |part| part.to_x)
+        before.map_or(self.axis.begin, |part| part.to_x)
     }
 
-    /// Returns the right end of the scale.
-    pub(super) fn right(&self) -> i64 {
-        self.parts.last().map_or(RIGHT, |part| part.to_x)
+    /// Returns the end of the scale.
+    pub(super) fn end(&self) -> i64 {
+        self.parts.last().map_or(self.axis.end, |part| part.to_x)
     }
 
-    /// Returns the width of the drawing.
-    pub(super) fn width(&self) -> i64 {
-        self.right().max(RIGHT) + MARGIN
+    /// Returns the length of the drawing along the axis.
+    pub(super) fn length(&self) -> i64 {
+        self.end().max(self.axis.end) + self.axis.margin
     }
 
     pub(super) fn breaks(&self) -> Vec<Break> {
@@ -150,14 +179,14 @@ impl Scale {
             let width = part.to_x - part.from_x;
             let duration = part.to_ms.saturating_sub(part.from_ms);
             let is_wide = |step: &i64| {
-                i128::from(*step) * i128::from(width) >= i128::from(duration) * i128::from(RULER_LABEL_WIDTH)
+                i128::from(*step) * i128::from(width) >= i128::from(duration) * i128::from(self.axis.label_room)
             };
             let Some(step) = RULER_STEPS_MS.into_iter().find(is_wide).filter(|_| duration > 0) else { continue };
             let mut at_ms = part.from_ms.div_euclid(step).saturating_add(1).saturating_mul(step);
             while at_ms < part.to_ms {
                 let x = self.x(at_ms);
-                let has_room = ticks.last().is_none_or(|last| x - last.x >= RULER_LABEL_WIDTH);
-                if has_room && x + RULER_LABEL_WIDTH <= part.to_x + BREAK_WIDTH / 4 {
+                let has_room = ticks.last().is_none_or(|last| x - last.x >= self.axis.label_room);
+                if has_room && x + self.axis.label_room <= part.to_x + self.axis.break_length / 4 {
                     let has_date = ticks.last().is_none_or(|last| day(last.at_ms) != day(at_ms));
                     ticks.push(Tick { x, at_ms, has_date });
                 }
@@ -232,24 +261,34 @@ mod tests {
 
     const SECOND: i64 = 1_000;
     const HOUR: i64 = 3_600_000;
+    const ACROSS: Axis = Axis::across(1);
 
     #[test]
     fn gap_of_two_hours_and_a_burst_of_two_seconds_are_both_legible() {
         let start = 1_800_000_000_000;
         let burst = start + 2 * HOUR;
         let times: Vec<i64> = [start].into_iter().chain((0..=4).map(|step| burst + step * 500)).collect();
-        let scale = Scale::of(&times);
+        let scale = Scale::of(&times, ACROSS);
         let [cut] = scale.breaks().try_into().unwrap();
-        assert_eq!((cut.text.as_str(), cut.to_x - cut.from_x), ("2 h", BREAK_WIDTH));
+        assert_eq!((cut.text.as_str(), cut.to_x - cut.from_x), ("2 h", ACROSS.break_length));
         let apart = times.windows(2).map(|pair| scale.x(pair[1]) - scale.x(pair[0])).min().unwrap();
         assert!(apart >= 56, "{apart}");
-        assert!(scale.x(burst + 2 * SECOND) == scale.right() && scale.width() <= 1_248, "{scale:?}");
+        assert!(scale.x(burst + 2 * SECOND) == scale.end() && scale.length() <= 1_248, "{scale:?}");
         assert_eq!(scale.x(start + HOUR), (cut.from_x + cut.to_x) / 2, "a time within the silence stands in its break");
     }
 
     #[test]
+    fn zoom_gives_a_burst_more_room_and_the_ruler_finer_steps() {
+        let times: Vec<i64> = (0..=4).map(|step| step * 500).chain([20 * HOUR]).collect();
+        let [one, eight] = [1, 8].map(|zoom| Scale::of(&times, Axis::across(zoom)));
+        let burst = |scale: &Scale| scale.x(2_000) - scale.x(0);
+        assert!(burst(&eight) >= 6 * burst(&one), "{} {}", burst(&one), burst(&eight));
+        assert!(eight.ticks().len() > one.ticks().len());
+    }
+
+    #[test]
     fn gap_is_cut_only_if_it_is_long_in_itself_and_beside_the_rest() {
-        let cuts = |times: &[i64]| Scale::of(times).breaks().len();
+        let cuts = |times: &[i64]| Scale::of(times, ACROSS).breaks().len();
         assert_eq!(cuts(&[0, 60 * SECOND]), 0, "no longer than a minute");
         assert_eq!(cuts(&[0, 61 * SECOND]), 1);
         let regular: Vec<i64> = (0..20).map(|step| step * 90 * SECOND).collect();
@@ -269,22 +308,22 @@ mod tests {
                     1_800_000_000_000 + if seed.is_multiple_of(3) { wide * 50 } else { wide % 100_000 }
                 })
                 .collect();
-            let scale = Scale::of(&times);
+            let scale = Scale::of(&times, ACROSS);
             let mut sorted = times.clone();
             sorted.sort_unstable();
             let places: Vec<i64> = sorted.iter().map(|at| scale.x(*at)).collect();
-            assert!(places.is_sorted() && places[0] == LEFT && *places.last().unwrap() <= scale.width(), "{places:?}");
+            assert!(places.is_sorted() && places[0] == LEFT && *places.last().unwrap() <= scale.length(), "{places:?}");
             let ticks = scale.ticks();
-            assert!(ticks.windows(2).all(|pair| pair[1].x - pair[0].x >= PART_WIDTH_MIN), "{ticks:?}");
+            assert!(ticks.windows(2).all(|pair| pair[1].x - pair[0].x >= ACROSS.part_min), "{ticks:?}");
         }
     }
 
     #[test]
     fn impossible_times_of_a_provider_do_no_harm() {
-        let scale = Scale::of(&[i64::MIN, 0, 1_800_000_000_000, i64::MAX]);
+        let scale = Scale::of(&[i64::MIN, 0, 1_800_000_000_000, i64::MAX], ACROSS);
         assert_eq!(scale.breaks().len(), 3);
-        assert_eq!(Scale::of(&[]).x(5), LEFT);
-        assert_eq!(Scale::of(&[5]).x(5), LEFT);
-        assert_eq!(Scale::of(&[5]).x(i64::MAX), Scale::of(&[5]).right());
+        assert_eq!(Scale::of(&[], ACROSS).x(5), LEFT);
+        assert_eq!(Scale::of(&[5], ACROSS).x(5), LEFT);
+        assert_eq!(Scale::of(&[5], ACROSS).x(i64::MAX), Scale::of(&[5], ACROSS).end());
     }
 }

@@ -71,6 +71,12 @@ impl<'a> View<'a> {
         let chosen = chosen.into_iter().filter_map(|(name, value)| Some((name, value?)));
         url("/call", &[("id", self.call_id)].into_iter().chain(chosen).collect::<Vec<_>>())
     }
+
+    /// Returns the choice with the next larger or smaller drawing. `None` at the limits.
+    pub(super) fn zoomed(&self, is_in: bool) -> Option<Self> {
+        let zoom = if is_in { self.zoom * 2 } else { self.zoom / 2 };
+        (1..=ZOOM_MAX).contains(&zoom).then_some(Self { zoom, ..*self })
+    }
 }
 
 #[cfg(test)]
@@ -98,5 +104,9 @@ mod tests {
             let query = Query::parse(format!("zoom={given}").as_bytes());
             assert_eq!(View::of(&query, "a").zoom, zoom, "{given}");
         }
+        let view = View::of_call("a");
+        assert!(view.zoomed(false).is_none());
+        assert_eq!(view.zoomed(true).map(|view| view.url()).as_deref(), Some("/call?id=a&zoom=2"));
+        assert!(View { zoom: ZOOM_MAX, ..view }.zoomed(true).is_none());
     }
 }

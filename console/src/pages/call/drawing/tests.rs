@@ -2,6 +2,7 @@ use switchhook_domain::{Direction, MoveKind};
 use switchhook_operate::timeline::{AnnouncedInStory, CallSummary, JobSummary, WriteInStory};
 
 use super::*;
+use crate::pages::call::down::{self, TOUCH_DISTANCE};
 
 const START_MS: i64 = 1_800_000_000_000;
 
@@ -102,7 +103,7 @@ fn story(attempts: Vec<AttemptSummary>, lines: Vec<Line>) -> Story {
 
 fn drawn(story: &Story) -> Drawing {
     let rows: Vec<usize> = (0..story.story.len()).collect();
-    draw(story, story, &rows)
+    draw(story, story, &rows, 1)
 }
 
 fn fills(drawing: &Drawing, y: i64) -> Vec<Fill> {
@@ -159,8 +160,31 @@ fn implied_events_are_smaller_marks_on_the_line_of_their_source() {
 }
 
 #[test]
+fn narrow_drawing_has_the_same_events_and_names_them() {
+    let lines = vec![
+        event("busy", "busy", Some(10_000), 10_000),
+        event("ringing", "ringing", Some(5_000), 40_000),
+        event("a", "user_confirmed", Some(50_000), 50_100),
+        event("b", "completed", Some(50_050), 50_110),
+        event("late", "no_answer", Some(15_000), 3_650_000),
+    ];
+    let story = story(vec![attempt(1, 0, Some(10_000), "busy")], lines);
+    let down = down::draw(&story, &story, &[0, 1, 2, 3, 4]);
+    let arrived = |mark: &&Mark| mark.y == down.happened_y + JOIN_HEIGHT;
+    let rows: Vec<usize> = down.marks.iter().filter(arrived).flat_map(|mark| mark.rows.clone()).collect();
+    assert_eq!(rows, [0, 1, 2, 3, 4]);
+    let texts: Vec<&str> = down.labels.iter().map(|label| label.text.as_str()).collect();
+    for text in ["Happened", "Arrived", "ringing", "2 events", "no answer", "59 min"] {
+        assert!(texts.contains(&text), "{text}: {texts:?}");
+    }
+    assert!(down.height <= 326, "a page of 360 px has room for it");
+    let crossed: Vec<&Join> = down.joins.iter().filter(|join| join.rows == [0] || join.rows == [1]).collect();
+    assert!((crossed[0].from_x > crossed[1].from_x) != (crossed[0].to_x > crossed[1].to_x), "{crossed:?}");
+}
+
+#[test]
 fn marks_closer_than_14_pixels_become_one() {
-    assert_eq!(grouped(vec![(14, 3), (0, 1), (13, 2)]), [(0, vec![1, 2]), (14, vec![3])]);
+    assert_eq!(grouped(vec![(14, 3), (0, 1), (13, 2)], MARK_DISTANCE), [(0, vec![1, 2]), (14, vec![3])]);
     let burst: Vec<Line> = (0..5).map(|index| event(&format!("e{index}"), "ringing", None, index)).collect();
     let drawing = drawn(&story(Vec::new(), burst.into_iter().chain([event("z", "busy", None, 50_000)]).collect()));
     let rows: Vec<Vec<usize>> = drawing.marks.iter().map(|mark| mark.rows.clone()).collect();
@@ -185,7 +209,25 @@ fn attempt_has_a_bar_for_each_phase() {
     assert_eq!(fills(&drawing, y), [Fill::Dialled, Fill::Ringing, Fill::InProgress]);
     let bars: Vec<&Bar> = drawing.bars.iter().filter(|bar| bar.y == y).collect();
     assert!(bars.windows(2).all(|pair| pair[0].x + pair[0].width == pair[1].x), "{bars:?}");
-    assert!(drawing.labels.iter().any(|label| label.text == "completed" && label.class == "end"));
+    assert!(drawing.labels.iter().any(|label| label.text == "completed" && label.class.is_empty()));
+}
+
+#[test]
+fn phase_begins_with_its_first_report_and_never_returns() {
+    let repeated = |line: Line| match line {
+        Line::Event(event) => Line::Event(EventInStory { disposition: "stale", reason: "repeated", ..event }),
+        other @ (Line::Move { .. } | Line::Write(_)) => other,
+    };
+    let lines = vec![
+        event("c", "user_confirmed", Some(30_000), 30_000),
+        implied(event("c", "user_confirmed", Some(30_000), 30_000), "in_progress"),
+        repeated(event("p", "in_progress", Some(8_000), 40_000)),
+        repeated(event("r", "ringing", Some(20_000), 41_000)),
+    ];
+    let drawing = drawn(&story(vec![attempt(1, 0, Some(50_000), "completed")], lines));
+    let bars: Vec<&Bar> = drawing.bars.iter().filter(|bar| bar.y == drawing.rails[1]).collect();
+    assert_eq!(bars.iter().map(|bar| bar.fill).collect::<Vec<_>>(), [Fill::Dialled, Fill::InProgress]);
+    assert!(bars[1].width > 2 * bars[0].width, "the report says when it began: {bars:?}");
 }
 
 #[test]
@@ -227,7 +269,7 @@ fn earlier_view_keeps_the_scale_and_ends_at_its_time() {
     );
     let mut past = story(Vec::new(), vec![write(0, "PENDING", 0..0), write(10_000, "IN_PROGRESS", 1..2)]);
     past.as_of = Some(at(10_000));
-    let (now, then) = (drawn(&whole), draw(&past, &whole, &[0, 1]));
+    let (now, then) = (drawn(&whole), draw(&past, &whole, &[0, 1], 1));
     assert_eq!((now.width, &now.ticks, now.cursor), (then.width, &then.ticks, None));
     assert_eq!(then.cursor, Some(now.bars[1].x));
     assert_eq!(then.bars[0], now.bars[0]);
@@ -267,18 +309,36 @@ fn no_label_overlaps_another_or_leaves_the_drawing() {
             let ended = (random(2) == 0).then(|| begin + random(span));
             attempt(u8::try_from(number).unwrap(), begin, ended, "inconclusive")
         });
-        let drawing = drawn(&story(attempts.collect(), lines));
-        for (index, label) in drawing.labels.iter().enumerate() {
-            let (left, right, top, bottom) = box_of(label);
-            assert!(
-                left >= 0 && right <= drawing.width && top >= 0 && bottom <= drawing.height,
-                "{label:?} in {drawing:?}"
-            );
-            for other in drawing.labels.iter().skip(index + 1) {
-                let (other_left, other_right, other_top, other_bottom) = box_of(other);
-                let is_apart = right <= other_left || other_right <= left || bottom <= other_top || other_bottom <= top;
-                assert!(is_apart, "round {round}: {label:?} overlaps {other:?}");
+        let story = story(attempts.collect(), lines);
+        let rows: Vec<usize> = (0..story.story.len()).collect();
+        let across = [1, 4].map(|zoom| draw(&story, &story, &rows, zoom));
+        for drawing in across {
+            let (width, height) = (drawing.width, drawing.height);
+            for label in &drawing.labels {
+                let (left, right, ..) = box_of(label);
+                // The state of a job stands in its bar, which has the colour of the page.
+                let is_on = |bar: &&Bar| bar.y + BASELINE == label.y && left < bar.x + bar.width && bar.x < right;
+                let bar = drawing.bars.iter().find(is_on);
+                assert!(label.class == "job" || bar.is_none(), "round {round}: {label:?} stands on {bar:?}");
             }
+            labels_are_apart(&drawing, width, height, round);
+        }
+        let down = down::draw(&story, &story, &rows);
+        labels_are_apart(&down, down.height, down.width, round);
+        let is_touched = |mark: &&Mark| mark.y != down.happened_y && matches!(mark.shape, Shape::Event(_));
+        let touched: Vec<i64> = down.marks.iter().filter(is_touched).map(|mark| mark.x).collect();
+        assert!(touched.windows(2).all(|pair| pair[1] - pair[0] >= TOUCH_DISTANCE), "{touched:?}");
+    }
+}
+
+fn labels_are_apart(drawing: &Drawing, width: i64, height: i64, round: usize) {
+    for (index, label) in drawing.labels.iter().enumerate() {
+        let (left, right, top, bottom) = box_of(label);
+        assert!(left >= 0 && right <= width && top >= 0 && bottom <= height, "{label:?} in {drawing:?}");
+        for other in drawing.labels.iter().skip(index + 1) {
+            let (other_left, other_right, other_top, other_bottom) = box_of(other);
+            let is_apart = right <= other_left || other_right <= left || bottom <= other_top || other_bottom <= top;
+            assert!(is_apart, "round {round}: {label:?} overlaps {other:?}");
         }
     }
 }
