@@ -75,15 +75,15 @@ pub(crate) async fn show(State(console): State<Console>, Extension(session): Ext
 
 /// Reads the details of the event that the user chose. `None` if the call has no such event.
 async fn opened(stack: &Stack, call: &Call, story: Option<&Story>, view: &View<'_>) -> Option<Markup> {
-    let events = story?.story.iter().filter_map(|line| match line {
+    let mut events = story?.story.iter().filter_map(|line| match line {
         Line::Event(event) => Some(&event.source_event_id),
         Line::Move { .. } | Line::Write(_) => None,
     });
-    let id = EventId::new(events.skip(view.event?.checked_sub(1)?).next()?);
+    let id = EventId::new(events.nth(view.event?.checked_sub(1)?)?);
     // The other person has the same letter in the details as on the rest of the page.
     let mut masker = Masker::new();
     if let Some(number) = call.party() {
-        let _ = masker.number(&number);
+        drop(masker.number(&number));
     }
     Some(match events::show_masked(stack, &id, &mut masker).await {
         Ok(Some(path)) => event::details(&path),
