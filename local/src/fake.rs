@@ -229,6 +229,12 @@ impl FakeProvider {
         let mut state = lock(&self.state);
         state.requests += 1;
         let body: Value = serde_json::from_slice(body).unwrap_or_default();
+        // The fake provider plays one answer of Vapi alone: it takes the request, and dials nobody.
+        if (method, path) == ("POST", "/call") && state.mode == Mode::OverCapacity {
+            let id = format!("vapi_{}", state.requests);
+            let limits = json!({"concurrencyBlocked": true});
+            return respond(201, &json!({"id": id, "status": "queued", "subscriptionLimits": limits}));
+        }
         // The APIs of other providers are unknown here, whatever the mode is.
         if !path.starts_with("/v2/") && !path.starts_with("/v3/") {
             return error(404, "no such path");

@@ -302,11 +302,17 @@ impl Dialer {
         match answer {
             DialAnswer::Accepted { provider_call_id } => {
                 let now = self.clock.now();
-                let alias = Alias { call_id: call.call_id.clone(), attempt: attempt.clone() };
-                let from = CallId::new(derived_call_id(provider, &provider_call_id));
-                write_alias_and_adopt(&self.calls, &self.inbox, &self.queue, &from, &alias, None, now).await?;
+                self.write_alias(call, attempt, provider, &provider_call_id, now).await?;
                 self.submit(&call.dial_accepted_event(attempt, &provider_call_id, now), claim).await?;
                 Ok(DialOutcome::Accepted)
+            }
+            // The provider has a call under this id, and may report it. So the dial and its record stay, and the event
+            // withdraws the attempt.
+            DialAnswer::NotDialled { provider_call_id, reason } => {
+                let now = self.clock.now();
+                self.write_alias(call, attempt, provider, &provider_call_id, now).await?;
+                self.submit(&call.not_dialled_event(attempt, &provider_call_id, now), claim).await?;
+                Ok(DialOutcome::Withdrawn(reason))
             }
             DialAnswer::Busy { reason, retry_after } => {
                 self.forget(call, &record).await;
@@ -323,6 +329,20 @@ impl Dialer {
             }
             DialAnswer::InDoubt => Ok(DialOutcome::InDoubt(UNCLEAR_ANSWER)),
         }
+    }
+
+    /// Leads from the provider's id of the call to the attempt, so that an event without our ids finds it.
+    async fn write_alias(
+        &self,
+        call: &Call,
+        attempt: &AttemptKey,
+        provider: Provider,
+        provider_call_id: &str,
+        now: Timestamp,
+    ) -> Result<(), Error> {
+        let alias = Alias { call_id: call.call_id.clone(), attempt: attempt.clone() };
+        let from = CallId::new(derived_call_id(provider, provider_call_id));
+        write_alias_and_adopt(&self.calls, &self.inbox, &self.queue, &from, &alias, None, now).await
     }
 
     /// Deletes the record of a dial that the provider did not make. If that fails, the inbox refuses the next dial of the attempt,
@@ -492,6 +512,7 @@ const fn signal(answer: &Result<DialAnswer, SendError>) -> DialSignal<'static> {
         Ok(DialAnswer::Accepted { .. } | DialAnswer::Rejected { .. }) => return DialSignal::Works,
         Ok(DialAnswer::AccountProblem { reason }) => (DialFailure::AccountProblem, *reason, None),
         Ok(DialAnswer::Busy { reason, retry_after }) => (DialFailure::Busy, *reason, *retry_after),
+        Ok(DialAnswer::NotDialled { reason, .. }) => (DialFailure::Busy, *reason, None),
         Ok(DialAnswer::InDoubt) => (DialFailure::UnclearAnswer, UNCLEAR_ANSWER, None),
         Err(SendError::NotSent(_)) => (DialFailure::Unreachable, NO_CONNECTION, None),
         Err(SendError::NoResponse(_)) => (DialFailure::UnclearAnswer, NO_RESPONSE, None),

@@ -147,6 +147,7 @@ impl ProviderApi {
                 DialAnswer::Rejected { .. }
                 | DialAnswer::AccountProblem { .. }
                 | DialAnswer::Busy { .. }
+                | DialAnswer::NotDialled { .. }
                 | DialAnswer::InDoubt,
             )
             | Err(SendError::NotSent(_) | SendError::NoResponse(_)) => first,

@@ -98,6 +98,22 @@ impl Call {
         }
     }
 
+    /// Returns the event that says that the provider took a dial under this id, and dialled nobody. So the dial keeps its key, and
+    /// a late report of it cannot be taken for one of the next dial.
+    #[must_use]
+    pub fn not_dialled_event(&self, attempt: &AttemptKey, provider_call_id: &str, now: Timestamp) -> ProviderEvent {
+        let name = format!("{attempt}/not_dialled");
+        let mut event = self.own_event(EventKind::Failed, &name, Some(attempt.clone()), None, now);
+        for call_event in &mut event.call_events {
+            call_event.never_dialled = true;
+        }
+        ProviderEvent {
+            event_type: "not_dialled".to_owned(),
+            provider_call_id: Some(provider_call_id.to_owned()),
+            ..event
+        }
+    }
+
     /// Returns the event that says that the provider has no call for an attempt that Switchhook dialled.
     #[must_use]
     pub fn dial_not_found_event(&self, attempt: &AttemptKey, now: Timestamp) -> ProviderEvent {

@@ -98,6 +98,12 @@ pub enum DialAnswer {
         /// The provider's `Retry-After`, at most an hour.
         retry_after: Option<Duration>,
     },
+    /// The provider took the request under this id, and says in the same answer that it dials nobody: the account has too
+    /// many calls at the moment. It may report the call all the same.
+    NotDialled {
+        provider_call_id: String,
+        reason: &'static str,
+    },
     /// The call may have been placed. Only a lookup can tell.
     InDoubt,
 }
@@ -135,7 +141,10 @@ impl DialAnswer {
         };
         match (status, refusal) {
             // Vapi accepts a request, and says in the same response that it places no call for it.
-            (200..=299, Some(Refusal::Capacity(reason))) => busy(reason),
+            (200..=299, Some(Refusal::Capacity(reason))) => match provider_call_id {
+                Some(provider_call_id) => Self::NotDialled { provider_call_id, reason },
+                None => busy(reason),
+            },
             (200..=299, Some(Refusal::Number(_) | Refusal::Account(_)) | None) => {
                 provider_call_id.map_or(Self::InDoubt, |provider_call_id| Self::Accepted { provider_call_id })
             }

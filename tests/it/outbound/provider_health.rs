@@ -293,6 +293,36 @@ async fn next_provider_is_asked_when_the_first_refuses_and_later_when_it_is_unav
     assert_eq!(world.cloud.fake().dials().len(), 5);
 }
 
+/// Vapi takes a call above its limit under an id, and reports it later with our ids. That report must not withdraw the next
+/// dial, and must not count as a failed attempt.
+#[tokio::test(start_paused = true)]
+async fn late_report_of_a_call_above_the_limit_withdraws_no_other_dial() {
+    let mut secret = all_providers();
+    secret["vapi"]["dial"] = json!({"api_key": "a key of Vapi for tests", "assistant_id": "a", "phone_number_id": "p"});
+    let world = World::with_secret(&secret);
+    world.cloud.fake().set_mode(Mode::OverCapacity);
+    schedule(&world, "blocked", &[Provider::Vapi], Duration::ZERO).await;
+    let mut reported = 0;
+    for _ in 0..20 {
+        world.wait(Duration::from_secs(20)).await;
+        let call = world.call("blocked").await;
+        assert_eq!(call.attempts().len(), 0);
+        assert_ne!(call.job.as_str(), "FAILED");
+        // Each dial is reported once, while the next one is under way or waits.
+        let Some(record) = call.attempt_records.get(reported) else { continue };
+        reported += 1;
+        assert_eq!(record.key.as_ref().map(ToString::to_string), Some(reported.to_string()));
+        let ids = json!({"switchhook_call_id": "blocked", "switchhook_attempt": reported.to_string()});
+        let message = json!({
+            "type": "end-of-call-report",
+            "endedReason": "call.start.error-subscription-concurrency-limit-reached",
+            "call": {"id": record.provider_call_id, "endedAt": world.now().to_string(), "assistantOverrides": {"metadata": ids}},
+        });
+        world.accept(Provider::Vapi, &json!({"message": message}).to_string()).await;
+    }
+    assert!(reported > 1, "{reported} dials");
+}
+
 #[tokio::test(start_paused = true)]
 async fn call_in_doubt_is_given_to_no_other_provider() {
     let mut secret = all_providers();

@@ -21,6 +21,42 @@ fn dial_that_the_provider_never_made_is_no_attempt() {
     assert_eq!((rang.attempts().len(), rang.job.as_str()), (1, "PENDING"));
 }
 
+/// Vapi takes a dial above its limit under an id, answers that it dials nobody, and then reports that call as failed. The report
+/// arrives before the answer, after it, or after the next dial.
+#[test]
+fn late_report_of_a_dial_that_was_not_made_is_none_of_the_next_dial() {
+    let report = |key: &str, now: i64| {
+        let mut report = reports(&format!("report-{key}"), key, EventKind::Failed, now);
+        report.provider_call_id = Some(format!("v{key}"));
+        report.call_events.retain(|event| !event.implied);
+        report.call_events[0].never_dialled = true;
+        report
+    };
+    let not_dialled =
+        |call: &Call, key: &str, now: i64| call.not_dialled_event(&AttemptKey::new(key), &format!("v{key}"), at(now));
+    for answer_first in [true, false] {
+        let mut call = call_with(RETRY);
+        for (key, now) in [("1", 10), ("2", 1_000), ("3", 2_000)] {
+            call = dialled(&call, now);
+            let answer = not_dialled(&call, key, now + 1);
+            let late = report(key, now + 2);
+            for event in if answer_first { [answer, late] } else { [late, answer] } {
+                call = folded(&call, &event);
+            }
+            assert_eq!((call.attempts().len(), call.job.as_str()), (0, "PENDING"), "dial {key}");
+        }
+        assert_eq!(types(&call), Vec::<String>::new());
+    }
+    // The report comes when the person's phone rings for the next dial.
+    let call = dialled(&call_with(RETRY), 10);
+    let call = folded(&call, &not_dialled(&call, "1", 11));
+    assert_eq!(due_at(&call), at(41));
+    let call = folded(&dialled(&call, 50), &reports("ringing", "2", EventKind::Ringing, 52));
+    let call = folded(&call, &report("1", 53));
+    let keys: Vec<_> = call.attempts().iter().map(|attempt| (attempt.index, attempt.lifecycle_label())).collect();
+    assert_eq!((keys, call.job.as_str()), (vec![(1, "ringing")], "IN_PROGRESS"));
+}
+
 /// The room for dials bounds the row. It must not end a call whose provider has a bad day, or a bad week.
 #[test]
 fn call_that_nobody_dials_waits_for_weeks_before_it_ends() {

@@ -252,6 +252,9 @@ fn answers<const N: usize>(provider: Provider, responses: [(u16, Value); N]) -> 
             DialAnswer::Rejected { reason } => format!("number: {reason}"),
             DialAnswer::AccountProblem { reason } => format!("account: {reason}"),
             DialAnswer::Busy { reason, retry_after: _ } => format!("busy: {reason}"),
+            DialAnswer::NotDialled { provider_call_id, reason } => {
+                format!("not dialled as {provider_call_id}: {reason}")
+            }
             DialAnswer::InDoubt => "in doubt".to_owned(),
         };
         format!("{status} {body} -> {answer}")
@@ -339,11 +342,13 @@ fn vapis_refusals_are_read_from_their_texts() {
     400 {"error":"Bad Request","message":["customer.number must be a valid phone number in the E.164 format. Hot tip, …"],"statusCode":400} -> number: invalid_number
     400 {"error":"Bad Request","message":["customer.number must be a valid phone number","phoneNumberId must be a UUID"],"statusCode":400} -> account: bad_request
     400 {"error":"Bad Request","message":["property phoneNumberId should not exist"],"statusCode":400} -> account: bad_request
+        (201, json!({"subscriptionLimits": {"concurrencyBlocked": true}})),
     400 {"error":"Bad Request","message":"Over Concurrency Limit","statusCode":400} -> busy: concurrency_limit
     400 {"error":"Bad Request","message":"Numbers Bought On Vapi Have A Daily Outbound Call Limit.","statusCode":400} -> account: daily_limit
     400 {"error":"Bad Request","message":"Wallet Balance is 0. Purchase More Credits Or Upgrade Your Plan.","statusCode":400} -> account: bad_request
     201 {"id":"v1","status":"queued","subscriptionLimits":{"concurrencyBlocked":false}} -> accepted as v1
-    201 {"id":"v1","status":"queued","subscriptionLimits":{"concurrencyBlocked":true}} -> busy: concurrency_limit
+    201 {"id":"v1","status":"queued","subscriptionLimits":{"concurrencyBlocked":true}} -> not dialled as v1: concurrency_limit
+    201 {"subscriptionLimits":{"concurrencyBlocked":true}} -> busy: concurrency_limit
     "#);
 }
 
