@@ -169,8 +169,8 @@ fn report(message: &Message) -> CallEventSet {
     call_events
 }
 
-/// How the call ended. `has_times` is false if the message does not have the times of the whole call. A lookup that is
-/// rewritten as a status update has them.
+/// Reads how the call ended. `has_times` is false if the message does not have the times of the whole call. A lookup has
+/// them, also if it is rewritten as a status update.
 fn ending(message: &Message, has_times: bool) -> Ending {
     let started_at = message.started_at();
     // The call ended at the moment at which it started, so there was no conversation.
@@ -185,13 +185,13 @@ fn ending(message: &Message, has_times: bool) -> Ending {
         (EndedReason::NoAnswer, _) => Ending::NO_ANSWER,
         (EndedReason::CallerHungUp, _) => Ending::CANCELED,
         // A fault or a stop before the answer, or during the conversation.
-        (EndedReason::Stopped | EndedReason::Fault, false) if !has_times => Ending::Unclear,
+        (EndedReason::Stopped | EndedReason::Fault | EndedReason::NoAssistant, false) if !has_times => Ending::Unclear,
         (EndedReason::Stopped, true) => Ending::COMPLETED,
         (EndedReason::Stopped, false) => Ending::CANCELED,
-        (EndedReason::NeverDialled, _) => Ending::NeverDialled,
+        (EndedReason::NeverDialled, _) | (EndedReason::NoAssistant, false) => Ending::NeverDialled,
         (EndedReason::NeverConnected, _) => Ending::FAILED,
         (EndedReason::WrongNumber, _) => Ending::FAILED_PERMANENTLY,
-        (EndedReason::Fault, true) => Ending::FAILED_AFTER_ANSWER,
+        (EndedReason::Fault | EndedReason::NoAssistant, true) => Ending::FAILED_AFTER_ANSWER,
         (EndedReason::Fault, false) => Ending::FAILED,
         (EndedReason::Unclear | EndedReason::Unknown, _) => Ending::Unclear,
     }

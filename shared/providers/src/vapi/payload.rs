@@ -252,6 +252,9 @@ pub(super) enum EndedReason {
     WrongNumber,
     /// A fault that occurs before the answer as well as after it.
     Fault,
+    /// The assistant is missing or not valid. Before the start of the call, this is a problem of the account, and nobody
+    /// was dialled.
+    NoAssistant,
     /// The call is over, and the reason does not say whether anybody answered.
     Unclear,
     /// Future names, which are read as [`EndedReason::Unclear`].
@@ -277,12 +280,9 @@ impl EndedReason {
             | "phone-call-provider-bypass-enabled-but-no-call-received"
             | "twilio-failed-to-connect-call"
             | "vonage-failed-to-connect-call" => Self::NeverConnected,
-            "twilio-reported-customer-misdialed"
-            | "sip-outbound-unallocated-number"
-            | "call.start.error-vapi-number-international" => Self::WrongNumber,
+            "twilio-reported-customer-misdialed" | "sip-outbound-unallocated-number" => Self::WrongNumber,
+            "assistant-not-found" | "assistant-not-valid" => Self::NoAssistant,
             "assistant-join-timed-out"
-            | "assistant-not-found"
-            | "assistant-not-valid"
             | "phone-call-provider-closed-websocket"
             | "sip-outbound-carrier-released-call"
             | "worker-shutdown" => Self::Fault,
@@ -314,7 +314,9 @@ impl EndedReason {
             || reason.ends_with("bound-call-failed-to-connect")
         {
             Self::NeverConnected
-        } else if starts_with(&["assistant-request-", "call.in-progress.error-", "pipeline-error-"]) {
+        } else if starts_with(&["assistant-request-"]) {
+            Self::NoAssistant
+        } else if starts_with(&["call.in-progress.error-", "pipeline-error-"]) {
             Self::Fault
         } else if starts_with(&["call.ringing.hook-executed-"]) {
             Self::Unclear

@@ -292,7 +292,7 @@ fn retells_refusals_are_read_from_their_text() {
 
 #[test]
 fn twilios_refusals_are_read_from_their_code() {
-    let numbers = [13_224, 21_201, 21_211, 21_214, 21_216, 21_217, 21_401];
+    let numbers = [13_223, 13_224, 13_226, 21_201, 21_211, 21_214, 21_217, 21_401];
     for code in numbers {
         let body = json!({"code": code, "message": "…", "status": 400}).to_string();
         let answer = read_dial_answer(Provider::Twilio, 400, None, body.as_bytes());
@@ -303,7 +303,9 @@ fn twilios_refusals_are_read_from_their_code() {
         (400, error(21_210)),
         (400, error(21_212)),
         (400, error(21_215)),
+        (400, error(21_216)),
         (400, error(21_219)),
+        (400, error(13_225)),
         (400, error(21_205)),
         (401, error(20_003)),
         (403, error(20_003)),
@@ -314,7 +316,9 @@ fn twilios_refusals_are_read_from_their_code() {
     400 {"code":21210,"status":400} -> account: invalid_calling_number
     400 {"code":21212,"status":400} -> account: invalid_calling_number
     400 {"code":21215,"status":400} -> account: country_not_enabled
+    400 {"code":21216,"status":400} -> account: call_blocked
     400 {"code":21219,"status":400} -> account: trial_account
+    400 {"code":13225,"status":400} -> account: call_blocked
     400 {"code":21205,"status":400} -> account: bad_request
     401 {"code":20003,"status":400} -> account: unauthorized
     403 {"code":20003,"status":400} -> account: unauthorized
@@ -338,11 +342,11 @@ fn vapis_refusals_are_read_from_their_texts() {
         (400, error(json!("Wallet Balance is 0. Purchase More Credits Or Upgrade Your Plan."))),
         (201, limits(false)),
         (201, limits(true)),
+        (201, json!({"subscriptionLimits": {"concurrencyBlocked": true}})),
     ]), @r#"
     400 {"error":"Bad Request","message":["customer.number must be a valid phone number in the E.164 format. Hot tip, …"],"statusCode":400} -> number: invalid_number
     400 {"error":"Bad Request","message":["customer.number must be a valid phone number","phoneNumberId must be a UUID"],"statusCode":400} -> account: bad_request
     400 {"error":"Bad Request","message":["property phoneNumberId should not exist"],"statusCode":400} -> account: bad_request
-        (201, json!({"subscriptionLimits": {"concurrencyBlocked": true}})),
     400 {"error":"Bad Request","message":"Over Concurrency Limit","statusCode":400} -> busy: concurrency_limit
     400 {"error":"Bad Request","message":"Numbers Bought On Vapi Have A Daily Outbound Call Limit.","statusCode":400} -> account: daily_limit
     400 {"error":"Bad Request","message":"Wallet Balance is 0. Purchase More Credits Or Upgrade Your Plan.","statusCode":400} -> account: bad_request

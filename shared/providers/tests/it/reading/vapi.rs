@@ -27,13 +27,14 @@ fn vapi_reasons_come_to_few_endings() {
     1: canceled | canceled
     5: completed | completed
     13: failed | failed
-    3: failed! | failed!
-    21: failed^ | failed^
+    2: failed! | failed!
+    22: failed^ | failed^
     2: ~ringing busy | ~ringing busy
     1: ~ringing no_answer | ~ringing no_answer
     3: ~ringing ~in_progress completed | canceled
     17: ~ringing ~in_progress completed | ~ringing ~in_progress completed
-    537: ~ringing ~in_progress failed | failed
+    530: ~ringing ~in_progress failed | failed
+    7: ~ringing ~in_progress failed | failed^
     1: ~ringing ~in_progress ~voicemail_detected completed | ~ringing ~in_progress ~voicemail_detected completed
     ");
 }
@@ -51,14 +52,14 @@ fn vapi_reasons_that_are_not_faults_say() {
     assistant-ended-call-with-hangup-task: ~ringing ~in_progress completed | ~ringing ~in_progress completed
     assistant-forwarded-call: ~ringing ~in_progress completed | ~ringing ~in_progress completed
     assistant-join-timed-out: ~ringing ~in_progress failed | failed
-    assistant-not-found: ~ringing ~in_progress failed | failed
-    assistant-not-valid: ~ringing ~in_progress failed | failed
-    assistant-request-failed: ~ringing ~in_progress failed | failed
-    assistant-request-returned-error: ~ringing ~in_progress failed | failed
+    assistant-not-found: ~ringing ~in_progress failed | failed^
+    assistant-not-valid: ~ringing ~in_progress failed | failed^
+    assistant-request-failed: ~ringing ~in_progress failed | failed^
+    assistant-request-returned-error: ~ringing ~in_progress failed | failed^
     assistant-request-returned-forwarding-phone-number: completed | completed
-    assistant-request-returned-invalid-assistant: ~ringing ~in_progress failed | failed
-    assistant-request-returned-no-assistant: ~ringing ~in_progress failed | failed
-    assistant-request-returned-unspeakable-error: ~ringing ~in_progress failed | failed
+    assistant-request-returned-invalid-assistant: ~ringing ~in_progress failed | failed^
+    assistant-request-returned-no-assistant: ~ringing ~in_progress failed | failed^
+    assistant-request-returned-unspeakable-error: ~ringing ~in_progress failed | failed^
     assistant-said-end-call-phrase: ~ringing ~in_progress completed | ~ringing ~in_progress completed
     call-deleted: ~ringing ~in_progress completed | canceled
     call-start-error-neither-assistant-nor-server-set: failed^ | failed^
@@ -85,7 +86,7 @@ fn vapi_reasons_that_are_not_faults_say() {
     call.start.error-subscription-insufficient-credits: failed^ | failed^
     call.start.error-subscription-upgrade-failed: failed^ | failed^
     call.start.error-subscription-wallet-does-not-exist: failed^ | failed^
-    call.start.error-vapi-number-international: failed! | failed!
+    call.start.error-vapi-number-international: failed^ | failed^
     call.start.error-vapi-number-outbound-daily-limit: failed^ | failed^
     call.start.error-vapifault-database-error: failed^ | failed^
     call.start.error-vapifault-get-org: failed^ | failed^
