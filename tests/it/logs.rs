@@ -58,7 +58,7 @@ const NUMBERS_WITHOUT_METRIC: [&str; 16] = [
 const SERIES_DOLLARS: f64 = 0.30;
 
 /// Metrics of states that the runs of this file do not reach.
-const EMITTED_ELSEWHERE: [(&str, &str); 48] = [
+const EMITTED_ELSEWHERE: [(&str, &str); 49] = [
     ("dialer", "dial_not_forgotten"),
     ("dialer", "dialled_before"),
     ("ingress", "edge_disabled"),
@@ -99,6 +99,7 @@ const EMITTED_ELSEWHERE: [(&str, &str); 48] = [
     ("reconciler", "drifted"),
     ("reconciler", "not_discovered"),
     ("reconciler", "not_requeued"),
+    ("reconciler", "unknown_value"),
     ("relay", "record_skipped"),
     ("scheduler", "budget_used_up"),
     ("scheduler", "providers_unavailable"),

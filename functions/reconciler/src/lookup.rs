@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use switchhook_aws::provider::ProviderApi;
 use switchhook_aws::sdk::Clock;
+use switchhook_aws::telemetry::Decision;
 use switchhook_domain::{AttemptRecord, Call, Provider, ProviderEvent, Timestamp};
 use switchhook_providers::{
     AccountConfig, CallSearch, Entries, Entry, Lookup, LookupAnswer, SearchStep, VerifiedWebhook,
@@ -32,7 +33,7 @@ pub(crate) enum LookupOutcome {
     NotFound,
     /// Nobody can tell: the attempt cannot be looked up, the provider has deleted its record, or its list does not decide.
     Unavailable,
-    /// The provider gave no usable answer. A later lookup may succeed.
+    /// The provider gave no usable answer, or one with a status that is not known. A later lookup may succeed.
     RetryLater,
     /// The run has no time or no requests left for the lookup.
     OverBudget,
@@ -143,10 +144,30 @@ impl<'a> Lookups<'a> {
             LookupAnswer::Alive { provider_call_id } => (true, LookupOutcome::Alive(provider_call_id)),
             LookupAnswer::NotFound => (true, LookupOutcome::NotFound),
             LookupAnswer::Gone | LookupAnswer::Undecided { reason: _ } => (true, LookupOutcome::Unavailable),
+            // The provider works, and its list has grown.
+            LookupAnswer::UnknownValue { field } => {
+                self.note_unknown(provider, call, field);
+                (true, LookupOutcome::RetryLater)
+            }
             LookupAnswer::RetryLater { reason: _ } => (false, LookupOutcome::RetryLater),
         };
         self.record_result(provider, is_answered);
         outcome
+    }
+
+    /// Counts a value that the provider has added to its list. The log names the field alone.
+    fn note_unknown(&self, provider: Provider, call: &Call, field: &'static str) {
+        let decision = Decision {
+            function: "reconciler",
+            message: "call has a status that is not known",
+            action_taken: "asked_again_later",
+            provider: Some(provider.as_str()),
+            call_id: Some(call.call_id.as_str()),
+            unknown_field: Some(field),
+            counts: vec![("unknown_value", 1)],
+            ..Decision::default()
+        };
+        decision.log(self.clock.now(), false);
     }
 
     fn is_failing(&self, provider: Provider) -> bool {

@@ -58,6 +58,11 @@ pub enum LookupAnswer {
     /// The provider knows no call under the provider call id. The call was placed, and the provider has deleted it
     /// since.
     Gone,
+    /// The provider has the call, with a status that Switchhook does not know: the vendor's list has grown. Ask again later.
+    UnknownValue {
+        /// The vendor's name of the field.
+        field: &'static str,
+    },
     /// The response contains no answer. Ask again later.
     RetryLater { reason: &'static str },
 }
@@ -81,6 +86,8 @@ pub(crate) enum ParsedAnswer {
     NotFound,
     Undecided(&'static str),
     Gone,
+    /// The call has a status that Switchhook does not know, in the field of this name.
+    UnknownValue(&'static str),
     Unreadable,
 }
 
@@ -120,6 +127,7 @@ pub(crate) fn endings(answers: impl Iterator<Item = ParsedAnswer>) -> Vec<(Strin
             | ParsedAnswer::NotFound
             | ParsedAnswer::Undecided(_)
             | ParsedAnswer::Gone
+            | ParsedAnswer::UnknownValue(_)
             | ParsedAnswer::Unreadable => None,
         })
         .collect()

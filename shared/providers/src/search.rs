@@ -141,6 +141,7 @@ fn lookup_answer(provider: Provider, parsed: ParsedAnswer, now: Timestamp) -> Lo
         ParsedAnswer::NotFound => LookupAnswer::NotFound,
         ParsedAnswer::Undecided(reason) => LookupAnswer::Undecided { reason },
         ParsedAnswer::Gone => LookupAnswer::Gone,
+        ParsedAnswer::UnknownValue(field) => LookupAnswer::UnknownValue { field },
         ParsedAnswer::Unreadable => LookupAnswer::RetryLater { reason: "unreadable" },
     }
 }

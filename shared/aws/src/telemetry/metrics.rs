@@ -139,6 +139,7 @@ pub const METRICS: &[Metric] = &[
     count("reconciler", "budget_used_up", "Runs without time or requests for all that was due"),
     count("reconciler", "provider_requests", "Requests to providers: lookups, and pages of their lists of calls"),
     count("reconciler", "provider_request_failed", "Requests to providers without a usable answer"),
+    count("reconciler", "unknown_value", "Lookups of a call with a status that Switchhook does not know"),
     milliseconds("reconciler", "provider_request_ms", "Time of a request to a provider, the longest of a run"),
     milliseconds("reconciler", "overdue_wake_ms", "Time since the oldest wake-up time that a run found"),
     milliseconds("reconciler", "sweep_lag_ms", "Age of the first minute that is not swept"),

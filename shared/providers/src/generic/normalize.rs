@@ -31,6 +31,7 @@ pub(crate) fn read(
         correlation.attempt.or_else(|| attempt_number.map(|number| AttemptKey::new(number.to_string())));
 
     let Some((kind, proof)) = meaning(&event_type) else {
+        notes.unknown_value = Some("event_type");
         return Ok(Reading::Recorded {
             event_id,
             event_type: ids::event_type(&event_type),

@@ -160,7 +160,8 @@ fn parse_call(call: Map<String, Value>) -> ParsedAnswer {
                 body: json!({"event": event, "call": call}).to_string().into_bytes(),
             }
         }
-        Some(_) | None => ParsedAnswer::Unreadable,
+        Some(_) => ParsedAnswer::UnknownValue("call_status"),
+        None => ParsedAnswer::Unreadable,
     }
 }
 

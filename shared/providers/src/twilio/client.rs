@@ -217,7 +217,7 @@ fn parse_call(ids: String, call: &Map<String, Value>) -> ParsedAnswer {
         CallStatus::Completed | CallStatus::Busy | CallStatus::NoAnswer | CallStatus::Failed | CallStatus::Canceled => {
             ParsedAnswer::Ended { query: ids, body: callback(call).into_bytes() }
         }
-        CallStatus::Other => ParsedAnswer::Unreadable,
+        CallStatus::Other => ParsedAnswer::UnknownValue("status"),
     }
 }
 

@@ -194,7 +194,8 @@ fn parse_call(call: Map<String, Value>) -> ParsedAnswer {
             };
             ParsedAnswer::Ended { query: String::new(), body: json!({"message": message}).to_string().into_bytes() }
         }
-        Some(CallStatus::NotFound | CallStatus::Other) | None => ParsedAnswer::Unreadable,
+        Some(CallStatus::Other) => ParsedAnswer::UnknownValue("status"),
+        Some(CallStatus::NotFound) | None => ParsedAnswer::Unreadable,
     }
 }
 

@@ -18,6 +18,7 @@ fn unknown_values_are_noted_by_the_name_of_their_field() {
         let data = json!({"event_type": event_type, "id": "e", "payload": payload});
         notes(Provider::Telnyx, &json!({"data": data}).to_string())
     };
+    let generic = |word: &str| notes(Provider::Generic, &json!({"event_type": word, "call_id": "c"}).to_string());
     let twilio = |form: &str| notes(Provider::Twilio, form);
     let report = |reason: &str| vapi(json!({"type": "end-of-call-report", "endedReason": reason, "call": {"id": "c"}}));
     let status = |status: &str| vapi(json!({"type": "status-update", "status": status, "call": {"id": "c"}}));
@@ -41,6 +42,9 @@ fn unknown_values_are_noted_by_the_name_of_their_field() {
         (twilio("CallSid=CA1&CallStatus=new"), Some("CallStatus")),
         (twilio("CallSid=CA1&AnsweredBy=new"), Some("AnsweredBy")),
         (twilio("CallSid=CA1&AnsweredBy=unknown"), None),
+        (generic("NEW"), Some("event_type")),
+        (generic("ANSWERED"), None),
+        (generic("call.in_progress"), None),
     ] {
         assert_eq!(notes, ReadNotes { reserved_call_id: false, unknown_value: expected });
     }
