@@ -13,9 +13,9 @@ use switchhook_aws::calls::{Alias, StoreOutcome};
 use switchhook_domain::{AttemptKey, Call, CallId, EventId, EventKind, Job, Provider, Timestamp, Transition};
 use switchhook_local::connector::{Fault, RequestInfo};
 use switchhook_local::fake::DeliveryFaults;
-use switchhook_local::{CALLS_TABLE, EVENTS_QUEUE, INBOX_TABLE};
+use switchhook_local::{CALLS_TABLE, CloudOptions, EVENTS_QUEUE, INBOX_TABLE};
 use switchhook_tests::{
-    CALL_RETENTION, INACTIVITY_TIMEOUT, MINUTE, World, all_providers, generic, is_request_to, text,
+    CALL_RETENTION, INACTIVITY_TIMEOUT, MINUTE, World, all_providers, generic, is_request_to, options, text,
 };
 
 use crate::budget::{request_counts, reset_counters};
@@ -125,6 +125,33 @@ async fn call_that_nobody_reported_is_discovered_once() {
         let call = world.call(&call_id).await;
         let reports: BTreeSet<&EventId> = call.history.iter().map(|entry| &entry.source_event_id).collect();
         assert_eq!(reports.len(), 1, "{:?}", call.history);
+    }
+}
+
+/// Calls are placed around the time of the second reading, so some are alive when the list is read.
+#[tokio::test(start_paused = true)]
+async fn call_that_was_alive_when_its_period_was_read_is_discovered_later() {
+    let mut secret = all_providers();
+    secret["retell"]["discover"] = true.into();
+    let world = World::with_options(CloudOptions { inactivity_timeout: Duration::from_secs(10), ..options(&secret) });
+    world.cloud.fake().set_delivery_faults(DeliveryFaults::ALL_LOST);
+    world.wait(MINUTE * 58).await;
+    let mut alive = 0;
+    for number in 0..60 {
+        let metadata = json!({"fake": "confirms", "appointment_id": number.to_string()});
+        let request = json!({"from_number": "+15550100", "to_number": "+15550199", "metadata": metadata}).to_string();
+        let answer = world.cloud.fake().handle("POST", "/v2/create-phone-call", Some("Bearer key"), request.as_bytes());
+        assert_eq!(answer.status, 201);
+        world.wait(Duration::from_secs(5)).await;
+    }
+    for number in 0..60 {
+        alive += usize::from(world.load(&format!("appointment:{number}")).await.is_none());
+    }
+    assert!((1..60).contains(&alive), "the list was read between the calls: {alive} are unknown");
+    world.wait(HOUR * 2).await;
+    for number in 0..60 {
+        let state = call_state(&world, &format!("appointment:{number}")).await;
+        assert_eq!(state, "job COMPLETED, appointment Confirmed, attempts [completed]", "{number}");
     }
 }
 

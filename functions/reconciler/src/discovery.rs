@@ -1,7 +1,8 @@
 //! Discovery: once an hour, reads the providers' own lists of calls, and stores the calls that nobody reported.
 //!
 //! **A call that Switchhook knows is left alone**, so a list costs reads, and writes only for calls whose webhooks were
-//! all lost. A cursor per provider in the inbox table holds the period that is being read, and the next page. One run
+//! all lost. Each period begins [`OVERLAP`] before the end of the one before. So a call that was alive when it was read is
+//! read again after it has ended. A cursor per provider in the inbox table holds the period that is being read, and the next page. One run
 //! reads at most [`PAGES_MAX`] pages, and the next run continues.
 
 use std::time::Duration;
@@ -18,6 +19,9 @@ use crate::reconciler::{Reconciler, Report};
 
 /// Length of the period that is read at once, and time between two readings.
 const PERIOD: Duration = Duration::from_secs(60 * 60);
+/// Time for which a period overlaps the one before. Together with the inactivity timeout, it is the length of the longest
+/// call that is found.
+const OVERLAP: Duration = Duration::from_secs(3 * 60 * 60);
 /// Longest time that discovery looks back: after an interruption, older calls stay unknown.
 const LOOK_BACK_MAX: Duration = Duration::from_secs(20 * 60 * 60);
 /// Time after which the rest of a period is given up, if its next page cannot be read.
@@ -55,7 +59,7 @@ impl Reconciler {
             Some(cursor) if cursor.page.is_some() => cursor.clone(),
             Some(cursor) if cursor.until.plus(PERIOD) > newest => return Ok(()),
             Some(cursor) => {
-                let from = cursor.until.max(newest.minus(LOOK_BACK_MAX));
+                let from = cursor.until.minus(OVERLAP).max(newest.minus(LOOK_BACK_MAX));
                 DiscoveryCursor { from, until: newest, page: None }
             }
             None => DiscoveryCursor { from: newest.minus(PERIOD), until: newest, page: None },

@@ -20,7 +20,7 @@ impl State {
         let filters = body.pointer("/filter_criteria/metadata").and_then(Value::as_array).cloned().unwrap_or_default();
         let started = body.pointer("/filter_criteria/start_timestamp").cloned().unwrap_or_default();
         let matches = |call: &FakeCall| {
-            filters.iter().all(|filter| matches_metadata(filter, &call.metadata)) && matches_start(&started, call)
+            filters.iter().all(|filter| matches_metadata(filter, &call.metadata)) && matches_start(&started, call, now)
         };
         let mut known: Vec<(&String, &FakeCall)> = self
             .calls
@@ -62,8 +62,10 @@ fn matches_metadata(filter: &Value, metadata: &Value) -> bool {
     key.is_some_and(|key| metadata.get(key).is_some() && metadata.get(key) == filter.get("value"))
 }
 
-/// True if the call was created in the range of the filter. The fake provider knows the operator `bt` alone.
-fn matches_start(filter: &Value, call: &FakeCall) -> bool {
+/// True if the `start_timestamp` of the call is in the range of the filter. A call that nobody has answered has none, so no
+/// range contains it. The fake provider knows the operator `bt` alone.
+fn matches_start(filter: &Value, call: &FakeCall, now: i64) -> bool {
     let limit = |index: usize| filter.get("value").and_then(|range| range.get(index)?.as_i64());
-    limit(0).is_none_or(|from| call.created_ms >= from) && limit(1).is_none_or(|until| call.created_ms <= until)
+    let (Some(from), Some(until)) = (limit(0), limit(1)) else { return true };
+    call.answered_ms.is_some_and(|at| at <= now && (from..=until).contains(&at))
 }

@@ -2,7 +2,7 @@
 
 use insta::assert_snapshot;
 use serde_json::{Value, json};
-use switchhook_domain::{Provider, Timestamp};
+use switchhook_domain::{Direction, PhoneNumber, Provider, Timestamp};
 use switchhook_providers::{CallPage, ClientError, Period, discovery_api_request, read_discovery_answer};
 
 use crate::api::{DIALLED, NOW, config};
@@ -67,6 +67,15 @@ fn ended_calls_become_the_events_of_their_webhooks() {
     let list =
         json!({"items": [call("c1", "ended"), call("c2", "ongoing"), 7], "has_more": true, "pagination_key": "c2"});
     assert_eq!(events(&read(Provider::Retell, None, &list)), (vec!["retell:c1:call_ended"], Some("c2")));
+
+    // An inbound call belongs to nobody yet: it is a call of its own.
+    let mut inbound = call("c3", "ended");
+    inbound["direction"] = "inbound".into();
+    inbound["from_number"] = "+447700900000".into();
+    let page = read(Provider::Retell, None, &json!({"items": [inbound], "has_more": false}));
+    let (_, event) = &page.endings[0];
+    assert_eq!((event.call_id.as_str(), event.direction), ("retell:c3", Some(Direction::Inbound)));
+    assert_eq!(event.from.as_ref().map(PhoneNumber::as_str), Some("+447700900000"));
 
     let call = |id: &str, created: &str, parent: Value| {
         json!({
