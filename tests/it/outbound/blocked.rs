@@ -3,9 +3,9 @@
 use serde_json::json;
 use switchhook_aws::do_not_call::DoNotCallList;
 use switchhook_domain::{PhoneNumber, Provider};
-use switchhook_tests::{MINUTE, World};
+use switchhook_tests::{MINUTE, World, all_providers};
 
-use super::{call_request, call_state, create, send};
+use super::{call_request, call_state, create, get_call, send};
 
 /// Retell's report that the person asked not to be called again.
 fn report(call_id: &str, direction: &str) -> String {
@@ -36,6 +36,38 @@ async fn person_who_asks_not_to_be_called_is_not_called_again() {
         create(&world, &call_request("confirms")).await;
         world.wait(MINUTE * 5).await;
         assert_eq!(world.cloud.fake().dials(), [], "{direction}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn wish_declines_and_blocks_nothing_if_the_providers_file_says_so() {
+    let mut secret = all_providers();
+    secret["retell"]["block_on_request"] = false.into();
+    let world = World::with_secret(&secret);
+    world.accept(Provider::Retell, &report("call_1", "outbound")).await;
+    world.quiesce().await;
+    assert_eq!(
+        call_state(&world, "appointment:apt_0").await,
+        "job COMPLETED, appointment Declined, attempts [completed]"
+    );
+    assert_eq!(world.logged("number_blocked").len(), 0);
+    create(&world, &call_request("confirms")).await;
+    world.wait(MINUTE * 5).await;
+    assert_eq!(world.cloud.fake().dials().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn sip_address_is_blocked_however_it_is_written() {
+    let world = World::new();
+    send(&world, "PUT", "/do-not-call?number=sips%3Adesk%40Example.com%3A5061", None, &json!(null)).await;
+    let mut request = call_request("confirms");
+    for (to, dials) in [("sip:desk@example.com", 0), ("sip:Desk@example.com", 1)] {
+        request["to"] = to.into();
+        let call_id = create(&world, &request).await;
+        world.wait(MINUTE * 5).await;
+        assert_eq!(world.cloud.fake().dials().len(), dials, "{to}");
+        let stopped = get_call(&world, &call_id).await["job"]["stop_reason"] == "do_not_call";
+        assert_eq!(stopped, dials == 0, "{to}");
     }
 }
 

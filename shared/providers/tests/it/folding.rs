@@ -78,6 +78,28 @@ fn permutations<T: Clone>(items: &[T]) -> Vec<Vec<T>> {
     permutations(rest).into_iter().flat_map(insert).collect()
 }
 
+/// The words in lower case, in upper case, and in both by turns.
+fn spellings(words: &[&str]) -> [Vec<&'static str>; 3] {
+    let spelled = |(at, word): (usize, &&str), lower: fn(usize) -> bool| {
+        let [upper, small] = WORDS.iter().find(|[upper, _]| upper == word).unwrap();
+        if lower(at) { *small } else { *upper }
+    };
+    let rules: [fn(usize) -> bool; 3] = [|_| false, |_| true, |at| at % 2 == 0];
+    rules.map(|lower| words.iter().enumerate().map(|word| spelled(word, lower)).collect())
+}
+
+/// Folds the passed deadlines, and checks that nothing is called inconclusive beside a decision.
+fn check_after_the_deadline(call: &Call, arrived: &[&str]) {
+    let now = call.updated_at.plus(POLICY.inactivity_timeout);
+    let deadlines = call.deadline_passed_events(&POLICY, now);
+    let call = fold(Some(call), &deadlines, &POLICY, now).transition.map_or_else(|| call.clone(), |next| next.call);
+    let types: Vec<String> = call.domain_events_from(1).into_iter().map(|event| event.event_type).collect();
+    let has = |name: &str| types.iter().any(|event_type| event_type == name);
+    let is_decided = has("appointment.confirmed") || has("appointment.declined");
+    assert!(!(is_decided && has("call.inconclusive")), "{arrived:?}: {types:?}");
+    assert!(call.is_settled(), "{arrived:?}");
+}
+
 /// `{lifecycle}/{outcome}` of every attempt.
 fn states(call: &Call) -> String {
     let attempts = call.attempts();
@@ -149,6 +171,26 @@ fn words_of_attempts() -> impl Iterator<Item = &'static str> + Clone {
     WORDS.iter().map(|[upper, _]| *upper).filter(|word| *word != "RETRY_SCHEDULED")
 }
 
+/// Also of the words about the call, and in either spelling.
+#[test]
+fn nothing_is_inconclusive_beside_a_decision() {
+    let words = || WORDS.iter().map(|[upper, _]| *upper);
+    let natural = NATURAL.iter().map(|(words, _)| words.to_vec());
+    let pairs = words().flat_map(|first| words().map(move |second| vec![first, second]));
+    for words in words().map(|word| vec![word]).chain(pairs).chain(natural) {
+        for spelled in spellings(&words) {
+            for naming in [Naming::Unnamed, Naming::CallSid, Naming::Number] {
+                let events: Vec<ProviderEvent> =
+                    (0..).zip(&spelled).map(|(at, word)| event(word, at, naming, 1)).collect();
+                for order in permutations(&events.iter().collect::<Vec<_>>()) {
+                    let arrived: Vec<&str> = order.iter().map(|event| event.event_id.as_str()).collect();
+                    check_after_the_deadline(&folded(&order), &arrived);
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn each_word_alone_means_what_it_implies() {
     for word in words_of_attempts() {
@@ -164,7 +206,9 @@ fn each_word_alone_means_what_it_implies() {
 fn words_in_twos_and_threes_mean_the_same_in_every_order() {
     for first in words_of_attempts() {
         for second in words_of_attempts() {
-            check(&[first, second], &expected(&[first, second]));
+            for spelled in spellings(&[first, second]) {
+                check(&spelled, &expected(&[first, second]));
+            }
             for third in words_of_attempts() {
                 check(&[first, second, third], &expected(&[first, second, third]));
             }
@@ -172,24 +216,79 @@ fn words_in_twos_and_threes_mean_the_same_in_every_order() {
     }
 }
 
+/// Sequences as a sender reports them, and the state to which each leads.
+const NATURAL: [(&[&str], &str); 12] = [
+    (&["CALL_STARTED", "ANSWERED", "USER_CONFIRMED"], "in_progress/confirmed"),
+    (&["CALL_STARTED", "ANSWERED", "USER_CONFIRMED", "ENDED"], "completed/confirmed"),
+    (&["CALL_STARTED", "RINGING", "ANSWERED", "USER_DECLINED", "ENDED"], "completed/declined"),
+    (&["CALL_STARTED", "RINGING", "ANSWERED", "ENDED"], "completed/connected"),
+    (&["CALL_STARTED", "ENDED", "USER_CONFIRMED"], "completed/confirmed"),
+    (&["CALL_STARTED", "VOICEMAIL_DETECTED", "ENDED"], "completed/voicemail"),
+    (&["CALL_STARTED", "NO_ANSWER"], "no_answer/no_answer"),
+    (&["CALL_STARTED", "RINGING", "TIMEOUT"], "no_answer/no_answer"),
+    (&["CALL_STARTED", "BUSY"], "busy/no_answer"),
+    (&["CALL_STARTED", "FAILED"], "failed/no_answer"),
+    (&["CALL_STARTED", "RINGING", "CANCELED"], "canceled/no_answer"),
+    // Nothing says whether anybody answered.
+    (&["CALL_STARTED", "RINGING", "ENDED"], "ringing/dialing"),
+];
+
 #[test]
 fn natural_sequences_end_as_they_say() {
-    for (words, expected) in [
-        (&["CALL_STARTED", "ANSWERED", "USER_CONFIRMED"][..], "in_progress/confirmed"),
-        (&["CALL_STARTED", "ANSWERED", "USER_CONFIRMED", "ENDED"], "completed/confirmed"),
-        (&["CALL_STARTED", "RINGING", "ANSWERED", "USER_DECLINED", "ENDED"], "completed/declined"),
-        (&["CALL_STARTED", "RINGING", "ANSWERED", "ENDED"], "completed/connected"),
-        (&["CALL_STARTED", "ENDED", "USER_CONFIRMED"], "completed/confirmed"),
-        (&["CALL_STARTED", "VOICEMAIL_DETECTED", "ENDED"], "completed/voicemail"),
-        (&["CALL_STARTED", "NO_ANSWER"], "no_answer/no_answer"),
-        (&["CALL_STARTED", "RINGING", "TIMEOUT"], "no_answer/no_answer"),
-        (&["CALL_STARTED", "BUSY"], "busy/no_answer"),
-        (&["CALL_STARTED", "FAILED"], "failed/no_answer"),
-        (&["CALL_STARTED", "RINGING", "CANCELED"], "canceled/no_answer"),
-        // Nothing says whether anybody answered.
-        (&["CALL_STARTED", "RINGING", "ENDED"], "ringing/dialing"),
+    for (words, expected) in NATURAL {
+        for spelled in spellings(words) {
+            check(&spelled, expected);
+        }
+    }
+}
+
+/// A provider's fixture as an event of the appointment `appt_201`.
+fn fixture(provider: Provider, body: &str) -> ProviderEvent {
+    let query = if provider == Provider::Twilio { "appointment_id=appt_201" } else { "" };
+    let event = into_event(read_body(provider, query, body.as_bytes()));
+    assert_eq!(event.call_id.as_str(), "appointment:appt_201");
+    event
+}
+
+/// A team's own application, Retell and Twilio report one appointment, two of them at once.
+#[test]
+fn two_providers_at_once_confirm_in_every_order() {
+    let retell = [
+        include_str!("../../fixtures/retell/call_started.json"),
+        include_str!("../../fixtures/retell/call_ended.json"),
+        include_str!("../../fixtures/retell/call_analyzed.json"),
+    ]
+    .map(|body| fixture(Provider::Retell, body));
+    let twilio = [
+        include_str!("../../fixtures/twilio/initiated.form"),
+        include_str!("../../fixtures/twilio/ringing.form"),
+        include_str!("../../fixtures/twilio/in_progress.form"),
+        include_str!("../../fixtures/twilio/completed.form"),
+    ]
+    .map(|body| fixture(Provider::Twilio, body));
+    let own = |words: &[&'static str]| -> Vec<ProviderEvent> {
+        let of_appointment = |event: ProviderEvent| ProviderEvent {
+            call_id: retell[0].call_id.clone(),
+            appointment_id: retell[0].appointment_id.clone(),
+            ..event
+        };
+        (0..).zip(words).map(|(at, word)| of_appointment(event(word, at, Naming::CallSid, 1))).collect()
+    };
+    let confirmed = ["CALL_STARTED", "ANSWERED", "USER_CONFIRMED"];
+    let ended = ["CALL_STARTED", "RINGING", "NO_ANSWER"];
+    for events in [
+        [&retell[..], &twilio].concat(),
+        [&own(&confirmed)[..], &twilio].concat(),
+        [&own(&confirmed)[..], &retell].concat(),
+        // The application gave up, and the person confirmed through Retell.
+        [&own(&ended)[..], &retell].concat(),
     ] {
-        check(words, expected);
+        for order in permutations(&events.iter().collect::<Vec<_>>()) {
+            let call = folded(&order);
+            let arrived: Vec<&str> = order.iter().map(|event| event.event_id.as_str()).collect();
+            let state = (call.job.as_str(), call.appointment_status().as_str());
+            assert_eq!(state, ("COMPLETED", "Confirmed"), "{arrived:?}");
+        }
     }
 }
 
@@ -218,6 +317,7 @@ fn numbered_attempts_are_told_apart() {
     for order in permutations(&events.iter().collect::<Vec<_>>()) {
         let call = folded(&order);
         assert_eq!(states(&call), "no_answer/no_answer no_answer/no_answer");
+        assert!(call.domain_events_from(1).iter().all(|event| event.corrects.is_none()));
     }
     let call = folded(&events.iter().collect::<Vec<_>>());
     let no_answers = call
@@ -225,7 +325,6 @@ fn numbered_attempts_are_told_apart() {
         .iter()
         .filter(|announcement| announcement.kind == AnnouncementKind::Appointment(AppointmentStatus::NoAnswer));
     assert_eq!(no_answers.count(), 2);
-    assert!(call.domain_events_from(1).iter().all(|event| event.corrects.is_none()));
 }
 
 /// A retry that another system promises, with a number of its own, is about the call and starts no attempt.
