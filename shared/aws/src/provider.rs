@@ -262,28 +262,28 @@ mod tests {
         assert!(matches!(answer, Err(SendError::NoResponse(_))), "{answer:?}");
     }
 
+    /// Requests that a server has read, each with its head and its body.
+    type Requests = std::sync::Arc<std::sync::Mutex<Vec<Vec<u8>>>>;
+
     /// Server whose connections each carry one request: it closes a connection `idle` after its response, and sends the
-    /// next of `responses` to each request. Returns its address and the number of requests that it read.
-    async fn serve(
-        idle: Duration,
-        responses: &'static [&'static str],
-    ) -> (String, std::sync::Arc<std::sync::atomic::AtomicUsize>) {
-        use std::sync::atomic::{AtomicUsize, Ordering};
-        use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    /// next of `responses` to each request. Returns its address and the requests that it read.
+    async fn serve(idle: Duration, responses: &'static [&'static str]) -> (String, Requests) {
+        use tokio::io::AsyncWriteExt;
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = format!("http://{}", listener.local_addr().unwrap());
-        let requests = std::sync::Arc::new(AtomicUsize::new(0));
-        let counter = requests.clone();
+        let requests = Requests::default();
+        let read = requests.clone();
         tokio::spawn(async move {
             loop {
                 let (mut stream, _) = listener.accept().await.unwrap();
-                let counter = counter.clone();
+                let read = read.clone();
                 tokio::spawn(async move {
-                    let mut buffer = vec![0; 65536];
-                    if stream.read(&mut buffer).await.unwrap_or(0) == 0 {
-                        return;
-                    }
-                    let number = counter.fetch_add(1, Ordering::SeqCst);
+                    let Some(request) = read_request(&mut stream).await else { return };
+                    let number = {
+                        let mut read = read.lock().unwrap();
+                        read.push(request);
+                        read.len() - 1
+                    };
                     let response = responses.get(number).or(responses.last()).unwrap();
                     stream.write_all(response.as_bytes()).await.unwrap();
                     // A client that sends the next request on this connection gets no answer: the bytes arrive, and the
@@ -293,6 +293,23 @@ mod tests {
             }
         });
         (address, requests)
+    }
+
+    /// Reads one request to its end. `None` if the client closes the connection before.
+    async fn read_request(stream: &mut tokio::net::TcpStream) -> Option<Vec<u8>> {
+        use tokio::io::AsyncReadExt;
+        let mut request = Vec::new();
+        loop {
+            if stream.read_buf(&mut request).await.unwrap_or(0) == 0 {
+                return None;
+            }
+            let text = String::from_utf8_lossy(&request).to_lowercase();
+            let Some((head, body)) = text.split_once("\r\n\r\n") else { continue };
+            let length = head.lines().find_map(|line| line.strip_prefix("content-length:")?.trim().parse().ok());
+            if body.len() >= length.unwrap_or(0) {
+                return Some(request);
+            }
+        }
     }
 
     const ACCEPTED: &str = "HTTP/1.1 201 Created\r\ncontent-type: application/json\r\ncontent-length: 27\r\n\r\n{\"sid\":\"c1\",\"call_id\":\"c1\"}";
@@ -314,7 +331,7 @@ mod tests {
             let answer = api.dial(Provider::Twilio, dial()).await;
             assert_eq!(answer, Ok(DialAnswer::Accepted { provider_call_id: "c1".to_owned() }));
         }
-        assert_eq!(requests.load(std::sync::atomic::Ordering::SeqCst), 3);
+        assert_eq!(requests.lock().unwrap().len(), 3);
     }
 
     #[tokio::test]
@@ -331,13 +348,53 @@ mod tests {
             let (address, requests) = serve(Duration::ZERO, responses).await;
             let api = ProviderApi::new(ApiUrls::default().with(Provider::Retell, &address));
             assert_eq!(api.dial(Provider::Retell, dial()).await, expected, "{responses:?}");
-            assert!(requests.load(std::sync::atomic::Ordering::SeqCst) <= 2);
+            assert!(requests.lock().unwrap().len() <= 2);
         }
         // Vapi would place a second call.
         let (address, requests) = serve(Duration::ZERO, &[ERROR, ACCEPTED]).await;
         let api = ProviderApi::new(ApiUrls::default().with(Provider::Vapi, &address));
         assert_eq!(api.dial(Provider::Vapi, dial()).await, Ok(DialAnswer::InDoubt));
-        assert_eq!(requests.load(std::sync::atomic::Ordering::SeqCst), 1);
+        assert_eq!(requests.lock().unwrap().len(), 1);
+    }
+
+    /// Each provider with an idempotency key gets the same bytes again, so the key is the same.
+    #[tokio::test]
+    async fn repeated_dial_is_the_same_request() {
+        const TAKEN: &str =
+            "HTTP/1.1 200 OK\r\ncontent-length: 50\r\n\r\n{\"call_id\":\"c1\",\"data\":{\"call_control_id\":\"c1\"}}  ";
+        let accounts = r#"{
+            "retell": {"keys": ["a key of the tests, as long as it must be"], "dial": {"api_key": "an API key of the tests"}},
+            "telnyx": {"keys": ["11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo="],
+                "dial": {"api_key": "an API key of the tests", "connection_id": "7"}}
+        }"#;
+        let file = switchhook_providers::ProvidersFile::from_json(accounts).unwrap();
+        let accounts = file.dial_accounts();
+        let (call_id, attempt) = (switchhook_domain::CallId::new("c"), switchhook_domain::AttemptKey::new("1"));
+        let number = switchhook_domain::PhoneNumber::new("+15550100");
+        let request = switchhook_providers::DialRequest {
+            call_id: &call_id,
+            attempt: &attempt,
+            is_last_attempt: false,
+            from: &number,
+            to: &number,
+            appointment_id: None,
+            metadata: &std::collections::BTreeMap::new(),
+            dial_key: "the-key-of-this-dial",
+        };
+        for (provider, name) in [(Provider::Retell, "idempotency_key"), (Provider::Telnyx, "command_id")] {
+            let config = accounts.config(provider).unwrap();
+            let request = switchhook_providers::dial_api_request(provider, config, &request).unwrap();
+            for responses in [&[ERROR, TAKEN][..], &[LOST, TAKEN]] {
+                let (address, requests) = serve(Duration::ZERO, responses).await;
+                let api = ProviderApi::new(ApiUrls::default().with(provider, &address));
+                let answer = api.dial(provider, request.clone()).await;
+                assert_eq!(answer, Ok(DialAnswer::Accepted { provider_call_id: "c1".to_owned() }), "{provider}");
+                let requests = requests.lock().unwrap();
+                assert_eq!((requests.len(), &requests[0]), (2, &requests[1]), "{provider}");
+                let key = format!("\"{name}\":\"the-key-of-this-dial\"");
+                assert!(String::from_utf8_lossy(&requests[0]).contains(&key), "{provider}");
+            }
+        }
     }
 
     #[test]
