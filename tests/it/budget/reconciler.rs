@@ -9,8 +9,8 @@ use switchhook_tests::{INACTIVITY_TIMEOUT, MINUTE, World};
 use super::{consume, generic_webhook, post, request_counts, reset_counters};
 use crate::traffic::twilio_call;
 
-/// Pages of the index that a run reads to find new trouble: one per shard of two kinds.
-const NOTICE_PAGES: u64 = 2 * ATTENTION_SHARDS;
+/// Pages of the index that a run reads to find new trouble: one per shard of three kinds.
+const NOTICE_PAGES: u64 = 3 * ATTENTION_SHARDS;
 
 #[tokio::test(start_paused = true)]
 async fn sweep_costs_a_page_for_each_shard_and_a_read_for_each_call() {
