@@ -15,12 +15,14 @@ mod stack_redeployed;
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde_dynamo::AttributeValue;
 use switchhook_domain::Timestamp;
 use switchhook_local::{CALLS_TABLE, INBOX_TABLE};
 use switchhook_operate::Stack;
 use switchhook_operate::plan::Plan;
+use switchhook_operate::recover::{CopyFrom, copy};
 use switchhook_operate::run::{self, RATE_DEFAULT, Run, RunOptions};
 use switchhook_operate::verify::{Problem, VerifyFilter, VerifyReport, plan_repair, verify};
 use switchhook_tests::{Item, World};
@@ -39,11 +41,22 @@ pub(crate) async fn back_up(world: &World, table: &'static str) -> Backup {
     Backup { table, items: world.items(table).await }
 }
 
-/// Gives a table the content of the backup, as if the restored table took its place.
+/// Empties a table, restores its backup into a new table, and copies that one, as `switchhook recover copy` does.
 pub(crate) async fn restore(world: &World, backup: &Backup) {
+    static RESTORED: AtomicU64 = AtomicU64::new(0);
     lose(world, backup.table).await;
-    for item in &backup.items {
-        world.put_item(backup.table, item.clone()).await;
+    let restored = format!("{}-restored-{}", backup.table, RESTORED.fetch_add(1, Ordering::Relaxed));
+    make_table(world, &restored, key_name(backup.table), backup.items.clone()).await;
+    let is_inbox = backup.table == INBOX_TABLE;
+    let from = CopyFrom { inbox: is_inbox.then(|| restored.clone()), calls: (!is_inbox).then_some(restored) };
+    copy(&stack(world), &from, &mut |_| {}).await.unwrap();
+}
+
+/// Makes a table beside those of the stack, with these items.
+async fn make_table(world: &World, table: &str, key: &str, items: Vec<Item>) {
+    world.cloud.services().dynamodb().make_table(table, key).unwrap();
+    for item in items {
+        world.put_item(table, item).await;
     }
 }
 
@@ -54,8 +67,12 @@ pub(crate) async fn lose(world: &World, table: &str) {
     }
 }
 
+fn key_name(table: &str) -> &'static str {
+    if table == INBOX_TABLE { "event_id" } else { "call_id" }
+}
+
 fn key_of(table: &str, item: &Item) -> String {
-    let name = if table == INBOX_TABLE { "event_id" } else { "call_id" };
+    let name = key_name(table);
     let AttributeValue::S(key) = &item[name] else { panic!("a key is {:?}", item[name]) };
     key.clone()
 }

@@ -9,21 +9,13 @@ use switchhook_local::fake::DeliveryFaults;
 use switchhook_local::{CALLS_TABLE, INBOX_TABLE};
 use switchhook_operate::recover::{CopyFrom, copy, plan_stop};
 use switchhook_operate::{Error, Refusal, Stack};
-use switchhook_tests::{Item, MINUTE, World, generic};
+use switchhook_tests::{MINUTE, World, generic};
 
-use super::{MAX, carry_out, dials, found, repair, stack, verified};
+use super::{MAX, carry_out, dials, found, make_table, repair, stack, verified};
 use crate::outbound::{HOUR, call_request, call_state, create};
 
 const OLD_INBOX: &str = "old-inbox";
 const OLD_CALLS: &str = "old-calls";
-
-/// Makes a table beside those of the stack, with these items.
-async fn make_table(world: &World, table: &str, key: &str, items: Vec<Item>) {
-    world.cloud.services().dynamodb().make_table(table, key).unwrap();
-    for item in items {
-        world.put_item(table, item).await;
-    }
-}
 
 /// Opens a new stack, beside which the tables of an old one are.
 async fn redeploy(old: &World) -> World {
