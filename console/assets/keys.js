@@ -23,7 +23,7 @@ showTheme();
 
 const pad = (number, digits = 2) => String(number).padStart(digits, "0");
 
-/** Shows every time of the page in the chosen zone, in the form in which the page had it. */
+/** Shows every time of the page in the chosen zone. */
 export const showTimes = (within = document) => {
   const local = setting("zone", "UTC") === "local";
   for (const time of within.querySelectorAll("time")) {
@@ -44,7 +44,7 @@ export const showTimes = (within = document) => {
 
 const copy = (text, what) => navigator.clipboard.writeText(text).then(() => say(`Copied ${what}.`), () => say("The browser refused to copy."));
 
-// Rows that can be stepped through: those of the tables of the page that lead somewhere, or can be chosen.
+// Rows of all tables of the page that are visible.
 let selected = null;
 const rows = () => [...document.querySelectorAll("main tbody tr")].filter((row) => row.checkVisibility());
 const select = (step) => {

@@ -1,5 +1,5 @@
-// Live pages: when the server names a new version, the page is fetched again, and changes are taken over in place. Focus,
-// scrolling, selection, open details and the order of rows stay.
+// Live pages: when the server names a new version, changes are taken over in place. Focus, scrolling, selection, open details and
+// the order of rows stay.
 import { say, showTimes } from "./keys.js";
 
 const find = (selector, within = document) => within.querySelector(selector);
@@ -126,7 +126,6 @@ const offer = () => {
   button.textContent = `${moved} ${moved === 1 ? "part" : "parts"} changed: show (n)`;
 };
 
-/** Reads the page again, and takes over what changed. */
 export const refresh = async () => {
   if (busy || document.hidden) return;
   busy = true;
@@ -139,7 +138,7 @@ export const refresh = async () => {
     for (const button of next.querySelectorAll("[data-copy]")) button.hidden = false;
     showTimes(next);
     latest = find("main", next);
-    // AWS has throttled a read: each further time doubles the time to the next one.
+    // AWS has throttled a read: the next one waits twice as long.
     pause = find("[data-kind=throttled]", latest) ? Math.min(2 * pause + 1, 31) : 0;
     const before = find("main").textContent;
     moved = 0;
