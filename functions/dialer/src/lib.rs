@@ -40,21 +40,15 @@ use switchhook_domain::{
 };
 use switchhook_providers::{DialAnswer, DialRates, DialRequest, Entry, derived_call_id, dial_api_request};
 
-use crate::outcome::{DialOutcome, NextStep, RequestNotes};
+use crate::outcome::{
+    ACCOUNT_DISABLED, DialOutcome, NO_CONNECTION, NO_RESPONSE, NOT_CONFIGURED, NextStep, RequestNotes, UNCLEAR_ANSWER,
+    signal,
+};
 
 /// Tries of a conditional write that loses the race against another writer.
 const RACES_MAX: u32 = 5;
 /// Longest delay after a provider did not dial for the moment, for example with status 429, in milliseconds.
 const BACKOFF_MS: u64 = 60_000;
-
-/// Causes of a failed dial, for the log and for the provider's health.
-const NO_CONNECTION: &str = "no_connection";
-const NO_RESPONSE: &str = "no_response";
-const UNCLEAR_ANSWER: &str = "unclear_answer";
-/// No account of the provider is stored.
-const NOT_CONFIGURED: &str = "not_configured";
-/// The stored account of the provider cannot be read.
-const ACCOUNT_DISABLED: &str = "account_disabled";
 
 /// Configuration, read from environment variables at cold start.
 #[derive(Debug)]
@@ -306,8 +300,7 @@ impl Dialer {
                 self.submit(&call.dial_accepted_event(attempt, &provider_call_id, now), claim).await?;
                 Ok(DialOutcome::Accepted)
             }
-            // The provider has a call under this id, and may report it. So the dial and its record stay, and the event
-            // withdraws the attempt.
+            // The provider may report this call. So the dial and its record stay, and the event withdraws the attempt.
             DialAnswer::NotDialled { provider_call_id, reason } => {
                 let now = self.clock.now();
                 self.write_alias(call, attempt, provider, &provider_call_id, now).await?;
@@ -504,18 +497,4 @@ impl Dialer {
         };
         decision.log(now, dialled.is_err());
     }
-}
-
-/// Returns what the result of a dial says about the provider.
-const fn signal(answer: &Result<DialAnswer, SendError>) -> DialSignal<'static> {
-    let (failure, cause, retry_after) = match answer {
-        Ok(DialAnswer::Accepted { .. } | DialAnswer::Rejected { .. }) => return DialSignal::Works,
-        Ok(DialAnswer::AccountProblem { reason }) => (DialFailure::AccountProblem, *reason, None),
-        Ok(DialAnswer::Busy { reason, retry_after }) => (DialFailure::Busy, *reason, *retry_after),
-        Ok(DialAnswer::NotDialled { reason, .. }) => (DialFailure::Busy, *reason, None),
-        Ok(DialAnswer::InDoubt) => (DialFailure::UnclearAnswer, UNCLEAR_ANSWER, None),
-        Err(SendError::NotSent(_)) => (DialFailure::Unreachable, NO_CONNECTION, None),
-        Err(SendError::NoResponse(_)) => (DialFailure::UnclearAnswer, NO_RESPONSE, None),
-    };
-    DialSignal::Failed { failure, cause, retry_after }
 }

@@ -1,6 +1,17 @@
 //! Outcome of the work on one claim.
 
-use switchhook_domain::{DialStarted, StopReason, Transition};
+use switchhook_aws::provider::SendError;
+use switchhook_domain::{DialFailure, DialSignal, DialStarted, StopReason, Transition};
+use switchhook_providers::DialAnswer;
+
+/// Causes of a failed dial, for the log and for the provider's health.
+pub(crate) const NO_CONNECTION: &str = "no_connection";
+pub(crate) const NO_RESPONSE: &str = "no_response";
+pub(crate) const UNCLEAR_ANSWER: &str = "unclear_answer";
+/// No account of the provider is stored.
+pub(crate) const NOT_CONFIGURED: &str = "not_configured";
+/// The stored account of the provider cannot be read.
+pub(crate) const ACCOUNT_DISABLED: &str = "account_disabled";
 
 /// Result of working on one claim. The texts are causes for the log.
 #[derive(Debug, PartialEq, Eq)]
@@ -86,4 +97,18 @@ impl DialOutcome {
             Self::Accepted | Self::Withdrawn(_) | Self::Rejected(_) | Self::InDoubt(_) => true,
         }
     }
+}
+
+/// Returns what the result of a dial says about the provider.
+pub(crate) const fn signal(answer: &Result<DialAnswer, SendError>) -> DialSignal<'static> {
+    let (failure, cause, retry_after) = match answer {
+        Ok(DialAnswer::Accepted { .. } | DialAnswer::Rejected { .. }) => return DialSignal::Works,
+        Ok(DialAnswer::AccountProblem { reason }) => (DialFailure::AccountProblem, *reason, None),
+        Ok(DialAnswer::Busy { reason, retry_after }) => (DialFailure::Busy, *reason, *retry_after),
+        Ok(DialAnswer::NotDialled { reason, .. }) => (DialFailure::Busy, *reason, None),
+        Ok(DialAnswer::InDoubt) => (DialFailure::UnclearAnswer, UNCLEAR_ANSWER, None),
+        Err(SendError::NotSent(_)) => (DialFailure::Unreachable, NO_CONNECTION, None),
+        Err(SendError::NoResponse(_)) => (DialFailure::UnclearAnswer, NO_RESPONSE, None),
+    };
+    DialSignal::Failed { failure, cause, retry_after }
 }
