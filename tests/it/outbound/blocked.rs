@@ -3,7 +3,7 @@
 use serde_json::json;
 use switchhook_aws::do_not_call::DoNotCallList;
 use switchhook_domain::{PhoneNumber, Provider};
-use switchhook_tests::{MINUTE, World, all_providers};
+use switchhook_tests::{MINUTE, World};
 
 use super::{call_request, call_state, create, get_call, send};
 
@@ -37,23 +37,6 @@ async fn person_who_asks_not_to_be_called_is_not_called_again() {
         world.wait(MINUTE * 5).await;
         assert_eq!(world.cloud.fake().dials(), [], "{direction}");
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn wish_declines_and_blocks_nothing_if_the_providers_file_says_so() {
-    let mut secret = all_providers();
-    secret["retell"]["block_on_request"] = false.into();
-    let world = World::with_secret(&secret);
-    world.accept(Provider::Retell, &report("call_1", "outbound")).await;
-    world.quiesce().await;
-    assert_eq!(
-        call_state(&world, "appointment:apt_0").await,
-        "job COMPLETED, appointment Declined, attempts [completed]"
-    );
-    assert_eq!(world.logged("number_blocked").len(), 0);
-    create(&world, &call_request("confirms")).await;
-    world.wait(MINUTE * 5).await;
-    assert_eq!(world.cloud.fake().dials().len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
