@@ -1,22 +1,23 @@
 //! `switchhook call`: creates and manages calls over the API of a stack.
 
 mod list;
+mod target;
 
-use std::io::{self, Write};
+use std::io::Write;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use http::Method;
 use serde_json::{Map, Value, json};
-use switchhook_domain::{CallingWindow, JobState, Provider};
+use switchhook_domain::{CallingWindow, Provider};
 
 use self::list::List;
-use crate::client::{self, ClientError, Response};
+pub(crate) use self::target::CallError;
+use self::target::Target;
 use crate::duration;
-use crate::import::{Import, ImportError};
+use crate::import::Import;
 use crate::paths::encoded;
 use crate::show::{print_call, text};
-use crate::stack_choice::{StackChoice, StackChoiceError};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -97,15 +98,6 @@ enum Verb {
 }
 
 #[derive(Debug, Args)]
-struct Target {
-    #[command(flatten)]
-    stack: StackChoice,
-    /// Print the response as it is, as one JSON object
-    #[arg(long)]
-    json: bool,
-}
-
-#[derive(Debug, Args)]
 struct CallArguments {
     /// Id of the call
     #[arg(value_name = "CALL")]
@@ -156,22 +148,6 @@ struct Create {
     allow_duplicate: bool,
     #[command(flatten)]
     target: Target,
-}
-
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum CallError {
-    #[error(transparent)]
-    Client(#[from] ClientError),
-    #[error(transparent)]
-    Stack(#[from] StackChoiceError),
-    #[error(transparent)]
-    Import(#[from] ImportError),
-    #[error(transparent)]
-    Operate(#[from] switchhook_operate::Error),
-    #[error("there is no job state {name:?}; they are: {}", JobState::ALL.map(JobState::as_str).join(", "))]
-    UnknownJob { name: String },
-    #[error("could not print the response")]
-    Print(#[source] io::Error),
 }
 
 impl Call {
@@ -247,36 +223,6 @@ impl CallArguments {
             // The response to `trigger` contains only the id and the job.
             None => writeln!(out, "{} is {}", text(call, "/call_id"), text(call, "/job/state")),
         })
-    }
-}
-
-impl Target {
-    fn send<'a>(
-        &self,
-        method: Method,
-        path: &str,
-        headers: impl IntoIterator<Item = (&'a str, &'a str)>,
-        body: Vec<u8>,
-    ) -> Result<Response, CallError> {
-        Ok(client::send_to_stack(&self.stack.api_url()?, method, path, headers, body)?)
-    }
-
-    /// Prints the response. Returns true if its status is 2xx.
-    fn print<O: Write>(
-        &self,
-        answer: &Response,
-        out: &mut O,
-        errors: &mut impl Write,
-        print_result: impl FnOnce(&Value, &mut O) -> io::Result<()>,
-    ) -> Result<bool, CallError> {
-        let success = (200..300).contains(&answer.status);
-        let printed = match (success, self.json) {
-            (_, true) => writeln!(out, "{}", answer.body),
-            (true, false) => print_result(&answer.json(), out),
-            (false, false) => writeln!(errors, "switchhook: {}", answer.error_text()),
-        };
-        printed.map_err(CallError::Print)?;
-        Ok(success)
     }
 }
 

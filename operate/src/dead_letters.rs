@@ -6,6 +6,8 @@
 //! **A dead letter is deleted only once its event is in its call, or is refused for good.** Until then it stays in the queue, so
 //! nothing is lost if a run is interrupted. Deleting a dead letter never removes the stored event.
 
+mod messages;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -13,9 +15,11 @@ use serde::Serialize;
 use serde_json::json;
 use switchhook_aws::calls::Resolved;
 use switchhook_aws::inbox::{Attention, AttentionKind};
-use switchhook_aws::queue::{Message, QuarantineNotice, Queue, ReceivedMessage};
+use switchhook_aws::queue::ReceivedMessage;
 use switchhook_domain::{CallId, Disposition, EventId, FoldOutcome, Origin, ProviderEvent, Timestamp, fold};
 
+pub(crate) use self::messages::delete_messages;
+use self::messages::{Content, content_of, key_of, receive};
 use crate::attention;
 use crate::concurrent::concurrently;
 use crate::draft::Draft;
@@ -25,16 +29,10 @@ use crate::stack::Stack;
 
 /// Default limit on the messages that a list receives.
 pub const LISTED_DEFAULT: usize = 1_000;
-/// Time for which received messages are hidden from other receivers. A list shows them again at its end.
-const HIDDEN: Duration = Duration::from_secs(120);
 /// Longest wait for the consumer to fold the events of one page.
 const FOLD_WAIT: Duration = Duration::from_secs(20);
 /// Time between two looks at a call that is about to be folded.
 const FOLD_POLL: Duration = Duration::from_millis(500);
-/// Longest wait for messages that another reader hides. A list hides them for a moment.
-const HIDDEN_WAIT: Duration = Duration::from_secs(20);
-/// Time between two searches for hidden messages.
-const HIDDEN_POLL: Duration = Duration::from_secs(2);
 /// Reads at the same time.
 const CONCURRENCY: usize = 16;
 
@@ -256,35 +254,6 @@ pub(crate) async fn discard(stack: &Stack, items: &[PlanItem]) -> Result<(), Err
     Ok(())
 }
 
-/// Deletes the messages with these keys. A key without a message is not an error: a run that is repeated finds it deleted.
-///
-/// # Errors
-/// [`Error::HiddenMessages`] if messages of the queue could not be received for a while, so that they may be the missing ones.
-/// Nothing is lost then, and a repetition deletes them.
-pub(crate) async fn delete_messages(stack: &Stack, queue: &Queue, mut keys: BTreeSet<String>) -> Result<(), Error> {
-    let give_up_at = stack.now().plus(HIDDEN_WAIT);
-    // Messages of one call come ten at a time: the next ones follow when these are deleted.
-    while !keys.is_empty() {
-        let Taken { found, others } = take(queue, &keys).await?;
-        if found.is_empty() {
-            let hidden = queue.depth().await?.saturating_sub(others);
-            if hidden == 0 {
-                break;
-            }
-            if stack.now() >= give_up_at {
-                return Err(Error::HiddenMessages { missing: keys.len(), hidden });
-            }
-            tokio::time::sleep(HIDDEN_POLL).await;
-        }
-        for (key, message) in &found {
-            keys.remove(key);
-            keys.remove(&message.message_id);
-        }
-        queue.delete(&receipts(found.into_iter().map(|(_, message)| message))).await?;
-    }
-    Ok(())
-}
-
 /// True if the fate of an event is decided: it is in its call, it would change nothing there, or the consumer refused it.
 async fn is_decided(stack: &Stack, item: &PlanItem) -> Result<bool, Error> {
     let Some(id) = &item.event_id else { return Ok(true) };
@@ -312,102 +281,6 @@ async fn is_decided(stack: &Stack, item: &PlanItem) -> Result<bool, Error> {
     }
     let note = stack.inbox.get_note(id).await?;
     Ok(matches!(note.and_then(|note| note.disposition), Some(Disposition::Refused | Disposition::Quarantined)))
-}
-
-/// Receives messages until the queue returns none or `goes_on` is false, and then shows all of them again.
-async fn receive(queue: &Queue, goes_on: impl Fn(&[ReceivedMessage]) -> bool) -> Result<Vec<ReceivedMessage>, Error> {
-    let mut all: Vec<ReceivedMessage> = Vec::new();
-    let mut result = Ok(());
-    while goes_on(&all) {
-        match queue.receive(HIDDEN).await {
-            Ok(page) if page.is_empty() => break,
-            Ok(page) => all.extend(page),
-            Err(error) => {
-                result = Err(error.into());
-                break;
-            }
-        }
-    }
-    let released = release_messages(queue, all.iter().cloned()).await;
-    result.and(released).map(|()| all)
-}
-
-/// Messages that were received to find some of them.
-struct Taken {
-    /// Messages with a wanted key, each with its key. They stay hidden.
-    found: Vec<(String, ReceivedMessage)>,
-    /// Number of the other messages, which are shown again.
-    others: u64,
-}
-
-/// Receives messages until each key is found or the queue returns none.
-async fn take(queue: &Queue, keys: &BTreeSet<String>) -> Result<Taken, Error> {
-    let mut found: Vec<(String, ReceivedMessage)> = Vec::new();
-    let mut others = Vec::new();
-    let mut missing = keys.clone();
-    let mut result = Ok(());
-    while !missing.is_empty() {
-        let page = match queue.receive(HIDDEN).await {
-            Ok(page) => page,
-            Err(error) => {
-                result = Err(error.into());
-                break;
-            }
-        };
-        if page.is_empty() {
-            break;
-        }
-        for message in page {
-            let key = key_of(&message);
-            if keys.contains(&key) || keys.contains(&message.message_id) {
-                missing.remove(&key);
-                missing.remove(&message.message_id);
-                found.push((key, message));
-            } else {
-                others.push(message);
-            }
-        }
-    }
-    if result.is_err() {
-        others.extend(found.drain(..).map(|(_, message)| message));
-    }
-    let taken = Taken { found, others: others.len() as u64 };
-    let released = release_messages(queue, others).await;
-    result.and(released).map(|()| taken)
-}
-
-async fn release_messages(queue: &Queue, messages: impl IntoIterator<Item = ReceivedMessage>) -> Result<(), Error> {
-    let receipts: Vec<(String, Duration)> =
-        messages.into_iter().map(|message| (message.receipt, Duration::ZERO)).collect();
-    Ok(queue.delay(&receipts).await?)
-}
-
-fn receipts(messages: impl Iterator<Item = ReceivedMessage>) -> Vec<String> {
-    messages.map(|message| message.receipt).collect()
-}
-
-/// Content of a message of the dead-letter queue.
-enum Content {
-    Event(Box<Message>),
-    Notice(QuarantineNotice),
-    Unreadable(switchhook_aws::Error),
-}
-
-fn content_of(message: &ReceivedMessage) -> Content {
-    match (Message::decode(&message.body), QuarantineNotice::decode(&message.body)) {
-        (Ok(event), _) => Content::Event(Box::new(event)),
-        (Err(_), Ok(notice)) => Content::Notice(notice),
-        (Err(error), Err(_)) => Content::Unreadable(error),
-    }
-}
-
-/// Id of the event of a message, or else of the message.
-fn key_of(message: &ReceivedMessage) -> String {
-    match content_of(message) {
-        Content::Event(event) => event.event.event_id.to_string(),
-        Content::Notice(notice) => notice.quarantined.to_string(),
-        Content::Unreadable(_) => message.message_id.clone(),
-    }
 }
 
 /// Describes a message, together with its cause.

@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 use switchhook_domain::{JobState, Provider};
 use switchhook_operate::calls::{self, CallFilter, CallPage, Tab};
 
-use super::{CallError, Target, text};
+use super::target::{CallError, Target};
+use crate::show::text;
 use crate::table::aligned;
 
 const EXAMPLES: &str = "\

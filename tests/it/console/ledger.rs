@@ -39,7 +39,7 @@ const PAGES: [(&str, &str); 24] = [
     ("/event?id=generic%3Ae1", "GetItem 4"),
     ("/event?id=generic%3Anone", "GetItem 1"),
     ("/repair", "GetQueueAttributes 2, Query 8"),
-    ("/repair?tab=dead-letters", "GetQueueAttributes 2, Query 10"),
+    ("/repair?tab=dead-letters", "GetQueueAttributes 2, Query 8"),
     ("/repair?tab=quarantined", "GetQueueAttributes 2, Query 8"),
     ("/repair?tab=retrying", "GetQueueAttributes 2, Query 8"),
     ("/repair?tab=conflicts", "GetQueueAttributes 2, Query 8"),
