@@ -40,7 +40,9 @@ async fn every_link_leads_to_a_page_and_its_section() {
     while let Some(url) = ahead.pop_front() {
         let page = browser.get(&url).await;
         // Only `switchhook dev` has the page Try.
-        if url != "/try" {
+        // The call of a dead letter may not exist yet, and its page says so.
+        let is_no_call = page.status == StatusCode::NOT_FOUND && page.contains("No call was found");
+        if url != "/try" && !(url.starts_with("/call?") && is_no_call) {
             assert_eq!(page.status, StatusCode::OK, "{url}: {}", page.html);
             assert!(!page.contains("class=\"problem\""), "{url}: {}", page.html);
         }
