@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use switchhook_domain::EventId;
 
 use crate::events::Tail;
+use crate::mask::Masker;
 use crate::plan::Plan;
 use crate::{
     Stack, StackNames, audit, calls, check, dead_letters, dials, events, forget, providers, quarantine, recover,
@@ -44,7 +45,9 @@ fn every_public_future_can_be_spawned() {
     can_be_spawned(async { dials::is_blocked(&any(), &any()).await });
     can_be_spawned(async { events::list(&any(), &any()).await });
     can_be_spawned(async { events::show(&any(), &any()).await });
+    can_be_spawned(async { events::show_masked(&any(), &any(), &mut any::<Masker>()).await });
     can_be_spawned(async { events::status(&any(), &any()).await });
+    can_be_spawned(async { events::unfolded(&any(), &any(), any()).await });
     can_be_spawned(async { events::unmasked(&any(), &any::<EventId>(), &any::<String>()).await });
     can_be_spawned(async { any::<Tail>().poll(&any()).await });
     can_be_spawned(async { forget::plan(&any(), &any(), any(), &mut minutes).await });
