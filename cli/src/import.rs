@@ -38,6 +38,9 @@ missing. A window is text such as 'Europe/London 09:00-18:00 mon,tue'.
 Each row is created once for each name of an import, however often the command is repeated. So after an interruption, or after
 a row was corrected, run the same command again. If any row is refused, nothing is created, unless --skip-refused is given.
 
+A stack on AWS knows the rows by the caller. So go on with the same AWS identity: under another one, the same command creates
+all calls anew.
+
 Exit status: 0 if every call was created, now or before; 1 if rows were refused; 2 if the file could not be read or the stack
 could not be reached.";
 

@@ -355,8 +355,8 @@ impl Held<'_> {
         Ok(())
     }
 
-    /// Decides about the items of one call. Those after the first `planned` ones are not in the plan: the refold of a call whose
-    /// effect the plan did not work out, and which has events that are read differently now.
+    /// Decides about the items of one call. Only the first `planned_items` are in the plan. The others are the refold of a call whose
+    /// effect the plan did not work out. Its events are read differently now.
     async fn check(
         &mut self,
         planned_items: usize,

@@ -39,7 +39,7 @@ pub(crate) enum Mutation {
     NoWindow,
     /// The dialer does not look at the calling window.
     NoWindowGuard,
-    /// An attempt that the provider accepted, and of which nothing more was heard, is always retried.
+    /// An unheard attempt is always retried.
     UnheardRetried,
     /// A dial that the provider refuses because of the account fails the call.
     RefusalFails,

@@ -40,7 +40,7 @@ async fn every_link_leads_to_a_page_and_its_section() {
     while let Some(url) = ahead.pop_front() {
         let page = browser.get(&url).await;
         // Only `switchhook dev` has the page Try.
-        // The call of a dead letter may not exist yet, and its page says so.
+        // A dead letter may have no call yet. The page of the call then shows a search.
         let is_no_call = page.status == StatusCode::NOT_FOUND && page.contains("No call was found");
         if url != "/try" && !(url.starts_with("/call?") && is_no_call) {
             assert_eq!(page.status, StatusCode::OK, "{url}: {}", page.html);

@@ -101,7 +101,7 @@ async fn fill_a_plan(world: &World) {
         world.accept(Provider::Generic, &generic(&format!("f{n}"), &format!("f{n}"), "BUSY", 0)).await;
     }
     consume_all(world).await;
-    // What is posted next is received in a later minute, and so stands behind them.
+    // The next events are received in a later minute, so a plan takes them last.
     world.wait(MINUTE).await;
 }
 
