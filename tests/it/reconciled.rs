@@ -133,18 +133,20 @@ async fn call_that_nobody_reported_is_discovered_once() {
 async fn call_that_was_alive_when_its_period_was_read_is_discovered_later() {
     let mut secret = all_providers();
     secret["retell"]["discover"] = true.into();
-    let world = World::with_options(CloudOptions { inactivity_timeout: Duration::from_secs(10), ..options(&secret) });
+    let options = CloudOptions { inactivity_timeout: Duration::from_secs(10), ..options(&secret) };
+    let mut world = World::with_options(options);
+    world.start();
     world.cloud.fake().set_delivery_faults(DeliveryFaults::ALL_LOST);
     world.wait(MINUTE * 55).await;
     let mut placed = 0;
     while world.load("appointment:0").await.is_none() {
-        assert!(placed < 400, "the list was not read");
+        assert!(placed < 240, "the list was not read");
         let metadata = json!({"fake": "confirms", "appointment_id": placed.to_string()});
         let request = json!({"from_number": "+15550100", "to_number": "+15550199", "metadata": metadata}).to_string();
         let answer = world.cloud.fake().handle("POST", "/v2/create-phone-call", Some("Bearer key"), request.as_bytes());
         assert_eq!(answer.status, 201);
         placed += 1;
-        world.wait(Duration::from_secs(5)).await;
+        world.wait(Duration::from_secs(20)).await;
     }
     world.wait(HOUR * 3).await;
     for number in 0..placed {

@@ -31,7 +31,7 @@ fn repair_that_could_ring_needs_a_second_confirmation() {
     let call = created["call_id"].as_str().unwrap_or_else(|| panic!("{created}"));
     // A row with another job than its events give. The repair makes the call due again.
     let update = json!({
-        "TableName": "switchhook-calls", "Key": {"call_id": {"S": call}}, "UpdateExpression": "SET #job = :job",
+        "TableName": "switchhook-calls", "Key": {"call_id": {"S": call}}, "UpdateExpression": "SET #job = :job REMOVE due_at",
         "ExpressionAttributeNames": {"#job": "job"}, "ExpressionAttributeValues": {":job": {"S": "FAILED"}},
     });
     post(&format!("{}/aws", stack.url), "application/x-amz-json-1.0", "DynamoDB_20120810.UpdateItem", &update);
