@@ -1,6 +1,6 @@
 """A page that AWS throttles is read half as often each time."""
 
-from harness import Dev
+from harness import Dev, wait_for
 from playwright.sync_api import Page
 
 # Counts what the stream says and what the page reads, and answers each read as if AWS had throttled it.
@@ -24,7 +24,7 @@ THROTTLE = """
 def test_throttled_page_is_read_less_often(page: Page, dev: Dev):
     page.add_init_script(THROTTLE)
     page.goto(f"{dev.pages}/try")
-    page.wait_for_function("versions >= 8", timeout=60_000)
+    wait_for("the eighth version", lambda: page.evaluate("versions") >= 8)
     reads = page.evaluate("reads")
     # The first version is read, the third and the seventh.
     assert 1 <= reads <= 4, f"8 versions, {reads} reads"
