@@ -78,19 +78,7 @@ pub(super) fn attempts(story: &Story, open: Open, view: &View<'_>) -> Markup {
     html! {
         table.attempts {
             caption { "Attempts" }
-            thead {
-                tr {
-                    th scope="col" { "Attempt" }
-                    th scope="col" { "Provider" }
-                    th scope="col" { "Provider's call id" }
-                    th scope="col" { "State" }
-                    th scope="col" { "Outcome" }
-                    th scope="col" { "Dialled" }
-                    th scope="col" { "Started" }
-                    th scope="col" { "Ended" }
-                    th scope="col" { "Events" }
-                }
-            }
+            (parts::columns(&["Attempt", "Provider", "Provider's call id", "State", "Outcome", "Dialled", "Started", "Ended", "Events"]))
             tbody {
                 @for attempt in &call.attempts {
                     tr {
@@ -134,16 +122,7 @@ pub(super) fn events(story: &Story, open: Open, rows: &[usize], view: &View<'_>,
                     " The events of " @if number == 0 { "all attempts" } @else { "the other attempts" } " are shut: open them above."
                 }
             }
-            thead {
-                tr {
-                    th scope="col" { "Occurred" }
-                    th scope="col" { "Arrived" }
-                    th scope="col" { "Attempt" }
-                    th scope="col" { "What" }
-                    th scope="col" { "Disposition" }
-                    th scope="col" { "Why" }
-                }
-            }
+            (parts::columns(&["Occurred", "Arrived", "Attempt", "What", "Disposition", "Why"]))
             tbody {
                 @for (row, line) in rows.iter().filter_map(|row| Some((row, story.story.get(*row)?))) {
                     @match line {

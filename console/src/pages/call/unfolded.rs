@@ -72,15 +72,7 @@ fn table(events: &[EventLine]) -> Markup {
     html! {
         table {
             caption { "Events of this call that are not in its history, the latest first" }
-            thead {
-                tr {
-                    th scope="col" { "Arrived" }
-                    th scope="col" { "Event" }
-                    th scope="col" { "Type" }
-                    th scope="col" { "Status" }
-                    th scope="col" { "Error" }
-                }
-            }
+            (parts::columns(&["Arrived", "Event", "Type", "Status", "Error"]))
             tbody {
                 @for event in events {
                     tr {
