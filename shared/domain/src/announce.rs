@@ -15,7 +15,7 @@ use crate::time::Timestamp;
 pub(crate) enum Cause {
     /// Events were added to the history.
     Events,
-    /// A worker made a transition.
+    /// A worker or a user made a transition.
     Worker,
 }
 
@@ -91,8 +91,11 @@ fn lifecycle_announcements(call: &Call, attempt: &AttemptState) -> Vec<Announcem
     new
 }
 
-/// Returns what the job of a call that Switchhook places has come to after the latest attempt. A call announces it once per
-/// attempt, and that the user canceled it only once: a late event may show an attempt that was not known then.
+/// Returns the announcement of the job's result after the latest attempt: a retry, the failure of the call, or its cancellation.
+/// `None` if there is nothing new to announce, or Switchhook does not place the call.
+///
+/// A result is announced once per attempt. A cancellation is announced once per call, because a late event may still show an
+/// attempt that was not known before.
 fn job_announcement(call: &Call, attempts: &[AttemptState], cause: Cause, now: Timestamp) -> Option<Announcement> {
     call.plan.as_ref()?;
     let latest = attempts.last();

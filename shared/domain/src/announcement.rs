@@ -1,4 +1,4 @@
-//! The announcements of a call. They are stored as a list in the row of the call.
+//! The announcements of a call: everything that it has told subscribers, as a list in its row. A domain event is made from each.
 
 use crate::event::Provider;
 use crate::lifecycle::{INCONCLUSIVE, Lifecycle, Outcome};
@@ -133,11 +133,12 @@ pub struct Announcement {
 pub enum AnnouncementSource {
     /// An event: index into [`Call::history`](crate::Call::history).
     Event(usize),
-    /// A transition made by a worker, at this time.
+    /// A transition made by a worker or a user, at this time.
     Transition(Timestamp),
 }
 
-/// Sequence of announcements that an announcement belongs to. Each reports the status after the one before.
+/// Subject of an announcement. Announcements with the same subject form a sequence: each reports the status that follows the one
+/// before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Topic {
     /// The lifecycle of one attempt.
@@ -146,6 +147,7 @@ pub(crate) enum Topic {
     Outcome,
     /// The status of the appointment.
     Appointment,
+    /// None of these. The announcement starts or continues no sequence.
     Other,
 }
 
@@ -167,10 +169,8 @@ pub enum AnnouncementKind {
     CanceledByUser,
     /// The row did not match the call's events and was repaired. `before` and `after` are the lifecycle labels of the latest
     /// attempt, before and after the repair.
-    DriftRepaired {
-        before: &'static str,
-        after: &'static str,
-    },
+    DriftRepaired { before: &'static str, after: &'static str },
+    /// The appointment has this status now.
     Appointment(AppointmentStatus),
     /// The call ended without any attempt. Reports the status of the appointment.
     AppointmentEnded(EndReason),

@@ -18,7 +18,8 @@ pub struct AttemptState {
     pub provider: Option<Provider>,
     pub lifecycle: Lifecycle,
     pub outcome: Outcome,
-    /// True if the deadline of the attempt has passed and no event has arrived since its inactivity timeout began.
+    /// True if the attempt was silent for its inactivity timeout, and a `deadline_passed` event reports that. An event that arrives
+    /// afterwards makes it false again.
     pub timed_out: bool,
     pub started_at: Timestamp,
     pub ended_at: Option<Timestamp>,
@@ -31,8 +32,8 @@ pub struct AttemptState {
     pub(crate) awaits_outcome: bool,
     /// True if the attempt failed for a reason that another attempt would meet again.
     pub(crate) permanent: bool,
-    /// Index into the history of the event that announces the attempt. `None` if the attempt was dialled and no event has
-    /// arrived.
+    /// Index into the history of the event by which subscribers learn of the attempt: its first event, or else its passed
+    /// deadline. `None` if the attempt was dialled and neither has arrived.
     pub(crate) first: Option<usize>,
     /// Running maximum of the lifecycle: the states that were the highest at some point of the fold. Each state comes with the
     /// index into the history of the event that led to it.
@@ -124,8 +125,8 @@ impl Call {
         self.attempt_records.get(attempt.index).and_then(|record| record.key.as_ref())
     }
 
-    /// Returns the time at which Switchhook dialled the attempt, else the time of its first event. Events that name the attempt
-    /// go before events that name none.
+    /// Returns the time at which Switchhook dialled the attempt. If it did not, returns the time of the first event that names the
+    /// attempt, or else of the first event that names no attempt.
     fn started_at(&self, index: usize) -> Timestamp {
         let earliest = |named: Option<usize>| {
             let entries = self.history.iter().filter(|entry| entry.attempt_index == named);

@@ -23,21 +23,22 @@ use crate::moves::Move;
 use crate::plan::{ManualTrigger, Plan, Refusals, StopReason};
 use crate::time::Timestamp;
 
-/// Maximum number of call events per attempt, and per call for events that name no attempt. Events of the kinds `alive`,
-/// `claim_expired`, `drift_found` and `deadline_passed` do not count.
+/// Maximum number of call events per attempt, and per call for events that name no attempt. Kinds that only Switchhook makes, such
+/// as `alive` and `deadline_passed`, do not count.
 ///
 /// Events beyond the limit stay in the inbox and are quarantined, so that a row never comes near DynamoDB's limit of 400 KB.
 pub const ATTEMPT_EVENTS_MAX: usize = 64;
 /// Maximum number of attempts per call.
 pub const CALL_ATTEMPTS_MAX: usize = 16;
-/// Maximum number of dials per call: its attempts, and the dials after which the provider dialled nobody.
+/// Maximum number of dials per call. Dials that reached nobody count too, although they are no attempts.
 pub const CALL_DIALS_MAX: usize = 2 * CALL_ATTEMPTS_MAX;
 
-/// One call: an attempt, or several, to reach somebody or to be reached.
+/// One call: one or several attempts to reach a person, or to be reached by a person.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Call {
     pub call_id: CallId,
-    /// `Inbound` if any event reports an inbound call, else the first direction that an event reports.
+    /// `Outbound` if Switchhook places the call. Otherwise `Inbound` if any event reports an inbound call, else the first direction
+    /// that an event reports.
     pub direction: Option<Direction>,
     pub from: Option<PhoneNumber>,
     pub to: Option<PhoneNumber>,
@@ -45,7 +46,8 @@ pub struct Call {
     /// Request that created the call. `None` if Switchhook does not place the call.
     pub plan: Option<Plan>,
     pub job: Job,
-    /// Earliest time of the next attempt, even if the call is due before.
+    /// Time before which the next attempt is not made, even if the call is due earlier. Set by a dialer that postponed or withdrew
+    /// a dial.
     pub not_before: Option<Timestamp>,
     /// Latest manual trigger that found the call pending.
     pub manual_trigger: Option<ManualTrigger>,
@@ -61,8 +63,8 @@ pub struct Call {
     /// Moves of the job by workers and users, the newest [`MOVES_MAX`](crate::MOVES_MAX). For display only: no state depends on
     /// it.
     pub moves: Vec<Move>,
-    /// Time at which a worker looks at the call again. It is never later than the next time-out, due time or end of a lease.
-    /// `None` if the call is settled.
+    /// Time at which a worker looks at the call again. It is never later than the next time at which something is due: a dial, the
+    /// end of a lease, or an inactivity timeout. `None` if the call is settled.
     pub wake_at: Option<Timestamp>,
     /// Time at which the call was settled. `None` if it is not settled.
     pub settled_at: Option<Timestamp>,
@@ -74,7 +76,7 @@ pub struct Call {
     pub updated_at: Timestamp,
 }
 
-/// Stored data of one attempt. Records stand in the order in which Switchhook learned of the attempts.
+/// Stored data of one attempt. Records are in the order in which Switchhook learned of the attempts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AttemptRecord {
     /// Key of the attempt. `None` until an event names the attempt.
@@ -87,9 +89,10 @@ pub struct AttemptRecord {
     pub awaits_outcome: bool,
     /// Time at which Switchhook asked the provider to place the attempt. `None` if another system placed it.
     pub dialled_at: Option<Timestamp>,
-    /// True if the health of the provider waits for news of this dial: it was [doubted](crate::ProviderHealth) at that time.
+    /// True if the provider was [doubted](crate::ProviderHealth) when it got this dial. The first report that it really dialled
+    /// ends the doubt.
     pub is_watched: bool,
-    /// Id of the dial. If the response to the write of this record was lost, the dialer recognises its own dial by this id.
+    /// Random id of the dial. A dialer that got no response to the write of this record recognises its own dial by this id.
     pub dial_key: Option<String>,
 }
 
@@ -133,7 +136,8 @@ impl HistoryEntry {
         self.event.kind == EventKind::DialNotFound || self.event.never_dialled
     }
 
-    /// True if the event is evidence that the provider dialled. The provider may accept a dial and then not make it.
+    /// True if the event is evidence that the provider dialled. `initiated` is not: a provider may accept a call and then dial
+    /// nobody.
     pub(crate) fn disproves_withdrawal(&self) -> bool {
         self.event.kind.restarts_timeout() && self.event.kind != EventKind::Initiated && !self.event.never_dialled
     }
@@ -399,8 +403,8 @@ impl Call {
         is_dialled && !is_disproved && entries.any(HistoryEntry::is_withdrawal)
     }
 
-    /// Returns the provider and the time of the dial that an event reports, if the provider's health waits for news of that dial.
-    /// `None` if the event says that nobody was dialled, or does not say it.
+    /// Returns the provider and the time of the dial that an event proves, if the dial [is watched](AttemptRecord::is_watched).
+    /// `None` if the event does not prove a dial, or proves one that is not watched.
     #[must_use]
     pub fn watched_dial(&self, event_id: &EventId) -> Option<(Provider, Timestamp)> {
         let mut reports = self.history.iter().filter(|entry| entry.source_event_id == *event_id);

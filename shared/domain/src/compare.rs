@@ -1,11 +1,10 @@
 //! Comparison of a stored call with the events in the inbox.
 //!
 //! **The events decide.** The call is folded again from them, and each [`Difference`] names one place where the row says something
-//! else. A row without differences would not be changed by a [`refold`](crate::refold).
+//! else. If there is no difference, a [`refold`](crate::refold) would leave the row as it is.
 
 use std::collections::BTreeSet;
 use std::fmt;
-
 use std::time::Duration;
 
 use crate::announce::{Cause, new_announcements};
@@ -35,9 +34,10 @@ pub enum Difference {
     MissingAnnouncements { statuses: Vec<String> },
     /// An announcement names a source event that the row does not hold.
     AnnouncementWithoutSource { sequence: usize },
-    /// An open call has no wake-up time, so that no worker ever looks at it, or a settled one has.
+    /// With `is_stored`, the row has a wake-up time although the call is settled. Otherwise the row lacks one although the call is
+    /// open, so no worker ever looks at the call.
     WakeUp { is_stored: bool },
-    /// The erased events say that the person was forgotten, and the row does not.
+    /// Erased events say that the person was forgotten, and the row still holds the person's data.
     NotForgotten,
 }
 
@@ -107,7 +107,7 @@ const ANY_POLICY: Policy = Policy { inactivity_timeout: Duration::ZERO, outcome_
 /// Compares the row of a call with its events, and returns the differences.
 ///
 /// `events` and `is_kept` have the same meaning as for [`refold`](crate::refold). An event that was received after `arrived_by` may
-/// still be on its way to the consumer, so a row that lacks it is not different.
+/// still be on its way to the consumer, so it is no difference if the row lacks it.
 #[must_use]
 pub fn differences(
     row: &Call,
@@ -156,7 +156,7 @@ pub fn differences(
     found
 }
 
-/// Identifies an entry of a history: two entries with the same key describe the same event in the same way.
+/// Returns a key for each entry of a history. Two entries with the same key describe the same event in the same way.
 fn history_keys(call: &Call) -> BTreeSet<(&EventId, EventKind, String)> {
     let key = |entry: &HistoryEntry| described(&entry.event, entry.attempt_index);
     call.history.iter().map(|entry| (&entry.source_event_id, entry.event.kind, key(entry))).collect()

@@ -16,7 +16,7 @@ pub struct Transition {
 }
 
 impl Call {
-    /// True if the job and the dispositions of the row are those that its history gives.
+    /// True if the row stores the job and the dispositions that follow from its history.
     #[must_use]
     pub fn matches_history(&self) -> bool {
         let mut derived = self.clone();

@@ -1,4 +1,4 @@
-//! The next dial of a call: when it is due, and who is asked.
+//! The next dial of a call: when it is due, and which provider is asked to place it.
 
 use crate::call::{Call, Job};
 use crate::event::Provider;

@@ -264,7 +264,7 @@ pub struct TroubledEvent {
 }
 
 impl OperatorAttention {
-    /// Event about the trouble after `after` and up to `until`.
+    /// Returns the event about `count` troubled events, later than `after` and not later than `until`.
     #[must_use]
     pub fn new(
         kind: &'static str,
@@ -286,8 +286,8 @@ impl OperatorAttention {
     }
 }
 
-/// Event that Switchhook publishes about an authentic webhook that it cannot use. The webhook is unreadable, or its call has no
-/// room for it. The event is published at once, and again under the same id whenever the webhook is delivered again.
+/// Event that Switchhook publishes about an authentic webhook that it cannot use: the webhook is unreadable, or its call is full.
+/// The event is published at once, and again under the same id whenever the webhook is delivered again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct WebhookQuarantined {
     pub schema_version: u32,

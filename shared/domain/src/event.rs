@@ -118,6 +118,7 @@ pub enum Provider {
     Twilio,
     Vapi,
     Telnyx,
+    /// Any other sender that can sign its webhooks. It has no API, so Switchhook cannot place calls with it.
     Generic,
 }
 
@@ -200,8 +201,8 @@ pub enum Direction {
     Outbound,
 }
 
-/// Fact that a call event reports. The order of the variants is their rank: of two events with the same time and sequence, the
-/// one of lower rank comes first. A kind that can only happen earlier in a call ranks lower.
+/// Fact that a call event reports. The order of the variants decides between two events with the same time and sequence: the kind
+/// that is listed first comes first. Kinds that happen earlier in a call are listed first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EventKind {
@@ -226,14 +227,14 @@ pub enum EventKind {
     Alive,
     /// The lease of a claim ended without a dial. Concerns the call, which keeps only the latest. Made by the reconciler alone.
     ClaimExpired,
-    /// The provider has no call for an attempt that Switchhook dialled and that no event is known of. So nothing was dialled.
+    /// Switchhook dialled the attempt, no event about it has arrived, and the provider has no such call. So nothing was dialled.
     /// Made by the reconciler alone.
     DialNotFound,
     /// Another system announced a retry, and no further attempt started until the inactivity timeout passed. Concerns the call.
     /// Made by the reconciler alone.
     RetryMissed,
-    /// The row of the call disagrees with the provider, or with its own history. Concerns the call. Made by the reconciler
-    /// alone.
+    /// The row of the call disagrees with the provider or with its own history, or an operator asked for a refold. Makes the
+    /// consumer fold the call again from the inbox. Concerns the call.
     DriftFound,
     /// No event of the attempt arrived for its inactivity timeout. Made by the reconciler alone.
     DeadlinePassed,
@@ -286,8 +287,8 @@ impl EventKind {
         }
     }
 
-    /// True if the kind begins something. Among the events of an attempt, a beginning without a time by the provider's clock comes
-    /// before every event with a time. All other events without a time come last.
+    /// True if the kind belongs to the beginning of an attempt, up to the answer. If the provider names no time for such an event,
+    /// it comes before every event with a time. All other events without a time come last.
     #[must_use]
     pub const fn is_beginning(self) -> bool {
         match self {
@@ -331,7 +332,8 @@ impl EventKind {
         }
     }
 
-    /// True if the kind is evidence of what happened in a call. A finding of Switchhook itself, such as a passed deadline, is not.
+    /// True if the kind is evidence of what happened in a call. Kinds that only Switchhook makes, such as `deadline_passed`, are
+    /// not.
     pub(crate) const fn is_evidence(self) -> bool {
         match self {
             Self::Alive
@@ -447,8 +449,8 @@ pub struct ProviderEvent {
     pub attempt: Option<AttemptKey>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provider_call_id: Option<String>,
-    /// Provider that Switchhook asked to place the attempt, in an event that Switchhook itself made about it. So a row that has
-    /// forgotten the dial knows it. `None` in an event of a provider: there the origin names it.
+    /// Provider that Switchhook asked to place the attempt, in an event that Switchhook itself made. If the row lost its record of
+    /// the dial, it learns the provider from here. `None` in an event of a provider, because `origin` names that provider.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dialled_provider: Option<Provider>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -465,11 +467,11 @@ pub struct ProviderEvent {
     /// True if the person asked not to be called again.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub block_number: bool,
-    /// Time at which the person was forgotten, in a stored event that was erased for that. `None` in every other event.
+    /// Time at which the person was forgotten, if the stored event was erased for that reason. `None` in every other event.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forgotten_at: Option<Timestamp>,
-    /// Trace id of the request that stored the event first. The queue message and the inbox hold it beside the event. It
-    /// is not part of the event's own text, because a second delivery has another trace id.
+    /// Trace id of the request that stored the event first. It is not serialized with the event, because a second delivery has
+    /// another trace id. The queue message and the inbox hold it in a field of their own.
     #[serde(skip)]
     pub trace_id: Option<TraceId>,
 }

@@ -35,9 +35,9 @@ fn explain_entry(call: &Call, attempts: &[AttemptState], index: usize, entry: &H
     // If two attempts have the same verdict, the later one says more about the present.
     let strongest = concerned.iter().max_by_key(|(_, verdict)| *verdict);
     let Some((attempt, _)) = strongest.filter(|(_, verdict)| *verdict > Verdict::Unhandled) else {
-        return of_call(call, attempts, index, entry);
+        return reason_of_call(call, attempts, index, entry);
     };
-    let reason = of_attempt(call, attempt, index, entry);
+    let reason = reason_of_attempt(call, attempt, index, entry);
     // In a call with one attempt, an event can only concern that one.
     if entry.attempt_index.is_none() && attempts.len() > 1 {
         let attempts = concerned.iter().map(|(attempt, _)| attempt.number).collect();
@@ -86,7 +86,7 @@ fn entry_ref(call: &Call, index: usize) -> Option<EntryRef> {
 }
 
 /// Returns the reason for the verdict that one attempt has on an event.
-fn of_attempt(call: &Call, attempt: &AttemptState, index: usize, entry: &HistoryEntry) -> Reason {
+fn reason_of_attempt(call: &Call, attempt: &AttemptState, index: usize, entry: &HistoryEntry) -> Reason {
     let number = attempt.number;
     // The entries of the attempt in canonical order, by their index into the history.
     let order: Vec<usize> = attempt.verdicts.iter().map(|(at, _)| *at).collect();
@@ -124,7 +124,7 @@ fn of_attempt(call: &Call, attempt: &AttemptState, index: usize, entry: &History
             });
             let counting = attempt.deadline.filter(|deadline| *deadline != index);
             match (last_event, counting) {
-                (Some(by), _) => lifted(call, number, by),
+                (Some(by), _) => reason_of_lifted_deadline(call, number, by),
                 (None, Some(by)) => match entry_ref(call, by) {
                     Some(by) => Reason::DeadlineRepeated { attempt: number, by },
                     None => Reason::DeadlineTooEarly { attempt: number },
@@ -145,11 +145,11 @@ fn of_attempt(call: &Call, attempt: &AttemptState, index: usize, entry: &History
         | EventKind::RetryScheduled
         | EventKind::ClaimExpired
         | EventKind::RetryMissed
-        | EventKind::DriftFound => of_machines(call, attempt, index, &order),
+        | EventKind::DriftFound => reason_of_machines(call, attempt, index, &order),
     }
 }
 
-fn lifted(call: &Call, attempt: u8, by: usize) -> Reason {
+fn reason_of_lifted_deadline(call: &Call, attempt: u8, by: usize) -> Reason {
     match entry_ref(call, by) {
         Some(by) => Reason::DeadlineLifted { attempt, by },
         None => Reason::DeadlineTooEarly { attempt },
@@ -161,14 +161,14 @@ fn is_stale(attempt: &AttemptState, index: usize) -> bool {
 }
 
 /// Returns the reason for the verdict of the two machines of an attempt on an event. The stronger verdict decides.
-fn of_machines(call: &Call, attempt: &AttemptState, index: usize, order: &[usize]) -> Reason {
+fn reason_of_machines(call: &Call, attempt: &AttemptState, index: usize, order: &[usize]) -> Reason {
     let kinds: Vec<EventKind> =
         order.iter().filter_map(|at| call.history.get(*at)).map(|entry| entry.event.kind).collect();
     let presuming = kinds.contains(&EventKind::DeadlinePassed);
     let at = order.iter().position(|other| *other == index).unwrap_or_default();
     let lifecycle = LIFECYCLE.explain(&kinds, presuming, at);
     let outcome = OUTCOME.explain(&kinds, presuming, at);
-    let view = View { call, number: attempt.number, order, kinds: &kinds, at };
+    let event = EventOfAttempt { call, number: attempt.number, order, kinds: &kinds, at };
     let (first, second) = (lifecycle.verdict(), outcome.verdict());
     match first.stronger(second) {
         Verdict::Applied => {
@@ -192,18 +192,18 @@ fn of_machines(call: &Call, attempt: &AttemptState, index: usize, order: &[usize
             // An event that only one machine can wait for is explained by that machine.
             let is_lifecycle = matches!(&lifecycle, Finding::NoPath { missing } if !missing.is_empty());
             if is_lifecycle || second != Verdict::Parked {
-                view.reason(&LIFECYCLE, &lifecycle, attempt.lifecycle, Lifecycle::label)
+                event.reason(&LIFECYCLE, &lifecycle, attempt.lifecycle, Lifecycle::label)
             } else {
-                view.reason(&OUTCOME, &outcome, attempt.outcome, Outcome::label)
+                event.reason(&OUTCOME, &outcome, attempt.outcome, Outcome::label)
             }
         }
         strongest @ (Verdict::Repeated | Verdict::Refused | Verdict::Stale | Verdict::Unhandled)
             if first == strongest =>
         {
-            view.reason(&LIFECYCLE, &lifecycle, attempt.lifecycle, Lifecycle::label)
+            event.reason(&LIFECYCLE, &lifecycle, attempt.lifecycle, Lifecycle::label)
         }
         Verdict::Repeated | Verdict::Refused | Verdict::Stale | Verdict::Unhandled => {
-            view.reason(&OUTCOME, &outcome, attempt.outcome, Outcome::label)
+            event.reason(&OUTCOME, &outcome, attempt.outcome, Outcome::label)
         }
     }
 }
@@ -226,7 +226,7 @@ fn step<S: Copy>(
 }
 
 /// One event among the events of its attempt.
-struct View<'a> {
+struct EventOfAttempt<'a> {
     call: &'a Call,
     number: u8,
     /// Entries of the attempt in canonical order, by their index into the history.
@@ -236,7 +236,7 @@ struct View<'a> {
     at: usize,
 }
 
-impl View<'_> {
+impl EventOfAttempt<'_> {
     fn entry(&self, at: usize) -> Option<EntryRef> {
         entry_ref(self.call, *self.order.get(at)?)
     }
@@ -294,7 +294,7 @@ impl View<'_> {
 }
 
 /// Returns the reason for the disposition of an event that no attempt has a verdict on.
-fn of_call(call: &Call, attempts: &[AttemptState], index: usize, entry: &HistoryEntry) -> Reason {
+fn reason_of_call(call: &Call, attempts: &[AttemptState], index: usize, entry: &HistoryEntry) -> Reason {
     let withdrawn = entry.attempt_index.filter(|of| call.is_withdrawn(*of));
     match (entry.event.kind, withdrawn) {
         (EventKind::ClaimExpired, _) => Reason::ClaimExpired,
@@ -306,7 +306,7 @@ fn of_call(call: &Call, attempts: &[AttemptState], index: usize, entry: &History
             let promise = promises.max_by(|(_, a), (_, b)| a.canonical_cmp(b)).map(|(at, _)| at);
             Reason::RetryMissed { promise: promise.and_then(|at| entry_ref(call, at)) }
         }
-        (EventKind::RetryScheduled, _) => of_retry(call, attempts, index, entry),
+        (EventKind::RetryScheduled, _) => reason_of_retry(call, attempts, index, entry),
         (_, Some(_)) if entry.is_withdrawal() => Reason::Withdrew,
         (_, Some(of)) => {
             let mut others = call.history.iter().enumerate().filter(|(_, other)| other.attempt_index == Some(of));
@@ -336,7 +336,7 @@ fn of_call(call: &Call, attempts: &[AttemptState], index: usize, entry: &History
 }
 
 /// Returns the reason for the disposition of a retry that another system promised.
-fn of_retry(call: &Call, attempts: &[AttemptState], index: usize, entry: &HistoryEntry) -> Reason {
+fn reason_of_retry(call: &Call, attempts: &[AttemptState], index: usize, entry: &HistoryEntry) -> Reason {
     match call.external_retry(attempts) {
         Some(latest) if latest == index => {
             let missed = call.missed_retry(attempts).and_then(|at| entry_ref(call, at));

@@ -70,12 +70,12 @@ impl Call {
         event_id.as_str().strip_prefix("switchhook:").and_then(own).unwrap_or_default()
     }
 
-    /// Identifies a disagreement between the row and the provider or the inbox, so that the same one is reported once. It differs
-    /// after a repair.
+    /// Returns a hash that identifies a disagreement between the row and the provider or the inbox, so that the same one is
+    /// reported once. After a repair the hash is another.
     #[must_use]
     pub fn drift_fingerprint(&self, disagreement: &str) -> String {
         let mut hasher = Sha256::new();
-        // Events of the check itself and "alive" reports only say how often the provider was asked.
+        // `drift_found` and `alive` only show how often the provider was asked, so they do not make another disagreement.
         let is_evidence = |kind: EventKind| kind != EventKind::DriftFound && kind != EventKind::Alive;
         for entry in self.history.iter().filter(|entry| is_evidence(entry.event.kind)) {
             hasher.update(format!("{} {} {:?}\n", entry.source_event_id, entry.event.kind, entry.event.occurred_at));
@@ -98,8 +98,8 @@ impl Call {
         }
     }
 
-    /// Returns the event that says that the provider took a dial under this id, and dialled nobody. So the dial keeps its key, and
-    /// a late report of it cannot be taken for one of the next dial.
+    /// Returns the event that says that the provider took a dial under this id, and dialled nobody. The event keeps the record of
+    /// the dial in the row, so a late report of this dial is not taken for a report of the next one.
     #[must_use]
     pub fn not_dialled_event(&self, attempt: &AttemptKey, provider_call_id: &str, now: Timestamp) -> ProviderEvent {
         let name = format!("{attempt}/not_dialled");
@@ -120,8 +120,8 @@ impl Call {
         self.own_event(EventKind::DialNotFound, &format!("{attempt}/not_found"), Some(attempt.clone()), None, now)
     }
 
-    /// Returns the event that says that a retry by another system has not come until its inactivity timeout passed. `None` if no
-    /// such retry is overdue.
+    /// Returns the event that says that another system promised a retry, and did not start it within the inactivity timeout. `None`
+    /// if no such retry is overdue.
     #[must_use]
     pub fn retry_missed_event(&self, policy: &Policy, now: Timestamp) -> Option<ProviderEvent> {
         let attempts = self.attempts();

@@ -142,15 +142,15 @@ impl Call {
         let is_call_level = event.call_events.iter().all(|call_event| call_event.kind.is_call_level());
         let key = event.attempt.as_ref().filter(|_| !is_call_level);
         let found = key.and_then(|key| self.find_attempt(key, event));
-        // The event names no attempt, or names one that has a record.
-        let has_place = key.is_some() == found.is_some();
-        if has_place && let Some(outcome) = self.replace_latest(event, found, now) {
+        // False if the event names an attempt that has no record yet.
+        let is_of_known_attempt = key.is_some() == found.is_some();
+        if is_of_known_attempt && let Some(outcome) = self.replace_latest(event, found, now) {
             return outcome;
         }
         let is_own = event.origin == Origin::Switchhook;
         let needs_record = if key.is_some() { found.is_none() } else { self.attempt_records.is_empty() && !is_own };
-        // An event of Switchhook's own always has room: there is at most one for each event that had room.
-        if !is_own && !self.has_room(event, found, has_place, needs_record) {
+        // Switchhook's own events need no limit: it makes at most one for each event of a provider that had room.
+        if !is_own && !self.has_room(event, found, is_of_known_attempt, needs_record) {
             return FoldOutcome::Quarantined;
         }
         if needs_record {
@@ -199,14 +199,13 @@ impl Call {
         &self,
         event: &ProviderEvent,
         attempt_index: Option<usize>,
-        has_place: bool,
+        is_of_known_attempt: bool,
         needs_record: bool,
     ) -> bool {
-        let held = self
-            .history
-            .iter()
-            .filter(|entry| has_place && entry.attempt_index == attempt_index && entry.event.kind.is_evidence())
-            .count();
+        let is_counted = |entry: &&HistoryEntry| {
+            is_of_known_attempt && entry.attempt_index == attempt_index && entry.event.kind.is_evidence()
+        };
+        let held = self.history.iter().filter(is_counted).count();
         held + event.call_events.len() <= ATTEMPT_EVENTS_MAX
             && !(needs_record && self.attempts().len() >= CALL_ATTEMPTS_MAX)
     }
@@ -237,8 +236,8 @@ impl Call {
         }
     }
 
-    /// Replaces the entry of an earlier event of the same kind, if the call keeps only the latest of that kind. So a call that
-    /// lives for days does not fill up. `None` if the call keeps all events of that kind, or has none yet.
+    /// Replaces the entry of an earlier event, if the call keeps only the latest event of this kind. So a call that lasts for days
+    /// does not fill up. `None` if nothing is to be replaced: the call keeps all events of this kind, or has none yet.
     fn replace_latest(
         &mut self,
         event: &ProviderEvent,

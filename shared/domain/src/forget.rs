@@ -28,8 +28,8 @@ impl Call {
         Some(Transition { call, new_announcements: 0 })
     }
 
-    /// True if the call is neither waiting nor under way. A person who has decided may still be on the line. The outcome of an
-    /// ended call may still arrive.
+    /// True if the call is neither waiting nor under way. A final job is not enough: a person who has decided may still be on the
+    /// line. The outcome of an ended call may still arrive.
     #[must_use]
     pub fn has_ended(&self) -> bool {
         self.job.is_final() && self.attempts().iter().all(AttemptState::has_ended)

@@ -10,9 +10,11 @@ use crate::lifecycle::{Lifecycle, Outcome};
 use crate::plan::{EndReason, Plan, RetryPolicy, StopReason};
 use crate::time::Timestamp;
 
-/// Pause after a dial that reached nobody, although the provider had accepted it or nobody knew. It doubles with each such dial of
-/// a call, so it is about as long as the time for which nobody has dialled the call. Sixteen such dials take more than two weeks.
-/// So the limit [`CALL_DIALS_MAX`] bounds the row, and ends no call because of a bad day of its provider.
+/// Pause after the first dial of a call that reached nobody, although the provider had accepted it or its answer was lost. The
+/// pause doubles with each such dial, up to [`WITHDRAWN_PAUSE_MAX`].
+///
+/// The pauses after sixteen such dials add up to more than two weeks. So a bad day of the provider cannot use up
+/// [`CALL_DIALS_MAX`] and end the call.
 const WITHDRAWN_PAUSE: Duration = Duration::from_secs(30);
 const WITHDRAWN_PAUSE_MAX: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
@@ -38,7 +40,7 @@ impl Call {
         self.job.is_final() && self.attempts().iter().all(AttemptState::is_settled)
     }
 
-    /// Returns the next time at which something happens without an event. The call is due, or the lease of its claim ends, or an
+    /// Returns the next time at which a worker must act although no event arrives: the call is due, the lease of its claim ends, an
     /// attempt times out, or a retry by another system is overdue. `None` if the call is settled.
     #[must_use]
     pub fn next_wake_at(&self, policy: &Policy) -> Option<Timestamp> {
@@ -183,7 +185,7 @@ impl Call {
                 _,
                 _,
             ) => Job::Failed,
-            // Nobody knows the number of a forgotten person.
+            // The number of a forgotten person is erased, so there is nobody to dial.
             (None, Some(_), _) if self.forgotten_at.is_some() => Job::Failed,
             (None, None, _) => Job::Failed,
             (None, Some(_), Job::Claimed { lease_ends_at, .. }) if !self.claim_has_expired(*lease_ends_at) => {
@@ -251,8 +253,8 @@ impl Call {
     }
 }
 
-/// Decides by the ending of an attempt. An attempt that a person answered is never retried. An attempt that reached a
-/// voicemail is retried if the policy allows it.
+/// Decides by the ending of an attempt whether another one follows. An attempt that a person answered is never retried. An
+/// attempt that reached a voicemail is retried if the policy allows it.
 fn retry_decision(attempt: &AttemptState, retry: &RetryPolicy) -> RetryDecision {
     if attempt.outcome == Outcome::Voicemail {
         return if retry.voicemail { RetryDecision::Retry } else { RetryDecision::Never };

@@ -1,14 +1,18 @@
 //! The pure core of Switchhook: no async, no clock, no randomness, no AWS types; `now` and ids are arguments.
 //!
 //! The modules build on each other in this order:
-//! - `time`, `event`: what a provider reported; `number`: how phone numbers are compared;
+//! - `time`, `event`: what a provider reported;
+//! - `number`: how phone numbers are compared;
 //! - `machine`, `lifecycle`: the state of one attempt as a function of its events;
 //! - `window`, `plan`, `announcement`, `moves`, `call`: a call as data;
 //! - `attempt`, `job`, `appointment`: what follows from the history of a call;
-//! - `announce`, `finding`, `domain_event`, `operator`: events that Switchhook itself makes;
-//! - `derive`, `record`, `transition`, `fold`, `forget`: the next row of a call; `compare`: how a row differs from its events;
-//! - `dialling`: when the next dial is due, and who is asked;
-//! - `reason`, `explain`: why an event has its disposition; `past`: a call as it was known at an earlier time;
+//! - `finding`: events that Switchhook itself makes, to be folded like those of a provider;
+//! - `announce`, `domain_event`, `operator`: events that Switchhook publishes;
+//! - `derive`, `record`, `transition`, `fold`, `forget`: the next row of a call;
+//! - `compare`: how a row differs from its events;
+//! - `dialling`: when the next dial is due, and which provider is asked;
+//! - `reason`, `explain`: why an event has its disposition;
+//! - `past`: a call as it was known at an earlier time;
 //! - `provider_health`: whether a provider gets calls, and how fast.
 
 mod announce;

@@ -1,4 +1,5 @@
-//! The two state machines of an attempt, as tables.
+//! The two state machines of an attempt, as tables: its lifecycle (what the line does) and its outcome (whether
+//! the person was reached, and decided).
 
 use crate::event::EventKind::{
     self, Busy, Canceled, Completed, Failed, InProgress, NoAnswer, Ringing, UserConfirmed, UserDeclined,

@@ -35,7 +35,7 @@ macro_rules! states {
 }
 pub(crate) use states;
 
-/// Edges from one state: each input leads to another state.
+/// Edges from one state: the state, and for each input the state that it leads to.
 pub type StateEdges<S, I> = (S, &'static [(I, S)]);
 
 /// State machine, declared as data.
@@ -146,7 +146,7 @@ struct Step<S> {
 }
 
 impl<S: State, I: Copy + Eq> Machine<S, I> {
-    /// Folds `events`, which are in canonical order. With `presuming`, the presumed edges are legal too.
+    /// Folds `events`, which must be in canonical order. With `presuming`, the presumed edges are legal too.
     #[must_use]
     pub fn fold(&self, events: &[I], presuming: bool) -> MachineFold<S> {
         let (highest, run, steps) = self.steps(events, presuming);
@@ -248,7 +248,7 @@ impl<S: State, I: Copy + Eq> Machine<S, I> {
         Vec::new()
     }
 
-    /// Returns the state, its running maxima, and the step by which each state was first reached.
+    /// Returns the state after all events, the running maxima, and the step by which each state was first reached.
     fn steps(&self, events: &[I], presuming: bool) -> (S, Vec<(S, usize)>, Vec<Step<S>>) {
         let mut reached = StateSet(0);
         reached.insert(self.initial);

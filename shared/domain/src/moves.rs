@@ -36,7 +36,8 @@ pub enum MoveKind {
     Canceled,
     /// The provider will never place the call, so the dialer ended it.
     Rejected,
-    /// The dialer ended the call without dialling, for example because of the do-not-call list.
+    /// The dialer ended the call without dialling, for example because of the do-not-call list. Or an operator ended it, because
+    /// the records of its dials were lost.
     GivenUp,
 }
 

@@ -3,7 +3,7 @@
 use crate::event::PhoneNumber;
 
 impl PhoneNumber {
-    /// Returns the form in which numbers are compared: two numbers of the same phone have the same canonical form.
+    /// Returns the form in which numbers are compared: two spellings of one number have the same canonical form.
     ///
     /// - An E.164 number: a plus sign and the digits, without separators such as blanks and hyphens.
     /// - A SIP address: `sip:`, the user as written, and the host in lower case. `sips:`, port, parameters and headers are left

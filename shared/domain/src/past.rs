@@ -1,7 +1,7 @@
 //! A call as Switchhook knew it at an earlier time.
 //!
-//! Every entry of the history has the time at which it was folded. So folding the entries up to a time again gives the state
-//! that the row had then. This needs no read, and works for every call.
+//! Every entry of the history has the time at which it was folded. So folding only the entries up to a given time gives the state
+//! that the row had then. The row alone is enough: nothing else is read.
 //!
 //! Not everything can be computed from the history:
 //! - The job of a call that Switchhook places also depends on what its workers did. It is known as far back as the row holds
@@ -19,8 +19,8 @@ use crate::time::Timestamp;
 /// Call as it was known at an earlier time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PastCall {
-    /// The call with the history, attempts, dispositions and announcements of that time. Its version, wake-up and worker's data
-    /// are those of the present.
+    /// The call with the history, attempts, dispositions and announcements of that time. Its version, its wake-up time and what its
+    /// workers stored are those of the present.
     pub call: Call,
     /// State of the job at that time. `None` if it depends on moves that the row no longer holds.
     pub job: Option<JobState>,
@@ -123,7 +123,7 @@ impl Call {
             return None;
         }
         call.moves.retain(|one| one.at <= time);
-        // A call that was stopped or claimed later was neither then.
+        // If the call was stopped later, it was not stopped then.
         let is_stop = |one: &Move| matches!(one.kind, MoveKind::Canceled | MoveKind::GivenUp | MoveKind::Rejected);
         call.stop_reason = call.stop_reason.filter(|_| call.moves.iter().any(is_stop));
         if let Some(plan) = &call.plan {
@@ -145,8 +145,9 @@ impl Call {
                 JobState::InProgress | JobState::Completed | JobState::Missed => true,
                 JobState::Pending | JobState::Claimed | JobState::Failed | JobState::Canceled => false,
             };
-        let is_forgotten = self.moves.len() == MOVES_MAX && self.moves.first().is_some_and(|oldest| time < oldest.at);
-        if is_decided || is_forgotten {
+        let moves_are_dropped =
+            self.moves.len() == MOVES_MAX && self.moves.first().is_some_and(|oldest| time < oldest.at);
+        if is_decided || moves_are_dropped {
             return Some(derived).filter(|_| is_decided);
         }
         let newest = call.moves.iter().rposition(|one| one.kind != MoveKind::Doubted);
@@ -171,8 +172,8 @@ impl Call {
         }
     }
 
-    /// Returns the state of the job at `time`, after a claim whose move has this index among the moves of that time. A claim may
-    /// end without a move, because its lease ends. Of those ends, the row holds the latest alone.
+    /// Returns the state of the job at `time`, after the claim that is the move at `index`. A claim may also end without a move,
+    /// when its lease ends: then a `claim_expired` event tells, and the row keeps only the latest of these.
     fn claim_as_of(&self, index: usize, claim: &Move, time: Timestamp) -> Option<JobState> {
         let is_expiry =
             |entry: &&HistoryEntry| entry.event.kind == EventKind::ClaimExpired && entry.folded_at >= claim.at;
@@ -206,7 +207,7 @@ impl Call {
     }
 }
 
-/// True if two announcements say the same. A promised time is left out: it may depend on what a worker did.
+/// True if two announcements say the same. The due time of a retry is not compared, because it may depend on a worker.
 fn is_same(one: &Announcement, other: &Announcement) -> bool {
     let key =
         |announcement: &Announcement| (announcement.kind.event_type(), announcement.attempt_index, announcement.source);

@@ -26,7 +26,7 @@ pub struct NewCall {
 pub struct Plan {
     /// Providers that may place the call, the preferred one first. At least one.
     pub providers: Vec<Provider>,
-    /// Earliest time of the first attempt, inside or outside the calling window.
+    /// Earliest time of the first attempt. If the calling window is closed then, the attempt waits until it opens.
     pub due_at: Timestamp,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window: Option<CallingWindow>,
@@ -46,7 +46,7 @@ pub struct Plan {
 impl Plan {
     /// Returns `due_at` if the calling window is open then, else its next opening.
     ///
-    /// An unknown time zone moves nothing: the dialer then ends the call.
+    /// If the time zone is unknown, `due_at` stays as it is: the dialer then ends the call.
     #[must_use]
     pub fn moved_into_window(&self, due_at: Timestamp) -> Timestamp {
         let opening = self.window.as_ref().and_then(|window| window.next_opening(due_at).ok().flatten());
@@ -134,13 +134,13 @@ impl StopReason {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EndReason {
     Stopped(StopReason),
-    /// The retry policy allows no further attempt after this many.
+    /// The call has made as many attempts as the retry policy allows.
     AttemptsUsed,
     /// The retry policy never retries an attempt that ended like the latest one.
     NotRetryable,
     /// Nobody knows whether the person answered the latest attempt, and the retry policy does not retry such an attempt.
     Unheard,
-    /// The provider never dialled, in as many dials as a call has room for.
+    /// The providers dialled nobody, in as many dials as a call has room for.
     NeverDialled,
     /// The person was forgotten, so there is no number to dial.
     Forgotten,
@@ -170,21 +170,21 @@ impl EndReason {
     }
 }
 
-/// Manual trigger of one attempt: it waives the due time of that attempt.
+/// Manual trigger of one attempt: the attempt no longer waits for its due time. The calling window still applies.
 ///
-/// The waiver holds until the attempt is made. If the provider refuses the attempt for now, or the dialer crashes, the call
-/// does not go back to the waived due time.
+/// This holds until the attempt is made. If the provider refuses the attempt for now, or the dialer crashes, the call does not
+/// wait for its planned due time again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ManualTrigger {
-    /// Number of attempts made before the triggered one.
+    /// Number of [attempt records](crate::Call::attempt_records) before the triggered attempt.
     pub after_attempts: usize,
     pub at: Timestamp,
 }
 
-/// Providers that refused to place the next attempt. They hold until the attempt is made.
+/// Providers that refused to place the next attempt. They are remembered until the attempt is made.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refusals {
-    /// Number of dials of the call that were not withdrawn, when the providers refused.
+    /// Number of [attempt records](crate::Call::attempt_records) when the providers refused.
     pub(crate) after_dials: usize,
     pub(crate) providers: Vec<Provider>,
 }

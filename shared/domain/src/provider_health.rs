@@ -6,13 +6,13 @@
 //! **Failures in a row open the provider's circuit. While it is open, one call at a time is dialled, as a probe, and only
 //! the success of a probe closes it.** The pause before a probe doubles with every probe that fails.
 //!
-//! A provider that is busy also slows down: each refusal for that reason halves the dial rate and pauses all dials for a
-//! moment. From then on the rate rises again with time. The number of calls in flight is the dial rate times the length of
-//! a call. So the rate bounds it, and nobody counts calls.
+//! A provider that has too many calls also gets fewer of them: each such answer halves its dial rate and pauses all dials for a
+//! moment. Then the rate rises again with time. The number of calls in flight is the dial rate times the length of a call. So the
+//! rate limits it, and calls in flight need not be counted.
 //!
-//! **A provider may accept calls and then dial nobody.** Its answers to dials then say nothing. So after the first report of such
-//! a call the health is *doubted*, and an accepted call neither clears the failures nor closes the circuit. Only the news that a
-//! call was dialled does, if that call was sent after the doubt began.
+//! **A provider may accept calls and then dial nobody.** Its answers to dials then prove nothing. So after the first report of such
+//! a call the provider is *doubted*: a call that it accepts neither clears the failures nor closes the circuit. Only a report that
+//! a call was really dialled does, if that call was sent after the doubt began.
 //!
 //! **A claim books its place in the dial rate.** However many schedulers run at once, they never claim more calls than the
 //! provider takes in the time that they book ahead.
@@ -32,11 +32,11 @@ const PROBE_PAUSE_FIRST: Duration = Duration::from_secs(30);
 const PROBE_PAUSE_MAX: Duration = Duration::from_secs(15 * 60);
 /// Time after which a probe that brought no result is given up. A claim is dialled within that time, unless it is lost.
 const PROBE_RESULT_MAX: Duration = Duration::from_secs(2 * 60);
-/// Dial rate of a provider that was never busy, in thousandths of the configured rate.
+/// Full dial rate, in thousandths of the configured rate.
 const FULL_RATE: u64 = 1_000;
 /// Growth of a lowered rate per minute, in thousandths of the configured rate. A halved rate is whole again after 25 minutes.
 const RATE_GROWTH: u64 = 20;
-/// Limits of the pause of all dials after the provider was busy.
+/// Limits of the pause of all dials after the provider had too many calls.
 const BUSY_PAUSE_MIN: Duration = Duration::from_secs(2);
 const BUSY_PAUSE_MAX: Duration = Duration::from_secs(60);
 /// Longest time from one dial to the next that a lowered rate may require.
@@ -74,8 +74,9 @@ impl DialFailure {
         }
     }
 
-    /// Weight of one failure. Three failures in a row open the circuit. A busy provider works, so it takes twelve. Six calls that
-    /// were accepted and not dialled open it: they may be the part that was too many.
+    /// Weight of one failure in the failure score. Three failures in a row open the circuit. A busy provider works, so only twelve
+    /// such answers in a row open it. Six calls that were accepted and not dialled open it: perhaps only the surplus calls of a
+    /// busy provider were not dialled.
     const fn score(self) -> u32 {
         match self {
             Self::AccountProblem | Self::Unreachable | Self::UnclearAnswer => 4,
@@ -98,8 +99,9 @@ impl DialFailure {
 pub enum DialSignal<'a> {
     /// The provider accepted the call, or refused the number.
     Works,
-    /// The provider reported a call that was dialled, and that was sent to it at this time.
+    /// The provider reported that it really dialled a call. Switchhook had sent it the call at this time.
     Heard { dialled_at: Timestamp },
+    /// The dial failed for a reason that is not the number's.
     Failed {
         failure: DialFailure,
         /// The provider's reason in our words, for example `payment_required`.
@@ -148,16 +150,16 @@ pub struct ProviderHealth {
     pub changed_at: Option<Timestamp>,
     /// Weight of all failed dials since the last one that worked.
     pub failure_score: u32,
-    /// Time of the first report that the provider accepted a call and dialled nobody. `None` if a call that was sent later was
-    /// dialled.
+    /// Time of the first report that the provider accepted a call and dialled nobody. `None` again once a call that was sent later
+    /// is reported as dialled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub doubted_since: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slowdown: Option<Slowdown>,
-    /// Time until which no call is dialled, because the provider was busy.
+    /// Time until which no call is dialled, because the provider had too many calls.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused_until: Option<Timestamp>,
-    /// Time until which claims have booked the dial rate.
+    /// Time until which the dial rate is used up by calls that are claimed already.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub booked_until: Option<Timestamp>,
 }
@@ -188,7 +190,7 @@ impl ProviderHealth {
         }
     }
 
-    /// True if an accepted call says nothing: the provider has accepted calls and dialled nobody.
+    /// True if the provider has accepted calls and dialled nobody, so that an accepted call proves nothing.
     #[must_use]
     pub const fn is_doubted(&self) -> bool {
         self.doubted_since.is_some()
@@ -221,7 +223,8 @@ impl ProviderHealth {
         }
     }
 
-    /// Makes this call the probe. A probe that was under way no longer counts. `None` if the circuit is closed.
+    /// Returns the health with this call as the probe. A probe that was under way no longer counts. `None` if the circuit is
+    /// closed.
     #[must_use]
     pub fn start_probe(&self, call_id: &CallId, now: Timestamp) -> Option<Self> {
         let mut next = self.clone();
@@ -242,7 +245,7 @@ impl ProviderHealth {
         let mut next = self.clone();
         match (&mut next.circuit, signal) {
             (_, DialSignal::Heard { dialled_at }) => {
-                // A call that was sent before says nothing about the provider since then.
+                // A call that was sent before the doubt or the opening shows nothing about the provider since then.
                 let since = if self.is_open() { self.changed_at } else { self.doubted_since };
                 if since.is_none_or(|since| dialled_at < since) {
                     return None;
@@ -255,7 +258,7 @@ impl ProviderHealth {
             (_, DialSignal::Works) if self.is_doubted() => return None,
             (Circuit::Closed, DialSignal::Works) if self.failure_score == 0 => return None,
             (Circuit::Closed, DialSignal::Works) => next.failure_score = 0,
-            // Dials that were under way when the pause began are no news.
+            // The dial was under way when the pause began, so the provider was slowed down for it already.
             (Circuit::Closed, DialSignal::Failed { failure: DialFailure::Busy, .. }) if !self.is_available(now) => {
                 return None;
             }
@@ -301,8 +304,8 @@ impl ProviderHealth {
         Some(next)
     }
 
-    /// Number of calls that can be claimed now, if the rate may be booked for the time `ahead`. `interval` is the time from
-    /// one dial to the next at the configured rate. A rate of less than one dial in that time still allows one claim.
+    /// Returns the number of calls that can be claimed now, if the rate may be booked for the time `ahead`. `interval` is the time
+    /// from one dial to the next at the configured rate. A rate of less than one dial in the time `ahead` still allows one claim.
     #[must_use]
     pub fn free_places(&self, interval: Duration, ahead: Duration, now: Timestamp) -> u64 {
         if !self.is_available(now) {
@@ -366,7 +369,7 @@ impl ProviderHealth {
         self.booked_until = None;
     }
 
-    /// Rate in thousandths of the configured rate.
+    /// Returns the present dial rate, in thousandths of the configured rate.
     #[must_use]
     pub fn rate(&self, now: Timestamp) -> u64 {
         self.slowdown.map_or(FULL_RATE, |slowdown| {
@@ -400,7 +403,7 @@ pub struct ProviderAvailability {
     pub status: &'static str,
     /// Kind of the failure that opened the circuit. `None` if it closed.
     pub reason: Option<&'static str>,
-    /// The provider's answer in our words, for example `payment_required`. `None` if the circuit closed.
+    /// The provider's reason in our words, for example `payment_required`. `None` if the circuit closed.
     pub cause: Option<String>,
     /// Time of the dial that opened or closed the circuit. RFC 3339.
     pub occurred_at: String,

@@ -5,7 +5,7 @@ use std::fmt;
 use crate::call::{ATTEMPT_EVENTS_MAX, CALL_ATTEMPTS_MAX, Disposition};
 use crate::event::{EventId, EventKind};
 
-/// Entry of a call's history that a reason refers to.
+/// Reference to an entry of a call's history, in a reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EntryRef {
     /// Index into [`Call::history`](crate::Call::history).
@@ -77,7 +77,7 @@ pub enum Reason {
         too_late: Option<EntryRef>,
     },
 
-    /// The event leads elsewhere than the present state, which an earlier event had made.
+    /// An earlier event made the present state `present`. This event leads to another state, so it contradicts that event.
     Contradicts {
         attempt: u8,
         present: &'static str,
@@ -108,11 +108,11 @@ pub enum Reason {
         attempt: u8,
         by: EntryRef,
     },
-    /// The attempt began after the start of the timeout that the finding names.
+    /// The silence that the `deadline_passed` event reports began before the attempt.
     DeadlineTooEarly {
         attempt: u8,
     },
-    /// Another finding says the same of the same silence.
+    /// Another `deadline_passed` event reports the same silence.
     DeadlineRepeated {
         attempt: u8,
         by: EntryRef,
@@ -121,11 +121,11 @@ pub enum Reason {
     OfWithdrawnDial {
         by: EntryRef,
     },
-    /// The finding says that the dial was never made, but another event is evidence of it.
+    /// A `dial_not_found` event says that the dial was never made, but another event proves that it was.
     DialProved {
         by: EntryRef,
     },
-    /// The finding says that a dial was never made, but Switchhook did not make that dial.
+    /// A `dial_not_found` event concerns a dial that Switchhook did not make.
     NotOurDial,
     /// A further attempt has started since the promised retry.
     RetryBegan {
@@ -321,7 +321,7 @@ impl fmt::Display for Reason {
                 if missing.is_empty() {
                     return write!(
                         f,
-                        "It leads nowhere from the present state of attempt {attempt}, unless the deadline passes first."
+                        "It has no effect on attempt {attempt} unless the deadline of the attempt passes."
                     );
                 }
                 write!(f, "Attempt {attempt} lacks {} before it", list(missing))?;
@@ -335,8 +335,7 @@ impl fmt::Display for Reason {
             }
             Self::Contradicts { attempt, present, leads_to, by } if present == leads_to => write!(
                 f,
-                "Attempt {attempt} was already {present} because of {by}; without that answer, this would be another \
-                 {leads_to}."
+                "It leads to {leads_to} in another way, but {by} had already made attempt {attempt} {present}."
             ),
             Self::Contradicts { attempt, present, leads_to, by } => write!(
                 f,
@@ -353,13 +352,13 @@ impl fmt::Display for Reason {
                 write!(f, "It repeats {by}, the first report that attempt {attempt} began.")
             }
             Self::DeadlineLifted { attempt, by } => {
-                write!(f, "It no longer counts for attempt {attempt}, because {by} arrived after that silence began.")
+                write!(f, "It no longer counts for attempt {attempt}, because {by} arrived after the silence began.")
             }
             Self::DeadlineTooEarly { attempt } => {
-                write!(f, "The silence that it names began before attempt {attempt} did.")
+                write!(f, "It reports a silence that began before attempt {attempt} did, so it does not count.")
             }
             Self::DeadlineRepeated { attempt, by } => {
-                write!(f, "It says of attempt {attempt} what {by} had already said.")
+                write!(f, "It repeats {by}, which had already reported this silence of attempt {attempt}.")
             }
             Self::OfWithdrawnDial { by } => write!(f, "Its dial was withdrawn: {by} says that nobody was dialled."),
             Self::DialProved { by } => write!(f, "The dial was made after all: {by} is evidence of it."),
@@ -384,7 +383,7 @@ impl fmt::Display for Reason {
             Self::CallFull => {
                 write!(f, "The call already has {CALL_ATTEMPTS_MAX} attempts, and a call has room for no more.")
             }
-            Self::NoCall => f.write_str("Switchhook found it out about a call that does not exist."),
+            Self::NoCall => f.write_str("Switchhook itself made it, about a call that does not exist."),
         }
     }
 }

@@ -1,10 +1,10 @@
 //! Records of what no provider reports: the request that created a call, its dials, and its cancellation.
 //!
-//! **The inbox holds these records beside the events, so a row that is lost or older than they are can be rebuilt.** The row alone
-//! holds everything else that a worker decides; losing that may delay a call, and never makes it ring twice.
+//! **The inbox holds these records beside the events, so a row that was lost or restored from a backup can be rebuilt.** Everything
+//! else that workers decide is in the row alone. Losing it may delay a call, and never makes a phone ring twice.
 //!
-//! **A dial is recorded before the provider is asked, and only if no dial of that attempt is recorded.** So a row that has
-//! forgotten a dial cannot repeat it.
+//! **A dial is recorded before the provider is asked, and only if no dial of that attempt is recorded.** So a dial that is missing
+//! from a restored row is not made again.
 
 use serde::{Deserialize, Serialize};
 
@@ -83,8 +83,8 @@ impl Call {
         keys.filter_map(|key| self.dial_record(key)).collect()
     }
 
-    /// Returns the events in the history of the row. The row has neither the bodies of the webhooks nor the providers' names of
-    /// their types. Leaves out events that report drift.
+    /// Returns the events in the history of the row, without `drift_found`. The row holds neither
+    /// the bodies of the webhooks nor the providers' names for their types. The kind of the call event stands in for the type.
     #[must_use]
     pub fn held_events(&self) -> Vec<ProviderEvent> {
         let mut seen: Vec<&EventId> = Vec::new();
@@ -126,7 +126,7 @@ impl Call {
     /// Adds to a row what the inbox records and the row lacks: the request that created the call, its dials, and its cancellation.
     /// A row that was lost is made anew.
     ///
-    /// A dial that comes back is in doubt until an event of it is folded: nobody dials, and the reconciler looks it up.
+    /// A dial that the row gets back is in doubt until an event about it is folded: nobody dials, and the reconciler looks it up.
     ///
     /// `None` if the row lacks nothing, or if there is neither a row nor a creation.
     #[must_use]
@@ -157,7 +157,7 @@ impl Call {
         if is_canceled {
             call.stop_reason = Some(StopReason::CanceledByUser);
         }
-        // The row has its plan again, so its events may lead to more than before. They are the cause.
+        // With its plan back, the row may have something to announce. The events in its history are the cause of that.
         let cause = if is_canceled { Cause::Worker } else { Cause::Events };
         (is_changed || is_canceled).then(|| {
             if let Some(forgotten_at) = call.forgotten_at {
@@ -168,9 +168,10 @@ impl Call {
         })
     }
 
-    /// Gives the plan back to a row that an event made after the row of the placed call was lost. Returns true if it did.
+    /// Gives the plan back to a row that lacks it: the row of the placed call was lost, and a later event made a new row. Returns
+    /// true if the plan was restored.
     ///
-    /// A row that is older than the creation is the call of another system, which has the same id.
+    /// If the row is older than the creation, it belongs to another system's call that has the same id, and stays as it is.
     fn restore_plan(&mut self, creation: &CallCreation) -> bool {
         if self.plan.is_some() || self.created_at < creation.created_at {
             return false;
@@ -185,7 +186,7 @@ impl Call {
         true
     }
 
-    /// Returns true if the row lacked the dial.
+    /// Gives a dial back to the row. Returns true if the row lacked it.
     fn restore_dial(&mut self, dial: &DialRecord) -> bool {
         let DialRecord { attempt, provider, dialled_at, dial_key } = dial.clone();
         let record = self.attempt_records.iter_mut().find(|record| record.key.as_ref() == Some(&attempt));

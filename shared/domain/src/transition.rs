@@ -1,8 +1,8 @@
-//! The transitions that workers make.
+//! The transitions that workers and users make: create, claim, dial, postpone, release, give up, withdraw, reject, cancel.
 //!
-//! **Each transition has one owner, and is one conditional write of the row that it was made from.** The functions here are
-//! pure. They return the next row, or `None` if the call is not in the state in which the transition starts. The database
-//! decides whether the row is written.
+//! **Only one worker or user may make each transition, by one conditional write.** The functions here are pure. They return the
+//! next row, or `None` if the call is not in the state in which the transition starts. The caller stores the row, on the condition
+//! that nobody else has written it since it was read.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ pub struct DialStarted {
 }
 
 impl DialStarted {
-    /// Marks the dial: the health of its provider waits for news of it.
+    /// Marks the dial as [watched](AttemptRecord::is_watched): the first report that it was made ends the doubt about its provider.
     #[must_use]
     pub fn watched(mut self) -> Self {
         if let Some(record) = self.transition.call.attempt_records.last_mut() {
@@ -55,7 +55,7 @@ impl Call {
         call.into_transition(policy, now)
     }
 
-    /// PENDING → CLAIMED, for the scheduler. `forced` is the manual trigger: it waives the due time and nothing else.
+    /// PENDING → CLAIMED, for the scheduler. With `forced`, the user triggered the call: it is claimed although it is not due.
     ///
     /// `None` if the call is not pending, or is neither due nor `forced`.
     #[must_use]
@@ -92,7 +92,7 @@ impl Call {
     /// CLAIMED → IN_PROGRESS, for the dialer that holds the claim. **Only the dialer that stored this transition may ask the
     /// provider to place the attempt, and only once.** `dial_key` identifies this dial.
     ///
-    /// `None` if the dialer does not hold the claim, or the call has no room for another attempt.
+    /// `None` if the dialer does not hold the claim, or the call has no room for another dial.
     #[must_use]
     pub fn start_dial(
         &self,
@@ -195,8 +195,8 @@ impl Call {
         Some(call.into_transition(policy, now))
     }
 
-    /// For the dialer whose dial the inbox refused to record: the attempt was dialled before, or the user canceled the call. The
-    /// row has forgotten that, and gets it back.
+    /// Adds to the row the records that it lacks, for a dialer whose dial the inbox refused to record. The records show that the
+    /// attempt was dialled before, or that the user canceled the call.
     ///
     /// `None` if an event of the attempt has arrived after all: then that event decides.
     #[must_use]
@@ -214,7 +214,8 @@ impl Call {
         Self::rebuild(Some(&call), None, records, policy, now)
     }
 
-    /// Ends a call whose dials may be forgotten: no further attempt follows. What the provider reports is still folded.
+    /// Ends a call for which the records of its dials may be lost: no further attempt follows. Later reports of the provider are
+    /// still folded.
     ///
     /// `None` if Switchhook does not place the call, or it is stopped already.
     #[must_use]
@@ -229,7 +230,8 @@ impl Call {
         Some(call.into_transition(policy, now))
     }
 
-    /// Returns the call without its latest dial. `None` if that is another dial, or the provider has reported it.
+    /// Returns the call without the latest dial, which must be the dial of `attempt`. `None` if it is another, or if the provider
+    /// has reported the call.
     fn without_dial(&self, attempt: &AttemptKey) -> Option<Self> {
         let last = self.attempt_records.len().checked_sub(1)?;
         let record = self.attempt_records.get(last)?;
@@ -253,7 +255,7 @@ impl Call {
         Some(call.into_transition(policy, now))
     }
 
-    /// Returns the call with a move: its dial is in doubt. `None` if that is the newest move already, or no dial is in doubt.
+    /// Returns the call with a new move [`MoveKind::Doubted`]. `None` if that is its newest move already, or no dial is in doubt.
     #[must_use]
     pub fn doubted(&self, now: Timestamp) -> Option<Self> {
         let is_known = self.moves.last().is_some_and(|last| last.kind == MoveKind::Doubted);
@@ -265,7 +267,7 @@ impl Call {
         Some(call)
     }
 
-    /// Adds a move, and forgets the oldest one if there are too many.
+    /// Adds a move, and drops the oldest ones if there are too many.
     fn note_move(&mut self, kind: MoveKind, reason: Option<&str>, at: Timestamp) {
         self.moves.push(Move { kind, at, reason: reason.map(str::to_owned) });
         let surplus = self.moves.len().saturating_sub(MOVES_MAX);
