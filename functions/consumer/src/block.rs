@@ -1,4 +1,4 @@
-//! People who asked not to be called again: their numbers go on the do-not-call list.
+//! The do-not-call list, for people who asked not to be called again: the consumer adds their numbers.
 
 use switchhook_aws::Error;
 use switchhook_aws::do_not_call::DoNotCallList;
@@ -10,8 +10,8 @@ use crate::Consumer;
 impl Consumer {
     /// Blocks the person's number for each newly folded event that reports such a wish.
     ///
-    /// Call this before the fold is stored. An event that is delivered again is a duplicate by then, so it does not block
-    /// a number that was unblocked since.
+    /// Call this before the fold is stored, so that a failure here repeats both. Once the fold is stored, a second delivery of the
+    /// event is a duplicate. So it does not block a number again that a user has unblocked.
     pub(crate) async fn block_numbers<'a>(
         &self,
         call: &Call,

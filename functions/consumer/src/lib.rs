@@ -35,14 +35,15 @@ use switchhook_domain::{
 
 use crate::refold::{Refolder, is_drift_event};
 
-/// Tries of a conditional write that loses the race against another writer. After them, the message returns to the queue.
+/// Maximum number of tries of a conditional write that loses the race against another writer. After them, the message returns to
+/// the queue.
 const RACES_MAX: u32 = 5;
-/// Time in milliseconds, from the first try of a call, after which the call is not tried again. The rest of the function's 10 s
-/// is for handling the failure.
+/// Time in milliseconds after which a fold that lost a race is not tried again. The rest of the function's 10 s is for handling
+/// the failure.
 const FOLD_MS_MAX: i64 = 3_000;
 
-/// Age of an event after which it may have been dead-lettered, although its message is received for the first time: SQS counts
-/// the receives of a redriven message anew.
+/// Age from which an event may have been dead-lettered, although its message says that it is received for the first time: after
+/// a redrive, SQS counts from 1 again.
 const LATE: Duration = Duration::from_secs(5 * 60);
 
 /// Configuration, read from environment variables at cold start.
@@ -163,7 +164,7 @@ impl Consumer {
         unreadable.and_then(|error| messages.get(count..).map(|messages| FailedTail { messages, error }))
     }
 
-    /// Takes the notes on events that were folded after a retry out of the index of items that a person should look at.
+    /// Removes the attention mark from the notes on events that were folded after a retry. So no person looks at them any more.
     async fn end_retries(&self, received: &[SqsMessage], messages: &[Message]) -> Result<(), Error> {
         let late = self.clock.now().minus(LATE);
         let retried = received
@@ -179,7 +180,7 @@ impl Consumer {
         let Some(first) = messages.first() else { return Ok(()) };
         let mut call_id = first.event.call_id.clone();
         let mut folding: Vec<&Message> = messages.iter().collect();
-        // If the id turns out to be an alias, Switchhook's own events are refused: they describe a call that no longer exists.
+        // If the id turns out to be an alias, Switchhook's own events are refused: they concern the call that became the alias.
         let mut refused: Vec<&Message> = Vec::new();
         let mut events: Vec<ProviderEvent> = messages.iter().map(|message| message.event.clone()).collect();
         let started = self.clock.now();
@@ -232,7 +233,7 @@ impl Consumer {
         Err(Error::Contended(RACES_MAX))
     }
 
-    /// Notes in the inbox why events were not folded, and publishes those that were quarantined.
+    /// Notes in the inbox why events were not folded, and publishes `webhook.quarantined` for those that were quarantined.
     async fn note_unfolded(&self, outcomes: &[(&ProviderEvent, FoldOutcome)], now: Timestamp) -> Result<(), Error> {
         for (event, outcome) in outcomes {
             let (disposition, cause, error) = match outcome {
@@ -262,8 +263,9 @@ impl Consumer {
         Ok(())
     }
 
-    /// Notes in the health of a provider that it accepted a call and then dialled nobody, or that it dialled a call for whose news
-    /// the health waits. An error is logged and otherwise ignored: the next such call is noted again.
+    /// Updates the health of a provider, if an event says that it accepted a call and then dialled nobody, or proves a
+    /// [watched](switchhook_domain::AttemptRecord::is_watched) dial. An error is logged and otherwise ignored: the next such event
+    /// updates the health again.
     async fn note_dials(&self, call: Option<&Call>, outcomes: &[(&ProviderEvent, FoldOutcome)], now: Timestamp) {
         let folded = outcomes.iter().filter(|(_, outcome)| *outcome == FoldOutcome::Folded);
         for (event, (provider, signal)) in folded.filter_map(|(event, _)| Some((event, dial_signal(call, event)?))) {
@@ -282,7 +284,11 @@ impl Consumer {
             let failure = Decision::from_error(changed.as_ref().err());
             let decision = Decision {
                 function: "consumer",
-                message: "report of a dial noted in the health of its provider",
+                message: if changed.is_ok() {
+                    "a report of a dial changed the provider's circuit"
+                } else {
+                    "provider's health not updated"
+                },
                 action_taken,
                 provider: Some(provider.as_str()),
                 cause: (action_taken == "circuit_open").then_some(DialFailure::NotDialled.as_str()).or(failure.cause),
@@ -327,7 +333,7 @@ impl Consumer {
                 dead_lettered_at: dead.then_some(now),
                 disposition: None,
             };
-            // Best effort: the cause of the failure may also keep this note from being written.
+            // The note is optional: whatever made the fold fail may also make this write fail.
             drop(self.inbox.put_note(&decoded.event, &note, now).await);
         }
         let decision = Decision {
@@ -356,7 +362,7 @@ impl Consumer {
         started: Timestamp,
     ) {
         let now = self.clock.now();
-        let mut of_fold = vec![("unparked", unparked(before, after)), ("fold_conflicts", lost_races.into())];
+        let mut counts_of_fold = vec![("unparked", unparked(before, after)), ("fold_conflicts", lost_races.into())];
         let call = after.or(before);
         for (message, outcome) in outcomes {
             let event = &message.event;
@@ -369,7 +375,7 @@ impl Consumer {
             };
             let attempt = event.attempt.as_ref().map(AttemptKey::as_str);
             let mut counts = vec![("received", 1)];
-            counts.append(&mut of_fold);
+            counts.append(&mut counts_of_fold);
             if action_taken == Disposition::Applied.as_str() {
                 counts.push(("received_to_applied_ms", now.millis_since(event.received_at).unsigned_abs()));
             }
@@ -411,7 +417,7 @@ impl Consumer {
     }
 }
 
-/// Returns what a folded event says about the dial of a call. `None` if it says nothing that the provider's health waits for.
+/// Returns what a folded event means for the health of its provider. `None` if it means nothing.
 fn dial_signal(call: Option<&Call>, event: &ProviderEvent) -> Option<(Provider, DialSignal<'static>)> {
     if let Origin::Provider(provider) = event.origin
         && event.call_events.iter().any(|event| event.never_dialled)
@@ -429,8 +435,7 @@ fn disposition_of(call: &Call, event_id: &EventId) -> Option<Disposition> {
     entries().find(|entry| !entry.event.implied).or_else(|| entries().next()).map(|entry| entry.disposition)
 }
 
-/// Number of events that were parked before a fold and are not after it: a legal transition reaches them now. Such an
-/// event only arrived too early.
+/// Returns the number of events that were parked before a fold and no longer are: they had only arrived too early.
 fn unparked(before: Option<&Call>, after: Option<&Call>) -> u64 {
     let (Some(before), Some(after)) = (before, after) else { return 0 };
     let is_parked = |call: &Call, id: &EventId| disposition_of(call, id) == Some(Disposition::Parked);
@@ -439,7 +444,7 @@ fn unparked(before: Option<&Call>, after: Option<&Call>) -> u64 {
     ids.iter().filter(reached).count() as u64
 }
 
-/// Number of races that a fold lost before it was given up.
+/// Returns the number of races that a fold lost before it was given up.
 fn lost_races(error: &Error) -> u64 {
     if let Error::Contended(races) = error { u64::from(*races) } else { 0 }
 }

@@ -1,6 +1,6 @@
 //! The refold: folds a call again from its events in the inbox.
 //!
-//! If the events of a call cannot be read in time, the row stays as it is and the message is deleted. The next drift check
+//! If the events of a call cannot be read in time, the row stays as it is and the message is deleted. The next hourly drift check
 //! reports the same call again.
 
 use std::time::Duration;
@@ -9,8 +9,8 @@ use switchhook_aws::Error;
 use switchhook_aws::inbox::{Inbox, is_kept_without_event};
 use switchhook_domain::{Call, EventKind, Fold, Policy, ProviderEvent, Timestamp, refold};
 
-/// Time from the start of the invocation to the last read, for all calls of the batch. The rest of the function's 10 s is
-/// for the write, and for handling a failure.
+/// Longest time from the start of the invocation to the last read, for all calls of the batch together. The rest of the
+/// function's 10 s is for the write, and for handling a failure.
 const READ_MAX: Duration = Duration::from_secs(3);
 
 /// Reads the events of a call from the inbox, and folds them.
@@ -31,8 +31,8 @@ impl<'a> Refolder<'a> {
         Self { inbox, inbox_retention, policy }
     }
 
-    /// Folds a call again from its events in the inbox. `None` if there are too many to read in the time that is left of the
-    /// invocation, which started at `invoked_at`.
+    /// Folds a call again from its events in the inbox. `None` if the call has too many events to read in the time that is left.
+    /// `invoked_at` is the start of the invocation.
     pub(crate) async fn refold(
         &self,
         call: &Call,
