@@ -2,16 +2,15 @@
 //!
 //! **Nothing is dialled before the row records the dial, and nothing is dialled twice for one claim.** A conditional
 //! write moves the row from CLAIMED to IN_PROGRESS and stores the key of this dial. Only the dialer that made this
-//! write asks the provider, and it asks once. If it dies after the write, the attempt is in doubt and the reconciler
-//! looks it up at the provider. So a phone that may have rung never rings again because a function died.
+//! write asks the provider, and it asks once. A lost answer is asked for again only where the provider has an idempotency key. If
+//! the dialer dies after the write, the attempt is in doubt and the reconciler looks it up at the provider. So a phone that may
+//! have rung never rings again because a function died.
 //!
-//! **Nothing is dialled before the inbox records the dial, and the inbox records one dial of each attempt.** So a row that was lost,
-//! or restored to an earlier time, cannot make a phone ring for a dial that it has forgotten. The inbox refuses that dial, and
-//! the row gets the forgotten one back, in doubt.
+//! **Nothing is dialled before the inbox records the dial, and the inbox records one dial of each attempt.** A row that was
+//! restored from a backup may lack a dial. The inbox refuses to record it a second time, and the row gets it back, in doubt.
 //!
-//! **A dial that the provider refuses, for a reason that is not the number's, says something about the provider.** It is
-//! withdrawn and does not count, and the provider's health notes it. A call whose provider takes no calls now is released
-//! before it is dialled.
+//! **If a provider refuses a dial for a reason that is not the number's, the refusal counts in the provider's health.** The dial
+//! is withdrawn and is no attempt. If the provider takes no calls at the moment, the call is released before it is dialled.
 //!
 //! A message leaves the queue even if its dial failed. The claim of such a call expires, and the reconciler returns the call to
 //! PENDING. Only messages of a newer schema version stay in the queue.
@@ -45,9 +44,9 @@ use crate::outcome::{
     signal,
 };
 
-/// Tries of a conditional write that loses the race against another writer.
+/// Maximum number of tries of a conditional write that loses the race against another writer.
 const RACES_MAX: u32 = 5;
-/// Longest delay after a provider did not dial for the moment, for example with status 429, in milliseconds.
+/// Longest delay in milliseconds before the call is due again, after the provider did not dial. It may ask for a longer one.
 const BACKOFF_MS: u64 = 60_000;
 
 /// Configuration, read from environment variables at cold start.
@@ -168,7 +167,7 @@ impl Dialer {
         let mut last_error = None;
         for _ in 0..RACES_MAX {
             let Some(call) = self.calls.get_call(&claim.call_id).await? else { return Ok(DialOutcome::ClaimLost) };
-            // The write of the last round was committed, and only its answer was lost: no other dial has this key.
+            // No other dial has this key. So the write of the last round was committed, and only its answer was lost.
             if let Some((attempt, is_last_attempt)) = call.started_dial(&dial_key) {
                 return self.place(&call, &attempt, is_last_attempt, &dial_key, claim, notes).await;
             }
@@ -196,7 +195,8 @@ impl Dialer {
         Err(last_error.unwrap_or(Error::Contended(RACES_MAX)))
     }
 
-    /// Decides at the last moment whether this claim is valid, and whether the person may be called at all and now.
+    /// Decides at the last moment whether this claim is still valid, whether the provider takes the call, and whether the person
+    /// may be called at this time.
     async fn next_step(
         &self,
         call: &Call,
@@ -276,7 +276,7 @@ impl Dialer {
         match self.inbox.record_dial(&call.call_id, &record, self.clock.now()).await {
             Ok(inbox::DialOutcome::Recorded) => {}
             Ok(inbox::DialOutcome::Refused(records)) => return self.recall(call, attempt, &records).await,
-            // If the dial is recorded all the same, the inbox refuses the next one, which is then looked up.
+            // Perhaps only the answer was lost. Then the inbox refuses the next dial of this attempt, and this one is looked up.
             Err(error) => return self.withdraw(call, attempt, "dial_not_recorded", None).await.and(Err(error)),
         }
         let asked_at = self.clock.now();
@@ -300,7 +300,7 @@ impl Dialer {
                 self.submit(&call.dial_accepted_event(attempt, &provider_call_id, now), claim).await?;
                 Ok(DialOutcome::Accepted)
             }
-            // The provider may report this call. So the dial and its record stay, and the event withdraws the attempt.
+            // The provider may still report this call. So the dial and its record stay, and the event withdraws the attempt.
             DialAnswer::NotDialled { provider_call_id, reason } => {
                 let now = self.clock.now();
                 self.write_alias(call, attempt, provider, &provider_call_id, now).await?;
@@ -324,7 +324,7 @@ impl Dialer {
         }
     }
 
-    /// Leads from the provider's id of the call to the attempt, so that an event without our ids finds it.
+    /// Writes an alias from the provider's id of the call to the attempt, so that an event without our ids finds the call.
     async fn write_alias(
         &self,
         call: &Call,
@@ -339,7 +339,7 @@ impl Dialer {
     }
 
     /// Deletes the record of a dial that the provider did not make. If that fails, the inbox refuses the next dial of the attempt,
-    /// which is then looked up at the provider: that costs time, and nobody is dialled twice.
+    /// and the reconciler looks for this dial at the provider. That costs time, but nobody is dialled twice.
     async fn forget(&self, call: &Call, dial: &DialRecord) {
         if let Err(error) = self.inbox.forget_dial(&call.call_id, dial).await {
             let now = self.clock.now();
@@ -355,8 +355,8 @@ impl Dialer {
         }
     }
 
-    /// Gives a row what the inbox knows and the row has forgotten: an earlier dial of this attempt, or that the user canceled the
-    /// call. Nothing is dialled.
+    /// Adds to a row what the inbox records and the row lacks: an earlier dial of this attempt, or the cancellation by the user.
+    /// Nothing is dialled.
     async fn recall(&self, call: &Call, attempt: &AttemptKey, records: &DialRecords) -> Result<DialOutcome, Error> {
         let outcome = if records.dial_of(attempt).is_some() {
             DialOutcome::DialledBefore
@@ -366,8 +366,7 @@ impl Dialer {
         self.undo_dial(call, |call, now| call.recall(attempt, records, &self.policy, now), outcome).await
     }
 
-    /// Withdraws an attempt that was not dialled, so that the call is due again later. If events of the attempt have arrived,
-    /// the attempt stays: it may have been dialled after all.
+    /// Withdraws an attempt that was not dialled, so that the call is due again later.
     async fn withdraw(
         &self,
         call: &Call,
@@ -408,15 +407,15 @@ impl Dialer {
         Err(Error::Contended(RACES_MAX))
     }
 
-    /// Returns the health of the provider if it takes this call now. A health that was read some seconds ago may allow a call, but
-    /// not refuse one: the call may be the probe that was started meanwhile.
+    /// Returns the health of the provider if it takes this call now. The cached health may allow a call, but not refuse it: the
+    /// call may be a probe that was started after the health was read.
     async fn health_that_allows(
         &self,
         provider: Provider,
         call: &Call,
         now: Timestamp,
     ) -> Result<Option<ProviderHealth>, Error> {
-        // The last write of the row was the claim.
+        // The last write of the row was the claim, so `updated_at` is the time of the claim.
         let allows = |health: &ProviderHealth| health.allows(&call.call_id, call.updated_at, now);
         if let Some(cached) = self.health.get(provider, now).filter(&allows) {
             return Ok(Some(cached));
@@ -426,8 +425,8 @@ impl Dialer {
         Ok(Some(health).filter(allows))
     }
 
-    /// Notes the result of a dial in the health of the provider. A dial that works changes nothing at a healthy provider, and
-    /// costs no request. An error is logged and otherwise ignored: the next result is noted again.
+    /// Notes the result of a dial in the health of the provider. A successful dial at a healthy provider changes nothing and costs
+    /// no request. An error is logged and otherwise ignored: the next result is noted again.
     async fn note(&self, provider: Provider, call_id: &CallId, signal: DialSignal<'_>) {
         let now = self.clock.now();
         let cached = self.health.get(provider, now);
@@ -456,7 +455,7 @@ impl Dialer {
         let failure = Decision::from_error(changed.as_ref().err());
         let decision = Decision {
             function: "dialer",
-            message: "result of a dial noted in the health of its provider",
+            message: if changed.is_ok() { "a dial changed the circuit" } else { "provider's health not updated" },
             action_taken,
             provider: Some(provider.as_str()),
             cause: cause.or(failure.cause),

@@ -32,7 +32,7 @@ pub(crate) enum DialOutcome {
     Rejected(&'static str),
     /// Nobody knows whether the provider placed the call.
     InDoubt(&'static str),
-    /// Nothing was dialled: the inbox knows an earlier dial of the attempt, which the row had forgotten.
+    /// Nothing was dialled: the inbox holds an earlier dial of the attempt, which the row lacked.
     DialledBefore,
 }
 
@@ -41,7 +41,8 @@ pub(crate) enum DialOutcome {
 pub(crate) struct RequestNotes {
     /// Time of the request, with its repetition. `None` if there was no request.
     pub(crate) request_ms: Option<u64>,
-    /// True if the provider gave no usable answer.
+    /// True if the request failed for a reason that is not the number's: no clear answer, a busy provider, or a problem with the
+    /// account.
     pub(crate) is_failed: bool,
     /// True if there was no request, because the provider has no account that can be read.
     pub(crate) has_no_account: bool,
@@ -99,7 +100,7 @@ impl DialOutcome {
     }
 }
 
-/// Returns what the result of a dial says about the provider.
+/// Returns what the result of a dial means for the health of its provider.
 pub(crate) const fn signal(answer: &Result<DialAnswer, SendError>) -> DialSignal<'static> {
     let (failure, cause, retry_after) = match answer {
         Ok(DialAnswer::Accepted { .. } | DialAnswer::Rejected { .. }) => return DialSignal::Works,
