@@ -1,8 +1,8 @@
 //! Logging: one JSON line per decision, which also carries its metrics (CloudWatch's embedded metric format).
 //!
-//! **No line carries a phone number, a body, a signature or a key.** Only the fields of [`Decision`] can be logged. Its
-//! ids are the senders' own texts, so digits that look like a phone number are hidden in them. Lines go through
-//! `tracing`, so that a test can read them and the local cloud can suppress them.
+//! **No line carries a phone number, a body, a signature or a key.** Switchhook logs only [`Decision`]s, and these have no field
+//! for such data. Senders choose the ids, so digits that look like a phone number are hidden in them. Lines go through
+//! `tracing`, so that a test can read them and the local cloud can suppress them. Messages of libraries are logged too.
 
 mod metrics;
 
@@ -28,7 +28,7 @@ pub const NAMESPACE: &str = "Switchhook";
 const HIDDEN: &str = "***";
 /// Fewest digits of a phone number after a plus sign.
 const E164_DIGITS_MIN: usize = 7;
-/// Number of digits of an id that is hidden although it has no plus sign, because it may be a phone number.
+/// Numbers of digits with which an id is hidden although it has no plus sign, because it may be a phone number.
 const NATIONAL_DIGITS: std::ops::RangeInclusive<usize> = 10..=15;
 
 /// Name of this stack, a dimension of every metric. Two stacks in one account must not trigger each other's alarms.
@@ -45,7 +45,7 @@ pub struct Decision<'a> {
     /// Constant text, without values. Empty if the action says it all.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub message: &'static str,
-    /// Action that was taken. If [`METRICS`] names it, it is also a metric, which counts 1.
+    /// Action that was taken, for example `accepted`. If [`METRICS`] names it, it is also a metric, which counts 1.
     pub action_taken: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub provider: Option<&'a str>,
@@ -61,8 +61,10 @@ pub struct Decision<'a> {
     pub appointment_id: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "without_number")]
     pub attempt: Option<&'a str>,
+    /// Short name of the reason for the action, for example `bad_signature`. A dimension of the action's metric.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cause: Option<&'a str>,
+    /// Error, with the errors that caused it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     /// Provider's field with a value that Switchhook does not know. Never the value.
@@ -73,11 +75,12 @@ pub struct Decision<'a> {
     pub key_index: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub duration_ms: Option<i64>,
+    /// Number of times that the queue message has been received.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry_count: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trace_id: Option<&'a str>,
-    /// Trace ids of everything that one line is about.
+    /// Trace ids, if the line is about several requests.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub trace_ids: Vec<&'a str>,
     /// Further numbers: name and value. Those that [`METRICS`] names are metrics. A count of 0 is left out: CloudWatch
@@ -192,7 +195,8 @@ fn hide_number(id: &str) -> Cow<'_, str> {
     Cow::Owned(parts.join(":"))
 }
 
-/// Sends all lines to standard output, where CloudWatch reads them. Called once, at the start of `main`.
+/// Reads the name of the stack, and sends all lines to standard output, where CloudWatch reads them. Called once, at the start of
+/// `main`.
 pub fn init() {
     if let Some(name) = std::env::var("STACK_NAME").ok().filter(|name| !name.is_empty()) {
         STACK.get_or_init(|| name);
@@ -204,7 +208,7 @@ pub fn init() {
     drop(tracing::subscriber::set_global_default(subscriber));
 }
 
-/// Writes each tracing event as one line of JSON: a [`Decision`] as it is, an event of a library with its level and
+/// Writes each tracing event as one line of JSON: a [`Decision`] with its fields, and a message of a library with its level and
 /// target.
 #[derive(Debug)]
 pub struct JsonLines<W>(Mutex<W>);

@@ -1,4 +1,7 @@
-//! Erasing the person from aliases.
+//! Erasure of the personal data that an alias still holds.
+//!
+//! An alias leads from a provider's id of an attempt to a call. It may have been the row of a call before, and then still holds
+//! the numbers of that call.
 
 use switchhook_domain::CallId;
 
@@ -7,17 +10,17 @@ use crate::dynamodb::{ConditionalWrite, text};
 use crate::error::Error;
 
 impl Calls {
-    /// Removes from an alias the numbers of the call that became the alias. Returns false if there is no alias under this id, or
-    /// none that holds a number. The alias still leads to its call.
+    /// Removes the phone numbers from the alias with this id. Returns false if there is no such alias, or it holds no number. The
+    /// alias still leads to its call.
     ///
     /// # Errors
     /// [`Error::WriteCall`]. A repetition is safe.
-    pub async fn erase_alias(&self, from: &CallId) -> Result<bool, Error> {
+    pub async fn erase_alias(&self, alias_id: &CallId) -> Result<bool, Error> {
         let request = self
             .client
             .update_item()
             .table_name(&self.table)
-            .key("call_id", text(from.as_str()))
+            .key("call_id", text(alias_id.as_str()))
             .condition_expression(
                 "attribute_exists(alias_of) AND (attribute_exists(#from) OR attribute_exists(#to) OR attribute_exists(party))",
             )

@@ -1,4 +1,6 @@
-//! Items of the inbox table. The names of the fields are the attributes.
+//! Items of the inbox table, as they are stored. The name of a field is the name of its attribute.
+//!
+//! An item is a provider event, or a *companion item*: anything else, such as a note on an event or the progress of the sweep.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +15,8 @@ use crate::error::Error;
 /// Schema version of an event's item.
 pub(super) const INBOX_SCHEMA: u32 = 1;
 
-/// Prefixes of the keys of companion items. The keys of events begin with a provider or with `switchhook`.
+/// Prefixes of the keys of companion items. No event has such a key: the keys of events begin with a provider or with
+/// `switchhook`.
 const COMPANION_PREFIXES: [&str; 9] =
     ["audit:", "chunk:", CONFLICT_PREFIX, DIALS_PREFIX, DO_NOT_CALL_PREFIX, NOTE_PREFIX, "plan:", "run:", "sweep:"];
 const CONFLICT_PREFIX: &str = "conflict:";
@@ -23,7 +26,7 @@ const NOTE_PREFIX: &str = "note:";
 pub(super) const SWEEP_CURSOR_KEY: &str = "sweep:cursor";
 pub(super) const ATTENTION_CURSOR_KEY: &str = "sweep:attention";
 
-/// Provider event.
+/// Provider event, as it was received.
 #[derive(Serialize, Deserialize)]
 pub(super) struct EventItem {
     pub(super) event_id: EventId,
@@ -36,11 +39,15 @@ pub(super) struct EventItem {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) occurred_at: Option<Timestamp>,
     pub(super) received_at: Timestamp,
+    /// Minute of receipt and shard: the partition of the event in the index `by_received`.
     pub(super) received_bucket: String,
+    /// Query of the webhook's URL.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(super) query: String,
+    /// Headers of the webhook that are needed to read it again.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) headers: BTreeMap<String, String>,
+    /// Index of the key that verified the webhook.
     #[serde(default)]
     pub(super) key_index: usize,
     /// Compressed body. Absent if the body is in chunks.
@@ -52,11 +59,11 @@ pub(super) struct EventItem {
     /// Number of the dictionary that compressed the body. Absent in items written before there was a dictionary.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) dictionary: Option<u32>,
-    /// Absent once the event is erased.
+    /// Removed, and so read as an empty text, once the event is erased.
     #[serde(default)]
     pub(super) body_hash: String,
-    /// Time at which the person was forgotten. Then `body` holds the call events that were read from the body, if any were, and
-    /// `body_chunks` is the number of chunks that are yet to be deleted.
+    /// Time at which the person was forgotten. In such an item `body` holds only the call events that were read from the webhook,
+    /// and `body_chunks` is the number of chunks that must still be deleted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) erased_at: Option<Timestamp>,
     /// Name of a [`Disposition`] that ingress decided.
@@ -69,12 +76,14 @@ pub(super) struct EventItem {
     pub(super) attention: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) attention_at: Option<Timestamp>,
+    /// Short name of the reason why a person should look at the event.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) cause: Option<String>,
+    /// Time in seconds at which DynamoDB deletes the item.
     pub(super) expires_at: i64,
 }
 
-/// Body of an event whose id belongs to a stored event with other content.
+/// Webhook that has the id of a stored event, but another body. It is kept beside that event.
 #[derive(Serialize)]
 pub(super) struct ConflictItem<'a> {
     pub(super) event_id: String,
@@ -148,7 +157,7 @@ pub(super) struct NoteItem {
     pub(super) expires_at: i64,
 }
 
-/// Progress of the sweep. It never expires.
+/// Progress of the sweep, which queues stored events that never reached the queue. It never expires.
 #[derive(Serialize, Deserialize)]
 pub(super) struct CursorItem {
     pub(super) event_id: String,
@@ -159,7 +168,7 @@ pub(super) struct CursorItem {
     pub(super) start: Option<ReceivedKey>,
 }
 
-/// Progress of discovery at one provider. It never expires.
+/// Progress of discovery, which reads a provider's own list of calls. It never expires.
 #[derive(Serialize, Deserialize)]
 pub(super) struct DiscoveryItem {
     pub(super) event_id: String,
@@ -169,7 +178,7 @@ pub(super) struct DiscoveryItem {
     pub(super) page: Option<String>,
 }
 
-/// Progress of the notices to operators. It never expires.
+/// Progress of the domain events that tell operators about trouble. It never expires.
 #[derive(Serialize, Deserialize)]
 pub(super) struct AttentionCursorItem {
     pub(super) event_id: String,
@@ -276,8 +285,8 @@ pub(super) fn note_key(event_id: &EventId) -> String {
     format!("{NOTE_PREFIX}{event_id}")
 }
 
-/// Returns the id of the event that an item is about: the event itself, its note or its conflicting body. `None` for any
-/// other item.
+/// Returns the id of the event that an item concerns. The item is the event itself, a note on it, or a conflicting body. `None`
+/// for any other item.
 pub(super) fn marked_event(item_key: &str) -> Option<&str> {
     let of_companion = item_key.strip_prefix(NOTE_PREFIX).or_else(|| item_key.strip_prefix(CONFLICT_PREFIX));
     of_companion.or_else(|| (!is_companion(&EventId::new(item_key))).then_some(item_key))
