@@ -1,4 +1,4 @@
-//! Call events of one webhook: the one that the webhook reports, and those that it implies.
+//! Call events of one webhook: the one that it reports, and those that must have happened before.
 
 use switchhook_domain::{CallEvent, EventKind, Timestamp};
 
@@ -42,8 +42,8 @@ impl CallEventSet {
         }
     }
 
-    /// Marks `failed`, reported or implied, as a failure that a retry cannot repair, or of a call that was never
-    /// dialled.
+    /// Sets the flags of the event `failed`, if the set has one. `permanent`: another attempt would fail for the same reason.
+    /// `never_dialled`: the provider accepted the call, and dialled nobody.
     pub(crate) fn mark_failure(&mut self, permanent: bool, never_dialled: bool) {
         let events = self.reported.iter_mut().chain(&mut self.implied);
         for event in events.filter(|event| event.kind == EventKind::Failed) {

@@ -51,10 +51,11 @@ impl Reading {
 /// Facts about a webhook for the log and the metrics. The stored event is the same without them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReadNotes {
-    /// True if the webhook names the id of a call that its sender may not name. That id was ignored.
+    /// True if the webhook names a call id that its sender may not use, such as one that starts with another provider's name. That
+    /// id was ignored.
     pub reserved_call_id: bool,
-    /// Vendor's name of a field whose value is unknown to Switchhook, for example `disconnection_reason`. The vendor's
-    /// list has grown: a meaning was chosen from the other fields.
+    /// Provider's name of a field whose value is unknown to Switchhook, for example `disconnection_reason`. The webhook was read
+    /// by its other fields, or recorded if its type is unknown.
     pub unknown_value: Option<&'static str>,
 }
 
@@ -67,7 +68,7 @@ pub enum ReadError {
     InvalidJson { line: usize, column: usize },
     #[error("the body is not a JSON object")]
     NotAnObject,
-    /// The body is rejected, because nobody can know which of the two values is right.
+    /// The body is rejected, because it does not tell which of the two values is right.
     #[error("the body names a field twice at line {line}, column {column}")]
     RepeatedField { line: usize, column: usize },
     #[error("the event names no type")]

@@ -1,4 +1,7 @@
-//! Account half of the configuration of one provider: the account that places calls, one type per provider.
+//! Dial account of a provider: the half of its configuration with which calls are placed. (The other half, in `webhook`, verifies
+//! webhooks.)
+//!
+//! Each provider has an account type of its own.
 
 use std::fmt;
 
@@ -26,7 +29,7 @@ impl AccountConfig {
         self.public_url.as_deref()
     }
 
-    /// True if the provider's own list of calls is read, for calls that nobody reported.
+    /// True if discovery reads the provider's own list of calls, to find calls that no webhook reported.
     #[must_use]
     pub fn discovers(&self) -> bool {
         self.discover
@@ -48,7 +51,7 @@ pub(crate) enum Account {
 }
 
 impl Account {
-    /// Reads the account from the fields of a `dial`. `None` if the fields have a problem, or if the provider has no
+    /// Reads the account from the fields of an entry `dial`. `None` if the fields have a problem, or if the provider has no
     /// API (generic).
     pub(super) fn read(provider: Provider, fields: &mut Fields<'_>) -> Option<Self> {
         match provider {
@@ -79,7 +82,7 @@ pub(crate) struct RetellAccount {
     pub(crate) api_key: Key,
     /// Agent that speaks. `None` if Retell uses the agent that is bound to the calling number.
     pub(crate) agent_id: Option<String>,
-    /// True if Retell is to refuse calls to contacts that are marked `do_not_call` there.
+    /// True if Retell should refuse to call contacts that are marked `do_not_call` in Retell.
     pub(crate) honor_internal_dnc: bool,
 }
 
@@ -105,7 +108,7 @@ impl TwilioAccount {
     fn read(fields: &mut Fields<'_>) -> Option<Self> {
         let account_sid = fields.text("account_sid");
         let login = if fields.has("api_key_sid") || fields.has("api_key_secret") {
-            fields.reject("auth_token", "not beside api_key_sid and api_key_secret");
+            fields.reject("auth_token", "not allowed together with api_key_sid and api_key_secret");
             (fields.text("api_key_sid"), fields.key("api_key_secret"))
         } else {
             (account_sid.clone(), fields.key("auth_token"))
@@ -145,9 +148,9 @@ impl VapiAccount {
 pub(crate) struct TelnyxAccount {
     pub(crate) api_key: Key,
     pub(crate) connection_id: String,
-    /// Telnyx's id of the assistant that talks to the person. `None` if a program of the team controls the call.
+    /// Telnyx's id of the assistant that talks to the person. `None` if the user's own program controls the call.
     pub(crate) assistant_id: Option<String>,
-    /// Kind of answering-machine detection, in Telnyx's own words. `None` for none.
+    /// Kind of answering-machine detection, by Telnyx's name. `None` if answering machines are not detected.
     pub(crate) machine_detection: Option<&'static str>,
 }
 

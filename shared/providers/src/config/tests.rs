@@ -145,7 +145,7 @@ fn dialling_is_configured_per_provider() {
         ),
         [
             "twilio.dial.account_sid: missing",
-            "twilio.dial.auth_token: not beside api_key_sid and api_key_secret",
+            "twilio.dial.auth_token: not allowed together with api_key_sid and api_key_secret",
             "twilio.dial.api_key_secret: missing",
             "twilio.dial.application_sid: not supported: Twilio then ignores the callback URL that carries our ids",
             "twilio.dial.twiml_url: not an http or https URL without fragment",

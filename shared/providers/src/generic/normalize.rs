@@ -1,5 +1,5 @@
-//! Meaning of generic events. Each event of a known type is one call event, and implies what its word implies: an
-//! answered call rang, and a person who decides has answered.
+//! Meaning of generic events. Each event of a known type reports one call event. It also implies what must have happened before:
+//! `ANSWERED` implies that the phone rang, and a decision implies that the person answered.
 
 use switchhook_domain::{AttemptKey, Direction, EventKind, Provider, Timestamp};
 
@@ -52,10 +52,10 @@ pub(crate) fn read(
     normalized.into_reading(received_at)
 }
 
-/// Call events of one word.
+/// Returns the call events of one event type.
 ///
-/// A decision or a voicemail can be reported after the end of the call. So the answer that it proves has no time: such a
-/// beginning comes before every event with a time.
+/// A decision or a voicemail can be reported after the end of the call. So the answer that it implies gets no time: an answer
+/// without a time comes before every event with a time.
 fn call_events(kind: EventKind, proof: Proof, occurred_at: Option<Timestamp>) -> CallEventSet {
     let mut call_events = CallEventSet::reporting(kind, occurred_at);
     match proof {
