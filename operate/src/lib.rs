@@ -1,9 +1,12 @@
 //! Library for operators of a stack, local or deployed: reads, verdicts, plans and repairs.
 //!
-//! **Data in, data out.** Nothing here parses arguments or prints. The commands of the `switchhook` tool do, and every
-//! result can be serialised, so that another front end shows the same.
+//! **Data in, data out.** Nothing here parses arguments or prints: the commands of the `switchhook` tool and the pages of its
+//! console do. Every result can be serialised, so that both show the same.
 //!
-//! A stack is reached with the operator's own AWS credentials, through the SDK clients that the functions use.
+//! A repair has two steps. A command makes a [`plan`]: the items, and what will happen to each. A [`run`] then carries the plan
+//! out. It can be interrupted and resumed.
+//!
+//! A stack is reached with the operator's own AWS credentials, through the same SDK clients as in the functions.
 //! `switchhook dev` answers the same requests at a URL of its own, so one code path serves both.
 
 mod act;

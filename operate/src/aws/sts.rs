@@ -1,4 +1,4 @@
-//! STS: the caller.
+//! AWS STS (Security Token Service): the user or role whose credentials the operator uses.
 
 use super::{AwsServices, Service, xml};
 use crate::error::Error;

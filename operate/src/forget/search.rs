@@ -1,7 +1,7 @@
-//! The calls and events of the persons to forget.
+//! The search for the calls and events of the persons to forget.
 //!
-//! **The index of received events is read from end to end**, because it alone names events that are in no row: recorded and
-//! quarantined ones. An event that names no call is read itself, and is found by the ids or the number in its body.
+//! **The index of received events is read from end to end**, because recorded and quarantined events are in no row of a call. If
+//! an event names no call, its body is read, and searched for the ids of the calls and the number.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -113,7 +113,7 @@ impl Targets {
         self.targets.values()
     }
 
-    /// Number of events that were looked at.
+    /// Number of events that the search has read from the index.
     pub(super) const fn examined(&self) -> usize {
         self.examined
     }
@@ -140,8 +140,8 @@ impl Targets {
         self.named_in_body(stack, &request.filter, nameless).await
     }
 
-    /// Reads the index of received events, and assigns them to their calls. Returns the events that name no call, and the calls
-    /// that an attempt among the targets belongs to.
+    /// Reads the index of received events, and adds each event to the target that its call id leads to. Returns the events that
+    /// name no call, and further calls: a target without a row may be the id of an attempt, and its events name the call.
     async fn read_index(
         &mut self,
         stack: &Stack,
@@ -177,8 +177,8 @@ impl Targets {
         Ok((nameless, others))
     }
 
-    /// True if the event's id begins with the id of a target that has no row. The target is then an attempt, and the event
-    /// names the attempt's call.
+    /// True if the event's id begins with the id of a target that has no row. Example: the target `retell:call_1` and the event
+    /// `retell:call_1:call_ended`. The target is then an attempt, and the event names its call.
     fn is_of_attempt(&self, event_id: &EventId) -> bool {
         let mut without_row = self.targets.values().filter(|target| target.row.is_none());
         without_row.any(|target| {
@@ -242,7 +242,7 @@ async fn by_number(stack: &Stack, number: &PhoneNumber) -> Result<Vec<CallId>, E
     Ok(calls)
 }
 
-/// Returns those events whose personal data is still in the inbox. An event that cannot be read counts as one of them.
+/// Returns those of the events whose personal data is still in the inbox. An event that cannot be read is among them.
 async fn unerased(stack: &Stack, events: BTreeSet<EventId>) -> Result<BTreeSet<EventId>, Error> {
     let found = events.into_iter().map(|id| async move {
         match stack.inbox.get(&id).await {
