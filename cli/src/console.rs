@@ -42,7 +42,7 @@ const SHUTDOWN_GRACE: Duration = Duration::from_secs(2);
 /// Name of this machine in the link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum HostName {
-    /// No other local server receives the cookie of this name
+    /// The console's cookie goes to no other server on this machine
     #[value(name = "switchhook.localhost")]
     Own,
     /// For browsers that cannot resolve names under localhost
@@ -50,6 +50,7 @@ enum HostName {
     Address,
 }
 
+/// Arguments of `switchhook console`.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Console {
@@ -123,14 +124,15 @@ impl Console {
         }
         pages.close();
         stopping.send_replace(true);
-        // A page that is still open gets no more answers.
+        // Requests that are still open after this time are dropped.
         drop(tokio::time::timeout(SHUTDOWN_GRACE, serving).await);
         pages.stop_runs().await;
         Ok(())
     }
 }
 
-/// Name of this machine that no other local server has, so that browsers give it no other server's cookies.
+/// Name of this machine under which only the console is served. Browsers keep cookies by host name, so its cookies and those of
+/// other local servers stay apart.
 pub(crate) const OWN_NAME: &str = "switchhook.localhost";
 
 /// Sends the log lines of the pages to standard error: the requests that they refused.

@@ -28,6 +28,7 @@ use switchhook_local::{
 use switchhook_operate::Stack;
 use switchhook_providers::{ConfigError, DialRates, ProvidersFile};
 use tokio::sync::watch;
+use tokio::task::JoinError;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::{Layer, SubscriberExt};
 
@@ -78,11 +79,11 @@ Routes:
 and, only in this local stack:
   GET  /domain-events                stream all domain events, as server-sent events
   GET  /stack                        show the names of the tables, the queues, the bus and the secrets
-  GET  /clock                        show the time of the stack: with --freeze it stands still, and Try can skip some
-  POST /aws                          answer AWS requests to them and to the secrets; any credentials are accepted
+  GET  /clock                        show the time of the stack: --freeze stops it, and the page Try can skip ahead
+  POST /aws                          answer AWS requests to these resources; any credentials are accepted
   POST /run/{schedule}               run a schedule now: scheduler, reconciler or drift
   GET  /metrics-data                 show the metrics of each minute; ?since= takes an RFC 3339 time
-  POST /metrics-data                 run queries of CloudWatch over them
+  POST /metrics-data                 answer CloudWatch metric queries about these metrics
 
 While it runs, the other commands find it without --to.
 
@@ -169,6 +170,8 @@ pub(crate) enum DevError {
     Start(#[source] io::Error),
     #[error("the stack stopped by itself")]
     Run(#[source] Box<CloudError>),
+    #[error("the stack stopped by itself: one of its tasks crashed")]
+    Crash(#[source] JoinError),
     #[error("could not serve requests")]
     Serve(#[source] io::Error),
     #[error("could not make a link to the pages")]
@@ -233,7 +236,7 @@ impl Dev {
             () = stop => Ok(()),
             failed = running => Err(match failed {
                 Ok(error) => DevError::Run(Box::new(error)),
-                Err(panicked) => DevError::Start(io::Error::other(panicked)),
+                Err(crash) => DevError::Crash(crash),
             }),
         };
         pages.close();
@@ -266,7 +269,7 @@ impl Dev {
         Ok(id.map(CallId::new))
     }
 
-    /// Tells the other commands where this stack is. If that fails, they need --to.
+    /// Tells the other commands the URL of this stack. If that fails, they need --to.
     fn announce(&self, base_url: &str, errors: &mut impl Write) -> io::Result<Option<RunningDev>> {
         match RunningDev::announce(base_url) {
             Ok(announced) => Ok(announced),

@@ -13,14 +13,14 @@ use switchhook_local::queue::Depth;
 use super::placed_script::ApiRequest;
 use super::script::Millis;
 
-/// Everything that was observed during one run.
+/// Everything that was observed during one run. A *script* is the planned course of one call.
 #[derive(Debug, Default)]
 pub(super) struct Observations {
-    /// One per delivery.
+    /// Responses to the webhooks, in the order of the deliveries.
     pub(super) webhook_responses: Vec<WebhookResponse>,
-    /// One per script.
+    /// Calls that others placed, in the order of their scripts.
     pub(super) calls: Vec<ObservedCall>,
-    /// One per script of a placed call.
+    /// Calls that Switchhook placed, in the order of their scripts.
     pub(super) placed_calls: Vec<PlacedCall>,
     /// Every webhook that the fake provider sent.
     pub(super) sent_webhooks: BTreeSet<WebhookKey>,
@@ -104,7 +104,7 @@ pub(super) struct ApiResponse {
 #[derive(Clone, Debug)]
 pub(super) struct PhoneRing {
     pub(super) provider_call_id: String,
-    /// Number of the dial, which the request names.
+    /// Switchhook's number of the dial, from the metadata of the request.
     pub(super) attempt: String,
     /// Keyword of the scenario that the fake provider played.
     pub(super) behaviour: &'static str,
@@ -125,7 +125,7 @@ pub(super) struct SentWebhook {
 /// The fake provider's response to a dial or to a lookup.
 #[derive(Clone, Debug)]
 pub(super) struct ProviderResponse {
-    /// Number of the dial, which the request names.
+    /// Switchhook's number of the dial, from the metadata of the request.
     pub(super) attempt: String,
     pub(super) at: Millis,
     pub(super) result: RequestResult,
@@ -137,8 +137,8 @@ pub(super) type WebhookKey = (String, Millis);
 impl PlacedCall {
     /// True if the dial with this number, counted from 1, found the provider down. The request may have been repeated.
     pub(super) fn hit_outage(&self, number: usize) -> bool {
-        let is_answered = |with: RequestResult| self.dial_responses(number).any(|response| response.result == with);
-        is_answered(RequestResult::Unavailable) && !is_answered(RequestResult::Accepted)
+        let has_result = |result: RequestResult| self.dial_responses(number).any(|response| response.result == result);
+        has_result(RequestResult::Unavailable) && !has_result(RequestResult::Accepted)
     }
 
     /// Returns the provider's responses to the requests of a dial.

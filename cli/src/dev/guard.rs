@@ -1,8 +1,8 @@
-//! The guard before the API of `switchhook dev`: it refuses what a page of another site could send.
+//! The guard before the API of `switchhook dev`: it refuses requests that a web page of another site could send.
 //!
-//! The API asks for no credentials, so a browser on this machine reaches it, whatever page is open. **A request must come by a
-//! name of this machine, from no other site, and its body must be JSON.** A page of another site cannot send such a request:
-//! a browser asks the server first whether it may send JSON, and this server never agrees.
+//! The API asks for no credentials, so any page that is open in a browser on this machine could call it. **A request must be sent
+//! to a name of this machine, must not come from another site, and its body must be JSON.** A page of another site cannot send
+//! such a request: a browser first asks a server whether another site may send it JSON, and this server never agrees.
 //!
 //! Webhooks are the exception. Tunnels post them under their own names, and providers also post forms. Their signature
 //! protects them.
@@ -19,19 +19,19 @@ use switchhook_operate::web;
 use super::response::json_response;
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
-/// Paths that begin so lead to the function that verifies signatures, and to nothing else.
+/// Start of the paths that lead to ingress, the function that verifies signatures.
 const WEBHOOKS: &str = "/webhooks/";
 
 /// Reason to refuse a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Refused {
-    /// It came by a name that is not of this machine, or from a page of another site.
+    /// It was sent to a name that is not this machine's, or by a page of another site.
     Foreign,
-    /// Its body is not JSON by its content type.
+    /// Its content type is not JSON.
     NotJson,
 }
 
-/// Refuses requests that a page of another site could have sent, or that reach this machine by a foreign name.
+/// Refuses requests that a page of another site could have sent, or that were sent to a name that is not this machine's.
 pub(super) async fn check(request: Request, next: Next) -> Response {
     if request.uri().path().starts_with(WEBHOOKS) {
         return next.run(request).await;
@@ -40,13 +40,13 @@ pub(super) async fn check(request: Request, next: Next) -> Response {
         Ok(()) => return next.run(request).await,
         Err(Refused::Foreign) => (
             StatusCode::FORBIDDEN,
-            "only programs on this machine may send this request",
+            "this request names another host or comes from another site: use localhost or 127.0.0.1",
             "its host or its site is not of this machine",
         ),
         Err(Refused::NotJson) => (
             StatusCode::UNSUPPORTED_MEDIA_TYPE,
             "the body must be JSON: send the header content-type: application/json",
-            "its body is not JSON by its content type",
+            "its content type is not JSON",
         ),
     };
     tracing::warn!(target: "switchhook_dev", "{}", web::refusal_line(&request, check));
@@ -67,7 +67,7 @@ fn judge(headers: &HeaderMap) -> Result<(), Refused> {
     if has_body && !text(CONTENT_TYPE).is_some_and(is_json) { Err(Refused::NotJson) } else { Ok(()) }
 }
 
-/// True for JSON and for the JSON of the AWS protocols. No form of a page can send these types.
+/// True for JSON, and for the JSON types of the AWS protocols. An HTML form cannot send any of these types.
 fn is_json(content_type: &str) -> bool {
     let media_type = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     media_type == "application/json" || media_type.starts_with("application/x-amz-json-")

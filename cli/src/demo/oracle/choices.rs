@@ -1,9 +1,11 @@
 //! Backtracking over yes-or-no choices. If a run does not determine which of two things came first, the oracle tries
 //! both, in every combination.
 
-/// One combination of choices. [`Choices::next`] moves on to the next combination.
+/// One combination of choices. A pass of the oracle makes its choices in order, and [`Choices::next`] starts the next pass with
+/// another combination.
 #[derive(Debug, Default)]
 pub(super) struct Choices {
+    /// Choices of the present combination, the first one first.
     taken: Vec<bool>,
     /// Number of choices that the current pass has made so far.
     made: usize,

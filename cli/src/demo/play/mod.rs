@@ -39,15 +39,15 @@ use signing::SigningKeys;
 
 /// Time between two checks that every call is settled.
 const SETTLED_CHECK_PERIOD: Millis = 5 * MINUTE;
-/// Number of successive checks that must find every call settled. One is not enough: a call that changed a moment ago
-/// does not count as stuck, although it may not be settled.
+/// Number of successive checks that must find every call settled. One is not enough: an event that is still on its way may open a
+/// call again.
 const SETTLED_CHECKS: u32 = 2;
 /// Time after the start within which every call must be settled.
 const SETTLED_WITHIN: Millis = 24 * HOUR;
-/// Dial requests per second to the fake provider, which speaks for Retell.
+/// Dial requests per second to the fake provider, which plays Retell.
 const DIAL_RATES: &str = "retell=20";
 
-/// Plays all traffic on this thread. Calls `progress` with the system's time at every delivery and every API request. With `data`,
+/// Plays all traffic on this thread. Calls `progress` with the virtual time at every delivery and every API request. With `data`,
 /// the stack is kept in this directory.
 pub(super) fn play(
     traffic: &Traffic,
@@ -78,7 +78,7 @@ pub(super) fn play(
 
 async fn run(traffic: &Traffic, data: Option<&Path>, progress: impl Fn(Millis)) -> Result<Observations, PlayError> {
     let keys = SigningKeys::new()?;
-    let start = UNIX_EPOCH + Duration::from_millis(START.unsigned_abs());
+    let clock_start = UNIX_EPOCH + Duration::from_millis(START.unsigned_abs());
     let cloud = Cloud::open(CloudOptions {
         providers: keys.provider_config()?,
         reads_secrets: false,
@@ -86,7 +86,7 @@ async fn run(traffic: &Traffic, data: Option<&Path>, progress: impl Fn(Millis)) 
         inactivity_timeout: Duration::from_millis(INACTIVITY_TIMEOUT.unsigned_abs()),
         tick: Duration::from_millis(RECONCILER_PERIOD.unsigned_abs()),
         data_dir: data.map(Path::to_owned),
-        clock: Clock::starting_at(start),
+        clock: Clock::starting_at(clock_start),
         default_retry_policy: DEFAULT_RETRY_POLICY,
         concurrent_dials_per_provider: CONCURRENT_DIALS_PER_PROVIDER,
         index_numbers: true,
@@ -99,8 +99,8 @@ async fn run(traffic: &Traffic, data: Option<&Path>, progress: impl Fn(Millis)) 
         let cloud = cloud.clone();
         async move { cloud.run().await }
     });
-    let began = Instant::now();
-    let instant_of = |at: Millis| began + Duration::from_millis((at - START).unsigned_abs());
+    let start = Instant::now();
+    let instant_of = |at: Millis| start + Duration::from_millis((at - START).unsigned_abs());
 
     cloud.fake().start_recording();
     let mut published = PublishedEvents::default();

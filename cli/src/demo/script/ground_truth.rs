@@ -1,4 +1,4 @@
-//! The ground truth of one attempt.
+//! The ground truth of one attempt: what truly happens at the phone, drawn at random. Webhooks only report it.
 
 use fastrand::Rng;
 
@@ -27,7 +27,7 @@ impl Ending {
     }
 }
 
-/// The course that an attempt takes.
+/// The course that an attempt takes. [`GroundTruth::draw`] gives it times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scenario {
     Confirmed,
@@ -115,6 +115,7 @@ impl Scenario {
         }
     }
 
+    /// True if the system that places the call may try again after this course.
     pub(crate) const fn is_worth_a_retry(self) -> bool {
         match self {
             Self::Voicemail | Self::NoAnswer | Self::Busy | Self::Failed => true,
@@ -150,6 +151,7 @@ impl GroundTruth {
         }
     }
 
+    /// Draws the times of an attempt that takes this course.
     pub(crate) fn draw(scenario: Scenario, placed_at: Millis, rng: &mut Rng) -> Self {
         let mut seconds = |from: i64, to: i64| rng.i64(from * SECOND..to * SECOND);
         let rings = match scenario {
