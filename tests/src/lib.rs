@@ -1,4 +1,4 @@
-//! The test harness: a local stack in virtual time, a sender of signed webhooks, and methods that show their effects.
+//! The test harness: a local stack in virtual time, a sender of signed webhooks, and methods that read what became of them.
 
 #![expect(clippy::panic, clippy::indexing_slicing, reason = "a test that cannot go on fails")]
 

@@ -1,4 +1,4 @@
-//! One cause per alarm.
+//! Alarms that can be provoked in the local cloud. Each test makes one thing go wrong, and expects that its alarm fires.
 
 use serde_dynamo::AttributeValue;
 use serde_json::{Value, json};
@@ -28,7 +28,7 @@ macro_rules! provoked {
                 let start = $world.now();
                 $cause
                 let fired = fired(&$world, start);
-                assert!(fired.contains_key($alarm), "{} did not fire, but {:?}", $alarm, fired.keys());
+                assert!(fired.contains_key($alarm), "{} did not fire; these did: {:?}", $alarm, fired.keys());
             }
         )*
     };
@@ -167,7 +167,7 @@ provoked! {
         assert_eq!(world.cloud.fake().dials().len(), 1);
     }
     dials_that_cannot_be_noted: "P2DialFailedAlarm", all_providers(), |world| {
-        // The creations of calls are written all the same.
+        // The record of a call's creation must still be written.
         let is_creation = |call: &RequestInfo<'_>| String::from_utf8_lossy(call.body).contains("/created");
         world.set_fault_hook(move |call| {
             let is_note = call.operation == "PutItem" && is_request_to(call, INBOX_TABLE) && !is_creation(call);
@@ -186,7 +186,7 @@ provoked! {
         });
         let claim = NewMessage {
             body: claim.to_string(),
-            group: Some("retell/0".to_owned()),
+            group: Some("retell-0".to_owned()),
             deduplication_id: Some("d".to_owned()),
             ..NewMessage::default()
         };

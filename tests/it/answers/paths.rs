@@ -10,7 +10,7 @@ use switchhook_tests::{KEY, World};
 use super::OK;
 
 #[tokio::test(start_paused = true)]
-async fn odd_paths_are_answered_and_cost_no_invocation() {
+async fn odd_paths_find_the_item_or_get_a_client_error() {
     let world = World::new();
     for id in ["a/b", "a b", "ä", "a%2Fb", "100%", "a\u{0}b", "a#b", "a\"<>\\^`{|}b"] {
         let event = json!({"event_id": id, "call_id": id, "type": "RINGING"});
@@ -100,7 +100,7 @@ async fn status_of_our_own_events_can_be_asked_for() {
     let own: Vec<&str> = ids.into_iter().filter(|id| id.starts_with("switchhook:")).collect();
     assert!(own.iter().any(|id| id.contains('/')), "{timeline}");
     for id in own {
-        // Some ids in a timeline are not percent-encoded by those who copy them.
+        // A person who copies an id from a timeline may not percent-encode its slashes.
         for id in [id.to_owned(), id.replace('/', "%2F")] {
             let (code, status) = world.get(&format!("/event/status?id={id}")).await;
             assert_eq!((code, &status["status"]), (OK, &json!("processed")), "{id}");

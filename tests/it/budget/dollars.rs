@@ -11,10 +11,10 @@ use switchhook_tests::{MINUTE, World, all_providers, options};
 use super::{ACCESS_LOG_BYTES, LOG_LINE_BYTES, consume, post, price, reset_counters};
 use crate::traffic::{Webhook, retell_call, twilio_call};
 
-/// Upper limit for the cost of a million accepted webhooks in USD, everything included but the index of numbers. Two cents
-/// of it are the notices to operators, whatever the traffic, and 20 cents the metrics and trace ids in the log lines.
+/// Upper limit for the cost of a million accepted webhooks in USD, without the index of phone numbers. The limit includes two
+/// cents for the events to operators, which do not depend on the traffic, and 20 cents for metrics and trace ids in the log lines.
 const DOLLARS_MAX: f64 = 8.25;
-/// Upper limit for what the index of numbers adds to it, while `IndexNumbers` is on.
+/// Upper limit for the additional cost of the index of phone numbers, while the parameter `IndexNumbers` is on.
 const NUMBERS_DOLLARS_MAX: f64 = 0.25;
 
 /// Usage of AWS by some hundred webhooks. The price of a million webhooks is computed from it.
@@ -32,7 +32,7 @@ struct Ledger {
     sweep: f64,
 }
 
-/// Runs of the reconciler in a month.
+/// Runs of the reconciler in a month: one per minute.
 const RUNS: f64 = 30.0 * 24.0 * 60.0;
 
 impl Ledger {

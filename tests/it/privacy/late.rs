@@ -1,4 +1,5 @@
-//! Webhooks that arrive after their person was forgotten.
+//! Webhooks that arrive after their person was forgotten. [`places`] lists every place in the stack that holds a trace of the
+//! person.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +15,7 @@ use super::{RETELL_CALL, about, finished_call, forget_calls, retell, stored};
 use crate::operator::{HOUR, stack};
 
 #[tokio::test(start_paused = true)]
-async fn late_webhook_is_folded_and_brings_nobody_back() {
+async fn late_webhook_is_folded_and_leaves_no_trace_of_the_person() {
     let world = World::new();
     for name in ["call_started", "call_ended"] {
         world.accept(Provider::Retell, &retell(name)).await;
@@ -34,12 +35,12 @@ async fn late_webhook_is_folded_and_brings_nobody_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn consumer_that_dies_before_it_erases_erases_at_the_next_delivery() {
+async fn erasure_that_failed_is_repeated_at_the_next_delivery() {
     let world = World::new();
     finished_call(&world, "c1").await;
     world.quiesce().await;
     forget_calls(&world, &["c1"]).await;
-    // The update of the event is the first that erases.
+    // Erasing the event is the first update of the inbox table. The fault lasts for every try that the SDK makes of it.
     world.inject_fault("UpdateItem", INBOX_TABLE, 3, switchhook_tests::down());
     world.accept(Provider::Generic, &about("c1", "late", "VOICEMAIL_DETECTED", 50, "my hip is broken")).await;
     world.quiesce().await;
@@ -79,9 +80,8 @@ async fn repeated_webhook_is_a_duplicate_whatever_it_says() {
     assert_eq!(places(&world).await, BTreeSet::new());
 }
 
-/// The event was in the queue when its call was forgotten.
 #[tokio::test(start_paused = true)]
-async fn message_that_was_queued_before_is_folded_without_its_number() {
+async fn message_that_was_queued_when_its_call_was_forgotten_is_folded_without_its_number() {
     let mut world = World::new();
     finished_call(&world, "c1").await;
     world.quiesce().await;

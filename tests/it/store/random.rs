@@ -1,4 +1,4 @@
-//! Random calls: each reads back as it was stored, and `by_wake` holds those that are not settled.
+//! Random calls: each reads back as it was stored, and the index `by_wake` holds those that are not settled.
 
 use std::collections::BTreeSet;
 
@@ -89,12 +89,12 @@ fn any_folded_call() -> impl Strategy<Value = Call> {
     })
 }
 
-/// Folded calls, some with a job that only a worker or a client can set.
+/// Folded calls, some of them with a job that only a worker or a user can set.
 fn any_call() -> impl Strategy<Value = Call> {
     (any_folded_call(), any_job()).prop_map(|(call, job)| Call { job: job.unwrap_or_else(|| call.job.clone()), ..call })
 }
 
-/// Runs `check` on this number of random calls in one stack. Each call has its own id.
+/// Runs `check` on `cases` random calls in one stack. Each call has its own id. Returns the stack and the calls.
 fn for_any(
     cases: u32,
     strategy: impl Strategy<Value = Call>,
