@@ -140,11 +140,18 @@ def ask_test(requests: list[dict]) -> dict:
 def series_of(widget: dict, answer: dict) -> list[dict]:
     """Returns the lines of a widget: label and points."""
     return [
-        {"label": query["Label"] or one["label"], "points": [tuple(point) for point in one["points"]]}
+        {"label": label_of(query, one), "points": [tuple(point) for point in one["points"]]}
         for query in queries(widget)
         if query["ReturnData"]
         for one in answer["results"][query["Id"]]
     ]
+
+
+def label_of(query: dict, one: dict) -> str:
+    """Returns the label of a line. The label of a search stands before that of each line that it finds."""
+    if query["Label"] and query.get("Expression", "").startswith("SEARCH"):
+        return f"{query['Label']} {one['label']}"
+    return query["Label"] or one["label"]
 
 
 # --- the picture ------------------------------------------------------------------------------------------------------

@@ -340,6 +340,7 @@ async fn log_of_placed_calls() -> String {
         "dialer dial_stopped do_not_call",
         "dialer dialled",
         "reconciler drift_run",
+        "reconciler provider_asked",
         "reconciler reconciled",
         "scheduler not_found",
         "scheduler scheduled",
@@ -347,6 +348,16 @@ async fn log_of_placed_calls() -> String {
     ];
     let log = world.log_text();
     check_log(&log, &expected, &secrets);
+    for line in log.lines().map(parse).filter(|line| line["function"] == "reconciler") {
+        let is_about_requests = line["action_taken"] == "provider_asked";
+        assert_eq!(line["provider_requests"].is_number(), is_about_requests, "{line}");
+        if is_about_requests {
+            let by_provider = json!(["stack", "function", "provider"]);
+            let dimensions = &line["_aws"]["CloudWatchMetrics"][0]["Dimensions"];
+            assert_eq!((&line["provider"], &dimensions[1]), (&json!("retell"), &by_provider));
+            assert!(line["provider_request_ms"].is_number(), "{line}");
+        }
+    }
     log
 }
 

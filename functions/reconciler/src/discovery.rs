@@ -15,7 +15,7 @@ use switchhook_providers::{
     AccountConfig, Period, VerifiedWebhook, derived_call_id, discovery_api_request, read_discovery_answer,
 };
 
-use crate::reconciler::{Reconciler, Report};
+use crate::reconciler::{Reconciler, Report, RequestStats};
 
 /// Length of the period that is read at once, and time between two readings.
 const PERIOD: Duration = Duration::from_secs(60 * 60);
@@ -36,7 +36,11 @@ impl Reconciler {
         let mut first_error = None;
         for provider in Provider::ALL {
             let Some(config) = accounts.config(provider).filter(|config| config.discovers()) else { continue };
-            if let Err(error) = self.discover_at(provider, config, report, stop_at, trace_id).await {
+            let mut requests = RequestStats::default();
+            let read = self.discover_at((provider, config), report, &mut requests, stop_at, trace_id).await;
+            self.log_requests(provider, &requests, trace_id);
+            report.requests.add(requests);
+            if let Err(error) = read {
                 report.failed += 1;
                 first_error.get_or_insert(error);
             }
@@ -46,9 +50,9 @@ impl Reconciler {
 
     async fn discover_at(
         &self,
-        provider: Provider,
-        config: &AccountConfig,
+        (provider, config): (Provider, &AccountConfig),
         report: &mut Report,
+        requests: &mut RequestStats,
         stop_at: Timestamp,
         trace_id: &str,
     ) -> Result<(), Error> {
@@ -74,15 +78,15 @@ impl Reconciler {
             let asked_at = self.clock.now();
             let response = self.api.send(provider, request).await;
             let now = self.clock.now();
-            report.requests.add_time(now.millis_since(asked_at));
+            requests.add_time(now.millis_since(asked_at));
             let Ok(response) = response else {
-                report.requests.failed += 1;
+                requests.failed += 1;
                 break;
             };
             let page =
                 read_discovery_answer(provider, period, cursor.page.as_deref(), response.status, &response.body, now);
             let Some(page) = page else {
-                report.requests.failed += 1;
+                requests.failed += 1;
                 self.log_unreadable_list(provider, trace_id);
                 // A next page that stays unreadable must not keep later calls from being read.
                 if cursor.page.is_some() && cursor.until.plus(GIVE_UP_AFTER) <= newest {

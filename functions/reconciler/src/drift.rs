@@ -120,7 +120,7 @@ impl Reconciler {
             }
         }
         report.lookups = lookups.sent();
-        report.requests = lookups.stats();
+        report.requests = self.log_lookups(lookups, trace_id);
         report.budget_used_up = u64::from(lookups.is_over_budget() || self.is_time_up(stop_at));
         self.log_drift(&report, first_error.as_ref(), started, trace_id);
         first_error.map_or(Ok(report), Err)
@@ -221,14 +221,13 @@ impl Reconciler {
 
     fn log_drift(&self, report: &DriftReport, error: Option<&Error>, started: Timestamp, trace_id: &str) {
         let now = self.clock.now();
-        let mut counts = vec![
+        let counts = vec![
             ("drift_checked", report.checked),
             ("drift_lookups", report.lookups),
             ("drifted", report.drifted),
             ("failed", report.failed),
             ("budget_used_up", report.budget_used_up),
         ];
-        counts.extend(report.requests.counts());
         let decision = Decision {
             function: "reconciler",
             message: "drift check done",

@@ -120,7 +120,6 @@ impl Reconciler {
         ];
         counts.extend(report.stuck_dialing.map(|stuck| ("stuck_dialing", stuck)));
         counts.extend(report.swept_until.map(|minute| ("sweep_lag_ms", since_end_of(minute, now))));
-        counts.extend(report.requests.counts());
         let decision = Decision {
             function: "reconciler",
             message: "reconciled",

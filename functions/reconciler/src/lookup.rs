@@ -16,7 +16,7 @@ use switchhook_providers::{
     AccountConfig, CallSearch, Entries, Entry, Lookup, LookupAnswer, SearchStep, VerifiedWebhook,
 };
 
-use crate::reconciler::RequestStats;
+use crate::reconciler::{Reconciler, RequestStats};
 
 /// Limit on the requests of one run.
 const REQUESTS_MAX: u64 = 300;
@@ -55,9 +55,21 @@ pub(crate) struct Lookups<'a> {
     stop_at: Timestamp,
     sent: AtomicU64,
     is_over_budget: AtomicBool,
-    stats: Mutex<RequestStats>,
+    stats: Mutex<BTreeMap<Provider, RequestStats>>,
     /// Number of failures in a row per provider.
     failures: Mutex<BTreeMap<Provider, u32>>,
+}
+
+impl Reconciler {
+    /// Logs the requests of lookups, one line for each provider. Returns their sum.
+    pub(crate) fn log_lookups(&self, lookups: &Lookups<'_>, trace_id: &str) -> RequestStats {
+        let mut sum = RequestStats::default();
+        for (provider, requests) in lookups.stats() {
+            self.log_requests(provider, &requests, trace_id);
+            sum.add(requests);
+        }
+        sum
+    }
 }
 
 impl<'a> Lookups<'a> {
@@ -85,8 +97,14 @@ impl<'a> Lookups<'a> {
         self.is_over_budget.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn stats(&self) -> RequestStats {
-        *self.stats.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Requests so far, by provider.
+    fn stats(&self) -> BTreeMap<Provider, RequestStats> {
+        self.stats.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn add(&self, provider: Provider, change: impl FnOnce(&mut RequestStats)) {
+        let mut stats = self.stats.lock().unwrap_or_else(PoisonError::into_inner);
+        change(stats.entry(provider).or_default());
     }
 
     /// Number of requests sent so far.
@@ -125,7 +143,7 @@ impl<'a> Lookups<'a> {
             let asked_at = self.clock.now();
             let response = self.api.send(provider, search.request().clone()).await;
             let elapsed = self.clock.now().millis_since(asked_at);
-            self.stats.lock().unwrap_or_else(PoisonError::into_inner).add_time(elapsed);
+            self.add(provider, |stats| stats.add_time(elapsed));
             let Ok(response) = response else {
                 break LookupAnswer::RetryLater { reason: "no_response" };
             };
@@ -176,7 +194,7 @@ impl<'a> Lookups<'a> {
     }
 
     fn record_result(&self, provider: Provider, is_answered: bool) {
-        self.stats.lock().unwrap_or_else(PoisonError::into_inner).failed += u64::from(!is_answered);
+        self.add(provider, |stats| stats.failed += u64::from(!is_answered));
         let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
         let count = failures.entry(provider).or_default();
         *count = if is_answered { 0 } else { *count + 1 };

@@ -10,7 +10,8 @@ use switchhook_aws::provider::ProviderApi;
 use switchhook_aws::queue::Queue;
 use switchhook_aws::sdk::Clock;
 use switchhook_aws::secret::DialAccounts;
-use switchhook_domain::{Policy, Timestamp};
+use switchhook_aws::telemetry::Decision;
+use switchhook_domain::{Policy, Provider, Timestamp};
 
 /// Time after which a run starts no further call or request. The function's timeout is 50 s, and a provider has 8 s to
 /// answer a lookup.
@@ -73,7 +74,7 @@ pub struct Report {
     pub requests: RequestStats,
 }
 
-/// Requests to providers in one run.
+/// Requests to providers, or to one of them, in one run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct RequestStats {
     pub sent: u64,
@@ -97,7 +98,7 @@ impl RequestStats {
     }
 
     /// Returns the requests as metrics of a log line.
-    pub(crate) fn counts(&self) -> Vec<(&'static str, u64)> {
+    fn counts(&self) -> Vec<(&'static str, u64)> {
         let slowest = self.slowest_ms.map(|slowest_ms| ("provider_request_ms", slowest_ms));
         let counts = [("provider_requests", self.sent), ("provider_request_failed", self.failed)];
         slowest.into_iter().chain(counts).collect()
@@ -107,5 +108,22 @@ impl RequestStats {
 impl Reconciler {
     pub(crate) fn is_time_up(&self, stop_at: Timestamp) -> bool {
         self.clock.now() >= stop_at
+    }
+
+    /// Logs the requests to one provider. Each provider has a line of its own, because its name is a dimension of the metrics.
+    pub(crate) fn log_requests(&self, provider: Provider, requests: &RequestStats, trace_id: &str) {
+        if requests.sent == 0 {
+            return;
+        }
+        let decision = Decision {
+            function: "reconciler",
+            message: "requests to a provider",
+            action_taken: "provider_asked",
+            provider: Some(provider.as_str()),
+            trace_id: Some(trace_id),
+            counts: requests.counts(),
+            ..Decision::default()
+        };
+        decision.log(self.clock.now(), false);
     }
 }

@@ -104,7 +104,7 @@ impl Reconciler {
             }
         }
         report.lookups += lookups.sent();
-        report.requests.add(lookups.stats());
+        report.requests.add(self.log_lookups(lookups, trace_id));
         report.budget_used_up |= u64::from(lookups.is_over_budget() || self.is_time_up(stop_at));
         first_error.map_or(Ok(()), Err)
     }
