@@ -23,6 +23,9 @@ use switchhook_domain::Timestamp;
 /// Pause before refused events are sent once more. The bus refuses events above its rate limit.
 const REFUSED_PAUSE: Duration = Duration::from_millis(200);
 
+/// Number of calls that the line of a failed batch names.
+const NAMED_MAX: usize = 10;
+
 /// Configuration, read from environment variables at cold start.
 #[derive(Debug)]
 pub struct Config {
@@ -158,6 +161,7 @@ impl Relay {
             action_taken: if failed.is_some() { "relay_failed" } else { "relayed" },
             duration_ms: Some(now.millis_since(started)),
             trace_ids: trace_ids.into_iter().collect(),
+            call_ids: failed.map(|(index, _)| waiting_calls(batch, *index)).unwrap_or_default(),
             counts,
             ..Decision::from_error(failed.map(|(_, error)| error))
         };
@@ -173,13 +177,31 @@ fn endings(published: &[RecordEvent]) -> impl Iterator<Item = (&'static str, u64
     })
 }
 
+/// Returns the first calls whose domain events wait from this record on.
+fn waiting_calls(batch: &Event, from: usize) -> Vec<&str> {
+    let mut calls = Vec::new();
+    let waiting = batch.records.iter().skip(from).filter(|record| announces(record)).filter_map(key_of);
+    for call in waiting.filter(|key| !HealthRow::is_key(key)) {
+        if calls.len() < NAMED_MAX && !calls.contains(&call) {
+            calls.push(call);
+        }
+    }
+    calls
+}
+
+/// True if the write of this record added announcements.
+fn announces(record: &EventRecord) -> bool {
+    let outbox_start = |image: &serde_dynamo::Item| image.get("outbox_start").cloned();
+    let (new, old) = (outbox_start(&record.change.new_image), outbox_start(&record.change.old_image));
+    new.is_some() && new != old
+}
+
 /// Domain events of one record. Empty for a deletion, and for a write that left `outbox_start` unchanged.
 fn domain_events_of(record: &EventRecord) -> Result<RecordEvents, Error> {
-    let outbox_start = |image: &serde_dynamo::Item| image.get("outbox_start").cloned();
-    let (new, old) = (&record.change.new_image, &record.change.old_image);
-    if new.is_empty() || outbox_start(new).is_none() || outbox_start(new) == outbox_start(old) {
+    if !announces(record) {
         return Ok(RecordEvents::default());
     }
+    let new = &record.change.new_image;
     if key_of(record).is_some_and(HealthRow::is_key) {
         let row = HealthRow::parse(new.clone())?;
         let events = row.domain_event().map(OutboxEvent::OfProvider).into_iter().collect();

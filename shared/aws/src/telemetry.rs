@@ -83,6 +83,9 @@ pub struct Decision<'a> {
     /// Trace ids, if the line is about several requests.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub trace_ids: Vec<&'a str>,
+    /// Calls that a failure is about, the first of them.
+    #[serde(skip_serializing_if = "Vec::is_empty", serialize_with = "without_numbers")]
+    pub call_ids: Vec<&'a str>,
     /// Further numbers: name and value. Those that [`METRICS`] names are metrics. A count of 0 is left out: CloudWatch
     /// charges for every series that has a value, even 0.
     #[serde(skip)]
@@ -175,9 +178,14 @@ fn without_number<S: Serializer>(id: &Option<&str>, serializer: S) -> Result<S::
     id.map(hide_number).serialize(serializer)
 }
 
+fn without_numbers<S: Serializer>(ids: &[&str], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(ids.iter().map(|id| hide_number(id)))
+}
+
 /// Hides phone numbers in an id: digits after a plus sign, and a part between colons that consists of as many digits as a
 /// national number has. An id of fewer or of more digits, such as a row number, is shown.
-fn hide_number(id: &str) -> Cow<'_, str> {
+#[must_use]
+pub fn hide_number(id: &str) -> Cow<'_, str> {
     let is_separator = |c: char| matches!(c, ' ' | '-' | '.' | '(' | ')' | '/');
     let digits = |text: &str| text.chars().filter(char::is_ascii_digit).count();
     let is_number = |part: &str| {
@@ -325,8 +333,14 @@ mod tests {
             ("12345678901234567", "12345678901234567"),
             ("9b1deb4d-3b7d-4bad-9bdd-2b0d7b3dcb6d", "9b1deb4d-3b7d-4bad-9bdd-2b0d7b3dcb6d"),
         ] {
-            let line = logged(&Decision { appointment_id: Some(id), call_id: Some(id), ..Decision::default() });
-            assert_eq!(json!([line["appointment_id"], line["call_id"]]), json!([shown, shown]), "{id}");
+            let line = logged(&Decision {
+                appointment_id: Some(id),
+                call_id: Some(id),
+                call_ids: vec![id],
+                ..Decision::default()
+            });
+            let ids = json!([line["appointment_id"], line["call_id"], line["call_ids"]]);
+            assert_eq!(ids, json!([shown, shown, [shown]]), "{id}");
         }
     }
 }

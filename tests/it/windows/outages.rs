@@ -80,7 +80,11 @@ async fn bus_that_is_down_for_an_hour_costs_no_domain_event_and_no_order() {
     }
     let failures = world.cloud.services().sqs().depth(switchhook_local::RELAY_FAILURES_QUEUE).unwrap();
     assert_eq!(failures.total(), 0);
-    assert!(world.logged("relay_failed").iter().all(|line| line["cause"] == "publish"));
+    let failed = world.logged("relay_failed");
+    assert!(failed.iter().all(|line| line["cause"] == "publish"));
+    let named = failed.iter().map(|line| line["call_ids"].as_array().unwrap().len());
+    assert_eq!((named.clone().min(), named.max()), (Some(1), Some(10)), "a line names the first calls");
+    assert_eq!(failed[0]["call_ids"][0], "c0");
 }
 
 #[tokio::test(start_paused = true)]
