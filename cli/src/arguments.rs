@@ -225,3 +225,6 @@ fn with_causes(error: &dyn Error) -> String {
     }
     text
 }
+
+#[cfg(test)]
+mod tests;

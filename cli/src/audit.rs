@@ -15,8 +15,9 @@ Examples:
   switchhook audit list
   switchhook audit list --max 500 --json
 
-Every run of a repair leaves a record when it starts, when it is resumed and when it ends: who, why, what, and the result. Records
-are kept for 400 days, and published as the domain event operator.action.
+Every run of a repair leaves a record when it starts, when it is resumed and when it ends: who, why, what, and the result. So does
+every other command that changes something in the stack, before and after the change. A change without its second record was
+interrupted. Records are kept for 400 days, and published as the domain event operator.action.
 
 Exit status: 0 if there are records, 1 if there is none, 2 if the stack could not be reached.";
 
@@ -71,18 +72,21 @@ impl Audit {
 
 fn print(records: &[AuditRecord], out: &mut impl Write) -> io::Result<()> {
     if records.is_empty() {
-        return writeln!(out, "There is no audit record: no operator has repaired anything.");
+        return writeln!(out, "There is no audit record: no operator has changed anything.");
     }
     for record in records {
-        let AuditRecord { at, moment, who, reason, verb, run_id, event_id, items, counts, .. } = record;
+        let AuditRecord { id, at, moment, who, reason, verb, run_id, event_id, call_id, about, items, counts, .. } =
+            record;
         let Counts { done, unchanged, skipped } = counts;
         let (moment, command) = (moment.as_str(), verb.command());
+        let subject = event_id.as_ref().or(call_id.as_ref()).or(about.as_ref());
+        let subject = subject.map_or_else(String::new, |subject| format!(" {subject}"));
         match (run_id, event_id) {
-            (_, Some(event_id)) => writeln!(out, "{at}  {moment}  {command} {event_id}  {who}: {reason}")?,
-            (run_id, None) => {
-                let run_id = run_id.as_deref().unwrap_or_default();
+            (None, Some(_)) => writeln!(out, "{at}  {moment}  {command}{subject}  {who}: {reason}")?,
+            (run_id, _) => {
+                let id = run_id.as_deref().or_else(|| id.split('/').next()).unwrap_or_default();
                 let items = counted(*items as u64, "item");
-                writeln!(out, "{at}  {run_id}  {moment:<8}  {command}, {items}  {who}: {reason}")?;
+                writeln!(out, "{at}  {id}  {moment:<8}  {command}{subject}, {items}  {who}: {reason}")?;
             }
         }
         if done + unchanged + skipped > 0 {
@@ -95,31 +99,59 @@ fn print(records: &[AuditRecord], out: &mut impl Write) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use switchhook_domain::Timestamp;
-    use switchhook_operate::audit::Moment;
+    use switchhook_operate::audit::{Direct, Moment, Operation};
     use switchhook_operate::plan::Verb;
 
     use super::*;
 
-    #[test]
-    fn record_tells_who_why_and_what() {
-        let record = AuditRecord {
+    fn printed(record: AuditRecord) -> String {
+        let mut out = Vec::new();
+        print(&[record], &mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    fn run_of_a_replay() -> AuditRecord {
+        AuditRecord {
             id: "r-1/finished".to_owned(),
             at: Timestamp::from_millis(0),
             moment: Moment::Finished,
             who: "ada".to_owned(),
             reason: "ticket 812".to_owned(),
-            verb: Verb::Replay,
+            verb: Operation::Planned(Verb::Replay),
             run_id: Some("r-1".to_owned()),
             plan_id: Some("p-1".to_owned()),
             event_id: None,
+            call_id: None,
+            about: None,
             items: 3,
             counts: Counts { done: 2, unchanged: 0, skipped: 1 },
-        };
-        let mut out = Vec::new();
-        print(&[record], &mut out).unwrap();
+        }
+    }
+
+    #[test]
+    fn record_tells_who_why_and_what() {
         assert_eq!(
-            String::from_utf8(out).unwrap(),
+            printed(run_of_a_replay()),
             "1970-01-01T00:00:00.000Z  r-1  finished  replay, 3 items  ada: ticket 812\n    2 done, 0 unchanged, 1 skipped\n"
+        );
+    }
+
+    #[test]
+    fn record_of_a_change_without_a_plan_names_its_call() {
+        let cancel = AuditRecord {
+            id: "a-1/started".to_owned(),
+            moment: Moment::Started,
+            verb: Operation::Direct(Direct::CancelCall),
+            run_id: None,
+            plan_id: None,
+            call_id: Some("call-9".to_owned()),
+            items: 1,
+            counts: Counts::default(),
+            ..run_of_a_replay()
+        };
+        assert_eq!(
+            printed(cancel),
+            "1970-01-01T00:00:00.000Z  a-1  started   call cancel call-9, 1 item  ada: ticket 812\n"
         );
     }
 }

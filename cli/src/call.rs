@@ -10,6 +10,7 @@ use clap::{Args, Subcommand};
 use http::Method;
 use serde_json::{Map, Value, json};
 use switchhook_domain::{CallingWindow, Provider};
+use switchhook_operate::audit::Direct;
 
 use self::list::List;
 pub(crate) use self::target::CallError;
@@ -17,6 +18,7 @@ use self::target::Target;
 use crate::duration;
 use crate::import::Import;
 use crate::paths::encoded;
+use crate::reason::Reason;
 use crate::show::{print_call, text};
 
 const EXAMPLES: &str = "\
@@ -29,6 +31,8 @@ Examples:
 
 The API of a deployed stack requires signed requests. Requests to other machines are therefore signed with AWS SigV4, with
 credentials from the environment, from AWS_PROFILE in the shared files, from the container or from the instance.
+
+A command that changes something writes audit records: who, why, what. `switchhook audit list` shows them.
 
 Exit status: 0 if the request succeeded, 1 if the stack rejected it, 2 if the stack could not be reached.";
 
@@ -89,10 +93,10 @@ enum Verb {
     Show(CallArguments),
     /// Place a call now, even if it is not due
     #[command(after_help = TRIGGER_EXAMPLES)]
-    Trigger(CallArguments),
+    Trigger(ChangedCall),
     /// Cancel a call that is waiting to be placed
     #[command(after_help = CANCEL_EXAMPLES)]
-    Cancel(CallArguments),
+    Cancel(ChangedCall),
     /// List calls: open calls by the time of their next step, then settled calls, the latest first; or one list of the page Calls
     List(List),
 }
@@ -104,6 +108,14 @@ struct CallArguments {
     call: String,
     #[command(flatten)]
     target: Target,
+}
+
+#[derive(Debug, Args)]
+struct ChangedCall {
+    #[command(flatten)]
+    call: CallArguments,
+    #[command(flatten)]
+    reason: Reason,
 }
 
 #[derive(Debug, Args)]
@@ -147,6 +159,8 @@ struct Create {
     #[arg(long)]
     allow_duplicate: bool,
     #[command(flatten)]
+    reason: Reason,
+    #[command(flatten)]
     target: Target,
 }
 
@@ -156,9 +170,9 @@ impl Call {
         match &self.verb {
             Verb::Create(create) => create.run(out, errors),
             Verb::Import(import) => Ok(import.run(out, errors)?),
-            Verb::Show(call) => call.run(Method::GET, "/call", out, errors),
-            Verb::Trigger(call) => call.run(Method::POST, "/call/trigger", out, errors),
-            Verb::Cancel(call) => call.run(Method::POST, "/call/cancel", out, errors),
+            Verb::Show(call) => call.show(out, errors),
+            Verb::Trigger(call) => call.change(Direct::TriggerCall, "/call/trigger", out, errors),
+            Verb::Cancel(call) => call.change(Direct::CancelCall, "/call/cancel", out, errors),
             Verb::List(list) => list.run(out, errors),
         }
     }
@@ -168,8 +182,10 @@ impl Create {
     fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<bool, CallError> {
         let body = self.body().to_string().into_bytes();
         let headers = self.idempotency_key.iter().map(|key| ("idempotency-key", key.as_str()));
-        let answer = self.target.send(Method::POST, "/calls", headers, body)?;
-        self.target.print(&answer, out, errors, |call, out| {
+        let change = (Direct::CreateCall, self.reason.as_deref());
+        let changed = self.target.change(change, None, "/calls", headers, body)?;
+        let answer = &changed.answer;
+        let is_done = self.target.print(answer, out, errors, |call, out| {
             let (call_id, due_at) = (text(call, "/call_id"), text(call, "/due_at"));
             match (answer.status, &self.idempotency_key) {
                 (201, _) => writeln!(out, "{call_id} created, due {due_at}"),
@@ -180,7 +196,10 @@ impl Create {
                      call, add --allow-duplicate"
                 ),
             }
-        })
+        })?;
+        let (call, is_repetition) = (answer.json(), answer.status != 201);
+        changed.record(is_repetition, call.get("call_id").and_then(Value::as_str))?;
+        Ok(is_done)
     }
 
     fn body(&self) -> Value {
@@ -209,20 +228,34 @@ impl Create {
 }
 
 impl CallArguments {
-    fn run(
+    fn show(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<bool, CallError> {
+        let answer = self.target.send(Method::GET, &self.path("/call"), [], Vec::new())?;
+        self.target.print(&answer, out, errors, print_call)
+    }
+
+    fn path(&self, path: &str) -> String {
+        format!("{path}?id={}", encoded(&self.call))
+    }
+}
+
+impl ChangedCall {
+    fn change(
         &self,
-        method: Method,
+        direct: Direct,
         path: &str,
         out: &mut impl Write,
         errors: &mut impl Write,
     ) -> Result<bool, CallError> {
-        let path = format!("{path}?id={}", encoded(&self.call));
-        let answer = self.target.send(method, &path, [], Vec::new())?;
-        self.target.print(&answer, out, errors, |call, out| match call.get("provider") {
+        let Self { call: CallArguments { call, target }, reason } = self;
+        let path = self.call.path(path);
+        let changed = target.change((direct, reason.as_deref()), Some(call), &path, [], Vec::new())?;
+        let is_done = target.print(&changed.answer, out, errors, |call, out| match call.get("provider") {
             Some(_) => print_call(call, out),
             // The response to `trigger` contains only the id and the job.
             None => writeln!(out, "{} is {}", text(call, "/call_id"), text(call, "/job/state")),
-        })
+        })?;
+        changed.record(false, None)?;
+        Ok(is_done)
     }
 }
 

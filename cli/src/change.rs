@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
-use switchhook_operate::plan::{self, CallSummary, Effect, ITEMS_MAX_DEFAULT, Plan, PlanId, Skipped, Verb};
+use switchhook_operate::plan::{
+    self, CallSummary, CopiedTable, Effect, ITEMS_MAX_DEFAULT, Plan, PlanId, Skipped, Verb,
+};
 use switchhook_operate::run::{self, RATE_DEFAULT, Run, RunId, RunOptions, RunState};
 use switchhook_operate::{Error, Stack, selection};
 
@@ -166,11 +168,7 @@ impl Change {
         } else {
             let ringing = if plan.phones > 0 { " --allow-ringing" } else { "" };
             let command = plan.verb.command();
-            let names = &connection.stack.names;
-            let address = match &connection.stack.local {
-                Some(url) => format!("--to {url}"),
-                None => format!("--stack {} --region {}", names.stack, names.region),
-            };
+            let address = connection.options();
             writeln!(out, "\nNothing has changed. To carry it out:")?;
             writeln!(out, "  switchhook {command} --plan {} {address}{ringing} --yes --reason TEXT", plan.id)?;
         }
@@ -194,7 +192,7 @@ impl Change {
             run::start(stack, id, verb, options, progress).await
         });
         tell_how_to_go_on(connection, &RunId::of_plan(id), &done, errors)?;
-        finish(done, plan, self.json, out, errors)
+        finish(connection, done, plan, self.json, out, errors)
     }
 }
 
@@ -212,7 +210,7 @@ pub(crate) fn resume(
         run::resume(stack, id, &who, progress).await
     });
     tell_how_to_go_on(connection, id, &done, errors)?;
-    finish(done, None, json, out, errors)
+    finish(connection, done, None, json, out, errors)
 }
 
 /// Prints the command that goes on with a run that an error stopped. A refused run did not start.
@@ -227,11 +225,9 @@ fn tell_how_to_go_on(
     }
     let stored = connection.block_on(run::get(&connection.stack, id));
     match stored {
-        Ok(Some(Run { state: RunState::Unfinished, position, items, .. })) => {
-            writeln!(
-                errors,
-                "The run {id} stopped after {position} of {items} items. To go on: switchhook run resume {id}"
-            )
+        Ok(Some(run @ Run { state: RunState::Unfinished, position, items, .. })) => {
+            writeln!(errors, "The run {id} stopped after {position} of {items} items.")?;
+            print_resume(connection, &run, errors)
         }
         Ok(Some(Run { state: RunState::Finished, .. }) | None) | Err(_) => Ok(()),
     }
@@ -239,6 +235,7 @@ fn tell_how_to_go_on(
 
 /// Prints the result of a run, or the reason why it was refused.
 fn finish(
+    connection: &Connection,
     done: Result<Run, Error>,
     plan: Option<&Plan>,
     json: bool,
@@ -252,7 +249,7 @@ fn finish(
     match (json, plan) {
         (true, Some(plan)) => writeln!(out, "{:#}", json!({"plan": plan, "run": run}))?,
         (true, None) => writeln!(out, "{:#}", json!({"run": run}))?,
-        (false, _) => print_run(&run, out)?,
+        (false, _) => print_run(connection, &run, out)?,
     }
     Ok(match run.state {
         RunState::Finished => Ended::Found,
@@ -313,6 +310,10 @@ pub(crate) fn progress_bar(json: bool, unit: &'static str) -> ProgressBar {
 fn print_plan(plan: &Plan, rate: u32, out: &mut impl Write) -> io::Result<()> {
     let (items, calls) = (counted(plan.items.len(), "item"), counted(plan.calls, "call"));
     writeln!(out, "Plan {}: {} {items} of {calls}, valid until {}", plan.id, plan.verb.command(), plan.valid_until)?;
+    for CopiedTable { table, from, items, parts, sample } in &plan.tables {
+        let (items, parts, sample) = (counted(*items, "item"), counted(u64::from(*parts), "part"), sample.join(", "));
+        writeln!(out, "  {}: {items} of {from}, in {parts}, for example {sample}", table.as_str())?;
+    }
     if !plan.effects.is_empty() {
         writeln!(out)?;
         let titles = ["call", "before", "after", "announces", "rings"].map(str::to_owned);
@@ -344,7 +345,7 @@ fn print_plan(plan: &Plan, rate: u32, out: &mut impl Write) -> io::Result<()> {
         write!(out, "The plan has reached its limit, so more may match.")?;
         match plan.continue_at {
             Some(at) => writeln!(out, " The next plan goes on with --since {at}.")?,
-            None => writeln!(out)?,
+            None => writeln!(out, " Carry it out and repeat the command, or raise --max.")?,
         }
     }
     let blocked = plan.effects.iter().filter(|effect| effect.blocks_number).count();
@@ -357,7 +358,7 @@ fn print_plan(plan: &Plan, rate: u32, out: &mut impl Write) -> io::Result<()> {
         "Calls that change state: {changed}. Domain events: {}, corrections among them: {}. Phones that could ring: {}.",
         plan.domain_events, plan.corrections, plan.phones
     )?;
-    let seconds = plan.items.len().div_ceil(usize::try_from(rate).unwrap_or(usize::MAX));
+    let seconds = plan.steps().div_ceil(u64::from(rate.max(1)));
     let cost = &plan.cost;
     writeln!(
         out,
@@ -396,14 +397,20 @@ fn print_skipped(skipped: &[Skipped], count: usize, what: &str, out: &mut impl W
 }
 
 /// Prints the result of a run.
-pub(crate) fn print_run(run: &Run, out: &mut impl Write) -> io::Result<()> {
+fn print_run(connection: &Connection, run: &Run, out: &mut impl Write) -> io::Result<()> {
     match run.state {
         RunState::Finished => writeln!(out, "Run {} finished: {}.", run.id, run.result())?,
         RunState::Unfinished => {
             let (id, position, items) = (&run.id, run.position, run.items);
-            writeln!(out, "Run {id} stopped after {position} of {items} items: {}. To go on:", run.result())?;
-            writeln!(out, "  switchhook run resume {id}")?;
+            writeln!(out, "Run {id} stopped after {position} of {items} items: {}.", run.result())?;
+            print_resume(connection, run, out)?;
         }
     }
     print_skipped(&run.skipped, run.counts.skipped, "left alone", out)
+}
+
+/// Prints the command that goes on with a run, and until when.
+fn print_resume(connection: &Connection, run: &Run, out: &mut impl Write) -> io::Result<()> {
+    writeln!(out, "To go on, until {}, when its plan is removed:", run.resumable_until())?;
+    writeln!(out, "  switchhook run resume {} {}", run.id, connection.options())
 }

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use clap::{Args, Subcommand};
 use switchhook_domain::{CallId, EventId, Origin, Timestamp};
 use switchhook_operate::duration;
-use switchhook_operate::events::{self, EventLine, EventPage, EventPath, Filter, STATUSES};
+use switchhook_operate::events::{self, EventLine, EventPage, EventPath, Filter, STATUSES, UnfoldedPage};
 use switchhook_operate::search::find;
 
 use crate::mark::mark;
@@ -29,6 +29,7 @@ Examples:
   switchhook event list --since 30m
   switchhook event list --type call_ended --since 2026-11-20T09:00:00Z --until 2026-11-20T10:00:00Z
   switchhook event list --status parked --limit 50 --json
+  switchhook event list --call appt_201 --unfolded
 
 The latest event comes first. A page reads a bounded number of minutes and events; then it says which span it examined, and how
 to go on.
@@ -88,6 +89,9 @@ struct List {
     /// Events of this call: its id, a provider's call id, an appointment or a phone number
     #[arg(long, value_name = "CALL")]
     call: Option<String>,
+    /// With --call: only events that are not in the call's history, because they are not folded yet or never will be
+    #[arg(long, requires = "call", conflicts_with_all = ["status", "provider", "event_type", "since", "limit"])]
+    unfolded: bool,
     /// Number of events to show
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=1_000))]
     limit: u16,
@@ -155,6 +159,9 @@ impl List {
     fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<bool, EventError> {
         let connection = self.stack.connect()?;
         let now = connection.stack.now();
+        if let (true, Some(text)) = (self.unfolded, &self.call) {
+            return self.list_unfolded(&connection, text, now, out, errors);
+        }
         let call = match &self.call {
             Some(text) => match connection.block_on(find(&connection.stack, text))? {
                 Some(found) => Some(found.call.call_id),
@@ -182,6 +189,44 @@ impl List {
         }
         Ok(!page.events.is_empty())
     }
+
+    /// Lists the events of a call that are not in its history.
+    fn list_unfolded(
+        &self,
+        connection: &Connection,
+        text: &str,
+        now: Timestamp,
+        out: &mut impl Write,
+        errors: &mut impl Write,
+    ) -> Result<bool, EventError> {
+        let Some(found) = connection.block_on(find(&connection.stack, text))? else {
+            writeln!(errors, "switchhook: the stack {} has no call {text:?}", connection.stack.names.stack)?;
+            return Ok(false);
+        };
+        let until = self.until.map(|until| until.at(now));
+        let page = connection.block_on(events::unfolded(&connection.stack, &found.call, until))?;
+        if self.json {
+            print_json(&page, out)?;
+        } else {
+            print_unfolded(&page, out, errors)?;
+        }
+        Ok(!page.events.is_empty())
+    }
+}
+
+fn print_unfolded(page: &UnfoldedPage, out: &mut impl Write, errors: &mut impl Write) -> io::Result<()> {
+    for line in &page.events {
+        print_line(line, out)?;
+    }
+    let UnfoldedPage { events, examined_since, examined_until, queries, earlier_until, later_until } = page;
+    let found = events.len();
+    writeln!(errors, "{found} shown; examined {examined_since} to {examined_until}, with {queries} queries")?;
+    for (when, until) in [("earlier", earlier_until), ("later", later_until)] {
+        if let Some(until) = until {
+            writeln!(errors, "there may be {when} ones: repeat the command with --until {until}")?;
+        }
+    }
+    Ok(())
 }
 
 fn print_page(page: &EventPage, out: &mut impl Write, errors: &mut impl Write) -> io::Result<()> {

@@ -17,11 +17,13 @@ use jiff::SignedDuration;
 use serde_json::{Map, Value, json};
 use switchhook_api::BATCH_CALLS_MAX;
 use switchhook_domain::{PhoneNumber, Provider};
+use switchhook_operate::audit::{self, Counts, Direct, Subject};
 use switchhook_operate::web::WebError;
 
 use self::rows::{Defaults, Row, RowError, read_rows};
 use crate::client::{self, ClientError};
-use crate::stack_choice::{StackChoice, StackChoiceError};
+use crate::reason::Reason;
+use crate::stack_choice::{Connection, StackChoice, StackChoiceError};
 use crate::words::counted;
 
 const EXAMPLES: &str = "\
@@ -39,7 +41,7 @@ Each row is created once for each name of an import, however often the command i
 a row was corrected, run the same command again. If any row is refused, nothing is created, unless --skip-refused is given.
 
 A stack on AWS knows the rows by the caller. So go on with the same AWS identity: under another one, the same command creates
-all calls anew.
+all calls anew. The import writes audit records: who, why, and how many.
 
 Exit status: 0 if every call was created, now or before; 1 if rows were refused; 2 if the file could not be read or the stack
 could not be reached.";
@@ -74,6 +76,8 @@ pub(crate) struct Import {
     #[arg(long)]
     skip_refused: bool,
     #[command(flatten)]
+    reason: Reason,
+    #[command(flatten)]
     stack: StackChoice,
     /// Print one JSON object
     #[arg(long)]
@@ -86,6 +90,8 @@ pub(crate) enum ImportError {
     Rows(#[from] rows::RowsError),
     #[error(transparent)]
     Stack(#[from] StackChoiceError),
+    #[error(transparent)]
+    Operate(#[from] switchhook_operate::Error),
     #[error("{done} of {rows} rows are done; run the same command again for the others")]
     Interrupted {
         done: usize,
@@ -113,20 +119,29 @@ struct Imported {
     refused: Vec<RowError>,
 }
 
+impl Imported {
+    /// Returns the numbers for the audit record of an import of `rows` rows.
+    fn counts(&self, rows: usize) -> Counts {
+        let (created, repeated) = (self.created, self.repeated);
+        Counts { done: created, unchanged: repeated, skipped: rows.saturating_sub(created + repeated) }
+    }
+}
+
 impl Import {
     /// Returns true if no row was refused.
     pub(crate) fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<bool, ImportError> {
         // A plan needs no stack.
-        let to = if self.plan { None } else { Some(self.stack.api_url()?) };
+        let address = if self.plan { None } else { Some(self.stack.address()?) };
         let defaults = Defaults { provider: self.provider, from: self.from_number.as_deref() };
         let file_name = self.file.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        let rows = read_rows(&self.file, self.name.as_deref().unwrap_or(&file_name), &defaults)?;
+        let name = self.name.as_deref().unwrap_or(&file_name);
+        let rows = read_rows(&self.file, name, &defaults)?;
         let refused: Vec<RowError> = rows.iter().flat_map(|row| row.errors.clone()).collect();
         for error in refused.iter().filter(|_| !self.json) {
             writeln!(errors, "{}", error.text(&self.file)).map_err(ImportError::Print)?;
         }
         let is_stopped = !refused.is_empty() && !self.skip_refused;
-        let (Some(to), false) = (to, is_stopped) else {
+        let (Some(address), false) = (address, is_stopped) else {
             self.print_plan(&rows, &refused, out).map_err(ImportError::Print)?;
             if is_stopped && !self.plan && !self.json {
                 let advice = "nothing was created; correct these rows, or import the others with --skip-refused";
@@ -135,7 +150,13 @@ impl Import {
             return Ok(refused.is_empty());
         };
         let valid: Vec<&Row> = rows.iter().filter(|row| row.errors.is_empty()).collect();
-        let mut imported = self.send(&to, &valid)?;
+        let connection = Connection::to(&address)?;
+        let stack = &connection.stack;
+        let subject = Subject { call_id: None, about: Some(name.to_owned()), items: valid.len() };
+        let begin = audit::begin(stack, Direct::ImportCalls, self.reason.as_deref(), subject);
+        let begun = connection.block_on(begin)?;
+        let mut imported = self.send(&stack.names.api_url, &valid)?;
+        connection.block_on(audit::finish(stack, begun, imported.counts(valid.len())))?;
         for error in imported.refused.iter().filter(|_| !self.json) {
             writeln!(errors, "{}", error.text(&self.file)).map_err(ImportError::Print)?;
         }

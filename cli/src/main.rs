@@ -24,6 +24,7 @@ mod payload;
 mod providers;
 mod providers_file;
 mod quarantine;
+mod reason;
 mod reconcile;
 mod recover;
 mod replay;

@@ -5,10 +5,13 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use serde_json::json;
+use switchhook_operate::Stack;
+use switchhook_operate::audit::{self, Counts, Direct, Subject};
 use switchhook_operate::providers::{Configured, ProviderReport, ProviderView, providers};
 use switchhook_operate::secrets::{self, EntryChange, SecretsPlan};
 use switchhook_providers::ProvidersFile;
 
+use crate::reason::Reason;
 use crate::stack_choice::{StackChoice, StackChoiceError};
 
 const EXAMPLES: &str = "\
@@ -42,12 +45,12 @@ const PUT_EXAMPLES: &str = "\
 Examples:
   switchhook providers put providers.json --stack switchhook
   switchhook providers put providers.json --stack switchhook --yes
-  switchhook providers put retell.json --stack switchhook --yes
+  switchhook providers put retell.json --stack switchhook --yes --reason 'ticket 812'
 
 The file is checked first, and a wrong one is not stored. Then its entries are compared with those of both secrets, the webhook
 keys and the dial accounts; no value is printed. An entry of a provider replaces both of its stored entries. Entries of other
 providers are kept, or removed with --replace. A secret without a change is not written.
-Running functions use the new entries within five minutes.
+Running functions use the new entries within five minutes. The audit records say who stored entries of which providers, and why.
 
 Exit status: 0 if the file is stored, or would be, 1 if it is wrong, 2 if the stack could not be read or written.";
 
@@ -103,6 +106,8 @@ struct Put {
     /// Remove the entries of providers that the file does not name
     #[arg(long)]
     replace: bool,
+    #[command(flatten)]
+    reason: Reason,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -177,7 +182,11 @@ impl Put {
         };
         let connection = self.stack.connect()?;
         let plan = connection.block_on(secrets::plan(&connection.stack, &file, self.replace))?;
-        let stored = if self.yes { connection.block_on(secrets::store(&connection.stack, &plan))? } else { Vec::new() };
+        let stored = if self.yes && plan.has_changes() {
+            connection.block_on(store(&connection.stack, &plan, self.reason.as_deref()))?
+        } else {
+            Vec::new()
+        };
         let printed = if self.json {
             writeln!(out, "{:#}", json!({"plan": plan, "stored": stored}))
         } else {
@@ -186,6 +195,26 @@ impl Put {
         printed.map_err(ProvidersError::Print)?;
         Ok(true)
     }
+}
+
+/// Stores the secrets that change, between two audit records.
+async fn store(
+    stack: &Stack,
+    plan: &SecretsPlan,
+    reason: Option<&str>,
+) -> Result<Vec<&'static str>, switchhook_operate::Error> {
+    let is_change = |change: EntryChange| match change {
+        EntryChange::Added | EntryChange::Changed | EntryChange::Removed => true,
+        EntryChange::Absent | EntryChange::Unchanged | EntryChange::Kept => false,
+    };
+    let changed = plan.changes.iter().filter(|one| is_change(one.webhook_keys) || is_change(one.dial_account));
+    let names: Vec<&str> = changed.map(|one| one.provider.as_str()).collect();
+    let (about, items) = (Some(names.join(", ")), names.len());
+    let subject = Subject { call_id: None, about, items };
+    let begun = audit::begin(stack, Direct::PutProviders, reason, subject).await?;
+    let stored = secrets::store(stack, plan).await?;
+    audit::finish(stack, begun, Counts { done: items, ..Counts::default() }).await?;
+    Ok(stored)
 }
 
 fn read(path: &Path) -> Result<String, ProvidersError> {

@@ -4,8 +4,10 @@ use std::io::{self, Write};
 
 use clap::Args;
 use serde_json::Value;
+use switchhook_operate::audit::{self, Counts, Direct, Subject};
 use switchhook_operate::reconcile::Schedule;
 
+use crate::reason::Reason;
 use crate::stack_choice::{StackChoice, StackChoiceError};
 
 const EXAMPLES: &str = "\
@@ -18,7 +20,7 @@ providers' lists of calls. With --drift, it compares the calls that were settled
 providers' reports, and has those that differ computed again.
 
 Both runs happen on a schedule anyway, every minute and every hour. They may run at the same time, and change nothing that is
-right. No run dials.
+right. No run dials. The command writes audit records: who, why, what.
 
 Exit status: 0 if the run ended without an error, 2 if it failed or the stack could not be reached.";
 
@@ -28,6 +30,8 @@ pub(crate) struct Reconcile {
     /// Run the drift check, which compares settled calls with their providers' reports
     #[arg(long)]
     drift: bool,
+    #[command(flatten)]
+    reason: Reason,
     #[command(flatten)]
     stack: StackChoice,
     /// Print one JSON object: names and numbers
@@ -49,8 +53,15 @@ impl Reconcile {
     /// Returns true: a run that fails is an error.
     pub(crate) fn run(&self, out: &mut impl Write) -> Result<bool, ReconcileError> {
         let connection = self.stack.connect()?;
-        let schedule = if self.drift { Schedule::Drift } else { Schedule::Reconciler };
-        let report = connection.block_on(connection.stack.run(schedule))?;
+        let (schedule, direct) =
+            if self.drift { (Schedule::Drift, Direct::DriftCheck) } else { (Schedule::Reconciler, Direct::Reconcile) };
+        let report = connection.block_on(async {
+            let (stack, subject) = (&connection.stack, Subject { items: 1, ..Subject::default() });
+            let begun = audit::begin(stack, direct, self.reason.as_deref(), subject).await?;
+            let report = stack.run(schedule).await?;
+            audit::finish(stack, begun, Counts { done: 1, ..Counts::default() }).await?;
+            Ok::<_, switchhook_operate::Error>(report)
+        })?;
         let printed = if self.json { writeln!(out, "{report}") } else { self.print(&report, out) };
         printed.map_err(ReconcileError::Print)?;
         Ok(true)

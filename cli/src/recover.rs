@@ -1,17 +1,15 @@
 //! `switchhook recover`: copies restored tables, refills an inbox that lost events, and ends calls whose dials are forgotten.
 
-use std::io::{self, Write};
+use std::io::Write;
 
 use clap::{Args, Subcommand};
 use switchhook_domain::Timestamp;
+use switchhook_operate::copy::{self, CopyFrom};
 use switchhook_operate::plan::Verb;
-use switchhook_operate::recover::{self, Copied, CopyFrom, CopyReport};
-use switchhook_operate::{Error, Refusal, Stack};
+use switchhook_operate::{Error, Refusal, Stack, recover};
 
-use crate::change::{self, Change, ChangeError, Ended};
+use crate::change::{Change, ChangeError, Ended};
 use crate::since::{self, Since};
-use crate::stack_choice::StackChoice;
-use crate::words::{counted, print_json};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -24,12 +22,20 @@ docs/recovery.md says which of these a disaster needs, and in which order. `swit
 const COPY_EXAMPLES: &str = "\
 Examples:
   switchhook recover copy --calls-from calls-restored --stack switchhook
-  switchhook recover copy --inbox-from inbox-restored --calls-from calls-restored --json
+  switchhook recover copy --inbox-from inbox-restored --calls-from calls-restored --rate 1000 --yes --reason 'ticket 812'
 
 DynamoDB restores a backup into a new table. This command copies its items into the table of the stack. An item that the stack has
 already stays as it is, so the command can be repeated. The inbox is copied first: it knows which calls were dialled.
 
-Exit status: 0 if the tables were copied, 2 if not, 3 if it was refused.";
+The plan reads each table once and counts its items. The items of the plan are parts of tables, of about 500 items each. --rate counts
+the items of the tables. A run that was interrupted goes on at the part that it had reached. Items that were there already, or have
+expired, count as unchanged.
+
+Exit status: 0 if done or planned, 1 if the tables are empty, 2 if it could not be done, 3 if it was refused.";
+
+/// Default limit on the items of a table that is copied.
+const COPIED_MAX: &str = "10000000";
+const COPIED_HELP: &str = "Largest number of items in a table; a larger one is refused";
 
 const INBOX_EXAMPLES: &str = "\
 Examples:
@@ -72,19 +78,16 @@ enum RecoverVerb {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = COPY_EXAMPLES)]
+#[command(after_help = COPY_EXAMPLES, mut_arg("max", |max| max.default_value(COPIED_MAX).help(COPIED_HELP)))]
 struct CopyTables {
     /// Restored table with events
     #[arg(long, value_name = "TABLE")]
     inbox_from: Option<String>,
     /// Restored table with calls
-    #[arg(long, value_name = "TABLE", required_unless_present = "inbox_from")]
+    #[arg(long, value_name = "TABLE", required_unless_present_any = ["inbox_from", "plan"])]
     calls_from: Option<String>,
     #[command(flatten)]
-    stack: StackChoice,
-    /// Print one JSON object: the numbers of items of each table
-    #[arg(long)]
-    json: bool,
+    change: Change,
 }
 
 #[derive(Debug, Args)]
@@ -122,21 +125,8 @@ impl Recover {
 
 impl CopyTables {
     fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<Ended, ChangeError> {
-        let connection = self.stack.connect()?;
         let from = CopyFrom { inbox: self.inbox_from.clone(), calls: self.calls_from.clone() };
-        let bar = change::progress_bar(self.json, "items read");
-        let report = connection.block_on(recover::copy(&connection.stack, &from, &mut |read| bar.set_position(read)));
-        bar.finish_and_clear();
-        let report = match report {
-            Ok(report) => report,
-            Err(error) => return change::refused(error, errors),
-        };
-        if self.json {
-            print_json(&report, out)?;
-        } else {
-            print(&report, out)?;
-        }
-        Ok(Ended::Found)
+        self.change.carry_out(Verb::Copy, async |stack, max, _| copy::plan(stack, &from, max).await, out, errors)
     }
 }
 
@@ -166,26 +156,4 @@ impl Stop {
 fn at(since: Option<Since>, stack: &Stack) -> Result<Timestamp, Error> {
     let since = since.ok_or(Refusal::EmptyFilter("give --since"))?;
     Ok(since.at(stack.now()))
-}
-
-fn print(report: &CopyReport, out: &mut impl Write) -> io::Result<()> {
-    for (name, copied) in [("inbox", report.inbox), ("calls", report.calls)] {
-        let Some(Copied { copied, present, expired }) = copied else { continue };
-        let copied = counted(copied, "item");
-        writeln!(out, "{name}: {copied} copied, {present} were there already, {expired} have expired")?;
-    }
-    Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn copied_items_are_counted_for_each_table() {
-        let report = CopyReport { inbox: None, calls: Some(Copied { copied: 1, present: 2, expired: 3 }) };
-        let mut out = Vec::new();
-        print(&report, &mut out).unwrap();
-        assert_eq!(String::from_utf8(out).unwrap(), "calls: 1 item copied, 2 were there already, 3 have expired\n");
-    }
 }

@@ -79,6 +79,22 @@ struct Config {
 }
 
 impl Connection {
+    /// Connects to the stack at this address.
+    pub(crate) fn to(address: &Address) -> Result<Self, StackChoiceError> {
+        let runtime = runtime()?;
+        let stack = runtime.block_on(Stack::connect(address))?;
+        Ok(Self { stack, runtime })
+    }
+
+    /// Returns the options that name this stack in a command.
+    pub(crate) fn options(&self) -> String {
+        let names = &self.stack.names;
+        match &self.stack.local {
+            Some(url) => format!("--to {url}"),
+            None => format!("--stack {} --region {}", names.stack, names.region),
+        }
+    }
+
     /// Waits for a future that uses the stack.
     pub(crate) fn block_on<F: Future>(&self, future: F) -> F::Output {
         self.runtime.block_on(future)
@@ -88,10 +104,7 @@ impl Connection {
 impl StackChoice {
     /// Connects to the stack.
     pub(crate) fn connect(&self) -> Result<Connection, StackChoiceError> {
-        let address = self.address()?;
-        let runtime = runtime()?;
-        let stack = runtime.block_on(Stack::connect(&address))?;
-        Ok(Connection { stack, runtime })
+        Connection::to(&self.address()?)
     }
 
     /// Returns the base URL of the stack's API.

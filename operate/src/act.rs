@@ -27,8 +27,8 @@ pub(crate) async fn act(stack: &Stack, plan: &Plan, items: &[PlanItem]) -> Resul
             }
             // These fold events.
             Some(Action::Replay | Action::Redrive | Action::Reprocess | Action::Refold)
-            // The run stores the rows of these.
-            | Some(Action::Rebuild | Action::Stop)
+            // The run does these itself.
+            | Some(Action::Rebuild | Action::Stop | Action::CopyPart)
             | None => {}
         }
     }

@@ -1,21 +1,34 @@
 //! Audit records: who changed what, and why.
 //!
 //! **No audit record, no action.** A run writes a record before its first action, another one whenever it is resumed, and one when
-//! it ends. If a record cannot be written, the run stops. A payload that is not masked is read only after its record is written.
-//! Each record is also published as the domain event `operator.action`.
+//! it ends. A change without a plan has a record before it and one with its result: [`begin`] and [`finish`]. If a record cannot be
+//! written, nothing is done. A payload that is not masked is read only after its record is written. Each record is also published as
+//! the domain event `operator.action`.
+//!
+//! **No record holds a phone number, a key or a payload.**
+
+mod operation;
 
 use serde::{Deserialize, Serialize};
 use switchhook_aws::inbox::{AttentionKind, DocumentKind, audit_id};
 use switchhook_aws::random::RandomIds;
+use switchhook_aws::telemetry::hide_number;
 use switchhook_domain::{EventId, OperatorAction, Timestamp};
 
 use crate::attention;
 use crate::error::{Error, Refusal};
-use crate::plan::Verb;
 use crate::stack::{OPERATOR_RETENTION, Stack};
 use crate::time_text;
 
-/// Moment of a run that a record is about, or the reading of a payload that is not masked.
+pub use operation::{Direct, Operation};
+
+/// Number of consecutive digits of a reason that may be a phone number.
+const NUMBER_DIGITS_MIN: usize = 9;
+
+/// Fewest of the latest audit records among which runs are looked for. Changes without a plan have records too.
+const SEARCHED_FOR_RUNS: usize = 200;
+
+/// Moment of an operation that a record is about, or the reading of a payload that is not masked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Moment {
@@ -37,36 +50,44 @@ impl Moment {
     }
 }
 
-/// Numbers of items of a run.
+/// Numbers of items of a run or of a change without a plan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
-    /// Items that the run has processed.
+    /// Items that were processed.
     pub done: usize,
     /// Items for which nothing was left to do.
     pub unchanged: usize,
-    /// Items that were left alone, because their call has changed since the plan or because they cannot be processed.
+    /// Items that were left alone, because their call has changed since the plan, they cannot be processed, or the stack refused
+    /// them.
     pub skipped: usize,
 }
 
 /// One record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AuditRecord {
-    /// Id of the record, such as `r-7f3a90c1d2e4/started`.
+    /// Id of the record, such as `r-7f3a90c1d2e4/started`. It begins with `r` for a run, with `a` for a change without a plan, and
+    /// with `u` for a payload.
     pub id: String,
     #[serde(with = "time_text")]
     pub at: Timestamp,
     pub moment: Moment,
     /// Operator: the ARN of the caller, or the name of the user of a local stack.
     pub who: String,
-    /// Reason that the operator gave.
+    /// Reason that the operator gave, or the purpose of the command.
     pub reason: String,
-    pub verb: Verb,
+    pub verb: Operation,
     /// `None` if the record is about no run.
     pub run_id: Option<String>,
     pub plan_id: Option<String>,
     /// Event whose payload was read.
     pub event_id: Option<String>,
-    /// Number of items of the plan, or 1 for a payload.
+    /// Call that was changed without a plan.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub call_id: Option<String>,
+    /// Name of the import, or of the providers that were changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub about: Option<String>,
+    /// Number of items of the plan or of the change. 1 for a payload.
     pub items: usize,
     pub counts: Counts,
 }
@@ -85,6 +106,105 @@ pub async fn list(stack: &Stack, limit: usize) -> Result<Vec<AuditRecord>, Error
     Ok(records)
 }
 
+/// Returns the ids of the runs that the latest audit records are about, at most `limit`, the latest first.
+pub(crate) async fn run_ids(stack: &Stack, limit: usize) -> Result<Vec<String>, Error> {
+    let mut ids: Vec<String> = Vec::new();
+    for entry in attention::all(stack, AttentionKind::Audit, limit.saturating_mul(3).max(SEARCHED_FOR_RUNS)).await? {
+        let run = audit_id(&entry.item_key).and_then(|id| id.split('/').next()).filter(|id| id.starts_with("r-"));
+        if let Some(run) = run.filter(|run| ids.len() < limit && !ids.iter().any(|id| id == run)) {
+            ids.push(run.to_owned());
+        }
+    }
+    Ok(ids)
+}
+
+/// Things that a change without a plan is about.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Subject {
+    /// Call that is changed. `None` if it is not known yet, or if there are several.
+    pub call_id: Option<String>,
+    /// Short name of something else, for example of an import.
+    pub about: Option<String>,
+    pub items: usize,
+}
+
+/// Change without a plan that may now be made.
+#[derive(Debug)]
+#[must_use = "the result of the change is to be recorded"]
+pub struct Begun(AuditRecord);
+
+impl Begun {
+    /// Names the call that the change has made.
+    pub fn with_call(mut self, call_id: &str) -> Self {
+        self.0.call_id = Some(hide_number(call_id).into_owned());
+        self
+    }
+}
+
+/// Records that an operator is about to make a change without a plan. Without a reason, the record has the purpose of the command.
+///
+/// # Errors
+/// [`Refusal::NumberInReason`], and the errors of the caller's identity, the inbox and the bus. Then the change must not be made.
+pub async fn begin(stack: &Stack, direct: Direct, reason: Option<&str>, subject: Subject) -> Result<Begun, Error> {
+    let reason = reason.map(str::trim).filter(|reason| !reason.is_empty()).unwrap_or_else(|| direct.purpose());
+    check_reason(reason)?;
+    let without_number = |text: String| hide_number(&text).into_owned();
+    let begun = AuditRecord {
+        id: record_id('a', Moment::Started)?,
+        at: stack.now(),
+        moment: Moment::Started,
+        who: stack.caller().await?,
+        reason: reason.to_owned(),
+        verb: Operation::Direct(direct),
+        run_id: None,
+        plan_id: None,
+        event_id: None,
+        call_id: subject.call_id.map(without_number),
+        about: subject.about.map(without_number),
+        items: subject.items,
+        counts: Counts::default(),
+    };
+    record(stack, &begun).await?;
+    Ok(Begun(begun))
+}
+
+/// Records the result of a change without a plan. A change that lacks this record was interrupted, or its result is not known.
+///
+/// # Errors
+/// The errors of the inbox and the bus. The change is made nevertheless.
+pub async fn finish(stack: &Stack, Begun(begun): Begun, counts: Counts) -> Result<(), Error> {
+    let moment = Moment::Finished;
+    let id = begun.id.replace(Moment::Started.as_str(), moment.as_str());
+    record(stack, &AuditRecord { id, at: stack.now(), moment, counts, ..begun }).await
+}
+
+/// Records that an operator reads the payload of an event as it was sent.
+///
+/// # Errors
+/// [`Refusal::NoReason`], [`Refusal::NumberInReason`], and the errors of the caller's identity, the inbox and the bus.
+pub async fn record_unmasking(stack: &Stack, event_id: &EventId, reason: &str) -> Result<(), Error> {
+    if reason.trim().is_empty() {
+        return Err(Refusal::NoReason.into());
+    }
+    check_reason(reason)?;
+    let unmasking = AuditRecord {
+        id: record_id('u', Moment::Unmasked)?,
+        at: stack.now(),
+        moment: Moment::Unmasked,
+        who: stack.caller().await?,
+        reason: reason.trim().to_owned(),
+        verb: Operation::Direct(Direct::ShowBody),
+        run_id: None,
+        plan_id: None,
+        event_id: Some(event_id.to_string()),
+        call_id: None,
+        about: None,
+        items: 1,
+        counts: Counts::default(),
+    };
+    record(stack, &unmasking).await
+}
+
 /// Writes a record and publishes it. A record that is stored already stays, and is published again.
 pub(crate) async fn record(stack: &Stack, record: &AuditRecord) -> Result<(), Error> {
     let content = serde_json::to_vec(record).map_err(Error::Encode)?;
@@ -93,28 +213,37 @@ pub(crate) async fn record(stack: &Stack, record: &AuditRecord) -> Result<(), Er
     Ok(())
 }
 
-/// Records that an operator reads the payload of an event as it was sent.
-///
-/// # Errors
-/// [`Refusal::NoReason`], and the errors of the caller's identity, the inbox and the bus.
-pub async fn record_unmasking(stack: &Stack, event_id: &EventId, reason: &str) -> Result<(), Error> {
-    if reason.trim().is_empty() {
-        return Err(Refusal::NoReason.into());
+/// Refuses a reason that may hold a phone number: the audit record would keep it.
+pub(crate) fn check_reason(reason: &str) -> Result<(), Refusal> {
+    let is_separator = |c: char| matches!(c, ' ' | '-' | '.' | '(' | ')' | '/');
+    let is_other = |c: char| !c.is_ascii_digit() && !is_separator(c);
+    let digits = |part: &str| part.chars().filter(char::is_ascii_digit).count();
+    let words: Vec<&str> = reason.split(' ').map(without_date).collect();
+    if words.join(" ").split(is_other).any(|part| digits(part) >= NUMBER_DIGITS_MIN) {
+        return Err(Refusal::NumberInReason);
     }
-    let unmasking = AuditRecord {
-        id: format!("u-{}/{}", RandomIds::from_system().hex::<6>()?, Moment::Unmasked.as_str()),
-        at: stack.now(),
-        moment: Moment::Unmasked,
-        who: stack.caller().await?,
-        reason: reason.trim().to_owned(),
-        verb: Verb::ShowBody,
-        run_id: None,
-        plan_id: None,
-        event_id: Some(event_id.to_string()),
-        items: 1,
-        counts: Counts::default(),
+    Ok(())
+}
+
+/// Returns the word without a date such as 2026-11-22 at its start. A comma stands for a date alone.
+fn without_date(word: &str) -> &str {
+    let is_date = |text: &str| {
+        text.chars().enumerate().all(|(at, c)| if matches!(at, 4 | 7) { c == '-' } else { c.is_ascii_digit() })
     };
-    record(stack, &unmasking).await
+    match word.split_at_checked(10) {
+        Some((date, rest)) if is_date(date) => {
+            if rest.is_empty() {
+                ","
+            } else {
+                rest
+            }
+        }
+        Some(_) | None => word,
+    }
+}
+
+fn record_id(prefix: char, moment: Moment) -> Result<String, Error> {
+    Ok(format!("{prefix}-{}/{}", RandomIds::from_system().hex::<6>()?, moment.as_str()))
 }
 
 fn event_of(record: &AuditRecord) -> OperatorAction {
@@ -130,10 +259,36 @@ fn event_of(record: &AuditRecord) -> OperatorAction {
         run_id: record.run_id.clone(),
         plan_id: record.plan_id.clone(),
         event_id: record.event_id.clone(),
+        call_id: record.call_id.clone(),
+        about: record.about.clone(),
         items: count(record.items),
         done: count(record.counts.done),
         unchanged: count(record.counts.unchanged),
         skipped: count(record.counts.skipped),
         occurred_at: record.at.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reason_with_a_phone_number_is_refused() {
+        for reason in ["call +44 7700 900123 asked", "447700900123", "(555) 010-0123-9", "2026-11-22-447700900123"] {
+            assert_eq!(check_reason(reason), Err(Refusal::NumberInReason), "{reason}");
+        }
+        for reason in
+            ["ticket 812", "outage of 2026-11-22 09:30", "since 2026-11-22T09:30:00Z", "GDPR-2026-123, by mail"]
+        {
+            assert_eq!(check_reason(reason), Ok(()), "{reason}");
+        }
+    }
+
+    #[test]
+    fn every_purpose_may_stand_as_a_reason() {
+        for direct in Direct::ALL {
+            assert_eq!(check_reason(direct.purpose()), Ok(()), "{direct:?}");
+        }
     }
 }

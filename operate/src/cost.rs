@@ -58,7 +58,44 @@ pub(crate) struct Work {
     pub(crate) domain_events: usize,
 }
 
+/// Bytes that one read unit returns, for a read that is eventually consistent.
+const READ_BYTES: f64 = 8.0 * 1024.0;
+/// Bytes that one write unit stores.
+const WRITE_BYTES: f64 = 1024.0;
+/// Write units of the entries of an item in the indexes of its table.
+const INDEX_WRITE_UNITS: f64 = 2.0;
+
 impl Cost {
+    /// Estimates the copy of a table that was read once with these read units and requests.
+    #[expect(
+        clippy::cast_precision_loss,
+        clippy::cast_sign_loss,
+        clippy::cast_possible_truncation,
+        reason = "an estimate"
+    )]
+    pub(crate) fn of_copy(items: u64, read_units: f64, requests: u64) -> Self {
+        let bytes = read_units * READ_BYTES / (items as f64).max(1.0);
+        let write_units = items as f64 * ((bytes / WRITE_BYTES).ceil().max(1.0) + INDEX_WRITE_UNITS);
+        // The copy reads consistently, which takes twice the units.
+        let read_units = 2.0 * read_units;
+        Self {
+            requests: items + requests,
+            read_units: read_units.ceil() as u64,
+            write_units: write_units.ceil() as u64,
+            dollars: read_units * price::READ_UNIT + write_units * price::WRITE_UNIT,
+        }
+    }
+
+    /// Adds two costs.
+    pub(crate) fn plus(self, other: Self) -> Self {
+        Self {
+            requests: self.requests + other.requests,
+            read_units: self.read_units + other.read_units,
+            write_units: self.write_units + other.write_units,
+            dollars: self.dollars + other.dollars,
+        }
+    }
+
     #[expect(
         clippy::cast_precision_loss,
         clippy::cast_sign_loss,

@@ -36,6 +36,13 @@ type Group = (Option<CallId>, Vec<PlanItem>);
 impl Draft {
     /// Works out the effects on the first calls, stores the plan, and returns it.
     pub(crate) async fn into_plan(self, stack: &Stack) -> Result<Plan, Error> {
+        let plan = self.work_out(stack).await?;
+        plan.store(stack).await?;
+        Ok(plan)
+    }
+
+    /// Works out the effects on the first calls.
+    pub(crate) async fn work_out(self, stack: &Stack) -> Result<Plan, Error> {
         let now = stack.now();
         let id = PlanId::random()?;
         let (first, rest) = self.groups(stack).await?;
@@ -60,6 +67,7 @@ impl Draft {
             corrections: 0,
             domain_events: 0,
             cost: Cost::default(),
+            tables: Vec::new(),
         };
         for (items, forecast) in forecasts {
             plan.add(items, forecast);
@@ -69,7 +77,6 @@ impl Draft {
             plan.items.extend(items);
         }
         plan.cost = Cost::of(plan.work());
-        plan.store(stack).await?;
         Ok(plan)
     }
 

@@ -78,6 +78,8 @@ pub enum Refusal {
     TooManyItems { asked: usize, most: usize },
     #[error("{0} is the table of the stack itself: name the table that was restored")]
     SameTable(String),
+    #[error("{table} has more than {most} items: if that is right, raise the limit with --max")]
+    LargeTable { table: String, most: u64 },
     #[error("the position is of no page of this list: open the list again")]
     UnknownPosition,
     #[error("there is no plan {0}: plans are kept for a day")]

@@ -126,6 +126,7 @@ pub(crate) async fn forecast(
                 | Action::DiscardQuarantined
                 | Action::Republish
                 | Action::DeleteRelayFailure
+                | Action::CopyPart
                 | Action::Refill
                 | Action::UnblockNumber
                 | Action::ForgetCall
@@ -165,6 +166,7 @@ pub(crate) const fn sends_event(action: Action) -> bool {
         | Action::Refold
         | Action::Rebuild
         | Action::Stop
+        | Action::CopyPart
         | Action::Refill
         | Action::UnblockNumber
         | Action::ForgetCall

@@ -29,9 +29,6 @@ pub use request::{ForgetFilter, ForgetRequest};
 use request::number_of;
 use search::{Target, Targets};
 
-/// Number of consecutive digits of a reason that may be a phone number.
-const NUMBER_DIGITS_MIN: usize = 9;
-
 /// Plans to forget persons. Reads every minute of the inbox since the first of the calls was created.
 ///
 /// # Errors
@@ -81,17 +78,6 @@ pub async fn plan(
     Draft { verb: Verb::Forget, filter, items, capped, continue_at: None, examined }.into_plan(stack).await
 }
 
-/// Refuses a reason that may hold a phone number: it goes into the audit record.
-pub(crate) fn check_reason(reason: &str) -> Result<(), Refusal> {
-    let is_separator = |c: char| matches!(c, ' ' | '-' | '.' | '(' | ')' | '/');
-    let is_other = |c: char| !c.is_ascii_digit() && !is_separator(c);
-    let digits = |part: &str| part.chars().filter(char::is_ascii_digit).count();
-    if reason.split(is_other).any(|part| digits(part) >= NUMBER_DIGITS_MIN) {
-        return Err(Refusal::NumberInReason);
-    }
-    Ok(())
-}
-
 /// Returns the items that forget a call. Empty if nothing is left to do.
 fn items_of(target: &Target, letters: &[&dead_letters::DeadLetter], also_do_not_call: bool) -> Vec<PlanItem> {
     let call_id = &target.call_id;
@@ -113,19 +99,4 @@ fn items_of(target: &Target, letters: &[&dead_letters::DeadLetter], also_do_not_
 fn of_letter(letter: &dead_letters::DeadLetter, call_id: Option<CallId>) -> PlanItem {
     let key = Some(letter.key.clone());
     PlanItem { action: Action::EraseDeadLetter, event_id: letter.event_id.clone(), call_id, key, message: None }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn reason_with_a_phone_number_is_refused() {
-        for reason in ["call +44 7700 900123 asked", "447700900123", "(555) 010-0123-9"] {
-            assert_eq!(check_reason(reason), Err(Refusal::NumberInReason), "{reason}");
-        }
-        for reason in ["ticket 812", "request of 2026-11-22", "GDPR-2026-123, by mail"] {
-            assert_eq!(check_reason(reason), Ok(()), "{reason}");
-        }
-    }
 }

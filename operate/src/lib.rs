@@ -16,6 +16,7 @@ mod aws;
 pub mod calls;
 pub mod check;
 mod concurrent;
+pub mod copy;
 pub mod cost;
 pub mod dead_letters;
 pub mod dials;

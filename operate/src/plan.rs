@@ -20,7 +20,7 @@ use crate::time_text;
 /// Time for which a plan can be run. Later, too much may have changed since the operator read it.
 pub const VALID_FOR: Duration = Duration::from_secs(15 * 60);
 /// Time for which a plan can be read, by a run that is resumed too.
-const KEPT_FOR: Duration = Duration::from_secs(24 * 60 * 60);
+pub(crate) const KEPT_FOR: Duration = Duration::from_secs(24 * 60 * 60);
 /// Default limit on the items of a plan.
 pub const ITEMS_MAX_DEFAULT: usize = 10_000;
 /// Highest limit on the items of a plan that an operator can ask for. The plan is then about 20 MB long.
@@ -58,7 +58,7 @@ impl fmt::Display for PlanId {
     }
 }
 
-/// Command that made a plan, or another one that is audited.
+/// Command that made a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verb {
@@ -69,13 +69,27 @@ pub enum Verb {
     DiscardQuarantined,
     Republish,
     Verify,
+    Copy,
     Refill,
     Stop,
     Forget,
-    ShowBody,
 }
 
 impl Verb {
+    pub const ALL: [Self; 11] = [
+        Self::Replay,
+        Self::Redrive,
+        Self::DiscardDeadLetters,
+        Self::Reprocess,
+        Self::DiscardQuarantined,
+        Self::Republish,
+        Self::Verify,
+        Self::Copy,
+        Self::Refill,
+        Self::Stop,
+        Self::Forget,
+    ];
+
     /// Returns the words of the command, for example `dlq redrive`.
     #[must_use]
     pub const fn command(self) -> &'static str {
@@ -87,10 +101,10 @@ impl Verb {
             Self::DiscardQuarantined => "quarantine discard",
             Self::Republish => "republish",
             Self::Verify => "verify",
+            Self::Copy => "recover copy",
             Self::Refill => "recover inbox",
             Self::Stop => "recover stop",
             Self::Forget => "forget",
-            Self::ShowBody => "event show --body",
         }
     }
 
@@ -105,10 +119,10 @@ impl Verb {
             Self::DiscardQuarantined => "discard_quarantined",
             Self::Republish => "republish",
             Self::Verify => "verify",
+            Self::Copy => "copy",
             Self::Refill => "refill",
             Self::Stop => "stop",
             Self::Forget => "forget",
-            Self::ShowBody => "show_body",
         }
     }
 }
@@ -137,6 +151,8 @@ pub enum Action {
     Rebuild,
     /// Ends a placed call, because its dials may be forgotten.
     Stop,
+    /// Copies a part of a restored table into the table of the stack.
+    CopyPart,
     /// Writes what the row of a call holds, and the inbox has lost, into the inbox.
     Refill,
     /// Takes the number of a call off the do-not-call list, before the call is forgotten.
@@ -162,6 +178,7 @@ impl Action {
             | Self::Refold
             | Self::Rebuild
             | Self::Stop
+            | Self::CopyPart
             | Self::Refill
             | Self::UnblockNumber
             | Self::ForgetCall
@@ -184,6 +201,7 @@ impl Action {
             | Self::Refold
             | Self::Rebuild
             | Self::Stop
+            | Self::CopyPart
             | Self::Refill => false,
         }
     }
@@ -308,6 +326,39 @@ pub struct Skipped {
     pub reason: String,
 }
 
+/// Table of a stack that is copied into.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Table {
+    Inbox,
+    Calls,
+}
+
+/// Table that a plan copies.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CopiedTable {
+    pub table: Table,
+    /// Name of the table that is copied.
+    pub from: String,
+    /// Number of its items.
+    pub items: u64,
+    pub parts: u32,
+    /// Keys of some items, without phone numbers.
+    pub sample: Vec<String>,
+}
+
+impl Table {
+    pub(crate) const ALL: [Self; 2] = [Self::Inbox, Self::Calls];
+
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Inbox => "inbox",
+            Self::Calls => "calls",
+        }
+    }
+}
+
 /// Frozen list of items, and what a run would do to them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
@@ -342,6 +393,9 @@ pub struct Plan {
     pub corrections: usize,
     pub domain_events: usize,
     pub cost: Cost,
+    /// Tables that are copied. The items of the plan are their parts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tables: Vec<CopiedTable>,
 }
 
 impl Plan {
@@ -349,6 +403,12 @@ impl Plan {
     #[must_use]
     pub fn calls_without_effect(&self) -> usize {
         self.calls.saturating_sub(self.effects.len())
+    }
+
+    /// Number of things that a run does at its rate: the items, or the items of the tables that it copies.
+    #[must_use]
+    pub fn steps(&self) -> u64 {
+        if self.tables.is_empty() { self.items.len() as u64 } else { self.tables.iter().map(|table| table.items).sum() }
     }
 
     /// Returns the planned effect on a call. `None` if the plan shows none.

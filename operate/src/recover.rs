@@ -1,19 +1,18 @@
-//! Recovery after a disaster: copies of restored tables, an inbox that lost events, and calls whose dials are forgotten.
+//! Recovery after a disaster: an inbox that lost events, and calls whose dials are forgotten. [`copy`](crate::copy) copies restored tables.
 //!
 //! `docs/recovery.md` says which of them a disaster needs, and in which order. [`verify`](crate::verify) does the rest.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use serde::Serialize;
 use serde_json::json;
 use switchhook_aws::calls::{TimeRange, WAKE_SHARDS, WakeQueue};
-use switchhook_aws::dynamodb::{CopyCounts, copy_items};
 use switchhook_aws::inbox::{NewEvent, PutOutcome};
 use switchhook_domain::{Call, CallId, Job, Timestamp, TraceId};
 
 use crate::concurrent::concurrently;
 use crate::draft::Draft;
-use crate::error::{Error, Refusal};
+use crate::error::Error;
 use crate::plan::{Action, LeftAlone, Plan, PlanItem, Verb};
 use crate::selection::{self, Progress};
 use crate::stack::Stack;
@@ -22,62 +21,6 @@ use crate::stack::Stack;
 const LATE: Duration = Duration::from_secs(24 * 60 * 60);
 /// Rows read at the same time.
 const CONCURRENCY: usize = 16;
-
-/// Tables whose items are copied into the tables of a stack.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct CopyFrom {
-    pub inbox: Option<String>,
-    pub calls: Option<String>,
-}
-
-/// Result of copying tables. `None` for a table that was not copied.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct CopyReport {
-    pub inbox: Option<Copied>,
-    pub calls: Option<Copied>,
-}
-
-/// Items of one table.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Copied {
-    /// Items that were copied.
-    pub copied: u64,
-    /// Items that the table of the stack has already. They were left alone.
-    pub present: u64,
-    /// Items whose time is over, which were not copied.
-    pub expired: u64,
-}
-
-/// Copies the items of restored or retained tables into the tables of the stack: the inbox first, because it knows which calls were
-/// dialled. An item whose key the table of the stack has stays as it is there, so a repetition is safe. `progress` gets the number
-/// of items of the present table that were read.
-///
-/// # Errors
-/// [`Refusal::EmptyFilter`] if no table is named, [`Refusal::SameTable`] if a table would be copied into itself, and the errors of
-/// the tables.
-pub async fn copy(stack: &Stack, from: &CopyFrom, progress: &mut (dyn FnMut(u64) + Send)) -> Result<CopyReport, Error> {
-    if *from == CopyFrom::default() {
-        return Err(Refusal::EmptyFilter("name a table with --inbox-from or --calls-from").into());
-    }
-    let tables = [
-        (from.inbox.as_ref(), &stack.names.inbox_table, "event_id"),
-        (from.calls.as_ref(), &stack.names.calls_table, "call_id"),
-    ];
-    for (from, to, _) in tables {
-        if from == Some(to) {
-            return Err(Refusal::SameTable(to.clone()).into());
-        }
-    }
-    let mut copied = [None, None];
-    for (copied, (from, to, key)) in copied.iter_mut().zip(tables) {
-        let Some(from) = from else { continue };
-        let CopyCounts { copied: new, present, expired } =
-            copy_items(&stack.dynamodb, from, to, key, stack.now(), progress).await?;
-        *copied = Some(Copied { copied: new, present, expired });
-    }
-    let [inbox, calls] = copied;
-    Ok(CopyReport { inbox, calls })
-}
 
 /// Plans to write the events into the inbox that it has lost since `since` and the rows of the calls still hold.
 ///
@@ -90,14 +33,23 @@ pub async fn plan_refill(
     progress: Progress<'_>,
 ) -> Result<Plan, Error> {
     let now = stack.now();
-    let mut calls = selection::calls_since(&stack.inbox, &stack.calls, since, now, progress).await?;
-    for call_id in selection::open_calls(&stack.calls).await? {
-        calls.entry(call_id).or_default();
-    }
-    let rows = read_rows(stack, calls.into_keys().collect()).await?;
+    let selected = selection::calls_since(&stack.inbox, &stack.calls, since, now, progress).await?;
+    let open: BTreeSet<CallId> = selection::open_calls(&stack.calls).await?.into_iter().collect();
+    let calls: BTreeSet<&CallId> = selected.keys().chain(&open).collect();
+    let rows = read_rows(stack, calls.into_iter().cloned().collect()).await?;
+    let examined = rows.len();
+    // An open call is selected whenever it was written. Any other is selected up to the time of its last event or settlement.
+    let found_until = |call: &Call| {
+        let last_at = selected.get(&call.call_id).filter(|_| !open.contains(&call.call_id)).map(|found| found.last_at);
+        last_at.map_or(call.updated_at, |at| at.min(call.updated_at))
+    };
     let written = rows.iter().filter(|call| call.updated_at >= since);
-    let items: Vec<PlanItem> = written.map(|call| PlanItem::of_call(Action::Refill, call.call_id.clone())).collect();
-    into_plan(stack, Verb::Refill, json!({ "since": since.to_string() }), items, rows.len(), items_max).await
+    let mut calls: Vec<(Timestamp, CallId)> = written.map(|call| (found_until(call), call.call_id.clone())).collect();
+    let capped = calls.len() > items_max;
+    let continue_at = selection::earliest(&mut calls, items_max).filter(|at| *at > since);
+    let items = calls.into_iter().map(|(_, call_id)| PlanItem::of_call(Action::Refill, call_id)).collect();
+    let filter = json!({ "since": since.to_string() });
+    Draft { verb: Verb::Refill, filter, items, capped, continue_at, examined }.into_plan(stack).await
 }
 
 /// Plans to end the placed calls whose dials since `since` nobody may know: calls that were created before, and are open or ended
@@ -122,9 +74,11 @@ pub async fn plan_stop(stack: &Stack, since: Timestamp, keep_not_due: bool, item
             && call.stop_unknown(&stack.policy(), now).is_some()
             && !(keep_not_due && is_later(call))
     });
-    let items: Vec<PlanItem> = stopped.map(|call| PlanItem::of_call(Action::Stop, call.call_id.clone())).collect();
+    let mut items: Vec<PlanItem> = stopped.map(|call| PlanItem::of_call(Action::Stop, call.call_id.clone())).collect();
     let filter = json!({ "since": since.to_string(), "keep_not_due": keep_not_due });
-    into_plan(stack, Verb::Stop, filter, items, rows.len(), items_max).await
+    let (examined, capped) = (rows.len(), items.len() > items_max);
+    items.truncate(items_max);
+    Draft { verb: Verb::Stop, filter, items, capped, continue_at: None, examined }.into_plan(stack).await
 }
 
 /// Writes into the inbox what the rows of these calls hold: their creations, their dials, and their events. What the inbox holds
@@ -181,17 +135,4 @@ async fn read_rows(stack: &Stack, calls: Vec<CallId>) -> Result<Vec<Call>, Error
         }
     });
     Ok(concurrently(CONCURRENCY, read).await?.into_iter().flatten().collect())
-}
-
-async fn into_plan(
-    stack: &Stack,
-    verb: Verb,
-    filter: serde_json::Value,
-    mut items: Vec<PlanItem>,
-    examined: usize,
-    items_max: usize,
-) -> Result<Plan, Error> {
-    let capped = items.len() > items_max;
-    items.truncate(items_max);
-    Draft { verb, filter, items, capped, continue_at: None, examined }.into_plan(stack).await
 }

@@ -87,6 +87,7 @@ pub async fn plan(
 ) -> Result<Plan, Error> {
     let now = stack.now();
     let item = |call_id: CallId| PlanItem::of_call(Action::Republish, call_id);
+    let (mut continue_at, mut examined) = (None, 0);
     let (mut items, failures): (Vec<PlanItem>, Vec<RelayFailure>) = match filter {
         RepublishFilter::Calls(calls) if calls.is_empty() => {
             return Err(Refusal::EmptyFilter("name a call with --call, or use --since or --failed").into());
@@ -94,7 +95,10 @@ pub async fn plan(
         RepublishFilter::Calls(calls) => (calls.iter().cloned().map(item).collect(), Vec::new()),
         RepublishFilter::Since(since) => {
             let calls = selection::calls_since(&stack.inbox, &stack.calls, *since, now, progress).await?;
-            (calls.into_keys().map(item).collect(), Vec::new())
+            examined = calls.len();
+            let mut calls = calls.into_iter().map(|(call_id, selected)| (selected.last_at, call_id)).collect();
+            continue_at = selection::earliest(&mut calls, items_max).filter(|at| at > since);
+            (calls.into_iter().map(|(_, call_id)| item(call_id)).collect(), Vec::new())
         }
         RepublishFilter::Failed => {
             let failures = failures(stack).await?;
@@ -102,8 +106,8 @@ pub async fn plan(
             (calls.into_iter().map(item).collect(), failures)
         }
     };
-    let examined = items.len();
-    let capped = items.len() > items_max;
+    let examined = examined.max(items.len());
+    let capped = examined > items_max;
     items.truncate(items_max);
     // The messages are deleted last, and only by a plan that holds every call.
     let messages = failures.iter().filter(|_| !capped).map(|failure| PlanItem {
@@ -115,7 +119,7 @@ pub async fn plan(
     });
     items.extend(messages);
     let filter = json!({ "republish": filter, "failures": failures });
-    Draft { verb: Verb::Republish, filter, items, capped, continue_at: None, examined }.into_plan(stack).await
+    Draft { verb: Verb::Republish, filter, items, capped, continue_at, examined }.into_plan(stack).await
 }
 
 /// Returns what the messages of the failures queue say. Receives them, and shows them again at once.

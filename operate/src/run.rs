@@ -19,13 +19,13 @@ use switchhook_aws::random::RandomIds;
 use switchhook_domain::{ProviderEvent, Timestamp, Transition};
 
 use crate::act;
-use crate::audit::{self, AuditRecord, Counts, Moment};
+use crate::audit::{self, AuditRecord, Counts, Moment, Operation};
 use crate::concurrent::concurrently;
+use crate::copy;
 use crate::draft::forecast_group;
 use crate::error::{Error, Refusal};
 use crate::forecast::{Forecast, Step};
-use crate::forget;
-use crate::plan::{CallSummary, Effect, NAMED_MAX, Plan, PlanId, PlanItem, Skipped, Verb};
+use crate::plan::{Action, CallSummary, Effect, KEPT_FOR, NAMED_MAX, Plan, PlanId, PlanItem, Skipped, VALID_FOR, Verb};
 use crate::stack::{OPERATOR_RETENTION, Stack};
 use crate::time_text;
 
@@ -94,6 +94,7 @@ pub struct Run {
     /// Number of items, from the start of the plan, that are done with.
     pub position: usize,
     pub items: usize,
+    /// Counts of items. For a copy, of the items of the tables.
     pub counts: Counts,
     /// Items that were skipped, the first [`NAMED_MAX`] of them.
     pub skipped: Vec<Skipped>,
@@ -137,9 +138,7 @@ pub async fn start(
     if options.reason.trim().is_empty() {
         return Err(Refusal::NoReason.into());
     }
-    if verb == Verb::Forget {
-        forget::check_reason(&options.reason)?;
-    }
+    audit::check_reason(&options.reason)?;
     let plan = Plan::load(stack, plan_id).await?;
     if plan.verb != verb {
         let (made_by, asked) = (plan.verb.command(), verb.command());
@@ -220,11 +219,8 @@ pub async fn get(stack: &Stack, id: &RunId) -> Result<Option<Run>, Error> {
 /// The errors of the inbox.
 pub async fn list(stack: &Stack, limit: usize) -> Result<Vec<Run>, Error> {
     let mut runs: Vec<Run> = Vec::new();
-    for record in audit::list(stack, limit.saturating_mul(3)).await? {
-        let Some(run_id) = record.run_id else { continue };
-        if runs.len() < limit && !runs.iter().any(|run| run.id.as_str() == run_id) {
-            runs.extend(get(stack, &RunId::new(run_id)).await?);
-        }
+    for run_id in audit::run_ids(stack, limit).await? {
+        runs.extend(get(stack, &RunId::new(run_id)).await?);
     }
     Ok(runs)
 }
@@ -245,6 +241,12 @@ fn refusal_of(run: &Run) -> Refusal {
 }
 
 impl Run {
+    /// Returns the time until which the run can surely be resumed: then its plan may be gone.
+    #[must_use]
+    pub fn resumable_until(&self) -> Timestamp {
+        self.started_at.plus(KEPT_FOR).minus(VALID_FOR)
+    }
+
     /// Returns the counts as text, for example `40 done, 2 unchanged, 1 skipped`.
     #[must_use]
     pub fn result(&self) -> String {
@@ -271,6 +273,8 @@ struct PageWork {
     /// Events that ask for a refold. They are queued after the other events of their call.
     refolds: Vec<ProviderEvent>,
     acts: Vec<PlanItem>,
+    /// Parts of tables to copy.
+    copies: Vec<PlanItem>,
     /// Items whose dead letter or notice is deleted once their event is in its call.
     finishing: Vec<PlanItem>,
 }
@@ -280,15 +284,14 @@ impl Held<'_> {
         while self.run.position < self.plan.items.len() {
             let started = self.stack.now();
             let until = self.page_end();
-            let size = until - self.run.position;
-            self.process(until).await?;
+            let steps = self.process(until).await?;
             self.run.position = until;
             self.save().await?;
             if progress(&self.run).is_break() {
                 return Ok(self.run);
             }
             if until < self.plan.items.len() {
-                self.keep_rate(size, started).await;
+                self.keep_rate(steps, started).await;
             }
         }
         // The result is recorded before the run counts as finished, so that a process that is killed here records it later.
@@ -301,7 +304,9 @@ impl Held<'_> {
     /// Returns the end of the page that starts at the position. The items of one call are in one page.
     fn page_end(&self) -> usize {
         let items = &self.plan.items;
-        let size = usize::try_from(self.run.rate).unwrap_or(PAGE_MAX).clamp(1, PAGE_MAX);
+        // A part of a table has many items of its own.
+        let page_max = if self.run.verb == Verb::Copy { 1 } else { PAGE_MAX };
+        let size = usize::try_from(self.run.rate).unwrap_or(page_max).clamp(1, page_max);
         let mut end = (self.run.position + size).min(items.len());
         let call_before = |index: usize| items.get(index).and_then(|item| item.call_id.as_ref());
         while end < items.len() && call_before(end).is_some() && call_before(end) == call_before(end - 1) {
@@ -310,16 +315,15 @@ impl Held<'_> {
         end
     }
 
-    /// Waits until the items of a page have taken as long as the rate demands.
-    async fn keep_rate(&self, size: usize, started: Timestamp) {
-        let items = u64::try_from(size).unwrap_or(u64::MAX);
-        let due = Duration::from_millis(items.saturating_mul(1_000) / u64::from(self.run.rate));
+    /// Waits until the steps of a page have taken as long as the rate demands.
+    async fn keep_rate(&self, steps: u64, started: Timestamp) {
+        let due = Duration::from_millis(steps.saturating_mul(1_000) / u64::from(self.run.rate));
         let spent = Duration::from_millis(self.stack.now().millis_since(started).unsigned_abs());
         tokio::time::sleep(due.saturating_sub(spent)).await;
     }
 
-    /// Checks the items of a page again, and processes them.
-    async fn process(&mut self, until: usize) -> Result<(), Error> {
+    /// Checks the items of a page again, and processes them. Returns the number of steps: items, or items of a copied table.
+    async fn process(&mut self, until: usize) -> Result<u64, Error> {
         let now = self.stack.now();
         let page = self.plan.items.get(self.run.position..until).unwrap_or_default().to_vec();
         let groups: Vec<&[PlanItem]> = page.chunk_by(|a, b| a.call_id.is_some() && a.call_id == b.call_id).collect();
@@ -352,7 +356,15 @@ impl Held<'_> {
             self.run.counts.done = self.run.counts.done.saturating_sub(1);
             self.run.skip(&item, reason);
         }
-        Ok(())
+        let mut steps = page.len() as u64;
+        for part in &work.copies {
+            let counts = copy::carry_out(self.stack, &self.plan, part, self.run.rate).await?;
+            let number = |items: u64| usize::try_from(items).unwrap_or(usize::MAX);
+            self.run.counts.done += number(counts.copied);
+            self.run.counts.unchanged += number(counts.present + counts.expired);
+            steps = counts.read();
+        }
+        Ok(steps)
     }
 
     /// Decides about the items of one call. Only the first `planned_items` are in the plan. The others are the refold of a call whose
@@ -401,6 +413,7 @@ impl Held<'_> {
                     work.refolds.push(*drift);
                     self.run.counts.done += 1;
                 }
+                (None, Step::Act) if item.action == Action::CopyPart => work.copies.push(item.clone()),
                 (None, Step::Act) => {
                     work.acts.push(item.clone());
                     self.run.counts.done += 1;
@@ -441,10 +454,12 @@ impl Held<'_> {
             moment,
             who: who.clone(),
             reason: reason.clone(),
-            verb: *verb,
+            verb: Operation::Planned(*verb),
             run_id: Some(id.to_string()),
             plan_id: Some(plan_id.to_string()),
             event_id: None,
+            call_id: None,
+            about: None,
             items: *items,
             counts: *counts,
         };

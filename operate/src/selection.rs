@@ -11,8 +11,18 @@ use switchhook_domain::{CallId, EventId, Timestamp};
 /// Minutes of the inbox that are read at the same time.
 const CONCURRENCY: usize = 8;
 
-/// Calls, each with the foldable events that it received in a period.
-pub type CallEvents = BTreeMap<CallId, Vec<EventId>>;
+/// Reason why a call is selected.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Selected {
+    /// Foldable events that the call received in the period.
+    pub events: Vec<EventId>,
+    /// Time of the last of these events, or of the call's settlement if that is later. A selection since any time up to this one has
+    /// the call too.
+    pub last_at: Timestamp,
+}
+
+/// Calls that something happened to in a period.
+pub type SelectedCalls = BTreeMap<CallId, Selected>;
 
 /// Progress of a search: the number of minutes that are read, and of all minutes.
 pub type Progress<'a> = &'a mut (dyn FnMut(u64, u64) + Send);
@@ -30,13 +40,13 @@ pub async fn calls_since(
     since: Timestamp,
     now: Timestamp,
     progress: Progress<'_>,
-) -> Result<CallEvents, Error> {
+) -> Result<SelectedCalls, Error> {
     let mut found = received_since(inbox, since, now, progress).await?;
     for shard in 0..WAKE_SHARDS {
-        let mut settled = calls.wake_queue_pages(WakeQueue::Settled, shard, TimeRange::Since(since), None, None);
+        let mut settled = calls.settled_pages(shard, since);
         while let Some(page) = settled.next().await? {
-            for call_id in page.items {
-                found.entry(call_id).or_default();
+            for (call_id, settled_at) in page.items {
+                select(&mut found, call_id, settled_at);
             }
         }
     }
@@ -49,22 +59,37 @@ pub(crate) async fn received_since(
     since: Timestamp,
     now: Timestamp,
     progress: Progress<'_>,
-) -> Result<CallEvents, Error> {
+) -> Result<SelectedCalls, Error> {
     let minutes = minute_of(since)..=minute_of(now);
     let all = minutes.clone().count() as u64;
     let mut read = stream::iter(minutes).map(|minute| received_in(inbox, minute)).buffered(CONCURRENCY);
-    let mut found = CallEvents::new();
+    let mut found = SelectedCalls::new();
     let mut done = 0;
     while let Some(events) = read.next().await {
         for event in events?.into_iter().filter(|event| event.received_at >= since) {
             if let Some(call_id) = event.call_id {
-                found.entry(call_id).or_default().push(event.event_id);
+                select(&mut found, call_id, event.received_at).events.push(event.event_id);
             }
         }
         done += 1;
         progress(done, all);
     }
     Ok(found)
+}
+
+fn select(found: &mut SelectedCalls, call_id: CallId, at: Timestamp) -> &mut Selected {
+    let selected = found.entry(call_id).or_insert_with(|| Selected { events: Vec::new(), last_at: at });
+    selected.last_at = selected.last_at.max(at);
+    selected
+}
+
+/// Keeps the first `most` calls by their times. Returns the time at which the next selection goes on, if calls are left out: each
+/// of them has this time or a later one.
+pub(crate) fn earliest(calls: &mut Vec<(Timestamp, CallId)>, most: usize) -> Option<Timestamp> {
+    calls.sort();
+    let next = calls.get(most).map(|(at, _)| *at);
+    calls.truncate(most);
+    next
 }
 
 /// Returns the open calls: those that wait to be placed, and those that the reconciler watches.
@@ -96,4 +121,18 @@ async fn received_in(inbox: &Inbox, minute: i64) -> Result<Vec<ReceivedEvent>, E
 /// True if this is the record of the request that created a call.
 fn is_creation(event: &ReceivedEvent) -> bool {
     event.call_id.as_ref().is_some_and(|call_id| creation_id(call_id) == event.event_id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_that_are_left_out_are_not_before_the_time_at_which_the_next_selection_goes_on() {
+        let call = |id: &str, at: i64| (Timestamp::from_millis(at), CallId::new(id));
+        let mut calls = vec![call("b", 3), call("c", 1), call("a", 2)];
+        assert_eq!(earliest(&mut calls, 2), Some(Timestamp::from_millis(3)));
+        assert_eq!(calls, [call("c", 1), call("a", 2)]);
+        assert_eq!(earliest(&mut calls, 2), None);
+    }
 }

@@ -10,7 +10,7 @@ use crate::events::Tail;
 use crate::mask::Masker;
 use crate::plan::Plan;
 use crate::{
-    Stack, StackNames, audit, calls, check, dead_letters, dials, events, forget, providers, quarantine, recover,
+    Stack, StackNames, audit, calls, check, copy, dead_letters, dials, events, forget, providers, quarantine, recover,
     repair, replay, republish, run, search, secrets, selection, stack, status, timeline, verify,
 };
 
@@ -32,12 +32,15 @@ fn every_public_future_can_be_spawned() {
     can_be_spawned(async { any::<Stack>().run(any()).await });
     can_be_spawned(async { StackNames::of_dev(&any::<String>()).await });
     can_be_spawned(async { stack::time_of_dev(&any::<String>()).await });
+    can_be_spawned(async { audit::begin(&any(), any(), any(), any()).await });
+    can_be_spawned(async { audit::finish(&any(), any(), any()).await });
     can_be_spawned(async { audit::list(&any(), any()).await });
     can_be_spawned(async { audit::record_unmasking(&any(), &any(), &any::<String>()).await });
     can_be_spawned(async { calls::list(&any(), &any()).await });
     can_be_spawned(async { calls::stuck(&any(), any()).await });
     can_be_spawned(async { check::check(&any(), &any(), std::future::pending(), &mut |_| {}).await });
     can_be_spawned(async { check::clean_up(&any(), &any(), &mut |_| {}).await });
+    can_be_spawned(async { copy::plan(&any(), &any(), any()).await });
     can_be_spawned(async { dead_letters::list(&any(), any()).await });
     can_be_spawned(async { dead_letters::plan_discard(&any(), &any(), any()).await });
     can_be_spawned(async { dead_letters::plan_redrive(&any(), &any(), any()).await });
@@ -57,7 +60,6 @@ fn every_public_future_can_be_spawned() {
     can_be_spawned(async { quarantine::plan_discard(&any(), &any(), any()).await });
     can_be_spawned(async { quarantine::plan_reprocess(&any(), &any(), any()).await });
     can_be_spawned(async { quarantine::show(&any(), &any()).await });
-    can_be_spawned(async { recover::copy(&any(), &any(), &mut |_| {}).await });
     can_be_spawned(async { recover::plan_refill(&any(), any(), any(), &mut minutes).await });
     can_be_spawned(async { recover::plan_stop(&any(), any(), any(), any()).await });
     can_be_spawned(async { repair::failed_messages(&any()).await });

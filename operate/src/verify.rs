@@ -23,8 +23,11 @@ use crate::draft::Draft;
 use crate::error::Error;
 use crate::forecast;
 use crate::plan::{Action, Plan, PlanItem, Verb};
-use crate::selection::{self, CallEvents, Progress};
+use crate::selection::{self, Progress};
 use crate::stack::Stack;
+
+/// Calls, each with the foldable events that it received in a period.
+type CallEvents = BTreeMap<CallId, Vec<EventId>>;
 
 /// Time after its receipt in which an event may still be on its way to its call.
 const ARRIVAL_MARGIN: Duration = Duration::from_secs(2 * 60);
@@ -139,7 +142,7 @@ pub async fn verify(
     progress: Progress<'_>,
 ) -> Result<VerifyReport, Error> {
     let now = stack.now();
-    let named = match filter {
+    let named: CallEvents = match filter {
         VerifyFilter::Calls(calls) => calls.iter().map(|id| (id.clone(), Vec::new())).collect(),
         VerifyFilter::Appointment(appointment_id) => {
             let mut calls = stack.calls.calls_of_appointment(appointment_id).await?;
@@ -150,7 +153,10 @@ pub async fn verify(
             }
             calls.into_iter().map(|id| (id, Vec::new())).collect()
         }
-        VerifyFilter::Since => selection::calls_since(&stack.inbox, &stack.calls, since, now, progress).await?,
+        VerifyFilter::Since => {
+            let found = selection::calls_since(&stack.inbox, &stack.calls, since, now, progress).await?;
+            found.into_iter().map(|(id, selected)| (id, selected.events)).collect()
+        }
     };
     let is_search = *filter == VerifyFilter::Since;
     let resolved = named.into_iter().map(|(id, events)| locate(stack, id, events));

@@ -61,11 +61,18 @@ def test_recover_copy_brings_lost_rows_back_and_leaves_others_alone(stack, call)
         stack.tables.put_item(TableName=restored, Item=row)
     stack.lose(CALLS, rows)
     assert rows and stack.items(CALLS, call) == []
-    code, out, errors = stack.tool("recover", "copy", "--calls-from", restored)
-    assert (code, out) == (0, "calls: 1 item copied, 0 were there already, 0 have expired\n"), errors
+    copy = ["recover", "copy", "--calls-from", restored]
+    code, out, errors = stack.tool(*copy)
+    assert code == 0 and f"calls: 1 item of {restored}, in 1 part, for example {call}" in out, errors
+    assert stack.items(CALLS, call) == []
+    code, _, errors = stack.tool(*copy, "--yes")
+    assert code == 3 and "a reason is needed" in errors
+    code, out, errors = stack.tool(*copy, "--yes", "--reason", "a table was lost")
+    assert code == 0 and "finished: 1 done, 0 unchanged, 0 skipped" in out, errors
     assert len(stack.items(CALLS, call)) == 1 and "PENDING" in stack.tool("show", call)[1]
-    code, out, errors = stack.tool("recover", "copy", "--calls-from", restored, "--json")
-    assert (code, json.loads(out)["calls"]) == (0, {"copied": 0, "present": 1, "expired": 0}), errors
+    code, out, errors = stack.tool(*copy, "--yes", "--reason", "once more", "--json")
+    counts = json.loads(out)["run"]["counts"]
+    assert (code, counts) == (0, {"done": 0, "unchanged": 1, "skipped": 0}), errors
     code, _, errors = stack.tool("recover", "copy", "--calls-from", CALLS)
     assert code == 3 and "name the table that was restored" in errors
 

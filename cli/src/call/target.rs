@@ -6,10 +6,11 @@ use clap::Args;
 use http::Method;
 use serde_json::Value;
 use switchhook_domain::JobState;
+use switchhook_operate::audit::{self, Begun, Counts, Direct, Subject};
 
 use crate::client::{self, ClientError, Response};
 use crate::import::ImportError;
-use crate::stack_choice::{StackChoice, StackChoiceError};
+use crate::stack_choice::{Connection, StackChoice, StackChoiceError};
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CallError {
@@ -36,7 +37,51 @@ pub(super) struct Target {
     pub(super) json: bool,
 }
 
+/// Response to a request that changes a call. Its result is not in the audit records yet.
+pub(super) struct Changed {
+    pub(super) answer: Response,
+    connection: Connection,
+    begun: Begun,
+}
+
+impl Changed {
+    /// Records the result. `call_id` names the call that the request created.
+    pub(super) fn record(self, is_repetition: bool, call_id: Option<&str>) -> Result<(), CallError> {
+        let Self { answer, connection, begun } = self;
+        let counts = match (is_success(&answer), is_repetition) {
+            (true, false) => Counts { done: 1, ..Counts::default() },
+            (true, true) => Counts { unchanged: 1, ..Counts::default() },
+            (false, _) => Counts { skipped: 1, ..Counts::default() },
+        };
+        let begun = match call_id {
+            Some(call_id) => begun.with_call(call_id),
+            None => begun,
+        };
+        Ok(connection.block_on(audit::finish(&connection.stack, begun, counts))?)
+    }
+}
+
+fn is_success(answer: &Response) -> bool {
+    (200..300).contains(&answer.status)
+}
+
 impl Target {
+    /// Sends a request that changes something, after an audit record was written.
+    pub(super) fn change<'a>(
+        &self,
+        (direct, reason): (Direct, Option<&str>),
+        call_id: Option<&str>,
+        path: &str,
+        headers: impl IntoIterator<Item = (&'a str, &'a str)>,
+        body: Vec<u8>,
+    ) -> Result<Changed, CallError> {
+        let connection = self.stack.connect()?;
+        let subject = Subject { call_id: call_id.map(str::to_owned), about: None, items: 1 };
+        let begun = connection.block_on(audit::begin(&connection.stack, direct, reason, subject))?;
+        let answer = client::send_to_stack(&connection.stack.names.api_url, Method::POST, path, headers, body)?;
+        Ok(Changed { answer, connection, begun })
+    }
+
     pub(super) fn send<'a>(
         &self,
         method: Method,
@@ -55,7 +100,7 @@ impl Target {
         errors: &mut impl Write,
         print_result: impl FnOnce(&Value, &mut O) -> io::Result<()>,
     ) -> Result<bool, CallError> {
-        let success = (200..300).contains(&answer.status);
+        let success = is_success(answer);
         let printed = match (success, self.json) {
             (_, true) => writeln!(out, "{}", answer.body),
             (true, false) => print_result(&answer.json(), out),

@@ -39,6 +39,32 @@ fn printed(stack: &Stack, arguments: &[&str]) -> String {
 const ENDED: &str = "retell:call_5d0b8f6e2c3a4f7d9e1b0a6c8d2f4e70:call_ended";
 
 #[test]
+fn events_of_a_call_that_are_not_in_its_history_are_listed() {
+    let (scratch, stack) = with_known_keys();
+    send(&stack, "retell", "a key for Retell", ["--sample", "retell/call_ended"]);
+    until_found(&stack, &["event", "status", ENDED, "--json"], |line| line["status"] == "applied");
+    let unfolded = ["event", "list", "--call", "appt_201", "--unfolded"];
+    let nothing = stack.switchhook(&unfolded);
+    assert_eq!((nothing.status.code(), text(&nothing.stdout)), (Some(1), String::new()), "{}", text(&nothing.stderr));
+    assert!(text(&nothing.stderr).contains("0 shown; examined "), "{}", text(&nothing.stderr));
+    // A type that Switchhook does not fold is stored with its call.
+    let body = r#"{"event_id": "e-new", "event_type": "call.transferred", "appointment_id": "appt_201"}"#;
+    let file = scratch.0.join("new.json");
+    std::fs::write(&file, body).expect("a file");
+    send(&stack, "generic", KEY, ["--file", file.to_str().expect("UTF-8")]);
+    let nobody = stack.switchhook(&["event", "list", "--call", "nobody", "--unfolded"]);
+    assert_eq!(nobody.status.code(), Some(1));
+    assert!(text(&nobody.stderr).contains("has no call \"nobody\""), "{}", text(&nobody.stderr));
+    let refused = stack.switchhook(&["event", "list", "--unfolded"]);
+    assert!(text(&refused.stderr).contains("--call"), "{}", text(&refused.stderr));
+    let page = until_found(&stack, &[&unfolded[..], &["--json"]].concat(), |page| page["events"][0].is_object());
+    assert_eq!(
+        (&page["events"][0]["event_id"], &page["events"][0]["status"]),
+        (&"generic:e-new".into(), &"recorded".into())
+    );
+}
+
+#[test]
 fn story_of_a_call_is_found_from_every_id_and_says_why() {
     let (_scratch, stack) = with_known_keys();
     send(&stack, "retell", "a key for Retell", ["--sample", "retell/call_ended"]);

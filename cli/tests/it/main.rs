@@ -6,6 +6,7 @@
     reason = "a helper that cannot go on fails its test; the lint allowances for tests do not cover helpers"
 )]
 
+mod audit;
 mod call;
 mod check;
 mod demo;

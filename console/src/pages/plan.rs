@@ -280,7 +280,7 @@ pub(crate) const fn is_run_here(verb: Verb) -> bool {
         | Verb::DiscardQuarantined
         | Verb::Republish
         | Verb::Verify => true,
-        Verb::Refill | Verb::Stop | Verb::Forget | Verb::ShowBody => false,
+        Verb::Copy | Verb::Refill | Verb::Stop | Verb::Forget => false,
     }
 }
 
@@ -298,7 +298,7 @@ fn title(plan: &Plan) -> String {
         Verb::Refill => ("refill", "call"),
         Verb::Stop => ("end", "call"),
         Verb::Forget => ("forget", "item"),
-        Verb::ShowBody => ("show", "body"),
+        Verb::Copy => ("copy", "table part"),
     };
     let of = if plan.calls == 0 { String::new() } else { format!(" of {}", counted(plan.calls, "call")) };
     format!("{does} {}{of}", counted(items, what))

@@ -348,7 +348,7 @@ fn run_link(run: &Run) -> Markup {
 async fn audit_of(stack: &Stack) -> Markup {
     let (runs, records) = tokio::join!(run::list(stack, RUNS_SHOWN), audit::list(stack, RECORDS_SHOWN));
     html! {
-        p.muted { "Who changed what, and why. No run starts, and no body is unmasked, without a record." }
+        p.muted { "Who changed what, and why. No run starts, no command changes anything, and no body is unmasked, without a record." }
         h2 { "Runs" }
         @match &runs {
             Ok(runs) if runs.is_empty() => (parts::empty(&html! { "Nothing was ever repaired." })),
@@ -404,6 +404,8 @@ fn records_table(records: &[AuditRecord]) -> Markup {
                         td data-label="About" {
                             @if let Some(run) = &record.run_id { a href=(url("/run", &[("id", run)])) { (visible(run)) } }
                             @if let Some(event) = &record.event_id { (event_link(event)) }
+                            @if let Some(call) = &record.call_id { (parts::call_link(call)) }
+                            @if let Some(about) = &record.about { (parts::foreign(&masker.text(about))) }
                         }
                     }
                 }

@@ -1,4 +1,4 @@
-//! Parts that both tables share: items, conditional writes, pages of an index, shards, and copies of whole tables.
+//! Parts that both tables share: items, conditional writes, pages of an index, and shards.
 
 use std::collections::HashMap;
 use std::hash::Hasher;
@@ -14,7 +14,6 @@ use aws_sdk_dynamodb::types::AttributeValue;
 use aws_sdk_dynamodb::types::error::ConditionalCheckFailedException;
 use aws_smithy_async::future::pagination_stream::PaginationStream;
 use aws_smithy_runtime_api::client::orchestrator::HttpResponse;
-use futures_util::stream::{self, StreamExt};
 use switchhook_domain::Timestamp;
 
 use crate::error::{Error, Source};
@@ -101,64 +100,6 @@ impl ConditionalError for UpdateItemError {
     fn failed_condition(&self) -> Option<&ConditionalCheckFailedException> {
         if let Self::ConditionalCheckFailedException(refusal) = self { Some(refusal) } else { None }
     }
-}
-
-/// Writes at the same time while a table is copied.
-const COPY_CONCURRENCY: usize = 32;
-
-/// Numbers of items of a table that was copied.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CopyCounts {
-    pub copied: u64,
-    /// Items whose key the other table has. They stay as they are.
-    pub present: u64,
-    /// Items that were not copied, because DynamoDB may remove them already.
-    pub expired: u64,
-}
-
-/// Copies the items of a table into another one that has the same key, named `key`. Reads the whole table. `progress` gets the
-/// number of items that were read so far.
-///
-/// # Errors
-/// [`Error::CopyTable`]. A repetition is safe.
-pub async fn copy_items(
-    client: &Client,
-    from: &str,
-    to: &str,
-    key: &str,
-    now: Timestamp,
-    progress: &mut (dyn FnMut(u64) + Send),
-) -> Result<CopyCounts, Error> {
-    let failed = |error: Source| Error::CopyTable(error);
-    let mut counts = CopyCounts::default();
-    let mut read = 0;
-    let mut pages = client.scan().table_name(from).consistent_read(true).into_paginator().send();
-    while let Some(page) = pages.next().await {
-        let items = page.map_err(|error| failed(Box::new(error)))?.items.unwrap_or_default();
-        read += items.len() as u64;
-        let (live, expired): (Vec<Item>, Vec<Item>) = items.into_iter().partition(|item| !is_expired(item, now));
-        counts.expired += expired.len() as u64;
-        let puts = live.into_iter().map(|mut item| {
-            // The announcements of the last write in the other table are no news: the relay must not publish them again.
-            item.remove("outbox_start");
-            let put = client.put_item().table_name(to).set_item(Some(item));
-            put.condition_expression("attribute_not_exists(#key)").expression_attribute_names("#key", key).send()
-        });
-        let puts: Vec<_> = stream::iter(puts).buffered(COPY_CONCURRENCY).collect().await;
-        for put in puts {
-            let is_copied = ConditionalWrite::from_result(put).map_err(failed)?.is_applied();
-            counts.copied += u64::from(is_copied);
-            counts.present += u64::from(!is_copied);
-        }
-        progress(read);
-    }
-    Ok(counts)
-}
-
-/// True if DynamoDB may remove the item.
-fn is_expired(item: &Item, now: Timestamp) -> bool {
-    let end = item.get("expires_at").and_then(|end| end.as_n().ok()?.parse::<i64>().ok());
-    end.is_some_and(|end| end < now.as_millis() / 1_000)
 }
 
 /// Returns the shard of an id, below `shards`. Uses FNV-1a: the same in every version and on every machine.

@@ -4,6 +4,7 @@ pub mod bus;
 pub mod calls;
 mod compression;
 pub mod config;
+pub mod copy;
 pub mod do_not_call;
 pub mod dynamodb;
 pub mod error;

@@ -57,6 +57,31 @@ async fn same_events_are_published_again_with_the_same_ids() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn plan_that_reached_its_limit_says_where_the_next_one_goes_on() {
+    let world = World::new();
+    let mut since = world.now();
+    for (number, call) in ["c3", "c1", "c2", "c4"].into_iter().enumerate() {
+        let second = u64::try_from(number).unwrap();
+        world.accept(Provider::Generic, &generic(call, call, "RINGING", second)).await;
+        world.wait(MINUTE).await;
+    }
+    // The first call gets a late event, so it is the last one.
+    world.accept(Provider::Generic, &generic("c3", "late", "ANSWERED", 9)).await;
+    world.quiesce().await;
+    let stack = stack(&world);
+    let mut names = Vec::new();
+    loop {
+        let made = plan(&stack, &RepublishFilter::Since(since), 2, &mut |_, _| {}).await.unwrap();
+        names.extend(made.items.iter().filter_map(|item| item.call_id.clone()).map(|call| call.to_string()));
+        assert_eq!(made.capped, made.continue_at.is_some(), "{made:?}");
+        let Some(next) = made.continue_at else { break };
+        assert!(next > since, "the next plan goes on later");
+        since = next;
+    }
+    assert_eq!(names, ["c1", "c2", "c4", "c3"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn row_that_cannot_be_read_is_named_and_the_others_are_published() {
     let world = World::new();
     let began = world.now();

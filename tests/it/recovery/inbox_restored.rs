@@ -1,8 +1,10 @@
 //! The inbox is restored to an earlier time, or lost, and the calls table is intact.
 
+use std::collections::BTreeSet;
+
 use switchhook_domain::Provider;
 use switchhook_local::INBOX_TABLE;
-use switchhook_operate::plan::Action;
+use switchhook_operate::plan::{Action, Plan};
 use switchhook_operate::recover::plan_refill;
 use switchhook_tests::{MINUTE, World, generic};
 
@@ -25,6 +27,28 @@ async fn play(world: &World) -> Backup {
     create(world, &later).await;
     world.wait(MINUTE * 80).await;
     backup
+}
+
+#[tokio::test(start_paused = true)]
+async fn plan_that_reached_its_limit_says_where_the_next_one_goes_on() {
+    let world = World::new();
+    let began = world.now();
+    let backup = play(&world).await;
+    restore(&world, &backup).await;
+    let stack = stack(&world);
+    let whole = plan_refill(&stack, began, MAX, &mut |_, _| {}).await.unwrap();
+    assert!(whole.items.len() > 4 && whole.continue_at.is_none(), "{whole:?}");
+    let calls = |plan: &Plan| plan.items.iter().filter_map(|item| item.call_id.clone()).collect::<BTreeSet<_>>();
+    let (mut since, mut found) = (began, BTreeSet::new());
+    loop {
+        let plan = plan_refill(&stack, since, 2, &mut |_, _| {}).await.unwrap();
+        found.extend(calls(&plan));
+        assert_eq!(plan.capped, plan.continue_at.is_some());
+        let Some(next) = plan.continue_at else { break };
+        assert!(next > since, "the next plan goes on later");
+        since = next;
+    }
+    assert_eq!(found, calls(&whole));
 }
 
 #[tokio::test(start_paused = true)]

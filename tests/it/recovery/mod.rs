@@ -7,6 +7,7 @@
 
 mod both_restored;
 mod calls_restored;
+mod copied;
 mod do_not_call;
 mod inbox_restored;
 mod queues_lost;
@@ -21,8 +22,8 @@ use serde_dynamo::AttributeValue;
 use switchhook_domain::Timestamp;
 use switchhook_local::{CALLS_TABLE, INBOX_TABLE};
 use switchhook_operate::Stack;
+use switchhook_operate::copy::{self, CopyFrom};
 use switchhook_operate::plan::Plan;
-use switchhook_operate::recover::{CopyFrom, copy};
 use switchhook_operate::run::{self, RATE_DEFAULT, Run, RunOptions};
 use switchhook_operate::verify::{Problem, VerifyFilter, VerifyReport, plan_repair, verify};
 use switchhook_tests::{Item, World};
@@ -49,7 +50,15 @@ pub(crate) async fn restore(world: &World, backup: &Backup) {
     make_table(world, &restored, key_name(backup.table), backup.items.clone()).await;
     let is_inbox = backup.table == INBOX_TABLE;
     let from = CopyFrom { inbox: is_inbox.then(|| restored.clone()), calls: (!is_inbox).then_some(restored) };
-    copy(&stack(world), &from, &mut |_| {}).await.unwrap();
+    copy_tables(&stack(world), &from).await;
+}
+
+/// Copies tables, as `switchhook recover copy --yes` does, in no time.
+pub(crate) async fn copy_tables(stack: &Stack, from: &CopyFrom) -> Run {
+    let plan = copy::plan(stack, from, MAX).await.unwrap();
+    let (who, reason) = ("tester".to_owned(), "a disaster".to_owned());
+    let options = RunOptions { who, reason, rate: u32::MAX, allow_ringing: false };
+    run::start(stack, &plan.id, plan.verb, options, &mut |_| ControlFlow::Continue(())).await.unwrap()
 }
 
 /// Makes a table beside those of the stack, with these items.

@@ -7,11 +7,12 @@ use switchhook_aws::do_not_call::DoNotCallList;
 use switchhook_domain::{PhoneNumber, Provider};
 use switchhook_local::fake::DeliveryFaults;
 use switchhook_local::{CALLS_TABLE, INBOX_TABLE};
-use switchhook_operate::recover::{CopyFrom, copy, plan_stop};
-use switchhook_operate::{Error, Refusal, Stack};
+use switchhook_operate::Stack;
+use switchhook_operate::copy::CopyFrom;
+use switchhook_operate::recover::plan_stop;
 use switchhook_tests::{MINUTE, World, generic};
 
-use super::{MAX, carry_out, dials, found, make_table, repair, stack, verified};
+use super::{MAX, carry_out, copy_tables, dials, found, make_table, repair, stack, verified};
 use crate::outbound::{HOUR, call_request, call_state, create};
 
 const OLD_INBOX: &str = "old-inbox";
@@ -27,10 +28,10 @@ async fn redeploy(old: &World) -> World {
     world
 }
 
-async fn copy_both(stack: &Stack) -> (u64, u64) {
+/// Copies both tables. Returns the number of items that were copied.
+async fn copy_both(stack: &Stack) -> usize {
     let from = CopyFrom { inbox: Some(OLD_INBOX.to_owned()), calls: Some(OLD_CALLS.to_owned()) };
-    let report = copy(stack, &from, &mut |_| {}).await.unwrap();
-    (report.inbox.unwrap().copied, report.calls.unwrap().copied)
+    copy_tables(stack, &from).await.counts.done
 }
 
 #[tokio::test(start_paused = true)]
@@ -52,9 +53,9 @@ async fn retained_tables_are_copied_and_every_call_goes_on() {
 
     let mut world = redeploy(&old).await;
     let new = stack(&world);
-    let (inbox, calls) = copy_both(&new).await;
-    assert_eq!((inbox, calls), (old.items(INBOX_TABLE).await.len() as u64, old.items(CALLS_TABLE).await.len() as u64));
-    assert_eq!(copy_both(&new).await, (0, 0), "a repetition copies nothing");
+    let all = old.items(INBOX_TABLE).await.len() + old.items(CALLS_TABLE).await.len();
+    assert_eq!(copy_both(&new).await, all);
+    assert_eq!(copy_both(&new).await, 0, "a repetition copies nothing");
     assert!(DoNotCallList::new(&world.calls, &world.inbox).contains(&blocked).await.unwrap());
     world.start();
     world.wait(MINUTE * 5).await;
@@ -78,7 +79,8 @@ async fn copied_row_announces_nothing_again_by_itself() {
     copy_both(&stack(&world)).await;
     world.start();
     world.wait(MINUTE * 3).await;
-    assert_eq!(world.domain_events(), [json!(null); 0]);
+    let is_of_a_call = |event: &serde_json::Value| event["type"] != "operator.action";
+    assert_eq!(world.domain_events().into_iter().filter(is_of_a_call).collect::<Vec<_>>(), [json!(null); 0]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -120,15 +122,4 @@ async fn region_is_lost_and_the_backups_are_older_than_the_last_dials() {
     world.wait(HOUR).await;
     assert_snapshot!(call_state(&world, &call_id).await, @"job FAILED, appointment Failed, attempts []");
     assert_eq!(dials(&world).len(), 0, "the person was called by the stack that was lost");
-}
-
-#[tokio::test(start_paused = true)]
-async fn table_is_not_copied_into_itself() {
-    let world = World::stopped();
-    let new = stack(&world);
-    let itself = CopyFrom { inbox: None, calls: Some(CALLS_TABLE.to_owned()) };
-    let refused = copy(&new, &itself, &mut |_| {}).await;
-    assert!(matches!(refused, Err(Error::Refusal(Refusal::SameTable(_)))), "{refused:?}");
-    let nothing = copy(&new, &CopyFrom::default(), &mut |_| {}).await;
-    assert!(matches!(nothing, Err(Error::Refusal(Refusal::EmptyFilter(_)))), "{nothing:?}");
 }

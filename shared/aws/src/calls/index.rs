@@ -79,6 +79,13 @@ impl Calls {
             .set_exclusive_start_key(start)
     }
 
+    /// Returns the pages of one shard of the settled calls: those that were settled since this time, the latest first, with that
+    /// time.
+    pub fn settled_pages(&self, shard: u64, since: Timestamp) -> Pages<(CallId, Timestamp)> {
+        let query = self.wake_queue_query(WakeQueue::Settled, shard, TimeRange::Since(since), None, None);
+        Pages::new(query, due_call_of, Error::ListCalls)
+    }
+
     /// Returns the pages of one shard of a wake queue of pending calls: calls and their due times up to `until`, the earliest
     /// first. `limit` is the largest number of calls in a page.
     pub fn dial_queue_pages(

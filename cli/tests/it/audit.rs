@@ -1,0 +1,108 @@
+//! Commands that change a stack without a plan leave audit records, and change nothing without them.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+use switchhook_operate::audit::Direct;
+
+use crate::stack::{Scratch, Stack, text};
+
+const PERSON: &str = "+447700900123";
+
+fn records(stack: &Stack) -> Vec<Value> {
+    let output = stack.switchhook(&["audit", "list", "--json"]);
+    let all: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    all["records"].as_array().expect("records").clone()
+}
+
+/// Runs a command that must succeed. Returns its standard output.
+fn done(stack: &Stack, arguments: &[&str]) -> String {
+    let output = stack.switchhook(arguments);
+    assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", text(&output.stderr));
+    text(&output.stdout)
+}
+
+#[test]
+fn every_change_without_a_plan_leaves_two_records() {
+    let scratch = Scratch::new();
+    let providers = scratch.providers();
+    let stack = Stack::start(&["--providers", providers.to_str().expect("UTF-8"), "--tick", "1h"]);
+    let rows = scratch.0.join("november.csv");
+    std::fs::write(&rows, "provider,from,to\nretell,+442079460018,+447700900124\n").expect("a file");
+    let generic = scratch.0.join("generic.json");
+    std::fs::write(&generic, r#"{"generic": {"keys": ["hunter2 and more, so that it is long enough"]}}"#)
+        .expect("a file");
+    let due = (jiff::Timestamp::now() + jiff::SignedDuration::from_hours(24)).to_string();
+    let create = [
+        "call",
+        "create",
+        "--provider",
+        "retell",
+        "--from-number",
+        "+442079460018",
+        "--to-number",
+        PERSON,
+        "--due",
+        &due,
+    ];
+    let created = done(&stack, &create);
+    let call_id = created.split(' ').next().expect("an id");
+    done(&stack, &["call", "trigger", call_id, "--reason", "ticket 1"]);
+    let late = stack.switchhook(&["call", "cancel", call_id]);
+    assert_eq!(late.status.code(), Some(1), "the call is being placed");
+    done(&stack, &["call", "import", rows.to_str().expect("UTF-8"), "--reason", "ticket 2"]);
+    done(&stack, &["reconcile"]);
+    done(&stack, &["reconcile", "--drift", "--reason", "ticket 3"]);
+    done(&stack, &["providers", "put", generic.to_str().expect("UTF-8"), "--yes", "--reason", "ticket 4"]);
+
+    let records = records(&stack);
+    let changes: BTreeSet<&str> = records.iter().filter_map(|record| record["verb"].as_str()).collect();
+    let all = Direct::ALL.iter().filter(|direct| **direct != Direct::ShowBody);
+    assert_eq!(changes, all.map(|direct| direct.as_str()).collect::<BTreeSet<_>>());
+    assert_eq!(records.len(), 2 * changes.len());
+    let of = |verb: &str, moment: &str| {
+        let is_it = |record: &&Value| record["verb"] == verb && record["moment"] == moment;
+        records.iter().find(is_it).unwrap_or_else(|| panic!("no record {verb} {moment}"))
+    };
+    for (verb, reason, done) in [
+        ("create_call", Direct::CreateCall.purpose(), 1),
+        ("trigger_call", "ticket 1", 1),
+        ("cancel_call", Direct::CancelCall.purpose(), 0),
+        ("import_calls", "ticket 2", 1),
+        ("reconcile", Direct::Reconcile.purpose(), 1),
+        ("drift_check", "ticket 3", 1),
+        ("put_providers", "ticket 4", 1),
+    ] {
+        let (started, finished) = (of(verb, "started"), of(verb, "finished"));
+        assert_eq!(started["reason"], reason);
+        assert_eq!((&finished["reason"], &finished["who"]), (&started["reason"], &started["who"]));
+        assert_eq!((&started["counts"]["done"], &finished["counts"]["done"]), (&Value::from(0), &Value::from(done)));
+    }
+    assert_eq!(of("create_call", "finished")["call_id"], call_id);
+    assert_eq!(of("cancel_call", "started")["call_id"], call_id);
+    assert_eq!(of("cancel_call", "finished")["counts"]["skipped"], 1);
+    assert_eq!(of("import_calls", "started")["about"], "november.csv");
+    assert_eq!(of("put_providers", "started")["about"], "generic");
+
+    let everything = format!("{records:?}{}", done(&stack, &["audit", "list"]));
+    for hidden in ["44770090", "44207946", "hunter2"] {
+        assert!(!everything.contains(hidden), "{hidden} is in {everything}");
+    }
+    let published = stack.domain_events(None);
+    let published = published.iter().filter(|(_, event_type, _)| event_type == "operator.action");
+    assert_eq!(published.count(), records.len());
+}
+
+#[test]
+fn reason_and_id_that_are_numbers_stay_out_of_the_records() {
+    let scratch = Scratch::new();
+    let stack = Stack::start(&["--providers", scratch.providers().to_str().expect("UTF-8"), "--tick", "1h"]);
+    let refused = stack.switchhook(&["reconcile", "--reason", PERSON]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(text(&refused.stderr).contains("may hold a phone number"), "{}", text(&refused.stderr));
+    assert!(records(&stack).is_empty(), "nothing was done");
+    let unknown = stack.switchhook(&["call", "cancel", PERSON]);
+    assert_eq!(unknown.status.code(), Some(1));
+    let records = records(&stack);
+    assert_eq!((records.len(), &records[0]["call_id"]), (2, &Value::from("***")));
+}
