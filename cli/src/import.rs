@@ -155,7 +155,7 @@ impl Import {
         let subject = Subject { call_id: None, about: Some(name.to_owned()), items: valid.len() };
         let begin = audit::begin(stack, Direct::ImportCalls, self.reason.as_deref(), subject);
         let begun = connection.block_on(begin)?;
-        let mut imported = self.send(&stack.names.api_url, &valid)?;
+        let mut imported = self.send(connection.api_url(), &valid)?;
         connection.block_on(audit::finish(stack, begun, imported.counts(valid.len())))?;
         for error in imported.refused.iter().filter(|_| !self.json) {
             writeln!(errors, "{}", error.text(&self.file)).map_err(ImportError::Print)?;

@@ -86,6 +86,11 @@ impl Connection {
         Ok(Self { stack, runtime })
     }
 
+    /// Returns the base URL of the stack's API.
+    pub(crate) fn api_url(&self) -> &str {
+        self.stack.local.as_deref().unwrap_or(&self.stack.names.api_url)
+    }
+
     /// Returns the options that name this stack in a command.
     pub(crate) fn options(&self) -> String {
         let names = &self.stack.names;

@@ -78,7 +78,7 @@ impl Target {
         let connection = self.stack.connect()?;
         let subject = Subject { call_id: call_id.map(str::to_owned), about: None, items: 1 };
         let begun = connection.block_on(audit::begin(&connection.stack, direct, reason, subject))?;
-        let answer = client::send_to_stack(&connection.stack.names.api_url, Method::POST, path, headers, body)?;
+        let answer = client::send_to_stack(connection.api_url(), Method::POST, path, headers, body)?;
         Ok(Changed { answer, connection, begun })
     }
 

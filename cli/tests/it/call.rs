@@ -180,10 +180,7 @@ fn domain_events_are_published_again_under_their_ids() {
         let output = switchhook(&[&["republish"], which, &["--to", &stack.url]].concat());
         (output.status.code(), text(&output.stdout), text(&output.stderr))
     };
-    let published = || -> Vec<_> {
-        let is_own = |event: &(String, String, Value)| event.1 != "operator.action";
-        stack.domain_events(None).into_iter().filter(is_own).collect()
-    };
+    let published = || events_of_calls(&stack);
     let run = ["--yes", "--reason", "a test"];
     let (code, out, errors) = republish(&["--call", &canceled]);
     assert_eq!(code, Some(0), "{errors}");
@@ -260,7 +257,12 @@ fn placed_call_survives_kill_9_and_ends() {
     }
 }
 
-/// Waits until the domain events of these calls are published, and returns all domain events.
+/// The domain events so far, without those about what operators do.
+fn events_of_calls(stack: &Stack) -> Vec<(String, String, Value)> {
+    stack.domain_events(None).into_iter().filter(|event| event.1 != "operator.action").collect()
+}
+
+/// Waits until the domain events of these calls are published, and returns the events of all calls.
 fn published_events(stack: &Stack, calls: &[&String]) -> Vec<(String, String, Value)> {
     let operated = connect(&stack.url).expect("a stack");
     let expected: Vec<String> = calls
@@ -272,7 +274,7 @@ fn published_events(stack: &Stack, calls: &[&String]) -> Vec<(String, String, Va
         .map(|event| event.id)
         .collect();
     wait_for("the domain events of the calls", || {
-        let events = stack.domain_events(None);
+        let events = events_of_calls(stack);
         let missing = expected.iter().find(|id| !events.iter().any(|event| event.0 == **id));
         missing.map_or(Ok(events.clone()), |id| Err(format!("{id} is not published")))
     })

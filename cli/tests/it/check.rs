@@ -121,7 +121,8 @@ fn local_stack_is_walked_too() {
         assert_eq!(stack.switchhook(schedule).status.code(), Some(0));
     }
     assert_eq!(stack.get(&format!("/call?id={id}")), None);
-    assert_eq!(stack.domain_events(None).len(), events.len());
+    let of_calls = stack.domain_events(None).into_iter().filter(|event| event.1 != "operator.action");
+    assert_eq!(of_calls.count(), events.len());
 }
 
 #[test]
