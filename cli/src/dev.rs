@@ -290,6 +290,7 @@ impl Dev {
             data_dir: self.data.clone(),
             clock,
             concurrent_dials_per_provider: CONCURRENT_DIALS_PER_PROVIDER,
+            block_on_request: true,
             default_retry_policy: DEFAULT_RETRY_POLICY,
             index_numbers: true,
             random_ids: RandomIds::from_system(),

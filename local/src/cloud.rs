@@ -78,6 +78,8 @@ pub struct CloudOptions {
     pub default_retry_policy: RetryPolicy,
     /// Number of calls that are placed at the same time with one provider. Also the number of concurrent dialers.
     pub concurrent_dials_per_provider: u32,
+    /// True if the number of a person who asks not to be called again goes on the do-not-call list.
+    pub block_on_request: bool,
     /// True if calls are found by the other person's number.
     pub index_numbers: bool,
     /// Source of the ids of calls, claims and dials.
@@ -126,6 +128,7 @@ impl Cloud {
             clock,
             default_retry_policy,
             concurrent_dials_per_provider,
+            block_on_request,
             index_numbers,
             random_ids,
             seed,
@@ -174,7 +177,7 @@ impl Cloud {
                 bus: bus("consumer"),
                 policy,
                 max_receive_count: MAX_RECEIVE_COUNT,
-                block_on_request: true,
+                block_on_request,
                 clock: clock(),
             }),
             relay: Arc::new(Relay { bus: bus("relay"), clock: clock() }),

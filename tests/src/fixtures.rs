@@ -40,6 +40,7 @@ pub fn options(secret: &Value) -> CloudOptions {
         clock: Clock::starting_at(UNIX_EPOCH + Duration::from_secs(START_S)),
         default_retry_policy: DEFAULT_RETRY_POLICY,
         concurrent_dials_per_provider: CONCURRENT_DIALS_PER_PROVIDER,
+        block_on_request: true,
         index_numbers: true,
         random_ids: RandomIds::seeded(1),
         seed: 1,

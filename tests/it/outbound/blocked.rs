@@ -3,7 +3,8 @@
 use serde_json::json;
 use switchhook_aws::do_not_call::DoNotCallList;
 use switchhook_domain::{PhoneNumber, Provider};
-use switchhook_tests::{MINUTE, World};
+use switchhook_local::CloudOptions;
+use switchhook_tests::{MINUTE, World, all_providers, options};
 
 use super::{call_request, call_state, create, get_call, send};
 
@@ -37,6 +38,26 @@ async fn person_who_asks_not_to_be_called_is_not_called_again() {
         world.wait(MINUTE * 5).await;
         assert_eq!(world.cloud.fake().dials(), [], "{direction}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn wish_blocks_no_number_where_the_configuration_says_so() {
+    let mut world = World::with_options(CloudOptions { block_on_request: false, ..options(&all_providers()) });
+    world.start();
+    world.accept(Provider::Retell, &report("call_1", "outbound")).await;
+    world.quiesce().await;
+    assert_eq!(
+        call_state(&world, "appointment:apt_0").await,
+        "job COMPLETED, appointment Declined, attempts [completed]"
+    );
+    let list = DoNotCallList::new(&world.calls, &world.inbox);
+    assert!(!list.contains(&PhoneNumber::new("+15550199")).await.unwrap());
+    assert_eq!(world.logged("number_blocked").len(), 0);
+    let call_id = create(&world, &call_request("confirms")).await;
+    world.wait(MINUTE * 5).await;
+    let dialled: Vec<String> = world.cloud.fake().dials().into_iter().map(|dial| dial.call_id).collect();
+    assert_eq!(dialled, [call_id.as_str()]);
+    assert_eq!(call_state(&world, &call_id).await, "job COMPLETED, appointment Confirmed, attempts [completed]");
 }
 
 #[tokio::test(start_paused = true)]

@@ -89,6 +89,7 @@ async fn run(traffic: &Traffic, data: Option<&Path>, progress: impl Fn(Millis)) 
         clock: Clock::starting_at(clock_start),
         default_retry_policy: DEFAULT_RETRY_POLICY,
         concurrent_dials_per_provider: CONCURRENT_DIALS_PER_PROVIDER,
+        block_on_request: true,
         index_numbers: true,
         random_ids: RandomIds::seeded(traffic.seed),
         seed: traffic.seed,

@@ -40,6 +40,7 @@ fn start() -> Running {
         data_dir: None,
         clock: Clock::ahead_by(Duration::ZERO),
         concurrent_dials_per_provider: CONCURRENT_DIALS_PER_PROVIDER,
+        block_on_request: true,
         default_retry_policy: DEFAULT_RETRY_POLICY,
         index_numbers: true,
         random_ids: RandomIds::seeded(1),
