@@ -280,6 +280,9 @@ impl Dialer {
             Err(error) => return self.withdraw(call, attempt, "dial_not_recorded", None).await.and(Err(error)),
         }
         let asked_at = self.clock.now();
+        // The scheduler's clock may be ahead of this one.
+        let since_due = |due_at| u64::try_from(asked_at.millis_since(due_at)).unwrap_or_default();
+        notes.due_to_request_ms = claim.due_at.map(since_due);
         let answer = self.api.dial(provider, request).await;
         notes.request_ms = Some(self.clock.now().millis_since(asked_at).unsigned_abs());
         notes.is_failed = signal(&answer) != DialSignal::Works;
@@ -476,11 +479,6 @@ impl Dialer {
         started: Timestamp,
     ) {
         let now = self.clock.now();
-        let mut counts = vec![
-            ("provider_request_failed", u64::from(notes.is_failed)),
-            ("no_account", u64::from(notes.has_no_account)),
-        ];
-        counts.extend(notes.request_ms.map(|request_ms| ("provider_request_ms", request_ms)));
         let failure = Decision::from_error(dialled.as_ref().err());
         let decision = Decision {
             function: "dialer",
@@ -491,7 +489,7 @@ impl Dialer {
             cause: dialled.as_ref().map_or(failure.cause, DialOutcome::cause),
             duration_ms: Some(now.millis_since(started)),
             trace_id: claim.map(|claim| claim.trace_id.as_str()),
-            counts,
+            counts: notes.counts(),
             ..failure
         };
         decision.log(now, dialled.is_err());

@@ -41,11 +41,26 @@ pub(crate) enum DialOutcome {
 pub(crate) struct RequestNotes {
     /// Time of the request, with its repetition. `None` if there was no request.
     pub(crate) request_ms: Option<u64>,
+    /// Time from the due time of the call to the request. `None` if there was no request, or if somebody triggered the call
+    /// before it was due.
+    pub(crate) due_to_request_ms: Option<u64>,
     /// True if the request failed for a reason that is not the number's: no clear answer, a busy provider, or a problem with the
     /// account.
     pub(crate) is_failed: bool,
     /// True if there was no request, because the provider has no account that can be read.
     pub(crate) has_no_account: bool,
+}
+
+impl RequestNotes {
+    /// Numbers for the log line and the metrics.
+    pub(crate) fn counts(self) -> Vec<(&'static str, u64)> {
+        let Self { request_ms, due_to_request_ms, is_failed, has_no_account } = self;
+        let times = [("due_to_request_ms", due_to_request_ms), ("provider_request_ms", request_ms)];
+        let mut counts =
+            vec![("provider_request_failed", u64::from(is_failed)), ("no_account", u64::from(has_no_account))];
+        counts.extend(times.into_iter().filter_map(|(name, time)| Some((name, time?))));
+        counts
+    }
 }
 
 /// The next step with a call under a valid claim. The row must hold its transition before anything else happens.

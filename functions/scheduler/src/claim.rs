@@ -86,7 +86,9 @@ impl Scheduler {
         trace_id: &str,
     ) -> Result<ClaimOutcome, Error> {
         let token = self.random_ids.hex::<16>()?;
-        let Some(transition) = call.claim(&token, LEASE, is_manual, &self.policy, self.clock.now()) else {
+        let now = self.clock.now();
+        let due_at = call.pending_due_at().filter(|due_at| *due_at <= now);
+        let Some(transition) = call.claim(&token, LEASE, is_manual, &self.policy, now) else {
             return Ok(ClaimOutcome::NotPending(call.job.as_str()));
         };
         let failure = match self.calls.store(&transition, self.call_retention).await {
@@ -103,7 +105,7 @@ impl Scheduler {
             }
         }
         let lane = flow.lane(provider, &call.call_id);
-        self.queue.send_claim(&call.call_id, &token, provider, lane, trace_id).await?;
+        self.queue.send_claim(&call.call_id, &token, provider, lane, due_at, trace_id).await?;
         Ok(ClaimOutcome::Claimed)
     }
 

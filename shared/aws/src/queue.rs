@@ -52,6 +52,9 @@ pub struct ClaimMessage {
     pub token: String,
     /// Provider that is asked to place the call.
     pub provider: Provider,
+    /// Time at which the call was due. `None` if somebody triggered it before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub due_at: Option<Timestamp>,
 }
 
 /// Body of a message on the queue of due calls.
@@ -141,7 +144,7 @@ impl Queue {
     }
 
     /// Hands a claimed call to the dialer. `lane` is the number of one of the provider's message groups. One dialer at a
-    /// time works on a group.
+    /// time works on a group. `due_at` is `None` if somebody triggered the call before it was due.
     ///
     /// # Errors
     /// [`Error::Send`] if SQS did not accept it. The claim then expires.
@@ -151,6 +154,7 @@ impl Queue {
         token: &str,
         provider: Provider,
         lane: u64,
+        due_at: Option<Timestamp>,
         trace_id: &str,
     ) -> Result<(), Error> {
         let message = ClaimMessage {
@@ -159,6 +163,7 @@ impl Queue {
             call_id: call_id.clone(),
             token: token.to_owned(),
             provider,
+            due_at,
         };
         self.send_body(&format!("{provider}-{lane}"), token, &message).await
     }

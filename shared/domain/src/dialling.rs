@@ -13,7 +13,8 @@ impl Call {
     }
 
     /// Returns the due time of a call that waits to be claimed. `None` for any other call.
-    pub(crate) fn pending_due_at(&self) -> Option<Timestamp> {
+    #[must_use]
+    pub fn pending_due_at(&self) -> Option<Timestamp> {
         match self.job {
             Job::Pending { due_at } => self.plan.is_some().then_some(due_at),
             Job::Claimed { .. } | Job::InProgress | Job::Completed | Job::Failed | Job::Missed | Job::Canceled => None,

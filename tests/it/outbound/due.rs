@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use serde_json::json;
-use switchhook_local::fake::DeliveryFaults;
+use serde_json::{Value, json};
+use switchhook_local::fake::{DeliveryFaults, Mode};
 use switchhook_tests::{MINUTE, World};
 
-use super::{call_request, create};
+use super::{HOUR, call_request, create, send};
 
 /// Creates a call that is due after `delay`, and waits until it was dialled. Returns the milliseconds from the due time to the
-/// dial request.
+/// dial request, which the log of the dialer must show.
 async fn lateness(world: &World, delay: Duration) -> i64 {
     let due_at = world.now().plus(delay);
     let mut request = call_request("confirms");
@@ -20,7 +20,15 @@ async fn lateness(world: &World, delay: Duration) -> i64 {
     world.wait(delay + MINUTE * 2).await;
     let dials = world.cloud.fake().dials();
     let dial = dials.iter().find(|dial| dial.call_id == call_id).unwrap();
-    dial.started_ms - due_at.as_millis()
+    let late = dial.started_ms - due_at.as_millis();
+    assert_eq!(due_to_request(world, &call_id), [json!(late)]);
+    late
+}
+
+/// The metric `due_to_request_ms` of each dial of a call. `null` for a dial without it.
+fn due_to_request(world: &World, call_id: &str) -> Vec<Value> {
+    let dials = world.logged("dialled").into_iter().filter(|line| line["call_id"] == call_id);
+    dials.map(|line| line["due_to_request_ms"].clone()).collect()
 }
 
 #[tokio::test(start_paused = true)]
@@ -34,6 +42,40 @@ async fn call_is_dialled_at_the_second_at_which_it_is_due() {
         println!("due after {seconds} s: dialled {late} ms later");
         assert!((0..=1_100).contains(&late), "due after {seconds} s, dialled {late} ms later");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn time_from_due_to_request_is_that_of_each_retry_and_of_no_call_triggered_before() {
+    let world = World::new();
+    world.cloud.fake().set_delivery_faults(DeliveryFaults::NONE);
+    let retried = create(&world, &call_request("busy,confirms")).await;
+    let mut later = call_request("confirms");
+    later["due_at"] = json!(world.now().plus(HOUR).to_string());
+    let triggered = create(&world, &later).await;
+    let path = format!("/call/trigger?id={triggered}");
+    assert_eq!(send(&world, "POST", &path, None, &Value::Null).await.0.as_u16(), 200);
+    world.wait(HOUR * 2).await;
+    let times = due_to_request(&world, &retried);
+    assert!(times.len() == 2 && times.iter().all(|time| time.as_u64().is_some_and(|ms| ms <= 1_100)), "{times:?}");
+    assert_eq!(due_to_request(&world, &triggered), [Value::Null]);
+    // The provider is a dimension of the metric.
+    let line = &world.logged("dialled")[0];
+    let directive = &line["_aws"]["CloudWatchMetrics"][0];
+    assert_eq!(directive["Dimensions"], json!([["stack", "function"], ["stack", "function", "provider"]]));
+    assert!(directive["Metrics"].to_string().contains("due_to_request_ms"), "{directive}");
+}
+
+/// A provider that does not answer gets the request of a claim a second time. The metric measures the time of the first request.
+#[tokio::test(start_paused = true)]
+async fn time_from_due_to_request_is_that_of_the_first_request_of_a_claim() {
+    let world = World::new();
+    world.cloud.fake().set_mode(Mode::Unresponsive);
+    create(&world, &call_request("confirms")).await;
+    world.wait(MINUTE).await;
+    let lines = world.logged("dial_in_doubt");
+    assert_eq!((lines.len(), world.cloud.fake().requests()), (1, 2));
+    let time = |name: &str| lines[0][name].as_u64().unwrap_or(u64::MAX);
+    assert!(time("due_to_request_ms") <= 1_100 && time("provider_request_ms") >= 13_000, "{}", lines[0]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -115,6 +115,11 @@ pub const METRICS: &[Metric] = &[
     count("dialer", "circuit_closed", "Circuits that closed again"),
     count("dialer", "health_not_noted", "Failed notes in the health of a provider"),
     count("dialer", "provider_request_failed", "Dial requests without a usable answer"),
+    milliseconds(
+        "dialer",
+        "due_to_request_ms",
+        "Time from the due time of a call to its dial request, without calls that were triggered before",
+    ),
     milliseconds("dialer", "provider_request_ms", "Time of a dial request, with its repetition"),
     count("reconciler", "reconciled", "Runs without an error"),
     count("reconciler", "reconcile_failed", "Runs with an error"),
