@@ -283,7 +283,7 @@ impl Dialer {
         // The scheduler's clock may be ahead of this one.
         let since_due = |due_at| u64::try_from(asked_at.millis_since(due_at)).unwrap_or_default();
         notes.due_to_request_ms = claim.due_at.map(since_due);
-        let answer = self.api.dial(provider, request).await;
+        let answer = self.api.dial(provider, to, request).await;
         notes.request_ms = Some(self.clock.now().millis_since(asked_at).unsigned_abs());
         notes.is_failed = signal(&answer) != DialSignal::Works;
         // Before the call is due again, so that no scheduler claims it for a provider that just became unavailable.

@@ -17,7 +17,7 @@ use aws_smithy_runtime_api::client::http::{HttpConnector, SharedHttpConnector};
 use aws_smithy_runtime_api::client::orchestrator::HttpRequest;
 use aws_smithy_types::body::SdkBody;
 use aws_smithy_types::byte_stream::ByteStream;
-use switchhook_domain::Provider;
+use switchhook_domain::{PhoneNumber, Provider};
 use switchhook_providers::{ApiRequest, DialAnswer, api_url, read_dial_answer, repeats_safely_for};
 use thiserror::Error;
 
@@ -124,24 +124,29 @@ impl ProviderApi {
         Self { unpooled_connector: connector.clone(), connector, urls }
     }
 
-    /// Sends a request that places a call, and reads the answer.
+    /// Sends a request that calls `to`, and reads the answer.
     ///
     /// If the answer leaves the dial in doubt and the provider has an idempotency key, the identical request is sent
     /// once more. Only an accepted call ends the doubt: a refusal of the second request says nothing about the first.
     ///
     /// # Errors
     /// [`SendError::NotSent`] if nothing was dialled. [`SendError::NoResponse`] if the dial is in doubt.
-    pub async fn dial(&self, provider: Provider, request: ApiRequest) -> Result<DialAnswer, SendError> {
+    pub async fn dial(
+        &self,
+        provider: Provider,
+        to: &PhoneNumber,
+        request: ApiRequest,
+    ) -> Result<DialAnswer, SendError> {
         let repeats_for = repeats_safely_for(provider);
         let connector = if repeats_for.is_some() { &self.connector } else { &self.unpooled_connector };
-        let first = self.send_dial(connector, provider, request.clone(), REQUEST_TIMEOUT).await;
+        let first = self.send_dial(connector, provider, to, request.clone(), REQUEST_TIMEOUT).await;
         let is_in_doubt = matches!(first, Ok(DialAnswer::InDoubt) | Err(SendError::NoResponse(_)));
         let can_repeat = repeats_for.is_some_and(|limit| limit > DIAL_TIME_MAX);
         if !is_in_doubt || !can_repeat {
             return first;
         }
         tokio::time::sleep(REPEAT_PAUSE).await;
-        match self.send_dial(connector, provider, request, REPEAT_TIMEOUT).await {
+        match self.send_dial(connector, provider, to, request, REPEAT_TIMEOUT).await {
             Ok(accepted @ DialAnswer::Accepted { .. }) => Ok(accepted),
             Ok(
                 DialAnswer::Rejected { .. }
@@ -158,11 +163,12 @@ impl ProviderApi {
         &self,
         connector: &SharedHttpConnector,
         provider: Provider,
+        to: &PhoneNumber,
         request: ApiRequest,
         timeout: Duration,
     ) -> Result<DialAnswer, SendError> {
         let response = self.send_through(connector, provider, request, timeout).await?;
-        Ok(read_dial_answer(provider, response.status, response.retry_after.as_deref(), &response.body))
+        Ok(read_dial_answer(provider, to, response.status, response.retry_after.as_deref(), &response.body))
     }
 
     /// Sends a request, once.
@@ -236,6 +242,10 @@ fn never_connected(error: &(dyn StdError + 'static)) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn number() -> PhoneNumber {
+        PhoneNumber::new("+15550199")
+    }
 
     fn request() -> ApiRequest {
         ApiRequest { method: http::Method::GET, path: "/v2/x".to_owned(), headers: Vec::new(), body: Vec::new() }
@@ -328,7 +338,7 @@ mod tests {
         let (address, requests) = serve(Duration::from_millis(200), &[ACCEPTED]).await;
         let api = ProviderApi::new(ApiUrls::default().with(Provider::Twilio, &address));
         for _ in 0..3 {
-            let answer = api.dial(Provider::Twilio, dial()).await;
+            let answer = api.dial(Provider::Twilio, &number(), dial()).await;
             assert_eq!(answer, Ok(DialAnswer::Accepted { provider_call_id: "c1".to_owned() }));
         }
         assert_eq!(requests.lock().unwrap().len(), 3);
@@ -347,13 +357,13 @@ mod tests {
         ] {
             let (address, requests) = serve(Duration::ZERO, responses).await;
             let api = ProviderApi::new(ApiUrls::default().with(Provider::Retell, &address));
-            assert_eq!(api.dial(Provider::Retell, dial()).await, expected, "{responses:?}");
+            assert_eq!(api.dial(Provider::Retell, &number(), dial()).await, expected, "{responses:?}");
             assert!(requests.lock().unwrap().len() <= 2);
         }
         // Vapi would place a second call.
         let (address, requests) = serve(Duration::ZERO, &[ERROR, ACCEPTED]).await;
         let api = ProviderApi::new(ApiUrls::default().with(Provider::Vapi, &address));
-        assert_eq!(api.dial(Provider::Vapi, dial()).await, Ok(DialAnswer::InDoubt));
+        assert_eq!(api.dial(Provider::Vapi, &number(), dial()).await, Ok(DialAnswer::InDoubt));
         assert_eq!(requests.lock().unwrap().len(), 1);
     }
 
@@ -387,7 +397,7 @@ mod tests {
             for responses in [&[ERROR, TAKEN][..], &[LOST, TAKEN]] {
                 let (address, requests) = serve(Duration::ZERO, responses).await;
                 let api = ProviderApi::new(ApiUrls::default().with(provider, &address));
-                let answer = api.dial(provider, request.clone()).await;
+                let answer = api.dial(provider, &number(), request.clone()).await;
                 assert_eq!(answer, Ok(DialAnswer::Accepted { provider_call_id: "c1".to_owned() }), "{provider}");
                 let requests = requests.lock().unwrap();
                 assert_eq!((requests.len(), &requests[0]), (2, &requests[1]), "{provider}");

@@ -1,6 +1,6 @@
 //! The public functions of this crate. Each chooses the provider's module; a new provider gets one arm in each.
 
-use switchhook_domain::{Provider, Timestamp};
+use switchhook_domain::{PhoneNumber, Provider, Timestamp};
 
 use crate::api::{ApiRequest, ClientError};
 use crate::config::{AccountConfig, WebhookConfig};
@@ -131,13 +131,19 @@ pub fn dial_api_request(
     api_request.ok_or(ClientError::DialUnsupported)
 }
 
-/// Reads the provider's response to the request of [`dial_api_request`]. `retry_after` is the response's header of that
-/// name.
+/// Reads the provider's response to the request of [`dial_api_request`] that calls `to`. `retry_after` is the response's header
+/// of that name.
 #[must_use]
-pub fn read_dial_answer(provider: Provider, status: u16, retry_after: Option<&str>, body: &[u8]) -> DialAnswer {
+pub fn read_dial_answer(
+    provider: Provider,
+    to: &PhoneNumber,
+    status: u16,
+    retry_after: Option<&str>,
+    body: &[u8],
+) -> DialAnswer {
     let (provider_call_id, refusal) = match provider {
         Provider::Retell => (retell::dialled_call_id(body), retell::refusal(body)),
-        Provider::Twilio => (twilio::dialled_call_id(body), twilio::refusal(body)),
+        Provider::Twilio => (twilio::dialled_call_id(body), twilio::refusal(body, to)),
         Provider::Vapi => (vapi::dialled_call_id(body), vapi::refusal(body)),
         Provider::Telnyx => (telnyx::dialled_call_id(body), telnyx::refusal(body)),
         Provider::Generic => (None, None),

@@ -124,6 +124,9 @@ pub(crate) fn next_step(
     })
 }
 
+/// Lists the calls that were answered in the period. A call that nobody answered has no time at all: its webhooks have neither
+/// `start_timestamp` nor `end_timestamp`, and `/v3/list-calls` filters and sorts by no other time. So the recent ones of these
+/// calls cannot be listed.
 pub(crate) fn discovery_request(config: &AccountConfig, period: Period, page: Option<&str>) -> Option<ApiRequest> {
     let limits = [period.from.as_millis(), period.until.as_millis()];
     let mut body = json!({

@@ -8,7 +8,7 @@
 //! Twilio stores no metadata. Our ids are in the query of the callback URLs, which Twilio signs.
 
 use serde_json::{Map, Value};
-use switchhook_domain::Timestamp;
+use switchhook_domain::{PhoneNumber, Timestamp};
 
 use super::payload::{CallStatus, parse_time};
 use crate::api::{ApiRequest, basic, encoded, object, objects, query, text};
@@ -70,10 +70,10 @@ pub(crate) fn dialled_call_id(body: &[u8]) -> Option<String> {
 /// Reads the `code` of an error. A code that is not listed counts as one of the account, for example 20003 (login),
 /// 21210 and 21212 (calling number), 21215 (country not enabled) and 21219 (trial account).
 ///
-/// 21216 and 13225 mean that Twilio blocked the call: <https://www.twilio.com/docs/errors/21216>. One cause is the number.
-/// Another one is an account without a Primary Customer Profile, which every number of its country meets. So they end no
-/// call.
-pub(crate) fn refusal(body: &[u8]) -> Option<Refusal> {
+/// 21216 means that Twilio blocked the call, as 13225 does for the verb `<Dial>`. The causes are a destination that is fraudulent
+/// or forbidden, and, for calls to +1 alone, an account without a Primary Customer Profile:
+/// <https://www.twilio.com/docs/errors/21216>. Every call to +1 of such an account meets it, so there it ends none.
+pub(crate) fn refusal(body: &[u8], to: &PhoneNumber) -> Option<Refusal> {
     match object(body)?.get("code")?.as_u64()? {
         // Invalid, not reachable, a premium number, or a number that Twilio does not support.
         13_223 | 13_224 | 13_226 | 21_201 | 21_202 | 21_211 | 21_214 | 21_217 | 21_401 => {
@@ -82,7 +82,8 @@ pub(crate) fn refusal(body: &[u8]) -> Option<Refusal> {
         10_004 | 20_429 => Some(Refusal::Capacity("concurrency_limit")),
         20_003 => Some(Refusal::Account("unauthorized")),
         21_210 | 21_212 | 21_213 => Some(Refusal::Account("invalid_calling_number")),
-        13_225 | 21_216 => Some(Refusal::Account("call_blocked")),
+        13_225 | 21_216 if to.as_str().starts_with("+1") => Some(Refusal::Account("call_blocked")),
+        13_225 | 21_216 => Some(Refusal::Number("call_blocked")),
         21_215 => Some(Refusal::Account("country_not_enabled")),
         21_219 => Some(Refusal::Account("trial_account")),
         _ => None,

@@ -7,7 +7,7 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use insta::assert_snapshot;
 use serde_json::{Value, json};
-use switchhook_domain::{AttemptKey, CallId, Provider};
+use switchhook_domain::{AttemptKey, CallId, PhoneNumber, Provider};
 use switchhook_providers::{
     ApiRequest, CallSearch, ClientError, DialAnswer, DialRequest, Reading, VerifiedWebhook, api_url, dial_api_request,
     read, read_dial_answer, repeats_safely_for,
@@ -199,11 +199,15 @@ fn accepted(provider: Provider) -> Value {
     }
 }
 
+fn number() -> PhoneNumber {
+    PhoneNumber::new("+15550199")
+}
+
 #[test]
 fn only_a_certain_no_is_a_no() {
     for provider in DIALLED {
         let body = accepted(provider).to_string();
-        let answer = |status: u16| read_dial_answer(provider, status, Some("7"), body.as_bytes());
+        let answer = |status: u16| read_dial_answer(provider, &number(), status, Some("7"), body.as_bytes());
         let of_account = |reason| DialAnswer::AccountProblem { reason };
         for status in [200, 201, 202] {
             assert_eq!(answer(status), DialAnswer::Accepted { provider_call_id: "c1".to_owned() });
@@ -221,7 +225,11 @@ fn only_a_certain_no_is_a_no() {
             (451, "refused"),
         ] {
             assert_eq!(answer(status), of_account(reason), "{provider} {status}");
-            assert_eq!(read_dial_answer(provider, status, None, b"<html>"), of_account(reason), "{provider} {status}");
+            assert_eq!(
+                read_dial_answer(provider, &number(), status, None, b"<html>"),
+                of_account(reason),
+                "{provider} {status}"
+            );
         }
         let retry_after = Some(Duration::from_secs(7));
         assert_eq!(answer(429), DialAnswer::Busy { reason: "rate_limited", retry_after });
@@ -229,17 +237,21 @@ fn only_a_certain_no_is_a_no() {
             assert_eq!(answer(status), DialAnswer::InDoubt, "{status}");
         }
         assert_eq!(
-            read_dial_answer(provider, 429, None, b""),
+            read_dial_answer(provider, &number(), 429, None, b""),
             DialAnswer::Busy { reason: "rate_limited", retry_after: None }
         );
         for body in
             ["", "null", "[]", "{}", "\"c1\"", "<html>", "{\"data\":[]}", "{\"id\":7,\"sid\":{},\"call_id\":\" \"}"]
         {
-            assert_eq!(read_dial_answer(provider, 201, None, body.as_bytes()), DialAnswer::InDoubt, "{body}");
+            assert_eq!(
+                read_dial_answer(provider, &number(), 201, None, body.as_bytes()),
+                DialAnswer::InDoubt,
+                "{body}"
+            );
         }
     }
     assert_eq!(
-        read_dial_answer(Provider::Generic, 201, None, accepted(Provider::Generic).to_string().as_bytes()),
+        read_dial_answer(Provider::Generic, &number(), 201, None, accepted(Provider::Generic).to_string().as_bytes()),
         DialAnswer::InDoubt
     );
 }
@@ -247,7 +259,7 @@ fn only_a_certain_no_is_a_no() {
 /// One line per response: its status, its body, and the answer.
 fn answers<const N: usize>(provider: Provider, responses: [(u16, Value); N]) -> String {
     let line = |(status, body): (u16, Value)| {
-        let answer = match read_dial_answer(provider, status, None, body.to_string().as_bytes()) {
+        let answer = match read_dial_answer(provider, &number(), status, None, body.to_string().as_bytes()) {
             DialAnswer::Accepted { provider_call_id } => format!("accepted as {provider_call_id}"),
             DialAnswer::Rejected { reason } => format!("number: {reason}"),
             DialAnswer::AccountProblem { reason } => format!("account: {reason}"),
@@ -295,8 +307,17 @@ fn twilios_refusals_are_read_from_their_code() {
     let numbers = [13_223, 13_224, 13_226, 21_201, 21_211, 21_214, 21_217, 21_401];
     for code in numbers {
         let body = json!({"code": code, "message": "…", "status": 400}).to_string();
-        let answer = read_dial_answer(Provider::Twilio, 400, None, body.as_bytes());
+        let answer = read_dial_answer(Provider::Twilio, &number(), 400, None, body.as_bytes());
         assert!(matches!(answer, DialAnswer::Rejected { .. }), "{code}: {answer:?}");
+    }
+    // Twilio blocked the call. Only a call to +1 can be blocked because of the account.
+    for code in [13_225, 21_216] {
+        let body = json!({"code": code, "message": "…", "status": 400}).to_string();
+        let answer = |to: &str| read_dial_answer(Provider::Twilio, &PhoneNumber::new(to), 400, None, body.as_bytes());
+        assert_eq!(answer("+15550199"), DialAnswer::AccountProblem { reason: "call_blocked" }, "{code}");
+        for to in ["+447700900100", "sip:desk@example.com"] {
+            assert_eq!(answer(to), DialAnswer::Rejected { reason: "call_blocked" }, "{code} {to}");
+        }
     }
     let error = |code: u32| json!({"code": code, "status": 400});
     assert_snapshot!(answers(Provider::Twilio, [

@@ -2,7 +2,7 @@
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use proptest::prelude::*;
-use switchhook_domain::{AttemptKey, CallId, Provider, Timestamp};
+use switchhook_domain::{AttemptKey, CallId, PhoneNumber, Provider, Timestamp};
 use switchhook_providers::{
     CallSearch, DialAnswer, Entries, ID_BYTES_MAX, Key, LookupAnswer, ProvidersFile, Reading, SearchStep, SecretHalf,
     UnverifiedWebhook, VerifiedWebhook, WebhookConfig, read, read_dial_answer, samples, sign, verify, verifying_key,
@@ -149,7 +149,7 @@ proptest! {
         });
         let bodies = [body, ended.to_string().into_bytes(), list.to_string().into_bytes()];
         for body in bodies {
-            if let DialAnswer::Accepted { provider_call_id } = read_dial_answer(provider, status, Some(&id), &body) {
+            if let DialAnswer::Accepted { provider_call_id } = read_dial_answer(provider, &PhoneNumber::new(id.as_str()), status, Some(&id), &body) {
                 prop_assert!((200..300).contains(&status) && provider_call_id.len() <= ID_BYTES_MAX);
             }
             for (status, id) in [(status, Some(id.as_str())), (200, Some(&id)), (200, None)] {
