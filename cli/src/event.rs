@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use clap::{Args, Subcommand};
 use switchhook_domain::{CallId, EventId, Origin, Timestamp};
 use switchhook_operate::duration;
-use switchhook_operate::events::{self, EventLine, EventPage, EventPath, Filter, STATUSES, UnfoldedPage};
+use switchhook_operate::events::{self, EventLine, EventPage, EventPath, Filter, STATUSES, UnfoldedPage, UnreadableEvent};
 use switchhook_operate::search::find;
 
 use crate::mark::mark;
@@ -233,6 +233,9 @@ fn print_page(page: &EventPage, out: &mut impl Write, errors: &mut impl Write) -
     for line in &page.events {
         print_line(line, out)?;
     }
+    for event in &page.unreadable {
+        print_unreadable(event, errors)?;
+    }
     let EventPage { examined_since, examined_until, examined, queries, .. } = page;
     let found = page.events.len();
     writeln!(
@@ -243,6 +246,11 @@ fn print_page(page: &EventPage, out: &mut impl Write, errors: &mut impl Write) -
         Some(until) => writeln!(errors, "there may be older ones: repeat the command with --until {until}"),
         None => Ok(()),
     }
+}
+
+/// Prints an event that this version cannot read.
+pub(crate) fn print_unreadable(event: &UnreadableEvent, out: &mut impl Write) -> io::Result<()> {
+    writeln!(out, "{}: {}; a newer version of this tool may be able to read it", event.event_id, event.error)
 }
 
 /// Returns the type of an event. A dash if it could not be read.

@@ -12,6 +12,7 @@ pub(crate) fn mark(status: &str) -> char {
         "quarantined" => '▲',
         "dead_lettered" => '▼',
         "retrying" => '↻',
+        "unknown" => '?',
         _ => '◌',
     }
 }

@@ -7,7 +7,7 @@ use clap::Args;
 use switchhook_operate::events::{Tail as Position, TailItem};
 
 use crate::duration;
-use crate::event::print_line;
+use crate::event::{print_line, print_unreadable};
 use crate::serving::stop_signal;
 use crate::since::{self, Since};
 use crate::stack_choice::{Connection, StackChoice, StackChoiceError};
@@ -89,6 +89,7 @@ impl Tail {
         }
         match item {
             TailItem::Event(line) => print_line(line, out)?,
+            TailItem::Unreadable(event) => print_unreadable(event, out)?,
             TailItem::DomainEvent { at, id, event_type, call_id: _ } => writeln!(out, "{at}  → {event_type}  {id}")?,
         }
         Ok(())

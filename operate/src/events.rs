@@ -11,6 +11,7 @@ use switchhook_aws::inbox::{Note, StoredEvent};
 use switchhook_domain::{Call, Disposition, EventId, HistoryEntry, Timestamp};
 
 use crate::audit;
+use crate::concurrent::concurrently;
 use crate::error::Error;
 use crate::stack::Stack;
 
@@ -19,6 +20,9 @@ pub use list::{EventPage, Filter, list};
 pub use path::{Announced, Conflict, DiffLine, EventPath, FoldedEntry, Retries, show, show_masked};
 pub use tail::{Tail, TailItem};
 pub use unfolded::{UnfoldedPage, unfolded};
+
+/// Concurrent requests.
+const CONCURRENCY: usize = 16;
 
 /// One received event and what became of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -29,7 +33,8 @@ pub struct EventLine {
     pub event_type: String,
     /// The call that has the event. If the event arrived under a derived id, this is the call that the alias leads to.
     pub call_id: Option<String>,
-    /// Disposition of the event, or `queued`, `retrying` or `dead_lettered` if it has none yet.
+    /// Disposition of the event, or `queued`, `retrying` or `dead_lettered` if it has none yet. `unknown` if the row of its call
+    /// cannot be read, and nothing else tells.
     pub status: &'static str,
     pub received_at: String,
     pub occurred_at: Option<String>,
@@ -39,7 +44,15 @@ pub struct EventLine {
     pub applied_after_ms: Option<i64>,
     /// Number of times that the consumer tried to fold the event.
     pub attempts: u32,
+    /// Error of the last failed try, or of the row of its call if that cannot be read.
     pub error: Option<String>,
+}
+
+/// Stored event that this program cannot read: a newer version wrote it, or it is damaged.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct UnreadableEvent {
+    pub event_id: String,
+    pub error: String,
 }
 
 /// Statuses of an event: the dispositions, and those of an event that has none yet.
@@ -61,24 +74,30 @@ pub(crate) struct Fate {
     pub(crate) stored: StoredEvent,
     pub(crate) note: Note,
     pub(crate) call: Option<Call>,
+    /// Error of the row of its call, if this program cannot read the row.
+    pub(crate) call_error: Option<String>,
 }
 
 impl Fate {
-    /// Reads an event, its note and its call. `None` if there is no such event.
+    /// Reads an event, its note and its call. `None` if there is no such event. A row of a call that cannot be read hides no event.
     pub(crate) async fn read(stack: &Stack, id: &EventId) -> Result<Option<Self>, Error> {
         // A text that can be no key is the id of no event.
         if id.as_str().is_empty() || id.as_str().len() > KEY_BYTES_MAX {
             return Ok(None);
         }
         let Some(stored) = stack.inbox.get(id).await? else { return Ok(None) };
-        let call = match &stored.call_id {
-            Some(call_id) => stack.calls.resolve_eventual(call_id).await?.call,
-            None => None,
+        let (call, call_error) = match &stored.call_id {
+            Some(call_id) => match stack.calls.resolve_eventual(call_id).await {
+                Ok(resolved) => (resolved.call, None),
+                Err(error) if is_unreadable(&error) => (None, Some(error.to_string())),
+                Err(error) => return Err(error.into()),
+            },
+            None => (None, None),
         };
         let is_folded = call.as_ref().is_some_and(|call| call.contains_event(id));
         // The note tells why an event was not folded, or how often it was tried before.
         let note = if is_folded && stored.disposition.is_some() { None } else { stack.inbox.get_note(id).await? };
-        Ok(Some(Self { stored, note: note.unwrap_or_default(), call }))
+        Ok(Some(Self { stored, note: note.unwrap_or_default(), call, call_error }))
     }
 
     /// Returns the entries of the event in the history of its call. The event itself comes before the events that it implies.
@@ -96,12 +115,13 @@ impl Fate {
             (None, Some(disposition)) => Disposition::as_str(disposition),
             (None, None) if self.note.dead_lettered_at.is_some() => "dead_lettered",
             (None, None) if self.note.attempts > 0 => "retrying",
+            (None, None) if self.call_error.is_some() => "unknown",
             (None, None) => "queued",
         }
     }
 
     pub(crate) fn line(&self) -> EventLine {
-        let Self { stored, note, call } = self;
+        let Self { stored, note, call, call_error } = self;
         let folded = self.entries().first().map(|(_, entry)| entry.folded_at);
         let shown = |time: Timestamp| time.to_string();
         EventLine {
@@ -115,9 +135,56 @@ impl Fate {
             late_ms: stored.occurred_at.map(|at| stored.received_at.millis_since(at)),
             applied_after_ms: folded.map(|at| at.millis_since(stored.received_at)),
             attempts: note.attempts + u32::from(folded.is_some()),
-            error: note.error.clone(),
+            error: note.error.clone().or_else(|| call_error.clone()),
         }
     }
+}
+
+/// Events that were read. Those that this program cannot read are named apart, so that they hide no other.
+#[derive(Default)]
+pub(crate) struct Fates {
+    pub(crate) found: Vec<Fate>,
+    pub(crate) unreadable: Vec<UnreadableEvent>,
+}
+
+impl Fates {
+    /// Adds what reading an event returned. An event whose retention has ended may still be in an index; it is left out.
+    fn add(&mut self, id: &EventId, read: Result<Option<Fate>, Error>) -> Result<(), Error> {
+        match read {
+            Ok(fate) => self.found.extend(fate),
+            Err(Error::Aws(error)) if is_unreadable(&error) => {
+                self.unreadable.push(UnreadableEvent { event_id: id.to_string(), error: error.to_string() });
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    /// Reads these events, in the order of their ids.
+    async fn read<'a, F>(ids: &'a [EventId], fate: impl Fn(&'a EventId) -> F + Send + 'a) -> Result<Self, Error>
+    where
+        F: Future<Output = Result<Option<Fate>, Error>> + Send + 'a,
+    {
+        let reads = ids.iter().map(move |id| {
+            let read = fate(id);
+            async move { Ok::<_, Error>((id, read.await)) }
+        });
+        let mut fates = Self::default();
+        for (id, read) in concurrently(CONCURRENCY, reads).await? {
+            fates.add(id, read)?;
+        }
+        Ok(fates)
+    }
+}
+
+/// True if an item or a row was found, and this program cannot read it.
+const fn is_unreadable(error: &switchhook_aws::Error) -> bool {
+    matches!(
+        error,
+        switchhook_aws::Error::DecodeInbox(_)
+            | switchhook_aws::Error::DecodeCall(_)
+            | switchhook_aws::Error::NewerSchema(_)
+    )
 }
 
 /// Returns what became of one event. `None` if there is no such event.

@@ -118,7 +118,11 @@ fn steps(path: &EventPath) -> Markup {
                     (Some(at), Some(after)) => { (parts::date_and_time(at)) ", after " (precise(after)) },
                     (_, _) => { "not: " (unfolded(line.status)) },
                 }
-                @if let Some(retries) = &path.retries { (tries(retries)) }
+                @match (&path.retries, &line.error) {
+                    (Some(retries), _) => (tries(retries)),
+                    (None, Some(error)) => p.muted { (parts::foreign(error)) },
+                    (None, None) => {},
+                }
             }
             li.missing[path.announced.is_empty()] {
                 strong { "Announced " }
@@ -150,6 +154,7 @@ fn unfolded(status: &str) -> &'static str {
         "retrying" => "folding it failed, and it is tried again",
         "dead_lettered" => "folding it failed every time, and it waits in the dead-letter queue",
         "queued" => "it waits in the queue",
+        "unknown" => "nothing says so, and the row of its call cannot be read",
         _ => "its call does not have it in its history",
     }
 }

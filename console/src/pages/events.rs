@@ -7,11 +7,12 @@ use axum::http::Uri;
 use axum::response::Response;
 use maud::{Markup, html};
 use switchhook_domain::{Origin, Provider, Timestamp};
-use switchhook_operate::events::{EventLine, EventPage, Filter, MinuteCount, STATUSES, list};
+use switchhook_operate::events::{EventLine, EventPage, Filter, MinuteCount, STATUSES, UnreadableEvent, list};
 
 use crate::console::Console;
 use crate::page::{self, Entry, Frame};
 use crate::pages::calls::choice;
+use crate::pages::plan::counted;
 use crate::parts;
 use crate::query::{Query, url};
 use crate::text::short_duration;
@@ -144,6 +145,7 @@ fn fields(wanted: &Wanted) -> Markup {
 fn content(console: &Console, wanted: &Wanted, page: &EventPage) -> Markup {
     html! {
         (bars(wanted, &page.minutes))
+        (unreadable(&page.unreadable))
         @if page.events.is_empty() {
             (parts::empty(&nothing(console, wanted, page)))
         } @else {
@@ -175,6 +177,19 @@ fn content(console: &Console, wanted: &Wanted, page: &EventPage) -> Markup {
             span.muted {
                 (page.events.len()) " shown; " (page.examined) " events were examined, back to "
                 (parts::date_and_time(&page.examined_since)) " UTC"
+            }
+        }
+    }
+}
+
+/// Events that cannot be read, each with the reason. They hide no other event.
+pub(crate) fn unreadable(events: &[UnreadableEvent]) -> Markup {
+    html! {
+        @if !events.is_empty() {
+            div.problem role="alert" {
+                strong { "Unknown: " (counted(events.len(), "event")) " could not be read. " }
+                "A newer version of this tool may be able to: "
+                ul { @for event in events { li { (parts::event_link(&event.event_id)) ": " (parts::foreign(&event.error)) } } }
             }
         }
     }

@@ -8,7 +8,7 @@ use serde::Serialize;
 use switchhook_aws::inbox::{Inbox, RECEIVED_SHARDS, ReceivedEvent, minute_of};
 use switchhook_domain::{Call, CallId, EventId, Origin, Timestamp};
 
-use super::{EventLine, Fate};
+use super::{CONCURRENCY, EventLine, Fate, Fates, UnreadableEvent};
 use crate::concurrent::concurrently;
 use crate::error::Error;
 use crate::received::{MinuteCount, QUERIES_MAX, Walk, chunk_len, read_minute};
@@ -20,8 +20,6 @@ const EXAMINED_MIN: usize = 64;
 const EXAMINED_MAX: usize = 200;
 /// Largest number of events of each minute among which the events of one call are looked for.
 const BUCKET_LIMIT: i32 = 250;
-/// Concurrent requests.
-const CONCURRENCY: usize = 16;
 /// Minutes before the start of an attempt, and after its last event, in which the events of a call are looked for.
 const BEFORE_MINUTES: i64 = 2;
 const AFTER_MINUTES: i64 = 15;
@@ -46,6 +44,8 @@ pub struct Filter {
 pub struct EventPage {
     /// The latest first.
     pub events: Vec<EventLine>,
+    /// Events that this program cannot read. The filters for a type and a status do not apply to them.
+    pub unreadable: Vec<UnreadableEvent>,
     /// Earliest time of receipt that the page examined.
     pub examined_since: String,
     pub examined_until: String,
@@ -78,7 +78,7 @@ pub async fn list(stack: &Stack, filter: &Filter) -> Result<EventPage, Error> {
 async fn by_time(stack: &Stack, shards: Vec<u64>, filter: &Filter) -> Result<EventPage, Error> {
     let examined_max = filter.limit.clamp(EXAMINED_MIN, EXAMINED_MAX);
     let (mut until, mut examined) = (filter.until, 0);
-    let mut found: Vec<Fate> = Vec::new();
+    let Fates { mut found, mut unreadable } = Fates::default();
     let mut walk = Walk::new(stack, shards, filter.since, filter.until);
     while found.len() < filter.limit
         && examined < examined_max
@@ -91,8 +91,9 @@ async fn by_time(stack: &Stack, shards: Vec<u64>, filter: &Filter) -> Result<Eve
             let last = events.last().map(|event| event.received_at);
             examined += events.len();
             let ids: Vec<EventId> = events.into_iter().map(|event| event.event_id).collect();
-            let read = read_all(stack, ids).await?;
-            found.extend(read.into_iter().filter(|fate| matches(fate, filter)));
+            let read = read_all(stack, &ids).await?;
+            found.extend(read.found.into_iter().filter(|fate| matches(fate, filter)));
+            unreadable.extend(read.unreadable);
             events = rest;
             if let (false, Some(last)) = (events.is_empty(), last)
                 && (found.len() >= filter.limit || examined >= examined_max)
@@ -110,6 +111,7 @@ async fn by_time(stack: &Stack, shards: Vec<u64>, filter: &Filter) -> Result<Eve
     }
     Ok(EventPage {
         events: found.iter().map(Fate::line).collect(),
+        unreadable,
         examined_since: until.max(filter.since).to_string(),
         examined_until: filter.until.to_string(),
         examined,
@@ -137,12 +139,14 @@ async fn of_call(stack: &Stack, call: &Call, filter: &Filter) -> Result<EventPag
     ids.extend(call.history.iter().map(|entry| entry.source_event_id.clone()));
     let examined = ids.len();
     let span = filter.since..filter.until;
-    let mut found = read_all(stack, ids.into_iter().collect()).await?;
+    let ids: Vec<EventId> = ids.into_iter().collect();
+    let Fates { mut found, unreadable } = read_all(stack, &ids).await?;
     found.retain(|fate| span.contains(&fate.stored.received_at) && is_of(fate, filter) && matches(fate, filter));
     found.sort_by(|a, b| (b.stored.received_at, &b.stored.event_id).cmp(&(a.stored.received_at, &a.stored.event_id)));
     found.truncate(filter.limit);
     Ok(EventPage {
         events: found.iter().map(Fate::line).collect(),
+        unreadable,
         examined_since: filter.since.to_string(),
         examined_until: filter.until.to_string(),
         examined,
@@ -168,8 +172,6 @@ fn matches(fate: &Fate, filter: &Filter) -> bool {
         && filter.status.as_ref().is_none_or(|wanted| fate.status() == wanted)
 }
 
-/// Reads events in the order of their ids. An event whose retention has ended may still be in an index; it is left out.
-async fn read_all(stack: &Stack, ids: Vec<EventId>) -> Result<Vec<Fate>, Error> {
-    let found = concurrently(CONCURRENCY, ids.iter().map(|id| Fate::read(stack, id))).await?;
-    Ok(found.into_iter().flatten().collect())
+async fn read_all(stack: &Stack, ids: &[EventId]) -> Result<Fates, Error> {
+    Fates::read(ids, |id| Fate::read(stack, id)).await
 }

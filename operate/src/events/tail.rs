@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde::Serialize;
 use switchhook_domain::{CallId, EventId, Timestamp};
 
-use super::{EventLine, Filter, list};
+use super::{EventLine, Filter, UnreadableEvent, list};
 use crate::error::Error;
 use crate::stack::Stack;
 
@@ -34,6 +34,8 @@ pub struct Tail {
 pub enum TailItem {
     /// A new event, or one whose status has changed since it was shown.
     Event(EventLine),
+    /// A new event that this program cannot read.
+    Unreadable(UnreadableEvent),
     DomainEvent {
         at: String,
         id: String,
@@ -76,6 +78,11 @@ impl Tail {
             if self.seen.get(&id).is_none_or(|(_, status)| *status != line.status) {
                 self.seen.insert(id, (now, line.status));
                 items.push(TailItem::Event(line));
+            }
+        }
+        for event in page.unreadable {
+            if self.seen.insert(EventId::new(&event.event_id), (now, "unreadable")).is_none() {
+                items.push(TailItem::Unreadable(event));
             }
         }
         for call_id in calls {

@@ -11,16 +11,13 @@ use switchhook_aws::inbox::Inbox;
 use switchhook_domain::{Call, CallId, EventId, Timestamp};
 use switchhook_providers::derived_call_id;
 
-use super::{EventLine, Fate};
-use crate::concurrent::concurrently;
+use super::{EventLine, Fate, Fates, UnreadableEvent};
 use crate::error::Error;
 use crate::received::{QUERIES_MAX, Walk};
 use crate::stack::Stack;
 
 /// Number of events after which a page ends.
 const EVENTS_MAX: usize = 50;
-/// Concurrent requests.
-const CONCURRENCY: usize = 16;
 /// Time before the first write of a call in which its events may have arrived.
 const BEFORE: Duration = Duration::from_secs(2 * 60);
 /// Time after the last write of a call that the first page examines.
@@ -32,6 +29,8 @@ const MINUTE: Duration = Duration::from_secs(60);
 pub struct UnfoldedPage {
     /// The latest first.
     pub events: Vec<EventLine>,
+    /// Events that this program cannot read.
+    pub unreadable: Vec<UnreadableEvent>,
     pub examined_since: String,
     pub examined_until: String,
     /// Number of queries of the index.
@@ -65,9 +64,10 @@ pub async fn unfolded(stack: &Stack, call: &Call, until: Option<Timestamp>) -> R
         let events = events.into_iter().filter(|event| is_own(&event.call_id) && !call.contains_event(&event.event_id));
         found.extend(events.map(|event| event.event_id));
     }
-    let fates = concurrently(CONCURRENCY, found.iter().map(|id| fate(stack, call, id))).await?;
+    let Fates { found, unreadable } = Fates::read(&found, |id| fate(stack, call, id)).await?;
     Ok(UnfoldedPage {
-        events: fates.into_iter().flatten().map(|fate| fate.line()).collect(),
+        events: found.iter().map(Fate::line).collect(),
+        unreadable,
         examined_since: walk.until.max(since).to_string(),
         examined_until: until.to_string(),
         queries: walk.queries,
@@ -89,5 +89,5 @@ fn ids_of(call: &Call) -> BTreeSet<CallId> {
 async fn fate(stack: &Stack, call: &Call, id: &EventId) -> Result<Option<Fate>, Error> {
     let Some(stored) = stack.inbox.get(id).await? else { return Ok(None) };
     let note = if stored.disposition.is_some() { None } else { stack.inbox.get_note(id).await? };
-    Ok(Some(Fate { stored, note: note.unwrap_or_default(), call: Some(call.clone()) }))
+    Ok(Some(Fate { stored, note: note.unwrap_or_default(), call: Some(call.clone()), call_error: None }))
 }

@@ -1,5 +1,6 @@
 //! Sources that cannot be read: each panel is unknown, and names the reason and the remedy. Nothing unknown is green.
 
+use serde_dynamo::AttributeValue;
 use switchhook_domain::Provider;
 use switchhook_local::connector::{Fault, RequestInfo};
 use switchhook_local::{
@@ -144,4 +145,37 @@ async fn line_of_health_that_cannot_be_read_is_unknown_and_its_verdict_is_never_
             }
         }
     }
+}
+
+/// Changes an item so that only a newer version can read it.
+async fn renew(world: &World, table: &str, key: &str) {
+    let mut item = world.item(table, key).await;
+    item.insert("schema_version".to_owned(), AttributeValue::N("9999".to_owned()));
+    world.put_item(table, item).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn unreadable_event_or_call_is_named_and_hides_no_other_event() {
+    let mut world = World::new();
+    for call in ["c1", "c2", "c3"] {
+        world.accept(Provider::Generic, &generic(call, &format!("of-{call}"), "RINGING", 0)).await;
+    }
+    world.quiesce().await;
+    world.stop();
+    renew(&world, INBOX_TABLE, "generic:of-c1").await;
+    renew(&world, CALLS_TABLE, "c2").await;
+    let browser = Browser::open(&console(&world, false)).await;
+    let page = browser.get("/events?since=2026-01-01T00:00").await;
+    let (before, table) = page.html.split_once("<table").unwrap();
+    assert!(before.contains("1 event could not be read") && before.contains("generic%3Aof-c1"), "{before}");
+    assert!(before.contains("schema version 9999 is newer"), "{before}");
+    let row = |id: &str| table.split("<tr>").find(|row| row.contains(id)).unwrap_or_else(|| panic!("no {id}: {table}"));
+    assert!(row("generic%3Aof-c3").contains("applied"), "{table}");
+    let unknown = row("generic%3Aof-c2");
+    assert!(unknown.contains("unknown") && unknown.contains("schema version 9999 is newer"), "{unknown}");
+    assert!(!table.contains("of-c1"), "{table}");
+    // The page of the event shows everything else that is stored of it.
+    let event = browser.get("/event?id=generic:of-c2").await;
+    assert!(event.contains("Payload, masked") && event.contains("schema version 9999 is newer"), "{}", event.html);
+    assert!(event.contains("nothing says so, and the row of its call cannot be read"), "{}", event.html);
 }

@@ -6,6 +6,7 @@ use switchhook_operate::events::{EventLine, UnfoldedPage, unfolded};
 use switchhook_operate::{Error, Stack};
 
 use super::view::{Unfolded, View};
+use crate::pages::events::unreadable;
 use crate::parts;
 
 /// Reads the events that are not folded. `None` if the user did not ask for them.
@@ -48,6 +49,7 @@ fn print(found: &Result<UnfoldedPage, Error>, view: &View<'_>) -> Markup {
         Some(url(view, Unfolded::Before(until)))
     };
     html! {
+        (unreadable(&page.unreadable))
         @if page.events.is_empty() {
             (parts::empty(&html! { "No other event of this call arrived in this time. " (span(page)) }))
         } @else {
@@ -95,6 +97,7 @@ mod tests {
     fn page(events: Vec<EventLine>) -> UnfoldedPage {
         UnfoldedPage {
             events,
+            unreadable: Vec::new(),
             examined_since: "2026-11-22T11:00:00.000Z".to_owned(),
             examined_until: "2026-11-22T15:00:00.000Z".to_owned(),
             queries: 240,
