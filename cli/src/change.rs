@@ -342,7 +342,7 @@ fn print_plan(plan: &Plan, rate: u32, out: &mut impl Write) -> io::Result<()> {
         )?;
     }
     if plan.capped {
-        write!(out, "The plan has reached its limit, so more may match.")?;
+        write!(out, "More may match: the plan has reached its limit, or a queue did not give out all its messages.")?;
         match plan.continue_at {
             Some(at) => writeln!(out, " The next plan goes on with --since {at}.")?,
             None => writeln!(out, " Carry it out and repeat the command, or raise --max.")?,

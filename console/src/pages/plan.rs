@@ -370,11 +370,23 @@ fn left_out(plan: &Plan) -> Markup {
             p { "The effect on " (counted(hidden, "more call")) " is not worked out, because a plan shows " (EFFECTS_MAX) ". The run makes none of their phones ring." }
         }
         @if plan.capped {
-            p { "The plan has reached its limit of " (ITEMS_MAX_DEFAULT) " items, so more may match. Run it, and then make the next plan." }
+            p { (why_capped(plan)) " Run it, and then make the next plan." }
         }
         @if plan.unaffected > 0 { p { "Nothing is to be done for " (counted(plan.unaffected, "other item")) "." } }
         (skipped("cannot be processed", &plan.skipped, plan.skipped_count))
     }
+}
+
+/// Says why more items may match than the plan holds.
+fn why_capped(plan: &Plan) -> String {
+    if matches!(plan.verb, Verb::Redrive | Verb::DiscardDeadLetters | Verb::Forget) {
+        return "More may match: the plan has reached its limit, or the dead-letter queue did not give out all its messages. Of one \
+                call, it gives at most ten at a time."
+            .to_owned();
+    }
+    // A plan of the terminal may have another limit than this page's plans.
+    let selected = plan.items.len() + plan.unaffected + plan.skipped_count;
+    format!("The plan has reached its limit of {selected} items, so more may match.")
 }
 
 /// Items that are or were left alone.

@@ -212,13 +212,10 @@ async fn read_plan(world: &World, stored: u64, cap: usize, since: Timestamp) -> 
     assert!(!read.requests.contains_key("Scan"), "{read:?}");
     let browser = Browser::open(&console(world, false)).await;
     let page = browser.get(&format!("/plan?id={}", plan.id)).await;
-    assert!(
-        page.contains(
-            "The plan has reached its limit of 10000 items, so more may match. Run it, and then make the next plan."
-        ),
-        "{}",
-        page.html
+    let limit = format!(
+        "The plan has reached its limit of {cap} items, so more may match. Run it, and then make the next plan."
     );
+    assert!(page.contains(&limit), "{}", page.html);
     assert!(page.contains("The effect on ") && page.contains("is not worked out, because a plan shows 500"));
     drop(Read::of(world));
     read
