@@ -103,6 +103,7 @@ impl Console {
             Options {
                 host: format!("{name}:{}", address.port()),
                 allows_changes: self.allow_changes,
+                is_frozen: false,
                 look_first: None,
             },
         );

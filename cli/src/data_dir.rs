@@ -71,6 +71,23 @@ impl DataDir {
         fs::write(self.look_first_path(), call_id)
     }
 
+    /// Metrics of the demo. `None` if no demo kept them in this directory.
+    pub(crate) fn metrics(&self) -> io::Result<Option<String>> {
+        match fs::read_to_string(self.metrics_path()) {
+            Ok(text) => Ok(Some(text)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    pub(crate) fn write_metrics(&self, text: &str) -> io::Result<()> {
+        fs::write(self.metrics_path(), text)
+    }
+
+    fn metrics_path(&self) -> PathBuf {
+        self.0.join("metrics.json")
+    }
+
     fn look_first_path(&self) -> PathBuf {
         self.0.join("look-first")
     }

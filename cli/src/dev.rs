@@ -158,6 +158,12 @@ pub(crate) enum DevError {
         #[source]
         source: io::Error,
     },
+    #[error("could not read the metrics in {}: check --data", path.display())]
+    Metrics {
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
     #[error("could not read the recommended call in {}: check --data", path.display())]
     LookFirst {
         path: PathBuf,
@@ -202,6 +208,9 @@ impl Dev {
             }
         };
         let cloud = self.open(providers.clone(), clock)?;
+        if frozen {
+            self.restore_metrics(cloud.metrics())?;
+        }
         log_to_stderr(cloud.metrics().clone());
         // The signal handlers must exist before the ready line is printed, because a signal may follow it immediately.
         let stop = stop_signal().map_err(DevError::Start)?;
@@ -213,7 +222,7 @@ impl Dev {
         let stack = Stack::new(names.clone(), &cloud.services().sdk_config(), Some(base_url.clone()));
         let look_first = self.look_first()?;
         let pages_host = format!("{OWN_NAME}:{}", address.port());
-        let options = Options { host: pages_host.clone(), allows_changes: !frozen, look_first };
+        let options = Options { host: pages_host.clone(), allows_changes: !frozen, is_frozen: frozen, look_first };
         let pages = if frozen {
             Console::new(stack, options)
         } else {
@@ -259,6 +268,19 @@ impl Dev {
         }
         let ended_ms = file.ended_ms.ok_or_else(|| DevError::NotADemo(path.clone()))?;
         Ok((Clock::stopped(UNIX_EPOCH + Duration::from_millis(ended_ms)), true))
+    }
+
+    /// Reads the metrics that the demo has kept. They belong to the time at which the clock stands still.
+    fn restore_metrics(&self, metrics: &Metrics) -> Result<(), DevError> {
+        let Some(path) = &self.data else { return Ok(()) };
+        let restore = |text: Option<String>| -> io::Result<()> {
+            if let Some(text) = text {
+                metrics.restore(&text)?;
+            }
+            Ok(())
+        };
+        let restored = DataDir::new(path).metrics().and_then(restore);
+        restored.map_err(|source| DevError::Metrics { path: path.clone(), source })
     }
 
     /// Returns the call that the demo in the directory recommends.

@@ -17,6 +17,8 @@ pub struct Options {
     pub host: String,
     /// True if operators may change the stack. Without it, the routes that change something do not exist.
     pub allows_changes: bool,
+    /// True if the clock of the stack stands still, so that nothing runs.
+    pub is_frozen: bool,
     /// Call that a demo recommends to newcomers: its webhooks came late, twice and out of order.
     pub look_first: Option<CallId>,
 }

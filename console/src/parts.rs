@@ -238,8 +238,9 @@ mod tests {
         };
         let stack = Stack::new(names, &sdk::from_url("http://127.0.0.1:1", "eu-west-1"), None);
         let ledger = stack.ledger.clone();
-        let console =
-            Console::new(stack, Options { host: "localhost:1".to_owned(), allows_changes: false, look_first: None });
+        let options =
+            Options { host: "localhost:1".to_owned(), allows_changes: false, is_frozen: false, look_first: None };
+        let console = Console::new(stack, options);
         let shown = || cost(&console).into_string();
         assert!(shown().contains("0 requests, 0 read units, 0 metrics, about $0.0000"), "{}", shown());
         ledger.record("dynamodb", "Query", Usage { requests: 30, half_read_units: 41, ..Usage::default() });

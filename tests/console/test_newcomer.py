@@ -59,6 +59,8 @@ def test_last_line_of_the_demo_leads_to_such_a_call(browser: Browser, demo: Dev,
     context = browser.new_context(storage_state=demo_session, **LOOKS["light"])
     page = context.new_page()
     page.goto(demo.pages)
+    expect(page.locator("main")).to_contain_text("The clock stands still")
+    assert "Unknown" not in page.locator(".questions").inner_text(), "the data tells how healthy the stack was"
     start = page.locator("main p", has_text="Start here.")
     expect(start).to_contain_text("late, twice and in the wrong order")
     start.get_by_role("link").click()

@@ -93,14 +93,18 @@ fn finished_stack_is_kept_and_looked_at() {
     let looked = || {
         let stack = Stack::start(&["--data", data, "--freeze"]);
         let list = stack.get("/calls?limit=100").expect("the calls");
-        std::thread::sleep(std::time::Duration::from_millis(200));
-        (list, stack.get("/calls?limit=100").expect("the calls"))
+        let status = switchhook(&["status", "--json", "--to", &stack.url]);
+        let status: serde_json::Value = serde_json::from_slice(&status.stdout).expect("the status");
+        (list, stack.get("/calls?limit=100").expect("the calls"), status)
     };
-    let (first, later) = looked();
+    let (first, later, status) = looked();
     let calls = first["calls"].as_array().expect("calls");
     assert!(calls.len() >= 4 && calls.iter().all(|call| call["settled"] == true), "{first}");
     assert_eq!(first, later, "nothing moves");
-    assert_eq!(looked(), (first, later), "every start shows the same");
+    for question in status["questions"].as_array().expect("questions") {
+        assert_ne!(question["answer"], "unknown", "{question:#}");
+    }
+    assert_eq!(looked(), (first, later, status), "every start shows the same");
 
     // Without --freeze the keys are the same, and the stack goes on.
     let stack = Stack::start(&["--data", data]);

@@ -37,6 +37,12 @@ fn content(status: &Status, first_steps: &Markup) -> Markup {
 fn first_steps(console: &Console, status: &Status) -> Markup {
     let is_quiet = status.traffic.as_ref().is_some_and(|traffic| traffic.minutes.iter().all(|minute| all(minute) == 0));
     html! {
+        @if console.options().is_frozen {
+            p.panel {
+                strong { "The clock stands still " } "at " (parts::date_and_time(&status.at.to_string()))
+                " UTC, where the demo ended. Nothing runs, nothing arrives, and these answers are those of that moment."
+            }
+        }
         @if let Some(call) = &console.options().look_first {
             p.panel {
                 strong { "Start here. " } "This call was confirmed, although its webhooks came late, twice and in the wrong order: " (parts::call_link(call.as_str()))

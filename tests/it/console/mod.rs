@@ -34,7 +34,8 @@ const PAGES_HOST: &str = "switchhook.localhost:8788";
 pub(crate) fn console(world: &World, allows_changes: bool) -> Console {
     // `tests/e2e/test_service_models.py` holds the requests of both against the policies of the template.
     let sender = if allows_changes { "console-changes" } else { "console" };
-    Console::new(stack_for(world, sender), Options { host: PAGES_HOST.to_owned(), allows_changes, look_first: None })
+    let options = Options { host: PAGES_HOST.to_owned(), allows_changes, is_frozen: false, look_first: None };
+    Console::new(stack_for(world, sender), options)
 }
 
 /// A browser with a session.

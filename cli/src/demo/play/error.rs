@@ -19,7 +19,7 @@ pub(crate) enum PlayError {
     Request(#[source] http::Error),
     #[error("the local cloud stopped before the run was over")]
     Stopped,
-    #[error("could not write the keys and the time into the data directory")]
+    #[error("could not write the keys, the time and the metrics into the data directory")]
     Keep(#[source] std::io::Error),
     #[error("the async runtime did not start")]
     Runtime(#[source] std::io::Error),

@@ -56,8 +56,6 @@ pub(super) fn play(
     progress: impl Fn(Millis),
 ) -> Result<Observations, PlayError> {
     let collector = LogCollector::default();
-    let subscriber = tracing_subscriber::registry().with(LevelFilter::INFO).with(collector.clone());
-    let _guard = tracing::subscriber::set_default(subscriber);
     switchhook_local::clock::seed(seed);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
@@ -65,7 +63,7 @@ pub(super) fn play(
         .build()
         .map_err(PlayError::Runtime)?;
     let started = std::time::Instant::now();
-    let mut observations = runtime.block_on(run(traffic, data, progress))?;
+    let mut observations = runtime.block_on(run(traffic, data, &collector, progress))?;
     observations.wall_time = started.elapsed();
     let logs = collector.take();
     observations.rejections_by_cause = logs.rejections_by_cause;
@@ -76,7 +74,12 @@ pub(super) fn play(
     Ok(observations)
 }
 
-async fn run(traffic: &Traffic, data: Option<&Path>, progress: impl Fn(Millis)) -> Result<Observations, PlayError> {
+async fn run(
+    traffic: &Traffic,
+    data: Option<&Path>,
+    collector: &LogCollector,
+    progress: impl Fn(Millis),
+) -> Result<Observations, PlayError> {
     let keys = SigningKeys::new()?;
     let clock_start = UNIX_EPOCH + Duration::from_millis(START.unsigned_abs());
     let cloud = Cloud::open(CloudOptions {
@@ -96,6 +99,10 @@ async fn run(traffic: &Traffic, data: Option<&Path>, progress: impl Fn(Millis)) 
         delivery_faults: DeliveryFaults::USUAL,
     })
     .map_err(PlayError::Open)?;
+    // Metrics are kept beside the data, for those who look at it later.
+    let metrics = data.map(|_| cloud.metrics().clone());
+    let subscriber = tracing_subscriber::registry().with(LevelFilter::INFO).with(collector.clone()).with(metrics);
+    let _guard = tracing::subscriber::set_default(subscriber);
     let running = tokio::spawn({
         let cloud = cloud.clone();
         async move { cloud.run().await }
@@ -180,6 +187,7 @@ async fn run(traffic: &Traffic, data: Option<&Path>, progress: impl Fn(Millis)) 
         directory
             .write_providers(&keys.document())
             .and_then(|()| directory.write_clock(clock))
+            .and_then(|()| directory.write_metrics(&cloud.metrics().to_text()?))
             .and_then(|()| traffic.look_first().map_or(Ok(()), |script| directory.write_look_first(&script.call_id)))
             .map_err(PlayError::Keep)?;
     }
