@@ -1,22 +1,29 @@
 //! The drawing for narrow pages: time runs down, and Happened and Arrived are two columns.
 //!
-//! It has less than the drawing across: the attempts share a column, and neither the job nor the announcements are drawn. The table
-//! has them.
+//! The attempts share a column, and one line of text beside a mark says what happened then: the move of the job, the event, and
+//! the numbers of the domain events that were announced. The table has all of it whole.
 
 use switchhook_domain::Timestamp;
 use switchhook_operate::timeline::{Line, Story};
 
-use super::drawing::{Drawing, JOIN_HEIGHT, Mark, Shape, text_width, times};
+use super::drawing::{Drawing, Mark, Shape, grouped, text_width, times};
 use super::scale::{Axis, Scale};
+use super::times::millis;
 
 /// Width of the drawing: a page of 360 px has room for it.
 const WIDTH: i64 = 324;
-const TITLE_Y: i64 = 8;
 /// Positions of the columns.
-const ATTEMPT_X: i64 = 82;
-const NUMBER_X: i64 = 92;
-const HAPPENED_X: i64 = 122;
-const TEXT_X: i64 = HAPPENED_X + JOIN_HEIGHT + 12;
+const JOB_X: i64 = 80;
+const ATTEMPT_X: i64 = 100;
+const NUMBER_X: i64 = 108;
+const HAPPENED_X: i64 = 132;
+const JOIN_WIDTH: i64 = 40;
+const ARRIVED_X: i64 = HAPPENED_X + JOIN_WIDTH;
+const TEXT_X: i64 = ARRIVED_X + 12;
+/// Titles of the columns, with their middles and lines. Neighbours have no room beside each other.
+const TITLES: [(i64, i64, &str); 4] =
+    [(JOB_X, 8, "Job"), (ATTEMPT_X, 22, "Attempt"), (HAPPENED_X, 8, "Happened"), (ARRIVED_X, 22, "Arrived")];
+const TEXT_TITLE: &str = "Event, # announced";
 /// Marks of one column that are closer than this become one mark, so that a finger can choose it.
 pub(super) const TOUCH_DISTANCE: i64 = 24;
 /// Smallest distance of two lines of text.
@@ -26,14 +33,23 @@ const LINE_HEIGHT: i64 = 14;
 pub(super) fn draw(story: &Story, whole: &Story, rows: &[usize]) -> Drawing {
     let times = times(whole);
     let scale = Scale::of(&times, Axis::down(times.len()));
-    let mut drawing = Drawing { height: WIDTH, ..Drawing::empty(story, &scale) };
-    let titles = [(ATTEMPT_X, "Attempt"), (HAPPENED_X, "Happened"), (HAPPENED_X + JOIN_HEIGHT, "Arrived")];
-    for (x, title) in titles {
+    let mut drawing =
+        Drawing { height: WIDTH, happened_y: HAPPENED_X, join: JOIN_WIDTH, ..Drawing::empty(story, &scale) };
+    for (x, y, title) in TITLES {
         drawing.rails.push(x);
-        let end = if x == ATTEMPT_X { x + 8 } else { x + text_width(title) / 2 };
-        drawing.label(end - text_width(title), TITLE_Y, title.to_owned(), "rail", Vec::new());
+        drawing.label(x - text_width(title) / 2, y, title.to_owned(), "rail", Vec::new());
     }
+    drawing.label(TEXT_X, 8, TEXT_TITLE.to_owned(), "rail", Vec::new());
     ruler(&mut drawing, &scale);
+    let lines: Vec<(usize, &Line)> = rows.iter().filter_map(|row| Some((*row, story.story.get(*row)?))).collect();
+    drawing.job(story, &scale, JOB_X, drawing.cursor.unwrap_or_else(|| scale.length() - 8));
+    let moves = lines.iter().filter_map(|(row, line)| match line {
+        Line::Move { at, .. } => Some((scale.x(millis(at)?), *row)),
+        Line::Event(_) | Line::Write(_) => None,
+    });
+    for (x, rows) in grouped(moves.collect(), TOUCH_DISTANCE) {
+        drawing.marks.push(Mark { x, y: JOB_X, shape: Shape::Move, rows });
+    }
     let now = drawing.cursor.unwrap_or_else(|| scale.end() + 8);
     let mut free = 0;
     for attempt in &story.call.attempts {
@@ -47,10 +63,11 @@ pub(super) fn draw(story: &Story, whole: &Story, rows: &[usize]) -> Drawing {
             free = begin + LINE_HEIGHT;
         }
     }
-    drawing.happened_y = HAPPENED_X;
-    let lines: Vec<(usize, &Line)> = rows.iter().filter_map(|row| Some((*row, story.story.get(*row)?))).collect();
     drawing.events(&lines, &scale, TOUCH_DISTANCE);
-    names(&mut drawing, story);
+    for text in texts(&drawing, story, &lines, &scale) {
+        let shown = text.shown();
+        drawing.label(TEXT_X, text.x, shown, "", text.rows);
+    }
     drawing
 }
 
@@ -71,25 +88,92 @@ fn ruler(drawing: &mut Drawing, scale: &Scale) {
     }
 }
 
-/// Writes the name of each event, or the number of events, beside its mark of arrival.
-fn names(drawing: &mut Drawing, story: &Story) {
-    let arrived = |mark: &&Mark| mark.y == HAPPENED_X + JOIN_HEIGHT && matches!(mark.shape, Shape::Event(_));
-    let names: Vec<(i64, String)> = drawing
-        .marks
-        .iter()
-        .filter(arrived)
-        .filter_map(|mark| {
-            let name = match mark.rows.as_slice() {
-                [row] => match story.story.get(*row)? {
-                    Line::Event(event) => event.kind.replace('_', " "),
-                    Line::Move { .. } | Line::Write(_) => return None,
-                },
-                rows => format!("{} events", rows.len()),
-            };
-            Some((mark.x, name))
-        })
-        .collect();
-    for (x, name) in names {
-        drawing.label(TEXT_X, x, name, "", Vec::new());
+/// Line of text: what happened at one time.
+#[derive(Debug, Default)]
+struct Text {
+    x: i64,
+    /// True if the line stands beside the mark of an event.
+    is_beside_mark: bool,
+    /// Name of the move, or the number of moves.
+    moves: Vec<String>,
+    events: String,
+    /// First and last number of the domain events.
+    announced: Option<(usize, usize)>,
+    rows: Vec<usize>,
+}
+
+impl Text {
+    /// Takes over what another line says, which would stand too close.
+    fn join(&mut self, other: Self) {
+        if other.is_beside_mark {
+            (self.x, self.is_beside_mark) = (other.x, true);
+        }
+        self.moves.extend(other.moves);
+        self.events.push_str(&other.events);
+        self.announced = match (self.announced, other.announced) {
+            (Some((first, _)), Some((_, last))) => Some((first, last)),
+            (one, other) => one.or(other),
+        };
+        self.rows.extend(other.rows);
     }
+
+    /// Returns the text. If there is no room for all of it, the move is left out, and then the event is cut.
+    fn shown(&self) -> String {
+        let announced = self
+            .announced
+            .map(|(first, last)| if first == last { format!("#{first}") } else { format!("#{first}–#{last}") });
+        let announced = announced.unwrap_or_default();
+        let joined = |moves: &str, events: &str| {
+            let separator = if moves.is_empty() || events.is_empty() { "" } else { " · " };
+            format!("{moves}{separator}{events} {announced}").trim().to_owned()
+        };
+        let fits = |text: &String| TEXT_X + text_width(text) <= WIDTH;
+        let whole = [joined(&self.moves.join(", "), &self.events), joined("", &self.events)];
+        let count = self.events.chars().count();
+        let cut = (0..count).rev().map(|length| {
+            let begin: String = self.events.chars().take(length).collect();
+            joined("", &format!("{}…", begin.trim_end()))
+        });
+        whole.into_iter().chain(cut).find(fits).unwrap_or_default()
+    }
+}
+
+/// Returns the lines of text, at least [`LINE_HEIGHT`] from each other.
+fn texts(drawing: &Drawing, story: &Story, lines: &[(usize, &Line)], scale: &Scale) -> Vec<Text> {
+    let name = |rows: &[usize], many: &str| match rows {
+        [row] => match story.story.get(*row) {
+            Some(Line::Event(event)) => event.kind.replace('_', " "),
+            Some(Line::Move { kind, .. }) => kind.replace('_', " "),
+            Some(Line::Write(_)) | None => String::new(),
+        },
+        rows => format!("{} {many}", rows.len()),
+    };
+    let of_marks = drawing.marks.iter().filter_map(|mark| {
+        let line = Text { x: mark.x, rows: mark.rows.clone(), ..Text::default() };
+        match mark.shape {
+            Shape::Event(_) if mark.y == ARRIVED_X => {
+                Some(Text { is_beside_mark: true, events: name(&mark.rows, "events"), ..line })
+            }
+            Shape::Move => Some(Text { moves: vec![name(&mark.rows, "moves")], ..line }),
+            Shape::Event(_) | Shape::Implied(_) | Shape::Announced => None,
+        }
+    });
+    let announced = lines.iter().filter_map(|(row, line)| match line {
+        Line::Write(write) => {
+            let (first, last) = (write.announced.first()?, write.announced.last()?);
+            let announced = Some((first.sequence, last.sequence));
+            Some(Text { x: scale.x(millis(&write.at)?), announced, rows: vec![*row], ..Text::default() })
+        }
+        Line::Event(_) | Line::Move { .. } => None,
+    });
+    let mut all: Vec<Text> = of_marks.chain(announced).collect();
+    all.sort_by_key(|text| text.x);
+    let mut texts: Vec<Text> = Vec::new();
+    for text in all {
+        match texts.last_mut() {
+            Some(last) if text.x - last.x < LINE_HEIGHT => last.join(text),
+            Some(_) | None => texts.push(text),
+        }
+    }
+    texts
 }

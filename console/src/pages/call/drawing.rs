@@ -19,8 +19,8 @@ const RULER_DATE_Y: i64 = 12;
 const RULER_TIME_Y: i64 = 28;
 const FIRST_RAIL_Y: i64 = 52;
 const RAIL_HEIGHT: i64 = 26;
-/// Height between the rails Happened and Arrived, in which lines join the two times of events.
-pub(super) const JOIN_HEIGHT: i64 = 64;
+/// Distance of the rails Happened and Arrived in the drawing across.
+const JOIN_HEIGHT: i64 = 64;
 /// Distance of a rail's line of text from its middle.
 const BASELINE: i64 = 4;
 /// Longest reason of a move that is drawn. The table has it whole.
@@ -88,8 +88,10 @@ pub(super) struct Drawing {
     pub(super) labels: Vec<Label>,
     /// Heights of the rails' lines.
     pub(super) rails: Vec<i64>,
-    /// Height of the rail Happened. [`JOIN_HEIGHT`] below it is the rail Arrived.
+    /// Height of the rail Happened.
     pub(super) happened_y: i64,
+    /// Distance of the rail Arrived from it. Lines between the two join the times of events.
+    pub(super) join: i64,
     /// Position of the time at which the story is known.
     pub(super) cursor: Option<i64>,
 }
@@ -105,7 +107,11 @@ pub(super) fn draw(story: &Story, whole: &Story, rows: &[usize], zoom: i64) -> D
     let lines: Vec<(usize, &Line)> = rows.iter().filter_map(|row| Some((*row, story.story.get(*row)?))).collect();
     let end_x = cursor.unwrap_or_else(|| scale.length() - 8);
     let mut y = drawing.rail(FIRST_RAIL_Y, "Job");
-    drawing.job(story, &scale, y, end_x);
+    for (from_x, to_x, state) in drawing.job(story, &scale, y, end_x) {
+        if text_width(state) + 8 <= to_x - from_x {
+            drawing.label(from_x + 4, y, state.to_owned(), "job", Vec::new());
+        }
+    }
     let moves: Vec<(usize, i64, String)> = lines.iter().filter_map(|(row, line)| moved(*row, line, &scale)).collect();
     if !moves.is_empty() {
         y = drawing.rail(y + RAIL_HEIGHT, "Moves");
@@ -117,7 +123,7 @@ pub(super) fn draw(story: &Story, whole: &Story, rows: &[usize], zoom: i64) -> D
         drawing.attempt(story, attempt, &scale, y, cursor.unwrap_or_else(|| scale.end() + 8));
     }
     drawing.happened_y = drawing.rail(y + RAIL_HEIGHT + 4, "Happened");
-    let arrived_y = drawing.rail(drawing.happened_y + JOIN_HEIGHT, "Arrived");
+    let arrived_y = drawing.rail(drawing.happened_y + drawing.join, "Arrived");
     drawing.events(&lines, &scale, MARK_DISTANCE);
     let announced_y = drawing.rail(arrived_y + RAIL_HEIGHT, "Announced");
     drawing.announced(&lines, &scale, announced_y);
@@ -166,7 +172,7 @@ pub(super) fn text_width(text: &str) -> i64 {
 }
 
 /// Joins positions that are closer to each other than `distance`. Each group stands where its first member stands.
-fn grouped(mut marks: Vec<(i64, usize)>, distance: i64) -> Vec<(i64, Vec<usize>)> {
+pub(super) fn grouped(mut marks: Vec<(i64, usize)>, distance: i64) -> Vec<(i64, Vec<usize>)> {
     marks.sort_unstable();
     let mut groups: Vec<(i64, Vec<usize>)> = Vec::new();
     for (x, row) in marks {
@@ -209,6 +215,7 @@ impl Drawing {
             labels: Vec::new(),
             rails: Vec::new(),
             happened_y: 0,
+            join: JOIN_HEIGHT,
             cursor: story.as_of.as_deref().and_then(millis).map(|at_ms| scale.x(at_ms)),
         }
     }
@@ -250,8 +257,8 @@ impl Drawing {
         self.bars.push(Bar { x: from_x, y, width: (to_x - from_x).max(2), fill });
     }
 
-    /// Draws the job: one bar for each of its states.
-    fn job(&mut self, story: &Story, scale: &Scale, y: i64, end_x: i64) {
+    /// Draws the job: one bar for each of its states. Returns where each begins and ends.
+    pub(super) fn job(&mut self, story: &Story, scale: &Scale, y: i64, end_x: i64) -> Vec<(i64, i64, &'static str)> {
         let mut states: Vec<(i64, &'static str)> = Vec::new();
         for line in &story.story {
             let Line::Write(write) = line else { continue };
@@ -261,12 +268,11 @@ impl Drawing {
             }
         }
         let ends: Vec<i64> = states.iter().skip(1).map(|(x, _)| *x).chain([end_x]).collect();
-        for ((x, state), end_x) in states.into_iter().zip(ends) {
-            self.bar(x, end_x, y, Fill::Job(state));
-            if text_width(state) + 8 <= end_x - x {
-                self.label(x + 4, y, state.to_owned(), "job", Vec::new());
-            }
+        let bars: Vec<_> = states.into_iter().zip(ends).map(|((from_x, state), to_x)| (from_x, to_x, state)).collect();
+        for (from_x, to_x, state) in &bars {
+            self.bar(*from_x, *to_x, y, Fill::Job(state));
         }
+        bars
     }
 
     /// Draws what workers and users did to the job. A move has its name beside it if there is room.
@@ -340,7 +346,7 @@ impl Drawing {
         };
         let happened = of_rail(&happened);
         let arrived = of_rail(&|event| millis(&event.received_at));
-        let (upper_y, lower_y) = (self.happened_y, self.happened_y + JOIN_HEIGHT);
+        let (upper_y, lower_y) = (self.happened_y, self.happened_y + self.join);
         for (row, event) in &reported {
             let (Some(from_x), Some(to_x)) = (place_of(&happened, *row), place_of(&arrived, *row)) else { continue };
             match self.joins.iter_mut().find(|join| (join.from_x, join.to_x) == (from_x, to_x)) {
@@ -372,8 +378,8 @@ impl Drawing {
             let Some(to_x) = to_x else { continue };
             let from_x = source.and_then(|source| place_of(&happened, source)).unwrap_or(to_x);
             let (part, parts) = (before + 1, count + 1);
-            let down = JOIN_HEIGHT * part / parts;
-            let (x, y) = (from_x + (to_x - from_x) * down / JOIN_HEIGHT, upper_y + down);
+            let down = self.join * part / parts;
+            let (x, y) = (from_x + (to_x - from_x) * down / self.join, upper_y + down);
             let is_near = |mark: &&mut Mark| {
                 matches!(mark.shape, Shape::Implied(_))
                     && (mark.x - x).abs() < MARK_DISTANCE / 2

@@ -10,7 +10,7 @@ pub(super) const LEFT: i64 = 88;
 /// Position at which that axis ends, unless it has too many parts for that.
 const RIGHT: i64 = 1048;
 /// Position at which the drawing down begins its axis of time, below the names of the columns.
-const TOP: i64 = 40;
+const TOP: i64 = 52;
 /// Length of the axis down: for each time, and limits.
 const DOWN_EACH: i64 = 8;
 const DOWN_MIN: i64 = 400;

@@ -4,7 +4,7 @@
 
 use maud::{Markup, html};
 
-use super::drawing::{Bar, Drawing, JOIN_HEIGHT, Join, Label, Mark, Shape};
+use super::drawing::{Bar, Drawing, Join, Label, Mark, Shape};
 use super::phases::Fill;
 use super::scale::{Break, LEFT};
 use crate::text::visible;
@@ -91,8 +91,6 @@ pub(super) fn print_down(drawing: &Drawing) -> Markup {
 }
 
 fn shared(drawing: &Drawing, way: Way) -> Markup {
-    let (happened, arrived): (Vec<&Mark>, Vec<&Mark>) =
-        drawing.marks.iter().partition(|mark| mark.y == drawing.happened_y);
     html! {
         @if let Some(x) = drawing.cursor {
             @match way {
@@ -102,12 +100,10 @@ fn shared(drawing: &Drawing, way: Way) -> Markup {
         }
         @for bar in &drawing.bars { (bar_of(bar, way)) }
         @match way {
-            Way::Across => g.join { @for join in &drawing.joins { (join_of(join, drawing.happened_y)) } },
+            Way::Across => g.join { @for join in &drawing.joins { (join_of(join, drawing)) } },
             Way::Down => (joins_down(drawing)),
         }
-        // An event gets its disposition when it arrives. Where it happened stands a dot.
-        path.dots d=(path(&happened, |mark| dot(mark, way))) {}
-        @for mark in &arrived { (mark_of(mark, way)) }
+        @for mark in &drawing.marks { (mark_of(mark, way)) }
     }
 }
 
@@ -159,9 +155,9 @@ fn bar_of(bar: &Bar, way: Way) -> Markup {
     }
 }
 
-fn join_of(join: &Join, y: i64) -> Markup {
-    let class = join.is_late.then_some("late");
-    let path = format!("M{} {y}L{} {}", join.from_x, join.to_x, y + JOIN_HEIGHT);
+fn join_of(join: &Join, drawing: &Drawing) -> Markup {
+    let (class, y) = (join.is_late.then_some("late"), drawing.happened_y);
+    let path = format!("M{} {y}l{} {}", join.from_x, join.to_x - join.from_x, drawing.join);
     html! { path class=[class] d=(path) data-rows=(list(&join.rows)) {} }
 }
 
@@ -170,14 +166,9 @@ fn joins_down(drawing: &Drawing) -> Markup {
     let x = drawing.happened_y;
     let joins = |is_late: bool| {
         let joins: Vec<&Join> = drawing.joins.iter().filter(|join| join.is_late == is_late).collect();
-        path(&joins, |join| format!("M{x} {}L{} {}", join.from_x, x + JOIN_HEIGHT, join.to_x))
+        path(&joins, |join| format!("M{x} {}L{} {}", join.from_x, x + drawing.join, join.to_x))
     };
     html! { g.join { path d=(joins(false)) {} path.late d=(joins(true)) {} } }
-}
-
-fn dot(mark: &Mark, way: Way) -> String {
-    let (x, y) = way.place(mark.x, mark.y);
-    format!("M{x} {y}h0")
 }
 
 /// Returns one path with a part for each item.
@@ -199,6 +190,8 @@ fn mark_of(mark: &Mark, way: Way) -> Markup {
         @match shape {
             Shape::Implied(_) => circle class=(class) cx=(x) cy=(y) r="2.5" data-rows=(list(rows)) {},
             Shape::Announced => path class=(class) d=(format!("M{x} {}v12", y - 6)) data-rows=(list(rows)) {},
+            // The bar of the job runs down, so its moves lie across.
+            Shape::Move if way == Way::Down => rect class=(class) x=(x - 7) y=(y - 1) width="14" height="3" data-rows=(list(rows)) {},
             // The drawing down has the number beside the mark.
             Shape::Event(_) | Shape::Move if count > 1 && way == Way::Across => g class=(format!("{class} many")) data-rows=(list(rows)) {
                 circle cx=(x) cy=(y) r="7" {}

@@ -170,7 +170,7 @@ fn narrow_drawing_has_the_same_events_and_names_them() {
     ];
     let story = story(vec![attempt(1, 0, Some(10_000), "busy")], lines);
     let down = down::draw(&story, &story, &[0, 1, 2, 3, 4]);
-    let arrived = |mark: &&Mark| mark.y == down.happened_y + JOIN_HEIGHT;
+    let arrived = |mark: &&Mark| mark.y == down.happened_y + down.join;
     let rows: Vec<usize> = down.marks.iter().filter(arrived).flat_map(|mark| mark.rows.clone()).collect();
     assert_eq!(rows, [0, 1, 2, 3, 4]);
     let texts: Vec<&str> = down.labels.iter().map(|label| label.text.as_str()).collect();
@@ -180,6 +180,37 @@ fn narrow_drawing_has_the_same_events_and_names_them() {
     assert!(down.height <= 326, "a page of 360 px has room for it");
     let crossed: Vec<&Join> = down.joins.iter().filter(|join| join.rows == [0] || join.rows == [1]).collect();
     assert!((crossed[0].from_x > crossed[1].from_x) != (crossed[0].to_x > crossed[1].to_x), "{crossed:?}");
+}
+
+#[test]
+fn narrow_drawing_has_the_job_its_moves_and_what_was_announced() {
+    let lines = vec![
+        write(0, "PENDING", 1..2),
+        moved(30_000, MoveKind::Claimed, None),
+        write(30_000, "CLAIMED", 2..2),
+        moved(60_000, MoveKind::Withdrawn, Some("connection_refused")),
+        write(60_000, "PENDING", 2..4),
+        event("c", "user_confirmed", Some(89_000), 90_000),
+        write(90_041, "COMPLETED", 4..9),
+    ];
+    let story = story(Vec::new(), lines);
+    let rows: Vec<usize> = (0..story.story.len()).collect();
+    let down = down::draw(&story, &story, &rows);
+    let is_job = |bar: &&Bar| matches!(bar.fill, Fill::Job(_));
+    let states: Vec<Fill> = down.bars.iter().filter(is_job).map(|bar| bar.fill).collect();
+    assert_eq!(states, ["PENDING", "CLAIMED", "PENDING", "COMPLETED"].map(Fill::Job));
+    let moves: Vec<&[usize]> =
+        down.marks.iter().filter(|mark| mark.shape == Shape::Move).map(|mark| mark.rows.as_slice()).collect();
+    assert_eq!(moves, [&[1][..], &[3]]);
+    let texts: Vec<(&str, &[usize])> = down
+        .labels
+        .iter()
+        .filter(|label| !label.rows.is_empty())
+        .map(|label| (label.text.as_str(), label.rows.as_slice()))
+        .collect();
+    let expected: [(&str, &[usize]); 4] =
+        [("#1", &[0]), ("claimed", &[1]), ("withdrawn #2–#3", &[3, 4]), ("user confirmed #4–#8", &[5, 6])];
+    assert_eq!(texts, expected);
 }
 
 #[test]
