@@ -21,19 +21,16 @@ const showTheme = () => {
 };
 showTheme();
 
-const pad = (number, digits = 2) => String(number).padStart(digits, "0");
-
 /** Shows every time of the page in the chosen zone. */
 export const showTimes = (within = document) => {
   const local = setting("zone", "UTC") === "local";
   for (const time of within.querySelectorAll("time")) {
     time.dataset.utc ??= time.textContent;
     const at = new Date(time.dateTime);
-    const day = `${at.getFullYear()}-${pad(at.getMonth() + 1)}-${pad(at.getDate())}`;
-    const clock = `${pad(at.getHours())}:${pad(at.getMinutes())}:${pad(at.getSeconds())}`;
     const shown = /^(\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d(\.\d{3})?$/.exec(time.dataset.utc);
     if (shown && !Number.isNaN(+at)) {
-      const text = local ? `${shown[1] ? `${day} ` : ""}${clock}${shown[2] ? `.${pad(at.getMilliseconds(), 3)}` : ""}` : time.dataset.utc;
+      const here = new Date(at - at.getTimezoneOffset() * 60000).toISOString().replace("T", " ");
+      const text = local ? here.slice(shown[1] ? 0 : 11, shown[2] ? 23 : 19) : time.dataset.utc;
       if (time.textContent !== text) time.textContent = text;
     }
   }
@@ -62,38 +59,33 @@ const select = (step) => {
   next.dispatchEvent(new CustomEvent("rowselected", { bubbles: true }));
 };
 
+const make = (tag, ...content) => {
+  const made = document.createElement(tag);
+  made.append(...content);
+  return made;
+};
+
 const showHelp = () => {
   let dialog = find("dialog#keys");
   if (!dialog) {
-    dialog = document.createElement("dialog");
+    dialog = make("dialog");
     dialog.id = "keys";
     dialog.setAttribute("aria-labelledby", "keys-title");
-    const title = document.createElement("h2");
+    const title = make("h2", "Keys");
     title.id = "keys-title";
-    title.textContent = "Keys";
-    const list = document.createElement("dl");
+    const list = make("dl");
     for (const [keys, meaning] of help) {
-      const term = document.createElement("dt");
-      for (const key of keys.split(" ")) {
-        const cap = document.createElement("kbd");
-        cap.textContent = key;
-        term.append(cap, " ");
-      }
-      const text = document.createElement("dd");
-      text.textContent = meaning;
-      list.append(term, text);
+      list.append(make("dt", ...keys.split(" ").flatMap((key) => [make("kbd", key), " "])), make("dd", meaning));
     }
-    const toggle = document.createElement("button");
+    const toggle = make("button");
     const label = () => { toggle.textContent = setting("keys", "on") === "on" ? "Switch keys off" : "Switch keys on"; };
     toggle.onclick = () => { localStorage.setItem("keys", setting("keys", "on") === "on" ? "off" : "on"); label(); };
     label();
-    const close = document.createElement("button");
-    close.textContent = "Close";
+    const close = make("button", "Close");
     close.className = "primary";
     close.onclick = () => dialog.close();
-    const row = document.createElement("div");
+    const row = make("div", close, toggle);
     row.className = "row";
-    row.append(close, toggle);
     dialog.append(title, list, row);
     document.body.append(dialog);
   }

@@ -1,5 +1,4 @@
-// Live pages: when the server names a new version, changes are taken over in place. Focus, scrolling, selection, open details and
-// the order of rows stay.
+// Live pages: when the server names a new version, changes are taken over in place, and nothing moves.
 import { say, showTimes } from "./keys.js";
 
 const find = (selector, within = document) => within.querySelector(selector);
@@ -29,11 +28,11 @@ const changed = (element) => {
 
 const kept = new Set(["open", "tabindex", "data-utc", "class", "hidden"]);
 const takeAttributes = (old, next) => {
-  for (const { name, value } of next.attributes) if (name !== "open" && name !== "class" && old.getAttribute(name) !== value) old.setAttribute(name, value);
+  for (const { name, value } of next.attributes) if (name !== "open" && name !== "class") old.setAttribute(name, value);
   for (const { name } of [...old.attributes]) if (!next.hasAttribute(name) && !kept.has(name)) old.removeAttribute(name);
   const own = marks.filter((name) => old.classList.contains(name));
   const name = [...next.classList, ...own].join(" ");
-  if ((old.getAttribute("class") ?? "") !== name) old.setAttribute("class", name);
+  if (name || old.className) old.setAttribute("class", name);
 };
 
 const keyOf = (row, index) => row.id || find("a[href]", row)?.getAttribute("href") || `#${index}`;
@@ -53,6 +52,7 @@ const takeRows = (old, next) => {
 };
 
 let moved = 0;
+let asked;
 const parts = "table, section, figure, form, ul, ol, dl, details, div, p";
 const quick = ".empty, .problem";
 const marks = ["selected", "changed", "gone"];
@@ -85,9 +85,20 @@ const takeParts = (old, next) => {
   });
 };
 
+/** True if a part of another height would move everything below it. */
+const grows = (old, next) => {
+  const copy = document.importNode(next, true);
+  copy.className = old.className;
+  old.after(copy);
+  const height = copy.offsetHeight;
+  copy.remove();
+  return height !== old.offsetHeight;
+};
+
 /** Makes one element equal to another. */
 const take = (old, next) => {
   if (old.isEqualNode(next) || "keep" in old.dataset || old.matches("input, select, textarea, dialog")) return;
+  if ("still" in old.dataset && !asked && grows(old, next)) { moved++; return; }
   takeAttributes(old, next);
   if (old.tagName === "TBODY") { moved += takeRows(old, next); return; }
   const nodes = [...old.childNodes, ...next.childNodes];
@@ -126,7 +137,8 @@ const offer = () => {
   button.textContent = `${moved} ${moved === 1 ? "part" : "parts"} changed: show (n)`;
 };
 
-export const refresh = async () => {
+/** Reads the page again. If the user has asked for it, parts may move. */
+export const refresh = async (isAsked) => {
   if (busy || document.hidden) return;
   busy = true;
   const slow = setTimeout(() => light("reading…", true), 2000);
@@ -142,6 +154,7 @@ export const refresh = async () => {
     pause = find("[data-kind=throttled]", latest) ? Math.min(2 * pause + 1, 31) : 0;
     const before = find("main").textContent;
     moved = 0;
+    asked = isAsked;
     take(find("main"), latest);
     offer();
     const cost = find("#cost", next);

@@ -41,7 +41,7 @@ const zoomTo = async (zoom, middle) => {
   const url = new URL(location.href);
   next > 1 ? url.searchParams.set("zoom", next) : url.searchParams.delete("zoom");
   history.replaceState(history.state, "", url);
-  await refresh();
+  await refresh(true);
   view.scrollLeft = middle * view.scrollWidth - view.clientWidth / 2;
 };
 

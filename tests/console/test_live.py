@@ -84,6 +84,32 @@ def test_new_rows_wait_until_the_user_asks(page: Page, dev: Dev):
     wait_for("the new rows are shown", lambda: rows.count() > count)
 
 
+# Places of everything on the page of a call that has a name.
+PLACES = """() => Object.fromEntries(
+    [...document.querySelectorAll("main :is(h1, .facts, .known, #step, figure, table, tr[id])")].map((part) => {
+        const { left, top } = part.getBoundingClientRect();
+        return [part.id || part.classList[0] || part.tagName, [left, top]];
+    })
+)"""
+
+
+@pytest.mark.parametrize("width", [1280, 360])
+def test_page_of_a_young_call_does_not_move(page: Page, dev: Dev, refreshed, width: int):
+    """A call that was created a moment ago: its dial and its first events come while somebody looks."""
+    page.set_viewport_size({"width": width, "height": 800})
+    call = dev.create_call(f"+44770090{width:04}", f"appt_young_{width}")
+    open_call(page, dev, call)
+    before = page.evaluate(PLACES)
+    assert {"H1", "facts", "known", "step"} <= before.keys(), before
+    wait_for("the call is answered", lambda: any(attempt["lifecycle"] != "initiated" for attempt in dev.call(call)["attempts"]))
+    expect(page.get_by_role("button", name="changed: show")).to_be_visible()
+    refreshed(2)
+    after = page.evaluate(PLACES)
+    assert {name: after.get(name) for name in before} == before
+    page.keyboard.press("n")
+    wait_for("the drawing is shown with the attempt", lambda: "Attempt 1" in page.locator("figure.drawing").inner_text())
+
+
 @pytest.mark.parametrize("path", ["/calls", "/events"])
 def test_refresh_of_a_list_moves_nothing(page: Page, dev: Dev, refreshed, path: str):
     """Calls and events arrive while somebody reads the list: rows, scroll, focus, a typed filter and an open detail stay."""

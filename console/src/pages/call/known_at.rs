@@ -38,12 +38,16 @@ impl KnownAt<'_> {
         let shown = self.view.as_of.map(|at| at.to_string());
         let before = if self.view.as_of.is_none() { count.saturating_sub(1) } else { step.saturating_sub(1) };
         html! {
-            section.known aria-label="Known at" {
+            section.known aria-label="Known at" data-still {
                 form #known method="get" action="/call" {
                     input type="hidden" name="id" value=(self.view.call_id);
                     @if self.view.zoom > 1 { input type="hidden" name="zoom" value=(self.view.zoom); }
                     label for="step" { "Known at" }
-                    @if let Some(url) = self.url_of(before) { a.previous rel="prev" href=(url) title="the write before (,)" { "◀ previous" } }
+                    // Its room is kept, so that the range stays in its place when the second write comes.
+                    @match self.url_of(before) {
+                        Some(url) => a.previous rel="prev" href=(url) title="the write before (,)" { "◀ previous" },
+                        None => a.previous aria-hidden="true" { "◀ previous" },
+                    }
                     input #step type="range" name="step" min="1" max=(count.max(1)) value=(step.max(1))
                         aria-valuetext=(format!("write {step} of {count}"));
                     @if let Some(url) = self.url_of(step + 1) { a.next rel="next" href=(url) title="the next write (.)" { "next ▶" } }

@@ -145,7 +145,7 @@ fn content(
         div.call {
             (header(story))
             (known_at.print(Some(&story.call)))
-            figure.drawing {
+            figure.drawing data-still {
                 figcaption { "In short: " (visible(&story.in_short)) }
                 (zoom(view))
                 (svg::shapes())
@@ -189,7 +189,7 @@ fn header(story: &Story) -> Markup {
             h1 { span.id { (parts::foreign(&call.call_id)) } }
             button.copy type="button" data-copy=(call.call_id) aria-label="Copy the id of the call" hidden { "copy" }
         }
-        ul.facts {
+        ul.facts data-still {
             li { (call.provider.unwrap_or("no provider")) " " (direction) }
             @if let Some(person) = &story.person { li { (parts::foreign(person)) } }
             li {
