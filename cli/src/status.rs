@@ -99,6 +99,7 @@ mod tests {
             name,
             level,
             text: text.to_owned(),
+            error: None,
             first: Vec::new(),
             advice,
         };

@@ -3,6 +3,7 @@
 use axum::extract::State;
 use axum::response::Response;
 use maud::{Markup, html};
+use switchhook_operate::ErrorKind;
 use switchhook_operate::status::{Evidence, Level, Minute, Question, Silence, Status, Subject, Traffic, status};
 
 use crate::console::Console;
@@ -82,8 +83,8 @@ fn evidence(line: &Evidence) -> Markup {
                     Level::Unknown => (parts::level(line.level)),
                 }
             }
-            // The reason may be long.
-            @if line.level == Level::Unknown { dd.more { (parts::foreign(&line.text)) } }
+            // The reason may be long. A page that AWS throttles knows by its kind to read less often.
+            @if line.level == Level::Unknown { dd.more data-kind=[line.error.map(ErrorKind::as_str)] { (parts::foreign(&line.text)) } }
             @for subject in &line.first {
                 dd.more { (subject_link(subject)) }
             }
@@ -212,8 +213,8 @@ mod tests {
     fn line_in_trouble_has_its_word_its_first_rows_and_its_advice() {
         let advice = Advice { text: "mend it", runbook: Some("P1Alarm".to_owned()), command: "switchhook dlq list" };
         let first = vec![Subject::Event("<a/b>".to_owned()), Subject::Call("call 1".to_owned())];
-        let line =
-            Evidence { name: "dead letters", level: Level::Act, text: "2".to_owned(), first, advice: Some(advice) };
+        let text = "2".to_owned();
+        let line = Evidence { name: "dead letters", level: Level::Act, text, error: None, first, advice: Some(advice) };
         let shown = evidence(&line).into_string();
         assert!(shown.contains("<a href=\"/repair?tab=dead-letters\">dead letters</a>"), "{shown}");
         assert!(shown.contains("<bdi>2</bdi> <span class=\"badge up act\"><i></i>Act</span>"), "{shown}");

@@ -117,6 +117,19 @@ impl Read {
         }
     }
 
+    /// Returns the kind of the error that kept a section from being read.
+    fn problem(&self, tab: Tab) -> Option<&'static str> {
+        let error = match tab {
+            Tab::DeadLetters => self.dead_letters.as_ref().err(),
+            Tab::Quarantined => self.quarantined.as_ref().err(),
+            Tab::Retrying => self.retrying.as_ref().err(),
+            Tab::Conflicts => self.conflicts.as_ref().err(),
+            Tab::Relay => self.messages.as_ref().err(),
+            Tab::Audit => None,
+        };
+        error.map(|error| error.kind().as_str())
+    }
+
     /// Returns the messages of the dead-letter queue that the index does not explain.
     fn unexplained(&self) -> u64 {
         let (Ok(letters), Ok(quarantined), Ok(messages)) = (&self.dead_letters, &self.quarantined, &self.messages)
@@ -161,7 +174,7 @@ pub(crate) async fn show(State(console): State<Console>, Extension(session): Ext
             nav.tabs aria-label="Sections of this page" {
                 @for one in Tab::ALL {
                     a href=(url("/repair", &[("tab", one.as_str())])) aria-current=[(one == tab).then_some("page")] {
-                        (one.title()) @if let Some(count) = read.count(one) { " " span.count { (count) } }
+                        (one.title()) @if let Some(count) = read.count(one) { " " span.count data-kind=[read.problem(one)] { (count) } }
                     }
                 }
             }
@@ -336,7 +349,7 @@ async fn last_repair(stack: &Stack) -> Markup {
                 "The last repair was " (run_link(run)) " (" (run.verb.command()) "), " (ago(stack.now(), run.updated_at)) ": " (run.result()) "."
             }
             Ok(None) => { "Nothing was ever repaired." }
-            Err(_) => { "What was repaired last could not be read." }
+            Err(error) => span data-kind=(error.kind().as_str()) { "What was repaired last could not be read." },
         }
     })
 }

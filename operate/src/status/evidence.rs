@@ -176,7 +176,7 @@ fn alarm_line(alarms: &[Alarm]) -> Evidence {
         runbook: Some(section(first)),
         command: "switchhook status --json",
     });
-    Evidence { name: "alarms", level, text, first: Vec::new(), advice }
+    Evidence { level, advice, ..fine("alarms", text) }
 }
 
 /// Returns the section of the runbook for an alarm: `P1DeadLettersAlarm` for `P1-dead-letters`.
@@ -200,14 +200,14 @@ fn schedule_line(name: &'static str, alarm: &str, command: &'static str, runs: f
 }
 
 const fn fine(name: &'static str, text: String) -> Evidence {
-    Evidence { name, level: Level::Yes, text, first: Vec::new(), advice: None }
+    Evidence { name, level: Level::Yes, text, error: None, first: Vec::new(), advice: None }
 }
 
 /// Makes a line from a value that was read. What could not be read is unknown.
 fn line<T>(name: &'static str, read: &Read<T>, make: impl Fn(&T) -> Evidence) -> Evidence {
     match read {
         Ok(value) => make(value),
-        Err(reason) => unknown(name, reason),
+        Err(reason) => Evidence { error: Some(reason.kind), ..unknown(name, &reason.to_string()) },
     }
 }
 

@@ -11,6 +11,7 @@ mod traffic;
 use serde::Serialize;
 use switchhook_domain::Timestamp;
 
+use crate::error::ErrorKind;
 use crate::stack::Stack;
 use crate::time_text;
 
@@ -53,6 +54,9 @@ pub struct Evidence {
     pub level: Level,
     /// Value as text, for example `212, oldest 41 s`. If it could not be read: the reason.
     pub text: String,
+    /// Kind of the error, if the value could not be read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<ErrorKind>,
     /// A few of the items that the value counts, the most urgent first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub first: Vec<Subject>,

@@ -10,7 +10,7 @@ use switchhook_domain::{Provider, ProviderHealth, Timestamp};
 use super::{COUNT_MAX, Subject};
 use crate::aws::{Alarm, MetricQuery, Series};
 use crate::concurrent::concurrently;
-use crate::error::Error;
+use crate::error::{Error, Explanation};
 use crate::stack::Stack;
 
 /// Time for which metrics are read: the longest that a line looks back.
@@ -26,8 +26,8 @@ const CONCURRENCY: usize = 16;
 /// Ids that a count names.
 const FIRST_MAX: usize = 3;
 
-/// Value of a source, or the reason why it could not be read.
-pub(super) type Read<T> = Result<T, String>;
+/// Value of a source, or the error that kept it from being read.
+pub(super) type Read<T> = Result<T, Explanation>;
 
 /// Number of items, up to [`COUNT_MAX`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -251,6 +251,6 @@ async fn attention(stack: &Stack, kind: AttentionKind) -> Result<Count, Error> {
     Ok(count)
 }
 
-fn reason(error: Error) -> String {
-    error.explanation().to_string()
+fn reason(error: Error) -> Explanation {
+    error.explanation()
 }

@@ -120,7 +120,7 @@ async fn line_of_health_that_cannot_be_read_is_unknown_and_its_verdict_is_never_
         (EVENTS, &["sweep lag"]),
     ];
     for ((source, is_refused), unknown) in lines {
-        for (code, _, remedy) in REFUSALS {
+        for (code, kind, remedy) in REFUSALS {
             refuse(&world, is_refused, code);
             let page = browser.get("/").await;
             let questions = questions(&page);
@@ -138,6 +138,8 @@ async fn line_of_health_that_cannot_be_read_is_unknown_and_its_verdict_is_never_
                         panic!("no line {name}: {}", page.html);
                     });
                 assert!(line.contains("Unknown") && line.contains(remedy), "{name} without {source}, {code}: {line}");
+                // An open page reads less often while it is throttled.
+                assert!(line.contains(&format!("data-kind=\"{kind}\"")), "{name} without {source}, {code}: {line}");
                 assert!(
                     !line.contains(GREEN) && !question.contains(GREEN),
                     "{name} without {source}: {question} {line}"

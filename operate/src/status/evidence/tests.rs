@@ -1,6 +1,7 @@
 use switchhook_domain::{Provider, ProviderHealth};
 
 use super::*;
+use crate::error::{ErrorKind, Explanation};
 use crate::status::{Question, Subject};
 
 const NOW: Timestamp = Timestamp::from_millis(1_760_961_600_000);
@@ -64,7 +65,13 @@ fn all_answers_are_yes_if_nothing_is_wrong() {
 
 #[test]
 fn what_cannot_be_read_is_unknown_and_hides_nothing_else() {
-    let denied = || "not authorized".to_owned();
+    let denied = || Explanation {
+        kind: ErrorKind::Denied,
+        text: "not authorized".to_owned(),
+        request: None,
+        resource: None,
+        remedy: None,
+    };
     let unread = Sources {
         alarms: Some(Err(denied())),
         metrics: Err(denied()),
@@ -73,7 +80,8 @@ fn what_cannot_be_read_is_unknown_and_hides_nothing_else() {
         ..fine()
     };
     assert_eq!(answers(&unread), [Level::Unknown; 3]);
-    assert_eq!(evidence(&unread, "due calls").text, "not authorized");
+    let due = evidence(&unread, "due calls");
+    assert_eq!((due.text.as_str(), due.error), ("not authorized", Some(ErrorKind::Denied)));
     assert_eq!(evidence(&unread, "quarantined").level, Level::Yes);
     let poisoned = Sources { relay_failures: Ok(1), ..unread };
     assert_eq!(answers(&poisoned)[2], Level::Act, "a known failure is worse than an unknown one");
