@@ -74,13 +74,13 @@ pub struct Groups {
     pub notices: usize,
 }
 
-/// Numbers of messages in the queues of what failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+/// Numbers of messages in the queues of what failed. Each queue is read by itself.
+#[derive(Debug)]
 pub struct FailedMessages {
     /// Dead letters, and notices of unreadable webhooks.
-    pub dead_letters: u64,
+    pub dead_letters: Result<u64, Error>,
     /// Parts of the stream that the relay gave up.
-    pub relay: u64,
+    pub relay: Result<u64, Error>,
 }
 
 /// Returns the trouble of one kind. It reads one index entry for each event, at most [`COUNTED_MAX`], and one note for each group.
@@ -102,12 +102,9 @@ pub async fn groups(stack: &Stack, trouble: Trouble) -> Result<Groups, Error> {
 }
 
 /// Counts the messages in the queues of what failed. None is received.
-///
-/// # Errors
-/// The errors of the queues.
-pub async fn failed_messages(stack: &Stack) -> Result<FailedMessages, Error> {
+pub async fn failed_messages(stack: &Stack) -> FailedMessages {
     let (dead_letters, relay) = tokio::join!(stack.dlq.depth(), stack.relay_failures_queue.depth());
-    Ok(FailedMessages { dead_letters: dead_letters?, relay: relay? })
+    FailedMessages { dead_letters: dead_letters.map_err(Error::from), relay: relay.map_err(Error::from) }
 }
 
 fn grouped(mut entries: Vec<Attention>) -> Groups {

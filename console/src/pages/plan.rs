@@ -252,6 +252,12 @@ fn content(console: &Console, session: &Session, plan: &Plan, run: Option<&Run>,
         (summary(plan))
         @if !plan.effects.is_empty() { (effects(plan)) }
         (left_out(plan))
+        @if plan.verb == Verb::Redrive && !plan.items.is_empty() {
+            p.muted {
+                "An event is folded behind the events of its call that wait in the queue. One of those may be tried again only in 15 "
+                "minutes. The run waits for 20 seconds, then keeps the dead letter and names it: redrive it again later."
+            }
+        }
         @if let Some(run) = run {
             p { "This plan was run: " a href=(url("/run", &[("id", run.id.as_str())])) { (run.id.as_str()) } ", " (run.result()) "." }
         } @else if plan.items.is_empty() {

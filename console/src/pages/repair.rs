@@ -82,7 +82,7 @@ struct Read {
     quarantined: Result<Groups, Error>,
     retrying: Result<Groups, Error>,
     conflicts: Result<Groups, Error>,
-    messages: Result<FailedMessages, Error>,
+    messages: FailedMessages,
     now: Timestamp,
 }
 
@@ -110,9 +110,7 @@ impl Read {
             Tab::Quarantined => Some(counted(&self.quarantined)),
             Tab::Retrying => Some(counted(&self.retrying)),
             Tab::Conflicts => Some(counted(&self.conflicts)),
-            Tab::Relay => {
-                Some(self.messages.as_ref().map_or_else(|_| "?".to_owned(), |messages| messages.relay.to_string()))
-            }
+            Tab::Relay => Some(self.messages.relay.as_ref().map_or_else(|_| "?".to_owned(), u64::to_string)),
             Tab::Audit => None,
         }
     }
@@ -124,7 +122,7 @@ impl Read {
             Tab::Quarantined => self.quarantined.as_ref().err(),
             Tab::Retrying => self.retrying.as_ref().err(),
             Tab::Conflicts => self.conflicts.as_ref().err(),
-            Tab::Relay => self.messages.as_ref().err(),
+            Tab::Relay => self.messages.relay.as_ref().err(),
             Tab::Audit => None,
         };
         error.map(|error| error.kind().as_str())
@@ -132,12 +130,13 @@ impl Read {
 
     /// Returns the messages of the dead-letter queue that the index does not explain.
     fn unexplained(&self) -> u64 {
-        let (Ok(letters), Ok(quarantined), Ok(messages)) = (&self.dead_letters, &self.quarantined, &self.messages)
+        let (Ok(letters), Ok(quarantined), Ok(messages)) =
+            (&self.dead_letters, &self.quarantined, &self.messages.dead_letters)
         else {
             return 0;
         };
         let explained = u64::try_from(letters.count + quarantined.notices).unwrap_or(u64::MAX);
-        if letters.more || quarantined.more { 0 } else { messages.dead_letters.saturating_sub(explained) }
+        if letters.more || quarantined.more { 0 } else { messages.saturating_sub(explained) }
     }
 
     /// Returns the first section that is not empty.
@@ -189,15 +188,16 @@ async fn dead_letters(stack: &Stack, session: &Session, read: &Read) -> Markup {
         Err(error) => return parts::problem("the index of dead letters", error),
     };
     let unexplained = read.unexplained();
-    let messages = read.messages.as_ref().map_or(0, |messages| messages.dead_letters);
-    let nothing = letters.count == 0 && messages == 0;
+    let messages = &read.messages.dead_letters;
+    let nothing = letters.count == 0 && messages.as_ref().is_ok_and(|messages| *messages == 0);
     html! {
         p.muted { "Events that could not be folded in as many tries as there are. Each stays in its queue until its event is in its call." }
-        @match &read.messages {
+        @match messages {
             Ok(messages) if !nothing => {
-                p { "Messages in the dead-letter queue: " strong { (messages.dead_letters) } ". Beside dead letters, it holds a notice for each "
+                p { "Messages in the dead-letter queue: " strong { (messages) } ". Beside dead letters, it holds a notice for each "
                     a href=(url("/repair", &[("tab", Tab::Quarantined.as_str())])) { "quarantined webhook" }
-                    ", which goes with the webhook." }
+                    ", which goes with the webhook. Of one call, it gives out ten messages at a time: further ones come when those are "
+                    "deleted. So a plan may hold a part of them." }
             }
             Ok(_) => {}
             Err(error) => (parts::problem("the dead-letter queue", error)),
@@ -209,7 +209,7 @@ async fn dead_letters(stack: &Stack, session: &Session, read: &Read) -> Markup {
                 (button(session, "Plan: discard all", Kind::DiscardDeadLetters, &[("all", "yes")]))
             }
         }
-        @if nothing && read.messages.is_ok() { (last_repair(stack).await) }
+        @if nothing { (last_repair(stack).await) }
         @else if letters.count > 0 {
             (table(letters, read.now, "Dead letters by cause", |group| {
                 let filter = filter(group, false);
@@ -269,11 +269,11 @@ fn conflicts(read: &Read) -> Markup {
 fn relay(session: &Session, read: &Read) -> Markup {
     html! {
         p.muted { "Parts of the stream that the relay gave up. The domain events of the calls in them may never have been published." }
-        @match &read.messages {
-            Ok(messages) if messages.relay == 0 => (parts::empty(&html! { "The relay gave up nothing." })),
+        @match &read.messages.relay {
+            Ok(0) => (parts::empty(&html! { "The relay gave up nothing." })),
             Ok(messages) => {
                 div.row {
-                    p { strong { (messages.relay) } " parts of the stream were given up." }
+                    p { strong { (messages) } " parts of the stream were given up." }
                     (button(session, "Plan: publish again", Kind::Republish, &[("failed", "yes")]))
                 }
             }

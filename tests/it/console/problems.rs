@@ -90,6 +90,29 @@ async fn each_panel_tells_denied_throttled_and_expired_apart() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn queue_that_cannot_be_read_is_named_and_hides_no_other() {
+    let world = world().await;
+    let browser = Browser::open(&console(&world, false)).await;
+    let pages = async || {
+        let letters = browser.get("/repair?tab=dead-letters").await;
+        (letters, browser.get("/repair?tab=relay").await)
+    };
+    refuse(&world, RELAY.1, "AccessDeniedException");
+    let (letters, relay) = pages().await;
+    assert!(
+        !letters.contains("class=\"problem\"") && letters.contains("dead-letter queue: <strong>1"),
+        "{}",
+        letters.html
+    );
+    assert!(letters.contains("Relay <span class=\"count\" data-kind=\"denied\">?</span>"), "{}", letters.html);
+    assert!(relay.contains("Unknown: the queue of the relay's failures could not be read"), "{}", relay.html);
+    refuse(&world, DEAD.1, "AccessDeniedException");
+    let (letters, relay) = pages().await;
+    assert!(letters.contains("Unknown: the dead-letter queue could not be read"), "{}", letters.html);
+    assert!(!relay.contains("class=\"problem\"") && relay.contains("The relay gave up nothing"), "{}", relay.html);
+}
+
 /// Questions of Health: their names, verdicts, and lines of evidence.
 fn questions(page: &Page) -> Vec<(String, Vec<String>)> {
     let panels = page.html.split("<section class=\"panel\"><h2>").skip(1);
