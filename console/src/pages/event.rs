@@ -222,15 +222,17 @@ fn announced(events: &[Announced]) -> Markup {
 }
 
 fn difference(conflict: &Conflict) -> Markup {
+    let lines = beginning(&conflict.diff, |line| line.line.len());
     html! {
         section.panel {
             h2 { "Another body arrived under the same id, " (parts::date_and_time(&conflict.received_at)) }
             p.muted {
                 "The stored body counts: the later one was kept, and changed nothing. Lines with - are of the stored body, lines with + "
                 "of the later one."
+                @if lines.len() < conflict.diff.len() { " Only the beginning is shown." }
             }
             pre.diff tabindex="0" aria-label="Difference of the two bodies" {
-                @for line in &conflict.diff {
+                @for line in lines {
                     @match line.sign {
                         '+' => ins { "+ " (visible(&line.line)) },
                         '-' => del { "- " (visible(&line.line)) },
@@ -243,13 +245,18 @@ fn difference(conflict: &Conflict) -> Markup {
     }
 }
 
-fn payload(path: &EventPath) -> Markup {
+/// Returns the first lines, within the limit on what is shown.
+fn beginning<T>(lines: &[T], bytes: impl Fn(&T) -> usize) -> &[T] {
     let mut left = SHOWN_BYTES_MAX;
-    let fits = |line: &&String| {
-        left = left.saturating_sub(line.len() + 1);
-        left > 0
-    };
-    let lines: Vec<&String> = path.body.iter().take_while(fits).collect();
+    let end = lines.iter().position(|line| {
+        left = left.saturating_sub(bytes(line) + 1);
+        left == 0
+    });
+    end.and_then(|end| lines.get(..end)).unwrap_or(lines)
+}
+
+fn payload(path: &EventPath) -> Markup {
+    let lines = beginning(&path.body, String::len);
     let is_cut = path.body_is_cut || lines.len() < path.body.len();
     html! {
         section.panel {

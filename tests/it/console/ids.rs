@@ -17,7 +17,7 @@ const IDS: [&str; 7] =
 
 /// True if no id became markup, a link that runs something, or text that reads backwards. Fields and buttons hold the ids as they
 /// are, because a browser sends or copies them.
-fn is_clean(page: &Page) -> bool {
+pub(super) fn is_clean(page: &Page) -> bool {
     let mut parts = page.html.split('\u{202e}');
     let last = parts.next_back();
     let is_in_value = parts.clone().all(|part| {

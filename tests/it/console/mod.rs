@@ -9,6 +9,7 @@ mod lists;
 mod repair;
 mod searches;
 
+mod hostile;
 mod ids;
 mod killed;
 mod large;
