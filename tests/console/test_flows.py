@@ -111,6 +111,43 @@ def test_dead_letter_is_redriven(tab: Page, own: Dev):
     expect(tab.locator("main")).to_contain_text("Nothing waits.")
 
 
+# The form is the same at every width, so only the narrowest page has it.
+@pytest.mark.parametrize("tab", ["zoomed"], indirect=True)
+def test_number_is_unmasked_with_a_reason(tab: Page, own: Dev):
+    number, reason = "+447700900166", "ticket 815: which line was called"
+    own.post_event({"event_id": "evt_number", "event_type": "call.ringing", "call_id": "unmasked", "call": {"to": number}})
+    hands = Hands(tab)
+    hands.go("e", "/events")
+    hands.follow(tab.locator("main a[href^='/event?'][href*='evt_number']"))
+
+    def is_hidden() -> bool:
+        return not any(part in tab.content() for part in (number, number[1:], number[3:]))
+
+    expect(tab.locator("pre.payload")).to_contain_text("…166")
+    assert is_hidden()
+    details = tab.locator("details", has_text="Payload, unmasked")
+    hands.reach(details.locator("summary"))
+    hands.press("Enter")
+    # Without a reason, the browser sends nothing.
+    show = details.get_by_role("button", name="Show the body unmasked")
+    hands.reach(show)
+    hands.press("Enter")
+    assert "/event?" in tab.url and is_hidden()
+    hands.fill(details.locator("input[name=reason]"), reason)
+    hands.follow(show)
+    expect(tab.locator("pre.payload")).to_contain_text(number)
+    assert number[3:] not in tab.url + tab.title()
+    # Nothing remembers it: the page of the event, and the way back to the body, need a reason again.
+    hands.follow(tab.get_by_role("link", name="Back to the event"))
+    expect(tab.locator("pre.payload")).to_contain_text("…166")
+    assert is_hidden()
+    hands.go("r", "/repair")
+    hands.follow(tab.get_by_role("link", name="Audit", exact=True))
+    record = tab.get_by_role("table", name="Latest audit records").locator("tbody tr", has_text=reason)
+    expect(record).to_have_count(1)
+    expect(record.locator("a[href*='evt_number']")).to_have_count(1)
+
+
 def test_story_ends_in_a_settled_call(tab: Page, own: Dev):
     hands = Hands(tab)
     hands.go("t", "/try")

@@ -1,7 +1,7 @@
 //! The drawing for narrow pages: time runs down, and Happened and Arrived are two columns.
 //!
-//! The attempts share a column, and one line of text beside a mark says what happened then: the move of the job, the event, and
-//! the numbers of the domain events that were announced. The table has all of it whole.
+//! The attempts share a column. One line of text beside the marks of a time says what happened then: the move of the job, the
+//! event, and the numbers of the domain events. The table has all of it whole.
 
 use switchhook_domain::Timestamp;
 use switchhook_operate::timeline::{Line, Story};
