@@ -4,9 +4,9 @@ import os
 from pathlib import Path
 
 import pytest
-from harness import WAIT_MAX, Dev, chromium
+from harness import DEMO_CALLS, WAIT_MAX, Dev, chromium
 from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
-from views import LOOKS
+from views import LOOKS, views
 
 # Names that the browser resolves to this machine, for pages of other origins and for a rebound name.
 NAMES = ("hostile.example", "rebound.example")
@@ -29,9 +29,9 @@ def dev():
 
 
 @pytest.fixture(scope="session")
-def demo():
-    """The calls of the demo, as the last line of `make demo` opens them."""
-    stack = Dev.of_demo()
+def demo(request):
+    """The calls of the demo, as the last line of `make demo` opens them. Only the pictures need all of them."""
+    stack = Dev.of_demo() if request.config.getoption("--pictures") else Dev.of_demo("--calls", str(DEMO_CALLS))
     yield stack
     stack.stop()
 
@@ -74,6 +74,15 @@ def session(dev: Dev, browser: Browser) -> dict:
 @pytest.fixture(scope="session")
 def demo_session(demo: Dev, browser: Browser) -> dict:
     return cookies_of(browser, demo)
+
+
+@pytest.fixture(scope="session")
+def paths(browser: Browser, dev: Dev, session: dict) -> dict[str, str]:
+    """The path of each page, in each of its states."""
+    context = browser.new_context(storage_state=session, **LOOKS["light"])
+    found = views(dev, context.new_page())
+    context.close()
+    return found
 
 
 @pytest.fixture

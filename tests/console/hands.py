@@ -39,6 +39,14 @@ def make_dead_letters(own: Dev, page: Page, events: list[dict]) -> None:
         own.aws("dynamodb", "DynamoDB_20120810.DeleteItem", {"TableName": table, "Key": key})
 
 
+# Number of elements that Tab reaches between the one with the focus and another. Some of them have several stops.
+BETWEEN = """target => {
+    const reached = (element) => element.tabIndex >= 0 && !element.disabled && element.type !== "radio" && element.checkVisibility();
+    const all = [...document.querySelectorAll("a[href], button, input:not([type=hidden]), select, textarea, summary, [tabindex]")].filter(reached);
+    return all.indexOf(target) - all.indexOf(document.activeElement) - 1;
+}"""
+
+
 class Hands:
     """Hands on the keyboard of a page."""
 
@@ -68,6 +76,8 @@ class Hands:
     def reach(self, target: Locator) -> None:
         """Presses Tab until the element has the focus."""
         target.wait_for()
+        for _ in range(target.evaluate(BETWEEN)):
+            self.press("Tab")
         for _ in range(TABS_MAX):
             self.press("Tab")
             if target.evaluate("element => element === document.activeElement"):

@@ -24,6 +24,10 @@ KEYS = ROOT / "events" / "keys.json"
 
 # The ready line: `listening on http://127.0.0.1:PORT; look at it: LINK`.
 READY = re.compile(r"listening on (?P<api>http://[^;]+); look at it: (?P<link>http://\S+)")
+# Last line of the demo.
+LOOK_AT = "look at these calls: "
+# Calls of the demo that tests look at: enough for every kind of trouble that it makes.
+DEMO_CALLS = 24
 # Seconds that a test waits at most, on a slow machine.
 WAIT_MAX = 60
 
@@ -157,22 +161,17 @@ class Dev:
         return cls.launch(folder, ["dev", "--providers", providers_file(folder.name), "--seed", "7", "--tick", "1s", *arguments])
 
     @classmethod
-    def of_demo(cls) -> "Dev":
-        """Follows the last line that `make demo` prints: the calls of the demo, with the time stopped at its end."""
+    def of_demo(cls, *arguments: str) -> "Dev":
+        """Follows the last line that `make demo` prints: the calls of the demo, with the time stopped at its end. A test of the tool
+        holds that line against README.md."""
         folder = tempfile.TemporaryDirectory(prefix="switchhook-console-")
-
-        def run(arguments: list[str]) -> str:
-            done = subprocess.run(
-                [TOOL, *arguments], cwd=folder.name, capture_output=True, text=True, check=True, timeout=10 * WAIT_MAX, env=environment(folder.name)
-            )
-            return done.stdout
-
-        line = run(["demo", "--calls", "2"]).splitlines()[-1]
-        label, commands = line.split(": ", 1)
-        assert label == "look at these calls", line
+        lines = (ROOT / "README.md").read_text().splitlines()
+        (commands,) = (line.removeprefix(LOOK_AT) for line in lines if line.startswith(LOOK_AT))
         demo, dev = (shlex.split(command) for command in commands.split(" && "))
-        assert demo[0] == dev[0] == "switchhook", line
-        run(demo[1:])
+        assert demo[0] == dev[0] == "switchhook", commands
+        subprocess.run(
+            [TOOL, *demo[1:], *arguments], cwd=folder.name, capture_output=True, check=True, timeout=10 * WAIT_MAX, env=environment(folder.name)
+        )
         return cls.launch(folder, dev[1:])
 
     @classmethod

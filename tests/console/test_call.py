@@ -1,39 +1,19 @@
 """The page of a call: its drawing, its sentences, and what it shows on demand. The calls are those of a finished demo."""
 
 import json
-import subprocess
 from urllib.parse import urlencode
 
 import pytest
-from harness import TOOL, Dev
+from harness import DEMO_CALLS, Dev
 from playwright.sync_api import Browser, Page, expect
 
-# Enough calls for every kind of trouble that the demo makes.
-CALLS = 24
 EVENTS = "#events > tbody > tr:not(.write, .move, .opened)"
 DRAWING = ".drawing .scroll > svg:last-of-type"
 
 
 @pytest.fixture(scope="module")
-def demo(tmp_path_factory):
-    """A stack that `switchhook demo` has written."""
-    folder = tmp_path_factory.mktemp("demo") / "data"
-    command = [TOOL, "demo", "--calls", str(CALLS), "--seed", "1", "--data", folder, "--json"]
-    subprocess.run(command, check=True, capture_output=True, timeout=120)
-    stack = Dev.start("--data", str(folder), "--freeze")
-    try:
-        yield stack
-    finally:
-        stack.stop()
-
-
-@pytest.fixture(scope="module")
-def cookies(browser: Browser, demo: Dev) -> dict:
-    context = browser.new_context()
-    context.new_page().goto(demo.link)
-    state = context.storage_state()
-    context.close()
-    return state
+def cookies(demo_session: dict) -> dict:
+    return demo_session
 
 
 @pytest.fixture(scope="module")
@@ -69,8 +49,14 @@ def plain(text: str) -> str:
     return " ".join(text.split())
 
 
+def assert_drawn_is_in_table(page: Page) -> None:
+    ids = set(page.locator("#events > tbody > tr").evaluate_all("rows => rows.map(row => row.id)"))
+    drawn = page.locator("svg [data-rows]").evaluate_all("marks => marks.flatMap(mark => mark.dataset.rows.split(' '))")
+    assert {f"r{row}" for row in drawn} <= ids, "every drawn item is in the table"
+
+
 def test_every_event_has_its_sentence_and_the_terminal_says_the_same(browser: Browser, demo: Dev, cookies: dict, stories: list[dict]):
-    assert len(stories) >= CALLS
+    assert len(stories) >= DEMO_CALLS
     context = opened(browser, cookies, java_script_enabled=False)
     page = context.new_page()
     for story in stories:
@@ -83,6 +69,7 @@ def test_every_event_has_its_sentence_and_the_terminal_says_the_same(browser: Br
             # A sentence names its attempt, the other event that decides, or what became of the dial, the claim or the retry.
             names = ("ttempt ", "(", "dial", "claim", "retry", "row")
             assert event["why"].endswith(".") and any(name in event["why"] for name in names), event
+        assert_drawn_is_in_table(page)
     printed = plain(demo.run("timeline", longest(stories)["call"]["call_id"]))
     for event in events_of(longest(stories)):
         assert plain(event["why"]) in printed
@@ -92,12 +79,8 @@ def test_every_event_has_its_sentence_and_the_terminal_says_the_same(browser: Br
 def test_page_is_complete_without_scripts(browser: Browser, demo: Dev, cookies: dict, stories: list[dict]):
     context = opened(browser, cookies, java_script_enabled=False)
     page = context.new_page()
-    for story in stories:
-        page.goto(path_of(demo, story))
-        ids = set(page.locator("#events > tbody > tr").evaluate_all("rows => rows.map(row => row.id)"))
-        drawn = page.locator("svg [data-rows]").evaluate_all("marks => marks.flatMap(mark => mark.dataset.rows.split(' '))")
-        assert {f"r{row}" for row in drawn} <= ids, "every drawn item is in the table"
     page.goto(path_of(demo, longest(stories)))
+    assert_drawn_is_in_table(page)
     page.locator(f"{EVENTS} a").first.click()
     expect(page.locator("#opened")).to_contain_text("Trace id")
     page.get_by_role("link", name="Look for them").click()

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from harness import WAIT_MAX, Dev
 from playwright.sync_api import Browser, Page
-from views import ABSENT, LISTS, LOOKS, views
+from views import ABSENT, LISTS, LOOKS
 
 RULES = (Path(__file__).parent / "rules.js").read_text()
 # Most bytes of a list page with its style sheet and scripts.
@@ -22,11 +22,11 @@ def visit(page: Page, dev: Dev, path: str) -> None:
 
 
 @pytest.mark.parametrize("look", LOOKS)
-def test_pages_keep_the_rules(browser: Browser, session: dict, dev: Dev, look: str):
+def test_pages_keep_the_rules(browser: Browser, session: dict, dev: Dev, paths: dict[str, str], look: str):
     context = browser.new_context(storage_state=session, **{"reduced_motion": "reduce", **LOOKS[look]})
     page = context.new_page()
     breaches = []
-    for name, path in (views(dev, page) | ABSENT).items():
+    for name, path in (paths | ABSENT).items():
         visit(page, dev, path)
         breaches += [f"{name}: {breach}" for breach in page.evaluate(RULES)]
     context.close()
@@ -49,10 +49,9 @@ def test_pages_of_the_demo_keep_the_rules(browser: Browser, demo_session: dict, 
     assert breaches == []
 
 
-def test_focus_is_seen_and_goes_in_order(page: Page, dev: Dev):
+def test_focus_is_seen_and_goes_in_order(page: Page, dev: Dev, paths: dict[str, str]):
     """The first Tab shows the link that skips the header. Each further one shows an outline, further down in the document."""
-    everything = views(dev, page)
-    for path in [everything[name] for name in (*LISTS, "call", "event", "plan", "search")]:
+    for path in [paths[name] for name in (*LISTS, "call", "event", "plan", "search")]:
         visit(page, dev, path)
         page.keyboard.press("Tab")
         assert page.evaluate("document.activeElement.className") == "skip"
@@ -79,11 +78,10 @@ def test_focus_is_seen_and_goes_in_order(page: Page, dev: Dev):
             assert found == "", path
 
 
-def test_pages_are_complete_without_scripts(browser: Browser, session: dict, dev: Dev, page: Page):
-    names = views(dev, page)
+def test_pages_are_complete_without_scripts(browser: Browser, session: dict, dev: Dev, paths: dict[str, str]):
     context = browser.new_context(storage_state=session, java_script_enabled=False)
     plain = context.new_page()
-    for name, path in names.items():
+    for name, path in paths.items():
         plain.goto(dev.pages + path)
         assert plain.locator("h1").count() == 1, name
         assert plain.locator("main").inner_text().strip(), name
