@@ -168,7 +168,7 @@ impl Change {
         } else {
             let ringing = if plan.phones > 0 { " --allow-ringing" } else { "" };
             let command = plan.verb.command();
-            let address = connection.options();
+            let address = connection.stack.options();
             writeln!(out, "\nNothing has changed. To carry it out:")?;
             writeln!(out, "  switchhook {command} --plan {} {address}{ringing} --yes --reason TEXT", plan.id)?;
         }
@@ -412,5 +412,5 @@ fn print_run(connection: &Connection, run: &Run, out: &mut impl Write) -> io::Re
 /// Prints the command that goes on with a run, and until when.
 fn print_resume(connection: &Connection, run: &Run, out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "To go on, until {}, when its plan is removed:", run.resumable_until())?;
-    writeln!(out, "  switchhook run resume {} {}", run.id, connection.options())
+    writeln!(out, "  switchhook run resume {} {}", run.id, connection.stack.options())
 }

@@ -5,7 +5,9 @@ use std::io::{self, Write};
 use clap::{Args, Subcommand};
 use switchhook_domain::{CallId, EventId, Origin, Timestamp};
 use switchhook_operate::duration;
-use switchhook_operate::events::{self, EventLine, EventPage, EventPath, Filter, STATUSES, UnfoldedPage, UnreadableEvent};
+use switchhook_operate::events::{
+    self, EventLine, EventPage, EventPath, Filter, STATUSES, UnfoldedPage, UnreadableEvent,
+};
 use switchhook_operate::search::find;
 
 use crate::mark::mark;
@@ -187,7 +189,7 @@ impl List {
         } else {
             print_page(&page, out, errors)?;
         }
-        Ok(!page.events.is_empty())
+        Ok(!page.events.is_empty() || !page.unreadable.is_empty())
     }
 
     /// Lists the events of a call that are not in its history.
@@ -210,7 +212,7 @@ impl List {
         } else {
             print_unfolded(&page, out, errors)?;
         }
-        Ok(!page.events.is_empty())
+        Ok(!page.events.is_empty() || !page.unreadable.is_empty())
     }
 }
 
@@ -218,7 +220,11 @@ fn print_unfolded(page: &UnfoldedPage, out: &mut impl Write, errors: &mut impl W
     for line in &page.events {
         print_line(line, out)?;
     }
-    let UnfoldedPage { events, examined_since, examined_until, queries, earlier_until, later_until } = page;
+    for event in &page.unreadable {
+        print_unreadable(event, errors)?;
+    }
+    let UnfoldedPage { events, unreadable: _, examined_since, examined_until, queries, earlier_until, later_until } =
+        page;
     let found = events.len();
     writeln!(errors, "{found} shown; examined {examined_since} to {examined_until}, with {queries} queries")?;
     for (when, until) in [("earlier", earlier_until), ("later", later_until)] {

@@ -91,15 +91,6 @@ impl Connection {
         self.stack.local.as_deref().unwrap_or(&self.stack.names.api_url)
     }
 
-    /// Returns the options that name this stack in a command.
-    pub(crate) fn options(&self) -> String {
-        let names = &self.stack.names;
-        match &self.stack.local {
-            Some(url) => format!("--to {url}"),
-            None => format!("--stack {} --region {}", names.stack, names.region),
-        }
-    }
-
     /// Waits for a future that uses the stack.
     pub(crate) fn block_on<F: Future>(&self, future: F) -> F::Output {
         self.runtime.block_on(future)

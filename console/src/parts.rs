@@ -11,12 +11,7 @@ use crate::text::{short_event_id, short_id, visible};
 
 /// Command that prints the same as a page, with the option that chooses the stack.
 pub(crate) fn command(console: &Console, command: &str) -> Markup {
-    let names = &console.stack().names;
-    let address = match &console.stack().local {
-        Some(url) => format!("--to {url}"),
-        None => format!("--stack {} --region {}", names.stack, names.region),
-    };
-    html! { code { "switchhook " (visible(command)) " " (visible(&address)) } }
+    html! { code { "switchhook " (visible(command)) " " (visible(&console.stack().options())) } }
 }
 
 /// Text of the stack, which may be of any language and hold anything.

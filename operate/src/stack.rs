@@ -123,6 +123,15 @@ impl Stack {
         }
     }
 
+    /// Returns the options with which a command of the tool names this stack.
+    #[must_use]
+    pub fn options(&self) -> String {
+        match &self.local {
+            Some(url) => format!("--to {url}"),
+            None => format!("--stack {} --region {}", self.names.stack, self.names.region),
+        }
+    }
+
     /// Makes the clients of a deployed stack.
     ///
     /// # Errors

@@ -18,7 +18,7 @@ use crate::page::{self, Entry, Frame};
 use crate::pages::plan::{self, counted, is_run_here, page_of, refuse_form, run_form_purpose};
 use crate::parts;
 use crate::query::{Query, url};
-use crate::runs::{Choices, Runs, Stage};
+use crate::runs::{Choices, Stage};
 use crate::session::Session;
 
 /// Highest rate that the page offers, in items per second.
@@ -144,7 +144,7 @@ pub(crate) async fn show(State(console): State<Console>, Extension(session): Ext
     let frame = Frame { title: format!("Run {id}"), entry: Some(Entry::Repair), command: "run list".to_owned() };
     let here = console.runs().and_then(|runs| runs.stage(&id));
     match run::get(console.stack(), &id).await {
-        Ok(Some(run)) => page::whole(&console, StatusCode::OK, &frame, &content(console.runs(), &session, &run, here)),
+        Ok(Some(run)) => page::whole(&console, StatusCode::OK, &frame, &content(&console, &session, &run, here)),
         Ok(None) => page::whole(&console, StatusCode::NOT_FOUND, &frame, &nothing(&id, here)),
         Err(error) => page::whole(&console, StatusCode::BAD_GATEWAY, &frame, &parts::problem("the run", &error)),
     }
@@ -173,7 +173,7 @@ fn stopped_by(here: Option<(Stage, bool)>) -> Markup {
     }
 }
 
-fn content(runs: Option<&Runs>, session: &Session, run: &Run, here: Option<(Stage, bool)>) -> Markup {
+fn content(console: &Console, session: &Session, run: &Run, here: Option<(Stage, bool)>) -> Markup {
     let (is_working, is_stopping) = match &here {
         Some((Stage::Starting | Stage::Working, is_stopping)) => (true, *is_stopping),
         Some((Stage::Ended(_), _)) | None => (false, false),
@@ -204,11 +204,11 @@ fn content(runs: Option<&Runs>, session: &Session, run: &Run, here: Option<(Stag
             (button(session, &run.id, Button::Stop, "Stop"))
             p.muted { "A stopped run keeps its place, and can go on later. Closing this page does not stop it." }
         } @else if !is_finished && !is_working {
-            @if runs.is_some() {
+            @if console.runs().is_some() {
                 (button(session, &run.id, Button::Resume, "Go on"))
                 p.muted { "If another process still carries the run out, that process stops." }
             }
-            p { "In the terminal: " code { "switchhook run resume " (run.id.as_str()) } }
+            p { "In the terminal: " (parts::command(console, &format!("run resume {}", run.id))) }
         }
         @if is_finished {
             p { a href="/repair?tab=audit" { "See it in the audit" } " · " a href="/repair" { "What is left to repair" } }

@@ -31,7 +31,7 @@ impl StoredKey {
         };
         let entries = WebhookConfig::parse(&text);
         let (problems, put) =
-            (entries.problems().join("; "), format!("switchhook providers put FILE {}", stack_option(stack)));
+            (entries.problems().join("; "), format!("switchhook providers put FILE {}", stack.options()));
         let config = match entries.entry(Provider::Generic) {
             Entry::Configured(config) => config.clone(),
             Entry::Unnamed => return Err(no_key(&put, text.trim() == "{}")),
@@ -79,12 +79,4 @@ fn no_key(put: &str, is_empty: bool) -> Finding {
          providers that you use, and store it: {put}"
     );
     Finding::failed(text, advice)
-}
-
-/// Option that names the stack in a command.
-pub(super) fn stack_option(stack: &Stack) -> String {
-    match &stack.local {
-        Some(url) => format!("--to {url}"),
-        None => format!("--stack {} --region {}", stack.names.stack, stack.names.region),
-    }
 }

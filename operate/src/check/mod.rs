@@ -25,7 +25,6 @@ use crate::aws::AwsServices;
 use crate::error::Error;
 use crate::stack::{Address, Stack};
 use deployment::Deployment;
-use key::stack_option;
 use step::Steps;
 use walk::{Made, Walk};
 
@@ -198,7 +197,7 @@ fn missing(name: &str, region: &str, error: &Error) -> Finding {
 
 /// Removes what a check has made. A repetition is safe.
 async fn remove(stack: &Stack, id: &CheckId, made: Made) -> Finding {
-    let again = format!("switchhook check --clean-up {id} {}", stack_option(stack));
+    let again = format!("switchhook check --clean-up {id} {}", stack.options());
     let (mut removed, mut failed) = (Vec::new(), Vec::new());
     if let (true, Some(services)) = (made.subscription, &stack.services) {
         let name = id.subscription();

@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep};
 
 use super::advice;
 use super::id::CheckId;
-use super::key::{READ_AGAIN, StoredKey, stack_option};
+use super::key::{READ_AGAIN, StoredKey};
 use super::step::{Finding, Steps};
 use super::subscription::Subscription;
 use crate::error::Error;
@@ -162,7 +162,7 @@ impl Walk<'_> {
         let (status, error) = (answer.status, text("error"));
         let refused = |what: &str| format!("{url} answered {status} {error}: {what}");
         let log = self.log_of("ingress");
-        let option = stack_option(self.stack);
+        let option = self.stack.options();
         let finding = match (status, error) {
             (200, _) if matches!(text("status"), "accepted" | "already_processed") => {
                 return (Finding::passed(format!("accepted by {url} in {took_ms} ms")), false);
