@@ -380,13 +380,13 @@ mod tests {
         let file = switchhook_providers::ProvidersFile::from_json(accounts).unwrap();
         let accounts = file.dial_accounts();
         let (call_id, attempt) = (switchhook_domain::CallId::new("c"), switchhook_domain::AttemptKey::new("1"));
-        let number = switchhook_domain::PhoneNumber::new("+15550100");
+        let from = switchhook_domain::PhoneNumber::new("+15550100");
         let request = switchhook_providers::DialRequest {
             call_id: &call_id,
             attempt: &attempt,
             is_last_attempt: false,
-            from: &number,
-            to: &number,
+            from: &from,
+            to: &number(),
             appointment_id: None,
             metadata: &std::collections::BTreeMap::new(),
             dial_key: "the-key-of-this-dial",
