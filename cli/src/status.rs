@@ -19,15 +19,15 @@ Three questions, each answered by its worst line:
   Backlog?  queues with the age of their oldest message, calls that are due, wake-ups that are overdue, the sweep
   Poison?   dead letters, webhooks that could not be read, events that fail, drift
 
-  Yes      nothing to do
+  OK       nothing to do
   Watch    nothing is lost; look at it today
   Act      something is being lost or stands still; act now
   Unknown  it could not be read, so it may be anything
 
-The limits are those of the alarms. A line that is not Yes has advice, a command, and the section of infra/runbook.md.
+The limits are those of the alarms. A line that is not OK has advice, a command, and the section of infra/runbook.md.
 Counts stop at 1,000. A deployed stack needs permission to read its tables, queues, alarms and metrics.
 
-Exit status: 0 if all answers are Yes, 1 if something needs a look, 2 if the stack could not be reached.";
+Exit status: 0 if all answers are OK, 1 if something needs a look, 2 if the stack could not be reached.";
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
@@ -48,7 +48,7 @@ pub(crate) enum StatusError {
 }
 
 impl Status {
-    /// Returns true if all answers are Yes.
+    /// Returns true if all answers are OK.
     pub(crate) fn run(&self, out: &mut impl Write) -> Result<bool, StatusError> {
         let connection = self.stack.connect()?;
         let status = connection.block_on(status(&connection.stack));
@@ -68,7 +68,7 @@ fn print_question(question: &Question, out: &mut impl Write) -> io::Result<()> {
     let width = question.evidence.iter().map(|line| line.name.len()).max().unwrap_or_default();
     for line in &question.evidence {
         let mark = match line.level {
-            Level::Yes => ' ',
+            Level::Ok => ' ',
             Level::Watch => '~',
             Level::Unknown => '?',
             Level::Act => '!',
@@ -114,7 +114,7 @@ mod tests {
             region: "eu-west-1".to_owned(),
             at: Timestamp::from_millis(1_760_961_600_000),
             questions: [
-                question("Healthy?", Level::Yes, vec![line("answer p99", Level::Yes, "38 ms", None)]),
+                question("Healthy?", Level::Ok, vec![line("answer p99", Level::Ok, "38 ms", None)]),
                 question("Backlog?", Level::Unknown, vec![line("due calls", Level::Unknown, "not authorized", None)]),
                 question(
                     "Poison?",
@@ -124,7 +124,7 @@ mod tests {
                             first: vec![Subject::Event("retell:call_1:call_ended".to_owned())],
                             ..line("dead letters", Level::Act, "2", Some(advice))
                         },
-                        line("drift", Level::Yes, "0 in the last day", None),
+                        line("drift", Level::Ok, "0 in the last day", None),
                     ],
                 ),
             ],

@@ -88,7 +88,7 @@ pub(crate) fn badge(word: &str) -> Markup {
 fn look(word: &str) -> Option<(&'static str, &'static str)> {
     let look = match word.to_ascii_lowercase().as_str() {
         // Verdicts.
-        "yes" => ("disc", "ok"),
+        "ok" => ("disc", "ok"),
         "watch" => ("half", "watch"),
         "act" => ("up", "act"),
         "unknown" => ("question", "quiet"),

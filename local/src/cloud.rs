@@ -78,7 +78,7 @@ pub struct CloudOptions {
     pub default_retry_policy: RetryPolicy,
     /// Number of calls that are placed at the same time with one provider. Also the number of concurrent dialers.
     pub concurrent_dials_per_provider: u32,
-    /// True if the number of a person who asks not to be called again goes on the do-not-call list.
+    /// True if a person's request not to be called again puts the number on the do-not-call list.
     pub block_on_request: bool,
     /// True if calls are found by the other person's number.
     pub index_numbers: bool,

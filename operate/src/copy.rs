@@ -50,8 +50,8 @@ impl Table {
 /// Plans to copy the items of tables. Reads each table once, to count its items.
 ///
 /// # Errors
-/// [`Refusal::EmptyFilter`] if no table is named, [`Refusal::SameTable`] if a table would be copied into itself,
-/// [`Refusal::LargeTable`] if one has more than `items_max` items, and the errors of the tables.
+/// [`Refusal::EmptyFilter`] if no table is named, and [`Refusal::SameTable`] if a table would be copied into itself.
+/// [`Refusal::LargeTable`] if one has more than `items_max` items. Also the errors of the tables.
 pub async fn plan(stack: &Stack, from: &CopyFrom, items_max: usize) -> Result<Plan, Error> {
     let named = Table::ALL.into_iter().filter_map(|table| Some((table, table.of_request(from)?)));
     let named: Vec<(Table, &String)> = named.collect();

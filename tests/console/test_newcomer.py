@@ -80,6 +80,6 @@ def test_verdicts_and_first_troubled_ids_are_seen_without_a_click(first_page: Pa
     for seen in [*verdicts.all(), *troubled.all()]:
         box = seen.bounding_box()
         assert 0 <= box["y"] and box["y"] + box["height"] <= height, "nobody has to scroll"
-    assert {"Yes", "Watch", "Act", "Unknown"} >= set(verdicts.all_inner_texts())
+    assert {"OK", "Watch", "Act", "Unknown"} >= set(verdicts.all_inner_texts())
     assert "Act" in first_page.locator(".questions section", has_text="Poison?").locator("h2").inner_text()
     assert first_page.evaluate("scrollY") == 0

@@ -141,13 +141,13 @@ fn status_answers_three_questions_and_calls_nothing_fine_that_it_cannot_read() {
     let questions = status["questions"].as_array().expect("questions");
     let asked: Vec<&str> = questions.iter().map(|question| question["question"].as_str().expect("a text")).collect();
     assert_eq!(asked, ["Healthy?", "Backlog?", "Poison?"]);
-    let all_fine = questions.iter().all(|question| question["answer"] == "yes");
+    let all_fine = questions.iter().all(|question| question["answer"] == "ok");
     assert_eq!(output.status.code(), Some(if all_fine { 0 } else { 1 }), "{status}");
     let line = |name: &str| {
         let lines = questions.iter().flat_map(|question| question["evidence"].as_array().expect("lines"));
         lines.clone().find(|line| line["name"] == name).unwrap_or_else(|| panic!("{name} is not in {status}"))
     };
-    assert_eq!(line("dead letters")["level"], "yes");
+    assert_eq!(line("dead letters")["level"], "ok");
     assert_eq!(line("quarantined")["text"], "0");
     assert_eq!(line("provider circuits")["text"], "all closed");
     assert_eq!(line("reconciler runs")["level"], "unknown", "its first run is an hour away");

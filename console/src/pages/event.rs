@@ -245,7 +245,7 @@ fn difference(conflict: &Conflict) -> Markup {
     }
 }
 
-/// Returns the first lines, within the limit on what is shown.
+/// Returns the first lines that together keep to `SHOWN_BYTES_MAX`.
 fn beginning<T>(lines: &[T], bytes: impl Fn(&T) -> usize) -> &[T] {
     let mut left = SHOWN_BYTES_MAX;
     let end = lines.iter().position(|line| {

@@ -78,7 +78,7 @@ fn evidence(line: &Evidence) -> Markup {
             }
             dd {
                 @match line.level {
-                    Level::Yes => (parts::foreign(&line.text)),
+                    Level::Ok => (parts::foreign(&line.text)),
                     Level::Watch | Level::Act => { (parts::foreign(&line.text)) " " (parts::level(line.level)) },
                     Level::Unknown => (parts::level(line.level)),
                 }

@@ -167,7 +167,7 @@ fn alarm_line(alarms: &[Alarm]) -> Evidence {
         text.push_str(&format!(", {without_data} without data"));
     }
     let level = match firing.first() {
-        None => Level::Yes,
+        None => Level::Ok,
         Some(first) if first.starts_with("P1-") => Level::Act,
         Some(_) => Level::Watch,
     };
@@ -200,7 +200,7 @@ fn schedule_line(name: &'static str, alarm: &str, command: &'static str, runs: f
 }
 
 const fn fine(name: &'static str, text: String) -> Evidence {
-    Evidence { name, level: Level::Yes, text, error: None, first: Vec::new(), advice: None }
+    Evidence { name, level: Level::Ok, text, error: None, first: Vec::new(), advice: None }
 }
 
 /// Makes a line from a value that was read. What could not be read is unknown.

@@ -25,7 +25,7 @@ pub const COUNT_MAX: usize = 1_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Level {
-    Yes,
+    Ok,
     /// Nothing is lost, and somebody should look today.
     Watch,
     /// It could not be read.
@@ -39,7 +39,7 @@ impl Level {
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
-            Self::Yes => "Yes",
+            Self::Ok => "OK",
             Self::Watch => "Watch",
             Self::Unknown => "Unknown",
             Self::Act => "Act",
@@ -60,7 +60,7 @@ pub struct Evidence {
     /// A few of the items that the value counts, the most urgent first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub first: Vec<Subject>,
-    /// Advice and command, if the level is not Yes.
+    /// Advice and command, if the level is not OK.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub advice: Option<Advice>,
 }
@@ -119,10 +119,10 @@ impl Question {
 }
 
 impl Status {
-    /// True if all answers are Yes.
+    /// True if all answers are OK.
     #[must_use]
     pub fn is_fine(&self) -> bool {
-        self.questions.iter().all(|question| question.answer == Level::Yes)
+        self.questions.iter().all(|question| question.answer == Level::Ok)
     }
 }
 

@@ -127,7 +127,7 @@ fn questions(page: &Page) -> Vec<(String, Vec<String>)> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn line_of_health_that_cannot_be_read_is_unknown_and_its_verdict_is_never_yes() {
+async fn line_of_health_that_cannot_be_read_is_unknown_and_its_verdict_is_never_ok() {
     let world = world().await;
     let browser = Browser::open(&console(&world, false)).await;
     let names = ["events queue age", "dial queue age", "calls due within a minute", "dead letters", "relay gave up"];

@@ -59,8 +59,8 @@ fn evidence(sources: &Sources, name: &str) -> Evidence {
 }
 
 #[test]
-fn all_answers_are_yes_if_nothing_is_wrong() {
-    assert_eq!(answers(&fine()), [Level::Yes; 3]);
+fn all_answers_are_ok_if_nothing_is_wrong() {
+    assert_eq!(answers(&fine()), [Level::Ok; 3]);
 }
 
 #[test]
@@ -82,7 +82,7 @@ fn what_cannot_be_read_is_unknown_and_hides_nothing_else() {
     assert_eq!(answers(&unread), [Level::Unknown; 3]);
     let due = evidence(&unread, "due calls");
     assert_eq!((due.text.as_str(), due.error), ("not authorized", Some(ErrorKind::Denied)));
-    assert_eq!(evidence(&unread, "quarantined").level, Level::Yes);
+    assert_eq!(evidence(&unread, "quarantined").level, Level::Ok);
     let poisoned = Sources { relay_failures: Ok(1), ..unread };
     assert_eq!(answers(&poisoned)[2], Level::Act, "a known failure is worse than an unknown one");
     assert_eq!(answers(&Sources { alarms: Some(Ok(Vec::new())), ..fine() })[0], Level::Unknown);
@@ -111,11 +111,11 @@ fn each_limit_is_breached_above_it_and_not_at_it() {
         sources
     };
     for (sources, name, level) in [
-        (metrics(|metrics| metrics.rejected = series(&[(60, 1.0)])), "rejected webhooks", Level::Yes),
+        (metrics(|metrics| metrics.rejected = series(&[(60, 1.0)])), "rejected webhooks", Level::Ok),
         (metrics(|metrics| metrics.rejected = series(&[(60, 2.0)])), "rejected webhooks", Level::Watch),
-        (metrics(|metrics| metrics.answer = series(&[(60, 500.0)])), "answer p99", Level::Yes),
+        (metrics(|metrics| metrics.answer = series(&[(60, 500.0)])), "answer p99", Level::Ok),
         (metrics(|metrics| metrics.answer = series(&[(60, 501.0)])), "answer p99", Level::Watch),
-        (metrics(|metrics| metrics.answer = series(&[(7_200, 900.0)])), "answer p99", Level::Yes),
+        (metrics(|metrics| metrics.answer = series(&[(7_200, 900.0)])), "answer p99", Level::Ok),
         (metrics(|metrics| metrics.drifted = series(&[(80_000, 1.0)])), "drift", Level::Watch),
         (metrics(|metrics| metrics.doubts = series(&[(60, 1.0)])), "dials in doubt", Level::Watch),
         (
@@ -137,7 +137,7 @@ fn each_limit_is_breached_above_it_and_not_at_it() {
 fn age_of_a_queue_counts_only_while_it_holds_messages() {
     let mut sources = fine();
     sources.metrics.as_mut().unwrap().events_age = series(&[(60, 400.0)]);
-    assert_eq!(evidence(&sources, "events queue age").level, Level::Yes, "the queue is empty again");
+    assert_eq!(evidence(&sources, "events queue age").level, Level::Ok, "the queue is empty again");
     sources.events_queue = Ok(212);
     let line = evidence(&sources, "events queue age");
     assert_eq!((line.level, line.text.as_str()), (Level::Act, "212 waiting, oldest 6 min"));
@@ -161,7 +161,7 @@ fn counts_stop_and_name_the_first() {
 #[test]
 fn local_stack_has_no_alarms_and_may_have_started_just_now() {
     let mut sources = Sources { is_local: true, alarms: None, ..fine() };
-    assert_eq!(answers(&sources), [Level::Yes; 3]);
+    assert_eq!(answers(&sources), [Level::Ok; 3]);
     sources.metrics.as_mut().unwrap().reconciler_runs = [Series::default(), Series::default()];
     assert_eq!(evidence(&sources, "reconciler runs").level, Level::Unknown);
 }
