@@ -37,13 +37,13 @@ const takeAttributes = (old, next) => {
 
 const keyOf = (row, index) => row.id || find("a[href]", row)?.getAttribute("href") || `#${index}`;
 
-/** Takes over changed rows. Returns how many are new or gone. */
+/** Takes over changed rows. Returns how many are new or gone, or would move those below. */
 const takeRows = (old, next) => {
   const known = new Map([...old.rows].map((row, index) => [keyOf(row, index), row]));
   let moved = 0;
   [...next.rows].forEach((row, index) => {
     const same = known.get(keyOf(row, index));
-    same ? take(same, row) : moved++;
+    same && (asked || same.isEqualNode(row) || !grows(same, row)) ? take(same, row) : moved++;
     known.delete(keyOf(row, index));
     same?.classList.remove("gone");
   });

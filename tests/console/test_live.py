@@ -158,6 +158,30 @@ def requests_to_aws(context: BrowserContext, dev: Dev) -> str:
     return text
 
 
+def test_row_that_would_grow_waits_until_the_user_asks(page: Page, dev: Dev, refreshed):
+    page.goto(dev.pages + "/calls")
+    expect(page.locator("#live")).to_have_text("live")
+    tops = "() => [...document.querySelectorAll('main tbody tr')].map((row) => row.getBoundingClientRect().top)"
+    before = page.evaluate(tops)
+    assert before
+
+    page.evaluate(
+        """() => {
+            const read = globalThis.fetch;
+            globalThis.fetch = async (...request) => {
+                const page = await (await read(...request)).text();
+                return new Response(page.replaceAll("</td></tr>", `${" many words".repeat(99)}</td></tr>`));
+            };
+        }"""
+    )
+    dev.post_event({"event_id": "a row grows", "event_type": "call.ringing", "call_id": "a row grows"})
+    expect(page.get_by_role("button", name="changed: show")).to_be_visible()
+    refreshed()
+    assert page.evaluate(tops) == before
+    page.keyboard.press("n")
+    expect(page.locator("main tbody")).to_contain_text("many words")
+
+
 def test_hidden_page_asks_for_nothing(page: Page, dev: Dev, refreshed):
     page.add_init_script(HIDE)
     open_call(page, dev, dev.calls[0])
