@@ -21,8 +21,8 @@ Examples:
   switchhook dlq discard 7b3c6f7e-0000-0000-0000-000000000001 --yes --reason 'a test message of ours'
 
 A dead letter is an event that the consumer could not fold in as many receives as the queue allows, or a notice that a webhook
-could not be read. `switchhook quarantine` handles those notices. Fix the cause before a redrive: the log of the consumer and the
-column `cause` tell it.";
+could not be read. `switchhook quarantine` handles those notices: a redrive and a discard leave them alone. Fix the cause before a
+redrive: `dlq list` groups the dead letters by their error, and the log of the consumer has it too.";
 
 const LIST_HELP: &str = "\
 The messages are received and shown again at once. The column `where` compares the queue with the list of events that need

@@ -25,7 +25,7 @@ CALL may be the id of the call, the provider's id of one of its attempts, the id
 other person's phone number. Of several calls, the latest is shown, and the others are named.
 
 Events stand in the order in which Switchhook learned of them. After each write of the call's row stands the state that followed,
-as Switchhook believed it then. --as-of shows what it believed at an earlier time.
+as Switchhook knew it then. --as-of shows what it knew at an earlier time.
 
 Exit status: 0 if the call was found, 1 if it was not, 2 if the stack could not be reached.";
 

@@ -24,7 +24,8 @@ Examples:
 
 The events of each call are read from the inbox and folded again. The row must have the same state, history and announcements.
 With --since alone, every call is verified that received an event or was settled since then. So a row that was lost is found too:
-its events name the call. With a CALL, --since is the time from which the events of a call without a row are searched.
+its events name the call. With a CALL, --since is the time from which the events of a call without a row are searched. Events that
+arrived in the last two minutes may still be on their way, so neither a missing event nor a lost row is found by them alone.
 
 --repair plans to fold each differing row again, and to queue the events of each lost row, which rebuilds it. A call that
 Switchhook places first gets back what the inbox records of it: the request that created it, its dials, and its cancellation. A dial

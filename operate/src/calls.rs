@@ -164,12 +164,12 @@ pub(crate) fn judge(call: &Call, now: Timestamp, limit: Duration) -> Option<Stuc
             "dialled at {dialled_at}; the provider's answer was lost and no event has arrived, so nobody knows whether the \
              phone rings"
         );
-        let next = "the reconciler looks for the call at the provider; it is not dialled again before";
+        let next = "it is not dialled again before the reconciler looks for the call at the provider";
         return Some(shown(StuckKind::InDoubt, provider, dialled_at, why, next, call.wake_at));
     }
     match &call.job {
         Job::Pending { due_at } => {
-            let next = "the scheduler claims it once one of its providers takes calls: switchhook providers list";
+            let next = "the scheduler claims it once one of its providers takes calls: switchhook dials";
             let why = format!("due since {due_at}, and not claimed");
             is_long(*due_at).then(|| shown(StuckKind::Overdue, call.dial_provider(), *due_at, why, next, Some(*due_at)))
         }

@@ -17,7 +17,7 @@ const SUMMARY_INDENT: usize = 15;
 /// Prints a story.
 pub(super) fn print(story: &Story, out: &mut impl Write) -> io::Result<()> {
     if let Some(as_of) = &story.as_of {
-        writeln!(out, "As Switchhook believed it at {as_of}:")?;
+        writeln!(out, "As Switchhook knew it at {as_of}:")?;
     }
     print_call(&story.call, out)?;
     if let Some(person) = &story.person {

@@ -96,12 +96,8 @@ pub(super) const EVENTS_AGE: Threshold = act(
 pub(super) const DIAL_AGE: Threshold =
     watch(Some("P2DialQueueAgeAlarm"), 240.0, "claimed calls are not dialled in time", "switchhook stuck");
 /// Seconds for which the longest due call is overdue.
-pub(super) const DUE: Threshold = watch(
-    None,
-    600.0,
-    "calls are due and no provider takes them, or the scheduler does not run",
-    "switchhook providers list",
-);
+pub(super) const DUE: Threshold =
+    watch(None, 600.0, "calls are due and no provider takes them, or the scheduler does not run", "switchhook dials");
 /// Seconds for which the longest due wake-up is overdue.
 pub(super) const WAKE: Threshold =
     watch(None, 600.0, "the reconciler does not keep up, or does not run", "switchhook reconcile");
@@ -115,7 +111,7 @@ pub(super) const SWEEP: Threshold = watch(
 pub(super) const DEAD_LETTERS: Threshold = act(
     "P1DeadLettersAlarm",
     0.0,
-    "events could not be processed: mend the cause, then redrive them",
+    "events or webhooks could not be processed: see why, then redrive events and reprocess or discard webhooks",
     "switchhook dlq list",
 );
 pub(super) const RELAY_FAILURES: Threshold = act(
