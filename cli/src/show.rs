@@ -58,8 +58,8 @@ impl Show {
             writeln!(
                 errors,
                 "switchhook: there is no call {:?} at {api}. The id of a call is the id from `call create`, \
-                 appointment:APPOINTMENT_ID, or PROVIDER:PROVIDER_CALL_ID. If you have the event_id from the response to a \
-                 webhook, GET /event/status?id=EVENT_ID returns the id of its call.",
+                 appointment:APPOINTMENT_ID, or PROVIDER:PROVIDER_CALL_ID. `switchhook timeline` also finds a call by its \
+                 appointment, by the event_id from the response to a webhook, or by a phone number.",
                 self.call,
             )
             .map_err(ShowError::Print)?;
