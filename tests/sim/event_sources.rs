@@ -214,6 +214,7 @@ impl Sim {
         let cloud = &self.world.cloud;
         for ticks in 1.. {
             sleep(TICK).await;
+            let _running = self.schedules.lock().await;
             if self.hit(FaultKind::MissedSchedule) {
                 continue;
             }

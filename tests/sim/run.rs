@@ -33,6 +33,8 @@ const SETTLED_WITHIN: Duration = Duration::from_secs(12 * 60 * 60);
 /// Pause between two runs of the schedules. AWS runs them every minute. A longer pause makes a run of the simulator
 /// cheaper and changes little.
 pub(crate) const TICK: Duration = Duration::from_secs(2 * 60);
+/// Virtual time in which queued work is done. It is longer than the visibility timeout of a message.
+const AT_REST_WITHIN: Duration = Duration::from_secs(2 * 60);
 const CONSUMERS: usize = 3;
 const DIALERS: usize = 2;
 
@@ -88,8 +90,17 @@ impl Sim {
         }
         // Time in which the reconciler finishes the adoption of orphaned events.
         sleep(5 * MINUTE).await;
-        if !is_broken() {
-            self.check_final_state().await;
+        // The last run of the schedules may have begun new work, such as the repair of a drift. The final state is judged when all of
+        // it is done. If it takes long, as a new attempt does, the schedules go on meanwhile.
+        while !is_broken() {
+            // While this lock is held, no run of the schedules is under way, and none begins.
+            let paused = self.schedules.lock().await;
+            if self.comes_to_rest().await || self.began.elapsed() >= SETTLED_WITHIN {
+                self.check_final_state().await;
+                break;
+            }
+            drop(paused);
+            sleep(5 * MINUTE).await;
         }
         for task in background_tasks.into_iter().chain(senders) {
             task.abort();
@@ -97,6 +108,21 @@ impl Sim {
             assert!(!task.await.is_err_and(|error| error.is_panic()), "a task of the simulator panicked, see above");
         }
         std::mem::take(&mut self.state().result)
+    }
+
+    /// Waits until the queued work is done. Returns false if that takes too long.
+    async fn comes_to_rest(&self) -> bool {
+        let since = Instant::now();
+        loop {
+            self.check_changes().await;
+            if self.is_over() {
+                return true;
+            }
+            if since.elapsed() >= AT_REST_WITHIN {
+                return false;
+            }
+            sleep(Duration::from_secs(1)).await;
+        }
     }
 
     /// Publishes the domain events of all calls again, as an operator does after the relay was down for too long.

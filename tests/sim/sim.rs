@@ -58,6 +58,8 @@ pub(crate) struct Sim {
     pub(crate) requested: RefCell<Vec<RequestedCall>>,
     pub(crate) observed: RefCell<Observed>,
     pub(crate) began: Instant,
+    /// Held by a run of the schedules.
+    pub(crate) schedules: tokio::sync::Mutex<()>,
 }
 
 impl Sim {
@@ -93,6 +95,7 @@ impl Sim {
             requested,
             observed: RefCell::default(),
             began: Instant::now(),
+            schedules: tokio::sync::Mutex::default(),
         }
     }
 
