@@ -138,7 +138,7 @@ impl Reconciler {
             }
             let drift = match lookups.look_up(&call, record, now).await {
                 LookupOutcome::Ended(ending) if is_recent(&ending.event, now) => continue,
-                LookupOutcome::Ended(ending) => match lifecycle_of(&ending.event, &self.policy) {
+                LookupOutcome::Ended(ending) => match reported_lifecycle(&call, attempt, &ending.event, &self.policy) {
                     Some(lifecycle) if lifecycle != attempt.lifecycle_label() => Drift::Ended(ending, lifecycle),
                     Some(_) | None => continue,
                 },
@@ -241,14 +241,80 @@ impl Reconciler {
     }
 }
 
-/// Label of the lifecycle that an attempt would have if this were its only event.
-fn lifecycle_of(event: &ProviderEvent, policy: &Policy) -> Option<&'static str> {
-    let call = fold(None, std::slice::from_ref(event), policy, event.received_at).transition?.call;
-    call.attempts().last().map(AttemptState::lifecycle_label)
+/// Label of the lifecycle of an attempt, as its provider reports it. `None` if the report adds nothing to what the call knows.
+///
+/// A report that says how the attempt ended counts alone, so that it can disagree with all that the call shows. One that does not
+/// say whether anybody answered counts together with the events of the call. Example: Telnyx's `normal_clearing`.
+fn reported_lifecycle(
+    call: &Call,
+    attempt: &AttemptState,
+    event: &ProviderEvent,
+    policy: &Policy,
+) -> Option<&'static str> {
+    let fold_into = |call| fold(call, std::slice::from_ref(event), policy, event.received_at).transition;
+    let alone = fold_into(None)?.call.attempts().pop()?;
+    if alone.has_ended() {
+        return Some(alone.lifecycle_label());
+    }
+    let attempts = fold_into(Some(call))?.call.attempts();
+    attempts.iter().find(|other| other.index == attempt.index).map(AttemptState::lifecycle_label)
 }
 
 /// True if the event happened so lately that its webhook may still be on its way.
 fn is_recent(event: &ProviderEvent, now: Timestamp) -> bool {
     let occurred_at = event.call_events.iter().filter_map(|event| event.occurred_at).max();
     occurred_at.is_some_and(|at| at.plus(DELIVERY_MARGIN) > now)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use switchhook_domain::ProviderSet;
+    use switchhook_providers::{Reading, VerifiedWebhook, read};
+
+    use super::*;
+
+    const POLICY: Policy = Policy { inactivity_timeout: Duration::from_secs(900), outcome_providers: ProviderSet::ALL };
+
+    /// Event of the same Telnyx call. `id` is Telnyx's own id of the event.
+    fn telnyx(event: &str, id: &str, cause: Option<&str>) -> ProviderEvent {
+        let body = json!({"data": {
+            "record_type": "event", "event_type": event, "id": id, "occurred_at": "2026-01-01T00:00:00Z",
+            "payload": {"call_control_id": "v3:1", "direction": "outgoing", "hangup_cause": cause},
+        }});
+        let webhook = VerifiedWebhook::from_inbox(Provider::Telnyx, String::new(), body.to_string().into_bytes(), 0);
+        match read(&webhook, Timestamp::from_millis(1_767_225_600_000)) {
+            Reading::Event(event) => event,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Label that the call of these events shows, and the one that the report leads to.
+    fn shown_and_reported(events: &[ProviderEvent], report: &ProviderEvent) -> (&'static str, Option<&'static str>) {
+        let call = fold(None, events, &POLICY, report.received_at).transition.unwrap().call;
+        let attempt = call.attempts().pop().unwrap();
+        (attempt.lifecycle_label(), reported_lifecycle(&call, &attempt, report, &POLICY))
+    }
+
+    #[test]
+    fn ending_that_does_not_say_whether_anybody_answered_is_read_with_the_answer_that_the_call_knows() {
+        let answered = telnyx("call.answered", "a", None);
+        let hangup = telnyx("call.hangup", "h", Some("normal_clearing"));
+        // The call has this ending, and it completed the attempt.
+        assert_eq!(shown_and_reported(&[answered.clone(), hangup.clone()], &hangup), ("completed", None));
+        // The call lacks its ending.
+        assert_eq!(shown_and_reported(std::slice::from_ref(&answered), &hangup), ("in_progress", Some("completed")));
+        // Telnyx lists the hangup no more, and tells only that the call is over.
+        let over = telnyx("call.hangup", "o", None);
+        assert_eq!(shown_and_reported(&[answered, hangup], &over), ("completed", Some("completed")));
+        let busy = telnyx("call.hangup", "b", Some("user_busy"));
+        assert_eq!(shown_and_reported(&[busy], &over), ("busy", Some("busy")));
+    }
+
+    #[test]
+    fn ending_that_says_how_the_attempt_ended_disagrees_with_another_ending() {
+        let busy = telnyx("call.hangup", "b", Some("user_busy"));
+        let timeout = telnyx("call.hangup", "t", Some("timeout"));
+        assert_eq!(shown_and_reported(&[busy], &timeout), ("busy", Some("no_answer")));
+    }
 }
