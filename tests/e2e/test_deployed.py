@@ -13,6 +13,10 @@ from sign import sign, sign_generic
 JSON = {"content-type": "application/json"}
 
 
+# Statuses of the answer to a new webhook. Ingress repeats a write whose answer comes late, and then finds its own event.
+NEW = ("accepted", "already_processed")
+
+
 def webhook(event_type: str, second: int, call_id: str, **more) -> dict:
     """Returns the body of a webhook of the generic provider."""
     return {
@@ -56,7 +60,7 @@ def test_a_new_webhook_is_accepted_and_a_repeat_is_known(stack):
     first = stack.post_signed("generic", body)
     again = stack.post_signed("generic", body)
 
-    assert (first.status, first.json()["status"]) == (200, "accepted"), first
+    assert first.status == 200 and first.json()["status"] in NEW, first
     assert (again.status, again.json()["status"]) == (200, "already_processed"), again
     assert again.json()["event_id"] == first.json()["event_id"]
 
@@ -104,7 +108,7 @@ def test_a_call_delivered_backwards_ends_completed_and_is_announced_in_order(sta
     events = [webhook("call.ringing", 1, call_id), webhook("call.in_progress", 2, call_id), webhook("call.completed", 3, call_id)]
 
     answers = [stack.post_signed("generic", event) for event in reversed(events)]
-    assert [answer.json()["status"] for answer in answers] == ["accepted"] * 3, answers
+    assert all(answer.json()["status"] in NEW for answer in answers), answers
 
     wait_for("the call is completed", lambda: lifecycle_of(stack, call_id) == "completed", seconds=60)
 
@@ -149,9 +153,9 @@ def test_a_retell_call_and_a_twilio_call_reach_their_ends(stack):
         }
     ).encode()
 
-    assert stack.post_signed("retell", retell).json()["status"] == "accepted"
+    assert stack.post_signed("retell", retell).json()["status"] in NEW
     twilio = stack.post_signed("twilio", form, query="?from=switchhook", content_type="application/x-www-form-urlencoded")
-    assert twilio.json()["status"] == "accepted", twilio
+    assert twilio.json()["status"] in NEW, twilio
 
     wait_for("the Retell call is busy", lambda: lifecycle_of(stack, f"retell:{retell_id}") == "busy", seconds=60)
     wait_for("the Twilio call is completed", lambda: lifecycle_of(stack, f"twilio:{twilio_id}") == "completed", seconds=60)
@@ -208,7 +212,7 @@ def test_what_is_scheduled_runs_by_hand(cloud, stack, output, schedules):
 
 def test_a_call_that_falls_silent_is_settled_as_inconclusive(stack, subscriber):
     call_id = new_call_id()
-    assert stack.post_signed("generic", webhook("call.ringing", 1, call_id)).json()["status"] == "accepted"
+    assert stack.post_signed("generic", webhook("call.ringing", 1, call_id)).json()["status"] in NEW
     wait_for("the call is ringing", lambda: lifecycle_of(stack, call_id) == "ringing", seconds=60)
 
     def settled():
