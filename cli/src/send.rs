@@ -106,7 +106,7 @@ impl Send {
         let to = self.stack.api_url()?;
         // The signature is refused if its time is far from the stack's.
         let of_stack = stack_choice::runtime()?.block_on(time_of_dev(&to));
-        let request = self.request(&signer, body, &to, of_stack.unwrap_or_else(now))?;
+        let request = self.request(&signer, body, &to, of_stack.map_or_else(now, |time| time.now))?;
         let response = client::send(request)?;
         writeln!(out, "{} {}", response.status, response.body).map_err(SendError::Print)?;
         Ok((200..300).contains(&response.status))

@@ -65,6 +65,11 @@ impl Clock {
         Self(Kind::Stopped(at))
     }
 
+    /// True if the clock stands still.
+    pub const fn is_stopped(&self) -> bool {
+        matches!(self.0, Kind::Stopped(_))
+    }
+
     /// Moves the clock forwards, and wakes everything that waits for a time that has come. Only clocks of [`Self::ahead_by`] move.
     pub fn skip(&self, time: Duration) {
         match self.0 {

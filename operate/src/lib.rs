@@ -53,4 +53,4 @@ pub mod web;
 pub use aws::{Alarm, AlarmState, MetricQuery, Series};
 pub use duration::duration;
 pub use error::{Error, ErrorKind, Explanation, Refusal};
-pub use stack::{Address, Stack, StackNames, StackSettings, time_of_dev};
+pub use stack::{Address, DevTime, Stack, StackNames, StackSettings, time_of_dev};

@@ -96,8 +96,16 @@ pub struct Stack {
     /// Further services of a deployed stack.
     pub(crate) services: Option<AwsServices>,
     clock: sdk::Clock,
-    /// Time by which a `switchhook dev` is ahead of this machine, in milliseconds. A frozen one is behind.
-    ahead_ms: i64,
+    time: StackTime,
+}
+
+/// Difference between the time of a stack and that of this machine.
+#[derive(Clone, Copy, Debug)]
+enum StackTime {
+    /// Milliseconds by which a `switchhook dev` is ahead, because its user has skipped time. 0 for a deployed stack.
+    Ahead(i64),
+    /// The clock of a frozen `switchhook dev` stands still.
+    Stopped(Timestamp),
 }
 
 impl Stack {
@@ -112,8 +120,12 @@ impl Stack {
                 let names = StackNames::of_dev(url).await?;
                 let aws = sdk::from_url(&format!("{url}/aws"), &names.region);
                 let stack = Self::new(names, &aws, Some(url.to_owned()));
-                let ahead_ms = time_of_dev(url).await.map_or(0, |now| now.millis_since(stack.clock.now()));
-                Ok(Self { ahead_ms, ..stack })
+                let time = match time_of_dev(url).await {
+                    Some(DevTime { now, is_stopped: true }) => StackTime::Stopped(now),
+                    Some(DevTime { now, is_stopped: false }) => StackTime::Ahead(now.millis_since(stack.clock.now())),
+                    None => StackTime::Ahead(0),
+                };
+                Ok(Self { time, ..stack })
             }
             Address::Deployed { stack, region } => {
                 let services = AwsServices::new(&sdk::from_profile_in(region.clone()).await)?;
@@ -148,7 +160,10 @@ impl Stack {
     /// Current time of the stack, by the clock of the SDK.
     #[must_use]
     pub fn now(&self) -> Timestamp {
-        Timestamp::from_millis(self.clock.now().as_millis().saturating_add(self.ahead_ms))
+        match self.time {
+            StackTime::Ahead(ms) => Timestamp::from_millis(self.clock.now().as_millis().saturating_add(ms)),
+            StackTime::Stopped(at) => at,
+        }
     }
 
     /// Returns who operates the stack: the ARN of the AWS credentials, or the user of this machine.
@@ -217,7 +232,7 @@ impl Stack {
             dynamodb,
             services: None,
             clock: sdk::Clock::from_config(aws),
-            ahead_ms: 0,
+            time: StackTime::Ahead(0),
             names,
         }
     }
@@ -232,13 +247,22 @@ fn emulated(api_url: &str, endpoint: &str) -> String {
     }
 }
 
+/// Time of a `switchhook dev`.
+#[derive(Clone, Copy, Debug)]
+pub struct DevTime {
+    pub now: Timestamp,
+    /// True if the clock stands still, to look at a stack as it was.
+    pub is_stopped: bool,
+}
+
 /// Returns the time of the `switchhook dev` at this URL, whose user may have skipped time. `None` if something else answers.
-pub async fn time_of_dev(url: &str) -> Option<Timestamp> {
+pub async fn time_of_dev(url: &str) -> Option<DevTime> {
     let uri = web::base_url(url).ok().filter(web::is_loopback)?;
     let request = web::request(Method::GET, &format!("http://{}/clock", uri.authority()?)).ok()?;
     let response = web::send_in_background(request, web::TIMEOUT).await.ok().filter(|answer| answer.status == 200)?;
     let clock: serde_json::Value = serde_json::from_str(&response.body).ok()?;
-    Timestamp::parse_rfc3339(clock.get("now")?.as_str()?)
+    let now = Timestamp::parse_rfc3339(clock.get("now")?.as_str()?)?;
+    Some(DevTime { now, is_stopped: clock.get("is_stopped")?.as_bool()? })
 }
 
 impl StackNames {

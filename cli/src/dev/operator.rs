@@ -86,8 +86,9 @@ async fn stack(State(state): State<OperatorState>) -> Response {
 
 /// Returns the time of the stack. It runs ahead of this machine if a user has skipped time, and a frozen stack's stands still.
 async fn clock(State(state): State<OperatorState>) -> Response {
-    let now = Timestamp::from_millis(i64::try_from(state.cloud.clock().now_ms()).unwrap_or(i64::MAX));
-    json_response(StatusCode::OK, &json!({"now": now.to_string()}))
+    let clock = state.cloud.clock();
+    let now = Timestamp::from_millis(i64::try_from(clock.now_ms()).unwrap_or(i64::MAX));
+    json_response(StatusCode::OK, &json!({"now": now.to_string(), "is_stopped": clock.is_stopped()}))
 }
 
 /// Answers a request of an AWS SDK.
