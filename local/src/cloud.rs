@@ -26,9 +26,9 @@ use switchhook_aws::sdk;
 use switchhook_aws::secret::{DialAccounts, WebhookKeys};
 use switchhook_consumer::Consumer;
 use switchhook_dialer::Dialer;
-use switchhook_domain::{Policy, Provider, ProviderSet, RetryPolicy, Timestamp};
+use switchhook_domain::{Policy, ProviderSet, RetryPolicy, Timestamp};
 use switchhook_ingress::Ingress;
-use switchhook_providers::{DialRates, ProvidersFile, sign};
+use switchhook_providers::{DialRates, ProvidersFile, sign_as_configured};
 use switchhook_reconciler::Reconciler;
 use switchhook_relay::Relay;
 use switchhook_scheduler::Scheduler;
@@ -55,8 +55,6 @@ pub use event_sources::CloudError;
 const CONSUMERS: usize = 4;
 /// Runs of the reconciler between two drift checks: one check per hour, at one run per minute.
 const RUNS_PER_DRIFT_CHECK: u32 = 60;
-/// Path to which the fake provider posts its webhooks.
-const FAKE_WEBHOOK_PATH: &str = "/webhooks/retell";
 
 /// Options of a local stack.
 #[derive(Debug)]
@@ -380,18 +378,24 @@ impl Cloud {
         &self.0.services
     }
 
-    /// Posts the fake provider's webhooks to the stack. Each is signed at the moment it is sent, with the first key of Retell that
-    /// ingress knows then. Without such a key, none is sent.
+    /// Posts the fake provider's webhooks to the stack. Each is signed at the moment it is sent, with the first key of its provider
+    /// that ingress knows then. Without such a key, none is sent. Nor is any of Telnyx, whose signing key ingress does not have.
     async fn deliver_webhooks(&self) -> Infallible {
         loop {
             let delivery: Delivery = self.0.fake.next_delivery().await;
             let now = Timestamp::from_millis(i64::try_from(self.clock().now_ms()).unwrap_or(i64::MAX));
             let keys = self.0.ingress.webhook_keys.current(now).await;
-            let Some(key) = keys.config(Provider::Retell).and_then(|config| config.keys().first()) else { continue };
-            let signed = sign(Provider::Retell, key, FAKE_WEBHOOK_PATH, delivery.body().as_bytes(), now);
-            let mut request = Request::post(FAKE_WEBHOOK_PATH).header(http::header::CONTENT_TYPE, signed.content_type);
+            let provider = delivery.provider();
+            let Some(config) = keys.config(provider) else { continue };
+            let separator = if delivery.query().is_empty() { "" } else { "?" };
+            let path = format!("/webhooks/{provider}{separator}{}", delivery.query());
+            let url = format!("{}{path}", config.public_url().unwrap_or_default());
+            let Some(signed) = sign_as_configured(provider, config, &url, delivery.body().as_bytes(), now) else {
+                continue;
+            };
+            let mut request = Request::post(path).header(http::header::CONTENT_TYPE, signed.content_type);
             for (name, value) in &signed.headers {
-                request = request.header(*name, value);
+                request = request.header(name, value);
             }
             let Ok(request) = request.body(Bytes::from(delivery.body().to_owned())) else { continue };
             if !self.request(request).await.status().is_success() {

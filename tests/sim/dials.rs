@@ -5,8 +5,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use switchhook_domain::{Call, CallId};
-use switchhook_local::fake::{Behaviour, Dial, RequestResult};
+use switchhook_domain::{Call, CallId, Provider};
+use switchhook_local::fake::{ApiRecord, Behaviour, Dial, RequestResult};
 
 use crate::law::Law;
 use crate::plan::Reach;
@@ -20,7 +20,7 @@ const CHECK_TO_DIAL_MS: i64 = 30_000;
 /// run of the reconciler must come after them, and its event must be folded.
 const DOUBT_MAX: Duration = Duration::from_secs(10 * 60 + 15).saturating_add(TICK);
 
-/// Largest number of dials that a provider refuses because of the account in one run. Three open its circuit, and the
+/// Largest number of dials that one provider refuses because of the account in one run. Three open its circuit, and the
 /// probes take longer and longer. A few more come from calls whose own behaviour is to be refused at times.
 const REFUSALS_MAX: usize = 24;
 
@@ -30,8 +30,10 @@ impl Sim {
         let dials = self.world.cloud.fake().dials();
         let before = std::mem::replace(&mut self.observed.borrow_mut().dials, dials.len());
         for dial in dials.iter().skip(before) {
-            let Dial { call_id, attempt, provider_call_id, behaviour, .. } = dial;
-            self.trace(&format!("a phone rings: {call_id}/{attempt} {behaviour:?}, {provider_call_id}"));
+            let Dial { provider, call_id, attempt, provider_call_id, behaviour, .. } = dial;
+            self.trace(&format!(
+                "a phone rings through {provider}: {call_id}/{attempt} {behaviour:?}, {provider_call_id}"
+            ));
         }
         if before < dials.len() {
             self.check_all_dials();
@@ -55,12 +57,17 @@ impl Sim {
         }
     }
 
-    /// Checks how many dials the provider has refused because of the account.
+    /// Checks how many dials each provider has refused because of the account.
     pub(crate) fn check_refusals(&self) {
         let records = self.world.cloud.fake().api_records();
-        let refused = records.iter().filter(|record| record.result == RequestResult::Refused).count();
-        if refused > REFUSALS_MAX {
-            self.state().report_violation(Law::FewRefusedDials, format!("{refused} dials were refused"));
+        for provider in Provider::ALL {
+            let is_refusal =
+                |record: &&ApiRecord| record.provider == provider && record.result == RequestResult::Refused;
+            let refused = records.iter().filter(is_refusal).count();
+            if refused > REFUSALS_MAX {
+                let what = format!("{provider} refused {refused} dials");
+                self.state().report_violation(Law::FewRefusedDials, what);
+            }
         }
     }
 

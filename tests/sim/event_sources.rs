@@ -7,12 +7,12 @@ use std::time::Duration;
 use aws_lambda_events::event::dynamodb::Event as StreamEvent;
 use aws_lambda_events::event::sqs::SqsEvent;
 use serde_json::{Value, json};
-use switchhook_domain::{AttemptKey, StopReason};
+use switchhook_domain::{AttemptKey, Call, StopReason};
 use switchhook_local::fake::{Behaviour, CrashPoint, RequestResult};
-use switchhook_local::queue::ReceivedMessage;
+use switchhook_local::queue::{NewMessage, ReceivedMessage};
 use switchhook_local::sqs::to_event_record;
 use switchhook_local::stream::StreamRecord;
-use switchhook_local::{CALL_RETENTION, DIAL_QUEUE, DUE_BATCH, DUE_QUEUE, EVENTS_QUEUE};
+use switchhook_local::{CALL_RETENTION, DIAL_QUEUE, DUE_BATCH, DUE_QUEUE, EVENTS_DEAD_LETTER_QUEUE, EVENTS_QUEUE};
 use switchhook_tests::MINUTE;
 use tokio::task::spawn_local;
 use tokio::time::sleep;
@@ -51,6 +51,14 @@ impl Sim {
                 !failed.contains(&one.message.id()) || self.has_mutation(Mutation::TailNotFailed) && is_tail()
             };
             let done: Vec<&ReceivedMessage> = received.iter().filter(|one| is_done(one)).collect();
+            if self.has_mutation(Mutation::DeadLetteredAtOnce) {
+                for one in received.iter().filter(|one| failed.contains(&one.message.id())) {
+                    let (body, id) = (one.message.body.clone(), Some(one.message.id()));
+                    let message = NewMessage { body, group: id.clone(), deduplication_id: id, ..NewMessage::default() };
+                    sqs.send(EVENTS_DEAD_LETTER_QUEUE, message).unwrap();
+                    drop(sqs.delete(EVENTS_QUEUE, &one.receipt_handle));
+                }
+            }
             if self.hit(FaultKind::NotDeleted) {
                 continue;
             }
@@ -98,7 +106,11 @@ impl Sim {
         let dialer = self.world.cloud.dialer();
         let response = self.invoke(DIALER_TIMEOUT, async move { dialer.handle(batch).await }).await;
         if self.has_mutation(Mutation::LostAnswerWithdrawn) {
-            self.without_faults(self.withdraw_unanswered()).await;
+            self.without_faults(self.withdraw_unanswered(|_| true)).await;
+        }
+        if self.has_mutation(Mutation::DoubtGivenToOtherProvider) {
+            let has_other = |call: &Call| call.dial_providers().len() > 1;
+            self.without_faults(self.withdraw_unanswered(has_other)).await;
         }
         if self.has_mutation(Mutation::RefusalFails) {
             self.without_faults(self.fail_refused()).await;
@@ -157,13 +169,16 @@ impl Sim {
         }
     }
 
-    /// Withdraws the attempts whose dial got no answer, as a wrong dialer would.
-    async fn withdraw_unanswered(&self) {
+    /// Withdraws the attempts of such calls whose dial got no answer, as a wrong dialer would.
+    async fn withdraw_unanswered(&self, is_meant: impl Fn(&Call) -> bool) {
         let dials = self.world.cloud.fake().dials().into_iter();
         for dial in dials.filter(|dial| dial.behaviour == Behaviour::ResponseLost) {
             let (call, now) = (self.world.call(&dial.call_id).await, self.world.now());
             let until = now.plus(Duration::from_secs(30));
             let attempt = AttemptKey::new(dial.attempt);
+            if !is_meant(&call) {
+                continue;
+            }
             if let Some(transition) = call.withdraw(&attempt, until, &policy(), now) {
                 if let Some(record) = call.dial_record(&attempt) {
                     drop(self.world.inbox.forget_dial(&call.call_id, &record).await);

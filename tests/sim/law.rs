@@ -9,7 +9,7 @@ pub(crate) enum Law {
     Stored,
     /// An event is answered `accepted` only once.
     AcceptedOnce,
-    /// The row of a call is the fold of its events.
+    /// The row of a call is the fold of its events. This law is a safety net: every mutant breaks another law first.
     IsFold,
     /// The lifecycle and the outcome of an attempt never fall to a state of lower precedence.
     NeverRegresses,
@@ -27,7 +27,8 @@ pub(crate) enum Law {
     DoubtEnds,
     /// A provider that refuses every dial because of the account gets few requests.
     FewRefusedDials,
-    /// A domain event has the same content however often it is published, and matches its JSON Schema.
+    /// A domain event has the same content however often it is published, and matches its JSON Schema. This law is a safety net,
+    /// like [`Self::IsFold`].
     OneContent,
     // Checked at the end of a run
     /// Every call is settled, and every queue is empty.

@@ -7,7 +7,7 @@
 use crate::law::Law;
 use crate::mutation::Mutation;
 use crate::plan::{FaultKind, Plan};
-use crate::requests::{CallRequest, Delivery};
+use crate::requests::{CallRequest, Delivery, Fallback};
 use crate::run::run;
 
 struct Mutant {
@@ -22,7 +22,7 @@ const fn mutant(mutation: Mutation, faults: &'static [FaultKind], caught_by: &'s
     Mutant { mutation, faults, caught_by }
 }
 
-const MUTANTS: [Mutant; 18] = [
+const MUTANTS: [Mutant; 25] = [
     mutant(
         Mutation::NoVersionCondition,
         &[FaultKind::VisibilityOverlap, FaultKind::ReorderedWebhooks],
@@ -49,6 +49,17 @@ const MUTANTS: [Mutant; 18] = [
     mutant(Mutation::NoCircuit, &[FaultKind::AccountProblem], &[Law::FewRefusedDials]),
     mutant(Mutation::NoFallback, &[], &[Law::Settles]),
     mutant(Mutation::NoWindowGuard, &[FaultKind::LateClaim], &[Law::WindowOpen]),
+    mutant(Mutation::DoubtGivenToOtherProvider, &[], &[Law::OnePhone]),
+    mutant(Mutation::NoOldKey, &[FaultKind::KeyRotation], &[Law::Answered]),
+    mutant(Mutation::NotStored, &[], &[Law::Stored]),
+    mutant(Mutation::OlderRowWritten, &[], &[Law::NeverRegresses]),
+    mutant(Mutation::NoAttemptLimit, &[], &[Law::Truth]),
+    mutant(Mutation::NumberInTraceId, &[], &[Law::NothingLeaks]),
+    mutant(
+        Mutation::DeadLetteredAtOnce,
+        &[FaultKind::Conflict, FaultKind::Throttled, FaultKind::ServerError],
+        &[Law::DeadLettersAreUnreadable],
+    ),
 ];
 
 /// Seeds of the runs with each mutant. The runs end with the first one that breaks an expected law.
@@ -58,7 +69,9 @@ const SEEDS: std::ops::Range<u64> = 0..40;
 /// is off.
 pub(crate) fn check_adoption_without_sweep() {
     let has_orphans = |request: &CallRequest| {
-        request.delivery == Delivery::WithoutIds && request.behaviours.contains(&"response_lost")
+        request.delivery == Delivery::WithoutIds
+            && request.behaviours.contains(&"response_lost")
+            && request.fallback == Fallback::None
     };
     let plans = SEEDS.map(|seed| Plan::with_faults(seed, &[]));
     let plans: Vec<Plan> = plans.filter(|plan| plan.call_requests.iter().any(has_orphans)).take(3).collect();

@@ -47,6 +47,20 @@ pub(crate) enum Mutation {
     NoCircuit,
     /// A call has only the first of the providers that it names.
     NoFallback,
+    /// A call whose dial got no answer is given to its other provider.
+    DoubtGivenToOtherProvider,
+    /// Webhooks that are signed with the old key are refused.
+    NoOldKey,
+    /// A webhook is acknowledged and not stored.
+    NotStored,
+    /// A writer overwrites the row of an ended call with an older row, under the next version.
+    OlderRowWritten,
+    /// The limit on the attempts of a call is not kept.
+    NoAttemptLimit,
+    /// The trace id of a dial is the called number.
+    NumberInTraceId,
+    /// A message whose consumer failed once goes to the dead-letter queue.
+    DeadLetteredAtOnce,
     /// Nothing is mutated but the sweep, which is off.
     NoSweep,
 }
@@ -138,6 +152,17 @@ impl Mutation {
                 let first = body.pointer("/Item/plan/M/providers/L/0")?.clone();
                 with("/Item/plan/M/providers/L", json!([first]))
             }
+            (Self::NotStored, "PutItem") if of_table(INBOX_TABLE) && !body["Item"]["received_bucket"].is_null() => {
+                faked_response(&json!({}))
+            }
+            (Self::NoAttemptLimit, "PutItem") if of_table(CALLS_TABLE) => {
+                with("/Item/plan/M/retry/M/attempts_max/N", json!("9"))
+            }
+            (Self::NumberInTraceId, "SendMessage") if to_queue(DIAL_QUEUE) => {
+                let mut message: Value = serde_json::from_str(&text(&body["MessageBody"])).unwrap_or_default();
+                message["trace_id"] = "+447700900100".into();
+                with("/MessageBody", message.to_string().into())
+            }
             (Self::UnheardRetried, "PutItem") if of_table(CALLS_TABLE) => {
                 let mut body = body.clone();
                 let retry = body.pointer_mut("/Item/plan/M/retry/M")?.as_object_mut()?;
@@ -173,7 +198,14 @@ impl Mutation {
             | Self::UnheardRetried
             | Self::RefusalFails
             | Self::NoCircuit
-            | Self::NoFallback => false,
+            | Self::NoFallback
+            | Self::DoubtGivenToOtherProvider
+            | Self::NoOldKey
+            | Self::NotStored
+            | Self::OlderRowWritten
+            | Self::NoAttemptLimit
+            | Self::NumberInTraceId
+            | Self::DeadLetteredAtOnce => false,
         }
     }
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 use switchhook_aws::calls::Alias;
 use switchhook_domain::{AttemptState, Call, CallId};
-use switchhook_tests::text;
+use switchhook_tests::{Item, text};
 
 use crate::law::Law;
 
@@ -27,6 +27,8 @@ pub(crate) struct Observed {
     pub(crate) dials: usize,
     /// Seconds for which an attempt has been in doubt, by call and attempt key.
     pub(crate) doubts: BTreeMap<(CallId, String), u64>,
+    /// First row of each call with an attempt, for the mutation that writes it again.
+    pub(crate) older_rows: BTreeMap<CallId, Item>,
     /// Published domain events by their ids.
     pub(crate) published: BTreeMap<String, Value>,
 }

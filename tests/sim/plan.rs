@@ -4,7 +4,7 @@
 use fastrand::Rng;
 
 use crate::calls::ExternalCall;
-use crate::requests::CallRequest;
+use crate::requests::{CallRequest, OTHER_PROVIDERS};
 
 /// Seconds from the start of a run after which no fault is injected.
 pub(crate) const FAULTS_END: u64 = 50 * 60;
@@ -180,6 +180,10 @@ pub(crate) struct Plan {
     pub(crate) external_calls: Vec<ExternalCall>,
     pub(crate) call_requests: Vec<CallRequest>,
     pub(crate) faults: Vec<PlannedFault>,
+    /// Provider that refuses every request for the whole run, because of the account. Calls that name it go to Retell.
+    pub(crate) closed_provider: &'static str,
+    /// True if the faults of the provider are those of every provider, and not of Retell alone.
+    pub(crate) are_all_providers_faulty: bool,
 }
 
 impl Plan {
@@ -196,7 +200,9 @@ impl Plan {
                 some.into_iter().map(|kind| PlannedFault::draw(kind, rng.u64(0..FAULTS_END / 2), &mut rng)).collect()
             }
         };
-        Self { seed, external_calls, call_requests, faults }
+        let closed_provider = *rng.choice(&OTHER_PROVIDERS).unwrap();
+        let are_all_providers_faulty = rng.bool();
+        Self { seed, external_calls, call_requests, faults, closed_provider, are_all_providers_faulty }
     }
 
     /// A plan with the calls of this seed, and with these kinds of fault all the time.

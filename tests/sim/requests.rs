@@ -53,20 +53,22 @@ pub(crate) enum Delivery {
     Late,
     /// No webhook is sent.
     Lost,
-    /// The webhooks carry no metadata, so they do not name the call.
+    /// The webhooks of Retell carry no metadata, so they do not name the call.
     WithoutIds,
 }
 
-/// The providers of a call besides Retell. The fake provider knows Retell's API alone, so each dial through Vapi is
-/// refused because of the account.
+/// The provider of a call besides Retell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fallback {
     None,
-    /// Vapi is asked if Retell is unavailable.
-    IsVapi,
-    /// Retell is asked if Vapi is unavailable.
-    IsRetell,
+    /// This provider is asked if Retell is unavailable.
+    Second(&'static str),
+    /// Retell is asked if this provider is unavailable.
+    First(&'static str),
 }
+
+/// Providers that place calls besides Retell.
+pub(crate) const OTHER_PROVIDERS: [&str; 3] = ["twilio", "vapi", "telnyx"];
 
 /// Time at which the number of a request is put on the do-not-call list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -149,19 +151,19 @@ impl CallRequest {
             retries_unheard: rng.u8(..4) == 0,
             has_appointment: rng.u8(..4) != 0,
             fallback: match rng.u8(..8) {
-                0 => Fallback::IsVapi,
-                1 => Fallback::IsRetell,
+                0 | 1 => Fallback::Second(rng.choice(&OTHER_PROVIDERS).unwrap()),
+                2 | 3 => Fallback::First(rng.choice(&OTHER_PROVIDERS).unwrap()),
                 _ => Fallback::None,
             },
         }
     }
 
-    /// The body of `POST /calls`. Without `has_fallback`, it names Retell alone.
-    pub(crate) fn body(&self, has_fallback: bool) -> Value {
+    /// The body of `POST /calls`.
+    pub(crate) fn body(&self) -> Value {
         let providers: &[&str] = match self.fallback {
-            Fallback::IsVapi if has_fallback => &["retell", "vapi"],
-            Fallback::IsRetell if has_fallback => &["vapi", "retell"],
-            Fallback::None | Fallback::IsVapi | Fallback::IsRetell => &["retell"],
+            Fallback::None => &["retell"],
+            Fallback::Second(other) => &["retell", other],
+            Fallback::First(other) => &[other, "retell"],
         };
         let mut body = json!({
             "from": "+442079460018", "to": self.to,
@@ -203,8 +205,9 @@ impl Window {
     }
 }
 
-/// True end of an attempt in which the person called behaves like this.
-pub(crate) fn truth_of(behaviour: Behaviour) -> Truth {
+/// True end of an attempt in which the person called behaves like this. Twilio and Telnyx do not report what the person
+/// said, and detect no voicemail.
+pub(crate) fn truth_of(behaviour: Behaviour, provider: &str) -> Truth {
     let (lifecycle, outcome) = match behaviour {
         Behaviour::Confirms
         | Behaviour::ResponseLost
@@ -222,5 +225,7 @@ pub(crate) fn truth_of(behaviour: Behaviour) -> Truth {
         Behaviour::Fails | Behaviour::Invalid => ("failed", "no_answer"),
         Behaviour::Forgotten => ("inconclusive", "inconclusive"),
     };
+    let hears_nothing = ["twilio", "telnyx"].contains(&provider);
+    let outcome = if hears_nothing && lifecycle == "completed" { "connected" } else { outcome };
     Truth { lifecycle, outcome }
 }

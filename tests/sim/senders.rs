@@ -8,7 +8,7 @@ use http::Request;
 use serde_json::Value;
 use switchhook_domain::Provider;
 use switchhook_local::EVENTS_QUEUE;
-use switchhook_local::fake::Mode;
+use switchhook_local::fake::{Delivery as Webhook, Mode};
 use switchhook_local::queue::NewMessage;
 use switchhook_tests::{KEY, OLD_KEY, text};
 use tokio::task::spawn_local;
@@ -16,7 +16,7 @@ use tokio::time::sleep;
 
 use crate::law::Law;
 use crate::mutation::Mutation;
-use crate::plan::{FAULTS_END, FaultKind, Reach};
+use crate::plan::{FAULTS_END, FaultKind};
 use crate::requests::{Block, CallRequest, Delivery, RequestPattern};
 use crate::sim::Sim;
 
@@ -91,9 +91,7 @@ impl Sim {
         if request.block == Some(Block::BeforeCreation) {
             self.block(index).await;
         }
-        // After a crash nobody could tell whether Vapi has placed the call.
-        let may_crash = self.plan.faults.iter().any(|fault| fault.kind.reach() == Reach::Functions);
-        let mut body = request.body(!may_crash);
+        let mut body = request.body();
         // A program that does not look at windows is one that never gets them.
         if self.has_mutation(Mutation::NoWindow) {
             body.as_object_mut().unwrap().remove("window");
@@ -167,20 +165,23 @@ impl Sim {
             let delivery = self.world.cloud.fake().next_delivery().await;
             let sim = self.clone();
             spawn_local(async move {
-                let Some(body) = sim.body_to_send(delivery.body()).await else { return };
+                let Some(body) = sim.body_to_send(&delivery).await else { return };
                 if !sim.arrives().await {
                     return;
                 }
                 let copies = if sim.hit(FaultKind::DuplicateWebhook) { 2 } else { 1 };
                 for _ in 0..copies {
-                    let request = sim.world.signed(Provider::Retell, sim.key(), "", body.as_bytes(), sim.world.now());
+                    let (provider, query) = (delivery.provider(), delivery.query());
+                    let request = sim.world.signed(provider, sim.key(), query, body.as_bytes(), sim.world.now());
                     let (code, answer) = sim.world.send(request).await;
                     let (event_id, status) = (text(&answer["event_id"]), text(&answer["status"]));
                     sim.trace(&format!("a placed call's webhook is answered {code} {status} {event_id}"));
                     if code.is_success() {
                         sim.acknowledge(None, event_id, &status).await;
-                    } else {
+                    } else if code.is_server_error() {
                         sim.world.cloud.fake().retry_delivery(delivery.clone());
+                    } else {
+                        sim.state().report_violation(Law::Answered, format!("a webhook of {provider}: {code}"));
                     }
                 }
             });
@@ -188,27 +189,33 @@ impl Sim {
     }
 
     /// Waits as long as the webhooks of this placed call are late. Returns the body to send, or `None` if they are lost.
-    async fn body_to_send(&self, body: &str) -> Option<String> {
-        let mut parsed: Value = serde_json::from_str(body).unwrap();
-        let metadata = parsed.pointer_mut("/call/metadata")?;
-        let order = text(&metadata["order"]);
+    async fn body_to_send(&self, webhook: &Webhook) -> Option<String> {
+        let body = webhook.body().to_owned();
+        let order = text(&webhook.metadata()["order"]);
         let request = self.plan.call_requests.iter().find(|request| request.key == order);
         match request.map_or(Delivery::Usual, |request| request.delivery) {
-            Delivery::Usual => Some(body.to_owned()),
+            Delivery::Usual => Some(body),
             Delivery::Late => {
                 sleep(Duration::from_secs(self.random(300..900))).await;
-                Some(body.to_owned())
+                Some(body)
             }
             Delivery::Lost => None,
-            Delivery::WithoutIds => {
-                *metadata = Value::Null;
+            Delivery::WithoutIds if webhook.provider() == Provider::Retell => {
+                let mut parsed: Value = serde_json::from_str(&body).unwrap();
+                *parsed.pointer_mut("/call/metadata")? = Value::Null;
                 Some(parsed.to_string())
             }
+            Delivery::WithoutIds => Some(body),
         }
     }
 
-    /// Sets the mode of the fake provider, as the faults of the plan demand.
+    /// Sets the modes of the fake providers, as the plan and its faults demand.
     pub(crate) async fn set_provider_mode(self: Rc<Self>) {
+        let closed: Provider = self.plan.closed_provider.parse().unwrap();
+        self.world.cloud.fake().set_mode_of(closed, Mode::OutOfCredit);
+        let all = [Provider::Retell, Provider::Twilio, Provider::Vapi, Provider::Telnyx];
+        let count = if self.plan.are_all_providers_faulty { all.len() } else { 1 };
+        let faulty: Vec<Provider> = all.into_iter().take(count).filter(|provider| *provider != closed).collect();
         let account_problem = *self.state().rng.choice(&[Mode::OutOfCredit, Mode::UnknownAsset]).unwrap();
         let modes = [
             (FaultKind::ProviderDown, Mode::Down),
@@ -223,8 +230,10 @@ impl Sim {
         loop {
             let mode = modes.into_iter().find(|(kind, _)| self.hit(*kind)).map_or(Mode::Normal, |(_, mode)| mode);
             if mode != before {
-                self.trace(&format!("the mode of the provider is {mode:?}"));
-                self.world.cloud.fake().set_mode(mode);
+                self.trace(&format!("the mode of {faulty:?} is {mode:?}"));
+                for provider in &faulty {
+                    self.world.cloud.fake().set_mode_of(*provider, mode);
+                }
                 before = mode;
             }
             sleep(Duration::from_secs(10)).await;

@@ -73,7 +73,7 @@ impl Sim {
             seed: plan.seed,
             inactivity_timeout: INACTIVITY_TIMEOUT,
             delivery_faults,
-            ..options(&secret())
+            ..options(&secret(mutation))
         };
         let world = World::with_options(options);
         let state = Arc::new(Mutex::new(State {
@@ -145,18 +145,30 @@ pub(crate) fn policy() -> Policy {
     Policy { inactivity_timeout: INACTIVITY_TIMEOUT, outcome_providers: ProviderSet::reporting_outcome() }
 }
 
-/// The secret of the stack. Each provider has its new and its old key. Telnyx has the public keys.
-fn secret() -> Value {
-    let telnyx = [KEY, OLD_KEY].map(|key| verifying_key(Provider::Telnyx, &Key::new(key).unwrap()));
-    let keys = [KEY, OLD_KEY];
+/// The secret of the stack. Each provider has an account, and its new and its old key. Telnyx has the public keys.
+fn secret(mutation: Option<Mutation>) -> Value {
+    let mut keys = vec![KEY, OLD_KEY];
+    if mutation == Some(Mutation::NoOldKey) {
+        keys.pop();
+    }
+    let telnyx: Vec<String> =
+        keys.iter().map(|key| verifying_key(Provider::Telnyx, &Key::new(*key).unwrap())).collect();
     json!({
         "retell": {"keys": keys, "dial": {"api_key": API_KEY}},
-        "twilio": {"keys": keys, "public_url": PUBLIC_URL},
+        "twilio": {
+            "keys": keys, "public_url": PUBLIC_URL,
+            "dial": {
+                "account_sid": "AC00000000000000000000000000000001", "auth_token": API_KEY,
+                "twiml_url": "https://app.example.com/twiml",
+            },
+        },
         "vapi": {
             "keys": keys,
             "dial": {"api_key": API_KEY, "assistant_id": "a", "phone_number_id": "p"},
         },
-        "telnyx": {"keys": telnyx},
+        "telnyx": {
+            "keys": telnyx, "public_url": PUBLIC_URL, "dial": {"api_key": API_KEY, "connection_id": "c"},
+        },
         "generic": {"keys": keys},
     })
 }

@@ -3,14 +3,16 @@
 use std::rc::Rc;
 use std::time::Duration;
 
+use serde_dynamo::AttributeValue;
 use serde_json::Value;
 use switchhook_aws::calls::Found;
-use switchhook_domain::{CallId, EventId};
-use switchhook_local::{DIAL_QUEUE, DUE_QUEUE, EVENTS_QUEUE};
+use switchhook_domain::{AttemptState, Call, CallId, EventId};
+use switchhook_local::{CALLS_TABLE, DIAL_QUEUE, DUE_QUEUE, EVENTS_QUEUE};
 use switchhook_tests::{contract, text};
 use tokio::time::sleep;
 
 use crate::law::Law;
+use crate::mutation::Mutation;
 use crate::sim::{Acknowledged, Sim};
 
 impl Sim {
@@ -42,6 +44,9 @@ impl Sim {
             if self.observed.borrow().calls.get(&call_id) == Some(&call) {
                 continue;
             }
+            if self.has_mutation(Mutation::OlderRowWritten) {
+                self.without_faults(self.write_older_row(&call)).await;
+            }
             let attempts = call.attempts();
             let shown: Vec<_> = attempts.iter().map(|it| (it.lifecycle_label(), it.outcome_label())).collect();
             self.state().trace(&format!("{id} version {}: {} {shown:?}", call.version, call.job.as_str()));
@@ -62,6 +67,25 @@ impl Sim {
             if let Some(violation) = contract::bus_event_violation(&event) {
                 self.state().report_violation(Law::OneContent, format!("{id}: {violation}"));
             }
+        }
+    }
+
+    /// Once a call has ended, overwrites its row with one from before, as a writer would that keeps no order.
+    async fn write_older_row(&self, call: &Call) {
+        let (id, attempts) = (call.call_id.as_str(), call.attempts());
+        if attempts.is_empty() || self.state().result.violation.is_some() {
+            return;
+        }
+        if !attempts.iter().all(AttemptState::has_ended) {
+            let row = self.world.item(CALLS_TABLE, id).await;
+            self.observed.borrow_mut().older_rows.entry(call.call_id.clone()).or_insert(row);
+            return;
+        }
+        let older = self.observed.borrow_mut().older_rows.remove(&call.call_id);
+        if let Some(mut row) = older {
+            row.insert("version".to_owned(), AttributeValue::N((call.version + 1).to_string()));
+            self.world.put_item(CALLS_TABLE, row).await;
+            self.state().written.insert(id.to_owned());
         }
     }
 

@@ -42,6 +42,31 @@ pub enum Behaviour {
     OverCapacity,
 }
 
+/// End of a call, in no vendor's words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ending {
+    /// A person answered.
+    Conversation,
+    /// A machine answered.
+    Voicemail,
+    Busy,
+    NoAnswer,
+    /// The call failed before the phone rang, for a temporary reason.
+    Failed,
+    /// The number does not exist.
+    WrongNumber,
+}
+
+impl Ending {
+    /// True if a person or a machine answered.
+    pub(super) const fn is_answered(self) -> bool {
+        match self {
+            Self::Conversation | Self::Voicemail => true,
+            Self::Busy | Self::NoAnswer | Self::Failed | Self::WrongNumber => false,
+        }
+    }
+}
+
 impl Behaviour {
     /// All behaviours. The first ten are ordered by the digit that selects them.
     pub const ALL: [Self; 16] = [
@@ -102,16 +127,16 @@ impl Behaviour {
         named.or_else(|| Self::ALL.get(digit).copied()).unwrap_or(Self::Confirms)
     }
 
-    /// Retell's `disconnection_reason` for a call that does not connect. `None` if somebody or a machine picks up.
-    pub(super) const fn disconnection_reason(self) -> Option<&'static str> {
+    /// End of a call that the provider has accepted.
+    pub(super) const fn ending(self) -> Ending {
         match self {
-            Self::Busy => Some("dial_busy"),
-            Self::NoAnswer => Some("dial_no_answer"),
-            Self::Fails => Some("telephony_provider_unavailable"),
-            Self::Invalid => Some("invalid_destination"),
+            Self::Voicemail => Ending::Voicemail,
+            Self::Busy => Ending::Busy,
+            Self::NoAnswer => Ending::NoAnswer,
+            Self::Fails => Ending::Failed,
+            Self::Invalid => Ending::WrongNumber,
             Self::Confirms
             | Self::Declines
-            | Self::Voicemail
             | Self::Forgotten
             | Self::ResponseLost
             | Self::Silent
@@ -120,7 +145,7 @@ impl Behaviour {
             | Self::NoResponse
             | Self::OutOfCredit
             | Self::UnknownAsset
-            | Self::OverCapacity => None,
+            | Self::OverCapacity => Ending::Conversation,
         }
     }
 

@@ -1,19 +1,27 @@
 //! A call at the fake provider.
 
-use serde_json::{Map, Value, json};
+use serde_json::Value;
+use switchhook_domain::Provider;
 
-use super::behaviour::Behaviour;
+use super::behaviour::{Behaviour, Ending};
 use super::records::RequestResult;
+
+/// Time from a dial to the first ring.
+const FIRST_RING_MS: i64 = 1_000;
 
 /// A call with its whole true course. Times are Unix milliseconds.
 #[derive(Debug)]
 pub(super) struct FakeCall {
+    /// Provider that is played for this call.
+    pub(super) provider: Provider,
     pub(super) behaviour: Behaviour,
     /// True if the account has as many calls as it may have, so that the call ends before a phone rings.
     pub(super) is_over_capacity: bool,
     pub(super) from: Value,
     pub(super) to: Value,
     pub(super) metadata: Value,
+    /// Fields of the dial request that the provider repeats, in its own words.
+    pub(super) echoed: Value,
     pub(super) created_ms: i64,
     /// `None` if nobody picks up.
     pub(super) answered_ms: Option<i64>,
@@ -36,63 +44,32 @@ impl FakeCall {
         }
     }
 
-    /// The call as Retell's API and webhooks show it at `now`.
-    pub(super) fn to_json(&self, id: &str, now: i64) -> Value {
-        let mut call = Map::new();
-        let mut set = |name: &str, value: Value| call.insert(name.to_owned(), value);
-        for (name, value) in [
-            ("call_id", id.into()),
-            ("call_type", "phone_call".into()),
-            ("agent_id", "agent_fake".into()),
-            ("direction", "outbound".into()),
-            ("from_number", self.from.clone()),
-            ("to_number", self.to.clone()),
-            ("metadata", self.metadata.clone()),
-        ] {
-            set(name, value);
-        }
-        let answered = self.answered_ms.filter(|at| *at <= now);
-        let over = self.ended_ms <= now;
-        let status = match (answered, over, self.behaviour.disconnection_reason()) {
-            (_, true, _) if self.is_over_capacity => "error",
-            (_, true, Some(_)) => "not_connected",
-            (_, true, None) => "ended",
-            (Some(_), false, _) => "ongoing",
-            (None, false, _) => "registered",
+    /// Time of the answer, if somebody or a machine has picked up by `now`.
+    pub(super) fn answered_by(&self, now: i64) -> Option<i64> {
+        self.answered_ms.filter(|at| *at <= now)
+    }
+
+    /// Time of the first ring. `None` if the phone does not ring.
+    pub(super) fn rang_ms(&self) -> Option<i64> {
+        let rings = match self.behaviour.ending() {
+            Ending::Conversation | Ending::Voicemail | Ending::Busy | Ending::NoAnswer => !self.is_over_capacity,
+            Ending::Failed | Ending::WrongNumber => false,
         };
-        set("call_status", status.into());
-        if let Some(at) = answered {
-            set("start_timestamp", at.into());
+        rings.then_some(self.created_ms + FIRST_RING_MS)
+    }
+
+    /// True if the phone has rung by `now`.
+    pub(super) fn rings_by(&self, now: i64) -> bool {
+        self.rang_ms().is_some_and(|at| at <= now)
+    }
+
+    /// Returns the decision of the person, in the word that an analysis uses. `None` if nobody said anything about the appointment.
+    pub(super) fn outcome(&self) -> Option<&'static str> {
+        self.answered_ms?;
+        if self.behaviour.confirms() {
+            Some("confirmed")
+        } else {
+            (self.behaviour == Behaviour::Declines).then_some("declined")
         }
-        if over {
-            set("end_timestamp", self.ended_ms.into());
-            let reason = if self.is_over_capacity {
-                "concurrency_limit_reached"
-            } else if self.behaviour == Behaviour::Voicemail {
-                "voicemail_reached"
-            } else {
-                self.behaviour.disconnection_reason().unwrap_or("user_hangup")
-            };
-            set("disconnection_reason", reason.into());
-        }
-        if self.analysed_ms <= now {
-            let outcome = if self.answered_ms.is_none() {
-                json!({})
-            } else if self.behaviour.confirms() {
-                json!({"outcome": "confirmed"})
-            } else if self.behaviour == Behaviour::Declines {
-                json!({"outcome": "declined"})
-            } else {
-                json!({})
-            };
-            let analysis = json!({
-                "in_voicemail": self.behaviour == Behaviour::Voicemail && answered.is_some(),
-                "call_successful": answered.is_some(),
-                "user_sentiment": "Unknown",
-                "custom_analysis_data": outcome,
-            });
-            set("call_analysis", analysis);
-        }
-        Value::Object(call)
     }
 }

@@ -1,6 +1,7 @@
 //! Webhooks that are held: a developer lets them go in any order, twice or never.
 
 use serde_json::Value;
+use switchhook_domain::Provider;
 
 use super::{CrashPoint, Delivery, DeliveryFaults, FakeProvider, Mode};
 use crate::sync::lock;
@@ -12,7 +13,7 @@ pub struct HeldWebhook {
     pub number: u64,
     /// Switchhook's id of the call, from the metadata of the call.
     pub call_id: String,
-    /// Retell's event name, for example `call_ended`.
+    /// Name of the event in the provider's words, for example `call_ended`.
     pub event: &'static str,
     pub body: String,
 }
@@ -75,10 +76,10 @@ impl FakeProvider {
         planned.map(|((at, _), _)| *at).max()
     }
 
-    /// Current mode of the provider.
+    /// Current mode of Retell.
     #[must_use]
     pub fn mode(&self) -> Mode {
-        lock(&self.state).mode
+        lock(&self.state).mode_of(Provider::Retell, self.now_ms())
     }
 
     /// Point at which the function that sends the next request crashes. `None` if none is planned.
@@ -97,8 +98,7 @@ impl FakeProvider {
 impl Delivery {
     /// Switchhook's id of the call. Empty if the metadata of the call has none.
     fn call_id(&self) -> String {
-        let body: Value = serde_json::from_str(&self.body).unwrap_or_default();
-        let id = body.pointer("/call/metadata/switchhook_call_id").and_then(Value::as_str);
+        let id = self.metadata.get("switchhook_call_id").and_then(Value::as_str);
         id.unwrap_or_default().to_owned()
     }
 }

@@ -1,10 +1,13 @@
 //! Modes of the whole provider: outages, and problems of the account.
 
+use serde_json::json;
+use switchhook_domain::Provider;
+
 use super::behaviour::Behaviour;
 use super::records::RequestResult;
-use super::response::{ApiResponse, ResponseFate, error};
+use super::response::{ApiResponse, ResponseFate, error, respond, wrong_number};
 
-/// Way in which the provider treats all requests for some time. Calls that it accepted go on, and their webhooks are
+/// Way in which one provider treats all requests for some time. Calls that it accepted go on, and their webhooks are
 /// sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Mode {
@@ -23,12 +26,13 @@ pub enum Mode {
     OutOfCredit,
     /// Every dial is answered with 422: the account has no such agent. Lookups work.
     UnknownAsset,
-    /// Every dial is answered with 422: the called number is wrong. Lookups work.
+    /// Every dial is refused: the called number is wrong. Lookups work.
     RejectsNumbers,
     /// Every dial is answered with 429, and every other one of these with `Retry-After`. Lookups work.
     RateLimited,
-    /// Every dial is accepted, and no phone rings: the call ends at once with the status `error` and the reason
-    /// `concurrency_limit_reached`. Lookups work.
+    /// The account has as many calls as it may have. Retell accepts every dial, and no phone rings: the call ends at once with the
+    /// status `error` and the reason `concurrency_limit_reached`. Vapi accepts it and says at once that it dials nobody. Twilio
+    /// and Telnyx refuse it. Lookups work.
     OverCapacity,
 }
 
@@ -86,11 +90,22 @@ impl Mode {
     }
 
     /// Response with which the mode refuses requests. `None` if it refuses none.
-    pub(super) fn response(self) -> Option<Refusal> {
+    pub(super) fn response(self, provider: Provider) -> Option<Refusal> {
         let every = |response, result| Some(Refusal { response, result, is_for_dials_only: false });
         let dials = |response, result| Some(Refusal { response, result, is_for_dials_only: true });
         match self {
-            Self::Normal | Self::FailsAfterDial | Self::OverCapacity => None,
+            Self::Normal | Self::FailsAfterDial => None,
+            Self::OverCapacity => match provider {
+                Provider::Retell | Provider::Vapi | Provider::Generic => None,
+                Provider::Twilio => {
+                    let message = json!({"code": 10_004, "message": "Call concurrency limit exceeded", "status": 400});
+                    dials(respond(400, &message), RequestResult::RateLimited)
+                }
+                Provider::Telnyx => {
+                    let error = json!({"code": "90041", "title": "User channel limit exceeded"});
+                    dials(respond(403, &json!({"errors": [error]})), RequestResult::RateLimited)
+                }
+            },
             Self::Down => every(error(503, "the service is unavailable"), RequestResult::Unavailable),
             Self::Unresponsive => {
                 let silence = ApiResponse { fate: ResponseFate::NeverSent, ..error(503, "") };
@@ -103,7 +118,7 @@ impl Mode {
             Self::UnknownAsset => {
                 dials(error(422, "Cannot find requested asset under given api key."), RequestResult::Refused)
             }
-            Self::RejectsNumbers => dials(error(422, "to_number is not valid"), RequestResult::Rejected),
+            Self::RejectsNumbers => dials(wrong_number(provider), RequestResult::Rejected),
             Self::RateLimited => {
                 dials(error(429, "Account rate limited, please throttle your requests."), RequestResult::RateLimited)
             }

@@ -1,11 +1,15 @@
 //! Records of everything that the fake provider did. Tests compare them with the state that Switchhook derived.
 
+use switchhook_domain::Provider;
+
 use super::behaviour::Behaviour;
 
-/// A dial request that the provider accepted: one phone rang. A repeated request with the same `idempotency_key` is no
+/// A dial request that the provider accepted: one phone rang. A repeated request with the same idempotency key is no
 /// further dial, nor is a call that ended with `concurrency_limit_reached`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dial {
+    /// Provider that was asked.
+    pub provider: Provider,
     /// The provider's own id of the call.
     pub provider_call_id: String,
     /// Switchhook's id of the call, taken from the metadata of the dial request.
@@ -24,16 +28,18 @@ pub struct Dial {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SentWebhook {
     pub provider_call_id: String,
-    /// Retell's event name, for example `call_ended`.
+    /// Name of the event in the provider's words, for example `call_ended`.
     pub event: &'static str,
     /// Time of sending, in Unix milliseconds.
     pub at_ms: i64,
 }
 
 /// The provider's response to one dial request or to one lookup of an attempt. A repeated dial request with the same
-/// `idempotency_key` and the same result is not recorded again.
+/// idempotency key and the same result is not recorded again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApiRecord {
+    /// Provider that responded.
+    pub provider: Provider,
     /// Switchhook's id of the call, taken from the request or from the metadata of the call.
     pub call_id: String,
     /// Number of the attempt, from the same place.

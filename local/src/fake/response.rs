@@ -1,6 +1,7 @@
 //! Responses of the fake provider's API.
 
 use serde_json::{Value, json};
+use switchhook_domain::Provider;
 
 /// A response of the provider's API.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,4 +31,19 @@ pub(super) fn respond(status: u16, body: &Value) -> ApiResponse {
 /// Error response in Retell's form.
 pub(super) fn error(status: u16, message: &str) -> ApiResponse {
     respond(status, &json!({"status": "error", "message": message}))
+}
+
+/// Response that refuses the called number.
+pub(super) fn wrong_number(provider: Provider) -> ApiResponse {
+    match provider {
+        Provider::Retell | Provider::Generic => error(422, "to_number is not valid"),
+        Provider::Twilio => {
+            respond(400, &json!({"code": 21_211, "message": "Invalid 'To' phone number", "status": 400}))
+        }
+        Provider::Vapi => respond(400, &json!({"message": ["customer.number must be a valid phone number"]})),
+        Provider::Telnyx => {
+            let error = json!({"code": "10016", "title": "Phone number is invalid", "source": {"pointer": "/to"}});
+            respond(422, &json!({"errors": [error]}))
+        }
+    }
 }

@@ -2,6 +2,8 @@
 
 use std::time::UNIX_EPOCH;
 
+use serde_json::{Value, json};
+
 use super::*;
 
 fn provider() -> FakeProvider {

@@ -11,6 +11,7 @@ mod lookups;
 mod moves;
 mod placed;
 mod provider_health;
+mod providers;
 
 use std::time::Duration;
 

@@ -209,6 +209,12 @@ async fn an_hour_of_500_in_the_middle_of_many_calls_costs_none() {
     outage_in_the_middle(Mode::FailsAfterDial, 30).await;
 }
 
+/// The provider does not dial, and answers 503.
+#[tokio::test(start_paused = true)]
+async fn an_hour_of_503_in_the_middle_of_many_calls_costs_none() {
+    outage_in_the_middle(Mode::Down, 30).await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_hour_of_silence_in_the_middle_of_many_calls_costs_none() {
     outage_in_the_middle(Mode::Unresponsive, 30).await;
@@ -263,10 +269,10 @@ async fn schedule(world: &World, id: &str, providers: &[Provider], delay: Durati
 #[tokio::test(start_paused = true)]
 async fn next_provider_is_asked_when_the_first_refuses_and_later_when_it_is_unavailable() {
     let mut secret = all_providers();
-    // The fake provider refuses the requests of Vapi: it has no such path.
     secret["vapi"]["dial"] = json!({"api_key": "a key of Vapi for tests", "assistant_id": "a", "phone_number_id": "p"});
     let world = World::with_secret(&secret);
     world.cloud.fake().set_delivery_faults(DeliveryFaults::NONE);
+    world.cloud.fake().set_mode_of(Provider::Vapi, Mode::Unauthorized);
     let both = [Provider::Vapi, Provider::Retell];
     for number in 0..3 {
         schedule(&world, &format!("refused-{number}"), &both, Duration::ZERO).await;
@@ -300,7 +306,9 @@ async fn late_report_of_a_call_above_the_limit_withdraws_no_other_dial() {
     let mut secret = all_providers();
     secret["vapi"]["dial"] = json!({"api_key": "a key of Vapi for tests", "assistant_id": "a", "phone_number_id": "p"});
     let world = World::with_secret(&secret);
-    world.cloud.fake().set_mode(Mode::OverCapacity);
+    // The test reports the calls itself, when it wants to.
+    world.cloud.fake().set_delivery_faults(DeliveryFaults::ALL_LOST);
+    world.cloud.fake().set_mode_of(Provider::Vapi, Mode::OverCapacity);
     schedule(&world, "blocked", &[Provider::Vapi], Duration::ZERO).await;
     let mut reported = 0;
     for _ in 0..20 {
@@ -323,15 +331,34 @@ async fn late_report_of_a_call_above_the_limit_withdraws_no_other_dial() {
     assert!(reported > 1, "{reported} dials");
 }
 
+/// The first provider gives no clear answer, and may have rung the phone or not. The second one would place the call.
 #[tokio::test(start_paused = true)]
 async fn call_in_doubt_is_given_to_no_other_provider() {
-    let mut secret = all_providers();
-    secret["vapi"]["dial"] = json!({"api_key": "a key of Vapi for tests", "assistant_id": "a", "phone_number_id": "p"});
-    let world = World::with_secret(&secret);
-    world.cloud.fake().set_mode(Mode::Down);
-    schedule(&world, "doubt", &[Provider::Retell, Provider::Vapi], Duration::ZERO).await;
-    world.wait(MINUTE * 10).await;
-    let call = world.call("doubt").await;
-    assert_eq!((call.job.as_str(), call.in_doubt().len()), ("IN_PROGRESS", 1));
-    assert_eq!(call.attempt_records.iter().map(|record| record.provider).collect::<Vec<_>>(), [Some(Provider::Retell)]);
+    let both = [Provider::Retell, Provider::Vapi];
+    for (mode, rings) in [(Mode::Down, false), (Mode::FailsAfterDial, true)] {
+        for (first, second) in [(both[0], both[1]), (both[1], both[0])] {
+            let mut secret = all_providers();
+            secret["vapi"]["dial"] =
+                json!({"api_key": "a key of Vapi for tests", "assistant_id": "a", "phone_number_id": "p"});
+            let world = World::with_secret(&secret);
+            let fake = world.cloud.fake();
+            fake.set_delivery_faults(DeliveryFaults::ALL_LOST);
+            fake.set_mode_of(first, mode);
+            schedule(&world, "doubt", &[first, second], Duration::ZERO).await;
+            world.wait(MINUTE * 4).await;
+            let call = world.call("doubt").await;
+            assert_eq!((call.job.as_str(), call.in_doubt().len()), ("IN_PROGRESS", 1), "{mode:?} {first}");
+            let asked: Vec<_> = call.attempt_records.iter().map(|record| record.provider).collect();
+            assert_eq!(asked, [Some(first)], "{mode:?} {first}");
+            // The dial is found at the first provider, or it is known that it was not made.
+            fake.set_mode_of(first, Mode::Normal);
+            world.wait(HOUR).await;
+            let rung: Vec<_> = fake.dials().into_iter().map(|dial| (dial.provider, dial.started_ms)).collect();
+            assert_eq!((rung.len(), fake.duplicate_dials()), (1, 0), "{mode:?} {first}: {rung:?}");
+            let began = world.now().as_millis() - i64::try_from((HOUR + MINUTE * 4).as_millis()).unwrap();
+            assert_eq!(rung[0].1 < began + 60_000, rings, "{mode:?} {first}: {rung:?}");
+            let call = world.call("doubt").await;
+            assert_eq!((call.job.as_str(), call.attempts().len()), ("COMPLETED", 1), "{mode:?} {first}");
+        }
+    }
 }

@@ -1,0 +1,163 @@
+//! Requests, responses and webhooks of the fake provider in the form of each vendor.
+//!
+//! A vendor's module reads its dial requests ([`Order`]), shows a call, lists its webhooks, and answers questions about calls.
+
+mod retell;
+mod telnyx;
+mod twilio;
+mod vapi;
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+use switchhook_domain::Provider;
+
+use super::call::FakeCall;
+use super::records::RequestResult;
+use super::response::{ApiResponse, error, respond};
+use super::state::State;
+
+/// Request to the API of a vendor.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Request<'a> {
+    pub(super) method: &'a str,
+    pub(super) path: &'a str,
+    pub(super) query: &'a str,
+    pub(super) body: &'a [u8],
+}
+
+/// A dial request, in no vendor's words.
+#[derive(Clone, Debug)]
+pub(super) struct Order {
+    pub(super) provider: Provider,
+    pub(super) from: Value,
+    pub(super) to: Value,
+    /// Ids and behaviour that the request carries.
+    pub(super) metadata: Value,
+    pub(super) idempotency_key: Option<String>,
+    /// Fields that the vendor repeats in its webhooks and responses.
+    pub(super) echoed: Value,
+}
+
+/// A webhook of a call.
+#[derive(Clone, Debug)]
+pub(super) struct Webhook {
+    pub(super) event: &'static str,
+    /// Time of the event, in Unix milliseconds.
+    pub(super) at: i64,
+    pub(super) body: String,
+}
+
+/// Vendor to whose API a path belongs.
+pub(super) fn provider_of(path: &str) -> Option<Provider> {
+    let starts_with = |prefixes: &[&str]| prefixes.iter().any(|prefix| path.starts_with(prefix));
+    if starts_with(&["/v2/calls", "/v2/call_events", "/v2/connections/"]) {
+        Some(Provider::Telnyx)
+    } else if starts_with(&["/v2/", "/v3/"]) {
+        Some(Provider::Retell)
+    } else if starts_with(&["/2010-04-01/"]) {
+        Some(Provider::Twilio)
+    } else if path == "/call" || starts_with(&["/call/"]) {
+        Some(Provider::Vapi)
+    } else {
+        None
+    }
+}
+
+/// Reads a dial request. `None` for any other request.
+pub(super) fn order(provider: Provider, request: &Request<'_>) -> Option<Order> {
+    match provider {
+        Provider::Retell => retell::order(request),
+        Provider::Twilio => twilio::order(request),
+        Provider::Vapi => vapi::order(request),
+        Provider::Telnyx => telnyx::order(request),
+        Provider::Generic => None,
+    }
+}
+
+/// Response to the dial request of this call. A call above the limit of the account has a phone that never rings.
+pub(super) fn dialled(call: &FakeCall, id: &str, now: i64) -> ApiResponse {
+    match call.provider {
+        Provider::Twilio => respond(201, &twilio::call(call, id, now)),
+        Provider::Telnyx => respond(200, &json!({"data": telnyx::call(call, id, now)})),
+        Provider::Vapi if call.is_over_capacity => vapi::blocked(id),
+        Provider::Vapi => respond(201, &vapi::call(call, id, now)),
+        Provider::Retell | Provider::Generic => respond(201, &retell::call(call, id, now)),
+    }
+}
+
+/// All webhooks of a call, in the order of its events.
+pub(super) fn webhooks(call: &FakeCall, id: &str) -> Vec<Webhook> {
+    match call.provider {
+        Provider::Retell | Provider::Generic => retell::webhooks(call, id),
+        Provider::Twilio => twilio::webhooks(call, id),
+        Provider::Vapi => vapi::webhooks(call, id),
+        Provider::Telnyx => telnyx::webhooks(call, id),
+    }
+}
+
+impl State {
+    /// Answers a question about calls.
+    pub(super) fn answer(&mut self, provider: Provider, request: &Request<'_>, now: i64) -> ApiResponse {
+        let answer = match provider {
+            Provider::Retell => retell::answer(self, request, now),
+            Provider::Twilio => twilio::answer(self, request, now),
+            Provider::Vapi => vapi::answer(self, request, now),
+            Provider::Telnyx => telnyx::answer(self, request, now),
+            Provider::Generic => None,
+        };
+        answer.unwrap_or_else(|| error(404, "no such path"))
+    }
+
+    /// Answers a question about one call, and records the answer. `show` puts the call into the vendor's words.
+    fn get(
+        &mut self,
+        provider: Provider,
+        id: &str,
+        now: i64,
+        unknown: ApiResponse,
+        show: impl Fn(&FakeCall, &str, i64) -> Value,
+    ) -> ApiResponse {
+        let Some(call) = self.calls.get(id).filter(|call| call.provider == provider) else { return unknown };
+        let (metadata, result) = (call.metadata.clone(), call.lookup_result(now));
+        let answer = if result == RequestResult::NotFound { unknown } else { respond(200, &show(call, id, now)) };
+        self.record(provider, &metadata, now, result);
+        answer
+    }
+
+    /// The calls that this vendor knows, the newest first.
+    fn known(&self, provider: Provider, now: i64) -> Vec<(&String, &FakeCall)> {
+        let is_known =
+            |call: &FakeCall| call.provider == provider && call.lookup_result(now) != RequestResult::NotFound;
+        let mut known: Vec<(&String, &FakeCall)> = self.calls.iter().filter(|(_, call)| is_known(call)).collect();
+        known.sort_by_key(|(id, call)| std::cmp::Reverse((call.created_ms, *id)));
+        known
+    }
+}
+
+/// Parameters of a query or a form. Of a parameter that occurs several times, the last one counts.
+fn parameters(text: &[u8]) -> BTreeMap<String, String> {
+    form_urlencoded::parse(text).into_owned().collect()
+}
+
+/// Page `number` (counted from 0) of a list, and whether another one follows.
+fn page<T>(rows: Vec<T>, number: usize, size: usize) -> (Vec<T>, bool) {
+    let size = size.clamp(1, 1_000);
+    let skipped = number.saturating_mul(size);
+    let has_more = rows.len() > skipped.saturating_add(size);
+    (rows.into_iter().skip(skipped).take(size).collect(), has_more)
+}
+
+fn number(parameters: &BTreeMap<String, String>, name: &str, otherwise: usize) -> usize {
+    parameters.get(name).and_then(|text| text.parse().ok()).unwrap_or(otherwise)
+}
+
+/// RFC 3339 time of a Unix time in milliseconds.
+fn rfc3339(at: i64) -> String {
+    switchhook_domain::Timestamp::from_millis(at).to_string()
+}
+
+/// Unix time in milliseconds of an RFC 3339 time.
+fn millis_of(text: Option<&String>) -> Option<i64> {
+    switchhook_domain::Timestamp::parse_rfc3339(text?).map(switchhook_domain::Timestamp::as_millis)
+}

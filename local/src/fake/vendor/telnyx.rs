@@ -1,0 +1,116 @@
+//! Telnyx: `POST /v2/calls`, `GET /v2/calls/{call_control_id}`, `GET /v2/call_events`, and `GET /v2/connections/{id}/active_calls`.
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use serde_json::{Value, json};
+use switchhook_domain::Provider;
+
+use super::{Order, Request, Webhook, millis_of, number, page, parameters, rfc3339};
+use crate::fake::behaviour::Ending;
+use crate::fake::call::FakeCall;
+use crate::fake::response::{ApiResponse, error, respond};
+use crate::fake::state::State;
+
+/// Time after its end for which a call can be asked for by its id.
+const ENDED_CALL_MS: i64 = 10 * 60 * 1000;
+/// Time for which the events of calls are listed.
+const EVENTS_MS: i64 = 24 * 60 * 60 * 1000;
+/// Rows per page if the request does not say.
+const PAGE_SIZE_DEFAULT: usize = 20;
+
+pub(super) fn order(request: &Request<'_>) -> Option<Order> {
+    if (request.method, request.path) != ("POST", "/v2/calls") {
+        return None;
+    }
+    let body: Value = serde_json::from_slice(request.body).unwrap_or_default();
+    let state = body["client_state"].as_str().and_then(|state| BASE64_STANDARD.decode(state).ok());
+    Some(Order {
+        provider: Provider::Telnyx,
+        from: body["from"].clone(),
+        to: body["to"].clone(),
+        metadata: state.and_then(|json| serde_json::from_slice(&json).ok()).unwrap_or_default(),
+        idempotency_key: body["command_id"].as_str().map(str::to_owned),
+        echoed: json!({"client_state": body["client_state"], "connection_id": body["connection_id"]}),
+    })
+}
+
+pub(super) fn answer(state: &mut State, request: &Request<'_>, now: i64) -> Option<ApiResponse> {
+    if request.method != "GET" {
+        return None;
+    }
+    let asked = parameters(request.query.as_bytes());
+    let rows = if request.path == "/v2/call_events" {
+        events(state, |name| asked.get(&format!("filter[{name}]")), now)
+    } else if let Some(rest) = request.path.strip_prefix("/v2/connections/") {
+        let connection = rest.strip_suffix("/active_calls")?;
+        let mut known = state.known(Provider::Telnyx, now);
+        known.retain(|(_, call)| now < call.ended_ms && call.echoed["connection_id"] == connection);
+        known.into_iter().map(|(id, known)| call(known, id, now)).collect()
+    } else {
+        let id = request.path.strip_prefix("/v2/calls/")?;
+        if state.calls.get(id).is_some_and(|call| call.ended_ms + ENDED_CALL_MS <= now) {
+            return Some(error(404, "not found"));
+        }
+        let show = |known: &FakeCall, id: &str, now| json!({"data": call(known, id, now)});
+        return Some(state.get(Provider::Telnyx, id, now, error(404, "not found"), show));
+    };
+    let size = number(&asked, "page[size]", PAGE_SIZE_DEFAULT).max(1);
+    let pages = rows.len().div_ceil(size);
+    let (rows, _) = page(rows, number(&asked, "page[number]", 1).saturating_sub(1), size);
+    Some(respond(200, &json!({"data": rows, "meta": {"total_pages": pages}})))
+}
+
+/// Lists the webhooks of all calls, whether or not they arrived, the oldest first.
+fn events<'a>(state: &State, filter: impl Fn(&str) -> Option<&'a String>, now: i64) -> Vec<Value> {
+    let since = millis_of(filter("occurred_at][gte")).unwrap_or(i64::MIN).max(now - EVENTS_MS);
+    let is_asked = |(id, call): &(&String, &FakeCall)| {
+        filter("from").is_none_or(|from| call.from == *from)
+            && filter("to").is_none_or(|to| call.to == *to)
+            && filter("leg_id").is_none_or(|leg| leg == *id)
+    };
+    let known = state.known(Provider::Telnyx, now);
+    let webhooks = known.into_iter().filter(is_asked).flat_map(|(id, call)| webhooks(call, id));
+    let mut rows: Vec<Webhook> = webhooks.filter(|webhook| (since..=now).contains(&webhook.at)).collect();
+    rows.sort_by_key(|webhook| webhook.at);
+    let event = |webhook: Webhook| serde_json::from_str::<Value>(&webhook.body).unwrap_or_default()["data"].take();
+    rows.into_iter().map(|webhook| json!({"type": "webhook", "metadata": {"event": event(webhook)}})).collect()
+}
+
+/// The call as the API shows it at `now`.
+pub(super) fn call(call: &FakeCall, id: &str, now: i64) -> Value {
+    json!({
+        "call_control_id": id, "call_leg_id": id, "client_state": call.echoed["client_state"],
+        "is_alive": now < call.ended_ms, "start_time": rfc3339(call.created_ms),
+        "end_time": (call.ended_ms <= now).then(|| rfc3339(call.ended_ms)),
+    })
+}
+
+pub(super) fn webhooks(call: &FakeCall, id: &str) -> Vec<Webhook> {
+    let webhook = |event: &'static str, at: i64, ending: Option<(&str, Option<&str>)>| {
+        let mut payload = json!({
+            "call_control_id": id, "call_leg_id": id, "client_state": call.echoed["client_state"],
+            "direction": "outgoing", "from": call.from, "to": call.to, "start_time": rfc3339(call.created_ms),
+        });
+        if let (Some((cause, sip)), Some(payload)) = (ending, payload.as_object_mut()) {
+            payload.insert("hangup_cause".to_owned(), cause.into());
+            payload.insert("sip_hangup_cause".to_owned(), sip.into());
+            payload.insert("end_time".to_owned(), rfc3339(at).into());
+        }
+        let data = json!({
+            "record_type": "event", "event_type": event, "id": format!("{id}:{event}"), "occurred_at": rfc3339(at),
+            "payload": payload,
+        });
+        Webhook { event, at, body: json!({"data": data}).to_string() }
+    };
+    let ending = match call.behaviour.ending() {
+        Ending::Conversation | Ending::Voicemail => ("normal_clearing", None),
+        Ending::Busy => ("user_busy", Some("486")),
+        Ending::NoAnswer => ("timeout", None),
+        Ending::Failed => ("unspecified", Some("503")),
+        Ending::WrongNumber => ("not_found", Some("404")),
+    };
+    let answered = call.answered_ms.map(|at| webhook("call.answered", at, None));
+    let first = webhook("call.initiated", call.created_ms, None);
+    let last = webhook("call.hangup", call.ended_ms, Some(ending));
+    [first].into_iter().chain(answered).chain([last]).collect()
+}

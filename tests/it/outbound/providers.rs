@@ -1,0 +1,91 @@
+//! Calls through every provider that places calls: each is reported by its webhooks, or found by the provider's lookups.
+
+use serde_json::{Value, json};
+use switchhook_domain::Provider;
+use switchhook_local::fake::DeliveryFaults;
+use switchhook_tests::{PUBLIC_URL, World, all_providers};
+
+use super::{HOUR, call_request, call_state, create};
+
+/// Providers that place calls.
+const PROVIDERS: [Provider; 4] = [Provider::Retell, Provider::Twilio, Provider::Vapi, Provider::Telnyx];
+
+/// A secret with an account of every provider.
+fn all_accounts() -> Value {
+    let mut secret = all_providers();
+    secret["twilio"]["dial"] = json!({
+        "account_sid": "AC00000000000000000000000000000001", "auth_token": "a token of Twilio for tests",
+        "twiml_url": "https://app.example.com/twiml",
+    });
+    secret["vapi"]["dial"] = json!({"api_key": "a key of Vapi for tests", "assistant_id": "a", "phone_number_id": "p"});
+    secret["telnyx"]["dial"] = json!({"api_key": "a key of Telnyx for tests", "connection_id": "c"});
+    secret["telnyx"]["public_url"] = json!(PUBLIC_URL);
+    secret
+}
+
+/// Places a call with the provider for each behaviour. Checks that each rang one phone. Returns their states after an hour.
+async fn place<const N: usize>(
+    provider: Provider,
+    behaviours: [&str; N],
+    delivery_faults: DeliveryFaults,
+) -> [String; N] {
+    let world = World::with_secret(&all_accounts());
+    let fake = world.cloud.fake();
+    fake.set_delivery_faults(delivery_faults);
+    let mut calls = Vec::new();
+    for behaviour in behaviours {
+        let mut request = call_request(behaviour);
+        request["provider"] = json!(provider.as_str());
+        request["retry"] = json!({"attempts_max": 1});
+        calls.push(create(&world, &request).await);
+    }
+    world.wait(HOUR).await;
+    let dials = fake.dials();
+    assert!(dials.iter().all(|dial| dial.provider == provider), "{dials:?}");
+    assert_eq!((dials.len(), fake.duplicate_dials()), (N, 0), "{provider}");
+    let mut states = behaviours.map(str::to_owned);
+    for (call_id, state) in calls.iter().zip(&mut states) {
+        *state = call_state(&world, call_id).await;
+    }
+    states
+}
+
+const BUSY: &str = "job FAILED, appointment NoAnswer, attempts [busy]";
+
+/// Twilio and Telnyx do not report what the person said.
+const fn confirmed_at(provider: Provider) -> &'static str {
+    match provider {
+        Provider::Twilio | Provider::Telnyx => "job COMPLETED, appointment Connected, attempts [completed]",
+        Provider::Retell | Provider::Vapi | Provider::Generic => {
+            "job COMPLETED, appointment Confirmed, attempts [completed]"
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn call_is_reported_by_the_webhooks_of_its_provider() {
+    // The local cloud has no key that signs for Telnyx.
+    for provider in [Provider::Retell, Provider::Twilio, Provider::Vapi] {
+        let states = place(provider, ["confirms", "busy", "no_answer", "fails"], DeliveryFaults::NONE).await;
+        let expected = [
+            confirmed_at(provider),
+            BUSY,
+            "job FAILED, appointment NoAnswer, attempts [no_answer]",
+            "job FAILED, appointment NoAnswer, attempts [failed]",
+        ];
+        assert_eq!(states, expected, "{provider}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn call_without_webhooks_is_found_by_the_lookups_of_its_provider() {
+    for provider in PROVIDERS {
+        let states = place(provider, ["confirms", "response_lost", "busy"], DeliveryFaults::ALL_LOST).await;
+        let confirmed = match provider {
+            // The list of Telnyx's events has the hangup, which does not say whether anybody answered.
+            Provider::Telnyx => "job COMPLETED, appointment Inconclusive, attempts [completed]",
+            Provider::Retell | Provider::Twilio | Provider::Vapi | Provider::Generic => confirmed_at(provider),
+        };
+        assert_eq!(states, [confirmed, confirmed, BUSY], "{provider}");
+    }
+}
