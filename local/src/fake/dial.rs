@@ -137,7 +137,7 @@ impl State {
                     provider: call.provider,
                     provider_call_id: id.to_owned(),
                     metadata: call.metadata.clone(),
-                    query: call.echoed["query"].as_str().unwrap_or_default().to_owned(),
+                    query: call.echoed.get("query").and_then(Value::as_str).unwrap_or_default().to_owned(),
                     event,
                     body: body.clone(),
                     failed_sends: 0,
