@@ -44,10 +44,9 @@ impl DataDir {
 
     /// Reads the file of the clock. Without one, no time was skipped.
     pub(crate) fn clock(&self) -> io::Result<ClockFile> {
-        match fs::read_to_string(self.clock_path()) {
-            Ok(text) => Ok(serde_json::from_str(&text)?),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(ClockFile::default()),
-            Err(error) => Err(error),
+        match read_if_there(&self.clock_path())? {
+            Some(text) => Ok(serde_json::from_str(&text)?),
+            None => Ok(ClockFile::default()),
         }
     }
 
@@ -60,11 +59,7 @@ impl DataDir {
 
     /// Id of the call that the demo recommends. `None` if no demo wrote this directory.
     pub(crate) fn look_first(&self) -> io::Result<Option<String>> {
-        match fs::read_to_string(self.look_first_path()) {
-            Ok(id) => Ok(Some(id)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error),
-        }
+        read_if_there(&self.look_first_path())
     }
 
     pub(crate) fn write_look_first(&self, call_id: &str) -> io::Result<()> {
@@ -73,11 +68,7 @@ impl DataDir {
 
     /// Metrics of the demo. `None` if no demo kept them in this directory.
     pub(crate) fn metrics(&self) -> io::Result<Option<String>> {
-        match fs::read_to_string(self.metrics_path()) {
-            Ok(text) => Ok(Some(text)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error),
-        }
+        read_if_there(&self.metrics_path())
     }
 
     pub(crate) fn write_metrics(&self, text: &str) -> io::Result<()> {
@@ -98,5 +89,14 @@ impl DataDir {
 
     fn clock_path(&self) -> PathBuf {
         self.0.join("clock.json")
+    }
+}
+
+/// Reads a file. `None` if there is none.
+fn read_if_there(path: &Path) -> io::Result<Option<String>> {
+    match fs::read_to_string(path) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
     }
 }

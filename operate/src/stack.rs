@@ -99,7 +99,7 @@ pub struct Stack {
     time: StackTime,
 }
 
-/// Difference between the time of a stack and that of this machine.
+/// Clock of a stack, compared with the clock of this machine.
 #[derive(Clone, Copy, Debug)]
 enum StackTime {
     /// Milliseconds by which a `switchhook dev` is ahead, because its user has skipped time. 0 for a deployed stack.

@@ -462,8 +462,8 @@ fn check_log(log: &str, expected: &[&str], secrets: &Secrets) {
     }
 }
 
-/// Checks a line against CloudWatch's embedded metric format, and its metrics against the table of all metrics:
-/// <https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/CloudWatch_Embedded_Metric_Format_Specification.html>.
+/// Checks a line against CloudWatch's embedded metric format, and its metrics against the table of all metrics.
+/// The format: <https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/CloudWatch_Embedded_Metric_Format_Specification.html>.
 fn check_metrics(line: &Value) {
     let directives = line["_aws"]["CloudWatchMetrics"].as_array();
     for (name, _) in line.as_object().unwrap().iter().filter(|(_, value)| value.is_number()) {

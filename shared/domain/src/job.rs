@@ -40,8 +40,8 @@ impl Call {
         self.job.is_final() && self.attempts().iter().all(AttemptState::is_settled)
     }
 
-    /// Returns the next time at which a worker must act although no event arrives: the call is due, the lease of its claim ends, an
-    /// attempt times out, or a retry by another system is overdue. `None` if the call is settled.
+    /// Returns the next time at which a worker must act although no event arrives. Then the call is due, the lease of its claim
+    /// ends, an attempt times out, or a retry by another system is overdue. `None` if the call is settled.
     #[must_use]
     pub fn next_wake_at(&self, policy: &Policy) -> Option<Timestamp> {
         let job = match &self.job {
