@@ -25,7 +25,7 @@ mod tests;
 #[expect(clippy::indexing_slicing, reason = "reading a field that a JSON value lacks gives null")]
 mod vendor;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -65,6 +65,7 @@ impl FakeProvider {
             started_at_ms: clock.now_ms(),
             delivery_faults,
             modes: BTreeMap::new(),
+            blocked_numbers: BTreeSet::new(),
             crash: None,
             calls: BTreeMap::new(),
             calls_by_key: BTreeMap::new(),
@@ -104,6 +105,15 @@ impl FakeProvider {
     /// Takes Retell's API down or brings it back.
     pub fn set_down(&self, down: bool) {
         self.set_mode(if down { Mode::Down } else { Mode::Normal });
+    }
+
+    /// Makes Twilio block every call to this number, until it is unblocked.
+    pub fn block_number(&self, number: &str) {
+        lock(&self.state).blocked_numbers.insert(number.to_owned());
+    }
+
+    pub fn unblock_number(&self, number: &str) {
+        lock(&self.state).blocked_numbers.remove(number);
     }
 
     /// Makes the function that sends the next API request crash at this point.

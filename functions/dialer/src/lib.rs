@@ -41,7 +41,7 @@ use switchhook_providers::{DialAnswer, DialRates, DialRequest, Entry, derived_ca
 
 use crate::outcome::{
     ACCOUNT_DISABLED, DialOutcome, NO_CONNECTION, NO_RESPONSE, NOT_CONFIGURED, NextStep, RequestNotes, UNCLEAR_ANSWER,
-    signal,
+    pause_after, signal,
 };
 
 /// Maximum number of tries of a conditional write that loses the race against another writer.
@@ -285,9 +285,10 @@ impl Dialer {
         notes.due_to_request_ms = claim.due_at.map(since_due);
         let answer = self.api.dial(provider, to, request).await;
         notes.request_ms = Some(self.clock.now().millis_since(asked_at).unsigned_abs());
-        notes.is_failed = signal(&answer) != DialSignal::Works;
+        let signal = signal(&answer, to);
+        notes.is_failed = signal != DialSignal::Works;
         // Before the call is due again, so that no scheduler claims it for a provider that just became unavailable.
-        self.note(provider, &call.call_id, signal(&answer)).await;
+        self.note(provider, &call.call_id, signal).await;
         let answer = match answer {
             Ok(answer) => answer,
             Err(SendError::NotSent(_)) => {
@@ -296,6 +297,7 @@ impl Dialer {
             }
             Err(SendError::NoResponse(_)) => return Ok(DialOutcome::InDoubt(NO_RESPONSE)),
         };
+        let pause = pause_after(&answer, plan.due_at, self.clock.now());
         match answer {
             DialAnswer::Accepted { provider_call_id } => {
                 let now = self.clock.now();
@@ -310,13 +312,11 @@ impl Dialer {
                 self.submit(&call.not_dialled_event(attempt, &provider_call_id, now), claim).await?;
                 Ok(DialOutcome::Withdrawn(reason))
             }
-            DialAnswer::Busy { reason, retry_after } => {
+            DialAnswer::Busy { reason, .. }
+            | DialAnswer::AccountProblem { reason }
+            | DialAnswer::NumberOrAccountProblem { reason } => {
                 self.forget(call, &record).await;
-                self.withdraw(call, attempt, reason, retry_after).await
-            }
-            DialAnswer::AccountProblem { reason } => {
-                self.forget(call, &record).await;
-                self.withdraw(call, attempt, reason, None).await
+                self.withdraw(call, attempt, reason, pause).await
             }
             DialAnswer::Rejected { reason } => {
                 self.forget(call, &record).await;
@@ -375,10 +375,10 @@ impl Dialer {
         call: &Call,
         attempt: &AttemptKey,
         reason: &'static str,
-        retry_after: Option<Duration>,
+        pause_min: Option<Duration>,
     ) -> Result<DialOutcome, Error> {
         let pause =
-            Duration::from_millis(fastrand::u64(BACKOFF_MS / 2..=BACKOFF_MS)).max(retry_after.unwrap_or_default());
+            Duration::from_millis(fastrand::u64(BACKOFF_MS / 2..=BACKOFF_MS)).max(pause_min.unwrap_or_default());
         let withdrawal = |call: &Call, now: Timestamp| {
             Some(call.withdraw(attempt, now.plus(pause), &self.policy, now)?.because(reason))
         };

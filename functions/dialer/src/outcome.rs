@@ -1,8 +1,13 @@
 //! Outcome of the work on one claim.
 
+use std::time::Duration;
+
 use switchhook_aws::provider::SendError;
-use switchhook_domain::{DialFailure, DialSignal, DialStarted, StopReason, Transition};
+use switchhook_domain::{DialFailure, DialSignal, DialStarted, PhoneNumber, StopReason, Timestamp, Transition};
 use switchhook_providers::DialAnswer;
+
+/// Longest delay after a refusal that may be because of the number. An operator may meanwhile have made calls to it possible.
+const REFUSED_NUMBER_PAUSE_MAX: Duration = Duration::from_secs(60 * 60);
 
 /// Causes of a failed dial, for the log and for the provider's health.
 pub(crate) const NO_CONNECTION: &str = "no_connection";
@@ -44,8 +49,8 @@ pub(crate) struct RequestNotes {
     /// Time from the due time of the call to the request. `None` if there was no request, or if somebody triggered the call
     /// before it was due.
     pub(crate) due_to_request_ms: Option<u64>,
-    /// True if the request failed for a reason that is not the number's: no clear answer, a busy provider, or a problem with the
-    /// account.
+    /// True if the request failed for a reason that is not the number's, or perhaps not: no clear answer, a busy provider, or a
+    /// problem with the account.
     pub(crate) is_failed: bool,
     /// True if there was no request, because the provider has no account that can be read.
     pub(crate) has_no_account: bool,
@@ -115,10 +120,13 @@ impl DialOutcome {
     }
 }
 
-/// Returns what the result of a dial means for the health of its provider.
-pub(crate) const fn signal(answer: &Result<DialAnswer, SendError>) -> DialSignal<'static> {
+/// Returns what the result of a dial to this number means for the health of its provider.
+pub(crate) fn signal(answer: &Result<DialAnswer, SendError>, to: &PhoneNumber) -> DialSignal<'static> {
     let (failure, cause, retry_after) = match answer {
         Ok(DialAnswer::Accepted { .. } | DialAnswer::Rejected { .. }) => return DialSignal::Works,
+        Ok(DialAnswer::NumberOrAccountProblem { reason }) => {
+            return DialSignal::NumberRefused { number: to.tag(), cause: reason };
+        }
         Ok(DialAnswer::AccountProblem { reason }) => (DialFailure::AccountProblem, *reason, None),
         Ok(DialAnswer::Busy { reason, retry_after }) => (DialFailure::Busy, *reason, *retry_after),
         Ok(DialAnswer::NotDialled { reason, .. }) => (DialFailure::Busy, *reason, None),
@@ -127,4 +135,24 @@ pub(crate) const fn signal(answer: &Result<DialAnswer, SendError>) -> DialSignal
         Err(SendError::NoResponse(_)) => (DialFailure::UnclearAnswer, NO_RESPONSE, None),
     };
     DialSignal::Failed { failure, cause, retry_after }
+}
+
+/// Returns the shortest delay before a call is due again, after an answer that withdraws its dial. The call was first due at
+/// `due_at`. `None` if the answer demands none.
+///
+/// The circuit does not count the refusal of the same number again, so the call has to limit its dials itself. The delay is as long
+/// as the call has waited, so it doubles with each dial.
+pub(crate) fn pause_after(answer: &DialAnswer, due_at: Timestamp, now: Timestamp) -> Option<Duration> {
+    match answer {
+        DialAnswer::Busy { retry_after, .. } => *retry_after,
+        DialAnswer::NumberOrAccountProblem { .. } => {
+            let waited = Duration::from_millis(u64::try_from(now.millis_since(due_at)).unwrap_or_default());
+            Some(waited.min(REFUSED_NUMBER_PAUSE_MAX))
+        }
+        DialAnswer::Accepted { .. }
+        | DialAnswer::Rejected { .. }
+        | DialAnswer::AccountProblem { .. }
+        | DialAnswer::NotDialled { .. }
+        | DialAnswer::InDoubt => None,
+    }
 }

@@ -9,7 +9,7 @@ use super::call::FakeCall;
 use super::faults::DeliveryFaults;
 use super::mode::{Mode, Refusal};
 use super::records::{ApiRecord, Dial, RequestResult};
-use super::response::{ApiResponse, ResponseFate, error};
+use super::response::{ApiResponse, ResponseFate, blocked_number, error};
 use super::state::{Delivery, State};
 use super::vendor::{self, Order, Webhook};
 
@@ -25,6 +25,10 @@ impl State {
         let Some(number) = order.to.as_str().filter(|number| !number.is_empty()) else {
             return error(422, "to_number is missing");
         };
+        if order.provider == Provider::Twilio && self.blocked_numbers.contains(number) {
+            self.record_dial(&order, now, RequestResult::Refused);
+            return blocked_number();
+        }
         let behaviour = Behaviour::select(order.metadata.as_object().unwrap_or(&Map::new()), number);
         let mode = match Mode::occasional(behaviour) {
             Some(mode) if self.rng.bool() => mode,

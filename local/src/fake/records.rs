@@ -58,7 +58,7 @@ pub enum RequestResult {
     RateLimited,
     /// Dial: the provider rejected the call permanently.
     Rejected,
-    /// Dial: the provider refused the call because of the account: its key, its credit or its agent.
+    /// Dial: the provider refused the call because of the account (its key, its credit or its agent), or blocked it.
     Refused,
     /// Dial: the provider was down, and answered 503 or nothing. It did not place the call, but that proves nothing.
     Unavailable,

@@ -47,3 +47,8 @@ pub(super) fn wrong_number(provider: Provider) -> ApiResponse {
         }
     }
 }
+
+/// Twilio's response that blocks a call: because of the number, or because of the account.
+pub(super) fn blocked_number() -> ApiResponse {
+    respond(400, &json!({"code": 21_216, "message": "Call blocked by Twilio", "status": 400}))
+}

@@ -1,6 +1,6 @@
 //! State of the fake provider, which its parts share.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 use switchhook_domain::Provider;
@@ -34,6 +34,8 @@ pub(super) struct State {
     /// Modes of the providers that have one, each with the time at which it ends, in Unix milliseconds. `None` if only
     /// [`set_mode_of`](super::FakeProvider::set_mode_of) ends it.
     pub(super) modes: BTreeMap<Provider, (Mode, Option<i64>)>,
+    /// Numbers that Twilio refuses to call.
+    pub(super) blocked_numbers: BTreeSet<String>,
     pub(super) crash: Option<CrashPoint>,
     pub(super) calls: BTreeMap<String, FakeCall>,
     /// Provider call ids by idempotency key.

@@ -151,6 +151,7 @@ impl ProviderApi {
             Ok(
                 DialAnswer::Rejected { .. }
                 | DialAnswer::AccountProblem { .. }
+                | DialAnswer::NumberOrAccountProblem { .. }
                 | DialAnswer::Busy { .. }
                 | DialAnswer::NotDialled { .. }
                 | DialAnswer::InDoubt,

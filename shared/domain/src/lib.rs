@@ -64,6 +64,7 @@ pub use fold::{Fold, FoldOutcome, fold, refold};
 pub use lifecycle::{INCONCLUSIVE, LIFECYCLE, Lifecycle, OUTCOME, Outcome, lifecycle_labels};
 pub use machine::{Machine, MachineFold, State, StateEdges, Verdict};
 pub use moves::{MOVES_MAX, Move, MoveKind};
+pub use number::NumberTag;
 pub use operator::OperatorAction;
 pub use past::{PastCall, Write};
 pub use plan::{EndReason, ManualTrigger, NewCall, Plan, Refusals, RetryPolicy, StopReason};

@@ -1,6 +1,13 @@
 //! Comparison of phone numbers.
 
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
 use crate::event::PhoneNumber;
+
+/// Short tag of a number. It tells a few numbers apart. It does not tell which number it is: one number in 65,536 has the same tag.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NumberTag(u16);
 
 impl PhoneNumber {
     /// Returns the form in which numbers are compared: two spellings of one number have the same canonical form.
@@ -24,6 +31,13 @@ impl PhoneNumber {
             Some(address) => Self::new(format!("sip:{}", canonical_address(address))),
             None => self.clone(),
         }
+    }
+
+    /// Returns the tag of the number. All spellings of one number have the same tag.
+    #[must_use]
+    pub fn tag(&self) -> NumberTag {
+        let hash = Sha256::digest(self.canonical().as_str());
+        NumberTag(hash.iter().take(2).fold(0, |tag, byte| (tag << 8) | u16::from(*byte)))
     }
 }
 
@@ -61,7 +75,9 @@ mod tests {
     fn numbers_of_one_phone_have_one_form() {
         for text in ["+14155550123", "+1 415 555-0123", "+1 (415) 555.0123", " +14155550123 "] {
             assert_eq!(canonical(text), "+14155550123", "{text}");
+            assert_eq!(PhoneNumber::new(text).tag(), PhoneNumber::new("+14155550123").tag(), "{text}");
         }
+        assert_ne!(PhoneNumber::new("+14155550124").tag(), PhoneNumber::new("+14155550123").tag());
         for text in [
             "sip:desk@example.com",
             "sips:desk@example.com",

@@ -6,6 +6,9 @@
 //! **Failures in a row open the provider's circuit. While it is open, one call at a time is dialled, as a probe, and only
 //! the success of a probe closes it.** The pause before a probe doubles with every probe that fails.
 //!
+//! **Some refusals are because of the number or because of the account, and do not say which.** Of these, only the refusals of
+//! different numbers count. So a number that the provider blocks never opens the circuit by itself, however often it is dialled.
+//!
 //! A provider that has too many calls also gets fewer of them: each such answer halves its dial rate and pauses all dials for a
 //! moment. Then the rate rises again with time. The number of calls in flight is the dial rate times the length of a call. So the
 //! rate limits it, and calls in flight need not be counted.
@@ -23,6 +26,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::domain_event::DOMAIN_EVENT_SCHEMA_VERSION;
 use crate::event::{CallId, PROVIDER_HEALTH_PREFIX, Provider};
+use crate::number::NumberTag;
 use crate::time::Timestamp;
 
 /// Failure score that opens the circuit. See [`DialFailure::score`].
@@ -30,6 +34,8 @@ const SCORE_TO_OPEN: u32 = 12;
 /// Pause before the first probe. It doubles with every probe that fails, up to [`PROBE_PAUSE_MAX`].
 const PROBE_PAUSE_FIRST: Duration = Duration::from_secs(30);
 const PROBE_PAUSE_MAX: Duration = Duration::from_secs(15 * 60);
+/// Limit on the refused numbers that the health of a provider remembers, the latest.
+const REFUSED_NUMBERS_MAX: usize = 16;
 /// Time after which a probe that brought no result is given up. A claim is dialled within that time, unless it is lost.
 const PROBE_RESULT_MAX: Duration = Duration::from_secs(2 * 60);
 /// Full dial rate, in thousandths of the configured rate.
@@ -101,6 +107,12 @@ pub enum DialSignal<'a> {
     Works,
     /// The provider reported that it really dialled a call. Switchhook had sent it the call at this time.
     Heard { dialled_at: Timestamp },
+    /// The provider refused the dial because of the called number or because of the account, and does not say which.
+    NumberRefused {
+        number: NumberTag,
+        /// The provider's reason in our words, for example `call_blocked`.
+        cause: &'a str,
+    },
     /// The dial failed for a reason that is not the number's.
     Failed {
         failure: DialFailure,
@@ -150,6 +162,9 @@ pub struct ProviderHealth {
     pub changed_at: Option<Timestamp>,
     /// Weight of all failed dials since the last one that worked.
     pub failure_score: u32,
+    /// Numbers that the provider has refused since the last dial that worked, perhaps because of the account.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub refused_numbers: Vec<NumberTag>,
     /// Time of the first report that the provider accepted a call and dialled nobody. `None` again once a call that was sent later
     /// is reported as dialled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -174,6 +189,7 @@ impl ProviderHealth {
             sequence: 0,
             changed_at: None,
             failure_score: 0,
+            refused_numbers: Vec::new(),
             doubted_since: None,
             slowdown: None,
             paused_until: None,
@@ -253,52 +269,55 @@ impl ProviderHealth {
                 if self.is_open() {
                     next.close(now);
                 }
-                (next.failure_score, next.doubted_since) = (0, None);
+                next.clear_failures();
+                next.doubted_since = None;
             }
             (_, DialSignal::Works) if self.is_doubted() => return None,
             (Circuit::Closed, DialSignal::Works) if self.failure_score == 0 => return None,
-            (Circuit::Closed, DialSignal::Works) => next.failure_score = 0,
+            (Circuit::Closed, DialSignal::Works) => next.clear_failures(),
+            // The refusal of the same number again tells nothing new.
+            (Circuit::Closed, DialSignal::NumberRefused { number, .. }) if self.refused_numbers.contains(&number) => {
+                return None;
+            }
+            (Circuit::Closed, DialSignal::NumberRefused { number, cause }) => {
+                next.remember_refused(number);
+                next.add_failure(DialFailure::AccountProblem, cause, None, now);
+            }
             // The dial was under way when the pause began, so the provider was slowed down for it already.
             (Circuit::Closed, DialSignal::Failed { failure: DialFailure::Busy, .. }) if !self.is_available(now) => {
                 return None;
             }
             (Circuit::Closed, DialSignal::Failed { failure, cause, retry_after }) => {
-                next.failure_score = self.failure_score.saturating_add(failure.score());
                 if failure == DialFailure::NotDialled {
                     next.doubted_since = self.doubted_since.or(Some(now));
                 }
                 if failure.slows_down() && self.is_available(now) {
                     next.slow_down(retry_after, now);
                 }
-                if next.failure_score >= SCORE_TO_OPEN {
-                    next.circuit = Circuit::Open {
-                        failure,
-                        cause: cause.to_owned(),
-                        probe_at: now.plus(probe_pause(0, retry_after)),
-                        failed_probes: 0,
-                        probe: None,
-                    };
-                    next.change(now);
-                }
+                next.add_failure(failure, cause, retry_after, now);
             }
             // Only the probe counts. Other dials were sent before the circuit opened.
             (Circuit::Open { probe, .. }, _) if probe.as_ref() != Some(call_id) => return None,
             (Circuit::Open { .. }, DialSignal::Works) => {
                 next.close(now);
-                next.failure_score = 0;
+                next.clear_failures();
             }
-            (
-                Circuit::Open { failure, cause, probe_at, failed_probes, probe },
-                DialSignal::Failed { failure: new_failure, cause: new_cause, retry_after },
-            ) => {
-                if new_failure == DialFailure::NotDialled {
+            // This probe proves nothing, so the next one comes after the same pause as this one.
+            (Circuit::Open { probe_at, failed_probes, probe, .. }, DialSignal::NumberRefused { number, .. })
+                if self.refused_numbers.contains(&number) =>
+            {
+                *probe_at = now.plus(probe_pause(*failed_probes, None));
+                *probe = None;
+            }
+            (Circuit::Open { .. }, DialSignal::NumberRefused { number, cause }) => {
+                next.remember_refused(number);
+                next.fail_probe(DialFailure::AccountProblem, cause, None, now);
+            }
+            (Circuit::Open { .. }, DialSignal::Failed { failure, cause, retry_after }) => {
+                if failure == DialFailure::NotDialled {
                     next.doubted_since = self.doubted_since.or(Some(now));
                 }
-                *failed_probes = failed_probes.saturating_add(1);
-                *failure = new_failure;
-                new_cause.clone_into(cause);
-                *probe_at = now.plus(probe_pause(*failed_probes, retry_after));
-                *probe = None;
+                next.fail_probe(failure, cause, retry_after, now);
             }
         }
         Some(next)
@@ -346,6 +365,36 @@ impl ProviderHealth {
             cause,
             occurred_at: occurred_at.to_string(),
         })
+    }
+
+    /// Adds the failure to the failure score. Opens the circuit if the score is high enough.
+    fn add_failure(&mut self, failure: DialFailure, cause: &str, retry_after: Option<Duration>, now: Timestamp) {
+        self.failure_score = self.failure_score.saturating_add(failure.score());
+        if self.failure_score >= SCORE_TO_OPEN {
+            let (cause, probe_at) = (cause.to_owned(), now.plus(probe_pause(0, retry_after)));
+            self.circuit = Circuit::Open { failure, cause, probe_at, failed_probes: 0, probe: None };
+            self.change(now);
+        }
+    }
+
+    /// Ends a probe that failed. The pause before the next one doubles.
+    fn fail_probe(&mut self, failure: DialFailure, cause: &str, retry_after: Option<Duration>, now: Timestamp) {
+        if let Circuit::Open { failed_probes, .. } = self.circuit {
+            let failed_probes = failed_probes.saturating_add(1);
+            let (cause, probe_at) = (cause.to_owned(), now.plus(probe_pause(failed_probes, retry_after)));
+            self.circuit = Circuit::Open { failure, cause, probe_at, failed_probes, probe: None };
+        }
+    }
+
+    fn remember_refused(&mut self, number: NumberTag) {
+        self.refused_numbers.push(number);
+        let surplus = self.refused_numbers.len().saturating_sub(REFUSED_NUMBERS_MAX);
+        self.refused_numbers.drain(..surplus);
+    }
+
+    fn clear_failures(&mut self) {
+        self.failure_score = 0;
+        self.refused_numbers.clear();
     }
 
     fn close(&mut self, now: Timestamp) {

@@ -92,6 +92,11 @@ pub enum DialAnswer {
     AccountProblem {
         reason: &'static str,
     },
+    /// Nothing was dialled, because of the called number or because of the account. The provider does not say which. Other numbers
+    /// may work.
+    NumberOrAccountProblem {
+        reason: &'static str,
+    },
     /// Nothing was dialled, because the account has too many requests or calls at the moment.
     Busy {
         reason: &'static str,
@@ -113,6 +118,8 @@ pub enum DialAnswer {
 pub(crate) enum Refusal {
     /// The called number is wrong, blocked or not supported.
     Number(&'static str),
+    /// The called number is blocked, or the account may not call it or numbers like it.
+    NumberOrAccount(&'static str),
     /// The account has as many calls as it may have.
     Capacity(&'static str),
     /// The account has a problem with a better name than the HTTP status.
@@ -124,7 +131,7 @@ impl DialAnswer {
     ///
     /// **Only a status that rules out a dial counts as "nothing was dialled".** No provider documents that about its
     /// server errors, so all of them are [`DialAnswer::InDoubt`]. A refusal counts as one of the account unless the
-    /// body blames the called number. So a wrong setting never ends a call. A `Retry-After` that holds a date is
+    /// body blames the called number, or leaves open which of them it is. So a wrong setting never ends a call. A `Retry-After` that holds a date is
     /// ignored.
     pub(crate) fn from_response(
         status: u16,
@@ -135,6 +142,7 @@ impl DialAnswer {
         let busy = |reason| Self::Busy { reason, retry_after: retry_after.and_then(parse_retry_after) };
         let refused = |reason| match refusal {
             Some(Refusal::Number(reason)) => Self::Rejected { reason },
+            Some(Refusal::NumberOrAccount(reason)) => Self::NumberOrAccountProblem { reason },
             Some(Refusal::Capacity(reason)) => busy(reason),
             Some(Refusal::Account(reason)) => Self::AccountProblem { reason },
             None => Self::AccountProblem { reason },
@@ -145,7 +153,7 @@ impl DialAnswer {
                 Some(provider_call_id) => Self::NotDialled { provider_call_id, reason },
                 None => busy(reason),
             },
-            (200..=299, Some(Refusal::Number(_) | Refusal::Account(_)) | None) => {
+            (200..=299, Some(Refusal::Number(_) | Refusal::NumberOrAccount(_) | Refusal::Account(_)) | None) => {
                 provider_call_id.map_or(Self::InDoubt, |provider_call_id| Self::Accepted { provider_call_id })
             }
             (401, _) => Self::AccountProblem { reason: "unauthorized" },

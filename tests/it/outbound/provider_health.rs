@@ -8,7 +8,8 @@ use switchhook_domain::{CallId, NewCall, PhoneNumber, Plan, Policy, Provider, Re
 use switchhook_local::fake::{DeliveryFaults, Mode, RequestResult};
 use switchhook_tests::{CALL_RETENTION, INACTIVITY_TIMEOUT, MINUTE, World, all_providers, text};
 
-use super::{HOUR, call_request, create, send};
+use super::providers::all_accounts;
+use super::{HOUR, call_request, call_state, create, send};
 
 /// The types of the domain events about providers, in order.
 fn provider_events(world: &World) -> Vec<String> {
@@ -238,6 +239,54 @@ async fn trigger_probes_a_provider_that_is_unavailable() {
     world.wait(MINUTE * 2).await;
     assert_eq!(provider_events(&world), ["provider.unavailable", "provider.available"]);
     assert_eq!(fake.dials().len(), 4);
+}
+
+/// Creates a call to this number over Twilio. Returns its id.
+async fn call_over_twilio(world: &World, to: &str) -> String {
+    let mut request = call_request("confirms");
+    request["provider"] = json!("twilio");
+    request["to"] = json!(to);
+    create(world, &request).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn blocked_number_keeps_twilio_from_calling_no_other() {
+    let world = World::with_secret(&all_accounts());
+    let fake = world.cloud.fake();
+    fake.set_delivery_faults(DeliveryFaults::NONE);
+    fake.block_number("+15550111");
+    let blocked = call_over_twilio(&world, "+15550111").await;
+    world.wait(HOUR * 3).await;
+    let requests = fake.requests();
+    assert!((8..=12).contains(&requests), "{requests} requests in three hours");
+    assert_eq!(provider_events(&world), [""; 0]);
+    assert_eq!(call_state(&world, &blocked).await, "job PENDING, appointment Pending, attempts []");
+    let other = call_over_twilio(&world, "+15550112").await;
+    world.wait(Duration::from_secs(10)).await;
+    assert_eq!(fake.dials().iter().map(|dial| dial.call_id.clone()).collect::<Vec<_>>(), [other]);
+    // An operator has it unblocked. The call is tried again within an hour.
+    fake.unblock_number("+15550111");
+    world.wait(HOUR + MINUTE * 5).await;
+    assert_eq!(call_state(&world, &blocked).await, "job COMPLETED, appointment Connected, attempts [completed]");
+}
+
+#[tokio::test(start_paused = true)]
+async fn several_blocked_numbers_open_the_circuit_of_twilio_until_another_number_is_called() {
+    let world = World::with_secret(&all_accounts());
+    let fake = world.cloud.fake();
+    fake.set_delivery_faults(DeliveryFaults::NONE);
+    for number in 0..3 {
+        assert_eq!(provider_events(&world), [""; 0]);
+        let blocked = format!("+1555012{number}");
+        fake.block_number(&blocked);
+        call_over_twilio(&world, &blocked).await;
+        world.wait(Duration::from_secs(5)).await;
+    }
+    assert_eq!(provider_events(&world), ["provider.unavailable"]);
+    call_over_twilio(&world, "+15550112").await;
+    world.wait(MINUTE * 5).await;
+    assert_eq!(provider_events(&world), ["provider.unavailable", "provider.available"]);
+    assert_eq!(fake.dials().len(), 1);
 }
 
 /// Stores a call that names these providers, due after `delay`.

@@ -1,4 +1,5 @@
 use super::*;
+use crate::event::PhoneNumber;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -65,6 +66,45 @@ fn success_of_the_probe_closes_the_circuit_and_nothing_else_does() {
     assert!(closed.is_available(at(34)));
     let event = closed.domain_event().expect("closed");
     assert_eq!((event.event_type.as_str(), event.sequence, event.reason), ("provider.available", 2, None));
+}
+
+#[test]
+fn refusals_of_one_number_open_no_circuit_and_those_of_several_numbers_do() {
+    let refused =
+        |number: &str| DialSignal::NumberRefused { number: PhoneNumber::new(number).tag(), cause: "call_blocked" };
+    let healthy = ProviderHealth::new(Provider::Twilio);
+    let mut health = healthy.after_dial(&call(0), refused("+15550101"), at(0)).expect("changes");
+    for second in 1..100 {
+        assert_eq!(health.after_dial(&call(second), refused("+1 555 0101"), at(second)), None);
+    }
+    assert_eq!(health.after_dial(&call(1), DialSignal::Works, at(1)), Some(healthy), "a call that works clears it");
+    for number in ["+15550102", "+15550103"] {
+        assert!(!health.is_open());
+        health = health.after_dial(&call(100), refused(number), at(100)).expect("changes");
+    }
+    let opened = health.domain_event().expect("opened");
+    assert_eq!((opened.reason, opened.cause.as_deref()), (Some("account_problem"), Some("call_blocked")));
+    // A probe with one of these numbers proves nothing, so the pause stays the same. The refusal of another number doubles it.
+    let probing = health.start_probe(&call(4), at(200)).expect("open");
+    let same = probing.after_dial(&call(4), refused("+15550102"), at(200)).expect("changes");
+    assert!(!same.needs_probe(at(229)) && same.needs_probe(at(230)));
+    let other = probing.after_dial(&call(4), refused("+15550104"), at(200)).expect("changes");
+    assert!(!other.needs_probe(at(259)) && other.needs_probe(at(260)));
+    let closed = probing.after_dial(&call(4), DialSignal::Works, at(201)).expect("changes");
+    assert!(closed.is_available(at(201)) && closed.refused_numbers.is_empty());
+}
+
+#[test]
+fn health_remembers_few_refused_numbers() {
+    let mut health = ProviderHealth::new(Provider::Twilio);
+    for number in 0..40 {
+        let refused = PhoneNumber::new(format!("+155501{number:02}")).tag();
+        let signal = DialSignal::NumberRefused { number: refused, cause: "call_blocked" };
+        health = health.start_probe(&call(number), at(number)).unwrap_or(health);
+        health = health.after_dial(&call(number), signal, at(number)).unwrap_or(health);
+        assert_eq!(health.refused_numbers.last(), Some(&refused));
+    }
+    assert_eq!(health.refused_numbers.len(), REFUSED_NUMBERS_MAX);
 }
 
 #[test]

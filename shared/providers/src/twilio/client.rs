@@ -68,11 +68,15 @@ pub(crate) fn dialled_call_id(body: &[u8]) -> Option<String> {
 }
 
 /// Reads the `code` of an error. A code that is not listed counts as one of the account, for example 20003 (login),
-/// 21210 and 21212 (calling number), 21215 (country not enabled) and 21219 (trial account).
+/// 21210 and 21212 (calling number).
 ///
-/// 21216 means that Twilio blocked the call, as 13225 does for the verb `<Dial>`. The causes are a destination that is fraudulent
-/// or forbidden, and, for calls to +1 alone, an account without a Primary Customer Profile:
-/// <https://www.twilio.com/docs/errors/21216>. Every call to +1 of such an account meets it, so there it ends none.
+/// Some codes are about the called number, and an operator can still make calls to it possible:
+/// - 21216 means that Twilio blocked the call, as 13225 does for the verb `<Dial>`. The causes are a destination that is fraudulent
+///   or forbidden, and, for calls to +1 alone, an account without a Primary Customer Profile:
+///   <https://www.twilio.com/docs/errors/21216>. Every call to +1 of such an account meets it, so there it ends none.
+/// - 21215 means that the account may not call this country, or these numbers of it. 13227 and 32205 are the same for `<Dial>` and for
+///   trunks.
+/// - 21219 and 573005 mean that a trial account has not verified this number.
 pub(crate) fn refusal(body: &[u8], to: &PhoneNumber) -> Option<Refusal> {
     match object(body)?.get("code")?.as_u64()? {
         // Invalid, not reachable, a premium number, or a number that Twilio does not support.
@@ -82,10 +86,10 @@ pub(crate) fn refusal(body: &[u8], to: &PhoneNumber) -> Option<Refusal> {
         10_004 | 20_429 => Some(Refusal::Capacity("concurrency_limit")),
         20_003 => Some(Refusal::Account("unauthorized")),
         21_210 | 21_212 | 21_213 => Some(Refusal::Account("invalid_calling_number")),
-        13_225 | 21_216 if to.as_str().starts_with("+1") => Some(Refusal::Account("call_blocked")),
+        13_225 | 21_216 if to.as_str().starts_with("+1") => Some(Refusal::NumberOrAccount("call_blocked")),
         13_225 | 21_216 => Some(Refusal::Number("call_blocked")),
-        21_215 => Some(Refusal::Account("country_not_enabled")),
-        21_219 => Some(Refusal::Account("trial_account")),
+        13_227 | 21_215 | 32_205 => Some(Refusal::NumberOrAccount("country_not_enabled")),
+        21_219 | 573_005 => Some(Refusal::NumberOrAccount("trial_account")),
         _ => None,
     }
 }

@@ -263,6 +263,7 @@ fn answers<const N: usize>(provider: Provider, responses: [(u16, Value); N]) -> 
             DialAnswer::Accepted { provider_call_id } => format!("accepted as {provider_call_id}"),
             DialAnswer::Rejected { reason } => format!("number: {reason}"),
             DialAnswer::AccountProblem { reason } => format!("account: {reason}"),
+            DialAnswer::NumberOrAccountProblem { reason } => format!("number or account: {reason}"),
             DialAnswer::Busy { reason, retry_after: _ } => format!("busy: {reason}"),
             DialAnswer::NotDialled { provider_call_id, reason } => {
                 format!("not dialled as {provider_call_id}: {reason}")
@@ -314,7 +315,7 @@ fn twilios_refusals_are_read_from_their_code() {
     for code in [13_225, 21_216] {
         let body = json!({"code": code, "message": "…", "status": 400}).to_string();
         let answer = |to: &str| read_dial_answer(Provider::Twilio, &PhoneNumber::new(to), 400, None, body.as_bytes());
-        assert_eq!(answer("+15550199"), DialAnswer::AccountProblem { reason: "call_blocked" }, "{code}");
+        assert_eq!(answer("+15550199"), DialAnswer::NumberOrAccountProblem { reason: "call_blocked" }, "{code}");
         for to in ["+447700900100", "sip:desk@example.com"] {
             assert_eq!(answer(to), DialAnswer::Rejected { reason: "call_blocked" }, "{code} {to}");
         }
@@ -327,6 +328,9 @@ fn twilios_refusals_are_read_from_their_code() {
         (400, error(21_216)),
         (400, error(21_219)),
         (400, error(13_225)),
+        (400, error(13_227)),
+        (400, error(32_205)),
+        (400, error(573_005)),
         (400, error(21_205)),
         (401, error(20_003)),
         (403, error(20_003)),
@@ -336,10 +340,13 @@ fn twilios_refusals_are_read_from_their_code() {
     ]), @r#"
     400 {"code":21210,"status":400} -> account: invalid_calling_number
     400 {"code":21212,"status":400} -> account: invalid_calling_number
-    400 {"code":21215,"status":400} -> account: country_not_enabled
-    400 {"code":21216,"status":400} -> account: call_blocked
-    400 {"code":21219,"status":400} -> account: trial_account
-    400 {"code":13225,"status":400} -> account: call_blocked
+    400 {"code":21215,"status":400} -> number or account: country_not_enabled
+    400 {"code":21216,"status":400} -> number or account: call_blocked
+    400 {"code":21219,"status":400} -> number or account: trial_account
+    400 {"code":13225,"status":400} -> number or account: call_blocked
+    400 {"code":13227,"status":400} -> number or account: country_not_enabled
+    400 {"code":32205,"status":400} -> number or account: country_not_enabled
+    400 {"code":573005,"status":400} -> number or account: trial_account
     400 {"code":21205,"status":400} -> account: bad_request
     401 {"code":20003,"status":400} -> account: unauthorized
     403 {"code":20003,"status":400} -> account: unauthorized
