@@ -137,7 +137,7 @@ impl Reconciler {
                 continue;
             }
             let drift = match lookups.look_up(&call, record, now).await {
-                LookupOutcome::Ended(ending) if is_recent(&ending.event, now) => continue,
+                LookupOutcome::Ended(ending) if is_recent(&ending.event, attempt, now) => continue,
                 LookupOutcome::Ended(ending) => match reported_lifecycle(&call, attempt, &ending.event, &self.policy) {
                     Some(lifecycle) if lifecycle != attempt.lifecycle_label() => Drift::Ended(ending, lifecycle),
                     Some(_) | None => continue,
@@ -260,10 +260,11 @@ fn reported_lifecycle(
     attempts.iter().find(|other| other.index == attempt.index).map(AttemptState::lifecycle_label)
 }
 
-/// True if the event happened so lately that its webhook may still be on its way.
-fn is_recent(event: &ProviderEvent, now: Timestamp) -> bool {
+/// True if the ending happened so lately that its webhook may still be on its way. Retell reports no time for a call that nobody
+/// answered. Such an ending comes soon after the last event of the attempt.
+fn is_recent(event: &ProviderEvent, attempt: &AttemptState, now: Timestamp) -> bool {
     let occurred_at = event.call_events.iter().filter_map(|event| event.occurred_at).max();
-    occurred_at.is_some_and(|at| at.plus(DELIVERY_MARGIN) > now)
+    occurred_at.unwrap_or(attempt.last_event_at).plus(DELIVERY_MARGIN) > now
 }
 
 #[cfg(test)]

@@ -117,11 +117,14 @@ pub(super) fn call(call: &FakeCall, id: &str, now: i64) -> Value {
         (None, false) => "registered",
     };
     set("call_status", status.into());
+    // A call that nobody answered has no times.
     if let Some(at) = answered {
         set("start_timestamp", at.into());
+        if over {
+            set("end_timestamp", call.ended_ms.into());
+        }
     }
     if over {
-        set("end_timestamp", call.ended_ms.into());
         let reason = match ending {
             _ if call.is_over_capacity => "concurrency_limit_reached",
             Ending::Conversation => "user_hangup",

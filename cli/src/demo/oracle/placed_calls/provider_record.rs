@@ -196,7 +196,7 @@ fn report(scenario: DialScenario, number: usize, kind: ReportKind, ring: Option<
                 _ => None,
             };
             let mut statements = ended_statements(scenario, ring);
-            statements.extend(outcome.map(|fact| Statement { fact, at: Some(ring.ended_at) }));
+            statements.extend(outcome.map(|fact| Statement { fact, at: ended_at(ring) }));
             statements
         }
     };
@@ -217,15 +217,20 @@ fn answered_statements(scenario: DialScenario, ring: &PhoneRing) -> Vec<Statemen
     match (ring.answered_at, scenario) {
         (Some(at), _) => [Fact::Ringing, Fact::Answered].map(|fact| Statement { fact, at: Some(at) }).to_vec(),
         (None, DialScenario::Busy | DialScenario::NoAnswer) => {
-            vec![Statement { fact: Fact::Ringing, at: Some(ring.ended_at) }]
+            vec![Statement { fact: Fact::Ringing, at: None }]
         }
         (None, _) => Vec::new(),
     }
 }
 
+/// Time of the end, as Retell reports it: a call that nobody answered has none.
+pub(super) fn ended_at(ring: &PhoneRing) -> Option<Millis> {
+    ring.answered_at.map(|_| ring.ended_at)
+}
+
 /// Statements of a report that is made after the end of the attempt.
 fn ended_statements(scenario: DialScenario, ring: &PhoneRing) -> Vec<Statement> {
-    let at = Some(ring.ended_at);
+    let at = ended_at(ring);
     let ending = match scenario {
         DialScenario::Busy => Ending::Busy,
         DialScenario::NoAnswer => Ending::NoAnswer,

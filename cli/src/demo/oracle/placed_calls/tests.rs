@@ -149,11 +149,11 @@ fn right() -> PlacedCall {
     let mut domain_events = domain_events(&[
         ("call.initiated 1", a, DIALLED_1, at(60)),
         ("appointment.dialing 1", a, DIALLED_1, at(60)),
-        ("call.ringing 1 initiated", a, ENDED_1, at(65)),
-        ("call.busy 1 ringing", a, ENDED_1, at(65)),
-        ("call.retry_scheduled 1 busy", None, ENDED_1, at(65)),
-        ("appointment.no_answer 1 dialing", a, ENDED_1, at(65)),
-        ("appointment.retrying 1 no_answer", a, ENDED_1, at(65)),
+        ("call.ringing 1 initiated", a, ENDED_1, at(66)),
+        ("call.busy 1 ringing", a, ENDED_1, at(66)),
+        ("call.retry_scheduled 1 busy", None, ENDED_1, at(66)),
+        ("appointment.no_answer 1 dialing", a, ENDED_1, at(66)),
+        ("appointment.retrying 1 no_answer", a, ENDED_1, at(66)),
         ("call.initiated 2", b, DIALLED_2, at(180)),
         ("appointment.dialing 2 retrying", b, DIALLED_2, at(180)),
         ("call.ringing 2 initiated", b, ENDED_2, at(190)),
@@ -170,7 +170,7 @@ fn right() -> PlacedCall {
         dialled_at: at(dialled),
         ended_at: at(ended),
     };
-    let attempts = [attempt("busy", "no_answer", a, 60, 65), attempt("completed", "confirmed", b, 180, 230)];
+    let attempts = [attempt("busy", "no_answer", a, 60, 66), attempt("completed", "confirmed", b, 180, 230)];
     PlacedCall {
         call_id: ID.to_owned(),
         api_responses: vec![api_response(10, ApiAction::Create)],
@@ -370,6 +370,7 @@ fn wrong_state_is_found() {
     complains("/attempts/0/dialled_at", |placed| {
         call_of(placed)["attempts"][0]["dialled_at"] = json!(rfc3339(at(61)));
     });
+    complains("/attempts/0/ended_at", |placed| call_of(placed)["attempts"][0]["ended_at"] = json!(rfc3339(at(65))));
     complains("/attempts/1/ended_at", |placed| call_of(placed)["attempts"][1]["ended_at"] = json!(rfc3339(at(231))));
     complains("/attempts/2 is", |placed| {
         let attempt = call_of(placed)["attempts"][1].clone();
