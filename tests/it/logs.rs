@@ -59,7 +59,7 @@ const SERIES_DOLLARS: f64 = 0.30;
 
 /// Metrics of states that the runs of this file do not reach.
 const EMITTED_ELSEWHERE: [(&str, &str); 49] = [
-    ("dialer", "dial_not_forgotten"),
+    ("dialer", "record_not_deleted"),
     ("dialer", "dialled_before"),
     ("ingress", "edge_disabled"),
     ("relay", "call_failed"),

@@ -181,7 +181,7 @@ impl Sim {
             }
             if let Some(transition) = call.withdraw(&attempt, until, &policy(), now) {
                 if let Some(record) = call.dial_record(&attempt) {
-                    drop(self.world.inbox.forget_dial(&call.call_id, &record).await);
+                    drop(self.world.inbox.delete_dial(&call.call_id, &record).await);
                 }
                 drop(self.world.calls.store(&transition, CALL_RETENTION).await);
             }

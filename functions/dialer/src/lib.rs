@@ -274,8 +274,8 @@ impl Dialer {
             return self.withdraw(call, attempt, cause, None).await;
         };
         match self.inbox.record_dial(&call.call_id, &record, self.clock.now()).await {
-            Ok(inbox::DialOutcome::Recorded) => {}
-            Ok(inbox::DialOutcome::Refused(records)) => return self.recall(call, attempt, &records).await,
+            Ok(inbox::DialRecordOutcome::Recorded) => {}
+            Ok(inbox::DialRecordOutcome::Refused(records)) => return self.recall(call, attempt, &records).await,
             // Perhaps only the answer was lost. Then the inbox refuses the next dial of this attempt, and this one is looked up.
             Err(error) => return self.withdraw(call, attempt, "dial_not_recorded", None).await.and(Err(error)),
         }
@@ -292,7 +292,7 @@ impl Dialer {
         let answer = match answer {
             Ok(answer) => answer,
             Err(SendError::NotSent(_)) => {
-                self.forget(call, &record).await;
+                self.delete_dial_record(call, &record).await;
                 return self.withdraw(call, attempt, NO_CONNECTION, None).await;
             }
             Err(SendError::NoResponse(_)) => return Ok(DialOutcome::InDoubt(NO_RESPONSE)),
@@ -315,11 +315,11 @@ impl Dialer {
             DialAnswer::Busy { reason, .. }
             | DialAnswer::AccountProblem { reason }
             | DialAnswer::NumberOrAccountProblem { reason } => {
-                self.forget(call, &record).await;
+                self.delete_dial_record(call, &record).await;
                 self.withdraw(call, attempt, reason, pause).await
             }
             DialAnswer::Rejected { reason } => {
-                self.forget(call, &record).await;
+                self.delete_dial_record(call, &record).await;
                 let rejection = |call: &Call, now| Some(call.reject(attempt, &self.policy, now)?.because(reason));
                 self.undo_dial(call, rejection, DialOutcome::Rejected(reason)).await
             }
@@ -343,13 +343,13 @@ impl Dialer {
 
     /// Deletes the record of a dial that the provider did not make. If that fails, the inbox refuses the next dial of the attempt,
     /// and the reconciler looks for this dial at the provider. That costs time, but nobody is dialled twice.
-    async fn forget(&self, call: &Call, dial: &DialRecord) {
-        if let Err(error) = self.inbox.forget_dial(&call.call_id, dial).await {
+    async fn delete_dial_record(&self, call: &Call, dial: &DialRecord) {
+        if let Err(error) = self.inbox.delete_dial(&call.call_id, dial).await {
             let now = self.clock.now();
             let decision = Decision {
                 function: "dialer",
                 message: "record of a dial that was not made stays in the inbox",
-                action_taken: "dial_not_forgotten",
+                action_taken: "record_not_deleted",
                 provider: Some(dial.provider.as_str()),
                 call_id: Some(call.call_id.as_str()),
                 ..Decision::from_error(Some(&error))

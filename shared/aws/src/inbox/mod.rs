@@ -43,7 +43,7 @@ pub use new_event::NewEvent;
 pub use note::Note;
 pub use notice::{AttentionCursor, SeenUntil};
 pub use of_call::is_kept_without_event;
-pub use record::{CreationOutcome, DialOutcome, creation_id};
+pub use record::{CreationOutcome, DialRecordOutcome, creation_id};
 pub use submit::{adopt, resend, submit, write_alias_and_adopt};
 pub use sweep::{BY_RECEIVED, RECEIVED_SHARDS, ReceivedEvent, SweepCursor, SweepPosition, minute_of};
 pub use table::Inbox;

@@ -42,7 +42,7 @@ pub enum CreationOutcome {
 
 /// Outcome of recording a dial.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum DialOutcome {
+pub enum DialRecordOutcome {
     Recorded,
     /// The attempt was dialled before, or the call is canceled. These are the records of the call.
     Refused(DialRecords),
@@ -109,11 +109,11 @@ impl Inbox {
     }
 
     /// Records a dial, unless a dial of the same attempt is recorded or the call is canceled. **Only who gets
-    /// [`DialOutcome::Recorded`] may ask the provider.**
+    /// [`DialRecordOutcome::Recorded`] may ask the provider.**
     ///
     /// # Errors
     /// [`Error::WriteInbox`]. The dial may be recorded then.
-    pub async fn record_dial(&self, call_id: &CallId, dial: &DialRecord, now: Timestamp) -> Result<DialOutcome, Error> {
+    pub async fn record_dial(&self, call_id: &CallId, dial: &DialRecord, now: Timestamp) -> Result<DialRecordOutcome, Error> {
         let request = self
             .update_dials(call_id)
             .condition_expression("attribute_not_exists(#dial) AND attribute_not_exists(canceled_at)")
@@ -123,12 +123,12 @@ impl Inbox {
             .expression_attribute_values(":end", number(self.expires_at(now)))
             .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld);
         match ConditionalWrite::from_result(request.send().await).map_err(Error::WriteInbox)? {
-            ConditionalWrite::Applied(_) => Ok(DialOutcome::Recorded),
+            ConditionalWrite::Applied(_) => Ok(DialRecordOutcome::Recorded),
             ConditionalWrite::Refused(item) => {
                 let records = decode_records(&item.unwrap_or_default());
                 // The response to this write may have been lost, and the SDK has repeated the request.
                 let is_own = records.dial_of(&dial.attempt).is_some_and(|known| known.dial_key == dial.dial_key);
-                Ok(if is_own { DialOutcome::Recorded } else { DialOutcome::Refused(records) })
+                Ok(if is_own { DialRecordOutcome::Recorded } else { DialRecordOutcome::Refused(records) })
             }
         }
     }
@@ -138,7 +138,7 @@ impl Inbox {
     ///
     /// # Errors
     /// [`Error::WriteInbox`].
-    pub async fn forget_dial(&self, call_id: &CallId, dial: &DialRecord) -> Result<(), Error> {
+    pub async fn delete_dial(&self, call_id: &CallId, dial: &DialRecord) -> Result<(), Error> {
         let request = self
             .update_dials(call_id)
             .condition_expression("#dial = :dial")

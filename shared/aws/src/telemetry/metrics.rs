@@ -109,7 +109,7 @@ pub const METRICS: &[Metric] = &[
     count("dialer", "dial_rejected", "Dials that the provider will never make"),
     count("dialer", "dial_in_doubt", "Dials of which nobody knows whether they were made"),
     count("dialer", "dialled_before", "Dials refused, because the inbox knows one that the row had forgotten"),
-    count("dialer", "dial_not_forgotten", "Records of dials that were not made and could not be deleted"),
+    count("dialer", "record_not_deleted", "Records of dials that were not made and could not be deleted"),
     count("dialer", "dial_failed", "Claims that failed with an error"),
     count("dialer", "circuit_open", "Circuits that opened: the provider gets probes only"),
     count("dialer", "circuit_closed", "Circuits that closed again"),
