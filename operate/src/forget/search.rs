@@ -31,6 +31,8 @@ pub(super) struct Target {
     pub(super) call_id: CallId,
     /// `None` if the row was lost or has expired.
     pub(super) row: Option<Call>,
+    /// True if only the appointment suggests this id, and other calls of the appointment are known.
+    is_guessed: bool,
     /// Ids under which its webhooks arrive.
     ids: BTreeSet<CallId>,
     /// Events that are to be erased.
@@ -59,6 +61,7 @@ pub(super) struct Targets {
 impl Targets {
     /// Finds the calls of a filter.
     pub(super) async fn find(stack: &Stack, filter: &ForgetFilter) -> Result<Self, Error> {
+        let mut guessed = None;
         let mut ids: Vec<CallId> = match filter {
             ForgetFilter::Calls(calls) if calls.is_empty() => {
                 return Err(Refusal::EmptyFilter("name a call with --call, or use --number or --appointment").into());
@@ -68,7 +71,9 @@ impl Targets {
             ForgetFilter::Appointment(id) => {
                 let mut calls = stack.calls.calls_of_appointment(id).await?;
                 // The index does not hold a call whose row was lost.
-                calls.push(CallId::new(format!("appointment:{id}")));
+                let by_id = CallId::new(format!("appointment:{id}"));
+                guessed = Some(by_id.clone()).filter(|_| !calls.is_empty());
+                calls.push(by_id);
                 calls
             }
         };
@@ -77,6 +82,9 @@ impl Targets {
             if !found.owners.contains_key(&id) {
                 ids.extend(found.add(stack, id).await?);
             }
+        }
+        if let Some(target) = guessed.and_then(|id| found.targets.get_mut(&id)) {
+            target.is_guessed = true;
         }
         Ok(found)
     }
@@ -103,7 +111,7 @@ impl Targets {
         let target = self.targets.entry(call_id.clone()).or_insert_with(|| {
             let events = resolved.call.iter().flat_map(|call| call.history.iter());
             let events = events.map(|entry| entry.source_event_id.clone()).collect();
-            Target { call_id, row: resolved.call, ids: BTreeSet::new(), events }
+            Target { call_id, row: resolved.call, is_guessed: false, ids: BTreeSet::new(), events }
         });
         target.ids.extend(ids);
         Ok(others)
@@ -186,9 +194,10 @@ impl Targets {
         })
     }
 
-    /// Returns the earliest time at which an event of the calls may have arrived.
+    /// Returns the earliest time at which an event of the calls may have arrived. A guessed call without a row does not count: most
+    /// such calls never existed, and all minutes of the retention would be read for them.
     fn first_created_at(&self, stack: &Stack, now: Timestamp) -> Timestamp {
-        let is_complete = self.targets.values().all(|target| target.row.is_some());
+        let is_complete = self.targets.values().all(|target| target.row.is_some() || target.is_guessed);
         let rows = self.targets.values().filter_map(|target| target.row.as_ref());
         let first = rows.map(|call| call.created_at).min().filter(|_| is_complete);
         first.map_or_else(|| now.minus(stack.inbox_retention()), |first| first.minus(BEFORE_CREATION))

@@ -163,6 +163,26 @@ async fn appointment_and_ids_of_attempts_lead_to_their_calls() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn appointment_with_a_call_is_searched_since_the_creation_of_the_call() {
+    let (world, placed) = seeded().await;
+    // Another system placed a call of the same appointment, and its row was lost.
+    let mut body: Value = serde_json::from_str(&about("none", "lost", "BUSY", 2, "my hip is broken")).unwrap();
+    body.as_object_mut().unwrap().remove("call_id");
+    body["appointment_id"] = json!("apt_9");
+    world.accept(Provider::Generic, &body.to_string()).await;
+    world.quiesce().await;
+    let lost = CallId::new("appointment:apt_9");
+    world.delete_item(CALLS_TABLE, lost.as_str()).await;
+    let request =
+        ForgetRequest { filter: ForgetFilter::Appointment("apt_9".to_owned()), since: None, also_do_not_call: false };
+    let mut minutes = 0;
+    let plan = forget::plan(&stack(&world), &request, MAX, &mut |_, all| minutes = minutes.max(all)).await.unwrap();
+    let calls: BTreeSet<CallId> = plan.items.iter().filter_map(|item| item.call_id.clone()).collect();
+    assert_eq!(calls, BTreeSet::from([CallId::new(placed), lost]));
+    assert!(minutes < 120, "{minutes} minutes were searched");
+}
+
+#[tokio::test(start_paused = true)]
 async fn do_not_call_list_stays_unless_it_is_named() {
     let world = World::new();
     finished_call(&world, "c1").await;

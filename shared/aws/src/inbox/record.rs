@@ -113,7 +113,12 @@ impl Inbox {
     ///
     /// # Errors
     /// [`Error::WriteInbox`]. The dial may be recorded then.
-    pub async fn record_dial(&self, call_id: &CallId, dial: &DialRecord, now: Timestamp) -> Result<DialRecordOutcome, Error> {
+    pub async fn record_dial(
+        &self,
+        call_id: &CallId,
+        dial: &DialRecord,
+        now: Timestamp,
+    ) -> Result<DialRecordOutcome, Error> {
         let request = self
             .update_dials(call_id)
             .condition_expression("attribute_not_exists(#dial) AND attribute_not_exists(canceled_at)")
