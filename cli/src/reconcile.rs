@@ -34,7 +34,7 @@ pub(crate) struct Reconcile {
     reason: Reason,
     #[command(flatten)]
     stack: StackChoice,
-    /// Print one JSON object: names and numbers
+    /// Print one JSON object: names with numbers, and times in RFC 3339 format
     #[arg(long)]
     json: bool,
 }
@@ -69,13 +69,18 @@ impl Reconcile {
 
     fn print(&self, report: &Value, out: &mut impl Write) -> io::Result<()> {
         writeln!(out, "{}", if self.drift { "the drift check has run" } else { "the reconciler has run" })?;
-        let counts: Vec<(String, u64)> = report
+        let value_of = |value: &Value| match value {
+            Value::Number(count) => Some(count.to_string()),
+            Value::String(time) => Some(time.clone()),
+            Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
+        };
+        let lines: Vec<(String, String)> = report
             .as_object()
             .into_iter()
             .flatten()
-            .filter_map(|(name, count)| Some((name.replace('_', " "), count.as_u64()?)))
+            .filter_map(|(name, value)| Some((name.replace('_', " "), value_of(value)?)))
             .collect();
-        let width = counts.iter().map(|(name, _)| name.len()).max().unwrap_or_default();
-        counts.iter().try_for_each(|(name, count)| writeln!(out, "  {name:<width$}  {count}"))
+        let width = lines.iter().map(|(name, _)| name.len()).max().unwrap_or_default();
+        lines.iter().try_for_each(|(name, value)| writeln!(out, "  {name:<width$}  {value}"))
     }
 }

@@ -38,7 +38,7 @@ impl Schedule {
 }
 
 impl Stack {
-    /// Runs a schedule now, waits for its end, and returns its report: names and numbers.
+    /// Runs a schedule now, waits for its end, and returns its report: names with numbers, and times in RFC 3339 format.
     ///
     /// # Errors
     /// [`Error::FunctionFailed`] if the run failed, or an error of the request.

@@ -1,7 +1,7 @@
 //! Operators' access to a running `switchhook dev`: its names, AWS requests, schedules, and the file that names it.
 
 use serde_json::Value;
-use switchhook_domain::{CallId, JobState};
+use switchhook_domain::{CallId, JobState, Timestamp};
 use switchhook_operate::{Address, Error};
 
 use crate::stack::{Scratch, Stack, agent, switchhook, text, wait_for};
@@ -128,6 +128,9 @@ fn reconciler_and_drift_check_tell_what_they_did() {
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     let printed = text(&output.stdout);
     assert!(printed.starts_with("the reconciler has run\n") && printed.contains("swept minutes"), "{printed}");
+    let swept_until = printed.lines().find_map(|line| line.trim().strip_prefix("swept until"));
+    let swept_until = Timestamp::parse_rfc3339(swept_until.expect("a time").trim());
+    assert!(swept_until.is_some_and(|at| at.as_millis() > 1_760_000_000_000), "{printed}");
     let output = stack.switchhook(&["reconcile", "--drift", "--json"]);
     let report: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
     assert!(report["checked"].is_u64(), "{report}");

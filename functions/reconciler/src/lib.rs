@@ -28,7 +28,7 @@ use switchhook_aws::Error;
 use switchhook_aws::config::{Environment, EnvironmentError};
 use switchhook_aws::provider::ApiUrls;
 use switchhook_aws::telemetry::Decision;
-use switchhook_domain::{Policy, Timestamp};
+use switchhook_domain::Policy;
 
 pub use crate::drift::DriftReport;
 use crate::reconciler::RUN_MAX;
@@ -119,7 +119,7 @@ impl Reconciler {
             ("overdue_wake_ms", report.overdue_wake_ms),
         ];
         counts.extend(report.stuck_dialing.map(|stuck| ("stuck_dialing", stuck)));
-        counts.extend(report.swept_until.map(|minute| ("sweep_lag_ms", since_end_of(minute, now))));
+        counts.extend(report.swept_until.map(|until| ("sweep_lag_ms", now.millis_since(until).unsigned_abs())));
         let decision = Decision {
             function: "reconciler",
             message: "reconciled",
@@ -132,9 +132,4 @@ impl Reconciler {
         decision.log(now, first_error.is_some());
         first_error.map_or(Ok(report), Err)
     }
-}
-
-/// Time since the end of this minute, in milliseconds.
-fn since_end_of(minute: i64, now: Timestamp) -> u64 {
-    now.as_millis().saturating_sub((minute + 1) * 60_000).unsigned_abs()
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use switchhook_aws::bus::Bus;
 use switchhook_aws::calls::Calls;
 use switchhook_aws::inbox::Inbox;
@@ -69,8 +69,9 @@ pub struct Report {
     pub budget_used_up: u64,
     /// Time since the oldest wake-up time that the run found, in milliseconds.
     pub overdue_wake_ms: u64,
-    /// Last minute of the inbox that is swept. `None` if nothing was swept yet, or the cursor could not be read.
-    pub swept_until: Option<i64>,
+    /// Time up to which the inbox is swept: the end of a minute. `None` if nothing was swept yet, or the cursor could not be read.
+    #[serde(serialize_with = "as_text")]
+    pub swept_until: Option<Timestamp>,
     pub requests: RequestStats,
 }
 
@@ -82,6 +83,11 @@ pub struct RequestStats {
     pub failed: u64,
     /// Time of the slowest request in milliseconds. `None` if there was no request.
     pub slowest_ms: Option<u64>,
+}
+
+/// Serializes a time in RFC 3339 format, because operators read it.
+fn as_text<S: Serializer>(time: &Option<Timestamp>, serializer: S) -> Result<S::Ok, S::Error> {
+    time.map(|time| time.to_string()).serialize(serializer)
 }
 
 impl RequestStats {

@@ -42,7 +42,7 @@ impl Reconciler {
         let last = minute_of(self.clock.now()) - SWEEP_BEHIND_MINUTES;
         let cursor = self.inbox.sweep_cursor().await?;
         let mut done = cursor.as_ref().map(|cursor| cursor.minute);
-        report.swept_until = done;
+        report.swept_until = done.map(end_of);
         let mut position = cursor.and_then(|cursor| cursor.position).unwrap_or_default();
         let first = done.map_or(last + 1 - SWEEP_MINUTES_MAX, |minute| minute + 1);
         for minute in first..=last.min(first + SWEEP_MINUTES_MAX - 1) {
@@ -61,7 +61,7 @@ impl Reconciler {
                 return Ok(());
             }
             done = Some(minute);
-            report.swept_until = done;
+            report.swept_until = done.map(end_of);
             report.swept_minutes += 1;
         }
         Ok(())
@@ -197,4 +197,9 @@ impl Reconciler {
         };
         decision.log(self.clock.now(), true);
     }
+}
+
+/// Returns the end of a minute of the inbox.
+const fn end_of(minute: i64) -> Timestamp {
+    Timestamp::from_millis(minute.saturating_add(1).saturating_mul(60_000))
 }
