@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use switchhook_domain::Timestamp;
+use switchhook_domain::{Provider, Timestamp};
 
-use super::sources::{Count, Metrics, Overdue, Read, Sources};
+use super::sources::{Count, Metrics, Overdue, REJECTED_IN, Read, Rejections, Sources};
 use super::thresholds::{
-    ANSWER, APPLIED, CIRCUITS, CONFLICTS, DEAD_LETTERS, DIAL_AGE, DOUBTS, DRIFT, DUE, EVENTS_AGE, QUARANTINED,
-    REJECTED, RELAY_FAILURES, RETRYING, RUNS_MIN, SCHEDULES, SILENCE, SWEEP, Threshold, WAKE,
+    ANNOUNCED, ANSWER, APPLIED, CIRCUITS, CONFLICTS, DEAD_LETTERS, DIAL_AGE, DISABLED, DOUBTS, DRIFT, DUE, EVENTS_AGE,
+    QUARANTINED, REJECTED, REJECTED_MIN, RELAY_FAILURES, RETRYING, RUNS_MIN, SCHEDULES, SECRET_FAILURES, SILENCE,
+    SWEEP, Threshold, WAKE,
 };
 use super::{Advice, Evidence, Level, Silence};
 use crate::aws::{Alarm, AlarmState, Series};
@@ -15,6 +16,8 @@ use crate::aws::{Alarm, AlarmState, Series};
 const HOUR: Duration = Duration::from_secs(60 * 60);
 /// Time in which each schedule runs at least once. Its alarm has the same time.
 const RUNS_IN: Duration = Duration::from_secs(10 * 60);
+/// Time in which a function that is used reads its secret again, with room for metrics that arrive late.
+const SECRETS_IN: Duration = Duration::from_secs(10 * 60);
 /// Time for which the latest value of a gauge counts. Metrics arrive after a few minutes.
 const GAUGE_AGE_MAX: Duration = Duration::from_secs(15 * 60);
 
@@ -23,16 +26,28 @@ pub(super) fn healthy(sources: &Sources, now: Timestamp) -> Vec<Evidence> {
     let mut lines: Vec<Evidence> =
         sources.alarms.iter().map(|alarms| line("alarms", alarms, |all| alarm_line(all))).collect();
     let metrics = |name, make: &dyn Fn(&Metrics) -> Evidence| line(name, &sources.metrics, make);
-    lines.push(metrics("rejected webhooks", &|metrics| {
-        let (received, rejected) = (last(&metrics.received, now, HOUR).sum(), last(&metrics.rejected, now, HOUR).sum());
-        let percent = if received > 0.0 { 100.0 * rejected / received } else { 0.0 };
-        let text = format!("{rejected} of {received} in the last hour, {percent:.1} %");
-        judged("rejected webhooks", &REJECTED, Some(percent), text)
-    }));
+    lines.push(metrics("rejected webhooks", &|metrics| rejected_line(metrics, now)));
+    for (name, threshold, series) in [
+        (
+            "failed secret reads",
+            SECRET_FAILURES,
+            (|metrics: &Metrics| &metrics.secret_failures) as fn(&Metrics) -> &Series,
+        ),
+        ("disabled providers", DISABLED, |metrics| &metrics.disabled),
+    ] {
+        lines.push(metrics(name, &|metrics| {
+            let reads = last(series(metrics), now, SECRETS_IN).sum();
+            let text = match reads > 0.0 {
+                true => format!("found by {reads} reads of a secret in ten minutes"),
+                false => "none in ten minutes".to_owned(),
+            };
+            judged(name, &threshold, Some(reads), text)
+        }));
+    }
     for (name, threshold, series) in [
         ("answer p99", ANSWER, (|metrics: &Metrics| metrics.answer.clone()) as fn(&Metrics) -> Series),
         ("received to applied p99", APPLIED, |metrics| metrics.applied.clone()),
-        ("received to announced p99", APPLIED, |metrics| metrics.announced.clone()),
+        ("received to announced p99", ANNOUNCED, |metrics| metrics.announced.clone()),
     ] {
         lines.push(metrics(name, &|metrics| {
             let worst = last(&series(metrics), now, HOUR).max();
@@ -188,6 +203,35 @@ fn section(alarm: &str) -> String {
     format!("{}Alarm", words.collect::<String>())
 }
 
+/// Line of the rejected webhooks. Fewer than [`REJECTED_MIN`] breach nothing. A provider whose webhooks are all rejected breaches the
+/// limit even if those of others are many.
+fn rejected_line(metrics: &Metrics, now: Timestamp) -> Evidence {
+    let sum = |series: &Series| last(series, now, REJECTED_IN).sum();
+    let (received, rejected) = (sum(&metrics.received), sum(&metrics.rejected));
+    let percent = if received > 0.0 { 100.0 * rejected / received } else { 0.0 };
+    let mut text = format!("{rejected} of {received} in the last hour, {percent:.1} %");
+    let mut is_wrong_key = false;
+    if let Some(Rejections { by_provider, bad_signature }) = &metrics.rejections {
+        let bad_signature = sum(bad_signature);
+        for (provider, (rejected, received)) in
+            Provider::ALL.into_iter().zip(by_provider.iter().zip(&metrics.by_provider))
+        {
+            let (rejected, received) = (sum(rejected), sum(received));
+            if rejected > 0.0 && rejected >= received {
+                text.push_str(&format!("; {provider}: none of {rejected} accepted"));
+                is_wrong_key |= rejected >= REJECTED_MIN && bad_signature >= rejected;
+            } else if rejected > 0.0 {
+                text.push_str(&format!("; {provider}: {rejected} of {received}"));
+            }
+        }
+        if bad_signature > 0.0 {
+            text.push_str(&format!("; verified by no key: {bad_signature}"));
+        }
+    }
+    let judged_percent = if is_wrong_key { 100.0 } else { percent };
+    judged("rejected webhooks", &REJECTED, Some(judged_percent).filter(|_| rejected >= REJECTED_MIN), text)
+}
+
 fn schedule_line(name: &'static str, alarm: &str, command: &'static str, runs: f64, is_local: bool) -> Evidence {
     let text = format!("{runs} in ten minutes");
     if runs >= RUNS_MIN as f64 {
@@ -220,8 +264,8 @@ fn judged(name: &'static str, threshold: &Threshold, value: Option<f64>, text: S
     if value.is_none_or(|value| value <= threshold.limit) {
         return fine(name, text);
     }
-    let Threshold { alarm, breach, advice, command, limit: _ } = *threshold;
-    let advice = Advice { text: advice, runbook: alarm.map(str::to_owned), command };
+    let Threshold { alarm, section, breach, advice, command, limit: _ } = *threshold;
+    let advice = Advice { text: advice, runbook: alarm.or(section).map(str::to_owned), command };
     Evidence { level: breach, advice: Some(advice), ..fine(name, text) }
 }
 

@@ -15,7 +15,7 @@ use crate::error::ErrorKind;
 use crate::stack::Stack;
 use crate::time_text;
 
-pub use thresholds::{RUNS_MIN, SCHEDULES, THRESHOLDS, Threshold};
+pub use thresholds::{REJECTED_MIN, RUNS_MIN, SCHEDULES, THRESHOLDS, Threshold};
 pub use traffic::{Minute, Silence, Traffic};
 
 /// Largest count that is read: a larger one is shown as `1,000+`.

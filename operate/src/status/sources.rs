@@ -15,6 +15,8 @@ use crate::stack::Stack;
 
 /// Time for which metrics are read: the longest that a line looks back.
 pub(super) const LOOK_BACK: Duration = Duration::from_secs(24 * 60 * 60);
+/// Time for which rejected webhooks count.
+pub(super) const REJECTED_IN: Duration = Duration::from_secs(60 * 60);
 /// Seconds that one value of a metric covers.
 const PERIOD: u32 = 300;
 /// Time in which the usual pauses of a provider are looked for.
@@ -51,6 +53,8 @@ pub(super) struct Overdue {
 pub(super) struct Metrics {
     pub(super) received: Series,
     pub(super) rejected: Series,
+    /// `None` if no webhook was rejected in the last hour.
+    pub(super) rejections: Option<Rejections>,
     pub(super) duplicate: Series,
     pub(super) answer: Series,
     pub(super) applied: Series,
@@ -59,12 +63,24 @@ pub(super) struct Metrics {
     pub(super) reconciler_runs: [Series; 2],
     pub(super) doubts: Series,
     pub(super) drifted: Series,
+    /// Reads of a secret that failed or found a wrong entry, and those that disabled a provider.
+    pub(super) secret_failures: Series,
+    pub(super) disabled: Series,
     pub(super) events_age: Series,
     pub(super) dial_age: Series,
     /// Received webhooks of each provider, in the order of [`Provider::ALL`].
     pub(super) by_provider: Vec<Series>,
     /// The same of the last week, by five minutes.
     pub(super) week: Vec<Series>,
+}
+
+/// Rejected webhooks of the last hour. No metric has both a provider and a cause.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Rejections {
+    /// In the order of [`Provider::ALL`].
+    pub(super) by_provider: Vec<Series>,
+    /// Webhooks that no key verified.
+    pub(super) bad_signature: Series,
 }
 
 #[derive(Clone, Debug)]
@@ -155,10 +171,13 @@ async fn metrics(stack: &Stack, now: Timestamp) -> Result<Metrics, Error> {
         period: PERIOD,
     };
     let by_minute = |name: &str| MetricQuery { period: MINUTE, ..of_function("ingress", name, "Sum") };
-    let of_provider = |provider: Provider, period: u32| {
-        let mut query = MetricQuery { period, ..by_minute("received") };
-        query.dimensions.push(("provider".to_owned(), provider.as_str().to_owned()));
+    let with = |query: MetricQuery, name: &str, value: &str| {
+        let mut query = query;
+        query.dimensions.push((name.to_owned(), value.to_owned()));
         query
+    };
+    let of_provider = |provider: Provider, period: u32| {
+        with(MetricQuery { period, ..by_minute("received") }, "provider", provider.as_str())
     };
     let mut queries = vec![
         by_minute("received"),
@@ -173,6 +192,8 @@ async fn metrics(stack: &Stack, now: Timestamp) -> Result<Metrics, Error> {
         of_function("reconciler", "reconcile_failed", "Sum"),
         of_function("dialer", "dial_in_doubt", "Sum"),
         of_function("reconciler", "drifted", "Sum"),
+        of_function("secret", "secret_refresh_failed", "Sum"),
+        of_function("secret", "provider_disabled", "Sum"),
         of_queue(&stack.names.events_queue_url),
         of_queue(&stack.names.dial_queue_url),
     ];
@@ -184,9 +205,23 @@ async fn metrics(stack: &Stack, now: Timestamp) -> Result<Metrics, Error> {
         tokio::join!(stack.metrics(&queries, now.minus(LOOK_BACK)), stack.metrics(&of_week, now.minus(WEEK)));
     let mut all = all?.into_iter();
     let mut next = || all.next().unwrap_or_default();
+    let (received, rejected) = (next(), next());
+    // CloudWatch charges for each metric, so these are read only if there is something to tell.
+    let hour = now.minus(REJECTED_IN);
+    let rejections = if rejected.0.iter().any(|(at, value)| *at >= hour && *value > 0.0) {
+        let by_provider = Provider::ALL.map(|provider| with(by_minute("rejected"), "provider", provider.as_str()));
+        let mut queries = by_provider.to_vec();
+        queries.push(with(by_minute("rejected"), "cause", "bad_signature"));
+        let mut by_provider = stack.metrics(&queries, hour).await?;
+        let bad_signature = by_provider.pop().unwrap_or_default();
+        Some(Rejections { by_provider, bad_signature })
+    } else {
+        None
+    };
     Ok(Metrics {
-        received: next(),
-        rejected: next(),
+        received,
+        rejected,
+        rejections,
         duplicate: next(),
         answer: next(),
         applied: next(),
@@ -195,6 +230,8 @@ async fn metrics(stack: &Stack, now: Timestamp) -> Result<Metrics, Error> {
         reconciler_runs: [next(), next()],
         doubts: next(),
         drifted: next(),
+        secret_failures: next(),
+        disabled: next(),
         events_age: next(),
         dial_age: next(),
         by_provider: Provider::ALL.map(|_| next()).to_vec(),

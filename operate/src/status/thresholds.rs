@@ -8,6 +8,8 @@ pub struct Threshold {
     /// Logical id of the alarm in the template, which is also the name of its section in the runbook. `None` if no alarm
     /// watches this.
     pub alarm: Option<&'static str>,
+    /// Section of the runbook that helps, if no alarm watches this.
+    pub section: Option<&'static str>,
     /// A larger value breaches the limit.
     pub limit: f64,
     /// Level of a line that breaches the limit.
@@ -19,10 +21,13 @@ pub struct Threshold {
 }
 
 /// Every threshold, by the name of its line.
-pub const THRESHOLDS: [(&str, Threshold); 17] = [
+pub const THRESHOLDS: [(&str, Threshold); 20] = [
     ("rejected webhooks", REJECTED),
+    ("failed secret reads", SECRET_FAILURES),
+    ("disabled providers", DISABLED),
     ("answer p99", ANSWER),
     ("received to applied p99", APPLIED),
+    ("received to announced p99", ANNOUNCED),
     ("last webhook", SILENCE),
     ("provider circuits", CIRCUITS),
     ("dials in doubt", DOUBTS),
@@ -40,11 +45,11 @@ pub const THRESHOLDS: [(&str, Threshold); 17] = [
 ];
 
 const fn act(alarm: &'static str, limit: f64, advice: &'static str, command: &'static str) -> Threshold {
-    Threshold { alarm: Some(alarm), limit, breach: Level::Act, advice, command }
+    Threshold { alarm: Some(alarm), section: None, limit, breach: Level::Act, advice, command }
 }
 
 const fn watch(alarm: Option<&'static str>, limit: f64, advice: &'static str, command: &'static str) -> Threshold {
-    Threshold { alarm, limit, breach: Level::Watch, advice, command }
+    Threshold { alarm, section: None, limit, breach: Level::Watch, advice, command }
 }
 
 /// Rejected webhooks in the last hour, in percent of all.
@@ -52,6 +57,22 @@ pub(super) const REJECTED: Threshold = watch(
     Some("P2RejectedWebhooksAlarm"),
     1.0,
     "a key or a clock is wrong at a provider, or somebody guesses",
+    "switchhook providers list",
+);
+/// Rejected webhooks in the last hour, below which the line is OK. The alarm has the same number for 15 minutes.
+pub const REJECTED_MIN: f64 = 5.0;
+/// Reads of a secret in the last ten minutes.
+pub(super) const SECRET_FAILURES: Threshold = act(
+    "P1SecretRefreshFailedAlarm",
+    0.0,
+    "a secret cannot be read, or has a wrong entry: see which, and store a right one",
+    "switchhook providers list",
+);
+/// Reads of a secret in the last ten minutes.
+pub(super) const DISABLED: Threshold = act(
+    "P1ProviderDisabledAlarm",
+    0.0,
+    "webhooks of a provider are answered 503, or its calls are not placed: store a right entry",
     "switchhook providers list",
 );
 /// Milliseconds.
@@ -62,8 +83,25 @@ pub(super) const ANSWER: Threshold = watch(
     "switchhook check",
 );
 /// Milliseconds.
-pub(super) const APPLIED: Threshold =
-    watch(None, 60_000.0, "events are applied late: look at the queue and at its retries", "switchhook stuck");
+pub(super) const APPLIED: Threshold = Threshold {
+    section: Some("P1EventsQueueAgeAlarm"),
+    ..watch(
+        None,
+        60_000.0,
+        "events waited for the consumer: see which still wait, and why. After a replay of old events, nothing is wrong",
+        "switchhook event list --status queued",
+    )
+};
+/// Milliseconds.
+pub(super) const ANNOUNCED: Threshold = Threshold {
+    section: Some("P1RelayAgeAlarm"),
+    ..watch(
+        None,
+        60_000.0,
+        "domain events were late: the consumer was, or the relay. After a replay of old events, nothing is wrong",
+        "switchhook event list --status queued",
+    )
+};
 /// Providers that have sent nothing for longer than in any pause of the last week.
 pub(super) const SILENCE: Threshold = watch(
     None,

@@ -1,6 +1,6 @@
 //! The limits of `switchhook status` are those of the template's alarms, and its commands are those of the runbook.
 
-use switchhook_operate::status::{Level, RUNS_MIN, SCHEDULES, THRESHOLDS};
+use switchhook_operate::status::{Level, REJECTED_MIN, RUNS_MIN, SCHEDULES, THRESHOLDS};
 
 use super::TEMPLATE;
 use crate::files::{read, yaml};
@@ -21,6 +21,26 @@ fn limits_of_the_status_are_those_of_the_alarms() {
         assert_eq!((operator.as_str(), value), ("GreaterThanThreshold", threshold.limit), "{line}: {alarm}");
         let severity = if alarm.starts_with("P1") { Level::Act } else { Level::Watch };
         assert_eq!(threshold.breach, severity, "{line}: {alarm}");
+    }
+}
+
+#[test]
+fn as_many_rejected_webhooks_as_the_alarm_needs_breach_the_limit() {
+    let metrics = &yaml(TEMPLATE)["Resources"]["P2RejectedWebhooksAlarm"]["Properties"]["Metrics"];
+    let rate = metrics.as_array().unwrap().iter().find(|metric| metric["Id"] == "rate").unwrap();
+    let expression = rate["Expression"].as_str().unwrap();
+    assert!(expression.ends_with(&format!("* (rejected >= {REJECTED_MIN})")), "{expression}");
+}
+
+#[test]
+fn lines_without_an_alarm_name_a_section_of_the_runbook_with_their_command() {
+    let runbook = read("infra/runbook.md");
+    for (line, threshold) in THRESHOLDS {
+        let Some(name) = threshold.section else { continue };
+        assert_eq!(threshold.alarm, None, "{line}");
+        let section = runbook.split("\n## ").find(|section| section.lines().next() == Some(name));
+        let command = format!("    target/debug/{} --stack ", threshold.command);
+        assert!(section.is_some_and(|section| section.contains(&command)), "{line}: {name}");
     }
 }
 

@@ -111,8 +111,19 @@ fn each_limit_is_breached_above_it_and_not_at_it() {
         sources
     };
     for (sources, name, level) in [
-        (metrics(|metrics| metrics.rejected = series(&[(60, 1.0)])), "rejected webhooks", Level::Ok),
-        (metrics(|metrics| metrics.rejected = series(&[(60, 2.0)])), "rejected webhooks", Level::Watch),
+        (metrics(|metrics| metrics.rejected = series(&[(60, 4.0)])), "rejected webhooks", Level::Ok),
+        (metrics(|metrics| metrics.rejected = series(&[(60, 5.0)])), "rejected webhooks", Level::Watch),
+        (
+            metrics(|metrics| {
+                metrics.received = series(&[(60, 500.0)]);
+                metrics.rejected = series(&[(60, 5.0)]);
+            }),
+            "rejected webhooks",
+            Level::Ok,
+        ),
+        (metrics(|metrics| metrics.secret_failures = series(&[(500, 1.0)])), "failed secret reads", Level::Act),
+        (metrics(|metrics| metrics.secret_failures = series(&[(700, 1.0)])), "failed secret reads", Level::Ok),
+        (metrics(|metrics| metrics.disabled = series(&[(60, 1.0)])), "disabled providers", Level::Act),
         (metrics(|metrics| metrics.answer = series(&[(60, 500.0)])), "answer p99", Level::Ok),
         (metrics(|metrics| metrics.answer = series(&[(60, 501.0)])), "answer p99", Level::Watch),
         (metrics(|metrics| metrics.answer = series(&[(7_200, 900.0)])), "answer p99", Level::Ok),
@@ -131,6 +142,38 @@ fn each_limit_is_breached_above_it_and_not_at_it() {
     ] {
         assert_eq!(evidence(&sources, name).level, level, "{name}: {}", evidence(&sources, name).text);
     }
+}
+
+#[test]
+fn provider_whose_webhooks_no_key_verifies_is_named_however_many_others_send() {
+    let at = |provider: Provider, value: f64| {
+        let of = |other| if other == provider { series(&[(60, value)]) } else { Series::default() };
+        Provider::ALL.map(of).to_vec()
+    };
+    let sources = |bad_signature: f64| {
+        let mut sources = fine();
+        let metrics = sources.metrics.as_mut().unwrap();
+        metrics.received = series(&[(60, 1_000.0)]);
+        metrics.rejected = series(&[(60, 6.0)]);
+        metrics.by_provider = at(Provider::Retell, 6.0);
+        let bad_signature = series(&[(60, bad_signature)]);
+        metrics.rejections = Some(Rejections { by_provider: at(Provider::Retell, 6.0), bad_signature });
+        sources
+    };
+    let line = evidence(&sources(6.0), "rejected webhooks");
+    let text = "6 of 1000 in the last hour, 0.6 %; retell: none of 6 accepted; verified by no key: 6";
+    assert_eq!((line.level, line.text.as_str()), (Level::Watch, text));
+    // Somebody probes the address of a provider that the stack does not have.
+    assert_eq!(evidence(&sources(0.0), "rejected webhooks").level, Level::Ok);
+}
+
+#[test]
+fn late_events_lead_to_the_queue_in_which_they_waited() {
+    let mut sources = fine();
+    sources.metrics.as_mut().unwrap().applied = series(&[(60, 61_000.0)]);
+    let advice = evidence(&sources, "received to applied p99").advice.unwrap();
+    assert_eq!(advice.runbook.as_deref(), Some("P1EventsQueueAgeAlarm"));
+    assert_eq!(advice.command, "switchhook event list --status queued");
 }
 
 #[test]
