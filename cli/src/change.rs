@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
+use switchhook_operate::copy::Counted;
 use switchhook_operate::plan::{
     self, CallSummary, CopiedTable, Effect, ITEMS_MAX_DEFAULT, Plan, PlanId, Skipped, Verb,
 };
@@ -121,6 +122,19 @@ impl Change {
         let found = connection.block_on(search(&connection.stack, &mut progress));
         bar.finish_and_clear();
         found
+    }
+
+    /// Waits for a count whose end nobody knows, and shows how far it is.
+    pub(crate) fn count<T>(
+        &self,
+        connection: &Connection,
+        unit: &'static str,
+        count: impl AsyncFnOnce(&Stack, Counted<'_>) -> T,
+    ) -> T {
+        let bar = progress_count(self.json, unit);
+        let counted = connection.block_on(count(&connection.stack, &|more| bar.inc(more)));
+        bar.finish_and_clear();
+        counted
     }
 
     /// Prints the plan that the operator named, and with `--yes` carries it out.
@@ -304,6 +318,18 @@ pub(crate) fn progress_bar(json: bool, unit: &'static str) -> ProgressBar {
     match ProgressStyle::with_template("{bar:40} {pos}/{len} {msg}") {
         Ok(style) => bar.with_style(style),
         Err(_) => bar,
+    }
+}
+
+/// Running number on standard error, for work whose end nobody knows. Hidden like a progress bar.
+fn progress_count(json: bool, unit: &'static str) -> ProgressBar {
+    if json {
+        return ProgressBar::hidden();
+    }
+    let count = ProgressBar::no_length().with_message(unit);
+    match ProgressStyle::with_template("{spinner} {human_pos} {msg}") {
+        Ok(style) => count.with_style(style),
+        Err(_) => count,
     }
 }
 

@@ -126,7 +126,15 @@ impl Recover {
 impl CopyTables {
     fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<Ended, ChangeError> {
         let from = CopyFrom { inbox: self.inbox_from.clone(), calls: self.calls_from.clone() };
-        self.change.carry_out(Verb::Copy, async |stack, max, _| copy::plan(stack, &from, max).await, out, errors)
+        let connection = self.change.connect()?;
+        if self.change.names_plan() {
+            return self.change.carry_out_named(&connection, Verb::Copy, out, errors);
+        }
+        let max = self.change.max();
+        let plan = self
+            .change
+            .count(&connection, "items counted", async |stack, counted| copy::plan(stack, &from, max, counted).await);
+        self.change.carry_out_made(&connection, plan, out, errors)
     }
 }
 

@@ -4,6 +4,7 @@
 //! copied first, because it knows which calls were dialled. An item whose key the table of the stack has stays as it is there.
 
 use serde_json::json;
+pub use switchhook_aws::copy::Counted;
 use switchhook_aws::copy::{CopyCounts, TableCopy, TablePart, TableSize, copy_part, measure};
 
 use crate::cost::Cost;
@@ -47,12 +48,12 @@ impl Table {
     }
 }
 
-/// Plans to copy the items of tables. Reads each table once, to count its items.
+/// Plans to copy the items of tables. Reads each table once, to count its items. `counted` shows the progress.
 ///
 /// # Errors
 /// [`Refusal::EmptyFilter`] if no table is named, and [`Refusal::SameTable`] if a table would be copied into itself.
 /// [`Refusal::LargeTable`] if one has more than `items_max` items. Also the errors of the tables.
-pub async fn plan(stack: &Stack, from: &CopyFrom, items_max: usize) -> Result<Plan, Error> {
+pub async fn plan(stack: &Stack, from: &CopyFrom, items_max: usize, counted: Counted<'_>) -> Result<Plan, Error> {
     let named = Table::ALL.into_iter().filter_map(|table| Some((table, table.of_request(from)?)));
     let named: Vec<(Table, &String)> = named.collect();
     if named.is_empty() {
@@ -64,7 +65,7 @@ pub async fn plan(stack: &Stack, from: &CopyFrom, items_max: usize) -> Result<Pl
     let most = items_max as u64;
     let (mut items, mut tables, mut sizes) = (Vec::new(), Vec::new(), Vec::new());
     for (table, from) in named {
-        let size = measure(&stack.dynamodb, from, table.key(), most).await?;
+        let size = measure(&stack.dynamodb, from, table.key(), most, counted).await?;
         if size.items > most {
             return Err(Refusal::LargeTable { table: from.clone(), most }.into());
         }

@@ -69,16 +69,25 @@ impl CopyCounts {
     }
 }
 
+/// Function that gets the number of newly counted items, once for each page that is read.
+pub type Counted<'a> = &'a (dyn Fn(u64) + Sync);
+
 /// Counts the items of a table by reading it, until a part has more than `most`.
 ///
 /// # Errors
 /// [`Error::CopyTable`].
-pub async fn measure(client: &Client, table: &str, key: &str, most: u64) -> Result<TableSize, Error> {
+pub async fn measure(
+    client: &Client,
+    table: &str,
+    key: &str,
+    most: u64,
+    counted: Counted<'_>,
+) -> Result<TableSize, Error> {
     let first = client.scan().table_name(table).limit(SAMPLE).projection_expression("#key");
     let first = first.expression_attribute_names("#key", key).send().await.map_err(failed)?;
     let keys = first.items.unwrap_or_default().into_iter().filter_map(|item| item.get(key)?.as_s().ok().cloned());
     let sample = keys.map(|key| hide_number(&key).into_owned()).collect();
-    let parts = (0..COUNT_CONCURRENCY).map(|index| count_part(client, table, index, most));
+    let parts = (0..COUNT_CONCURRENCY).map(|index| count_part(client, table, index, most, counted));
     let mut size = TableSize { sample, ..TableSize::default() };
     for part in try_join_all(parts).await? {
         size.items += part.items;
@@ -88,7 +97,13 @@ pub async fn measure(client: &Client, table: &str, key: &str, most: u64) -> Resu
     Ok(size)
 }
 
-async fn count_part(client: &Client, table: &str, index: u32, most: u64) -> Result<TableSize, Error> {
+async fn count_part(
+    client: &Client,
+    table: &str,
+    index: u32,
+    most: u64,
+    counted: Counted<'_>,
+) -> Result<TableSize, Error> {
     let scan = client.scan().table_name(table).select(Select::Count);
     let scan = scan.return_consumed_capacity(ReturnConsumedCapacity::Total);
     let scan = scan.segment(segment(index)).total_segments(segment(COUNT_CONCURRENCY));
@@ -97,7 +112,9 @@ async fn count_part(client: &Client, table: &str, index: u32, most: u64) -> Resu
     while let Some(page) = pages.next().await {
         let page = page.map_err(failed)?;
         size.requests += 1;
-        size.items += u64::try_from(page.count).unwrap_or_default();
+        let items = u64::try_from(page.count).unwrap_or_default();
+        counted(items);
+        size.items += items;
         size.read_units += page.consumed_capacity.and_then(|used| used.capacity_units).unwrap_or_default();
         if size.items > most {
             break;

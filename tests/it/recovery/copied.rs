@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde_dynamo::AttributeValue;
 use switchhook_local::CALLS_TABLE;
@@ -28,7 +29,7 @@ async fn restored(world: &World, rows: usize) -> CopyFrom {
 }
 
 async fn planned(stack: &Stack, from: &CopyFrom) -> Plan {
-    copy::plan(stack, from, 5_000).await.unwrap()
+    copy::plan(stack, from, 5_000, &|_| {}).await.unwrap()
 }
 
 fn options(rate: u32) -> RunOptions {
@@ -56,6 +57,20 @@ async fn plan_counts_samples_and_copies_nothing() {
         plan.cost
     );
     assert_eq!(keys(&world, CALLS_TABLE).await, Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn count_is_shown_while_it_goes_on() {
+    let world = World::stopped();
+    let from = restored(&world, 1_200).await;
+    let (items, pages) = (AtomicU64::new(0), AtomicU64::new(0));
+    let counted = |more| {
+        items.fetch_add(more, Ordering::Relaxed);
+        pages.fetch_add(1, Ordering::Relaxed);
+    };
+    copy::plan(&stack(&world), &from, 5_000, &counted).await.unwrap();
+    assert_eq!(items.into_inner(), 1_201);
+    assert!(pages.into_inner() > 1, "it is shown only at the end");
 }
 
 #[tokio::test(start_paused = true)]
@@ -133,10 +148,10 @@ async fn tables_that_must_not_be_copied_are_refused() {
     let stack = stack(&world);
     let from = restored(&world, 4).await;
     let itself = CopyFrom { inbox: None, calls: Some(CALLS_TABLE.to_owned()) };
-    assert!(matches!(refusal(copy::plan(&stack, &itself, MAX).await), Refusal::SameTable(_)));
+    assert!(matches!(refusal(copy::plan(&stack, &itself, MAX, &|_| {}).await), Refusal::SameTable(_)));
     let nothing = CopyFrom::default();
-    assert!(matches!(refusal(copy::plan(&stack, &nothing, MAX).await), Refusal::EmptyFilter(_)));
-    let large = refusal(copy::plan(&stack, &from, 4).await);
+    assert!(matches!(refusal(copy::plan(&stack, &nothing, MAX, &|_| {}).await), Refusal::EmptyFilter(_)));
+    let large = refusal(copy::plan(&stack, &from, 4, &|_| {}).await);
     assert_eq!(large, Refusal::LargeTable { table: RESTORED.to_owned(), most: 4 });
     let plan = planned(&stack, &from).await;
     let unexplained = RunOptions { reason: String::new(), ..options(50) };

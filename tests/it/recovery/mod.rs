@@ -55,7 +55,7 @@ pub(crate) async fn restore(world: &World, backup: &Backup) {
 
 /// Copies tables, as `switchhook recover copy --yes` does, in no time.
 pub(crate) async fn copy_tables(stack: &Stack, from: &CopyFrom) -> Run {
-    let plan = copy::plan(stack, from, MAX).await.unwrap();
+    let plan = copy::plan(stack, from, MAX, &|_| {}).await.unwrap();
     let (who, reason) = ("tester".to_owned(), "a disaster".to_owned());
     let options = RunOptions { who, reason, rate: u32::MAX, allow_ringing: false };
     run::start(stack, &plan.id, plan.verb, options, &mut |_| ControlFlow::Continue(())).await.unwrap()
