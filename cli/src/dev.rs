@@ -107,7 +107,8 @@ pub(crate) struct Dev {
     /// Port on 127.0.0.1; 0 chooses a free port
     #[arg(long, value_name = "PORT", default_value_t = 8787)]
     port: u16,
-    /// JSON file with the keys of the providers; without it, providers.json of --data, or keys that are generated for this run
+    /// JSON file with the keys of the providers; without it, the keys that `providers put` stored in --data, else providers.json of
+    /// --data, else keys that are generated for this run
     #[arg(long, value_name = "FILE")]
     providers: Option<PathBuf>,
     /// Calls per second that each provider is asked to place; calls of another provider wait
@@ -208,6 +209,8 @@ impl Dev {
             }
         };
         let cloud = self.open(providers.clone(), clock)?;
+        let generated = generated.filter(|_| !cloud.services().secrets_manager().is_restored());
+        self.choose_secrets(&cloud, &providers, errors).map_err(DevError::Print)?;
         if frozen {
             self.restore_metrics(cloud.metrics())?;
         }
@@ -227,7 +230,7 @@ impl Dev {
             Console::new(stack, options)
         } else {
             let data = self.data.as_deref().map(DataDir::new);
-            let playground = LocalPlayground::new(cloud.clone(), stack.clone(), providers, data);
+            let playground = LocalPlayground::new(cloud.clone(), stack.clone(), data);
             Console::with_playground(stack, options, Arc::new(playground))
         };
         let ready = format!("listening on {base_url}; look at it: {}", pages.link()?);
@@ -257,6 +260,19 @@ impl Dev {
             // A request that is still open gets no response, so its sender does not assume that it was stored.
             Ok(Ok(Ok(())) | Err(_)) | Err(_) => result,
         }
+    }
+
+    /// Says which keys a stack has whose data directory holds stored ones. Those of `--providers` replace them for this run.
+    fn choose_secrets(&self, cloud: &Cloud, providers: &ProvidersFile, errors: &mut impl Write) -> io::Result<()> {
+        let Some(data) = self.data.as_deref().filter(|_| cloud.services().secrets_manager().is_restored()) else {
+            return Ok(());
+        };
+        let data = data.display();
+        if self.providers.is_some() {
+            cloud.services().store_secrets(providers);
+            return writeln!(errors, "Keys of --providers, in place of those that `providers put` stored in {data}.");
+        }
+        writeln!(errors, "Keys that `providers put` stored in {data}.")
     }
 
     /// Returns the clock of the stack, and true if it is stopped.

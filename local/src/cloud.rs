@@ -28,7 +28,7 @@ use switchhook_consumer::Consumer;
 use switchhook_dialer::Dialer;
 use switchhook_domain::{Policy, ProviderSet, RetryPolicy, Timestamp};
 use switchhook_ingress::Ingress;
-use switchhook_providers::{DialRates, ProvidersFile, sign_as_configured};
+use switchhook_providers::{DialRates, Entries, ProvidersFile, WebhookConfig, sign_as_configured};
 use switchhook_reconciler::Reconciler;
 use switchhook_relay::Relay;
 use switchhook_scheduler::Scheduler;
@@ -141,7 +141,9 @@ impl Cloud {
         let clock = || sdk::Clock::from_config(&services.sdk_config());
         let policy = Policy { inactivity_timeout, outcome_providers: ProviderSet::reporting_outcome() };
         let fake = Arc::new(FakeProvider::new(services.clock(), seed, delivery_faults));
-        services.store_secrets(&providers);
+        if !reads_secrets || !services.secrets_manager().is_restored() {
+            services.store_secrets(&providers);
+        }
         let webhook_keys = if reads_secrets {
             WebhookKeys::new(&aws("ingress"), WEBHOOK_KEYS_SECRET.to_owned())
         } else {
@@ -325,6 +327,12 @@ impl Cloud {
             .await
     }
 
+    /// Returns the keys with which ingress verifies webhooks now.
+    pub async fn webhook_keys(&self) -> Arc<Entries<WebhookConfig>> {
+        let now = Timestamp::from_millis(i64::try_from(self.clock().now_ms()).unwrap_or(i64::MAX));
+        self.0.ingress.webhook_keys.current(now).await
+    }
+
     #[must_use]
     pub fn consumer(&self) -> Arc<Consumer> {
         self.0.consumer.clone()
@@ -384,7 +392,7 @@ impl Cloud {
         loop {
             let delivery: Delivery = self.0.fake.next_delivery().await;
             let now = Timestamp::from_millis(i64::try_from(self.clock().now_ms()).unwrap_or(i64::MAX));
-            let keys = self.0.ingress.webhook_keys.current(now).await;
+            let keys = self.webhook_keys().await;
             let provider = delivery.provider();
             let Some(config) = keys.config(provider) else { continue };
             let separator = if delivery.query().is_empty() { "" } else { "?" };

@@ -20,6 +20,12 @@ pub enum LocalError {
         #[source]
         source: std::io::Error,
     },
+    #[error("could not read the secrets in {path}")]
+    ReadSecrets {
+        path: PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
     #[error("the data directory {path} is in use by another process")]
     DataDirInUse { path: PathBuf },
     #[error("the dead-letter queue of queue {queue} does not exist")]

@@ -83,7 +83,7 @@ impl Services {
         let bus = Arc::new(Bus::open(journal(bus::JOURNAL)?, clock)?);
         let stream = journal(stream::JOURNAL)?;
         let dynamodb = Arc::new(DynamoDb::open(database, INBOX_TABLE, CALLS_TABLE, stream, clock)?);
-        let secrets_manager = Arc::new(SecretsManager::default());
+        let secrets_manager = Arc::new(SecretsManager::open(data_dir.as_ref().map(|dir| dir.path.as_path()), clock)?);
         let connector = Connector::new(dynamodb.clone(), sqs.clone(), bus.clone(), secrets_manager.clone());
         Ok(Self { clock, dynamodb, sqs, bus, secrets_manager, connector, _data_dir: data_dir.map(Arc::new) })
     }
@@ -109,14 +109,18 @@ impl Services {
         &self.bus
     }
 
-    /// Stores the halves of a providers file in the secrets of the stack.
+    /// Stores the halves of a providers file in the secrets of the stack, for this run. A secret that has the half already stays as
+    /// it is.
     pub fn store_secrets(&self, providers: &ProvidersFile) {
         let halves = [
             (WEBHOOK_KEYS_SECRET, providers.webhook_keys_document()),
             (DIAL_ACCOUNTS_SECRET, providers.dial_accounts_document()),
         ];
         for (secret, document) in halves {
-            self.secrets_manager.put(secret, &Value::from(document).to_string());
+            let text = Value::from(document).to_string();
+            if self.secrets_manager.current(secret).as_ref() != Some(&text) {
+                self.secrets_manager.put(secret, &text);
+            }
         }
     }
 

@@ -168,6 +168,32 @@ fn body_larger_than_the_gateway_takes_is_refused() {
 }
 
 #[test]
+fn keys_that_were_stored_survive_in_the_data_directory() {
+    let scratch = Scratch::new();
+    let (data, file) = (scratch.0.join("data"), scratch.providers());
+    let path = |path: &std::path::Path| path.to_str().expect("UTF-8").to_owned();
+    let (data, file) = (path(&data), path(&file));
+    let sent = |stack: &Stack| {
+        let send = ["send", "--provider", "retell", "--key", "a key for Retell", "--sample", "retell/call_ended"];
+        stack.switchhook(&send).status.code()
+    };
+    let mut stack = Stack::start(&["--data", &data]);
+    let stored = stack.switchhook(&["providers", "put", &file, "--yes"]);
+    assert_eq!(stored.status.code(), Some(0), "{}", text(&stored.stderr));
+    stack.kill();
+    let mut stack = Stack::start(&["--data", &data]);
+    assert!(stack.error_line("providers put").contains(&data));
+    assert_eq!(sent(&stack), Some(0));
+    stack.kill();
+
+    // A file that the user names counts more.
+    let other = scratch.0.join("other.json");
+    std::fs::write(&other, r#"{"retell":{"keys":["another key for Retell"]}}"#).expect("the file is written");
+    let stack = Stack::start(&["--data", &data, "--providers", &path(&other)]);
+    assert_eq!(sent(&stack), Some(1));
+}
+
+#[test]
 fn what_keeps_it_from_starting_is_said_in_one_line() {
     let (scratch, stack) = with_known_keys();
     let port = stack.url.rsplit(':').next().expect("a port");

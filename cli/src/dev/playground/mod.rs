@@ -24,7 +24,6 @@ use switchhook_domain::{Provider, Timestamp};
 use switchhook_local::Cloud;
 use switchhook_local::fake::{Behaviour, CrashPoint, DeliveryFaults, Mode};
 use switchhook_operate::Stack;
-use switchhook_providers::ProvidersFile;
 
 use crate::data_dir::DataDir;
 
@@ -79,7 +78,6 @@ impl Done {
 pub(super) struct LocalPlayground {
     cloud: Cloud,
     stack: Stack,
-    providers: ProvidersFile,
     /// `None` if the data is in memory.
     data: Option<DataDir>,
     log: Mutex<VecDeque<LogLine>>,
@@ -113,8 +111,8 @@ impl Playground for LocalPlayground {
 }
 
 impl LocalPlayground {
-    pub(super) fn new(cloud: Cloud, stack: Stack, providers: ProvidersFile, data: Option<DataDir>) -> Self {
-        Self { cloud, stack, providers, data, log: Mutex::default(), acting: tokio::sync::Mutex::default() }
+    pub(super) fn new(cloud: Cloud, stack: Stack, data: Option<DataDir>) -> Self {
+        Self { cloud, stack, data, log: Mutex::default(), acting: tokio::sync::Mutex::default() }
     }
 
     fn now(&self) -> Timestamp {
@@ -254,7 +252,7 @@ impl LocalPlayground {
         };
         PlaygroundView {
             behaviours: Behaviour::ALL.iter().map(|behaviour| behaviour.as_str().to_owned()).collect(),
-            samples: self.samples(),
+            samples: self.samples().await,
             faults: choice(&mut FAULT_LEVELS.into_iter().map(|(name, _)| name), level),
             mode: choice(&mut Mode::ALL.into_iter().map(Mode::as_str), mode.as_str()),
             crash: choice(&mut [NO_CRASH].into_iter().chain(CrashPoint::ALL.map(CrashPoint::as_str)), crash),

@@ -8,6 +8,7 @@ use switchhook_console::Story;
 use switchhook_domain::CallId;
 use switchhook_local::clock::Clock;
 use switchhook_local::{CONCURRENT_DIALS_PER_PROVIDER, CloudOptions, DEFAULT_RETRY_POLICY};
+use switchhook_providers::ProvidersFile;
 
 use super::story::ending;
 use super::*;
@@ -31,7 +32,7 @@ fn start() -> Running {
     });
     let providers = ProvidersFile::from_json(&keys.to_string()).unwrap();
     let cloud = Cloud::open(CloudOptions {
-        providers: providers.clone(),
+        providers,
         reads_secrets: true,
         dial_rates: "retell=20".parse().unwrap(),
         inactivity_timeout: Duration::from_secs(15 * 60),
@@ -55,7 +56,7 @@ fn start() -> Running {
         let cloud = cloud.clone();
         async move { drop(cloud.run().await) }
     });
-    Running { playground: Arc::new(LocalPlayground::new(cloud, stack, providers, None)), task }
+    Running { playground: Arc::new(LocalPlayground::new(cloud, stack, None)), task }
 }
 
 impl Running {

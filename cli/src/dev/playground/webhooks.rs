@@ -32,12 +32,11 @@ pub(super) enum Signature {
 
 impl LocalPlayground {
     /// Names of the samples that this stack can verify.
-    pub(super) fn samples(&self) -> Vec<String> {
+    pub(super) async fn samples(&self) -> Vec<String> {
+        let keys = self.cloud.webhook_keys().await;
         let configured = |name: &str| {
             let provider = name.split('/').next().and_then(|provider| provider.parse().ok());
-            provider.is_some_and(|provider| {
-                SAMPLED.contains(&provider) && self.providers.webhook_keys().config(provider).is_some()
-            })
+            provider.is_some_and(|provider| SAMPLED.contains(&provider) && keys.config(provider).is_some())
         };
         samples().iter().filter(|(name, _)| configured(name)).map(|(name, _)| (*name).to_owned()).collect()
     }
@@ -87,7 +86,8 @@ impl LocalPlayground {
         signature: Signature,
     ) -> Result<(StatusCode, String), PlaygroundError> {
         let no_key = || PlaygroundError::NoKey(provider);
-        let config = self.providers.webhook_keys().config(provider).ok_or_else(no_key)?;
+        let keys = self.cloud.webhook_keys().await;
+        let config = keys.config(provider).ok_or_else(no_key)?;
         let path = format!("/webhooks/{provider}{query}");
         let url = format!("{}{path}", self.stack.names.api_url);
         let signed_at = match signature {
