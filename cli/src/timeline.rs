@@ -6,6 +6,7 @@ use std::io::{self, Write};
 
 use clap::Args;
 use switchhook_domain::Timestamp;
+use switchhook_operate::Stack;
 use switchhook_operate::search::find;
 use switchhook_operate::timeline::{FoundCall, story};
 
@@ -72,17 +73,18 @@ impl Timeline {
             .map_err(TimelineError::Print)?;
             return Ok(false);
         };
-        self.print(&found, as_of, out, errors).map_err(TimelineError::Print)
+        self.print(stack, &found, as_of, out, errors).map_err(TimelineError::Print)
     }
 
     fn print(
         &self,
+        stack: &Stack,
         found: &FoundCall,
         as_of: Option<Timestamp>,
         out: &mut impl Write,
         errors: &mut impl Write,
     ) -> io::Result<bool> {
-        match story(found, as_of) {
+        match story(found, &stack.policy(), stack.now(), as_of) {
             Some(story) if self.json => {
                 print_json(&story, out)?;
                 Ok(true)

@@ -23,9 +23,9 @@ pub const EXAMINED_MAX: usize = 1_000;
 /// Concurrent reads.
 const CONCURRENCY: usize = 16;
 /// Time after a dial in which its answer and its first event are on their way. After it, a dial without either is in doubt.
-const DOUBT_AFTER: Duration = Duration::from_secs(60);
+pub(crate) const DOUBT_AFTER: Duration = Duration::from_secs(60);
 /// Time by which a wake-up may be late. The reconciler and the scheduler run every minute.
-const LATE_AFTER: Duration = Duration::from_secs(3 * 60);
+pub(crate) const LATE_AFTER: Duration = Duration::from_secs(3 * 60);
 
 /// Way in which a call is stuck.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]

@@ -8,13 +8,15 @@ use serde::Serialize;
 use switchhook_aws::calls::{Alias, Resolved};
 use switchhook_aws::dynamodb::KEY_BYTES_MAX;
 use switchhook_domain::{
-    AnnouncementSource, AttemptState, Call, CallId, Direction, EventId, HistoryEntry, Job, JobState, Origin, Provider,
-    Reason, StopReason, Timestamp, Write, explain_all,
+    ALIVE_MAX, AnnouncementSource, AttemptState, Call, CallId, Direction, EventId, HistoryEntry, Job, JobState, Origin,
+    Policy, Provider, Reason, StopReason, Timestamp, Write, explain_all,
 };
 
+use crate::calls::DOUBT_AFTER;
 use crate::error::Error;
 use crate::mask::Masker;
 use crate::stack::Stack;
+use crate::time_text;
 
 /// Time after which an event counts as late.
 const LATE: Duration = Duration::from_secs(10);
@@ -52,6 +54,8 @@ pub struct Story {
     pub other_calls: Vec<String>,
     /// Time at which Switchhook knew this state. `None` for the present.
     pub as_of: Option<String>,
+    /// Dials that are in doubt.
+    pub doubts: Vec<Doubt>,
     /// Events and writes in the order in which Switchhook learned of them.
     pub story: Vec<Line>,
 }
@@ -98,6 +102,25 @@ pub struct AttemptSummary {
     pub dialled_at: Option<String>,
     pub started_at: String,
     pub ended_at: Option<String>,
+}
+
+/// Dial in doubt, and the time at which the doubt ends without anybody's help.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Doubt {
+    /// Number of the attempt.
+    pub attempt: u8,
+    /// Time of the dial.
+    #[serde(with = "time_text")]
+    pub since: Timestamp,
+    /// Time at which the reconciler next looks for the call at the provider. `None` in a story of an earlier time.
+    #[serde(with = "time_text::optional")]
+    pub next_lookup_at: Option<Timestamp>,
+    /// Time by which the doubt ends if the provider answers, even if it cannot tell what became of the dial.
+    #[serde(with = "time_text")]
+    pub ends_with_answer_by: Timestamp,
+    /// Time by which the doubt ends even if the provider never answers.
+    #[serde(with = "time_text")]
+    pub ends_by: Timestamp,
 }
 
 /// Line of a story.
@@ -196,9 +219,10 @@ pub fn write_times(call: &Call) -> Vec<Timestamp> {
     times
 }
 
-/// Tells the story of a call, as Switchhook knows it now or knew it at `as_of`. `None` if it did not know the call then.
+/// Tells the story of a call, as Switchhook knows it now or knew it at `as_of`. `None` if it did not know the call then. `policy` is
+/// that of the stack.
 #[must_use]
-pub fn story(found: &FoundCall, as_of: Option<Timestamp>) -> Option<Story> {
+pub fn story(found: &FoundCall, policy: &Policy, now: Timestamp, as_of: Option<Timestamp>) -> Option<Story> {
     let past = found.call.as_of(as_of.unwrap_or(found.call.updated_at))?;
     let call = &past.call;
     let attempts = call.attempts();
@@ -240,15 +264,45 @@ pub fn story(found: &FoundCall, as_of: Option<Timestamp>) -> Option<Story> {
         How::Number => Some("the other person's number".to_owned()),
     };
     let summary = summary(call, &attempts, past.job);
+    let doubts = doubts(call, &attempts, policy, now, as_of);
     Some(Story {
-        in_short: in_short::in_short(&summary, &story),
+        in_short: in_short::in_short(&summary, &story, &doubts, as_of.unwrap_or(now)),
         person: call.party().map(|number| Masker::new().number(&number)),
         call: summary,
         found_by,
         other_calls: found.others.iter().map(ToString::to_string).collect(),
         as_of: as_of.map(|at| at.to_string()),
+        doubts,
         story,
     })
+}
+
+/// Returns the dials that are in doubt now, or were at `as_of`. While the answer to a dial may be on its way, the dial is not in doubt.
+fn doubts(
+    call: &Call,
+    attempts: &[AttemptState],
+    policy: &Policy,
+    now: Timestamp,
+    as_of: Option<Timestamp>,
+) -> Vec<Doubt> {
+    let mut call = call.clone();
+    if as_of.is_some() {
+        // The row has the ids of the present. The provider's id of a dial comes with an event, and the events are those of that time.
+        for record in &mut call.attempt_records {
+            record.provider_call_id = None;
+        }
+    }
+    let in_doubt = call.in_doubt();
+    let at = as_of.unwrap_or(now);
+    let next_lookup_at = call.wake_at.filter(|_| as_of.is_none());
+    let doubt = |attempt: &AttemptState| {
+        let record = call.attempt_records.get(attempt.index).filter(|record| in_doubt.contains(record))?;
+        let since = record.dialled_at.filter(|dialled_at| dialled_at.plus(DOUBT_AFTER) <= at)?;
+        let ends_with_answer_by = attempt.last_event_at.plus(policy.inactivity_timeout);
+        let ends_by = ends_with_answer_by.plus(ALIVE_MAX);
+        Some(Doubt { attempt: attempt.number, since, next_lookup_at, ends_with_answer_by, ends_by })
+    };
+    attempts.iter().filter_map(doubt).collect()
 }
 
 /// Time between an event and its receipt. `None` if the provider names no time.

@@ -13,10 +13,9 @@ use switchhook_aws::calls::{TimeRange, WakeQueue, wake_shards_from};
 use switchhook_aws::inbox::minute_of;
 use switchhook_aws::telemetry::Decision;
 use switchhook_domain::{
-    AttemptKey, AttemptRecord, AttemptState, Call, CallId, Policy, Provider, ProviderEvent, Timestamp, fold,
+    ALIVE_MAX, AttemptKey, AttemptRecord, AttemptState, Call, CallId, Policy, Provider, ProviderEvent, Timestamp, fold,
 };
 
-use crate::findings::ALIVE_MAX;
 use crate::lookup::{LookupOutcome, Lookups, ReportedEnding};
 use crate::reconciler::{RUN_MAX, Reconciler, RequestStats};
 

@@ -1,7 +1,5 @@
 //! Stores the findings of the reconciler as events in the inbox, and queues them.
 
-use std::time::Duration;
-
 use switchhook_aws::Error;
 use switchhook_aws::calls::Alias;
 use switchhook_aws::inbox::{NewEvent, PutOutcome, submit, write_alias_and_adopt};
@@ -10,9 +8,6 @@ use switchhook_providers::derived_call_id;
 
 use crate::lookup::ReportedEnding;
 use crate::reconciler::Reconciler;
-
-/// Time from the start of an attempt during which Switchhook trusts a provider that reports it alive.
-pub(crate) const ALIVE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Result of storing an ending.
 pub(crate) enum StoredEnding {

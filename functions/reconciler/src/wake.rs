@@ -9,9 +9,9 @@ use futures_util::stream::{self, StreamExt};
 use switchhook_aws::Error;
 use switchhook_aws::calls::{Found, StoreOutcome, TimeRange, WakeQueue, wake_shards_from};
 use switchhook_aws::inbox::{minute_of, write_alias_and_adopt};
-use switchhook_domain::{AttemptRecord, AttemptState, Call, CallId, Timestamp};
+use switchhook_domain::{ALIVE_MAX, AttemptRecord, AttemptState, Call, CallId, Timestamp};
 
-use crate::findings::{ALIVE_MAX, StoredEnding};
+use crate::findings::StoredEnding;
 use crate::lookup::{LookupOutcome, Lookups};
 use crate::reconciler::{Reconciler, Report};
 

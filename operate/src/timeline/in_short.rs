@@ -1,18 +1,21 @@
 //! The story of a call in a few short sentences.
 
-use switchhook_domain::{Disposition, EventKind, JobState, MoveKind, Reason, StopReason};
+use switchhook_domain::{Disposition, EventKind, JobState, MoveKind, Reason, StopReason, Timestamp};
 
-use super::{AttemptSummary, CallSummary, EventInStory, Line};
+use super::{AttemptSummary, CallSummary, Doubt, EventInStory, Line};
+use crate::calls::LATE_AFTER;
 use crate::duration::duration;
 
 /// Largest number of phrases about dials. Of more, the middle ones are counted.
 const PHRASES_MAX: usize = 6;
 
-/// Returns the sentences: the end of each dial, the next step of the job, and whatever is unusual about the events.
-pub(super) fn in_short(call: &CallSummary, story: &[Line]) -> String {
+/// Returns the sentences: the end of each dial, the next step of the job, the dials that are in doubt at `now`, and whatever is unusual
+/// about the events.
+pub(super) fn in_short(call: &CallSummary, story: &[Line], doubts: &[Doubt], now: Timestamp) -> String {
     let mut sentences = vec![dials(call, story)];
     sentences.extend(job(call));
-    sentences.extend(doubts(call, story));
+    sentences.extend(past_doubts(call, story, doubts));
+    sentences.extend(doubts.iter().map(|doubt| present_doubt(doubt, now)));
     let events: Vec<&EventInStory> = story.iter().filter_map(event).collect();
     sentences.extend(arrivals(&events));
     sentences.extend(without_effect(&events));
@@ -120,18 +123,48 @@ fn job(call: &CallSummary) -> Option<String> {
     }
     let state = JobState::ALL.into_iter().find(|state| call.job.state == Some(state.as_str()))?;
     match state {
-        JobState::Pending => {
-            let due = call.job.due_at.as_deref().and_then(|at| Some((at.get(..10)?, at.get(11..19)?)));
-            due.map(|(day, time)| format!("The next dial is due {day} {time} UTC."))
-        }
+        JobState::Pending => call.job.due_at.as_deref().and_then(utc).map(|at| format!("The next dial is due {at}.")),
         JobState::Claimed => Some("A dialer has claimed the next dial.".to_owned()),
         JobState::Missed => Some("The retry that another system promised did not come.".to_owned()),
         JobState::InProgress | JobState::Completed | JobState::Failed | JobState::Canceled => None,
     }
 }
 
-/// Returns a sentence for each dial that was in doubt.
-fn doubts(call: &CallSummary, story: &[Line]) -> Vec<String> {
+/// Returns a time for people: `2026-11-22 15:01:00 UTC`. `None` if the text is no time.
+fn utc(time: &str) -> Option<String> {
+    Some(format!("{} {} UTC", time.get(..10)?, time.get(11..19)?))
+}
+
+/// Returns the sentences about a dial that is in doubt: since when, what is done about it, and when the doubt ends.
+fn present_doubt(doubt: &Doubt, now: Timestamp) -> String {
+    let Doubt { attempt, since, next_lookup_at, ends_with_answer_by, ends_by } = doubt;
+    let utc = |time: &Timestamp| utc(&time.to_string()).unwrap_or_else(|| time.to_string());
+    let fact = format!(
+        "The result of dial {attempt} has been in doubt since {}: the provider's answer was lost and no event has arrived, so nobody \
+         knows whether the phone rang, and nobody is dialled again.",
+        utc(since)
+    );
+    let lookup = match next_lookup_at {
+        Some(at) if at.plus(LATE_AFTER) <= now => format!(
+            "The reconciler should have looked for the call at the provider at {}, and has not: see `switchhook status`.",
+            utc(at)
+        ),
+        Some(at) => format!("The reconciler looks for the call at the provider, next at {}.", utc(at)),
+        None => "The reconciler looks for the call at the provider.".to_owned(),
+    };
+    let end = if now < *ends_with_answer_by {
+        let (answered, latest) = (utc(ends_with_answer_by), utc(ends_by));
+        format!("The doubt ends by {answered} if the provider answers, and by {latest} at the latest.")
+    } else if now < *ends_by {
+        format!("The doubt ends when the provider answers, and by {} at the latest.", utc(ends_by))
+    } else {
+        format!("The doubt should have ended by {}: `switchhook reconcile` runs the reconciler now.", utc(ends_by))
+    };
+    format!("{fact} {lookup} {end}")
+}
+
+/// Returns a sentence for each dial that was in doubt, and is no more.
+fn past_doubts(call: &CallSummary, story: &[Line], doubts: &[Doubt]) -> Vec<String> {
     let mut doubted: Vec<&AttemptSummary> = Vec::new();
     for (at, _) in moves(story, MoveKind::Doubted) {
         // A dial that was taken back is no attempt: the sentence about the dials names it.
@@ -140,7 +173,10 @@ fn doubts(call: &CallSummary, story: &[Line]) -> Vec<String> {
             let begin = attempt.dialled_at.as_deref().unwrap_or(&attempt.started_at);
             begin <= at && dialled_at.is_none_or(|dial| begin >= dial)
         });
-        doubted.extend(begun.filter(|attempt| doubted.iter().all(|known| known.number != attempt.number)));
+        doubted.extend(begun.filter(|attempt| {
+            let is_past = doubts.iter().all(|doubt| doubt.attempt != attempt.number);
+            is_past && doubted.iter().all(|known| known.number != attempt.number)
+        }));
     }
     let sentence = |attempt: &&AttemptSummary| {
         let number = attempt.number;
@@ -148,7 +184,7 @@ fn doubts(call: &CallSummary, story: &[Line]) -> Vec<String> {
         if settled {
             format!("The result of dial {number} was in doubt until an event settled it.")
         } else {
-            format!("The result of dial {number} is in doubt.")
+            format!("The result of dial {number} was in doubt until the provider's id of the call became known.")
         }
     };
     doubted.iter().map(sentence).collect()

@@ -3,12 +3,18 @@
 //! Such an event is folded like the events of a provider. **Its id is made from its subject**, for example from the attempt and
 //! the start of the inactivity timeout. If two workers find the same thing, they make the same event, and one is a duplicate.
 
+use std::time::Duration;
+
 use sha2::{Digest, Sha256};
 
 use crate::attempt::AttemptState;
 use crate::call::{Call, Job, Policy};
 use crate::event::{AttemptKey, CallEvent, EventId, EventKind, Origin, ProviderEvent};
 use crate::time::Timestamp;
+
+/// Time from the start of an attempt during which Switchhook trusts a provider that reports it alive. A dial in doubt waits as long
+/// for its provider, from the end of its inactivity timeout on.
+pub const ALIVE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
 impl Call {
     /// Returns an event for each inactivity timeout that has passed by `now`: `deadline_passed` for unsettled attempts, and

@@ -60,6 +60,7 @@ pub use event::{
     PhoneNumber, Provider, ProviderEvent, ProviderSet, TraceId, UnknownProvider,
 };
 pub use explain::{explain, explain_all, explain_not_folded};
+pub use finding::ALIVE_MAX;
 pub use fold::{Fold, FoldOutcome, fold, refold};
 pub use lifecycle::{INCONCLUSIVE, LIFECYCLE, Lifecycle, OUTCOME, Outcome, lifecycle_labels};
 pub use machine::{Machine, MachineFold, State, StateEdges, Verdict};

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use http::StatusCode;
 use serde_json::Value;
-use switchhook_domain::{Call, MoveKind, Provider};
+use switchhook_domain::{Call, MoveKind, Policy, Provider, ProviderSet, Timestamp};
 use switchhook_local::CALLS_TABLE;
 use switchhook_local::connector::Fault;
 use switchhook_local::fake::DeliveryFaults;
-use switchhook_operate::timeline::{CallSummary, FoundCall, How, Line, story, write_times};
-use switchhook_tests::{MINUTE, World, generic, is_request_to};
+use switchhook_operate::timeline::{CallSummary, FoundCall, How, Line, Story, story, write_times};
+use switchhook_tests::{INACTIVITY_TIMEOUT, MINUTE, World, generic, is_request_to};
 use tokio::sync::Notify;
 
 use crate::outbound::{call_request, create, send};
@@ -82,8 +82,10 @@ impl Recorded {
     }
 }
 
-fn found(call: &Call) -> FoundCall {
-    FoundCall { call: call.clone(), how: How::CallId, others: Vec::new() }
+fn told(call: &Call, as_of: Option<Timestamp>) -> Option<Story> {
+    let found = FoundCall { call: call.clone(), how: How::CallId, others: Vec::new() };
+    let policy = Policy { inactivity_timeout: INACTIVITY_TIMEOUT, outcome_providers: ProviderSet::reporting_outcome() };
+    story(&found, &policy, call.updated_at, as_of)
 }
 
 /// The part of a state that the history decides.
@@ -138,7 +140,6 @@ async fn story_of_an_earlier_time_is_the_row_of_that_time() {
 
 fn check(rows: &[Call]) -> usize {
     let last = rows.last().unwrap();
-    let whole = found(last);
     assert!(rows.len() >= 2, "{} was written once", last.call_id);
     for pair in rows.windows(2) {
         assert_eq!(pair[1].version, pair[0].version + 1, "a write of {} was missed", last.call_id);
@@ -155,8 +156,8 @@ fn check(rows: &[Call]) -> usize {
         lost.is_none()
     };
     for row in rows.iter().filter(|row| is_kept(row)) {
-        let then = story(&found(row), None).unwrap().call;
-        let known = story(&whole, Some(row.updated_at)).unwrap().call;
+        let then = told(row, None).unwrap().call;
+        let known = told(last, Some(row.updated_at)).unwrap().call;
         let at = format!("{} at {} in version {}", row.call_id, row.updated_at, row.version);
         assert_eq!(shown(&known), shown(&then), "{at}");
         if known.job.state.is_some() {
@@ -168,12 +169,12 @@ fn check(rows: &[Call]) -> usize {
     // Every write that changed what a page shows is one of the times that "Known at" offers.
     let times = write_times(last);
     for pair in rows.windows(2).filter(|pair| pair.iter().all(is_kept)) {
-        let states = [&pair[0], &pair[1]].map(|row| story(&found(row), None).unwrap().call);
+        let states = [&pair[0], &pair[1]].map(|row| told(row, None).unwrap().call);
         if shown(&states[0]) != shown(&states[1]) || states[0].job.state != states[1].job.state {
             assert!(times.contains(&pair[1].updated_at), "{} at {}", last.call_id, pair[1].updated_at);
         }
     }
-    let written = story(&whole, None).unwrap().story.into_iter().filter(|line| matches!(line, Line::Write(_))).count();
+    let written = told(last, None).unwrap().story.into_iter().filter(|line| matches!(line, Line::Write(_))).count();
     assert_eq!(written, times.len());
     rows.len()
 }

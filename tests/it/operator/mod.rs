@@ -4,6 +4,7 @@
 #![expect(clippy::indexing_slicing, clippy::panic, clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 pub(crate) mod dead_letters;
+mod in_doubt;
 mod known_at;
 mod ledger;
 pub(crate) mod quarantine;

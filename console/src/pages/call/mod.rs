@@ -18,7 +18,7 @@ use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};
 use switchhook_domain::{Call, CallId, Direction, EventId, Timestamp};
 use switchhook_operate::mask::Masker;
-use switchhook_operate::timeline::{self, FoundCall, Line, Story};
+use switchhook_operate::timeline::{self, Line, Story};
 use switchhook_operate::{Stack, events};
 
 use self::known_at::KnownAt;
@@ -63,14 +63,16 @@ pub(crate) async fn show(State(console): State<Console>, Extension(session): Ext
         let as_of = KnownAt::time_of(&times, step).filter(|at| Some(at) != times.last());
         return Redirect::to(&View { as_of, ..view }.url()).into_response();
     }
-    let story = timeline::story(&found, None);
+    let (policy, now) = (console.stack().policy(), console.stack().now());
+    let story = timeline::story(&found, &policy, now, None);
+    let past = view.as_of.map(|at| timeline::story(&found, &policy, now, Some(at)));
     let further = Further {
         plans: plans(&session, call_id),
         opened: opened(console.stack(), &found.call, story.as_ref(), &view).await,
         unfolded: unfolded::read(console.stack(), &found.call, &view).await,
     };
     let frame = frame(&format!("Call {}", short_id(call_id)), call_id);
-    page::whole(&console, StatusCode::OK, &frame, &content(&found, story.as_ref(), &times, &view, &further))
+    page::whole(&console, StatusCode::OK, &frame, &content(story.as_ref(), past.as_ref(), &times, &view, &further))
 }
 
 /// Reads the details of the event that the user chose. `None` if the call has no such event.
@@ -125,17 +127,17 @@ fn nothing(id: &str) -> Markup {
     }
 }
 
-/// Prints the page of a call as the user chose to see it. `whole` is its story as it is known now.
+/// Prints the page of a call as the user chose to see it. `whole` is its story as it is known now, and `past` the one of the time that
+/// the user chose.
 fn content(
-    found: &FoundCall,
     whole: Option<&Story>,
+    past: Option<&Option<Story>>,
     times: &[Timestamp],
     view: &View<'_>,
     further: &Further,
 ) -> Markup {
     let known_at = KnownAt { view, times };
-    let past = view.as_of.map(|at| timeline::story(found, Some(at)));
-    let shown = past.as_ref().map_or(whole, |past| past.as_ref());
+    let shown = past.map_or(whole, Option::as_ref);
     let (Some(whole), Some(story)) = (whole, shown) else {
         return html! { div.call { h1 { span.id { (parts::foreign(view.call_id)) } } (known_at.print(None)) } };
     };

@@ -4,7 +4,7 @@ use switchhook_domain::{
     AttemptKey, Call, CallEvent, EventId, EventKind, NewCall, Origin, PhoneNumber, Plan, Policy, Provider,
     ProviderEvent, ProviderSet, RetryPolicy, fold,
 };
-use switchhook_operate::timeline::How;
+use switchhook_operate::timeline::{FoundCall, How};
 
 use super::*;
 
@@ -74,8 +74,10 @@ fn call_of(call_id: &str, attempts: i64, events: i64) -> FoundCall {
 
 fn page(found: &FoundCall, as_of: Option<Timestamp>, chosen: Option<&str>) -> String {
     let view = View { as_of, attempt: chosen, ..View::of_call(found.call.call_id.as_str()) };
-    let whole = timeline::story(found, None);
-    content(found, whole.as_ref(), &timeline::write_times(&found.call), &view, &Further::default()).into_string()
+    let told = |as_of| timeline::story(found, &policy(), Timestamp::from_millis(START_MS), as_of);
+    let (whole, past) = (told(None), as_of.map(|at| told(Some(at))));
+    let times = timeline::write_times(&found.call);
+    content(whole.as_ref(), past.as_ref(), &times, &view, &Further::default()).into_string()
 }
 
 /// The values of an attribute.
@@ -215,7 +217,7 @@ fn placed() -> FoundCall {
 
 #[test]
 fn placed_call_is_told_in_short() {
-    let story = timeline::story(&placed(), None).unwrap();
+    let story = timeline::story(&placed(), &policy(), Timestamp::from_millis(START_MS), None).unwrap();
     let ends = "Not placed (connection refused), then busy, then answered and confirmed.";
     assert!(story.in_short.starts_with(ends) && story.in_short.contains("by up to 3 h 12 min"), "{}", story.in_short);
     assert!(page(&placed(), None, None).contains("<figcaption>In short: Not placed"));

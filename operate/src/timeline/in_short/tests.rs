@@ -42,6 +42,10 @@ fn call(attempts: Vec<AttemptSummary>, job: JobSummary) -> CallSummary {
     }
 }
 
+fn told(call: &CallSummary, story: &[Line]) -> String {
+    in_short(call, story, &[], Timestamp::MAX)
+}
+
 fn moved(second: usize, kind: MoveKind, reason: Option<&str>) -> Line {
     Line::Move { at: at(second), kind: kind.as_str(), reason: reason.map(str::to_owned) }
 }
@@ -75,7 +79,7 @@ fn dials_stand_in_order_and_equal_ones_are_counted() {
     ];
     let story = [moved(50, MoveKind::Withdrawn, Some("connection_refused"))];
     assert_eq!(
-        in_short(&call(attempts, NO_JOB), &story),
+        told(&call(attempts, NO_JOB), &story),
         "Not placed (connection refused), then busy, 2 times, then answered and confirmed."
     );
 }
@@ -94,14 +98,11 @@ fn dial_that_an_event_took_back_is_named() {
         withdrawal("dial_not_found", 200),
     ];
     assert_eq!(
-        in_short(&call(attempts(), NO_JOB), &story),
+        told(&call(attempts(), NO_JOB), &story),
         "Busy, then not placed (the provider had no such call), then answered and confirmed.",
         "the doubt was about the dial that was taken back"
     );
-    assert_eq!(
-        in_short(&call(vec![], NO_JOB), &[withdrawal("failed", 20)]),
-        "Not placed (the provider dialled nobody)."
-    );
+    assert_eq!(told(&call(vec![], NO_JOB), &[withdrawal("failed", 20)]), "Not placed (the provider dialled nobody).");
 }
 
 #[test]
@@ -110,14 +111,14 @@ fn many_endings_are_cut_in_the_middle() {
     let attempts =
         (1..=16).map(|number| attempt(number, usize::from(number), states[usize::from(number) % 2], "no_answer"));
     assert_eq!(
-        in_short(&call(attempts.collect(), NO_JOB), &[]),
+        told(&call(attempts.collect(), NO_JOB), &[]),
         "Failed, then busy, then 11 other endings, then busy, then failed, then busy."
     );
 }
 
 #[test]
 fn every_pair_of_states_has_its_words() {
-    let of = |lifecycle, outcome| in_short(&call(vec![attempt(1, 1, lifecycle, outcome)], NO_JOB), &[]);
+    let of = |lifecycle, outcome| told(&call(vec![attempt(1, 1, lifecycle, outcome)], NO_JOB), &[]);
     assert_eq!(of("initiated", "dialing"), "Dialled.");
     assert_eq!(of("in_progress", "connected"), "In progress.");
     assert_eq!(of("in_progress", "confirmed"), "Confirmed, and still in progress.");
@@ -132,28 +133,63 @@ fn every_pair_of_states_has_its_words() {
 #[test]
 fn job_says_what_it_waits_for_or_why_it_stopped() {
     let waiting = JobSummary { state: Some("PENDING"), due_at: Some(at(60)), ..NO_JOB };
-    assert_eq!(in_short(&call(vec![], waiting), &[]), "Not dialled yet. The next dial is due 2026-11-22 15:01:00 UTC.");
+    assert_eq!(told(&call(vec![], waiting), &[]), "Not dialled yet. The next dial is due 2026-11-22 15:01:00 UTC.");
     let canceled = JobSummary { state: Some("CANCELED"), stop_reason: Some("canceled_by_user"), ..NO_JOB };
-    assert_eq!(in_short(&call(vec![], canceled), &[]), "Not dialled. A user canceled the job.");
+    assert_eq!(told(&call(vec![], canceled), &[]), "Not dialled. A user canceled the job.");
     let missed = JobSummary { state: Some("MISSED"), ..NO_JOB };
-    let text = in_short(&call(vec![attempt(1, 1, "busy", "no_answer")], missed), &[]);
+    let text = told(&call(vec![attempt(1, 1, "busy", "no_answer")], missed), &[]);
     assert_eq!(text, "Busy. The retry that another system promised did not come.");
 }
 
 #[test]
-fn doubted_dial_is_named_until_an_event_settles_it() {
+fn doubted_dial_is_named_when_it_is_settled() {
     let attempts = || vec![attempt(1, 10, "completed", "confirmed")];
     let doubted = || moved(30, MoveKind::Doubted, None);
-    let text = in_short(&call(attempts(), NO_JOB), &[doubted(), doubted()]);
-    assert_eq!(text, "Answered and confirmed. The result of dial 1 is in doubt.");
+    let text = told(&call(attempts(), NO_JOB), &[doubted(), doubted()]);
+    let known = "The result of dial 1 was in doubt until the provider's id of the call became known.";
+    assert_eq!(text, format!("Answered and confirmed. {known}"));
     let story = [doubted(), event_at("completed", 50, 51, Disposition::Applied)];
-    let text = in_short(&call(attempts(), NO_JOB), &story);
+    let text = told(&call(attempts(), NO_JOB), &story);
     assert_eq!(text, "Answered and confirmed. The result of dial 1 was in doubt until an event settled it.");
 }
 
 #[test]
+fn dial_in_doubt_says_since_when_what_is_done_and_when_it_ends() {
+    let time = |minute: i64| Timestamp::from_millis(1_795_359_600_000 + minute * 60_000);
+    let doubt = |next_lookup_at| Doubt {
+        attempt: 1,
+        since: time(0),
+        next_lookup_at,
+        ends_with_answer_by: time(15),
+        ends_by: time(24 * 60 + 15),
+    };
+    let of = |next: Option<i64>, now: i64| {
+        let story = [moved(0, MoveKind::Dialled, None), moved(300, MoveKind::Doubted, None)];
+        let attempts = vec![attempt(1, 0, "initiated", "dialing")];
+        let text = in_short(&call(attempts, NO_JOB), &story, &[doubt(next.map(time))], time(now));
+        let begin = "Dialled. The result of dial 1 has been in doubt since 2026-11-22 15:00:00 UTC: the provider's answer was lost and \
+                     no event has arrived, so nobody knows whether the phone rang, and nobody is dialled again. The reconciler ";
+        text.strip_prefix(begin).unwrap_or_else(|| panic!("{text}")).to_owned()
+    };
+    assert_eq!(
+        of(Some(5), 2),
+        "looks for the call at the provider, next at 2026-11-22 15:05:00 UTC. The doubt ends by 2026-11-22 15:15:00 UTC if the \
+         provider answers, and by 2026-11-23 15:15:00 UTC at the latest."
+    );
+    assert_eq!(
+        of(None, 15),
+        "looks for the call at the provider. The doubt ends when the provider answers, and by 2026-11-23 15:15:00 UTC at the latest."
+    );
+    assert_eq!(
+        of(Some(5), 24 * 60 + 15),
+        "should have looked for the call at the provider at 2026-11-22 15:05:00 UTC, and has not: see `switchhook status`. The \
+         doubt should have ended by 2026-11-23 15:15:00 UTC: `switchhook reconcile` runs the reconciler now."
+    );
+}
+
+#[test]
 fn late_and_crossed_events_are_named() {
-    let of = |story: &[Line]| in_short(&call(vec![attempt(1, 1, "busy", "no_answer")], NO_JOB), story);
+    let of = |story: &[Line]| told(&call(vec![attempt(1, 1, "busy", "no_answer")], NO_JOB), story);
     let ringing = || event_at("ringing", 10, 200, Disposition::Applied);
     let busy = |received| event_at("busy", 20, received, Disposition::Applied);
     assert_eq!(
@@ -175,7 +211,7 @@ fn events_without_effect_are_counted() {
         event_at("failed", 3, 3, Disposition::Refused),
     ];
     assert_eq!(
-        in_short(&call(vec![], NO_JOB), &story),
+        told(&call(vec![], NO_JOB), &story),
         "Not dialled. 1 event waits for another. 2 events contradict earlier ones and were refused."
     );
 }

@@ -97,6 +97,7 @@ fn story(attempts: Vec<AttemptSummary>, lines: Vec<Line>) -> Story {
         found_by: None,
         other_calls: Vec::new(),
         as_of: None,
+        doubts: Vec::new(),
         story: lines,
     }
 }
