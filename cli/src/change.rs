@@ -9,7 +9,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 use switchhook_operate::copy::Counted;
 use switchhook_operate::plan::{
-    self, CallSummary, CopiedTable, Effect, ITEMS_MAX_DEFAULT, Plan, PlanId, Skipped, Verb,
+    self, CallSummary, CopiedTable, Effect, ITEMS_MAX_DEFAULT, NotFound, Plan, PlanId, Skipped, Verb,
 };
 use switchhook_operate::run::{self, RATE_DEFAULT, Run, RunId, RunOptions, RunState};
 use switchhook_operate::{Error, Stack, selection};
@@ -165,7 +165,11 @@ impl Change {
             Ok(plan) => plan,
             Err(error) => return refused(error, errors),
         };
-        if !self.json {
+        for NotFound { id, reason } in &plan.not_found {
+            writeln!(errors, "switchhook: {id}: {reason}")?;
+        }
+        let finds_nothing = !plan.not_found.is_empty() && plan.found() == 0;
+        if !self.json && !finds_nothing {
             print_plan(&plan, self.rate, out)?;
         }
         if plan.items.is_empty() {
@@ -186,7 +190,7 @@ impl Change {
             writeln!(out, "\nNothing has changed. To carry it out:")?;
             writeln!(out, "  switchhook {command} --plan {} {address}{ringing} --yes --reason TEXT", plan.id)?;
         }
-        Ok(Ended::Found)
+        Ok(if plan.not_found.is_empty() { Ended::Found } else { Ended::NotFound })
     }
 
     fn run(
@@ -265,9 +269,10 @@ fn finish(
         (true, None) => writeln!(out, "{:#}", json!({"run": run}))?,
         (false, _) => print_run(connection, &run, out)?,
     }
+    let is_whole = plan.is_none_or(|plan| plan.not_found.is_empty());
     Ok(match run.state {
-        RunState::Finished => Ended::Found,
-        RunState::Unfinished => Ended::NotFound,
+        RunState::Finished if is_whole => Ended::Found,
+        RunState::Finished | RunState::Unfinished => Ended::NotFound,
     })
 }
 
@@ -352,7 +357,7 @@ fn print_plan(plan: &Plan, rate: u32, out: &mut impl Write) -> io::Result<()> {
         writeln!(out, "  and {}", counted(plan.calls - PRINTED_MAX.min(plan.effects.len()), "more call"))?;
     }
     writeln!(out)?;
-    if plan.items.is_empty() && plan.unaffected == 0 && plan.skipped_count == 0 {
+    if plan.found() == 0 {
         writeln!(out, "Nothing was selected.")?;
     }
     if plan.unaffected > 0 {

@@ -29,12 +29,14 @@ const REPROCESS_HELP: &str = "\
 The stored body is read again by the rules of this version. An event that it can read is folded as if it had just been accepted,
 under the id that it always had. The plan says why another one cannot be read.
 
-Exit status: 0 if done or planned, 1 if nothing is selected, 2 if the command could not be carried out, 3 if it was refused.";
+Exit status: 0 if done or planned, 1 if nothing is selected or an id was not found, 2 if the command could not be carried out, 3 if it
+was refused.";
 
 const DISCARD_HELP: &str = "\
 Takes the events off the list, and deletes their notices from the dead-letter queue. The events stay in the inbox.
 
-Exit status: 0 if done or planned, 1 if nothing is selected, 2 if the command could not be carried out, 3 if it was refused.";
+Exit status: 0 if done or planned, 1 if nothing is selected or an id was not found, 2 if the command could not be carried out, 3 if it
+was refused.";
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]

@@ -77,7 +77,8 @@ pub async fn plan(stack: &Stack, from: &CopyFrom, items_max: usize, counted: Cou
     }
     let filter = json!({ "inbox_from": from.inbox, "calls_from": from.calls });
     let examined = tables.iter().map(|table| usize::try_from(table.items).unwrap_or(usize::MAX)).sum();
-    let draft = Draft { verb: Verb::Copy, filter, items, capped: false, continue_at: None, examined };
+    let draft =
+        Draft { verb: Verb::Copy, filter, items, capped: false, continue_at: None, examined, not_found: Vec::new() };
     let mut plan = draft.work_out(stack).await?;
     plan.cost = sizes.iter().map(cost_of).fold(Cost::default(), Cost::plus);
     plan.tables = tables;

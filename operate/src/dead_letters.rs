@@ -24,7 +24,7 @@ use crate::attention;
 use crate::concurrent::concurrently;
 use crate::draft::Draft;
 use crate::error::{Error, Refusal};
-use crate::plan::{Action, Plan, PlanItem, Verb};
+use crate::plan::{Action, NotFound, Plan, PlanItem, Verb};
 use crate::stack::Stack;
 
 /// Default limit on the messages that a list receives.
@@ -112,10 +112,17 @@ impl LetterFilter {
     }
 
     fn takes(&self, cause: &str, letter: &DeadLetter) -> bool {
-        let is_named = self.keys.is_empty()
-            || self.keys.iter().any(|key| *key == letter.key || Some(key) == letter.message_id.as_ref());
+        let is_named = self.keys.is_empty() || self.keys.iter().any(|key| letter.is_named(key));
         let is_cause = |part: &String| cause.contains(part.as_str()) || letter.index_cause.as_ref() == Some(part);
         is_named && self.cause.as_ref().is_none_or(is_cause)
+    }
+}
+
+impl DeadLetter {
+    /// True if this is the id of its event or of its message.
+    #[must_use]
+    pub fn is_named(&self, id: &str) -> bool {
+        self.key == id || self.message_id.as_deref() == Some(id)
     }
 }
 
@@ -209,11 +216,52 @@ async fn plan(
         listed.iter().filter(|(cause, letter)| filter.takes(cause, letter)).map(|(_, letter)| letter).collect();
     selected.sort_by_key(|letter| letter.dead_lettered_at);
     let examined = selected.len();
+    let not_found = filter.keys.iter().collect::<BTreeSet<_>>().into_iter();
+    let not_found = not_found.filter_map(|key| not_found_reason(&listed, filter, key, &item_of)).collect();
     let mut items: Vec<PlanItem> = selected.into_iter().filter_map(item_of).collect();
     let capped = items.len() > items_max || listed.not_received > 0;
     items.truncate(items_max);
     let filter = json!({ "dead_letters": filter });
-    Draft { verb, filter, items, capped, continue_at: None, examined }.into_plan(stack).await
+    Draft { verb, filter, items, capped, continue_at: None, examined, not_found }.into_plan(stack).await
+}
+
+/// Says why nothing is done with a named id. `None` if the plan has its dead letter.
+fn not_found_reason(
+    listed: &DeadLetters,
+    filter: &LetterFilter,
+    key: &str,
+    item_of: impl Fn(&DeadLetter) -> Option<PlanItem>,
+) -> Option<NotFound> {
+    let named: Vec<(&str, &DeadLetter)> = listed.iter().filter(|(_, letter)| letter.is_named(key)).collect();
+    let taken: Vec<&(&str, &DeadLetter)> = named.iter().filter(|(cause, letter)| filter.takes(cause, letter)).collect();
+    if taken.iter().any(|(_, letter)| item_of(letter).is_some()) {
+        return None;
+    }
+    let reason = match (taken.first(), named.first()) {
+        (Some((_, letter)), _) => match letter.kind {
+            LetterKind::QuarantineNotice => {
+                "it is the notice of a webhook that could not be read: `switchhook quarantine` handles it".to_owned()
+            }
+            LetterKind::Event | LetterKind::Unreadable => {
+                "the message holds no event that could be sent again: `switchhook dlq discard` deletes it".to_owned()
+            }
+        },
+        (None, Some((cause, _))) => format!("it is a dead letter with another cause: {cause}"),
+        (None, None) => {
+            let hidden = match listed.not_received {
+                0 => String::new(),
+                more => format!(
+                    ". Messages of the queue that could not be received: {more}; it may be one of them, so try again later"
+                ),
+            };
+            format!(
+                "no dead letter has this id: it was looked for as the id of an event and of a message, in the queue and in the list \
+                 of events that need attention. `switchhook dlq list` lists the dead letters, and `switchhook event status` says what \
+                 became of an event{hidden}"
+            )
+        }
+    };
+    Some(NotFound { id: key.to_owned(), reason })
 }
 
 /// Ends the redrive of events that were queued again: waits until each is in its call or is refused, and then deletes its dead

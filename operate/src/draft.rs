@@ -10,7 +10,7 @@ use crate::concurrent::concurrently;
 use crate::cost::{Cost, Work};
 use crate::error::Error;
 use crate::forecast::{Forecast, Step, forecast, sends_event};
-use crate::plan::{Action, EFFECTS_MAX, NAMED_MAX, Plan, PlanId, PlanItem, Skipped, VALID_FOR, Verb};
+use crate::plan::{Action, EFFECTS_MAX, NAMED_MAX, NotFound, Plan, PlanId, PlanItem, Skipped, VALID_FOR, Verb};
 use crate::stack::Stack;
 
 /// Calls whose effect is worked out at the same time.
@@ -28,6 +28,8 @@ pub(crate) struct Draft {
     pub(crate) continue_at: Option<Timestamp>,
     /// Number of events that the command has looked at.
     pub(crate) examined: usize,
+    /// Named ids that nothing was found under.
+    pub(crate) not_found: Vec<NotFound>,
 }
 
 /// Items of one call.
@@ -61,6 +63,7 @@ impl Draft {
             unaffected: 0,
             skipped: Vec::new(),
             skipped_count: 0,
+            not_found: self.not_found,
             effects: Vec::new(),
             calls: 0,
             phones: 0,

@@ -75,7 +75,9 @@ pub async fn plan(
     }
     let capped = items.len() < all || letters.not_received > 0;
     let filter = json!({ "forget": request.filter.to_json(), "also_do_not_call": request.also_do_not_call });
-    Draft { verb: Verb::Forget, filter, items, capped, continue_at: None, examined }.into_plan(stack).await
+    Draft { verb: Verb::Forget, filter, items, capped, continue_at: None, examined, not_found: Vec::new() }
+        .into_plan(stack)
+        .await
 }
 
 /// Returns the items that forget a call. Empty if nothing is left to do.

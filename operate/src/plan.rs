@@ -326,6 +326,14 @@ pub struct Skipped {
     pub reason: String,
 }
 
+/// Id that an operator named, and that nothing to process was found under.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NotFound {
+    pub id: String,
+    /// Sentence that says where the id was looked for, and what to do.
+    pub reason: String,
+}
+
 /// Table of a stack that is copied into.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -384,6 +392,9 @@ pub struct Plan {
     /// Matching items that cannot be processed, the first [`NAMED_MAX`] of them. They are not among the items.
     pub skipped: Vec<Skipped>,
     pub skipped_count: usize,
+    /// Ids that the operator named and that nothing was found under, and what to do. The items are those of the other ids.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub not_found: Vec<NotFound>,
     /// Effects on the first [`EFFECTS_MAX`] calls.
     pub effects: Vec<Effect>,
     /// Calls of the items, those without a shown effect included.
@@ -403,6 +414,12 @@ impl Plan {
     #[must_use]
     pub fn calls_without_effect(&self) -> usize {
         self.calls.saturating_sub(self.effects.len())
+    }
+
+    /// Number of things that were selected: items, and things that a run would not or cannot change.
+    #[must_use]
+    pub const fn found(&self) -> usize {
+        self.items.len() + self.unaffected + self.skipped_count
     }
 
     /// Number of things that a run does at its rate: the items, or the items of the tables that it copies.

@@ -14,7 +14,8 @@ use crate::attention;
 use crate::dead_letters;
 use crate::draft::Draft;
 use crate::error::{Error, Refusal};
-use crate::plan::{Action, Plan, PlanItem, Verb};
+use crate::events;
+use crate::plan::{Action, NotFound, Plan, PlanItem, Verb};
 use crate::stack::Stack;
 
 /// Default limit on the events that a list shows.
@@ -163,13 +164,42 @@ async fn plan(
 ) -> Result<Plan, Error> {
     filter.check()?;
     let listed = list(stack, items_max.saturating_add(LISTED_DEFAULT)).await?;
-    let mut selected: Vec<Quarantined> = listed.into_iter().filter(|event| filter.takes(event)).collect();
-    // A named event that is in no index was reprocessed halfway, or is not quarantined: the plan says which.
+    let (mut selected, others): (Vec<Quarantined>, Vec<Quarantined>) =
+        listed.into_iter().partition(|event| filter.takes(event));
+    let mut not_found = Vec::new();
     for event_id in &filter.event_ids {
-        if !selected.iter().any(|event| event.event_id == *event_id)
-            && let Some(stored) = stack.inbox.get(event_id).await?
-        {
-            selected.push(of_stored(&stored));
+        if selected.iter().any(|event| event.event_id == *event_id) {
+            continue;
+        }
+        let id = event_id.to_string();
+        if let Some(other) = others.iter().find(|event| event.event_id == *event_id) {
+            let cause = other.cause.as_deref().unwrap_or("unknown");
+            let reason = format!("it is quarantined, and its provider or its cause is another: {cause}");
+            not_found.push(NotFound { id, reason });
+            continue;
+        }
+        match stack.inbox.get(event_id).await? {
+            // A named event that is in no index was reprocessed halfway, or is not quarantined: the plan says which.
+            Some(stored) if verb == Verb::Reprocess || stored.disposition == Some(Disposition::Quarantined) => {
+                selected.push(of_stored(&stored));
+            }
+            // A discard would delete the dead letter of an event that is not quarantined.
+            Some(_) => {
+                let status = events::status(stack, event_id).await?.map_or("unknown", |line| line.status);
+                let reason = format!(
+                    "the event is not quarantined: its status is {status}. `switchhook event show` shows it, and `switchhook \
+                     quarantine list` lists the quarantined events"
+                );
+                not_found.push(NotFound { id, reason });
+            }
+            None => {
+                let reason = format!(
+                    "the inbox of the stack {} holds no event with this id. `switchhook quarantine list` lists the quarantined \
+                     events; an event is kept for {} days",
+                    stack.names.stack, stack.names.settings.inbox_retention_days
+                );
+                not_found.push(NotFound { id, reason });
+            }
         }
     }
     selected.sort_by_key(|event| event.quarantined_at);
@@ -182,7 +212,7 @@ async fn plan(
     };
     let items = selected.into_iter().map(item).collect();
     let filter = json!({ "quarantine": filter });
-    Draft { verb, filter, items, capped, continue_at: None, examined }.into_plan(stack).await
+    Draft { verb, filter, items, capped, continue_at: None, examined, not_found }.into_plan(stack).await
 }
 
 /// Takes events off the list of quarantined ones and deletes their notices. Called when an event is discarded, and when a

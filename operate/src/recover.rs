@@ -49,7 +49,9 @@ pub async fn plan_refill(
     let continue_at = selection::earliest(&mut calls, items_max).filter(|at| *at > since);
     let items = calls.into_iter().map(|(_, call_id)| PlanItem::of_call(Action::Refill, call_id)).collect();
     let filter = json!({ "since": since.to_string() });
-    Draft { verb: Verb::Refill, filter, items, capped, continue_at, examined }.into_plan(stack).await
+    Draft { verb: Verb::Refill, filter, items, capped, continue_at, examined, not_found: Vec::new() }
+        .into_plan(stack)
+        .await
 }
 
 /// Plans to end the placed calls whose dials since `since` nobody may know: calls that were created before, and are open or ended
@@ -78,7 +80,9 @@ pub async fn plan_stop(stack: &Stack, since: Timestamp, keep_not_due: bool, item
     let filter = json!({ "since": since.to_string(), "keep_not_due": keep_not_due });
     let (examined, capped) = (rows.len(), items.len() > items_max);
     items.truncate(items_max);
-    Draft { verb: Verb::Stop, filter, items, capped, continue_at: None, examined }.into_plan(stack).await
+    Draft { verb: Verb::Stop, filter, items, capped, continue_at: None, examined, not_found: Vec::new() }
+        .into_plan(stack)
+        .await
 }
 
 /// Writes into the inbox what the rows of these calls hold: their creations, their dials, and their events. What the inbox holds

@@ -20,7 +20,7 @@ use switchhook_domain::{Call, CallId, Disposition, EventId, Origin, Provider, Ti
 use crate::concurrent::concurrently;
 use crate::draft::Draft;
 use crate::error::{Error, Refusal};
-use crate::plan::{Action, ITEMS_MAX, Plan, PlanItem, Verb};
+use crate::plan::{Action, ITEMS_MAX, NotFound, Plan, PlanItem, Verb};
 use crate::selection::Progress;
 use crate::stack::Stack;
 
@@ -82,6 +82,8 @@ struct Matches {
     read: usize,
     /// Time of receipt at which the next plan goes on, if this one reached a limit.
     continue_at: Option<Timestamp>,
+    /// True if the filter names a call, and there is no row of it.
+    is_without_row: bool,
 }
 
 /// Makes a plan to replay the events that match the filter, at most `items_max` of them. `progress` gets the number of minutes
@@ -108,6 +110,7 @@ pub async fn plan(
         capped: matches.continue_at.is_some(),
         continue_at: matches.continue_at,
         examined: matches.examined,
+        not_found: matches.not_found(stack, filter).into_iter().collect(),
         items: matches.items,
     };
     draft.into_plan(stack).await
@@ -151,7 +154,7 @@ async fn matches(
         Some(call_id) => stack.calls.resolve(call_id).await?.call,
         None => None,
     };
-    let mut matches = Matches::default();
+    let mut matches = Matches { is_without_row: filter.call.is_some() && row.is_none(), ..Matches::default() };
     let mut seen = BTreeSet::new();
     // The events of a call that its row names are found by their ids, whenever they arrived.
     let of_row: Vec<Candidate> = match &row {
@@ -252,6 +255,25 @@ async fn received(
 }
 
 impl Matches {
+    /// Returns the call of the filter if nothing is known of it: it has no row, and no event of it was found.
+    fn not_found(&self, stack: &Stack, filter: &ReplayFilter) -> Option<NotFound> {
+        let id = filter.call.as_ref().filter(|_| self.is_without_row && self.examined == 0)?.to_string();
+        let name = &stack.names.stack;
+        let inbox = match filter.since {
+            Some(since) => format!(", and the inbox holds no such event of it since {since}"),
+            None => String::new(),
+        };
+        let lost = match filter.since {
+            Some(_) => "an earlier --since searches more of the inbox",
+            None => "if its row was lost, add --since TIME, which searches the inbox for its events",
+        };
+        let reason = format!(
+            "the stack {name} has no call with this id, and no attempt with this id of a provider{inbox}. `switchhook timeline` \
+             also finds a call by an appointment, an event or a number; {lost}"
+        );
+        Some(NotFound { id, reason })
+    }
+
     /// Takes the candidates that match, up to the limits.
     async fn take(
         &mut self,

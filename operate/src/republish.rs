@@ -119,7 +119,8 @@ pub async fn plan(
     });
     items.extend(messages);
     let filter = json!({ "republish": filter, "failures": failures });
-    Draft { verb: Verb::Republish, filter, items, capped, continue_at, examined }.into_plan(stack).await
+    let not_found = Vec::new();
+    Draft { verb: Verb::Republish, filter, items, capped, continue_at, examined, not_found }.into_plan(stack).await
 }
 
 /// Returns what the messages of the failures queue say. Receives them, and shows them again at once.

@@ -231,7 +231,9 @@ pub async fn plan_repair(
     let capped = items.len() > items_max;
     items.truncate(items_max);
     let filter = json!({ "verify": filter });
-    Draft { verb: Verb::Verify, filter, items, capped, continue_at: None, examined }.into_plan(stack).await
+    Draft { verb: Verb::Verify, filter, items, capped, continue_at: None, examined, not_found: Vec::new() }
+        .into_plan(stack)
+        .await
 }
 
 /// Place to which the id of a call leads.

@@ -118,6 +118,52 @@ fn dead_letter_is_listed_and_redriven() {
 }
 
 #[test]
+fn id_that_does_not_exist_is_named_with_what_to_do() {
+    let (scratch, stack) = started();
+    post(&scratch, &stack, &ringing("c1", "e1").to_string());
+    wait_for_call(&stack, "c1");
+    let unreadable = post(&scratch, &stack, "{\"type\": ");
+    let unreadable = unreadable["event_id"].as_str().expect("an id");
+    let wrong = |arguments: &[&str], id: &str, parts: &[&str]| {
+        for more in [&[][..], &RUN] {
+            let (code, out, errors) = run(&stack, &[arguments, more].concat());
+            assert_eq!((code, out.as_str()), (Some(1), ""), "{arguments:?} {more:?}: {errors}");
+            assert!(errors.starts_with(&format!("switchhook: {id}: ")), "{errors}");
+            assert!(parts.iter().all(|part| errors.contains(part)), "{parts:?} are not in {errors}");
+        }
+    };
+    wrong(&["replay", "--call", "nobody"], "nobody", &["has no call", "`switchhook timeline`", "add --since TIME"]);
+    wrong(
+        &["replay", "--call", "nobody", "--since", "1h"],
+        "nobody",
+        &["the inbox holds no such event", "earlier --since"],
+    );
+    wrong(&["dlq", "redrive", "nobody"], "nobody", &["no dead letter has this id", "`switchhook dlq list`"]);
+    wrong(
+        &["dlq", "discard", "generic:e1"],
+        "generic:e1",
+        &["no dead letter has this id", "`switchhook event status`"],
+    );
+    wrong(&["dlq", "discard", unreadable], unreadable, &["`switchhook quarantine`"]);
+    wrong(&["quarantine", "discard", "nobody"], "nobody", &["holds no event", "`switchhook quarantine list`"]);
+    wrong(&["quarantine", "discard", "generic:e1"], "generic:e1", &["is not quarantined: its status is applied"]);
+    wrong(&["quarantine", "reprocess", "nobody"], "nobody", &["holds no event"]);
+    wrong(&["quarantine", "discard", unreadable, "--cause", "sunspots"], unreadable, &["its cause is another"]);
+
+    let partly = ["quarantine", "discard", "one", unreadable, "two"];
+    let (code, out, errors) = run(&stack, &partly);
+    assert_eq!(code, Some(1), "{out}{errors}");
+    assert!(errors.contains("switchhook: one: ") && errors.contains("switchhook: two: "), "{errors}");
+    assert!(out.contains("quarantine discard 1 item") && !out.contains("Nothing was selected"), "{out}");
+    let (_, out, _) = run(&stack, &[&partly[..], &["--json"]].concat());
+    let plan: Value = serde_json::from_str(&out).expect("one JSON object");
+    assert_eq!((&plan["not_found"][0]["id"], &plan["not_found"][1]["id"]), (&"one".into(), &"two".into()), "{plan}");
+    let (code, out, _) = run(&stack, &[&partly[..], &RUN].concat());
+    assert_eq!(code, Some(1), "an id was not found");
+    assert!(out.contains("finished: 1 done"), "{out}");
+}
+
+#[test]
 fn unreadable_webhook_is_listed_shown_and_discarded() {
     let (scratch, stack) = started();
     assert_eq!(run(&stack, &["quarantine", "list"]).0, Some(1), "there is none");

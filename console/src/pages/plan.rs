@@ -380,6 +380,9 @@ fn left_out(plan: &Plan) -> Markup {
         }
         @if plan.unaffected > 0 { p { "Nothing is to be done for " (counted(plan.unaffected, "other item")) "." } }
         (skipped("cannot be processed", &plan.skipped, plan.skipped_count))
+        @for one in &plan.not_found {
+            p { span.id { (parts::foreign(&one.id)) } ": " (parts::foreign(&Masker::new().text(&one.reason))) "." }
+        }
     }
 }
 
@@ -391,7 +394,7 @@ fn why_capped(plan: &Plan) -> String {
             .to_owned();
     }
     // A plan of the terminal may have another limit than this page's plans.
-    let selected = plan.items.len() + plan.unaffected + plan.skipped_count;
+    let selected = plan.found();
     format!("The plan has reached its limit of {selected} items, so more may match.")
 }
 
