@@ -328,8 +328,9 @@ fn print_path(path: &EventPath, with_headers: bool, out: &mut impl Write) -> io:
     writeln!(out, "  call       {}", line.call_id.as_deref().unwrap_or("-"))?;
     let late = line.late_ms.map_or_else(String::new, |ms| format!(", {} after it happened", duration(ms)));
     writeln!(out, "  received   {}{late}", line.received_at)?;
-    match (path.key_index, path.source) {
-        (Some(index), _) => writeln!(out, "  verified   by key {} of the provider", index + 1)?,
+    match (path.key_number, path.source) {
+        (Some(1), _) => writeln!(out, "  verified   by key 1 of the provider, the newest")?,
+        (Some(number), _) => writeln!(out, "  verified   by key {number} of the provider; key 1 is the newest")?,
         (None, "lookup") => writeln!(out, "  verified   not needed: the provider's answer to a lookup")?,
         (None, _) => writeln!(out, "  verified   not needed: Switchhook made it")?,
     }

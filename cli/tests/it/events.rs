@@ -146,9 +146,15 @@ fn events_are_listed_by_filter_and_shown_masked() {
     assert_eq!(count(&["--limit", "1"]), 1);
 
     let shown = printed(&stack, &["event", "show", ENDED, "--headers"]);
-    for part in
-        ["by key 1", "folded     ", "announced  ", "● completed, applied", "\"call_ended\"", "header     ", "‹text A"]
-    {
+    for part in [
+        "by key 1 of the provider, the newest",
+        "folded     ",
+        "announced  ",
+        "● completed, applied",
+        "\"call_ended\"",
+        "header     ",
+        "‹text A",
+    ] {
         assert!(shown.contains(part), "{part} is not in\n{shown}");
     }
     for personal in ["+447700900000", "+442079460018", "Ada", "https://"] {

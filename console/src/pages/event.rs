@@ -137,9 +137,9 @@ fn steps(path: &EventPath) -> Markup {
 }
 
 fn verified(path: &EventPath) -> Markup {
-    match (path.key_index, path.source) {
-        (Some(0), _) => html! { "by the newest key of the provider" },
-        (Some(index), _) => html! { "by key " (index + 1) " of the provider; key 1 is the newest" },
+    match (path.key_number, path.source) {
+        (Some(1), _) => html! { "by key 1 of the provider, the newest" },
+        (Some(number), _) => html! { "by key " (number) " of the provider; key 1 is the newest" },
         (None, "lookup") => html! { "not needed: it is the provider's answer to a lookup" },
         (None, _) => html! { "not needed: Switchhook made it" },
     }
@@ -312,7 +312,7 @@ mod tests {
         };
         EventPath {
             line,
-            key_index: Some(1),
+            key_number: Some(2),
             source: "webhook",
             trace_id: "1-abc".to_owned(),
             body_bytes: 120,
@@ -361,7 +361,7 @@ mod tests {
     #[test]
     fn event_that_was_not_folded_says_why() {
         let mut path = path();
-        (path.folded_at, path.line.status, path.key_index) = (None, "dead_lettered", None);
+        (path.folded_at, path.line.status, path.key_number) = (None, "dead_lettered", None);
         path.retries = Some(Retries {
             count: 20,
             error: Some("throttled".to_owned()),

@@ -25,7 +25,8 @@ use switchhook_aws::secret::WebhookKeys;
 use switchhook_aws::telemetry::Decision;
 use switchhook_domain::{CallId, Disposition, EventId, Origin, Provider, Timestamp, TraceId, WebhookQuarantined};
 use switchhook_providers::{
-    DEDUPE_RETENTION, Entry, ReadNotes, Reading, UnverifiedWebhook, VerifiedWebhook, read_with_notes, verify,
+    DEDUPE_RETENTION, Entry, ReadNotes, Reading, UnverifiedWebhook, VerifiedWebhook, key_number, read_with_notes,
+    verify,
 };
 
 /// Request headers stored with an event, for debugging. None of them holds a secret.
@@ -76,7 +77,7 @@ pub struct Ingress {
 }
 
 /// Names of the metrics that count which of several keys verified a webhook. Every later key counts as the last.
-const KEY_METRICS: [&str; 4] = ["key_0", "key_1", "key_2", "key_3"];
+const KEY_METRICS: [&str; 4] = ["key_1", "key_2", "key_3", "key_4"];
 
 /// Facts about an authentic webhook, for the log and the metrics.
 #[derive(Clone, Debug, Default)]
@@ -333,7 +334,7 @@ impl Ingress {
             cause,
             error,
             unknown_field: notes.read.unknown_value,
-            key_index: notes.key_index,
+            key_number: notes.key_index.map(key_number),
             trace_id: Some(&context.trace_id),
             counts,
             ..Decision::default()

@@ -6,6 +6,7 @@ use serde::Serialize;
 use similar::{ChangeTag, TextDiff};
 use switchhook_aws::inbox::Note;
 use switchhook_domain::{AnnouncementSource, Call, EventId, Origin, explain};
+use switchhook_providers::key_number;
 
 use super::{EventLine, Fate};
 use crate::error::Error;
@@ -20,9 +21,9 @@ const SHOWN_LINES_MAX: usize = 5_000;
 pub struct EventPath {
     #[serde(flatten)]
     pub line: EventLine,
-    /// Index of the provider's key that verified the webhook: 0 is the newest. `None` if nothing was verified, because the
+    /// Number of the provider's key that verified the webhook: 1 is the newest. `None` if nothing was verified, because the
     /// event is an answer to a lookup or Switchhook itself made it.
-    pub key_index: Option<usize>,
+    pub key_number: Option<usize>,
     /// `webhook`, `lookup` or `switchhook`.
     pub source: &'static str,
     pub trace_id: String,
@@ -120,7 +121,7 @@ pub async fn show_masked(stack: &Stack, id: &EventId, masker: &mut Masker) -> Re
     let headers = stored.headers.iter().map(|(name, value)| (name.clone(), masker.text(value))).collect();
     Ok(Some(EventPath {
         line: fate.line(),
-        key_index: is_webhook.then_some(stored.key_index),
+        key_number: is_webhook.then(|| key_number(stored.key_index)),
         source,
         trace_id: stored.trace_id.clone(),
         body_bytes: body.len(),

@@ -70,9 +70,9 @@ pub struct Decision<'a> {
     /// Provider's field with a value that Switchhook does not know. Never the value.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unknown_field: Option<&'a str>,
-    /// Index of the key that verified a webhook. `None` if the provider has one key only.
+    /// Number of the key that verified a webhook: 1 is the newest. `None` if the provider has one key only.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub key_index: Option<usize>,
+    pub key_number: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub duration_ms: Option<i64>,
     /// Number of times that the queue message has been received.

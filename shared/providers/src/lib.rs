@@ -66,4 +66,4 @@ pub use lookup::{Lookup, LookupAnswer, Period};
 pub use reading::{ReadError, ReadNotes, Reading};
 pub use samples::samples;
 pub use search::{CallSearch, SearchStep};
-pub use webhook::{SignedWebhook, UnverifiedWebhook, VerifiedWebhook, VerifyError};
+pub use webhook::{SignedWebhook, UnverifiedWebhook, VerifiedWebhook, VerifyError, key_number};

@@ -73,8 +73,7 @@ impl VerifiedWebhook {
         &self.body
     }
 
-    /// Index of the configured key that verified the webhook. Once every webhook matches key 0, the other keys can be
-    /// removed.
+    /// Index of the configured key that verified the webhook. Everything that people see has its [`key_number`].
     #[must_use]
     pub fn key_index(&self) -> usize {
         self.key_index
@@ -89,6 +88,13 @@ impl fmt::Debug for VerifiedWebhook {
             .field("key_index", &self.key_index)
             .finish_non_exhaustive()
     }
+}
+
+/// Returns the number of a key for people, in logs, metrics and pages: 1 is the first of the provider's list, the newest. Once every
+/// webhook matches key 1, the other keys can be removed.
+#[must_use]
+pub const fn key_number(index: usize) -> usize {
+    index.saturating_add(1)
 }
 
 /// Reason why a webhook is rejected.

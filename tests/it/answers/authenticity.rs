@@ -6,11 +6,13 @@ use bytes::Bytes;
 use http::{Request, StatusCode};
 use serde_dynamo::AttributeValue;
 use serde_json::{Value, json};
-use switchhook_domain::Provider;
+use switchhook_domain::{EventId, Provider};
 use switchhook_local::INBOX_TABLE;
+use switchhook_operate::events::show;
 use switchhook_tests::{KEY, OLD_KEY, World, generic, sample};
 
 use super::{OK, answer, id_of, provider_of, with_body, with_header, with_uri};
+use crate::repair::stack_of;
 
 pub(super) fn invalid_signature() -> (StatusCode, Value) {
     let message = "the signature does not match a key of this provider, or the timestamp is outside the allowed window";
@@ -169,14 +171,18 @@ async fn signature_is_good_for_exactly_its_window() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn second_key_is_good_too_and_which_one_it_was_is_kept() {
-    for (key, index) in [(KEY, "0"), (OLD_KEY, "1")] {
+async fn second_key_is_good_too_and_its_number_is_the_same_everywhere() {
+    for (key, index, number) in [(KEY, "0", 1), (OLD_KEY, "1", 2)] {
         let world = World::new();
         let body = sample("retell/call_started");
         let (code, answered) = world.post_signed(Provider::Retell, key, "", body.as_bytes()).await;
         assert_eq!((code, &answered["status"]), (OK, &json!("accepted")));
         let item = world.item(INBOX_TABLE, &id_of(&answered)).await;
         assert_eq!(item.get("key_index"), Some(&AttributeValue::N(index.to_owned())));
+        let [line] = world.logged("accepted").try_into().unwrap();
+        assert_eq!((&line["key_number"], &line[format!("key_{number}")]), (&json!(number), &json!(1)), "{line}");
+        let path = show(&stack_of(&world), &EventId::new(id_of(&answered))).await.unwrap().unwrap();
+        assert_eq!(path.key_number, Some(number));
     }
 }
 

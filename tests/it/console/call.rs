@@ -72,7 +72,7 @@ async fn payload_of_an_event_is_read_when_it_is_opened() {
     let requests = world.requests();
     assert!(requests.values().sum::<u64>() <= 6, "{requests:?}");
     for part in
-        ["Payload, masked", "by the newest key of the provider", "Trace id", "Headers, masked", "&quot;sid&quot;"]
+        ["Payload, masked", "by key 1 of the provider, the newest", "Trace id", "Headers, masked", "&quot;sid&quot;"]
     {
         assert!(open.contains(part), "{part} is missing: {}", open.html);
     }
