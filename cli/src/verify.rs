@@ -73,7 +73,7 @@ impl Verify {
             .search(&connection, async |stack, progress| verify::verify(stack, &filter, since, progress).await)?;
         if self.repair && report.is_repairable() {
             if !self.change.prints_json() {
-                print(&report, out)?;
+                print(&report, "", out)?;
             }
             let plan = connection.block_on(verify::plan_repair(stack, &filter, &report, self.change.max()));
             return self.change.carry_out_made(&connection, plan, out, errors);
@@ -81,13 +81,14 @@ impl Verify {
         if self.change.prints_json() {
             print_json(&report, out)?;
         } else {
-            print(&report, out)?;
+            let advice = if report.is_repairable() { "; add --repair to plan the repair" } else { "" };
+            print(&report, advice, out)?;
         }
         Ok(if report.is_clean() { Ended::Found } else { Ended::NotFound })
     }
 }
 
-fn print(report: &VerifyReport, out: &mut impl Write) -> io::Result<()> {
+fn print(report: &VerifyReport, advice: &str, out: &mut impl Write) -> io::Result<()> {
     for Finding { call_id, problem } in &report.findings {
         match problem {
             Problem::Different { differences, missing: _, is_forgetful: _ } => {
@@ -116,12 +117,44 @@ fn print(report: &VerifyReport, out: &mut impl Write) -> io::Result<()> {
             }
         }
     }
-    let matching = counted(report.matching, "call");
-    let other = report.findings.len();
-    match other {
-        0 => writeln!(out, "verified {matching}: all match their events"),
-        _ => writeln!(out, "{other} found, {matching} match their events"),
+    writeln!(out, "{}{advice}", result(report))
+}
+
+/// Returns the result in one line: how many calls match, and how many have which problem.
+fn result(report: &VerifyReport) -> String {
+    let verified = format!("verified {}", counted(report.matching + report.findings.len(), "call"));
+    if report.findings.is_empty() {
+        return format!("{verified}: all match their events");
     }
+    let mut parts = vec![match report.matching {
+        0 => "none matches its events".to_owned(),
+        1 => "1 matches its events".to_owned(),
+        more => format!("{more} match their events"),
+    }];
+    let [mut different, mut lost, mut unknown, mut unreadable, mut skipped] = [0_usize; 5];
+    for finding in &report.findings {
+        match finding.problem {
+            Problem::Different { .. } => different += 1,
+            Problem::Lost { .. } => lost += 1,
+            Problem::Unknown => unknown += 1,
+            Problem::Unreadable { .. } => unreadable += 1,
+            Problem::TooManyEvents => skipped += 1,
+        }
+    }
+    for (count, one, more) in [
+        (different, "differs from its events", "differ from their events"),
+        (lost, "has lost its row", "have lost their rows"),
+        (unknown, "does not exist", "do not exist"),
+        (unreadable, "cannot be read", "cannot be read"),
+        (skipped, "could not be compared", "could not be compared"),
+    ] {
+        match count {
+            0 => {}
+            1 => parts.push(format!("1 {one}")),
+            count => parts.push(format!("{count} {more}")),
+        }
+    }
+    format!("{verified}: {}", parts.join(", "))
 }
 
 #[cfg(test)]
@@ -133,7 +166,7 @@ mod tests {
 
     fn printed(report: &VerifyReport) -> String {
         let mut out = Vec::new();
-        print(report, &mut out).unwrap();
+        print(report, "", &mut out).unwrap();
         String::from_utf8(out).unwrap()
     }
 
@@ -161,9 +194,19 @@ mod tests {
         let expected = "a: the row does not match its events\n  the row says that the job is FAILED, and its events make it \
                         COMPLETED\nb: the row is lost, and the inbox holds the request that created the call, and 1 event of the call\n  retell:1\nc: there is no such \
                         call, and the inbox holds no event of it in the searched time\nd: could not read history of the call's \
-                        row\ne: not verified, because too many events of other calls arrived with its own\n5 found, 1 call \
-                        match their events\n";
+                        row\ne: not verified, because too many events of other calls arrived with its own\nverified 6 calls: \
+                        1 matches its events, 1 differs from its events, 1 has lost its row, 1 does not exist, 1 cannot be \
+                        read, 1 could not be compared\n";
         assert_eq!(printed(&report), expected);
+        let finding = |id: &str| Finding { call_id: CallId::new(id), problem: Problem::Unknown };
+        assert_eq!(
+            result(&VerifyReport { matching: 2, findings: vec![finding("a"), finding("b")] }),
+            "verified 4 calls: 2 match their events, 2 do not exist"
+        );
+        assert_eq!(
+            result(&VerifyReport { matching: 0, findings: vec![finding("a")] }),
+            "verified 1 call: none matches its events, 1 does not exist"
+        );
         assert_eq!(
             printed(&VerifyReport { matching: 2, findings: Vec::new() }),
             "verified 2 calls: all match their events\n"

@@ -64,7 +64,8 @@ fn altered_row_is_named_and_repaired() {
     aws(&stack.url, "DynamoDB_20120810.UpdateItem", &update);
     let (code, out, _) = run(&stack, &["verify", "--since", "1h"]);
     let expected = "c1: the row does not match its events\n  the row says that the job is FAILED, and its events make it \
-                    IN_PROGRESS\n1 found, 0 calls match their events\n";
+                    IN_PROGRESS\nverified 1 call: none matches its events, 1 differs from its events; add --repair to plan \
+                    the repair\n";
     assert_eq!((code, out.as_str()), (Some(1), expected));
     let (code, out, _) = run(&stack, &["verify", "--since", "1h", "--repair"]);
     assert_eq!(code, Some(0), "{out}");
