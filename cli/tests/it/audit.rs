@@ -5,9 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 use switchhook_operate::audit::Direct;
 
-use crate::stack::{Scratch, Stack, text};
-
-const PERSON: &str = "+447700900123";
+use crate::stack::{CREATE_CALL, PERSON, Scratch, Stack, text};
 
 fn records(stack: &Stack) -> Vec<Value> {
     let output = stack.switchhook(&["audit", "list", "--json"]);
@@ -33,19 +31,7 @@ fn every_change_without_a_plan_leaves_two_records() {
     std::fs::write(&generic, r#"{"generic": {"keys": ["hunter2 and more, so that it is long enough"]}}"#)
         .expect("a file");
     let due = (jiff::Timestamp::now() + jiff::SignedDuration::from_hours(24)).to_string();
-    let create = [
-        "call",
-        "create",
-        "--provider",
-        "retell",
-        "--from-number",
-        "+442079460018",
-        "--to-number",
-        PERSON,
-        "--due",
-        &due,
-    ];
-    let created = done(&stack, &create);
+    let created = done(&stack, &[&CREATE_CALL[..], &["--due", &due]].concat());
     let call_id = created.split(' ').next().expect("an id");
     done(&stack, &["call", "trigger", call_id, "--reason", "ticket 1"]);
     let late = stack.switchhook(&["call", "cancel", call_id]);

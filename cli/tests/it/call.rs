@@ -4,7 +4,7 @@ use serde_json::Value;
 use switchhook_domain::CallId;
 
 use crate::operator::{block_on, connect};
-use crate::stack::{Scratch, Stack, switchhook, text, wait_for};
+use crate::stack::{CREATE_CALL, Scratch, Stack, switchhook, text, wait_for};
 
 fn placing(more: &[&str]) -> (Scratch, Stack) {
     let scratch = Scratch::new();
@@ -18,15 +18,17 @@ fn placing(more: &[&str]) -> (Scratch, Stack) {
 
 /// Runs a subcommand of `call`. Returns its exit status, standard output and standard error.
 fn call(stack: &Stack, arguments: &[&str]) -> (Option<i32>, String, String) {
-    let all: Vec<&str> = ["call"].iter().chain(arguments).copied().chain(["--to", stack.url.as_str()]).collect();
-    let output = switchhook(&all);
+    run(stack, &[&["call"], arguments].concat())
+}
+
+/// Runs a command. Returns its exit status, standard output and standard error.
+fn run(stack: &Stack, arguments: &[&str]) -> (Option<i32>, String, String) {
+    let output = switchhook(&[arguments, &["--to", &stack.url]].concat());
     (output.status.code(), text(&output.stdout), text(&output.stderr))
 }
 
 fn create(stack: &Stack, more: &[&str]) -> Value {
-    let numbers = ["create", "--provider", "retell", "--from-number", "+442079460018", "--to-number", "+447700900123"];
-    let all: Vec<&str> = numbers.iter().chain(more).copied().chain(["--json"]).collect();
-    let (code, out, errors) = call(stack, &all);
+    let (code, out, errors) = run(stack, &[&CREATE_CALL[..], more, &["--json"]].concat());
     assert_eq!((code, errors), (Some(0), String::new()), "{out}");
     serde_json::from_str(&out).expect("one JSON object")
 }
@@ -71,23 +73,13 @@ fn call_is_created_once_and_placed() {
 fn same_call_is_created_once_unless_another_is_wanted() {
     let (_scratch, stack) = placing(&[]);
     let due = in_a_day();
-    let arguments = [
-        "create",
-        "--provider",
-        "retell",
-        "--from-number",
-        "+442079460018",
-        "--to-number",
-        "+447700900123",
-        "--due",
-        &due,
-    ];
-    let first = call(&stack, &arguments).1;
-    let (code, again, _) = call(&stack, &arguments);
+    let arguments = [&CREATE_CALL[..], &["--due", &due]].concat();
+    let first = run(&stack, &arguments).1;
+    let (code, again, _) = run(&stack, &arguments);
     let call_id = first.split(' ').next().expect("an id");
     assert_eq!(code, Some(0));
     assert!(again.starts_with(&format!("{call_id} was created by the same request")), "{again}");
-    let (code, another, _) = call(&stack, &[&arguments[..], &["--allow-duplicate"]].concat());
+    let (code, another, _) = run(&stack, &[&arguments[..], &["--allow-duplicate"]].concat());
     assert_eq!(code, Some(0));
     assert!(!another.contains(call_id) && another.contains(" created, due "), "{another}");
 }
@@ -109,10 +101,8 @@ fn everything_asked_for_reaches_the_stack() {
     for (place, other) in [(1, "Europe/London 09:00-18:00 mon"), (3, "3"), (5, "11m")] {
         let mut changed = order;
         changed[place] = other;
-        let numbers =
-            ["create", "--provider", "retell", "--from-number", "+442079460018", "--to-number", "+447700900123"];
         let rest = ["--due", &due, "--metadata", "a=b=c", "--idempotency-key", "k"];
-        let (code, _, errors) = call(&stack, &[&numbers[..], &changed, &rest].concat());
+        let (code, _, errors) = run(&stack, &[&CREATE_CALL[..], &changed, &rest].concat());
         assert_eq!(code, Some(1), "{other}");
         assert!(errors.contains("409 The idempotency key is taken"), "{errors}");
     }

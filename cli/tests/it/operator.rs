@@ -4,7 +4,7 @@ use serde_json::Value;
 use switchhook_domain::{CallId, JobState, Timestamp};
 use switchhook_operate::{Address, Error};
 
-use crate::stack::{Scratch, Stack, agent, switchhook, text, wait_for};
+use crate::stack::{CREATE_CALL, Scratch, Stack, agent, switchhook, text, wait_for};
 
 pub(crate) fn connect(url: &str) -> Result<switchhook_operate::Stack, Error> {
     block_on(switchhook_operate::Stack::connect(&Address::Local { url: url.to_owned() }))
@@ -176,8 +176,7 @@ fn nothing_is_stuck_in_a_new_stack() {
 fn call_that_waits_too_long_is_stuck() {
     // Calls of a provider without a rate wait.
     let stack = Stack::start(&["--dial-rates", "vapi=1", "--tick", "1h"]);
-    let numbers = ["--from-number", "+442079460018", "--to-number", "+447700900123"];
-    let output = stack.switchhook(&[&["call", "create", "--provider", "retell"], &numbers[..]].concat());
+    let output = stack.switchhook(&CREATE_CALL);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     let printed = wait_for("a stuck call", || {
         let output = stack.switchhook(&["stuck", "--for", "100ms"]);

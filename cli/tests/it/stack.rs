@@ -14,6 +14,11 @@ pub(crate) const KEY: &str = "the generic key, which is as long as it must be";
 const WAIT: Duration = Duration::from_secs(60);
 /// Type of the events that mark the end of the domain events so far.
 const MARKER: &str = "test.marker";
+/// Number that the calls of these tests call.
+pub(crate) const PERSON: &str = "+447700900123";
+/// Command that creates a call to [`PERSON`].
+pub(crate) const CREATE_CALL: [&str; 8] =
+    ["call", "create", "--provider", "retell", "--from-number", "+442079460018", "--to-number", PERSON];
 /// Path of the binary under test.
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_switchhook");
 
