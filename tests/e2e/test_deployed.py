@@ -13,8 +13,10 @@ from sign import sign, sign_generic
 JSON = {"content-type": "application/json"}
 
 
-# Statuses of the answer to a new webhook. Ingress repeats a write whose answer comes late, and then finds its own event.
-NEW = ("accepted", "already_processed")
+# Ingress repeats a write whose answer comes late, and then finds its own event.
+FOUND = "already_processed"
+# Statuses of the answer to a new webhook.
+NEW = ("accepted", FOUND)
 
 
 def webhook(event_type: str, second: int, call_id: str, **more) -> dict:
@@ -97,7 +99,7 @@ def test_a_provider_without_keys_is_unknown(stack):
 
 def test_an_event_type_that_nobody_knows_is_recorded(stack):
     answer = stack.post_signed("generic", {"id": "evt_1", "type": "payment_intent.succeeded", "data": {"object": {"amount": 2000}}})
-    assert (answer.status, answer.json()["status"]) == (200, "recorded"), answer
+    assert answer.status == 200 and answer.json()["status"] in ("recorded", FOUND), answer
 
 
 # --- state of calls --------------------------------------------------------------------------------------------------
@@ -176,7 +178,7 @@ def test_a_webhook_that_cannot_be_read_is_kept_and_reported_once(stack, dlq, sub
     first = stack.post_signed("generic", body)
     again = stack.post_signed("generic", body)
 
-    assert (first.status, first.json()["status"]) == (200, "quarantined"), first
+    assert first.status == 200 and first.json()["status"] in ("quarantined", FOUND), first
     assert again.status == 200, again
     event_id = first.json()["event_id"]
     assert len(dlq.expect("the quarantined webhook is in the dead-letter queue", lambda message: event_id in message)) == 1
