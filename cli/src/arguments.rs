@@ -30,6 +30,7 @@ use crate::republish::Republish;
 use crate::run::Run;
 use crate::send::Send;
 use crate::show::Show;
+use crate::simulate::Simulate;
 use crate::status::Status;
 use crate::stuck::Stuck;
 use crate::tail::Tail;
@@ -110,6 +111,8 @@ enum Verb {
     Send(Send),
     /// Show the state and the timeline of a call
     Show(Show),
+    /// Reckon what a stack needs and costs at a given traffic, and which limit it meets first
+    Simulate(Simulate),
     /// Answer three questions about a stack: is it healthy, is there a backlog, is there poison?
     Status(Status),
     /// List calls that do not move: why, what happens next, and when
@@ -196,6 +199,7 @@ pub(crate) fn run(
         Verb::Run(run) => run.run(out, errors).map_err(Into::into),
         Verb::Send(send) => send.run(out).map(ended).map_err(Into::into),
         Verb::Show(show) => show.run(out, errors).map(ended).map_err(Into::into),
+        Verb::Simulate(simulate) => simulate.run(out).map(ended).map_err(Into::into),
         Verb::Status(status) => status.run(out).map(ended).map_err(Into::into),
         Verb::Stuck(stuck) => stuck.run(out).map(ended).map_err(Into::into),
         Verb::Tail(tail) => tail.run(out).map(ended).map_err(Into::into),

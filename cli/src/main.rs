@@ -35,6 +35,7 @@ mod send;
 mod serving;
 mod shell;
 mod show;
+mod simulate;
 mod since;
 mod stack_choice;
 mod status;

@@ -18,12 +18,25 @@ pub mod price {
     /// Per event of up to 64 KB.
     pub const EVENT: f64 = 1.00 / 1e6;
     pub const LOG_GB: f64 = 0.50;
+    /// Per GB that a table stores for a month.
+    pub const STORED_GB: f64 = 0.25;
     /// Per metric whose values `GetMetricData` returns.
     pub const METRIC: f64 = 0.01 / 1e3;
     /// Per other request to CloudWatch.
     pub const CLOUDWATCH: f64 = 0.01 / 1e3;
     pub const SECRET: f64 = 0.05 / 1e4;
+
+    /// Per invocation of a function.
+    #[must_use]
+    pub const fn invocation() -> f64 {
+        LAMBDA_REQUEST + super::MEMORY_GB * super::INVOCATION_S * LAMBDA_GB_S
+    }
 }
+
+/// Memory of each function.
+pub const MEMORY_GB: f64 = 0.25;
+/// Duration of an invocation with that memory, network included. It is an assumption with a margin.
+pub const INVOCATION_S: f64 = 0.020;
 
 /// Read units of an event with a body of 5 KB, or of a typical call.
 const READ_UNITS: f64 = 1.0;
@@ -35,8 +48,6 @@ const REFOLD_READ_UNITS: f64 = 30.0;
 const REFOLD_WRITE_UNITS: f64 = 2.0;
 /// Messages in a batch of the consumer.
 const BATCH: f64 = 10.0;
-/// GB-seconds of an invocation: 20 ms with 256 MB.
-const INVOCATION_GB_S: f64 = 0.25 * 0.020;
 
 /// Estimated cost of a run, together with the work that it causes in the functions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -123,7 +134,7 @@ impl Cost {
                 + write_units * price::WRITE_UNIT
                 + sqs * price::SQS_FIFO
                 + domain_events * price::EVENT
-                + invocations * (price::LAMBDA_REQUEST + INVOCATION_GB_S * price::LAMBDA_GB_S),
+                + invocations * price::invocation(),
         }
     }
 }

@@ -38,6 +38,7 @@ pub mod repair;
 pub mod replay;
 pub mod republish;
 pub mod run;
+pub mod scale;
 pub mod search;
 pub mod secrets;
 pub mod selection;

@@ -91,7 +91,7 @@ async fn claiming_costs_one_read_one_write_and_one_message_per_call_and_one_book
 }
 
 /// Invokes the scheduler with the records of calls that are due soon.
-async fn wake_scheduler(world: &World) -> Report {
+pub(crate) async fn wake_scheduler(world: &World) -> Report {
     let records = world.cloud.services().dynamodb().stream().take_due(10);
     let records: Vec<Value> = records.iter().map(StreamRecord::to_event_record).collect();
     let event = serde_json::from_value(json!({"Records": records})).unwrap();

@@ -22,9 +22,9 @@ use crate::reconciler::{RUN_MAX, Reconciler, RequestStats};
 /// Time for which a settled call is checked.
 const SETTLED_FOR: Duration = Duration::from_secs(6 * 60 * 60);
 /// Time after an event during which a disagreement is not drift yet: the webhook may still be on its way.
-const DELIVERY_MARGIN: Duration = Duration::from_secs(10 * 60);
+pub const DELIVERY_MARGIN: Duration = Duration::from_secs(10 * 60);
 /// Limit on the calls that one run checks per wake queue and shard.
-const CALLS_PER_SHARD: i32 = 25;
+pub const CALLS_PER_SHARD: i32 = 25;
 /// Limit on the attempts per call that are looked up, the latest first.
 const ATTEMPTS_MAX: usize = 3;
 /// Calls checked at the same time.

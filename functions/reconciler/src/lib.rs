@@ -34,6 +34,19 @@ pub use crate::drift::DriftReport;
 use crate::reconciler::RUN_MAX;
 pub use crate::reconciler::{Reconciler, Report, RequestStats};
 
+/// Limits of the runs, for the model of `switchhook simulate`.
+pub mod limits {
+    use std::time::Duration;
+
+    pub use crate::drift::{CALLS_PER_SHARD as DRIFT_CALLS_PER_SHARD, DELIVERY_MARGIN as DRIFT_MARGIN};
+    pub use crate::lookup::REQUESTS_MAX as LOOKUPS;
+    use crate::reconciler::RUN_MAX;
+    pub use crate::sweep::{CONCURRENCY as SWEEP_CONCURRENCY, QUEUE_DEPTH_MAX as SWEEP_QUEUE_DEPTH};
+
+    /// Time of a run that the sweep gets at most, so that it cannot starve the calls.
+    pub const SWEEP_MAX: Duration = Duration::from_millis(RUN_MAX.as_millis() as u64 / 2);
+}
+
 /// Configuration, read from environment variables at cold start.
 #[derive(Debug)]
 pub struct Config {
@@ -81,8 +94,7 @@ impl Reconciler {
         let started = self.clock.now();
         let mut report = Report::default();
         let mut first_error = None;
-        // The sweep gets half of the time at most, so that it cannot starve the calls.
-        if let Err(error) = self.sweep(&mut report, started.plus(RUN_MAX / 2)).await {
+        if let Err(error) = self.sweep(&mut report, started.plus(limits::SWEEP_MAX)).await {
             report.failed += 1;
             first_error = Some(error);
         }

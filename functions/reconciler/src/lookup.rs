@@ -19,7 +19,7 @@ use switchhook_providers::{
 use crate::reconciler::{Reconciler, RequestStats};
 
 /// Limit on the requests of one run.
-const REQUESTS_MAX: u64 = 300;
+pub const REQUESTS_MAX: u64 = 300;
 /// Failures in a row after which a provider gets no further request in this run.
 const FAILURES_MAX: u32 = 5;
 

@@ -18,7 +18,7 @@ use switchhook_domain::{CallId, EventId, Timestamp};
 use crate::reconciler::{Reconciler, Report};
 
 /// Calls handled at the same time.
-const CONCURRENCY: usize = 16;
+pub const CONCURRENCY: usize = 16;
 /// Distance of the sweep from the current minute. By then an event that was stored normally is also queued and folded.
 const SWEEP_BEHIND_MINUTES: i64 = 2;
 /// Limit on the minutes of one run. The first sweep of a stack starts as many minutes back.
@@ -26,7 +26,7 @@ const SWEEP_MINUTES_MAX: i64 = 60;
 /// Queue depth above which the sweep pauses: the consumer is behind, and the missing events are probably in the queue.
 ///
 /// The age of the oldest message would be the better measure. SQS does not report it, and CloudWatch reports it minutes later.
-const QUEUE_DEPTH_MAX: u64 = 1_000;
+pub const QUEUE_DEPTH_MAX: u64 = 1_000;
 
 /// Result of queueing the missing events of one call.
 #[derive(Default)]

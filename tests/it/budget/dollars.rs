@@ -157,7 +157,7 @@ async fn million_webhooks_cost_about_eight_dollars_at_most() {
 }
 
 /// A Retell call whose webhooks have 5 KB on average.
-fn sized_retell_call(number: u64) -> Vec<Webhook> {
+pub(super) fn sized_retell_call(number: u64) -> Vec<Webhook> {
     let bytes = |call: &[Webhook]| call.iter().map(|webhook| webhook.body.len()).sum::<usize>() / call.len();
     let calls = (0..).map(|turns| retell_call(number, turns, 2));
     calls.into_iter().find(|call| bytes(call) >= 5_120).unwrap()

@@ -5,6 +5,7 @@
 mod attention;
 mod dollars;
 mod reconciler;
+mod scale;
 mod webhooks;
 
 use std::collections::BTreeMap;
@@ -17,19 +18,10 @@ use crate::traffic::Webhook;
 
 pub(crate) mod price {
     pub(crate) use switchhook_operate::cost::price::{
-        EVENT, HTTP_API, LAMBDA_GB_S, LAMBDA_REQUEST, LOG_GB, READ_UNIT, SQS_FIFO, WRITE_UNIT,
+        EVENT, HTTP_API, LOG_GB, READ_UNIT, SQS_FIFO, WRITE_UNIT, invocation,
     };
-
-    /// Per invocation of a function.
-    pub(crate) const fn invocation() -> f64 {
-        LAMBDA_REQUEST + super::MEMORY_GB * super::INVOCATION_S * LAMBDA_GB_S
-    }
 }
 
-/// Memory of each function.
-const MEMORY_GB: f64 = 0.25;
-/// Duration of an invocation with that memory, network included. It is an assumption with a margin.
-const INVOCATION_S: f64 = 0.020;
 /// Bytes of a line of the HTTP API's access log.
 pub(crate) const ACCESS_LOG_BYTES: f64 = 230.0;
 /// Bytes that CloudWatch adds to each log line.

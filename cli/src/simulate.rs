@@ -1,0 +1,186 @@
+//! `switchhook simulate`: reckons what a stack needs and costs at a given traffic, and which limit it meets first.
+
+mod page;
+
+use std::io::{self, Write};
+
+use clap::Args;
+use serde_json::json;
+use switchhook_operate::scale::{
+    Profile, RETELL, ReconcilerLimits, TWILIO, Traffic, bill, parameter, partitions, resources,
+};
+use switchhook_reconciler::limits;
+
+const EXAMPLES: &str = "\
+Examples:
+  switchhook simulate
+  switchhook simulate --events-per-day 5e6 --dialled-share 0.3
+  switchhook simulate --events-per-day 1e8 --traffic twilio --json
+
+It reckons from units that tests measure, and from the defaults of the template and of AWS. It reads no stack. Without options it
+prints docs/scaling.md.";
+
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Simulate {
+    /// Webhooks per day, one or more numbers
+    #[arg(long, value_name = "NUMBERS", value_delimiter = ',', default_value = "1e6,1e8,1e9", value_parser = positive)]
+    events_per_day: Vec<f64>,
+    /// Kind of webhooks: retell (three per call, 5 KB) or twilio (five per call, 0.6 KB)
+    #[arg(long, value_name = "KIND", default_value = RETELL.name, value_parser = profile)]
+    traffic: Profile,
+    /// Load at the busiest time, as a multiple of the mean
+    #[arg(long, value_name = "NUMBER", default_value_t = Traffic::new(1.0).peak_factor, value_parser = positive)]
+    peak_factor: f64,
+    /// Share of the calls that Switchhook dials, from 0 to 1
+    #[arg(long, value_name = "SHARE", default_value_t = Traffic::new(1.0).dialled_share, value_parser = share)]
+    dialled_share: f64,
+    /// Share of the calls whose ending no webhook reports, from 0 to 1
+    #[arg(long, value_name = "SHARE", default_value_t = Traffic::new(1.0).silent_share, value_parser = share)]
+    silent_share: f64,
+    /// Days for which webhooks are stored
+    #[arg(long, value_name = "DAYS", default_value_t = parameter::INBOX_DAYS, value_parser = positive)]
+    inbox_days: f64,
+    /// Days for which calls are stored
+    #[arg(long, value_name = "DAYS", default_value_t = parameter::CALL_DAYS, value_parser = positive)]
+    call_days: f64,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SimulateError {
+    #[error("could not print the model")]
+    Print(#[source] io::Error),
+}
+
+impl Simulate {
+    /// Returns true.
+    pub(crate) fn run(&self, out: &mut impl Write) -> Result<bool, SimulateError> {
+        let sizes: Vec<Traffic> = self.events_per_day.iter().map(|size| self.traffic(*size)).collect();
+        let printed = if self.json {
+            let sizes = sizes.iter().map(|traffic| {
+                json!({
+                    "traffic": traffic, "units": traffic.units(), "resources": resources(traffic, &reconciler_limits()),
+                    "partitions": partitions(traffic), "bill": bill(traffic),
+                })
+            });
+            writeln!(out, "{:#}", json!({"sizes": sizes.collect::<Vec<_>>()}))
+        } else {
+            out.write_all(page::page(&sizes, &reconciler_limits()).as_bytes())
+        };
+        printed.map_err(SimulateError::Print)?;
+        Ok(true)
+    }
+
+    fn traffic(&self, webhooks_per_day: f64) -> Traffic {
+        Traffic {
+            webhooks_per_day,
+            profile: self.traffic,
+            peak_factor: self.peak_factor,
+            dialled_share: self.dialled_share,
+            silent_share: self.silent_share,
+            inbox_days: self.inbox_days,
+            call_days: self.call_days,
+        }
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "the limits are far below 2^52")]
+fn reconciler_limits() -> ReconcilerLimits {
+    ReconcilerLimits {
+        lookups: limits::LOOKUPS as f64,
+        drift_calls_per_shard: f64::from(limits::DRIFT_CALLS_PER_SHARD),
+        drift_margin_s: limits::DRIFT_MARGIN.as_secs_f64(),
+        sweep_s: limits::SWEEP_MAX.as_secs_f64(),
+        sweep_concurrency: limits::SWEEP_CONCURRENCY as f64,
+        sweep_queue_depth: limits::SWEEP_QUEUE_DEPTH as f64,
+    }
+}
+
+fn positive(text: &str) -> Result<f64, String> {
+    let number = text.parse().ok().filter(|number: &f64| number.is_finite() && *number > 0.0);
+    number.ok_or_else(|| "not a number above 0, such as 1000000 or 1e6".to_owned())
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    let number = text.parse().ok().filter(|number| (0.0..=1.0).contains(number));
+    number.ok_or_else(|| "not a number from 0 to 1".to_owned())
+}
+
+fn profile(text: &str) -> Result<Profile, String> {
+    let known = [RETELL, TWILIO].into_iter().find(|profile| profile.name == text);
+    known.ok_or_else(|| "not one of retell, twilio".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use switchhook_operate::scale::{Effect, Resource};
+
+    use super::*;
+
+    const SIZES: [f64; 3] = [1e6, 1e8, 1e9];
+
+    fn resource(traffic: &Traffic, name: &str) -> Resource {
+        let mut all = resources(traffic, &reconciler_limits()).into_iter();
+        all.find(|resource| resource.name == name).unwrap()
+    }
+
+    #[test]
+    fn page_in_the_documentation_is_what_the_command_prints() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/scaling.md");
+        let printed = page::page(&SIZES.map(Traffic::new), &reconciler_limits());
+        let stored = std::fs::read_to_string(path).unwrap();
+        let differing = printed.lines().zip(stored.lines()).find(|(printed, stored)| printed != stored);
+        assert!(printed == stored, "target/debug/switchhook simulate > docs/scaling.md renews the page: {differing:?}");
+    }
+
+    #[test]
+    fn loads_are_those_of_a_calculation_by_hand() {
+        // 86.4 million webhooks a day are 1,000 a second, of 333.3 calls, a tenth of which is dialled.
+        let traffic = Traffic::new(86.4e6);
+        let webhooks = resource(&traffic, "webhooks per second");
+        assert_eq!((webhooks.mean, webhooks.peak, webhooks.limit), (1_000.0, 3_000.0, 1_000.0));
+        assert_eq!((webhooks.share(), webhooks.is_exceeded()), (3.0, true));
+        assert_eq!(webhooks.webhooks_per_day_max(&traffic), 28.8e6);
+        assert_eq!(webhooks.effect, Effect::RefusesWebhooks);
+        let dials = resource(&traffic, "dials per second, all through one provider");
+        assert!((dials.peak - 100.0).abs() < 1e-9 && dials.limit == 1.0, "{dials:?}");
+        let lanes = resource(&traffic, "the same, for concurrent dials");
+        assert!((lanes.limit - 2.5).abs() < 1e-9, "{lanes:?}");
+        let questions = resource(&traffic, "questions to providers per minute");
+        assert!((questions.mean - 20.0).abs() < 1e-9, "{questions:?}");
+    }
+
+    #[test]
+    fn every_webhook_passes_the_limits_on_its_way_once() {
+        // Without dials, the model counts each webhook once at each limit that counts webhooks.
+        let traffic = Traffic { dialled_share: 0.0, ..Traffic::new(86.4e6) };
+        for name in [
+            "requests to the HTTP API per second",
+            "messages sent to the events queue per second",
+            "webhooks per second",
+        ] {
+            assert!((resource(&traffic, name).mean - 1_000.0).abs() < 1e-9, "{name}");
+        }
+    }
+
+    #[test]
+    fn cost_per_webhook_is_flat_within_ten_percent() {
+        let cost = SIZES.map(|size| bill(&Traffic::new(size)).dollars_per_million);
+        assert!(cost.iter().all(|dollars| (dollars / cost[1] - 1.0).abs() <= 0.1), "{cost:?}");
+        let single = bill(&Traffic::new(1e6));
+        let sum: f64 = single.charges.iter().map(|charge| charge.dollars_per_month).sum();
+        assert!((sum - 30.0 * single.dollars_per_million).abs() < 1e-6, "30 million webhooks a month");
+    }
+
+    #[test]
+    fn numbers_on_the_command_line_must_make_sense() {
+        assert_eq!((positive("1e6"), share("0.1")), (Ok(1e6), Ok(0.1)));
+        for text in ["0", "-1", "inf", "NaN", "many"] {
+            assert!(positive(text).is_err() && (text == "0" || share(text).is_err()), "{text}");
+        }
+        assert!(profile("vapi").is_err());
+    }
+}

@@ -1,0 +1,310 @@
+//! The model as a page of Markdown.
+
+use switchhook_operate::cost::{INVOCATION_S, price};
+use switchhook_operate::scale::{
+    BATCH, Bill, DIAL, Effect, MONTH_DAYS, Partitions, QUEUE_S, READ_S, ReconcilerLimits, Resource, Traffic, Units,
+    answer_s, bill, partitions, quota, resources,
+};
+
+const OPENING: &str = "\
+# Scaling
+
+How much a stack carries, what it costs, and which limit it meets first. `switchhook simulate` prints this page, and a test compares
+the two. Every number comes from one place: units that tests measure in the local cloud, constants of the code, defaults of the
+template, list prices and default quotas of AWS in us-east-1. Nothing here was measured on AWS. For other traffic:
+
+    target/debug/switchhook simulate --events-per-day 5e6 --dialled-share 0.3
+    target/debug/switchhook simulate --help
+";
+
+const FORMULAS: &str = "\
+## Limits and their formulas
+
+The load at the busiest time is the load at the mean times `p`. Names of units mean the last column of the table above.
+";
+
+const BEYOND: &str = "\
+## Beyond one Region or account
+
+- **Quotas count per account and Region.** AWS raises those of API Gateway, Lambda, SQS, EventBridge and DynamoDB on request. The
+  number of partitions, 1,000 write units each, follows the load by itself, unless a key is one of a few: those of `by_received` and
+  `by_wake`, whose number is a constant of the code.
+- **A second stack needs no change of the code.** Calls do not depend on each other. So each account at a provider posts its webhooks
+  to one stack, in any account or Region. Where one account at a provider has more traffic than a stack carries, its agents or numbers
+  must be divided.
+- **Each stack has its own** do-not-call list, dial rates, idempotency keys and index of numbers. Numbers that ask not to be called
+  must be blocked in every stack. The rate of one provider's account must be divided among the stacks that dial with it.
+- **Subscribers** get domain events from one bus per stack. EventBridge can send them to a bus in another account or Region, for
+  another $1.00 per million.
+";
+
+const LEFT_OUT: &str = "\
+## What the model leaves out
+
+- Limits of providers: how many calls an account may place or hold at the same time, and how often it may be asked.
+- Subscribers: EventBridge limits the events that it delivers to targets, and forwarding to a URL has a rate of its own.
+- Storage of indexes, point-in-time recovery, KMS, CloudFront, WAF, traces, and rebates for volume.
+- Webhooks that are sent again, forged or not readable, lookups, and repairs. A second delivery costs about as much as the first.
+- How fast AWS follows: Lambda adds 1,000 concurrent invocations every ten seconds, and an on-demand table takes twice its last peak
+  at once.
+- Batches that grow with the load. They make everything cheaper than the model says.
+";
+
+/// Returns the page for these sizes. All have the same traffic but for their size.
+pub(super) fn page(sizes: &[Traffic], reconciler: &ReconcilerLimits) -> String {
+    let Some(first) = sizes.first() else { return String::new() };
+    let mut parts = vec![OPENING.to_owned(), assumptions(first), units(first), formulas(first, reconciler)];
+    parts.extend(sizes.iter().map(|traffic| size(traffic, reconciler)));
+    parts.push(growth(sizes));
+    parts.extend([BEYOND.to_owned(), LEFT_OUT.to_owned()]);
+    parts.join("\n")
+}
+
+fn assumptions(traffic: &Traffic) -> String {
+    let Traffic { profile, peak_factor, dialled_share, silent_share, inbox_days, call_days, .. } = traffic;
+    let rows = [
+        ("w", "webhooks a day / 86,400".to_owned(), "webhooks per second".to_owned()),
+        (
+            "k",
+            number(profile.webhooks_per_call),
+            format!("webhooks per call: {} ({})", profile.name, profile.description),
+        ),
+        ("c", "w / k".to_owned(), "calls per second".to_owned()),
+        ("s", dialled_share.to_string(), "share of the calls that Switchhook dials, assumed".to_owned()),
+        ("d", "c × s".to_owned(), "dials per second".to_owned()),
+        ("p", number(*peak_factor), "busiest time / mean, assumed: a day's traffic in eight hours".to_owned()),
+        ("b", number(BATCH), "messages in a batch of the consumer, assumed".to_owned()),
+        ("i", format!("{INVOCATION_S} s"), "duration of an invocation, assumed with a margin".to_owned()),
+        (
+            "a",
+            format!("{} s", number(answer_s())),
+            "time that a provider takes to answer a dial (`ANSWER_SECONDS`)".to_owned(),
+        ),
+        ("q", format!("{QUEUE_S} s"), "time of a message in the queue, the median of others' measurements".to_owned()),
+        ("r", format!("{READ_S} s"), "duration of a read from DynamoDB, assumed".to_owned()),
+        ("", silent_share.to_string(), "share of silent calls, whose ending no webhook reports, assumed".to_owned()),
+        ("", number(*inbox_days), "days for which webhooks are stored (`InboxRetentionDays`)".to_owned()),
+        ("", number(*call_days), "days for which calls are stored (`CallRetentionDays`)".to_owned()),
+    ];
+    let rows = rows.map(|(symbol, value, meaning)| [symbol.to_owned(), value, meaning]);
+    format!("## Traffic\n\n{}", table(["", "value", "meaning"], rows))
+}
+
+fn units(traffic: &Traffic) -> String {
+    let (webhook, dial, all): (&Units, &Units, Units) = (&traffic.profile.webhook, &DIAL, traffic.units());
+    let rows = webhook.rows().into_iter().zip(dial.rows()).zip(all.rows());
+    let rows = rows
+        .map(|(((name, webhook), (_, dial)), (_, all))| [name.to_owned(), number(webhook), number(dial), number(all)]);
+    format!(
+        "## Units\n\nThe test `budget::scale` measures the first two columns. The last one is webhook + dial × s / k.\n\n{}",
+        table(["unit", "per webhook", "per dial", "per webhook, with dials"], rows)
+    )
+}
+
+fn formulas(traffic: &Traffic, reconciler: &ReconcilerLimits) -> String {
+    let resources = resources(traffic, reconciler).into_iter();
+    let rows = resources.map(|resource| {
+        [resource.name.to_owned(), resource.load_is.to_owned(), resource.limit_is, resource.beyond.to_owned()]
+    });
+    format!("{FORMULAS}\n{}", table(["load", "at the mean", "limit", "beyond it"], rows))
+}
+
+fn size(traffic: &Traffic, reconciler: &ReconcilerLimits) -> String {
+    let all = resources(traffic, reconciler);
+    let rows = all.iter().map(|resource| {
+        let share = format!("{} %", number((100.0 * resource.share()).ceil()));
+        let share = if resource.is_exceeded() { format!("**{share}**") } else { share };
+        [
+            resource.name.to_owned(),
+            number(resource.mean),
+            number(resource.peak),
+            number(resource.limit),
+            share,
+            resource.moved_by.to_owned(),
+        ]
+    });
+    format!(
+        "## {} webhooks a day\n\n{}\n{}\n{}\n{}",
+        number(traffic.webhooks_per_day),
+        table(["load", "mean", "busiest", "limit", "used", "moved by"], rows),
+        walls(&all, traffic),
+        other(&partitions(traffic), traffic, reconciler),
+        charges(&bill(traffic))
+    )
+}
+
+/// Names the limits that this traffic exceeds, in the order in which growing traffic meets them.
+fn walls(resources: &[Resource], traffic: &Traffic) -> String {
+    let mut ordered: Vec<&Resource> = resources.iter().collect();
+    ordered.sort_by(|one, other| other.share().total_cmp(&one.share()));
+    let met = |resource: &Resource| number(resource.webhooks_per_day_max(traffic));
+    let sentence = |what: &str, wall: Option<&&Resource>| {
+        wall.map_or_else(String::new, |wall| {
+            let (name, moved_by, beyond) = (wall.name, wall.moved_by, wall.beyond);
+            format!("**{what}: {name}**, at {} webhooks a day. {beyond}. Moved by {moved_by}.\n\n", met(wall))
+        })
+    };
+    let exceeded: Vec<&&Resource> = ordered.iter().filter(|resource| resource.is_exceeded()).collect();
+    let list: Vec<String> = exceeded.iter().map(|wall| format!("{} ({})", wall.name, met(wall))).collect();
+    let exceeded = match list.as_slice() {
+        [] => "No limit is exceeded at this size.\n".to_owned(),
+        list => format!("Exceeded, each with the webhooks a day at which it is met: {}.\n", list.join("; ")),
+    };
+    let refusing = ordered.iter().find(|resource| resource.effect == Effect::RefusesWebhooks);
+    format!(
+        "{}{}{exceeded}",
+        sentence("First wall", ordered.first()),
+        sentence("First wall that webhooks meet", refusing)
+    )
+}
+
+/// States what has no limit of its own: partitions, pollers, and the time to ask about an hour of lost webhooks.
+fn other(partitions: &Partitions, traffic: &Traffic, reconciler: &ReconcilerLimits) -> String {
+    let Partitions { inbox, calls, calls_by_writes, inbox_gb, calls_gb } = partitions;
+    let concurrency = traffic.webhooks() * traffic.units().messages / BATCH * INVOCATION_S * traffic.peak_factor;
+    let pollers = (concurrency / quota::POLLER_CONCURRENCY).ceil();
+    let new_account = quota::LAMBDA_CONCURRENCY_NEW * quota::LAMBDA_RATE_PER_CONCURRENCY;
+    let minutes = traffic.calls() * 3_600.0 / reconciler.lookups;
+    format!(
+        "- Partitions: {} of the inbox table with {} GB, and {} of the calls table with {} GB, {} of which its writes alone need.\n\
+         - Provisioned pollers, instead of those that Lambda adds by itself: {}.\n\
+         - A new account has a concurrency of {}, so {} invocations per second, until AWS raises it.\n\
+         - If all webhooks of an hour are lost, the reconciler asks about its calls for {} hours.\n",
+        number(*inbox),
+        number(*inbox_gb),
+        number(*calls),
+        number(*calls_gb),
+        number(*calls_by_writes),
+        number(pollers),
+        number(quota::LAMBDA_CONCURRENCY_NEW),
+        number(new_account),
+        number(minutes / 60.0),
+    )
+}
+
+fn charges(bill: &Bill) -> String {
+    let rows = bill.charges.iter().map(|charge| {
+        [
+            charge.name.to_owned(),
+            dollars(charge.dollars_per_million),
+            dollars(charge.dollars_per_month),
+            charge.formula.to_owned(),
+        ]
+    });
+    let sum =
+        ["**together**".to_owned(), dollars(bill.dollars_per_million), dollars(bill.dollars_per_month), String::new()];
+    table(["USD", "per million webhooks", "per month", "per webhook"], rows.chain([sum]))
+}
+
+fn growth(sizes: &[Traffic]) -> String {
+    let base = sizes.get(sizes.len() / 2).map_or(0.0, |traffic| bill(traffic).dollars_per_million);
+    let rows = sizes.iter().map(|traffic| {
+        let bill = bill(traffic);
+        let of = |is_wanted: fn(&str) -> bool| {
+            bill.charges
+                .iter()
+                .filter(|charge| is_wanted(charge.name))
+                .map(|charge| charge.dollars_per_million)
+                .sum::<f64>()
+        };
+        [
+            number(traffic.webhooks_per_day),
+            dollars(bill.dollars_per_month),
+            dollars(of(|name| !name.ends_with("stored") && name != "idle stack")),
+            dollars(of(|name| name.ends_with("stored"))),
+            dollars(of(|name| name == "idle stack")),
+            dollars(bill.dollars_per_million),
+            format!("{:+.1} %", 100.0 * (bill.dollars_per_million / base - 1.0)),
+        ]
+    });
+    let titles =
+        ["webhooks a day", "USD per month", "traffic, per million", "storage", "idle stack", "together", "difference"];
+    let one = sizes.first().map_or(0.0, |traffic| bill(traffic).batches_of_one);
+    format!(
+        "## Growth of the cost\n\n{}\n\
+         The cost per webhook does not grow, because no unit depends on how much is stored or how much else arrives. A month has \
+         {MONTH_DAYS}\ndays, and the stack stores as much as it deletes. With batches of one message instead of {}, a million \
+         webhooks cost ${} more.\n\n\
+         Prices: {} per million requests to the HTTP API, {} per million invocations of {INVOCATION_S} s, {} per million write units,\n\
+         {} per million read units, {} per million requests to SQS, {} per million domain events, {} per GB of logs, and {} per GB that\n\
+         is stored for a month. [Cost](cost.md) has the same prices, and the budget that tests hold.\n",
+        table(titles, rows),
+        number(BATCH),
+        dollars(one),
+        usd(1e6 * price::HTTP_API),
+        usd(1e6 * price::invocation()),
+        usd(1e6 * price::WRITE_UNIT),
+        usd(1e6 * price::READ_UNIT),
+        usd(1e6 * price::SQS_FIFO),
+        usd(1e6 * price::EVENT),
+        usd(price::LOG_GB),
+        usd(price::STORED_GB),
+    )
+}
+
+/// A price with all its digits.
+fn usd(price: f64) -> String {
+    let digits = format!("{price:.4}");
+    let trimmed = digits.trim_end_matches('0');
+    let decimals = trimmed.split_once('.').map_or(0, |(_, decimals)| decimals.len());
+    format!("${price:.*}", decimals.max(2))
+}
+
+/// A number with about three digits, or all those before the point.
+fn number(value: f64) -> String {
+    let decimals = match value.abs() {
+        0.0 => 0,
+        ..0.1 => 4,
+        ..10.0 => 3,
+        ..100.0 => 1,
+        _ => 0,
+    };
+    let digits = format!("{value:.decimals$}");
+    match digits.split_once('.') {
+        Some((whole, rest)) => {
+            let rest = rest.trim_end_matches('0');
+            format!("{}{}{rest}", grouped(whole), if rest.is_empty() { "" } else { "." })
+        }
+        None => grouped(&digits),
+    }
+}
+
+fn dollars(value: f64) -> String {
+    let digits = format!("{value:.2}");
+    let (whole, cents) = digits.split_once('.').unwrap_or((&digits, "00"));
+    format!("{}.{cents}", grouped(whole))
+}
+
+/// Separates each three digits of a whole number by a comma.
+fn grouped(digits: &str) -> String {
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        let after = digits.len() - index;
+        if index > 0 && after.is_multiple_of(3) && !text.ends_with('-') {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// A Markdown table whose columns are as wide as their widest cells.
+fn table<const COLUMNS: usize>(titles: [&str; COLUMNS], rows: impl IntoIterator<Item = [String; COLUMNS]>) -> String {
+    let rows: Vec<[String; COLUMNS]> = std::iter::once(titles.map(str::to_owned)).chain(rows).collect();
+    let mut lines: Vec<String> = rows.iter().map(|row| format!("| {} |\n", row.join(" | "))).collect();
+    lines.insert(1, format!("|{}\n", "---|".repeat(COLUMNS)));
+    lines.concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_short_and_grouped() {
+        let numbers = [0.0, 0.0386, 0.5, 2.0, 11.574, 86.4, 115.74, 1_157.4, 1e9].map(number);
+        assert_eq!(numbers, ["0", "0.0386", "0.5", "2", "11.6", "86.4", "116", "1,157", "1,000,000,000"]);
+        assert_eq!([dollars(0.004), dollars(1_234_567.891)], ["0.00", "1,234,567.89"]);
+        assert_eq!([usd(0.625), usd(1.0), usd(0.26667)], ["$0.625", "$1.00", "$0.2667"]);
+    }
+}

@@ -1,0 +1,111 @@
+//! Dollars per month, by service.
+
+use serde::Serialize;
+
+use super::units::BATCH;
+use super::{Traffic, quota};
+use crate::cost::price;
+
+/// Days of a month of the bill.
+pub const MONTH_DAYS: f64 = 30.0;
+
+/// Dollars per month that do not depend on traffic, as `docs/cost.md` lists them. A test compares them with that page.
+pub const IDLE_STACK: [(&str, f64); 6] = [
+    ("87,120 runs of the schedules", 0.09),
+    ("the reconciler when it finds nothing (the line above, and 86,400 requests for the lengths of two queues)", 0.12),
+    ("the scheduler when it finds nothing, and as much again for each provider in `DialRates`", 0.03),
+    ("their log lines", 0.03),
+    ("36 alarms on 76 metrics, $0.10 each", 7.60),
+    ("two providers that report calls, one of which places some", 16.50),
+];
+
+/// One line of the bill.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Charge {
+    pub name: &'static str,
+    /// Formula of the dollars per webhook.
+    pub formula: &'static str,
+    pub dollars_per_million: f64,
+    pub dollars_per_month: f64,
+}
+
+/// Costs of a month.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Bill {
+    pub charges: Vec<Charge>,
+    pub dollars_per_million: f64,
+    pub dollars_per_month: f64,
+    /// Addition to the dollars per million if the consumer gets batches of one message.
+    pub batches_of_one: f64,
+}
+
+/// Returns the costs of a month in which the stack stores as much as it deletes.
+#[must_use]
+pub fn bill(traffic: &Traffic) -> Bill {
+    let units = traffic.units();
+    let millions = traffic.webhooks_per_day * MONTH_DAYS / 1e6;
+    let batches = |batch: f64| units.messages / batch * 2.0 * (price::invocation() + price::SQS_FIFO);
+    let stored = |bytes: f64, days: f64| bytes * days / MONTH_DAYS / quota::GB * price::STORED_GB;
+    let lines = [
+        ("HTTP API", "requests to the HTTP API × price", units.http_requests * price::HTTP_API),
+        (
+            "functions",
+            "(invocations + 2 × messages / b) × price",
+            (units.invocations + 2.0 * units.messages / BATCH) * price::invocation(),
+        ),
+        (
+            "tables, written",
+            "write units of both tables × price",
+            (units.inbox_writes + units.calls_writes) * price::WRITE_UNIT,
+        ),
+        (
+            "indexes, written",
+            "write units of the four indexes × price",
+            (units.received_writes + units.wake_writes + units.other_index_writes) * price::WRITE_UNIT,
+        ),
+        (
+            "tables, read",
+            "read units, with those of the sweep × price",
+            (units.reads + units.sweep_reads) * price::READ_UNIT,
+        ),
+        (
+            "queues",
+            "(requests to SQS + 2 × messages / b) × price",
+            (units.sqs_requests + 2.0 * units.messages / BATCH) * price::SQS_FIFO,
+        ),
+        ("domain events", "domain events × price", units.domain_events * price::EVENT),
+        ("logs", "bytes of log lines × price per GB / 10⁹", units.log_bytes / 1e9 * price::LOG_GB),
+        (
+            "inbox, stored",
+            "bytes stored × days / 30 × price per GB / 2³⁰",
+            stored(units.inbox_bytes, traffic.inbox_days),
+        ),
+        (
+            "calls, stored",
+            "bytes stored × days / 30 × price per GB / 2³⁰",
+            stored(units.calls_bytes, traffic.call_days),
+        ),
+    ];
+    let mut charges: Vec<Charge> = lines
+        .into_iter()
+        .map(|(name, formula, dollars)| Charge {
+            name,
+            formula,
+            dollars_per_million: dollars * 1e6,
+            dollars_per_month: dollars * 1e6 * millions,
+        })
+        .collect();
+    let idle: f64 = IDLE_STACK.iter().map(|(_, dollars)| dollars).sum();
+    charges.push(Charge {
+        name: "idle stack",
+        formula: "the sum of [these lines](cost.md), whatever the traffic",
+        dollars_per_million: idle / millions,
+        dollars_per_month: idle,
+    });
+    Bill {
+        dollars_per_million: charges.iter().map(|charge| charge.dollars_per_million).sum(),
+        dollars_per_month: charges.iter().map(|charge| charge.dollars_per_month).sum(),
+        batches_of_one: (batches(1.0) - batches(BATCH)) * 1e6,
+        charges,
+    }
+}

@@ -1,0 +1,334 @@
+//! Load on every limit, at the mean and at the busiest time.
+
+use serde::Serialize;
+use switchhook_aws::bus::BATCH_MAX;
+use switchhook_aws::calls::WAKE_SHARDS;
+use switchhook_aws::inbox::RECEIVED_SHARDS;
+
+use super::units::BATCH;
+use super::{QUEUE_S, READ_S, Traffic, answer_s, dials_of_lanes, parameter, quota};
+use crate::cost::INVOCATION_S;
+
+/// Limits of the reconciler, from its own constants.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct ReconcilerLimits {
+    /// Requests to providers per run, which is once a minute.
+    pub lookups: f64,
+    /// Settled calls that a drift check takes from each shard, the newest first.
+    pub drift_calls_per_shard: f64,
+    /// Seconds after an event for which the drift check leaves its call alone.
+    pub drift_margin_s: f64,
+    /// Seconds of each minute in which the sweep works.
+    pub sweep_s: f64,
+    /// Calls that the sweep reads at the same time.
+    pub sweep_concurrency: f64,
+    /// Messages in the events queue at which the sweep pauses.
+    pub sweep_queue_depth: f64,
+}
+
+/// Consequence of a load beyond its limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Effect {
+    /// Providers get an error, and must send their webhooks again.
+    RefusesWebhooks,
+    /// Work is done later, or a request must be repeated.
+    Delays,
+    /// A check looks at fewer calls.
+    ChecksLess,
+}
+
+/// Something that is limited, and its load.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Resource {
+    pub name: &'static str,
+    pub mean: f64,
+    pub peak: f64,
+    pub limit: f64,
+    /// Formula of the load at the mean.
+    pub load_is: &'static str,
+    pub limit_is: String,
+    /// Parameter, constant or quota that moves the limit.
+    pub moved_by: &'static str,
+    pub effect: Effect,
+    pub beyond: &'static str,
+}
+
+impl Resource {
+    /// Share of the limit that the busiest time uses.
+    #[must_use]
+    pub fn share(&self) -> f64 {
+        self.peak / self.limit
+    }
+
+    /// True if the busiest time needs more than the limit.
+    #[must_use]
+    pub fn is_exceeded(&self) -> bool {
+        self.peak > self.limit
+    }
+
+    /// Largest number of webhooks per day within the limit, reckoned from the load of this traffic.
+    #[must_use]
+    pub fn webhooks_per_day_max(&self, traffic: &Traffic) -> f64 {
+        traffic.webhooks_per_day / self.share()
+    }
+}
+
+/// Partitions of the tables of a stack that has run as long as it stores.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Partitions {
+    pub inbox: f64,
+    pub calls: f64,
+    /// Partitions of the calls table for its writes alone, as in a stack that stores little yet.
+    pub calls_by_writes: f64,
+    pub inbox_gb: f64,
+    pub calls_gb: f64,
+}
+
+/// Returns the partitions that DynamoDB makes of the tables.
+#[must_use]
+pub fn partitions(traffic: &Traffic) -> Partitions {
+    let units = traffic.units();
+    let peak = traffic.webhooks() * traffic.peak_factor;
+    let by_writes = |writes: f64| (writes * peak / quota::PARTITION_WRITES).ceil().max(quota::NEW_TABLE_PARTITIONS);
+    let by_bytes = |bytes: f64| (bytes / quota::PARTITION_BYTES).ceil();
+    let inbox_bytes = units.inbox_bytes * traffic.webhooks_per_day * traffic.inbox_days;
+    let calls_bytes = units.calls_bytes * traffic.webhooks_per_day * traffic.call_days;
+    let calls_by_writes = by_writes(units.calls_writes);
+    Partitions {
+        inbox: by_writes(units.inbox_writes).max(by_bytes(inbox_bytes)),
+        calls: calls_by_writes.max(by_bytes(calls_bytes)),
+        calls_by_writes,
+        inbox_gb: inbox_bytes / quota::GB,
+        calls_gb: calls_bytes / quota::GB,
+    }
+}
+
+/// Returns every limit with its load. The order is the way of a webhook, then that of a dial, then repair.
+#[must_use]
+pub fn resources(traffic: &Traffic, reconciler: &ReconcilerLimits) -> Vec<Resource> {
+    let (webhooks, calls, dials) = (traffic.webhooks(), traffic.calls(), traffic.dials());
+    let units = traffic.units();
+    let batches = webhooks * units.messages / BATCH;
+    let invocations = webhooks * units.invocations + 2.0 * batches;
+    let relay_partitions = partitions(traffic).calls_by_writes;
+    let put_events = batches.max(webhooks * units.domain_events / count(BATCH_MAX as u64));
+    let resource = |name, mean: f64, load_is, (limit, limit_is): (f64, String), moved_by, effect, beyond| Resource {
+        name,
+        mean,
+        peak: mean * traffic.peak_factor,
+        limit,
+        load_is,
+        limit_is,
+        moved_by,
+        effect,
+        beyond,
+    };
+    let quota = |limit: f64| (limit, "quota".to_owned());
+    let default = |limit: f64, name: &str| (limit, format!("default of `{name}`"));
+    let shards = |shards: u64, name: &str| {
+        let limit = count(shards) * quota::PARTITION_WRITES;
+        (limit, format!("`{name}` ({shards}) × {} per partition", quota::PARTITION_WRITES))
+    };
+    let waits = "Messages wait in the queue";
+    vec![
+        resource(
+            "webhooks per second",
+            webhooks,
+            "w",
+            default(parameter::WEBHOOK_RATE, "WebhookRatePerSecond"),
+            "`WebhookRatePerSecond`",
+            Effect::RefusesWebhooks,
+            "API Gateway answers 429, and P1-webhooks-throttled goes off",
+        ),
+        resource(
+            "requests to the HTTP API per second",
+            webhooks * units.http_requests,
+            "w × requests to the HTTP API",
+            quota(quota::API_GATEWAY),
+            "API Gateway's throttle quota",
+            Effect::RefusesWebhooks,
+            "API Gateway answers 429",
+        ),
+        resource(
+            "invocations per second",
+            invocations,
+            "w × invocations + 2 × w × messages / b",
+            (
+                quota::LAMBDA_CONCURRENCY * quota::LAMBDA_RATE_PER_CONCURRENCY,
+                format!("{} × the quota of concurrency", quota::LAMBDA_RATE_PER_CONCURRENCY),
+            ),
+            "Lambda's concurrency quota",
+            Effect::RefusesWebhooks,
+            "Lambda throttles: ingress answers 5xx, and queues wait",
+        ),
+        resource(
+            "concurrent invocations",
+            invocations * INVOCATION_S + dials * answer_s(),
+            "invocations per second × i + d × a",
+            quota(quota::LAMBDA_CONCURRENCY),
+            "Lambda's concurrency quota",
+            Effect::RefusesWebhooks,
+            "Lambda throttles: ingress answers 5xx, and queues wait",
+        ),
+        resource(
+            "messages sent to the events queue per second",
+            webhooks * units.messages,
+            "w × messages",
+            quota(quota::FIFO_REQUESTS),
+            "SQS's quota for FIFO queues with high throughput",
+            Effect::RefusesWebhooks,
+            "Ingress answers 5xx; what it stored is queued by the sweep",
+        ),
+        resource(
+            "write units of the inbox table per second",
+            webhooks * units.inbox_writes,
+            "w × write units of the inbox table",
+            quota(quota::TABLE_WRITES),
+            "DynamoDB's quota per table",
+            Effect::RefusesWebhooks,
+            "DynamoDB throttles, and ingress answers 5xx",
+        ),
+        resource(
+            "writes to `by_received` per second",
+            webhooks * units.received_writes,
+            "w × write units of `by_received`",
+            shards(RECEIVED_SHARDS, "RECEIVED_SHARDS"),
+            "the constant `RECEIVED_SHARDS`",
+            Effect::RefusesWebhooks,
+            "The index throttles its table, and ingress answers 5xx",
+        ),
+        resource(
+            "concurrent invocations of the consumer",
+            batches * INVOCATION_S,
+            "w × messages / b × i",
+            default(parameter::CONSUMER_CONCURRENCY, "ConsumerMaxConcurrency"),
+            "`ConsumerMaxConcurrency`",
+            Effect::Delays,
+            waits,
+        ),
+        resource(
+            "the same, for the pollers of one mapping",
+            batches * INVOCATION_S,
+            "w × messages / b × i",
+            quota(quota::MAPPING_CONCURRENCY),
+            "provisioned pollers, each with 10 concurrent invocations",
+            Effect::Delays,
+            waits,
+        ),
+        resource(
+            "write units of the calls table per second",
+            webhooks * units.calls_writes,
+            "w × write units of the calls table",
+            quota(quota::TABLE_WRITES),
+            "DynamoDB's quota per table",
+            Effect::Delays,
+            waits,
+        ),
+        resource(
+            "writes to the reconciler's queue in `by_wake` per second",
+            webhooks * units.reconcile_writes,
+            "w × write units in the reconciler's queue",
+            shards(WAKE_SHARDS, "WAKE_SHARDS"),
+            "the constant `WAKE_SHARDS`",
+            Effect::Delays,
+            "The index throttles its table, and messages wait in the queue",
+        ),
+        resource(
+            "concurrent invocations of the relay",
+            batches * INVOCATION_S,
+            "w × messages / b × i",
+            (
+                relay_partitions * parameter::RELAY_PARALLELIZATION,
+                "partitions of the calls table for its writes × `ParallelizationFactor`".to_owned(),
+            ),
+            "`ParallelizationFactor` of `RelayMapping`, at most 10",
+            Effect::Delays,
+            "Domain events are late, and P1-relay-age goes off",
+        ),
+        resource(
+            "`PutEvents` requests per second",
+            put_events,
+            "the larger of w × messages / b and w × domain events / 10",
+            quota(quota::PUT_EVENTS),
+            "EventBridge's `PutEvents` quota",
+            Effect::Delays,
+            "Domain events are late: the relay sends refused ones again",
+        ),
+        resource(
+            "calls created per second, one per request",
+            dials,
+            "d",
+            default(parameter::API_RATE, "ApiRatePerSecond"),
+            "`ApiRatePerSecond`, or requests with up to 100 calls",
+            Effect::Delays,
+            "The API answers 429",
+        ),
+        resource(
+            "dials per second, all through one provider",
+            dials,
+            "d",
+            default(parameter::DIAL_RATE, "DialRates"),
+            "`DialRates`, or more providers",
+            Effect::Delays,
+            "Calls are placed later than they are due",
+        ),
+        resource(
+            "the same, for concurrent dials",
+            dials,
+            "d",
+            (dials_of_lanes(parameter::CONCURRENT_DIALS), "default of `ConcurrentDialsPerProvider` / a".to_owned()),
+            "`ConcurrentDialsPerProvider` and `DialerMaxConcurrency`",
+            Effect::Delays,
+            "Calls are placed later than they are due",
+        ),
+        resource(
+            "calls that the sweep reads per second",
+            webhooks,
+            "w, if no two webhooks of a call come in the same minute",
+            (
+                reconciler.sweep_s / 60.0 * reconciler.sweep_concurrency / READ_S,
+                format!("{} s of each minute × {} reads at once / r", reconciler.sweep_s, reconciler.sweep_concurrency),
+            ),
+            "the sweep, which is one function",
+            Effect::Delays,
+            "An event that was stored and not queued is folded late",
+        ),
+        resource(
+            "messages in the events queue",
+            webhooks * units.messages * (QUEUE_S + INVOCATION_S),
+            "w × messages × (q + i)",
+            (reconciler.sweep_queue_depth, "`QUEUE_DEPTH_MAX` of the sweep".to_owned()),
+            "the constant `QUEUE_DEPTH_MAX`",
+            Effect::Delays,
+            "The sweep takes the load for a backlog, and pauses",
+        ),
+        resource(
+            "questions to providers per minute",
+            calls * traffic.silent_share * 60.0,
+            "c × share of silent calls × 60",
+            (reconciler.lookups, "`REQUESTS_MAX` per run".to_owned()),
+            "the constant `REQUESTS_MAX`",
+            Effect::Delays,
+            "Silent calls and dials in doubt are settled late",
+        ),
+        resource(
+            "calls settled in the time that the drift check leaves alone",
+            calls * reconciler.drift_margin_s,
+            "c × `DELIVERY_MARGIN` in seconds",
+            (
+                reconciler.drift_calls_per_shard * count(WAKE_SHARDS),
+                format!("`CALLS_PER_SHARD` ({}) × `WAKE_SHARDS` ({WAKE_SHARDS})", reconciler.drift_calls_per_shard),
+            ),
+            "the constant `CALLS_PER_SHARD`",
+            Effect::ChecksLess,
+            "The hourly drift check finds only calls that it leaves alone",
+        ),
+    ]
+}
+
+/// A small count as a number of the model.
+#[expect(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
+const fn count(count: u64) -> f64 {
+    count as f64
+}

@@ -1,0 +1,89 @@
+//! Model of a stack at scale: webhooks per day lead to the load on every limit, and to dollars.
+//!
+//! **The model is arithmetic on numbers that have their home elsewhere**: units per webhook and per dial ([`Units`], measured in the
+//! local cloud by a test), prices ([`crate::cost::price`]), quotas ([`quota`]), defaults of the template ([`parameter`], compared with
+//! the template by a test) and constants of the code. `switchhook simulate` prints it with its formulas.
+
+mod bill;
+mod load;
+pub mod parameter;
+pub mod quota;
+mod units;
+
+use serde::Serialize;
+use switchhook_providers::Pacing;
+
+pub use bill::{Bill, Charge, IDLE_STACK, MONTH_DAYS, bill};
+pub use load::{Effect, Partitions, ReconcilerLimits, Resource, partitions, resources};
+pub use units::{BATCH, DIAL, Profile, RETELL, TWILIO, Units};
+
+/// Seconds from the arrival of a message in a FIFO queue to its receipt: the median of measurements by others on AWS, in 2022.
+pub const QUEUE_S: f64 = 0.028;
+/// Seconds of an eventually consistent read of one item. It is an assumption.
+pub const READ_S: f64 = 0.005;
+
+/// Traffic of a stack.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Traffic {
+    pub webhooks_per_day: f64,
+    pub profile: Profile,
+    /// Load at the busiest time, as a multiple of the mean.
+    pub peak_factor: f64,
+    /// Share of the calls that Switchhook dials.
+    pub dialled_share: f64,
+    /// Share of the calls whose ending no webhook reports, so that the reconciler asks the provider.
+    pub silent_share: f64,
+    pub inbox_days: f64,
+    pub call_days: f64,
+}
+
+impl Traffic {
+    /// Returns traffic of this size, with the other values that `switchhook simulate` assumes.
+    #[must_use]
+    pub const fn new(webhooks_per_day: f64) -> Self {
+        Self {
+            webhooks_per_day,
+            profile: RETELL,
+            peak_factor: 3.0,
+            dialled_share: 0.1,
+            silent_share: 0.001,
+            inbox_days: parameter::INBOX_DAYS,
+            call_days: parameter::CALL_DAYS,
+        }
+    }
+
+    /// Mean number of webhooks per second.
+    #[must_use]
+    pub fn webhooks(&self) -> f64 {
+        self.webhooks_per_day / 86_400.0
+    }
+
+    /// Mean number of calls per second.
+    #[must_use]
+    pub fn calls(&self) -> f64 {
+        self.webhooks() / self.profile.webhooks_per_call
+    }
+
+    /// Mean number of dials per second.
+    #[must_use]
+    pub fn dials(&self) -> f64 {
+        self.calls() * self.dialled_share
+    }
+
+    /// Use of AWS per webhook, with the share of a dial that belongs to it.
+    #[must_use]
+    pub fn units(&self) -> Units {
+        self.profile.webhook.plus(self.dialled_share / self.profile.webhooks_per_call, &DIAL)
+    }
+}
+
+/// Dials per second that `lanes` concurrent dials reach at any rate.
+fn dials_of_lanes(lanes: u32) -> f64 {
+    Pacing::new(parameter::DIAL_RATE_MAX).map_or(0.0, |pacing| pacing.throughput(lanes))
+}
+
+/// Seconds that a provider typically takes to answer a dial.
+#[must_use]
+pub fn answer_s() -> f64 {
+    1.0 / dials_of_lanes(1)
+}

@@ -1,0 +1,14 @@
+//! Default values of `template.yaml` that the model uses. A test compares them with the template.
+
+pub const WEBHOOK_RATE: f64 = 1_000.0;
+pub const API_RATE: f64 = 50.0;
+pub const CONSUMER_CONCURRENCY: f64 = 50.0;
+/// Dials per second of each provider in `DialRates`.
+pub const DIAL_RATE: f64 = 1.0;
+/// Highest rate that `DialRates` takes.
+pub const DIAL_RATE_MAX: f64 = 100.0;
+pub const CONCURRENT_DIALS: u32 = 5;
+pub const INBOX_DAYS: f64 = 30.0;
+pub const CALL_DAYS: f64 = 400.0;
+/// `ParallelizationFactor` of the relay's event source mapping.
+pub const RELAY_PARALLELIZATION: f64 = 4.0;

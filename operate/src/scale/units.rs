@@ -1,0 +1,160 @@
+//! Use of AWS by one webhook and by one dial. The tests in `tests/it/budget/scale.rs` measure it in the local cloud.
+
+use serde::Serialize;
+
+/// Messages in a mean batch of the consumer, both in the measurement and in the model.
+pub const BATCH: f64 = 3.0;
+
+/// Use of AWS by one webhook, or by one dial.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Units {
+    /// Requests to the HTTP API.
+    pub http_requests: f64,
+    /// Invocations of functions other than the consumer and the relay, which are invoked once per batch.
+    pub invocations: f64,
+    /// Messages of the events queue.
+    pub messages: f64,
+    /// Requests to SQS other than the two by which Lambda receives and deletes a batch of the events queue.
+    pub sqs_requests: f64,
+    pub inbox_writes: f64,
+    pub received_writes: f64,
+    pub calls_writes: f64,
+    pub wake_writes: f64,
+    /// Writes to `by_wake` that concern the queue of the reconciler. Each costs one unit.
+    pub reconcile_writes: f64,
+    /// Write units of `by_appointment` and `by_party`.
+    pub other_index_writes: f64,
+    pub reads: f64,
+    /// Read units of the sweep.
+    pub sweep_reads: f64,
+    pub domain_events: f64,
+    /// Bytes of log lines, the access log of the HTTP API included.
+    pub log_bytes: f64,
+    /// Bytes that the inbox table stores, without its indexes.
+    pub inbox_bytes: f64,
+    /// Bytes that the calls table stores, without its indexes.
+    pub calls_bytes: f64,
+}
+
+impl Units {
+    /// Adds other units so many times.
+    #[must_use]
+    pub fn plus(&self, times: f64, other: &Self) -> Self {
+        Self {
+            http_requests: self.http_requests + times * other.http_requests,
+            invocations: self.invocations + times * other.invocations,
+            messages: self.messages + times * other.messages,
+            sqs_requests: self.sqs_requests + times * other.sqs_requests,
+            inbox_writes: self.inbox_writes + times * other.inbox_writes,
+            received_writes: self.received_writes + times * other.received_writes,
+            calls_writes: self.calls_writes + times * other.calls_writes,
+            wake_writes: self.wake_writes + times * other.wake_writes,
+            reconcile_writes: self.reconcile_writes + times * other.reconcile_writes,
+            other_index_writes: self.other_index_writes + times * other.other_index_writes,
+            reads: self.reads + times * other.reads,
+            sweep_reads: self.sweep_reads + times * other.sweep_reads,
+            domain_events: self.domain_events + times * other.domain_events,
+            log_bytes: self.log_bytes + times * other.log_bytes,
+            inbox_bytes: self.inbox_bytes + times * other.inbox_bytes,
+            calls_bytes: self.calls_bytes + times * other.calls_bytes,
+        }
+    }
+
+    /// Returns the names of the units with their values.
+    #[must_use]
+    pub const fn rows(&self) -> [(&'static str, f64); 16] {
+        [
+            ("requests to the HTTP API", self.http_requests),
+            ("invocations, without consumer and relay", self.invocations),
+            ("messages of the events queue", self.messages),
+            ("requests to SQS, without those of batches", self.sqs_requests),
+            ("write units of the inbox table", self.inbox_writes),
+            ("write units of `by_received`", self.received_writes),
+            ("write units of the calls table", self.calls_writes),
+            ("write units of `by_wake`", self.wake_writes),
+            ("of these, in the reconciler's queue", self.reconcile_writes),
+            ("write units of `by_appointment` and `by_party`", self.other_index_writes),
+            ("read units", self.reads),
+            ("read units of the sweep", self.sweep_reads),
+            ("domain events", self.domain_events),
+            ("bytes of log lines", self.log_bytes),
+            ("bytes stored in the inbox table", self.inbox_bytes),
+            ("bytes stored in the calls table", self.calls_bytes),
+        ]
+    }
+}
+
+/// Kind of traffic whose units are measured.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Profile {
+    pub name: &'static str,
+    pub description: &'static str,
+    pub webhooks_per_call: f64,
+    pub webhook: Units,
+}
+
+/// Calls through Retell with three webhooks of 5 KB on average.
+pub const RETELL: Profile = Profile {
+    name: "retell",
+    description: "three webhooks per call, 5 KB on average",
+    webhooks_per_call: 3.0,
+    webhook: Units {
+        http_requests: 1.0,
+        invocations: 1.0,
+        messages: 1.0,
+        sqs_requests: 1.0,
+        inbox_writes: 7.0 / 3.0,
+        received_writes: 1.0,
+        calls_writes: 4.0 / 3.0,
+        wake_writes: 1.0,
+        reconcile_writes: 2.0 / 3.0,
+        other_index_writes: 2.0 / 3.0,
+        reads: 1.0,
+        sweep_reads: 0.2111,
+        domain_events: 7.0 / 3.0,
+        log_bytes: 1_872.0,
+        inbox_bytes: 1_750.0,
+        calls_bytes: 384.0,
+    },
+};
+
+/// Calls through Twilio with five callbacks each.
+pub const TWILIO: Profile = Profile {
+    name: "twilio",
+    description: "five callbacks per call, 0.6 KB on average",
+    webhooks_per_call: 5.0,
+    webhook: Units {
+        inbox_writes: 1.0,
+        calls_writes: 1.2,
+        wake_writes: 0.6,
+        reconcile_writes: 0.4,
+        other_index_writes: 0.4,
+        sweep_reads: 0.1333,
+        domain_events: 1.2,
+        log_bytes: 1_793.0,
+        inbox_bytes: 518.0,
+        calls_bytes: 248.0,
+        ..RETELL.webhook
+    },
+};
+
+/// One dial that is accepted: the request that creates the call, the claim, the dial, and what they add to the row of the call. The
+/// webhooks of the call come on top.
+pub const DIAL: Units = Units {
+    http_requests: 1.0,
+    invocations: 3.0,
+    messages: 1.0,
+    sqs_requests: 4.0,
+    inbox_writes: 3.0,
+    received_writes: 2.0,
+    calls_writes: 8.0,
+    wake_writes: 2.0,
+    reconcile_writes: 0.0,
+    other_index_writes: 0.0,
+    reads: 6.533,
+    sweep_reads: 0.0,
+    domain_events: 0.0,
+    log_bytes: 2_515.0,
+    inbox_bytes: 1_119.0,
+    calls_bytes: 606.4,
+};

@@ -1,0 +1,330 @@
+//! The model of the load at scale has the units that the local cloud counts.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use http::StatusCode;
+use serde_dynamo::AttributeValue;
+use switchhook_aws::calls::{BY_WAKE, WakeQueue};
+use switchhook_aws::inbox::BY_RECEIVED;
+use switchhook_domain::Provider;
+use switchhook_local::dynamodb::Units as Counted;
+use switchhook_local::fake::DeliveryFaults;
+use switchhook_local::{CALLS_TABLE, CloudOptions, INBOX_TABLE};
+use switchhook_operate::cost::MEMORY_GB;
+use switchhook_operate::scale::{BATCH, DIAL, IDLE_STACK, RETELL, TWILIO, Units, parameter};
+use switchhook_providers::{DialRates, Pacing};
+use switchhook_tests::{MINUTE, World, all_providers, options};
+
+use super::dollars::sized_retell_call;
+use super::{ACCESS_LOG_BYTES, LOG_LINE_BYTES, consume, post};
+use crate::files::{read, yaml};
+use crate::outbound::{call_request, create};
+use crate::outbound_budget::wake_scheduler;
+use crate::traffic::{Webhook, twilio_call};
+
+/// Largest difference between a measured unit and the unit of the model, as a share.
+const TOLERANCE: f64 = 0.01;
+/// Calls of one measurement.
+const CALLS: u64 = 60;
+
+/// World whose use of AWS is measured from its start.
+struct Meter {
+    world: World,
+    /// Use that the world itself does not count.
+    used: Units,
+    /// Use before the measurement.
+    base: Units,
+}
+
+impl Meter {
+    async fn new() -> Self {
+        let world = World::with_options(CloudOptions { index_numbers: true, ..options(&all_providers()) });
+        world.cloud.fake().set_delivery_faults(DeliveryFaults::NONE);
+        // The first sweep of a stack goes back an hour.
+        world.reconciler.run("test").await.unwrap();
+        let mut meter = Self { world, used: Units::default(), base: Units::default() };
+        meter.base = meter.read().await;
+        // Without the reads by which the test has just measured.
+        meter.base.reads = meter.reads();
+        meter
+    }
+
+    /// Consumes the messages of the queue in one batch, and publishes what follows.
+    async fn consume(&mut self) {
+        self.used.messages += self.world.queued().len() as f64;
+        consume(&self.world).await;
+        for record in self.world.cloud.services().dynamodb().stream().next_batch(usize::MAX) {
+            let record = record.to_event_record();
+            let place = |image: &str| {
+                let image = &record["dynamodb"][image];
+                Some((image["wake_key"]["S"].as_str()?.to_owned(), image["wake_at"]["N"].to_string()))
+            };
+            let (old, new) = (place("OldImage"), place("NewImage"));
+            let is_reconciled = |place: &Option<(String, String)>| {
+                place.as_ref().is_some_and(|(key, _)| key.starts_with(&format!("{}#", WakeQueue::Reconcile)))
+            };
+            if old != new {
+                self.used.reconcile_writes += f64::from(u8::from(is_reconciled(&old)) + u8::from(is_reconciled(&new)));
+            }
+        }
+        self.world.relay().await;
+    }
+
+    /// Write units of a table, or of some of its indexes.
+    fn writes(&self, table: &str, is_wanted: impl Fn(Option<&str>) -> bool) -> f64 {
+        let units = self.world.cloud.services().dynamodb().units();
+        let wanted = |unit: &Counted| unit.is_write && unit.table == table && is_wanted(unit.index.as_deref());
+        units.iter().filter(|(unit, _)| wanted(unit)).map(|(_, count)| count).sum()
+    }
+
+    fn reads(&self) -> f64 {
+        let units = self.world.cloud.services().dynamodb().units();
+        units.iter().filter(|(unit, _)| !unit.is_write).map(|(_, count)| count).sum()
+    }
+
+    /// Bytes of all items of a table.
+    async fn bytes(&self, table: &str) -> f64 {
+        let items = self.world.items(table).await;
+        items.iter().flat_map(|item| item.iter()).map(|(name, value)| name.len() + size(value)).sum::<usize>() as f64
+    }
+
+    /// Use of AWS since the start of the measurement.
+    async fn read(&self) -> Units {
+        let log = self.world.log_text();
+        let used = Units {
+            inbox_writes: self.writes(INBOX_TABLE, |index| index.is_none()),
+            received_writes: self.writes(INBOX_TABLE, |index| index == Some(BY_RECEIVED)),
+            calls_writes: self.writes(CALLS_TABLE, |index| index.is_none()),
+            wake_writes: self.writes(CALLS_TABLE, |index| index == Some(BY_WAKE)),
+            other_index_writes: self.writes(CALLS_TABLE, |index| index.is_some_and(|index| index != BY_WAKE)),
+            reads: self.reads(),
+            domain_events: self.world.domain_events().len() as f64,
+            log_bytes: log.len() as f64
+                + log.lines().count() as f64 * LOG_LINE_BYTES
+                + self.used.http_requests * ACCESS_LOG_BYTES,
+            inbox_bytes: self.bytes(INBOX_TABLE).await,
+            calls_bytes: self.bytes(CALLS_TABLE).await,
+            ..self.used
+        };
+        used.plus(-1.0, &self.base)
+    }
+}
+
+/// Size of a value as DynamoDB counts it.
+fn size(value: &AttributeValue) -> usize {
+    match value {
+        AttributeValue::S(text) => text.len(),
+        AttributeValue::N(digits) => digits.len().div_ceil(2) + 1,
+        AttributeValue::B(bytes) => bytes.len(),
+        AttributeValue::Bool(_) | AttributeValue::Null(_) => 1,
+        AttributeValue::L(values) => 3 + values.iter().map(|value| 1 + size(value)).sum::<usize>(),
+        AttributeValue::M(values) => 3 + values.iter().map(|(name, value)| name.len() + 1 + size(value)).sum::<usize>(),
+        AttributeValue::Ss(values) | AttributeValue::Ns(values) => values.iter().map(String::len).sum(),
+        AttributeValue::Bs(values) => values.iter().map(Vec::len).sum(),
+    }
+}
+
+/// Returns the units that differ from those of the model.
+fn differences(what: &str, measured: &Units, model: &Units) -> Vec<String> {
+    let mut differing = Vec::new();
+    for ((name, measured), (_, expected)) in measured.rows().into_iter().zip(model.rows()) {
+        println!("{what}: {name}: {measured:.4}, in the model {expected}");
+        if (measured - expected).abs() > TOLERANCE * expected.abs() {
+            differing.push(format!("{what}: {name}: {measured:.4} instead of {expected}"));
+        }
+    }
+    differing
+}
+
+/// Plays calls three at a time, so that each batch of the consumer has messages of three calls. Returns the use per webhook.
+async fn per_webhook(calls: Vec<Vec<Webhook>>) -> Units {
+    let mut meter = Meter::new().await;
+    for some in calls.chunks(BATCH as usize) {
+        let longest = some.iter().map(Vec::len).max().unwrap_or(0);
+        for event in 0..longest {
+            for webhook in some.iter().filter_map(|call| call.get(event)) {
+                assert_eq!(post(&meter.world, webhook).await, "accepted");
+                meter.used.http_requests += 1.0;
+                meter.used.invocations += 1.0;
+                meter.used.sqs_requests += 1.0;
+            }
+            meter.consume().await;
+        }
+        meter.world.wait(Duration::from_secs(2)).await;
+    }
+    let mut used = meter.read().await;
+    // The schedules of the next half hour sweep the inbox. A run that finds nothing costs as much as the cheapest.
+    let mut runs = Vec::new();
+    for _ in 0..32 {
+        meter.world.wait(MINUTE).await;
+        let before = meter.reads();
+        meter.world.reconciler.run("test").await.unwrap();
+        runs.push(meter.reads() - before);
+        assert_eq!(meter.world.queued().len(), 0);
+    }
+    let idle = runs.iter().copied().fold(f64::MAX, f64::min);
+    used.sweep_reads = runs.iter().map(|run| run - idle).sum();
+    Units::default().plus(1.0 / used.http_requests, &used)
+}
+
+#[tokio::test(start_paused = true)]
+async fn webhooks_have_the_units_of_the_model() {
+    let retell: Vec<Vec<Webhook>> = (0..CALLS).map(sized_retell_call).collect();
+    let twilio: Vec<Vec<Webhook>> = (0..CALLS).map(|number| twilio_call(number, true)).collect();
+    let mut differing = Vec::new();
+    for (profile, calls) in [(RETELL, retell), (TWILIO, twilio)] {
+        assert!(calls.iter().all(|call| call.len() as f64 == profile.webhooks_per_call));
+        differing.extend(differences(profile.name, &per_webhook(calls).await, &profile.webhook));
+    }
+    assert!(differing.is_empty(), "write these units into operate/src/scale/units.rs: {differing:#?}");
+}
+
+/// Creates, claims and dials one call.
+async fn dial(meter: &mut Meter) {
+    create(&meter.world, &call_request("confirms")).await;
+    assert_eq!(wake_scheduler(&meter.world).await.claimed, 1);
+    meter.world.cloud.dialer().handle(meter.world.take_claims()).await;
+    // The API, the scheduler and the dialer are invoked. The message to the dialer is sent, received and deleted, and the event that
+    // the provider accepted the dial is sent.
+    meter.used.http_requests += 1.0;
+    meter.used.invocations += 3.0;
+    meter.used.sqs_requests += 4.0;
+}
+
+#[tokio::test(start_paused = true)]
+async fn dials_have_the_units_of_the_model() {
+    let mut meter = Meter::new().await;
+    let dials = CALLS / 2;
+    for _ in 0..dials / BATCH as u64 {
+        for _ in 0..BATCH as u64 {
+            dial(&mut meter).await;
+        }
+        meter.consume().await;
+    }
+    let dialled = meter.read().await;
+    let mut webhooks = 0.0;
+    let end = tokio::time::Instant::now() + MINUTE * 10;
+    while let Ok(delivery) = tokio::time::timeout_at(end, meter.world.cloud.fake().next_delivery()).await {
+        let (code, answer) = meter.world.post(Provider::Retell, delivery.body()).await;
+        assert_eq!(code, StatusCode::OK, "{answer}");
+        webhooks += 1.0;
+        meter.consume().await;
+    }
+    assert_eq!(webhooks, dials as f64 * RETELL.webhooks_per_call);
+    // What the webhooks add to the row of a dialled call, beyond what they add to that of another call, belongs to the dial.
+    let ended = meter.read().await.plus(-webhooks, &RETELL.webhook);
+    let per_dial = Units {
+        calls_writes: ended.calls_writes,
+        wake_writes: ended.wake_writes,
+        reconcile_writes: ended.reconcile_writes,
+        other_index_writes: ended.other_index_writes,
+        domain_events: ended.domain_events,
+        calls_bytes: ended.calls_bytes,
+        ..dialled
+    };
+    let differing = differences("dial", &Units::default().plus(1.0 / dials as f64, &per_dial), &DIAL);
+    assert!(differing.is_empty(), "write these units into operate/src/scale/units.rs: {differing:#?}");
+}
+
+/// Share by which the use of a running stack may differ from the model, whose batches have three messages.
+const RUN_TOLERANCE: f64 = 0.1;
+
+/// Lets a stack run for ten minutes, with its event sources and schedules, while calls are reported and dialled. Returns its requests
+/// by operation, and its use of AWS.
+async fn run_stack(calls: u64, dials: u64) -> (BTreeMap<String, u64>, Units) {
+    let mut meter = Meter::new().await;
+    drop(meter.world.requests());
+    meter.world.start();
+    let calls: Vec<Vec<Webhook>> = (0..calls).map(sized_retell_call).collect();
+    // A call starts every second. Its second webhook comes 40 seconds later, and the third one 5 seconds after that.
+    for second in 0..600 {
+        for (event, after) in [0, 40, 45].into_iter().enumerate() {
+            let call = usize::try_from(second).ok().and_then(|second: usize| calls.get(second.checked_sub(after)?));
+            if let Some(webhook) = call.and_then(|call| call.get(event)) {
+                assert_eq!(post(&meter.world, webhook).await, "accepted");
+            }
+        }
+        if second % 10 == 0 && second / 10 < dials {
+            create(&meter.world, &call_request("confirms")).await;
+        }
+        meter.world.wait(Duration::from_secs(1)).await;
+    }
+    meter.world.stop();
+    assert_eq!(meter.world.queued().len(), 0);
+    (meter.world.requests(), meter.read().await)
+}
+
+#[tokio::test(start_paused = true)]
+async fn running_stack_uses_what_the_model_reckons() {
+    let (calls, dials) = (200, 20);
+    let (idle_requests, idle) = run_stack(0, 0).await;
+    let (requests, used) = run_stack(calls, dials).await;
+    let used = used.plus(-1.0, &idle);
+    let (webhooks, dials) = (calls as f64 * RETELL.webhooks_per_call, dials as f64);
+    // The webhooks of dialled calls are those of the fake provider. They are small.
+    let of_dialled = dials * RETELL.webhooks_per_call;
+    let model = Units::default().plus(webhooks + of_dialled, &RETELL.webhook).plus(dials, &DIAL);
+    let sent = |operation: &str| {
+        let count = |requests: &BTreeMap<String, u64>| requests.get(operation).copied().unwrap_or_default() as f64;
+        count(&requests) - count(&idle_requests)
+    };
+    let messages = webhooks + of_dialled + dials;
+    let compared = [
+        // A dial also sends a message to the dialer.
+        ("SendMessage", sent("SendMessage"), messages + dials),
+        // One for the inbox and one for the calls table. A dial adds two for the creation, two for the booking and the claim, two of the
+        // dialer, and one of the fold.
+        ("PutItem", sent("PutItem"), 2.0 * (webhooks + of_dialled) + 7.0 * dials),
+        ("write units of the inbox table", used.inbox_writes, model.inbox_writes - of_dialled * SMALLER),
+        ("write units of `by_received`", used.received_writes, model.received_writes),
+        ("write units of the calls table", used.calls_writes, model.calls_writes),
+        ("write units of `by_wake`", used.wake_writes, model.wake_writes),
+        ("write units of other indexes", used.other_index_writes, model.other_index_writes),
+        ("read units", used.reads, model.reads + model.sweep_reads),
+        ("domain events", used.domain_events, model.domain_events),
+    ];
+    let mut differing = Vec::new();
+    for (what, measured, expected) in compared {
+        println!("{what}: {measured}, in the model {expected:.1}");
+        if (measured - expected).abs() > RUN_TOLERANCE * expected {
+            differing.push(format!("{what}: {measured} instead of {expected:.1}"));
+        }
+    }
+    assert!(differing.is_empty(), "{differing:#?}");
+}
+
+/// Write units by which a webhook of the fake provider costs less than one of 5 KB.
+const SMALLER: f64 = RETELL.webhook.inbox_writes - 1.0;
+
+#[test]
+fn defaults_of_the_model_are_those_of_the_template() {
+    let template = yaml("template.yaml");
+    let default = |name: &str| template["Parameters"][name]["Default"].as_f64().unwrap();
+    assert_eq!(default("WebhookRatePerSecond"), parameter::WEBHOOK_RATE);
+    assert_eq!(default("ApiRatePerSecond"), parameter::API_RATE);
+    assert_eq!(default("ConsumerMaxConcurrency"), parameter::CONSUMER_CONCURRENCY);
+    assert_eq!(default("ConcurrentDialsPerProvider"), f64::from(parameter::CONCURRENT_DIALS));
+    assert_eq!(default("InboxRetentionDays"), parameter::INBOX_DAYS);
+    assert_eq!(default("CallRetentionDays"), parameter::CALL_DAYS);
+    let rates: DialRates = template["Parameters"]["DialRates"]["Default"].as_str().unwrap().parse().unwrap();
+    assert_eq!(rates.pacing(Provider::Retell).map(Pacing::per_second), Some(parameter::DIAL_RATE));
+    assert!(Pacing::new(parameter::DIAL_RATE_MAX).is_some() && Pacing::new(parameter::DIAL_RATE_MAX + 0.1).is_none());
+    let relay = &template["Resources"]["RelayMapping"]["Properties"];
+    assert_eq!(relay["ParallelizationFactor"].as_f64(), Some(parameter::RELAY_PARALLELIZATION));
+    assert_eq!(template["Globals"]["Function"]["MemorySize"].as_f64(), Some(MEMORY_GB * 1_024.0));
+}
+
+#[test]
+fn idle_stack_costs_what_the_page_about_cost_says() {
+    let page = read("docs/cost.md");
+    for (item, dollars) in IDLE_STACK {
+        // Metrics have a column with their number.
+        let is_row =
+            |line: &&str| line.starts_with(&format!("| {item} |")) && line.ends_with(&format!("| {dollars:.2} |"));
+        assert!(
+            page.lines().any(|line| is_row(&line)),
+            "docs/cost.md and operate/src/scale/bill.rs differ: {item}, {dollars}"
+        );
+    }
+}
