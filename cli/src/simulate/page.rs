@@ -20,15 +20,17 @@ template, list prices and default quotas of AWS in us-east-1. Nothing here was m
 const FORMULAS: &str = "\
 ## Limits and their formulas
 
-The load at the busiest time is the load at the mean times `p`. Names of units mean the last column of the table above.
+The load at the busiest time is the load at the mean times `p`. Names of units mean the last column of the table above. A partition
+of a table or index takes 1,000 write units per second and 10 GB. A table has at least 4, so its partitions are the largest of 4, its
+write units at the busiest time / 1,000, and its bytes / 10 GB, rounded up.
 ";
 
 const BEYOND: &str = "\
 ## Beyond one Region or account
 
 - **Quotas count per account and Region.** AWS raises those of API Gateway, Lambda, SQS, EventBridge and DynamoDB on request. The
-  number of partitions, 1,000 write units each, follows the load by itself, unless a key is one of a few: those of `by_received` and
-  `by_wake`, whose number is a constant of the code.
+  number of partitions follows the load by itself. But `by_received` and `by_wake` have few keys, whose number is a constant of the
+  code, and a key takes the writes of one partition.
 - **A second stack needs no change of the code.** Calls do not depend on each other. So each account at a provider posts its webhooks
   to one stack, in any account or Region. Where one account at a provider has more traffic than a stack carries, its agents or numbers
   must be divided.
@@ -53,14 +55,14 @@ const LEFT_OUT: &str = "\
 /// Returns the page for these sizes. All have the same traffic but for their size.
 pub(super) fn page(sizes: &[Traffic], reconciler: &ReconcilerLimits) -> String {
     let Some(first) = sizes.first() else { return String::new() };
-    let mut parts = vec![OPENING.to_owned(), assumptions(first), units(first), formulas(first, reconciler)];
+    let mut parts = vec![OPENING.to_owned(), assumptions(first, reconciler), units(first), formulas(first, reconciler)];
     parts.extend(sizes.iter().map(|traffic| size(traffic, reconciler)));
     parts.push(growth(sizes));
     parts.extend([BEYOND.to_owned(), LEFT_OUT.to_owned()]);
     parts.join("\n")
 }
 
-fn assumptions(traffic: &Traffic) -> String {
+fn assumptions(traffic: &Traffic, reconciler: &ReconcilerLimits) -> String {
     let Traffic { profile, peak_factor, dialled_share, silent_share, inbox_days, call_days, .. } = traffic;
     let rows = [
         ("w", "webhooks a day / 86,400".to_owned(), "webhooks per second".to_owned()),
@@ -83,6 +85,11 @@ fn assumptions(traffic: &Traffic) -> String {
         ("q", format!("{QUEUE_S} s"), "time of a message in the queue, the median of others' measurements".to_owned()),
         ("r", format!("{READ_S} s"), "duration of a read from DynamoDB, assumed".to_owned()),
         ("", silent_share.to_string(), "share of silent calls, whose ending no webhook reports, assumed".to_owned()),
+        (
+            "m",
+            format!("{} s", number(reconciler.drift_margin_s)),
+            "time after an event in which the drift check leaves its call alone (`DELIVERY_MARGIN`)".to_owned(),
+        ),
         ("", number(*inbox_days), "days for which webhooks are stored (`InboxRetentionDays`)".to_owned()),
         ("", number(*call_days), "days for which calls are stored (`CallRetentionDays`)".to_owned()),
     ];
@@ -96,7 +103,8 @@ fn units(traffic: &Traffic) -> String {
     let rows = rows
         .map(|(((name, webhook), (_, dial)), (_, all))| [name.to_owned(), number(webhook), number(dial), number(all)]);
     format!(
-        "## Units\n\nThe test `budget::scale` measures the first two columns. The last one is webhook + dial × s / k.\n\n{}",
+        "## Units\n\nThe test `budget::scale` measures the first two columns. The last one is webhook + dial × s / k.\n\
+         The calls have appointments, so a webhook announces more than the one domain event of [cost](cost.md).\n\n{}",
         table(["unit", "per webhook", "per dial", "per webhook, with dials"], rows)
     )
 }
@@ -158,7 +166,7 @@ fn walls(resources: &[Resource], traffic: &Traffic) -> String {
     )
 }
 
-/// States what has no limit of its own: partitions, pollers, and the time to ask about an hour of lost webhooks.
+/// Lists partitions, pollers, the capacity of a new account, and the time to ask about an hour of lost webhooks.
 fn other(partitions: &Partitions, traffic: &Traffic, reconciler: &ReconcilerLimits) -> String {
     let Partitions { inbox, calls, calls_by_writes, inbox_gb, calls_gb } = partitions;
     let concurrency = traffic.webhooks() * traffic.units().messages / BATCH * INVOCATION_S * traffic.peak_factor;
@@ -226,8 +234,8 @@ fn growth(sizes: &[Traffic]) -> String {
          {MONTH_DAYS}\ndays, and the stack stores as much as it deletes. With batches of one message instead of {}, a million \
          webhooks cost ${} more.\n\n\
          Prices: {} per million requests to the HTTP API, {} per million invocations of {INVOCATION_S} s, {} per million write units,\n\
-         {} per million read units, {} per million requests to SQS, {} per million domain events, {} per GB of logs, and {} per GB that\n\
-         is stored for a month. [Cost](cost.md) has the same prices, and the budget that tests hold.\n",
+         {} per million read units, {} per million requests to SQS, {} per million domain events, {} per GB of logs,\n\
+         and {} per GB that is stored for a month. [Cost](cost.md) has the same prices, and the budget that tests hold.\n",
         table(titles, rows),
         number(BATCH),
         dollars(one),

@@ -104,7 +104,7 @@ pub fn partitions(traffic: &Traffic) -> Partitions {
     }
 }
 
-/// Returns every limit with its load. The order is the way of a webhook, then that of a dial, then repair.
+/// Returns every limit with its load. Webhooks come first, then dials, then repair.
 #[must_use]
 pub fn resources(traffic: &Traffic, reconciler: &ReconcilerLimits) -> Vec<Resource> {
     let (webhooks, calls, dials) = (traffic.webhooks(), traffic.calls(), traffic.dials());
@@ -128,7 +128,7 @@ pub fn resources(traffic: &Traffic, reconciler: &ReconcilerLimits) -> Vec<Resour
     let default = |limit: f64, name: &str| (limit, format!("default of `{name}`"));
     let shards = |shards: u64, name: &str| {
         let limit = count(shards) * quota::PARTITION_WRITES;
-        (limit, format!("`{name}` ({shards}) × {} per partition", quota::PARTITION_WRITES))
+        (limit, format!("`{name}` ({shards}) × the writes of a partition"))
     };
     let waits = "Messages wait in the queue";
     vec![
@@ -240,7 +240,10 @@ pub fn resources(traffic: &Traffic, reconciler: &ReconcilerLimits) -> Vec<Resour
             "w × messages / b × i",
             (
                 relay_partitions * parameter::RELAY_PARALLELIZATION,
-                "partitions of the calls table for its writes × `ParallelizationFactor`".to_owned(),
+                format!(
+                    "partitions that the writes of the calls table need × `ParallelizationFactor` ({})",
+                    parameter::RELAY_PARALLELIZATION
+                ),
             ),
             "`ParallelizationFactor` of `RelayMapping`, at most 10",
             Effect::Delays,
@@ -313,16 +316,16 @@ pub fn resources(traffic: &Traffic, reconciler: &ReconcilerLimits) -> Vec<Resour
             "Silent calls and dials in doubt are settled late",
         ),
         resource(
-            "calls settled in the time that the drift check leaves alone",
+            "calls settled within `m`, for the drift check",
             calls * reconciler.drift_margin_s,
-            "c × `DELIVERY_MARGIN` in seconds",
+            "c × m",
             (
                 reconciler.drift_calls_per_shard * count(WAKE_SHARDS),
                 format!("`CALLS_PER_SHARD` ({}) × `WAKE_SHARDS` ({WAKE_SHARDS})", reconciler.drift_calls_per_shard),
             ),
             "the constant `CALLS_PER_SHARD`",
             Effect::ChecksLess,
-            "The hourly drift check finds only calls that it leaves alone",
+            "The hourly check finds only calls that are too young for it, and checks none",
         ),
     ]
 }

@@ -1,8 +1,8 @@
 //! Model of a stack at scale: webhooks per day lead to the load on every limit, and to dollars.
 //!
-//! **The model is arithmetic on numbers that have their home elsewhere**: units per webhook and per dial ([`Units`], measured in the
-//! local cloud by a test), prices ([`crate::cost::price`]), quotas ([`quota`]), defaults of the template ([`parameter`], compared with
-//! the template by a test) and constants of the code. `switchhook simulate` prints it with its formulas.
+//! **The model is arithmetic on numbers that have their home elsewhere.** Tests measure the [`Units`] in the local cloud, and compare
+//! each [`parameter`] with the template. Prices are in [`crate::cost::price`], and quotas in [`quota`]. `switchhook simulate` prints the
+//! model with its formulas.
 
 mod bill;
 mod load;

@@ -138,8 +138,8 @@ pub const TWILIO: Profile = Profile {
     },
 };
 
-/// One dial that is accepted: the request that creates the call, the claim, the dial, and what they add to the row of the call. The
-/// webhooks of the call come on top.
+/// One dial that is accepted: the request that creates the call, the claim, the dial, and their traces in the row of the call.
+/// The webhooks of the call come on top.
 pub const DIAL: Units = Units {
     http_requests: 1.0,
     invocations: 3.0,

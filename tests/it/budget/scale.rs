@@ -129,7 +129,6 @@ fn size(value: &AttributeValue) -> usize {
 fn differences(what: &str, measured: &Units, model: &Units) -> Vec<String> {
     let mut differing = Vec::new();
     for ((name, measured), (_, expected)) in measured.rows().into_iter().zip(model.rows()) {
-        println!("{what}: {name}: {measured:.4}, in the model {expected}");
         if (measured - expected).abs() > TOLERANCE * expected.abs() {
             differing.push(format!("{what}: {name}: {measured:.4} instead of {expected}"));
         }
@@ -212,7 +211,7 @@ async fn dials_have_the_units_of_the_model() {
         meter.consume().await;
     }
     assert_eq!(webhooks, dials as f64 * RETELL.webhooks_per_call);
-    // What the webhooks add to the row of a dialled call, beyond what they add to that of another call, belongs to the dial.
+    // A webhook changes the row of a dialled call more than that of another call. The difference belongs to the dial.
     let ended = meter.read().await.plus(-webhooks, &RETELL.webhook);
     let per_dial = Units {
         calls_writes: ended.calls_writes,
