@@ -68,6 +68,7 @@ const EFFECTS: &[(&str, Effect)] = &[
     ("run resume", Effect::Resumes),
     ("send", Effect::NotAudited("it is a provider, with a provider's key; the inbox keeps what it sends")),
     ("show", Effect::None),
+    ("simulate", Effect::None),
     ("status", Effect::None),
     ("stuck", Effect::None),
     ("tail", Effect::None),
