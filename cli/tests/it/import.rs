@@ -3,10 +3,11 @@
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
+use std::process::Command;
 
 use serde_json::Value;
 
-use crate::stack::{Scratch, Stack, switchhook, text};
+use crate::stack::{PROGRAM, Scratch, Stack, switchhook, text, without_choice};
 
 /// Rows enough for three batches.
 const ROWS: usize = 230;
@@ -82,6 +83,28 @@ fn rows_are_created_once_however_often_they_are_imported() {
         import(&[&[path(&file), "--skip-refused", "--json", "--name", "december"], &options[..]].concat());
     let result: Value = serde_json::from_str(&out).expect("one JSON object");
     assert_eq!(result["created"], ROWS + 10);
+}
+
+#[test]
+fn terminal_shows_a_progress_bar() {
+    let scratch = Scratch::new();
+    let stack = Stack::start(&["--providers", path(&scratch.providers()), "--tick", "1h"]);
+    let file = file(&scratch, "calls.csv", &calls(ROWS));
+    let command = format!(
+        "{} call import {} --provider retell --from-number +442079460018 --to {}",
+        PROGRAM,
+        path(&file),
+        stack.url
+    );
+    // The program `script` runs a command on a terminal. Every Debian has it.
+    let mut script = Command::new("script");
+    script.args(["--quiet", "--return", "--command", &command, "/dev/null"]).env("TERM", "xterm");
+    let output = without_choice(&mut script).output().expect("script runs");
+    let shown = text(&output.stdout);
+    assert!(output.status.success(), "{shown}");
+    assert!(shown.contains(&format!("/{ROWS} rows, ")), "{shown:?}");
+    // The bar is wiped before the result is printed.
+    assert!(shown.ends_with(&format!("{}: {ROWS} calls created, 0 created before\r\n", file.display())), "{shown:?}");
 }
 
 #[test]
