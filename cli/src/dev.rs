@@ -17,6 +17,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use clap::Args;
 use switchhook_aws::random::RandomIds;
+use switchhook_aws::shards::Shards;
 use switchhook_aws::telemetry::JsonLines;
 use switchhook_console::{Console, LinkError, Options};
 use switchhook_domain::CallId;
@@ -331,6 +332,7 @@ impl Dev {
             block_on_request: true,
             default_retry_policy: DEFAULT_RETRY_POLICY,
             index_numbers: true,
+            index_shards: Shards::default(),
             random_ids: RandomIds::from_system(),
             seed: self.seed.unwrap_or_else(|| fastrand::u64(..)),
             delivery_faults: self.delivery_faults.into(),

@@ -30,7 +30,7 @@ Examples:
   switchhook fake --key KEY --webhooks-to https://abc.execute-api.eu-west-1.amazonaws.com/webhooks/retell
   switchhook fake --port 9090 --key KEY --webhooks-to http://127.0.0.1:8787/webhooks/retell --delivery-faults none --seed 7
 
-To use it with a deployed stack, set the stack's parameter RetellApiUrl to an address where the stack can reach it.
+To use it with a deployed stack, set the stack's parameter ProviderApiUrl to an address where the stack can reach it.
 
 Routes, as Retell has them:
   POST /v2/create-phone-call         place a call

@@ -90,9 +90,9 @@ impl Simulate {
 #[expect(clippy::cast_precision_loss, reason = "the limits are far below 2^52")]
 fn reconciler_limits() -> ReconcilerLimits {
     ReconcilerLimits {
-        lookups: limits::LOOKUPS as f64,
-        drift_calls_per_shard: f64::from(limits::DRIFT_CALLS_PER_SHARD),
-        drift_margin_s: limits::DRIFT_MARGIN.as_secs_f64(),
+        lookups: limits::REQUESTS_PER_MINUTE.into(),
+        ending_lookups: limits::Urgency::Ending.ceiling().into(),
+        drift_lookups: limits::Urgency::Drift.ceiling().into(),
         sweep_s: limits::SWEEP_MAX.as_secs_f64(),
         sweep_concurrency: limits::SWEEP_CONCURRENCY as f64,
         sweep_queue_depth: limits::SWEEP_QUEUE_DEPTH as f64,
@@ -149,7 +149,7 @@ mod tests {
         assert!((dials.peak - 100.0).abs() < 1e-9 && dials.limit == 1.0, "{dials:?}");
         let lanes = resource(&traffic, "the same, for concurrent dials");
         assert!((lanes.limit - 2.5).abs() < 1e-9, "{lanes:?}");
-        let questions = resource(&traffic, "questions to providers per minute");
+        let questions = resource(&traffic, "questions about silent calls per minute, all to one provider");
         assert!((questions.mean - 20.0).abs() < 1e-9, "{questions:?}");
     }
 

@@ -229,6 +229,7 @@ mod tests {
                 block_on_request: true,
                 dial_rates: String::new(),
                 index_numbers: true,
+                index_shards: String::new(),
             },
         };
         let stack = Stack::new(names, &sdk::from_url("http://127.0.0.1:1", "eu-west-1"), None);

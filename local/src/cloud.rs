@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+use switchhook_aws::shards::Shards;
 
 use aws_smithy_runtime_api::client::http::SharedHttpConnector;
 use bytes::Bytes;
@@ -80,6 +81,8 @@ pub struct CloudOptions {
     pub block_on_request: bool,
     /// True if calls are found by the other person's number.
     pub index_numbers: bool,
+    /// Number of shards of the indexes over time.
+    pub index_shards: Shards,
     /// Source of the ids of calls, claims and dials.
     pub random_ids: RandomIds,
     /// Seed of the fake provider's random numbers.
@@ -128,6 +131,7 @@ impl Cloud {
             concurrent_dials_per_provider,
             block_on_request,
             index_numbers,
+            index_shards,
             random_ids,
             seed,
             delivery_faults,
@@ -135,8 +139,14 @@ impl Cloud {
         let services = Services::open(Options { data_dir, ..Options::new(clock) })?;
         // Every function has clients of its own, as in its own process, so that a request tells who sent it.
         let aws = |function| sdk::with_timeouts_and_retries(&services.sdk_config_for(function));
-        let inbox = |of| Inbox::new(sdk::dynamodb(&aws(of)), INBOX_TABLE.to_owned(), INBOX_RETENTION);
-        let calls = |of| Calls::new(sdk::dynamodb(&aws(of)), CALLS_TABLE.to_owned()).index_numbers(index_numbers);
+        let inbox = |of| {
+            Inbox::new(sdk::dynamodb(&aws(of)), INBOX_TABLE.to_owned(), INBOX_RETENTION).shards(index_shards.clone())
+        };
+        let calls = |of| {
+            Calls::new(sdk::dynamodb(&aws(of)), CALLS_TABLE.to_owned())
+                .index_numbers(index_numbers)
+                .shards(index_shards.clone())
+        };
         let queue = |of, name| QueueClient::new(sdk::sqs(&aws(of)), queue_url(name));
         let clock = || sdk::Clock::from_config(&services.sdk_config());
         let policy = Policy { inactivity_timeout, outcome_providers: ProviderSet::reporting_outcome() };

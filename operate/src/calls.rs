@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use serde::Serialize;
-use switchhook_aws::calls::{Loaded, TimeRange, WAKE_SHARDS, WakeQueue};
+use switchhook_aws::calls::{Loaded, TimeRange, WakeQueue};
 use switchhook_domain::{Call, CallId, Job, Lifecycle, Provider, Timestamp};
 
 use crate::error::Error;
@@ -107,8 +107,8 @@ pub async fn stuck(stack: &Stack, limit: Duration) -> Result<StuckReport, Error>
     let now = stack.now();
     let overdue = TimeRange::UpTo(now.minus(limit));
     let pending = WakeQueue::PENDING.into_iter().map(|queue| (queue, overdue));
-    let OpenCalls { calls, mut unreadable, examined, more } =
-        open_calls(stack, pending.chain([(WakeQueue::Reconcile, TimeRange::UpTo(Timestamp::MAX))]).collect()).await?;
+    let open = WakeQueue::OPEN.into_iter().map(|queue| (queue, TimeRange::UpTo(Timestamp::MAX)));
+    let OpenCalls { calls, mut unreadable, examined, more } = open_calls(stack, pending.chain(open).collect()).await?;
     let mut calls: Vec<StuckCall> = calls.iter().filter_map(|call| judge(call, now, limit)).collect();
     calls.sort_by(|a, b| (a.since, &a.call_id).cmp(&(b.since, &b.call_id)));
     unreadable.sort();
@@ -118,8 +118,8 @@ pub async fn stuck(stack: &Stack, limit: Duration) -> Result<StuckReport, Error>
 /// Reads the rows of these queues, at most [`EXAMINED_MAX`] of them.
 pub(crate) async fn open_calls(stack: &Stack, queues: Vec<(WakeQueue, TimeRange)>) -> Result<OpenCalls, Error> {
     let shards: Vec<_> =
-        queues.into_iter().flat_map(|queue| (0..WAKE_SHARDS).map(move |shard| (queue, shard))).collect();
-    let size = EXAMINED_MAX / usize::try_from(WAKE_SHARDS).unwrap_or(1);
+        queues.into_iter().flat_map(|queue| stack.calls.wake_shards().map(move |shard| (queue, shard))).collect();
+    let size = EXAMINED_MAX / usize::try_from(stack.calls.wake_shards().end).unwrap_or(1);
     let mut pages = stream::iter(shards)
         .map(|((queue, range), shard)| async move {
             let size = i32::try_from(size).unwrap_or(i32::MAX);

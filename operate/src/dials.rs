@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use serde::Serialize;
-use switchhook_aws::calls::{Found, WAKE_SHARDS, WakeEntry, WakeQueue};
+use switchhook_aws::calls::{Found, WakeEntry, WakeQueue};
 use switchhook_aws::do_not_call::DoNotCallList;
 use switchhook_domain::{Call, CallId, PhoneNumber, Provider, ProviderHealth, Timestamp};
 use switchhook_providers::Pacing;
@@ -154,8 +154,10 @@ pub async fn is_blocked(stack: &Stack, number: &PhoneNumber) -> Result<bool, Err
 async fn open_calls(stack: &Stack) -> Result<(Vec<Call>, bool), Error> {
     let range = Timestamp::from_millis(0)..=Timestamp::MAX;
     let limit = i32::try_from(EXAMINED_MAX).unwrap_or(i32::MAX);
-    let mut pages = stream::iter(0..WAKE_SHARDS)
-        .map(|shard| stack.calls.wake_entries(WakeQueue::Reconcile, shard, range.clone(), false, limit, None))
+    let shards =
+        WakeQueue::OPEN.into_iter().flat_map(|queue| stack.calls.wake_shards().map(move |shard| (queue, shard)));
+    let mut pages = stream::iter(shards)
+        .map(|(queue, shard)| stack.calls.wake_entries(queue, shard, range.clone(), false, limit, None))
         .buffer_unordered(CONCURRENCY);
     let (mut entries, mut more) = (Vec::new(), false);
     while let Some((page, is_more)) = pages.try_next().await? {
@@ -188,7 +190,7 @@ async fn due(stack: &Stack, provider: Provider, now: Timestamp) -> Result<Due, E
     let future = now.plus(Duration::from_millis(1))..=Timestamp::MAX;
     let reads: Vec<_> = queues
         .into_iter()
-        .flat_map(|queue| (0..WAKE_SHARDS).map(move |shard| (queue, shard)))
+        .flat_map(|queue| stack.calls.wake_shards().map(move |shard| (queue, shard)))
         .flat_map(|place| [(place, past.clone(), COUNT_MAX), (place, future.clone(), next_max)])
         .collect();
     let mut pages = stream::iter(reads)

@@ -113,8 +113,8 @@ pub async fn providers(stack: &Stack) -> Result<ProviderReport, Error> {
         problems = of(WebhookConfig::NAME, webhook_keys.problems());
         problems.extend(of(AccountConfig::NAME, dial_accounts.problems()));
     }
-    let queue = vec![(WakeQueue::Reconcile, TimeRange::UpTo(Timestamp::MAX))];
-    let OpenCalls { calls, more, unreadable: _, examined: _ } = open_calls(stack, queue).await?;
+    let open = WakeQueue::OPEN.map(|queue| (queue, TimeRange::UpTo(Timestamp::MAX)));
+    let OpenCalls { calls, more, unreadable: _, examined: _ } = open_calls(stack, open.to_vec()).await?;
     let now = stack.now();
     let mut providers = Vec::new();
     for provider in Provider::ALL {

@@ -2,12 +2,12 @@
 //!
 //! **The number of queries of a walk is bounded**, however long nothing has arrived.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use serde::Serialize;
 use switchhook_aws::inbox::{ReceivedEvent, minute_of};
-use switchhook_domain::Timestamp;
+use switchhook_domain::{CallId, Timestamp};
 
 use crate::error::Error;
 use crate::stack::Stack;
@@ -36,10 +36,33 @@ pub struct MinuteCount {
     pub more: bool,
 }
 
+/// Events that a walk finds, and perhaps others.
+#[derive(Clone, Debug)]
+pub(crate) enum Scope {
+    All,
+    /// The events of these calls, which are in one shard of each minute.
+    Calls(Vec<CallId>),
+}
+
+impl Scope {
+    /// Shards of a minute that hold the events.
+    fn shards(&self, stack: &Stack, minute: i64) -> BTreeSet<u64> {
+        match self {
+            Self::All => stack.inbox.received_shards(minute).collect(),
+            Self::Calls(ids) => ids.iter().map(|id| stack.inbox.shard_of_call(id, minute)).collect(),
+        }
+    }
+
+    /// Number of queries that the current minute takes. An earlier one may take another number.
+    pub(crate) fn queries_of_minute(&self, stack: &Stack) -> usize {
+        self.shards(stack, minute_of(stack.now())).len()
+    }
+}
+
 /// Walk from one time back to another.
 pub(crate) struct Walk<'a> {
     stack: &'a Stack,
-    shards: Vec<u64>,
+    scope: Scope,
     since: Timestamp,
     /// Time down to which the walk has come. All events from it on were returned.
     pub(crate) until: Timestamp,
@@ -51,8 +74,8 @@ pub(crate) struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    pub(crate) const fn new(stack: &'a Stack, shards: Vec<u64>, since: Timestamp, until: Timestamp) -> Self {
-        Self { stack, shards, since, until, queries: 0, minutes: Vec::new(), ahead: VecDeque::new() }
+    pub(crate) const fn new(stack: &'a Stack, scope: Scope, since: Timestamp, until: Timestamp) -> Self {
+        Self { stack, scope, since, until, queries: 0, minutes: Vec::new(), ahead: VecDeque::new() }
     }
 
     /// Returns the next events, which may be none. They are of one minute, and no event between two of them is missing. `None`
@@ -72,19 +95,20 @@ impl<'a> Walk<'a> {
     }
 
     async fn read_ahead(&mut self) -> Result<(), Error> {
-        let left = QUERIES_MAX.saturating_sub(self.queries).min(CONCURRENCY) / self.shards.len().max(1);
+        let of_minute = self.scope.queries_of_minute(self.stack).max(1);
+        let left = QUERIES_MAX.saturating_sub(self.queries).min(CONCURRENCY.max(of_minute)) / of_minute;
         if self.until <= self.since || left == 0 {
             return Ok(());
         }
         let newest = minute_of(Timestamp::from_millis(self.until.as_millis() - 1));
         let minutes = (minute_of(self.since)..=newest).rev().take(left);
-        let (stack, shards, until) = (self.stack, &self.shards, self.until);
+        let (stack, scope, until) = (self.stack, &self.scope, self.until);
         let read: Vec<Minute> = stream::iter(minutes)
-            .map(|minute| read_minute(stack, minute, shards, until, BUCKET_LIMIT))
+            .map(|minute| read_minute(stack, minute, scope, until, BUCKET_LIMIT))
             .buffered(CONCURRENCY)
             .try_collect()
             .await?;
-        self.queries += read.len() * self.shards.len();
+        self.queries += read.len() * of_minute;
         for (minute, found) in (minute_of(self.since)..=newest).rev().zip(&read) {
             let minute = Timestamp::from_millis(minute * MINUTE_MS).to_string();
             match self.minutes.iter_mut().find(|known| known.minute == minute) {
@@ -119,14 +143,14 @@ const fn is_start_of_minute(time: Timestamp) -> bool {
 pub(crate) async fn read_minute(
     stack: &Stack,
     minute: i64,
-    shards: &[u64],
+    scope: &Scope,
     until: Timestamp,
     limit: i32,
 ) -> Result<Minute, Error> {
     let mut complete_since = Timestamp::from_millis(minute * MINUTE_MS);
     let mut events = Vec::new();
-    for shard in shards {
-        let (found, has_more) = stack.inbox.received_before(minute, *shard, until, limit).await?;
+    for shard in scope.shards(stack, minute) {
+        let (found, has_more) = stack.inbox.received_before(minute, shard, until, limit).await?;
         if let (true, Some(last)) = (has_more, found.last()) {
             // Other events of the same millisecond may follow on the next page, unless all of this page are of that one.
             let after = Timestamp::from_millis(last.received_at.as_millis() + 1);

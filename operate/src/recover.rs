@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use serde_json::json;
-use switchhook_aws::calls::{TimeRange, WAKE_SHARDS, WakeQueue};
+use switchhook_aws::calls::{TimeRange, WakeQueue};
 use switchhook_aws::inbox::{NewEvent, PutOutcome};
 use switchhook_domain::{Call, CallId, Job, Timestamp, TraceId};
 
@@ -62,7 +62,7 @@ pub async fn plan_refill(
 pub async fn plan_stop(stack: &Stack, since: Timestamp, keep_not_due: bool, items_max: usize) -> Result<Plan, Error> {
     let now = stack.now();
     let mut calls = selection::open_calls(&stack.calls).await?;
-    for shard in 0..WAKE_SHARDS {
+    for shard in stack.calls.wake_shards() {
         let range = TimeRange::Since(since.minus(LATE));
         let mut pages = stack.calls.wake_queue_pages(WakeQueue::Settled, shard, range, None, None);
         while let Some(page) = pages.next().await? {

@@ -13,8 +13,7 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 use serde_json::json;
 use switchhook_aws::calls::Resolved;
-use switchhook_aws::dynamodb::shard_of;
-use switchhook_aws::inbox::{RECEIVED_SHARDS, ReceivedEvent, StoredEvent, minute_of};
+use switchhook_aws::inbox::{ReceivedEvent, StoredEvent, minute_of};
 use switchhook_domain::{Call, CallId, Disposition, EventId, Origin, Provider, Timestamp};
 
 use crate::concurrent::concurrently;
@@ -170,10 +169,10 @@ async fn matches(
     }
     let minutes = minutes_of(filter, row.as_ref(), now);
     let all = minutes.len() as u64;
-    let shards: Vec<u64> = match &filter.call {
+    let shards_of = |minute: i64| match &filter.call {
         // All events of a call are in one shard of their minute.
-        Some(call_id) => vec![shard_of(call_id.as_str(), RECEIVED_SHARDS)],
-        None => (0..RECEIVED_SHARDS).collect(),
+        Some(call_id) => vec![stack.inbox.shard_of_call(call_id, minute)],
+        None => stack.inbox.received_shards(minute).collect(),
     };
     // The events that the plan takes are among the first of each shard.
     let most = if filter.needs_no_read() { items_max } else { READ_MAX }.saturating_add(seen.len() + 1);
@@ -181,7 +180,7 @@ async fn matches(
     while !rest.is_empty() {
         let (some, later) = rest.split_at(ahead.min(rest.len()));
         rest = later;
-        let buckets = some.iter().flat_map(|minute| shards.iter().map(move |shard| (*minute, *shard)));
+        let buckets = some.iter().flat_map(|minute| shards_of(*minute).into_iter().map(move |shard| (*minute, shard)));
         let found = buckets.map(|(minute, shard)| received(stack, minute, shard, filter, most));
         let found = concurrently(CONCURRENCY, found).await?;
         let mut candidates: Vec<Candidate> = found.into_iter().flatten().collect();

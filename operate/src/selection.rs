@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use futures_util::stream::{self, StreamExt};
 use switchhook_aws::Error;
-use switchhook_aws::calls::{Calls, TimeRange, WAKE_SHARDS, WakeQueue};
-use switchhook_aws::inbox::{Inbox, RECEIVED_SHARDS, ReceivedEvent, creation_id, minute_of};
+use switchhook_aws::calls::{Calls, TimeRange, WakeQueue};
+use switchhook_aws::inbox::{Inbox, ReceivedEvent, creation_id, minute_of};
 use switchhook_domain::{CallId, EventId, Timestamp};
 
 /// Minutes of the inbox that are read at the same time.
@@ -42,7 +42,7 @@ pub async fn calls_since(
     progress: Progress<'_>,
 ) -> Result<SelectedCalls, Error> {
     let mut found = received_since(inbox, since, now, progress).await?;
-    for shard in 0..WAKE_SHARDS {
+    for shard in calls.wake_shards() {
         let mut settled = calls.settled_pages(shard, since);
         while let Some(page) = settled.next().await? {
             for (call_id, settled_at) in page.items {
@@ -96,7 +96,7 @@ pub(crate) fn earliest(calls: &mut Vec<(Timestamp, CallId)>, most: usize) -> Opt
 pub(crate) async fn open_calls(calls: &Calls) -> Result<Vec<CallId>, Error> {
     let mut found = Vec::new();
     for queue in WakeQueue::all().filter(|queue| *queue != WakeQueue::Settled) {
-        for shard in 0..WAKE_SHARDS {
+        for shard in calls.wake_shards() {
             let range = TimeRange::UpTo(Timestamp::from_millis(i64::MAX));
             let mut pages = calls.wake_queue_pages(queue, shard, range, None, None);
             while let Some(page) = pages.next().await? {
@@ -109,7 +109,7 @@ pub(crate) async fn open_calls(calls: &Calls) -> Result<Vec<CallId>, Error> {
 
 async fn received_in(inbox: &Inbox, minute: i64) -> Result<Vec<ReceivedEvent>, Error> {
     let mut found = Vec::new();
-    for shard in 0..RECEIVED_SHARDS {
+    for shard in inbox.received_shards(minute) {
         let mut pages = inbox.received_pages(minute, shard, None);
         while let Some(page) = pages.next().await? {
             found.extend(page.items.into_iter().filter(|event| !event.decided || is_creation(event)));

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::time::Duration;
+use switchhook_aws::shards::Shards;
 
 use http::Method;
 use serde::{Deserialize, Serialize};
@@ -72,6 +73,8 @@ pub struct StackSettings {
     pub dial_rates: String,
     /// True if the index of numbers is written.
     pub index_numbers: bool,
+    /// Number of shards of the indexes, for example `4`. See [`Shards`].
+    pub index_shards: String,
 }
 
 /// Clients of one running stack.
@@ -217,9 +220,13 @@ impl Stack {
         let dynamodb = sdk::dynamodb(aws);
         let sqs = sdk::sqs(aws);
         let queue = |url: &str| Queue::new(sqs.clone(), url.to_owned());
+        // The template allows only texts that can be read.
+        let shards: Shards = names.settings.index_shards.parse().unwrap_or_default();
         Self {
-            inbox: Inbox::new(dynamodb.clone(), names.inbox_table.clone(), OPERATOR_RETENTION),
-            calls: Calls::new(dynamodb.clone(), names.calls_table.clone()).index_numbers(names.settings.index_numbers),
+            inbox: Inbox::new(dynamodb.clone(), names.inbox_table.clone(), OPERATOR_RETENTION).shards(shards.clone()),
+            calls: Calls::new(dynamodb.clone(), names.calls_table.clone())
+                .index_numbers(names.settings.index_numbers)
+                .shards(shards),
             events_queue: queue(&names.events_queue_url),
             dlq: queue(&names.events_dlq_url),
             dial_queue: queue(&names.dial_queue_url),
@@ -332,6 +339,7 @@ impl StackSettings {
             block_on_request: parameter("BlockOnRequest") == "true",
             dial_rates: parameter("DialRates").to_owned(),
             index_numbers: parameter("IndexNumbers") == "true",
+            index_shards: parameter("IndexShards").to_owned(),
         }
     }
 }
@@ -356,7 +364,7 @@ mod tests {
         "DialAccountsSecretArn",
     ];
 
-    const PARAMETERS: [(&str, &str); 7] = [
+    const PARAMETERS: [(&str, &str); 8] = [
         ("InactivityTimeoutSeconds", "900"),
         ("OutcomeProviders", "retell,generic"),
         ("InboxRetentionDays", "30"),
@@ -364,6 +372,7 @@ mod tests {
         ("BlockOnRequest", "true"),
         ("DialRates", "retell=1"),
         ("IndexNumbers", "false"),
+        ("IndexShards", "4"),
     ];
 
     #[test]
@@ -388,6 +397,7 @@ mod tests {
             block_on_request: true,
             dial_rates: "retell=1".to_owned(),
             index_numbers: false,
+            index_shards: "4".to_owned(),
         };
         assert_eq!(names.settings, settings);
         assert_eq!(

@@ -54,7 +54,7 @@ def stack(cloud, provider_port):
         "MaxReceiveCount": "2",
         # Long enough for all tests except those of the timeout itself.
         "InactivityTimeoutSeconds": "15",
-        "RetellApiUrl": f"http://127.0.0.1:{provider_port}",
+        "ProviderApiUrl": f"http://127.0.0.1:{provider_port}",
         "DialRates": "retell=10",
     }
     accounts = {"retell": {"dial": {"api_key": "test-api-key-of-retell", "agent_id": "agent_fake"}}}

@@ -434,20 +434,20 @@ def test_a_value_with_spaces_keeps_its_quotes_for_sam():
 # Environment variables of each function, besides those of all functions. docs/configuration.md lists the same.
 API_URLS = ["RETELL_API_URL", "TWILIO_API_URL", "VAPI_API_URL", "TELNYX_API_URL"]
 ENVIRONMENT = {
-    "ingress": ["INBOX_TABLE", "QUEUE_URL", "DLQ_URL", "EVENT_BUS", "WEBHOOK_KEYS_SECRET_ID", "INBOX_RETENTION_DAYS"],
+    "ingress": ["INBOX_TABLE", "INDEX_SHARDS", "QUEUE_URL", "DLQ_URL", "EVENT_BUS", "WEBHOOK_KEYS_SECRET_ID", "INBOX_RETENTION_DAYS"],
     "consumer": [
-        "INBOX_TABLE", "CALLS_TABLE", "INDEX_NUMBERS", "QUEUE_URL", "EVENT_BUS", "INACTIVITY_TIMEOUT_SECONDS", "OUTCOME_PROVIDERS", "CALL_RETENTION_DAYS", "INBOX_RETENTION_DAYS", "MAX_RECEIVE_COUNT",
+        "INBOX_TABLE", "CALLS_TABLE", "INDEX_SHARDS", "INDEX_NUMBERS", "QUEUE_URL", "EVENT_BUS", "INACTIVITY_TIMEOUT_SECONDS", "OUTCOME_PROVIDERS", "CALL_RETENTION_DAYS", "INBOX_RETENTION_DAYS", "MAX_RECEIVE_COUNT",
         "BLOCK_ON_REQUEST"
     ],
     "relay": ["EVENT_BUS"],
-    "scheduler": ["CALLS_TABLE", "INDEX_NUMBERS", "DIAL_QUEUE_URL", "DUE_QUEUE_URL", "DIAL_RATES", "INACTIVITY_TIMEOUT_SECONDS", "OUTCOME_PROVIDERS", "CONCURRENT_DIALS_PER_PROVIDER", "CALL_RETENTION_DAYS"],
+    "scheduler": ["CALLS_TABLE", "INDEX_SHARDS", "INDEX_NUMBERS", "DIAL_QUEUE_URL", "DUE_QUEUE_URL", "DIAL_RATES", "INACTIVITY_TIMEOUT_SECONDS", "OUTCOME_PROVIDERS", "CONCURRENT_DIALS_PER_PROVIDER", "CALL_RETENTION_DAYS"],
     "dialer": [
-        "INBOX_TABLE", "CALLS_TABLE", "INDEX_NUMBERS", "QUEUE_URL", "DIAL_ACCOUNTS_SECRET_ID", "DIAL_RATES", "INACTIVITY_TIMEOUT_SECONDS", "OUTCOME_PROVIDERS", "CONCURRENT_DIALS_PER_PROVIDER", "INBOX_RETENTION_DAYS",
+        "INBOX_TABLE", "CALLS_TABLE", "INDEX_SHARDS", "INDEX_NUMBERS", "QUEUE_URL", "DIAL_ACCOUNTS_SECRET_ID", "DIAL_RATES", "INACTIVITY_TIMEOUT_SECONDS", "OUTCOME_PROVIDERS", "CONCURRENT_DIALS_PER_PROVIDER", "INBOX_RETENTION_DAYS",
         "CALL_RETENTION_DAYS", *API_URLS
     ],
-    "reconciler": ["INBOX_TABLE", "CALLS_TABLE", "QUEUE_URL", "DLQ_URL", "EVENT_BUS", "DIAL_ACCOUNTS_SECRET_ID", "INACTIVITY_TIMEOUT_SECONDS", "OUTCOME_PROVIDERS", "INBOX_RETENTION_DAYS", *API_URLS],
+    "reconciler": ["INBOX_TABLE", "CALLS_TABLE", "INDEX_SHARDS", "QUEUE_URL", "DLQ_URL", "EVENT_BUS", "DIAL_ACCOUNTS_SECRET_ID", "INACTIVITY_TIMEOUT_SECONDS", "OUTCOME_PROVIDERS", "INBOX_RETENTION_DAYS", *API_URLS],
     "api": [
-        "INBOX_TABLE", "INBOX_RETENTION_DAYS", "CALLS_TABLE", "INDEX_NUMBERS", "INACTIVITY_TIMEOUT_SECONDS", "OUTCOME_PROVIDERS", "CALL_RETENTION_DAYS", "CALLING_WINDOW", "RETRY_ATTEMPTS_MAX",
+        "INBOX_TABLE", "INBOX_RETENTION_DAYS", "CALLS_TABLE", "INDEX_SHARDS", "INDEX_NUMBERS", "INACTIVITY_TIMEOUT_SECONDS", "OUTCOME_PROVIDERS", "CALL_RETENTION_DAYS", "CALLING_WINDOW", "RETRY_ATTEMPTS_MAX",
         "RETRY_DELAY_SECONDS", "RETRY_DELAY_MAX_SECONDS"
     ],
 }
@@ -459,6 +459,8 @@ def test_a_function_is_told_what_its_configuration_reads(function):
     assert sorted(variables) == sorted([*ENVIRONMENT[function], "RUST_LOG", "STACK_NAME", "AWS_ENDPOINT_URL"])
     source = (ROOT / "functions" / function / "src" / "lib.rs").read_text()
     read = set(re.findall(r'environment\.\w+\("([A-Z_]+)"[,)]', source))
+    if "environment.shards()" in source:
+        read.add("INDEX_SHARDS")
     if "environment.policy()" in source:
         read |= {"INACTIVITY_TIMEOUT_SECONDS", "OUTCOME_PROVIDERS"}
     if "ApiUrls::from_environment" in source:
@@ -468,6 +470,18 @@ def test_a_function_is_told_what_its_configuration_reads(function):
     assert variables["AWS_ENDPOINT_URL"] == {"Fn::If": ["HasEndpointUrl", ref("AwsEndpointUrl"), ref("AWS::NoValue")]}
 
 
+def test_every_number_of_shards_that_the_template_allows_can_be_read():
+    parameter = TEMPLATE["Parameters"]["IndexShards"]
+    source = (ROOT / "shared" / "aws" / "src" / "shards.rs").read_text()
+    (largest,) = map(int, re.findall(r"SHARDS_MAX: u64 = (\d+);", source))
+    allowed = [shards for shards in range(10 * largest) if re.match(parameter["AllowedPattern"], str(shards))]
+    assert allowed == list(range(1, largest + 1))
+    longest_text = f"{largest},2027-01-01T00:00:00Z={largest}"
+    assert re.match(parameter["AllowedPattern"], longest_text) and len(longest_text) <= parameter["MaxLength"]
+    for refused in ("4,8", "4,2027-02-30T00:00:00Z=8", "4,2027-13-01T00:00:00Z=8", "4,2027-01-01T24:00:00Z=8", "4,2027-01-01T00:00:00Z=0"):
+        assert not re.match(parameter["AllowedPattern"], refused), refused
+
+
 # --- queues and mappings ---------------------------------------------------------------------------------------------
 
 
@@ -475,9 +489,9 @@ def test_whoever_places_calls_or_asks_about_them_does_so_at_the_same_address():
     for function in ("dialer", "reconciler"):
         variables = properties(name_of(function))["Environment"]["Variables"]
         for provider in ("Retell", "Twilio", "Vapi", "Telnyx"):
-            assert variables[f"{provider.upper()}_API_URL"] == ref(f"{provider}ApiUrl")
+            assert variables[f"{provider.upper()}_API_URL"] == ref("ProviderApiUrl")
             # An empty URL means the provider's own API.
-            assert TEMPLATE["Parameters"][f"{provider}ApiUrl"]["Default"] == ""
+            assert TEMPLATE["Parameters"]["ProviderApiUrl"]["Default"] == ""
 
 
 @pytest.mark.parametrize(("queue", "function"), [("EventsQueue", "consumer"), ("DialQueue", "dialer"), ("DueQueue", "scheduler")])

@@ -12,7 +12,8 @@ use http::{Request, StatusCode};
 use insta::assert_snapshot;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
-use switchhook_aws::calls::{WAKE_SHARDS, WakeQueue};
+use switchhook_aws::calls::WakeQueue;
+use switchhook_aws::shards::SHARDS_DEFAULT;
 use switchhook_domain::Provider;
 use switchhook_tests::{MINUTE, World, generic, text};
 
@@ -116,7 +117,7 @@ async fn list_shows_every_call_once_whatever_the_size_of_a_page_and_never_scans(
             assert_eq!(requests.get("GetItem").copied().unwrap_or(0), of_page as u64);
         }
         // A page reads ahead in every shard, and once more in shards that it uses up.
-        let shards = WakeQueue::all().count() as u64 * WAKE_SHARDS;
+        let shards = WakeQueue::all().count() as u64 * SHARDS_DEFAULT;
         for (page, requests) in &pages {
             let queries = requests.get("Query").copied().unwrap_or(0);
             assert!(queries <= shards + ids(page).len() as u64, "{queries} queries for a page of {limit}");

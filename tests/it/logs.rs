@@ -58,7 +58,7 @@ const NUMBERS_WITHOUT_METRIC: [&str; 16] = [
 const SERIES_DOLLARS: f64 = 0.30;
 
 /// Metrics of states that the runs of this file do not reach.
-const EMITTED_ELSEWHERE: [(&str, &str); 49] = [
+const EMITTED_ELSEWHERE: [(&str, &str); 50] = [
     ("dialer", "record_not_deleted"),
     ("dialer", "dialled_before"),
     ("ingress", "edge_disabled"),
@@ -96,6 +96,7 @@ const EMITTED_ELSEWHERE: [(&str, &str); 49] = [
     ("reconciler", "claims_expired"),
     ("reconciler", "discovered"),
     ("reconciler", "drift_found"),
+    ("reconciler", "drift_skipped_ms"),
     ("reconciler", "drifted"),
     ("reconciler", "not_discovered"),
     ("reconciler", "not_requeued"),

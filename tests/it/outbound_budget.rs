@@ -72,10 +72,10 @@ async fn claiming_costs_one_read_one_write_and_one_message_per_call_and_one_book
     reset_counters(&world);
     let report = world.cloud.schedule().await.unwrap().unwrap();
     assert_eq!((report.due, report.claimed), (7, 7));
-    let pages = 2 * switchhook_aws::calls::WAKE_SHARDS;
+    let pages = 2 * switchhook_aws::shards::SHARDS_DEFAULT;
     let requests = world.requests();
     let bookings = requests["PutItem"] - 7;
-    assert!((1..=switchhook_aws::calls::WAKE_SHARDS).contains(&bookings), "{requests:?}");
+    assert!((1..=switchhook_aws::shards::SHARDS_DEFAULT).contains(&bookings), "{requests:?}");
     assert_eq!(
         requests,
         request_counts(&[

@@ -53,7 +53,7 @@ fn first_provider_call_id() -> String {
 }
 
 /// The body of Retell's webhook about a call that has begun.
-fn started(provider_call_id: &str, metadata: &Value, at: Timestamp) -> String {
+pub(crate) fn started(provider_call_id: &str, metadata: &Value, at: Timestamp) -> String {
     let call = json!({
         "call_id": provider_call_id, "call_status": "ongoing", "start_timestamp": at.as_millis(), "metadata": metadata,
     });
@@ -68,12 +68,12 @@ fn ended_without_our_ids(world: &World, provider_call_id: &str) -> String {
     json!({"event": "call_analyzed", "call": call}).to_string()
 }
 
-async fn post(world: &World, body: &str) -> EventId {
+pub(crate) async fn post(world: &World, body: &str) -> EventId {
     world.accept(Provider::Retell, body).await
 }
 
 /// Consumes messages until the events queue is empty. Returns their number.
-async fn consume_all(world: &World) -> usize {
+pub(crate) async fn consume_all(world: &World) -> usize {
     let mut all = 0;
     loop {
         let received = world.receive();
@@ -94,7 +94,7 @@ fn delay_requests(world: &World, operations: &'static [(&'static str, &'static s
 }
 
 /// Stores `count` copies of a call, under the ids `name` with a number.
-async fn store_copies(world: &World, call: &Call, name: &str, count: usize) {
+pub(crate) async fn store_copies(world: &World, call: &Call, name: &str, count: usize) {
     for number in 0..count {
         let call = Call { call_id: CallId::new(format!("{name}{number}")), version: 1, ..call.clone() };
         let transition = Transition { call, new_announcements: 0 };
@@ -167,6 +167,8 @@ async fn call_that_others_placed_and_that_is_told_to_live_gets_its_patience_anew
     world.wait(INACTIVITY_TIMEOUT + MINUTE * 2).await;
     assert_eq!(get_call(&world, &call_id).await["lifecycle"], "inconclusive", "the provider does not know it yet");
 
+    // The drift check leaves a call alone for ten minutes.
+    world.wait(MINUTE * 10).await;
     assert_eq!(place_outside(&world, "confirms"), id);
     let report = world.cloud.check_drift().await.unwrap().unwrap();
     assert_eq!((report.lookups, report.drifted), (1, 1));
@@ -474,12 +476,13 @@ async fn call_whose_provider_was_not_asked_for_want_of_requests_has_no_deadline(
     let world = World::stopped();
     post(&world, &started("p", &Value::Null, world.now())).await;
     consume_all(&world).await;
-    store_copies(&world, &world.call("retell:p").await, "retell:p", 309).await;
+    store_copies(&world, &world.call("retell:p").await, "retell:p", 969).await;
     // It is now so late that the reconciler no longer waits for a provider that cannot answer.
     world.wait(INACTIVITY_TIMEOUT * 3).await;
     let first = world.reconciler.run("one").await.unwrap();
-    assert_eq!((first.lookups, first.requests.sent, first.deadlines_passed), (300, 300, 300));
+    assert_eq!((first.lookups, first.requests.sent, first.deadlines_passed), (960, 960, 960));
     consume_all(&world).await;
+    world.wait(MINUTE).await;
     let second = world.reconciler.run("two").await.unwrap();
     assert_eq!((second.lookups, second.deadlines_passed), (10, 10));
 }
@@ -494,6 +497,7 @@ async fn drift_run_stops_in_time_and_says_what_it_did() {
     store_copies(&world, &altered, "awake", 250).await;
     let settled = Call { wake_at: None, settled_at: Some(world.now()), ..altered };
     store_copies(&world, &settled, "settled", 250).await;
+    world.wait(MINUTE * 11).await;
     delay_requests(&world, &[("GetItem", CALLS_TABLE), ("PutItem", INBOX_TABLE), ("SendMessage", EVENTS_QUEUE)]);
     let began = world.now();
     let report = world.reconciler.check_drift("test").await.unwrap();

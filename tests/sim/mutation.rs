@@ -105,7 +105,7 @@ impl Mutation {
             (Self::NoClaimCondition, "PutItem") if of_table(CALLS_TABLE) => {
                 dial_has_started(&body["Item"]).then(unconditional).flatten()
             }
-            (Self::NoClaimCondition, "UpdateItem") if of_table(INBOX_TABLE) => {
+            (Self::NoClaimCondition, "UpdateItem") if text(&body["Key"]["event_id"]["S"]).starts_with("dials:") => {
                 let mut body = body.clone();
                 body.as_object_mut()?.remove("ConditionExpression")?;
                 Some(Fault::ReplacedRequest(body.to_string().into_bytes()))
@@ -126,7 +126,8 @@ impl Mutation {
             }
             (Self::NeverWakes, "PutItem") if of_table(CALLS_TABLE) => {
                 let key = text(&body["Item"]["wake_key"]["S"]);
-                let never = key.starts_with("reconcile#").then(|| json!("9999999999999"));
+                let is_open = ["claims#", "endings#", "outcomes#"].iter().any(|queue| key.starts_with(queue));
+                let never = is_open.then(|| json!("9999999999999"));
                 never.and_then(|never| with("/Item/wake_at/N", never))
             }
             // A dial has just started. The row of a later attempt has a history, and another law holds for it.

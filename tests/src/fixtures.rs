@@ -4,6 +4,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 use switchhook_aws::random::RandomIds;
+use switchhook_aws::shards::Shards;
 use switchhook_domain::{Provider, Timestamp};
 use switchhook_local::clock::Clock;
 use switchhook_local::connector::{Fault, RequestInfo, Service};
@@ -42,6 +43,7 @@ pub fn options(secret: &Value) -> CloudOptions {
         concurrent_dials_per_provider: CONCURRENT_DIALS_PER_PROVIDER,
         block_on_request: true,
         index_numbers: true,
+        index_shards: Shards::default(),
         random_ids: RandomIds::seeded(1),
         seed: 1,
         delivery_faults: DeliveryFaults::NONE,

@@ -124,11 +124,12 @@ impl World {
             .with(Targets::new().with_default(tracing::Level::INFO))
             .with(JsonLines::new(lines.clone()));
         let subscriber = tracing::subscriber::set_default(subscriber);
+        let shards = options.index_shards.clone();
         let cloud = Cloud::open(options).unwrap_or_else(|error| panic!("{error}"));
         cloud.services().connector().set_observer(recorded::observer());
         let aws = sdk::with_timeouts_and_retries(&cloud.services().sdk_config_for("tests"));
-        let inbox = Inbox::new(sdk::dynamodb(&aws), INBOX_TABLE.to_owned(), INBOX_RETENTION);
-        let calls = Calls::new(sdk::dynamodb(&aws), CALLS_TABLE.to_owned());
+        let inbox = Inbox::new(sdk::dynamodb(&aws), INBOX_TABLE.to_owned(), INBOX_RETENTION).shards(shards.clone());
+        let calls = Calls::new(sdk::dynamodb(&aws), CALLS_TABLE.to_owned()).shards(shards);
         let queue = Queue::new(sdk::sqs(&aws), queue_url(EVENTS_QUEUE));
         Self {
             consumer: cloud.consumer(),

@@ -76,6 +76,7 @@ pub(super) fn names(cloud: &Cloud, base_url: &str) -> StackNames {
             block_on_request: consumer.block_on_request,
             dial_rates: cloud.scheduler().dial_rates.to_string(),
             index_numbers: consumer.calls.indexes_numbers(),
+            index_shards: consumer.calls.index_shards().to_string(),
         },
     }
 }

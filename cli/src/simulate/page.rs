@@ -29,8 +29,8 @@ const BEYOND: &str = "\
 ## Beyond one Region or account
 
 - **Quotas count per account and Region.** AWS raises those of API Gateway, Lambda, SQS, EventBridge and DynamoDB on request. The
-  number of partitions follows the load by itself. But `by_received` and `by_wake` have few keys, whose number is a constant of the
-  code, and a key takes the writes of one partition.
+  number of partitions follows the load by itself. But `by_received` and `by_wake` have few keys, and a key takes the writes
+  of one partition. [`IndexShards`](deploy.md#more-shards) is their number.
 - **A second stack needs no change of the code.** Calls do not depend on each other. So each account at a provider posts its webhooks
   to one stack, in any account or Region. Where one account at a provider has more traffic than a stack carries, its agents or numbers
   must be divided.
@@ -55,14 +55,14 @@ const LEFT_OUT: &str = "\
 /// Returns the page for these sizes. All have the same traffic but for their size.
 pub(super) fn page(sizes: &[Traffic], reconciler: &ReconcilerLimits) -> String {
     let Some(first) = sizes.first() else { return String::new() };
-    let mut parts = vec![OPENING.to_owned(), assumptions(first, reconciler), units(first), formulas(first, reconciler)];
+    let mut parts = vec![OPENING.to_owned(), assumptions(first), units(first), formulas(first, reconciler)];
     parts.extend(sizes.iter().map(|traffic| size(traffic, reconciler)));
     parts.push(growth(sizes));
     parts.extend([BEYOND.to_owned(), LEFT_OUT.to_owned()]);
     parts.join("\n")
 }
 
-fn assumptions(traffic: &Traffic, reconciler: &ReconcilerLimits) -> String {
+fn assumptions(traffic: &Traffic) -> String {
     let Traffic { profile, peak_factor, dialled_share, silent_share, inbox_days, call_days, .. } = traffic;
     let rows = [
         ("w", "webhooks a day / 86,400".to_owned(), "webhooks per second".to_owned()),
@@ -85,11 +85,6 @@ fn assumptions(traffic: &Traffic, reconciler: &ReconcilerLimits) -> String {
         ("q", format!("{QUEUE_S} s"), "time of a message in the queue, the median of others' measurements".to_owned()),
         ("r", format!("{READ_S} s"), "duration of a read from DynamoDB, assumed".to_owned()),
         ("", silent_share.to_string(), "share of silent calls, whose ending no webhook reports, assumed".to_owned()),
-        (
-            "m",
-            format!("{} s", number(reconciler.drift_margin_s)),
-            "time after an event in which the drift check leaves its call alone (`DELIVERY_MARGIN`)".to_owned(),
-        ),
         ("", number(*inbox_days), "days for which webhooks are stored (`InboxRetentionDays`)".to_owned()),
         ("", number(*call_days), "days for which calls are stored (`CallRetentionDays`)".to_owned()),
     ];
@@ -172,7 +167,7 @@ fn other(partitions: &Partitions, traffic: &Traffic, reconciler: &ReconcilerLimi
     let concurrency = traffic.webhooks() * traffic.units().messages / BATCH * INVOCATION_S * traffic.peak_factor;
     let pollers = (concurrency / quota::POLLER_CONCURRENCY).ceil();
     let new_account = quota::LAMBDA_CONCURRENCY_NEW * quota::LAMBDA_RATE_PER_CONCURRENCY;
-    let minutes = traffic.calls() * 3_600.0 / reconciler.lookups;
+    let minutes = traffic.calls() * 3_600.0 / reconciler.ending_lookups;
     format!(
         "- Partitions: {} of the inbox table with {} GB, and {} of the calls table with {} GB, {} of which its writes alone need.\n\
          - Provisioned pollers, instead of those that Lambda adds by itself: {}.\n\

@@ -126,6 +126,7 @@ pub(crate) fn described(status: &str, names: Option<&Value>, parameters: &[(&str
         ("BlockOnRequest", "true"),
         ("DialRates", "retell=1"),
         ("IndexNumbers", "true"),
+        ("IndexShards", "4"),
         ("ConsumerMaxConcurrency", "50"),
         ("DialerMaxConcurrency", "20"),
         ("AlarmTopicArn", "arn:aws:sns:us-east-1:123456789012:alarms"),

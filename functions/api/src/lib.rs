@@ -30,6 +30,7 @@ use switchhook_aws::dynamodb::KEY_BYTES_MAX;
 use switchhook_aws::http::{path_of, trace_id_of};
 use switchhook_aws::problem::{FieldError, Problem, ProblemKind};
 use switchhook_aws::query::only_parameter;
+use switchhook_aws::shards::Shards;
 use switchhook_domain::{
     AppointmentStatus, CALL_ATTEMPTS_MAX, Call, CallId, CallingWindow, EventId, Job, Policy, RetryPolicy,
 };
@@ -52,6 +53,7 @@ const APPOINTMENT_CALLS_MAX: usize = 50;
 #[derive(Debug)]
 pub struct Config {
     pub inbox_table: String,
+    pub shards: Shards,
     pub inbox_retention: Duration,
     pub calls_table: String,
     pub index_numbers: bool,
@@ -71,6 +73,7 @@ impl Config {
         let attempts_max = environment.number("RETRY_ATTEMPTS_MAX");
         let config = Self {
             inbox_table: environment.text("INBOX_TABLE"),
+            shards: environment.shards(),
             inbox_retention: environment.days("INBOX_RETENTION_DAYS"),
             calls_table: environment.text("CALLS_TABLE"),
             index_numbers: environment.flag("INDEX_NUMBERS"),
@@ -274,6 +277,7 @@ mod tests {
                 "CALLING_WINDOW" => None,
                 "OUTCOME_PROVIDERS" => Some("retell".to_owned()),
                 "INDEX_NUMBERS" => Some("true".to_owned()),
+                "INDEX_SHARDS" => Some("4".to_owned()),
                 _ => Some("7".to_owned()),
             });
             Config::from_environment(environment).unwrap()
@@ -292,6 +296,7 @@ mod tests {
                 "CALLING_WINDOW" => Some(window.to_owned()),
                 "OUTCOME_PROVIDERS" => Some("retell".to_owned()),
                 "INDEX_NUMBERS" => Some("true".to_owned()),
+                "INDEX_SHARDS" => Some("4".to_owned()),
                 _ => Some("7".to_owned()),
             });
             Config::from_environment(environment)

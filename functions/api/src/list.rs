@@ -131,10 +131,11 @@ impl ListQuery {
     fn queues(&self) -> Vec<WakeQueue> {
         let queues = match self.job {
             Some(JobState::Pending) => WakeQueue::PENDING.to_vec(),
-            Some(JobState::Claimed | JobState::InProgress) => vec![WakeQueue::Reconcile],
+            Some(JobState::Claimed) => vec![WakeQueue::Claims],
+            Some(JobState::InProgress) => WakeQueue::OPEN.to_vec(),
             // A call with a final job is not settled until all its attempts have ended and their outcomes are known.
             Some(JobState::Completed | JobState::Failed | JobState::Missed | JobState::Canceled) => {
-                vec![WakeQueue::Settled, WakeQueue::Reconcile]
+                [[WakeQueue::Settled].as_slice(), &WakeQueue::OPEN].concat()
             }
             None => WakeQueue::all().collect(),
         };
@@ -152,9 +153,8 @@ impl ListQuery {
         match (queue, self.stuck_for) {
             // A call that is due later is not stuck.
             (WakeQueue::Dial(_) | WakeQueue::DialAny(_), Some(stuck_for)) => now.minus(stuck_for),
-            (WakeQueue::Dial(_) | WakeQueue::DialAny(_), None) | (WakeQueue::Reconcile | WakeQueue::Settled, _) => {
-                Timestamp::MAX
-            }
+            (WakeQueue::Dial(_) | WakeQueue::DialAny(_), None)
+            | (WakeQueue::Claims | WakeQueue::Endings | WakeQueue::Outcomes | WakeQueue::Settled, _) => Timestamp::MAX,
         }
     }
 

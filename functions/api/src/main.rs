@@ -14,8 +14,8 @@ async fn main() -> Result<(), Error> {
     let aws = sdk::from_environment().await;
     let dynamodb = sdk::dynamodb(&aws);
     let api = Api {
-        inbox: Inbox::new(dynamodb.clone(), config.inbox_table, config.inbox_retention),
-        calls: Calls::new(dynamodb, config.calls_table).index_numbers(config.index_numbers),
+        inbox: Inbox::new(dynamodb.clone(), config.inbox_table, config.inbox_retention).shards(config.shards.clone()),
+        calls: Calls::new(dynamodb, config.calls_table).shards(config.shards).index_numbers(config.index_numbers),
         call_retention: config.call_retention,
         policy: config.policy,
         defaults: config.defaults,

@@ -27,6 +27,7 @@ use switchhook_aws::config::{Environment, EnvironmentError};
 use switchhook_aws::inbox::{Inbox, Note};
 use switchhook_aws::queue::{Message, Queue, backoff};
 use switchhook_aws::sdk::Clock;
+use switchhook_aws::shards::Shards;
 use switchhook_aws::telemetry::Decision;
 use switchhook_domain::{
     AttemptKey, Call, DialFailure, DialSignal, Disposition, EventId, FoldOutcome, Origin, Policy, Provider,
@@ -50,6 +51,7 @@ const LATE: Duration = Duration::from_secs(5 * 60);
 #[derive(Debug)]
 pub struct Config {
     pub inbox_table: String,
+    pub shards: Shards,
     pub inbox_retention: Duration,
     pub calls_table: String,
     pub index_numbers: bool,
@@ -71,6 +73,7 @@ impl Config {
     ) -> Result<Self, EnvironmentError> {
         let config = Self {
             inbox_table: environment.text("INBOX_TABLE"),
+            shards: environment.shards(),
             inbox_retention: environment.days("INBOX_RETENTION_DAYS"),
             calls_table: environment.text("CALLS_TABLE"),
             index_numbers: environment.flag("INDEX_NUMBERS"),

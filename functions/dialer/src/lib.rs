@@ -32,6 +32,7 @@ use switchhook_aws::queue::{ClaimMessage, Queue};
 use switchhook_aws::random::RandomIds;
 use switchhook_aws::sdk::Clock;
 use switchhook_aws::secret::DialAccounts;
+use switchhook_aws::shards::Shards;
 use switchhook_aws::telemetry::Decision;
 use switchhook_domain::{
     AttemptKey, Call, CallId, Circuit, DialFailure, DialRecord, DialRecords, DialSignal, DialStarted, Policy, Provider,
@@ -53,6 +54,7 @@ const BACKOFF_MS: u64 = 60_000;
 #[derive(Debug)]
 pub struct Config {
     pub inbox_table: String,
+    pub shards: Shards,
     pub inbox_retention: Duration,
     pub calls_table: String,
     pub index_numbers: bool,
@@ -75,6 +77,7 @@ impl Config {
     ) -> Result<Self, EnvironmentError> {
         let config = Self {
             inbox_table: environment.text("INBOX_TABLE"),
+            shards: environment.shards(),
             inbox_retention: environment.days("INBOX_RETENTION_DAYS"),
             calls_table: environment.text("CALLS_TABLE"),
             index_numbers: environment.flag("INDEX_NUMBERS"),

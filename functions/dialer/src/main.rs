@@ -18,8 +18,8 @@ async fn main() -> Result<(), Error> {
     let aws = sdk::from_environment().await;
     let dynamodb = sdk::dynamodb(&aws);
     let dialer = Dialer {
-        inbox: Inbox::new(dynamodb.clone(), config.inbox_table, config.inbox_retention),
-        calls: Calls::new(dynamodb, config.calls_table).index_numbers(config.index_numbers),
+        inbox: Inbox::new(dynamodb.clone(), config.inbox_table, config.inbox_retention).shards(config.shards.clone()),
+        calls: Calls::new(dynamodb, config.calls_table).shards(config.shards).index_numbers(config.index_numbers),
         call_retention: config.call_retention,
         queue: Queue::new(sdk::sqs(&aws), config.queue_url),
         dial_accounts: DialAccounts::new(&aws, config.dial_accounts_secret_id),

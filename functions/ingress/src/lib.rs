@@ -22,6 +22,7 @@ use switchhook_aws::inbox::{BODY_BYTES_MAX, Inbox, NewEvent, PutOutcome, submit}
 use switchhook_aws::queue::Queue;
 use switchhook_aws::sdk::Clock;
 use switchhook_aws::secret::WebhookKeys;
+use switchhook_aws::shards::Shards;
 use switchhook_aws::telemetry::Decision;
 use switchhook_domain::{CallId, Disposition, EventId, Origin, Provider, Timestamp, TraceId, WebhookQuarantined};
 use switchhook_providers::{
@@ -37,6 +38,7 @@ const HEADER_CHARS_MAX: usize = 120;
 #[derive(Debug)]
 pub struct Config {
     pub inbox_table: String,
+    pub shards: Shards,
     pub queue_url: String,
     pub dlq_url: String,
     pub event_bus: String,
@@ -54,6 +56,7 @@ impl Config {
     ) -> Result<Self, EnvironmentError> {
         let config = Self {
             inbox_table: environment.text("INBOX_TABLE"),
+            shards: environment.shards(),
             queue_url: environment.text("QUEUE_URL"),
             dlq_url: environment.text("DLQ_URL"),
             event_bus: environment.text("EVENT_BUS"),

@@ -17,7 +17,7 @@ async fn main() -> Result<(), Error> {
     let sqs = sdk::sqs(&aws);
     let ingress = Ingress {
         webhook_keys: WebhookKeys::new(&aws, config.webhook_keys_secret_id),
-        inbox: Inbox::new(dynamodb, config.inbox_table, config.inbox_retention),
+        inbox: Inbox::new(dynamodb, config.inbox_table, config.inbox_retention).shards(config.shards),
         queue: Queue::new(sqs.clone(), config.queue_url),
         dlq: Queue::new(sqs, config.dlq_url),
         bus: Bus::new(sdk::eventbridge(&aws), config.event_bus),

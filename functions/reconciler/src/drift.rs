@@ -1,5 +1,13 @@
 //! The drift check: looks up calls that need no repair, and reports where their provider disagrees.
 //!
+//! **Each settled call is looked at once.** A cursor per shard walks the settled calls in the order in which they were settled. The
+//! hourly run moves its target to [`DELIVERY_MARGIN`] before now and begins the walk. If calls are left over, because no time or no
+//! requests are left, the runs of the following minutes go on. Calls that were settled more than [`LAG_MAX`] ago are left out, so
+//! that the walk never falls behind for ever. With more calls than the providers may be asked about, it looks at the first ones of
+//! each minute. The metric `drift_skipped_ms` tells how much of the time was left out.
+//!
+//! **Open calls are looked at in turn**, a limited number per shard and hour, because each wakes up at its own time.
+//!
 //! **A repair takes the same path as every event.** An ending that the call does not have becomes an event in the inbox. Then
 //! a `drift_found` event makes the consumer refold the call from the inbox. The call announces `call.drift_repaired`, and the
 //! metric `drifted` counts it.
@@ -9,22 +17,26 @@ use std::time::Duration;
 use futures_util::stream::{self, StreamExt};
 use serde::Serialize;
 use switchhook_aws::Error;
-use switchhook_aws::calls::{TimeRange, WakeQueue, wake_shards_from};
-use switchhook_aws::inbox::minute_of;
+use switchhook_aws::calls::{WakeEntry, WakeQueue};
+use switchhook_aws::inbox::{DriftCursor, minute_of};
 use switchhook_aws::telemetry::Decision;
 use switchhook_domain::{
     ALIVE_MAX, AttemptKey, AttemptRecord, AttemptState, Call, CallId, Policy, Provider, ProviderEvent, Timestamp, fold,
 };
 
-use crate::lookup::{LookupOutcome, Lookups, ReportedEnding};
+use crate::lookup::{LookupOutcome, Lookups, ReportedEnding, Urgency};
 use crate::reconciler::{RUN_MAX, Reconciler, RequestStats};
 
-/// Time for which a settled call is checked.
-const SETTLED_FOR: Duration = Duration::from_secs(6 * 60 * 60);
+/// Longest time after which a settled call is still looked at.
+const LAG_MAX: Duration = Duration::from_secs(6 * 60 * 60);
+/// Time before the first check of a stack since which settled calls are looked at.
+const FIRST_LOOK_BACK: Duration = Duration::from_secs(2 * 60 * 60);
 /// Time after an event during which a disagreement is not drift yet: the webhook may still be on its way.
-pub const DELIVERY_MARGIN: Duration = Duration::from_secs(10 * 60);
-/// Limit on the calls that one run checks per wake queue and shard.
-pub const CALLS_PER_SHARD: i32 = 25;
+const DELIVERY_MARGIN: Duration = Duration::from_secs(10 * 60);
+/// Settled calls that are read from the index at once.
+const PAGE: i32 = 100;
+/// Limit on the open calls that one hourly run looks at per shard.
+const OPEN_CALLS: i32 = 100;
 /// Limit on the attempts per call that are looked up, the latest first.
 const ATTEMPTS_MAX: usize = 3;
 /// Calls checked at the same time.
@@ -43,6 +55,8 @@ pub struct DriftReport {
     pub failed: u64,
     /// 1 if the check had no time or no requests left for all calls.
     pub budget_used_up: u64,
+    /// Time whose settled calls were left out because the check fell behind, in milliseconds. The sum of all shards.
+    pub skipped_ms: u64,
     pub requests: RequestStats,
 }
 
@@ -63,79 +77,227 @@ impl Drift {
     }
 }
 
+/// Result of looking at one call.
+#[derive(Default)]
+struct CheckedCall {
+    /// Disagreements that were not reported before.
+    drifted: u64,
+    /// True if the provider was not asked, because no time or no requests are left.
+    is_postponed: bool,
+    /// Provider that gave no usable answer.
+    unanswered_by: Option<Provider>,
+}
+
+/// A run of the drift check.
+struct DriftRun<'a> {
+    lookups: &'a Lookups<'a>,
+    trace_id: &'a str,
+    report: DriftReport,
+    first_error: Option<Error>,
+    /// True if a provider has answered no lookup lately.
+    is_provider_failing: bool,
+}
+
+impl DriftRun<'_> {
+    fn add_error(&mut self, error: Error) {
+        self.report.failed += 1;
+        self.first_error.get_or_insert(error);
+    }
+}
+
 impl Reconciler {
-    /// Checks open calls and calls that were settled lately, as many as there is time for.
+    /// Begins the hourly check: looks at calls that were settled since the last one, and at open calls, as many as there is time
+    /// for.
     ///
     /// # Errors
     /// Returns the first error, after the run has tried every other call.
     pub async fn check_drift(&self, trace_id: &str) -> Result<DriftReport, Error> {
         let started = self.clock.now();
-        let accounts = self.dial_accounts.current(started).await;
-        let stop_at = started.plus(RUN_MAX);
-        let lookups = &Lookups::new(&self.api, &accounts, &self.clock, stop_at);
-        let mut report = DriftReport::default();
+        let target = started.minus(DELIVERY_MARGIN);
+        let mut cursors = Vec::new();
         let mut first_error = None;
-        let first = minute_of(started).unsigned_abs() / 60;
-        for shard in wake_shards_from(first) {
-            let since = started.minus(SETTLED_FOR);
-            // Every open call wakes up within its inactivity timeout, so this range holds all of them.
-            let tomorrow = started.plus(Duration::from_secs(24 * 60 * 60));
-            for (queue, range) in
-                [(WakeQueue::Settled, TimeRange::Since(since)), (WakeQueue::Reconcile, TimeRange::UpTo(tomorrow))]
-            {
-                if self.is_time_up(stop_at) {
-                    break;
+        for shard in self.calls.wake_shards_from(minute_of(started).unsigned_abs() / 60) {
+            match self.inbox.drift_cursor(shard).await {
+                Ok(cursor) => {
+                    let mut cursor = cursor.unwrap_or(DriftCursor::starting_at(started.minus(FIRST_LOOK_BACK)));
+                    cursor.target = cursor.target.max(target);
+                    cursors.push((shard, cursor));
                 }
-                let page = self.calls.wake_queue_pages(queue, shard, range, Some(CALLS_PER_SHARD), None).next().await;
-                let calls = match page {
-                    Ok(page) => page.map(|page| page.items).unwrap_or_default(),
-                    Err(error) => {
-                        report.failed += 1;
-                        first_error.get_or_insert(error);
-                        continue;
-                    }
-                };
-                let checked: Vec<Option<Result<u64, Error>>> = stream::iter(calls)
-                    .map(|id| async move {
-                        if self.is_time_up(stop_at) {
-                            None
-                        } else {
-                            Some(self.check_call(&id, lookups, trace_id).await)
-                        }
-                    })
-                    .buffered(CONCURRENCY)
-                    .collect()
-                    .await;
-                for checked in checked.into_iter().flatten() {
-                    report.checked += 1;
-                    match checked {
-                        Ok(drifted) => report.drifted += drifted,
-                        Err(error) => {
-                            report.failed += 1;
-                            first_error.get_or_insert(error);
-                        }
-                    }
-                }
+                Err(error) => first_error = first_error.or(Some(error)),
             }
         }
+        self.walk(cursors, true, (started, started.plus(RUN_MAX)), first_error, trace_id).await
+    }
+
+    /// Goes on with the hourly check, if it has left calls over. Each minute belongs to one shard, so that an idle minute costs one
+    /// read.
+    pub(crate) async fn continue_drift_check(&self, stop_at: Timestamp, trace_id: &str) -> Result<(), Error> {
+        let started = self.clock.now();
+        let Some(shard) = self.calls.wake_shards_from(minute_of(started).unsigned_abs()).next() else { return Ok(()) };
+        match self.inbox.drift_cursor(shard).await?.filter(DriftCursor::is_behind) {
+            Some(cursor) => {
+                self.walk(vec![(shard, cursor)], false, (started, stop_at), None, trace_id).await.map(|_| ())
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Looks at open calls if `with_open`, and then at the settled calls after these cursors, one page of each shard in turn. Logs
+    /// the run.
+    async fn walk(
+        &self,
+        mut cursors: Vec<(u64, DriftCursor)>,
+        with_open: bool,
+        (started, stop_at): (Timestamp, Timestamp),
+        first_error: Option<Error>,
+        trace_id: &str,
+    ) -> Result<DriftReport, Error> {
+        let accounts = self.dial_accounts.current(started).await;
+        let lookups = &self.lookups(&accounts, stop_at);
+        let report = DriftReport { failed: u64::from(first_error.is_some()), ..DriftReport::default() };
+        let mut run = DriftRun { lookups, trace_id, report, first_error, is_provider_failing: false };
+        if with_open {
+            let mut opened = Vec::new();
+            for (shard, mut cursor) in cursors {
+                self.check_open(shard, &mut cursor, &mut run).await;
+                // From now on, the runs of the next minutes know the target, even if this one ends early.
+                if let Err(error) = self.inbox.set_drift_cursor(shard, &cursor).await {
+                    run.add_error(error);
+                }
+                opened.push((shard, cursor));
+            }
+            cursors = opened;
+        }
+        while !cursors.is_empty() && !lookups.is_time_up() {
+            let mut behind = Vec::new();
+            for (shard, mut cursor) in cursors {
+                if self.check_settled(shard, &mut cursor, &mut run).await {
+                    behind.push((shard, cursor));
+                }
+            }
+            cursors = behind;
+        }
+        let DriftRun { mut report, first_error, .. } = run;
         report.lookups = lookups.sent();
         report.requests = self.log_lookups(lookups, trace_id);
-        report.budget_used_up = u64::from(lookups.is_over_budget() || self.is_time_up(stop_at));
+        report.budget_used_up = u64::from(lookups.is_over_budget() || lookups.is_time_up());
         self.log_drift(&report, first_error.as_ref(), started, trace_id);
         first_error.map_or(Ok(report), Err)
     }
 
-    /// Checks one call. Returns the number of disagreements that were not reported before.
-    async fn check_call(&self, call_id: &CallId, lookups: &Lookups<'_>, trace_id: &str) -> Result<u64, Error> {
+    /// Looks at the next page of settled calls, and stores the cursor. Returns true if there are more and they can be looked at
+    /// now.
+    async fn check_settled(&self, shard: u64, cursor: &mut DriftCursor, run: &mut DriftRun<'_>) -> bool {
+        let oldest = self.clock.now().minus(LAG_MAX);
+        if cursor.settled_until < oldest {
+            run.report.skipped_ms += oldest.millis_since(cursor.settled_until).unsigned_abs();
+            (cursor.settled_until, cursor.settled_call) = (oldest, None);
+        }
+        if !cursor.is_behind() || run.lookups.is_time_up() {
+            return false;
+        }
+        let range = cursor.settled_until..=cursor.target;
+        let after = cursor.settled_call.clone().map(|call_id| WakeEntry { call_id, wake_at: cursor.settled_until });
+        let page = self.calls.wake_entries(WakeQueue::Settled, shard, range, false, PAGE, after.as_ref()).await;
+        let (entries, is_more) = match page {
+            Ok(page) => page,
+            Err(error) => {
+                run.add_error(error);
+                return false;
+            }
+        };
+        run.is_provider_failing = false;
+        let checked = self.check_calls(&entries, run).await;
+        let is_done = checked == entries.len();
+        if is_done && !is_more {
+            (cursor.settled_until, cursor.settled_call) = (cursor.target.plus(Duration::from_millis(1)), None);
+        } else if let Some(last) = checked.checked_sub(1).and_then(|last| entries.get(last)) {
+            (cursor.settled_until, cursor.settled_call) = (last.wake_at, Some(last.call_id.clone()));
+        }
+        if !is_done && run.is_provider_failing {
+            // The next hourly run goes on. Until then, the provider is left alone.
+            cursor.target = cursor.settled_until;
+        }
+        if let Err(error) = self.inbox.set_drift_cursor(shard, cursor).await {
+            run.add_error(error);
+            return false;
+        }
+        is_done && is_more
+    }
+
+    /// Looks at the next open calls of a shard.
+    async fn check_open(&self, shard: u64, cursor: &mut DriftCursor, run: &mut DriftRun<'_>) {
+        // Every open call wakes up within its inactivity timeout, so this range holds all of them.
+        let range = Timestamp::from_millis(0)..=self.clock.now().plus(Duration::from_secs(24 * 60 * 60));
+        let mut left = OPEN_CALLS;
+        let first = cursor.open.as_ref().and_then(|(queue, _)| WakeQueue::OPEN.iter().position(|open| open == queue));
+        for queue in WakeQueue::OPEN.into_iter().skip(first.unwrap_or(0)) {
+            if run.lookups.is_time_up() || left == 0 {
+                return;
+            }
+            let after = cursor.open.take().filter(|(of, _)| *of == queue).map(|(_, entry)| entry);
+            let page = self.calls.wake_entries(queue, shard, range.clone(), false, left, after.as_ref()).await;
+            let (entries, is_more) = match page {
+                Ok(page) => page,
+                Err(error) => return run.add_error(error),
+            };
+            let checked = self.check_calls(&entries, run).await;
+            if checked < entries.len() || is_more {
+                let last = checked.checked_sub(1).map_or(after, |last| entries.get(last).cloned());
+                cursor.open = last.map(|last| (queue, last));
+                return;
+            }
+            left -= i32::try_from(checked).unwrap_or(left);
+        }
+    }
+
+    /// Looks at calls, and adds them to the report. Returns the number of calls before the first that was postponed.
+    async fn check_calls(&self, entries: &[WakeEntry], run: &mut DriftRun<'_>) -> usize {
+        let (lookups, trace_id) = (run.lookups, run.trace_id);
+        let ids: Vec<CallId> = entries.iter().map(|entry| entry.call_id.clone()).collect();
+        let checked: Vec<Option<Result<CheckedCall, Error>>> = stream::iter(ids)
+            .map(|id| async move {
+                if lookups.is_time_up() { None } else { Some(self.check_call(&id, lookups, trace_id).await) }
+            })
+            .buffered(CONCURRENCY)
+            .collect()
+            .await;
+        // A provider that failed last may be down: its calls are looked at later. A single call without an answer is passed over.
+        let is_unanswered = |by: Option<Provider>| by.is_some_and(|provider| lookups.has_failed_last(provider));
+        let is_left = |checked: &Option<Result<CheckedCall, Error>>| match checked {
+            None => true,
+            Some(Ok(checked)) => checked.is_postponed || is_unanswered(checked.unanswered_by),
+            Some(Err(_)) => false,
+        };
+        let before = checked.iter().position(is_left).unwrap_or(checked.len());
+        run.is_provider_failing |= checked.iter().flatten().flatten().any(|call| is_unanswered(call.unanswered_by));
+        for checked in checked.into_iter().flatten() {
+            match checked {
+                Ok(checked) => {
+                    let is_left = checked.is_postponed || is_unanswered(checked.unanswered_by);
+                    run.report.checked += u64::from(!is_left);
+                    run.report.drifted += checked.drifted;
+                }
+                Err(error) => {
+                    run.report.checked += 1;
+                    run.add_error(error);
+                }
+            }
+        }
+        before
+    }
+
+    /// Checks one call.
+    async fn check_call(&self, call_id: &CallId, lookups: &Lookups<'_>, trace_id: &str) -> Result<CheckedCall, Error> {
         let now = self.clock.now();
-        let Some(call) = self.calls.get_call(call_id).await? else { return Ok(0) };
-        let mut drifted = 0;
+        let mut checked = CheckedCall::default();
+        let Some(call) = self.calls.get_call(call_id).await? else { return Ok(checked) };
         for attempt in call.attempts().iter().rev().take(ATTEMPTS_MAX) {
             let Some(record) = call.attempt_records.get(attempt.index) else { continue };
             if record.key.is_none() || record.provider_call_id.is_none() {
                 continue;
             }
-            let drift = match lookups.look_up(&call, record, now).await {
+            let drift = match lookups.look_up(&call, record, Urgency::Drift, now).await? {
                 LookupOutcome::Ended(ending) if is_recent(&ending.event, attempt, now) => continue,
                 LookupOutcome::Ended(ending) => match reported_lifecycle(&call, attempt, &ending.event, &self.policy) {
                     Some(lifecycle) if lifecycle != attempt.lifecycle_label() => Drift::Ended(ending, lifecycle),
@@ -147,19 +309,26 @@ impl Reconciler {
                 // No call lasts this long, so the provider's report is not trusted.
                 LookupOutcome::Alive(_) if attempt.started_at.plus(ALIVE_MAX) <= now => continue,
                 LookupOutcome::Alive(_) => Drift::Alive,
-                LookupOutcome::NotFound | LookupOutcome::Unavailable | LookupOutcome::RetryLater => continue,
-                LookupOutcome::OverBudget => break,
+                LookupOutcome::NotFound | LookupOutcome::Unavailable => continue,
+                LookupOutcome::RetryLater => {
+                    checked.unanswered_by = attempt.provider;
+                    continue;
+                }
+                LookupOutcome::OverBudget => {
+                    checked.is_postponed = true;
+                    break;
+                }
             };
             if self.repair(&call, attempt, record, drift, now, trace_id).await? {
-                drifted += 1;
+                checked.drifted += 1;
             }
         }
         if !call.matches_history()
             && self.request_refold(&call, &call.drift_fingerprint("itself"), now, trace_id).await?
         {
-            drifted += 1;
+            checked.drifted += 1;
         }
-        Ok(drifted)
+        Ok(checked)
     }
 
     /// Stores a disagreement as events, and logs it. Returns false if it was reported before.
@@ -220,13 +389,15 @@ impl Reconciler {
 
     fn log_drift(&self, report: &DriftReport, error: Option<&Error>, started: Timestamp, trace_id: &str) {
         let now = self.clock.now();
-        let counts = vec![
+        let mut counts = vec![
             ("drift_checked", report.checked),
             ("drift_lookups", report.lookups),
             ("drifted", report.drifted),
             ("failed", report.failed),
             ("budget_used_up", report.budget_used_up),
         ];
+        // CloudWatch would charge for a series of zeros.
+        counts.extend(Some(("drift_skipped_ms", report.skipped_ms)).filter(|(_, skipped)| *skipped > 0));
         let decision = Decision {
             function: "reconciler",
             message: "drift check done",

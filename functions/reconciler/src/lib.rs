@@ -27,6 +27,7 @@ use std::time::Duration;
 use switchhook_aws::Error;
 use switchhook_aws::config::{Environment, EnvironmentError};
 use switchhook_aws::provider::ApiUrls;
+use switchhook_aws::shards::Shards;
 use switchhook_aws::telemetry::Decision;
 use switchhook_domain::Policy;
 
@@ -38,8 +39,7 @@ pub use crate::reconciler::{Reconciler, Report, RequestStats};
 pub mod limits {
     use std::time::Duration;
 
-    pub use crate::drift::{CALLS_PER_SHARD as DRIFT_CALLS_PER_SHARD, DELIVERY_MARGIN as DRIFT_MARGIN};
-    pub use crate::lookup::REQUESTS_MAX as LOOKUPS;
+    pub use crate::lookup::{REQUESTS_PER_MINUTE, Urgency};
     use crate::reconciler::RUN_MAX;
     pub use crate::sweep::{CONCURRENCY as SWEEP_CONCURRENCY, QUEUE_DEPTH_MAX as SWEEP_QUEUE_DEPTH};
 
@@ -51,6 +51,7 @@ pub mod limits {
 #[derive(Debug)]
 pub struct Config {
     pub inbox_table: String,
+    pub shards: Shards,
     pub inbox_retention: Duration,
     pub calls_table: String,
     pub queue_url: String,
@@ -71,6 +72,7 @@ impl Config {
     ) -> Result<Self, EnvironmentError> {
         let config = Self {
             inbox_table: environment.text("INBOX_TABLE"),
+            shards: environment.shards(),
             inbox_retention: environment.days("INBOX_RETENTION_DAYS"),
             calls_table: environment.text("CALLS_TABLE"),
             queue_url: environment.text("QUEUE_URL"),
@@ -99,6 +101,10 @@ impl Reconciler {
             first_error = Some(error);
         }
         if let Err(error) = self.wake(&mut report, started.plus(RUN_MAX), trace_id).await {
+            first_error.get_or_insert(error);
+        }
+        if let Err(error) = self.continue_drift_check(started.plus(RUN_MAX), trace_id).await {
+            report.failed += 1;
             first_error.get_or_insert(error);
         }
         if let Err(error) = self.discover(&mut report, started.plus(RUN_MAX), trace_id).await {

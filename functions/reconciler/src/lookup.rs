@@ -1,13 +1,19 @@
 //! Lookups: asks providers about attempts, within limits.
 //!
-//! **One run sends at most [`REQUESTS_MAX`] requests, and none to a provider that has failed [`FAILURES_MAX`] times in a row.**
-//! The next run starts anew. A lookup that reads a provider's list takes several requests.
+//! **A provider gets at most [`REQUESTS_PER_MINUTE`] requests a minute from all workers together, and none from a worker at which
+//! it has failed [`FAILURES_MAX`] times in a row.** The next run of the worker starts anew. A lookup that reads a provider's list takes
+//! several requests.
+//!
+//! **Urgent work comes first, whoever does it.** Each [kind of work](Urgency) may use a share of the budget only. A worker takes some
+//! requests at once from the [counter](switchhook_aws::inbox) that all share. Those that it does not send are lost for that minute.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::PoisonError;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use switchhook_aws::Error;
+use switchhook_aws::inbox::{Inbox, minute_of};
 use switchhook_aws::provider::ProviderApi;
 use switchhook_aws::sdk::Clock;
 use switchhook_aws::telemetry::Decision;
@@ -18,10 +24,39 @@ use switchhook_providers::{
 
 use crate::reconciler::{Reconciler, RequestStats};
 
-/// Limit on the requests of one run.
-pub const REQUESTS_MAX: u64 = 300;
+/// Limit on the requests to one provider in a minute.
+pub const REQUESTS_PER_MINUTE: u32 = 1_200;
+/// Requests that a worker takes from the budget at once.
+const GRANT: u32 = 20;
 /// Failures in a row after which a provider gets no further request in this run.
 const FAILURES_MAX: u32 = 5;
+
+/// Urgency of work that asks providers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Urgency {
+    /// A dial in doubt: somebody may wait for a call that was never made.
+    Doubt,
+    /// An attempt without an ending.
+    Ending,
+    /// A call that ended, and whose outcome or promised retry has not come.
+    Outcome,
+    /// A call that needs no repair.
+    Drift,
+}
+
+impl Urgency {
+    /// Requests to one provider in a minute after which such work gets no further request.
+    #[must_use]
+    pub const fn ceiling(self) -> u32 {
+        let percent = match self {
+            Self::Doubt => 100,
+            Self::Ending => 80,
+            Self::Outcome => 60,
+            Self::Drift => 40,
+        };
+        REQUESTS_PER_MINUTE / 100 * percent
+    }
+}
 
 /// Result of looking up one attempt.
 pub(crate) enum LookupOutcome {
@@ -51,16 +86,42 @@ pub(crate) struct ReportedEnding {
 pub(crate) struct Lookups<'a> {
     api: &'a ProviderApi,
     accounts: &'a Entries<AccountConfig>,
+    inbox: &'a Inbox,
     clock: &'a Clock,
     stop_at: Timestamp,
-    sent: AtomicU64,
     is_over_budget: AtomicBool,
+    /// Locked while a request to the shared budget is under way, so that each is sent once.
+    grants: tokio::sync::Mutex<BTreeMap<Provider, Grant>>,
     stats: Mutex<BTreeMap<Provider, RequestStats>>,
     /// Number of failures in a row per provider.
     failures: Mutex<BTreeMap<Provider, u32>>,
 }
 
+/// Requests to a provider that were taken from the shared budget of a minute.
+#[derive(Default)]
+struct Grant {
+    minute: i64,
+    unused: u32,
+    /// The highest ceiling at which the budget refused requests in this minute.
+    refused_at: u32,
+}
+
 impl Reconciler {
+    /// Returns the lookups of a run that starts now.
+    pub(crate) fn lookups<'a>(&'a self, accounts: &'a Entries<AccountConfig>, stop_at: Timestamp) -> Lookups<'a> {
+        Lookups {
+            api: &self.api,
+            accounts,
+            inbox: &self.inbox,
+            clock: &self.clock,
+            stop_at,
+            is_over_budget: AtomicBool::new(false),
+            grants: tokio::sync::Mutex::default(),
+            stats: Mutex::default(),
+            failures: Mutex::default(),
+        }
+    }
+
     /// Logs the requests of lookups, one line for each provider. Returns their sum.
     pub(crate) fn log_lookups(&self, lookups: &Lookups<'_>, trace_id: &str) -> RequestStats {
         let mut sum = RequestStats::default();
@@ -72,24 +133,9 @@ impl Reconciler {
     }
 }
 
-impl<'a> Lookups<'a> {
-    pub(crate) fn new(
-        api: &'a ProviderApi,
-        accounts: &'a Entries<AccountConfig>,
-        clock: &'a Clock,
-        stop_at: Timestamp,
-    ) -> Self {
-        let (sent, is_over_budget) = (AtomicU64::new(0), AtomicBool::new(false));
-        Self {
-            api,
-            accounts,
-            clock,
-            stop_at,
-            sent,
-            is_over_budget,
-            stats: Mutex::default(),
-            failures: Mutex::default(),
-        }
+impl Lookups<'_> {
+    pub(crate) fn is_time_up(&self) -> bool {
+        self.clock.now() >= self.stop_at
     }
 
     /// True if a lookup was left out, because the run had no time or no requests left.
@@ -109,15 +155,46 @@ impl<'a> Lookups<'a> {
 
     /// Number of requests sent so far.
     pub(crate) fn sent(&self) -> u64 {
-        self.sent.load(Ordering::Relaxed).min(REQUESTS_MAX)
+        self.stats().values().map(|stats| stats.sent).sum()
+    }
+
+    /// Takes one request to a provider from the budget. Returns false if none is left in this minute for work of this urgency.
+    async fn take(&self, provider: Provider, urgency: Urgency) -> Result<bool, Error> {
+        let mut grants = self.grants.lock().await;
+        let (now, ceiling) = (self.clock.now(), urgency.ceiling());
+        let grant = grants.entry(provider).or_default();
+        if grant.minute != minute_of(now) {
+            *grant = Grant { minute: minute_of(now), ..Grant::default() };
+        }
+        if grant.unused == 0 {
+            if ceiling <= grant.refused_at {
+                return Ok(false);
+            }
+            if !self.inbox.take_lookups(provider, now, GRANT, ceiling).await? {
+                grant.refused_at = ceiling;
+                return Ok(false);
+            }
+            grant.unused = GRANT;
+        }
+        grant.unused -= 1;
+        Ok(true)
     }
 
     /// Asks the provider of a call about one of its attempts.
-    pub(crate) async fn look_up(&self, call: &Call, record: &AttemptRecord, now: Timestamp) -> LookupOutcome {
-        let Some(attempt) = &record.key else { return LookupOutcome::Unavailable };
+    ///
+    /// # Errors
+    /// The budget could not be read.
+    pub(crate) async fn look_up(
+        &self,
+        call: &Call,
+        record: &AttemptRecord,
+        urgency: Urgency,
+        now: Timestamp,
+    ) -> Result<LookupOutcome, Error> {
+        let Some(attempt) = &record.key else { return Ok(LookupOutcome::Unavailable) };
         let index = call.attempt_records.iter().position(|other| other.key == record.key);
         let provider = index.and_then(|index| call.attempt_provider(index));
-        let Some(provider) = provider else { return LookupOutcome::Unavailable };
+        let Some(provider) = provider else { return Ok(LookupOutcome::Unavailable) };
         let lookup = Lookup {
             call_id: &call.call_id,
             attempt,
@@ -128,17 +205,17 @@ impl<'a> Lookups<'a> {
         };
         let config = match self.accounts.entry(provider) {
             Entry::Configured(config) => config,
-            Entry::Unnamed => return LookupOutcome::Unavailable,
-            Entry::Disabled => return LookupOutcome::RetryLater,
+            Entry::Unnamed => return Ok(LookupOutcome::Unavailable),
+            Entry::Disabled => return Ok(LookupOutcome::RetryLater),
         };
-        let Ok(mut search) = CallSearch::start(provider, config, lookup) else { return LookupOutcome::Unavailable };
+        let Ok(mut search) = CallSearch::start(provider, config, lookup) else { return Ok(LookupOutcome::Unavailable) };
         let answer = loop {
             if self.is_failing(provider) {
-                return LookupOutcome::RetryLater;
+                return Ok(LookupOutcome::RetryLater);
             }
-            if self.clock.now() >= self.stop_at || self.sent.fetch_add(1, Ordering::Relaxed) >= REQUESTS_MAX {
+            if self.is_time_up() || !self.take(provider, urgency).await? {
                 self.is_over_budget.store(true, Ordering::Relaxed);
-                return LookupOutcome::OverBudget;
+                return Ok(LookupOutcome::OverBudget);
             }
             let asked_at = self.clock.now();
             let response = self.api.send(provider, search.request().clone()).await;
@@ -170,7 +247,7 @@ impl<'a> Lookups<'a> {
             LookupAnswer::RetryLater { reason: _ } => (false, LookupOutcome::RetryLater),
         };
         self.record_result(provider, is_answered);
-        outcome
+        Ok(outcome)
     }
 
     /// Counts a value that the provider has added to its list. The log names the field alone.
@@ -188,9 +265,16 @@ impl<'a> Lookups<'a> {
         decision.log(self.clock.now(), false);
     }
 
+    /// True if the provider gets no further request in this run.
     fn is_failing(&self, provider: Provider) -> bool {
         let failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
         failures.get(&provider).is_some_and(|count| *count >= FAILURES_MAX)
+    }
+
+    /// True if the provider gave no usable answer to the last lookup.
+    pub(crate) fn has_failed_last(&self, provider: Provider) -> bool {
+        let failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
+        failures.get(&provider).is_some_and(|count| *count > 0)
     }
 
     fn record_result(&self, provider: Provider, is_answered: bool) {

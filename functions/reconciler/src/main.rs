@@ -18,8 +18,8 @@ async fn main() -> Result<(), Error> {
     let aws = sdk::from_environment().await;
     let dynamodb = sdk::dynamodb(&aws);
     let reconciler = Reconciler {
-        inbox: Inbox::new(dynamodb.clone(), config.inbox_table, config.inbox_retention),
-        calls: Calls::new(dynamodb, config.calls_table),
+        inbox: Inbox::new(dynamodb.clone(), config.inbox_table, config.inbox_retention).shards(config.shards.clone()),
+        calls: Calls::new(dynamodb, config.calls_table).shards(config.shards),
         queue: Queue::new(sdk::sqs(&aws), config.queue_url),
         dlq: Queue::new(sdk::sqs(&aws), config.dlq_url),
         bus: Bus::new(sdk::eventbridge(&aws), config.event_bus),

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use switchhook_aws::Error;
-use switchhook_aws::calls::{TimeRange, WakeQueue, wake_shards_from};
+use switchhook_aws::calls::{TimeRange, WakeQueue};
 use switchhook_aws::inbox::minute_of;
 use switchhook_domain::{AppointmentStatus, Call, CallId, Job, Timestamp};
 
@@ -19,6 +19,8 @@ const STUCK_AFTER: Duration = Duration::from_secs(10 * 60);
 const EVERY_MINUTES: i64 = 10;
 /// Limit on the calls that one count reads per shard, those with the earliest wake-up time first.
 const CALLS_PER_SHARD: i32 = 25;
+/// Wake queues that may hold such calls.
+const QUEUES: [WakeQueue; 2] = [WakeQueue::Claims, WakeQueue::Endings];
 /// Calls read at the same time.
 const CONCURRENCY: usize = 8;
 
@@ -34,12 +36,13 @@ impl Reconciler {
         let silent_since = now.minus(STUCK_AFTER);
         let range = TimeRange::UpTo(silent_since.plus(self.policy.inactivity_timeout));
         let mut stuck = 0;
-        for shard in wake_shards_from(0) {
+        let shards =
+            QUEUES.into_iter().flat_map(|queue| self.calls.wake_shards_from(0).map(move |shard| (queue, shard)));
+        for (queue, shard) in shards {
             if self.is_time_up(stop_at) {
                 break;
             }
-            let mut pages =
-                self.calls.wake_queue_pages(WakeQueue::Reconcile, shard, range, Some(CALLS_PER_SHARD), None);
+            let mut pages = self.calls.wake_queue_pages(queue, shard, range, Some(CALLS_PER_SHARD), None);
             let Some(page) = pages.next().await? else { continue };
             let is_stuck = |id: CallId| async move {
                 let call = self.calls.get_call(&id).await?;

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use futures_util::stream::{self, StreamExt};
 use switchhook_aws::Error;
 use switchhook_aws::calls::{Alias, Resolved};
-use switchhook_aws::inbox::{RECEIVED_SHARDS, ReceivedEvent, SweepCursor, SweepPosition, adopt, minute_of, resend};
+use switchhook_aws::inbox::{ReceivedEvent, SweepCursor, SweepPosition, adopt, minute_of, resend};
 use switchhook_aws::telemetry::Decision;
 use switchhook_domain::{CallId, EventId, Timestamp};
 
@@ -77,7 +77,7 @@ impl Reconciler {
         stop_at: Timestamp,
     ) -> Result<Option<SweepPosition>, Error> {
         let mut start = position.start;
-        for shard in position.shard..RECEIVED_SHARDS {
+        for shard in position.shard..self.inbox.received_shards(minute).end {
             let mut index = self.inbox.received_pages(minute, shard, start.clone());
             loop {
                 if self.is_time_up(stop_at) {

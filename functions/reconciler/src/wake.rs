@@ -7,14 +7,16 @@ use std::time::Duration;
 
 use futures_util::stream::{self, StreamExt};
 use switchhook_aws::Error;
-use switchhook_aws::calls::{Found, StoreOutcome, TimeRange, WakeQueue, wake_shards_from};
+use switchhook_aws::calls::{Found, StoreOutcome, WakeEntry, WakeQueue};
 use switchhook_aws::inbox::{minute_of, write_alias_and_adopt};
 use switchhook_domain::{ALIVE_MAX, AttemptRecord, AttemptState, Call, CallId, Timestamp};
 
 use crate::findings::StoredEnding;
-use crate::lookup::{LookupOutcome, Lookups};
+use crate::lookup::{LookupOutcome, Lookups, Urgency};
 use crate::reconciler::{Reconciler, Report};
 
+/// Calls that are read from the index at once.
+const PAGE: i32 = 100;
 /// Calls handled at the same time.
 const CONCURRENCY: usize = 16;
 /// Time from a dial without answer to its first lookup. The time between lookups doubles, up to the inactivity timeout.
@@ -53,53 +55,40 @@ struct WokenCall {
     /// Time since the wake-up time, in milliseconds.
     overdue_ms: u64,
     is_rescheduled: bool,
+    /// True if the call stays due, because no time or no requests are left.
+    is_over_budget: bool,
+}
+
+/// Result of working on one page of a shard.
+#[derive(Default)]
+pub(crate) struct PageResult {
+    /// Last call that was handled, if more calls are due after it. Work goes on there.
+    pub(crate) rest: Option<WakeEntry>,
+    /// First error.
+    pub(crate) error: Option<Error>,
 }
 
 impl Reconciler {
-    /// Wakes the calls that are due, as many as there is time for. Returns the first error, after it has tried every call.
+    /// Wakes the calls that are due, as many as there is time for: the most urgent queue first. Returns the first error, after it
+    /// has tried every call.
     pub(crate) async fn wake(&self, report: &mut Report, stop_at: Timestamp, trace_id: &str) -> Result<(), Error> {
         let mut first_error = None;
         let accounts = self.dial_accounts.current(self.clock.now()).await;
-        let lookups = &Lookups::new(&self.api, &accounts, &self.clock, stop_at);
+        let lookups = &self.lookups(&accounts, stop_at);
+        let due_until = self.clock.now();
         // Each run starts with another shard, so that no shard is always the last.
-        let first = minute_of(self.clock.now()).unsigned_abs();
-        for shard in wake_shards_from(first) {
-            let now = self.clock.now();
-            let mut index = self.calls.wake_queue_pages(WakeQueue::Reconcile, shard, TimeRange::UpTo(now), None, None);
+        let first = minute_of(due_until).unsigned_abs();
+        let shards = WakeQueue::OPEN
+            .into_iter()
+            .flat_map(|queue| self.calls.wake_shards_from(first).map(move |shard| (queue, shard)));
+        for (queue, shard) in shards {
+            let mut after = None;
             while !self.is_time_up(stop_at) {
-                let due = match index.next().await {
-                    Ok(Some(page)) => page.items,
-                    Ok(None) => break,
-                    Err(error) => {
-                        report.failed += 1;
-                        first_error.get_or_insert(error);
-                        break;
-                    }
-                };
-                let woken: Vec<Option<Result<WokenCall, Error>>> = stream::iter(due)
-                    .map(|id| async move {
-                        if self.is_time_up(stop_at) { None } else { Some(self.wake_call(&id, lookups, trace_id).await) }
-                    })
-                    .buffered(CONCURRENCY)
-                    .collect()
-                    .await;
-                for woken in woken.into_iter().flatten() {
-                    report.woken += 1;
-                    match woken {
-                        Ok(woken) => {
-                            report.deadlines_passed += woken.deadlines_passed;
-                            report.lookup_events += woken.lookup_events;
-                            report.claims_expired += woken.claims_expired;
-                            report.timeouts += woken.timeouts;
-                            report.doubts += woken.doubts;
-                            report.overdue_wake_ms = report.overdue_wake_ms.max(woken.overdue_ms);
-                            report.rescheduled += u64::from(woken.is_rescheduled);
-                        }
-                        Err(error) => {
-                            report.failed += 1;
-                            first_error.get_or_insert(error);
-                        }
-                    }
+                let page = self.wake_page((queue, shard), due_until, after.as_ref(), lookups, report, trace_id).await;
+                first_error = first_error.or(page.error);
+                after = page.rest;
+                if after.is_none() {
+                    break;
                 }
             }
         }
@@ -109,9 +98,73 @@ impl Reconciler {
         first_error.map_or(Ok(()), Err)
     }
 
+    /// Wakes the calls of one page of a shard: those that were due at `due_until`, after the call `after`.
+    ///
+    /// If no call of the page can be worked on, because no requests are left, the rest of the shard is left to the next minute.
+    /// Otherwise each minute would read the whole backlog.
+    async fn wake_page(
+        &self,
+        (queue, shard): (WakeQueue, u64),
+        due_until: Timestamp,
+        after: Option<&WakeEntry>,
+        lookups: &Lookups<'_>,
+        report: &mut Report,
+        trace_id: &str,
+    ) -> PageResult {
+        let range = Timestamp::from_millis(0)..=due_until;
+        let (due, is_more) = match self.calls.wake_entries(queue, shard, range, false, PAGE, after).await {
+            Ok(page) => page,
+            Err(error) => {
+                report.failed += 1;
+                return PageResult { rest: None, error: Some(error) };
+            }
+        };
+        let urgency = urgency_of(queue);
+        let ids: Vec<CallId> = due.iter().map(|entry| entry.call_id.clone()).collect();
+        let woken: Vec<Option<Result<WokenCall, Error>>> = stream::iter(ids)
+            .map(|id| async move {
+                if lookups.is_time_up() { None } else { Some(self.wake_call(&id, urgency, lookups, trace_id).await) }
+            })
+            .buffered(CONCURRENCY)
+            .collect()
+            .await;
+        let handled = woken.iter().take_while(|woken| woken.is_some()).count();
+        let is_blocked = |woken: &Option<_>| matches!(woken, Some(Ok(WokenCall { is_over_budget: true, .. })));
+        let is_all_blocked = handled > 0 && woken.iter().take(handled).all(is_blocked);
+        let mut page = PageResult::default();
+        if (is_more || handled < due.len()) && !is_all_blocked {
+            page.rest = handled.checked_sub(1).map_or(after, |last| due.get(last)).cloned();
+        }
+        for woken in woken.into_iter().flatten() {
+            report.woken += 1;
+            match woken {
+                Ok(woken) => {
+                    report.deadlines_passed += woken.deadlines_passed;
+                    report.lookup_events += woken.lookup_events;
+                    report.claims_expired += woken.claims_expired;
+                    report.timeouts += woken.timeouts;
+                    report.doubts += woken.doubts;
+                    report.overdue_wake_ms = report.overdue_wake_ms.max(woken.overdue_ms);
+                    report.rescheduled += u64::from(woken.is_rescheduled);
+                }
+                Err(error) => {
+                    report.failed += 1;
+                    page.error.get_or_insert(error);
+                }
+            }
+        }
+        page
+    }
+
     /// Handles one call that the index returned as due. Its findings become events in the inbox. If there are none, it gets a
     /// later wake-up time.
-    async fn wake_call(&self, call_id: &CallId, lookups: &Lookups<'_>, trace_id: &str) -> Result<WokenCall, Error> {
+    async fn wake_call(
+        &self,
+        call_id: &CallId,
+        urgency: Urgency,
+        lookups: &Lookups<'_>,
+        trace_id: &str,
+    ) -> Result<WokenCall, Error> {
         let now = self.clock.now();
         let mut woken = WokenCall::default();
         let call = match self.calls.find(call_id).await? {
@@ -141,7 +194,7 @@ impl Reconciler {
         }
         let overdue = call.overdue_attempts(&self.policy, now);
         for attempt in &overdue {
-            match self.resolve_overdue(&call, attempt, lookups, now, trace_id).await? {
+            match self.resolve_overdue(&call, attempt, urgency, lookups, now, trace_id).await? {
                 Resolution::Stored { is_new } => {
                     has_new_findings |= is_new;
                     has_findings = true;
@@ -163,7 +216,7 @@ impl Reconciler {
                 }
                 Resolution::RetryAt(at) => next_lookup = Some(next_lookup.map_or(at, |earlier| earlier.min(at))),
                 // The call stays due for the next run.
-                Resolution::OverBudget => return Ok(woken),
+                Resolution::OverBudget => return Ok(WokenCall { is_over_budget: true, ..woken }),
             }
         }
         for record in call.in_doubt() {
@@ -187,7 +240,7 @@ impl Reconciler {
                 // The deadline of an attempt that is not overdue has not passed.
                 Resolution::DeadlinePassed => {}
                 Resolution::RetryAt(at) => next_lookup = Some(at),
-                Resolution::OverBudget => return Ok(woken),
+                Resolution::OverBudget => return Ok(WokenCall { is_over_budget: true, ..woken }),
             }
         }
         // The fold of a new finding decides when the call wakes up next. If all findings were known already, they wait in the
@@ -215,13 +268,14 @@ impl Reconciler {
         &self,
         call: &Call,
         attempt: &AttemptState,
+        urgency: Urgency,
         lookups: &Lookups<'_>,
         now: Timestamp,
         trace_id: &str,
     ) -> Result<Resolution, Error> {
         let Some(record) = call.attempt_records.get(attempt.index) else { return Ok(Resolution::DeadlinePassed) };
         let overdue_since = attempt.last_event_at.plus(self.policy.inactivity_timeout);
-        match lookups.look_up(call, record, now).await {
+        match lookups.look_up(call, record, urgency, now).await? {
             // The call has this ending already, and it did not end the attempt.
             LookupOutcome::Ended(ending) if call.contains_event(&ending.event.event_id) => {
                 Ok(Resolution::DeadlinePassed)
@@ -275,7 +329,7 @@ impl Reconciler {
         let deadline = dialled_at.plus(self.policy.inactivity_timeout);
         let counts_at = dialled_at.plus(NOT_FOUND_COUNTS_AFTER).min(deadline);
         let elapsed = Duration::from_millis(now.millis_since(dialled_at).unsigned_abs());
-        match lookups.look_up(call, record, now).await {
+        match lookups.look_up(call, record, Urgency::Doubt, now).await? {
             LookupOutcome::Ended(ending) => {
                 let stored = self.store_ending(call, record, &ending, now, trace_id).await?;
                 Ok(Resolution::Stored { is_new: matches!(stored, StoredEnding::New) })
@@ -290,5 +344,15 @@ impl Reconciler {
             LookupOutcome::Unavailable => Ok(Resolution::RetryAt(now.plus(elapsed).min(deadline))),
             LookupOutcome::RetryLater => Ok(Resolution::RetryAt(now.plus(elapsed.min(OUTAGE_PAUSE_MAX)).min(deadline))),
         }
+    }
+}
+
+/// Urgency of the calls of a wake queue.
+const fn urgency_of(queue: WakeQueue) -> Urgency {
+    match queue {
+        WakeQueue::Claims => Urgency::Doubt,
+        WakeQueue::Endings => Urgency::Ending,
+        WakeQueue::Outcomes => Urgency::Outcome,
+        WakeQueue::Dial(_) | WakeQueue::DialAny(_) | WakeQueue::Settled => Urgency::Drift,
     }
 }

@@ -34,6 +34,7 @@ use switchhook_aws::query::only_parameter;
 use switchhook_aws::queue::Queue;
 use switchhook_aws::random::RandomIds;
 use switchhook_aws::sdk::Clock;
+use switchhook_aws::shards::Shards;
 use switchhook_aws::telemetry::Decision;
 #[cfg(doc)]
 use switchhook_domain::ProviderHealth;
@@ -59,6 +60,7 @@ const RACES_MAX: u32 = 5;
 #[derive(Debug)]
 pub struct Config {
     pub calls_table: String,
+    pub shards: Shards,
     pub index_numbers: bool,
     pub call_retention: Duration,
     pub dial_queue_url: String,
@@ -78,6 +80,7 @@ impl Config {
     ) -> Result<Self, EnvironmentError> {
         let config = Self {
             calls_table: environment.text("CALLS_TABLE"),
+            shards: environment.shards(),
             index_numbers: environment.flag("INDEX_NUMBERS"),
             call_retention: environment.days("CALL_RETENTION_DAYS"),
             dial_queue_url: environment.text("DIAL_QUEUE_URL"),

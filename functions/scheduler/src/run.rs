@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use switchhook_aws::Error;
-use switchhook_aws::calls::{WakeQueue, wake_shards_from};
+use switchhook_aws::calls::WakeQueue;
 use switchhook_aws::inbox::minute_of;
 use switchhook_domain::{Provider, Timestamp};
 use switchhook_providers::api_url;
@@ -53,7 +53,7 @@ impl Scheduler {
         let is_configured = flow.is_configured(provider);
         let mut result = Ok(());
         // Each run starts with another shard, so that no shard is always the last.
-        for shard in wake_shards_from(minute_of(started).unsigned_abs()) {
+        for shard in self.calls.wake_shards_from(minute_of(started).unsigned_abs()) {
             let now = self.clock.now();
             let limit = self.page_limit(queue, provider, flow, now).await?;
             if limit == 0 || is_time_up(report, started, now) {

@@ -12,13 +12,13 @@ use std::time::Duration;
 use futures_util::stream::{self, StreamExt};
 use serde::Serialize;
 use switchhook_aws::calls::{Loaded, Merge, Order, Position, Resolved, WakeQueue};
-use switchhook_aws::inbox::{RECEIVED_SHARDS, ReceivedEvent};
+use switchhook_aws::inbox::ReceivedEvent;
 use switchhook_domain::{Call, CallId, JobState, Provider, Timestamp};
 
 use super::{CONCURRENCY, StuckCall, StuckKind, judge};
 use crate::error::{Error, Refusal};
 use crate::mask::Masker;
-use crate::received::{Walk, chunk_len};
+use crate::received::{Scope, Walk, chunk_len};
 use crate::stack::Stack;
 use crate::timeline::{CallSummary, is_late};
 
@@ -73,10 +73,11 @@ impl Tab {
     fn queues(self) -> Option<(Vec<WakeQueue>, Order)> {
         match self {
             Self::Recent => None,
-            Self::InFlight | Self::InDoubt => Some((vec![WakeQueue::Reconcile], Order::LatestFirst)),
+            Self::InFlight => Some((WakeQueue::OPEN.to_vec(), Order::LatestFirst)),
+            Self::InDoubt => Some((vec![WakeQueue::Claims], Order::LatestFirst)),
             Self::Waiting => Some((WakeQueue::PENDING.to_vec(), Order::EarliestFirst)),
             Self::Stuck => {
-                let queues = WakeQueue::PENDING.into_iter().chain([WakeQueue::Reconcile]).collect();
+                let queues = WakeQueue::PENDING.into_iter().chain(WakeQueue::OPEN).collect();
                 Some((queues, Order::EarliestFirst))
             }
             Self::Settled => Some((vec![WakeQueue::Settled], Order::LatestFirst)),
@@ -242,7 +243,7 @@ async fn by_event(stack: &Stack, filter: &CallFilter) -> Result<CallPage, Error>
     // An event that arrives right now is shown too.
     let from = start.unwrap_or(now.plus(Duration::from_secs(1)));
     let since = now.minus(stack.inbox_retention());
-    let mut walk = Walk::new(stack, (0..RECEIVED_SHARDS).collect(), since, from);
+    let mut walk = Walk::new(stack, Scope::All, since, from);
     let (mut page, mut masker, mut until) = (CallPage::default(), Masker::new(), from);
     let (mut seen, mut shown) = (BTreeSet::new(), BTreeSet::new());
     let mut found: Vec<(Timestamp, ListedCall)> = Vec::new();

@@ -5,13 +5,13 @@
 use std::collections::BTreeSet;
 
 use serde::Serialize;
-use switchhook_aws::inbox::{Inbox, RECEIVED_SHARDS, ReceivedEvent, minute_of};
+use switchhook_aws::inbox::{ReceivedEvent, minute_of};
 use switchhook_domain::{Call, CallId, EventId, Origin, Timestamp};
 
 use super::{CONCURRENCY, EventLine, Fate, Fates, UnreadableEvent};
 use crate::concurrent::concurrently;
 use crate::error::Error;
-use crate::received::{MinuteCount, QUERIES_MAX, Walk, chunk_len, read_minute};
+use crate::received::{MinuteCount, QUERIES_MAX, Scope, Walk, chunk_len, read_minute};
 use crate::stack::Stack;
 
 /// Limits on the events that a page reads to apply the filters. A page examines as many as it may show, within these limits. With
@@ -69,17 +69,17 @@ pub async fn list(stack: &Stack, filter: &Filter) -> Result<EventPage, Error> {
     match &filter.call {
         Some(call_id) => match stack.calls.resolve_eventual(call_id).await?.call {
             Some(call) => of_call(stack, &call, filter).await,
-            None => by_time(stack, vec![Inbox::shard_of_call(call_id)], filter).await,
+            None => by_time(stack, Scope::Calls(vec![call_id.clone()]), filter).await,
         },
-        None => by_time(stack, (0..RECEIVED_SHARDS).collect(), filter).await,
+        None => by_time(stack, Scope::All, filter).await,
     }
 }
 
-async fn by_time(stack: &Stack, shards: Vec<u64>, filter: &Filter) -> Result<EventPage, Error> {
+async fn by_time(stack: &Stack, scope: Scope, filter: &Filter) -> Result<EventPage, Error> {
     let examined_max = filter.limit.clamp(EXAMINED_MIN, EXAMINED_MAX);
     let (mut until, mut examined) = (filter.until, 0);
     let Fates { mut found, mut unreadable } = Fates::default();
-    let mut walk = Walk::new(stack, shards, filter.since, filter.until);
+    let mut walk = Walk::new(stack, scope, filter.since, filter.until);
     while found.len() < filter.limit
         && examined < examined_max
         && let Some(mut events) = walk.next().await?
@@ -129,9 +129,9 @@ async fn of_call(stack: &Stack, call: &Call, filter: &Filter) -> Result<EventPag
         let around = (first - BEFORE_MINUTES)..=(last + AFTER_MINUTES);
         minutes.extend(around.rev().take(QUERIES_MAX.saturating_sub(minutes.len())));
     }
-    let shards = [Inbox::shard_of_call(&call.call_id)];
+    let scope = Scope::Calls(vec![call.call_id.clone()]);
     let end = Timestamp::from_millis(i64::MAX);
-    let read = minutes.iter().map(|minute| read_minute(stack, *minute, &shards, end, BUCKET_LIMIT));
+    let read = minutes.iter().map(|minute| read_minute(stack, *minute, &scope, end, BUCKET_LIMIT));
     let read = concurrently(CONCURRENCY, read).await?;
     let is_own = |event: &&ReceivedEvent| event.call_id.as_ref() == Some(&call.call_id);
     let mut ids: BTreeSet<EventId> =

@@ -7,13 +7,12 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use serde::Serialize;
-use switchhook_aws::inbox::Inbox;
 use switchhook_domain::{Call, CallId, EventId, Timestamp};
 use switchhook_providers::derived_call_id;
 
 use super::{EventLine, Fate, Fates, UnreadableEvent};
 use crate::error::Error;
-use crate::received::{QUERIES_MAX, Walk};
+use crate::received::{QUERIES_MAX, Scope, Walk};
 use crate::stack::Stack;
 
 /// Number of events after which a page ends.
@@ -48,14 +47,14 @@ pub struct UnfoldedPage {
 /// A read failed.
 pub async fn unfolded(stack: &Stack, call: &Call, until: Option<Timestamp>) -> Result<UnfoldedPage, Error> {
     let ids = ids_of(call);
-    let shards: BTreeSet<u64> = ids.iter().map(Inbox::shard_of_call).collect();
+    let scope = Scope::Calls(ids.iter().cloned().collect());
     let arrived = call.history.iter().map(|entry| entry.received_at).min();
     let since = arrived.map_or(call.created_at, |at| at.min(call.created_at)).minus(BEFORE);
     // An event of this millisecond is in the past too.
     let end = stack.now().plus(Duration::from_millis(1));
     let until = until.unwrap_or_else(|| call.updated_at.plus(AFTER)).min(end).max(since);
-    let minutes = u32::try_from(QUERIES_MAX / shards.len().max(1)).unwrap_or(1);
-    let mut walk = Walk::new(stack, shards.into_iter().collect(), since, until);
+    let minutes = u32::try_from(QUERIES_MAX / scope.queries_of_minute(stack).max(1)).unwrap_or(1);
+    let mut walk = Walk::new(stack, scope, since, until);
     let mut found: Vec<EventId> = Vec::new();
     while found.len() < EVENTS_MAX
         && let Some(events) = walk.next().await?

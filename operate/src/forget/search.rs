@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use futures_util::stream::{self, StreamExt};
 use switchhook_aws::calls::Found;
-use switchhook_aws::inbox::{RECEIVED_SHARDS, ReceivedEvent, minute_of};
+use switchhook_aws::inbox::{ReceivedEvent, minute_of};
 use switchhook_domain::{Call, CallId, EventId, PhoneNumber, Timestamp};
 
 use super::request::{ForgetFilter, ForgetRequest, ids_of};
@@ -233,7 +233,7 @@ impl Targets {
 /// Returns every event that arrived in a minute, whether it is folded or not.
 pub(super) async fn received_in(stack: &Stack, minute: i64) -> Result<Vec<ReceivedEvent>, Error> {
     let mut found = Vec::new();
-    for shard in 0..RECEIVED_SHARDS {
+    for shard in stack.inbox.received_shards(minute) {
         let mut pages = stack.inbox.received_pages(minute, shard, None);
         while let Some(page) = pages.next().await? {
             found.extend(page.items);

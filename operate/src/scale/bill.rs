@@ -12,7 +12,7 @@ pub const MONTH_DAYS: f64 = 30.0;
 /// Dollars per month that do not depend on traffic, as `docs/cost.md` lists them. A test compares them with that page.
 pub const IDLE_STACK: [(&str, f64); 6] = [
     ("87,120 runs of the schedules", 0.09),
-    ("the reconciler when it finds nothing (the line above, and 86,400 requests for the lengths of two queues)", 0.12),
+    ("the reconciler when it finds nothing (the line above, and 86,400 requests for the lengths of two queues)", 0.15),
     ("the scheduler when it finds nothing, and as much again for each provider in `DialRates`", 0.03),
     ("their log lines", 0.03),
     ("36 alarms on 76 metrics, $0.10 each", 7.60),

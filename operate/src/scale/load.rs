@@ -2,8 +2,7 @@
 
 use serde::Serialize;
 use switchhook_aws::bus::BATCH_MAX;
-use switchhook_aws::calls::WAKE_SHARDS;
-use switchhook_aws::inbox::RECEIVED_SHARDS;
+use switchhook_aws::shards::SHARDS_DEFAULT;
 
 use super::units::BATCH;
 use super::{QUEUE_S, READ_S, Traffic, answer_s, dials_of_lanes, parameter, quota};
@@ -12,12 +11,12 @@ use crate::cost::INVOCATION_S;
 /// Limits of the reconciler, from its own constants.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct ReconcilerLimits {
-    /// Requests to providers per run, which is once a minute.
+    /// Requests to one provider in a minute.
     pub lookups: f64,
-    /// Settled calls that a drift check takes from each shard, the newest first.
-    pub drift_calls_per_shard: f64,
-    /// Seconds after an event for which the drift check leaves its call alone.
-    pub drift_margin_s: f64,
+    /// The same, as far as they may be about calls without an ending.
+    pub ending_lookups: f64,
+    /// The same, as far as they may belong to the drift check.
+    pub drift_lookups: f64,
     /// Seconds of each minute in which the sweep works.
     pub sweep_s: f64,
     /// Calls that the sweep reads at the same time.
@@ -126,9 +125,13 @@ pub fn resources(traffic: &Traffic, reconciler: &ReconcilerLimits) -> Vec<Resour
     };
     let quota = |limit: f64| (limit, "quota".to_owned());
     let default = |limit: f64, name: &str| (limit, format!("default of `{name}`"));
-    let shards = |shards: u64, name: &str| {
-        let limit = count(shards) * quota::PARTITION_WRITES;
-        (limit, format!("`{name}` ({shards}) × the writes of a partition"))
+    let shards = || {
+        let limit = count(SHARDS_DEFAULT) * quota::PARTITION_WRITES;
+        (limit, format!("default of `IndexShards` ({SHARDS_DEFAULT}) × the writes of a partition"))
+    };
+    let of_lookups = |limit: f64| {
+        let percent = 100.0 * limit / reconciler.lookups;
+        (limit, format!("{percent:.0} % of `REQUESTS_PER_MINUTE` ({})", reconciler.lookups))
     };
     let waits = "Messages wait in the queue";
     vec![
@@ -193,8 +196,8 @@ pub fn resources(traffic: &Traffic, reconciler: &ReconcilerLimits) -> Vec<Resour
             "writes to `by_received` per second",
             webhooks * units.received_writes,
             "w × write units of `by_received`",
-            shards(RECEIVED_SHARDS, "RECEIVED_SHARDS"),
-            "the constant `RECEIVED_SHARDS`",
+            shards(),
+            "`IndexShards`",
             Effect::RefusesWebhooks,
             "The index throttles its table, and ingress answers 5xx",
         ),
@@ -226,11 +229,11 @@ pub fn resources(traffic: &Traffic, reconciler: &ReconcilerLimits) -> Vec<Resour
             waits,
         ),
         resource(
-            "writes to the reconciler's queue in `by_wake` per second",
+            "writes to the reconciler's queues in `by_wake` per second",
             webhooks * units.reconcile_writes,
-            "w × write units in the reconciler's queue",
-            shards(WAKE_SHARDS, "WAKE_SHARDS"),
-            "the constant `WAKE_SHARDS`",
+            "w × write units in the reconciler's queues",
+            shards(),
+            "`IndexShards`",
             Effect::Delays,
             "The index throttles its table, and messages wait in the queue",
         ),
@@ -307,25 +310,22 @@ pub fn resources(traffic: &Traffic, reconciler: &ReconcilerLimits) -> Vec<Resour
             "The sweep takes the load for a backlog, and pauses",
         ),
         resource(
-            "questions to providers per minute",
+            "questions about silent calls per minute, all to one provider",
             calls * traffic.silent_share * 60.0,
             "c × share of silent calls × 60",
-            (reconciler.lookups, "`REQUESTS_MAX` per run".to_owned()),
-            "the constant `REQUESTS_MAX`",
+            of_lookups(reconciler.ending_lookups),
+            "the constant `REQUESTS_PER_MINUTE`, or more providers",
             Effect::Delays,
-            "Silent calls and dials in doubt are settled late",
+            "Silent calls are settled late; dials in doubt have requests of their own",
         ),
         resource(
-            "calls settled within `m`, for the drift check",
-            calls * reconciler.drift_margin_s,
-            "c × m",
-            (
-                reconciler.drift_calls_per_shard * count(WAKE_SHARDS),
-                format!("`CALLS_PER_SHARD` ({}) × `WAKE_SHARDS` ({WAKE_SHARDS})", reconciler.drift_calls_per_shard),
-            ),
-            "the constant `CALLS_PER_SHARD`",
+            "questions of the drift check per minute, all to one provider",
+            calls * 60.0,
+            "c × 60, because each settled call is looked at once",
+            of_lookups(reconciler.drift_lookups),
+            "the constant `REQUESTS_PER_MINUTE`, or more providers",
             Effect::ChecksLess,
-            "The hourly check finds only calls that are too young for it, and checks none",
+            "After six hours, the check looks at the first calls of each minute, and leaves out the others",
         ),
     ]
 }

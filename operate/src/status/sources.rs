@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use switchhook_aws::calls::{WAKE_SHARDS, WakeQueue};
+use switchhook_aws::calls::WakeQueue;
 use switchhook_aws::inbox::{ATTENTION_SHARDS, AttentionKind};
 use switchhook_aws::queue::Queue;
 use switchhook_domain::{Provider, ProviderHealth, Timestamp};
@@ -112,7 +112,6 @@ pub(super) async fn read(stack: &Stack, now: Timestamp) -> Sources {
         async move { queue.depth().await.map_err(|error| reason(error.into())) }
     };
     let count = |kind| async move { attention(stack, kind).await.map_err(reason) };
-    let reconcile = [WakeQueue::Reconcile];
     let (alarms, metrics, swept, health) =
         tokio::join!(alarms(stack), metrics(stack, now), swept(stack), provider_health(stack));
     let (events_queue, dial_queue, due_queue, dead_letters, relay_failures) = tokio::join!(
@@ -124,7 +123,7 @@ pub(super) async fn read(stack: &Stack, now: Timestamp) -> Sources {
     );
     let (due, wake, quarantined, dead_lettered, retrying, conflicts) = tokio::join!(
         overdue(stack, &WakeQueue::PENDING, now),
-        overdue(stack, &reconcile, now),
+        overdue(stack, &WakeQueue::OPEN, now),
         count(AttentionKind::Quarantined),
         count(AttentionKind::DeadLettered),
         count(AttentionKind::Retrying),
@@ -243,7 +242,7 @@ async fn metrics(stack: &Stack, now: Timestamp) -> Result<Metrics, Error> {
 async fn overdue(stack: &Stack, queues: &[WakeQueue], now: Timestamp) -> Result<Overdue, Error> {
     let range = Timestamp::from_millis(0)..=now;
     let limit = i32::try_from(COUNT_MAX).unwrap_or(i32::MAX);
-    let shards = queues.iter().flat_map(|queue| (0..WAKE_SHARDS).map(move |shard| (*queue, shard)));
+    let shards = queues.iter().flat_map(|queue| stack.calls.wake_shards().map(move |shard| (*queue, shard)));
     let pages = shards.map(|(queue, shard)| stack.calls.wake_entries(queue, shard, range.clone(), false, limit, None));
     let mut entries = Vec::new();
     let mut more = false;

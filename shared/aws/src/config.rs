@@ -9,6 +9,8 @@ use std::time::Duration;
 use switchhook_domain::{Policy, ProviderSet, UnknownProvider};
 use thiserror::Error;
 
+use crate::shards::Shards;
+
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Environment of one function, and the problems found in it so far.
@@ -87,6 +89,18 @@ impl<G: Fn(&str) -> Option<String>> Environment<G> {
 
     pub fn days(&mut self, name: &str) -> Duration {
         DAY * self.number(name)
+    }
+
+    /// Reads the number of shards of the indexes.
+    pub fn shards(&mut self) -> Shards {
+        let name = "INDEX_SHARDS";
+        let text = self.text(name);
+        text.parse().unwrap_or_else(|error| {
+            if !text.is_empty() {
+                self.problems.push(format!("{name} {error}, is {text:?}"));
+            }
+            Shards::default()
+        })
     }
 
     /// Reads the time limits and rules that hold for every call.

@@ -19,6 +19,7 @@ pub mod queue;
 pub mod random;
 pub mod sdk;
 pub mod secret;
+pub mod shards;
 pub mod sign;
 pub mod telemetry;
 

@@ -66,6 +66,8 @@ pub struct Call {
     /// Time at which a worker looks at the call again. It is never later than the next time at which something is due: a dial, the
     /// end of a lease, or an inactivity timeout. `None` if the call is settled.
     pub wake_at: Option<Timestamp>,
+    /// Work that the call needed when `wake_at` was set. It has no meaning while the call is pending or settled.
+    pub wake_for: WakeFor,
     /// Time at which the call was settled. `None` if it is not settled.
     pub settled_at: Option<Timestamp>,
     /// Time at which the [person was forgotten](Call::forget). `None` if the person was not forgotten.
@@ -300,6 +302,17 @@ pub struct Policy {
     pub outcome_providers: ProviderSet,
 }
 
+/// Work for which an open call wakes up, the most urgent first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum WakeFor {
+    /// A dialer must use a claim, or a dial is in doubt.
+    Claim,
+    /// An attempt has not ended.
+    Ending,
+    /// Every attempt has ended. The call waits for an outcome, or for a retry by another system.
+    Outcome,
+}
+
 impl Call {
     pub(crate) fn new(call_id: CallId, job: Job, created_at: Timestamp) -> Self {
         Self {
@@ -319,6 +332,7 @@ impl Call {
             announcements: Vec::new(),
             moves: Vec::new(),
             wake_at: None,
+            wake_for: WakeFor::Outcome,
             settled_at: None,
             forgotten_at: None,
             version: 0,

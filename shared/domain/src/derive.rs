@@ -50,6 +50,9 @@ impl Call {
             (None, next) => next,
             (Some(_), None) => None,
         };
+        if self.wake_at != kept {
+            self.wake_for = self.needed_work(&attempts);
+        }
         self.settled_at = if self.wake_at.is_none() { self.settled_at.or(Some(now)) } else { None };
         self.version += 1;
         self.updated_at = now;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::announcement::AppointmentStatus;
 use crate::attempt::AttemptState;
-use crate::call::{CALL_ATTEMPTS_MAX, CALL_DIALS_MAX, Call, HistoryEntry, Job, Policy};
+use crate::call::{CALL_ATTEMPTS_MAX, CALL_DIALS_MAX, Call, HistoryEntry, Job, Policy, WakeFor};
 use crate::event::{Direction, EventKind};
 use crate::lifecycle::{Lifecycle, Outcome};
 use crate::plan::{EndReason, Plan, RetryPolicy, StopReason};
@@ -56,6 +56,23 @@ impl Call {
             .map(|attempt| attempt.last_event_at.plus(policy.inactivity_timeout));
         let retry = self.awaited_retry(&attempts).map(|(_, entry)| entry.received_at.plus(policy.inactivity_timeout));
         deadlines.chain(job).chain(retry).min()
+    }
+
+    /// Returns the call with another wake-up time, and the work that it needs now.
+    #[must_use]
+    pub fn waking_at(&self, wake_at: Timestamp) -> Self {
+        Self { wake_at: Some(wake_at), wake_for: self.needed_work(&self.attempts()), ..self.clone() }
+    }
+
+    /// Returns the most urgent work that the call needs.
+    pub(crate) fn needed_work(&self, attempts: &[AttemptState]) -> WakeFor {
+        if matches!(self.job, Job::Claimed { .. }) || !self.in_doubt().is_empty() {
+            WakeFor::Claim
+        } else if attempts.iter().any(|attempt| !attempt.has_ended()) {
+            WakeFor::Ending
+        } else {
+            WakeFor::Outcome
+        }
     }
 
     /// Returns the unsettled attempts whose inactivity timeout has passed by `now`.

@@ -48,7 +48,7 @@ pub use announcement::{Announcement, AnnouncementKind, AnnouncementSource, Appoi
 pub use attempt::AttemptState;
 pub use call::{
     ATTEMPT_EVENTS_MAX, AttemptRecord, CALL_ATTEMPTS_MAX, CALL_DIALS_MAX, Call, Disposition, HistoryEntry, Job,
-    JobState, Policy,
+    JobState, Policy, WakeFor,
 };
 pub use compare::{Difference, differences};
 pub use derive::Transition;

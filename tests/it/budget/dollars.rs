@@ -139,6 +139,12 @@ async fn million_webhooks_cost_about_eight_dollars_at_most() {
         ("retell, 5 KB", retell(false).await, retell(true).await.0),
         ("twilio", twilio(false).await, twilio(true).await.0),
     ];
+    // Rows of the page about cost: name, and dollars of each kind.
+    let mut rows: Vec<(&str, Vec<f64>)> = Vec::new();
+    let mut add_row = |name: &'static str, dollars: f64| match rows.iter_mut().find(|(known, _)| *known == name) {
+        Some((_, cells)) => cells.push(dollars),
+        None => rows.push((name, vec![dollars])),
+    };
     for (kind, (ledger, idle), with_numbers) in played {
         let events = ledger.events / ledger.webhooks;
         let runs = RUNS * (idle + price::invocation());
@@ -153,6 +159,23 @@ async fn million_webhooks_cost_about_eight_dollars_at_most() {
         println!("    index of numbers: ${numbers:.2}");
         assert!(as_budgeted <= DOLLARS_MAX, "{kind}: {budget:?}");
         assert!(numbers <= NUMBERS_DOLLARS_MAX, "{kind}: {numbers}");
+        let is_of_tables = |what: &str| what.starts_with("tables") || what.starts_with("indexes");
+        for (what, dollars) in budget.iter().filter(|(what, _)| !is_of_tables(what)) {
+            add_row(what, *dollars);
+        }
+        let of_tables = budget.iter().filter(|(what, _)| is_of_tables(what));
+        add_row("tables and indexes, written and read", of_tables.map(|(_, dollars)| dollars).sum());
+        add_row("reconciler runs that find nothing, per month", runs);
+        add_row("index of numbers (`IndexNumbers`)", numbers);
+        add_row("**together**", as_budgeted + numbers);
+    }
+    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/cost.md")).unwrap();
+    for (name, cells) in rows {
+        let bold = if name.starts_with("**") { "**" } else { "" };
+        let cells: Vec<String> = cells.iter().map(|dollars| format!("{bold}{dollars:.2}{bold}")).collect();
+        let row = format!("| {} |", cells.join(" | "));
+        let is_row = |line: &str| line.starts_with(&format!("| {name}")) && line.ends_with(&row);
+        assert!(page.lines().any(is_row), "docs/cost.md must have the row of {name}: {row}");
     }
 }
 

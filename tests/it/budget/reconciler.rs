@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use switchhook_aws::calls::WAKE_SHARDS;
-use switchhook_aws::inbox::{ATTENTION_SHARDS, RECEIVED_SHARDS};
+use switchhook_aws::calls::WakeQueue;
+use switchhook_aws::inbox::ATTENTION_SHARDS;
+use switchhook_aws::shards::SHARDS_DEFAULT;
 use switchhook_tests::{INACTIVITY_TIMEOUT, MINUTE, World};
 
 use super::{consume, generic_webhook, post, request_counts, reset_counters};
@@ -11,6 +12,8 @@ use crate::traffic::twilio_call;
 
 /// Pages of the index that a run reads to find new trouble: one per shard of three kinds.
 const NOTICE_PAGES: u64 = 3 * ATTENTION_SHARDS;
+/// Pages of the index that a run reads to find due calls: one per shard of each open wake queue.
+const WAKE_PAGES: u64 = WakeQueue::OPEN.len() as u64 * SHARDS_DEFAULT;
 
 #[tokio::test(start_paused = true)]
 async fn sweep_costs_a_page_for_each_shard_and_a_read_for_each_call() {
@@ -30,12 +33,12 @@ async fn sweep_costs_a_page_for_each_shard_and_a_read_for_each_call() {
     reset_counters(&world);
     let report = world.reconciler.run("test").await.unwrap();
     assert_eq!((report.swept_minutes, report.requeued), (minutes, 0));
-    let pages = WAKE_SHARDS + minutes * RECEIVED_SHARDS + NOTICE_PAGES;
+    let pages = WAKE_PAGES + minutes * SHARDS_DEFAULT + NOTICE_PAGES;
     let requests = world.requests();
-    let sweep = [("GetItem", 2 + 7), ("GetQueueAttributes", minutes + 1), ("PutItem", minutes), ("Query", pages)];
+    let sweep = [("GetItem", 3 + 7), ("GetQueueAttributes", minutes + 1), ("PutItem", minutes), ("Query", pages)];
     assert_eq!(requests, request_counts(&sweep));
     let capacity = world.capacity();
-    let read_units = 2.0 + 7.0 * 0.5;
+    let read_units = 3.0 + 7.0 * 0.5;
     assert_eq!(capacity["GetItem"].read_units, read_units, "one unit per cursor, and half a unit for each call");
     assert!(capacity["Query"].read_units <= pages as f64 * 0.5 + 1.0, "{capacity:?}");
     assert_eq!(capacity["PutItem"].write_units, minutes as f64);
@@ -77,15 +80,15 @@ async fn reconciler_reads_what_is_due_and_not_what_is_stored() {
         costs.push((due, idle));
     }
     assert_eq!(costs[0], costs[1]);
-    let (pages, minute) = (WAKE_SHARDS + RECEIVED_SHARDS + NOTICE_PAGES, 1);
+    let (pages, minute) = (WAKE_PAGES + SHARDS_DEFAULT + NOTICE_PAGES, 1);
     // For each due call, the reconciler reads the call, and writes its deadline into the inbox and the queue.
     let due = [
-        ("GetItem", 2 + 3),
+        ("GetItem", 3 + 3),
         ("GetQueueAttributes", minute + 1),
         ("PutItem", minute + 3),
         ("Query", pages),
         ("SendMessage", 3),
     ];
-    let idle = [("GetItem", 2), ("GetQueueAttributes", minute + 1), ("PutItem", minute), ("Query", pages)];
+    let idle = [("GetItem", 3), ("GetQueueAttributes", minute + 1), ("PutItem", minute), ("Query", pages)];
     assert_eq!(costs[0], (request_counts(&due), request_counts(&idle)));
 }

@@ -62,7 +62,9 @@ impl Meter {
             };
             let (old, new) = (place("OldImage"), place("NewImage"));
             let is_reconciled = |place: &Option<(String, String)>| {
-                place.as_ref().is_some_and(|(key, _)| key.starts_with(&format!("{}#", WakeQueue::Reconcile)))
+                place
+                    .as_ref()
+                    .is_some_and(|(key, _)| WakeQueue::OPEN.iter().any(|queue| key.starts_with(&format!("{queue}#"))))
             };
             if old != new {
                 self.used.reconcile_writes += f64::from(u8::from(is_reconciled(&old)) + u8::from(is_reconciled(&new)));
@@ -211,7 +213,7 @@ async fn dials_have_the_units_of_the_model() {
         meter.consume().await;
     }
     assert_eq!(webhooks, dials as f64 * RETELL.webhooks_per_call);
-    // A webhook changes the row of a dialled call more than that of another call. The difference belongs to the dial.
+    // A webhook changes a row more if its call was dialled. The difference belongs to the dial.
     let ended = meter.read().await.plus(-webhooks, &RETELL.webhook);
     let per_dial = Units {
         calls_writes: ended.calls_writes,

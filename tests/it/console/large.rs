@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 
 use http::StatusCode;
 use serde_dynamo::AttributeValue;
-use switchhook_aws::calls::WAKE_SHARDS;
 use switchhook_aws::dynamodb::shard_of;
-use switchhook_aws::inbox::{AttentionKind, RECEIVED_SHARDS, minute_of};
+use switchhook_aws::inbox::{AttentionKind, minute_of};
+use switchhook_aws::shards::SHARDS_DEFAULT;
 use switchhook_domain::{Provider, Timestamp};
 use switchhook_local::{CALLS_TABLE, INBOX_TABLE};
 use switchhook_operate::plan::ITEMS_MAX_DEFAULT;
@@ -29,21 +29,21 @@ const ROWS_MAX: u64 = 200 + Provider::ALL.len() as u64;
 /// Pages of lists, each with the largest number of queries that it may send.
 const LISTS: [(&str, u64); 16] = [
     ("/calls", 240),
-    ("/calls?tab=in_flight", 2 * WAKE_SHARDS),
-    ("/calls?tab=waiting", 11 * WAKE_SHARDS),
-    ("/calls?tab=waiting&state=busy", 18 * WAKE_SHARDS),
-    ("/calls?tab=stuck", 18 * WAKE_SHARDS),
-    ("/calls?tab=in_doubt", 9 * WAKE_SHARDS),
-    ("/calls?tab=settled", 2 * WAKE_SHARDS),
-    ("/calls?tab=settled&job=PENDING", 9 * WAKE_SHARDS),
+    ("/calls?tab=in_flight", 6 * SHARDS_DEFAULT),
+    ("/calls?tab=waiting", 11 * SHARDS_DEFAULT),
+    ("/calls?tab=waiting&state=busy", 18 * SHARDS_DEFAULT),
+    ("/calls?tab=stuck", 18 * SHARDS_DEFAULT),
+    ("/calls?tab=in_doubt", 9 * SHARDS_DEFAULT),
+    ("/calls?tab=settled", 2 * SHARDS_DEFAULT),
+    ("/calls?tab=settled&job=PENDING", 9 * SHARDS_DEFAULT),
     ("/events", 240),
     ("/events?status=quarantined", 240),
     ("/repair", 10),
     ("/repair?tab=quarantined", 10),
     ("/repair?tab=audit", 14),
-    ("/dials", 21 * WAKE_SHARDS),
+    ("/dials", 23 * SHARDS_DEFAULT),
     // Overdue calls of each wake queue, and four kinds of trouble.
-    ("/", 11 * WAKE_SHARDS + 8),
+    ("/", 13 * SHARDS_DEFAULT + 8),
     ("/search", 0),
 ];
 
@@ -96,7 +96,7 @@ impl Originals {
                 // Some are due, and others later. Each time is another one.
                 let wake_at = now.as_millis() - 1_000_000 + 7 * i64::try_from(n).unwrap();
                 let queue = text_of(&item["wake_key"]).rsplit_once('#').unwrap().0.to_owned();
-                let wake_key = format!("{queue}#{}", shard_of(&id, WAKE_SHARDS));
+                let wake_key = format!("{queue}#{}", shard_of(&id, SHARDS_DEFAULT));
                 vec![("call_id", text(id)), ("wake_key", text(wake_key)), ("wake_at", number(wake_at))]
             };
             world.store_copies(CALLS_TABLE, item, of_kind(kind).map(copy));
@@ -104,7 +104,7 @@ impl Originals {
         let received = |n: u64, id: &str| {
             let at = now.as_millis() - 7 * i64::try_from(n).unwrap();
             let minute = minute_of(Timestamp::from_millis(at));
-            let bucket = format!("{minute}#{}", shard_of(id, RECEIVED_SHARDS));
+            let bucket = format!("{minute}#{}", shard_of(id, SHARDS_DEFAULT));
             [("received_at", number(at)), ("received_bucket", text(bucket))]
         };
         let event = |n: u64| {
@@ -239,13 +239,13 @@ async fn lists_and_plans_read_no_more_of_a_larger_table() {
     for ((url, fewer), (_, more)) in fewer.iter().zip(&more) {
         // The newest rows are spread over the shards in another way, so a page may need one more round of queries.
         let sent = |read: &Read| read.requests.values().sum::<u64>();
-        assert!(sent(more) <= sent(fewer) + 3 * WAKE_SHARDS, "{url}: {fewer:?} and {more:?}");
+        assert!(sent(more) <= sent(fewer) + 3 * SHARDS_DEFAULT, "{url}: {fewer:?} and {more:?}");
         assert!(more.units <= 1.1 * fewer.units + 8.0, "{url}: {} and {} read units", fewer.units, more.units);
     }
     // The earliest minute of a period is not always a full one.
     let more_planned = read_plan(&world, all, cap, since(all)).await;
     let queries = [&fewer_planned, &more_planned].map(|read| read.of_operation("Query"));
-    assert!(queries[1] <= queries[0] + 2 * RECEIVED_SHARDS, "{queries:?}");
+    assert!(queries[1] <= queries[0] + 2 * SHARDS_DEFAULT, "{queries:?}");
     let items = [&fewer_planned, &more_planned].map(|read| read.of_operation("GetItem"));
     assert!(items[1] <= items[0] + items[0] / 10, "{items:?}");
     assert!(more_planned.units <= 1.3 * fewer_planned.units, "{fewer_planned:?} {more_planned:?}");

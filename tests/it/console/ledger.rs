@@ -23,13 +23,13 @@ const PAGES: [(&str, &str); 24] = [
     ("/search?found=nothing", ""),
     // The health of five providers and the cursor of the sweep. Every wake queue except the one of settled calls, and four kinds of
     // trouble. Five queues.
-    ("/", "GetItem 6, GetQueueAttributes 5, Query 52"),
+    ("/", "GetItem 6, GetQueueAttributes 5, Query 60"),
     // Minutes of events, as many as a page may read, and the rows of their calls.
     ("/calls", "GetItem 1, Query 240"),
-    ("/calls?tab=in_flight", "GetItem 1, Query 4"),
+    ("/calls?tab=in_flight", "GetItem 1, Query 12"),
     ("/calls?tab=waiting", "GetItem 1, Query 40"),
-    ("/calls?tab=stuck", "GetItem 1, Query 44"),
-    ("/calls?tab=in_doubt", "GetItem 1, Query 4"),
+    ("/calls?tab=stuck", "GetItem 1, Query 52"),
+    ("/calls?tab=in_doubt", "Query 4"),
     ("/calls?tab=settled", "Query 4"),
     ("/call?id=c1", "GetItem 1"),
     ("/call?id=c1&as_of=2026-01-01T00:00:01Z", "GetItem 1"),
@@ -45,7 +45,7 @@ const PAGES: [(&str, &str); 24] = [
     ("/repair?tab=conflicts", "GetQueueAttributes 2, Query 8"),
     ("/repair?tab=relay", "GetQueueAttributes 2, Query 8"),
     ("/repair?tab=audit", "GetQueueAttributes 2, Query 12"),
-    ("/dials", "GetItem 6, Query 84"),
+    ("/dials", "GetItem 6, Query 92"),
     ("/unmask?event=generic%3Ae1", ""),
 ];
 

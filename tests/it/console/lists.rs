@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use http::StatusCode;
 use serde_dynamo::AttributeValue;
-use switchhook_aws::calls::WAKE_SHARDS;
 use switchhook_aws::dynamodb::shard_of;
-use switchhook_aws::inbox::{RECEIVED_SHARDS, minute_of};
+use switchhook_aws::inbox::minute_of;
+use switchhook_aws::shards::SHARDS_DEFAULT;
 use switchhook_domain::{CallId, Provider};
 use switchhook_local::{CALLS_TABLE, INBOX_TABLE};
 use switchhook_tests::{Item, World, generic};
@@ -161,7 +161,7 @@ async fn page_of_a_large_table_reads_few_rows() {
     for n in 0..ROWS {
         let id = format!("call-{n:06}");
         world.put_item(CALLS_TABLE, changed(&settled, &[("call_id", &id), ("wake_key", &wake_key(&id))])).await;
-        let bucket = format!("{}#{}", minute_of(now), shard_of(&id, RECEIVED_SHARDS));
+        let bucket = format!("{}#{}", minute_of(now), shard_of(&id, SHARDS_DEFAULT));
         let event_id = format!("generic:e-{n:06}");
         let mut item = changed(&event, &[("event_id", &event_id), ("call_id", &id), ("received_bucket", &bucket)]);
         let at = now.as_millis() - 7 * i64::from(n);
@@ -193,7 +193,7 @@ async fn page_of_a_large_table_reads_few_rows() {
 
 /// Key of the queue of settled calls that holds a call.
 fn wake_key(id: &str) -> String {
-    format!("settled#{}", shard_of(CallId::new(id).as_str(), WAKE_SHARDS))
+    format!("settled#{}", shard_of(CallId::new(id).as_str(), SHARDS_DEFAULT))
 }
 
 fn changed(item: &Item, texts: &[(&str, &str)]) -> Item {

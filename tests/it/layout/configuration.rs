@@ -25,6 +25,7 @@ fn variables_read() -> BTreeMap<&'static str, BTreeSet<String>> {
                 "CALLING_WINDOW" => "",
                 "OUTCOME_PROVIDERS" => "retell",
                 "DIAL_RATES" => "retell=1",
+                "INDEX_SHARDS" => "4",
                 "BLOCK_ON_REQUEST" | "INDEX_NUMBERS" => "true",
                 _ => "30",
             };
@@ -146,8 +147,13 @@ fn retention_is_never_shorter_than_what_signatures_need() {
     assert_eq!(parameter["MinValue"], Value::from(least));
     let config = |days: u64| {
         let days = days.to_string();
-        let text =
-            move |name: &str| Some(if name == "INBOX_RETENTION_DAYS" { days.clone() } else { "text".to_owned() });
+        let text = move |name: &str| {
+            Some(match name {
+                "INBOX_RETENTION_DAYS" => days.clone(),
+                "INDEX_SHARDS" => "4".to_owned(),
+                _ => "text".to_owned(),
+            })
+        };
         switchhook_ingress::Config::from_environment(Environment::new(text))
             .map(drop)
             .map_err(|error| error.to_string())

@@ -54,6 +54,7 @@ pub(crate) fn stack_for(world: &World, sender: &'static str) -> Stack {
             block_on_request: true,
             dial_rates: "retell=100".to_owned(),
             index_numbers: true,
+            index_shards: world.calls.index_shards().to_string(),
         },
     };
     let aws = sdk::with_timeouts_and_retries(&world.cloud.services().sdk_config_for(sender));

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
-use switchhook_aws::calls::{Found, StoreOutcome, TimeRange, WAKE_SHARDS, WakeQueue};
+use switchhook_aws::calls::{Found, StoreOutcome, TimeRange, WakeQueue};
+use switchhook_aws::shards::SHARDS_DEFAULT;
 use switchhook_domain::{
     AttemptKey, Call, CallEvent, CallId, Direction, EventId, EventKind, Job, JobState, Origin, PhoneNumber, Provider,
     ProviderEvent, Timestamp, TraceId, fold,
@@ -143,7 +144,7 @@ fn domain_events_of_a_stored_call_are_those_of_the_folded_one() {
 async fn waking(world: &World, calls: &[CallId]) -> (BTreeSet<CallId>, BTreeSet<CallId>) {
     let mut indexed = BTreeSet::new();
     let queues = WakeQueue::all().filter(|queue| *queue != WakeQueue::Settled);
-    for (queue, shard) in queues.flat_map(|queue| (0..WAKE_SHARDS).map(move |shard| (queue, shard))) {
+    for (queue, shard) in queues.flat_map(|queue| (0..SHARDS_DEFAULT).map(move |shard| (queue, shard))) {
         let range = TimeRange::UpTo(Timestamp::from_millis(1 << 50));
         let mut pages = world.calls.wake_queue_pages(queue, shard, range, None, None);
         while let Some(page) = pages.next().await.unwrap() {

@@ -13,6 +13,7 @@ use bytes::Bytes;
 use http::{Method, Request, StatusCode};
 use serde_json::Value;
 use switchhook_aws::random::RandomIds;
+use switchhook_aws::shards::Shards;
 use switchhook_local::clock::Clock;
 use switchhook_local::fake::DeliveryFaults;
 use switchhook_local::{
@@ -94,6 +95,7 @@ async fn run(
         concurrent_dials_per_provider: CONCURRENT_DIALS_PER_PROVIDER,
         block_on_request: true,
         index_numbers: true,
+        index_shards: Shards::default(),
         random_ids: RandomIds::seeded(traffic.seed),
         seed: traffic.seed,
         delivery_faults: DeliveryFaults::USUAL,

@@ -16,7 +16,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use switchhook_aws::calls::{WAKE_SHARDS, WakeQueue};
+use switchhook_aws::calls::WakeQueue;
 use switchhook_console::{
     Choice, HeldEvent, LogLine, Playground, PlaygroundAction, PlaygroundView, Release, Sending, Skip,
 };
@@ -230,8 +230,8 @@ impl LocalPlayground {
         let fake = self.cloud.fake();
         let webhook = fake.next_webhook_at().map(Timestamp::from_millis);
         let mut next = webhook.map(|at| at.max(self.now()));
-        for queue in WakeQueue::PENDING.into_iter().chain([WakeQueue::Reconcile]) {
-            for shard in 0..WAKE_SHARDS {
+        for queue in WakeQueue::all().filter(|queue| *queue != WakeQueue::Settled) {
+            for shard in self.stack.calls.wake_shards() {
                 let later = self.now().plus(Duration::from_millis(1))..=Timestamp::MAX;
                 let (entries, _) = self.stack.calls.wake_entries(queue, shard, later, false, 1, None).await?;
                 next = entries.iter().map(|entry| entry.wake_at).chain(next).min();

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 use switchhook_aws::random::RandomIds;
+use switchhook_aws::shards::Shards;
 use switchhook_console::Story;
 use switchhook_domain::CallId;
 use switchhook_local::clock::Clock;
@@ -44,6 +45,7 @@ fn start() -> Running {
         block_on_request: true,
         default_retry_policy: DEFAULT_RETRY_POLICY,
         index_numbers: true,
+        index_shards: Shards::default(),
         random_ids: RandomIds::seeded(1),
         seed: 1,
         delivery_faults: DeliveryFaults::USUAL,

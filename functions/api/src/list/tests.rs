@@ -1,8 +1,9 @@
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use serde_json::json;
-use switchhook_aws::calls::{CURSOR_BYTES_MAX, WAKE_SHARDS, WakeEntry};
+use switchhook_aws::calls::{CURSOR_BYTES_MAX, WakeEntry};
 use switchhook_aws::dynamodb::KEY_BYTES_MAX;
+use switchhook_aws::shards::SHARDS_MAX;
 use switchhook_domain::{Policy, Provider, ProviderSet, RetryPolicy};
 
 use super::*;
@@ -25,7 +26,7 @@ fn position(queue: WakeQueue, shard: u64, call_id: &str, wake_at: i64) -> Positi
 fn query_is_read_whole() {
     let plain = ListQuery { job: None, lifecycle: None, stuck_for: None, limit: 20, start: None };
     assert_eq!(parse(""), Ok(plain.clone()));
-    let at = position(WakeQueue::Reconcile, 3, "call-\u{eb}", 5);
+    let at = position(WakeQueue::Endings, 3, "call-\u{eb}", 5);
     let query =
         format!("limit=100&job=IN_PROGRESS&stuck_for=10m&lifecycle=in%5Fprogress&cursor={}", at.to_cursor().unwrap());
     let expected = ListQuery {
@@ -122,12 +123,12 @@ fn call_that_waits_for_its_time_is_not_stuck() {
 #[test]
 fn only_wake_queues_with_such_calls_are_read() {
     let queues = |query: &str| parse(query).unwrap().queues();
-    let dial = WakeQueue::PENDING;
+    let (dial, open) = (WakeQueue::PENDING, WakeQueue::OPEN);
     assert_eq!(queues("job=PENDING"), dial);
-    assert_eq!(queues("job=CLAIMED"), [WakeQueue::Reconcile]);
-    assert_eq!(queues("job=CANCELED"), [WakeQueue::Settled, WakeQueue::Reconcile]);
-    assert_eq!(queues("job=FAILED&stuck_for=1h"), [WakeQueue::Reconcile]);
-    assert_eq!(queues("stuck_for=1h"), [dial.as_slice(), &[WakeQueue::Reconcile]].concat());
+    assert_eq!(queues("job=CLAIMED"), [WakeQueue::Claims]);
+    assert_eq!(queues("job=CANCELED"), [[WakeQueue::Settled].as_slice(), &open].concat());
+    assert_eq!(queues("job=FAILED&stuck_for=1h"), open);
+    assert_eq!(queues("stuck_for=1h"), [dial.as_slice(), &open].concat());
 }
 
 #[test]
@@ -141,13 +142,13 @@ fn cursor_that_is_none_is_refused() {
         text(json!([])),
         text(json!({"queue": "dial.retell"})),
         text(json!({"queue": "attic", "shard": 0})),
-        text(json!({"queue": "dial.retell", "shard": WAKE_SHARDS})),
+        text(json!({"queue": "dial.retell", "shard": SHARDS_MAX})),
         text(json!({"queue": "dial.retell", "shard": -1})),
         text(json!({"queue": "dial.retell", "shard": 0, "call_id": "c1"})),
         text(json!({"queue": "dial.retell", "shard": 0, "wake_at": 1})),
         text(json!({"queue": "dial.retell", "shard": 0, "call_id": "", "wake_at": 1})),
         text(json!({"queue": "dial.retell", "shard": 0, "call_id": "a".repeat(KEY_BYTES_MAX + 1), "wake_at": 1})),
-        text(json!({"queue": "dial.retell", "shard": 0, "call_id": "c1", "wake_at": 1, "wake_key": "reconcile#0"})),
+        text(json!({"queue": "dial.retell", "shard": 0, "call_id": "c1", "wake_at": 1, "wake_key": "endings#0"})),
     ];
     for cursor in refused {
         let cursor: String = form_urlencoded::byte_serialize(cursor.as_bytes()).collect();

@@ -7,7 +7,7 @@ use aws_sdk_dynamodb::types::AttributeValue;
 use switchhook_domain::{CallId, PhoneNumber, Timestamp};
 
 use super::table::Calls;
-use super::wake_queue::{WAKE_SHARDS, WakeQueue};
+use super::wake_queue::WakeQueue;
 use crate::dynamodb::{Item, Pages, number, text};
 use crate::error::Error;
 
@@ -32,13 +32,6 @@ pub enum TimeRange {
 pub struct WakeEntry {
     pub call_id: CallId,
     pub wake_at: Timestamp,
-}
-
-/// Returns every shard of a wake queue once. `turn` decides which shard comes first, so that no shard is always the
-/// last.
-pub fn wake_shards_from(turn: u64) -> impl Iterator<Item = u64> {
-    let first = turn % WAKE_SHARDS;
-    (first..first + WAKE_SHARDS).map(|shard| shard % WAKE_SHARDS)
 }
 
 impl Calls {

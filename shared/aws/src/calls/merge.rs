@@ -13,7 +13,7 @@ use switchhook_domain::Timestamp;
 use super::index::WakeEntry;
 use super::position::Position;
 use super::table::Calls;
-use super::wake_queue::{WAKE_SHARDS, WakeQueue};
+use super::wake_queue::WakeQueue;
 use crate::error::Error;
 
 /// Shards read at the same time.
@@ -60,7 +60,7 @@ impl<'a> Merge<'a> {
         start: Option<&Position>,
         page: i32,
     ) -> Self {
-        let all = queues.iter().flat_map(|queue| (0..WAKE_SHARDS).map(|number| (*queue, number)));
+        let all = queues.iter().flat_map(|queue| calls.wake_shards().map(|number| (*queue, number)));
         let start = start.and_then(|start| {
             let index = all.clone().position(|shard| shard == (start.queue, start.shard))?;
             Some((index, start))

@@ -26,11 +26,11 @@ mod row;
 mod table;
 mod wake_queue;
 
-pub use index::{BY_APPOINTMENT, BY_PARTY, BY_WAKE, TimeRange, WakeEntry, wake_shards_from};
+pub use index::{BY_APPOINTMENT, BY_PARTY, BY_WAKE, TimeRange, WakeEntry};
 pub use load::Loaded;
 pub use merge::{Merge, Order};
 pub use position::{CURSOR_BYTES_MAX, Position};
 pub use provider_health::{HealthCache, HealthRow};
 pub use row::{CALL_SCHEMA, CallRow};
 pub use table::{Alias, Calls, Found, Resolved, StoreOutcome};
-pub use wake_queue::{WAKE_SHARDS, WakeQueue};
+pub use wake_queue::WakeQueue;

@@ -6,9 +6,10 @@ use serde::{Deserialize, Serialize};
 use switchhook_domain::{CallId, Timestamp};
 
 use super::index::WakeEntry;
-use super::wake_queue::{WAKE_SHARDS, WakeQueue};
+use super::wake_queue::WakeQueue;
 use crate::dynamodb::KEY_BYTES_MAX;
 use crate::error::Error;
+use crate::shards::SHARDS_MAX;
 
 /// Limit on the length of a cursor, before it is decoded.
 pub const CURSOR_BYTES_MAX: usize = 4 * 1024;
@@ -39,7 +40,7 @@ impl Position {
         let Cursor { queue, shard, call_id, wake_at } = serde_json::from_slice(&bytes).ok()?;
         let queue = WakeQueue::all().find(|known| known.to_string() == queue)?;
         let is_key = (1..=KEY_BYTES_MAX).contains(&call_id.as_str().len());
-        (is_key && shard < WAKE_SHARDS).then_some(Self { queue, shard, entry: WakeEntry { call_id, wake_at } })
+        (is_key && shard < SHARDS_MAX).then_some(Self { queue, shard, entry: WakeEntry { call_id, wake_at } })
     }
 
     /// Returns the cursor of the position.

@@ -5,13 +5,14 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use switchhook_domain::{
     AttemptKey, AttemptRecord, Call, CallId, Direction, HistoryEntry, Job, JobState, ManualTrigger, PhoneNumber, Plan,
-    Provider, Refusals, StopReason, Timestamp,
+    Provider, Refusals, StopReason, Timestamp, WakeFor,
 };
 
 use super::encoding::{decode_announcement, decode_entry, decode_move, encode_announcement, encode_entry, encode_move};
 use super::wake_queue::{WakeQueue, wake_key};
 use crate::dynamodb::{KEY_BYTES_MAX, expires_at};
 use crate::error::Error;
+use crate::shards::Shards;
 
 /// Schema version of a stored call. A row with a higher version is an error, so that only a newer program changes it.
 pub const CALL_SCHEMA: u32 = 1;
@@ -120,7 +121,13 @@ impl CallRow {
     }
 
     /// Returns the row of a call. Its last `new_announcements` announcements are new, and the relay publishes them.
-    pub(super) fn encode(call: &Call, new_announcements: usize, retention: Duration, index_numbers: bool) -> Self {
+    pub(super) fn encode(
+        call: &Call,
+        new_announcements: usize,
+        retention: Duration,
+        index_numbers: bool,
+        shards: &Shards,
+    ) -> Self {
         let (due_at, claim_token, lease_ends_at) = match &call.job {
             Job::Pending { due_at } => (Some(*due_at), None, None),
             Job::Claimed { token, lease_ends_at } => (None, Some(token.clone()), Some(*lease_ends_at)),
@@ -152,7 +159,7 @@ impl CallRow {
             announcements: call.announcements.iter().map(encode_announcement).collect(),
             moves: call.moves.iter().map(encode_move).collect(),
             outbox_start: (new_announcements > 0).then_some(call.announcements.len() + 1 - new_announcements),
-            wake_key: Some(wake_key(call)),
+            wake_key: Some(wake_key(call, shards)),
             wake_at: call.wake_at.or(call.settled_at),
             forgotten_at: call.forgotten_at,
             created_at: call.created_at,
@@ -184,6 +191,7 @@ impl CallRow {
             history.push(entry);
         }
         let is_settled = self.wake_key.as_deref().is_none_or(|key| WakeQueue::Settled.contains_key(key));
+        let wake_for = self.wake_key.as_deref().map_or(WakeFor::Outcome, WakeQueue::work_of_key);
         let announcements: Option<Vec<_>> = self.announcements.iter().map(|text| decode_announcement(text)).collect();
         Ok(Call {
             call_id: self.call_id,
@@ -203,6 +211,7 @@ impl CallRow {
             // For display only: a move that cannot be read must not keep the call from being read.
             moves: self.moves.iter().filter_map(|text| decode_move(text)).collect(),
             wake_at: self.wake_at.filter(|_| !is_settled),
+            wake_for,
             settled_at: self.wake_at.filter(|_| is_settled),
             forgotten_at: self.forgotten_at,
             version: self.version,

@@ -1,6 +1,7 @@
 //! Reads and conditional writes of calls and aliases.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::time::Duration;
 
 use aws_sdk_dynamodb::Client;
@@ -12,9 +13,10 @@ use switchhook_domain::{
 
 use super::encoding::encode_move;
 use super::row::CallRow;
-use super::wake_queue::{WAKE_SHARDS, WakeQueue};
-use crate::dynamodb::{ConditionalWrite, Item, expires_at, number, shard_of, text};
+use super::wake_queue::{WakeQueue, wake_key};
+use crate::dynamodb::{ConditionalWrite, Item, expires_at, number, text};
 use crate::error::Error;
+use crate::shards::Shards;
 
 /// Time for which an alias is kept. No call lasts as long, and no webhook arrives as late.
 const ALIAS_RETENTION: Duration = Duration::from_secs(30 * 24 * 60 * 60);
@@ -64,13 +66,38 @@ pub struct Calls {
     pub(crate) client: Client,
     pub(crate) table: String,
     index_numbers: bool,
+    shards: Shards,
 }
 
 impl Calls {
     /// Client that writes the numbers of calls into the index `by_party`.
     #[must_use]
-    pub const fn new(client: Client, table: String) -> Self {
-        Self { client, table, index_numbers: true }
+    pub fn new(client: Client, table: String) -> Self {
+        Self { client, table, index_numbers: true, shards: Shards::default() }
+    }
+
+    /// The same client, for a stack with these shards.
+    #[must_use]
+    pub fn shards(self, shards: Shards) -> Self {
+        Self { shards, ..self }
+    }
+
+    /// Returns the shards of the stack.
+    #[must_use]
+    pub const fn index_shards(&self) -> &Shards {
+        &self.shards
+    }
+
+    /// Returns the shards in which entries of a wake queue may be.
+    #[must_use]
+    pub fn wake_shards(&self) -> Range<u64> {
+        0..self.shards.max()
+    }
+
+    /// Returns every shard of a wake queue once. `turn` decides which shard comes first, so that no shard is always the last.
+    pub fn wake_shards_from(&self, turn: u64) -> impl Iterator<Item = u64> + use<> {
+        let shards = self.shards.max();
+        (0..shards).map(move |shard| (turn % shards + shard) % shards)
     }
 
     /// The same client, which writes no numbers into the index `by_party` if `index_numbers` is false.
@@ -133,7 +160,7 @@ impl Calls {
     /// [`Error::WriteCall`], [`Error::EncodeCall`].
     pub async fn store(&self, transition: &Transition, retention: Duration) -> Result<StoreOutcome, Error> {
         let Transition { call, new_announcements } = transition;
-        let row = CallRow::encode(call, *new_announcements, retention, self.index_numbers);
+        let row = CallRow::encode(call, *new_announcements, retention, self.index_numbers, &self.shards);
         let item: Item = serde_dynamo::to_item(row).map_err(|error| Error::EncodeCall(Box::new(error)))?;
         let request = self.client.put_item().table_name(&self.table).set_item(Some(item));
         let request = if call.version == 1 {
@@ -152,20 +179,22 @@ impl Calls {
     /// # Errors
     /// [`Error::WriteCall`].
     pub async fn set_wake_at(&self, call: &Call, wake_at: Timestamp) -> Result<StoreOutcome, Error> {
+        let queue = wake_key(&call.waking_at(wake_at), &self.shards);
         let mut request = self
             .client
             .update_item()
             .table_name(&self.table)
             .key("call_id", text(call.call_id.as_str()))
             .condition_expression("version = :read")
-            .update_expression("SET version = :next, wake_at = :at")
+            .update_expression("SET version = :next, wake_key = :queue, wake_at = :at")
             .expression_attribute_values(":read", version(call.version))
             .expression_attribute_values(":next", version(call.version + 1))
+            .expression_attribute_values(":queue", text(&queue))
             .expression_attribute_values(":at", number(wake_at.as_millis()));
         if !call.moves.is_empty() {
             let moves = call.moves.iter().map(|one| text(&encode_move(one))).collect();
             request = request
-                .update_expression("SET version = :next, wake_at = :at, moves = :moves")
+                .update_expression("SET version = :next, wake_key = :queue, wake_at = :at, moves = :moves")
                 .expression_attribute_values(":moves", AttributeValue::L(moves));
         }
         outcome(ConditionalWrite::from_result(request.send().await))
@@ -195,7 +224,7 @@ impl Calls {
         if stored.is_none_or(|item| item.contains_key("plan")) {
             return Ok(BTreeSet::new());
         }
-        let wake_key = WakeQueue::Reconcile.key(shard_of(from.as_str(), WAKE_SHARDS));
+        let wake_key = WakeQueue::Claims.key(self.shards.shard_of(from.as_str(), now));
         let request = self
             .alias_update(from, alias, now, "attribute_not_exists(#plan)")
             .update_expression(format!("{SET_ALIAS}, wake_key = :queue, wake_at = :wake"))

@@ -2,12 +2,9 @@
 
 use std::fmt;
 
-use switchhook_domain::{Call, Provider};
+use switchhook_domain::{Call, Provider, WakeFor};
 
-use crate::dynamodb::shard_of;
-
-/// Partitions of each wake queue in `by_wake`. Each partition takes 1,000 writes a second.
-pub const WAKE_SHARDS: u64 = 4;
+use crate::shards::Shards;
 
 /// Group of calls in `by_wake` that one kind of worker reads. Each provider has a queue of its own, so that a slow
 /// provider delays no other.
@@ -17,8 +14,13 @@ pub enum WakeQueue {
     Dial(Provider),
     /// The same, for calls that name other providers too. If this one is unavailable, they are placed through another.
     DialAny(Provider),
-    /// Calls that wait for an ending, or for a dialer to use a claim, ordered by wake-up time. Read by the reconciler.
-    Reconcile,
+    /// Calls whose claim waits for a dialer, dials in doubt, and aliases whose adoption is not finished, ordered by wake-up time.
+    /// Read by the reconciler, like the next two.
+    Claims,
+    /// Calls with an attempt that has not ended.
+    Endings,
+    /// Calls that wait for an outcome, or for a retry by another system.
+    Outcomes,
     /// Settled calls, ordered by `settled_at`. Read by the drift check and by `GET /calls`.
     Settled,
 }
@@ -37,11 +39,14 @@ impl WakeQueue {
         Self::DialAny(Provider::Telnyx),
         Self::DialAny(Provider::Generic),
     ];
-    const NOT_PENDING: [Self; 2] = [Self::Reconcile, Self::Settled];
+    /// Wake queues of calls that are neither pending nor settled, the most urgent first. A call stays in its queue until its wake-up
+    /// time changes, because a move costs two writes of the index. So a call that was just dialled is in [`Self::Claims`], and one
+    /// that has just ended may be in [`Self::Endings`].
+    pub const OPEN: [Self; 3] = [Self::Claims, Self::Endings, Self::Outcomes];
 
     /// Returns every wake queue once.
     pub fn all() -> impl Iterator<Item = Self> {
-        Self::PENDING.into_iter().chain(Self::NOT_PENDING)
+        Self::PENDING.into_iter().chain(Self::OPEN).chain([Self::Settled])
     }
 
     pub(super) fn of(call: &Call) -> Self {
@@ -51,7 +56,11 @@ impl WakeQueue {
             let names_others = call.plan.as_ref().is_some_and(|plan| plan.providers.len() > 1);
             if names_others { Self::DialAny(provider) } else { Self::Dial(provider) }
         } else {
-            Self::Reconcile
+            match call.wake_for {
+                WakeFor::Claim => Self::Claims,
+                WakeFor::Ending => Self::Endings,
+                WakeFor::Outcome => Self::Outcomes,
+            }
         }
     }
 
@@ -65,6 +74,15 @@ impl WakeQueue {
     pub(super) fn contains_key(self, wake_key: &str) -> bool {
         wake_key.rsplit_once('#').is_some_and(|(queue, _)| queue == self.to_string())
     }
+
+    /// Work for which the call of this `wake_key` wakes up. A call in no open queue needs none, and gets the least urgent.
+    pub(super) fn work_of_key(wake_key: &str) -> WakeFor {
+        match Self::OPEN.into_iter().find(|queue| queue.contains_key(wake_key)) {
+            Some(Self::Claims) => WakeFor::Claim,
+            Some(Self::Endings) => WakeFor::Ending,
+            Some(_) | None => WakeFor::Outcome,
+        }
+    }
 }
 
 impl fmt::Display for WakeQueue {
@@ -72,13 +90,15 @@ impl fmt::Display for WakeQueue {
         match self {
             Self::Dial(provider) => write!(f, "dial.{provider}"),
             Self::DialAny(provider) => write!(f, "dial.{provider}.any"),
-            Self::Reconcile => f.write_str("reconcile"),
+            Self::Claims => f.write_str("claims"),
+            Self::Endings => f.write_str("endings"),
+            Self::Outcomes => f.write_str("outcomes"),
             Self::Settled => f.write_str("settled"),
         }
     }
 }
 
-/// Value of `wake_key` in the row of a call.
-pub(super) fn wake_key(call: &Call) -> String {
-    WakeQueue::of(call).key(shard_of(call.call_id.as_str(), WAKE_SHARDS))
+/// Value of `wake_key` in the row of a call. Its shard follows from the time at which the row was written.
+pub(super) fn wake_key(call: &Call, shards: &Shards) -> String {
+    WakeQueue::of(call).key(shards.shard_of(call.call_id.as_str(), call.updated_at))
 }

@@ -12,7 +12,6 @@ use switchhook_providers::{ReadError, Reading, VerifiedWebhook, content_hash};
 use super::attention::AttentionKind;
 use super::item::{ChunkItem, EventItem, INBOX_SCHEMA, chunk_body, chunk_key, disposition_of, is_companion};
 use super::new_event::{ATTEMPT_HEADER, LOOKUP_SOURCE, NewEvent, ROW_SOURCE, SOURCE_HEADER};
-use super::sweep::received_bucket;
 use super::table::{Inbox, encode};
 use crate::compression::{self, Compressed};
 use crate::dynamodb::{ConditionalWrite, Item, number, text};
@@ -136,7 +135,7 @@ impl Inbox {
             event_type: event.event_type.clone(),
             occurred_at: event.occurred_at,
             received_at: event.received_at,
-            received_bucket: received_bucket(event.call_id.as_ref(), &event.event_id, event.received_at),
+            received_bucket: self.received_bucket(event.call_id.as_ref(), &event.event_id, event.received_at),
             query: event.query.clone(),
             headers,
             key_index: event.key_index,
@@ -281,7 +280,7 @@ impl Inbox {
         if stored.disposition.is_none() {
             return Ok(reread);
         }
-        let bucket = received_bucket(Some(&event.call_id), &event.event_id, stored.received_at);
+        let bucket = self.received_bucket(Some(&event.call_id), &event.event_id, stored.received_at);
         let occurred_at = event.call_events.iter().find(|event| !event.implied).and_then(|event| event.occurred_at);
         let mut update = "SET call_id = :call, #type = :type, received_bucket = :bucket".to_owned();
         if occurred_at.is_some() {

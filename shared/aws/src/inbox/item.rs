@@ -178,6 +178,22 @@ pub(super) struct DiscoveryItem {
     pub(super) page: Option<String>,
 }
 
+/// Progress of the drift check in one shard of the calls. It never expires.
+#[derive(Serialize, Deserialize)]
+pub(super) struct DriftItem {
+    pub(super) event_id: String,
+    pub(super) settled_until: Timestamp,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) settled_call: Option<CallId>,
+    pub(super) target: Timestamp,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) open_queue: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) open_wake_at: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) open_call: Option<CallId>,
+}
+
 /// Progress of the domain events that tell operators about trouble. It never expires.
 #[derive(Serialize, Deserialize)]
 pub(super) struct AttentionCursorItem {
@@ -266,6 +282,16 @@ pub(super) fn is_companion(event_id: &EventId) -> bool {
 
 pub(super) fn discovery_key(provider: Provider) -> String {
     format!("sweep:discovery:{provider}")
+}
+
+/// Key of the progress of the drift check in a shard.
+pub(super) fn drift_key(shard: u64) -> String {
+    format!("sweep:drift:{shard}")
+}
+
+/// Key of the counter of requests to a provider in a minute.
+pub(super) fn lookup_budget_key(provider: Provider, minute: i64) -> String {
+    format!("sweep:lookups:{provider}:{minute}")
 }
 
 pub(super) fn chunk_key(event_id: &EventId, body_hash: &str, index: u32) -> String {

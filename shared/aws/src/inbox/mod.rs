@@ -12,7 +12,9 @@
 //! - a note on an event that the consumer could not fold;
 //! - the dials of a call that Switchhook places;
 //! - the entries of the [do-not-call list](crate::do_not_call), which the calls table holds too;
-//! - the cursor of the sweep, the cursor of the notices to operators, and one of discovery per provider;
+//! - the cursor of the sweep, the cursor of the notices to operators, one of discovery per provider, and one of the drift check
+//!   per shard;
+//! - the counters of lookups, per provider and minute;
 //! - the plans, the runs and the audit records of operators.
 //!
 //! An item that a person should look at is in a second index, `by_attention`, as long as the trouble lasts.
@@ -21,9 +23,11 @@ mod attention;
 mod conflict;
 mod discovery;
 mod document;
+mod drift;
 mod erase;
 mod event;
 mod item;
+mod lookup_budget;
 mod new_event;
 mod note;
 mod notice;
@@ -38,6 +42,7 @@ pub use attention::{ATTENTION_SHARDS, Attention, AttentionKind, BY_ATTENTION};
 pub use conflict::ConflictingBody;
 pub use discovery::DiscoveryCursor;
 pub use document::{Document, DocumentKind, audit_id};
+pub use drift::DriftCursor;
 pub use event::{BODY_BYTES_MAX, PutOutcome, Reread, StoredEvent};
 pub use new_event::NewEvent;
 pub use note::Note;
@@ -45,5 +50,5 @@ pub use notice::{AttentionCursor, SeenUntil};
 pub use of_call::is_kept_without_event;
 pub use record::{CreationOutcome, DialRecordOutcome, creation_id};
 pub use submit::{adopt, resend, submit, write_alias_and_adopt};
-pub use sweep::{BY_RECEIVED, RECEIVED_SHARDS, ReceivedEvent, SweepCursor, SweepPosition, minute_of};
+pub use sweep::{BY_RECEIVED, ReceivedEvent, SweepCursor, SweepPosition, minute_of};
 pub use table::Inbox;

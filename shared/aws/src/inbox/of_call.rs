@@ -10,9 +10,8 @@ use std::time::Duration;
 use futures_util::stream::{self, StreamExt};
 use switchhook_domain::{Call, CallId, EventId, EventKind, HistoryEntry, ProviderEvent, Timestamp};
 
-use super::sweep::{RECEIVED_SHARDS, ReceivedEvent, minute_of};
+use super::sweep::{ReceivedEvent, minute_of};
 use super::table::Inbox;
-use crate::dynamodb::shard_of;
 use crate::error::Error;
 
 /// Minutes before the start of an attempt whose events are read.
@@ -92,7 +91,7 @@ impl Inbox {
         pages_max: u64,
     ) -> Result<Option<Vec<EventId>>, Error> {
         // All events of a call are in one shard of their minute.
-        let shard = shard_of(call_id.as_str(), RECEIVED_SHARDS);
+        let shard = self.shard_of_call(call_id, minute);
         let mut ids = Vec::new();
         let mut index = self.received_pages(minute, shard, None);
         loop {

@@ -1,16 +1,16 @@
 //! The index of received events, and the cursor of the sweep that reads it.
 
+use std::ops::Range;
+
 use switchhook_domain::{CallId, EventId, Timestamp};
 
 use super::item::{CursorItem, ReceivedItem, ReceivedKey, SWEEP_CURSOR_KEY};
 use super::table::{Inbox, encode};
-use crate::dynamodb::{ConditionalWrite, Item, Pages, number, shard_of, text};
+use crate::dynamodb::{ConditionalWrite, Item, Pages, number, text};
 use crate::error::Error;
 
 /// Index of received events: `received_bucket` (minute and shard) and `received_at`.
 pub const BY_RECEIVED: &str = "by_received";
-/// Partitions of each minute in `by_received`. Each partition takes 1,000 writes a second.
-pub const RECEIVED_SHARDS: u64 = 4;
 const MINUTE_MS: i64 = 60_000;
 
 /// Entry of the index of received events.
@@ -44,12 +44,6 @@ pub struct SweepPosition {
 #[must_use]
 pub const fn minute_of(time: Timestamp) -> i64 {
     time.as_millis().div_euclid(MINUTE_MS)
-}
-
-/// Bucket of an event in the index. Events of one call share a shard, so that those of one minute are in one bucket.
-pub(super) fn received_bucket(call_id: Option<&CallId>, event_id: &EventId, received_at: Timestamp) -> String {
-    let sharded_by = call_id.map_or(event_id.as_str(), CallId::as_str);
-    bucket(minute_of(received_at), shard_of(sharded_by, RECEIVED_SHARDS))
 }
 
 impl ReceivedEvent {
@@ -114,10 +108,28 @@ impl Inbox {
         Ok(page.map(|page| (page.items, page.next.is_some())).unwrap_or_default())
     }
 
-    /// Returns the shard of every minute in which the events of a call are found.
+    /// Returns the shards of a minute.
     #[must_use]
-    pub fn shard_of_call(call_id: &CallId) -> u64 {
-        shard_of(call_id.as_str(), RECEIVED_SHARDS)
+    pub fn received_shards(&self, minute: i64) -> Range<u64> {
+        0..self.shards.at(start_of(minute))
+    }
+
+    /// Returns the shard of a minute in which the events of a call are found.
+    #[must_use]
+    pub fn shard_of_call(&self, call_id: &CallId, minute: i64) -> u64 {
+        self.shards.shard_of(call_id.as_str(), start_of(minute))
+    }
+
+    /// Bucket of an event in the index. Events of one call share a shard, so that those of one minute are in one bucket.
+    pub(super) fn received_bucket(
+        &self,
+        call_id: Option<&CallId>,
+        event_id: &EventId,
+        received_at: Timestamp,
+    ) -> String {
+        let sharded_by = call_id.map_or(event_id.as_str(), CallId::as_str);
+        let minute = minute_of(received_at);
+        bucket(minute, self.shards.shard_of(sharded_by, start_of(minute)))
     }
 
     /// Reads the progress of the sweep. `None` before the first sweep.
@@ -159,6 +171,11 @@ impl Inbox {
         let write = ConditionalWrite::from_result(request.send().await).map_err(Error::WriteInbox)?;
         Ok(write.is_applied())
     }
+}
+
+/// Time at which a minute begins. This time decides its number of shards.
+const fn start_of(minute: i64) -> Timestamp {
+    Timestamp::from_millis(minute.saturating_mul(MINUTE_MS))
 }
 
 fn bucket(minute: i64, shard: u64) -> String {

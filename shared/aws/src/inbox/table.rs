@@ -9,6 +9,7 @@ use switchhook_domain::Timestamp;
 use crate::compression;
 use crate::dynamodb::{ConditionalWrite, Item, expires_at, text};
 use crate::error::Error;
+use crate::shards::Shards;
 
 /// Client of the inbox table.
 #[derive(Clone, Debug)]
@@ -16,12 +17,19 @@ pub struct Inbox {
     pub(crate) client: Client,
     pub(crate) table: String,
     retention: Duration,
+    pub(super) shards: Shards,
 }
 
 impl Inbox {
     #[must_use]
-    pub const fn new(client: Client, table: String, retention: Duration) -> Self {
-        Self { client, table, retention }
+    pub fn new(client: Client, table: String, retention: Duration) -> Self {
+        Self { client, table, retention, shards: Shards::default() }
+    }
+
+    /// The same client, for a stack with these shards.
+    #[must_use]
+    pub fn shards(self, shards: Shards) -> Self {
+        Self { shards, ..self }
     }
 
     /// Opens the connection and prepares the compression, so that the first event waits for neither.

@@ -136,6 +136,11 @@ pub const METRICS: &[Metric] = &[
     count("reconciler", "drift_run_failed", "Drift checks with an error"),
     count("reconciler", "drift_found", "Attempts that their provider reports differently"),
     count("reconciler", "drifted", "Disagreements found by a drift check, rows that differ from their events included"),
+    milliseconds(
+        "reconciler",
+        "drift_skipped_ms",
+        "Time whose settled calls a drift check left out, because it was hours behind, summed over the shards",
+    ),
     count(
         "reconciler",
         "stuck_dialing",

@@ -1,0 +1,104 @@
+//! The number of shards grows while the stack runs. Nothing that was filed before is lost from sight.
+#![expect(clippy::indexing_slicing, clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use serde_json::json;
+use switchhook_aws::calls::WakeQueue;
+use switchhook_domain::{CallId, EventId, Provider};
+use switchhook_local::{CloudOptions, EVENTS_QUEUE};
+use switchhook_tests::{INACTIVITY_TIMEOUT, MINUTE, World, all_providers, generic, options, text};
+
+const CALLS: usize = 20;
+
+/// Ten minutes after the start of the tests' time there are seven shards instead of two.
+fn world() -> World {
+    let index_shards = "2,2026-01-01T00:10:00Z=7".parse().unwrap();
+    let mut world = World::with_options(CloudOptions { index_shards, ..options(&all_providers()) });
+    world.start();
+    world
+}
+
+fn ids(epoch: &str) -> BTreeSet<String> {
+    (0..CALLS).map(|number| format!("{epoch}-{number}")).collect()
+}
+
+async fn listed(world: &World, query: &str) -> BTreeSet<String> {
+    let (_, page) = world.get(&format!("/calls?limit=100&{query}")).await;
+    page["calls"].as_array().unwrap().iter().map(|call| text(&call["call_id"])).collect()
+}
+
+/// Wake keys of the rows, without the queue.
+async fn shards(world: &World, ids: &BTreeSet<String>) -> BTreeSet<u64> {
+    let mut found = BTreeSet::new();
+    for id in ids {
+        let item = world.item(switchhook_local::CALLS_TABLE, id).await;
+        let key = text(&json!(item)["wake_key"]["S"]);
+        found.insert(key.rsplit_once('#').unwrap().1.parse().unwrap());
+    }
+    found
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_of_both_epochs_are_listed_and_woken() {
+    let world = world();
+    let (before, after) = (ids("before"), ids("after"));
+    for id in &before {
+        world.accept(Provider::Generic, &generic(id, &format!("{id}-e"), "ANSWERED", 0)).await;
+    }
+    world.quiesce().await;
+    assert_eq!(shards(&world, &before).await, (0..2).collect());
+    world.wait(MINUTE * 10).await;
+    for id in &after {
+        world.accept(Provider::Generic, &generic(id, &format!("{id}-e"), "ANSWERED", 0)).await;
+    }
+    world.quiesce().await;
+    assert_eq!(shards(&world, &after).await, (0..7).collect(), "20 ids are in all of seven shards");
+    let all = before.union(&after).cloned().collect();
+    assert_eq!(listed(&world, "job=IN_PROGRESS").await, all);
+    world.wait(INACTIVITY_TIMEOUT + MINUTE * 2).await;
+    assert_eq!(listed(&world, "job=IN_PROGRESS").await, BTreeSet::new(), "every call was woken at its deadline");
+    let open = WakeQueue::all().filter(|queue| *queue != WakeQueue::Settled);
+    for queue in open {
+        assert!(world.calls.wake_shards().eq(0..7), "{queue}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn events_of_both_epochs_are_swept() {
+    let world = world();
+    for (epoch, pause) in [("before", Duration::ZERO), ("after", MINUTE * 10)] {
+        world.wait(pause).await;
+        world.crash_at("SendMessage", EVENTS_QUEUE);
+        for id in ids(epoch) {
+            world.post(Provider::Generic, &generic(&id, &format!("{id}-e"), "ANSWERED", 0)).await;
+        }
+        world.clear_faults();
+        world.wait(MINUTE * 4).await;
+        for id in ids(epoch) {
+            assert_eq!(world.status(&EventId::new(format!("generic:{id}-e"))).await["status"], "processed", "{id}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn call_is_refolded_from_events_of_both_epochs() {
+    let world = world();
+    let began = world.now();
+    world.accept(Provider::Generic, &generic("c1", "e1", "RINGING", 0)).await;
+    world.wait(MINUTE * 10).await;
+    world.accept(Provider::Generic, &generic("c1", "e2", "ANSWERED", 1)).await;
+    world.quiesce().await;
+    let whole = world.call("c1").await;
+    let ids = ["generic:e1", "generic:e2"].map(EventId::new);
+    assert!(ids.iter().all(|id| whole.contains_event(id)));
+    // The queue drops an event that it accepted in the last five minutes.
+    world.wait(MINUTE * 6).await;
+    world.calls.remove(&CallId::new("c1")).await.unwrap();
+    let stack = crate::repair::stack_of(&world);
+    crate::recovery::repair(&stack, began).await;
+    world.wait(MINUTE).await;
+    let found = world.call("c1").await;
+    assert!(ids.iter().all(|id| found.contains_event(id)), "{:?}", found.history);
+}
