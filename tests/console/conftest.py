@@ -39,7 +39,7 @@ def demo(request):
 @pytest.fixture
 def own():
     """A stack of this test alone, which may be changed and whose time may be skipped."""
-    stack = Dev.start("--delivery-faults", "none")
+    stack = Dev.start()
     yield stack
     stack.stop()
 

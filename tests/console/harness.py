@@ -157,8 +157,10 @@ class Dev:
 
     @classmethod
     def start(cls, *arguments: str) -> "Dev":
+        """Starts a stack without delivery faults: a webhook that is late or lost would come after the longest wait of a test."""
         folder = tempfile.TemporaryDirectory(prefix="switchhook-console-")
-        return cls.launch(folder, ["dev", "--providers", providers_file(folder.name), "--seed", "7", "--tick", "1s", *arguments])
+        keys = providers_file(folder.name)
+        return cls.launch(folder, ["dev", "--providers", keys, "--delivery-faults", "none", "--seed", "7", "--tick", "1s", *arguments])
 
     @classmethod
     def of_demo(cls, *arguments: str) -> "Dev":

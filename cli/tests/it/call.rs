@@ -9,8 +9,7 @@ use crate::stack::{CREATE_CALL, Scratch, Stack, switchhook, text, wait_for};
 fn placing(more: &[&str]) -> (Scratch, Stack) {
     let scratch = Scratch::new();
     let providers = scratch.providers();
-    let mut arguments =
-        vec!["--providers", providers.to_str().expect("UTF-8"), "--tick", "1s", "--delivery-faults", "none"];
+    let mut arguments = vec!["--providers", providers.to_str().expect("UTF-8"), "--tick", "1s"];
     arguments.extend(more);
     let stack = Stack::start(&arguments);
     (scratch, stack)
@@ -208,8 +207,6 @@ fn placed_call_survives_kill_9_and_ends() {
             "1s",
             "--inactivity-timeout",
             "4s",
-            "--delivery-faults",
-            "none",
         ])
     };
     let mut stack = start();

@@ -110,7 +110,7 @@ impl Stack {
     pub(crate) fn start(arguments: &[&str]) -> Self {
         let state = Scratch::new();
         let mut child = without_choice(&mut Command::new(PROGRAM))
-            .args(["dev", "--port", "0", "--seed", "1"])
+            .args(["dev", "--port", "0", "--seed", "1", "--delivery-faults", "none"])
             .args(arguments)
             .env("XDG_STATE_HOME", &state.0)
             .stdout(Stdio::piped())
