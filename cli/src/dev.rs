@@ -23,9 +23,7 @@ use switchhook_console::{Console, LinkError, Options};
 use switchhook_domain::CallId;
 use switchhook_local::clock::Clock;
 use switchhook_local::metrics::Metrics;
-use switchhook_local::{
-    CONCURRENT_DIALS_PER_PROVIDER, Cloud, CloudError, CloudOptions, DEFAULT_RETRY_POLICY, LocalError,
-};
+use switchhook_local::{Cloud, CloudError, CloudOptions, DEFAULT_RETRY_POLICY, DIALERS, LocalError};
 use switchhook_operate::Stack;
 use switchhook_providers::{ConfigError, DialRates, ProvidersFile};
 use tokio::sync::watch;
@@ -328,7 +326,7 @@ impl Dev {
             tick: self.tick,
             data_dir: self.data.clone(),
             clock,
-            concurrent_dials_per_provider: CONCURRENT_DIALS_PER_PROVIDER,
+            dialers: DIALERS,
             block_on_request: true,
             default_retry_policy: DEFAULT_RETRY_POLICY,
             index_numbers: true,

@@ -79,6 +79,7 @@ fn print(report: &DialReport, out: &mut impl Write) -> io::Result<()> {
 
 fn row(dials: &ProviderDials, report: &DialReport) -> [String; 8] {
     let plus = |more: bool| if more { "+" } else { "" };
+    let limit = |most: Option<u64>| most.map_or_else(String::new, |most| format!("/{most}"));
     let since = |at: Timestamp| duration(report.at.millis_since(at));
     let circuit = match (&dials.open, dials.paused_until) {
         (Some(open), _) => format!("open, next probe {}", open.next_probe_at),
@@ -89,7 +90,7 @@ fn row(dials: &ProviderDials, report: &DialReport) -> [String; 8] {
         dials.provider.to_string(),
         circuit,
         dials.per_second.map_or("none".to_owned(), |rate| format!("{} % of {rate}/s", dials.rate / 10)),
-        format!("{}{}", dials.in_flight, plus(report.more)),
+        format!("{}{}{}", dials.in_flight, plus(report.more), limit(dials.calls_max)),
         format!("{}{}", dials.due, plus(dials.more_due)),
         dials.oldest_due.map_or("-".to_owned(), since),
         format!("{}{}", dials.in_doubt, plus(report.more)),

@@ -115,7 +115,7 @@ document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
   if (event.key === "Escape" && isField(event.target)) return event.target.blur();
   if (isField(event.target) || find("dialog[open]") || setting("keys", "on") === "off") return;
-  const page = Date.now() - going < 1500 && find(`nav a[href="${pages[event.key]}"]`);
+  const page = Date.now() - going < 3000 && find(`nav a[href="${pages[event.key]}"]`);
   going = 0;
   if (page) {
     page.click();

@@ -139,7 +139,9 @@ const offer = () => {
 
 /** Reads the page again. If the user has asked for it, parts may move. */
 export const refresh = async (isAsked) => {
-  if (busy || document.hidden) return;
+  while (busy && isAsked) await new Promise((done) => setTimeout(done, 20));
+  // While the user chooses a range, nothing takes its mark away.
+  if (busy || document.hidden || (!isAsked && find(".range"))) return;
   busy = true;
   const slow = setTimeout(() => light("reading…", true), 2000);
   try {

@@ -75,8 +75,8 @@ pub struct CloudOptions {
     pub clock: Clock,
     /// Retry policy for calls that are created without one.
     pub default_retry_policy: RetryPolicy,
-    /// Number of calls that are placed at the same time with one provider. Also the number of concurrent dialers.
-    pub concurrent_dials_per_provider: u32,
+    /// Limit on dialers that run at the same time.
+    pub dialers: u32,
     /// True if a person's request not to be called again puts the number on the do-not-call list.
     pub block_on_request: bool,
     /// True if calls are found by the other person's number.
@@ -128,7 +128,7 @@ impl Cloud {
             data_dir,
             clock,
             default_retry_policy,
-            concurrent_dials_per_provider,
+            dialers,
             block_on_request,
             index_numbers,
             index_shards,
@@ -198,7 +198,7 @@ impl Cloud {
                 due_queue: queue("scheduler", DUE_QUEUE),
                 dial_rates: dial_rates.clone(),
                 policy,
-                lanes: concurrent_dials_per_provider,
+                dialers,
                 random_ids: random_ids.clone(),
                 clock: clock(),
             }),
@@ -211,7 +211,6 @@ impl Cloud {
                 dial_rates,
                 api: provider_api(),
                 policy,
-                lanes: concurrent_dials_per_provider,
                 random_ids: random_ids.clone(),
                 health: HealthCache::default(),
                 clock: clock(),
@@ -252,7 +251,7 @@ impl Cloud {
         let consumers =
             std::array::from_fn::<_, CONSUMERS, _>(|_| Box::pin(poll_events_queue(services, consumer, metrics)));
         let [first, second, third, fourth] = consumers;
-        let dialers = usize::try_from(dialer.lanes).unwrap_or(usize::MAX);
+        let dialers = usize::try_from(scheduler.dialers).unwrap_or(usize::MAX);
         let stopped = tokio::select! {
             biased;
             stopped = first => stopped,

@@ -65,6 +65,7 @@ impl FakeProvider {
             started_at_ms: clock.now_ms(),
             delivery_faults,
             modes: BTreeMap::new(),
+            capacities: BTreeMap::new(),
             blocked_numbers: BTreeSet::new(),
             crash: None,
             calls: BTreeMap::new(),
@@ -105,6 +106,11 @@ impl FakeProvider {
     /// Takes Retell's API down or brings it back.
     pub fn set_down(&self, down: bool) {
         self.set_mode(if down { Mode::Down } else { Mode::Normal });
+    }
+
+    /// Limits the calls that a provider has at the same time. Beyond the limit it is in [`Mode::OverCapacity`].
+    pub fn set_capacity(&self, provider: Provider, calls: usize) {
+        lock(&self.state).capacities.insert(provider, calls);
     }
 
     /// Makes Twilio block every call to this number, until it is unblocked.

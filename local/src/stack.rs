@@ -33,8 +33,8 @@ pub const RELAY_FAILURES_QUEUE: &str = "switchhook-relay-failures";
 /// Retry policy for calls that are created without one.
 pub const DEFAULT_RETRY_POLICY: RetryPolicy =
     RetryPolicy { attempts_max: 3, delay_seconds: 300, delay_max_seconds: 3_600, voicemail: false, unheard: false };
-/// Default number of calls that are placed at the same time with one provider.
-pub const CONCURRENT_DIALS_PER_PROVIDER: u32 = 5;
+/// Default limit on dialers that run at the same time.
+pub const DIALERS: u32 = 20;
 
 /// Retention of inbox events. No local stack runs that long.
 pub const INBOX_RETENTION: Duration = Duration::from_secs(30 * 24 * 60 * 60);

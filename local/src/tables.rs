@@ -67,7 +67,7 @@ pub(crate) fn create_tables(database: &Database, inbox: &str, calls: &str) -> Re
                         {"AttributeName": "wake_key", "KeyType": "HASH"},
                         {"AttributeName": "wake_at", "KeyType": "RANGE"},
                     ],
-                    "Projection": {"ProjectionType": "KEYS_ONLY"},
+                    "Projection": {"ProjectionType": "INCLUDE", "NonKeyAttributes": ["in_flight"]},
                 },
                 {
                     "IndexName": "by_appointment",

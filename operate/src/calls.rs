@@ -173,12 +173,12 @@ pub(crate) fn judge(call: &Call, now: Timestamp, limit: Duration) -> Option<Stuc
             let why = format!("due since {due_at}, and not claimed");
             is_long(*due_at).then(|| shown(StuckKind::Overdue, call.dial_provider(), *due_at, why, next, Some(*due_at)))
         }
-        Job::Claimed { token: _, lease_ends_at } => {
+        Job::Claimed { token: _, provider, lease_ends_at } => {
             let next = "the reconciler returns the claim when its lease ends, and the call becomes pending again";
             let why = format!("claimed, with a lease until {lease_ends_at}, and not dialled");
             let since = call.updated_at;
             let is_stuck = is_long(since) || lease_ends_at.plus(LATE_AFTER) <= now;
-            is_stuck.then(|| shown(StuckKind::Claimed, call.dial_provider(), since, why, next, Some(*lease_ends_at)))
+            is_stuck.then(|| shown(StuckKind::Claimed, Some(*provider), since, why, next, Some(*lease_ends_at)))
         }
         Job::InProgress | Job::Completed | Job::Failed | Job::Missed | Job::Canceled => {
             let since = latest.map_or(call.updated_at, |attempt| attempt.last_event_at);
@@ -249,7 +249,7 @@ mod tests {
     }
 
     fn claimed() -> Call {
-        pending().claim("token", LEASE, false, &policy(), at(0)).unwrap().call
+        pending().claim("token", Provider::Retell, LEASE, false, &policy(), at(0)).unwrap().call
     }
 
     fn dialled() -> Call {

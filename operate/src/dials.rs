@@ -45,6 +45,8 @@ pub struct ProviderDials {
     pub failure_score: u32,
     /// Calls among the examined ones that were dialled and have not ended.
     pub in_flight: usize,
+    /// Limit on the calls in flight: that of `DialRates`, or a lower one that the provider set by a refusal. `None` if there is none.
+    pub calls_max: Option<u64>,
     /// Calls in doubt among the examined ones.
     pub in_doubt: usize,
     /// Calls that are due and not claimed.
@@ -115,7 +117,8 @@ pub async fn dials(stack: &Stack) -> Result<DialReport, Error> {
             provider,
             due_at: entry.wake_at,
         }));
-        let per_second = stack.dial_rates().pacing(provider).map(Pacing::per_second);
+        let pacing = stack.dial_rates().pacing(provider);
+        let per_second = pacing.map(Pacing::per_second);
         let in_flight = calls.iter().filter(|call| is_in_flight(call, provider)).count();
         let is_known = per_second.is_some() || due.count > 0 || in_flight > 0;
         if !is_known && health == ProviderHealth::new(provider) {
@@ -130,6 +133,7 @@ pub async fn dials(stack: &Stack) -> Result<DialReport, Error> {
             paused_until: view.paused_until,
             failure_score: health.failure_score,
             in_flight,
+            calls_max: health.call_limit.calls_max(pacing.and_then(Pacing::calls_max), now),
             in_doubt: in_doubt.iter().filter(|call| call.provider == Some(provider)).count(),
             due: due.count,
             more_due: due.more,

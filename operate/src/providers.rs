@@ -3,7 +3,7 @@
 use serde::Serialize;
 use switchhook_aws::calls::{TimeRange, WakeQueue};
 use switchhook_aws::secret::SecretVersion;
-use switchhook_domain::{Call, Circuit, Job, Provider, ProviderHealth, Timestamp};
+use switchhook_domain::{Call, Circuit, InFlight, Provider, ProviderHealth, Timestamp};
 use switchhook_providers::{AccountConfig, Entries, Pacing, SecretHalf, WebhookConfig};
 
 use crate::calls::{OpenCalls, open_calls};
@@ -169,18 +169,9 @@ pub(crate) fn view(
     }
 }
 
-/// True if the latest attempt of the call was dialled through this provider and has not ended.
+/// True if the call was dialled through this provider and has not ended.
 pub(crate) fn is_in_flight(call: &Call, provider: Provider) -> bool {
-    match call.job {
-        Job::InProgress => {}
-        Job::Pending { .. } | Job::Claimed { .. } | Job::Completed | Job::Failed | Job::Missed | Job::Canceled => {
-            return false;
-        }
-    }
-    let attempts = call.attempts();
-    let latest = attempts.last().filter(|attempt| attempt.provider == Some(provider) && attempt.ended_at.is_none());
-    let dialled_at = latest.and_then(|attempt| call.attempt_records.get(attempt.index)?.dialled_at);
-    dialled_at.is_some()
+    call.in_flight == Some(InFlight::Dialled(provider))
 }
 
 #[cfg(test)]

@@ -358,7 +358,8 @@ fn summary(call: &Call, attempts: &[AttemptState], job_state: Option<JobState>) 
     let latest = attempts.last();
     let of_latest = latest.and_then(|attempt| attempt.provider);
     let provider = match &call.job {
-        Job::Pending { .. } | Job::Claimed { .. } => call.dial_provider().or(of_latest),
+        Job::Pending { .. } => call.dial_provider().or(of_latest),
+        Job::Claimed { provider, .. } => Some(*provider),
         Job::InProgress | Job::Completed | Job::Failed | Job::Missed | Job::Canceled => {
             of_latest.or(call.dial_provider())
         }
@@ -389,7 +390,7 @@ fn job(call: &Call, state: Option<JobState>) -> JobSummary {
     }
     let (due_at, lease_ends_at) = match &call.job {
         Job::Pending { due_at } => (Some(*due_at), None),
-        Job::Claimed { token: _, lease_ends_at } => (None, Some(*lease_ends_at)),
+        Job::Claimed { lease_ends_at, .. } => (None, Some(*lease_ends_at)),
         Job::InProgress | Job::Completed | Job::Failed | Job::Missed | Job::Canceled => (None, None),
     };
     JobSummary {

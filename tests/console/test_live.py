@@ -68,7 +68,7 @@ def test_refresh_moves_no_focus_scroll_detail_or_selection(page: Page, dev: Dev,
 
 
 def test_new_rows_wait_until_the_user_asks(page: Page, dev: Dev):
-    call = dev.create_call("+447700900177", "appt_live")
+    call = dev.create_call("+447700900170", "appt_live")
     wait_for("the call is dialled", lambda: dev.call(call)["attempts"])
     open_call(page, dev, call)
     # A new row may belong to any table of the page.
@@ -80,8 +80,8 @@ def test_new_rows_wait_until_the_user_asks(page: Page, dev: Dev):
     newer = page.get_by_role("button", name="changed: show")
     expect(newer).to_be_visible()
     assert len(rows.all_inner_texts()) == len(texts), "no row was added"
-    page.keyboard.press("n")
-    wait_for("the new rows are shown", lambda: rows.count() > count)
+    # The first change may be no row.
+    wait_for("the new rows are shown", lambda: rows.count() > count or page.keyboard.press("n"))
 
 
 # Places of everything on the page of a call that has a name.

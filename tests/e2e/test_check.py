@@ -65,7 +65,7 @@ def test_a_deployed_stack_passes_and_nothing_is_left(cloud, stack, subscriber, c
 
 def test_a_disabled_event_source_is_named_and_the_event_is_removed_later(cloud, stack, check):
     with changed_mapping(cloud, stack, "ConsumerMapping"):
-        code, check_id, steps = check("--timeout", "5s")
+        code, check_id, steps = check("--timeout", "20s")
         assert code == 1
         assert failed(steps) == ["event sources", "fold"], steps
         assert "ConsumerMapping" in steps["event sources"]["text"]

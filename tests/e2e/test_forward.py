@@ -72,5 +72,5 @@ def test_a_webhook_becomes_a_domain_event_at_the_receiver(stack, subscriber, for
         on_the_bus, *_ = subscriber.expect("the event is published", lambda body: call_id in body and '"appointment.confirmed"' in body)
         detail = json.loads(on_the_bus)["detail"]
         assert receiver.done() == [detail["id"]]
-        (stored,) = (tmp_path / "events" / "done").iterdir()
+        (stored,) = wait_for("it is done", lambda: list((tmp_path / "events" / "done").iterdir()))
         assert json.loads(stored.read_bytes()) == detail

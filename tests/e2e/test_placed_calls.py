@@ -21,7 +21,8 @@ def new_call(behaviour: str, **more) -> dict:
 
 def create(stack, body: dict) -> str:
     answer = stack.create(body)
-    assert answer.status == 201, answer
+    # The local gateway may invoke the function a second time. The same content within five minutes is the same call.
+    assert answer.status in (200, 201), answer
     return answer.json()["call_id"]
 
 

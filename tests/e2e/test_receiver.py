@@ -49,7 +49,8 @@ class Receiver:
         return [line.split()[1] for line in (self.folder / "log").read_text().splitlines() if line.startswith("appointment.")]
 
     def expect(self, *ids: str):
-        wait_for(f"the work on {ids}", lambda: self.done() == list(ids), seconds=60, every=0.05)
+        waiting = self.folder / "events" / "waiting"
+        wait_for(f"the work on {ids}", lambda: self.done() == list(ids) and not any(waiting.iterdir()), seconds=60, every=0.05)
 
 
 @contextmanager

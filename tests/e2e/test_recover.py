@@ -8,7 +8,7 @@ import botocore.session
 import pytest
 
 from harness import TOOL
-from test_openapi import dev_stack
+from test_openapi import dev_stack, in_a_day
 
 CALLS, INBOX = "switchhook-calls", "switchhook-inbox"
 
@@ -46,7 +46,7 @@ def stack(tmp_path_factory):
 def call(stack) -> str:
     """A placed call that is due much later."""
     request = ["call", "create", "--provider", "retell", "--from-number", "+442079460018", "--to-number", "+442079460019"]
-    code, out, errors = stack.tool(*request, "--due", "2027-06-01T10:00:00Z", "--allow-duplicate")
+    code, out, errors = stack.tool(*request, "--due", in_a_day(), "--allow-duplicate")
     assert code == 0, errors
     return out.split()[0]
 

@@ -440,9 +440,9 @@ ENVIRONMENT = {
         "BLOCK_ON_REQUEST"
     ],
     "relay": ["EVENT_BUS"],
-    "scheduler": ["CALLS_TABLE", "INDEX_SHARDS", "INDEX_NUMBERS", "DIAL_QUEUE_URL", "DUE_QUEUE_URL", "DIAL_RATES", "INACTIVITY_TIMEOUT_SECONDS", "OUTCOME_PROVIDERS", "CONCURRENT_DIALS_PER_PROVIDER", "CALL_RETENTION_DAYS"],
+    "scheduler": ["CALLS_TABLE", "INDEX_SHARDS", "INDEX_NUMBERS", "DIAL_QUEUE_URL", "DUE_QUEUE_URL", "DIAL_RATES", "INACTIVITY_TIMEOUT_SECONDS", "OUTCOME_PROVIDERS", "DIALER_MAX_CONCURRENCY", "CALL_RETENTION_DAYS"],
     "dialer": [
-        "INBOX_TABLE", "CALLS_TABLE", "INDEX_SHARDS", "INDEX_NUMBERS", "QUEUE_URL", "DIAL_ACCOUNTS_SECRET_ID", "DIAL_RATES", "INACTIVITY_TIMEOUT_SECONDS", "OUTCOME_PROVIDERS", "CONCURRENT_DIALS_PER_PROVIDER", "INBOX_RETENTION_DAYS",
+        "INBOX_TABLE", "CALLS_TABLE", "INDEX_SHARDS", "INDEX_NUMBERS", "QUEUE_URL", "DIAL_ACCOUNTS_SECRET_ID", "DIAL_RATES", "INACTIVITY_TIMEOUT_SECONDS", "OUTCOME_PROVIDERS", "INBOX_RETENTION_DAYS",
         "CALL_RETENTION_DAYS", *API_URLS
     ],
     "reconciler": ["INBOX_TABLE", "CALLS_TABLE", "INDEX_SHARDS", "QUEUE_URL", "DLQ_URL", "EVENT_BUS", "DIAL_ACCOUNTS_SECRET_ID", "INACTIVITY_TIMEOUT_SECONDS", "OUTCOME_PROVIDERS", "INBOX_RETENTION_DAYS", *API_URLS],
@@ -533,8 +533,8 @@ def test_the_dialer_takes_one_claim_at_a_time_and_its_concurrency_is_bounded():
     assert mapping["FunctionResponseTypes"] == ["ReportBatchItemFailures"]
     assert mapping["ScalingConfig"] == {"MaximumConcurrency": ref("DialerMaxConcurrency")}
     assert TEMPLATE["Parameters"]["DialerMaxConcurrency"]["Default"] == 20
-    for function in ("scheduler", "dialer"):
-        assert properties(name_of(function))["Environment"]["Variables"]["CONCURRENT_DIALS_PER_PROVIDER"] == ref("ConcurrentDialsPerProvider")
+    # The scheduler claims no more calls than these dialers can place.
+    assert properties("SchedulerFunction")["Environment"]["Variables"]["DIALER_MAX_CONCURRENCY"] == ref("DialerMaxConcurrency")
 
 
 def test_the_relay_gives_up_before_the_stream_forgets_and_says_so():
@@ -586,10 +586,12 @@ def test_what_is_stored_nowhere_else_survives_the_stack_but_not_a_failed_first_d
         assert physical_name == '["", "", ""]' or "AWS::StackId" in physical_name, name
 
 
-def test_the_indexes_of_the_calls_hold_keys_alone():
+def test_the_indexes_of_the_calls_hold_no_personal_data():
     """With more attributes, every write of a call would copy phone numbers and names into the indexes."""
     indexes = {index["IndexName"]: index["Projection"] for index in properties("CallsTable")["GlobalSecondaryIndexes"]}
-    assert indexes == {name: {"ProjectionType": "KEYS_ONLY"} for name in ("by_wake", "by_appointment", "by_party")}
+    keys = {"ProjectionType": "KEYS_ONLY"}
+    counted = {"ProjectionType": "INCLUDE", "NonKeyAttributes": ["in_flight"]}
+    assert indexes == {"by_wake": counted, "by_appointment": keys, "by_party": keys}
 
 
 @pytest.mark.parametrize("secret", ["WebhookKeysSecret", "DialAccountsSecret"])

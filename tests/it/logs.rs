@@ -297,16 +297,17 @@ async fn log_of_placed_calls() -> String {
         let metadata = json!({"fake": behaviour, "name": "Ada Lovelace"});
         json!({"provider": "retell", "from": NUMBERS[0], "to": NUMBERS[1], "metadata": metadata})
     };
-    for behaviour in ["confirms", "busy,invalid", "response_lost", "forgotten", "rate_limited", "silent"] {
-        create(&world, &request(behaviour)).await;
-    }
     let mut later = request("confirms");
     later["due_at"] = json!("2026-01-02T00:00:00Z");
     let triggered = create(&world, &later).await;
     later["allow_duplicate"] = json!(true);
     let canceled = create(&world, &later).await;
+    // Before other calls make the provider busy.
     for path in [format!("/call/trigger?id={triggered}"), format!("/call/cancel?id={canceled}")] {
         send(&world, "POST", &path, None, &Value::Null).await;
+    }
+    for behaviour in ["confirms", "busy,invalid", "response_lost", "forgotten", "rate_limited", "silent"] {
+        create(&world, &request(behaviour)).await;
     }
     // A client sends a phone number in place of a call id.
     for (method, path) in [

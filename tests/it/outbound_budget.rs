@@ -135,7 +135,7 @@ async fn dialling_costs_four_reads_four_writes_and_one_message() {
     assert_eq!(world.requests(), request_counts(&dial));
     let units = world.capacity();
     println!("capacity units of a dial: {units:?}");
-    assert_eq!(units["PutItem"].index_write_units, 1.0, "only the index of the inbox is written");
+    assert_eq!(units["PutItem"].index_write_units, 2.0, "the index of the inbox, and the place in flight in `by_wake`");
     assert_eq!(world.cloud.fake().requests(), 1);
 
     // The same claim again costs one read of the row.

@@ -281,7 +281,7 @@ fn run_steps(mut call: Option<Call>, steps: &[Step]) -> Vec<Call> {
     let policy = &policy();
     for (number, step) in steps.iter().enumerate() {
         now = now.plus(Duration::from_secs(1));
-        let claimed = |call: &Call| Some(call.claim("token", LEASE, true, policy, now)?.call);
+        let claimed = |call: &Call| Some(call.claim("token", Provider::Retell, LEASE, true, policy, now)?.call);
         let next = match (step, &call) {
             (Step::Wait(seconds), _) => {
                 now = now.plus(Duration::from_secs(seconds.unsigned_abs()));

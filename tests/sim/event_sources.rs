@@ -7,7 +7,7 @@ use std::time::Duration;
 use aws_lambda_events::event::dynamodb::Event as StreamEvent;
 use aws_lambda_events::event::sqs::SqsEvent;
 use serde_json::{Value, json};
-use switchhook_domain::{AttemptKey, Call, StopReason};
+use switchhook_domain::{AttemptKey, Call, Provider, StopReason};
 use switchhook_local::fake::{Behaviour, CrashPoint, RequestResult};
 use switchhook_local::queue::{NewMessage, ReceivedMessage};
 use switchhook_local::sqs::to_event_record;
@@ -160,7 +160,10 @@ impl Sim {
         let records = self.world.cloud.fake().api_records().into_iter();
         for record in records.filter(|record| record.result == RequestResult::Refused) {
             let (call, now) = (self.world.call(&record.call_id).await, self.world.now());
-            let Some(claimed) = call.claim("wrong", Duration::from_secs(60), true, &policy(), now) else { continue };
+            let Some(claimed) = call.claim("wrong", Provider::Retell, Duration::from_secs(60), true, &policy(), now)
+            else {
+                continue;
+            };
             let reason = StopReason::RejectedByProvider;
             if let Some(mut failed) = claimed.call.give_up("wrong", reason, &policy(), now) {
                 failed.call.version = call.version + 1;

@@ -10,7 +10,7 @@ use switchhook_local::clock::Clock;
 use switchhook_local::connector::{Fault, RequestInfo, Service};
 use switchhook_local::fake::DeliveryFaults;
 pub use switchhook_local::{CALL_RETENTION, INBOX_RETENTION};
-use switchhook_local::{CONCURRENT_DIALS_PER_PROVIDER, CloudOptions, DEFAULT_RETRY_POLICY};
+use switchhook_local::{CloudOptions, DEFAULT_RETRY_POLICY};
 use switchhook_providers::{DialRates, Key, ProvidersFile, samples, verifying_key};
 
 /// Signing key of every provider.
@@ -22,6 +22,8 @@ pub const INACTIVITY_TIMEOUT: Duration = Duration::from_secs(900);
 /// Start of every test's virtual time: 2026-01-01T00:00:00Z, in Unix seconds.
 pub const START_S: u64 = 1_767_225_600;
 pub const MINUTE: Duration = Duration::from_secs(60);
+/// Rate of every provider in most tests.
+const DIAL_RATE: &str = "2.5";
 /// `maxReceiveCount` of the events queue.
 pub const MAX_RECEIVE_COUNT: u32 = 20;
 
@@ -34,13 +36,13 @@ pub fn options(secret: &Value) -> CloudOptions {
     CloudOptions {
         providers: ProvidersFile::from_json(&secret.to_string()).unwrap_or_else(|error| panic!("{error}")),
         reads_secrets: false,
-        dial_rates: dial_rates(secret, 100.0),
+        dial_rates: dial_rates(secret, DIAL_RATE),
         inactivity_timeout: INACTIVITY_TIMEOUT,
         tick: MINUTE,
         data_dir: None,
         clock: Clock::starting_at(UNIX_EPOCH + Duration::from_secs(START_S)),
         default_retry_policy: DEFAULT_RETRY_POLICY,
-        concurrent_dials_per_provider: CONCURRENT_DIALS_PER_PROVIDER,
+        dialers: 100,
         block_on_request: true,
         index_numbers: true,
         index_shards: Shards::default(),
@@ -55,9 +57,9 @@ pub fn options(secret: &Value) -> CloudOptions {
 /// # Panics
 /// If the rate is out of range.
 #[must_use]
-pub fn dial_rates(secret: &Value, per_second: f64) -> DialRates {
+pub fn dial_rates(secret: &Value, rate: &str) -> DialRates {
     let has_account = |provider: &Provider| secret[provider.as_str()]["dial"].is_object();
-    let rates = Provider::ALL.into_iter().filter(has_account).map(|provider| format!("{provider}={per_second}"));
+    let rates = Provider::ALL.into_iter().filter(has_account).map(|provider| format!("{provider}={rate}"));
     let rates: Vec<String> = rates.collect();
     rates.join(",").parse().unwrap_or_else(|error| panic!("{error}"))
 }

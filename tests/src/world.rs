@@ -68,21 +68,12 @@ impl World {
         world
     }
 
-    /// A running stack with this number of concurrent dials per provider.
+    /// A running stack with this rate for each provider, as in `DialRates`: `2.5` or `2.5/20`. As many dialers may run as it needs.
     #[must_use]
-    pub fn with_lanes(lanes: u32) -> Self {
-        let mut world =
-            Self::with_options(CloudOptions { concurrent_dials_per_provider: lanes, ..options(&all_providers()) });
-        world.start();
-        world
-    }
-
-    /// A running stack that places this number of calls per second with each provider.
-    #[must_use]
-    pub fn with_dial_rate(per_second: f64) -> Self {
+    pub fn with_dial_rate(rate: &str) -> Self {
         let secret = all_providers();
-        let dial_rates = dial_rates(&secret, per_second);
-        let mut world = Self::with_options(CloudOptions { dial_rates, ..options(&secret) });
+        let dial_rates = dial_rates(&secret, rate);
+        let mut world = Self::with_options(CloudOptions { dial_rates, dialers: 1_000, ..options(&secret) });
         world.start();
         world
     }

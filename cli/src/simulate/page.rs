@@ -3,8 +3,9 @@
 use switchhook_operate::cost::{INVOCATION_S, price};
 use switchhook_operate::scale::{
     BATCH, Bill, DIAL, Effect, MONTH_DAYS, Partitions, QUEUE_S, READ_S, ReconcilerLimits, Resource, Traffic, Units,
-    answer_s, bill, partitions, quota, resources,
+    bill, partitions, quota, resources,
 };
+use switchhook_providers::LANE_SECONDS;
 
 const OPENING: &str = "\
 # Scaling
@@ -77,11 +78,7 @@ fn assumptions(traffic: &Traffic) -> String {
         ("p", number(*peak_factor), "busiest time / mean, assumed: a day's traffic in eight hours".to_owned()),
         ("b", number(BATCH), "messages in a batch of the consumer, assumed".to_owned()),
         ("i", format!("{INVOCATION_S} s"), "duration of an invocation, assumed with a margin".to_owned()),
-        (
-            "a",
-            format!("{} s", number(answer_s())),
-            "time that a provider takes to answer a dial (`ANSWER_SECONDS`)".to_owned(),
-        ),
+        ("a", format!("{LANE_SECONDS} s"), "time for which a dial occupies a dialer (`LANE_SECONDS`)".to_owned()),
         ("q", format!("{QUEUE_S} s"), "time of a message in the queue, the median of others' measurements".to_owned()),
         ("r", format!("{READ_S} s"), "duration of a read from DynamoDB, assumed".to_owned()),
         ("", silent_share.to_string(), "share of silent calls, whose ending no webhook reports, assumed".to_owned()),

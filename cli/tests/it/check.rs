@@ -328,7 +328,7 @@ fn walk_ends_at_its_first_failure_with_advice_and_cleans_up() {
             let stack = &stack;
             scope.spawn(move || {
                 let aws = FakeAws::start(stack, answers);
-                let output = aws.run(&["check", "--json", "--timeout", "3s"], &[]);
+                let output = aws.run(&["check", "--json", "--timeout", "10s"], &[]);
                 let steps = steps(&output);
                 assert_eq!(output.status.code(), Some(1), "{answers:?}: {steps:#?}");
                 assert_eq!(with_result(&steps, "failed"), [*step], "{answers:?}: {steps:#?}");

@@ -25,8 +25,8 @@ fn run(stack: &Stack, arguments: &[&str]) -> (Option<i32>, String, String) {
 fn repair_that_could_ring_needs_a_second_confirmation() {
     let scratch = Scratch::new();
     let stack = Stack::start(&["--providers", scratch.providers().to_str().expect("UTF-8")]);
-    let request =
-        json!({"provider": "retell", "from": "+15550100", "to": "+15550199", "due_at": "2027-01-01T00:00:00Z"});
+    let due_at = (jiff::Timestamp::now() + jiff::SignedDuration::from_hours(24)).to_string();
+    let request = json!({"provider": "retell", "from": "+15550100", "to": "+15550199", "due_at": due_at});
     let created = post(&format!("{}/calls", stack.url), "application/json", "", &request);
     let call = created["call_id"].as_str().unwrap_or_else(|| panic!("{created}"));
     // A row with another job than its events give. The repair makes the call due again.

@@ -116,7 +116,7 @@ fn row(dials: &ProviderDials, report: &DialReport) -> Markup {
             th scope="row" data-label="Provider" { (dials.provider.as_str()) }
             td data-label="Circuit" { (circuit(dials, report.at)) }
             td data-label="Rate" { (rate(dials)) }
-            td data-label="In flight" { (dials.in_flight) (plus) }
+            td data-label="In flight" { (dials.in_flight) (plus) @if let Some(most) = dials.calls_max { "/" (most) } }
             td data-label="Due now" { (dials.due) @if dials.more_due { "+" } }
             td data-label="Oldest due" { @if let Some(at) = dials.oldest_due { (span(report.at.millis_since(at))) } @else { "-" } }
             td data-label="In doubt" { @if dials.in_doubt > 0 { strong.act { (dials.in_doubt) (plus) } } @else { "0" (plus) } }

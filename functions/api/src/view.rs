@@ -65,7 +65,8 @@ impl<'a> CallView<'a> {
 /// Returns the provider of the next attempt if the call waits for one, else of the latest attempt.
 fn shown_provider(call: &Call, latest: Option<&AttemptState>) -> Option<Provider> {
     match &call.job {
-        Job::Pending { .. } | Job::Claimed { .. } => call.dial_provider(),
+        Job::Pending { .. } => call.dial_provider(),
+        Job::Claimed { provider, .. } => Some(*provider),
         Job::InProgress | Job::Completed | Job::Failed | Job::Missed | Job::Canceled => {
             latest.and_then(|attempt| attempt.provider).or(call.dial_provider())
         }
@@ -88,7 +89,7 @@ impl JobView {
     fn of(call: &Call) -> Self {
         let (due_at, lease_ends_at) = match &call.job {
             Job::Pending { due_at } => (Some(*due_at), None),
-            Job::Claimed { token: _, lease_ends_at } => (None, Some(*lease_ends_at)),
+            Job::Claimed { lease_ends_at, .. } => (None, Some(*lease_ends_at)),
             Job::InProgress | Job::Completed | Job::Failed | Job::Missed | Job::Canceled => (None, None),
         };
         let shown = |time: Option<Timestamp>| time.map(|time| time.to_string());

@@ -38,7 +38,7 @@ use switchhook_domain::{
     AttemptKey, Call, CallId, Circuit, DialFailure, DialRecord, DialRecords, DialSignal, DialStarted, Policy, Provider,
     ProviderEvent, ProviderHealth, StopReason, Timestamp, Transition,
 };
-use switchhook_providers::{DialAnswer, DialRates, DialRequest, Entry, derived_call_id, dial_api_request};
+use switchhook_providers::{DialAnswer, DialRates, DialRequest, Entry, Pacing, derived_call_id, dial_api_request};
 
 use crate::outcome::{
     ACCOUNT_DISABLED, DialOutcome, NO_CONNECTION, NO_RESPONSE, NOT_CONFIGURED, NextStep, RequestNotes, UNCLEAR_ANSWER,
@@ -63,7 +63,6 @@ pub struct Config {
     pub dial_accounts_secret_id: String,
     pub dial_rates: DialRates,
     pub policy: Policy,
-    pub lanes: u32,
     pub api_urls: ApiUrls,
 }
 
@@ -86,7 +85,6 @@ impl Config {
             dial_accounts_secret_id: environment.text("DIAL_ACCOUNTS_SECRET_ID"),
             dial_rates: environment.optional_parsed("DIAL_RATES", str::parse).unwrap_or_default(),
             policy: environment.policy(),
-            lanes: environment.number("CONCURRENT_DIALS_PER_PROVIDER"),
             api_urls: ApiUrls::from_environment(&mut environment),
         };
         environment.check(config)
@@ -108,8 +106,6 @@ pub struct Dialer {
     /// Health of the providers, as this process read it last.
     pub health: HealthCache,
     pub policy: Policy,
-    /// Limit on concurrent dials per provider. Each lane is one message group of the dial queue.
-    pub lanes: u32,
     /// Source of dial keys.
     pub random_ids: RandomIds,
     pub clock: Clock,
@@ -162,7 +158,7 @@ impl Dialer {
         let lane = message.attributes.get("MessageGroupId").and_then(|lane| lane.split_once('-'));
         let provider = lane.and_then(|(provider, _)| provider.parse::<Provider>().ok());
         let pacing = provider.and_then(|provider| self.dial_rates.pacing(provider));
-        pacing.map_or(Duration::ZERO, |pacing| pacing.lane_interval(self.lanes))
+        pacing.map_or(Duration::ZERO, Pacing::lane_interval)
     }
 
     async fn dial(&self, claim: &ClaimMessage, notes: &mut RequestNotes) -> Result<DialOutcome, Error> {
@@ -316,6 +312,7 @@ impl Dialer {
                 Ok(DialOutcome::Withdrawn(reason))
             }
             DialAnswer::Busy { reason, .. }
+            | DialAnswer::TooManyCalls { reason, .. }
             | DialAnswer::AccountProblem { reason }
             | DialAnswer::NumberOrAccountProblem { reason } => {
                 self.delete_dial_record(call, &record).await;

@@ -27,7 +27,6 @@ async fn main() -> Result<(), Error> {
         api: ProviderApi::new(config.api_urls),
         health: HealthCache::default(),
         policy: config.policy,
-        lanes: config.lanes,
         random_ids: RandomIds::from_system(),
         clock: sdk::Clock::from_config(&aws),
     };

@@ -129,7 +129,8 @@ pub(crate) fn signal(answer: &Result<DialAnswer, SendError>, to: &PhoneNumber) -
         }
         Ok(DialAnswer::AccountProblem { reason }) => (DialFailure::AccountProblem, *reason, None),
         Ok(DialAnswer::Busy { reason, retry_after }) => (DialFailure::Busy, *reason, *retry_after),
-        Ok(DialAnswer::NotDialled { reason, .. }) => (DialFailure::Busy, *reason, None),
+        Ok(DialAnswer::TooManyCalls { reason, retry_after }) => (DialFailure::TooManyCalls, *reason, *retry_after),
+        Ok(DialAnswer::NotDialled { reason, .. }) => (DialFailure::TooManyCalls, *reason, None),
         Ok(DialAnswer::InDoubt) => (DialFailure::UnclearAnswer, UNCLEAR_ANSWER, None),
         Err(SendError::NotSent(_)) => (DialFailure::Unreachable, NO_CONNECTION, None),
         Err(SendError::NoResponse(_)) => (DialFailure::UnclearAnswer, NO_RESPONSE, None),
@@ -144,7 +145,7 @@ pub(crate) fn signal(answer: &Result<DialAnswer, SendError>, to: &PhoneNumber) -
 /// as the call has waited, so it doubles with each dial.
 pub(crate) fn pause_after(answer: &DialAnswer, due_at: Timestamp, now: Timestamp) -> Option<Duration> {
     match answer {
-        DialAnswer::Busy { retry_after, .. } => *retry_after,
+        DialAnswer::Busy { retry_after, .. } | DialAnswer::TooManyCalls { retry_after, .. } => *retry_after,
         DialAnswer::NumberOrAccountProblem { .. } => {
             let waited = Duration::from_millis(u64::try_from(now.millis_since(due_at)).unwrap_or_default());
             Some(waited.min(REFUSED_NUMBER_PAUSE_MAX))

@@ -88,7 +88,7 @@ impl Scheduler {
         let token = self.random_ids.hex::<16>()?;
         let now = self.clock.now();
         let due_at = call.pending_due_at().filter(|due_at| *due_at <= now);
-        let Some(transition) = call.claim(&token, LEASE, is_manual, &self.policy, now) else {
+        let Some(transition) = call.claim(&token, provider, LEASE, is_manual, &self.policy, now) else {
             return Ok(ClaimOutcome::NotPending(call.job.as_str()));
         };
         let failure = match self.calls.store(&transition, self.call_retention).await {

@@ -1,12 +1,13 @@
-//! The providers as one invocation of the scheduler sees them: their health, and their dial rates.
+//! The providers as one invocation of the scheduler sees them: their health, their dial rates, and the calls that they have.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use switchhook_aws::Error;
 use switchhook_aws::calls::Calls;
-use switchhook_domain::{Call, CallId, Provider, ProviderHealth, Timestamp};
-use switchhook_providers::DialRates;
+use switchhook_aws::sdk::Clock;
+use switchhook_domain::{Call, CallId, CallsInFlight, Pace, Provider, ProviderHealth, Timestamp};
+use switchhook_providers::{DialRates, Pacing};
 
 /// Way on which a call reaches a provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,22 +18,31 @@ pub(crate) enum Route {
     Probe(Provider),
 }
 
-/// Providers and their health. The health of each is read once, when it is asked for first.
+/// Age at which a count of the calls in flight is made anew. It is so much less than the time for which claims are reserved that every
+/// claim is either reserved or counted.
+const COUNT_AGE_MAX: Duration = Duration::from_secs(5);
+
+/// Providers and their health. The health of each is read once, when it is asked for first. The calls in flight are counted only if
+/// a provider has a limit on them.
 pub(crate) struct Flow<'a> {
     calls: &'a Calls,
     dial_rates: &'a DialRates,
-    lanes: u32,
+    dialers: u32,
+    clock: &'a Clock,
     health: BTreeMap<Provider, ProviderHealth>,
+    in_flight: Option<(BTreeMap<Provider, CallsInFlight>, Timestamp)>,
+    /// Providers for which a call waits, because they have as many calls as they may have.
+    full: BTreeSet<Provider>,
 }
 
 impl<'a> Flow<'a> {
-    pub(crate) const fn new(calls: &'a Calls, dial_rates: &'a DialRates, lanes: u32) -> Self {
-        Self { calls, dial_rates, lanes, health: BTreeMap::new() }
+    pub(crate) const fn new(calls: &'a Calls, dial_rates: &'a DialRates, dialers: u32, clock: &'a Clock) -> Self {
+        Self { calls, dial_rates, dialers, clock, health: BTreeMap::new(), in_flight: None, full: BTreeSet::new() }
     }
 
     /// True if calls are placed with the provider.
     pub(crate) fn is_configured(&self, provider: Provider) -> bool {
-        self.dial_interval(provider).is_some()
+        self.dial_rates.pacing(provider).is_some()
     }
 
     /// Health of a provider.
@@ -40,9 +50,37 @@ impl<'a> Flow<'a> {
         if let Some(known) = self.health.get(&provider) {
             return Ok(known.clone());
         }
-        let health = self.calls.provider_health_eventual(provider).await?;
+        let mut health = self.calls.provider_health_eventual(provider).await?;
+        if health.call_limit.needs_count() {
+            let now = self.clock.now();
+            let in_flight = self.in_flight(provider, now).await?;
+            let counted = self.calls.change_provider_health(provider, |health| {
+                let next = health.counted(in_flight)?;
+                Some((next.clone(), next))
+            });
+            health = counted.await?.unwrap_or(health);
+        }
         self.health.insert(provider, health.clone());
         Ok(health)
+    }
+
+    /// Calls that the provider has in flight.
+    async fn in_flight(&mut self, provider: Provider, now: Timestamp) -> Result<CallsInFlight, Error> {
+        let (counted, _) = match self.in_flight.take().filter(|(_, counted_at)| now < counted_at.plus(COUNT_AGE_MAX)) {
+            Some(counted) => self.in_flight.insert(counted),
+            None => self.in_flight.insert((self.calls.count_in_flight().await?, now)),
+        };
+        Ok(counted.get(&provider).copied().unwrap_or_default())
+    }
+
+    /// Limits of the provider. `None` if it places no calls.
+    async fn pace(&mut self, provider: Provider, ahead: Duration, now: Timestamp) -> Result<Option<Pace>, Error> {
+        let Some(pacing) = self.dial_rates.pacing(provider) else { return Ok(None) };
+        let Some(interval) = self.dial_rates.interval(provider, self.dialers) else { return Ok(None) };
+        let calls_max = pacing.calls_max();
+        let is_limited = self.health(provider).await?.call_limit.calls_max(calls_max, now).is_some();
+        let in_flight = if is_limited { Some(self.in_flight(provider, now).await?) } else { None };
+        Ok(Some(Pace { interval, ahead, calls_max, in_flight }))
     }
 
     /// True if the provider gets calls other than probes.
@@ -55,18 +93,34 @@ impl<'a> Flow<'a> {
         self.health.values().filter(|health| health.is_open()).count() as u64
     }
 
-    /// Number of claims that the provider's dial rate allows.
+    /// Providers for which a call waits, because they have as many calls as they may have.
+    pub(crate) fn full(&self) -> impl Iterator<Item = Provider> {
+        self.full.iter().copied()
+    }
+
+    /// True if a call is known to wait for the provider, because it has as many calls as it may have.
+    pub(crate) fn is_full(&self, provider: Provider) -> bool {
+        self.full.contains(&provider)
+    }
+
+    /// True if the provider has as many calls as it may have.
+    pub(crate) async fn has_no_place(&mut self, provider: Provider, now: Timestamp) -> Result<bool, Error> {
+        let Some(pace) = self.pace(provider, Duration::ZERO, now).await? else { return Ok(false) };
+        Ok(self.health(provider).await?.is_full(&pace, now))
+    }
+
+    /// Number of claims that the provider's dial rate and its calls in flight allow.
     pub(crate) async fn free_places(
         &mut self,
         provider: Provider,
         ahead: Duration,
         now: Timestamp,
     ) -> Result<u64, Error> {
-        let Some(interval) = self.dial_interval(provider) else { return Ok(0) };
-        Ok(self.health(provider).await?.free_places(interval, ahead, now))
+        let Some(pace) = self.pace(provider, ahead, now).await? else { return Ok(0) };
+        Ok(self.health(provider).await?.free_places(&pace, now))
     }
 
-    /// Books up to `wanted` places in the provider's dial rate. Returns the number of booked places.
+    /// Books up to `wanted` places at the provider. Returns the number of booked places.
     pub(crate) async fn book(
         &mut self,
         provider: Provider,
@@ -74,18 +128,22 @@ impl<'a> Flow<'a> {
         ahead: Duration,
         now: Timestamp,
     ) -> Result<u64, Error> {
-        let Some(interval) = self.dial_interval(provider) else { return Ok(0) };
+        let Some(pace) = self.pace(provider, ahead, now).await? else { return Ok(0) };
         let book = |health: &ProviderHealth| {
-            let (next, booked) = health.book(wanted, interval, ahead, now)?;
+            let (next, booked) = health.book(wanted, &pace, now)?;
             Some((next.clone(), (next, booked)))
         };
-        Ok(match self.calls.change_provider_health(provider, book).await? {
+        let booked = match self.calls.change_provider_health(provider, book).await? {
             Some((health, booked)) => {
                 self.health.insert(provider, health);
                 booked
             }
             None => 0,
-        })
+        };
+        if booked < wanted && self.health(provider).await?.is_full(&pace, now) {
+            self.full.insert(provider);
+        }
+        Ok(booked)
     }
 
     /// True if another provider than this one gets calls.
@@ -133,13 +191,7 @@ impl<'a> Flow<'a> {
 
     /// Lane of a call: one of the provider's message groups in the dial queue.
     pub(crate) fn lane(&self, provider: Provider, call_id: &CallId) -> u64 {
-        let lanes = self.dial_rates.pacing(provider).map_or(1, |pacing| pacing.lanes(self.lanes));
+        let lanes = self.dial_rates.pacing(provider).map_or(1, Pacing::lanes);
         switchhook_aws::dynamodb::shard_of(call_id.as_str(), lanes.into())
-    }
-
-    /// Time from one dial to the next at the configured rate. `None` if the provider places no calls.
-    fn dial_interval(&self, provider: Provider) -> Option<Duration> {
-        let pacing = self.dial_rates.pacing(provider)?;
-        Some(Duration::from_secs_f64(1.0 / pacing.throughput(self.lanes)))
     }
 }

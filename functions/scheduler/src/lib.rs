@@ -11,8 +11,11 @@
 //! reconciler returns the call to PENDING.
 //!
 //! Any number of schedulers may run at once. **Together they claim no more calls than can be dialled
-//! while the claims last**: each books places in a provider's dial rate ([`ProviderHealth`]) before it claims. Calls of a
-//! provider that is unavailable stay pending, but for one probe, or go to the next provider that they name.
+//! while the claims last, and than the provider may have in flight**: each books places ([`ProviderHealth`]) before it claims. Calls
+//! of a provider that is unavailable stay pending, but for one probe, or go to the next provider that they name.
+//!
+//! Calls that wait until others end are claimed as soon as these end: a run of the schedule that leaves such calls has the scheduler
+//! look at their provider again every ten seconds until the next run.
 
 mod claim;
 mod flow;
@@ -67,7 +70,7 @@ pub struct Config {
     pub due_queue_url: String,
     pub dial_rates: DialRates,
     pub policy: Policy,
-    pub lanes: u32,
+    pub dialers: u32,
 }
 
 impl Config {
@@ -87,7 +90,7 @@ impl Config {
             due_queue_url: environment.text("DUE_QUEUE_URL"),
             dial_rates: environment.optional_parsed("DIAL_RATES", str::parse).unwrap_or_default(),
             policy: environment.policy(),
-            lanes: environment.number("CONCURRENT_DIALS_PER_PROVIDER"),
+            dialers: environment.number("DIALER_MAX_CONCURRENCY"),
         };
         environment.check(config)
     }
@@ -104,8 +107,8 @@ pub struct Scheduler {
     /// Rates of the providers. Calls of another provider wait.
     pub dial_rates: DialRates,
     pub policy: Policy,
-    /// Limit on concurrent dials per provider. Each lane is one message group of the dial queue.
-    pub lanes: u32,
+    /// Limit on dialers that run at the same time.
+    pub dialers: u32,
     /// Source of claim tokens.
     pub random_ids: RandomIds,
     pub clock: Clock,
@@ -117,8 +120,10 @@ pub struct Report {
     /// Due calls that were found.
     pub due: u64,
     pub claimed: u64,
-    /// Due calls that no provider takes now: it is unavailable, or its dial rate is booked.
+    /// Due calls that no provider takes now: it is unavailable, its dial rate is booked, or it has as many calls as it may have.
     pub waiting: u64,
+    /// Providers that have as many calls as they may have.
+    pub full: u64,
     /// Calls that the queue of due calls delivers when they are due.
     pub delayed: u64,
     /// Calls that were no longer pending and due, or that another writer changed at the same time.
@@ -158,7 +163,8 @@ impl Scheduler {
         let started = self.clock.now();
         let mut report = Report { due_overdue_ms: Some(0), ..Report::default() };
         let mut flow = self.flow();
-        let result = self.claim_due(&mut flow, &mut report, started, trace_id).await;
+        let claims = self.claim_due(&mut flow, &mut report, started, trace_id).await;
+        let result = claims.and(self.look_again(&flow, &mut report).await);
         self.log("due calls claimed", &report, &flow, result.as_ref().err(), started, trace_id);
         result.map(|()| report)
     }
@@ -255,7 +261,7 @@ impl Scheduler {
     }
 
     const fn flow(&self) -> Flow<'_> {
-        Flow::new(&self.calls, &self.dial_rates, self.lanes)
+        Flow::new(&self.calls, &self.dial_rates, self.dialers, &self.clock)
     }
 
     fn log(
@@ -272,6 +278,7 @@ impl Scheduler {
             ("due", report.due),
             ("claimed", report.claimed),
             ("waiting", report.waiting),
+            ("providers_full", report.full),
             ("delayed", report.delayed),
             ("lost_races", report.lost_races),
             ("failed", report.failed),

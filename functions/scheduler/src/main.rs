@@ -24,7 +24,7 @@ async fn main() -> Result<(), Error> {
         due_queue: Queue::new(sdk::sqs(&aws), config.due_queue_url),
         policy: config.policy,
         dial_rates: config.dial_rates,
-        lanes: config.lanes,
+        dialers: config.dialers,
         random_ids: RandomIds::from_system(),
         clock: sdk::Clock::from_config(&aws),
     };

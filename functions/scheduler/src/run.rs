@@ -1,10 +1,12 @@
 //! One run of the schedule: the calls that are due, and those that will be before the next run.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use switchhook_aws::Error;
 use switchhook_aws::calls::WakeQueue;
 use switchhook_aws::inbox::minute_of;
+use switchhook_aws::queue::DueWork;
 use switchhook_domain::{Provider, Timestamp};
 use switchhook_providers::api_url;
 
@@ -15,6 +17,14 @@ use crate::{RUN_AHEAD, Report, Scheduler};
 const RUN_MAX: Duration = Duration::from_secs(40);
 /// Time that a run looks ahead: a little more than the time to the next run.
 const LOOK_AHEAD: Duration = Duration::from_secs(65);
+/// Delays after a run at which the scheduler looks again at a provider that has as many calls as it may have.
+const LOOKS: [Duration; 5] = [
+    Duration::from_secs(10),
+    Duration::from_secs(20),
+    Duration::from_secs(30),
+    Duration::from_secs(40),
+    Duration::from_secs(50),
+];
 /// Largest number of calls that a run reads from the index at once.
 const PAGE_MAX: u64 = 1_000;
 /// Number of calls per shard that a run reads for other providers, if the first provider of the calls is unavailable.
@@ -30,10 +40,31 @@ impl Scheduler {
         started: Timestamp,
         trace_id: &str,
     ) -> Result<(), Error> {
+        let providers = Provider::ALL.into_iter().filter(|provider| api_url(*provider).is_some()).collect();
+        self.claim_for(&providers, flow, report, started, trace_id).await
+    }
+
+    /// Has the scheduler look again, every ten seconds until the next run, at the providers that have as many calls as they may have.
+    pub(crate) async fn look_again(&self, flow: &Flow<'_>, report: &mut Report) -> Result<(), Error> {
+        let full: Vec<Provider> = flow.full().collect();
+        report.full = full.len() as u64;
+        let looks = full.iter().flat_map(|provider| LOOKS.map(|delay| (DueWork::Provider(*provider), delay)));
+        self.due_queue.send_due(&looks.collect::<Vec<_>>()).await
+    }
+
+    /// Claims calls that wait for these providers. Returns the first error.
+    pub(crate) async fn claim_for(
+        &self,
+        providers: &BTreeSet<Provider>,
+        flow: &mut Flow<'_>,
+        report: &mut Report,
+        started: Timestamp,
+        trace_id: &str,
+    ) -> Result<(), Error> {
         let mut result = Ok(());
-        for provider in Provider::ALL.into_iter().filter(|provider| api_url(*provider).is_some()) {
-            for queue in [WakeQueue::Dial(provider), WakeQueue::DialAny(provider)] {
-                let claims = self.claim_from(queue, provider, flow, report, started, trace_id).await;
+        for provider in providers {
+            for queue in [WakeQueue::Dial(*provider), WakeQueue::DialAny(*provider)] {
+                let claims = self.claim_from(queue, *provider, flow, report, started, trace_id).await;
                 result = result.and(claims);
             }
         }
@@ -56,7 +87,7 @@ impl Scheduler {
         for shard in self.calls.wake_shards_from(minute_of(started).unsigned_abs()) {
             let now = self.clock.now();
             let limit = self.page_limit(queue, provider, flow, now).await?;
-            if limit == 0 || is_time_up(report, started, now) {
+            if limit == 0 || flow.is_full(provider) || is_time_up(report, started, now) {
                 break;
             }
             let mut pages = self.calls.dial_queue_pages(queue, shard, now.plus(LOOK_AHEAD), limit);
@@ -76,7 +107,7 @@ impl Scheduler {
                 let due = due.into_iter().map(|(call_id, _)| call_id).collect();
                 result = result.and(self.claim_all(flow, due, RUN_AHEAD, report, trace_id).await);
                 if is_last_page
-                    || self.page_limit(queue, provider, flow, now).await? == 0
+                    || flow.free_places(provider, RUN_AHEAD, now).await? == 0
                     || is_time_up(report, started, now)
                 {
                     break;
@@ -100,7 +131,11 @@ impl Scheduler {
     ) -> Result<u64, Error> {
         let may_use_others = queue == WakeQueue::DialAny(provider);
         Ok(if flow.is_available(provider, now).await? {
-            flow.free_places(provider, RUN_AHEAD, now).await?.min(PAGE_MAX)
+            match flow.free_places(provider, RUN_AHEAD, now).await? {
+                // One call shows whether any waits.
+                0 if flow.has_no_place(provider, now).await? => 1,
+                places => places.min(PAGE_MAX),
+            }
         } else if may_use_others && flow.is_other_available(provider, now).await? {
             FALLBACK_PAGE
         } else if !flow.is_configured(provider) {

@@ -3,6 +3,9 @@
 //! **The schedule alone would find every call; this makes it sooner.** A write that leaves a call pending and due within a
 //! minute reaches the scheduler through the stream of the calls table. If the call is due, it is claimed. If not, a message
 //! of the queue of due calls waits until then. Both only name calls: the claim decides.
+//!
+//! Another message of that queue names a provider that had as many calls as it may have. Then the calls that wait for it are claimed, as
+//! far as others have ended.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -10,8 +13,8 @@ use std::time::Duration;
 use aws_lambda_events::event::dynamodb::{Event as StreamEvent, EventRecord};
 use aws_lambda_events::event::sqs::SqsEvent;
 use switchhook_aws::Error;
-use switchhook_aws::queue::DueMessage;
-use switchhook_domain::{CallId, Timestamp};
+use switchhook_aws::queue::{DueMessage, DueWork};
+use switchhook_domain::{CallId, Provider, Timestamp};
 
 use crate::{Report, Scheduler, WAKE_AHEAD};
 
@@ -30,20 +33,27 @@ impl Scheduler {
                 later.push((call_id, due_at));
             }
         }
-        self.claim_woken(due, later, "written calls claimed", trace_id).await
+        self.claim_woken(due, later, &BTreeSet::new(), "written calls claimed", trace_id).await
     }
 
     /// Claims the calls of a batch of messages whose delay is over.
     pub async fn claim_delayed(&self, batch: SqsEvent, trace_id: &str) -> Report {
         let messages = batch.records.iter().filter_map(|message| DueMessage::decode(message.body.as_deref()?).ok());
-        let due = messages.map(|message| message.call_id).collect();
-        self.claim_woken(due, Vec::new(), "delayed calls claimed", trace_id).await
+        let (mut due, mut providers) = (BTreeSet::new(), BTreeSet::new());
+        for message in messages {
+            match message.work {
+                DueWork::Call(call_id) => drop(due.insert(call_id)),
+                DueWork::Provider(provider) => drop(providers.insert(provider)),
+            }
+        }
+        self.claim_woken(due, Vec::new(), &providers, "delayed calls claimed", trace_id).await
     }
 
     async fn claim_woken(
         &self,
         due: BTreeSet<CallId>,
         later: Vec<(CallId, Timestamp)>,
+        providers: &BTreeSet<Provider>,
         message: &'static str,
         trace_id: &str,
     ) -> Report {
@@ -51,6 +61,8 @@ impl Scheduler {
         let mut report = Report::default();
         let mut flow = self.flow();
         let mut result = self.delay(later, &mut report).await;
+        // Calls that wait have waited longer than those that are due now.
+        result = result.and(self.claim_for(providers, &mut flow, &mut report, started, trace_id).await);
         if !due.is_empty() {
             let due = due.into_iter().collect();
             result = result.and(self.claim_all(&mut flow, due, WAKE_AHEAD, &mut report, trace_id).await);
@@ -64,9 +76,9 @@ impl Scheduler {
         let now = self.clock.now();
         let delayed = calls.into_iter().map(|(call_id, due_at)| {
             let delay = u64::try_from(due_at.millis_since(now)).unwrap_or_default();
-            (call_id, Duration::from_millis(delay))
+            (DueWork::Call(call_id), Duration::from_millis(delay))
         });
-        let delayed: Vec<(CallId, Duration)> = delayed.filter(|(_, delay)| *delay <= DELAY_MAX).collect();
+        let delayed: Vec<(DueWork, Duration)> = delayed.filter(|(_, delay)| *delay <= DELAY_MAX).collect();
         report.delayed += delayed.len() as u64;
         self.due_queue.send_due(&delayed).await
     }

@@ -35,6 +35,11 @@ impl State {
             Some(_) | None => self.mode_of(order.provider, now),
         };
         let mode = if behaviour == Behaviour::Invalid { Mode::RejectsNumbers } else { mode };
+        let is_full = self.capacities.get(&order.provider).is_some_and(|capacity| {
+            let is_open = |dial: &&Dial| dial.provider == order.provider && now < dial.ended_ms;
+            self.dials.iter().filter(is_open).count() >= *capacity
+        });
+        let mode = if mode == Mode::Normal && is_full { Mode::OverCapacity } else { mode };
         if let Some(refusal) = mode.response(order.provider) {
             self.record_dial(&order, now, refusal.result);
             return self.with_retry_after(refusal);

@@ -34,6 +34,8 @@ pub(super) struct State {
     /// Modes of the providers that have one, each with the time at which it ends, in Unix milliseconds. `None` if only
     /// [`set_mode_of`](super::FakeProvider::set_mode_of) ends it.
     pub(super) modes: BTreeMap<Provider, (Mode, Option<i64>)>,
+    /// Calls that a provider has at most at the same time. A provider without an entry has any number.
+    pub(super) capacities: BTreeMap<Provider, usize>,
     /// Numbers that Twilio refuses to call.
     pub(super) blocked_numbers: BTreeSet<String>,
     pub(super) crash: Option<CrashPoint>,

@@ -3,9 +3,10 @@
 use serde::Serialize;
 use switchhook_aws::bus::BATCH_MAX;
 use switchhook_aws::shards::SHARDS_DEFAULT;
+use switchhook_providers::LANE_SECONDS;
 
 use super::units::BATCH;
-use super::{QUEUE_S, READ_S, Traffic, answer_s, dials_of_lanes, parameter, quota};
+use super::{QUEUE_S, READ_S, Traffic, parameter, quota};
 use crate::cost::INVOCATION_S;
 
 /// Limits of the reconciler, from its own constants.
@@ -167,7 +168,7 @@ pub fn resources(traffic: &Traffic, reconciler: &ReconcilerLimits) -> Vec<Resour
         ),
         resource(
             "concurrent invocations",
-            invocations * INVOCATION_S + dials * answer_s(),
+            invocations * INVOCATION_S + dials * LANE_SECONDS,
             "invocations per second × i + d × a",
             quota(quota::LAMBDA_CONCURRENCY),
             "Lambda's concurrency quota",
@@ -280,11 +281,11 @@ pub fn resources(traffic: &Traffic, reconciler: &ReconcilerLimits) -> Vec<Resour
             "Calls are placed later than they are due",
         ),
         resource(
-            "the same, for concurrent dials",
-            dials,
-            "d",
-            (dials_of_lanes(parameter::CONCURRENT_DIALS), "default of `ConcurrentDialsPerProvider` / a".to_owned()),
-            "`ConcurrentDialsPerProvider` and `DialerMaxConcurrency`",
+            "dialers at work",
+            dials * LANE_SECONDS,
+            "d × a",
+            default(parameter::DIALER_CONCURRENCY, "DialerMaxConcurrency"),
+            "`DialerMaxConcurrency`",
             Effect::Delays,
             "Calls are placed later than they are due",
         ),

@@ -11,7 +11,6 @@ pub mod quota;
 mod units;
 
 use serde::Serialize;
-use switchhook_providers::Pacing;
 
 pub use bill::{Bill, Charge, IDLE_STACK, MONTH_DAYS, bill};
 pub use load::{Effect, Partitions, ReconcilerLimits, Resource, partitions, resources};
@@ -75,15 +74,4 @@ impl Traffic {
     pub fn units(&self) -> Units {
         self.profile.webhook.plus(self.dialled_share / self.profile.webhooks_per_call, &DIAL)
     }
-}
-
-/// Dials per second that `lanes` concurrent dials reach at any rate.
-fn dials_of_lanes(lanes: u32) -> f64 {
-    Pacing::new(parameter::DIAL_RATE_MAX).map_or(0.0, |pacing| pacing.throughput(lanes))
-}
-
-/// Seconds that a provider typically takes to answer a dial.
-#[must_use]
-pub fn answer_s() -> f64 {
-    1.0 / dials_of_lanes(1)
 }

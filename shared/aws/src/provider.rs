@@ -153,6 +153,7 @@ impl ProviderApi {
                 | DialAnswer::AccountProblem { .. }
                 | DialAnswer::NumberOrAccountProblem { .. }
                 | DialAnswer::Busy { .. }
+                | DialAnswer::TooManyCalls { .. }
                 | DialAnswer::NotDialled { .. }
                 | DialAnswer::InDoubt,
             )

@@ -61,7 +61,17 @@ pub struct ClaimMessage {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DueMessage {
     pub schema_version: u32,
-    pub call_id: CallId,
+    pub work: DueWork,
+}
+
+/// Work for the scheduler.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DueWork {
+    /// This call is due.
+    Call(CallId),
+    /// Calls that wait for this provider may find a place, because others have ended.
+    Provider(Provider),
 }
 
 /// Body of a message that ingress put on the dead-letter queue.
@@ -168,15 +178,15 @@ impl Queue {
         self.send_body(&format!("{provider}-{lane}"), token, &message).await
     }
 
-    /// Has calls delivered to the scheduler, each after its delay. This queue must be a standard queue.
+    /// Has work delivered to the scheduler, each after its delay. This queue must be a standard queue.
     ///
     /// # Errors
     /// [`Error::Send`] if SQS did not accept all of them.
-    pub async fn send_due(&self, calls: &[(CallId, Duration)]) -> Result<(), Error> {
-        for ten in calls.chunks(10) {
+    pub async fn send_due(&self, works: &[(DueWork, Duration)]) -> Result<(), Error> {
+        for ten in works.chunks(10) {
             let mut entries = Vec::new();
-            for (call_id, delay) in ten {
-                let message = DueMessage { schema_version: MESSAGE_SCHEMA, call_id: call_id.clone() };
+            for (work, delay) in ten {
+                let message = DueMessage { schema_version: MESSAGE_SCHEMA, work: work.clone() };
                 let entry = SendMessageBatchRequestEntry::builder()
                     // Rounded up, because a message that comes too early finds its call not due.
                     .delay_seconds(i32::try_from(delay.as_millis().div_ceil(1_000)).unwrap_or(i32::MAX));

@@ -68,6 +68,8 @@ pub struct Call {
     pub wake_at: Option<Timestamp>,
     /// Work that the call needed when `wake_at` was set. It has no meaning while the call is pending or settled.
     pub wake_for: WakeFor,
+    /// Place that the call takes among the calls of a provider, as of the last write.
+    pub in_flight: Option<InFlight>,
     /// Time at which the call was settled. `None` if it is not settled.
     pub settled_at: Option<Timestamp>,
     /// Time at which the [person was forgotten](Call::forget). `None` if the person was not forgotten.
@@ -213,9 +215,10 @@ pub enum Job {
     Pending {
         due_at: Timestamp,
     },
-    /// One dialer holds the call until the lease ends.
+    /// One dialer holds the call until the lease ends, to place it through this provider.
     Claimed {
         token: String,
+        provider: Provider,
         lease_ends_at: Timestamp,
     },
     InProgress,
@@ -302,6 +305,15 @@ pub struct Policy {
     pub outcome_providers: ProviderSet,
 }
 
+/// Place that a call takes among the calls that Switchhook has in flight at a provider.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InFlight {
+    /// The call is claimed, to be placed through this provider.
+    Claimed(Provider),
+    /// Switchhook asked this provider to place the call, and no end of the attempt is known.
+    Dialled(Provider),
+}
+
 /// Work for which an open call wakes up, the most urgent first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum WakeFor {
@@ -333,6 +345,7 @@ impl Call {
             moves: Vec::new(),
             wake_at: None,
             wake_for: WakeFor::Outcome,
+            in_flight: None,
             settled_at: None,
             forgotten_at: None,
             version: 0,

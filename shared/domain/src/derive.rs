@@ -53,6 +53,7 @@ impl Call {
         if self.wake_at != kept {
             self.wake_for = self.needed_work(&attempts);
         }
+        self.in_flight = self.place_in_flight(&attempts);
         self.settled_at = if self.wake_at.is_none() { self.settled_at.or(Some(now)) } else { None };
         self.version += 1;
         self.updated_at = now;

@@ -110,7 +110,7 @@ mod tests {
     /// Dials a call with its next provider, which refuses.
     fn refused(call: &Call, now: i64) -> Call {
         let provider = call.dial_provider().expect("placed by us");
-        let claimed = call.claim("token", LEASE, false, &policy(), at(now)).expect("due").call;
+        let claimed = call.claim("token", Provider::Retell, LEASE, false, &policy(), at(now)).expect("due").call;
         let started = claimed.start_dial("token", "dial", provider, &policy(), at(now)).expect("claimed");
         let dialled = started.transition.call;
         dialled.withdraw(&started.attempt, at(now + 60), &policy(), at(now)).expect("not reported").call
@@ -140,7 +140,7 @@ mod tests {
     #[test]
     fn refusals_hold_for_one_attempt() {
         let call = refused(&call_with(&[Provider::Vapi, Provider::Retell]), 1);
-        let claimed = call.claim("token", LEASE, false, &policy(), at(2)).expect("due").call;
+        let claimed = call.claim("token", Provider::Retell, LEASE, false, &policy(), at(2)).expect("due").call;
         let started = claimed.start_dial("token", "dial", Provider::Retell, &policy(), at(2)).expect("claimed");
         assert_eq!(started.attempt, AttemptKey::new("1"));
         assert_eq!(started.transition.call.dial_providers(), [Provider::Vapi, Provider::Retell]);
@@ -149,7 +149,7 @@ mod tests {
     #[test]
     fn released_call_stays_due() {
         let call = call_with(&[Provider::Retell]);
-        let claimed = call.claim("token", LEASE, false, &policy(), at(1)).expect("due").call;
+        let claimed = call.claim("token", Provider::Retell, LEASE, false, &policy(), at(1)).expect("due").call;
         assert_eq!(claimed.release("other", &policy(), at(2)), None);
         let released = claimed.release("token", &policy(), at(2)).expect("claimed").call;
         assert_eq!(released.job, Job::Pending { due_at: at(0) });

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::announcement::AppointmentStatus;
 use crate::attempt::AttemptState;
-use crate::call::{CALL_ATTEMPTS_MAX, CALL_DIALS_MAX, Call, HistoryEntry, Job, Policy, WakeFor};
+use crate::call::{CALL_ATTEMPTS_MAX, CALL_DIALS_MAX, Call, HistoryEntry, InFlight, Job, Policy, WakeFor};
 use crate::event::{Direction, EventKind};
 use crate::lifecycle::{Lifecycle, Outcome};
 use crate::plan::{EndReason, Plan, RetryPolicy, StopReason};
@@ -73,6 +73,16 @@ impl Call {
         } else {
             WakeFor::Outcome
         }
+    }
+
+    /// Returns the place that the call takes among the calls of a provider. An attempt that another system placed takes none, and
+    /// neither does a dial that is known to have reached nobody.
+    pub(crate) fn place_in_flight(&self, attempts: &[AttemptState]) -> Option<InFlight> {
+        if let Job::Claimed { provider, .. } = &self.job {
+            return Some(InFlight::Claimed(*provider));
+        }
+        let open = attempts.iter().filter(|attempt| !attempt.has_ended());
+        open.filter_map(|attempt| self.attempt_records.get(attempt.index)?.provider).map(InFlight::Dialled).next()
     }
 
     /// Returns the unsettled attempts whose inactivity timeout has passed by `now`.

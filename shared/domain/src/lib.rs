@@ -47,8 +47,8 @@ mod window;
 pub use announcement::{Announcement, AnnouncementKind, AnnouncementSource, AppointmentStatus, NOT_PLACED};
 pub use attempt::AttemptState;
 pub use call::{
-    ATTEMPT_EVENTS_MAX, AttemptRecord, CALL_ATTEMPTS_MAX, CALL_DIALS_MAX, Call, Disposition, HistoryEntry, Job,
-    JobState, Policy, WakeFor,
+    ATTEMPT_EVENTS_MAX, AttemptRecord, CALL_ATTEMPTS_MAX, CALL_DIALS_MAX, Call, Disposition, HistoryEntry, InFlight,
+    Job, JobState, Policy, WakeFor,
 };
 pub use compare::{Difference, differences};
 pub use derive::Transition;
@@ -69,7 +69,9 @@ pub use number::NumberTag;
 pub use operator::OperatorAction;
 pub use past::{PastCall, Write};
 pub use plan::{EndReason, ManualTrigger, NewCall, Plan, Refusals, RetryPolicy, StopReason};
-pub use provider_health::{Circuit, DialFailure, DialSignal, ProviderAvailability, ProviderHealth, Slowdown};
+pub use provider_health::{
+    CallLimit, CallsInFlight, Circuit, DialFailure, DialSignal, Pace, ProviderAvailability, ProviderHealth, Slowdown,
+};
 pub use reason::{EntryRef, Reason, Step};
 pub use record::{CallCreation, DialRecord, DialRecords};
 pub use time::Timestamp;

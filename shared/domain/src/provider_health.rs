@@ -9,21 +9,25 @@
 //! **Some refusals are because of the number or because of the account, and do not say which.** Of these, only the refusals of
 //! different numbers count. So a number that the provider blocks never opens the circuit by itself, however often it is dialled.
 //!
-//! A provider that has too many calls also gets fewer of them: each such answer halves its dial rate and pauses all dials for a
-//! moment. Then the rate rises again with time. The number of calls in flight is the dial rate times the length of a call. So the
-//! rate limits it, and calls in flight need not be counted.
+//! A provider that gets too many requests is slowed down: each such answer halves its dial rate and pauses all dials for a
+//! moment. Then the rate rises again with time. A provider that has too many calls gets a [limit](CallLimit) on them instead.
 //!
 //! **A provider may accept calls and then dial nobody.** Its answers to dials then prove nothing. So after the first report of such
 //! a call the provider is *doubted*: a call that it accepts neither clears the failures nor closes the circuit. Only a report that
 //! a call was really dialled does, if that call was sent after the doubt began.
 //!
-//! **A claim books its place in the dial rate.** However many schedulers run at once, they never claim more calls than the
-//! provider takes in the time that they book ahead.
+//! **A claim books its place in the dial rate, and among the calls in flight.** However many schedulers run at once, they never
+//! claim more calls than the provider takes in the time that they book ahead, or than it may have at the same time.
+
+mod availability;
+mod pace;
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+pub use self::availability::ProviderAvailability;
+pub use self::pace::{CallLimit, CallsInFlight, Pace};
 use crate::domain_event::DOMAIN_EVENT_SCHEMA_VERSION;
 use crate::event::{CallId, PROVIDER_HEALTH_PREFIX, Provider};
 use crate::number::NumberTag;
@@ -45,6 +49,8 @@ const RATE_GROWTH: u64 = 20;
 /// Limits of the pause of all dials after the provider had too many calls.
 const BUSY_PAUSE_MIN: Duration = Duration::from_secs(2);
 const BUSY_PAUSE_MAX: Duration = Duration::from_secs(60);
+/// Pause of all dials after the provider had too many calls.
+const REFUSAL_PAUSE: Duration = Duration::from_secs(5);
 /// Longest time from one dial to the next that a lowered rate may require.
 const DIAL_INTERVAL_MAX: Duration = Duration::from_secs(60);
 
@@ -54,8 +60,10 @@ const DIAL_INTERVAL_MAX: Duration = Duration::from_secs(60);
 pub enum DialFailure {
     /// The provider refused because of the account: its keys, its credit, its permissions, its settings.
     AccountProblem,
-    /// The provider refused because too many requests or calls are under way.
+    /// The provider refused because it gets too many requests.
     Busy,
+    /// The provider refused because it has too many calls.
+    TooManyCalls,
     /// No connection to the provider could be made.
     Unreachable,
     /// The provider gave no answer, or none that says whether it places the call.
@@ -65,8 +73,14 @@ pub enum DialFailure {
 }
 
 impl DialFailure {
-    pub const ALL: [Self; 5] =
-        [Self::AccountProblem, Self::Busy, Self::Unreachable, Self::UnclearAnswer, Self::NotDialled];
+    pub const ALL: [Self; 6] = [
+        Self::AccountProblem,
+        Self::Busy,
+        Self::TooManyCalls,
+        Self::Unreachable,
+        Self::UnclearAnswer,
+        Self::NotDialled,
+    ];
 
     /// Returns the name used in domain events, logs and rows.
     #[must_use]
@@ -74,6 +88,7 @@ impl DialFailure {
         match self {
             Self::AccountProblem => "account_problem",
             Self::Busy => "busy",
+            Self::TooManyCalls => "too_many_calls",
             Self::Unreachable => "unreachable",
             Self::UnclearAnswer => "unclear_answer",
             Self::NotDialled => "not_dialled",
@@ -87,15 +102,15 @@ impl DialFailure {
         match self {
             Self::AccountProblem | Self::Unreachable | Self::UnclearAnswer => 4,
             Self::NotDialled => 2,
-            Self::Busy => 1,
+            Self::Busy | Self::TooManyCalls => 1,
         }
     }
 
-    /// True if the provider has too many requests or calls, so that fewer of them help.
-    const fn slows_down(self) -> bool {
+    /// True if the provider has too many calls. One that accepts calls and then dials nobody mostly does so for that reason.
+    const fn limits_calls(self) -> bool {
         match self {
-            Self::Busy | Self::NotDialled => true,
-            Self::AccountProblem | Self::Unreachable | Self::UnclearAnswer => false,
+            Self::TooManyCalls | Self::NotDialled => true,
+            Self::AccountProblem | Self::Busy | Self::Unreachable | Self::UnclearAnswer => false,
         }
     }
 }
@@ -171,7 +186,10 @@ pub struct ProviderHealth {
     pub doubted_since: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slowdown: Option<Slowdown>,
-    /// Time until which no call is dialled, because the provider had too many calls.
+    /// Limit on the calls in flight that the provider has set by refusals.
+    #[serde(default, skip_serializing_if = "CallLimit::is_empty")]
+    pub call_limit: CallLimit,
+    /// Time until which no call is dialled, because the provider had too many requests or calls.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused_until: Option<Timestamp>,
     /// Time until which the dial rate is used up by calls that are claimed already.
@@ -182,7 +200,7 @@ pub struct ProviderHealth {
 impl ProviderHealth {
     /// Health of a provider before the result of any dial is known: it is available.
     #[must_use]
-    pub const fn new(provider: Provider) -> Self {
+    pub fn new(provider: Provider) -> Self {
         Self {
             provider,
             circuit: Circuit::Closed,
@@ -192,6 +210,7 @@ impl ProviderHealth {
             refused_numbers: Vec::new(),
             doubted_since: None,
             slowdown: None,
+            call_limit: CallLimit::default(),
             paused_until: None,
             booked_until: None,
         }
@@ -218,13 +237,14 @@ impl ProviderHealth {
         !self.is_open() && self.paused_until.is_none_or(|until| until <= now)
     }
 
-    /// True if this call, claimed at this time, may be dialled with the provider. A claim from before a slowdown is void: it was
-    /// booked at a higher rate.
+    /// True if this call, claimed at this time, may be dialled with the provider. A claim from before a slowdown or from before a
+    /// refused call is void: it was booked at a higher rate, or beyond the limit.
     #[must_use]
     pub fn allows(&self, call_id: &CallId, claimed_at: Timestamp, now: Timestamp) -> bool {
         match &self.circuit {
             Circuit::Closed => {
-                self.is_available(now) && self.slowdown.is_none_or(|slowdown| slowdown.since <= claimed_at)
+                let slowed_at = self.slowdown.map(|slowdown| slowdown.since);
+                self.is_available(now) && slowed_at.max(self.call_limit.since()).is_none_or(|since| since <= claimed_at)
             }
             Circuit::Open { probe, .. } => probe.as_ref() == Some(call_id),
         }
@@ -284,15 +304,20 @@ impl ProviderHealth {
                 next.add_failure(DialFailure::AccountProblem, cause, None, now);
             }
             // The dial was under way when the pause began, so the provider was slowed down for it already.
-            (Circuit::Closed, DialSignal::Failed { failure: DialFailure::Busy, .. }) if !self.is_available(now) => {
+            (Circuit::Closed, DialSignal::Failed { failure: DialFailure::Busy | DialFailure::TooManyCalls, .. })
+                if !self.is_available(now) =>
+            {
                 return None;
             }
             (Circuit::Closed, DialSignal::Failed { failure, cause, retry_after }) => {
                 if failure == DialFailure::NotDialled {
                     next.doubted_since = self.doubted_since.or(Some(now));
                 }
-                if failure.slows_down() && self.is_available(now) {
+                if failure == DialFailure::Busy {
                     next.slow_down(retry_after, now);
+                } else if failure.limits_calls() && self.is_available(now) {
+                    next.call_limit.refuse(now);
+                    next.pause(REFUSAL_PAUSE, retry_after, now);
                 }
                 next.add_failure(failure, cause, retry_after, now);
             }
@@ -323,27 +348,44 @@ impl ProviderHealth {
         Some(next)
     }
 
-    /// Returns the number of calls that can be claimed now, if the rate may be booked for the time `ahead`. `interval` is the time
-    /// from one dial to the next at the configured rate. A rate of less than one dial in the time `ahead` still allows one claim.
+    /// Returns the number of calls that can be claimed now. A rate of less than one dial in the time ahead still allows one claim.
     #[must_use]
-    pub fn free_places(&self, interval: Duration, ahead: Duration, now: Timestamp) -> u64 {
-        if !self.is_available(now) {
+    pub fn free_places(&self, pace: &Pace, now: Timestamp) -> u64 {
+        // After a refusal, nothing is claimed before the calls are counted.
+        if !self.is_available(now) || self.call_limit.needs_count() {
             return 0;
         }
-        let (start, interval) = (self.booking_start(now), self.current_interval(interval, now));
-        let free = now.plus(ahead).millis_since(start);
+        let (start, interval) = (self.booking_start(now), self.current_interval(pace.interval, now));
+        let free = now.plus(pace.ahead).millis_since(start);
         let places = u64::try_from(free).unwrap_or_default() / millis(interval).max(1);
-        if start == now { places.max(1) } else { places }
+        let places = if start == now { places.max(1) } else { places };
+        self.call_limit.free(pace, now).map_or(places, |calls| calls.min(places))
     }
 
-    /// Books places in the dial rate for up to `wanted` claims. Returns the number of booked places, which is at least 1.
-    /// `None` if none is free.
+    /// Returns the health with the limit that follows from a refusal and from the calls that are in flight now. `None` if no refusal
+    /// waits for a count.
     #[must_use]
-    pub fn book(&self, wanted: u64, interval: Duration, ahead: Duration, now: Timestamp) -> Option<(Self, u64)> {
-        let booked = wanted.min(self.free_places(interval, ahead, now));
-        let time = millis(self.current_interval(interval, now)).max(1).saturating_mul(booked);
+    pub fn counted(&self, in_flight: CallsInFlight) -> Option<Self> {
+        Some(Self { call_limit: self.call_limit.counted(in_flight)?, ..self.clone() })
+    }
+
+    /// True if the limit on calls in flight is all that keeps calls from being claimed.
+    #[must_use]
+    pub fn is_full(&self, pace: &Pace, now: Timestamp) -> bool {
+        self.is_available(now) && self.call_limit.free(pace, now) == Some(0)
+    }
+
+    /// Books places for up to `wanted` claims. Returns the number of booked places, which is at least 1. `None` if none is free.
+    #[must_use]
+    pub fn book(&self, wanted: u64, pace: &Pace, now: Timestamp) -> Option<(Self, u64)> {
+        let booked = wanted.min(self.free_places(pace, now));
+        let time = millis(self.current_interval(pace.interval, now)).max(1).saturating_mul(booked);
         let booked_until = Some(self.booking_start(now).plus(Duration::from_millis(time)));
-        (booked > 0).then(|| (Self { booked_until, ..self.clone() }, booked))
+        let mut next = Self { booked_until, ..self.clone() };
+        if self.call_limit.calls_max(pace.calls_max, now).is_some() {
+            next.call_limit.reserve(booked, now);
+        }
+        (booked > 0).then_some((next, booked))
     }
 
     /// Returns the domain event that reports the last change of the circuit. `None` if it never changed.
@@ -411,11 +453,16 @@ impl ProviderHealth {
     fn slow_down(&mut self, retry_after: Option<Duration>, now: Timestamp) {
         let rate = (self.rate(now) / 2).max(1);
         let pause = (Duration::from_secs(1) * u32::try_from(FULL_RATE / rate).unwrap_or(u32::MAX))
-            .clamp(BUSY_PAUSE_MIN, BUSY_PAUSE_MAX)
-            .max(retry_after.unwrap_or_default().min(PROBE_PAUSE_MAX));
+            .clamp(BUSY_PAUSE_MIN, BUSY_PAUSE_MAX);
         self.slowdown = Some(Slowdown { rate, since: now });
-        self.paused_until = Some(now.plus(pause));
+        self.pause(pause, retry_after, now);
+    }
+
+    /// Stops all dials for a time, or for the longer time that the provider asks for. The claims so far are void.
+    fn pause(&mut self, pause: Duration, retry_after: Option<Duration>, now: Timestamp) {
+        self.paused_until = Some(now.plus(pause.max(retry_after.unwrap_or_default().min(PROBE_PAUSE_MAX))));
         self.booked_until = None;
+        self.call_limit.clear_reservations();
     }
 
     /// Returns the present dial rate, in thousandths of the configured rate.
@@ -435,27 +482,6 @@ impl ProviderHealth {
     fn booking_start(&self, now: Timestamp) -> Timestamp {
         self.booked_until.map_or(now, |until| until.max(now))
     }
-}
-
-/// Event that Switchhook publishes when the circuit of a provider opens or closes.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct ProviderAvailability {
-    pub schema_version: u32,
-    /// `provider-health:{provider}/{sequence}`. A repetition of the event has the same id.
-    pub id: String,
-    /// `provider.unavailable` or `provider.available`.
-    #[serde(rename = "type")]
-    pub event_type: String,
-    pub provider: &'static str,
-    /// Position among these events of the provider, counted from 1.
-    pub sequence: u64,
-    pub status: &'static str,
-    /// Kind of the failure that opened the circuit. `None` if it closed.
-    pub reason: Option<&'static str>,
-    /// The provider's reason in our words, for example `payment_required`. `None` if the circuit closed.
-    pub cause: Option<String>,
-    /// Time of the dial that opened or closed the circuit. RFC 3339.
-    pub occurred_at: String,
 }
 
 fn probe_pause(failed_probes: u32, retry_after: Option<Duration>) -> Duration {

@@ -55,13 +55,14 @@ impl Call {
         call.into_transition(policy, now)
     }
 
-    /// PENDING → CLAIMED, for the scheduler. With `forced`, the user triggered the call: it is claimed although it is not due.
+    /// PENDING → CLAIMED, for the scheduler, to be placed through this provider. With `forced`, the user triggered the call: it is claimed although it is not due.
     ///
     /// `None` if the call is not pending, or is neither due nor `forced`.
     #[must_use]
     pub fn claim(
         &self,
         token: &str,
+        provider: Provider,
         lease: Duration,
         forced: bool,
         policy: &Policy,
@@ -75,7 +76,7 @@ impl Call {
         if forced {
             call.manual_trigger = Some(ManualTrigger { after_attempts: self.attempt_records.len(), at: now });
         }
-        call.job = Job::Claimed { token: token.to_owned(), lease_ends_at: now.plus(lease) };
+        call.job = Job::Claimed { token: token.to_owned(), provider, lease_ends_at: now.plus(lease) };
         call.note_move(if forced { MoveKind::Triggered } else { MoveKind::Claimed }, None, now);
         Some(call.into_transition(policy, now))
     }
@@ -84,7 +85,7 @@ impl Call {
     #[must_use]
     pub fn is_claimed_by(&self, token: &str, now: Timestamp) -> bool {
         match &self.job {
-            Job::Claimed { token: held, lease_ends_at } => held == token && now < *lease_ends_at,
+            Job::Claimed { token: held, provider: _, lease_ends_at } => held == token && now < *lease_ends_at,
             Job::Pending { .. } | Job::InProgress | Job::Completed | Job::Failed | Job::Missed | Job::Canceled => false,
         }
     }

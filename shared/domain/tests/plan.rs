@@ -54,7 +54,7 @@ fn call_with(retry: RetryPolicy) -> Call {
 }
 
 fn claimed(call: &Call, now: i64) -> Call {
-    call.claim("token", LEASE, false, &POLICY, at(now)).expect("pending and due").call
+    call.claim("token", Provider::Retell, LEASE, false, &POLICY, at(now)).expect("pending and due").call
 }
 
 fn dialled(call: &Call, now: i64) -> Call {
@@ -128,11 +128,11 @@ fn reasons(call: &Call) -> Vec<(&'static str, Option<&'static str>)> {
 fn call_is_claimed_when_due_and_once() {
     let call = call_with(RETRY);
     assert_eq!((call.job.as_str(), call.wake_at, call.version), ("PENDING", Some(at(10)), 1));
-    assert_eq!(call.claim("t", LEASE, false, &POLICY, at(9)), None);
+    assert_eq!(call.claim("t", Provider::Retell, LEASE, false, &POLICY, at(9)), None);
     // The manual trigger waives the due time and nothing else.
-    let early = call.claim("t", LEASE, true, &POLICY, at(9)).unwrap().call;
+    let early = call.claim("t", Provider::Retell, LEASE, true, &POLICY, at(9)).unwrap().call;
     assert_eq!((early.job.as_str(), early.wake_at), ("CLAIMED", Some(at(309))));
-    assert_eq!(early.claim("u", LEASE, true, &POLICY, at(9)), None);
+    assert_eq!(early.claim("u", Provider::Retell, LEASE, true, &POLICY, at(9)), None);
 }
 
 #[test]
@@ -192,7 +192,7 @@ fn withdrawn_attempt_does_not_count() {
 #[test]
 fn trigger_waives_the_due_time_until_its_attempt_was_made() {
     let mut call = call_with(RETRY);
-    let forced = |call: &Call, now| call.claim("token", LEASE, true, &POLICY, at(now)).unwrap().call;
+    let forced = |call: &Call, now| call.claim("token", Provider::Retell, LEASE, true, &POLICY, at(now)).unwrap().call;
     // After its claim has expired, the call is due at the time of the trigger, not at its original due time.
     call = forced(&call, 2);
     call = folded(&call, &call.claim_expired_event(at(302)).unwrap());
@@ -244,7 +244,7 @@ fn late_truth_cancels_a_retry_that_is_no_longer_needed() {
     let confirmed = folded(&call, &reports("2", "1", EventKind::UserConfirmed, 41));
     assert_eq!((confirmed.job.as_str(), confirmed.appointment_status().as_str()), ("COMPLETED", "Confirmed"));
     // The same holds if a dialer has claimed the call.
-    let claimed = call.claim("token", LEASE, true, &POLICY, at(41)).unwrap().call;
+    let claimed = call.claim("token", Provider::Retell, LEASE, true, &POLICY, at(41)).unwrap().call;
     let confirmed = folded(&claimed, &reports("2", "1", EventKind::UserConfirmed, 42));
     assert_eq!(confirmed.start_dial("token", "dial", Provider::Retell, &POLICY, at(43)), None);
     // The person is on the phone: nobody dials.
@@ -257,7 +257,7 @@ fn late_truth_cancels_a_retry_that_is_no_longer_needed() {
 fn valid_claim_stands_through_an_event_that_changes_nothing() {
     let call = dialled(&call_with(RETRY), 10);
     let call = folded(&call, &reports("1", "1", EventKind::NoAnswer, 40));
-    let claimed = call.claim("token", LEASE, true, &POLICY, at(41)).unwrap().call;
+    let claimed = call.claim("token", Provider::Retell, LEASE, true, &POLICY, at(41)).unwrap().call;
     let stale = folded(&claimed, &reports("2", "1", EventKind::Ringing, 42));
     assert!(stale.is_claimed_by("token", at(43)));
     assert_eq!(stale.wake_at, claimed.wake_at);
@@ -419,7 +419,7 @@ fn cancel_needs_a_pending_call_and_holds() {
     let call = call_with(RETRY);
     let canceled = call.cancel(&POLICY, at(5)).unwrap().call;
     assert_eq!((canceled.job.as_str(), types(&canceled).len()), ("CANCELED", 2));
-    assert_eq!(canceled.claim("t", LEASE, true, &POLICY, at(20)), None);
+    assert_eq!(canceled.claim("t", Provider::Retell, LEASE, true, &POLICY, at(20)), None);
     assert_eq!(claimed(&call, 10).cancel(&POLICY, at(11)), None);
 
     // Between two attempts. A late event of the first attempt does not change the job.
@@ -455,7 +455,7 @@ fn retry_that_is_called_off_corrects_nothing_a_second_time() {
     answered.call_events.retain(|event| !event.implied);
     let call = folded(&call_with(RETRY), &unnamed("1", EventKind::Failed, 2));
     let call = folded(&call, &answered);
-    let call = call.claim("token", LEASE, true, &POLICY, at(4)).unwrap().call;
+    let call = call.claim("token", Provider::Retell, LEASE, true, &POLICY, at(4)).unwrap().call;
     let call = call.give_up("token", StopReason::DoNotCall, &POLICY, at(5)).unwrap().call;
 
     let events = call.domain_events_from(1);
@@ -480,7 +480,7 @@ fn retry_that_is_called_off_corrects_nothing_a_second_time() {
 #[test]
 fn number_that_may_not_be_called_fails_permanently() {
     let call = folded(&dialled(&call_with(RETRY), 10), &reports("1", "1", EventKind::NoAnswer, 40));
-    let claimed = call.claim("token", LEASE, true, &POLICY, at(41)).unwrap().call;
+    let claimed = call.claim("token", Provider::Retell, LEASE, true, &POLICY, at(41)).unwrap().call;
     let stopped = claimed.give_up("token", StopReason::DoNotCall, &POLICY, at(42)).unwrap().call;
     assert_eq!(stopped.job.as_str(), "FAILED");
     assert_eq!(folded(&stopped, &reports("2", "1", EventKind::Ringing, 43)).job.as_str(), "FAILED");
@@ -554,7 +554,7 @@ fn moves_tell_what_workers_did_and_the_newest_stay() {
     assert_eq!((moves(&doubted)[2], doubted.doubted(at(30))), (("doubted", None), None));
     let attempt = AttemptKey::new("1");
     let withdrawn = call.withdraw(&attempt, at(12), &POLICY, at(11)).expect("not reported").because("busy").call;
-    let forced = withdrawn.claim("u", LEASE, true, &POLICY, at(11)).expect("pending").call;
+    let forced = withdrawn.claim("u", Provider::Retell, LEASE, true, &POLICY, at(11)).expect("pending").call;
     let returned = forced.postpone("u", at(40), &POLICY, at(11)).expect("claimed").call;
     let canceled = returned.cancel(&POLICY, at(12)).expect("pending").call;
     let later =
@@ -630,8 +630,8 @@ mod random {
                     .and_then(|last| call.attempt_records.get(which.min(last)));
                 let key = record.and_then(|record| record.key.clone());
                 let next = match step {
-                    0 => call.claim("token", LEASE, false, &POLICY, time).map(|moved| moved.call),
-                    1 => call.claim("token", LEASE, true, &POLICY, time).map(|moved| moved.call),
+                    0 => call.claim("token", Provider::Retell, LEASE, false, &POLICY, time).map(|moved| moved.call),
+                    1 => call.claim("token", Provider::Retell, LEASE, true, &POLICY, time).map(|moved| moved.call),
                     2..=4 => {
                         let alive = call.attempts().iter().filter(|attempt| !attempt.has_ended()).count();
                         let dialled = call

@@ -97,8 +97,14 @@ pub enum DialAnswer {
     NumberOrAccountProblem {
         reason: &'static str,
     },
-    /// Nothing was dialled, because the account has too many requests or calls at the moment.
+    /// Nothing was dialled, because the account sends too many requests at the moment.
     Busy {
+        reason: &'static str,
+        /// The provider's `Retry-After`, at most an hour.
+        retry_after: Option<Duration>,
+    },
+    /// Nothing was dialled, because the account has too many calls at the moment.
+    TooManyCalls {
         reason: &'static str,
         /// The provider's `Retry-After`, at most an hour.
         retry_after: Option<Duration>,
@@ -139,11 +145,12 @@ impl DialAnswer {
         provider_call_id: Option<String>,
         refusal: Option<Refusal>,
     ) -> Self {
-        let busy = |reason| Self::Busy { reason, retry_after: retry_after.and_then(parse_retry_after) };
+        let retry_after = retry_after.and_then(parse_retry_after);
+        let too_many_calls = |reason| Self::TooManyCalls { reason, retry_after };
         let refused = |reason| match refusal {
             Some(Refusal::Number(reason)) => Self::Rejected { reason },
             Some(Refusal::NumberOrAccount(reason)) => Self::NumberOrAccountProblem { reason },
-            Some(Refusal::Capacity(reason)) => busy(reason),
+            Some(Refusal::Capacity(reason)) => too_many_calls(reason),
             Some(Refusal::Account(reason)) => Self::AccountProblem { reason },
             None => Self::AccountProblem { reason },
         };
@@ -151,14 +158,15 @@ impl DialAnswer {
             // Vapi accepts a request, and says in the same response that it places no call for it.
             (200..=299, Some(Refusal::Capacity(reason))) => match provider_call_id {
                 Some(provider_call_id) => Self::NotDialled { provider_call_id, reason },
-                None => busy(reason),
+                None => too_many_calls(reason),
             },
             (200..=299, Some(Refusal::Number(_) | Refusal::NumberOrAccount(_) | Refusal::Account(_)) | None) => {
                 provider_call_id.map_or(Self::InDoubt, |provider_call_id| Self::Accepted { provider_call_id })
             }
             (401, _) => Self::AccountProblem { reason: "unauthorized" },
             (402, _) => Self::AccountProblem { reason: "payment_required" },
-            (429, _) => busy("rate_limited"),
+            (429, Some(Refusal::Capacity(reason))) => too_many_calls(reason),
+            (429, _) => Self::Busy { reason: "rate_limited", retry_after },
             (400, _) => refused("bad_request"),
             (403, _) => refused("forbidden"),
             (404, _) => refused("not_found"),

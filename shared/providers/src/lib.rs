@@ -51,7 +51,8 @@ mod webhook;
 pub use api::{ApiRequest, ClientError, api_url};
 pub use config::{
     AccountConfig, ConfigError, DEDUPE_RETENTION, DialRates, DialRatesError, Edge, Entries, Entry, Forwarded,
-    KeyLengths, PER_SECOND_MIN, Pacing, ProvidersFile, SecretHalf, WINDOW_MAX, WebhookConfig,
+    KeyLengths, LANE_SECONDS, PER_SECOND_MAX, PER_SECOND_MIN, Pacing, ProvidersFile, SecretHalf, WINDOW_MAX,
+    WebhookConfig,
 };
 pub use content_hash::content_hash;
 pub use dial::{DialAnswer, DialRequest, repeats_safely_for};

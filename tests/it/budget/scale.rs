@@ -305,12 +305,11 @@ fn defaults_of_the_model_are_those_of_the_template() {
     assert_eq!(default("WebhookRatePerSecond"), parameter::WEBHOOK_RATE);
     assert_eq!(default("ApiRatePerSecond"), parameter::API_RATE);
     assert_eq!(default("ConsumerMaxConcurrency"), parameter::CONSUMER_CONCURRENCY);
-    assert_eq!(default("ConcurrentDialsPerProvider"), f64::from(parameter::CONCURRENT_DIALS));
+    assert_eq!(default("DialerMaxConcurrency"), parameter::DIALER_CONCURRENCY);
     assert_eq!(default("InboxRetentionDays"), parameter::INBOX_DAYS);
     assert_eq!(default("CallRetentionDays"), parameter::CALL_DAYS);
     let rates: DialRates = template["Parameters"]["DialRates"]["Default"].as_str().unwrap().parse().unwrap();
     assert_eq!(rates.pacing(Provider::Retell).map(Pacing::per_second), Some(parameter::DIAL_RATE));
-    assert!(Pacing::new(parameter::DIAL_RATE_MAX).is_some() && Pacing::new(parameter::DIAL_RATE_MAX + 0.1).is_none());
     let relay = &template["Resources"]["RelayMapping"]["Properties"];
     assert_eq!(relay["ParallelizationFactor"].as_f64(), Some(parameter::RELAY_PARALLELIZATION));
     assert_eq!(template["Globals"]["Function"]["MemorySize"].as_f64(), Some(MEMORY_GB * 1_024.0));

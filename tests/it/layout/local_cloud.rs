@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use switchhook_aws::provider::DIAL_TIME_MAX;
 use switchhook_local::{
-    CALL_RETENTION, CONCURRENT_DIALS_PER_PROVIDER, DEFAULT_RETRY_POLICY, DIAL_BATCH, DIAL_QUEUE, DUE_BATCH, DUE_QUEUE,
+    CALL_RETENTION, DEFAULT_RETRY_POLICY, DIAL_BATCH, DIAL_QUEUE, DIALERS, DUE_BATCH, DUE_QUEUE,
     EVENTS_DEAD_LETTER_QUEUE, EVENTS_QUEUE, INBOX_RETENTION, QUEUE_BATCH, RECORD_AGE_MAX, RELAY_FAILURES_QUEUE,
     STREAM_BATCH, stack_queues,
 };
@@ -66,7 +66,7 @@ fn local_batches_and_retentions_are_those_of_the_template() {
     assert_eq!(properties("DialerMapping")["BatchSize"], DIAL_BATCH);
     assert_eq!(properties("DueCallsMapping")["BatchSize"], DUE_BATCH);
     assert_eq!(properties("DueQueueMapping")["BatchSize"], DUE_BATCH);
-    assert_eq!(default_of("ConcurrentDialsPerProvider"), CONCURRENT_DIALS_PER_PROVIDER.to_string());
+    assert_eq!(default_of("DialerMaxConcurrency"), DIALERS.to_string());
     assert_eq!(properties("RelayMapping")["MaximumRecordAgeInSeconds"], RECORD_AGE_MAX.as_secs());
     for (parameter, retention) in [("InboxRetentionDays", INBOX_RETENTION), ("CallRetentionDays", CALL_RETENTION)] {
         let days: u64 = default_of(parameter).parse().unwrap();

@@ -17,7 +17,7 @@ fn within(zone: &str, opens: &str, closes: &str) -> Value {
 
 #[tokio::test(start_paused = true)]
 async fn sleeping_calls_hold_up_no_call_that_may_be_placed() {
-    let world = World::with_dial_rate(1.0);
+    let world = World::with_dial_rate("1");
     let mut sleeping = Vec::new();
     for number in 0..600 {
         let mut request = within("Europe/London", "09:00", "18:00");

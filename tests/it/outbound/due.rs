@@ -80,18 +80,19 @@ async fn time_from_due_to_request_is_that_of_the_first_request_of_a_claim() {
 
 #[tokio::test(start_paused = true)]
 async fn burst_of_calls_is_claimed_no_faster_than_it_is_dialled() {
-    let world = World::with_dial_rate(1.0);
+    let world = World::with_dial_rate("1");
     world.cloud.fake().set_delivery_faults(DeliveryFaults::ALL_LOST);
     for _ in 0..500 {
         create(&world, &call_request("busy")).await;
     }
     let started = world.now();
-    world.wait(Duration::from_secs(500 + 70)).await;
+    // Chance divides the calls among the lanes, so the last lane ends later than the others.
+    world.wait(Duration::from_secs(500 + 100)).await;
     assert_eq!(world.cloud.fake().dials().len(), 500);
     // Dialled all the time, and at the rate of the account. No claim expired before its call was dialled.
     let dials = world.cloud.fake().dials();
     let last = dials.iter().map(|dial| dial.started_ms).max().unwrap() - started.as_millis();
-    assert!((490_000..=565_000).contains(&last), "{last}");
+    assert!((490_000..=595_000).contains(&last), "{last}");
     assert_eq!(world.logged("claim_lost").len(), 0);
     assert_eq!(world.cloud.fake().duplicate_dials(), 0);
 }

@@ -5,6 +5,7 @@
 
 mod blocked;
 mod calling_windows;
+mod calls_in_flight;
 mod claims;
 mod due;
 mod lookups;

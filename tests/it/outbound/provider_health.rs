@@ -80,7 +80,7 @@ async fn busy_provider_is_not_asked_before_it_wants_to_be() {
 #[tokio::test(start_paused = true)]
 async fn provider_that_gives_no_clear_answer_for_an_hour_leaves_few_calls_in_doubt() {
     for mode in [Mode::Down, Mode::Unresponsive] {
-        let world = World::new();
+        let world = World::with_dial_rate("1");
         let fake = world.cloud.fake();
         fake.set_delivery_faults(DeliveryFaults::NONE);
         fake.set_mode(mode);
@@ -106,8 +106,8 @@ async fn provider_that_gives_no_clear_answer_for_an_hour_leaves_few_calls_in_dou
 
 /// Lets a provider accept calls and dial nobody for half an hour, while 100 calls are due. Returns the number of requests in
 /// that time. All calls must be dialled within two hours after it, each once, and none may have lost an attempt.
-async fn requests_of_a_provider_that_dials_nobody(per_second: f64) -> u64 {
-    let world = World::with_dial_rate(per_second);
+async fn requests_of_a_provider_that_dials_nobody(rate: &str) -> u64 {
+    let world = World::with_dial_rate(rate);
     let fake = world.cloud.fake();
     fake.set_delivery_faults(DeliveryFaults::NONE);
     fake.set_mode(Mode::OverCapacity);
@@ -134,10 +134,10 @@ async fn requests_of_a_provider_that_dials_nobody(per_second: f64) -> u64 {
 
 #[tokio::test(start_paused = true)]
 async fn provider_that_accepts_calls_and_dials_nobody_costs_few_requests_and_no_call() {
-    let requests = requests_of_a_provider_that_dials_nobody(5.0).await;
+    let requests = requests_of_a_provider_that_dials_nobody("5").await;
     assert!(requests <= 60, "{requests}");
     // At 100 calls in a second, all are sent before the first report arrives.
-    let requests = requests_of_a_provider_that_dials_nobody(100.0).await;
+    let requests = requests_of_a_provider_that_dials_nobody("100").await;
     assert!(requests <= 110, "{requests}");
 }
 

@@ -7,8 +7,8 @@ use proptest::test_runner::TestRunner;
 use switchhook_aws::calls::{Found, StoreOutcome, TimeRange, WakeQueue};
 use switchhook_aws::shards::SHARDS_DEFAULT;
 use switchhook_domain::{
-    AttemptKey, Call, CallEvent, CallId, Direction, EventId, EventKind, Job, JobState, Origin, PhoneNumber, Provider,
-    ProviderEvent, Timestamp, TraceId, fold,
+    AttemptKey, Call, CallEvent, CallId, Direction, EventId, EventKind, InFlight, Job, JobState, Origin, PhoneNumber,
+    Provider, ProviderEvent, Timestamp, TraceId, fold,
 };
 use switchhook_tests::{INACTIVITY_TIMEOUT, KEY, MINUTE, World};
 
@@ -72,7 +72,9 @@ fn any_job() -> impl Strategy<Value = Option<Job>> {
         3 => Just(None),
         1 => any::<i64>().prop_map(|at| Some(Job::Pending { due_at: Timestamp::from_millis(at) })),
         1 => (".{0,12}", any::<i64>())
-            .prop_map(|(token, at)| Some(Job::Claimed { token, lease_ends_at: Timestamp::from_millis(at) })),
+            .prop_map(|(token, at)| {
+                Some(Job::Claimed { token, provider: Provider::Retell, lease_ends_at: Timestamp::from_millis(at) })
+            }),
         1 => Just(Some(Job::Canceled)),
     ]
 }
@@ -92,7 +94,14 @@ fn any_folded_call() -> impl Strategy<Value = Call> {
 
 /// Folded calls, some of them with a job that only a worker or a user can set.
 fn any_call() -> impl Strategy<Value = Call> {
-    (any_folded_call(), any_job()).prop_map(|(call, job)| Call { job: job.unwrap_or_else(|| call.job.clone()), ..call })
+    (any_folded_call(), any_job()).prop_map(|(call, job)| {
+        let job = job.unwrap_or_else(|| call.job.clone());
+        let in_flight = match &job {
+            Job::Claimed { provider, .. } => Some(InFlight::Claimed(*provider)),
+            _ => call.in_flight,
+        };
+        Call { job, in_flight, ..call }
+    })
 }
 
 /// Runs `check` on `cases` random calls in one stack. Each call has its own id. Returns the stack and the calls.

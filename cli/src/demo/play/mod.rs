@@ -17,8 +17,8 @@ use switchhook_aws::shards::Shards;
 use switchhook_local::clock::Clock;
 use switchhook_local::fake::DeliveryFaults;
 use switchhook_local::{
-    CONCURRENT_DIALS_PER_PROVIDER, Cloud, CloudOptions, DEFAULT_RETRY_POLICY, DIAL_QUEUE, EVENTS_DEAD_LETTER_QUEUE,
-    EVENTS_QUEUE, RELAY_FAILURES_QUEUE,
+    Cloud, CloudOptions, DEFAULT_RETRY_POLICY, DIAL_QUEUE, DIALERS, EVENTS_DEAD_LETTER_QUEUE, EVENTS_QUEUE,
+    RELAY_FAILURES_QUEUE,
 };
 use tokio::time::{Instant, sleep_until};
 use tracing_subscriber::filter::LevelFilter;
@@ -92,7 +92,7 @@ async fn run(
         data_dir: data.map(Path::to_owned),
         clock: Clock::starting_at(clock_start),
         default_retry_policy: DEFAULT_RETRY_POLICY,
-        concurrent_dials_per_provider: CONCURRENT_DIALS_PER_PROVIDER,
+        dialers: DIALERS,
         block_on_request: true,
         index_numbers: true,
         index_shards: Shards::default(),

@@ -8,7 +8,7 @@ use switchhook_aws::shards::Shards;
 use switchhook_console::Story;
 use switchhook_domain::CallId;
 use switchhook_local::clock::Clock;
-use switchhook_local::{CONCURRENT_DIALS_PER_PROVIDER, CloudOptions, DEFAULT_RETRY_POLICY};
+use switchhook_local::{CloudOptions, DEFAULT_RETRY_POLICY, DIALERS};
 use switchhook_providers::ProvidersFile;
 
 use super::story::ending;
@@ -41,7 +41,7 @@ fn start() -> Running {
         tick: Duration::from_secs(3_600),
         data_dir: None,
         clock: Clock::ahead_by(Duration::ZERO),
-        concurrent_dials_per_provider: CONCURRENT_DIALS_PER_PROVIDER,
+        dialers: DIALERS,
         block_on_request: true,
         default_retry_policy: DEFAULT_RETRY_POLICY,
         index_numbers: true,

@@ -185,7 +185,7 @@ fn placed() -> FoundCall {
     let lease = Duration::from_secs(60);
     let mut call = Call::schedule(new, &policy(), ms(0)).call;
     let dial = |call: &mut Call, at: i64| {
-        *call = call.claim("token", lease, true, &policy(), ms(at)).unwrap().call;
+        *call = call.claim("token", Provider::Retell, lease, true, &policy(), ms(at)).unwrap().call;
         let started =
             call.start_dial("token", &format!("dial-{at}"), Provider::Retell, &policy(), ms(at + 180)).unwrap();
         *call = started.transition.call;

@@ -81,7 +81,7 @@ fn every_state_of_a_job_can_be_asked_for() {
     let (due_at, lease_ends_at) = (NOW, NOW);
     let jobs = [
         Job::Pending { due_at },
-        Job::Claimed { token: "t".to_owned(), lease_ends_at },
+        Job::Claimed { token: "t".to_owned(), provider: Provider::Retell, lease_ends_at },
         Job::InProgress,
         Job::Completed,
         Job::Failed,

@@ -3,7 +3,8 @@
 
 use switchhook_domain::{
     Announcement, AnnouncementKind, AnnouncementSource, AppointmentStatus, CallEvent, Disposition, EndReason, EventId,
-    EventKind, HistoryEntry, INCONCLUSIVE, Lifecycle, Move, MoveKind, NOT_PLACED, Outcome, State, Timestamp, TraceId,
+    EventKind, HistoryEntry, INCONCLUSIVE, InFlight, Lifecycle, Move, MoveKind, NOT_PLACED, Outcome, State, Timestamp,
+    TraceId,
 };
 
 /// Text of a history entry: `{attempt index} {kind} {occurred_at} {sequence} {disposition} {received_at} {folded_at -
@@ -182,6 +183,25 @@ pub(super) fn decode_move(text: &str) -> Option<Move> {
     let kind = MoveKind::parse(parts.next()?)?;
     let at = Timestamp::from_millis(parts.next()?.parse().ok()?);
     Some(Move { kind, at, reason: parts.next().map(str::to_owned) })
+}
+
+/// Text of a place in flight: `{claimed|dialled}.{provider}`. Example: `claimed.retell`.
+pub(super) fn encode_in_flight(in_flight: InFlight) -> String {
+    match in_flight {
+        InFlight::Claimed(provider) => format!("claimed.{provider}"),
+        InFlight::Dialled(provider) => format!("dialled.{provider}"),
+    }
+}
+
+/// Reads the text of a place in flight. `None` if the text is malformed.
+pub(super) fn decode_in_flight(text: &str) -> Option<InFlight> {
+    let (state, provider) = text.split_once('.')?;
+    let provider = provider.parse().ok()?;
+    match state {
+        "claimed" => Some(InFlight::Claimed(provider)),
+        "dialled" => Some(InFlight::Dialled(provider)),
+        _ => None,
+    }
 }
 
 /// Name of a state in a row. No two states have the same name, while [`Lifecycle::label`] is the same for some states.

@@ -4,11 +4,14 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use switchhook_domain::{
-    AttemptKey, AttemptRecord, Call, CallId, Direction, HistoryEntry, Job, JobState, ManualTrigger, PhoneNumber, Plan,
-    Provider, Refusals, StopReason, Timestamp, WakeFor,
+    AttemptKey, AttemptRecord, Call, CallId, Direction, HistoryEntry, InFlight, Job, JobState, ManualTrigger,
+    PhoneNumber, Plan, Provider, Refusals, StopReason, Timestamp, WakeFor,
 };
 
-use super::encoding::{decode_announcement, decode_entry, decode_move, encode_announcement, encode_entry, encode_move};
+use super::encoding::{
+    decode_announcement, decode_entry, decode_in_flight, decode_move, encode_announcement, encode_entry,
+    encode_in_flight, encode_move,
+};
 use super::wake_queue::{WakeQueue, wake_key};
 use crate::dynamodb::{KEY_BYTES_MAX, expires_at};
 use crate::error::Error;
@@ -72,6 +75,9 @@ pub struct CallRow {
     /// announcement.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outbox_start: Option<usize>,
+    /// Place among the calls of a provider. See [`encode_in_flight`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    in_flight: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     wake_key: Option<String>,
     /// Time at which the call wakes up or, in the queue of settled calls, was settled.
@@ -130,7 +136,7 @@ impl CallRow {
     ) -> Self {
         let (due_at, claim_token, lease_ends_at) = match &call.job {
             Job::Pending { due_at } => (Some(*due_at), None, None),
-            Job::Claimed { token, lease_ends_at } => (None, Some(token.clone()), Some(*lease_ends_at)),
+            Job::Claimed { token, lease_ends_at, .. } => (None, Some(token.clone()), Some(*lease_ends_at)),
             Job::InProgress | Job::Completed | Job::Failed | Job::Missed | Job::Canceled => (None, None, None),
         };
         let before = |index: usize| index.checked_sub(1).and_then(|index| call.history.get(index));
@@ -159,6 +165,7 @@ impl CallRow {
             announcements: call.announcements.iter().map(encode_announcement).collect(),
             moves: call.moves.iter().map(encode_move).collect(),
             outbox_start: (new_announcements > 0).then_some(call.announcements.len() + 1 - new_announcements),
+            in_flight: call.in_flight.map(encode_in_flight),
             wake_key: Some(wake_key(call, shards)),
             wake_at: call.wake_at.or(call.settled_at),
             forgotten_at: call.forgotten_at,
@@ -175,9 +182,16 @@ impl CallRow {
     /// [`Error::DecodeCall`] names the attribute that cannot be read.
     pub fn decode(self) -> Result<Call, Error> {
         let unreadable = |what: &str| Error::DecodeCall(what.to_owned());
+        let in_flight = match self.in_flight.as_deref() {
+            Some(text) => Some(decode_in_flight(text).ok_or_else(|| unreadable("in_flight"))?),
+            None => None,
+        };
         let job = match (JobState::parse(&self.job), self.due_at, self.claim_token, self.lease_ends_at) {
             (Some(JobState::Pending), Some(due_at), None, None) => Job::Pending { due_at },
-            (Some(JobState::Claimed), None, Some(token), Some(lease_ends_at)) => Job::Claimed { token, lease_ends_at },
+            (Some(JobState::Claimed), None, Some(token), Some(lease_ends_at)) => match in_flight {
+                Some(InFlight::Claimed(provider)) => Job::Claimed { token, provider, lease_ends_at },
+                Some(InFlight::Dialled(_)) | None => return Err(unreadable("in_flight")),
+            },
             (Some(JobState::InProgress), None, None, None) => Job::InProgress,
             (Some(JobState::Completed), None, None, None) => Job::Completed,
             (Some(JobState::Failed), None, None, None) => Job::Failed,
@@ -212,6 +226,7 @@ impl CallRow {
             moves: self.moves.iter().filter_map(|text| decode_move(text)).collect(),
             wake_at: self.wake_at.filter(|_| !is_settled),
             wake_for,
+            in_flight,
             settled_at: self.wake_at.filter(|_| is_settled),
             forgotten_at: self.forgotten_at,
             version: self.version,

@@ -83,7 +83,8 @@ fn dialled() -> Call {
     let (from, to) = (PhoneNumber::new("+15550100"), PhoneNumber::new("+15550101"));
     let new = NewCall { call_id: CallId::new("call-1"), from, to, appointment_id: None, plan };
     let call = Call::schedule(new, &POLICY, at(-20)).call;
-    let claimed = call.claim("token", Duration::from_secs(300), false, &POLICY, at(-10)).expect("due").call;
+    let claimed =
+        call.claim("token", Provider::Retell, Duration::from_secs(300), false, &POLICY, at(-10)).expect("due").call;
     claimed.start_dial("token", "dial", Provider::Retell, &POLICY, at(-10)).expect("claimed").transition.call
 }
 

@@ -11,6 +11,11 @@ fn call(number: u64) -> CallId {
     CallId::new(format!("call-{number}"))
 }
 
+/// One dial per second, booked this number of seconds ahead.
+fn pace(ahead: u32) -> Pace {
+    Pace { interval: SECOND, ahead: ahead * SECOND, calls_max: None, in_flight: None }
+}
+
 fn failed(failure: DialFailure) -> DialSignal<'static> {
     DialSignal::Failed { failure, cause: failure.as_str(), retry_after: None }
 }
@@ -157,10 +162,10 @@ fn busy_provider_is_paused_and_slowed_down_once_per_burst() {
     assert_eq!(busy.after_dial(&call(2), failed(DialFailure::Busy), at(100)), None);
     assert!(!busy.allows(&call(3), at(99), at(102)), "a claim from before the slowdown is void");
     assert!(busy.allows(&call(3), at(102), at(102)));
-    assert_eq!(busy.free_places(SECOND, 60 * SECOND, at(101)), 0);
-    assert_eq!(busy.free_places(SECOND, 60 * SECOND, at(102)), 30);
+    assert_eq!(busy.free_places(&pace(60), at(101)), 0);
+    assert_eq!(busy.free_places(&pace(60), at(102)), 30);
     // Half of the rate comes back in 25 minutes.
-    assert_eq!(busy.free_places(SECOND, 60 * SECOND, at(100 + 25 * 60)), 60);
+    assert_eq!(busy.free_places(&pace(60), at(100 + 25 * 60)), 60);
     let signal = DialSignal::Failed {
         failure: DialFailure::Busy,
         cause: "rate_limited",
@@ -173,17 +178,82 @@ fn busy_provider_is_paused_and_slowed_down_once_per_burst() {
 #[test]
 fn claims_book_the_dial_rate_and_no_more() {
     let health = ProviderHealth::new(Provider::Retell);
-    let (health, booked) = health.book(100, SECOND, 60 * SECOND, at(0)).expect("free");
+    let (health, booked) = health.book(100, &pace(60), at(0)).expect("free");
     assert_eq!((booked, health.booked_until), (60, Some(at(60))));
-    assert_eq!(health.book(1, SECOND, 60 * SECOND, at(0)), None);
+    assert_eq!(health.book(1, &pace(60), at(0)), None);
     // A scheduler that may book further ahead still finds free places.
-    let (health, booked) = health.book(100, SECOND, 120 * SECOND, at(0)).expect("free");
+    let (health, booked) = health.book(100, &pace(120), at(0)).expect("free");
     assert_eq!((booked, health.booked_until), (60, Some(at(120))));
-    assert_eq!(health.free_places(SECOND, 60 * SECOND, at(61)), 1);
+    assert_eq!(health.free_places(&pace(60), at(61)), 1);
     // However low the rate is, an idle provider gets a call.
-    let slow = Duration::from_secs(1_000);
-    let (health, booked) = ProviderHealth::new(Provider::Vapi).book(5, slow, 60 * SECOND, at(0)).expect("free");
+    let slow = Pace { interval: 1_000 * SECOND, ..pace(60) };
+    let (health, booked) = ProviderHealth::new(Provider::Vapi).book(5, &slow, at(0)).expect("free");
     assert_eq!((booked, health.booked_until), (1, Some(at(1_000))));
+}
+
+/// At this rate only the limit on calls in flight holds calls back.
+fn pace_with(calls_max: Option<u64>, claimed: u64, dialled: u64) -> Pace {
+    Pace { interval: SECOND / 100, calls_max, in_flight: Some(CallsInFlight { claimed, dialled }), ..pace(120) }
+}
+
+#[test]
+fn claims_and_calls_in_flight_keep_to_the_configured_limit() {
+    let health = ProviderHealth::new(Provider::Retell);
+    assert_eq!(health.free_places(&Pace { in_flight: None, ..pace_with(Some(20), 0, 0) }, at(0)), 0, "nobody counted");
+    let (health, booked) = health.book(100, &pace_with(Some(20), 3, 5), at(0)).expect("free");
+    assert_eq!(booked, 12);
+    // Until the index shows these claims, their places are taken. A count that shows them before takes them twice.
+    assert!(health.is_full(&pace_with(Some(20), 3, 5), at(9)) && health.is_full(&pace_with(Some(20), 15, 5), at(9)));
+    assert!(health.is_full(&pace_with(Some(20), 15, 5), at(10)));
+    assert_eq!(health.free_places(&pace_with(Some(20), 9, 5), at(10)), 6);
+    assert_eq!(health.book(9, &pace_with(Some(20), 30, 0), at(10)), None, "a lowered limit cancels no claim");
+}
+
+#[test]
+fn reservations_end_however_often_places_are_booked() {
+    let mut health = ProviderHealth::new(Provider::Retell);
+    let mut booked = 0;
+    for tenth in 0..1_000 {
+        let now = Timestamp::from_millis(tenth * 100);
+        // No call stays in flight, and one place in ten seconds' reservations is always free.
+        if let Some((next, places)) = health.book(1, &pace_with(Some(50), 0, 0), now) {
+            (health, booked) = (next, booked + places);
+        }
+    }
+    assert!((400..=600).contains(&booked) && health.call_limit != CallLimit::default(), "{booked}");
+}
+
+#[test]
+fn refusal_limits_the_calls_to_those_that_the_provider_had() {
+    let health = ProviderHealth::new(Provider::Retell);
+    let refused = health.after_dial(&call(1), failed(DialFailure::TooManyCalls), at(100)).expect("changes");
+    assert!(!refused.is_available(at(104)) && refused.is_available(at(105)) && refused.call_limit.needs_count());
+    assert!(!refused.allows(&call(2), at(99), at(105)), "a claim from before the refusal is void");
+    assert_eq!(refused.rate(at(105)), FULL_RATE);
+    assert_eq!(refused.after_dial(&call(2), failed(DialFailure::TooManyCalls), at(101)), None, "it was sent before");
+
+    // 600 calls were claimed at the configured rate, and 20 of them were dialled.
+    let limited = refused.counted(CallsInFlight { claimed: 580, dialled: 20 }).expect("was refused");
+    assert_eq!(
+        (limited.counted(CallsInFlight::default()), limited.call_limit.calls_max(None, at(105))),
+        (None, Some(20))
+    );
+    assert!(!limited.allows(&call(2), at(99), at(105)) && limited.allows(&call(2), at(101), at(105)));
+    assert_eq!(limited.call_limit.calls_max(Some(7), at(105)), Some(7));
+    assert_eq!(limited.free_places(&pace_with(None, 4, 10), at(105)), 6);
+    // It grows by 2 % a minute, and ends.
+    assert_eq!(limited.call_limit.calls_max(None, at(100 + 10 * 60)), Some(24));
+    assert_eq!(limited.call_limit.calls_max(None, at(100 + 3_599)), Some(43));
+    assert_eq!(limited.call_limit.calls_max(None, at(100 + 3_600)), None);
+
+    // Calls that ended and were not reported yet let the count be too high. So each further refusal lowers the limit.
+    let again = limited.after_dial(&call(3), failed(DialFailure::TooManyCalls), at(110)).expect("changes");
+    let lowered = again.counted(CallsInFlight { claimed: 0, dialled: 30 }).expect("was refused");
+    assert_eq!(lowered.call_limit.calls_max(None, at(115)), Some(18));
+    let again = lowered.after_dial(&call(3), failed(DialFailure::TooManyCalls), at(130)).expect("changes");
+    let least = again.counted(CallsInFlight::default()).expect("was refused");
+    assert_eq!(least.call_limit.calls_max(None, at(131)), Some(1), "one call is always tried");
+    assert_eq!(least.call_limit.calls_max(None, at(130 + 5 * 60)), Some(2));
 }
 
 mod random {
@@ -229,7 +299,7 @@ mod random {
                 match step {
                     Step::Wait(seconds) => now += seconds,
                     Step::Claim(wanted) => {
-                        if let Some((next, booked)) = health.book(wanted, SECOND, 60 * SECOND, at(now)) {
+                        if let Some((next, booked)) = health.book(wanted, &pace(60), at(now)) {
                             prop_assert!(booked >= 1 && booked <= wanted && health.is_available(at(now)));
                             claimed += booked;
                             health = next;
@@ -253,7 +323,7 @@ mod random {
                         let allowed = health.allows(&call(number), at(now), at(now));
                         let Some(next) = health.after_dial(&call(number), signal, at(now)) else { continue };
                         prop_assert_ne!(&next, &health, "a change is written, and nothing else");
-                        if next.slowdown != health.slowdown {
+                        if (next.slowdown, next.call_limit.since()) != (health.slowdown, health.call_limit.since()) {
                             (since, claimed) = (now, 0);
                         }
                         if before.is_open() {

@@ -46,7 +46,7 @@ fn pending() -> Call {
 /// Dials a pending call.
 fn dialled(call: &Call, now: i64) -> Call {
     let token = format!("token-{now}");
-    let claimed = call.claim(&token, LEASE, true, &policy(), at(now)).expect("pending").call;
+    let claimed = call.claim(&token, Provider::Retell, LEASE, true, &policy(), at(now)).expect("pending").call;
     let key = format!("dial-{now}");
     claimed.start_dial(&token, &key, Provider::Retell, &policy(), at(now)).expect("claimed").transition.call
 }
@@ -117,7 +117,7 @@ fn lost_row_of_a_dialled_call_is_in_doubt() {
     let before = dialled(&pending(), 1);
     let call = rebuilt(None, &records(&before), 100).expect("created");
     assert_eq!((&call.job, call.in_doubt().len()), (&Job::InProgress, 1));
-    assert_eq!(call.claim("token", LEASE, true, &policy(), at(101)), None);
+    assert_eq!(call.claim("token", Provider::Retell, LEASE, true, &policy(), at(101)), None);
     assert_eq!(call.attempt_records[0].dialled_at, Some(at(1)), "the provider is asked about that time");
 }
 
@@ -190,7 +190,7 @@ fn stopped_call_is_not_tried_again_and_still_learns_how_it_ended() {
     for call in [pending(), dialled(&pending(), 1), ringing.clone()] {
         let stopped = call.stop_unknown(&policy(), at(10)).expect("placed by us").call;
         assert_eq!(stopped.stop_unknown(&policy(), at(11)), None);
-        assert_eq!(stopped.claim("token", LEASE, true, &policy(), at(11)), None);
+        assert_eq!(stopped.claim("token", Provider::Retell, LEASE, true, &policy(), at(11)), None);
         let ended = busy(Some(&stopped), "1", 20);
         assert_eq!((&ended.job, ended.attempts().len()), (&Job::Failed, 1));
     }

@@ -24,7 +24,7 @@ pub use edge::{Edge, Forwarded};
 pub use entries::{Entries, Entry, SecretHalf};
 pub use fields::ConfigError;
 pub use file::ProvidersFile;
-pub use pacing::{DialRates, DialRatesError, PER_SECOND_MIN, Pacing};
+pub use pacing::{DialRates, DialRatesError, LANE_SECONDS, PER_SECOND_MAX, PER_SECOND_MIN, Pacing};
 pub use parse::KeyLengths;
 pub use webhook::{DEDUPE_RETENTION, WINDOW_MAX, WebhookConfig};
 

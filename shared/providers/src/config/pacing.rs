@@ -2,9 +2,13 @@
 //!
 //! A lane is one message group of the dial queue. The calls of one lane are placed one after the other, and different
 //! lanes work at the same time. **All lanes of a provider together never exceed its rate.**
+//!
+//! Each lane keeps a dialer busy. If the function may not run that often, the lanes take turns, and the providers share its dials in
+//! the proportion of their rates.
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::num::NonZeroU32;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -13,26 +17,26 @@ use thiserror::Error;
 
 use crate::api::api_url;
 
-/// Highest rate in calls per second. Any higher rate is a mistake: no provider accepts a hundred calls per second from
-/// one account.
-const PER_SECOND_MAX: f64 = 100.0;
+/// Highest rate in calls per second. Each lane keeps a dialer busy, and an event source starts at most a thousand of them.
+pub const PER_SECOND_MAX: f64 = 200.0;
 /// Lowest rate in calls per second. At a lower rate, a dialer would have to wait longer for its turn than its
 /// invocation may last.
 pub const PER_SECOND_MIN: f64 = 0.1;
-/// Wanted time from one call to the next within one lane. The number of lanes follows from it: with more lanes, each
-/// would wait longer for its turn.
-const LANE_SECONDS: f64 = 5.0;
-/// Typical time that a provider takes to answer a request that places a call.
-const ANSWER_SECONDS: f64 = 2.0;
+/// Time from one call to the next within one lane, but at low rates. It is longer than providers usually take to answer, so the lanes
+/// reach the rate. It is no longer than that, because a dialer is paid for while it waits.
+pub const LANE_SECONDS: f64 = 2.5;
+/// Highest number of lanes of a provider: those of the highest rate.
+const LANES_MAX: u32 = 1_000;
 
-/// Rates of the providers that calls are placed with, as text: `retell=1,twilio=0.5`. Calls of another provider wait.
+/// Rates of the providers that calls are placed with, as text: `retell=1/20,twilio=0.5`. The number after the slash limits the calls
+/// in flight. Calls of another provider wait.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DialRates(BTreeMap<Provider, Pacing>);
 
 /// Reason why a text does not name dial rates.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum DialRatesError {
-    #[error("{0:?} is not of the form provider=calls per second")]
+    #[error("{0:?} is not of the form provider=calls per second or provider=calls per second/calls at the same time")]
     Form(String),
     #[error(transparent)]
     Unknown(#[from] UnknownProvider),
@@ -40,6 +44,8 @@ pub enum DialRatesError {
     NoApi(Provider),
     #[error("the rate of {0} is not a number from {PER_SECOND_MIN} to {PER_SECOND_MAX}")]
     Range(Provider),
+    #[error("the limit on the calls of {0} at the same time is not a whole number of at least 1")]
+    Calls(Provider),
     #[error("{0} has two rates")]
     Twice(Provider),
 }
@@ -49,6 +55,15 @@ impl DialRates {
     #[must_use]
     pub fn pacing(&self, provider: Provider) -> Option<Pacing> {
         self.0.get(&provider).copied()
+    }
+
+    /// Returns the time from one call to the next that the provider gets, if this number of dialers may run at the same time. `None`
+    /// if no calls are placed with the provider.
+    #[must_use]
+    pub fn interval(&self, provider: Provider, dialers: u32) -> Option<Duration> {
+        let rates: f64 = self.0.values().map(|pacing| pacing.per_second).sum();
+        let share = (f64::from(dialers) / (rates * LANE_SECONDS)).min(1.0);
+        self.pacing(provider).map(|pacing| Duration::from_secs_f64(1.0 / (pacing.per_second * share)))
     }
 }
 
@@ -63,8 +78,14 @@ impl FromStr for DialRates {
             if api_url(provider).is_none() {
                 return Err(DialRatesError::NoApi(provider));
             }
-            let pacing = per_second.trim().parse().ok().and_then(Pacing::new);
-            if rates.insert(provider, pacing.ok_or(DialRatesError::Range(provider))?).is_some() {
+            let (per_second, calls) = match per_second.split_once('/') {
+                Some((per_second, calls)) => {
+                    (per_second, Some(calls.trim().parse().map_err(|_| DialRatesError::Calls(provider))?))
+                }
+                None => (per_second, None),
+            };
+            let pacing = per_second.trim().parse().ok().and_then(Pacing::new).ok_or(DialRatesError::Range(provider))?;
+            if rates.insert(provider, Pacing { calls_max: calls, ..pacing }).is_some() {
                 return Err(DialRatesError::Twice(provider));
             }
         }
@@ -74,50 +95,54 @@ impl FromStr for DialRates {
 
 impl fmt::Display for DialRates {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, (provider, Pacing { per_second })) in self.0.iter().enumerate() {
+        for (index, (provider, Pacing { per_second, calls_max })) in self.0.iter().enumerate() {
             let comma = if index > 0 { "," } else { "" };
             write!(f, "{comma}{provider}={per_second}")?;
+            if let Some(calls) = calls_max {
+                write!(f, "/{calls}")?;
+            }
         }
         Ok(())
     }
 }
 
-/// Rate at which calls are placed with one provider.
+/// Rate at which calls are placed with one provider, and the limit on those in flight.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pacing {
     per_second: f64,
+    calls_max: Option<NonZeroU32>,
 }
 
 impl Pacing {
-    /// Makes a pacing from a rate in calls per second. `None` if the rate is out of range.
+    /// Makes a pacing from a rate in calls per second, without a limit on calls in flight. `None` if the rate is out of range.
     #[must_use]
     pub fn new(per_second: f64) -> Option<Self> {
-        (PER_SECOND_MIN..=PER_SECOND_MAX).contains(&per_second).then_some(Self { per_second })
+        (PER_SECOND_MIN..=PER_SECOND_MAX).contains(&per_second).then_some(Self { per_second, calls_max: None })
     }
 
-    /// Calls that the account may place per second: 0.1 to 100.
+    /// Calls that the account may place per second: 0.1 to 200.
     #[must_use]
-    pub fn per_second(self) -> f64 {
+    pub const fn per_second(self) -> f64 {
         self.per_second
     }
 
-    /// Number of lanes, from 1 to `lanes_max`. A low rate gets few lanes: with many, each would wait long for its turn.
+    /// Calls that the account may have at the same time. `None` if there is no limit.
     #[must_use]
-    pub fn lanes(self, lanes_max: u32) -> u32 {
-        let wanted = (1..lanes_max).find(|lanes| f64::from(*lanes) >= self.per_second * LANE_SECONDS);
-        wanted.unwrap_or(lanes_max).max(1)
+    pub fn calls_max(self) -> Option<u64> {
+        self.calls_max.map(|calls| calls.get().into())
+    }
+
+    /// Number of lanes, at least 1. It follows from the rate: with fewer lanes, a provider that answers slowly would hold up the
+    /// others, and with more, each would wait long for its turn.
+    #[must_use]
+    pub fn lanes(self) -> u32 {
+        let wanted = (1..LANES_MAX).find(|lanes| f64::from(*lanes) >= self.per_second * LANE_SECONDS);
+        wanted.unwrap_or(LANES_MAX)
     }
 
     /// Time from one call to the next within one lane. At this interval all lanes together keep the rate.
     #[must_use]
-    pub fn lane_interval(self, lanes_max: u32) -> Duration {
-        Duration::from_secs(1).mul_f64(f64::from(self.lanes(lanes_max)) / self.per_second)
-    }
-
-    /// Calls per second that all lanes together can place. Limited by the rate, and by the time that the provider takes
-    /// to answer.
-    #[must_use]
-    pub fn throughput(self, lanes_max: u32) -> f64 {
-        self.per_second.min(f64::from(self.lanes(lanes_max)) / ANSWER_SECONDS)
+    pub fn lane_interval(self) -> Duration {
+        Duration::from_secs(1).mul_f64(f64::from(self.lanes()) / self.per_second)
     }
 }

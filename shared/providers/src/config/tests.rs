@@ -205,14 +205,20 @@ fn bad_urls_are_refused() {
 fn lanes_together_keep_the_rate_and_no_turn_is_far_off() {
     let config = |per_second: f64| Pacing::new(per_second).unwrap();
     let lanes_and_interval =
-        |per_second: f64| (config(per_second).lanes(5), config(per_second).lane_interval(5).as_millis());
+        |per_second: f64| (config(per_second).lanes(), config(per_second).lane_interval().as_millis());
     assert_eq!(lanes_and_interval(0.1), (1, 10_000));
-    assert_eq!(lanes_and_interval(0.5), (3, 6_000));
-    assert_eq!(lanes_and_interval(1.0), (5, 5_000));
-    assert_eq!(lanes_and_interval(100.0), (5, 50));
-    let throughput = |per_second: f64, lanes_max| config(per_second).throughput(lanes_max);
-    assert_eq!((throughput(0.1, 5), throughput(1.0, 5), throughput(100.0, 5)), (0.1, 1.0, 2.5));
-    assert_eq!(throughput(100.0, 200), 100.0);
+    assert_eq!(lanes_and_interval(0.5), (2, 4_000));
+    assert_eq!(lanes_and_interval(1.0), (3, 3_000));
+    assert_eq!(lanes_and_interval(100.0), (250, 2_500));
+    assert_eq!(lanes_and_interval(200.0), (500, 2_500));
+
+    // 10 calls per second keep 25 dialers busy.
+    let rates: DialRates = "retell=8,twilio=2".parse().unwrap();
+    let intervals = |dialers| {
+        [Provider::Retell, Provider::Twilio].map(|provider| rates.interval(provider, dialers).unwrap().as_millis())
+    };
+    assert_eq!((intervals(1_000), intervals(25), intervals(10)), ([125, 500], [125, 500], [312, 1_250]));
+    assert_eq!(rates.interval(Provider::Vapi, 50), None);
 }
 
 #[test]

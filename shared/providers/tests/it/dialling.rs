@@ -265,6 +265,7 @@ fn answers<const N: usize>(provider: Provider, responses: [(u16, Value); N]) -> 
             DialAnswer::AccountProblem { reason } => format!("account: {reason}"),
             DialAnswer::NumberOrAccountProblem { reason } => format!("number or account: {reason}"),
             DialAnswer::Busy { reason, retry_after: _ } => format!("busy: {reason}"),
+            DialAnswer::TooManyCalls { reason, retry_after: _ } => format!("too many calls: {reason}"),
             DialAnswer::NotDialled { provider_call_id, reason } => {
                 format!("not dialled as {provider_call_id}: {reason}")
             }
@@ -298,7 +299,7 @@ fn retells_refusals_are_read_from_their_text() {
     400 {"message":"Invalid request format, please check API reference.","status":"error"} -> account: bad_request
     400 {"message":"The contact is marked do_not_call.","status":"error"} -> number: do_not_call
     402 {"message":"Trial has ended, please add payment method.","status":"error"} -> account: payment_required
-    403 {"message":"Concurrency limit reached","status":"error"} -> busy: concurrency_limit
+    403 {"message":"Concurrency limit reached","status":"error"} -> too many calls: concurrency_limit
     500 {"message":"Concurrency limit reached","status":"error"} -> in doubt
     "#);
 }
@@ -350,7 +351,7 @@ fn twilios_refusals_are_read_from_their_code() {
     400 {"code":21205,"status":400} -> account: bad_request
     401 {"code":20003,"status":400} -> account: unauthorized
     403 {"code":20003,"status":400} -> account: unauthorized
-    400 {"code":10004,"status":400} -> busy: concurrency_limit
+    400 {"code":10004,"status":400} -> too many calls: concurrency_limit
     429 {"code":20429,"status":400} -> busy: rate_limited
     400 {"code":"21211"} -> account: bad_request
     "#);
@@ -375,12 +376,12 @@ fn vapis_refusals_are_read_from_their_texts() {
     400 {"error":"Bad Request","message":["customer.number must be a valid phone number in the E.164 format. Hot tip, …"],"statusCode":400} -> number: invalid_number
     400 {"error":"Bad Request","message":["customer.number must be a valid phone number","phoneNumberId must be a UUID"],"statusCode":400} -> account: bad_request
     400 {"error":"Bad Request","message":["property phoneNumberId should not exist"],"statusCode":400} -> account: bad_request
-    400 {"error":"Bad Request","message":"Over Concurrency Limit","statusCode":400} -> busy: concurrency_limit
+    400 {"error":"Bad Request","message":"Over Concurrency Limit","statusCode":400} -> too many calls: concurrency_limit
     400 {"error":"Bad Request","message":"Numbers Bought On Vapi Have A Daily Outbound Call Limit.","statusCode":400} -> account: daily_limit
     400 {"error":"Bad Request","message":"Wallet Balance is 0. Purchase More Credits Or Upgrade Your Plan.","statusCode":400} -> account: bad_request
     201 {"id":"v1","status":"queued","subscriptionLimits":{"concurrencyBlocked":false}} -> accepted as v1
     201 {"id":"v1","status":"queued","subscriptionLimits":{"concurrencyBlocked":true}} -> not dialled as v1: concurrency_limit
-    201 {"subscriptionLimits":{"concurrencyBlocked":true}} -> busy: concurrency_limit
+    201 {"subscriptionLimits":{"concurrencyBlocked":true}} -> too many calls: concurrency_limit
     "#);
 }
 
@@ -399,7 +400,7 @@ fn telnyx_refusals_are_read_from_the_field_that_they_name() {
     422 {"errors":[{"code":"10016","detail":"Phone number must be in +E.164 format.","source":{"pointer":"/from"},"title":"…"}]} -> account: unprocessable
     422 {"errors":[{"code":"10015","detail":"Invalid value for connection_id","source":{"pointer":"/connection_id"},"title":"…"}]} -> account: unprocessable
     403 {"errors":[{"code":"10010","title":"Authorization failed"}]} -> account: forbidden
-    403 {"errors":[{"code":"90","detail":"User channel limit exceeded D1"}]} -> busy: concurrency_limit
+    403 {"errors":[{"code":"90","detail":"User channel limit exceeded D1"}]} -> too many calls: concurrency_limit
     422 {"errors":[]} -> account: unprocessable
     "#);
 }
