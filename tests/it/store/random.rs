@@ -98,7 +98,9 @@ fn any_call() -> impl Strategy<Value = Call> {
         let job = job.unwrap_or_else(|| call.job.clone());
         let in_flight = match &job {
             Job::Claimed { provider, .. } => Some(InFlight::Claimed(*provider)),
-            _ => call.in_flight,
+            Job::Pending { .. } | Job::InProgress | Job::Completed | Job::Failed | Job::Missed | Job::Canceled => {
+                call.in_flight
+            }
         };
         Call { job, in_flight, ..call }
     })
