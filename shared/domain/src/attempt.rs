@@ -157,7 +157,10 @@ impl Call {
         let presuming = entries.iter().any(|(_, entry)| is_deadline(entry));
         let lifecycle = LIFECYCLE.fold(&kinds, presuming);
         let outcome = OUTCOME.fold(&kinds, presuming);
-        let verdicts = verdicts(&entries, &kinds, &lifecycle, &outcome, deadline);
+        // A passed deadline stays applied for as long as a presumed edge makes a difference.
+        let presumption_matters = presuming
+            && (LIFECYCLE.state(&kinds, false) != lifecycle.state || OUTCOME.state(&kinds, false) != outcome.state);
+        let verdicts = verdicts(&entries, &lifecycle, &outcome, deadline, presumption_matters);
 
         let deadline_entry = deadline.and_then(|at| self.history.get(at));
         let last_step = lifecycle.running_maxima.last().and_then(|(_, at)| entries.get(*at)).map(|(_, entry)| *entry);
@@ -216,15 +219,12 @@ impl Call {
 /// Returns the verdict on each event of an attempt, with the event's index into the history.
 fn verdicts(
     entries: &[(usize, &HistoryEntry)],
-    kinds: &[EventKind],
     lifecycle: &MachineFold<Lifecycle>,
     outcome: &MachineFold<Outcome>,
     deadline: Option<usize>,
+    presumption_matters: bool,
 ) -> Vec<(usize, Verdict)> {
-    // A passed deadline stays applied for as long as a presumed edge makes a difference.
-    let presumption_matters =
-        LIFECYCLE.fold(kinds, false).state != lifecycle.state || OUTCOME.fold(kinds, false).state != outcome.state;
-    let first_initiated = kinds.iter().position(|kind| *kind == EventKind::Initiated);
+    let first_initiated = entries.iter().position(|(_, entry)| entry.event.kind == EventKind::Initiated);
     entries
         .iter()
         .enumerate()

@@ -45,7 +45,7 @@ impl Call {
         // time finds nothing to do, and sets a later one. But if the call became pending or ceased to be, it moves to another
         // part of the index. That costs a write anyway, so the exact time is set.
         let kept = self.wake_at.filter(|_| was_pending == self.is_pending());
-        self.wake_at = match (kept, self.next_wake_at(policy)) {
+        self.wake_at = match (kept, self.next_wake_at_from(&attempts, policy)) {
             (Some(kept), Some(next)) => Some(kept.min(next)),
             (None, next) => next,
             (Some(_), None) => None,
@@ -64,12 +64,13 @@ impl Call {
     pub(crate) fn derive_dispositions(&mut self, attempts: &[AttemptState]) {
         let retry = self.external_retry(attempts);
         let withdrawn: Vec<bool> = (0..self.attempt_records.len()).map(|index| self.is_withdrawn(index)).collect();
-        for (index, entry) in self.history.iter_mut().enumerate() {
-            let verdict = attempts
-                .iter()
-                .flat_map(|attempt| &attempt.verdicts)
-                .filter(|(at, _)| *at == index)
-                .fold(Verdict::Unhandled, |strongest, (_, verdict)| strongest.stronger(*verdict));
+        let mut strongest = vec![Verdict::Unhandled; self.history.len()];
+        for (at, verdict) in attempts.iter().flat_map(|attempt| &attempt.verdicts) {
+            if let Some(strongest) = strongest.get_mut(*at) {
+                *strongest = strongest.stronger(*verdict);
+            }
+        }
+        for (index, (entry, verdict)) in self.history.iter_mut().zip(strongest).enumerate() {
             let withdraws =
                 entry.is_withdrawal() && entry.attempt_index.is_some_and(|of| withdrawn.get(of) == Some(&true));
             let is_finding =

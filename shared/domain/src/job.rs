@@ -44,17 +44,20 @@ impl Call {
     /// ends, an attempt times out, or a retry by another system is overdue. `None` if the call is settled.
     #[must_use]
     pub fn next_wake_at(&self, policy: &Policy) -> Option<Timestamp> {
+        self.next_wake_at_from(&self.attempts(), policy)
+    }
+
+    pub(crate) fn next_wake_at_from(&self, attempts: &[AttemptState], policy: &Policy) -> Option<Timestamp> {
         let job = match &self.job {
             Job::Pending { due_at } => Some(*due_at),
             Job::Claimed { lease_ends_at, .. } => Some(*lease_ends_at),
             Job::InProgress | Job::Completed | Job::Failed | Job::Missed | Job::Canceled => None,
         };
-        let attempts = self.attempts();
         let deadlines = attempts
             .iter()
             .filter(|attempt| !attempt.is_settled())
             .map(|attempt| attempt.last_event_at.plus(policy.inactivity_timeout));
-        let retry = self.awaited_retry(&attempts).map(|(_, entry)| entry.received_at.plus(policy.inactivity_timeout));
+        let retry = self.awaited_retry(attempts).map(|(_, entry)| entry.received_at.plus(policy.inactivity_timeout));
         deadlines.chain(job).chain(retry).min()
     }
 

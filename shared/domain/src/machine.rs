@@ -124,10 +124,19 @@ impl<S, I> Finding<S, I> {
 }
 
 /// Set of at most 16 states.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
 struct StateSet(u16);
 
 impl StateSet {
+    /// Returns the states that are in this set and not in the other.
+    const fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+
+    const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
     fn contains(self, state: impl State) -> bool {
         self.0 & (1 << state.rank()) != 0
     }
@@ -135,6 +144,26 @@ impl StateSet {
     fn insert(&mut self, state: impl State) {
         self.0 |= 1 << state.rank();
     }
+}
+
+/// Legal edges for one input, given the states that are reached before it.
+#[derive(Clone, Copy)]
+struct Targets<I> {
+    input: I,
+    reached: StateSet,
+    /// States that the edges lead to.
+    states: StateSet,
+}
+
+/// Walk of a machine through its events.
+struct Walk<S> {
+    /// State after all events.
+    highest: S,
+    running_maxima: Vec<(S, usize)>,
+    /// Step by which each state was first reached.
+    steps: Vec<Step<S>>,
+    /// For each event, the states that its legal edges lead to.
+    targets: Vec<StateSet>,
 }
 
 /// Edge and event by which a state was first reached.
@@ -149,41 +178,44 @@ impl<S: State, I: Copy + Eq> Machine<S, I> {
     /// Folds `events`, which must be in canonical order. With `presuming`, the presumed edges are legal too.
     #[must_use]
     pub fn fold(&self, events: &[I], presuming: bool) -> MachineFold<S> {
-        let (highest, run, steps) = self.steps(events, presuming);
+        let Walk { highest, running_maxima, steps, targets } = self.walk(events, presuming);
         let path = path_to(highest, &steps);
         let made = path.first().map(|step| step.event);
-        let mut reached = StateSet(0);
-        reached.insert(self.initial);
+        let mut on_path = StateSet::default();
+        on_path.insert(self.initial);
+        for step in &path {
+            on_path.insert(step.to);
+        }
         let verdicts = events
             .iter()
+            .zip(targets)
             .enumerate()
-            .map(|(event, input)| {
-                let before = reached;
-                let targets: Vec<S> = self.legal(*input, presuming, before).map(|(_, to)| to).collect();
-                for to in &targets {
-                    reached.insert(*to);
-                }
-                let off_path = |to: &S| *to != self.initial && !path.iter().any(|step| step.to == *to);
+            .map(|(event, (input, targets))| {
                 if path.iter().any(|step| step.event == event) {
                     Verdict::Applied
                 } else if repeated(&path, events, event).is_some() {
                     Verdict::Repeated
                 } else if targets.is_empty() {
                     if self.handles(*input) { Verdict::Parked } else { Verdict::Unhandled }
-                } else if made.is_some_and(|made| event > made) && targets.iter().any(off_path) {
+                } else if made.is_some_and(|made| event > made) && !targets.without(on_path).is_empty() {
                     Verdict::Refused
                 } else {
                     Verdict::Stale
                 }
             })
             .collect();
-        MachineFold { state: highest, running_maxima: run, verdicts }
+        MachineFold { state: highest, running_maxima, verdicts }
+    }
+
+    /// Returns the state after all events, which must be in canonical order.
+    pub(crate) fn state(&self, events: &[I], presuming: bool) -> S {
+        self.walk(events, presuming).highest
     }
 
     /// Explains the verdict on the event at index `event`. The events are those of [`Machine::fold`].
     pub(crate) fn explain(&self, events: &[I], presuming: bool, event: usize) -> Finding<S, I> {
         let Some(input) = events.get(event).copied() else { return Finding::Unhandled };
-        let (highest, _, steps) = self.steps(events, presuming);
+        let Walk { highest, steps, .. } = self.walk(events, presuming);
         let path = path_to(highest, &steps);
         if let Some(step) = path.iter().find(|step| step.event == event) {
             let edges = self.edges.iter().filter(|(from, _)| *from == step.from);
@@ -193,7 +225,7 @@ impl<S: State, I: Copy + Eq> Machine<S, I> {
         if let Some(step) = repeated(&path, events, event) {
             return Finding::Repeated { state: step.to, by: step.event, is_applied: true };
         }
-        let mut before = StateSet(0);
+        let mut before = StateSet::default();
         before.insert(self.initial);
         for step in steps.iter().filter(|step| step.event < event) {
             before.insert(step.to);
@@ -248,15 +280,22 @@ impl<S: State, I: Copy + Eq> Machine<S, I> {
         Vec::new()
     }
 
-    /// Returns the state after all events, the running maxima, and the step by which each state was first reached.
-    fn steps(&self, events: &[I], presuming: bool) -> (S, Vec<(S, usize)>, Vec<Step<S>>) {
-        let mut reached = StateSet(0);
+    fn walk(&self, events: &[I], presuming: bool) -> Walk<S> {
+        let mut reached = StateSet::default();
         reached.insert(self.initial);
         let mut highest = self.initial;
         let mut steps: Vec<Step<S>> = Vec::new();
-        let mut run = Vec::new();
+        let mut running_maxima = Vec::new();
+        let mut targets = Vec::with_capacity(events.len());
+        // A long history repeats its inputs, and the reached states seldom change.
+        let mut known: Vec<Targets<I>> = Vec::new();
         for (event, input) in events.iter().enumerate() {
             let before = reached;
+            let states = self.targets(*input, presuming, before, &mut known);
+            targets.push(states);
+            if states.without(before).is_empty() {
+                continue;
+            }
             for (from, to) in self.legal(*input, presuming, before) {
                 if !before.contains(to) {
                     reached.insert(to);
@@ -271,11 +310,32 @@ impl<S: State, I: Copy + Eq> Machine<S, I> {
                     }
                 }
             }
-            if highest != run.last().map_or(self.initial, |(state, _)| *state) {
-                run.push((highest, event));
+            if highest != running_maxima.last().map_or(self.initial, |(state, _)| *state) {
+                running_maxima.push((highest, event));
             }
         }
-        (highest, run, steps)
+        Walk { highest, running_maxima, steps, targets }
+    }
+
+    /// Returns the states that the legal edges for `input` lead to. `known` holds what was computed before, one entry per input.
+    fn targets(&self, input: I, presuming: bool, reached: StateSet, known: &mut Vec<Targets<I>>) -> StateSet {
+        let at = known.iter().position(|entry| entry.input == input);
+        let entry = at.and_then(|at| known.get_mut(at));
+        if let Some(entry) = &entry
+            && entry.reached == reached
+        {
+            return entry.states;
+        }
+        let mut states = StateSet::default();
+        for (_, to) in self.legal(input, presuming, reached) {
+            states.insert(to);
+        }
+        let computed = Targets { input, reached, states };
+        match entry {
+            Some(entry) => *entry = computed,
+            None => known.push(computed),
+        }
+        states
     }
 
     /// True if any edge has this input, presumed edges included.
