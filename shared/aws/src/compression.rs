@@ -8,6 +8,7 @@
 //! same dictionary. Each item stores the number of its dictionary. A better dictionary becomes a new file with the next
 //! number, and the old files stay.
 
+use std::cell::Cell;
 use std::io;
 use std::sync::LazyLock;
 
@@ -24,6 +25,13 @@ const NEWEST: u32 = 1;
 const DICTIONARY_1: &[u8] = include_bytes!("dictionary-1.txt");
 
 static ENCODER: LazyLock<EncoderDictionary<'static>> = LazyLock::new(|| EncoderDictionary::copy(DICTIONARY_1, LEVEL));
+/// Size of the largest body after which the compressor is kept. Its memory grows with the body, to some MB.
+const KEPT_BODY_BYTES_MAX: usize = 16 * 1024;
+
+thread_local! {
+    /// Compressor for the next body. A new one would allocate and fault in more than 100 KB for each body.
+    static COMPRESSOR: Cell<Option<Compressor<'static>>> = const { Cell::new(None) };
+}
 static DECODER_1: LazyLock<DecoderDictionary<'static>> = LazyLock::new(|| DecoderDictionary::copy(DICTIONARY_1));
 
 /// Compressed body.
@@ -43,7 +51,14 @@ pub(crate) fn warm_up() {
 /// # Errors
 /// Errors of zstd. None is expected.
 pub(crate) fn compress(body: &[u8]) -> io::Result<Compressed> {
-    let bytes = Compressor::with_prepared_dictionary(&ENCODER)?.compress(body)?;
+    let mut compressor = match COMPRESSOR.take() {
+        Some(kept) => kept,
+        None => Compressor::with_prepared_dictionary(&ENCODER)?,
+    };
+    let bytes = compressor.compress(body)?;
+    if body.len() <= KEPT_BODY_BYTES_MAX {
+        COMPRESSOR.set(Some(compressor));
+    }
     Ok(Compressed { bytes, dictionary: NEWEST })
 }
 
@@ -89,6 +104,16 @@ mod tests {
             assert_eq!(decompress(&bytes, Some(dictionary), BYTES_MAX).unwrap(), body);
         }
         assert!(compress(BODY).unwrap().bytes.len() < BODY.len() / 2, "the dictionary holds most of it");
+    }
+
+    #[test]
+    fn result_does_not_depend_on_earlier_bodies() {
+        let first = compress(BODY).unwrap().bytes;
+        let long = BODY.repeat(5_000);
+        for earlier in [b"".as_slice(), BODY, &long, DICTIONARY_1] {
+            compress(earlier).unwrap();
+            assert_eq!(compress(BODY).unwrap().bytes, first);
+        }
     }
 
     #[test]
