@@ -31,9 +31,9 @@ CARGO_CYCLONEDX := .make/cargo-cyclonedx-$(CARGO_CYCLONEDX_VERSION)/bin/cargo-cy
 
 export SAM_CLI_TELEMETRY := 0
 
-.PHONY: help demo test soak check package deploy release sign clean
+.PHONY: help demo test soak bench check package deploy release sign clean
 .PHONY: need-rust need-python need-venv need-linux need-docker need-qemu format clippy doc deny template test-rust provider functions test-deployed
-.PHONY: compile-release test-dist test-sam-local
+.PHONY: compile-release compile-bench test-dist test-sam-local
 .PHONY: test-console pictures need-browser
 
 help: ## list the targets
@@ -56,6 +56,11 @@ soak: need-rust ## run every random test and the simulator with new seeds until 
 	@seed=$$(date +%s); while true; do next=$$((seed + $(SOAK_SEEDS))); echo "seeds $$seed..$$next"; \
 		PROPTEST_RNG_SEED=$$seed PROPTEST_CASES=$(SOAK_CASES) cargo test --quiet --locked --workspace --tests random:: || exit 1; \
 		SWITCHHOOK_SIM_SEEDS=$$seed..$$next cargo test --quiet --locked --workspace --test sim share || exit 1; seed=$$next; done
+
+# The functions as they are deployed, for the architecture of this machine. Close other programs first: they share its caches and cores.
+bench: need-rust need-linux provider $(VENV)/installed .make/peer/installed ## measure requests, CPU, memory and start of the functions, beside Node.js if it is there
+	@$(MAKE) --no-print-directory compile-bench ARCHITECTURE=$(HOST_ARCHITECTURE)
+	@$(PYTHON) -B benches/bench.py .make/bench
 
 check: need-rust need-venv format clippy doc deny template ## check the format, lints, documentation, licences and template
 	@echo "make check: all passed"
@@ -135,9 +140,23 @@ test-sam-local: need-docker need-linux provider
 	tools/lambda_image.sh $(HOST_ARCHITECTURE) .aws-sam/build/IngressFunction/bootstrap
 	SWITCHHOOK_E2E_SAM_LOCAL=1 $(IN_VENV) python -m pytest tests/e2e/test_sam_local.py
 
+# --- parts of `make bench` -------------------------------------------------------------------------------------------
+
+# By the same commands as a release, so that the binaries are the same.
+compile-bench: LAMBDA_DIR = .make/bench
+compile-bench: need-rust $(VENV)/installed
+	@$(RELEASE_BUILD) $(addprefix --bin ,$(FUNCTIONS))
+	@$(RELEASE_BUILD) --package switchhook-benches
+
+# Without npm, nothing is installed, and the comparison leaves the AWS SDK for JavaScript out.
+.make/peer/installed: benches/peer/package.json benches/peer/package-lock.json
+	@rm -rf .make/peer && mkdir -p .make/peer && cp $^ .make/peer
+	@cd .make/peer && { npm ci --ignore-scripts --no-audit --no-fund --loglevel error >&2 || rm -rf node_modules; } && touch installed
+
 # --- parts of `make release`, and its test ---------------------------------------------------------------------------
 
-RELEASE_BUILD = $(IN_VENV) cargo lambda build --release --locked --$(subst _,-,$(ARCHITECTURE)) --lambda-dir .make/release/$(ARCHITECTURE)
+LAMBDA_DIR = .make/release/$(ARCHITECTURE)
+RELEASE_BUILD = $(IN_VENV) cargo lambda build --release --locked --$(subst _,-,$(ARCHITECTURE)) --lambda-dir $(LAMBDA_DIR)
 
 # The tool runs on any processor, so cargo-lambda must not optimise it for those of Lambda.
 compile-release: need-rust $(VENV)/installed

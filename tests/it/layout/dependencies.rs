@@ -67,7 +67,7 @@ fn layer(package: &str) -> u8 {
         "switchhook-aws" => 2,
         "switchhook-operate" => 3,
         "switchhook-local" | "switchhook-console" => 4,
-        "switchhook-cli" | "switchhook-tests" => 5,
+        "switchhook-cli" | "switchhook-tests" | "switchhook-benches" => 5,
         function => {
             assert!(
                 root().join(function.replace("switchhook-", "functions/")).is_dir(),
@@ -107,5 +107,5 @@ fn only_the_edge_knows_the_sdk() {
     };
     let packages: Vec<String> =
         dependencies().into_iter().filter(|(_, built_on)| uses_sdk(built_on)).map(|(package, _)| package).collect();
-    assert_eq!(packages, ["switchhook-aws", "switchhook-local"]);
+    assert_eq!(packages, ["switchhook-aws", "switchhook-benches", "switchhook-local"]);
 }
