@@ -8,7 +8,7 @@ const help = [
   ["u", "UTC or local time"], ["f", "filters"], ["Esc", "back"], ["?", "this help"],
 ];
 const root = document.documentElement;
-const find = (selector) => document.querySelector(selector);
+export const find = (selector, within = document) => within.querySelector(selector);
 
 /** Says a sentence in the one polite status line of the page. */
 export const say = (text) => { find("#status").textContent = text; };
@@ -78,8 +78,9 @@ const showHelp = () => {
       list.append(make("dt", ...keys.split(" ").flatMap((key) => [make("kbd", key), " "])), make("dd", meaning));
     }
     const toggle = make("button");
-    const label = () => { toggle.textContent = setting("keys", "on") === "on" ? "Switch keys off" : "Switch keys on"; };
-    toggle.onclick = () => { localStorage.setItem("keys", setting("keys", "on") === "on" ? "off" : "on"); label(); };
+    const next = () => setting("keys", "on") === "on" ? "off" : "on";
+    const label = () => { toggle.textContent = `Switch keys ${next()}`; };
+    toggle.onclick = () => { localStorage.setItem("keys", next()); label(); };
     label();
     const close = make("button", "Close");
     close.className = "primary";

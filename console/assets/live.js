@@ -1,7 +1,6 @@
 // Live pages: when the server names a new version, changes are taken over in place, and nothing moves.
-import { say, showTimes } from "./keys.js";
+import { find, say, showTimes } from "./keys.js";
 
-const find = (selector, within = document) => within.querySelector(selector);
 let source = null;
 let busy = false;
 let saidAt = 0;
@@ -18,7 +17,7 @@ const light = (text, on) => {
 
 const isSelected = (node) => {
   const selection = getSelection();
-  return !selection.isCollapsed && selection.rangeCount > 0 && selection.getRangeAt(0).intersectsNode(node);
+  return !selection.isCollapsed && selection.getRangeAt(0).intersectsNode(node);
 };
 
 const changed = (element) => {
@@ -137,11 +136,10 @@ const offer = () => {
   button.textContent = `${moved} ${moved === 1 ? "part" : "parts"} changed: show (n)`;
 };
 
-/** Reads the page again. If the user has asked for it, parts may move. */
+/** Reads the page again, but not during a drag. If the user asked for it, parts may move. */
 export const refresh = async (isAsked) => {
-  while (busy && isAsked) await new Promise((done) => setTimeout(done, 20));
-  // While the user chooses a range, nothing takes its mark away.
-  if (busy || document.hidden || (!isAsked && find(".range"))) return;
+  while (busy && isAsked) await new Promise(requestAnimationFrame);
+  if (busy || document.hidden || !isAsked && find(".range")) return;
   busy = true;
   const slow = setTimeout(() => light("reading…", true), 2000);
   try {
@@ -185,7 +183,7 @@ const listen = () => {
     refresh();
   });
   source.onopen = () => light("live", true);
-  // The answer 204 closes the stream.
+  // 204 closes the stream.
   source.onerror = () => { if (source?.readyState !== EventSource.CLOSED) light("not reached", false); };
 };
 

@@ -367,13 +367,23 @@ fn dial_rates_are_read_and_written() {
     assert_eq!(rates.pacing(Provider::Twilio), Pacing::new(0.5));
     assert_eq!(rates.pacing(Provider::Vapi), None);
     assert_eq!(rates.to_string(), "retell=1,twilio=0.5");
+    let limited: DialRates = "telnyx = 200 / 1000, vapi=5/20".parse().unwrap();
+    let calls_max = |provider| limited.pacing(provider).and_then(Pacing::calls_max);
+    assert_eq!((calls_max(Provider::Telnyx), calls_max(Provider::Vapi)), (Some(1_000), Some(20)));
+    assert_eq!(limited.to_string(), "vapi=5/20,telnyx=200/1000");
     assert_eq!("".parse(), Ok(DialRates::default()));
     for (text, problem) in [
-        ("retell", "\"retell\" is not of the form provider=calls per second"),
+        (
+            "retell",
+            "\"retell\" is not of the form provider=calls per second or provider=calls per second/calls at the same time",
+        ),
         ("plivo=1", "unknown provider \"plivo\": known are retell, twilio, vapi, telnyx, generic"),
         ("generic=1", "generic has no API, and places no calls"),
-        ("retell=0", "the rate of retell is not a number from 0.1 to 100"),
-        ("retell=fast", "the rate of retell is not a number from 0.1 to 100"),
+        ("retell=0", "the rate of retell is not a number from 0.1 to 200"),
+        ("retell=fast", "the rate of retell is not a number from 0.1 to 200"),
+        ("retell=201/5", "the rate of retell is not a number from 0.1 to 200"),
+        ("retell=1/0", "the limit on the calls of retell at the same time is not a whole number of at least 1"),
+        ("retell=1/2/3", "the limit on the calls of retell at the same time is not a whole number of at least 1"),
         ("retell=1,retell=2", "retell has two rates"),
     ] {
         let error: DialRatesError = text.parse::<DialRates>().unwrap_err();
