@@ -34,6 +34,7 @@ LOCAL = {
     "EventsDlq.QueueName": "switchhook-events-dlq.fifo",
     "DialQueue.QueueName": "switchhook-dial.fifo",
     "DueQueue.QueueName": "switchhook-due",
+    "RepairQueue.QueueName": "switchhook-repair.fifo",
     "RelayFailuresQueue.QueueName": "switchhook-relay-failures",
     **{
         f"{function.capitalize()}Function": f"switchhook-{function}"

@@ -45,9 +45,11 @@ use crate::services::{Options, Services};
 use crate::sqs::queue_url;
 use crate::stack::{
     CALL_RETENTION, CALLS_TABLE, DIAL_ACCOUNTS_SECRET, DIAL_QUEUE, DUE_QUEUE, EVENT_BUS, EVENTS_DEAD_LETTER_QUEUE,
-    EVENTS_QUEUE, INBOX_RETENTION, INBOX_TABLE, MAX_RECEIVE_COUNT, WEBHOOK_KEYS_SECRET,
+    EVENTS_QUEUE, INBOX_RETENTION, INBOX_TABLE, MAX_RECEIVE_COUNT, REPAIR_QUEUE, WEBHOOK_KEYS_SECRET,
 };
-use event_sources::{poll_dial_queue, poll_due_queue, poll_due_records, poll_events_queue, poll_stream};
+use event_sources::{
+    poll_dial_queue, poll_due_queue, poll_due_records, poll_events_queue, poll_repair_queue, poll_stream,
+};
 use gateway::{Route, gateway_error, http_api_event};
 
 pub use event_sources::CloudError;
@@ -220,6 +222,7 @@ impl Cloud {
                 calls: calls("reconciler"),
                 queue: queue("reconciler", EVENTS_QUEUE),
                 dlq: queue("reconciler", EVENTS_DEAD_LETTER_QUEUE),
+                repair_queue: queue("reconciler", REPAIR_QUEUE),
                 bus: bus("reconciler"),
                 dial_accounts: dial_accounts("reconciler"),
                 api: provider_api(),
@@ -247,7 +250,7 @@ impl Cloud {
     /// Runs the event source mappings and the schedules until the local cloud fails, which should never happen.
     /// Dropping the future stops them.
     pub async fn run(&self) -> CloudError {
-        let Stack { services, consumer, dialer, relay, scheduler, metrics, .. } = &*self.0;
+        let Stack { services, consumer, dialer, relay, scheduler, reconciler, metrics, .. } = &*self.0;
         let consumers =
             std::array::from_fn::<_, CONSUMERS, _>(|_| Box::pin(poll_events_queue(services, consumer, metrics)));
         let [first, second, third, fourth] = consumers;
@@ -261,6 +264,7 @@ impl Cloud {
             stopped = poll_dial_queue(services, dialer, dialers, metrics) => stopped,
             stopped = poll_stream(services, relay, metrics) => stopped,
             stopped = poll_due_queue(services, scheduler, metrics) => stopped,
+            stopped = poll_repair_queue(services, reconciler, metrics) => stopped,
             never = poll_due_records(services, scheduler, metrics) => match never {},
             never = self.run_schedules() => match never {},
             never = self.deliver_webhooks() => match never {},

@@ -25,6 +25,8 @@ pub const EVENTS_QUEUE: &str = "switchhook-events.fifo";
 pub const DIAL_QUEUE: &str = "switchhook-dial.fifo";
 /// Standard queue of calls that are due within a minute. Each message is delayed until its call is due.
 pub const DUE_QUEUE: &str = "switchhook-due";
+/// FIFO queue of shards with many due calls, from the reconciler to its workers.
+pub const REPAIR_QUEUE: &str = "switchhook-repair.fifo";
 /// FIFO queue of messages that the consumer could not process.
 pub const EVENTS_DEAD_LETTER_QUEUE: &str = "switchhook-events-dlq.fifo";
 /// Standard queue of stream records that the relay could not publish: the on-failure destination of its event source.
@@ -47,6 +49,10 @@ pub const QUEUE_BATCH: usize = 10;
 pub const STREAM_BATCH: usize = 100;
 /// Stream records, or messages of the queue of due calls, per invocation of the scheduler.
 pub const DUE_BATCH: usize = 10;
+/// Messages per invocation of a worker of the reconciler. It works on one shard, until its time is up.
+pub const REPAIR_BATCH: usize = 1;
+/// Workers of the reconciler that run at the same time.
+pub const REPAIR_WORKERS: usize = 8;
 /// Messages per invocation of the dialer. It waits until the provider's rate limit allows the dial, and a second
 /// message would have to wait with the first.
 pub const DIAL_BATCH: usize = 1;
@@ -60,6 +66,8 @@ pub(crate) const VISIBILITY_TIMEOUT_MS: u64 = 60_000;
 pub(crate) const DIAL_VISIBILITY_TIMEOUT_MS: u64 = 180_000;
 /// Visibility timeout of the queue of due calls: six times the 50 s timeout of the scheduler.
 pub(crate) const DUE_VISIBILITY_TIMEOUT_MS: u64 = 300_000;
+/// Visibility timeout of the repair queue: more than the 50 s timeout of the reconciler, and no more than a minute.
+pub(crate) const REPAIR_VISIBILITY_TIMEOUT_MS: u64 = 60_000;
 /// SQS's default, for queues whose template does not set a timeout.
 const DEFAULT_VISIBILITY_TIMEOUT_MS: u64 = 30_000;
 pub(crate) const MAX_RECEIVE_COUNT: u32 = 20;
@@ -78,6 +86,7 @@ pub fn stack_queues() -> Vec<QueueSettings> {
         queue(EVENTS_QUEUE, true, VISIBILITY_TIMEOUT_MS, Some(redrive_policy)),
         queue(DIAL_QUEUE, true, DIAL_VISIBILITY_TIMEOUT_MS, None),
         queue(DUE_QUEUE, false, DUE_VISIBILITY_TIMEOUT_MS, None),
+        queue(REPAIR_QUEUE, true, REPAIR_VISIBILITY_TIMEOUT_MS, None),
         queue(EVENTS_DEAD_LETTER_QUEUE, true, DEFAULT_VISIBILITY_TIMEOUT_MS, None),
         queue(RELAY_FAILURES_QUEUE, false, DEFAULT_VISIBILITY_TIMEOUT_MS, None),
     ]

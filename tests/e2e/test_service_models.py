@@ -163,6 +163,7 @@ ACTIONS = {
 LOCAL_NAMES = {
     "switchhook-inbox": "InboxTable", "switchhook-calls": "CallsTable", "switchhook": "EventBus", "switchhook-events.fifo": "EventsQueue",
     "switchhook-events-dlq.fifo": "EventsDlq", "switchhook-dial.fifo": "DialQueue", "switchhook-due": "DueQueue",
+    "switchhook-repair.fifo": "RepairQueue",
     "switchhook-relay-failures": "RelayFailuresQueue", "switchhook-webhook-keys": "WebhookKeysSecret",
     "switchhook-dial-accounts": "DialAccountsSecret",
 }  # fmt: skip

@@ -126,6 +126,7 @@ GRANTS = {
         (["dynamodb:GetItem", "dynamodb:UpdateItem"], [CALLS]),
         (["sqs:SendMessage", "sqs:GetQueueAttributes"], [QUEUE]),
         (["sqs:GetQueueAttributes", "sqs:ReceiveMessage", "sqs:ChangeMessageVisibility"], [DLQ]),
+        (["sqs:SendMessage", "sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes"], [get_att("RepairQueue", "Arn")]),
         (["events:PutEvents"], [BUS]),
         (["secretsmanager:GetSecretValue"], [DIAL_ACCOUNTS]),
     ],
@@ -341,7 +342,7 @@ UNVERSIONED = {"Architecture": "other code comes with it", "AwsEndpointUrl": "on
 
 def test_everything_that_invokes_a_function_invokes_its_alias():
     mappings = {json.dumps(mapping["FunctionName"]) for mapping in of_type("AWS::Lambda::EventSourceMapping").values()}
-    assert mappings == {json.dumps(alias(function)) for function in ("consumer", "relay", "scheduler", "dialer")}
+    assert mappings == {json.dumps(alias(function)) for function in ("consumer", "relay", "scheduler", "dialer", "reconciler")}
     for config in of_type("AWS::Lambda::EventInvokeConfig").values():
         assert config["Qualifier"] == "live" or names_in(config["Qualifier"]) <= {f"{name_of(each)}Aliaslive" for each in FUNCTIONS}
     for output in ("SchedulerFunctionName", "ReconcilerFunctionName"):
@@ -445,7 +446,7 @@ ENVIRONMENT = {
         "INBOX_TABLE", "CALLS_TABLE", "INDEX_SHARDS", "INDEX_NUMBERS", "QUEUE_URL", "DIAL_ACCOUNTS_SECRET_ID", "DIAL_RATES", "INACTIVITY_TIMEOUT_SECONDS", "OUTCOME_PROVIDERS", "INBOX_RETENTION_DAYS",
         "CALL_RETENTION_DAYS", *API_URLS
     ],
-    "reconciler": ["INBOX_TABLE", "CALLS_TABLE", "INDEX_SHARDS", "QUEUE_URL", "DLQ_URL", "EVENT_BUS", "DIAL_ACCOUNTS_SECRET_ID", "INACTIVITY_TIMEOUT_SECONDS", "OUTCOME_PROVIDERS", "INBOX_RETENTION_DAYS", *API_URLS],
+    "reconciler": ["INBOX_TABLE", "CALLS_TABLE", "INDEX_SHARDS", "QUEUE_URL", "DLQ_URL", "REPAIR_QUEUE_URL", "EVENT_BUS", "DIAL_ACCOUNTS_SECRET_ID", "INACTIVITY_TIMEOUT_SECONDS", "OUTCOME_PROVIDERS", "INBOX_RETENTION_DAYS", *API_URLS],
     "api": [
         "INBOX_TABLE", "INBOX_RETENTION_DAYS", "CALLS_TABLE", "INDEX_SHARDS", "INDEX_NUMBERS", "INACTIVITY_TIMEOUT_SECONDS", "OUTCOME_PROVIDERS", "CALL_RETENTION_DAYS", "CALLING_WINDOW", "RETRY_ATTEMPTS_MAX",
         "RETRY_DELAY_SECONDS", "RETRY_DELAY_MAX_SECONDS"
@@ -535,6 +536,18 @@ def test_the_dialer_takes_one_claim_at_a_time_and_its_concurrency_is_bounded():
     assert TEMPLATE["Parameters"]["DialerMaxConcurrency"]["Default"] == 20
     # The scheduler claims no more calls than these dialers can place.
     assert properties("SchedulerFunction")["Environment"]["Variables"]["DIALER_MAX_CONCURRENCY"] == ref("DialerMaxConcurrency")
+
+
+def test_a_shard_has_one_worker_and_no_message_outlives_the_next_schedules():
+    queue, mapping = properties("RepairQueue"), properties("RepairQueueMapping")
+    assert (queue["FifoQueue"], queue["DeduplicationScope"], queue["FifoThroughputLimit"]) == (True, "messageGroup", "perMessageGroupId")
+    # While a worker runs, its message is hidden. The next scheduled run finds the same calls, so a message is never worth a second try.
+    assert properties("ReconcilerFunction")["Timeout"] < queue["VisibilityTimeout"] <= 60
+    assert queue["VisibilityTimeout"] < queue["MessageRetentionPeriod"] <= 120
+    assert "RedrivePolicy" not in queue
+    assert mapping["EventSourceArn"] == get_att("RepairQueue", "Arn")
+    assert mapping["BatchSize"] == 1
+    assert 2 <= mapping["ScalingConfig"]["MaximumConcurrency"] <= 10
 
 
 def test_the_relay_gives_up_before_the_stream_forgets_and_says_so():

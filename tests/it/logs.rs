@@ -58,7 +58,7 @@ const NUMBERS_WITHOUT_METRIC: [&str; 16] = [
 const SERIES_DOLLARS: f64 = 0.30;
 
 /// Metrics of states that the runs of this file do not reach.
-const EMITTED_ELSEWHERE: [(&str, &str); 50] = [
+const EMITTED_ELSEWHERE: [(&str, &str); 53] = [
     ("dialer", "record_not_deleted"),
     ("dialer", "dialled_before"),
     ("ingress", "edge_disabled"),
@@ -98,8 +98,11 @@ const EMITTED_ELSEWHERE: [(&str, &str); 50] = [
     ("reconciler", "drift_found"),
     ("reconciler", "drift_skipped_ms"),
     ("reconciler", "drifted"),
+    ("reconciler", "handed_on"),
     ("reconciler", "not_discovered"),
     ("reconciler", "not_requeued"),
+    ("reconciler", "shard_failed"),
+    ("reconciler", "shard_worked"),
     ("reconciler", "unknown_value"),
     ("relay", "record_skipped"),
     ("scheduler", "budget_used_up"),

@@ -1,14 +1,17 @@
 //! Repair with much to do. Urgent work comes first, requests to a provider are limited, and the cost grows with the calls that are due.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that cannot go on fails")]
 
 use std::time::Duration;
 
 use serde_json::Value;
 use switchhook_aws::shards::SHARDS_DEFAULT;
 use switchhook_domain::{Call, Job, Provider, Timestamp};
+use switchhook_local::connector::Fault;
 use switchhook_local::fake::DeliveryFaults;
-use switchhook_tests::{INACTIVITY_TIMEOUT, MINUTE, World, generic};
+use switchhook_local::{CALLS_TABLE, CloudOptions, REPAIR_QUEUE};
+use switchhook_reconciler::Report;
+use switchhook_tests::{INACTIVITY_TIMEOUT, MINUTE, World, all_providers, generic, is_request_to, options};
 
 use crate::budget::reset_counters;
 use crate::outbound::{HOUR, call_request, create};
@@ -18,6 +21,8 @@ use crate::reconciled::{consume_all, post, started, store_copies};
 const REQUESTS: u64 = 1_200;
 const FOR_ENDINGS: u64 = REQUESTS * 80 / 100;
 const FOR_DRIFT: u64 = REQUESTS * 40 / 100;
+/// Requests that a run or a worker takes from the budget at once.
+const GRANT: u64 = 20;
 
 /// A call that has begun, as others placed it.
 async fn begun(world: &World, provider_call_id: &str) -> Call {
@@ -32,10 +37,25 @@ async fn store_settled(world: &World, call: &Call, name: &str, count: usize, set
     store_copies(world, &settled, name, count).await;
 }
 
-/// Lets a minute pass, and runs the reconciler as its schedule does.
-async fn next_minute(world: &World) -> switchhook_reconciler::Report {
+/// Runs the reconciler as its schedule does, and then its workers. Returns the sums of what they did.
+async fn reconcile(world: &World) -> Report {
+    let mut sum = world.cloud.reconcile().await.unwrap().unwrap();
+    for report in world.repair().await {
+        sum.woken += report.woken;
+        sum.lookups += report.lookups;
+        sum.deadlines_passed += report.deadlines_passed;
+        sum.timeouts += report.timeouts;
+        sum.doubts += report.doubts;
+        sum.failed += report.failed;
+        sum.budget_used_up |= report.budget_used_up;
+    }
+    sum
+}
+
+/// Lets a minute pass, and runs the reconciler and its workers.
+async fn next_minute(world: &World) -> Report {
     world.wait(MINUTE).await;
-    world.cloud.reconcile().await.unwrap().unwrap()
+    reconcile(world).await
 }
 
 #[tokio::test(start_paused = true)]
@@ -61,8 +81,8 @@ async fn overdue_calls_are_settled_within_minutes_and_each_is_read_once() {
     assert_eq!((deadlines, runs), (CALLS, 3));
     // A call is read, and its deadline stored and queued. Its events are swept later, and the sweep reads the call.
     assert!(sent < CALLS * 5, "{sent} requests");
-    // Besides, a run reads one page of each shard to see that no requests are left.
-    assert!(woken <= CALLS + 2 * SHARDS_DEFAULT * 100, "{woken}");
+    // Besides, a run reads one page of each shard to see that no requests are left, and a worker reads another.
+    assert!(woken <= CALLS + 2 * 2 * SHARDS_DEFAULT * 100, "{woken}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -72,10 +92,12 @@ async fn second_run_of_a_minute_does_not_read_the_backlog_again() {
     store_copies(&world, &call, "retell:p", FOR_ENDINGS as usize + 1_600).await;
     world.wait(INACTIVITY_TIMEOUT * 3).await;
     let first = next_minute(&world).await;
-    assert_eq!((first.lookups, first.budget_used_up), (FOR_ENDINGS, 1));
+    // Less than one grant may be left, because workers take and give back requests at the same time.
+    assert!(first.lookups > FOR_ENDINGS - GRANT && first.lookups <= FOR_ENDINGS, "{first:?}");
+    assert_eq!(first.budget_used_up, 1);
     consume_all(&world).await;
     reset_counters(&world);
-    let second = world.cloud.reconcile().await.unwrap().unwrap();
+    let second = reconcile(&world).await;
     assert_eq!((second.lookups, second.deadlines_passed, second.budget_used_up), (0, 0, 1));
     assert!(
         second.woken > 0 && second.woken <= SHARDS_DEFAULT * 100,
@@ -121,6 +143,139 @@ async fn less_urgent_work_leaves_requests_to_more_urgent_work() {
     assert!(!world.inbox.take_lookups(Provider::Vapi, world.now(), 20, 10).await.unwrap());
     world.wait(MINUTE).await;
     assert!(take(480).await, "the next minute has a budget of its own");
+}
+
+// Workers
+
+/// A stack with one shard, in which so many attempts have been silent for so long that the reconciler ends them.
+async fn overdue_in_one_shard(calls: usize) -> World {
+    let index_shards = "1".parse().unwrap();
+    let world = World::with_options(CloudOptions { index_shards, ..options(&all_providers()) });
+    let call = begun(&world, "p").await;
+    store_copies(&world, &call, "retell:p", calls - 1).await;
+    world.wait(INACTIVITY_TIMEOUT * 3).await;
+    world
+}
+
+/// Delays each read of a call by a second, so that a page of 100 calls takes seven.
+fn slow_reads(world: &World) {
+    world.set_fault_hook(|call| {
+        let is_read = call.operation == "GetItem" && is_request_to(call, CALLS_TABLE);
+        is_read.then_some(Fault::Delay(Duration::from_secs(1)))
+    });
+}
+
+/// Number of messages of the repair queue, those in flight included.
+fn handed_on(world: &World) -> usize {
+    world.cloud.services().sqs().messages(REPAIR_QUEUE).unwrap().len()
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_overdue_calls_of_one_shard_are_worked_by_several_invocations_within_a_minute() {
+    const CALLS: usize = 650;
+    let world = overdue_in_one_shard(CALLS).await;
+    slow_reads(&world);
+    let began = world.now();
+    let first = world.cloud.reconcile().await.unwrap().unwrap();
+    assert_eq!((first.woken, first.lookups, first.handed_on), (100, 100, 1), "{first:?}");
+    let workers = world.repair().await;
+    assert!(workers.len() > 1, "one worker cannot do this in its time: {workers:?}");
+    assert!(world.now().millis_since(began) < 60_000, "the next run of the schedule would meet the workers");
+    assert!(workers.iter().all(|worker| worker.failed == 0 && worker.budget_used_up == 0), "{workers:?}");
+    // Each call was looked at and ended by one of them.
+    let all = [first].into_iter().chain(workers);
+    let sums = all.fold([0; 2], |[lookups, timeouts], one| [lookups + one.lookups, timeouts + one.timeouts]);
+    assert_eq!(sums, [CALLS as u64; 2]);
+    assert_eq!(handed_on(&world), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_that_the_workers_of_a_minute_leave_over_are_found_by_the_next_run() {
+    const CALLS: u64 = 900;
+    let world = overdue_in_one_shard(CALLS as usize).await;
+    let mut timeouts = 0;
+    for minute in 1..=2 {
+        slow_reads(&world);
+        let began = world.now();
+        let report = reconcile(&world).await;
+        assert!(world.now().millis_since(began) < 60_000);
+        timeouts += report.timeouts;
+        assert_eq!(report.budget_used_up, u64::from(timeouts < CALLS), "minute {minute}: {report:?}");
+        world.clear_faults();
+        consume_all(&world).await;
+        world.wait(MINUTE).await;
+    }
+    assert_eq!(timeouts, CALLS);
+}
+
+#[tokio::test(start_paused = true)]
+async fn shard_has_one_worker_at_a_time_and_a_killed_worker_loses_nothing() {
+    const CALLS: u64 = 400;
+    let world = overdue_in_one_shard(CALLS as usize).await;
+    let first = world.cloud.reconcile().await.unwrap().unwrap();
+    // A second run in the same minute adds no message.
+    world.cloud.reconcile().await.unwrap().unwrap();
+    assert_eq!((first.handed_on, handed_on(&world)), (1, 1));
+    consume_all(&world).await;
+    world.wait(Duration::from_secs(30)).await;
+    // This worker never ends its work.
+    let killed = world.take_repairs();
+    assert_eq!(killed.len(), 1);
+    world.wait(Duration::from_secs(30)).await;
+    let second = world.cloud.reconcile().await.unwrap().unwrap();
+    assert_eq!((second.timeouts, second.handed_on), (100, 1), "{second:?}");
+    assert!(world.take_repairs().is_empty(), "the shard is still with the worker that was killed");
+    consume_all(&world).await;
+    // The message is delivered again, too late to be of use. Then the shard is free.
+    world.wait(Duration::from_secs(31)).await;
+    let (event, receipt) = world.take_repairs().pop().unwrap();
+    let late = world.reconciler.work(event, "late").await;
+    assert_eq!((late.woken, late.handed_on), (0, 0), "{late:?}");
+    world.cloud.services().sqs().delete(REPAIR_QUEUE, &receipt).unwrap();
+    let left: u64 = world.repair().await.iter().map(|worker| worker.timeouts).sum();
+    assert_eq!(first.timeouts + second.timeouts + left, CALLS);
+}
+
+#[tokio::test(start_paused = true)]
+async fn shard_with_less_than_a_page_of_due_calls_costs_no_message() {
+    // DynamoDB does not tell whether more follows after a full page.
+    for (calls, messages) in [(1, 0), (99, 0), (100, 1)] {
+        let world = overdue_in_one_shard(calls).await;
+        reset_counters(&world);
+        world.cloud.reconcile().await.unwrap().unwrap();
+        let sent = world.requests().get("SendMessageBatch").copied().unwrap_or_default();
+        assert_eq!((sent, handed_on(&world)), (messages, messages as usize), "{calls} calls");
+        consume_all(&world).await;
+        drop(world.repair().await);
+        // Now nothing is due.
+        reset_counters(&world);
+        next_minute(&world).await;
+        assert!(!world.requests().contains_key("SendMessageBatch"));
+        assert_eq!(handed_on(&world), 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_are_worked_although_the_repair_queue_fails() {
+    let world = overdue_in_one_shard(150).await;
+    world.inject_fault("SendMessageBatch", REPAIR_QUEUE, u64::MAX, switchhook_tests::down());
+    world.cloud.reconcile().await.unwrap().unwrap_err();
+    world.clear_faults();
+    assert_eq!(handed_on(&world), 0);
+    consume_all(&world).await;
+    let second = next_minute(&world).await;
+    assert_eq!((second.timeouts, second.failed), (50, 0), "the first page was worked: {second:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_that_a_worker_does_not_send_are_left_to_others() {
+    let world = overdue_in_one_shard(1).await;
+    assert_eq!(world.cloud.reconcile().await.unwrap().unwrap().lookups, 1);
+    let mut taken = 1;
+    while world.inbox.take_lookups(Provider::Retell, world.now(), 1, REQUESTS as u32).await.unwrap() {
+        taken += 1;
+    }
+    assert_eq!(taken, REQUESTS);
 }
 
 // The drift check

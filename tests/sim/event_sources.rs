@@ -12,7 +12,10 @@ use switchhook_local::fake::{Behaviour, CrashPoint, RequestResult};
 use switchhook_local::queue::{NewMessage, ReceivedMessage};
 use switchhook_local::sqs::to_event_record;
 use switchhook_local::stream::StreamRecord;
-use switchhook_local::{CALL_RETENTION, DIAL_QUEUE, DUE_BATCH, DUE_QUEUE, EVENTS_DEAD_LETTER_QUEUE, EVENTS_QUEUE};
+use switchhook_local::{
+    CALL_RETENTION, DIAL_QUEUE, DUE_BATCH, DUE_QUEUE, EVENTS_DEAD_LETTER_QUEUE, EVENTS_QUEUE, REPAIR_BATCH,
+    REPAIR_QUEUE,
+};
 use switchhook_tests::MINUTE;
 use tokio::task::spawn_local;
 use tokio::time::sleep;
@@ -26,6 +29,7 @@ use crate::sim::{Sim, policy};
 const CONSUMER_TIMEOUT: u64 = 10;
 const DIALER_TIMEOUT: u64 = 30;
 const SCHEDULER_TIMEOUT: u64 = 50;
+const RECONCILER_TIMEOUT: u64 = 50;
 const RELAY_TIMEOUT: u64 = 30;
 
 impl Sim {
@@ -131,6 +135,21 @@ impl Sim {
             if self.invoke(SCHEDULER_TIMEOUT, invocation).await.is_some() && !self.hit(FaultKind::NotDeleted) {
                 for done in &received {
                     drop(sqs.delete(DUE_QUEUE, &done.receipt_handle));
+                }
+            }
+        }
+    }
+
+    /// Polls the repair queue and invokes a worker of the reconciler.
+    pub(crate) async fn poll_repair_queue(self: Rc<Self>) {
+        let sqs = self.world.cloud.services().sqs();
+        for run in 1.. {
+            for one in sqs.long_poll(REPAIR_QUEUE, REPAIR_BATCH, Some(60_000), 20_000).await.unwrap() {
+                let reconciler = self.world.cloud.reconciler();
+                let batch = batch_of(REPAIR_QUEUE, std::slice::from_ref(&one));
+                let invocation = async move { reconciler.work(batch, &format!("repair-{run}")).await };
+                if self.invoke(RECONCILER_TIMEOUT, invocation).await.is_some() && !self.hit(FaultKind::NotDeleted) {
+                    drop(sqs.delete(REPAIR_QUEUE, &one.receipt_handle));
                 }
             }
         }

@@ -70,6 +70,7 @@ impl Sim {
             .extend([spawn_local(self.clone().deliver_fake_webhooks()), spawn_local(self.clone().set_provider_mode())]);
         background_tasks
             .extend([spawn_local(self.clone().poll_due_queue()), spawn_local(self.clone().poll_due_records())]);
+        background_tasks.push(spawn_local(self.clone().poll_repair_queue()));
         background_tasks.push(spawn_local(self.clone().watch()));
         let mut senders = vec![spawn_local(self.clone().poison())];
         for (index, call) in self.plan.external_calls.iter().enumerate() {

@@ -7,7 +7,7 @@ use serde_dynamo::AttributeValue;
 use serde_json::Value;
 use switchhook_aws::calls::Found;
 use switchhook_domain::{AttemptState, Call, CallId, EventId};
-use switchhook_local::{CALLS_TABLE, DIAL_QUEUE, DUE_QUEUE, EVENTS_QUEUE};
+use switchhook_local::{CALLS_TABLE, DIAL_QUEUE, DUE_QUEUE, EVENTS_QUEUE, REPAIR_QUEUE};
 use switchhook_tests::{contract, text};
 use tokio::time::sleep;
 
@@ -112,6 +112,7 @@ impl Sim {
         empty(EVENTS_QUEUE)
             && empty(DIAL_QUEUE)
             && empty(DUE_QUEUE)
+            && empty(REPAIR_QUEUE)
             && cloud.services().dynamodb().stream().is_empty()
             && settled
     }

@@ -22,7 +22,7 @@ use switchhook_local::dynamodb::Count;
 use switchhook_local::queue::ReceivedMessage;
 use switchhook_local::sqs::{queue_url, to_event_record};
 use switchhook_local::{
-    CALLS_TABLE, Cloud, CloudOptions, DIAL_QUEUE, EVENTS_DEAD_LETTER_QUEUE, EVENTS_QUEUE, INBOX_TABLE,
+    CALLS_TABLE, Cloud, CloudOptions, DIAL_QUEUE, EVENTS_DEAD_LETTER_QUEUE, EVENTS_QUEUE, INBOX_TABLE, REPAIR_QUEUE,
 };
 use switchhook_providers::{Key, sign};
 use switchhook_reconciler::Reconciler;
@@ -259,6 +259,42 @@ impl World {
             deleted.unwrap_or_else(|error| panic!("{error}"));
         }
         serde_json::from_value(json!({"Records": records})).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// Takes the messages of the repair queue that are visible now: at most one per shard. Returns each as the event that invokes a
+    /// worker of the reconciler, with its receipt handle.
+    ///
+    /// # Panics
+    /// Never: the queue exists.
+    #[must_use]
+    pub fn take_repairs(&self) -> Vec<(SqsEvent, String)> {
+        let sqs = self.cloud.services().sqs();
+        std::iter::from_fn(|| {
+            let received = sqs.receive(REPAIR_QUEUE, 1, None).unwrap_or_else(|error| panic!("{error}")).pop()?;
+            let records = json!({"Records": [to_event_record(REPAIR_QUEUE, &received)]});
+            let event = serde_json::from_value(records).unwrap_or_else(|error| panic!("{error}"));
+            Some((event, received.receipt_handle))
+        })
+        .collect()
+    }
+
+    /// Runs the workers of the reconciler, one after the other, until the repair queue is empty. Returns their reports.
+    ///
+    /// # Panics
+    /// Never: the queue exists.
+    pub async fn repair(&self) -> Vec<switchhook_reconciler::Report> {
+        let mut reports = Vec::new();
+        loop {
+            let taken = self.take_repairs();
+            if taken.is_empty() {
+                return reports;
+            }
+            for (event, receipt) in taken {
+                reports.push(self.reconciler.work(event, "repair").await);
+                let deleted = self.cloud.services().sqs().delete(REPAIR_QUEUE, &receipt);
+                deleted.unwrap_or_else(|error| panic!("{error}"));
+            }
+        }
     }
 
     /// Invokes a consumer with these messages, and deletes those that it does not report as failed. Returns the number

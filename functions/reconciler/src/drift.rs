@@ -179,7 +179,7 @@ impl Reconciler {
         }
         let DriftRun { mut report, first_error, .. } = run;
         report.lookups = lookups.sent();
-        report.requests = self.log_lookups(lookups, trace_id);
+        report.requests = self.finish_lookups(lookups, trace_id).await;
         report.budget_used_up = u64::from(lookups.is_over_budget() || lookups.is_time_up());
         self.log_drift(&report, first_error.as_ref(), started, trace_id);
         first_error.map_or(Ok(report), Err)

@@ -1,13 +1,14 @@
 //! The reconciler: wakes calls that are due, looks them up at their providers, and queues stored events that were never folded.
 //!
-//! A run takes no input and remembers nothing. It reads from an index which calls are due, and repairs them.
+//! A scheduled run takes no input and remembers nothing. It reads from an index which calls are due, and repairs them. If more are due
+//! than it handles itself, it hands the rest to workers: invocations of the same function by the repair queue.
 //!
 //! **It never writes a call's state.** Every finding becomes an event in the inbox, under an id made of the finding itself. So
 //! two runs at the same time, or a run after one that died, store it once. A provider's answer is handled like its webhooks: it
 //! has the same inbox, the same normaliser, and the same event id if the webhook's id can be derived.
 //!
-//! **Lookups are limited.** A run has a maximum number of them, and stops asking a provider that keeps failing. The same call is
-//! looked up less and less often.
+//! **Lookups are limited.** All runs and workers share a maximum number of them per minute, and each stops asking a provider that
+//! keeps failing. The same call is looked up less and less often.
 //!
 //! **A run ends in time.** It reads the clock before each call and each request. Calls that it has no time for stay due for
 //! the next run.
@@ -18,6 +19,7 @@ mod drift;
 mod findings;
 mod lookup;
 mod reconciler;
+mod repair;
 mod stuck;
 mod sweep;
 mod wake;
@@ -29,7 +31,7 @@ use switchhook_aws::config::{Environment, EnvironmentError};
 use switchhook_aws::provider::ApiUrls;
 use switchhook_aws::shards::Shards;
 use switchhook_aws::telemetry::Decision;
-use switchhook_domain::Policy;
+use switchhook_domain::{Policy, Timestamp};
 
 pub use crate::drift::DriftReport;
 use crate::reconciler::RUN_MAX;
@@ -56,6 +58,7 @@ pub struct Config {
     pub calls_table: String,
     pub queue_url: String,
     pub dlq_url: String,
+    pub repair_queue_url: String,
     pub event_bus: String,
     pub policy: Policy,
     pub dial_accounts_secret_id: String,
@@ -77,6 +80,7 @@ impl Config {
             calls_table: environment.text("CALLS_TABLE"),
             queue_url: environment.text("QUEUE_URL"),
             dlq_url: environment.text("DLQ_URL"),
+            repair_queue_url: environment.text("REPAIR_QUEUE_URL"),
             event_bus: environment.text("EVENT_BUS"),
             policy: environment.policy(),
             dial_accounts_secret_id: environment.text("DIAL_ACCOUNTS_SECRET_ID"),
@@ -100,7 +104,7 @@ impl Reconciler {
             report.failed += 1;
             first_error = Some(error);
         }
-        if let Err(error) = self.wake(&mut report, started.plus(RUN_MAX), trace_id).await {
+        if let Err(error) = self.wake(&mut report, started, trace_id).await {
             first_error.get_or_insert(error);
         }
         if let Err(error) = self.continue_drift_check(started.plus(RUN_MAX), trace_id).await {
@@ -118,6 +122,20 @@ impl Reconciler {
             report.failed += 1;
             first_error.get_or_insert(error);
         }
+        let action = if first_error.is_some() { "reconcile_failed" } else { "reconciled" };
+        self.log_run(("reconciled", action), &report, first_error.as_ref(), started, trace_id);
+        first_error.map_or(Ok(report), Err)
+    }
+
+    /// Logs an invocation that woke calls: its message and action, and the counts of its report.
+    pub(crate) fn log_run(
+        &self,
+        (message, action_taken): (&'static str, &'static str),
+        report: &Report,
+        error: Option<&Error>,
+        started: Timestamp,
+        trace_id: &str,
+    ) {
         let now = self.clock.now();
         let mut counts = vec![
             ("woken", report.woken),
@@ -127,6 +145,7 @@ impl Reconciler {
             ("lookup_events", report.lookup_events),
             ("claims_expired", report.claims_expired),
             ("rescheduled", report.rescheduled),
+            ("handed_on", report.handed_on),
             ("swept_minutes", report.swept_minutes),
             ("requeued", report.requeued),
             ("discovered", report.discovered),
@@ -140,14 +159,13 @@ impl Reconciler {
         counts.extend(report.swept_until.map(|until| ("sweep_lag_ms", now.millis_since(until).unsigned_abs())));
         let decision = Decision {
             function: "reconciler",
-            message: "reconciled",
-            action_taken: if first_error.is_some() { "reconcile_failed" } else { "reconciled" },
+            message,
+            action_taken,
             duration_ms: Some(now.millis_since(started)),
             trace_id: Some(trace_id),
             counts,
-            ..Decision::from_error(first_error.as_ref())
+            ..Decision::from_error(error)
         };
-        decision.log(now, first_error.is_some());
-        first_error.map_or(Ok(report), Err)
+        decision.log(now, error.is_some());
     }
 }

@@ -5,7 +5,7 @@
 //! several requests.
 //!
 //! **Urgent work comes first, whoever does it.** Each [kind of work](Urgency) may use a share of the budget only. A worker takes some
-//! requests at once from the [counter](switchhook_aws::inbox) that all share. Those that it does not send are lost for that minute.
+//! requests at once from the [counter](switchhook_aws::inbox) that all share, and gives back those that it does not send.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -70,7 +70,7 @@ pub(crate) enum LookupOutcome {
     Unavailable,
     /// The provider gave no usable answer, or one with a status that is not known. A later lookup may succeed.
     RetryLater,
-    /// The run has no time or no requests left for the lookup.
+    /// No time or no requests are left for the lookup.
     OverBudget,
 }
 
@@ -122,8 +122,9 @@ impl Reconciler {
         }
     }
 
-    /// Logs the requests of lookups, one line for each provider. Returns their sum.
-    pub(crate) fn log_lookups(&self, lookups: &Lookups<'_>, trace_id: &str) -> RequestStats {
+    /// Gives back the requests that lookups did not send, and logs those that they sent, one line for each provider. Returns the sum.
+    pub(crate) async fn finish_lookups(&self, lookups: &Lookups<'_>, trace_id: &str) -> RequestStats {
+        lookups.return_unused().await;
         let mut sum = RequestStats::default();
         for (provider, requests) in lookups.stats() {
             self.log_requests(provider, &requests, trace_id);
@@ -138,7 +139,7 @@ impl Lookups<'_> {
         self.clock.now() >= self.stop_at
     }
 
-    /// True if a lookup was left out, because the run had no time or no requests left.
+    /// True if a lookup was left out, because no requests were left.
     pub(crate) fn is_over_budget(&self) -> bool {
         self.is_over_budget.load(Ordering::Relaxed)
     }
@@ -180,6 +181,15 @@ impl Lookups<'_> {
         Ok(true)
     }
 
+    /// Gives requests of this minute back to the budget. If that fails, no work gets them.
+    async fn return_unused(&self) {
+        let (mut grants, minute) = (self.grants.lock().await, minute_of(self.clock.now()));
+        for (provider, grant) in grants.iter_mut().filter(|(_, grant)| grant.minute == minute && grant.unused > 0) {
+            let unused = std::mem::take(&mut grant.unused);
+            drop(self.inbox.return_lookups(*provider, minute, unused).await);
+        }
+    }
+
     /// Asks the provider of a call about one of its attempts.
     ///
     /// # Errors
@@ -213,7 +223,10 @@ impl Lookups<'_> {
             if self.is_failing(provider) {
                 return Ok(LookupOutcome::RetryLater);
             }
-            if self.is_time_up() || !self.take(provider, urgency).await? {
+            if self.is_time_up() {
+                return Ok(LookupOutcome::OverBudget);
+            }
+            if !self.take(provider, urgency).await? {
                 self.is_over_budget.store(true, Ordering::Relaxed);
                 return Ok(LookupOutcome::OverBudget);
             }

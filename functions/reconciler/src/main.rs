@@ -22,6 +22,7 @@ async fn main() -> Result<(), Error> {
         calls: Calls::new(dynamodb, config.calls_table).shards(config.shards),
         queue: Queue::new(sdk::sqs(&aws), config.queue_url),
         dlq: Queue::new(sdk::sqs(&aws), config.dlq_url),
+        repair_queue: Queue::new(sdk::sqs(&aws), config.repair_queue_url),
         bus: Bus::new(sdk::eventbridge(&aws), config.event_bus),
         dial_accounts: DialAccounts::new(&aws, config.dial_accounts_secret_id),
         api: ProviderApi::new(config.api_urls),
@@ -31,9 +32,14 @@ async fn main() -> Result<(), Error> {
     let now = reconciler.clock.now();
     tokio::join!(reconciler.dial_accounts.warm_up(now), reconciler.calls.warm_up(), reconciler.queue.warm_up());
     let reconciler = &reconciler;
-    // The input only selects the drift check or the usual run. Schedules, tests and operators start the same two.
+    // The repair queue sends records. Otherwise the input only selects the drift check or the usual run. Schedules, tests and
+    // operators start the same two.
     run(service_fn(move |event: LambdaEvent<Value>| async move {
         let trace_id = &event.context.request_id;
+        if event.payload.get("Records").is_some() {
+            reconciler.work(serde_json::from_value(event.payload)?, trace_id).await;
+            return Ok(Value::Null);
+        }
         if event.payload.get("run").and_then(Value::as_str) == Some("drift") {
             return reconciler.check_drift(trace_id).await.map(|report| json!(report)).map_err(Error::from);
         }

@@ -16,6 +16,9 @@ use switchhook_domain::{Policy, Provider, Timestamp};
 /// Time after which a run starts no further call or request. The function's timeout is 50 s, and a provider has 8 s to
 /// answer a lookup.
 pub(crate) const RUN_MAX: Duration = Duration::from_secs(36);
+/// Time after the start of a scheduled run at which its workers start no further call or request. A provider has 8 s to answer a
+/// lookup, so they are done when the next run starts.
+pub(crate) const WORK_WINDOW: Duration = Duration::from_secs(50);
 
 /// The handler, with its clients and settings.
 #[derive(Debug)]
@@ -25,6 +28,8 @@ pub struct Reconciler {
     pub queue: Queue,
     /// Dead-letter queue of the events queue.
     pub dlq: Queue,
+    /// Queue of shards with more due calls than a scheduled run handles. Its messages invoke this function.
+    pub repair_queue: Queue,
     pub bus: Bus,
     pub dial_accounts: DialAccounts,
     pub api: ProviderApi,
@@ -45,6 +50,8 @@ pub struct Report {
     pub lookup_events: u64,
     /// Claims whose lease ended.
     pub claims_expired: u64,
+    /// Shards with more due calls than one invocation handles, which were handed to a worker.
+    pub handed_on: u64,
     /// Calls that got a later wake-up time.
     pub rescheduled: u64,
     /// Minutes of the inbox that were swept.

@@ -9,11 +9,12 @@ use futures_util::stream::{self, StreamExt};
 use switchhook_aws::Error;
 use switchhook_aws::calls::{Found, StoreOutcome, WakeEntry, WakeQueue};
 use switchhook_aws::inbox::{minute_of, write_alias_and_adopt};
+use switchhook_aws::queue::RepairWork;
 use switchhook_domain::{ALIVE_MAX, AttemptRecord, AttemptState, Call, CallId, Timestamp};
 
 use crate::findings::StoredEnding;
 use crate::lookup::{LookupOutcome, Lookups, Urgency};
-use crate::reconciler::{Reconciler, Report};
+use crate::reconciler::{RUN_MAX, Reconciler, Report, WORK_WINDOW};
 
 /// Calls that are read from the index at once.
 const PAGE: i32 = 100;
@@ -59,19 +60,46 @@ struct WokenCall {
     is_over_budget: bool,
 }
 
-/// Result of working on one page of a shard.
+/// Page of the due calls of one shard.
+pub(crate) struct DuePage {
+    pub(crate) queue: WakeQueue,
+    pub(crate) shard: u64,
+    calls: Vec<WakeEntry>,
+    /// True if more calls are due after those of the page.
+    is_more: bool,
+}
+
+/// Result of working on one page.
 #[derive(Default)]
 pub(crate) struct PageResult {
-    /// Last call that was handled, if more calls are due after it. Work goes on there.
-    pub(crate) rest: Option<WakeEntry>,
+    /// True if calls of the shard are left that can be worked on now.
+    pub(crate) is_left: bool,
+    /// Last call of the page that was handled, before the first that was not. `None` if the first call was not handled.
+    pub(crate) last_handled: Option<WakeEntry>,
     /// First error.
     pub(crate) error: Option<Error>,
 }
 
+impl DuePage {
+    /// Work that is left after this first page of a shard. `None` if no further call is due.
+    fn rest(&self, due_until: Timestamp, stop_at: Timestamp) -> Option<RepairWork> {
+        let after = self.calls.last().filter(|_| self.is_more)?.clone();
+        Some(RepairWork {
+            queue: self.queue,
+            shard: self.shard,
+            due_until,
+            after: Some(after),
+            stop_at,
+            workers_before: 0,
+        })
+    }
+}
+
 impl Reconciler {
-    /// Wakes the calls that are due, as many as there is time for: the most urgent queue first. Returns the first error, after it
-    /// has tried every call.
-    pub(crate) async fn wake(&self, report: &mut Report, stop_at: Timestamp, trace_id: &str) -> Result<(), Error> {
+    /// Wakes the calls that are due, in a run that started at `started`: the most urgent queue first. It handles the first page of
+    /// each shard, and hands the rest of the shard to a [worker](Self::work). Returns the first error, after it has tried every call.
+    pub(crate) async fn wake(&self, report: &mut Report, started: Timestamp, trace_id: &str) -> Result<(), Error> {
+        let stop_at = started.plus(RUN_MAX);
         let mut first_error = None;
         let accounts = self.dial_accounts.current(self.clock.now()).await;
         let lookups = &self.lookups(&accounts, stop_at);
@@ -81,46 +109,70 @@ impl Reconciler {
         let shards = WakeQueue::OPEN
             .into_iter()
             .flat_map(|queue| self.calls.wake_shards_from(first).map(move |shard| (queue, shard)));
+        let (mut pages, mut rest) = (Vec::new(), Vec::new());
         for (queue, shard) in shards {
-            let mut after = None;
-            while !self.is_time_up(stop_at) {
-                let page = self.wake_page((queue, shard), due_until, after.as_ref(), lookups, report, trace_id).await;
-                first_error = first_error.or(page.error);
-                after = page.rest;
-                if after.is_none() {
-                    break;
+            if self.is_time_up(stop_at) {
+                break;
+            }
+            match self.due_page((queue, shard), due_until, None).await {
+                Ok(page) => {
+                    rest.extend(page.rest(due_until, started.plus(WORK_WINDOW)));
+                    pages.push(page);
+                }
+                Err(error) => {
+                    report.failed += 1;
+                    first_error.get_or_insert(error);
                 }
             }
         }
-        report.lookups += lookups.sent();
-        report.requests.add(self.log_lookups(lookups, trace_id));
-        report.budget_used_up |= u64::from(lookups.is_over_budget() || self.is_time_up(stop_at));
+        // The workers begin now, at the same time as this run.
+        if let Err(error) = self.hand_on(&rest, report).await {
+            first_error.get_or_insert(error);
+        }
+        for page in pages.iter().filter(|page| !page.calls.is_empty()) {
+            if self.is_time_up(stop_at) {
+                break;
+            }
+            let result = self.wake_page(page, lookups, report, trace_id).await;
+            first_error = first_error.or(result.error);
+        }
+        self.add_lookups(lookups, report, trace_id).await;
+        report.budget_used_up |= u64::from(self.is_time_up(stop_at));
         first_error.map_or(Ok(()), Err)
     }
 
-    /// Wakes the calls of one page of a shard: those that were due at `due_until`, after the call `after`.
-    ///
-    /// If no call of the page can be worked on, because no requests are left, the rest of the shard is left to the next minute.
-    /// Otherwise each minute would read the whole backlog.
-    async fn wake_page(
+    /// Ends the lookups of an invocation, and adds them to its report.
+    pub(crate) async fn add_lookups(&self, lookups: &Lookups<'_>, report: &mut Report, trace_id: &str) {
+        report.lookups += lookups.sent();
+        report.requests.add(self.finish_lookups(lookups, trace_id).await);
+        report.budget_used_up |= u64::from(lookups.is_over_budget());
+    }
+
+    /// Reads the next page of the calls of a shard that were due at `due_until`, after the call `after`.
+    pub(crate) async fn due_page(
         &self,
         (queue, shard): (WakeQueue, u64),
         due_until: Timestamp,
         after: Option<&WakeEntry>,
+    ) -> Result<DuePage, Error> {
+        let range = Timestamp::from_millis(0)..=due_until;
+        let (calls, is_more) = self.calls.wake_entries(queue, shard, range, false, PAGE, after).await?;
+        Ok(DuePage { queue, shard, calls, is_more })
+    }
+
+    /// Wakes the calls of one page.
+    ///
+    /// If no call of the page can be worked on, because no requests are left, the rest of the shard is left to the next minute.
+    /// Otherwise each minute would read the whole backlog.
+    pub(crate) async fn wake_page(
+        &self,
+        page: &DuePage,
         lookups: &Lookups<'_>,
         report: &mut Report,
         trace_id: &str,
     ) -> PageResult {
-        let range = Timestamp::from_millis(0)..=due_until;
-        let (due, is_more) = match self.calls.wake_entries(queue, shard, range, false, PAGE, after).await {
-            Ok(page) => page,
-            Err(error) => {
-                report.failed += 1;
-                return PageResult { rest: None, error: Some(error) };
-            }
-        };
-        let urgency = urgency_of(queue);
-        let ids: Vec<CallId> = due.iter().map(|entry| entry.call_id.clone()).collect();
+        let urgency = urgency_of(page.queue);
+        let ids: Vec<CallId> = page.calls.iter().map(|entry| entry.call_id.clone()).collect();
         let woken: Vec<Option<Result<WokenCall, Error>>> = stream::iter(ids)
             .map(|id| async move {
                 if lookups.is_time_up() { None } else { Some(self.wake_call(&id, urgency, lookups, trace_id).await) }
@@ -128,13 +180,17 @@ impl Reconciler {
             .buffered(CONCURRENCY)
             .collect()
             .await;
-        let handled = woken.iter().take_while(|woken| woken.is_some()).count();
+        let is_time_up = lookups.is_time_up();
         let is_blocked = |woken: &Option<_>| matches!(woken, Some(Ok(WokenCall { is_over_budget: true, .. })));
+        // If the time is up, the next worker can look up what this one could not.
+        let is_left = |woken: &Option<_>| woken.is_none() || (is_time_up && is_blocked(woken));
+        let handled = woken.iter().position(is_left).unwrap_or(woken.len());
         let is_all_blocked = handled > 0 && woken.iter().take(handled).all(is_blocked);
-        let mut page = PageResult::default();
-        if (is_more || handled < due.len()) && !is_all_blocked {
-            page.rest = handled.checked_sub(1).map_or(after, |last| due.get(last)).cloned();
-        }
+        let mut result = PageResult {
+            is_left: (page.is_more || handled < woken.len()) && !is_all_blocked,
+            last_handled: handled.checked_sub(1).and_then(|last| page.calls.get(last)).cloned(),
+            error: None,
+        };
         for woken in woken.into_iter().flatten() {
             report.woken += 1;
             match woken {
@@ -149,11 +205,11 @@ impl Reconciler {
                 }
                 Err(error) => {
                     report.failed += 1;
-                    page.error.get_or_insert(error);
+                    result.error.get_or_insert(error);
                 }
             }
         }
-        page
+        result
     }
 
     /// Handles one call that the index returned as due. Its findings become events in the inbox. If there are none, it gets a

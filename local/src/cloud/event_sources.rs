@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use switchhook_consumer::Consumer;
 use switchhook_dialer::Dialer;
 use switchhook_domain::Timestamp;
+use switchhook_reconciler::Reconciler;
 use switchhook_relay::Relay;
 use switchhook_scheduler::Scheduler;
 
@@ -24,7 +25,8 @@ use crate::services::Services;
 use crate::sqs::{QueueError, to_event_record};
 use crate::stack::{
     DIAL_BATCH, DIAL_QUEUE, DIAL_VISIBILITY_TIMEOUT_MS, DUE_BATCH, DUE_QUEUE, DUE_VISIBILITY_TIMEOUT_MS, EVENTS_QUEUE,
-    QUEUE_BATCH, RECORD_AGE_MAX, RELAY_FAILURES_QUEUE, STREAM_BATCH, VISIBILITY_TIMEOUT_MS,
+    QUEUE_BATCH, RECORD_AGE_MAX, RELAY_FAILURES_QUEUE, REPAIR_BATCH, REPAIR_QUEUE, REPAIR_VISIBILITY_TIMEOUT_MS,
+    REPAIR_WORKERS, STREAM_BATCH, VISIBILITY_TIMEOUT_MS,
 };
 use crate::stream::StreamRecord;
 
@@ -104,6 +106,34 @@ pub(super) async fn poll_due_queue(
             SqsBatchResponse::default()
         };
         invoker.invoke(received, handle).await?;
+    }
+}
+
+/// Invokes workers of the reconciler with messages of the repair queue.
+pub(super) async fn poll_repair_queue(
+    services: &Services,
+    reconciler: &Arc<Reconciler>,
+    metrics: &Metrics,
+) -> Result<Infallible, CloudError> {
+    let invoker = Invoker { services, metrics, function: "reconciler", queue: REPAIR_QUEUE };
+    let mut running = FuturesUnordered::new();
+    loop {
+        let receive = services.sqs().long_poll(REPAIR_QUEUE, REPAIR_BATCH, Some(REPAIR_VISIBILITY_TIMEOUT_MS), POLL_MS);
+        tokio::select! {
+            biased;
+            Some(finished) = running.next() => finished?,
+            received = receive, if running.len() < REPAIR_WORKERS => {
+                let received = received?;
+                if !received.is_empty() {
+                    let reconciler = reconciler.clone();
+                    let handle = |event| async move {
+                        reconciler.work(event, "repair").await;
+                        SqsBatchResponse::default()
+                    };
+                    running.push(invoker.invoke(received, handle));
+                }
+            }
+        }
     }
 }
 

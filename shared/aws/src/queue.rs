@@ -1,11 +1,13 @@
 //! The queues. The queue of events leads from ingress to the consumer, the dial queue from the scheduler to the dialer.
 //! Both are FIFO queues. The queue of due calls is a standard queue from the scheduler to itself: it delays each message
-//! until its call is due.
+//! until its call is due. The [repair queue](RepairWork) is a FIFO queue from the reconciler to itself.
 //!
 //! **In the queue of events the message group is the call, and the deduplication id is the event.** SQS accepts only
 //! printable ASCII of up to 128 characters for both, so any other id is hashed. The ids themselves are in the body of
 //! the message, which stays the same in a dead-letter queue. A message carries the normalized event without the
 //! webhook's body, so the consumer need not read the inbox.
+
+mod repair;
 
 use std::fmt;
 use std::time::Duration;
@@ -21,6 +23,8 @@ use sha2::{Digest, Sha256};
 use switchhook_domain::{CallId, EventId, Provider, ProviderEvent, Timestamp, TraceId};
 
 use crate::error::Error;
+
+pub use repair::RepairWork;
 
 /// Schema version of a message's body.
 pub const MESSAGE_SCHEMA: u32 = 1;

@@ -5,7 +5,7 @@ use switchhook_aws::provider::DIAL_TIME_MAX;
 use switchhook_local::{
     CALL_RETENTION, DEFAULT_RETRY_POLICY, DIAL_BATCH, DIAL_QUEUE, DIALERS, DUE_BATCH, DUE_QUEUE,
     EVENTS_DEAD_LETTER_QUEUE, EVENTS_QUEUE, INBOX_RETENTION, QUEUE_BATCH, RECORD_AGE_MAX, RELAY_FAILURES_QUEUE,
-    STREAM_BATCH, stack_queues,
+    REPAIR_BATCH, REPAIR_QUEUE, REPAIR_WORKERS, STREAM_BATCH, stack_queues,
 };
 use switchhook_providers::PER_SECOND_MIN;
 
@@ -40,6 +40,7 @@ fn local_queues_are_those_of_the_template() {
             RELAY_FAILURES_QUEUE => "RelayFailuresQueue",
             DIAL_QUEUE => "DialQueue",
             DUE_QUEUE => "DueQueue",
+            REPAIR_QUEUE => "RepairQueue",
             other => panic!("add the queue {other} of the local cloud to this test"),
         };
         let properties = properties(resource);
@@ -67,6 +68,8 @@ fn local_batches_and_retentions_are_those_of_the_template() {
     assert_eq!(properties("DueCallsMapping")["BatchSize"], DUE_BATCH);
     assert_eq!(properties("DueQueueMapping")["BatchSize"], DUE_BATCH);
     assert_eq!(default_of("DialerMaxConcurrency"), DIALERS.to_string());
+    assert_eq!(properties("RepairQueueMapping")["BatchSize"], REPAIR_BATCH);
+    assert_eq!(properties("RepairQueueMapping")["ScalingConfig"]["MaximumConcurrency"], REPAIR_WORKERS);
     assert_eq!(properties("RelayMapping")["MaximumRecordAgeInSeconds"], RECORD_AGE_MAX.as_secs());
     for (parameter, retention) in [("InboxRetentionDays", INBOX_RETENTION), ("CallRetentionDays", CALL_RETENTION)] {
         let days: u64 = default_of(parameter).parse().unwrap();

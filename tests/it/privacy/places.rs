@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_dynamo::AttributeValue;
 use switchhook_local::{
     CALLS_TABLE, DIAL_QUEUE, DUE_QUEUE, EVENTS_DEAD_LETTER_QUEUE, EVENTS_QUEUE, INBOX_TABLE, RELAY_FAILURES_QUEUE,
+    REPAIR_QUEUE,
 };
 use switchhook_tests::World;
 
@@ -13,7 +14,8 @@ use super::TRACES;
 /// Dictionary with which bodies are compressed.
 const DICTIONARY: &[u8] = include_bytes!("../../../shared/aws/src/dictionary-1.txt");
 const BODY_MAX: usize = 8 << 20;
-const QUEUES: [&str; 5] = [EVENTS_QUEUE, EVENTS_DEAD_LETTER_QUEUE, DIAL_QUEUE, DUE_QUEUE, RELAY_FAILURES_QUEUE];
+const QUEUES: [&str; 6] =
+    [EVENTS_QUEUE, EVENTS_DEAD_LETTER_QUEUE, DIAL_QUEUE, DUE_QUEUE, REPAIR_QUEUE, RELAY_FAILURES_QUEUE];
 
 /// Returns the places that hold a trace of our person, for example `inbox conflict:generic:e1`.
 pub(super) async fn places(world: &World) -> BTreeSet<String> {

@@ -1,7 +1,7 @@
 //! The budget of requests by which workers look calls up at a provider.
 //!
 //! **All workers share one budget per provider and minute**: a counter in the inbox table. A worker takes some requests from it
-//! at once, on the condition that its own ceiling is not exceeded. Less urgent work has a lower ceiling, so it leaves
+//! at once, on the condition that its own ceiling is not exceeded, and gives back those that it does not send. Less urgent work has a lower ceiling, so it leaves
 //! requests to more urgent work, even if another worker does that at the same time.
 
 use std::time::Duration;
@@ -43,5 +43,24 @@ impl Inbox {
             .expression_attribute_values(":taken_max", number(taken_max.into()));
         let write = ConditionalWrite::from_result(request.send().await).map_err(Error::WriteInbox)?;
         Ok(write.is_applied())
+    }
+
+    /// Gives back requests that were taken from the budget of a minute and not sent.
+    ///
+    /// # Errors
+    /// [`Error::WriteInbox`]. The requests are lost for that minute.
+    pub async fn return_lookups(&self, provider: Provider, minute: i64, count: u32) -> Result<(), Error> {
+        let request = self
+            .client
+            .update_item()
+            .table_name(&self.table)
+            .key("event_id", text(&lookup_budget_key(provider, minute)))
+            .update_expression("ADD taken :count")
+            // The counter of an earlier minute may be gone.
+            .condition_expression("taken >= :returned")
+            .expression_attribute_values(":count", number(-i64::from(count)))
+            .expression_attribute_values(":returned", number(count.into()));
+        ConditionalWrite::from_result(request.send().await).map_err(Error::WriteInbox)?;
+        Ok(())
     }
 }
