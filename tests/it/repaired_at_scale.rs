@@ -1,6 +1,6 @@
 //! Repair with much to do. Urgent work comes first, requests to a provider are limited, and the cost grows with the calls that are due.
 
-#![expect(clippy::indexing_slicing, reason = "a test that cannot go on fails")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use std::time::Duration;
 
