@@ -136,7 +136,7 @@ const offer = () => {
   button.textContent = `${moved} ${moved === 1 ? "part" : "parts"} changed: show (n)`;
 };
 
-/** Reads the page again, but not during a drag. If the user asked for it, parts may move. */
+/** Reads the page again, not during a drag. If the user asked for it, parts may move. */
 export const refresh = async (isAsked) => {
   while (busy && isAsked) await new Promise(requestAnimationFrame);
   if (busy || document.hidden || !isAsked && find(".range")) return;
