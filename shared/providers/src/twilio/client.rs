@@ -83,7 +83,7 @@ pub(crate) fn refusal(body: &[u8], to: &PhoneNumber) -> Option<Refusal> {
         13_223 | 13_224 | 13_226 | 21_201 | 21_202 | 21_211 | 21_214 | 21_217 | 21_401 => {
             Some(Refusal::Number("invalid_number"))
         }
-        10_004 | 20_429 => Some(Refusal::Capacity("concurrency_limit")),
+        10_004 => Some(Refusal::Capacity("concurrency_limit")),
         20_003 => Some(Refusal::Account("unauthorized")),
         21_210 | 21_212 | 21_213 => Some(Refusal::Account("invalid_calling_number")),
         13_225 | 21_216 if to.as_str().starts_with("+1") => Some(Refusal::NumberOrAccount("call_blocked")),
